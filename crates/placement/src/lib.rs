@@ -1,0 +1,30 @@
+//! Where keys live (NICE §3.2).
+//!
+//! ```text
+//! key ──BLAKE3──▶ digest (128 bits) ──top 16 bits──▶ vnode ──▶ 10.10.x.y (gets)  or  10.11.x.y (updates)
+//!                                                      └─top bits──▶ partition ──hash ring──▶ replica set
+//! ```
+//!
+//! Clients know only the first line: a digest and two address ranges. Which node serves a partition is the business of the metadata
+//! service, which writes it into the switch.
+
+#![cfg_attr(not(test), no_std)]
+extern crate alloc;
+
+mod partition;
+mod ring;
+mod vring;
+
+pub use partition::{PARTITION_BITS_MAX, Partitioning};
+pub use ring::{PlacementError, replica_sets};
+pub use vring::Vrings;
+
+use nicekv_wire::KeyDigest;
+
+/// Digest of a key: the first 128 bits of its BLAKE3 hash, which nobody can collide at will.
+pub fn key_digest(key: &[u8]) -> KeyDigest {
+    let hash = blake3::hash(key);
+    let mut digest = [0; 16];
+    digest.copy_from_slice(&hash.as_bytes()[..16]);
+    KeyDigest(digest)
+}

@@ -1,0 +1,409 @@
+//! Datagrams between nodes and the metadata service (NICE §4.1; rules R4, R7, R9, R12, R13).
+
+use crate::bytes::{Reader, flag, in_range, put, reserved};
+use crate::header::{Header, Opcode};
+use crate::limits::MEMBERS_MAX;
+use crate::{DecodeError, Epoch, NodeId, PartitionId, Term};
+use alloc::vec::Vec;
+use core::mem::size_of;
+use core::net::{Ipv4Addr, SocketAddrV4};
+use zerocopy::network_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+macro_rules! fixed_message {
+    ($(#[$meta:meta])* $name:ident, $opcode:ident) => {
+        impl $name {
+            /// Writes the datagram to `out`, which is cleared.
+            pub fn encode(&self, out: &mut Vec<u8>) {
+                Header::internal(Opcode::$opcode).encode(out, |out| put(out, &self.layout()));
+            }
+
+            pub(crate) fn decode(body: &[u8]) -> Result<Self, DecodeError> {
+                let mut reader = Reader::new(body);
+                let message = Self::from_layout(&reader.layout(stringify!($name))?)?;
+                reader.finish(stringify!($name))?;
+                Ok(message)
+            }
+        }
+    };
+}
+
+/// A node is alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// Who.
+    pub node: NodeId,
+    /// Random per start of the process (R9): a restarted one answers nothing until it is admitted in a new epoch.
+    pub incarnation: u64,
+    /// Random per life of its storage: when it changes, everything that the node held is lost.
+    pub storage: u128,
+    /// When it was sent, on the node's own boot-time clock; echoed, so that the lease counts from the sending (R12).
+    pub sent_ns: u64,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct HeartbeatLayout {
+    node: U16,
+    reserved: [u8; 6],
+    incarnation: U64,
+    storage: [u8; 16],
+    sent_ns: U64,
+}
+
+impl Heartbeat {
+    fn layout(&self) -> HeartbeatLayout {
+        HeartbeatLayout {
+            node: self.node.0.into(),
+            reserved: [0; 6],
+            incarnation: self.incarnation.into(),
+            storage: self.storage.to_be_bytes(),
+            sent_ns: self.sent_ns.into(),
+        }
+    }
+
+    fn from_layout(layout: &HeartbeatLayout) -> Result<Self, DecodeError> {
+        Ok(Self {
+            node: NodeId(layout.node.get()),
+            incarnation: layout.incarnation.get(),
+            storage: u128::from_be_bytes(layout.storage),
+            sent_ns: layout.sent_ns.get(),
+        })
+    }
+}
+fixed_message!(Heartbeat, Heartbeat);
+
+/// The serving lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeartbeatReply {
+    /// The leader's term.
+    pub term: Term,
+    /// Of the heartbeat.
+    pub incarnation: u64,
+    /// Of the heartbeat.
+    pub sent_ns: u64,
+    /// The node may answer gets until `sent_ns + lease_ns` on its own clock; 0 grants nothing.
+    pub lease_ns: u64,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct HeartbeatReplyLayout {
+    term: U64,
+    incarnation: U64,
+    sent_ns: U64,
+    lease_ns: U64,
+}
+
+impl HeartbeatReply {
+    fn layout(&self) -> HeartbeatReplyLayout {
+        HeartbeatReplyLayout {
+            term: self.term.0.into(),
+            incarnation: self.incarnation.into(),
+            sent_ns: self.sent_ns.into(),
+            lease_ns: self.lease_ns.into(),
+        }
+    }
+
+    fn from_layout(layout: &HeartbeatReplyLayout) -> Result<Self, DecodeError> {
+        Ok(Self {
+            term: Term(layout.term.get()),
+            incarnation: layout.incarnation.get(),
+            sent_ns: layout.sent_ns.get(),
+            lease_ns: layout.lease_ns.get(),
+        })
+    }
+}
+fixed_message!(HeartbeatReply, HeartbeatReply);
+
+/// A member's standing in its replica set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberState {
+    /// Takes part in puts, still copies, answers no get (R7).
+    Joining,
+    /// Holds everything; answers gets; may become primary.
+    Consistent,
+}
+
+/// One replica of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Who.
+    pub node: NodeId,
+    /// Its standing.
+    pub state: MemberState,
+    /// Where node-to-node messages reach it (UDP; the copying stream is TCP on the same port).
+    pub address: SocketAddrV4,
+}
+
+/// A partition's epoch: its replica set and roles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assign {
+    /// The leader's term; a node refuses older ones.
+    pub term: Term,
+    /// The process of the receiver that is meant (R9).
+    pub incarnation: u64,
+    /// The partition.
+    pub partition: PartitionId,
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// Whether a removed member can answer no more gets (R6): decisions may be answered and shown.
+    pub activated: bool,
+    /// One of the consistent members.
+    pub primary: NodeId,
+    /// At most [`MEMBERS_MAX`]; without the receiver in it, the receiver is no member any more.
+    pub members: Vec<Member>,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct AssignLayout {
+    term: U64,
+    incarnation: U64,
+    partition: U16,
+    primary: U16,
+    epoch: U32,
+    activated: u8,
+    member_count: u8,
+    reserved: [u8; 6],
+}
+const _: () = assert!(size_of::<AssignLayout>() == 32);
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct MemberLayout {
+    node: U16,
+    consistent: u8,
+    reserved: u8,
+    ip: [u8; 4],
+    port: U16,
+    reserved2: U16,
+}
+
+impl Assign {
+    /// Writes the datagram to `out`, which is cleared.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        assert!(self.members.len() <= MEMBERS_MAX);
+        Header::internal(Opcode::Assign).encode(out, |out| {
+            let layout = AssignLayout {
+                term: self.term.0.into(),
+                incarnation: self.incarnation.into(),
+                partition: self.partition.0.into(),
+                primary: self.primary.0.into(),
+                epoch: self.epoch.0.into(),
+                activated: self.activated.into(),
+                member_count: self.members.len() as u8,
+                reserved: [0; 6],
+            };
+            put(out, &layout);
+            for member in &self.members {
+                let layout = MemberLayout {
+                    node: member.node.0.into(),
+                    consistent: (member.state == MemberState::Consistent).into(),
+                    reserved: 0,
+                    ip: member.address.ip().octets(),
+                    port: member.address.port().into(),
+                    reserved2: 0.into(),
+                };
+                put(out, &layout);
+            }
+        });
+    }
+
+    pub(crate) fn decode(body: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(body);
+        let layout: AssignLayout = reader.layout("assign")?;
+        let count = in_range("member_count", layout.member_count.into(), 0, MEMBERS_MAX)?;
+        let mut members = Vec::with_capacity(count);
+        for _ in 0..count {
+            let member: MemberLayout = reader.layout("member")?;
+            let consistent = flag("consistent", member.consistent)?;
+            members.push(Member {
+                node: NodeId(member.node.get()),
+                state: if consistent { MemberState::Consistent } else { MemberState::Joining },
+                address: SocketAddrV4::new(Ipv4Addr::from(member.ip), member.port.get()),
+            });
+        }
+        reader.finish("assign")?;
+        Ok(Self {
+            term: Term(layout.term.get()),
+            incarnation: layout.incarnation.get(),
+            partition: PartitionId(layout.partition.get()),
+            epoch: Epoch(layout.epoch.get()),
+            activated: flag("activated", layout.activated)?,
+            primary: NodeId(layout.primary.get()),
+            members,
+        })
+    }
+}
+
+/// A node has taken up an [`Assign`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AssignAck {
+    /// Who.
+    pub node: NodeId,
+    /// Its process.
+    pub incarnation: u64,
+    /// The partition.
+    pub partition: PartitionId,
+    /// The epoch that it is in.
+    pub epoch: Epoch,
+    /// Whether it knows that the epoch is activated.
+    pub activated: bool,
+}
+
+/// What a node tells the metadata service of its own accord, again and again until a newer epoch answers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Who.
+    pub node: NodeId,
+    /// Its process.
+    pub incarnation: u64,
+    /// The partition.
+    pub partition: PartitionId,
+    /// The epoch that it is in.
+    pub epoch: Epoch,
+    /// What.
+    pub kind: ReportKind,
+}
+
+/// See [`Report`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportKind {
+    /// The joiner has copied everything and made it durable (R7 step 3).
+    CopyDone,
+    /// This member has let two timeouts pass.
+    Accuse(NodeId),
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct NodeStateLayout {
+    node: U16,
+    partition: U16,
+    epoch: U32,
+    incarnation: U64,
+    kind: u8,
+    reserved: u8,
+    accused: U16,
+}
+
+impl AssignAck {
+    fn layout(&self) -> NodeStateLayout {
+        NodeStateLayout {
+            node: self.node.0.into(),
+            partition: self.partition.0.into(),
+            epoch: self.epoch.0.into(),
+            incarnation: self.incarnation.into(),
+            kind: self.activated.into(),
+            reserved: 0,
+            accused: 0.into(),
+        }
+    }
+
+    fn from_layout(layout: &NodeStateLayout) -> Result<Self, DecodeError> {
+        reserved("accused", layout.accused.get().into())?;
+        Ok(Self {
+            node: NodeId(layout.node.get()),
+            incarnation: layout.incarnation.get(),
+            partition: PartitionId(layout.partition.get()),
+            epoch: Epoch(layout.epoch.get()),
+            activated: flag("activated", layout.kind)?,
+        })
+    }
+}
+fixed_message!(AssignAck, AssignAck);
+
+impl Report {
+    fn layout(&self) -> NodeStateLayout {
+        let (kind, accused) = match self.kind {
+            ReportKind::CopyDone => (1, NodeId(0)),
+            ReportKind::Accuse(node) => (2, node),
+        };
+        NodeStateLayout {
+            node: self.node.0.into(),
+            partition: self.partition.0.into(),
+            epoch: self.epoch.0.into(),
+            incarnation: self.incarnation.into(),
+            kind,
+            reserved: 0,
+            accused: accused.0.into(),
+        }
+    }
+
+    fn from_layout(layout: &NodeStateLayout) -> Result<Self, DecodeError> {
+        Ok(Self {
+            node: NodeId(layout.node.get()),
+            incarnation: layout.incarnation.get(),
+            partition: PartitionId(layout.partition.get()),
+            epoch: Epoch(layout.epoch.get()),
+            kind: match layout.kind {
+                1 => ReportKind::CopyDone,
+                2 => ReportKind::Accuse(NodeId(layout.accused.get())),
+                other => return Err(DecodeError::UnknownValue { field: "kind", value: other.into() }),
+            },
+        })
+    }
+}
+fixed_message!(Report, Report);
+
+/// Asks a node whether it hears and is heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// The leader's term.
+    pub term: Term,
+    /// Echoed.
+    pub nonce: u64,
+}
+
+/// The answer to a [`Probe`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbeReply {
+    /// Who.
+    pub node: NodeId,
+    /// Its process.
+    pub incarnation: u64,
+    /// Of the probe.
+    pub nonce: u64,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct ProbeLayout {
+    first: U64,
+    nonce: U64,
+    node: U16,
+    reserved: [u8; 6],
+}
+
+impl Probe {
+    fn layout(&self) -> ProbeLayout {
+        ProbeLayout { first: self.term.0.into(), nonce: self.nonce.into(), node: 0.into(), reserved: [0; 6] }
+    }
+
+    fn from_layout(layout: &ProbeLayout) -> Result<Self, DecodeError> {
+        reserved("node", layout.node.get().into())?;
+        Ok(Self { term: Term(layout.first.get()), nonce: layout.nonce.get() })
+    }
+}
+fixed_message!(Probe, Probe);
+
+impl ProbeReply {
+    fn layout(&self) -> ProbeLayout {
+        ProbeLayout {
+            first: self.incarnation.into(),
+            nonce: self.nonce.into(),
+            node: self.node.0.into(),
+            reserved: [0; 6],
+        }
+    }
+
+    fn from_layout(layout: &ProbeLayout) -> Result<Self, DecodeError> {
+        Ok(Self {
+            node: NodeId(layout.node.get()),
+            incarnation: layout.first.get(),
+            nonce: layout.nonce.get(),
+        })
+    }
+}
+fixed_message!(ProbeReply, ProbeReply);

@@ -1,0 +1,202 @@
+//! The header that every datagram begins with.
+
+use crate::bytes::{Reader, put, reserved};
+use crate::limits::DATAGRAM_BYTES_MAX;
+use crate::{ClientId, DecodeError, KeyDigest, OpId};
+use alloc::vec::Vec;
+use core::mem::{offset_of, size_of};
+use core::net::{Ipv4Addr, SocketAddrV4};
+use zerocopy::network_endian::{U16, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// "NK".
+pub(crate) const MAGIC: u16 = 0x4e4b;
+/// Version of all layouts of this crate.
+pub(crate) const VERSION: u8 = 1;
+
+/// The 48 bytes, as they stand on the wire. Fields at the front are for switches and deduplication, the digest is aligned to 16 so that
+/// a pipeline can match it (TurboKV's 128-bit matching value).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct HeaderLayout {
+    /// [`MAGIC`].
+    pub magic: U16,
+    /// [`VERSION`].
+    pub version: u8,
+    /// An [`Opcode`].
+    pub opcode: u8,
+    /// Bytes after the header.
+    pub body_length: U16,
+    /// The keyspace; 0 is the default one.
+    pub keyspace: U16,
+    /// Where replies go: 0 where the switch keeps the client's source address, else stamped by the first hop.
+    pub reply_to_ip: [u8; 4],
+    /// The port that belongs to it.
+    pub reply_to_port: U16,
+    /// Zero.
+    pub reserved: U16,
+    /// The client half of the op id.
+    pub client: U64,
+    /// The sequence half of the op id.
+    pub sequence: U64,
+    /// Digest of the key.
+    pub digest: [u8; 16],
+}
+
+const _: () = assert!(size_of::<HeaderLayout>() == 48);
+const _: () = assert!(offset_of!(HeaderLayout, reply_to_ip) == 8);
+const _: () = assert!(offset_of!(HeaderLayout, digest) == 32);
+
+/// What a datagram is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Opcode {
+    /// Client to unicast vnode.
+    Get = 1,
+    /// Client to multicast vnode: every operation that changes a key.
+    Update = 2,
+    /// Node to client.
+    Reply = 3,
+    /// Secondary that cannot answer a get itself, to the primary.
+    ForwardedGet = 16,
+    /// Secondary to primary: prepares and decisions that are safe here.
+    Acks = 17,
+    /// Primary to every member: what was decided, and what may be shown.
+    Decisions = 18,
+    /// A prepare passed on by a member that holds it.
+    Resend = 19,
+    /// Primary of a new epoch to a member: what do you hold?
+    RecoverRequest = 20,
+    /// The answer.
+    RecoverReply = 21,
+    /// Primary to a member: send me what I lack.
+    Fetch = 22,
+    /// Node to metadata.
+    Heartbeat = 32,
+    /// Metadata to node: the serving lease.
+    HeartbeatReply = 33,
+    /// Metadata to node: a partition's epoch, members and roles.
+    Assign = 34,
+    /// The answer.
+    AssignAck = 35,
+    /// Node to metadata: copied everything, or accuses a peer.
+    Report = 36,
+    /// Metadata to node, both directions of the request path: are you there?
+    Probe = 37,
+    /// The answer.
+    ProbeReply = 38,
+}
+
+impl Opcode {
+    const ALL: [Self; 17] = [
+        Self::Get,
+        Self::Update,
+        Self::Reply,
+        Self::ForwardedGet,
+        Self::Acks,
+        Self::Decisions,
+        Self::Resend,
+        Self::RecoverRequest,
+        Self::RecoverReply,
+        Self::Fetch,
+        Self::Heartbeat,
+        Self::HeartbeatReply,
+        Self::Assign,
+        Self::AssignAck,
+        Self::Report,
+        Self::Probe,
+        Self::ProbeReply,
+    ];
+
+    fn decode(value: u8) -> Result<Self, DecodeError> {
+        Self::ALL.into_iter().find(|opcode| *opcode as u8 == value).ok_or(DecodeError::UnknownOpcode(value))
+    }
+}
+
+/// The decoded header, less its constant and derived fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the body is.
+    pub opcode: Opcode,
+    /// The keyspace; 0 is the default one.
+    pub keyspace: u16,
+    /// Where replies go, if not to the sender of the datagram.
+    pub reply_to: Option<SocketAddrV4>,
+    /// The op; [`OpId::NONE`] in messages that are not about one op.
+    pub op: OpId,
+    /// Digest of the key; zero in messages that are not about one key.
+    pub digest: KeyDigest,
+}
+
+impl Header {
+    /// Bytes on the wire.
+    pub const BYTES: usize = size_of::<HeaderLayout>();
+
+    /// A header of a message between servers, which is about no single op.
+    pub fn internal(opcode: Opcode) -> Self {
+        Self { opcode, keyspace: 0, reply_to: None, op: OpId::NONE, digest: KeyDigest::default() }
+    }
+
+    /// Splits a datagram into header and body.
+    pub fn decode(datagram: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
+        let mut reader = Reader::new(datagram);
+        let layout: HeaderLayout = reader.layout("header")?;
+        if layout.magic.get() != MAGIC {
+            return Err(DecodeError::BadMagic(layout.magic.get()));
+        }
+        if layout.version != VERSION {
+            return Err(DecodeError::UnsupportedVersion(layout.version));
+        }
+        let opcode = Opcode::decode(layout.opcode)?;
+        reserved("reserved", layout.reserved.get().into())?;
+        let body = reader.rest();
+        let stated = usize::from(layout.body_length.get());
+        if stated != body.len() || datagram.len() > DATAGRAM_BYTES_MAX {
+            return Err(DecodeError::LengthMismatch { field: "body_length", stated, actual: body.len() });
+        }
+        let reply_to = SocketAddrV4::new(Ipv4Addr::from(layout.reply_to_ip), layout.reply_to_port.get());
+        let header = Self {
+            opcode,
+            keyspace: layout.keyspace.get(),
+            reply_to: (reply_to.port() != 0).then_some(reply_to),
+            op: OpId { client: ClientId(layout.client.get()), sequence: layout.sequence.get() },
+            digest: KeyDigest(layout.digest),
+        };
+        Ok((header, body))
+    }
+
+    /// Starts a datagram in `out`, which is cleared; `body` appends the body, then the length is filled in.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+        out.clear();
+        let reply_to = self.reply_to.unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+        let layout = HeaderLayout {
+            magic: MAGIC.into(),
+            version: VERSION,
+            opcode: self.opcode as u8,
+            body_length: 0.into(),
+            keyspace: self.keyspace.into(),
+            reply_to_ip: reply_to.ip().octets(),
+            reply_to_port: reply_to.port().into(),
+            reserved: 0.into(),
+            client: self.op.client.0.into(),
+            sequence: self.op.sequence.into(),
+            digest: self.digest.0,
+        };
+        put(out, &layout);
+        body(out);
+        assert!(out.len() <= DATAGRAM_BYTES_MAX, "{:?} of {} bytes", self.opcode, out.len());
+        let length = (out.len() - Self::BYTES) as u16;
+        let at = offset_of!(HeaderLayout, body_length);
+        out[at..at + 2].copy_from_slice(&length.to_be_bytes());
+    }
+}
+
+/// Stamps `address` as the place for replies into an encoded datagram that names none yet. What the first hop that hides the
+/// client's source address does (the user-space switch), and a replica before it passes a request on.
+pub fn stamp_reply_to(datagram: &mut [u8], address: SocketAddrV4) {
+    let Ok((layout, _)) = HeaderLayout::mut_from_prefix(datagram) else { return };
+    if layout.reply_to_port.get() == 0 {
+        layout.reply_to_ip = address.ip().octets();
+        layout.reply_to_port = address.port().into();
+    }
+}

@@ -1,0 +1,42 @@
+//! Every byte layout of NICEKV, and nothing else.
+//!
+//! A datagram is a fixed 48-byte [`Header`] and a body whose shape the opcode names:
+//!
+//! ```text
+//!  client ──Get──────▶ unicast vnode ──▶ one replica ──Reply──▶ client
+//!  client ──Update───▶ multicast vnode ─▶ every replica
+//!                                          secondary ──Acks──────▶ primary
+//!                                          primary ──Decisions──▶ every replica
+//!                                          primary ──Reply──────▶ client
+//! ```
+//!
+//! * Integers are big-endian. Layouts are `zerocopy` structs, so their sizes and offsets are checked at compile time, here and
+//!   in the C header that [`c_header`] generates from them.
+//! * Decoding is strict: whatever is not exactly one well-formed datagram is a [`DecodeError`] that names the field. Nothing is
+//!   trusted before [`Datagram::decode`] has returned `Ok`.
+//! * Encoders append to a caller's buffer and assert the limits: sending too much is a bug of ours, not a condition.
+
+#![cfg_attr(not(test), no_std)]
+extern crate alloc;
+
+pub mod bytes;
+pub mod c_header;
+pub mod control;
+mod datagram;
+mod error;
+mod header;
+mod identifiers;
+pub mod limits;
+pub mod recovery;
+pub mod replication;
+mod reply;
+mod request;
+mod time;
+
+pub use datagram::Datagram;
+pub use error::DecodeError;
+pub use header::{Header, HeaderLayout, Opcode, stamp_reply_to};
+pub use identifiers::{ClientId, Epoch, KeyDigest, NodeId, OpId, PartitionId, Term};
+pub use reply::{Reply, Status};
+pub use request::{Condition, ExpireCondition, Expiry, Get, Operation, Update};
+pub use time::{Duration, Now};
