@@ -1,0 +1,109 @@
+//! The switch of NICEKV, as a pure model: what its tables hold, what its actions do to a packet, and how a
+//! controller talks to it. The back ends (this model behind sockets, XDP) implement [`Backend`] and run the
+//! same packet fixtures (feature `fixtures`).
+//!
+//! ```text
+//!  frame ─▶ parse ─┬─ for a vring ─▶ match-action ([`Router`]) ─▶ rewrite ─▶ one port
+//!                  │                                           └▶ traffic manager ─▶ rewrite per copy ─▶ ports
+//!                  ├─ for a vring, but not ours to route ─▶ drop, counted
+//!                  └─ others' traffic ─▶ learned forwarding ─▶ one port, or all but the ingress
+//! ```
+//!
+//! Invariants:
+//! - An address inside a vring never reaches learned forwarding, with or without tables (R12).
+//! - Others' traffic leaves byte for byte as it came.
+//! - A new generation of tables replaces the old one as a whole, or not at all.
+//! - The network holds soft state only: everything here can be lost and reinstalled.
+//!
+//! Source: NICE §3.2, §4.2, §4.5; DESIGN §5 *Routing*.
+
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+pub mod control;
+mod counters;
+mod diff;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;
+mod learning;
+mod lpm;
+mod packet;
+mod pipeline;
+mod prefix;
+mod router;
+mod tables;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+pub use counters::{COUNTER_COUNT, Counter, Counters};
+pub use diff::{Changes, TableDiff};
+pub use learning::MAC_CAPACITY;
+#[cfg(any(test, feature = "fixtures"))]
+pub use pipeline::Mutation;
+pub use pipeline::{Output, PORTS_MAX, Pipeline, Verdict};
+pub use prefix::{Prefix, VringConfig};
+pub use router::{Copies, Route, Router};
+pub use tables::{
+    DIVISION_CAPACITY, DivisionEntry, GROUP_CAPACITY, GROUP_MEMBERS_MAX, HOST_CAPACITY, Host, HostId,
+    MULTICAST_CAPACITY, MemberSet, MulticastEntry, Table, TableError, TableSet, UNICAST_CAPACITY,
+    UnicastEntry,
+};
+
+/// A switch whose tables can be set.
+pub trait Backend {
+    /// Replaces all tables. Make-before-break: when it returns `Ok`, every later packet meets the new
+    /// generation and none is still on its way by the old one; on an error the old generation is in force.
+    fn install(&mut self, tables: &TableSet) -> Result<(), BackendError>;
+
+    /// Fill and hits of each table, in the order of [`Table::ALL`].
+    fn table_status(&self) -> Result<Vec<TableStatus>, BackendError>;
+
+    /// Hits of each entry of `table`, in the order of the installed [`TableSet`]. An entry keeps counting
+    /// across generations as long as its match stays.
+    fn entry_hits(&self, table: Table) -> Result<Vec<u64>, BackendError>;
+
+    /// The global counters since the switch started.
+    fn counters(&self) -> Result<Counters, BackendError>;
+}
+
+/// Why a back end did not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BackendError {
+    /// The tables break a rule; nothing was touched.
+    #[error(transparent)]
+    Refused(#[from] TableError),
+    /// The platform below failed; the old tables are in force.
+    #[error("{0}")]
+    Platform(String),
+}
+
+/// Fill and hits of one table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableStatus {
+    /// [`Table::name`].
+    pub name: String,
+    /// Entries installed.
+    pub entries: u32,
+    /// Entries that fit.
+    pub capacity: u32,
+    /// Matches since the switch started, also those by entries that are gone.
+    pub hits: u64,
+}
+
+impl TableStatus {
+    /// The status of every table of a switch that holds `tables` and has counted `counters`.
+    pub fn list(tables: Option<&TableSet>, counters: &Counters) -> Vec<TableStatus> {
+        let status = |table: Table| TableStatus {
+            name: table.name().into(),
+            entries: tables.map_or(0, |tables| tables.entries(table)) as u32,
+            capacity: table.capacity() as u32,
+            hits: counters.get(table.hits_counter()),
+        };
+        Table::ALL.map(status).into()
+    }
+}

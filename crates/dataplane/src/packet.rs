@@ -1,0 +1,203 @@
+//! Parsing and rewriting of Ethernet frames. The eBPF program does the same, step by step, in the same order
+//! (`parsing.h`, `rewrite.h` of the XDP back end); the fixtures and a property test hold the two together.
+//!
+//! Rules:
+//! - Whether a frame is for a vring is decided by its IPv4 destination (ARP: target or sender) alone, looked
+//!   for behind up to [`VLAN_TAGS_MAX`] VLAN tags. A frame too short to show that address is nobody's valid
+//!   traffic and is dropped.
+//! - What is for a vring must be an untagged, unfragmented UDP datagram whose lengths agree. IP options are
+//!   skipped and kept. Checksums are not verified but updated incrementally (RFC 1624), so a wrong one stays
+//!   wrong and the host drops it; a UDP checksum of zero ("none") stays zero.
+//! - The TTL is left alone: a rewritten datagram has a host's address, so it is rewritten at most once and
+//!   cannot circle.
+
+use crate::{Counter, VringConfig};
+
+/// VLAN tags that are looked behind.
+pub(crate) const VLAN_TAGS_MAX: usize = 2;
+
+const ETHERNET_BYTES: usize = 14;
+const VLAN_TAG_BYTES: usize = 4;
+const ARP_BYTES: usize = 28;
+const IPV4_BYTES_MIN: usize = 20;
+const UDP_BYTES: usize = 8;
+
+const TYPE_IPV4: u16 = 0x0800;
+const TYPE_ARP: u16 = 0x0806;
+const TYPE_VLAN: [u16; 2] = [0x8100, 0x88a8];
+const PROTOCOL_UDP: u8 = 17;
+/// "More fragments" and the fragment offset.
+const FRAGMENT_BITS: u16 = 0x3fff;
+
+/// What the parser makes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// A datagram for a vring.
+    Vring(Datagram),
+    /// To be dropped and counted.
+    Drop(Counter),
+    /// Others' traffic.
+    Others,
+}
+
+/// A datagram for a vring: everything that matching and rewriting need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Datagram {
+    pub(crate) source: [u8; 4],
+    pub(crate) destination: [u8; 4],
+    /// Offset of the UDP header in the frame.
+    udp_at: usize,
+}
+
+/// The Ethernet addresses of a frame: (destination, source).
+pub(crate) fn ethernet_addresses(frame: &[u8]) -> Option<([u8; 6], [u8; 6])> {
+    (frame.len() >= ETHERNET_BYTES).then_some(())?;
+    Some((bytes_at(frame, 0)?, bytes_at(frame, 6)?))
+}
+
+/// Whether an address can be a source: a real one, of a single station.
+pub(crate) fn is_station(mac: [u8; 6]) -> bool {
+    mac[0] & 1 == 0 && mac != [0; 6]
+}
+
+pub(crate) fn classify(frame: &[u8], vrings: &VringConfig) -> Class {
+    try_classify(frame, vrings).unwrap_or(Class::Drop(Counter::Malformed))
+}
+
+/// `None` if the frame ends before its destination shows.
+fn try_classify(frame: &[u8], vrings: &VringConfig) -> Option<Class> {
+    let mut at = ETHERNET_BYTES;
+    let mut ether_type = u16_at(frame, at - 2)?;
+    let mut tags = 0;
+    while tags < VLAN_TAGS_MAX && TYPE_VLAN.contains(&ether_type) {
+        at += VLAN_TAG_BYTES;
+        tags += 1;
+        ether_type = u16_at(frame, at - 2)?;
+    }
+    let payload = &frame[at..];
+    Some(match ether_type {
+        TYPE_ARP => classify_arp(payload, vrings)?,
+        TYPE_IPV4 => classify_ipv4(payload, vrings, tags)?,
+        _ => Class::Others,
+    })
+}
+
+fn classify_arp(arp: &[u8], vrings: &VringConfig) -> Option<Class> {
+    let arp: [u8; ARP_BYTES] = bytes_at(arp, 0)?;
+    let (sender, target) = (bytes_at(&arp, 14)?, bytes_at(&arp, 24)?);
+    let vring = vrings.contains(sender) || vrings.contains(target);
+    Some(if vring { Class::Drop(Counter::VringMiss) } else { Class::Others })
+}
+
+fn classify_ipv4(packet: &[u8], vrings: &VringConfig, tags: usize) -> Option<Class> {
+    let header: [u8; IPV4_BYTES_MIN] = bytes_at(packet, 0)?;
+    let destination = bytes_at(&header, 16)?;
+    if !vrings.contains(destination) {
+        return Some(Class::Others);
+    }
+    let header_bytes = usize::from(header[0] & 0x0f) * 4;
+    let total_bytes = usize::from(u16_at(&header, 2)?);
+    if header[0] >> 4 != 4 || header_bytes < IPV4_BYTES_MIN {
+        return None;
+    }
+    if tags > 0 || u16_at(&header, 6)? & FRAGMENT_BITS != 0 {
+        return Some(Class::Drop(Counter::VringRefused));
+    }
+    if header[9] != PROTOCOL_UDP {
+        return Some(Class::Drop(Counter::VringMiss));
+    }
+    if total_bytes > packet.len() || total_bytes < header_bytes + UDP_BYTES {
+        return None;
+    }
+    let udp_bytes = usize::from(u16_at(packet, header_bytes + 4)?);
+    if udp_bytes < UDP_BYTES || udp_bytes > total_bytes - header_bytes {
+        return None;
+    }
+    let udp_at = ETHERNET_BYTES + header_bytes;
+    Some(Class::Vring(Datagram { source: bytes_at(&header, 12)?, destination, udp_at }))
+}
+
+/// The parts of the rewrite, separately callable so that a test can leave one out.
+impl Datagram {
+    pub(crate) fn rewrite_ethernet(&self, frame: &mut [u8], destination: [u8; 6], source: [u8; 6]) {
+        frame[..6].copy_from_slice(&destination);
+        frame[6..12].copy_from_slice(&source);
+    }
+
+    pub(crate) fn rewrite_destination(&self, frame: &mut [u8], destination: [u8; 4]) {
+        frame[ETHERNET_BYTES + 16..ETHERNET_BYTES + 20].copy_from_slice(&destination);
+    }
+
+    pub(crate) fn update_ipv4_checksum(&self, frame: &mut [u8], destination: [u8; 4]) {
+        let field = &mut frame[ETHERNET_BYTES + 10..ETHERNET_BYTES + 12];
+        let updated = self.updated([field[0], field[1]], destination);
+        field.copy_from_slice(&updated.to_be_bytes());
+    }
+
+    pub(crate) fn update_udp_checksum(&self, frame: &mut [u8], destination: [u8; 4]) {
+        let field = &mut frame[self.udp_at + 6..self.udp_at + 8];
+        if field == [0, 0] {
+            return;
+        }
+        // Zero would read as "no checksum"; its other form in one's complement is all ones.
+        let updated = match self.updated([field[0], field[1]], destination) {
+            0 => 0xffff,
+            other => other,
+        };
+        field.copy_from_slice(&updated.to_be_bytes());
+    }
+
+    /// RFC 1624, equation 3: HC' = ~(~HC + ~m + m'), over both halves of the destination.
+    fn updated(&self, checksum: [u8; 2], destination: [u8; 4]) -> u16 {
+        let half =
+            |address: [u8; 4], at: usize| u32::from(u16::from_be_bytes([address[at], address[at + 1]]));
+        let mut sum = u32::from(!u16::from_be_bytes(checksum));
+        for at in [0, 2] {
+            sum += (half(self.destination, at) ^ 0xffff) + half(destination, at);
+        }
+        // At most five 16-bit terms: two folds reach 16 bits.
+        sum = (sum & 0xffff) + (sum >> 16);
+        sum = (sum & 0xffff) + (sum >> 16);
+        !(sum as u16)
+    }
+}
+
+fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes_at(bytes, at).map(u16::from_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fixtures::frames;
+
+    proptest! {
+        #[test]
+        fn no_frame_makes_the_parser_panic(frame in proptest::collection::vec(any::<u8>(), 0..120)) {
+            classify(&frame, &VringConfig::DEFAULT);
+        }
+
+        #[test]
+        fn an_incremental_update_equals_a_full_computation(
+            destination: u16, new: [u8; 4], payload in proptest::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let [c, d] = destination.to_be_bytes();
+            let mut frame = frames::Udp { destination: [10, 10, c, d], payload, ..frames::Udp::default() }.build();
+            let Class::Vring(datagram) = classify(&frame, &VringConfig::DEFAULT) else {
+                panic!("not recognised")
+            };
+            datagram.rewrite_destination(&mut frame, new);
+            datagram.update_ipv4_checksum(&mut frame, new);
+            datagram.update_udp_checksum(&mut frame, new);
+            let updated = frame.clone();
+            frames::fill_checksums(&mut frame);
+            prop_assert_eq!(updated, frame);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The reference pipeline: frame in, frames out. What the XDP back end does in the kernel, in plain code.
+//!
+//! Order of the stages: learn the source, classify, then match-action and rewrite, or learned forwarding.
+
+use alloc::vec::Vec;
+
+use crate::learning::MacTable;
+use crate::packet::{self, Class, Datagram};
+use crate::{
+    Backend, BackendError, Counter, Counters, Host, HostId, Route, Router, Table, TableError, TableSet,
+    TableStatus, VringConfig,
+};
+
+/// Ports of one switch.
+pub const PORTS_MAX: usize = 256;
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Gone; a counter says why.
+    Dropped,
+    /// For the unicast vring: rewritten and sent to one host.
+    Routed,
+    /// For the multicast vring: a rewritten copy to each member but the sender.
+    Multicast,
+    /// Others' traffic, to the port of its destination.
+    Forwarded,
+    /// Others' traffic, to every port but the ingress.
+    Flooded,
+}
+
+/// A verdict with the frames that leave: (port, bytes), ascending by port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// What became of the frame.
+    pub verdict: Verdict,
+    /// What leaves, and where.
+    pub frames: Vec<(u16, Vec<u8>)>,
+}
+
+/// One step to leave out, to prove that the fixtures notice. Only tests can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each names the step that is left out")]
+pub enum Mutation {
+    Ethernet,
+    Destination,
+    Ipv4Checksum,
+    UdpChecksum,
+    ExcludeIngress,
+}
+
+/// A whole switch.
+#[derive(Debug)]
+pub struct Pipeline {
+    router: Router,
+    macs: MacTable,
+    /// Source address of what the switch rewrites.
+    router_mac: [u8; 6],
+    /// Ascending.
+    ports: Vec<u16>,
+    /// Always `None` outside tests.
+    mutation: Option<Mutation>,
+}
+
+impl Pipeline {
+    /// A switch without tables. `ports`: the indexes of its ports.
+    pub fn new(
+        vrings: VringConfig,
+        router_mac: [u8; 6],
+        ports: impl IntoIterator<Item = u16>,
+    ) -> Result<Self, TableError> {
+        let mut ports: Vec<u16> = ports.into_iter().collect();
+        ports.sort_unstable();
+        ports.dedup();
+        Ok(Self {
+            router: Router::new(vrings)?,
+            macs: MacTable::default(),
+            router_mac,
+            ports,
+            mutation: None,
+        })
+    }
+
+    /// Leaves a step out from now on.
+    #[cfg(any(test, feature = "fixtures"))]
+    pub fn mutate(&mut self, step: Mutation) {
+        self.mutation = Some(step);
+    }
+
+    /// Processes one frame that arrived on `ingress_port`.
+    pub fn process(&mut self, ingress_port: u16, frame: &[u8]) -> Output {
+        let Some((destination, source)) = packet::ethernet_addresses(frame) else {
+            return self.drop(Counter::Malformed);
+        };
+        if packet::is_station(source) && source != self.router_mac {
+            self.macs.learn(source, ingress_port);
+        }
+        match packet::classify(frame, self.router.vrings()) {
+            Class::Drop(counter) => self.drop(counter),
+            Class::Others => self.forward(ingress_port, destination, frame),
+            Class::Vring(datagram) => self.route(ingress_port, &datagram, frame),
+        }
+    }
+
+    fn drop(&mut self, counter: Counter) -> Output {
+        self.router.count(counter);
+        Output { verdict: Verdict::Dropped, frames: Vec::new() }
+    }
+
+    fn route(&mut self, ingress_port: u16, datagram: &Datagram, frame: &[u8]) -> Output {
+        let ingress_host = self.host_at(ingress_port);
+        let (verdict, receivers): (_, Vec<HostId>) =
+            match self.router.route(datagram.source, datagram.destination, ingress_host) {
+                Route::Unicast(host) => (Verdict::Routed, [host].into()),
+                Route::Multicast(copies) => (Verdict::Multicast, copies.collect()),
+                Route::Miss | Route::NotVring => (Verdict::Dropped, Vec::new()),
+            };
+        let mut frames: Vec<(u16, Vec<u8>)> = receivers
+            .into_iter()
+            .map(|receiver| {
+                let host = *self.router.host(receiver).expect("validated tables know every host they name");
+                (host.port, self.rewritten(datagram, frame, &host))
+            })
+            .collect();
+        frames.sort_unstable();
+        Output { verdict, frames }
+    }
+
+    fn host_at(&self, port: u16) -> Option<HostId> {
+        if self.leaves_out(Mutation::ExcludeIngress) {
+            return None;
+        }
+        let hosts = &self.router.tables()?.hosts;
+        hosts.iter().find(|host| host.port == port).map(|host| host.id)
+    }
+
+    fn rewritten(&self, datagram: &Datagram, frame: &[u8], host: &Host) -> Vec<u8> {
+        let mut frame = frame.to_vec();
+        if !self.leaves_out(Mutation::Ethernet) {
+            datagram.rewrite_ethernet(&mut frame, host.mac, self.router_mac);
+        }
+        if !self.leaves_out(Mutation::Destination) {
+            datagram.rewrite_destination(&mut frame, host.ip);
+        }
+        if !self.leaves_out(Mutation::Ipv4Checksum) {
+            datagram.update_ipv4_checksum(&mut frame, host.ip);
+        }
+        if !self.leaves_out(Mutation::UdpChecksum) {
+            datagram.update_udp_checksum(&mut frame, host.ip);
+        }
+        frame
+    }
+
+    fn leaves_out(&self, step: Mutation) -> bool {
+        self.mutation == Some(step)
+    }
+
+    fn forward(&mut self, ingress_port: u16, destination: [u8; 6], frame: &[u8]) -> Output {
+        let learned = if packet::is_station(destination) { self.macs.lookup(destination) } else { None };
+        let (verdict, counter, ports) = match learned {
+            Some(port) if port == ingress_port => return self.drop(Counter::SamePortDropped),
+            Some(port) => (Verdict::Forwarded, Counter::LearnedForwarded, Vec::from([port])),
+            None => {
+                let others = self.ports.iter().copied().filter(|&port| port != ingress_port);
+                (Verdict::Flooded, Counter::Flooded, others.collect())
+            }
+        };
+        self.router.count(counter);
+        Output { verdict, frames: ports.into_iter().map(|port| (port, frame.to_vec())).collect() }
+    }
+}
+
+impl Backend for Pipeline {
+    fn install(&mut self, tables: &TableSet) -> Result<(), BackendError> {
+        tables.validate_ports(|port| self.ports.binary_search(&port).is_ok())?;
+        self.router.install(tables)
+    }
+
+    fn table_status(&self) -> Result<Vec<TableStatus>, BackendError> {
+        self.router.table_status()
+    }
+
+    fn entry_hits(&self, table: Table) -> Result<Vec<u64>, BackendError> {
+        self.router.entry_hits(table)
+    }
+
+    fn counters(&self) -> Result<Counters, BackendError> {
+        self.router.counters()
+    }
+}

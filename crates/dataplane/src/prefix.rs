@@ -1,0 +1,118 @@
+//! IPv4 prefixes and the pair of virtual rings that they bound (NICE §3.2).
+
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::TableError;
+
+/// An IPv4 prefix. Bits below `length` must be zero ([`Prefix::is_canonical`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Prefix {
+    /// Network address, in the order of the wire.
+    pub address: [u8; 4],
+    /// Number of leading bits that count, 0 to 32.
+    pub length: u8,
+}
+
+impl Prefix {
+    /// The prefix `address/length`.
+    pub const fn new(address: [u8; 4], length: u8) -> Self {
+        Self { address, length }
+    }
+
+    /// Whether the length is at most 32 and no bit below it is set.
+    pub fn is_canonical(&self) -> bool {
+        self.length <= 32 && self.first() & !self.mask() == 0
+    }
+
+    /// Whether `address` lies inside.
+    pub fn contains(&self, address: [u8; 4]) -> bool {
+        u32::from_be_bytes(address) & self.mask() == self.first()
+    }
+
+    /// Whether every address of `other` lies inside.
+    pub fn covers(&self, other: &Prefix) -> bool {
+        self.length <= other.length && self.contains(other.address)
+    }
+
+    /// The netmask as a host-order number.
+    pub fn mask(&self) -> u32 {
+        u32::MAX.checked_shl(32 - u32::from(self.length.min(32))).unwrap_or(0)
+    }
+
+    /// The lowest address inside, as a host-order number.
+    pub fn first(&self) -> u32 {
+        u32::from_be_bytes(self.address)
+    }
+
+    /// The highest address inside, as a host-order number.
+    pub fn last(&self) -> u32 {
+        self.first() | !self.mask()
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d] = self.address;
+        write!(formatter, "{a}.{b}.{c}.{d}/{}", self.length)
+    }
+}
+
+/// The two virtual rings of a keyspace. Known to a switch before its first tables arrive, so that a switch
+/// with empty tables drops vring traffic instead of forwarding it as somebody else's (R12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VringConfig {
+    /// Vnode addresses whose datagrams go to one replica.
+    pub unicast: Prefix,
+    /// Vnode addresses whose datagrams go to every replica.
+    pub multicast: Prefix,
+}
+
+impl VringConfig {
+    /// The default rings of DESIGN §4: 10.10.0.0/16 and 10.11.0.0/16.
+    pub const DEFAULT: Self =
+        Self { unicast: Prefix::new([10, 10, 0, 0], 16), multicast: Prefix::new([10, 11, 0, 0], 16) };
+
+    /// Whether `address` belongs to either ring.
+    pub fn contains(&self, address: [u8; 4]) -> bool {
+        self.unicast.contains(address) || self.multicast.contains(address)
+    }
+
+    /// Refuses prefixes with host bits set and rings that overlap.
+    pub fn validate(&self) -> Result<(), TableError> {
+        for vring in [self.unicast, self.multicast] {
+            if !vring.is_canonical() {
+                return Err(TableError::BadPrefix { prefix: vring });
+            }
+        }
+        if self.unicast.covers(&self.multicast) || self.multicast.covers(&self.unicast) {
+            return Err(TableError::VringsOverlap { unicast: self.unicast, multicast: self.multicast });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn membership_at_the_edges() {
+        let prefix = Prefix::new([10, 10, 0, 0], 16);
+        assert!(prefix.contains([10, 10, 0, 0]) && prefix.contains([10, 10, 255, 255]));
+        assert!(!prefix.contains([10, 9, 255, 255]) && !prefix.contains([10, 11, 0, 0]));
+        assert!(Prefix::new([0; 4], 0).contains([255; 4]));
+        assert!(Prefix::new([1, 2, 3, 4], 32).contains([1, 2, 3, 4]));
+        assert_eq!(prefix.last(), u32::from_be_bytes([10, 10, 255, 255]));
+        assert!(!Prefix::new([10, 10, 0, 1], 16).is_canonical());
+        assert!(!Prefix::new([10, 10, 0, 0], 33).is_canonical());
+    }
+
+    #[test]
+    fn overlapping_rings_are_refused() {
+        assert_eq!(VringConfig::DEFAULT.validate(), Ok(()));
+        let nested = VringConfig { multicast: Prefix::new([10, 10, 1, 0], 24), ..VringConfig::DEFAULT };
+        assert!(matches!(nested.validate(), Err(TableError::VringsOverlap { .. })));
+    }
+}
