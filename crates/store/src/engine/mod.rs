@@ -1,0 +1,79 @@
+//! Engines: applied state, by partition and key.
+//!
+//! An engine may lag behind the log and need not survive a crash by itself: after a restart the log is applied again
+//! from the position that was current when the last finished sync began. So applying must be repeatable, and the log
+//! is trimmed only to that position.
+
+mod checksummed;
+mod durable;
+mod memory;
+
+pub use checksummed::Checksummed;
+pub use durable::{DurableOptions, LsmEngine};
+pub use memory::MemoryEngine;
+
+use crate::Result;
+use std::path::Path;
+
+/// The engine that survives a restart: an LSM tree whose values carry checksums of our own.
+pub type DurableEngine = Checksummed<LsmEngine>;
+
+impl DurableEngine {
+    /// Opens or creates the engine in `directory`, which nothing else may use.
+    pub fn open(directory: &Path, options: DurableOptions) -> Result<Self> {
+        Ok(Self::new(LsmEngine::open(directory, options)?))
+    }
+}
+
+/// A sync that was begun; later ones compare greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EngineSync(pub(crate) u64);
+
+/// Part of a scan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScanPage {
+    /// (key, value), ascending by key.
+    pub entries: Vec<(Vec<u8>, Vec<u8>)>,
+    /// True if there are more; continue after the last key.
+    pub more: bool,
+}
+
+/// Applied state of a replica. One thread uses it; all calls but [`Engine::sync`], [`Engine::scan`] and
+/// [`Engine::clear`] take microseconds as a rule.
+pub trait Engine: Send {
+    /// Reads a value into `value`, replacing what it held; false (and an empty `value`) if there is none.
+    fn get_into(&self, partition: u16, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
+
+    /// Stores a value, replacing an older one.
+    fn put(&mut self, partition: u16, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Removes a key; it is no error if there is none.
+    fn remove(&mut self, partition: u16, key: &[u8]) -> Result<()>;
+
+    /// The entries of a partition in key order, after the key `after`. A page ends with the entry that makes its keys
+    /// and values reach `bytes_max` (so it has at least one if there is one). Between pages the state may change.
+    fn scan(&self, partition: u16, after: Option<&[u8]>, bytes_max: usize) -> Result<ScanPage>;
+
+    /// Removes all keys of a partition; time and, until compaction, space grow with their number.
+    fn clear(&mut self, partition: u16) -> Result<()>;
+
+    /// Begins to make everything durable that was applied before the call. Does not wait for it, except where
+    /// the engine's memory bound is reached.
+    fn sync_begin(&mut self) -> Result<EngineSync>;
+
+    /// The latest sync that is finished, or the error at which the engine gives up for now; beginning another
+    /// sync tries again.
+    fn synced(&self) -> Result<EngineSync>;
+
+    /// Makes everything durable that was applied before the call, and waits for it.
+    fn sync(&mut self) -> Result<()>;
+
+    /// About how many keys all partitions hold; may count overwritten and removed ones.
+    fn approximate_keys(&self) -> u64;
+
+    /// Reads a value.
+    fn get(&self, partition: u16, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.get_into(partition, key, &mut value)?.then_some(value))
+    }
+}

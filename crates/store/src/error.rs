@@ -1,0 +1,150 @@
+//! Everything that can go wrong in storage, each as one clear line.
+
+use crate::log::LogPosition;
+use std::{io, path::PathBuf};
+
+/// A storage operation failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The operating system refused an operation that may succeed later (full disk) or at the next start.
+    #[error("cannot {operation} {path}: {source}", path = path.display())]
+    Io {
+        /// What was tried, as a verb.
+        operation: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// An earlier write or force of the log failed. What is on disk is unknown since then (the kernel marks
+    /// pages clean after a failed force), so every later call fails too and the node must stop.
+    #[error("the log failed and stays failed until restart: {reason}")]
+    LogFailed {
+        /// The first failure.
+        reason: String,
+    },
+    /// A place in the log that is known to have been durable does not hold a valid record.
+    #[error(
+        "{path} is damaged at byte {offset}: record {position} was durable and is unreadable; \
+         restore this node from its peers",
+        path = path.display()
+    )]
+    LogDamaged {
+        /// The segment.
+        path: PathBuf,
+        /// First byte that is not part of a valid record.
+        offset: u64,
+        /// The record that should be there.
+        position: LogPosition,
+    },
+    /// A log segment was written for another cluster, node or storage.
+    #[error("{path} belongs to another cluster, node or storage", path = path.display())]
+    LogForeign {
+        /// The segment.
+        path: PathBuf,
+    },
+    /// A payload above [`crate::log::PAYLOAD_BYTES_MAX`].
+    #[error("a log record of {bytes} bytes is above the limit of {bytes_max}")]
+    RecordTooLarge {
+        /// Size of the payload.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// Too much was appended without [`crate::Log::write`] (or writing fails for lack of space).
+    #[error("the log's buffer is full ({bytes_max} bytes): write first")]
+    LogBufferFull {
+        /// The limit, [`crate::LogOptions::buffer_bytes_max`].
+        bytes_max: usize,
+    },
+    /// Written by a newer version of this program.
+    #[error("{path} has format {found}, this program knows up to {known}: use a newer program", path = path.display())]
+    NewerFormat {
+        /// The file.
+        path: PathBuf,
+        /// Version found in it.
+        found: u32,
+        /// Newest version that is understood.
+        known: u32,
+    },
+    /// A stored value does not match its checksum.
+    #[error("the stored value of key {key:02x?} in partition {partition} is corrupt")]
+    Corrupt {
+        /// The partition.
+        partition: u16,
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// The LSM engine failed; the text is its own.
+    #[error("the storage engine cannot {operation}: {reason}")]
+    Engine {
+        /// What was tried, as a verb.
+        operation: &'static str,
+        /// The library's reason.
+        reason: String,
+    },
+    /// The data directory is of another cluster.
+    #[error("{path} belongs to cluster {found:032x}, not to {expected:032x}", path = path.display())]
+    OtherCluster {
+        /// The directory.
+        path: PathBuf,
+        /// Cluster id found.
+        found: u128,
+        /// Cluster id expected.
+        expected: u128,
+    },
+    /// The data directory is of another node or role.
+    #[error("{path} belongs to {found:?}, not to {expected:?}", path = path.display())]
+    OtherOwner {
+        /// The directory.
+        path: PathBuf,
+        /// Owner found.
+        found: String,
+        /// Owner expected.
+        expected: String,
+    },
+    /// Another process holds the data directory's lock.
+    #[error("{path} is in use by another process", path = path.display())]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The data directory cannot be created or written.
+    #[error("{path} is not writable: {source}", path = path.display())]
+    NotWritable {
+        /// The directory.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// A directory without a format file that already holds something.
+    #[error("{path} is not a data directory: it holds {entry:?} and no nicekv-format", path = path.display())]
+    NotADataDirectory {
+        /// The directory.
+        path: PathBuf,
+        /// One of the entries found.
+        entry: String,
+    },
+    /// The format file is not readable as such.
+    #[error("{path} is damaged: {reason}", path = path.display())]
+    FormatDamaged {
+        /// The format file.
+        path: PathBuf,
+        /// The first thing wrong with it.
+        reason: &'static str,
+    },
+}
+
+impl StoreError {
+    /// Wraps an operating system error: `map_err(StoreError::io("read", path))`.
+    pub(crate) fn io(operation: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self::Io { operation, path, source }
+    }
+
+    /// True if the disk or quota is full: the operation may be repeated once there is space.
+    pub fn is_out_of_space(&self) -> bool {
+        matches!(self, Self::Io { source, .. }
+            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+    }
+}

@@ -1,0 +1,35 @@
+//! Storage of one replica: what a node must not forget (DESIGN §5 *Storage*).
+//!
+//! ```text
+//!   node thread                             sync thread
+//!   ───────────                             ───────────
+//!   Log::append  (memory)
+//!   Log::write   (page cache) ──────────▶
+//!   GroupCommit::request(position) ─────▶   one fdatasync for all that wait
+//!   acknowledge  ◀──── notifier(position) ──┘
+//!   Engine::put  (applied state, may lag)
+//!   Engine::sync_begin / synced ──▶ Log::trim(position before sync_begin)
+//! ```
+//!
+//! - [`log`]: the authoritative log. What was reported durable is found again, or opening it fails.
+//! - [`engine`]: applied state by (partition, key). Everything since its last finished sync is in the log.
+//! - [`DataDirectory`]: whose directory this is, and that nobody else uses it.
+//! - [`files`]: the file layer under log and data directory; [`files::Forgetful`] is a disk in memory that
+//!   loses what was not synced. The LSM engine is the exception: its library does its own file access.
+//!
+//! Payloads, keys and values are opaque bytes. The crate has no clock, no socket and no randomness.
+
+mod data_directory;
+pub mod engine;
+mod error;
+pub mod files;
+pub mod log;
+
+pub use data_directory::{DataDirectory, Expected};
+pub use engine::{DurableEngine, Engine, EngineSync, MemoryEngine, ScanPage};
+pub use error::StoreError;
+pub use files::{Files, Forgetful, RealFiles};
+pub use log::{GroupCommit, Log, LogIdentity, LogOptions, LogPosition, LogSync, Recovered};
+
+/// Result of every operation of this crate.
+pub type Result<T> = std::result::Result<T, StoreError>;

@@ -1,0 +1,82 @@
+//! Group commit: one thread, one force for everybody who waits.
+//!
+//! ```text
+//!   request(7) ─┐            request(8), request(9) ─┐
+//!               ▼ fdatasync ───────────────▶ notify(7) ▼ fdatasync ──▶ notify(9)
+//! ```
+//!
+//! Requests that arrive during a force are served by the next one together, because the running one may have
+//! begun before their bytes were written.
+
+use super::{LogPosition, LogSync};
+use crate::Result;
+use std::{
+    sync::{Arc, Condvar, Mutex},
+    thread::{Builder, JoinHandle},
+};
+
+/// Told after every force which position is durable now, or that the log failed. Runs on the sync thread.
+pub type SyncNotifier = Box<dyn Fn(Result<LogPosition>) + Send>;
+
+/// The sync thread. Dropping it waits for a running force and drops what was only requested.
+pub struct GroupCommit {
+    queue: Arc<Queue>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Queue {
+    wanted: Mutex<Wanted>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Wanted {
+    /// Highest position requested since the last force began. One number: requests need no queue.
+    position: Option<LogPosition>,
+    closed: bool,
+}
+
+impl GroupCommit {
+    /// Starts the thread.
+    ///
+    /// # Panics
+    /// If the operating system refuses a thread.
+    pub fn start(sync: LogSync, notify: SyncNotifier) -> Self {
+        let queue = Arc::new(Queue { wanted: Mutex::default(), changed: Condvar::new() });
+        let for_thread = queue.clone();
+        let run = move || {
+            while for_thread.next().is_some() {
+                notify(sync.sync());
+            }
+        };
+        let thread = Builder::new().name("log-sync".into()).spawn(run).expect("a thread for the log");
+        Self { queue, thread: Some(thread) }
+    }
+
+    /// Asks for a force of `position`, which [`super::Log::write`] must have handed over before: then the force
+    /// that follows covers it. Every request is followed by a notification of at least `position`, or of an error.
+    pub fn request(&self, position: LogPosition) {
+        let mut wanted = self.queue.wanted.lock().expect("no holder of this lock panics");
+        wanted.position = wanted.position.max(Some(position));
+        self.queue.changed.notify_one();
+    }
+}
+
+impl Queue {
+    fn next(&self) -> Option<LogPosition> {
+        let wanted = self.wanted.lock().expect("no holder of this lock panics");
+        let idle = |wanted: &mut Wanted| wanted.position.is_none() && !wanted.closed;
+        let mut wanted = self.changed.wait_while(wanted, idle).expect("no holder of this lock panics");
+        if wanted.closed { None } else { wanted.position.take() }
+    }
+}
+
+impl Drop for GroupCommit {
+    fn drop(&mut self) {
+        self.queue.wanted.lock().expect("no holder of this lock panics").closed = true;
+        self.queue.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // a panic of the notifier has been reported on its own thread
+        }
+    }
+}

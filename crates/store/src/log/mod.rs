@@ -1,0 +1,288 @@
+//! The authoritative log of a replica: append-only segments of chained, checksummed records.
+//!
+//! # Invariants
+//! - Positions are sequence numbers: +1 per record, across segments, for the life of the log. Each record holds
+//!   the checksum of its predecessor, each segment header that of the last record before it.
+//! - A force covers all earlier records (DESIGN §5 R2): segments are forced oldest first, the directory last.
+//! - Each record carries `synced_through`, the position through which the log was known to be durable when the
+//!   record was appended. [`Log::write`] adds an unforced *marker* record if the log became durable further and
+//!   no record says so yet; markers take a position and are not shown to the caller.
+//! - One failed force or write (but a full disk) makes the log fail for good: the kernel marks pages clean that it
+//!   did not write (SCENARIOS 8).
+//!
+//! # Opening: torn tail or damage
+//! Let *s* be the position at which the next valid record is missing although bytes or segments follow. Everything
+//! behind that place is searched, byte by byte, for intact records of this log (their checksum is seeded by the
+//! log's identity).
+//! - If one of them is later than *s* and says `synced_through` ≥ *s*, the place was durable and is damaged:
+//!   [`StoreError::LogDamaged`] (SCENARIOS 7). Nothing is changed on disk.
+//! - Otherwise nothing shows that *s* was ever durable: the log ends before *s*, and the rest, which may have holes
+//!   and even later segments after a power loss, is dropped and reported (SCENARIOS 6).
+//!
+//! The limit of this rule: bytes cannot be told from a torn write if all that proves them durable is gone with
+//! them. So damage is taken for a torn tail if it hits the records of the last force before its marker (or a later
+//! record) reached the disk, or hits these too; and removing whole segments from either end is not seen here
+//! ([`Recovered`] names both ends).
+//!
+//! Before the caller continues, whatever is not proven durable is written again and forced: see `recover`.
+
+mod format;
+mod group_commit;
+mod recover;
+mod sync;
+
+pub use group_commit::{GroupCommit, SyncNotifier};
+pub use sync::LogSync;
+
+use crate::{
+    Result, StoreError,
+    files::{Files, StoreFile},
+};
+use format::{encode_record, encode_segment_header, segment_name, segment_seed};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use sync::Shared;
+
+/// Largest payload of one record.
+pub const PAYLOAD_BYTES_MAX: usize = 16 << 20;
+
+/// Names a record of a log: its sequence number, from 1. Later records have greater positions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogPosition(pub u64);
+
+impl fmt::Display for LogPosition {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+/// Whose log it is; written into every segment and into the seed of every checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogIdentity {
+    /// The cluster.
+    pub cluster_id: u128,
+    /// The data directory, see [`crate::DataDirectory::storage_id`]. Random, not known to clients.
+    pub storage_id: u128,
+    /// The node.
+    pub node_id: u64,
+}
+
+/// Sizes of a log.
+#[derive(Clone, Copy, Debug)]
+pub struct LogOptions {
+    /// A segment that has reached this size is followed by a new one at the next [`Log::write`].
+    pub segment_bytes_max: u64,
+    /// Most bytes appended and not yet written.
+    pub buffer_bytes_max: usize,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self { segment_bytes_max: 64 << 20, buffer_bytes_max: 64 << 20 }
+    }
+}
+
+/// What opening a log found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// The oldest position that is left (later ones exist only if it is less than `next`).
+    pub first: LogPosition,
+    /// The position that the next appended record gets.
+    pub next: LogPosition,
+    /// Payloads shown to the visitor.
+    pub records: u64,
+    /// Size of the torn tail.
+    pub bytes_dropped: u64,
+    /// Segment and offset from which on it was dropped.
+    pub dropped_from: Option<(PathBuf, u64)>,
+}
+
+/// The log; owned by the thread that appends.
+pub struct Log {
+    shared: Arc<Shared>,
+    identity: LogIdentity,
+    options: LogOptions,
+    /// First positions of all segments, ascending; the last is the one written to.
+    segments: Vec<LogPosition>,
+    file: Arc<dyn StoreFile>,
+    file_bytes: u64,
+    seed: u32,
+    buffer: Vec<u8>,
+    next: u64,
+    checksum: u32,
+    /// Highest `synced_through` of any record.
+    marked: u64,
+}
+
+impl Log {
+    /// Opens or creates the log in `directory`. `visit` gets every payload in order, with its position; if an error
+    /// is returned, what it got is to be forgotten. When this returns `Ok`, all visited records are durable.
+    pub fn open(
+        files: Arc<dyn Files>,
+        directory: &Path,
+        identity: LogIdentity,
+        options: LogOptions,
+        mut visit: impl FnMut(LogPosition, &[u8]),
+    ) -> Result<(Self, Recovered)> {
+        files.create_directory(directory).map_err(StoreError::io("create", directory))?;
+        let (tail, recovered) = recover::recover(&*files, directory, &identity, &mut visit)?;
+        let synced = tail.next.0 - 1;
+        let shared = Arc::new(Shared::new(files, directory.to_path_buf(), synced));
+        let mut segments = tail.segments;
+        let (file, file_bytes) = match tail.last {
+            Some(last) => last,
+            None => {
+                segments.push(tail.next);
+                create_segment(&shared, &identity, tail.next, tail.checksum)?
+            }
+        };
+        let seed = segment_seed(&identity, *segments.last().expect("one was just added"));
+        let (next, checksum) = (tail.next.0, tail.checksum);
+        let buffer = Vec::new();
+        let marked = 0;
+        let log = Self {
+            shared,
+            identity,
+            options,
+            segments,
+            file,
+            file_bytes,
+            seed,
+            buffer,
+            next,
+            checksum,
+            marked,
+        };
+        Ok((log, recovered))
+    }
+
+    /// Appends a record in memory: no system call, and no allocation once the buffer has its size.
+    pub fn append(&mut self, payload: &[u8]) -> Result<LogPosition> {
+        if payload.len() > PAYLOAD_BYTES_MAX {
+            return Err(StoreError::RecordTooLarge { bytes: payload.len(), bytes_max: PAYLOAD_BYTES_MAX });
+        }
+        let bytes_max = self.options.buffer_bytes_max;
+        if self.buffer.len() + format::RECORD_HEADER_BYTES + payload.len() > bytes_max {
+            return Err(StoreError::LogBufferFull { bytes_max });
+        }
+        Ok(self.encode(Some(payload)))
+    }
+
+    fn encode(&mut self, payload: Option<&[u8]>) -> LogPosition {
+        let position = LogPosition(self.next);
+        self.marked = self.shared.synced();
+        self.checksum =
+            encode_record(&mut self.buffer, self.seed, self.next, self.marked, self.checksum, payload);
+        self.next += 1;
+        position
+    }
+
+    /// Hands everything appended to the operating system, with a marker if the log is durable further than its
+    /// records say: so call it once more after a force that nothing follows. Starts a new segment when the
+    /// current one is full. If the disk is full ([`StoreError::is_out_of_space`]) nothing is lost and it may be
+    /// called again; any other failure is permanent.
+    pub fn write(&mut self) -> Result<()> {
+        self.shared.check()?;
+        if self.marked < self.shared.synced() {
+            self.encode(None);
+        }
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        if let Err(error) = self.file.write_at(self.file_bytes, &self.buffer) {
+            let path = self.shared.directory.join(segment_name(self.segments[self.segments.len() - 1]));
+            return Err(self.permanent(StoreError::Io { operation: "write", path, source: error }));
+        }
+        self.file_bytes += self.buffer.len() as u64;
+        self.buffer.clear();
+        self.shared.note_written(&self.file, self.next - 1);
+        if self.file_bytes >= self.options.segment_bytes_max { self.rotate() } else { Ok(()) }
+    }
+
+    /// A full disk only delays the new segment: what was to be written has been.
+    fn rotate(&mut self) -> Result<()> {
+        let first = LogPosition(self.next);
+        match create_segment(&self.shared, &self.identity, first, self.checksum) {
+            Ok((file, file_bytes)) => {
+                self.segments.push(first);
+                (self.file, self.file_bytes) = (file, file_bytes);
+                self.seed = segment_seed(&self.identity, first);
+                Ok(())
+            }
+            Err(error) if error.is_out_of_space() => Ok(()),
+            Err(error) => Err(self.permanent(error)),
+        }
+    }
+
+    /// Only a full disk leaves the log usable.
+    fn permanent(&self, error: StoreError) -> StoreError {
+        if error.is_out_of_space() { error } else { self.shared.fail(&error) }
+    }
+
+    /// A handle with which another thread forces the log.
+    pub fn sync_handle(&self) -> LogSync {
+        LogSync { shared: self.shared.clone() }
+    }
+
+    /// Position of the last appended record, written or not; one less than the first position if there is none.
+    pub fn last(&self) -> LogPosition {
+        LogPosition(self.next - 1)
+    }
+
+    /// Position through which the log is durable.
+    pub fn synced(&self) -> LogPosition {
+        LogPosition(self.shared.synced())
+    }
+
+    /// The oldest position that is kept.
+    pub fn first(&self) -> LogPosition {
+        self.segments[0]
+    }
+
+    /// Number of segments; each but the last is at least [`LogOptions::segment_bytes_max`] long.
+    pub fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Deletes whole segments all of whose records are before `before` (the caller's engine is durable past them).
+    /// The current segment stays. One directory force per deleted segment keeps the rest without gaps.
+    pub fn trim(&mut self, before: LogPosition) -> Result<()> {
+        while self.segments.len() > 1 && self.segments[1] <= before {
+            let path = self.shared.directory.join(segment_name(self.segments[0]));
+            self.shared.files.remove(&path).map_err(StoreError::io("remove", &path))?;
+            self.segments.remove(0);
+            let directory = &self.shared.directory;
+            self.shared.files.sync_directory(directory).map_err(StoreError::io("sync", directory))?;
+        }
+        Ok(())
+    }
+}
+
+/// Creates the segment that begins with `first`; unforced, like the records that will follow.
+fn create_segment(
+    shared: &Shared,
+    identity: &LogIdentity,
+    first: LogPosition,
+    predecessor_checksum: u32,
+) -> Result<(Arc<dyn StoreFile>, u64)> {
+    let path = shared.directory.join(segment_name(first));
+    let header = encode_segment_header(identity, first, predecessor_checksum);
+    let created = shared.files.open(&path, true).and_then(|file| {
+        file.write_at(0, &header)?;
+        Ok(file)
+    });
+    match created {
+        Ok(file) => {
+            shared.note_created();
+            Ok((file, header.len() as u64))
+        }
+        Err(error) => {
+            // A half-made segment must not stay: the next attempt may begin at a later position.
+            let _ = shared.files.remove(&path);
+            Err(StoreError::Io { operation: "create", path, source: error })
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Reading a log back, and the decision between a torn tail and damage (rule in the module `log`).
+
+use super::{
+    LogIdentity, LogPosition, Recovered,
+    format::{
+        Record, SEGMENT_HEADER_BYTES, SegmentHeader, decode_record, decode_segment_header,
+        parse_segment_name, segment_name, segment_seed,
+    },
+};
+use crate::{
+    Result, StoreError,
+    files::{Files, StoreFile, read_all},
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// The state in which appending goes on.
+pub(super) struct Tail {
+    /// First positions of the segments that are kept, ascending.
+    pub(super) segments: Vec<LogPosition>,
+    /// The last of them, if there is any, and its length.
+    pub(super) last: Option<(Arc<dyn StoreFile>, u64)>,
+    /// Position of the next record.
+    pub(super) next: LogPosition,
+    /// Checksum of the last record.
+    pub(super) checksum: u32,
+}
+
+struct Recovery<'a> {
+    files: &'a dyn Files,
+    directory: &'a Path,
+    identity: &'a LogIdentity,
+    segments: Vec<LogPosition>,
+    next: LogPosition,
+    checksum: u32,
+    synced_through: u64,
+    recovered: Recovered,
+}
+
+/// Where the valid log ends although bytes or segments follow.
+struct Break {
+    segment: usize,
+    offset: u64,
+}
+
+/// Validates all segments, hands each payload to `visit`, cuts a torn tail, and makes what is left durable.
+pub(super) fn recover(
+    files: &dyn Files,
+    directory: &Path,
+    identity: &LogIdentity,
+    visit: &mut dyn FnMut(LogPosition, &[u8]),
+) -> Result<(Tail, Recovered)> {
+    let names = files.list(directory).map_err(StoreError::io("list", directory))?;
+    let mut segments: Vec<LogPosition> = names.iter().filter_map(|name| parse_segment_name(name)).collect();
+    segments.sort_unstable();
+    let first = segments.first().copied().unwrap_or(LogPosition(1));
+    let recovered = Recovered { first, next: first, records: 0, bytes_dropped: 0, dropped_from: None };
+    let mut recovery = Recovery {
+        files,
+        directory,
+        identity,
+        segments,
+        next: first,
+        checksum: 0,
+        synced_through: 0,
+        recovered,
+    };
+    if let Some(end) = recovery.read_valid(visit)? {
+        recovery.refuse_if_durable(&end)?;
+        recovery.cut(&end)?;
+    }
+    recovery.make_durable()?;
+    recovery.finish()
+}
+
+impl Recovery<'_> {
+    fn path(&self, segment: usize) -> PathBuf {
+        self.directory.join(segment_name(self.segments[segment]))
+    }
+
+    fn read(&self, segment: usize, content: &mut Vec<u8>) -> Result<Arc<dyn StoreFile>> {
+        let path = self.path(segment);
+        let file = self.files.open(&path, false).map_err(StoreError::io("open", &path))?;
+        read_all(&*file, content).map_err(StoreError::io("read", &path))?;
+        Ok(file)
+    }
+
+    /// Reads up to the first place that is not valid.
+    fn read_valid(&mut self, visit: &mut dyn FnMut(LogPosition, &[u8])) -> Result<Option<Break>> {
+        let mut content = Vec::new();
+        for segment in 0..self.segments.len() {
+            self.read(segment, &mut content)?;
+            let valid_bytes = self.read_segment(segment, &content, visit)?;
+            if valid_bytes < content.len() || valid_bytes == 0 {
+                return Ok(Some(Break { segment, offset: valid_bytes as u64 }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Number of bytes from the start of the segment that continue the log; 0 if its header does not.
+    fn read_segment(
+        &mut self,
+        segment: usize,
+        content: &[u8],
+        visit: &mut dyn FnMut(LogPosition, &[u8]),
+    ) -> Result<usize> {
+        let first = self.segments[segment];
+        match decode_segment_header(content, self.identity, first) {
+            SegmentHeader::Foreign => return Err(StoreError::LogForeign { path: self.path(segment) }),
+            SegmentHeader::Newer { version } => {
+                let known = super::format::FORMAT_VERSION;
+                return Err(StoreError::NewerFormat { path: self.path(segment), found: version, known });
+            }
+            SegmentHeader::Invalid => return Ok(0),
+            SegmentHeader::Valid { predecessor_checksum } if segment == 0 => {
+                self.checksum = predecessor_checksum
+            }
+            SegmentHeader::Valid { predecessor_checksum } => {
+                if first != self.next || predecessor_checksum != self.checksum {
+                    return Ok(0);
+                }
+            }
+        }
+        let seed = segment_seed(self.identity, first);
+        let mut offset = SEGMENT_HEADER_BYTES;
+        while let Some(record) = decode_record(&content[offset..], seed) {
+            if record.sequence != self.next.0
+                || record.predecessor_checksum != self.checksum
+                || record.synced_through >= record.sequence
+            {
+                break;
+            }
+            self.accept(&record, visit);
+            offset += record.bytes;
+        }
+        Ok(offset)
+    }
+
+    fn accept(&mut self, record: &Record<'_>, visit: &mut dyn FnMut(LogPosition, &[u8])) {
+        if let Some(payload) = record.payload {
+            visit(self.next, payload);
+            self.recovered.records += 1;
+        }
+        self.checksum = record.checksum;
+        self.synced_through = self.synced_through.max(record.synced_through);
+        self.next = LogPosition(record.sequence + 1);
+    }
+
+    /// Looks in everything behind the break for a record which says that the place of the break was durable.
+    fn refuse_if_durable(&self, end: &Break) -> Result<()> {
+        let mut content = Vec::new();
+        for segment in end.segment..self.segments.len() {
+            self.read(segment, &mut content)?;
+            let from = if segment == end.segment { end.offset as usize } else { 0 };
+            let seed = segment_seed(self.identity, self.segments[segment]);
+            let proves =
+                |record: Record<'_>| record.sequence > self.next.0 && record.synced_through >= self.next.0;
+            let mut records =
+                (from..content.len()).filter_map(|offset| decode_record(&content[offset..], seed));
+            if records.any(proves) {
+                let path = self.path(end.segment);
+                return Err(StoreError::LogDamaged { path, offset: end.offset, position: self.next });
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the torn tail: later segments from the last one backwards, then the rest of the broken one.
+    fn cut(&mut self, end: &Break) -> Result<()> {
+        self.recovered.dropped_from = Some((self.path(end.segment), end.offset));
+        while self.segments.len() > end.segment {
+            let segment = self.segments.len() - 1;
+            let path = self.path(segment);
+            let file = self.files.open(&path, false).map_err(StoreError::io("open", &path))?;
+            let length = file.length().map_err(StoreError::io("read", &path))?;
+            if segment == end.segment && end.offset > 0 {
+                self.recovered.bytes_dropped += length - end.offset;
+                file.set_length(end.offset).map_err(StoreError::io("truncate", &path))?;
+                break;
+            }
+            self.recovered.bytes_dropped += length;
+            self.files.remove(&path).map_err(StoreError::io("remove", &path))?;
+            self.sync_directory()?;
+            self.segments.pop();
+        }
+        Ok(())
+    }
+
+    fn sync_directory(&self) -> Result<()> {
+        self.files.sync_directory(self.directory).map_err(StoreError::io("sync", self.directory))
+    }
+
+    /// The caller acts on every record that it was shown, so all of them must be durable before it continues.
+    /// What no record proves durable is written again first: after a failed force, the page cache can hold bytes
+    /// that are marked clean and are not on the disk.
+    fn make_durable(&self) -> Result<()> {
+        let mut content = Vec::new();
+        for segment in (0..self.segments.len()).rev() {
+            let path = self.path(segment);
+            let file = self.read(segment, &mut content)?;
+            let from = self.first_unproven(segment, &content);
+            file.write_at(from as u64, &content[from..]).map_err(StoreError::io("write", &path))?;
+            file.sync().map_err(StoreError::io("sync", &path))?;
+            if self.segments[segment].0 <= self.synced_through {
+                break; // the segments before it are proven as a whole
+            }
+        }
+        self.sync_directory()
+    }
+
+    /// Offset of the first record that is not known to be durable; 0 if that holds for the header too.
+    fn first_unproven(&self, segment: usize, content: &[u8]) -> usize {
+        let first = self.segments[segment];
+        if first.0 > self.synced_through {
+            return 0;
+        }
+        let seed = segment_seed(self.identity, first);
+        let mut offset = SEGMENT_HEADER_BYTES;
+        while let Some(record) = decode_record(&content[offset..], seed) {
+            if record.sequence > self.synced_through {
+                break;
+            }
+            offset += record.bytes;
+        }
+        offset
+    }
+
+    fn finish(mut self) -> Result<(Tail, Recovered)> {
+        self.recovered.next = self.next;
+        let last = match self.segments.len() {
+            0 => None,
+            count => {
+                let path = self.path(count - 1);
+                let file = self.files.open(&path, false).map_err(StoreError::io("open", &path))?;
+                let length = file.length().map_err(StoreError::io("read", &path))?;
+                Some((file, length))
+            }
+        };
+        let tail = Tail { segments: self.segments, last, next: self.next, checksum: self.checksum };
+        Ok((tail, self.recovered))
+    }
+}

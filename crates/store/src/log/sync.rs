@@ -1,0 +1,121 @@
+//! Forcing the log from another thread.
+
+use super::LogPosition;
+use crate::{
+    Result, StoreError,
+    files::{Files, StoreFile},
+};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// What [`super::Log`] and [`LogSync`] share.
+pub(super) struct Shared {
+    pub(super) files: Arc<dyn Files>,
+    pub(super) directory: PathBuf,
+    state: Mutex<SyncState>,
+    /// Held for the whole of a force, so that no two overlap.
+    forcing: Mutex<()>,
+    /// Sequence number through which the log is durable.
+    synced: AtomicU64,
+}
+
+struct SyncState {
+    /// Sequence number through which the operating system has the log.
+    written: u64,
+    /// Segments with unforced bytes, oldest first; all but the last are full. Grows by one per segment written
+    /// during one force, so its bound is the disk.
+    unsynced: Vec<Arc<dyn StoreFile>>,
+    /// A segment was created since the last force of the directory.
+    directory_changed: bool,
+    failed: Option<String>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no holder of this lock panics")
+}
+
+impl Shared {
+    /// The state after recovery: everything through `synced` is durable.
+    pub(super) fn new(files: Arc<dyn Files>, directory: PathBuf, synced: u64) -> Self {
+        let state = SyncState { written: synced, unsynced: vec![], directory_changed: false, failed: None };
+        let (state, forcing, synced) = (Mutex::new(state), Mutex::new(()), AtomicU64::new(synced));
+        Self { files, directory, state, forcing, synced }
+    }
+
+    pub(super) fn synced(&self) -> u64 {
+        self.synced.load(Ordering::Acquire)
+    }
+
+    pub(super) fn written(&self) -> u64 {
+        locked(&self.state).written
+    }
+
+    /// Bytes of `file` up to record `sequence` were handed to the operating system.
+    pub(super) fn note_written(&self, file: &Arc<dyn StoreFile>, sequence: u64) {
+        let mut state = locked(&self.state);
+        state.written = sequence;
+        if !state.unsynced.last().is_some_and(|last| Arc::ptr_eq(last, file)) {
+            state.unsynced.push(file.clone());
+        }
+    }
+
+    /// A segment was created.
+    pub(super) fn note_created(&self) {
+        locked(&self.state).directory_changed = true;
+    }
+
+    /// Makes the failure permanent, and returns it as such. The first one is kept.
+    pub(super) fn fail(&self, error: &StoreError) -> StoreError {
+        let mut state = locked(&self.state);
+        StoreError::LogFailed { reason: state.failed.get_or_insert_with(|| error.to_string()).clone() }
+    }
+
+    /// The sticky failure, if any.
+    pub(super) fn check(&self) -> Result<()> {
+        match &locked(&self.state).failed {
+            Some(reason) => Err(StoreError::LogFailed { reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    fn force(&self) -> Result<LogPosition> {
+        let _forcing = locked(&self.forcing);
+        self.check()?;
+        let (written, unsynced, directory_changed) = {
+            let mut state = locked(&self.state);
+            (state.written, std::mem::take(&mut state.unsynced), std::mem::take(&mut state.directory_changed))
+        };
+        let failed = |error| self.fail(&StoreError::io("force", &self.directory)(error));
+        for file in &unsynced {
+            file.sync().map_err(failed)?;
+        }
+        if directory_changed {
+            self.files.sync_directory(&self.directory).map_err(failed)?;
+        }
+        self.synced.fetch_max(written, Ordering::AcqRel);
+        Ok(LogPosition(written))
+    }
+}
+
+/// Forces the log; for a thread other than the one that appends.
+pub struct LogSync {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl LogSync {
+    /// Makes every record durable that [`super::Log::write`] had handed to the operating system before the call,
+    /// and returns the position of the last one. After one failure every call fails (SCENARIOS 8).
+    pub fn sync(&self) -> Result<LogPosition> {
+        self.shared.force()
+    }
+
+    /// Position of the last record that the operating system has.
+    pub fn written(&self) -> LogPosition {
+        LogPosition(self.shared.written())
+    }
+}

@@ -1,0 +1,56 @@
+//! Helpers of the log tests: small logs on a disk in memory.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses some of them")]
+
+use nicekv_store::{Files, Forgetful, Log, LogIdentity, LogOptions, LogPosition, Recovered, Result};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+pub const DIRECTORY: &str = "/data/log";
+
+pub type Records = Vec<(LogPosition, Vec<u8>)>;
+
+pub fn identity() -> LogIdentity {
+    LogIdentity { cluster_id: 0xc0ffee, storage_id: 0xbeef, node_id: 3 }
+}
+
+/// Segments of a few records.
+pub fn options() -> LogOptions {
+    LogOptions { segment_bytes_max: 400, buffer_bytes_max: 1 << 20 }
+}
+
+pub fn open_collecting(disk: &Forgetful) -> Result<(Log, Records, Recovered)> {
+    let mut records = Vec::new();
+    let visit = |position, payload: &[u8]| records.push((position, payload.to_vec()));
+    let (log, recovered) =
+        Log::open(Arc::new(disk.clone()), Path::new(DIRECTORY), identity(), options(), visit)?;
+    Ok((log, records, recovered))
+}
+
+pub fn open(disk: &Forgetful) -> Log {
+    open_collecting(disk).expect("the log opens").0
+}
+
+/// What a restarted process finds.
+pub fn collect(disk: &Forgetful) -> Result<(Records, Recovered)> {
+    open_collecting(disk).map(|(_, records, recovered)| (records, recovered))
+}
+
+/// A disk with these records, each forced, and a marker after the last.
+pub fn flushed(payloads: &[&[u8]]) -> Forgetful {
+    let disk = Forgetful::new(64);
+    let mut log = open(&disk);
+    for payload in payloads {
+        log.append(payload).unwrap();
+        log.write().unwrap();
+        log.sync_handle().sync().unwrap();
+    }
+    log.write().unwrap();
+    disk.copy()
+}
+
+pub fn segment_paths(disk: &Forgetful) -> Vec<PathBuf> {
+    let names = disk.list(Path::new(DIRECTORY)).unwrap();
+    names.into_iter().map(|name| Path::new(DIRECTORY).join(name)).collect()
+}

@@ -1,0 +1,254 @@
+//! What every engine must do, and what the durable one must survive.
+
+use nicekv_store::{
+    DurableEngine, Engine, MemoryEngine, StoreError,
+    engine::{Checksummed, DurableOptions},
+};
+use proptest::prelude::*;
+use std::{collections::BTreeMap, path::Path};
+
+fn small() -> DurableOptions {
+    DurableOptions { memtable_bytes_max: 16 << 10, cache_bytes: 1 << 20 }
+}
+
+fn durable(directory: &Path) -> DurableEngine {
+    DurableEngine::open(directory, small()).expect("opens")
+}
+
+/// Runs a test on each engine.
+fn on_all(test: impl Fn(&mut dyn Engine)) {
+    test(&mut MemoryEngine::new());
+    test(&mut Checksummed::new(MemoryEngine::new()));
+    let directory = tempfile::tempdir().expect("a directory");
+    test(&mut durable(directory.path()));
+}
+
+fn scan_all(engine: &dyn Engine, partition: u16, bytes_max: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut entries: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    loop {
+        let after = entries.last().map(|(key, _)| key.clone());
+        let page = engine.scan(partition, after.as_deref(), bytes_max).expect("scans");
+        assert!(page.more <= !page.entries.is_empty(), "a page that promises more makes progress");
+        entries.extend(page.entries);
+        if !page.more {
+            return entries;
+        }
+    }
+}
+
+#[test]
+fn reads_what_was_put_last() {
+    on_all(|engine| {
+        assert_eq!(engine.get(1, b"key").unwrap(), None);
+        engine.put(1, b"key", b"long first value").unwrap();
+        engine.put(1, b"key", b"second").unwrap();
+        engine.put(1, b"", b"value of the empty key").unwrap();
+        engine.put(1, b"empty", b"").unwrap();
+        assert_eq!(engine.get(1, b"key").unwrap().as_deref(), Some(&b"second"[..]));
+        assert_eq!(engine.get(1, b"").unwrap().as_deref(), Some(&b"value of the empty key"[..]));
+        assert_eq!(engine.get(1, b"empty").unwrap().as_deref(), Some(&b""[..]));
+        assert_eq!(engine.get(2, b"key").unwrap(), None, "partitions are apart");
+        let mut buffer = b"what was there before".to_vec();
+        assert!(engine.get_into(1, b"key", &mut buffer).unwrap());
+        assert_eq!(buffer, b"second");
+        assert!(!engine.get_into(1, b"none", &mut buffer).unwrap());
+        assert!(buffer.is_empty());
+        engine.remove(1, b"key").unwrap();
+        engine.remove(7, b"never there").unwrap();
+        assert_eq!(engine.get(1, b"key").unwrap(), None);
+        assert!(engine.approximate_keys() >= 2);
+    });
+}
+
+#[test]
+fn scans_in_pages() {
+    on_all(|engine| {
+        for number in (0..100u32).rev() {
+            engine.put(5, format!("key-{number:03}").as_bytes(), &number.to_le_bytes()).unwrap();
+        }
+        engine.put(4, b"z", b"the partition before").unwrap();
+        engine.put(6, b"", b"the partition after").unwrap();
+        let all: Vec<_> =
+            (0..100u32).map(|n| (format!("key-{n:03}").into_bytes(), n.to_le_bytes().to_vec())).collect();
+        for bytes_max in [0, 1, 11, 12, 110, 1_099, 1_100, 1 << 20] {
+            assert_eq!(scan_all(engine, 5, bytes_max), all, "pages of {bytes_max}");
+        }
+        assert_eq!(engine.scan(5, None, 22).unwrap().entries.len(), 2, "a page ends when it is full");
+        let last = engine.scan(5, Some(b"key-098"), 11).unwrap();
+        assert_eq!((last.entries.len(), last.more), (1, false), "a full last page promises nothing");
+        assert!(engine.scan(5, Some(b"key-099"), 100).unwrap().entries.is_empty());
+        assert!(engine.scan(9, None, 100).unwrap().entries.is_empty());
+        assert_eq!(engine.scan(5, Some(b"key-0505"), 1).unwrap().entries[0].0, b"key-051", "after no key");
+    });
+}
+
+#[test]
+fn clears_one_partition() {
+    on_all(|engine| {
+        for partition in [0, 6, 7, 8, u16::MAX] {
+            for key in 0..50u8 {
+                engine.put(partition, &[key], b"value").unwrap();
+            }
+        }
+        for cleared in [7, u16::MAX] {
+            engine.clear(cleared).unwrap();
+            assert!(scan_all(engine, cleared, 1_000).is_empty());
+            engine.put(cleared, b"new", b"life").unwrap();
+            assert_eq!(scan_all(engine, cleared, 1_000).len(), 1);
+        }
+        for kept in [0, 6, 8] {
+            assert_eq!(scan_all(engine, kept, 1_000).len(), 50);
+        }
+    });
+}
+
+#[test]
+fn finishes_syncs_in_order() {
+    on_all(|engine| {
+        engine.put(0, b"key", b"value").unwrap();
+        let first = engine.sync_begin().unwrap();
+        let second = engine.sync_begin().unwrap();
+        assert!(first <= second);
+        engine.sync().unwrap();
+        assert!(engine.synced().unwrap() >= second);
+    });
+}
+
+#[test]
+fn synced_state_is_found_again() {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..5u32 {
+        let mut engine = durable(directory.path());
+        for key in 0..500u32 {
+            let expected = (round > 0 && key % 5 != 0).then(|| (round - 1).to_le_bytes().repeat(25));
+            assert_eq!(engine.get(3, &key.to_be_bytes()).unwrap(), expected, "key {key} in round {round}");
+            engine.put(3, &key.to_be_bytes(), &round.to_le_bytes().repeat(25)).unwrap();
+        }
+        for key in (0..500u32).step_by(5) {
+            engine.remove(3, &key.to_be_bytes()).unwrap();
+        }
+        engine.sync().unwrap();
+        engine.put(3, b"not synced", b"value").unwrap();
+    }
+    let engine = durable(directory.path());
+    assert_eq!(scan_all(&engine, 3, 1_000).len(), 400, "what was not synced is left to the log");
+}
+
+#[test]
+fn a_corrupt_value_is_an_error() {
+    let mut engine = Checksummed::new(MemoryEngine::new());
+    engine.put(2, b"key", b"value").unwrap();
+    engine.put(2, b"other", b"value").unwrap();
+    let stored = engine.inner_mut().get(2, b"key").unwrap().unwrap();
+    let is_corrupt = |result: Result<(), StoreError>, key: &[u8]| matches!(result, Err(StoreError::Corrupt { partition: 2, key: found }) if found == key);
+    for bit in 0..stored.len() * 8 {
+        let mut flipped = stored.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        engine.inner_mut().put(2, b"key", &flipped).unwrap();
+        assert!(is_corrupt(engine.get(2, b"key").map(drop), b"key"), "bit {bit}");
+        assert!(is_corrupt(engine.scan(2, None, 1_000).map(drop), b"key"), "bit {bit}");
+    }
+    for length in 0..stored.len() {
+        engine.inner_mut().put(2, b"key", &stored[..length]).unwrap();
+        assert!(is_corrupt(engine.get(2, b"key").map(drop), b"key"), "cut at {length}");
+    }
+    engine.inner_mut().put(2, b"other", &stored).unwrap();
+    assert!(is_corrupt(engine.get(2, b"other").map(drop), b"other"), "a value under another key");
+}
+
+#[test]
+fn a_flipped_bit_in_a_table_is_never_served() {
+    let original = tempfile::tempdir().unwrap();
+    let value = |key: u8| vec![key; 40];
+    let mut engine = durable(original.path());
+    for key in 0..8 {
+        engine.put(0, &[key], &value(key)).unwrap();
+    }
+    engine.sync().unwrap();
+    drop(engine);
+    let table = std::fs::read_dir(original.path().join("tables")).unwrap().next().unwrap().unwrap().path();
+    let bytes = std::fs::read(&table).unwrap();
+    let last_value = bytes.windows(40).position(|window| window == value(7)).expect("is not compressed");
+    let (mut refused, mut served) = (0, 0);
+    for at in 0..last_value + 40 {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1 << (at % 8);
+        std::fs::write(&table, flipped).unwrap();
+        let engine = durable(original.path());
+        for key in 0..8 {
+            match engine.get(0, &[key]) {
+                Ok(found) => {
+                    assert_eq!(found, Some(value(key)), "byte {at}, key {key}");
+                    served += 1;
+                }
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    std::fs::write(&table, &bytes).unwrap();
+    assert_eq!(durable(original.path()).get(0, &[7]).unwrap(), Some(value(7)));
+    assert!(refused > 0, "{refused} refused, {served} served");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u16, u8, u16),
+    Remove(u16, u8),
+    Clear(u16),
+    SyncBegin,
+    Sync,
+    Reopen,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        20 => (0..3u16, any::<u8>(), 0..2_000u16).prop_map(|(p, k, v)| Step::Put(p, k, v)),
+        6 => (0..3u16, any::<u8>()).prop_map(|(p, k)| Step::Remove(p, k)),
+        1 => (0..3u16).prop_map(Step::Clear),
+        1 => Just(Step::SyncBegin),
+        1 => Just(Step::Sync),
+        1 => Just(Step::Reopen),
+    ];
+    prop::collection::vec(step, 1..300)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn the_durable_engine_agrees_with_a_map(steps in steps()) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut model = BTreeMap::new();
+        let mut engine = Some(durable(directory.path()));
+        for step in steps {
+            let engine_now = engine.as_mut().unwrap();
+            match step {
+                Step::Put(partition, key, length) => {
+                    let value = vec![key; usize::from(length)];
+                    engine_now.put(partition, &[key], &value).unwrap();
+                    model.insert((partition, vec![key]), value);
+                }
+                Step::Remove(partition, key) => {
+                    engine_now.remove(partition, &[key]).unwrap();
+                    model.remove(&(partition, vec![key]));
+                }
+                Step::Clear(partition) => {
+                    engine_now.clear(partition).unwrap();
+                    model.retain(|(of, _), _| *of != partition);
+                }
+                Step::SyncBegin => drop(engine_now.sync_begin().unwrap()),
+                Step::Sync => engine_now.sync().unwrap(),
+                Step::Reopen => {
+                    engine_now.sync().unwrap();
+                    drop(engine.take());
+                    engine = Some(durable(directory.path()));
+                }
+            }
+        }
+        let engine = engine.unwrap();
+        for partition in 0..3 {
+            let of_model = model.iter().filter(|((of, _), _)| *of == partition);
+            let expected: Vec<_> = of_model.map(|((_, key), value)| (key.clone(), value.clone())).collect();
+            prop_assert_eq!(scan_all(&engine, partition, 3_000), expected);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! One force for everybody who waits, and failures that reach them all. The file layer's gate decides when a force
+//! ends: no test here sleeps.
+
+mod common;
+
+use common::{DIRECTORY, identity, options};
+use nicekv_store::{
+    Files, Forgetful, GroupCommit, Log, LogPosition, Result, StoreError,
+    files::{FileLock, PowerLoss, StoreFile},
+};
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, Sender, channel},
+    },
+    time::Duration,
+};
+
+/// A hang becomes a failure.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A disk that says when a force begins, and ends it when it is told to.
+struct Gated {
+    disk: Forgetful,
+    gate: Arc<Gate>,
+}
+
+struct Gate {
+    begun: Sender<()>,
+    may_end: Mutex<Receiver<()>>,
+}
+
+struct GatedFile {
+    file: Arc<dyn StoreFile>,
+    gate: Arc<Gate>,
+}
+
+impl Files for Gated {
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_directory(path)
+    }
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        self.disk.list(directory)
+    }
+    fn open(&self, path: &Path, create: bool) -> io::Result<Arc<dyn StoreFile>> {
+        Ok(Arc::new(GatedFile { file: self.disk.open(path, create)?, gate: self.gate.clone() }))
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        self.disk.sync_directory(path)
+    }
+    fn try_lock(&self, path: &Path) -> io::Result<Option<FileLock>> {
+        self.disk.try_lock(path)
+    }
+}
+
+impl StoreFile for GatedFile {
+    fn length(&self) -> io::Result<u64> {
+        self.file.length()
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_at(offset, buffer)
+    }
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_at(offset, bytes)
+    }
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.file.set_length(length)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.gate.begun.send(()).map_err(io::Error::other)?;
+        self.gate.may_end.lock().unwrap().recv_timeout(PATIENCE).map_err(io::Error::other)?;
+        self.file.sync()
+    }
+}
+
+struct Setup {
+    disk: Forgetful,
+    log: Log,
+    commit: GroupCommit,
+    begun: Receiver<()>,
+    end: Sender<()>,
+    notified: Receiver<Result<LogPosition>>,
+}
+
+fn setup() -> Setup {
+    let (begun_sender, begun) = channel();
+    let (end, may_end) = channel();
+    let (notify, notified) = channel();
+    let disk = Forgetful::new(64);
+    let gate = Arc::new(Gate { begun: begun_sender, may_end: Mutex::new(may_end) });
+    let files = Gated { disk: disk.clone(), gate };
+    let (log, _) =
+        Log::open(Arc::new(files), Path::new(DIRECTORY), identity(), options(), |_, _| {}).unwrap();
+    let notify = Box::new(move |result| notify.send(result).expect("the test listens"));
+    let commit = GroupCommit::start(log.sync_handle(), notify);
+    Setup { disk, log, commit, begun, end, notified }
+}
+
+impl Setup {
+    fn put(&mut self) -> LogPosition {
+        let position = self.log.append(b"put").unwrap();
+        self.log.write().unwrap();
+        self.commit.request(position);
+        position
+    }
+
+    fn notification(&self) -> Result<LogPosition> {
+        self.notified.recv_timeout(PATIENCE).expect("a notification")
+    }
+}
+
+#[test]
+fn requests_during_a_force_share_the_next_one() {
+    let mut setup = setup();
+    let first = setup.put();
+    setup.begun.recv_timeout(PATIENCE).unwrap();
+    let mut last = first;
+    for _ in 0..5 {
+        last = setup.put();
+    }
+    assert!(setup.notified.try_recv().is_err(), "nothing is durable yet");
+    assert_eq!(setup.log.synced(), LogPosition(0));
+    setup.end.send(()).unwrap();
+    assert_eq!(setup.notification().unwrap(), first, "what was written after the force began is not covered");
+    setup.begun.recv_timeout(PATIENCE).unwrap();
+    setup.end.send(()).unwrap();
+    assert_eq!(setup.notification().unwrap(), last);
+    let Setup { disk, begun, commit, .. } = setup;
+    drop(commit);
+    assert!(begun.try_recv().is_err(), "two forces served six requests");
+    disk.power_loss(PowerLoss::DropAll);
+    assert_eq!(common::collect(&disk).unwrap().0.len(), 6);
+}
+
+#[test]
+fn a_failed_force_fails_every_request_from_then_on() {
+    let mut setup = setup();
+    setup.disk.fail_next_sync(5);
+    setup.put();
+    setup.end.send(()).unwrap();
+    assert!(matches!(setup.notification(), Err(StoreError::LogFailed { .. })));
+    setup.commit.request(setup.log.last());
+    assert!(matches!(setup.notification(), Err(StoreError::LogFailed { .. })));
+    assert_eq!(setup.log.synced(), LogPosition(0));
+}
+
+#[test]
+fn closing_waits_for_the_running_force() {
+    let mut setup = setup();
+    setup.put();
+    setup.begun.recv_timeout(PATIENCE).unwrap();
+    setup.end.send(()).unwrap();
+    drop(setup.commit);
+    assert_eq!(
+        setup.notified.try_recv().expect("notified before the drop returned").unwrap(),
+        LogPosition(1)
+    );
+}
