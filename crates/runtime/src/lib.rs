@@ -1,0 +1,33 @@
+//! Drives the pure cores: sockets, clocks, threads and disks.
+//!
+//! One thread per role. A thread sleeps in `ppoll` with nanosecond timeouts, and nothing on the path of a request
+//! goes through an async runtime:
+//!
+//! ```text
+//!            ┌──────────────── wait (ppoll) ◀───────────────┐
+//!            ▼                                               │
+//!  recvmmsg ─▶ handle_datagram … ─▶ handle_deadline ─▶ handle_batch_end
+//!                                                            │
+//!            ┌── sendmmsg ◀─ poll_transmit ◀─ storage ◀──────┘
+//!            └──────────────▶ wait
+//! ```
+//!
+//! - [`UdpEndpoint`]: batches of datagrams in and out. What the kernel does not take is a counted loss: the
+//!   protocols retry.
+//! - [`FramedStream`]: length-prefixed frames over TCP, without blocking, with bounds.
+//! - [`now`], [`Waker`], [`Stop`]: the clocks, waking a role from another thread, ending all of them.
+
+pub mod clock;
+mod stop;
+mod stream;
+mod sys;
+mod udp;
+mod wait;
+mod wake;
+
+pub use clock::now;
+pub use stop::Stop;
+pub use stream::{FrameLimits, FramedStream, StreamError, accept, dial, listen};
+pub use udp::{DatagramCounters, Message, UdpEndpoint};
+pub use wait::{PollFd, interest, is_ready, readable, wait};
+pub use wake::Waker;

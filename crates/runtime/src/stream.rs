@@ -1,0 +1,255 @@
+//! Frames over TCP, without blocking: a 32-bit big-endian length and that many bytes.
+//!
+//! Both directions are bounded ([`FrameLimits`]). A stream whose output is full takes no more frames and asks for no
+//! input until the peer has read: that is the back-pressure.
+
+use crate::wait::{PollFd, interest};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddrV4, TcpListener, TcpStream};
+use thiserror::Error;
+
+const LENGTH_BYTES: usize = 4;
+const READ_BYTES: usize = 64 << 10;
+const BACKLOG: i32 = 64;
+
+/// Bounds of one stream.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameLimits {
+    /// Longest frame accepted or sent.
+    pub frame_bytes_max: usize,
+    /// Unsent output above which no more frames are taken and no more input is read.
+    pub output_bytes_max: usize,
+}
+
+/// Why a stream is of no more use.
+#[derive(Debug, Error)]
+pub enum StreamError {
+    /// The peer has closed it.
+    #[error("the peer has closed the connection")]
+    Closed,
+    /// A stated length above the limit.
+    #[error("a frame of {bytes} bytes is above the limit of {bytes_max}")]
+    FrameTooLong {
+        /// As stated.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// A frame for a peer that does not read.
+    #[error("the peer does not read: {bytes} bytes wait for it")]
+    OutputFull {
+        /// What waits.
+        bytes: usize,
+    },
+    /// The operating system's reason.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// A connection that carries frames.
+#[derive(Debug)]
+pub struct FramedStream {
+    stream: TcpStream,
+    limits: FrameLimits,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    /// What of `output` is sent.
+    sent: usize,
+}
+
+impl FramedStream {
+    /// Of a connection in non-blocking mode, established or still [dialled](dial).
+    pub fn new(stream: TcpStream, limits: FrameLimits) -> Self {
+        Self { stream, limits, input: Vec::new(), output: Vec::new(), sent: 0 }
+    }
+
+    /// What it waits for.
+    pub fn interest(&self) -> PollFd<'_> {
+        interest(&self.stream, self.has_room(), self.sent < self.output.len())
+    }
+
+    /// Whether another frame may be queued, and input is read.
+    pub fn has_room(&self) -> bool {
+        self.output.len() - self.sent < self.limits.output_bytes_max
+    }
+
+    /// Takes a frame to send. Fails if the stream has no room.
+    pub fn queue(&mut self, frame: &[u8]) -> Result<(), StreamError> {
+        if frame.len() > self.limits.frame_bytes_max {
+            let bytes_max = self.limits.frame_bytes_max;
+            return Err(StreamError::FrameTooLong { bytes: frame.len(), bytes_max });
+        }
+        if !self.has_room() {
+            return Err(StreamError::OutputFull { bytes: self.output.len() - self.sent });
+        }
+        self.output.extend_from_slice(&(frame.len() as u32).to_be_bytes());
+        self.output.extend_from_slice(frame);
+        Ok(())
+    }
+
+    /// Sends what the kernel takes.
+    pub fn flush(&mut self) -> Result<(), StreamError> {
+        while self.sent < self.output.len() {
+            match self.stream.write(&self.output[self.sent..]) {
+                Ok(0) => return Err(StreamError::Closed),
+                Ok(count) => self.sent += count,
+                Err(error) if is_not_yet(&error) => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.output.clear();
+        self.sent = 0;
+        Ok(())
+    }
+
+    /// Reads once and shows every complete frame, unless the output is full.
+    pub fn receive(&mut self, mut handle: impl FnMut(&[u8])) -> Result<(), StreamError> {
+        if !self.has_room() {
+            return Ok(());
+        }
+        let filled = self.input.len();
+        self.input.resize(filled + READ_BYTES, 0);
+        let count = match self.stream.read(&mut self.input[filled..]) {
+            Ok(0) => Err(StreamError::Closed),
+            Ok(count) => Ok(count),
+            Err(error) if is_not_yet(&error) || error.kind() == ErrorKind::Interrupted => Ok(0),
+            Err(error) => Err(error.into()),
+        };
+        self.input.truncate(filled + *count.as_ref().unwrap_or(&0));
+        count?;
+        let mut done = 0;
+        while let Some(frame) = self.frame_at(done)? {
+            handle(&self.input[frame.clone()]);
+            done = frame.end;
+        }
+        self.input.drain(..done);
+        Ok(())
+    }
+
+    fn frame_at(&self, start: usize) -> Result<Option<std::ops::Range<usize>>, StreamError> {
+        let Some(length) = self.input[start..].first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+        let (bytes, bytes_max) = (u32::from_be_bytes(*length) as usize, self.limits.frame_bytes_max);
+        if bytes > bytes_max {
+            return Err(StreamError::FrameTooLong { bytes, bytes_max });
+        }
+        let start = start + LENGTH_BYTES;
+        Ok((self.input.len() >= start + bytes).then_some(start..start + bytes))
+    }
+}
+
+/// Not connected yet is like not readable yet: the poll will tell.
+fn is_not_yet(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected)
+}
+
+/// Begins to connect; the outcome shows at the first read or write.
+pub fn dial(address: SocketAddrV4) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    match socket.connect(&address.into()) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        _ => Ok(socket.into()),
+    }
+}
+
+/// A listener in non-blocking mode. Fails if the address has one already.
+pub fn listen(address: SocketAddrV4) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    // Only lets a restart bind while old connections linger; a second listener is refused all the same.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// The next connection of a listener, in non-blocking mode; `None` if there is none.
+pub fn accept(listener: &TcpListener) -> io::Result<Option<TcpStream>> {
+    match listener.accept() {
+        Ok((stream, _)) => {
+            stream.set_nonblocking(true)?;
+            stream.set_nodelay(true)?;
+            Ok(Some(stream))
+        }
+        // A connection that was closed before it was accepted is nobody's failure.
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wait::wait;
+    use std::net::Ipv4Addr;
+
+    const LIMITS: FrameLimits = FrameLimits { frame_bytes_max: 300_000, output_bytes_max: 400_000 };
+
+    fn pair() -> (FramedStream, FramedStream) {
+        let listener = listen(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let std::net::SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("IPv4") };
+        let dialled = dial(address).unwrap();
+        wait(&mut [crate::readable(&listener)], None).unwrap();
+        let accepted = accept(&listener).unwrap().unwrap();
+        (FramedStream::new(dialled, LIMITS), FramedStream::new(accepted, LIMITS))
+    }
+
+    fn receive_one(stream: &mut FramedStream) -> Result<Vec<Vec<u8>>, StreamError> {
+        let mut frames = Vec::new();
+        while frames.is_empty() {
+            wait(&mut [stream.interest()], None).unwrap();
+            stream.receive(|frame| frames.push(frame.to_vec()))?;
+        }
+        Ok(frames)
+    }
+
+    #[test]
+    fn frames_arrive_whole_and_in_order() {
+        let (mut one, mut other) = pair();
+        let frames = [vec![1; 5], vec![], vec![2; 250_000]];
+        let sender = {
+            let frames = frames.clone();
+            std::thread::spawn(move || {
+                for frame in &frames {
+                    one.queue(frame).unwrap();
+                }
+                while one.sent < one.output.len() {
+                    wait(&mut [one.interest()], None).unwrap();
+                    one.flush().unwrap();
+                }
+                one
+            })
+        };
+        let mut arrived = Vec::new();
+        while arrived.len() < frames.len() {
+            arrived.extend(receive_one(&mut other).unwrap());
+        }
+        assert_eq!(arrived, frames);
+        drop(sender.join().unwrap());
+        assert!(matches!(receive_one(&mut other), Err(StreamError::Closed)));
+    }
+
+    #[test]
+    fn bounds_hold_in_both_directions() {
+        let (mut one, mut other) = pair();
+        assert!(matches!(one.queue(&[0; 300_001]), Err(StreamError::FrameTooLong { bytes: 300_001, .. })));
+        one.queue(&[0; 300_000]).unwrap();
+        one.queue(&[0; 300_000]).unwrap();
+        assert!(!one.has_room());
+        assert!(matches!(one.queue(&[0]), Err(StreamError::OutputFull { bytes: 600_008 })));
+        // A peer that states a length above the limit is found out at once, not after that many bytes.
+        other.stream.write_all(&u32::MAX.to_be_bytes()).unwrap();
+        one.output.clear();
+        assert!(matches!(receive_one(&mut one), Err(StreamError::FrameTooLong { bytes: 4_294_967_295, .. })));
+    }
+}

@@ -1,0 +1,78 @@
+//! Waking a role that sleeps in [`wait`](crate::wait) from another thread.
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::{read, write};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// An event counter of the kernel, shared by its clones. Waking one that is awake costs no system call.
+#[derive(Clone, Debug)]
+pub struct Waker {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    event: OwnedFd,
+    /// Whether the counter has been raised and not been cleared since.
+    raised: AtomicBool,
+}
+
+impl Waker {
+    /// A new one, not raised.
+    pub fn new() -> io::Result<Self> {
+        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        Ok(Self { shared: Arc::new(Shared { event, raised: AtomicBool::new(false) }) })
+    }
+
+    /// Ends the sleep of whoever waits for it, or the next one.
+    pub fn wake(&self) {
+        if !self.shared.raised.swap(true, Ordering::AcqRel) {
+            // It cannot fail: the counter is far from its limit.
+            let _ = write(&self.shared.event, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// To be called before looking at what the wakers have left: whatever comes later raises it again.
+    pub fn clear(&self) {
+        // The counter first: a wake between the two lines writes nothing, and what it announces is seen after them.
+        let _ = read(&self.shared.event, &mut [0u8; 8]);
+        self.shared.raised.store(false, Ordering::Release);
+        // A full fence: what the waker has published before its swap is to be seen by the looking that follows.
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.event.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wait::{readable, wait};
+
+    #[test]
+    fn every_wake_ends_a_sleep_and_none_is_lost() {
+        let (waker, done) = (Waker::new().unwrap(), Arc::new(std::sync::atomic::AtomicU32::new(0)));
+        let other = {
+            let (waker, done) = (waker.clone(), done.clone());
+            std::thread::spawn(move || {
+                for count in 1..=10_000 {
+                    done.store(count, Ordering::Release);
+                    waker.wake();
+                }
+            })
+        };
+        while done.load(Ordering::Acquire) < 10_000 {
+            // No deadline: a lost wake would hang the test.
+            wait(&mut [readable(&waker)], None).unwrap();
+            waker.clear();
+        }
+        other.join().unwrap();
+    }
+}

@@ -1,0 +1,79 @@
+//! Datagrams through real sockets on the loopback interface.
+
+use nicekv_runtime::{Message, UdpEndpoint, readable, wait};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+fn endpoint(ip: [u8; 4]) -> UdpEndpoint {
+    UdpEndpoint::bind(SocketAddrV4::new(Ipv4Addr::from(ip), 0)).unwrap()
+}
+
+fn receive(endpoint: &mut UdpEndpoint, count: usize) -> Vec<(SocketAddrV4, Vec<u8>)> {
+    let mut received = Vec::new();
+    while received.len() < count {
+        wait(&mut [readable(endpoint)], None).unwrap();
+        endpoint.receive(|message| received.push((message.from, message.bytes.to_vec()))).unwrap();
+    }
+    received
+}
+
+fn send(endpoint: &mut UdpEndpoint, datagrams: &[Vec<u8>], to: SocketAddrV4) {
+    let mut left = datagrams.iter();
+    endpoint
+        .send_with(|out| {
+            out.extend_from_slice(left.next()?);
+            Some(to)
+        })
+        .unwrap();
+}
+
+#[test]
+fn batches_arrive_in_order_with_their_sender() {
+    let (mut one, mut other) = (endpoint([127, 0, 0, 1]), endpoint([127, 0, 0, 2]));
+    let datagrams: Vec<Vec<u8>> = (0..150u32).map(|count| vec![count as u8; count as usize]).collect();
+    send(&mut one, &datagrams, other.local_address());
+    let received = receive(&mut other, datagrams.len());
+    assert!(received.iter().all(|(from, _)| *from == one.local_address()));
+    assert!(received.iter().map(|(_, bytes)| bytes).eq(&datagrams));
+    assert_eq!((one.counters().sent, one.counters().lost, other.counters().received), (150, 0, 150));
+}
+
+#[test]
+fn what_is_longer_than_any_of_ours_is_dropped_and_what_nobody_takes_is_a_counted_loss() {
+    let (mut one, mut other) = (endpoint([127, 0, 0, 1]), endpoint([127, 0, 0, 2]));
+    send(&mut one, &[vec![1; 1473], vec![2; 9000], vec![3; 1472]], other.local_address());
+    assert_eq!(receive(&mut other, 1), [(one.local_address(), vec![3; 1472])]);
+    assert_eq!(other.counters().too_long, 2);
+    send(&mut one, &[vec![1]], SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 3), 0));
+    assert_eq!(one.counters().lost, 1, "port 0 is refused by the kernel");
+}
+
+#[test]
+fn a_switch_sees_where_datagrams_were_sent_to_and_copies_them() {
+    let mut switch = UdpEndpoint::bind_switch("lo", 0).unwrap();
+    let port = switch.local_address().port();
+    assert!(UdpEndpoint::bind_switch("lo", port).is_err(), "a second switch is refused");
+    switch.share_port(true).unwrap();
+    let node =
+        |last| UdpEndpoint::bind_beside_switch(SocketAddrV4::new(Ipv4Addr::new(127, 20, 0, last), port));
+    let mut nodes = [node(1).unwrap(), node(2).unwrap()];
+    assert!(node(1).is_err(), "a second process on a node's address is refused");
+    switch.share_port(false).unwrap();
+    assert!(node(3).is_err(), "the port is closed to others once the cluster has started");
+
+    let vnode = Ipv4Addr::new(127, 11, 3, 4);
+    let mut client = endpoint([127, 0, 0, 1]);
+    send(&mut client, &[vec![7; 100]], SocketAddrV4::new(vnode, port));
+    wait(&mut [readable(&switch)], None).unwrap();
+    let members = nodes.each_ref().map(UdpEndpoint::local_address);
+    switch
+        .forward(|Message { from, destination, bytes }, forward| {
+            assert_eq!((from, destination), (client.local_address(), Some(vnode)));
+            bytes[0] = 8;
+            members.into_iter().for_each(forward);
+        })
+        .unwrap();
+    for node in &mut nodes {
+        let received = receive(node, 1);
+        assert_eq!((received[0].1[0], received[0].1.len()), (8, 100));
+    }
+}
