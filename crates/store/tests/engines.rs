@@ -135,6 +135,24 @@ fn synced_state_is_found_again() {
 }
 
 #[test]
+fn a_failed_sync_is_reported_and_can_be_repeated() {
+    let directory = tempfile::tempdir().unwrap();
+    let (tables, elsewhere) = (directory.path().join("tables"), directory.path().join("elsewhere"));
+    let mut engine = durable(directory.path());
+    engine.put(0, b"key", b"value").unwrap();
+    std::fs::rename(&tables, &elsewhere).unwrap();
+    std::fs::write(&tables, "no directory").unwrap();
+    assert!(matches!(engine.sync(), Err(StoreError::Engine { .. })));
+    assert!(engine.synced().is_err());
+    assert_eq!(engine.get(0, b"key").unwrap().as_deref(), Some(&b"value"[..]), "reads go on");
+    std::fs::remove_file(&tables).unwrap();
+    std::fs::rename(&elsewhere, &tables).unwrap();
+    engine.sync().unwrap();
+    drop(engine);
+    assert_eq!(durable(directory.path()).get(0, b"key").unwrap().as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
 fn a_corrupt_value_is_an_error() {
     let mut engine = Checksummed::new(MemoryEngine::new());
     engine.put(2, b"key", b"value").unwrap();

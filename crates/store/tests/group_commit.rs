@@ -97,8 +97,10 @@ fn setup() -> Setup {
     let disk = Forgetful::new(64);
     let gate = Arc::new(Gate { begun: begun_sender, may_end: Mutex::new(may_end) });
     let files = Gated { disk: disk.clone(), gate };
+    end.send(()).unwrap(); // creating the log forces its first segment
     let (log, _) =
         Log::open(Arc::new(files), Path::new(DIRECTORY), identity(), options(), |_, _| {}).unwrap();
+    begun.recv_timeout(PATIENCE).unwrap();
     let notify = Box::new(move |result| notify.send(result).expect("the test listens"));
     let commit = GroupCommit::start(log.sync_handle(), notify);
     Setup { disk, log, commit, begun, end, notified }

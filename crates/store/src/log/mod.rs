@@ -3,6 +3,8 @@
 //! # Invariants
 //! - Positions are sequence numbers: +1 per record, across segments, for the life of the log. Each record holds
 //!   the checksum of its predecessor, each segment header that of the last record before it.
+//! - The first segment's name is durable before the log is used, and what [`Log::trim`] leaves first is durable too:
+//!   so a log that seems to begin at a position does begin there.
 //! - A force covers all earlier records (DESIGN §5 R2): segments are forced oldest first, the directory last.
 //! - Each record carries `synced_through`, the position through which the log was known to be durable when the
 //!   record was appended. [`Log::write`] adds an unforced *marker* record if the log became durable further and
@@ -136,7 +138,7 @@ impl Log {
             Some(last) => last,
             None => {
                 segments.push(tail.next);
-                create_segment(&shared, &identity, tail.next, tail.checksum)?
+                create_first_segment(&shared, &identity, tail.next)?
             }
         };
         let seed = segment_seed(&identity, *segments.last().expect("one was just added"));
@@ -248,8 +250,9 @@ impl Log {
     }
 
     /// Deletes whole segments all of whose records are before `before` (the caller's engine is durable past them).
-    /// The current segment stays. One directory force per deleted segment keeps the rest without gaps.
+    /// What is left begins with a durable record, or is the current segment. One directory force per deleted segment keeps the rest without gaps.
     pub fn trim(&mut self, before: LogPosition) -> Result<()> {
+        let before = before.min(self.synced());
         while self.segments.len() > 1 && self.segments[1] <= before {
             let path = self.shared.directory.join(segment_name(self.segments[0]));
             self.shared.files.remove(&path).map_err(StoreError::io("remove", &path))?;
@@ -259,6 +262,20 @@ impl Log {
         }
         Ok(())
     }
+}
+
+/// Creates a log's first segment and forces it: without that, a power loss could keep only later segments, and the
+/// log would seem to begin there.
+fn create_first_segment(
+    shared: &Shared,
+    identity: &LogIdentity,
+    first: LogPosition,
+) -> Result<(Arc<dyn StoreFile>, u64)> {
+    let created = create_segment(shared, identity, first, 0)?;
+    let directory = &shared.directory;
+    created.0.sync().map_err(StoreError::io("force a segment in", directory))?;
+    shared.files.sync_directory(directory).map_err(StoreError::io("force", directory))?;
+    Ok(created)
 }
 
 /// Creates the segment that begins with `first`; unforced, like the records that will follow.

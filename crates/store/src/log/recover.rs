@@ -4,7 +4,7 @@ use super::{
     LogIdentity, LogPosition, Recovered,
     format::{
         Record, SEGMENT_HEADER_BYTES, SegmentHeader, decode_record, decode_segment_header,
-        parse_segment_name, segment_name, segment_seed,
+        encode_segment_header, parse_segment_name, segment_name, segment_seed,
     },
 };
 use crate::{
@@ -116,7 +116,7 @@ impl Recovery<'_> {
             }
             SegmentHeader::Invalid => return Ok(0),
             SegmentHeader::Valid { predecessor_checksum } if segment == 0 => {
-                self.checksum = predecessor_checksum
+                self.checksum = predecessor_checksum;
             }
             SegmentHeader::Valid { predecessor_checksum } => {
                 if first != self.next || predecessor_checksum != self.checksum {
@@ -182,6 +182,13 @@ impl Recovery<'_> {
                 break;
             }
             self.recovered.bytes_dropped += length;
+            if segment == 0 {
+                // Never without a segment: its name is what remembers the position.
+                let header = encode_segment_header(self.identity, self.segments[0], 0);
+                file.set_length(0).map_err(StoreError::io("truncate", &path))?;
+                file.write_at(0, &header).map_err(StoreError::io("write", &path))?;
+                break;
+            }
             self.files.remove(&path).map_err(StoreError::io("remove", &path))?;
             self.sync_directory()?;
             self.segments.pop();
