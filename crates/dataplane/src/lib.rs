@@ -43,9 +43,8 @@ use thiserror::Error;
 pub use counters::{COUNTER_COUNT, Counter, Counters};
 pub use diff::{Changes, TableDiff};
 pub use learning::MAC_CAPACITY;
-#[cfg(any(test, feature = "fixtures"))]
-pub use pipeline::Mutation;
-pub use pipeline::{Output, PORTS_MAX, Pipeline, Verdict};
+pub use packet::VLAN_TAGS_MAX;
+pub use pipeline::{Mutation, Output, PORTS_MAX, Pipeline, Verdict};
 pub use prefix::{Prefix, VringConfig};
 pub use router::{Copies, Route, Router};
 pub use tables::{

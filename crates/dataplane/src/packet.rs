@@ -14,7 +14,7 @@
 use crate::{Counter, VringConfig};
 
 /// VLAN tags that are looked behind.
-pub(crate) const VLAN_TAGS_MAX: usize = 2;
+pub const VLAN_TAGS_MAX: usize = 2;
 
 const ETHERNET_BYTES: usize = 14;
 const VLAN_TAG_BYTES: usize = 4;

@@ -1,0 +1,51 @@
+/* Learned forwarding of others' traffic, which leaves byte for byte as it came. */
+#pragma once
+
+#include "parsing.h"
+
+static __always_inline bool is_station(const struct nicekv_mac *mac)
+{
+	return !(mac->bytes[0] & 1) && (mac->bytes[0] | mac->bytes[1] | mac->bytes[2] | mac->bytes[3] |
+					mac->bytes[4] | mac->bytes[5]);
+}
+
+static __always_inline bool is_router(const struct nicekv_mac *mac)
+{
+	for (int index = 0; index < ETH_ALEN; index++)
+		if (mac->bytes[index] != config.router_mac[index])
+			return false;
+	return true;
+}
+
+static __always_inline void learn(const struct ethhdr *ethernet, __u32 ingress)
+{
+	struct nicekv_mac mac = {};
+	__u32 *known;
+
+	__builtin_memcpy(mac.bytes, ethernet->h_source, ETH_ALEN);
+	if (!is_station(&mac) || is_router(&mac))
+		return;
+	known = bpf_map_lookup_elem(&macs, &mac);
+	if (!known || *known != ingress)
+		bpf_map_update_elem(&macs, &mac, &ingress, BPF_ANY);
+}
+
+static __always_inline int forward(const struct ethhdr *ethernet, __u32 ingress)
+{
+	struct nicekv_mac mac = {};
+	__u32 *learned = NULL;
+
+	__builtin_memcpy(mac.bytes, ethernet->h_dest, ETH_ALEN);
+	if (is_station(&mac))
+		learned = bpf_map_lookup_elem(&macs, &mac);
+	if (!learned) {
+		count(NICEKV_COUNTER_FLOODED);
+		return bpf_redirect_map(&ports, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS);
+	}
+	if (*learned == ingress) {
+		count(NICEKV_COUNTER_SAME_PORT_DROPPED);
+		return XDP_DROP;
+	}
+	count(NICEKV_COUNTER_LEARNED_FORWARDED);
+	return bpf_redirect_map(&ports, *learned, XDP_DROP);
+}

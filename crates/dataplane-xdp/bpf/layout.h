@@ -1,0 +1,104 @@
+/* Generated from src/layout.rs: do not edit. `NICEKV_BLESS=1 cargo test -p nicekv-dataplane-xdp layout`
+ * writes it anew. Addresses are in the order of the wire. */
+#pragma once
+
+#include <stddef.h>
+
+#include <linux/types.h>
+
+#define NICEKV_PORTS_MAX 256
+#define NICEKV_HOST_CAPACITY 256
+#define NICEKV_MAC_CAPACITY 4096
+#define NICEKV_VLAN_TAGS_MAX 2
+#define NICEKV_GROUP_SLOTS 2048
+#define NICEKV_HIT_SLOTS 49152
+#define NICEKV_TABLES 3
+#define NICEKV_TABLE_UNICAST 0
+#define NICEKV_TABLE_DIVISION 1
+#define NICEKV_TABLE_MULTICAST 2
+#define NICEKV_COUNTER_COUNT 11
+#define NICEKV_COUNTER_MALFORMED 0
+#define NICEKV_COUNTER_VRING_MISS 1
+#define NICEKV_COUNTER_VRING_REFUSED 2
+#define NICEKV_COUNTER_UNICAST_HITS 3
+#define NICEKV_COUNTER_DIVISION_HITS 4
+#define NICEKV_COUNTER_MULTICAST_HITS 5
+#define NICEKV_COUNTER_MULTICAST_COPIES 6
+#define NICEKV_COUNTER_EGRESS_DROPPED 7
+#define NICEKV_COUNTER_LEARNED_FORWARDED 8
+#define NICEKV_COUNTER_FLOODED 9
+#define NICEKV_COUNTER_SAME_PORT_DROPPED 10
+
+struct nicekv_config {
+	__be32 unicast_network;
+	__be32 unicast_mask;
+	__be32 multicast_network;
+	__be32 multicast_mask;
+	__u8 router_mac[6];
+	__u8 reserved[2];
+};
+_Static_assert(sizeof(struct nicekv_config) == 24, "size");
+_Static_assert(offsetof(struct nicekv_config, unicast_network) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_config, unicast_mask) == 4, "offset");
+_Static_assert(offsetof(struct nicekv_config, multicast_network) == 8, "offset");
+_Static_assert(offsetof(struct nicekv_config, multicast_mask) == 12, "offset");
+_Static_assert(offsetof(struct nicekv_config, router_mac) == 16, "offset");
+_Static_assert(offsetof(struct nicekv_config, reserved) == 22, "offset");
+
+struct nicekv_trie_key {
+	__u32 prefix_length;
+	__be32 scope;
+	__be32 address;
+};
+_Static_assert(sizeof(struct nicekv_trie_key) == 12, "size");
+_Static_assert(offsetof(struct nicekv_trie_key, prefix_length) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_trie_key, scope) == 4, "offset");
+_Static_assert(offsetof(struct nicekv_trie_key, address) == 8, "offset");
+
+struct nicekv_route {
+	__u32 hit_slot;
+	__u32 target;
+	__be32 partition;
+	__be32 address;
+	__u8 mac[6];
+	__u8 reserved[2];
+};
+_Static_assert(sizeof(struct nicekv_route) == 24, "size");
+_Static_assert(offsetof(struct nicekv_route, hit_slot) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_route, target) == 4, "offset");
+_Static_assert(offsetof(struct nicekv_route, partition) == 8, "offset");
+_Static_assert(offsetof(struct nicekv_route, address) == 12, "offset");
+_Static_assert(offsetof(struct nicekv_route, mac) == 16, "offset");
+_Static_assert(offsetof(struct nicekv_route, reserved) == 22, "offset");
+
+struct nicekv_egress_key {
+	__u32 slot;
+	__u32 egress_ifindex;
+};
+_Static_assert(sizeof(struct nicekv_egress_key) == 8, "size");
+_Static_assert(offsetof(struct nicekv_egress_key, slot) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_egress_key, egress_ifindex) == 4, "offset");
+
+struct nicekv_egress_host {
+	__be32 address;
+	__u8 mac[6];
+	__u8 reserved[2];
+};
+_Static_assert(sizeof(struct nicekv_egress_host) == 12, "size");
+_Static_assert(offsetof(struct nicekv_egress_host, address) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_egress_host, mac) == 4, "offset");
+_Static_assert(offsetof(struct nicekv_egress_host, reserved) == 10, "offset");
+
+struct nicekv_mac {
+	__u8 bytes[6];
+	__u8 reserved[2];
+};
+_Static_assert(sizeof(struct nicekv_mac) == 8, "size");
+_Static_assert(offsetof(struct nicekv_mac, bytes) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_mac, reserved) == 6, "offset");
+
+struct nicekv_metadata {
+	__u32 slot;
+};
+_Static_assert(sizeof(struct nicekv_metadata) == 4, "size");
+_Static_assert(offsetof(struct nicekv_metadata, slot) == 0, "offset");

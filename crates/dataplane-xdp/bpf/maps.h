@@ -1,0 +1,97 @@
+/* Maps. Filled by the loader unless said otherwise; generations are explained in src/generation.rs. */
+#pragma once
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include "layout.h"
+
+/* Set by the loader before the programs are loaded. */
+const volatile struct nicekv_config config = {};
+
+/* [0]: the slot of the generation in force, 0 or 1. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} active SEC(".maps");
+
+/* Inner maps spell out sizes: a named inner struct with types becomes a forward declaration in BTF. */
+struct trie {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(key_size, sizeof(struct nicekv_trie_key));
+	__uint(value_size, sizeof(struct nicekv_route));
+};
+
+/* [slot * NICEKV_TABLES + table]: one trie per table and generation. Empty until the first install. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 2 * NICEKV_TABLES);
+	__type(key, __u32);
+	__array(values, struct trie);
+} tables SEC(".maps");
+
+struct group {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct bpf_devmap_val));
+};
+
+/* [group slot]: the ports of one member set, each with the egress program. Shared by the generations. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, NICEKV_GROUP_SLOTS);
+	__type(key, __u32);
+	__array(values, struct group);
+} groups SEC(".maps");
+
+/* (slot, egress interface) -> the host there, for the egress stage. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2 * NICEKV_HOST_CAPACITY);
+	__type(key, struct nicekv_egress_key);
+	__type(value, struct nicekv_egress_host);
+} egress_hosts SEC(".maps");
+
+/* Every port of the switch, by interface index. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
+	__uint(max_entries, NICEKV_PORTS_MAX);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct bpf_devmap_val));
+} ports SEC(".maps");
+
+/* MAC -> interface index. Filled by the data path. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, NICEKV_MAC_CAPACITY);
+	__type(key, struct nicekv_mac);
+	__type(value, __u32);
+} macs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, NICEKV_COUNTER_COUNT);
+	__type(key, __u32);
+	__type(value, __u64);
+} counters SEC(".maps");
+
+/* [hit slot]: matches of one table entry. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, NICEKV_HIT_SLOTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} hits SEC(".maps");
+
+static __always_inline void count(__u32 counter)
+{
+	__u64 *value = bpf_map_lookup_elem(&counters, &counter);
+
+	if (value)
+		*value += 1;
+}

@@ -1,0 +1,65 @@
+/*
+ * The switch of NICEKV: the pipeline of the reference model (crate `dataplane`) as XDP programs.
+ *
+ *   frame -> nicekv_ingress --- others' traffic -> learned forwarding -> port(s)
+ *                    |--------- unicast vring ---> rewrite ------------> port
+ *                    `--------- multicast vring -> device map of the group -> nicekv_egress per copy -> ports
+ *
+ * Constants and shared structs are generated from src/layout.rs into layout.h.
+ */
+#include "forwarding.h"
+#include "layout.h"
+#include "maps.h"
+#include "parsing.h"
+#include "rewrite.h"
+#include "routing.h"
+
+SEC("xdp")
+int nicekv_ingress(struct xdp_md *ctx)
+{
+	struct cursor cursor = { .at = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end };
+	struct ethhdr *ethernet = take(&cursor, sizeof(*ethernet));
+	struct datagram datagram = {};
+	int class;
+
+	if (!ethernet) {
+		count(NICEKV_COUNTER_MALFORMED);
+		return XDP_DROP;
+	}
+	learn(ethernet, ctx->ingress_ifindex);
+	class = classify(ethernet, cursor.end, &datagram);
+	if (class == CLASS_OTHERS)
+		return forward(ethernet, ctx->ingress_ifindex);
+	if (class == CLASS_VRING)
+		return route(ctx, &datagram);
+	count(class);
+	return XDP_DROP;
+}
+
+/* Runs for each copy of a multicast datagram, at the port that it leaves by. */
+SEC("xdp/devmap")
+int nicekv_egress(struct xdp_md *ctx)
+{
+	struct cursor cursor = { .at = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end };
+	struct nicekv_metadata *metadata = (void *)(long)ctx->data_meta;
+	struct ethhdr *ethernet = take(&cursor, sizeof(*ethernet));
+	struct nicekv_egress_key key = { .egress_ifindex = ctx->egress_ifindex };
+	struct nicekv_egress_host *host;
+	struct datagram datagram = {};
+
+	if (!ethernet || (void *)(metadata + 1) > (void *)ethernet)
+		goto drop;
+	key.slot = metadata->slot;
+	host = bpf_map_lookup_elem(&egress_hosts, &key);
+	/* Classified as ours on the way in; once more, so that the verifier sees the bounds. */
+	if (!host || classify(ethernet, cursor.end, &datagram) != CLASS_VRING)
+		goto drop;
+	rewrite(&datagram, host->mac, host->address);
+	count(NICEKV_COUNTER_MULTICAST_COPIES);
+	return XDP_PASS;
+drop:
+	count(NICEKV_COUNTER_EGRESS_DROPPED);
+	return XDP_DROP;
+}
+
+char LICENSE[] SEC("license") = "Apache-2.0";

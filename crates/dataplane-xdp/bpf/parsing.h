@@ -1,0 +1,142 @@
+/* Parsing: what a frame is to this switch. Step for step the reference model's packet.rs, which states the rules. */
+#pragma once
+
+#include <stdbool.h>
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/udp.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "layout.h"
+#include "maps.h"
+
+#define IPV4_FRAGMENT_BITS 0x3fff
+#define IPV4_HEADER_BYTES_MIN 20
+
+/* What is to be done with a frame: one of these, or (not negative) dropped and counted under that number. */
+enum class {
+	CLASS_VRING = -1,
+	CLASS_OTHERS = -2,
+};
+
+struct vlan_tag {
+	__be16 control;
+	__be16 ether_type;
+};
+
+/* ARP for IPv4 over Ethernet. The addresses are not aligned. */
+struct arp_ipv4 {
+	__u8 fixed[14];
+	__u8 sender[4];
+	__u8 target_mac[6];
+	__u8 target[4];
+};
+
+/* A datagram for a vring. */
+struct datagram {
+	struct ethhdr *ethernet;
+	struct iphdr *ip;
+	struct udphdr *udp;
+};
+
+struct cursor {
+	void *at;
+	void *end;
+};
+
+/* Advances past `bytes`, or returns NULL if the frame is shorter. */
+static __always_inline void *take(struct cursor *cursor, __u64 bytes)
+{
+	void *at = cursor->at;
+
+	if (at + bytes > cursor->end)
+		return NULL;
+	cursor->at = at + bytes;
+	return at;
+}
+
+static __always_inline bool in_unicast_vring(__be32 address)
+{
+	return (address & config.unicast_mask) == config.unicast_network;
+}
+
+static __always_inline bool in_vring(__be32 address)
+{
+	return in_unicast_vring(address) || (address & config.multicast_mask) == config.multicast_network;
+}
+
+static __always_inline int classify_arp(struct cursor cursor)
+{
+	struct arp_ipv4 *arp = take(&cursor, sizeof(*arp));
+	__be32 sender, target;
+
+	if (!arp)
+		return NICEKV_COUNTER_MALFORMED;
+	__builtin_memcpy(&sender, arp->sender, sizeof(sender));
+	__builtin_memcpy(&target, arp->target, sizeof(target));
+	return in_vring(sender) || in_vring(target) ? NICEKV_COUNTER_VRING_MISS : CLASS_OTHERS;
+}
+
+static __always_inline int classify_ipv4(struct cursor cursor, bool tagged, struct datagram *datagram)
+{
+	__u64 packet_bytes = cursor.end - cursor.at;
+	struct iphdr *ip = take(&cursor, sizeof(*ip));
+	__u32 header_bytes, total_bytes, udp_bytes;
+	struct udphdr *udp;
+
+	if (!ip)
+		return NICEKV_COUNTER_MALFORMED;
+	if (!in_vring(ip->daddr))
+		return CLASS_OTHERS;
+	header_bytes = ip->ihl * 4;
+	total_bytes = bpf_ntohs(ip->tot_len);
+	if (ip->version != 4 || header_bytes < IPV4_HEADER_BYTES_MIN)
+		return NICEKV_COUNTER_MALFORMED;
+	if (tagged || ip->frag_off & bpf_htons(IPV4_FRAGMENT_BITS))
+		return NICEKV_COUNTER_VRING_REFUSED;
+	if (ip->protocol != IPPROTO_UDP)
+		return NICEKV_COUNTER_VRING_MISS;
+	if (total_bytes > packet_bytes || total_bytes < header_bytes + sizeof(*udp))
+		return NICEKV_COUNTER_MALFORMED;
+	cursor.at = (void *)ip + header_bytes;
+	udp = take(&cursor, sizeof(*udp));
+	if (!udp)
+		return NICEKV_COUNTER_MALFORMED;
+	udp_bytes = bpf_ntohs(udp->len);
+	if (udp_bytes < sizeof(*udp) || udp_bytes > total_bytes - header_bytes)
+		return NICEKV_COUNTER_MALFORMED;
+	datagram->ip = ip;
+	datagram->udp = udp;
+	return CLASS_VRING;
+}
+
+/* Classifies the frame behind an Ethernet header; fills `datagram` if it is for a vring. */
+static __always_inline int classify(struct ethhdr *ethernet, void *end, struct datagram *datagram)
+{
+	struct cursor cursor = { .at = ethernet + 1, .end = end };
+	__be16 ether_type = ethernet->h_proto;
+	bool tagged = false;
+
+#pragma unroll
+	for (int tags = 0; tags < NICEKV_VLAN_TAGS_MAX; tags++) {
+		struct vlan_tag *tag;
+
+		if (ether_type != bpf_htons(ETH_P_8021Q) && ether_type != bpf_htons(ETH_P_8021AD))
+			break;
+		tag = take(&cursor, sizeof(*tag));
+		if (!tag)
+			return NICEKV_COUNTER_MALFORMED;
+		ether_type = tag->ether_type;
+		tagged = true;
+	}
+	datagram->ethernet = ethernet;
+	if (ether_type == bpf_htons(ETH_P_ARP))
+		return classify_arp(cursor);
+	if (ether_type == bpf_htons(ETH_P_IP))
+		return classify_ipv4(cursor, tagged, datagram);
+	return CLASS_OTHERS;
+}

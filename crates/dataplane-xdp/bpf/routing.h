@@ -1,0 +1,83 @@
+/* Match-action on datagrams for a vring. */
+#pragma once
+
+#include "rewrite.h"
+
+/* Longest-prefix match in one table of a generation; counts the hit. */
+static __always_inline struct nicekv_route *match(__u32 slot, __u32 table, __be32 scope, __be32 address)
+{
+	struct nicekv_trie_key key = {
+		.prefix_length = 8 * (sizeof(scope) + sizeof(address)),
+		.scope = scope,
+		.address = address,
+	};
+	__u32 index = slot * NICEKV_TABLES + table;
+	void *trie = bpf_map_lookup_elem(&tables, &index);
+	struct nicekv_route *route;
+	__u64 *entry_hits;
+
+	if (!trie)
+		return NULL;
+	route = bpf_map_lookup_elem(trie, &key);
+	if (!route)
+		return NULL;
+	entry_hits = bpf_map_lookup_elem(&hits, &route->hit_slot);
+	if (entry_hits)
+		*entry_hits += 1;
+	/* The tables' hit counters are numbered like the tables. */
+	count(NICEKV_COUNTER_UNICAST_HITS + table);
+	return route;
+}
+
+static __always_inline int miss(void)
+{
+	count(NICEKV_COUNTER_VRING_MISS);
+	return XDP_DROP;
+}
+
+static __always_inline int route_unicast(__u32 slot, struct datagram *datagram)
+{
+	struct iphdr *ip = datagram->ip;
+	struct nicekv_route *route = match(slot, NICEKV_TABLE_UNICAST, 0, ip->daddr);
+	struct nicekv_route *division;
+
+	if (!route)
+		return miss();
+	division = match(slot, NICEKV_TABLE_DIVISION, route->partition, ip->saddr);
+	if (division)
+		route = division;
+	rewrite(datagram, route->mac, route->address);
+	return bpf_redirect_map(&ports, route->target, XDP_DROP);
+}
+
+/* The copies are rewritten on their way out, by the generation that the ingress stage leaves in the metadata. */
+static __always_inline int route_multicast(struct xdp_md *ctx, __u32 slot, struct datagram *datagram)
+{
+	struct nicekv_route *route = match(slot, NICEKV_TABLE_MULTICAST, 0, datagram->ip->daddr);
+	struct nicekv_metadata *metadata;
+	void *group;
+
+	if (!route)
+		return miss();
+	group = bpf_map_lookup_elem(&groups, &route->target);
+	if (!group)
+		return miss();
+	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*metadata)))
+		return miss();
+	metadata = (void *)(long)ctx->data_meta;
+	if ((void *)(metadata + 1) > (void *)(long)ctx->data)
+		return miss();
+	metadata->slot = slot;
+	return bpf_redirect_map(group, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS);
+}
+
+static __always_inline int route(struct xdp_md *ctx, struct datagram *datagram)
+{
+	__u32 *slot = bpf_map_lookup_elem(&active, &(__u32){ 0 });
+
+	if (!slot)
+		return miss();
+	if (in_unicast_vring(datagram->ip->daddr))
+		return route_unicast(*slot, datagram);
+	return route_multicast(ctx, *slot, datagram);
+}

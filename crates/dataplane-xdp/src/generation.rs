@@ -1,0 +1,228 @@
+//! Installing a generation of tables: make-before-break.
+//!
+//! ```text
+//!   slot 0 (in force)          slot 1 (free)                    visible to packets
+//!   ─────────────────────────────────────────────────────────────────────────────────
+//!   g: tries, egress hosts     g-1 or nothing                   g
+//!   g                          g+1: hit slots, tries built,     g      1. build, unconnected
+//!                                   device maps of new groups
+//!   g                          g+1: tries, groups connected     g      2. two batch updates
+//!                                   egress hosts written
+//!   g                          g+1                              g+1    3. active = 1
+//!   (no packet by g is left)   g+1                              g+1    4. grace period: then Ok
+//! ```
+//!
+//! - Tries and egress hosts belong to one slot and are only written while that slot is not in force. Groups and
+//!   hit counters are shared: a survivor keeps its number, a new one gets a number that the generation in force
+//!   does not use ([`Slots`](crate::slots::Slots)).
+//! - A packet reads `active` once and takes the number along to the egress stage: it is matched and rewritten
+//!   by one generation, never by a mixture.
+//! - A packet that read `active` just before step 3 may still be on its way; so nothing that the old generation
+//!   used may be touched, and no controller told, before step 4. Connecting an inner map anew makes the kernel
+//!   wait until every program that runs has ended, copies in the queues of the device maps included. It also
+//!   makes `Ok` mean what R6 needs: nobody is reached by the old tables any more.
+//! - An error in steps 1 and 2 leaves garbage in the free slot only, which the next install overwrites. An error
+//!   in step 4 flips back: the old generation is still whole.
+//!
+//! Cost: one grace period (about 8 ms) per batch, whatever its size; about a microsecond per entry.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use aya::maps::lpm_trie::{Key, LpmTrie};
+use aya::maps::{DevMap, Map, MapData, MapError, PerCpuValues};
+use aya::maps::xdp::XdpMapError;
+use aya::programs::ProgramFd;
+use nicekv_dataplane::{BackendError, Host, HostId, MemberSet, Prefix, Table, TableSet};
+
+use crate::error::platform;
+use crate::layout::{EgressHost, EgressKey, Route, TABLES, TrieKey, TrieKeyData};
+use crate::slots::Plan;
+use crate::{EntryKey, GroupKey, Xdp, sys};
+
+/// Bits of a trie key before the address.
+const SCOPE_BITS: u32 = 32;
+/// `BPF_MAP_TYPE_LPM_TRIE`.
+const MAP_TYPE_TRIE: u32 = 11;
+/// `BPF_MAP_TYPE_DEVMAP`.
+const MAP_TYPE_DEVMAP: u32 = 14;
+/// Of a device map: a position, and an interface with a program.
+const DEVMAP_BYTES: (usize, usize) = (4, 8);
+/// `BPF_F_NO_PREALLOC`, which a trie must have.
+const NO_PREALLOCATION: u32 = 1;
+
+/// A filled map, ready to be connected to the array of its kind, which then keeps it alive.
+type InnerMap = OwnedFd;
+
+/// The keys of the entries of `table`, in the order of the set.
+pub(crate) fn entry_keys(tables: &TableSet, table: Table) -> Box<dyn Iterator<Item = EntryKey> + '_> {
+    match table {
+        Table::Unicast => Box::new(tables.unicast.iter().map(move |entry| (table, 0, entry.destination))),
+        Table::Division => {
+            Box::new(tables.division.iter().map(move |entry| (table, entry.partition, entry.source)))
+        }
+        Table::Multicast => Box::new(tables.multicast.iter().map(move |entry| (table, 0, entry.destination))),
+    }
+}
+
+impl Xdp {
+    /// Installs tables that are valid for this switch.
+    pub(crate) fn install_generation(&mut self, tables: &TableSet) -> Result<(), BackendError> {
+        let in_force = self.maps.active.get(&0, 0).map_err(|error| platform("read the slot in force", &error))?;
+        let slot = 1 - in_force;
+        let groups = self.group_slots.plan(tables.groups().into_iter().map(|set| self.group_key(tables, set)));
+        let hits =
+            self.hit_slots.plan(Table::ALL.into_iter().flat_map(|table| entry_keys(tables, table)));
+        self.clear_hits(&hits).map_err(|error| platform("clear the hits of new entries", &error))?;
+        let tries = self
+            .build_tries(tables, &groups, &hits)
+            .map_err(|error| platform("build the match tables", &error))?;
+        let devices = self.build_groups(&groups)?;
+
+        self.connect_tries(slot, &tries)?;
+        self.connect_groups(&devices)?;
+        self.write_egress_hosts(slot, tables).map_err(|error| platform("write the egress hosts", &error))?;
+
+        self.activate(slot)?;
+        // The same map in the same place changes nothing, but waits for every packet of the old generation.
+        if let Err(error) = self.connect_tries(slot, &tries[..1]) {
+            self.activate(in_force)?;
+            return Err(error);
+        }
+        self.group_slots.commit(groups);
+        self.hit_slots.commit(hits);
+        self.installed = Some(tables.clone());
+        Ok(())
+    }
+
+    fn group_key(&self, tables: &TableSet, members: &MemberSet) -> GroupKey {
+        members.as_slice().iter().map(|&member| self.ifindex(host(tables, member))).collect()
+    }
+
+    fn ifindex(&self, host: &Host) -> u32 {
+        self.ports[&host.port]
+    }
+
+    fn clear_hits(&mut self, hits: &Plan<EntryKey>) -> Result<(), MapError> {
+        let processors = aya::util::nr_cpus().map_err(|(_, error)| MapError::IoError(error))?;
+        for &(_, slot) in &hits.fresh {
+            let zeros = PerCpuValues::try_from(vec![0; processors]).expect("one value per processor");
+            self.maps.hits.set(slot, zeros, 0)?;
+        }
+        Ok(())
+    }
+
+    /// One trie per table, in the order of [`Table::ALL`].
+    fn build_tries(
+        &self,
+        tables: &TableSet,
+        groups: &Plan<GroupKey>,
+        hits: &Plan<EntryKey>,
+    ) -> Result<Vec<InnerMap>, MapError> {
+        let to_host = |id: HostId, partition: u32| {
+            let host = host(tables, id);
+            Route {
+                target: self.ifindex(host),
+                partition: partition.to_be_bytes(),
+                address: host.ip,
+                mac: host.mac,
+                ..Route::default()
+            }
+        };
+        let to_group = |members: &MemberSet| Route {
+            target: groups.slot(&self.group_key(tables, members)),
+            ..Route::default()
+        };
+        let unicast = tables.unicast.iter().map(|entry| to_host(entry.host, entry.partition));
+        let division = tables.division.iter().map(|entry| to_host(entry.host, entry.partition));
+        let multicast = tables.multicast.iter().map(|entry| to_group(&entry.members));
+        let keys = |table| entry_keys(tables, table);
+        Ok(vec![
+            build_trie(keys(Table::Unicast).zip(unicast).collect(), hits)?,
+            build_trie(keys(Table::Division).zip(division).collect(), hits)?,
+            build_trie(keys(Table::Multicast).zip(multicast).collect(), hits)?,
+        ])
+    }
+
+    fn build_groups(&self, groups: &Plan<GroupKey>) -> Result<Vec<(u32, InnerMap)>, BackendError> {
+        let build = |(members, slot): &(GroupKey, u32)| {
+            let group = build_group(members, &self.egress);
+            group.map(|group| (*slot, group)).map_err(|error| platform("build a multicast group", &error))
+        };
+        groups.fresh.iter().map(build).collect()
+    }
+
+    fn connect_tries(&self, slot: u32, tries: &[InnerMap]) -> Result<(), BackendError> {
+        let entries: Vec<_> = (slot * TABLES..).zip(tries.iter().map(|trie| trie.as_fd())).collect();
+        sys::update_batch(self.maps.tables.fd().as_fd(), &entries)
+            .map_err(|error| platform("connect the match tables", &error))
+    }
+
+    fn connect_groups(&self, groups: &[(u32, InnerMap)]) -> Result<(), BackendError> {
+        let entries: Vec<_> = groups.iter().map(|(slot, group)| (*slot, group.as_fd())).collect();
+        sys::update_batch(self.maps.groups.fd().as_fd(), &entries)
+            .map_err(|error| platform("connect the multicast groups", &error))
+    }
+
+    fn write_egress_hosts(&mut self, slot: u32, tables: &TableSet) -> Result<(), MapError> {
+        let map = &mut self.maps.egress_hosts;
+        let stale: Vec<EgressKey> = map.keys().collect::<Result<_, _>>()?;
+        for key in stale.iter().filter(|key| key.slot == slot) {
+            map.remove(key)?;
+        }
+        for host in &tables.hosts {
+            let key = EgressKey { slot, egress_ifindex: self.ports[&host.port] };
+            map.insert(key, EgressHost { address: host.ip, mac: host.mac, reserved: [0; 2] }, 0)?;
+        }
+        Ok(())
+    }
+
+    fn activate(&mut self, slot: u32) -> Result<(), BackendError> {
+        self.maps.active.set(0, slot, 0).map_err(|error| platform("flip the generation", &error))
+    }
+}
+
+fn host(tables: &TableSet, id: HostId) -> &Host {
+    tables.host(id).expect("validated tables know every host they name")
+}
+
+/// Creates an empty map, of at least one element, as the kernel demands.
+fn create_inner(
+    kind: u32,
+    (key_bytes, value_bytes): (usize, usize),
+    elements: usize,
+    flags: u32,
+) -> Result<(Map, InnerMap), MapError> {
+    let elements = elements.max(1) as u32;
+    let definition =
+        aya_obj::Map::new_from_params(kind, key_bytes as u32, value_bytes as u32, elements, flags);
+    let data = MapData::create(definition, "nicekv_inner", None)?;
+    let fd = data.fd().as_fd().try_clone_to_owned().map_err(MapError::IoError)?;
+    Ok((Map::from_map_data(data)?, fd))
+}
+
+fn build_trie(entries: Vec<(EntryKey, Route)>, hits: &Plan<EntryKey>) -> Result<InnerMap, MapError> {
+    let bytes = (size_of::<TrieKey>(), size_of::<Route>());
+    let (map, fd) = create_inner(MAP_TYPE_TRIE, bytes, entries.len(), NO_PREALLOCATION)?;
+    let mut trie: LpmTrie<MapData, TrieKeyData, Route> = map.try_into()?;
+    for (entry, route) in entries {
+        let (_, scope, prefix) = entry;
+        trie.insert(&trie_key(scope, prefix), Route { hit_slot: hits.slot(&entry), ..route }, 0)?;
+    }
+    Ok(fd)
+}
+
+fn trie_key(scope: u32, prefix: Prefix) -> Key<TrieKeyData> {
+    let mut data = [0; 8];
+    data[..4].copy_from_slice(&scope.to_be_bytes());
+    data[4..].copy_from_slice(&prefix.address);
+    Key::new(SCOPE_BITS + u32::from(prefix.length), data)
+}
+
+fn build_group(members: &GroupKey, egress: &ProgramFd) -> Result<InnerMap, XdpMapError> {
+    let (map, fd) = create_inner(MAP_TYPE_DEVMAP, DEVMAP_BYTES, members.len(), 0)?;
+    let mut group: DevMap<MapData> = map.try_into()?;
+    for (index, &ifindex) in (0..).zip(members) {
+        group.set(index, ifindex, Some(egress), 0)?;
+    }
+    Ok(fd)
+}

@@ -1,0 +1,189 @@
+//! The structs and numbers that the loader and the eBPF programs share. This file owns them: `bpf/layout.h` is
+//! its output ([`c_header`]), checked by a test, and asserts the same sizes and offsets on the C side.
+
+use std::fmt::Write as _;
+use std::mem::{offset_of, size_of};
+
+use aya::maps::lpm_trie;
+use nicekv_dataplane::{
+    COUNTER_COUNT, Counter, DIVISION_CAPACITY, GROUP_CAPACITY, HOST_CAPACITY, MAC_CAPACITY,
+    MULTICAST_CAPACITY, PORTS_MAX, Table, UNICAST_CAPACITY, VLAN_TAGS_MAX,
+};
+
+/// Twice the groups of one generation: the next one is built beside it.
+pub(crate) const GROUP_SLOTS: u32 = 2 * GROUP_CAPACITY as u32;
+/// Twice the entries of one generation.
+pub(crate) const HIT_SLOTS: u32 = 2 * (UNICAST_CAPACITY + DIVISION_CAPACITY + MULTICAST_CAPACITY) as u32;
+/// Match tables.
+pub(crate) const TABLES: u32 = Table::ALL.len() as u32;
+
+/// Defines a struct here and the text of the same struct for C.
+macro_rules! shared_struct {
+    ($(#[$doc:meta])* $name:ident, $c_name:literal, $bytes:literal {
+        $($field:ident: $type:ty = $c_type:literal $([$count:literal])?,)*
+    }) => {
+        $(#[$doc])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub(crate) struct $name {
+            $(pub(crate) $field: $type,)*
+        }
+
+        const _: () = assert!(size_of::<$name>() == $bytes);
+        // A hole would be padding that nobody initialises, and no part of a map key.
+        const _: () = assert!(0 $(+ size_of::<$type>())* == $bytes);
+
+        #[allow(unsafe_code, reason = "plain bytes: repr(C), integers only, no padding (asserted above)")]
+        unsafe impl aya::Pod for $name {}
+
+        impl $name {
+            fn write_c(text: &mut String) -> std::fmt::Result {
+                writeln!(text, "\nstruct {} {{", $c_name)?;
+                $(writeln!(text, "\t{} {}{};", $c_type, stringify!($field), concat!($("[", $count, "]")?))?;)*
+                writeln!(text, "}};")?;
+                writeln!(text, "_Static_assert(sizeof(struct {}) == {}, \"size\");", $c_name, $bytes)?;
+                $(writeln!(
+                    text,
+                    "_Static_assert(offsetof(struct {}, {}) == {}, \"offset\");",
+                    $c_name, stringify!($field), offset_of!($name, $field),
+                )?;)*
+                Ok(())
+            }
+        }
+    };
+}
+
+shared_struct! {
+    /// What the programs must know before the first tables come.
+    Config, "nicekv_config", 24 {
+        unicast_network: [u8; 4] = "__be32",
+        unicast_mask: [u8; 4] = "__be32",
+        multicast_network: [u8; 4] = "__be32",
+        multicast_mask: [u8; 4] = "__be32",
+        router_mac: [u8; 6] = "__u8" [6],
+        reserved: [u8; 2] = "__u8" [2],
+    }
+}
+
+shared_struct! {
+    /// Key of every trie. `scope`: the partition in `division`, zero elsewhere.
+    TrieKey, "nicekv_trie_key", 12 {
+        prefix_length: u32 = "__u32",
+        scope: [u8; 4] = "__be32",
+        address: [u8; 4] = "__be32",
+    }
+}
+
+/// The part of [`TrieKey`] behind the length, as aya wants it.
+pub(crate) type TrieKeyData = [u8; 8];
+
+const _: () = assert!(size_of::<lpm_trie::Key<TrieKeyData>>() == size_of::<TrieKey>());
+
+shared_struct! {
+    /// Value of every trie. `target`: an interface, or a group slot in `multicast_vring`. `address` and `mac`
+    /// are those of the host, unused in `multicast_vring`; `partition` is used in `unicast_vring` alone.
+    Route, "nicekv_route", 24 {
+        hit_slot: u32 = "__u32",
+        target: u32 = "__u32",
+        partition: [u8; 4] = "__be32",
+        address: [u8; 4] = "__be32",
+        mac: [u8; 6] = "__u8" [6],
+        reserved: [u8; 2] = "__u8" [2],
+    }
+}
+
+shared_struct! {
+    /// Key of the egress stage.
+    EgressKey, "nicekv_egress_key", 8 {
+        slot: u32 = "__u32",
+        egress_ifindex: u32 = "__u32",
+    }
+}
+
+shared_struct! {
+    /// What the egress stage writes.
+    EgressHost, "nicekv_egress_host", 12 {
+        address: [u8; 4] = "__be32",
+        mac: [u8; 6] = "__u8" [6],
+        reserved: [u8; 2] = "__u8" [2],
+    }
+}
+
+shared_struct! {
+    /// Key of the learned addresses.
+    Mac, "nicekv_mac", 8 {
+        bytes: [u8; 6] = "__u8" [6],
+        reserved: [u8; 2] = "__u8" [2],
+    }
+}
+
+shared_struct! {
+    /// Travels with a multicast frame from the ingress to the egress stage.
+    Metadata, "nicekv_metadata", 4 {
+        slot: u32 = "__u32",
+    }
+}
+
+/// The text of `bpf/layout.h`.
+pub fn c_header() -> String {
+    let mut text = String::from(
+        "/* Generated from src/layout.rs: do not edit. `NICEKV_BLESS=1 cargo test -p nicekv-dataplane-xdp layout`\n \
+         * writes it anew. Addresses are in the order of the wire. */\n\
+         #pragma once\n\n#include <stddef.h>\n\n#include <linux/types.h>\n\n",
+    );
+    write_constants(&mut text)
+        .and_then(|()| Config::write_c(&mut text))
+        .and_then(|()| TrieKey::write_c(&mut text))
+        .and_then(|()| Route::write_c(&mut text))
+        .and_then(|()| EgressKey::write_c(&mut text))
+        .and_then(|()| EgressHost::write_c(&mut text))
+        .and_then(|()| Mac::write_c(&mut text))
+        .and_then(|()| Metadata::write_c(&mut text))
+        .expect("writing to a string does not fail");
+    text
+}
+
+fn write_constants(text: &mut String) -> std::fmt::Result {
+    for (name, value) in [
+        ("PORTS_MAX", PORTS_MAX as u32),
+        ("HOST_CAPACITY", HOST_CAPACITY as u32),
+        ("MAC_CAPACITY", MAC_CAPACITY as u32),
+        ("VLAN_TAGS_MAX", VLAN_TAGS_MAX as u32),
+        ("GROUP_SLOTS", GROUP_SLOTS),
+        ("HIT_SLOTS", HIT_SLOTS),
+        ("TABLES", TABLES),
+        ("TABLE_UNICAST", Table::Unicast as u32),
+        ("TABLE_DIVISION", Table::Division as u32),
+        ("TABLE_MULTICAST", Table::Multicast as u32),
+        ("COUNTER_COUNT", COUNTER_COUNT as u32),
+    ] {
+        writeln!(text, "#define NICEKV_{name} {value}")?;
+    }
+    for counter in Counter::ALL {
+        let name = counter.name().to_uppercase();
+        writeln!(text, "#define NICEKV_COUNTER_{name} {}", counter as u32)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_c_header_is_up_to_date() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/layout.h");
+        if std::env::var_os("NICEKV_BLESS").is_some() {
+            std::fs::write(path, c_header()).unwrap();
+        }
+        let found = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(found == c_header(), "bpf/layout.h is stale: set NICEKV_BLESS=1 and run this test again");
+    }
+
+    #[test]
+    fn the_hit_counters_are_numbered_like_the_tables() {
+        for table in Table::ALL {
+            assert_eq!(table.hits_counter() as u32, Counter::UnicastHits as u32 + table as u32);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The switch of NICEKV in the kernel: the pipeline of `nicekv-dataplane` as XDP programs, and their loader.
+//!
+//! [`Xdp::load`] loads the compiled object (in the tree as `bpf/nicekv.bpf.o`, so no clang is needed), attaches
+//! it in native mode to the ports, and from then on the switch forwards others' traffic and drops vring
+//! traffic. [`Backend::install`] gives it tables. Dropping the [`Xdp`] detaches everything.
+//!
+//! Everything refers to interfaces of the network namespace that the calling thread is in: load *and* install
+//! inside the switch's namespace.
+//!
+//! What the ports need:
+//! - *The other end of a veth port* must run NAPI, or redirected frames are lost in silence: there,
+//!   `ethtool -K DEV gro on`. Checksums must be complete on the wire: `ethtool -K DEV tx off rx off`. A VLAN tag
+//!   must be in the frame, not beside it: `ethtool -K DEV txvlan off` (a tag kept in metadata is lost by a
+//!   redirect). Its MTU may be at most 3506.
+//! - A port carries at most one storage host (the egress stage rewrites by port); any number of clients.
+//! - Nothing answers ARP for vring addresses: hosts reach the vrings by a route through a permanent neighbour
+//!   with the switch's MAC.
+
+mod error;
+mod generation;
+mod layout;
+mod slots;
+mod sys;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use aya::maps::{Array, DevMapHash, HashMap, Map, MapData, MapError, PerCpuArray};
+use aya::programs::{ProgramFd, XdpMode};
+use aya::{Ebpf, EbpfLoader};
+use nicekv_dataplane::{
+    Backend, BackendError, Counter, Counters, PORTS_MAX, Prefix, Table, TableSet, TableStatus, VringConfig,
+};
+
+pub use error::XdpError;
+use error::{KERNEL_ADVICE, PORT_ADVICE, platform};
+pub use layout::c_header;
+use layout::{Config, EgressHost, EgressKey, GROUP_SLOTS, HIT_SLOTS};
+use slots::Slots;
+
+/// The compiled programs. `bpf/build.sh --check` proves that they are what their source compiles to.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/nicekv.bpf.o");
+
+const INGRESS: &str = "nicekv_ingress";
+const EGRESS: &str = "nicekv_egress";
+
+/// The ports of a member set, by interface index. Not the host names: a host that moves to another port keeps
+/// its name, and needs another group.
+type GroupKey = BTreeSet<u32>;
+/// The match of an entry: table, scope, prefix.
+type EntryKey = (Table, u32, Prefix);
+
+/// A port of the switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// The number that tables use.
+    pub index: u16,
+    /// The interface, in the network namespace of the caller.
+    pub ifindex: u32,
+}
+
+/// The XDP back end. Detaches on drop.
+pub struct Xdp {
+    vrings: VringConfig,
+    /// Port index → interface index.
+    ports: BTreeMap<u16, u32>,
+    maps: Maps,
+    egress: ProgramFd,
+    group_slots: Slots<GroupKey>,
+    hit_slots: Slots<EntryKey>,
+    installed: Option<TableSet>,
+    /// Owns the programs and their links.
+    programs: Ebpf,
+}
+
+/// The maps of `bpf/maps.h`, by the same names.
+struct Maps {
+    active: Array<MapData, u32>,
+    /// Arrays of maps, set through `sys`.
+    tables: MapData,
+    groups: MapData,
+    egress_hosts: HashMap<MapData, EgressKey, EgressHost>,
+    ports: DevMapHash<MapData>,
+    counters: PerCpuArray<MapData, u64>,
+    hits: PerCpuArray<MapData, u64>,
+}
+
+impl Xdp {
+    /// Loads the programs and attaches them to `ports` in native mode. `router_mac` is the source address of
+    /// what the switch rewrites, and the neighbour that hosts send vring traffic to. Until the first install
+    /// vring traffic is dropped.
+    pub fn load(vrings: VringConfig, router_mac: [u8; 6], ports: &[Port]) -> Result<Self, XdpError> {
+        Self::load_object(OBJECT, vrings, router_mac, ports)
+    }
+
+    fn load_object(
+        object: &[u8],
+        vrings: VringConfig,
+        router_mac: [u8; 6],
+        ports: &[Port],
+    ) -> Result<Self, XdpError> {
+        vrings.validate()?;
+        let ports_by_index = check_ports(ports)?;
+        let config = config(&vrings, router_mac);
+        let mut programs = EbpfLoader::new()
+            .override_global("config", &config, true)
+            .load(object)
+            .map_err(|error| XdpError::new("load the XDP object", &error, KERNEL_ADVICE))?;
+        let maps = Maps::take(&mut programs)
+            .map_err(|error| XdpError::new("open the maps of the XDP object", &error, KERNEL_ADVICE))?;
+        let egress = load_program(&mut programs, EGRESS)?;
+        load_program(&mut programs, INGRESS)?;
+        let mut xdp = Self {
+            vrings,
+            ports: ports_by_index,
+            maps,
+            egress,
+            group_slots: Slots::new(GROUP_SLOTS),
+            hit_slots: Slots::new(HIT_SLOTS),
+            installed: None,
+            programs,
+        };
+        xdp.attach(ports)?;
+        Ok(xdp)
+    }
+
+    /// Fills the map of ports before the first of them receives.
+    fn attach(&mut self, ports: &[Port]) -> Result<(), XdpError> {
+        for &Port { index, ifindex } in ports {
+            let step = || format!("register port {index} (interface index {ifindex})");
+            let result = self.maps.ports.insert(ifindex, ifindex, None, 0);
+            result.map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))?;
+        }
+        let ingress = xdp_program(&mut self.programs, INGRESS)?;
+        for &Port { index, ifindex } in ports {
+            let step = || format!("attach to port {index} (interface index {ifindex})");
+            let result = ingress.attach_to_if_index(ifindex, XdpMode::Driver);
+            result.map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))?;
+        }
+        Ok(())
+    }
+}
+
+impl Backend for Xdp {
+    fn install(&mut self, tables: &TableSet) -> Result<(), BackendError> {
+        tables.validate(&self.vrings)?;
+        tables.validate_ports(|port| self.ports.contains_key(&port))?;
+        self.install_generation(tables)
+    }
+
+    fn table_status(&self) -> Result<Vec<TableStatus>, BackendError> {
+        Ok(TableStatus::list(self.installed.as_ref(), &self.counters()?))
+    }
+
+    fn entry_hits(&self, table: Table) -> Result<Vec<u64>, BackendError> {
+        let Some(tables) = &self.installed else { return Ok(Vec::new()) };
+        let slot = |key| self.hit_slots.get(&key).expect("every installed entry has a slot");
+        generation::entry_keys(tables, table)
+            .map(|key| sum(&self.maps.hits, slot(key)).map_err(|error| platform("read the hits", &error)))
+            .collect()
+    }
+
+    fn counters(&self) -> Result<Counters, BackendError> {
+        let mut counters = Counters::default();
+        for counter in Counter::ALL {
+            let value = sum(&self.maps.counters, counter as u32);
+            counters.add(counter, value.map_err(|error| platform("read the counters", &error))?);
+        }
+        Ok(counters)
+    }
+}
+
+impl Maps {
+    fn take(programs: &mut Ebpf) -> Result<Self, MapError> {
+        Ok(Self {
+            active: take_map(programs, "active")?.try_into()?,
+            tables: take_array_of_maps(programs, "tables")?,
+            groups: take_array_of_maps(programs, "groups")?,
+            egress_hosts: take_map(programs, "egress_hosts")?.try_into()?,
+            ports: take_map(programs, "ports")?.try_into()?,
+            counters: take_map(programs, "counters")?.try_into()?,
+            hits: take_map(programs, "hits")?.try_into()?,
+        })
+    }
+}
+
+fn take_map(programs: &mut Ebpf, name: &str) -> Result<Map, MapError> {
+    programs.take_map(name).ok_or_else(|| MapError::InvalidName { name: name.into() })
+}
+
+fn take_array_of_maps(programs: &mut Ebpf, name: &str) -> Result<MapData, MapError> {
+    match take_map(programs, name)? {
+        Map::ArrayOfMaps(data) => Ok(data),
+        _ => Err(MapError::InvalidName { name: name.into() }),
+    }
+}
+
+fn xdp_program<'a>(
+    programs: &'a mut Ebpf,
+    name: &'static str,
+) -> Result<&'a mut aya::programs::Xdp, XdpError> {
+    let program = programs.program_mut(name).expect("the object holds both programs");
+    program.try_into().map_err(|error| XdpError::new(format!("load {name}"), &error, KERNEL_ADVICE))
+}
+
+fn load_program(programs: &mut Ebpf, name: &'static str) -> Result<ProgramFd, XdpError> {
+    let program = xdp_program(programs, name)?;
+    let fd = program.load().and_then(|()| Ok(program.fd()?.try_clone()?));
+    fd.map_err(|error| XdpError::new(format!("load {name}"), &error, KERNEL_ADVICE))
+}
+
+fn check_ports(ports: &[Port]) -> Result<BTreeMap<u16, u32>, XdpError> {
+    if ports.len() > PORTS_MAX {
+        return Err(XdpError::TooManyPorts { ports: ports.len() });
+    }
+    let (mut by_index, mut interfaces) = (BTreeMap::new(), BTreeSet::new());
+    for &Port { index, ifindex } in ports {
+        if by_index.insert(index, ifindex).is_some() || !interfaces.insert(ifindex) {
+            return Err(XdpError::DuplicatePort { index, ifindex });
+        }
+    }
+    Ok(by_index)
+}
+
+fn config(vrings: &VringConfig, router_mac: [u8; 6]) -> Config {
+    Config {
+        unicast_network: vrings.unicast.address,
+        unicast_mask: vrings.unicast.mask().to_be_bytes(),
+        multicast_network: vrings.multicast.address,
+        multicast_mask: vrings.multicast.mask().to_be_bytes(),
+        router_mac,
+        reserved: [0; 2],
+    }
+}
+
+fn sum(map: &PerCpuArray<MapData, u64>, index: u32) -> Result<u64, MapError> {
+    Ok(map.get(&index, 0)?.iter().sum())
+}
