@@ -17,17 +17,27 @@
 //! - [`FramedStream`]: length-prefixed frames over TCP, without blocking, with bounds.
 //! - [`now`], [`Waker`], [`Stop`]: the clocks, waking a role from another thread, ending all of them.
 
+mod client;
 pub mod clock;
+pub mod control_plane;
 mod stop;
 mod stream;
+mod switch;
 mod sys;
 mod udp;
 mod wait;
 mod wake;
 
+pub use client::{new_client_id, start_client};
 pub use clock::now;
 pub use stop::Stop;
 pub use stream::{FrameLimits, FramedStream, StreamError, accept, dial, listen};
+pub use switch::{AgentLink, SwitchError, UserSpaceSwitch, run_agent};
 pub use udp::{DatagramCounters, Message, UdpEndpoint};
 pub use wait::{PollFd, interest, is_ready, readable, wait};
 pub use wake::Waker;
+
+/// A number from the operating system's random source.
+pub fn random() -> std::io::Result<u64> {
+    getrandom::u64().map_err(std::io::Error::from)
+}

@@ -1,0 +1,68 @@
+//! The thread of a native client: its core, its socket, and the queue of its asynchronous handles.
+
+use crate::{Stop, UdpEndpoint, Waker, now, readable, wait};
+use nicekv_client::facade::{Client, CommandQueue, channel};
+use nicekv_client::{ClientCore, Config};
+use nicekv_placement::Vrings;
+use nicekv_wire::ClientId;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// Batches received before the client's callers are served again.
+const RECEIVE_ROUNDS_MAX: usize = 8;
+
+/// Starts a client of the keyspace at `vrings`, bound to `address` (unspecified: the kernel chooses). Its thread ends when `stop` says
+/// so, or when all clones of the returned handle are gone.
+pub fn start_client(
+    stop: &Stop,
+    address: Ipv4Addr,
+    vrings: Vrings,
+) -> io::Result<(Client, JoinHandle<io::Result<()>>)> {
+    let endpoint = UdpEndpoint::bind(SocketAddrV4::new(address, 0))?;
+    let waker = Waker::new()?;
+    stop.register(&waker);
+    let wake = {
+        let waker = waker.clone();
+        Arc::new(move || waker.wake())
+    };
+    let (client, queue) = channel(wake);
+    let core = ClientCore::new(Config::new(new_client_id()?, vrings));
+    let stop = stop.clone();
+    let run = move || run(core, queue, endpoint, &waker, &stop);
+    let thread = std::thread::Builder::new().name("client".into()).spawn(run)?;
+    Ok((client, thread))
+}
+
+/// An id that no client had before (R10).
+pub fn new_client_id() -> io::Result<ClientId> {
+    Ok(ClientId::new(now().unix_ms, crate::random()?))
+}
+
+fn run(
+    mut core: ClientCore,
+    mut queue: CommandQueue,
+    mut endpoint: UdpEndpoint,
+    waker: &Waker,
+    stop: &Stop,
+) -> io::Result<()> {
+    loop {
+        queue.turn(now(), &mut core);
+        endpoint.send_with(|out| core.poll_transmit(out))?;
+        if stop.is_stopped() || queue.is_finished(&core) {
+            return Ok(());
+        }
+        wait(&mut [readable(&endpoint), readable(waker)], core.next_deadline())?;
+        waker.clear();
+        let now = now();
+        for _ in 0..RECEIVE_ROUNDS_MAX {
+            if !endpoint.receive(|message| core.handle_datagram(now, message.bytes))? {
+                break;
+            }
+        }
+        if core.next_deadline().is_some_and(|deadline_ns| deadline_ns <= now.boot_ns) {
+            core.handle_deadline(now);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What is said over the metadata service's TCP port. Frames of [`FramedStream`](crate::FramedStream); the first one, from the side
+//! that has dialled, is a [`Greeting`].
+//!
+//! ```text
+//!  switch agent                    metadata                       admin command
+//!      │ Greeting{Switch} ────────────▶│◀──────────── Greeting{Admin} │
+//!      │◀──────────── ControlRequest … │ ◀──────────── AdminRequest … │
+//!      │ ControlReply … ──────────────▶│ ─ one frame of JSON for each▶│
+//! ```
+
+use nicekv_dataplane::control::CONTROL_MESSAGE_BYTES_MAX;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use thiserror::Error;
+
+use crate::FrameLimits;
+
+/// Bounds of a stream to or from the metadata service.
+pub const CONTROL_LIMITS: FrameLimits = FrameLimits {
+    frame_bytes_max: CONTROL_MESSAGE_BYTES_MAX,
+    output_bytes_max: 2 * CONTROL_MESSAGE_BYTES_MAX,
+};
+
+/// Who dials.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Greeting {
+    magic: [u8; 6],
+    version: u8,
+    /// What it is.
+    pub role: Role,
+}
+
+/// What the dialling side of a stream is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Role {
+    /// A switch's agent, which carries out `nicekv_dataplane::control` requests.
+    Switch {
+        /// As the metadata service knows it.
+        name: String,
+    },
+    /// A command of an operator, which sends [`AdminRequest`]s.
+    Admin,
+}
+
+/// What a command may ask. Each is answered by one frame of JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AdminRequest {
+    /// Nodes, partitions, tables.
+    Status,
+    /// What a client needs: [`ClusterInfo`].
+    ClusterInfo,
+    /// Whether every partition has all its replicas consistent and all tables are acknowledged: `true` or `false`.
+    Ready,
+}
+
+/// What a client must know of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterInfo {
+    /// Hexadecimal.
+    pub cluster_id: String,
+    /// Base address of the unicast ring, a /16.
+    pub unicast_vring: std::net::Ipv4Addr,
+    /// Base address of the multicast ring, a /16.
+    pub multicast_vring: std::net::Ipv4Addr,
+    /// UDP port of both.
+    pub port: u16,
+}
+
+/// A frame that is not what was to come.
+#[derive(Debug, Error)]
+pub enum ControlPlaneError {
+    /// Not this protocol.
+    #[error("the peer does not speak the control protocol of nicekv")]
+    NotOurs,
+    /// Another release.
+    #[error("the peer speaks version {0} of the control protocol, this program version {VERSION}")]
+    Version(u8),
+    /// Not an encoding of the expected message.
+    #[error("malformed control message: {0}")]
+    Malformed(#[from] postcard::Error),
+}
+
+const MAGIC: [u8; 6] = *b"nicekv";
+const VERSION: u8 = 1;
+
+impl Greeting {
+    /// The first frame of a connection.
+    pub fn new(role: Role) -> Self {
+        Self { magic: MAGIC, version: VERSION, role }
+    }
+
+    /// Reads and checks the first frame.
+    pub fn decode(frame: &[u8]) -> Result<Self, ControlPlaneError> {
+        match frame.first_chunk::<7>() {
+            Some([magic @ .., version]) if *magic == MAGIC => match *version {
+                VERSION => Ok(postcard::from_bytes(frame)?),
+                other => Err(ControlPlaneError::Version(other)),
+            },
+            _ => Err(ControlPlaneError::NotOurs),
+        }
+    }
+}
+
+/// Encodes a greeting or a request.
+pub fn encode<M: Serialize>(message: &M) -> Vec<u8> {
+    postcard::to_allocvec(message).expect("plain data always encodes")
+}
+
+/// Reads a request.
+pub fn decode<M: DeserializeOwned>(frame: &[u8]) -> Result<M, ControlPlaneError> {
+    Ok(postcard::from_bytes(frame)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_and_other_releases_are_told_apart() {
+        let greeting = Greeting::new(Role::Switch { name: "switch-0".into() });
+        let mut frame = encode(&greeting);
+        assert_eq!(Greeting::decode(&frame).unwrap(), greeting);
+        assert!(matches!(Greeting::decode(&frame[..frame.len() - 1]), Err(ControlPlaneError::Malformed(_))));
+        frame[6] = 9;
+        assert!(matches!(Greeting::decode(&frame), Err(ControlPlaneError::Version(9))));
+        assert!(matches!(Greeting::decode(b"GET / HTTP/1.1"), Err(ControlPlaneError::NotOurs)));
+    }
+}

@@ -1,0 +1,213 @@
+//! Switches: the agent's stream to the metadata service, and the switch in user space.
+//!
+//! The user-space switch is one UDP socket that owns every address of its device to which nothing more specific is bound, vrings
+//! included. It runs the reference model's match-action stage on each datagram, and passes it on from its own address:
+//!
+//! ```text
+//!  client ─▶ 127.11.x.y ─▶ [ route ─▶ stamp reply_to := client ] ─▶ 127.20.0.1
+//!                                                               └▶ 127.20.0.2
+//! ```
+//!
+//! The kernel does here what a port and a cable do elsewhere: the *ingress host* is recognised by its address.
+
+use crate::control_plane::{CONTROL_LIMITS, Greeting, Role, encode};
+use crate::{FramedStream, Message, PollFd, Stop, UdpEndpoint, Waker, dial, is_ready, now, readable, wait};
+use nicekv_dataplane::control::{self, SwitchAgent};
+use nicekv_dataplane::{Backend, HostId, Route, Router, TableError, VringConfig};
+use nicekv_wire::{Duration, Now, stamp_reply_to};
+use std::collections::HashMap;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use thiserror::Error;
+
+/// Between two tries to reach the metadata service.
+const REDIAL_PAUSE: Duration = Duration::from_millis(20);
+/// Batches passed on before the agent is served.
+const FORWARD_ROUNDS_MAX: usize = 16;
+
+/// Why a switch does not run.
+#[derive(Debug, Error)]
+pub enum SwitchError {
+    /// Its rings are not usable.
+    #[error(transparent)]
+    Vrings(#[from] TableError),
+    /// The operating system's reason.
+    #[error("the switch's sockets: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// The stream on which a switch's agent serves the metadata service: dialled by the agent, again and again.
+pub struct AgentLink {
+    name: String,
+    metadata: SocketAddrV4,
+    stream: Option<FramedStream>,
+    dial_at_ns: u64,
+}
+
+impl AgentLink {
+    /// Of the switch `name`, to the metadata service's TCP address.
+    pub fn new(name: impl Into<String>, metadata: SocketAddrV4) -> Self {
+        Self { name: name.into(), metadata, stream: None, dial_at_ns: 0 }
+    }
+
+    /// What it waits for.
+    pub fn interest(&self) -> Option<PollFd<'_>> {
+        self.stream.as_ref().map(FramedStream::interest)
+    }
+
+    /// When it is to be called though nothing has arrived.
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.stream.is_none().then_some(self.dial_at_ns)
+    }
+
+    /// Carries out what has arrived. A broken stream is dialled again later: the requests are repeated there.
+    pub fn turn<B: Backend>(&mut self, now: Now, agent: &mut SwitchAgent<B>) {
+        let served = match &mut self.stream {
+            Some(stream) => serve(stream, agent).is_ok(),
+            None if now.boot_ns < self.dial_at_ns => true,
+            None => self.dial().is_ok(),
+        };
+        if !served {
+            self.stream = None;
+            self.dial_at_ns = now.after(REDIAL_PAUSE);
+        }
+    }
+
+    fn dial(&mut self) -> Result<(), crate::StreamError> {
+        let mut stream = FramedStream::new(dial(self.metadata)?, CONTROL_LIMITS);
+        stream.queue(&encode(&Greeting::new(Role::Switch { name: self.name.clone() })))?;
+        self.stream = Some(stream);
+        Ok(())
+    }
+}
+
+/// One reading of the stream; an error of any kind ends it.
+fn serve<B: Backend>(
+    stream: &mut FramedStream,
+    agent: &mut SwitchAgent<B>,
+) -> Result<(), crate::StreamError> {
+    let mut replies = Vec::new();
+    let mut malformed = false;
+    stream.receive(|frame| match control::decode(frame) {
+        Ok(request) => replies.push(agent.handle(request)),
+        Err(_) => malformed = true,
+    })?;
+    if malformed {
+        return Err(crate::StreamError::Closed);
+    }
+    for reply in &replies {
+        stream.queue(&control::encode(reply).expect("replies are short"))?;
+    }
+    stream.flush()
+}
+
+/// Serves the metadata service for a switch whose packets are processed elsewhere (in the kernel), until `stop`.
+pub fn run_agent<B: Backend>(mut link: AgentLink, agent: &mut SwitchAgent<B>, stop: &Stop) -> io::Result<()> {
+    let waker = Waker::new()?;
+    stop.register(&waker);
+    while !stop.is_stopped() {
+        let mut descriptors: Vec<PollFd<'_>> =
+            [Some(readable(&waker)), link.interest()].into_iter().flatten().collect();
+        wait(&mut descriptors, link.next_deadline())?;
+        waker.clear();
+        link.turn(now(), agent);
+    }
+    Ok(())
+}
+
+/// The switch in user space.
+pub struct UserSpaceSwitch {
+    endpoint: UdpEndpoint,
+    agent: SwitchAgent<Router>,
+    link: AgentLink,
+    hosts: Hosts,
+}
+
+/// The storage hosts of the installed tables, by address.
+struct Hosts {
+    by_address: HashMap<Ipv4Addr, HostId>,
+    /// The wire port, which all hosts and rings share.
+    port: u16,
+}
+
+impl UserSpaceSwitch {
+    /// A switch without tables on a bound socket ([`UdpEndpoint::bind_switch`]); its port is the wire port.
+    pub fn new(endpoint: UdpEndpoint, vrings: VringConfig, link: AgentLink) -> Result<Self, SwitchError> {
+        let agent = SwitchAgent::new(Router::new(vrings)?, 0);
+        let hosts = Hosts { by_address: HashMap::new(), port: endpoint.local_address().port() };
+        Ok(Self { endpoint, agent, link, hosts })
+    }
+
+    /// Passes datagrams on until `stop`.
+    pub fn run(mut self, stop: &Stop) -> Result<(), SwitchError> {
+        let waker = Waker::new()?;
+        stop.register(&waker);
+        while !stop.is_stopped() {
+            let link_ready = self.sleep(&waker)?;
+            waker.clear();
+            for _ in 0..FORWARD_ROUNDS_MAX {
+                if !self.forward()? {
+                    break;
+                }
+            }
+            let now = now();
+            if link_ready || self.link.next_deadline().is_some_and(|deadline_ns| deadline_ns <= now.boot_ns) {
+                self.serve_agent(now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sleeps; whether the agent's stream is ready.
+    fn sleep(&self, waker: &Waker) -> io::Result<bool> {
+        let deadline_ns = self.link.next_deadline();
+        let (endpoint, waker) = (readable(&self.endpoint), readable(waker));
+        match self.link.interest() {
+            Some(link) => {
+                let mut descriptors = [endpoint, waker, link];
+                wait(&mut descriptors, deadline_ns)?;
+                Ok(is_ready(&descriptors[2]))
+            }
+            None => wait(&mut [endpoint, waker], deadline_ns).map(|()| false),
+        }
+    }
+
+    fn serve_agent(&mut self, now: Now) {
+        let before = self.agent.generation();
+        self.link.turn(now, &mut self.agent);
+        if self.agent.generation() != before
+            && let Some(tables) = self.agent.backend_mut().tables()
+        {
+            self.hosts.by_address = tables.hosts.iter().map(|host| (host.ip.into(), host.id)).collect();
+        }
+    }
+
+    fn forward(&mut self) -> io::Result<bool> {
+        let (router, hosts) = (self.agent.backend_mut(), &self.hosts);
+        self.endpoint.forward(|message, forward| route(router, hosts, message, forward))
+    }
+}
+
+fn route(router: &mut Router, hosts: &Hosts, message: Message<'_>, forward: &mut dyn FnMut(SocketAddrV4)) {
+    let Message { from, destination: Some(destination), bytes } = message else { return };
+    let ingress = hosts.by_address.get(from.ip()).copied();
+    let mut receivers = [HostId(0); nicekv_dataplane::GROUP_MEMBERS_MAX];
+    let mut count = 0;
+    match router.route(from.ip().octets(), destination.octets(), ingress) {
+        Route::Unicast(host) => (receivers[0], count) = (host, 1),
+        Route::Multicast(copies) => {
+            for (slot, host) in receivers.iter_mut().zip(copies) {
+                *slot = host;
+                count += 1;
+            }
+        }
+        Route::Miss | Route::NotVring => return,
+    }
+    if ingress.is_none() {
+        stamp_reply_to(bytes, from);
+    }
+    for receiver in &receivers[..count] {
+        let host = router.host(*receiver).expect("validated tables know every host they name");
+        forward(SocketAddrV4::new(host.ip.into(), hosts.port));
+    }
+}

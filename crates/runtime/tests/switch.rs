@@ -1,0 +1,136 @@
+//! The user-space switch: its agent is given tables over TCP, and datagrams follow them.
+
+use nicekv_dataplane::control::{ControlReply, ControlRequest, decode, encode};
+use nicekv_dataplane::{
+    Host, HostId, MemberSet, MulticastEntry, Prefix, TableSet, UnicastEntry, VringConfig,
+};
+use nicekv_placement::{Vrings, key_digest};
+use nicekv_runtime::control_plane::{CONTROL_LIMITS, Greeting, Role};
+use nicekv_runtime::{
+    AgentLink, FramedStream, Stop, UdpEndpoint, UserSpaceSwitch, accept, listen, readable, wait,
+};
+use nicekv_wire::{ClientId, Datagram, Get, OpId};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
+const RINGS: VringConfig =
+    VringConfig { unicast: Prefix::new([127, 10, 0, 0], 16), multicast: Prefix::new([127, 11, 0, 0], 16) };
+
+fn tables(generation: u64) -> TableSet {
+    let host = |last: u8| Host {
+        id: HostId(last.into()),
+        ip: [127, 20, 0, last],
+        mac: [2, 0, 0, 0, 0, last],
+        port: last.into(),
+    };
+    TableSet {
+        generation,
+        hosts: vec![host(1), host(2), host(3)],
+        unicast: vec![UnicastEntry { destination: RINGS.unicast, partition: 0, host: HostId(2) }],
+        division: vec![],
+        multicast: vec![MulticastEntry {
+            destination: RINGS.multicast,
+            members: MemberSet::new([1, 2, 3].map(HostId)),
+        }],
+    }
+}
+
+/// The controller's side: answers one request after the greeting.
+fn ask(stream: &mut FramedStream, request: &ControlRequest) -> ControlReply {
+    stream.queue(&encode(request).unwrap()).unwrap();
+    stream.flush().unwrap();
+    let mut frames = Vec::new();
+    while frames.is_empty() {
+        wait(&mut [stream.interest()], None).unwrap();
+        stream.receive(|frame| frames.push(decode(frame).unwrap())).unwrap();
+    }
+    frames.pop().unwrap()
+}
+
+fn greeted(listener: &std::net::TcpListener) -> FramedStream {
+    wait(&mut [readable(listener)], None).unwrap();
+    let mut stream = FramedStream::new(accept(listener).unwrap().unwrap(), CONTROL_LIMITS);
+    let mut greeting = None;
+    while greeting.is_none() {
+        wait(&mut [stream.interest()], None).unwrap();
+        stream.receive(|frame| greeting = Some(Greeting::decode(frame).unwrap())).unwrap();
+    }
+    assert_eq!(greeting.unwrap().role, Role::Switch { name: "switch".into() });
+    stream
+}
+
+/// What arrives next: the bytes and the place for replies.
+fn receive(endpoint: &mut UdpEndpoint) -> (Vec<u8>, Option<SocketAddrV4>) {
+    let mut received = None;
+    while received.is_none() {
+        wait(&mut [readable(endpoint)], None).unwrap();
+        endpoint.receive(|message| received = Some(message.bytes.to_vec())).unwrap();
+    }
+    let bytes = received.unwrap();
+    let reply_to = Datagram::decode(&bytes).unwrap().0.reply_to;
+    (bytes, reply_to)
+}
+
+fn send(endpoint: &mut UdpEndpoint, bytes: &[u8], to: SocketAddrV4) {
+    let mut once = Some(to);
+    endpoint
+        .send_with(|out| {
+            out.extend_from_slice(bytes);
+            once.take()
+        })
+        .unwrap();
+}
+
+#[test]
+fn datagrams_follow_the_installed_tables() {
+    let listener = listen(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let SocketAddr::V4(metadata) = listener.local_addr().unwrap() else { panic!("IPv4") };
+    let endpoint = UdpEndpoint::bind_switch("lo", 0).unwrap();
+    let port = endpoint.local_address().port();
+    endpoint.share_port(true).unwrap();
+    let mut nodes = [1, 2, 3].map(|last| {
+        UdpEndpoint::bind_beside_switch(SocketAddrV4::new(Ipv4Addr::new(127, 20, 0, last), port)).unwrap()
+    });
+    endpoint.share_port(false).unwrap();
+    let stop = Stop::new();
+    let switch = UserSpaceSwitch::new(endpoint, RINGS, AgentLink::new("switch", metadata)).unwrap();
+    let thread = {
+        let stop = stop.clone();
+        std::thread::spawn(move || switch.run(&stop))
+    };
+
+    // A broken stream is dialled again.
+    drop(greeted(&listener));
+    let mut controller = greeted(&listener);
+    let install = ControlRequest::Install { term: 1, tables: tables(1) };
+    assert_eq!(ask(&mut controller, &install), ControlReply::Installed { term: 1, generation: 1 });
+
+    let vrings = Vrings::on_loopback(port);
+    let digest = key_digest(b"color");
+    let op = OpId { client: ClientId(1), sequence: 1 };
+    let mut bytes = Vec::new();
+    Get { op, digest, reply_to: None, forwarded: None, key: b"color" }.encode(&mut bytes);
+
+    let mut client = UdpEndpoint::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    send(&mut client, &bytes, vrings.unicast_address(&digest));
+    assert_eq!(receive(&mut nodes[1]).1, Some(client.local_address()), "the client's address is stamped");
+    send(&mut client, &bytes, vrings.multicast_address(&digest));
+    for node in &mut nodes {
+        assert_eq!(receive(node).1, Some(client.local_address()));
+    }
+    // A member's own multicast goes to the others, with nothing stamped.
+    send(&mut nodes[0], &bytes, vrings.multicast_address(&digest));
+    assert_eq!(receive(&mut nodes[1]), (bytes.clone(), None));
+    assert_eq!(receive(&mut nodes[2]), (bytes.clone(), None));
+    let first = nodes[0].local_address();
+    send(&mut nodes[1], &bytes, first);
+    assert_eq!(receive(&mut nodes[0]).0, bytes, "and this is the first that node 0 has got since");
+
+    let ControlReply::Status { tables, .. } = ask(&mut controller, &ControlRequest::Status { term: 1 })
+    else {
+        panic!("a status was asked for")
+    };
+    let hits: Vec<_> = tables.iter().map(|table| (table.name.as_str(), table.hits)).collect();
+    assert_eq!(hits, [("unicast_vring", 1), ("division", 0), ("multicast_vring", 2)]);
+    stop.stop();
+    thread.join().unwrap().unwrap();
+}
