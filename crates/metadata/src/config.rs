@@ -1,0 +1,264 @@
+//! What the operator decides.
+
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+
+use nicekv_dataplane::{Prefix, TableError, VringConfig};
+use nicekv_placement::{PARTITION_BITS_MAX, Partitioning, PlacementError, Vrings};
+use nicekv_wire::limits::MEMBERS_MAX;
+use nicekv_wire::{Duration, NodeId};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Most storage nodes.
+pub const NODES_MAX: usize = 256;
+/// Most partitions.
+pub const PARTITIONS_MAX: usize = 1 << PARTITION_BITS_MAX;
+/// Most switches.
+pub const SWITCHES_MAX: usize = 16;
+/// Fewest partitions unless the operator says otherwise.
+const PARTITIONS_DEFAULT_MIN: usize = 16;
+
+/// One switch agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SwitchId(pub u16);
+
+/// One storage node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeConfig {
+    /// Its number, for ever.
+    pub id: NodeId,
+    /// For operators.
+    pub name: String,
+    /// Where it sends from and is reached.
+    pub address: SocketAddrV4,
+    /// Ethernet address that the switch writes; any distinct one where there is no Ethernet.
+    pub mac: [u8; 6],
+    /// Port of the switch that leads to it; distinct.
+    pub switch_port: u16,
+}
+
+/// How gets are spread over the consistent members of a partition (NICE §4.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Balancing {
+    /// The primary answers all.
+    None,
+    /// By the client's address.
+    Source {
+        /// The addresses to divide; all others go to the primary.
+        clients: Prefix,
+    },
+}
+
+/// Periods and bounds. [`Default`] is DESIGN §5 *Membership*.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// Between two heartbeats of a node, and between two sendings of an unacknowledged [`nicekv_wire::control::Assign`].
+    pub heartbeat: Duration,
+    /// A node is suspected half a period after this many heartbeats are missing.
+    pub heartbeats_missed: u32,
+    /// How long a node may answer gets after it sent the heartbeat that was granted.
+    pub lease: Duration,
+    /// A lease is over after `lease × (1 + 1/drift_divisor)`: clocks run apart by no more.
+    pub drift_divisor: u32,
+    /// A partition none of whose consistent members was there waits so many heartbeats, from the return of the
+    /// first, for the others, so that a restart of the whole cluster leaves nobody behind.
+    pub grace_heartbeats: u32,
+    /// Between two tries of a probe.
+    pub probe: Duration,
+    /// Tries until an unanswered probe means suspicion.
+    pub probe_tries: u32,
+    /// Between two probes of a node that nobody accuses.
+    pub probe_idle: Duration,
+    /// An accusation that is repeated for so long although both sides answer probes costs one of them its place.
+    pub accusation_patience: Duration,
+    /// How long that one stays out.
+    pub rejoin_delay: Duration,
+    /// Between two installations of the same tables in a switch that does not answer, and between two
+    /// questions for its status.
+    pub switch_interval: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_millis(40),
+            heartbeats_missed: 3,
+            lease: Duration::from_millis(150),
+            drift_divisor: 8,
+            grace_heartbeats: 10,
+            probe: Duration::from_millis(25),
+            probe_tries: 5,
+            probe_idle: Duration::from_secs(1),
+            accusation_patience: Duration::from_millis(500),
+            rejoin_delay: Duration::from_secs(2),
+            switch_interval: Duration::from_millis(200),
+        }
+    }
+}
+
+impl Timing {
+    /// Silence that makes a node suspected.
+    pub(crate) fn suspicion_ns(&self) -> u64 {
+        let heartbeat_ns = nanoseconds(self.heartbeat);
+        heartbeat_ns * u64::from(self.heartbeats_missed) + heartbeat_ns / 2
+    }
+
+    /// From the last grant, by the metadata's clock, until the lease is over by everybody's (R12).
+    pub(crate) fn lease_wait_ns(&self) -> u64 {
+        let lease_ns = nanoseconds(self.lease);
+        lease_ns + lease_ns.div_ceil(u64::from(self.drift_divisor))
+    }
+
+    pub(crate) fn grace_ns(&self) -> u64 {
+        nanoseconds(self.heartbeat) * u64::from(self.grace_heartbeats)
+    }
+
+    /// Everything that depends on time is looked at this often.
+    pub(crate) fn tick_ns(&self) -> u64 {
+        nanoseconds(self.heartbeat) / 4
+    }
+}
+
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+    duration.as_nanos() as u64
+}
+
+/// A cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Its name; persisted state of another one is refused.
+    pub cluster: u128,
+    /// 1 to [`NODES_MAX`].
+    pub nodes: Vec<NodeConfig>,
+    /// R: members of each partition's replica set.
+    pub replicas: usize,
+    /// `2^bits` partitions; `None` takes the smallest power of two that gives each node four, at least 16.
+    pub partition_bits: Option<u8>,
+    /// How gets are spread.
+    pub balancing: Balancing,
+    /// The virtual rings.
+    pub vrings: Vrings,
+    /// Every switch that must acknowledge the tables, 1 to [`SWITCHES_MAX`].
+    pub switches: Vec<SwitchId>,
+    /// Periods and bounds.
+    pub timing: Timing,
+}
+
+/// Why a configuration is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
+pub enum ConfigError {
+    #[error("{nodes} nodes, allowed are 1 to {NODES_MAX}")]
+    NodeCount { nodes: usize },
+    #[error("{switches} switches, allowed are 1 to {SWITCHES_MAX}, all different")]
+    SwitchCount { switches: usize },
+    #[error("nodes must have different ids, addresses and switch ports: {node} does not")]
+    DuplicateNode { node: NodeId },
+    #[error("the address of {node} lies inside a vring")]
+    NodeInsideVring { node: NodeId },
+    #[error("{replicas} replicas, the limit is {MEMBERS_MAX}")]
+    TooManyReplicas { replicas: usize },
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+    #[error("{bits} partition bits, the limit is {PARTITION_BITS_MAX}")]
+    PartitionBits { bits: u8 },
+    #[error(transparent)]
+    Vrings(#[from] TableError),
+    #[error("the client addresses {clients} are no prefix that can be divided among {replicas} replicas")]
+    Clients { clients: Prefix, replicas: usize },
+    #[error(
+        "every period must be positive, the heartbeat at least 4 ns, the lease longer than the heartbeat"
+    )]
+    Timing,
+}
+
+impl Config {
+    /// The partitions.
+    pub(crate) fn partitioning(&self) -> Result<Partitioning, ConfigError> {
+        let default = (4 * self.nodes.len()).next_power_of_two().max(PARTITIONS_DEFAULT_MIN);
+        let bits = self.partition_bits.unwrap_or(default.ilog2() as u8);
+        Partitioning::new(bits).ok_or(ConfigError::PartitionBits { bits })
+    }
+
+    pub(crate) fn vring_config(&self) -> VringConfig {
+        VringConfig {
+            unicast: Prefix::new(self.vrings.unicast.octets(), 16),
+            multicast: Prefix::new(self.vrings.multicast.octets(), 16),
+        }
+    }
+
+    pub(crate) fn node(&self, id: NodeId) -> Option<&NodeConfig> {
+        self.nodes.iter().find(|node| node.id == id)
+    }
+
+    /// Checks everything that the core relies on.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if self.nodes.is_empty() || self.nodes.len() > NODES_MAX {
+            return Err(ConfigError::NodeCount { nodes: self.nodes.len() });
+        }
+        let switches: BTreeSet<_> = self.switches.iter().collect();
+        if switches.is_empty() || switches.len() > SWITCHES_MAX || switches.len() != self.switches.len() {
+            return Err(ConfigError::SwitchCount { switches: self.switches.len() });
+        }
+        if self.replicas == 0 || self.replicas > self.nodes.len() {
+            let (replicas, nodes) = (self.replicas, self.nodes.len());
+            return Err(PlacementError::TooFewNodes { replicas, nodes }.into());
+        }
+        if self.replicas > MEMBERS_MAX {
+            return Err(ConfigError::TooManyReplicas { replicas: self.replicas });
+        }
+        self.partitioning()?;
+        self.vring_config().validate()?;
+        self.validate_nodes()?;
+        self.validate_clients()?;
+        self.validate_timing()
+    }
+
+    fn validate_nodes(&self) -> Result<(), ConfigError> {
+        let (mut ids, mut addresses, mut ports) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let vrings = self.vring_config();
+        for node in &self.nodes {
+            if !(ids.insert(node.id) && addresses.insert(node.address) && ports.insert(node.switch_port)) {
+                return Err(ConfigError::DuplicateNode { node: node.id });
+            }
+            if vrings.contains(node.address.ip().octets()) {
+                return Err(ConfigError::NodeInsideVring { node: node.id });
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_clients(&self) -> Result<(), ConfigError> {
+        let Balancing::Source { clients } = self.balancing else { return Ok(()) };
+        if clients.is_canonical() && u32::from(clients.length) + division_bits(self.replicas) <= 32 {
+            return Ok(());
+        }
+        Err(ConfigError::Clients { clients, replicas: self.replicas })
+    }
+
+    fn validate_timing(&self) -> Result<(), ConfigError> {
+        let timing = &self.timing;
+        let counts =
+            [timing.heartbeats_missed, timing.drift_divisor, timing.grace_heartbeats, timing.probe_tries];
+        let periods = [
+            timing.probe,
+            timing.probe_idle,
+            timing.accusation_patience,
+            timing.rejoin_delay,
+            timing.switch_interval,
+        ];
+        let sound = counts.iter().all(|count| *count > 0)
+            && periods.iter().all(|period| !period.is_zero())
+            && timing.tick_ns() > 0
+            && timing.lease > timing.heartbeat;
+        sound.then_some(()).ok_or(ConfigError::Timing)
+    }
+}
+
+/// Bits of a client's address that choose its division.
+pub(crate) fn division_bits(replicas: usize) -> u32 {
+    replicas.next_power_of_two().ilog2()
+}

@@ -1,0 +1,197 @@
+//! How a partition goes from epoch to epoch (rules R3, R6, R7, R9): pure functions of its state and of what was observed.
+//!
+//! ```text
+//!              all acked        copy done        all acked
+//!   Joining ─────────▶ Copying ═══════▶ Promoted ─────────▶ Serving          ═▶ a new epoch
+//!      ▲                   ║                ║                  ║             ─▶ a step within the epoch
+//!      ╚═══ live again ═══ removed ◀════════╩══ suspected ═════╝
+//! ```
+//!
+//! Nothing here remembers what happened, all is decided by comparing the state with what is observed now: an
+//! event that is lost, repeated or overtaken changes nothing in the end.
+//!
+//! Invariants: the primary is a consistent member; a consistent member leaves only while another one that is live
+//! and intact stays; whoever served and leaves is waited for (R6) before the epoch is activated; the wait passes
+//! on to the epochs after it.
+
+use alloc::vec::Vec;
+
+use nicekv_wire::NodeId;
+
+use crate::state::{Member, Partition, Process, Removed, Standing};
+
+/// What is known about the nodes, from the view of one partition.
+pub(crate) trait Observed {
+    /// The node's process, if it is live.
+    fn live(&self, node: NodeId) -> Option<Process>;
+    /// Whether the node was heard so recently that others' silence is theirs alone, not everybody's.
+    fn fresh(&self, node: NodeId) -> bool;
+    /// The newest epoch that this process of the node has acknowledged; 0 if none.
+    fn acknowledged(&self, node: NodeId, incarnation: u64) -> u32;
+    /// Whether the node has reported, in the current epoch, that its copy is complete.
+    fn copied(&self, node: NodeId) -> bool;
+    /// Whether the former member can answer no get any more.
+    fn harmless(&self, removed: &Removed) -> bool;
+    /// Whether the node must stay out for now.
+    fn barred(&self, node: NodeId) -> bool;
+    /// The member that loses its place although it is live, because it and another cannot talk.
+    fn expelled(&self) -> Option<NodeId>;
+    /// Partitions that the node leads.
+    fn led(&self, node: NodeId) -> usize;
+}
+
+/// The first epoch: every original is consistent, as there is nothing to be inconsistent about.
+pub(crate) fn first(originals: Vec<NodeId>, process: impl Fn(NodeId) -> Process) -> Partition {
+    let member =
+        |node: &NodeId| Member { node: *node, process: process(*node), standing: Standing::Promoted };
+    Partition {
+        epoch: 1,
+        activated: true,
+        primary: originals[0],
+        members: originals.iter().map(member).collect(),
+        removed: Vec::new(),
+        originals,
+    }
+}
+
+/// Whether a consistent member is there with everything that it held.
+pub(crate) fn has_live_consistent(partition: &Partition, observed: &impl Observed) -> bool {
+    partition.consistent().any(|member| is_intact(member, observed))
+}
+
+/// Whether every consistent member is there, and none has what it held: the data are lost.
+pub(crate) fn is_lost(partition: &Partition, observed: &impl Observed) -> bool {
+    let wiped = |member: &Member| {
+        observed.live(member.node).is_some_and(|process| process.storage != member.process.storage)
+    };
+    partition.consistent().all(wiped)
+}
+
+fn is_intact(member: &Member, observed: &impl Observed) -> bool {
+    observed.live(member.node).is_some_and(|process| process.storage == member.process.storage)
+}
+
+/// Whether every member has taken up the current epoch.
+pub(crate) fn all_acknowledged(partition: &Partition, observed: &impl Observed) -> bool {
+    let acknowledged =
+        |member: &Member| observed.acknowledged(member.node, member.process.incarnation) == partition.epoch;
+    partition.members.iter().all(acknowledged)
+}
+
+/// The next epoch, if what is observed calls for one.
+pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
+    if !has_live_consistent(partition, observed) {
+        return None;
+    }
+    let members = next_members(partition, observed);
+    let announced = |member: &Member| (member.node, member.process, member.standing.is_consistent());
+    if members.iter().map(announced).eq(partition.members.iter().map(announced)) {
+        return None;
+    }
+    let mut next = Partition { epoch: partition.epoch + 1, members, ..partition.clone() };
+    for member in &partition.members {
+        remember_removed(&mut next, member);
+    }
+    let keeps_primary = next.member(next.primary).is_some_and(|member| member.standing.is_consistent());
+    if !keeps_primary {
+        let successor = next.consistent().min_by_key(|member| observed.led(member.node));
+        next.primary = successor.expect("a live consistent member stays").node;
+    }
+    Some(next)
+}
+
+fn next_members(partition: &Partition, observed: &impl Observed) -> Vec<Member> {
+    let may_drop = partition.consistent().any(|m| is_intact(m, observed) && observed.fresh(m.node));
+    let expelled = observed.expelled().filter(|expelled| {
+        partition.consistent().any(|member| member.node != *expelled && is_intact(member, observed))
+    });
+    let all_acknowledged = all_acknowledged(partition, observed);
+    let mut members = Vec::with_capacity(partition.originals.len());
+    for member in &partition.members {
+        if expelled == Some(member.node) {
+            continue;
+        }
+        match observed.live(member.node) {
+            Some(process) => members.push(next_member(member, process, all_acknowledged, observed)),
+            None if may_drop => {}
+            None => members.push(*member),
+        }
+    }
+    for &node in &partition.originals {
+        let is_new = partition.member(node).is_none() && !observed.barred(node);
+        if let Some(process) = observed.live(node).filter(|_| is_new) {
+            members.push(Member { node, process, standing: Standing::Joining });
+        }
+    }
+    members
+}
+
+fn next_member(
+    member: &Member,
+    process: Process,
+    all_acknowledged: bool,
+    observed: &impl Observed,
+) -> Member {
+    let same_process = process.incarnation == member.process.incarnation;
+    let standing = match member.standing {
+        Standing::Copying if same_process && all_acknowledged && observed.copied(member.node) => {
+            Standing::Promoted
+        }
+        standing if same_process => standing,
+        // Its log holds all that it promised.
+        standing if standing.is_consistent() && process.storage == member.process.storage => {
+            Standing::Promoted
+        }
+        _ => Standing::Joining,
+    };
+    Member { process, standing, ..*member }
+}
+
+/// Notes that `member` of the epoch before is not one, or not a consistent one, any more.
+///
+/// A restarted member that stays consistent is not noted: nothing is decided without it, and its former process
+/// is gone.
+fn remember_removed(next: &mut Partition, member: &Member) {
+    let served = member.standing.is_consistent();
+    let stays = next.member(member.node).is_some_and(|now| now.standing.is_consistent() || !served);
+    if stays {
+        return;
+    }
+    let (node, incarnation, since) = (member.node, member.process.incarnation, next.epoch);
+    next.activated &= !served;
+    match next.removed.iter_mut().find(|entry| entry.node == node && entry.incarnation == incarnation) {
+        Some(entry) => *entry = Removed { since, served: entry.served || served, ..*entry },
+        None => next.removed.push(Removed { node, incarnation, since, served }),
+    }
+}
+
+/// The next step within the epoch, if there is one.
+///
+/// Activation looks only at removals that are persisted already: from then on the removed get no lease, so one that
+/// has run out stays so.
+pub(crate) fn next_step(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
+    let is_final = partition.members.iter().all(|member| member.standing == Standing::Serving);
+    if is_final && partition.activated && partition.removed.is_empty() {
+        return None;
+    }
+    let mut next = partition.clone();
+    if all_acknowledged(partition, observed) {
+        for member in &mut next.members {
+            member.standing = match member.standing {
+                Standing::Joining => Standing::Copying,
+                Standing::Promoted => Standing::Serving,
+                standing => standing,
+            };
+        }
+    }
+    next.removed.retain(|removed| observed.acknowledged(removed.node, removed.incarnation) < removed.since);
+    let activated = next.removed.iter().all(|removed| !removed.served || observed.harmless(removed));
+    next.activated |= activated;
+    if next.activated {
+        // A former process is gone for good when another one has taken its place.
+        next.removed.retain(|removed| {
+            observed.live(removed.node).is_none_or(|process| process.incarnation == removed.incarnation)
+        });
+    }
+    (next != *partition).then_some(next)
+}

@@ -1,0 +1,95 @@
+//! From partitions to switch tables (NICE §4.2, §4.5): a function of the persisted state and nothing else.
+//!
+//! ```text
+//!   unicast_vring    vnodes of the partition ─▶ primary
+//!   division         (partition, clients)    ─▶ another serving member
+//!   multicast_vring  vnodes of the partition ─▶ consistent and copying members
+//! ```
+//!
+//! Invariant: whoever the unicast ring names is a consistent member of the newest epoch.
+
+use alloc::vec::Vec;
+
+use nicekv_dataplane::{
+    DivisionEntry, Host, HostId, MemberSet, MulticastEntry, Prefix, TableSet, UnicastEntry,
+};
+use nicekv_placement::Partitioning;
+use nicekv_wire::{NodeId, PartitionId};
+
+use crate::config::{Balancing, Config, division_bits};
+use crate::state::{Member, Partition, Standing, State};
+
+/// All tables for `state`, as generation `generation`.
+pub(crate) fn compile(config: &Config, state: &State, generation: u64) -> TableSet {
+    let partitioning = Partitioning::new(state.partition_bits).expect("checked when the state was made");
+    let mut tables = TableSet { generation, hosts: hosts(config), ..TableSet::default() };
+    for (id, partition) in partitioning.all().zip(&state.partitions) {
+        let vnodes = |ring: Prefix| block(ring, partitioning, id);
+        let vrings = config.vring_config();
+        tables.unicast.push(UnicastEntry {
+            destination: vnodes(vrings.unicast),
+            partition: id.0.into(),
+            host: host_id(partition.primary),
+        });
+        tables.multicast.push(MulticastEntry {
+            destination: vnodes(vrings.multicast),
+            members: MemberSet::new(multicast_members(partition).map(|member| host_id(member.node))),
+        });
+        if let Balancing::Source { clients } = config.balancing {
+            tables.division.extend(divisions(id, partition, clients, config.replicas));
+        }
+    }
+    tables
+}
+
+fn hosts(config: &Config) -> Vec<Host> {
+    let host = |node: &crate::NodeConfig| Host {
+        id: host_id(node.id),
+        ip: node.address.ip().octets(),
+        mac: node.mac,
+        port: node.switch_port,
+    };
+    config.nodes.iter().map(host).collect()
+}
+
+fn host_id(node: NodeId) -> HostId {
+    HostId(node.0)
+}
+
+/// The addresses of a partition's vnodes in a ring.
+fn block(ring: Prefix, partitioning: Partitioning, partition: PartitionId) -> Prefix {
+    let [a, b, _, _] = ring.address;
+    let [c, d] = partitioning.first_vnode(partition).to_be_bytes();
+    Prefix::new([a, b, c, d], 16 + partitioning.bits())
+}
+
+fn multicast_members(partition: &Partition) -> impl Iterator<Item = &Member> {
+    partition.members.iter().filter(|member| member.standing != Standing::Joining)
+}
+
+/// The client addresses in equal power-of-two parts, at least R, dealt out to the serving members in turn, each partition
+/// beginning with another one. A part of the primary needs no entry.
+fn divisions(
+    id: PartitionId,
+    partition: &Partition,
+    clients: Prefix,
+    replicas: usize,
+) -> impl Iterator<Item = DivisionEntry> {
+    let serving: Vec<NodeId> = partition
+        .members
+        .iter()
+        .filter(|member| member.standing == Standing::Serving)
+        .map(|member| member.node)
+        .collect();
+    let (primary, bits) = (partition.primary, division_bits(replicas));
+    let length = clients.length + bits as u8;
+    let parts = if serving.is_empty() { 0 } else { 1u32 << bits };
+    (0..parts).filter_map(move |part| {
+        let node = serving[(usize::from(id.0) + part as usize) % serving.len()];
+        // A shift by 32 means that there is one part: all addresses.
+        let offset = part.checked_shl(32 - u32::from(length)).unwrap_or(0);
+        let source = Prefix::new((clients.first() | offset).to_be_bytes(), length);
+        let entry = DivisionEntry { partition: id.0.into(), source, host: host_id(node) };
+        (node != primary).then_some(entry)
+    })
+}

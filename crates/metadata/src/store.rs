@@ -1,0 +1,17 @@
+//! Where the state is kept: one value, replaced by compare-and-swap. Files implement it now, etcd may later.
+
+use alloc::vec::Vec;
+
+/// A place for the state. Whoever runs the core executes each [`crate::StorageRequest`] by it, in order.
+pub trait StateStore {
+    /// Why it did not work.
+    type Error;
+
+    /// What was stored last, exactly, or an error; `None` if nothing ever was.
+    fn load(&mut self) -> Result<Option<Vec<u8>>, Self::Error>;
+
+    /// Replaces the state of version `expected_version` ([`crate::persisted_version`]; 0: nothing is stored) by
+    /// `bytes`, durably and as a whole. Any other version there is an error: somebody else leads, and the caller
+    /// must stop.
+    fn compare_and_swap(&mut self, expected_version: u64, bytes: &[u8]) -> Result<(), Self::Error>;
+}

@@ -1,0 +1,171 @@
+//! Brings every switch to the newest tables, and knows which of them are there.
+//!
+//! ```text
+//!   not current ── Install ──▶ ... ── Installed{newest} ──▶ current ── newer tables ──▶ not current
+//!        ▲     └─ no answer: again each interval                 │
+//!        └───────── Status says otherwise (restarted empty) ─────┘
+//! ```
+//!
+//! Invariants: a switch that acknowledged a generation never goes by older tables again in this term: it keeps them, takes
+//! newer ones, or starts empty and drops (R12). So an acknowledgement holds while the switch is disconnected.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use nicekv_dataplane::control::{ControlReply, ControlRequest};
+use nicekv_dataplane::{TableSet, TableStatus};
+
+use crate::config::SwitchId;
+
+#[derive(Debug, Default)]
+struct Switch {
+    connected: bool,
+    /// The generation that it has acknowledged in this term.
+    acknowledged: u64,
+    /// Whether it has to be filled even if it has acknowledged: it may have lost its tables.
+    doubtful: bool,
+    install_at_ns: u64,
+    status_at_ns: u64,
+    /// As it reported last.
+    tables: Vec<TableStatus>,
+    /// Why it refused the newest tables.
+    failure: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Switches {
+    switches: BTreeMap<SwitchId, Switch>,
+    interval_ns: u64,
+    newest: TableSet,
+    /// Term of a newer leader, if a switch knows one.
+    newer_term: Option<u64>,
+}
+
+impl Switches {
+    pub(crate) fn new(switches: &[SwitchId], interval_ns: u64) -> Self {
+        let switches = switches.iter().map(|id| (*id, Switch::default())).collect();
+        Self { switches, interval_ns, newest: TableSet::default(), newer_term: None }
+    }
+
+    /// Makes `tables` the newest, under the next generation, if they differ from the ones before.
+    pub(crate) fn set_tables(&mut self, mut tables: TableSet) {
+        tables.generation = self.newest.generation;
+        if self.newest.generation > 0 && TableSet::diff(&self.newest, &tables).is_empty() {
+            return;
+        }
+        tables.generation += 1;
+        self.newest = tables;
+        for switch in self.switches.values_mut() {
+            switch.install_at_ns = 0;
+            switch.failure = None;
+        }
+    }
+
+    /// Whether no packet goes by any but the newest tables, at any switch.
+    pub(crate) fn all_current(&self) -> bool {
+        let newest = self.newest.generation;
+        newest > 0 && self.switches.values().all(|switch| switch.acknowledged == newest)
+    }
+
+    /// Why not every switch is known to be filled, if so.
+    pub(crate) fn why_not_ready(&self) -> Option<String> {
+        if let Some(term) = self.newer_term {
+            return Some(alloc::format!("a switch obeys a newer metadata leader, of term {term}"));
+        }
+        self.switches.iter().find_map(|(id, switch)| {
+            if !switch.connected {
+                return Some(alloc::format!("switch {} is not connected", id.0));
+            }
+            if let Some(failure) = &switch.failure {
+                return Some(alloc::format!("switch {} refused its tables: {failure}", id.0));
+            }
+            let current = switch.acknowledged == self.newest.generation && !switch.doubtful;
+            (!current).then(|| alloc::format!("switch {} has not acknowledged its tables", id.0))
+        })
+    }
+
+    /// Fill and hits: hits added up over the switches, the rest of the fullest one.
+    pub(crate) fn table_status(&self) -> Vec<TableStatus> {
+        let mut sum: Vec<TableStatus> = Vec::new();
+        for table in self.switches.values().flat_map(|switch| &switch.tables) {
+            match sum.iter_mut().find(|known| known.name == table.name) {
+                Some(known) => {
+                    known.entries = known.entries.max(table.entries);
+                    known.capacity = known.capacity.min(table.capacity);
+                    known.hits += table.hits;
+                }
+                None => sum.push(table.clone()),
+            }
+        }
+        if sum.is_empty() { TableStatus::list(Some(&self.newest), &Default::default()) } else { sum }
+    }
+
+    /// What an agent holds after a new connection is not known: it is filled again.
+    pub(crate) fn handle_connected(&mut self, id: SwitchId) {
+        if let Some(switch) = self.switches.get_mut(&id) {
+            *switch = Switch {
+                connected: true,
+                doubtful: true,
+                acknowledged: switch.acknowledged,
+                ..Switch::default()
+            };
+        }
+    }
+
+    pub(crate) fn handle_disconnected(&mut self, id: SwitchId) {
+        if let Some(switch) = self.switches.get_mut(&id) {
+            switch.connected = false;
+        }
+    }
+
+    pub(crate) fn handle_reply(&mut self, now_ns: u64, id: SwitchId, term: u64, reply: ControlReply) {
+        let newest = self.newest.generation;
+        let Some(switch) = self.switches.get_mut(&id) else { return };
+        match reply {
+            ControlReply::Installed { term: of, generation } if of == term && generation <= newest => {
+                switch.acknowledged = switch.acknowledged.max(generation);
+                if generation == newest {
+                    switch.doubtful = false;
+                    switch.failure = None;
+                    // Fresh figures of the fresh tables.
+                    switch.status_at_ns = now_ns;
+                }
+            }
+            ControlReply::Installed { .. } => {}
+            ControlReply::Refused { current_term } if current_term > term => {
+                self.newer_term = Some(current_term);
+            }
+            ControlReply::Refused { .. } => {}
+            ControlReply::Failed { generation, reason } if generation == newest => {
+                switch.failure = Some(reason);
+            }
+            ControlReply::Failed { .. } => {}
+            ControlReply::Status { generation, tables, .. } => {
+                switch.tables = tables;
+                if switch.acknowledged == newest && generation != Some(newest) {
+                    switch.doubtful = true;
+                }
+            }
+        }
+    }
+
+    /// The next request that is due.
+    pub(crate) fn poll(&mut self, now_ns: u64, term: u64) -> Option<(SwitchId, ControlRequest)> {
+        if self.newest.generation == 0 {
+            return None;
+        }
+        for (&id, switch) in self.switches.iter_mut().filter(|(_, switch)| switch.connected) {
+            let current = switch.acknowledged == self.newest.generation && !switch.doubtful;
+            if !current && now_ns >= switch.install_at_ns {
+                switch.install_at_ns = now_ns + self.interval_ns;
+                return Some((id, ControlRequest::Install { term, tables: self.newest.clone() }));
+            }
+            if now_ns >= switch.status_at_ns {
+                switch.status_at_ns = now_ns + self.interval_ns;
+                return Some((id, ControlRequest::Status { term }));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,153 @@
+//! What is known about one partition and not persisted: a new leader learns it anew.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use nicekv_wire::NodeId;
+use nicekv_wire::control::AssignAck;
+
+use crate::config::{Timing, nanoseconds};
+use crate::membership::Membership;
+use crate::state::Partition;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Acknowledged {
+    pub(crate) incarnation: u64,
+    pub(crate) epoch: u32,
+    pub(crate) activated: bool,
+}
+
+/// One member timed out twice on another.
+#[derive(Clone, Copy, Debug)]
+struct Accusation {
+    first_ns: u64,
+    last_ns: u64,
+}
+
+/// All maps are keyed by members or originals, whose number is bounded.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    acknowledged: BTreeMap<NodeId, Acknowledged>,
+    /// When the newest assignment was last sent to whom.
+    sent_ns: BTreeMap<NodeId, u64>,
+    /// Joiners that have copied everything, in which process and epoch.
+    copied: BTreeMap<NodeId, (u64, u32)>,
+    /// No consistent member was there, the last time we looked, or not all that we wait for.
+    is_dark: bool,
+    /// Until when the first member that came back waits for the others.
+    grace_until_ns: Option<u64>,
+    /// By accuser and accused, in the current epoch.
+    accusations: BTreeMap<(NodeId, NodeId), Accusation>,
+    /// Who stays out, until when.
+    barred_until_ns: BTreeMap<NodeId, u64>,
+}
+
+impl Watch {
+    /// Of a partition whose members this leader has not heard yet.
+    pub(crate) fn dark() -> Self {
+        Self { is_dark: true, ..Self::default() }
+    }
+
+    /// Whether a partition's membership may be decided now: not while no consistent member is there, nor, once one is
+    /// back, before all the others are or have had their time (whole-cluster restart, R9).
+    pub(crate) fn settle(
+        &mut self,
+        has_live_consistent: bool,
+        all_live: bool,
+        now_ns: u64,
+        timing: &Timing,
+    ) -> bool {
+        if !has_live_consistent {
+            (self.is_dark, self.grace_until_ns) = (true, None);
+        } else if self.is_dark {
+            let until_ns = *self.grace_until_ns.get_or_insert(now_ns + timing.grace_ns());
+            self.is_dark = !all_live && now_ns < until_ns;
+        }
+        !self.is_dark
+    }
+
+    pub(crate) fn acknowledged(&self, node: NodeId, incarnation: u64) -> Option<Acknowledged> {
+        self.acknowledged.get(&node).copied().filter(|known| known.incarnation == incarnation)
+    }
+
+    /// Returns whether the acknowledgement says something new.
+    pub(crate) fn handle_ack(&mut self, ack: &AssignAck) -> bool {
+        let known = self.acknowledged(ack.node, ack.incarnation);
+        if known.is_some_and(|known| (known.epoch, known.activated) >= (ack.epoch.0, ack.activated)) {
+            return false;
+        }
+        let new = Acknowledged { incarnation: ack.incarnation, epoch: ack.epoch.0, activated: ack.activated };
+        self.acknowledged.insert(ack.node, new);
+        self.sent_ns.remove(&ack.node);
+        true
+    }
+
+    /// Returns whether the report is the first of its kind.
+    pub(crate) fn handle_copy_done(&mut self, node: NodeId, incarnation: u64, epoch: u32) -> bool {
+        self.copied.insert(node, (incarnation, epoch)) != Some((incarnation, epoch))
+    }
+
+    pub(crate) fn copied(&self, node: NodeId, incarnation: u64, epoch: u32) -> bool {
+        self.copied.get(&node) == Some(&(incarnation, epoch))
+    }
+
+    /// Whether an assignment was sent to the node so recently that an answer may be on its way.
+    pub(crate) fn is_outstanding(&self, node: NodeId, now_ns: u64, interval_ns: u64) -> bool {
+        self.sent_ns.get(&node).is_some_and(|sent_ns| now_ns < sent_ns + interval_ns)
+    }
+
+    pub(crate) fn handle_sent(&mut self, node: NodeId, now_ns: u64) {
+        self.sent_ns.insert(node, now_ns);
+    }
+
+    /// The partition has changed: send at once; accusations belong to one epoch.
+    pub(crate) fn handle_change(&mut self, old: &Partition, new: &Partition) {
+        if (old.epoch, old.activated) != (new.epoch, new.activated) {
+            self.sent_ns.clear();
+        }
+        if old.epoch != new.epoch {
+            self.accusations.clear();
+            self.copied.clear();
+        }
+    }
+
+    /// Returns since when the one has been complaining about the other.
+    pub(crate) fn accuse(&mut self, accuser: NodeId, accused: NodeId, now_ns: u64, timing: &Timing) -> u64 {
+        let new = Accusation { first_ns: now_ns, last_ns: now_ns };
+        let accusation = self.accusations.entry((accuser, accused)).or_insert(new);
+        // One that was dropped meanwhile begins anew.
+        if now_ns >= accusation.last_ns + nanoseconds(timing.accusation_patience) {
+            *accusation = new;
+        }
+        accusation.last_ns = now_ns;
+        accusation.first_ns
+    }
+
+    /// Who must go, of two that answer us but not each other (R15): whoever several complain about, else the one
+    /// that does not lead.
+    pub(crate) fn expelled(
+        &self,
+        primary: NodeId,
+        membership: &Membership,
+        timing: &Timing,
+    ) -> Option<NodeId> {
+        let patience_ns = nanoseconds(timing.accusation_patience);
+        let stands = |(pair, accusation): (&(NodeId, NodeId), &Accusation)| {
+            let proven = |node| membership.is_proven_since(node, accusation.first_ns);
+            let lasting = accusation.last_ns >= accusation.first_ns + patience_ns;
+            (lasting && proven(pair.0) && proven(pair.1)).then_some(*pair)
+        };
+        let standing: Vec<_> = self.accusations.iter().filter_map(stands).collect();
+        let accusers = |accused| standing.iter().filter(|pair| pair.1 == accused).count();
+        let &(accuser, accused) = standing.iter().max_by_key(|pair| accusers(pair.1))?;
+        Some(if accused == primary && accusers(accused) == 1 { accuser } else { accused })
+    }
+
+    pub(crate) fn bar(&mut self, node: NodeId, until_ns: u64) {
+        self.barred_until_ns.insert(node, until_ns);
+    }
+
+    pub(crate) fn is_barred(&self, node: NodeId, now_ns: u64) -> bool {
+        self.barred_until_ns.get(&node).is_some_and(|until_ns| now_ns < *until_ns)
+    }
+}
