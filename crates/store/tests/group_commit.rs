@@ -135,8 +135,9 @@ fn requests_during_a_force_share_the_next_one() {
     setup.begun.recv_timeout(PATIENCE).unwrap();
     setup.end.send(()).unwrap();
     assert_eq!(setup.notification().unwrap(), last);
-    let Setup { disk, begun, commit, .. } = setup;
+    let Setup { disk, begun, commit, notified, .. } = setup;
     drop(commit);
+    assert!(notified.try_recv().is_err(), "a served request is not served again");
     assert!(begun.try_recv().is_err(), "two forces served six requests");
     disk.power_loss(PowerLoss::DropAll);
     assert_eq!(common::collect(&disk).unwrap().0.len(), 6);

@@ -161,6 +161,42 @@ fn trims_whole_segments_and_reopens() {
 }
 
 #[test]
+fn trimming_leaves_what_is_not_durable() {
+    let disk = Forgetful::new(64);
+    let mut log = open(&disk);
+    for number in 0..3u8 {
+        log.append(&[number; 400]).unwrap();
+        log.write().unwrap();
+    }
+    log.trim(LogPosition(u64::MAX)).unwrap();
+    assert_eq!((log.segments(), log.first()), (4, LogPosition(1)));
+    log.sync_handle().sync().unwrap();
+    log.trim(LogPosition(u64::MAX)).unwrap();
+    assert_eq!(log.first(), LogPosition(3), "the last durable record is kept");
+}
+
+#[test]
+fn positions_never_go_back() {
+    let disk = Forgetful::new(64);
+    let mut log = open(&disk);
+    for _ in 0..10 {
+        log.append(&[7; 400]).unwrap();
+        log.write().unwrap();
+        log.sync_handle().sync().unwrap();
+        log.trim(log.synced()).unwrap();
+    }
+    let first = log.first();
+    for path in common::segment_paths(&disk) {
+        disk.set_content(&path, b"nothing that was a log".to_vec());
+    }
+    // Whatever happens while the unreadable rest is dropped, its place in the sequence is remembered.
+    disk.fail_next_sync(EIO);
+    collect(&disk).unwrap_err();
+    disk.power_loss(PowerLoss::DropAll);
+    assert_eq!(collect(&disk).unwrap().1.next, first);
+}
+
+#[test]
 fn other_files_are_left_alone() {
     let disk = flushed(&[b"a payload"]);
     let note = Path::new(DIRECTORY).join("log-1.nklog.bak");
