@@ -23,7 +23,9 @@ static __always_inline void rewrite(struct datagram *datagram, const __u8 *mac, 
 	struct udphdr *udp = datagram->udp;
 
 	__builtin_memcpy(datagram->ethernet->h_dest, mac, ETH_ALEN);
-	__builtin_memcpy(datagram->ethernet->h_source, (const void *)config.router_mac, ETH_ALEN);
+	/* Byte by byte: a cast would lose `volatile`, and the compiler fold the zeros in before the loader sets it. */
+	for (int index = 0; index < ETH_ALEN; index++)
+		datagram->ethernet->h_source[index] = config.router_mac[index];
 	ip->check = updated_checksum(ip->check, ip->daddr, address);
 	if (udp->check) {
 		udp->check = updated_checksum(udp->check, ip->daddr, address);

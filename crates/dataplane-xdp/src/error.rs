@@ -19,7 +19,9 @@ pub enum XdpError {
         ports: usize,
     },
     /// Two ports with one index or one interface.
-    #[error("port {index} (interface index {ifindex}) is given twice: give each port its own index and interface")]
+    #[error(
+        "port {index} (interface index {ifindex}) is given twice: give each port its own index and interface"
+    )]
     DuplicatePort {
         /// Its index.
         index: u16,
@@ -27,7 +29,9 @@ pub enum XdpError {
         ifindex: u32,
     },
     /// Not allowed to.
-    #[error("{step}: not permitted. The XDP switch needs root, or CAP_BPF and CAP_NET_ADMIN: start it with sudo")]
+    #[error(
+        "{step}: not permitted. The XDP switch needs root, or CAP_BPF and CAP_NET_ADMIN: start it with sudo"
+    )]
     Denied {
         /// What was tried.
         step: String,

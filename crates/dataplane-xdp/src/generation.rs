@@ -29,8 +29,8 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use aya::maps::lpm_trie::{Key, LpmTrie};
-use aya::maps::{DevMap, Map, MapData, MapError, PerCpuValues};
 use aya::maps::xdp::XdpMapError;
+use aya::maps::{DevMap, Map, MapData, MapError, PerCpuValues};
 use aya::programs::ProgramFd;
 use nicekv_dataplane::{BackendError, Host, HostId, MemberSet, Prefix, Table, TableSet};
 
@@ -67,11 +67,12 @@ pub(crate) fn entry_keys(tables: &TableSet, table: Table) -> Box<dyn Iterator<It
 impl Xdp {
     /// Installs tables that are valid for this switch.
     pub(crate) fn install_generation(&mut self, tables: &TableSet) -> Result<(), BackendError> {
-        let in_force = self.maps.active.get(&0, 0).map_err(|error| platform("read the slot in force", &error))?;
+        let in_force =
+            self.maps.active.get(&0, 0).map_err(|error| platform("read the slot in force", &error))?;
         let slot = 1 - in_force;
-        let groups = self.group_slots.plan(tables.groups().into_iter().map(|set| self.group_key(tables, set)));
-        let hits =
-            self.hit_slots.plan(Table::ALL.into_iter().flat_map(|table| entry_keys(tables, table)));
+        let groups =
+            self.group_slots.plan(tables.groups().into_iter().map(|set| self.group_key(tables, set)));
+        let hits = self.hit_slots.plan(Table::ALL.into_iter().flat_map(|table| entry_keys(tables, table)));
         self.clear_hits(&hits).map_err(|error| platform("clear the hits of new entries", &error))?;
         let tries = self
             .build_tries(tables, &groups, &hits)

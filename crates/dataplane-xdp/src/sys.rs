@@ -39,12 +39,7 @@ pub(crate) fn update_batch(outer: BorrowedFd<'_>, entries: &[(u32, BorrowedFd<'_
     // SAFETY: keys and values hold `count` elements of four bytes, the sizes of an array of maps, and outlive
     // the call; the kernel writes to `count` only.
     let result = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            BPF_MAP_UPDATE_BATCH,
-            &raw mut attributes,
-            size_of::<BatchAttributes>(),
-        )
+        libc::syscall(libc::SYS_bpf, BPF_MAP_UPDATE_BATCH, &raw mut attributes, size_of::<BatchAttributes>())
     };
     if result != 0 {
         return Err(io::Error::last_os_error());

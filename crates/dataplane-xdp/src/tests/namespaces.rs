@@ -1,0 +1,194 @@
+//! A switch of veth ports in namespaces of their own, and sockets at the hosts' ends.
+//!
+//! ```text
+//!   nicekv-test-PID-N-hosts            nicekv-test-PID-N-switch
+//!     h0 h1 h2 h3 h4  ═════ veth ═════  p0 p1 p2 p3 p4
+//! ```
+//!
+//! Nobody has an address, so that no kernel answers or says anything of its own.
+
+#![allow(unsafe_code, reason = "setns(2) and packet(7) sockets have no safe form in libc")]
+
+use std::fs::File;
+use std::io;
+use std::mem::zeroed;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::Port;
+
+/// How long a frame may take that must come.
+const RECEIVE_TIMEOUT_S: i64 = 5;
+const FRAME_BYTES_MAX: usize = 2048;
+
+static NETWORKS: AtomicU32 = AtomicU32::new(0);
+
+/// Both namespaces; removed on drop, also by a panic.
+pub(super) struct Network {
+    switch: String,
+    hosts: String,
+    pub(super) ports: Vec<Port>,
+    /// A socket at the hosts' end of each port.
+    pub(super) stations: Vec<Station>,
+}
+
+impl Network {
+    /// Creates the network and moves the calling thread into the switch's namespace.
+    pub(super) fn enter(ports: u16) -> Self {
+        let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
+        let name = |role| format!("nicekv-test-{}-{number}-{role}", std::process::id());
+        let mut network =
+            Self { switch: name("switch"), hosts: name("hosts"), ports: Vec::new(), stations: Vec::new() };
+        let (switch, hosts) = (network.switch.clone(), network.hosts.clone());
+        for namespace in [&switch, &hosts] {
+            run(&["ip", "netns", "add", namespace]);
+            let quiet = "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6";
+            run(&["ip", "netns", "exec", namespace, "sh", "-c", quiet]);
+        }
+        for port in 0..ports {
+            let (inner, outer) = (format!("p{port}"), format!("h{port}"));
+            run(&[
+                "ip", "-n", &switch, "link", "add", &inner, "type", "veth", "peer", &outer, "netns", &hosts,
+            ]);
+            // As lib.rs demands of host ends.
+            let ethtool = ["ethtool", "-K", &outer, "gro", "on", "tx", "off", "rx", "off", "txvlan", "off"];
+            run(&[&["ip", "netns", "exec", &hosts][..], &ethtool].concat());
+            run(&["ip", "-n", &hosts, "link", "set", &outer, "up"]);
+            run(&["ip", "-n", &switch, "link", "set", &inner, "up"]);
+        }
+        set_namespace(&hosts);
+        network.stations =
+            (0..ports).map(|port| Station::open(interface_index(&format!("h{port}")))).collect();
+        set_namespace(&switch);
+        network.ports =
+            (0..ports).map(|index| Port { index, ifindex: interface_index(&format!("p{index}")) }).collect();
+        network
+    }
+
+    /// What `bpftool net` says about the switch.
+    pub(super) fn bpftool_net(&self) -> String {
+        let command = Command::new("ip").args(["netns", "exec", &self.switch, "bpftool", "net"]).output();
+        String::from_utf8(command.expect("bpftool").stdout).expect("text")
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for namespace in [&self.switch, &self.hosts] {
+            // Perhaps never created; and a panic is no place for another one.
+            let _ = Command::new("ip").args(["netns", "del", namespace]).status();
+        }
+    }
+}
+
+/// A packet socket on one interface: everything that goes in and out there.
+pub(super) struct Station {
+    socket: OwnedFd,
+}
+
+impl Station {
+    fn open(ifindex: u32) -> Self {
+        // SAFETY: plain system calls; the address and the options outlive them.
+        unsafe {
+            let protocol = (libc::ETH_P_ALL as u16).to_be();
+            let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
+            assert!(fd >= 0, "packet socket: {}", io::Error::last_os_error());
+            let station = Self { socket: OwnedFd::from_raw_fd(fd) };
+            station.set_option(libc::SOL_PACKET, libc::PACKET_AUXDATA, &1i32);
+            station.set_option(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32);
+            let timeout = libc::timeval { tv_sec: RECEIVE_TIMEOUT_S, tv_usec: 0 };
+            station.set_option(libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeout);
+            let mut address: libc::sockaddr_ll = zeroed();
+            address.sll_family = libc::AF_PACKET as u16;
+            address.sll_protocol = protocol;
+            address.sll_ifindex = ifindex as i32;
+            let bound = libc::bind(fd, (&raw const address).cast(), size_of_val(&address) as u32);
+            assert_eq!(bound, 0, "bind: {}", io::Error::last_os_error());
+            station
+        }
+    }
+
+    /// # Safety
+    /// `value` has the type that the option wants.
+    unsafe fn set_option<T>(&self, level: i32, option: i32, value: &T) {
+        let (value, bytes) = ((&raw const *value).cast(), size_of::<T>() as u32);
+        // SAFETY: by the caller's promise.
+        let result = unsafe { libc::setsockopt(self.socket.as_raw_fd(), level, option, value, bytes) };
+        assert_eq!(result, 0, "socket option {option}: {}", io::Error::last_os_error());
+    }
+
+    pub(super) fn send(&self, frame: &[u8]) {
+        // SAFETY: the frame outlives the call.
+        let sent = unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+        assert_eq!(sent, frame.len() as isize, "send: {}", io::Error::last_os_error());
+    }
+
+    /// The next frame that comes; panics if none does.
+    pub(super) fn receive(&self) -> Vec<u8> {
+        let mut frame = vec![0u8; FRAME_BYTES_MAX];
+        let mut control = [0u64; 16];
+        // SAFETY: the buffers outlive the call, their lengths are right, and the control message is read only
+        // within what the kernel filled.
+        unsafe {
+            let mut part = libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() };
+            let mut message: libc::msghdr = zeroed();
+            message.msg_iov = &raw mut part;
+            message.msg_iovlen = 1;
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = size_of_val(&control);
+            let bytes = libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, 0);
+            assert!(bytes >= 0, "no frame came: {}", io::Error::last_os_error());
+            frame.truncate(bytes as usize);
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            if !header.is_null() && (*header).cmsg_type == libc::PACKET_AUXDATA {
+                let auxiliary: libc::tpacket_auxdata =
+                    libc::CMSG_DATA(header).cast::<libc::tpacket_auxdata>().read_unaligned();
+                restore_vlan_tag(&mut frame, &auxiliary);
+            }
+        }
+        frame
+    }
+}
+
+/// The kernel takes the outer VLAN tag out of a frame before a packet socket sees it.
+fn restore_vlan_tag(frame: &mut Vec<u8>, auxiliary: &libc::tpacket_auxdata) {
+    if auxiliary.tp_status & libc::TP_STATUS_VLAN_VALID != 0 {
+        let tag = [auxiliary.tp_vlan_tpid.to_be_bytes(), auxiliary.tp_vlan_tci.to_be_bytes()].concat();
+        frame.splice(12..12, tag);
+    }
+}
+
+/// Runs `test` in a thread of its own, since it changes the thread's namespace; says loudly if it cannot run.
+pub(super) fn as_root(name: &str, test: impl FnOnce() + Send) {
+    // SAFETY: has no arguments and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("NOT RUN (needs root): {name}");
+        return;
+    }
+    let result = std::thread::scope(|scope| scope.spawn(test).join());
+    if let Err(panic) = result {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn set_namespace(name: &str) {
+    let file = File::open(format!("/run/netns/{name}")).expect("a namespace that was just created");
+    // SAFETY: a plain system call.
+    let result = unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) };
+    assert_eq!(result, 0, "setns {name}: {}", io::Error::last_os_error());
+}
+
+fn interface_index(name: &str) -> u32 {
+    let c_name = std::ffi::CString::new(name).expect("a name without zeros");
+    // SAFETY: the name outlives the call.
+    let index = unsafe { libc::if_nametoindex(c_name.as_ptr()) };
+    assert_ne!(index, 0, "interface {name}: {}", io::Error::last_os_error());
+    index
+}
+
+fn run(command: &[&str]) {
+    let output = Command::new(command[0]).args(&command[1..]).output().expect(command[0]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {stderr}", command.join(" "));
+}
