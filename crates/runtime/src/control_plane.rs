@@ -46,23 +46,10 @@ pub enum Role {
 pub enum AdminRequest {
     /// Nodes, partitions, tables.
     Status,
-    /// What a client needs: [`ClusterInfo`].
+    /// What a client needs: a `nicekv_metadata::ClusterInfo`.
     ClusterInfo,
-    /// Whether every partition has all its replicas consistent and all tables are acknowledged: `true` or `false`.
+    /// Answered, by `true`, when every partition has all its replicas consistent and all tables are acknowledged.
     Ready,
-}
-
-/// What a client must know of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClusterInfo {
-    /// Hexadecimal.
-    pub cluster_id: String,
-    /// Base address of the unicast ring, a /16.
-    pub unicast_vring: std::net::Ipv4Addr,
-    /// Base address of the multicast ring, a /16.
-    pub multicast_vring: std::net::Ipv4Addr,
-    /// UDP port of both.
-    pub port: u16,
 }
 
 /// A frame that is not what was to come.

@@ -17,9 +17,11 @@
 //! - [`FramedStream`]: length-prefixed frames over TCP, without blocking, with bounds.
 //! - [`now`], [`Waker`], [`Stop`]: the clocks, waking a role from another thread, ending all of them.
 
+pub mod admin;
 mod client;
 pub mod clock;
 pub mod control_plane;
+pub mod metadata;
 mod stop;
 mod stream;
 mod switch;

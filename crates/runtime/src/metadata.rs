@@ -1,0 +1,115 @@
+//! The thread of the metadata service: its core, UDP towards nodes, TCP towards switch agents and operators.
+//!
+//! ```text
+//!  nodes ◀── UDP ──▶ ┌──────────┐ ──Persist──▶ StateFile (compare, write, force, rename)
+//!                    │ Metadata │
+//!  agents ◀─ TCP ──▶ └──────────┘ ◀─ TCP ──▶ admin commands
+//! ```
+//!
+//! A step is persisted before anything that follows from it leaves (R13): the core yields it only after
+//! [`Metadata::handle_storage`].
+
+mod connections;
+mod state_file;
+
+pub use state_file::{MemoryState, StateFile, StateFileError};
+
+use crate::{PollFd, Stop, UdpEndpoint, Waker, is_ready, now, readable, wait};
+use connections::Connections;
+use nicekv_metadata::{Metadata, Persisted, StateStore, StorageRequest, SwitchId};
+use std::io;
+use std::net::TcpListener;
+use thiserror::Error;
+
+/// Batches received before anything is decided.
+const RECEIVE_ROUNDS_MAX: usize = 8;
+
+/// Why the metadata service ended.
+#[derive(Debug, Error)]
+pub enum MetadataError {
+    /// Its sockets failed.
+    #[error("the metadata service's sockets: {0}")]
+    Io(#[from] io::Error),
+    /// A step could not be persisted.
+    #[error("the metadata service's state: {0}")]
+    Storage(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// A metadata service that is ready to run.
+pub struct MetadataService<S> {
+    core: Metadata,
+    store: S,
+    endpoint: UdpEndpoint,
+    listeners: Vec<TcpListener>,
+    connections: Connections,
+}
+
+impl<S: StateStore<Error: Into<Box<dyn std::error::Error + Send + Sync>>>> MetadataService<S> {
+    /// `core` was made of what `store` had; `endpoint` is for nodes, `listeners` for agents (with their names) and operators.
+    pub fn new(
+        core: Metadata,
+        store: S,
+        endpoint: UdpEndpoint,
+        listeners: Vec<TcpListener>,
+        switches: Vec<(String, SwitchId)>,
+    ) -> Self {
+        Self { core, store, endpoint, listeners, connections: Connections::new(switches) }
+    }
+
+    /// Serves until `stop`, or a failure.
+    pub fn run(mut self, stop: &Stop) -> Result<(), MetadataError> {
+        let waker = Waker::new()?;
+        stop.register(&waker);
+        while !stop.is_stopped() {
+            self.sleep(&waker)?;
+            waker.clear();
+            let now = now();
+            for _ in 0..RECEIVE_ROUNDS_MAX {
+                let core = &mut self.core;
+                let more = self
+                    .endpoint
+                    .receive(|message| core.handle_datagram(now, message.from, message.bytes))?;
+                if !more {
+                    break;
+                }
+            }
+            for listener in &self.listeners {
+                self.connections.accept(now, listener)?;
+            }
+            self.connections.receive(now, &mut self.core);
+            if self.core.next_deadline().is_some_and(|deadline_ns| deadline_ns <= now.boot_ns) {
+                self.core.handle_deadline(now);
+            }
+            self.decide()?;
+            self.endpoint.send_with(|out| self.core.poll_transmit(out))?;
+            self.connections.send(now, &mut self.core);
+        }
+        Ok(())
+    }
+
+    fn sleep(&mut self, waker: &Waker) -> io::Result<()> {
+        let fixed = [readable(&self.endpoint), readable(waker)];
+        let listeners_awaited = if self.connections.is_full() { 0 } else { self.listeners.len() };
+        let listeners = self.listeners[..listeners_awaited].iter().map(readable);
+        let mut descriptors: Vec<PollFd<'_>> =
+            fixed.into_iter().chain(listeners).chain(self.connections.interests()).collect();
+        wait(&mut descriptors, self.core.next_deadline())?;
+        let ready: Vec<bool> = descriptors[2 + listeners_awaited..].iter().map(is_ready).collect();
+        drop(descriptors);
+        self.connections.note_ready(&ready);
+        Ok(())
+    }
+
+    /// Decides until there is nothing to persist any more.
+    fn decide(&mut self) -> Result<(), MetadataError> {
+        loop {
+            self.core.handle_batch_end(now());
+            let Some(StorageRequest::Persist { version, bytes }) = self.core.poll_storage() else {
+                return Ok(());
+            };
+            let persisted = self.store.compare_and_swap(version - 1, &bytes);
+            persisted.map_err(|error| MetadataError::Storage(error.into()))?;
+            self.core.handle_storage(now(), Persisted { version });
+        }
+    }
+}

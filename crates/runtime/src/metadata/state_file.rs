@@ -1,0 +1,196 @@
+//! Where the metadata service keeps its state: one file, replaced as a whole.
+//!
+//! ```text
+//!   metadata-state.new ── write ── force ── rename ──▶ metadata-state ── force of the directory
+//!   checksum (CRC32C, big-endian) │ state
+//! ```
+//!
+//! The directory's lock keeps other processes away, so the version is compared in memory.
+
+use nicekv_metadata::{StateError, StateStore, persisted_version};
+use nicekv_store::{DataDirectory, Files};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use thiserror::Error;
+
+const FILE: &str = "metadata-state";
+const FILE_NEW: &str = "metadata-state.new";
+const CHECKSUM_BYTES: usize = 4;
+
+/// Why the state could not be read or replaced.
+#[derive(Debug, Error)]
+pub enum StateFileError {
+    /// The operating system's reason.
+    #[error("cannot {operation} {path}: {source}", path = path.display())]
+    Io {
+        /// What was tried.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Its checksum does not match.
+    #[error("{path} is damaged", path = path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// What it holds is no state.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// Somebody else has changed it.
+    #[error("the metadata state has version {found}, not {expected}: another metadata service leads")]
+    VersionConflict {
+        /// There.
+        found: u64,
+        /// Expected.
+        expected: u64,
+    },
+}
+
+/// The state in a data directory, which is held as long as this lives.
+pub struct StateFile {
+    files: Arc<dyn Files>,
+    directory: DataDirectory,
+    version: u64,
+}
+
+impl StateFile {
+    /// In `directory`. [`StateStore::load`] comes first.
+    pub fn new(files: Arc<dyn Files>, directory: DataDirectory) -> Self {
+        Self { files, directory, version: 0 }
+    }
+
+    fn io(&self, operation: &'static str, name: &str) -> impl Fn(io::Error) -> StateFileError {
+        let path = self.directory.path().join(name);
+        move |source| StateFileError::Io { operation, path: path.clone(), source }
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        let (path, new) = (self.directory.path().join(FILE), self.directory.path().join(FILE_NEW));
+        let file = self.files.open(&new, true)?;
+        file.set_length(0)?;
+        file.write_at(0, &crc32c::crc32c(bytes).to_be_bytes())?;
+        file.write_at(CHECKSUM_BYTES as u64, bytes)?;
+        file.sync()?;
+        self.files.rename(&new, &path)?;
+        self.files.sync_directory(self.directory.path())
+    }
+}
+
+impl StateStore for StateFile {
+    type Error = StateFileError;
+
+    fn load(&mut self) -> Result<Option<Vec<u8>>, StateFileError> {
+        let file = match self.files.open(&self.directory.path().join(FILE), false) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(self.io("open", FILE))?,
+        };
+        let length = file.length().map_err(self.io("read", FILE))?;
+        let mut content = vec![0; length as usize];
+        file.read_at(0, &mut content).map_err(self.io("read", FILE))?;
+        let damaged = || StateFileError::Damaged { path: self.directory.path().join(FILE) };
+        let (checksum, bytes) = content.split_first_chunk::<CHECKSUM_BYTES>().ok_or_else(damaged)?;
+        if u32::from_be_bytes(*checksum) != crc32c::crc32c(bytes) {
+            return Err(damaged());
+        }
+        self.version = persisted_version(bytes)?;
+        Ok(Some(bytes.to_vec()))
+    }
+
+    fn compare_and_swap(&mut self, expected_version: u64, bytes: &[u8]) -> Result<(), StateFileError> {
+        let version = persisted_version(bytes)?;
+        if self.version != expected_version {
+            return Err(StateFileError::VersionConflict { found: self.version, expected: expected_version });
+        }
+        self.write(bytes).map_err(self.io("write", FILE))?;
+        self.version = version;
+        Ok(())
+    }
+}
+
+/// The state of a cluster that is to be forgotten with its process (memory engine).
+#[derive(Debug, Default)]
+pub struct MemoryState;
+
+impl StateStore for MemoryState {
+    type Error = std::convert::Infallible;
+
+    fn load(&mut self) -> Result<Option<Vec<u8>>, Self::Error> {
+        Ok(None)
+    }
+
+    fn compare_and_swap(&mut self, _: u64, _: &[u8]) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_metadata::{Balancing, Config, Metadata, NodeConfig, StorageRequest, SwitchId, Timing};
+    use nicekv_placement::Vrings;
+    use nicekv_store::{Expected, RealFiles};
+    use nicekv_wire::NodeId;
+
+    fn states() -> Vec<(u64, Vec<u8>)> {
+        let node = NodeConfig {
+            id: NodeId(1),
+            name: "node-1".into(),
+            address: "127.20.0.1:7400".parse().unwrap(),
+            mac: [2; 6],
+            switch_port: 1,
+        };
+        let config = Config {
+            cluster: 7,
+            nodes: vec![node],
+            replicas: 1,
+            partition_bits: None,
+            balancing: Balancing::None,
+            vrings: Vrings::on_loopback(7400),
+            switches: vec![SwitchId(0)],
+            timing: Timing::default(),
+        };
+        let mut states: Vec<(u64, Vec<u8>)> = Vec::new();
+        for _ in 0..2 {
+            let before = states.last().map(|(_, bytes)| bytes.as_slice());
+            let mut core = Metadata::new(config.clone(), before, Default::default()).unwrap();
+            let StorageRequest::Persist { version, bytes } = core.poll_storage().unwrap();
+            states.push((version, bytes));
+        }
+        states
+    }
+
+    fn open(path: &std::path::Path) -> StateFile {
+        let files: Arc<dyn Files> = Arc::new(RealFiles);
+        let expected =
+            Expected { cluster_id: Some(7), owner: "metadata", cluster_id_if_new: 7, storage_id_if_new: 1 };
+        StateFile::new(files.clone(), DataDirectory::open(&files, path, expected).unwrap())
+    }
+
+    #[test]
+    fn steps_survive_and_only_their_successor_replaces_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let [(first_version, first), (_, second)] = states().try_into().unwrap();
+        let mut file = open(directory.path());
+        assert_eq!(file.load().unwrap(), None);
+        file.compare_and_swap(0, &first).unwrap();
+        drop(file);
+
+        let mut file = open(directory.path());
+        assert_eq!(file.load().unwrap(), Some(first.clone()));
+        let conflict = file.compare_and_swap(first_version + 1, &second);
+        assert!(matches!(conflict, Err(StateFileError::VersionConflict { .. })), "{conflict:?}");
+        assert_eq!(file.load().unwrap(), Some(first));
+        file.compare_and_swap(first_version, &second).unwrap();
+        assert_eq!(file.load().unwrap(), Some(second));
+
+        let path = directory.path().join(FILE);
+        let mut content = std::fs::read(&path).unwrap();
+        content[9] ^= 1;
+        std::fs::write(&path, content).unwrap();
+        assert!(matches!(file.load(), Err(StateFileError::Damaged { .. })));
+    }
+}
