@@ -1,0 +1,61 @@
+//! Settings of a client, and its named bounds.
+
+use nicekv_placement::Vrings;
+use nicekv_wire::{ClientId, Duration};
+
+/// Ops in flight at once, unless configured otherwise.
+pub const IN_FLIGHT_MAX: usize = 16_384;
+/// Most op ids between the oldest unfinished op and the newest: replicas remember the results of all of these (R10), so one op that
+/// waits for a failover must not let the list grow for ever.
+pub const SEQUENCE_SPAN_MAX: usize = 1 << 20;
+/// How long an op is retried, unless its caller says otherwise.
+pub const OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// When an unanswered datagram is sent again.
+#[derive(Clone, Copy, Debug)]
+pub struct RetryPolicy {
+    /// Before the first round trip has been measured.
+    pub initial: Duration,
+    /// Least time before a retry, whatever the measured round trip.
+    pub min: Duration,
+    /// Most time between two tries; the doubling of the time stops here.
+    pub max: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            initial: Duration::from_millis(20),
+            min: Duration::from_millis(2),
+            max: Duration::from_millis(100),
+        }
+    }
+}
+
+/// Settings of a [`ClientCore`](crate::ClientCore).
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Never used by a client before ([`ClientId::new`]).
+    pub client: ClientId,
+    /// The address ranges of the keyspace.
+    pub vrings: Vrings,
+    /// Most unfinished ops; more are refused.
+    pub in_flight_max: usize,
+    /// Times of retries.
+    pub retry: RetryPolicy,
+    /// Seeds the jitter of retries.
+    pub jitter_seed: u64,
+}
+
+impl Config {
+    /// The default settings of a client of this keyspace.
+    pub fn new(client: ClientId, vrings: Vrings) -> Self {
+        Self {
+            client,
+            vrings,
+            in_flight_max: IN_FLIGHT_MAX,
+            retry: RetryPolicy::default(),
+            jitter_seed: client.0,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Why a request was refused or failed.
+
+use nicekv_wire::Status;
+use thiserror::Error;
+
+/// A request that was not taken. Nothing was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SubmitError {
+    /// A key has at least one byte.
+    #[error("key is empty")]
+    KeyEmpty,
+    /// Above [`KEY_BYTES_MAX`](nicekv_wire::limits::KEY_BYTES_MAX).
+    #[error("key of {bytes} bytes exceeds the limit of {limit} bytes")]
+    KeyTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// Above [`VALUE_BYTES_MAX`](nicekv_wire::limits::VALUE_BYTES_MAX).
+    #[error("value of {bytes} bytes exceeds the limit of {limit} bytes")]
+    ValueTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The increment is infinite or not a number.
+    #[error("increment is NaN or infinity")]
+    NotFinite,
+    /// Too many unfinished ops: wait for completions.
+    #[error("{limit} operations are in flight already")]
+    WindowFull {
+        /// [`Config::in_flight_max`](crate::Config::in_flight_max), or [`SEQUENCE_SPAN_MAX`](crate::SEQUENCE_SPAN_MAX).
+        limit: usize,
+    },
+}
+
+/// A request that was taken and failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum OperationError {
+    /// The update was sent and no answer came before the deadline, or the replicas no longer remember it: it may have taken effect,
+    /// may yet do so, or may not.
+    #[error("outcome unknown: the update may or may not have taken effect")]
+    OutcomeUnknown,
+    /// No replica answered the get before the deadline.
+    #[error("timed out: no replica answered before the deadline")]
+    TimedOut,
+    /// Not applied: the value is not a decimal 64-bit integer.
+    #[error("value is not an integer or out of range")]
+    NotAnInteger,
+    /// Not applied: the value is not a decimal number.
+    #[error("value is not a valid float")]
+    NotAFloat,
+    /// Not applied: the sum is outside the range of its type.
+    #[error("increment or decrement would overflow")]
+    Overflow,
+    /// Not applied: the result would be longer than the limit.
+    #[error("value would exceed the limit of {limit} bytes")]
+    ResultTooLong {
+        /// [`VALUE_BYTES_MAX`](nicekv_wire::limits::VALUE_BYTES_MAX).
+        limit: usize,
+    },
+    /// Not applied: the replicas were at a bound of theirs until the deadline.
+    #[error("replicas are busy, nothing was stored, try again later")]
+    Busy,
+    /// Not applied: a replica's disk is full.
+    #[error("a replica's disk is full, nothing was stored")]
+    DiskFull,
+    /// Not applied: the keyspace does not exist.
+    #[error("no such keyspace")]
+    NoSuchKeyspace,
+}
+
+impl OperationError {
+    /// The error that a reply's status stands for; `None` for the statuses that are answers.
+    pub(crate) fn from_status(status: Status) -> Option<Self> {
+        Some(match status {
+            Status::Ok | Status::NotFound | Status::ConditionFailed => return None,
+            Status::NotAnInteger => Self::NotAnInteger,
+            Status::NotAFloat => Self::NotAFloat,
+            Status::Overflow => Self::Overflow,
+            Status::ValueTooLong => Self::ResultTooLong { limit: nicekv_wire::limits::VALUE_BYTES_MAX },
+            Status::Expired => Self::OutcomeUnknown,
+            Status::Busy => Self::Busy,
+            Status::DiskFull => Self::DiskFull,
+            Status::NoSuchKeyspace => Self::NoSuchKeyspace,
+        })
+    }
+}

@@ -1,0 +1,353 @@
+//! The asynchronous handle.
+//!
+//! ```text
+//!  any task: Client::put().await        the client's own thread
+//!      │  command ──▶ bounded queue ──▶ CommandQueue::turn ──▶ ClientCore ──▶ socket
+//!      │              wake() if idle         │
+//!      ◀──────────── oneshot ◀───────────────┘ completions
+//! ```
+//!
+//! [`Client`] is cheap to clone, works under any executor and does no I/O. The thread that owns the [`ClientCore`] and its sockets
+//! calls [`CommandQueue::turn`] whenever it was woken or has handled input.
+
+use crate::{Answer, ClientCore, Completion, OperationError, Outcome, Request, SubmitError};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+use futures_channel::oneshot;
+use nicekv_wire::{Condition, Duration, ExpireCondition, Expiry, Now, OpId, Operation};
+use std::sync::mpsc;
+use thiserror::Error;
+
+/// Commands that wait for the client's thread; more are refused.
+pub const COMMANDS_MAX: usize = 65_536;
+
+/// Why a call of [`Client`] failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ClientError {
+    /// The request was not sent.
+    #[error(transparent)]
+    Refused(#[from] SubmitError),
+    /// The request failed, or its outcome is unknown.
+    #[error(transparent)]
+    Failed(#[from] OperationError),
+    /// The request was not sent: too many wait already.
+    #[error("{limit} requests wait for the client's thread already")]
+    QueueFull {
+        /// [`COMMANDS_MAX`].
+        limit: usize,
+    },
+    /// The client's thread has ended. An update that it had taken may have taken effect.
+    #[error("the client has been stopped; the outcome of unanswered updates is unknown")]
+    Stopped,
+}
+
+/// A value that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// For [`Client::put_if_version`].
+    pub version: OpId,
+    /// When it expires, in milliseconds of the Unix epoch.
+    pub expires_at_ms: Option<u64>,
+}
+
+/// An [`Answer`] that owns its value.
+#[derive(Clone, Debug)]
+struct OwnedAnswer {
+    outcome: Outcome,
+    version: OpId,
+    expiry_ms: u64,
+    integer: i64,
+    value: Option<Vec<u8>>,
+}
+
+impl From<Answer<'_>> for OwnedAnswer {
+    fn from(answer: Answer<'_>) -> Self {
+        let Answer { outcome, version, expiry_ms, integer, value } = answer;
+        Self { outcome, version, expiry_ms, integer, value: value.map(<[u8]>::to_vec) }
+    }
+}
+
+type Finished = Result<OwnedAnswer, ClientError>;
+
+struct Command {
+    key: Vec<u8>,
+    /// Of a set or an append, whose `kind` holds an empty one.
+    value: Vec<u8>,
+    kind: Kind,
+    timeout: Duration,
+    finished: oneshot::Sender<Finished>,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Get,
+    Update { condition: Condition, return_old: bool, operation: Operation<'static> },
+}
+
+impl Command {
+    fn request(&self) -> Request<'_> {
+        let key = &self.key;
+        match self.kind {
+            Kind::Get => Request::Get { key },
+            Kind::Update { condition, return_old, operation } => {
+                let operation = match operation {
+                    Operation::Set { expiry, .. } => Operation::Set { value: &self.value, expiry },
+                    Operation::Append(_) => Operation::Append(&self.value),
+                    other => other,
+                };
+                Request::Update { key, condition, return_old, operation }
+            }
+        }
+    }
+}
+
+struct Waker {
+    /// The thread has been woken and has not looked at the queue since.
+    woken: AtomicBool,
+    wake: Arc<dyn Fn() + Send + Sync>,
+}
+
+/// Connects handles to the thread that runs the core. `wake` makes that thread call [`CommandQueue::turn`] soon; it is called from
+/// any thread, once per turn at most.
+pub fn channel(wake: Arc<dyn Fn() + Send + Sync>) -> (Client, CommandQueue) {
+    let (sender, receiver) = mpsc::sync_channel(COMMANDS_MAX);
+    let waker = Arc::new(Waker { woken: AtomicBool::new(false), wake });
+    let client = Client { sender, waker: waker.clone(), timeout: crate::OPERATION_TIMEOUT };
+    (client, CommandQueue { receiver, waker, held: None, waiting: Vec::new(), stopped: false })
+}
+
+/// The end of the client's thread.
+pub struct CommandQueue {
+    receiver: mpsc::Receiver<Command>,
+    waker: Arc<Waker>,
+    /// A command for which the window had no room.
+    held: Option<Command>,
+    /// By the index of the ticket.
+    waiting: Vec<Option<oneshot::Sender<Finished>>>,
+    stopped: bool,
+}
+
+impl CommandQueue {
+    /// Hands completions to their callers, then submits waiting commands as long as the window has room.
+    pub fn turn(&mut self, now: Now, core: &mut ClientCore) {
+        self.waker.woken.store(false, Ordering::SeqCst);
+        while let Some(Completion { ticket, result }) = core.poll_event() {
+            let finished = self.waiting[ticket.index()].take().expect("submitted by this queue");
+            // The caller may have dropped its future: then nobody wants the answer.
+            let _ = finished.send(result.map(OwnedAnswer::from).map_err(ClientError::from));
+        }
+        while !core.is_full() {
+            let Some(command) = self.next_command() else { return };
+            let deadline_ns = now.after(command.timeout);
+            match core.submit(now, command.request(), deadline_ns) {
+                Ok(ticket) => {
+                    let index = ticket.index();
+                    if self.waiting.len() <= index {
+                        self.waiting.resize_with(index + 1, || None);
+                    }
+                    self.waiting[index] = Some(command.finished);
+                }
+                Err(error) => {
+                    let _ = command.finished.send(Err(error.into()));
+                }
+            }
+        }
+        // Its callers would otherwise wake a thread that can take nothing.
+        self.held = self.held.take().or_else(|| self.next_command());
+    }
+
+    /// Whether every [`Client`] is gone and nothing is in flight: the thread may end.
+    pub fn is_finished(&self, core: &ClientCore) -> bool {
+        self.stopped && self.held.is_none() && core.in_flight() == 0
+    }
+
+    fn next_command(&mut self) -> Option<Command> {
+        if let Some(held) = self.held.take() {
+            return Some(held);
+        }
+        match self.receiver.try_recv() {
+            Ok(command) => Some(command),
+            Err(mpsc::TryRecvError::Empty) => None,
+            Err(mpsc::TryRecvError::Disconnected) => {
+                self.stopped = true;
+                None
+            }
+        }
+    }
+}
+
+/// A handle on a client. Its calls run concurrently, and concurrently started calls on one key take effect in any order.
+///
+/// ```no_run
+/// use nicekv_client::facade::{Client, ClientError};
+/// use nicekv_wire::Expiry;
+///
+/// async fn example(client: Client) -> Result<(), ClientError> {
+///     client.put(b"color", b"blue", Expiry::Never).await?;
+///     let read = client.get(b"color").await?.expect("just put");
+///     // Only if nobody has changed it since:
+///     let stored = client.put_if_version(b"color", b"green", Expiry::Never, read.version).await?;
+///     println!("{} visits, stored: {}", client.increment(b"visits", 1).await?, stored.is_some());
+///     Ok(())
+/// }
+/// ```
+///
+/// Every call fails with [`OperationError::OutcomeUnknown`] if it changes something and no answer came in time.
+#[derive(Clone)]
+pub struct Client {
+    sender: mpsc::SyncSender<Command>,
+    waker: Arc<Waker>,
+    timeout: Duration,
+}
+
+impl Client {
+    /// The same client, whose requests are given up after `timeout` instead of [`OPERATION_TIMEOUT`](crate::OPERATION_TIMEOUT).
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self { timeout, ..self.clone() }
+    }
+
+    /// The value of a key.
+    pub async fn get(&self, key: &[u8]) -> Result<Option<Value>, ClientError> {
+        let answer = self.run(key, &[], Kind::Get).await?;
+        Ok(answer.value.map(|bytes| Value {
+            bytes,
+            version: answer.version,
+            expires_at_ms: (answer.expiry_ms != 0).then_some(answer.expiry_ms),
+        }))
+    }
+
+    /// Stores a value and returns its version.
+    pub async fn put(&self, key: &[u8], value: &[u8], expiry: Expiry) -> Result<OpId, ClientError> {
+        Ok(self.set(key, value, expiry, Condition::Always, false).await?.version)
+    }
+
+    /// Stores a value if the key has none; `None` if it has one.
+    pub async fn put_if_absent(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        expiry: Expiry,
+    ) -> Result<Option<OpId>, ClientError> {
+        self.put_if(key, value, expiry, Condition::IfAbsent).await
+    }
+
+    /// Stores a value if the key has one already; `None` if it has not.
+    pub async fn put_if_present(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        expiry: Expiry,
+    ) -> Result<Option<OpId>, ClientError> {
+        self.put_if(key, value, expiry, Condition::IfPresent).await
+    }
+
+    /// Stores a value if the key's version is `version` ([`OpId::NONE`]: if it has no value); `None` if it is another one.
+    pub async fn put_if_version(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        expiry: Expiry,
+        version: OpId,
+    ) -> Result<Option<OpId>, ClientError> {
+        self.put_if(key, value, expiry, Condition::IfVersion(version)).await
+    }
+
+    /// Stores a value and returns the one from before.
+    pub async fn put_and_return_old(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        expiry: Expiry,
+    ) -> Result<Option<Vec<u8>>, ClientError> {
+        Ok(self.set(key, value, expiry, Condition::Always, true).await?.value)
+    }
+
+    /// Removes a key; whether it had a value.
+    pub async fn delete(&self, key: &[u8]) -> Result<bool, ClientError> {
+        self.applied(key, Operation::Delete).await
+    }
+
+    /// Adds to a decimal integer (a key without value counts as 0) and returns the sum.
+    pub async fn increment(&self, key: &[u8], delta: i64) -> Result<i64, ClientError> {
+        Ok(self.update(key, Operation::Increment(delta)).await?.integer)
+    }
+
+    /// Adds to a decimal number (a key without value counts as 0) and returns the sum as it is stored now.
+    pub async fn increment_float(&self, key: &[u8], delta: f64) -> Result<Vec<u8>, ClientError> {
+        let answer = self.update(key, Operation::IncrementFloat(delta)).await?;
+        Ok(answer.value.unwrap_or_default())
+    }
+
+    /// Appends to a value (a key without value counts as empty) and returns the length, in bytes.
+    pub async fn append(&self, key: &[u8], suffix: &[u8]) -> Result<u64, ClientError> {
+        let kind = Kind::Update {
+            condition: Condition::Always,
+            return_old: false,
+            operation: Operation::Append(&[]),
+        };
+        Ok(self.run(key, suffix, kind).await?.integer as u64)
+    }
+
+    /// Makes a value expire at `at_ms`, in milliseconds of the Unix epoch; whether there is one and `condition` holds.
+    pub async fn expire(
+        &self,
+        key: &[u8],
+        at_ms: u64,
+        condition: ExpireCondition,
+    ) -> Result<bool, ClientError> {
+        self.applied(key, Operation::Expire { at_ms, condition }).await
+    }
+
+    /// Makes a value never expire; whether there is one and it had an expiry time.
+    pub async fn persist(&self, key: &[u8]) -> Result<bool, ClientError> {
+        self.applied(key, Operation::Persist).await
+    }
+
+    async fn put_if(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        expiry: Expiry,
+        condition: Condition,
+    ) -> Result<Option<OpId>, ClientError> {
+        let answer = self.set(key, value, expiry, condition, false).await?;
+        Ok((answer.outcome == Outcome::Done).then_some(answer.version))
+    }
+
+    async fn set(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        expiry: Expiry,
+        condition: Condition,
+        return_old: bool,
+    ) -> Finished {
+        let operation = Operation::Set { value: &[], expiry };
+        self.run(key, value, Kind::Update { condition, return_old, operation }).await
+    }
+
+    async fn applied(&self, key: &[u8], operation: Operation<'static>) -> Result<bool, ClientError> {
+        Ok(self.update(key, operation).await?.outcome == Outcome::Done)
+    }
+
+    async fn update(&self, key: &[u8], operation: Operation<'static>) -> Finished {
+        self.run(key, &[], Kind::Update { condition: Condition::Always, return_old: false, operation }).await
+    }
+
+    async fn run(&self, key: &[u8], value: &[u8], kind: Kind) -> Finished {
+        let (finished, answer) = oneshot::channel();
+        let command =
+            Command { key: key.to_vec(), value: value.to_vec(), kind, timeout: self.timeout, finished };
+        self.sender.try_send(command).map_err(|error| match error {
+            mpsc::TrySendError::Full(_) => ClientError::QueueFull { limit: COMMANDS_MAX },
+            mpsc::TrySendError::Disconnected(_) => ClientError::Stopped,
+        })?;
+        if !self.waker.woken.swap(true, Ordering::SeqCst) {
+            (self.waker.wake)();
+        }
+        answer.await.unwrap_or(Err(ClientError::Stopped))
+    }
+}

@@ -1,0 +1,37 @@
+//! The native client of NICEKV.
+//!
+//! A client knows a digest and two address ranges ([`Vrings`](nicekv_placement::Vrings)) and nothing of nodes, partitions or roles:
+//!
+//! ```text
+//!            submit ──▶ ┌───────────┐ ──poll_transmit──▶ get: one unicast vnode, update: one multicast vnode
+//!   Completion ◀──────  │ ClientCore│
+//!            poll_event └───────────┘ ◀─handle_datagram─ replies, from whichever replica
+//! ```
+//!
+//! [`ClientCore`] is pure: no socket, clock, thread or random source. It belongs to one thread. The `facade` feature adds a cloneable
+//! asynchronous handle, `facade::Client`, whose requests reach that thread through a queue.
+//!
+//! Invariants:
+//! * An update is retried with the *same* op id until it is answered or its deadline passes, so it takes effect at most once.
+//! * The watermark that an update carries is never above an op that may still be retried (R10).
+//! * "Outcome unknown" is reported as such, never as failure: the update may have taken effect, or may still do so.
+//! * At most [`Config::in_flight_max`] ops are unfinished and [`SEQUENCE_SPAN_MAX`] op ids lie between the oldest and the newest.
+
+#![cfg_attr(not(any(test, feature = "facade")), no_std)]
+extern crate alloc;
+
+mod client_core;
+mod config;
+mod error;
+#[cfg(feature = "facade")]
+pub mod facade;
+mod random;
+mod request;
+mod round_trip;
+mod sequences;
+mod wheel;
+
+pub use client_core::{ClientCore, Counters};
+pub use config::{Config, IN_FLIGHT_MAX, OPERATION_TIMEOUT, RetryPolicy, SEQUENCE_SPAN_MAX};
+pub use error::{OperationError, SubmitError};
+pub use request::{Answer, Completion, Outcome, Request, Ticket};

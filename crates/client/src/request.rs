@@ -1,0 +1,110 @@
+//! What goes into a [`ClientCore`](crate::ClientCore) and comes out of it.
+
+use crate::{OperationError, SubmitError};
+use nicekv_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use nicekv_wire::{Condition, OpId, Operation};
+
+/// One op on one key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Request<'a> {
+    /// Reads a key.
+    Get {
+        /// 1 to [`KEY_BYTES_MAX`] bytes.
+        key: &'a [u8],
+    },
+    /// Changes a key.
+    Update {
+        /// 1 to [`KEY_BYTES_MAX`] bytes.
+        key: &'a [u8],
+        /// When it applies.
+        condition: Condition,
+        /// Whether the answer carries the value from before.
+        return_old: bool,
+        /// What it does; values of at most [`VALUE_BYTES_MAX`] bytes.
+        operation: Operation<'a>,
+    },
+}
+
+impl<'a> Request<'a> {
+    /// An unconditional update that does not ask for the old value.
+    pub fn update(key: &'a [u8], operation: Operation<'a>) -> Self {
+        Self::Update { key, condition: Condition::Always, return_old: false, operation }
+    }
+
+    /// The key.
+    pub fn key(&self) -> &'a [u8] {
+        match self {
+            Self::Get { key } | Self::Update { key, .. } => key,
+        }
+    }
+
+    /// Whether the request is within the limits of a datagram.
+    pub fn check(&self) -> Result<(), SubmitError> {
+        let key = self.key();
+        if key.is_empty() {
+            return Err(SubmitError::KeyEmpty);
+        }
+        if key.len() > KEY_BYTES_MAX {
+            return Err(SubmitError::KeyTooLong { bytes: key.len(), limit: KEY_BYTES_MAX });
+        }
+        let Self::Update { operation, .. } = self else { return Ok(()) };
+        let bytes = operation.value().len();
+        if bytes > VALUE_BYTES_MAX {
+            return Err(SubmitError::ValueTooLong { bytes, limit: VALUE_BYTES_MAX });
+        }
+        match operation {
+            Operation::IncrementFloat(delta) if !delta.is_finite() => Err(SubmitError::NotFinite),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Names a submitted request until its [`Completion`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+impl Ticket {
+    /// Less than [`Config::in_flight_max`](crate::Config::in_flight_max), and different for all requests in flight: callers can keep
+    /// what they know of a request in a plain array.
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
+/// How a request ended that was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The get found the key; the update was applied.
+    Done,
+    /// The key has no value; an update that needs one was not applied.
+    NotFound,
+    /// The update's condition did not hold; it was not applied.
+    ConditionFailed,
+}
+
+/// The answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer<'a> {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Version of the value read, or now current after an update; [`OpId::NONE`] if absent.
+    pub version: OpId,
+    /// When that value expires, in milliseconds of the Unix epoch; 0 is never.
+    pub expiry_ms: u64,
+    /// The integer after an increment, the length after an append.
+    pub integer: i64,
+    /// The value read; after an update with `return_old` the value from before; after a float increment the new one.
+    pub value: Option<&'a [u8]>,
+}
+
+/// A request is finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion<'a> {
+    /// Which.
+    pub ticket: Ticket,
+    /// Its answer.
+    pub result: Result<Answer<'a>, OperationError>,
+}

@@ -1,0 +1,83 @@
+//! The op ids between the oldest unfinished op and the newest.
+
+use crate::SEQUENCE_SPAN_MAX;
+use alloc::collections::VecDeque;
+
+const FINISHED: u32 = u32::MAX;
+
+/// Finds the slot of an op by its sequence, and the watermark, both in constant time.
+#[derive(Debug)]
+pub(crate) struct Sequences {
+    /// Sequence of the front of `slots`: the oldest unfinished op, or the next op when there is none.
+    first: u64,
+    slots: VecDeque<u32>,
+}
+
+impl Sequences {
+    pub(crate) fn new() -> Self {
+        Self { first: 1, slots: VecDeque::new() }
+    }
+
+    /// Every op with a smaller sequence is finished. Gets count too: a get that waits only makes replicas remember a little longer.
+    pub(crate) fn watermark(&self) -> u64 {
+        self.first
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.slots.len() >= SEQUENCE_SPAN_MAX
+    }
+
+    /// Gives the next sequence to the op in `slot`.
+    pub(crate) fn begin(&mut self, slot: u32) -> u64 {
+        assert!(!self.is_full() && slot != FINISHED);
+        self.slots.push_back(slot);
+        self.first + self.slots.len() as u64 - 1
+    }
+
+    /// The slot of an unfinished op.
+    pub(crate) fn slot(&self, sequence: u64) -> Option<u32> {
+        let at = usize::try_from(sequence.checked_sub(self.first)?).ok()?;
+        self.slots.get(at).copied().filter(|slot| *slot != FINISHED)
+    }
+
+    /// The op will never be sent again.
+    pub(crate) fn finish(&mut self, sequence: u64) {
+        let at = (sequence - self.first) as usize;
+        assert_ne!(self.slots[at], FINISHED, "op {sequence} finished twice");
+        self.slots[at] = FINISHED;
+        while self.slots.front() == Some(&FINISHED) {
+            self.slots.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_watermark_is_the_oldest_unfinished_op() {
+        let mut sequences = Sequences::new();
+        assert_eq!((sequences.begin(7), sequences.begin(8), sequences.begin(9)), (1, 2, 3));
+        sequences.finish(2);
+        assert_eq!((sequences.watermark(), sequences.slot(2), sequences.slot(3)), (1, None, Some(9)));
+        sequences.finish(1);
+        assert_eq!((sequences.watermark(), sequences.slot(1)), (3, None));
+        sequences.finish(3);
+        assert_eq!((sequences.watermark(), sequences.begin(7)), (4, 4));
+    }
+
+    #[test]
+    fn the_span_is_bounded() {
+        let mut sequences = Sequences::new();
+        sequences.begin(0);
+        for sequence in 2..=SEQUENCE_SPAN_MAX as u64 {
+            sequences.begin(1);
+            sequences.finish(sequence);
+        }
+        assert!(sequences.is_full(), "the first op is still unfinished");
+        sequences.finish(1);
+        assert!(!sequences.is_full());
+    }
+}
