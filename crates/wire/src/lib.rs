@@ -27,6 +27,7 @@ mod error;
 mod header;
 mod identifiers;
 pub mod limits;
+pub mod number;
 pub mod recovery;
 pub mod replication;
 mod reply;

@@ -1,0 +1,224 @@
+//! The second half of a put, at the primary: it alone orders the ops of a key, in its own log order (R1, R2).
+//!
+//! ```text
+//! client   primary   secondary                      client   primary   secondary
+//!   │──Update─▶│─────────▶│                           │──Update─▶│─────────▶│
+//!   │          │ force    │ force                     │          │ force    │ force
+//!   │          │◀──Acks───│                           │◀ ─ ─ ─ ─ │◀──Acks───│ (contended)
+//!   │◀──Reply──│─Decisions▶ apply, unlock             │          │─Decisions▶ force, stay locked
+//!          uncontended                                │          │◀──Acks───│ (progress)
+//!                                                     │◀──Reply──│─Decisions▶ (released) apply, unlock
+//!                                                              contended
+//! ```
+
+use crate::clients::Lookup;
+use crate::config::UNRELEASED_MAX;
+use crate::evaluate::{KeyValue, Verdict, evaluate, needs_state};
+use crate::partition::{Decided, Latest, Partition, update_of};
+use crate::shared::{PendingRead, Shared};
+use nicekv_wire::replication::{Effect, Progress};
+use nicekv_wire::{NodeId, Now, OpId, Operation, Status};
+
+impl Partition {
+    /// Decides what can be decided of a key: its oldest undecided op, if all have acknowledged it, and then the next.
+    pub(crate) fn decide_key(&mut self, shared: &mut Shared, now: Now, key: &[u8]) {
+        while let Some(op) = self.next_decidable(key) {
+            let update = self.ops[&op].update();
+            let refused = self.ops[&op].any_refused;
+            let state = self.keys.get_mut(key).expect("a key with an op is locked");
+            let verdict = if refused {
+                Verdict::unchanged(Status::DiskFull, None)
+            } else if needs_state(&update) {
+                match &state.latest {
+                    Latest::Known(value) => {
+                        if let Some(overdue) = value.as_ref().filter(|value| is_overdue(value, now))
+                            && !matches!(update.operation, Operation::Delete)
+                        {
+                            let version = overdue.version;
+                            if self.expire_first(shared, now, key, version) {
+                                return;
+                            }
+                        }
+                        let Latest::Known(value) = &self.keys[key].latest else { unreachable!("as before") };
+                        evaluate(&self.ops[&op].update(), value.as_ref())
+                    }
+                    // What is decided but not released is in no engine: its release comes back here.
+                    Latest::Unknown if state.unreleased > 0 => return,
+                    Latest::Unknown => {
+                        state.latest = Latest::Reading;
+                        let token = shared.storage.read(self.id, key);
+                        let read = PendingRead::Evaluate { partition: self.id, key: key.into() };
+                        shared.reads.push_back((token, read));
+                        return;
+                    }
+                    Latest::Reading => return,
+                }
+            } else {
+                evaluate(&update, None)
+            };
+            self.decide(shared, now, key, op, verdict);
+        }
+    }
+
+    /// The key's oldest undecided op, if every member has acknowledged it and decisions may be made.
+    fn next_decidable(&self, key: &[u8]) -> Option<OpId> {
+        let lead = self.lead.as_ref()?;
+        if !lead.is_ready() || !self.activated || self.decisions.len() >= UNRELEASED_MAX {
+            return None;
+        }
+        let op = *self.keys.get(key)?.queue.front()?;
+        let all_acks = (1u16 << self.members.len()) - 1;
+        (self.ops[&op].acks == all_acks).then_some(op)
+    }
+
+    fn decide(&mut self, shared: &mut Shared, now: Now, key: &[u8], op: OpId, verdict: Verdict) {
+        let recovered = self.lead.as_ref().expect("a primary").recovered_through >= self.ops[&op].order;
+        let state = self.keys.get_mut(key).expect("a key with an op is locked");
+        let any_contended = self.ops[&op].any_contended;
+        let refused = verdict.status == Status::DiskFull;
+        let contended = any_contended || state.unreleased > 0 || recovered || refused;
+        let update = self.ops[&op].update();
+        match verdict.effect {
+            Effect::None => {}
+            Effect::Remove => state.latest = Latest::Known(None),
+            Effect::Store | Effect::StorePrepared => {
+                let value = match verdict.effect {
+                    Effect::Store => &verdict.value,
+                    _ => update.operation.value(),
+                };
+                // Only worth keeping if somebody is waiting for it.
+                if contended || state.queue.len() > 1 {
+                    let (version, expiry_ms, value) = (verdict.version, verdict.expiry_ms, value.into());
+                    state.latest = Latest::Known(Some(KeyValue { version, expiry_ms, value }));
+                }
+            }
+        }
+        let decided = Decided {
+            index: self.logged + 1,
+            op,
+            contended,
+            effect: verdict.effect,
+            status: verdict.status,
+            version: verdict.version,
+            expiry_ms: verdict.expiry_ms,
+            integer: verdict.integer,
+            value: verdict.value.into(),
+            value_is_result: verdict.value_is_result,
+        };
+        self.publish(shared, now, decided);
+    }
+
+    /// Sends a decision to the members, logs it, and lets it take effect if it is uncontended.
+    fn publish(&mut self, shared: &mut Shared, now: Now, decided: Decided) {
+        shared.counters.decided += 1;
+        shared.counters.decided_contended += u64::from(decided.contended);
+        if self.members.len() > 1 {
+            let vnode = shared.config.vrings.multicast_vnode(shared.config.partitioning.first_vnode(self.id));
+            let (wire, watermark) = (decided.wire(self.id, self.epoch), self.watermark());
+            let members = self.members.iter().map(|member| member.node);
+            shared.outbox.multicast_decision(vnode, members, Some(&wire), watermark);
+        }
+        self.log_decision(shared, now, decided);
+        let lead = self.lead.as_mut().expect("a primary");
+        lead.decided_ns = now.boot_ns;
+        shared.arm_sweep(now);
+    }
+
+    /// A member holds an op that is past remembering, and every decision: tell it to let go (R10, R15).
+    pub(crate) fn decide_expired(&mut self, shared: &mut Shared, now: Now, op: OpId) {
+        let ready = self.lead.as_ref().is_some_and(|lead| lead.is_ready()) && self.activated;
+        if !ready || self.ops.contains_key(&op) || self.clients.lookup(op) == Lookup::New {
+            return;
+        }
+        let verdict = Verdict::unchanged(Status::Expired, None);
+        let decided = Decided {
+            index: self.logged + 1,
+            op,
+            contended: true,
+            effect: verdict.effect,
+            status: verdict.status,
+            version: verdict.version,
+            expiry_ms: 0,
+            integer: 0,
+            value: Default::default(),
+            value_is_result: false,
+        };
+        self.publish(shared, now, decided);
+    }
+
+    /// The engine's state of a key has been read for its next op.
+    pub(crate) fn on_state_read(
+        &mut self,
+        shared: &mut Shared,
+        now: Now,
+        key: &[u8],
+        value: Option<KeyValue>,
+    ) {
+        let Some(state) = self.keys.get_mut(key) else { return };
+        if matches!(state.latest, Latest::Reading) {
+            state.latest = Latest::Known(value);
+            self.decide_key(shared, now, key);
+        }
+    }
+
+    /// Primary: a member tells how far it is.
+    pub(crate) fn on_progress(&mut self, shared: &mut Shared, now: Now, sender: NodeId, progress: &Progress) {
+        let Some(position) = self.position(sender) else { return };
+        let Some(lead) = &mut self.lead else { return };
+        let peer = &mut lead.peers[position];
+        if !peer.recovered {
+            return;
+        }
+        if progress.logged > peer.logged || progress.forced > peer.forced {
+            peer.heard_ns = now.boot_ns;
+            peer.tries = 0;
+        }
+        peer.logged = peer.logged.max(progress.logged);
+        peer.forced = peer.forced.max(progress.forced);
+        let logged = peer.logged;
+        self.advance_release(shared, now);
+        if progress.gap {
+            self.catch_up(shared, now, position, logged);
+        }
+    }
+
+    /// Primary: releases what every member of the epoch has forced, and tells them if they wait for it.
+    pub(crate) fn advance_release(&mut self, shared: &mut Shared, now: Now) {
+        let Some(lead) = &self.lead else { return };
+        if !lead.is_ready() || !self.activated {
+            return;
+        }
+        let me = self.position(shared.config.node).expect("the primary is a member");
+        let forced_by_peers = lead
+            .peers
+            .iter()
+            .enumerate()
+            .filter(|(position, _)| *position != me)
+            .map(|(_, peer)| peer.forced);
+        let through = forced_by_peers.fold(self.forced, u64::min).min(self.logged);
+        if through <= self.released {
+            return;
+        }
+        let newly = (through - self.released) as usize;
+        let contended: alloc::vec::Vec<_> = (self.decisions.iter().take(newly))
+            .filter(|decided| decided.contended)
+            .filter_map(|decided| Some(update_of(&self.ops.get(&decided.op)?.datagram).key.into()))
+            .collect();
+        let any_contended = self.decisions.iter().take(newly).any(|decided| decided.contended);
+        self.release(shared, now, through);
+        if any_contended && self.members.len() > 1 {
+            let vnode = shared.config.vrings.multicast_vnode(shared.config.partitioning.first_vnode(self.id));
+            let members = self.members.iter().map(|member| member.node);
+            shared.outbox.multicast_decision(vnode, members, None, self.watermark());
+        }
+        for key in contended {
+            let key: alloc::boxed::Box<[u8]> = key;
+            self.decide_key(shared, now, &key);
+        }
+    }
+}
+
+/// Whether a value's expiry time has passed on this node's wall clock.
+pub(crate) fn is_overdue(value: &KeyValue, now: Now) -> bool {
+    value.expiry_ms != 0 && value.expiry_ms <= now.unix_ms
+}

@@ -1,0 +1,319 @@
+//! A new epoch: roles change, acks are void, and its primary recovers before it decides (R1, R3, R4).
+//!
+//! ```text
+//! metadata      primary                       member
+//!    │──Assign────▶│                             │◀──Assign── (metadata)
+//!    │             │──RecoverRequest────────────▶│
+//!    │             │◀─RecoverReply (undecided, logged)
+//!    │             │──Fetch (decisions after)───▶│   only if some member has more decisions
+//!    │             │◀─Decisions──────────────────│
+//!    │──activated─▶│   adopt, then decide         │
+//!    │             │──Decisions, watermark──────▶│
+//! ```
+//!
+//! Why adopting the longest is right: members of one epoch hold prefixes of one decision sequence, and a primary extends it only after
+//! it has adopted the longest prefix among all members of its epoch. What a dead primary decided and nobody else holds was either
+//! shown to nobody (contended) or comes out the same when it is decided again (uncontended).
+
+use crate::partition::{Latest, Partition, Standing};
+use crate::record::Record;
+use crate::shared::Shared;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use nicekv_wire::control::{Assign, MemberState};
+use nicekv_wire::recovery::{Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX, UndecidedOp, Wanted};
+use nicekv_wire::replication::Decision;
+use nicekv_wire::{NodeId, Now, OpId};
+
+use crate::clients::Lookup;
+use crate::join::Join;
+use crate::partition::Decided;
+
+/// The primary's own state of an epoch.
+pub(crate) struct Lead {
+    pub(crate) phase: Phase,
+    /// By position in the member list; its own entry is unused.
+    pub(crate) peers: Vec<Peer>,
+    /// Ops whose log order is not above this were undecided when the epoch began: their decisions are contended.
+    pub(crate) recovered_through: u64,
+    /// Ops that only this member is known to hold.
+    pub(crate) wanted: BTreeMap<OpId, NodeId>,
+    /// When the last decision was sent.
+    pub(crate) decided_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Asks every member what it holds.
+    Collecting,
+    /// Fetches decisions up to `target` from the member that has them.
+    Adopting { from: usize, target: u64 },
+    /// Decides.
+    Ready,
+}
+
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Peer {
+    /// It has told everything it held when the epoch began.
+    pub(crate) recovered: bool,
+    cursor: u64,
+    pub(crate) logged: u64,
+    pub(crate) forced: u64,
+    /// When it last made progress or was sent what it lacks.
+    pub(crate) heard_ns: u64,
+    /// How often it was sent what it lacks, in vain.
+    pub(crate) tries: u32,
+}
+
+impl Lead {
+    pub(crate) fn is_ready(&self) -> bool {
+        self.phase == Phase::Ready
+    }
+}
+
+impl Partition {
+    /// The metadata service assigns an epoch. Whether this replica is in it now.
+    pub(crate) fn on_assign(&mut self, shared: &mut Shared, now: Now, assign: &Assign) -> bool {
+        if assign.epoch < self.epoch {
+            return false;
+        }
+        if assign.epoch == self.epoch {
+            if assign.activated && !self.activated {
+                self.activated = true;
+                self.resume(shared, now);
+            }
+            return true;
+        }
+        let mine = assign.members.iter().find(|member| member.node == shared.config.node);
+        let standing = match mine.map(|member| member.state) {
+            None => Standing::Outside,
+            Some(MemberState::Joining) => Standing::Joining,
+            Some(MemberState::Consistent) => Standing::Consistent,
+        };
+        if standing == Standing::Consistent && self.join.as_ref().is_some_and(|join| !join.is_done()) {
+            // Never pretend to hold what was not copied.
+            shared.counters.refused += 1;
+            return false;
+        }
+        self.enter(shared, now, assign, standing);
+        true
+    }
+
+    fn enter(&mut self, shared: &mut Shared, now: Now, assign: &Assign, standing: Standing) {
+        self.epoch = assign.epoch;
+        self.activated = assign.activated;
+        self.primary = assign.primary;
+        self.members.clone_from(&assign.members);
+        self.standing = standing;
+        self.base = None;
+        self.join = None;
+        self.lead = None;
+        self.progress_due_ns = None;
+        self.gap_ns = 0;
+        for key in self.keys.values_mut() {
+            key.waiting.clear();
+            key.latest = Latest::Unknown;
+        }
+        for op in self.ops.values_mut() {
+            (op.acks, op.any_contended, op.any_refused, op.tries) = (0, false, false, 0);
+            op.sent_ns = now.boot_ns;
+        }
+        match standing {
+            Standing::Outside => {}
+            Standing::Joining => self.start_join(shared),
+            Standing::Consistent if assign.primary == shared.config.node => self.start_lead(shared, now),
+            Standing::Consistent => {}
+        }
+        shared.arm_sweep(now);
+    }
+
+    fn start_join(&mut self, shared: &mut Shared) {
+        self.reset();
+        let record = Record::Reset { partition: self.id };
+        shared.storage.append(|out| record.append(out));
+        shared.storage.clear(self.id);
+        self.join = Some(Join::new(shared.map()));
+    }
+
+    fn start_lead(&mut self, shared: &mut Shared, now: Now) {
+        let me = self.position(shared.config.node).expect("the primary is a member");
+        let mut peers = vec![Peer { heard_ns: now.boot_ns, ..Peer::default() }; self.members.len()];
+        peers[me].recovered = true;
+        self.lead = Some(Lead {
+            phase: Phase::Collecting,
+            peers,
+            recovered_through: 0,
+            wanted: BTreeMap::new(),
+            decided_ns: now.boot_ns,
+        });
+        let forced: Vec<OpId> = self.undecided.values().copied().filter(|op| self.ops[op].forced).collect();
+        for op in forced {
+            let state = self.ops.get_mut(&op).expect("an undecided op is open");
+            state.acks |= 1 << me;
+            state.any_contended |= state.contended;
+        }
+        self.ask(shared);
+        self.finish_collecting(shared, now);
+    }
+
+    /// Asks again whoever has not answered.
+    pub(crate) fn ask(&mut self, shared: &mut Shared) {
+        let lead = self.lead.as_ref().expect("a primary");
+        let (sender, partition, epoch) = (shared.config.node, self.id, self.epoch);
+        match lead.phase {
+            Phase::Collecting => {
+                for (peer, member) in lead.peers.iter().zip(&self.members).filter(|(peer, _)| !peer.recovered)
+                {
+                    let request = RecoverRequest { sender, partition, epoch, cursor: peer.cursor };
+                    shared.outbox.send(member.address, |out| request.encode(out));
+                }
+            }
+            Phase::Adopting { from, .. } => {
+                let wanted = Wanted::DecisionsAfter(self.logged);
+                let fetch = Fetch { sender, partition, epoch, wanted };
+                shared.outbox.send(self.members[from].address, |out| fetch.encode(out));
+            }
+            Phase::Ready => {}
+        }
+    }
+
+    /// A member tells the primary of its epoch what it holds.
+    pub(crate) fn on_recover_request(&mut self, shared: &mut Shared, request: &RecoverRequest) {
+        if !self.accepts(request.epoch, request.sender) || request.sender != self.primary {
+            return;
+        }
+        let mut undecided = Vec::new();
+        let mut next = 0;
+        for (order, op) in self.undecided.range(request.cursor + 1..) {
+            if undecided.len() == UNDECIDED_MAX {
+                break;
+            }
+            let state = &self.ops[op];
+            if state.forced {
+                let contended = state.contended;
+                undecided.push(UndecidedOp { op: *op, contended });
+                next = *order;
+            }
+        }
+        let reply = RecoverReply {
+            sender: shared.config.node,
+            partition: self.id,
+            epoch: self.epoch,
+            cursor: request.cursor,
+            next: if undecided.len() == UNDECIDED_MAX { next } else { 0 },
+            logged: self.logged,
+            forced: self.forced,
+            undecided,
+        };
+        shared.outbox.send(self.primary_address(), |out| reply.encode(out));
+    }
+
+    /// The primary hears what a member holds.
+    pub(crate) fn on_recover_reply(&mut self, shared: &mut Shared, now: Now, reply: &RecoverReply) {
+        if !self.accepts(reply.epoch, reply.sender) {
+            return;
+        }
+        let position = self.position(reply.sender).expect("accepted");
+        let Some(lead) = &mut self.lead else { return };
+        let peer = &mut lead.peers[position];
+        if lead.phase != Phase::Collecting || peer.recovered || peer.cursor != reply.cursor {
+            return;
+        }
+        (peer.logged, peer.forced, peer.cursor) = (reply.logged, reply.forced, reply.next);
+        peer.recovered = reply.next == 0;
+        for undecided in &reply.undecided {
+            if let Some(state) = self.ops.get_mut(&undecided.op) {
+                state.acks |= 1 << position;
+                state.any_contended |= undecided.contended;
+            } else if self.clients.lookup(undecided.op) == Lookup::New {
+                lead.wanted.insert(undecided.op, reply.sender);
+            }
+        }
+        if reply.next != 0 {
+            self.ask(shared);
+        } else {
+            self.finish_collecting(shared, now);
+        }
+    }
+
+    fn finish_collecting(&mut self, shared: &mut Shared, now: Now) {
+        let logged = self.logged;
+        let lead = self.lead.as_mut().expect("a primary");
+        if !lead.peers.iter().all(|peer| peer.recovered) {
+            return;
+        }
+        let (from, target) = (lead.peers.iter().enumerate())
+            .map(|(position, peer)| (position, peer.logged))
+            .max_by_key(|(_, logged)| *logged)
+            .expect("a primary is a member");
+        if target > logged {
+            lead.phase = Phase::Adopting { from, target };
+            self.ask(shared);
+        } else {
+            self.become_ready(shared, now);
+        }
+    }
+
+    /// In recovery the primary adopts what a member has decided of.
+    pub(crate) fn on_adopted(
+        &mut self,
+        shared: &mut Shared,
+        now: Now,
+        sender: NodeId,
+        decision: &Decision<'_>,
+    ) {
+        let Some(Lead { phase: Phase::Adopting { from, target }, .. }) = self.lead else { return };
+        if self.members[from].node != sender || decision.index != self.logged + 1 {
+            return;
+        }
+        self.log_decision(shared, now, Decided::from_wire(decision));
+        if self.logged >= target {
+            self.become_ready(shared, now);
+        }
+    }
+
+    /// A member sends the primary the decisions that it lacks.
+    pub(crate) fn on_fetch_decisions(&mut self, shared: &mut Shared, to: NodeId, after: u64) {
+        let Some(address) = self.address(to) else { return };
+        let skip = after.saturating_sub(self.released) as usize;
+        let watermark = self.watermark();
+        for decided in self.decisions.iter().skip(skip).take(crate::config::CATCH_UP_DATAGRAMS_MAX) {
+            let decision = decided.wire(self.id, self.epoch);
+            shared.outbox.unicast_decision(address, Some(&decision), watermark);
+        }
+    }
+
+    fn become_ready(&mut self, shared: &mut Shared, now: Now) {
+        self.base = Some(self.logged);
+        let lead = self.lead.as_mut().expect("a primary");
+        lead.phase = Phase::Ready;
+        lead.recovered_through = shared.storage.appended();
+        lead.decided_ns = now.boot_ns;
+        // What only others held when they answered may have arrived here since.
+        lead.wanted.retain(|op, _| !self.ops.contains_key(op));
+        shared.storage.want_force();
+        for position in 0..self.members.len() {
+            if self.members[position].node != shared.config.node {
+                let logged = self.lead.as_ref().expect("a primary").peers[position].logged;
+                self.catch_up(shared, now, position, logged);
+            }
+        }
+        self.resume(shared, now);
+    }
+
+    /// Decisions may be made, or released, that could not before.
+    fn resume(&mut self, shared: &mut Shared, now: Now) {
+        if !self.is_primary() {
+            return;
+        }
+        self.advance_release(shared, now);
+        let keys: Vec<Box<[u8]>> =
+            self.undecided.values().map(|op| self.ops[op].update().key.into()).collect();
+        for key in keys {
+            self.decide_key(shared, now, &key);
+        }
+        shared.arm_sweep(now);
+    }
+}

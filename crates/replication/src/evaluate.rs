@@ -1,0 +1,287 @@
+//! What an update does to a key: conditions and atomic operations (DESIGN §5 *Atomic ops*).
+//!
+//! Only the primary evaluates, in its own order, and the outcome travels in the decision. Evaluation is a function of the update and the
+//! key's state alone, so that a recovered op that was already answered gets the same outcome again (R2, R3).
+
+use alloc::vec::Vec;
+use nicekv_wire::limits::VALUE_BYTES_MAX;
+use nicekv_wire::number::{format_float, parse_float, parse_integer};
+use nicekv_wire::recovery::Entry;
+use nicekv_wire::replication::Effect;
+use nicekv_wire::{Condition, ExpireCondition, Expiry, OpId, Operation, Status, Update};
+
+/// The state of a key that is present.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyValue {
+    pub(crate) version: OpId,
+    pub(crate) expiry_ms: u64,
+    pub(crate) value: Vec<u8>,
+}
+
+impl KeyValue {
+    pub(crate) fn from_entry(entry: &Entry<'_>) -> Option<Self> {
+        let value = entry.value?.to_vec();
+        Some(Self { version: entry.version, expiry_ms: entry.expiry_ms, value })
+    }
+}
+
+/// The outcome of an update.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) effect: Effect,
+    pub(crate) status: Status,
+    pub(crate) version: OpId,
+    pub(crate) expiry_ms: u64,
+    pub(crate) integer: i64,
+    pub(crate) value: Vec<u8>,
+    pub(crate) value_is_result: bool,
+}
+
+impl Verdict {
+    /// An outcome that changes nothing.
+    pub(crate) fn unchanged(status: Status, state: Option<&KeyValue>) -> Self {
+        Self {
+            effect: Effect::None,
+            status,
+            version: state.map_or(OpId::NONE, |state| state.version),
+            expiry_ms: state.map_or(0, |state| state.expiry_ms),
+            integer: 0,
+            value: Vec::new(),
+            value_is_result: false,
+        }
+    }
+
+    fn store(op: OpId, value: Vec<u8>, expiry_ms: u64) -> Self {
+        let (effect, status) = (Effect::Store, Status::Ok);
+        Self { effect, status, version: op, expiry_ms, integer: 0, value, value_is_result: false }
+    }
+
+    /// Adds the value from before to the result.
+    fn with_old(mut self, state: Option<&KeyValue>) -> Self {
+        if let Some(state) = state {
+            self.value.clone_from(&state.value);
+            self.value_is_result = true;
+        }
+        self
+    }
+}
+
+/// Whether the outcome depends on the key's state at all.
+pub(crate) fn needs_state(update: &Update<'_>) -> bool {
+    let blind = matches!(update.operation, Operation::Set { expiry: Expiry::Never | Expiry::At(_), .. });
+    !blind || update.return_old || update.condition != Condition::Always
+}
+
+/// Evaluates `update` on a key that is in `state` (`None`: absent).
+pub(crate) fn evaluate(update: &Update<'_>, state: Option<&KeyValue>) -> Verdict {
+    let verdict = match condition_holds(update.condition, state) {
+        true => apply(update, state),
+        false => Verdict::unchanged(Status::ConditionFailed, state),
+    };
+    if update.return_old { verdict.with_old(state) } else { verdict }
+}
+
+fn condition_holds(condition: Condition, state: Option<&KeyValue>) -> bool {
+    match condition {
+        Condition::Always => true,
+        Condition::IfAbsent => state.is_none(),
+        Condition::IfPresent => state.is_some(),
+        Condition::IfVersion(version) => state.map_or(OpId::NONE, |state| state.version) == version,
+    }
+}
+
+fn apply(update: &Update<'_>, state: Option<&KeyValue>) -> Verdict {
+    let expiry_ms = state.map_or(0, |state| state.expiry_ms);
+    match update.operation {
+        Operation::Set { expiry, .. } => {
+            let expiry_ms = match expiry {
+                Expiry::Never => 0,
+                Expiry::Keep => expiry_ms,
+                Expiry::At(at_ms) => at_ms,
+            };
+            Verdict { effect: Effect::StorePrepared, ..Verdict::store(update.op, Vec::new(), expiry_ms) }
+        }
+        Operation::Delete => match state {
+            Some(_) => Verdict { effect: Effect::Remove, ..Verdict::unchanged(Status::Ok, None) },
+            None => Verdict::unchanged(Status::NotFound, None),
+        },
+        Operation::Increment(delta) => increment(update.op, state, delta),
+        Operation::IncrementFloat(delta) => increment_float(update.op, state, delta),
+        Operation::Append(suffix) => append(update.op, state, suffix),
+        Operation::Expire { at_ms, condition } => match state {
+            None => Verdict::unchanged(Status::NotFound, None),
+            Some(state) if expire_applies(condition, state.expiry_ms, at_ms) => {
+                // 0 would mean "never"; a time that early is past anyway.
+                Verdict::store(update.op, state.value.clone(), at_ms.max(1))
+            }
+            Some(_) => Verdict::unchanged(Status::ConditionFailed, state),
+        },
+        Operation::Persist => match state {
+            None => Verdict::unchanged(Status::NotFound, None),
+            Some(KeyValue { expiry_ms: 0, .. }) => Verdict::unchanged(Status::ConditionFailed, state),
+            Some(state) => Verdict::store(update.op, state.value.clone(), 0),
+        },
+    }
+}
+
+fn increment(op: OpId, state: Option<&KeyValue>, delta: i64) -> Verdict {
+    let Some(before) = state.map_or(Some(0), |state| parse_integer(&state.value)) else {
+        return Verdict::unchanged(Status::NotAnInteger, state);
+    };
+    let Some(after) = before.checked_add(delta) else {
+        return Verdict::unchanged(Status::Overflow, state);
+    };
+    let value = alloc::format!("{after}").into_bytes();
+    Verdict { integer: after, ..Verdict::store(op, value, state.map_or(0, |state| state.expiry_ms)) }
+}
+
+fn increment_float(op: OpId, state: Option<&KeyValue>, delta: f64) -> Verdict {
+    let Some(before) = state.map_or(Some(0.0), |state| parse_float(&state.value)) else {
+        return Verdict::unchanged(Status::NotAFloat, state);
+    };
+    let after = before + delta;
+    if !after.is_finite() {
+        return Verdict::unchanged(Status::Overflow, state);
+    }
+    let value = format_float(after).into_bytes();
+    let expiry_ms = state.map_or(0, |state| state.expiry_ms);
+    Verdict { value_is_result: true, ..Verdict::store(op, value, expiry_ms) }
+}
+
+fn append(op: OpId, state: Option<&KeyValue>, suffix: &[u8]) -> Verdict {
+    let before = state.map_or(&[][..], |state| &state.value);
+    if before.len() + suffix.len() > VALUE_BYTES_MAX {
+        return Verdict::unchanged(Status::ValueTooLong, state);
+    }
+    let value = [before, suffix].concat();
+    let integer = value.len() as i64;
+    Verdict { integer, ..Verdict::store(op, value, state.map_or(0, |state| state.expiry_ms)) }
+}
+
+fn expire_applies(condition: ExpireCondition, present_ms: u64, new_ms: u64) -> bool {
+    let has_expiry = present_ms != 0;
+    let later = has_expiry && new_ms > present_ms;
+    let earlier = !has_expiry || new_ms < present_ms;
+    match condition {
+        ExpireCondition::Always => true,
+        ExpireCondition::IfNone => !has_expiry,
+        ExpireCondition::IfSome => has_expiry,
+        ExpireCondition::IfLater | ExpireCondition::IfSomeAndLater => later,
+        ExpireCondition::IfEarlier => earlier,
+        ExpireCondition::IfSomeAndEarlier => has_expiry && earlier,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_wire::{ClientId, KeyDigest};
+
+    const OP: OpId = OpId { client: ClientId(9), sequence: 4 };
+    const OLD: OpId = OpId { client: ClientId(8), sequence: 1 };
+
+    fn update(operation: Operation<'_>) -> Update<'_> {
+        Update {
+            op: OP,
+            digest: KeyDigest::default(),
+            reply_to: None,
+            watermark: 0,
+            condition: Condition::Always,
+            return_old: false,
+            operation,
+            key: b"k",
+        }
+    }
+
+    fn state(value: &str, expiry_ms: u64) -> Option<KeyValue> {
+        Some(KeyValue { version: OLD, expiry_ms, value: value.into() })
+    }
+
+    fn check(update: Update<'_>, state: Option<KeyValue>, effect: Effect, status: Status) -> Verdict {
+        let verdict = evaluate(&update, state.as_ref());
+        assert_eq!((verdict.effect, verdict.status), (effect, status), "{update:?} on {state:?}");
+        verdict
+    }
+
+    #[test]
+    fn conditions_decide_by_presence_and_version() {
+        let set = update(Operation::Set { value: b"new", expiry: Expiry::Never });
+        let with = |condition| Update { condition, ..set };
+        check(with(Condition::IfAbsent), None, Effect::StorePrepared, Status::Ok);
+        check(with(Condition::IfAbsent), state("v", 0), Effect::None, Status::ConditionFailed);
+        check(with(Condition::IfPresent), None, Effect::None, Status::ConditionFailed);
+        check(with(Condition::IfPresent), state("v", 0), Effect::StorePrepared, Status::Ok);
+        check(with(Condition::IfVersion(OLD)), state("v", 0), Effect::StorePrepared, Status::Ok);
+        let failed =
+            check(with(Condition::IfVersion(OP)), state("v", 0), Effect::None, Status::ConditionFailed);
+        assert_eq!(failed.version, OLD);
+        check(with(Condition::IfVersion(OpId::NONE)), None, Effect::StorePrepared, Status::Ok);
+    }
+
+    #[test]
+    fn the_old_value_is_returned_also_when_the_condition_fails() {
+        let set = Update {
+            return_old: true,
+            condition: Condition::IfAbsent,
+            ..update(Operation::Set { value: b"new", expiry: Expiry::Never })
+        };
+        let verdict = check(set, state("old", 0), Effect::None, Status::ConditionFailed);
+        assert!(verdict.value_is_result && verdict.value == b"old");
+        let verdict = check(
+            Update { return_old: true, ..update(Operation::Delete) },
+            None,
+            Effect::None,
+            Status::NotFound,
+        );
+        assert!(!verdict.value_is_result);
+    }
+
+    #[test]
+    fn numbers_are_strict_and_bounded() {
+        let by = |delta| update(Operation::Increment(delta));
+        assert_eq!(check(by(5), None, Effect::Store, Status::Ok).integer, 5);
+        assert_eq!(check(by(-3), state("10", 77), Effect::Store, Status::Ok).expiry_ms, 77);
+        check(by(1), state("ten", 0), Effect::None, Status::NotAnInteger);
+        check(by(1), state("9223372036854775807", 0), Effect::None, Status::Overflow);
+        let float =
+            check(update(Operation::IncrementFloat(0.5)), state("10.25", 0), Effect::Store, Status::Ok);
+        assert!(float.value_is_result && float.value == b"10.75");
+        check(
+            update(Operation::IncrementFloat(f64::MAX)),
+            state("1.7e308", 0),
+            Effect::None,
+            Status::Overflow,
+        );
+    }
+
+    #[test]
+    fn appending_stops_at_the_limit() {
+        let verdict = check(update(Operation::Append(b"def")), state("abc", 5), Effect::Store, Status::Ok);
+        assert_eq!((verdict.integer, verdict.expiry_ms, &verdict.value[..]), (6, 5, &b"abcdef"[..]));
+        let long = "x".repeat(VALUE_BYTES_MAX);
+        check(update(Operation::Append(b"d")), state(&long, 0), Effect::None, Status::ValueTooLong);
+    }
+
+    #[test]
+    fn expiry_conditions_count_no_expiry_as_infinitely_late() {
+        use ExpireCondition::*;
+        for (condition, present_ms, new_ms, applies) in [
+            (Always, 0, 5, true),
+            (IfNone, 0, 5, true),
+            (IfNone, 9, 5, false),
+            (IfSome, 0, 5, false),
+            (IfLater, 0, 5, false),
+            (IfLater, 4, 5, true),
+            (IfEarlier, 0, 5, true),
+            (IfEarlier, 4, 5, false),
+            (IfSomeAndEarlier, 0, 5, false),
+            (IfSomeAndEarlier, 9, 5, true),
+        ] {
+            assert_eq!(expire_applies(condition, present_ms, new_ms), applies, "{condition:?} {present_ms}");
+        }
+        check(update(Operation::Persist), state("v", 0), Effect::None, Status::ConditionFailed);
+        assert_eq!(check(update(Operation::Persist), state("v", 9), Effect::Store, Status::Ok).expiry_ms, 0);
+        let keep = update(Operation::Set { value: b"n", expiry: Expiry::Keep });
+        assert_eq!(check(keep, state("v", 9), Effect::StorePrepared, Status::Ok).expiry_ms, 9);
+    }
+}

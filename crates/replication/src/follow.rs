@@ -1,0 +1,77 @@
+//! Decisions at the other members, and how the primary serves one that missed some.
+
+use crate::config::CATCH_UP_DATAGRAMS_MAX;
+use crate::partition::{Decided, Partition, Standing};
+use crate::record::Record;
+use crate::shared::Shared;
+use nicekv_wire::Now;
+use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
+use nicekv_wire::replication::{Decision, Watermark};
+
+impl Partition {
+    /// A decision of this epoch from its primary.
+    pub(crate) fn on_decision(&mut self, shared: &mut Shared, now: Now, decision: &Decision<'_>) {
+        if self.standing == Standing::Joining && self.base.is_none() {
+            self.report_gap(shared, now);
+        } else if decision.index == self.logged + 1 {
+            self.log_decision(shared, now, Decided::from_wire(decision));
+            self.tell_progress_within(shared, now, shared.config.timing.progress_delay.as_nanos() as u64);
+        } else if decision.index > self.logged {
+            self.report_gap(shared, now);
+        }
+    }
+
+    /// What the primary allows to be shown.
+    pub(crate) fn on_watermark(&mut self, shared: &mut Shared, now: Now, watermark: &Watermark) {
+        if self.base.is_none() {
+            self.base = Some(watermark.base);
+            if self.standing == Standing::Joining {
+                self.start_after(shared, now, watermark.base);
+            }
+        }
+        if watermark.released > self.released {
+            self.release(shared, now, watermark.released);
+        }
+    }
+
+    /// A joiner takes part from here on; what was decided before comes by copying.
+    fn start_after(&mut self, shared: &mut Shared, now: Now, base: u64) {
+        let record = Record::Released { partition: self.id, through: base };
+        shared.storage.append(|out| record.append(out));
+        shared.storage.want_force();
+        (self.logged, self.forced, self.released) = (base, base, base);
+        self.tell_progress(shared, false);
+        self.begin_copy(shared, now);
+    }
+
+    /// Asks the primary for what this member missed, at most once per quarter of a resend timeout.
+    pub(crate) fn report_gap(&mut self, shared: &mut Shared, now: Now) {
+        let pause_ns = shared.config.timing.resend.as_nanos() as u64 / 4;
+        if now.boot_ns >= self.gap_ns + pause_ns {
+            self.gap_ns = now.boot_ns;
+            self.tell_progress(shared, true);
+        }
+    }
+
+    /// Primary: sends a member the decisions after `logged`, and the watermark in any case.
+    pub(crate) fn catch_up(&mut self, shared: &mut Shared, now: Now, position: usize, logged: u64) {
+        let Some(lead) = &mut self.lead else { return };
+        if !lead.is_ready() {
+            return;
+        }
+        lead.peers[position].heard_ns = now.boot_ns;
+        let address = self.members[position].address;
+        let watermark = self.watermark();
+        shared.outbox.unicast_decision(address, None, watermark);
+        let skip = logged.saturating_sub(self.released) as usize;
+        let mut bytes = 0;
+        for decided in self.decisions.iter().skip(skip) {
+            let decision = decided.wire(self.id, self.epoch);
+            bytes += decision.bytes();
+            if bytes > CATCH_UP_DATAGRAMS_MAX * DATAGRAM_BYTES_MAX {
+                break;
+            }
+            shared.outbox.unicast_decision(address, Some(&decision), watermark);
+        }
+    }
+}

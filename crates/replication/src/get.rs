@@ -1,0 +1,186 @@
+//! Gets (DESIGN §5 *Get*; R11, R12).
+//!
+//! A consistent replica within its lease answers by itself unless the key is locked; then a secondary asks the primary, and the primary
+//! answers what is visible. The value is read as of the datagram's arrival, which lies within the client's call however late the answer
+//! leaves.
+
+use crate::config::WAITING_GETS_MAX;
+use crate::partition::{Partition, Standing};
+use crate::shared::{PendingRead, Shared};
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_wire::recovery::Entry;
+use nicekv_wire::{Condition, Get, Now, OpId, Operation, Reply, Status, Update};
+
+/// A get that waits for an op of its key.
+pub(crate) struct WaitingGet {
+    pub(crate) op: OpId,
+    pub(crate) reply_to: SocketAddrV4,
+}
+
+impl Partition {
+    /// A get arrived, from a client or passed on by a member.
+    pub(crate) fn on_get(&mut self, shared: &mut Shared, now: Now, get: &Get<'_>, from: SocketAddrV4) {
+        let may_serve = self.standing == Standing::Consistent && shared.has_lease(now);
+        let heard = match get.forwarded {
+            Some((_, epoch, node)) => self.is_primary() && self.accepts(epoch, node),
+            None => true,
+        };
+        if !may_serve || !heard {
+            shared.counters.dropped += 1;
+            return;
+        }
+        let waiting = WaitingGet { op: get.op, reply_to: get.reply_to.unwrap_or(from) };
+        if !self.keys.contains_key(get.key) {
+            self.serve_get(shared, now, waiting, get.key);
+        } else if !self.is_primary() {
+            self.forward_get(shared, waiting, get.key);
+        } else if !self.is_recovering(get.key) {
+            self.serve_get(shared, now, waiting, get.key);
+        } else {
+            self.wait_for_outcome(shared, waiting, get.key);
+        }
+    }
+
+    /// Primary: whether a locked key has an op from before this epoch, which the old primary may have shown (R4).
+    pub(crate) fn is_recovering(&self, key: &[u8]) -> bool {
+        let Some(lead) = &self.lead else { return false };
+        let key = &self.keys[key];
+        let undecided = |op: &OpId| self.ops[op].order <= lead.recovered_through;
+        !lead.is_ready()
+            || key.queue.iter().any(undecided)
+            || (key.unreleased > 0 && self.released < self.base.unwrap_or(0))
+    }
+
+    fn wait_for_outcome(&mut self, shared: &mut Shared, get: WaitingGet, key: &[u8]) {
+        match self.keys.get_mut(key) {
+            Some(state) if state.waiting.len() < WAITING_GETS_MAX => state.waiting.push(get),
+            _ => shared.counters.dropped += 1,
+        }
+    }
+
+    pub(crate) fn serve_gets(&mut self, shared: &mut Shared, now: Now, gets: Vec<WaitingGet>, key: &[u8]) {
+        for get in gets {
+            self.serve_get(shared, now, get, key);
+        }
+    }
+
+    fn forward_get(&mut self, shared: &mut Shared, get: WaitingGet, key: &[u8]) {
+        shared.counters.gets_forwarded += 1;
+        let forwarded = Get {
+            op: get.op,
+            digest: nicekv_placement::key_digest(key),
+            reply_to: Some(get.reply_to),
+            forwarded: Some((self.id, self.epoch, shared.config.node)),
+            key,
+        };
+        shared.outbox.send(self.primary_address(), |out| forwarded.encode(out));
+    }
+
+    /// Reads the visible value for a get.
+    pub(crate) fn serve_get(&mut self, shared: &mut Shared, now: Now, get: WaitingGet, key: &[u8]) {
+        if !shared.has_lease(now) {
+            shared.counters.dropped += 1;
+            return;
+        }
+        let token = shared.storage.read(self.id, key);
+        let read =
+            PendingRead::Get { partition: self.id, op: get.op, reply_to: get.reply_to, key: key.into() };
+        shared.reads.push_back((token, read));
+    }
+
+    /// The visible value has been read: answer.
+    pub(crate) fn on_get_read(
+        &mut self,
+        shared: &mut Shared,
+        now: Now,
+        get: WaitingGet,
+        key: &[u8],
+        entry: Option<Entry<'_>>,
+    ) {
+        let overdue = entry.filter(|entry| entry.expiry_ms != 0 && entry.expiry_ms <= now.unix_ms);
+        if let Some(entry) = overdue {
+            // It expires by a delete that the primary orders, and by nothing else (R11).
+            match self.standing {
+                Standing::Consistent if self.is_primary() => {
+                    self.expire(shared, now, key, entry.version, get)
+                }
+                Standing::Consistent => self.forward_get(shared, get, key),
+                _ => {}
+            }
+            return;
+        }
+        shared.counters.gets += 1;
+        let reply = match entry {
+            Some(Entry { value: Some(value), version, expiry_ms, .. }) => {
+                Reply { version, expiry_ms, value: Some(value), ..Reply::bare(get.op, Status::Ok) }
+            }
+            _ => Reply::bare(get.op, Status::NotFound),
+        };
+        shared.reply(Some(get.reply_to), &reply);
+    }
+
+    /// Primary: deletes an overdue value and lets the get wait for that.
+    fn expire(&mut self, shared: &mut Shared, now: Now, key: &[u8], version: OpId, get: WaitingGet) {
+        if !self.keys.contains_key(key) {
+            self.order_delete(shared, now, key, version);
+        }
+        self.wait_for_outcome(shared, get, key);
+    }
+
+    /// Primary: has the node's own client delete `version` of a key. The op takes the way of every other put.
+    fn order_delete(&mut self, shared: &mut Shared, now: Now, key: &[u8], version: OpId) -> Option<OpId> {
+        let (op, watermark) = shared.internal_op();
+        let delete = Update {
+            op,
+            digest: nicekv_placement::key_digest(key),
+            reply_to: None,
+            watermark,
+            condition: Condition::IfVersion(version),
+            return_old: false,
+            operation: Operation::Delete,
+            key,
+        };
+        let to = shared.config.vrings.multicast_address(&delete.digest);
+        shared.outbox.send(to, |out| delete.encode(out));
+        let mut datagram = Vec::new();
+        delete.encode(&mut datagram);
+        self.on_update(shared, now, &delete, &datagram, None);
+        if self.ops.contains_key(&op) {
+            return Some(op);
+        }
+        shared.finish_internal(op);
+        None
+    }
+
+    /// Primary: the next op of `key` meets an overdue value; have it deleted first. Whether that is under way.
+    ///
+    /// The delete goes before ops that the log has first. It is contended (they are undecided), so it is forced everywhere before any
+    /// effect of this order is shown, and recovery keeps it.
+    pub(crate) fn expire_first(&mut self, shared: &mut Shared, now: Now, key: &[u8], version: OpId) -> bool {
+        let is_internal = |op: &OpId| op.client == shared.config.internal_client;
+        let queue = &self.keys[key].queue;
+        if queue.front().is_some_and(is_internal) {
+            return false;
+        }
+        match queue.iter().copied().find(is_internal) {
+            Some(op) => self.move_to_front(key, op),
+            None => match self.order_delete(shared, now, key, version) {
+                Some(op) => self.move_to_front(key, op),
+                None => return false,
+            },
+        }
+        true
+    }
+
+    fn move_to_front(&mut self, key: &[u8], op: OpId) {
+        let queue = &mut self.keys.get_mut(key).expect("locked").queue;
+        queue.retain(|queued| *queued != op);
+        queue.push_front(op);
+    }
+}
+
+/// Decodes a stored entry; the engine checked its checksum, so anything else is a broken invariant.
+pub(crate) fn decode_entry(bytes: &[u8]) -> Entry<'_> {
+    Entry::decode(bytes).expect("the engine returns what was stored")
+}

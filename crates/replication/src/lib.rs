@@ -1,0 +1,42 @@
+//! NICE multicast two-phase commit (NICE §4.2 to §4.4 with rules R1 to R5, R9 to R12 and R15): the replica as a pure state machine.
+//!
+//! A [`Replica`] is one node. It has no socket, clock, thread, file or randomness: time, datagrams and disk completions come in
+//! through `handle_*`, datagrams and disk requests go out through `poll_*`. Read in this order:
+//!
+//! 1. `prepare`: every replica logs and acknowledges an op;
+//! 2. `decide`: the primary orders it, on the fast or the slow path; `evaluate` says what it does;
+//! 3. `follow`: the others apply what was decided; `partition` holds the state that both share;
+//! 4. `get`: who may answer a get, and with what;
+//! 5. `epoch`: recovery when the replica set changes; `join`: copying to a returning node; `restore`: the log;
+//! 6. `sweep`: what is done about silence.
+
+#![cfg_attr(not(test), no_std)]
+extern crate alloc;
+
+mod clients;
+mod config;
+mod decide;
+mod epoch;
+mod evaluate;
+mod follow;
+mod get;
+mod join;
+mod outbox;
+mod partition;
+mod prepare;
+mod record;
+mod replica;
+mod restore;
+mod shared;
+mod storage;
+mod sweep;
+
+pub use config::{
+    CATCH_UP_DATAGRAMS_MAX, CLIENTS_MAX, COPY_CHUNK_BYTES, OPEN_OPS_MAX, ReplicaConfig, Timing,
+    UNRELEASED_MAX, WAITING_GETS_MAX,
+};
+pub use join::StreamPeer;
+pub use partition::Standing;
+pub use replica::{PartitionStatus, Replica, ReplicaStatus};
+pub use shared::Counters;
+pub use storage::{StorageCompletion, StorageRequest};

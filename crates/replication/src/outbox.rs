@@ -1,0 +1,190 @@
+//! Datagrams that wait for the driver. Acks and decisions of one batch are merged per destination.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use core::ops::Range;
+use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
+use nicekv_wire::replication::{
+    ACKS_MAX, Acks, DECISIONS_FIXED_BYTES, Decision, Decisions, PrepareAck, Progress, WATERMARK_BYTES,
+    Watermark,
+};
+use nicekv_wire::{NodeId, PartitionId};
+
+/// Decisions under way to one destination.
+struct DecisionBatch {
+    destination: DecisionDestination,
+    watermarks: Vec<Watermark>,
+    count: usize,
+    decisions: Vec<u8>,
+}
+
+/// Where decisions go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum DecisionDestination {
+    /// To the members of a partition through the multicast vring. Partitions with the same members share a datagram.
+    Members { vnode: SocketAddrV4, members: Vec<NodeId> },
+    /// To one member.
+    One(SocketAddrV4),
+}
+
+impl DecisionDestination {
+    fn address(&self) -> SocketAddrV4 {
+        match self {
+            Self::Members { vnode, .. } => *vnode,
+            Self::One(address) => *address,
+        }
+    }
+
+    fn same_receivers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Members { members, .. }, Self::Members { members: others, .. }) => members == others,
+            _ => self == other,
+        }
+    }
+}
+
+impl DecisionBatch {
+    fn bytes(&self) -> usize {
+        DECISIONS_FIXED_BYTES + self.watermarks.len() * WATERMARK_BYTES + self.decisions.len()
+    }
+
+    fn has_room(&self, decision: Option<&Decision<'_>>, watermark: PartitionId) -> bool {
+        let watermark_bytes = match self.watermarks.iter().any(|known| known.partition == watermark) {
+            true => 0,
+            false => WATERMARK_BYTES,
+        };
+        self.bytes() + decision.map_or(0, Decision::bytes) + watermark_bytes <= DATAGRAM_BYTES_MAX
+    }
+}
+
+/// Acks under way to one primary.
+struct AckBatch {
+    primary: SocketAddrV4,
+    prepares: Vec<PrepareAck>,
+    progress: Vec<Progress>,
+}
+
+/// See the module.
+pub(crate) struct Outbox {
+    node: NodeId,
+    bytes: Vec<u8>,
+    direct: VecDeque<(SocketAddrV4, Range<usize>)>,
+    scratch: Vec<u8>,
+    acks: VecDeque<AckBatch>,
+    decisions: VecDeque<DecisionBatch>,
+}
+
+impl Outbox {
+    pub(crate) fn new(node: NodeId) -> Self {
+        Self {
+            node,
+            bytes: Vec::new(),
+            direct: VecDeque::new(),
+            scratch: Vec::new(),
+            acks: VecDeque::new(),
+            decisions: VecDeque::new(),
+        }
+    }
+
+    /// Queues the datagram that `encode` writes.
+    pub(crate) fn send(&mut self, to: SocketAddrV4, encode: impl FnOnce(&mut Vec<u8>)) {
+        if self.direct.is_empty() {
+            self.bytes.clear();
+        }
+        encode(&mut self.scratch);
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&self.scratch);
+        self.direct.push_back((to, start..self.bytes.len()));
+    }
+
+    pub(crate) fn ack_prepare(&mut self, primary: SocketAddrV4, ack: PrepareAck) {
+        self.ack_batch(primary).prepares.push(ack);
+    }
+
+    /// Queues news of progress; a later one of the same partition replaces it.
+    pub(crate) fn ack_progress(&mut self, primary: SocketAddrV4, progress: Progress) {
+        let queued = self.acks.iter_mut().filter(|batch| batch.primary == primary).find_map(|batch| {
+            batch.progress.iter_mut().find(|queued| queued.partition == progress.partition)
+        });
+        match queued {
+            Some(queued) => *queued = Progress { gap: queued.gap || progress.gap, ..progress },
+            None => self.ack_batch(primary).progress.push(progress),
+        }
+    }
+
+    fn ack_batch(&mut self, primary: SocketAddrV4) -> &mut AckBatch {
+        let with_room = |batch: &AckBatch| {
+            batch.primary == primary && batch.prepares.len() + batch.progress.len() < ACKS_MAX
+        };
+        let index = self.acks.iter().position(with_room).unwrap_or_else(|| {
+            self.acks.push_back(AckBatch { primary, prepares: Vec::new(), progress: Vec::new() });
+            self.acks.len() - 1
+        });
+        &mut self.acks[index]
+    }
+
+    /// Queues a decision, or a watermark alone, for all members of a partition.
+    pub(crate) fn multicast_decision(
+        &mut self,
+        vnode: SocketAddrV4,
+        members: impl Iterator<Item = NodeId>,
+        decision: Option<&Decision<'_>>,
+        watermark: Watermark,
+    ) {
+        let members = members.collect();
+        self.queue_decision(DecisionDestination::Members { vnode, members }, decision, watermark);
+    }
+
+    /// Queues a decision, or a watermark alone, for one member.
+    pub(crate) fn unicast_decision(
+        &mut self,
+        member: SocketAddrV4,
+        decision: Option<&Decision<'_>>,
+        watermark: Watermark,
+    ) {
+        self.queue_decision(DecisionDestination::One(member), decision, watermark);
+    }
+
+    fn queue_decision(
+        &mut self,
+        destination: DecisionDestination,
+        decision: Option<&Decision<'_>>,
+        watermark: Watermark,
+    ) {
+        // Only the last batch to these receivers: an earlier one with room would let a decision overtake its predecessor.
+        let last = self.decisions.iter().rposition(|batch| batch.destination.same_receivers(&destination));
+        let index = last
+            .filter(|index| self.decisions[*index].has_room(decision, watermark.partition))
+            .unwrap_or_else(|| {
+                let (watermarks, decisions) = (Vec::new(), Vec::new());
+                self.decisions.push_back(DecisionBatch { destination, watermarks, count: 0, decisions });
+                self.decisions.len() - 1
+            });
+        let batch = &mut self.decisions[index];
+        match batch.watermarks.iter_mut().find(|known| known.partition == watermark.partition) {
+            Some(known) => *known = watermark,
+            None => batch.watermarks.push(watermark),
+        }
+        if let Some(decision) = decision {
+            decision.append(&mut batch.decisions);
+            batch.count += 1;
+        }
+    }
+
+    /// Writes the next datagram to `out`; returns where it goes.
+    pub(crate) fn poll(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
+        if let Some(batch) = self.decisions.pop_front() {
+            Decisions::encode(self.node, &batch.watermarks, batch.count, &batch.decisions, out);
+            return Some(batch.destination.address());
+        }
+        if let Some(batch) = self.acks.pop_front() {
+            Acks::encode(self.node, &batch.prepares, &batch.progress, out);
+            return Some(batch.primary);
+        }
+        let (to, range) = self.direct.pop_front()?;
+        out.clear();
+        out.extend_from_slice(&self.bytes[range]);
+        Some(to)
+    }
+}

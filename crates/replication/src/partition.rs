@@ -1,0 +1,415 @@
+//! One partition of a replica: its epoch, its open ops and its place in the decision sequence.
+//!
+//! ```text
+//!          released            forced       logged
+//!  ───────────┼───────────────────┼────────────┼──▶ decision index
+//!   shown and │ held by all of    │ in the log │
+//!   forgotten │ the epoch, or not │            │
+//! ```
+//!
+//! Invariants:
+//! * decisions are logged in the order of their indexes without gaps, so that the decisions which two members of an epoch hold are
+//!   prefixes of one sequence;
+//! * an open op locks its key; a secondary answers no get of a locked key;
+//! * `released <= forced <= logged`, and a contended decision takes effect exactly when it is released.
+
+use crate::clients::{Clients, StoredResult, reply_address};
+use crate::epoch::Lead;
+use crate::evaluate::KeyValue;
+use crate::get::WaitingGet;
+use crate::join::Join;
+use crate::record::Record;
+use crate::shared::{Map, Shared, Unforced, UnforcedWhat};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_wire::control::{Member, MemberState};
+use nicekv_wire::recovery::Entry;
+use nicekv_wire::replication::{Decision, Effect, Progress, Watermark};
+use nicekv_wire::{Datagram, Epoch, NodeId, Now, OpId, PartitionId, Status, Update};
+
+/// An op that is prepared here and has not taken effect.
+pub(crate) struct Op {
+    /// Number of its log record: the replica's own order.
+    pub(crate) order: u64,
+    /// The client's datagram.
+    pub(crate) datagram: Box<[u8]>,
+    pub(crate) forced: bool,
+    /// As of when it was logged (R2).
+    pub(crate) contended: bool,
+    /// Set when it is decided but not released.
+    pub(crate) decided: bool,
+    /// Primary: which members, by position, have acknowledged it in this epoch.
+    pub(crate) acks: u16,
+    /// Primary: some member said that it is contended.
+    pub(crate) any_contended: bool,
+    /// Primary: some member could not store it.
+    pub(crate) any_refused: bool,
+    /// When it was last sent or acknowledged, and how often.
+    pub(crate) sent_ns: u64,
+    pub(crate) tries: u32,
+}
+
+impl Op {
+    pub(crate) fn update(&self) -> Update<'_> {
+        update_of(&self.datagram)
+    }
+}
+
+/// The update in a datagram that was checked when it was received.
+pub(crate) fn update_of(datagram: &[u8]) -> Update<'_> {
+    match Datagram::decode(datagram) {
+        Ok((_, Datagram::Update(update))) => update,
+        other => unreachable!("a stored prepare is an update, not {other:?}"),
+    }
+}
+
+/// What the primary knows of a key's newest decided state.
+pub(crate) enum Latest {
+    Unknown,
+    Reading,
+    Known(Option<KeyValue>),
+}
+
+/// A locked key.
+pub(crate) struct Key {
+    /// Its undecided ops, in the replica's own log order.
+    pub(crate) queue: VecDeque<OpId>,
+    /// Its decided ops that are not released.
+    pub(crate) unreleased: u32,
+    pub(crate) latest: Latest,
+    /// Gets that wait for the outcome.
+    pub(crate) waiting: Vec<WaitingGet>,
+}
+
+impl Key {
+    pub(crate) fn new() -> Self {
+        Self { queue: VecDeque::new(), unreleased: 0, latest: Latest::Unknown, waiting: Vec::new() }
+    }
+}
+
+/// A logged decision that some member may still lack.
+#[derive(Clone, Debug)]
+pub(crate) struct Decided {
+    pub(crate) index: u64,
+    pub(crate) op: OpId,
+    pub(crate) contended: bool,
+    pub(crate) effect: Effect,
+    pub(crate) status: Status,
+    pub(crate) version: OpId,
+    pub(crate) expiry_ms: u64,
+    pub(crate) integer: i64,
+    pub(crate) value: Box<[u8]>,
+    pub(crate) value_is_result: bool,
+}
+
+impl Decided {
+    pub(crate) fn from_wire(decision: &Decision<'_>) -> Self {
+        Self {
+            index: decision.index,
+            op: decision.op,
+            contended: decision.contended,
+            effect: decision.effect,
+            status: decision.status,
+            version: decision.version,
+            expiry_ms: decision.expiry_ms,
+            integer: decision.integer,
+            value: decision.value.into(),
+            value_is_result: decision.value_is_result,
+        }
+    }
+
+    pub(crate) fn wire(&self, partition: PartitionId, epoch: Epoch) -> Decision<'_> {
+        Decision {
+            partition,
+            epoch,
+            index: self.index,
+            op: self.op,
+            contended: self.contended,
+            effect: self.effect,
+            status: self.status,
+            version: self.version,
+            expiry_ms: self.expiry_ms,
+            integer: self.integer,
+            value: &self.value,
+            value_is_result: self.value_is_result,
+        }
+    }
+}
+
+/// This replica's standing in the partition's replica set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// No member (or not admitted since its start, R9): answers nothing.
+    Outside,
+    /// Takes part in puts, still copies.
+    Joining,
+    /// Holds everything.
+    Consistent,
+}
+
+pub(crate) struct Partition {
+    pub(crate) id: PartitionId,
+    pub(crate) epoch: Epoch,
+    pub(crate) activated: bool,
+    pub(crate) standing: Standing,
+    pub(crate) primary: NodeId,
+    pub(crate) members: Vec<Member>,
+    pub(crate) ops: Map<OpId, Op>,
+    /// Undecided ops by log order.
+    pub(crate) undecided: BTreeMap<u64, OpId>,
+    pub(crate) keys: Map<Box<[u8]>, Key>,
+    /// Decisions `released + 1 ..= logged`.
+    pub(crate) decisions: VecDeque<Decided>,
+    pub(crate) logged: u64,
+    pub(crate) forced: u64,
+    pub(crate) released: u64,
+    /// The last decision from before this epoch, once known.
+    pub(crate) base: Option<u64>,
+    pub(crate) clients: Clients,
+    pub(crate) resets: u64,
+    pub(crate) lead: Option<Lead>,
+    pub(crate) join: Option<Join>,
+    /// When the primary is to be told of progress at the latest.
+    pub(crate) progress_due_ns: Option<u64>,
+    /// When the last gap was reported.
+    pub(crate) gap_ns: u64,
+}
+
+impl Partition {
+    pub(crate) fn new(id: PartitionId, shared: &Shared) -> Self {
+        Self {
+            id,
+            epoch: Epoch(0),
+            activated: false,
+            standing: Standing::Outside,
+            primary: NodeId(0),
+            members: Vec::new(),
+            ops: shared.map(),
+            undecided: BTreeMap::new(),
+            keys: shared.map(),
+            decisions: VecDeque::new(),
+            logged: 0,
+            forced: 0,
+            released: 0,
+            base: None,
+            clients: Clients::default(),
+            resets: 0,
+            lead: None,
+            join: None,
+            progress_due_ns: None,
+            gap_ns: 0,
+        }
+    }
+
+    pub(crate) fn is_primary(&self) -> bool {
+        self.lead.is_some()
+    }
+
+    pub(crate) fn position(&self, node: NodeId) -> Option<usize> {
+        self.members.iter().position(|member| member.node == node)
+    }
+
+    pub(crate) fn address(&self, node: NodeId) -> Option<SocketAddrV4> {
+        self.members.iter().find(|member| member.node == node).map(|member| member.address)
+    }
+
+    pub(crate) fn primary_address(&self) -> SocketAddrV4 {
+        self.address(self.primary).expect("the primary is a member")
+    }
+
+    pub(crate) fn joiners(&self) -> bool {
+        self.members.iter().any(|member| member.state == MemberState::Joining)
+    }
+
+    /// Whether a message of this epoch from `sender` is to be heard.
+    pub(crate) fn accepts(&self, epoch: Epoch, sender: NodeId) -> bool {
+        self.standing != Standing::Outside && epoch == self.epoch && self.position(sender).is_some()
+    }
+
+    pub(crate) fn watermark(&self) -> Watermark {
+        Watermark {
+            partition: self.id,
+            epoch: self.epoch,
+            base: self.base.unwrap_or(0),
+            released: self.released,
+        }
+    }
+
+    /// Voids everything that this replica holds of the partition (R7 step 2).
+    pub(crate) fn reset(&mut self) {
+        self.ops.clear();
+        self.undecided.clear();
+        self.keys.clear();
+        self.decisions.clear();
+        (self.logged, self.forced, self.released) = (0, 0, 0);
+        self.clients = Clients::default();
+        self.resets += 1;
+    }
+
+    /// Takes an op in: it is undecided from now on and locks its key.
+    pub(crate) fn insert_op(&mut self, order: u64, contended: bool, datagram: Box<[u8]>, now: Now) {
+        let update = update_of(&datagram);
+        let (op, watermark) = (update.op, update.watermark);
+        match self.keys.get_mut(update.key) {
+            Some(key) => key.queue.push_back(op),
+            None => {
+                let mut key = Key::new();
+                key.queue.push_back(op);
+                self.keys.insert(update.key.into(), key);
+            }
+        }
+        self.clients.advance(op.client, watermark);
+        self.undecided.insert(order, op);
+        let state = Op {
+            order,
+            datagram,
+            forced: false,
+            contended,
+            decided: false,
+            acks: 0,
+            any_contended: false,
+            any_refused: false,
+            sent_ns: now.boot_ns,
+            tries: 0,
+        };
+        let before = self.ops.insert(op, state);
+        debug_assert!(before.is_none());
+    }
+
+    /// Logs the decision that follows `logged`. An uncontended one takes effect at once, a contended one when it is released (R2).
+    pub(crate) fn log_decision(&mut self, shared: &mut Shared, now: Now, decided: Decided) {
+        assert_eq!(decided.index, self.logged + 1, "decisions are logged without gaps");
+        self.logged = decided.index;
+        let record =
+            shared.storage.append(|out| Record::Decision(decided.wire(self.id, self.epoch)).append(out));
+        let what = UnforcedWhat::Decision(decided.index);
+        shared.unforced.push_back(Unforced { record, partition: self.id, resets: self.resets, what });
+        if decided.contended {
+            shared.storage.want_force();
+        }
+        self.settle(shared, now, decided);
+    }
+
+    /// The part of [`Self::log_decision`] that replaying the log shares.
+    pub(crate) fn settle(&mut self, shared: &mut Shared, now: Now, decided: Decided) {
+        if let Some(op) = self.ops.get_mut(&decided.op)
+            && !op.decided
+        {
+            op.decided = true;
+            self.undecided.remove(&op.order);
+            let key = update_of(&op.datagram).key;
+            let key = self.keys.get_mut(key).expect("an open op locks its key");
+            key.queue.retain(|queued| *queued != decided.op);
+            key.unreleased += 1;
+        }
+        if !decided.contended {
+            self.take_effect(shared, now, &decided);
+        }
+        self.decisions.push_back(decided);
+    }
+
+    /// Applies a decision to the engine, remembers its result, answers its client if this is the primary, and unlocks.
+    fn take_effect(&mut self, shared: &mut Shared, now: Now, decided: &Decided) {
+        let result = StoredResult::of(&decided.wire(self.id, self.epoch));
+        let Some(op) = self.ops.remove(&decided.op) else {
+            // Nobody holds its prepare: it was refused without one, or its effect is in the engine already.
+            return;
+        };
+        let update = update_of(&op.datagram);
+        self.apply(shared, decided, &update);
+        if self.is_primary() {
+            shared.reply(reply_address(&op.datagram), &result.reply(decided.op));
+        }
+        shared.finish_internal(decided.op);
+        self.clients.remember(decided.op, result);
+        let key = self.keys.get_mut(update.key).expect("an open op locks its key");
+        key.unreleased -= 1;
+        if key.queue.is_empty() && key.unreleased == 0 {
+            let waiting = core::mem::take(&mut key.waiting);
+            self.keys.remove(update.key);
+            self.serve_gets(shared, now, waiting, update.key);
+        } else if !key.waiting.is_empty() && !self.is_recovering(update.key) {
+            let key = self.keys.get_mut(update.key).expect("as before");
+            let waiting = core::mem::take(&mut key.waiting);
+            self.serve_gets(shared, now, waiting, update.key);
+        }
+    }
+
+    fn apply(&mut self, shared: &mut Shared, decided: &Decided, update: &Update<'_>) {
+        let value = match decided.effect {
+            Effect::None => return,
+            Effect::StorePrepared => Some(update.operation.value()),
+            Effect::Store => Some(&*decided.value),
+            Effect::Remove => None,
+        };
+        let entry =
+            Entry { index: decided.index, version: decided.version, expiry_ms: decided.expiry_ms, value };
+        if let Some(join) = &mut self.join {
+            join.note_written(update.key, decided.index);
+        }
+        match value {
+            Some(_) => shared.storage.write(self.id, update.key, |out| entry.append(out)),
+            None => shared.storage.remove(self.id, update.key),
+        }
+    }
+
+    /// Shows what every member has forced, up to `through`.
+    pub(crate) fn release(&mut self, shared: &mut Shared, now: Now, through: u64) {
+        let through = through.min(self.logged);
+        while self.released < through {
+            let decided = self.decisions.pop_front().expect("decisions after `released` are kept");
+            debug_assert_eq!(decided.index, self.released + 1);
+            self.released = decided.index;
+            if decided.contended {
+                self.take_effect(shared, now, &decided);
+            }
+        }
+    }
+
+    /// A record of this partition is durable.
+    pub(crate) fn on_forced(&mut self, shared: &mut Shared, now: Now, unforced: &Unforced) {
+        if unforced.resets != self.resets {
+            return;
+        }
+        match unforced.what {
+            UnforcedWhat::Prepare(op) => self.on_prepare_forced(shared, now, op),
+            UnforcedWhat::Decision(index) => self.on_decision_forced(shared, now, index),
+        }
+    }
+
+    fn on_decision_forced(&mut self, shared: &mut Shared, now: Now, index: u64) {
+        self.forced = self.forced.max(index);
+        if self.is_primary() {
+            self.advance_release(shared, now);
+            return;
+        }
+        if index <= self.released {
+            return;
+        }
+        let contended = self.decisions.get((index - self.released - 1) as usize).is_some_and(|d| d.contended);
+        let delay = if contended { 0 } else { shared.config.timing.progress_delay.as_nanos() as u64 };
+        self.tell_progress_within(shared, now, delay);
+    }
+
+    /// Tells the primary what is logged and forced, with the next acks or after `delay_ns`.
+    pub(crate) fn tell_progress_within(&mut self, shared: &mut Shared, now: Now, delay_ns: u64) {
+        if self.standing == Standing::Outside || self.is_primary() {
+            return;
+        }
+        if delay_ns == 0 {
+            self.tell_progress(shared, false);
+        } else {
+            self.progress_due_ns.get_or_insert(now.boot_ns + delay_ns);
+            shared.arm_sweep(now);
+        }
+    }
+
+    pub(crate) fn tell_progress(&mut self, shared: &mut Shared, gap: bool) {
+        self.progress_due_ns = None;
+        let progress =
+            Progress { partition: self.id, epoch: self.epoch, logged: self.logged, forced: self.forced, gap };
+        shared.outbox.ack_progress(self.primary_address(), progress);
+    }
+}

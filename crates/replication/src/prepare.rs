@@ -1,0 +1,168 @@
+//! The first half of a put: every replica logs the client's datagram, forces it, and acknowledges to the primary (NICE §4.3, R1).
+
+use crate::clients::Lookup;
+use crate::config::OPEN_OPS_MAX;
+use crate::partition::{Partition, Standing};
+use crate::record::Record;
+use crate::shared::{Shared, Unforced, UnforcedWhat};
+use alloc::boxed::Box;
+use core::net::SocketAddrV4;
+use nicekv_wire::recovery::{Fetch, Wanted};
+use nicekv_wire::replication::PrepareAck;
+use nicekv_wire::{NodeId, Now, OpId, Reply, Status, Update, stamp_reply_to};
+
+impl Partition {
+    /// An update arrived: from a client, from a member that passes it on, or from this node's own client (`from` is `None`).
+    pub(crate) fn on_update(
+        &mut self,
+        shared: &mut Shared,
+        now: Now,
+        update: &Update<'_>,
+        datagram: &[u8],
+        from: Option<SocketAddrV4>,
+    ) {
+        if self.standing == Standing::Outside {
+            shared.counters.dropped += 1;
+            return;
+        }
+        let op = update.op;
+        if self.ops.contains_key(&op) {
+            self.acknowledge(shared, op);
+            return;
+        }
+        match self.clients.lookup(op) {
+            Lookup::New => {}
+            Lookup::Finished(result) => {
+                if self.is_primary() {
+                    shared.reply(update.reply_to.or(from), &result.reply(op));
+                }
+                return;
+            }
+            Lookup::Expired => {
+                if self.is_primary() {
+                    shared.reply(update.reply_to.or(from), &Reply::bare(op, Status::Expired));
+                }
+                return;
+            }
+        }
+        if self.ops.len() >= OPEN_OPS_MAX {
+            // Silence, not a refusal: another member may have taken it in, and then it will be executed.
+            shared.counters.dropped += 1;
+            return;
+        }
+        let mut datagram: Box<[u8]> = datagram.into();
+        if let Some(from) = from {
+            stamp_reply_to(&mut datagram, from);
+        }
+        self.log_prepare(shared, now, update, datagram);
+    }
+
+    fn log_prepare(&mut self, shared: &mut Shared, now: Now, update: &Update<'_>, datagram: Box<[u8]>) {
+        let op = update.op;
+        let other_undecided = self.keys.get(update.key).is_some_and(|key| !key.queue.is_empty());
+        let contended = other_undecided || self.standing == Standing::Joining;
+        let partition = self.id;
+        let record = Record::Prepare { partition, contended, datagram: &datagram };
+        let order = shared.storage.append(|out| record.append(out));
+        shared.storage.want_force();
+        let what = UnforcedWhat::Prepare(op);
+        shared.unforced.push_back(Unforced { record: order, partition, resets: self.resets, what });
+        self.insert_op(order, contended, datagram, now);
+        if let Some(lead) = &mut self.lead {
+            lead.wanted.remove(&op);
+        }
+        shared.arm_sweep(now);
+    }
+
+    pub(crate) fn on_prepare_forced(&mut self, shared: &mut Shared, now: Now, op: OpId) {
+        let Some(state) = self.ops.get_mut(&op) else { return };
+        state.forced = true;
+        if self.is_primary() {
+            let me = self.position(shared.config.node).expect("the primary is a member");
+            self.count_ack(shared, now, me, op, false, false);
+        } else {
+            self.acknowledge(shared, op);
+        }
+    }
+
+    /// Acknowledges a forced, undecided op to the primary.
+    pub(crate) fn acknowledge(&mut self, shared: &mut Shared, op: OpId) {
+        let Some(state) = self.ops.get(&op) else { return };
+        if self.is_primary() || self.standing == Standing::Outside || !state.forced || state.decided {
+            return;
+        }
+        let ack = PrepareAck {
+            partition: self.id,
+            epoch: self.epoch,
+            op,
+            contended: state.contended,
+            refused: false,
+        };
+        shared.outbox.ack_prepare(self.primary_address(), ack);
+    }
+
+    /// Primary: a member acknowledges an op.
+    pub(crate) fn on_prepare_ack(&mut self, shared: &mut Shared, now: Now, sender: NodeId, ack: &PrepareAck) {
+        let Some(position) = self.position(sender) else { return };
+        if self.ops.contains_key(&ack.op) {
+            self.count_ack(shared, now, position, ack.op, ack.contended, ack.refused);
+        } else if self.clients.lookup(ack.op) == Lookup::New {
+            self.want_op(shared, now, ack.op, sender);
+        }
+    }
+
+    /// Primary: only a member holds this op; fetch and complete it (R15).
+    pub(crate) fn want_op(&mut self, shared: &mut Shared, now: Now, op: OpId, holder: NodeId) {
+        let Some(address) = self.address(holder) else { return };
+        let fetch = Fetch {
+            sender: shared.config.node,
+            partition: self.id,
+            epoch: self.epoch,
+            wanted: Wanted::Op(op),
+        };
+        let lead = self.lead.as_mut().expect("only a primary wants ops");
+        if lead.wanted.len() < OPEN_OPS_MAX && lead.wanted.insert(op, holder).is_none() {
+            // The client's own copy may still be on its way: ask at the next sweep, not now.
+            shared.arm_sweep(now);
+        } else {
+            shared.outbox.send(address, |out| fetch.encode(out));
+        }
+    }
+
+    fn count_ack(
+        &mut self,
+        shared: &mut Shared,
+        now: Now,
+        position: usize,
+        op: OpId,
+        contended: bool,
+        refused: bool,
+    ) {
+        let all_acks = (1u16 << self.members.len()) - 1;
+        let state = self.ops.get_mut(&op).expect("an open op");
+        state.acks |= 1 << position;
+        state.any_contended |= contended || state.contended;
+        state.any_refused |= refused;
+        if state.acks == all_acks && !state.decided {
+            let key: Box<[u8]> = state.update().key.into();
+            self.decide_key(shared, now, &key);
+        }
+    }
+
+    /// A member asks for the prepare of an op.
+    pub(crate) fn on_fetch_op(&mut self, shared: &mut Shared, op: OpId, to: NodeId) {
+        let (Some(state), Some(address)) = (self.ops.get(&op), self.address(to)) else { return };
+        self.resend(shared, &state.datagram, address);
+    }
+
+    pub(crate) fn resend(&self, shared: &mut Shared, datagram: &[u8], to: SocketAddrV4) {
+        let resend = nicekv_wire::replication::Resend {
+            sender: shared.config.node,
+            partition: self.id,
+            epoch: self.epoch,
+            datagram,
+        };
+        shared.counters.resent += 1;
+        shared.outbox.send(to, |out| resend.encode(out));
+    }
+}

@@ -1,0 +1,244 @@
+//! What a replica asks of its disk.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::ops::Range;
+use nicekv_wire::PartitionId;
+
+/// A request to the log or the engine. The driver executes requests strictly in order; what a request makes visible to later ones is
+/// visible at once, only [`StorageRequest::Force`] makes the log durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StorageRequest<'a> {
+    /// Append this record to the log. Records are counted from 1 over the life of the core, replayed ones included.
+    Append {
+        /// The record.
+        payload: &'a [u8],
+    },
+    /// Make durable what has been appended so far; answered by [`StorageCompletion::Forced`]. May be merged with later ones.
+    Force,
+    /// Read an entry; answered by [`StorageCompletion::Read`], in the order of the reads.
+    Read {
+        /// To be returned.
+        token: u64,
+        /// The partition.
+        partition: PartitionId,
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Store an entry.
+    Write {
+        /// The partition.
+        partition: PartitionId,
+        /// The key.
+        key: &'a [u8],
+        /// The entry, opaque to the engine.
+        entry: &'a [u8],
+    },
+    /// Remove an entry.
+    Remove {
+        /// The partition.
+        partition: PartitionId,
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Remove every entry of a partition.
+    Clear {
+        /// The partition.
+        partition: PartitionId,
+    },
+    /// Read entries in key order; answered by [`StorageCompletion::Scan`].
+    Scan {
+        /// To be returned.
+        token: u64,
+        /// The partition.
+        partition: PartitionId,
+        /// Only keys after this one; empty for all.
+        after: &'a [u8],
+        /// Stop when the entries together reach this size.
+        bytes_max: usize,
+    },
+    /// Make durable what was written to the engine so far; answered by [`StorageCompletion::EngineSynced`].
+    SyncEngine {
+        /// To be returned.
+        token: u64,
+    },
+    /// Make durable what was written to the engine so far, then forget the log's records before this one.
+    Trim {
+        /// The first record that is still needed.
+        before: u64,
+    },
+}
+
+/// The end of a request. A failed disk is not reported here: the driver stops the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StorageCompletion<'a> {
+    /// The log is durable up to and including this record.
+    Forced {
+        /// Number of the record.
+        through: u64,
+    },
+    /// The entry, if there is one.
+    Read {
+        /// Of the request.
+        token: u64,
+        /// As stored.
+        entry: Option<&'a [u8]>,
+    },
+    /// The entries.
+    Scan {
+        /// Of the request.
+        token: u64,
+        /// A sequence of [`put_keyed_entry`](nicekv_wire::recovery::put_keyed_entry).
+        entries: &'a [u8],
+        /// Whether later keys exist.
+        more: bool,
+    },
+    /// The engine is durable as of the request.
+    EngineSynced {
+        /// Of the request.
+        token: u64,
+    },
+}
+
+enum Queued {
+    Append { payload: Range<usize> },
+    Force,
+    Read { token: u64, partition: PartitionId, key: Range<usize> },
+    Write { partition: PartitionId, key: Range<usize>, entry: Range<usize> },
+    Remove { partition: PartitionId, key: Range<usize> },
+    Clear { partition: PartitionId },
+    Scan { token: u64, partition: PartitionId, after: Range<usize>, bytes_max: usize },
+    SyncEngine { token: u64 },
+    Trim { before: u64 },
+}
+
+/// Requests that wait for the driver, their bytes in one arena that is reused when the queue has run empty.
+#[derive(Default)]
+pub(crate) struct StorageQueue {
+    bytes: Vec<u8>,
+    queue: VecDeque<Queued>,
+    appended: u64,
+    force_wanted: bool,
+    tokens: u64,
+}
+
+impl StorageQueue {
+    /// Counts a record that was read back from the log.
+    pub(crate) fn count_replayed(&mut self) -> u64 {
+        self.appended += 1;
+        self.appended
+    }
+
+    /// Number of the last record.
+    pub(crate) fn appended(&self) -> u64 {
+        self.appended
+    }
+
+    /// Appends the record that `write` produces; returns its number.
+    pub(crate) fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        let payload = self.stage(write);
+        self.queue.push_back(Queued::Append { payload });
+        self.appended += 1;
+        self.appended
+    }
+
+    /// Asks for one force at the end of the batch.
+    pub(crate) fn want_force(&mut self) {
+        self.force_wanted = true;
+    }
+
+    /// Ends a batch: one force serves all who want it.
+    pub(crate) fn end_batch(&mut self) {
+        if core::mem::take(&mut self.force_wanted) {
+            self.queue.push_back(Queued::Force);
+        }
+    }
+
+    pub(crate) fn read(&mut self, partition: PartitionId, key: &[u8]) -> u64 {
+        let (token, key) = (self.token(), self.stage_bytes(key));
+        self.queue.push_back(Queued::Read { token, partition, key });
+        token
+    }
+
+    pub(crate) fn write(&mut self, partition: PartitionId, key: &[u8], entry: impl FnOnce(&mut Vec<u8>)) {
+        let key = self.stage_bytes(key);
+        let entry = self.stage_more(entry);
+        self.queue.push_back(Queued::Write { partition, key, entry });
+    }
+
+    pub(crate) fn remove(&mut self, partition: PartitionId, key: &[u8]) {
+        let key = self.stage_bytes(key);
+        self.queue.push_back(Queued::Remove { partition, key });
+    }
+
+    pub(crate) fn clear(&mut self, partition: PartitionId) {
+        self.queue.push_back(Queued::Clear { partition });
+    }
+
+    pub(crate) fn scan(&mut self, partition: PartitionId, after: &[u8], bytes_max: usize) -> u64 {
+        let (token, after) = (self.token(), self.stage_bytes(after));
+        self.queue.push_back(Queued::Scan { token, partition, after, bytes_max });
+        token
+    }
+
+    pub(crate) fn sync_engine(&mut self) -> u64 {
+        let token = self.token();
+        self.queue.push_back(Queued::SyncEngine { token });
+        token
+    }
+
+    pub(crate) fn trim(&mut self, before: u64) {
+        self.queue.push_back(Queued::Trim { before });
+    }
+
+    pub(crate) fn poll(&mut self) -> Option<StorageRequest<'_>> {
+        let bytes = &self.bytes;
+        Some(match self.queue.pop_front()? {
+            Queued::Append { payload } => StorageRequest::Append { payload: &bytes[payload] },
+            Queued::Force => StorageRequest::Force,
+            Queued::Read { token, partition, key } => {
+                StorageRequest::Read { token, partition, key: &bytes[key] }
+            }
+            Queued::Write { partition, key, entry } => {
+                StorageRequest::Write { partition, key: &bytes[key], entry: &bytes[entry] }
+            }
+            Queued::Remove { partition, key } => StorageRequest::Remove { partition, key: &bytes[key] },
+            Queued::Clear { partition } => StorageRequest::Clear { partition },
+            Queued::Scan { token, partition, after, bytes_max } => {
+                StorageRequest::Scan { token, partition, after: &bytes[after], bytes_max }
+            }
+            Queued::SyncEngine { token } => StorageRequest::SyncEngine { token },
+            Queued::Trim { before } => StorageRequest::Trim { before },
+        })
+    }
+
+    /// Forgets queued writes of a partition.
+    pub(crate) fn discard_writes(&mut self, void: PartitionId) {
+        self.queue.retain(|queued| match queued {
+            Queued::Write { partition, .. } | Queued::Remove { partition, .. } => *partition != void,
+            _ => true,
+        });
+    }
+
+    fn token(&mut self) -> u64 {
+        self.tokens += 1;
+        self.tokens
+    }
+
+    fn stage_bytes(&mut self, bytes: &[u8]) -> Range<usize> {
+        self.stage(|out| out.extend_from_slice(bytes))
+    }
+
+    fn stage(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Range<usize> {
+        if self.queue.is_empty() {
+            self.bytes.clear();
+        }
+        self.stage_more(write)
+    }
+
+    fn stage_more(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Range<usize> {
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        start..self.bytes.len()
+    }
+}
