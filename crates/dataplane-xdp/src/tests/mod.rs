@@ -1,21 +1,17 @@
 //! The fixtures in the kernel: by `BPF_PROG_TEST_RUN` (parsing, verdict, rewrite) and with live frames through
 //! veth ports (redirect, copies, egress rewrite). They need root and say so if they are not run.
 
+mod build;
+mod generations;
 mod namespaces;
-
-use std::path::Path;
-use std::process::Command;
+mod random;
 
 use aya::maps::{HashMap, MapData};
 use aya::programs::{TestRun as _, TestRunOptions};
 use nicekv_dataplane::fixtures::{
-    Counts, Fixture, ROUTER_MAC, VRINGS, cases, host, tables, teaching_frame, verdict_of,
+    Counts, Fixture, ROUTER_MAC, VRINGS, cases, tables, teaching_frame, verdict_of,
 };
-use nicekv_dataplane::{
-    Backend, BackendError, Counter, Host, Output, Pipeline, TableError, UnicastEntry, Verdict,
-};
-use proptest::prelude::*;
-use proptest::test_runner::TestRunner;
+use nicekv_dataplane::{Backend as _, Counter, Counters, Output, Verdict};
 
 use crate::layout::{Mac, Metadata};
 use crate::{INGRESS, OBJECT, Xdp};
@@ -52,6 +48,7 @@ impl Lab {
     /// Runs the ingress program on a frame, without sending anything.
     fn test_run(&self, ingress: u16, frame: &[u8]) -> (u32, Vec<u8>) {
         let program: &aya::programs::Xdp = self.xdp.programs.program(INGRESS).unwrap().try_into().unwrap();
+        // `struct xdp_md`: data, data_end, data_meta, ingress_ifindex, …
         let mut context = [0u8; 24];
         context[4..8].copy_from_slice(&(frame.len() as u32).to_ne_bytes());
         context[12..16].copy_from_slice(&self.network.ports[usize::from(ingress)].ifindex.to_ne_bytes());
@@ -79,7 +76,7 @@ impl Lab {
         Output { verdict: verdict_of(&self.without_sentinels(&before)), frames }
     }
 
-    fn without_sentinels(&self, before: &nicekv_dataplane::Counters) -> nicekv_dataplane::Counters {
+    fn without_sentinels(&self, before: &Counters) -> Counters {
         let mut counted = self.xdp.counters().unwrap().since(before);
         counted.add(Counter::Flooded, 0u64.wrapping_sub(2));
         counted
@@ -176,6 +173,11 @@ fn check_live(lab: &mut Lab, fixture: &Fixture, before: &Counts) -> Result<(), S
         ));
     }
     fixture.check_counts(before, &after, &[Counter::Flooded])
+}
+
+/// The fixtures that a switch built from `object` fails with live frames.
+fn live_failures(object: &[u8]) -> Vec<String> {
+    run_fixtures(&mut Lab::new(object), check_live)
 }
 
 #[track_caller]

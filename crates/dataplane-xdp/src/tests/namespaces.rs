@@ -10,7 +10,7 @@
 #![allow(unsafe_code, reason = "setns(2) and packet(7) sockets have no safe form in libc")]
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::process::Command;
@@ -19,7 +19,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::Port;
 
 /// How long a frame may take that must come.
-const RECEIVE_TIMEOUT_S: i64 = 5;
+const RECEIVE_TIMEOUT_S: i64 = 20;
+/// So that a station that is not looking loses nothing.
+const RECEIVE_BUFFER_BYTES: i32 = 256 << 20;
 const FRAME_BYTES_MAX: usize = 2048;
 
 static NETWORKS: AtomicU32 = AtomicU32::new(0);
@@ -66,6 +68,11 @@ impl Network {
         network
     }
 
+    /// Pulls a cable out, for good.
+    pub(super) fn remove_port(&mut self, port: u16) {
+        run(&["ip", "-n", &self.switch, "link", "del", &format!("p{port}")]);
+    }
+
     /// What `bpftool net` says about the switch.
     pub(super) fn bpftool_net(&self) -> String {
         let command = Command::new("ip").args(["netns", "exec", &self.switch, "bpftool", "net"]).output();
@@ -97,6 +104,7 @@ impl Station {
             let station = Self { socket: OwnedFd::from_raw_fd(fd) };
             station.set_option(libc::SOL_PACKET, libc::PACKET_AUXDATA, &1i32);
             station.set_option(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32);
+            station.set_option(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RECEIVE_BUFFER_BYTES);
             let timeout = libc::timeval { tv_sec: RECEIVE_TIMEOUT_S, tv_usec: 0 };
             station.set_option(libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeout);
             let mut address: libc::sockaddr_ll = zeroed();
@@ -163,13 +171,26 @@ fn restore_vlan_tag(frame: &mut Vec<u8>, auxiliary: &libc::tpacket_auxdata) {
 pub(super) fn as_root(name: &str, test: impl FnOnce() + Send) {
     // SAFETY: has no arguments and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("NOT RUN (needs root): {name}");
+        not_run("root", name);
         return;
     }
     let result = std::thread::scope(|scope| scope.spawn(test).join());
     if let Err(panic) = result {
         std::panic::resume_unwind(panic);
     }
+}
+
+/// Past the test harness, which swallows what the macros print.
+pub(super) fn not_run(needs: &str, name: &str) {
+    writeln!(io::stderr(), "NOT RUN (needs {needs}): {name}").expect("standard error");
+}
+
+/// Takes every privilege from the calling thread.
+pub(super) fn become_nobody() {
+    const NOBODY: libc::c_long = 65534;
+    // SAFETY: a plain system call; unlike the function of libc it concerns this thread alone.
+    let result = unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
+    assert_eq!(result, 0, "setresuid: {}", io::Error::last_os_error());
 }
 
 fn set_namespace(name: &str) {

@@ -1,0 +1,88 @@
+//! The object in the tree, and objects built from changed sources. They need clang and say so if they are not run.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use super::live_failures;
+use super::namespaces::{as_root, not_run};
+
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
+
+/// (file, what it says, what a mutant says instead).
+const MUTATIONS: [(&str, &str, &str); 12] = [
+    ("rewrite.h", "__builtin_memcpy(datagram->ethernet->h_dest, mac, ETH_ALEN);", ""),
+    ("rewrite.h", "h_source[index] = config.router_mac[index];", "h_source[index] = 0;"),
+    ("rewrite.h", "ip->check = updated_checksum(ip->check, ip->daddr, address);", ""),
+    ("rewrite.h", "udp->check = updated_checksum(udp->check, ip->daddr, address);", ""),
+    ("rewrite.h", "if (udp->check) {", "{"),
+    ("rewrite.h", "udp->check = 0xffff;", ";"),
+    ("rewrite.h", "ip->daddr = address;", ""),
+    ("routing.h", "BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS", "BPF_F_BROADCAST"),
+    ("routing.h", "route = division;", ";"),
+    ("forwarding.h", "BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS", "BPF_F_BROADCAST"),
+    ("parsing.h", "tagged || ip->frag_off", "ip->frag_off"),
+    ("nicekv.bpf.c", "rewrite(&datagram, host->mac, host->address);", ""),
+];
+
+fn has_clang(name: &str) -> bool {
+    let found = Command::new("clang").arg("--version").output().is_ok_and(|output| output.status.success());
+    if !found {
+        not_run("clang", name);
+    }
+    found
+}
+
+fn build(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(directory.join("build.sh")).args(arguments).output().expect("build.sh")
+}
+
+fn copy_sources(directory: &Path) {
+    for entry in std::fs::read_dir(SOURCES).expect("sources") {
+        let entry = entry.expect("sources");
+        std::fs::copy(entry.path(), directory.join(entry.file_name())).expect("copy");
+    }
+}
+
+#[test]
+fn the_committed_object_is_what_its_source_compiles_to() {
+    if !has_clang("the_committed_object_is_what_its_source_compiles_to") {
+        return;
+    }
+    let elsewhere = tempfile::tempdir().unwrap();
+    copy_sources(elsewhere.path());
+    for directory in [Path::new(SOURCES), elsewhere.path()] {
+        let output = build(directory, &["--check"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let header = elsewhere.path().join("layout.h");
+    let changed = std::fs::read_to_string(&header).unwrap().replace("MAC_CAPACITY 4096", "MAC_CAPACITY 4095");
+    std::fs::write(&header, changed).unwrap();
+    assert_eq!(
+        build(elsewhere.path(), &["--check"]).status.code(),
+        Some(1),
+        "a difference must fail the check"
+    );
+}
+
+#[test]
+fn every_mutation_of_the_programs_fails_a_fixture() {
+    let name = "every_mutation_of_the_programs_fails_a_fixture";
+    as_root(name, || {
+        if !has_clang(name) {
+            return;
+        }
+        for (file, original, mutant) in MUTATIONS {
+            let directory = tempfile::tempdir().unwrap();
+            copy_sources(directory.path());
+            let path = directory.path().join(file);
+            let source = std::fs::read_to_string(&path).unwrap();
+            assert_eq!(source.matches(original).count(), 1, "{file} no longer says `{original}` once");
+            std::fs::write(&path, source.replace(original, mutant)).unwrap();
+            let object = directory.path().join("mutant.o");
+            let output = build(directory.path(), &["--output", object.to_str().unwrap()]);
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let failures = live_failures(&std::fs::read(&object).unwrap());
+            assert!(!failures.is_empty(), "{file} without `{original}` went unnoticed");
+        }
+    });
+}

@@ -1,0 +1,303 @@
+//! Installing, replacing and refusing tables in the kernel.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nicekv_dataplane::control::{ControlReply, ControlRequest, SwitchAgent};
+use nicekv_dataplane::fixtures::{self, PORTS, ROUTER_MAC, VRINGS, frames, host, tables};
+use nicekv_dataplane::{
+    Backend as _, BackendError, DivisionEntry, HostId, MemberSet, MulticastEntry, Pipeline, Prefix, Table,
+    TableError, TableSet, UnicastEntry,
+};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+use super::{FRAME_BYTES_MIN, Lab, as_root};
+use crate::{OBJECT, Port, Xdp, XdpError};
+
+/// Valid tables: hosts on shuffled ports, entries of /20 to /28.
+fn any_tables() -> impl Strategy<Value = TableSet> {
+    let ports = Just(PORTS.collect::<Vec<u16>>()).prop_shuffle();
+    let entry = || (0u8..4, 20u8..=28, 1u16..=3);
+    let groups =
+        prop::collection::vec((0u8..4, 20u8..=28, prop::collection::btree_set(1u16..=3, 1..=3)), 0..4);
+    (ports, prop::collection::vec(entry(), 0..6), prop::collection::vec(entry(), 0..6), groups).prop_map(
+        |(ports, unicast, division, multicast)| {
+            let mut tables = TableSet {
+                hosts: (1..=3).map(|id| fixtures_host(id, ports[usize::from(id)])).collect(),
+                unicast: unicast
+                    .into_iter()
+                    .map(|(net, length, id)| UnicastEntry {
+                        destination: Prefix::new([10, 10, net << 4, 0], length),
+                        partition: u32::from(net % 2),
+                        host: HostId(id),
+                    })
+                    .collect(),
+                division: division
+                    .into_iter()
+                    .map(|(net, length, id)| DivisionEntry {
+                        partition: u32::from(net % 2),
+                        source: Prefix::new([10, 0, net << 4, 0], length),
+                        host: HostId(id),
+                    })
+                    .collect(),
+                multicast: multicast
+                    .into_iter()
+                    .map(|(net, length, members)| MulticastEntry {
+                        destination: Prefix::new([10, 11, net << 4, 0], length),
+                        members: MemberSet::new(members.into_iter().map(HostId)),
+                    })
+                    .collect(),
+                ..TableSet::default()
+            };
+            tables.unicast.sort_by_key(|entry| entry.destination);
+            tables.unicast.dedup_by_key(|entry| entry.destination);
+            tables.division.sort_by_key(|entry| (entry.partition, entry.source));
+            tables.division.dedup_by_key(|entry| (entry.partition, entry.source));
+            tables.multicast.sort_by_key(|entry| entry.destination);
+            tables.multicast.dedup_by_key(|entry| entry.destination);
+            tables
+        },
+    )
+}
+
+fn fixtures_host(id: u16, port: u16) -> nicekv_dataplane::Host {
+    nicekv_dataplane::Host { port, ..host(id) }
+}
+
+fn probes() -> Vec<Vec<u8>> {
+    let nets = [0u8, 1, 16, 32, 48, 49];
+    let to = |ring: u8, net: u8, from: u8| {
+        frames::Udp { source: [10, 0, from, 1], destination: [10, ring, net, 1], ..frames::Udp::default() }
+            .build()
+    };
+    nets.iter().flat_map(|&net| [to(10, net, 0), to(10, net, 16), to(11, net, 0)]).collect()
+}
+
+#[test]
+fn successive_generations_route_like_the_model() {
+    as_root("successive_generations_route_like_the_model", || {
+        let mut lab = Lab::new(OBJECT);
+        let mut model = Pipeline::new(VRINGS, ROUTER_MAC, PORTS).unwrap();
+        let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+        let mut runner = TestRunner::new_with_rng(Config::default(), random);
+        for generation in 0..25 {
+            let tables = TableSet { generation, ..any_tables().new_tree(&mut runner).unwrap().current() };
+            model.install(&tables).unwrap();
+            lab.xdp.install(&tables).unwrap();
+            for probe in probes() {
+                assert!(probe.len() >= FRAME_BYTES_MIN);
+                let ingress = generation as u16 % 5;
+                assert_eq!(lab.send(ingress, &probe), model.process(ingress, &probe), "{tables:#?}");
+            }
+            for table in Table::ALL {
+                assert_eq!(lab.xdp.entry_hits(table), model.entry_hits(table), "hits of {table}");
+            }
+            let entries =
+                |status: Vec<nicekv_dataplane::TableStatus>| status.into_iter().map(|s| (s.entries, s.hits));
+            let (kernel, model) = (lab.xdp.table_status().unwrap(), model.table_status().unwrap());
+            assert!(entries(kernel).eq(entries(model)));
+        }
+    });
+}
+
+#[test]
+fn a_flip_under_traffic_loses_and_mixes_nothing() {
+    as_root("a_flip_under_traffic_loses_and_mixes_nothing", || {
+        let mut lab = Lab::new(OBJECT);
+        let group = |members: [u16; 2]| TableSet {
+            multicast: vec![MulticastEntry {
+                destination: VRINGS.multicast,
+                members: MemberSet::new(members.map(HostId)),
+            }],
+            ..tables()
+        };
+        lab.xdp.install(&group([1, 2])).unwrap();
+        let done = AtomicBool::new(false);
+        let stations = &lab.network.stations;
+        let xdp = &mut lab.xdp;
+        let datagram = |number: u32| frames::Udp {
+            destination: [10, 11, 0, 1],
+            payload: number.to_be_bytes().into(),
+            ..frames::Udp::default()
+        };
+        let number_of = |frame: &[u8]| u32::from_be_bytes(frame[42..46].try_into().unwrap());
+        let end =
+            |stations: &[super::namespaces::Station]| stations[0].send(&[[0xff; 12], [0x88; 12]].concat());
+        std::thread::scope(|scope| {
+            // The next datagram leaves when host 1, a member always, has the one before.
+            let sender = scope.spawn(|| {
+                let mut sent = 0;
+                while !done.load(Ordering::Relaxed) {
+                    stations[0].send(&datagram(sent).build());
+                    assert_eq!(number_of(&stations[1].receive()), sent);
+                    sent += 1;
+                }
+                end(stations);
+                sent
+            });
+            let receivers = [2, 3].map(|port: usize| {
+                scope.spawn(move || {
+                    let frames = std::iter::repeat_with(|| stations[port].receive());
+                    frames
+                        .take_while(|frame| frame[..6] != [0xff; 6])
+                        .map(|frame| number_of(&frame))
+                        .collect::<Vec<_>>()
+                })
+            });
+            for flip in 0..20 {
+                let members = if flip % 2 == 0 { [1, 3] } else { [1, 2] };
+                xdp.install(&TableSet { generation: 2 + flip, ..group(members) }).unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+            let sent = sender.join().unwrap();
+            let [second, third] = receivers.map(|receiver| receiver.join().unwrap());
+            assert!(!second.is_empty() && !third.is_empty(), "the flips were not seen");
+            let mut received = [second, third].concat();
+            received.sort_unstable();
+            let (first_wrong, _) = (0..sent)
+                .zip(received.iter().copied().chain([u32::MAX]))
+                .find(|(expected, found)| expected != found)
+                .unwrap_or((sent, 0));
+            assert_eq!(
+                (first_wrong, received.len()),
+                (sent, sent as usize),
+                "one of hosts 2 and 3 gets each datagram, once"
+            );
+        });
+    });
+}
+
+#[test]
+fn after_install_nobody_is_reached_by_the_old_tables() {
+    as_root("after_install_nobody_is_reached_by_the_old_tables", || {
+        let mut lab = Lab::new(OBJECT);
+        lab.xdp.install(&tables()).unwrap();
+        let probe = frames::Udp { destination: [10, 10, 0, 1], ..frames::Udp::default() }.build();
+        for round in 0..10 {
+            for id in [2, 1] {
+                let mut next = tables();
+                next.unicast[0].host = HostId(id);
+                lab.xdp.install(&next).unwrap();
+                let output = lab.send(0, &probe);
+                assert_eq!(output.frames[0].0, id, "round {round}");
+            }
+        }
+        lab.xdp.install(&TableSet { generation: 99, ..TableSet::default() }).unwrap();
+        assert_eq!(lab.send(0, &probe).frames, [], "no entry, no way");
+    });
+}
+
+#[test]
+fn a_refused_or_failed_install_leaves_the_old_tables_in_force() {
+    as_root("a_refused_or_failed_install_leaves_the_old_tables_in_force", || {
+        let lab = Lab::new(OBJECT);
+        let (mut network, xdp) = (lab.network, lab.xdp);
+        let mut agent = SwitchAgent::new(xdp, 0);
+        let install = |tables| ControlRequest::Install { term: 1, tables };
+        assert_eq!(agent.handle(install(tables())), ControlReply::Installed { term: 1, generation: 1 });
+        let mut elsewhere = TableSet { generation: 2, ..tables() };
+        elsewhere.hosts[0].port = 9;
+        assert!(matches!(
+            agent.backend_mut().install(&elsewhere),
+            Err(BackendError::Refused(TableError::UnknownPort { port: 9, .. }))
+        ));
+        assert!(matches!(agent.handle(install(elsewhere)), ControlReply::Failed { generation: 2, .. }));
+        // The kernel cannot make a group of a port that is gone.
+        network.remove_port(3);
+        let mut gone = TableSet { generation: 3, ..tables() };
+        gone.unicast[0].host = HostId(2);
+        gone.multicast[1].members = MemberSet::new([HostId(1), HostId(3)]);
+        let reply = agent.handle(install(gone.clone()));
+        let ControlReply::Failed { generation: 3, reason } = reply else { panic!("{reply:?}") };
+        assert!(reason.contains("multicast group"), "{reason}");
+        let status = agent.handle(ControlRequest::Status { term: 1 });
+        assert!(matches!(status, ControlReply::Status { generation: Some(1), .. }), "{status:?}");
+        let probe = frames::Udp { destination: [10, 10, 0, 1], ..frames::Udp::default() }.build();
+        network.stations[0].send(&probe);
+        assert_eq!(network.stations[1].receive()[..6], host(1).mac, "the old tables route");
+        // What does not need the port can be installed.
+        gone.multicast.clear();
+        gone.generation = 4;
+        assert_eq!(agent.handle(install(gone)), ControlReply::Installed { term: 1, generation: 4 });
+        network.stations[0].send(&probe);
+        assert_eq!(network.stations[2].receive()[..6], host(2).mac);
+    });
+}
+
+#[test]
+fn dropping_detaches() {
+    as_root("dropping_detaches", || {
+        let lab = Lab::new(OBJECT);
+        assert!(lab.network.bpftool_net().contains("driver"));
+        let network = lab.network;
+        drop(lab.xdp);
+        assert!(!network.bpftool_net().contains("driver"));
+    });
+}
+
+#[test]
+fn what_does_not_start_says_why() {
+    as_root("what_does_not_start_says_why", || {
+        let load = |ports: &[Port]| Xdp::load(VRINGS, ROUTER_MAC, ports).err().expect("must fail");
+        let missing = load(&[Port { index: 7, ifindex: 999_999 }]).to_string();
+        assert!(missing.contains("port 7") && missing.contains("network namespace"), "{missing}");
+        let twice = [Port { index: 1, ifindex: 2 }, Port { index: 2, ifindex: 2 }];
+        assert!(matches!(load(&twice), XdpError::DuplicatePort { index: 2, ifindex: 2 }));
+        let many: Vec<Port> = (0..257).map(|index| Port { index, ifindex: index.into() }).collect();
+        assert!(matches!(load(&many), XdpError::TooManyPorts { ports: 257 }));
+        super::namespaces::become_nobody();
+        let denied = load(&[]);
+        assert!(matches!(denied, XdpError::Denied { .. }), "{denied}");
+        assert!(denied.to_string().contains("sudo"), "{denied}");
+    });
+}
+
+#[test]
+fn tables_at_capacity_fit() {
+    as_root("tables_at_capacity_fit", || {
+        let mut lab = Lab::new(OBJECT);
+        let vnode = |ring: u32, index: u32| Prefix::new((ring + index).to_be_bytes(), 32);
+        let full = |generation: u64, shift: u32| TableSet {
+            generation,
+            hosts: fixtures::tables().hosts,
+            unicast: (0..4096)
+                .map(|index| UnicastEntry {
+                    destination: vnode(0x0a0a_0000, index + shift),
+                    partition: index,
+                    host: HostId(1),
+                })
+                .collect(),
+            division: (0..16384)
+                .map(|index| DivisionEntry {
+                    partition: index % 4096,
+                    source: vnode(0x0a00_0000, index + shift),
+                    host: HostId(2),
+                })
+                .collect(),
+            multicast: (0..4096)
+                .map(|index| MulticastEntry {
+                    destination: vnode(0x0a0b_0000, index + shift),
+                    members: MemberSet::new([HostId(1 + (index % 3) as u16)]),
+                })
+                .collect(),
+        };
+        // No entry of one survives in the other: both generations need all their slots at once.
+        for generation in 0..4 {
+            let shift = if generation % 2 == 0 { 0 } else { 20_000 };
+            lab.xdp.install(&full(generation, shift)).unwrap();
+            let [_, _, c, d] = (0x0a0a_0000 + shift + 4095).to_be_bytes();
+            let probe = frames::Udp {
+                source: [10, 0, 200, 1],
+                destination: [10, 10, c, d],
+                ..frames::Udp::default()
+            };
+            assert_eq!(lab.send(0, &probe.build()).frames.len(), 1, "generation {generation}");
+            assert_eq!(
+                lab.xdp.entry_hits(Table::Unicast).unwrap().iter().sum::<u64>(),
+                1,
+                "counters start at zero"
+            );
+        }
+    });
+}

@@ -1,0 +1,63 @@
+//! The model and the kernel agree on frames that nobody thought of.
+
+use nicekv_dataplane::fixtures::{Counts, PORTS, ROUTER_MAC, VRINGS, cases, frames, tables, verdict_of};
+use nicekv_dataplane::{Backend as _, Counter, Pipeline};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::{FRAME_BYTES_MIN, Lab, as_root, compare_test_run};
+use crate::OBJECT;
+
+/// Anything at all; datagrams to around the vrings; and fixtures with bytes overwritten or cut.
+fn frame() -> impl Strategy<Value = Vec<u8>> {
+    let datagram = (any::<[u8; 4]>(), 9u8..13, any::<[u8; 2]>(), prop::collection::vec(any::<u8>(), 0..64))
+        .prop_map(|(source, ring, [c, d], payload)| {
+            frames::Udp { source, destination: [10, ring, c, d], payload, ..frames::Udp::default() }.build()
+        });
+    let overwrite = prop::collection::vec((0usize..80, any::<u8>()), 0..4);
+    let fixture = prop::sample::select(cases::all()).prop_map(|fixture| fixture.frame);
+    let damaged =
+        (prop_oneof![fixture, datagram.clone()], overwrite, any::<prop::sample::Index>(), any::<bool>())
+            .prop_map(|(mut frame, overwrite, length, cut)| {
+                for (at, byte) in overwrite {
+                    if let Some(place) = frame.get_mut(at) {
+                        *place = byte;
+                    }
+                }
+                if cut && !frame.is_empty() {
+                    frame.truncate(length.index(frame.len()));
+                }
+                frame
+            });
+    prop_oneof![prop::collection::vec(any::<u8>(), 0..200), datagram, damaged]
+        .prop_filter("too short for the kernel", |frame| frame.len() >= FRAME_BYTES_MIN)
+}
+
+#[test]
+fn the_model_and_the_kernel_agree() {
+    as_root("the_model_and_the_kernel_agree", || {
+        let mut lab = Lab::new(OBJECT);
+        lab.xdp.install(&tables()).unwrap();
+        let lab = std::cell::RefCell::new(lab);
+        let config = Config { cases: 3000, failure_persistence: None, ..Config::default() };
+        let property = |(ingress, frame): (u16, Vec<u8>)| {
+            let lab = &mut *lab.borrow_mut();
+            lab.forget_stations();
+            let mut model = Pipeline::new(VRINGS, ROUTER_MAC, PORTS).unwrap();
+            model.install(&tables()).unwrap();
+            let model_before = Counts::read(&model).unwrap();
+            let expected = model.process(ingress, &frame);
+            let before = lab.xdp.counters().unwrap();
+            let (code, out) = lab.test_run(ingress, &frame);
+            let counted = lab.xdp.counters().unwrap().since(&before);
+            let compared = compare_test_run(&expected, &frame, verdict_of(&counted), code, &out);
+            compared.map_err(TestCaseError::fail)?;
+            let modelled = Counts::read(&model).unwrap().since(&model_before);
+            for counter in Counter::ALL.into_iter().filter(|counter| *counter != Counter::MulticastCopies) {
+                prop_assert_eq!(counted.get(counter), modelled.get(counter), "{}", counter.name());
+            }
+            Ok(())
+        };
+        TestRunner::new(config).run(&(PORTS, frame()), property).unwrap();
+    });
+}
