@@ -103,7 +103,7 @@ impl Partition {
             // It expires by a delete that the primary orders, and by nothing else (R11).
             match self.standing {
                 Standing::Consistent if self.is_primary() => {
-                    self.expire(shared, now, key, entry.version, get)
+                    self.expire(shared, now, key, entry.version, get);
                 }
                 Standing::Consistent => self.forward_get(shared, get, key),
                 _ => {}
