@@ -3,6 +3,7 @@
 
 mod build;
 mod generations;
+mod hosts;
 mod namespaces;
 mod random;
 

@@ -15,11 +15,14 @@ use std::mem::zeroed;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use nicekv_dataplane::fixtures::ROUTER_MAC;
 
 use crate::Port;
 
 /// How long a frame may take that must come.
-const RECEIVE_TIMEOUT_S: i64 = 20;
+pub(super) const RECEIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// So that a station that is not looking loses nothing.
 const RECEIVE_BUFFER_BYTES: i32 = 256 << 20;
 const FRAME_BYTES_MAX: usize = 2048;
@@ -68,6 +71,28 @@ impl Network {
         network
     }
 
+    /// Moves the far end of a port into a namespace of its own and makes a host of it, as a lab would.
+    pub(super) fn give_host(&self, port: u16, ip: [u8; 4], mac: [u8; 6]) -> Namespace {
+        let (name, device) = (format!("{}-{port}", self.hosts), format!("h{port}"));
+        let [a, b, c, d] = ip;
+        let hex = |mac: [u8; 6]| mac.map(|byte| format!("{byte:02x}")).join(":");
+        run(&["ip", "netns", "add", &name]);
+        let host = Namespace(name);
+        run(&["ip", "-n", &self.hosts, "link", "set", &device, "netns", &host.0]);
+        for command in [
+            format!("link set {device} address {}", hex(mac)),
+            format!("link set {device} up"),
+            format!("addr add {a}.{b}.{c}.{d}/16 dev {device}"),
+            format!("addr add fd00::{d:x}/64 dev {device} nodad"),
+            // Both vrings lie behind the switch's own address.
+            format!("neigh add 10.0.255.254 lladdr {} dev {device} nud permanent", hex(ROUTER_MAC)),
+            format!("route add 10.10.0.0/15 via 10.0.255.254 dev {device}"),
+        ] {
+            run(&[&["ip", "-n", &host.0][..], &command.split(' ').collect::<Vec<_>>()].concat());
+        }
+        host
+    }
+
     /// Pulls a cable out, for good.
     pub(super) fn remove_port(&mut self, port: u16) {
         run(&["ip", "-n", &self.switch, "link", "del", &format!("p{port}")]);
@@ -83,9 +108,28 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         for namespace in [&self.switch, &self.hosts] {
-            // Perhaps never created; and a panic is no place for another one.
-            let _ = Command::new("ip").args(["netns", "del", namespace]).status();
+            delete_namespace(namespace);
         }
+    }
+}
+
+/// A namespace with one host; removed on drop.
+pub(super) struct Namespace(String);
+
+impl Namespace {
+    /// Runs a function inside, such as one that opens a socket: it stays inside for good.
+    pub(super) fn run<T: Send>(&self, function: impl FnOnce() -> T + Send) -> T {
+        let inside = || {
+            set_namespace(&self.0);
+            function()
+        };
+        std::thread::scope(|scope| scope.spawn(inside).join()).expect("a function that does not panic")
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        delete_namespace(&self.0);
     }
 }
 
@@ -105,7 +149,7 @@ impl Station {
             station.set_option(libc::SOL_PACKET, libc::PACKET_AUXDATA, &1i32);
             station.set_option(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32);
             station.set_option(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RECEIVE_BUFFER_BYTES);
-            let timeout = libc::timeval { tv_sec: RECEIVE_TIMEOUT_S, tv_usec: 0 };
+            let timeout = libc::timeval { tv_sec: RECEIVE_TIMEOUT.as_secs() as i64, tv_usec: 0 };
             station.set_option(libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeout);
             let mut address: libc::sockaddr_ll = zeroed();
             address.sll_family = libc::AF_PACKET as u16;
@@ -191,6 +235,11 @@ pub(super) fn become_nobody() {
     // SAFETY: a plain system call; unlike the function of libc it concerns this thread alone.
     let result = unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
     assert_eq!(result, 0, "setresuid: {}", io::Error::last_os_error());
+}
+
+/// Perhaps it was never created; and a panic is no place for another one.
+fn delete_namespace(name: &str) {
+    let _ = Command::new("ip").args(["netns", "del", name]).status();
 }
 
 fn set_namespace(name: &str) {

@@ -1,0 +1,71 @@
+//! Real hosts, with addresses and a kernel that checks checksums, through the switch.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+
+use nicekv_dataplane::fixtures::{host, tables};
+use nicekv_dataplane::{Backend as _, Counter};
+
+use super::namespaces::{RECEIVE_TIMEOUT, as_root};
+use super::{Lab, OBJECT};
+
+const CLIENT_MAC: [u8; 6] = [0x02, 0, 0, 0, 0x08, 0x01];
+const CLIENT_IP: [u8; 4] = [10, 0, 0, 100];
+const PORT: u16 = 7000;
+
+fn udp_socket() -> UdpSocket {
+    let socket = UdpSocket::bind(("0.0.0.0", PORT)).unwrap();
+    socket.set_read_timeout(Some(RECEIVE_TIMEOUT)).unwrap();
+    socket
+}
+
+#[test]
+fn hosts_talk_through_the_switch() {
+    as_root("hosts_talk_through_the_switch", || {
+        let mut lab = Lab::new(OBJECT);
+        lab.xdp.install(&tables()).unwrap();
+        let client = lab.network.give_host(0, CLIENT_IP, CLIENT_MAC);
+        let replicas = [1, 2, 3].map(|id| lab.network.give_host(id, host(id).ip, host(id).mac));
+
+        // Others' traffic: ARP or neighbour discovery, then TCP, over both versions of IP.
+        for any in ["0.0.0.0", "::"] {
+            let listener = replicas[0].run(|| TcpListener::bind((any, PORT)).unwrap());
+            let address = if any == "::" { "fd00::1" } else { "10.0.0.1" };
+            let mut from = client.run(|| TcpStream::connect((address, PORT)).unwrap());
+            let mut to = listener.accept().unwrap().0;
+            let sent: Vec<u8> = (0..100_000u32).map(|number| number as u8).collect();
+            let mut received = vec![0; sent.len()];
+            std::thread::scope(|scope| {
+                scope.spawn(|| from.write_all(&sent).unwrap());
+                to.read_exact(&mut received).unwrap();
+            });
+            assert!(received == sent, "TCP to {address}");
+        }
+
+        let sockets = replicas.each_ref().map(|replica| replica.run(udp_socket));
+        let client = client.run(udp_socket);
+        let mut bytes = [0; 64];
+        client.send_to(b"get", ("10.10.0.1", PORT)).unwrap();
+        let (length, from) = sockets[0].recv_from(&mut bytes).unwrap();
+        assert_eq!((&bytes[..length], from.to_string()), (&b"get"[..], "10.0.0.100:7000".into()));
+        sockets[0].send_to(b"value", from).unwrap();
+        assert_eq!(client.recv(&mut bytes).unwrap(), 5);
+
+        client.send_to(b"put", ("10.11.0.1", PORT)).unwrap();
+        for socket in &sockets {
+            assert_eq!(socket.recv(&mut bytes).unwrap(), 3);
+        }
+        // The primary's decision goes to the others; its next datagram proves that it got none itself.
+        sockets[0].send_to(b"decision", ("10.11.0.1", PORT)).unwrap();
+        for socket in &sockets[1..] {
+            assert_eq!(socket.recv(&mut bytes).unwrap(), 8);
+        }
+        client.send_to(b"next", ("10.10.0.1", PORT)).unwrap();
+        assert_eq!(sockets[0].recv(&mut bytes).unwrap(), 4);
+
+        let counters = lab.xdp.counters().unwrap();
+        assert_eq!(counters.get(Counter::UnicastHits), 2);
+        assert_eq!(counters.get(Counter::MulticastCopies), 5);
+        assert_eq!((counters.get(Counter::VringMiss), counters.get(Counter::Malformed)), (0, 0));
+    });
+}
