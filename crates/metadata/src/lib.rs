@@ -28,6 +28,9 @@ mod store;
 mod switches;
 mod watch;
 
+#[cfg(test)]
+mod tests;
+
 pub use config::{
     Balancing, Config, ConfigError, NODES_MAX, NodeConfig, PARTITIONS_MAX, SWITCHES_MAX, SwitchId, Timing,
 };

@@ -1,0 +1,117 @@
+//! What must hold after every event.
+
+use std::collections::BTreeMap;
+
+use nicekv_dataplane::HostId;
+use nicekv_dataplane::control::ControlRequest;
+use nicekv_wire::control::Assign;
+use nicekv_wire::{Datagram, NodeId, PartitionId};
+
+use super::cluster::{Cluster, partitions};
+use crate::Config;
+use crate::state::{Partition, State};
+
+#[derive(Default)]
+pub(super) struct Checks {
+    primaries: BTreeMap<(PartitionId, u32), NodeId>,
+    pub(super) stale_checks: u64,
+    pub(super) leases: u64,
+}
+
+fn decode(stored: Option<&[u8]>, config: &Config) -> State {
+    State::resume(config, stored.expect("nothing leaves before the first step is persisted")).unwrap()
+}
+
+impl Checks {
+    /// R13: what is sent is what is persisted, or older.
+    pub(super) fn sent(&mut self, datagram: &Datagram<'_>, stored: Option<&[u8]>, config: &Config) {
+        let state = decode(stored, config);
+        match datagram {
+            Datagram::HeartbeatReply(reply) => {
+                assert_eq!(reply.term, state.term());
+                self.leases += u64::from(reply.lease_ns > 0);
+            }
+            Datagram::Probe(probe) => assert_eq!(probe.term, state.term()),
+            Datagram::Assign(assign) => self.sent_assign(assign, &state),
+            other => panic!("a metadata service does not send {other:?}"),
+        }
+    }
+
+    fn sent_assign(&mut self, assign: &Assign, state: &State) {
+        assert_eq!(assign.term, state.term());
+        let partition = state.partition(assign.partition).expect("a known partition");
+        assert_eq!(
+            (assign.epoch, assign.activated),
+            (partition.epoch(), partition.activated),
+            "not persisted"
+        );
+        let sent = assign.members.iter().map(|member| (member.node, member.state));
+        let persisted = partition.members.iter().map(|member| (member.node, member.standing.announced()));
+        assert!(sent.eq(persisted), "{assign:?} is not what is persisted");
+        let primary = self.primaries.entry((assign.partition, assign.epoch.0)).or_insert(assign.primary);
+        assert_eq!(*primary, assign.primary, "two primaries in one epoch");
+    }
+
+    /// R13, and: the unicast ring names consistent members of the newest epoch only.
+    pub(super) fn sent_to_switch(&self, request: &ControlRequest, stored: Option<&[u8]>, config: &Config) {
+        let state = decode(stored, config);
+        let (ControlRequest::Install { term, .. } | ControlRequest::Status { term }) = request;
+        assert_eq!(*term, state.term);
+        let ControlRequest::Install { tables, .. } = request else { return };
+        tables.validate(&config.vring_config()).expect("the tables are well-formed");
+        let consistent = |partition: u32, host: HostId| {
+            let partition = state.partition(PartitionId(partition as u16)).expect("a known partition");
+            partition.consistent().any(|member| member.node.0 == host.0)
+        };
+        assert!(tables.unicast.iter().all(|entry| consistent(entry.partition, entry.host)));
+        assert!(tables.division.iter().all(|entry| consistent(entry.partition, entry.host)));
+    }
+
+    pub(super) fn persisted(&self, before: Option<&[u8]>, after: &[u8], config: &Config) {
+        let after = State::resume(config, after).unwrap();
+        let Some(before) = before.map(|bytes| State::resume(config, bytes).unwrap()) else { return };
+        assert_eq!(after.version, before.version + 1, "compare and swap");
+        assert!(after.term >= before.term);
+        for (old, new) in before.partitions.iter().zip(&after.partitions) {
+            check_step(old, new);
+        }
+    }
+
+    pub(super) fn after_event(&mut self, cluster: &Cluster) {
+        for partition in partitions() {
+            let newest = cluster.acknowledged.get(&partition).copied().unwrap_or(0);
+            for (id, node) in &cluster.nodes {
+                if node.answers(partition, cluster.now_ns) && cluster.is_routed(partition, *id) {
+                    self.stale_checks += 1;
+                    let value = node.value(partition);
+                    if value != newest {
+                        let known = cluster.nodes.values().map(|node| (node.id, node.running.as_ref().map(|r| (r.process, r.assigned.get(&partition)))));
+                        let known: Vec<_> = known.collect();
+                        panic!("{id} serves {value} of {partition}, newest {newest} at {}\n{known:#?}\n{:#?}", cluster.now_ns, cluster.state().unwrap().partitions[usize::from(partition.0)]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn check_step(old: &Partition, new: &Partition) {
+    assert!(new.epoch == old.epoch || new.epoch == old.epoch + 1, "epochs rise one by one");
+    if new.epoch == old.epoch {
+        assert!(new.activated >= old.activated, "an epoch is not deactivated");
+        let roles = |partition: &Partition| {
+            let members =
+                partition.members.iter().map(|member| (member.node, member.standing.is_consistent()));
+            (partition.primary, members.collect::<Vec<_>>())
+        };
+        assert_eq!(roles(old), roles(new), "roles belong to the epoch");
+    }
+    let kept = new.consistent().filter(|member| {
+        old.member(member.node).is_some_and(|before| {
+            before.standing.is_consistent() && before.process.storage == member.process.storage
+        })
+    });
+    assert!(kept.count() > 0, "the last consistent member was dropped: {old:?} to {new:?}");
+    let removed = old.consistent().any(|member| !new.consistent().any(|now| now.node == member.node));
+    assert!(!removed || !new.activated, "activated together with a removal: {old:?} to {new:?}");
+}

@@ -1,0 +1,168 @@
+//! A storage node, as far as the metadata service can tell.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
+
+use nicekv_wire::control::{
+    Assign, AssignAck, Heartbeat, HeartbeatReply, Member, MemberState, Probe, ProbeReply, Report, ReportKind,
+};
+use nicekv_wire::{Datagram, Epoch, NodeId, PartitionId, Term};
+
+use crate::state::Process;
+
+/// What lives as long as a process.
+pub(super) struct Running {
+    pub(super) process: Process,
+    pub(super) assigned: BTreeMap<PartitionId, Assign>,
+    /// Partitions copied, in which epoch.
+    pub(super) copied: BTreeMap<PartitionId, Epoch>,
+    term: Term,
+    /// On the node's own clock.
+    lease_until_ns: u64,
+    heartbeat_at_ns: u64,
+    report_at_ns: u64,
+}
+
+pub(super) struct Node {
+    pub(super) id: NodeId,
+    pub(super) running: Option<Running>,
+    pub(super) storage: u128,
+    /// Per thousand by which the clock is fast, or slow.
+    pub(super) clock_permille: i64,
+    /// The last put that the storage holds, by partition.
+    pub(super) values: BTreeMap<PartitionId, u64>,
+    incarnations: u64,
+}
+
+impl Node {
+    pub(super) fn new(id: u16, clock_permille: i64) -> Self {
+        let storage = u128::from(id) << 64;
+        Self {
+            id: NodeId(id),
+            running: None,
+            storage,
+            clock_permille,
+            values: BTreeMap::new(),
+            incarnations: 0,
+        }
+    }
+
+    pub(super) fn start(&mut self, now_ns: u64) {
+        self.incarnations += 1;
+        let process =
+            Process { incarnation: u64::from(self.id.0) << 32 | self.incarnations, storage: self.storage };
+        self.running = Some(Running {
+            process,
+            assigned: BTreeMap::new(),
+            copied: BTreeMap::new(),
+            term: Term(0),
+            lease_until_ns: 0,
+            heartbeat_at_ns: now_ns,
+            report_at_ns: now_ns,
+        });
+    }
+
+    pub(super) fn wipe(&mut self) {
+        self.storage += 1;
+        self.values.clear();
+    }
+
+    fn clock_ns(&self, now_ns: u64) -> u64 {
+        (i128::from(now_ns) * i128::from(1000 + self.clock_permille) / 1000) as u64
+    }
+
+    pub(super) fn value(&self, partition: PartitionId) -> u64 {
+        self.values.get(&partition).copied().unwrap_or(0)
+    }
+
+    /// The epoch that the process is in, if it is a member.
+    pub(super) fn epoch(&self, partition: PartitionId) -> Option<(&Assign, &Member)> {
+        let assign = self.running.as_ref()?.assigned.get(&partition)?;
+        Some((assign, assign.members.iter().find(|member| member.node == self.id)?))
+    }
+
+    /// Whether a get that reaches the node now is answered.
+    pub(super) fn answers(&self, partition: PartitionId, now_ns: u64) -> bool {
+        let has_lease =
+            self.running.as_ref().is_some_and(|running| self.clock_ns(now_ns) < running.lease_until_ns);
+        has_lease && self.epoch(partition).is_some_and(|(_, member)| member.state == MemberState::Consistent)
+    }
+
+    /// What the node sends of its own accord. `unheard`: other members that it waits for in vain.
+    pub(super) fn tick(&mut self, now_ns: u64, unheard: impl Fn(NodeId) -> bool) -> Vec<Vec<u8>> {
+        let (id, clock_ns) = (self.id, self.clock_ns(now_ns));
+        let Some(running) = &mut self.running else { return Vec::new() };
+        let (incarnation, storage) = (running.process.incarnation, running.process.storage);
+        let mut sent = Vec::new();
+        if now_ns >= running.heartbeat_at_ns {
+            running.heartbeat_at_ns += 40_000_000;
+            sent.push(encode(|out| {
+                Heartbeat { node: id, incarnation, storage, sent_ns: clock_ns }.encode(out)
+            }));
+        }
+        if now_ns < running.report_at_ns {
+            return sent;
+        }
+        running.report_at_ns = now_ns + 100_000_000;
+        for (&partition, assign) in &running.assigned {
+            let epoch = assign.epoch;
+            let mut report = |kind| {
+                sent.push(encode(|out| Report { node: id, incarnation, partition, epoch, kind }.encode(out)));
+            };
+            let Some(me) = assign.members.iter().find(|member| member.node == id) else { continue };
+            for member in assign.members.iter().filter(|member| member.node != id && unheard(member.node)) {
+                if id == assign.primary || member.node == assign.primary {
+                    report(ReportKind::Accuse(member.node));
+                }
+            }
+            if me.state == MemberState::Joining && running.copied.get(&partition) == Some(&epoch) {
+                report(ReportKind::CopyDone);
+            }
+        }
+        sent
+    }
+
+    pub(super) fn handle(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let (_, datagram) = Datagram::decode(bytes).expect("the core sends well-formed datagrams");
+        let id = self.id;
+        let running = self.running.as_mut()?;
+        let incarnation = running.process.incarnation;
+        match datagram {
+            Datagram::HeartbeatReply(HeartbeatReply { term, incarnation: of, sent_ns, lease_ns }) => {
+                if term >= running.term && of == incarnation {
+                    running.term = term;
+                    running.lease_until_ns = running.lease_until_ns.max(sent_ns + lease_ns);
+                }
+                None
+            }
+            Datagram::Probe(Probe { term, nonce }) => (term >= running.term)
+                .then(|| encode(|out| ProbeReply { node: id, incarnation, nonce }.encode(out))),
+            Datagram::Assign(assign) => {
+                if assign.term < running.term || assign.incarnation != incarnation {
+                    return None;
+                }
+                running.term = assign.term;
+                let partition = assign.partition;
+                let known = running.assigned.entry(partition).or_insert_with(|| assign.clone());
+                if (assign.epoch, assign.activated) > (known.epoch, known.activated) {
+                    *known = assign;
+                }
+                let (epoch, activated) = (known.epoch, known.activated);
+                Some(encode(|out| {
+                    AssignAck { node: id, incarnation, partition, epoch, activated }.encode(out)
+                }))
+            }
+            other => panic!("a node does not expect {other:?}"),
+        }
+    }
+}
+
+pub(super) fn encode(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(&mut bytes);
+    bytes
+}
+
+pub(super) fn address(node: NodeId) -> SocketAddrV4 {
+    SocketAddrV4::new([10, 20, 1, node.0 as u8].into(), 7400)
+}

@@ -1,0 +1,1 @@
+//! One failure at a time, and what becomes of it.
