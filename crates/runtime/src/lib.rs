@@ -22,6 +22,7 @@ mod client;
 pub mod clock;
 pub mod control_plane;
 pub mod metadata;
+pub mod node;
 mod stop;
 mod stream;
 mod switch;

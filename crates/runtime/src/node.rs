@@ -1,0 +1,163 @@
+//! The thread of a storage node: a replica's core, its socket, its disk, its copying streams.
+//!
+//! ```text
+//!   wait ─▶ recvmmsg… ─▶ streams ─▶ forces done ─▶ deadline ─▶ batch end ─▶ storage… ─▶ sendmmsg ─▶ streams ─▶ wait
+//! ```
+//!
+//! The clock is read *after* a batch was received: the lease is then judged at a moment within the client's call, however long the
+//! process was paused in between (R12). A failure of the disk ends the node: what is on it is unknown from then on (SCENARIOS 8).
+
+mod storage;
+mod streams;
+
+pub use storage::{NodeStorage, OpenError, StorageOptions, open_durable, open_memory};
+
+use crate::{Stop, UdpEndpoint, Waker, is_ready, now, readable, wait};
+use nicekv_replication::{Replica, ReplicaStatus};
+use nicekv_store::StoreError;
+use nicekv_wire::{Duration, Header, Opcode};
+use std::io;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use streams::Streams;
+use thiserror::Error;
+
+/// Batches received before they are acted on.
+const RECEIVE_ROUNDS_MAX: usize = 8;
+/// Between two looks at an engine that is syncing.
+const SYNC_POLL: Duration = Duration::from_millis(5);
+/// Between two publications of the status.
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Why a node ended.
+#[derive(Debug, Error)]
+pub enum NodeError {
+    /// Its sockets failed.
+    #[error("the node's sockets: {0}")]
+    Io(#[from] io::Error),
+    /// Its disk failed.
+    #[error("the node's storage: {0}")]
+    Storage(#[from] StoreError),
+}
+
+/// The last published status of a node; clones see the same.
+#[derive(Clone, Debug, Default)]
+pub struct NodeMonitor(Arc<Mutex<Option<ReplicaStatus>>>);
+
+impl NodeMonitor {
+    /// The status of at most a second ago; `None` before the first one.
+    pub fn status(&self) -> Option<ReplicaStatus> {
+        self.0.lock().expect("no holder of this lock panics").clone()
+    }
+}
+
+/// A node that is ready to run.
+pub struct Node {
+    core: Replica,
+    storage: NodeStorage,
+    endpoint: UdpEndpoint,
+    streams: Streams,
+    waker: Waker,
+    monitor: NodeMonitor,
+    publish_at_ns: u64,
+    busy_poll: Duration,
+}
+
+impl Node {
+    /// `core` and `storage` as opened together; `listener` is bound to the endpoint's address; `waker` is the one that `storage` wakes.
+    pub fn new(
+        core: Replica,
+        storage: NodeStorage,
+        endpoint: UdpEndpoint,
+        listener: TcpListener,
+        waker: Waker,
+        busy_poll: Duration,
+    ) -> Self {
+        let streams = Streams::new(listener);
+        Self { core, storage, endpoint, streams, waker, monitor: NodeMonitor::default(), publish_at_ns: 0, busy_poll }
+    }
+
+    /// Shows the node's status to other threads.
+    pub fn monitor(&self) -> NodeMonitor {
+        self.monitor.clone()
+    }
+
+    /// Runs until `stop`, or a failure.
+    pub fn run(mut self, stop: &Stop) -> Result<(), NodeError> {
+        stop.register(&self.waker);
+        while !stop.is_stopped() {
+            let streams_ready = self.sleep()?;
+            self.waker.clear();
+            self.receive()?;
+            let now = now();
+            if streams_ready {
+                self.streams.receive(now, &mut self.core)?;
+            }
+            self.storage.finish_forces(now, &mut self.core)?;
+            let is_due = now.boot_ns >= self.core.next_deadline();
+            if is_due {
+                self.core.handle_deadline(now);
+            }
+            self.core.handle_batch_end(now);
+            self.storage.run(now, &mut self.core)?;
+            if is_due {
+                self.storage.idle(now, &mut self.core)?;
+                self.publish(now.boot_ns);
+            }
+            self.endpoint.send_with(|out| self.core.poll_transmit(out))?;
+            self.streams.send(&mut self.core);
+        }
+        Ok(self.storage.close()?)
+    }
+
+    /// Sleeps until there is something to do; whether that is something at a stream.
+    fn sleep(&self) -> io::Result<bool> {
+        let mut deadline_ns = self.core.next_deadline();
+        if self.storage.is_syncing() {
+            deadline_ns = deadline_ns.min(now().after(SYNC_POLL));
+        }
+        let mut descriptors = vec![readable(&self.endpoint), readable(&self.waker)];
+        descriptors.extend(self.streams.interests());
+        if !self.busy_poll.is_zero() {
+            let until_ns = now().after(self.busy_poll).min(deadline_ns);
+            while now().boot_ns < until_ns {
+                wait(&mut descriptors, Some(0))?;
+                if descriptors.iter().any(is_ready) {
+                    return Ok(descriptors[2..].iter().any(is_ready));
+                }
+            }
+        }
+        wait(&mut descriptors, Some(deadline_ns))?;
+        Ok(descriptors[2..].iter().any(is_ready))
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        let refuses_prepares = self.storage.is_full();
+        for _ in 0..RECEIVE_ROUNDS_MAX {
+            let (core, mut received_at) = (&mut self.core, None);
+            let more = self.endpoint.receive(|message| {
+                let now = *received_at.get_or_insert_with(now);
+                if !(refuses_prepares && is_prepare(message.bytes)) {
+                    core.handle_datagram(now, message.from, message.bytes);
+                }
+            })?;
+            if !more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self, now_ns: u64) {
+        if now_ns >= self.publish_at_ns {
+            self.publish_at_ns = now_ns + PUBLISH_INTERVAL.as_nanos() as u64;
+            *self.monitor.0.lock().expect("no holder of this lock panics") = Some(self.core.status());
+        }
+    }
+}
+
+/// Whether a datagram would add a record to the log that a full disk cannot take. It is dropped like any other that the network
+/// loses: its op is not acknowledged here, and re-sent when there is space again.
+fn is_prepare(bytes: &[u8]) -> bool {
+    Header::decode(bytes).is_ok_and(|(header, _)| matches!(header.opcode, Opcode::Update | Opcode::Resend))
+}

@@ -1,0 +1,350 @@
+//! A replica's disk: the log, the thread that forces it, and the engine.
+//!
+//! ```text
+//!   Append ─▶ buffer of the log          one batch of requests
+//!   Force  ─▶ write, once the batch is executed ─▶ group commit ─▶ Forced
+//!   Write  ─▶ engine (memory)  ── now and then: force the log, then sync the engine
+//! ```
+//!
+//! Invariants:
+//! - The engine on disk is never ahead of the log on disk: the log is forced before a sync of the engine begins, and the engine does
+//!   not begin one by itself. Else an op whose decision is lost with the log could be evaluated on its own result.
+//! - The log is trimmed to the start of a checkpoint only, and a checkpoint begins with the first record of a segment: replay never
+//!   begins in the middle of a history. So the log is written (which may begin a segment) only when no request is left.
+
+use crate::Waker;
+use nicekv_replication::{Replica, ReplicaConfig, StorageCompletion, StorageRequest};
+use nicekv_store::engine::DurableOptions;
+use nicekv_store::{
+    DataDirectory, DurableEngine, Engine, EngineSync, Files, GroupCommit, Log, LogIdentity, LogOptions,
+    LogPosition, LogSync, MemoryEngine, StoreError,
+};
+use nicekv_wire::recovery::put_keyed_entry;
+use nicekv_wire::{DecodeError, Now};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use thiserror::Error;
+
+/// Sizes of a node's storage.
+#[derive(Clone, Copy, Debug)]
+pub struct StorageOptions {
+    /// A checkpoint is written, and the log before it let go, after so much.
+    pub segment_bytes_max: u64,
+    /// The engine is synced after so many bytes of keys and values.
+    pub engine_sync_bytes: u64,
+}
+
+impl Default for StorageOptions {
+    fn default() -> Self {
+        Self { segment_bytes_max: 32 << 20, engine_sync_bytes: 32 << 20 }
+    }
+}
+
+/// Why a node's storage cannot be opened.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// By the store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A record of the log is not of this release, or contradicts those before it.
+    #[error("record {position} of the log is not understood: {error}")]
+    Record {
+        /// Which.
+        position: LogPosition,
+        /// Why.
+        error: DecodeError,
+    },
+}
+
+/// What the replica's storage requests are carried out with.
+pub struct NodeStorage {
+    engine: Box<dyn Engine>,
+    /// None: nothing survives the process.
+    log: Option<DurableLog>,
+    /// Records appended and replayed, as the core counts them.
+    appended: u64,
+    force_wanted: bool,
+    syncs_wanted: Vec<AfterSync>,
+    syncs: VecDeque<(EngineSync, AfterSync)>,
+    options: StorageOptions,
+    /// Bytes given to the engine since its last sync began.
+    unsynced_bytes: u64,
+    value: Vec<u8>,
+    entries: Vec<u8>,
+}
+
+struct DurableLog {
+    log: Log,
+    sync: LogSync,
+    commit: GroupCommit,
+    inbox: Arc<Mutex<Option<Result<LogPosition, StoreError>>>>,
+    /// (position that is being forced, number of its record), ascending.
+    waiting: VecDeque<(LogPosition, u64)>,
+    segments: usize,
+    /// Number and position of the first record of a checkpoint until the log before it is let go.
+    checkpoint: Option<(u64, LogPosition)>,
+    /// The disk takes no more for now.
+    is_full: bool,
+    /// Dropped last.
+    _directory: DataDirectory,
+}
+
+enum AfterSync {
+    Nothing,
+    Complete { token: u64 },
+    Trim { before: u64 },
+}
+
+/// A replica that forgets everything with its process, and its storage.
+pub fn open_memory(config: ReplicaConfig) -> (Replica, NodeStorage) {
+    (Replica::new(config), NodeStorage::new(Box::new(MemoryEngine::new()), None, 0, StorageOptions::default()))
+}
+
+/// The replica whose log and engine are in `directory`, as it was. `waker` is woken when a force is done; `config.storage` is set
+/// to the directory's.
+pub fn open_durable(
+    mut config: ReplicaConfig,
+    now: Now,
+    files: Arc<dyn Files>,
+    directory: DataDirectory,
+    options: StorageOptions,
+    waker: Waker,
+) -> Result<(Replica, NodeStorage), OpenError> {
+    config.storage = directory.storage_id();
+    // The engine is told when to sync, so its own bound must not come first.
+    let engine_options =
+        DurableOptions { memtable_bytes_max: 8 * options.engine_sync_bytes, ..DurableOptions::default() };
+    let engine = DurableEngine::open(&directory.path().join("engine"), engine_options)?;
+    let identity = LogIdentity {
+        cluster_id: directory.cluster_id(),
+        storage_id: directory.storage_id(),
+        node_id: config.node.0.into(),
+    };
+    let log_options = LogOptions { segment_bytes_max: options.segment_bytes_max, ..LogOptions::default() };
+    let mut core = Replica::new(config);
+    let (mut replayed, mut refused) = (0, None);
+    let path = directory.path().join("log");
+    let (log, _) = Log::open(files, &path, identity, log_options, |position, record| {
+        if refused.is_none() {
+            replayed += 1;
+            refused = core.replay(now, record).err().map(|error| OpenError::Record { position, error });
+        }
+    })?;
+    if let Some(error) = refused {
+        return Err(error);
+    }
+    let inbox: Arc<Mutex<Option<Result<LogPosition, StoreError>>>> = Arc::default();
+    let notify = {
+        let inbox = inbox.clone();
+        Box::new(move |forced| {
+            *inbox.lock().expect("no holder of this lock panics") = Some(forced);
+            waker.wake();
+        })
+    };
+    let log = DurableLog {
+        commit: GroupCommit::start(log.sync_handle(), notify),
+        sync: log.sync_handle(),
+        segments: log.segments(),
+        log,
+        inbox,
+        waiting: VecDeque::new(),
+        checkpoint: None,
+        is_full: false,
+        _directory: directory,
+    };
+    let mut storage = NodeStorage::new(Box::new(engine), Some(log), replayed, options);
+    storage.run(now, &mut core)?;
+    Ok((core, storage))
+}
+
+impl NodeStorage {
+    fn new(engine: Box<dyn Engine>, log: Option<DurableLog>, appended: u64, options: StorageOptions) -> Self {
+        Self {
+            engine,
+            log,
+            appended,
+            force_wanted: false,
+            syncs_wanted: Vec::new(),
+            syncs: VecDeque::new(),
+            options,
+            unsynced_bytes: 0,
+            value: Vec::new(),
+            entries: Vec::new(),
+        }
+    }
+
+    /// Whether the disk is full: no prepares may be taken in.
+    pub(super) fn is_full(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.is_full)
+    }
+
+    /// Whether [`Self::run`] is to be called soon although nothing will wake the node.
+    pub(super) fn is_syncing(&self) -> bool {
+        !self.syncs.is_empty()
+    }
+
+    /// Tells the core which forces are done.
+    pub(super) fn finish_forces(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        let Some(forced) = log.inbox.lock().expect("no holder of this lock panics").take() else { return Ok(()) };
+        let position = forced?;
+        let mut through = None;
+        while let Some((_, record)) = log.waiting.pop_front_if(|(waiting, _)| *waiting <= position) {
+            through = Some(record);
+        }
+        if let Some(through) = through {
+            core.handle_storage(now, StorageCompletion::Forced { through });
+        }
+        Ok(())
+    }
+
+    /// Executes all requests, and those to which their completions lead.
+    pub(super) fn run(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
+        self.finish_syncs(now, core)?;
+        if self.unsynced_bytes >= self.options.engine_sync_bytes && self.syncs_wanted.is_empty() {
+            self.syncs_wanted.push(AfterSync::Nothing);
+        }
+        loop {
+            self.execute(now, core)?;
+            if self.force_wanted && !self.is_full_after_force(now, core)? {
+                continue;
+            }
+            if self.syncs_wanted.is_empty() || !self.begin_syncs(core)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Hands what nobody has asked to force to the operating system, and the log's own note of how far it is durable.
+    pub(super) fn idle(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
+        if let Some(log) = &mut self.log {
+            log.write(self.appended, core)?;
+        }
+        self.run(now, core)
+    }
+
+    /// Makes everything durable, for a stop in good order.
+    pub(super) fn close(mut self) -> Result<(), StoreError> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        log.log.write()?;
+        log.sync.sync()?;
+        self.engine.sync()
+    }
+
+    fn execute(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
+        while let Some(request) = core.poll_storage() {
+            match request {
+                StorageRequest::Append { payload } => {
+                    self.appended += 1;
+                    if let Some(log) = &mut self.log {
+                        log.log.append(payload)?;
+                    }
+                }
+                StorageRequest::Force => self.force_wanted = true,
+                StorageRequest::Read { token, partition, key } => {
+                    let found = self.engine.get_into(partition.0, key, &mut self.value)?;
+                    let entry = found.then_some(self.value.as_slice());
+                    core.handle_storage(now, StorageCompletion::Read { token, entry });
+                }
+                StorageRequest::Write { partition, key, entry } => {
+                    self.engine.put(partition.0, key, entry)?;
+                    self.unsynced_bytes += (key.len() + entry.len()) as u64;
+                }
+                StorageRequest::Remove { partition, key } => {
+                    self.engine.remove(partition.0, key)?;
+                    self.unsynced_bytes += key.len() as u64;
+                }
+                StorageRequest::Clear { partition } => self.engine.clear(partition.0)?,
+                StorageRequest::Scan { token, partition, after, bytes_max } => {
+                    let after = (!after.is_empty()).then_some(after);
+                    let page = self.engine.scan(partition.0, after, bytes_max)?;
+                    self.entries.clear();
+                    for (key, entry) in &page.entries {
+                        put_keyed_entry(&mut self.entries, key, entry);
+                    }
+                    let (entries, more) = (self.entries.as_slice(), page.more);
+                    core.handle_storage(now, StorageCompletion::Scan { token, entries, more });
+                }
+                StorageRequest::SyncEngine { token } => self.syncs_wanted.push(AfterSync::Complete { token }),
+                StorageRequest::Trim { before } => self.syncs_wanted.push(AfterSync::Trim { before }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the force that the batch wants; whether it has to wait for space on the disk.
+    fn is_full_after_force(&mut self, now: Now, core: &mut Replica) -> Result<bool, StoreError> {
+        match &mut self.log {
+            None => core.handle_storage(now, StorageCompletion::Forced { through: self.appended }),
+            Some(log) => {
+                log.write(self.appended, core)?;
+                if log.is_full {
+                    return Ok(true);
+                }
+                log.waiting.push_back((log.log.last(), self.appended));
+                log.commit.request(log.log.last());
+            }
+        }
+        self.force_wanted = false;
+        Ok(false)
+    }
+
+    /// Forces the log, then begins to sync the engine. False if that has to wait for space on the disk.
+    fn begin_syncs(&mut self, core: &mut Replica) -> Result<bool, StoreError> {
+        if let Some(log) = &mut self.log {
+            log.write(self.appended, core)?;
+            if log.is_full {
+                return Ok(false);
+            }
+            log.sync.sync()?;
+        }
+        self.unsynced_bytes = 0;
+        let sync = self.engine.sync_begin()?;
+        self.syncs.extend(self.syncs_wanted.drain(..).map(|then| (sync, then)));
+        Ok(true)
+    }
+
+    fn finish_syncs(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
+        if self.syncs.is_empty() {
+            return Ok(());
+        }
+        let synced = self.engine.synced()?;
+        while let Some((_, then)) = self.syncs.pop_front_if(|(sync, _)| *sync <= synced) {
+            match (then, &mut self.log) {
+                (AfterSync::Complete { token }, _) => {
+                    core.handle_storage(now, StorageCompletion::EngineSynced { token });
+                }
+                (AfterSync::Trim { before }, Some(log)) => log.trim(before)?,
+                (AfterSync::Nothing | AfterSync::Trim { .. }, _) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl DurableLog {
+    /// Writes what is appended, when no request is left. A full disk is remembered and tried again. If a segment begins
+    /// and no checkpoint is under way, the core writes one.
+    fn write(&mut self, appended: u64, core: &mut Replica) -> Result<(), StoreError> {
+        match self.log.write() {
+            Ok(()) => self.is_full = false,
+            Err(error) if error.is_out_of_space() => self.is_full = true,
+            Err(error) => return Err(error),
+        }
+        let begins_segment = self.log.segments() != self.segments;
+        self.segments = self.log.segments();
+        if begins_segment && self.checkpoint.is_none() {
+            self.checkpoint = Some((appended + 1, LogPosition(self.log.last().0 + 1)));
+            core.checkpoint();
+        }
+        Ok(())
+    }
+
+    fn trim(&mut self, before: u64) -> Result<(), StoreError> {
+        let (first, position) = self.checkpoint.take().expect("trimmed after a checkpoint only");
+        assert_eq!(first, before, "to where it began");
+        self.log.trim(position)?;
+        self.segments = self.log.segments();
+        Ok(())
+    }
+}
