@@ -111,11 +111,12 @@ struct Waker {
 }
 
 /// Connects handles to the thread that runs the core. `wake` makes that thread call [`CommandQueue::turn`] soon; it is called from
-/// any thread, once per turn at most.
+/// any thread, once per turn at most, and when the last handle is dropped.
 pub fn channel(wake: Arc<dyn Fn() + Send + Sync>) -> (Client, CommandQueue) {
     let (sender, receiver) = mpsc::sync_channel(COMMANDS_MAX);
     let waker = Arc::new(Waker { woken: AtomicBool::new(false), wake });
-    let client = Client { sender, waker: waker.clone(), timeout: crate::OPERATION_TIMEOUT };
+    let shared = Arc::new(Shared { sender: Some(sender), waker: waker.clone() });
+    let client = Client { shared, timeout: crate::OPERATION_TIMEOUT };
     (client, CommandQueue { receiver, waker, held: None, waiting: Vec::new(), stopped: false })
 }
 
@@ -198,9 +199,22 @@ impl CommandQueue {
 /// Every call fails with [`OperationError::OutcomeUnknown`] if it changes something and no answer came in time.
 #[derive(Clone)]
 pub struct Client {
-    sender: mpsc::SyncSender<Command>,
-    waker: Arc<Waker>,
+    shared: Arc<Shared>,
     timeout: Duration,
+}
+
+struct Shared {
+    /// `None` only while it is dropped.
+    sender: Option<mpsc::SyncSender<Command>>,
+    waker: Arc<Waker>,
+}
+
+impl Drop for Shared {
+    /// The last handle is gone: the thread shall see it.
+    fn drop(&mut self) {
+        self.sender = None;
+        (self.waker.wake)();
+    }
 }
 
 impl Client {
@@ -341,12 +355,14 @@ impl Client {
         let (finished, answer) = oneshot::channel();
         let command =
             Command { key: key.to_vec(), value: value.to_vec(), kind, timeout: self.timeout, finished };
-        self.sender.try_send(command).map_err(|error| match error {
+        let Shared { sender, waker } = &*self.shared;
+        let sender = sender.as_ref().expect("present until dropped");
+        sender.try_send(command).map_err(|error| match error {
             mpsc::TrySendError::Full(_) => ClientError::QueueFull { limit: COMMANDS_MAX },
             mpsc::TrySendError::Disconnected(_) => ClientError::Stopped,
         })?;
-        if !self.waker.woken.swap(true, Ordering::SeqCst) {
-            (self.waker.wake)();
+        if !waker.woken.swap(true, Ordering::SeqCst) {
+            (waker.wake)();
         }
         answer.await.unwrap_or(Err(ClientError::Stopped))
     }

@@ -1,0 +1,303 @@
+//! The client core against replicas that answer, stay silent, repeat themselves or are busy.
+
+use nicekv_client::{
+    ClientCore, Completion, Config, OPERATION_TIMEOUT, OperationError, Outcome, Request, SubmitError,
+};
+use nicekv_placement::Vrings;
+use nicekv_wire::{
+    ClientId, Condition, Datagram, Duration, Expiry, Now, OpId, Operation, Reply, Status, Update,
+};
+
+const MS: u64 = 1_000_000;
+
+struct World {
+    client: ClientCore,
+    now: Now,
+}
+
+impl World {
+    fn new() -> Self {
+        Self::with(|_| ())
+    }
+
+    fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = Config::new(ClientId::new(1_700_000_000_000, 5), Vrings::on_loopback(7400));
+        change(&mut config);
+        let now = Now { boot_ns: 17_000_000_000, unix_ms: 1_700_000_000_000 };
+        Self { client: ClientCore::new(config), now }
+    }
+
+    fn get(&mut self, key: &str) -> usize {
+        let request = Request::Get { key: key.as_bytes() };
+        self.client.submit(self.now, request, self.now.after(OPERATION_TIMEOUT)).unwrap().index()
+    }
+
+    fn put(&mut self, key: &str, value: &str) -> usize {
+        let operation = Operation::Set { value: value.as_bytes(), expiry: Expiry::Never };
+        let request = Request::update(key.as_bytes(), operation);
+        self.client.submit(self.now, request, self.now.after(OPERATION_TIMEOUT)).unwrap().index()
+    }
+
+    /// The datagrams that wait to be sent.
+    fn sent(&mut self) -> Vec<Vec<u8>> {
+        let (mut all, mut out) = (Vec::new(), Vec::new());
+        while self.client.poll_transmit(&mut out).is_some() {
+            all.push(out.clone());
+        }
+        all
+    }
+
+    fn sent_ops(&mut self) -> Vec<OpId> {
+        self.sent().iter().map(|bytes| Datagram::decode(bytes).unwrap().0.op).collect()
+    }
+
+    fn reply(&mut self, reply: Reply<'_>) {
+        let mut out = Vec::new();
+        reply.encode(&mut out);
+        self.client.handle_datagram(self.now, &out);
+    }
+
+    /// Moves the clock to the next deadline; by how much.
+    fn advance(&mut self) -> u64 {
+        let next = self.client.next_deadline().expect("something is in flight");
+        let elapsed = next.saturating_sub(self.now.boot_ns);
+        self.now.boot_ns = self.now.boot_ns.max(next);
+        self.client.handle_deadline(self.now);
+        elapsed
+    }
+
+    fn outcome(&mut self) -> Option<(usize, Result<Outcome, OperationError>)> {
+        let Completion { ticket, result } = self.client.poll_event()?;
+        Some((ticket.index(), result.map(|answer| answer.outcome)))
+    }
+}
+
+fn update(bytes: &[u8]) -> Update<'_> {
+    match Datagram::decode(bytes).unwrap().1 {
+        Datagram::Update(update) => update,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_get_goes_to_the_unicast_ring_and_its_reply_completes_it() {
+    let mut world = World::new();
+    let ticket = world.get("color");
+    let mut out = Vec::new();
+    let to = world.client.poll_transmit(&mut out).unwrap();
+    let (header, Datagram::Get(get)) = Datagram::decode(&out).unwrap() else { panic!() };
+    assert_eq!(to, Vrings::on_loopback(7400).unicast_address(&header.digest));
+    assert_eq!((get.key, get.op.sequence), (b"color".as_slice(), 1));
+    let version = OpId { client: ClientId(9), sequence: 4 };
+    world.reply(Reply { version, expiry_ms: 77, value: Some(b"blue"), ..Reply::bare(get.op, Status::Ok) });
+    let completion = world.client.poll_event().unwrap();
+    let answer = completion.result.unwrap();
+    assert_eq!(completion.ticket.index(), ticket);
+    assert_eq!((answer.version, answer.expiry_ms, answer.value), (version, 77, Some(b"blue".as_slice())));
+    assert_eq!(world.client.next_deadline(), None);
+    assert_eq!(world.client.in_flight(), 0);
+}
+
+#[test]
+fn an_update_goes_to_the_multicast_ring_and_is_retried_byte_for_byte() {
+    let mut world = World::new();
+    world.put("color", "blue");
+    let mut first = Vec::new();
+    let to = world.client.poll_transmit(&mut first).unwrap();
+    assert_eq!(to, Vrings::on_loopback(7400).multicast_address(&update(&first).digest));
+    assert_eq!(update(&first).operation, Operation::Set { value: b"blue", expiry: Expiry::Never });
+    let mut waits = Vec::new();
+    for _ in 0..6 {
+        waits.push(world.advance());
+        assert_eq!(world.sent(), [first.clone()], "same op id, same bytes");
+    }
+    // 20 ms, doubling to 100 ms, each spread by a quarter and late by a tick at most.
+    for (wait, expected) in waits.iter().zip([20, 40, 80, 100, 100, 100]) {
+        assert!((expected * 3 / 4 * MS..=expected * 5 / 4 * MS + MS).contains(wait), "{waits:?}");
+    }
+    assert_eq!(world.client.counters().retries, 6);
+}
+
+#[test]
+fn without_an_answer_a_put_is_unknown_and_a_get_has_timed_out() {
+    let mut world = World::new();
+    let (put, get) = (world.put("a", "1"), world.get("b"));
+    let started = world.now.boot_ns;
+    let mut outcomes = Vec::new();
+    while world.client.next_deadline().is_some() {
+        world.advance();
+        outcomes.extend(world.outcome());
+        outcomes.extend(world.outcome());
+    }
+    outcomes.sort_by_key(|(ticket, _)| *ticket);
+    assert_eq!(
+        outcomes,
+        [(put, Err(OperationError::OutcomeUnknown)), (get, Err(OperationError::TimedOut))]
+    );
+    let took = Duration::from_nanos(world.now.boot_ns - started);
+    assert!(took >= OPERATION_TIMEOUT && took < OPERATION_TIMEOUT + Duration::from_millis(1), "{took:?}");
+}
+
+#[test]
+fn a_late_or_repeated_reply_is_ignored() {
+    let mut world = World::new();
+    world.put("a", "1");
+    let op = world.sent_ops()[0];
+    world.reply(Reply::bare(op, Status::Ok));
+    world.reply(Reply::bare(op, Status::NotFound));
+    assert_eq!(world.outcome(), Some((0, Ok(Outcome::Done))));
+    // The slot is used again: the old op's reply must not answer the new op.
+    world.get("b");
+    world.reply(Reply::bare(op, Status::NotFound));
+    world.reply(Reply::bare(OpId { client: ClientId(1), sequence: 2 }, Status::Ok));
+    world.reply(Reply::bare(OpId { sequence: u64::MAX, ..op }, Status::Ok));
+    world.client.handle_datagram(world.now, b"noise");
+    assert_eq!(world.outcome(), None);
+    let counters = world.client.counters();
+    assert_eq!((counters.stray_replies, counters.malformed), (4, 1));
+}
+
+#[test]
+fn the_watermark_is_the_oldest_op_that_may_still_be_retried() {
+    let mut world = World::new();
+    world.put("a", "1");
+    world.put("b", "1");
+    let ops = world.sent_ops();
+    world.reply(Reply::bare(ops[1], Status::Ok));
+    world.put("c", "1");
+    assert_eq!(update(&world.sent()[0]).watermark, 1, "the first op is unfinished");
+    world.reply(Reply::bare(ops[0], Status::Ok));
+    world.put("d", "1");
+    let sent = world.sent();
+    assert_eq!((update(&sent[0]).watermark, update(&sent[0]).op.sequence), (3, 4));
+}
+
+#[test]
+fn busy_is_tried_again_as_a_new_op_until_the_deadline() {
+    let mut world = World::new();
+    world.put("a", "1");
+    let mut ops = world.sent_ops();
+    for _ in 0..3 {
+        world.reply(Reply::bare(*ops.last().unwrap(), Status::Busy));
+        assert_eq!(world.sent_ops(), [], "pauses first");
+        world.advance();
+        let sent = world.sent();
+        assert_eq!(update(&sent[0]).key, b"a");
+        assert_eq!(update(&sent[0]).watermark, update(&sent[0]).op.sequence);
+        ops.push(update(&sent[0]).op);
+    }
+    assert_eq!(ops.iter().map(|op| op.sequence).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    world.reply(Reply::bare(ops[3], Status::Ok));
+    assert_eq!(world.outcome(), Some((0, Ok(Outcome::Done))));
+
+    world.put("b", "1");
+    while world.outcome().is_none_or(|(_, result)| {
+        assert_eq!(result, Err(OperationError::Busy), "nothing was stored, and the client knows");
+        false
+    }) {
+        if let Some(op) = world.sent_ops().pop() {
+            world.reply(Reply::bare(op, Status::Busy));
+        }
+        world.advance();
+    }
+}
+
+#[test]
+fn statuses_become_answers_or_typed_errors() {
+    let cases = [
+        (Status::Ok, Ok(Outcome::Done)),
+        (Status::NotFound, Ok(Outcome::NotFound)),
+        (Status::ConditionFailed, Ok(Outcome::ConditionFailed)),
+        (Status::NotAnInteger, Err(OperationError::NotAnInteger)),
+        (Status::NotAFloat, Err(OperationError::NotAFloat)),
+        (Status::Overflow, Err(OperationError::Overflow)),
+        (Status::ValueTooLong, Err(OperationError::ResultTooLong { limit: 1024 })),
+        (Status::Expired, Err(OperationError::OutcomeUnknown)),
+        (Status::DiskFull, Err(OperationError::DiskFull)),
+        (Status::NoSuchKeyspace, Err(OperationError::NoSuchKeyspace)),
+    ];
+    let mut world = World::new();
+    for (status, expected) in cases {
+        world.put("a", "1");
+        let op = world.sent_ops()[0];
+        world.reply(Reply::bare(op, status));
+        assert_eq!(world.outcome(), Some((0, expected)));
+    }
+}
+
+#[test]
+fn limits_are_refused_by_name_and_nothing_is_sent() {
+    let mut world = World::with(|config| config.in_flight_max = 2);
+    let mut refused = |request| world.client.submit(world.now, request, u64::MAX).unwrap_err();
+    let set = |value| Operation::Set { value, expiry: Expiry::Never };
+    assert_eq!(refused(Request::Get { key: b"" }), SubmitError::KeyEmpty);
+    assert_eq!(
+        refused(Request::Get { key: &[b'k'; 257] }).to_string(),
+        "key of 257 bytes exceeds the limit of 256 bytes"
+    );
+    assert_eq!(
+        refused(Request::update(b"k", set(&[0; 1025]))).to_string(),
+        "value of 1025 bytes exceeds the limit of 1024 bytes"
+    );
+    assert_eq!(
+        refused(Request::update(b"k", Operation::Append(&[0; 1025]))),
+        SubmitError::ValueTooLong { bytes: 1025, limit: 1024 }
+    );
+    assert_eq!(
+        refused(Request::update(b"k", Operation::IncrementFloat(f64::NAN))),
+        SubmitError::NotFinite
+    );
+    assert_eq!(world.sent_ops(), []);
+    let largest = Request::Update {
+        key: &[b'k'; 256],
+        condition: Condition::IfAbsent,
+        return_old: true,
+        operation: set(&[1; 1024]),
+    };
+    world.client.submit(world.now, largest, u64::MAX).unwrap();
+    world.get("b");
+    let full = world.client.submit(world.now, Request::Get { key: b"c" }, u64::MAX);
+    assert_eq!(full, Err(SubmitError::WindowFull { limit: 2 }));
+    assert_eq!(world.sent_ops().len(), 2);
+}
+
+/// Thousands of ops over a network that loses and repeats: each completes exactly once, with its own answer.
+#[test]
+fn every_op_completes_once_over_a_lossy_network() {
+    let mut world = World::with(|config| config.in_flight_max = 64);
+    let mut random = 1u64;
+    let mut chance = move |one_in: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33).is_multiple_of(one_in)
+    };
+    let (mut submitted, mut completed) = (0u32, 0u32);
+    let mut expected = [None; 64];
+    while completed < 5_000 {
+        while submitted < 5_000 && !world.client.is_full() {
+            let slot = world.get(&format!("key-{submitted}"));
+            assert_eq!(expected[slot].replace(submitted), None, "a ticket's index was given out twice");
+            submitted += 1;
+        }
+        for bytes in world.sent() {
+            let Datagram::Get(get) = Datagram::decode(&bytes).unwrap().1 else { panic!() };
+            let reply = Reply { value: Some(get.key), ..Reply::bare(get.op, Status::Ok) };
+            world.now.boot_ns += 10_000;
+            if !chance(4) {
+                world.reply(reply);
+            }
+            if chance(4) {
+                world.reply(reply);
+            }
+        }
+        while let Some(Completion { ticket, result }) = world.client.poll_event() {
+            let number = expected[ticket.index()].take().expect("completed twice");
+            assert_eq!(result.unwrap().value, Some(format!("key-{number}").as_bytes()));
+            completed += 1;
+        }
+        if completed < 5_000 && world.client.next_deadline().is_some() {
+            world.advance();
+        }
+    }
+    assert!(world.client.counters().retries > 100);
+    assert_eq!(world.client.in_flight(), 0);
+}
