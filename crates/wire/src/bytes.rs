@@ -87,3 +87,8 @@ pub(crate) fn flag(field: &'static str, value: u8) -> Result<bool, DecodeError> 
 pub(crate) fn reserved(field: &'static str, value: u64) -> Result<(), DecodeError> {
     if value == 0 { Ok(()) } else { Err(DecodeError::UnknownValue { field, value }) }
 }
+
+/// [`reserved`] for a field of several bytes.
+pub(crate) fn reserved_bytes(field: &'static str, bytes: &[u8]) -> Result<(), DecodeError> {
+    bytes.iter().try_for_each(|byte| reserved(field, (*byte).into()))
+}

@@ -1,6 +1,6 @@
 //! Datagrams between nodes and the metadata service (NICE §4.1; rules R4, R7, R9, R12, R13).
 
-use crate::bytes::{Reader, flag, in_range, put, reserved};
+use crate::bytes::{Reader, flag, in_range, put, reserved, reserved_bytes};
 use crate::header::{Header, Opcode};
 use crate::limits::MEMBERS_MAX;
 use crate::{DecodeError, Epoch, NodeId, PartitionId, Term};
@@ -63,6 +63,7 @@ impl Heartbeat {
     }
 
     fn from_layout(layout: &HeartbeatLayout) -> Result<Self, DecodeError> {
+        reserved_bytes("reserved", &layout.reserved)?;
         Ok(Self {
             node: NodeId(layout.node.get()),
             incarnation: layout.incarnation.get(),
@@ -213,11 +214,13 @@ impl Assign {
     pub(crate) fn decode(body: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(body);
         let layout: AssignLayout = reader.layout("assign")?;
+        reserved_bytes("reserved", &layout.reserved)?;
         let count = in_range("member_count", layout.member_count.into(), 0, MEMBERS_MAX)?;
         let mut members = Vec::with_capacity(count);
         for _ in 0..count {
             let member: MemberLayout = reader.layout("member")?;
             let consistent = flag("consistent", member.consistent)?;
+            reserved("reserved", u64::from(member.reserved) + u64::from(member.reserved2.get()))?;
             members.push(Member {
                 node: NodeId(member.node.get()),
                 state: if consistent { MemberState::Consistent } else { MemberState::Joining },
@@ -302,6 +305,7 @@ impl AssignAck {
     }
 
     fn from_layout(layout: &NodeStateLayout) -> Result<Self, DecodeError> {
+        reserved("reserved", layout.reserved.into())?;
         reserved("accused", layout.accused.get().into())?;
         Ok(Self {
             node: NodeId(layout.node.get()),
@@ -332,13 +336,17 @@ impl Report {
     }
 
     fn from_layout(layout: &NodeStateLayout) -> Result<Self, DecodeError> {
+        reserved("reserved", layout.reserved.into())?;
         Ok(Self {
             node: NodeId(layout.node.get()),
             incarnation: layout.incarnation.get(),
             partition: PartitionId(layout.partition.get()),
             epoch: Epoch(layout.epoch.get()),
             kind: match layout.kind {
-                1 => ReportKind::CopyDone,
+                1 => {
+                    reserved("accused", layout.accused.get().into())?;
+                    ReportKind::CopyDone
+                }
                 2 => ReportKind::Accuse(NodeId(layout.accused.get())),
                 other => return Err(DecodeError::UnknownValue { field: "kind", value: other.into() }),
             },
@@ -383,6 +391,7 @@ impl Probe {
 
     fn from_layout(layout: &ProbeLayout) -> Result<Self, DecodeError> {
         reserved("node", layout.node.get().into())?;
+        reserved_bytes("reserved", &layout.reserved)?;
         Ok(Self { term: Term(layout.first.get()), nonce: layout.nonce.get() })
     }
 }
@@ -399,6 +408,7 @@ impl ProbeReply {
     }
 
     fn from_layout(layout: &ProbeLayout) -> Result<Self, DecodeError> {
+        reserved_bytes("reserved", &layout.reserved)?;
         Ok(Self {
             node: NodeId(layout.node.get()),
             incarnation: layout.first.get(),

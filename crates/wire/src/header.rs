@@ -1,6 +1,6 @@
 //! The header that every datagram begins with.
 
-use crate::bytes::{Reader, put, reserved};
+use crate::bytes::{Reader, put, reserved, reserved_bytes};
 use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::{ClientId, DecodeError, KeyDigest, OpId};
 use alloc::vec::Vec;
@@ -155,6 +155,9 @@ impl Header {
             return Err(DecodeError::LengthMismatch { field: "body_length", stated, actual: body.len() });
         }
         let reply_to = SocketAddrV4::new(Ipv4Addr::from(layout.reply_to_ip), layout.reply_to_port.get());
+        if reply_to.port() == 0 {
+            reserved("reply_to_ip", u32::from(*reply_to.ip()).into())?;
+        }
         let header = Self {
             opcode,
             keyspace: layout.keyspace.get(),
@@ -162,7 +165,22 @@ impl Header {
             op: OpId { client: ClientId(layout.client.get()), sequence: layout.sequence.get() },
             digest: KeyDigest(layout.digest),
         };
+        header.check_unused()?;
         Ok((header, body))
+    }
+
+    /// Refuses an op or a key where the message is about none.
+    fn check_unused(&self) -> Result<(), DecodeError> {
+        if matches!(self.opcode, Opcode::Get | Opcode::ForwardedGet | Opcode::Update) {
+            return Ok(());
+        }
+        reserved("keyspace", self.keyspace.into())?;
+        reserved_bytes("digest", &self.digest.0)?;
+        if self.opcode == Opcode::Reply {
+            return Ok(());
+        }
+        reserved("client", self.op.client.0)?;
+        reserved("sequence", self.op.sequence)
     }
 
     /// Starts a datagram in `out`, which is cleared; `body` appends the body, then the length is filled in.

@@ -26,8 +26,11 @@ pub fn parse_float(bytes: &[u8]) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// Writes a finite float without exponent and without trailing zeros, to 15 significant digits.
+/// Writes a finite float without exponent and without trailing zeros, to 15 significant digits (a whole number to all of its digits).
 pub fn format_float(value: f64) -> String {
+    if value.abs() < i64::MAX as f64 && value == value as i64 as f64 {
+        return (value as i64).to_string();
+    }
     // Through the scientific form: it rounds to significant digits, the plain form to decimals.
     let rounded: f64 = format!("{value:.*e}", FLOAT_DIGITS - 1).parse().expect("a float reads back");
     if rounded == 0.0 { "0".to_string() } else { format!("{rounded}") }
@@ -58,6 +61,7 @@ mod tests {
             (-0.0, "0"),
             (1e21, "1000000000000000000000"),
             (3.0, "3"),
+            (9_007_199_254_740_991.0, "9007199254740991"),
         ] {
             assert_eq!(format_float(value), text);
         }

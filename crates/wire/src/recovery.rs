@@ -1,6 +1,6 @@
 //! Node-to-node messages of a new epoch (R3, R4) and of copying a partition to a joiner (R7).
 
-use crate::bytes::{Reader, flag, in_range, put, reserved};
+use crate::bytes::{Reader, flag, in_range, put, reserved, reserved_bytes};
 use crate::header::{Header, Opcode};
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::{ClientId, DecodeError, Epoch, NodeId, OpId, PartitionId};
@@ -148,10 +148,12 @@ impl RecoverReply {
     pub(crate) fn decode(body: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(body);
         let layout: ReplyLayout = reader.layout("recover reply")?;
+        reserved_bytes("reserved", &layout.reserved)?;
         let count = in_range("count", layout.count.get().into(), 0, UNDECIDED_MAX)?;
         let mut undecided = Vec::with_capacity(count);
         for _ in 0..count {
             let entry: UndecidedLayout = reader.layout("undecided op")?;
+            reserved_bytes("reserved", &entry.reserved)?;
             undecided.push(UndecidedOp {
                 op: OpId { client: ClientId(entry.client.get()), sequence: entry.sequence.get() },
                 contended: flag("contended", entry.contended)?,
@@ -230,6 +232,7 @@ impl Fetch {
         let mut reader = Reader::new(body);
         let layout: FetchLayout = reader.layout("fetch")?;
         reader.finish("fetch")?;
+        reserved_bytes("reserved", &layout.reserved)?;
         let (first, second) = (layout.first.get(), layout.second.get());
         Ok(Self {
             sender: NodeId(layout.sender.get()),
@@ -237,7 +240,10 @@ impl Fetch {
             epoch: Epoch(layout.epoch.get()),
             wanted: match layout.kind {
                 1 => Wanted::Op(OpId { client: ClientId(first), sequence: second }),
-                2 => Wanted::DecisionsAfter(first),
+                2 => {
+                    reserved("second", second)?;
+                    Wanted::DecisionsAfter(first)
+                }
                 other => return Err(DecodeError::UnknownValue { field: "kind", value: other.into() }),
             },
         })
@@ -288,6 +294,9 @@ impl<'a> Entry<'a> {
         let value = reader.rest();
         in_range("value", value.len(), 0, VALUE_BYTES_MAX)?;
         let present = flag("present", layout.present)?;
+        if !present {
+            reserved("value", value.len() as u64)?;
+        }
         Ok(Self {
             index: layout.index.get(),
             version: OpId {
@@ -396,11 +405,13 @@ impl<'a> CopyFrame<'a> {
         match layout.kind {
             1 => {
                 in_range("after", rest.len(), 0, KEY_BYTES_MAX)?;
+                reserved("more", layout.more.into())?;
                 let joiner = NodeId(layout.joiner.get());
                 Ok(Self::Request { joiner, partition, epoch, section, after: rest })
             }
             2 => {
                 let more = flag("more", layout.more)?;
+                reserved("joiner", layout.joiner.get().into())?;
                 Ok(Self::Chunk { partition, epoch, section, more, payload: rest })
             }
             other => Err(DecodeError::UnknownValue { field: "kind", value: other.into() }),

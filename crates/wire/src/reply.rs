@@ -125,7 +125,7 @@ impl<'a> Reply<'a> {
     pub(crate) fn decode(header: &Header, body: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(body);
         let layout: ReplyLayout = reader.layout("reply")?;
-        crate::bytes::reserved("reserved", u32::from_be_bytes(layout.reserved).into())?;
+        crate::bytes::reserved_bytes("reserved", &layout.reserved)?;
         let length = in_range("value_length", layout.value_length.get().into(), 0, VALUE_BYTES_MAX)?;
         let value = reader.bytes(length, "value_length")?;
         reader.finish("reply")?;

@@ -1,0 +1,37 @@
+//! The C header is generated, committed, and agrees with a C compiler.
+
+use std::path::Path;
+use std::process::Command;
+
+fn committed() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("include/nicekv_wire.h")
+}
+
+#[test]
+fn the_committed_header_is_the_generated_one() {
+    let generated = nicekv_wire::c_header::generate();
+    if std::env::var_os("NICEKV_BLESS").is_some() {
+        std::fs::write(committed(), &generated).unwrap();
+    }
+    let committed = std::fs::read_to_string(committed()).unwrap_or_default();
+    assert_eq!(committed, generated, "run `NICEKV_BLESS=1 cargo test -p nicekv-wire` and review the change");
+}
+
+#[test]
+fn a_c_compiler_finds_the_same_sizes_and_offsets() {
+    if Command::new("clang").arg("--version").output().is_err() {
+        eprintln!("NOT RUN: clang is not installed, so the C side's assertions were not compiled");
+        return;
+    }
+    let compile = |target: &[&str]| {
+        let output = Command::new("clang")
+            .args(target)
+            .args(["-fsyntax-only", "-Wall", "-Werror", "-x", "c", "-I/usr/include/x86_64-linux-gnu"])
+            .arg(committed())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    compile(&[]);
+    compile(&["-target", "bpf"]);
+}

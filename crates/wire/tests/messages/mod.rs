@@ -1,0 +1,302 @@
+//! Strategies for every message, and the way back from a decoded one to bytes.
+
+use nicekv_wire::control::{
+    Assign, AssignAck, Heartbeat, HeartbeatReply, Member, MemberState, Probe, ProbeReply, Report, ReportKind,
+};
+use nicekv_wire::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, MEMBERS_MAX, VALUE_BYTES_MAX};
+use nicekv_wire::recovery::{Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX, UndecidedOp, Wanted};
+use nicekv_wire::replication::{
+    ACKS_MAX, Acks, Decision, Decisions, Effect, PrepareAck, Progress, Resend, Watermark,
+};
+use nicekv_wire::{
+    ClientId, Condition, Datagram, Epoch, ExpireCondition, Expiry, Get, Header, KeyDigest, NodeId, OpId,
+    Operation, PartitionId, Reply, Status, Term, Update, stamp_reply_to,
+};
+use proptest::prelude::*;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// The 48 bytes before a body of `length` bytes.
+pub(crate) fn header_of(opcode: u8, length: usize) -> Vec<u8> {
+    let mut bytes = b"NK\x01".to_vec();
+    bytes.push(opcode);
+    bytes.extend((length as u16).to_be_bytes());
+    bytes.resize(48, 0);
+    bytes
+}
+
+/// Encodes a decoded message; what the header says besides is put back too.
+pub(crate) fn encode_again(header: &Header, message: &Datagram<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    match message {
+        Datagram::Get(m) => m.encode(&mut out),
+        Datagram::Update(m) => m.encode(&mut out),
+        Datagram::Reply(m) => m.encode(&mut out),
+        Datagram::Acks(m) => Acks::encode(m.sender, &m.prepares, &m.progress, &mut out),
+        Datagram::Decisions(m) => encode_decisions(m, &mut out),
+        Datagram::Resend(m) => m.encode(&mut out),
+        Datagram::RecoverRequest(m) => m.encode(&mut out),
+        Datagram::RecoverReply(m) => m.encode(&mut out),
+        Datagram::Fetch(m) => m.encode(&mut out),
+        Datagram::Heartbeat(m) => m.encode(&mut out),
+        Datagram::HeartbeatReply(m) => m.encode(&mut out),
+        Datagram::Assign(m) => m.encode(&mut out),
+        Datagram::AssignAck(m) => m.encode(&mut out),
+        Datagram::Report(m) => m.encode(&mut out),
+        Datagram::Probe(m) => m.encode(&mut out),
+        Datagram::ProbeReply(m) => m.encode(&mut out),
+    }
+    // Requests to other keyspaces are understood and refused by the node; the switch stamps messages of every kind.
+    out[6..8].copy_from_slice(&header.keyspace.to_be_bytes());
+    if let Some(address) = header.reply_to {
+        stamp_reply_to(&mut out, address);
+    }
+    out
+}
+
+fn encode_decisions(message: &Decisions<'_>, out: &mut Vec<u8>) {
+    let watermarks: Vec<_> = message.watermarks().collect();
+    let mut entries = Vec::new();
+    let count = message.decisions().map(|decision| decision.append(&mut entries)).count();
+    Decisions::encode(message.sender, &watermarks, count, &entries, out);
+}
+
+/// Any valid datagram, encoded.
+pub(crate) fn datagram() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        3 => get(),
+        6 => update(),
+        3 => reply(),
+        2 => acks(),
+        3 => decisions(),
+        1 => resend(),
+        1 => recover_request(),
+        2 => recover_reply(),
+        1 => fetch(),
+        2 => assign(),
+        4 => membership(),
+    ]
+}
+
+fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = b"left over".to_vec();
+    encode(&mut out);
+    out
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 1..=KEY_BYTES_MAX)
+}
+
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..20),
+        prop::collection::vec(any::<u8>(), 0..=VALUE_BYTES_MAX)
+    ]
+}
+
+fn op() -> impl Strategy<Value = OpId> {
+    (any::<u64>(), 1..=u64::MAX).prop_map(|(client, sequence)| OpId { client: ClientId(client), sequence })
+}
+
+fn address() -> impl Strategy<Value = SocketAddrV4> {
+    (any::<u32>(), 1..=u16::MAX).prop_map(|(ip, port)| SocketAddrV4::new(Ipv4Addr::from(ip), port))
+}
+
+fn route() -> impl Strategy<Value = (PartitionId, Epoch, NodeId)> {
+    any::<(u16, u32, u16)>()
+        .prop_map(|(partition, epoch, node)| (PartitionId(partition), Epoch(epoch), NodeId(node)))
+}
+
+fn digest() -> impl Strategy<Value = KeyDigest> {
+    any::<[u8; 16]>().prop_map(KeyDigest)
+}
+
+fn get() -> impl Strategy<Value = Vec<u8>> {
+    (op(), digest(), prop::option::of(address()), prop::option::of(route()), key()).prop_map(
+        |(op, digest, reply_to, forwarded, key)| {
+            encoded(|out| Get { op, digest, reply_to, forwarded, key: &key }.encode(out))
+        },
+    )
+}
+
+fn condition() -> impl Strategy<Value = Condition> {
+    prop_oneof![
+        Just(Condition::Always),
+        Just(Condition::IfAbsent),
+        Just(Condition::IfPresent),
+        Just(Condition::IfVersion(OpId::NONE)),
+        op().prop_map(Condition::IfVersion),
+    ]
+}
+
+fn operation() -> impl Strategy<Value = Operation<'static>> {
+    let leak = |value: Vec<u8>| -> &'static [u8] { value.leak() };
+    let expiry = prop_oneof![Just(Expiry::Never), Just(Expiry::Keep), any::<u64>().prop_map(Expiry::At)];
+    let expire = prop::sample::select(vec![
+        ExpireCondition::Always,
+        ExpireCondition::IfNone,
+        ExpireCondition::IfSome,
+        ExpireCondition::IfLater,
+        ExpireCondition::IfEarlier,
+        ExpireCondition::IfSomeAndLater,
+        ExpireCondition::IfSomeAndEarlier,
+    ]);
+    prop_oneof![
+        (value(), expiry).prop_map(move |(value, expiry)| Operation::Set { value: leak(value), expiry }),
+        Just(Operation::Delete),
+        any::<i64>().prop_map(Operation::Increment),
+        any::<f64>().prop_filter("finite", |delta| delta.is_finite()).prop_map(Operation::IncrementFloat),
+        value().prop_map(move |value| Operation::Append(leak(value))),
+        (any::<u64>(), expire).prop_map(|(at_ms, condition)| Operation::Expire { at_ms, condition }),
+        Just(Operation::Persist),
+    ]
+}
+
+fn update() -> impl Strategy<Value = Vec<u8>> {
+    let names = (op(), digest(), prop::option::of(address()), any::<u64>());
+    (names, condition(), any::<bool>(), operation(), key()).prop_map(
+        |((op, digest, reply_to, watermark), condition, return_old, operation, key)| {
+            let watermark = watermark.min(op.sequence);
+            let update =
+                Update { op, digest, reply_to, watermark, condition, return_old, operation, key: &key };
+            encoded(|out| update.encode(out))
+        },
+    )
+}
+
+fn status() -> impl Strategy<Value = Status> {
+    (0u8..=10).prop_map(|status| Status::decode(status).unwrap())
+}
+
+fn reply() -> impl Strategy<Value = Vec<u8>> {
+    (op(), status(), op(), any::<u64>(), any::<i64>(), prop::option::of(value())).prop_map(
+        |(op, status, version, expiry_ms, integer, value)| {
+            let reply = Reply { op, status, version, expiry_ms, integer, value: value.as_deref() };
+            encoded(|out| reply.encode(out))
+        },
+    )
+}
+
+fn acks() -> impl Strategy<Value = Vec<u8>> {
+    let prepare = (route(), op(), any::<bool>(), any::<bool>()).prop_map(
+        |((partition, epoch, _), op, contended, refused)| PrepareAck {
+            partition,
+            epoch,
+            op,
+            contended,
+            refused,
+        },
+    );
+    let progress =
+        (route(), any::<(u64, u64, bool)>()).prop_map(|((partition, epoch, _), (logged, forced, gap))| {
+            Progress { partition, epoch, logged, forced, gap }
+        });
+    let prepares = prop::collection::vec(prepare, 0..ACKS_MAX);
+    (any::<u16>(), prepares, prop::collection::vec(progress, 0..ACKS_MAX)).prop_map(
+        |(sender, prepares, mut progress)| {
+            progress.truncate(ACKS_MAX - prepares.len());
+            encoded(|out| Acks::encode(NodeId(sender), &prepares, &progress, out))
+        },
+    )
+}
+
+fn decisions() -> impl Strategy<Value = Vec<u8>> {
+    let watermark = (route(), any::<(u64, u64)>())
+        .prop_map(|((partition, epoch, _), (base, released))| Watermark { partition, epoch, base, released });
+    let effect =
+        prop::sample::select(vec![Effect::None, Effect::StorePrepared, Effect::Store, Effect::Remove]);
+    let decision = (route(), op(), effect, status(), op(), any::<(u64, bool, u64, i64, bool)>(), value());
+    let watermarks = prop::collection::vec(watermark, 0..4);
+    (any::<u16>(), watermarks, prop::collection::vec(decision, 0..4)).prop_map(
+        |(sender, watermarks, decisions)| {
+            let (mut entries, mut count) = (Vec::new(), 0);
+            for ((partition, epoch, _), op, effect, status, version, numbers, value) in &decisions {
+                let (index, contended, expiry_ms, integer, value_is_result) = *numbers;
+                let decision = Decision {
+                    partition: *partition,
+                    epoch: *epoch,
+                    index,
+                    op: *op,
+                    contended,
+                    effect: *effect,
+                    status: *status,
+                    version: *version,
+                    expiry_ms,
+                    integer,
+                    value,
+                    value_is_result,
+                };
+                if entries.len() + decision.bytes() < DATAGRAM_BYTES_MAX - 200 {
+                    decision.append(&mut entries);
+                    count += 1;
+                }
+            }
+            encoded(|out| Decisions::encode(NodeId(sender), &watermarks, count, &entries, out))
+        },
+    )
+}
+
+fn resend() -> impl Strategy<Value = Vec<u8>> {
+    (update(), route(), address()).prop_map(|(mut datagram, (partition, epoch, sender), address)| {
+        stamp_reply_to(&mut datagram, address);
+        encoded(|out| Resend { sender, partition, epoch, datagram: &datagram }.encode(out))
+    })
+}
+
+fn recover_request() -> impl Strategy<Value = Vec<u8>> {
+    (route(), any::<u64>()).prop_map(|((partition, epoch, sender), cursor)| {
+        encoded(|out| RecoverRequest { sender, partition, epoch, cursor }.encode(out))
+    })
+}
+
+fn recover_reply() -> impl Strategy<Value = Vec<u8>> {
+    let undecided = (op(), any::<bool>()).prop_map(|(op, contended)| UndecidedOp { op, contended });
+    (route(), any::<[u64; 4]>(), prop::collection::vec(undecided, 0..=UNDECIDED_MAX)).prop_map(
+        |((partition, epoch, sender), [cursor, next, logged, forced], undecided)| {
+            let reply = RecoverReply { sender, partition, epoch, cursor, next, logged, forced, undecided };
+            encoded(|out| reply.encode(out))
+        },
+    )
+}
+
+fn fetch() -> impl Strategy<Value = Vec<u8>> {
+    let wanted = prop_oneof![op().prop_map(Wanted::Op), any::<u64>().prop_map(Wanted::DecisionsAfter)];
+    (route(), wanted).prop_map(|((partition, epoch, sender), wanted)| {
+        encoded(|out| Fetch { sender, partition, epoch, wanted }.encode(out))
+    })
+}
+
+fn assign() -> impl Strategy<Value = Vec<u8>> {
+    let member = (any::<u16>(), any::<bool>(), address()).prop_map(|(node, consistent, address)| Member {
+        node: NodeId(node),
+        state: if consistent { MemberState::Consistent } else { MemberState::Joining },
+        address,
+    });
+    (route(), any::<(u64, u64, bool)>(), prop::collection::vec(member, 0..=MEMBERS_MAX)).prop_map(
+        |((partition, epoch, primary), (term, incarnation, activated), members)| {
+            let term = Term(term);
+            let assign = Assign { term, incarnation, partition, epoch, activated, primary, members };
+            encoded(|out| assign.encode(out))
+        },
+    )
+}
+
+fn membership() -> impl Strategy<Value = Vec<u8>> {
+    (0..7, route(), any::<[u64; 3]>(), any::<u128>(), any::<bool>(), any::<u16>()).prop_map(
+        |(kind, (partition, epoch, node), [first, second, third], storage, activated, accused)| {
+            let accuse = ReportKind::Accuse(NodeId(accused));
+            let report_kind = if activated { ReportKind::CopyDone } else { accuse };
+            encoded(|out| match kind {
+                0 => Heartbeat { node, incarnation: first, storage, sent_ns: second }.encode(out),
+                1 => {
+                    let term = Term(third);
+                    HeartbeatReply { term, incarnation: first, sent_ns: second, lease_ns: third }.encode(out);
+                }
+                2 => AssignAck { node, incarnation: first, partition, epoch, activated }.encode(out),
+                3 => Report { node, incarnation: first, partition, epoch, kind: report_kind }.encode(out),
+                4 => Probe { term: Term(first), nonce: second }.encode(out),
+                _ => ProbeReply { node, incarnation: first, nonce: second }.encode(out),
+            })
+        },
+    )
+}
