@@ -10,8 +10,8 @@
 //! Nothing here remembers what happened, all is decided by comparing the state with what is observed now: an
 //! event that is lost, repeated or overtaken changes nothing in the end.
 //!
-//! Invariants: the primary is a consistent member; a consistent member leaves only while another one that is live
-//! and intact stays; whoever served and leaves is waited for (R6) before the epoch is activated; the wait passes
+//! Invariants: the primary is a consistent member; a consistent member leaves only while another one stays that has shown to be
+//! live and intact; whoever served and leaves is waited for (R6) before the epoch is activated; the wait passes
 //! on to the epochs after it.
 
 use alloc::vec::Vec;
@@ -24,8 +24,9 @@ use crate::state::{Member, Partition, Process, Removed, Standing};
 pub(crate) trait Observed {
     /// The node's process, if it is live.
     fn live(&self, node: NodeId) -> Option<Process>;
-    /// Whether the node was heard so recently that others' silence is theirs alone, not everybody's.
-    fn fresh(&self, node: NodeId) -> bool;
+    /// Whether `survivor` has proven to be there since `silent` is not: else they may have died together, and be `silent`
+    /// the one that comes back with its data.
+    fn outlives(&self, survivor: NodeId, silent: NodeId) -> bool;
     /// The newest epoch that this process of the node has acknowledged; 0 if none.
     fn acknowledged(&self, node: NodeId, incarnation: u64) -> u32;
     /// Whether the node has reported, in the current epoch, that its copy is complete.
@@ -101,7 +102,11 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
 }
 
 fn next_members(partition: &Partition, observed: &impl Observed) -> Vec<Member> {
-    let may_drop = partition.consistent().any(|m| is_intact(m, observed) && observed.fresh(m.node));
+    let has_survivor = |silent: NodeId| {
+        partition
+            .consistent()
+            .any(|member| is_intact(member, observed) && observed.outlives(member.node, silent))
+    };
     let expelled = observed.expelled().filter(|expelled| {
         partition.consistent().any(|member| member.node != *expelled && is_intact(member, observed))
     });
@@ -113,7 +118,7 @@ fn next_members(partition: &Partition, observed: &impl Observed) -> Vec<Member> 
         }
         match observed.live(member.node) {
             Some(process) => members.push(next_member(member, process, all_acknowledged, observed)),
-            None if may_drop => {}
+            None if has_survivor(member.node) => {}
             None => members.push(*member),
         }
     }
@@ -194,4 +199,183 @@ pub(crate) fn next_step(partition: &Partition, observed: &impl Observed) -> Opti
         });
     }
     (next != *partition).then_some(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nodes 1 to 3; everything is live, proven, acknowledged, unless told otherwise.
+    struct Table {
+        live: [Option<Process>; 3],
+        proven: bool,
+        acknowledged: u32,
+        copied: bool,
+        harmless: bool,
+        expelled: Option<NodeId>,
+        barred: bool,
+    }
+
+    fn process(incarnation: u64) -> Process {
+        Process { incarnation, storage: 1 }
+    }
+
+    impl Default for Table {
+        fn default() -> Self {
+            Self {
+                live: [Some(process(1)); 3],
+                proven: true,
+                acknowledged: 5,
+                copied: false,
+                harmless: false,
+                expelled: None,
+                barred: false,
+            }
+        }
+    }
+
+    impl Table {
+        fn with(node: usize, live: Option<Process>) -> Self {
+            let mut table = Self::default();
+            table.live[node - 1] = live;
+            table
+        }
+    }
+
+    impl Observed for Table {
+        fn live(&self, node: NodeId) -> Option<Process> {
+            self.live[usize::from(node.0) - 1]
+        }
+        fn outlives(&self, _: NodeId, _: NodeId) -> bool {
+            self.proven
+        }
+        fn acknowledged(&self, _: NodeId, _: u64) -> u32 {
+            self.acknowledged
+        }
+        fn copied(&self, _: NodeId) -> bool {
+            self.copied
+        }
+        fn harmless(&self, _: &Removed) -> bool {
+            self.harmless
+        }
+        fn barred(&self, _: NodeId) -> bool {
+            self.barred
+        }
+        fn expelled(&self) -> Option<NodeId> {
+            self.expelled
+        }
+        fn led(&self, node: NodeId) -> usize {
+            // Node 3 leads least.
+            3 - usize::from(node.0)
+        }
+    }
+
+    /// In epoch 5, led by the first of `members`; `+` serving, `p` promoted, `c` copying, `j` joining.
+    fn partition(members: &str) -> Partition {
+        let member = |text: &str| {
+            let standing = match &text[1..] {
+                "+" => Standing::Serving,
+                "p" => Standing::Promoted,
+                "c" => Standing::Copying,
+                _ => Standing::Joining,
+            };
+            Member { node: NodeId(text[..1].parse().unwrap()), process: process(1), standing }
+        };
+        let members: Vec<_> = members.split(' ').map(member).collect();
+        Partition {
+            epoch: 5,
+            activated: true,
+            primary: members[0].node,
+            members,
+            removed: Vec::new(),
+            originals: [1, 2, 3].map(NodeId).into(),
+        }
+    }
+
+    /// `epoch primary members removed`, with `*` for an epoch that is not activated.
+    fn show(partition: &Option<Partition>) -> String {
+        let Some(partition) = partition else { return "-".into() };
+        let mark = if partition.activated { "" } else { "*" };
+        let mut text = format!("{}{mark} {}:", partition.epoch, partition.primary.0);
+        for member in &partition.members {
+            let standing = match member.standing {
+                Standing::Serving => '+',
+                Standing::Promoted => 'p',
+                Standing::Copying => 'c',
+                Standing::Joining => 'j',
+            };
+            text += &format!(" {}{standing}", member.node.0);
+        }
+        for removed in &partition.removed {
+            text += &format!(" -{}{}", removed.node.0, if removed.served { "" } else { "j" });
+        }
+        text
+    }
+
+    #[track_caller]
+    fn check(members: &str, observed: Table, epoch: &str, step: &str) {
+        let partition = partition(members);
+        assert_eq!(show(&next_epoch(&partition, &observed)), epoch, "next epoch of {members}");
+        assert_eq!(show(&next_step(&partition, &observed)), step, "next step of {members}");
+    }
+
+    #[test]
+    fn the_table_of_transitions() {
+        let default = Table::default;
+        let wiped = Some(Process { incarnation: 2, storage: 2 });
+        check("1+ 2+ 3+", default(), "-", "-");
+        // Suspected: a secondary, the primary, two, all.
+        check("1+ 2+ 3+", Table::with(2, None), "6* 1: 1+ 3+ -2", "-");
+        check("1+ 2+ 3+", Table::with(1, None), "6* 3: 2+ 3+ -1", "-");
+        check("1+ 2+ 3+", Table { live: [None, Some(process(1)), None], ..default() }, "6* 2: 2+ -1 -3", "-");
+        check("1+ 2+ 3+", Table { live: [None; 3], ..default() }, "-", "-");
+        check("1+ 2+ 3+", Table { proven: false, ..Table::with(2, None) }, "-", "-");
+        // Restarted: with its storage, without.
+        check("1+ 2+ 3+", Table::with(1, Some(process(2))), "6 1: 1p 2+ 3+", "-");
+        check("1+ 2+ 3+", Table::with(1, wiped), "6* 3: 1j 2+ 3+ -1", "-");
+        check("1+", Table::with(1, wiped), "-", "-");
+        // Not a member: joins, unless barred, or unless nobody could give it the data.
+        check("1+ 2+", default(), "6 1: 1+ 2+ 3j", "-");
+        check("1+ 2+", Table { barred: true, ..default() }, "-", "-");
+        check("1+ 2+", Table { live: [None, None, Some(process(1))], ..default() }, "-", "-");
+        // On its way in.
+        check("1+ 2+ 3j", Table { acknowledged: 4, ..default() }, "-", "-");
+        check("1+ 2+ 3j", Table { copied: true, ..default() }, "-", "5 1: 1+ 2+ 3c");
+        check("1+ 2+ 3c", default(), "-", "-");
+        check("1+ 2+ 3c", Table { copied: true, ..default() }, "6 1: 1+ 2+ 3p", "-");
+        check("1+ 2+ 3c", Table { copied: true, acknowledged: 4, ..default() }, "-", "-");
+        check("1+ 2+ 3p", default(), "-", "5 1: 1+ 2+ 3+");
+        check("1+ 2+ 3p", Table { acknowledged: 4, ..default() }, "-", "-");
+        // Lost on its way in: never a primary, never waited for.
+        check("1+ 2+ 3c", Table::with(3, None), "6 1: 1+ 2+ -3j", "-");
+        check("1+ 2+ 3c", Table::with(3, Some(process(2))), "6 1: 1+ 2+ 3j", "-");
+        check("1+ 2+ 3c", Table::with(1, None), "6* 2: 2+ 3c -1", "-");
+        check("1+ 3c", Table { live: [None, None, Some(process(1))], ..default() }, "-", "-");
+        // Expelled; but never the last.
+        let expelled = |node| Table { expelled: Some(NodeId(node)), ..default() };
+        check("1+ 2+ 3+", expelled(1), "6* 3: 2+ 3+ -1", "-");
+        check("1+ 2j 3j", expelled(1), "-", "5 1: 1+ 2c 3c");
+    }
+
+    #[test]
+    fn a_removal_is_waited_for_through_later_epochs() {
+        let silent = Table { acknowledged: 4, ..Table::with(2, None) };
+        let removed = next_epoch(&partition("1+ 2+ 3+"), &silent).unwrap();
+        assert_eq!(show(&next_step(&removed, &silent)), "-");
+        // It comes back before anything else is known: joins, the wait goes on.
+        let back = Table { acknowledged: 4, ..Table::default() };
+        let joining = next_epoch(&removed, &back).unwrap();
+        assert_eq!(show(&Some(joining.clone())), "7* 1: 1+ 3+ 2j -2");
+        // Harmless: in force, but it gets no lease before it knows.
+        let harmless = Table { harmless: true, ..back };
+        assert_eq!(show(&next_step(&joining, &harmless)), "7 1: 1+ 3+ 2j -2");
+        // It says itself that it knows.
+        let knows = Table { acknowledged: 6, ..Table::default() };
+        assert_eq!(show(&next_step(&joining, &knows)), "7 1: 1+ 3+ 2j");
+        // Another process has taken its place: forgotten, but not before the epoch is in force.
+        let replaced = Table { acknowledged: 4, ..Table::with(2, Some(process(2))) };
+        assert_eq!(show(&next_step(&joining, &replaced)), "-");
+        let replaced = Table { harmless: true, ..replaced };
+        assert_eq!(show(&next_step(&joining, &replaced)), "7 1: 1+ 3+ 2j");
+    }
 }

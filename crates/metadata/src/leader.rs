@@ -167,7 +167,8 @@ impl Metadata {
             Datagram::AssignAck(ack) => self.handle_ack(&ack),
             Datagram::Report(report) => self.handle_report(&report),
             Datagram::ProbeReply(reply) => {
-                self.observed_change |= self.membership.handle_probe_reply(self.now_ns, &reply);
+                self.membership.handle_probe_reply(self.now_ns, &reply);
+                self.observed_change = true;
             }
             _ => {}
         }
@@ -488,8 +489,9 @@ impl Observed for View<'_> {
         self.metadata.membership.live(node)
     }
 
-    fn fresh(&self, node: NodeId) -> bool {
-        self.metadata.membership.is_fresh(node, self.now_ns)
+    fn outlives(&self, survivor: NodeId, silent: NodeId) -> bool {
+        let membership = &self.metadata.membership;
+        membership.is_proven_since(survivor, membership.silent_since_ns(silent))
     }
 
     fn acknowledged(&self, node: NodeId, incarnation: u64) -> u32 {

@@ -25,6 +25,7 @@ use crate::state::Process;
 #[derive(Clone, Copy, Debug)]
 struct Probing {
     nonce: u64,
+    begun_ns: u64,
     sent_ns: u64,
     tries: u32,
 }
@@ -36,8 +37,10 @@ struct Node {
     live: bool,
     /// When the process was last heard.
     heard_ns: u64,
-    /// When the process last answered a probe.
+    /// When the probe was begun that the process answered last: it was there at some time after.
     proven_ns: u64,
+    /// Since when it is not live.
+    silent_ns: u64,
     /// A process that was heard and has to answer a probe yet.
     candidate: Option<Process>,
     probing: Option<Probing>,
@@ -52,6 +55,8 @@ pub(crate) struct Membership {
     nodes: BTreeMap<NodeId, Node>,
     /// Makes nonces; begins with the term, so that no probe of a leader before is taken for ours.
     probes_sent: u64,
+    /// When a node was last suspected: the others are then asked whether they are there.
+    suspected_ns: u64,
     /// Probes to be sent, at most one per node.
     outbox: Vec<(NodeId, u64)>,
 }
@@ -64,6 +69,7 @@ impl Membership {
             live: false,
             heard_ns: 0,
             proven_ns: 0,
+            silent_ns: start_ns,
             candidate: None,
             probing: None,
             granted_ns: start_ns,
@@ -73,6 +79,7 @@ impl Membership {
             timing: config.timing,
             nodes: config.nodes.iter().map(|config| (config.id, node())).collect(),
             probes_sent: term << 32,
+            suspected_ns: 0,
             outbox: Vec::new(),
         }
     }
@@ -92,15 +99,14 @@ impl Membership {
         self.nodes.get(&node).is_some_and(|node| node.process.is_some())
     }
 
-    /// Whether the node was heard within two heartbeats.
-    pub(crate) fn is_fresh(&self, node: NodeId, now_ns: u64) -> bool {
-        let heard_ns = self.nodes.get(&node).map_or(0, |node| node.heard_ns);
-        now_ns <= heard_ns + 2 * nanoseconds(self.timing.heartbeat)
+    /// Whether the node has answered a probe begun at `since_ns` or later.
+    pub(crate) fn is_proven_since(&self, node: NodeId, since_ns: u64) -> bool {
+        self.nodes.get(&node).is_some_and(|node| node.live && node.proven_ns >= since_ns)
     }
 
-    /// Whether the node has answered a probe that was sent after `since_ns`.
-    pub(crate) fn is_proven_since(&self, node: NodeId, since_ns: u64) -> bool {
-        self.nodes.get(&node).is_some_and(|node| node.live && node.proven_ns > since_ns)
+    /// Since when the node is not live.
+    pub(crate) fn silent_since_ns(&self, node: NodeId) -> u64 {
+        self.nodes.get(&node).map_or(0, |node| node.silent_ns)
     }
 
     /// Whether every lease of the process is over (R12).
@@ -134,71 +140,68 @@ impl Membership {
     pub(crate) fn probe(&mut self, id: NodeId, now_ns: u64) {
         let Some(node) = self.nodes.get_mut(&id).filter(|node| node.probing.is_none()) else { return };
         self.probes_sent += 1;
-        node.probing = Some(Probing { nonce: self.probes_sent, sent_ns: now_ns, tries: 1 });
+        node.probing = Some(Probing { nonce: self.probes_sent, begun_ns: now_ns, sent_ns: now_ns, tries: 1 });
         self.outbox.push((id, self.probes_sent));
     }
 
-    /// Returns whether the answer made a process live.
-    pub(crate) fn handle_probe_reply(&mut self, now_ns: u64, reply: &ProbeReply) -> bool {
-        let Some(node) = self.nodes.get_mut(&reply.node) else { return false };
-        let Some(probing) = node.probing.filter(|probing| probing.nonce == reply.nonce) else { return false };
+    /// The node's answer: the process that it comes from is the one that runs.
+    pub(crate) fn handle_probe_reply(&mut self, now_ns: u64, reply: &ProbeReply) {
+        let Some(node) = self.nodes.get_mut(&reply.node) else { return };
+        let Some(probing) = node.probing.filter(|probing| probing.nonce == reply.nonce) else { return };
         let is_reply_of = |process: &Process| process.incarnation == reply.incarnation;
         let candidate = node.candidate.filter(is_reply_of);
         if candidate.is_none() && !(node.live && node.process.as_ref().is_some_and(is_reply_of)) {
-            return false;
+            return;
         }
         node.probing = None;
         node.candidate = None;
-        // It was heard after the probe left; by how much is not known.
-        node.proven_ns = probing.sent_ns;
-        let Some(candidate) = candidate else { return false };
+        node.proven_ns = probing.begun_ns;
+        let Some(candidate) = candidate else { return };
         if node.process.map(|process| process.incarnation) != Some(candidate.incarnation) {
             node.granted_before_ns = node.granted_before_ns.max(node.granted_ns);
         }
         node.process = Some(candidate);
         node.live = true;
         node.heard_ns = now_ns;
-        true
     }
 
-    /// Looks at the time: repeats probes, begins idle ones, suspects. Returns whether somebody became suspected.
-    pub(crate) fn tick(&mut self, now_ns: u64) -> bool {
-        let timing = self.timing;
-        let mut suspected = false;
-        let mut idle = Vec::new();
+    /// Looks at the time: repeats probes, suspects, begins probes of nodes that have not proven themselves for long, or
+    /// not since another one fell silent.
+    pub(crate) fn tick(&mut self, now_ns: u64) {
         for (&id, node) in &mut self.nodes {
-            let mut answers = true;
-            if let Some(probing) = &mut node.probing
-                && now_ns >= probing.sent_ns + nanoseconds(timing.probe)
-            {
-                if probing.tries < timing.probe_tries {
-                    probing.tries += 1;
-                    probing.sent_ns = now_ns;
-                    self.outbox.push((id, probing.nonce));
-                } else {
-                    answers = false;
-                    node.probing = None;
-                    node.candidate = None;
-                }
-            }
-            if !node.live {
-                continue;
-            }
-            if !answers || now_ns >= node.heard_ns + timing.suspicion_ns() {
-                node.live = false;
-                suspected = true;
-            } else if now_ns >= node.proven_ns + nanoseconds(timing.probe_idle) {
-                idle.push(id);
+            let answers = node.repeat_probe(now_ns, &self.timing, |nonce| self.outbox.push((id, nonce)));
+            if node.live && (!answers || now_ns >= node.heard_ns + self.timing.suspicion_ns()) {
+                (node.live, node.silent_ns, self.suspected_ns) = (false, now_ns, now_ns);
             }
         }
-        for id in idle {
+        let due_ns = self.suspected_ns.max(now_ns.saturating_sub(nanoseconds(self.timing.probe_idle)));
+        let is_due = |(id, node): (&NodeId, &Node)| (node.live && node.proven_ns < due_ns).then_some(*id);
+        let due: Vec<_> = self.nodes.iter().filter_map(is_due).collect();
+        for id in due {
             self.probe(id, now_ns);
         }
-        suspected
     }
 
     /// Probes to be sent now, with their nonces.
     pub(crate) fn take_probes(&mut self) -> Vec<(NodeId, u64)> {
         core::mem::take(&mut self.outbox)
+    }
+}
+
+impl Node {
+    /// Sends a probe again that was not answered in time. Returns whether there is still hope.
+    fn repeat_probe(&mut self, now_ns: u64, timing: &Timing, send: impl FnOnce(u64)) -> bool {
+        let Some(probing) = &mut self.probing else { return true };
+        if now_ns < probing.sent_ns + nanoseconds(timing.probe) {
+            return true;
+        }
+        if probing.tries == timing.probe_tries {
+            (self.probing, self.candidate) = (None, None);
+            return false;
+        }
+        probing.tries += 1;
+        probing.sent_ns = now_ns;
+        send(probing.nonce);
+        true
     }
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::epochs;
 use crate::leader::{Counters, Metadata};
-use crate::state::Partition;
+use crate::state::{Partition, Standing};
 
 /// What a client needs to find the store: no node, no membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -228,6 +228,9 @@ impl Metadata {
         }
         if !partition.activated {
             return Some("a removed member may still answer".into());
+        }
+        if let Some(member) = partition.members.iter().find(|member| member.standing != Standing::Serving) {
+            return Some(format!("{} is not yet in the unicast ring", member.node));
         }
         let waits = partition.members.iter().find(|member| !self.has_acknowledged(index, partition, member));
         waits.map(|member| format!("{} has not acknowledged epoch {}", member.node, partition.epoch))

@@ -240,10 +240,17 @@ impl Cluster {
         self.now_ns += STEP_NS;
         self.nodes_tick();
         let now_ns = self.now_ns;
-        let mut due: Vec<_> = self.events.extract_if(.., |(at_ns, _)| *at_ns <= now_ns).collect();
-        while !due.is_empty() {
-            let next = self.random.below(due.len() as u64) as usize;
-            self.deliver(due.swap_remove(next).1);
+        let due = self.events.extract_if(.., |(at_ns, _)| *at_ns <= now_ns).map(|(_, event)| event);
+        let (streamed, mut datagrams): (Vec<_>, Vec<_>) =
+            due.partition(|event| matches!(event, Event::ToSwitch(..) | Event::FromSwitch(..)));
+        // A stream keeps the order, datagrams do not.
+        for event in streamed {
+            self.deliver(event);
+            self.look();
+        }
+        while !datagrams.is_empty() {
+            let next = self.random.below(datagrams.len() as u64) as usize;
+            self.deliver(datagrams.swap_remove(next));
             self.look();
         }
         let now = self.now();
@@ -346,7 +353,6 @@ impl Cluster {
             self.checks.sent_to_switch(&request, self.stored.as_deref(), &self.config);
             let switch = &self.switches[&id];
             assert!(switch.connected, "requests go to connected switches only");
-            // A stream keeps the order.
             self.events.push((now.boot_ns + 2 * STEP_NS, Event::ToSwitch(id, switch.connection, request)));
         }
         self.core = Some(core);

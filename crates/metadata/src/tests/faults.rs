@@ -81,7 +81,7 @@ fn survive(seed: u64, nodes: u16, replicas: usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: std::env::var("N").map_or(48, |n| n.parse().unwrap()), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn three_nodes_survive_random_faults(seed: u64) {
