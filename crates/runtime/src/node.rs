@@ -74,7 +74,16 @@ impl Node {
         busy_poll: Duration,
     ) -> Self {
         let streams = Streams::new(listener);
-        Self { core, storage, endpoint, streams, waker, monitor: NodeMonitor::default(), publish_at_ns: 0, busy_poll }
+        Self {
+            core,
+            storage,
+            endpoint,
+            streams,
+            waker,
+            monitor: NodeMonitor::default(),
+            publish_at_ns: 0,
+            busy_poll,
+        }
     }
 
     /// Shows the node's status to other threads.

@@ -97,7 +97,10 @@ enum AfterSync {
 
 /// A replica that forgets everything with its process, and its storage.
 pub fn open_memory(config: ReplicaConfig) -> (Replica, NodeStorage) {
-    (Replica::new(config), NodeStorage::new(Box::new(MemoryEngine::new()), None, 0, StorageOptions::default()))
+    (
+        Replica::new(config),
+        NodeStorage::new(Box::new(MemoryEngine::new()), None, 0, StorageOptions::default()),
+    )
 }
 
 /// The replica whose log and engine are in `directory`, as it was. `waker` is woken when a force is done; `config.storage` is set
@@ -186,7 +189,9 @@ impl NodeStorage {
     /// Tells the core which forces are done.
     pub(super) fn finish_forces(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
         let Some(log) = &mut self.log else { return Ok(()) };
-        let Some(forced) = log.inbox.lock().expect("no holder of this lock panics").take() else { return Ok(()) };
+        let Some(forced) = log.inbox.lock().expect("no holder of this lock panics").take() else {
+            return Ok(());
+        };
         let position = forced?;
         let mut through = None;
         while let Some((_, record)) = log.waiting.pop_front_if(|(waiting, _)| *waiting <= position) {

@@ -41,8 +41,9 @@ impl Streams {
             self.accepted += 1;
             self.open.push((StreamPeer::Accepted(self.accepted), FramedStream::new(stream, LIMITS)));
         }
-        self.open
-            .retain_mut(|(peer, stream)| stream.receive(|frame| core.handle_stream(now, *peer, frame)).is_ok());
+        self.open.retain_mut(|(peer, stream)| {
+            stream.receive(|frame| core.handle_stream(now, *peer, frame)).is_ok()
+        });
         Ok(())
     }
 

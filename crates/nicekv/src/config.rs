@@ -1,0 +1,225 @@
+//! A cluster in one TOML file, the same for every role.
+//!
+//! ```toml
+//! cluster_id = "000000000000000000000000c0ffee00"   # 32 hexadecimal digits
+//! port = 7400                    # UDP: vrings, nodes, metadata. TCP: nodes (copying), metadata (control)
+//! replicas = 3
+//! partition_bits = 6
+//! unicast_vring = "10.10.0.0"    # both are /16
+//! multicast_vring = "10.11.0.0"
+//! clients = "10.20.2.0/24"       # optional: gets from here are spread over the replicas by source address
+//!
+//! [metadata]
+//! address = "10.20.0.2"
+//! control = ["10.20.0.2:7400", "10.30.0.1:7400"]    # TCP, for switch agents and commands
+//! data_directory = "/var/lib/nicekv/metadata"       # absent: in memory
+//!
+//! [[nodes]]
+//! name = "node-0"
+//! id = 0
+//! address = "10.20.1.1"
+//! mac = "02:00:00:00:01:01"      # what the switch writes
+//! switch_port = 1
+//! data_directory = "/var/lib/nicekv/node-0"         # absent: the memory engine
+//!
+//! [[switches]]
+//! name = "switch"
+//! control = "10.30.0.1:7400"     # the metadata service as seen from the switch
+//! router_mac = "02:00:00:00:00:01"                  # absent: the user-space switch, on `device`
+//! ports = [{ number = 1, device = "port-1" }]
+//!
+//! [[gateways]]
+//! name = "client-0"
+//! listen = "127.0.0.1:6379"
+//! ```
+
+use crate::failure::Failure;
+use nicekv_dataplane::{Prefix, VringConfig};
+use nicekv_metadata::{Balancing, NodeConfig as MetadataNode, SwitchId, Timing};
+use nicekv_placement::{Partitioning, Vrings};
+use nicekv_wire::NodeId;
+use serde::{Deserialize, Serialize};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClusterConfig {
+    pub(crate) cluster_id: String,
+    pub(crate) port: u16,
+    pub(crate) replicas: usize,
+    pub(crate) partition_bits: u8,
+    pub(crate) unicast_vring: Ipv4Addr,
+    pub(crate) multicast_vring: Ipv4Addr,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) clients: Option<String>,
+    pub(crate) metadata: MetadataSection,
+    pub(crate) nodes: Vec<NodeSection>,
+    pub(crate) switches: Vec<SwitchSection>,
+    #[serde(default)]
+    pub(crate) gateways: Vec<GatewaySection>,
+}
+
+/// `[metadata]`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MetadataSection {
+    pub(crate) address: Ipv4Addr,
+    pub(crate) control: Vec<SocketAddrV4>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) data_directory: Option<PathBuf>,
+}
+
+/// `[[nodes]]`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NodeSection {
+    pub(crate) name: String,
+    pub(crate) id: u16,
+    pub(crate) address: Ipv4Addr,
+    pub(crate) mac: MacAddress,
+    pub(crate) switch_port: u16,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) data_directory: Option<PathBuf>,
+    /// Microseconds for which the node polls before it sleeps: less latency for a whole core.
+    #[serde(default)]
+    pub(crate) busy_poll_us: u64,
+}
+
+/// `[[switches]]`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SwitchSection {
+    pub(crate) name: String,
+    pub(crate) control: SocketAddrV4,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) router_mac: Option<MacAddress>,
+    /// XDP: the interfaces.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ports: Vec<PortSection>,
+    /// User space: the interface whose addresses include the vrings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) device: Option<String>,
+}
+
+/// One of `ports`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PortSection {
+    pub(crate) number: u16,
+    pub(crate) device: String,
+}
+
+/// `[[gateways]]`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GatewaySection {
+    pub(crate) name: String,
+    pub(crate) listen: SocketAddrV4,
+}
+
+/// An Ethernet address, written as `02:00:00:00:00:01`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct MacAddress(pub(crate) [u8; 6]);
+
+impl TryFrom<String> for MacAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let bytes: Vec<u8> = text
+            .split(':')
+            .map(|byte| u8::from_str_radix(byte, 16).map_err(|_| format!("{text:?} is no Ethernet address")))
+            .collect::<Result<_, _>>()?;
+        bytes.try_into().map(Self).map_err(|_| format!("{text:?} is no Ethernet address"))
+    }
+}
+
+impl From<MacAddress> for String {
+    fn from(address: MacAddress) -> Self {
+        address.0.map(|byte| format!("{byte:02x}")).join(":")
+    }
+}
+
+/// Reads and checks a configuration.
+pub(crate) fn read(path: &Path) -> Result<ClusterConfig, Failure> {
+    let named = |error: &dyn std::fmt::Display| Failure::Environment(format!("{}: {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
+    let config: ClusterConfig = toml::from_str(&text).map_err(|error| named(&error))?;
+    config.metadata_config().map_err(|error| named(&error))?;
+    Ok(config)
+}
+
+impl ClusterConfig {
+    pub(crate) fn cluster(&self) -> Result<u128, Failure> {
+        u128::from_str_radix(&self.cluster_id, 16)
+            .map_err(|_| Failure::Environment("cluster_id is not a hexadecimal number".into()))
+    }
+
+    pub(crate) fn vrings(&self) -> Vrings {
+        Vrings { unicast: self.unicast_vring, multicast: self.multicast_vring, port: self.port }
+    }
+
+    pub(crate) fn vring_config(&self) -> VringConfig {
+        VringConfig {
+            unicast: Prefix::new(self.unicast_vring.octets(), 16),
+            multicast: Prefix::new(self.multicast_vring.octets(), 16),
+        }
+    }
+
+    pub(crate) fn partitioning(&self) -> Result<Partitioning, Failure> {
+        let bits = self.partition_bits;
+        Partitioning::new(bits)
+            .ok_or_else(|| Failure::Environment(format!("partition_bits of {bits} is too many")))
+    }
+
+    pub(crate) fn metadata_address(&self) -> SocketAddrV4 {
+        SocketAddrV4::new(self.metadata.address, self.port)
+    }
+
+    /// Switches are known to the metadata service by their place in the file.
+    pub(crate) fn switch_ids(&self) -> Vec<(String, SwitchId)> {
+        let named = self.switches.iter().enumerate();
+        named.map(|(index, switch)| (switch.name.clone(), SwitchId(index as u16))).collect()
+    }
+
+    /// What the metadata service is configured with; checks everything on the way.
+    pub(crate) fn metadata_config(&self) -> Result<nicekv_metadata::Config, Failure> {
+        let node = |node: &NodeSection| MetadataNode {
+            id: NodeId(node.id),
+            name: node.name.clone(),
+            address: SocketAddrV4::new(node.address, self.port),
+            mac: node.mac.0,
+            switch_port: node.switch_port,
+        };
+        let balancing = match &self.clients {
+            Some(clients) => Balancing::Source { clients: parse_prefix(clients)? },
+            None => Balancing::None,
+        };
+        let config = nicekv_metadata::Config {
+            cluster: self.cluster()?,
+            nodes: self.nodes.iter().map(node).collect(),
+            replicas: self.replicas,
+            partition_bits: Some(self.partition_bits),
+            balancing,
+            vrings: self.vrings(),
+            switches: self.switch_ids().into_iter().map(|(_, id)| id).collect(),
+            timing: Timing::default(),
+        };
+        config.validate().map_err(Failure::environment)?;
+        Ok(config)
+    }
+}
+
+fn parse_prefix(text: &str) -> Result<Prefix, Failure> {
+    let parsed = text.split_once('/').and_then(|(address, length)| {
+        Some(Prefix::new(address.parse::<Ipv4Addr>().ok()?.octets(), length.parse().ok()?))
+    });
+    parsed.ok_or_else(|| Failure::Environment(format!("clients: {text:?} is no prefix like 10.20.2.0/24")))
+}
+
+/// Bits for a cluster of this many nodes: about eight partitions each, so that they spread evenly.
+pub(crate) fn partition_bits_for(nodes: usize) -> u8 {
+    (8 * nodes).next_power_of_two().ilog2() as u8
+}

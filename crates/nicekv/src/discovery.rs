@@ -1,0 +1,110 @@
+//! Finding a running cluster: `--endpoint`, `NICEKV_ENDPOINT`, the running `up`, the running lab, in this order.
+
+use crate::failure::Failure;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::net::SocketAddrV4;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The lab's state, of which this is the part that commands need.
+const LAB_STATE: &str = "/run/nicekv/lab.json";
+
+/// Where commands find a cluster.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct EndpointArguments {
+    /// TCP address of the metadata service [default: the running `up`, then the running lab]
+    #[arg(long, env = "NICEKV_ENDPOINT", value_name = "ADDR:PORT")]
+    endpoint: Option<SocketAddrV4>,
+}
+
+/// What a running `up` leaves for commands.
+#[derive(Debug, Serialize, Deserialize)]
+struct UpState {
+    pid: u32,
+    endpoint: SocketAddrV4,
+    resp: std::net::SocketAddr,
+}
+
+/// What the lab leaves for commands.
+#[derive(Debug, Deserialize)]
+struct LabState {
+    /// The metadata service, as seen from the clients.
+    endpoint: SocketAddrV4,
+    /// A client's network namespace, as a path that can be opened.
+    client_namespace: PathBuf,
+}
+
+/// The metadata service's TCP address. For the lab, the calling thread is moved into a client's network namespace: call it before any
+/// other thread is started.
+pub(crate) fn find(arguments: &EndpointArguments) -> Result<SocketAddrV4, Failure> {
+    if let Some(endpoint) = arguments.endpoint {
+        return Ok(endpoint);
+    }
+    if let Some(up) = running_up() {
+        return Ok(up.endpoint);
+    }
+    let Ok(text) = fs::read_to_string(LAB_STATE) else {
+        let line = "no cluster is running: start one with `nicekv up`, or name one with --endpoint ADDR:PORT";
+        return Err(Failure::Environment(line.into()));
+    };
+    let lab: LabState =
+        serde_json::from_str(&text).map_err(|error| Failure::Environment(format!("{LAB_STATE}: {error}")))?;
+    enter(&lab.client_namespace).map_err(|error| {
+        let path = lab.client_namespace.display();
+        Failure::Environment(format!("cannot enter the lab's network namespace {path}: {error}"))
+    })?;
+    Ok(lab.endpoint)
+}
+
+fn enter(namespace: &Path) -> std::io::Result<()> {
+    let file = fs::File::open(namespace)?;
+    let kind = Some(rustix::thread::LinkNameSpaceType::Network);
+    Ok(rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), kind)?)
+}
+
+fn running_up() -> Option<UpState> {
+    let text = fs::read_to_string(state_directory(false).ok()?.join("up.json")).ok()?;
+    let state: UpState = serde_json::from_str(&text).ok()?;
+    Path::new("/proc").join(state.pid.to_string()).exists().then_some(state)
+}
+
+/// The announcement of a running `up`, withdrawn when it is dropped.
+pub(crate) struct Announcement {
+    path: PathBuf,
+}
+
+/// Announces this process; the last one that does so is the one that commands find.
+pub(crate) fn announce(endpoint: SocketAddrV4, resp: std::net::SocketAddr) -> std::io::Result<Announcement> {
+    let directory = state_directory(true)?;
+    let (path, new) = (directory.join("up.json"), directory.join(format!("up.json.{}", std::process::id())));
+    let state = UpState { pid: std::process::id(), endpoint, resp };
+    fs::write(&new, serde_json::to_vec(&state)?)?;
+    fs::rename(&new, &path)?;
+    Ok(Announcement { path })
+}
+
+impl Drop for Announcement {
+    fn drop(&mut self) {
+        if running_up().is_some_and(|up| up.pid == std::process::id()) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// `$XDG_RUNTIME_DIR/nicekv` or `/tmp/nicekv-UID`, which must be ours: others must not send us elsewhere.
+fn state_directory(create: bool) -> std::io::Result<PathBuf> {
+    let uid = rustix::process::getuid().as_raw();
+    let path = match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(base) => PathBuf::from(base).join("nicekv"),
+        None => PathBuf::from(format!("/tmp/nicekv-{uid}")),
+    };
+    if create {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
+    }
+    let metadata = fs::symlink_metadata(&path)?;
+    if !metadata.is_dir() || metadata.uid() != uid {
+        return Err(std::io::Error::other(format!("{} is not ours", path.display())));
+    }
+    Ok(path)
+}

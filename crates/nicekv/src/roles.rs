@@ -1,0 +1,242 @@
+//! One thread per role, whether the roles are in one process (`up`) or each in its own.
+//!
+//! A role is *prepared* first (sockets bound, locks taken, configuration checked: whatever can be refused is refused with one line)
+//! and then *spawned*. A role that fails stops the whole process.
+
+use crate::config::{ClusterConfig, NodeSection};
+use crate::failure::Failure;
+use nicekv_dataplane::control::SwitchAgent;
+use nicekv_dataplane_xdp::{Port, Xdp};
+use nicekv_metadata::{Metadata, StateStore};
+use nicekv_replication::{ReplicaConfig, Timing};
+use nicekv_runtime::metadata::{MemoryState, MetadataService, StateFile};
+use nicekv_runtime::node::{Node, StorageOptions, open_durable, open_memory};
+use nicekv_runtime::{
+    AgentLink, Stop, UdpEndpoint, UserSpaceSwitch, Waker, listen, new_client_id, now, random, run_agent,
+    start_client,
+};
+use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
+use nicekv_wire::{Duration, NodeId};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// A role that is ready to run until the stop; its error is one line.
+pub(crate) type Role = Box<dyn FnOnce(&Stop) -> Result<(), String> + Send>;
+
+/// Runs `role` on a thread of its own. Its failure, and its panic, stop the process.
+pub(crate) fn spawn(
+    stop: &Stop,
+    name: &str,
+    role: impl FnOnce() -> Result<(), String> + Send + 'static,
+) -> JoinHandle<()> {
+    struct FailOnPanic(Stop, String);
+    impl Drop for FailOnPanic {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                self.0.fail(format!("{} has panicked", self.1));
+            }
+        }
+    }
+    let guard = FailOnPanic(stop.clone(), name.to_owned());
+    let run = move || {
+        let FailOnPanic(stop, name) = &guard;
+        if let Err(error) = role() {
+            stop.fail(format!("{name}: {error}"));
+        }
+    };
+    std::thread::Builder::new().name(name.to_owned()).spawn(run).expect("a thread for each role")
+}
+
+/// Opens a data directory of the cluster, or creates it.
+pub(crate) fn open_directory(path: &Path, cluster: u128, owner: &str) -> Result<DataDirectory, Failure> {
+    let files: Arc<dyn Files> = Arc::new(RealFiles);
+    let expected = Expected {
+        cluster_id: Some(cluster),
+        owner,
+        cluster_id_if_new: cluster,
+        storage_id_if_new: random_id()?,
+    };
+    DataDirectory::open(&files, path, expected).map_err(Failure::environment)
+}
+
+/// A random 128-bit name.
+pub(crate) fn random_id() -> Result<u128, Failure> {
+    let half = || random().map(u128::from).map_err(Failure::environment);
+    Ok(half()? << 64 | half()?)
+}
+
+/// Binds a UDP socket of a role.
+pub(crate) fn bind_error(what: &str, address: SocketAddrV4) -> impl Fn(std::io::Error) -> Failure {
+    let what = what.to_owned();
+    move |error| Failure::Environment(format!("cannot bind {what} to {address}: {error}"))
+}
+
+/// The metadata service. `directory`: where its state is; in memory without one.
+pub(crate) fn prepare_metadata(
+    config: &ClusterConfig,
+    directory: Option<DataDirectory>,
+    endpoint: UdpEndpoint,
+    listeners: Vec<TcpListener>,
+) -> Result<Role, Failure> {
+    match directory {
+        Some(directory) => {
+            prepare_with_state(config, StateFile::new(Arc::new(RealFiles), directory), endpoint, listeners)
+        }
+        None => prepare_with_state(config, MemoryState, endpoint, listeners),
+    }
+}
+
+fn prepare_with_state<S>(
+    config: &ClusterConfig,
+    mut store: S,
+    endpoint: UdpEndpoint,
+    listeners: Vec<TcpListener>,
+) -> Result<Role, Failure>
+where
+    S: StateStore<Error: std::error::Error + Send + Sync + 'static> + Send + 'static,
+{
+    let persisted = store.load().map_err(Failure::environment)?;
+    let core = Metadata::new(config.metadata_config()?, persisted.as_deref(), now())
+        .map_err(Failure::environment)?;
+    let service = MetadataService::new(core, store, endpoint, listeners, config.switch_ids());
+    Ok(Box::new(move |stop| service.run(stop).map_err(|error| error.to_string())))
+}
+
+/// A storage node. Its log is read when the role runs.
+pub(crate) fn prepare_node(
+    config: &ClusterConfig,
+    section: &NodeSection,
+    directory: Option<DataDirectory>,
+    endpoint: UdpEndpoint,
+    listener: TcpListener,
+) -> Result<Role, Failure> {
+    let replica = ReplicaConfig {
+        node: NodeId(section.id),
+        metadata: config.metadata_address(),
+        incarnation: random().map_err(Failure::environment)?,
+        storage: random_id()?,
+        internal_client: new_client_id().map_err(Failure::environment)?,
+        partitioning: config.partitioning()?,
+        vrings: config.vrings(),
+        hash_seed: random().map_err(Failure::environment)?,
+        timing: Timing::default(),
+    };
+    let busy_poll = Duration::from_micros(section.busy_poll_us);
+    Ok(Box::new(move |stop| {
+        let waker = Waker::new().map_err(|error| error.to_string())?;
+        let (core, storage) = match directory {
+            None => open_memory(replica),
+            Some(directory) => {
+                let (files, options) = (Arc::new(RealFiles), StorageOptions::default());
+                open_durable(replica, now(), files, directory, options, waker.clone())
+                    .map_err(|error| error.to_string())?
+            }
+        };
+        let node = Node::new(core, storage, endpoint, listener, waker, busy_poll);
+        node.run(stop).map_err(|error| error.to_string())
+    }))
+}
+
+/// `nicekv metadata`
+pub(crate) fn run_metadata(config: &ClusterConfig) -> Result<(), Failure> {
+    let address = config.metadata_address();
+    let endpoint = UdpEndpoint::bind(address).map_err(bind_error("the metadata service", address))?;
+    let listen =
+        |&address: &SocketAddrV4| listen(address).map_err(bind_error("the metadata service", address));
+    let listeners = config.metadata.control.iter().map(listen).collect::<Result<_, _>>()?;
+    let directory = match &config.metadata.data_directory {
+        Some(path) => Some(open_directory(path, config.cluster()?, "metadata")?),
+        None => None,
+    };
+    run_alone("metadata", prepare_metadata(config, directory, endpoint, listeners)?)
+}
+
+/// `nicekv node`
+pub(crate) fn run_node(config: &ClusterConfig, name: &str) -> Result<(), Failure> {
+    let section = named(&config.nodes, name, "node", |node| &node.name)?;
+    let address = SocketAddrV4::new(section.address, config.port);
+    let endpoint = UdpEndpoint::bind(address).map_err(bind_error(name, address))?;
+    let listener = listen(address).map_err(bind_error(name, address))?;
+    let directory = match &section.data_directory {
+        Some(path) => Some(open_directory(path, config.cluster()?, name)?),
+        None => None,
+    };
+    run_alone(name, prepare_node(config, section, directory, endpoint, listener)?)
+}
+
+/// `nicekv switch`
+pub(crate) fn run_switch(config: &ClusterConfig, name: &str) -> Result<(), Failure> {
+    let section = named(&config.switches, name, "switch", |switch| &switch.name)?;
+    let link = AgentLink::new(name, section.control);
+    let vrings = config.vring_config();
+    let Some(router_mac) = section.router_mac else {
+        let device = section.device.as_deref().unwrap_or("lo");
+        let address = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, config.port);
+        let endpoint = UdpEndpoint::bind_switch(device, config.port).map_err(bind_error(name, address))?;
+        let switch = UserSpaceSwitch::new(endpoint, vrings, link).map_err(Failure::environment)?;
+        return run_alone(name, Box::new(move |stop| switch.run(stop).map_err(|error| error.to_string())));
+    };
+    let ports = section.ports.iter().map(|port| {
+        let index = interface_index(&port.device);
+        let index =
+            index.map_err(|error| Failure::Environment(format!("interface {}: {error}", port.device)))?;
+        Ok(Port { index: port.number, ifindex: index })
+    });
+    let ports = ports.collect::<Result<Vec<_>, Failure>>()?;
+    let xdp = Xdp::load(vrings, router_mac.0, &ports).map_err(Failure::environment)?;
+    let mut agent = SwitchAgent::new(xdp, 0);
+    run_alone(
+        name,
+        Box::new(move |stop| run_agent(link, &mut agent, stop).map_err(|error| error.to_string())),
+    )
+}
+
+/// `nicekv gateway`
+pub(crate) fn run_gateway(config: &ClusterConfig, name: &str) -> Result<(), Failure> {
+    let section = named(&config.gateways, name, "gateway", |gateway| &gateway.name)?;
+    let listener = crate::gateway::bind(section.listen.into())?;
+    let stop = Stop::new();
+    stop.on_signals().map_err(Failure::environment)?;
+    let (client, _) =
+        start_client(&stop, Ipv4Addr::UNSPECIFIED, config.vrings()).map_err(Failure::environment)?;
+    let gateway = crate::gateway::start(listener, client, &stop);
+    println!("running {name}");
+    ended(&stop, [gateway])
+}
+
+/// Runs one role in this process, until a signal.
+fn run_alone(name: &str, role: Role) -> Result<(), Failure> {
+    let stop = Stop::new();
+    stop.on_signals().map_err(Failure::environment)?;
+    let owned = stop.clone();
+    let thread = spawn(&stop, name, move || role(&owned));
+    println!("running {name}");
+    ended(&stop, [thread])
+}
+
+/// Waits for the stop and the end of all roles.
+pub(crate) fn ended(stop: &Stop, threads: impl IntoIterator<Item = JoinHandle<()>>) -> Result<(), Failure> {
+    stop.wait().map_err(Failure::operation)?;
+    for thread in threads {
+        // A panic was reported on its own thread, and is the stop's failure.
+        let _ = thread.join();
+    }
+    stop.failure().map_or(Ok(()), |failure| Err(Failure::Operation(failure)))
+}
+
+fn named<'a, T>(
+    sections: &'a [T],
+    name: &str,
+    what: &str,
+    name_of: impl Fn(&T) -> &String,
+) -> Result<&'a T, Failure> {
+    let found = sections.iter().find(|section| name_of(section) == name);
+    found.ok_or_else(|| Failure::Environment(format!("the configuration has no {what} named {name:?}")))
+}
+
+fn interface_index(device: &str) -> std::io::Result<u32> {
+    let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    Ok(rustix::net::netdevice::name_to_index(&socket, device)?)
+}

@@ -1,0 +1,302 @@
+//! `nicekv up`: a whole cluster in one process, on the loopback interface, without privilege.
+//!
+//! ```text
+//!   Redis clients ─▶ gateway ─▶ client ─▶ 127.10.x.y, 127.11.x.y ─▶ switch ─▶ 127.20.0.N (node N)
+//!                                                                     ▲ tables        │ heartbeats
+//!                                                                     └── 127.20.255.1 (metadata)
+//! ```
+//!
+//! All of 127.0.0.0/8 is local on Linux, so the vnode addresses are real addresses. Several clusters run side by side: their
+//! ports differ.
+
+use crate::config::{
+    ClusterConfig, MacAddress, MetadataSection, NodeSection, SwitchSection, partition_bits_for,
+};
+use crate::failure::Failure;
+use crate::roles::{self, bind_error, open_directory, random_id};
+use crate::{commands, discovery, gateway};
+use clap::{Args, ValueEnum};
+use futures_executor::block_on;
+use nicekv_client::facade::Client;
+use nicekv_metadata::Status;
+use nicekv_placement::Vrings;
+use nicekv_runtime::control_plane::AdminRequest;
+use nicekv_runtime::{AgentLink, Stop, UdpEndpoint, UserSpaceSwitch, admin, listen, start_client};
+use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
+use nicekv_wire::Expiry;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const METADATA_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 20, 255, 1);
+/// Tries to find a port that is free for UDP and TCP.
+const PORT_TRIES_MAX: usize = 16;
+/// A cluster that is not ready by then has a reason, which is printed.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+/// The stop is looked at this often while the cluster starts.
+const READY_ASK: Duration = Duration::from_millis(250);
+const PROBE_KEY: &[u8] = b"\0nicekv up: probe";
+const SWITCH: &str = "switch";
+
+/// `nicekv up`
+#[derive(Args)]
+pub(crate) struct UpArguments {
+    /// Storage nodes
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=64))]
+    nodes: u8,
+    /// Copies of each value; at most as many as nodes
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
+    replicas: u8,
+    /// Where the data are kept; created if it does not exist
+    #[arg(long, value_name = "DIR", default_value = "./nicekv-data")]
+    data_dir: PathBuf,
+    /// Whether data survive the process
+    #[arg(long, value_enum, default_value = "durable")]
+    engine: Engine,
+    /// Where Redis clients connect
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6379")]
+    resp: SocketAddr,
+    /// UDP port of the virtual rings and nodes; 0 chooses a free one
+    #[arg(long, default_value_t = 0)]
+    port: u16,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Engine {
+    /// On disk: an acknowledged write survives a power loss
+    Durable,
+    /// In memory: nothing survives
+    Memory,
+}
+
+pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
+    let stop = Stop::new();
+    stop.on_signals().map_err(Failure::environment)?;
+    // Checked before anything is created.
+    configuration(arguments, 1, 0).metadata_config()?;
+    let redis = gateway::bind(arguments.resp)?;
+    let directories = Directories::open(arguments)?;
+    let sockets = Sockets::bind(arguments)?;
+    let config = configuration(arguments, sockets.port, directories.cluster);
+    let endpoint = sockets.metadata_address;
+    let threads = start(&config, directories, sockets, &stop);
+    let ready = threads.and_then(|mut threads| {
+        let announcement = serve(&config, endpoint, redis, &stop, &mut threads);
+        announcement.map(|announcement| (announcement, threads))
+    });
+    match ready {
+        Ok((_announcement, threads)) => roles::ended(&stop, threads),
+        Err(failure) => {
+            // The roles close their files in order before the process ends.
+            stop.stop();
+            Err(failure)
+        }
+    }
+}
+
+/// The configuration of a cluster on the loopback interface.
+fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> ClusterConfig {
+    let Vrings { unicast, multicast, .. } = Vrings::on_loopback(port);
+    let node = |number: u8| NodeSection {
+        name: format!("node-{number}"),
+        id: number.into(),
+        address: Ipv4Addr::new(127, 20, 0, number),
+        mac: MacAddress([2, 0, 0, 0, 0, number]),
+        switch_port: number.into(),
+        data_directory: None,
+        busy_poll_us: 0,
+    };
+    let control = SocketAddrV4::new(METADATA_ADDRESS, port);
+    ClusterConfig {
+        cluster_id: format!("{cluster:032x}"),
+        port,
+        replicas: arguments.replicas.into(),
+        partition_bits: partition_bits_for(arguments.nodes.into()),
+        unicast_vring: unicast,
+        multicast_vring: multicast,
+        clients: None,
+        metadata: MetadataSection { address: METADATA_ADDRESS, control: vec![control], data_directory: None },
+        nodes: (1..=arguments.nodes).map(node).collect(),
+        switches: vec![SwitchSection {
+            name: SWITCH.into(),
+            control,
+            router_mac: None,
+            ports: vec![],
+            device: Some("lo".into()),
+        }],
+        gateways: vec![],
+    }
+}
+
+/// The data directories of all roles, locked; none for a cluster in memory.
+struct Directories {
+    cluster: u128,
+    /// The directory around the others: one process has it.
+    root: Option<DataDirectory>,
+    metadata: Option<DataDirectory>,
+    nodes: Vec<Option<DataDirectory>>,
+}
+
+impl Directories {
+    fn open(arguments: &UpArguments) -> Result<Self, Failure> {
+        if arguments.engine == Engine::Memory {
+            let nodes = (0..arguments.nodes).map(|_| None).collect();
+            return Ok(Self { cluster: random_id()?, root: None, metadata: None, nodes });
+        }
+        let files: Arc<dyn Files> = Arc::new(RealFiles);
+        let expected = Expected {
+            cluster_id: None,
+            owner: "nicekv up",
+            cluster_id_if_new: random_id()?,
+            storage_id_if_new: random_id()?,
+        };
+        let path = &arguments.data_dir;
+        let root = DataDirectory::open(&files, path, expected).map_err(Failure::environment)?;
+        let cluster = root.cluster_id();
+        let metadata = open_directory(&path.join("metadata"), cluster, "metadata")?;
+        let node = |number: u8| {
+            let name = format!("node-{number}");
+            open_directory(&path.join(&name), cluster, &name)
+        };
+        let nodes = (1..=arguments.nodes).map(node).collect::<Result<Vec<_>, _>>()?;
+        if metadata.is_new() && nodes.iter().any(|node| !node.is_new()) {
+            // Without the metadata nobody knows which node holds the newest data.
+            let line = format!("{} holds nodes with data but no metadata: restore it", path.display());
+            return Err(Failure::Environment(line));
+        }
+        let nodes = nodes.into_iter().map(Some).collect();
+        Ok(Self { cluster, root: Some(root), metadata: Some(metadata), nodes })
+    }
+}
+
+/// The sockets of all roles, bound to one port.
+struct Sockets {
+    port: u16,
+    switch: UdpEndpoint,
+    metadata: (UdpEndpoint, TcpListener),
+    metadata_address: SocketAddrV4,
+    nodes: Vec<(UdpEndpoint, TcpListener)>,
+}
+
+impl Sockets {
+    fn bind(arguments: &UpArguments) -> Result<Self, Failure> {
+        let mut last = None;
+        for _ in 0..PORT_TRIES_MAX {
+            match Self::try_bind(arguments) {
+                Ok(sockets) => return Ok(sockets),
+                Err(failure) if arguments.port != 0 => return Err(failure),
+                // Free for UDP and not for TCP: the kernel chooses another one.
+                Err(failure) => last = Some(failure),
+            }
+        }
+        Err(last.expect("there was a try"))
+    }
+
+    fn try_bind(arguments: &UpArguments) -> Result<Self, Failure> {
+        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, arguments.port);
+        let switch = UdpEndpoint::bind_switch("lo", arguments.port).map_err(bind_error("the switch", any))?;
+        let port = switch.local_address().port();
+        switch.share_port(true).map_err(Failure::environment)?;
+        let bind = |what: &str, ip: Ipv4Addr| {
+            let address = SocketAddrV4::new(ip, port);
+            let endpoint = UdpEndpoint::bind_beside_switch(address).map_err(bind_error(what, address))?;
+            Ok((endpoint, listen(address).map_err(bind_error(what, address))?))
+        };
+        let metadata = bind("the metadata service", METADATA_ADDRESS)?;
+        let node = |number| bind("a node", Ipv4Addr::new(127, 20, 0, number));
+        let nodes = (1..=arguments.nodes).map(node).collect::<Result<_, _>>()?;
+        switch.share_port(false).map_err(Failure::environment)?;
+        let metadata_address = SocketAddrV4::new(METADATA_ADDRESS, port);
+        Ok(Self { port, switch, metadata, metadata_address, nodes })
+    }
+}
+
+/// Starts the roles behind the gateway.
+fn start(
+    config: &ClusterConfig,
+    directories: Directories,
+    sockets: Sockets,
+    stop: &Stop,
+) -> Result<Vec<JoinHandle<()>>, Failure> {
+    let link = AgentLink::new(SWITCH, sockets.metadata_address);
+    let switch =
+        UserSpaceSwitch::new(sockets.switch, config.vring_config(), link).map_err(Failure::environment)?;
+    let (endpoint, listener) = sockets.metadata;
+    let metadata = roles::prepare_metadata(config, directories.metadata, endpoint, vec![listener])?;
+    let mut prepared: Vec<(String, roles::Role)> = vec![
+        (SWITCH.into(), Box::new(move |stop| switch.run(stop).map_err(|error| error.to_string()))),
+        ("metadata".into(), metadata),
+    ];
+    for ((section, directory), (endpoint, listener)) in
+        config.nodes.iter().zip(directories.nodes).zip(sockets.nodes)
+    {
+        let node = roles::prepare_node(config, section, directory, endpoint, listener)?;
+        prepared.push((section.name.clone(), node));
+    }
+    let root = Arc::new(directories.root);
+    let spawn = |(name, role): (String, roles::Role)| {
+        let (owned, root) = (stop.clone(), root.clone());
+        roles::spawn(stop, &name, move || {
+            // The directory stays ours until the last role is done with it.
+            let _root = root;
+            role(&owned)
+        })
+    };
+    Ok(prepared.into_iter().map(spawn).collect())
+}
+
+/// Waits until the cluster is ready, opens it to clients, and says so.
+fn serve(
+    config: &ClusterConfig,
+    endpoint: SocketAddrV4,
+    redis: TcpListener,
+    stop: &Stop,
+    threads: &mut Vec<JoinHandle<()>>,
+) -> Result<discovery::Announcement, Failure> {
+    wait_until_ready(endpoint, stop)?;
+    let (client, _) =
+        start_client(stop, Ipv4Addr::LOCALHOST, config.vrings()).map_err(Failure::environment)?;
+    block_on(probe(&client))?;
+    let resp = redis.local_addr().map_err(Failure::environment)?;
+    threads.push(gateway::start(redis, client, stop));
+    let announcement = discovery::announce(endpoint, resp).map_err(Failure::environment)?;
+    println!(
+        "ready resp={resp} endpoint={endpoint} nodes={} replicas={}",
+        config.nodes.len(),
+        config.replicas
+    );
+    std::io::stdout().flush().map_err(Failure::environment)?;
+    Ok(announcement)
+}
+
+fn wait_until_ready(endpoint: SocketAddrV4, stop: &Stop) -> Result<(), Failure> {
+    let started = Instant::now();
+    while admin::ask(endpoint, AdminRequest::Ready, READY_ASK).is_err() {
+        if stop.is_stopped() {
+            return Err(Failure::Environment(stop.failure().unwrap_or("stopped before it was ready".into())));
+        }
+        if started.elapsed() > READY_TIMEOUT {
+            let status =
+                admin::ask(endpoint, AdminRequest::Status, READY_TIMEOUT).map_err(Failure::environment)?;
+            let status: Status = serde_json::from_slice(&status).map_err(Failure::environment)?;
+            let reason =
+                status.why_not_ready.unwrap_or("for no reason that the metadata service knows".into());
+            return Err(Failure::Environment(format!("not ready after {READY_TIMEOUT:?}: {reason}")));
+        }
+    }
+    Ok(())
+}
+
+/// A write is read back, and leaves nothing behind.
+async fn probe(client: &Client) -> Result<(), Failure> {
+    let version = client.put(PROBE_KEY, b"probe", Expiry::Never).await.map_err(commands::failed)?;
+    let read = client.get(PROBE_KEY).await.map_err(commands::failed)?;
+    if read.is_none_or(|read| read.version != version) {
+        return Err(Failure::Operation("the probe write was acknowledged and not read back".into()));
+    }
+    client.delete(PROBE_KEY).await.map_err(commands::failed)?;
+    Ok(())
+}
