@@ -93,3 +93,42 @@ fn divisions(
         (node != primary).then_some(entry)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::epochs;
+    use crate::state::Process;
+
+    fn divide(replicas: u16, id: u16) -> Vec<(String, u16)> {
+        let process = |_| Process { incarnation: 1, storage: 1 };
+        let mut partition = epochs::first((1..=replicas).map(NodeId).collect(), process);
+        for member in &mut partition.members {
+            member.standing = Standing::Serving;
+        }
+        let clients = Prefix::new([10, 20, 2, 0], 24);
+        let divisions = divisions(PartitionId(id), &partition, clients, replicas.into());
+        divisions.map(|entry| (entry.source.to_string(), entry.host.0)).collect()
+    }
+
+    #[test]
+    fn clients_are_dealt_out_to_the_members_in_turn() {
+        let entry = |last: u8, length: u8, host: u16| (format!("10.20.2.{last}/{length}"), host);
+        // Node 1 is the primary.
+        assert_eq!(divide(3, 0), [entry(64, 26, 2), entry(128, 26, 3)]);
+        assert_eq!(divide(3, 1), [entry(0, 26, 2), entry(64, 26, 3), entry(192, 26, 2)]);
+        assert_eq!(divide(2, 0), [entry(128, 25, 2)]);
+        assert_eq!(divide(1, 0), []);
+    }
+
+    #[test]
+    fn one_division_of_all_addresses_is_possible() {
+        let process = |_| Process { incarnation: 1, storage: 1 };
+        let mut partition = epochs::first([NodeId(1), NodeId(2)].into(), process);
+        partition.members[1].standing = Standing::Serving;
+        let all = Prefix::new([0; 4], 0);
+        let entries: Vec<_> = divisions(PartitionId(0), &partition, all, 1).collect();
+        assert_eq!(entries.len(), 1);
+        assert_eq!((entries[0].source, entries[0].host), (all, HostId(2)));
+    }
+}

@@ -97,7 +97,7 @@ impl Node {
         if now_ns >= running.heartbeat_at_ns {
             running.heartbeat_at_ns += 40_000_000;
             sent.push(encode(|out| {
-                Heartbeat { node: id, incarnation, storage, sent_ns: clock_ns }.encode(out)
+                Heartbeat { node: id, incarnation, storage, sent_ns: clock_ns }.encode(out);
             }));
         }
         if now_ns < running.report_at_ns {
@@ -149,7 +149,7 @@ impl Node {
                 }
                 let (epoch, activated) = (known.epoch, known.activated);
                 Some(encode(|out| {
-                    AssignAck { node: id, incarnation, partition, epoch, activated }.encode(out)
+                    AssignAck { node: id, incarnation, partition, epoch, activated }.encode(out);
                 }))
             }
             other => panic!("a node does not expect {other:?}"),
