@@ -1,0 +1,103 @@
+//! Commands on a lab that runs: `exec`, `status`, `kill`, `start`.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::error::{LabError, Result};
+use crate::lock::Lock;
+use crate::scope::Scope;
+use crate::state::{HostState, LabState};
+use crate::topology::Host;
+use crate::up::{PATIENCE, last_words, spawn};
+
+/// A process that cannot work says so within this time.
+const EARLY_END: Duration = Duration::from_millis(300);
+
+fn load(scope: &Scope) -> Result<LabState> {
+    LabState::load(scope)?.ok_or(LabError::NotRunning)
+}
+
+/// Becomes the command, on the host. Returns only if that fails.
+pub(crate) fn exec(scope: &Scope, host: &str, command: &[OsString]) -> Result<()> {
+    let host = load(scope)?.host_mut(host)?.name;
+    scope.namespace(host).enter()?;
+    let [program, arguments @ ..] = command else { unreachable!("clap requires a command") };
+    let error = Command::new(program).args(arguments).exec();
+    Err(LabError::Execute { program: program.to_string_lossy().into(), source: error })
+}
+
+pub(crate) fn kill(scope: &Scope, host: &str) -> Result<()> {
+    let _lock = Lock::take(scope, PATIENCE)?;
+    let mut state = load(scope)?;
+    let host = state.host_mut(host)?;
+    let killed = host.process.map_or(Ok(false), |process| process.kill())?;
+    if killed { Ok(()) } else { Err(LabError::RunsNot { host: host.name }) }
+}
+
+pub(crate) fn start(scope: &Scope, host: &str) -> Result<()> {
+    let _lock = Lock::take(scope, PATIENCE)?;
+    let mut state = load(scope)?;
+    let host = state.host_mut(host)?;
+    let name = host.name;
+    if host.is_running() {
+        return Err(LabError::Runs { host: name });
+    }
+    let process = spawn(scope, &state, name)?;
+    state.host_mut(&name.to_string())?.process = Some(process);
+    state.save(scope)?;
+    if process.ends_within(EARLY_END)? {
+        return Err(LabError::Ended { host: name, last_words: last_words(scope, name) });
+    }
+    Ok(())
+}
+
+/// The hosts, then what the program's own `status` says about the cluster. Exit code 1 if it says nothing.
+pub(crate) fn status(scope: &Scope, json: bool) -> Result<ExitCode> {
+    let state = load(scope)?;
+    let mut ask = Command::new(&state.program);
+    ask.args(["status", "--endpoint", &state.metadata.to_string()]);
+    let asked = |error| LabError::io("run", &state.program)(error);
+    let namespace = scope.namespace(Host::Metadata);
+    let answered = if json {
+        let output = namespace.inside(|| ask.arg("--json").output())?.map_err(asked)?;
+        let cluster: Value = serde_json::from_slice(&output.stdout).unwrap_or(json!({}));
+        println!("{:#}", merged(scope, &state, cluster));
+        output.status.success()
+    } else {
+        for host in &state.hosts {
+            let HostState { name, process } = host;
+            let (word, pid) = (state_of(host), process.map_or(0, |process| process.pid));
+            println!("host {name} {} {word} pid {pid}", name.address());
+        }
+        namespace.inside(|| ask.status())?.map_err(asked)?.success()
+    };
+    Ok(if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn state_of(host: &HostState) -> &'static str {
+    match host.process {
+        None => "unstarted",
+        Some(process) if process.is_alive() => "running",
+        Some(_) => "ended",
+    }
+}
+
+/// The hosts beside what is known of the cluster.
+fn merged(scope: &Scope, state: &LabState, mut cluster: Value) -> Value {
+    let host = |host: &HostState| {
+        json!({
+            "name": host.name,
+            "namespace": scope.namespace(host.name).name(),
+            "address": host.name.address(),
+            "state": state_of(host),
+            "pid": host.process.map(|process| process.pid),
+        })
+    };
+    cluster["phase"] = json!(state.phase);
+    cluster["hosts"] = state.hosts.iter().map(host).collect();
+    cluster
+}

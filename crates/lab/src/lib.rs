@@ -1,0 +1,140 @@
+//! A cluster on one machine with real hosts: network namespaces around an XDP switch, one process in each.
+//!
+//! ```text
+//!   nicekv lab up ─▶ namespaces, cables ─▶ nicekv switch | metadata | node | gateway, one per namespace ─▶ ready
+//!   nicekv lab exec | kill | start | status ─▶ find them by /run/nicekv/lab.json
+//!   nicekv lab down ─▶ nothing left
+//! ```
+//!
+//! Reading order: [`topology`] (who is there), `scope` (where it lives), `network` (cables), `process`, `up` (and
+//! down), `ready`, `commands`.
+//!
+//! Invariants:
+//! - While anything of a lab exists, its state file does; a second lab of that name is refused.
+//! - Whatever belongs to a lab is, or is in, one of its namespaces, or below its directory. So `down` finds all of it
+//!   whatever has happened, and touches nothing else.
+//! - A process is killed only if it is the recorded one or is in a namespace of the lab.
+
+mod commands;
+mod error;
+mod lock;
+mod namespace;
+mod network;
+mod plan;
+mod process;
+mod ready;
+mod scope;
+mod state;
+mod tool;
+pub mod topology;
+mod up;
+
+use std::ffi::OsString;
+use std::net::SocketAddrV4;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+pub use error::{LabError, Result};
+pub use plan::{Plan, PlannedNode};
+pub use process::ProcessId;
+pub use scope::LAB_VARIABLE;
+pub use state::{HostState, LabState, Phase};
+
+use scope::Scope;
+
+/// Writes the configuration file that all roles of the program read, from a plan; its error is one line.
+pub type Configure<'a> = &'a dyn Fn(&Plan) -> std::result::Result<String, String>;
+
+/// `nicekv lab`
+#[derive(Clone, Debug, Subcommand)]
+pub enum LabCommand {
+    /// Build the hosts and start a process on each; returns when the cluster is ready
+    Up(UpArguments),
+    /// Run a command on a host; its exit code is passed on
+    Exec {
+        /// switch, metadata, node-0…, client-0…
+        host: String,
+        /// The command and its arguments
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
+    /// Show the hosts, then what `nicekv status` shows
+    Status {
+        /// For programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// End a host's process at once, by SIGKILL
+    Kill {
+        /// switch, metadata, node-0…, client-0…
+        host: String,
+    },
+    /// Start a host's process again
+    Start {
+        /// switch, metadata, node-0…, client-0…
+        host: String,
+    },
+    /// End all processes and remove the hosts
+    Down,
+}
+
+/// `nicekv lab up`
+#[derive(Clone, Debug, Args)]
+pub struct UpArguments {
+    /// Storage nodes
+    #[arg(long, default_value_t = 5)]
+    nodes: usize,
+    /// Client hosts, each with a RESP gateway on 127.0.0.1:6379
+    #[arg(long, default_value_t = 2)]
+    clients: usize,
+    /// Copies of each value; at most as many as nodes
+    #[arg(long, default_value_t = 3)]
+    replicas: usize,
+    /// Whether data survive the processes
+    #[arg(long, value_enum, default_value = "durable")]
+    engine: Engine,
+    /// Where the data are kept, also after `down` [default: in memory-backed /run, until `down`]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Engine {
+    /// In files: an acknowledged write survives a power loss
+    Durable,
+    /// In memory: a process that ends forgets
+    Memory,
+}
+
+/// Carries out a command on the lab that [`LAB_VARIABLE`] names. The program that calls it is the one whose roles
+/// run, as `ROLE --config FILE [--name HOST]`.
+pub fn run(command: LabCommand, configure: Configure<'_>) -> Result<ExitCode> {
+    require_root()?;
+    let scope = Scope::from_environment()?;
+    match command {
+        LabCommand::Up(arguments) => up::up(&scope, &arguments, configure)?,
+        LabCommand::Exec { host, command } => commands::exec(&scope, &host, &command)?,
+        LabCommand::Status { json } => return commands::status(&scope, json),
+        LabCommand::Kill { host } => commands::kill(&scope, &host)?,
+        LabCommand::Start { host } => commands::start(&scope, &host)?,
+        LabCommand::Down => up::down(&scope)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// If there is a lab, moves the calling thread into its first client host and returns the TCP address of its
+/// metadata service. To be called before any other thread is started.
+pub fn enter_client() -> Result<Option<SocketAddrV4>> {
+    let scope = Scope::from_environment()?;
+    let Some(state) = LabState::load(&scope)? else { return Ok(None) };
+    require_root()?;
+    let client = state.clients.first().ok_or(LabError::NotRunning)?;
+    scope.namespace(*client).enter()?;
+    Ok(Some(state.metadata))
+}
+
+fn require_root() -> Result<()> {
+    if rustix::process::geteuid().is_root() { Ok(()) } else { Err(LabError::NotRoot) }
+}

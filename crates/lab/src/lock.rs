@@ -1,0 +1,66 @@
+//! One command at a time changes a lab.
+//!
+//! The lock is an `flock` on a file. Every tool that a command runs has the file open as its standard input, and a process
+//! between fork and exec has it too: when a command is killed, the lock is free only once everything that it has
+//! set going has ended or is detached *inside* its namespace. So who gets the lock finds nothing moving.
+
+use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::error::{LabError, Result};
+use crate::scope::Scope;
+
+/// Between two looks at a lock that is taken.
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
+
+/// Held until dropped.
+pub(crate) struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Takes the lock of a lab, waiting for it for at most `patience`.
+    pub(crate) fn take(scope: &Scope, patience: Duration) -> Result<Self> {
+        let directory = Scope::run_directory();
+        fs::create_dir_all(directory).map_err(LabError::io("create", directory))?;
+        let deadline = Instant::now() + patience;
+        loop {
+            let lock = Self::open(scope)?;
+            match lock.file.try_lock() {
+                Ok(()) if lock.is_current() => return Ok(lock),
+                // Its last holder has removed the file.
+                Ok(()) => continue,
+                Err(TryLockError::Error(error)) => return Err(LabError::io("lock", &lock.path)(error)),
+                Err(TryLockError::WouldBlock) if Instant::now() >= deadline => return Err(LabError::Busy),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(RETRY_PAUSE),
+            }
+        }
+    }
+
+    fn open(scope: &Scope) -> Result<Self> {
+        let path = scope.lock_file();
+        let file = File::options().create(true).truncate(false).write(true).read(true).open(&path);
+        Ok(Self { file: file.map_err(LabError::io("open", &path))?, path })
+    }
+
+    fn is_current(&self) -> bool {
+        match (self.file.metadata(), fs::metadata(&self.path)) {
+            (Ok(held), Ok(there)) => (held.dev(), held.ino()) == (there.dev(), there.ino()),
+            _ => false,
+        }
+    }
+
+    /// For a tool that has to end before somebody else may have the lock.
+    pub(crate) fn share(&self) -> Result<Stdio> {
+        Ok(self.file.try_clone().map_err(LabError::io("share", &self.path))?.into())
+    }
+
+    /// Gives the lock back and leaves no file.
+    pub(crate) fn remove(self) -> Result<()> {
+        fs::remove_file(&self.path).map_err(LabError::io("remove", &self.path))
+    }
+}

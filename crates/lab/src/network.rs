@@ -1,0 +1,96 @@
+//! The namespaces and cables of a lab.
+//!
+//! ```text
+//!  ns node-0            ns switch                     ns metadata
+//!    eth0 ══════ veth ══ node-0 ┐      ┌ metadata ══ veth ══ eth0
+//!                               ├ XDP ─┤
+//!    eth0 ══════ veth ══ client-0      └ …   mgmt0 ══ veth ══ mgmt0
+//! ```
+//!
+//! Nothing is ever created in the operator's own namespace, so removing the namespaces removes everything.
+
+use std::fs;
+use std::path::Path;
+
+use crate::error::{LabError, Result};
+use crate::lock::Lock;
+use crate::namespace::Namespace;
+use crate::process::kill_all;
+use crate::scope::Scope;
+use crate::tool::run;
+use crate::topology::{Host, METADATA_CONTROL, ROUTER, SWITCH_CONTROL, VRINGS, format_mac, mac};
+
+/// Name of both ends of the management cable.
+const CONTROL_INTERFACE: &str = "mgmt0";
+
+/// Creates the namespace of `host` and, unless it is the switch, its cable to the switch, which must be there.
+pub(crate) fn add_host(lock: &Lock, scope: &Scope, host: Host) -> Result<()> {
+    let namespace = scope.namespace(host);
+    let name = namespace.name();
+    run(lock, &format!("ip netns add {name}"))?;
+    silence_ipv6(&namespace)?;
+    run(lock, &format!("ip -n {name} link set lo up"))?;
+    let switch = scope.namespace(Host::Switch);
+    match host {
+        Host::Switch => Ok(()),
+        Host::Metadata => {
+            connect(lock, &switch, &namespace, host)?;
+            connect_control(lock, &switch, &namespace)
+        }
+        Host::Node(_) | Host::Client(_) => connect(lock, &switch, &namespace, host),
+    }
+}
+
+/// No router solicitations and the like: what is seen on a cable is the cluster's.
+fn silence_ipv6(namespace: &Namespace) -> Result<()> {
+    namespace.inside(|| {
+        for interfaces in ["all", "default"] {
+            let path = format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6");
+            // A kernel without IPv6 is as silent.
+            if fs::exists(&path).unwrap_or(false) {
+                fs::write(&path, "1").map_err(LabError::io("write", Path::new(&path)))?;
+            }
+        }
+        Ok(())
+    })?
+}
+
+fn connect(lock: &Lock, switch: &Namespace, namespace: &Namespace, host: Host) -> Result<()> {
+    let (switch, name) = (switch.name(), namespace.name());
+    let (address, mac) = (host.address(), format_mac(mac(host.address())));
+    let router_mac = format_mac(crate::topology::mac(ROUTER));
+    run(
+        lock,
+        &format!("ip -n {switch} link add {host} type veth peer name eth0 address {mac} netns {name}"),
+    )?;
+    // What XDP redirection asks of a host's end (see nicekv-dataplane-xdp).
+    run(lock, &format!("ip netns exec {name} ethtool -K eth0 gro on tx off rx off txvlan off"))?;
+    run(lock, &format!("ip -n {name} addr add {address}/16 dev eth0"))?;
+    run(lock, &format!("ip -n {name} link set eth0 up"))?;
+    run(lock, &format!("ip -n {switch} link set {host} up"))?;
+    run(lock, &format!("ip -n {name} neigh add {ROUTER} lladdr {router_mac} nud permanent dev eth0"))?;
+    for vring in VRINGS {
+        run(lock, &format!("ip -n {name} route add {vring} via {ROUTER}"))?;
+    }
+    Ok(())
+}
+
+fn connect_control(lock: &Lock, switch: &Namespace, metadata: &Namespace) -> Result<()> {
+    let (switch, metadata, cable) = (switch.name(), metadata.name(), CONTROL_INTERFACE);
+    run(lock, &format!("ip -n {switch} link add {cable} type veth peer name {cable} netns {metadata}"))?;
+    for (name, address) in [(switch, SWITCH_CONTROL), (metadata, *METADATA_CONTROL.ip())] {
+        run(lock, &format!("ip -n {name} addr add {address}/30 dev {cable}"))?;
+        run(lock, &format!("ip -n {name} link set {cable} up"))?;
+    }
+    Ok(())
+}
+
+/// Ends every process of the lab and removes its namespaces, as far as they are there.
+pub(crate) fn remove(lock: &Lock, scope: &Scope) -> Result<()> {
+    let namespaces = scope.namespaces()?;
+    kill_all(&namespaces)?;
+    for namespace in &namespaces {
+        run(lock, &format!("ip netns del {}", namespace.name()))?;
+    }
+    Ok(())
+}

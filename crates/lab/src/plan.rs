@@ -1,0 +1,109 @@
+//! What the processes of a lab have to be told, in whatever form the program reads it.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+
+use crate::topology::{Host, METADATA, METADATA_CONTROL, RESP, ROUTER, WIRE_PORT, mac, ports};
+
+/// A cluster whose hosts are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Copies of each value.
+    pub replicas: usize,
+    /// Where data are kept, a directory for each host in it; `None` for a cluster in memory.
+    pub data_directory: Option<PathBuf>,
+    /// UDP port of the vrings, of the nodes and of the metadata service.
+    pub wire_port: u16,
+    /// The metadata service (UDP: nodes, TCP: commands).
+    pub metadata: SocketAddrV4,
+    /// The metadata service as the agent of the switch reaches it (TCP).
+    pub metadata_control: SocketAddrV4,
+    /// The MAC of the neighbour that leads to the vrings.
+    pub router_mac: [u8; 6],
+    /// The smallest prefix (address, length) that holds all clients and can be divided among the replicas.
+    pub clients: (Ipv4Addr, u8),
+    /// The storage nodes.
+    pub nodes: Vec<PlannedNode>,
+    /// The ports of the switch: number, interface in the namespace of the switch.
+    pub ports: Vec<(u16, String)>,
+    /// Names of the gateways.
+    pub gateways: Vec<String>,
+    /// Where each of them listens.
+    pub resp: SocketAddrV4,
+}
+
+/// A storage node of a [`Plan`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedNode {
+    /// Its number, the same with every start on the same data.
+    pub id: u16,
+    /// Its name.
+    pub name: String,
+    /// Its address on the network.
+    pub address: Ipv4Addr,
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
+    /// The port of the switch that leads to it.
+    pub switch_port: u16,
+}
+
+impl Plan {
+    pub(crate) fn new(hosts: &[Host], replicas: usize, data_directory: Option<&Path>) -> Self {
+        let node = |(switch_port, host)| match host {
+            Host::Node(index) => Some(PlannedNode {
+                id: u16::from(index),
+                name: host.to_string(),
+                address: host.address(),
+                mac: mac(host.address()),
+                switch_port,
+            }),
+            _ => None,
+        };
+        let gateways: Vec<String> =
+            hosts.iter().filter(|host| matches!(host, Host::Client(_))).map(Host::to_string).collect();
+        Self {
+            replicas,
+            data_directory: data_directory.map(Path::to_path_buf),
+            wire_port: WIRE_PORT,
+            metadata: METADATA,
+            metadata_control: METADATA_CONTROL,
+            router_mac: mac(ROUTER),
+            clients: clients_prefix(gateways.len(), replicas),
+            nodes: ports(hosts).filter_map(node).collect(),
+            ports: ports(hosts).map(|(number, host)| (number, host.to_string())).collect(),
+            gateways,
+            resp: RESP,
+        }
+    }
+}
+
+/// Addresses 1 to `clients` of the clients' subnet: neighbours fall into different divisions.
+fn clients_prefix(clients: usize, replicas: usize) -> (Ipv4Addr, u8) {
+    let addresses = (clients + 1).max(replicas).next_power_of_two();
+    (Ipv4Addr::new(10, 20, 2, 0), 32 - addresses.ilog2() as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::hosts;
+
+    #[test]
+    fn the_clients_prefix_holds_them_and_can_be_divided() {
+        for (clients, replicas, length) in
+            [(1, 1, 31), (2, 3, 30), (3, 3, 30), (4, 3, 29), (2, 16, 28), (100, 3, 25)]
+        {
+            assert_eq!(clients_prefix(clients, replicas), (Ipv4Addr::new(10, 20, 2, 0), length));
+        }
+    }
+
+    #[test]
+    fn ports_are_numbered_alike_for_switch_and_nodes() {
+        let plan = Plan::new(&hosts(3, 2), 3, None);
+        for node in &plan.nodes {
+            assert!(plan.ports.contains(&(node.switch_port, node.name.clone())), "{node:?}");
+        }
+        assert_eq!(plan.ports.len(), 6, "everyone but the switch");
+        assert_eq!(plan.gateways, ["client-0", "client-1"]);
+    }
+}

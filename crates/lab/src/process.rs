@@ -1,0 +1,161 @@
+//! Processes of a lab: detached, recorded by pid and start time, found again by their namespace.
+//!
+//! A pid alone names nobody: the kernel uses it again. Before a process is killed it is held by a pidfd and its
+//! start time compared, so a stranger never is.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, setsid};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{LabError, Result};
+use crate::namespace::{self, Identity, Namespace};
+
+/// How long a killed process may take to end.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+/// A process may start another one just before it is killed: how often to look again.
+const KILL_ROUNDS_MAX: usize = 100;
+
+/// A process, for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// Of all those that have had this pid …
+    pub pid: i32,
+    /// … the one that was started then, in clock ticks after boot (`/proc/PID/stat`, field 22).
+    pub started_ticks: u64,
+}
+
+impl ProcessId {
+    /// The process that has this pid now; `None` also for a zombie, which does nothing any more.
+    pub(crate) fn of(pid: i32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // Field 2 is a name in parentheses with anything in it; the last one ends it.
+        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+        let state = fields.next()?;
+        let started_ticks = fields.nth(18)?.parse().ok()?;
+        (!matches!(state, "Z" | "X")).then_some(Self { pid, started_ticks })
+    }
+
+    pub(crate) fn is_alive(self) -> bool {
+        Self::of(self.pid) == Some(self)
+    }
+
+    /// Ends it with SIGKILL and waits until it is gone. False if it already was.
+    pub(crate) fn kill(self) -> Result<bool> {
+        let system = || LabError::system(format!("kill process {}", self.pid));
+        let Some(handle) = self.hold().map_err(system())? else { return Ok(false) };
+        pidfd_send_signal(&handle, Signal::KILL).map_err(io::Error::from).map_err(system())?;
+        match wait_exit(&handle, KILL_TIMEOUT).map_err(system())? {
+            true => Ok(true),
+            false => Err(LabError::Immortal { pid: self.pid }),
+        }
+    }
+
+    /// Whether it ends within `timeout`.
+    pub(crate) fn ends_within(self, timeout: Duration) -> Result<bool> {
+        let system = || LabError::system(format!("watch process {}", self.pid));
+        match self.hold().map_err(system())? {
+            None => Ok(true),
+            Some(handle) => wait_exit(&handle, timeout).map_err(system()),
+        }
+    }
+
+    /// A handle of this very process; `None` if it has ended.
+    fn hold(self) -> io::Result<Option<impl std::os::fd::AsFd>> {
+        let pid = Pid::from_raw(self.pid).ok_or(io::ErrorKind::InvalidInput)?;
+        match pidfd_open(pid, PidfdFlags::empty()) {
+            Err(rustix::io::Errno::SRCH) => Ok(None),
+            handle => Ok(Some(handle?).filter(|_| self.is_alive())),
+        }
+    }
+}
+
+/// Whether the process behind a pidfd ends within `timeout`.
+pub(crate) fn wait_exit(handle: &impl std::os::fd::AsFd, timeout: Duration) -> io::Result<bool> {
+    let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+    Ok(poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&timeout))? > 0)
+}
+
+/// Starts a process in a namespace: a session of its own, output to the end of `log`.
+pub(crate) fn spawn_detached(
+    namespace: &Namespace,
+    program: &Path,
+    arguments: &[&str],
+    log: &Path,
+) -> Result<ProcessId> {
+    let output = File::options().create(true).append(true).open(log).map_err(LabError::io("open", log))?;
+    let errors = output.try_clone().map_err(LabError::io("open", log))?;
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir("/").stdin(Stdio::null()).stdout(output).stderr(errors);
+    move_before_exec(&mut command, namespace.open()?);
+    let child = command.spawn().map_err(LabError::io("start", program))?;
+    let pid = child.id() as i32;
+    // One that has ended at once keeps its pid until we end, since nobody waits for it.
+    Ok(ProcessId::of(pid).unwrap_or(ProcessId { pid, started_ticks: 0 }))
+}
+
+#[allow(unsafe_code, reason = "a hook between fork and exec")]
+fn move_before_exec(command: &mut Command, namespace: File) {
+    let hook = move || {
+        namespace::enter(&namespace)?;
+        setsid()?;
+        Ok(())
+    };
+    // SAFETY: the hook makes two system calls and touches no memory that another thread may have locked.
+    unsafe { command.pre_exec(hook) };
+}
+
+/// Ends every process in `namespaces`, recorded or not, and waits until they are gone.
+pub(crate) fn kill_all(namespaces: &[Namespace]) -> Result<()> {
+    let identities: Vec<Identity> = namespaces.iter().filter_map(Namespace::identity).collect();
+    for _ in 0..KILL_ROUNDS_MAX {
+        let processes = processes_in(&identities)?;
+        if processes.is_empty() {
+            return Ok(());
+        }
+        for process in processes {
+            process.kill()?;
+        }
+    }
+    Err(LabError::Hydra { rounds: KILL_ROUNDS_MAX })
+}
+
+/// Those in one of the namespaces, except this one.
+fn processes_in(namespaces: &[Identity]) -> Result<Vec<ProcessId>> {
+    let entries = fs::read_dir("/proc").map_err(LabError::io("list", Path::new("/proc")))?;
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let found = pids.filter(|pid| *pid != std::process::id() as i32).filter_map(|pid| {
+        // In this order: what is there now is what was looked at, or it is found in the next round.
+        let process = ProcessId::of(pid)?;
+        let namespace = Identity::of_process(pid)?;
+        namespaces.contains(&namespace).then_some(process)
+    });
+    Ok(found.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_told_from_a_later_one_and_from_its_zombie() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let process = ProcessId::of(child.id() as i32).unwrap();
+        assert!(process.is_alive());
+        assert!(!process.ends_within(Duration::ZERO).unwrap());
+        let other = ProcessId { started_ticks: process.started_ticks + 1, ..process };
+        assert!(!other.is_alive());
+        assert!(!other.kill().unwrap());
+        assert!(process.is_alive(), "a later process of the same pid is left alone");
+        assert!(process.kill().unwrap());
+        assert!(!process.is_alive(), "a zombie is dead");
+        assert!(!process.kill().unwrap());
+        child.wait().unwrap();
+    }
+}

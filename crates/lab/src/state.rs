@@ -1,0 +1,99 @@
+//! What a running lab leaves for commands to find: `/run/nicekv/lab.json`.
+//!
+//! ```text
+//!             up: written before the first namespace          down: removed after the last
+//!   (nothing) ──────────▶ starting ──▶ running ──▶ stopping ──▶ (nothing)
+//! ```
+//!
+//! Invariant: while anything of a lab exists, so does its state file. It is replaced as a whole (write, rename).
+
+use std::fs;
+use std::io;
+use std::net::SocketAddrV4;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{LabError, Result};
+use crate::process::ProcessId;
+use crate::scope::Scope;
+use crate::topology::Host;
+
+/// How far a lab is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// `up` is at work, or was ended in the middle of it.
+    Starting,
+    /// Was ready.
+    Running,
+}
+
+/// A lab.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LabState {
+    /// How far it is.
+    pub phase: Phase,
+    /// The network namespace of a host is named by this and the host's name.
+    pub namespace_prefix: String,
+    /// The metadata service (UDP: nodes, TCP: commands), as seen from every host.
+    pub metadata: SocketAddrV4,
+    /// The RESP gateway of each client host, as seen from inside it.
+    pub resp: SocketAddrV4,
+    /// The names of the client hosts.
+    pub clients: Vec<Host>,
+    /// The program whose roles run.
+    pub program: PathBuf,
+    /// Its configuration.
+    pub config: PathBuf,
+    /// In the order of their start.
+    pub hosts: Vec<HostState>,
+}
+
+/// A host of a lab.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostState {
+    /// Its name, without the prefix.
+    pub name: Host,
+    /// Its process, the last one that was started: perhaps it has ended.
+    pub process: Option<ProcessId>,
+}
+
+impl LabState {
+    /// The lab that the environment names, if there is one.
+    pub fn find() -> Result<Option<Self>> {
+        Self::load(&Scope::from_environment()?)
+    }
+
+    pub(crate) fn load(scope: &Scope) -> Result<Option<Self>> {
+        let path = scope.state_file();
+        let json = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            json => json.map_err(LabError::io("read", &path))?,
+        };
+        let state = serde_json::from_slice(&json);
+        state.map(Some).map_err(|error| LabError::State { path, reason: error.to_string() })
+    }
+
+    pub(crate) fn save(&self, scope: &Scope) -> Result<()> {
+        let path = scope.state_file();
+        let new = path.with_extension("json.new");
+        let json = serde_json::to_vec_pretty(self).expect("plain data always encodes");
+        fs::write(&new, json).map_err(LabError::io("write", &new))?;
+        fs::rename(&new, &path).map_err(LabError::io("write", &path))
+    }
+
+    /// The host of that name.
+    pub(crate) fn host_mut(&mut self, name: &str) -> Result<&mut HostState> {
+        let known: Vec<String> = self.hosts.iter().map(|host| host.name.to_string()).collect();
+        let found = self.hosts.iter_mut().find(|host| host.name.to_string() == name);
+        found.ok_or_else(|| LabError::UnknownHost { host: name.into(), hosts: known.join(", ") })
+    }
+}
+
+impl HostState {
+    /// Whether its process runs.
+    pub fn is_running(&self) -> bool {
+        self.process.is_some_and(ProcessId::is_alive)
+    }
+}

@@ -1,0 +1,158 @@
+//! Who is in a lab, and at which address.
+//!
+//! ```text
+//!   node-0 10.20.1.1 ══╗                        ╔══ 10.20.2.1 client-0
+//!   node-1 10.20.1.2 ══╬══ switch (10.20.0.1) ══╬══ 10.20.2.2 client-1
+//!   …                  ║      ║                 ║   …
+//!  metadata 10.20.0.2 ═╝      ║
+//!           10.30.0.1 ════════╝ 10.30.0.2       the stream of table updates, outside the switch
+//! ```
+//!
+//! 10.20.0.1 is nobody: the permanent neighbour with the router's MAC through which every host reaches the
+//! vrings.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Most nodes, and most clients: both fit a byte of their addresses, and all the ports of the switch.
+pub const HOSTS_OF_A_KIND_MAX: usize = 100;
+/// UDP port of the vrings and the nodes, TCP port of the metadata service.
+pub const WIRE_PORT: u16 = 7400;
+/// Where the gateway of a client host listens, inside that host.
+pub const RESP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 6379);
+/// The metadata service, for nodes and commands.
+pub const METADATA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 20, 0, 2), WIRE_PORT);
+/// The metadata service, for the agent of the switch.
+pub const METADATA_CONTROL: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 30, 0, 1), WIRE_PORT);
+/// The switch's end of the management cable.
+pub(crate) const SWITCH_CONTROL: Ipv4Addr = Ipv4Addr::new(10, 30, 0, 2);
+/// The neighbour that leads to the vrings.
+pub(crate) const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 20, 0, 1);
+/// The vrings, unicast and multicast.
+pub(crate) const VRINGS: [&str; 2] = ["10.10.0.0/16", "10.11.0.0/16"];
+
+/// A host of the lab. Written `metadata`, `switch`, `node-0`, `client-0`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum Host {
+    /// The switch.
+    Switch,
+    /// The metadata service.
+    Metadata,
+    /// A storage node.
+    Node(u8),
+    /// A client host, with a RESP gateway.
+    Client(u8),
+}
+
+impl Host {
+    /// The `nicekv` subcommand that runs there.
+    pub fn role(self) -> &'static str {
+        match self {
+            Self::Switch => "switch",
+            Self::Metadata => "metadata",
+            Self::Node(_) => "node",
+            Self::Client(_) => "gateway",
+        }
+    }
+
+    /// The address of its `eth0`. The switch has none there: its own is that of the management cable.
+    pub fn address(self) -> Ipv4Addr {
+        match self {
+            Self::Switch => SWITCH_CONTROL,
+            Self::Metadata => *METADATA.ip(),
+            Self::Node(index) => Ipv4Addr::new(10, 20, 1, index + 1),
+            Self::Client(index) => Ipv4Addr::new(10, 20, 2, index + 1),
+        }
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Switch => formatter.pad("switch"),
+            Self::Metadata => formatter.pad("metadata"),
+            Self::Node(index) => formatter.pad(&format!("node-{index}")),
+            Self::Client(index) => formatter.pad(&format!("client-{index}")),
+        }
+    }
+}
+
+impl From<Host> for String {
+    fn from(host: Host) -> Self {
+        host.to_string()
+    }
+}
+
+impl TryFrom<String> for Host {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        name.parse()
+    }
+}
+
+impl FromStr for Host {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let index = |digits: &str| digits.parse::<u8>().ok().filter(|index| index.to_string() == digits);
+        let host = match name.split_once('-') {
+            None if name == "switch" => Some(Self::Switch),
+            None if name == "metadata" => Some(Self::Metadata),
+            Some(("node", digits)) => index(digits).map(Self::Node),
+            Some(("client", digits)) => index(digits).map(Self::Client),
+            _ => None,
+        };
+        host.ok_or_else(|| format!("{name:?} is no host: switch, metadata, node-0…, client-0…"))
+    }
+}
+
+/// The locally administered Ethernet address that goes with an address.
+pub(crate) fn mac(address: Ipv4Addr) -> [u8; 6] {
+    let [a, b, c, d] = address.octets();
+    [0x02, 0, a, b, c, d]
+}
+
+/// As `ip link` and configuration files write it.
+pub(crate) fn format_mac(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+/// All hosts, in the order in which they are started.
+pub(crate) fn hosts(nodes: usize, clients: usize) -> Vec<Host> {
+    let some = |count: usize, host: fn(u8) -> Host| {
+        assert!(count <= HOSTS_OF_A_KIND_MAX, "checked with the options");
+        (0..count as u8).map(host)
+    };
+    [Host::Switch, Host::Metadata]
+        .into_iter()
+        .chain(some(nodes, Host::Node))
+        .chain(some(clients, Host::Client))
+        .collect()
+}
+
+/// The hosts with a cable to the switch; their places are the numbers of its ports.
+pub(crate) fn ports(hosts: &[Host]) -> impl Iterator<Item = (u16, Host)> {
+    (0..).zip(hosts.iter().copied().filter(|host| *host != Host::Switch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back_and_nothing_else_is_a_host() {
+        for host in hosts(HOSTS_OF_A_KIND_MAX, 3) {
+            assert_eq!(host.to_string().parse(), Ok(host));
+        }
+        for name in
+            ["", "node", "node-", "node-00", "node-+1", "node-256", "node-0-switch", "x-node-0", "Switch"]
+        {
+            assert!(name.parse::<Host>().is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! `nicekv lab up` and `down`.
+//!
+//! ```text
+//!   up:   lock ─▶ state "starting" ─▶ files ─▶ namespaces, cables ─▶ processes ─▶ ready? ─▶ state "running"
+//!                                                                        └─ no ─▶ as down
+//!   down: lock ─▶ processes in the namespaces ─▶ namespaces ─▶ files ─▶ state ─▶ lock
+//! ```
+//!
+//! `down` needs to know nothing of how far `up` came: whatever there is of the lab has a namespace of the lab, and is removed. Each
+//! step of it can be repeated.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::error::{LabError, Result};
+use crate::lock::Lock;
+use crate::plan::Plan;
+use crate::process::{ProcessId, spawn_detached};
+use crate::ready;
+use crate::scope::Scope;
+use crate::state::{HostState, LabState, Phase};
+use crate::topology::{HOSTS_OF_A_KIND_MAX, Host, METADATA, RESP, hosts};
+use crate::{Configure, Engine, UpArguments, network};
+
+/// For the tools of a command that was killed to end.
+const UP_PATIENCE: Duration = Duration::from_secs(1);
+/// For another command to end.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) fn up(scope: &Scope, arguments: &UpArguments, configure: Configure<'_>) -> Result<()> {
+    check(arguments)?;
+    refuse_second(scope)?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, interrupted.clone())
+            .map_err(LabError::system("handle signals"))?;
+    }
+    let lock = Lock::take(scope, UP_PATIENCE)?;
+    refuse_second(scope)?;
+    let mut state = new_state(scope, arguments)?;
+    refuse_strangers(scope, &state)?;
+    state.save(scope)?;
+    let built = build(scope, &lock, arguments, configure, &mut state, &interrupted);
+    let ready = built.and_then(|()| ready::wait(scope, &state, &interrupted));
+    let running = ready.and_then(|()| {
+        state.phase = Phase::Running;
+        state.save(scope)
+    });
+    if let Err(error) = running {
+        // The first error is the one to tell; what cannot be removed now, `down` removes.
+        if let Err(error) = remove(scope, lock) {
+            eprintln!("nicekv: the lab could not be removed, try `nicekv lab down`: {error}");
+        }
+        return Err(error);
+    }
+    let clients = state.clients.iter().map(Host::to_string).collect::<Vec<_>>().join(",");
+    let (resp, nodes, replicas) = (state.resp, arguments.nodes, arguments.replicas);
+    println!("ready resp={resp} inside={clients} nodes={nodes} replicas={replicas}");
+    Ok(())
+}
+
+fn check(arguments: &UpArguments) -> Result<()> {
+    let &UpArguments { nodes, clients, replicas, .. } = arguments;
+    for (what, count) in [("nodes", nodes), ("clients", clients), ("replicas", replicas)] {
+        if count == 0 || count > HOSTS_OF_A_KIND_MAX {
+            return Err(LabError::Count { what, count, limit: HOSTS_OF_A_KIND_MAX });
+        }
+    }
+    if replicas > nodes {
+        return Err(LabError::TooFewNodes { replicas, nodes });
+    }
+    Ok(())
+}
+
+fn refuse_second(scope: &Scope) -> Result<()> {
+    let path = scope.state_file();
+    if path.exists() { Err(LabError::AlreadyThere { path }) } else { Ok(()) }
+}
+
+fn refuse_strangers(scope: &Scope, state: &LabState) -> Result<()> {
+    let namespaces = state.hosts.iter().map(|host| scope.namespace(host.name));
+    match namespaces.into_iter().find(|namespace| namespace.exists()) {
+        Some(namespace) => Err(LabError::ForeignNamespace { name: namespace.name().into() }),
+        None => Ok(()),
+    }
+}
+
+fn new_state(scope: &Scope, arguments: &UpArguments) -> Result<LabState> {
+    let hosts = hosts(arguments.nodes, arguments.clients);
+    let clients = hosts.iter().copied().filter(|host| matches!(host, Host::Client(_))).collect();
+    Ok(LabState {
+        phase: Phase::Starting,
+        namespace_prefix: scope.namespace_prefix(),
+        metadata: METADATA,
+        resp: RESP,
+        clients,
+        program: std::env::current_exe().map_err(LabError::system("find this program"))?,
+        config: scope.directory().join("config.toml"),
+        hosts: hosts.into_iter().map(|name| HostState { name, process: None }).collect(),
+    })
+}
+
+fn build(
+    scope: &Scope,
+    lock: &Lock,
+    arguments: &UpArguments,
+    configure: Configure<'_>,
+    state: &mut LabState,
+    interrupted: &AtomicBool,
+) -> Result<()> {
+    create_files(scope, arguments, configure, state)?;
+    for host in &state.hosts {
+        stop_if(interrupted)?;
+        network::add_host(lock, scope, host.name)?;
+    }
+    for index in 0..state.hosts.len() {
+        stop_if(interrupted)?;
+        state.hosts[index].process = Some(spawn(scope, state, state.hosts[index].name)?);
+        state.save(scope)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn stop_if(interrupted: &AtomicBool) -> Result<()> {
+    if interrupted.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { Ok(()) }
+}
+
+fn create_files(
+    scope: &Scope,
+    arguments: &UpArguments,
+    configure: Configure<'_>,
+    state: &LabState,
+) -> Result<()> {
+    let logs = scope.directory().join("logs");
+    fs::create_dir_all(&logs).map_err(LabError::io("create", &logs))?;
+    let data = match arguments.engine {
+        Engine::Memory => None,
+        Engine::Durable => Some(data_directory(scope, arguments.data_dir.as_deref())?),
+    };
+    let hosts: Vec<Host> = state.hosts.iter().map(|host| host.name).collect();
+    let plan = Plan::new(&hosts, arguments.replicas, data.as_deref());
+    let text = configure(&plan).map_err(LabError::Configuration)?;
+    fs::write(&state.config, text).map_err(LabError::io("write", &state.config))
+}
+
+/// An absolute path: the processes work elsewhere.
+fn data_directory(scope: &Scope, asked: Option<&Path>) -> Result<PathBuf> {
+    let path = asked.map_or_else(|| scope.directory().join("data"), Path::to_path_buf);
+    fs::create_dir_all(&path).map_err(LabError::io("create", &path))?;
+    path.canonicalize().map_err(LabError::io("find", &path))
+}
+
+/// Starts the process of a host.
+pub(crate) fn spawn(scope: &Scope, state: &LabState, host: Host) -> Result<ProcessId> {
+    let (config, name) = (state.config.to_string_lossy(), host.to_string());
+    let mut arguments = vec![host.role(), "--config", &config];
+    if host != Host::Metadata {
+        arguments.extend(["--name", &name]);
+    }
+    spawn_detached(&scope.namespace(host), &state.program, &arguments, &scope.log_file(host))
+}
+
+/// The last thing that a host has said.
+pub(crate) fn last_words(scope: &Scope, host: Host) -> String {
+    let log = fs::read(scope.log_file(host)).unwrap_or_default();
+    let log = String::from_utf8_lossy(&log);
+    log.lines().rfind(|line| !line.is_empty()).unwrap_or("nothing").to_owned()
+}
+
+pub(crate) fn down(scope: &Scope) -> Result<()> {
+    if !scope.state_file().exists() && !scope.lock_file().exists() {
+        println!("no lab is running");
+        return Ok(());
+    }
+    let lock = Lock::take(scope, PATIENCE)?;
+    remove(scope, lock)
+}
+
+/// Removes what there is of a lab. Without a state file there is nothing, and what looks like it is somebody else's.
+fn remove(scope: &Scope, lock: Lock) -> Result<()> {
+    let state_file = scope.state_file();
+    if state_file.exists() {
+        network::remove(&lock, scope)?;
+        allow_missing(fs::remove_dir_all(scope.directory()), &scope.directory())?;
+        fs::remove_file(&state_file).map_err(LabError::io("remove", &state_file))?;
+    }
+    let new = state_file.with_extension("json.new");
+    allow_missing(fs::remove_file(&new), &new)?;
+    lock.remove()?;
+    // Other labs may be in it.
+    let _ = fs::remove_dir(Scope::run_directory());
+    Ok(())
+}
+
+fn allow_missing(result: io::Result<()>, path: &Path) -> Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result.map_err(LabError::io("remove", path)),
+    }
+}
