@@ -22,7 +22,7 @@ const ASK_TIMEOUT: Duration = Duration::from_millis(250);
 /// For a service that is not there yet.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// For one answer of a gateway.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 const PROBE_KEY: &str = "nicekv lab up: probe";
 
 /// Waits until the lab is ready.

@@ -7,9 +7,6 @@ use std::net::SocketAddrV4;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The lab's state, of which this is the part that commands need.
-const LAB_STATE: &str = "/run/nicekv/lab.json";
-
 /// Where commands find a cluster.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct EndpointArguments {
@@ -26,15 +23,6 @@ struct UpState {
     resp: std::net::SocketAddr,
 }
 
-/// What the lab leaves for commands.
-#[derive(Debug, Deserialize)]
-struct LabState {
-    /// The metadata service, as seen from the clients.
-    endpoint: SocketAddrV4,
-    /// A client's network namespace, as a path that can be opened.
-    client_namespace: PathBuf,
-}
-
 /// The metadata service's TCP address. For the lab, the calling thread is moved into a client's network namespace: call it before any
 /// other thread is started.
 pub(crate) fn find(arguments: &EndpointArguments) -> Result<SocketAddrV4, Failure> {
@@ -44,23 +32,11 @@ pub(crate) fn find(arguments: &EndpointArguments) -> Result<SocketAddrV4, Failur
     if let Some(up) = running_up() {
         return Ok(up.endpoint);
     }
-    let Ok(text) = fs::read_to_string(LAB_STATE) else {
+    let lab = nicekv_lab::enter_client().map_err(Failure::environment)?;
+    lab.ok_or_else(|| {
         let line = "no cluster is running: start one with `nicekv up`, or name one with --endpoint ADDR:PORT";
-        return Err(Failure::Environment(line.into()));
-    };
-    let lab: LabState =
-        serde_json::from_str(&text).map_err(|error| Failure::Environment(format!("{LAB_STATE}: {error}")))?;
-    enter(&lab.client_namespace).map_err(|error| {
-        let path = lab.client_namespace.display();
-        Failure::Environment(format!("cannot enter the lab's network namespace {path}: {error}"))
-    })?;
-    Ok(lab.endpoint)
-}
-
-fn enter(namespace: &Path) -> std::io::Result<()> {
-    let file = fs::File::open(namespace)?;
-    let kind = Some(rustix::thread::LinkNameSpaceType::Network);
-    Ok(rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), kind)?)
+        Failure::Environment(line.into())
+    })
 }
 
 fn running_up() -> Option<UpState> {

@@ -10,6 +10,7 @@ mod config;
 mod discovery;
 mod failure;
 mod gateway;
+mod lab;
 mod roles;
 mod up;
 
@@ -40,6 +41,9 @@ enum Command {
     Switch(RoleArguments),
     /// Run one RESP gateway of a cluster
     Gateway(RoleArguments),
+    /// Run a cluster on hosts of its own: network namespaces around an XDP switch; needs root
+    #[command(subcommand)]
+    Lab(nicekv_lab::LabCommand),
     /// Store a value
     Put(commands::PutArguments),
     /// Print a value; exit code 1 if there is none
@@ -69,7 +73,7 @@ struct RoleArguments {
 fn main() -> ExitCode {
     // Usage errors and --help end the process here, with exit code 2 and 0.
     match run(Arguments::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(exit_code) => exit_code,
         Err(failure) => {
             eprintln!("nicekv: {failure}");
             failure.exit_code()
@@ -77,8 +81,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<(), Failure> {
+fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
+        Command::Lab(command) => return lab::run(command),
         Command::Up(arguments) => up::run(&arguments),
         Command::Node(role) => roles::run_node(&config::read(&role.config.config)?, &role.name),
         Command::Metadata(role) => roles::run_metadata(&config::read(&role.config)?),
@@ -88,5 +93,6 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Get(arguments) => commands::get(&arguments),
         Command::Delete(arguments) => commands::delete(&arguments),
         Command::Status(arguments) => commands::status(&arguments),
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,80 @@
+//! `nicekv lab`: the configuration that the processes of a lab read.
+
+use crate::config::{
+    ClusterConfig, GatewaySection, MacAddress, MetadataSection, NodeSection, PortSection, SwitchSection,
+    partition_bits_for,
+};
+use crate::failure::Failure;
+use crate::roles::random_id;
+use nicekv_lab::{LabCommand, Plan, PlannedNode};
+use nicekv_placement::Vrings;
+use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+pub(crate) fn run(command: LabCommand) -> Result<ExitCode, Failure> {
+    nicekv_lab::run(command, &|plan| configuration(plan).map_err(|failure| failure.to_string())).map_err(
+        |error| if error.exit_code() == 2 { Failure::environment(error) } else { Failure::operation(error) },
+    )
+}
+
+fn configuration(plan: &Plan) -> Result<String, Failure> {
+    let cluster = match &plan.data_directory {
+        Some(path) => cluster_of(path)?,
+        None => random_id()?,
+    };
+    let directory = |name: &str| plan.data_directory.as_ref().map(|path| path.join(name));
+    let node = |node: &PlannedNode| NodeSection {
+        name: node.name.clone(),
+        id: node.id,
+        address: node.address,
+        mac: MacAddress(node.mac),
+        switch_port: node.switch_port,
+        data_directory: directory(&node.name),
+        busy_poll_us: 0,
+    };
+    let port = |(number, device): &(u16, String)| PortSection { number: *number, device: device.clone() };
+    let gateway = |name: &String| GatewaySection { name: name.clone(), listen: plan.resp };
+    let Vrings { unicast, multicast, port: wire_port } = Vrings::on_network(plan.wire_port);
+    let (clients, clients_length) = plan.clients;
+    let config = ClusterConfig {
+        cluster_id: format!("{cluster:032x}"),
+        port: wire_port,
+        replicas: plan.replicas,
+        partition_bits: partition_bits_for(plan.nodes.len()),
+        unicast_vring: unicast,
+        multicast_vring: multicast,
+        clients: Some(format!("{clients}/{clients_length}")),
+        metadata: MetadataSection {
+            address: *plan.metadata.ip(),
+            control: vec![plan.metadata, plan.metadata_control],
+            data_directory: directory("metadata"),
+        },
+        nodes: plan.nodes.iter().map(node).collect(),
+        switches: vec![SwitchSection {
+            name: "switch".into(),
+            control: plan.metadata_control,
+            router_mac: Some(MacAddress(plan.router_mac)),
+            ports: plan.ports.iter().map(port).collect(),
+            device: None,
+        }],
+        gateways: plan.gateways.iter().map(gateway).collect(),
+    };
+    config.metadata_config()?;
+    toml::to_string(&config).map_err(Failure::environment)
+}
+
+/// The cluster whose data are, or will be, in this directory.
+fn cluster_of(path: &Path) -> Result<u128, Failure> {
+    let files: Arc<dyn Files> = Arc::new(RealFiles);
+    let expected = Expected {
+        cluster_id: None,
+        owner: "nicekv lab",
+        cluster_id_if_new: random_id()?,
+        storage_id_if_new: random_id()?,
+    };
+    // The lock is given back: each role holds the directory of its own.
+    let directory = DataDirectory::open(&files, path, expected).map_err(Failure::environment)?;
+    Ok(directory.cluster_id())
+}
