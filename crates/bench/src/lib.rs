@@ -1,0 +1,42 @@
+//! `nicekv bench`: how fast NICEKV is, beside what else one would use.
+//!
+//! ```text
+//!   peers ─▶ lab (a cluster of its own) ─▶ load::native ┐
+//!     │                                                  ├─▶ statistics ─▶ report
+//!     └────▶ redis_server, load::echo ────▶ load::redis  ┘
+//! ```
+//!
+//! The rules that make a figure worth printing:
+//! * Every figure is a ratio of two things measured in the same run, one after the other, in at least [`ROUNDS_MIN`] rounds;
+//!   median and spread are of the ratios within the rounds.
+//! * Both sides run the same ops between the same network namespaces, through the same switch. The peer is at its best.
+//! * Every answer is checked. A run with a wrong or missing answer fails and prints no figures.
+
+mod error;
+mod lab;
+mod load;
+mod peers;
+mod redis_server;
+mod report;
+mod statistics;
+mod workload;
+
+pub use error::BenchError;
+pub use peers::PeersArguments;
+
+/// Fewer rounds make no median.
+pub const ROUNDS_MIN: u32 = 5;
+
+/// `nicekv bench NAME`.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum BenchCommand {
+    /// Compare with a bare UDP echo and with Redis 7, between the hosts of a lab; needs root
+    Peers(PeersArguments),
+}
+
+/// Runs a bench and prints its figures. The executable must be `nicekv` itself, which starts the lab.
+pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
+    match command {
+        BenchCommand::Peers(arguments) => peers::run(arguments),
+    }
+}

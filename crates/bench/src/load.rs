@@ -1,0 +1,86 @@
+//! Load generators: closed loops on the calling thread, each bounded by time and by the length of its sequence.
+//!
+//! ```text
+//!  caller 1  ──op──▶ … ──answer, checked──▶ next op
+//!  caller 2  ──op──▶ …                                     one thread, each caller has one op in flight
+//!  …
+//! ```
+//!
+//! All of them check every answer, and count an op only if it was answered within the time.
+
+pub(crate) mod echo;
+pub(crate) mod native;
+pub(crate) mod redis;
+
+use crate::error::{BenchError, Result};
+use nicekv_runtime::Stop;
+use std::time::{Duration, Instant};
+
+/// An op that is not answered in this time makes the run fail. Long enough for a failover.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How a run is bounded, beside the length of its sequence.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits<'a> {
+    pub(crate) duration: Duration,
+    pub(crate) stop: &'a Stop,
+}
+
+/// What a run has done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    pub(crate) operations: u64,
+    pub(crate) elapsed: Duration,
+}
+
+impl Measured {
+    /// Ops per second.
+    pub(crate) fn throughput(&self) -> f64 {
+        self.operations as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Microseconds per op, of a single caller.
+    pub(crate) fn mean_us(&self) -> f64 {
+        self.elapsed.as_secs_f64() * 1e6 / self.operations as f64
+    }
+}
+
+/// Counts ops until the time is over.
+struct Meter<'a> {
+    limits: Limits<'a>,
+    started: Instant,
+    operations: u64,
+    finished: Option<Measured>,
+}
+
+impl<'a> Meter<'a> {
+    fn start(limits: Limits<'a>) -> Self {
+        Self { limits, started: Instant::now(), operations: 0, finished: None }
+    }
+
+    /// Notes `operations` answers; true as long as callers shall go on.
+    fn count(&mut self, operations: u64) -> bool {
+        if self.finished.is_some() {
+            return false;
+        }
+        self.operations += operations;
+        let elapsed = self.started.elapsed();
+        if elapsed >= self.limits.duration || self.limits.stop.is_stopped() {
+            self.finished = Some(Measured { operations: self.operations, elapsed });
+        }
+        self.finished.is_none()
+    }
+
+    /// After the last answer.
+    fn finish(self) -> Result<Measured> {
+        if self.limits.stop.is_stopped() {
+            return Err(BenchError::Interrupted);
+        }
+        let elapsed = self.started.elapsed();
+        let measured = self.finished.unwrap_or(Measured { operations: self.operations, elapsed });
+        if measured.operations == 0 {
+            return Err(BenchError::Failed(format!("no op was answered in {elapsed:.1?}")));
+        }
+        Ok(measured)
+    }
+}

@@ -1,0 +1,66 @@
+//! The physical limit: a datagram to another host and back, with nothing done to it.
+
+use super::{ANSWER_TIMEOUT, Limits, Measured, Meter};
+use crate::error::{BenchError, Result};
+use nicekv_runtime::Stop;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::time::Duration;
+
+/// Between two looks of the echo server at whether it shall end.
+const STOP_POLL: Duration = Duration::from_millis(100);
+const DATAGRAM_BYTES_MAX: usize = 2_048;
+
+/// Sends back what arrives at `socket`, until `stop`.
+pub(crate) fn serve(socket: &UdpSocket, stop: &Stop) -> io::Result<()> {
+    socket.set_read_timeout(Some(STOP_POLL))?;
+    let mut datagram = [0; DATAGRAM_BYTES_MAX];
+    while !stop.is_stopped() {
+        match socket.recv_from(&mut datagram) {
+            Ok((bytes, sender)) => {
+                socket.send_to(&datagram[..bytes], sender)?;
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Sends one datagram at a time to an echo server.
+pub(crate) struct EchoLoad {
+    socket: UdpSocket,
+    bytes: usize,
+}
+
+impl EchoLoad {
+    /// A client whose socket belongs to the calling thread's network namespace.
+    pub(crate) fn connect(local: Ipv4Addr, server: SocketAddrV4, bytes: usize) -> io::Result<Self> {
+        assert!((8..=DATAGRAM_BYTES_MAX).contains(&bytes));
+        let socket = UdpSocket::bind((local, 0))?;
+        socket.connect(server)?;
+        socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        Ok(Self { socket, bytes })
+    }
+
+    /// One round trip after the other.
+    pub(crate) fn run(&self, limits: Limits<'_>) -> Result<Measured> {
+        let mut meter = Meter::start(limits);
+        let mut number = 0_u64;
+        let (mut sent, mut received) = ([0; DATAGRAM_BYTES_MAX], [0; DATAGRAM_BYTES_MAX]);
+        while meter.count(u64::from(number > 0)) {
+            number += 1;
+            sent[..8].copy_from_slice(&number.to_le_bytes());
+            let sent = &sent[..self.bytes];
+            let mut exchange = || {
+                self.socket.send(sent)?;
+                self.socket.recv(&mut received)
+            };
+            let length = exchange().map_err(BenchError::system("get an echo"))?;
+            if received[..length] != *sent {
+                return Err(BenchError::Failed("the echo is not what was sent".into()));
+            }
+        }
+        meter.finish()
+    }
+}

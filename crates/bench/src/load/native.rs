@@ -1,0 +1,135 @@
+//! The native client under load: [`ClientCore`] over [`UdpEndpoint`], one op per datagram.
+
+use super::{ANSWER_TIMEOUT, Limits, Measured, Meter};
+use crate::error::{BenchError, Result};
+use crate::workload::{Sequence, Step};
+use nicekv_client::{Answer, ClientCore, Config, OperationError, Outcome, Request};
+use nicekv_placement::Vrings;
+use nicekv_runtime::{UdpEndpoint, new_client_id, now, readable, wait};
+use nicekv_wire::{Expiry, Now, Operation};
+use std::net::SocketAddrV4;
+
+/// Batches received before answers are looked at.
+const RECEIVE_ROUNDS_MAX: usize = 2;
+
+/// A client of a NICEKV cluster.
+pub(crate) struct NativeLoad {
+    core: ClientCore,
+    endpoint: UdpEndpoint,
+    /// What each request in flight asks for, by the index of its ticket.
+    steps: Vec<Option<Step>>,
+}
+
+impl NativeLoad {
+    /// A client whose socket belongs to the calling thread's network namespace.
+    pub(crate) fn bind(address: SocketAddrV4, vrings: Vrings) -> std::io::Result<Self> {
+        let core = ClientCore::new(Config::new(new_client_id()?, vrings));
+        Ok(Self { core, endpoint: UdpEndpoint::bind(address)?, steps: Vec::new() })
+    }
+
+    /// Runs `sequence` with this many callers.
+    pub(crate) fn run(
+        &mut self,
+        mut sequence: Sequence,
+        callers: usize,
+        limits: Limits<'_>,
+    ) -> Result<Measured> {
+        let system = || BenchError::system("use the client's socket");
+        let mut failures = Failures::default();
+        let mut meter = Meter::start(limits);
+        let begun = now();
+        for step in sequence.by_ref().take(callers) {
+            self.submit(begun, step)?;
+        }
+        while self.core.in_flight() > 0 {
+            self.endpoint.send_with(|out| self.core.poll_transmit(out)).map_err(system())?;
+            wait(&mut [readable(&self.endpoint)], self.core.next_deadline()).map_err(system())?;
+            let now = now();
+            for _ in 0..RECEIVE_ROUNDS_MAX {
+                if !self
+                    .endpoint
+                    .receive(|message| self.core.handle_datagram(now, message.bytes))
+                    .map_err(system())?
+                {
+                    break;
+                }
+            }
+            if self.core.next_deadline().is_some_and(|deadline_ns| deadline_ns <= now.boot_ns) {
+                self.core.handle_deadline(now);
+            }
+            let finished = self.take_answers(&mut failures);
+            if meter.count(finished as u64) {
+                for step in sequence.by_ref().take(finished) {
+                    self.submit(now, step)?;
+                }
+            }
+        }
+        failures.check()?;
+        meter.finish()
+    }
+
+    fn submit(&mut self, now: Now, step: Step) -> Result<()> {
+        let (key, value) = (step.key(), step.value());
+        let request = match step.is_get() {
+            true => Request::Get { key: &key },
+            false => Request::update(&key, Operation::Set { value: &value, expiry: Expiry::Never }),
+        };
+        let ticket = self
+            .core
+            .submit(now, request, now.boot_ns + ANSWER_TIMEOUT.as_nanos() as u64)
+            .map_err(|error| BenchError::Failed(format!("the client refuses an op: {error}")))?;
+        if self.steps.len() <= ticket.index() {
+            self.steps.resize(ticket.index() + 1, None);
+        }
+        self.steps[ticket.index()] = Some(step);
+        Ok(())
+    }
+
+    /// Checks what has been answered; how many that were.
+    fn take_answers(&mut self, failures: &mut Failures) -> usize {
+        let mut finished = 0;
+        while let Some(completion) = self.core.poll_event() {
+            let step = self.steps[completion.ticket.index()].take().expect("submitted here");
+            if !is_right(&step, completion.result) {
+                failures.note(&step, completion.result);
+            }
+            finished += 1;
+        }
+        finished
+    }
+}
+
+fn is_right(step: &Step, result: std::result::Result<Answer<'_>, OperationError>) -> bool {
+    result.is_ok_and(|answer| {
+        answer.outcome == Outcome::Done && (!step.is_get() || answer.value == Some(step.value().as_slice()))
+    })
+}
+
+/// Ops that failed or were answered wrongly.
+#[derive(Default)]
+struct Failures {
+    count: u64,
+    first: Option<String>,
+}
+
+impl Failures {
+    fn note(&mut self, step: &Step, result: std::result::Result<Answer<'_>, OperationError>) {
+        self.count += 1;
+        self.first.get_or_insert_with(|| {
+            let key = step.key().escape_ascii().to_string();
+            match result {
+                Err(error) => format!("{key}: {error}"),
+                Ok(answer) => format!("{key}: wrong answer, {:?}", answer.outcome),
+            }
+        });
+    }
+
+    fn check(self) -> Result<()> {
+        match self.first {
+            None => Ok(()),
+            Some(first) => {
+                Err(BenchError::Failed(format!("nicekv: {} ops failed, the first was {first}", self.count)))
+            }
+        }
+    }
+}

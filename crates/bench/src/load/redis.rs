@@ -1,0 +1,174 @@
+//! Redis under load: one connection per caller, one command (a SET with its WAIT counts as one) in flight on each.
+//!
+//! One thread serves all connections through epoll, with one `write` and one `read` per op and no change of interest. A lone
+//! connection blocks in `read` instead.
+
+use super::{ANSWER_TIMEOUT, Limits, Measured, Meter};
+use crate::error::{BenchError, Result};
+use crate::workload::{KEY_BYTES, Sequence, Step, VALUE_BYTES};
+use rustix::event::{Timespec, epoll};
+use rustix::fd::OwnedFd;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddrV4, TcpStream};
+
+/// Longest answer that is read at once, errors included.
+const ANSWER_BYTES_MAX: usize = 512;
+
+/// Connections to a Redis server.
+pub(crate) struct RedisLoad {
+    connections: Vec<Connection>,
+    epoll: OwnedFd,
+    /// Replicas that must have acknowledged a SET before it counts.
+    wait_for: Option<usize>,
+}
+
+struct Connection {
+    stream: TcpStream,
+    request: Vec<u8>,
+    /// Exactly what a right answer is.
+    expected: Vec<u8>,
+    answer: [u8; ANSWER_BYTES_MAX],
+    answer_bytes: usize,
+}
+
+/// What a read has shown of an answer.
+enum Progress {
+    Partial,
+    Complete,
+}
+
+impl RedisLoad {
+    /// Connects from the calling thread's network namespace.
+    pub(crate) fn connect(
+        server: SocketAddrV4,
+        connections: usize,
+        wait_for: Option<usize>,
+    ) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let connect = |index| {
+            let stream = TcpStream::connect(server)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+            stream.set_nonblocking(connections > 1)?;
+            epoll::add(&epoll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
+            Ok(Connection::new(stream))
+        };
+        let connections = (0..connections).map(connect).collect::<io::Result<_>>()?;
+        Ok(Self { connections, epoll, wait_for })
+    }
+
+    /// Runs `sequence`, one caller for each connection.
+    pub(crate) fn run(&mut self, mut sequence: Sequence, limits: Limits<'_>) -> Result<Measured> {
+        let mut meter = Meter::start(limits);
+        let mut in_flight = 0;
+        for (connection, step) in self.connections.iter_mut().zip(sequence.by_ref()) {
+            connection.send(step, self.wait_for)?;
+            in_flight += 1;
+        }
+        let mut ready = Vec::with_capacity(self.connections.len());
+        while in_flight > 0 {
+            self.wait(&mut ready)?;
+            let mut finished = 0;
+            for &index in &ready {
+                if let Progress::Complete = self.connections[index].receive()? {
+                    finished += 1;
+                } else {
+                    continue;
+                }
+                // As soon as the connection is free: its server need not wait for the others.
+                match meter.finished.is_none().then(|| sequence.next()).flatten() {
+                    Some(step) => self.connections[index].send(step, self.wait_for)?,
+                    None => in_flight -= 1,
+                }
+            }
+            meter.count(finished);
+        }
+        meter.finish()
+    }
+
+    /// Waits for connections with input.
+    fn wait(&self, ready: &mut Vec<usize>) -> Result<()> {
+        ready.clear();
+        if self.connections.len() == 1 {
+            ready.push(0);
+            return Ok(());
+        }
+        let mut events =
+            [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 64];
+        let timeout = Timespec { tv_sec: ANSWER_TIMEOUT.as_secs() as i64, tv_nsec: 0 };
+        let count = match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
+            Err(rustix::io::Errno::INTR) => return Ok(()),
+            count => count.map_err(BenchError::system("wait for redis"))?,
+        };
+        if count == 0 {
+            return Err(BenchError::Failed(format!("redis: no answer in {ANSWER_TIMEOUT:?}")));
+        }
+        ready.extend(events[..count].iter().map(|event| event.data.u64() as usize));
+        Ok(())
+    }
+}
+
+impl Connection {
+    fn new(stream: TcpStream) -> Self {
+        let (request, expected) = (Vec::with_capacity(256), Vec::with_capacity(256));
+        Self { stream, request, expected, answer: [0; ANSWER_BYTES_MAX], answer_bytes: 0 }
+    }
+
+    fn send(&mut self, step: Step, wait_for: Option<usize>) -> Result<()> {
+        self.request.clear();
+        self.expected.clear();
+        encode(&step, wait_for, &mut self.request, &mut self.expected);
+        self.answer_bytes = 0;
+        // A request is far smaller than the socket's buffer, which the answer before has shown to be empty.
+        self.stream.write_all(&self.request).map_err(BenchError::system("write to redis"))
+    }
+
+    fn receive(&mut self) -> Result<Progress> {
+        let bytes = match self.stream.read(&mut self.answer[self.answer_bytes..]) {
+            Ok(0) => return Err(BenchError::Failed("redis closed the connection".into())),
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            Err(error) => return Err(BenchError::system("read from redis")(error)),
+        };
+        self.answer_bytes += bytes;
+        let answer = &self.answer[..self.answer_bytes];
+        if answer == self.expected {
+            Ok(Progress::Complete)
+        } else if self.expected.starts_with(answer) {
+            Ok(Progress::Partial)
+        } else {
+            let answer = answer.escape_ascii();
+            Err(BenchError::Failed(format!(
+                "redis: wrong answer to {}: {answer}",
+                self.request.escape_ascii()
+            )))
+        }
+    }
+}
+
+/// The command of an op, and its right answer.
+fn encode(step: &Step, wait_for: Option<usize>, request: &mut Vec<u8>, expected: &mut Vec<u8>) {
+    let (key, value) = (step.key(), step.value());
+    const { assert!(KEY_BYTES == 16 && VALUE_BYTES == 64, "the lengths are written out below") };
+    if step.is_get() {
+        request.extend_from_slice(b"*2\r\n$3\r\nGET\r\n$16\r\n");
+        request.extend_from_slice(&key);
+        request.extend_from_slice(b"\r\n");
+        expected.extend_from_slice(b"$64\r\n");
+        expected.extend_from_slice(&value);
+        expected.extend_from_slice(b"\r\n");
+        return;
+    }
+    request.extend_from_slice(b"*3\r\n$3\r\nSET\r\n$16\r\n");
+    request.extend_from_slice(&key);
+    request.extend_from_slice(b"\r\n$64\r\n");
+    request.extend_from_slice(&value);
+    request.extend_from_slice(b"\r\n");
+    expected.extend_from_slice(b"+OK\r\n");
+    if let Some(replicas) = wait_for {
+        let timeout_ms = ANSWER_TIMEOUT.as_millis();
+        // Writing to a vector cannot fail.
+        let _ = write!(request, "*3\r\n$4\r\nWAIT\r\n$1\r\n{replicas}\r\n$4\r\n{timeout_ms}\r\n");
+        let _ = write!(expected, ":{replicas}\r\n");
+    }
+}

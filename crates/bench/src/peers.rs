@@ -1,0 +1,428 @@
+//! `nicekv bench peers`: NICEKV beside a bare UDP echo (the physical limit) and Redis 7.
+//!
+//! ```text
+//!                         XDP switch
+//!   client-0 ═══ load ════════╬══════ node-0   replica   redis, or its primary   UDP echo
+//!                             ╠══════ node-1   replica   redis replica
+//!                             ╚══════ node-2   replica   redis replica
+//!
+//!   round 1: nicekv, peer   round 2: peer, nicekv   round 3: nicekv, peer   …
+//! ```
+//!
+//! Each target is measured for itself; its peer runs only meanwhile.
+
+use crate::ROUNDS_MIN;
+use crate::error::{BenchError, Result};
+use crate::lab::{Engine, Host, Lab, WIRE_PORT};
+use crate::load::echo::{self, EchoLoad};
+use crate::load::native::NativeLoad;
+use crate::load::redis::RedisLoad;
+use crate::load::{Limits, Measured};
+use crate::redis_server::{self, RedisServer, Role};
+use crate::report::{self, Comparison, Goal};
+use crate::statistics::Rounds;
+use crate::workload::{KEYS, Sequence, VALUE_BYTES, Work};
+use nicekv_placement::Vrings;
+use nicekv_runtime::Stop;
+use serde_json::{Map, Value, json};
+use std::net::{SocketAddrV4, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Nodes of the lab, and R.
+const NODES: u8 = 3;
+/// Where peers listen.
+const PEER_PORT: u16 = 6390;
+/// Bytes of an echoed datagram: about the mean of a get and its answer.
+const ECHO_BYTES: usize = 112;
+const WARM_UP: Duration = Duration::from_millis(300);
+const PRELOAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Arguments of `nicekv bench peers`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct PeersArguments {
+    /// Measure for half a second instead of two in each round
+    #[arg(long)]
+    quick: bool,
+    /// Also write one JSON object per line and figure to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Rounds of each comparison
+    #[arg(long, default_value_t = 7, value_name = "N", value_parser = clap::value_parser!(u32).range(i64::from(ROUNDS_MIN)..))]
+    rounds: u32,
+    /// Only these targets, such as P2 or P4a; P4 stands for P4a and P4b
+    #[arg(long, value_name = "TARGETS", value_delimiter = ',', value_parser = parse_target)]
+    only: Vec<String>,
+    /// Keep data of durable nodes and servers below this directory, which must be on a disk
+    #[arg(long, default_value = "/var/tmp", value_name = "DIR")]
+    data_dir: PathBuf,
+}
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Experiment {
+    /// A get, and a datagram that is just sent back.
+    Echo,
+    /// Gets from one Redis server.
+    Get,
+    /// Puts to three replicas, and SETs that two Redis replicas have acknowledged.
+    Put,
+}
+
+/// What is taken from a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quantity {
+    Throughput,
+    MeanTime,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    id: &'static str,
+    title: &'static str,
+    experiment: Experiment,
+    engine: Engine,
+    callers: usize,
+    quantity: Quantity,
+    goal: Goal,
+    peer: &'static str,
+}
+
+const TARGETS: [Target; 6] = [
+    Target {
+        id: "P1",
+        title: "get, round trip",
+        experiment: Experiment::Echo,
+        engine: Engine::Memory,
+        callers: 1,
+        quantity: Quantity::MeanTime,
+        goal: Goal::AtMost(1.3),
+        peer: "udp-echo",
+    },
+    Target {
+        id: "P2",
+        title: "get, 64 callers",
+        experiment: Experiment::Get,
+        engine: Engine::Memory,
+        callers: 64,
+        quantity: Quantity::Throughput,
+        goal: Goal::AtLeast(1.5),
+        peer: "redis",
+    },
+    Target {
+        id: "P4a",
+        title: "put, 64 callers",
+        experiment: Experiment::Put,
+        engine: Engine::Memory,
+        callers: 64,
+        quantity: Quantity::Throughput,
+        goal: Goal::AtLeast(1.5),
+        peer: "redis-wait-2",
+    },
+    Target {
+        id: "P4b",
+        title: "put, one caller",
+        experiment: Experiment::Put,
+        engine: Engine::Memory,
+        callers: 1,
+        quantity: Quantity::MeanTime,
+        goal: Goal::AtMost(0.6),
+        peer: "redis-wait-2",
+    },
+    Target {
+        id: "P5a",
+        title: "durable put, 64 callers",
+        experiment: Experiment::Put,
+        engine: Engine::Durable,
+        callers: 64,
+        quantity: Quantity::Throughput,
+        goal: Goal::AtLeast(1.5),
+        peer: "redis-always-wait-2",
+    },
+    Target {
+        id: "P5b",
+        title: "durable put, one caller",
+        experiment: Experiment::Put,
+        engine: Engine::Durable,
+        callers: 1,
+        quantity: Quantity::MeanTime,
+        goal: Goal::AtMost(0.5),
+        peer: "redis-always-wait-2",
+    },
+];
+
+impl Target {
+    fn is_named(&self, name: &str) -> bool {
+        self.id.eq_ignore_ascii_case(name) || self.id.trim_end_matches(['a', 'b']).eq_ignore_ascii_case(name)
+    }
+
+    fn figure(&self, measured: Measured) -> f64 {
+        match self.quantity {
+            Quantity::Throughput => measured.throughput(),
+            Quantity::MeanTime => measured.mean_us(),
+        }
+    }
+
+    fn metric(&self) -> (&'static str, &'static str) {
+        match (self.quantity, self.experiment) {
+            (Quantity::Throughput, _) => ("throughput", "op/s"),
+            (Quantity::MeanTime, Experiment::Echo) => ("round_trip", "us"),
+            (Quantity::MeanTime, _) => ("mean_time", "us"),
+        }
+    }
+}
+
+fn parse_target(name: &str) -> std::result::Result<String, String> {
+    if TARGETS.iter().any(|target| target.is_named(name)) {
+        return Ok(name.to_owned());
+    }
+    let ids = TARGETS.map(|target| target.id).join(", ");
+    Err(format!("the targets are {ids}"))
+}
+
+/// One run of the bench.
+struct Bench<'a> {
+    arguments: &'a PeersArguments,
+    redis_version: String,
+    /// Everything that is on a disk.
+    directory: TempDir,
+    stop: Stop,
+}
+
+/// A peer under load: runs the ops of a seed within limits.
+type Peer<'a> = &'a mut dyn FnMut(u64, Limits<'_>) -> Result<Measured>;
+
+pub(crate) fn run(arguments: &PeersArguments) -> Result<()> {
+    let redis_version = redis_server::installed_version()?;
+    let directory = directory(&arguments.data_dir)?;
+    let stop = Stop::new();
+    stop.on_signals().map_err(BenchError::system("handle signals"))?;
+    let bench = Bench { arguments, redis_version, directory, stop };
+    let is_chosen = |target: &&Target| {
+        arguments.only.is_empty() || arguments.only.iter().any(|name| target.is_named(name))
+    };
+    let mut comparisons = Vec::new();
+    for engine in [Engine::Memory, Engine::Durable] {
+        let targets: Vec<&Target> =
+            TARGETS.iter().filter(|target| target.engine == engine).filter(is_chosen).collect();
+        if !targets.is_empty() {
+            let _lab = bench.lab(engine)?;
+            for target in targets {
+                comparisons.push(bench.compare(target)?);
+            }
+        }
+    }
+    print!("{}", report::table(&comparisons));
+    arguments.json.as_ref().map_or(Ok(()), |path| report::write_json(path, &comparisons))
+}
+
+/// A directory for durable data: a file system in memory would make a durable write cost nothing.
+fn directory(parent: &Path) -> Result<TempDir> {
+    const TMPFS_MAGIC: u64 = 0x0102_1994;
+    let named = |operation: &str| format!("{operation} {}", parent.display());
+    let kind = rustix::fs::statfs(parent).map_err(BenchError::system(named("look at")))?.f_type as u64;
+    if kind == TMPFS_MAGIC {
+        let line = format!("{} is in memory, not on a disk: choose another --data-dir", parent.display());
+        return Err(BenchError::Environment(line));
+    }
+    tempfile::Builder::new()
+        .prefix("nicekv-bench-")
+        .tempdir_in(parent)
+        .map_err(BenchError::system(named("make a directory in")))
+}
+
+impl Bench<'_> {
+    fn lab(&self, engine: Engine) -> Result<Lab> {
+        eprintln!("starting a lab of {NODES} nodes, {} engine", engine.name());
+        let lab = Lab::up(NODES, engine, &self.directory.path().join("lab"));
+        if self.stop.is_stopped() { Err(BenchError::Interrupted) } else { lab }
+    }
+
+    fn compare(&self, target: &Target) -> Result<Comparison> {
+        let mut parameters = self.parameters(target);
+        let mut native = Host::Client
+            .inside(|| {
+                let address = SocketAddrV4::new(Host::Client.address(), 0);
+                NativeLoad::bind(address, Vrings::on_network(WIRE_PORT))
+            })?
+            .map_err(BenchError::system("make a client's socket"))?;
+        let rounds = match target.experiment {
+            Experiment::Echo => self.beside_echo(target, &mut native),
+            Experiment::Get => self.beside_redis_gets(target, &mut native, &mut parameters),
+            Experiment::Put => self.beside_redis_puts(target, &mut native, &mut parameters),
+        }?;
+        let (metric, unit) = target.metric();
+        let Target { id, goal, title, peer, .. } = *target;
+        Ok(Comparison { bench: "peers", target: id, goal, title, metric, unit, peer, parameters, rounds })
+    }
+
+    fn parameters(&self, target: &Target) -> Map<String, Value> {
+        let parameters = json!({
+            "callers": target.callers,
+            "value_bytes": VALUE_BYTES,
+            "keys": KEYS,
+            "nodes": NODES,
+            "replicas": NODES,
+            "engine": target.engine.name(),
+            "switch": "xdp",
+            "round_seconds": self.round_time().as_secs_f64(),
+        });
+        let Value::Object(parameters) = parameters else { unreachable!("an object above") };
+        parameters
+    }
+
+    fn round_time(&self) -> Duration {
+        Duration::from_millis(if self.arguments.quick { 500 } else { 2_000 })
+    }
+
+    fn limits(&self, duration: Duration) -> Limits<'_> {
+        Limits { duration, stop: &self.stop }
+    }
+
+    /// P1. The echo runs on a thread of this process, with its socket on a node's host.
+    fn beside_echo(&self, target: &Target, native: &mut NativeLoad) -> Result<Rounds> {
+        native.run(Sequence::new(Work::Preload, 0), 64, self.limits(PRELOAD_TIMEOUT))?;
+        let address = SocketAddrV4::new(Host::Node(0).address(), PEER_PORT);
+        let socket = || BenchError::system("make an echo's socket");
+        let server = Host::Node(0).inside(|| UdpSocket::bind(address))?.map_err(socket())?;
+        let connect = || EchoLoad::connect(Host::Client.address(), address, ECHO_BYTES);
+        let client = Host::Client.inside(connect)?.map_err(socket())?;
+        let ended = Stop::new();
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| echo::serve(&server, &ended));
+            let rounds = self.alternate(target, Work::Get, native, &mut |_, limits| client.run(limits));
+            ended.stop();
+            let served = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            served.map_err(BenchError::system("serve echos"))?;
+            rounds
+        })
+    }
+
+    /// P2.
+    fn beside_redis_gets(
+        &self,
+        target: &Target,
+        native: &mut NativeLoad,
+        parameters: &mut Map<String, Value>,
+    ) -> Result<Rounds> {
+        let servers = self.start_redis(1, target.engine)?;
+        let mut load = connect(&servers, target.callers)?;
+        native.run(Sequence::new(Work::Preload, 0), target.callers, self.limits(PRELOAD_TIMEOUT))?;
+        load.run(Sequence::new(Work::Preload, 0), self.limits(PRELOAD_TIMEOUT))?;
+
+        let mut own = |seed, limits: Limits<'_>| load.run(Sequence::new(Work::Get, seed), limits);
+        own(0, self.limits(WARM_UP))?;
+        let own_rate = own(0, self.limits(self.round_time()))?.throughput();
+        let server = servers[0].address();
+        let gets = |duration: Duration| (own_rate * duration.as_secs_f64()) as u64;
+        let benchmark = |gets| {
+            let run = || redis_server::benchmark_gets(server, target.callers, KEYS, gets);
+            Host::Client.inside(run)?
+        };
+        let benchmark_rate = benchmark(gets(self.round_time()))?.unwrap_or(0.0);
+        let is_own = own_rate >= benchmark_rate;
+        let chosen = if is_own { "own" } else { "redis-benchmark" };
+        eprintln!(
+            "redis under our load: {own_rate:.0} op/s, under redis-benchmark: {benchmark_rate:.0}; using {chosen}"
+        );
+        parameters.insert("peer_version".into(), self.redis_version.clone().into());
+        parameters.insert("peer_load".into(), chosen.into());
+        if is_own {
+            return self.alternate(target, Work::Get, native, &mut own);
+        }
+        let mut other = |_, limits: Limits<'_>| {
+            let operations = gets(limits.duration);
+            let rate = benchmark(operations)?.unwrap_or(0.0);
+            Ok(Measured { operations, elapsed: Duration::from_secs_f64(operations as f64 / rate) })
+        };
+        self.alternate(target, Work::Get, native, &mut other)
+    }
+
+    /// P4 and P5.
+    fn beside_redis_puts(
+        &self,
+        target: &Target,
+        native: &mut NativeLoad,
+        parameters: &mut Map<String, Value>,
+    ) -> Result<Rounds> {
+        parameters.insert("peer_version".into(), self.redis_version.clone().into());
+        let servers = self.start_redis(NODES, target.engine)?;
+        let mut load = connect(&servers, target.callers)?;
+        let mut peer = |seed, limits: Limits<'_>| load.run(Sequence::new(Work::Put, seed), limits);
+        self.alternate(target, Work::Put, native, &mut peer)
+    }
+
+    /// A primary and its replicas, each on a node's host.
+    fn start_redis(&self, count: u8, engine: Engine) -> Result<Vec<RedisServer>> {
+        let address = |index| SocketAddrV4::new(Host::Node(index).address(), PEER_PORT);
+        let start = |index| {
+            let primary = (index > 0).then(|| address(0));
+            let role = Role { address: address(index), primary, durable: engine == Engine::Durable };
+            Host::Node(index).inside(|| RedisServer::start(role, self.directory.path()))?
+        };
+        let mut servers = (0..count).map(start).collect::<Result<Vec<_>>>()?;
+        // Asked from where the load will come from: the answers pass the switch.
+        let ready = || servers[0].wait_until_ready(usize::from(count) - 1, &self.stop);
+        Host::Client.inside(ready)??;
+        Ok(servers)
+    }
+
+    /// One side after the other, and in the next round in reverse: neither has the better half of a round.
+    fn alternate(
+        &self,
+        target: &Target,
+        work: Work,
+        native: &mut NativeLoad,
+        peer: Peer<'_>,
+    ) -> Result<Rounds> {
+        let mut ours =
+            |seed, limits: Limits<'_>| native.run(Sequence::new(work, seed), target.callers, limits);
+        ours(0, self.limits(WARM_UP))?;
+        peer(0, self.limits(WARM_UP))?;
+        let (mut rounds, limits) = (Rounds::default(), self.limits(self.round_time()));
+        for round in 1..=u64::from(self.arguments.rounds) {
+            let (our, theirs) = if round % 2 == 1 {
+                let our = ours(round, limits)?;
+                (our, peer(round, limits)?)
+            } else {
+                let theirs = peer(round, limits)?;
+                (ours(round, limits)?, theirs)
+            };
+            let pair = (target.figure(our), target.figure(theirs));
+            let (_, unit) = target.metric();
+            let (id, total, peer) = (target.id, self.arguments.rounds, target.peer);
+            eprintln!(
+                "{id} {round}/{total}: nicekv {:.1} {unit}, {peer} {:.1}, ratio {:.2}",
+                pair.0,
+                pair.1,
+                pair.0 / pair.1
+            );
+            rounds.pairs.push(pair);
+        }
+        Ok(rounds)
+    }
+}
+
+/// One connection to the first server per caller; with others, an op waits for all of them.
+fn connect(servers: &[RedisServer], callers: usize) -> Result<RedisLoad> {
+    let wait_for = (servers.len() > 1).then_some(servers.len() - 1);
+    let server = servers[0].address();
+    let connect = || RedisLoad::connect(server, callers, wait_for);
+    Host::Client.inside(connect)?.map_err(BenchError::system("connect to redis"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_chosen_by_its_id_or_its_number() {
+        let chosen = |name| TARGETS.map(|target| target.is_named(name)).map(u8::from);
+        assert_eq!(chosen("P4"), [0, 0, 1, 1, 0, 0]);
+        assert_eq!(chosen("p5B"), [0, 0, 0, 0, 0, 1]);
+        assert_eq!(parse_target("P2"), Ok("P2".into()));
+        assert!(parse_target("P7").unwrap_err().contains("P4a"));
+        assert!(parse_target("a").is_err());
+    }
+}

@@ -1,0 +1,176 @@
+//! Redis servers for comparison, each in the network namespace of a host.
+//!
+//! They are tuned as their users would: no snapshots, no reply to be delayed, replication without a file in between.
+
+use crate::error::{BenchError, Result};
+use nicekv_runtime::Stop;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddrV4, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const SERVER: &str = "redis-server";
+const BENCHMARK: &str = "redis-benchmark";
+/// The release that the targets are about.
+const MAJOR_VERSION: &str = "7";
+const READY_TIMEOUT: Duration = Duration::from_secs(10);
+const READY_POLL: Duration = Duration::from_millis(20);
+
+/// The version of the installed server, which must be a Redis 7.
+pub(crate) fn installed_version() -> Result<String> {
+    let missing = |found: &str| {
+        BenchError::Environment(format!(
+            "nicekv bench peers compares with Redis {MAJOR_VERSION}, found {found}: install {SERVER} {MAJOR_VERSION}, on Debian `apt install redis-server`"
+        ))
+    };
+    let output = Command::new(SERVER).arg("--version").output().map_err(|_| missing("none"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let version = text.split_once("v=").and_then(|(_, rest)| rest.split_whitespace().next()).unwrap_or("");
+    match version.split('.').next() {
+        Some(MAJOR_VERSION) => Ok(version.to_owned()),
+        _ => Err(missing(if version.is_empty() { "something else" } else { version })),
+    }
+}
+
+/// What a server is to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Role {
+    pub(crate) address: SocketAddrV4,
+    /// Replicate this one.
+    pub(crate) primary: Option<SocketAddrV4>,
+    /// Sync every write before it is answered.
+    pub(crate) durable: bool,
+}
+
+/// A running server, killed when it is dropped.
+pub(crate) struct RedisServer {
+    child: Child,
+    address: SocketAddrV4,
+    directory: TempDir,
+}
+
+impl RedisServer {
+    /// Starts a server in the calling thread's network namespace, with its files below `parent`.
+    pub(crate) fn start(role: Role, parent: &Path) -> Result<Self> {
+        let directory = tempfile::Builder::new()
+            .prefix("nicekv-bench-redis-")
+            .tempdir_in(parent)
+            .map_err(BenchError::system(format!("make a directory below {}", parent.display())))?;
+        let log =
+            File::create(directory.path().join("log")).map_err(BenchError::system("make redis' log"))?;
+        let child = command(role, directory.path())
+            .stdin(Stdio::piped())
+            .stdout(log)
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(BenchError::system(format!("start {SERVER}")))?;
+        Ok(Self { child, address: role.address, directory })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddrV4 {
+        self.address
+    }
+
+    /// Returns when the server answers, and a write reaches this many replicas.
+    pub(crate) fn wait_until_ready(&mut self, replicas: usize, stop: &Stop) -> Result<()> {
+        let give_up = Instant::now() + READY_TIMEOUT;
+        while !self.reaches(replicas).unwrap_or(false) {
+            if stop.is_stopped() {
+                return Err(BenchError::Interrupted);
+            }
+            let ended = self.child.try_wait().map_err(BenchError::system("look after redis"))?;
+            if ended.is_some() || Instant::now() > give_up {
+                let log = std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
+                let last = log.lines().last().unwrap_or("nothing");
+                return Err(BenchError::Failed(format!(
+                    "{SERVER} at {} is not ready; it said: {last}",
+                    self.address
+                )));
+            }
+            std::thread::sleep(READY_POLL);
+        }
+        Ok(())
+    }
+
+    /// Whether a write is acknowledged by this many replicas at once.
+    fn reaches(&self, replicas: usize) -> io::Result<bool> {
+        let mut stream = TcpStream::connect_timeout(&self.address.into(), READY_POLL)?;
+        stream.set_read_timeout(Some(READY_TIMEOUT))?;
+        let (commands, expected) = match replicas {
+            0 => ("PING\r\n".to_owned(), "+PONG\r\n".to_owned()),
+            _ => (format!("SET ready yes\r\nWAIT {replicas} 1000\r\n"), format!("+OK\r\n:{replicas}\r\n")),
+        };
+        stream.write_all(commands.as_bytes())?;
+        let mut answer = vec![0; expected.len()];
+        stream.read_exact(&mut answer)?;
+        Ok(answer == expected.as_bytes())
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        // It may have ended already, and there is nobody to tell.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command(role: Role, directory: &Path) -> Command {
+    let yes_or_no = |yes| if yes { "yes" } else { "no" };
+    let mut command = Command::new(SERVER);
+    command.current_dir(directory);
+    command.args(["--bind", &role.address.ip().to_string(), "--port", &role.address.port().to_string()]);
+    command.args(["--daemonize", "no", "--protected-mode", "no", "--save", ""]);
+    command.args(["--appendonly", yes_or_no(role.durable), "--appendfsync", "always"]);
+    command.args(["--auto-aof-rewrite-percentage", "0", "--latency-tracking", "no"]);
+    command.args(["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"]);
+    command.args(["--repl-diskless-load", "swapdb", "--repl-disable-tcp-nodelay", "no"]);
+    if let Some(primary) = role.primary {
+        command.args(["--replicaof", &format!("{} {}", primary.ip(), primary.port())]);
+    }
+    command
+}
+
+/// Gets per second as `redis-benchmark` measures them, from the calling thread's network namespace; `None` if it is not installed.
+pub(crate) fn benchmark_gets(
+    server: SocketAddrV4,
+    connections: usize,
+    keys: u32,
+    gets: u64,
+) -> Result<Option<f64>> {
+    let output = Command::new(BENCHMARK)
+        .args(["-h", &server.ip().to_string(), "-p", &server.port().to_string(), "-t", "get", "--csv"])
+        .args(["-c", &connections.to_string(), "-r", &keys.to_string(), "-n", &gets.to_string()])
+        .stdin(Stdio::null())
+        .output();
+    let output = match output {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        output => output.map_err(BenchError::system(format!("start {BENCHMARK}")))?,
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    rate(&text).map(Some).ok_or_else(|| {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        BenchError::Failed(format!("{BENCHMARK} failed: {}", errors.lines().last().unwrap_or(&text)))
+    })
+}
+
+/// The rate in the line `"GET","145000.00",…`.
+fn rate(csv: &str) -> Option<f64> {
+    let line = csv.lines().find_map(|line| line.strip_prefix("\"GET\",\""))?;
+    line.split('"').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_read_from_what_redis_benchmark_prints() {
+        let header = r#""test","rps","avg_latency_ms","min_latency_ms""#;
+        assert_eq!(rate(&format!("{header}\n\"GET\",\"145985.41\",\"0.358\",\"0.064\"\n")), Some(145_985.41));
+        assert_eq!(rate(header), None);
+    }
+}

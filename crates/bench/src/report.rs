@@ -1,0 +1,184 @@
+//! What a bench prints: a table for people, one JSON object per line for programs.
+
+use crate::error::{BenchError, Result};
+use crate::statistics::{Rounds, Summary};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+
+/// Which ratios meet a target.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Goal {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Goal {
+    fn is_met(self, ratio: f64) -> bool {
+        match self {
+            Self::AtLeast(least) => ratio >= least,
+            Self::AtMost(most) => ratio <= most,
+        }
+    }
+}
+
+/// A finished comparison of NICEKV with a peer.
+#[derive(Debug)]
+pub(crate) struct Comparison {
+    pub(crate) bench: &'static str,
+    /// The target's id in the list of figures to reach.
+    pub(crate) target: &'static str,
+    pub(crate) goal: Goal,
+    /// What is compared, for people.
+    pub(crate) title: &'static str,
+    pub(crate) metric: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) peer: &'static str,
+    /// How it was measured.
+    pub(crate) parameters: Map<String, Value>,
+    pub(crate) rounds: Rounds,
+}
+
+/// One line of JSON: one metric of one system. The peer's lines have no ratio, being what ours are compared with.
+#[derive(Serialize)]
+struct Row<'a> {
+    bench: &'a str,
+    system: &'a str,
+    parameters: &'a Map<String, Value>,
+    rounds: usize,
+    metric: &'a str,
+    unit: &'a str,
+    median: f64,
+    min: f64,
+    max: f64,
+    ratio_to: Option<&'a str>,
+    ratio: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<&'a str>,
+}
+
+impl Comparison {
+    fn rows(&self) -> [Row<'_>; 2] {
+        let row = |system, Summary { median, min, max }| Row {
+            bench: self.bench,
+            system,
+            parameters: &self.parameters,
+            rounds: self.rounds.pairs.len(),
+            metric: self.metric,
+            unit: self.unit,
+            median,
+            min,
+            max,
+            ratio_to: None,
+            ratio: None,
+            target: None,
+        };
+        let ours = Row {
+            ratio_to: Some(self.peer),
+            ratio: Some(self.rounds.ratios().median),
+            target: Some(self.target),
+            ..row("nicekv", self.rounds.ours())
+        };
+        [ours, row(self.peer, self.rounds.peers())]
+    }
+}
+
+/// The table.
+pub(crate) fn table(comparisons: &[Comparison]) -> String {
+    let header = ["", "metric", "nicekv", "peer", "", "ratio", "[min .. max]", "target", "met"];
+    let mut lines = vec![header.map(String::from)];
+    for comparison in comparisons {
+        let ratios = comparison.rounds.ratios();
+        let goal = match comparison.goal {
+            Goal::AtLeast(least) => format!("≥ {least}"),
+            Goal::AtMost(most) => format!("≤ {most}"),
+        };
+        lines.push([
+            comparison.target.into(),
+            format!("{}, {}", comparison.title, comparison.unit),
+            figure(comparison.rounds.ours().median),
+            figure(comparison.rounds.peers().median),
+            comparison.peer.into(),
+            format!("{:.2}", ratios.median),
+            format!("[{:.2} .. {:.2}]", ratios.min, ratios.max),
+            goal,
+            if comparison.goal.is_met(ratios.median) { "yes" } else { "no" }.into(),
+        ]);
+    }
+    aligned(&lines)
+}
+
+fn figure(value: f64) -> String {
+    if value >= 1_000.0 { format!("{value:.0}") } else { format!("{value:.1}") }
+}
+
+/// Columns as wide as their widest cell.
+fn aligned<const COLUMNS: usize>(lines: &[[String; COLUMNS]]) -> String {
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; COLUMNS] = std::array::from_fn(width);
+    let mut text = String::new();
+    for line in lines {
+        let cells: Vec<String> =
+            line.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        let _ = writeln!(text, "{}", cells.join("  ").trim_end());
+    }
+    text
+}
+
+/// Writes the lines of JSON to `path`, replacing what was there.
+pub(crate) fn write_json(path: &Path, comparisons: &[Comparison]) -> Result<()> {
+    let mut text = Vec::new();
+    for row in comparisons.iter().flat_map(Comparison::rows) {
+        serde_json::to_writer(&mut text, &row).expect("plain data always encodes");
+        text.push(b'\n');
+    }
+    let write = || std::fs::File::create(path)?.write_all(&text);
+    write().map_err(BenchError::system(format!("write {}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn comparison() -> Comparison {
+        Comparison {
+            bench: "peers",
+            target: "P4b",
+            goal: Goal::AtMost(0.6),
+            title: "put, one caller",
+            metric: "mean_time",
+            unit: "us",
+            peer: "redis",
+            parameters: Map::from_iter([("callers".to_owned(), Value::from(1))]),
+            rounds: Rounds { pairs: vec![(40.0, 80.0), (50.0, 80.0), (30.0, 80.0)] },
+        }
+    }
+
+    #[test]
+    fn lines_of_json_have_the_agreed_fields() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("rows");
+        write_json(&path, &[comparison()]).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let ours = concat!(
+            r#"{"bench":"peers","system":"nicekv","parameters":{"callers":1},"rounds":3,"metric":"mean_time","unit":"us","#,
+            r#""median":40.0,"min":30.0,"max":50.0,"ratio_to":"redis","ratio":0.5,"target":"P4b"}"#,
+        );
+        let peers = concat!(
+            r#"{"bench":"peers","system":"redis","parameters":{"callers":1},"rounds":3,"metric":"mean_time","unit":"us","#,
+            r#""median":80.0,"min":80.0,"max":80.0,"ratio_to":null,"ratio":null}"#,
+        );
+        assert_eq!(text, format!("{ours}\n{peers}\n"));
+    }
+
+    #[test]
+    fn the_table_says_whether_a_target_is_met() {
+        let missed = Comparison { goal: Goal::AtLeast(1.5), ..comparison() };
+        let text = table(&[comparison(), missed]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[1].contains("0.50") && lines[1].ends_with("yes"), "{text}");
+        assert!(lines[2].contains("≥ 1.5") && lines[2].ends_with("no"), "{text}");
+    }
+}

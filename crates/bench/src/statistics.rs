@@ -1,0 +1,61 @@
+//! Medians and spreads of rounds.
+
+/// Median and extremes of a figure over the rounds of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Summary {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl Summary {
+    /// Of at least one finite figure.
+    pub(crate) fn of(figures: impl IntoIterator<Item = f64>) -> Self {
+        let mut sorted: Vec<f64> = figures.into_iter().collect();
+        assert!(!sorted.is_empty() && sorted.iter().all(|figure| figure.is_finite()));
+        sorted.sort_by(f64::total_cmp);
+        let (low, high) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+        Self { median: (low + high) / 2.0, min: sorted[0], max: sorted[sorted.len() - 1] }
+    }
+}
+
+/// What one metric was in each round: ours and the peer's, measured one after the other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Rounds {
+    pub(crate) pairs: Vec<(f64, f64)>,
+}
+
+impl Rounds {
+    pub(crate) fn ours(&self) -> Summary {
+        Summary::of(self.pairs.iter().map(|pair| pair.0))
+    }
+
+    pub(crate) fn peers(&self) -> Summary {
+        Summary::of(self.pairs.iter().map(|pair| pair.1))
+    }
+
+    /// Of the ratios of each round, which is not the ratio of the medians: what slows the machine for a while slows both
+    /// halves of a round.
+    pub(crate) fn ratios(&self) -> Summary {
+        Summary::of(self.pairs.iter().map(|(ours, peers)| ours / peers))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_middle_ones() {
+        assert_eq!(Summary::of([4.0, 1.0, 3.0]), Summary { median: 3.0, min: 1.0, max: 4.0 });
+        assert_eq!(Summary::of([4.0, 1.0, 3.0, 2.0]), Summary { median: 2.5, min: 1.0, max: 4.0 });
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_round() {
+        // The machine was ten times slower in the second round, for both.
+        let rounds = Rounds { pairs: vec![(20.0, 10.0), (2.0, 1.0), (30.0, 10.0)] };
+        assert_eq!(rounds.ratios(), Summary { median: 2.0, min: 2.0, max: 3.0 });
+        assert_eq!(rounds.ours().median / rounds.peers().median, 2.0);
+    }
+}
