@@ -3,18 +3,17 @@
 //! A bench that is killed leaves the lab behind with all that runs in it; the next one then says how to remove it.
 
 use crate::error::{BenchError, Result};
+use nicekv_lab::LAB_VARIABLE;
+use nicekv_lab::topology::Host;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::io;
-use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Name of the lab: it does not collide with one that somebody works with.
 const NAME: &str = "bench";
-/// UDP port of the vrings.
-pub(crate) const WIRE_PORT: u16 = 7400;
 
 /// How the nodes keep data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,38 +31,18 @@ impl Engine {
     }
 }
 
-/// A host of the lab.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Host {
-    Node(u8),
-    Client,
-}
-
-impl Host {
-    pub(crate) fn address(self) -> Ipv4Addr {
-        match self {
-            Self::Node(index) => Ipv4Addr::new(10, 20, 1, index + 1),
-            Self::Client => Ipv4Addr::new(10, 20, 2, 1),
-        }
-    }
-
-    /// Runs `work` on a thread in the host's network namespace: sockets that it makes stay there, and so do processes that it starts.
-    pub(crate) fn inside<T: Send>(self, work: impl FnOnce() -> T + Send) -> Result<T> {
-        let name = match self {
-            Self::Node(index) => format!("node-{index}"),
-            Self::Client => "client-0".into(),
-        };
-        let path = format!("/run/netns/nicekv-{NAME}-{name}");
-        let enter = || -> io::Result<()> {
-            let namespace = File::open(&path)?;
-            Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
-        };
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(|| enter().map(|()| work()));
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-        .map_err(BenchError::system(format!("enter {path}")))
-    }
+/// Runs `work` on a thread in a host's network namespace: sockets that it makes stay there, and so do processes that it starts.
+pub(crate) fn inside<T: Send>(host: Host, work: impl FnOnce() -> T + Send) -> Result<T> {
+    let path = format!("/run/netns/nicekv-{NAME}-{host}");
+    let enter = || -> io::Result<()> {
+        let namespace = File::open(&path)?;
+        Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
+    };
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| enter().map(|()| work()));
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+    .map_err(BenchError::system(format!("enter {path}")))
 }
 
 /// A running lab with one client, removed when it is dropped.
@@ -85,7 +64,7 @@ impl Lab {
         }
         let errors = String::from_utf8_lossy(&output.stderr);
         let line = errors.lines().last().unwrap_or("it said nothing").trim_start_matches("nicekv: ");
-        let failure = format!("lab {NAME}: {line} (in the environment of NICEKV_LAB={NAME})");
+        let failure = format!("lab {NAME}: {line} (in the environment of {LAB_VARIABLE}={NAME})");
         Err(match output.status.code() {
             Some(2) => BenchError::Environment(failure),
             _ => BenchError::Failed(failure),
@@ -100,7 +79,7 @@ impl Drop for Lab {
         });
         if !removed.is_ok_and(|status| status.success()) {
             eprintln!(
-                "nicekv: the bench's lab is left behind: `NICEKV_LAB={NAME} nicekv lab down` removes it"
+                "nicekv: the bench's lab is left behind: `{LAB_VARIABLE}={NAME} nicekv lab down` removes it"
             );
         }
     }
@@ -109,6 +88,6 @@ impl Drop for Lab {
 fn command(verb: &str) -> Result<Command> {
     let program = std::env::current_exe().map_err(BenchError::system("find the executable"))?;
     let mut command = Command::new(program);
-    command.args(["lab", verb]).env("NICEKV_LAB", NAME);
+    command.args(["lab", verb]).env(LAB_VARIABLE, NAME);
     Ok(command)
 }

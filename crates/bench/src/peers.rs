@@ -13,7 +13,7 @@
 
 use crate::ROUNDS_MIN;
 use crate::error::{BenchError, Result};
-use crate::lab::{Engine, Host, Lab, WIRE_PORT};
+use crate::lab::{Engine, Lab, inside};
 use crate::load::echo::{self, EchoLoad};
 use crate::load::native::NativeLoad;
 use crate::load::redis::RedisLoad;
@@ -22,6 +22,7 @@ use crate::redis_server::{self, RedisServer, Role};
 use crate::report::{self, Comparison, Goal};
 use crate::statistics::Rounds;
 use crate::workload::{KEYS, Sequence, VALUE_BYTES, Work};
+use nicekv_lab::topology::{Host, WIRE_PORT};
 use nicekv_placement::Vrings;
 use nicekv_runtime::Stop;
 use serde_json::{Map, Value, json};
@@ -32,6 +33,8 @@ use tempfile::TempDir;
 
 /// Nodes of the lab, and R.
 const NODES: u8 = 3;
+/// Where the load comes from.
+const CLIENT: Host = Host::Client(0);
 /// Where peers listen.
 const PEER_PORT: u16 = 6390;
 /// Bytes of an echoed datagram: about the mean of a get and its answer.
@@ -241,12 +244,11 @@ impl Bench<'_> {
 
     fn compare(&self, target: &Target) -> Result<Comparison> {
         let mut parameters = self.parameters(target);
-        let mut native = Host::Client
-            .inside(|| {
-                let address = SocketAddrV4::new(Host::Client.address(), 0);
-                NativeLoad::bind(address, Vrings::on_network(WIRE_PORT))
-            })?
-            .map_err(BenchError::system("make a client's socket"))?;
+        let mut native = inside(CLIENT, || {
+            let address = SocketAddrV4::new(CLIENT.address(), 0);
+            NativeLoad::bind(address, Vrings::on_network(WIRE_PORT))
+        })?
+        .map_err(BenchError::system("make a client's socket"))?;
         let rounds = match target.experiment {
             Experiment::Echo => self.beside_echo(target, &mut native),
             Experiment::Get => self.beside_redis_gets(target, &mut native, &mut parameters),
@@ -285,9 +287,9 @@ impl Bench<'_> {
         native.run(Sequence::new(Work::Preload, 0), 64, self.limits(PRELOAD_TIMEOUT))?;
         let address = SocketAddrV4::new(Host::Node(0).address(), PEER_PORT);
         let socket = || BenchError::system("make an echo's socket");
-        let server = Host::Node(0).inside(|| UdpSocket::bind(address))?.map_err(socket())?;
-        let connect = || EchoLoad::connect(Host::Client.address(), address, ECHO_BYTES);
-        let client = Host::Client.inside(connect)?.map_err(socket())?;
+        let server = inside(Host::Node(0), || UdpSocket::bind(address))?.map_err(socket())?;
+        let connect = || EchoLoad::connect(CLIENT.address(), address, ECHO_BYTES);
+        let client = inside(CLIENT, connect)?.map_err(socket())?;
         let ended = Stop::new();
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| echo::serve(&server, &ended));
@@ -318,7 +320,7 @@ impl Bench<'_> {
         let gets = |duration: Duration| (own_rate * duration.as_secs_f64()) as u64;
         let benchmark = |gets| {
             let run = || redis_server::benchmark_gets(server, target.callers, KEYS, gets);
-            Host::Client.inside(run)?
+            inside(CLIENT, run)?
         };
         let benchmark_rate = benchmark(gets(self.round_time()))?.unwrap_or(0.0);
         let is_own = own_rate >= benchmark_rate;
@@ -359,12 +361,12 @@ impl Bench<'_> {
         let start = |index| {
             let primary = (index > 0).then(|| address(0));
             let role = Role { address: address(index), primary, durable: engine == Engine::Durable };
-            Host::Node(index).inside(|| RedisServer::start(role, self.directory.path()))?
+            inside(Host::Node(index), || RedisServer::start(role, self.directory.path()))?
         };
         let mut servers = (0..count).map(start).collect::<Result<Vec<_>>>()?;
         // Asked from where the load will come from: the answers pass the switch.
         let ready = || servers[0].wait_until_ready(usize::from(count) - 1, &self.stop);
-        Host::Client.inside(ready)??;
+        inside(CLIENT, ready)??;
         Ok(servers)
     }
 
@@ -409,7 +411,7 @@ fn connect(servers: &[RedisServer], callers: usize) -> Result<RedisLoad> {
     let wait_for = (servers.len() > 1).then_some(servers.len() - 1);
     let server = servers[0].address();
     let connect = || RedisLoad::connect(server, callers, wait_for);
-    Host::Client.inside(connect)?.map_err(BenchError::system("connect to redis"))
+    inside(CLIENT, connect)?.map_err(BenchError::system("connect to redis"))
 }
 
 #[cfg(test)]

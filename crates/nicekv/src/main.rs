@@ -44,6 +44,9 @@ enum Command {
     /// Run a cluster on hosts of its own: network namespaces around an XDP switch; needs root
     #[command(subcommand)]
     Lab(nicekv_lab::LabCommand),
+    /// Measure how fast NICEKV is beside its peers
+    #[command(subcommand)]
+    Bench(nicekv_bench::BenchCommand),
     /// Store a value
     Put(commands::PutArguments),
     /// Print a value; exit code 1 if there is none
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Lab(command) => return lab::run(command),
+        Command::Bench(command) => bench(&command),
         Command::Up(arguments) => up::run(&arguments),
         Command::Node(role) => roles::run_node(&config::read(&role.config.config)?, &role.name),
         Command::Metadata(role) => roles::run_metadata(&config::read(&role.config)?),
@@ -95,4 +99,11 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Status(arguments) => commands::status(&arguments),
     }?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn bench(command: &nicekv_bench::BenchCommand) -> Result<(), Failure> {
+    nicekv_bench::run(command).map_err(|error| match error.exit_code() {
+        2 => Failure::environment(error),
+        _ => Failure::operation(error),
+    })
 }
