@@ -19,6 +19,8 @@ pub(crate) struct EndpointArguments {
 #[derive(Debug, Serialize, Deserialize)]
 struct UpState {
     pid: u32,
+    /// On the boot-time clock.
+    started_ns: u64,
     endpoint: SocketAddrV4,
     resp: std::net::SocketAddr,
 }
@@ -39,10 +41,23 @@ pub(crate) fn find(arguments: &EndpointArguments) -> Result<SocketAddrV4, Failur
     })
 }
 
+/// The `up` that was started last of those that run.
 fn running_up() -> Option<UpState> {
-    let text = fs::read_to_string(state_directory(false).ok()?.join("up.json")).ok()?;
-    let state: UpState = serde_json::from_str(&text).ok()?;
-    Path::new("/proc").join(state.pid.to_string()).exists().then_some(state)
+    let mut newest = None;
+    for entry in fs::read_dir(state_directory(false).ok()?).ok()?.flatten() {
+        let Some(state) =
+            fs::read(entry.path()).ok().and_then(|text| serde_json::from_slice::<UpState>(&text).ok())
+        else {
+            continue;
+        };
+        if !Path::new("/proc").join(state.pid.to_string()).exists() {
+            // It was killed and could not withdraw it.
+            let _ = fs::remove_file(entry.path());
+        } else if newest.as_ref().is_none_or(|newest: &UpState| newest.started_ns < state.started_ns) {
+            newest = Some(state);
+        }
+    }
+    newest
 }
 
 /// The announcement of a running `up`, withdrawn when it is dropped.
@@ -50,11 +65,11 @@ pub(crate) struct Announcement {
     path: PathBuf,
 }
 
-/// Announces this process; the last one that does so is the one that commands find.
+/// Announces this process to commands, which find the one that was started last.
 pub(crate) fn announce(endpoint: SocketAddrV4, resp: std::net::SocketAddr) -> std::io::Result<Announcement> {
-    let directory = state_directory(true)?;
-    let (path, new) = (directory.join("up.json"), directory.join(format!("up.json.{}", std::process::id())));
-    let state = UpState { pid: std::process::id(), endpoint, resp };
+    let (directory, pid) = (state_directory(true)?, std::process::id());
+    let (path, new) = (directory.join(format!("up-{pid}.json")), directory.join(format!("up-{pid}.new")));
+    let state = UpState { pid, started_ns: nicekv_runtime::now().boot_ns, endpoint, resp };
     fs::write(&new, serde_json::to_vec(&state)?)?;
     fs::rename(&new, &path)?;
     Ok(Announcement { path })
@@ -62,9 +77,7 @@ pub(crate) fn announce(endpoint: SocketAddrV4, resp: std::net::SocketAddr) -> st
 
 impl Drop for Announcement {
     fn drop(&mut self) {
-        if running_up().is_some_and(|up| up.pid == std::process::id()) {
-            let _ = fs::remove_file(&self.path);
-        }
+        let _ = fs::remove_file(&self.path);
     }
 }
 

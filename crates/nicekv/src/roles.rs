@@ -13,7 +13,6 @@ use nicekv_runtime::metadata::{MemoryState, MetadataService, StateFile};
 use nicekv_runtime::node::{Node, StorageOptions, open_durable, open_memory};
 use nicekv_runtime::{
     AgentLink, Stop, UdpEndpoint, UserSpaceSwitch, Waker, listen, new_client_id, now, random, run_agent,
-    start_client,
 };
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use nicekv_wire::{Duration, NodeId};
@@ -197,13 +196,7 @@ pub(crate) fn run_switch(config: &ClusterConfig, name: &str) -> Result<(), Failu
 pub(crate) fn run_gateway(config: &ClusterConfig, name: &str) -> Result<(), Failure> {
     let section = named(&config.gateways, name, "gateway", |gateway| &gateway.name)?;
     let listener = crate::gateway::bind(section.listen.into())?;
-    let stop = Stop::new();
-    stop.on_signals().map_err(Failure::environment)?;
-    let (client, _) =
-        start_client(&stop, Ipv4Addr::UNSPECIFIED, config.vrings()).map_err(Failure::environment)?;
-    let gateway = crate::gateway::start(listener, client, &stop);
-    println!("running {name}");
-    ended(&stop, [gateway])
+    run_alone(name, crate::gateway::prepare(listener, Ipv4Addr::UNSPECIFIED, config.vrings())?)
 }
 
 /// Runs one role in this process, until a signal.

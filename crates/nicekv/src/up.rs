@@ -78,20 +78,17 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
     // Checked before anything is created.
     configuration(arguments, 1, 0).metadata_config()?;
     let redis = gateway::bind(arguments.resp)?;
-    let directories = Directories::open(arguments)?;
+    let root = Root::open(arguments)?;
     let sockets = Sockets::bind(arguments)?;
-    let config = configuration(arguments, sockets.port, directories.cluster);
+    let config = configuration(arguments, sockets.port, root.cluster);
     let endpoint = sockets.metadata_address;
-    let threads = start(&config, directories, sockets, &stop);
-    let ready = threads.and_then(|mut threads| {
-        let announcement = serve(&config, endpoint, redis, &stop, &mut threads);
-        announcement.map(|announcement| (announcement, threads))
-    });
-    match ready {
-        Ok((_announcement, threads)) => roles::ended(&stop, threads),
+    let mut threads = start(&config, root, sockets, &stop)?;
+    match serve(&config, endpoint, redis, &stop, &mut threads) {
+        Ok(_announcement) => roles::ended(&stop, threads),
         Err(failure) => {
-            // The roles close their files in order before the process ends.
             stop.stop();
+            // What the roles say after that is no news.
+            let _ = roles::ended(&stop, threads);
             Err(failure)
         }
     }
@@ -131,20 +128,16 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> ClusterCo
     }
 }
 
-/// The data directories of all roles, locked; none for a cluster in memory.
-struct Directories {
+/// The directory around those of the roles: one process has it. None for a cluster in memory.
+struct Root {
     cluster: u128,
-    /// The directory around the others: one process has it.
-    root: Option<DataDirectory>,
-    metadata: Option<DataDirectory>,
-    nodes: Vec<Option<DataDirectory>>,
+    directory: Option<DataDirectory>,
 }
 
-impl Directories {
+impl Root {
     fn open(arguments: &UpArguments) -> Result<Self, Failure> {
         if arguments.engine == Engine::Memory {
-            let nodes = (0..arguments.nodes).map(|_| None).collect();
-            return Ok(Self { cluster: random_id()?, root: None, metadata: None, nodes });
+            return Ok(Self { cluster: random_id()?, directory: None });
         }
         let files: Arc<dyn Files> = Arc::new(RealFiles);
         let expected = Expected {
@@ -153,22 +146,15 @@ impl Directories {
             cluster_id_if_new: random_id()?,
             storage_id_if_new: random_id()?,
         };
-        let path = &arguments.data_dir;
-        let root = DataDirectory::open(&files, path, expected).map_err(Failure::environment)?;
-        let cluster = root.cluster_id();
-        let metadata = open_directory(&path.join("metadata"), cluster, "metadata")?;
-        let node = |number: u8| {
-            let name = format!("node-{number}");
-            open_directory(&path.join(&name), cluster, &name)
-        };
-        let nodes = (1..=arguments.nodes).map(node).collect::<Result<Vec<_>, _>>()?;
-        if metadata.is_new() && nodes.iter().any(|node| !node.is_new()) {
-            // Without the metadata nobody knows which node holds the newest data.
-            let line = format!("{} holds nodes with data but no metadata: restore it", path.display());
-            return Err(Failure::Environment(line));
-        }
-        let nodes = nodes.into_iter().map(Some).collect();
-        Ok(Self { cluster, root: Some(root), metadata: Some(metadata), nodes })
+        let directory =
+            DataDirectory::open(&files, &arguments.data_dir, expected).map_err(Failure::environment)?;
+        Ok(Self { cluster: directory.cluster_id(), directory: Some(directory) })
+    }
+
+    /// A role's own directory inside.
+    fn open_role(&self, name: &str) -> Result<Option<DataDirectory>, Failure> {
+        let path = self.directory.as_ref().map(|directory| directory.path().join(name));
+        path.map(|path| open_directory(&path, self.cluster, name)).transpose()
     }
 }
 
@@ -217,7 +203,7 @@ impl Sockets {
 /// Starts the roles behind the gateway.
 fn start(
     config: &ClusterConfig,
-    directories: Directories,
+    root: Root,
     sockets: Sockets,
     stop: &Stop,
 ) -> Result<Vec<JoinHandle<()>>, Failure> {
@@ -225,18 +211,25 @@ fn start(
     let switch =
         UserSpaceSwitch::new(sockets.switch, config.vring_config(), link).map_err(Failure::environment)?;
     let (endpoint, listener) = sockets.metadata;
-    let metadata = roles::prepare_metadata(config, directories.metadata, endpoint, vec![listener])?;
+    let metadata = root.open_role("metadata")?;
+    let metadata_is_new = metadata.as_ref().is_some_and(DataDirectory::is_new);
+    // First, because it refuses what does not fit to the stored state, before a node's directory is made for it.
+    let metadata = roles::prepare_metadata(config, metadata, endpoint, vec![listener])?;
     let mut prepared: Vec<(String, roles::Role)> = vec![
         (SWITCH.into(), Box::new(move |stop| switch.run(stop).map_err(|error| error.to_string()))),
         ("metadata".into(), metadata),
     ];
-    for ((section, directory), (endpoint, listener)) in
-        config.nodes.iter().zip(directories.nodes).zip(sockets.nodes)
-    {
+    for (section, (endpoint, listener)) in config.nodes.iter().zip(sockets.nodes) {
+        let directory = root.open_role(&section.name)?;
+        if metadata_is_new && directory.as_ref().is_some_and(|directory| !directory.is_new()) {
+            // Nobody else knows which node holds the newest data.
+            let line = format!("{} has data, but the metadata are missing: restore them", section.name);
+            return Err(Failure::Environment(line));
+        }
         let node = roles::prepare_node(config, section, directory, endpoint, listener)?;
         prepared.push((section.name.clone(), node));
     }
-    let root = Arc::new(directories.root);
+    let root = Arc::new(root);
     let spawn = |(name, role): (String, roles::Role)| {
         let (owned, root) = (stop.clone(), root.clone());
         roles::spawn(stop, &name, move || {
@@ -257,11 +250,13 @@ fn serve(
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<discovery::Announcement, Failure> {
     wait_until_ready(endpoint, stop)?;
-    let (client, _) =
-        start_client(stop, Ipv4Addr::LOCALHOST, config.vrings()).map_err(Failure::environment)?;
+    let vrings = config.vrings();
+    let (client, _) = start_client(stop, Ipv4Addr::LOCALHOST, vrings).map_err(Failure::environment)?;
     block_on(probe(&client))?;
     let resp = redis.local_addr().map_err(Failure::environment)?;
-    threads.push(gateway::start(redis, client, stop));
+    let gateway = gateway::prepare(redis, Ipv4Addr::LOCALHOST, vrings)?;
+    let owned = stop.clone();
+    threads.push(roles::spawn(stop, "gateway", move || gateway(&owned)));
     let announcement = discovery::announce(endpoint, resp).map_err(Failure::environment)?;
     println!(
         "ready resp={resp} endpoint={endpoint} nodes={} replicas={}",
