@@ -56,9 +56,12 @@ impl Verdict {
         Self { effect, status, version: op, expiry_ms, integer: 0, value, value_is_result: false }
     }
 
-    /// Adds the value from before to the result.
+    /// Adds the value from before to the result. A decision has room for one value: where it carries a new one to be stored, the
+    /// result goes without (whoever increments or appends is told the sum or the length).
     fn with_old(mut self, state: Option<&KeyValue>) -> Self {
-        if let Some(state) = state {
+        if let Some(state) = state
+            && (self.effect != Effect::Store || self.value == state.value)
+        {
             self.value.clone_from(&state.value);
             self.value_is_result = true;
         }
@@ -201,6 +204,19 @@ mod tests {
         let verdict = evaluate(&update, state.as_ref());
         assert_eq!((verdict.effect, verdict.status), (effect, status), "{update:?} on {state:?}");
         verdict
+    }
+
+    #[test]
+    fn the_value_to_be_stored_is_never_replaced_by_the_one_from_before() {
+        for operation in [Operation::Increment(1), Operation::Append(b"1"), Operation::IncrementFloat(0.5)] {
+            let plain = evaluate(&update(operation), state("4", 9).as_ref());
+            let with_old =
+                evaluate(&Update { return_old: true, ..update(operation) }, state("4", 9).as_ref());
+            assert_eq!(with_old, plain, "{operation:?}");
+        }
+        let persist =
+            evaluate(&Update { return_old: true, ..update(Operation::Persist) }, state("4", 9).as_ref());
+        assert_eq!((persist.value.as_slice(), persist.value_is_result), (b"4".as_slice(), true));
     }
 
     #[test]
