@@ -1,4 +1,5 @@
-//! A lab of its own for a test, which leaves with it.
+//! A lab of its own for a test, which leaves with it. Used by tests of stubs and of the real program:
+//! [`crate::program`] says which.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,7 +29,7 @@ impl LabUnderTest {
 
     /// `nicekv lab ARGUMENTS`
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        let mut command = Command::new(crate::program());
         command.arg("lab").args(arguments).env(LAB_VARIABLE, &self.name);
         command
     }
@@ -109,10 +110,6 @@ fn entries(directory: &str) -> Vec<String> {
 fn veths() -> BTreeSet<String> {
     let output = Command::new("ip").args(["-o", "link", "show", "type", "veth"]).output().unwrap();
     text(&output.stdout).lines().map(str::to_owned).collect()
-}
-
-pub(crate) fn ip(arguments: &[&str]) {
-    assert!(Command::new("ip").args(arguments).status().unwrap().success(), "ip {arguments:?}");
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {

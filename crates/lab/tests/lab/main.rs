@@ -5,7 +5,7 @@
 mod fixture;
 mod stub;
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use fixture::{LabUnderTest, not_run, text};
@@ -46,7 +46,8 @@ fn run_tests(filter: Option<&str>) -> ExitCode {
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn this() -> String {
+/// Whose `lab` is tested: its own, and its other roles are stubs.
+pub(crate) fn program() -> String {
     std::env::current_exe().unwrap().into_os_string().into_string().unwrap()
 }
 
@@ -56,7 +57,7 @@ fn hosts_reach_each_other() {
     for (from, to) in
         [("client-0", "10.20.1.1:7400"), ("client-1", "10.20.1.2:7400"), ("node-1", "10.20.1.1:7400")]
     {
-        lab.succeeds(&["exec", from, "--", &this(), "tcp", to]);
+        lab.succeeds(&["exec", from, "--", &program(), "tcp", to]);
     }
     match lab.command(&["exec", "switch", "--", "bpftool", "net"]).output() {
         Ok(output) if output.status.success() => {
@@ -81,8 +82,8 @@ fn processes_are_killed_and_started() {
         assert_eq!(lab.state_of(host), "running");
         lab.refuses(&["start", host], "is running already");
     }
-    let this = this();
-    let exchange = ["exec", "client-0", "--", &this, "tcp", "10.20.1.1:7400"];
+    let program = program();
+    let exchange = ["exec", "client-0", "--", &program, "tcp", "10.20.1.1:7400"];
     lab.succeeds(&exchange);
     lab.succeeds(&["kill", "switch"]);
     let in_vain = [&exchange[..], &["--patience-ms", "500"]].concat();
@@ -137,6 +138,10 @@ fn nothing_is_left_of_an_up_that_fails() {
     lab.assert_nothing_left();
 }
 
+fn ip(arguments: &[&str]) {
+    assert!(Command::new("ip").args(arguments).status().unwrap().success(), "ip {arguments:?}");
+}
+
 fn mistakes_are_refused_with_one_line() {
     let lab = LabUnderTest::new("mistakes");
     lab.refuses(&["up", "--nodes", "2", "--replicas", "3"], "3 replicas");
@@ -151,11 +156,11 @@ fn mistakes_are_refused_with_one_line() {
     lab.assert_nothing_left();
 
     let stranger = format!("{}node-0", lab.namespace_prefix());
-    fixture::ip(&["netns", "add", &stranger]);
+    ip(&["netns", "add", &stranger]);
     lab.refuses(&["up"], "not ours");
     lab.succeeds(&["down"]);
     assert_eq!(lab.namespaces(), [stranger.as_str()], "down takes only what up has made");
-    fixture::ip(&["netns", "del", &stranger]);
+    ip(&["netns", "del", &stranger]);
 
     let arguments = ["--nodes", "1", "--clients", "1", "--replicas", "1"];
     let lab = LabUnderTest::up("twice", &arguments);
