@@ -171,9 +171,9 @@ impl ClientCore {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether the next [`Self::submit`] is refused with [`SubmitError::WindowFull`].
-    pub fn is_full(&self) -> bool {
-        self.in_flight() >= self.config.in_flight_max || self.sequences.is_full()
+    /// Requests that may be submitted now before one is refused with [`SubmitError::WindowFull`].
+    pub fn room(&self) -> usize {
+        (self.config.in_flight_max - self.in_flight()).min(self.sequences.room())
     }
 
     /// Starts a request. It is answered, or fails, at about `deadline_ns` of the boot-time clock at the latest.

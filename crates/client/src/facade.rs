@@ -140,7 +140,7 @@ impl CommandQueue {
             // The caller may have dropped its future: then nobody wants the answer.
             let _ = finished.send(result.map(OwnedAnswer::from).map_err(ClientError::from));
         }
-        while !core.is_full() {
+        while core.room() > 0 {
             let Some(command) = self.next_command() else { return };
             let deadline_ns = now.after(command.timeout);
             match core.submit(now, command.request(), deadline_ns) {

@@ -23,8 +23,12 @@ impl Sequences {
         self.first
     }
 
+    pub(crate) fn room(&self) -> usize {
+        SEQUENCE_SPAN_MAX - self.slots.len()
+    }
+
     pub(crate) fn is_full(&self) -> bool {
-        self.slots.len() >= SEQUENCE_SPAN_MAX
+        self.room() == 0
     }
 
     /// Gives the next sequence to the op in `slot`.

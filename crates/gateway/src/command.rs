@@ -1,0 +1,182 @@
+//! The table of commands.
+
+use crate::error::CommandError;
+use crate::handlers::{connection, expiry, numbers, server, strings};
+use crate::parser::Arguments;
+use crate::plan::Handler;
+
+/// One command.
+pub(crate) struct Command {
+    /// In lower case.
+    pub(crate) name: &'static str,
+    /// Arguments with the name; at least so many if negative (as Redis counts).
+    pub(crate) arity: i32,
+    /// What it is, for `COMMAND`.
+    pub(crate) kind: Kind,
+    /// Number of the last argument that is a key (negative: from the end) and the step between keys; the first is 1.
+    pub(crate) keys: Option<(i32, i32)>,
+    /// Waits for all earlier commands of its connection, and they do not wait for it.
+    pub(crate) alone: bool,
+    pub(crate) handler: Handler,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+    Connection,
+}
+
+const ONE: Option<(i32, i32)> = Some((1, 1));
+const ALL: Option<(i32, i32)> = Some((-1, 1));
+const PAIRS: Option<(i32, i32)> = Some((-1, 2));
+
+const fn on_keys(
+    name: &'static str,
+    arity: i32,
+    kind: Kind,
+    keys: Option<(i32, i32)>,
+    handler: Handler,
+) -> Command {
+    Command { name, arity, kind, keys, alone: false, handler }
+}
+
+const fn read(name: &'static str, arity: i32, handler: Handler) -> Command {
+    on_keys(name, arity, Kind::Read, ONE, handler)
+}
+
+const fn write(name: &'static str, arity: i32, handler: Handler) -> Command {
+    on_keys(name, arity, Kind::Write, ONE, handler)
+}
+
+const fn other(name: &'static str, arity: i32, handler: Handler) -> Command {
+    on_keys(name, arity, Kind::Connection, None, handler)
+}
+
+const fn alone(name: &'static str, arity: i32, handler: Handler) -> Command {
+    Command { alone: true, ..other(name, arity, handler) }
+}
+
+/// All commands, sorted by name.
+pub(crate) static COMMANDS: &[Command] = &[
+    write("append", 3, strings::append),
+    other("auth", -2, connection::auth),
+    other("client", -2, connection::client),
+    other("command", -1, server::command),
+    other("config", -2, server::config),
+    write("decr", 2, numbers::decr),
+    write("decrby", 3, numbers::decrby),
+    on_keys("del", -2, Kind::Write, ALL, strings::del),
+    other("echo", 2, connection::echo),
+    on_keys("exists", -2, Kind::Read, ALL, strings::exists),
+    write("expire", -3, expiry::expire),
+    write("expireat", -3, expiry::expireat),
+    read("expiretime", 2, expiry::expiretime),
+    read("get", 2, strings::get),
+    write("getdel", 2, strings::getdel),
+    write("getex", -2, strings::getex),
+    read("getrange", 4, strings::getrange),
+    write("getset", 3, strings::getset),
+    alone("hello", -1, connection::hello),
+    write("incr", 2, numbers::incr),
+    write("incrby", 3, numbers::incrby),
+    write("incrbyfloat", 3, numbers::incrbyfloat),
+    other("info", -1, server::info),
+    on_keys("mget", -2, Kind::Read, ALL, strings::mget),
+    on_keys("mset", -3, Kind::Write, PAIRS, strings::mset),
+    write("persist", 2, expiry::persist),
+    write("pexpire", -3, expiry::pexpire),
+    write("pexpireat", -3, expiry::pexpireat),
+    read("pexpiretime", 2, expiry::pexpiretime),
+    other("ping", -1, connection::ping),
+    write("psetex", 4, strings::psetex),
+    read("pttl", 2, expiry::pttl),
+    alone("quit", -1, connection::quit),
+    alone("reset", 1, connection::reset),
+    other("select", 2, connection::select),
+    write("set", -3, strings::set),
+    write("setex", 4, strings::setex),
+    write("setnx", 3, strings::setnx),
+    read("strlen", 2, strings::strlen),
+    read("substr", 4, strings::getrange),
+    on_keys("touch", -2, Kind::Read, ALL, strings::exists),
+    read("ttl", 2, expiry::ttl),
+    read("type", 2, strings::key_type),
+    on_keys("unlink", -2, Kind::Write, ALL, strings::del),
+];
+
+/// Longest part of a request that an error quotes.
+const QUOTED_BYTES_MAX: usize = 128;
+
+impl Command {
+    /// By name, in capitals or not.
+    pub(crate) fn find(name: &[u8]) -> Option<&'static Self> {
+        let mut lower = [0; 16];
+        let lower = lower.get_mut(..name.len())?;
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        let at = COMMANDS.binary_search_by(|command| command.name.as_bytes().cmp(lower)).ok()?;
+        Some(&COMMANDS[at])
+    }
+
+    /// The command that is called, if its number of arguments is right.
+    pub(crate) fn resolve(arguments: Arguments<'_>) -> Result<&'static Self, CommandError> {
+        let command = Self::find(arguments.prefix(0)).ok_or_else(|| unknown(arguments))?;
+        let count = arguments.count() as i32;
+        let fits = if command.arity >= 0 { count == command.arity } else { count >= -command.arity };
+        if fits { Ok(command) } else { Err(CommandError::arity(command.name)) }
+    }
+
+    /// Numbers of the arguments that are keys.
+    pub(crate) fn key_indexes(&self, arguments: usize) -> impl Iterator<Item = usize> + use<> {
+        let (last, step) = self.keys.unwrap_or((0, 1));
+        let last = if last < 0 { arguments as i32 + last } else { last };
+        (1..=last as usize).step_by(step as usize)
+    }
+}
+
+fn unknown(arguments: Arguments<'_>) -> CommandError {
+    let quoted = |bytes: &[u8], limit: usize| bytes[..bytes.len().min(limit)].to_vec();
+    let mut text = b"ERR unknown command '".to_vec();
+    text.extend(quoted(arguments.prefix(0), QUOTED_BYTES_MAX));
+    text.extend(b"', with args beginning with: ");
+    let mut quoted_bytes = 0;
+    for index in 1..arguments.count() {
+        if quoted_bytes >= QUOTED_BYTES_MAX {
+            break;
+        }
+        let argument = quoted(arguments.prefix(index), QUOTED_BYTES_MAX - quoted_bytes);
+        quoted_bytes += argument.len() + 3;
+        text.push(b'\'');
+        text.extend(argument);
+        text.extend(b"' ");
+    }
+    CommandError::bytes(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_and_found_in_any_case() {
+        assert!(COMMANDS.is_sorted_by_key(|command| command.name));
+        for command in COMMANDS {
+            let found = Command::find(command.name.to_ascii_uppercase().as_bytes()).unwrap();
+            assert_eq!(found.name, command.name);
+        }
+        assert!(Command::find(b"no-such-command-at-all").is_none() && Command::find(b"").is_none());
+    }
+
+    #[test]
+    fn keys_are_where_redis_says() {
+        let keys = |name: &str, arguments| -> Vec<usize> {
+            Command::find(name.as_bytes()).unwrap().key_indexes(arguments).collect()
+        };
+        assert_eq!(keys("get", 2), [1]);
+        assert_eq!(keys("set", 7), [1]);
+        assert_eq!(keys("mget", 4), [1, 2, 3]);
+        assert_eq!(keys("mset", 5), [1, 3]);
+        assert_eq!(keys("ping", 2), [0; 0]);
+    }
+}

@@ -1,0 +1,56 @@
+//! Errors of commands, in the words of Redis where it has them.
+
+use nicekv_client::{OperationError, SubmitError};
+use std::borrow::Cow;
+
+/// Why a command is answered by an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CommandError(Cow<'static, [u8]>);
+
+impl CommandError {
+    pub(crate) const SYNTAX: Self = Self::fixed("ERR syntax error");
+    pub(crate) const NOT_AN_INTEGER: Self = Self::fixed("ERR value is not an integer or out of range");
+    pub(crate) const NOT_A_FLOAT: Self = Self::fixed("ERR value is not a valid float");
+    pub(crate) const NOT_FINITE: Self = Self::fixed("ERR increment would produce NaN or Infinity");
+
+    pub(crate) const fn fixed(text: &'static str) -> Self {
+        Self(Cow::Borrowed(text.as_bytes()))
+    }
+
+    pub(crate) fn text(text: String) -> Self {
+        Self(Cow::Owned(text.into_bytes()))
+    }
+
+    pub(crate) fn bytes(text: Vec<u8>) -> Self {
+        Self(Cow::Owned(text))
+    }
+
+    pub(crate) fn arity(command: &str) -> Self {
+        Self::text(format!("ERR wrong number of arguments for '{command}' command"))
+    }
+
+    pub(crate) fn expire_time(command: &str) -> Self {
+        Self::text(format!("ERR invalid expire time in '{command}' command"))
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<SubmitError> for CommandError {
+    fn from(error: SubmitError) -> Self {
+        Self::text(format!("ERR {error}"))
+    }
+}
+
+impl From<OperationError> for CommandError {
+    fn from(error: OperationError) -> Self {
+        match error {
+            OperationError::OutcomeUnknown => {
+                Self::text(format!("ERR {error}; read the key before you decide to send the command again"))
+            }
+            other => Self::text(format!("ERR {other}")),
+        }
+    }
+}

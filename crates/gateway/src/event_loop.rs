@@ -1,0 +1,293 @@
+//! The gateway's one thread.
+//!
+//! ```text
+//!        ┌─────────────────────────── epoll ◀──────────────────────────────┐
+//!        ▼                                                                  │
+//!  new connections ─▶ datagrams ─▶ completions ─▶ commands of every ready   │
+//!                                  connection ─▶ datagrams out, in batches ─┴▶ replies out, one write per connection
+//! ```
+//!
+//! Connections are watched edge-triggered, so that one that is held back (its pipeline is full, or its peer does not read) costs no
+//! event; what is left to do for it is remembered in `queue`.
+
+use crate::connection::{Connection, Progress};
+use crate::handlers::server::ServerState;
+use crate::limits::{CONNECTIONS_MAX, READ_BYTES};
+use crate::requests::{Origins, Requests};
+use nicekv_client::{ClientCore, Config, OPERATION_TIMEOUT};
+use nicekv_runtime::{Stop, UdpEndpoint, Waker, now};
+use nicekv_wire::{Duration, Now};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use slab::Slab;
+use std::hash::RandomState;
+use std::io::{self, ErrorKind, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+
+const LISTENER: u64 = 0;
+const ENDPOINT: u64 = 1;
+const WAKER: u64 = 2;
+const FIRST_CONNECTION: u64 = 3;
+
+/// Events taken from the kernel at once.
+const EVENTS_MAX: usize = 1_024;
+/// Connections accepted before the others have their turn.
+const ACCEPTS_MAX: usize = 256;
+/// Batches of datagrams received before connections have their turn.
+const RECEIVE_ROUNDS_MAX: usize = 8;
+/// Rest after an accept that failed for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Settings of a gateway.
+#[derive(Clone, Debug)]
+pub struct GatewayConfig {
+    /// Of its client: id, vrings, window.
+    pub client: Config,
+    /// Most connections at once. Each needs a file descriptor: the caller raises `RLIMIT_NOFILE`.
+    pub connections_max: usize,
+    /// How long a command may take.
+    pub timeout: Duration,
+}
+
+impl GatewayConfig {
+    /// The default settings, with this client.
+    pub fn new(client: Config) -> Self {
+        Self { client, connections_max: CONNECTIONS_MAX, timeout: OPERATION_TIMEOUT }
+    }
+}
+
+/// A RESP server in front of a client of its own.
+pub struct Gateway {
+    config: GatewayConfig,
+    listener: TcpListener,
+    endpoint: UdpEndpoint,
+    waker: Waker,
+    epoll: OwnedFd,
+    core: ClientCore,
+    connections: Slab<Connection>,
+    origins: Origins,
+    server: ServerState,
+    hasher: RandomState,
+    /// Connections to look at in this turn (`Connection::queued`).
+    queue: Vec<usize>,
+    /// Connections with a command that waits for room in the window.
+    window_queue: Vec<usize>,
+    accept_again_ns: Option<u64>,
+}
+
+impl Gateway {
+    /// A gateway on sockets that the caller has bound (so that the caller reports a port in use). `endpoint` is its client's.
+    pub fn new(listener: TcpListener, endpoint: UdpEndpoint, config: GatewayConfig) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let waker = Waker::new()?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let readable = epoll::EventFlags::IN;
+        epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), readable)?;
+        epoll::add(&epoll, &endpoint, epoll::EventData::new_u64(ENDPOINT), readable)?;
+        epoll::add(&epoll, &waker, epoll::EventData::new_u64(WAKER), readable)?;
+        let server = ServerState {
+            port: listener.local_addr()?.port(),
+            started_unix_ms: now().unix_ms,
+            connections_max: config.connections_max,
+            ..ServerState::default()
+        };
+        Ok(Self {
+            core: ClientCore::new(config.client),
+            config,
+            listener,
+            endpoint,
+            waker,
+            epoll,
+            connections: Slab::new(),
+            origins: Origins::default(),
+            server,
+            hasher: RandomState::new(),
+            queue: Vec::new(),
+            window_queue: Vec::new(),
+            accept_again_ns: None,
+        })
+    }
+
+    /// Serves until `stop`. Fails only if the sockets of its own do; a connection that fails is closed.
+    pub fn run(mut self, stop: &Stop) -> io::Result<()> {
+        stop.register(&self.waker);
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        let mut buffer = Box::new([0; READ_BYTES]);
+        while !stop.is_stopped() {
+            events.clear();
+            epoll::wait(&self.epoll, spare_capacity(&mut events), self.sleep().as_ref()).or_else(
+                |errno| {
+                    if errno == rustix::io::Errno::INTR { Ok(0) } else { Err(errno) }
+                },
+            )?;
+            let now = now();
+            for event in &events {
+                match event.data.u64() {
+                    LISTENER => self.accept(now)?,
+                    ENDPOINT => self.receive(now)?,
+                    WAKER => self.waker.clear(),
+                    token => self.on_event((token - FIRST_CONNECTION) as usize, event.flags),
+                }
+            }
+            self.on_time(now)?;
+            self.deliver(now);
+            self.serve(now, &mut buffer);
+            self.endpoint.send_with(|out| self.core.poll_transmit(out))?;
+        }
+        Ok(())
+    }
+
+    /// How long to wait for events; `None` is for ever.
+    fn sleep(&self) -> Option<Timespec> {
+        if !self.queue.is_empty() {
+            return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
+        }
+        let deadline_ns = [self.core.next_deadline(), self.accept_again_ns].into_iter().flatten().min()?;
+        let left_ns = deadline_ns.saturating_sub(now().boot_ns);
+        Some(Timespec { tv_sec: (left_ns / 1_000_000_000) as i64, tv_nsec: (left_ns % 1_000_000_000) as i64 })
+    }
+
+    fn accept(&mut self, now: Now) -> io::Result<()> {
+        for _ in 0..ACCEPTS_MAX {
+            match self.listener.accept() {
+                Ok((stream, _)) => self.add(stream),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                // No descriptors, no memory: the kernel would report the waiting connection again and again.
+                Err(error) if error.raw_os_error().is_some_and(|code| OUT_OF_RESOURCES.contains(&code)) => {
+                    self.listen(epoll::EventFlags::empty())?;
+                    self.accept_again_ns = Some(now.after(ACCEPT_PAUSE));
+                    return Ok(());
+                }
+                // The peer has gone before it was accepted.
+                Err(_) => (),
+            }
+        }
+        Ok(())
+    }
+
+    fn listen(&self, flags: epoll::EventFlags) -> io::Result<()> {
+        Ok(epoll::modify(&self.epoll, &self.listener, epoll::EventData::new_u64(LISTENER), flags)?)
+    }
+
+    fn add(&mut self, mut stream: TcpStream) {
+        // A socket that fails here belongs to a peer that has gone.
+        if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_err() {
+            return;
+        }
+        if self.connections.len() >= self.config.connections_max {
+            self.server.connections_refused += 1;
+            let _ = stream.write(b"-ERR max number of clients reached\r\n");
+            return;
+        }
+        self.server.connections_total += 1;
+        let entry = self.connections.vacant_entry();
+        let token = epoll::EventData::new_u64(entry.key() as u64 + FIRST_CONNECTION);
+        let flags =
+            epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        if epoll::add(&self.epoll, &stream, token, flags).is_ok() {
+            entry.insert(Connection::new(stream, self.server.connections_total));
+        }
+    }
+
+    fn receive(&mut self, now: Now) -> io::Result<()> {
+        for _ in 0..RECEIVE_ROUNDS_MAX {
+            if !self.endpoint.receive(|message| self.core.handle_datagram(now, message.bytes))? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn on_event(&mut self, slot: usize, flags: epoll::EventFlags) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let input = epoll::EventFlags::IN
+            | epoll::EventFlags::RDHUP
+            | epoll::EventFlags::HUP
+            | epoll::EventFlags::ERR;
+        connection.readable |= flags.intersects(input);
+        enqueue(&mut self.queue, slot, connection);
+    }
+
+    fn on_time(&mut self, now: Now) -> io::Result<()> {
+        if self.core.next_deadline().is_some_and(|deadline_ns| deadline_ns <= now.boot_ns) {
+            self.core.handle_deadline(now);
+        }
+        if self.accept_again_ns.is_some_and(|again_ns| again_ns <= now.boot_ns) {
+            self.accept_again_ns = None;
+            self.listen(epoll::EventFlags::IN)?;
+        }
+        Ok(())
+    }
+
+    /// Hands answers to the commands that wait for them.
+    fn deliver(&mut self, now: Now) {
+        while let Some(completion) = self.core.poll_event() {
+            let origin = self.origins.take(completion.ticket);
+            // Its connection may have gone, and another one may have its place.
+            let Some(connection) = self.connections.get_mut(origin.slot) else { continue };
+            if connection.session.id == origin.connection {
+                connection.complete(origin.command, origin.part, completion.result, now.unix_ms);
+                enqueue(&mut self.queue, origin.slot, connection);
+            }
+        }
+        if self.core.room() > 0 {
+            for slot in self.window_queue.drain(..) {
+                if let Some(connection) = self.connections.get_mut(slot) {
+                    enqueue(&mut self.queue, slot, connection);
+                }
+            }
+        }
+    }
+
+    /// Reads and issues for every queued connection, and then writes to it.
+    fn serve(&mut self, now: Now, buffer: &mut [u8; READ_BYTES]) {
+        self.server.connections = self.connections.len();
+        self.server.client = self.core.counters();
+        self.server.in_flight = self.core.in_flight();
+        let turn = std::mem::take(&mut self.queue);
+        for &slot in &turn {
+            let connection = &mut self.connections[slot];
+            connection.queued = false;
+            if connection.wants_read() {
+                connection.read(buffer);
+            }
+            let mut requests = Requests {
+                now,
+                core: &mut self.core,
+                origins: &mut self.origins,
+                server: &mut self.server,
+                hasher: &self.hasher,
+                timeout: self.config.timeout,
+            };
+            if connection.advance(slot, &mut requests) == Progress::WindowFull {
+                self.window_queue.push(slot);
+            }
+        }
+        for slot in turn {
+            self.write(slot);
+        }
+    }
+
+    fn write(&mut self, slot: usize) {
+        let connection = &mut self.connections[slot];
+        let was_held_back = connection.is_held_back();
+        connection.flush();
+        if connection.is_finished() {
+            // Dropping the socket takes it out of the epoll.
+            self.connections.remove(slot);
+        } else if connection.wants_read() || (was_held_back && !connection.is_held_back()) {
+            enqueue(&mut self.queue, slot, connection);
+        }
+    }
+}
+
+/// ENOMEM, ENFILE, EMFILE, ENOBUFS.
+const OUT_OF_RESOURCES: [i32; 4] = [12, 23, 24, 105];
+
+fn enqueue(queue: &mut Vec<usize>, slot: usize, connection: &mut Connection) {
+    if !connection.queued {
+        connection.queued = true;
+        queue.push(slot);
+    }
+}

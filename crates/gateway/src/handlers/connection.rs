@@ -1,0 +1,158 @@
+//! Commands about the connection itself.
+
+use super::{Planned, ok, unknown_subcommand};
+use crate::error::CommandError;
+use crate::handlers::server::REDIS_VERSION;
+use crate::plan::{Call, Context, Plan};
+use crate::reply::Protocol;
+use nicekv_wire::number::parse_integer;
+
+pub(crate) fn ping<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    match call.count() {
+        1 => context.reply.simple("PONG"),
+        2 => context.reply.bulk(call.bytes(1)?),
+        _ => return Err(CommandError::arity(call.name)),
+    }
+    Ok(Plan::Replied)
+}
+
+pub(crate) fn echo<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    context.reply.bulk(call.bytes(1)?);
+    Ok(Plan::Replied)
+}
+
+pub(crate) fn quit<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'a> {
+    context.reply.simple("OK");
+    Ok(Plan::Close)
+}
+
+pub(crate) fn reset<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'a> {
+    context.session.name.clear();
+    context.session.protocol = Protocol::Resp2;
+    context.reply.simple("RESET");
+    Ok(Plan::Replied)
+}
+
+/// There is one database.
+pub(crate) fn select<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    match call.integer(1)? {
+        0 => ok(context),
+        _ => Err(CommandError::fixed("ERR DB index is out of range")),
+    }
+}
+
+pub(crate) fn auth<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    match call.count() {
+        2 => Err(CommandError::fixed(
+            "ERR AUTH <password> called without any password configured for the default user. \
+             Are you sure your configuration is correct?",
+        )),
+        3 => {
+            check_user(call.bytes(1)?)?;
+            ok(context)
+        }
+        _ => Err(CommandError::SYNTAX),
+    }
+}
+
+/// Without a configured password, the default user has any password, and there is no other user.
+fn check_user(user: &[u8]) -> Result<(), CommandError> {
+    const TEXT: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+    if user == b"default" { Ok(()) } else { Err(CommandError::fixed(TEXT)) }
+}
+
+/// `HELLO [version [AUTH user password] [SETNAME name]]`.
+pub(crate) fn hello<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    let mut protocol = context.session.protocol;
+    if call.count() > 1 {
+        const TEXT: &str = "ERR Protocol version is not an integer or out of range";
+        protocol = match parse_integer(call.bytes(1)?).ok_or(CommandError::fixed(TEXT))? {
+            2 => Protocol::Resp2,
+            3 => Protocol::Resp3,
+            _ => return Err(CommandError::fixed("NOPROTO unsupported protocol version")),
+        };
+    }
+    let mut name = None;
+    let mut index = 2;
+    while index < call.count() {
+        let left = call.count() - index - 1;
+        if call.is(index, "auth") && left >= 2 {
+            check_user(call.bytes(index + 1)?)?;
+            index += 3;
+        } else if call.is(index, "setname") && left >= 1 {
+            name = Some(checked_name(call.bytes(index + 1)?)?);
+            index += 2;
+        } else {
+            let option = String::from_utf8_lossy(call.bytes(index)?).into_owned();
+            return Err(CommandError::text(format!("ERR Syntax error in HELLO option '{option}'")));
+        }
+    }
+    if let Some(name) = name {
+        context.session.name = name.to_vec();
+    }
+    context.session.protocol = protocol;
+    context.reply.protocol = protocol;
+    write_hello(context);
+    Ok(Plan::Replied)
+}
+
+fn write_hello(context: &mut Context<'_, '_>) {
+    let version = if context.session.protocol == Protocol::Resp3 { 3 } else { 2 };
+    let reply = &mut context.reply;
+    reply.map(7);
+    for (field, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
+        reply.bulk(field.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"proto");
+    reply.integer(version);
+    reply.bulk(b"id");
+    reply.integer(context.session.id as i64);
+    for (field, value) in [("mode", "standalone"), ("role", "master")] {
+        reply.bulk(field.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"modules");
+    reply.array(0);
+}
+
+fn checked_name(name: &[u8]) -> Result<&[u8], CommandError> {
+    const TEXT: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
+    let printable = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
+    if printable { Ok(name) } else { Err(CommandError::fixed(TEXT)) }
+}
+
+/// `CLIENT ID | GETNAME | SETNAME name | SETINFO attribute value`.
+pub(crate) fn client<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    let subcommand = call.bytes(1)?.to_ascii_lowercase();
+    let arity = |count| match call.count() == count {
+        true => Ok(()),
+        false => Err(CommandError::arity(&format!("client|{}", String::from_utf8_lossy(&subcommand)))),
+    };
+    match subcommand.as_slice() {
+        b"id" => {
+            arity(2)?;
+            context.reply.integer(context.session.id as i64);
+        }
+        b"getname" => {
+            arity(2)?;
+            let name = &context.session.name;
+            context.reply.bulk_or_null((!name.is_empty()).then_some(name));
+        }
+        b"setname" => {
+            arity(3)?;
+            context.session.name = checked_name(call.bytes(2)?)?.to_vec();
+            return ok(context);
+        }
+        b"setinfo" => {
+            arity(4)?;
+            if !call.is(2, "lib-name") && !call.is(2, "lib-ver") {
+                let option = String::from_utf8_lossy(call.bytes(2)?).into_owned();
+                return Err(CommandError::text(format!("ERR Unrecognized option '{option}'")));
+            }
+            return ok(context);
+        }
+        _ => return Err(unknown_subcommand("CLIENT", call.bytes(1)?)),
+    }
+    Ok(Plan::Replied)
+}

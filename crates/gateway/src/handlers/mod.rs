@@ -1,0 +1,23 @@
+//! What each command does, by family.
+
+pub(crate) mod connection;
+pub(crate) mod expiry;
+pub(crate) mod numbers;
+pub(crate) mod server;
+pub(crate) mod strings;
+
+use crate::error::CommandError;
+use crate::plan::{Context, Plan};
+
+type Planned<'a> = Result<Plan<'a>, CommandError>;
+
+fn ok<'a>(context: &mut Context<'_, '_>) -> Planned<'a> {
+    context.reply.simple("OK");
+    Ok(Plan::Replied)
+}
+
+/// As Redis refuses a subcommand of `command`, which is in capitals.
+fn unknown_subcommand(command: &str, subcommand: &[u8]) -> CommandError {
+    let shown = String::from_utf8_lossy(&subcommand[..subcommand.len().min(128)]);
+    CommandError::text(format!("ERR unknown subcommand '{shown}'. Try {command} HELP."))
+}

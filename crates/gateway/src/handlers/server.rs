@@ -1,0 +1,221 @@
+//! Commands about the server: what libraries and tools ask when they connect.
+
+use super::{Planned, unknown_subcommand};
+use crate::command::{COMMANDS, Command, Kind};
+use crate::error::CommandError;
+use crate::limits::ARGUMENT_BYTES_MAX;
+use crate::plan::{Call, Context, Plan};
+use std::fmt::Write;
+
+/// The Redis whose commands are followed.
+pub(crate) const REDIS_VERSION: &str = "7.0.15";
+
+/// What INFO tells; brought up to date by the event loop.
+#[derive(Debug, Default)]
+pub(crate) struct ServerState {
+    pub(crate) port: u16,
+    pub(crate) started_unix_ms: u64,
+    pub(crate) connections: usize,
+    pub(crate) connections_max: usize,
+    pub(crate) connections_total: u64,
+    pub(crate) connections_refused: u64,
+    pub(crate) commands_total: u64,
+    pub(crate) client: nicekv_client::Counters,
+    pub(crate) in_flight: usize,
+}
+
+/// `INFO [section …]`.
+pub(crate) fn info<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    let all = call.count() == 1
+        || (1..call.count()).any(|index| ["default", "all", "everything"].iter().any(|w| call.is(index, w)));
+    let mut text = String::new();
+    for (section, lines) in sections(context) {
+        if all || (1..call.count()).any(|index| call.is(index, section)) {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            write!(text, "# {section}\r\n").expect("a string takes everything");
+            for (field, value) in lines {
+                write!(text, "{field}:{value}\r\n").expect("a string takes everything");
+            }
+        }
+    }
+    context.reply.verbatim(&text);
+    Ok(Plan::Replied)
+}
+
+type Section = (&'static str, Vec<(&'static str, String)>);
+
+fn sections(context: &Context<'_, '_>) -> [Section; 4] {
+    let state = context.server;
+    let uptime_s = context.unix_ms.saturating_sub(state.started_unix_ms) / 1_000;
+    [
+        (
+            "Server",
+            vec![
+                ("redis_version", REDIS_VERSION.into()),
+                ("nicekv_version", env!("CARGO_PKG_VERSION").into()),
+                ("redis_mode", "standalone".into()),
+                ("process_id", std::process::id().to_string()),
+                ("tcp_port", state.port.to_string()),
+                ("uptime_in_seconds", uptime_s.to_string()),
+            ],
+        ),
+        (
+            "Clients",
+            vec![
+                ("connected_clients", state.connections.to_string()),
+                ("maxclients", state.connections_max.to_string()),
+            ],
+        ),
+        (
+            "Stats",
+            vec![
+                ("total_connections_received", state.connections_total.to_string()),
+                ("rejected_connections", state.connections_refused.to_string()),
+                ("total_commands_processed", state.commands_total.to_string()),
+                ("store_requests", state.client.submitted.to_string()),
+                ("store_requests_in_flight", state.in_flight.to_string()),
+                ("store_retries", state.client.retries.to_string()),
+                ("store_busy", state.client.busy.to_string()),
+            ],
+        ),
+        ("Replication", vec![("role", "master".into()), ("connected_slaves", "0".into())]),
+    ]
+}
+
+/// `CONFIG GET pattern …`: what tools look for, and nothing can be set.
+pub(crate) fn config<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    if !call.is(1, "get") {
+        return Err(unknown_subcommand("CONFIG", call.bytes(1)?));
+    }
+    if call.count() < 3 {
+        return Err(CommandError::arity("config|get"));
+    }
+    let parameters = [
+        // Durability is the store's: no snapshots, every put is forced on its replicas.
+        ("save", String::new()),
+        ("appendonly", "no".into()),
+        ("databases", "1".into()),
+        ("maxclients", context.server.connections_max.to_string()),
+        ("maxmemory", "0".into()),
+        ("port", context.server.port.to_string()),
+        ("proto-max-bulk-len", ARGUMENT_BYTES_MAX.to_string()),
+        ("timeout", "0".into()),
+    ];
+    let matching: Vec<_> = parameters
+        .iter()
+        .filter(|(name, _)| {
+            (2..call.count()).any(|index| matches_glob(call.arguments.prefix(index), name.as_bytes()))
+        })
+        .collect();
+    context.reply.map(matching.len());
+    for (name, value) in matching {
+        context.reply.bulk(name.as_bytes());
+        context.reply.bulk(value.as_bytes());
+    }
+    Ok(Plan::Replied)
+}
+
+/// `*` and `?`, in capitals or not. Linear in the product of the lengths.
+fn matches_glob(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut at, mut pattern_at, mut star) = (0, 0, None);
+    while at < name.len() {
+        match pattern.get(pattern_at) {
+            Some(b'*') => {
+                star = Some((pattern_at, at));
+                pattern_at += 1;
+            }
+            Some(byte) if *byte == b'?' || byte.eq_ignore_ascii_case(&name[at]) => {
+                (at, pattern_at) = (at + 1, pattern_at + 1);
+            }
+            _ => match star {
+                // The last star takes one byte more.
+                Some((star_at, taken)) => {
+                    star = Some((star_at, taken + 1));
+                    (at, pattern_at) = (taken + 1, star_at + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[pattern_at..].iter().all(|byte| *byte == b'*')
+}
+
+/// `COMMAND [COUNT | INFO [name …] | DOCS [name …] | LIST]`.
+pub(crate) fn command<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    let named = || (2..call.count()).map(|index| Command::find(call.arguments.prefix(index)));
+    let reply = &mut context.reply;
+    if call.count() == 1 || (call.is(1, "info") && call.count() == 2) {
+        reply.array(COMMANDS.len());
+        COMMANDS.iter().for_each(|command| write_info(command, reply));
+    } else if call.is(1, "info") {
+        reply.array(call.count() - 2);
+        named().for_each(|command| match command {
+            Some(command) => write_info(command, reply),
+            None => reply.null(),
+        });
+    } else if call.is(1, "count") && call.count() == 2 {
+        reply.integer(COMMANDS.len() as i64);
+    } else if call.is(1, "list") && call.count() == 2 {
+        reply.array(COMMANDS.len());
+        COMMANDS.iter().for_each(|command| reply.bulk(command.name.as_bytes()));
+    } else if call.is(1, "docs") {
+        let all = call.count() == 2;
+        let shown: Vec<_> = if all { COMMANDS.iter().collect() } else { named().flatten().collect() };
+        reply.map(shown.len());
+        for command in shown {
+            reply.bulk(command.name.as_bytes());
+            reply.map(1);
+            reply.bulk(b"group");
+            reply.bulk(if command.kind == Kind::Connection { b"connection" } else { b"string" });
+        }
+    } else if call.is(1, "count") || call.is(1, "list") {
+        let subcommand = String::from_utf8_lossy(call.bytes(1)?).to_ascii_lowercase();
+        return Err(CommandError::arity(&format!("command|{subcommand}")));
+    } else {
+        return Err(unknown_subcommand("COMMAND", call.bytes(1)?));
+    }
+    Ok(Plan::Replied)
+}
+
+/// Name, arity, flags, first key, last key, step; no categories, tips, key specifications or subcommands.
+fn write_info(command: &Command, reply: &mut crate::reply::ReplyWriter<'_>) {
+    let (last, step) = command.keys.unwrap_or((0, 0));
+    reply.array(10);
+    reply.bulk(command.name.as_bytes());
+    reply.integer(command.arity.into());
+    reply.set(1);
+    reply.simple(match command.kind {
+        Kind::Read => "readonly",
+        Kind::Write => "write",
+        Kind::Connection => "fast",
+    });
+    reply.integer(command.keys.is_some().into());
+    reply.integer(last.into());
+    reply.integer(step.into());
+    (0..3).for_each(|_| reply.set(0));
+    reply.array(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches_glob;
+
+    #[test]
+    fn globs_match_as_in_redis() {
+        for (pattern, name, expected) in [
+            ("save", "save", true),
+            ("SAVE", "save", true),
+            ("s?ve", "save", true),
+            ("*", "save", true),
+            ("*a*e", "save", true),
+            ("sav", "save", false),
+            ("save?", "save", false),
+            ("*x", "save", false),
+            ("", "save", false),
+        ] {
+            assert_eq!(matches_glob(pattern.as_bytes(), name.as_bytes()), expected, "{pattern}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Commands on whole values.
+
+use super::Planned;
+use super::expiry::{Anchor, SetOptions, expiry_ms};
+use crate::error::CommandError;
+use crate::plan::{Call, Context, Finish, FinishMany, Plan, TimeUnit};
+use nicekv_client::Request;
+use nicekv_wire::{Condition, ExpireCondition, Expiry, Operation};
+use std::collections::HashMap;
+
+pub(crate) fn get<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    Ok(Plan::One(Request::Get { key: call.key(1)? }, Finish::Value))
+}
+
+pub(crate) fn strlen<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    Ok(Plan::One(Request::Get { key: call.key(1)? }, Finish::Length))
+}
+
+pub(crate) fn key_type<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    Ok(Plan::One(Request::Get { key: call.key(1)? }, Finish::Type))
+}
+
+pub(crate) fn getrange<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    let finish = Finish::Range(call.integer(2)?, call.integer(3)?);
+    Ok(Plan::One(Request::Get { key: call.key(1)? }, finish))
+}
+
+/// `SET key value [NX | XX] [GET] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL]`.
+pub(crate) fn set<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    let options = SetOptions::parse(call, 3, true)?;
+    let expiry = match options.time {
+        _ if options.keep => Expiry::Keep,
+        Some(time) => Expiry::At(time.at_ms(context, call)?),
+        None => Expiry::Never,
+    };
+    let finish = if options.get { Finish::Value } else { Finish::Stored };
+    store(call, 2, options.condition, options.get, expiry, finish)
+}
+
+pub(crate) fn setnx<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    store(call, 2, Condition::IfAbsent, false, Expiry::Never, Finish::Applied)
+}
+
+pub(crate) fn getset<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    store(call, 2, Condition::Always, true, Expiry::Never, Finish::Value)
+}
+
+pub(crate) fn setex<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    set_for(context, call, TimeUnit::Seconds)
+}
+
+pub(crate) fn psetex<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    set_for(context, call, TimeUnit::Milliseconds)
+}
+
+fn set_for<'a>(context: &mut Context<'_, '_>, call: &Call<'a>, unit: TimeUnit) -> Planned<'a> {
+    let at_ms = expiry_ms(context, call, call.integer(2)?, unit, Anchor::Now)?;
+    store(call, 3, Condition::Always, false, Expiry::At(at_ms), Finish::Stored)
+}
+
+fn store<'a>(
+    call: &Call<'a>,
+    value: usize,
+    condition: Condition,
+    return_old: bool,
+    expiry: Expiry,
+    finish: Finish,
+) -> Planned<'a> {
+    let operation = Operation::Set { value: call.value(value)?, expiry };
+    Ok(Plan::One(Request::Update { key: call.key(1)?, condition, return_old, operation }, finish))
+}
+
+pub(crate) fn getdel<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    returning_old(call, Operation::Delete)
+}
+
+/// `GETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST]`.
+pub(crate) fn getex<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    let options = SetOptions::parse(call, 2, false)?;
+    match options.time {
+        _ if options.persist => returning_old(call, Operation::Persist),
+        Some(time) => {
+            let at_ms = time.at_ms(context, call)?;
+            returning_old(call, Operation::Expire { at_ms, condition: ExpireCondition::Always })
+        }
+        None => get(context, call),
+    }
+}
+
+fn returning_old<'a>(call: &Call<'a>, operation: Operation<'a>) -> Planned<'a> {
+    let (key, condition) = (call.key(1)?, Condition::Always);
+    Ok(Plan::One(Request::Update { key, condition, return_old: true, operation }, Finish::Value))
+}
+
+pub(crate) fn append<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    let operation = Operation::Append(call.value(2)?);
+    Ok(Plan::One(Request::update(call.key(1)?, operation), Finish::Integer))
+}
+
+pub(crate) fn mget<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    for_each_key(call, FinishMany::Values, |key| Request::Get { key })
+}
+
+/// `EXISTS` and `TOUCH`: a key that is named twice counts twice.
+pub(crate) fn exists<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    for_each_key(call, FinishMany::Count, |key| Request::Get { key })
+}
+
+/// `DEL` and `UNLINK`: of two deletes of one key only one applies.
+pub(crate) fn del<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    for_each_key(call, FinishMany::Count, |key| Request::update(key, Operation::Delete))
+}
+
+fn for_each_key<'a>(
+    call: &Call<'a>,
+    finish: FinishMany,
+    request: impl Fn(&'a [u8]) -> Request<'a>,
+) -> Planned<'a> {
+    let requests =
+        (1..call.count()).map(|index| Ok(request(call.key(index)?))).collect::<Result<_, CommandError>>()?;
+    Ok(Plan::Many(requests, finish))
+}
+
+/// `MSET`: unlike in Redis not atomic, each key is put by itself.
+pub(crate) fn mset<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    if call.count().is_multiple_of(2) {
+        return Err(CommandError::arity(call.name));
+    }
+    // Puts of one command are concurrent: of two for one key, only the last may be sent.
+    let mut last = HashMap::with_capacity(call.count() / 2);
+    for index in (1..call.count()).step_by(2) {
+        last.insert(call.key(index)?, call.value(index + 1)?);
+    }
+    let requests = last
+        .into_iter()
+        .map(|(key, value)| Request::update(key, Operation::Set { value, expiry: Expiry::Never }))
+        .collect();
+    Ok(Plan::Many(requests, FinishMany::AllStored))
+}

@@ -1,0 +1,27 @@
+//! RESP2 and RESP3 in front of the native client: any Redis client can use the store.
+//!
+//! A [`Gateway`] is one thread with an event loop, no async runtime: it owns the TCP connections, the client's state machine
+//! and its UDP socket, so a command becomes a datagram without changing threads. Read in this order: [`event_loop`](Gateway),
+//! `connection` (ordering), `parser`, `command` (the table), `handlers`, `plan` (from answers to replies), `requests`.
+//!
+//! Commands, replies and error texts are those of Redis 7.0 as far as the store has what they are about. Different on purpose:
+//!
+//! * Keys have 1 to 256 bytes and values at most 1,024; more is refused with an error that names the limit.
+//! * `MSET`, `DEL` and other commands on several keys are not atomic: each key is an op of its own.
+//! * There is one database: `SELECT` takes 0 only.
+//! * An update without an answer in time fails with `ERR outcome unknown`: it may have taken effect.
+//! * `INCRBYFLOAT` works on 64-bit floating-point numbers, with 15 digits (Redis: 80-bit, 17 digits).
+//! * `CLIENT SETINFO` of Redis 7.2 is understood, because libraries send it.
+
+mod command;
+mod connection;
+mod error;
+mod event_loop;
+mod handlers;
+pub mod limits;
+mod parser;
+mod plan;
+mod reply;
+mod requests;
+
+pub use event_loop::{Gateway, GatewayConfig};

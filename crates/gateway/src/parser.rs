@@ -1,0 +1,372 @@
+//! Requests: arrays of bulk strings, and inline commands.
+//!
+//! Only the request direction is parsed here, which is three kinds of lines. An own parser, not one that builds frames of either
+//! direction, because of the bounds: a length is checked before anything is stored, an argument that is too long for a key or a value
+//! is counted and dropped while it arrives, inline commands are understood, and every refusal is worded as in Redis.
+//!
+//! ```text
+//!            '*'n              '$'length            body, CRLF
+//!   Start ───────▶ Header(n) ───────────▶ Body ──────────────▶ Header(n-1) … ─▶ Complete ─release─▶ Start
+//!     └────────────────────── inline line ─────────────────────────────────────────▲
+//! ```
+
+use crate::limits::{
+    ARGUMENT_BYTES_KEPT, ARGUMENT_BYTES_MAX, ARGUMENTS_MAX, COMMAND_BYTES_MAX, LINE_BYTES_MAX,
+};
+use nicekv_wire::number::parse_integer;
+use std::ops::Range;
+use thiserror::Error;
+
+/// Bytes that are not a request. The connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum ProtocolError {
+    #[error("Protocol error: invalid multibulk length")]
+    ArgumentCount,
+    #[error("Protocol error: invalid bulk length")]
+    ArgumentLength,
+    #[error("Protocol error: expected '$', got '{}'", char::from(*.0))]
+    ExpectedDollar(u8),
+    #[error("Protocol error: too big {0}")]
+    LineTooLong(&'static str),
+    #[error("Protocol error: unbalanced quotes in request")]
+    UnbalancedQuotes,
+    #[error("Protocol error: command of more than {COMMAND_BYTES_MAX} bytes")]
+    CommandTooLong,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Start,
+    Header { arguments_left: usize },
+    Body { arguments_left: usize, bytes_left: usize },
+    Complete,
+}
+
+#[derive(Debug)]
+struct Argument {
+    kept: Range<usize>,
+    length: usize,
+}
+
+/// Collects one command at a time.
+#[derive(Debug)]
+pub(crate) struct Parser {
+    state: State,
+    data: Vec<u8>,
+    arguments: Vec<Argument>,
+}
+
+/// After a body, CR and LF.
+const TERMINATOR_BYTES: usize = 2;
+
+impl Parser {
+    pub(crate) fn new() -> Self {
+        Self { state: State::Start, data: Vec::new(), arguments: Vec::new() }
+    }
+
+    /// Takes bytes from the front of `input` until a command is complete; how many. What is left is to be offered again, with more
+    /// behind it: it is the beginning of a line.
+    pub(crate) fn parse(&mut self, input: &[u8]) -> Result<usize, ProtocolError> {
+        let mut rest = input;
+        while self.state != State::Complete && self.step(&mut rest)? {}
+        Ok(input.len() - rest.len())
+    }
+
+    /// The command, if it is complete.
+    pub(crate) fn command(&self) -> Option<Arguments<'_>> {
+        (self.state == State::Complete).then_some(Arguments { parser: self })
+    }
+
+    /// Forgets the complete command and begins the next one.
+    pub(crate) fn release(&mut self) {
+        assert_eq!(self.state, State::Complete);
+        self.state = State::Start;
+        self.data.clear();
+        self.arguments.clear();
+        // An unusually long command does not hold on to its memory.
+        self.data.shrink_to(ARGUMENT_BYTES_KEPT);
+        self.arguments.shrink_to(64);
+    }
+
+    /// One line, or one piece of a body; false if there is not enough of it.
+    fn step(&mut self, rest: &mut &[u8]) -> Result<bool, ProtocolError> {
+        match self.state {
+            State::Start if rest.first() == Some(&b'*') => self.begin(rest),
+            State::Start => self.inline(rest),
+            State::Header { arguments_left } => self.header(arguments_left, rest),
+            State::Body { arguments_left, bytes_left } => self.body(arguments_left, bytes_left, rest),
+            State::Complete => Ok(false),
+        }
+    }
+
+    fn begin(&mut self, rest: &mut &[u8]) -> Result<bool, ProtocolError> {
+        let Some(line) = take_line(rest, "mbulk count string")? else { return Ok(false) };
+        let count = parse_integer(&line[1..]).ok_or(ProtocolError::ArgumentCount)?;
+        if count > ARGUMENTS_MAX as i64 {
+            return Err(ProtocolError::ArgumentCount);
+        }
+        if count > 0 {
+            self.state = State::Header { arguments_left: count as usize };
+        }
+        Ok(true)
+    }
+
+    fn header(&mut self, arguments_left: usize, rest: &mut &[u8]) -> Result<bool, ProtocolError> {
+        let Some(line) = take_line(rest, "bulk count string")? else { return Ok(false) };
+        let digits = match line {
+            [b'$', digits @ ..] => digits,
+            other => return Err(ProtocolError::ExpectedDollar(other.first().copied().unwrap_or(b'\r'))),
+        };
+        let length = parse_integer(digits).and_then(|length| usize::try_from(length).ok());
+        let length =
+            length.filter(|length| *length <= ARGUMENT_BYTES_MAX).ok_or(ProtocolError::ArgumentLength)?;
+        if self.data.len() + length.min(ARGUMENT_BYTES_KEPT) > COMMAND_BYTES_MAX {
+            return Err(ProtocolError::CommandTooLong);
+        }
+        self.arguments.push(Argument { kept: self.data.len()..self.data.len(), length });
+        self.state = State::Body { arguments_left, bytes_left: length + TERMINATOR_BYTES };
+        Ok(true)
+    }
+
+    fn body(
+        &mut self,
+        arguments_left: usize,
+        bytes_left: usize,
+        rest: &mut &[u8],
+    ) -> Result<bool, ProtocolError> {
+        let (piece, after) = rest.split_at(bytes_left.min(rest.len()));
+        *rest = after;
+        let content = &piece[..piece.len().min(bytes_left.saturating_sub(TERMINATOR_BYTES))];
+        let argument = self.arguments.last_mut().expect("a body has a header");
+        let keep = content.len().min(ARGUMENT_BYTES_KEPT - argument.kept.len());
+        self.data.extend_from_slice(&content[..keep]);
+        argument.kept.end += keep;
+        let bytes_left = bytes_left - piece.len();
+        self.state = match (bytes_left, arguments_left) {
+            (0, 1) => State::Complete,
+            (0, _) => State::Header { arguments_left: arguments_left - 1 },
+            _ => State::Body { arguments_left, bytes_left },
+        };
+        Ok(bytes_left == 0)
+    }
+
+    fn inline(&mut self, rest: &mut &[u8]) -> Result<bool, ProtocolError> {
+        let Some(line) = take_line(rest, "inline request")? else { return Ok(false) };
+        let mut line = line;
+        loop {
+            line = line.trim_ascii_start();
+            if line.is_empty() {
+                break;
+            }
+            let start = self.data.len();
+            unquote(&mut line, &mut self.data)?;
+            let kept = start..self.data.len();
+            self.arguments.push(Argument { length: kept.len(), kept });
+            if self.arguments.len() > ARGUMENTS_MAX {
+                return Err(ProtocolError::ArgumentCount);
+            }
+        }
+        if !self.arguments.is_empty() {
+            self.state = State::Complete;
+        }
+        Ok(true)
+    }
+}
+
+/// Takes a line, without its end; `None` if it has not ended yet.
+fn take_line<'a>(rest: &mut &'a [u8], what: &'static str) -> Result<Option<&'a [u8]>, ProtocolError> {
+    let looked_at = &rest[..rest.len().min(LINE_BYTES_MAX)];
+    let Some(end) = looked_at.iter().position(|byte| *byte == b'\n') else {
+        let too_long = looked_at.len() == LINE_BYTES_MAX;
+        return if too_long { Err(ProtocolError::LineTooLong(what)) } else { Ok(None) };
+    };
+    let line = &rest[..end];
+    *rest = &rest[end + 1..];
+    Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
+}
+
+/// Takes one word of an inline command and appends what it means: it may be quoted like a string of C, or plainly by `'`.
+fn unquote(line: &mut &[u8], out: &mut Vec<u8>) -> Result<(), ProtocolError> {
+    let mut quote = None;
+    loop {
+        let (byte, rest) = match (line.split_first(), quote) {
+            (Some((byte, rest)), _) => (*byte, rest),
+            (None, None) => return Ok(()),
+            (None, Some(_)) => return Err(ProtocolError::UnbalancedQuotes),
+        };
+        *line = rest;
+        match quote {
+            None if byte.is_ascii_whitespace() || byte == 0 => return Ok(()),
+            None if byte == b'"' || byte == b'\'' => quote = Some(byte),
+            Some(quote) if byte == quote => {
+                let ended = rest.first().is_none_or(u8::is_ascii_whitespace);
+                return if ended { Ok(()) } else { Err(ProtocolError::UnbalancedQuotes) };
+            }
+            Some(b'"') if byte == b'\\' => unescape(line, out)?,
+            Some(b'\'') if byte == b'\\' && rest.first() == Some(&b'\'') => {
+                *line = &rest[1..];
+                out.push(b'\'');
+            }
+            _ => out.push(byte),
+        }
+    }
+}
+
+fn unescape(line: &mut &[u8], out: &mut Vec<u8>) -> Result<(), ProtocolError> {
+    if let [b'x', high, low, rest @ ..] = line
+        && let (Some(high), Some(low)) = (char::from(*high).to_digit(16), char::from(*low).to_digit(16))
+    {
+        *line = rest;
+        out.push((high * 16 + low) as u8);
+        return Ok(());
+    }
+    let (byte, rest) = line.split_first().ok_or(ProtocolError::UnbalancedQuotes)?;
+    *line = rest;
+    out.push(match byte {
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'b' => 8,
+        b'a' => 7,
+        other => *other,
+    });
+    Ok(())
+}
+
+/// The arguments of a complete command; number 0 is its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arguments<'a> {
+    parser: &'a Parser,
+}
+
+impl<'a> Arguments<'a> {
+    /// At least 1.
+    pub(crate) fn count(&self) -> usize {
+        self.parser.arguments.len()
+    }
+
+    /// An argument, or the beginning of a very long one.
+    pub(crate) fn prefix(&self, index: usize) -> &'a [u8] {
+        &self.parser.data[self.parser.arguments[index].kept.clone()]
+    }
+
+    /// The length that an argument had, also if it was not kept.
+    pub(crate) fn length(&self, index: usize) -> usize {
+        self.parser.arguments[index].length
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn collect(arguments: Arguments<'_>) -> Vec<Vec<u8>> {
+        (0..arguments.count()).map(|index| arguments.prefix(index).to_vec()).collect()
+    }
+
+    /// Feeds `input` in pieces of `piece` bytes; all commands, as texts.
+    fn commands(input: &[u8], piece: usize) -> Result<Vec<Vec<Vec<u8>>>, ProtocolError> {
+        let (mut parser, mut buffer, mut found) = (Parser::new(), Vec::new(), Vec::new());
+        for piece in input.chunks(piece) {
+            buffer.extend_from_slice(piece);
+            loop {
+                let used = parser.parse(&buffer)?;
+                buffer.drain(..used);
+                let Some(arguments) = parser.command() else { break };
+                found.push(collect(arguments));
+                parser.release();
+            }
+        }
+        Ok(found)
+    }
+
+    fn refusal(input: &[u8]) -> String {
+        commands(input, 7).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn arrays_and_inline_commands_are_understood() {
+        let found = commands(
+            b"*2\r\n$3\r\nGET\r\n$4\r\na\r\nb\r\n*0\r\n*-1\r\n\r\nset k \"a \\x41\\n\" 'it\\'s'\r\nPING\n",
+            3,
+        );
+        let text = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
+        assert_eq!(
+            found,
+            Ok(vec![text(&["GET", "a\r\nb"]), text(&["set", "k", "a A\n", "it's"]), text(&["PING"])])
+        );
+    }
+
+    #[test]
+    fn absurd_lengths_are_refused_as_in_redis() {
+        for length in ["9223372036854775808", "-1", "536870913", "x", "1 "] {
+            let request = format!("*1\r\n${length}\r\n");
+            assert_eq!(refusal(request.as_bytes()), "Protocol error: invalid bulk length", "{length}");
+        }
+        for count in ["9223372036854775808", "8193", "x"] {
+            let request = format!("*{count}\r\n");
+            assert_eq!(refusal(request.as_bytes()), "Protocol error: invalid multibulk length", "{count}");
+        }
+        assert_eq!(refusal(b"*1\r\n+OK\r\n"), "Protocol error: expected '$', got '+'");
+        assert_eq!(refusal(b"set a \"b\r\n"), "Protocol error: unbalanced quotes in request");
+        assert_eq!(refusal(&[b'a'; 70_000]), "Protocol error: too big inline request");
+        assert_eq!(refusal(&[b'*'; 70_000]), "Protocol error: too big mbulk count string");
+    }
+
+    #[test]
+    fn a_long_argument_is_counted_and_not_kept() {
+        let mut parser = Parser::new();
+        assert_eq!(parser.parse(b"*2\r\n$10000000\r\n"), Ok(15));
+        let megabyte = vec![b'v'; 1_000_000];
+        for _ in 0..10 {
+            assert_eq!(parser.parse(&megabyte), Ok(1_000_000));
+        }
+        assert_eq!(parser.parse(b"\r\n$1\r\nx\r\n"), Ok(9));
+        let arguments = parser.command().unwrap();
+        assert_eq!((arguments.length(0), arguments.prefix(0).len()), (10_000_000, ARGUMENT_BYTES_KEPT));
+        assert_eq!(arguments.prefix(1), b"x");
+        parser.release();
+        assert!(parser.data.capacity() <= ARGUMENT_BYTES_KEPT);
+    }
+
+    #[test]
+    fn the_kept_bytes_of_a_command_are_bounded() {
+        let mut request = b"*8000\r\n".to_vec();
+        for _ in 0..300 {
+            request.extend(b"$16384\r\n");
+            request.extend([b'v'; 16_384]);
+            request.extend(b"\r\n");
+        }
+        assert_eq!(commands(&request, 4_096), Err(ProtocolError::CommandTooLong));
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_do_not_matter(
+            expected in prop::collection::vec(
+                prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..5), 0..5),
+            piece in 1usize..50,
+        ) {
+            let mut input = Vec::new();
+            for command in &expected {
+                input.extend(format!("*{}\r\n", command.len()).bytes());
+                for argument in command {
+                    input.extend(format!("${}\r\n", argument.len()).bytes());
+                    input.extend(argument);
+                    input.extend(b"\r\n");
+                }
+            }
+            prop_assert_eq!(commands(&input, piece), Ok(expected));
+        }
+
+        #[test]
+        fn noise_never_panics(
+            input in prop::collection::vec(prop_oneof![any::<u8>(), prop::sample::select(b"*$\r\n12-\"'\\".to_vec())], 0..200),
+            piece in 1usize..50,
+        ) {
+            let whole = commands(&input, input.len().max(1));
+            prop_assert_eq!(commands(&input, piece), whole);
+        }
+    }
+}

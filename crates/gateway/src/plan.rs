@@ -1,0 +1,244 @@
+//! From a command to requests, and from their answers to a reply.
+//!
+//! A handler turns a command into a [`Plan`]: a reply at once, or requests and a [`Finish`] that makes one reply of their answers.
+
+use crate::error::CommandError;
+use crate::reply::{Protocol, ReplyWriter};
+use nicekv_client::{Answer, OperationError, Outcome, Request};
+use nicekv_wire::number::parse_integer;
+
+/// What is to be done for a command.
+#[derive(Debug)]
+pub(crate) enum Plan<'a> {
+    /// The handler has written the reply.
+    Replied,
+    /// The handler has written the reply, and the connection ends after it.
+    Close,
+    /// One request.
+    One(Request<'a>, Finish),
+    /// One request for each of several keys, all at once. No order among them is promised.
+    Many(Vec<Request<'a>>, FinishMany),
+}
+
+/// Makes the reply of a command with one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finish {
+    /// The value, or null.
+    Value,
+    /// OK, or null if the condition did not hold.
+    Stored,
+    /// 1 if it was applied, else 0.
+    Applied,
+    /// The answer's integer.
+    Integer,
+    /// The sum of a floating-point increment.
+    Float,
+    /// Length of the value.
+    Length,
+    /// Part of the value, by Redis' indexes.
+    Range(i64, i64),
+    /// "string" or "none".
+    Type,
+    /// Time until the key expires.
+    TimeToLive(TimeUnit),
+    /// Time at which the key expires.
+    ExpireTime(TimeUnit),
+}
+
+/// Makes the reply of a command with several requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FinishMany {
+    /// How many were applied or found.
+    Count,
+    /// All values, in the order of the keys.
+    Values,
+    /// OK.
+    AllStored,
+}
+
+/// Unit of an expiry time in arguments and replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimeUnit {
+    Seconds,
+    Milliseconds,
+}
+
+impl TimeUnit {
+    /// Rounded to the nearest, as in Redis.
+    fn from_ms(self, ms: i64) -> i64 {
+        match self {
+            Self::Seconds => ms.saturating_add(500) / 1_000,
+            Self::Milliseconds => ms,
+        }
+    }
+}
+
+type Answered<'a> = Result<Answer<'a>, OperationError>;
+
+impl Finish {
+    pub(crate) fn write(self, answered: Answered<'_>, unix_ms: u64, reply: &mut ReplyWriter<'_>) {
+        let answer = match answered {
+            Ok(answer) => answer,
+            Err(OperationError::Overflow) if self == Self::Float => {
+                return reply.error(CommandError::NOT_FINITE.as_bytes());
+            }
+            Err(error) => return reply.error(CommandError::from(error).as_bytes()),
+        };
+        let applied = answer.outcome == Outcome::Done;
+        let value = answer.value.unwrap_or_default();
+        match self {
+            Self::Value => reply.bulk_or_null(answer.value),
+            Self::Stored if applied => reply.simple("OK"),
+            Self::Stored => reply.null(),
+            Self::Applied => reply.integer(applied.into()),
+            Self::Integer => reply.integer(answer.integer),
+            Self::Float => reply.bulk(value),
+            Self::Length => reply.integer(value.len() as i64),
+            Self::Range(start, end) => reply.bulk(slice(value, start, end)),
+            Self::Type => reply.simple(if applied { "string" } else { "none" }),
+            Self::TimeToLive(_) | Self::ExpireTime(_) if !applied => reply.integer(-2),
+            Self::TimeToLive(_) | Self::ExpireTime(_) if answer.expiry_ms == 0 => reply.integer(-1),
+            Self::TimeToLive(unit) => {
+                reply.integer(unit.from_ms(answer.expiry_ms.saturating_sub(unix_ms) as i64));
+            }
+            Self::ExpireTime(unit) => reply.integer(unit.from_ms(answer.expiry_ms as i64)),
+        }
+    }
+}
+
+/// The bytes from `start` to `end` inclusive; negative ones count from the end.
+fn slice(value: &[u8], start: i64, end: i64) -> &[u8] {
+    let length = value.len() as i64;
+    if start < 0 && end < 0 && start > end {
+        return &[];
+    }
+    let from_front = |index: i64| if index < 0 { (length + index).max(0) } else { index };
+    let (start, end) = (from_front(start), from_front(end).min(length - 1));
+    if start > end { &[] } else { &value[start as usize..=end as usize] }
+}
+
+/// The answers of a command with several requests, as they come in.
+#[derive(Debug)]
+pub(crate) struct Gathering {
+    finish: FinishMany,
+    outstanding: usize,
+    count: i64,
+    values: Vec<Option<Vec<u8>>>,
+    error: Option<OperationError>,
+}
+
+impl Gathering {
+    pub(crate) fn new(finish: FinishMany, requests: usize) -> Self {
+        let values = if finish == FinishMany::Values { vec![None; requests] } else { Vec::new() };
+        Self { finish, outstanding: requests, count: 0, values, error: None }
+    }
+
+    /// Takes the answer to request number `part`; true if it was the last.
+    pub(crate) fn take(&mut self, part: usize, answered: Answered<'_>) -> bool {
+        match answered {
+            Ok(answer) => {
+                self.count += i64::from(answer.outcome == Outcome::Done);
+                if let Some(value) = self.values.get_mut(part) {
+                    *value = answer.value.map(<[u8]>::to_vec);
+                }
+            }
+            // An unknown outcome says more than a certain failure of another key.
+            Err(OperationError::OutcomeUnknown) => self.error = Some(OperationError::OutcomeUnknown),
+            Err(error) => {
+                self.error.get_or_insert(error);
+            }
+        }
+        self.outstanding -= 1;
+        self.outstanding == 0
+    }
+
+    pub(crate) fn write(&self, reply: &mut ReplyWriter<'_>) {
+        if let Some(error) = self.error {
+            return reply.error(CommandError::from(error).as_bytes());
+        }
+        match self.finish {
+            FinishMany::Count => reply.integer(self.count),
+            FinishMany::AllStored => reply.simple("OK"),
+            FinishMany::Values => {
+                reply.array(self.values.len());
+                self.values.iter().for_each(|value| reply.bulk_or_null(value.as_deref()));
+            }
+        }
+    }
+}
+
+/// What handlers know and change of their connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// CLIENT ID.
+    pub(crate) id: u64,
+    /// CLIENT SETNAME.
+    pub(crate) name: Vec<u8>,
+    pub(crate) protocol: Protocol,
+}
+
+/// Everything a handler works with.
+pub(crate) struct Context<'a, 'b> {
+    pub(crate) unix_ms: u64,
+    pub(crate) session: &'a mut Session,
+    pub(crate) server: &'a crate::handlers::server::ServerState,
+    pub(crate) reply: &'a mut ReplyWriter<'b>,
+}
+
+/// A command's arguments, checked as they are taken. Number 0 is the name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call<'a> {
+    pub(crate) arguments: crate::parser::Arguments<'a>,
+    /// The command's name in lower case.
+    pub(crate) name: &'static str,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn count(&self) -> usize {
+        self.arguments.count()
+    }
+
+    /// Any argument that is used as it is.
+    pub(crate) fn bytes(&self, index: usize) -> Result<&'a [u8], CommandError> {
+        let (bytes, length) = (self.arguments.prefix(index), self.arguments.length(index));
+        if bytes.len() == length {
+            return Ok(bytes);
+        }
+        let limit = crate::limits::ARGUMENT_BYTES_KEPT;
+        Err(CommandError::text(format!("ERR argument of {length} bytes exceeds the limit of {limit} bytes")))
+    }
+
+    /// A key, with the error that names its limit.
+    pub(crate) fn key(&self, index: usize) -> Result<&'a [u8], CommandError> {
+        let key = self.arguments.prefix(index);
+        let bytes = self.arguments.length(index);
+        let limit = nicekv_wire::limits::KEY_BYTES_MAX;
+        if bytes > limit {
+            return Err(nicekv_client::SubmitError::KeyTooLong { bytes, limit }.into());
+        }
+        Request::Get { key }.check()?;
+        Ok(key)
+    }
+
+    /// A value, with the error that names its limit.
+    pub(crate) fn value(&self, index: usize) -> Result<&'a [u8], CommandError> {
+        let bytes = self.arguments.length(index);
+        let limit = nicekv_wire::limits::VALUE_BYTES_MAX;
+        if bytes > limit {
+            return Err(nicekv_client::SubmitError::ValueTooLong { bytes, limit }.into());
+        }
+        Ok(self.arguments.prefix(index))
+    }
+
+    pub(crate) fn integer(&self, index: usize) -> Result<i64, CommandError> {
+        parse_integer(self.arguments.prefix(index)).ok_or(CommandError::NOT_AN_INTEGER)
+    }
+
+    /// Whether an argument is this word, in capitals or not.
+    pub(crate) fn is(&self, index: usize, word: &str) -> bool {
+        self.arguments.prefix(index).eq_ignore_ascii_case(word.as_bytes())
+    }
+}
+
+/// A command's implementation.
+pub(crate) type Handler = for<'a> fn(&mut Context<'_, '_>, &Call<'a>) -> Result<Plan<'a>, CommandError>;

@@ -1,0 +1,99 @@
+//! Replies, in the version of the protocol that the connection speaks.
+
+/// Which RESP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// Version 2.
+    #[default]
+    Resp2,
+    /// Version 3: maps and null have types of their own.
+    Resp3,
+}
+
+/// Appends replies to a buffer.
+#[derive(Debug)]
+pub(crate) struct ReplyWriter<'a> {
+    pub(crate) out: &'a mut Vec<u8>,
+    pub(crate) protocol: Protocol,
+}
+
+impl ReplyWriter<'_> {
+    pub(crate) fn simple(&mut self, text: &str) {
+        self.line(b'+', text);
+    }
+
+    /// `text` begins with a code in capitals. Line ends in it (it may quote the request) become spaces.
+    pub(crate) fn error(&mut self, text: &[u8]) {
+        self.out.push(b'-');
+        self.out.extend(text.iter().map(|byte| if b"\r\n".contains(byte) { b' ' } else { *byte }));
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    pub(crate) fn integer(&mut self, value: i64) {
+        self.number(b':', value);
+    }
+
+    pub(crate) fn bulk(&mut self, bytes: &[u8]) {
+        self.number(b'$', bytes.len() as i64);
+        self.out.extend_from_slice(bytes);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    pub(crate) fn null(&mut self) {
+        let null: &[u8] = if self.protocol == Protocol::Resp3 { b"_\r\n" } else { b"$-1\r\n" };
+        self.out.extend_from_slice(null);
+    }
+
+    pub(crate) fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => self.bulk(bytes),
+            None => self.null(),
+        }
+    }
+
+    /// `count` replies follow.
+    pub(crate) fn array(&mut self, count: usize) {
+        self.number(b'*', count as i64);
+    }
+
+    /// `count` pairs of replies follow.
+    pub(crate) fn map(&mut self, count: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.number(b'*', 2 * count as i64),
+            Protocol::Resp3 => self.number(b'%', count as i64),
+        }
+    }
+
+    /// `count` distinct replies follow.
+    pub(crate) fn set(&mut self, count: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.number(b'*', count as i64),
+            Protocol::Resp3 => self.number(b'~', count as i64),
+        }
+    }
+
+    /// A text that clients show as it is.
+    pub(crate) fn verbatim(&mut self, text: &str) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text.as_bytes()),
+            Protocol::Resp3 => {
+                self.number(b'=', text.len() as i64 + 4);
+                self.out.extend_from_slice(b"txt:");
+                self.out.extend_from_slice(text.as_bytes());
+                self.out.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+
+    fn line(&mut self, kind: u8, text: &str) {
+        self.out.push(kind);
+        self.out.extend_from_slice(text.as_bytes());
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    fn number(&mut self, kind: u8, value: i64) {
+        use std::io::Write;
+        self.out.push(kind);
+        write!(self.out, "{value}\r\n").expect("a vector takes everything");
+    }
+}

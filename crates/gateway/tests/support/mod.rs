@@ -1,0 +1,335 @@
+//! A gateway in front of a store of one process, which answers as replicas do.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use nicekv_client::Config;
+use nicekv_gateway::{Gateway, GatewayConfig};
+use nicekv_placement::Vrings;
+use nicekv_runtime::{Stop, UdpEndpoint, Waker, new_client_id, now, readable, wait};
+use nicekv_wire::number::{format_float, parse_float, parse_integer};
+use nicekv_wire::{Condition, Datagram, ExpireCondition, Expiry, OpId, Operation, Reply, Status, Update};
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+#[derive(Clone)]
+struct Stored {
+    value: Vec<u8>,
+    version: OpId,
+    expiry_ms: u64,
+}
+
+/// Keys and values, and what was asked of them.
+#[derive(Default)]
+pub(crate) struct Store {
+    keys: HashMap<Vec<u8>, Stored>,
+    /// Results of updates, as replicas remember them.
+    answered: HashMap<OpId, Vec<u8>>,
+    /// Keys of all requests, in the order of their first arrival.
+    pub(crate) requests: Vec<Vec<u8>>,
+    /// Replies to requests for keys that begin with "held", until one for "release" comes.
+    held: Vec<(SocketAddrV4, Vec<u8>)>,
+}
+
+impl Store {
+    /// The replies to send for a request: none for keys that begin with "silent".
+    fn handle(&mut self, from: SocketAddrV4, bytes: &[u8]) -> Vec<(SocketAddrV4, Vec<u8>)> {
+        let (header, message) = Datagram::decode(bytes).expect("the client sends what it should");
+        if let Some(reply) = self.answered.get(&header.op) {
+            return vec![(from, reply.clone())];
+        }
+        let key = match &message {
+            Datagram::Get(get) => get.key.to_vec(),
+            Datagram::Update(update) => update.key.to_vec(),
+            other => panic!("{other:?}"),
+        };
+        self.requests.push(key.clone());
+        self.remove_if_expired(&key);
+        let mut reply = Vec::new();
+        match message {
+            Datagram::Get(get) => self.get(get.op, get.key).encode(&mut reply),
+            Datagram::Update(update) => self.update(&update, &mut reply),
+            _ => unreachable!(),
+        }
+        self.answered.insert(header.op, reply.clone());
+        if key.starts_with(b"silent") {
+            self.answered.remove(&header.op);
+            return Vec::new();
+        }
+        if key.starts_with(b"held") {
+            self.held.push((from, reply));
+            return Vec::new();
+        }
+        let mut replies = vec![(from, reply)];
+        if key == b"release" {
+            replies.append(&mut self.held);
+        }
+        replies
+    }
+
+    fn remove_if_expired(&mut self, key: &[u8]) {
+        let now_ms = now().unix_ms;
+        if self.keys.get(key).is_some_and(|stored| stored.expiry_ms != 0 && stored.expiry_ms <= now_ms) {
+            self.keys.remove(key);
+        }
+    }
+
+    fn get(&self, op: OpId, key: &[u8]) -> Reply<'_> {
+        match self.keys.get(key) {
+            None => Reply::bare(op, Status::NotFound),
+            Some(Stored { value, version, expiry_ms }) => Reply {
+                version: *version,
+                expiry_ms: *expiry_ms,
+                value: Some(value),
+                ..Reply::bare(op, Status::Ok)
+            },
+        }
+    }
+
+    fn update(&mut self, update: &Update<'_>, reply: &mut Vec<u8>) {
+        let before = self.keys.get(update.key).cloned();
+        let holds = match update.condition {
+            Condition::Always => true,
+            Condition::IfAbsent => before.is_none(),
+            Condition::IfPresent => before.is_some(),
+            Condition::IfVersion(version) => {
+                before.as_ref().map_or(OpId::NONE, |stored| stored.version) == version
+            }
+        };
+        let mut result = Reply::bare(update.op, Status::ConditionFailed);
+        let mut after = before.clone();
+        let mut shown = None;
+        if holds {
+            match apply(update, before.as_ref()) {
+                Ok((stored, integer)) => {
+                    result.status = Status::Ok;
+                    result.integer = integer;
+                    if matches!(update.operation, Operation::IncrementFloat(_)) {
+                        shown = stored.as_ref().map(|stored| stored.value.clone());
+                    }
+                    after = stored;
+                }
+                Err(status) => result.status = status,
+            }
+        }
+        match after {
+            Some(stored) => self.keys.insert(update.key.to_vec(), stored),
+            None => self.keys.remove(update.key),
+        };
+        if update.return_old {
+            shown = before.map(|stored| stored.value);
+        }
+        Reply { value: shown.as_deref(), ..result }.encode(reply);
+        self.remove_if_expired(update.key);
+    }
+}
+
+/// The key's state after the update and the integer of the reply.
+fn apply(update: &Update<'_>, before: Option<&Stored>) -> Result<(Option<Stored>, i64), Status> {
+    let expiry_before = before.map_or(0, |stored| stored.expiry_ms);
+    let store = |value: Vec<u8>, expiry_ms| Some(Stored { value, version: update.op, expiry_ms });
+    match update.operation {
+        Operation::Set { value, expiry } => {
+            let expiry_ms = match expiry {
+                Expiry::Never => 0,
+                Expiry::Keep => expiry_before,
+                Expiry::At(at_ms) => at_ms,
+            };
+            Ok((store(value.to_vec(), expiry_ms), 0))
+        }
+        Operation::Delete => before.map(|_| (None, 0)).ok_or(Status::NotFound),
+        Operation::Increment(delta) => {
+            let value = before.map_or(Some(0), |stored| parse_integer(&stored.value));
+            let sum = value.ok_or(Status::NotAnInteger)?.checked_add(delta).ok_or(Status::Overflow)?;
+            Ok((store(sum.to_string().into_bytes(), expiry_before), sum))
+        }
+        Operation::IncrementFloat(delta) => {
+            let value = before.map_or(Some(0.0), |stored| parse_float(&stored.value));
+            let sum = value.ok_or(Status::NotAFloat)? + delta;
+            let sum = Some(sum).filter(|sum| sum.is_finite()).ok_or(Status::Overflow)?;
+            Ok((store(format_float(sum).into_bytes(), expiry_before), 0))
+        }
+        Operation::Append(suffix) => {
+            let value = [before.map_or(&[][..], |stored| &stored.value), suffix].concat();
+            let length = value.len() as i64;
+            if value.len() > 1024 {
+                Err(Status::ValueTooLong)
+            } else {
+                Ok((store(value, expiry_before), length))
+            }
+        }
+        Operation::Expire { at_ms, condition } => {
+            let stored = before.ok_or(Status::NotFound)?;
+            let (some, later) = (expiry_before != 0, expiry_before != 0 && at_ms > expiry_before);
+            let earlier = expiry_before == 0 || at_ms < expiry_before;
+            let applies = match condition {
+                ExpireCondition::Always => true,
+                ExpireCondition::IfNone => !some,
+                ExpireCondition::IfSome => some,
+                ExpireCondition::IfLater => later,
+                ExpireCondition::IfEarlier => earlier,
+                ExpireCondition::IfSomeAndLater => some && later,
+                ExpireCondition::IfSomeAndEarlier => some && earlier,
+            };
+            if !applies {
+                return Err(Status::ConditionFailed);
+            }
+            Ok((store(stored.value.clone(), at_ms.max(1)), 0))
+        }
+        Operation::Persist => match before {
+            None => Err(Status::NotFound),
+            Some(stored) if stored.expiry_ms == 0 => Err(Status::ConditionFailed),
+            Some(stored) => Ok((store(stored.value.clone(), 0), 0)),
+        },
+    }
+}
+
+/// A store and gateways in front of it; all end when it is dropped.
+pub(crate) struct World {
+    pub(crate) store: Arc<Mutex<Store>>,
+    vrings: Vrings,
+    stop: Stop,
+    threads: Vec<JoinHandle<std::io::Result<()>>>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        // Bound to every address: all vnodes of 127.10/16 and 127.11/16 lead here.
+        let endpoint = UdpEndpoint::bind(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+        let vrings = Vrings::on_loopback(endpoint.local_address().port());
+        let (store, stop) = (Arc::new(Mutex::new(Store::default())), Stop::new());
+        let thread = {
+            let (store, stop) = (store.clone(), stop.clone());
+            std::thread::spawn(move || run_store(&store, endpoint, &stop))
+        };
+        Self { store, vrings, stop, threads: vec![thread] }
+    }
+
+    /// Starts a gateway; where it listens.
+    pub(crate) fn gateway(&mut self, change: impl FnOnce(&mut GatewayConfig)) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let endpoint = UdpEndpoint::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut config = GatewayConfig::new(Config::new(new_client_id().unwrap(), self.vrings));
+        change(&mut config);
+        let gateway = Gateway::new(listener, endpoint, config).unwrap();
+        let stop = self.stop.clone();
+        self.threads.push(std::thread::spawn(move || gateway.run(&stop)));
+        address
+    }
+
+    pub(crate) fn requests(&self) -> Vec<String> {
+        let store = self.store.lock().unwrap();
+        store.requests.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stop.stop();
+        for thread in self.threads.drain(..) {
+            // A panic of the test itself must not become an abort.
+            if let Err(panic) = thread.join()
+                && !std::thread::panicking()
+            {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+}
+
+fn run_store(store: &Mutex<Store>, mut endpoint: UdpEndpoint, stop: &Stop) -> std::io::Result<()> {
+    let waker = Waker::new()?;
+    stop.register(&waker);
+    while !stop.is_stopped() {
+        wait(&mut [readable(&endpoint), readable(&waker)], None)?;
+        let mut replies = Vec::new();
+        endpoint.receive(|message| {
+            replies.extend(store.lock().unwrap().handle(message.from, message.bytes));
+        })?;
+        let mut replies = replies.into_iter();
+        endpoint.send_with(|out| {
+            let (to, reply) = replies.next()?;
+            out.extend_from_slice(&reply);
+            Some(to)
+        })?;
+    }
+    Ok(())
+}
+
+/// A connection that speaks RESP.
+pub(crate) struct Resp {
+    pub(crate) stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Resp {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        // A reply that never comes fails the test instead of hanging it.
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Self { stream, buffer: Vec::new() }
+    }
+
+    pub(crate) fn send(&mut self, words: &[&[u8]]) {
+        self.stream.write_all(&request(words)).unwrap();
+    }
+
+    /// The next reply, as it came.
+    pub(crate) fn reply(&mut self) -> Vec<u8> {
+        loop {
+            if let Some(end) = reply_end(&self.buffer, 0) {
+                return self.buffer.drain(..end).collect();
+            }
+            let mut chunk = [0; 65_536];
+            let count = self.stream.read(&mut chunk).expect("a reply");
+            assert_ne!(count, 0, "closed after {:?}", String::from_utf8_lossy(&self.buffer));
+            self.buffer.extend_from_slice(&chunk[..count]);
+        }
+    }
+
+    /// Sends one command of plain words and returns its reply.
+    pub(crate) fn call(&mut self, command: &str) -> String {
+        let words: Vec<_> = command.split(' ').map(str::as_bytes).collect();
+        self.send(&words);
+        String::from_utf8(self.reply()).unwrap()
+    }
+
+    /// Reads to the end of the connection.
+    pub(crate) fn rest(&mut self) -> String {
+        let mut rest = std::mem::take(&mut self.buffer);
+        // A reset after the last reply is an end, too.
+        let _ = self.stream.read_to_end(&mut rest);
+        String::from_utf8(rest).unwrap()
+    }
+}
+
+pub(crate) fn request(words: &[&[u8]]) -> Vec<u8> {
+    let mut out = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        out.extend(format!("${}\r\n", word.len()).bytes());
+        out.extend_from_slice(word);
+        out.extend(b"\r\n");
+    }
+    out
+}
+
+/// Where the reply that begins at `start` ends, if it is complete.
+fn reply_end(bytes: &[u8], start: usize) -> Option<usize> {
+    let line_end = start + bytes.get(start..)?.windows(2).position(|two| two == b"\r\n")?;
+    let number = || std::str::from_utf8(&bytes[start + 1..line_end]).unwrap().parse::<i64>().unwrap();
+    let after = line_end + 2;
+    match bytes[start] {
+        b'+' | b'-' | b':' | b'_' => Some(after),
+        b'$' | b'=' if number() < 0 => Some(after),
+        b'$' | b'=' => Some(after + number() as usize + 2).filter(|end| *end <= bytes.len()),
+        kind @ (b'*' | b'%' | b'~') => {
+            let count = number().max(0) * if kind == b'%' { 2 } else { 1 };
+            (0..count).try_fold(after, |at, _| reply_end(bytes, at))
+        }
+        other => panic!("no reply begins with {:?}", char::from(other)),
+    }
+}

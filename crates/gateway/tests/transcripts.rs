@@ -1,0 +1,141 @@
+//! The gateway answers byte for byte as Redis does.
+//!
+//! `tests/transcripts/*.txt` are dialogues with a real redis-server: a command in quotes as in redis-cli, then its reply. They are
+//! replayed against the gateway, and against redis-server itself where it is installed. `NICEKV_BLESS=1` records them anew from it.
+
+mod support;
+
+use std::fmt::Write as _;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use support::{Resp, World};
+
+fn transcripts() -> Vec<PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
+    let mut paths: Vec<_> =
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    assert!(paths.len() >= 5, "transcripts are missing: {paths:?}");
+    paths
+}
+
+/// The commands of a transcript, run at `address`, with the replies they get there.
+fn replay(transcript: &str, address: SocketAddr) -> String {
+    let mut connection = Resp::connect(address);
+    let mut dialogue = String::new();
+    for line in transcript.lines() {
+        if line.is_empty() || line.starts_with('#') {
+            writeln!(dialogue, "{line}").unwrap();
+        } else if let Some(command) = line.strip_prefix("> ") {
+            let words = words(command);
+            connection.send(&words.iter().map(Vec::as_slice).collect::<Vec<_>>());
+            writeln!(dialogue, "> {command}").unwrap();
+            for part in readable(&connection.reply()).lines() {
+                writeln!(dialogue, "  {part}").unwrap();
+            }
+        }
+    }
+    dialogue
+}
+
+/// A reply with its lines apart and without what differs from run to run (the connection's id).
+fn readable(reply: &[u8]) -> String {
+    let mut text = reply.escape_ascii().to_string().replace("\\r\\n", "\n").replace("\\'", "'");
+    if let Some(at) = text.find("$2\nid\n:") {
+        let number = at + "$2\nid\n:".len();
+        let end = number + text[number..].find('\n').unwrap();
+        text.replace_range(number..end, "ID");
+    }
+    text
+}
+
+/// Splits a command; "…" may contain blanks and \xHH.
+fn words(command: &str) -> Vec<Vec<u8>> {
+    let (mut words, mut word, mut quoted, mut any) = (Vec::new(), Vec::new(), false, false);
+    let mut bytes = command.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => (quoted, any) = (!quoted, true),
+            b' ' if !quoted => {
+                words.push(std::mem::take(&mut word));
+                any = false;
+            }
+            b'\\' => {
+                assert_eq!(bytes.next(), Some(b'x'));
+                let mut digit = || char::from(bytes.next().unwrap()).to_digit(16).unwrap();
+                word.push((digit() * 16 + digit()) as u8);
+            }
+            other => word.push(other),
+        }
+    }
+    if any || !word.is_empty() {
+        words.push(word);
+    }
+    words
+}
+
+struct RedisServer {
+    process: Child,
+    address: SocketAddr,
+}
+
+impl RedisServer {
+    /// `None` if it is not installed.
+    fn start() -> Option<Self> {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let process = Command::new("redis-server")
+            .args(["--port", &address.port().to_string(), "--bind", "127.0.0.1", "--save", ""])
+            .stdout(Stdio::null())
+            .spawn()
+            .ok()?;
+        let server = Self { process, address };
+        while TcpStream::connect(address).is_err() {
+            std::thread::yield_now();
+        }
+        Some(server)
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Fails with the first command that is answered differently.
+fn compare(path: &Path, expected: &str, found: &str) {
+    let entries = |text: &str| text.split("\n> ").map(str::to_owned).collect::<Vec<_>>();
+    for (expected, found) in entries(expected).into_iter().zip(entries(found)) {
+        assert_eq!(found, expected, "{}", path.display());
+    }
+    assert_eq!(found.len(), expected.len(), "{}", path.display());
+}
+
+#[test]
+fn the_gateway_answers_as_recorded() {
+    for path in transcripts() {
+        let expected = std::fs::read_to_string(&path).unwrap();
+        let mut world = World::new();
+        let address = world.gateway(|_| ());
+        compare(&path, &expected, &replay(&expected, address));
+    }
+}
+
+#[test]
+fn redis_answers_as_recorded() {
+    if RedisServer::start().is_none() {
+        eprintln!("NOT RUN: redis-server is not installed, so the transcripts were not compared with it");
+        return;
+    }
+    for path in transcripts() {
+        let server = RedisServer::start().expect("started before");
+        let expected = std::fs::read_to_string(&path).unwrap();
+        let found = replay(&expected, server.address);
+        match std::env::var_os("NICEKV_BLESS") {
+            Some(_) => std::fs::write(&path, found).unwrap(),
+            None => compare(&path, &expected, &found),
+        }
+    }
+}
