@@ -1,0 +1,116 @@
+//! A running `up`, and a Redis client of a few lines.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Generous: the machine may be building at the same time.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The binary under test; its announcements are kept in `scratch`.
+pub(crate) fn nicekv(scratch: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nicekv"));
+    command
+        .args(arguments)
+        .current_dir(scratch)
+        .env("XDG_RUNTIME_DIR", scratch)
+        .env_remove("NICEKV_ENDPOINT");
+    command
+}
+
+/// Exit code, standard output and standard error.
+pub(crate) fn outcome(mut command: Command) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+/// A cluster in a process, killed when it is dropped.
+pub(crate) struct Up {
+    process: Child,
+    pub(crate) resp: String,
+    pub(crate) endpoint: String,
+}
+
+impl Up {
+    /// Starts `nicekv up` on ports that are free, and waits until it is ready.
+    pub(crate) fn start(scratch: &Path, arguments: &[&str]) -> Self {
+        let mut command = nicekv(scratch, &["up", "--resp", "127.0.0.1:0"]);
+        let mut process = command.args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let (sender, ready) = mpsc::channel();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        std::thread::spawn(move || {
+            lines
+                .find_map(|line| line.ok().filter(|line| line.starts_with("ready")))
+                .map(|line| sender.send(line))
+        });
+        let mut up = Self { process, resp: String::new(), endpoint: String::new() };
+        let line = ready.recv_timeout(READY_TIMEOUT).expect("the cluster gets ready");
+        let value = |name: &str| {
+            let words = line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+            words.unwrap_or_else(|| panic!("{name} in {line:?}")).to_owned()
+        };
+        (up.resp, up.endpoint) = (value("resp"), value("endpoint"));
+        up
+    }
+
+    pub(crate) fn redis(&self) -> Redis {
+        let stream = TcpStream::connect(&self.resp).unwrap();
+        stream.set_read_timeout(Some(REPLY_TIMEOUT)).unwrap();
+        Redis(BufReader::new(stream))
+    }
+
+    /// Ctrl-C; the exit code.
+    pub(crate) fn interrupt(mut self) -> Option<i32> {
+        kill_process(Pid::from_child(&self.process), Signal::INT).unwrap();
+        self.process.wait().unwrap().code()
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A connection for one command at a time.
+pub(crate) struct Redis(BufReader<TcpStream>);
+
+impl Redis {
+    /// The reply on one line: bulk strings as `$` and their bytes, the absent one as `$-1`.
+    pub(crate) fn call(&mut self, command: &[&str]) -> String {
+        self.try_call(command).unwrap_or_else(|error| panic!("{command:?}: {error}"))
+    }
+
+    pub(crate) fn try_call(&mut self, command: &[&str]) -> std::io::Result<String> {
+        let mut request = format!("*{}\r\n", command.len());
+        command.iter().for_each(|word| request.push_str(&format!("${}\r\n{word}\r\n", word.len())));
+        self.0.get_mut().write_all(request.as_bytes())?;
+        let mut line = String::new();
+        if self.0.read_line(&mut line)? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        let line = line.trim_end().to_owned();
+        match line.strip_prefix('$').map(str::parse) {
+            Some(Ok(length)) => {
+                let mut bytes: Vec<u8> = vec![0; length];
+                self.0.read_exact(&mut bytes)?;
+                self.0.read_exact(&mut [0; 2])?;
+                Ok(format!("${}", String::from_utf8_lossy(&bytes)))
+            }
+            Some(Err::<usize, _>(_)) | None => Ok(line),
+        }
+    }
+}

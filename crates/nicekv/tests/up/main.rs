@@ -1,0 +1,174 @@
+//! `nicekv up` and the client commands, through the real binary.
+
+mod cluster;
+mod refusals;
+
+use cluster::{Redis, Up, nicekv, outcome};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_second_start_finds_what_the_first_has_acknowledged() {
+    let scratch = tempfile::tempdir().unwrap();
+    let up = Up::start(scratch.path(), &["--data-dir", "data"]);
+    let mut redis = up.redis();
+    assert_eq!(redis.call(&["PING"]), "+PONG");
+    assert_eq!(redis.call(&["SET", "color", "blue"]), "+OK");
+    assert_eq!(redis.call(&["INCRBY", "visits", "41"]), ":41");
+    assert_eq!(up.interrupt(), Some(0), "Ctrl-C ends it in good order");
+
+    let started = Instant::now();
+    let up = Up::start(scratch.path(), &["--data-dir", "data"]);
+    assert!(started.elapsed() < Duration::from_secs(10), "ready after {:?}", started.elapsed());
+    let mut redis = up.redis();
+    assert_eq!(redis.call(&["GET", "color"]), "$blue");
+    assert_eq!(redis.call(&["INCR", "visits"]), ":42");
+    assert_eq!(redis.call(&["GET", "\0nicekv up: probe"]), "$-1", "the probe leaves nothing behind");
+}
+
+#[test]
+fn every_acknowledged_write_survives_a_kill_in_the_middle_of_writes() {
+    const WRITERS: usize = 4;
+    const ROUNDS: usize = 3;
+    let scratch = tempfile::tempdir().unwrap();
+    // The last write that was acknowledged to each writer.
+    let acknowledged: [AtomicU64; WRITERS] = Default::default();
+    for round in 1..=ROUNDS {
+        let up = Up::start(scratch.path(), &["--data-dir", "data"]);
+        for (writer, last) in acknowledged.iter().enumerate() {
+            let mut redis = up.redis();
+            for number in 1..=last.load(Ordering::Acquire) {
+                let (key, value) = (format!("{writer}:{number}"), format!("${number}"));
+                assert_eq!(redis.call(&["GET", &key]), value, "round {round}, key {key}");
+            }
+        }
+        std::thread::scope(|scope| {
+            for (writer, last) in acknowledged.iter().enumerate() {
+                let mut redis = up.redis();
+                scope.spawn(move || {
+                    loop {
+                        let number = last.load(Ordering::Acquire) + 1;
+                        let (key, value) = (format!("{writer}:{number}"), number.to_string());
+                        match redis.try_call(&["SET", &key, &value]) {
+                            Ok(reply) => assert_eq!(reply, "+OK"),
+                            // It has been killed.
+                            Err(_) => return,
+                        }
+                        last.store(number, Ordering::Release);
+                    }
+                });
+            }
+            let total = || acknowledged.iter().map(|last| last.load(Ordering::Acquire)).sum::<u64>();
+            let goal = (round * 500) as u64;
+            while total() < goal {
+                std::thread::yield_now();
+            }
+            up.kill();
+        });
+    }
+}
+
+#[test]
+fn commands_find_the_running_cluster_and_say_how_it_went() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (code, _, error) = outcome(nicekv(scratch.path(), &["get", "color"]));
+    assert_eq!((code, error.lines().count()), (Some(2), 1), "{error}");
+    assert!(error.contains("no cluster is running"), "{error}");
+
+    let up = Up::start(scratch.path(), &["--engine", "memory", "--nodes", "2", "--replicas", "2"]);
+    let run = |arguments: &[&str]| outcome(nicekv(scratch.path(), arguments));
+    assert_eq!(run(&["put", "color", "blue"]), (Some(0), String::new(), String::new()));
+    assert_eq!(run(&["get", "color"]), (Some(0), "blue\n".into(), String::new()));
+    assert_eq!(run(&["get", "color", "--endpoint", &up.endpoint]).1, "blue\n");
+    assert_eq!(up.redis().call(&["GET", "color"]), "$blue");
+    assert_eq!(run(&["delete", "color"]).0, Some(0));
+    let (code, output, error) = run(&["get", "color"]);
+    assert_eq!((code, output.as_str()), (Some(1), ""));
+    assert!(error.contains("color") && error.lines().count() == 1, "{error}");
+
+    // SCENARIO 33: an error that names the limit, and nothing is stored.
+    let (code, _, error) = run(&["put", "color", &"x".repeat(1025)]);
+    assert!(code == Some(2) && error.contains("1024"), "{code:?} {error}");
+    let (code, _, error) = run(&["put", &"k".repeat(257), "blue"]);
+    assert!(code == Some(2) && error.contains("256"), "{code:?} {error}");
+    assert_eq!(run(&["get", "color"]).0, Some(1));
+
+    let (code, json, _) = run(&["status", "--json"]);
+    assert_eq!(code, Some(0));
+    let status: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(status["nodes"].as_array().unwrap().len(), 2);
+    assert!(status["nodes"].as_array().unwrap().iter().all(|node| node["state"] == "live"));
+    for partition in status["partitions"].as_array().unwrap() {
+        let members = partition["members"].as_array().unwrap();
+        assert!(partition["epoch"].as_u64() >= Some(1) && partition["primary"].is_u64(), "{partition}");
+        assert!(
+            members.len() == 2 && members.iter().all(|member| member["state"] == "consistent"),
+            "{partition}"
+        );
+    }
+    let unicast = &status["tables"][0];
+    assert_eq!(unicast["name"], "unicast_vring");
+    assert!(unicast["entries"].as_u64() > Some(0) && unicast["capacity"].as_u64() > Some(0), "{unicast}");
+    assert!(unicast["hits"].is_u64());
+}
+
+#[test]
+fn clusters_run_side_by_side_and_do_not_see_each_other() {
+    let scratch = tempfile::tempdir().unwrap();
+    let start = || Up::start(scratch.path(), &["--engine", "memory", "--nodes", "1", "--replicas", "1"]);
+    let (one, other) = (start(), start());
+    assert_eq!(one.redis().call(&["SET", "color", "blue"]), "+OK");
+    assert_eq!(other.redis().call(&["GET", "color"]), "$-1");
+    // Commands find the one that was started last, and the other one when that has ended.
+    assert_eq!(outcome(nicekv(scratch.path(), &["get", "color"])).0, Some(1));
+    assert_eq!(other.interrupt(), Some(0));
+    assert_eq!(outcome(nicekv(scratch.path(), &["get", "color"])).1, "blue\n");
+}
+
+#[test]
+fn fifty_connections_on_one_counter_lose_nothing() {
+    const CONNECTIONS: usize = 50;
+    const INCREMENTS: usize = 40;
+    let scratch = tempfile::tempdir().unwrap();
+    let up = Up::start(scratch.path(), &["--engine", "memory"]);
+    let increment = |mut redis: Redis| (0..INCREMENTS).for_each(|_| drop(redis.call(&["INCR", "visits"])));
+    std::thread::scope(|scope| {
+        for _ in 0..CONNECTIONS {
+            let redis = up.redis();
+            scope.spawn(move || increment(redis));
+        }
+    });
+    assert_eq!(up.redis().call(&["GET", "visits"]), format!("${}", CONNECTIONS * INCREMENTS));
+}
+
+#[test]
+fn garbage_at_every_port_stops_nobody() {
+    let scratch = tempfile::tempdir().unwrap();
+    let up = Up::start(scratch.path(), &["--engine", "memory", "--nodes", "2", "--replicas", "2"]);
+    let port: u16 = up.endpoint.rsplit_once(':').unwrap().1.parse().unwrap();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    // SCENARIO 29: every length up to the MTU and one more; beginning like one of ours, or not.
+    let mut datagram = vec![0u8; 1473];
+    for (index, byte) in datagram.iter_mut().enumerate() {
+        *byte = (index as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0];
+    }
+    for target in ["127.10.3.4", "127.11.3.4", "127.20.0.1", "127.20.255.1"] {
+        for opcode in [0, 1, 2, 3, 16, 17, 18, 32, 34, 255] {
+            datagram[..4].copy_from_slice(&[b'N', b'K', 1, opcode]);
+            for length in (0..=datagram.len()).step_by(7).chain([48, 1472, 1473]) {
+                socket.send_to(&datagram[..length], (target, port)).unwrap();
+            }
+        }
+    }
+    for target in ["127.20.0.1", "127.20.255.1"] {
+        for garbage in [b"GET / HTTP/1.1\r\n\r\n".as_slice(), &[255; 9], &[0, 0, 0, 1, 7, 0, 0]] {
+            let mut stream = std::net::TcpStream::connect((target, port)).unwrap();
+            std::io::Write::write_all(&mut stream, garbage).unwrap();
+        }
+    }
+    let mut redis = up.redis();
+    assert_eq!(redis.call(&["SET", "color", "blue"]), "+OK");
+    assert_eq!(redis.call(&["GET", "color"]), "$blue");
+    assert_eq!(outcome(nicekv(scratch.path(), &["status"])).0, Some(0));
+    assert_eq!(up.interrupt(), Some(0));
+}
