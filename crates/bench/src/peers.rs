@@ -38,7 +38,7 @@ const CLIENT: Host = Host::Client(0);
 /// Where peers listen.
 const PEER_PORT: u16 = 6390;
 /// Bytes of an echoed datagram: about the mean of a get and its answer.
-const ECHO_BYTES: usize = 112;
+const ECHO_BYTES: usize = 114;
 const WARM_UP: Duration = Duration::from_millis(300);
 const PRELOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
