@@ -63,6 +63,12 @@ pub struct Node {
     busy_poll: Duration,
 }
 
+/// What has ended a sleep, besides time and the waker.
+struct Ready {
+    datagrams: bool,
+    streams: bool,
+}
+
 impl Node {
     /// `core` and `storage` as opened together; `listener` is bound to the endpoint's address; `waker` is the one that `storage` wakes.
     pub fn new(
@@ -95,11 +101,13 @@ impl Node {
     pub fn run(mut self, stop: &Stop) -> Result<(), NodeError> {
         stop.register(&self.waker);
         while !stop.is_stopped() {
-            let streams_ready = self.sleep()?;
+            let ready = self.sleep()?;
             self.waker.clear();
-            self.receive()?;
+            if ready.datagrams {
+                self.receive()?;
+            }
             let now = now();
-            if streams_ready {
+            if ready.streams {
                 self.streams.receive(now, &mut self.core)?;
             }
             self.storage.finish_forces(now, &mut self.core)?;
@@ -119,25 +127,25 @@ impl Node {
         Ok(self.storage.close()?)
     }
 
-    /// Sleeps until there is something to do; whether that is something at a stream.
-    fn sleep(&self) -> io::Result<bool> {
+    /// Sleeps until there is something to do.
+    fn sleep(&self) -> io::Result<Ready> {
         let mut deadline_ns = self.core.next_deadline();
         if self.storage.is_syncing() {
             deadline_ns = deadline_ns.min(now().after(SYNC_POLL));
         }
         let mut descriptors = vec![readable(&self.endpoint), readable(&self.waker)];
         descriptors.extend(self.streams.interests());
+        let mut until_ns = 0;
         if !self.busy_poll.is_zero() {
-            let until_ns = now().after(self.busy_poll).min(deadline_ns);
-            while now().boot_ns < until_ns {
-                wait(&mut descriptors, Some(0))?;
-                if descriptors.iter().any(is_ready) {
-                    return Ok(descriptors[2..].iter().any(is_ready));
-                }
-            }
+            until_ns = now().after(self.busy_poll).min(deadline_ns);
         }
-        wait(&mut descriptors, Some(deadline_ns))?;
-        Ok(descriptors[2..].iter().any(is_ready))
+        while now().boot_ns < until_ns && !descriptors.iter().any(is_ready) {
+            wait(&mut descriptors, Some(0))?;
+        }
+        if !descriptors.iter().any(is_ready) {
+            wait(&mut descriptors, Some(deadline_ns))?;
+        }
+        Ok(Ready { datagrams: is_ready(&descriptors[0]), streams: descriptors[2..].iter().any(is_ready) })
     }
 
     fn receive(&mut self) -> io::Result<()> {

@@ -37,6 +37,9 @@ impl Waker {
 
     /// To be called before looking at what the wakers have left: whatever comes later raises it again.
     pub fn clear(&self) {
+        if !self.shared.raised.load(Ordering::SeqCst) {
+            return;
+        }
         // The counter first: a wake between the two lines writes nothing, and what it announces is seen after them.
         let _ = read(&self.shared.event, &mut [0u8; 8]);
         self.shared.raised.store(false, Ordering::Release);
