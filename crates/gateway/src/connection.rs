@@ -208,6 +208,9 @@ impl Connection {
                 State::Ready(written)
             }
             Ok(Plan::One(..)) if requests.room() == 0 => return Some(Progress::WindowFull),
+            Ok(Plan::Many(parts, _)) if parts.len() > requests.window() => {
+                State::Ready(self.error_reply(&CommandError::too_many_keys(parts.len(), requests.window())))
+            }
             Ok(Plan::Many(parts, _)) if requests.room() < parts.len() => {
                 return Some(Progress::WindowFull);
             }

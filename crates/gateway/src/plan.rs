@@ -65,7 +65,7 @@ pub(crate) enum TimeUnit {
 
 impl TimeUnit {
     /// Rounded to the nearest, as in Redis.
-    fn from_ms(self, ms: i64) -> i64 {
+    fn rounded(self, ms: i64) -> i64 {
         match self {
             Self::Seconds => ms.saturating_add(500) / 1_000,
             Self::Milliseconds => ms,
@@ -99,9 +99,9 @@ impl Finish {
             Self::TimeToLive(_) | Self::ExpireTime(_) if !applied => reply.integer(-2),
             Self::TimeToLive(_) | Self::ExpireTime(_) if answer.expiry_ms == 0 => reply.integer(-1),
             Self::TimeToLive(unit) => {
-                reply.integer(unit.from_ms(answer.expiry_ms.saturating_sub(unix_ms) as i64));
+                reply.integer(unit.rounded(answer.expiry_ms.saturating_sub(unix_ms) as i64));
             }
-            Self::ExpireTime(unit) => reply.integer(unit.from_ms(answer.expiry_ms as i64)),
+            Self::ExpireTime(unit) => reply.integer(unit.rounded(answer.expiry_ms as i64)),
         }
     }
 }
