@@ -33,6 +33,8 @@ pub enum LabError {
     Count { what: &'static str, count: usize, limit: usize },
     #[error("{replicas} replicas need as many nodes, and there are {nodes}: choose fewer, or more --nodes")]
     TooFewNodes { replicas: usize, nodes: usize },
+    #[error("the memory engine keeps nothing, in no directory: leave out --data-dir or --engine memory")]
+    MemoryInDirectory,
     #[error("the lab has no host {host:?}; its hosts are {hosts}")]
     UnknownHost { host: String, hosts: String },
     #[error("{host} is running already: `nicekv lab kill {host}` ends it")]

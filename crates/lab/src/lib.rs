@@ -95,7 +95,7 @@ pub struct UpArguments {
     /// Whether data survive the processes
     #[arg(long, value_enum, default_value = "durable")]
     engine: Engine,
-    /// Where the data are kept, also after `down` [default: in memory-backed /run, until `down`]
+    /// Where the data are kept, also after `down` [default: below /run, until `down`]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 }

@@ -75,6 +75,9 @@ fn check(arguments: &UpArguments) -> Result<()> {
     if replicas > nodes {
         return Err(LabError::TooFewNodes { replicas, nodes });
     }
+    if arguments.engine == Engine::Memory && arguments.data_dir.is_some() {
+        return Err(LabError::MemoryInDirectory);
+    }
     Ok(())
 }
 

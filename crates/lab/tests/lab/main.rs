@@ -5,11 +5,14 @@
 mod fixture;
 mod stub;
 
+use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use fixture::{LabUnderTest, not_run, text};
 
+/// An ordinary user.
+const NOBODY: u32 = 65534;
 /// Moments at which `up` is killed, spread over the time that it takes.
 const CRASH_MOMENTS: u32 = 12;
 
@@ -113,7 +116,15 @@ fn nothing_is_left_of_an_up_that_was_killed() {
         println!("killed after {after:.0?} with {} namespaces", lab.namespaces().len());
         lab.down();
     }
-    LabUnderTest::up("crash", &arguments).down();
+    // Nor of a down.
+    for moment in 0..CRASH_MOMENTS {
+        let lab = LabUnderTest::up("crash", &arguments);
+        let mut down = lab.command(&["down"]).spawn().unwrap();
+        std::thread::sleep(duration * moment / CRASH_MOMENTS);
+        down.kill().unwrap();
+        down.wait().unwrap();
+        lab.down();
+    }
 }
 
 fn nothing_is_left_of_an_up_that_fails() {
@@ -152,7 +163,12 @@ fn mistakes_are_refused_with_one_line() {
     {
         lab.refuses(command, "no lab is running");
     }
+    lab.refuses(&["up", "--engine", "memory", "--data-dir", "/tmp"], "memory engine");
     lab.succeeds(&["down"]);
+    match lab.command(&["up"]).uid(NOBODY).gid(NOBODY).output() {
+        Ok(output) => assert_eq!((output.status.code(), text(&output.stderr).lines().count()), (Some(2), 1)),
+        Err(_) => not_run("a directory that everybody may read", "lab up as an ordinary user"),
+    }
     lab.assert_nothing_left();
 
     let stranger = format!("{}node-0", lab.namespace_prefix());
