@@ -84,3 +84,37 @@ impl<'a> Meter<'a> {
         Ok(measured)
     }
 }
+
+#[cfg(test)]
+mod testing {
+    use super::*;
+
+    /// Long enough for some ops.
+    pub(super) fn limits(stop: &Stop) -> Limits<'_> {
+        Limits { duration: Duration::from_millis(50), stop }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_counts_until_its_time_is_over_and_fails_without_an_answer() {
+        let stop = Stop::new();
+        let mut meter = Meter::start(Limits { duration: Duration::ZERO, stop: &stop });
+        assert!(!meter.count(3), "the time is over");
+        assert!(!meter.count(5), "late answers do not count");
+        assert_eq!(meter.finish().unwrap().operations, 3);
+        assert!(Meter::start(testing::limits(&stop)).finish().is_err());
+    }
+
+    #[test]
+    fn a_stop_ends_a_run_without_figures() {
+        let stop = Stop::new();
+        let mut meter = Meter::start(testing::limits(&stop));
+        stop.stop();
+        assert!(!meter.count(3));
+        assert!(matches!(meter.finish(), Err(BenchError::Interrupted)));
+    }
+}

@@ -39,6 +39,8 @@ const CLIENT: Host = Host::Client(0);
 const PEER_PORT: u16 = 6390;
 /// Bytes of an echoed datagram: about the mean of a get and its answer.
 const ECHO_BYTES: usize = 114;
+/// Average number of runnable threads at the start above which a warning is due.
+const BUSY_LOAD: f64 = 0.5;
 const WARM_UP: Duration = Duration::from_millis(300);
 const PRELOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -202,6 +204,7 @@ pub(crate) fn run(arguments: &PeersArguments) -> Result<()> {
     let stop = Stop::new();
     stop.on_signals().map_err(BenchError::system("handle signals"))?;
     let bench = Bench { arguments, redis_version, directory, stop };
+    warn_if_busy();
     let is_chosen = |target: &&Target| {
         arguments.only.is_empty() || arguments.only.iter().any(|name| target.is_named(name))
     };
@@ -218,6 +221,15 @@ pub(crate) fn run(arguments: &PeersArguments) -> Result<()> {
     }
     print!("{}", report::table(&comparisons));
     arguments.json.as_ref().map_or(Ok(()), |path| report::write_json(path, &comparisons))
+}
+
+/// Other work on the machine reaches both sides of a round, but not evenly.
+fn warn_if_busy() {
+    let averages = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let Some(load) = averages.split(' ').next().and_then(|load| load.parse::<f64>().ok()) else { return };
+    if load > BUSY_LOAD {
+        eprintln!("the machine is busy (load average {load}): expect a wide spread");
+    }
 }
 
 /// A directory for durable data: a file system in memory would make a durable write cost nothing.

@@ -32,6 +32,13 @@ pub(crate) struct Step {
 }
 
 impl Step {
+    /// The op that has stored a key that is read.
+    #[cfg(test)]
+    pub(crate) fn preloaded(key: &[u8]) -> Self {
+        let index = std::str::from_utf8(key).unwrap().strip_prefix("key:").unwrap().parse().unwrap();
+        Self { work: Work::Preload, index, version: 0 }
+    }
+
     pub(crate) fn is_get(&self) -> bool {
         self.work == Work::Get
     }

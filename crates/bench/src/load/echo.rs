@@ -64,3 +64,24 @@ impl EchoLoad {
         meter.finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::testing::limits;
+
+    #[test]
+    fn every_echo_is_counted_and_compared() {
+        let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, server.local_addr().unwrap().port());
+        let (stop, ended) = (Stop::new(), Stop::new());
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| serve(&server, &ended));
+            let client = EchoLoad::connect(Ipv4Addr::LOCALHOST, address, 64).unwrap();
+            let measured = client.run(limits(&stop)).unwrap();
+            assert!(measured.operations > 0 && measured.mean_us() > 0.1, "{measured:?}");
+            ended.stop();
+            thread.join().unwrap().unwrap();
+        });
+    }
+}

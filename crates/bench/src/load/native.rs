@@ -133,3 +133,77 @@ impl Failures {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::testing::limits;
+    use crate::workload::Work;
+    use nicekv_runtime::Stop;
+    use nicekv_wire::{Datagram, OpId, Reply, Status};
+    use std::net::Ipv4Addr;
+
+    type AnswerTo = fn(&[u8]) -> (Status, Option<Vec<u8>>);
+
+    /// Runs `work` against something that answers each key by `answer`.
+    fn run(work: Work, answer: AnswerTo) -> Result<Measured> {
+        let mut server = UdpEndpoint::bind_switch("lo", 0).unwrap();
+        let vrings = Vrings::on_loopback(server.local_address().port());
+        let mut load = NativeLoad::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), vrings).unwrap();
+        let (stop, ended) = (Stop::new(), Stop::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.is_stopped() {
+                    wait(&mut [readable(&server)], Some(now().boot_ns + 10_000_000)).unwrap();
+                    let mut replies = Vec::new();
+                    server
+                        .receive(|message| replies.push((message.from, reply_to(message.bytes, answer))))
+                        .unwrap();
+                    let mut replies = replies.into_iter();
+                    let next = |out: &mut Vec<u8>| {
+                        replies.next().map(|(to, reply)| {
+                            out.extend_from_slice(&reply);
+                            to
+                        })
+                    };
+                    server.send_with(next).unwrap();
+                }
+            });
+            let measured = load.run(Sequence::new(work, 1), 8, limits(&stop));
+            ended.stop();
+            measured
+        })
+    }
+
+    fn reply_to(request: &[u8], answer: AnswerTo) -> Vec<u8> {
+        let (op, key) = match Datagram::decode(request).unwrap().1 {
+            Datagram::Get(get) => (get.op, get.key),
+            Datagram::Update(update) => (update.op, update.key),
+            other => panic!("{other:?}"),
+        };
+        let (status, value) = answer(key);
+        let mut bytes = Vec::new();
+        let value = value.as_deref();
+        Reply { op, status, version: OpId::NONE, expiry_ms: 0, integer: 0, value }.encode(&mut bytes);
+        bytes
+    }
+
+    fn right_value(key: &[u8]) -> (Status, Option<Vec<u8>>) {
+        (Status::Ok, Some(Step::preloaded(key).value().to_vec()))
+    }
+
+    #[test]
+    fn right_answers_are_counted() {
+        assert!(run(Work::Get, right_value).unwrap().operations > 0);
+        assert!(run(Work::Put, |_| (Status::Ok, None)).unwrap().operations > 0);
+    }
+
+    #[test]
+    fn wrong_answers_fail_the_run_and_are_counted() {
+        let wrong = |result: Result<Measured>| result.unwrap_err().to_string();
+        let other_value = wrong(run(Work::Get, |_| (Status::Ok, Some(vec![7; 64]))));
+        assert!(other_value.contains("ops failed") && other_value.contains("wrong answer"), "{other_value}");
+        let not_stored = wrong(run(Work::Put, |_| (Status::DiskFull, None)));
+        assert!(not_stored.contains("disk is full"), "{not_stored}");
+    }
+}

@@ -172,3 +172,68 @@ fn encode(step: &Step, wait_for: Option<usize>, request: &mut Vec<u8>, expected:
         let _ = write!(expected, ":{replicas}\r\n");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::testing::limits;
+    use crate::workload::Work;
+    use nicekv_runtime::Stop;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    /// Runs `work` with this many callers against a server that answers each request by `answer`.
+    fn run(
+        work: Work,
+        callers: usize,
+        wait_for: Option<usize>,
+        answer: fn(&[u8]) -> Vec<u8>,
+    ) -> Result<Measured> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port());
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for _ in 0..callers {
+                    let mut stream = listener.accept().unwrap().0;
+                    stream.set_nodelay(true).unwrap();
+                    scope.spawn(move || {
+                        let mut request = [0; 512];
+                        while let Ok(bytes @ 1..) = stream.read(&mut request) {
+                            // In two parts, which may arrive apart.
+                            let answer = answer(&request[..bytes]);
+                            let sent =
+                                stream.write_all(&answer[..3]).and_then(|()| stream.write_all(&answer[3..]));
+                            if sent.is_err() {
+                                return;
+                            }
+                        }
+                    });
+                }
+            });
+            let mut load = RedisLoad::connect(address, callers, wait_for).unwrap();
+            load.run(Sequence::new(work, 1), limits(&Stop::new()))
+        })
+    }
+
+    fn right_value(request: &[u8]) -> Vec<u8> {
+        let key = &request[request.len() - 2 - KEY_BYTES..request.len() - 2];
+        [b"$64\r\n", Step::preloaded(key).value().as_slice(), b"\r\n"].concat()
+    }
+
+    #[test]
+    fn right_answers_are_counted_with_and_without_epoll() {
+        for callers in [1, 8] {
+            assert!(run(Work::Get, callers, None, right_value).unwrap().operations > 0);
+            let put = run(Work::Put, callers, Some(2), |_| b"+OK\r\n:2\r\n".to_vec());
+            assert!(put.unwrap().operations > 0);
+        }
+    }
+
+    #[test]
+    fn a_wrong_answer_fails_the_run() {
+        let wrong = |result: Result<Measured>| result.unwrap_err().to_string();
+        let missing = wrong(run(Work::Get, 8, None, |_| b"$-1\r\n".to_vec()));
+        assert!(missing.contains("GET") && missing.contains("$-1"), "{missing}");
+        let unacknowledged = wrong(run(Work::Put, 1, Some(2), |_| b"+OK\r\n:1\r\n".to_vec()));
+        assert!(unacknowledged.contains(":1"), "{unacknowledged}");
+    }
+}
