@@ -94,12 +94,16 @@ impl Clients {
         }
     }
 
-    /// Remembers the result of a decided op. A first result stands for ever.
+    /// Remembers the result of a decided op. A first result stands for ever, but "expired" is none: a joiner may be told so before
+    /// it is told the result.
     pub(crate) fn remember(&mut self, op: OpId, result: StoredResult) {
         self.make_room(op.client);
         let record = self.table.entry(op.client).or_default();
         if op.sequence >= record.watermark {
-            record.results.entry(op.sequence).or_insert(result);
+            let known = record.results.get(&op.sequence);
+            if known.is_none_or(|known| known.status == Status::Expired) {
+                record.results.insert(op.sequence, result);
+            }
         }
     }
 

@@ -24,15 +24,17 @@ impl Partition {
     pub(crate) fn decide_key(&mut self, shared: &mut Shared, now: Now, key: &[u8]) {
         while let Some(op) = self.next_decidable(key) {
             let update = self.ops[&op].update();
-            let refused = self.ops[&op].any_refused;
+            let (refused, recovered) = (self.ops[&op].any_refused, self.is_recovered(op));
             let state = self.keys.get_mut(key).expect("a key with an op is locked");
             let verdict = if refused {
                 Verdict::unchanged(Status::DiskFull, None)
             } else if needs_state(&update) {
                 match &state.latest {
                     Latest::Known(value) => {
+                        // Not before an op that the last primary may have answered on the value as it was (R3).
                         if let Some(overdue) = value.as_ref().filter(|value| is_overdue(value, now))
                             && !matches!(update.operation, Operation::Delete)
+                            && !recovered
                         {
                             let version = overdue.version;
                             if self.expire_first(shared, now, key, version) {
@@ -45,13 +47,13 @@ impl Partition {
                     // What is decided but not released is in no engine: its release comes back here.
                     Latest::Unknown if state.unreleased > 0 => return,
                     Latest::Unknown => {
-                        state.latest = Latest::Reading;
                         let token = shared.storage.read(self.id, key);
+                        state.latest = Latest::Reading { token };
                         let read = PendingRead::Evaluate { partition: self.id, key: key.into() };
                         shared.reads.push_back((token, read));
                         return;
                     }
-                    Latest::Reading => return,
+                    Latest::Reading { .. } => return,
                 }
             } else {
                 evaluate(&update, None)
@@ -71,9 +73,17 @@ impl Partition {
         (self.ops[&op].acks == all_acks).then_some(op)
     }
 
+    /// Primary: whether an op was open when the epoch began.
+    fn is_recovered(&self, op: OpId) -> bool {
+        self.lead.as_ref().is_some_and(|lead| lead.recovered_through >= self.ops[&op].order)
+    }
+
     fn decide(&mut self, shared: &mut Shared, now: Now, key: &[u8], op: OpId, verdict: Verdict) {
-        let recovered = self.lead.as_ref().expect("a primary").recovered_through >= self.ops[&op].order;
+        let recovered = self.is_recovered(op);
         let state = self.keys.get_mut(key).expect("a key with an op is locked");
+        if recovered {
+            self.lead.as_mut().expect("a primary").recovery_end = self.logged + 1;
+        }
         let any_contended = self.ops[&op].any_contended;
         let refused = verdict.status == Status::DiskFull;
         let contended = any_contended || state.unreleased > 0 || recovered || refused;
@@ -151,11 +161,12 @@ impl Partition {
         &mut self,
         shared: &mut Shared,
         now: Now,
+        token: u64,
         key: &[u8],
         value: Option<KeyValue>,
     ) {
         let Some(state) = self.keys.get_mut(key) else { return };
-        if matches!(state.latest, Latest::Reading) {
+        if matches!(state.latest, Latest::Reading { token: newest } if newest == token) {
             state.latest = Latest::Known(value);
             self.decide_key(shared, now, key);
         }

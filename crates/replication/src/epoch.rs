@@ -38,6 +38,8 @@ pub(crate) struct Lead {
     pub(crate) peers: Vec<Peer>,
     /// Ops whose log order is not above this were undecided when the epoch began: their decisions are contended.
     pub(crate) recovered_through: u64,
+    /// The last decision of such an op, or of an epoch before: an earlier primary may have shown it.
+    pub(crate) recovery_end: u64,
     /// Ops that only this member is known to hold.
     pub(crate) wanted: BTreeMap<OpId, NodeId>,
     /// When the last decision was sent.
@@ -145,6 +147,7 @@ impl Partition {
             phase: Phase::Collecting,
             peers,
             recovered_through: 0,
+            recovery_end: 0,
             wanted: BTreeMap::new(),
             decided_ns: now.boot_ns,
         });
@@ -290,6 +293,7 @@ impl Partition {
         let lead = self.lead.as_mut().expect("a primary");
         lead.phase = Phase::Ready;
         lead.recovered_through = shared.storage.appended();
+        lead.recovery_end = self.logged;
         lead.decided_ns = now.boot_ns;
         // What only others held when they answered may have arrived here since.
         lead.wanted.retain(|op, _| !self.ops.contains_key(op));

@@ -6,6 +6,7 @@
 
 use crate::config::WAITING_GETS_MAX;
 use crate::partition::{Partition, Standing};
+use crate::prepare::Source;
 use crate::shared::{PendingRead, Shared};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
@@ -42,14 +43,15 @@ impl Partition {
         }
     }
 
-    /// Primary: whether a locked key has an op from before this epoch, which the old primary may have shown (R4).
+    /// Primary: whether a locked key may have an op from before this epoch, which the old primary may have shown: undecided, or decided
+    /// and not yet released (R4).
     pub(crate) fn is_recovering(&self, key: &[u8]) -> bool {
         let Some(lead) = &self.lead else { return false };
         let key = &self.keys[key];
         let undecided = |op: &OpId| self.ops[op].order <= lead.recovered_through;
         !lead.is_ready()
             || key.queue.iter().any(undecided)
-            || (key.unreleased > 0 && self.released < self.base.unwrap_or(0))
+            || (key.unreleased > 0 && self.released < lead.recovery_end)
     }
 
     fn wait_for_outcome(&mut self, shared: &mut Shared, get: WaitingGet, key: &[u8]) {
@@ -145,7 +147,7 @@ impl Partition {
         shared.outbox.send(to, |out| delete.encode(out));
         let mut datagram = Vec::new();
         delete.encode(&mut datagram);
-        self.on_update(shared, now, &delete, &datagram, None);
+        self.on_update(shared, now, &delete, &datagram, Source::Own);
         if self.ops.contains_key(&op) {
             return Some(op);
         }

@@ -2,6 +2,13 @@
 //!
 //! The joiner already takes part in every put from the epoch's base on; what was decided before, it copies. Both may write the same
 //! key, so it notes which keys later decisions have written: a copied entry never overwrites a newer one, nor revives a deleted key.
+//!
+//! The copy is complete when the joiner could go on alone from what it holds on disk:
+//! * every decision whose effect may be in the copy is in its log, durably. Else it could, as a primary, evaluate an op on its own result;
+//! * no op is open that it took in before it had the deduplication records: that may be a datagram from the past, of an op that was
+//!   finished before the joiner's time. The primary says so (`decide_expired`).
+//!
+//! A part of the entries begins with the primary's last decision at that moment, 8 bytes.
 
 use crate::config::COPY_CHUNK_BYTES;
 use crate::partition::{Partition, Standing};
@@ -57,12 +64,16 @@ pub(crate) struct Join {
     written: Map<Box<[u8]>, u64>,
     stage: Stage,
     asked_ns: u64,
+    /// Decisions up to this one may have effects in the copy.
+    covers: u64,
+    /// Ops that were logged up to this record were not compared with the deduplication records.
+    unchecked_through: u64,
 }
 
 impl Join {
     pub(crate) fn new(written: Map<Box<[u8]>, u64>) -> Self {
         let stage = Stage::Copying { section: CopySection::Clients, after: Vec::new() };
-        Self { written, stage, asked_ns: 0 }
+        Self { written, stage, asked_ns: 0, covers: 0, unchecked_through: 0 }
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -107,16 +118,22 @@ impl Partition {
         if self.base.is_none() {
             self.report_gap(shared, now);
         } else if now.boot_ns >= join.asked_ns + retry_ns {
-            join.asked_ns = now.boot_ns;
             match join.stage {
                 Stage::Copying { .. } => self.begin_copy(shared, now),
                 Stage::Syncing { .. } => {}
-                Stage::Done => self.report_copied(shared),
+                Stage::Done => self.report_copied(shared, now),
             }
         }
     }
 
-    fn report_copied(&self, shared: &mut Shared) {
+    /// Reports that the copy is complete, if it is.
+    fn report_copied(&mut self, shared: &mut Shared, now: Now) {
+        let Some(join) = &mut self.join else { return };
+        let oldest = self.undecided.first_key_value().map_or(u64::MAX, |(order, _)| *order);
+        if self.forced < join.covers || oldest <= join.unchecked_through {
+            return;
+        }
+        join.asked_ns = now.boot_ns;
         shared.report(Report {
             node: shared.config.node,
             incarnation: shared.config.incarnation,
@@ -157,7 +174,8 @@ impl Partition {
     /// Primary: the entries for a joiner have been read.
     pub(crate) fn on_scanned(&mut self, shared: &mut Shared, scan: &PendingScan, entries: &[u8], more: bool) {
         if self.epoch == scan.epoch {
-            send_chunk(shared, scan.peer, self, scan.epoch, CopySection::Entries, more, entries);
+            let payload = [&self.logged.to_be_bytes(), entries].concat();
+            send_chunk(shared, scan.peer, self, scan.epoch, CopySection::Entries, more, &payload);
         }
     }
 
@@ -179,7 +197,7 @@ impl Partition {
             return;
         }
         let taken = match section {
-            CopySection::Clients => self.take_clients(shared, payload),
+            CopySection::Clients => self.take_clients(shared, more, payload),
             CopySection::Entries => self.take_entries(shared, payload),
         };
         let Ok(last) = taken else {
@@ -200,8 +218,16 @@ impl Partition {
         self.begin_copy(shared, now);
     }
 
-    fn take_clients(&mut self, shared: &mut Shared, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    fn take_clients(
+        &mut self,
+        shared: &mut Shared,
+        more: bool,
+        payload: &[u8],
+    ) -> Result<Vec<u8>, DecodeError> {
         let last = self.clients.import(payload)?;
+        if !more {
+            self.join.as_mut().expect("checked by the caller").unchecked_through = shared.storage.appended();
+        }
         let record = Record::Clients { partition: self.id, payload };
         shared.storage.append(|out| record.append(out));
         shared.storage.want_force();
@@ -209,8 +235,10 @@ impl Partition {
     }
 
     fn take_entries(&mut self, shared: &mut Shared, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
-        let join = self.join.as_ref().expect("checked by the caller");
+        let join = self.join.as_mut().expect("checked by the caller");
         let mut reader = Reader::new(payload);
+        let covers = u64::from_be_bytes(reader.layout("last decision of a copy")?);
+        join.covers = join.covers.max(covers);
         let mut last: &[u8] = &[];
         while !reader.is_empty() {
             let (key, entry) = read_keyed_entry(&mut reader)?;
@@ -224,11 +252,11 @@ impl Partition {
     }
 
     /// Joiner: what was copied is durable.
-    pub(crate) fn on_engine_synced(&mut self, shared: &mut Shared, token: u64) {
+    pub(crate) fn on_engine_synced(&mut self, shared: &mut Shared, now: Now, token: u64) {
         let Some(join) = &mut self.join else { return };
         if matches!(join.stage, Stage::Syncing { token: mine } if mine == token) {
-            join.stage = Stage::Done;
-            self.report_copied(shared);
+            (join.stage, join.asked_ns) = (Stage::Done, 0);
+            self.report_copied(shared, now);
         }
     }
 }

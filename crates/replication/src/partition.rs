@@ -68,7 +68,10 @@ pub(crate) fn update_of(datagram: &[u8]) -> Update<'_> {
 /// What the primary knows of a key's newest decided state.
 pub(crate) enum Latest {
     Unknown,
-    Reading,
+    /// By the read with this token; one that was asked for before tells of an older state.
+    Reading {
+        token: u64,
+    },
     Known(Option<KeyValue>),
 }
 
@@ -294,27 +297,49 @@ impl Partition {
 
     /// The part of [`Self::log_decision`] that replaying the log shares.
     pub(crate) fn settle(&mut self, shared: &mut Shared, now: Now, decided: Decided) {
-        if let Some(op) = self.ops.get_mut(&decided.op)
-            && !op.decided
-        {
-            op.decided = true;
-            self.undecided.remove(&op.order);
-            let key = update_of(&op.datagram).key;
-            let key = self.keys.get_mut(key).expect("an open op locks its key");
-            key.queue.retain(|queued| *queued != decided.op);
-            key.unreleased += 1;
+        match self.ops.get_mut(&decided.op) {
+            Some(op) if !op.decided => {
+                op.decided = true;
+                self.undecided.remove(&op.order);
+                let key = update_of(&op.datagram).key;
+                let key = self.keys.get_mut(key).expect("an open op locks its key");
+                key.queue.retain(|queued| *queued != decided.op);
+                key.unreleased += 1;
+            }
+            // Decided once more, for a member that seemed to wait for it: the first decision stands.
+            Some(_) => {}
+            // It was refused without its prepare, or its effect is in the engine already. It may not be taken in any more.
+            None => {
+                self.clients.remember(decided.op, StoredResult::of(&decided.wire(self.id, self.epoch)));
+            }
         }
         if !decided.contended {
+            self.release_predecessors(shared, now, decided.op);
             self.take_effect(shared, now, &decided);
         }
         self.decisions.push_back(decided);
+    }
+
+    /// An op that was decided uncontended says that the decisions of its key before it were released (R2). Else only messages say that,
+    /// and a restarted replica, which replays decisions, would let the older ones take effect after it.
+    fn release_predecessors(&mut self, shared: &mut Shared, now: Now, op: OpId) {
+        let Some(op) = self.ops.get(&op) else { return };
+        let key = op.update().key;
+        // The op itself is one of the unreleased.
+        if self.keys[key].unreleased > 1 {
+            let is_of_key = |decided: &Decided| {
+                self.ops.get(&decided.op).is_some_and(|earlier| earlier.update().key == key)
+            };
+            let newest = self.decisions.iter().rev().find(|decided| is_of_key(decided));
+            let through = newest.expect("unreleased decisions are kept").index;
+            self.release(shared, now, through);
+        }
     }
 
     /// Applies a decision to the engine, remembers its result, answers its client if this is the primary, and unlocks.
     fn take_effect(&mut self, shared: &mut Shared, now: Now, decided: &Decided) {
         let result = StoredResult::of(&decided.wire(self.id, self.epoch));
         let Some(op) = self.ops.remove(&decided.op) else {
-            // Nobody holds its prepare: it was refused without one, or its effect is in the engine already.
             return;
         };
         let update = update_of(&op.datagram);

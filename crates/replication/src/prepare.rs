@@ -11,15 +11,35 @@ use nicekv_wire::recovery::{Fetch, Wanted};
 use nicekv_wire::replication::PrepareAck;
 use nicekv_wire::{NodeId, Now, OpId, Reply, Status, Update, stamp_reply_to};
 
+/// Whence an update comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// From a client at this address, or through a switch that hides it.
+    Client(SocketAddrV4),
+    /// From this node's own client.
+    Own,
+    /// From a member that passes on what is open there and not among its decisions up to `logged`.
+    Member { logged: u64 },
+}
+
+impl Source {
+    fn address(self) -> Option<SocketAddrV4> {
+        match self {
+            Self::Client(address) => Some(address),
+            Self::Own | Self::Member { .. } => None,
+        }
+    }
+}
+
 impl Partition {
-    /// An update arrived: from a client, from a member that passes it on, or from this node's own client (`from` is `None`).
+    /// An update arrived.
     pub(crate) fn on_update(
         &mut self,
         shared: &mut Shared,
         now: Now,
         update: &Update<'_>,
         datagram: &[u8],
-        from: Option<SocketAddrV4>,
+        source: Source,
     ) {
         if self.standing == Standing::Outside {
             shared.counters.dropped += 1;
@@ -34,13 +54,16 @@ impl Partition {
             Lookup::New => {}
             Lookup::Finished(result) => {
                 if self.is_primary() {
-                    shared.reply(update.reply_to.or(from), &result.reply(op));
+                    shared.reply(update.reply_to.or(source.address()), &result.reply(op));
                 }
                 return;
             }
+            // The client has given it up, but it is open at the primary: without this ack it would stay so for ever. Not if it may have
+            // been decided since the primary sent it, and forgotten.
+            Lookup::Expired if !self.is_primary() && self.is_open_elsewhere(source) => {}
             Lookup::Expired => {
                 if self.is_primary() {
-                    shared.reply(update.reply_to.or(from), &Reply::bare(op, Status::Expired));
+                    shared.reply(update.reply_to.or(source.address()), &Reply::bare(op, Status::Expired));
                 }
                 return;
             }
@@ -51,10 +74,15 @@ impl Partition {
             return;
         }
         let mut datagram: Box<[u8]> = datagram.into();
-        if let Some(from) = from {
+        if let Some(from) = source.address() {
             stamp_reply_to(&mut datagram, from);
         }
         self.log_prepare(shared, now, update, datagram);
+    }
+
+    /// Whether an op from this source is certainly undecided.
+    fn is_open_elsewhere(&self, source: Source) -> bool {
+        matches!(source, Source::Member { logged } if self.logged <= logged)
     }
 
     fn log_prepare(&mut self, shared: &mut Shared, now: Now, update: &Update<'_>, datagram: Box<[u8]>) {
@@ -160,6 +188,7 @@ impl Partition {
             sender: shared.config.node,
             partition: self.id,
             epoch: self.epoch,
+            logged: self.logged,
             datagram,
         };
         shared.counters.resent += 1;

@@ -5,6 +5,7 @@ use crate::evaluate::KeyValue;
 use crate::get::{WaitingGet, decode_entry};
 use crate::join::StreamPeer;
 use crate::partition::{Partition, Standing};
+use crate::prepare::Source;
 use crate::record::Record;
 use crate::shared::{Counters, PendingRead, Shared};
 use crate::storage::{StorageCompletion, StorageRequest};
@@ -106,7 +107,13 @@ impl Replica {
             }
             Datagram::Update(update) => {
                 if let Some(index) = self.requested(update.key, &update.digest, None) {
-                    self.partitions[index].on_update(&mut self.shared, now, &update, bytes, Some(from));
+                    self.partitions[index].on_update(
+                        &mut self.shared,
+                        now,
+                        &update,
+                        bytes,
+                        Source::Client(from),
+                    );
                 }
             }
             Datagram::Acks(acks) => self.on_acks(now, &acks),
@@ -221,7 +228,8 @@ impl Replica {
         let Some(index) = self.heard(resend.partition, resend.epoch, resend.sender) else { return };
         let Ok((_, Datagram::Update(update))) = Datagram::decode(resend.datagram) else { return };
         if self.requested(update.key, &update.digest, Some(resend.partition)).is_some() {
-            self.partitions[index].on_update(&mut self.shared, now, &update, resend.datagram, None);
+            let source = Source::Member { logged: resend.logged };
+            self.partitions[index].on_update(&mut self.shared, now, &update, resend.datagram, source);
         }
     }
 
@@ -287,7 +295,7 @@ impl Replica {
                     PendingRead::Evaluate { partition, key } => {
                         let value = entry.as_ref().and_then(KeyValue::from_entry);
                         let partition = &mut self.partitions[usize::from(partition.0)];
-                        partition.on_state_read(&mut self.shared, now, &key, value);
+                        partition.on_state_read(&mut self.shared, now, token, &key, value);
                     }
                 }
             }
@@ -299,7 +307,7 @@ impl Replica {
             }
             StorageCompletion::EngineSynced { token } => {
                 for partition in &mut self.partitions {
-                    partition.on_engine_synced(&mut self.shared, token);
+                    partition.on_engine_synced(&mut self.shared, now, token);
                 }
             }
         }

@@ -397,6 +397,9 @@ pub struct Resend<'a> {
     pub partition: PartitionId,
     /// The epoch.
     pub epoch: Epoch,
+    /// The sender's last decision when it sent this: none up to it decides the op. Tells a delayed copy of a finished op from an open
+    /// one where the result is not remembered any more.
+    pub logged: u64,
     /// The client's [`Update`](crate::Update) datagram, with its `reply_to` stamped.
     pub datagram: &'a [u8],
 }
@@ -407,6 +410,7 @@ struct ResendLayout {
     partition: U16,
     sender: U16,
     epoch: U32,
+    logged: U64,
 }
 
 impl<'a> Resend<'a> {
@@ -417,6 +421,7 @@ impl<'a> Resend<'a> {
                 partition: self.partition.0.into(),
                 sender: self.sender.0.into(),
                 epoch: self.epoch.0.into(),
+                logged: self.logged.into(),
             };
             put(out, &layout);
             out.extend_from_slice(self.datagram);
@@ -436,6 +441,7 @@ impl<'a> Resend<'a> {
             sender: NodeId(layout.sender.get()),
             partition: PartitionId(layout.partition.get()),
             epoch: Epoch(layout.epoch.get()),
+            logged: layout.logged.get(),
             datagram,
         })
     }

@@ -239,7 +239,7 @@ fn decisions() -> impl Strategy<Value = Vec<u8>> {
 fn resend() -> impl Strategy<Value = Vec<u8>> {
     (update(), route(), address()).prop_map(|(mut datagram, (partition, epoch, sender), address)| {
         stamp_reply_to(&mut datagram, address);
-        encoded(|out| Resend { sender, partition, epoch, datagram: &datagram }.encode(out))
+        encoded(|out| Resend { sender, partition, epoch, logged: 7, datagram: &datagram }.encode(out))
     })
 }
 
