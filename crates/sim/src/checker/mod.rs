@@ -1,0 +1,22 @@
+//! Linearizability, one key at a time.
+//!
+//! A history is a set of [`Call`]s. It is linearizable if some order of them respects real time (a call that returned before another
+//! was made comes first) and, executed one after the other on a register ([`model`]), gives every call the answer that it got. A call
+//! without an answer stays open-ended: it may take effect at any later time, or never.
+
+pub mod model;
+mod search;
+
+pub use model::{Action, Answer, Register};
+pub use search::{Verdict, check};
+
+/// One operation of a client on the key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Call {
+    /// What was asked.
+    pub action: Action,
+    /// When: any clock that orders all calls and answers of the history.
+    pub called: u64,
+    /// When it was answered, and how; `None` if the outcome is unknown.
+    pub answered: Option<(u64, Answer)>,
+}

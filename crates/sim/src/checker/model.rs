@@ -1,0 +1,188 @@
+//! What a key is to its clients: a register with a version. Written from the wire format's documentation, not from the replica's
+//! evaluation, so that the two check each other.
+
+use nicekv_wire::limits::VALUE_BYTES_MAX;
+use nicekv_wire::{Condition, Expiry, OpId, Operation, Status};
+
+/// An operation, owned. `Expire`, `Persist` and floats are left to the replica's own tests.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Reads.
+    Get,
+    /// Changes, under this op id.
+    Update {
+        /// Becomes the version (R5).
+        op: OpId,
+        /// When it applies.
+        condition: When,
+        /// Whether the answer carries the value from before (an applied increment or append tells the new one instead).
+        return_old: bool,
+        /// What it does.
+        change: Change,
+    },
+}
+
+/// See [`Condition`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "as in the wire format")]
+pub enum When {
+    Always,
+    IfAbsent,
+    IfPresent,
+    IfVersion(OpId),
+}
+
+/// See [`Operation`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "as in the wire format")]
+pub enum Change {
+    Set(Vec<u8>),
+    /// Sets a value that a delete of the primary's own may remove at any later time (R11).
+    SetExpiring {
+        value: Vec<u8>,
+        at_ms: u64,
+    },
+    Delete,
+    Increment(i64),
+    Append(Vec<u8>),
+}
+
+impl When {
+    /// As the wire format has it.
+    pub fn condition(self) -> Condition {
+        match self {
+            Self::Always => Condition::Always,
+            Self::IfAbsent => Condition::IfAbsent,
+            Self::IfPresent => Condition::IfPresent,
+            Self::IfVersion(version) => Condition::IfVersion(version),
+        }
+    }
+}
+
+impl Change {
+    /// As the wire format has it.
+    pub fn operation(&self) -> Operation<'_> {
+        match self {
+            Self::Set(value) => Operation::Set { value, expiry: Expiry::Never },
+            Self::SetExpiring { value, at_ms } => Operation::Set { value, expiry: Expiry::At(*at_ms) },
+            Self::Delete => Operation::Delete,
+            Self::Increment(delta) => Operation::Increment(*delta),
+            Self::Append(suffix) => Operation::Append(suffix),
+        }
+    }
+}
+
+/// What a client was told.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Answer {
+    /// How it ended.
+    pub status: Status,
+    /// The version that the answer speaks of.
+    pub version: OpId,
+    /// Sum or length.
+    pub integer: i64,
+    /// The value read, or from before.
+    pub value: Option<Vec<u8>>,
+}
+
+/// The state of the key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Register {
+    present: Option<Present>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Present {
+    version: OpId,
+    value: Vec<u8>,
+    expires: bool,
+}
+
+impl Register {
+    /// The state in which the key is found if its value has expired meanwhile; `None` if it cannot expire.
+    pub(crate) fn expired(&self) -> Option<Self> {
+        self.present.as_ref().filter(|present| present.expires)?;
+        Some(Self::default())
+    }
+
+    /// Executes `action`: the next state, and what the client is told.
+    pub(crate) fn execute(&self, action: &Action) -> (Self, Answer) {
+        match action {
+            Action::Get => (self.clone(), self.read()),
+            Action::Update { op, condition, return_old, change } => {
+                let (next, mut answer) = match self.meets(*condition) {
+                    true => self.change(*op, change),
+                    false => (self.clone(), self.unchanged(Status::ConditionFailed)),
+                };
+                let tells_new = matches!(change, Change::Increment(_) | Change::Append(_));
+                if *return_old && !(tells_new && answer.status == Status::Ok) {
+                    answer.value = self.present.as_ref().map(|present| present.value.clone());
+                }
+                (next, answer)
+            }
+        }
+    }
+
+    fn version(&self) -> OpId {
+        self.present.as_ref().map_or(OpId::NONE, |present| present.version)
+    }
+
+    fn unchanged(&self, status: Status) -> Answer {
+        Answer { status, version: self.version(), integer: 0, value: None }
+    }
+
+    fn read(&self) -> Answer {
+        match &self.present {
+            None => self.unchanged(Status::NotFound),
+            Some(present) => Answer { value: Some(present.value.clone()), ..self.unchanged(Status::Ok) },
+        }
+    }
+
+    fn meets(&self, condition: When) -> bool {
+        match condition {
+            When::Always => true,
+            When::IfAbsent => self.present.is_none(),
+            When::IfPresent => self.present.is_some(),
+            When::IfVersion(version) => self.version() == version,
+        }
+    }
+
+    fn change(&self, op: OpId, change: &Change) -> (Self, Answer) {
+        let before: &[u8] = self.present.as_ref().map_or(&[], |present| &present.value);
+        let keeps = self.present.as_ref().is_some_and(|present| present.expires);
+        let (value, expires, integer) = match change {
+            Change::Set(value) => (value.clone(), false, 0),
+            Change::SetExpiring { value, .. } => (value.clone(), true, 0),
+            Change::Delete => {
+                let status = if self.present.is_some() { Status::Ok } else { Status::NotFound };
+                return (Self::default(), Answer { version: OpId::NONE, ..self.unchanged(status) });
+            }
+            Change::Increment(delta) => {
+                let number = if self.present.is_none() { Some(0) } else { number(before) };
+                let Some(number) = number else {
+                    return (self.clone(), self.unchanged(Status::NotAnInteger));
+                };
+                let Some(sum) = number.checked_add(*delta) else {
+                    return (self.clone(), self.unchanged(Status::Overflow));
+                };
+                (sum.to_string().into_bytes(), keeps, sum)
+            }
+            Change::Append(suffix) => {
+                let value = [before, suffix].concat();
+                if value.len() > VALUE_BYTES_MAX {
+                    return (self.clone(), self.unchanged(Status::ValueTooLong));
+                }
+                let length = value.len() as i64;
+                (value, keeps, length)
+            }
+        };
+        let next = Self { present: Some(Present { version: op, value, expires }) };
+        (next, Answer { status: Status::Ok, version: op, integer, value: None })
+    }
+}
+
+/// A 64-bit integer in its one spelling.
+fn number(bytes: &[u8]) -> Option<i64> {
+    let number: i64 = std::str::from_utf8(bytes).ok()?.parse().ok()?;
+    (number.to_string().as_bytes() == bytes).then_some(number)
+}

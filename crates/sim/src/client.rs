@@ -1,0 +1,238 @@
+//! A client: the real core, a random workload, and the history of what it was told.
+
+use crate::checker::Call;
+use crate::checker::model::{Action, Answer, Change, When};
+use crate::node::START_UNIX_MS;
+use crate::random::Random;
+use nicekv_client::{Answer as Told, ClientCore, Config, OperationError, Outcome, Request};
+use nicekv_placement::Vrings;
+use nicekv_wire::{ClientId, Header, Now, OpId, Status};
+use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
+
+/// What the clients do.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// The keys.
+    pub keys: Vec<Vec<u8>>,
+    /// Calls per client.
+    pub calls: usize,
+    /// Calls of one client at a time.
+    pub window: usize,
+    /// Longest pause before the next call.
+    pub pause_ns_max: u64,
+    /// A call is given up after so long.
+    pub timeout_ns: u64,
+    /// Of a million updates so many are sets of values that expire.
+    pub expiring_per_million: u32,
+}
+
+/// A call of the history, and its key.
+#[derive(Clone, Debug)]
+pub struct KeyCall {
+    /// Index of the key.
+    pub key: usize,
+    /// The call.
+    pub call: Call,
+}
+
+/// See the module.
+pub struct Client {
+    core: ClientCore,
+    /// Where it is reached.
+    pub address: SocketAddrV4,
+    /// When its loop turns next.
+    pub turn_at_ns: Option<u64>,
+    /// When it calls next.
+    pub call_at_ns: u64,
+    /// Calls to be made.
+    pub calls_left: usize,
+    /// All calls made so far. Those that took no effect for sure are left out.
+    pub history: Vec<KeyCall>,
+    /// By the ticket's index, the place in `history`.
+    open: BTreeMap<usize, usize>,
+    void: Vec<usize>,
+    /// Versions seen, by key.
+    seen: BTreeMap<usize, OpId>,
+    newest_sequence: u64,
+}
+
+fn now(at_ns: u64) -> Now {
+    Now { boot_ns: at_ns, unix_ms: START_UNIX_MS + at_ns / 1_000_000 }
+}
+
+impl Client {
+    /// A client that has yet to do its share of `workload`.
+    pub fn new(id: ClientId, address: SocketAddrV4, vrings: Vrings, workload: &Workload) -> Self {
+        Self {
+            core: ClientCore::new(Config::new(id, vrings)),
+            address,
+            turn_at_ns: None,
+            call_at_ns: 0,
+            calls_left: workload.calls,
+            history: Vec::new(),
+            open: BTreeMap::new(),
+            void: Vec::new(),
+            seen: BTreeMap::new(),
+            newest_sequence: 0,
+        }
+    }
+
+    /// Whether it has nothing left to do.
+    pub fn is_done(&self) -> bool {
+        self.calls_left == 0 && self.open.is_empty()
+    }
+
+    /// Calls that are not answered yet.
+    pub fn open_calls(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Its history without the calls that took no effect.
+    pub fn history(&self) -> impl Iterator<Item = &KeyCall> {
+        self.history.iter().enumerate().filter(|(index, _)| !self.void.contains(index)).map(|(_, call)| call)
+    }
+
+    /// When its loop must turn though nothing arrives.
+    pub fn next_turn_ns(&self, workload: &Workload) -> Option<u64> {
+        let may_call = self.calls_left > 0 && self.open.len() < workload.window;
+        let call = may_call.then_some(self.call_at_ns);
+        call.into_iter().chain(self.core.next_deadline()).min()
+    }
+
+    /// A datagram arrives.
+    pub fn receive(&mut self, at_ns: u64, bytes: &[u8]) {
+        self.core.handle_datagram(now(at_ns), bytes);
+    }
+
+    /// A turn of its loop: retries, takes answers, makes the next call. `tick` numbers calls and answers.
+    pub fn turn(
+        &mut self,
+        at_ns: u64,
+        workload: &Workload,
+        random: &mut Random,
+        tick: &mut u64,
+        mut send: impl FnMut(SocketAddrV4, &[u8]),
+    ) {
+        self.core.handle_deadline(now(at_ns));
+        self.take_answers(tick);
+        if self.calls_left > 0 && self.open.len() < workload.window && self.call_at_ns <= at_ns {
+            self.calls_left -= 1;
+            self.call_at_ns = at_ns + random.below(workload.pause_ns_max);
+            let key = random.below(workload.keys.len() as u64) as usize;
+            let action = self.draw(key, at_ns, workload, random);
+            self.call(at_ns, key, action, workload, tick);
+        }
+        self.transmit(&mut send);
+    }
+
+    /// Reads a key, outside the workload.
+    pub fn get(&mut self, at_ns: u64, key: usize, workload: &Workload, tick: &mut u64) {
+        self.call(at_ns, key, Action::Get, workload, tick);
+    }
+
+    fn transmit(&mut self, send: &mut impl FnMut(SocketAddrV4, &[u8])) {
+        let mut bytes = Vec::new();
+        while let Some(to) = self.core.poll_transmit(&mut bytes) {
+            send(to, &bytes);
+        }
+    }
+
+    fn call(&mut self, at_ns: u64, key: usize, action: Action, workload: &Workload, tick: &mut u64) {
+        let request = match &action {
+            Action::Get => Request::Get { key: &workload.keys[key] },
+            Action::Update { condition, return_old, change, .. } => Request::Update {
+                key: &workload.keys[key],
+                condition: condition.condition(),
+                return_old: *return_old,
+                operation: change.operation(),
+            },
+        };
+        let ticket =
+            self.core.submit(now(at_ns), request, at_ns + workload.timeout_ns).expect("within limits");
+        // The core numbers its calls one by one.
+        self.newest_sequence += 1;
+        *tick += 1;
+        self.open.insert(ticket.index(), self.history.len());
+        self.history.push(KeyCall { key, call: Call { action, called: *tick, answered: None } });
+    }
+
+    fn draw(&self, key: usize, at_ns: u64, workload: &Workload, random: &mut Random) -> Action {
+        if random.below(3) == 0 {
+            return Action::Get;
+        }
+        let op = OpId { client: self.core.config().client, sequence: self.newest_sequence + 1 };
+        let value = format!("{}", (self.core.config().client.0 & 0xff) * 1000 + op.sequence).into_bytes();
+        let change = match random.below(8) {
+            0..3 if random.chance(workload.expiring_per_million) => {
+                let at_ms = START_UNIX_MS + at_ns / 1_000_000 + random.below(600);
+                Change::SetExpiring { value, at_ms }
+            }
+            0..3 => Change::Set(value),
+            3 => Change::Delete,
+            4 => Change::Append(b"7".to_vec()),
+            _ => Change::Increment(1),
+        };
+        let version = self.seen.get(&key).copied().unwrap_or(OpId::NONE);
+        let condition = match random.below(6) {
+            0 => When::IfAbsent,
+            1 => When::IfPresent,
+            2 => When::IfVersion(version),
+            _ => When::Always,
+        };
+        Action::Update { op, condition, return_old: random.below(4) == 0, change }
+    }
+
+    fn take_answers(&mut self, tick: &mut u64) {
+        while let Some(completion) = self.core.poll_event() {
+            let index = self.open.remove(&completion.ticket.index()).expect("each call completes once");
+            let answer = match completion.result {
+                Ok(told) => Some(answer(&told)),
+                Err(error) => match not_applied(error) {
+                    Some(status) => Some(Answer { status, version: OpId::NONE, integer: 0, value: None }),
+                    None => None,
+                },
+            };
+            let is_get = self.history[index].call.action == Action::Get;
+            if answer.as_ref().map_or(is_get, |answer| answer.status == Status::Busy) {
+                self.void.push(index);
+                continue;
+            }
+            *tick += 1;
+            let KeyCall { key, call } = &mut self.history[index];
+            if let Some(answer) = &answer {
+                self.seen.insert(*key, answer.version);
+            }
+            call.answered = answer.map(|answer| (*tick, answer));
+        }
+    }
+}
+
+/// The op that a datagram is about.
+pub fn op_of(bytes: &[u8]) -> Option<OpId> {
+    Header::decode(bytes).ok().map(|(header, _)| header.op)
+}
+
+fn answer(told: &Told<'_>) -> Answer {
+    let status = match told.outcome {
+        Outcome::Done => Status::Ok,
+        Outcome::NotFound => Status::NotFound,
+        Outcome::ConditionFailed => Status::ConditionFailed,
+    };
+    let value = told.value.map(<[u8]>::to_vec);
+    Answer { status, version: told.version, integer: told.integer, value }
+}
+
+/// The refusal that an error stands for; `None` if the outcome is unknown. Busy also stands for all that must not happen here.
+fn not_applied(error: OperationError) -> Option<Status> {
+    match error {
+        OperationError::OutcomeUnknown | OperationError::TimedOut => None,
+        OperationError::NotAnInteger => Some(Status::NotAnInteger),
+        OperationError::Overflow => Some(Status::Overflow),
+        OperationError::ResultTooLong { .. } => Some(Status::ValueTooLong),
+        OperationError::Busy => Some(Status::Busy),
+        error @ (OperationError::NotAFloat | OperationError::DiskFull | OperationError::NoSuchKeyspace) => {
+            panic!("no node has reason to say: {error}")
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! A node's disk: an authoritative log whose unforced tail may be lost, and an engine that falls back to its last sync.
+//!
+//! Requests are executed strictly in order. The engine on disk is never ahead of the log on disk, as in the real driver: a sync of the
+//! engine forces the log first.
+
+use crate::random::Random;
+use nicekv_replication::{Replica, StorageCompletion, StorageRequest};
+use nicekv_wire::recovery::put_keyed_entry;
+use nicekv_wire::{Now, PartitionId};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// Applied state, by partition and key.
+pub type Entries = BTreeMap<(PartitionId, Vec<u8>), Vec<u8>>;
+
+/// Something that the disk is busy with; to be finished in the order of its beginning.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Busy {
+    /// The log is being forced through this record.
+    Force {
+        /// The record's number.
+        through: u64,
+    },
+    /// The engine, as it was then, is being made durable.
+    Sync {
+        /// What becomes durable.
+        entries: Entries,
+        /// The log was forced through this record for it.
+        log_through: u64,
+        /// What follows.
+        then: AfterSync,
+    },
+}
+
+/// See [`Busy::Sync`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AfterSync {
+    /// The core is told.
+    Complete {
+        /// Of its request.
+        token: u64,
+    },
+    /// The log before this record is dropped.
+    Trim {
+        /// The first record that stays.
+        before: u64,
+    },
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Disk {
+    /// Records `first ..`.
+    log: Vec<Vec<u8>>,
+    first: u64,
+    forced: u64,
+    /// As the process sees it.
+    entries: Entries,
+    durable: Entries,
+}
+
+impl Disk {
+    /// A new one.
+    pub fn new() -> Self {
+        Self { first: 1, ..Self::default() }
+    }
+
+    /// Number of the last record.
+    pub fn appended(&self) -> u64 {
+        self.first + self.log.len() as u64 - 1
+    }
+
+    /// Number of the last record that no crash takes away.
+    pub fn forced(&self) -> u64 {
+        self.forced
+    }
+
+    /// What the process sees.
+    pub fn entries(&self) -> &Entries {
+        &self.entries
+    }
+
+    /// The log's records.
+    pub fn log(&self) -> &[Vec<u8>] {
+        &self.log
+    }
+
+    /// Executes all requests of `core` and what they lead to; returns what takes time.
+    pub fn execute(&mut self, now: Now, core: &mut Replica) -> Vec<Busy> {
+        let mut busy = Vec::new();
+        while let Some(request) = core.poll_storage() {
+            match request {
+                StorageRequest::Append { payload } => self.log.push(payload.to_vec()),
+                StorageRequest::Force => busy.push(Busy::Force { through: self.appended() }),
+                StorageRequest::Read { token, partition, key } => {
+                    let entry = self.entries.get(&(partition, key.to_vec())).cloned();
+                    core.handle_storage(now, StorageCompletion::Read { token, entry: entry.as_deref() });
+                }
+                StorageRequest::Write { partition, key, entry } => {
+                    self.entries.insert((partition, key.to_vec()), entry.to_vec());
+                }
+                StorageRequest::Remove { partition, key } => {
+                    self.entries.remove(&(partition, key.to_vec()));
+                }
+                StorageRequest::Clear { partition } => self.entries.retain(|(of, _), _| *of != partition),
+                StorageRequest::Scan { token, partition, after, bytes_max } => {
+                    let (entries, more) = self.scan(partition, after, bytes_max);
+                    core.handle_storage(now, StorageCompletion::Scan { token, entries: &entries, more });
+                }
+                StorageRequest::SyncEngine { token } => busy.push(self.sync(AfterSync::Complete { token })),
+                StorageRequest::Trim { before } => busy.push(self.sync(AfterSync::Trim { before })),
+            }
+        }
+        busy
+    }
+
+    fn sync(&self, then: AfterSync) -> Busy {
+        Busy::Sync { entries: self.entries.clone(), log_through: self.appended(), then }
+    }
+
+    fn scan(&self, partition: PartitionId, after: &[u8], bytes_max: usize) -> (Vec<u8>, bool) {
+        let from = Bound::Excluded((partition, after.to_vec()));
+        let mut rest =
+            self.entries.range((from, Bound::Unbounded)).take_while(|((of, _), _)| *of == partition);
+        let mut page = Vec::new();
+        for ((_, key), entry) in rest.by_ref() {
+            put_keyed_entry(&mut page, key, entry);
+            if page.len() >= bytes_max {
+                break;
+            }
+        }
+        (page, rest.next().is_some())
+    }
+
+    /// Something that took time is done. Forces and syncs finish in the order of their beginning.
+    pub fn finish(&mut self, now: Now, core: &mut Replica, busy: Busy) {
+        match busy {
+            Busy::Force { through } => {
+                self.forced = self.forced.max(through);
+                core.handle_storage(now, StorageCompletion::Forced { through });
+            }
+            Busy::Sync { entries, log_through, then } => {
+                self.forced = self.forced.max(log_through);
+                self.durable = entries;
+                match then {
+                    AfterSync::Complete { token } => {
+                        core.handle_storage(now, StorageCompletion::EngineSynced { token });
+                    }
+                    AfterSync::Trim { before } => {
+                        let dropped = before.saturating_sub(self.first) as usize;
+                        self.log.drain(..dropped);
+                        self.first += dropped as u64;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The process is gone, and with it any part of the unforced tail of the log.
+    pub fn crash(&mut self, random: &mut Random) {
+        let kept = random.between(self.forced, self.appended());
+        self.crash_keeping(kept);
+    }
+
+    /// The process is gone, and the log after the record `kept`, which is none before the last forced one.
+    pub fn crash_keeping(&mut self, kept: u64) {
+        assert!(self.forced <= kept && kept <= self.appended());
+        self.log.truncate((kept + 1 - self.first) as usize);
+        self.entries.clone_from(&self.durable);
+        // A new process counts from 1, and finds durable what it finds.
+        self.first = 1;
+        self.forced = self.appended();
+    }
+
+    /// Gives a new process what is in the log.
+    pub fn replay(&mut self, now: Now, core: &mut Replica) {
+        for record in &self.log {
+            core.replay(now, record).expect("the log holds what the core wrote");
+        }
+        let busy = self.execute(now, core);
+        assert!(busy.is_empty(), "replaying a log forces nothing");
+    }
+}

@@ -1,0 +1,217 @@
+//! Runs a seed to its end and judges it: what must hold when all faults are healed (SCENARIOS, checks L, D, C, X and V).
+
+use crate::checker::{Action, Call, Verdict, check};
+use crate::client::Workload;
+use crate::cluster::{Cluster, Scenario, Tally};
+use crate::faults::Faults;
+use crate::random::Random;
+use nicekv_replication::{PartitionStatus, Standing};
+use nicekv_wire::PartitionId;
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// After all faults are healed everything must be done within this (check V).
+const PROGRESS_NS: u64 = 20 * SECOND_NS;
+
+/// Calls of a history that a report lists.
+const LISTED_MAX: usize = 40;
+
+/// What a run came to.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Empty if all is well.
+    pub violations: Vec<String>,
+    /// Calls judged.
+    pub calls: usize,
+    /// Of these, with unknown outcome.
+    pub unknown: usize,
+    /// How often what happened.
+    pub tally: Tally,
+}
+
+/// A random scenario.
+pub fn draw(seed: u64) -> Scenario {
+    let mut random = Random::new(!seed);
+    let keys = random.pick(&[1, 2, 8, 40]);
+    let clients = random.between(2, 5) as usize;
+    Scenario {
+        nodes: random.pick(&[3, 3, 4, 5]),
+        replicas: random.pick(&[3, 3, 3, 2]),
+        partition_bits: random.pick(&[0, 1, 2]),
+        balancing: random.below(3) > 0,
+        hides_sources: random.below(2) == 0,
+        clients,
+        workload: Workload {
+            keys: (0..keys).map(|key| format!("key-{key}").into_bytes()).collect(),
+            calls: if keys > 2 { 300 } else { 100 },
+            // Few keys get few calls at a time: calls of unknown outcome make a history hard to judge.
+            window: if keys > 2 { random.pick(&[1, 2, 4]) } else { random.pick(&[1, 2]) },
+            pause_ns_max: if keys > 2 { 20_000_000 } else { 60_000_000 },
+            timeout_ns: if keys > 2 { random.pick(&[SECOND_NS / 4, SECOND_NS]) } else { 2 * SECOND_NS },
+            expiring_per_million: random.pick(&[0, 300_000]),
+        },
+        faults: Faults::draw(&mut random),
+        faults_end_ns: 3 * SECOND_NS,
+    }
+}
+
+/// Runs a scenario to its end; `traces`: and writes down what happens.
+pub fn run(scenario: Scenario, seed: u64, traces: bool) -> Report {
+    let mut cluster = Cluster::new(scenario, seed);
+    if traces {
+        cluster.trace();
+    }
+    let faults_end_ns = cluster.scenario().faults_end_ns;
+    cluster.run_until(faults_end_ns, |_| false);
+    cluster.heal();
+    let mut report = Report::default();
+    let end_ns = cluster.now_ns() + PROGRESS_NS;
+    cluster.run_until(end_ns, |cluster| all_done(cluster) && is_whole(cluster));
+    if !all_done(&cluster) {
+        report.violations.push("clients wait for answers for ever (V)".into());
+    }
+    if !is_whole(&cluster) {
+        report.violations.push(format!("not all replicas are consistent again (V): {}", describe(&cluster)));
+    }
+    let keys = cluster.scenario().workload.keys.len();
+    for key in 0..keys {
+        for client in 0..cluster.clients().len() {
+            cluster.get(client, key);
+        }
+    }
+    let end_ns = cluster.now_ns() + PROGRESS_NS;
+    cluster.run_until(end_ns, |cluster| all_done(cluster) && is_quiet(cluster));
+    if !is_quiet(&cluster) {
+        report.violations.push(format!("ops stay open (V): {}", describe(&cluster)));
+    }
+    judge_histories(&cluster, &mut report);
+    judge_replicas(&cluster, &mut report);
+    report.tally = cluster.tally();
+    report
+}
+
+fn all_done(cluster: &Cluster) -> bool {
+    cluster.clients().iter().all(|client| client.is_done())
+}
+
+fn partitions(cluster: &Cluster) -> impl Iterator<Item = PartitionId> {
+    let bits = cluster.scenario().partition_bits;
+    (0..1u16 << bits).map(PartitionId)
+}
+
+/// The consistent members of a partition's newest epoch: index of the node and its status.
+fn consistent(cluster: &Cluster, partition: PartitionId) -> Vec<(usize, PartitionStatus)> {
+    let statuses: Vec<_> = cluster
+        .nodes()
+        .iter()
+        .enumerate()
+        .filter_map(|(index, node)| {
+            let status = node.core.as_ref()?.status();
+            Some((index, status.partitions[usize::from(partition.0)]))
+        })
+        .collect();
+    let newest = statuses.iter().map(|(_, status)| status.epoch).max();
+    statuses
+        .into_iter()
+        .filter(|(_, status)| Some(status.epoch) == newest && status.standing == Standing::Consistent)
+        .collect()
+}
+
+fn is_whole(cluster: &Cluster) -> bool {
+    let replicas = cluster.scenario().replicas;
+    partitions(cluster).all(|partition| consistent(cluster, partition).len() == replicas)
+}
+
+fn is_quiet(cluster: &Cluster) -> bool {
+    partitions(cluster).all(|partition| {
+        let members = consistent(cluster, partition);
+        let same = members.windows(2).all(|pair| pair[0].1.logged == pair[1].1.logged);
+        same && members.iter().all(|(_, status)| status.open_ops == 0)
+    })
+}
+
+fn describe(cluster: &Cluster) -> String {
+    let lines = cluster.nodes().iter().map(|node| match &node.core {
+        None => format!("\n  {} is down", node.id),
+        Some(core) => format!("\n  {} {:?}", node.id, core.status()),
+    });
+    lines.collect()
+}
+
+fn judge_histories(cluster: &Cluster, report: &mut Report) {
+    for (key, name) in cluster.scenario().workload.keys.iter().enumerate() {
+        let calls: Vec<Call> = cluster
+            .clients()
+            .iter()
+            .flat_map(|client| client.history())
+            .filter(|call| call.key == key)
+            .map(|call| call.call.clone())
+            .collect();
+        report.calls += calls.len();
+        report.unknown += calls.iter().filter(|call| call.answered.is_none()).count();
+        let name = String::from_utf8_lossy(name);
+        match check(&calls) {
+            Verdict::Linearizable => {}
+            Verdict::Violation => {
+                report
+                    .violations
+                    .push(format!("the history of {name} is not linearizable (L): {}", list(&calls)));
+            }
+            Verdict::TooLarge => {
+                report.violations.push(format!("the history of {name} is too large to judge"))
+            }
+        }
+    }
+}
+
+/// The calls up to the answer that cannot be explained, the last [`LISTED_MAX`] of them.
+fn list(calls: &[Call]) -> String {
+    let mut answers: Vec<u64> = calls.iter().filter_map(|call| Some(call.answered.as_ref()?.0)).collect();
+    answers.sort_unstable();
+    let first = answers.partition_point(|end| check(&until(calls, *end)) == Verdict::Linearizable);
+    let end = answers.get(first).copied().unwrap_or(u64::MAX);
+    let mut calls = until(calls, end);
+    calls.sort_by_key(|call| call.called);
+    let skipped = calls.len().saturating_sub(LISTED_MAX);
+    calls[skipped..].iter().map(|call| format!("\n  {}", line(call))).collect()
+}
+
+/// What was known at `end`.
+fn until(calls: &[Call], end: u64) -> Vec<Call> {
+    let mut calls: Vec<Call> = calls.iter().filter(|call| call.called <= end).cloned().collect();
+    for call in &mut calls {
+        call.answered.take_if(|(at, _)| *at > end);
+    }
+    calls
+}
+
+fn line(call: &Call) -> String {
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    let action = match &call.action {
+        Action::Get => "get".into(),
+        Action::Update { op, condition, return_old, change } => {
+            let old = if *return_old { ", returning the old" } else { "" };
+            format!("{op}: {condition:?} {change:?}{old}")
+        }
+    };
+    let Some((at, answer)) = &call.answered else { return format!("{:6}         {action}: ?", call.called) };
+    let (status, version, integer) = (answer.status, answer.version, answer.integer);
+    let value = answer.value.as_deref().map(text);
+    format!("{:6} {at:6}  {action}: {status:?} {version} {integer} {value:?}", call.called)
+}
+
+/// Members of a partition hold the same (check C).
+fn judge_replicas(cluster: &Cluster, report: &mut Report) {
+    for partition in partitions(cluster) {
+        let entries = |index: usize| {
+            let entries = cluster.nodes()[index].disk.entries().iter();
+            entries.filter(|((of, _), _)| *of == partition).collect::<Vec<_>>()
+        };
+        let members = consistent(cluster, partition);
+        for pair in members.windows(2) {
+            if entries(pair[0].0) != entries(pair[1].0) {
+                let (one, other) = (cluster.nodes()[pair[0].0].id, cluster.nodes()[pair[1].0].id);
+                report.violations.push(format!("partition {partition}: {one} and {other} differ (C)"));
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The whole system in one thread, from one seed: the very cores that production runs, with a network, disks and clocks that fail.
+//!
+//! ```text
+//!   faults ──▶ cluster: events ─┬─▶ nodes (replica + disk) ─┐
+//!                               ├─▶ metadata, switch ───────┼─▶ network ─▶ events
+//!                               └─▶ clients ────────────────┘
+//!                                      └─▶ history ─▶ checker        nodes ─▶ judge
+//! ```
+//!
+//! Two ways through the same protocol:
+//! * [`cluster`] draws one long, random run of a realistic cluster per seed; [`judge`] looks at it after all faults are healed;
+//! * [`explore`] visits *every* state of a tiny cluster within small bounds.
+//!
+//! Both are judged by [`checker`]: the history of each key must be linearizable.
+
+pub mod checker;
+pub mod client;
+pub mod cluster;
+pub mod disk;
+pub mod faults;
+pub mod judge;
+pub mod network;
+pub mod node;
+pub mod queue;
+pub mod random;
+pub mod switch;

@@ -1,0 +1,165 @@
+//! A storage node: a process around the replica's core, which comes and goes, and a disk and clocks, which stay.
+
+use crate::disk::{Busy, Disk};
+use crate::faults::Faults;
+use crate::random::Random;
+use nicekv_placement::{Partitioning, Vrings};
+use nicekv_replication::{Replica, ReplicaConfig, Timing};
+use nicekv_wire::{ClientId, NodeId, Now};
+use std::collections::VecDeque;
+use std::net::SocketAddrV4;
+
+/// Datagrams that wait in a socket; more are lost.
+const INBOX_MAX: usize = 4096;
+/// The wall clock at the beginning of a simulation, in milliseconds of the Unix epoch.
+pub const START_UNIX_MS: u64 = 1_800_000_000_000;
+
+/// The clocks of a machine, against the simulation's time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Clock {
+    boot_offset_ns: u64,
+    drift_per_million: i64,
+    wall_skew_ms: i64,
+}
+
+impl Clock {
+    /// As wrong as `faults` allow.
+    pub fn draw(faults: &Faults, random: &mut Random) -> Self {
+        let signed = |random: &mut Random, max: u64| random.between(0, 2 * max) as i64 - max as i64;
+        Self {
+            boot_offset_ns: random.below(1 << 40),
+            drift_per_million: signed(random, faults.drift_per_million.into()),
+            wall_skew_ms: signed(random, faults.wall_skew_ms_max),
+        }
+    }
+
+    /// What the clocks say at `at_ns`.
+    pub fn now(&self, at_ns: u64) -> Now {
+        let drifted_ns = i128::from(at_ns) * i128::from(1_000_000 + self.drift_per_million) / 1_000_000;
+        let unix_ms = START_UNIX_MS + at_ns / 1_000_000;
+        Now {
+            boot_ns: self.boot_offset_ns + drifted_ns as u64,
+            unix_ms: unix_ms.saturating_add_signed(self.wall_skew_ms),
+        }
+    }
+
+    /// When the boot-time clock will have reached `boot_ns`.
+    pub fn when(&self, boot_ns: u64) -> u64 {
+        let drifted_ns = i128::from(boot_ns.saturating_sub(self.boot_offset_ns));
+        let at_ns = drifted_ns * 1_000_000 / i128::from(1_000_000 + self.drift_per_million);
+        u64::try_from(at_ns).unwrap_or(u64::MAX).saturating_add(2)
+    }
+}
+
+/// What all nodes have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Surroundings {
+    /// The metadata service.
+    pub metadata: SocketAddrV4,
+    /// The partitions.
+    pub partitioning: Partitioning,
+    /// The rings.
+    pub vrings: Vrings,
+}
+
+/// See the module.
+pub struct Node {
+    /// Its name.
+    pub id: NodeId,
+    /// Where it is reached.
+    pub address: SocketAddrV4,
+    /// The running process.
+    pub core: Option<Replica>,
+    /// What outlives it.
+    pub disk: Disk,
+    /// Its clocks.
+    pub clock: Clock,
+    /// Counts processes.
+    pub process: u64,
+    /// What the socket holds.
+    pub inbox: VecDeque<(SocketAddrV4, Vec<u8>)>,
+    /// It does nothing before.
+    pub paused_until_ns: u64,
+    /// When its disk is done with everything that it was given.
+    pub disk_free_ns: u64,
+    /// When the loop turns next.
+    pub turn_at_ns: Option<u64>,
+    /// The log begins a segment at this record, and the core writes a checkpoint.
+    checkpoint_after: u64,
+}
+
+impl Node {
+    /// Without a process.
+    pub fn new(id: NodeId, address: SocketAddrV4, clock: Clock) -> Self {
+        Self {
+            id,
+            address,
+            core: None,
+            disk: Disk::new(),
+            clock,
+            process: 0,
+            inbox: VecDeque::new(),
+            paused_until_ns: 0,
+            disk_free_ns: 0,
+            turn_at_ns: None,
+            checkpoint_after: 0,
+        }
+    }
+
+    /// Starts a process, which replays the log.
+    pub fn start(&mut self, at_ns: u64, surroundings: &Surroundings, random: &mut Random) {
+        assert!(self.core.is_none());
+        self.process += 1;
+        let now = self.clock.now(at_ns);
+        let unix_ms = START_UNIX_MS + at_ns / 1_000_000;
+        let mut core = Replica::new(ReplicaConfig {
+            node: self.id,
+            metadata: surroundings.metadata,
+            incarnation: random.next(),
+            storage: u128::from(self.id.0) + 1,
+            internal_client: ClientId::new(unix_ms, random.next()),
+            partitioning: surroundings.partitioning,
+            vrings: surroundings.vrings,
+            hash_seed: 7,
+            timing: Timing::default(),
+        });
+        self.disk.replay(now, &mut core);
+        self.core = Some(core);
+        self.checkpoint_after = self.disk.appended() + random.between(20, 400);
+    }
+
+    /// Kills the process.
+    pub fn crash(&mut self, random: &mut Random) {
+        self.core = None;
+        self.inbox.clear();
+        self.disk.crash(random);
+        (self.turn_at_ns, self.disk_free_ns, self.paused_until_ns) = (None, 0, 0);
+    }
+
+    /// A datagram reaches the socket.
+    pub fn receive(&mut self, from: SocketAddrV4, bytes: Vec<u8>) {
+        if self.core.is_some() && self.inbox.len() < INBOX_MAX {
+            self.inbox.push_back((from, bytes));
+        }
+    }
+
+    /// One turn of the driver's loop, up to and including the disk; returns what the disk is busy with.
+    pub fn turn(&mut self, at_ns: u64, random: &mut Random) -> Vec<Busy> {
+        let now = self.clock.now(at_ns);
+        let Some(core) = &mut self.core else { return Vec::new() };
+        for (from, bytes) in self.inbox.drain(..) {
+            core.handle_datagram(now, from, &bytes);
+        }
+        if core.next_deadline() <= now.boot_ns {
+            core.handle_deadline(now);
+        }
+        core.handle_batch_end(now);
+        let mut busy = self.disk.execute(now, core);
+        if self.disk.appended() >= self.checkpoint_after {
+            core.checkpoint();
+            busy.extend(self.disk.execute(now, core));
+            self.checkpoint_after = self.disk.appended() + random.between(20, 400);
+        }
+        busy
+    }
+}
