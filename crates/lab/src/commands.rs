@@ -14,6 +14,8 @@ use crate::state::{HostState, LabState};
 use crate::topology::Host;
 use crate::up::{PATIENCE, last_words, spawn};
 
+/// Where the program's client commands find a cluster.
+const ENDPOINT_VARIABLE: &str = "NICEKV_ENDPOINT";
 /// A process that cannot work says so within this time.
 const EARLY_END: Duration = Duration::from_millis(300);
 
@@ -23,10 +25,13 @@ fn load(scope: &Scope) -> Result<LabState> {
 
 /// Becomes the command, on the host. Returns only if that fails.
 pub(crate) fn exec(scope: &Scope, host: &str, command: &[OsString]) -> Result<()> {
-    let host = load(scope)?.host_mut(host)?.name;
+    let mut state = load(scope)?;
+    let host = state.host_mut(host)?.name;
     scope.namespace(host).enter()?;
     let [program, arguments @ ..] = command else { unreachable!("clap requires a command") };
-    let error = Command::new(program).args(arguments).exec();
+    let mut command = Command::new(program);
+    // On a host of the lab there is no other cluster, whatever runs outside.
+    let error = command.args(arguments).env(ENDPOINT_VARIABLE, state.metadata.to_string()).exec();
     Err(LabError::Execute { program: program.to_string_lossy().into(), source: error })
 }
 
