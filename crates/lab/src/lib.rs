@@ -38,11 +38,10 @@ use clap::{Args, Subcommand, ValueEnum};
 
 pub use error::{LabError, Result};
 pub use plan::{Plan, PlannedNode};
-pub use process::ProcessId;
 pub use scope::LAB_VARIABLE;
-pub use state::{HostState, LabState, Phase};
 
 use scope::Scope;
+use state::LabState;
 
 /// Writes the configuration file that all roles of the program read, from a plan; its error is one line.
 pub type Configure<'a> = &'a dyn Fn(&Plan) -> std::result::Result<String, String>;

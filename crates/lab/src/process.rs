@@ -24,11 +24,11 @@ const KILL_ROUNDS_MAX: usize = 100;
 
 /// A process, for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProcessId {
+pub(crate) struct ProcessId {
     /// Of all those that have had this pid …
-    pub pid: i32,
+    pub(crate) pid: i32,
     /// … the one that was started then, in clock ticks after boot (`/proc/PID/stat`, field 22).
-    pub started_ticks: u64,
+    pub(crate) started_ticks: u64,
 }
 
 impl ProcessId {

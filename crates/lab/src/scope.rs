@@ -3,7 +3,7 @@
 //! | | default | `NICEKV_LAB=NAME` |
 //! | --- | --- | --- |
 //! | namespace of `node-0` | `nicekv-node-0` | `nicekv-NAME-node-0` |
-//! | state ([`crate::LabState`]) | `/run/nicekv/lab.json` | `/run/nicekv/lab-NAME.json` |
+//! | state (`state`) | `/run/nicekv/lab.json` | `/run/nicekv/lab-NAME.json` |
 //! | configuration, logs, data | `/run/nicekv/lab/` | `/run/nicekv/lab-NAME/` |
 //! | lock | `/run/nicekv/lab.lock` | `/run/nicekv/lab-NAME.lock` |
 

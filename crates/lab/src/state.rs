@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!             up: written before the first namespace          down: removed after the last
-//!   (nothing) ──────────▶ starting ──▶ running ──▶ stopping ──▶ (nothing)
+//!   (nothing) ──────────▶ starting ──▶ running ───────────────▶ (nothing)
 //! ```
 //!
 //! Invariant: while anything of a lab exists, so does its state file. It is replaced as a whole (write, rename).
@@ -22,7 +22,7 @@ use crate::topology::Host;
 /// How far a lab is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Phase {
+pub(crate) enum Phase {
     /// `up` is at work, or was ended in the middle of it.
     Starting,
     /// Was ready.
@@ -31,40 +31,35 @@ pub enum Phase {
 
 /// A lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LabState {
+pub(crate) struct LabState {
     /// How far it is.
-    pub phase: Phase,
+    pub(crate) phase: Phase,
     /// The network namespace of a host is named by this and the host's name.
-    pub namespace_prefix: String,
+    pub(crate) namespace_prefix: String,
     /// The metadata service (UDP: nodes, TCP: commands), as seen from every host.
-    pub metadata: SocketAddrV4,
+    pub(crate) metadata: SocketAddrV4,
     /// The RESP gateway of each client host, as seen from inside it.
-    pub resp: SocketAddrV4,
+    pub(crate) resp: SocketAddrV4,
     /// The names of the client hosts.
-    pub clients: Vec<Host>,
+    pub(crate) clients: Vec<Host>,
     /// The program whose roles run.
-    pub program: PathBuf,
+    pub(crate) program: PathBuf,
     /// Its configuration.
-    pub config: PathBuf,
+    pub(crate) config: PathBuf,
     /// In the order of their start.
-    pub hosts: Vec<HostState>,
+    pub(crate) hosts: Vec<HostState>,
 }
 
 /// A host of a lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostState {
+pub(crate) struct HostState {
     /// Its name, without the prefix.
-    pub name: Host,
+    pub(crate) name: Host,
     /// Its process, the last one that was started: perhaps it has ended.
-    pub process: Option<ProcessId>,
+    pub(crate) process: Option<ProcessId>,
 }
 
 impl LabState {
-    /// The lab that the environment names, if there is one.
-    pub fn find() -> Result<Option<Self>> {
-        Self::load(&Scope::from_environment()?)
-    }
-
     pub(crate) fn load(scope: &Scope) -> Result<Option<Self>> {
         let path = scope.state_file();
         let json = match fs::read(&path) {
@@ -93,7 +88,7 @@ impl LabState {
 
 impl HostState {
     /// Whether its process runs.
-    pub fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.process.is_some_and(ProcessId::is_alive)
     }
 }
