@@ -52,13 +52,13 @@ impl Lab {
     /// Returns when the lab is ready: R = `nodes`, durable nodes with their data below `data`.
     pub(crate) fn up(nodes: u8, engine: Engine, data: &Path) -> Result<Self> {
         let nodes = nodes.to_string();
-        let output = command("up")?
-            .args(["--nodes", &nodes, "--replicas", &nodes, "--clients", "1", "--engine", engine.name()])
-            .arg("--data-dir")
-            .arg(data)
-            .stdin(Stdio::null())
-            .output()
-            .map_err(BenchError::system("start `nicekv lab up`"))?;
+        let mut command = command("up")?;
+        command.args(["--nodes", &nodes, "--replicas", &nodes, "--clients", "1", "--engine", engine.name()]);
+        if engine == Engine::Durable {
+            command.arg("--data-dir").arg(data);
+        }
+        let output =
+            command.stdin(Stdio::null()).output().map_err(BenchError::system("start `nicekv lab up`"))?;
         if output.status.success() {
             return Ok(Self(()));
         }
