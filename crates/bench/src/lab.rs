@@ -64,7 +64,7 @@ impl Lab {
         }
         let errors = String::from_utf8_lossy(&output.stderr);
         let line = errors.lines().last().unwrap_or("it said nothing").trim_start_matches("nicekv: ");
-        let failure = format!("lab {NAME}: {line} (in the environment of {LAB_VARIABLE}={NAME})");
+        let failure = line.replace("`nicekv lab", &format!("`{LAB_VARIABLE}={NAME} nicekv lab"));
         Err(match output.status.code() {
             Some(2) => BenchError::Environment(failure),
             _ => BenchError::Failed(failure),

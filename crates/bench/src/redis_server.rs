@@ -7,6 +7,7 @@ use nicekv_runtime::Stop;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -62,9 +63,11 @@ impl RedisServer {
         let log =
             File::create(directory.path().join("log")).map_err(BenchError::system("make redis' log"))?;
         let child = command(role, directory.path())
-            .stdin(Stdio::piped())
+            .stdin(Stdio::null())
             .stdout(log)
             .stderr(Stdio::null())
+            // Out of reach of Ctrl-C: it is ended after the load, not before.
+            .process_group(0)
             .spawn()
             .map_err(BenchError::system(format!("start {SERVER}")))?;
         Ok(Self { child, address: role.address, directory })
