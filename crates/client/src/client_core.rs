@@ -53,8 +53,7 @@ struct Slot {
     sequence: u64,
     /// Tries of this request so far, those under earlier op ids included.
     attempts: u32,
-    /// Datagrams sent under the present op id.
-    transmissions: u32,
+    /// When the first datagram under the present op id was sent.
     sent_ns: u64,
     retry_ns: u64,
     deadline_ns: u64,
@@ -72,7 +71,6 @@ impl Slot {
             queued: false,
             sequence: 0,
             attempts: 0,
-            transmissions: 0,
             sent_ns: 0,
             retry_ns: 0,
             deadline_ns: 0,
@@ -215,7 +213,7 @@ impl ClientCore {
         slot.sequence = sequence;
         slot.deadline_ns = deadline_ns;
         slot.attempts = 0;
-        slot.transmissions = 0;
+        slot.sent_ns = now.boot_ns;
         let ticket = Ticket { index, generation: slot.generation };
         self.counters.submitted += 1;
         self.transmit(index, now.boot_ns);
@@ -306,10 +304,8 @@ impl ClientCore {
         let slot = &mut self.slots[index as usize];
         let round_trip = if slot.is_get { &self.get_round_trip } else { &self.update_round_trip };
         slot.state = State::InFlight;
-        slot.sent_ns = now_ns;
         slot.retry_ns = now_ns + self.jitter.spread(round_trip.timeout_ns(slot.attempts));
         slot.attempts += 1;
-        slot.transmissions += 1;
         if !slot.queued {
             slot.queued = true;
             self.outgoing.push_back(index);
@@ -324,10 +320,8 @@ impl ClientCore {
 
     fn measure(&mut self, index: u32, now_ns: u64) {
         let slot = &self.slots[index as usize];
-        if slot.transmissions == 1 {
-            let round_trip = if slot.is_get { &mut self.get_round_trip } else { &mut self.update_round_trip };
-            round_trip.measured(now_ns.saturating_sub(slot.sent_ns));
-        }
+        let round_trip = if slot.is_get { &mut self.get_round_trip } else { &mut self.update_round_trip };
+        round_trip.measured(now_ns.saturating_sub(slot.sent_ns));
     }
 
     /// Nothing was stored under this op id, and that is decided: the next try is a new op.
@@ -350,7 +344,7 @@ impl ClientCore {
             return self.set_timer(index, now_ns);
         }
         slot.sequence = self.sequences.begin(index);
-        slot.transmissions = 0;
+        slot.sent_ns = now_ns;
         let op = OpId { client: self.config.client, sequence: slot.sequence };
         match Datagram::decode(&slot.bytes).expect("encoded here").1 {
             Datagram::Get(get) => Get { op, ..get }.encode(&mut self.scratch),

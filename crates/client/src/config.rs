@@ -16,7 +16,7 @@ pub const OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct RetryPolicy {
     /// Before the first round trip has been measured.
     pub initial: Duration,
-    /// Least time before a retry, whatever the measured round trip.
+    /// Least time that a retry waits beyond the measured round trip.
     pub min: Duration,
     /// Most time between two tries; the doubling of the time stops here.
     pub max: Duration,

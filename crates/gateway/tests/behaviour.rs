@@ -88,7 +88,7 @@ fn too_long_and_empty_are_refused_by_name_and_nothing_is_sent() {
         ("SET  v".into(), "-ERR key is empty\r\n"),
         ("GET ".into(), "-ERR key is empty\r\n"),
     ] {
-        assert_eq!(connection.call(&command), expected, "{:.20}", command);
+        assert_eq!(connection.call(&command), expected, "{command:.20}");
     }
     assert_eq!(world.requests(), [""; 0]);
     // Far longer ones are dropped while they arrive; the connection goes on.
