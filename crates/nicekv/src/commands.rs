@@ -59,45 +59,51 @@ pub(crate) fn get(arguments: &KeyArguments) -> Result<(), Failure> {
     with_client(&arguments.endpoint, async |client| {
         let value = client.get(arguments.key.as_bytes()).await.map_err(failed)?;
         let value = value.ok_or_else(|| Failure::Operation(format!("{:?} has no value", arguments.key)))?;
-        let mut output = std::io::stdout().lock();
-        output.write_all(&value.bytes).and_then(|()| output.write_all(b"\n")).map_err(Failure::environment)
+        print(&[&value.bytes, b"\n".as_slice()].concat())
     })
 }
 
 pub(crate) fn delete(arguments: &KeyArguments) -> Result<(), Failure> {
     with_client(&arguments.endpoint, async |client| {
         let existed = client.delete(arguments.key.as_bytes()).await.map_err(failed)?;
-        println!("{}", if existed { "deleted" } else { "had no value" });
-        Ok(())
+        print(if existed { b"deleted\n" } else { b"had no value\n" })
     })
 }
 
 pub(crate) fn status(arguments: &StatusArguments) -> Result<(), Failure> {
     let endpoint = discovery::find(&arguments.endpoint)?;
     let json = ask(endpoint, AdminRequest::Status)?;
-    if arguments.json {
-        println!("{}", String::from_utf8_lossy(&json));
-        return Ok(());
-    }
-    print_status(&serde_json::from_slice(&json).map_err(Failure::environment)?);
-    Ok(())
+    let mut text = if arguments.json {
+        String::from_utf8_lossy(&json).into_owned()
+    } else {
+        describe(&serde_json::from_slice(&json).map_err(Failure::environment)?).join("\n")
+    };
+    text.push('\n');
+    print(text.as_bytes())
 }
 
-fn print_status(status: &Status) {
+fn describe(status: &Status) -> Vec<String> {
     let Status { cluster, term, why_not_ready, nodes, partitions, tables, .. } = status;
     let readiness = why_not_ready.as_ref().map_or("ready".into(), |reason| format!("not ready: {reason}"));
-    println!("cluster {cluster} term {term} {readiness}");
-    for node in nodes {
-        println!("node {} {} {:?}", node.name, node.address, node.state);
-    }
-    for partition in partitions {
+    let mut lines = vec![format!("cluster {cluster} term {term} {readiness}")];
+    lines.extend(nodes.iter().map(|node| format!("node {} {} {:?}", node.name, node.address, node.state)));
+    lines.extend(partitions.iter().map(|partition| {
         let members = partition.members.iter().map(|member| format!("{}={:?}", member.name, member.state));
         let members = members.collect::<Vec<_>>().join(" ");
         let (id, epoch, primary, state) = (partition.id, partition.epoch, partition.primary, partition.state);
-        println!("partition {id} epoch {epoch} {state:?} primary {primary} {members}");
-    }
-    for table in tables {
-        println!("table {} {}/{} entries, {} hits", table.name, table.entries, table.capacity, table.hits);
+        format!("partition {id} epoch {epoch} {state:?} primary {primary} {members}")
+    }));
+    lines.extend(tables.iter().map(|table| {
+        format!("table {} {}/{} entries, {} hits", table.name, table.entries, table.capacity, table.hits)
+    }));
+    lines
+}
+
+/// A reader that has seen enough is no failure.
+fn print(bytes: &[u8]) -> Result<(), Failure> {
+    match std::io::stdout().write_all(bytes) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::environment(error)),
+        _ => Ok(()),
     }
 }
 

@@ -31,13 +31,20 @@
 //! [[gateways]]
 //! name = "client-0"
 //! listen = "127.0.0.1:6379"
+//!
+//! [timing]                       # optional, like each of its lines
+//! heartbeat_ms = 40
+//! heartbeats_missed = 3          # after which a node is suspected
+//! lease_ms = 150                 # for which a node may answer gets after a heartbeat
+//! probe_ms = 25                  # between the probes of a node that is accused
+//! grace_heartbeats = 10          # for which the first node waits for the others after a restart of all
 //! ```
 
 use crate::failure::Failure;
 use nicekv_dataplane::{Prefix, VringConfig};
 use nicekv_metadata::{Balancing, NodeConfig as MetadataNode, SwitchId, Timing};
 use nicekv_placement::{Partitioning, Vrings};
-use nicekv_wire::NodeId;
+use nicekv_wire::{Duration, NodeId};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
@@ -59,6 +66,25 @@ pub(crate) struct ClusterConfig {
     pub(crate) switches: Vec<SwitchSection>,
     #[serde(default)]
     pub(crate) gateways: Vec<GatewaySection>,
+    #[serde(default)]
+    pub(crate) timing: TimingSection,
+}
+
+/// `[timing]`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct TimingSection {
+    pub(crate) heartbeat_ms: u64,
+    pub(crate) heartbeats_missed: u32,
+    pub(crate) lease_ms: u64,
+    pub(crate) probe_ms: u64,
+    pub(crate) grace_heartbeats: u32,
+}
+
+impl Default for TimingSection {
+    fn default() -> Self {
+        Self { heartbeat_ms: 40, heartbeats_missed: 3, lease_ms: 150, probe_ms: 25, grace_heartbeats: 10 }
+    }
 }
 
 /// `[metadata]`
@@ -174,6 +200,10 @@ impl ClusterConfig {
             .ok_or_else(|| Failure::Environment(format!("partition_bits of {bits} is too many")))
     }
 
+    pub(crate) fn heartbeat(&self) -> Duration {
+        Duration::from_millis(self.timing.heartbeat_ms)
+    }
+
     pub(crate) fn metadata_address(&self) -> SocketAddrV4 {
         SocketAddrV4::new(self.metadata.address, self.port)
     }
@@ -205,7 +235,14 @@ impl ClusterConfig {
             balancing,
             vrings: self.vrings(),
             switches: self.switch_ids().into_iter().map(|(_, id)| id).collect(),
-            timing: Timing::default(),
+            timing: Timing {
+                heartbeat: self.heartbeat(),
+                heartbeats_missed: self.timing.heartbeats_missed,
+                lease: Duration::from_millis(self.timing.lease_ms),
+                probe: Duration::from_millis(self.timing.probe_ms),
+                grace_heartbeats: self.timing.grace_heartbeats,
+                ..Timing::default()
+            },
         };
         config.validate().map_err(Failure::environment)?;
         Ok(config)

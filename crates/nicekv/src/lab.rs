@@ -2,7 +2,7 @@
 
 use crate::config::{
     ClusterConfig, GatewaySection, MacAddress, MetadataSection, NodeSection, PortSection, SwitchSection,
-    partition_bits_for,
+    TimingSection, partition_bits_for,
 };
 use crate::failure::Failure;
 use crate::roles::random_id;
@@ -60,6 +60,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
             device: None,
         }],
         gateways: plan.gateways.iter().map(gateway).collect(),
+        timing: TimingSection::default(),
     };
     config.metadata_config()?;
     toml::to_string(&config).map_err(Failure::environment)

@@ -120,7 +120,7 @@ pub(crate) fn prepare_node(
         partitioning: config.partitioning()?,
         vrings: config.vrings(),
         hash_seed: random().map_err(Failure::environment)?,
-        timing: Timing::default(),
+        timing: Timing { heartbeat: config.heartbeat(), ..Timing::default() },
     };
     let busy_poll = Duration::from_micros(section.busy_poll_us);
     Ok(Box::new(move |stop| {

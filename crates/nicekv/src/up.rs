@@ -10,7 +10,7 @@
 //! ports differ.
 
 use crate::config::{
-    ClusterConfig, MacAddress, MetadataSection, NodeSection, SwitchSection, partition_bits_for,
+    ClusterConfig, MacAddress, MetadataSection, NodeSection, SwitchSection, TimingSection, partition_bits_for,
 };
 use crate::failure::Failure;
 use crate::roles::{self, bind_error, open_directory, random_id};
@@ -40,6 +40,15 @@ const READY_TIMEOUT: Duration = Duration::from_secs(60);
 const READY_ASK: Duration = Duration::from_millis(250);
 const PROBE_KEY: &[u8] = b"\0nicekv up: probe";
 const SWITCH: &str = "switch";
+/// Patient: the nodes share a process, so none fails alone, and a busy machine must not look like a dead node. The lease stays short
+/// because a restart waits for it; that it also waits until every node has read its log costs nothing but that.
+const TIMING: TimingSection = TimingSection {
+    heartbeat_ms: 40,
+    heartbeats_missed: 50,
+    lease_ms: 400,
+    probe_ms: 400,
+    grace_heartbeats: 500,
+};
 
 /// `nicekv up`
 #[derive(Args)]
@@ -125,6 +134,7 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> ClusterCo
             device: Some("lo".into()),
         }],
         gateways: vec![],
+        timing: TIMING,
     }
 }
 

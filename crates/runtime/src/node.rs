@@ -130,6 +130,9 @@ impl Node {
     /// Sleeps until there is something to do.
     fn sleep(&self) -> io::Result<Ready> {
         let mut deadline_ns = self.core.next_deadline();
+        if self.storage.is_unfinished() {
+            deadline_ns = 0;
+        }
         if self.storage.is_syncing() {
             deadline_ns = deadline_ns.min(now().after(SYNC_POLL));
         }

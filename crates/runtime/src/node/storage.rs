@@ -20,10 +20,15 @@ use nicekv_store::{
     LogPosition, LogSync, MemoryEngine, StoreError,
 };
 use nicekv_wire::recovery::put_keyed_entry;
-use nicekv_wire::{DecodeError, Now};
+use nicekv_wire::{DecodeError, Duration, Now, PartitionId};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use thiserror::Error;
+
+/// Clearing and scanning are done in pieces: after so long the node does its other work, heartbeats above all.
+const SLICE: Duration = Duration::from_millis(4);
+/// Keys and values of one piece of clearing.
+const CLEAR_BYTES: usize = 64 << 10;
 
 /// Sizes of a node's storage.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +69,10 @@ pub struct NodeStorage {
     /// Records appended and replayed, as the core counts them.
     appended: u64,
     force_wanted: bool,
+    /// What is left of a partition that is being cleared: the keys after this one.
+    clearing: Option<(PartitionId, Vec<u8>)>,
+    /// Requests are left: the slice of time is used up.
+    is_unfinished: bool,
     syncs_wanted: Vec<AfterSync>,
     syncs: VecDeque<(EngineSync, AfterSync)>,
     options: StorageOptions,
@@ -157,6 +166,9 @@ pub fn open_durable(
     };
     let mut storage = NodeStorage::new(Box::new(engine), Some(log), replayed, options);
     storage.run(now, &mut core)?;
+    while storage.is_unfinished() {
+        storage.run(now, &mut core)?;
+    }
     Ok((core, storage))
 }
 
@@ -167,6 +179,8 @@ impl NodeStorage {
             log,
             appended,
             force_wanted: false,
+            clearing: None,
+            is_unfinished: false,
             syncs_wanted: Vec::new(),
             syncs: VecDeque::new(),
             options,
@@ -179,6 +193,11 @@ impl NodeStorage {
     /// Whether the disk is full: no prepares may be taken in.
     pub(super) fn is_full(&self) -> bool {
         self.log.as_ref().is_some_and(|log| log.is_full)
+    }
+
+    /// Whether [`Self::run`] is to be called again at once.
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.is_unfinished
     }
 
     /// Whether [`Self::run`] is to be called soon although nothing will wake the node.
@@ -203,14 +222,18 @@ impl NodeStorage {
         Ok(())
     }
 
-    /// Executes all requests, and those to which their completions lead.
+    /// Executes the requests, and those to which their completions lead, as far as a slice of time allows.
     pub(super) fn run(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
         self.finish_syncs(now, core)?;
         if self.unsynced_bytes >= self.options.engine_sync_bytes && self.syncs_wanted.is_empty() {
             self.syncs_wanted.push(AfterSync::Nothing);
         }
+        let until_ns = crate::now().after(SLICE);
         loop {
-            self.execute(now, core)?;
+            self.is_unfinished = !self.execute(now, core, until_ns)?;
+            if self.is_unfinished {
+                return Ok(());
+            }
             if self.force_wanted && !self.is_full_after_force(now, core)? {
                 continue;
             }
@@ -222,6 +245,9 @@ impl NodeStorage {
 
     /// Hands what nobody has asked to force to the operating system, and the log's own note of how far it is durable.
     pub(super) fn idle(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
+        if self.is_unfinished {
+            return Ok(());
+        }
         if let Some(log) = &mut self.log {
             log.write(self.appended, core)?;
         }
@@ -236,8 +262,17 @@ impl NodeStorage {
         self.engine.sync()
     }
 
-    fn execute(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
-        while let Some(request) = core.poll_storage() {
+    /// True when no request is left, false when the time was up before.
+    fn execute(&mut self, now: Now, core: &mut Replica, until_ns: u64) -> Result<bool, StoreError> {
+        loop {
+            if self.clearing.is_some() {
+                self.clear_piece()?;
+                if crate::now().boot_ns >= until_ns {
+                    return Ok(false);
+                }
+                continue;
+            }
+            let Some(request) = core.poll_storage() else { return Ok(true) };
             match request {
                 StorageRequest::Append { payload } => {
                     self.appended += 1;
@@ -259,7 +294,7 @@ impl NodeStorage {
                     self.engine.remove(partition.0, key)?;
                     self.unsynced_bytes += key.len() as u64;
                 }
-                StorageRequest::Clear { partition } => self.engine.clear(partition.0)?,
+                StorageRequest::Clear { partition } => self.clearing = Some((partition, Vec::new())),
                 StorageRequest::Scan { token, partition, after, bytes_max } => {
                     let after = (!after.is_empty()).then_some(after);
                     let page = self.engine.scan(partition.0, after, bytes_max)?;
@@ -269,10 +304,28 @@ impl NodeStorage {
                     }
                     let (entries, more) = (self.entries.as_slice(), page.more);
                     core.handle_storage(now, StorageCompletion::Scan { token, entries, more });
+                    if crate::now().boot_ns >= until_ns {
+                        return Ok(false);
+                    }
                 }
                 StorageRequest::SyncEngine { token } => self.syncs_wanted.push(AfterSync::Complete { token }),
                 StorageRequest::Trim { before } => self.syncs_wanted.push(AfterSync::Trim { before }),
             }
+        }
+    }
+
+    fn clear_piece(&mut self) -> Result<(), StoreError> {
+        let Some((partition, after)) = self.clearing.take() else { return Ok(()) };
+        let after = (!after.is_empty()).then_some(after);
+        let page = self.engine.scan(partition.0, after.as_deref(), CLEAR_BYTES)?;
+        for (key, _) in &page.entries {
+            self.engine.remove(partition.0, key)?;
+            self.unsynced_bytes += key.len() as u64;
+        }
+        if page.more {
+            let (last, _) =
+                page.entries.into_iter().next_back().expect("a page with more after it is not empty");
+            self.clearing = Some((partition, last));
         }
         Ok(())
     }
