@@ -18,7 +18,7 @@ pub struct RetryPolicy {
     pub initial: Duration,
     /// Least time that a retry waits beyond the measured round trip.
     pub min: Duration,
-    /// Most time between two tries; the doubling of the time stops here.
+    /// The doubling of the time between two tries stops here.
     pub max: Duration,
 }
 

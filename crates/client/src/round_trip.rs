@@ -19,7 +19,6 @@ impl RoundTrip {
     /// To leave those out (Karn) would be wrong here: replicas that are slower than the timeout would be sent everything twice for
     /// ever, and be slower still. Counting from the first is too long after a loss, and soon forgotten.
     pub(crate) fn measured(&mut self, sample_ns: u64) {
-        let sample_ns = sample_ns.min(self.policy.max.as_nanos() as u64);
         if self.smoothed_ns == 0 {
             self.smoothed_ns = sample_ns.max(1);
             self.variation_ns = sample_ns / 2;
@@ -30,12 +29,13 @@ impl RoundTrip {
         }
     }
 
-    /// Time to wait after try number `attempt` (from 0), in nanoseconds: doubles with each one, up to the policy's maximum.
+    /// Time to wait after try number `attempt` (from 0), in nanoseconds: doubles with each one, up to the policy's maximum, or the measured time if that is longer.
     pub(crate) fn timeout_ns(&self, attempt: u32) -> u64 {
         let RetryPolicy { initial, min, max } = self.policy;
         let measured = self.smoothed_ns + (4 * self.variation_ns).max(min.as_nanos() as u64);
         let first = if self.smoothed_ns == 0 { initial.as_nanos() as u64 } else { measured };
-        first.saturating_mul(1 << attempt.min(20)).min(max.as_nanos() as u64)
+        // Queues that take longer than the maximum must not be made longer by retries.
+        first.saturating_mul(1 << attempt.min(20)).min(first.max(max.as_nanos() as u64))
     }
 }
 
@@ -55,6 +55,9 @@ mod tests {
         let settled = round_trip.timeout_ns(0);
         assert!((11 * MS..13 * MS).contains(&settled), "{settled}");
         assert_eq!(round_trip.timeout_ns(1), 2 * settled);
-        assert_eq!(round_trip.timeout_ns(60), 100 * MS, "never above the maximum");
+        assert_eq!(round_trip.timeout_ns(60), 100 * MS, "doubled up to the maximum");
+        (0..100).for_each(|_| round_trip.measured(800 * MS));
+        let slow = round_trip.timeout_ns(60);
+        assert!((800 * MS..850 * MS).contains(&slow), "{slow}: as slow as the replicas");
     }
 }

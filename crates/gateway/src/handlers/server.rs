@@ -166,7 +166,9 @@ pub(crate) fn command<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Pla
         reply.map(shown.len());
         for command in shown {
             reply.bulk(command.name.as_bytes());
-            reply.map(1);
+            reply.map(2);
+            reply.bulk(b"summary");
+            reply.bulk(b"As in Redis 7.0, where the store has what it is about");
             reply.bulk(b"group");
             reply.bulk(if command.kind == Kind::Connection { b"connection" } else { b"string" });
         }
