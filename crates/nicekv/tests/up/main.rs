@@ -69,6 +69,31 @@ fn every_acknowledged_write_survives_a_kill_in_the_middle_of_writes() {
 }
 
 #[test]
+fn wiped_nodes_are_filled_again_from_the_one_that_is_left() {
+    const KEYS: u32 = 3_000;
+    let scratch = tempfile::tempdir().unwrap();
+    let up = Up::start(scratch.path(), &["--data-dir", "data"]);
+    let mut redis = up.redis();
+    for key in 0..KEYS {
+        assert_eq!(redis.call(&["SET", &key.to_string(), &format!("value {key}")]), "+OK");
+    }
+    assert_eq!(redis.call(&["DEL", "0"]), ":1");
+    assert_eq!(up.interrupt(), Some(0));
+    // Node after node loses its disk: in the end no original copy is left. Ready means that all copies are there again.
+    for node in ["node-1", "node-2", "node-3"] {
+        std::fs::remove_dir_all(scratch.path().join("data").join(node)).unwrap();
+        let up = Up::start(scratch.path(), &["--data-dir", "data"]);
+        assert_eq!(up.interrupt(), Some(0));
+    }
+    let up = Up::start(scratch.path(), &["--data-dir", "data"]);
+    let mut redis = up.redis();
+    assert_eq!(redis.call(&["GET", "0"]), "$-1");
+    for key in 1..KEYS {
+        assert_eq!(redis.call(&["GET", &key.to_string()]), format!("$value {key}"));
+    }
+}
+
+#[test]
 fn commands_find_the_running_cluster_and_say_how_it_went() {
     let scratch = tempfile::tempdir().unwrap();
     let (code, _, error) = outcome(nicekv(scratch.path(), &["get", "color"]));
