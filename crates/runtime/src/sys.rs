@@ -217,20 +217,12 @@ fn nothing_there(error: io::Error) -> io::Result<usize> {
     }
 }
 
-/// True for a loss, false for an interruption; other errors are none of the network's.
+/// True for a loss, false for an interruption. Destinations come from the network too (a forged place for replies may be a broadcast
+/// address), so only what says that the socket or our memory is broken is an error.
 fn lost_before_the_wire(error: io::Error) -> io::Result<bool> {
     match error.raw_os_error() {
         Some(libc::EINTR) => Ok(false),
-        Some(
-            libc::EAGAIN
-            | libc::ENOBUFS
-            | libc::ECONNREFUSED
-            | libc::EHOSTUNREACH
-            | libc::ENETUNREACH
-            | libc::ENETDOWN
-            | libc::EPERM
-            | libc::EINVAL,
-        ) => Ok(true),
-        _ => Err(error),
+        Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT) | None => Err(error),
+        Some(_) => Ok(true),
     }
 }
