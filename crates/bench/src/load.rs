@@ -31,6 +31,8 @@ pub(crate) struct Limits<'a> {
 pub(crate) struct Measured {
     pub(crate) operations: u64,
     pub(crate) elapsed: Duration,
+    /// Datagrams sent again, because they or their answers were lost or late.
+    pub(crate) retries: u64,
 }
 
 impl Measured {
@@ -66,7 +68,7 @@ impl<'a> Meter<'a> {
         self.operations += operations;
         let elapsed = self.started.elapsed();
         if elapsed >= self.limits.duration || self.limits.stop.is_stopped() {
-            self.finished = Some(Measured { operations: self.operations, elapsed });
+            self.finished = Some(Measured { operations: self.operations, elapsed, retries: 0 });
         }
         self.finished.is_none()
     }
@@ -77,7 +79,7 @@ impl<'a> Meter<'a> {
             return Err(BenchError::Interrupted);
         }
         let elapsed = self.started.elapsed();
-        let measured = self.finished.unwrap_or(Measured { operations: self.operations, elapsed });
+        let measured = self.finished.unwrap_or(Measured { operations: self.operations, elapsed, retries: 0 });
         if measured.operations == 0 {
             return Err(BenchError::Failed(format!("no op was answered in {elapsed:.1?}")));
         }

@@ -11,6 +11,8 @@
 //!
 //! Each target is measured for itself; its peer runs only meanwhile.
 
+mod target;
+
 use crate::ROUNDS_MIN;
 use crate::error::{BenchError, Result};
 use crate::lab::{Engine, Lab, inside};
@@ -19,7 +21,7 @@ use crate::load::native::NativeLoad;
 use crate::load::redis::RedisLoad;
 use crate::load::{Limits, Measured};
 use crate::redis_server::{self, RedisServer, Role};
-use crate::report::{self, Comparison, Goal};
+use crate::report::{self, Comparison};
 use crate::statistics::Rounds;
 use crate::workload::{KEYS, Sequence, VALUE_BYTES, Work};
 use nicekv_lab::topology::{Host, WIRE_PORT};
@@ -29,6 +31,7 @@ use serde_json::{Map, Value, json};
 use std::net::{SocketAddrV4, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use target::{Experiment, TARGETS, Target};
 use tempfile::TempDir;
 
 /// Nodes of the lab, and R.
@@ -57,133 +60,11 @@ pub struct PeersArguments {
     #[arg(long, default_value_t = 7, value_name = "N", value_parser = clap::value_parser!(u32).range(i64::from(ROUNDS_MIN)..))]
     rounds: u32,
     /// Only these targets, such as P2 or P4a; P4 stands for P4a and P4b
-    #[arg(long, value_name = "TARGETS", value_delimiter = ',', value_parser = parse_target)]
+    #[arg(long, value_name = "TARGETS", value_delimiter = ',', value_parser = target::parse)]
     only: Vec<String>,
     /// Keep data of durable nodes and servers below this directory, which must be on a disk
     #[arg(long, default_value = "/var/tmp", value_name = "DIR")]
     data_dir: PathBuf,
-}
-
-/// What is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Experiment {
-    /// A get, and a datagram that is just sent back.
-    Echo,
-    /// Gets from one Redis server.
-    Get,
-    /// Puts to three replicas, and SETs that two Redis replicas have acknowledged.
-    Put,
-}
-
-/// What is taken from a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Quantity {
-    Throughput,
-    MeanTime,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Target {
-    id: &'static str,
-    title: &'static str,
-    experiment: Experiment,
-    engine: Engine,
-    callers: usize,
-    quantity: Quantity,
-    goal: Goal,
-    peer: &'static str,
-}
-
-const TARGETS: [Target; 6] = [
-    Target {
-        id: "P1",
-        title: "get, round trip",
-        experiment: Experiment::Echo,
-        engine: Engine::Memory,
-        callers: 1,
-        quantity: Quantity::MeanTime,
-        goal: Goal::AtMost(1.3),
-        peer: "udp-echo",
-    },
-    Target {
-        id: "P2",
-        title: "get, 64 callers",
-        experiment: Experiment::Get,
-        engine: Engine::Memory,
-        callers: 64,
-        quantity: Quantity::Throughput,
-        goal: Goal::AtLeast(1.5),
-        peer: "redis",
-    },
-    Target {
-        id: "P4a",
-        title: "put, 64 callers",
-        experiment: Experiment::Put,
-        engine: Engine::Memory,
-        callers: 64,
-        quantity: Quantity::Throughput,
-        goal: Goal::AtLeast(1.5),
-        peer: "redis-wait-2",
-    },
-    Target {
-        id: "P4b",
-        title: "put, one caller",
-        experiment: Experiment::Put,
-        engine: Engine::Memory,
-        callers: 1,
-        quantity: Quantity::MeanTime,
-        goal: Goal::AtMost(0.6),
-        peer: "redis-wait-2",
-    },
-    Target {
-        id: "P5a",
-        title: "durable put, 64 callers",
-        experiment: Experiment::Put,
-        engine: Engine::Durable,
-        callers: 64,
-        quantity: Quantity::Throughput,
-        goal: Goal::AtLeast(1.5),
-        peer: "redis-always-wait-2",
-    },
-    Target {
-        id: "P5b",
-        title: "durable put, one caller",
-        experiment: Experiment::Put,
-        engine: Engine::Durable,
-        callers: 1,
-        quantity: Quantity::MeanTime,
-        goal: Goal::AtMost(0.5),
-        peer: "redis-always-wait-2",
-    },
-];
-
-impl Target {
-    fn is_named(&self, name: &str) -> bool {
-        self.id.eq_ignore_ascii_case(name) || self.id.trim_end_matches(['a', 'b']).eq_ignore_ascii_case(name)
-    }
-
-    fn figure(&self, measured: Measured) -> f64 {
-        match self.quantity {
-            Quantity::Throughput => measured.throughput(),
-            Quantity::MeanTime => measured.mean_us(),
-        }
-    }
-
-    fn metric(&self) -> (&'static str, &'static str) {
-        match (self.quantity, self.experiment) {
-            (Quantity::Throughput, _) => ("throughput", "op/s"),
-            (Quantity::MeanTime, Experiment::Echo) => ("round_trip", "us"),
-            (Quantity::MeanTime, _) => ("mean_time", "us"),
-        }
-    }
-}
-
-fn parse_target(name: &str) -> std::result::Result<String, String> {
-    if TARGETS.iter().any(|target| target.is_named(name)) {
-        return Ok(name.to_owned());
-    }
-    let ids = TARGETS.map(|target| target.id).join(", ");
-    Err(format!("the targets are {ids}"))
 }
 
 /// One run of the bench.
@@ -348,7 +229,8 @@ impl Bench<'_> {
         let mut other = |_, limits: Limits<'_>| {
             let operations = gets(limits.duration);
             let rate = benchmark(operations)?.unwrap_or(0.0);
-            Ok(Measured { operations, elapsed: Duration::from_secs_f64(operations as f64 / rate) })
+            let elapsed = Duration::from_secs_f64(operations as f64 / rate);
+            Ok(Measured { operations, elapsed, retries: 0 })
         };
         self.alternate(target, Work::Get, native, &mut other)
     }
@@ -405,12 +287,10 @@ impl Bench<'_> {
             };
             let pair = (target.figure(our), target.figure(theirs));
             let (_, unit) = target.metric();
-            let (id, total, peer) = (target.id, self.arguments.rounds, target.peer);
+            let (total, retries, ratio) = (self.arguments.rounds, our.retries, pair.0 / pair.1);
             eprintln!(
-                "{id} {round}/{total}: nicekv {:.1} {unit}, {peer} {:.1}, ratio {:.2}",
-                pair.0,
-                pair.1,
-                pair.0 / pair.1
+                "{} {round}/{total}: nicekv {:.1} {unit} ({retries} retries), {} {:.1}, ratio {ratio:.2}",
+                target.id, pair.0, target.peer, pair.1
             );
             rounds.pairs.push(pair);
         }
@@ -424,19 +304,4 @@ fn connect(servers: &[RedisServer], callers: usize) -> Result<RedisLoad> {
     let server = servers[0].address();
     let connect = || RedisLoad::connect(server, callers, wait_for);
     inside(CLIENT, connect)?.map_err(BenchError::system("connect to redis"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_target_is_chosen_by_its_id_or_its_number() {
-        let chosen = |name| TARGETS.map(|target| target.is_named(name)).map(u8::from);
-        assert_eq!(chosen("P4"), [0, 0, 1, 1, 0, 0]);
-        assert_eq!(chosen("p5B"), [0, 0, 0, 0, 0, 1]);
-        assert_eq!(parse_target("P2"), Ok("P2".into()));
-        assert!(parse_target("P7").unwrap_err().contains("P4a"));
-        assert!(parse_target("a").is_err());
-    }
 }

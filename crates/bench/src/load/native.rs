@@ -35,6 +35,7 @@ impl NativeLoad {
         limits: Limits<'_>,
     ) -> Result<Measured> {
         let system = || BenchError::system("use the client's socket");
+        let retries_before = self.core.counters().retries;
         let mut failures = Failures::default();
         let mut meter = Meter::start(limits);
         let begun = now();
@@ -65,7 +66,8 @@ impl NativeLoad {
             }
         }
         failures.check()?;
-        meter.finish()
+        let retries = self.core.counters().retries - retries_before;
+        Ok(Measured { retries, ..meter.finish()? })
     }
 
     fn submit(&mut self, now: Now, step: Step) -> Result<()> {

@@ -1,0 +1,144 @@
+//! The targets of `bench peers`: what is compared, and which ratios are due.
+
+use crate::lab::Engine;
+use crate::load::Measured;
+use crate::report::Goal;
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Experiment {
+    /// A get, and a datagram that is just sent back.
+    Echo,
+    /// Gets from one Redis server.
+    Get,
+    /// Puts to three replicas, and SETs that two Redis replicas have acknowledged.
+    Put,
+}
+
+/// What is taken from a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quantity {
+    Throughput,
+    MeanTime,
+}
+
+/// One figure to reach.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target {
+    pub(super) id: &'static str,
+    pub(super) title: &'static str,
+    pub(super) experiment: Experiment,
+    pub(super) engine: Engine,
+    pub(super) callers: usize,
+    pub(super) quantity: Quantity,
+    pub(super) goal: Goal,
+    pub(super) peer: &'static str,
+}
+
+pub(super) const TARGETS: [Target; 6] = [
+    Target {
+        id: "P1",
+        title: "get, round trip",
+        experiment: Experiment::Echo,
+        engine: Engine::Memory,
+        callers: 1,
+        quantity: Quantity::MeanTime,
+        goal: Goal::AtMost(1.3),
+        peer: "udp-echo",
+    },
+    Target {
+        id: "P2",
+        title: "get, 64 callers",
+        experiment: Experiment::Get,
+        engine: Engine::Memory,
+        callers: 64,
+        quantity: Quantity::Throughput,
+        goal: Goal::AtLeast(1.5),
+        peer: "redis",
+    },
+    Target {
+        id: "P4a",
+        title: "put, 64 callers",
+        experiment: Experiment::Put,
+        engine: Engine::Memory,
+        callers: 64,
+        quantity: Quantity::Throughput,
+        goal: Goal::AtLeast(1.5),
+        peer: "redis-wait-2",
+    },
+    Target {
+        id: "P4b",
+        title: "put, one caller",
+        experiment: Experiment::Put,
+        engine: Engine::Memory,
+        callers: 1,
+        quantity: Quantity::MeanTime,
+        goal: Goal::AtMost(0.6),
+        peer: "redis-wait-2",
+    },
+    Target {
+        id: "P5a",
+        title: "durable put, 64 callers",
+        experiment: Experiment::Put,
+        engine: Engine::Durable,
+        callers: 64,
+        quantity: Quantity::Throughput,
+        goal: Goal::AtLeast(1.5),
+        peer: "redis-always-wait-2",
+    },
+    Target {
+        id: "P5b",
+        title: "durable put, one caller",
+        experiment: Experiment::Put,
+        engine: Engine::Durable,
+        callers: 1,
+        quantity: Quantity::MeanTime,
+        goal: Goal::AtMost(0.5),
+        peer: "redis-always-wait-2",
+    },
+];
+
+impl Target {
+    pub(super) fn is_named(&self, name: &str) -> bool {
+        self.id.eq_ignore_ascii_case(name) || self.id.trim_end_matches(['a', 'b']).eq_ignore_ascii_case(name)
+    }
+
+    pub(super) fn figure(&self, measured: Measured) -> f64 {
+        match self.quantity {
+            Quantity::Throughput => measured.throughput(),
+            Quantity::MeanTime => measured.mean_us(),
+        }
+    }
+
+    pub(super) fn metric(&self) -> (&'static str, &'static str) {
+        match (self.quantity, self.experiment) {
+            (Quantity::Throughput, _) => ("throughput", "op/s"),
+            (Quantity::MeanTime, Experiment::Echo) => ("round_trip", "us"),
+            (Quantity::MeanTime, _) => ("mean_time", "us"),
+        }
+    }
+}
+
+/// Checks the name of a target.
+pub(super) fn parse(name: &str) -> std::result::Result<String, String> {
+    if TARGETS.iter().any(|target| target.is_named(name)) {
+        return Ok(name.to_owned());
+    }
+    let ids = TARGETS.map(|target| target.id).join(", ");
+    Err(format!("the targets are {ids}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_chosen_by_its_id_or_its_number() {
+        let chosen = |name| TARGETS.map(|target| target.is_named(name)).map(u8::from);
+        assert_eq!(chosen("P4"), [0, 0, 1, 1, 0, 0]);
+        assert_eq!(chosen("p5B"), [0, 0, 0, 0, 0, 1]);
+        assert_eq!(parse("P2"), Ok("P2".into()));
+        assert!(parse("P7").unwrap_err().contains("P4a"));
+        assert!(parse("a").is_err());
+    }
+}
