@@ -40,9 +40,11 @@ impl Waker {
         if !self.shared.raised.load(Ordering::SeqCst) {
             return;
         }
-        // The counter first: a wake between the two lines writes nothing, and what it announces is seen after them.
-        let _ = read(&self.shared.event, &mut [0u8; 8]);
-        self.shared.raised.store(false, Ordering::Release);
+        // The counter first: a wake between the two lines writes nothing, and what it announces is seen after them. A counter that is
+        // still zero belongs to a waker between its own two lines; it stays raised, or its late write would never be read.
+        if read(&self.shared.event, &mut [0u8; 8]).is_ok() {
+            self.shared.raised.store(false, Ordering::Release);
+        }
         // A full fence: what the waker has published before its swap is to be seen by the looking that follows.
         std::sync::atomic::fence(Ordering::SeqCst);
     }
@@ -58,6 +60,19 @@ impl AsFd for Waker {
 mod tests {
     use super::*;
     use crate::wait::{readable, wait};
+
+    #[test]
+    fn a_waker_that_was_overtaken_by_a_clear_is_cleared_by_the_next() {
+        let waker = Waker::new().unwrap();
+        // A waker stopped between its two lines.
+        waker.shared.raised.store(true, Ordering::SeqCst);
+        waker.clear();
+        write(&waker.shared.event, &1u64.to_ne_bytes()).unwrap();
+        waker.clear();
+        let mut descriptors = [readable(&waker)];
+        wait(&mut descriptors, Some(0)).unwrap();
+        assert!(!crate::is_ready(&descriptors[0]), "a sleeper would not sleep any more");
+    }
 
     #[test]
     fn every_wake_ends_a_sleep_and_none_is_lost() {
