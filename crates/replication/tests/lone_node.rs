@@ -1,0 +1,281 @@
+//! One replica alone, its disk a map: what it answers, and when it keeps silent.
+
+use nicekv_placement::{Partitioning, Vrings, key_digest};
+use nicekv_replication::{Replica, ReplicaConfig, StorageCompletion, StorageRequest, Timing};
+use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberState};
+use nicekv_wire::{
+    ClientId, Condition, Datagram, Epoch, Expiry, Get, NodeId, Now, OpId, Operation, PartitionId, Status,
+    Term, Update,
+};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 9), 900);
+const METADATA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 7400);
+const NODE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 7400);
+const INCARNATION: u64 = 77;
+const LEASE_NS: u64 = 150_000_000;
+
+struct Node {
+    core: Replica,
+    engine: BTreeMap<Vec<u8>, Vec<u8>>,
+    log: Vec<Vec<u8>>,
+    now: Now,
+    sequence: u64,
+}
+
+impl Node {
+    /// A node that has just started.
+    fn started() -> Self {
+        let config = ReplicaConfig {
+            node: NodeId(1),
+            metadata: METADATA,
+            incarnation: INCARNATION,
+            storage: 1,
+            internal_client: ClientId::new(1, 1),
+            partitioning: Partitioning::new(0).unwrap(),
+            vrings: Vrings::on_network(7400),
+            hash_seed: 1,
+            timing: Timing::default(),
+        };
+        let now = Now { boot_ns: 1_000_000_000, unix_ms: 1_000_000 };
+        Self { core: Replica::new(config), engine: BTreeMap::new(), log: Vec::new(), now, sequence: 0 }
+    }
+
+    /// A node that leads its partition and holds a lease.
+    fn serving() -> Self {
+        let mut node = Self::started();
+        node.grant_lease(Term(3));
+        node.assign(Term(3), Epoch(5));
+        node
+    }
+
+    fn grant_lease(&mut self, term: Term) {
+        let reply =
+            HeartbeatReply { term, incarnation: INCARNATION, sent_ns: self.now.boot_ns, lease_ns: LEASE_NS };
+        self.receive(METADATA, |out| reply.encode(out));
+    }
+
+    /// What the node answers to an epoch of its own.
+    fn assign(&mut self, term: Term, epoch: Epoch) -> Vec<(SocketAddrV4, Vec<u8>)> {
+        let member = Member { node: NodeId(1), state: MemberState::Consistent, address: NODE };
+        let assign = Assign {
+            term,
+            incarnation: INCARNATION,
+            partition: PartitionId(0),
+            epoch,
+            activated: true,
+            primary: NodeId(1),
+            members: vec![member],
+        };
+        self.receive(METADATA, |out| assign.encode(out))
+    }
+
+    fn receive(
+        &mut self,
+        from: SocketAddrV4,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Vec<(SocketAddrV4, Vec<u8>)> {
+        let mut bytes = Vec::new();
+        encode(&mut bytes);
+        self.core.handle_datagram(self.now, from, &bytes);
+        self.core.handle_batch_end(self.now);
+        self.run_storage();
+        let (mut sent, mut out) = (Vec::new(), Vec::new());
+        while let Some(to) = self.core.poll_transmit(&mut out) {
+            sent.push((to, out.clone()));
+        }
+        sent
+    }
+
+    fn run_storage(&mut self) {
+        while let Some(request) = self.core.poll_storage() {
+            match request {
+                StorageRequest::Append { payload } => self.log.push(payload.to_vec()),
+                StorageRequest::Write { key, entry, .. } => {
+                    self.engine.insert(key.to_vec(), entry.to_vec());
+                }
+                StorageRequest::Remove { key, .. } => {
+                    self.engine.remove(key);
+                }
+                StorageRequest::Force => {
+                    let through = self.log.len() as u64;
+                    self.core.handle_storage(self.now, StorageCompletion::Forced { through });
+                }
+                StorageRequest::Read { token, key, .. } => {
+                    let entry = self.engine.get(key).map(Vec::as_slice);
+                    self.core.handle_storage(self.now, StorageCompletion::Read { token, entry });
+                }
+                other => panic!("a lone node asks for {other:?}"),
+            }
+        }
+    }
+
+    fn op(&mut self) -> OpId {
+        self.sequence += 1;
+        OpId { client: ClientId::new(2, 2), sequence: self.sequence }
+    }
+
+    /// The client's answer to a set, if there is one.
+    fn set(&mut self, key: &[u8], value: &[u8], expiry: Expiry) -> Option<Status> {
+        let op = self.op();
+        let update = update(op, key, Operation::Set { value, expiry });
+        let sent = self.receive(CLIENT, |out| update.encode(out));
+        answer(&sent).map(|(status, _)| status)
+    }
+
+    fn get(&mut self, key: &[u8]) -> Option<(Status, Option<Vec<u8>>)> {
+        let op = self.op();
+        let get = Get { op, digest: key_digest(key), reply_to: None, forwarded: None, key };
+        answer(&self.receive(CLIENT, |out| get.encode(out)))
+    }
+}
+
+fn update<'a>(op: OpId, key: &'a [u8], operation: Operation<'a>) -> Update<'a> {
+    Update {
+        op,
+        digest: key_digest(key),
+        reply_to: None,
+        watermark: 0,
+        condition: Condition::Always,
+        return_old: false,
+        operation,
+        key,
+    }
+}
+
+fn answer(sent: &[(SocketAddrV4, Vec<u8>)]) -> Option<(Status, Option<Vec<u8>>)> {
+    sent.iter().filter(|(to, _)| *to == CLIENT).find_map(|(_, bytes)| {
+        match Datagram::decode(bytes).unwrap().1 {
+            Datagram::Reply(reply) => Some((reply.status, reply.value.map(Into::into))),
+            _ => None,
+        }
+    })
+}
+
+#[test]
+fn a_put_is_answered_when_it_is_forced_and_then_read() {
+    let mut node = Node::serving();
+    assert_eq!(node.get(b"k"), Some((Status::NotFound, None)));
+    assert_eq!(node.set(b"k", b"v", Expiry::Never), Some(Status::Ok));
+    assert_eq!(node.get(b"k"), Some((Status::Ok, Some(b"v".to_vec()))));
+    let mut out = Vec::new();
+    let unforced = update(node.op(), b"k", Operation::Delete);
+    unforced.encode(&mut out);
+    node.core.handle_datagram(node.now, CLIENT, &out);
+    assert_eq!(node.core.poll_transmit(&mut out), None, "nothing is said of what is not forced");
+}
+
+#[test]
+fn a_started_node_is_silent_until_an_epoch_admits_it() {
+    let mut node = Node::started();
+    node.grant_lease(Term(3));
+    assert_eq!(node.get(b"k"), None);
+    assert_eq!(node.set(b"k", b"v", Expiry::Never), None);
+    node.assign(Term(3), Epoch(5));
+    assert_eq!(node.set(b"k", b"v", Expiry::Never), Some(Status::Ok));
+}
+
+#[test]
+fn gets_end_with_the_lease_and_puts_do_not() {
+    let mut node = Node::serving();
+    node.now.boot_ns += LEASE_NS;
+    assert_eq!(node.get(b"k"), None);
+    assert_eq!(node.set(b"k", b"v", Expiry::Never), Some(Status::Ok));
+    node.grant_lease(Term(3));
+    assert_eq!(node.get(b"k"), Some((Status::Ok, Some(b"v".to_vec()))));
+}
+
+#[test]
+fn an_older_leader_is_refused() {
+    let mut node = Node::serving();
+    assert_eq!(node.assign(Term(2), Epoch(9)), []);
+    assert_eq!(node.core.status().partitions[0].epoch, Epoch(5));
+    node.now.boot_ns += LEASE_NS;
+    node.grant_lease(Term(2));
+    assert_eq!(node.get(b"k"), None);
+    assert_eq!(node.core.status().counters.refused, 2);
+}
+
+#[test]
+fn a_keyspace_that_does_not_exist_is_named_and_nothing_is_stored() {
+    let mut node = Node::serving();
+    let records = node.log.len();
+    let put = update(node.op(), b"k", Operation::Set { value: b"v", expiry: Expiry::Never });
+    let sent = node.receive(CLIENT, |out| {
+        put.encode(out);
+        out[6..8].copy_from_slice(&9u16.to_be_bytes());
+    });
+    assert_eq!(answer(&sent), Some((Status::NoSuchKeyspace, None)));
+    assert_eq!((node.log.len(), node.engine.len()), (records, 0));
+}
+
+#[test]
+fn a_digest_that_is_not_the_keys_stores_nothing() {
+    let mut node = Node::serving();
+    let records = node.log.len();
+    let lie = Update {
+        digest: key_digest(b"another"),
+        ..update(node.op(), b"k", Operation::Set { value: b"v", expiry: Expiry::Never })
+    };
+    assert_eq!(node.receive(CLIENT, |out| lie.encode(out)), []);
+    assert_eq!((node.log.len(), node.core.status().counters.malformed), (records, 1));
+}
+
+#[test]
+fn a_retry_gets_the_first_result() {
+    let mut node = Node::serving();
+    let increment = update(node.op(), b"n", Operation::Increment(1));
+    for _ in 0..3 {
+        let sent = node.receive(CLIENT, |out| increment.encode(out));
+        assert_eq!(answer(&sent), Some((Status::Ok, None)));
+    }
+    assert_eq!(node.get(b"n"), Some((Status::Ok, Some(b"1".to_vec()))));
+    // Once the client has moved on, a late copy is refused.
+    let later = Update { watermark: 3, ..update(node.op(), b"n", Operation::Increment(1)) };
+    node.receive(CLIENT, |out| later.encode(out));
+    let sent = node.receive(CLIENT, |out| increment.encode(out));
+    assert_eq!(answer(&sent), Some((Status::Expired, None)));
+    assert_eq!(node.get(b"n"), Some((Status::Ok, Some(b"2".to_vec()))));
+}
+
+#[test]
+fn an_overdue_value_goes_by_a_logged_delete() {
+    let mut node = Node::serving();
+    let at_ms = node.now.unix_ms + 50;
+    assert_eq!(node.set(b"k", b"v", Expiry::At(at_ms)), Some(Status::Ok));
+    assert_eq!(node.get(b"k"), Some((Status::Ok, Some(b"v".to_vec()))));
+    node.now.unix_ms = at_ms;
+    let records = node.log.len();
+    assert_eq!(node.get(b"k"), Some((Status::NotFound, None)));
+    assert_eq!((node.log.len(), node.engine.len()), (records + 2, 0), "a prepare and a decision");
+    // A condition meets the key as absent, too.
+    node.set(b"k", b"v", Expiry::At(at_ms));
+    let absent = Update {
+        condition: Condition::IfAbsent,
+        ..update(node.op(), b"k", Operation::Set { value: b"w", expiry: Expiry::Never })
+    };
+    let sent = node.receive(CLIENT, |out| absent.encode(out));
+    assert_eq!(answer(&sent), Some((Status::Ok, None)));
+}
+
+#[test]
+fn a_log_replayed_is_the_state_before() {
+    let mut node = Node::serving();
+    node.set(b"k", b"v", Expiry::Never);
+    let increment = update(node.op(), b"n", Operation::Increment(4));
+    node.receive(CLIENT, |out| increment.encode(out));
+    let mut again = Node::started();
+    for record in &node.log {
+        again.core.replay(again.now, record).unwrap();
+    }
+    again.log.clone_from(&node.log);
+    again.run_storage();
+    again.grant_lease(Term(3));
+    again.assign(Term(3), Epoch(6));
+    assert_eq!(again.engine, node.engine);
+    let sent = again.receive(CLIENT, |out| increment.encode(out));
+    assert_eq!(answer(&sent), Some((Status::Ok, None)));
+    again.sequence = 10;
+    assert_eq!(again.get(b"n"), Some((Status::Ok, Some(b"4".to_vec()))));
+}
