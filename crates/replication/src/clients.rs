@@ -56,7 +56,7 @@ pub(crate) enum Lookup<'a> {
     Expired,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct ClientRecord {
     /// Ops with a smaller sequence are finished.
     watermark: u64,
@@ -64,7 +64,7 @@ struct ClientRecord {
 }
 
 /// The deduplication records of one partition.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Clients {
     table: BTreeMap<ClientId, ClientRecord>,
     /// Clients up to this one may have been forgotten.

@@ -15,6 +15,7 @@ use crate::clients::Lookup;
 use crate::config::UNRELEASED_MAX;
 use crate::evaluate::{KeyValue, Verdict, evaluate, needs_state};
 use crate::partition::{Decided, Latest, Partition, update_of};
+use crate::plant::Plant;
 use crate::shared::{PendingRead, Shared};
 use nicekv_wire::replication::{Effect, Progress};
 use nicekv_wire::{NodeId, Now, OpId, Operation, Status};
@@ -86,7 +87,10 @@ impl Partition {
         }
         let any_contended = self.ops[&op].any_contended;
         let refused = verdict.status == Status::DiskFull;
-        let contended = any_contended || state.unreleased > 0 || recovered || refused;
+        let aborts = recovered && shared.has(Plant::RecoveryAborts);
+        let verdict = if aborts { Verdict::unchanged(Status::ConditionFailed, None) } else { verdict };
+        let contended = (any_contended || state.unreleased > 0 || recovered || refused)
+            && !shared.has(Plant::IgnoreContention);
         let update = self.ops[&op].update();
         match verdict.effect {
             Effect::None => {}

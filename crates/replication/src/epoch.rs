@@ -16,6 +16,7 @@
 //! shown to nobody (contended) or comes out the same when it is decided again (uncontended).
 
 use crate::partition::{Latest, Partition, Standing};
+use crate::plant::Plant;
 use crate::record::Record;
 use crate::shared::Shared;
 use alloc::boxed::Box;
@@ -32,6 +33,7 @@ use crate::join::Join;
 use crate::partition::Decided;
 
 /// The primary's own state of an epoch.
+#[derive(Clone)]
 pub(crate) struct Lead {
     pub(crate) phase: Phase,
     /// By position in the member list; its own entry is unused.
@@ -251,7 +253,7 @@ impl Partition {
             .map(|(position, peer)| (position, peer.logged))
             .max_by_key(|(_, logged)| *logged)
             .expect("a primary is a member");
-        if target > logged {
+        if target > logged && !shared.has(Plant::AdoptNothing) {
             lead.phase = Phase::Adopting { from, target };
             self.ask(shared);
         } else {

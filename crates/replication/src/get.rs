@@ -6,6 +6,7 @@
 
 use crate::config::WAITING_GETS_MAX;
 use crate::partition::{Partition, Standing};
+use crate::plant::Plant;
 use crate::prepare::Source;
 use crate::shared::{PendingRead, Shared};
 use alloc::vec::Vec;
@@ -14,6 +15,7 @@ use nicekv_wire::recovery::Entry;
 use nicekv_wire::{Condition, Get, Now, OpId, Operation, Reply, Status, Update};
 
 /// A get that waits for an op of its key.
+#[derive(Clone)]
 pub(crate) struct WaitingGet {
     pub(crate) op: OpId,
     pub(crate) reply_to: SocketAddrV4,
@@ -32,11 +34,12 @@ impl Partition {
             return;
         }
         let waiting = WaitingGet { op: get.op, reply_to: get.reply_to.unwrap_or(from) };
-        if !self.keys.contains_key(get.key) {
+        let serves_stale = !self.is_primary() && shared.has(Plant::StaleGetAtLockedSecondary);
+        if !self.keys.contains_key(get.key) || serves_stale {
             self.serve_get(shared, now, waiting, get.key);
         } else if !self.is_primary() {
             self.forward_get(shared, waiting, get.key);
-        } else if !self.is_recovering(get.key) {
+        } else if !self.is_recovering(get.key) || shared.has(Plant::GetDuringRecovery) {
             self.serve_get(shared, now, waiting, get.key);
         } else {
             self.wait_for_outcome(shared, waiting, get.key);

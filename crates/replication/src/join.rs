@@ -32,6 +32,7 @@ pub enum StreamPeer {
 }
 
 /// A scan of the engine for a joiner.
+#[derive(Clone)]
 pub(crate) struct PendingScan {
     pub(crate) token: u64,
     partition: PartitionId,
@@ -45,6 +46,7 @@ impl PendingScan {
     }
 }
 
+#[derive(Clone)]
 enum Stage {
     /// Asking for this part, after this cursor.
     Copying {
@@ -59,6 +61,7 @@ enum Stage {
 }
 
 /// The joiner's side of a copy.
+#[derive(Clone)]
 pub(crate) struct Join {
     /// Keys that decisions of this epoch have written, and by which.
     written: Map<Box<[u8]>, u64>,

@@ -18,11 +18,14 @@ mod config;
 mod decide;
 mod epoch;
 mod evaluate;
+#[cfg(feature = "exploration")]
+mod exploration;
 mod follow;
 mod get;
 mod join;
 mod outbox;
 mod partition;
+mod plant;
 mod prepare;
 mod record;
 mod replica;
@@ -37,6 +40,8 @@ pub use config::{
 };
 pub use join::StreamPeer;
 pub use partition::Standing;
+#[cfg(feature = "exploration")]
+pub use plant::Plant;
 pub use replica::{PartitionStatus, Replica, ReplicaStatus};
 pub use shared::Counters;
 pub use storage::{StorageCompletion, StorageRequest};

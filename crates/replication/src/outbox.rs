@@ -11,7 +11,11 @@ use nicekv_wire::replication::{
 };
 use nicekv_wire::{NodeId, PartitionId};
 
+/// So many direct datagrams go before decisions and acks.
+const LONE_REPLIES_MAX: usize = 2;
+
 /// Decisions under way to one destination.
+#[derive(Clone)]
 struct DecisionBatch {
     destination: DecisionDestination,
     watermarks: Vec<Watermark>,
@@ -59,6 +63,7 @@ impl DecisionBatch {
 }
 
 /// Acks under way to one primary.
+#[derive(Clone)]
 struct AckBatch {
     primary: SocketAddrV4,
     prepares: Vec<PrepareAck>,
@@ -66,6 +71,7 @@ struct AckBatch {
 }
 
 /// See the module.
+#[derive(Clone)]
 pub(crate) struct Outbox {
     node: NodeId,
     bytes: Vec<u8>,
@@ -174,13 +180,18 @@ impl Outbox {
 
     /// Writes the next datagram to `out`; returns where it goes.
     pub(crate) fn poll(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
-        if let Some(batch) = self.decisions.pop_front() {
-            Decisions::encode(self.node, &batch.watermarks, batch.count, &batch.decisions, out);
-            return Some(batch.destination.address());
-        }
-        if let Some(batch) = self.acks.pop_front() {
-            Acks::encode(self.node, &batch.prepares, &batch.progress, out);
-            return Some(batch.primary);
+        // A lone client is answered before the members are told, since it waits and they do not. Of many, the members come first: they
+        // are one datagram, and whoever they hold up is one of the many.
+        let direct_first = self.direct.len() <= LONE_REPLIES_MAX && !self.direct.is_empty();
+        if !direct_first {
+            if let Some(batch) = self.decisions.pop_front() {
+                Decisions::encode(self.node, &batch.watermarks, batch.count, &batch.decisions, out);
+                return Some(batch.destination.address());
+            }
+            if let Some(batch) = self.acks.pop_front() {
+                Acks::encode(self.node, &batch.prepares, &batch.progress, out);
+                return Some(batch.primary);
+            }
         }
         let (to, range) = self.direct.pop_front()?;
         out.clear();

@@ -18,6 +18,7 @@ use crate::epoch::Lead;
 use crate::evaluate::KeyValue;
 use crate::get::WaitingGet;
 use crate::join::Join;
+use crate::plant::Plant;
 use crate::record::Record;
 use crate::shared::{Map, Shared, Unforced, UnforcedWhat};
 use alloc::boxed::Box;
@@ -30,6 +31,7 @@ use nicekv_wire::replication::{Decision, Effect, Progress, Watermark};
 use nicekv_wire::{Datagram, Epoch, NodeId, Now, OpId, PartitionId, Status, Update};
 
 /// An op that is prepared here and has not taken effect.
+#[derive(Clone)]
 pub(crate) struct Op {
     /// Number of its log record: the replica's own order.
     pub(crate) order: u64,
@@ -66,6 +68,7 @@ pub(crate) fn update_of(datagram: &[u8]) -> Update<'_> {
 }
 
 /// What the primary knows of a key's newest decided state.
+#[derive(Clone)]
 pub(crate) enum Latest {
     Unknown,
     /// By the read with this token; one that was asked for before tells of an older state.
@@ -76,6 +79,7 @@ pub(crate) enum Latest {
 }
 
 /// A locked key.
+#[derive(Clone)]
 pub(crate) struct Key {
     /// Its undecided ops, in the replica's own log order.
     pub(crate) queue: VecDeque<OpId>,
@@ -152,6 +156,7 @@ pub enum Standing {
     Consistent,
 }
 
+#[derive(Clone)]
 pub(crate) struct Partition {
     pub(crate) id: PartitionId,
     pub(crate) epoch: Epoch,
@@ -315,6 +320,8 @@ impl Partition {
         }
         if !decided.contended {
             self.release_predecessors(shared, now, decided.op);
+            self.take_effect(shared, now, &decided);
+        } else if self.is_primary() && shared.has(Plant::ShowContendedEarly) {
             self.take_effect(shared, now, &decided);
         }
         self.decisions.push_back(decided);

@@ -3,6 +3,7 @@
 use crate::clients::Lookup;
 use crate::config::OPEN_OPS_MAX;
 use crate::partition::{Partition, Standing};
+use crate::plant::Plant;
 use crate::record::Record;
 use crate::shared::{Shared, Unforced, UnforcedWhat};
 use alloc::boxed::Box;
@@ -100,6 +101,9 @@ impl Partition {
             lead.wanted.remove(&op);
         }
         shared.arm_sweep(now);
+        if shared.has(Plant::AckBeforeForce) {
+            self.on_prepare_forced(shared, now, op);
+        }
     }
 
     pub(crate) fn on_prepare_forced(&mut self, shared: &mut Shared, now: Now, op: OpId) {
@@ -168,7 +172,7 @@ impl Partition {
     ) {
         let all_acks = (1u16 << self.members.len()) - 1;
         let state = self.ops.get_mut(&op).expect("an open op");
-        state.acks |= 1 << position;
+        state.acks |= if shared.has(Plant::DecideBeforeAllAcks) { all_acks } else { 1 << position };
         state.any_contended |= contended || state.contended;
         state.any_refused |= refused;
         if state.acks == all_acks && !state.decided {

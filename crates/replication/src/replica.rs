@@ -49,9 +49,10 @@ pub struct PartitionStatus {
 }
 
 /// One node, as a pure state machine (DESIGN §2). After any `handle_*`, poll until everything returns `None`.
+#[derive(Clone)]
 pub struct Replica {
-    shared: Shared,
-    partitions: Vec<Partition>,
+    pub(crate) shared: Shared,
+    pub(crate) partitions: Vec<Partition>,
     heartbeat_at_ns: u64,
     /// Trim the log before `.0` when it is durable through `.1`.
     trim_when_forced: Option<(u64, u64)>,

@@ -3,6 +3,7 @@
 use crate::config::ReplicaConfig;
 use crate::join::{PendingScan, StreamPeer};
 use crate::outbox::Outbox;
+use crate::plant::Plant;
 use crate::storage::StorageQueue;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -16,6 +17,7 @@ use nicekv_wire::{Now, OpId, PartitionId, Reply, Term};
 pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, FixedState>;
 
 /// What a read of the engine was for.
+#[derive(Clone)]
 pub(crate) enum PendingRead {
     /// To answer a get.
     Get { partition: PartitionId, op: OpId, reply_to: SocketAddrV4, key: Box<[u8]> },
@@ -24,6 +26,7 @@ pub(crate) enum PendingRead {
 }
 
 /// A log record whose force somebody waits for.
+#[derive(Clone)]
 pub(crate) struct Unforced {
     pub(crate) record: u64,
     pub(crate) partition: PartitionId,
@@ -32,6 +35,7 @@ pub(crate) struct Unforced {
     pub(crate) what: UnforcedWhat,
 }
 
+#[derive(Clone)]
 pub(crate) enum UnforcedWhat {
     Prepare(OpId),
     Decision(u64),
@@ -58,6 +62,7 @@ pub struct Counters {
     pub resent: u64,
 }
 
+#[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) config: ReplicaConfig,
     pub(crate) storage: StorageQueue,
@@ -72,6 +77,8 @@ pub(crate) struct Shared {
     /// When partitions are to be looked over for lost messages.
     pub(crate) sweep_at_ns: Option<u64>,
     pub(crate) counters: Counters,
+    #[cfg(feature = "exploration")]
+    pub(crate) plant: Option<Plant>,
     internal_sequence: u64,
     internal_open: BTreeSet<u64>,
 }
@@ -89,10 +96,24 @@ impl Shared {
             lease_until_ns: 0,
             sweep_at_ns: None,
             counters: Counters::default(),
+            #[cfg(feature = "exploration")]
+            plant: None,
             internal_sequence: 0,
             internal_open: BTreeSet::new(),
             config,
         }
+    }
+
+    /// Whether a test has planted this bug.
+    #[cfg(feature = "exploration")]
+    pub(crate) fn has(&self, plant: Plant) -> bool {
+        self.plant == Some(plant)
+    }
+
+    /// No.
+    #[cfg(not(feature = "exploration"))]
+    pub(crate) const fn has(&self, _: Plant) -> bool {
+        false
     }
 
     pub(crate) fn map<K, V>(&self) -> Map<K, V> {

@@ -100,6 +100,7 @@ pub enum StorageCompletion<'a> {
     },
 }
 
+#[derive(Clone)]
 enum Queued {
     Append { payload: Range<usize> },
     Force,
@@ -113,7 +114,7 @@ enum Queued {
 }
 
 /// Requests that wait for the driver, their bytes in one arena that is reused when the queue has run empty.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct StorageQueue {
     bytes: Vec<u8>,
     queue: VecDeque<Queued>,
