@@ -6,7 +6,7 @@ use crate::node::START_UNIX_MS;
 use crate::random::Random;
 use nicekv_client::{Answer as Told, ClientCore, Config, OperationError, Outcome, Request};
 use nicekv_placement::Vrings;
-use nicekv_wire::{ClientId, Header, Now, OpId, Status};
+use nicekv_wire::{ClientId, Now, OpId, Status};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
@@ -188,10 +188,12 @@ impl Client {
             let index = self.open.remove(&completion.ticket.index()).expect("each call completes once");
             let answer = match completion.result {
                 Ok(told) => Some(answer(&told)),
-                Err(error) => match not_applied(error) {
-                    Some(status) => Some(Answer { status, version: OpId::NONE, integer: 0, value: None }),
-                    None => None,
-                },
+                Err(error) => not_applied(error).map(|status| Answer {
+                    status,
+                    version: OpId::NONE,
+                    integer: 0,
+                    value: None,
+                }),
             };
             let is_get = self.history[index].call.action == Action::Get;
             if answer.as_ref().map_or(is_get, |answer| answer.status == Status::Busy) {
@@ -206,11 +208,6 @@ impl Client {
             call.answered = answer.map(|answer| (*tick, answer));
         }
     }
-}
-
-/// The op that a datagram is about.
-pub fn op_of(bytes: &[u8]) -> Option<OpId> {
-    Header::decode(bytes).ok().map(|(header, _)| header.op)
 }
 
 fn answer(told: &Told<'_>) -> Answer {

@@ -723,7 +723,7 @@ impl Cluster {
 }
 
 /// A datagram, for a transcript.
-fn describe(bytes: &[u8]) -> String {
+pub(crate) fn describe(bytes: &[u8]) -> String {
     match Datagram::decode(bytes) {
         Ok((_, Datagram::Decisions(decisions))) => {
             let (watermarks, list) = (decisions.watermarks(), decisions.decisions());

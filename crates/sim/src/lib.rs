@@ -17,6 +17,7 @@ pub mod checker;
 pub mod client;
 pub mod cluster;
 pub mod disk;
+pub mod explore;
 pub mod faults;
 pub mod judge;
 pub mod network;

@@ -115,9 +115,9 @@ impl Node {
         let mut core = Replica::new(ReplicaConfig {
             node: self.id,
             metadata: surroundings.metadata,
-            incarnation: random.next(),
+            incarnation: random.bits(),
             storage: u128::from(self.id.0) + 1,
-            internal_client: ClientId::new(unix_ms, random.next()),
+            internal_client: ClientId::new(unix_ms, random.bits()),
             partitioning: surroundings.partitioning,
             vrings: surroundings.vrings,
             hash_seed: 7,

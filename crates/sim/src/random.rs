@@ -11,7 +11,7 @@ impl Random {
     }
 
     /// Any 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,7 +21,7 @@ impl Random {
 
     /// 0 to `bound - 1`.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.bits() % bound
     }
 
     /// `low` to `high`.

@@ -1,0 +1,118 @@
+//! Every state of a tiny cluster: three replicas, one key, two clients with one call each.
+//!
+//! Time stands still and every timeout is zero. A [`World`](world::World) is a state; [`Step`](world::Step)s lead from one to the next:
+//! a message arrives or is lost, a force ends, a client calls, a node dies, the metadata service changes the epoch, a node looks
+//! over its open ops. The bounds say how many of the rarer ones may happen. Depth first, each state once. Where nothing is under way
+//! any more, the cluster is brought to rest (nodes that are down are removed, everything is delivered), every member is read, and
+//! the history is judged. Invariants hold in every state.
+//!
+//! What keeps the number of states down, and why nothing is missed by it:
+//! * an answer reaches its client at once: later would only allow more orders;
+//! * a message that would be refused where it is now waits (to refuse it is to lose it, which has its own bound), one that will always
+//!   be refused is forgotten;
+//! * copies of a message are one message; duplication is left to the random runs;
+//! * the log's content counts only as long as a node may still die.
+
+mod rest;
+mod world;
+
+pub use world::{Bounds, Call, Step, World, op};
+
+use crate::checker::{self, Verdict};
+use std::collections::{HashMap, HashSet};
+
+/// What was seen.
+#[derive(Clone, Debug, Default)]
+pub struct Exploration {
+    /// Different states.
+    pub states: usize,
+    /// Steps taken.
+    pub steps: usize,
+    /// States in which nothing was under way, brought to rest and judged.
+    pub ends: usize,
+    /// Different histories among them.
+    pub histories: usize,
+    /// Not everything was visited: the bound on states came first.
+    pub truncated: bool,
+    /// What went wrong first, and how it came to it.
+    pub violation: Option<(String, Vec<Step>)>,
+}
+
+/// Visits everything that can be reached from `world`, at most `states_max` states, or until something is wrong.
+pub fn explore(world: World, states_max: usize) -> Exploration {
+    let mut explorer = Explorer { states_max, ..Explorer::default() };
+    explorer.visit(world);
+    explorer.seen
+}
+
+#[derive(Default)]
+struct Explorer {
+    states_max: usize,
+    seen: Exploration,
+    visited: HashSet<u64>,
+    ended: HashSet<u64>,
+    judged: HashMap<Vec<checker::Call>, bool>,
+}
+
+/// A state on the way, and the steps from it that are left to be tried.
+struct Frame {
+    world: World,
+    steps: Vec<Step>,
+    taken: Option<Step>,
+}
+
+impl Explorer {
+    fn visit(&mut self, start: World) {
+        let mut path: Vec<Frame> = Vec::new();
+        self.arrive(&mut path, start, None);
+        while let Some(frame) = path.last_mut() {
+            let Some(step) = frame.steps.pop() else {
+                path.pop();
+                continue;
+            };
+            let mut world = frame.world.clone();
+            self.seen.steps += 1;
+            if world.take(&step) {
+                self.arrive(&mut path, world, Some(step));
+            }
+            self.seen.truncated = self.seen.states >= self.states_max;
+            if self.seen.violation.is_some() || self.seen.truncated {
+                return;
+            }
+        }
+    }
+
+    fn arrive(&mut self, path: &mut Vec<Frame>, world: World, taken: Option<Step>) {
+        if !self.visited.insert(world.fingerprint(true)) {
+            return;
+        }
+        self.seen.states += 1;
+        let steps = world.steps();
+        let wrong = world.broken_invariant().or_else(|| match world.is_at_end(&steps) {
+            true => self.end(&world),
+            false => None,
+        });
+        path.push(Frame { world, steps, taken });
+        if let Some(wrong) = wrong {
+            let steps = path.iter().filter_map(|frame| frame.taken.clone()).collect();
+            self.seen.violation = Some((wrong, steps));
+        }
+    }
+
+    /// Brings a copy of the world to rest and judges it.
+    fn end(&mut self, world: &World) -> Option<String> {
+        if !self.ended.insert(world.fingerprint(false)) {
+            return None;
+        }
+        self.seen.ends += 1;
+        let calls = match rest::bring_to_rest(world.clone()) {
+            Ok(calls) => calls,
+            Err(wrong) => return Some(wrong),
+        };
+        let is_linearizable = *self.judged.entry(calls).or_insert_with_key(|calls| {
+            self.seen.histories += 1;
+            checker::check(calls) == Verdict::Linearizable
+        });
+        (!is_linearizable).then(|| format!("not linearizable: {:?}", world.calls()))
+    }
+}

@@ -1,0 +1,108 @@
+//! The end of a way: everything is healed and delivered, then every member is asked.
+
+use super::world::{KEY, NOW, World};
+use crate::checker::{self, Action, Answer};
+use nicekv_placement::key_digest;
+use nicekv_wire::{ClientId, Datagram, Get, OpId};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// More rounds than any healthy cluster needs.
+const ROUNDS_MAX: usize = 40;
+const READER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 20, 2, 99), 1);
+
+/// The history with a last get at every member; or what is wrong.
+pub(super) fn bring_to_rest(mut world: World) -> Result<Vec<checker::Call>, String> {
+    let down: Vec<usize> =
+        world.roles.members.iter().copied().filter(|index| world.machines[*index].core.is_none()).collect();
+    for index in down {
+        // The last copy of the data has to come back.
+        if world.roles.members.len() > 1 {
+            world.remove(index);
+        } else {
+            world.restart(index);
+        }
+    }
+    world.activate();
+    let mut rounds = 0;
+    while rounds == 0 || !is_at_rest(&world) {
+        rounds += 1;
+        if rounds > ROUNDS_MAX {
+            return Err(format!("no progress (V): {}", describe(&world)));
+        }
+        for client in world.unanswered() {
+            world.request(client, world.roles.members[0]);
+        }
+        for index in world.roles.members.clone() {
+            world.act(index, |core, _| core.handle_deadline(NOW));
+        }
+        if !world.deliver_all() {
+            return Err("messages without end (V)".into());
+        }
+    }
+    let mut calls = world.calls().to_vec();
+    for index in world.roles.members.clone() {
+        calls.push(read(&mut world, index)?);
+    }
+    let entries = |index: usize| world.machines[index].disk.entries();
+    if world.roles.members.windows(2).any(|pair| entries(pair[0]) != entries(pair[1])) {
+        return Err(format!("members differ (C): {}", describe(&world)));
+    }
+    Ok(canonical(calls))
+}
+
+fn is_at_rest(world: &World) -> bool {
+    let open = |index: &usize| {
+        world.machines[*index].core.as_ref().is_some_and(|core| core.status().partitions[0].open_ops > 0)
+    };
+    world.unanswered().is_empty() && !world.roles.members.iter().any(open)
+}
+
+fn describe(world: &World) -> String {
+    let line =
+        |index: &usize| format!("\n  {:?}", world.machines[*index].core.as_ref().map(|core| core.status()));
+    world.roles.members.iter().map(line).collect()
+}
+
+/// Reads at one member, after everything else.
+fn read(world: &mut World, index: usize) -> Result<checker::Call, String> {
+    let op = OpId { client: ClientId(99), sequence: 1 };
+    let mut bytes = Vec::new();
+    Get { op, digest: key_digest(KEY), reply_to: Some(READER), forwarded: None, key: KEY }.encode(&mut bytes);
+    let mut machine = (*world.machines[index]).clone();
+    let core = machine.core.as_mut().expect("a member at rest is up");
+    core.handle_datagram(NOW, READER, &bytes);
+    machine.disk.execute(NOW, core);
+    while let Some(to) = core.poll_transmit(&mut bytes) {
+        if to == READER
+            && let Ok((_, Datagram::Reply(reply))) = Datagram::decode(&bytes)
+        {
+            let value = reply.value.map(<[u8]>::to_vec);
+            let answer = Answer { status: reply.status, version: reply.version, integer: 0, value };
+            return Ok(checker::Call {
+                action: Action::Get,
+                called: u64::MAX - 1,
+                answered: Some((u64::MAX, answer)),
+            });
+        }
+    }
+    Err(format!("node {index} answers no get (V)"))
+}
+
+/// With the smallest times in the same order, so that equal histories are equal.
+fn canonical(mut calls: Vec<checker::Call>) -> Vec<checker::Call> {
+    let mut times: Vec<u64> = calls
+        .iter()
+        .flat_map(|call| [Some(call.called), call.answered.as_ref().map(|(at, _)| *at)])
+        .flatten()
+        .collect();
+    times.sort_unstable();
+    times.dedup();
+    let place = |time: u64| times.binary_search(&time).expect("one of them") as u64;
+    for call in &mut calls {
+        call.called = place(call.called);
+        if let Some((at, _)) = &mut call.answered {
+            *at = place(*at);
+        }
+    }
+    calls
+}
