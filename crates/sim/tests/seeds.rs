@@ -2,6 +2,7 @@
 //! `NICEKV_SIM_TRACE=1` writes down what happens.
 
 use nicekv_sim::judge;
+use std::io::Write;
 use std::ops::Range;
 
 /// Seeds of an ordinary test run.
@@ -37,9 +38,13 @@ fn random_runs_are_linearizable_durable_convergent_and_come_to_an_end() {
             failed.push(seed);
         }
     }
-    println!("{:?}: {events} events, {calls} calls, {unknown} of them of unknown outcome", seeds());
-    println!("{crashes} crashes, {power_losses} losses of all power, {cuts} cuts");
-    println!("{too_large} histories were too large to judge");
+    let line = format!(
+        "seeds {:?}: {events} events, {calls} calls, {unknown} of them of unknown outcome; {crashes} crashes, {power_losses} losses of \
+         all power, {cuts} cuts; {too_large} histories were too large to judge",
+        seeds()
+    );
+    // Past the test harness, which keeps what a passing test prints to itself.
+    writeln!(std::io::stderr(), "{line}").expect("standard error is open");
     assert!(too_large <= seeds().count() / 100, "too many histories are not judged");
     assert!(failed.is_empty(), "seeds {failed:?} failed");
 }
