@@ -8,14 +8,19 @@
 //!
 //! ```text
 //!   node thread                     engine thread
-//!   put ─▶ active memtable
-//!   sync_begin: seal it ─────────▶  write all sealed ones to a table, force, list  ─▶ synced()
+//!   put ─▶ fresh (newest per key)
+//!   sync_begin: hand it over ────▶  insert into the tree, write a table, force, list  ─▶ synced()
 //!                                   compact while it pays
+//!   get ─▶ fresh, handed over, tree
 //! ```
 //!
+//! Why a buffer of ours before the tree: the library forces its manifest under the lock that writers and readers of the
+//! tree take, for up to a tenth of a second on a busy disk. A node that waited there would miss its heartbeats. A buffer
+//! is kept until its entries are visible in the tree, so a key is looked for in the tree only when no buffer has it:
+//! what the engine thread inserts or compacts away meanwhile is never what is read.
+//!
 //! Partition and key are one tree key, `partition` big-endian first: a partition is a range. Memory is bounded: a
-//! memtable that reaches `memtable_bytes_max` is sealed, and a put waits while `SEALED_MEMTABLES_MAX` are not yet
-//! on disk.
+//! buffer that reaches `memtable_bytes_max` is handed over, and a put waits while `HANDED_MAX` are not yet on disk.
 //!
 //! Limit: the library trusts the lengths in a table's directory. A bit flipped there is not served, but can end the
 //! process while it opens the engine (by an allocation that fails) instead of giving an error.
@@ -24,14 +29,16 @@ use super::{Engine, EngineSync, ScanPage};
 use crate::{Result, StoreError};
 use lsm_tree::{AbstractTree, AnyTree, Cache, Guard, SeqNo, SequenceNumberCounter, compaction::Leveled};
 use std::{
+    collections::{BTreeMap, VecDeque},
+    iter::Peekable,
     ops::Bound,
     path::Path,
     sync::{Arc, Condvar, Mutex, MutexGuard},
     thread::{Builder, JoinHandle},
 };
 
-/// Sealed memtables that may wait for the disk before puts wait too.
-const SEALED_MEMTABLES_MAX: usize = 4;
+/// Buffers that may wait for the disk before puts wait too.
+const HANDED_MAX: usize = 4;
 /// Compactions in a row before flushing is looked at again.
 const COMPACTIONS_IN_A_ROW_MAX: usize = 4;
 /// Runs in the tree's first level above which reads suffer and compaction continues.
@@ -53,32 +60,40 @@ impl Default for DurableOptions {
     }
 }
 
+/// The newest write per tree key; `None` is a removal.
+type Buffer = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
 /// The tree and its thread. Values are stored as given: see [`super::Checksummed`].
 pub struct LsmEngine {
     tree: AnyTree,
-    sequence: SequenceNumberCounter,
-    /// One above the newest write: what reads see.
+    /// One above the newest entry of the tree: what reads see.
     visible: SequenceNumberCounter,
     options: DurableOptions,
+    fresh: Buffer,
+    /// Bytes written to `fresh`.
+    fresh_bytes: u64,
+    /// Buffers that may not be visible in the tree yet, the oldest first.
+    handed: VecDeque<(EngineSync, Arc<Buffer>)>,
     worker: Arc<Worker>,
     thread: Option<JoinHandle<()>>,
 }
 
 struct Worker {
     tree: AnyTree,
+    sequence: SequenceNumberCounter,
+    visible: SequenceNumberCounter,
     work: Mutex<Work>,
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct Work {
+    /// Buffers to be inserted into the tree.
+    buffers: Vec<Arc<Buffer>>,
     /// Last sync begun, and last one finished or failed.
     begun: u64,
     ended: u64,
     finished: u64,
-    /// `visible` when the last sync was begun: below it, flushing and compacting keep only what is newest. Taken on
-    /// the node thread, so that no read ever asks for less than what is kept.
-    watermark: SeqNo,
     /// Why the sync `ended` failed, if it did.
     failure: Option<String>,
     closed: bool,
@@ -95,31 +110,103 @@ impl LsmEngine {
         let next = tree.get_highest_seqno().map_or(0, |newest| newest + 1);
         sequence.fetch_max(next);
         visible.fetch_max(next);
-        let worker = Arc::new(Worker { tree: tree.clone(), work: Mutex::default(), changed: Condvar::new() });
+        let worker = Arc::new(Worker {
+            tree: tree.clone(),
+            sequence,
+            visible: visible.clone(),
+            work: Mutex::default(),
+            changed: Condvar::new(),
+        });
         let for_thread = worker.clone();
         let thread = Builder::new().name("engine".into()).spawn(move || for_thread.run());
         let thread = Some(thread.map_err(StoreError::io("start a thread for", directory))?);
-        Ok(Self { tree, sequence, visible, options, worker, thread })
+        let (fresh, handed) = (Buffer::new(), VecDeque::new());
+        Ok(Self { tree, visible, options, fresh, fresh_bytes: 0, handed, worker, thread })
     }
 
-    /// Gives the write its sequence number, makes it visible, and keeps memory bounded.
-    fn write(&mut self, apply: impl FnOnce(&AnyTree, SeqNo) -> (u64, u64)) -> Result<()> {
-        self.wait_for_memory()?;
-        let sequence = self.sequence.next();
-        let (_, memtable_bytes) = apply(&self.tree, sequence);
-        self.visible.fetch_max(sequence + 1);
-        if memtable_bytes >= self.options.memtable_bytes_max {
+    /// Takes a write in, and keeps memory bounded.
+    fn write(&mut self, tree_key: Vec<u8>, value: Option<Vec<u8>>) -> Result<()> {
+        self.fresh_bytes += (tree_key.len() + value.as_ref().map_or(0, Vec::len)) as u64;
+        self.fresh.insert(tree_key, value);
+        if self.fresh_bytes >= self.options.memtable_bytes_max {
+            self.wait_for_memory()?;
             self.sync_begin()?;
         }
         Ok(())
     }
 
     fn wait_for_memory(&mut self) -> Result<()> {
-        if self.tree.sealed_memtable_count() < SEALED_MEMTABLES_MAX {
-            return Ok(());
+        self.let_go();
+        match self.handed.front() {
+            Some((oldest, _)) if self.handed.len() >= HANDED_MAX => self.worker.wait_for(*oldest),
+            _ => Ok(()),
         }
-        let sync = self.sync_begin()?;
-        self.worker.wait_for(sync)
+    }
+
+    /// Forgets the buffers whose entries are in the tree.
+    fn let_go(&mut self) {
+        let finished = self.worker.locked().finished;
+        while self.handed.pop_front_if(|(sync, _)| sync.0 <= finished).is_some() {}
+    }
+
+    /// What the buffers say of a key, the newest first.
+    fn buffered(&self, tree_key: &[u8]) -> Option<&Option<Vec<u8>>> {
+        let handed = self.handed.iter().rev().find_map(|(_, buffer)| buffer.get(tree_key));
+        self.fresh.get(tree_key).or(handed)
+    }
+
+    /// Every write of a range in key order, newest per key, removals included.
+    fn merged(&self, range: (Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Merged<'_> {
+        let handed = self.handed.iter().rev().map(|(_, buffer)| &**buffer);
+        let mut sources: Vec<Peekable<Source<'_>>> = std::iter::once(&self.fresh)
+            .chain(handed)
+            .map(|buffer| {
+                let written =
+                    buffer.range(range.clone()).map(|(key, value)| Ok((key.clone(), value.clone())));
+                let source: Source<'_> = Box::new(written);
+                source.peekable()
+            })
+            .collect();
+        let tree = self.tree.range(range, self.visible.get(), None);
+        let tree: Source<'_> = Box::new(tree.map(|entry| {
+            let (key, value) = entry.into_inner().map_err(failed("scan"))?;
+            Ok((key.to_vec(), Some(value.to_vec())))
+        }));
+        sources.push(tree.peekable());
+        Merged { sources }
+    }
+}
+
+/// A tree key and what was written to it.
+type Written = Result<(Vec<u8>, Option<Vec<u8>>)>;
+type Source<'a> = Box<dyn Iterator<Item = Written> + 'a>;
+
+/// Merges sources that are in key order; of one key, the first source that has it wins.
+struct Merged<'a> {
+    sources: Vec<Peekable<Source<'a>>>,
+}
+
+impl Iterator for Merged<'_> {
+    type Item = Written;
+
+    fn next(&mut self) -> Option<Written> {
+        let mut least: Option<Vec<u8>> = None;
+        for source in &mut self.sources {
+            match source.peek() {
+                Some(Ok((key, _))) if least.as_ref().is_none_or(|least| key < least) => {
+                    least = Some(key.clone());
+                }
+                Some(Err(_)) => return source.next(),
+                _ => {}
+            }
+        }
+        let least = least?;
+        let mut winner = None;
+        for source in &mut self.sources {
+            let same = source.next_if(|written| matches!(written, Ok((key, _)) if *key == least));
+            winner = winner.or(same);
+        }
+        winner
     }
 }
 
@@ -139,7 +226,12 @@ impl Worker {
     }
 
     fn run(&self) {
-        while let Some((sync, watermark)) = self.next() {
+        while let Some((sync, buffers)) = self.next() {
+            for buffer in buffers {
+                self.insert(&buffer);
+            }
+            // Below it, flushing and compacting keep only what is newest: no key that is read has anything newer on its way.
+            let watermark = self.visible.get();
             let outcome = self.flush(watermark);
             let is_flushed = outcome.is_ok();
             self.end(sync, outcome);
@@ -149,10 +241,22 @@ impl Worker {
         }
     }
 
-    fn next(&self) -> Option<(u64, SeqNo)> {
+    fn next(&self) -> Option<(u64, Vec<Arc<Buffer>>)> {
         let idle = |work: &mut Work| work.begun == work.ended && !work.closed;
-        let work = self.changed.wait_while(self.locked(), idle).expect("no holder of this lock panics");
-        if work.closed { None } else { Some((work.begun, work.watermark)) }
+        let mut work = self.changed.wait_while(self.locked(), idle).expect("no holder of this lock panics");
+        if work.closed { None } else { Some((work.begun, std::mem::take(&mut work.buffers))) }
+    }
+
+    fn insert(&self, buffer: &Buffer) {
+        for (key, value) in buffer {
+            let sequence = self.sequence.next();
+            match value {
+                Some(value) => self.tree.insert(key.as_slice(), value.as_slice(), sequence),
+                None => self.tree.remove(key.as_slice(), sequence),
+            };
+            self.visible.fetch_max(sequence + 1);
+        }
+        self.tree.rotate_memtable();
     }
 
     fn flush(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
@@ -222,7 +326,12 @@ fn range(partition: u16, after: Option<&[u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u8>
 impl Engine for LsmEngine {
     fn get_into(&self, partition: u16, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
-        let stored = self.tree.get(tree_key(partition, key), self.visible.get());
+        let tree_key = tree_key(partition, key);
+        if let Some(written) = self.buffered(&tree_key) {
+            value.extend_from_slice(written.as_deref().unwrap_or_default());
+            return Ok(written.is_some());
+        }
+        let stored = self.tree.get(&tree_key, self.visible.get());
         let stored = stored.map_err(|error| match error {
             lsm_tree::Error::Io(_) => failed("read")(error),
             _ => StoreError::Corrupt { partition, key: key.to_vec() }, // a block failed the library's own checks
@@ -232,43 +341,52 @@ impl Engine for LsmEngine {
     }
 
     fn put(&mut self, partition: u16, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write(|tree, sequence| tree.insert(tree_key(partition, key), value, sequence))
+        self.write(tree_key(partition, key), Some(value.to_vec()))
     }
 
     fn remove(&mut self, partition: u16, key: &[u8]) -> Result<()> {
-        self.write(|tree, sequence| tree.remove(tree_key(partition, key), sequence))
+        self.write(tree_key(partition, key), None)
     }
 
     fn scan(&self, partition: u16, after: Option<&[u8]>, bytes_max: usize) -> Result<ScanPage> {
         let mut page = ScanPage::default();
         let mut bytes = 0;
-        for entry in self.tree.range(range(partition, after), self.visible.get(), None) {
+        for written in self.merged(range(partition, after)) {
+            let (key, Some(value)) = written? else { continue };
             if bytes >= bytes_max && !page.entries.is_empty() {
                 page.more = true;
                 break;
             }
-            let (key, value) = entry.into_inner().map_err(failed("scan"))?;
             bytes += key.len() - PARTITION_BYTES + value.len();
-            page.entries.push((key[PARTITION_BYTES..].to_vec(), value.to_vec()));
+            page.entries.push((key[PARTITION_BYTES..].to_vec(), value));
         }
         Ok(page)
     }
 
     fn clear(&mut self, partition: u16) -> Result<()> {
-        for entry in self.tree.range(range(partition, None), self.visible.get(), None) {
-            let key = entry.key().map_err(failed("clear"))?;
-            self.write(|tree, sequence| tree.remove(key, sequence))?;
+        let present = self.merged(range(partition, None)).filter_map(|written| match written {
+            Ok((_, None)) => None,
+            Ok((key, Some(_))) => Some(Ok(key)),
+            Err(error) => Some(Err(error)),
+        });
+        for key in present.collect::<Result<Vec<_>>>()? {
+            self.write(key, None)?;
         }
         Ok(())
     }
 
     fn sync_begin(&mut self) -> Result<EngineSync> {
-        self.tree.rotate_memtable();
+        self.let_go();
+        let buffer = Arc::new(std::mem::take(&mut self.fresh));
+        self.fresh_bytes = 0;
         let mut work = self.worker.locked();
         work.begun += 1;
-        work.watermark = self.visible.get();
+        let sync = EngineSync(work.begun);
+        work.buffers.push(buffer.clone());
         self.worker.changed.notify_all();
-        Ok(EngineSync(work.begun))
+        drop(work);
+        self.handed.push_back((sync, buffer));
+        Ok(sync)
     }
 
     fn synced(&self) -> Result<EngineSync> {
@@ -281,6 +399,7 @@ impl Engine for LsmEngine {
     }
 
     fn approximate_keys(&self) -> u64 {
-        self.tree.approximate_len() as u64
+        let buffered: usize = self.handed.iter().map(|(_, buffer)| buffer.len()).sum();
+        (self.tree.approximate_len() + buffered + self.fresh.len()) as u64
     }
 }
