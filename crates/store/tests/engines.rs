@@ -243,6 +243,7 @@ proptest! {
                 Step::Put(partition, key, length) => {
                     let value = vec![key; usize::from(length)];
                     engine_now.put(partition, &[key], &value).unwrap();
+                    prop_assert_eq!(engine_now.get(partition, &[key]).unwrap(), Some(value.clone()));
                     model.insert((partition, vec![key]), value);
                 }
                 Step::Remove(partition, key) => {
@@ -263,6 +264,10 @@ proptest! {
             }
         }
         let engine = engine.unwrap();
+        for (partition, key) in (0..3).flat_map(|partition| (0..=u8::MAX).map(move |key| (partition, vec![key]))) {
+            let expected = model.get(&(partition, key.clone())).cloned();
+            prop_assert_eq!(engine.get(partition, &key).unwrap(), expected);
+        }
         for partition in 0..3 {
             let of_model = model.iter().filter(|((of, _), _)| *of == partition);
             let expected: Vec<_> = of_model.map(|((_, key), value)| (key.clone(), value.clone())).collect();
