@@ -17,7 +17,7 @@ use crate::evaluate::{KeyValue, Verdict, evaluate, needs_state};
 use crate::partition::{Decided, Latest, Partition, update_of};
 use crate::plant::Plant;
 use crate::shared::{PendingRead, Shared};
-use nicekv_wire::replication::{Effect, Progress};
+use nicekv_wire::replication::{Decision, Effect, Progress};
 use nicekv_wire::{NodeId, Now, OpId, Operation, Status};
 
 impl Partition {
@@ -33,7 +33,7 @@ impl Partition {
                 match &state.latest {
                     Latest::Known(value) => {
                         // Not before an op that the last primary may have answered on the value as it was (R3).
-                        if let Some(overdue) = value.as_ref().filter(|value| is_overdue(value, now))
+                        if let Some(overdue) = value.as_ref().filter(|value| is_overdue(value.expiry_ms, now))
                             && !matches!(update.operation, Operation::Delete)
                             && !recovered
                         {
@@ -107,6 +107,11 @@ impl Partition {
                 }
             }
         }
+        self.publish(shared, now, op, contended, verdict);
+    }
+
+    /// Makes a verdict the next decision: sends it to the members, logs it, and lets it take effect if it is uncontended.
+    fn publish(&mut self, shared: &mut Shared, now: Now, op: OpId, contended: bool, verdict: Verdict) {
         let decided = Decided {
             index: self.logged + 1,
             op,
@@ -119,23 +124,22 @@ impl Partition {
             value: verdict.value.into(),
             value_is_result: verdict.value_is_result,
         };
-        self.publish(shared, now, decided);
-    }
-
-    /// Sends a decision to the members, logs it, and lets it take effect if it is uncontended.
-    fn publish(&mut self, shared: &mut Shared, now: Now, decided: Decided) {
         shared.counters.decided += 1;
         shared.counters.decided_contended += u64::from(decided.contended);
-        if self.members.len() > 1 {
-            let vnode = shared.config.vrings.multicast_vnode(shared.config.partitioning.first_vnode(self.id));
-            let (wire, watermark) = (decided.wire(self.id, self.epoch), self.watermark());
-            let members = self.members.iter().map(|member| member.node);
-            shared.outbox.multicast_decision(vnode, members, Some(&wire), watermark);
-        }
+        self.tell_members(shared, Some(&decided.wire(self.id, self.epoch)));
         self.log_decision(shared, now, decided);
         let lead = self.lead.as_mut().expect("a primary");
         lead.decided_ns = now.boot_ns;
         shared.arm_sweep(now);
+    }
+
+    /// Multicasts the watermark, and a decision if there is one.
+    fn tell_members(&self, shared: &mut Shared, decision: Option<&Decision<'_>>) {
+        if self.members.len() > 1 {
+            let vnode = shared.config.vrings.multicast_vnode(shared.config.partitioning.first_vnode(self.id));
+            let members = self.members.iter().map(|member| member.node);
+            shared.outbox.multicast_decision(vnode, members, decision, self.watermark());
+        }
     }
 
     /// A member holds an op that is past remembering, and every decision: tell it to let go (R10, R15).
@@ -144,20 +148,7 @@ impl Partition {
         if !ready || self.ops.contains_key(&op) || self.clients.lookup(op) == Lookup::New {
             return;
         }
-        let verdict = Verdict::unchanged(Status::Expired, None);
-        let decided = Decided {
-            index: self.logged + 1,
-            op,
-            contended: true,
-            effect: verdict.effect,
-            status: verdict.status,
-            version: verdict.version,
-            expiry_ms: 0,
-            integer: 0,
-            value: Default::default(),
-            value_is_result: false,
-        };
-        self.publish(shared, now, decided);
+        self.publish(shared, now, op, true, Verdict::unchanged(Status::Expired, None));
     }
 
     /// The engine's state of a key has been read for its next op.
@@ -221,10 +212,8 @@ impl Partition {
             .collect();
         let any_contended = self.decisions.iter().take(newly).any(|decided| decided.contended);
         self.release(shared, now, through);
-        if any_contended && self.members.len() > 1 {
-            let vnode = shared.config.vrings.multicast_vnode(shared.config.partitioning.first_vnode(self.id));
-            let members = self.members.iter().map(|member| member.node);
-            shared.outbox.multicast_decision(vnode, members, None, self.watermark());
+        if any_contended {
+            self.tell_members(shared, None);
         }
         for key in contended {
             let key: alloc::boxed::Box<[u8]> = key;
@@ -233,7 +222,7 @@ impl Partition {
     }
 }
 
-/// Whether a value's expiry time has passed on this node's wall clock.
-pub(crate) fn is_overdue(value: &KeyValue, now: Now) -> bool {
-    value.expiry_ms != 0 && value.expiry_ms <= now.unix_ms
+/// Whether an expiry time has passed on this node's wall clock.
+pub(crate) fn is_overdue(expiry_ms: u64, now: Now) -> bool {
+    expiry_ms != 0 && expiry_ms <= now.unix_ms
 }

@@ -5,6 +5,7 @@
 //! leaves.
 
 use crate::config::WAITING_GETS_MAX;
+use crate::decide::is_overdue;
 use crate::partition::{Partition, Standing};
 use crate::plant::Plant;
 use crate::prepare::Source;
@@ -103,7 +104,7 @@ impl Partition {
         key: &[u8],
         entry: Option<Entry<'_>>,
     ) {
-        let overdue = entry.filter(|entry| entry.expiry_ms != 0 && entry.expiry_ms <= now.unix_ms);
+        let overdue = entry.filter(|entry| is_overdue(entry.expiry_ms, now));
         if let Some(entry) = overdue {
             // It expires by a delete that the primary orders, and by nothing else (R11).
             match self.standing {
