@@ -443,6 +443,7 @@ impl Metadata {
         let member = |member: &Member| AnnouncedMember {
             node: member.node,
             state: member.standing.announced(),
+            handoff: false,
             address: self.config.node(member.node).expect("members are configured").address,
         };
         Assign {
@@ -452,6 +453,7 @@ impl Metadata {
             epoch: partition.epoch(),
             activated: partition.activated,
             primary: partition.primary,
+            replicas: self.committed.replicas,
             members: partition.members.iter().map(member).collect(),
         }
     }

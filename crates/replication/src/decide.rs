@@ -114,6 +114,7 @@ impl Partition {
     fn publish(&mut self, shared: &mut Shared, now: Now, op: OpId, contended: bool, verdict: Verdict) {
         let decided = Decided {
             index: self.logged + 1,
+            origin: self.epoch,
             op,
             contended,
             effect: verdict.effect,

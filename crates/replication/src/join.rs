@@ -107,6 +107,7 @@ impl Partition {
             partition: self.id,
             epoch: self.epoch,
             section: *section,
+            since: 0,
             after,
         };
         let mut frame = Vec::new();
@@ -162,6 +163,7 @@ impl Partition {
             return;
         }
         match section {
+            CopySection::Begin => {}
             CopySection::Clients => {
                 let after = after.try_into().map_or(0, u64::from_be_bytes);
                 let (piece, _, more) = self.clients.export(ClientId(after), COPY_CHUNK_BYTES);
@@ -200,6 +202,7 @@ impl Partition {
             return;
         }
         let taken = match section {
+            CopySection::Begin => return,
             CopySection::Clients => self.take_clients(shared, more, payload),
             CopySection::Entries => self.take_entries(shared, payload),
         };
@@ -209,6 +212,7 @@ impl Partition {
         };
         let join = self.join.as_mut().expect("checked above");
         join.stage = match (section, more) {
+            (CopySection::Begin, _) => return,
             (_, true) => Stage::Copying { section, after: last },
             (CopySection::Clients, false) => {
                 Stage::Copying { section: CopySection::Entries, after: Vec::new() }

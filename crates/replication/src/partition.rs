@@ -100,6 +100,7 @@ impl Key {
 #[derive(Clone, Debug)]
 pub(crate) struct Decided {
     pub(crate) index: u64,
+    pub(crate) origin: Epoch,
     pub(crate) op: OpId,
     pub(crate) contended: bool,
     pub(crate) effect: Effect,
@@ -115,6 +116,7 @@ impl Decided {
     pub(crate) fn from_wire(decision: &Decision<'_>) -> Self {
         Self {
             index: decision.index,
+            origin: decision.origin,
             op: decision.op,
             contended: decision.contended,
             effect: decision.effect,
@@ -132,6 +134,7 @@ impl Decided {
             partition,
             epoch,
             index: self.index,
+            origin: self.origin,
             op: self.op,
             contended: self.contended,
             effect: self.effect,

@@ -369,7 +369,7 @@ impl Replica {
             return;
         };
         match frame {
-            CopyFrame::Request { joiner, partition, epoch, section, after } => {
+            CopyFrame::Request { joiner, partition, epoch, section, after, .. } => {
                 if let Some(index) = self.heard(partition, epoch, joiner) {
                     let partition = &mut self.partitions[index];
                     partition.on_copy_request(&mut self.shared, peer, joiner, epoch, section, after);

@@ -58,7 +58,8 @@ impl Node {
 
     /// What the node answers to an epoch of its own.
     fn assign(&mut self, term: Term, epoch: Epoch) -> Vec<(SocketAddrV4, Vec<u8>)> {
-        let member = Member { node: NodeId(1), state: MemberState::Consistent, address: NODE };
+        let member =
+            Member { node: NodeId(1), state: MemberState::Consistent, handoff: false, address: NODE };
         let assign = Assign {
             term,
             incarnation: INCARNATION,
@@ -66,6 +67,7 @@ impl Node {
             epoch,
             activated: true,
             primary: NodeId(1),
+            replicas: 1,
             members: vec![member],
         };
         self.receive(METADATA, |out| assign.encode(out))

@@ -122,7 +122,7 @@ fixed_message!(HeartbeatReply, HeartbeatReply);
 pub enum MemberState {
     /// Takes part in puts, still copies, answers no get (R7).
     Joining,
-    /// Holds everything; answers gets; may become primary.
+    /// Holds everything that it is to hold; answers gets. An original may become primary.
     Consistent,
 }
 
@@ -133,6 +133,8 @@ pub struct Member {
     pub node: NodeId,
     /// Its standing.
     pub state: MemberState,
+    /// Whether it stands in for an original member that is away (R8): it holds only what was decided since.
+    pub handoff: bool,
     /// Where node-to-node messages reach it (UDP; the copying stream is TCP on the same port).
     pub address: SocketAddrV4,
 }
@@ -150,8 +152,10 @@ pub struct Assign {
     pub epoch: Epoch,
     /// Whether a removed member can answer no more gets (R6): decisions may be answered and shown.
     pub activated: bool,
-    /// One of the consistent members.
+    /// One of the consistent original members.
     pub primary: NodeId,
+    /// R: the partition's original members, here or away.
+    pub replicas: u8,
     /// At most [`MEMBERS_MAX`]; without the receiver in it, the receiver is no member any more.
     pub members: Vec<Member>,
 }
@@ -166,7 +170,8 @@ struct AssignLayout {
     epoch: U32,
     activated: u8,
     member_count: u8,
-    reserved: [u8; 6],
+    replicas: u8,
+    reserved: [u8; 5],
 }
 const _: () = assert!(size_of::<AssignLayout>() == 32);
 
@@ -175,7 +180,7 @@ const _: () = assert!(size_of::<AssignLayout>() == 32);
 struct MemberLayout {
     node: U16,
     consistent: u8,
-    reserved: u8,
+    handoff: u8,
     ip: [u8; 4],
     port: U16,
     reserved2: U16,
@@ -194,14 +199,15 @@ impl Assign {
                 epoch: self.epoch.0.into(),
                 activated: self.activated.into(),
                 member_count: self.members.len() as u8,
-                reserved: [0; 6],
+                replicas: self.replicas,
+                reserved: [0; 5],
             };
             put(out, &layout);
             for member in &self.members {
                 let layout = MemberLayout {
                     node: member.node.0.into(),
                     consistent: (member.state == MemberState::Consistent).into(),
-                    reserved: 0,
+                    handoff: member.handoff.into(),
                     ip: member.address.ip().octets(),
                     port: member.address.port().into(),
                     reserved2: 0.into(),
@@ -220,10 +226,11 @@ impl Assign {
         for _ in 0..count {
             let member: MemberLayout = reader.layout("member")?;
             let consistent = flag("consistent", member.consistent)?;
-            reserved("reserved", u64::from(member.reserved) + u64::from(member.reserved2.get()))?;
+            reserved("reserved", member.reserved2.get().into())?;
             members.push(Member {
                 node: NodeId(member.node.get()),
                 state: if consistent { MemberState::Consistent } else { MemberState::Joining },
+                handoff: flag("handoff", member.handoff)?,
                 address: SocketAddrV4::new(Ipv4Addr::from(member.ip), member.port.get()),
             });
         }
@@ -235,6 +242,7 @@ impl Assign {
             epoch: Epoch(layout.epoch.get()),
             activated: flag("activated", layout.activated)?,
             primary: NodeId(layout.primary.get()),
+            replicas: layout.replicas,
             members,
         })
     }

@@ -259,7 +259,7 @@ pub struct Entry<'a> {
     pub version: OpId,
     /// Milliseconds of the Unix epoch; 0 is never.
     pub expiry_ms: u64,
-    /// The value; `None` is a tombstone, kept while a joiner may still be handed an older value.
+    /// The value; `None` is a tombstone, kept until every original member holds the deletion.
     pub value: Option<&'a [u8]>,
 }
 
@@ -326,7 +326,9 @@ pub enum CopyFrame<'a> {
         epoch: Epoch,
         /// What part.
         section: CopySection,
-        /// The last key that it has.
+        /// Only entries that were written by decisions after this one.
+        since: u64,
+        /// Where to go on: the last key that it has, or the last client. Of [`CopySection::Begin`]: what it holds, opaque here.
         after: &'a [u8],
     },
     /// The answer.
@@ -339,18 +341,21 @@ pub enum CopyFrame<'a> {
         section: CopySection,
         /// Whether there is more of this section.
         more: bool,
-        /// Entries: [`put_keyed_entry`]s. Clients: the replica's own records, opaque here.
+        /// Entries: [`put_keyed_entry`]s, after 8 bytes. Others: the replica's own records, opaque here.
         payload: &'a [u8],
     },
 }
 
-/// The two parts of a copy.
+/// The parts of a copy, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum CopySection {
+    /// What both ends have in common.
+    Begin = 0,
     /// Deduplication records.
-    Clients,
-    /// Keys and values.
-    Entries,
+    Clients = 1,
+    /// Keys and values, and deletions.
+    Entries = 2,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -363,17 +368,18 @@ struct CopyLayout {
     partition: U16,
     joiner: U16,
     epoch: U32,
+    since: U64,
 }
 
 impl<'a> CopyFrame<'a> {
     /// Appends the frame's bytes (without the length that precedes it in the stream).
     pub fn append(&self, out: &mut Vec<u8>) {
-        let (kind, section, more, partition, joiner, epoch, rest) = match *self {
-            Self::Request { joiner, partition, epoch, section, after } => {
-                (1, section, false, partition, joiner, epoch, after)
+        let (kind, section, more, partition, joiner, epoch, since, rest) = match *self {
+            Self::Request { joiner, partition, epoch, section, since, after } => {
+                (1, section, false, partition, joiner, epoch, since, after)
             }
             Self::Chunk { partition, epoch, section, more, payload } => {
-                (2, section, more, partition, NodeId(0), epoch, payload)
+                (2, section, more, partition, NodeId(0), epoch, 0, payload)
             }
         };
         let layout = CopyLayout {
@@ -384,6 +390,7 @@ impl<'a> CopyFrame<'a> {
             partition: partition.0.into(),
             joiner: joiner.0.into(),
             epoch: epoch.0.into(),
+            since: since.into(),
         };
         put(out, &layout);
         out.extend_from_slice(rest);
@@ -398,20 +405,23 @@ impl<'a> CopyFrame<'a> {
         let rest = reader.rest();
         let (partition, epoch) = (PartitionId(layout.partition.get()), Epoch(layout.epoch.get()));
         let section = match layout.section {
-            0 => CopySection::Clients,
-            1 => CopySection::Entries,
+            0 => CopySection::Begin,
+            1 => CopySection::Clients,
+            2 => CopySection::Entries,
             other => return Err(DecodeError::UnknownValue { field: "section", value: other.into() }),
         };
         match layout.kind {
             1 => {
-                in_range("after", rest.len(), 0, KEY_BYTES_MAX)?;
+                let after_max = if section == CopySection::Begin { FRAME_BYTES_MAX } else { KEY_BYTES_MAX };
+                in_range("after", rest.len(), 0, after_max)?;
                 reserved("more", layout.more.into())?;
-                let joiner = NodeId(layout.joiner.get());
-                Ok(Self::Request { joiner, partition, epoch, section, after: rest })
+                let (joiner, since) = (NodeId(layout.joiner.get()), layout.since.get());
+                Ok(Self::Request { joiner, partition, epoch, section, since, after: rest })
             }
             2 => {
                 let more = flag("more", layout.more)?;
                 reserved("joiner", layout.joiner.get().into())?;
+                reserved("since", layout.since.get())?;
                 Ok(Self::Chunk { partition, epoch, section, more, payload: rest })
             }
             other => Err(DecodeError::UnknownValue { field: "kind", value: other.into() }),

@@ -194,6 +194,9 @@ pub struct Decision<'a> {
     /// The place in the partition's decision sequence, from 1: the "primary timestamp" of NICE's quadruplet (the others are the
     /// sender and the two halves of the op id).
     pub index: u64,
+    /// The epoch whose primary made the decision; stays the same when others adopt it or pass it on. Replicas that hold the same
+    /// index with the same origin hold the same decisions up to it.
+    pub origin: Epoch,
     /// The op.
     pub op: OpId,
     /// On the slow path of R2: to be forced, and shown nowhere before every member has done so.
@@ -231,7 +234,7 @@ struct DecisionLayout {
     value_length: U16,
     contended: u8,
     value_is_result: u8,
-    reserved: U32,
+    origin: U32,
 }
 const _: () = assert!(size_of::<DecisionLayout>() == 72);
 
@@ -258,7 +261,7 @@ impl<'a> Decision<'a> {
             value_length: (self.value.len() as u16).into(),
             contended: self.contended.into(),
             value_is_result: self.value_is_result.into(),
-            reserved: 0.into(),
+            origin: self.origin.0.into(),
         };
         put(out, &layout);
         out.extend_from_slice(self.value);
@@ -267,12 +270,12 @@ impl<'a> Decision<'a> {
     /// Reads one decision from the front of `reader`.
     pub fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let layout: DecisionLayout = reader.layout("decision")?;
-        reserved("reserved", layout.reserved.get().into())?;
         let length = in_range("value_length", layout.value_length.get().into(), 0, VALUE_BYTES_MAX)?;
         Ok(Self {
             partition: PartitionId(layout.partition.get()),
             epoch: Epoch(layout.epoch.get()),
             index: layout.index.get(),
+            origin: Epoch(layout.origin.get()),
             op: OpId { client: ClientId(layout.client.get()), sequence: layout.sequence.get() },
             contended: flag("contended", layout.contended)?,
             effect: match layout.effect {

@@ -320,6 +320,7 @@ impl World {
             let member = |index: &usize| Member {
                 node: NodeId(*index as u16 + 1),
                 state: MemberState::Consistent,
+                handoff: false,
                 address: node_address(*index),
             };
             let assign = Assign {
@@ -329,6 +330,7 @@ impl World {
                 epoch: Epoch(self.roles.epoch),
                 activated: self.roles.activated,
                 primary: NodeId(self.roles.primary as u16 + 1),
+                replicas: NODES as u8,
                 members: self.roles.members.iter().map(member).collect(),
             };
             let lease = HeartbeatReply { term: Term(1), incarnation, sent_ns: 0, lease_ns: u64::MAX };

@@ -216,6 +216,7 @@ fn decisions() -> impl Strategy<Value = Vec<u8>> {
                     partition: *partition,
                     epoch: *epoch,
                     index,
+                    origin: Epoch(expiry_ms as u32),
                     op: *op,
                     contended,
                     effect: *effect,
@@ -267,15 +268,18 @@ fn fetch() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn assign() -> impl Strategy<Value = Vec<u8>> {
-    let member = (any::<u16>(), any::<bool>(), address()).prop_map(|(node, consistent, address)| Member {
+    let member = any::<(u16, bool, bool)>();
+    let member = (member, address()).prop_map(|((node, consistent, handoff), address)| Member {
         node: NodeId(node),
         state: if consistent { MemberState::Consistent } else { MemberState::Joining },
+        handoff,
         address,
     });
-    (route(), any::<(u64, u64, bool)>(), prop::collection::vec(member, 0..=MEMBERS_MAX)).prop_map(
-        |((partition, epoch, primary), (term, incarnation, activated), members)| {
+    (route(), any::<(u64, u64, bool, u8)>(), prop::collection::vec(member, 0..=MEMBERS_MAX)).prop_map(
+        |((partition, epoch, primary), (term, incarnation, activated, replicas), members)| {
             let term = Term(term);
-            let assign = Assign { term, incarnation, partition, epoch, activated, primary, members };
+            let assign =
+                Assign { term, incarnation, partition, epoch, activated, primary, replicas, members };
             encoded(|out| assign.encode(out))
         },
     )
