@@ -43,7 +43,7 @@ struct Summary {
     has_value: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Slot {
     state: State,
     generation: u32,
@@ -116,7 +116,7 @@ pub struct Counters {
 /// assert_eq!(vnode_address.ip().octets()[..2], [127, 10]);
 /// # let _ = ticket;
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ClientCore {
     config: Config,
     slots: Vec<Slot>,

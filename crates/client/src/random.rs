@@ -1,7 +1,7 @@
 //! Jitter.
 
 /// SplitMix64 (Steele, Lea, Flood 2014): enough to keep clients from retrying in step.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Jitter(pub(crate) u64);
 
 impl Jitter {

@@ -3,7 +3,7 @@
 use crate::RetryPolicy;
 
 /// Smoothed round-trip time and its variation, of one kind of request.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RoundTrip {
     smoothed_ns: u64,
     variation_ns: u64,

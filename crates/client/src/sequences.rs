@@ -6,7 +6,7 @@ use alloc::collections::VecDeque;
 const FINISHED: u32 = u32::MAX;
 
 /// Finds the slot of an op by its sequence, and the watermark, both in constant time.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Sequences {
     /// Sequence of the front of `slots`: the oldest unfinished op, or the next op when there is none.
     first: u64,

@@ -26,7 +26,7 @@ struct Link {
 }
 
 /// At most one timer for each of the indexes `0..capacity`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Wheel {
     /// Every bucket up to this tick is empty.
     current: u64,

@@ -126,14 +126,14 @@ fn check_length(bytes: &[u8]) -> Result<(), ControlError> {
 }
 
 /// The switch's side of the stream: one back end, the newest term, what is installed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct SwitchAgent<B> {
     backend: B,
     term: u64,
     installed: Option<Installed>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Installed {
     term: u64,
     tables: TableSet,

@@ -54,7 +54,7 @@ impl Iterator for Copies<'_> {
 }
 
 /// Compiled tables of one generation, with their hits.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Compiled {
     tables: TableSet,
     /// Ascending by id.
@@ -67,7 +67,7 @@ struct Compiled {
 }
 
 /// The match-action stage with its tables and counters.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Router {
     vrings: VringConfig,
     current: Option<Box<Compiled>>,

@@ -69,6 +69,7 @@ pub struct Counters {
     pub transmits_dropped: u64,
 }
 
+#[derive(Clone)]
 enum Message {
     HeartbeatReply(HeartbeatReply),
     Assign(Box<Assign>),
@@ -76,6 +77,7 @@ enum Message {
 }
 
 /// The core of the metadata service. One per cluster leads.
+#[derive(Clone)]
 pub struct Metadata {
     pub(crate) config: Config,
     /// Persisted. All that leaves is a function of it.

@@ -30,7 +30,7 @@ struct Probing {
     tries: u32,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Node {
     /// The process that answered last.
     process: Option<Process>,
@@ -49,7 +49,7 @@ struct Node {
     granted_before_ns: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Membership {
     timing: Timing,
     nodes: BTreeMap<NodeId, Node>,

@@ -18,7 +18,7 @@ use nicekv_dataplane::{TableSet, TableStatus};
 
 use crate::config::SwitchId;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Switch {
     connected: bool,
     /// The generation that it has acknowledged in this term.
@@ -33,7 +33,7 @@ struct Switch {
     failure: Option<String>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Switches {
     switches: BTreeMap<SwitchId, Switch>,
     interval_ns: u64,

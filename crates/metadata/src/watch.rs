@@ -25,7 +25,7 @@ struct Accusation {
 }
 
 /// All maps are keyed by members or originals, whose number is bounded.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
     acknowledged: BTreeMap<NodeId, Acknowledged>,
     /// When the newest assignment was last sent to whom.

@@ -5,7 +5,7 @@
 
 use crate::random::Random;
 use nicekv_replication::{Replica, StorageCompletion, StorageRequest};
-use nicekv_wire::recovery::put_keyed_entry;
+use nicekv_wire::recovery::{Entry, put_keyed_entry};
 use nicekv_wire::{Now, PartitionId};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -78,6 +78,14 @@ impl Disk {
     /// What the process sees.
     pub fn entries(&self) -> &Entries {
         &self.entries
+    }
+
+    /// The keys of a partition that the process sees a value of, and their entries. Tombstones are no values.
+    pub fn values(&self, partition: PartitionId) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let has_value = |entry: &[u8]| Entry::decode(entry).expect("the core wrote it").value.is_some();
+        let entries =
+            self.entries.iter().filter(move |((of, _), entry)| *of == partition && has_value(entry));
+        entries.map(|((_, key), entry)| (key.as_slice(), entry.as_slice()))
     }
 
     /// The log's records.

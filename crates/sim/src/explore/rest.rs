@@ -3,7 +3,7 @@
 use super::world::{KEY, NOW, World};
 use crate::checker::{self, Action, Answer};
 use nicekv_placement::key_digest;
-use nicekv_wire::{ClientId, Datagram, Get, OpId};
+use nicekv_wire::{ClientId, Datagram, Get, OpId, PartitionId};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// More rounds than any healthy cluster needs.
@@ -43,8 +43,8 @@ pub(super) fn bring_to_rest(mut world: World) -> Result<Vec<checker::Call>, Stri
     for index in world.roles.members.clone() {
         calls.push(read(&mut world, index)?);
     }
-    let entries = |index: usize| world.machines[index].disk.entries();
-    if world.roles.members.windows(2).any(|pair| entries(pair[0]) != entries(pair[1])) {
+    let values = |index: usize| world.machines[index].disk.values(PartitionId(0)).collect::<Vec<_>>();
+    if world.roles.members.windows(2).any(|pair| values(pair[0]) != values(pair[1])) {
         return Err(format!("members differ (C): {}", describe(&world)));
     }
     Ok(canonical(calls))
