@@ -76,6 +76,11 @@ pub struct Timing {
     pub accusation_patience: Duration,
     /// How long that one stays out.
     pub rejoin_delay: Duration,
+    /// How long an original member may be away before a handoff joins for it (R8); at once where too few members are left for
+    /// puts. `None`: none ever does.
+    pub handoff_delay: Option<Duration>,
+    /// How long a partition must have been whole before its first original leads it again. `None`: it is not given back.
+    pub rebalance_delay: Option<Duration>,
     /// Between two installations of the same tables in a switch that does not answer, and between two
     /// questions for its status.
     pub switch_interval: Duration,
@@ -94,6 +99,8 @@ impl Default for Timing {
             probe_idle: Duration::from_secs(1),
             accusation_patience: Duration::from_millis(500),
             rejoin_delay: Duration::from_secs(2),
+            handoff_delay: None,
+            rebalance_delay: Some(Duration::from_secs(5)),
             switch_interval: Duration::from_millis(200),
         }
     }

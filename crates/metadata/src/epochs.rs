@@ -7,10 +7,12 @@
 //!      ╚═══ live again ═══ removed ◀════════╩══ suspected ═════╝
 //! ```
 //!
+//! Originals and handoffs take the same way; when a handoff comes and goes is said in [`crate::handoffs`].
+//!
 //! Nothing here remembers what happened, all is decided by comparing the state with what is observed now: an
 //! event that is lost, repeated or overtaken changes nothing in the end.
 //!
-//! Invariants: the primary is a consistent member; a consistent member leaves only while another one stays that has shown to be
+//! Invariants: the primary is a consistent original; a consistent original leaves only while another one stays that has shown to be
 //! live and intact; whoever served and leaves is waited for (R6) before the epoch is activated; the wait passes
 //! on to the epochs after it.
 
@@ -18,6 +20,7 @@ use alloc::vec::Vec;
 
 use nicekv_wire::NodeId;
 
+use crate::handoffs;
 use crate::state::{Member, Partition, Process, Removed, Standing};
 
 /// What is known about the nodes, from the view of one partition.
@@ -39,12 +42,22 @@ pub(crate) trait Observed {
     fn expelled(&self) -> Option<NodeId>;
     /// Partitions that the node leads.
     fn led(&self, node: NodeId) -> usize;
+    /// Live nodes that may become members as handoffs, the best first; none before it is time, which an urgent need does not
+    /// wait for.
+    fn stand_ins(&self, is_urgent: bool) -> Vec<(NodeId, Process)>;
+    /// Whether the partition has been whole for so long that its first original, this node, may lead it again, and no
+    /// other partition is being given back to that node.
+    fn may_lead_again(&self, node: NodeId) -> bool;
 }
 
 /// The first epoch: every original is consistent, as there is nothing to be inconsistent about.
 pub(crate) fn first(originals: Vec<NodeId>, process: impl Fn(NodeId) -> Process) -> Partition {
-    let member =
-        |node: &NodeId| Member { node: *node, process: process(*node), standing: Standing::Promoted };
+    let member = |node: &NodeId| Member {
+        node: *node,
+        process: process(*node),
+        standing: Standing::Promoted,
+        handoff: false,
+    };
     Partition {
         epoch: 1,
         activated: true,
@@ -55,17 +68,17 @@ pub(crate) fn first(originals: Vec<NodeId>, process: impl Fn(NodeId) -> Process)
     }
 }
 
-/// Whether a consistent member is there with everything that it held.
+/// Whether a consistent original is there with everything that it held.
 pub(crate) fn has_live_consistent(partition: &Partition, observed: &impl Observed) -> bool {
-    partition.consistent().any(|member| is_intact(member, observed))
+    partition.holders().any(|member| is_intact(member, observed))
 }
 
-/// Whether every consistent member is there, and none has what it held: the data are lost.
+/// Whether every consistent original is there, and none has what it held: the data are lost.
 pub(crate) fn is_lost(partition: &Partition, observed: &impl Observed) -> bool {
     let wiped = |member: &Member| {
         observed.live(member.node).is_some_and(|process| process.storage != member.process.storage)
     };
-    partition.consistent().all(wiped)
+    partition.holders().all(wiped)
 }
 
 fn is_intact(member: &Member, observed: &impl Observed) -> bool {
@@ -87,28 +100,46 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
     let members = next_members(partition, observed);
     let announced = |member: &Member| (member.node, member.process, member.standing.is_consistent());
     if members.iter().map(announced).eq(partition.members.iter().map(announced)) {
-        return None;
+        return given_back(partition, observed);
     }
     let mut next = Partition { epoch: partition.epoch + 1, members, ..partition.clone() };
     for member in &partition.members {
         remember_removed(&mut next, member);
     }
-    let keeps_primary = next.member(next.primary).is_some_and(|member| member.standing.is_consistent());
-    if !keeps_primary {
-        let successor = next.consistent().min_by_key(|member| observed.led(member.node));
-        next.primary = successor.expect("a live consistent member stays").node;
+    if !next.holders().any(|member| member.node == next.primary) {
+        let successor = next.holders().min_by_key(|member| observed.led(member.node));
+        next.primary = successor.expect("a live consistent original stays").node;
     }
     Some(next)
+}
+
+/// Every original serves, nobody stands in, and nothing is left to wait for.
+pub(crate) fn is_whole(partition: &Partition) -> bool {
+    let all_serve = partition.members.iter().all(|member| member.standing == Standing::Serving);
+    let only_originals =
+        partition.members.len() == partition.originals.len() && partition.handoffs().count() == 0;
+    all_serve && only_originals && partition.activated && partition.removed.is_empty()
+}
+
+/// The epoch in which the first original leads a whole partition again. It is activated at once: the former primary stays a
+/// member, so nothing is decided without it.
+fn given_back(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
+    let first = partition.originals[0];
+    let calls_for_it = first != partition.primary
+        && is_whole(partition)
+        && all_acknowledged(partition, observed)
+        && observed.may_lead_again(first);
+    calls_for_it.then(|| Partition { epoch: partition.epoch + 1, primary: first, ..partition.clone() })
 }
 
 fn next_members(partition: &Partition, observed: &impl Observed) -> Vec<Member> {
     let has_survivor = |silent: NodeId| {
         partition
-            .consistent()
+            .holders()
             .any(|member| is_intact(member, observed) && observed.outlives(member.node, silent))
     };
     let expelled = observed.expelled().filter(|expelled| {
-        partition.consistent().any(|member| member.node != *expelled && is_intact(member, observed))
+        partition.holders().any(|member| member.node != *expelled && is_intact(member, observed))
     });
     let all_acknowledged = all_acknowledged(partition, observed);
     let mut members = Vec::with_capacity(partition.originals.len());
@@ -125,9 +156,11 @@ fn next_members(partition: &Partition, observed: &impl Observed) -> Vec<Member> 
     for &node in &partition.originals {
         let is_new = partition.member(node).is_none() && !observed.barred(node);
         if let Some(process) = observed.live(node).filter(|_| is_new) {
-            members.push(Member { node, process, standing: Standing::Joining });
+            members.push(Member { node, process, standing: Standing::Joining, handoff: false });
         }
     }
+    handoffs::dismiss(&partition.originals, &mut members);
+    handoffs::recruit(partition, &mut members, observed);
     members
 }
 
@@ -202,180 +235,4 @@ pub(crate) fn next_step(partition: &Partition, observed: &impl Observed) -> Opti
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Nodes 1 to 3; everything is live, proven, acknowledged, unless told otherwise.
-    struct Table {
-        live: [Option<Process>; 3],
-        proven: bool,
-        acknowledged: u32,
-        copied: bool,
-        harmless: bool,
-        expelled: Option<NodeId>,
-        barred: bool,
-    }
-
-    fn process(incarnation: u64) -> Process {
-        Process { incarnation, storage: 1 }
-    }
-
-    impl Default for Table {
-        fn default() -> Self {
-            Self {
-                live: [Some(process(1)); 3],
-                proven: true,
-                acknowledged: 5,
-                copied: false,
-                harmless: false,
-                expelled: None,
-                barred: false,
-            }
-        }
-    }
-
-    impl Table {
-        fn with(node: usize, live: Option<Process>) -> Self {
-            let mut table = Self::default();
-            table.live[node - 1] = live;
-            table
-        }
-    }
-
-    impl Observed for Table {
-        fn live(&self, node: NodeId) -> Option<Process> {
-            self.live[usize::from(node.0) - 1]
-        }
-        fn outlives(&self, _: NodeId, _: NodeId) -> bool {
-            self.proven
-        }
-        fn acknowledged(&self, _: NodeId, _: u64) -> u32 {
-            self.acknowledged
-        }
-        fn copied(&self, _: NodeId) -> bool {
-            self.copied
-        }
-        fn harmless(&self, _: &Removed) -> bool {
-            self.harmless
-        }
-        fn barred(&self, _: NodeId) -> bool {
-            self.barred
-        }
-        fn expelled(&self) -> Option<NodeId> {
-            self.expelled
-        }
-        fn led(&self, node: NodeId) -> usize {
-            // Node 3 leads least.
-            3 - usize::from(node.0)
-        }
-    }
-
-    /// In epoch 5, led by the first of `members`; `+` serving, `p` promoted, `c` copying, `j` joining.
-    fn partition(members: &str) -> Partition {
-        let member = |text: &str| {
-            let standing = match &text[1..] {
-                "+" => Standing::Serving,
-                "p" => Standing::Promoted,
-                "c" => Standing::Copying,
-                _ => Standing::Joining,
-            };
-            Member { node: NodeId(text[..1].parse().unwrap()), process: process(1), standing }
-        };
-        let members: Vec<_> = members.split(' ').map(member).collect();
-        Partition {
-            epoch: 5,
-            activated: true,
-            primary: members[0].node,
-            members,
-            removed: Vec::new(),
-            originals: [1, 2, 3].map(NodeId).into(),
-        }
-    }
-
-    /// `epoch primary members removed`, with `*` for an epoch that is not activated.
-    fn show(partition: &Option<Partition>) -> String {
-        let Some(partition) = partition else { return "-".into() };
-        let mark = if partition.activated { "" } else { "*" };
-        let mut text = format!("{}{mark} {}:", partition.epoch, partition.primary.0);
-        for member in &partition.members {
-            let standing = match member.standing {
-                Standing::Serving => '+',
-                Standing::Promoted => 'p',
-                Standing::Copying => 'c',
-                Standing::Joining => 'j',
-            };
-            text += &format!(" {}{standing}", member.node.0);
-        }
-        for removed in &partition.removed {
-            text += &format!(" -{}{}", removed.node.0, if removed.served { "" } else { "j" });
-        }
-        text
-    }
-
-    #[track_caller]
-    fn check(members: &str, observed: Table, epoch: &str, step: &str) {
-        let partition = partition(members);
-        assert_eq!(show(&next_epoch(&partition, &observed)), epoch, "next epoch of {members}");
-        assert_eq!(show(&next_step(&partition, &observed)), step, "next step of {members}");
-    }
-
-    #[test]
-    fn the_table_of_transitions() {
-        let default = Table::default;
-        let wiped = Some(Process { incarnation: 2, storage: 2 });
-        check("1+ 2+ 3+", default(), "-", "-");
-        // Suspected: a secondary, the primary, two, all.
-        check("1+ 2+ 3+", Table::with(2, None), "6* 1: 1+ 3+ -2", "-");
-        check("1+ 2+ 3+", Table::with(1, None), "6* 3: 2+ 3+ -1", "-");
-        check("1+ 2+ 3+", Table { live: [None, Some(process(1)), None], ..default() }, "6* 2: 2+ -1 -3", "-");
-        check("1+ 2+ 3+", Table { live: [None; 3], ..default() }, "-", "-");
-        check("1+ 2+ 3+", Table { proven: false, ..Table::with(2, None) }, "-", "-");
-        // Restarted: with its storage, without.
-        check("1+ 2+ 3+", Table::with(1, Some(process(2))), "6 1: 1p 2+ 3+", "-");
-        check("1+ 2+ 3+", Table::with(1, wiped), "6* 3: 1j 2+ 3+ -1", "-");
-        check("1+", Table::with(1, wiped), "-", "-");
-        // Not a member: joins, unless barred, or unless nobody could give it the data.
-        check("1+ 2+", default(), "6 1: 1+ 2+ 3j", "-");
-        check("1+ 2+", Table { barred: true, ..default() }, "-", "-");
-        check("1+ 2+", Table { live: [None, None, Some(process(1))], ..default() }, "-", "-");
-        // On its way in.
-        check("1+ 2+ 3j", Table { acknowledged: 4, ..default() }, "-", "-");
-        check("1+ 2+ 3j", Table { copied: true, ..default() }, "-", "5 1: 1+ 2+ 3c");
-        check("1+ 2+ 3c", default(), "-", "-");
-        check("1+ 2+ 3c", Table { copied: true, ..default() }, "6 1: 1+ 2+ 3p", "-");
-        check("1+ 2+ 3c", Table { copied: true, acknowledged: 4, ..default() }, "-", "-");
-        check("1+ 2+ 3p", default(), "-", "5 1: 1+ 2+ 3+");
-        check("1+ 2+ 3p", Table { acknowledged: 4, ..default() }, "-", "-");
-        // Lost on its way in: never a primary, never waited for.
-        check("1+ 2+ 3c", Table::with(3, None), "6 1: 1+ 2+ -3j", "-");
-        check("1+ 2+ 3c", Table::with(3, Some(process(2))), "6 1: 1+ 2+ 3j", "-");
-        check("1+ 2+ 3c", Table::with(1, None), "6* 2: 2+ 3c -1", "-");
-        check("1+ 3c", Table { live: [None, None, Some(process(1))], ..default() }, "-", "-");
-        // Expelled; but never the last.
-        let expelled = |node| Table { expelled: Some(NodeId(node)), ..default() };
-        check("1+ 2+ 3+", expelled(1), "6* 3: 2+ 3+ -1", "-");
-        check("1+ 2j 3j", expelled(1), "-", "5 1: 1+ 2c 3c");
-    }
-
-    #[test]
-    fn a_removal_is_waited_for_through_later_epochs() {
-        let silent = Table { acknowledged: 4, ..Table::with(2, None) };
-        let removed = next_epoch(&partition("1+ 2+ 3+"), &silent).unwrap();
-        assert_eq!(show(&next_step(&removed, &silent)), "-");
-        // It comes back before anything else is known: joins, the wait goes on.
-        let back = Table { acknowledged: 4, ..Table::default() };
-        let joining = next_epoch(&removed, &back).unwrap();
-        assert_eq!(show(&Some(joining.clone())), "7* 1: 1+ 3+ 2j -2");
-        // Harmless: in force, but it gets no lease before it knows.
-        let harmless = Table { harmless: true, ..back };
-        assert_eq!(show(&next_step(&joining, &harmless)), "7 1: 1+ 3+ 2j -2");
-        // It says itself that it knows.
-        let knows = Table { acknowledged: 6, ..Table::default() };
-        assert_eq!(show(&next_step(&joining, &knows)), "7 1: 1+ 3+ 2j");
-        // Another process has taken its place: forgotten, but not before the epoch is in force.
-        let replaced = Table { acknowledged: 4, ..Table::with(2, Some(process(2))) };
-        assert_eq!(show(&next_step(&joining, &replaced)), "-");
-        let replaced = Table { harmless: true, ..replaced };
-        assert_eq!(show(&next_step(&joining, &replaced)), "7 1: 1+ 3+ 2j");
-    }
-}
+mod tests;

@@ -27,8 +27,9 @@ use crate::config::{Config, SwitchId, nanoseconds};
 use crate::epochs::{self, Observed};
 use crate::membership::Membership;
 use crate::rules;
-use crate::state::{Member, Partition, Process, Removed, State, StateError};
+use crate::state::{Member, Partition, State, StateError};
 use crate::switches::Switches;
+use crate::view::{Load, View};
 use crate::watch::Watch;
 
 /// Most assignments on their way to one node; more would overrun its socket.
@@ -118,7 +119,7 @@ impl Metadata {
         let quiet_ns = if has_past { config.timing.lease_wait_ns() } else { 0 };
         Ok(Self {
             membership: Membership::new(&config, next.term, now.boot_ns),
-            watches: committed.partitions.iter().map(|_| Watch::dark()).collect(),
+            watches: committed.partitions.iter().map(|_| Watch::dark(now.boot_ns)).collect(),
             switches: Switches::new(&config.switches, nanoseconds(config.timing.switch_interval)),
             first_version: next.version,
             quiet_until_ns: now.boot_ns + quiet_ns,
@@ -185,7 +186,7 @@ impl Metadata {
         self.watches.resize_with(self.committed.partitions.len(), Watch::default);
         let partitions = before.partitions.iter().zip(&self.committed.partitions);
         for (watch, (old, new)) in self.watches.iter_mut().zip(partitions) {
-            watch.handle_change(old, new);
+            watch.handle_change(old, new, self.now_ns);
         }
         let removed = self.committed.partitions.iter().flat_map(|partition| &partition.removed);
         self.unaware = removed.map(|removed| (removed.node, removed.incarnation)).collect();
@@ -356,22 +357,18 @@ impl Metadata {
     }
 
     fn decide_partitions(&mut self) -> Option<State> {
-        let mut led: BTreeMap<NodeId, usize> = BTreeMap::new();
-        for partition in &self.committed.partitions {
-            *led.entry(partition.primary).or_default() += 1;
-        }
+        let mut load = self.load();
         let mut changes = Vec::new();
         for index in 0..self.committed.partitions.len() {
             let is_settled = self.settle(index);
             let partition = &self.committed.partitions[index];
-            let view = View { led: Some(&led), ..self.view(index, self.now_ns) };
+            let view = View { load: Some(&load), ..self.view(index, self.now_ns) };
             let epoch = if is_settled { epochs::next_epoch(partition, &view) } else { None };
             let expelled = view
                 .expelled()
                 .filter(|node| epoch.as_ref().is_some_and(|next| next.member(*node).is_none()));
             let Some(next) = epoch.or_else(|| epochs::next_step(partition, &view)) else { continue };
-            *led.entry(partition.primary).or_default() -= 1;
-            *led.entry(next.primary).or_default() += 1;
+            load.replace(partition, &next);
             if let Some(node) = expelled {
                 let until_ns = self.now_ns + nanoseconds(self.config.timing.rejoin_delay);
                 self.watches[index].bar(node, until_ns);
@@ -388,12 +385,23 @@ impl Metadata {
         Some(state)
     }
 
+    fn load(&self) -> Load {
+        let mut load = Load::default();
+        for (index, partition) in self.committed.partitions.iter().enumerate() {
+            load.add(partition, epochs::all_acknowledged(partition, &self.view(index, self.now_ns)));
+        }
+        load
+    }
+
     fn settle(&mut self, index: usize) -> bool {
         let partition = &self.committed.partitions[index];
         let view = self.view(index, self.now_ns);
         let has_live_consistent = epochs::has_live_consistent(partition, &view);
         let all_live = partition.members.iter().all(|member| view.live(member.node).is_some());
-        self.watches[index].settle(has_live_consistent, all_live, self.now_ns, &self.config.timing)
+        let is_whole = epochs::is_whole(partition) && all_live;
+        let watch = &mut self.watches[index];
+        watch.note_whole(is_whole, self.now_ns);
+        watch.settle(has_live_consistent, all_live, self.now_ns, &self.config.timing)
     }
 
     /// Sends every live member, and every former one that does not know, the newest epoch until it is acknowledged.
@@ -445,7 +453,7 @@ impl Metadata {
         let member = |member: &Member| AnnouncedMember {
             node: member.node,
             state: member.standing.announced(),
-            handoff: false,
+            handoff: member.handoff,
             address: self.config.node(member.node).expect("members are configured").address,
         };
         Assign {
@@ -475,53 +483,6 @@ impl Metadata {
 
     pub(crate) fn view(&self, index: usize, now_ns: u64) -> View<'_> {
         let (partition, watch) = (&self.committed.partitions[index], &self.watches[index]);
-        View { metadata: self, partition, watch, led: None, now_ns }
-    }
-}
-
-/// What one partition sees of the cluster.
-pub(crate) struct View<'a> {
-    metadata: &'a Metadata,
-    partition: &'a Partition,
-    watch: &'a Watch,
-    led: Option<&'a BTreeMap<NodeId, usize>>,
-    now_ns: u64,
-}
-
-impl Observed for View<'_> {
-    fn live(&self, node: NodeId) -> Option<Process> {
-        self.metadata.membership.live(node)
-    }
-
-    fn outlives(&self, survivor: NodeId, silent: NodeId) -> bool {
-        let membership = &self.metadata.membership;
-        membership.is_proven_since(survivor, membership.silent_since_ns(silent))
-    }
-
-    fn acknowledged(&self, node: NodeId, incarnation: u64) -> u32 {
-        self.watch.acknowledged(node, incarnation).map_or(0, |known| known.epoch)
-    }
-
-    fn copied(&self, node: NodeId) -> bool {
-        let process = self.metadata.membership.live(node);
-        process.is_some_and(|process| self.watch.copied(node, process.incarnation, self.partition.epoch))
-    }
-
-    fn harmless(&self, removed: &Removed) -> bool {
-        self.metadata.switches.all_current()
-            || self.metadata.membership.lease_is_over(removed.node, removed.incarnation, self.now_ns)
-    }
-
-    fn barred(&self, node: NodeId) -> bool {
-        self.watch.is_barred(node, self.now_ns)
-    }
-
-    fn expelled(&self) -> Option<NodeId> {
-        let Metadata { membership, config, .. } = self.metadata;
-        self.watch.expelled(self.partition.primary, membership, &config.timing)
-    }
-
-    fn led(&self, node: NodeId) -> usize {
-        self.led.and_then(|led| led.get(&node)).copied().unwrap_or(0)
+        View { metadata: self, partition, watch, load: None, now_ns }
     }
 }

@@ -10,8 +10,8 @@
 //! that leaves, except answers to heartbeats and probes, is a function of the persisted state, so no message can
 //! outrun its step (R13), and a new leader resumes an unfinished step by looking.
 //!
-//! Reading order: `config`, `state`, `epochs` (what happens to a partition), `membership` (who is live, who has a
-//! lease), `watch`, `rules`, `switches`, `leader` (ties them together), `status`.
+//! Reading order: `config`, `state`, `epochs` (what happens to a partition), `handoffs` (who stands in), `membership` (who is live, who
+//! has a lease), `watch`, `view` (what a partition sees), `rules`, `switches`, `leader` (ties them together), `status`.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -19,6 +19,7 @@ extern crate alloc;
 
 mod config;
 mod epochs;
+mod handoffs;
 mod leader;
 mod membership;
 mod rules;
@@ -26,6 +27,7 @@ mod state;
 mod status;
 mod store;
 mod switches;
+mod view;
 mod watch;
 
 #[cfg(test)]

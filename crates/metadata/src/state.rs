@@ -6,6 +6,7 @@
 use alloc::vec::Vec;
 
 use nicekv_wire::control::MemberState;
+use nicekv_wire::limits::MEMBERS_MAX;
 use nicekv_wire::{Epoch, NodeId, PartitionId, Term};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -13,7 +14,7 @@ use thiserror::Error;
 use crate::config::{Config, ConfigError};
 
 /// Version of the encoding, its first byte.
-const FORMAT_VERSION: u8 = 1;
+const FORMAT_VERSION: u8 = 2;
 
 /// One life of a node's process and of its storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +24,7 @@ pub(crate) struct Process {
 }
 
 /// How far a member has come. Each step takes the acknowledgements of the whole epoch (R7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Standing {
     /// Announced as joining; in no ring.
     Joining,
@@ -52,6 +53,8 @@ pub(crate) struct Member {
     pub(crate) node: NodeId,
     pub(crate) process: Process,
     pub(crate) standing: Standing,
+    /// Stands in for an original that is away (R8).
+    pub(crate) handoff: bool,
 }
 
 /// A former member that has not acknowledged that it is none. It gets no lease (R12).
@@ -75,7 +78,7 @@ pub(crate) struct Partition {
     pub(crate) primary: NodeId,
     pub(crate) members: Vec<Member>,
     pub(crate) removed: Vec<Removed>,
-    /// The replica set by the hash ring; others are never members.
+    /// The replica set by the hash ring; other members are handoffs.
     #[serde(with = "node_ids")]
     pub(crate) originals: Vec<NodeId>,
 }
@@ -89,8 +92,39 @@ impl Partition {
         self.members.iter().find(|member| member.node == node)
     }
 
-    pub(crate) fn consistent(&self) -> impl Iterator<Item = &Member> {
-        self.members.iter().filter(|member| member.standing.is_consistent())
+    /// Consistent originals: each holds everything, and may lead.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(|member| !member.handoff && member.standing.is_consistent())
+    }
+
+    pub(crate) fn handoffs(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(|member| member.handoff)
+    }
+
+    /// What must hold in every epoch; `nodes` are the cluster's.
+    fn validate(&self, replicas: u8, nodes: &[NodeId]) -> Result<(), &'static str> {
+        if !self.holders().any(|member| member.node == self.primary) {
+            return Err("a primary is not a consistent original member");
+        }
+        let removed = self.removed.iter().map(|removed| removed.node);
+        let members = self.members.iter().map(|member| member.node);
+        let mut named = self.originals.iter().copied().chain(members).chain(removed);
+        if self.originals.len() != usize::from(replicas)
+            || self.members.len() > MEMBERS_MAX
+            || !named.all(|node| nodes.contains(&node))
+        {
+            return Err("a replica set has the wrong size or names an unknown node");
+        }
+        let is_original = |member: &Member| self.originals.contains(&member.node);
+        let is_named_once = |(index, member): (usize, &Member)| {
+            self.members[..index].iter().all(|before| before.node != member.node)
+        };
+        if self.members.iter().any(|member| is_original(member) == member.handoff)
+            || !self.members.iter().enumerate().all(is_named_once)
+        {
+            return Err("a member is named twice, or in the wrong role");
+        }
+        Ok(())
     }
 }
 
@@ -199,20 +233,7 @@ impl State {
         {
             return Err("the number of partitions is not the one stated");
         }
-        for partition in &self.partitions {
-            let primary = partition.member(partition.primary);
-            if !primary.is_some_and(|member| member.standing.is_consistent()) {
-                return Err("a primary is not a consistent member");
-            }
-            let removed = partition.removed.iter().map(|removed| removed.node);
-            let mut named = partition.members.iter().map(|member| member.node).chain(removed);
-            if partition.members.len() > usize::from(self.replicas)
-                || !named.all(|node| self.nodes.contains(&node))
-            {
-                return Err("a replica set is too large or names an unknown node");
-            }
-        }
-        Ok(())
+        self.partitions.iter().try_for_each(|partition| partition.validate(self.replicas, &self.nodes))
     }
 }
 

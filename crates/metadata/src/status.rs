@@ -217,7 +217,7 @@ impl Metadata {
         if epochs::is_lost(partition, &view) {
             return Some("its data are lost, no member kept its storage".into());
         }
-        let consistent = partition.consistent().count();
+        let consistent = partition.holders().count();
         if consistent < self.config.replicas {
             return Some(format!("{consistent} of {} members are consistent", self.config.replicas));
         }

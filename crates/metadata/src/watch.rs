@@ -24,7 +24,7 @@ struct Accusation {
     last_ns: u64,
 }
 
-/// All maps are keyed by members or originals, whose number is bounded.
+/// All maps are keyed by nodes, whose number is bounded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
     acknowledged: BTreeMap<NodeId, Acknowledged>,
@@ -40,12 +40,16 @@ pub(crate) struct Watch {
     accusations: BTreeMap<(NodeId, NodeId), Accusation>,
     /// Who stays out, until when.
     barred_until_ns: BTreeMap<NodeId, u64>,
+    /// When an original was last removed; it may be back soon.
+    departed_ns: u64,
+    /// Since when every original serves, and nobody else.
+    whole_since_ns: Option<u64>,
 }
 
 impl Watch {
     /// Of a partition whose members this leader has not heard yet.
-    pub(crate) fn dark() -> Self {
-        Self { is_dark: true, ..Self::default() }
+    pub(crate) fn dark(now_ns: u64) -> Self {
+        Self { is_dark: true, departed_ns: now_ns, ..Self::default() }
     }
 
     /// Whether a partition's membership may be decided now: not while no consistent member is there, nor, once one is
@@ -101,7 +105,7 @@ impl Watch {
     }
 
     /// The partition has changed: send at once; accusations belong to one epoch.
-    pub(crate) fn handle_change(&mut self, old: &Partition, new: &Partition) {
+    pub(crate) fn handle_change(&mut self, old: &Partition, new: &Partition, now_ns: u64) {
         if (old.epoch, old.activated) != (new.epoch, new.activated) {
             self.sent_ns.clear();
         }
@@ -109,6 +113,24 @@ impl Watch {
             self.accusations.clear();
             self.copied.clear();
         }
+        let departs = |node: &NodeId| old.member(*node).is_some_and(|_| new.member(*node).is_none());
+        if new.originals.iter().any(departs) {
+            self.departed_ns = now_ns;
+        }
+    }
+
+    /// When an original was last removed.
+    pub(crate) fn departed_ns(&self) -> u64 {
+        self.departed_ns
+    }
+
+    pub(crate) fn note_whole(&mut self, is_whole: bool, now_ns: u64) {
+        self.whole_since_ns = is_whole.then(|| self.whole_since_ns.unwrap_or(now_ns));
+    }
+
+    /// Since when the partition is whole, if it is.
+    pub(crate) fn whole_since_ns(&self) -> Option<u64> {
+        self.whole_since_ns
     }
 
     /// Returns since when the one has been complaining about the other.

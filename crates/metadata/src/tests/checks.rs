@@ -45,8 +45,9 @@ impl Checks {
             (partition.epoch(), partition.activated),
             "not persisted"
         );
-        let sent = assign.members.iter().map(|member| (member.node, member.state));
-        let persisted = partition.members.iter().map(|member| (member.node, member.standing.announced()));
+        let sent = assign.members.iter().map(|member| (member.node, member.state, member.handoff));
+        let persisted = partition.members.iter();
+        let persisted = persisted.map(|member| (member.node, member.standing.announced(), member.handoff));
         assert!(sent.eq(persisted), "{assign:?} is not what is persisted");
         let primary = self.primaries.entry((assign.partition, assign.epoch.0)).or_insert(assign.primary);
         assert_eq!(*primary, assign.primary, "two primaries in one epoch");
@@ -61,7 +62,7 @@ impl Checks {
         tables.validate(&config.vring_config()).expect("the tables are well-formed");
         let consistent = |partition: u32, host: HostId| {
             let partition = state.partition(PartitionId(partition as u16)).expect("a known partition");
-            partition.consistent().any(|member| member.node.0 == host.0)
+            partition.member(NodeId(host.0)).is_some_and(|member| member.standing.is_consistent())
         };
         assert!(tables.unicast.iter().all(|entry| consistent(entry.partition, entry.host)));
         assert!(tables.division.iter().all(|entry| consistent(entry.partition, entry.host)));
@@ -72,9 +73,14 @@ impl Checks {
         let Some(before) = before.map(|bytes| State::resume(config, bytes).unwrap()) else { return };
         assert_eq!(after.version, before.version + 1, "compare and swap");
         assert!(after.term >= before.term);
+        let mut given_back = BTreeMap::new();
         for (old, new) in before.partitions.iter().zip(&after.partitions) {
             check_step(old, new);
+            if old.primary != new.primary && old.members == new.members {
+                *given_back.entry(new.primary).or_insert(0) += 1;
+            }
         }
+        assert!(given_back.values().all(|count| *count == 1), "given back more than one at a time");
     }
 
     pub(super) fn after_event(&mut self, cluster: &Cluster) {
@@ -102,12 +108,18 @@ fn check_step(old: &Partition, new: &Partition) {
         };
         assert_eq!(roles(old), roles(new), "roles belong to the epoch");
     }
-    let kept = new.consistent().filter(|member| {
+    assert!(new.holders().any(|member| member.node == new.primary), "a handoff leads: {new:?}");
+    let kept = new.holders().filter(|member| {
         old.member(member.node).is_some_and(|before| {
             before.standing.is_consistent() && before.process.storage == member.process.storage
         })
     });
-    assert!(kept.count() > 0, "the last consistent member was dropped: {old:?} to {new:?}");
-    let removed = old.consistent().any(|member| !new.consistent().any(|now| now.node == member.node));
+    assert!(kept.count() > 0, "the last consistent original was dropped: {old:?} to {new:?}");
+    let serves = |partition: &Partition, node| {
+        partition.member(node).is_some_and(|member| member.standing.is_consistent())
+    };
+    let removed = old.members.iter().any(|member| serves(old, member.node) && !serves(new, member.node));
     assert!(!removed || !new.activated, "activated together with a removal: {old:?} to {new:?}");
+    let recruited = new.handoffs().any(|member| old.member(member.node).is_none());
+    assert!(!removed || !recruited, "a handoff came with a removal: {old:?} to {new:?}");
 }

@@ -381,7 +381,9 @@ impl Cluster {
         for partition in partitions() {
             for primary in self.node_ids() {
                 let Some((assign, _)) = self.nodes[&primary].epoch(partition) else { continue };
-                let leads = assign.primary == primary && assign.activated;
+                let has_enough =
+                    assign.members.len() >= usize::from(assign.replicas).saturating_sub(1).max(1);
+                let leads = assign.primary == primary && assign.activated && has_enough;
                 if !leads || !self.is_assembled(partition, primary) {
                     continue;
                 }

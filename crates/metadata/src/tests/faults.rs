@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use nicekv_wire::Duration;
+
 use super::cluster::{Cluster, config, pair};
 use crate::SwitchId;
 
@@ -63,7 +65,10 @@ fn heal(cluster: &mut Cluster) {
 }
 
 fn survive(seed: u64, nodes: u16, replicas: usize) {
-    let mut cluster = Cluster::new(config(nodes, replicas), seed);
+    let mut config = config(nodes, replicas);
+    config.timing.handoff_delay = Some(Duration::from_millis(seed % 4 * 50));
+    config.timing.rebalance_delay = Some(Duration::from_millis(100));
+    let mut cluster = Cluster::new(config, seed);
     cluster.run_until_ready(1000);
     cluster.run(100);
     assert!(cluster.checks.stale_checks > 100, "the check for stale values is at work");
@@ -86,6 +91,11 @@ proptest! {
     #[test]
     fn three_nodes_survive_random_faults(seed: u64) {
         survive(seed, 3, 3);
+    }
+
+    #[test]
+    fn five_nodes_of_three_replicas_survive_random_faults(seed: u64) {
+        survive(seed, 5, 3);
     }
 
     #[test]

@@ -4,5 +4,6 @@
 mod checks;
 mod cluster;
 mod faults;
+mod handoffs;
 mod node;
 mod scenarios;

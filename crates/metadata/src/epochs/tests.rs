@@ -1,0 +1,276 @@
+//! Every transition, as a table.
+
+use super::*;
+
+/// Nodes 1 to 5, of which 1 to 3 are the originals; everything is live, proven, acknowledged, unless told otherwise.
+struct Table {
+    live: [Option<Process>; 5],
+    proven: bool,
+    acknowledged: u32,
+    copied: bool,
+    harmless: bool,
+    expelled: Option<NodeId>,
+    barred: bool,
+    stand_ins: &'static [u16],
+    /// Whether it is time for a handoff that is not urgent.
+    is_time: bool,
+    may_lead_again: bool,
+}
+
+fn process(incarnation: u64) -> Process {
+    Process { incarnation, storage: 1 }
+}
+
+fn only(node: usize) -> [Option<Process>; 5] {
+    let mut live = [None; 5];
+    live[node - 1] = Some(process(1));
+    live
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self {
+            live: [Some(process(1)); 5],
+            proven: true,
+            acknowledged: 5,
+            copied: false,
+            harmless: false,
+            expelled: None,
+            barred: false,
+            stand_ins: &[],
+            is_time: true,
+            may_lead_again: false,
+        }
+    }
+}
+
+impl Table {
+    fn with(node: usize, live: Option<Process>) -> Self {
+        let mut table = Self::default();
+        table.live[node - 1] = live;
+        table
+    }
+}
+
+impl Observed for Table {
+    fn live(&self, node: NodeId) -> Option<Process> {
+        self.live[usize::from(node.0) - 1]
+    }
+    fn outlives(&self, _: NodeId, _: NodeId) -> bool {
+        self.proven
+    }
+    fn acknowledged(&self, _: NodeId, _: u64) -> u32 {
+        self.acknowledged
+    }
+    fn copied(&self, _: NodeId) -> bool {
+        self.copied
+    }
+    fn harmless(&self, _: &Removed) -> bool {
+        self.harmless
+    }
+    fn barred(&self, _: NodeId) -> bool {
+        self.barred
+    }
+    fn expelled(&self) -> Option<NodeId> {
+        self.expelled
+    }
+    fn led(&self, node: NodeId) -> usize {
+        // Node 5 leads least.
+        5 - usize::from(node.0)
+    }
+    fn stand_ins(&self, is_urgent: bool) -> Vec<(NodeId, Process)> {
+        let nodes = self.stand_ins.iter().map(|node| NodeId(*node));
+        let live = nodes.filter_map(|node| Some((node, self.live(node)?)));
+        live.filter(|_| is_urgent || self.is_time).collect()
+    }
+    fn may_lead_again(&self, _: NodeId) -> bool {
+        self.may_lead_again
+    }
+}
+
+/// In epoch 5, led by the first of `members`; `+` serving, `p` promoted, `c` copying, `j` joining; `h` before it: a handoff.
+fn partition(members: &str) -> Partition {
+    let member = |text: &str| {
+        let standing = match &text[text.len() - 1..] {
+            "+" => Standing::Serving,
+            "p" => Standing::Promoted,
+            "c" => Standing::Copying,
+            _ => Standing::Joining,
+        };
+        let (node, handoff) = (NodeId(text[..1].parse().unwrap()), text[1..].starts_with('h'));
+        Member { node, process: process(1), standing, handoff }
+    };
+    let members: Vec<_> = members.split(' ').map(member).collect();
+    Partition {
+        epoch: 5,
+        activated: true,
+        primary: members[0].node,
+        members,
+        removed: Vec::new(),
+        originals: [1, 2, 3].map(NodeId).into(),
+    }
+}
+
+/// `epoch primary members removed`, with `*` for an epoch that is not activated.
+fn show(partition: &Option<Partition>) -> String {
+    let Some(partition) = partition else { return "-".into() };
+    let mark = if partition.activated { "" } else { "*" };
+    let mut text = format!("{}{mark} {}:", partition.epoch, partition.primary.0);
+    for member in &partition.members {
+        let standing = match member.standing {
+            Standing::Serving => '+',
+            Standing::Promoted => 'p',
+            Standing::Copying => 'c',
+            Standing::Joining => 'j',
+        };
+        text += &format!(" {}{}{standing}", member.node.0, if member.handoff { "h" } else { "" });
+    }
+    for removed in &partition.removed {
+        text += &format!(" -{}{}", removed.node.0, if removed.served { "" } else { "j" });
+    }
+    text
+}
+
+#[track_caller]
+fn check(members: &str, observed: Table, epoch: &str, step: &str) {
+    let partition = partition(members);
+    assert_eq!(show(&next_epoch(&partition, &observed)), epoch, "next epoch of {members}");
+    assert_eq!(show(&next_step(&partition, &observed)), step, "next step of {members}");
+}
+
+#[test]
+fn the_table_of_transitions() {
+    let default = Table::default;
+    let wiped = Some(Process { incarnation: 2, storage: 2 });
+    check("1+ 2+ 3+", default(), "-", "-");
+    // Suspected: a secondary, the primary, two, all.
+    check("1+ 2+ 3+", Table::with(2, None), "6* 1: 1+ 3+ -2", "-");
+    check("1+ 2+ 3+", Table::with(1, None), "6* 3: 2+ 3+ -1", "-");
+    check("1+ 2+ 3+", Table { live: only(2), ..default() }, "6* 2: 2+ -1 -3", "-");
+    check("1+ 2+ 3+", Table { live: [None; 5], ..default() }, "-", "-");
+    check("1+ 2+ 3+", Table { proven: false, ..Table::with(2, None) }, "-", "-");
+    // Restarted: with its storage, without.
+    check("1+ 2+ 3+", Table::with(1, Some(process(2))), "6 1: 1p 2+ 3+", "-");
+    check("1+ 2+ 3+", Table::with(1, wiped), "6* 3: 1j 2+ 3+ -1", "-");
+    check("1+", Table::with(1, wiped), "-", "-");
+    // Not a member: joins, unless barred, or unless nobody could give it the data.
+    check("1+ 2+", default(), "6 1: 1+ 2+ 3j", "-");
+    check("1+ 2+", Table { barred: true, ..default() }, "-", "-");
+    check("1+ 2+", Table { live: only(3), ..default() }, "-", "-");
+    // On its way in.
+    check("1+ 2+ 3j", Table { acknowledged: 4, ..default() }, "-", "-");
+    check("1+ 2+ 3j", Table { copied: true, ..default() }, "-", "5 1: 1+ 2+ 3c");
+    check("1+ 2+ 3c", default(), "-", "-");
+    check("1+ 2+ 3c", Table { copied: true, ..default() }, "6 1: 1+ 2+ 3p", "-");
+    check("1+ 2+ 3c", Table { copied: true, acknowledged: 4, ..default() }, "-", "-");
+    check("1+ 2+ 3p", default(), "-", "5 1: 1+ 2+ 3+");
+    check("1+ 2+ 3p", Table { acknowledged: 4, ..default() }, "-", "-");
+    // Lost on its way in: never a primary, never waited for.
+    check("1+ 2+ 3c", Table::with(3, None), "6 1: 1+ 2+ -3j", "-");
+    check("1+ 2+ 3c", Table::with(3, Some(process(2))), "6 1: 1+ 2+ 3j", "-");
+    check("1+ 2+ 3c", Table::with(1, None), "6* 2: 2+ 3c -1", "-");
+    check("1+ 3c", Table { live: only(3), ..default() }, "-", "-");
+    // Expelled; but never the last.
+    let expelled = |node| Table { expelled: Some(NodeId(node)), ..default() };
+    check("1+ 2+ 3+", expelled(1), "6* 3: 2+ 3+ -1", "-");
+    check("1+ 2j 3j", expelled(1), "-", "5 1: 1+ 2c 3c");
+}
+
+#[test]
+fn a_removal_is_waited_for_through_later_epochs() {
+    let silent = Table { acknowledged: 4, ..Table::with(2, None) };
+    let removed = next_epoch(&partition("1+ 2+ 3+"), &silent).unwrap();
+    assert_eq!(show(&next_step(&removed, &silent)), "-");
+    // It comes back before anything else is known: joins, the wait goes on.
+    let back = Table { acknowledged: 4, ..Table::default() };
+    let joining = next_epoch(&removed, &back).unwrap();
+    assert_eq!(show(&Some(joining.clone())), "7* 1: 1+ 3+ 2j -2");
+    // Harmless: in force, but it gets no lease before it knows.
+    let harmless = Table { harmless: true, ..back };
+    assert_eq!(show(&next_step(&joining, &harmless)), "7 1: 1+ 3+ 2j -2");
+    // It says itself that it knows.
+    let knows = Table { acknowledged: 6, ..Table::default() };
+    assert_eq!(show(&next_step(&joining, &knows)), "7 1: 1+ 3+ 2j");
+    // Another process has taken its place: forgotten, but not before the epoch is in force.
+    let replaced = Table { acknowledged: 4, ..Table::with(2, Some(process(2))) };
+    assert_eq!(show(&next_step(&joining, &replaced)), "-");
+    let replaced = Table { harmless: true, ..replaced };
+    assert_eq!(show(&next_step(&joining, &replaced)), "7 1: 1+ 3+ 2j");
+}
+
+#[test]
+fn handoffs_stand_in_for_originals_that_stay_away() {
+    // The others are not there, unless they are members.
+    let spare = |members: &str| {
+        let mut table = Table { stand_ins: &[4, 5], ..Table::default() };
+        for original in 1..=3 {
+            if !members.contains(&original.to_string()) {
+                table.live[original - 1] = None;
+            }
+        }
+        table
+    };
+    let without = |members: &str, node: usize| {
+        let mut table = spare(members);
+        table.live[node - 1] = None;
+        table
+    };
+    // One is away: not before it is time, not before the epoch is acknowledged, not if nobody is to spare.
+    check("1+ 2+", spare("1 2"), "6 1: 1+ 2+ 4hj", "-");
+    check("1+ 2+", Table { is_time: false, ..spare("1 2") }, "-", "-");
+    check("1+ 2+", Table { acknowledged: 4, ..spare("1 2") }, "-", "-");
+    check("1+ 2+", Table { stand_ins: &[], ..spare("1 2") }, "-", "-");
+    // Two are away: too few for puts, so it is urgent.
+    check("1+", Table { is_time: false, ..spare("1") }, "6 1: 1+ 4hj 5hj", "-");
+    check("1+", Table { stand_ins: &[4], ..spare("1") }, "6 1: 1+ 4hj", "-");
+    check("1+ 4h+", spare("1"), "6 1: 1+ 4h+ 5hj", "-");
+    // It takes the same way in.
+    check("1+ 2+ 4hj", spare("1 2"), "-", "5 1: 1+ 2+ 4hc");
+    check("1+ 2+ 4hc", Table { copied: true, ..spare("1 2") }, "6 1: 1+ 2+ 4hp", "-");
+    check("1+ 2+ 4hp", spare("1 2"), "-", "5 1: 1+ 2+ 4h+");
+    // A removal adds nobody; a handoff leads nothing; its own removal is waited for if it served.
+    check("1+ 2+ 3+", without("1 2 3", 3), "6* 1: 1+ 2+ -3", "-");
+    check("1+ 2+ 4h+", without("1 2", 1), "6* 2: 2+ 4h+ -1", "-");
+    check("1+ 2+ 4h+", without("1 2", 4), "6* 1: 1+ 2+ -4", "-");
+    check("1+ 2+ 4hc", without("1 2", 4), "6 1: 1+ 2+ -4j", "-");
+    // Neither is it the one by which the last original is dropped, nor does it keep the partition going alone.
+    check("1+ 4h+ 5h+", without("1", 1), "-", "-");
+    // Restarted: with its storage it stays, without it begins again, if it served its former life is waited for.
+    let mut restarted = spare("1 2");
+    restarted.live[3] = Some(process(2));
+    check("1+ 2+ 4h+", restarted, "6 1: 1+ 2+ 4hp", "-");
+    let mut restarted = spare("1 2");
+    restarted.live[3] = Some(process(2));
+    check("1+ 2+ 4hc", restarted, "6 1: 1+ 2+ 4hj", "-");
+    let mut wiped = spare("1 2");
+    wiped.live[3] = Some(Process { incarnation: 2, storage: 2 });
+    check("1+ 2+ 4h+", wiped, "6* 1: 1+ 2+ 4hj -4", "-");
+    // The original is back: nobody leaves before it serves.
+    check("1+ 2+ 4h+", spare("1 2 3"), "6 1: 1+ 2+ 4h+ 3j", "-");
+    check("1+ 2+ 4h+ 3c", spare("1 2 3"), "-", "-");
+    check("1+ 2+ 4h+ 3p", spare("1 2 3"), "-", "5 1: 1+ 2+ 4h+ 3+");
+    check("1+ 2+ 4h+ 3+", spare("1 2 3"), "6* 1: 1+ 2+ 3+ -4", "-");
+    check("1+ 2+ 4hj 3+", spare("1 2 3"), "6 1: 1+ 2+ 3+ -4j", "5 1: 1+ 2+ 4hc 3+");
+    // One of two is back: the handoff that has come least far leaves; of equals the newest.
+    check("1+ 4h+ 5h+ 2+", spare("1 2"), "6* 1: 1+ 4h+ 2+ -5", "-");
+    check("1+ 4hc 5h+ 2+", spare("1 2"), "6 1: 1+ 5h+ 2+ -4j", "-");
+    // Needed again at the very moment.
+    check("1+ 2+ 4h+ 3+", without("1 2 3", 2), "6* 1: 1+ 4h+ 3+ -2", "-");
+}
+
+#[test]
+fn the_first_original_leads_again_what_is_whole() {
+    let again = || Table { may_lead_again: true, ..Table::default() };
+    check("2+ 1+ 3+", again(), "6 1: 2+ 1+ 3+", "-");
+    check("2+ 1+ 3+", Table::default(), "-", "-");
+    check("2+ 1+ 3+", Table { acknowledged: 4, ..again() }, "-", "-");
+    check("1+ 2+ 3+", again(), "-", "-");
+    check("2+ 1p 3+", again(), "-", "5 2: 2+ 1+ 3+");
+    check("2+ 1+ 3c", again(), "-", "-");
+    // What else there is to do comes first.
+    check("2+ 1+", again(), "6 2: 2+ 1+ 3j", "-");
+    check("2+ 1+ 3+ 4h+", again(), "6* 2: 2+ 1+ 3+ -4", "-");
+    let mut waiting = partition("2+ 1+ 3+");
+    waiting.removed.push(Removed { node: NodeId(4), incarnation: 1, since: 6, served: true });
+    assert_eq!(show(&next_epoch(&waiting, &again())), "-");
+}

@@ -1,0 +1,60 @@
+//! Nodes that stand in for originals that are away (R8): when one comes, and when one goes.
+//!
+//! ```text
+//!   A B C   C is silent   A B     activated, acknowledged, and     A B h   C is back    A B h C   C serves   A B C
+//!           ───────────▶  (C)  ── C stays away for handoff_delay ─▶        ──────────▶           ─────────▶  (h)
+//! ```
+//!
+//! A partition should have as many handoffs as originals that are no members; it lets one go when there are more than originals
+//! that do not serve. In parentheses: removed, waited for (R6).
+//!
+//! Invariant: an epoch that removes somebody adds no handoff. So puts go on with those that are left while a handoff is found,
+//! and a failover waits for no newcomer.
+
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use nicekv_wire::NodeId;
+use nicekv_wire::limits::MEMBERS_MAX;
+
+use crate::epochs::{Observed, all_acknowledged};
+use crate::state::{Member, Partition, Standing};
+
+/// Lets handoffs go that are not needed any more: first those that have come least far, of equals the newest.
+pub(crate) fn dismiss(originals: &[NodeId], members: &mut Vec<Member>) {
+    let serves = |member: &&Member| !member.handoff && member.standing == Standing::Serving;
+    let needed = originals.len() - members.iter().filter(serves).count();
+    while members.iter().filter(|member| member.handoff).count() > needed {
+        let handoffs = (0..members.len()).filter(|index| members[*index].handoff);
+        let least = handoffs.min_by_key(|index| (members[*index].standing, Reverse(*index)));
+        members.remove(least.expect("there are more than needed"));
+    }
+}
+
+/// Adds handoffs for originals that stay away, if there are nodes to spare.
+pub(crate) fn recruit(partition: &Partition, members: &mut Vec<Member>, observed: &impl Observed) {
+    let originals = &partition.originals;
+    let is_member = |members: &[Member], node| members.iter().any(|member| member.node == node);
+    let is_settled = partition.activated
+        && all_acknowledged(partition, observed)
+        && partition.members.iter().all(|before| stays(before, members));
+    let away = originals.iter().filter(|node| !is_member(members, **node)).count();
+    let handoffs = members.iter().filter(|member| member.handoff).count();
+    if !is_settled || away <= handoffs {
+        return;
+    }
+    // Every original can come back, whoever stands in.
+    let room = (MEMBERS_MAX - originals.len()).saturating_sub(handoffs);
+    // Fewer than R - 1 take no puts.
+    let is_urgent = members.len() + 1 < originals.len();
+    let mut stand_ins = observed.stand_ins(is_urgent);
+    stand_ins.retain(|(node, _)| !is_member(members, *node) && !originals.contains(node));
+    for (node, process) in stand_ins.into_iter().take((away - handoffs).min(room)) {
+        members.push(Member { node, process, standing: Standing::Joining, handoff: true });
+    }
+}
+
+fn stays(before: &Member, members: &[Member]) -> bool {
+    let now = members.iter().find(|member| member.node == before.node);
+    now.is_some_and(|now| now.standing.is_consistent() >= before.standing.is_consistent())
+}
