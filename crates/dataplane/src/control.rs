@@ -14,8 +14,9 @@
 //! Invariants: requests of older terms change nothing (R13), and a request of a newer term fences the older
 //! ones off even if it fails; within a term the generation never goes back; a request may be repeated (a lost
 //! answer): the same tables under the same generation are answered alike. A started agent has no tables and
-//! its switch drops vring traffic until the first install. Messages are postcard, one per frame of the stream;
-//! bytes after a message are an error.
+//! its switch drops vring traffic until the first install. A term is obeyed only after it is remembered
+//! ([`TermMemory`]), so that the agent's own restart brings no older controller back. Messages are postcard, one
+//! per frame of the stream; bytes after a message are an error.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -125,10 +126,33 @@ fn check_length(bytes: &[u8]) -> Result<(), ControlError> {
     Ok(())
 }
 
+/// Where an agent keeps the newest term over its restarts.
+pub trait TermMemory {
+    /// Keeps `term` for good before it returns; the error is one line.
+    fn remember(&mut self, term: u64) -> Result<(), String>;
+}
+
+/// The memory of an agent without one, which is told by whoever starts it what it has seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoMemory;
+
+impl TermMemory for NoMemory {
+    fn remember(&mut self, _term: u64) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+impl<M: TermMemory> TermMemory for Option<M> {
+    fn remember(&mut self, term: u64) -> Result<(), String> {
+        self.as_mut().map_or(Ok(()), |memory| memory.remember(term))
+    }
+}
+
 /// The switch's side of the stream: one back end, the newest term, what is installed.
 #[derive(Clone, Debug)]
-pub struct SwitchAgent<B> {
+pub struct SwitchAgent<B, M = NoMemory> {
     backend: B,
+    memory: M,
     term: u64,
     installed: Option<Installed>,
 }
@@ -143,7 +167,14 @@ impl<B: Backend> SwitchAgent<B> {
     /// An agent of a back end without tables. `term`: the newest term that this switch remembers to have
     /// seen, 0 if it remembers none.
     pub fn new(backend: B, term: u64) -> Self {
-        Self { backend, term, installed: None }
+        Self::with_memory(backend, term, NoMemory)
+    }
+}
+
+impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
+    /// An agent of a back end without tables. `term`: the one in `memory`.
+    pub fn with_memory(backend: B, term: u64, memory: M) -> Self {
+        Self { backend, memory, term, installed: None }
     }
 
     /// The newest term seen.
@@ -167,11 +198,27 @@ impl<B: Backend> SwitchAgent<B> {
         if *term < self.term {
             return ControlReply::Refused { current_term: self.term };
         }
-        self.term = *term;
+        if let Err(reason) = self.obey(*term) {
+            let generation = match &request {
+                ControlRequest::Install { tables, .. } => tables.generation,
+                ControlRequest::Status { .. } => self.generation().unwrap_or(0),
+            };
+            return ControlReply::Failed { generation, reason };
+        }
         match request {
             ControlRequest::Install { tables, .. } => self.install(tables),
             ControlRequest::Status { .. } => self.status(),
         }
+    }
+
+    /// Fences older terms off. A term that could not be remembered is not obeyed, and fences nobody off: after a
+    /// restart it would not either.
+    fn obey(&mut self, term: u64) -> Result<(), String> {
+        if term > self.term {
+            self.memory.remember(term)?;
+            self.term = term;
+        }
+        Ok(())
     }
 
     fn install(&mut self, tables: TableSet) -> ControlReply {
@@ -295,6 +342,42 @@ mod tests {
         let mut agent = SwitchAgent::new(Router::new(VringConfig::DEFAULT).unwrap(), 9);
         let request = ControlRequest::Install { term: 8, tables: tables(1, 1) };
         assert_eq!(agent.handle(request), ControlReply::Refused { current_term: 9 });
+    }
+
+    /// Fails when it is told to.
+    #[derive(Default)]
+    struct Notes {
+        term: u64,
+        fails: bool,
+    }
+
+    impl TermMemory for &mut Notes {
+        fn remember(&mut self, term: u64) -> Result<(), String> {
+            if self.fails {
+                return Err("no space left".to_string());
+            }
+            self.term = term;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_term_is_remembered_before_it_is_obeyed() {
+        let mut notes = Notes::default();
+        let router = || Router::new(VringConfig::DEFAULT).unwrap();
+        let install = |term| ControlRequest::Install { term, tables: tables(1, 1) };
+        let mut agent = SwitchAgent::with_memory(router(), 0, &mut notes);
+        assert!(matches!(agent.handle(ControlRequest::Status { term: 7 }), ControlReply::Status { .. }));
+        notes.fails = true;
+        let mut agent = SwitchAgent::with_memory(router(), notes.term, &mut notes);
+        assert_eq!(agent.handle(install(6)), ControlReply::Refused { current_term: 7 });
+        let reply = agent.handle(install(8));
+        assert!(
+            matches!(&reply, ControlReply::Failed { generation: 1, reason } if reason == "no space left")
+        );
+        assert!(matches!(agent.backend_mut().route([10, 0, 0, 9], [10, 10, 0, 1], None), Route::Miss));
+        assert_eq!(agent.handle(install(7)), ControlReply::Installed { term: 7, generation: 1 });
+        assert_eq!(notes.term, 7);
     }
 
     fn tables_at_capacity() -> TableSet {

@@ -12,6 +12,8 @@ pub struct Plan {
     pub replicas: usize,
     /// Where data are kept, a directory for each host in it; `None` for a cluster in memory.
     pub data_directory: Option<PathBuf>,
+    /// Where the switch keeps the newest term, also in a cluster in memory.
+    pub switch_directory: PathBuf,
     /// UDP port of the vrings, of the nodes and of the metadata service.
     pub wire_port: u16,
     /// The metadata service (UDP: nodes, TCP: commands).
@@ -48,7 +50,13 @@ pub struct PlannedNode {
 }
 
 impl Plan {
-    pub(crate) fn new(hosts: &[Host], replicas: usize, data_directory: Option<&Path>) -> Self {
+    /// `directory` is that of the lab.
+    pub(crate) fn new(
+        hosts: &[Host],
+        replicas: usize,
+        directory: &Path,
+        data_directory: Option<&Path>,
+    ) -> Self {
         let node = |(switch_port, host)| match host {
             Host::Node(index) => Some(PlannedNode {
                 id: u16::from(index),
@@ -64,6 +72,7 @@ impl Plan {
         Self {
             replicas,
             data_directory: data_directory.map(Path::to_path_buf),
+            switch_directory: data_directory.unwrap_or(directory).join(Host::Switch.to_string()),
             wire_port: WIRE_PORT,
             metadata: METADATA,
             metadata_control: METADATA_CONTROL,
@@ -99,7 +108,7 @@ mod tests {
 
     #[test]
     fn ports_are_numbered_alike_for_switch_and_nodes() {
-        let plan = Plan::new(&hosts(3, 2), 3, None);
+        let plan = Plan::new(&hosts(3, 2), 3, Path::new("/run/nicekv/lab"), None);
         for node in &plan.nodes {
             assert!(plan.ports.contains(&(node.switch_port, node.name.clone())), "{node:?}");
         }

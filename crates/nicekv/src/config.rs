@@ -27,6 +27,7 @@
 //! control = "10.30.0.1:7400"     # the metadata service as seen from the switch
 //! router_mac = "02:00:00:00:00:01"                  # absent: the user-space switch, on `device`
 //! ports = [{ number = 1, device = "port-1" }]
+//! data_directory = "/var/lib/nicekv/switch"         # the newest term it has obeyed; absent: /var/lib/nicekv/NAME
 //!
 //! [[gateways]]
 //! name = "client-0"
@@ -127,6 +128,17 @@ pub(crate) struct SwitchSection {
     /// User space: the interface whose addresses include the vrings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) data_directory: Option<PathBuf>,
+}
+
+impl SwitchSection {
+    /// Where the agent keeps the newest term. There is no switch without: an older controller could reach one that has just
+    /// started.
+    pub(crate) fn data_directory(&self) -> PathBuf {
+        let default = || Path::new("/var/lib/nicekv").join(&self.name);
+        self.data_directory.clone().unwrap_or_else(default)
+    }
 }
 
 /// One of `ports`.

@@ -5,14 +5,14 @@
 
 use crate::config::{ClusterConfig, NodeSection};
 use crate::failure::Failure;
-use nicekv_dataplane::control::SwitchAgent;
 use nicekv_dataplane_xdp::{Port, Xdp};
 use nicekv_metadata::{Metadata, StateStore};
 use nicekv_replication::{ReplicaConfig, Timing};
 use nicekv_runtime::metadata::{MemoryState, MetadataService, StateFile};
 use nicekv_runtime::node::{Node, StorageOptions, open_durable, open_memory};
 use nicekv_runtime::{
-    AgentLink, Stop, UdpEndpoint, UserSpaceSwitch, Waker, listen, new_client_id, now, random, run_agent,
+    AgentLink, Stop, TermFile, UdpEndpoint, UserSpaceSwitch, Waker, listen, new_client_id, now, random,
+    run_agent, switch_agent,
 };
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use nicekv_wire::{Duration, NodeId};
@@ -169,12 +169,13 @@ pub(crate) fn run_node(config: &ClusterConfig, name: &str) -> Result<(), Failure
 pub(crate) fn run_switch(config: &ClusterConfig, name: &str) -> Result<(), Failure> {
     let section = named(&config.switches, name, "switch", |switch| &switch.name)?;
     let link = AgentLink::new(name, section.control);
+    let memory = Some(open_term(open_directory(&section.data_directory(), config.cluster()?, name)?)?);
     let vrings = config.vring_config();
     let Some(router_mac) = section.router_mac else {
         let device = section.device.as_deref().unwrap_or("lo");
         let address = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, config.port);
         let endpoint = UdpEndpoint::bind_switch(device, config.port).map_err(bind_error(name, address))?;
-        let switch = UserSpaceSwitch::new(endpoint, vrings, link).map_err(Failure::environment)?;
+        let switch = UserSpaceSwitch::new(endpoint, vrings, link, memory).map_err(Failure::environment)?;
         return run_alone(name, Box::new(move |stop| switch.run(stop).map_err(|error| error.to_string())));
     };
     let ports = section.ports.iter().map(|port| {
@@ -185,11 +186,16 @@ pub(crate) fn run_switch(config: &ClusterConfig, name: &str) -> Result<(), Failu
     });
     let ports = ports.collect::<Result<Vec<_>, Failure>>()?;
     let xdp = Xdp::load(vrings, router_mac.0, &ports).map_err(Failure::environment)?;
-    let mut agent = SwitchAgent::new(xdp, 0);
+    let mut agent = switch_agent(xdp, memory);
     run_alone(
         name,
         Box::new(move |stop| run_agent(link, &mut agent, stop).map_err(|error| error.to_string())),
     )
+}
+
+/// The newest term that a switch has obeyed.
+pub(crate) fn open_term(directory: DataDirectory) -> Result<TermFile, Failure> {
+    TermFile::open(Arc::new(RealFiles), directory).map_err(Failure::environment)
 }
 
 /// `nicekv gateway`

@@ -132,6 +132,7 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> ClusterCo
             router_mac: None,
             ports: vec![],
             device: Some("lo".into()),
+            data_directory: None,
         }],
         gateways: vec![],
         timing: TIMING,
@@ -218,8 +219,9 @@ fn start(
     stop: &Stop,
 ) -> Result<Vec<JoinHandle<()>>, Failure> {
     let link = AgentLink::new(SWITCH, sockets.metadata_address);
-    let switch =
-        UserSpaceSwitch::new(sockets.switch, config.vring_config(), link).map_err(Failure::environment)?;
+    let memory = root.open_role(SWITCH)?.map(roles::open_term).transpose()?;
+    let switch = UserSpaceSwitch::new(sockets.switch, config.vring_config(), link, memory)
+        .map_err(Failure::environment)?;
     let (endpoint, listener) = sockets.metadata;
     let metadata = root.open_role("metadata")?;
     let metadata_is_new = metadata.as_ref().is_some_and(DataDirectory::is_new);

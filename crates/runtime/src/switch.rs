@@ -11,8 +11,10 @@
 //! The kernel does here what a port and a cable do elsewhere: the *ingress host* is recognised by its address.
 
 use crate::control_plane::{CONTROL_LIMITS, Greeting, Role, encode};
-use crate::{FramedStream, Message, PollFd, Stop, UdpEndpoint, Waker, dial, is_ready, now, readable, wait};
-use nicekv_dataplane::control::{self, SwitchAgent};
+use crate::{
+    FramedStream, Message, PollFd, Stop, TermFile, UdpEndpoint, Waker, dial, is_ready, now, readable, wait,
+};
+use nicekv_dataplane::control::{self, SwitchAgent, TermMemory};
 use nicekv_dataplane::{Backend, HostId, Route, Router, TableError, VringConfig};
 use nicekv_wire::{Duration, Now, stamp_reply_to};
 use std::collections::HashMap;
@@ -61,7 +63,7 @@ impl AgentLink {
     }
 
     /// Carries out what has arrived. A broken stream is dialled again later: the requests are repeated there.
-    pub fn turn<B: Backend>(&mut self, now: Now, agent: &mut SwitchAgent<B>) {
+    pub fn turn<B: Backend, M: TermMemory>(&mut self, now: Now, agent: &mut SwitchAgent<B, M>) {
         let served = match &mut self.stream {
             Some(stream) => serve(stream, agent).is_ok(),
             None if now.boot_ns < self.dial_at_ns => true,
@@ -82,9 +84,9 @@ impl AgentLink {
 }
 
 /// One reading of the stream; an error of any kind ends it.
-fn serve<B: Backend>(
+fn serve<B: Backend, M: TermMemory>(
     stream: &mut FramedStream,
-    agent: &mut SwitchAgent<B>,
+    agent: &mut SwitchAgent<B, M>,
 ) -> Result<(), crate::StreamError> {
     let mut replies = Vec::new();
     let mut malformed = false;
@@ -102,7 +104,11 @@ fn serve<B: Backend>(
 }
 
 /// Serves the metadata service for a switch whose packets are processed elsewhere (in the kernel), until `stop`.
-pub fn run_agent<B: Backend>(mut link: AgentLink, agent: &mut SwitchAgent<B>, stop: &Stop) -> io::Result<()> {
+pub fn run_agent<B: Backend, M: TermMemory>(
+    mut link: AgentLink,
+    agent: &mut SwitchAgent<B, M>,
+    stop: &Stop,
+) -> io::Result<()> {
     let waker = Waker::new()?;
     stop.register(&waker);
     while !stop.is_stopped() {
@@ -115,10 +121,16 @@ pub fn run_agent<B: Backend>(mut link: AgentLink, agent: &mut SwitchAgent<B>, st
     Ok(())
 }
 
+/// The agent of a back end without tables, which remembers what `memory` holds.
+pub fn agent<B: Backend>(backend: B, memory: Option<TermFile>) -> SwitchAgent<B, Option<TermFile>> {
+    let term = memory.as_ref().map_or(0, TermFile::term);
+    SwitchAgent::with_memory(backend, term, memory)
+}
+
 /// The switch in user space.
 pub struct UserSpaceSwitch {
     endpoint: UdpEndpoint,
-    agent: SwitchAgent<Router>,
+    agent: SwitchAgent<Router, Option<TermFile>>,
     link: AgentLink,
     hosts: Hosts,
 }
@@ -131,9 +143,15 @@ struct Hosts {
 }
 
 impl UserSpaceSwitch {
-    /// A switch without tables on a bound socket ([`UdpEndpoint::bind_switch`]); its port is the wire port.
-    pub fn new(endpoint: UdpEndpoint, vrings: VringConfig, link: AgentLink) -> Result<Self, SwitchError> {
-        let agent = SwitchAgent::new(Router::new(vrings)?, 0);
+    /// A switch without tables on a bound socket ([`UdpEndpoint::bind_switch`]); its port is the wire port. Without a file it
+    /// forgets with its process which terms it has seen.
+    pub fn new(
+        endpoint: UdpEndpoint,
+        vrings: VringConfig,
+        link: AgentLink,
+        memory: Option<TermFile>,
+    ) -> Result<Self, SwitchError> {
+        let agent = agent(Router::new(vrings)?, memory);
         let hosts = Hosts { by_address: HashMap::new(), port: endpoint.local_address().port() };
         Ok(Self { endpoint, agent, link, hosts })
     }

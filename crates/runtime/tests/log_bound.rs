@@ -54,7 +54,7 @@ impl Cluster {
             unicast: Prefix::new(vrings.unicast.octets(), 16),
             multicast: Prefix::new(vrings.multicast.octets(), 16),
         };
-        let switch = UserSpaceSwitch::new(switch, rings, AgentLink::new("switch", metadata)).unwrap();
+        let switch = UserSpaceSwitch::new(switch, rings, AgentLink::new("switch", metadata), None).unwrap();
         let owned = stop.clone();
         threads.push(std::thread::spawn(move || switch.run(&owned).unwrap()));
 

@@ -7,10 +7,13 @@ use nicekv_dataplane::{
 use nicekv_placement::{Vrings, key_digest};
 use nicekv_runtime::control_plane::{CONTROL_LIMITS, Greeting, Role};
 use nicekv_runtime::{
-    AgentLink, FramedStream, Stop, UdpEndpoint, UserSpaceSwitch, accept, listen, readable, wait,
+    AgentLink, FramedStream, Stop, TermFile, UdpEndpoint, UserSpaceSwitch, accept, listen, readable, wait,
 };
+use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use nicekv_wire::{ClientId, Datagram, Get, OpId};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::Path;
+use std::sync::Arc;
 
 const RINGS: VringConfig =
     VringConfig { unicast: Prefix::new([127, 10, 0, 0], 16), multicast: Prefix::new([127, 11, 0, 0], 16) };
@@ -92,7 +95,7 @@ fn datagrams_follow_the_installed_tables() {
     });
     endpoint.share_port(false).unwrap();
     let stop = Stop::new();
-    let switch = UserSpaceSwitch::new(endpoint, RINGS, AgentLink::new("switch", metadata)).unwrap();
+    let switch = UserSpaceSwitch::new(endpoint, RINGS, AgentLink::new("switch", metadata), None).unwrap();
     let thread = {
         let stop = stop.clone();
         std::thread::spawn(move || switch.run(&stop))
@@ -133,4 +136,43 @@ fn datagrams_follow_the_installed_tables() {
     assert_eq!(hits, [("unicast_vring", 1), ("division", 0), ("multicast_vring", 2)]);
     stop.stop();
     thread.join().unwrap().unwrap();
+}
+
+fn term_file(path: &Path) -> TermFile {
+    let files: Arc<dyn Files> = Arc::new(RealFiles);
+    let expected =
+        Expected { cluster_id: Some(1), owner: "switch", cluster_id_if_new: 1, storage_id_if_new: 2 };
+    TermFile::open(files.clone(), DataDirectory::open(&files, path, expected).unwrap()).unwrap()
+}
+
+#[test]
+fn a_switch_that_starts_again_is_empty_and_refuses_older_controllers() {
+    let directory = tempfile::tempdir().unwrap();
+    let listener = listen(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let SocketAddr::V4(metadata) = listener.local_addr().unwrap() else { panic!("IPv4") };
+    let life = |scene: &mut dyn FnMut(&mut FramedStream)| {
+        let (stop, link) = (Stop::new(), AgentLink::new("switch", metadata));
+        let endpoint = UdpEndpoint::bind_switch("lo", 0).unwrap();
+        let memory = Some(term_file(directory.path()));
+        let switch = UserSpaceSwitch::new(endpoint, RINGS, link, memory).unwrap();
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| switch.run(&stop).unwrap());
+            scene(&mut greeted(&listener));
+            stop.stop();
+            thread.join().unwrap();
+        });
+    };
+    let install = |term| ControlRequest::Install { term, tables: tables(1) };
+    life(&mut |controller| {
+        assert_eq!(ask(controller, &install(5)), ControlReply::Installed { term: 5, generation: 1 });
+    });
+    life(&mut |controller| {
+        assert_eq!(ask(controller, &install(4)), ControlReply::Refused { current_term: 5 });
+        let status = ask(controller, &ControlRequest::Status { term: 5 });
+        assert!(matches!(status, ControlReply::Status { term: 5, generation: None, .. }), "{status:?}");
+        assert_eq!(ask(controller, &install(6)), ControlReply::Installed { term: 6, generation: 1 });
+    });
+    life(&mut |controller| {
+        assert_eq!(ask(controller, &install(5)), ControlReply::Refused { current_term: 6 });
+    });
 }
