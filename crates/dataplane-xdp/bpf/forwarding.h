@@ -1,6 +1,7 @@
 /* Learned forwarding of others' traffic, which leaves byte for byte as it came. */
 #pragma once
 
+#include "faults.h"
 #include "parsing.h"
 
 static __always_inline bool is_station(const struct nicekv_mac *mac)
@@ -30,7 +31,7 @@ static __always_inline void learn(const struct ethhdr *ethernet, __u32 ingress)
 		bpf_map_update_elem(&macs, &mac, &ingress, BPF_ANY);
 }
 
-static __always_inline int forward(const struct ethhdr *ethernet, __u32 ingress)
+static __always_inline int forward(const struct ethhdr *ethernet, __u32 ingress, bool doubled)
 {
 	struct nicekv_mac mac = {};
 	__u32 *learned = NULL;
@@ -47,5 +48,5 @@ static __always_inline int forward(const struct ethhdr *ethernet, __u32 ingress)
 		return XDP_DROP;
 	}
 	count(NICEKV_COUNTER_LEARNED_FORWARDED);
-	return bpf_redirect_map(&ports, *learned, XDP_DROP);
+	return send_to(*learned, doubled);
 }

@@ -11,6 +11,9 @@
 #define NICEKV_MAC_CAPACITY 4096
 #define NICEKV_VLAN_TAGS_MAX 2
 #define NICEKV_GROUP_SLOTS 2048
+#define NICEKV_GROUP_TWINS 2048
+#define NICEKV_PORT_TWINS 4096
+#define NICEKV_PPM 1000000
 #define NICEKV_HIT_SLOTS 49152
 #define NICEKV_TABLES 3
 #define NICEKV_TABLE_UNICAST 0
@@ -102,3 +105,19 @@ struct nicekv_metadata {
 };
 _Static_assert(sizeof(struct nicekv_metadata) == 4, "size");
 _Static_assert(offsetof(struct nicekv_metadata, slot) == 0, "offset");
+
+struct nicekv_fault {
+	__u32 lost_from_ppm;
+	__u32 lost_to_ppm;
+	__u32 doubled_ppm;
+	__u32 twins;
+	__u64 lost;
+	__u64 doubled;
+};
+_Static_assert(sizeof(struct nicekv_fault) == 32, "size");
+_Static_assert(offsetof(struct nicekv_fault, lost_from_ppm) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_fault, lost_to_ppm) == 4, "offset");
+_Static_assert(offsetof(struct nicekv_fault, doubled_ppm) == 8, "offset");
+_Static_assert(offsetof(struct nicekv_fault, twins) == 12, "offset");
+_Static_assert(offsetof(struct nicekv_fault, lost) == 16, "offset");
+_Static_assert(offsetof(struct nicekv_fault, doubled) == 24, "offset");

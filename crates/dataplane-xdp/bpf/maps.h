@@ -41,10 +41,13 @@ struct group {
 	__uint(value_size, sizeof(struct bpf_devmap_val));
 };
 
-/* [group slot]: the ports of one member set, each with the egress program. Shared by the generations. */
+/*
+ * [group slot]: the ports of one member set, each with the egress program. Shared by the generations.
+ * [NICEKV_GROUP_TWINS + group slot]: the same, each port twice; [NICEKV_PORT_TWINS + n]: one port twice (faults.h).
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, NICEKV_GROUP_SLOTS);
+	__uint(max_entries, NICEKV_PORT_TWINS + NICEKV_PORTS_MAX);
 	__type(key, __u32);
 	__array(values, struct group);
 } groups SEC(".maps");
@@ -57,7 +60,10 @@ struct {
 	__type(value, struct nicekv_egress_host);
 } egress_hosts SEC(".maps");
 
-/* Every port of the switch, by interface index. */
+/*
+ * Every port of the switch, by interface index. Each with the egress program, though most frames do not need it: the
+ * kernel runs the program of the first frame in a port's queue on all that it flushes together with it.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
 	__uint(max_entries, NICEKV_PORTS_MAX);
@@ -72,6 +78,22 @@ struct {
 	__type(key, struct nicekv_mac);
 	__type(value, __u32);
 } macs SEC(".maps");
+
+/* [0]: whether `faults` is looked at. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} faults_active SEC(".maps");
+
+/* Interface index -> what goes wrong there on purpose. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, NICEKV_PORTS_MAX);
+	__type(key, __u32);
+	__type(value, struct nicekv_fault);
+} faults SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -7,6 +7,7 @@
  *
  * Constants and shared structs are generated from src/layout.rs into layout.h.
  */
+#include "faults.h"
 #include "forwarding.h"
 #include "layout.h"
 #include "maps.h"
@@ -19,9 +20,12 @@ int nicekv_ingress(struct xdp_md *ctx)
 {
 	struct cursor cursor = { .at = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end };
 	struct ethhdr *ethernet = take(&cursor, sizeof(*ethernet));
+	struct nicekv_fault *fault = fault_at(ctx->ingress_ifindex);
 	struct datagram datagram = {};
 	int class;
 
+	if (is_lost_from(fault))
+		return XDP_DROP;
 	if (!ethernet) {
 		count(NICEKV_COUNTER_MALFORMED);
 		return XDP_DROP;
@@ -29,14 +33,14 @@ int nicekv_ingress(struct xdp_md *ctx)
 	learn(ethernet, ctx->ingress_ifindex);
 	class = classify(ethernet, cursor.end, &datagram);
 	if (class == CLASS_OTHERS)
-		return forward(ethernet, ctx->ingress_ifindex);
+		return forward(ethernet, ctx->ingress_ifindex, is_doubled(fault));
 	if (class == CLASS_VRING)
-		return route(ctx, &datagram);
+		return route(ctx, &datagram, is_doubled(fault));
 	count(class);
 	return XDP_DROP;
 }
 
-/* Runs for each copy of a multicast datagram, at the port that it leaves by. */
+/* Runs for each frame at the port that it leaves by. The copies of a multicast datagram, known by their metadata, are rewritten. */
 SEC("xdp/devmap")
 int nicekv_egress(struct xdp_md *ctx)
 {
@@ -47,8 +51,12 @@ int nicekv_egress(struct xdp_md *ctx)
 	struct nicekv_egress_host *host;
 	struct datagram datagram = {};
 
-	if (!ethernet || (void *)(metadata + 1) > (void *)ethernet)
+	if (is_lost_to(fault_at(ctx->egress_ifindex)))
+		return XDP_DROP;
+	if (!ethernet)
 		goto drop;
+	if ((void *)(metadata + 1) > (void *)ethernet)
+		return XDP_PASS;
 	key.slot = metadata->slot;
 	host = bpf_map_lookup_elem(&egress_hosts, &key);
 	/* Classified as ours on the way in; once more, so that the verifier sees the bounds. */

@@ -1,6 +1,7 @@
 /* Match-action on datagrams for a vring. */
 #pragma once
 
+#include "faults.h"
 #include "rewrite.h"
 
 /* Longest-prefix match in one table of a generation; counts the hit. */
@@ -35,7 +36,7 @@ static __always_inline int miss(void)
 	return XDP_DROP;
 }
 
-static __always_inline int route_unicast(__u32 slot, struct datagram *datagram)
+static __always_inline int route_unicast(__u32 slot, struct datagram *datagram, bool doubled)
 {
 	struct iphdr *ip = datagram->ip;
 	struct nicekv_route *route = match(slot, NICEKV_TABLE_UNICAST, 0, ip->daddr);
@@ -47,19 +48,21 @@ static __always_inline int route_unicast(__u32 slot, struct datagram *datagram)
 	if (division)
 		route = division;
 	rewrite(datagram, route->mac, route->address);
-	return bpf_redirect_map(&ports, route->target, XDP_DROP);
+	return send_to(route->target, doubled);
 }
 
 /* The copies are rewritten on their way out, by the generation that the ingress stage leaves in the metadata. */
-static __always_inline int route_multicast(struct xdp_md *ctx, __u32 slot, struct datagram *datagram)
+static __always_inline int route_multicast(struct xdp_md *ctx, __u32 slot, struct datagram *datagram, bool doubled)
 {
 	struct nicekv_route *route = match(slot, NICEKV_TABLE_MULTICAST, 0, datagram->ip->daddr);
 	struct nicekv_metadata *metadata;
+	__u32 index;
 	void *group;
 
 	if (!route)
 		return miss();
-	group = bpf_map_lookup_elem(&groups, &route->target);
+	index = route->target + (doubled ? NICEKV_GROUP_TWINS : 0);
+	group = bpf_map_lookup_elem(&groups, &index);
 	if (!group)
 		return miss();
 	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*metadata)))
@@ -71,13 +74,13 @@ static __always_inline int route_multicast(struct xdp_md *ctx, __u32 slot, struc
 	return bpf_redirect_map(group, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS);
 }
 
-static __always_inline int route(struct xdp_md *ctx, struct datagram *datagram)
+static __always_inline int route(struct xdp_md *ctx, struct datagram *datagram, bool doubled)
 {
 	__u32 *slot = bpf_map_lookup_elem(&active, &(__u32){ 0 });
 
 	if (!slot)
 		return miss();
 	if (in_unicast_vring(datagram->ip->daddr))
-		return route_unicast(*slot, datagram);
-	return route_multicast(ctx, *slot, datagram);
+		return route_unicast(*slot, datagram, doubled);
+	return route_multicast(ctx, *slot, datagram, doubled);
 }

@@ -36,7 +36,7 @@ use aya::programs::ProgramFd;
 use nicekv_dataplane::{BackendError, Host, HostId, MemberSet, Prefix, Table, TableSet};
 
 use crate::error::platform;
-use crate::layout::{EgressHost, EgressKey, Route, TABLES, TrieKey, TrieKeyData};
+use crate::layout::{EgressHost, EgressKey, GROUP_TWINS, Route, TABLES, TrieKey, TrieKeyData};
 use crate::slots::Plan;
 use crate::{EntryKey, GroupKey, Xdp, sys};
 
@@ -145,12 +145,16 @@ impl Xdp {
         ])
     }
 
+    /// The new groups, and their twins.
     fn build_groups(&self, groups: &Plan<GroupKey>) -> Result<Vec<(u32, InnerMap)>, BackendError> {
-        let build = |(members, slot): &(GroupKey, u32)| {
-            let group = build_group(members, &self.egress);
-            group.map(|group| (*slot, group)).map_err(|error| platform("build a multicast group", &error))
+        let build = |slot: u32, members: &GroupKey, copies: usize| {
+            let group = build_group(members, copies, &self.egress);
+            group.map(|group| (slot, group)).map_err(|error| platform("build a multicast group", &error))
         };
-        groups.fresh.iter().map(build).collect()
+        let both = |(members, slot): &(GroupKey, u32)| {
+            [build(*slot, members, 1), build(*slot + GROUP_TWINS, members, 2)]
+        };
+        groups.fresh.iter().flat_map(both).collect()
     }
 
     fn connect_tries(&self, slot: u32, tries: &[InnerMap]) -> Result<(), BackendError> {
@@ -220,10 +224,15 @@ fn trie_key(scope: u32, prefix: Prefix) -> Key<TrieKeyData> {
     Key::new(SCOPE_BITS + u32::from(prefix.length), data)
 }
 
-fn build_group(members: &GroupKey, egress: &ProgramFd) -> Result<InnerMap, XdpMapError> {
-    let (map, fd) = create_inner(MAP_TYPE_DEVMAP, DEVMAP_BYTES, members.len(), 0)?;
+/// A device map with each member as often as `copies` says.
+pub(crate) fn build_group(
+    members: &GroupKey,
+    copies: usize,
+    egress: &ProgramFd,
+) -> Result<InnerMap, XdpMapError> {
+    let (map, fd) = create_inner(MAP_TYPE_DEVMAP, DEVMAP_BYTES, copies * members.len(), 0)?;
     let mut group: DevMap<MapData> = map.try_into()?;
-    for (index, &ifindex) in (0..).zip(members) {
+    for (index, &ifindex) in (0..).zip(std::iter::repeat_n(members, copies).flatten()) {
         group.set(index, ifindex, Some(egress), 0)?;
     }
     Ok(fd)

@@ -12,6 +12,12 @@ use nicekv_dataplane::{
 
 /// Twice the groups of one generation: the next one is built beside it.
 pub(crate) const GROUP_SLOTS: u32 = 2 * GROUP_CAPACITY as u32;
+/// Distance from the slot of a group to that of the same group with each port twice.
+pub(crate) const GROUP_TWINS: u32 = GROUP_SLOTS;
+/// The first slot of a group that is one port twice.
+pub(crate) const PORT_TWINS: u32 = 2 * GROUP_SLOTS;
+/// A probability of one.
+pub(crate) const PPM: u32 = 1_000_000;
 /// Twice the entries of one generation.
 pub(crate) const HIT_SLOTS: u32 = 2 * (UNICAST_CAPACITY + DIVISION_CAPACITY + MULTICAST_CAPACITY) as u32;
 /// Match tables.
@@ -124,6 +130,18 @@ shared_struct! {
     }
 }
 
+shared_struct! {
+    /// What goes wrong at a port on purpose. Probabilities in millionths: of frames from the port's station and to it.
+    Fault, "nicekv_fault", 32 {
+        lost_from_ppm: u32 = "__u32",
+        lost_to_ppm: u32 = "__u32",
+        doubled_ppm: u32 = "__u32",
+        twins: u32 = "__u32",
+        lost: u64 = "__u64",
+        doubled: u64 = "__u64",
+    }
+}
+
 /// The text of `bpf/layout.h`.
 pub fn c_header() -> String {
     let mut text = String::from(
@@ -139,6 +157,7 @@ pub fn c_header() -> String {
         .and_then(|()| EgressHost::write_c(&mut text))
         .and_then(|()| Mac::write_c(&mut text))
         .and_then(|()| Metadata::write_c(&mut text))
+        .and_then(|()| Fault::write_c(&mut text))
         .expect("writing to a string does not fail");
     text
 }
@@ -150,6 +169,9 @@ fn write_constants(text: &mut String) -> std::fmt::Result {
         ("MAC_CAPACITY", MAC_CAPACITY as u32),
         ("VLAN_TAGS_MAX", VLAN_TAGS_MAX as u32),
         ("GROUP_SLOTS", GROUP_SLOTS),
+        ("GROUP_TWINS", GROUP_TWINS),
+        ("PORT_TWINS", PORT_TWINS),
+        ("PPM", PPM),
         ("HIT_SLOTS", HIT_SLOTS),
         ("TABLES", TABLES),
         ("TABLE_UNICAST", Table::Unicast as u32),

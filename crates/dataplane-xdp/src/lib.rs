@@ -17,6 +17,7 @@
 //!   with the switch's MAC.
 
 mod error;
+pub mod faults;
 mod generation;
 mod layout;
 mod slots;
@@ -25,6 +26,7 @@ mod sys;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::AsFd as _;
 
 use aya::maps::{Array, DevMapHash, HashMap, Map, MapData, MapError, PerCpuArray};
 use aya::programs::{ProgramFd, XdpMode};
@@ -36,7 +38,7 @@ use nicekv_dataplane::{
 pub use error::XdpError;
 use error::{KERNEL_ADVICE, PORT_ADVICE, platform};
 pub use layout::c_header;
-use layout::{Config, EgressHost, EgressKey, GROUP_SLOTS, HIT_SLOTS};
+use layout::{Config, EgressHost, EgressKey, Fault, GROUP_SLOTS, HIT_SLOTS, PORT_TWINS};
 use slots::Slots;
 
 /// The compiled programs. `bpf/build.sh --check` proves that they are what their source compiles to.
@@ -121,15 +123,33 @@ impl Xdp {
             installed: None,
             programs,
         };
+        xdp.double_ports(ports)?;
         xdp.attach(ports)?;
         Ok(xdp)
+    }
+
+    /// Makes a group of each port twice, for frames that are doubled on purpose.
+    fn double_ports(&mut self, ports: &[Port]) -> Result<(), XdpError> {
+        let failed = |error: MapError| XdpError::new("prepare the faults", &error, KERNEL_ADVICE);
+        let map = self.programs.map_mut(faults::FAULTS).expect("the object holds the map");
+        let mut faults: HashMap<&mut MapData, u32, Fault> = map.try_into().map_err(failed)?;
+        let mut twins = Vec::new();
+        for (slot, &Port { index, ifindex }) in (PORT_TWINS..).zip(ports) {
+            let step = || format!("double port {index} (interface index {ifindex})");
+            let group = generation::build_group(&GroupKey::from([ifindex]), 2, &self.egress);
+            twins.push((slot, group.map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))?));
+            faults.insert(ifindex, Fault { twins: slot, ..Fault::default() }, 0).map_err(failed)?;
+        }
+        let entries: Vec<_> = twins.iter().map(|(slot, group)| (*slot, group.as_fd())).collect();
+        sys::update_batch(self.maps.groups.fd().as_fd(), &entries)
+            .map_err(|error| XdpError::new("connect the doubled ports", &error, KERNEL_ADVICE))
     }
 
     /// Fills the map of ports before the first of them receives.
     fn attach(&mut self, ports: &[Port]) -> Result<(), XdpError> {
         for &Port { index, ifindex } in ports {
             let step = || format!("register port {index} (interface index {ifindex})");
-            let result = self.maps.ports.insert(ifindex, ifindex, None, 0);
+            let result = self.maps.ports.insert(ifindex, ifindex, Some(&self.egress), 0);
             result.map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))?;
         }
         let ingress = xdp_program(&mut self.programs, INGRESS)?;

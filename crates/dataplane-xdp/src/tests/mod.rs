@@ -2,6 +2,7 @@
 //! veth ports (redirect, copies, egress rewrite). They need root and say so if they are not run.
 
 mod build;
+mod faults;
 mod generations;
 mod hosts;
 mod namespaces;
