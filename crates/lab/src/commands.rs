@@ -1,4 +1,4 @@
-//! Commands on a lab that runs: `exec`, `status`, `kill`, `start`.
+//! Commands on a lab that runs: `exec`, `status`, `kill`, `start`, `pause`, `resume`, `switch-restart`.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::error::{LabError, Result};
+use crate::faults;
 use crate::lock::Lock;
 use crate::scope::Scope;
 use crate::state::{HostState, LabState};
@@ -51,9 +52,46 @@ pub(crate) fn start(scope: &Scope, host: &str) -> Result<()> {
     if host.is_running() {
         return Err(LabError::Runs { host: name });
     }
-    let process = spawn(scope, &state, name)?;
+    start_again(scope, &mut state, name)
+}
+
+/// Kills the switch's process, if it runs, and starts it again: with empty tables, and the faults that it had.
+pub(crate) fn restart_switch(scope: &Scope) -> Result<()> {
+    let _lock = Lock::take(scope, PATIENCE)?;
+    let mut state = load(scope)?;
+    if let Some(process) = state.process(Host::Switch) {
+        process.kill()?;
+    }
+    start_again(scope, &mut state, Host::Switch)
+}
+
+/// Stops the host's process where it is.
+pub(crate) fn pause(scope: &Scope, host: &str) -> Result<()> {
+    let _lock = Lock::take(scope, PATIENCE)?;
+    let host = *load(scope)?.host_mut(host)?;
+    match host.process {
+        Some(process) if process.pause()? => Ok(()),
+        _ => Err(LabError::RunsNot { host: host.name }),
+    }
+}
+
+/// Lets it go on.
+pub(crate) fn resume(scope: &Scope, host: &str) -> Result<()> {
+    let _lock = Lock::take(scope, PATIENCE)?;
+    let host = *load(scope)?.host_mut(host)?;
+    match host.process {
+        Some(process) if process.resume()? => Ok(()),
+        _ => Err(LabError::RunsNot { host: host.name }),
+    }
+}
+
+fn start_again(scope: &Scope, state: &mut LabState, name: Host) -> Result<()> {
+    let process = spawn(scope, state, name)?;
     state.host_mut(&name.to_string())?.process = Some(process);
     state.save(scope)?;
+    if name == Host::Switch && !state.faults.is_empty() {
+        faults::apply(scope, state)?;
+    }
     if process.ends_within(EARLY_END)? {
         return Err(LabError::Ended { host: name, last_words: last_words(scope, name) });
     }
@@ -76,7 +114,8 @@ pub(crate) fn status(scope: &Scope, json: bool) -> Result<ExitCode> {
         for host in &state.hosts {
             let HostState { name, process } = host;
             let (word, pid) = (state_of(host), process.map_or(0, |process| process.pid));
-            println!("host {name} {} {word} pid {pid}", name.address());
+            let faults = state.faults.get(name).copied().unwrap_or_default();
+            println!("host {name} {} {word} pid {pid}{faults}", name.address());
         }
         namespace.inside(|| ask.status())?.map_err(asked)?.success()
     };
@@ -86,6 +125,7 @@ pub(crate) fn status(scope: &Scope, json: bool) -> Result<ExitCode> {
 fn state_of(host: &HostState) -> &'static str {
     match host.process {
         None => "unstarted",
+        Some(process) if process.is_paused() => "paused",
         Some(process) if process.is_alive() => "running",
         Some(_) => "ended",
     }
@@ -93,6 +133,14 @@ fn state_of(host: &HostState) -> &'static str {
 
 /// The hosts beside what is known of the cluster.
 fn merged(scope: &Scope, state: &LabState, mut cluster: Value) -> Value {
+    let counts = faults::counts(scope, state).unwrap_or_default();
+    let faults = |host: Host| {
+        let mut faults = json!(state.faults.get(&host)?);
+        let counts = counts.get(&host).copied().unwrap_or_default();
+        faults["lost_frames"] = json!(counts.lost);
+        faults["doubled_frames"] = json!(counts.doubled);
+        Some(faults)
+    };
     let host = |host: &HostState| {
         json!({
             "name": host.name,
@@ -100,6 +148,7 @@ fn merged(scope: &Scope, state: &LabState, mut cluster: Value) -> Value {
             "address": host.name.address(),
             "state": state_of(host),
             "pid": host.process.map(|process| process.pid),
+            "faults": faults(host.name),
         })
     };
     cluster["phase"] = json!(state.phase);

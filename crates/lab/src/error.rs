@@ -41,6 +41,10 @@ pub enum LabError {
     Runs { host: Host },
     #[error("{host} is not running: `nicekv lab start {host}` starts it")]
     RunsNot { host: Host },
+    #[error("the switch has no cable of its own: name one of the other hosts")]
+    NoCable,
+    #[error(transparent)]
+    Switch(#[from] nicekv_dataplane_xdp::XdpError),
     #[error("{0}")]
     Configuration(String),
     #[error("{tool} is not there: install it (Debian: `apt install iproute2 ethtool`)")]
@@ -76,6 +80,7 @@ impl LabError {
             | Self::System { .. }
             | Self::State { .. }
             | Self::Ended { .. }
+            | Self::Switch(_)
             | Self::NotReady { .. }
             | Self::Interrupted
             | Self::Immortal { .. }

@@ -3,11 +3,12 @@
 //! ```text
 //!   nicekv lab up ─▶ namespaces, cables ─▶ nicekv switch | metadata | node | gateway, one per namespace ─▶ ready
 //!   nicekv lab exec | kill | start | status ─▶ find them by /run/nicekv/lab.json
+//!   nicekv lab cut | loss | pause | heal …  ─▶ faults at the switch's ports, and of processes
 //!   nicekv lab down ─▶ nothing left
 //! ```
 //!
 //! Reading order: [`topology`] (who is there), `scope` (where it lives), `network` (cables), `process`, `up` (and
-//! down), `ready`, `commands`.
+//! down), `ready`, `commands`, `faults`.
 //!
 //! Invariants:
 //! - While anything of a lab exists, its state file does; a second lab of that name is refused.
@@ -17,6 +18,7 @@
 
 mod commands;
 mod error;
+mod faults;
 mod lock;
 mod namespace;
 mod network;
@@ -40,6 +42,7 @@ pub use error::{LabError, Result};
 pub use plan::{Plan, PlannedNode};
 pub use scope::LAB_VARIABLE;
 
+use faults::CableFaults;
 use scope::Scope;
 use state::LabState;
 
@@ -74,6 +77,50 @@ pub enum LabCommand {
     Start {
         /// switch, metadata, node-0…, client-0…
         host: String,
+    },
+    /// Stop a host's process where it is, by SIGSTOP, until `resume`
+    Pause {
+        /// switch, metadata, node-0…, client-0…
+        host: String,
+    },
+    /// Let a paused process go on
+    Resume {
+        /// switch, metadata, node-0…, client-0…
+        host: String,
+    },
+    /// Restart the switch: its tables are lost, and filled again by the metadata service
+    SwitchRestart,
+    /// Cut a host off the network: both ways, or one of them
+    Cut {
+        /// metadata, node-0…, client-0…
+        host: String,
+        /// Nothing reaches the host, what it sends arrives
+        #[arg(long = "in", conflicts_with = "outward")]
+        inward: bool,
+        /// Nothing that the host sends arrives, it is reached
+        #[arg(long = "out")]
+        outward: bool,
+    },
+    /// Lose frames at random, on their way to a host and from it
+    Loss {
+        /// Of each way, 0 to 100
+        #[arg(value_parser = percent)]
+        percent: f64,
+        /// metadata, node-0…, client-0… [default: all of them]
+        host: Option<String>,
+    },
+    /// Deliver at random frames twice that a host sends
+    Duplicate {
+        /// 0 to 100
+        #[arg(value_parser = percent)]
+        percent: f64,
+        /// metadata, node-0…, client-0… [default: all of them]
+        host: Option<String>,
+    },
+    /// End cuts, loss and duplicates
+    Heal {
+        /// metadata, node-0…, client-0… [default: all of them]
+        host: Option<String>,
     },
     /// End all processes and remove the hosts
     Down,
@@ -118,6 +165,21 @@ pub fn run(command: LabCommand, configure: Configure<'_>) -> Result<ExitCode> {
         LabCommand::Status { json } => return commands::status(&scope, json),
         LabCommand::Kill { host } => commands::kill(&scope, &host)?,
         LabCommand::Start { host } => commands::start(&scope, &host)?,
+        LabCommand::Pause { host } => commands::pause(&scope, &host)?,
+        LabCommand::Resume { host } => commands::resume(&scope, &host)?,
+        LabCommand::SwitchRestart => commands::restart_switch(&scope)?,
+        LabCommand::Cut { host, inward, outward } => faults::change(&scope, Some(&host), |faults| {
+            (faults.cut_in, faults.cut_out) = (!outward, !inward);
+        })?,
+        LabCommand::Loss { percent, host } => {
+            faults::change(&scope, host.as_deref(), |faults| faults.loss_percent = percent)?;
+        }
+        LabCommand::Duplicate { percent, host } => {
+            faults::change(&scope, host.as_deref(), |faults| faults.duplicate_percent = percent)?;
+        }
+        LabCommand::Heal { host } => {
+            faults::change(&scope, host.as_deref(), |faults| *faults = CableFaults::default())?;
+        }
         LabCommand::Down => up::down(&scope)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -132,6 +194,11 @@ pub fn enter_client() -> Result<Option<SocketAddrV4>> {
     let client = state.clients.first().ok_or(LabError::NotRunning)?;
     scope.namespace(*client).enter()?;
     Ok(Some(state.metadata))
+}
+
+fn percent(text: &str) -> std::result::Result<f64, String> {
+    let percent = text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
+    percent.ok_or_else(|| format!("{text:?} is no percentage from 0 to 100"))
 }
 
 fn require_root() -> Result<()> {

@@ -57,6 +57,30 @@ impl ProcessId {
         }
     }
 
+    /// Stops it where it is, until [`ProcessId::resume`]. False if it has ended.
+    pub(crate) fn pause(self) -> Result<bool> {
+        self.signal("pause", Signal::STOP)
+    }
+
+    /// Lets it go on. False if it has ended.
+    pub(crate) fn resume(self) -> Result<bool> {
+        self.signal("resume", Signal::CONT)
+    }
+
+    /// Whether it is paused.
+    pub(crate) fn is_paused(self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        stat.rsplit_once(')').is_some_and(|(_, fields)| fields.trim_start().starts_with('T'))
+            && self.is_alive()
+    }
+
+    fn signal(self, verb: &str, signal: Signal) -> Result<bool> {
+        let system = || LabError::system(format!("{verb} process {}", self.pid));
+        let Some(handle) = self.hold().map_err(system())? else { return Ok(false) };
+        pidfd_send_signal(&handle, signal).map_err(io::Error::from).map_err(system())?;
+        Ok(true)
+    }
+
     /// Whether it ends within `timeout`.
     pub(crate) fn ends_within(self, timeout: Duration) -> Result<bool> {
         let system = || LabError::system(format!("watch process {}", self.pid));
@@ -153,6 +177,13 @@ mod tests {
         assert!(!other.is_alive());
         assert!(!other.kill().unwrap());
         assert!(process.is_alive(), "a later process of the same pid is left alone");
+        assert!(process.pause().unwrap());
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while !process.is_paused() {
+            assert!(std::time::Instant::now() < deadline, "the kernel does not stop it");
+            std::thread::yield_now();
+        }
+        assert!(process.is_alive() && process.resume().unwrap() && !process.is_paused());
         assert!(process.kill().unwrap());
         assert!(!process.is_alive(), "a zombie is dead");
         assert!(!process.kill().unwrap());

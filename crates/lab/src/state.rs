@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{LabError, Result};
+use crate::faults::Faults;
 use crate::process::ProcessId;
 use crate::scope::Scope;
 use crate::topology::Host;
@@ -30,7 +31,7 @@ pub(crate) enum Phase {
 }
 
 /// A lab.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LabState {
     /// How far it is.
     pub(crate) phase: Phase,
@@ -48,10 +49,13 @@ pub(crate) struct LabState {
     pub(crate) config: PathBuf,
     /// In the order of their start.
     pub(crate) hosts: Vec<HostState>,
+    /// What is wrong on purpose.
+    #[serde(default)]
+    pub(crate) faults: Faults,
 }
 
 /// A host of a lab.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HostState {
     /// Its name, without the prefix.
     pub(crate) name: Host,
@@ -76,6 +80,12 @@ impl LabState {
         let json = serde_json::to_vec_pretty(self).expect("plain data always encodes");
         fs::write(&new, json).map_err(LabError::io("write", &new))?;
         fs::rename(&new, &path).map_err(LabError::io("write", &path))
+    }
+
+    /// The process of a host, if it runs.
+    pub(crate) fn process(&self, name: Host) -> Option<ProcessId> {
+        let host = self.hosts.iter().find(|host| host.name == name)?;
+        host.process.filter(|process| process.is_alive())
     }
 
     /// The host of that name.

@@ -19,6 +19,7 @@ use std::time::Duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::error::{LabError, Result};
+use crate::faults::Faults;
 use crate::lock::Lock;
 use crate::plan::Plan;
 use crate::process::{ProcessId, spawn_detached};
@@ -106,6 +107,7 @@ fn new_state(scope: &Scope, arguments: &UpArguments) -> Result<LabState> {
         program: std::env::current_exe().map_err(LabError::system("find this program"))?,
         config: scope.directory().join("config.toml"),
         hosts: hosts.into_iter().map(|name| HostState { name, process: None }).collect(),
+        faults: Faults::new(),
     })
 }
 

@@ -49,14 +49,18 @@ impl LabUnderTest {
         assert!(line.contains(why) && line.lines().count() == 1, "{arguments:?}: {line}");
     }
 
-    /// What `status --json` says of a host.
+    /// Whether it runs, as `status --json` says.
     pub(crate) fn state_of(&self, host: &str) -> String {
+        self.host(host)["state"].as_str().unwrap().to_owned()
+    }
+
+    /// What `status --json` says of a host.
+    pub(crate) fn host(&self, host: &str) -> serde_json::Value {
         // Of a cluster without metadata it can show the hosts only, and its exit code says so.
         let output = self.command(&["status", "--json"]).output().unwrap();
         let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let hosts = status["hosts"].as_array().unwrap();
-        let found = hosts.iter().find(|entry| entry["name"] == host).unwrap();
-        found["state"].as_str().unwrap().to_owned()
+        hosts.iter().find(|entry| entry["name"] == host).unwrap().clone()
     }
 
     /// Takes it down, and looks.

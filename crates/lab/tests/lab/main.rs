@@ -25,9 +25,10 @@ fn main() -> ExitCode {
 }
 
 fn run_tests(filter: Option<&str>) -> ExitCode {
-    let tests: [(&str, fn()); 5] = [
+    let tests: [(&str, fn()); 6] = [
         ("hosts_reach_each_other", hosts_reach_each_other),
         ("processes_are_killed_and_started", processes_are_killed_and_started),
+        ("faults_are_those_of_one_host", faults_are_those_of_one_host),
         ("nothing_is_left_of_an_up_that_was_killed", nothing_is_left_of_an_up_that_was_killed),
         ("nothing_is_left_of_an_up_that_fails", nothing_is_left_of_an_up_that_fails),
         ("mistakes_are_refused_with_one_line", mistakes_are_refused_with_one_line),
@@ -98,6 +99,57 @@ fn processes_are_killed_and_started() {
     let mut stray = lab.command(&["exec", "node-0", "--", "sleep", "1000"]).spawn().unwrap();
     lab.down();
     stray.wait().unwrap();
+}
+
+fn faults_are_those_of_one_host() {
+    let lab = LabUnderTest::up("faults", &["--nodes", "2", "--clients", "1", "--replicas", "1"]);
+    let program = program();
+    let reaches = |address: &str, patience_ms: &str| {
+        let exchange = ["exec", "client-0", "--", &program, "tcp", address, "--patience-ms", patience_ms];
+        lab.command(&exchange).output().unwrap().status.success()
+    };
+    let assert_reached = |expected: [bool; 2], when: &str| {
+        for (address, expected) in ["10.20.1.1:7400", "10.20.1.2:7400"].into_iter().zip(expected) {
+            // What must not come is not waited for as long as what must.
+            let patience_ms = if expected { "20000" } else { "500" };
+            assert_eq!(reaches(address, patience_ms), expected, "{address}, {when}");
+        }
+    };
+    assert_reached([true, true], "at first");
+    for direction in [&[][..], &["--in"], &["--out"]] {
+        lab.succeeds(&[&["cut", "node-0"], direction].concat());
+        assert_reached([false, true], &format!("cut {direction:?}"));
+        lab.succeeds(&["switch-restart"]);
+        assert_reached([false, true], &format!("cut {direction:?}, and the switch has started again"));
+    }
+    let faults = |lab: &LabUnderTest| lab.host("node-0")["faults"].clone();
+    assert_eq!((&faults(&lab)["cut_in"], &faults(&lab)["cut_out"]), (&false.into(), &true.into()));
+    assert!(faults(&lab)["lost_frames"].as_u64() > Some(0), "{}", faults(&lab));
+    lab.succeeds(&["heal", "node-0"]);
+    assert_reached([true, true], "healed");
+    assert_eq!(faults(&lab), serde_json::Value::Null);
+
+    lab.succeeds(&["loss", "2.5", "node-0"]);
+    lab.succeeds(&["duplicate", "100"]);
+    let shown = text(&lab.command(&["status"]).output().unwrap().stdout);
+    assert!(shown.contains("loss 2.5 %, duplicate 100 %\n"), "{shown}");
+    assert_reached([true, true], "TCP survives that");
+    assert!(lab.host("client-0")["faults"]["doubled_frames"].as_u64() > Some(0));
+    lab.succeeds(&["heal"]);
+
+    lab.succeeds(&["pause", "node-1"]);
+    assert_eq!(lab.state_of("node-1"), "paused");
+    lab.succeeds(&["resume", "node-1"]);
+    assert_eq!(lab.state_of("node-1"), "running");
+    assert_reached([true, true], "resumed");
+    lab.refuses(&["cut", "switch"], "no cable");
+    for wrong in [&["loss", "101"][..], &["cut", "node-0", "--in", "--out"]] {
+        assert_eq!(lab.command(wrong).output().unwrap().status.code(), Some(2), "{wrong:?}");
+    }
+    // Also of a process that is paused, and of a switch with faults.
+    lab.succeeds(&["pause", "node-0"]);
+    lab.succeeds(&["cut", "node-1"]);
+    lab.down();
 }
 
 fn nothing_is_left_of_an_up_that_was_killed() {

@@ -1,0 +1,147 @@
+//! Faults of the network: cuts, loss and duplicates at the switch's port of a host.
+//!
+//! ```text
+//!   nicekv lab cut | loss | duplicate | heal ─▶ lab.json ─▶ maps of the switch's XDP programs
+//!   nicekv lab start switch | switch-restart ────────┘
+//! ```
+//!
+//! What is in force is what the state file says: a switch that starts again is given it anew, some milliseconds after it begins to
+//! forward. The management cable between the switch and the metadata service has no port and no faults.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use nicekv_dataplane_xdp::faults::{FaultControl, FaultCounts, PortFaults};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{LabError, Result};
+use crate::lock::Lock;
+use crate::scope::Scope;
+use crate::state::LabState;
+use crate::topology::Host;
+use crate::up::PATIENCE;
+
+/// A switch that has just started loads its programs within this time.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Between two looks.
+const RETRY_PAUSE: Duration = Duration::from_millis(2);
+
+/// What is wrong with the cable of a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CableFaults {
+    /// Nothing reaches the host.
+    pub(crate) cut_in: bool,
+    /// Nothing that it sends arrives.
+    pub(crate) cut_out: bool,
+    /// Frames that get lost, either way.
+    pub(crate) loss_percent: f64,
+    /// Frames that it sends and that arrive twice.
+    pub(crate) duplicate_percent: f64,
+}
+
+/// Every cable that has faults.
+pub(crate) type Faults = BTreeMap<Host, CableFaults>;
+
+impl CableFaults {
+    fn at_port(&self) -> PortFaults {
+        let lost = |cut: bool| if cut { 1.0 } else { self.loss_percent / 100.0 };
+        PortFaults {
+            lost_from: lost(self.cut_out),
+            lost_to: lost(self.cut_in),
+            doubled: self.duplicate_percent / 100.0,
+        }
+    }
+}
+
+/// As `status` shows them: nothing, or ` cut in, loss 10 %`.
+impl fmt::Display for CableFaults {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cut = match (self.cut_in, self.cut_out) {
+            (true, true) => Some("cut".to_owned()),
+            (true, false) => Some("cut in".to_owned()),
+            (false, true) => Some("cut out".to_owned()),
+            (false, false) => None,
+        };
+        let share = |name, percent: f64| (percent > 0.0).then(|| format!("{name} {percent} %"));
+        let parts = [cut, share("loss", self.loss_percent), share("duplicate", self.duplicate_percent)];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if parts.is_empty() { Ok(()) } else { write!(formatter, " {}", parts.join(", ")) }
+    }
+}
+
+/// Changes the faults of one host's cable, or of all of them.
+pub(crate) fn change(scope: &Scope, host: Option<&str>, change: impl Fn(&mut CableFaults)) -> Result<()> {
+    let _lock = Lock::take(scope, PATIENCE)?;
+    let mut state = LabState::load(scope)?.ok_or(LabError::NotRunning)?;
+    let hosts = match host {
+        Some(name) => vec![state.host_mut(name)?.name],
+        None => state.hosts.iter().map(|host| host.name).filter(|host| *host != Host::Switch).collect(),
+    };
+    if hosts.contains(&Host::Switch) {
+        return Err(LabError::NoCable);
+    }
+    for host in hosts {
+        change(state.faults.entry(host).or_default());
+    }
+    state.faults.retain(|_, faults| *faults != CableFaults::default());
+    state.save(scope)?;
+    apply(scope, &state)
+}
+
+/// Brings the running switch, if there is one, to what the state says.
+pub(crate) fn apply(scope: &Scope, state: &LabState) -> Result<()> {
+    let Some(process) = state.process(Host::Switch) else { return Ok(()) };
+    let by_interface = by_interface(scope, &state.faults)?;
+    let deadline = Instant::now() + LOAD_TIMEOUT;
+    while process.is_alive() {
+        if let Some(mut control) = FaultControl::of_process(process.pid)?
+            && control.set(&by_interface)?
+        {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            let reason = "the switch does not load its programs".into();
+            return Err(LabError::NotReady { seconds: LOAD_TIMEOUT.as_secs(), reason });
+        }
+        std::thread::sleep(RETRY_PAUSE);
+    }
+    Ok(())
+}
+
+/// How many frames were lost and doubled since the switch started. Empty if it does not run.
+pub(crate) fn counts(scope: &Scope, state: &LabState) -> Result<BTreeMap<Host, FaultCounts>> {
+    let Some(process) = state.process(Host::Switch) else { return Ok(BTreeMap::new()) };
+    let Some(control) = FaultControl::of_process(process.pid)? else { return Ok(BTreeMap::new()) };
+    let counts = control.counts()?;
+    let hosts = state.faults.keys().map(|host| Ok((*host, interface(scope, *host)?)));
+    let hosts: Vec<(Host, u32)> = hosts.collect::<Result<_>>()?;
+    Ok(hosts.into_iter().filter_map(|(host, index)| Some((host, *counts.get(&index)?))).collect())
+}
+
+fn by_interface(scope: &Scope, faults: &Faults) -> Result<BTreeMap<u32, PortFaults>> {
+    faults.iter().map(|(host, faults)| Ok((interface(scope, *host)?, faults.at_port()))).collect()
+}
+
+/// The interface of the switch that leads to a host.
+fn interface(scope: &Scope, host: Host) -> Result<u32> {
+    let find = || {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        Ok(rustix::net::netdevice::name_to_index(&socket, &host.to_string())?)
+    };
+    scope.namespace(Host::Switch).inside(find)?.map_err(LabError::system(format!("find the port of {host}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_outweighs_loss_and_directions_are_those_of_the_host() {
+        let faults = CableFaults { cut_in: true, cut_out: false, loss_percent: 10.0, duplicate_percent: 2.5 };
+        assert_eq!(faults.at_port(), PortFaults { lost_from: 0.1, lost_to: 1.0, doubled: 0.025 });
+        assert_eq!(faults.to_string(), " cut in, loss 10 %, duplicate 2.5 %");
+        assert_eq!(CableFaults::default().to_string(), "");
+    }
+}
