@@ -21,6 +21,7 @@ use alloc::vec::Vec;
 use nicekv_wire::NodeId;
 
 use crate::handoffs;
+use crate::plant::{self, Plant};
 use crate::state::{Member, Partition, Process, Removed, Standing};
 
 /// What is known about the nodes, from the view of one partition.
@@ -48,6 +49,10 @@ pub(crate) trait Observed {
     /// Whether the partition has been whole for so long that its first original, this node, may lead it again, and no
     /// other partition is being given back to that node.
     fn may_lead_again(&self, node: NodeId) -> bool;
+    /// Whether a test has planted this bug.
+    fn has(&self, _plant: Plant) -> bool {
+        false
+    }
 }
 
 /// The first epoch: every original is consistent, as there is nothing to be inconsistent about.
@@ -70,7 +75,7 @@ pub(crate) fn first(originals: Vec<NodeId>, process: impl Fn(NodeId) -> Process)
 
 /// Whether a consistent original is there with everything that it held.
 pub(crate) fn has_live_consistent(partition: &Partition, observed: &impl Observed) -> bool {
-    partition.holders().any(|member| is_intact(member, observed))
+    holders(partition, observed).any(|member| is_intact(member, observed))
 }
 
 /// Whether every consistent original is there, and none has what it held: the data are lost.
@@ -82,7 +87,20 @@ pub(crate) fn is_lost(partition: &Partition, observed: &impl Observed) -> bool {
 }
 
 fn is_intact(member: &Member, observed: &impl Observed) -> bool {
-    observed.live(member.node).is_some_and(|process| process.storage == member.process.storage)
+    observed.live(member.node).is_some_and(|process| is_same_storage(member, process, observed))
+}
+
+fn is_same_storage(member: &Member, process: Process, observed: &impl Observed) -> bool {
+    process.storage == member.process.storage || observed.has(Plant::EmptyStorageTrusted)
+}
+
+/// [`Partition::holders`]: who may lead, and may be the last to stay.
+fn holders<'a>(partition: &'a Partition, observed: &impl Observed) -> impl Iterator<Item = &'a Member> {
+    let (any_standing, any_role) =
+        (observed.has(Plant::InconsistentLeads), observed.has(Plant::HandoffLeads));
+    partition.members.iter().filter(move |member| {
+        (member.standing.is_consistent() || any_standing) && (!member.handoff || any_role)
+    })
 }
 
 /// Whether every member has taken up the current epoch.
@@ -106,10 +124,12 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
     for member in &partition.members {
         remember_removed(&mut next, member);
     }
-    if !next.holders().any(|member| member.node == next.primary) {
-        let successor = next.holders().min_by_key(|member| observed.led(member.node));
+    next.activated |= observed.has(Plant::RemovalNotAwaited);
+    if !holders(&next, observed).any(|member| member.node == next.primary) {
+        let successor = holders(&next, observed).min_by_key(|member| observed.led(member.node));
         next.primary = successor.expect("a live consistent original stays").node;
     }
+    plant::spoil(&mut next, partition, observed);
     Some(next)
 }
 
@@ -134,12 +154,11 @@ fn given_back(partition: &Partition, observed: &impl Observed) -> Option<Partiti
 
 fn next_members(partition: &Partition, observed: &impl Observed) -> Vec<Member> {
     let has_survivor = |silent: NodeId| {
-        partition
-            .holders()
+        holders(partition, observed)
             .any(|member| is_intact(member, observed) && observed.outlives(member.node, silent))
     };
     let expelled = observed.expelled().filter(|expelled| {
-        partition.holders().any(|member| member.node != *expelled && is_intact(member, observed))
+        holders(partition, observed).any(|member| member.node != *expelled && is_intact(member, observed))
     });
     let all_acknowledged = all_acknowledged(partition, observed);
     let mut members = Vec::with_capacity(partition.originals.len());
@@ -172,17 +191,21 @@ fn next_member(
 ) -> Member {
     let same_process = process.incarnation == member.process.incarnation;
     let standing = match member.standing {
-        Standing::Copying if same_process && all_acknowledged && observed.copied(member.node) => {
+        Standing::Copying if same_process && all_acknowledged && is_copied(member, observed) => {
             Standing::Promoted
         }
         standing if same_process => standing,
         // Its log holds all that it promised.
-        standing if standing.is_consistent() && process.storage == member.process.storage => {
+        standing if standing.is_consistent() && is_same_storage(member, process, observed) => {
             Standing::Promoted
         }
         _ => Standing::Joining,
     };
     Member { process, standing, ..*member }
+}
+
+fn is_copied(member: &Member, observed: &impl Observed) -> bool {
+    observed.copied(member.node) || observed.has(Plant::PromoteBeforeCopied)
 }
 
 /// Notes that `member` of the epoch before is not one, or not a consistent one, any more.

@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Config, SwitchId, nanoseconds};
 use crate::epochs::{self, Observed};
 use crate::membership::Membership;
+use crate::plant::Plant;
 use crate::rules;
 use crate::state::{Member, Partition, State, StateError};
 use crate::switches::Switches;
@@ -102,6 +103,7 @@ pub struct Metadata {
     tick_at_ns: u64,
     /// Whether there may be something to decide, or to announce.
     observed_change: bool,
+    pub(crate) plant: Option<Plant>,
 }
 
 impl Metadata {
@@ -131,9 +133,22 @@ impl Metadata {
             transmits: VecDeque::new(),
             counters: Counters::default(),
             observed_change: false,
+            plant: None,
             committed,
             config,
         })
+    }
+
+    /// Whether a test has planted this bug.
+    #[inline]
+    pub(crate) fn has(&self, plant: Plant) -> bool {
+        self.plant == Some(plant)
+    }
+
+    #[cfg(any(test, feature = "exploration"))]
+    pub(crate) fn forget_former_leases(&mut self) {
+        self.quiet_until_ns = 0;
+        self.membership.forget_former_leases();
     }
 
     /// Whether this leader's term is persisted.
@@ -182,6 +197,11 @@ impl Metadata {
         self.now_ns = now.boot_ns;
         let next = self.in_flight.take().expect("only what is in flight is persisted");
         assert_eq!(next.version, persisted.version, "steps are persisted one by one");
+        self.adopt(next);
+    }
+
+    /// From now on everything that leaves follows from `next`.
+    fn adopt(&mut self, next: State) {
         let before = core::mem::replace(&mut self.committed, next);
         self.watches.resize_with(self.committed.partitions.len(), Watch::default);
         let partitions = before.partitions.iter().zip(&self.committed.partitions);
@@ -276,7 +296,7 @@ impl Metadata {
         let Heartbeat { node, incarnation, sent_ns, .. } = *heartbeat;
         self.membership.handle_heartbeat(self.now_ns, heartbeat);
         let may_serve = self.membership.is_live(node, incarnation)
-            && !self.unaware.contains(&(node, incarnation))
+            && (self.has(Plant::LeaseToRemoved) || !self.unaware.contains(&(node, incarnation)))
             && self.now_ns >= self.quiet_until_ns;
         let lease_ns = if may_serve { nanoseconds(self.config.timing.lease) } else { 0 };
         if may_serve {
@@ -338,6 +358,9 @@ impl Metadata {
         let next = if self.committed.is_bootstrapped() { self.decide_partitions() } else { self.bootstrap() };
         if let Some(mut next) = next {
             next.version += 1;
+            if self.has(Plant::SpeakBeforePersisted) {
+                self.adopt(next.clone());
+            }
             self.in_flight = Some(next);
             self.requested = false;
         }

@@ -22,6 +22,7 @@ mod epochs;
 mod handoffs;
 mod leader;
 mod membership;
+mod plant;
 mod rules;
 mod state;
 mod status;
@@ -37,6 +38,7 @@ pub use config::{
     Balancing, Config, ConfigError, NODES_MAX, NodeConfig, PARTITIONS_MAX, SWITCHES_MAX, SwitchId, Timing,
 };
 pub use leader::{Counters, Metadata, Persisted, StorageRequest};
+pub use plant::Plant;
 pub use state::{StateError, persisted_version};
 pub use status::{
     ClusterInfo, MemberStatus, MemberStatusState, NodeState, NodeStatus, PartitionState, PartitionStatus,

@@ -8,6 +8,7 @@ use nicekv_wire::NodeId;
 use crate::config::nanoseconds;
 use crate::epochs::Observed;
 use crate::leader::Metadata;
+use crate::plant::Plant;
 use crate::state::{Partition, Process, Removed};
 use crate::watch::Watch;
 
@@ -70,7 +71,12 @@ impl Observed for View<'_> {
 
     fn harmless(&self, removed: &Removed) -> bool {
         self.metadata.switches.all_current()
+            || self.has(Plant::LeaseNotAwaited)
             || self.metadata.membership.lease_is_over(removed.node, removed.incarnation, self.now_ns)
+    }
+
+    fn has(&self, plant: Plant) -> bool {
+        self.metadata.has(plant)
     }
 
     fn barred(&self, node: NodeId) -> bool {

@@ -10,7 +10,9 @@ use nicekv_wire::{Datagram, NodeId, Now, PartitionId};
 
 use super::node::{Node, address};
 use crate::state::State;
-use crate::{Balancing, Config, Metadata, NodeConfig, Persisted, Status, StorageRequest, SwitchId, Timing};
+use crate::{
+    Balancing, Config, Metadata, NodeConfig, Persisted, Plant, Status, StorageRequest, SwitchId, Timing,
+};
 
 pub(super) const STEP_NS: u64 = 1_000_000;
 /// Delay of a datagram or of a control message, in steps.
@@ -69,6 +71,8 @@ pub(super) struct Cluster {
     pub(super) acknowledged: BTreeMap<PartitionId, u64>,
     pub(super) puts: u64,
     pub(super) checks: super::checks::Checks,
+    /// In every leader.
+    pub(super) plant: Option<Plant>,
 }
 
 pub(super) fn config(nodes: u16, replicas: usize) -> Config {
@@ -119,6 +123,7 @@ impl Cluster {
             acknowledged: BTreeMap::new(),
             puts: 0,
             checks: Default::default(),
+            plant: None,
             config,
         };
         for id in cluster.node_ids() {
@@ -152,6 +157,7 @@ impl Cluster {
     pub(super) fn start_metadata(&mut self) {
         let core = Metadata::new(self.config.clone(), self.stored.as_deref(), self.now()).unwrap();
         self.core = Some(core);
+        self.plant.into_iter().for_each(|plant| self.core().plant(plant));
         for id in self.config.switches.clone() {
             self.connect(id);
         }

@@ -1,0 +1,81 @@
+//! Bugs that tests plant, to see that they are found. Outside of tests there are none.
+
+use alloc::vec::Vec;
+
+use crate::epochs::Observed;
+#[cfg(any(test, feature = "exploration"))]
+use crate::leader::Metadata;
+use crate::state::{Partition, Standing};
+
+/// A rule that is broken on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(any(test, feature = "exploration")),
+    allow(dead_code, unreachable_pub, reason = "only tests plant")
+)]
+pub enum Plant {
+    /// R6: the epoch that removes a member is activated at once.
+    RemovalNotAwaited,
+    /// R7: a joiner is declared consistent before its copy is complete.
+    PromoteBeforeCopied,
+    /// R7: a member that is not consistent becomes primary when no other is left.
+    InconsistentLeads,
+    /// R8: a handoff becomes primary.
+    HandoffLeads,
+    /// R9: a process that took the place of another stays in its epoch.
+    RestartUnnoticed,
+    /// R9: a member that comes back with empty storage is still taken for consistent.
+    EmptyStorageTrusted,
+    /// R12: a member gets leases although it does not know that it was removed.
+    LeaseToRemoved,
+    /// R12: nobody waits for the lease of a removed member to run out.
+    LeaseNotAwaited,
+    /// R12: a new leader takes it that no lease was granted before it.
+    FormerLeasesForgotten,
+    /// R13: the messages of a step leave before it is persisted.
+    SpeakBeforePersisted,
+}
+
+#[cfg(any(test, feature = "exploration"))]
+impl Plant {
+    /// Every one.
+    pub const ALL: [Self; 10] = [
+        Self::RemovalNotAwaited,
+        Self::PromoteBeforeCopied,
+        Self::InconsistentLeads,
+        Self::HandoffLeads,
+        Self::RestartUnnoticed,
+        Self::EmptyStorageTrusted,
+        Self::LeaseToRemoved,
+        Self::LeaseNotAwaited,
+        Self::FormerLeasesForgotten,
+        Self::SpeakBeforePersisted,
+    ];
+}
+
+#[cfg(any(test, feature = "exploration"))]
+impl Metadata {
+    /// Breaks a rule from now on; to be called of every leader anew, as soon as it is made.
+    pub fn plant(&mut self, plant: Plant) {
+        self.plant = Some(plant);
+        if plant == Plant::FormerLeasesForgotten {
+            self.forget_former_leases();
+        }
+    }
+}
+
+/// Puts those bugs into the epoch after `before` that show in the state alone.
+pub(crate) fn spoil(next: &mut Partition, before: &Partition, observed: &impl Observed) {
+    let roles = |partition: &Partition| {
+        let roles = partition.members.iter().map(|member| (member.node, member.standing.is_consistent()));
+        roles.collect::<Vec<_>>()
+    };
+    if observed.has(Plant::RestartUnnoticed) && roles(before) == roles(next) {
+        next.epoch = before.epoch;
+    }
+    if observed.has(Plant::InconsistentLeads) {
+        for member in next.members.iter_mut().filter(|member| member.node == next.primary) {
+            member.standing = member.standing.max(Standing::Promoted);
+        }
+    }
+}
