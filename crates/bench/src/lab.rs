@@ -31,6 +31,13 @@ impl Engine {
     }
 }
 
+/// How many nodes, and R.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub(crate) nodes: u8,
+    pub(crate) replicas: u8,
+}
+
 /// Runs `work` on a thread in a host's network namespace: sockets that it makes stay there, and so do processes that it starts.
 pub(crate) fn inside<T: Send>(host: Host, work: impl FnOnce() -> T + Send) -> Result<T> {
     let path = format!("/run/netns/nicekv-{NAME}-{host}");
@@ -49,27 +56,39 @@ pub(crate) fn inside<T: Send>(host: Host, work: impl FnOnce() -> T + Send) -> Re
 pub(crate) struct Lab(());
 
 impl Lab {
-    /// Returns when the lab is ready: R = `nodes`, durable nodes with their data below `data`.
-    pub(crate) fn up(nodes: u8, engine: Engine, data: &Path) -> Result<Self> {
-        let nodes = nodes.to_string();
+    /// Returns when the lab is ready, durable nodes with their data below `data`.
+    pub(crate) fn up(size: Size, engine: Engine, data: &Path) -> Result<Self> {
+        let (nodes, replicas) = (size.nodes.to_string(), size.replicas.to_string());
         let mut command = command("up")?;
-        command.args(["--nodes", &nodes, "--replicas", &nodes, "--clients", "1", "--engine", engine.name()]);
+        command.args(["--nodes", &nodes, "--replicas", &replicas, "--clients", "1"]);
+        command.args(["--engine", engine.name()]);
         if engine == Engine::Durable {
             command.arg("--data-dir").arg(data);
         }
-        let output =
-            command.stdin(Stdio::null()).output().map_err(BenchError::system("start `nicekv lab up`"))?;
-        if output.status.success() {
-            return Ok(Self(()));
-        }
-        let errors = String::from_utf8_lossy(&output.stderr);
-        let line = errors.lines().last().unwrap_or("it said nothing").trim_start_matches("nicekv: ");
-        let failure = line.replace("`nicekv lab", &format!("`{LAB_VARIABLE}={NAME} nicekv lab"));
-        Err(match output.status.code() {
-            Some(2) => BenchError::Environment(failure),
-            _ => BenchError::Failed(failure),
-        })
+        run(command).map(|()| Self(()))
     }
+
+    /// Carries out another lab command, such as `kill node-0`.
+    pub(crate) fn command(&self, words: &[&str]) -> Result<()> {
+        let mut command = command(words[0])?;
+        command.args(&words[1..]);
+        run(command)
+    }
+}
+
+/// Runs a lab command to its end; its line of an error becomes ours.
+fn run(mut command: Command) -> Result<()> {
+    let output = command.stdin(Stdio::null()).output().map_err(BenchError::system("start `nicekv lab`"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let line = errors.lines().last().unwrap_or("it said nothing").trim_start_matches("nicekv: ");
+    let failure = line.replace("`nicekv lab", &format!("`{LAB_VARIABLE}={NAME} nicekv lab"));
+    Err(match output.status.code() {
+        Some(2) => BenchError::Environment(failure),
+        _ => BenchError::Failed(failure),
+    })
 }
 
 impl Drop for Lab {

@@ -4,10 +4,11 @@
 //!   peers ─▶ lab (a cluster of its own) ─▶ load::native ┐
 //!     │                                                  ├─▶ statistics ─▶ report
 //!     └────▶ redis_server, load::echo ────▶ load::redis  ┘
+//!   outage ─▶ lab ─▶ load::paced ─▶ statistics
 //! ```
 //!
 //! The rules that make a figure worth printing:
-//! * Every figure is a ratio of two things measured in the same run, one after the other, in at least [`ROUNDS_MIN`] rounds;
+//! * Every figure of `peers` is a ratio of two things measured in the same run, one after the other, in at least [`ROUNDS_MIN`] rounds;
 //!   median and spread are of the ratios within the rounds.
 //! * Both sides run the same ops between the same network namespaces, through the same switch. The peer is at its best.
 //! * Every answer is checked. A run with a wrong or missing answer fails and prints no figures.
@@ -15,6 +16,7 @@
 mod error;
 mod lab;
 mod load;
+mod outage;
 mod peers;
 mod redis_server;
 mod report;
@@ -22,6 +24,7 @@ mod statistics;
 mod workload;
 
 pub use error::BenchError;
+pub use outage::OutageArguments;
 pub use peers::PeersArguments;
 
 /// Fewer rounds make no median.
@@ -32,11 +35,14 @@ pub const ROUNDS_MIN: u32 = 5;
 pub enum BenchCommand {
     /// Compare with a bare UDP echo and with Redis 7, between the hosts of a lab; needs root
     Peers(PeersArguments),
+    /// Kill replicas in a lab, and see for how long puts stop; needs root
+    Outage(OutageArguments),
 }
 
 /// Runs a bench and prints its figures. The executable must be `nicekv` itself, which starts the lab.
 pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
     match command {
         BenchCommand::Peers(arguments) => peers::run(arguments),
+        BenchCommand::Outage(arguments) => outage::run(arguments),
     }
 }

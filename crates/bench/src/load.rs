@@ -10,6 +10,7 @@
 
 pub(crate) mod echo;
 pub(crate) mod native;
+pub(crate) mod paced;
 pub(crate) mod redis;
 
 use crate::error::{BenchError, Result};

@@ -15,7 +15,7 @@ mod target;
 
 use crate::ROUNDS_MIN;
 use crate::error::{BenchError, Result};
-use crate::lab::{Engine, Lab, inside};
+use crate::lab::{Engine, Lab, Size, inside};
 use crate::load::echo::{self, EchoLoad};
 use crate::load::native::NativeLoad;
 use crate::load::redis::RedisLoad;
@@ -114,7 +114,7 @@ fn warn_if_busy() {
 }
 
 /// A directory for durable data: a file system in memory would make a durable write cost nothing.
-fn directory(parent: &Path) -> Result<TempDir> {
+pub(crate) fn directory(parent: &Path) -> Result<TempDir> {
     const TMPFS_MAGIC: u64 = 0x0102_1994;
     let named = |operation: &str| format!("{operation} {}", parent.display());
     let kind = rustix::fs::statfs(parent).map_err(BenchError::system(named("look at")))?.f_type as u64;
@@ -131,7 +131,7 @@ fn directory(parent: &Path) -> Result<TempDir> {
 impl Bench<'_> {
     fn lab(&self, engine: Engine) -> Result<Lab> {
         eprintln!("starting a lab of {NODES} nodes, {} engine", engine.name());
-        let lab = Lab::up(NODES, engine, &self.directory.path().join("lab"));
+        let lab = Lab::up(Size { nodes: NODES, replicas: NODES }, engine, &self.directory.path().join("lab"));
         if self.stop.is_stopped() { Err(BenchError::Interrupted) } else { lab }
     }
 
