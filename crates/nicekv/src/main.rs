@@ -12,6 +12,7 @@ mod failure;
 mod gateway;
 mod lab;
 mod roles;
+mod sim;
 mod up;
 
 use clap::{Parser, Subcommand};
@@ -47,6 +48,8 @@ enum Command {
     /// Measure how fast NICEKV is beside its peers
     #[command(subcommand)]
     Bench(nicekv_bench::BenchCommand),
+    /// Run the whole system in a deterministic simulation that fails on purpose, and judge what clients saw
+    Sim(sim::SimArguments),
     /// Store a value
     Put(commands::PutArguments),
     /// Print a value; exit code 1 if there is none
@@ -93,6 +96,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Metadata(role) => roles::run_metadata(&config::read(&role.config)?),
         Command::Switch(role) => roles::run_switch(&config::read(&role.config.config)?, &role.name),
         Command::Gateway(role) => roles::run_gateway(&config::read(&role.config.config)?, &role.name),
+        Command::Sim(arguments) => sim::run(&arguments),
         Command::Put(arguments) => commands::put(&arguments),
         Command::Get(arguments) => commands::get(&arguments),
         Command::Delete(arguments) => commands::delete(&arguments),

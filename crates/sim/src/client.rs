@@ -24,7 +24,7 @@ pub struct Workload {
     /// A call is given up after so long.
     pub timeout_ns: u64,
     /// Of a million updates so many are sets of values that expire.
-    pub expiring_per_million: u32,
+    pub expiring: u64,
 }
 
 /// A call of the history, and its key.
@@ -37,6 +37,7 @@ pub struct KeyCall {
 }
 
 /// See the module.
+#[derive(Clone)]
 pub struct Client {
     core: ClientCore,
     /// Where it is reached.
@@ -76,6 +77,11 @@ impl Client {
             seen: BTreeMap::new(),
             newest_sequence: 0,
         }
+    }
+
+    /// Its name in op ids.
+    pub fn id(&self) -> ClientId {
+        self.core.config().client
     }
 
     /// Whether it has nothing left to do.
@@ -126,11 +132,6 @@ impl Client {
         self.transmit(&mut send);
     }
 
-    /// Reads a key, outside the workload.
-    pub fn get(&mut self, at_ns: u64, key: usize, workload: &Workload, tick: &mut u64) {
-        self.call(at_ns, key, Action::Get, workload, tick);
-    }
-
     fn transmit(&mut self, send: &mut impl FnMut(SocketAddrV4, &[u8])) {
         let mut bytes = Vec::new();
         while let Some(to) = self.core.poll_transmit(&mut bytes) {
@@ -138,7 +139,8 @@ impl Client {
         }
     }
 
-    fn call(&mut self, at_ns: u64, key: usize, action: Action, workload: &Workload, tick: &mut u64) {
+    /// Calls now; an update carries [`Self::next_op`].
+    pub fn call(&mut self, at_ns: u64, key: usize, action: Action, workload: &Workload, tick: &mut u64) {
         let request = match &action {
             Action::Get => Request::Get { key: &workload.keys[key] },
             Action::Update { condition, return_old, change, .. } => Request::Update {
@@ -157,14 +159,19 @@ impl Client {
         self.history.push(KeyCall { key, call: Call { action, called: *tick, answered: None } });
     }
 
+    /// The op of its next call.
+    pub fn next_op(&self) -> OpId {
+        OpId { client: self.id(), sequence: self.newest_sequence + 1 }
+    }
+
     fn draw(&self, key: usize, at_ns: u64, workload: &Workload, random: &mut Random) -> Action {
         if random.below(3) == 0 {
             return Action::Get;
         }
-        let op = OpId { client: self.core.config().client, sequence: self.newest_sequence + 1 };
+        let op = self.next_op();
         let value = format!("{}", (self.core.config().client.0 & 0xff) * 1000 + op.sequence).into_bytes();
         let change = match random.below(8) {
-            0..3 if random.chance(workload.expiring_per_million) => {
+            0..3 if random.chance(workload.expiring) => {
                 let at_ms = START_UNIX_MS + at_ns / 1_000_000 + random.below(600);
                 Change::SetExpiring { value, at_ms }
             }

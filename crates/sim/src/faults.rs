@@ -1,85 +1,204 @@
 //! Everything that may go wrong, as named options.
 
 use crate::random::Random;
+use std::fmt;
+use thiserror::Error;
 
-/// Rates are per million of what they befall; times are in nanoseconds.
-#[derive(Clone, Copy, Debug)]
-pub struct Faults {
+/// What an option is measured in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// 0 to 1; held in millionths.
+    Probability,
+    /// With a suffix: `ns`, `us`, `ms` or `s`; held in nanoseconds.
+    Time,
+    /// So many times.
+    Factor,
+}
+
+/// One field of [`Faults`].
+pub struct FaultOption {
+    /// On the command line.
+    pub name: &'static str,
+    /// What it is measured in.
+    pub unit: Unit,
+    /// What it means.
+    pub help: &'static str,
+    field: fn(&mut Faults) -> &mut u64,
+}
+
+/// Why a fault is not understood.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
+pub enum FaultError {
+    #[error("a fault is given as NAME=VALUE, not {given:?}")]
+    NoValue { given: String },
+    #[error("there is no fault {name:?}; `--fault list` names them")]
+    Unknown { name: String },
+    #[error("{name} takes {expected}, not {given:?}")]
+    Value { name: &'static str, expected: &'static str, given: String },
+}
+
+macro_rules! faults {
+    ($($(#[doc = $help:literal])+ $field:ident $name:literal $unit:ident $none:literal, $rare:literal, $frequent:literal;)+) => {
+        /// Probabilities are in millionths of what they befall; times are in nanoseconds.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct Faults {
+            $($(#[doc = $help])+ pub $field: u64,)+
+        }
+
+        impl Faults {
+            /// A healthy cluster.
+            pub const NONE: Self = Self { $($field: $none,)+ };
+
+            /// Each kind of fault is absent, rare or frequent.
+            pub fn draw(random: &mut Random) -> Self {
+                Self { $($field: random.pick(&[$none, $rare, $frequent]),)+ }
+            }
+        }
+
+        /// All options.
+        pub const OPTIONS: &[FaultOption] = &[$(FaultOption {
+            name: $name,
+            unit: Unit::$unit,
+            help: concat!($($help),+),
+            field: |faults| &mut faults.$field,
+        }),+];
+    };
+}
+
+faults! {
     /// A datagram is lost.
-    pub loss_per_million: u32,
+    loss "loss" Probability 0, 10_000, 150_000;
     /// A datagram arrives twice.
-    pub duplication_per_million: u32,
-    /// A datagram is held up by up to `delay_ns_max`, so that others overtake it.
-    pub delay_per_million: u32,
-    /// See `delay_per_million`.
-    pub delay_ns_max: u64,
+    duplication "duplication" Probability 0, 10_000, 300_000;
+    /// A datagram is held up, so that others overtake it.
+    delay "delay" Probability 0, 10_000, 200_000;
+    /// For up to so long.
+    delay_max_ns "delay-max" Time 1, 2_000_001, 100_000_001;
     /// A copying stream breaks at a frame.
-    pub stream_break_per_million: u32,
-    /// A node's process is killed at one of its events, and loses what was not forced. Per event of the node.
-    pub crash_per_million: u32,
-    /// All nodes are killed at once, at an event.
-    pub power_loss_per_million: u32,
+    stream_break "stream-break" Probability 0, 10_000, 200_000;
+    /// A node's process is killed at one of its events, and loses of its log any part that was not forced.
+    crash "crash" Probability 0, 200, 2_000;
+    /// At an event, whoever it concerns, nodes, switches and metadata service lose power at once.
+    power_loss "power-loss" Probability 0, 0, 40;
     /// The metadata service is killed at one of its events, and started again.
-    pub metadata_crash_per_million: u32,
-    /// The switch starts again with empty tables, at an event of its agent.
-    pub switch_crash_per_million: u32,
-    /// A killed process is started again after at most this.
-    pub downtime_ns_max: u64,
+    metadata_crash "metadata-crash" Probability 0, 0, 2_000;
+    /// The metadata service is paused at one of its events; after up to `downtime-max` another leads, beside which the old one resumes.
+    metadata_pause "metadata-pause" Probability 0, 0, 2_000;
+    /// A switch starts again with empty tables, when its agent gets a request.
+    switch_crash "switch-crash" Probability 0, 0, 20_000;
+    /// A switch's agent loses the metadata service for up to `downtime-max`, before or after it has carried out a request.
+    agent_cut "agent-cut" Probability 0, 0, 20_000;
+    /// A killed process is started again after up to this.
+    downtime_max_ns "downtime-max" Time 1, 20_000_001, 800_000_001;
     /// A node is paused at one of its events.
-    pub pause_per_million: u32,
-    /// For at most so long.
-    pub pause_ns_max: u64,
-    /// At a moment between two of these, about every half of it, some direction between two hosts is cut, or all are healed. 0: never.
-    pub cut_interval_ns: u64,
+    pause "pause" Probability 0, 100, 1_000;
+    /// For up to so long; also the metadata service.
+    pause_max_ns "pause-max" Time 1, 100_000_001, 500_000_001;
+    /// About so often one direction or both between two hosts, or all of one, are cut, or all are mended. 0: never.
+    cut_interval_ns "cut-interval" Time 0, 1_000_000_000, 200_000_000;
     /// A force of the log, or a sync of the engine, takes up to this.
-    pub disk_ns_max: u64,
-    /// Boot-time clocks run up to this much too fast or too slow.
-    pub drift_per_million: u32,
+    disk_max_ns "disk-max" Time 200_000, 1_200_000, 30_200_000;
+    /// A node is slow: its network, its disk and its turns take `slow-factor` times as long.
+    slow "slow" Probability 0, 0, 150_000;
+    /// See `slow`.
+    slow_factor "slow-factor" Factor 1, 10, 100;
+    /// A node keeps everything in memory. It is killed only where another consistent replica is left.
+    memory "memory" Probability 0, 0, 300_000;
+    /// Boot-time clocks run up to this part too fast or too slow.
+    drift "drift" Probability 0, 1_000, 50_000;
     /// Wall clocks are up to this much wrong.
-    pub wall_skew_ms_max: u64,
+    wall_skew_max_ns "wall-skew-max" Time 0, 1_000_000_000, 86_400_000_000_000;
+    /// A node's wall clock steps, at one of its events, to another wrong time, forward or backward.
+    wall_step "wall-step" Probability 0, 0, 1_000;
 }
 
 impl Faults {
-    /// A healthy cluster.
-    pub const NONE: Self = Self {
-        loss_per_million: 0,
-        duplication_per_million: 0,
-        delay_per_million: 0,
-        delay_ns_max: 0,
-        stream_break_per_million: 0,
-        crash_per_million: 0,
-        power_loss_per_million: 0,
-        metadata_crash_per_million: 0,
-        switch_crash_per_million: 0,
-        downtime_ns_max: 1,
-        pause_per_million: 0,
-        pause_ns_max: 1,
-        cut_interval_ns: 0,
-        disk_ns_max: 200_000,
-        drift_per_million: 0,
-        wall_skew_ms_max: 0,
-    };
+    /// Sets one option, given as NAME=VALUE.
+    ///
+    /// # Errors
+    /// No such option, or no such value.
+    pub fn set(&mut self, given: &str) -> Result<(), FaultError> {
+        let (name, value) = given.split_once('=').ok_or(FaultError::NoValue { given: given.into() })?;
+        let option = OPTIONS.iter().find(|option| option.name == name);
+        let option = option.ok_or(FaultError::Unknown { name: name.into() })?;
+        let (expected, parsed) = match option.unit {
+            Unit::Probability => ("a probability from 0.000001 to 1, or 0", probability(value)),
+            Unit::Time => ("a time such as 20ms", time(value)),
+            Unit::Factor => ("a number from 1", value.parse().ok().filter(|factor| *factor > 0)),
+        };
+        *(option.field)(self) =
+            parsed.ok_or(FaultError::Value { name: option.name, expected, given: value.into() })?;
+        Ok(())
+    }
+}
 
-    /// Each kind of fault is absent, rare or frequent.
-    pub fn draw(random: &mut Random) -> Self {
-        let mut rate = |rare: u32, frequent: u32| random.pick(&[0, rare, frequent]);
-        Self {
-            loss_per_million: rate(10_000, 150_000),
-            duplication_per_million: rate(10_000, 300_000),
-            delay_per_million: rate(10_000, 200_000),
-            delay_ns_max: u64::from(rate(2, 100)) * 1_000_000 + 1,
-            stream_break_per_million: rate(10_000, 200_000),
-            crash_per_million: rate(200, 2_000),
-            power_loss_per_million: rate(0, 200),
-            metadata_crash_per_million: rate(0, 2_000),
-            switch_crash_per_million: rate(0, 20_000),
-            downtime_ns_max: u64::from(rate(20, 800)) * 1_000_000 + 1,
-            pause_per_million: rate(100, 1_000),
-            pause_ns_max: u64::from(rate(100, 500)) * 1_000_000 + 1,
-            cut_interval_ns: u64::from(rate(1_000, 200)) * 1_000_000,
-            disk_ns_max: u64::from(rate(1, 30)) * 1_000_000 + 200_000,
-            drift_per_million: rate(1_000, 50_000),
-            wall_skew_ms_max: u64::from(rate(1_000, 86_400_000)),
+fn probability(text: &str) -> Option<u64> {
+    let value: f64 = text.parse().ok().filter(|value| (0.0..=1.0).contains(value))?;
+    let millionths = (value * 1e6).round() as u64;
+    (millionths > 0 || value == 0.0).then_some(millionths)
+}
+
+fn time(text: &str) -> Option<u64> {
+    if text == "0" {
+        return Some(0);
+    }
+    let digits = text.find(|character: char| !character.is_ascii_digit())?;
+    let unit_ns: u64 = match &text[digits..] {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return None,
+    };
+    text[..digits].parse::<u64>().ok()?.checked_mul(unit_ns)
+}
+
+impl fmt::Display for Faults {
+    /// Those that differ from none, as they are given.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mut these, mut none) = (*self, Self::NONE);
+        for option in OPTIONS {
+            let value = *(option.field)(&mut these);
+            if value == *(option.field)(&mut none) {
+                continue;
+            }
+            write!(f, " {}=", option.name)?;
+            match option.unit {
+                Unit::Probability => write!(f, "{}", value as f64 / 1e6)?,
+                Unit::Time if value >= 1_000_000 => write!(f, "{}ms", value / 1_000_000)?,
+                Unit::Time => write!(f, "{value}ns")?,
+                Unit::Factor => write!(f, "{value}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_set_by_name() {
+        let mut faults = Faults::NONE;
+        for given in ["loss=0.2", "cut-interval=20ms", "crash=0.000001", "slow-factor=7", "delay-max=0"] {
+            faults.set(given).unwrap();
+        }
+        assert_eq!((faults.loss, faults.cut_interval_ns, faults.crash), (200_000, 20_000_000, 1));
+        assert_eq!((faults.slow_factor, faults.delay_max_ns), (7, 0));
+        for given in ["loss", "loss=", "loss=2", "crash=0.0000001", "pause-max=5", "pause-max=5h", "x=1"] {
+            assert!(faults.set(given).is_err(), "{given}");
+        }
+    }
+
+    #[test]
+    fn what_is_printed_can_be_given() {
+        for seed in 0..50 {
+            let drawn = Faults { memory: 0, ..Faults::draw(&mut Random::new(seed)) };
+            let mut read = Faults::NONE;
+            drawn.to_string().split_whitespace().for_each(|given| read.set(given).unwrap());
+            assert_eq!((read.loss, read.pause, read.slow), (drawn.loss, drawn.pause, drawn.slow));
         }
     }
 }

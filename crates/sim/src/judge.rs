@@ -4,6 +4,7 @@ use crate::checker::{Action, Call, Verdict, check};
 use crate::client::Workload;
 use crate::cluster::{Cluster, Scenario, Tally};
 use crate::faults::Faults;
+use crate::network::Pace;
 use crate::random::Random;
 use nicekv_replication::{PartitionStatus, Standing};
 use nicekv_wire::PartitionId;
@@ -39,6 +40,7 @@ pub fn draw(seed: u64) -> Scenario {
         nodes: random.pick(&[3, 3, 4, 5]),
         replicas: random.pick(&[3, 3, 3, 2]),
         partition_bits: random.pick(&[0, 1, 2]),
+        switches: random.pick(&[1, 1, 2]),
         balancing: random.below(3) > 0,
         hides_sources: random.below(2) == 0,
         clients,
@@ -49,30 +51,43 @@ pub fn draw(seed: u64) -> Scenario {
             window: if keys > 2 { random.pick(&[1, 2, 4]) } else { random.pick(&[1, 2]) },
             pause_ns_max: if keys > 2 { 20_000_000 } else { 60_000_000 },
             timeout_ns: if keys > 2 { random.pick(&[SECOND_NS / 4, SECOND_NS]) } else { 2 * SECOND_NS },
-            expiring_per_million: random.pick(&[0, 300_000]),
+            expiring: random.pick(&[0, 300_000]),
         },
+        pace: Pace::VARYING,
         faults: Faults::draw(&mut random),
         faults_end_ns: 3 * SECOND_NS,
+        plant: None,
     }
 }
 
-/// Runs a scenario to its end; `traces`: and writes down what happens.
-pub fn run(scenario: Scenario, seed: u64, traces: bool) -> Report {
+/// Runs a scenario to its end, and tells `print` what happens.
+pub fn run(scenario: Scenario, seed: u64, print: Option<fn(&str)>) -> Report {
     let mut cluster = Cluster::new(scenario, seed);
-    if traces {
-        cluster.trace();
+    if let Some(print) = print {
+        cluster.trace(print);
     }
     let faults_end_ns = cluster.scenario().faults_end_ns;
-    cluster.run_until(faults_end_ns, |_| false);
+    cluster.run_until(faults_end_ns, |cluster| cluster.violation().is_some());
+    finish(&mut cluster)
+}
+
+/// Heals a cluster, lets it come to rest, and judges it.
+pub fn finish(cluster: &mut Cluster) -> Report {
     cluster.heal();
     let mut report = Report::default();
+    if let Some(violation) = cluster.violation() {
+        // What comes after tells no more.
+        report.violations.push(violation.into());
+        report.tally = cluster.tally().clone();
+        return report;
+    }
     let end_ns = cluster.now_ns() + PROGRESS_NS;
     cluster.run_until(end_ns, |cluster| all_done(cluster) && is_whole(cluster));
-    if !all_done(&cluster) {
+    if !all_done(cluster) {
         report.violations.push("clients wait for answers for ever (V)".into());
     }
-    if !is_whole(&cluster) {
-        report.violations.push(format!("not all replicas are consistent again (V): {}", describe(&cluster)));
+    if !is_whole(cluster) {
+        report.violations.push(format!("not all replicas are consistent again (V): {}", describe(cluster)));
     }
     let keys = cluster.scenario().workload.keys.len();
     for key in 0..keys {
@@ -82,12 +97,13 @@ pub fn run(scenario: Scenario, seed: u64, traces: bool) -> Report {
     }
     let end_ns = cluster.now_ns() + PROGRESS_NS;
     cluster.run_until(end_ns, |cluster| all_done(cluster) && is_quiet(cluster));
-    if !is_quiet(&cluster) {
-        report.violations.push(format!("ops stay open (V): {}", describe(&cluster)));
+    if !is_quiet(cluster) {
+        report.violations.push(format!("ops stay open (V): {}", describe(cluster)));
     }
-    judge_histories(&cluster, &mut report);
-    judge_replicas(&cluster, &mut report);
-    report.tally = cluster.tally();
+    judge_histories(cluster, &mut report);
+    judge_replicas(cluster, &mut report);
+    report.violations.extend(cluster.violation().map(String::from));
+    report.tally = cluster.tally().clone();
     report
 }
 

@@ -5,7 +5,7 @@ use crate::random::Random;
 use std::collections::BTreeSet;
 
 /// Something with an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Host {
     /// A storage node, by its index.
     Node(usize),
@@ -13,26 +13,53 @@ pub enum Host {
     Client(usize),
     /// The metadata service.
     Metadata,
-    /// The switch's agent.
-    Switch,
+    /// A switch's agent, by its index.
+    Switch(usize),
 }
 
-/// Least time from host to host.
-const LATENCY_NS: u64 = 10_000;
-/// Ordinary variation of it.
-const JITTER_NS: u64 = 30_000;
+/// How long things take when nothing goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Least time from host to host.
+    pub latency_ns: u64,
+    /// Ordinary variation of it.
+    pub jitter_ns: u64,
+    /// A node's socket is drained up to this later, so that batches form.
+    pub drain_max_ns: u64,
+    /// Least time of a force.
+    pub disk_ns: u64,
+}
+
+impl Pace {
+    /// As on a real network.
+    pub const VARYING: Self =
+        Self { latency_ns: 10_000, jitter_ns: 30_000, drain_max_ns: 20_000, disk_ns: 20_000 };
+    /// Always the same: what happens next is decided by the faults alone.
+    pub const FIXED: Self = Self { latency_ns: 20_000, jitter_ns: 0, drain_max_ns: 0, disk_ns: 100_000 };
+}
 
 /// See the module.
-#[derive(Default)]
+#[derive(Clone)]
 pub struct Network {
+    pace: Pace,
     /// Directions that carry nothing.
     cut: BTreeSet<(Host, Host)>,
 }
 
 impl Network {
+    /// Without faults.
+    pub fn new(pace: Pace) -> Self {
+        Self { pace, cut: BTreeSet::new() }
+    }
+
     /// Whether nothing gets from one to the other.
     pub fn is_cut(&self, from: Host, to: Host) -> bool {
-        self.cut.contains(&(from, to))
+        !self.cut.is_empty() && self.cut.contains(&(from, to))
+    }
+
+    /// Whether there is a cut anywhere.
+    pub fn has_cuts(&self) -> bool {
+        !self.cut.is_empty()
     }
 
     /// Cuts one direction.
@@ -46,23 +73,23 @@ impl Network {
     }
 
     /// After how long each copy of a datagram arrives; none if it is lost.
-    pub fn delays(&self, from: Host, to: Host, faults: &Faults, random: &mut Random) -> Vec<u64> {
-        if self.is_cut(from, to) || random.chance(faults.loss_per_million) {
-            return Vec::new();
+    pub fn delays(&self, from: Host, to: Host, faults: &Faults, random: &mut Random) -> [Option<u64>; 2] {
+        if self.is_cut(from, to) || random.chance(faults.loss) {
+            return [None, None];
         }
-        let copies = if random.chance(faults.duplication_per_million) { 2 } else { 1 };
-        let delay = |random: &mut Random| {
-            let held_ns = match random.chance(faults.delay_per_million) {
-                true => random.below(faults.delay_ns_max),
-                false => 0,
-            };
-            LATENCY_NS + random.below(JITTER_NS) + held_ns
-        };
-        (0..copies).map(|_| delay(random)).collect()
+        let first = self.delay(faults, random);
+        let second = random.chance(faults.duplication).then(|| self.delay(faults, random));
+        [Some(first), second]
+    }
+
+    fn delay(&self, faults: &Faults, random: &mut Random) -> u64 {
+        let is_held = random.chance(faults.delay);
+        let held_ns = if is_held { random.below(faults.delay_max_ns) } else { 0 };
+        self.reliable_delay(random) + held_ns
     }
 
     /// The delay of something that does not get lost.
     pub fn reliable_delay(&self, random: &mut Random) -> u64 {
-        LATENCY_NS + random.below(JITTER_NS)
+        self.pace.latency_ns + random.below(self.pace.jitter_ns)
     }
 }

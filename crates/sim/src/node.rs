@@ -4,7 +4,7 @@ use crate::disk::{Busy, Disk};
 use crate::faults::Faults;
 use crate::random::Random;
 use nicekv_placement::{Partitioning, Vrings};
-use nicekv_replication::{Replica, ReplicaConfig, Timing};
+use nicekv_replication::{Plant, Replica, ReplicaConfig, Timing};
 use nicekv_wire::{ClientId, NodeId, Now};
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
@@ -18,24 +18,30 @@ pub const START_UNIX_MS: u64 = 1_800_000_000_000;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock {
     boot_offset_ns: u64,
-    drift_per_million: i64,
+    drift_millionths: i64,
     wall_skew_ms: i64,
 }
 
 impl Clock {
     /// As wrong as `faults` allow.
     pub fn draw(faults: &Faults, random: &mut Random) -> Self {
-        let signed = |random: &mut Random, max: u64| random.between(0, 2 * max) as i64 - max as i64;
-        Self {
+        let mut clock = Self {
             boot_offset_ns: random.below(1 << 40),
-            drift_per_million: signed(random, faults.drift_per_million.into()),
-            wall_skew_ms: signed(random, faults.wall_skew_ms_max),
-        }
+            drift_millionths: random.around(faults.drift),
+            wall_skew_ms: 0,
+        };
+        clock.step_wall(faults, random);
+        clock
+    }
+
+    /// The wall clock is set, as wrongly as `faults` allow: maybe to a time before the one it had.
+    pub fn step_wall(&mut self, faults: &Faults, random: &mut Random) {
+        self.wall_skew_ms = random.around(faults.wall_skew_max_ns / 1_000_000);
     }
 
     /// What the clocks say at `at_ns`.
     pub fn now(&self, at_ns: u64) -> Now {
-        let drifted_ns = i128::from(at_ns) * i128::from(1_000_000 + self.drift_per_million) / 1_000_000;
+        let drifted_ns = i128::from(at_ns) * i128::from(1_000_000 + self.drift_millionths) / 1_000_000;
         let unix_ms = START_UNIX_MS + at_ns / 1_000_000;
         Now {
             boot_ns: self.boot_offset_ns + drifted_ns as u64,
@@ -46,9 +52,20 @@ impl Clock {
     /// When the boot-time clock will have reached `boot_ns`.
     pub fn when(&self, boot_ns: u64) -> u64 {
         let drifted_ns = i128::from(boot_ns.saturating_sub(self.boot_offset_ns));
-        let at_ns = drifted_ns * 1_000_000 / i128::from(1_000_000 + self.drift_per_million);
+        let at_ns = drifted_ns * 1_000_000 / i128::from(1_000_000 + self.drift_millionths);
         u64::try_from(at_ns).unwrap_or(u64::MAX).saturating_add(2)
     }
+}
+
+/// What a crash leaves of the part of the log that is not forced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kept {
+    /// Any part of it.
+    Any,
+    /// Nothing.
+    Forced,
+    /// All of it.
+    All,
 }
 
 /// What all nodes have in common.
@@ -60,9 +77,12 @@ pub struct Surroundings {
     pub partitioning: Partitioning,
     /// The rings.
     pub vrings: Vrings,
+    /// A bug of the replicas.
+    pub plant: Option<Plant>,
 }
 
 /// See the module.
+#[derive(Clone)]
 pub struct Node {
     /// Its name.
     pub id: NodeId,
@@ -70,12 +90,18 @@ pub struct Node {
     pub address: SocketAddrV4,
     /// The running process.
     pub core: Option<Replica>,
-    /// What outlives it.
+    /// What outlives it, unless `in_memory`.
     pub disk: Disk,
+    /// What is stored ends with the process.
+    pub in_memory: bool,
+    /// Everything takes it longer, by the factor that the faults say.
+    pub is_slow: bool,
     /// Its clocks.
     pub clock: Clock,
     /// Counts processes.
     pub process: u64,
+    /// Under this id the process issues updates of its own.
+    pub internal_client: ClientId,
     /// What the socket holds.
     pub inbox: VecDeque<(SocketAddrV4, Vec<u8>)>,
     /// It does nothing before.
@@ -91,13 +117,18 @@ pub struct Node {
 impl Node {
     /// Without a process.
     pub fn new(id: NodeId, address: SocketAddrV4, clock: Clock) -> Self {
+        // Unless drawn otherwise.
+        let (in_memory, is_slow) = (false, false);
         Self {
             id,
             address,
             core: None,
             disk: Disk::new(),
+            in_memory,
+            is_slow,
             clock,
             process: 0,
+            internal_client: ClientId(0),
             inbox: VecDeque::new(),
             paused_until_ns: 0,
             disk_free_ns: 0,
@@ -110,29 +141,41 @@ impl Node {
     pub fn start(&mut self, at_ns: u64, surroundings: &Surroundings, random: &mut Random) {
         assert!(self.core.is_none());
         self.process += 1;
+        // A memory engine is a new one at every start.
+        let life = if self.in_memory { u128::from(self.process) } else { 1 };
         let now = self.clock.now(at_ns);
         let unix_ms = START_UNIX_MS + at_ns / 1_000_000;
+        let internal_client = ClientId::new(unix_ms, random.bits());
+        self.internal_client = internal_client;
         let mut core = Replica::new(ReplicaConfig {
             node: self.id,
             metadata: surroundings.metadata,
             incarnation: random.bits(),
-            storage: u128::from(self.id.0) + 1,
-            internal_client: ClientId::new(unix_ms, random.bits()),
+            storage: u128::from(self.id.0) << 64 | life,
+            internal_client,
             partitioning: surroundings.partitioning,
             vrings: surroundings.vrings,
             hash_seed: 7,
             timing: Timing::default(),
         });
+        if let Some(plant) = surroundings.plant {
+            core.plant(plant);
+        }
         self.disk.replay(now, &mut core);
         self.core = Some(core);
         self.checkpoint_after = self.disk.appended() + random.between(20, 400);
     }
 
-    /// Kills the process.
-    pub fn crash(&mut self, random: &mut Random) {
+    /// Kills the process; `kept`: the last record of the log that stays, if not left to chance.
+    pub fn crash(&mut self, kept: Kept, random: &mut Random) {
         self.core = None;
         self.inbox.clear();
-        self.disk.crash(random);
+        match kept {
+            _ if self.in_memory => self.disk = Disk::new(),
+            Kept::Any => self.disk.crash(random),
+            Kept::Forced => self.disk.crash_keeping(self.disk.forced()),
+            Kept::All => self.disk.crash_keeping(self.disk.appended()),
+        }
         (self.turn_at_ns, self.disk_free_ns, self.paused_until_ns) = (None, 0, 0);
     }
 

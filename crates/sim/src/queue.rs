@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+#[derive(Clone)]
 struct Scheduled<E> {
     at_ns: u64,
     number: u64,
@@ -27,6 +28,7 @@ impl<E> Ord for Scheduled<E> {
 }
 
 /// Events of a simulation, and its clock.
+#[derive(Clone)]
 pub struct Queue<E> {
     heap: BinaryHeap<Reverse<Scheduled<E>>>,
     now_ns: u64,
@@ -43,6 +45,11 @@ impl<E> Queue<E> {
     /// The time of the last event taken.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
+    }
+
+    /// The next event, if it falls before `end_ns`.
+    pub fn peek_before(&self, end_ns: u64) -> Option<&E> {
+        self.heap.peek().filter(|Reverse(next)| next.at_ns < end_ns).map(|Reverse(next)| &next.event)
     }
 
     /// Schedules `event`, not before now.

@@ -19,9 +19,9 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// 0 to `bound - 1`.
+    /// 0 to `bound - 1`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.bits() % bound
+        if bound == 0 { 0 } else { self.bits() % bound }
     }
 
     /// `low` to `high`.
@@ -29,9 +29,14 @@ impl Random {
         low + self.below(high - low + 1)
     }
 
+    /// `-max` to `max`.
+    pub fn around(&mut self, max: u64) -> i64 {
+        self.between(0, 2 * max) as i64 - max as i64
+    }
+
     /// True so many times of a million.
-    pub fn chance(&mut self, per_million: u32) -> bool {
-        self.below(1_000_000) < per_million.into()
+    pub fn chance(&mut self, millionths: u64) -> bool {
+        millionths > 0 && self.below(1_000_000) < millionths
     }
 
     /// One of `choices`, which is not empty.

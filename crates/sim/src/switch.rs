@@ -5,6 +5,7 @@ use nicekv_dataplane::{HostId, Route, Router, VringConfig};
 use std::net::SocketAddrV4;
 
 /// See the module.
+#[derive(Clone)]
 pub struct Switch {
     /// Serves the metadata service.
     pub agent: SwitchAgent<Router>,

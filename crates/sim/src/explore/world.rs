@@ -92,7 +92,7 @@ impl Message {
 
 impl std::fmt::Debug for Message {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "to node {}: {}", self.to, crate::cluster::describe(&self.bytes))
+        write!(f, "to node {}: {}", self.to, crate::transcript::describe(&self.bytes))
     }
 }
 

@@ -1,0 +1,158 @@
+//! `nicekv sim`: the deterministic simulation from the command line.
+//!
+//! Exit code 1 says that a checker found a violation, or that a core panicked, and nothing else does.
+
+use crate::failure::Failure;
+use nicekv_sim::cluster::{Scenario, Tally};
+use nicekv_sim::faults::{Faults, OPTIONS};
+use nicekv_sim::judge::{self, Report};
+use std::io::Write;
+use std::ops::RangeInclusive;
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// Printed when a core panics, which ends the process.
+static REPLAY: Mutex<String> = Mutex::new(String::new());
+/// Without `--seeds` and `--seed`.
+const SEEDS_DEFAULT: RangeInclusive<u64> = 1..=50;
+
+/// A reader that has seen enough ends the process, but that is no violation.
+fn say(line: &str) {
+    if writeln!(std::io::stdout(), "{line}").is_err() {
+        std::process::exit(2);
+    }
+}
+
+macro_rules! say {
+    ($($argument:tt)*) => { say(&format!($($argument)*)) };
+}
+
+/// `nicekv sim`
+#[derive(clap::Args)]
+pub(crate) struct SimArguments {
+    /// Seeds from A to B, both included; 1..50 unless told otherwise
+    #[arg(long, value_name = "A..B", value_parser = parse_seeds)]
+    seeds: Option<RangeInclusive<u64>>,
+    /// One seed
+    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    seed: Option<u64>,
+    /// Print what happens, one line per message; with --seed
+    #[arg(long, requires = "seed")]
+    trace: bool,
+    /// Sets a fault instead of drawing it from the seed, as NAME=VALUE; may be repeated; "list" names all
+    #[arg(long, value_name = "NAME=VALUE")]
+    fault: Vec<String>,
+}
+
+fn parse_seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let bounds =
+        text.split_once("..").and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
+    match bounds {
+        Some((first, last)) if first <= last => Ok(first..=last),
+        _ => Err("two numbers A..B, the first not greater than the second".into()),
+    }
+}
+
+pub(crate) fn run(arguments: &SimArguments) -> Result<(), Failure> {
+    if arguments.fault.iter().any(|fault| fault == "list") {
+        list_faults();
+        return Ok(());
+    }
+    let mut given = Faults::NONE;
+    arguments.fault.iter().try_for_each(|fault| given.set(fault)).map_err(Failure::environment)?;
+    exit_on_panic();
+    run_seeds(arguments)
+}
+
+fn list_faults() {
+    for option in OPTIONS {
+        say!("{:16} {:12}{}", option.name, format!("{:?}", option.unit).to_lowercase(), option.help);
+    }
+}
+
+/// A core that panics has found a violation of its own.
+fn exit_on_panic() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        let replay = REPLAY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        say!("violation: a core panicked\nreplay: {replay}");
+        std::process::exit(1);
+    }));
+}
+
+/// What was seen in several runs.
+struct Sum {
+    runs: usize,
+    calls: usize,
+    unknown: usize,
+    too_large: usize,
+    tally: Tally,
+    began: Instant,
+}
+
+impl Sum {
+    fn new() -> Self {
+        Self { runs: 0, calls: 0, unknown: 0, too_large: 0, tally: Tally::default(), began: Instant::now() }
+    }
+
+    fn add(&mut self, report: &Report) {
+        self.runs += 1;
+        self.calls += report.calls;
+        self.unknown += report.unknown;
+        self.too_large += report.too_large;
+        self.tally.add(&report.tally);
+    }
+
+    fn print(&self) {
+        let seconds = self.began.elapsed().as_secs_f64();
+        let events = self.tally.events;
+        say!("{} runs in {seconds:.1} s", self.runs);
+        say!("{events} events, {:.0} events/s on one core", events as f64 / seconds);
+        say!("{} calls, {} of them of unknown outcome", self.calls, self.unknown);
+        if self.too_large > 0 {
+            say!("{} histories had too many calls at once to be judged", self.too_large);
+        }
+        let faults = self.tally.faults.iter().map(|(fault, count)| format!("{count} {fault}"));
+        say!("faults: {}", faults.collect::<Vec<_>>().join(", "));
+    }
+}
+
+fn run_seeds(arguments: &SimArguments) -> Result<(), Failure> {
+    let seeds = match arguments.seed {
+        Some(seed) => seed..=seed,
+        None => arguments.seeds.clone().unwrap_or(SEEDS_DEFAULT),
+    };
+    let faults: Vec<String> = arguments.fault.iter().map(|fault| format!(" --fault {fault}")).collect();
+    let mut sum = Sum::new();
+    for seed in seeds {
+        let replay = format!("nicekv sim --seed {seed}{}", faults.concat());
+        replay.clone_into(&mut REPLAY.lock().expect("only a panic poisons it"));
+        let scenario = draw(seed, &arguments.fault)?;
+        if arguments.trace {
+            say!("faults:{}", scenario.faults);
+        }
+        let report = judge::run(scenario, seed, arguments.trace.then_some(say));
+        sum.add(&report);
+        check(&report, &replay)?;
+    }
+    sum.print();
+    Ok(())
+}
+
+fn draw(seed: u64, overrides: &[String]) -> Result<Scenario, Failure> {
+    let mut scenario = judge::draw(seed);
+    overrides.iter().try_for_each(|fault| scenario.faults.set(fault)).map_err(Failure::environment)?;
+    Ok(scenario)
+}
+
+fn check(report: &Report, replay: &str) -> Result<(), Failure> {
+    if report.violations.is_empty() {
+        return Ok(());
+    }
+    for violation in &report.violations {
+        say!("violation: {violation}");
+    }
+    say!("replay: {replay}");
+    Err(Failure::Operation(format!("{} violations; {replay} --trace shows how", report.violations.len())))
+}

@@ -1,0 +1,346 @@
+//! The metadata service, the store of its state, and the switches' agents.
+//!
+//! ```text
+//!   leader ──persist──▶ store (compare-and-swap)          paused leader
+//!     │  ▲                                                     │ resumes: what waited in its socket, then its own ideas.
+//!     ▼  └── newest process: has the address                   ▼ Its next persist fails, and it stops
+//!   link ──Install──▶ agent ◀──Install (older term: refused)── older link
+//! ```
+//!
+//! Datagrams go to the newest process. One that was paused keeps what it had received, and its connections to the agents.
+
+use super::{Cluster, Event, METADATA, MILLISECOND_NS};
+use crate::network::Host;
+use crate::node::Clock;
+use nicekv_dataplane::Prefix;
+use nicekv_dataplane::control::{ControlReply, ControlRequest};
+use nicekv_metadata::{Balancing, Config, Metadata, NodeConfig, Persisted, StorageRequest, SwitchId};
+use nicekv_wire::Now;
+use std::net::SocketAddrV4;
+
+/// Between two tries of an agent to reach the metadata service.
+const REDIAL_NS: u64 = 20 * MILLISECOND_NS;
+/// Datagrams that wait for a paused process; more are lost.
+const INBOX_MAX: usize = 4096;
+
+/// A process of the metadata service.
+#[derive(Clone)]
+pub(super) struct Controller {
+    pub(super) core: Metadata,
+    process: u64,
+    clock: Clock,
+    turn_at_ns: Option<u64>,
+    paused_until_ns: u64,
+    inbox: Vec<(SocketAddrV4, Vec<u8>)>,
+}
+
+/// All processes of the metadata service, and its store.
+#[derive(Clone, Default)]
+pub(super) struct Controllers {
+    /// The newest is the last. Two at most: an old one is paused, or has resumed and not yet found out.
+    running: Vec<Controller>,
+    started: u64,
+    stored: Option<Vec<u8>>,
+    /// Writes under way.
+    persists: usize,
+}
+
+/// An agent's connection to a process of the metadata service.
+#[derive(Clone, Copy)]
+pub(super) struct Link {
+    pub(super) switch: usize,
+    process: u64,
+}
+
+impl Controllers {
+    /// The newest process, if it runs. An older one does not get its place back.
+    pub(super) fn newest(&self) -> Option<&Controller> {
+        self.running.last().filter(|newest| newest.process == self.started)
+    }
+
+    fn newest_mut(&mut self) -> Option<&mut Controller> {
+        self.running.last_mut().filter(|newest| newest.process == self.started)
+    }
+
+    /// The leader, if it is neither about to change anything, nor paused.
+    pub(super) fn at_rest(&self, now_ns: u64) -> Option<&Metadata> {
+        let newest = self.newest().filter(|newest| newest.paused_until_ns <= now_ns && self.persists == 0);
+        newest.map(|newest| &newest.core)
+    }
+
+    fn find(&mut self, process: u64) -> Option<&mut Controller> {
+        self.running.iter_mut().find(|controller| controller.process == process)
+    }
+}
+
+impl Cluster {
+    pub(super) fn start_metadata(&mut self) {
+        let now_ns = self.queue.now_ns();
+        let leads = |newest: &Controller| newest.paused_until_ns <= now_ns;
+        if self.controllers.newest().is_some_and(leads) || self.controllers.running.len() == 2 {
+            return;
+        }
+        // Each start may be on another machine.
+        let clock = Clock::draw(&self.faults, &mut self.random);
+        let core =
+            Metadata::new(self.metadata_config(), self.controllers.stored.as_deref(), clock.now(now_ns));
+        self.controllers.started += 1;
+        let process = self.controllers.started;
+        self.controllers.running.push(Controller {
+            core: core.expect("the state is our own"),
+            process,
+            clock,
+            turn_at_ns: None,
+            paused_until_ns: 0,
+            inbox: Vec::new(),
+        });
+        self.note(|_| Some("metadata starts".into()));
+        self.drive_metadata(process);
+    }
+
+    fn metadata_config(&self) -> Config {
+        let nodes = self.nodes.iter().map(|node| NodeConfig {
+            id: node.id,
+            name: node.id.to_string(),
+            address: node.address,
+            mac: [2, 0, 0, 0, 0, node.id.0 as u8],
+            switch_port: node.id.0,
+        });
+        let clients = Prefix::new([10, 20, 2, 0], 24);
+        Config {
+            cluster: 1,
+            nodes: nodes.collect(),
+            replicas: self.scenario.replicas,
+            partition_bits: Some(self.scenario.partition_bits),
+            balancing: if self.scenario.balancing { Balancing::Source { clients } } else { Balancing::None },
+            vrings: self.surroundings.vrings,
+            switches: (0..self.switches.len()).map(|switch| SwitchId(switch as u16)).collect(),
+            timing: nicekv_metadata::Timing::default(),
+        }
+    }
+
+    pub(super) fn metadata_turn(&mut self, process: u64) {
+        let now_ns = self.queue.now_ns();
+        let is_newest = self.controllers.newest().is_some_and(|newest| newest.process == process);
+        let Some(controller) = self.controllers.find(process) else { return };
+        if controller.turn_at_ns != Some(now_ns) {
+            return;
+        }
+        controller.turn_at_ns = None;
+        if is_newest {
+            self.draw_metadata_fault();
+        }
+        let Some(controller) = self.controllers.find(process) else { return };
+        if now_ns < controller.paused_until_ns {
+            controller.turn_at_ns = Some(controller.paused_until_ns);
+            let at_ns = controller.paused_until_ns;
+            return self.queue.at(at_ns, Event::MetadataTurn(process));
+        }
+        let now = controller.clock.now(now_ns);
+        for (from, bytes) in std::mem::take(&mut controller.inbox) {
+            controller.core.handle_datagram(now, from, &bytes);
+        }
+        controller.core.handle_deadline(now);
+        self.drive_metadata(process);
+    }
+
+    /// A datagram reaches the address of the metadata service.
+    pub(super) fn metadata_hears(&mut self, from: SocketAddrV4, bytes: Vec<u8>) {
+        let now_ns = self.queue.now_ns();
+        let Some(newest) = self.controllers.newest_mut() else { return };
+        if now_ns < newest.paused_until_ns {
+            if newest.inbox.len() < INBOX_MAX {
+                newest.inbox.push((from, bytes));
+            }
+            return;
+        }
+        let (process, now) = (newest.process, newest.clock.now(now_ns));
+        newest.core.handle_datagram(now, from, &bytes);
+        self.drive_metadata(process);
+    }
+
+    fn drive_metadata(&mut self, process: u64) {
+        let now_ns = self.queue.now_ns();
+        let Some(index) = self.controllers.running.iter().position(|known| known.process == process) else {
+            return;
+        };
+        let mut controller = self.controllers.running.remove(index);
+        let now: Now = controller.clock.now(now_ns);
+        controller.core.handle_batch_end(now);
+        while let Some(StorageRequest::Persist { version, bytes }) = controller.core.poll_storage() {
+            let takes_ns = self.scenario.pace.disk_ns + self.random.below(self.faults.disk_max_ns);
+            self.controllers.persists += 1;
+            self.queue.after(takes_ns, Event::Persisted { process, version, bytes });
+        }
+        let mut bytes = Vec::new();
+        while let Some(to) = controller.core.poll_transmit(&mut bytes) {
+            self.send(Host::Metadata, METADATA, to, &bytes);
+        }
+        while let Some((switch, request)) = controller.core.poll_switch() {
+            let link = Link { switch: switch.0.into(), process };
+            let open =
+                self.links.iter().find(|(_, known)| (known.switch, known.process) == (link.switch, process));
+            if let Some((&number, _)) = open {
+                let delay_ns = self.network.reliable_delay(&mut self.random);
+                self.queue.after(delay_ns, Event::ToAgent(number, Box::new(request)));
+            }
+        }
+        if let Some(boot_ns) = controller.core.next_deadline() {
+            let at_ns = controller.clock.when(boot_ns).max(now_ns + 1);
+            if controller.turn_at_ns != Some(at_ns) {
+                controller.turn_at_ns = Some(at_ns);
+                self.queue.at(at_ns, Event::MetadataTurn(process));
+            }
+        }
+        self.controllers.running.insert(index, controller);
+    }
+
+    /// The process is gone, and its connections.
+    pub(super) fn stop_metadata(&mut self, process: u64) {
+        self.controllers.running.retain(|controller| controller.process != process);
+        self.links.retain(|_, link| link.process != process);
+    }
+
+    /// Kills the newest process.
+    pub(super) fn crash_metadata(&mut self, downtime_ns: u64) {
+        let Some(process) = self.controllers.newest().map(|newest| newest.process) else { return };
+        self.note(|_| Some("metadata is killed".into()));
+        self.stop_metadata(process);
+        self.queue.after(downtime_ns, Event::MetadataStart);
+    }
+
+    /// Pauses the newest process. After `takeover_ns` another one leads, unless this one has resumed.
+    pub(super) fn pause_metadata(&mut self, pause_ns: u64, takeover_ns: u64) {
+        let until_ns = self.queue.now_ns() + pause_ns;
+        let Some(newest) = self.controllers.newest_mut() else { return };
+        newest.paused_until_ns = until_ns;
+        self.note(|_| Some(format!("metadata is paused until {:.3}ms", until_ns as f64 / 1e6)));
+        self.queue.after(takeover_ns, Event::MetadataStart);
+    }
+
+    pub(super) fn persisted(&mut self, process: u64, version: u64, bytes: Vec<u8>) {
+        let now_ns = self.queue.now_ns();
+        let (is_running, paused_until_ns) = match self.controllers.find(process) {
+            Some(controller) => (true, controller.paused_until_ns),
+            None => (false, 0),
+        };
+        if now_ns < paused_until_ns {
+            // Its write waits with it: what it changes may be overtaken by the next leader.
+            return self.queue.at(paused_until_ns, Event::Persisted { process, version, bytes });
+        }
+        self.controllers.persists -= 1;
+        // A write that outlives its process is either done or not.
+        if !is_running && self.random.below(2) == 0 {
+            return;
+        }
+        let stored_version = self
+            .controllers
+            .stored
+            .as_deref()
+            .map_or(0, |stored| nicekv_metadata::persisted_version(stored).expect("our own"));
+        if stored_version + 1 == version {
+            self.controllers.stored = Some(bytes);
+            let Some(controller) = self.controllers.find(process) else { return };
+            let now = controller.clock.now(now_ns);
+            controller.core.handle_storage(now, Persisted { version });
+            self.drive_metadata(process);
+        } else if is_running {
+            self.tally.count("old leaders stopped");
+            self.note(|_| Some("metadata: somebody else leads; this process stops".into()));
+            self.stop_metadata(process);
+            self.queue.after(MILLISECOND_NS, Event::MetadataStart);
+        }
+    }
+
+    // --- Agents.
+
+    pub(super) fn dial_metadata(&mut self, switch: usize) {
+        let now_ns = self.queue.now_ns();
+        self.queue.after(REDIAL_NS, Event::AgentDial(switch));
+        let (agent, metadata) = (Host::Switch(switch), Host::Metadata);
+        if self.network.is_cut(agent, metadata) || self.network.is_cut(metadata, agent) {
+            return self.unlink(switch);
+        }
+        let Some(newest) = self.controllers.newest_mut() else { return };
+        let process = newest.process;
+        let is_linked = self.links.values().any(|link| (link.switch, link.process) == (switch, process));
+        if is_linked || now_ns < self.agent_away_until_ns[switch] || now_ns < newest.paused_until_ns {
+            return;
+        }
+        self.links_made += 1;
+        self.links.insert(self.links_made, Link { switch, process });
+        let now = newest.clock.now(now_ns);
+        newest.core.handle_switch_connected(now, SwitchId(switch as u16));
+        self.drive_metadata(process);
+    }
+
+    /// All connections of an agent end.
+    pub(super) fn unlink(&mut self, switch: usize) {
+        let now_ns = self.queue.now_ns();
+        for link in self.links.values().filter(|link| link.switch == switch) {
+            let (process, id) = (link.process, SwitchId(switch as u16));
+            if let Some(controller) = self.controllers.find(process) {
+                let now = controller.clock.now(now_ns);
+                controller.core.handle_switch_disconnected(now, id);
+            }
+        }
+        self.links.retain(|_, link| link.switch != switch);
+    }
+
+    pub(super) fn serve_agent(&mut self, number: u64, request: ControlRequest) {
+        let Some(&Link { switch, .. }) = self.links.get(&number) else { return };
+        if self.random.chance(self.faults.switch_crash) {
+            return self.crash_switch(switch);
+        }
+        let is_cut = self.random.chance(self.faults.agent_cut);
+        if is_cut && self.random.below(2) == 0 {
+            return self.cut_agent(switch);
+        }
+        self.note(|names| names.tables_request(switch, &request));
+        let reply = self.switches[switch].agent.handle(request);
+        if matches!(reply, ControlReply::Refused { .. }) {
+            self.tally.count("requests of an old leader refused by a switch");
+        }
+        if is_cut {
+            return self.cut_agent(switch);
+        }
+        let delay_ns = self.network.reliable_delay(&mut self.random);
+        self.queue.after(delay_ns, Event::FromAgent(number, Box::new(reply)));
+    }
+
+    pub(super) fn hear_agent(&mut self, number: u64, reply: ControlReply) {
+        let now_ns = self.queue.now_ns();
+        let Some(&Link { switch, process }) = self.links.get(&number) else { return };
+        let Some(controller) = self.controllers.find(process) else { return };
+        if now_ns < controller.paused_until_ns {
+            let at_ns = controller.paused_until_ns;
+            return self.queue.at(at_ns, Event::FromAgent(number, Box::new(reply)));
+        }
+        let now = controller.clock.now(now_ns);
+        let note = crate::transcript::tables_reply(switch, &reply);
+        controller.core.handle_switch(now, SwitchId(switch as u16), reply);
+        self.note(|_| note);
+        self.drive_metadata(process);
+    }
+
+    /// The switch starts again with empty tables.
+    pub(super) fn crash_switch(&mut self, switch: usize) {
+        self.tally.count("switch restarts");
+        self.note(|names| Some(format!("{} starts again, empty", names.host(Host::Switch(switch)))));
+        self.switches[switch].restart();
+        self.unlink(switch);
+    }
+
+    /// The agent loses the metadata service for some time.
+    fn cut_agent(&mut self, switch: usize) {
+        let away_ns = self.random.below(self.faults.downtime_max_ns);
+        self.part_agent(switch, away_ns);
+    }
+
+    pub(super) fn part_agent(&mut self, switch: usize, away_ns: u64) {
+        self.tally.count("agents cut off");
+        self.note(|names| Some(format!("{} loses the metadata service", names.host(Host::Switch(switch)))));
+        self.agent_away_until_ns[switch] = self.queue.now_ns() + away_ns;
+        self.unlink(switch);
+    }
+}

@@ -1,0 +1,114 @@
+//! Nodes: turns of their loops, disks, crashes, restarts.
+
+use super::{Cluster, Event};
+use crate::disk::Busy;
+use crate::network::Host;
+use crate::node::Kept;
+
+impl Cluster {
+    pub(super) fn start_node(&mut self, node: usize) {
+        if self.nodes[node].core.is_some() {
+            return;
+        }
+        let now_ns = self.queue.now_ns();
+        self.nodes[node].start(now_ns, &self.surroundings, &mut self.random);
+        self.names.add(self.nodes[node].internal_client, format!("n{}", node + 1));
+        self.note(|names| Some(format!("{} starts", names.host(Host::Node(node)))));
+        self.wake_node(node, now_ns);
+    }
+
+    pub(super) fn wake_node(&mut self, node: usize, at_ns: u64) {
+        let at_ns = at_ns.max(self.nodes[node].paused_until_ns);
+        if self.nodes[node].core.is_some()
+            && self.nodes[node].turn_at_ns.is_none_or(|turn_ns| at_ns < turn_ns)
+        {
+            self.nodes[node].turn_at_ns = Some(at_ns);
+            self.queue.at(at_ns, Event::NodeTurn(node));
+        }
+    }
+
+    pub(super) fn node_turn(&mut self, index: usize) {
+        let now_ns = self.queue.now_ns();
+        if self.nodes[index].turn_at_ns != Some(now_ns) || self.nodes[index].core.is_none() {
+            return;
+        }
+        self.nodes[index].turn_at_ns = None;
+        self.draw_node_fault(index);
+        if now_ns < self.nodes[index].paused_until_ns {
+            return self.wake_node(index, now_ns);
+        }
+        let busy = self.nodes[index].turn(now_ns, &mut self.random);
+        self.start_disk(index, busy);
+        self.flush_node(index);
+    }
+
+    pub(super) fn crash_node(&mut self, index: usize, kept: Kept, downtime_ns: Option<u64>) {
+        if self.nodes[index].core.is_none() {
+            return;
+        }
+        self.note(|names| Some(format!("{} is killed", names.host(Host::Node(index)))));
+        self.nodes[index].crash(kept, &mut self.random);
+        let process = (index, self.nodes[index].process);
+        self.connections
+            .retain(|_, connection| connection.dialer != process && connection.acceptor != process);
+        if let Some(downtime_ns) = downtime_ns {
+            self.queue.after(downtime_ns, Event::NodeStart(index));
+        }
+    }
+
+    pub(super) fn start_disk(&mut self, index: usize, busy: Vec<Busy>) {
+        let now_ns = self.queue.now_ns();
+        let slowness = self.slowness(Host::Node(index));
+        for busy in busy {
+            let takes_ns = self.scenario.pace.disk_ns + self.random.below(self.faults.disk_max_ns);
+            let node = &mut self.nodes[index];
+            node.disk_free_ns = node.disk_free_ns.max(now_ns + takes_ns * slowness);
+            let (at_ns, process) = (node.disk_free_ns, node.process);
+            self.queue.at(at_ns, Event::DiskDone { node: index, process, busy: Box::new(busy) });
+        }
+    }
+
+    pub(super) fn disk_done(&mut self, index: usize, process: u64, busy: Box<Busy>) {
+        let now_ns = self.queue.now_ns();
+        let is_there = |cluster: &Self| {
+            let node = &cluster.nodes[index];
+            node.process == process && node.core.is_some()
+        };
+        if !is_there(self) {
+            return;
+        }
+        self.draw_node_fault(index);
+        if !is_there(self) {
+            return;
+        }
+        if now_ns < self.nodes[index].paused_until_ns {
+            let at_ns = self.nodes[index].paused_until_ns;
+            return self.queue.at(at_ns, Event::DiskDone { node: index, process, busy });
+        }
+        if matches!(*busy, Busy::Force { .. }) {
+            self.note(|names| Some(format!("{} has forced its log", names.host(Host::Node(index)))));
+        }
+        let node = &mut self.nodes[index];
+        let now = node.clock.now(now_ns);
+        node.disk.finish(now, node.core.as_mut().expect("checked"), *busy);
+        let more = self.nodes[index].turn(now_ns, &mut self.random);
+        self.start_disk(index, more);
+        self.flush_node(index);
+    }
+
+    /// Sends what the core has to send, and sets the time of its next turn.
+    pub(super) fn flush_node(&mut self, index: usize) {
+        let from = self.nodes[index].address;
+        let mut bytes = Vec::new();
+        while let Some(to) = self.nodes[index].core.as_mut().and_then(|core| core.poll_transmit(&mut bytes)) {
+            self.send(Host::Node(index), from, to, &bytes);
+        }
+        while let Some((peer, frame)) = self.nodes[index].core.as_mut().and_then(|core| core.poll_stream()) {
+            self.send_frame(index, peer, frame);
+        }
+        if let Some(core) = &self.nodes[index].core {
+            let at_ns = self.nodes[index].clock.when(core.next_deadline());
+            self.wake_node(index, at_ns);
+        }
+    }
+}

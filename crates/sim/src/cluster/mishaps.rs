@@ -1,0 +1,273 @@
+//! Faults: drawn by chance as [`Faults`](crate::faults::Faults) say, or done on purpose by a script.
+
+use super::{Cluster, Event};
+use crate::faults::Faults;
+use crate::network::Host;
+use crate::node::Kept;
+use nicekv_replication::Standing;
+
+/// Which way a cut goes, seen from one host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "as it says")]
+pub enum Direction {
+    In,
+    Out,
+    Both,
+}
+
+/// A fault done on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mishap {
+    /// A node is killed.
+    Crash {
+        /// Its index.
+        node: usize,
+        /// What is left of its log.
+        kept: Kept,
+        /// When it starts again; `None`: when it is told to, or all is healed.
+        downtime_ns: Option<u64>,
+    },
+    /// A node starts, if it is down.
+    Start(usize),
+    /// Nodes, switches and metadata service are killed and start again.
+    PowerLoss {
+        /// After this.
+        downtime_ns: u64,
+    },
+    /// A node does nothing for a while.
+    Pause {
+        /// Its index.
+        node: usize,
+        /// How long.
+        pause_ns: u64,
+    },
+    /// Nothing gets from one host to the other.
+    Cut {
+        /// The one.
+        from: Host,
+        /// The other.
+        to: Host,
+    },
+    /// A host is cut off from all others.
+    CutOff {
+        /// The host.
+        host: Host,
+        /// Seen from it.
+        direction: Direction,
+    },
+    /// All cuts are mended.
+    Mend,
+    /// The metadata service is killed.
+    MetadataCrash {
+        /// It starts again after this.
+        downtime_ns: u64,
+    },
+    /// The metadata service is paused, another one takes over, then it resumes.
+    MetadataPause {
+        /// How long it is paused.
+        pause_ns: u64,
+        /// When the other one starts.
+        takeover_ns: u64,
+    },
+    /// A switch starts again with empty tables.
+    SwitchRestart(usize),
+    /// A switch's agent loses the metadata service.
+    AgentCut {
+        /// The switch.
+        switch: usize,
+        /// For how long.
+        away_ns: u64,
+    },
+}
+
+impl Cluster {
+    /// Does it now.
+    pub fn inflict(&mut self, mishap: Mishap) {
+        let now_ns = self.queue.now_ns();
+        match mishap {
+            Mishap::Crash { node, kept, downtime_ns } => {
+                self.tally.count("crashes");
+                self.crash_node(node, kept, downtime_ns);
+            }
+            Mishap::Start(node) => self.start_node(node),
+            Mishap::PowerLoss { downtime_ns } => self.power_off(downtime_ns),
+            Mishap::Pause { node, pause_ns } => self.pause_node(node, pause_ns),
+            Mishap::Cut { from, to } => {
+                self.tally.count("cuts");
+                self.note(|names| Some(format!("cut: {} -> {}", names.host(from), names.host(to))));
+                self.network.cut(from, to);
+            }
+            Mishap::CutOff { host, direction } => {
+                self.tally.count("cuts");
+                self.note(|names| Some(format!("{} is cut off ({direction:?})", names.host(host))));
+                self.cut_off(host, direction);
+            }
+            Mishap::Mend => {
+                self.note(|_| Some("all cuts are mended".into()));
+                self.network.heal();
+            }
+            Mishap::MetadataCrash { downtime_ns } => {
+                self.tally.count("metadata crashes");
+                self.crash_metadata(downtime_ns);
+            }
+            Mishap::MetadataPause { pause_ns, takeover_ns } => {
+                self.tally.count("metadata pauses");
+                self.pause_metadata(pause_ns, takeover_ns);
+            }
+            Mishap::SwitchRestart(switch) => self.crash_switch(switch),
+            Mishap::AgentCut { switch, away_ns } => self.part_agent(switch, away_ns),
+        }
+        debug_assert_eq!(now_ns, self.queue.now_ns(), "a fault takes no time");
+    }
+
+    /// No fault happens any more; what is down comes back.
+    pub fn heal(&mut self) {
+        self.faults = Faults { disk_max_ns: self.faults.disk_max_ns, ..Faults::NONE };
+        self.note(|_| Some("all faults are healed".into()));
+        self.network.heal();
+        self.power_loss_at = None;
+        self.agent_away_until_ns.fill(0);
+        (0..self.nodes.len()).for_each(|node| self.queue.after(0, Event::NodeStart(node)));
+        self.queue.after(0, Event::MetadataStart);
+    }
+
+    fn cut_off(&mut self, host: Host, direction: Direction) {
+        for other in self.hosts().into_iter().filter(|other| *other != host) {
+            if direction != Direction::Out {
+                self.network.cut(other, host);
+            }
+            if direction != Direction::In {
+                self.network.cut(host, other);
+            }
+        }
+    }
+
+    fn hosts(&self) -> Vec<Host> {
+        let nodes = (0..self.nodes.len()).map(Host::Node);
+        let clients = (0..self.clients.len()).map(Host::Client);
+        let switches = (0..self.switches.len()).map(Host::Switch);
+        nodes.chain(clients).chain(switches).chain([Host::Metadata]).collect()
+    }
+
+    fn pause_node(&mut self, node: usize, pause_ns: u64) {
+        self.tally.count("pauses");
+        let until_ns = self.queue.now_ns() + pause_ns;
+        self.note(|names| {
+            Some(format!("{} is paused until {:.3}ms", names.host(Host::Node(node)), until_ns as f64 / 1e6))
+        });
+        self.nodes[node].paused_until_ns = until_ns;
+        self.wake_node(node, until_ns);
+    }
+
+    // --- By chance.
+
+    /// What befalls a node before it does anything.
+    pub(super) fn draw_node_fault(&mut self, index: usize) {
+        if self.random.chance(self.faults.crash) && self.may_crash(index) {
+            self.tally.count("crashes");
+            let downtime_ns = self.random.below(self.faults.downtime_max_ns);
+            return self.crash_node(index, Kept::Any, Some(downtime_ns));
+        }
+        if self.random.chance(self.faults.pause) {
+            let pause_ns = self.random.below(self.faults.pause_max_ns);
+            self.pause_node(index, pause_ns);
+        }
+        if self.random.chance(self.faults.wall_step) {
+            self.tally.count("wall clock steps");
+            self.nodes[index].clock.step_wall(&self.faults, &mut self.random);
+        }
+    }
+
+    /// What is stored in memory alone is lost with it: that is no fault to be survived where nobody else holds it. The metadata
+    /// service has to agree that somebody does, now and until it knows of the crash.
+    fn may_crash(&self, index: usize) -> bool {
+        if !self.nodes[index].in_memory {
+            return true;
+        }
+        let now_ns = self.queue.now_ns();
+        let Some(metadata) = self.controllers.at_rest(now_ns) else { return false };
+        let is_well = |node: &u16| {
+            let node = &self.nodes[usize::from(*node) - 1];
+            node.core.is_some() && node.paused_until_ns <= now_ns
+        };
+        !self.network.has_cuts()
+            && metadata.status().partitions.iter().all(|partition| {
+                let holds = |node: &u16| {
+                    let status = self.nodes[usize::from(*node) - 1].core.as_ref().map(|core| core.status());
+                    status.is_some_and(|status| {
+                        let known = &status.partitions[usize::from(partition.id)];
+                        known.epoch.0 == partition.epoch && known.standing == Standing::Consistent
+                    })
+                };
+                let members = || partition.members.iter().map(|member| member.node);
+                let id = self.nodes[index].id.0;
+                let others = members().filter(|node| *node != id && is_well(node) && holds(node)).count();
+                !members().any(|node| node == id) || others + 1 == self.scenario.replicas
+            })
+    }
+
+    pub(super) fn draw_metadata_fault(&mut self) {
+        if self.random.chance(self.faults.metadata_crash) {
+            let downtime_ns = self.random.below(self.faults.downtime_max_ns);
+            self.inflict(Mishap::MetadataCrash { downtime_ns });
+        } else if self.random.chance(self.faults.metadata_pause) {
+            let pause_ns = self.random.below(2 * self.faults.pause_max_ns);
+            let takeover_ns = self.random.below(self.faults.downtime_max_ns);
+            self.inflict(Mishap::MetadataPause { pause_ns, takeover_ns });
+        }
+    }
+
+    /// Draws the event at which the power is lost next.
+    pub(super) fn draw_power_loss(&mut self) {
+        let mean = 1_000_000u64.checked_div(self.faults.power_loss);
+        self.power_loss_at = mean.map(|mean| self.tally.events + 1 + self.random.below(2 * mean));
+    }
+
+    pub(super) fn lose_power(&mut self) {
+        // See `may_crash`.
+        if !self.nodes.iter().any(|node| node.in_memory) {
+            let downtime_ns = self.random.below(self.faults.downtime_max_ns);
+            self.power_off(downtime_ns);
+        }
+        self.draw_power_loss();
+    }
+
+    fn power_off(&mut self, downtime_ns: u64) {
+        self.tally.count("losses of all power");
+        self.note(|_| Some("all power is lost".into()));
+        for node in 0..self.nodes.len() {
+            let extra_ns = self.random.below(downtime_ns);
+            self.crash_node(node, Kept::Any, Some(downtime_ns + extra_ns));
+        }
+        (0..self.switches.len()).for_each(|switch| self.crash_switch(switch));
+        self.crash_metadata(downtime_ns);
+    }
+
+    pub(super) fn cut_or_mend(&mut self) {
+        if self.faults.cut_interval_ns == 0 {
+            return;
+        }
+        if self.random.below(2) == 0 {
+            self.network.heal();
+        } else {
+            self.cut_somewhere();
+        }
+        let interval_ns = self.faults.cut_interval_ns;
+        let pause_ns = self.random.between(interval_ns / 4, interval_ns);
+        self.queue.after(pause_ns, Event::Cut);
+    }
+
+    fn cut_somewhere(&mut self) {
+        let hosts = self.hosts();
+        let (from, to) = (self.random.pick(&hosts), self.random.pick(&hosts));
+        let both = self.random.below(2) == 0;
+        if self.random.below(3) == 0 {
+            let direction = if both { Direction::Both } else { Direction::Out };
+            return self.inflict(Mishap::CutOff { host: from, direction });
+        }
+        self.inflict(Mishap::Cut { from, to });
+        if both {
+            self.network.cut(to, from);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Datagrams: routed by a switch or plainly addressed, then lost, late, twice, or simply delivered.
+
+use super::{Cluster, Event, METADATA, SWITCH};
+use crate::network::Host;
+use crate::switch::Forward;
+use nicekv_dataplane::HostId;
+use nicekv_wire::stamp_reply_to;
+use std::net::SocketAddrV4;
+
+impl Cluster {
+    fn host_of(&self, address: SocketAddrV4) -> Option<Host> {
+        if address == METADATA {
+            return Some(Host::Metadata);
+        }
+        let node = self.nodes.iter().position(|node| node.address == address).map(Host::Node);
+        node.or_else(|| self.clients.iter().position(|client| client.address == address).map(Host::Client))
+    }
+
+    pub(super) fn send(&mut self, sender: Host, from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8]) {
+        let (attached, ingress) = match sender {
+            Host::Node(index) => (index, Some(HostId(self.nodes[index].id.0))),
+            Host::Client(index) => (index, None),
+            Host::Metadata | Host::Switch(_) => (0, None),
+        };
+        if let Host::Node(index) = sender {
+            let is_to_members = self.surroundings.vrings.multicast.octets()[..2] == to.ip().octets()[..2];
+            self.watch.node_sends((index, self.nodes[index].process), is_to_members, bytes);
+        }
+        let switch = attached % self.switches.len();
+        match self.switches[switch].forward(from, to, ingress) {
+            Forward::Plain => {
+                if let Some(host) = self.host_of(to) {
+                    self.deliver(sender, host, from, bytes);
+                }
+            }
+            Forward::Hosts(hosts) => {
+                let mut bytes = bytes.to_vec();
+                if self.scenario.hides_sources && ingress.is_none() {
+                    stamp_reply_to(&mut bytes, from);
+                }
+                let from = if self.scenario.hides_sources { SWITCH } else { from };
+                for host in hosts {
+                    self.deliver(sender, Host::Node(usize::from(host.0) - 1), from, &bytes);
+                }
+            }
+        }
+    }
+
+    fn deliver(&mut self, sender: Host, to: Host, from: SocketAddrV4, bytes: &[u8]) {
+        let slowness = self.slowness(sender).max(self.slowness(to));
+        let copies = self.network.delays(sender, to, &self.faults, &mut self.random);
+        match copies {
+            [None, _] => {
+                self.tally.count("datagrams lost");
+                self.note(|names| names.line(sender, to, bytes).map(|line| format!("{line}  (lost)")));
+            }
+            [_, Some(_)] => self.tally.count("datagrams duplicated"),
+            _ => {}
+        }
+        for delay_ns in copies.into_iter().flatten() {
+            let event = Event::Arrive { to, sender, from, bytes: bytes.to_vec() };
+            self.queue.after(delay_ns * slowness, event);
+        }
+    }
+
+    /// By how much everything takes longer at this host.
+    pub(super) fn slowness(&self, host: Host) -> u64 {
+        match host {
+            Host::Node(index) if self.nodes[index].is_slow => self.faults.slow_factor,
+            _ => 1,
+        }
+    }
+
+    pub(super) fn arrive(&mut self, to: Host, sender: Host, from: SocketAddrV4, bytes: Vec<u8>) {
+        let now_ns = self.queue.now_ns();
+        self.note(|names| names.line(sender, to, &bytes));
+        match to {
+            Host::Node(node) => {
+                self.nodes[node].receive(from, bytes);
+                let drain_ns = self.random.below(self.scenario.pace.drain_max_ns) * self.slowness(to);
+                self.wake_node(node, now_ns + drain_ns);
+            }
+            Host::Client(client) => {
+                self.clients[client].receive(now_ns, &bytes);
+                self.wake_client(client, now_ns);
+            }
+            Host::Metadata => self.metadata_hears(from, bytes),
+            Host::Switch(_) => {}
+        }
+    }
+}

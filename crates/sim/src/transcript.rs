@@ -1,0 +1,242 @@
+//! What happens, in words: one line per message, who to whom, what.
+//!
+//! Left out: heartbeats, leases, probes and questions for a switch's status, which go on all the time and say nothing new.
+
+use crate::client::Client;
+use crate::network::Host;
+use nicekv_dataplane::control::{ControlReply, ControlRequest};
+use nicekv_wire::control::{Assign, MemberState, ReportKind};
+use nicekv_wire::recovery::{CopyFrame, CopySection, Wanted};
+use nicekv_wire::replication::{Acks, Decision, Decisions, Effect};
+use nicekv_wire::{ClientId, Condition, Datagram, Expiry, OpId, Operation, Reply, Status, Update};
+use std::collections::BTreeMap;
+
+/// How clients' ops are called.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    clients: BTreeMap<ClientId, String>,
+}
+
+impl Names {
+    /// Of these clients: c1, c2, …
+    pub fn new(clients: &[Client]) -> Self {
+        let clients = clients.iter().enumerate();
+        Self { clients: clients.map(|(index, client)| (client.id(), format!("c{}", index + 1))).collect() }
+    }
+
+    /// A node's own ops, since its newest start.
+    pub fn add(&mut self, client: ClientId, name: String) {
+        self.clients.insert(client, name);
+    }
+
+    /// A host.
+    pub fn host(&self, host: Host) -> String {
+        match host {
+            Host::Node(index) => format!("node-{}", index + 1),
+            Host::Client(index) => format!("client-{}", index + 1),
+            Host::Metadata => "metadata".into(),
+            Host::Switch(index) => format!("switch-{}", index + 1),
+        }
+    }
+
+    /// An op, which is also a version.
+    pub fn op(&self, op: OpId) -> String {
+        match self.clients.get(&op.client) {
+            _ if op == OpId::NONE => "nothing".into(),
+            Some(name) => format!("{name}:{}", op.sequence),
+            None => op.to_string(),
+        }
+    }
+
+    /// A datagram on its way, if it is worth a line.
+    pub fn line(&self, from: Host, to: Host, bytes: &[u8]) -> Option<String> {
+        let what = self.datagram(bytes)?;
+        Some(format!("{:8} -> {:8}  {what}", self.host(from), self.host(to)))
+    }
+
+    /// What a datagram says, if it is worth a line.
+    pub fn datagram(&self, bytes: &[u8]) -> Option<String> {
+        let Ok((_, datagram)) = Datagram::decode(bytes) else { return Some("nonsense".into()) };
+        Some(match datagram {
+            Datagram::Get(get) => match get.forwarded {
+                None => format!("{} get {}", self.op(get.op), text(get.key)),
+                Some((_, epoch, _)) => {
+                    format!("{} get {}, passed on in epoch {}", self.op(get.op), text(get.key), epoch.0)
+                }
+            },
+            Datagram::Update(update) => self.update(&update),
+            Datagram::Reply(reply) => self.reply(&reply),
+            Datagram::Acks(acks) => self.acks(&acks),
+            Datagram::Decisions(decisions) => self.decisions(&decisions),
+            Datagram::Resend(resend) => {
+                format!("epoch {}, passed on: {}", resend.epoch.0, self.datagram(resend.datagram)?)
+            }
+            Datagram::RecoverRequest(request) => {
+                let (epoch, cursor) = (request.epoch.0, request.cursor);
+                let more = if cursor > 0 { format!(" (after the first {cursor})") } else { String::new() };
+                format!("epoch {epoch}: what do you hold?{more}")
+            }
+            Datagram::RecoverReply(reply) => {
+                let ops: Vec<String> = reply.undecided.iter().map(|open| self.op(open.op)).collect();
+                let ops = if ops.is_empty() { "nothing".into() } else { ops.join(", ") };
+                format!("epoch {}: decisions through {}, undecided: {ops}", reply.epoch.0, reply.logged)
+            }
+            Datagram::Fetch(fetch) => match fetch.wanted {
+                Wanted::Op(op) => format!("epoch {}: send me {}", fetch.epoch.0, self.op(op)),
+                Wanted::DecisionsAfter(index) => {
+                    format!("epoch {}: send me the decisions after {index}", fetch.epoch.0)
+                }
+            },
+            Datagram::Assign(assign) => describe_assign(&assign),
+            Datagram::AssignAck(ack) => {
+                let activated = if ack.activated { ", activated" } else { "" };
+                format!("ack partition {} epoch {}{activated}", ack.partition, ack.epoch.0)
+            }
+            Datagram::Report(report) => match report.kind {
+                ReportKind::CopyDone => format!("partition {}: everything is copied", report.partition),
+                ReportKind::Accuse(node) => {
+                    format!("partition {}: {node} does not answer", report.partition)
+                }
+            },
+            Datagram::Heartbeat(_)
+            | Datagram::HeartbeatReply(_)
+            | Datagram::Probe(_)
+            | Datagram::ProbeReply(_) => return None,
+        })
+    }
+
+    fn update(&self, update: &Update<'_>) -> String {
+        let key = text(update.key);
+        let change = match &update.operation {
+            Operation::Set { value, expiry: Expiry::At(_) } => {
+                format!("put {key} = {}, which expires", text(value))
+            }
+            Operation::Set { value, .. } => format!("put {key} = {}", text(value)),
+            Operation::Delete => format!("delete {key}"),
+            Operation::Increment(delta) => format!("increment {key} by {delta}"),
+            Operation::Append(suffix) => format!("append {} to {key}", text(suffix)),
+            other => format!("{other:?} of {key}"),
+        };
+        let condition = match update.condition {
+            Condition::Always => String::new(),
+            Condition::IfAbsent => " if absent".into(),
+            Condition::IfPresent => " if present".into(),
+            Condition::IfVersion(version) => format!(" if its version is {}", self.op(version)),
+        };
+        let old = if update.return_old { ", telling the old value" } else { "" };
+        format!("{} {change}{condition}{old}", self.op(update.op))
+    }
+
+    fn reply(&self, reply: &Reply<'_>) -> String {
+        let status = match reply.status {
+            Status::Ok => "done".into(),
+            Status::NotFound => "not found".into(),
+            Status::ConditionFailed => "condition failed".into(),
+            other => format!("{other:?}"),
+        };
+        let value = reply.value.map(|value| format!(", value {}", text(value))).unwrap_or_default();
+        let version = match reply.version {
+            version if version == reply.op || version == OpId::NONE => String::new(),
+            version => format!(", version {}", self.op(version)),
+        };
+        let integer = if reply.integer == 0 { String::new() } else { format!(", number {}", reply.integer) };
+        format!("{} {status}{value}{version}{integer}", self.op(reply.op))
+    }
+
+    fn acks(&self, acks: &Acks) -> String {
+        let prepares = acks.prepares.iter().map(|ack| {
+            let contended = if ack.contended { " (contended)" } else { "" };
+            let refused = if ack.refused { " (refused)" } else { "" };
+            format!("ack {}{contended}{refused}", self.op(ack.op))
+        });
+        let progress = acks.progress.iter().map(|progress| {
+            let gap = if progress.gap { ", send me the rest" } else { "" };
+            format!("logged decisions through {}, forced through {}{gap}", progress.logged, progress.forced)
+        });
+        prepares.chain(progress).collect::<Vec<_>>().join("; ")
+    }
+
+    fn decisions(&self, decisions: &Decisions<'_>) -> String {
+        let list = decisions.decisions().map(|decision| self.decision(&decision));
+        let watermarks = decisions.watermarks().map(|watermark| {
+            format!("epoch {}: all hold decisions through {}", watermark.epoch.0, watermark.released)
+        });
+        list.chain(watermarks).collect::<Vec<_>>().join("; ")
+    }
+
+    fn decision(&self, decision: &Decision<'_>) -> String {
+        let effect = match decision.effect {
+            Effect::None => format!("no effect, {:?}", decision.status),
+            Effect::StorePrepared => "stored".into(),
+            Effect::Store => format!("stored as {}", text(decision.value)),
+            Effect::Remove => "removed".into(),
+        };
+        let contended = if decision.contended { " (contended)" } else { "" };
+        format!("decision {}: {} {effect}{contended}", decision.index, self.op(decision.op))
+    }
+
+    /// A frame of a copying stream.
+    pub fn frame(&self, from: Host, to: Host, bytes: &[u8]) -> String {
+        let part = |section| match section {
+            CopySection::Begin => "what we have in common",
+            CopySection::Clients => "the clients' records",
+            CopySection::Entries => "the entries",
+        };
+        let what = match CopyFrame::decode(bytes) {
+            Ok(CopyFrame::Request { section, since, after, .. }) => {
+                let since = if since > 0 { format!(" written after {since}") } else { String::new() };
+                let is_first = after.is_empty() || section == CopySection::Begin;
+                let after = if is_first { String::new() } else { format!(" after {}", text(after)) };
+                format!("copy to me {}{since}{after}", part(section))
+            }
+            Ok(CopyFrame::Chunk { section, more, payload, .. }) => {
+                let more = if more { ", more follow" } else { "" };
+                format!("here are {}, {} bytes{more}", part(section), payload.len())
+            }
+            Err(error) => error.to_string(),
+        };
+        format!("{:8} => {:8}  {what}", self.host(from), self.host(to))
+    }
+
+    /// A request to a switch's agent, if it is worth a line.
+    pub fn tables_request(&self, switch: usize, request: &ControlRequest) -> Option<String> {
+        let ControlRequest::Install { term, tables } = request else { return None };
+        let switch = self.host(Host::Switch(switch));
+        Some(format!("metadata -> {switch}  install tables {}, term {term}", tables.generation))
+    }
+}
+
+/// What an agent answers, if it is worth a line.
+pub fn tables_reply(switch: usize, reply: &ControlReply) -> Option<String> {
+    let what = match reply {
+        ControlReply::Installed { generation, .. } => format!("tables {generation} are in force"),
+        ControlReply::Refused { current_term } => format!("refused, term {current_term} was here"),
+        ControlReply::Failed { generation, reason } => format!("tables {generation} failed: {reason}"),
+        ControlReply::Status { .. } => return None,
+    };
+    Some(format!("switch-{} -> metadata  {what}", switch + 1))
+}
+
+fn describe_assign(assign: &Assign) -> String {
+    let members = assign.members.iter().map(|member| {
+        let joining = if member.state == MemberState::Joining { " joining" } else { "" };
+        let handoff = if member.handoff { " handoff" } else { "" };
+        format!("{}{joining}{handoff}", member.node)
+    });
+    let members = members.collect::<Vec<_>>().join(", ");
+    let activated = if assign.activated { "" } else { ", not yet activated" };
+    let (partition, epoch, primary) = (assign.partition, assign.epoch.0, assign.primary);
+    format!("partition {partition} epoch {epoch}{activated}: primary {primary}, members {members}")
+}
+
+/// A datagram between unnamed clients.
+pub fn describe(bytes: &[u8]) -> String {
+    Names::default().datagram(bytes).unwrap_or_else(|| "heartbeat, lease or probe".into())
+}
+
+fn text(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) => text.into(),
+        _ => format!("{:?}", String::from_utf8_lossy(bytes)),
+    }
+}
