@@ -5,6 +5,8 @@
 pub enum Planted {
     /// In the replicas.
     Replica(nicekv_replication::Plant),
+    /// In the metadata service.
+    Metadata(nicekv_metadata::Plant),
 }
 
 impl Planted {
@@ -12,6 +14,15 @@ impl Planted {
     pub fn replica(self) -> Option<nicekv_replication::Plant> {
         match self {
             Self::Replica(plant) => Some(plant),
+            Self::Metadata(_) => None,
+        }
+    }
+
+    /// A bug of the metadata service.
+    pub fn metadata(self) -> Option<nicekv_metadata::Plant> {
+        match self {
+            Self::Metadata(plant) => Some(plant),
+            Self::Replica(_) => None,
         }
     }
 }

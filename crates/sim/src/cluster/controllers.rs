@@ -12,6 +12,7 @@
 use super::{Cluster, Event, METADATA, MILLISECOND_NS};
 use crate::network::Host;
 use crate::node::Clock;
+use crate::plants::Planted;
 use nicekv_dataplane::Prefix;
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_metadata::{Balancing, Config, Metadata, NodeConfig, Persisted, StorageRequest, SwitchId};
@@ -84,10 +85,14 @@ impl Cluster {
         let clock = Clock::draw(&self.faults, &mut self.random);
         let core =
             Metadata::new(self.metadata_config(), self.controllers.stored.as_deref(), clock.now(now_ns));
+        let mut core = core.expect("the state is our own");
+        if let Some(plant) = self.scenario.plant.and_then(Planted::metadata) {
+            core.plant(plant);
+        }
         self.controllers.started += 1;
         let process = self.controllers.started;
         self.controllers.running.push(Controller {
-            core: core.expect("the state is our own"),
+            core,
             process,
             clock,
             turn_at_ns: None,
