@@ -99,7 +99,7 @@ impl Default for Timing {
             probe_idle: Duration::from_secs(1),
             accusation_patience: Duration::from_millis(500),
             rejoin_delay: Duration::from_secs(2),
-            handoff_delay: None,
+            handoff_delay: Some(Duration::from_millis(200)),
             rebalance_delay: Some(Duration::from_secs(5)),
             switch_interval: Duration::from_millis(200),
         }

@@ -66,5 +66,9 @@ pub const WAITING_GETS_MAX: usize = 1024;
 pub const CLIENTS_MAX: usize = 65_536;
 /// Most datagrams of decisions that one request for missing ones is answered with.
 pub const CATCH_UP_DATAGRAMS_MAX: usize = 32;
+/// Most deletions of one partition that are remembered to be dropped; beyond it they are left to the scrub.
+pub const TOMBSTONES_MAX: usize = 65_536;
+/// Most pages of the engine that are read for one frame of a copy, if little on them is new.
+pub const COPY_PAGES_MAX: usize = 16;
 /// Bytes of entries that one frame of a copy carries.
 pub const COPY_CHUNK_BYTES: usize = 128 << 10;

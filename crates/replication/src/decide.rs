@@ -66,7 +66,8 @@ impl Partition {
     /// The key's oldest undecided op, if every member has acknowledged it and decisions may be made.
     fn next_decidable(&self, key: &[u8]) -> Option<OpId> {
         let lead = self.lead.as_ref()?;
-        if !lead.is_ready() || !self.activated || self.decisions.len() >= UNRELEASED_MAX {
+        let may_decide = lead.is_ready() && self.activated && self.has_members_enough();
+        if !may_decide || self.decisions.len() >= UNRELEASED_MAX {
             return None;
         }
         let op = *self.keys.get(key)?.queue.front()?;
@@ -119,7 +120,11 @@ impl Partition {
             contended,
             effect: verdict.effect,
             status: verdict.status,
-            version: verdict.version,
+            version: if shared.has(Plant::VersionIsTimestamp) && verdict.version == op {
+                OpId { sequence: self.logged + 1, ..op }
+            } else {
+                verdict.version
+            },
             expiry_ms: verdict.expiry_ms,
             integer: verdict.integer,
             value: verdict.value.into(),
@@ -146,7 +151,11 @@ impl Partition {
     /// A member holds an op that is past remembering, and every decision: tell it to let go (R10, R15).
     pub(crate) fn decide_expired(&mut self, shared: &mut Shared, now: Now, op: OpId) {
         let ready = self.lead.as_ref().is_some_and(|lead| lead.is_ready()) && self.activated;
-        if !ready || self.ops.contains_key(&op) || self.clients.lookup(op) == Lookup::New {
+        if !ready
+            || !self.has_members_enough()
+            || self.ops.contains_key(&op)
+            || self.clients.lookup(op) == Lookup::New
+        {
             return;
         }
         self.publish(shared, now, op, true, Verdict::unchanged(Status::Expired, None));

@@ -28,8 +28,7 @@ use nicekv_wire::recovery::{Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX, 
 use nicekv_wire::replication::Decision;
 use nicekv_wire::{NodeId, Now, OpId};
 
-use crate::clients::Lookup;
-use crate::join::Join;
+use crate::clients::{Clients, Lookup};
 use crate::partition::Decided;
 
 /// The primary's own state of an epoch.
@@ -91,12 +90,13 @@ impl Partition {
             return true;
         }
         let mine = assign.members.iter().find(|member| member.node == shared.config.node);
-        let standing = match mine.map(|member| member.state) {
+        let standing = match mine.map(|member| (member.state, member.handoff)) {
             None => Standing::Outside,
-            Some(MemberState::Joining) => Standing::Joining,
-            Some(MemberState::Consistent) => Standing::Consistent,
+            Some((MemberState::Joining, _)) => Standing::Joining,
+            Some((MemberState::Consistent, true)) => Standing::Handoff,
+            Some((MemberState::Consistent, false)) => Standing::Consistent,
         };
-        if standing == Standing::Consistent && self.join.as_ref().is_some_and(|join| !join.is_done()) {
+        if standing.serves() && self.former.is_some() {
             // Never pretend to hold what was not copied.
             shared.counters.refused += 1;
             return false;
@@ -106,10 +106,15 @@ impl Partition {
     }
 
     fn enter(&mut self, shared: &mut Shared, now: Now, assign: &Assign, standing: Standing) {
+        if self.is_whole() && self.held_by_originals > 0 {
+            let record = Record::Held { partition: self.id, through: self.held_by_originals };
+            shared.storage.append(|out| record.append(out));
+        }
         self.epoch = assign.epoch;
         self.activated = assign.activated;
         self.primary = assign.primary;
         self.members.clone_from(&assign.members);
+        self.replicas = assign.replicas.into();
         self.standing = standing;
         self.base = None;
         self.join = None;
@@ -121,11 +126,14 @@ impl Partition {
             key.latest = Latest::Unknown;
         }
         for op in self.ops.values_mut() {
-            (op.acks, op.any_contended, op.any_refused, op.tries) = (0, false, false, 0);
+            if !shared.has(Plant::CountOlderAcks) {
+                op.acks = 0;
+            }
+            (op.any_contended, op.any_refused, op.tries) = (false, false, 0);
             op.sent_ns = now.boot_ns;
         }
         match standing {
-            Standing::Outside => {}
+            Standing::Outside | Standing::Handoff => {}
             Standing::Joining => self.start_join(shared),
             Standing::Consistent if assign.primary == shared.config.node => self.start_lead(shared, now),
             Standing::Consistent => {}
@@ -133,16 +141,11 @@ impl Partition {
         shared.arm_sweep(now);
     }
 
-    fn start_join(&mut self, shared: &mut Shared) {
-        self.reset();
-        let record = Record::Reset { partition: self.id };
-        shared.storage.append(|out| record.append(out));
-        shared.storage.clear(self.id);
-        self.join = Some(Join::new(shared.map()));
-    }
-
     fn start_lead(&mut self, shared: &mut Shared, now: Now) {
         let me = self.position(shared.config.node).expect("the primary is a member");
+        if shared.has(Plant::DedupeForgottenAtFailover) {
+            self.clients = Clients::default();
+        }
         let mut peers = vec![Peer { heard_ns: now.boot_ns, ..Peer::default() }; self.members.len()];
         peers[me].recovered = true;
         self.lead = Some(Lead {

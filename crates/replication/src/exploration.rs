@@ -39,6 +39,7 @@ impl Shared {
             match unforced.what {
                 UnforcedWhat::Prepare(op) => (0, op).hash(state),
                 UnforcedWhat::Decision(index) => (1, index).hash(state),
+                UnforcedWhat::Copy => unreachable!("nobody joins"),
             }
         }
     }
@@ -69,11 +70,13 @@ impl Partition {
             key.waiting.iter().for_each(|get| get.op.hash(state));
         }
         for decided in &self.decisions {
-            (decided.index, decided.op, decided.contended, decided.effect as u8).hash(state);
+            (decided.index, decided.origin, decided.op, decided.contended, decided.effect as u8).hash(state);
             (decided.status, decided.version, decided.integer, &decided.value).hash(state);
         }
         (self.logged, self.forced, self.released, self.base).hash(state);
         self.clients.export(ClientId(0), usize::MAX).0.hash(state);
+        self.tombstones.iter().for_each(|tombstone| tombstone.hash(state));
+        self.held_by_originals.hash(state);
         self.progress_due_ns.is_some().hash(state);
         self.lead.as_ref().inspect(|lead| lead.fingerprint(state));
     }

@@ -1,8 +1,7 @@
 //! Decisions at the other members, and how the primary serves one that missed some.
 
-use crate::config::CATCH_UP_DATAGRAMS_MAX;
+use crate::config::{CATCH_UP_DATAGRAMS_MAX, UNRELEASED_MAX};
 use crate::partition::{Decided, Partition, Standing};
-use crate::record::Record;
 use crate::shared::Shared;
 use nicekv_wire::Now;
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
@@ -11,7 +10,8 @@ use nicekv_wire::replication::{Decision, Watermark};
 impl Partition {
     /// A decision of this epoch from its primary.
     pub(crate) fn on_decision(&mut self, shared: &mut Shared, now: Now, decision: &Decision<'_>) {
-        if self.standing == Standing::Joining && self.base.is_none() {
+        let keeps_too_much = self.join.as_ref().is_some_and(|join| join.kept_back() >= UNRELEASED_MAX);
+        if (self.standing == Standing::Joining && self.base.is_none()) || keeps_too_much {
             self.report_gap(shared, now);
         } else if decision.index == self.logged + 1 {
             self.log_decision(shared, now, Decided::from_wire(decision));
@@ -32,16 +32,6 @@ impl Partition {
         if watermark.released > self.released {
             self.release(shared, now, watermark.released);
         }
-    }
-
-    /// A joiner takes part from here on; what was decided before comes by copying.
-    fn start_after(&mut self, shared: &mut Shared, now: Now, base: u64) {
-        let record = Record::Released { partition: self.id, through: base };
-        shared.storage.append(|out| record.append(out));
-        shared.storage.want_force();
-        (self.logged, self.forced, self.released) = (base, base, base);
-        self.tell_progress(shared, false);
-        self.begin_copy(shared, now);
     }
 
     /// Asks the primary for what this member missed, at most once per quarter of a resend timeout.

@@ -25,7 +25,9 @@ pub(crate) struct WaitingGet {
 impl Partition {
     /// A get arrived, from a client or passed on by a member.
     pub(crate) fn on_get(&mut self, shared: &mut Shared, now: Now, get: &Get<'_>, from: SocketAddrV4) {
-        let may_serve = self.standing == Standing::Consistent && shared.has_lease(now);
+        let unadmitted = self.standing == Standing::Outside && !self.keys.contains_key(get.key);
+        let serves = self.standing.serves() || (unadmitted && shared.has(Plant::AnswerUnadmitted));
+        let may_serve = serves && shared.has_lease(now);
         let heard = match get.forwarded {
             Some((_, epoch, node)) => self.is_primary() && self.accepts(epoch, node),
             None => true,
@@ -105,19 +107,27 @@ impl Partition {
         entry: Option<Entry<'_>>,
     ) {
         let overdue = entry.filter(|entry| is_overdue(entry.expiry_ms, now));
-        if let Some(entry) = overdue {
+        if let Some(entry) = overdue
+            && !shared.has(Plant::ExpiryByLocalClock)
+        {
             // It expires by a delete that the primary orders, and by nothing else (R11).
             match self.standing {
                 Standing::Consistent if self.is_primary() => {
                     self.expire(shared, now, key, entry.version, get);
                 }
-                Standing::Consistent => self.forward_get(shared, get, key),
-                _ => {}
+                Standing::Consistent | Standing::Handoff => self.forward_get(shared, get, key),
+                Standing::Outside | Standing::Joining => {}
             }
+            return;
+        }
+        if entry.is_none() && self.standing == Standing::Handoff && !shared.has(Plant::HandoffDeniesMissing) {
+            // It holds no more than what was decided since it joined (R8).
+            self.forward_get(shared, get, key);
             return;
         }
         shared.counters.gets += 1;
         let reply = match entry {
+            _ if overdue.is_some() => Reply::bare(get.op, Status::NotFound),
             Some(Entry { value: Some(value), version, expiry_ms, .. }) => {
                 Reply { version, expiry_ms, value: Some(value), ..Reply::bare(get.op, Status::Ok) }
             }

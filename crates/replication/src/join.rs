@@ -1,62 +1,114 @@
-//! Copying a partition to a joiner (R7), in its plain form: everything, from the primary.
+//! Joining a partition (R7, R8): the joiner's side. It takes part in puts at once, and copies what was decided without it.
 //!
-//! The joiner already takes part in every put from the epoch's base on; what was decided before, it copies. Both may write the same
-//! key, so it notes which keys later decisions have written: a copied entry never overwrites a newer one, nor revives a deleted key.
+//! ```text
+//!   joiner                           primary                    source: a ready handoff, else the primary
+//!     │◀── watermark: base ─────────────│
+//!     │─── Begin: my history ──────────▶│  once its recovery is complete
+//!     │◀── since: we agree so far ──────│
+//!     │─── Clients ────────────────────▶│
+//!     │─── Entries since, after key ────────────────────────────▶│
+//!     │◀── entries, tombstones ─────────────────────────────────│
+//! ```
+//!
+//! Invariants:
+//! * A joiner holds, of the decisions up to `since`, all that no later decision has overwritten. So it needs exactly the entries that were
+//!   written after `since`. That stays true when the copy is broken off: a copy only adds newer entries.
+//! * What it logged beyond `since` in its former life is void. An uncontended effect of that kind may be in its engine; the same op has
+//!   been decided again after `since` by a primary that held its prepare (R3), with the same outcome, so the copy overwrites it.
+//! * Contended decisions up to `since` that it had not shown are shown now: they were forced by all.
+//! * What takes effect before `since` is known is kept back, because the engine may have to be emptied first.
+//! * Both the copy and the decisions write; the joiner notes what decisions have written, and a copied entry never overwrites a newer one.
+//! * Everything that is copied is logged before it is written. Replaying the log therefore needs no other knowledge.
 //!
 //! The copy is complete when the joiner could go on alone from what it holds on disk:
 //! * every decision whose effect may be in the copy is in its log, durably. Else it could, as a primary, evaluate an op on its own result;
 //! * no op is open that it took in before it had the deduplication records: that may be a datagram from the past, of an op that was
 //!   finished before the joiner's time. The primary says so (`decide_expired`).
 //!
-//! A part of the entries begins with the primary's last decision at that moment, 8 bytes.
+//! A handoff keeps the partition in a space of its own, which it empties when it joins; it copies what some original may lack.
 
 use crate::config::COPY_CHUNK_BYTES;
-use crate::partition::{Partition, Standing};
+use crate::copy::{Begun, EntriesChunk};
+use crate::entries::effect;
+use crate::history::History;
+use crate::partition::{Decided, Op, Partition, Standing};
+use crate::plant::Plant;
 use crate::record::Record;
-use crate::shared::{Map, Shared};
+use crate::shared::{Map, Shared, Unforced, UnforcedWhat};
 use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_wire::bytes::Reader;
+use nicekv_wire::bytes::{Reader, put};
 use nicekv_wire::control::{Report, ReportKind};
-use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, read_keyed_entry};
-use nicekv_wire::{ClientId, DecodeError, Epoch, NodeId, Now, PartitionId};
+use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry, read_keyed_entry};
+use nicekv_wire::{DecodeError, Epoch, NodeId, Now, OpId};
+use zerocopy::network_endian::U64;
 
 /// The other end of a copying stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamPeer {
-    /// A connection that this node opens to a primary, by its address.
+    /// A connection that this node opens to a source, by its address.
     Dialed(SocketAddrV4),
     /// A connection that was accepted, by its number.
     Accepted(u64),
 }
 
-/// A scan of the engine for a joiner.
+/// What a replica that is not complete held before it joined.
 #[derive(Clone)]
-pub(crate) struct PendingScan {
-    pub(crate) token: u64,
-    partition: PartitionId,
-    epoch: Epoch,
-    peer: StreamPeer,
+pub(crate) struct Former {
+    pub(crate) logged: u64,
+    pub(crate) history: History,
+    /// Logged and not known to be held by all.
+    pub(crate) decisions: VecDeque<Decided>,
+    ops: Map<OpId, Op>,
+    /// Whether a primary has said that it has all of it, too.
+    pub(crate) compared: bool,
 }
 
-impl PendingScan {
-    pub(crate) fn partition(&self) -> PartitionId {
-        self.partition
+impl Former {
+    /// Of a replica that may hold anything up to `since` and nothing of use beyond.
+    pub(crate) fn through(shared: &Shared, since: u64, mut history: History) -> Self {
+        history.truncate(since);
+        Self { logged: since, history, decisions: VecDeque::new(), ops: shared.map(), compared: true }
+    }
+
+    /// The effects of decisions up to `since` that were not shown.
+    fn effects_through(&self, since: u64) -> impl Iterator<Item = (&[u8], Entry<'_>)> {
+        let known = self.decisions.iter().take_while(move |decided| decided.index <= since);
+        known.filter(|decided| decided.contended).filter_map(|decided| {
+            let update = self.ops.get(&decided.op)?.update();
+            Some((update.key, effect(decided, &update)?))
+        })
+    }
+
+    /// What the primary is told.
+    fn append(&self, out: &mut Vec<u8>) {
+        put(out, &U64::from(self.logged));
+        self.history.append(out);
+    }
+
+    /// Reads what [`Self::append`] wrote: the last decision, and where it and those before come from.
+    pub(crate) fn read(bytes: &[u8]) -> Result<(u64, History), DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let logged: U64 = reader.layout("last decision of a joiner")?;
+        Ok((logged.get(), History::read(&mut reader)?))
     }
 }
 
 #[derive(Clone)]
 enum Stage {
+    /// Waits to hear what it has in common with the primary; what takes effect meanwhile is kept here, encoded.
+    Beginning {
+        kept: BTreeMap<Box<[u8]>, Vec<u8>>,
+    },
     /// Asking for this part, after this cursor.
     Copying {
         section: CopySection,
         after: Vec<u8>,
     },
-    /// Everything is written; waits for the engine to be durable.
-    Syncing {
-        token: u64,
-    },
+    /// Everything is logged and written; waits for the log to be durable.
+    Forcing,
     Done,
 }
 
@@ -67,6 +119,10 @@ pub(crate) struct Join {
     written: Map<Box<[u8]>, u64>,
     stage: Stage,
     asked_ns: u64,
+    /// Entries are asked of this member.
+    source: NodeId,
+    /// Those written after this decision.
+    since: u64,
     /// Decisions up to this one may have effects in the copy.
     covers: u64,
     /// Ops that were logged up to this record were not compared with the deduplication records.
@@ -74,45 +130,99 @@ pub(crate) struct Join {
 }
 
 impl Join {
-    pub(crate) fn new(written: Map<Box<[u8]>, u64>) -> Self {
-        let stage = Stage::Copying { section: CopySection::Clients, after: Vec::new() };
-        Self { written, stage, asked_ns: 0, covers: 0, unchecked_through: 0 }
+    fn new(written: Map<Box<[u8]>, u64>, source: NodeId) -> Self {
+        let stage = Stage::Beginning { kept: BTreeMap::new() };
+        Self { written, stage, asked_ns: 0, source, since: 0, covers: 0, unchecked_through: 0 }
     }
 
-    pub(crate) fn is_done(&self) -> bool {
-        matches!(self.stage, Stage::Done)
+    /// Takes note of what a decision writes. Whether it is kept back for now.
+    pub(crate) fn keeps_back(&mut self, key: &[u8], entry: &Entry<'_>) -> bool {
+        if matches!(self.stage, Stage::Forcing | Stage::Done) {
+            return false;
+        }
+        if self.written.get(key).is_none_or(|newest| *newest < entry.index) {
+            self.written.insert(key.into(), entry.index);
+        }
+        let Stage::Beginning { kept } = &mut self.stage else { return false };
+        let mut bytes = Vec::new();
+        entry.append(&mut bytes);
+        kept.insert(key.into(), bytes);
+        true
     }
 
-    pub(crate) fn note_written(&mut self, key: &[u8], index: u64) {
-        if matches!(self.stage, Stage::Copying { .. }) {
-            match self.written.get_mut(key) {
-                Some(newest) => *newest = (*newest).max(index),
-                None => {
-                    self.written.insert(key.into(), index);
-                }
-            }
+    /// How much is kept back.
+    pub(crate) fn kept_back(&self) -> usize {
+        if let Stage::Beginning { kept } = &self.stage { kept.len() } else { 0 }
+    }
+
+    fn section(&self) -> Option<CopySection> {
+        match &self.stage {
+            Stage::Beginning { .. } => Some(CopySection::Begin),
+            Stage::Copying { section, .. } => Some(*section),
+            Stage::Forcing | Stage::Done => None,
         }
     }
 }
 
 impl Partition {
-    /// Joiner: asks for the next part.
-    pub(crate) fn begin_copy(&mut self, shared: &mut Shared, now: Now) {
-        let primary = self.primary_address();
-        let Some(join) = &mut self.join else { return };
-        let Stage::Copying { section, after } = &join.stage else { return };
-        join.asked_ns = now.boot_ns;
-        let request = CopyFrame::Request {
-            joiner: shared.config.node,
-            partition: self.id,
-            epoch: self.epoch,
-            section: *section,
-            since: 0,
-            after,
+    /// Takes part from here on, as a joiner.
+    pub(crate) fn start_join(&mut self, shared: &mut Shared) {
+        let record = Record::Join { partition: self.id, handoff: self.is_handoff(shared) };
+        shared.storage.append(|out| record.append(out));
+        self.set_aside(shared, self.is_handoff(shared));
+        self.join = Some(Join::new(shared.map(), self.primary));
+    }
+
+    /// Sets aside what was held so far, for good if this is a handoff. Replaying the log does the same.
+    pub(crate) fn set_aside(&mut self, shared: &Shared, handoff: bool) {
+        let former = match self.former.take() {
+            Some(former) if !handoff => former,
+            None if !handoff => Former {
+                logged: self.logged,
+                history: core::mem::take(&mut self.history),
+                decisions: core::mem::take(&mut self.decisions),
+                ops: core::mem::replace(&mut self.ops, shared.map()),
+                compared: false,
+            },
+            _ => Former::through(shared, 0, History::default()),
         };
+        self.reset();
+        self.former = Some(former);
+    }
+
+    /// Joiner: the primary's last decision from before this epoch is known. What was decided up to it comes by copying.
+    pub(crate) fn start_after(&mut self, shared: &mut Shared, now: Now, base: u64) {
+        let record = Record::Released { partition: self.id, through: base };
+        shared.storage.append(|out| record.append(out));
+        shared.storage.want_force();
+        (self.logged, self.forced, self.released) = (base, base, base);
+        self.tell_progress(shared, false);
+        self.ask_for_part(shared, now);
+    }
+
+    /// Joiner: asks for the next part.
+    fn ask_for_part(&mut self, shared: &mut Shared, now: Now) {
+        let Some(join) = &mut self.join else { return };
+        join.asked_ns = now.boot_ns;
+        let mut held = Vec::new();
+        let (section, after) = match &join.stage {
+            Stage::Beginning { .. } => {
+                self.former.as_ref().expect("a joiner is not complete").append(&mut held);
+                (CopySection::Begin, &held)
+            }
+            Stage::Copying { section, after } => (*section, after),
+            Stage::Forcing | Stage::Done => return,
+        };
+        let (source, since) = match section {
+            CopySection::Entries => (join.source, join.since),
+            CopySection::Begin | CopySection::Clients => (self.primary, 0),
+        };
+        let (joiner, partition, epoch) = (shared.config.node, self.id, self.epoch);
+        let request = CopyFrame::Request { joiner, partition, epoch, section, since, after };
         let mut frame = Vec::new();
         request.append(&mut frame);
-        shared.streams.push_back((StreamPeer::Dialed(primary), frame));
+        let address = self.address(source).expect("a source is a member");
+        shared.streams.push_back((StreamPeer::Dialed(address), frame));
     }
 
     /// Joiner: what a sweep has to do for the copy.
@@ -123,8 +233,12 @@ impl Partition {
             self.report_gap(shared, now);
         } else if now.boot_ns >= join.asked_ns + retry_ns {
             match join.stage {
-                Stage::Copying { .. } => self.begin_copy(shared, now),
-                Stage::Syncing { .. } => {}
+                Stage::Beginning { .. } | Stage::Copying { .. } => {
+                    // A handoff that does not answer is not needed: the primary has everything.
+                    join.source = self.primary;
+                    self.ask_for_part(shared, now);
+                }
+                Stage::Forcing => {}
                 Stage::Done => self.report_copied(shared, now),
             }
         }
@@ -147,43 +261,6 @@ impl Partition {
         });
     }
 
-    /// Primary: a joiner asks for a part. Refused by silence; the joiner asks again.
-    pub(crate) fn on_copy_request(
-        &mut self,
-        shared: &mut Shared,
-        peer: StreamPeer,
-        joiner: NodeId,
-        epoch: Epoch,
-        section: CopySection,
-        after: &[u8],
-    ) {
-        let ready = self.lead.as_ref().is_some_and(|lead| lead.is_ready()) && self.activated;
-        if !ready || !self.accepts(epoch, joiner) || self.base.is_none_or(|base| self.released < base) {
-            shared.counters.dropped += 1;
-            return;
-        }
-        match section {
-            CopySection::Begin => {}
-            CopySection::Clients => {
-                let after = after.try_into().map_or(0, u64::from_be_bytes);
-                let (piece, _, more) = self.clients.export(ClientId(after), COPY_CHUNK_BYTES);
-                send_chunk(shared, peer, self, epoch, section, more, &piece);
-            }
-            CopySection::Entries => {
-                let token = shared.storage.scan(self.id, after, COPY_CHUNK_BYTES);
-                shared.scans.push_back(PendingScan { token, partition: self.id, epoch, peer });
-            }
-        }
-    }
-
-    /// Primary: the entries for a joiner have been read.
-    pub(crate) fn on_scanned(&mut self, shared: &mut Shared, scan: &PendingScan, entries: &[u8], more: bool) {
-        if self.epoch == scan.epoch {
-            let payload = [&self.logged.to_be_bytes(), entries].concat();
-            send_chunk(shared, scan.peer, self, scan.epoch, CopySection::Entries, more, &payload);
-        }
-    }
-
     /// Joiner: a part has arrived.
     pub(crate) fn on_copy_chunk(
         &mut self,
@@ -194,35 +271,82 @@ impl Partition {
         more: bool,
         payload: &[u8],
     ) {
-        let expected = match self.join.as_ref().map(|join| &join.stage) {
-            Some(Stage::Copying { section, .. }) => Some(*section),
-            _ => None,
-        };
+        let expected = self.join.as_ref().and_then(Join::section);
         if self.standing != Standing::Joining || epoch != self.epoch || expected != Some(section) {
             return;
         }
         let taken = match section {
-            CopySection::Begin => return,
+            CopySection::Begin => self.take_begun(shared, payload),
             CopySection::Clients => self.take_clients(shared, more, payload),
             CopySection::Entries => self.take_entries(shared, payload),
         };
-        let Ok(last) = taken else {
+        let Ok(after) = taken else {
             shared.counters.malformed += 1;
             return;
         };
-        let join = self.join.as_mut().expect("checked above");
-        join.stage = match (section, more) {
-            (CopySection::Begin, _) => return,
-            (_, true) => Stage::Copying { section, after: last },
-            (CopySection::Clients, false) => {
-                Stage::Copying { section: CopySection::Entries, after: Vec::new() }
-            }
-            (CopySection::Entries, false) => {
-                join.written = shared.map();
-                Stage::Syncing { token: shared.storage.sync_engine() }
-            }
+        let next = match (section, more) {
+            (_, true) => Some((section, after)),
+            (CopySection::Begin, false) => Some((CopySection::Clients, Vec::new())),
+            (CopySection::Clients, false) => Some((CopySection::Entries, Vec::new())),
+            (CopySection::Entries, false) => None,
         };
-        self.begin_copy(shared, now);
+        match next {
+            Some((section, after)) => {
+                self.join.as_mut().expect("checked above").stage = Stage::Copying { section, after };
+                self.ask_for_part(shared, now);
+            }
+            None => self.complete_copy(shared),
+        }
+    }
+
+    /// The primary says how far this replica holds what it holds.
+    fn take_begun(&mut self, shared: &mut Shared, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
+        let begun = Begun::read(payload)?;
+        let source = self.position(begun.source).map_or(self.primary, |_| begun.source);
+        let join = self.join.as_mut().expect("checked by the caller");
+        let Stage::Beginning { kept } = &mut join.stage else { unreachable!("checked by the caller") };
+        let kept = core::mem::take(kept);
+        (join.source, join.since, join.covers) = (source, begun.entries_since, begun.covers);
+        let mut history = Vec::new();
+        begun.history.append(&mut history);
+        let (since, floor) = (begun.since, begun.floor());
+        let record = Record::Begin { partition: self.id, since, floor, history: &history };
+        shared.storage.append(|out| record.append(out));
+        self.begin(shared, since, floor, begun.history, |key| kept.contains_key(key));
+        let mut copied = Vec::new();
+        for (key, entry) in &kept {
+            put_keyed_entry(&mut copied, key, entry);
+            if copied.len() >= COPY_CHUNK_BYTES {
+                self.write_copied(shared, &copied)?;
+                copied.clear();
+            }
+        }
+        self.write_copied(shared, &copied)?;
+        Ok(Vec::new())
+    }
+
+    /// What is held is known: everything up to `since`, nothing of use beyond. Replaying the log does the same, though more decisions
+    /// seem not to be shown; then the copied entries that follow overwrite those whose keys are `newer`.
+    pub(crate) fn begin(
+        &mut self,
+        shared: &mut Shared,
+        since: u64,
+        floor: u64,
+        history: History,
+        newer: impl Fn(&[u8]) -> bool,
+    ) {
+        let former = self.former.take().expect("a joiner is not complete");
+        if since == 0 && !(floor > 0 && shared.has(Plant::HandoffNotEmptied)) {
+            self.tombstones.clear();
+            shared.storage.discard_writes(self.id);
+            shared.storage.clear(self.id);
+        }
+        for (key, entry) in former.effects_through(since).filter(|(key, _)| !newer(key)) {
+            self.store(shared, key, &entry);
+        }
+        self.former = Some(Former::through(shared, since, history.clone()));
+        self.history.prepend(history);
+        self.floor = floor;
     }
 
     fn take_clients(
@@ -237,47 +361,61 @@ impl Partition {
         }
         let record = Record::Clients { partition: self.id, payload };
         shared.storage.append(|out| record.append(out));
-        shared.storage.want_force();
         Ok(last.0.to_be_bytes().to_vec())
     }
 
     fn take_entries(&mut self, shared: &mut Shared, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
+        let chunk = EntriesChunk::read(payload)?;
         let join = self.join.as_mut().expect("checked by the caller");
-        let mut reader = Reader::new(payload);
-        let covers = u64::from_be_bytes(reader.layout("last decision of a copy")?);
-        join.covers = join.covers.max(covers);
-        let mut last: &[u8] = &[];
+        join.covers = join.covers.max(chunk.covers);
+        let mut copied = Vec::new();
+        let mut reader = Reader::new(chunk.entries);
         while !reader.is_empty() {
             let (key, entry) = read_keyed_entry(&mut reader)?;
             let index = Entry::decode(entry)?.index;
+            let join = self.join.as_ref().expect("as before");
             if join.written.get(key).is_none_or(|written| *written < index) {
-                shared.storage.write(self.id, key, |out| out.extend_from_slice(entry));
+                put_keyed_entry(&mut copied, key, entry);
             }
-            last = key;
         }
-        Ok(last.to_vec())
+        self.write_copied(shared, &copied)?;
+        Ok(chunk.after.to_vec())
+    }
+
+    /// Logs and writes entries that came by copying.
+    fn write_copied(&mut self, shared: &mut Shared, payload: &[u8]) -> Result<(), DecodeError> {
+        if payload.is_empty() {
+            return Ok(());
+        }
+        let record = Record::Copied { partition: self.id, payload };
+        shared.storage.append(|out| record.append(out));
+        self.store_copied(shared, payload)
+    }
+
+    pub(crate) fn store_copied(&mut self, shared: &mut Shared, payload: &[u8]) -> Result<(), DecodeError> {
+        let mut reader = Reader::new(payload);
+        while !reader.is_empty() {
+            let (key, entry) = read_keyed_entry(&mut reader)?;
+            self.store(shared, key, &Entry::decode(entry)?);
+        }
+        Ok(())
+    }
+
+    fn complete_copy(&mut self, shared: &mut Shared) {
+        let join = self.join.as_mut().expect("checked by the caller");
+        join.stage = Stage::Forcing;
+        join.written = shared.map();
+        self.former = None;
+        let record = shared.storage.append(|out| Record::Complete { partition: self.id }.append(out));
+        shared.storage.want_force();
+        let (partition, resets, what) = (self.id, self.resets, UnforcedWhat::Copy);
+        shared.unforced.push_back(Unforced { record, partition, resets, what });
     }
 
     /// Joiner: what was copied is durable.
-    pub(crate) fn on_engine_synced(&mut self, shared: &mut Shared, now: Now, token: u64) {
+    pub(crate) fn on_copy_forced(&mut self, shared: &mut Shared, now: Now) {
         let Some(join) = &mut self.join else { return };
-        if matches!(join.stage, Stage::Syncing { token: mine } if mine == token) {
-            (join.stage, join.asked_ns) = (Stage::Done, 0);
-            self.report_copied(shared, now);
-        }
+        (join.stage, join.asked_ns) = (Stage::Done, 0);
+        self.report_copied(shared, now);
     }
-}
-
-fn send_chunk(
-    shared: &mut Shared,
-    peer: StreamPeer,
-    partition: &Partition,
-    epoch: Epoch,
-    section: CopySection,
-    more: bool,
-    payload: &[u8],
-) {
-    let mut frame = Vec::new();
-    CopyFrame::Chunk { partition: partition.id, epoch, section, more, payload }.append(&mut frame);
-    shared.streams.push_back((peer, frame));
 }

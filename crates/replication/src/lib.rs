@@ -7,7 +7,7 @@
 //! 2. `decide`: the primary orders it, on the fast or the slow path; `evaluate` says what it does;
 //! 3. `follow`: the others apply what was decided; `partition` holds the state that both share;
 //! 4. `get`: who may answer a get, and with what;
-//! 5. `epoch`: recovery when the replica set changes; `join`: copying to a returning node; `restore`: the log;
+//! 5. `epoch`: recovery when the replica set changes; `history`, `join` and `copy`: what a returning node has missed; `restore`: the log;
 //! 6. `sweep`: what is done about silence.
 
 #![cfg_attr(not(test), no_std)]
@@ -15,13 +15,16 @@ extern crate alloc;
 
 mod clients;
 mod config;
+mod copy;
 mod decide;
+mod entries;
 mod epoch;
 mod evaluate;
 #[cfg(feature = "exploration")]
 mod exploration;
 mod follow;
 mod get;
+mod history;
 mod join;
 mod outbox;
 mod partition;
@@ -35,8 +38,8 @@ mod storage;
 mod sweep;
 
 pub use config::{
-    CATCH_UP_DATAGRAMS_MAX, CLIENTS_MAX, COPY_CHUNK_BYTES, OPEN_OPS_MAX, ReplicaConfig, Timing,
-    UNRELEASED_MAX, WAITING_GETS_MAX,
+    CATCH_UP_DATAGRAMS_MAX, CLIENTS_MAX, COPY_CHUNK_BYTES, COPY_PAGES_MAX, OPEN_OPS_MAX, ReplicaConfig,
+    TOMBSTONES_MAX, Timing, UNRELEASED_MAX, WAITING_GETS_MAX,
 };
 pub use join::StreamPeer;
 pub use partition::Standing;

@@ -14,10 +14,12 @@
 //! * `released <= forced <= logged`, and a contended decision takes effect exactly when it is released.
 
 use crate::clients::{Clients, StoredResult, reply_address};
+use crate::entries::Tombstones;
 use crate::epoch::Lead;
 use crate::evaluate::KeyValue;
 use crate::get::WaitingGet;
-use crate::join::Join;
+use crate::history::History;
+use crate::join::{Former, Join};
 use crate::plant::Plant;
 use crate::record::Record;
 use crate::shared::{Map, Shared, Unforced, UnforcedWhat};
@@ -26,7 +28,6 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::control::{Member, MemberState};
-use nicekv_wire::recovery::Entry;
 use nicekv_wire::replication::{Decision, Effect, Progress, Watermark};
 use nicekv_wire::{Datagram, Epoch, NodeId, Now, OpId, PartitionId, Status, Update};
 
@@ -155,8 +156,17 @@ pub enum Standing {
     Outside,
     /// Takes part in puts, still copies.
     Joining,
+    /// Holds what was decided since some original member is away, and stands in for it (R8).
+    Handoff,
     /// Holds everything.
     Consistent,
+}
+
+impl Standing {
+    /// Whether such a replica may answer gets.
+    pub(crate) fn serves(self) -> bool {
+        matches!(self, Self::Handoff | Self::Consistent)
+    }
 }
 
 #[derive(Clone)]
@@ -167,6 +177,8 @@ pub(crate) struct Partition {
     pub(crate) standing: Standing,
     pub(crate) primary: NodeId,
     pub(crate) members: Vec<Member>,
+    /// R.
+    pub(crate) replicas: usize,
     pub(crate) ops: Map<OpId, Op>,
     /// Undecided ops by log order.
     pub(crate) undecided: BTreeMap<u64, OpId>,
@@ -178,6 +190,15 @@ pub(crate) struct Partition {
     pub(crate) released: u64,
     /// The last decision from before this epoch, once known.
     pub(crate) base: Option<u64>,
+    /// Where the decisions come from.
+    pub(crate) history: History,
+    /// What it held before it joined; none once it holds everything that it is to hold.
+    pub(crate) former: Option<Former>,
+    /// A handoff lacks what was decided up to here.
+    pub(crate) floor: u64,
+    /// Every original member holds the decisions up to this one, or was reset since.
+    pub(crate) held_by_originals: u64,
+    pub(crate) tombstones: Tombstones,
     pub(crate) clients: Clients,
     pub(crate) resets: u64,
     pub(crate) lead: Option<Lead>,
@@ -197,6 +218,7 @@ impl Partition {
             standing: Standing::Outside,
             primary: NodeId(0),
             members: Vec::new(),
+            replicas: 0,
             ops: shared.map(),
             undecided: BTreeMap::new(),
             keys: shared.map(),
@@ -205,6 +227,11 @@ impl Partition {
             forced: 0,
             released: 0,
             base: None,
+            history: History::default(),
+            former: None,
+            floor: 0,
+            held_by_originals: 0,
+            tombstones: Tombstones::new(shared.map()),
             clients: Clients::default(),
             resets: 0,
             lead: None,
@@ -248,13 +275,24 @@ impl Partition {
         }
     }
 
-    /// Voids everything that this replica holds of the partition (R7 step 2).
+    /// Whether this node is a member that stands in for another (R8).
+    pub(crate) fn is_handoff(&self, shared: &Shared) -> bool {
+        self.members.iter().any(|member| member.node == shared.config.node && member.handoff)
+    }
+
+    /// Puts wait while the epoch has fewer members (R6).
+    pub(crate) fn has_members_enough(&self) -> bool {
+        self.members.len() + 1 >= self.replicas
+    }
+
+    /// Voids what is open, and all knowledge of decisions; entries stay.
     pub(crate) fn reset(&mut self) {
         self.ops.clear();
         self.undecided.clear();
         self.keys.clear();
         self.decisions.clear();
         (self.logged, self.forced, self.released) = (0, 0, 0);
+        self.history = History::default();
         self.clients = Clients::default();
         self.resets += 1;
     }
@@ -293,6 +331,7 @@ impl Partition {
     pub(crate) fn log_decision(&mut self, shared: &mut Shared, now: Now, decided: Decided) {
         assert_eq!(decided.index, self.logged + 1, "decisions are logged without gaps");
         self.logged = decided.index;
+        self.history.note(decided.index, decided.origin);
         let record =
             shared.storage.append(|out| Record::Decision(decided.wire(self.id, self.epoch)).append(out));
         let what = UnforcedWhat::Decision(decided.index);
@@ -300,7 +339,11 @@ impl Partition {
         if decided.contended {
             shared.storage.want_force();
         }
+        let (index, contended) = (decided.index, decided.contended);
         self.settle(shared, now, decided);
+        if contended && shared.has(Plant::ContendedNotForced) {
+            self.on_decision_forced(shared, now, index);
+        }
     }
 
     /// The part of [`Self::log_decision`] that replaying the log shares.
@@ -372,24 +415,6 @@ impl Partition {
         }
     }
 
-    fn apply(&mut self, shared: &mut Shared, decided: &Decided, update: &Update<'_>) {
-        let value = match decided.effect {
-            Effect::None => return,
-            Effect::StorePrepared => Some(update.operation.value()),
-            Effect::Store => Some(&*decided.value),
-            Effect::Remove => None,
-        };
-        let entry =
-            Entry { index: decided.index, version: decided.version, expiry_ms: decided.expiry_ms, value };
-        if let Some(join) = &mut self.join {
-            join.note_written(update.key, decided.index);
-        }
-        match value {
-            Some(_) => shared.storage.write(self.id, update.key, |out| entry.append(out)),
-            None => shared.storage.remove(self.id, update.key),
-        }
-    }
-
     /// Shows what every member has forced, up to `through`.
     pub(crate) fn release(&mut self, shared: &mut Shared, now: Now, through: u64) {
         let through = through.min(self.logged);
@@ -401,6 +426,7 @@ impl Partition {
                 self.take_effect(shared, now, &decided);
             }
         }
+        self.drop_tombstones(shared);
     }
 
     /// A record of this partition is durable.
@@ -411,6 +437,7 @@ impl Partition {
         match unforced.what {
             UnforcedWhat::Prepare(op) => self.on_prepare_forced(shared, now, op),
             UnforcedWhat::Decision(index) => self.on_decision_forced(shared, now, index),
+            UnforcedWhat::Copy => self.on_copy_forced(shared, now),
         }
     }
 

@@ -18,6 +18,34 @@ pub enum Plant {
     GetDuringRecovery,
     /// *Get*: a secondary answers although the key is locked.
     StaleGetAtLockedSecondary,
-    /// A prepare is acknowledged before it is forced.
+    /// R1, R2: a prepare is acknowledged before it is forced.
     AckBeforeForce,
+    /// R1, R4: acks of the epoch before still count.
+    CountOlderAcks,
+    /// R2: a contended decision is acknowledged before it is forced.
+    ContendedNotForced,
+    /// R4: messages of other epochs are heard.
+    EpochUnchecked,
+    /// R5: a put's version is its place in the order instead of its op id.
+    VersionIsTimestamp,
+    /// R7: a joiner keeps what it logged after its last common decision.
+    JoinerKeepsFormerLife,
+    /// R7: deletions leave nothing behind for members that are away.
+    TombstoneDroppedEarly,
+    /// R7: a joiner is served, and so may become consistent, before recovery is complete.
+    CopyDuringRecovery,
+    /// R8: a handoff keeps what is in its space from another time.
+    HandoffNotEmptied,
+    /// R8: a handoff says of what it lacks that it does not exist.
+    HandoffDeniesMissing,
+    /// R9: a process answers gets before it is admitted.
+    AnswerUnadmitted,
+    /// R10: a new primary forgets the results of the ops before.
+    DedupeForgottenAtFailover,
+    /// R11: a value has expired when the replica's own clock says so.
+    ExpiryByLocalClock,
+    /// R12: gets are answered without a lease.
+    LeaseIgnored,
+    /// R15: nobody acknowledges old ops again, nor sends them.
+    OrphansIgnored,
 }

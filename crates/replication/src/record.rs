@@ -3,9 +3,11 @@
 //! Every record is idempotent: a checkpoint writes the open ones again, and replaying both the old and the new changes nothing.
 
 use alloc::vec::Vec;
-use nicekv_wire::bytes::Reader;
+use nicekv_wire::bytes::{Reader, put};
 use nicekv_wire::replication::Decision;
 use nicekv_wire::{DecodeError, PartitionId};
+use zerocopy::network_endian::U64;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// One record.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,37 +16,113 @@ pub(crate) enum Record<'a> {
     Prepare { partition: PartitionId, contended: bool, datagram: &'a [u8] },
     /// An op is decided. Decisions of a partition stand in the log in the order of their indexes.
     Decision(Decision<'a>),
-    /// Every member holds the decisions up to this one, or this replica got their effects by copying.
+    /// Every member holds the decisions up to this one, or this replica gets their effects by copying.
     Released { partition: PartitionId, through: u64 },
-    /// What the log says of this partition before this record is void (R7 step 2).
-    Reset { partition: PartitionId },
+    /// The replica joins: what it held so far is set aside, for good if it is a handoff (R7, R8).
+    Join { partition: PartitionId, handoff: bool },
     /// Deduplication records, in `Clients`' own form.
     Clients { partition: PartitionId, payload: &'a [u8] },
+    /// Of what was set aside, the decisions up to `since` stand; at 0 the engine's entries are void, too.
+    Begin { partition: PartitionId, since: u64, floor: u64, history: &'a [u8] },
+    /// Entries that came by copying, and were written.
+    Copied { partition: PartitionId, payload: &'a [u8] },
+    /// The copy is complete.
+    Complete { partition: PartitionId },
+    /// Every original member holds the decisions up to this one.
+    Held { partition: PartitionId, through: u64 },
+    /// Where the replica stands, in place of all records before.
+    Position { partition: PartitionId, position: Position, history: &'a [u8] },
+}
+
+/// See [`Record::Position`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// If not complete: what it holds (`Former::through`).
+    pub(crate) since: Option<u64>,
+    pub(crate) floor: u64,
+    pub(crate) released: u64,
+    pub(crate) held_by_originals: u64,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct BeginLayout {
+    since: U64,
+    floor: U64,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct PositionLayout {
+    since: U64,
+    floor: U64,
+    released: U64,
+    held_by_originals: U64,
 }
 
 impl<'a> Record<'a> {
+    pub(crate) fn partition(&self) -> PartitionId {
+        match *self {
+            Self::Decision(decision) => decision.partition,
+            Self::Prepare { partition, .. }
+            | Self::Released { partition, .. }
+            | Self::Join { partition, .. }
+            | Self::Clients { partition, .. }
+            | Self::Begin { partition, .. }
+            | Self::Copied { partition, .. }
+            | Self::Complete { partition }
+            | Self::Held { partition, .. }
+            | Self::Position { partition, .. } => partition,
+        }
+    }
+
     pub(crate) fn append(&self, out: &mut Vec<u8>) {
-        let mut head = |kind: u8, partition: PartitionId, flag: bool| {
+        let head = |out: &mut Vec<u8>, kind: u8, partition: PartitionId, flag: bool| {
             let [high, low] = partition.0.to_be_bytes();
             out.extend_from_slice(&[kind, flag.into(), high, low]);
         };
         match *self {
             Self::Prepare { partition, contended, datagram } => {
-                head(1, partition, contended);
+                head(out, 1, partition, contended);
                 out.extend_from_slice(datagram);
             }
             Self::Decision(decision) => {
-                head(2, decision.partition, false);
+                head(out, 2, decision.partition, false);
                 decision.append(out);
             }
             Self::Released { partition, through } => {
-                head(3, partition, false);
+                head(out, 3, partition, false);
                 out.extend_from_slice(&through.to_be_bytes());
             }
-            Self::Reset { partition } => head(4, partition, false),
+            Self::Join { partition, handoff } => head(out, 4, partition, handoff),
             Self::Clients { partition, payload } => {
-                head(5, partition, false);
+                head(out, 5, partition, false);
                 out.extend_from_slice(payload);
+            }
+            Self::Begin { partition, since, floor, history } => {
+                head(out, 6, partition, false);
+                put(out, &BeginLayout { since: since.into(), floor: floor.into() });
+                out.extend_from_slice(history);
+            }
+            Self::Copied { partition, payload } => {
+                head(out, 7, partition, false);
+                out.extend_from_slice(payload);
+            }
+            Self::Complete { partition } => head(out, 8, partition, false),
+            Self::Held { partition, through } => {
+                head(out, 10, partition, false);
+                out.extend_from_slice(&through.to_be_bytes());
+            }
+            Self::Position { partition, position, history } => {
+                head(out, 9, partition, position.since.is_some());
+                let layout = PositionLayout {
+                    since: position.since.unwrap_or(0).into(),
+                    floor: position.floor.into(),
+                    released: position.released.into(),
+                    held_by_originals: position.held_by_originals.into(),
+                };
+                put(out, &layout);
+                out.extend_from_slice(history);
             }
         }
     }
@@ -65,8 +143,30 @@ impl<'a> Record<'a> {
                 reader.finish("released record")?;
                 Ok(Self::Released { partition, through })
             }
-            4 => Ok(Self::Reset { partition }),
+            4 => Ok(Self::Join { partition, handoff: flag != 0 }),
             5 => Ok(Self::Clients { partition, payload: reader.rest() }),
+            6 => {
+                let layout: BeginLayout = reader.layout("begin record")?;
+                let (since, floor) = (layout.since.get(), layout.floor.get());
+                Ok(Self::Begin { partition, since, floor, history: reader.rest() })
+            }
+            7 => Ok(Self::Copied { partition, payload: reader.rest() }),
+            8 => Ok(Self::Complete { partition }),
+            9 => {
+                let layout: PositionLayout = reader.layout("position record")?;
+                let position = Position {
+                    since: (flag != 0).then_some(layout.since.get()),
+                    floor: layout.floor.get(),
+                    released: layout.released.get(),
+                    held_by_originals: layout.held_by_originals.get(),
+                };
+                Ok(Self::Position { partition, position, history: reader.rest() })
+            }
+            10 => {
+                let through = u64::from_be_bytes(reader.layout("held record")?);
+                reader.finish("held record")?;
+                Ok(Self::Held { partition, through })
+            }
             other => Err(DecodeError::UnknownValue { field: "record kind", value: other.into() }),
         }
     }

@@ -1,10 +1,13 @@
 //! From the log and back: replaying it at the start, and writing its open part again so that the rest can be trimmed.
 
 use crate::clients::Lookup;
+use crate::history::History;
+use crate::join::Former;
 use crate::partition::{Decided, Partition};
-use crate::record::Record;
+use crate::record::{Position, Record};
 use crate::shared::Shared;
 use alloc::vec::Vec;
+use nicekv_wire::bytes::Reader;
 use nicekv_wire::replication::Decision;
 use nicekv_wire::{ClientId, Datagram, DecodeError, Now};
 
@@ -39,16 +42,33 @@ impl Partition {
                     (self.logged, self.released) = (through, through);
                 }
             }
-            Record::Reset { .. } => {
-                self.reset();
-                shared.storage.discard_writes(self.id);
-            }
+            Record::Join { handoff, .. } => self.set_aside(shared, handoff),
             Record::Clients { payload, .. } => {
                 self.clients.import(payload)?;
+            }
+            Record::Begin { since, floor, history, .. } => {
+                let history = History::read(&mut Reader::new(history))?;
+                self.begin(shared, since, floor, history, |_| false);
+            }
+            Record::Copied { payload, .. } => self.store_copied(shared, payload)?,
+            Record::Complete { .. } => self.former = None,
+            Record::Held { through, .. } => self.held_by_originals = through,
+            Record::Position { position, history, .. } => {
+                self.take_position(shared, now, position, History::read(&mut Reader::new(history))?);
             }
         }
         self.forced = self.logged;
         Ok(())
+    }
+
+    fn take_position(&mut self, shared: &mut Shared, now: Now, position: Position, history: History) {
+        self.release(shared, now, position.released);
+        if position.released > self.logged {
+            (self.logged, self.released) = (position.released, position.released);
+        }
+        self.former = position.since.map(|since| Former::through(shared, since, history.clone()));
+        self.history = history;
+        (self.floor, self.held_by_originals) = (position.floor, position.held_by_originals);
     }
 
     fn replay_decision(
@@ -67,6 +87,7 @@ impl Partition {
             });
         }
         self.logged = decision.index;
+        self.history.note(decision.index, decision.origin);
         self.settle(shared, now, Decided::from_wire(decision));
         Ok(())
     }
@@ -77,7 +98,16 @@ impl Partition {
         let mut append = |record: Record<'_>| {
             shared.storage.append(|out| record.append(out));
         };
-        append(Record::Released { partition, through: self.released });
+        let position = Position {
+            // What was set aside and is not compared with the primary's is too much to write again: it would copy everything.
+            since: self.former.as_ref().map(|former| if former.compared { former.logged } else { 0 }),
+            floor: self.floor,
+            released: self.released,
+            held_by_originals: self.held_by_originals,
+        };
+        let mut runs = Vec::new();
+        self.history.append(&mut runs);
+        append(Record::Position { partition, position, history: &runs });
         let mut ops: Vec<_> = self.ops.values().collect();
         ops.sort_unstable_by_key(|op| op.order);
         for op in ops {

@@ -1,7 +1,8 @@
 //! What the partitions of a node share: the disk, the network, the lease, and the node's own client.
 
 use crate::config::ReplicaConfig;
-use crate::join::{PendingScan, StreamPeer};
+use crate::copy::PendingScan;
+use crate::join::StreamPeer;
 use crate::outbox::Outbox;
 use crate::plant::Plant;
 use crate::storage::StorageQueue;
@@ -39,6 +40,8 @@ pub(crate) struct Unforced {
 pub(crate) enum UnforcedWhat {
     Prepare(OpId),
     Decision(u64),
+    /// All that a joiner copies.
+    Copy,
 }
 
 /// Numbers for operators.
@@ -126,7 +129,7 @@ impl Shared {
     }
 
     pub(crate) fn has_lease(&self, now: Now) -> bool {
-        now.boot_ns < self.lease_until_ns
+        now.boot_ns < self.lease_until_ns || self.has(Plant::LeaseIgnored)
     }
 
     pub(crate) fn reply(&mut self, to: Option<SocketAddrV4>, reply: &Reply<'_>) {

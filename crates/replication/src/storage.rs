@@ -57,11 +57,6 @@ pub enum StorageRequest<'a> {
         /// Stop when the entries together reach this size.
         bytes_max: usize,
     },
-    /// Make durable what was written to the engine so far; answered by [`StorageCompletion::EngineSynced`].
-    SyncEngine {
-        /// To be returned.
-        token: u64,
-    },
     /// Make durable what was written to the engine so far, then forget the log's records before this one.
     Trim {
         /// The first record that is still needed.
@@ -93,11 +88,6 @@ pub enum StorageCompletion<'a> {
         /// Whether later keys exist.
         more: bool,
     },
-    /// The engine is durable as of the request.
-    EngineSynced {
-        /// Of the request.
-        token: u64,
-    },
 }
 
 #[derive(Clone)]
@@ -109,7 +99,6 @@ enum Queued {
     Remove { partition: PartitionId, key: Range<usize> },
     Clear { partition: PartitionId },
     Scan { token: u64, partition: PartitionId, after: Range<usize>, bytes_max: usize },
-    SyncEngine { token: u64 },
     Trim { before: u64 },
 }
 
@@ -182,12 +171,6 @@ impl StorageQueue {
         token
     }
 
-    pub(crate) fn sync_engine(&mut self) -> u64 {
-        let token = self.token();
-        self.queue.push_back(Queued::SyncEngine { token });
-        token
-    }
-
     pub(crate) fn trim(&mut self, before: u64) {
         self.queue.push_back(Queued::Trim { before });
     }
@@ -208,7 +191,6 @@ impl StorageQueue {
             Queued::Scan { token, partition, after, bytes_max } => {
                 StorageRequest::Scan { token, partition, after: &bytes[after], bytes_max }
             }
-            Queued::SyncEngine { token } => StorageRequest::SyncEngine { token },
             Queued::Trim { before } => StorageRequest::Trim { before },
         })
     }

@@ -2,6 +2,7 @@
 
 use crate::clients::Lookup;
 use crate::partition::{Partition, Standing};
+use crate::plant::Plant;
 use crate::shared::Shared;
 use alloc::vec::Vec;
 use nicekv_wire::control::{Report, ReportKind};
@@ -66,6 +67,9 @@ impl Partition {
 
     /// Undecided ops, oldest first, whose timeout has passed; each is counted as tried.
     fn overdue_ops(&mut self, shared: &Shared, now: Now) -> Vec<OpId> {
+        if shared.has(Plant::OrphansIgnored) {
+            return Vec::new();
+        }
         let timeout_ns = shared.config.timing.resend.as_nanos() as u64;
         let ops: Vec<OpId> = self.undecided.values().take(SWEPT_OPS_MAX).copied().collect();
         ops.into_iter()

@@ -27,23 +27,8 @@ pub enum Busy {
         entries: Entries,
         /// The log was forced through this record for it.
         log_through: u64,
-        /// What follows.
-        then: AfterSync,
-    },
-}
-
-/// See [`Busy::Sync`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AfterSync {
-    /// The core is told.
-    Complete {
-        /// Of its request.
-        token: u64,
-    },
-    /// The log before this record is dropped.
-    Trim {
-        /// The first record that stays.
-        before: u64,
+        /// Then the log before this record is dropped.
+        trims_before: u64,
     },
 }
 
@@ -115,15 +100,14 @@ impl Disk {
                     let (entries, more) = self.scan(partition, after, bytes_max);
                     core.handle_storage(now, StorageCompletion::Scan { token, entries: &entries, more });
                 }
-                StorageRequest::SyncEngine { token } => busy.push(self.sync(AfterSync::Complete { token })),
-                StorageRequest::Trim { before } => busy.push(self.sync(AfterSync::Trim { before })),
+                StorageRequest::Trim { before } => busy.push(Busy::Sync {
+                    entries: self.entries.clone(),
+                    log_through: self.appended(),
+                    trims_before: before,
+                }),
             }
         }
         busy
-    }
-
-    fn sync(&self, then: AfterSync) -> Busy {
-        Busy::Sync { entries: self.entries.clone(), log_through: self.appended(), then }
     }
 
     fn scan(&self, partition: PartitionId, after: &[u8], bytes_max: usize) -> (Vec<u8>, bool) {
@@ -147,19 +131,12 @@ impl Disk {
                 self.forced = self.forced.max(through);
                 core.handle_storage(now, StorageCompletion::Forced { through });
             }
-            Busy::Sync { entries, log_through, then } => {
+            Busy::Sync { entries, log_through, trims_before } => {
                 self.forced = self.forced.max(log_through);
                 self.durable = entries;
-                match then {
-                    AfterSync::Complete { token } => {
-                        core.handle_storage(now, StorageCompletion::EngineSynced { token });
-                    }
-                    AfterSync::Trim { before } => {
-                        let dropped = before.saturating_sub(self.first) as usize;
-                        self.log.drain(..dropped);
-                        self.first += dropped as u64;
-                    }
-                }
+                let dropped = trims_before.saturating_sub(self.first) as usize;
+                self.log.drain(..dropped);
+                self.first += dropped as u64;
             }
         }
     }

@@ -100,7 +100,6 @@ struct DurableLog {
 
 enum AfterSync {
     Nothing,
-    Complete { token: u64 },
     Trim { before: u64 },
 }
 
@@ -224,7 +223,7 @@ impl NodeStorage {
 
     /// Executes the requests, and those to which their completions lead, as far as a slice of time allows.
     pub(super) fn run(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
-        self.finish_syncs(now, core)?;
+        self.finish_syncs()?;
         if self.unsynced_bytes >= self.options.engine_sync_bytes && self.syncs_wanted.is_empty() {
             self.syncs_wanted.push(AfterSync::Nothing);
         }
@@ -308,7 +307,6 @@ impl NodeStorage {
                         return Ok(false);
                     }
                 }
-                StorageRequest::SyncEngine { token } => self.syncs_wanted.push(AfterSync::Complete { token }),
                 StorageRequest::Trim { before } => self.syncs_wanted.push(AfterSync::Trim { before }),
             }
         }
@@ -362,16 +360,13 @@ impl NodeStorage {
         Ok(true)
     }
 
-    fn finish_syncs(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
+    fn finish_syncs(&mut self) -> Result<(), StoreError> {
         if self.syncs.is_empty() {
             return Ok(());
         }
         let synced = self.engine.synced()?;
         while let Some((_, then)) = self.syncs.pop_front_if(|(sync, _)| *sync <= synced) {
             match (then, &mut self.log) {
-                (AfterSync::Complete { token }, _) => {
-                    core.handle_storage(now, StorageCompletion::EngineSynced { token });
-                }
                 (AfterSync::Trim { before }, Some(log)) => log.trim(before)?,
                 (AfterSync::Nothing | AfterSync::Trim { .. }, _) => {}
             }

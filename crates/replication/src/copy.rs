@@ -1,0 +1,241 @@
+//! Serving a copy of a partition to a joiner (R7, R8): the source's side.
+//!
+//! The primary begins every copy: it alone knows what was decided. It does so only when its recovery is complete, that is when every op
+//! which was open when its epoch began is decided: such an op may have been answered already, and a joiner that became consistent
+//! without it could lose it. The entries come from the primary or from a ready handoff, which holds everything that was decided since its
+//! `floor`.
+
+use crate::config::{COPY_CHUNK_BYTES, COPY_PAGES_MAX};
+use crate::history::History;
+use crate::join::{Former, StreamPeer};
+use crate::partition::{Partition, Standing};
+use crate::plant::Plant;
+use crate::shared::Shared;
+use alloc::vec::Vec;
+use nicekv_wire::bytes::{Reader, put};
+use nicekv_wire::control::MemberState;
+use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry, read_keyed_entry};
+use nicekv_wire::{ClientId, DecodeError, Epoch, NodeId, PartitionId};
+use zerocopy::network_endian::{U16, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// What a primary tells a joiner first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Begun {
+    /// The joiner holds the decisions up to this one; 0: it is to empty its space.
+    pub(crate) since: u64,
+    /// It needs the entries written after this one. Above `since` only for a handoff.
+    pub(crate) entries_since: u64,
+    /// The primary's last decision.
+    pub(crate) covers: u64,
+    /// Who gives the entries.
+    pub(crate) source: NodeId,
+    /// Of the decisions before this epoch.
+    pub(crate) history: History,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct BegunLayout {
+    since: U64,
+    entries_since: U64,
+    covers: U64,
+    source: U16,
+}
+
+impl Begun {
+    fn append(&self, out: &mut Vec<u8>) {
+        let layout = BegunLayout {
+            since: self.since.into(),
+            entries_since: self.entries_since.into(),
+            covers: self.covers.into(),
+            source: self.source.0.into(),
+        };
+        put(out, &layout);
+        self.history.append(out);
+    }
+
+    pub(crate) fn read(payload: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(payload);
+        let layout: BegunLayout = reader.layout("begin of a copy")?;
+        Ok(Self {
+            since: layout.since.get(),
+            entries_since: layout.entries_since.get(),
+            covers: layout.covers.get(),
+            source: NodeId(layout.source.get()),
+            history: History::read(&mut reader)?,
+        })
+    }
+
+    /// What was decided up to here the joiner will not hold; 0 for an original.
+    pub(crate) fn floor(&self) -> u64 {
+        if self.entries_since > self.since { self.entries_since } else { 0 }
+    }
+}
+
+/// A part of the entries: the source's last decision, the cursor, and keyed entries.
+pub(crate) struct EntriesChunk<'a> {
+    pub(crate) covers: u64,
+    pub(crate) after: &'a [u8],
+    pub(crate) entries: &'a [u8],
+}
+
+impl<'a> EntriesChunk<'a> {
+    fn append_head(covers: u64, after: &[u8], out: &mut Vec<u8>) {
+        put(out, &U64::from(covers));
+        put(out, &U16::from(after.len() as u16));
+        out.extend_from_slice(after);
+    }
+
+    pub(crate) fn read(payload: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(payload);
+        let covers: U64 = reader.layout("last decision of a copy")?;
+        let length: U16 = reader.layout("cursor of a copy")?;
+        let after = reader.bytes(length.get().into(), "cursor of a copy")?;
+        Ok(Self { covers: covers.get(), after, entries: reader.rest() })
+    }
+}
+
+/// A scan of the engine for a joiner.
+#[derive(Clone)]
+pub(crate) struct PendingScan {
+    pub(crate) token: u64,
+    partition: PartitionId,
+    epoch: Epoch,
+    peer: StreamPeer,
+    since: u64,
+    /// What was found on the pages before.
+    found: Vec<u8>,
+    pages: usize,
+}
+
+impl PendingScan {
+    pub(crate) fn partition(&self) -> PartitionId {
+        self.partition
+    }
+}
+
+impl Partition {
+    /// Whether every op that was open when this primary's epoch began is decided, everywhere.
+    fn is_recovered_wholly(&self, shared: &Shared) -> bool {
+        let Some(lead) = self.lead.as_ref().filter(|lead| lead.is_ready()) else { return false };
+        let oldest = self.undecided.first_key_value().map_or(u64::MAX, |(order, _)| *order);
+        if shared.has(Plant::CopyDuringRecovery) {
+            return self.activated;
+        }
+        self.activated && oldest > lead.recovered_through && self.released >= lead.recovery_end
+    }
+
+    /// A joiner asks for a part. Refused by silence; the joiner asks again.
+    pub(crate) fn on_copy_request(
+        &mut self,
+        shared: &mut Shared,
+        peer: StreamPeer,
+        joiner: NodeId,
+        section: CopySection,
+        since: u64,
+        after: &[u8],
+    ) {
+        let base = self.base.filter(|base| self.released >= *base);
+        let Some(base) = base.filter(|_| self.may_serve_copy(shared, section, since)) else {
+            shared.counters.dropped += 1;
+            return;
+        };
+        match section {
+            CopySection::Begin => {
+                let Ok((logged, history)) = Former::read(after) else {
+                    shared.counters.malformed += 1;
+                    return;
+                };
+                let mut payload = Vec::new();
+                self.begun(shared, joiner, base, logged, &history).append(&mut payload);
+                self.send_chunk(shared, peer, self.epoch, section, false, &payload);
+            }
+            CopySection::Clients => {
+                let after = after.try_into().map_or(0, u64::from_be_bytes);
+                let (piece, _, more) = self.clients.export(ClientId(after), COPY_CHUNK_BYTES);
+                self.send_chunk(shared, peer, self.epoch, section, more, &piece);
+            }
+            CopySection::Entries => {
+                let (partition, epoch) = (self.id, self.epoch);
+                let token = shared.storage.scan(partition, after, COPY_CHUNK_BYTES);
+                let found = Vec::new();
+                shared.scans.push_back(PendingScan { token, partition, epoch, peer, since, found, pages: 1 });
+            }
+        }
+    }
+
+    fn may_serve_copy(&self, shared: &Shared, section: CopySection, since: u64) -> bool {
+        match section {
+            CopySection::Begin | CopySection::Clients => self.is_recovered_wholly(shared),
+            CopySection::Entries if self.standing == Standing::Handoff => since >= self.floor,
+            CopySection::Entries => self.is_recovered_wholly(shared),
+        }
+    }
+
+    /// What a joiner holds of the decisions up to `base`, and whence it gets the rest.
+    fn begun(&self, shared: &Shared, joiner: NodeId, base: u64, logged: u64, theirs: &History) -> Begun {
+        let joins_as_handoff = self.members.iter().any(|member| member.node == joiner && member.handoff);
+        let mut history = self.history.clone();
+        history.truncate(base);
+        let since = match joins_as_handoff {
+            true => 0,
+            false if shared.has(Plant::JoinerKeepsFormerLife) => base.min(logged),
+            false => history.common(base, theirs, logged),
+        };
+        let entries_since = if joins_as_handoff { self.held_by_originals } else { since };
+        let ready = |member: &&nicekv_wire::control::Member| {
+            member.handoff && member.state == MemberState::Consistent && member.node != joiner
+        };
+        let source = (self.members.iter().find(ready))
+            .filter(|_| entries_since >= self.held_by_originals)
+            .map_or(shared.config.node, |handoff| handoff.node);
+        Begun { since, entries_since, covers: self.logged, source, history }
+    }
+
+    /// A page for a joiner has been read: what is newer than what it holds goes to it, when there is enough of it.
+    pub(crate) fn on_scanned(
+        &mut self,
+        shared: &mut Shared,
+        mut scan: PendingScan,
+        entries: &[u8],
+        more: bool,
+    ) {
+        if self.epoch != scan.epoch {
+            return;
+        }
+        let mut reader = Reader::new(entries);
+        let mut last: &[u8] = &[];
+        while !reader.is_empty() {
+            let (key, entry) = read_keyed_entry(&mut reader).expect("the engine returns what was stored");
+            if Entry::decode(entry).is_ok_and(|entry| entry.index > scan.since) {
+                put_keyed_entry(&mut scan.found, key, entry);
+            }
+            last = key;
+        }
+        if more && scan.found.len() < COPY_CHUNK_BYTES && scan.pages < COPY_PAGES_MAX {
+            scan.token = shared.storage.scan(self.id, last, COPY_CHUNK_BYTES);
+            scan.pages += 1;
+            shared.scans.push_back(scan);
+            return;
+        }
+        let mut payload = Vec::new();
+        EntriesChunk::append_head(self.logged, last, &mut payload);
+        payload.extend_from_slice(&scan.found);
+        self.send_chunk(shared, scan.peer, scan.epoch, CopySection::Entries, more, &payload);
+    }
+
+    fn send_chunk(
+        &self,
+        shared: &mut Shared,
+        peer: StreamPeer,
+        epoch: Epoch,
+        section: CopySection,
+        more: bool,
+        payload: &[u8],
+    ) {
+        let mut frame = Vec::new();
+        CopyFrame::Chunk { partition: self.id, epoch, section, more, payload }.append(&mut frame);
+        shared.streams.push_back((peer, frame));
+    }
+}
