@@ -3,6 +3,7 @@
 use crate::control::{Assign, AssignAck, Heartbeat, HeartbeatReply, Probe, ProbeReply, Report};
 use crate::header::{Header, Opcode};
 use crate::recovery::{Fetch, RecoverReply, RecoverRequest};
+use crate::repair::{RepairReply, RepairRequest};
 use crate::replication::{Acks, Decisions, Resend};
 use crate::{DecodeError, Get, Reply, Update};
 
@@ -19,6 +20,8 @@ pub enum Datagram<'a> {
     RecoverRequest(RecoverRequest),
     RecoverReply(RecoverReply),
     Fetch(Fetch),
+    RepairRequest(RepairRequest<'a>),
+    RepairReply(RepairReply<'a>),
     Heartbeat(Heartbeat),
     HeartbeatReply(HeartbeatReply),
     Assign(Assign),
@@ -42,6 +45,8 @@ impl<'a> Datagram<'a> {
             Opcode::RecoverRequest => Self::RecoverRequest(RecoverRequest::decode(body)?),
             Opcode::RecoverReply => Self::RecoverReply(RecoverReply::decode(body)?),
             Opcode::Fetch => Self::Fetch(Fetch::decode(body)?),
+            Opcode::RepairRequest => Self::RepairRequest(RepairRequest::decode(body)?),
+            Opcode::RepairReply => Self::RepairReply(RepairReply::decode(body)?),
             Opcode::Heartbeat => Self::Heartbeat(Heartbeat::decode(body)?),
             Opcode::HeartbeatReply => Self::HeartbeatReply(HeartbeatReply::decode(body)?),
             Opcode::Assign => Self::Assign(Assign::decode(body)?),

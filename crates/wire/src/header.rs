@@ -71,6 +71,10 @@ pub enum Opcode {
     RecoverReply = 21,
     /// Primary to a member: send me what I lack.
     Fetch = 22,
+    /// Member that cannot read a key to one that may.
+    RepairRequest = 23,
+    /// The answer.
+    RepairReply = 24,
     /// Node to metadata.
     Heartbeat = 32,
     /// Metadata to node: the serving lease.
@@ -88,7 +92,7 @@ pub enum Opcode {
 }
 
 impl Opcode {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 19] = [
         Self::Get,
         Self::Update,
         Self::Reply,
@@ -99,6 +103,8 @@ impl Opcode {
         Self::RecoverRequest,
         Self::RecoverReply,
         Self::Fetch,
+        Self::RepairRequest,
+        Self::RepairReply,
         Self::Heartbeat,
         Self::HeartbeatReply,
         Self::Assign,

@@ -29,6 +29,7 @@ mod identifiers;
 pub mod limits;
 pub mod number;
 pub mod recovery;
+pub mod repair;
 pub mod replication;
 mod reply;
 mod request;

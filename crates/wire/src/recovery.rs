@@ -274,6 +274,9 @@ struct StoredLayout {
 }
 
 impl<'a> Entry<'a> {
+    /// Bytes of the stored form less the value.
+    pub const FIXED_BYTES: usize = size_of::<StoredLayout>();
+
     /// Appends the stored form.
     pub fn append(&self, out: &mut Vec<u8>) {
         let layout = StoredLayout {

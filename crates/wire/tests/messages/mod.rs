@@ -4,7 +4,8 @@ use nicekv_wire::control::{
     Assign, AssignAck, Heartbeat, HeartbeatReply, Member, MemberState, Probe, ProbeReply, Report, ReportKind,
 };
 use nicekv_wire::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, MEMBERS_MAX, VALUE_BYTES_MAX};
-use nicekv_wire::recovery::{Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX, UndecidedOp, Wanted};
+use nicekv_wire::recovery::{Entry, Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX, UndecidedOp, Wanted};
+use nicekv_wire::repair::{KeyState, RepairReply, RepairRequest};
 use nicekv_wire::replication::{
     ACKS_MAX, Acks, Decision, Decisions, Effect, PrepareAck, Progress, Resend, Watermark,
 };
@@ -37,6 +38,8 @@ pub(crate) fn encode_again(header: &Header, message: &Datagram<'_>) -> Vec<u8> {
         Datagram::RecoverRequest(m) => m.encode(&mut out),
         Datagram::RecoverReply(m) => m.encode(&mut out),
         Datagram::Fetch(m) => m.encode(&mut out),
+        Datagram::RepairRequest(m) => m.encode(&mut out),
+        Datagram::RepairReply(m) => m.encode(&mut out),
         Datagram::Heartbeat(m) => m.encode(&mut out),
         Datagram::HeartbeatReply(m) => m.encode(&mut out),
         Datagram::Assign(m) => m.encode(&mut out),
@@ -72,6 +75,8 @@ pub(crate) fn datagram() -> impl Strategy<Value = Vec<u8>> {
         1 => recover_request(),
         2 => recover_reply(),
         1 => fetch(),
+        1 => repair_request(),
+        2 => repair_reply(),
         2 => assign(),
         4 => membership(),
     ]
@@ -265,6 +270,34 @@ fn fetch() -> impl Strategy<Value = Vec<u8>> {
     (route(), wanted).prop_map(|((partition, epoch, sender), wanted)| {
         encoded(|out| Fetch { sender, partition, epoch, wanted }.encode(out))
     })
+}
+
+fn repair_request() -> impl Strategy<Value = Vec<u8>> {
+    (route(), any::<(u64, u64)>(), key()).prop_map(|((partition, epoch, sender), (logged, released), key)| {
+        encoded(|out| RepairRequest { sender, partition, epoch, logged, released, key: &key }.encode(out))
+    })
+}
+
+fn repair_reply() -> impl Strategy<Value = Vec<u8>> {
+    let entry = (any::<(u64, u64)>(), op(), prop::option::of(value())).prop_map(
+        |((index, expiry_ms), version, value)| {
+            let mut stored = Vec::new();
+            Entry { index, version, expiry_ms, value: value.as_deref() }.append(&mut stored);
+            stored
+        },
+    );
+    (route(), any::<(u64, u64, u64, bool)>(), key(), prop::option::of(entry)).prop_map(
+        |((partition, epoch, sender), (logged, released, through, absent), key, entry)| {
+            let state = match &entry {
+                Some(entry) => KeyState::Stored(entry),
+                None if absent => KeyState::Absent,
+                None => KeyState::Corrupt,
+            };
+            let asked = (logged, released);
+            let reply = RepairReply { sender, partition, epoch, asked, through, key: &key, state };
+            encoded(|out| reply.encode(out))
+        },
+    )
 }
 
 fn assign() -> impl Strategy<Value = Vec<u8>> {
