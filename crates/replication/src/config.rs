@@ -62,6 +62,8 @@ pub const OPEN_OPS_MAX: usize = 8192;
 pub const UNRELEASED_MAX: usize = 65_536;
 /// Most gets that wait for the outcome of an op, per key; further ones are dropped and clients retry.
 pub const WAITING_GETS_MAX: usize = 1024;
+/// Most damaged keys of one partition that are got back from other members at once; others when they are read again.
+pub const REPAIRS_MAX: usize = 256;
 /// Most clients that a partition remembers for deduplication; beyond it the oldest is forgotten (R10).
 pub const CLIENTS_MAX: usize = 65_536;
 /// Most datagrams of decisions that one request for missing ones is answered with.

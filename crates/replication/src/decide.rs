@@ -76,7 +76,7 @@ impl Partition {
     }
 
     /// Primary: whether an op was open when the epoch began.
-    fn is_recovered(&self, op: OpId) -> bool {
+    pub(crate) fn is_recovered(&self, op: OpId) -> bool {
         self.lead.as_ref().is_some_and(|lead| lead.recovered_through >= self.ops[&op].order)
     }
 
@@ -112,7 +112,14 @@ impl Partition {
     }
 
     /// Makes a verdict the next decision: sends it to the members, logs it, and lets it take effect if it is uncontended.
-    fn publish(&mut self, shared: &mut Shared, now: Now, op: OpId, contended: bool, verdict: Verdict) {
+    pub(crate) fn publish(
+        &mut self,
+        shared: &mut Shared,
+        now: Now,
+        op: OpId,
+        contended: bool,
+        verdict: Verdict,
+    ) {
         let decided = Decided {
             index: self.logged + 1,
             origin: self.epoch,

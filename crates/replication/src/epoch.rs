@@ -121,6 +121,8 @@ impl Partition {
         self.lead = None;
         self.progress_due_ns = None;
         self.gap_ns = 0;
+        self.repairs.clear();
+        self.refused.clear();
         for key in self.keys.values_mut() {
             key.waiting.clear();
             key.latest = Latest::Unknown;

@@ -73,7 +73,7 @@ impl Partition {
         }
     }
 
-    fn forward_get(&mut self, shared: &mut Shared, get: WaitingGet, key: &[u8]) {
+    pub(crate) fn forward_get(&mut self, shared: &mut Shared, get: WaitingGet, key: &[u8]) {
         shared.counters.gets_forwarded += 1;
         let forwarded = Get {
             op: get.op,

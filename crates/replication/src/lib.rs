@@ -8,7 +8,7 @@
 //! 3. `follow`: the others apply what was decided; `partition` holds the state that both share;
 //! 4. `get`: who may answer a get, and with what;
 //! 5. `epoch`: recovery when the replica set changes; `history`, `join` and `copy`: what a returning node has missed; `restore`: the log;
-//! 6. `sweep`: what is done about silence.
+//! 6. `sweep`: what is done about silence; `full` and `repair`: about disks that are full, or return damaged values.
 
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
@@ -23,6 +23,7 @@ mod evaluate;
 #[cfg(feature = "exploration")]
 mod exploration;
 mod follow;
+mod full;
 mod get;
 mod history;
 mod join;
@@ -31,6 +32,7 @@ mod partition;
 mod plant;
 mod prepare;
 mod record;
+mod repair;
 mod replica;
 mod restore;
 mod shared;
@@ -38,9 +40,10 @@ mod storage;
 mod sweep;
 
 pub use config::{
-    CATCH_UP_DATAGRAMS_MAX, CLIENTS_MAX, COPY_CHUNK_BYTES, COPY_PAGES_MAX, OPEN_OPS_MAX, ReplicaConfig,
-    TOMBSTONES_MAX, Timing, UNRELEASED_MAX, WAITING_GETS_MAX,
+    CATCH_UP_DATAGRAMS_MAX, CLIENTS_MAX, COPY_CHUNK_BYTES, COPY_PAGES_MAX, OPEN_OPS_MAX, REPAIRS_MAX,
+    ReplicaConfig, TOMBSTONES_MAX, Timing, UNRELEASED_MAX, WAITING_GETS_MAX,
 };
+pub use full::DiskSpace;
 pub use join::StreamPeer;
 pub use partition::Standing;
 #[cfg(feature = "exploration")]

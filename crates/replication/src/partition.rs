@@ -22,6 +22,7 @@ use crate::history::History;
 use crate::join::{Former, Join};
 use crate::plant::Plant;
 use crate::record::Record;
+use crate::repair::Repairs;
 use crate::shared::{Map, Shared, Unforced, UnforcedWhat};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -207,6 +208,9 @@ pub(crate) struct Partition {
     pub(crate) progress_due_ns: Option<u64>,
     /// When the last gap was reported.
     pub(crate) gap_ns: u64,
+    pub(crate) repairs: Repairs,
+    /// Primary: where to answer the refusals that it decided without a prepare, by index.
+    pub(crate) refused: BTreeMap<u64, SocketAddrV4>,
 }
 
 impl Partition {
@@ -238,6 +242,8 @@ impl Partition {
             join: None,
             progress_due_ns: None,
             gap_ns: 0,
+            repairs: Repairs::new(),
+            refused: BTreeMap::new(),
         }
     }
 
@@ -393,7 +399,7 @@ impl Partition {
     fn take_effect(&mut self, shared: &mut Shared, now: Now, decided: &Decided) {
         let result = StoredResult::of(&decided.wire(self.id, self.epoch));
         let Some(op) = self.ops.remove(&decided.op) else {
-            return;
+            return self.answer_refused(shared, decided, &result);
         };
         let update = update_of(&op.datagram);
         self.apply(shared, decided, &update);
@@ -402,6 +408,9 @@ impl Partition {
         }
         shared.finish_internal(decided.op);
         self.clients.remember(decided.op, result);
+        if decided.effect != Effect::None {
+            self.finish_repair(shared, now, update.key);
+        }
         let key = self.keys.get_mut(update.key).expect("an open op locks its key");
         key.unreleased -= 1;
         if key.queue.is_empty() && key.unreleased == 0 {

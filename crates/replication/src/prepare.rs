@@ -24,7 +24,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    fn address(self) -> Option<SocketAddrV4> {
+    pub(crate) fn address(self) -> Option<SocketAddrV4> {
         match self {
             Self::Client(address) => Some(address),
             Self::Own | Self::Member { .. } => None,
@@ -54,7 +54,7 @@ impl Partition {
         match self.clients.lookup(op) {
             Lookup::New => {}
             Lookup::Finished(result) => {
-                if self.is_primary() {
+                if self.is_primary() && !self.is_refusal_unreleased(op, result.status) {
                     shared.reply(update.reply_to.or(source.address()), &result.reply(op));
                 }
                 return;
@@ -68,6 +68,9 @@ impl Partition {
                 }
                 return;
             }
+        }
+        if self.refuses(shared, now, update, source) {
+            return;
         }
         if self.ops.len() >= OPEN_OPS_MAX {
             // Silence, not a refusal: another member may have taken it in, and then it will be executed.
@@ -137,8 +140,11 @@ impl Partition {
     pub(crate) fn on_prepare_ack(&mut self, shared: &mut Shared, now: Now, sender: NodeId, ack: &PrepareAck) {
         let Some(position) = self.position(sender) else { return };
         if self.ops.contains_key(&ack.op) {
+            if ack.refused && self.is_refusal_void(ack.op) {
+                return;
+            }
             self.count_ack(shared, now, position, ack.op, ack.contended, ack.refused);
-        } else if self.clients.lookup(ack.op) == Lookup::New {
+        } else if self.clients.lookup(ack.op) == Lookup::New && !ack.refused {
             self.want_op(shared, now, ack.op, sender);
         }
     }

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::control::{Assign, AssignAck, Heartbeat, HeartbeatReply, Probe, ProbeReply};
 use nicekv_wire::recovery::{CopyFrame, Wanted};
+use nicekv_wire::repair::KeyState;
 use nicekv_wire::replication::{Acks, Decisions, Resend};
 use nicekv_wire::{Datagram, DecodeError, Epoch, KeyDigest, NodeId, Now, PartitionId, Reply, Status, Term};
 
@@ -136,6 +137,16 @@ impl Replica {
                             partition.on_fetch_decisions(&mut self.shared, fetch.sender, after);
                         }
                     }
+                }
+            }
+            Datagram::RepairRequest(request) => {
+                if let Some(index) = self.heard(request.partition, request.epoch, request.sender) {
+                    self.partitions[index].on_repair_request(&mut self.shared, now, &request);
+                }
+            }
+            Datagram::RepairReply(reply) => {
+                if let Some(index) = self.heard(reply.partition, reply.epoch, reply.sender) {
+                    self.partitions[index].on_repair_reply(&mut self.shared, now, &reply);
                 }
             }
             Datagram::HeartbeatReply(reply) => self.on_heartbeat_reply(&reply),
@@ -276,9 +287,7 @@ impl Replica {
         match completion {
             StorageCompletion::Forced { through } => self.on_forced(now, through),
             StorageCompletion::Read { token, entry } => {
-                let (expected, read) = self.shared.reads.pop_front().expect("a read is pending");
-                assert_eq!(token, expected, "reads complete in order");
-                let entry = entry.map(decode_entry);
+                let read = self.finished_read(token);
                 match read {
                     PendingRead::Get { partition, op, reply_to, key } => {
                         let get = WaitingGet { op, reply_to };
@@ -287,25 +296,61 @@ impl Replica {
                             now,
                             get,
                             &key,
-                            entry,
+                            entry.map(decode_entry),
                         );
                     }
                     PendingRead::Evaluate { partition, key } => {
-                        let value = entry.as_ref().and_then(KeyValue::from_entry);
+                        let value = entry.map(decode_entry).as_ref().and_then(KeyValue::from_entry);
                         let partition = &mut self.partitions[usize::from(partition.0)];
                         partition.on_state_read(&mut self.shared, now, token, &key, value);
                     }
+                    PendingRead::Repair { partition, epoch, to, asked, key } => {
+                        let state = entry.map_or(KeyState::Absent, KeyState::Stored);
+                        let partition = &mut self.partitions[usize::from(partition.0)];
+                        partition.on_repair_read(&mut self.shared, now, (epoch, to, asked), &key, state);
+                    }
                 }
             }
-            StorageCompletion::Scan { token, entries, more } => {
+            StorageCompletion::ReadCorrupt { token } => self.on_corrupt(now, token),
+            StorageCompletion::Scan { token, entries, corrupt, more } => {
                 let scan = self.shared.scans.pop_front().expect("a scan is pending");
                 assert_eq!(token, scan.token, "scans complete in order");
                 let partition = &mut self.partitions[usize::from(scan.partition().0)];
-                partition.on_scanned(&mut self.shared, scan, entries, more);
+                // A copy must not go without them: the joiner asks again.
+                partition.begin_repairs(&mut self.shared, now, corrupt);
+                if corrupt.is_empty() {
+                    partition.on_scanned(&mut self.shared, scan, entries, more);
+                }
             }
         }
         // What the completion led to is a batch of its own.
         self.shared.storage.end_batch();
+    }
+
+    fn finished_read(&mut self, token: u64) -> PendingRead {
+        let (expected, read) = self.shared.reads.pop_front().expect("a read is pending");
+        assert_eq!(token, expected, "reads complete in order");
+        read
+    }
+
+    /// A value is damaged.
+    fn on_corrupt(&mut self, now: Now, token: u64) {
+        match self.finished_read(token) {
+            PendingRead::Get { partition, op, reply_to, key } => {
+                let get = WaitingGet { op, reply_to };
+                let partition = &mut self.partitions[usize::from(partition.0)];
+                partition.on_get_corrupt(&mut self.shared, now, get, &key);
+            }
+            PendingRead::Evaluate { partition, key } => {
+                let partition = &mut self.partitions[usize::from(partition.0)];
+                partition.on_state_corrupt(&mut self.shared, now, token, &key);
+            }
+            PendingRead::Repair { partition, epoch, to, asked, key } => {
+                let partition = &mut self.partitions[usize::from(partition.0)];
+                let asker = (epoch, to, asked);
+                partition.on_repair_read(&mut self.shared, now, asker, &key, KeyState::Corrupt);
+            }
+        }
     }
 
     fn on_forced(&mut self, now: Now, through: u64) {
@@ -330,6 +375,7 @@ impl Replica {
             let mut work_left = false;
             for partition in &mut self.partitions {
                 work_left |= partition.sweep(&mut self.shared, now);
+                work_left |= partition.sweep_repairs(&mut self.shared, now);
             }
             if work_left {
                 self.shared.arm_sweep(now);

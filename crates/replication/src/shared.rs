@@ -2,6 +2,7 @@
 
 use crate::config::ReplicaConfig;
 use crate::copy::PendingScan;
+use crate::full::DiskSpace;
 use crate::join::StreamPeer;
 use crate::outbox::Outbox;
 use crate::plant::Plant;
@@ -12,7 +13,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use foldhash::fast::FixedState;
 use nicekv_wire::control::Report;
-use nicekv_wire::{Now, OpId, PartitionId, Reply, Term};
+use nicekv_wire::{Epoch, NodeId, Now, OpId, PartitionId, Reply, Term};
 
 /// A hash table whose order depends on the configured seed only.
 pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, FixedState>;
@@ -24,6 +25,8 @@ pub(crate) enum PendingRead {
     Get { partition: PartitionId, op: OpId, reply_to: SocketAddrV4, key: Box<[u8]> },
     /// To evaluate the next op of a key.
     Evaluate { partition: PartitionId, key: Box<[u8]> },
+    /// For a member that cannot read the key; `asked` is its request's `logged` and `released`.
+    Repair { partition: PartitionId, epoch: Epoch, to: NodeId, asked: (u64, u64), key: Box<[u8]> },
 }
 
 /// A log record whose force somebody waits for.
@@ -63,6 +66,12 @@ pub struct Counters {
     pub dropped: u64,
     /// Prepares sent again to a member that had not acknowledged them.
     pub resent: u64,
+    /// Prepares refused here because the disk is full.
+    pub refused_for_space: u64,
+    /// Values found damaged here.
+    pub corrupt: u64,
+    /// Of these, got back from another member or written anew.
+    pub repaired: u64,
 }
 
 #[derive(Clone)]
@@ -80,6 +89,7 @@ pub(crate) struct Shared {
     /// When partitions are to be looked over for lost messages.
     pub(crate) sweep_at_ns: Option<u64>,
     pub(crate) counters: Counters,
+    pub(crate) disk_space: DiskSpace,
     #[cfg(feature = "exploration")]
     pub(crate) plant: Option<Plant>,
     internal_sequence: u64,
@@ -99,6 +109,7 @@ impl Shared {
             lease_until_ns: 0,
             sweep_at_ns: None,
             counters: Counters::default(),
+            disk_space: DiskSpace::default(),
             #[cfg(feature = "exploration")]
             plant: None,
             internal_sequence: 0,

@@ -79,12 +79,19 @@ pub enum StorageCompletion<'a> {
         /// As stored.
         entry: Option<&'a [u8]>,
     },
+    /// The entry is there and damaged: what it says must not be believed. Takes the place of [`StorageCompletion::Read`].
+    ReadCorrupt {
+        /// Of the request.
+        token: u64,
+    },
     /// The entries.
     Scan {
         /// Of the request.
         token: u64,
         /// A sequence of [`put_keyed_entry`](nicekv_wire::recovery::put_keyed_entry).
         entries: &'a [u8],
+        /// Keys, in order, whose entries are damaged and not among `entries`.
+        corrupt: &'a [Vec<u8>],
         /// Whether later keys exist.
         more: bool,
     },

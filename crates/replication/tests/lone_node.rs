@@ -1,7 +1,7 @@
 //! One replica alone, its disk a map: what it answers, and when it keeps silent.
 
 use nicekv_placement::{Partitioning, Vrings, key_digest};
-use nicekv_replication::{Replica, ReplicaConfig, StorageCompletion, StorageRequest, Timing};
+use nicekv_replication::{DiskSpace, Replica, ReplicaConfig, StorageCompletion, StorageRequest, Timing};
 use nicekv_wire::Duration;
 use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberState};
 use nicekv_wire::{
@@ -16,6 +16,8 @@ const METADATA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 740
 const NODE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 7400);
 const INCARNATION: u64 = 77;
 const LEASE_NS: u64 = 150_000_000;
+/// Stands for an entry that does not match its checksum.
+const DAMAGED: &[u8] = &[];
 
 struct Node {
     core: Replica,
@@ -115,7 +117,11 @@ impl Node {
                 }
                 StorageRequest::Read { token, key, .. } => {
                     let entry = self.engine.get(key).map(Vec::as_slice);
-                    self.core.handle_storage(self.now, StorageCompletion::Read { token, entry });
+                    let completion = match entry {
+                        Some(DAMAGED) => StorageCompletion::ReadCorrupt { token },
+                        entry => StorageCompletion::Read { token, entry },
+                    };
+                    self.core.handle_storage(self.now, completion);
                 }
                 other => panic!("a lone node asks for {other:?}"),
             }
@@ -271,6 +277,43 @@ fn an_overdue_value_goes_by_a_logged_delete() {
     };
     let sent = node.receive(CLIENT, |out| absent.encode(out));
     assert_eq!(answer(&sent), Some((Status::Ok, None)));
+}
+
+#[test]
+fn row_09_a_full_disk_refuses_puts_and_nothing_else() {
+    let mut node = Node::serving();
+    node.set(b"k", b"v", Expiry::Never);
+    node.set(b"old", b"v", Expiry::Never);
+    node.core.set_disk_space(DiskSpace::Reserve);
+    let put = update(node.op(), b"k", Operation::Set { value: b"w", expiry: Expiry::Never });
+    let sent = node.receive(CLIENT, |out| put.encode(out));
+    assert_eq!(answer(&sent), Some((Status::DiskFull, None)));
+    assert_eq!(node.get(b"k"), Some((Status::Ok, Some(b"v".to_vec()))));
+    let delete = update(node.op(), b"old", Operation::Delete);
+    let sent = node.receive(CLIENT, |out| delete.encode(out));
+    assert_eq!(answer(&sent), Some((Status::Ok, None)), "deletes are how space returns");
+    node.core.set_disk_space(DiskSpace::Exhausted);
+    let delete = update(node.op(), b"k", Operation::Delete);
+    let sent = node.receive(CLIENT, |out| delete.encode(out));
+    assert_eq!(answer(&sent), Some((Status::DiskFull, None)));
+    node.core.set_disk_space(DiskSpace::Enough);
+    let sent = node.receive(CLIENT, |out| put.encode(out));
+    assert_eq!(answer(&sent), Some((Status::DiskFull, None)), "a refused op stays refused");
+    assert_eq!(node.set(b"k", b"w", Expiry::Never), Some(Status::Ok));
+    assert_eq!(node.get(b"k"), Some((Status::Ok, Some(b"w".to_vec()))));
+}
+
+#[test]
+fn row_10_a_damaged_value_is_never_served_and_may_be_written_anew() {
+    let mut node = Node::serving();
+    node.set(b"k", b"v", Expiry::Never);
+    node.engine.insert(b"k".to_vec(), DAMAGED.to_vec());
+    assert_eq!(node.get(b"k"), None, "there is nobody to ask");
+    let put = update(node.op(), b"k", Operation::Set { value: b"w", expiry: Expiry::Never });
+    let sent = node.receive(CLIENT, |out| put.encode(out));
+    assert_eq!(answer(&sent), Some((Status::Ok, None)), "also answers the get that waited, after the put");
+    assert_eq!(node.get(b"k"), Some((Status::Ok, Some(b"w".to_vec()))));
+    assert_eq!((node.core.status().counters.corrupt, node.core.status().counters.repaired), (1, 1));
 }
 
 #[test]

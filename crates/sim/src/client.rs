@@ -203,7 +203,8 @@ impl Client {
                 }),
             };
             let is_get = self.history[index].call.action == Action::Get;
-            if answer.as_ref().map_or(is_get, |answer| answer.status == Status::Busy) {
+            let is_refusal = |answer: &Answer| matches!(answer.status, Status::Busy | Status::DiskFull);
+            if answer.as_ref().map_or(is_get, is_refusal) {
                 self.void.push(index);
                 continue;
             }
@@ -235,7 +236,8 @@ fn not_applied(error: OperationError) -> Option<Status> {
         OperationError::Overflow => Some(Status::Overflow),
         OperationError::ResultTooLong { .. } => Some(Status::ValueTooLong),
         OperationError::Busy => Some(Status::Busy),
-        error @ (OperationError::NotAFloat | OperationError::DiskFull | OperationError::NoSuchKeyspace) => {
+        OperationError::DiskFull => Some(Status::DiskFull),
+        error @ (OperationError::NotAFloat | OperationError::NoSuchKeyspace) => {
             panic!("no node has reason to say: {error}")
         }
     }

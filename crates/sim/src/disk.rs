@@ -2,6 +2,9 @@
 //!
 //! Requests are executed strictly in order. The engine on disk is never ahead of the log on disk, as in the real driver: a sync of the
 //! engine forces the log first.
+//!
+//! A damaged entry is one whose first byte is not zero (entries begin with the index of a decision, which is never that large). The
+//! disk notices, as the real engine does by its checksums.
 
 use crate::random::Random;
 use nicekv_replication::{Replica, StorageCompletion, StorageRequest};
@@ -30,6 +33,13 @@ pub enum Busy {
         /// Then the log before this record is dropped.
         trims_before: u64,
     },
+}
+
+/// Flipped bits.
+const DAMAGE: u8 = 0xff;
+
+fn is_damaged(entry: &[u8]) -> bool {
+    entry[0] != 0
 }
 
 /// See the module.
@@ -87,7 +97,11 @@ impl Disk {
                 StorageRequest::Force => busy.push(Busy::Force { through: self.appended() }),
                 StorageRequest::Read { token, partition, key } => {
                     let entry = self.entries.get(&(partition, key.to_vec())).cloned();
-                    core.handle_storage(now, StorageCompletion::Read { token, entry: entry.as_deref() });
+                    let completion = match &entry {
+                        Some(entry) if is_damaged(entry) => StorageCompletion::ReadCorrupt { token },
+                        entry => StorageCompletion::Read { token, entry: entry.as_deref() },
+                    };
+                    core.handle_storage(now, completion);
                 }
                 StorageRequest::Write { partition, key, entry } => {
                     self.entries.insert((partition, key.to_vec()), entry.to_vec());
@@ -97,8 +111,9 @@ impl Disk {
                 }
                 StorageRequest::Clear { partition } => self.entries.retain(|(of, _), _| *of != partition),
                 StorageRequest::Scan { token, partition, after, bytes_max } => {
-                    let (entries, more) = self.scan(partition, after, bytes_max);
-                    core.handle_storage(now, StorageCompletion::Scan { token, entries: &entries, more });
+                    let (entries, corrupt, more) = self.scan(partition, after, bytes_max);
+                    let (entries, corrupt) = (&entries[..], &corrupt[..]);
+                    core.handle_storage(now, StorageCompletion::Scan { token, entries, corrupt, more });
                 }
                 StorageRequest::Trim { before } => busy.push(Busy::Sync {
                     entries: self.entries.clone(),
@@ -110,18 +125,42 @@ impl Disk {
         busy
     }
 
-    fn scan(&self, partition: PartitionId, after: &[u8], bytes_max: usize) -> (Vec<u8>, bool) {
+    /// Damages the stored value of a key.
+    pub fn damage(&mut self, key: &(PartitionId, Vec<u8>)) {
+        for entries in [&mut self.entries, &mut self.durable] {
+            if let Some(entry) = entries.get_mut(key).filter(|entry| !is_damaged(entry)) {
+                entry[0] = DAMAGE;
+            }
+        }
+    }
+
+    /// Undoes all damage.
+    pub fn mend(&mut self) {
+        for entries in [&mut self.entries, &mut self.durable] {
+            entries.values_mut().for_each(|entry| entry[0] = 0);
+        }
+    }
+
+    /// Whether a value is there and not damaged.
+    pub fn is_intact(&self, key: &(PartitionId, Vec<u8>)) -> bool {
+        self.entries.get(key).is_some_and(|entry| !is_damaged(entry))
+    }
+
+    fn scan(&self, partition: PartitionId, after: &[u8], bytes_max: usize) -> (Vec<u8>, Vec<Vec<u8>>, bool) {
         let from = Bound::Excluded((partition, after.to_vec()));
         let mut rest =
             self.entries.range((from, Bound::Unbounded)).take_while(|((of, _), _)| *of == partition);
-        let mut page = Vec::new();
+        let (mut page, mut corrupt) = (Vec::new(), Vec::new());
         for ((_, key), entry) in rest.by_ref() {
-            put_keyed_entry(&mut page, key, entry);
+            match is_damaged(entry) {
+                true => corrupt.push(key.clone()),
+                false => put_keyed_entry(&mut page, key, entry),
+            }
             if page.len() >= bytes_max {
                 break;
             }
         }
-        (page, rest.next().is_some())
+        (page, corrupt, rest.next().is_some())
     }
 
     /// Something that took time is done. Forces and syncs finish in the order of their beginning.

@@ -78,7 +78,7 @@ pub fn finish(cluster: &mut Cluster) -> Report {
     if let Some(violation) = cluster.violation() {
         // What comes after tells no more.
         report.violations.push(violation.into());
-        report.tally = cluster.tally().clone();
+        report.tally = cluster.tally();
         return report;
     }
     let end_ns = cluster.now_ns() + PROGRESS_NS;
@@ -103,7 +103,7 @@ pub fn finish(cluster: &mut Cluster) -> Report {
     judge_histories(cluster, &mut report);
     judge_replicas(cluster, &mut report);
     report.violations.extend(cluster.violation().map(String::from));
-    report.tally = cluster.tally().clone();
+    report.tally = cluster.tally();
     report
 }
 

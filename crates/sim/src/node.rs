@@ -4,7 +4,7 @@ use crate::disk::{Busy, Disk};
 use crate::faults::Faults;
 use crate::random::Random;
 use nicekv_placement::{Partitioning, Vrings};
-use nicekv_replication::{Plant, Replica, ReplicaConfig, Timing};
+use nicekv_replication::{DiskSpace, Plant, Replica, ReplicaConfig, Timing};
 use nicekv_wire::{ClientId, NodeId, Now};
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
@@ -96,6 +96,8 @@ pub struct Node {
     pub in_memory: bool,
     /// Everything takes it longer, by the factor that the faults say.
     pub is_slow: bool,
+    /// What its disk has room for.
+    pub space: DiskSpace,
     /// Its clocks.
     pub clock: Clock,
     /// Counts processes.
@@ -126,6 +128,7 @@ impl Node {
             disk: Disk::new(),
             in_memory,
             is_slow,
+            space: DiskSpace::Enough,
             clock,
             process: 0,
             internal_client: ClientId(0),
@@ -162,8 +165,17 @@ impl Node {
             core.plant(plant);
         }
         self.disk.replay(now, &mut core);
+        core.set_disk_space(self.space);
         self.core = Some(core);
         self.checkpoint_after = self.disk.appended() + random.between(20, 400);
+    }
+
+    /// Its disk has this much room from now on.
+    pub fn set_space(&mut self, space: DiskSpace) {
+        self.space = space;
+        if let Some(core) = &mut self.core {
+            core.set_disk_space(space);
+        }
     }
 
     /// Kills the process; `kept`: the last record of the log that stays, if not left to chance.

@@ -7,6 +7,7 @@ use crate::network::Host;
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_wire::control::{Assign, MemberState, ReportKind};
 use nicekv_wire::recovery::{CopyFrame, CopySection, Wanted};
+use nicekv_wire::repair::KeyState;
 use nicekv_wire::replication::{Acks, Decision, Decisions, Effect};
 use nicekv_wire::{ClientId, Condition, Datagram, Expiry, OpId, Operation, Reply, Status, Update};
 use std::collections::BTreeMap;
@@ -87,6 +88,21 @@ impl Names {
                     format!("epoch {}: send me the decisions after {index}", fetch.epoch.0)
                 }
             },
+            Datagram::RepairRequest(request) => {
+                format!(
+                    "epoch {}: what do you have of {}? mine is damaged",
+                    request.epoch.0,
+                    text(request.key)
+                )
+            }
+            Datagram::RepairReply(reply) => {
+                let state = match reply.state {
+                    KeyState::Stored(_) => "here is",
+                    KeyState::Absent => "I have no",
+                    KeyState::Corrupt => "mine is damaged, too:",
+                };
+                format!("epoch {}: {state} {}", reply.epoch.0, text(reply.key))
+            }
             Datagram::Assign(assign) => describe_assign(&assign),
             Datagram::AssignAck(ack) => {
                 let activated = if ack.activated { ", activated" } else { "" };

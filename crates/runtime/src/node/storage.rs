@@ -281,9 +281,15 @@ impl NodeStorage {
                 }
                 StorageRequest::Force => self.force_wanted = true,
                 StorageRequest::Read { token, partition, key } => {
-                    let found = self.engine.get_into(partition.0, key, &mut self.value)?;
-                    let entry = found.then_some(self.value.as_slice());
-                    core.handle_storage(now, StorageCompletion::Read { token, entry });
+                    let completion = match self.engine.get_into(partition.0, key, &mut self.value) {
+                        Ok(found) => {
+                            let entry = found.then_some(self.value.as_slice());
+                            StorageCompletion::Read { token, entry }
+                        }
+                        Err(StoreError::Corrupt { .. }) => StorageCompletion::ReadCorrupt { token },
+                        Err(error) => return Err(error),
+                    };
+                    core.handle_storage(now, completion);
                 }
                 StorageRequest::Write { partition, key, entry } => {
                     self.engine.put(partition.0, key, entry)?;
@@ -301,8 +307,8 @@ impl NodeStorage {
                     for (key, entry) in &page.entries {
                         put_keyed_entry(&mut self.entries, key, entry);
                     }
-                    let (entries, more) = (self.entries.as_slice(), page.more);
-                    core.handle_storage(now, StorageCompletion::Scan { token, entries, more });
+                    let (entries, corrupt, more) = (&self.entries[..], &page.corrupt[..], page.more);
+                    core.handle_storage(now, StorageCompletion::Scan { token, entries, corrupt, more });
                     if crate::now().boot_ns >= until_ns {
                         return Ok(false);
                     }
@@ -316,14 +322,13 @@ impl NodeStorage {
         let Some((partition, after)) = self.clearing.take() else { return Ok(()) };
         let after = (!after.is_empty()).then_some(after);
         let page = self.engine.scan(partition.0, after.as_deref(), CLEAR_BYTES)?;
-        for (key, _) in &page.entries {
+        for key in page.entries.iter().map(|(key, _)| key).chain(&page.corrupt) {
             self.engine.remove(partition.0, key)?;
             self.unsynced_bytes += key.len() as u64;
         }
         if page.more {
-            let (last, _) =
-                page.entries.into_iter().next_back().expect("a page with more after it is not empty");
-            self.clearing = Some((partition, last));
+            let last = page.last_key().expect("a page with more after it is not empty");
+            self.clearing = Some((partition, last.to_vec()));
         }
         Ok(())
     }

@@ -47,6 +47,8 @@ impl Cluster {
             return;
         }
         self.note(|names| Some(format!("{} is killed", names.host(Host::Node(index)))));
+        let core = self.nodes[index].core.as_ref().expect("checked");
+        self.tally.add_counters(&core.status().counters);
         self.nodes[index].crash(kept, &mut self.random);
         let process = (index, self.nodes[index].process);
         self.connections

@@ -4,7 +4,7 @@ use super::{Cluster, Event};
 use crate::faults::Faults;
 use crate::network::Host;
 use crate::node::Kept;
-use nicekv_replication::Standing;
+use nicekv_replication::{DiskSpace, Standing};
 
 /// Which way a cut goes, seen from one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,6 +127,10 @@ impl Cluster {
         self.network.heal();
         self.power_loss_at = None;
         self.agent_away_until_ns.fill(0);
+        for node in &mut self.nodes {
+            node.set_space(DiskSpace::Enough);
+            node.disk.mend();
+        }
         (0..self.nodes.len()).for_each(|node| self.queue.after(0, Event::NodeStart(node)));
         self.queue.after(0, Event::MetadataStart);
     }
@@ -175,6 +179,29 @@ impl Cluster {
         if self.random.chance(self.faults.wall_step) {
             self.tally.count("wall clock steps");
             self.nodes[index].clock.step_wall(&self.faults, &mut self.random);
+        }
+        if self.random.chance(self.faults.disk_full) {
+            self.tally.count("changes of a disk's space");
+            let spaces = [DiskSpace::Enough, DiskSpace::Enough, DiskSpace::Reserve, DiskSpace::Exhausted];
+            self.nodes[index].set_space(self.random.pick(&spaces));
+        }
+        if self.random.chance(self.faults.corruption) {
+            self.damage_value(index);
+        }
+    }
+
+    /// Damages a value that another node holds.
+    fn damage_value(&mut self, index: usize) {
+        let stored = self.nodes[index].disk.entries().len() as u64;
+        if stored == 0 {
+            return;
+        }
+        let chosen = self.random.below(stored) as usize;
+        let key = self.nodes[index].disk.entries().keys().nth(chosen).expect("below the length").clone();
+        let mut others = self.nodes.iter().enumerate().filter(|(other, _)| *other != index);
+        if others.any(|(_, node)| node.disk.is_intact(&key)) {
+            self.tally.count("values damaged");
+            self.nodes[index].disk.damage(&key);
         }
     }
 

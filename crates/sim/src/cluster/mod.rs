@@ -36,6 +36,7 @@ use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_dataplane::{Prefix, VringConfig};
 use nicekv_metadata::Metadata;
 use nicekv_placement::{Partitioning, Vrings};
+use nicekv_replication::Counters;
 use nicekv_wire::limits::PORT_DEFAULT;
 use nicekv_wire::{ClientId, NodeId};
 use std::collections::BTreeMap;
@@ -136,6 +137,17 @@ pub struct Tally {
 impl Tally {
     fn count(&mut self, fault: &'static str) {
         *self.faults.entry(fault).or_default() += 1;
+    }
+
+    /// Adds what a process has counted.
+    fn add_counters(&mut self, counters: &Counters) {
+        let counted = [
+            ("prepares refused for space", counters.refused_for_space),
+            ("values repaired", counters.repaired),
+        ];
+        for (what, count) in counted.into_iter().filter(|(_, count)| *count > 0) {
+            *self.faults.entry(what).or_default() += count;
+        }
     }
 
     /// How often this fault happened.
@@ -299,8 +311,11 @@ impl Cluster {
     }
 
     /// How often what happened.
-    pub fn tally(&self) -> &Tally {
-        &self.tally
+    pub fn tally(&self) -> Tally {
+        let mut tally = self.tally.clone();
+        let cores = self.nodes.iter().filter_map(|node| node.core.as_ref());
+        cores.for_each(|core| tally.add_counters(&core.status().counters));
+        tally
     }
 
     /// What must never be seen, and was.

@@ -66,9 +66,13 @@ impl<E: Engine> Engine for Checksummed<E> {
 
     fn scan(&self, partition: u16, after: Option<&[u8]>, bytes_max: usize) -> Result<ScanPage> {
         let mut page = self.inner.scan(partition, after, bytes_max)?;
-        for (key, value) in &mut page.entries {
-            verify(partition, key, value)?;
-        }
+        page.entries.retain_mut(|(key, value)| {
+            let is_intact = verify(partition, key, value).is_ok();
+            if !is_intact {
+                page.corrupt.push(std::mem::take(key));
+            }
+            is_intact
+        });
         Ok(page)
     }
 

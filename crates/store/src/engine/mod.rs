@@ -34,14 +34,25 @@ pub struct EngineSync(pub(crate) u64);
 pub struct ScanPage {
     /// (key, value), ascending by key.
     pub entries: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Keys, ascending, whose values do not match their checksums; they are not among `entries`.
+    pub corrupt: Vec<Vec<u8>>,
     /// True if there are more; continue after the last key.
     pub more: bool,
+}
+
+impl ScanPage {
+    /// The last key of the page.
+    pub fn last_key(&self) -> Option<&[u8]> {
+        let entry = self.entries.last().map(|(key, _)| key.as_slice());
+        entry.max(self.corrupt.last().map(Vec::as_slice))
+    }
 }
 
 /// Applied state of a replica. One thread uses it; all calls but [`Engine::sync`], [`Engine::scan`] and
 /// [`Engine::clear`] take microseconds as a rule.
 pub trait Engine: Send {
-    /// Reads a value into `value`, replacing what it held; false (and an empty `value`) if there is none.
+    /// Reads a value into `value`, replacing what it held; false (and an empty `value`) if there is none. A damaged value is
+    /// [`StoreError::Corrupt`](crate::StoreError::Corrupt), and writing the key anew is what repairs it.
     fn get_into(&self, partition: u16, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
 
     /// Stores a value, replacing an older one.

@@ -1,0 +1,120 @@
+//! A full disk (SCENARIOS 9): what a member says when it cannot store an op, and what the primary makes of that.
+//!
+//! ```text
+//! client   primary   full member                    client   full primary   member
+//!   │──Update─▶│─────────▶│                            │──Update─▶│─────────▶│ force
+//!   │          │ force    │ logs nothing                │          │ logs no prepare
+//!   │          │◀──Acks───│ (refused)                   │          │ decides without one
+//!   │          │─Decisions▶ force                       │          │─Decisions▶ force, drop the op
+//!   │◀DiskFull─│◀──Acks───│ (progress)                  │◀DiskFull─│◀──Acks───│ (progress)
+//! ```
+//!
+//! A decision needs space too, so the driver sets some aside; from that also deletes are taken in, as long as it lasts. Gets need none.
+//!
+//! Why a client that is told "disk full" can rely on it:
+//! * The refusal is a decision like any other, in the sequence. It is contended, so every member has forced it before the client hears
+//!   of it, and a member that holds the prepare drops it, whoever is the primary then.
+//! * An op that was open when the primary's epoch began may have been executed and answered already (R3). No refusal counts for it: the
+//!   primary sends it again until the member can store it. An op that the primary itself lacks was never decided: all members, of which
+//!   it was one, would have had to force it (R1).
+
+use crate::clients::{Lookup, StoredResult};
+use crate::config::UNRELEASED_MAX;
+use crate::evaluate::Verdict;
+use crate::partition::{Decided, Partition};
+use crate::prepare::Source;
+use crate::replica::Replica;
+use crate::shared::Shared;
+use nicekv_wire::replication::PrepareAck;
+use nicekv_wire::{Now, OpId, Operation, Status, Update};
+
+/// What a node's disk has room for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DiskSpace {
+    /// Everything.
+    #[default]
+    Enough,
+    /// What was set aside: decisions, and deletes, which are how space returns.
+    Reserve,
+    /// Decisions only, and perhaps not even these.
+    Exhausted,
+}
+
+impl DiskSpace {
+    fn admits(self, operation: &Operation<'_>) -> bool {
+        match self {
+            Self::Enough => true,
+            Self::Reserve => matches!(operation, Operation::Delete),
+            Self::Exhausted => false,
+        }
+    }
+}
+
+impl Replica {
+    /// Says from now on how much room the disk has. A driver that never calls this has enough.
+    pub fn set_disk_space(&mut self, space: DiskSpace) {
+        self.shared.disk_space = space;
+    }
+}
+
+impl Partition {
+    /// Whether an update that this member does not hold yet was refused because of a full disk.
+    pub(crate) fn refuses(
+        &mut self,
+        shared: &mut Shared,
+        now: Now,
+        update: &Update<'_>,
+        source: Source,
+    ) -> bool {
+        if shared.disk_space.admits(&update.operation) {
+            return false;
+        }
+        shared.counters.refused_for_space += 1;
+        if self.is_primary() {
+            self.decide_full(shared, now, update, source);
+        } else {
+            let (partition, epoch, op) = (self.id, self.epoch, update.op);
+            let ack = PrepareAck { partition, epoch, op, contended: false, refused: true };
+            shared.outbox.ack_prepare(self.primary_address(), ack);
+        }
+        true
+    }
+
+    /// Primary with a full disk: refuses an op whose prepare it cannot log. Until it may decide it is silent, and clients try again.
+    fn decide_full(&mut self, shared: &mut Shared, now: Now, update: &Update<'_>, source: Source) {
+        let may_decide = self.lead.as_ref().is_some_and(|lead| lead.is_ready())
+            && self.activated
+            && self.decisions.len() < UNRELEASED_MAX;
+        if !may_decide || source == Source::Own || self.clients.lookup(update.op) != Lookup::New {
+            return;
+        }
+        if let Some(reply_to) = update.reply_to.or(source.address()) {
+            self.refused.insert(self.logged + 1, reply_to);
+        }
+        self.clients.advance(update.op.client, update.watermark);
+        self.publish(shared, now, update.op, true, Verdict::unchanged(Status::DiskFull, None));
+    }
+
+    /// Primary: a decision that every member holds took effect without a prepare. If it is a refusal, the client may know now.
+    pub(crate) fn answer_refused(&mut self, shared: &mut Shared, decided: &Decided, result: &StoredResult) {
+        if let Some(reply_to) = self.refused.remove(&decided.index) {
+            shared.reply(Some(reply_to), &result.reply(decided.op));
+        }
+    }
+
+    /// Whether an op is refused by a decision that some member may lack: such a member would execute it if it became the primary.
+    pub(crate) fn is_refusal_unreleased(&self, op: OpId, status: Status) -> bool {
+        status == Status::DiskFull && self.decisions.iter().any(|decided| decided.op == op)
+    }
+
+    /// Primary: whether a refusal of this op must not count. Its holder is not silent, so it is not accused.
+    pub(crate) fn is_refusal_void(&mut self, op: OpId) -> bool {
+        let is_ready = self.lead.as_ref().is_some_and(|lead| lead.is_ready());
+        let void = !is_ready || self.is_recovered(op);
+        if void {
+            let state = self.ops.get_mut(&op).expect("an open op");
+            state.tries = state.tries.min(1);
+        }
+        void
+    }
+}

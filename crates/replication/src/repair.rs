@@ -1,0 +1,233 @@
+//! A value that the disk has damaged (SCENARIOS 10) is got back from another member, and meanwhile served by nobody who lacks it.
+//!
+//! ```text
+//!  member (cannot read k)                 another consistent member
+//!    │──RepairRequest(k, logged, released)──▶│ only if it has logged and released as much
+//!    │                                       │ reads k in its own engine
+//!    │◀─RepairReply(k, through, entry)───────│
+//!    │ installs it once it has logged `through` itself
+//! ```
+//!
+//! Gets of k are passed on to the primary; at the primary they wait, as does the evaluation of its next op.
+//!
+//! Why what arrives may be installed:
+//! * *It is not too old.* An engine holds the effects of decisions up to `logged` (uncontended) and `released` (contended), and two
+//!   members' decisions are prefixes of one sequence. Who has logged and released at least as much as the asker had when it found the
+//!   damage has every effect that was lost; and once the asker has applied a later effect to k, the damage is gone and the repair over.
+//! * *It may be too new, and that shows nowhere.* A later effect is of an op that the asker has forced (R1) and not yet seen take effect,
+//!   so k is locked: a secondary answers no get of it. When the decisions come, the asker applies them once more: they are blind writes.
+//!   A primary's peers are never ahead of it.
+//! * *The engine does not get ahead of the log.* Else the asker, restarted and made primary, could evaluate an op on its own result. So
+//!   the state waits until the asker has logged every decision that can be in it.
+
+use crate::config::{REPAIRS_MAX, WAITING_GETS_MAX};
+use crate::get::WaitingGet;
+use crate::partition::{Latest, Partition, Standing};
+use crate::shared::{PendingRead, Shared};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_wire::control::MemberState;
+use nicekv_wire::recovery::Entry;
+use nicekv_wire::repair::{KeyState, RepairReply, RepairRequest};
+use nicekv_wire::{Epoch, NodeId, Now};
+
+/// The time between two requests doubles at most this often.
+const DOUBLINGS_MAX: u32 = 5;
+
+/// Damaged keys, of which at most [`REPAIRS_MAX`] are being repaired; others are found again when they are read again.
+pub(crate) type Repairs = BTreeMap<Box<[u8]>, Repair>;
+
+/// The repair of a key.
+#[derive(Clone)]
+pub(crate) struct Repair {
+    /// `logged` and `released` when the damage was found.
+    asked: (u64, u64),
+    asked_ns: u64,
+    tries: u32,
+    offer: Option<Offer>,
+    /// Primary: gets of the key.
+    waiting: Vec<WaitingGet>,
+}
+
+/// The state of a key at another member.
+#[derive(Clone)]
+struct Offer {
+    /// To be logged here before it is installed.
+    needs: u64,
+    entry: Option<Box<[u8]>>,
+}
+
+impl Partition {
+    /// The value for a get is damaged.
+    pub(crate) fn on_get_corrupt(&mut self, shared: &mut Shared, now: Now, get: WaitingGet, key: &[u8]) {
+        self.begin_repair(shared, now, key);
+        if self.may_repair() && !self.is_primary() {
+            return self.forward_get(shared, get, key);
+        }
+        match self.repairs.get_mut(key) {
+            Some(repair) if repair.waiting.len() < WAITING_GETS_MAX => repair.waiting.push(get),
+            _ => shared.counters.dropped += 1,
+        }
+    }
+
+    /// Primary: the state that the next op of a key is to be evaluated on is damaged.
+    pub(crate) fn on_state_corrupt(&mut self, shared: &mut Shared, now: Now, token: u64, key: &[u8]) {
+        if let Some(state) = self.keys.get_mut(key)
+            && matches!(state.latest, Latest::Reading { token: newest } if newest == token)
+        {
+            state.latest = Latest::Unknown;
+            self.begin_repair(shared, now, key);
+        }
+    }
+
+    /// Whether this member answers gets, if with less than all.
+    fn may_repair(&self) -> bool {
+        matches!(self.standing, Standing::Consistent | Standing::Handoff)
+    }
+
+    /// Asks for a key, if that is not under way.
+    fn begin_repair(&mut self, shared: &mut Shared, now: Now, key: &[u8]) {
+        if self.repairs.contains_key(key) {
+            return;
+        }
+        shared.counters.corrupt += 1;
+        if !self.may_repair() || self.repairs.len() >= REPAIRS_MAX {
+            return;
+        }
+        let asked = (self.logged, self.released);
+        let repair = Repair { asked, asked_ns: now.boot_ns, tries: 0, offer: None, waiting: Vec::new() };
+        self.ask_for(shared, &repair, key);
+        self.repairs.insert(key.into(), repair);
+        shared.arm_sweep(now);
+    }
+
+    /// A scan has found these keys damaged.
+    pub(crate) fn begin_repairs(&mut self, shared: &mut Shared, now: Now, keys: &[Vec<u8>]) {
+        for key in keys {
+            self.begin_repair(shared, now, key);
+        }
+    }
+
+    /// Whom to ask at the `tries`-th time: the primary, then the other members that hold everything.
+    fn repair_peer(&self, shared: &Shared, tries: u32) -> Option<SocketAddrV4> {
+        let me = shared.config.node;
+        let mut peers: Vec<_> = (self.members.iter())
+            .filter(|member| member.node != me && member.state == MemberState::Consistent && !member.handoff)
+            .collect();
+        peers.sort_by_key(|member| member.node != self.primary);
+        peers.get(tries as usize % peers.len().max(1)).map(|member| member.address)
+    }
+
+    fn ask_for(&self, shared: &mut Shared, repair: &Repair, key: &[u8]) {
+        let Some(peer) = self.repair_peer(shared, repair.tries) else { return };
+        let (sender, partition, epoch, (logged, released)) =
+            (shared.config.node, self.id, self.epoch, repair.asked);
+        let request = RepairRequest { sender, partition, epoch, logged, released, key };
+        shared.outbox.send(peer, |out| request.encode(out));
+    }
+
+    /// A member cannot read a key.
+    pub(crate) fn on_repair_request(&mut self, shared: &mut Shared, now: Now, request: &RepairRequest<'_>) {
+        if request.sender == self.primary {
+            // It may have told nobody yet of what was uncontended.
+            self.release(shared, now, request.released);
+        }
+        let holds_everything = self.standing == Standing::Consistent;
+        if !holds_everything || self.logged < request.logged || self.released < request.released {
+            shared.counters.dropped += 1;
+            return;
+        }
+        let read = PendingRead::Repair {
+            partition: self.id,
+            epoch: self.epoch,
+            to: request.sender,
+            asked: (request.logged, request.released),
+            key: request.key.into(),
+        };
+        let token = shared.storage.read(self.id, request.key);
+        shared.reads.push_back((token, read));
+    }
+
+    /// The key that another member cannot read has been read here.
+    pub(crate) fn on_repair_read(
+        &mut self,
+        shared: &mut Shared,
+        now: Now,
+        (epoch, to, asked): (Epoch, NodeId, (u64, u64)),
+        key: &[u8],
+        state: KeyState<'_>,
+    ) {
+        if epoch != self.epoch {
+            return;
+        }
+        if state == KeyState::Corrupt {
+            self.begin_repair(shared, now, key);
+        }
+        let Some(address) = self.address(to) else { return };
+        let (sender, partition, through) = (shared.config.node, self.id, self.logged);
+        let reply = RepairReply { sender, partition, epoch, asked, through, key, state };
+        shared.outbox.send(address, |out| reply.encode(out));
+    }
+
+    /// Another member tells what it has of a damaged key.
+    pub(crate) fn on_repair_reply(&mut self, shared: &mut Shared, now: Now, reply: &RepairReply<'_>) {
+        let Some(repair) = self.repairs.get_mut(reply.key) else { return };
+        if repair.asked != reply.asked {
+            return;
+        }
+        repair.offer = match reply.state {
+            KeyState::Stored(entry) => {
+                let needs = Entry::decode(entry).expect("checked when it was decoded").index;
+                Some(Offer { needs, entry: Some(entry.into()) })
+            }
+            KeyState::Absent => Some(Offer { needs: reply.through, entry: None }),
+            // The next one is asked by the next sweep.
+            KeyState::Corrupt => return,
+        };
+        self.install_offer(shared, now, reply.key);
+    }
+
+    /// Installs what was offered for a key, if the log has got so far.
+    fn install_offer(&mut self, shared: &mut Shared, now: Now, key: &[u8]) {
+        let logged = self.logged;
+        let offer = self.repairs.get_mut(key).and_then(|repair| repair.offer.take_if(|o| o.needs <= logged));
+        let Some(offer) = offer else { return };
+        match offer.entry {
+            Some(entry) => {
+                let entry = Entry::decode(&entry).expect("checked when it was decoded");
+                self.store(shared, key, &entry);
+            }
+            None => shared.storage.remove(self.id, key),
+        }
+        self.finish_repair(shared, now, key);
+        self.decide_key(shared, now, key);
+    }
+
+    /// A key has been written: if it was damaged, it is whole again.
+    pub(crate) fn finish_repair(&mut self, shared: &mut Shared, now: Now, key: &[u8]) {
+        if let Some(repair) = self.repairs.remove(key) {
+            shared.counters.repaired += 1;
+            self.serve_gets(shared, now, repair.waiting, key);
+        }
+    }
+
+    /// Asks again; whether there is anything left to repair.
+    pub(crate) fn sweep_repairs(&mut self, shared: &mut Shared, now: Now) -> bool {
+        let resend_ns = shared.config.timing.resend.as_nanos() as u64;
+        let keys: Vec<Box<[u8]>> = self.repairs.keys().cloned().collect();
+        for key in keys {
+            let repair = self.repairs.get_mut(&key).expect("listed");
+            if repair.offer.is_some() {
+                self.install_offer(shared, now, &key);
+            } else if now.boot_ns >= repair.asked_ns + (resend_ns << repair.tries.min(DOUBLINGS_MAX)) {
+                repair.asked_ns = now.boot_ns;
+                repair.tries += 1;
+                let repair = repair.clone();
+                self.ask_for(shared, &repair, &key);
+            }
+        }
+        !self.repairs.is_empty()
+    }
+}

@@ -1,0 +1,32 @@
+//! Disks that fill up and values that are damaged (SCENARIOS 9, 10), in a cluster that is well otherwise. The mix with every other fault
+//! is in `seeds.rs`.
+
+use nicekv_sim::cluster::{Scenario, Tally};
+use nicekv_sim::faults::Faults;
+use nicekv_sim::judge;
+
+const SEEDS: std::ops::Range<u64> = 0..40;
+
+/// Runs random scenarios under these faults only; what befell them all.
+fn run(faults: Faults) -> Tally {
+    let mut tally = Tally::default();
+    for seed in SEEDS {
+        let report = judge::run(Scenario { faults, ..judge::draw(seed) }, seed, None);
+        assert!(report.violations.is_empty(), "seed {seed}: {}", report.violations.join("\n"));
+        tally.add(&report.tally);
+    }
+    tally
+}
+
+#[test]
+fn row_09_full_disks_refuse_puts_and_recover() {
+    let tally = run(Faults { disk_full: 3_000, loss: 10_000, ..Faults::NONE });
+    assert!(tally.of("prepares refused for space") > 1_000, "{tally:?}");
+}
+
+#[test]
+fn row_10_damaged_values_are_repaired_from_replicas() {
+    let tally = run(Faults { corruption: 10_000, loss: 10_000, ..Faults::NONE });
+    assert!(tally.of("values damaged") > 100, "{tally:?}");
+    assert!(tally.of("values repaired") > tally.of("values damaged") / 10, "{tally:?}");
+}
