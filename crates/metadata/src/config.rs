@@ -57,7 +57,8 @@ pub enum Balancing {
 pub struct Timing {
     /// Between two heartbeats of a node, and between two sendings of an unacknowledged [`nicekv_wire::control::Assign`].
     pub heartbeat: Duration,
-    /// A node is suspected half a period after this many heartbeats are missing.
+    /// A node is suspected when it was not heard for so many heartbeats, or has not heard the answers to so many. Before that, when the
+    /// first is overdue by half a period, it is probed.
     pub heartbeats_missed: u32,
     /// How long a node may answer gets after it sent the heartbeat that was granted.
     pub lease: Duration,
@@ -94,8 +95,8 @@ impl Default for Timing {
             lease: Duration::from_millis(150),
             drift_divisor: 8,
             grace_heartbeats: 10,
-            probe: Duration::from_millis(25),
-            probe_tries: 5,
+            probe: Duration::from_millis(10),
+            probe_tries: 12,
             probe_idle: Duration::from_secs(1),
             accusation_patience: Duration::from_millis(500),
             rejoin_delay: Duration::from_secs(2),
@@ -110,7 +111,13 @@ impl Timing {
     /// Silence that makes a node suspected.
     pub(crate) fn suspicion_ns(&self) -> u64 {
         let heartbeat_ns = nanoseconds(self.heartbeat);
-        heartbeat_ns * u64::from(self.heartbeats_missed) + heartbeat_ns / 2
+        // One that is only a little late is not missing.
+        heartbeat_ns * u64::from(self.heartbeats_missed) + heartbeat_ns / 8
+    }
+
+    /// Silence that makes a node probed.
+    pub(crate) fn doubt_ns(&self) -> u64 {
+        nanoseconds(self.heartbeat) * 3 / 2
     }
 
     /// From the last grant, by the metadata's clock, until the lease is over by everybody's (R12).

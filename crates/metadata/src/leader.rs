@@ -219,7 +219,7 @@ impl Metadata {
     /// The deadline has passed.
     pub fn handle_deadline(&mut self, now: Now) {
         self.now_ns = now.boot_ns;
-        if self.now_ns < self.tick_at_ns {
+        if self.next_deadline().is_none_or(|deadline_ns| self.now_ns < deadline_ns) {
             return;
         }
         self.tick_at_ns = self.now_ns + self.config.timing.tick_ns();
@@ -289,17 +289,19 @@ impl Metadata {
 
     /// When to call [`Metadata::handle_deadline`], by the boot-time clock.
     pub fn next_deadline(&self) -> Option<u64> {
-        Some(self.tick_at_ns)
+        let suspicion_ns = if self.is_leading() { self.membership.next_suspicion_ns() } else { None };
+        Some(self.tick_at_ns.min(suspicion_ns.unwrap_or(u64::MAX)))
     }
 
     fn handle_heartbeat(&mut self, from: SocketAddrV4, heartbeat: &Heartbeat) {
         let Heartbeat { node, incarnation, sent_ns, .. } = *heartbeat;
         self.membership.handle_heartbeat(self.now_ns, heartbeat);
-        let may_serve = self.membership.is_live(node, incarnation)
-            && (self.has(Plant::LeaseToRemoved) || !self.unaware.contains(&(node, incarnation)))
-            && self.now_ns >= self.quiet_until_ns;
+        let is_entitled =
+            self.membership.is_live(node, incarnation) && !self.unaware.contains(&(node, incarnation));
+        let may_serve =
+            (is_entitled || self.has(Plant::LeaseToRemoved)) && self.now_ns >= self.quiet_until_ns;
         let lease_ns = if may_serve { nanoseconds(self.config.timing.lease) } else { 0 };
-        if may_serve {
+        if may_serve && is_entitled {
             self.membership.grant(node, self.now_ns);
         }
         let reply = HeartbeatReply { term: self.committed.term(), incarnation, sent_ns, lease_ns };

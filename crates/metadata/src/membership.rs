@@ -7,10 +7,16 @@
 //!    │ ProbeReply{n} ────────────▶│  live
 //!    │ Heartbeat{sent} ──────────▶│
 //!    │◀── HeartbeatReply{sent, lease}  may answer gets until sent + lease on its own clock (R12)
+//!    │         (lost)             │  overdue by half a period: is it there?
+//!    │◀──────────────── Probe{n}  │  an answer is as good as a heartbeat
+//!    │                            │  three periods of silence: suspected
+//!    │ Heartbeat{unanswered: 1} ─▶│  it may not hear us
+//!    │◀──────────────── Probe{n}  │
+//!    │ Heartbeat{unanswered: 3} ─▶│  no answer to the probe either: suspected
 //! ```
 //!
 //! Invariants: only an answered probe makes a process live, so of a node's processes the one that is live is the one that
-//! runs; a node that sends but does not hear is not live for longer than a round of probes; a lease is granted to a
+//! runs; a node that does not hear, or is not heard, is suspected within as many heartbeats in both cases; a lease is granted to a
 //! live process only, and the time of the last grant is kept for as long as the lease may be in use.
 
 use alloc::collections::BTreeMap;
@@ -135,12 +141,22 @@ impl Membership {
     pub(crate) fn handle_heartbeat(&mut self, now_ns: u64, heartbeat: &Heartbeat) {
         let process = Process { incarnation: heartbeat.incarnation, storage: heartbeat.storage };
         let Some(node) = self.nodes.get_mut(&heartbeat.node) else { return };
-        if node.live && node.process == Some(process) {
-            node.heard_ns = now_ns;
-        } else {
+        let is_known = node.live && node.process == Some(process);
+        if !is_known {
             node.candidate = Some(process);
+        } else if node.is_deaf(now_ns, heartbeat.unanswered, &self.timing) {
+            self.suspect(heartbeat.node, now_ns);
+        } else {
+            node.heard_ns = now_ns;
+        }
+        if !is_known || heartbeat.unanswered > 0 {
             self.probe(heartbeat.node, now_ns);
         }
+    }
+
+    fn suspect(&mut self, id: NodeId, now_ns: u64) {
+        let node = self.nodes.get_mut(&id).expect("only known nodes are suspected");
+        (node.live, node.silent_ns, self.suspected_ns) = (false, now_ns, now_ns);
     }
 
     /// Asks the node whether it is there, unless it has been asked already.
@@ -162,18 +178,23 @@ impl Membership {
         }
         node.probing = None;
         node.candidate = None;
-        node.proven_ns = probing.begun_ns;
+        (node.proven_ns, node.heard_ns) = (probing.begun_ns, now_ns);
         let Some(candidate) = candidate else { return };
         if node.process.map(|process| process.incarnation) != Some(candidate.incarnation) {
             node.granted_before_ns = node.granted_before_ns.max(node.granted_ns);
         }
         node.process = Some(candidate);
         node.live = true;
-        node.heard_ns = now_ns;
     }
 
-    /// Looks at the time: repeats probes, suspects, begins probes of nodes that have not proven themselves for long, or
-    /// not since another one fell silent.
+    /// When the next live node is to be suspected, unless it is heard before.
+    pub(crate) fn next_suspicion_ns(&self) -> Option<u64> {
+        let live = self.nodes.values().filter(|node| node.live);
+        live.map(|node| node.heard_ns + self.timing.suspicion_ns()).min()
+    }
+
+    /// Looks at the time: repeats probes, suspects, begins probes of nodes whose heartbeat is overdue, that have not proven
+    /// themselves for long, or not since another one fell silent.
     pub(crate) fn tick(&mut self, now_ns: u64) {
         for (&id, node) in &mut self.nodes {
             let answers = node.repeat_probe(now_ns, &self.timing, |nonce| self.outbox.push((id, nonce)));
@@ -182,8 +203,10 @@ impl Membership {
             }
         }
         let due_ns = self.suspected_ns.max(now_ns.saturating_sub(nanoseconds(self.timing.probe_idle)));
-        let is_due = |(id, node): (&NodeId, &Node)| (node.live && node.proven_ns < due_ns).then_some(*id);
-        let due: Vec<_> = self.nodes.iter().filter_map(is_due).collect();
+        let is_due =
+            |node: &Node| node.proven_ns < due_ns || now_ns >= node.heard_ns + self.timing.doubt_ns();
+        let due = self.nodes.iter().filter(|(_, node)| node.live && is_due(node));
+        let due: Vec<_> = due.map(|(id, _)| *id).collect();
         for id in due {
             self.probe(id, now_ns);
         }
@@ -196,6 +219,12 @@ impl Membership {
 }
 
 impl Node {
+    /// Whether the process has missed as many answers as heartbeats make it silent, and a probe as well.
+    fn is_deaf(&self, now_ns: u64, unanswered: u16, timing: &Timing) -> bool {
+        let has_time = |probing: Probing| now_ns >= probing.begun_ns + nanoseconds(timing.heartbeat);
+        u32::from(unanswered) >= timing.heartbeats_missed && self.probing.is_some_and(has_time)
+    }
+
     /// Sends a probe again that was not answered in time. Returns whether there is still hope.
     fn repeat_probe(&mut self, now_ns: u64, timing: &Timing, send: impl FnOnce(u64)) -> bool {
         let Some(probing) = &mut self.probing else { return true };

@@ -26,7 +26,7 @@ pub enum Plant {
     RestartUnnoticed,
     /// R9: a member that comes back with empty storage is still taken for consistent.
     EmptyStorageTrusted,
-    /// R12: a member gets leases although it does not know that it was removed.
+    /// R12: a process gets leases although it is suspected, or does not know that it was removed.
     LeaseToRemoved,
     /// R12: nobody waits for the lease of a removed member to run out.
     LeaseNotAwaited,

@@ -37,7 +37,7 @@
 //! heartbeat_ms = 40
 //! heartbeats_missed = 3          # after which a node is suspected
 //! lease_ms = 150                 # for which a node may answer gets after a heartbeat
-//! probe_ms = 25                  # between the probes of a node that is accused
+//! probe_ms = 10                  # between the probes of a node that is in doubt; twelve in vain mean suspicion
 //! grace_heartbeats = 10          # for which the first node waits for the others after a restart of all
 //! ```
 
@@ -84,7 +84,7 @@ pub(crate) struct TimingSection {
 
 impl Default for TimingSection {
     fn default() -> Self {
-        Self { heartbeat_ms: 40, heartbeats_missed: 3, lease_ms: 150, probe_ms: 25, grace_heartbeats: 10 }
+        Self { heartbeat_ms: 40, heartbeats_missed: 3, lease_ms: 150, probe_ms: 10, grace_heartbeats: 10 }
     }
 }
 

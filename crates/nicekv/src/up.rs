@@ -46,7 +46,7 @@ const TIMING: TimingSection = TimingSection {
     heartbeat_ms: 40,
     heartbeats_missed: 50,
     lease_ms: 400,
-    probe_ms: 400,
+    probe_ms: 170,
     grace_heartbeats: 500,
 };
 

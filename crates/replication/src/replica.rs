@@ -249,6 +249,7 @@ impl Replica {
             return;
         }
         shared.term = reply.term;
+        shared.heartbeats_unanswered = 0;
         shared.lease_until_ns = shared.lease_until_ns.max(reply.sent_ns.saturating_add(reply.lease_ns));
     }
 
@@ -276,6 +277,11 @@ impl Replica {
     }
 
     fn on_probe(&mut self, probe: &Probe) {
+        if probe.term < self.shared.term {
+            self.shared.counters.refused += 1;
+            return;
+        }
+        self.shared.term = probe.term;
         let config = &self.shared.config;
         let reply = ProbeReply { node: config.node, incarnation: config.incarnation, nonce: probe.nonce };
         let metadata = config.metadata;
@@ -390,8 +396,10 @@ impl Replica {
             incarnation: config.incarnation,
             storage: config.storage,
             sent_ns: now.boot_ns,
+            unanswered: self.shared.heartbeats_unanswered,
         };
         let metadata = config.metadata;
+        self.shared.heartbeats_unanswered = heartbeat.unanswered.saturating_add(1);
         self.shared.outbox.send(metadata, |out| heartbeat.encode(out));
     }
 

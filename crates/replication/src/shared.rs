@@ -86,6 +86,8 @@ pub(crate) struct Shared {
     pub(crate) term: Term,
     /// Gets may be answered until then (R12).
     pub(crate) lease_until_ns: u64,
+    /// Sent since the metadata service answered one.
+    pub(crate) heartbeats_unanswered: u16,
     /// When partitions are to be looked over for lost messages.
     pub(crate) sweep_at_ns: Option<u64>,
     pub(crate) counters: Counters,
@@ -107,6 +109,7 @@ impl Shared {
             unforced: VecDeque::new(),
             term: Term(0),
             lease_until_ns: 0,
+            heartbeats_unanswered: 0,
             sweep_at_ns: None,
             counters: Counters::default(),
             disk_space: DiskSpace::default(),

@@ -39,13 +39,17 @@ pub struct Heartbeat {
     pub storage: u128,
     /// When it was sent, on the node's own boot-time clock; echoed, so that the lease counts from the sending (R12).
     pub sent_ns: u64,
+    /// Heartbeats before this one that were sent since the newest answer was heard; stays at its largest value. A node that does not
+    /// hear shows by it.
+    pub unanswered: u16,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct HeartbeatLayout {
     node: U16,
-    reserved: [u8; 6],
+    unanswered: U16,
+    reserved: [u8; 4],
     incarnation: U64,
     storage: [u8; 16],
     sent_ns: U64,
@@ -55,7 +59,8 @@ impl Heartbeat {
     fn layout(&self) -> HeartbeatLayout {
         HeartbeatLayout {
             node: self.node.0.into(),
-            reserved: [0; 6],
+            unanswered: self.unanswered.into(),
+            reserved: [0; 4],
             incarnation: self.incarnation.into(),
             storage: self.storage.to_be_bytes(),
             sent_ns: self.sent_ns.into(),
@@ -69,6 +74,7 @@ impl Heartbeat {
             incarnation: layout.incarnation.get(),
             storage: u128::from_be_bytes(layout.storage),
             sent_ns: layout.sent_ns.get(),
+            unanswered: layout.unanswered.get(),
         })
     }
 }

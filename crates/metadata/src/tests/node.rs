@@ -19,6 +19,7 @@ pub(super) struct Running {
     term: Term,
     /// On the node's own clock.
     lease_until_ns: u64,
+    unanswered: u16,
     heartbeat_at_ns: u64,
     report_at_ns: u64,
 }
@@ -57,6 +58,7 @@ impl Node {
             copied: BTreeMap::new(),
             term: Term(0),
             lease_until_ns: 0,
+            unanswered: 0,
             heartbeat_at_ns: now_ns,
             report_at_ns: now_ns,
         });
@@ -96,8 +98,10 @@ impl Node {
         let mut sent = Vec::new();
         if now_ns >= running.heartbeat_at_ns {
             running.heartbeat_at_ns += 40_000_000;
+            let unanswered = running.unanswered;
+            running.unanswered = unanswered.saturating_add(1);
             sent.push(encode(|out| {
-                Heartbeat { node: id, incarnation, storage, sent_ns: clock_ns }.encode(out);
+                Heartbeat { node: id, incarnation, storage, sent_ns: clock_ns, unanswered }.encode(out);
             }));
         }
         if now_ns < running.report_at_ns {
@@ -131,6 +135,7 @@ impl Node {
             Datagram::HeartbeatReply(HeartbeatReply { term, incarnation: of, sent_ns, lease_ns }) => {
                 if term >= running.term && of == incarnation {
                     running.term = term;
+                    running.unanswered = 0;
                     running.lease_until_ns = running.lease_until_ns.max(sent_ns + lease_ns);
                 }
                 None

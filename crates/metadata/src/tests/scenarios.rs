@@ -1,4 +1,4 @@
-//! One failure at a time, and what becomes of it. Times in milliseconds; heartbeat 40, suspicion after 140, lease wait 169.
+//! One failure at a time, and what becomes of it. Times in milliseconds; heartbeat 40, suspicion after 120, lease wait 169.
 
 use nicekv_placement::PlacementError;
 use nicekv_wire::control::Heartbeat;
@@ -164,16 +164,35 @@ fn a_false_suspicion_heals() {
     assert_eq!(epochs(&cluster), [4; 4]);
 }
 
+/// SCENARIOS 12, both directions: within three heartbeats and the time to tell.
 #[test]
-fn a_deaf_node_is_found_by_an_idle_probe() {
+fn a_node_that_does_not_hear_is_deposed_as_fast_as_one_that_is_not_heard() {
+    let deposed = |cut: fn(&mut Cluster, NodeId), mend: fn(&mut Cluster)| {
+        let mut cluster = ready(3, 3);
+        let primary = partition(&cluster, PartitionId(0)).primary;
+        cut(&mut cluster, primary);
+        let took = cluster.run_until(2000, "deposed", |cluster| is_gone(cluster, primary));
+        cluster.run(1000);
+        assert!(is_gone(&cluster, primary), "half a connection does not bring it back");
+        puts_go_on(&mut cluster);
+        mend(&mut cluster);
+        cluster.run_until_ready(500);
+        took
+    };
+    let mute = deposed(|cluster, node| cluster.mute = [node].into(), |cluster| cluster.mute.clear());
+    let deaf = deposed(|cluster, node| cluster.deaf = [node].into(), |cluster| cluster.deaf.clear());
+    assert!(mute <= 150 && deaf <= 200, "{mute} and {deaf} ms");
+}
+
+#[test]
+fn lost_heartbeats_are_made_up_for_by_probes() {
     let mut cluster = ready(3, 3);
-    cluster.deaf.insert(NodeId(1));
-    let took = cluster.run_until(2000, "suspected", |cluster| is_gone(cluster, NodeId(1)));
-    assert!(took < 1400, "{took} ms");
-    cluster.run(1000);
-    assert!(is_gone(&cluster, NodeId(1)), "its heartbeats alone do not bring it back");
-    cluster.deaf.clear();
-    cluster.run_until_ready(500);
+    // Seldom are three heartbeats lost and the probes between them, too.
+    cluster.loss_percent = 25;
+    cluster.run(4000);
+    cluster.loss_percent = 0;
+    let suspicions: u32 = epochs(&cluster).iter().sum::<u32>() - 4;
+    assert!(suspicions < 4 * 10, "{suspicions} new epochs in 100 heartbeats");
 }
 
 #[test]
@@ -324,7 +343,7 @@ fn switches_that_answer_shorten_the_wait_for_the_lease() {
         cluster.run_until(400, "activated", |cluster| partition(cluster, PartitionId(0)).activated)
     };
     let (fast, slow) = (activation(true), activation(false));
-    assert!(fast < 40 && (120..230).contains(&slow), "{fast} and {slow} ms");
+    assert!(fast < 40 && (90..200).contains(&slow), "{fast} and {slow} ms");
 }
 
 #[test]
@@ -350,7 +369,10 @@ fn what_is_not_understood_is_counted() {
     let mut cluster = ready(3, 3);
     let now = Now { boot_ns: cluster.now_ns, unix_ms: 0 };
     let heartbeat = |node| {
-        encode(|out| Heartbeat { node: NodeId(node), incarnation: 1, storage: 1, sent_ns: 1 }.encode(out))
+        encode(|out| {
+            Heartbeat { node: NodeId(node), incarnation: 1, storage: 1, sent_ns: 1, unanswered: 0 }
+                .encode(out);
+        })
     };
     let core = cluster.core();
     core.handle_datagram(now, address(NodeId(1)), b"x");

@@ -324,7 +324,10 @@ fn membership() -> impl Strategy<Value = Vec<u8>> {
             let accuse = ReportKind::Accuse(NodeId(accused));
             let report_kind = if activated { ReportKind::CopyDone } else { accuse };
             encoded(|out| match kind {
-                0 => Heartbeat { node, incarnation: first, storage, sent_ns: second }.encode(out),
+                0 => {
+                    let unanswered = first as u16;
+                    Heartbeat { node, incarnation: first, storage, sent_ns: second, unanswered }.encode(out);
+                }
                 1 => {
                     let term = Term(third);
                     HeartbeatReply { term, incarnation: first, sent_ns: second, lease_ns: third }.encode(out);
