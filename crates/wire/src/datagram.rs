@@ -2,6 +2,7 @@
 
 use crate::control::{Assign, AssignAck, Heartbeat, HeartbeatReply, Probe, ProbeReply, Report};
 use crate::header::{Header, Opcode};
+use crate::quorum::{QuorumHeld, QuorumQuery, QuorumStore};
 use crate::recovery::{Fetch, RecoverReply, RecoverRequest};
 use crate::repair::{RepairReply, RepairRequest};
 use crate::replication::{Acks, Decisions, Resend};
@@ -14,6 +15,9 @@ pub enum Datagram<'a> {
     Get(Get<'a>),
     Update(Update<'a>),
     Reply(Reply<'a>),
+    QuorumQuery(QuorumQuery<'a>),
+    QuorumStore(QuorumStore<'a>),
+    QuorumHeld(QuorumHeld<'a>),
     Acks(Acks),
     Decisions(Decisions<'a>),
     Resend(Resend<'a>),
@@ -39,6 +43,9 @@ impl<'a> Datagram<'a> {
             Opcode::Get | Opcode::ForwardedGet => Self::Get(Get::decode(&header, body)?),
             Opcode::Update => Self::Update(Update::decode(&header, body)?),
             Opcode::Reply => Self::Reply(Reply::decode(&header, body)?),
+            Opcode::QuorumQuery => Self::QuorumQuery(QuorumQuery::decode(&header, body)?),
+            Opcode::QuorumStore => Self::QuorumStore(QuorumStore::decode(&header, body)?),
+            Opcode::QuorumHeld => Self::QuorumHeld(QuorumHeld::decode(&header, body)?),
             Opcode::Acks => Self::Acks(Acks::decode(body)?),
             Opcode::Decisions => Self::Decisions(Decisions::decode(body)?),
             Opcode::Resend => Self::Resend(Resend::decode(body)?),

@@ -57,6 +57,12 @@ pub enum Opcode {
     Update = 2,
     /// Node to client.
     Reply = 3,
+    /// Client to multicast vnode, of a quorum keyspace: what do you hold?
+    QuorumQuery = 4,
+    /// Client to multicast vnode, of a quorum keyspace: hold this.
+    QuorumStore = 5,
+    /// The answer to both.
+    QuorumHeld = 6,
     /// Secondary that cannot answer a get itself, to the primary.
     ForwardedGet = 16,
     /// Secondary to primary: prepares and decisions that are safe here.
@@ -92,10 +98,13 @@ pub enum Opcode {
 }
 
 impl Opcode {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 22] = [
         Self::Get,
         Self::Update,
         Self::Reply,
+        Self::QuorumQuery,
+        Self::QuorumStore,
+        Self::QuorumHeld,
         Self::ForwardedGet,
         Self::Acks,
         Self::Decisions,
@@ -113,6 +122,11 @@ impl Opcode {
         Self::Probe,
         Self::ProbeReply,
     ];
+
+    /// Whether it is about a key of a keyspace.
+    fn is_request(self) -> bool {
+        matches!(self, Self::Get | Self::ForwardedGet | Self::Update | Self::QuorumQuery | Self::QuorumStore)
+    }
 
     fn decode(value: u8) -> Result<Self, DecodeError> {
         Self::ALL.into_iter().find(|opcode| *opcode as u8 == value).ok_or(DecodeError::UnknownOpcode(value))
@@ -177,12 +191,12 @@ impl Header {
 
     /// Refuses an op or a key where the message is about none.
     fn check_unused(&self) -> Result<(), DecodeError> {
-        if matches!(self.opcode, Opcode::Get | Opcode::ForwardedGet | Opcode::Update) {
+        if self.opcode.is_request() {
             return Ok(());
         }
         reserved("keyspace", self.keyspace.into())?;
         reserved_bytes("digest", &self.digest.0)?;
-        if self.opcode == Opcode::Reply {
+        if matches!(self.opcode, Opcode::Reply | Opcode::QuorumHeld) {
             return Ok(());
         }
         reserved("client", self.op.client.0)?;

@@ -28,6 +28,7 @@ mod header;
 mod identifiers;
 pub mod limits;
 pub mod number;
+pub mod quorum;
 pub mod recovery;
 pub mod repair;
 pub mod replication;

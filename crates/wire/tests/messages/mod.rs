@@ -4,6 +4,7 @@ use nicekv_wire::control::{
     Assign, AssignAck, Heartbeat, HeartbeatReply, Member, MemberState, Probe, ProbeReply, Report, ReportKind,
 };
 use nicekv_wire::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, MEMBERS_MAX, VALUE_BYTES_MAX};
+use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumQuery, QuorumStore, Timestamp};
 use nicekv_wire::recovery::{Entry, Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX, UndecidedOp, Wanted};
 use nicekv_wire::repair::{KeyState, RepairReply, RepairRequest};
 use nicekv_wire::replication::{
@@ -32,6 +33,9 @@ pub(crate) fn encode_again(header: &Header, message: &Datagram<'_>) -> Vec<u8> {
         Datagram::Get(m) => m.encode(&mut out),
         Datagram::Update(m) => m.encode(&mut out),
         Datagram::Reply(m) => m.encode(&mut out),
+        Datagram::QuorumQuery(m) => m.encode(&mut out),
+        Datagram::QuorumStore(m) => m.encode(&mut out),
+        Datagram::QuorumHeld(m) => m.encode(&mut out),
         Datagram::Acks(m) => Acks::encode(m.sender, &m.prepares, &m.progress, &mut out),
         Datagram::Decisions(m) => encode_decisions(m, &mut out),
         Datagram::Resend(m) => m.encode(&mut out),
@@ -69,6 +73,9 @@ pub(crate) fn datagram() -> impl Strategy<Value = Vec<u8>> {
         3 => get(),
         6 => update(),
         3 => reply(),
+        1 => quorum_query(),
+        2 => quorum_store(),
+        2 => quorum_held(),
         2 => acks(),
         3 => decisions(),
         1 => resend(),
@@ -180,6 +187,48 @@ fn reply() -> impl Strategy<Value = Vec<u8>> {
             encoded(|out| reply.encode(out))
         },
     )
+}
+
+fn quorum() -> impl Strategy<Value = Quorum> {
+    (1..=MEMBERS_MAX as u8)
+        .prop_flat_map(|replicas| (Just(replicas), 1..=replicas))
+        .prop_map(|(replicas, write_set)| Quorum::new(replicas, write_set).unwrap())
+}
+
+fn timestamp() -> impl Strategy<Value = Timestamp> {
+    (1..=u64::MAX, op()).prop_map(|(counter, op)| Timestamp { counter, op })
+}
+
+fn quorum_query() -> impl Strategy<Value = Vec<u8>> {
+    (op(), digest(), prop::option::of(address()), quorum(), any::<bool>(), key()).prop_map(
+        |(op, digest, reply_to, quorum, wants_value, key)| {
+            let query = QuorumQuery { op, digest, reply_to, quorum, wants_value, key: &key };
+            encoded(|out| query.encode(out))
+        },
+    )
+}
+
+fn quorum_store() -> impl Strategy<Value = Vec<u8>> {
+    let names = (op(), digest(), prop::option::of(address()), quorum());
+    (names, timestamp(), prop::option::of(value()), key()).prop_map(
+        |((op, digest, reply_to, quorum), timestamp, value, key)| {
+            let value = value.as_deref();
+            let store = QuorumStore { op, digest, reply_to, quorum, timestamp, value, key: &key };
+            encoded(|out| store.encode(out))
+        },
+    )
+}
+
+fn quorum_held() -> impl Strategy<Value = Vec<u8>> {
+    let held = prop_oneof![Just((Timestamp::NEVER, None)), (timestamp(), (0..3u8, value()).prop_map(Some)),];
+    (op(), route(), held).prop_map(|(op, (_, epoch, node), (timestamp, held))| {
+        let content = match &held {
+            None | Some((0, _)) => Content::Absent,
+            Some((1, _)) => Content::Present,
+            Some((_, value)) => Content::Value(value),
+        };
+        encoded(|out| QuorumHeld { op, node, epoch, timestamp, content }.encode(out))
+    })
 }
 
 fn acks() -> impl Strategy<Value = Vec<u8>> {
