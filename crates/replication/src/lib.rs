@@ -9,6 +9,8 @@
 //! 4. `get`: who may answer a get, and with what;
 //! 5. `epoch`: recovery when the replica set changes; `history`, `join` and `copy`: what a returning node has missed; `restore`: the log;
 //! 6. `sweep`: what is done about silence; `full` and `repair`: about disks that are full, or return damaged values.
+//!
+//! A [`QuorumReplica`] is a node of a quorum keyspace, another protocol (R14): `quorum`.
 
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
@@ -27,10 +29,12 @@ mod full;
 mod get;
 mod history;
 mod join;
+mod node_core;
 mod outbox;
 mod partition;
 mod plant;
 mod prepare;
+mod quorum;
 mod record;
 mod repair;
 mod replica;
@@ -45,9 +49,13 @@ pub use config::{
 };
 pub use full::DiskSpace;
 pub use join::StreamPeer;
+pub use node_core::NodeCore;
 pub use partition::Standing;
 #[cfg(feature = "exploration")]
 pub use plant::Plant;
+#[cfg(feature = "exploration")]
+pub use quorum::QuorumPlant;
+pub use quorum::QuorumReplica;
 pub use replica::{PartitionStatus, Replica, ReplicaStatus};
 pub use shared::Counters;
 pub use storage::{StorageCompletion, StorageRequest};

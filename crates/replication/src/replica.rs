@@ -12,7 +12,7 @@ use crate::shared::{Counters, PendingRead, Shared};
 use crate::storage::{StorageCompletion, StorageRequest};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_wire::control::{Assign, AssignAck, Heartbeat, HeartbeatReply, Probe, ProbeReply};
+use nicekv_wire::control::{Assign, AssignAck};
 use nicekv_wire::recovery::{CopyFrame, Wanted};
 use nicekv_wire::repair::KeyState;
 use nicekv_wire::replication::{Acks, Decisions, Resend};
@@ -149,11 +149,17 @@ impl Replica {
                     self.partitions[index].on_repair_reply(&mut self.shared, now, &reply);
                 }
             }
-            Datagram::HeartbeatReply(reply) => self.on_heartbeat_reply(&reply),
+            // Of a quorum keyspace.
+            Datagram::QuorumQuery(_) | Datagram::QuorumStore(_) => {
+                let reply_to = header.reply_to.unwrap_or(from);
+                self.shared.reply(Some(reply_to), &Reply::bare(header.op, Status::NoSuchKeyspace));
+            }
+            Datagram::HeartbeatReply(reply) => self.shared.on_heartbeat_reply(&reply),
             Datagram::Assign(assign) => self.on_assign(now, &assign),
-            Datagram::Probe(probe) => self.on_probe(&probe),
+            Datagram::Probe(probe) => self.shared.on_probe(&probe),
             // Not for nodes.
             Datagram::Reply(_)
+            | Datagram::QuorumHeld(_)
             | Datagram::Heartbeat(_)
             | Datagram::AssignAck(_)
             | Datagram::Report(_)
@@ -242,25 +248,11 @@ impl Replica {
         }
     }
 
-    fn on_heartbeat_reply(&mut self, reply: &HeartbeatReply) {
-        let shared = &mut self.shared;
-        if reply.incarnation != shared.config.incarnation || reply.term < shared.term {
-            shared.counters.refused += 1;
-            return;
-        }
-        shared.term = reply.term;
-        shared.heartbeats_unanswered = 0;
-        shared.lease_until_ns = shared.lease_until_ns.max(reply.sent_ns.saturating_add(reply.lease_ns));
-    }
-
     fn on_assign(&mut self, now: Now, assign: &Assign) {
-        let shared = &mut self.shared;
-        let lists_primary = assign.members.iter().any(|member| member.node == assign.primary);
-        if assign.incarnation != shared.config.incarnation || assign.term < shared.term || !lists_primary {
-            shared.counters.refused += 1;
+        if !self.shared.accepts_assign(assign) {
+            self.shared.counters.refused += 1;
             return;
         }
-        shared.term = assign.term;
         let Some(id) = self.partition(assign.partition) else { return };
         let partition = &mut self.partitions[usize::from(id.0)];
         if partition.on_assign(&mut self.shared, now, assign) {
@@ -274,18 +266,6 @@ impl Replica {
             let metadata = self.shared.config.metadata;
             self.shared.outbox.send(metadata, |out| ack.encode(out));
         }
-    }
-
-    fn on_probe(&mut self, probe: &Probe) {
-        if probe.term < self.shared.term {
-            self.shared.counters.refused += 1;
-            return;
-        }
-        self.shared.term = probe.term;
-        let config = &self.shared.config;
-        let reply = ProbeReply { node: config.node, incarnation: config.incarnation, nonce: probe.nonce };
-        let metadata = config.metadata;
-        self.shared.outbox.send(metadata, |out| reply.encode(out));
     }
 
     /// A storage request has been completed.
@@ -374,7 +354,7 @@ impl Replica {
     pub fn handle_deadline(&mut self, now: Now) {
         if now.boot_ns >= self.heartbeat_at_ns {
             self.heartbeat_at_ns = now.after(self.shared.config.timing.heartbeat);
-            self.send_heartbeat(now);
+            self.shared.send_heartbeat(now);
         }
         if self.shared.sweep_at_ns.is_some_and(|at_ns| now.boot_ns >= at_ns) {
             self.shared.sweep_at_ns = None;
@@ -387,20 +367,6 @@ impl Replica {
                 self.shared.arm_sweep(now);
             }
         }
-    }
-
-    fn send_heartbeat(&mut self, now: Now) {
-        let config = &self.shared.config;
-        let heartbeat = Heartbeat {
-            node: config.node,
-            incarnation: config.incarnation,
-            storage: config.storage,
-            sent_ns: now.boot_ns,
-            unanswered: self.shared.heartbeats_unanswered,
-        };
-        let metadata = config.metadata;
-        self.shared.heartbeats_unanswered = heartbeat.unanswered.saturating_add(1);
-        self.shared.outbox.send(metadata, |out| heartbeat.encode(out));
     }
 
     /// The driver has no more input right now.

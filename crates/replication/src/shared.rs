@@ -12,7 +12,7 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use foldhash::fast::FixedState;
-use nicekv_wire::control::Report;
+use nicekv_wire::control::{Assign, Heartbeat, HeartbeatReply, Probe, ProbeReply, Report};
 use nicekv_wire::{Epoch, NodeId, Now, OpId, PartitionId, Reply, Term};
 
 /// A hash table whose order depends on the configured seed only.
@@ -150,6 +150,52 @@ impl Shared {
         if let Some(to) = to {
             self.outbox.send(to, |out| reply.encode(out));
         }
+    }
+
+    pub(crate) fn send_heartbeat(&mut self, now: Now) {
+        let config = &self.config;
+        let heartbeat = Heartbeat {
+            node: config.node,
+            incarnation: config.incarnation,
+            storage: config.storage,
+            sent_ns: now.boot_ns,
+            unanswered: self.heartbeats_unanswered,
+        };
+        let metadata = config.metadata;
+        self.heartbeats_unanswered = heartbeat.unanswered.saturating_add(1);
+        self.outbox.send(metadata, |out| heartbeat.encode(out));
+    }
+
+    pub(crate) fn on_heartbeat_reply(&mut self, reply: &HeartbeatReply) {
+        if reply.incarnation != self.config.incarnation || reply.term < self.term {
+            self.counters.refused += 1;
+            return;
+        }
+        self.term = reply.term;
+        self.heartbeats_unanswered = 0;
+        self.lease_until_ns = self.lease_until_ns.max(reply.sent_ns.saturating_add(reply.lease_ns));
+    }
+
+    pub(crate) fn on_probe(&mut self, probe: &Probe) {
+        if probe.term < self.term {
+            self.counters.refused += 1;
+            return;
+        }
+        self.term = probe.term;
+        let config = &self.config;
+        let reply = ProbeReply { node: config.node, incarnation: config.incarnation, nonce: probe.nonce };
+        let metadata = config.metadata;
+        self.outbox.send(metadata, |out| reply.encode(out));
+    }
+
+    /// Whether an assignment is for this process, of no older term (R13), and sound; the term is remembered.
+    pub(crate) fn accepts_assign(&mut self, assign: &Assign) -> bool {
+        let lists_primary = assign.members.iter().any(|member| member.node == assign.primary);
+        if assign.incarnation != self.config.incarnation || assign.term < self.term || !lists_primary {
+            return false;
+        }
+        self.term = assign.term;
+        true
     }
 
     pub(crate) fn report(&mut self, report: Report) {

@@ -1,0 +1,219 @@
+//! How new storage comes to count (R14): it merges what R − k + 1 counted members hold, one after the other, over the copying stream.
+//!
+//! ```text
+//!   newcomer ──Request(after)──▶ member      engine scan
+//!   newcomer ◀──Chunk────────── member       newer versions are logged and forced; then the next part, then the next member
+//! ```
+//!
+//! Taking a version in twice changes nothing, and the newer one wins, so parts may be asked for again and come twice. A part is only
+//! asked for when all before it is durable here: whichever answer arrives, nothing before it is missing.
+
+use super::{Node, Partition, Version, Waiter, timestamp_of};
+use crate::config::COPY_CHUNK_BYTES;
+use crate::join::StreamPeer;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_wire::bytes::Reader;
+use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, read_keyed_entry};
+use nicekv_wire::{DecodeError, Epoch, NodeId, Now, PartitionId};
+
+/// A part that a member does not send after so many requests is asked of the next member.
+const ASKS_MAX: u32 = 3;
+
+/// A scan of the engine for a newcomer.
+pub(super) struct PendingScan {
+    pub(super) token: u64,
+    pub(super) partition: PartitionId,
+    epoch: Epoch,
+    peer: StreamPeer,
+}
+
+/// The newcomer's side.
+#[derive(Default)]
+pub(super) struct Merge {
+    /// Members all of whose versions are durable here.
+    merged: Vec<NodeId>,
+    source: Option<Source>,
+    /// Place among the members where to look for the next source.
+    next: usize,
+    /// Tells the versions of one part from those of parts that were given up.
+    round: u64,
+}
+
+struct Source {
+    member: NodeId,
+    address: SocketAddrV4,
+    epoch: Epoch,
+    /// Everything up to this key is durable here.
+    after: Vec<u8>,
+    stage: Stage,
+}
+
+enum Stage {
+    Asked {
+        asks: u32,
+        at_ns: u64,
+    },
+    /// So many versions are not yet durable, and whether the part was the last.
+    Taking {
+        pending: usize,
+        last: Vec<u8>,
+        more: bool,
+    },
+}
+
+impl Partition {
+    /// Newcomer: asks for the next part, if it is not waiting for one.
+    pub(super) fn resume_merge(&mut self, node: &mut Node, now: Now) {
+        let merge = self.merge.get_or_insert_default();
+        if merge.merged.len() >= node.quorum.read_set() {
+            return self.count(node);
+        }
+        let patience_ns = node.shared.config.timing.copy_retry.as_nanos() as u64;
+        match &mut merge.source {
+            Some(Source { epoch, stage: Stage::Taking { .. }, .. }) if *epoch == self.epoch => return,
+            Some(Source { epoch, stage: Stage::Asked { at_ns, .. }, .. })
+                if *epoch == self.epoch && now.boot_ns < *at_ns + patience_ns =>
+            {
+                return;
+            }
+            Some(Source { epoch, stage: Stage::Asked { asks, at_ns }, .. })
+                if *epoch == self.epoch && *asks < ASKS_MAX =>
+            {
+                (*asks, *at_ns) = (*asks + 1, now.boot_ns);
+            }
+            source => *source = None,
+        }
+        if merge.source.is_none() {
+            self.choose_source(node, now);
+        }
+        self.ask(node);
+    }
+
+    fn choose_source(&mut self, node: &Node, now: Now) {
+        let Some(merge) = &mut self.merge else { return };
+        let candidates = self.members.iter().enumerate().filter(|(_, member)| {
+            member.node != node.shared.config.node && !merge.merged.contains(&member.node)
+        });
+        let candidates: Vec<_> = candidates.collect();
+        let chosen = candidates.iter().find(|(place, _)| *place >= merge.next).or(candidates.first());
+        let Some((place, member)) = chosen else { return };
+        merge.next = place + 1;
+        merge.source = Some(Source {
+            member: member.node,
+            address: member.address,
+            epoch: self.epoch,
+            after: Vec::new(),
+            stage: Stage::Asked { asks: 1, at_ns: now.boot_ns },
+        });
+    }
+
+    fn ask(&self, node: &mut Node) {
+        let source = self.merge.as_ref().and_then(|merge| merge.source.as_ref());
+        let Some(Source { address, after, .. }) = source else { return };
+        let request = CopyFrame::Request {
+            joiner: node.shared.config.node,
+            partition: self.id,
+            epoch: self.epoch,
+            section: CopySection::Entries,
+            since: 0,
+            after,
+        };
+        let mut frame = Vec::new();
+        request.append(&mut frame);
+        node.shared.streams.push_back((StreamPeer::Dialed(*address), frame));
+    }
+
+    /// Counted member: a newcomer asks for a part. Refused by silence; it asks again, or another one.
+    ///
+    /// Not before the epoch is activated: a replaced process might still be answering queries (R12).
+    pub(super) fn on_merge_request(
+        &mut self,
+        node: &mut Node,
+        peer: StreamPeer,
+        joiner: NodeId,
+        epoch: Epoch,
+        after: &[u8],
+    ) {
+        let is_member = self.members.iter().any(|member| member.node == joiner);
+        if !self.answers() || !self.activated || epoch != self.epoch || !is_member {
+            node.shared.counters.dropped += 1;
+            return;
+        }
+        let token = node.shared.storage.scan(self.id, after, COPY_CHUNK_BYTES);
+        node.scans.push_back(PendingScan { token, partition: self.id, epoch, peer });
+    }
+
+    pub(super) fn on_scanned(&self, node: &mut Node, scan: &PendingScan, entries: &[u8], more: bool) {
+        let (partition, epoch, section) = (self.id, scan.epoch, CopySection::Entries);
+        let mut frame = Vec::new();
+        CopyFrame::Chunk { partition, epoch, section, more, payload: entries }.append(&mut frame);
+        node.shared.streams.push_back((scan.peer, frame));
+    }
+
+    /// Newcomer: a part has arrived.
+    pub(super) fn on_merge_chunk(
+        &mut self,
+        node: &mut Node,
+        now: Now,
+        peer: StreamPeer,
+        epoch: Epoch,
+        more: bool,
+        payload: &[u8],
+    ) {
+        let Some(merge) = &mut self.merge else { return };
+        let round = merge.round + 1;
+        let Some(source) = &mut merge.source else { return };
+        let is_asked = matches!(source.stage, Stage::Asked { .. });
+        if !is_asked
+            || epoch != self.epoch
+            || source.epoch != epoch
+            || peer != StreamPeer::Dialed(source.address)
+        {
+            return;
+        }
+        let Ok(versions) = read_versions(payload) else {
+            node.shared.counters.malformed += 1;
+            return;
+        };
+        let last = versions.last().map_or_else(Vec::new, |(key, _)| key.to_vec());
+        merge.round = round;
+        // One more than there are, so that they cannot be done before all are counted.
+        source.stage = Stage::Taking { pending: versions.len() + 1, last, more };
+        for (key, entry) in versions {
+            let version = Version { timestamp: timestamp_of(&entry), value: entry.value.map(Box::from) };
+            self.take(node, now, key, version, Waiter::Merge { round });
+        }
+        self.on_merged(node, now, round);
+    }
+
+    /// Newcomer: a version of this round is durable.
+    pub(super) fn on_merged(&mut self, node: &mut Node, now: Now, round: u64) {
+        let Some(merge) = self.merge.as_mut().filter(|merge| merge.round == round) else { return };
+        let Some(source) = &mut merge.source else { return };
+        let Stage::Taking { pending, last, more } = &mut source.stage else { return };
+        *pending -= 1;
+        if *pending > 0 {
+            return;
+        }
+        if *more {
+            source.after = core::mem::take(last);
+            source.stage = Stage::Asked { asks: 1, at_ns: now.boot_ns };
+            return self.ask(node);
+        }
+        merge.merged.push(source.member);
+        merge.source = None;
+        self.resume_merge(node, now);
+    }
+}
+
+fn read_versions(payload: &[u8]) -> Result<Vec<(&[u8], Entry<'_>)>, DecodeError> {
+    let mut reader = Reader::new(payload);
+    let mut versions = Vec::new();
+    while !reader.is_empty() {
+        let (key, entry) = read_keyed_entry(&mut reader)?;
+        versions.push((key, Entry::decode(entry)?));
+    }
+    Ok(versions)
+}
