@@ -25,6 +25,12 @@ pub enum SubmitError {
         /// The limit.
         limit: usize,
     },
+    /// Quorum keyspaces have none: replicas keep the newest version and decide nothing.
+    #[error("{what} needs a primary, and this keyspace is replicated by quorum: it can get, set and delete")]
+    NeedsPrimary {
+        /// What.
+        what: &'static str,
+    },
     /// The increment is infinite or not a number.
     #[error("increment is NaN or infinity")]
     NotFinite,
@@ -43,7 +49,7 @@ pub enum OperationError {
     /// may yet do so, or may not.
     #[error("outcome unknown: the update may or may not have taken effect")]
     OutcomeUnknown,
-    /// No replica answered the get before the deadline.
+    /// No replica answered the get before the deadline, or too few of a quorum keyspace; of a put to one, nothing was stored.
     #[error("timed out: no replica answered before the deadline")]
     TimedOut,
     /// Not applied: the value is not a decimal 64-bit integer.

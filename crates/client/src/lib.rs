@@ -25,6 +25,7 @@ mod config;
 mod error;
 #[cfg(feature = "facade")]
 pub mod facade;
+mod quorum;
 mod random;
 mod request;
 mod round_trip;
@@ -34,4 +35,7 @@ mod wheel;
 pub use client_core::{ClientCore, Counters};
 pub use config::{Config, IN_FLIGHT_MAX, OPERATION_TIMEOUT, RetryPolicy, SEQUENCE_SPAN_MAX};
 pub use error::{OperationError, SubmitError};
+#[cfg(feature = "exploration")]
+pub use quorum::QuorumClientPlant;
+pub use quorum::QuorumCore;
 pub use request::{Answer, Completion, Outcome, Request, Ticket};
