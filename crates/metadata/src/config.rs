@@ -8,6 +8,7 @@ use core::net::SocketAddrV4;
 use nicekv_dataplane::{Prefix, TableError, VringConfig};
 use nicekv_placement::{PARTITION_BITS_MAX, Partitioning, PlacementError, Vrings};
 use nicekv_wire::limits::MEMBERS_MAX;
+use nicekv_wire::quorum::{Quorum, QuorumError};
 use nicekv_wire::{Duration, NodeId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -149,6 +150,8 @@ pub struct Config {
     pub nodes: Vec<NodeConfig>,
     /// R: members of each partition's replica set.
     pub replicas: usize,
+    /// k of a quorum keyspace (R14), which has no primary to speak of; `None`: multicast two-phase commit.
+    pub write_set: Option<u8>,
     /// `2^bits` partitions; `None` takes the smallest power of two that gives each node four, at least 16.
     pub partition_bits: Option<u8>,
     /// How gets are spread.
@@ -175,6 +178,8 @@ pub enum ConfigError {
     NodeInsideVring { node: NodeId },
     #[error("{replicas} replicas, the limit is {MEMBERS_MAX}")]
     TooManyReplicas { replicas: usize },
+    #[error(transparent)]
+    Quorum(#[from] QuorumError),
     #[error(transparent)]
     Placement(#[from] PlacementError),
     #[error("{bits} partition bits, the limit is {PARTITION_BITS_MAX}")]
@@ -223,6 +228,9 @@ impl Config {
         }
         if self.replicas > MEMBERS_MAX {
             return Err(ConfigError::TooManyReplicas { replicas: self.replicas });
+        }
+        if let Some(write_set) = self.write_set {
+            Quorum::new(self.replicas as u8, write_set)?;
         }
         self.partitioning()?;
         self.vring_config().validate()?;

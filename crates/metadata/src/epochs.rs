@@ -12,6 +12,9 @@
 //! Nothing here remembers what happened, all is decided by comparing the state with what is observed now: an
 //! event that is lost, repeated or overtaken changes nothing in the end.
 //!
+//! In a quorum keyspace (R14) nobody is removed and nobody stands in: R is fixed, a member that is away is silent and not waited
+//! for. Only a new storage takes the way from Joining on.
+//!
 //! Invariants: the primary is a consistent original; a consistent original leaves only while another one stays that has shown to be
 //! live and intact; whoever served and leaves is waited for (R6) before the epoch is activated; the wait passes
 //! on to the epochs after it.
@@ -49,6 +52,10 @@ pub(crate) trait Observed {
     /// Whether the partition has been whole for so long that its first original, this node, may lead it again, and no
     /// other partition is being given back to that node.
     fn may_lead_again(&self, node: NodeId) -> bool;
+    /// Whether members are replicas of a quorum keyspace.
+    fn is_quorum(&self) -> bool {
+        false
+    }
     /// Whether a test has planted this bug.
     fn has(&self, _plant: Plant) -> bool {
         false
@@ -103,11 +110,12 @@ fn holders<'a>(partition: &'a Partition, observed: &impl Observed) -> impl Itera
     })
 }
 
-/// Whether every member has taken up the current epoch.
+/// Whether every member, of a quorum keyspace every live one, has taken up the current epoch.
 pub(crate) fn all_acknowledged(partition: &Partition, observed: &impl Observed) -> bool {
     let acknowledged =
         |member: &Member| observed.acknowledged(member.node, member.process.incarnation) == partition.epoch;
-    partition.members.iter().all(acknowledged)
+    let is_awaited = |member: &&Member| !observed.is_quorum() || observed.live(member.node).is_some();
+    partition.members.iter().filter(is_awaited).all(acknowledged)
 }
 
 /// The next epoch, if what is observed calls for one.
@@ -154,8 +162,9 @@ fn given_back(partition: &Partition, observed: &impl Observed) -> Option<Partiti
 
 fn next_members(partition: &Partition, observed: &impl Observed) -> Vec<Member> {
     let has_survivor = |silent: NodeId| {
-        holders(partition, observed)
-            .any(|member| is_intact(member, observed) && observed.outlives(member.node, silent))
+        !observed.is_quorum()
+            && holders(partition, observed)
+                .any(|member| is_intact(member, observed) && observed.outlives(member.node, silent))
     };
     let expelled = observed.expelled().filter(|expelled| {
         holders(partition, observed).any(|member| member.node != *expelled && is_intact(member, observed))

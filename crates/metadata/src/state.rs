@@ -136,6 +136,7 @@ pub(crate) struct State {
     pub(crate) cluster: u128,
     pub(crate) term: u64,
     pub(crate) replicas: u8,
+    pub(crate) write_set: Option<u8>,
     pub(crate) partition_bits: u8,
     #[serde(with = "node_ids")]
     pub(crate) nodes: Vec<NodeId>,
@@ -173,6 +174,7 @@ impl State {
             cluster: config.cluster,
             term: 0,
             replicas: config.replicas as u8,
+            write_set: config.write_set,
             partition_bits: config.partitioning()?.bits(),
             nodes,
             partitions: Vec::new(),
@@ -189,6 +191,7 @@ impl State {
         let same = [
             ("set of nodes", stored.nodes == fresh.nodes),
             ("number of replicas", stored.replicas == fresh.replicas),
+            ("write set", stored.write_set == fresh.write_set),
             ("number of partitions", stored.partition_bits == fresh.partition_bits),
         ];
         match same.iter().find(|(_, same)| !same) {

@@ -8,6 +8,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use nicekv_dataplane::TableStatus;
 use nicekv_placement::Vrings;
 use nicekv_wire::NodeId;
+use nicekv_wire::quorum::Quorum;
 use serde::{Deserialize, Serialize};
 
 use crate::epochs;
@@ -29,12 +30,20 @@ pub struct ClusterInfo {
     pub port: u16,
     /// Leading bits of a vnode that name its partition.
     pub partition_bits: u8,
+    /// R and k, if it is a quorum keyspace (R14).
+    pub quorum: Option<(u8, u8)>,
 }
 
 impl ClusterInfo {
     /// The pair of rings.
     pub fn vrings(&self) -> Vrings {
         Vrings { unicast: self.unicast, multicast: self.multicast, port: self.port }
+    }
+
+    /// R and k of a quorum keyspace; none if a primary orders the puts.
+    pub fn quorum(&self) -> Option<Quorum> {
+        let (replicas, write_set) = self.quorum?;
+        Quorum::new(replicas, write_set).ok()
     }
 }
 
@@ -149,7 +158,8 @@ impl Metadata {
     pub fn cluster_info(&self) -> ClusterInfo {
         let Vrings { unicast, multicast, port } = self.config.vrings;
         let (cluster, partition_bits) = (self.committed.cluster, self.committed.partition_bits);
-        ClusterInfo { cluster, keyspace: 0, unicast, multicast, port, partition_bits }
+        let quorum = self.committed.write_set.map(|write_set| (self.committed.replicas, write_set));
+        ClusterInfo { cluster, keyspace: 0, unicast, multicast, port, partition_bits, quorum }
     }
 
     fn node_status(&self, id: NodeId) -> NodeStatus {

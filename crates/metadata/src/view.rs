@@ -79,6 +79,10 @@ impl Observed for View<'_> {
         self.metadata.has(plant)
     }
 
+    fn is_quorum(&self) -> bool {
+        self.metadata.config.write_set.is_some()
+    }
+
     fn barred(&self, node: NodeId) -> bool {
         self.watch.is_barred(node, self.now_ns)
     }
@@ -93,7 +97,8 @@ impl Observed for View<'_> {
     }
 
     fn stand_ins(&self, is_urgent: bool) -> Vec<(NodeId, Process)> {
-        let Some(delay) = self.metadata.config.timing.handoff_delay else { return Vec::new() };
+        let delay = self.metadata.config.timing.handoff_delay.filter(|_| !self.is_quorum());
+        let Some(delay) = delay else { return Vec::new() };
         if !is_urgent && self.now_ns < self.watch.departed_ns() + nanoseconds(delay) {
             return Vec::new();
         }

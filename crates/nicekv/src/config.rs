@@ -244,6 +244,7 @@ impl ClusterConfig {
             nodes: self.nodes.iter().map(node).collect(),
             replicas: self.replicas,
             partition_bits: Some(self.partition_bits),
+            write_set: None,
             balancing,
             vrings: self.vrings(),
             switches: self.switch_ids().into_iter().map(|(_, id)| id).collect(),

@@ -69,6 +69,7 @@ impl Cluster {
             }],
             replicas: 1,
             partition_bits: Some(PARTITION_BITS),
+            write_set: None,
             balancing: Balancing::None,
             vrings,
             switches: vec![SwitchId(0)],

@@ -88,6 +88,7 @@ pub(super) fn config(nodes: u16, replicas: usize) -> Config {
         nodes: (1..=nodes).map(node).collect(),
         replicas,
         partition_bits: Some(PARTITION_BITS),
+        write_set: None,
         balancing: Balancing::Source { clients: Prefix::new([10, 20, 2, 0], 24) },
         vrings: Vrings::on_network(7400),
         switches: vec![SwitchId(0), SwitchId(1)],

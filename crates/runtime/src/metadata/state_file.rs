@@ -148,6 +148,7 @@ mod tests {
             nodes: vec![node],
             replicas: 1,
             partition_bits: None,
+            write_set: None,
             balancing: Balancing::None,
             vrings: Vrings::on_loopback(7400),
             switches: vec![SwitchId(0)],

@@ -117,6 +117,7 @@ impl Cluster {
             nodes: nodes.collect(),
             replicas: self.scenario.replicas,
             partition_bits: Some(self.scenario.partition_bits),
+            write_set: None,
             balancing: if self.scenario.balancing { Balancing::Source { clients } } else { Balancing::None },
             vrings: self.surroundings.vrings,
             switches: (0..self.switches.len()).map(|switch| SwitchId(switch as u16)).collect(),
