@@ -7,7 +7,7 @@
 //! disk notices, as the real engine does by its checksums.
 
 use crate::random::Random;
-use nicekv_replication::{Replica, StorageCompletion, StorageRequest};
+use nicekv_replication::{NodeCore, StorageCompletion, StorageRequest};
 use nicekv_wire::recovery::{Entry, put_keyed_entry};
 use nicekv_wire::{Now, PartitionId};
 use std::collections::BTreeMap;
@@ -89,7 +89,7 @@ impl Disk {
     }
 
     /// Executes all requests of `core` and what they lead to; returns what takes time.
-    pub fn execute(&mut self, now: Now, core: &mut Replica) -> Vec<Busy> {
+    pub fn execute(&mut self, now: Now, core: &mut impl NodeCore) -> Vec<Busy> {
         let mut busy = Vec::new();
         while let Some(request) = core.poll_storage() {
             match request {
@@ -164,7 +164,7 @@ impl Disk {
     }
 
     /// Something that took time is done. Forces and syncs finish in the order of their beginning.
-    pub fn finish(&mut self, now: Now, core: &mut Replica, busy: Busy) {
+    pub fn finish(&mut self, now: Now, core: &mut impl NodeCore, busy: Busy) {
         match busy {
             Busy::Force { through } => {
                 self.forced = self.forced.max(through);
@@ -197,7 +197,7 @@ impl Disk {
     }
 
     /// Gives a new process what is in the log.
-    pub fn replay(&mut self, now: Now, core: &mut Replica) {
+    pub fn replay(&mut self, now: Now, core: &mut impl NodeCore) {
         for record in &self.log {
             core.replay(now, record).expect("the log holds what the core wrote");
         }

@@ -11,7 +11,9 @@
 //! * [`cluster`] draws one long, random run of a realistic cluster per seed; [`judge`] looks at it after all faults are healed;
 //! * [`explore`] visits *every* state of a tiny cluster within small bounds.
 //!
-//! Both are judged by [`checker`]: the history of each key must be linearizable.
+//! Quorum keyspaces have a world of their own: [`quorum`].
+//!
+//! All are judged by [`checker`]: the history of each key must be linearizable.
 
 pub mod checker;
 pub mod client;
@@ -24,6 +26,7 @@ pub mod network;
 pub mod node;
 pub mod plants;
 pub mod queue;
+pub mod quorum;
 pub mod random;
 pub mod switch;
 pub mod transcript;

@@ -67,6 +67,9 @@ impl Names {
             },
             Datagram::Update(update) => self.update(&update),
             Datagram::Reply(reply) => self.reply(&reply),
+            quorum @ (Datagram::QuorumQuery(_) | Datagram::QuorumStore(_) | Datagram::QuorumHeld(_)) => {
+                format!("{quorum:?}")
+            }
             Datagram::Acks(acks) => self.acks(&acks),
             Datagram::Decisions(decisions) => self.decisions(&decisions),
             Datagram::Resend(resend) => {

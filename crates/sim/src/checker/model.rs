@@ -43,6 +43,8 @@ pub enum Change {
         at_ms: u64,
     },
     Delete,
+    /// A delete whose answer does not say whether there was a value.
+    Erase,
     Increment(i64),
     Append(Vec<u8>),
 }
@@ -65,7 +67,7 @@ impl Change {
         match self {
             Self::Set(value) => Operation::Set { value, expiry: Expiry::Never },
             Self::SetExpiring { value, at_ms } => Operation::Set { value, expiry: Expiry::At(*at_ms) },
-            Self::Delete => Operation::Delete,
+            Self::Delete | Self::Erase => Operation::Delete,
             Self::Increment(delta) => Operation::Increment(*delta),
             Self::Append(suffix) => Operation::Append(suffix),
         }
@@ -156,6 +158,9 @@ impl Register {
             Change::Delete => {
                 let status = if self.present.is_some() { Status::Ok } else { Status::NotFound };
                 return (Self::default(), Answer { version: OpId::NONE, ..self.unchanged(status) });
+            }
+            Change::Erase => {
+                return (Self::default(), Answer { version: OpId::NONE, ..self.unchanged(Status::Ok) });
             }
             Change::Increment(delta) => {
                 let number = if self.present.is_none() { Some(0) } else { number(before) };

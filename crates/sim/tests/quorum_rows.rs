@@ -1,0 +1,233 @@
+//! Quorum keyspaces (R14), event by event: SCENARIOS 21 and 27, and why answers of different epochs must not be counted together.
+
+use nicekv_client::QuorumClientPlant;
+use nicekv_replication::NodeCore;
+use nicekv_sim::checker::model::Change;
+use nicekv_sim::quorum::machine::Machine;
+use nicekv_sim::quorum::{Faults, Host, KeyCall, Report, Scenario, Workload, World, judge_histories};
+use nicekv_wire::Status;
+use nicekv_wire::quorum::Quorum;
+
+const MILLISECOND_NS: u64 = 1_000_000;
+/// The cluster is ready by then, and a node that was started again counts by then.
+const SETTLE_NS: u64 = 2_000 * MILLISECOND_NS;
+
+/// No fault and no call but those that the test makes.
+fn scenario(replicas: u8, write_set: u8) -> Scenario {
+    Scenario {
+        quorum: Quorum::new(replicas, write_set).unwrap(),
+        clients: 2,
+        workload: Workload {
+            keys: 1,
+            calls: 0,
+            window: 1,
+            pause_ns_max: MILLISECOND_NS,
+            timeout_ns: 3_000 * MILLISECOND_NS,
+        },
+        faults: Faults::NONE,
+        faults_end_ns: 0,
+        client_plant: None,
+        replica_plant: None,
+    }
+}
+
+fn ready(scenario: Scenario, seed: u64) -> World {
+    let mut world = World::new(scenario, seed);
+    settle(&mut world);
+    world
+}
+
+fn settle(world: &mut World) {
+    world.run_for(SETTLE_NS);
+    assert!(world.machines.iter().all(Machine::is_counted), "{:?}", world.status());
+}
+
+fn set(value: &str) -> Option<Change> {
+    Some(Change::Set(value.into()))
+}
+
+/// What a get returned: `None` if too few replicas answered it.
+fn read(call: &KeyCall) -> Option<Option<String>> {
+    let (_, answer) = call.call.answered.clone()?;
+    assert_eq!(answer.status == Status::Ok, answer.value.is_some());
+    Some(answer.value.map(|value| String::from_utf8(value).unwrap()))
+}
+
+fn get(world: &mut World) -> Option<Option<String>> {
+    read(&world.finish_call(1, 0, None))
+}
+
+fn is_linearizable(world: &World) -> bool {
+    let mut report = Report::default();
+    judge_histories(world, &mut report);
+    assert_eq!(report.too_large, 0);
+    report.violations.is_empty()
+}
+
+// --- Row 21: one node 100 times slower.
+
+/// Longest time that a call took under load, in nanoseconds; the last node is so many times slower.
+fn longest_call_ns(replicas: u8, write_set: u8, slowness: u64) -> u64 {
+    let mut scenario = scenario(replicas, write_set);
+    scenario.clients = 4;
+    scenario.workload = Workload { keys: 3, calls: 0, window: 2, ..scenario.workload };
+    let mut world = ready(scenario, 21);
+    let laggard = world.machines.len() - 1;
+    world.machines[laggard].slowness = slowness;
+    for client in &mut world.clients {
+        client.add_calls(300);
+    }
+    for client in 0..world.clients.len() {
+        world.call(client, 0, None);
+    }
+    let end_ns = world.now_ns() + 60_000 * MILLISECOND_NS;
+    world.run_until(end_ns, |world| world.clients.iter().all(nicekv_sim::quorum::client::Client::is_done));
+    assert!(is_linearizable(&world), "stale answers with a laggard {slowness} times slower");
+    let answers = world.machines[laggard].core.as_ref().unwrap().status().counters.gets;
+    assert!(answers > 100, "the laggard took part: it answered {answers} queries");
+    let calls: Vec<_> = world.clients.iter().flat_map(|client| &client.history).collect();
+    assert!(calls.len() >= 1200 && calls.iter().all(|call| call.call.answered.is_some()));
+    calls.iter().map(|call| call.ended_ns.unwrap() - call.called_ns).max().unwrap()
+}
+
+#[test]
+fn row_21_a_laggard_holds_up_no_call_and_serves_nothing_stale() {
+    for (replicas, write_set) in [(3, 2), (5, 3), (4, 2)] {
+        let (healthy_ns, lagging_ns) =
+            (longest_call_ns(replicas, write_set, 1), longest_call_ns(replicas, write_set, 100));
+        println!("R = {replicas}, k = {write_set}: {healthy_ns} ns, with a laggard {lagging_ns} ns");
+        assert!(lagging_ns <= 2 * healthy_ns, "{lagging_ns} ns instead of {healthy_ns} ns");
+    }
+    // That is the write set's doing: where every replica has to hold a put, the laggard sets the pace.
+    let (healthy_ns, lagging_ns) = (longest_call_ns(3, 3, 1), longest_call_ns(3, 3, 100));
+    println!("R = 3, k = 3: {healthy_ns} ns, with a laggard {lagging_ns} ns");
+    assert!(lagging_ns > 10 * healthy_ns, "{lagging_ns} ns, and without a laggard {healthy_ns} ns");
+}
+
+// --- Row 27: ackers of an any-k put die.
+
+/// A put that only the first k nodes have: it is held by no other.
+fn put_on_first_k(world: &mut World) {
+    let write_set = world.scenario.quorum.write_set();
+    assert_eq!(world.finish_call(0, 0, set("old")).call.answered.unwrap().1.status, Status::Ok);
+    world.run_for(10 * MILLISECOND_NS);
+    for other in write_set..world.machines.len() {
+        (0..2).for_each(|client| world.cut(Host::Client(client), Host::Node(other)));
+    }
+    // These k are also enough to ask.
+    assert!(write_set >= world.scenario.quorum.read_set());
+    let call = world.finish_call(0, 0, set("new"));
+    assert_eq!(call.call.answered.expect("k replicas are reached").1.status, Status::Ok);
+    world.mend();
+}
+
+/// Kills the first `dead` of the k nodes that hold the put; what a get says then.
+fn get_after_deaths(
+    replicas: u8,
+    write_set: u8,
+    dead: usize,
+    lose_disks: bool,
+) -> (World, Option<Option<String>>) {
+    let mut world = ready(scenario(replicas, write_set), 27);
+    put_on_first_k(&mut world);
+    (0..dead).for_each(|node| world.kill(node, lose_disks));
+    // Long enough for the dead to be missed.
+    world.run_for(1_000 * MILLISECOND_NS);
+    let read = get(&mut world);
+    (world, read)
+}
+
+#[test]
+fn row_27_a_put_outlives_fewer_than_k_of_its_holders() {
+    for (replicas, write_set) in [(3, 2), (5, 3)] {
+        for dead in 1..usize::from(write_set) {
+            for lose_disks in [false, true] {
+                let (mut world, read) = get_after_deaths(replicas, write_set, dead, lose_disks);
+                assert_eq!(read, Some(Some("new".into())), "{dead} dead of k = {write_set}, R = {replicas}");
+                // Written back to k of those that are left; and who comes back, with or without its disk, counts again.
+                (0..dead).for_each(|node| world.start(node));
+                settle(&mut world);
+                assert_eq!(get(&mut world), Some(Some("new".into())));
+                let put = world.finish_call(0, 0, set("newer"));
+                assert!(put.call.answered.is_some() && is_linearizable(&world));
+            }
+        }
+    }
+}
+
+#[test]
+fn row_27_a_put_whose_k_holders_died_is_unavailable_and_never_stale() {
+    for (replicas, write_set) in [(3, 2), (5, 3)] {
+        let dead = usize::from(write_set);
+        let (mut world, read) = get_after_deaths(replicas, write_set, dead, false);
+        assert_eq!(read, None, "the {} that are left know an older value only", replicas - write_set);
+        let put = world.finish_call(0, 0, set("later"));
+        assert!(put.call.answered.is_none(), "nor can anybody put");
+        (0..dead).for_each(|node| world.start(node));
+        settle(&mut world);
+        assert_eq!(get(&mut world), Some(Some("new".into())), "their disks have it");
+        assert!(is_linearizable(&world));
+    }
+}
+
+#[test]
+fn row_27_a_put_whose_k_holders_lost_their_disks_stays_unavailable() {
+    for (replicas, write_set) in [(3, 2), (5, 3)] {
+        let dead = usize::from(write_set);
+        let (mut world, read) = get_after_deaths(replicas, write_set, dead, true);
+        assert_eq!(read, None);
+        (0..dead).for_each(|node| world.start(node));
+        world.run_for(10 * SETTLE_NS);
+        let counted = world.machines.iter().filter(|machine| machine.is_counted()).count();
+        assert_eq!(counted, usize::from(replicas) - dead, "new storage cannot merge R - k + 1 old members");
+        assert_eq!(get(&mut world), None, "rather no answer than a stale one");
+        assert!(is_linearizable(&world));
+    }
+}
+
+// --- One epoch only.
+
+/// Node 1 holds a put alone, says so, and loses its disk; later node 2 says in a newer epoch that it holds it. Whether the put was
+/// acknowledged, and what nodes 1 and 3 then answer.
+fn put_across_a_lost_disk(plant: Option<QuorumClientPlant>) -> (World, bool, Option<Option<String>>) {
+    let mut scenario = scenario(3, 2);
+    scenario.workload.timeout_ns = 30_000 * MILLISECOND_NS;
+    scenario.client_plant = plant;
+    let mut world = ready(scenario, 14);
+    // Nodes 2 and 3 are slow: while the store is on its way to them, they die.
+    (world.machines[1].slowness, world.machines[2].slowness) = (100, 100);
+    let appended = world.machines[0].disk.appended();
+    let put = world.call(0, 0, set("new"));
+    let end_ns = world.now_ns() + SETTLE_NS;
+    world.run_until(end_ns, |world| world.machines[0].disk.appended() > appended);
+    (1..3).for_each(|node| world.kill(node, false));
+    world.run_for(MILLISECOND_NS);
+    (0..3).for_each(|node| world.cut(Host::Client(0), Host::Node(node)));
+    world.kill(0, true);
+    // What was on its way to them arrives at nobody.
+    world.run_for(10 * MILLISECOND_NS);
+    world.heal_nodes();
+    settle(&mut world);
+    world.mend();
+    [0, 2].into_iter().for_each(|node| world.cut(Host::Client(0), Host::Node(node)));
+    world.cut(Host::Client(1), Host::Node(1));
+    world.run_for(1_000 * MILLISECOND_NS);
+    let is_acknowledged = world.clients[0].history[put].call.answered.is_some();
+    let read = get(&mut world);
+    (world, is_acknowledged, read)
+}
+
+#[test]
+fn answers_of_different_epochs_do_not_make_a_write_set() {
+    let (world, is_acknowledged, read) = put_across_a_lost_disk(None);
+    assert!(!is_acknowledged, "node 2 alone holds it");
+    assert_eq!(read, Some(None));
+    assert!(is_linearizable(&world));
+}
+
+#[test]
+fn counting_answers_of_different_epochs_together_is_found() {
+    let (world, is_acknowledged, read) = put_across_a_lost_disk(Some(QuorumClientPlant::MixEpochs));
+    assert_eq!((is_acknowledged, read), (true, Some(None)), "acknowledged, and missed by a read set");
+    assert!(!is_linearizable(&world));
+}
