@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::error::{LabError, Result};
 use crate::faults;
 use crate::lock::Lock;
+use crate::process::ProcessId;
 use crate::scope::Scope;
 use crate::state::{HostState, LabState};
 use crate::topology::Host;
@@ -52,7 +53,14 @@ pub(crate) fn start(scope: &Scope, host: &str) -> Result<()> {
     if host.is_running() {
         return Err(LabError::Runs { host: name });
     }
-    start_again(scope, &mut state, name)
+    let process = start_again(scope, &mut state, name)?;
+    watch(scope, name, process)
+}
+
+/// Starts a host's process that has ended, and leaves it to others whether it works.
+pub(crate) fn start_unwatched(scope: &Scope, host: Host) -> Result<()> {
+    let _lock = Lock::take(scope, PATIENCE)?;
+    start_again(scope, &mut load(scope)?, host).map(|_| ())
 }
 
 /// Kills the switch's process, if it runs, and starts it again: with empty tables, and the faults that it had.
@@ -62,7 +70,8 @@ pub(crate) fn restart_switch(scope: &Scope) -> Result<()> {
     if let Some(process) = state.process(Host::Switch) {
         process.kill()?;
     }
-    start_again(scope, &mut state, Host::Switch)
+    let process = start_again(scope, &mut state, Host::Switch)?;
+    watch(scope, Host::Switch, process)
 }
 
 /// Stops the host's process where it is.
@@ -85,17 +94,22 @@ pub(crate) fn resume(scope: &Scope, host: &str) -> Result<()> {
     }
 }
 
-fn start_again(scope: &Scope, state: &mut LabState, name: Host) -> Result<()> {
+/// Passes on the reason of a process that ends at once.
+fn watch(scope: &Scope, host: Host, process: ProcessId) -> Result<()> {
+    match process.ends_within(EARLY_END)? {
+        true => Err(LabError::Ended { host, last_words: last_words(scope, host) }),
+        false => Ok(()),
+    }
+}
+
+fn start_again(scope: &Scope, state: &mut LabState, name: Host) -> Result<ProcessId> {
     let process = spawn(scope, state, name)?;
     state.host_mut(&name.to_string())?.process = Some(process);
     state.save(scope)?;
     if name == Host::Switch && !state.faults.is_empty() {
         faults::apply(scope, state)?;
     }
-    if process.ends_within(EARLY_END)? {
-        return Err(LabError::Ended { host: name, last_words: last_words(scope, name) });
-    }
-    Ok(())
+    Ok(process)
 }
 
 /// The hosts, then what the program's own `status` says about the cluster. Exit code 1 if it says nothing.

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Reading order: [`topology`] (who is there), `scope` (where it lives), `network` (cables), `process`, `up` (and
-//! down), `ready`, `commands`, `faults`.
+//! down), `ready`, `commands`, `faults`. Then the tests that an operator can run: `clients`, `own`, `chaos`, `power_loss`.
 //!
 //! Invariants:
 //! - While anything of a lab exists, its state file does; a second lab of that name is refused.
@@ -16,13 +16,17 @@
 //!   whatever has happened, and touches nothing else.
 //! - A process is killed only if it is the recorded one or is in a namespace of the lab.
 
+mod chaos;
+mod clients;
 mod commands;
 mod error;
 mod faults;
 mod lock;
 mod namespace;
 mod network;
+mod own;
 mod plan;
+mod power_loss;
 mod process;
 mod ready;
 mod scope;
@@ -122,6 +126,18 @@ pub enum LabCommand {
         /// metadata, node-0…, client-0… [default: all of them]
         host: Option<String>,
     },
+    /// Test a cluster of its own under random faults: real clients, and a judge of what they saw
+    ///
+    /// Builds a lab beside the one that may be running, and removes it. Prints for each phase of about 15 s the operations, the
+    /// faults, the longest time without a successful update, and the verdict. Exit code 1 if a history is not linearizable, if an
+    /// acknowledged update is lost, or if the cluster does not recover; the lab is then left as it is.
+    Chaos(ChaosArguments),
+    /// Test that a cluster of its own loses nothing when all of its processes are killed at once, again and again
+    ///
+    /// Builds a lab beside the one that may be running, and removes it. Clients write; at a random moment every process gets SIGKILL;
+    /// all are started again, and every acknowledged put must be readable. Exit code 1 if one is missing, or if the cluster does not
+    /// recover; the lab is then left as it is.
+    PowerLoss(PowerLossArguments),
     /// End all processes and remove the hosts
     Down,
 }
@@ -144,6 +160,28 @@ pub struct UpArguments {
     /// Where the data are kept, also after `down` [default: below /run, until `down`]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+}
+
+/// `nicekv lab power-loss`
+#[derive(Clone, Debug, Args)]
+pub struct PowerLossArguments {
+    /// How often
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    times: u32,
+    /// Chooses the moments [default: another one each time; it is printed]
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// `nicekv lab chaos`
+#[derive(Clone, Debug, Args)]
+pub struct ChaosArguments {
+    /// For how long; fractions are allowed
+    #[arg(long, default_value_t = 1.0, value_parser = minutes)]
+    minutes: f64,
+    /// Chooses operations and faults [default: another one each time; it is printed]
+    #[arg(long)]
+    seed: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -180,6 +218,8 @@ pub fn run(command: LabCommand, configure: Configure<'_>) -> Result<ExitCode> {
         LabCommand::Heal { host } => {
             faults::change(&scope, host.as_deref(), |faults| *faults = CableFaults::default())?;
         }
+        LabCommand::Chaos(arguments) => return chaos::run(&scope, &arguments, configure),
+        LabCommand::PowerLoss(arguments) => return power_loss::run(&scope, &arguments, configure),
         LabCommand::Down => up::down(&scope)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -199,6 +239,12 @@ pub fn enter_client() -> Result<Option<SocketAddrV4>> {
 fn percent(text: &str) -> std::result::Result<f64, String> {
     let percent = text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
     percent.ok_or_else(|| format!("{text:?} is no percentage from 0 to 100"))
+}
+
+/// At most a week.
+fn minutes(text: &str) -> std::result::Result<f64, String> {
+    let minutes = text.parse().ok().filter(|minutes| (0.01..=10_080.0).contains(minutes));
+    minutes.ok_or_else(|| format!("{text:?} is no number of minutes from 0.01 to 10080"))
 }
 
 fn require_root() -> Result<()> {

@@ -106,6 +106,26 @@ pub(crate) fn wait_exit(handle: &impl std::os::fd::AsFd, timeout: Duration) -> i
     Ok(poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&timeout))? > 0)
 }
 
+/// Ends processes all at once, as a loss of power would; false if one of them had already ended.
+pub(crate) fn kill_together(processes: &[ProcessId]) -> Result<bool> {
+    let system = || LabError::system("kill all processes");
+    let handles: Vec<_> = processes
+        .iter()
+        .map(|process| Ok((process.pid, process.hold().map_err(system())?)))
+        .collect::<Result<_>>()?;
+    let running = || handles.iter().filter_map(|(pid, handle)| Some((*pid, handle.as_ref()?)));
+    for (_, handle) in running() {
+        pidfd_send_signal(handle, Signal::KILL).map_err(io::Error::from).map_err(system())?;
+    }
+    for (pid, handle) in running() {
+        // By the handle: of a process with threads `/proc` says that it is dead before all of them are.
+        if !wait_exit(handle, KILL_TIMEOUT).map_err(system())? {
+            return Err(LabError::Immortal { pid });
+        }
+    }
+    Ok(running().count() == processes.len())
+}
+
 /// Starts a process in a namespace: a session of its own, output to the end of `log`.
 pub(crate) fn spawn_detached(
     namespace: &Namespace,

@@ -1,14 +1,13 @@
 //! When a lab is ready: every process runs, the metadata service says that every partition has all its replicas consistent and
 //! all tables are acknowledged, and every gateway has read back what it wrote.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddrV4, TcpStream};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use nicekv_runtime::admin;
 use nicekv_runtime::control_plane::AdminRequest;
 
+use crate::clients::{Reply, RespClient};
 use crate::error::{LabError, Result};
 use crate::scope::Scope;
 use crate::state::LabState;
@@ -38,9 +37,9 @@ pub(crate) fn wait(scope: &Scope, state: &LabState, interrupted: &AtomicBool) ->
         error => error,
     })?;
     for client in &state.clients {
-        let namespace = scope.namespace(*client);
+        let mut gateway = RespClient::new(scope.namespace(*client), 0, PROBE_TIMEOUT);
         retry(scope, state, interrupted, deadline, || {
-            let probed = namespace.inside(|| probe(state.resp))?;
+            let probed = probe(&mut gateway)?;
             Ok(probed.map_err(|error| format!("the probe through {client}: {error}")))
         })?;
     }
@@ -83,34 +82,20 @@ fn why_not(scope: &Scope, state: &LabState) -> String {
 }
 
 /// Sets, gets and deletes a key at a gateway.
-fn probe(gateway: SocketAddrV4) -> io::Result<()> {
-    let mut stream = TcpStream::connect_timeout(&gateway.into(), PROBE_TIMEOUT)?;
-    stream.set_read_timeout(Some(PROBE_TIMEOUT))?;
-    stream.set_write_timeout(Some(PROBE_TIMEOUT))?;
+fn probe(gateway: &mut RespClient) -> Result<std::result::Result<(), String>> {
     let value = format!("written by process {}", std::process::id());
-    ask(&mut stream, &["SET", PROBE_KEY, &value], "+OK\r\n")?;
-    ask(&mut stream, &["GET", PROBE_KEY], &format!("${}\r\n{value}\r\n", value.len()))?;
-    ask(&mut stream, &["DEL", PROBE_KEY], ":1\r\n")
-}
-
-fn ask(stream: &mut TcpStream, words: &[&str], expected: &str) -> io::Result<()> {
-    let mut command = format!("*{}\r\n", words.len());
-    for word in words {
-        command += &format!("${}\r\n{word}\r\n", word.len());
-    }
-    stream.write_all(command.as_bytes())?;
-    let mut answer = vec![0; expected.len()];
-    // A shorter answer is another one, and complete with its line.
-    let mut length = 0;
-    while length < answer.len() && (length == 0 || expected.as_bytes().starts_with(&answer[..length])) {
-        match stream.read(&mut answer[length..])? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            bytes => length += bytes,
+    let (key, value) = (PROBE_KEY.as_bytes(), value.as_bytes());
+    let steps: [(&[&[u8]], Reply); 3] = [
+        (&[b"SET", key, value], Reply::Simple("OK".into())),
+        (&[b"GET", key], Reply::Bulk(Some(value.to_vec()))),
+        (&[b"DEL", key], Reply::Integer(1)),
+    ];
+    for (words, expected) in steps {
+        match gateway.ask(words)? {
+            Ok(reply) if reply == expected => {}
+            Ok(reply) => return Ok(Err(format!("{} was answered by {reply:?}", words[0].escape_ascii()))),
+            Err(error) => return Ok(Err(error.to_string())),
         }
     }
-    if answer == expected.as_bytes() {
-        return Ok(());
-    }
-    let answer = String::from_utf8_lossy(&answer[..length]).trim_end().to_owned();
-    Err(io::Error::other(format!("{} was answered by {answer:?}", words[0])))
+    Ok(Ok(()))
 }

@@ -42,6 +42,22 @@ impl Scope {
         Ok(Self { name: Some(name.into()) })
     }
 
+    /// Another lab, for a test that belongs to this one.
+    pub(crate) fn beside(&self, suffix: &str) -> Result<Self> {
+        match &self.name {
+            None => Self::named(suffix),
+            Some(name) => Self::named(&format!("{name}-{suffix}")),
+        }
+    }
+
+    /// How an operator gives this lab a command.
+    pub(crate) fn command(&self, verb: &str) -> String {
+        match &self.name {
+            None => format!("nicekv lab {verb}"),
+            Some(name) => format!("{LAB_VARIABLE}={name} nicekv lab {verb}"),
+        }
+    }
+
     pub(crate) fn namespace_prefix(&self) -> String {
         match &self.name {
             None => "nicekv-".into(),
@@ -86,8 +102,12 @@ impl Scope {
         self.path(".lock")
     }
 
+    pub(crate) fn logs(&self) -> PathBuf {
+        self.directory().join("logs")
+    }
+
     pub(crate) fn log_file(&self, host: Host) -> PathBuf {
-        self.directory().join("logs").join(format!("{host}.log"))
+        self.logs().join(format!("{host}.log"))
     }
 }
 

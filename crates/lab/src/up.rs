@@ -35,20 +35,39 @@ const UP_PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn up(scope: &Scope, arguments: &UpArguments, configure: Configure<'_>) -> Result<()> {
-    check(arguments)?;
-    refuse_second(scope)?;
+    let state = bring_up(scope, arguments, configure, &*interruption()?)?;
+    let clients = state.clients.iter().map(Host::to_string).collect::<Vec<_>>().join(",");
+    let (resp, nodes, replicas) = (state.resp, arguments.nodes, arguments.replicas);
+    println!("ready resp={resp} inside={clients} nodes={nodes} replicas={replicas}");
+    Ok(())
+}
+
+/// Becomes true when somebody wants this process to end.
+pub(crate) fn interruption() -> Result<Arc<AtomicBool>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, interrupted.clone())
             .map_err(LabError::system("handle signals"))?;
     }
+    Ok(interrupted)
+}
+
+/// Returns when the lab is ready; otherwise nothing is left of it.
+pub(crate) fn bring_up(
+    scope: &Scope,
+    arguments: &UpArguments,
+    configure: Configure<'_>,
+    interrupted: &AtomicBool,
+) -> Result<LabState> {
+    check(arguments)?;
+    refuse_second(scope)?;
     let lock = Lock::take(scope, UP_PATIENCE)?;
     refuse_second(scope)?;
     let mut state = new_state(scope, arguments)?;
     refuse_strangers(scope, &state)?;
     state.save(scope)?;
-    let built = build(scope, &lock, arguments, configure, &mut state, &interrupted);
-    let ready = built.and_then(|()| ready::wait(scope, &state, &interrupted));
+    let built = build(scope, &lock, arguments, configure, &mut state, interrupted);
+    let ready = built.and_then(|()| ready::wait(scope, &state, interrupted));
     let running = ready.and_then(|()| {
         state.phase = Phase::Running;
         state.save(scope)
@@ -60,10 +79,7 @@ pub(crate) fn up(scope: &Scope, arguments: &UpArguments, configure: Configure<'_
         }
         return Err(error);
     }
-    let clients = state.clients.iter().map(Host::to_string).collect::<Vec<_>>().join(",");
-    let (resp, nodes, replicas) = (state.resp, arguments.nodes, arguments.replicas);
-    println!("ready resp={resp} inside={clients} nodes={nodes} replicas={replicas}");
-    Ok(())
+    Ok(state)
 }
 
 fn check(arguments: &UpArguments) -> Result<()> {
@@ -124,6 +140,11 @@ fn build(
         stop_if(interrupted)?;
         network::add_host(lock, scope, host.name)?;
     }
+    start_all(scope, state, interrupted)
+}
+
+/// Starts the process of every host.
+pub(crate) fn start_all(scope: &Scope, state: &mut LabState, interrupted: &AtomicBool) -> Result<()> {
     for index in 0..state.hosts.len() {
         stop_if(interrupted)?;
         state.hosts[index].process = Some(spawn(scope, state, state.hosts[index].name)?);

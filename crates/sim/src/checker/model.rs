@@ -2,7 +2,7 @@
 //! evaluation, so that the two check each other.
 
 use nicekv_wire::limits::VALUE_BYTES_MAX;
-use nicekv_wire::{Condition, Expiry, OpId, Operation, Status};
+use nicekv_wire::{ClientId, Condition, Expiry, OpId, Operation, Status};
 
 /// An operation, owned. `Expire`, `Persist` and floats are left to the replica's own tests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -85,6 +85,11 @@ pub struct Answer {
     pub integer: i64,
     /// The value read, or from before.
     pub value: Option<Vec<u8>>,
+}
+
+impl Answer {
+    /// The version of an answer that tells none, as Redis clients get it: any will do.
+    pub const VERSION_NOT_TOLD: OpId = OpId { client: ClientId(u64::MAX), sequence: u64::MAX };
 }
 
 /// The state of the key.

@@ -1,0 +1,191 @@
+//! `nicekv lab chaos`: real clients, faults from a seed, and the simulator's judge.
+//!
+//! ```text
+//!   phase   0 s ──── faults, overlapping ────▶ 12 s ── whole again? ──▶ clients stop ── read every key ──▶ judge
+//!   native clients ── UDP ──▶ vrings  ┐
+//!   Redis clients ── gateways ─────────┴─▶ history of each key ──▶ linearizable?
+//! ```
+//!
+//! Every phase has keys of its own, so that histories stay short enough to be judged. The reads at the end belong to the history: an
+//! acknowledged update that is missing then has no place in any order.
+//!
+//! What is drawn is the same for every run with a seed; when packets and processes meet is not, so a failure is found again at best
+//! by patience. The history of the key is written down.
+
+mod judge;
+mod schedule;
+mod workload;
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nicekv_sim::checker::Action;
+use nicekv_sim::random::Random;
+
+use crate::clients::Client;
+use crate::commands;
+use crate::error::Result;
+use crate::faults;
+use crate::own::{NODES, OwnLab};
+use crate::scope::Scope;
+use crate::up::{interruption, stop_if};
+use crate::{ChaosArguments, Configure};
+
+use judge::Report;
+use schedule::{Deed, Step};
+use workload::{KEYS, KeyCall, key};
+
+/// For which faults are injected in a phase.
+const PHASE: Duration = Duration::from_secs(12);
+const NATIVE_CLIENTS: u64 = 5;
+const RESP_CLIENTS: u64 = 5;
+/// An interruption is looked at this often.
+const NAP: Duration = Duration::from_millis(50);
+
+/// Runs the phases; exit code 1 if one of them failed.
+pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, configure: Configure<'_>) -> Result<ExitCode> {
+    let seed = arguments.seed.unwrap_or_else(|| nicekv_runtime::now().boot_ns % 1_000_000);
+    println!("chaos --minutes {} --seed {seed}", arguments.minutes);
+    let interrupted = interruption()?;
+    let lab = OwnLab::up(base, "chaos", configure, &interrupted)?;
+    let chaos = Chaos { lab: &lab, seed, interrupted: &interrupted };
+    let end = Instant::now() + Duration::from_secs_f64(60.0 * arguments.minutes);
+    let mut total = Report::default();
+    for phase in 1.. {
+        let span = PHASE.min(end.saturating_duration_since(Instant::now()));
+        if span.is_zero() {
+            break;
+        }
+        let report = match chaos.phase(phase, span) {
+            Ok(report) => report,
+            // What the operator has ended is no failure of the cluster.
+            Err(error) if interrupted.load(Ordering::Relaxed) => return Err(error),
+            Err(error) => {
+                eprintln!("nicekv: phase {phase} of seed {seed}: {error}");
+                return Ok(lab.keep());
+            }
+        };
+        println!("phase {phase}: {report}");
+        total.add(&report);
+        if report.is_failure() {
+            return Ok(lab.keep());
+        }
+    }
+    println!("seed {seed}: {total}");
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Chaos<'a> {
+    lab: &'a OwnLab,
+    seed: u64,
+    interrupted: &'a AtomicBool,
+}
+
+/// So that nobody waits for clients that nobody stops.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Chaos<'_> {
+    fn phase(&self, phase: u32, span: Duration) -> Result<Report> {
+        let mut random = Random::new(self.seed.wrapping_add(u64::from(phase) << 32));
+        let steps = schedule::draw(&mut random, NODES, span.as_millis() as u64);
+        let stopped = AtomicBool::new(false);
+        let (calls, whole_after) = std::thread::scope(|scope| {
+            let stop = StopOnDrop(&stopped);
+            let clients: Vec<_> = (0..NATIVE_CLIENTS + RESP_CLIENTS)
+                .map(|number| {
+                    let (mut random, stopped) = (Random::new(random.bits()), &stopped);
+                    scope.spawn(move || self.work(phase, number, &mut random, stopped))
+                })
+                .collect();
+            let whole_after = self.inject(&steps).and_then(|()| self.wait_until_whole());
+            drop(stop);
+            let calls = clients
+                .into_iter()
+                .map(|client| client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            let calls: Result<Vec<Vec<KeyCall>>> = calls.collect();
+            Ok::<_, crate::LabError>((calls?.concat(), whole_after?))
+        })?;
+        let read_back = self.read_back(phase)?;
+        let faults = steps.iter().map(|step| step.deed).filter(|deed| deed.is_fault()).collect();
+        let name = |index| String::from_utf8_lossy(&key(self.seed, phase, index)).into_owned();
+        judge::judge(faults, calls, read_back, whole_after, name)
+    }
+
+    fn work(
+        &self,
+        phase: u32,
+        number: u64,
+        random: &mut Random,
+        stopped: &AtomicBool,
+    ) -> Result<Vec<KeyCall>> {
+        let (scope, host) = (&self.lab.scope, OwnLab::client_host(number));
+        let mut client = if number < NATIVE_CLIENTS {
+            Client::native(scope, host)?
+        } else {
+            Client::resp(scope, host, number)
+        };
+        workload::run(&mut client, number, random, |index| key(self.seed, phase, index), stopped)
+    }
+
+    /// Does what the schedule says when it says so.
+    fn inject(&self, steps: &[Step]) -> Result<()> {
+        let begun = Instant::now();
+        for step in steps {
+            while let Some(left) = step.at.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
+                stop_if(self.interrupted)?;
+                std::thread::sleep(left.min(NAP));
+            }
+            self.carry_out(step.deed)?;
+        }
+        Ok(())
+    }
+
+    fn carry_out(&self, deed: Deed) -> Result<()> {
+        let scope = &self.lab.scope;
+        let all = |change: &dyn Fn(&mut faults::CableFaults)| faults::change(scope, None, change);
+        let cut = |host: crate::topology::Host, inward, outward| {
+            faults::change(scope, Some(&host.to_string()), |faults| {
+                (faults.cut_in, faults.cut_out) = (inward, outward);
+            })
+        };
+        match deed {
+            Deed::Kill(host) => self.lab.kill(host),
+            Deed::Start(host) => commands::start_unwatched(scope, host),
+            Deed::Cut(host, inward, outward) => cut(host, inward, outward),
+            Deed::Join(host) => cut(host, false, false),
+            Deed::Pause(host) => commands::pause(scope, &host.to_string()),
+            Deed::Resume(host) => commands::resume(scope, &host.to_string()),
+            Deed::RestartSwitch => {
+                self.lab.kill(crate::topology::Host::Switch)?;
+                commands::start_unwatched(scope, crate::topology::Host::Switch)
+            }
+            Deed::Loss(percent) => all(&|faults| faults.loss_percent = percent as f64),
+            Deed::Duplicate(percent) => all(&|faults| faults.duplicate_percent = percent as f64),
+        }
+    }
+
+    /// How long after the last fault the cluster was whole.
+    fn wait_until_whole(&self) -> Result<Duration> {
+        let begun = Instant::now();
+        self.lab.heal()?;
+        self.lab.wait_until_whole(self.interrupted)?;
+        Ok(begun.elapsed())
+    }
+
+    /// Reads every key of the phase.
+    fn read_back(&self, phase: u32) -> Result<Vec<KeyCall>> {
+        let mut client = Client::native(&self.lab.scope, OwnLab::client_host(0))?;
+        let mut read = |index| {
+            let call = workload::call(&mut client, &key(self.seed, phase, index), index, Action::Get)?;
+            Ok((index, call))
+        };
+        (0..KEYS).map(&mut read).collect()
+    }
+}

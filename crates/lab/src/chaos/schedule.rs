@@ -1,0 +1,180 @@
+//! Which faults a phase has, and when: drawn from the seed, no more at once than the cluster must survive.
+//!
+//! At any time at most [`NODES_AWAY_MAX`] nodes are dead, cut off or paused, and each host has one such fault; loss, duplicates, and
+//! faults of the switch and of the metadata service come on top. All faults have ended when the phase ends.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use nicekv_sim::random::Random;
+
+use crate::topology::Host;
+
+/// R − 1: one original of a partition is left.
+pub(crate) const NODES_AWAY_MAX: usize = 2;
+/// From one fault to the next.
+const PAUSE_MS: (u64, u64) = (50, 1_200);
+
+/// Something that is done to the cluster.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Deed {
+    Kill(Host),
+    Start(Host),
+    /// Directions: what reaches the host, what it sends.
+    Cut(Host, bool, bool),
+    Join(Host),
+    Pause(Host),
+    Resume(Host),
+    RestartSwitch,
+    /// Per cent, everywhere; 0 ends it.
+    Loss(u64),
+    /// Per cent, everywhere; 0 ends it.
+    Duplicate(u64),
+}
+
+/// A deed and its time, from the beginning of the phase.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Step {
+    pub(crate) at: Duration,
+    pub(crate) deed: Deed,
+}
+
+impl Deed {
+    /// Whether it is a fault, and not the end of one.
+    pub(crate) fn is_fault(self) -> bool {
+        !matches!(self, Self::Start(_) | Self::Join(_) | Self::Resume(_) | Self::Loss(0) | Self::Duplicate(0))
+    }
+}
+
+impl fmt::Display for Deed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kill(host) => write!(formatter, "kill {host}"),
+            Self::Start(host) => write!(formatter, "start {host}"),
+            Self::Cut(host, true, true) => write!(formatter, "cut {host}"),
+            Self::Cut(host, true, _) => write!(formatter, "cut {host} --in"),
+            Self::Cut(host, ..) => write!(formatter, "cut {host} --out"),
+            Self::Join(host) => write!(formatter, "heal {host}"),
+            Self::Pause(host) => write!(formatter, "pause {host}"),
+            Self::Resume(host) => write!(formatter, "resume {host}"),
+            Self::RestartSwitch => formatter.write_str("switch-restart"),
+            Self::Loss(percent) => write!(formatter, "loss {percent}"),
+            Self::Duplicate(percent) => write!(formatter, "duplicate {percent}"),
+        }
+    }
+}
+
+/// What has a fault until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Host(Host),
+    Loss,
+    Duplicates,
+}
+
+/// The steps of a phase of so many milliseconds, in order of time.
+pub(crate) fn draw(random: &mut Random, nodes: u8, span_ms: u64) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut busy: BTreeMap<Place, u64> = BTreeMap::new();
+    let mut at_ms = random.between(PAUSE_MS.0, PAUSE_MS.1);
+    while at_ms < span_ms {
+        busy.retain(|_, end_ms| *end_ms >= at_ms);
+        let (place, fault, end, duration_ms) = draw_fault(random, nodes);
+        let is_node = |place: &Place| matches!(place, Place::Host(Host::Node(_)));
+        let too_many =
+            is_node(&place) && busy.keys().filter(|place| is_node(place)).count() >= NODES_AWAY_MAX;
+        if !busy.contains_key(&place) && !too_many {
+            let end_ms = (at_ms + duration_ms).min(span_ms);
+            busy.insert(place, end_ms);
+            let step = |at_ms, deed| Step { at: Duration::from_millis(at_ms), deed };
+            steps.push(step(at_ms, fault));
+            steps.extend(end.map(|end| step(end_ms, end)));
+        }
+        at_ms += random.between(PAUSE_MS.0, PAUSE_MS.1);
+    }
+    steps.sort_by_key(|step| step.at);
+    steps
+}
+
+/// Where, what, how it ends, and after how long.
+fn draw_fault(random: &mut Random, nodes: u8) -> (Place, Deed, Option<Deed>, u64) {
+    let node = Host::Node(random.below(nodes.into()) as u8);
+    let directions = random.pick(&[(true, true), (true, false), (false, true)]);
+    let of = |host, fault: Deed, end: Deed, duration_ms| (Place::Host(host), fault, Some(end), duration_ms);
+    let switch = Host::Switch;
+    match random.below(16) {
+        0..4 => of(node, Deed::Kill(node), Deed::Start(node), random.between(50, 3_000)),
+        4..7 => {
+            of(node, Deed::Cut(node, directions.0, directions.1), Deed::Join(node), random.between(50, 3_000))
+        }
+        7..10 => of(node, Deed::Pause(node), Deed::Resume(node), random.between(20, 1_500)),
+        10 => of(
+            Host::Metadata,
+            Deed::Kill(Host::Metadata),
+            Deed::Start(Host::Metadata),
+            random.between(20, 1_000),
+        ),
+        11 => of(
+            Host::Metadata,
+            Deed::Pause(Host::Metadata),
+            Deed::Resume(Host::Metadata),
+            random.between(20, 1_000),
+        ),
+        12 => (Place::Host(switch), Deed::RestartSwitch, None, 500),
+        13 => of(switch, Deed::Pause(switch), Deed::Resume(switch), random.between(20, 1_000)),
+        14 => {
+            (Place::Loss, Deed::Loss(random.between(1, 20)), Some(Deed::Loss(0)), random.between(200, 3_000))
+        }
+        _ => {
+            let percent = random.between(5, 50);
+            (
+                Place::Duplicates,
+                Deed::Duplicate(percent),
+                Some(Deed::Duplicate(0)),
+                random.between(200, 3_000),
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn faults_overlap_within_bounds_end_in_time_and_come_from_the_seed() {
+        let (mut most_away, mut kinds) = (0, BTreeSet::new());
+        for seed in 0..200 {
+            let steps = draw(&mut Random::new(seed), 5, 10_000);
+            assert_eq!(steps, draw(&mut Random::new(seed), 5, 10_000));
+            let (mut away, mut lasting) = (BTreeSet::new(), 0i32);
+            for Step { at, deed } in steps {
+                assert!(at <= Duration::from_millis(10_000));
+                kinds.insert(deed.to_string().split(' ').next().unwrap().to_owned());
+                lasting += match deed {
+                    Deed::RestartSwitch => 0,
+                    deed if deed.is_fault() => 1,
+                    _ => -1,
+                };
+                match deed {
+                    Deed::Kill(host) | Deed::Cut(host, ..) | Deed::Pause(host) => {
+                        assert!(away.insert(host), "{host} has two faults at once");
+                    }
+                    Deed::Start(host) | Deed::Join(host) | Deed::Resume(host) => {
+                        assert!(away.remove(&host), "{host} has no fault that could end");
+                    }
+                    _ => {}
+                }
+                let nodes_away = away.iter().filter(|host| matches!(host, Host::Node(_))).count();
+                assert!(nodes_away <= NODES_AWAY_MAX);
+                most_away = most_away.max(nodes_away);
+            }
+            assert_eq!((away.len(), lasting), (0, 0), "seed {seed}");
+        }
+        assert_eq!(most_away, NODES_AWAY_MAX);
+        assert_eq!(kinds.len(), 9, "{kinds:?}");
+    }
+}

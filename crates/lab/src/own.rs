@@ -1,0 +1,98 @@
+//! A lab of a test's own: beside the one that the environment names, so that whoever works with that is not disturbed.
+
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+
+use crate::commands;
+use crate::error::{LabError, Result};
+use crate::faults;
+use crate::ready;
+use crate::scope::Scope;
+use crate::state::LabState;
+use crate::topology::Host;
+use crate::up::{self, last_words};
+use crate::{Configure, Engine, UpArguments};
+
+/// Nodes of such a lab.
+pub(crate) const NODES: u8 = 5;
+/// Copies of each value.
+const REPLICAS: usize = 3;
+/// Hosts for clients.
+const CLIENTS: u8 = 2;
+
+/// A running lab with durable nodes, removed when it is dropped.
+pub(crate) struct OwnLab {
+    pub(crate) scope: Scope,
+    kept: bool,
+}
+
+impl OwnLab {
+    /// Returns when the lab is ready.
+    pub(crate) fn up(
+        base: &Scope,
+        name: &str,
+        configure: Configure<'_>,
+        interrupted: &AtomicBool,
+    ) -> Result<Self> {
+        let scope = base.beside(name)?;
+        let arguments = UpArguments {
+            nodes: NODES.into(),
+            clients: CLIENTS.into(),
+            replicas: REPLICAS,
+            engine: Engine::Durable,
+            data_dir: None,
+        };
+        up::bring_up(&scope, &arguments, configure, interrupted)?;
+        Ok(Self { scope, kept: false })
+    }
+
+    /// The host of the client with this number: they take turns.
+    pub(crate) fn client_host(number: u64) -> Host {
+        Host::Client((number % u64::from(CLIENTS)) as u8)
+    }
+
+    /// As it is now.
+    pub(crate) fn state(&self) -> Result<LabState> {
+        LabState::load(&self.scope)?.ok_or(LabError::NotRunning)
+    }
+
+    /// Waits until every partition has all its replicas again and every gateway works.
+    pub(crate) fn wait_until_whole(&self, interrupted: &AtomicBool) -> Result<()> {
+        ready::wait(&self.scope, &self.state()?, interrupted)
+    }
+
+    /// Kills a process that runs. One that has ended by itself is what tests are for.
+    pub(crate) fn kill(&self, host: Host) -> Result<()> {
+        commands::kill(&self.scope, &host.to_string()).map_err(|error| match error {
+            LabError::RunsNot { host } => LabError::Ended { host, last_words: last_words(&self.scope, host) },
+            error => error,
+        })
+    }
+
+    /// Ends all faults of the network.
+    pub(crate) fn heal(&self) -> Result<()> {
+        faults::change(&self.scope, None, |faults| *faults = faults::CableFaults::default())
+    }
+
+    /// Leaves the lab for somebody to look at; the exit code of a check that has failed.
+    pub(crate) fn keep(mut self) -> ExitCode {
+        self.kept = true;
+        let down = self.scope.command("down");
+        eprintln!(
+            "nicekv: the lab is left as it is, logs in {}; `{down}` removes it",
+            self.scope.logs().display()
+        );
+        ExitCode::FAILURE
+    }
+}
+
+impl Drop for OwnLab {
+    fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
+        if let Err(error) = up::down(&self.scope) {
+            eprintln!("nicekv: {error}; `{}` removes the lab", self.scope.command("down"));
+        }
+    }
+}
