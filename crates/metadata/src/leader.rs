@@ -92,6 +92,8 @@ pub struct Metadata {
     first_version: u64,
     /// A leader before may have granted leases that run until then.
     quiet_until_ns: u64,
+    /// Until then nobody else can lead.
+    leads_until_ns: u64,
     pub(crate) membership: Membership,
     watches: Vec<Watch>,
     pub(crate) switches: Switches,
@@ -125,6 +127,7 @@ impl Metadata {
             switches: Switches::new(&config.switches, nanoseconds(config.timing.switch_interval)),
             first_version: next.version,
             quiet_until_ns: now.boot_ns + quiet_ns,
+            leads_until_ns: u64::MAX,
             tick_at_ns: now.boot_ns,
             now_ns: now.boot_ns,
             in_flight: Some(next),
@@ -151,9 +154,21 @@ impl Metadata {
         self.membership.forget_former_leases();
     }
 
-    /// Whether this leader's term is persisted.
+    /// Whether this leader's term is persisted, and no other one can have begun. If not, nothing leaves.
     pub fn is_leading(&self) -> bool {
-        self.committed.version >= self.first_version
+        self.committed.version >= self.first_version && !self.is_overdue()
+    }
+
+    /// Nobody else can lead before `until_ns`, by the boot-time clock: the leader's own lease (R12). A leader that was paused past
+    /// it finds itself silent. Without this call there is no such limit: that is right where the state is behind a lock
+    /// that only the end of the process gives back.
+    pub fn handle_leadership(&mut self, now: Now, until_ns: u64) {
+        self.now_ns = now.boot_ns;
+        self.leads_until_ns = until_ns;
+    }
+
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.now_ns >= self.leads_until_ns
     }
 
     /// A datagram arrived. Whatever is not understood is counted and ignored.
@@ -263,6 +278,9 @@ impl Metadata {
 
     /// The next datagram to send: writes it to `out` and returns where it goes.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
+        if self.is_overdue() {
+            self.transmits.clear();
+        }
         let (address, message) = self.transmits.pop_front()?;
         match message {
             Message::HeartbeatReply(message) => message.encode(out),

@@ -41,7 +41,7 @@ pub use leader::{Counters, Metadata, Persisted, StorageRequest};
 pub use plant::Plant;
 pub use state::{StateError, persisted_version};
 pub use status::{
-    ClusterInfo, MemberStatus, MemberStatusState, NodeState, NodeStatus, PartitionState, PartitionStatus,
-    Status,
+    ClusterInfo, Health, HealthCounts, MemberStanding, MemberStatus, MemberStatusState, NodeState,
+    NodeStatus, PartitionState, PartitionStatus, Status, SwitchStatus,
 };
 pub use store::StateStore;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::epochs;
 use crate::leader::{Counters, Metadata};
-use crate::state::{Partition, Standing};
+use crate::state::{Member, Partition, Standing};
 
 /// What a client needs to find the store: no node, no membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,10 +58,14 @@ pub struct Status {
     pub ready: bool,
     /// The first thing that is missing.
     pub why_not_ready: Option<String>,
+    /// How many partitions are how well.
+    pub health: HealthCounts,
     /// By id.
     pub nodes: Vec<NodeStatus>,
     /// By id; empty before bootstrap.
     pub partitions: Vec<PartitionStatus>,
+    /// By id.
+    pub switches: Vec<SwitchStatus>,
     /// Fill and hits of the switch tables.
     pub tables: Vec<TableStatus>,
     /// What was not understood or not taken.
@@ -99,7 +103,70 @@ pub struct PartitionStatus {
     /// Node that orders its puts.
     pub primary: u16,
     pub state: PartitionState,
+    pub health: Health,
     pub members: Vec<MemberStatus>,
+    /// Names of the originals that are no members, in ring order.
+    pub away: Vec<String>,
+}
+
+/// What clients and data can rely on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Health {
+    /// R originals hold everything.
+    Whole,
+    /// An original is away or behind; handoffs that serve make up for it.
+    Covered,
+    /// Fewer than R members hold what is put now.
+    Reduced,
+    /// Gets are answered; puts wait for more members, or for the epoch to come into force.
+    Waiting,
+    /// No original that holds everything is there.
+    Unavailable,
+    /// Every original that held everything came back with empty storage.
+    Lost,
+}
+
+/// Partitions by [`Health`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "named like the variants of `Health`")]
+pub struct HealthCounts {
+    pub whole: usize,
+    pub covered: usize,
+    pub reduced: usize,
+    pub waiting: usize,
+    pub unavailable: usize,
+    pub lost: usize,
+}
+
+impl HealthCounts {
+    fn of(partitions: &[PartitionStatus]) -> Self {
+        let mut counts = Self::default();
+        for partition in partitions {
+            *match partition.health {
+                Health::Whole => &mut counts.whole,
+                Health::Covered => &mut counts.covered,
+                Health::Reduced => &mut counts.reduced,
+                Health::Waiting => &mut counts.waiting,
+                Health::Unavailable => &mut counts.unavailable,
+                Health::Lost => &mut counts.lost,
+            } += 1;
+        }
+        counts
+    }
+}
+
+/// A switch agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchStatus {
+    /// Its place in the configuration.
+    pub id: u16,
+    /// Whether it can be talked to.
+    pub connected: bool,
+    /// Whether it goes by the newest tables, as far as it is known.
+    pub current: bool,
+    /// Why it refused them: the tables before are in force there.
+    pub error: Option<String>,
 }
 
 /// Whether a partition can work.
@@ -123,9 +190,26 @@ pub struct MemberStatus {
     pub node: u16,
     pub name: String,
     pub state: MemberStatusState,
+    pub standing: MemberStanding,
+    /// Stands in for an original that is away (R8).
+    pub handoff: bool,
 }
 
-/// Standing of a member.
+/// How far a member has come (R7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemberStanding {
+    /// Not every member knows it yet.
+    Joining,
+    /// Takes part in puts, copies.
+    Copying,
+    /// Holds what it is to hold; not yet in the unicast ring.
+    Promoted,
+    /// In both rings.
+    Serving,
+}
+
+/// What a member holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemberStatusState {
@@ -140,15 +224,17 @@ impl Metadata {
     pub fn status(&self) -> Status {
         let why_not_ready = self.why_not_ready();
         let partitions = self.committed.partitions.iter().enumerate();
+        let partitions: Vec<_> =
+            partitions.map(|(index, partition)| self.partition_status(index, partition)).collect();
         Status {
             cluster: format!("{:032x}", self.committed.cluster),
             term: self.committed.term,
             ready: why_not_ready.is_none(),
             why_not_ready,
             nodes: self.committed.nodes.iter().map(|node| self.node_status(*node)).collect(),
-            partitions: partitions
-                .map(|(index, partition)| self.partition_status(index, partition))
-                .collect(),
+            health: HealthCounts::of(&partitions),
+            partitions,
+            switches: self.switches.status(),
             tables: self.switches.table_status(),
             counters: self.counters,
         }
@@ -183,25 +269,64 @@ impl Metadata {
         } else {
             PartitionState::Activating
         };
-        let member = |member: &crate::state::Member| MemberStatus {
-            node: member.node.0,
-            name: self.config.node(member.node).map(|node| node.name.clone()).unwrap_or_default(),
-            state: if member.standing.is_consistent() {
-                MemberStatusState::Consistent
-            } else {
-                MemberStatusState::Joining
-            },
-        };
+        let away = partition.originals.iter().filter(|node| partition.member(**node).is_none());
         PartitionStatus {
             id: index as u16,
             epoch: partition.epoch,
             primary: partition.primary.0,
             state,
-            members: partition.members.iter().map(member).collect(),
+            health: self.health(partition, state),
+            members: partition.members.iter().map(|member| self.member_status(member)).collect(),
+            away: away.map(|node| self.name(*node)).collect(),
+        }
+    }
+
+    fn member_status(&self, member: &Member) -> MemberStatus {
+        MemberStatus {
+            node: member.node.0,
+            name: self.name(member.node),
+            state: if member.standing.is_consistent() {
+                MemberStatusState::Consistent
+            } else {
+                MemberStatusState::Joining
+            },
+            standing: match member.standing {
+                Standing::Joining => MemberStanding::Joining,
+                Standing::Copying => MemberStanding::Copying,
+                Standing::Promoted => MemberStanding::Promoted,
+                Standing::Serving => MemberStanding::Serving,
+            },
+            handoff: member.handoff,
+        }
+    }
+
+    fn name(&self, node: NodeId) -> String {
+        self.config.node(node).map(|node| node.name.clone()).unwrap_or_default()
+    }
+
+    fn health(&self, partition: &Partition, state: PartitionState) -> Health {
+        let replicas = self.config.replicas;
+        let is_there = |member: &&Member| self.membership.is_live(member.node, member.process.incarnation);
+        let there = partition.members.iter().filter(is_there);
+        let originals = partition.holders().filter(is_there).count();
+        let consistent = there.clone().filter(|member| member.standing.is_consistent()).count();
+        match state {
+            PartitionState::Lost => Health::Lost,
+            PartitionState::Waiting => Health::Unavailable,
+            // Fewer than R - 1 take no puts; nor does one that is silent let them be decided.
+            _ if there.count() < partition.members.len() => Health::Waiting,
+            PartitionState::Activating => Health::Waiting,
+            PartitionState::Active if partition.members.len() < replicas.saturating_sub(1) => Health::Waiting,
+            PartitionState::Active if originals >= replicas => Health::Whole,
+            PartitionState::Active if consistent >= replicas => Health::Covered,
+            PartitionState::Active => Health::Reduced,
         }
     }
 
     fn why_not_ready(&self) -> Option<String> {
+        if self.is_overdue() {
+            return Some("another metadata service may lead".into());
+        }
         if !self.is_leading() {
             return Some("the metadata term is not yet persisted".into());
         }

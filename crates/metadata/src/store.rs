@@ -14,4 +14,8 @@ pub trait StateStore {
     /// `bytes`, durably and as a whole. Any other version there is an error: somebody else leads, and the caller
     /// must stop.
     fn compare_and_swap(&mut self, expected_version: u64, bytes: &[u8]) -> Result<(), Self::Error>;
+
+    /// Until when nobody else can replace the state, by the boot-time clock: `u64::MAX` while a lock keeps others away. For
+    /// [`crate::Metadata::handle_leadership`].
+    fn exclusive_until_ns(&self) -> u64;
 }

@@ -17,6 +17,7 @@ use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_dataplane::{TableSet, TableStatus};
 
 use crate::config::SwitchId;
+use crate::status::SwitchStatus;
 
 #[derive(Clone, Debug, Default)]
 struct Switch {
@@ -83,6 +84,18 @@ impl Switches {
             let current = switch.acknowledged == self.newest.generation && !switch.doubtful;
             (!current).then(|| alloc::format!("switch {} has not acknowledged its tables", id.0))
         })
+    }
+
+    /// By id.
+    pub(crate) fn status(&self) -> Vec<SwitchStatus> {
+        let newest = self.newest.generation;
+        let status = |(id, switch): (&SwitchId, &Switch)| SwitchStatus {
+            id: id.0,
+            connected: switch.connected,
+            current: newest > 0 && switch.acknowledged == newest && !switch.doubtful,
+            error: switch.failure.clone(),
+        };
+        self.switches.iter().map(status).collect()
     }
 
     /// Fill and hits: hits added up over the switches, the rest of the fullest one.

@@ -4,7 +4,7 @@ use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
 use futures_executor::block_on;
 use nicekv_client::facade::{Client, ClientError};
-use nicekv_metadata::{ClusterInfo, Status};
+use nicekv_metadata::{ClusterInfo, HealthCounts, MemberStatus, NodeState, PartitionStatus, Status};
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Stop, admin, start_client};
 use nicekv_wire::Expiry;
@@ -83,20 +83,61 @@ pub(crate) fn status(arguments: &StatusArguments) -> Result<(), Failure> {
 }
 
 fn describe(status: &Status) -> Vec<String> {
-    let Status { cluster, term, why_not_ready, nodes, partitions, tables, .. } = status;
+    let Status { cluster, term, why_not_ready, nodes, partitions, switches, tables, .. } = status;
     let readiness = why_not_ready.as_ref().map_or("ready".into(), |reason| format!("not ready: {reason}"));
-    let mut lines = vec![format!("cluster {cluster} term {term} {readiness}")];
+    let mut lines = vec![format!("cluster {cluster} term {term} {readiness}"), summary(status)];
     lines.extend(nodes.iter().map(|node| format!("node {} {} {:?}", node.name, node.address, node.state)));
-    lines.extend(partitions.iter().map(|partition| {
-        let members = partition.members.iter().map(|member| format!("{}={:?}", member.name, member.state));
-        let members = members.collect::<Vec<_>>().join(" ");
-        let (id, epoch, primary, state) = (partition.id, partition.epoch, partition.primary, partition.state);
-        format!("partition {id} epoch {epoch} {state:?} primary {primary} {members}")
+    lines.extend(partitions.iter().map(describe_partition));
+    lines.extend(switches.iter().map(|switch| {
+        let tables = if switch.current { "current" } else { "not current" };
+        let connection = if switch.connected { "connected" } else { "not connected" };
+        let error = switch.error.as_ref().map(|error| format!(", refused its tables: {error}"));
+        format!("switch {} {connection}, tables {tables}{}", switch.id, error.unwrap_or_default())
     }));
     lines.extend(tables.iter().map(|table| {
         format!("table {} {}/{} entries, {} hits", table.name, table.entries, table.capacity, table.hits)
     }));
     lines
+}
+
+/// One line: how many partitions are how well, and who is missing.
+fn summary(status: &Status) -> String {
+    let HealthCounts { whole, covered, reduced, waiting, unavailable, lost } = status.health;
+    let counts = [
+        (whole, "whole"),
+        (covered, "covered by handoffs"),
+        (reduced, "with fewer than R copies"),
+        (waiting, "waiting to take puts"),
+        (unavailable, "unavailable"),
+        (lost, "lost"),
+    ];
+    let some = counts.iter().filter(|(count, _)| *count > 0);
+    let some: Vec<_> = some.map(|(count, what)| format!("{count} {what}")).collect();
+    let health = if some.is_empty() { "no partitions yet".to_owned() } else { some.join(", ") };
+    let away = status.nodes.iter().filter(|node| node.state != NodeState::Live);
+    let away: Vec<_> = away.map(|node| node.name.as_str()).collect();
+    if away.is_empty() {
+        format!("health {health}; every node is there")
+    } else {
+        format!("health {health}; not there: {}", away.join(" "))
+    }
+}
+
+fn describe_partition(partition: &PartitionStatus) -> String {
+    let member = |member: &MemberStatus| {
+        let role = if member.node == partition.primary {
+            "primary:"
+        } else if member.handoff {
+            "handoff:"
+        } else {
+            ""
+        };
+        format!("{}={role}{:?}", member.name, member.standing)
+    };
+    let members = partition.members.iter().map(member).collect::<Vec<_>>().join(" ");
+    let away = partition.away.iter().map(|name| format!(" {name}=away")).collect::<String>();
+    let PartitionStatus { id, epoch, state, health, .. } = partition;
+    format!("partition {id} epoch {epoch} {state:?} {health:?} {members}{away}")
 }
 
 /// A reader that has seen enough is no failure.

@@ -39,6 +39,9 @@
 //! lease_ms = 150                 # for which a node may answer gets after a heartbeat
 //! probe_ms = 10                  # between the probes of a node that is in doubt; twelve in vain mean suspicion
 //! grace_heartbeats = 10          # for which the first node waits for the others after a restart of all
+//! handoffs = true                # whether other nodes stand in for members that are away
+//! handoff_delay_ms = 200         # after which they do; at once where too few members are left for puts
+//! rebalance_delay_ms = 5000      # after which a partition's first node leads it again; 0: never
 //! ```
 
 use crate::failure::Failure;
@@ -80,11 +83,23 @@ pub(crate) struct TimingSection {
     pub(crate) lease_ms: u64,
     pub(crate) probe_ms: u64,
     pub(crate) grace_heartbeats: u32,
+    pub(crate) handoffs: bool,
+    pub(crate) handoff_delay_ms: u64,
+    pub(crate) rebalance_delay_ms: u64,
 }
 
 impl Default for TimingSection {
     fn default() -> Self {
-        Self { heartbeat_ms: 40, heartbeats_missed: 3, lease_ms: 150, probe_ms: 10, grace_heartbeats: 10 }
+        Self {
+            heartbeat_ms: 40,
+            heartbeats_missed: 3,
+            lease_ms: 150,
+            probe_ms: 10,
+            grace_heartbeats: 10,
+            handoffs: Timing::default().handoff_delay.is_some(),
+            handoff_delay_ms: 200,
+            rebalance_delay_ms: 5000,
+        }
     }
 }
 
@@ -254,6 +269,12 @@ impl ClusterConfig {
                 lease: Duration::from_millis(self.timing.lease_ms),
                 probe: Duration::from_millis(self.timing.probe_ms),
                 grace_heartbeats: self.timing.grace_heartbeats,
+                handoff_delay: self
+                    .timing
+                    .handoffs
+                    .then(|| Duration::from_millis(self.timing.handoff_delay_ms)),
+                rebalance_delay: (self.timing.rebalance_delay_ms > 0)
+                    .then(|| Duration::from_millis(self.timing.rebalance_delay_ms)),
                 ..Timing::default()
             },
         };

@@ -41,13 +41,17 @@ const READY_ASK: Duration = Duration::from_millis(250);
 const PROBE_KEY: &[u8] = b"\0nicekv up: probe";
 const SWITCH: &str = "switch";
 /// Patient: the nodes share a process, so none fails alone, and a busy machine must not look like a dead node. The lease stays short
-/// because a restart waits for it; that it also waits until every node has read its log costs nothing but that.
+/// because a restart waits for it; that it also waits until every node has read its log costs nothing but that. Handoffs would be
+/// for nothing.
 const TIMING: TimingSection = TimingSection {
     heartbeat_ms: 40,
     heartbeats_missed: 50,
     lease_ms: 400,
     probe_ms: 170,
     grace_heartbeats: 500,
+    handoffs: false,
+    handoff_delay_ms: 0,
+    rebalance_delay_ms: 5000,
 };
 
 /// `nicekv up`

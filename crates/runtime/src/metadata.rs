@@ -64,6 +64,7 @@ impl<S: StateStore<Error: Into<Box<dyn std::error::Error + Send + Sync>>>> Metad
             self.sleep(&waker)?;
             waker.clear();
             let now = now();
+            self.core.handle_leadership(now, self.store.exclusive_until_ns());
             for _ in 0..RECEIVE_ROUNDS_MAX {
                 let core = &mut self.core;
                 let more = self

@@ -47,6 +47,8 @@ pub(super) struct Switch {
     /// In force.
     pub(super) tables: Option<TableSet>,
     pub(super) connected: bool,
+    /// Installs nothing, as if a table were full.
+    pub(super) is_full: bool,
     /// Counts connections: what was sent over an older one is lost.
     connection: u64,
 }
@@ -107,8 +109,10 @@ impl Cluster {
         for node in &config.nodes {
             nodes.insert(node.id, Node::new(node.id.0, random.below(200) as i64 - 100));
         }
-        let switch =
-            |id: &SwitchId| (*id, Switch { agent: agent(), tables: None, connected: false, connection: 0 });
+        let switch = |id: &SwitchId| {
+            let (agent, tables) = (agent(), None);
+            (*id, Switch { agent, tables, connected: false, is_full: false, connection: 0 })
+        };
         let mut cluster = Self {
             switches: config.switches.iter().map(switch).collect(),
             core: None,
@@ -324,7 +328,7 @@ impl Cluster {
             Event::ToSwitch(id, connection, request) => {
                 let switch = self.switches.get_mut(&id).unwrap();
                 if switch.connection == connection {
-                    let reply = switch.agent.handle(request);
+                    let reply = switch.handle(request);
                     switch.tables = switch.agent.backend_mut().tables().cloned();
                     self.events.push((now.boot_ns + STEP_NS, Event::FromSwitch(id, connection, reply)));
                 }
@@ -421,6 +425,16 @@ impl Cluster {
 }
 
 impl Switch {
+    pub(super) fn handle(&mut self, request: ControlRequest) -> ControlReply {
+        match request {
+            ControlRequest::Install { tables, .. } if self.is_full => {
+                let reason = "table division is full".into();
+                ControlReply::Failed { generation: tables.generation, reason }
+            }
+            request => self.agent.handle(request),
+        }
+    }
+
     pub(super) fn routes(&self, partition: PartitionId, node: NodeId) -> bool {
         let Some(tables) = &self.tables else { return false };
         let (partition, host) = (u32::from(partition.0), HostId(node.0));

@@ -5,6 +5,7 @@ use nicekv_wire::{Duration, NodeId, PartitionId};
 use super::cluster::{Cluster, config, partitions};
 use super::scenarios::{epochs, is_gone, is_member, partition, puts_go_on};
 use crate::state::{Partition, Standing};
+use crate::{Health, MemberStanding};
 
 const P0: PartitionId = PartitionId(0);
 
@@ -181,4 +182,28 @@ fn nobody_is_given_back_what_he_led_if_that_is_switched_off() {
     let primary = partition(&cluster, P0).primary;
     cluster.run(7000);
     assert_eq!(partition(&cluster, P0).primary, primary);
+}
+
+#[test]
+fn status_says_how_well_each_partition_is() {
+    let mut cluster = ready(|timing| timing.handoff_delay = Some(Duration::from_millis(400)));
+    let health = |cluster: &Cluster| cluster.status().partitions[0].health;
+    assert_eq!((health(&cluster), cluster.status().health.whole), (Health::Whole, 4));
+    let [last, b, c] = [0, 1, 2].map(|index| original(&cluster, index));
+    cluster.kill(b);
+    cluster.run_until(300, "silent", |cluster| health(cluster) == Health::Waiting);
+    cluster.run_until(300, "without it", |cluster| health(cluster) == Health::Reduced);
+    cluster.run(50);
+    let status = cluster.status();
+    assert_eq!(status.partitions[0].away, [format!("node-{}", b.0)]);
+    assert!(status.health.reduced >= 1 && status.health.whole + status.health.reduced == 4);
+    cluster.run_until(700, "a handoff", |cluster| health(cluster) == Health::Covered);
+    let members = cluster.status().partitions[0].members.clone();
+    let stand_in = members.iter().find(|member| member.handoff).unwrap();
+    assert!(matches!(stand_in.standing, MemberStanding::Promoted | MemberStanding::Serving));
+    let json = serde_json::to_value(cluster.status()).unwrap();
+    assert_eq!(json["partitions"][0]["health"], "covered");
+    cluster.kill(last);
+    cluster.kill(c);
+    cluster.run_until(300, "none", |cluster| health(cluster) == Health::Unavailable);
 }

@@ -4,6 +4,7 @@
 mod checks;
 mod cluster;
 mod faults;
+mod fencing;
 mod handoffs;
 mod node;
 mod scenarios;

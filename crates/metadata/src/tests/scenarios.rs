@@ -346,6 +346,33 @@ fn switches_that_answer_shorten_the_wait_for_the_lease() {
     assert!(fast < 40 && (90..200).contains(&slow), "{fast} and {slow} ms");
 }
 
+/// SCENARIOS 25.
+#[test]
+fn a_switch_that_refuses_its_tables_delays_a_removal_and_is_shown() {
+    let mut cluster = ready(3, 3);
+    cluster.run(50);
+    let filled = cluster.switches[&SWITCHES[1]].tables.clone();
+    cluster.switches.get_mut(&SWITCHES[1]).unwrap().is_full = true;
+    cluster.kill(NodeId(2));
+    cluster.run_until(300, "removed", |cluster| !is_member(cluster, PartitionId(0), NodeId(2)));
+    cluster.run(5);
+    assert!(!partition(&cluster, PartitionId(0)).activated, "one switch still names the removed member");
+    let took =
+        cluster.run_until(100, "its lease is over", |cluster| partition(cluster, PartitionId(0)).activated);
+    assert!(took < 80, "{took} ms");
+    assert_eq!(cluster.switches[&SWITCHES[1]].tables, filled, "the tables before stay in force");
+    let [fine, full] = cluster.status().switches.try_into().unwrap();
+    assert_eq!((fine.current, fine.error), (true, None));
+    assert_eq!((full.connected, full.current), (true, false));
+    assert_eq!(full.error.as_deref(), Some("table division is full"));
+
+    cluster.switches.get_mut(&SWITCHES[1]).unwrap().is_full = false;
+    cluster.run_until(300, "it is asked again", |cluster| cluster.status().switches[1].current);
+    assert_eq!(cluster.status().switches[1].error, None);
+    assert_eq!(cluster.switches[&SWITCHES[0]].tables, cluster.switches[&SWITCHES[1]].tables);
+    puts_go_on(&mut cluster);
+}
+
 #[test]
 fn a_switch_that_restarts_empty_is_filled_again() {
     let mut cluster = ready(3, 3);

@@ -109,6 +109,11 @@ impl StateStore for StateFile {
         self.version = version;
         Ok(())
     }
+
+    /// The directory is locked as long as the process lives, paused or not.
+    fn exclusive_until_ns(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 /// The state of a cluster that is to be forgotten with its process (memory engine).
@@ -124,6 +129,10 @@ impl StateStore for MemoryState {
 
     fn compare_and_swap(&mut self, _: u64, _: &[u8]) -> Result<(), Self::Error> {
         Ok(())
+    }
+
+    fn exclusive_until_ns(&self) -> u64 {
+        u64::MAX
     }
 }
 
