@@ -6,6 +6,8 @@ use crate::failure::Failure;
 use nicekv_sim::cluster::{Scenario, Tally};
 use nicekv_sim::faults::{Faults, OPTIONS};
 use nicekv_sim::judge::{self, Report};
+use nicekv_sim::plants::{self, PLANTS};
+use nicekv_sim::scenarios::{self, SCRIPTS};
 use std::io::Write;
 use std::ops::RangeInclusive;
 use std::sync::Mutex;
@@ -15,6 +17,8 @@ use std::time::Instant;
 static REPLAY: Mutex<String> = Mutex::new(String::new());
 /// Without `--seeds` and `--seed`.
 const SEEDS_DEFAULT: RangeInclusive<u64> = 1..=50;
+/// The same, of a scenario.
+const SCENARIO_SEEDS_DEFAULT: RangeInclusive<u64> = 1..=12;
 
 /// A reader that has seen enough ends the process, but that is no violation.
 fn say(line: &str) {
@@ -39,9 +43,28 @@ pub(crate) struct SimArguments {
     /// Print what happens, one line per message; with --seed
     #[arg(long, requires = "seed")]
     trace: bool,
+    /// Play a script of faults at chosen points, by its name; "list" tells all
+    #[arg(long, value_name = "NAME")]
+    scenario: Option<String>,
+    /// Plant a bug, by its name, and run until it is found (exit code 1), or 200 seeds have not found it; "list" names all
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["scenario", "fault"])]
+    plant: Option<String>,
     /// Sets a fault instead of drawing it from the seed, as NAME=VALUE; may be repeated; "list" names all
     #[arg(long, value_name = "NAME=VALUE")]
     fault: Vec<String>,
+}
+
+impl SimArguments {
+    fn seeds(&self, default: RangeInclusive<u64>) -> RangeInclusive<u64> {
+        match self.seed {
+            Some(seed) => seed..=seed,
+            None => self.seeds.clone().unwrap_or(default),
+        }
+    }
+}
+
+fn remember(replay: &str) {
+    replay.clone_into(&mut REPLAY.lock().expect("only a panic poisons it"));
 }
 
 fn parse_seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
@@ -61,7 +84,11 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<(), Failure> {
     let mut given = Faults::NONE;
     arguments.fault.iter().try_for_each(|fault| given.set(fault)).map_err(Failure::environment)?;
     exit_on_panic();
-    run_seeds(arguments)
+    match (&arguments.scenario, &arguments.plant) {
+        (Some(name), _) => run_scenario(name, arguments),
+        (None, Some(name)) => hunt(name, arguments),
+        (None, None) => run_seeds(arguments),
+    }
 }
 
 fn list_faults() {
@@ -119,15 +146,11 @@ impl Sum {
 }
 
 fn run_seeds(arguments: &SimArguments) -> Result<(), Failure> {
-    let seeds = match arguments.seed {
-        Some(seed) => seed..=seed,
-        None => arguments.seeds.clone().unwrap_or(SEEDS_DEFAULT),
-    };
     let faults: Vec<String> = arguments.fault.iter().map(|fault| format!(" --fault {fault}")).collect();
     let mut sum = Sum::new();
-    for seed in seeds {
+    for seed in arguments.seeds(SEEDS_DEFAULT) {
         let replay = format!("nicekv sim --seed {seed}{}", faults.concat());
-        replay.clone_into(&mut REPLAY.lock().expect("only a panic poisons it"));
+        remember(&replay);
         let scenario = draw(seed, &arguments.fault)?;
         if arguments.trace {
             say!("faults:{}", scenario.faults);
@@ -138,6 +161,50 @@ fn run_seeds(arguments: &SimArguments) -> Result<(), Failure> {
     }
     sum.print();
     Ok(())
+}
+
+fn run_scenario(name: &str, arguments: &SimArguments) -> Result<(), Failure> {
+    if name == "list" {
+        for script in SCRIPTS {
+            say!("{:34} row {:2}  {}", script.name, script.row, script.what);
+        }
+        return Ok(());
+    }
+    let script = scenarios::find(name)
+        .ok_or_else(|| Failure::Environment(format!("no scenario {name:?}; `--scenario list` tells all")))?;
+    let mut sum = Sum::new();
+    for seed in arguments.seeds(SCENARIO_SEEDS_DEFAULT) {
+        let replay = format!("nicekv sim --scenario {name} --seed {seed}");
+        remember(&replay);
+        let (report, is_played) = script.run(seed, None, arguments.trace.then_some(say));
+        sum.add(&report);
+        check(&report, &replay)?;
+        if !is_played {
+            return Err(Failure::Environment(format!("the point of {name} did not come with seed {seed}")));
+        }
+    }
+    sum.print();
+    Ok(())
+}
+
+fn hunt(name: &str, arguments: &SimArguments) -> Result<(), Failure> {
+    if name == "list" {
+        PLANTS.iter().for_each(|plant| say(plant.name));
+        return Ok(());
+    }
+    let plant = plants::find(name)
+        .ok_or_else(|| Failure::Environment(format!("no plant {name:?}; `--plant list` names all")))?;
+    say!("{name} breaks {}", plant.rule);
+    remember(&format!("nicekv sim --plant {name}"));
+    let hunted = plant.hunt(arguments.seed, arguments.trace.then_some(say));
+    let Some(found) = hunted.found else {
+        say!("not found within {} seeds", hunted.seeds);
+        return Ok(());
+    };
+    say!("violation: {}", found.violation);
+    let seed = found.seed.map(|seed| format!(" --seed {seed}")).unwrap_or_default();
+    say!("replay: nicekv sim --plant {name}{seed}");
+    Err(Failure::Operation(format!("{name} was found after {} seeds", hunted.seeds)))
 }
 
 fn draw(seed: u64, overrides: &[String]) -> Result<Scenario, Failure> {

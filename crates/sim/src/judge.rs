@@ -6,8 +6,9 @@ use crate::cluster::{Cluster, Scenario, Tally};
 use crate::faults::Faults;
 use crate::network::Pace;
 use crate::random::Random;
+use nicekv_metadata::Timing;
 use nicekv_replication::{PartitionStatus, Standing};
-use nicekv_wire::PartitionId;
+use nicekv_wire::{Duration, PartitionId};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// After all faults are healed everything must be done within this (check V).
@@ -46,7 +47,7 @@ pub fn draw(seed: u64) -> Scenario {
         clients,
         workload: Workload {
             keys: (0..keys).map(|key| format!("key-{key}").into_bytes()).collect(),
-            calls: if keys > 2 { 300 } else { 100 },
+            calls: if keys > 2 { 300 } else { 70 },
             // Few keys get few calls at a time: calls of unknown outcome make a history hard to judge.
             window: if keys > 2 { random.pick(&[1, 2, 4]) } else { random.pick(&[1, 2]) },
             pause_ns_max: if keys > 2 { 20_000_000 } else { 60_000_000 },
@@ -54,6 +55,8 @@ pub fn draw(seed: u64) -> Scenario {
             expiring: random.pick(&[0, 300_000]),
         },
         pace: Pace::VARYING,
+        // A lease that is longer than it takes to suspect a node has to be waited for.
+        timing: Timing { lease: Duration::from_millis(random.pick(&[150, 150, 500])), ..Timing::default() },
         faults: Faults::draw(&mut random),
         faults_end_ns: 3 * SECOND_NS,
         plant: None,
@@ -116,6 +119,11 @@ fn partitions(cluster: &Cluster) -> impl Iterator<Item = PartitionId> {
     (0..1u16 << bits).map(PartitionId)
 }
 
+/// The nodes that are consistent members of a partition's newest epoch.
+pub fn members(cluster: &Cluster, partition: PartitionId) -> Vec<usize> {
+    consistent(cluster, partition).into_iter().map(|(index, _)| index).collect()
+}
+
 /// The consistent members of a partition's newest epoch: index of the node and its status.
 fn consistent(cluster: &Cluster, partition: PartitionId) -> Vec<(usize, PartitionStatus)> {
     let statuses: Vec<_> = cluster
@@ -134,7 +142,8 @@ fn consistent(cluster: &Cluster, partition: PartitionId) -> Vec<(usize, Partitio
         .collect()
 }
 
-fn is_whole(cluster: &Cluster) -> bool {
+/// Whether every partition has all its replicas, and no more.
+pub fn is_whole(cluster: &Cluster) -> bool {
     let replicas = cluster.scenario().replicas;
     partitions(cluster).all(|partition| consistent(cluster, partition).len() == replicas)
 }

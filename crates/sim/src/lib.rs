@@ -28,6 +28,7 @@ pub mod plants;
 pub mod queue;
 pub mod quorum;
 pub mod random;
+pub mod scenarios;
 pub mod switch;
 pub mod transcript;
 pub mod watch;

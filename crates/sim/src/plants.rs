@@ -1,17 +1,34 @@
-//! Bugs that are planted on purpose, to see that they are found.
+//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R15 of the design) and must be found: else what finds nothing
+//! proves nothing.
+//!
+//! A bug belongs to the core that it is in, which has a switch for it behind its `exploration` feature; a new one is a line here.
+
+use crate::checker::model::{Action, Change, When};
+use crate::cluster::{Scenario, Tally};
+use crate::explore::{self, Bounds, Call, World};
+use crate::faults::Faults;
+use crate::judge;
+use crate::scenarios::{self, MILLISECOND_NS};
+use nicekv_metadata::Plant as InMetadata;
+use nicekv_replication::Plant as InReplica;
+
+/// A bug that is not found within so many seeds is not found.
+pub const SEEDS_MAX: u64 = 200;
+/// More states than an exploration needs to find one.
+const STATES_MAX: usize = 3_000_000;
 
 /// A bug, by the core that it is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
     /// In the replicas.
-    Replica(nicekv_replication::Plant),
+    Replica(InReplica),
     /// In the metadata service.
-    Metadata(nicekv_metadata::Plant),
+    Metadata(InMetadata),
 }
 
 impl Planted {
     /// A bug of the replicas.
-    pub fn replica(self) -> Option<nicekv_replication::Plant> {
+    pub fn replica(self) -> Option<InReplica> {
         match self {
             Self::Replica(plant) => Some(plant),
             Self::Metadata(_) => None,
@@ -19,10 +36,197 @@ impl Planted {
     }
 
     /// A bug of the metadata service.
-    pub fn metadata(self) -> Option<nicekv_metadata::Plant> {
+    pub fn metadata(self) -> Option<InMetadata> {
         match self {
             Self::Metadata(plant) => Some(plant),
             Self::Replica(_) => None,
         }
     }
+}
+
+/// A bug, and how it is looked for.
+pub struct Plant {
+    /// On the command line.
+    pub name: &'static str,
+    /// The rule that it breaks.
+    pub rule: &'static str,
+    planted: Planted,
+    hunt: Hunt,
+}
+
+/// How a bug is looked for.
+#[derive(Clone, Copy)]
+enum Hunt {
+    /// Random runs, shaped so that it matters.
+    Seeds(fn(&mut Scenario)),
+    /// A script.
+    Script(&'static str),
+    /// Every state of a tiny cluster.
+    Explore(fn() -> Vec<Call>, Bounds),
+}
+
+/// A bug that was found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// In which run; `None` by exploration.
+    pub seed: Option<u64>,
+    /// What was wrong.
+    pub violation: String,
+}
+
+/// What a hunt came to.
+#[derive(Clone, Debug, Default)]
+pub struct Hunted {
+    /// `None`: not found.
+    pub found: Option<Found>,
+    /// Seeds that were run.
+    pub seeds: u64,
+    /// What happened in them.
+    pub tally: Tally,
+}
+
+/// The bug of that name.
+pub fn find(name: &str) -> Option<&'static Plant> {
+    PLANTS.iter().find(|plant| plant.name == name)
+}
+
+impl Plant {
+    /// Looks for it in at most [`SEEDS_MAX`] seeds, or in one.
+    pub fn hunt(&self, only: Option<u64>, print: Option<fn(&str)>) -> Hunted {
+        let mut hunted = Hunted::default();
+        if let Hunt::Explore(script, bounds) = self.hunt {
+            let world = World::new(script(), bounds, self.planted.replica());
+            let seen = explore::explore(world, STATES_MAX);
+            hunted.found = seen.violation.map(|(what, steps)| {
+                let steps = steps.iter().map(|step| format!("\n  {step:?}"));
+                Found { seed: None, violation: format!("{what}\nafter{}", steps.collect::<String>()) }
+            });
+            return hunted;
+        }
+        for seed in only.map_or(1..=SEEDS_MAX, |seed| seed..=seed) {
+            hunted.seeds += 1;
+            let report = match std::panic::catch_unwind(|| self.run(seed, print)) {
+                Ok(report) => report,
+                Err(panic) => {
+                    let message = panic.downcast_ref::<String>().cloned();
+                    let message = message.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).into()));
+                    let violation = format!("a core panicked: {}", message.unwrap_or_default());
+                    hunted.found = Some(Found { seed: Some(seed), violation });
+                    return hunted;
+                }
+            };
+            hunted.tally.add(&report.tally);
+            if let Some(violation) = report.violations.into_iter().next() {
+                hunted.found = Some(Found { seed: Some(seed), violation });
+                return hunted;
+            }
+        }
+        hunted
+    }
+
+    fn run(&self, seed: u64, print: Option<fn(&str)>) -> judge::Report {
+        match self.hunt {
+            Hunt::Script(name) => {
+                let script = scenarios::find(name).expect("there is such a script");
+                script.run(seed, Some(self.planted), print).0
+            }
+            Hunt::Seeds(shape) => {
+                let mut scenario = judge::draw(seed);
+                shape(&mut scenario);
+                scenario.plant = Some(self.planted);
+                judge::run(scenario, seed, print)
+            }
+            Hunt::Explore(..) => unreachable!("has no seeds"),
+        }
+    }
+}
+
+const fn replica(name: &'static str, rule: &'static str, plant: InReplica, hunt: Hunt) -> Plant {
+    Plant { name, rule, planted: Planted::Replica(plant), hunt }
+}
+
+const fn metadata(name: &'static str, rule: &'static str, plant: InMetadata, hunt: Hunt) -> Plant {
+    Plant { name, rule, planted: Planted::Metadata(plant), hunt }
+}
+
+/// All bugs.
+pub const PLANTS: &[Plant] = &[
+    replica("decide-before-all-acks", "R1", InReplica::DecideBeforeAllAcks, Hunt::Seeds(as_drawn)),
+    replica("ack-before-force", "R1", InReplica::AckBeforeForce, Hunt::Seeds(as_drawn)),
+    replica("ignore-contention", "R2", InReplica::IgnoreContention, Hunt::Explore(increments, FAILOVER)),
+    replica("show-contended-early", "R2", InReplica::ShowContendedEarly, Hunt::Seeds(as_drawn)),
+    replica("recovery-aborts", "R3", InReplica::RecoveryAborts, Hunt::Seeds(as_drawn)),
+    replica("adopt-nothing", "R3", InReplica::AdoptNothing, Hunt::Seeds(as_drawn)),
+    replica("get-during-recovery", "R4", InReplica::GetDuringRecovery, Hunt::Explore(set_and_get, FAILOVER)),
+    replica(
+        "stale-get-at-locked-secondary",
+        "R2",
+        InReplica::StaleGetAtLockedSecondary,
+        Hunt::Seeds(as_drawn),
+    ),
+    metadata(
+        "removal-not-awaited",
+        "R6",
+        InMetadata::RemovalNotAwaited,
+        Hunt::Script("removed-but-reachable"),
+    ),
+    metadata("promote-before-copied", "R7", InMetadata::PromoteBeforeCopied, Hunt::Seeds(as_drawn)),
+    metadata("inconsistent-leads", "R7", InMetadata::InconsistentLeads, Hunt::Seeds(as_drawn)),
+    metadata("handoff-leads", "R8", InMetadata::HandoffLeads, Hunt::Seeds(with_handoffs)),
+    metadata("restart-unnoticed", "R9", InMetadata::RestartUnnoticed, Hunt::Seeds(as_drawn)),
+    metadata("empty-storage-trusted", "R9", InMetadata::EmptyStorageTrusted, Hunt::Seeds(in_memory)),
+    metadata("lease-to-removed", "R12", InMetadata::LeaseToRemoved, Hunt::Script("removed-but-reachable")),
+    metadata("lease-not-awaited", "R12", InMetadata::LeaseNotAwaited, Hunt::Script("removed-but-reachable")),
+    metadata(
+        "former-leases-forgotten",
+        "R12",
+        InMetadata::FormerLeasesForgotten,
+        Hunt::Script("removed-but-reachable"),
+    ),
+    metadata(
+        "speak-before-persisted",
+        "R13",
+        InMetadata::SpeakBeforePersisted,
+        Hunt::Seeds(forgetful_metadata),
+    ),
+];
+
+fn as_drawn(_: &mut Scenario) {}
+
+/// Nodes go often and for long, and others stand in for them.
+fn with_handoffs(scenario: &mut Scenario) {
+    scenario.nodes = 5;
+    scenario.faults = Faults { crash: 1_000, downtime_max_ns: 1_500 * MILLISECOND_NS, ..Faults::NONE };
+}
+
+/// Some nodes come back with nothing.
+fn in_memory(scenario: &mut Scenario) {
+    scenario.faults =
+        Faults { crash: 2_000, memory: 500_000, downtime_max_ns: 100 * MILLISECOND_NS, ..Faults::NONE };
+}
+
+/// The metadata service takes long to persist what it decides, and often dies before.
+fn forgetful_metadata(scenario: &mut Scenario) {
+    scenario.faults = Faults {
+        crash: 1_000,
+        metadata_crash: 30_000,
+        disk_max_ns: 30 * MILLISECOND_NS,
+        downtime_max_ns: 30 * MILLISECOND_NS,
+        ..Faults::NONE
+    };
+}
+
+const FAILOVER: Bounds = Bounds { crashes: 1, removals: 1, ..Bounds::NONE };
+
+fn update(client: usize, change: Change) -> Call {
+    let condition = When::Always;
+    Call::Update(Action::Update { op: explore::op(client), condition, return_old: false, change })
+}
+
+fn set_and_get() -> Vec<Call> {
+    vec![update(0, Change::Set(b"0".to_vec())), Call::Get]
+}
+
+fn increments() -> Vec<Call> {
+    vec![update(0, Change::Increment(1)), update(1, Change::Increment(1))]
 }

@@ -7,7 +7,7 @@ use nicekv_wire::Status;
 use std::collections::HashSet;
 
 /// Most states that a check visits. Beyond it the history has too many calls at once to be judged.
-const STATES_MAX: usize = 300_000;
+const STATES_MAX: usize = 600_000;
 
 /// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -121,7 +121,7 @@ impl Cluster {
             balancing: if self.scenario.balancing { Balancing::Source { clients } } else { Balancing::None },
             vrings: self.surroundings.vrings,
             switches: (0..self.switches.len()).map(|switch| SwitchId(switch as u16)).collect(),
-            timing: nicekv_metadata::Timing::default(),
+            timing: self.scenario.timing,
         }
     }
 
@@ -303,7 +303,13 @@ impl Cluster {
             return self.cut_agent(switch);
         }
         self.note(|names| names.tables_request(switch, &request));
-        let reply = self.switches[switch].agent.handle(request);
+        let reply = match &request {
+            ControlRequest::Install { tables, .. } if self.queue.now_ns() < self.full_until_ns[switch] => {
+                self.tally.count("tables refused for want of room");
+                ControlReply::Failed { generation: tables.generation, reason: "no room".into() }
+            }
+            _ => self.switches[switch].agent.handle(request),
+        };
         if matches!(reply, ControlReply::Refused { .. }) {
             self.tally.count("requests of an old leader refused by a switch");
         }

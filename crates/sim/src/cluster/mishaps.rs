@@ -78,6 +78,13 @@ pub enum Mishap {
         /// For how long.
         away_ns: u64,
     },
+    /// A switch has no room: it refuses tables.
+    TablesFull {
+        /// The switch.
+        switch: usize,
+        /// For how long.
+        full_ns: u64,
+    },
 }
 
 impl Cluster {
@@ -116,6 +123,7 @@ impl Cluster {
             }
             Mishap::SwitchRestart(switch) => self.crash_switch(switch),
             Mishap::AgentCut { switch, away_ns } => self.part_agent(switch, away_ns),
+            Mishap::TablesFull { switch, full_ns } => self.full_until_ns[switch] = now_ns + full_ns,
         }
         debug_assert_eq!(now_ns, self.queue.now_ns(), "a fault takes no time");
     }
@@ -131,6 +139,7 @@ impl Cluster {
             node.set_space(DiskSpace::Enough);
             node.disk.mend();
         }
+        self.full_until_ns.fill(0);
         (0..self.nodes.len()).for_each(|node| self.queue.after(0, Event::NodeStart(node)));
         self.queue.after(0, Event::MetadataStart);
     }

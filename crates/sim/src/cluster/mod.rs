@@ -34,11 +34,11 @@ use crate::watch::Watch;
 use controllers::{Controllers, Link};
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_dataplane::{Prefix, VringConfig};
-use nicekv_metadata::Metadata;
+use nicekv_metadata::{Metadata, Timing};
 use nicekv_placement::{Partitioning, Vrings};
 use nicekv_replication::Counters;
 use nicekv_wire::limits::PORT_DEFAULT;
-use nicekv_wire::{ClientId, NodeId};
+use nicekv_wire::{ClientId, NodeId, PartitionId};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use streams::Connection;
@@ -69,6 +69,8 @@ pub struct Scenario {
     pub workload: Workload,
     /// How long things take.
     pub pace: Pace,
+    /// Periods of the metadata service.
+    pub timing: Timing,
     /// What goes wrong, for `faults_end_ns`.
     pub faults: Faults,
     /// When everything is healed.
@@ -190,6 +192,8 @@ pub struct Cluster {
     links_made: u64,
     /// An agent does not try to connect before.
     agent_away_until_ns: Vec<u64>,
+    /// A switch refuses tables before.
+    full_until_ns: Vec<u64>,
     connections: BTreeMap<u64, Connection>,
     connections_made: u64,
     /// At this event the power is lost.
@@ -234,6 +238,7 @@ impl Cluster {
             links: BTreeMap::new(),
             links_made: 0,
             agent_away_until_ns: vec![0; scenario.switches],
+            full_until_ns: vec![0; scenario.switches],
             connections: BTreeMap::new(),
             connections_made: 0,
             power_loss_at: None,
@@ -397,6 +402,23 @@ impl Cluster {
         let now_ns = self.queue.now_ns();
         self.clients[client].call(now_ns, key, action, &self.scenario.workload, &mut self.tick);
         self.wake_client(client, now_ns);
+    }
+
+    /// A datagram that was seen arrives once more, at every node.
+    pub fn replay(&mut self, sender: Host, bytes: &[u8]) {
+        for node in 0..self.nodes.len() {
+            let to = Host::Node(node);
+            self.queue.after(1, Event::Arrive { to, sender, from: SWITCH, bytes: bytes.to_vec() });
+        }
+    }
+
+    /// The node that leads a partition in its newest epoch.
+    pub fn primary(&self, partition: PartitionId) -> Option<usize> {
+        let leads = |(index, node): (usize, &Node)| {
+            let status = node.core.as_ref()?.status().partitions[usize::from(partition.0)];
+            status.leads.then_some((status.epoch, index))
+        };
+        self.nodes.iter().enumerate().filter_map(leads).max().map(|(_, index)| index)
     }
 
     fn happen(&mut self, event: Event) {

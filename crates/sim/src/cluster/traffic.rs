@@ -73,7 +73,10 @@ impl Cluster {
 
     pub(super) fn arrive(&mut self, to: Host, sender: Host, from: SocketAddrV4, bytes: Vec<u8>) {
         let now_ns = self.queue.now_ns();
-        self.note(|names| names.line(sender, to, &bytes));
+        let is_down = matches!(to, Host::Node(node) if self.nodes[node].core.is_none());
+        if !is_down {
+            self.note(|names| names.line(sender, to, &bytes));
+        }
         match to {
             Host::Node(node) => {
                 self.nodes[node].receive(from, bytes);

@@ -41,6 +41,19 @@ pub struct Bounds {
     pub slow_disks: bool,
 }
 
+impl Bounds {
+    /// Nothing but delays.
+    pub const NONE: Self = Self {
+        losses: 0,
+        crashes: 0,
+        restarts: 0,
+        removals: 0,
+        removes_live: false,
+        sweeps: 0,
+        slow_disks: false,
+    };
+}
+
 /// The one call of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Call {

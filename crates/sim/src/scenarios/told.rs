@@ -1,0 +1,239 @@
+//! Stories: short scripts whose transcripts are kept as text, so that a change of the protocol shows as a change of its words.
+//!
+//! Everything takes the same time always, and nothing happens by chance.
+
+use super::{MILLISECOND_NS, PARTITION};
+use crate::checker::model::{Change, When};
+use crate::checker::{Action, Verdict, check};
+use crate::client::Workload;
+use crate::cluster::{Cluster, Mishap, Scenario};
+use crate::faults::Faults;
+use crate::judge;
+use crate::network::{Host, Pace};
+use crate::node::Kept;
+use nicekv_metadata::Timing;
+
+/// A story.
+pub struct Story {
+    /// Name of its file.
+    pub name: &'static str,
+    /// What it shows; the first lines of the file.
+    pub shows: &'static str,
+    nodes: usize,
+    tell: fn(&mut Teller),
+}
+
+/// All of them.
+pub const STORIES: &[Story] = &[
+    Story {
+        name: "put-uncontended",
+        shows: "A put on the fast path (R2): one forced write and three one-way delays. All replicas log and force it, the primary\n\
+                decides when the last ack is there, answers the client and tells the members at once.",
+        nodes: 3,
+        tell: |teller| {
+            teller.put(0, "blue");
+            teller.run(30);
+            teller.get(1);
+            teller.run(2);
+        },
+    },
+    Story {
+        name: "put-contended",
+        shows: "A put on the slow path (R2): its copy to one replica is late, so that two puts arrive in different orders. The decision\n\
+                is forced by every member before it is answered or shown.",
+        nodes: 3,
+        tell: |teller| {
+            teller.cut(Host::Client(0), teller.secondary());
+            teller.put(0, "blue");
+            teller.run(1);
+            teller.cluster.inflict(Mishap::Mend);
+            teller.put(1, "green");
+            teller.run(60);
+        },
+    },
+    Story {
+        name: "two-puts-race",
+        shows: "Two clients put the same key at the same moment. Every replica holds both as one lock; the primary orders them.",
+        nodes: 3,
+        tell: |teller| {
+            teller.put(0, "blue");
+            teller.put(1, "green");
+            teller.run(30);
+        },
+    },
+    Story {
+        name: "failover-with-a-contended-decision",
+        shows: "The primary decides a contended put and is killed before anybody is answered. The metadata service removes it, the new\n\
+                primary takes over the decisions that others hold, decides what is open, and the clients, who ask again, get their answers.",
+        nodes: 3,
+        tell: |teller| {
+            teller.cut(Host::Client(0), teller.secondary());
+            teller.put(0, "blue");
+            teller.run(1);
+            teller.cluster.inflict(Mishap::Mend);
+            teller.put(1, "green");
+            let primary = teller.primary();
+            let end_ns = teller.cluster.now_ns() + 100 * MILLISECOND_NS;
+            let decides = |_: &Cluster, seen: crate::cluster::Seen<'_>| seen_decision(seen);
+            assert!(teller.cluster.run_before(end_ns, decides), "the primary decides");
+            teller.crash(primary);
+            teller.run(700);
+        },
+    },
+    Story {
+        name: "return",
+        shows: "A secondary is killed and misses a put. It returns, joins in a new epoch, copies what it lacks, is declared consistent and\n\
+                gets its share of the gets again.",
+        nodes: 3,
+        tell: |teller| {
+            teller.put(0, "blue");
+            teller.run(40);
+            let Host::Node(secondary) = teller.secondary() else { unreachable!("a node") };
+            teller.crash(Host::Node(secondary));
+            teller.run(250);
+            teller.put(0, "green");
+            teller.run(40);
+            teller.cluster.inflict(Mishap::Start(secondary));
+            teller.run(600);
+        },
+    },
+    Story {
+        name: "handoff-and-hand-over",
+        shows: "Four nodes, three replicas. A secondary is killed; the fourth node stands in for it and takes part in the next put. The\n\
+                original returns, copies what it missed, and the handoff leaves.",
+        nodes: 4,
+        tell: |teller| {
+            teller.put(0, "blue");
+            teller.run(40);
+            let Host::Node(secondary) = teller.secondary() else { unreachable!("a node") };
+            teller.crash(Host::Node(secondary));
+            teller.run(800);
+            teller.put(0, "green");
+            teller.delete(1);
+            teller.run(40);
+            teller.cluster.inflict(Mishap::Start(secondary));
+            teller.run(1000);
+        },
+    },
+    Story {
+        name: "restart-after-power-loss",
+        shows: "Everything loses power while one put is answered and the next one is under way. All start again from their logs, the\n\
+                metadata service waits for all of them, and the client that asks again is answered.",
+        nodes: 3,
+        tell: |teller| {
+            teller.put(0, "blue");
+            teller.run(30);
+            teller.put(0, "green");
+            teller.cluster.run_until(teller.cluster.now_ns() + 130_000, |_| false);
+            teller.cluster.inflict(Mishap::PowerLoss { downtime_ns: MILLISECOND_NS });
+            teller.run(900);
+            teller.get(1);
+            teller.run(2);
+        },
+    },
+];
+
+/// Plays a story on its cluster.
+struct Teller {
+    cluster: Cluster,
+}
+
+impl Story {
+    /// The transcript: what it shows, then the lines.
+    ///
+    /// # Panics
+    /// What the clients were told is not linearizable.
+    pub fn tell(&self) -> String {
+        let mut cluster = Cluster::new(quiet(self.nodes, 2, &[b"sky"]), 1);
+        cluster.run_until(400 * MILLISECOND_NS, |_| false);
+        assert!(judge::is_whole(&cluster), "the first epoch has begun");
+        cluster.keep_lines();
+        let mut teller = Teller { cluster };
+        (self.tell)(&mut teller);
+        let calls: Vec<_> = teller.cluster.clients().iter().flat_map(|client| client.history()).collect();
+        let calls: Vec<_> = calls.into_iter().map(|call| call.call.clone()).collect();
+        assert_eq!(check(&calls), Verdict::Linearizable);
+        let lines = teller.cluster.take_lines().join("\n");
+        format!("{}\n\n{lines}\n", self.shows)
+    }
+}
+
+/// A cluster without faults, in which everything takes the same time always.
+pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
+    Scenario {
+        nodes,
+        replicas: 3,
+        partition_bits: 0,
+        switches: 1,
+        balancing: true,
+        hides_sources: false,
+        clients,
+        workload: Workload {
+            keys: keys.iter().map(|key| key.to_vec()).collect(),
+            calls: 0,
+            window: 1,
+            pause_ns_max: 0,
+            timeout_ns: 10_000 * MILLISECOND_NS,
+            expiring: 0,
+        },
+        pace: Pace::FIXED,
+        timing: Timing::default(),
+        faults: Faults { disk_max_ns: 0, ..Faults::NONE },
+        faults_end_ns: 0,
+        plant: None,
+    }
+}
+
+fn seen_decision(seen: crate::cluster::Seen<'_>) -> bool {
+    use nicekv_wire::Datagram;
+    let crate::cluster::What::Datagram { bytes, .. } = seen.what else { return false };
+    match Datagram::decode(bytes) {
+        Ok((_, Datagram::Decisions(decisions))) => decisions.decisions().any(|decision| decision.contended),
+        _ => false,
+    }
+}
+
+impl Teller {
+    fn primary(&self) -> Host {
+        Host::Node(self.cluster.primary(PARTITION).expect("an epoch is under way"))
+    }
+
+    /// The last one of the replicas.
+    fn secondary(&self) -> Host {
+        let primary = self.cluster.primary(PARTITION);
+        let others = judge::members(&self.cluster, PARTITION).into_iter();
+        Host::Node(others.filter(|node| Some(*node) != primary).max().expect("three replicas"))
+    }
+
+    fn run(&mut self, milliseconds: u64) {
+        let end_ns = self.cluster.now_ns() + milliseconds * MILLISECOND_NS;
+        self.cluster.run_until(end_ns, |_| false);
+    }
+
+    fn put(&mut self, client: usize, value: &str) {
+        self.update(client, Change::Set(value.into()));
+    }
+
+    fn delete(&mut self, client: usize) {
+        self.update(client, Change::Delete);
+    }
+
+    fn update(&mut self, client: usize, change: Change) {
+        let op = self.cluster.clients()[client].next_op();
+        let action = Action::Update { op, condition: When::Always, return_old: false, change };
+        self.cluster.call(client, 0, action);
+    }
+
+    fn get(&mut self, client: usize) {
+        self.cluster.get(client, 0);
+    }
+
+    fn cut(&mut self, from: Host, to: Host) {
+        self.cluster.inflict(Mishap::Cut { from, to });
+    }
+
+    fn crash(&mut self, host: Host) {
+        let Host::Node(node) = host else { unreachable!("only nodes are killed") };
+        self.cluster.inflict(Mishap::Crash { node, kept: Kept::All, downtime_ns: None });
+    }
+}

@@ -1,0 +1,26 @@
+//! Every planted bug is found, within 200 seeds and a minute.
+
+use nicekv_sim::plants::PLANTS;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+const TIME_MAX: Duration = Duration::from_secs(60);
+
+#[test]
+fn planted_bugs_are_found() {
+    let mut missed = Vec::new();
+    for plant in PLANTS {
+        let began = Instant::now();
+        let hunted = plant.hunt(None, None);
+        let took = began.elapsed();
+        let (seeds, seconds) = (hunted.seeds, took.as_secs_f64());
+        let what =
+            hunted.found.as_ref().map_or("NOT FOUND", |found| found.violation.lines().next().unwrap_or(""));
+        let line = format!("{:32} {:4} {seeds:3} seeds {seconds:5.1} s  {what}", plant.name, plant.rule);
+        writeln!(std::io::stderr(), "{line}").expect("standard error is open");
+        if hunted.found.is_none() || took > TIME_MAX {
+            missed.push(plant.name);
+        }
+    }
+    assert!(missed.is_empty(), "not found in time: {missed:?}");
+}

@@ -1,0 +1,59 @@
+//! The scripted faults, one test per row of the list of faults that must be survived. `nicekv sim --scenario NAME` runs one.
+
+use nicekv_sim::scenarios;
+
+/// Seeds per script.
+const SEEDS: u64 = 12;
+
+fn survives(row: u8, name: &str) {
+    let script = scenarios::find(name).expect("there is such a script");
+    assert_eq!(script.row, row);
+    for seed in 1..=SEEDS {
+        let (report, is_played) = script.run(seed, None, None);
+        assert!(is_played, "{name}, seed {seed}: the point did not come");
+        let violations = report.violations.join("\n");
+        assert!(violations.is_empty(), "{violations}\nreplay: nicekv sim --scenario {name} --seed {seed}");
+        assert_eq!(report.too_large, 0, "{name}, seed {seed} is not judged");
+    }
+}
+
+macro_rules! rows {
+    ($($test:ident $row:literal $name:literal;)+) => {
+        $(#[test]
+        fn $test() {
+            survives($row, $name);
+        })+
+
+        #[test]
+        fn every_script_has_a_test() {
+            let tested: &[&str] = &[$($name),+];
+            let names: Vec<&str> = scenarios::SCRIPTS.iter().map(|script| script.name).collect();
+            assert_eq!(names, tested);
+        }
+    };
+}
+
+rows! {
+    row_01_primary_dies_after_the_last_ack 1 "primary-dies-after-the-last-ack";
+    row_02_primary_dies_before_the_answer 2 "primary-dies-before-the-answer";
+    row_03_secondary_dies_and_returns 3 "secondary-dies-and-returns";
+    row_04_rejoin_under_writes 4 "rejoin-under-writes";
+    row_05_power_loss 5 "power-loss";
+    row_11_primary_in_a_minority 11 "primary-in-a-minority";
+    row_12_primary_deaf_or_dumb 12 "primary-deaf-or-dumb";
+    row_13_primary_cut_from_metadata 13 "primary-cut-from-metadata";
+    row_13_removed_but_reachable 13 "removed-but-reachable";
+    row_14_loss 14 "loss";
+    row_15_duplication 15 "duplication";
+    row_16_reordering 16 "reordering";
+    row_17_late_replay 17 "late-replay";
+    row_18_lost_answers 18 "lost-answers";
+    row_19_wrong_clocks 19 "wrong-clocks";
+    row_20_paused_primary 20 "paused-primary";
+    row_22_switch_restarts 22 "switch-restarts";
+    row_23_metadata_dies_between_two_switches 23 "metadata-dies-between-two-switches";
+    row_24_old_leader_resumes 24 "old-leader-resumes";
+    row_25_tables_full 25 "tables-full";
+    row_26_multicast_misses_one 26 "multicast-misses-one";
+    row_28_last_holder_dies 28 "last-holder-dies";
+}
