@@ -26,7 +26,7 @@ pub enum StoreError {
     /// A place in the log that is known to have been durable does not hold a valid record.
     #[error(
         "{path} is damaged at byte {offset}: record {position} was durable and is unreadable; \
-         restore this node from its peers",
+         remove the data directory of this node and start it again: it copies everything from the other replicas",
         path = path.display()
     )]
     LogDamaged {
@@ -78,6 +78,19 @@ pub enum StoreError {
     /// The LSM engine failed; the text is its own.
     #[error("the storage engine cannot {operation}: {reason}")]
     Engine {
+        /// What was tried, as a verb.
+        operation: &'static str,
+        /// The library's reason.
+        reason: String,
+        /// Whether the disk or quota is full.
+        is_out_of_space: bool,
+    },
+    /// A table of the engine is damaged, and which keys are in the damaged place is not known.
+    #[error(
+        "the storage engine cannot {operation}, its files are damaged: {reason}; remove the data directory of this node \
+         and start it again: it copies everything from the other replicas"
+    )]
+    EngineDamaged {
         /// What was tried, as a verb.
         operation: &'static str,
         /// The library's reason.
@@ -144,7 +157,15 @@ impl StoreError {
 
     /// True if the disk or quota is full: the operation may be repeated once there is space.
     pub fn is_out_of_space(&self) -> bool {
-        matches!(self, Self::Io { source, .. }
-            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+        match self {
+            Self::Io { source, .. } => is_out_of_space(source),
+            Self::Engine { is_out_of_space, .. } => *is_out_of_space,
+            _ => false,
+        }
     }
+}
+
+/// Whether the operating system says that the disk or quota is full.
+pub(crate) fn is_out_of_space(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

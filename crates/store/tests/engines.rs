@@ -190,7 +190,7 @@ fn a_flipped_bit_in_a_table_is_never_served() {
     let table = std::fs::read_dir(original.path().join("tables")).unwrap().next().unwrap().unwrap().path();
     let bytes = std::fs::read(&table).unwrap();
     let last_value = bytes.windows(40).position(|window| window == value(7)).expect("is not compressed");
-    let (mut refused, mut served) = (0, 0);
+    let (mut refused, mut served, mut refused_scans) = (0, 0, 0);
     for at in 0..last_value + 40 {
         let mut flipped = bytes.clone();
         flipped[at] ^= 1 << (at % 8);
@@ -205,7 +205,19 @@ fn a_flipped_bit_in_a_table_is_never_served() {
                 Err(_) => refused += 1,
             }
         }
+        // A scan that has lost a key must not look like one that has not.
+        match engine.scan(0, None, 10_000) {
+            Ok(page) => {
+                assert!(page.entries.iter().all(|(key, found)| *found == value(key[0])), "byte {at}");
+                assert_eq!(page.entries.len() + page.corrupt.len(), 8, "byte {at}");
+            }
+            Err(error) => {
+                assert!(error.to_string().contains("remove the data directory of this node"), "{error}");
+                refused_scans += 1;
+            }
+        }
     }
+    assert!(refused_scans > 0);
     std::fs::write(&table, &bytes).unwrap();
     assert_eq!(durable(original.path()).get(0, &[7]).unwrap(), Some(value(7)));
     assert!(refused > 0, "{refused} refused, {served} served");

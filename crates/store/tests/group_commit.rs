@@ -56,6 +56,9 @@ impl Files for Gated {
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
         self.disk.sync_directory(path)
     }
+    fn available(&self, directory: &Path) -> io::Result<u64> {
+        self.disk.available(directory)
+    }
     fn try_lock(&self, path: &Path) -> io::Result<Option<FileLock>> {
         self.disk.try_lock(path)
     }
@@ -73,6 +76,9 @@ impl StoreFile for GatedFile {
     }
     fn set_length(&self, length: u64) -> io::Result<()> {
         self.file.set_length(length)
+    }
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        self.file.allocate(length)
     }
     fn sync(&self) -> io::Result<()> {
         self.gate.begun.send(()).map_err(io::Error::other)?;

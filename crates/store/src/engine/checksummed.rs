@@ -84,7 +84,7 @@ impl<E: Engine> Engine for Checksummed<E> {
         self.inner.sync_begin()
     }
 
-    fn synced(&self) -> Result<EngineSync> {
+    fn synced(&mut self) -> Result<EngineSync> {
         self.inner.synced()
     }
 

@@ -90,12 +90,14 @@ struct Worker {
 struct Work {
     /// Buffers to be inserted into the tree.
     buffers: Vec<Arc<Buffer>>,
+    /// Buffers that nobody needs any more.
+    spent: Vec<Arc<Buffer>>,
     /// Last sync begun, and last one finished or failed.
     begun: u64,
     ended: u64,
     finished: u64,
-    /// Why the sync `ended` failed, if it did.
-    failure: Option<String>,
+    /// Why the sync `ended` failed, if it did, and whether for lack of space.
+    failure: Option<(String, bool)>,
     closed: bool,
 }
 
@@ -143,10 +145,16 @@ impl LsmEngine {
         }
     }
 
-    /// Forgets the buffers whose entries are in the tree.
+    /// Forgets the buffers whose entries are in the tree. The engine's thread frees their memory: that takes milliseconds.
     fn let_go(&mut self) {
-        let finished = self.worker.locked().finished;
-        while self.handed.pop_front_if(|(sync, _)| sync.0 <= finished).is_some() {}
+        let mut work = self.worker.locked();
+        let before = work.spent.len();
+        while let Some((_, buffer)) = self.handed.pop_front_if(|(sync, _)| sync.0 <= work.finished) {
+            work.spent.push(buffer);
+        }
+        if work.spent.len() > before {
+            self.worker.changed.notify_all();
+        }
     }
 
     /// What the buffers say of a key, the newest first.
@@ -227,6 +235,9 @@ impl Worker {
 
     fn run(&self) {
         while let Some((sync, buffers)) = self.next() {
+            if buffers.iter().all(|buffer| buffer.is_empty()) {
+                self.let_go_of_tables();
+            }
             for buffer in buffers {
                 self.insert(&buffer);
             }
@@ -242,9 +253,20 @@ impl Worker {
     }
 
     fn next(&self) -> Option<(u64, Vec<Arc<Buffer>>)> {
-        let idle = |work: &mut Work| work.begun == work.ended && !work.closed;
-        let mut work = self.changed.wait_while(self.locked(), idle).expect("no holder of this lock panics");
-        if work.closed { None } else { Some((work.begun, std::mem::take(&mut work.buffers))) }
+        loop {
+            let idle = |work: &mut Work| work.begun == work.ended && work.spent.is_empty() && !work.closed;
+            let mut work =
+                self.changed.wait_while(self.locked(), idle).expect("no holder of this lock panics");
+            if work.closed {
+                return None;
+            }
+            if work.begun != work.ended {
+                return Some((work.begun, std::mem::take(&mut work.buffers)));
+            }
+            let spent = std::mem::take(&mut work.spent);
+            drop(work);
+            drop(spent);
+        }
     }
 
     fn insert(&self, buffer: &Buffer) {
@@ -259,6 +281,14 @@ impl Worker {
         self.tree.rotate_memtable();
     }
 
+    /// The library deletes tables that a compaction has replaced only when it writes a later one. If nothing else is to be written, that is
+    /// a removal of a key that sorts before all partitions: on a full disk nothing else may come until they are gone.
+    fn let_go_of_tables(&self) {
+        if self.tree.version_free_list_len() > 1 {
+            self.insert(&Buffer::from([(vec![0], None)]));
+        }
+    }
+
     fn flush(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
         self.tree.flush(&self.tree.get_flush_lock(), watermark).map(drop)
     }
@@ -266,7 +296,7 @@ impl Worker {
     fn end(&self, sync: u64, outcome: lsm_tree::Result<()>) {
         let mut work = self.locked();
         work.ended = sync;
-        work.failure = outcome.err().map(|error| error.to_string());
+        work.failure = outcome.err().map(|error| (error.to_string(), is_out_of_space(&error)));
         if work.failure.is_none() {
             work.finished = sync;
         }
@@ -294,14 +324,28 @@ impl Worker {
 impl Work {
     fn synced(&self) -> Result<EngineSync> {
         match &self.failure {
-            Some(reason) => Err(StoreError::Engine { operation: "write a table", reason: reason.clone() }),
+            Some((reason, is_out_of_space)) => Err(StoreError::Engine {
+                operation: "write a table",
+                reason: reason.clone(),
+                is_out_of_space: *is_out_of_space,
+            }),
             None => Ok(EngineSync(self.finished)),
         }
     }
 }
 
 fn failed(operation: &'static str) -> impl Fn(lsm_tree::Error) -> StoreError {
-    move |error| StoreError::Engine { operation, reason: error.to_string() }
+    move |error| {
+        let (reason, is_out_of_space) = (error.to_string(), is_out_of_space(&error));
+        match error {
+            lsm_tree::Error::Io(_) => StoreError::Engine { operation, reason, is_out_of_space },
+            _ => StoreError::EngineDamaged { operation, reason },
+        }
+    }
+}
+
+fn is_out_of_space(error: &lsm_tree::Error) -> bool {
+    matches!(error, lsm_tree::Error::Io(error) if crate::error::is_out_of_space(error))
 }
 
 fn tree_key(partition: u16, key: &[u8]) -> Vec<u8> {
@@ -389,7 +433,8 @@ impl Engine for LsmEngine {
         Ok(sync)
     }
 
-    fn synced(&self) -> Result<EngineSync> {
+    fn synced(&mut self) -> Result<EngineSync> {
+        self.let_go();
         self.worker.locked().synced()
     }
 

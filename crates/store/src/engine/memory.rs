@@ -97,7 +97,7 @@ impl Engine for MemoryEngine {
         self.synced()
     }
 
-    fn synced(&self) -> Result<EngineSync> {
+    fn synced(&mut self) -> Result<EngineSync> {
         Ok(EngineSync::default())
     }
 

@@ -73,8 +73,8 @@ pub trait Engine: Send {
     fn sync_begin(&mut self) -> Result<EngineSync>;
 
     /// The latest sync that is finished, or the error at which the engine gives up for now; beginning another
-    /// sync tries again.
-    fn synced(&self) -> Result<EngineSync>;
+    /// sync tries again. What has become durable is let go of in memory.
+    fn synced(&mut self) -> Result<EngineSync>;
 
     /// Makes everything durable that was applied before the call, and waits for it.
     fn sync(&mut self) -> Result<()>;

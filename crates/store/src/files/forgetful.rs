@@ -45,6 +45,7 @@ struct Disk {
 struct Faults {
     next_sync_errno: Option<i32>,
     next_write: Option<(i32, usize)>,
+    capacity: Option<u64>,
 }
 
 #[derive(Default)]
@@ -57,6 +58,7 @@ struct Content {
 
 struct ForgetfulFile {
     content: Arc<Mutex<Content>>,
+    disk: Arc<Mutex<Disk>>,
     faults: Arc<Mutex<Faults>>,
     page_bytes: usize,
 }
@@ -92,6 +94,16 @@ impl Forgetful {
     /// The next write keeps its first `bytes_kept` bytes and fails with this errno.
     pub fn fail_next_write(&self, errno: i32, bytes_kept: usize) {
         locked(&locked(&self.disk).faults).next_write = Some((errno, bytes_kept));
+    }
+
+    /// Bytes on the disk.
+    pub fn used(&self) -> u64 {
+        locked(&self.disk).used()
+    }
+
+    /// The disk takes this many bytes; `None`: any number. What is on it stays.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        locked(&locked(&self.disk).faults).capacity = bytes;
     }
 
     /// The machine loses power. Files that were open stay usable but are no longer on the disk; locks are gone.
@@ -212,6 +224,26 @@ impl Content {
     }
 }
 
+impl Disk {
+    fn used(&self) -> u64 {
+        self.live.values().map(|content| locked(content).live.len() as u64).sum()
+    }
+
+    fn available(&self) -> u64 {
+        let capacity = locked(&self.faults).capacity;
+        capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(self.used()))
+    }
+}
+
+impl ForgetfulFile {
+    /// Refuses a file of `length` bytes for which there is no room.
+    fn check_room(&self, length: usize) -> io::Result<()> {
+        let available = locked(&self.disk).available();
+        let growth = length.saturating_sub(locked(&self.content).live.len());
+        if growth as u64 > available { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+}
+
 fn not_found() -> io::Error {
     io::ErrorKind::NotFound.into()
 }
@@ -237,7 +269,8 @@ impl Files for Forgetful {
             disk.live.entry(path.to_path_buf()).or_default();
         }
         let content = disk.live.get(path).ok_or_else(not_found)?.clone();
-        Ok(Arc::new(ForgetfulFile { content, faults: disk.faults.clone(), page_bytes: disk.page_bytes }))
+        let (faults, page_bytes) = (disk.faults.clone(), disk.page_bytes);
+        Ok(Arc::new(ForgetfulFile { content, disk: self.disk.clone(), faults, page_bytes }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -263,6 +296,10 @@ impl Files for Forgetful {
         disk.durable.retain(|name, _| !is_child(name));
         disk.durable.extend(children);
         Ok(())
+    }
+
+    fn available(&self, _directory: &Path) -> io::Result<u64> {
+        Ok(locked(&self.disk).available())
     }
 
     fn try_lock(&self, path: &Path) -> io::Result<Option<FileLock>> {
@@ -294,6 +331,8 @@ impl StoreFile for ForgetfulFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let length = usize::try_from(offset).map_err(io::Error::other)? + bytes.len();
+        self.check_room(length)?;
         let fault = locked(&self.faults).next_write.take();
         let kept = fault.map_or(bytes.len(), |(_, bytes_kept)| bytes_kept.min(bytes.len()));
         let from = usize::try_from(offset).map_err(io::Error::other)?;
@@ -306,6 +345,11 @@ impl StoreFile for ForgetfulFile {
             content.mark_dirty(self.page_bytes, from, from + kept);
         }
         fault.map_or(Ok(()), |(errno, _)| Err(io::Error::from_raw_os_error(errno)))
+    }
+
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        self.check_room(usize::try_from(length).map_err(io::Error::other)?)?;
+        self.set_length(length.max(self.length()?))
     }
 
     fn set_length(&self, length: u64) -> io::Result<()> {

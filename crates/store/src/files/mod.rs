@@ -29,6 +29,8 @@ pub trait Files: Send + Sync {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes creations, renames and removals in a directory durable.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
+    /// Bytes that can still be written to files in a directory.
+    fn available(&self, directory: &Path) -> io::Result<u64>;
     /// Takes the exclusive lock of a file, creating it; `None` if another holder has it. Dropping releases it.
     fn try_lock(&self, path: &Path) -> io::Result<Option<FileLock>>;
 }
@@ -46,6 +48,8 @@ pub trait StoreFile: Send + Sync {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// Cuts or extends the file to `length` bytes.
     fn set_length(&self, length: u64) -> io::Result<()>;
+    /// Extends the file to `length` bytes with space that is really taken from the disk.
+    fn allocate(&self, length: u64) -> io::Result<()>;
     /// Makes everything written before the call durable (`fdatasync`).
     fn sync(&self) -> io::Result<()>;
 }

@@ -1,6 +1,7 @@
 //! The file system of the operating system.
 
 use super::{FileLock, Files, StoreFile};
+use rustix::{fs::FallocateFlags, io::Errno};
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io,
@@ -50,6 +51,11 @@ impl Files for RealFiles {
         File::open(path)?.sync_all()
     }
 
+    fn available(&self, directory: &Path) -> io::Result<u64> {
+        let disk = rustix::fs::statvfs(directory)?;
+        Ok(disk.f_bavail * disk.f_frsize)
+    }
+
     fn try_lock(&self, path: &Path) -> io::Result<Option<FileLock>> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         match file.try_lock() {
@@ -75,6 +81,23 @@ impl StoreFile for File {
 
     fn set_length(&self, length: u64) -> io::Result<()> {
         self.set_len(length)
+    }
+
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        if length == 0 {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(self, FallocateFlags::empty(), 0, length) {
+            Err(Errno::OPNOTSUPP) => {
+                let zeros = vec![0; 1 << 20];
+                let pieces = (0..length).step_by(zeros.len());
+                pieces.into_iter().try_for_each(|at| {
+                    let bytes = zeros.len().min((length - at) as usize);
+                    self.write_all_at(&zeros[..bytes], at)
+                })
+            }
+            done => Ok(done?),
+        }
     }
 
     fn sync(&self) -> io::Result<()> {
