@@ -71,7 +71,9 @@ pub enum OperationError {
     #[error("replicas are busy, nothing was stored, try again later")]
     Busy,
     /// Not applied: a replica's disk is full.
-    #[error("a replica's disk is full, nothing was stored")]
+    #[error(
+        "a replica's disk is full, nothing was stored: make room on it or delete keys; gets and deletes go on"
+    )]
     DiskFull,
     /// Not applied: the keyspace does not exist.
     #[error("no such keyspace")]

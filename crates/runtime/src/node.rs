@@ -7,6 +7,9 @@
 //! The clock is read *after* a batch was received: the lease is then judged at a moment within the client's call, however long the
 //! process was paused in between (R12). A failure of the disk ends the node: what is on it is unknown from then on (SCENARIOS 8).
 
+#[cfg(test)]
+mod disk_tests;
+mod space;
 mod storage;
 mod streams;
 
@@ -15,7 +18,7 @@ pub use storage::{NodeStorage, OpenError, StorageOptions, open_durable, open_mem
 use crate::{Stop, UdpEndpoint, Waker, is_ready, now, readable, wait};
 use nicekv_replication::{Replica, ReplicaStatus};
 use nicekv_store::StoreError;
-use nicekv_wire::{Duration, Header, Opcode};
+use nicekv_wire::Duration;
 use std::io;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
@@ -152,14 +155,11 @@ impl Node {
     }
 
     fn receive(&mut self) -> io::Result<()> {
-        let refuses_prepares = self.storage.is_full();
         for _ in 0..RECEIVE_ROUNDS_MAX {
             let (core, mut received_at) = (&mut self.core, None);
             let more = self.endpoint.receive(|message| {
                 let now = *received_at.get_or_insert_with(now);
-                if !(refuses_prepares && is_prepare(message.bytes)) {
-                    core.handle_datagram(now, message.from, message.bytes);
-                }
+                core.handle_datagram(now, message.from, message.bytes);
             })?;
             if !more {
                 break;
@@ -174,10 +174,4 @@ impl Node {
             *self.monitor.0.lock().expect("no holder of this lock panics") = Some(self.core.status());
         }
     }
-}
-
-/// Whether a datagram would add a record to the log that a full disk cannot take. It is dropped like any other that the network
-/// loses: its op is not acknowledged here, and re-sent when there is space again.
-fn is_prepare(bytes: &[u8]) -> bool {
-    Header::decode(bytes).is_ok_and(|(header, _)| matches!(header.opcode, Opcode::Update | Opcode::Resend))
 }

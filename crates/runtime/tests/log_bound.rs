@@ -22,7 +22,8 @@ use std::thread::JoinHandle;
 const NODE: Ipv4Addr = Ipv4Addr::new(127, 20, 0, 1);
 const METADATA: Ipv4Addr = Ipv4Addr::new(127, 20, 255, 1);
 const PARTITION_BITS: u8 = 2;
-const OPTIONS: StorageOptions = StorageOptions { segment_bytes_max: 64 << 10, engine_sync_bytes: 48 << 10 };
+const OPTIONS: StorageOptions =
+    StorageOptions { segment_bytes_max: 64 << 10, engine_sync_bytes: 48 << 10, reserve_bytes: 128 << 10 };
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A cluster of one node, all of whose roles run on threads of the test.

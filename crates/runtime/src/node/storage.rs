@@ -1,4 +1,4 @@
-//! A replica's disk: the log, the thread that forces it, and the engine.
+//! A replica's disk: the log, the thread that forces it, the engine, and the space that they need.
 //!
 //! ```text
 //!   Append ─▶ buffer of the log          one batch of requests
@@ -12,6 +12,7 @@
 //! - The log is trimmed to the start of a checkpoint only, and a checkpoint begins with the first record of a segment: replay never
 //!   begins in the middle of a history. So the log is written (which may begin a segment) only when no request is left.
 
+use super::space::Space;
 use crate::Waker;
 use nicekv_replication::{Replica, ReplicaConfig, StorageCompletion, StorageRequest};
 use nicekv_store::engine::DurableOptions;
@@ -27,6 +28,8 @@ use thiserror::Error;
 
 /// Clearing and scanning are done in pieces: after so long the node does its other work, heartbeats above all.
 const SLICE: Duration = Duration::from_millis(4);
+/// Between two tries to sync an engine that finds no space.
+const SYNC_RETRY: Duration = Duration::from_secs(1);
 /// Keys and values of one piece of clearing.
 const CLEAR_BYTES: usize = 64 << 10;
 
@@ -37,11 +40,13 @@ pub struct StorageOptions {
     pub segment_bytes_max: u64,
     /// The engine is synced after so many bytes of keys and values.
     pub engine_sync_bytes: u64,
+    /// So much of the disk is set aside for the time when it is full: at least a segment and an engine sync.
+    pub reserve_bytes: u64,
 }
 
 impl Default for StorageOptions {
     fn default() -> Self {
-        Self { segment_bytes_max: 32 << 20, engine_sync_bytes: 32 << 20 }
+        Self { segment_bytes_max: 32 << 20, engine_sync_bytes: 32 << 20, reserve_bytes: 64 << 20 }
     }
 }
 
@@ -92,8 +97,11 @@ struct DurableLog {
     segments: usize,
     /// Number and position of the first record of a checkpoint until the log before it is let go.
     checkpoint: Option<(u64, LogPosition)>,
-    /// The disk takes no more for now.
-    is_full: bool,
+    /// The disk does not even take what is to be written now.
+    is_stalled: bool,
+    space: Space,
+    /// A sync of the engine that found no space is tried again then.
+    retry_sync_ns: u64,
     /// Dropped last.
     _directory: DataDirectory,
 }
@@ -135,6 +143,8 @@ pub fn open_durable(
     let mut core = Replica::new(config);
     let (mut replayed, mut refused) = (0, None);
     let path = directory.path().join("log");
+    let space = Space::open(files.clone(), directory.path(), options.reserve_bytes)?;
+    core.set_disk_space(space.state());
     let (log, _) = Log::open(files, &path, identity, log_options, |position, record| {
         if refused.is_none() {
             replayed += 1;
@@ -160,7 +170,9 @@ pub fn open_durable(
         inbox,
         waiting: VecDeque::new(),
         checkpoint: None,
-        is_full: false,
+        is_stalled: false,
+        space,
+        retry_sync_ns: 0,
         _directory: directory,
     };
     let mut storage = NodeStorage::new(Box::new(engine), Some(log), replayed, options);
@@ -187,11 +199,6 @@ impl NodeStorage {
             value: Vec::new(),
             entries: Vec::new(),
         }
-    }
-
-    /// Whether the disk is full: no prepares may be taken in.
-    pub(super) fn is_full(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| log.is_full)
     }
 
     /// Whether [`Self::run`] is to be called again at once.
@@ -223,7 +230,7 @@ impl NodeStorage {
 
     /// Executes the requests, and those to which their completions lead, as far as a slice of time allows.
     pub(super) fn run(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
-        self.finish_syncs()?;
+        self.finish_syncs(now, core)?;
         if self.unsynced_bytes >= self.options.engine_sync_bytes && self.syncs_wanted.is_empty() {
             self.syncs_wanted.push(AfterSync::Nothing);
         }
@@ -248,7 +255,12 @@ impl NodeStorage {
             return Ok(());
         }
         if let Some(log) = &mut self.log {
+            if log.space.watch(now)? && self.syncs.is_empty() {
+                // The engine may hold tables that it does not need.
+                self.syncs_wanted.push(AfterSync::Nothing);
+            }
             log.write(self.appended, core)?;
+            core.set_disk_space(log.space.state());
         }
         self.run(now, core)
     }
@@ -339,7 +351,7 @@ impl NodeStorage {
             None => core.handle_storage(now, StorageCompletion::Forced { through: self.appended }),
             Some(log) => {
                 log.write(self.appended, core)?;
-                if log.is_full {
+                if log.is_stalled {
                     return Ok(true);
                 }
                 log.waiting.push_back((log.log.last(), self.appended));
@@ -354,7 +366,7 @@ impl NodeStorage {
     fn begin_syncs(&mut self, core: &mut Replica) -> Result<bool, StoreError> {
         if let Some(log) = &mut self.log {
             log.write(self.appended, core)?;
-            if log.is_full {
+            if log.is_stalled {
                 return Ok(false);
             }
             log.sync.sync()?;
@@ -365,11 +377,23 @@ impl NodeStorage {
         Ok(true)
     }
 
-    fn finish_syncs(&mut self) -> Result<(), StoreError> {
+    fn finish_syncs(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
         if self.syncs.is_empty() {
             return Ok(());
         }
-        let synced = self.engine.synced()?;
+        let synced = match (self.engine.synced(), &mut self.log) {
+            (Err(error), Some(log)) if error.is_out_of_space() => {
+                // Nothing is lost: it is all in the log.
+                if now.boot_ns >= log.retry_sync_ns {
+                    log.retry_sync_ns = now.after(SYNC_RETRY);
+                    log.space.run_out()?;
+                    core.set_disk_space(log.space.state());
+                    self.syncs_wanted.push(AfterSync::Nothing);
+                }
+                return Ok(());
+            }
+            (synced, _) => synced?,
+        };
         while let Some((_, then)) = self.syncs.pop_front_if(|(sync, _)| *sync <= synced) {
             match (then, &mut self.log) {
                 (AfterSync::Trim { before }, Some(log)) => log.trim(before)?,
@@ -384,10 +408,10 @@ impl DurableLog {
     /// Writes what is appended, when no request is left. A full disk is remembered and tried again. If a segment begins
     /// and no checkpoint is under way, the core writes one.
     fn write(&mut self, appended: u64, core: &mut Replica) -> Result<(), StoreError> {
-        match self.log.write() {
-            Ok(()) => self.is_full = false,
-            Err(error) if error.is_out_of_space() => self.is_full = true,
-            Err(error) => return Err(error),
+        self.is_stalled = false;
+        if !self.write_or_stall()? {
+            self.is_stalled = !(self.space.run_out()? && self.write_or_stall()?);
+            core.set_disk_space(self.space.state());
         }
         let begins_segment = self.log.segments() != self.segments;
         self.segments = self.log.segments();
@@ -396,6 +420,14 @@ impl DurableLog {
             core.checkpoint();
         }
         Ok(())
+    }
+
+    /// False if there is no space.
+    fn write_or_stall(&mut self) -> Result<bool, StoreError> {
+        match self.log.write() {
+            Err(error) if error.is_out_of_space() => Ok(false),
+            written => written.map(|()| true),
+        }
     }
 
     fn trim(&mut self, before: u64) -> Result<(), StoreError> {
