@@ -98,26 +98,9 @@ pub struct Counters {
     pub malformed: u64,
 }
 
-/// A client of one keyspace. See the [crate documentation](crate) and the driver's duties below.
-///
-/// The driver calls `handle_*` for input, then sends what [`Self::poll_transmit`] yields, takes what [`Self::poll_event`] yields, and
-/// calls [`Self::handle_deadline`] no later than at [`Self::next_deadline`]. `now` must never go backwards.
-///
-/// ```
-/// use nicekv_client::{ClientCore, Config, OPERATION_TIMEOUT, Request};
-/// use nicekv_placement::Vrings;
-/// use nicekv_wire::{ClientId, Now};
-///
-/// let mut client = ClientCore::new(Config::new(ClientId::new(1_700_000_000_000, 7), Vrings::on_loopback(7400)));
-/// let now = Now { boot_ns: 1_000, unix_ms: 1_700_000_000_000 };
-/// let ticket = client.submit(now, Request::Get { key: b"color" }, now.after(OPERATION_TIMEOUT)).unwrap();
-/// let mut datagram = Vec::new();
-/// let vnode_address = client.poll_transmit(&mut datagram).unwrap();
-/// assert_eq!(vnode_address.ip().octets()[..2], [127, 10]);
-/// # let _ = ticket;
-/// ```
+/// A client of a keyspace whose puts are ordered by a primary. See [`ClientCore`](crate::ClientCore).
 #[derive(Clone, Debug)]
-pub struct ClientCore {
+pub(crate) struct PrimaryCore {
     config: Config,
     slots: Vec<Slot>,
     /// Slots that were used before and are free.
@@ -134,9 +117,9 @@ pub struct ClientCore {
     counters: Counters,
 }
 
-impl ClientCore {
+impl PrimaryCore {
     /// A client that has done nothing yet.
-    pub fn new(config: Config) -> Self {
+    pub(crate) fn new(config: Config) -> Self {
         assert!((1..=SEQUENCE_SPAN_MAX).contains(&config.in_flight_max));
         Self {
             config,
@@ -155,27 +138,27 @@ impl ClientCore {
     }
 
     /// Its settings.
-    pub fn config(&self) -> &Config {
+    pub(crate) fn config(&self) -> &Config {
         &self.config
     }
 
     /// What it has done so far.
-    pub fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> Counters {
         self.counters
     }
 
     /// Requests that were submitted and whose completion has not been taken.
-    pub fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
     /// Requests that may be submitted now before one is refused with [`SubmitError::WindowFull`].
-    pub fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         (self.config.in_flight_max - self.in_flight()).min(self.sequences.room())
     }
 
     /// Starts a request. It is answered, or fails, at about `deadline_ns` of the boot-time clock at the latest.
-    pub fn submit(
+    pub(crate) fn submit(
         &mut self,
         now: Now,
         request: Request<'_>,
@@ -221,7 +204,7 @@ impl ClientCore {
     }
 
     /// A datagram arrived at the client's socket.
-    pub fn handle_datagram(&mut self, now: Now, bytes: &[u8]) {
+    pub(crate) fn handle_datagram(&mut self, now: Now, bytes: &[u8]) {
         let Ok((_, Datagram::Reply(reply))) = Datagram::decode(bytes) else {
             self.counters.malformed += 1;
             return;
@@ -243,7 +226,7 @@ impl ClientCore {
     }
 
     /// Retries and gives up what is due.
-    pub fn handle_deadline(&mut self, now: Now) {
+    pub(crate) fn handle_deadline(&mut self, now: Now) {
         while let Some(index) = self.wheel.pop_due(now.boot_ns) {
             let slot = &self.slots[index as usize];
             if now.boot_ns >= slot.deadline_ns {
@@ -260,12 +243,12 @@ impl ClientCore {
     }
 
     /// When to call [`Self::handle_deadline`], in nanoseconds of the boot-time clock.
-    pub fn next_deadline(&self) -> Option<u64> {
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
         self.wheel.next_due_ns()
     }
 
     /// Writes the next datagram to `out`, which is cleared, and says where it goes.
-    pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
+    pub(crate) fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
         while let Some(index) = self.outgoing.pop_front() {
             let slot = &mut self.slots[index as usize];
             slot.queued = false;
@@ -279,7 +262,7 @@ impl ClientCore {
     }
 
     /// Takes the next completion. Its ticket's index may be used again from here on.
-    pub fn poll_event(&mut self) -> Option<Completion<'_>> {
+    pub(crate) fn poll_event(&mut self) -> Option<Completion<'_>> {
         let index = self.done.pop_front()?;
         self.free.push(index);
         self.counters.completed += 1;

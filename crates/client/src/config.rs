@@ -1,6 +1,7 @@
 //! Settings of a client, and its named bounds.
 
 use nicekv_placement::Vrings;
+use nicekv_wire::quorum::Quorum;
 use nicekv_wire::{ClientId, Duration};
 
 /// Ops in flight at once, unless configured otherwise.
@@ -32,6 +33,22 @@ impl Default for RetryPolicy {
     }
 }
 
+/// What a client has to know of a keyspace.
+#[derive(Clone, Copy, Debug)]
+pub struct Keyspace {
+    /// Its address ranges.
+    pub vrings: Vrings,
+    /// R and k, if it has no primary (R14).
+    pub quorum: Option<Quorum>,
+}
+
+impl From<Vrings> for Keyspace {
+    /// With a primary.
+    fn from(vrings: Vrings) -> Self {
+        Self { vrings, quorum: None }
+    }
+}
+
 /// Settings of a [`ClientCore`](crate::ClientCore).
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -39,6 +56,8 @@ pub struct Config {
     pub client: ClientId,
     /// The address ranges of the keyspace.
     pub vrings: Vrings,
+    /// R and k of the keyspace, if it has no primary (R14).
+    pub quorum: Option<Quorum>,
     /// Most unfinished ops; more are refused.
     pub in_flight_max: usize,
     /// Times of retries.
@@ -49,10 +68,12 @@ pub struct Config {
 
 impl Config {
     /// The default settings of a client of this keyspace.
-    pub fn new(client: ClientId, vrings: Vrings) -> Self {
+    pub fn new(client: ClientId, keyspace: impl Into<Keyspace>) -> Self {
+        let Keyspace { vrings, quorum } = keyspace.into();
         Self {
             client,
             vrings,
+            quorum,
             in_flight_max: IN_FLIGHT_MAX,
             retry: RetryPolicy::default(),
             jitter_seed: client.0,

@@ -11,6 +11,8 @@
 //! [`ClientCore`] is pure: no socket, clock, thread or random source. It belongs to one thread. The `facade` feature adds a cloneable
 //! asynchronous handle, `facade::Client`, whose requests reach that thread through a queue.
 //!
+//! A keyspace is replicated through a primary (`client_core`) or by quorum (`quorum`); `either` is what drivers see.
+//!
 //! Invariants:
 //! * An update is retried with the *same* op id until it is answered or its deadline passes, so it takes effect at most once.
 //! * The watermark that an update carries is never above an op that may still be retried (R10).
@@ -22,6 +24,7 @@ extern crate alloc;
 
 mod client_core;
 mod config;
+mod either;
 mod error;
 #[cfg(feature = "facade")]
 pub mod facade;
@@ -32,8 +35,9 @@ mod round_trip;
 mod sequences;
 mod wheel;
 
-pub use client_core::{ClientCore, Counters};
-pub use config::{Config, IN_FLIGHT_MAX, OPERATION_TIMEOUT, RetryPolicy, SEQUENCE_SPAN_MAX};
+pub use client_core::Counters;
+pub use config::{Config, IN_FLIGHT_MAX, Keyspace, OPERATION_TIMEOUT, RetryPolicy, SEQUENCE_SPAN_MAX};
+pub use either::ClientCore;
 pub use error::{OperationError, SubmitError};
 #[cfg(feature = "exploration")]
 pub use quorum::QuorumClientPlant;

@@ -51,6 +51,7 @@ pub enum QuorumClientPlant {
 }
 
 /// A client of one quorum keyspace, driven like [`ClientCore`](crate::ClientCore).
+#[derive(Clone, Debug)]
 pub struct QuorumCore {
     config: Config,
     quorum: Quorum,

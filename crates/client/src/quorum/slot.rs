@@ -23,6 +23,7 @@ pub(super) enum Kind {
 }
 
 /// See the module. Buffers are kept for the next request.
+#[derive(Clone, Debug)]
 pub(super) struct Slot {
     pub(super) state: State,
     pub(super) generation: u32,
