@@ -49,7 +49,7 @@ pub use config::{
 };
 pub use full::DiskSpace;
 pub use join::StreamPeer;
-pub use node_core::NodeCore;
+pub use node_core::{NodeCore, new_core};
 pub use partition::Standing;
 #[cfg(feature = "exploration")]
 pub use plant::Plant;

@@ -1,11 +1,15 @@
 //! What a node's driver sees of a core (DESIGN §2, *Shape of a core*), whichever protocol it follows.
 
+use crate::config::ReplicaConfig;
 use crate::full::DiskSpace;
 use crate::join::StreamPeer;
+use crate::quorum::QuorumReplica;
 use crate::replica::{Replica, ReplicaStatus};
 use crate::storage::{StorageCompletion, StorageRequest};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
+use nicekv_wire::quorum::Quorum;
 use nicekv_wire::{DecodeError, Now};
 
 /// A storage node as a pure state machine. After any `handle_*`, poll until everything returns `None`.
@@ -39,6 +43,14 @@ pub trait NodeCore {
     fn next_deadline(&self) -> u64;
     /// For operators and tests.
     fn status(&self) -> ReplicaStatus;
+}
+
+/// The core of a node that has just started; `quorum`: of a quorum keyspace (R14).
+pub fn new_core(config: ReplicaConfig, quorum: Option<Quorum>) -> Box<dyn NodeCore + Send> {
+    match quorum {
+        None => Box::new(Replica::new(config)),
+        Some(quorum) => Box::new(QuorumReplica::new(config, quorum)),
+    }
 }
 
 impl NodeCore for Replica {

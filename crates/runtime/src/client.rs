@@ -2,8 +2,7 @@
 
 use crate::{Stop, UdpEndpoint, Waker, now, readable, wait};
 use nicekv_client::facade::{Client, CommandQueue, channel};
-use nicekv_client::{ClientCore, Config};
-use nicekv_placement::Vrings;
+use nicekv_client::{ClientCore, Config, Keyspace};
 use nicekv_wire::ClientId;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -13,12 +12,12 @@ use std::thread::JoinHandle;
 /// Batches received before the client's callers are served again.
 const RECEIVE_ROUNDS_MAX: usize = 8;
 
-/// Starts a client of the keyspace at `vrings`, bound to `address` (unspecified: the kernel chooses). Its thread ends when `stop` says
+/// Starts a client of `keyspace`, bound to `address` (unspecified: the kernel chooses). Its thread ends when `stop` says
 /// so, or when all clones of the returned handle are gone.
 pub fn start_client(
     stop: &Stop,
     address: Ipv4Addr,
-    vrings: Vrings,
+    keyspace: impl Into<Keyspace>,
 ) -> io::Result<(Client, JoinHandle<io::Result<()>>)> {
     let endpoint = UdpEndpoint::bind(SocketAddrV4::new(address, 0))?;
     let waker = Waker::new()?;
@@ -28,7 +27,7 @@ pub fn start_client(
         Arc::new(move || waker.wake())
     };
     let (client, queue) = channel(wake);
-    let core = ClientCore::new(Config::new(new_client_id()?, vrings));
+    let core = ClientCore::new(Config::new(new_client_id()?, keyspace));
     let stop = stop.clone();
     let run = move || run(core, queue, endpoint, &waker, &stop);
     let thread = std::thread::Builder::new().name("client".into()).spawn(run)?;

@@ -16,7 +16,7 @@ mod streams;
 pub use storage::{NodeStorage, OpenError, StorageOptions, open_durable, open_memory};
 
 use crate::{Stop, UdpEndpoint, Waker, is_ready, now, readable, wait};
-use nicekv_replication::{Replica, ReplicaStatus};
+use nicekv_replication::{NodeCore, ReplicaStatus};
 use nicekv_store::StoreError;
 use nicekv_wire::Duration;
 use std::io;
@@ -56,7 +56,7 @@ impl NodeMonitor {
 
 /// A node that is ready to run.
 pub struct Node {
-    core: Replica,
+    core: Box<dyn NodeCore + Send>,
     storage: NodeStorage,
     endpoint: UdpEndpoint,
     streams: Streams,
@@ -75,7 +75,7 @@ struct Ready {
 impl Node {
     /// `core` and `storage` as opened together; `listener` is bound to the endpoint's address; `waker` is the one that `storage` wakes.
     pub fn new(
-        core: Replica,
+        core: Box<dyn NodeCore + Send>,
         storage: NodeStorage,
         endpoint: UdpEndpoint,
         listener: TcpListener,
@@ -111,21 +111,21 @@ impl Node {
             }
             let now = now();
             if ready.streams {
-                self.streams.receive(now, &mut self.core)?;
+                self.streams.receive(now, &mut *self.core)?;
             }
-            self.storage.finish_forces(now, &mut self.core)?;
+            self.storage.finish_forces(now, &mut *self.core)?;
             let is_due = now.boot_ns >= self.core.next_deadline();
             if is_due {
                 self.core.handle_deadline(now);
             }
             self.core.handle_batch_end(now);
-            self.storage.run(now, &mut self.core)?;
+            self.storage.run(now, &mut *self.core)?;
             if is_due {
-                self.storage.idle(now, &mut self.core)?;
+                self.storage.idle(now, &mut *self.core)?;
                 self.publish(now.boot_ns);
             }
             self.endpoint.send_with(|out| self.core.poll_transmit(out))?;
-            self.streams.send(&mut self.core);
+            self.streams.send(&mut *self.core);
         }
         Ok(self.storage.close()?)
     }

@@ -96,7 +96,8 @@ impl Cluster {
             timing: ReplicaTiming::default(),
         };
         let (waker, directory) = (Waker::new().unwrap(), directory(&files, path, "node-1"));
-        let (core, storage) = open_durable(replica, now(), files, directory, OPTIONS, waker.clone()).unwrap();
+        let (core, storage) =
+            open_durable(replica, None, now(), files, directory, OPTIONS, waker.clone()).unwrap();
         let node = Node::new(core, storage, node_endpoint, listen(node).unwrap(), waker, Duration::ZERO);
         let owned = stop.clone();
         threads.push(std::thread::spawn(move || node.run(&owned).unwrap()));

@@ -4,7 +4,7 @@
 use super::{NodeStorage, OpenError, StorageOptions, open_durable};
 use crate::{Waker, now, readable, wait};
 use nicekv_placement::{Partitioning, Vrings, key_digest};
-use nicekv_replication::{Replica, ReplicaConfig, Timing};
+use nicekv_replication::{NodeCore, ReplicaConfig, Timing};
 use nicekv_store::files::PowerLoss;
 use nicekv_store::{DataDirectory, Expected, Files, Forgetful, RealFiles, StoreError};
 use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberState};
@@ -59,14 +59,14 @@ impl Machine {
         };
         let waker = Waker::new().unwrap();
         let (core, storage) =
-            open_durable(config, now(), self.files.clone(), directory, self.options, waker.clone())?;
+            open_durable(config, None, now(), self.files.clone(), directory, self.options, waker.clone())?;
         Ok(Process { core, storage, waker, address: Self::address(self.id) })
     }
 }
 
 /// A running node.
 struct Process {
-    core: Replica,
+    core: Box<dyn NodeCore + Send>,
     storage: NodeStorage,
     waker: Waker,
     address: SocketAddrV4,
@@ -77,13 +77,13 @@ impl Process {
     fn turn(&mut self) -> Result<Vec<(SocketAddrV4, Vec<u8>)>, StoreError> {
         self.waker.clear();
         let now = now();
-        self.storage.finish_forces(now, &mut self.core)?;
+        self.storage.finish_forces(now, &mut *self.core)?;
         if now.boot_ns >= self.core.next_deadline() {
             self.core.handle_deadline(now);
         }
         self.core.handle_batch_end(now);
-        self.storage.run(now, &mut self.core)?;
-        self.storage.idle(now, &mut self.core)?;
+        self.storage.run(now, &mut *self.core)?;
+        self.storage.idle(now, &mut *self.core)?;
         let (mut sent, mut out) = (Vec::new(), Vec::new());
         while let Some(to) = self.core.poll_transmit(&mut out) {
             sent.push((to, out.clone()));

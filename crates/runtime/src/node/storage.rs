@@ -14,12 +14,13 @@
 
 use super::space::Space;
 use crate::Waker;
-use nicekv_replication::{Replica, ReplicaConfig, StorageCompletion, StorageRequest};
+use nicekv_replication::{NodeCore, ReplicaConfig, StorageCompletion, StorageRequest, new_core};
 use nicekv_store::engine::DurableOptions;
 use nicekv_store::{
     DataDirectory, DurableEngine, Engine, EngineSync, Files, GroupCommit, Log, LogIdentity, LogOptions,
     LogPosition, LogSync, MemoryEngine, StoreError,
 };
+use nicekv_wire::quorum::Quorum;
 use nicekv_wire::recovery::put_keyed_entry;
 use nicekv_wire::{DecodeError, Duration, Now, PartitionId};
 use std::collections::VecDeque;
@@ -112,9 +113,9 @@ enum AfterSync {
 }
 
 /// A replica that forgets everything with its process, and its storage.
-pub fn open_memory(config: ReplicaConfig) -> (Replica, NodeStorage) {
+pub fn open_memory(config: ReplicaConfig, quorum: Option<Quorum>) -> (Box<dyn NodeCore + Send>, NodeStorage) {
     (
-        Replica::new(config),
+        new_core(config, quorum),
         NodeStorage::new(Box::new(MemoryEngine::new()), None, 0, StorageOptions::default()),
     )
 }
@@ -123,12 +124,13 @@ pub fn open_memory(config: ReplicaConfig) -> (Replica, NodeStorage) {
 /// to the directory's.
 pub fn open_durable(
     mut config: ReplicaConfig,
+    quorum: Option<Quorum>,
     now: Now,
     files: Arc<dyn Files>,
     directory: DataDirectory,
     options: StorageOptions,
     waker: Waker,
-) -> Result<(Replica, NodeStorage), OpenError> {
+) -> Result<(Box<dyn NodeCore + Send>, NodeStorage), OpenError> {
     config.storage = directory.storage_id();
     // The engine is told when to sync, so its own bound must not come first.
     let engine_options =
@@ -140,7 +142,7 @@ pub fn open_durable(
         node_id: config.node.0.into(),
     };
     let log_options = LogOptions { segment_bytes_max: options.segment_bytes_max, ..LogOptions::default() };
-    let mut core = Replica::new(config);
+    let mut core = new_core(config, quorum);
     let (mut replayed, mut refused) = (0, None);
     let path = directory.path().join("log");
     let space = Space::open(files.clone(), directory.path(), options.reserve_bytes)?;
@@ -176,9 +178,9 @@ pub fn open_durable(
         _directory: directory,
     };
     let mut storage = NodeStorage::new(Box::new(engine), Some(log), replayed, options);
-    storage.run(now, &mut core)?;
+    storage.run(now, &mut *core)?;
     while storage.is_unfinished() {
-        storage.run(now, &mut core)?;
+        storage.run(now, &mut *core)?;
     }
     Ok((core, storage))
 }
@@ -212,7 +214,7 @@ impl NodeStorage {
     }
 
     /// Tells the core which forces are done.
-    pub(super) fn finish_forces(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
+    pub(super) fn finish_forces(&mut self, now: Now, core: &mut dyn NodeCore) -> Result<(), StoreError> {
         let Some(log) = &mut self.log else { return Ok(()) };
         let Some(forced) = log.inbox.lock().expect("no holder of this lock panics").take() else {
             return Ok(());
@@ -229,7 +231,7 @@ impl NodeStorage {
     }
 
     /// Executes the requests, and those to which their completions lead, as far as a slice of time allows.
-    pub(super) fn run(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
+    pub(super) fn run(&mut self, now: Now, core: &mut dyn NodeCore) -> Result<(), StoreError> {
         self.finish_syncs(now, core)?;
         if self.unsynced_bytes >= self.options.engine_sync_bytes && self.syncs_wanted.is_empty() {
             self.syncs_wanted.push(AfterSync::Nothing);
@@ -250,7 +252,7 @@ impl NodeStorage {
     }
 
     /// Hands what nobody has asked to force to the operating system, and the log's own note of how far it is durable.
-    pub(super) fn idle(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
+    pub(super) fn idle(&mut self, now: Now, core: &mut dyn NodeCore) -> Result<(), StoreError> {
         if self.is_unfinished {
             return Ok(());
         }
@@ -274,7 +276,7 @@ impl NodeStorage {
     }
 
     /// True when no request is left, false when the time was up before.
-    fn execute(&mut self, now: Now, core: &mut Replica, until_ns: u64) -> Result<bool, StoreError> {
+    fn execute(&mut self, now: Now, core: &mut dyn NodeCore, until_ns: u64) -> Result<bool, StoreError> {
         loop {
             if self.clearing.is_some() {
                 self.clear_piece()?;
@@ -346,7 +348,7 @@ impl NodeStorage {
     }
 
     /// Starts the force that the batch wants; whether it has to wait for space on the disk.
-    fn is_full_after_force(&mut self, now: Now, core: &mut Replica) -> Result<bool, StoreError> {
+    fn is_full_after_force(&mut self, now: Now, core: &mut dyn NodeCore) -> Result<bool, StoreError> {
         match &mut self.log {
             None => core.handle_storage(now, StorageCompletion::Forced { through: self.appended }),
             Some(log) => {
@@ -363,7 +365,7 @@ impl NodeStorage {
     }
 
     /// Forces the log, then begins to sync the engine. False if that has to wait for space on the disk.
-    fn begin_syncs(&mut self, core: &mut Replica) -> Result<bool, StoreError> {
+    fn begin_syncs(&mut self, core: &mut dyn NodeCore) -> Result<bool, StoreError> {
         if let Some(log) = &mut self.log {
             log.write(self.appended, core)?;
             if log.is_stalled {
@@ -377,7 +379,7 @@ impl NodeStorage {
         Ok(true)
     }
 
-    fn finish_syncs(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
+    fn finish_syncs(&mut self, now: Now, core: &mut dyn NodeCore) -> Result<(), StoreError> {
         if self.syncs.is_empty() {
             return Ok(());
         }
@@ -407,7 +409,7 @@ impl NodeStorage {
 impl DurableLog {
     /// Writes what is appended, when no request is left. A full disk is remembered and tried again. If a segment begins
     /// and no checkpoint is under way, the core writes one.
-    fn write(&mut self, appended: u64, core: &mut Replica) -> Result<(), StoreError> {
+    fn write(&mut self, appended: u64, core: &mut dyn NodeCore) -> Result<(), StoreError> {
         self.is_stalled = false;
         if !self.write_or_stall()? {
             self.is_stalled = !(self.space.run_out()? && self.write_or_stall()?);

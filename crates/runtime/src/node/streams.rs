@@ -1,7 +1,7 @@
 //! The TCP connections by which joiners copy (R7): those that this node has dialled and those that it has accepted.
 
 use crate::{FrameLimits, FramedStream, PollFd, accept, dial, readable};
-use nicekv_replication::{Replica, StreamPeer};
+use nicekv_replication::{NodeCore, StreamPeer};
 use nicekv_wire::Now;
 use nicekv_wire::recovery::FRAME_BYTES_MAX;
 use std::io;
@@ -34,7 +34,7 @@ impl Streams {
     }
 
     /// Accepts, and hands frames to the core. A broken stream is forgotten: whoever waits on it asks again.
-    pub(super) fn receive(&mut self, now: Now, core: &mut Replica) -> io::Result<()> {
+    pub(super) fn receive(&mut self, now: Now, core: &mut dyn NodeCore) -> io::Result<()> {
         while !self.is_full()
             && let Some(stream) = accept(&self.listener)?
         {
@@ -48,7 +48,7 @@ impl Streams {
     }
 
     /// Sends the core's frames, dialling where it is the first one.
-    pub(super) fn send(&mut self, core: &mut Replica) {
+    pub(super) fn send(&mut self, core: &mut dyn NodeCore) {
         while let Some((peer, frame)) = core.poll_stream() {
             if let Some(stream) = self.stream(peer) {
                 // A peer that does not read loses the frame and asks again.
