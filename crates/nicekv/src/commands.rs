@@ -3,6 +3,7 @@
 use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
 use futures_executor::block_on;
+use nicekv_client::Keyspace;
 use nicekv_client::facade::{Client, ClientError};
 use nicekv_metadata::{ClusterInfo, HealthCounts, MemberStatus, NodeState, PartitionStatus, Status};
 use nicekv_runtime::control_plane::AdminRequest;
@@ -161,8 +162,9 @@ fn with_client(
     let endpoint = discovery::find(arguments)?;
     let info = ask(endpoint, AdminRequest::ClusterInfo)?;
     let info: ClusterInfo = serde_json::from_slice(&info).map_err(Failure::environment)?;
+    let keyspace = Keyspace { vrings: info.vrings(), quorum: info.quorum() };
     let (client, _) =
-        start_client(&Stop::new(), Ipv4Addr::UNSPECIFIED, info.vrings()).map_err(Failure::environment)?;
+        start_client(&Stop::new(), Ipv4Addr::UNSPECIFIED, keyspace).map_err(Failure::environment)?;
     block_on(operate(client))
 }
 

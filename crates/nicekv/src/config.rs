@@ -4,6 +4,8 @@
 //! cluster_id = "000000000000000000000000c0ffee00"   # 32 hexadecimal digits
 //! port = 7400                    # UDP: vrings, nodes, metadata. TCP: nodes (copying), metadata (control)
 //! replicas = 3
+//! replication = "multicast"      # or "quorum": no primary; then also
+//! # write_set = 2                # k: so many replicas hold what is acknowledged, a get asks R - k + 1
 //! partition_bits = 6
 //! unicast_vring = "10.10.0.0"    # both are /16
 //! multicast_vring = "10.11.0.0"
@@ -45,9 +47,12 @@
 //! ```
 
 use crate::failure::Failure;
+use clap::ValueEnum;
+use nicekv_client::Keyspace;
 use nicekv_dataplane::{Prefix, VringConfig};
 use nicekv_metadata::{Balancing, NodeConfig as MetadataNode, SwitchId, Timing};
 use nicekv_placement::{Partitioning, Vrings};
+use nicekv_wire::quorum::Quorum;
 use nicekv_wire::{Duration, NodeId};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -60,6 +65,10 @@ pub(crate) struct ClusterConfig {
     pub(crate) cluster_id: String,
     pub(crate) port: u16,
     pub(crate) replicas: usize,
+    #[serde(default)]
+    pub(crate) replication: Replication,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) write_set: Option<u8>,
     pub(crate) partition_bits: u8,
     pub(crate) unicast_vring: Ipv4Addr,
     pub(crate) multicast_vring: Ipv4Addr,
@@ -72,6 +81,17 @@ pub(crate) struct ClusterConfig {
     pub(crate) gateways: Vec<GatewaySection>,
     #[serde(default)]
     pub(crate) timing: TimingSection,
+}
+
+/// How the replicas of a keyspace are kept in step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Replication {
+    /// A primary orders all puts (multicast two-phase commit): every operation
+    #[default]
+    Multicast,
+    /// Any k replicas hold a put, nobody orders: get, set and delete without conditions or expiry
+    Quorum,
 }
 
 /// `[timing]`
@@ -214,6 +234,32 @@ impl ClusterConfig {
         Vrings { unicast: self.unicast_vring, multicast: self.multicast_vring, port: self.port }
     }
 
+    /// R and k of a quorum keyspace. What makes no sense is refused.
+    pub(crate) fn quorum(&self) -> Result<Option<Quorum>, Failure> {
+        let refused = |line: &str| Err(Failure::Environment(line.into()));
+        match (self.replication, self.write_set) {
+            (Replication::Multicast, None) => Ok(None),
+            (Replication::Multicast, Some(_)) => {
+                refused("write_set is of quorum replication: with multicast every replica holds every put")
+            }
+            (Replication::Quorum, None) => {
+                refused("quorum replication needs a write_set, 1 to the number of replicas")
+            }
+            (Replication::Quorum, Some(_)) if self.clients.is_some() => refused(
+                "clients (gets spread by source) and quorum replication exclude each other: a get asks several replicas",
+            ),
+            (Replication::Quorum, Some(write_set)) => {
+                let replicas = u8::try_from(self.replicas).unwrap_or(u8::MAX);
+                Quorum::new(replicas, write_set).map(Some).map_err(Failure::environment)
+            }
+        }
+    }
+
+    /// What clients have to know.
+    pub(crate) fn keyspace(&self) -> Result<Keyspace, Failure> {
+        Ok(Keyspace { vrings: self.vrings(), quorum: self.quorum()? })
+    }
+
     pub(crate) fn vring_config(&self) -> VringConfig {
         VringConfig {
             unicast: Prefix::new(self.unicast_vring.octets(), 16),
@@ -259,7 +305,7 @@ impl ClusterConfig {
             nodes: self.nodes.iter().map(node).collect(),
             replicas: self.replicas,
             partition_bits: Some(self.partition_bits),
-            write_set: None,
+            write_set: self.quorum()?.map(|quorum| quorum.write_set() as u8),
             balancing,
             vrings: self.vrings(),
             switches: self.switch_ids().into_iter().map(|(_, id)| id).collect(),

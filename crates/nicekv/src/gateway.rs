@@ -2,9 +2,8 @@
 
 use crate::failure::Failure;
 use crate::roles::Role;
-use nicekv_client::Config;
+use nicekv_client::{Config, Keyspace};
 use nicekv_gateway::{Gateway, GatewayConfig};
-use nicekv_placement::Vrings;
 use nicekv_runtime::{UdpEndpoint, new_client_id};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
@@ -17,10 +16,10 @@ pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
 }
 
 /// The gateway on `listener`, whose client is bound to `address`.
-pub(crate) fn prepare(listener: TcpListener, address: Ipv4Addr, vrings: Vrings) -> Result<Role, Failure> {
+pub(crate) fn prepare(listener: TcpListener, address: Ipv4Addr, keyspace: Keyspace) -> Result<Role, Failure> {
     raise_descriptor_limit();
     let endpoint = UdpEndpoint::bind(SocketAddrV4::new(address, 0)).map_err(Failure::environment)?;
-    let client = Config::new(new_client_id().map_err(Failure::environment)?, vrings);
+    let client = Config::new(new_client_id().map_err(Failure::environment)?, keyspace);
     let gateway =
         Gateway::new(listener, endpoint, GatewayConfig::new(client)).map_err(Failure::environment)?;
     Ok(Box::new(move |stop| gateway.run(stop).map_err(|error| error.to_string())))

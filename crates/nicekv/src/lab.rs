@@ -1,8 +1,8 @@
 //! `nicekv lab`: the configuration that the processes of a lab read.
 
 use crate::config::{
-    ClusterConfig, GatewaySection, MacAddress, MetadataSection, NodeSection, PortSection, SwitchSection,
-    TimingSection, partition_bits_for,
+    ClusterConfig, GatewaySection, MacAddress, MetadataSection, NodeSection, PortSection, Replication,
+    SwitchSection, TimingSection, partition_bits_for,
 };
 use crate::failure::Failure;
 use crate::roles::random_id;
@@ -39,6 +39,8 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
     let Vrings { unicast, multicast, port: wire_port } = Vrings::on_network(plan.wire_port);
     let (clients, clients_length) = plan.clients;
     let config = ClusterConfig {
+        replication: Replication::Multicast,
+        write_set: None,
         cluster_id: format!("{cluster:032x}"),
         port: wire_port,
         replicas: plan.replicas,

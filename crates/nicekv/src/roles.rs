@@ -122,14 +122,15 @@ pub(crate) fn prepare_node(
         hash_seed: random().map_err(Failure::environment)?,
         timing: Timing { heartbeat: config.heartbeat(), ..Timing::default() },
     };
+    let quorum = config.quorum()?;
     let busy_poll = Duration::from_micros(section.busy_poll_us);
     Ok(Box::new(move |stop| {
         let waker = Waker::new().map_err(|error| error.to_string())?;
         let (core, storage) = match directory {
-            None => open_memory(replica),
+            None => open_memory(replica, quorum),
             Some(directory) => {
                 let (files, options) = (Arc::new(RealFiles), StorageOptions::default());
-                open_durable(replica, now(), files, directory, options, waker.clone())
+                open_durable(replica, quorum, now(), files, directory, options, waker.clone())
                     .map_err(|error| error.to_string())?
             }
         };
@@ -202,7 +203,7 @@ pub(crate) fn open_term(directory: DataDirectory) -> Result<TermFile, Failure> {
 pub(crate) fn run_gateway(config: &ClusterConfig, name: &str) -> Result<(), Failure> {
     let section = named(&config.gateways, name, "gateway", |gateway| &gateway.name)?;
     let listener = crate::gateway::bind(section.listen.into())?;
-    run_alone(name, crate::gateway::prepare(listener, Ipv4Addr::UNSPECIFIED, config.vrings())?)
+    run_alone(name, crate::gateway::prepare(listener, Ipv4Addr::UNSPECIFIED, config.keyspace()?)?)
 }
 
 /// Runs one role in this process, until a signal.

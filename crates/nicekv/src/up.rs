@@ -10,7 +10,8 @@
 //! ports differ.
 
 use crate::config::{
-    ClusterConfig, MacAddress, MetadataSection, NodeSection, SwitchSection, TimingSection, partition_bits_for,
+    ClusterConfig, MacAddress, MetadataSection, NodeSection, Replication, SwitchSection, TimingSection,
+    partition_bits_for,
 };
 use crate::failure::Failure;
 use crate::roles::{self, bind_error, open_directory, random_id};
@@ -63,6 +64,12 @@ pub(crate) struct UpArguments {
     /// Copies of each value; at most as many as nodes
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
     replicas: u8,
+    /// How copies are kept in step
+    #[arg(long, value_enum, default_value = "multicast")]
+    replication: Replication,
+    /// Of a quorum: so many copies hold what is acknowledged (k); a get asks R - k + 1
+    #[arg(long, value_name = "K")]
+    write_set: Option<u8>,
     /// Where the data are kept; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = "./nicekv-data")]
     data_dir: PathBuf,
@@ -124,6 +131,8 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> ClusterCo
         cluster_id: format!("{cluster:032x}"),
         port,
         replicas: arguments.replicas.into(),
+        replication: arguments.replication,
+        write_set: arguments.write_set,
         partition_bits: partition_bits_for(arguments.nodes.into()),
         unicast_vring: unicast,
         multicast_vring: multicast,
@@ -266,11 +275,11 @@ fn serve(
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<discovery::Announcement, Failure> {
     wait_until_ready(endpoint, stop)?;
-    let vrings = config.vrings();
-    let (client, _) = start_client(stop, Ipv4Addr::LOCALHOST, vrings).map_err(Failure::environment)?;
+    let keyspace = config.keyspace()?;
+    let (client, _) = start_client(stop, Ipv4Addr::LOCALHOST, keyspace).map_err(Failure::environment)?;
     block_on(probe(&client))?;
     let resp = redis.local_addr().map_err(Failure::environment)?;
-    let gateway = gateway::prepare(redis, Ipv4Addr::LOCALHOST, vrings)?;
+    let gateway = gateway::prepare(redis, Ipv4Addr::LOCALHOST, keyspace)?;
     let owned = stop.clone();
     threads.push(roles::spawn(stop, "gateway", move || gateway(&owned)));
     let announcement = discovery::announce(endpoint, resp).map_err(Failure::environment)?;

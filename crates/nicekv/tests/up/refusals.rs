@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// `up` with `arguments` says no, and why.
 #[track_caller]
-fn refused(scratch: &Path, arguments: &[&str], reason: &str) {
+pub(crate) fn refused(scratch: &Path, arguments: &[&str], reason: &str) {
     let mut command = nicekv(scratch, &["up"]);
     command.args(["--resp", "127.0.0.1:0"].iter().filter(|_| !arguments.contains(&"--resp"))).args(arguments);
     let (code, output, error) = outcome(command);
