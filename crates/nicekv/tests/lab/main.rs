@@ -1,28 +1,26 @@
 //! The lab with the real roles: Redis clients on client hosts, datagrams on the cables, nodes that are killed.
 
-#[path = "../../lab/tests/lab/fixture.rs"]
+mod faults;
+#[path = "../../../lab/tests/lab/fixture.rs"]
 mod fixture;
+mod load;
+mod tap;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use fixture::{LabUnderTest, not_run, text};
+use load::{Load, Redis};
 use nicekv_placement::{Partitioning, key_digest};
 use serde_json::Value;
-use socket2::{Domain, Protocol, Socket, Type};
+use tap::Tap;
 
 /// For anything that is to happen after a fault.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at something that is to change.
 const POLL_PAUSE: Duration = Duration::from_millis(20);
-/// Acknowledged puts that show that puts go on.
-const PROGRESS_PUTS: usize = 300;
-const WRITERS: usize = 4;
 const NODES: usize = 5;
 
 pub(crate) fn program() -> String {
@@ -94,16 +92,7 @@ fn redis_clients_work_on_client_hosts() {
 fn puts_go_on_when_nodes_are_killed_and_nothing_acknowledged_is_lost() {
     as_root("puts_go_on_when_nodes_are_killed_and_nothing_acknowledged_is_lost", || {
         let lab = LabUnderTest::up("kill", &[]);
-        let load = Load::default();
-        let acknowledged: Vec<Vec<usize>> = std::thread::scope(|scope| {
-            let _stop = StopOnDrop(&load.stopped);
-            let writers: Vec<_> = (0..WRITERS)
-                .map(|writer| {
-                    let (lab, load) = (&lab, &load);
-                    scope.spawn(move || load.write(lab, writer))
-                })
-                .collect();
-            load.wait_for_progress();
+        Load::during(&lab, |load| {
             for role in [Victim::Secondary, Victim::Primary] {
                 let victim = role.of(&status(&lab)["partitions"][0]);
                 let name = format!("node-{victim}");
@@ -116,16 +105,7 @@ fn puts_go_on_when_nodes_are_killed_and_nothing_acknowledged_is_lost() {
                 });
                 load.wait_for_progress();
             }
-            load.stopped.store(true, Ordering::Relaxed);
-            writers.into_iter().map(|writer| writer.join().unwrap()).collect()
         });
-        let mut redis = Redis::on(&lab, "client-0");
-        for (writer, numbers) in acknowledged.iter().enumerate() {
-            for number in numbers {
-                let value = redis.ask(&["GET", &key(writer, *number)]);
-                assert_eq!(value, Ok(number.to_string()), "writer {writer}");
-            }
-        }
         lab.down();
     });
 }
@@ -197,138 +177,4 @@ impl Victim {
         };
         node.as_u64().unwrap() as usize
     }
-}
-
-/// Writers that put keys of their own until they are stopped.
-#[derive(Default)]
-struct Load {
-    stopped: AtomicBool,
-    acknowledged: AtomicUsize,
-}
-
-/// So that a failed assertion does not leave writers behind that nobody stops.
-struct StopOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for StopOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-fn key(writer: usize, number: usize) -> String {
-    format!("writer-{writer}-{number}")
-}
-
-impl Load {
-    /// The numbers of the keys whose put was acknowledged.
-    fn write(&self, lab: &LabUnderTest, writer: usize) -> Vec<usize> {
-        let mut redis = Redis::on(lab, &format!("client-{}", writer % 2));
-        let mut acknowledged = Vec::new();
-        for number in 0.. {
-            if self.stopped.load(Ordering::Relaxed) {
-                break;
-            }
-            // An outcome that is unknown promises nothing.
-            if redis.ask(&["SET", &key(writer, number), &number.to_string()]) == Ok("OK".into()) {
-                acknowledged.push(number);
-                self.acknowledged.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        acknowledged
-    }
-
-    fn wait_for_progress(&self) {
-        let aim = self.acknowledged.load(Ordering::Relaxed) + PROGRESS_PUTS;
-        let deadline = Instant::now() + PATIENCE;
-        while self.acknowledged.load(Ordering::Relaxed) < aim {
-            assert!(Instant::now() < deadline, "puts do not go on");
-            std::thread::sleep(POLL_PAUSE);
-        }
-    }
-}
-
-/// A connection to the gateway of a client host.
-struct Redis {
-    stream: BufReader<TcpStream>,
-}
-
-impl Redis {
-    fn on(lab: &LabUnderTest, client: &str) -> Self {
-        let deadline = Instant::now() + PATIENCE;
-        let stream = inside(lab, client, || {
-            loop {
-                match TcpStream::connect("127.0.0.1:6379") {
-                    Ok(stream) => break stream,
-                    // Just started.
-                    Err(error) => assert!(Instant::now() < deadline, "{error}"),
-                }
-            }
-        });
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self { stream: BufReader::new(stream) }
-    }
-
-    /// A simple string, a bulk string, or an error.
-    fn ask(&mut self, words: &[&str]) -> Result<String, String> {
-        let mut command = format!("*{}\r\n", words.len());
-        for word in words {
-            command += &format!("${}\r\n{word}\r\n", word.len());
-        }
-        self.stream.get_mut().write_all(command.as_bytes()).unwrap();
-        let mut line = String::new();
-        self.stream.read_line(&mut line).unwrap();
-        let line = line.trim_end();
-        match line.split_at(1) {
-            ("+", simple) => Ok(simple.to_owned()),
-            ("$", "-1") => Err("no value".to_owned()),
-            ("$", length) => {
-                let mut bulk = vec![0; length.parse::<usize>().unwrap() + 2];
-                self.stream.read_exact(&mut bulk).unwrap();
-                Ok(text(&bulk[..bulk.len() - 2]))
-            }
-            _ => Err(line.to_owned()),
-        }
-    }
-}
-
-/// Hears everything on the cable of a host.
-struct Tap {
-    socket: Socket,
-}
-
-/// Of a UDP datagram.
-struct Packet {
-    source: [u8; 4],
-    destination: [u8; 4],
-}
-
-impl Tap {
-    fn on(lab: &LabUnderTest, host: &str) -> Self {
-        const EVERYTHING: u16 = 0x0003;
-        let socket = inside(lab, host, || {
-            let protocol = Protocol::from(i32::from(EVERYTHING.to_be()));
-            Socket::new(Domain::PACKET, Type::RAW, Some(protocol)).unwrap()
-        });
-        socket.set_nonblocking(true).unwrap();
-        socket.set_recv_buffer_size(8 << 20).unwrap();
-        Self { socket }
-    }
-
-    /// How many such datagrams came or went since the last call. A frame is here before its host has seen it.
-    fn count(&self, such: impl Fn(&Packet) -> bool) -> usize {
-        let mut count = 0;
-        let mut frame = [0; 2048];
-        while let Ok(length) = (&self.socket).read(&mut frame) {
-            count += usize::from(udp(&frame[..length]).is_some_and(|packet| such(&packet)));
-        }
-        count
-    }
-}
-
-/// Ethernet, IPv4 without options, UDP.
-fn udp(frame: &[u8]) -> Option<Packet> {
-    let header = frame.get(14..34)?;
-    let is_udp = frame[12..14] == [0x08, 0x00] && header[0] == 0x45 && header[9] == 17;
-    let address = |offset: usize| header[offset..offset + 4].try_into().expect("four bytes");
-    is_udp.then(|| Packet { source: address(12), destination: address(16) })
 }

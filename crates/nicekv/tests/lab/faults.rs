@@ -1,0 +1,126 @@
+//! Faults of the network, of processes and of the switch, while clients write. What is acknowledged stays.
+
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::fixture::{LabUnderTest, text};
+use crate::load::{Load, Redis};
+use crate::tap::Tap;
+use crate::{NODES, PATIENCE, Victim, as_root, status, wait_for};
+
+fn is_ready(status: &Value) -> bool {
+    status["ready"] == true
+}
+
+fn is_out(status: &Value, node: usize) -> bool {
+    let members = |partition: &Value| partition["members"].as_array().unwrap().clone();
+    let partitions = status["partitions"].as_array().unwrap();
+    !partitions.iter().flat_map(members).any(|member| member["node"] == node)
+}
+
+#[test]
+fn puts_go_on_when_nodes_are_cut_off_and_when_one_is_paused() {
+    as_root("puts_go_on_when_nodes_are_cut_off_and_when_one_is_paused", || {
+        let lab = LabUnderTest::up("cut", &[]);
+        Load::during(&lab, |load| {
+            // Deaf, dumb, both, and asleep for longer than its lease.
+            let faults: [(Victim, &[&str], &str); 4] = [
+                (Victim::Secondary, &["cut", "--in"], "heal"),
+                (Victim::Primary, &["cut", "--out"], "heal"),
+                (Victim::Primary, &["cut"], "heal"),
+                (Victim::Primary, &["pause"], "resume"),
+            ];
+            for (role, fault, end) in faults {
+                let victim = role.of(&status(&lab)["partitions"][0]);
+                let name = format!("node-{victim}");
+                lab.succeeds(&[fault, &[&name]].concat());
+                wait_for(&lab, |status| is_out(status, victim));
+                load.wait_for_progress();
+                lab.succeeds(&[end, &name]);
+                wait_for(&lab, is_ready);
+                load.wait_for_progress();
+            }
+        });
+        lab.down();
+    });
+}
+
+#[test]
+fn puts_go_on_with_loss_and_duplicates() {
+    as_root("puts_go_on_with_loss_and_duplicates", || {
+        let lab = LabUnderTest::up("loss", &["--nodes", "3", "--engine", "memory"]);
+        Load::during(&lab, |load| {
+            lab.succeeds(&["duplicate", "30"]);
+            load.wait_for_progress();
+            lab.succeeds(&["loss", "10"]);
+            load.wait_for_progress();
+            let faults = &lab.host("client-0")["faults"];
+            for count in ["lost_frames", "doubled_frames"] {
+                assert!(faults[count].as_u64() > Some(0), "{faults}");
+            }
+            lab.succeeds(&["heal"]);
+            wait_for(&lab, is_ready);
+            load.wait_for_progress();
+        });
+        lab.down();
+    });
+}
+
+#[test]
+fn a_switch_that_starts_again_drops_what_is_for_the_vrings_until_it_is_filled() {
+    as_root("a_switch_that_starts_again_drops_what_is_for_the_vrings_until_it_is_filled", || {
+        let lab = LabUnderTest::up("switch", &[]);
+        Load::during(&lab, |load| {
+            lab.succeeds(&["switch-restart"]);
+            load.wait_for_progress();
+            wait_for(&lab, is_ready);
+        });
+        // Nobody to fill it.
+        lab.succeeds(&["kill", "metadata"]);
+        lab.succeeds(&["switch-restart"]);
+        let client = Tap::on(&lab, "client-0");
+        let nodes: Vec<Tap> = (0..NODES).map(|node| Tap::on(&lab, &format!("node-{node}"))).collect();
+        let mut redis = Redis::on(&lab, "client-0");
+        let get = redis.ask(&["GET", "writer-0-0"]);
+        assert!(get.as_ref().is_err_and(|error| error.contains("timed out")), "{get:?}");
+        let put = redis.ask(&["SET", "color", "blue"]);
+        assert!(put.as_ref().is_err_and(|error| error.contains("outcome unknown")), "{put:?}");
+        assert!(
+            client.count(|packet| packet.destination[0] == 10 && [10, 11].contains(&packet.destination[1]))
+                > 1
+        );
+        let arrived: usize =
+            nodes.iter().map(|node| node.count(|packet| packet.source == [10, 20, 2, 1])).sum();
+        assert_eq!(arrived, 0, "an empty switch leads nowhere");
+        lab.succeeds(&["start", "metadata"]);
+        let deadline = Instant::now() + PATIENCE;
+        while redis.ask(&["GET", "writer-0-0"]).is_err() {
+            assert!(Instant::now() < deadline, "the switch is not filled");
+        }
+        wait_for(&lab, is_ready);
+        lab.down();
+    });
+}
+
+#[test]
+fn chaos_finds_nothing_and_leaves_nothing() {
+    as_root("chaos_finds_nothing_and_leaves_nothing", || {
+        let lab = LabUnderTest::new("c");
+        let output = lab.succeeds(&["chaos", "--minutes", "0.15", "--seed", "7"]);
+        let said = text(&output.stdout);
+        assert!(said.contains("--seed 7") && said.contains("linearizable, all read back"), "{said}");
+        lab.assert_nothing_left();
+    });
+}
+
+#[test]
+fn nothing_acknowledged_is_missing_when_the_power_comes_back() {
+    as_root("nothing_acknowledged_is_missing_when_the_power_comes_back", || {
+        let lab = LabUnderTest::new("p");
+        let output = lab.succeeds(&["power-loss", "--times", "5", "--seed", "7"]);
+        let said = text(&output.stdout);
+        assert!(said.contains("5 times") && said.ends_with(" 0 missing\n"), "{said}");
+        lab.assert_nothing_left();
+    });
+}

@@ -1,0 +1,130 @@
+//! Clients that write while something else goes on.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use crate::fixture::{LabUnderTest, text};
+use crate::{PATIENCE, POLL_PAUSE, inside};
+
+/// Acknowledged puts that show that puts go on.
+const PROGRESS_PUTS: usize = 300;
+const WRITERS: usize = 4;
+
+/// Writers that put keys of their own until they are stopped.
+#[derive(Default)]
+pub(crate) struct Load {
+    stopped: AtomicBool,
+    acknowledged: AtomicUsize,
+}
+
+/// So that a failed assertion does not leave writers behind that nobody stops.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn key(writer: usize, number: usize) -> String {
+    format!("writer-{writer}-{number}")
+}
+
+impl Load {
+    /// Has writers at work while `work` is done, and sees to it that nothing acknowledged is missing then.
+    pub(crate) fn during(lab: &LabUnderTest, work: impl FnOnce(&Self)) {
+        let load = Self::default();
+        let acknowledged: Vec<Vec<usize>> = std::thread::scope(|scope| {
+            let _stop = StopOnDrop(&load.stopped);
+            let writers: Vec<_> = (0..WRITERS)
+                .map(|writer| {
+                    let load = &load;
+                    scope.spawn(move || load.write(lab, writer))
+                })
+                .collect();
+            load.wait_for_progress();
+            work(&load);
+            load.stopped.store(true, Ordering::Relaxed);
+            writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+        });
+        let mut redis = Redis::on(lab, "client-0");
+        for (writer, numbers) in acknowledged.iter().enumerate() {
+            for number in numbers {
+                let value = redis.ask(&["GET", &key(writer, *number)]);
+                assert_eq!(value, Ok(number.to_string()), "writer {writer}");
+            }
+        }
+    }
+
+    /// The numbers of the keys whose put was acknowledged.
+    fn write(&self, lab: &LabUnderTest, writer: usize) -> Vec<usize> {
+        let mut redis = Redis::on(lab, &format!("client-{}", writer % 2));
+        let mut acknowledged = Vec::new();
+        for number in 0.. {
+            if self.stopped.load(Ordering::Relaxed) {
+                break;
+            }
+            // An outcome that is unknown promises nothing.
+            if redis.ask(&["SET", &key(writer, number), &number.to_string()]) == Ok("OK".into()) {
+                acknowledged.push(number);
+                self.acknowledged.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        acknowledged
+    }
+
+    pub(crate) fn wait_for_progress(&self) {
+        let aim = self.acknowledged.load(Ordering::Relaxed) + PROGRESS_PUTS;
+        let deadline = Instant::now() + PATIENCE;
+        while self.acknowledged.load(Ordering::Relaxed) < aim {
+            assert!(Instant::now() < deadline, "puts do not go on");
+            std::thread::sleep(POLL_PAUSE);
+        }
+    }
+}
+
+/// A connection to the gateway of a client host.
+pub(crate) struct Redis {
+    stream: BufReader<TcpStream>,
+}
+
+impl Redis {
+    pub(crate) fn on(lab: &LabUnderTest, client: &str) -> Self {
+        let deadline = Instant::now() + PATIENCE;
+        let stream = inside(lab, client, || {
+            loop {
+                match TcpStream::connect("127.0.0.1:6379") {
+                    Ok(stream) => break stream,
+                    // Just started.
+                    Err(error) => assert!(Instant::now() < deadline, "{error}"),
+                }
+            }
+        });
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self { stream: BufReader::new(stream) }
+    }
+
+    /// A simple string, a bulk string, or an error.
+    pub(crate) fn ask(&mut self, words: &[&str]) -> Result<String, String> {
+        let mut command = format!("*{}\r\n", words.len());
+        for word in words {
+            command += &format!("${}\r\n{word}\r\n", word.len());
+        }
+        self.stream.get_mut().write_all(command.as_bytes()).unwrap();
+        let mut line = String::new();
+        self.stream.read_line(&mut line).unwrap();
+        let line = line.trim_end();
+        match line.split_at(1) {
+            ("+", simple) => Ok(simple.to_owned()),
+            ("$", "-1") => Err("no value".to_owned()),
+            ("$", length) => {
+                let mut bulk = vec![0; length.parse::<usize>().unwrap() + 2];
+                self.stream.read_exact(&mut bulk).unwrap();
+                Ok(text(&bulk[..bulk.len() - 2]))
+            }
+            _ => Err(line.to_owned()),
+        }
+    }
+}
