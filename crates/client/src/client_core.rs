@@ -53,8 +53,8 @@ struct Slot {
     sequence: u64,
     /// Tries of this request so far, those under earlier op ids included.
     attempts: u32,
-    /// When the first datagram under the present op id was sent.
-    sent_ns: u64,
+    /// When the only datagram under the present op id was sent; `None` if there were several.
+    sent_ns: Option<u64>,
     retry_ns: u64,
     deadline_ns: u64,
     destination: SocketAddrV4,
@@ -71,7 +71,7 @@ impl Slot {
             queued: false,
             sequence: 0,
             attempts: 0,
-            sent_ns: 0,
+            sent_ns: None,
             retry_ns: 0,
             deadline_ns: 0,
             destination: SocketAddrV4::new(core::net::Ipv4Addr::UNSPECIFIED, 0),
@@ -196,7 +196,7 @@ impl PrimaryCore {
         slot.sequence = sequence;
         slot.deadline_ns = deadline_ns;
         slot.attempts = 0;
-        slot.sent_ns = now.boot_ns;
+        slot.sent_ns = Some(now.boot_ns);
         let ticket = Ticket { index, generation: slot.generation };
         self.counters.submitted += 1;
         self.transmit(index, now.boot_ns);
@@ -236,8 +236,7 @@ impl PrimaryCore {
             } else if slot.state == State::Pausing {
                 self.try_afresh(index, now.boot_ns);
             } else {
-                self.counters.retries += 1;
-                self.transmit(index, now.boot_ns);
+                self.retry(index, now.boot_ns);
             }
         }
     }
@@ -282,6 +281,15 @@ impl PrimaryCore {
         Some(Completion { ticket, result })
     }
 
+    fn retry(&mut self, index: u32, now_ns: u64) {
+        self.counters.retries += 1;
+        let slot = &mut self.slots[index as usize];
+        slot.sent_ns = None;
+        let round_trip = if slot.is_get { &mut self.get_round_trip } else { &mut self.update_round_trip };
+        round_trip.timed_out(now_ns);
+        self.transmit(index, now_ns);
+    }
+
     /// Queues the slot's datagram and sets the time of its retry.
     fn transmit(&mut self, index: u32, now_ns: u64) {
         let slot = &mut self.slots[index as usize];
@@ -304,7 +312,9 @@ impl PrimaryCore {
     fn measure(&mut self, index: u32, now_ns: u64) {
         let slot = &self.slots[index as usize];
         let round_trip = if slot.is_get { &mut self.get_round_trip } else { &mut self.update_round_trip };
-        round_trip.measured(now_ns.saturating_sub(slot.sent_ns));
+        if let Some(sent_ns) = slot.sent_ns {
+            round_trip.measured(now_ns.saturating_sub(sent_ns));
+        }
     }
 
     /// Nothing was stored under this op id, and that is decided: the next try is a new op.
@@ -327,7 +337,7 @@ impl PrimaryCore {
             return self.set_timer(index, now_ns);
         }
         slot.sequence = self.sequences.begin(index);
-        slot.sent_ns = now_ns;
+        slot.sent_ns = Some(now_ns);
         let op = OpId { client: self.config.client, sequence: slot.sequence };
         match Datagram::decode(&slot.bytes).expect("encoded here").1 {
             Datagram::Get(get) => Get { op, ..get }.encode(&mut self.scratch),

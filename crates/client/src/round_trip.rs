@@ -1,4 +1,9 @@
 //! How long to wait for an answer (RFC 6298).
+//!
+//! Of an op that was sent more than once nobody knows which datagram was answered, so it is not measured (Karn). Alone that would be
+//! wrong: replicas that are slower than the timeout would be sent everything twice for ever. So every timeout makes the following
+//! ones longer, also of new ops, until an op is answered that was sent once: after a loss that is the next one, and of slow replicas
+//! the first one whose timeout was long enough.
 
 use crate::RetryPolicy;
 
@@ -7,18 +12,24 @@ use crate::RetryPolicy;
 pub(crate) struct RoundTrip {
     smoothed_ns: u64,
     variation_ns: u64,
+    /// How often the timeout is doubled.
+    backoff: u32,
+    /// Timeouts until then are of the same silence.
+    backed_off_until_ns: u64,
     policy: RetryPolicy,
 }
 
+/// The doubling by [`RoundTrip::timed_out`] stops here.
+const BACKOFF_NS_MAX: u64 = 1_000_000_000;
+
 impl RoundTrip {
     pub(crate) fn new(policy: RetryPolicy) -> Self {
-        Self { smoothed_ns: 0, variation_ns: 0, policy }
+        Self { smoothed_ns: 0, variation_ns: 0, backoff: 0, backed_off_until_ns: 0, policy }
     }
 
-    /// An op was answered `sample_ns` after it was *first* sent. Of one that was sent again nobody knows which datagram was answered.
-    /// To leave those out (Karn) would be wrong here: replicas that are slower than the timeout would be sent everything twice for
-    /// ever, and be slower still. Counting from the first is too long after a loss, and soon forgotten.
+    /// An op that was sent once was answered after `sample_ns`.
     pub(crate) fn measured(&mut self, sample_ns: u64) {
+        self.backoff = 0;
         if self.smoothed_ns == 0 {
             self.smoothed_ns = sample_ns.max(1);
             self.variation_ns = sample_ns / 2;
@@ -29,13 +40,24 @@ impl RoundTrip {
         }
     }
 
-    /// Time to wait after try number `attempt` (from 0), in nanoseconds: doubles with each one, up to the policy's maximum, or the measured time if that is longer.
+    /// An op was not answered in time.
+    pub(crate) fn timed_out(&mut self, now_ns: u64) {
+        if now_ns >= self.backed_off_until_ns && self.timeout_ns(0) < BACKOFF_NS_MAX {
+            self.backoff += 1;
+            self.backed_off_until_ns = now_ns + self.timeout_ns(0);
+        }
+    }
+
+    /// Time to wait after try number `attempt` (from 0), in nanoseconds: doubles with each one, up to the policy's maximum, or the
+    /// measured time if that is longer. After the first try it may be longer still, so that slow replicas are found out to be slow;
+    /// retries go on no slower, so that the end of an outage is.
     pub(crate) fn timeout_ns(&self, attempt: u32) -> u64 {
         let RetryPolicy { initial, min, max } = self.policy;
         let measured = self.smoothed_ns + (4 * self.variation_ns).max(min.as_nanos() as u64);
-        let first = if self.smoothed_ns == 0 { initial.as_nanos() as u64 } else { measured };
+        let measured = if self.smoothed_ns == 0 { initial.as_nanos() as u64 } else { measured };
+        let doubled = measured.saturating_mul(1 << attempt.max(self.backoff).min(20));
         // Queues that take longer than the maximum must not be made longer by retries.
-        first.saturating_mul(1 << attempt.min(20)).min(first.max(max.as_nanos() as u64))
+        if attempt == 0 { doubled } else { doubled.min(measured.max(max.as_nanos() as u64)) }
     }
 }
 
@@ -59,5 +81,25 @@ mod tests {
         (0..100).for_each(|_| round_trip.measured(800 * MS));
         let slow = round_trip.timeout_ns(60);
         assert!((800 * MS..850 * MS).contains(&slow), "{slow}: as slow as the replicas");
+    }
+
+    #[test]
+    fn one_silence_doubles_the_timeout_once_and_one_answer_ends_it() {
+        let mut round_trip = RoundTrip::new(RetryPolicy::default());
+        (0..100).for_each(|_| round_trip.measured(20_000));
+        let usual = round_trip.timeout_ns(0);
+        // A window full of ops times out together.
+        (0..1_000).for_each(|index| round_trip.timed_out(index));
+        assert_eq!(round_trip.timeout_ns(0), 2 * usual);
+        round_trip.measured(20_000);
+        assert_eq!(round_trip.timeout_ns(0), usual, "nothing stays of a loss");
+        let mut now_ns = 1_000 * MS;
+        for _ in 0..100 {
+            round_trip.timed_out(now_ns);
+            now_ns += round_trip.timeout_ns(0);
+        }
+        let longest = round_trip.timeout_ns(0);
+        assert!((BACKOFF_NS_MAX..2 * BACKOFF_NS_MAX).contains(&longest), "{longest}");
+        assert_eq!(round_trip.timeout_ns(1), 100 * MS, "a retry looks sooner whether the silence is over");
     }
 }
