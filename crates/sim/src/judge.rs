@@ -110,6 +110,11 @@ pub fn finish(cluster: &mut Cluster) -> Report {
     report
 }
 
+/// Whether every call is answered, every replica is there, and no op is open.
+pub fn is_at_rest(cluster: &Cluster) -> bool {
+    all_done(cluster) && is_whole(cluster) && is_quiet(cluster)
+}
+
 fn all_done(cluster: &Cluster) -> bool {
     cluster.clients().iter().all(|client| client.is_done())
 }

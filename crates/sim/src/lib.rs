@@ -19,6 +19,7 @@ pub mod checker;
 pub mod client;
 pub mod cluster;
 pub mod disk;
+pub mod enumerate;
 pub mod explore;
 pub mod faults;
 pub mod judge;

@@ -3,8 +3,8 @@
 //!
 //! A bug belongs to the core that it is in, which has a switch for it behind its `exploration` feature; a new one is a line here.
 
-use crate::checker::model::{Action, Change, When};
 use crate::cluster::{Scenario, Tally};
+use crate::explore::parts::{FAILOVER, increments, set_and_get};
 use crate::explore::{self, Bounds, Call, World};
 use crate::faults::Faults;
 use crate::judge;
@@ -126,10 +126,7 @@ impl Plant {
 
     fn run(&self, seed: u64, print: Option<fn(&str)>) -> judge::Report {
         match self.hunt {
-            Hunt::Script(name) => {
-                let script = scenarios::find(name).expect("there is such a script");
-                script.run(seed, Some(self.planted), print).0
-            }
+            Hunt::Script(name) => script(name).run(seed, Some(self.planted), print).0,
             Hunt::Seeds(shape) => {
                 let mut scenario = judge::draw(seed);
                 shape(&mut scenario);
@@ -141,6 +138,10 @@ impl Plant {
     }
 }
 
+fn script(name: &str) -> &'static scenarios::Script {
+    scenarios::find(name).expect("there is such a script")
+}
+
 const fn replica(name: &'static str, rule: &'static str, plant: InReplica, hunt: Hunt) -> Plant {
     Plant { name, rule, planted: Planted::Replica(plant), hunt }
 }
@@ -150,26 +151,27 @@ const fn metadata(name: &'static str, rule: &'static str, plant: InMetadata, hun
 }
 
 /// All bugs.
+#[rustfmt::skip]
 pub const PLANTS: &[Plant] = &[
     replica("decide-before-all-acks", "R1", InReplica::DecideBeforeAllAcks, Hunt::Seeds(as_drawn)),
     replica("ack-before-force", "R1", InReplica::AckBeforeForce, Hunt::Seeds(as_drawn)),
+    replica("count-older-acks", "R1", InReplica::CountOlderAcks, Hunt::Seeds(as_drawn)),
     replica("ignore-contention", "R2", InReplica::IgnoreContention, Hunt::Explore(increments, FAILOVER)),
     replica("show-contended-early", "R2", InReplica::ShowContendedEarly, Hunt::Seeds(as_drawn)),
+    replica("stale-get-at-locked-secondary", "R2", InReplica::StaleGetAtLockedSecondary, Hunt::Seeds(as_drawn)),
     replica("recovery-aborts", "R3", InReplica::RecoveryAborts, Hunt::Seeds(as_drawn)),
-    replica("adopt-nothing", "R3", InReplica::AdoptNothing, Hunt::Seeds(as_drawn)),
+    replica("adopt-nothing", "R3", InReplica::AdoptNothing, Hunt::Explore(set_and_get, FAILOVER)),
     replica("get-during-recovery", "R4", InReplica::GetDuringRecovery, Hunt::Explore(set_and_get, FAILOVER)),
-    replica(
-        "stale-get-at-locked-secondary",
-        "R2",
-        InReplica::StaleGetAtLockedSecondary,
-        Hunt::Seeds(as_drawn),
-    ),
-    metadata(
-        "removal-not-awaited",
-        "R6",
-        InMetadata::RemovalNotAwaited,
-        Hunt::Script("removed-but-reachable"),
-    ),
+    replica("version-is-timestamp", "R5", InReplica::VersionIsTimestamp, Hunt::Seeds(as_drawn)),
+    replica("tombstone-dropped-early", "R7", InReplica::TombstoneDroppedEarly, Hunt::Seeds(as_drawn)),
+    replica("handoff-not-emptied", "R8", InReplica::HandoffNotEmptied, Hunt::Seeds(with_handoffs)),
+    replica("handoff-denies-missing", "R8", InReplica::HandoffDeniesMissing, Hunt::Seeds(with_handoffs)),
+    replica("answer-unadmitted", "R9", InReplica::AnswerUnadmitted, Hunt::Script("restarted-but-reachable")),
+    replica("dedupe-forgotten-at-failover", "R10", InReplica::DedupeForgottenAtFailover, Hunt::Seeds(as_drawn)),
+    replica("expiry-by-local-clock", "R11", InReplica::ExpiryByLocalClock, Hunt::Seeds(as_drawn)),
+    replica("lease-ignored", "R12", InReplica::LeaseIgnored, Hunt::Script("removed-but-reachable")),
+    replica("orphans-ignored", "R15", InReplica::OrphansIgnored, Hunt::Seeds(as_drawn)),
+    metadata("removal-not-awaited", "R6", InMetadata::RemovalNotAwaited, Hunt::Script("removed-but-reachable")),
     metadata("promote-before-copied", "R7", InMetadata::PromoteBeforeCopied, Hunt::Seeds(as_drawn)),
     metadata("inconsistent-leads", "R7", InMetadata::InconsistentLeads, Hunt::Seeds(as_drawn)),
     metadata("handoff-leads", "R8", InMetadata::HandoffLeads, Hunt::Seeds(with_handoffs)),
@@ -177,18 +179,8 @@ pub const PLANTS: &[Plant] = &[
     metadata("empty-storage-trusted", "R9", InMetadata::EmptyStorageTrusted, Hunt::Seeds(in_memory)),
     metadata("lease-to-removed", "R12", InMetadata::LeaseToRemoved, Hunt::Script("removed-but-reachable")),
     metadata("lease-not-awaited", "R12", InMetadata::LeaseNotAwaited, Hunt::Script("removed-but-reachable")),
-    metadata(
-        "former-leases-forgotten",
-        "R12",
-        InMetadata::FormerLeasesForgotten,
-        Hunt::Script("removed-but-reachable"),
-    ),
-    metadata(
-        "speak-before-persisted",
-        "R13",
-        InMetadata::SpeakBeforePersisted,
-        Hunt::Seeds(forgetful_metadata),
-    ),
+    metadata("former-leases-forgotten", "R12", InMetadata::FormerLeasesForgotten, Hunt::Script("removed-but-reachable")),
+    metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 
 fn as_drawn(_: &mut Scenario) {}
@@ -214,19 +206,4 @@ fn forgetful_metadata(scenario: &mut Scenario) {
         downtime_max_ns: 30 * MILLISECOND_NS,
         ..Faults::NONE
     };
-}
-
-const FAILOVER: Bounds = Bounds { crashes: 1, removals: 1, ..Bounds::NONE };
-
-fn update(client: usize, change: Change) -> Call {
-    let condition = When::Always;
-    Call::Update(Action::Update { op: explore::op(client), condition, return_old: false, change })
-}
-
-fn set_and_get() -> Vec<Call> {
-    vec![update(0, Change::Set(b"0".to_vec())), Call::Get]
-}
-
-fn increments() -> Vec<Call> {
-    vec![update(0, Change::Increment(1)), update(1, Change::Increment(1))]
 }

@@ -38,6 +38,7 @@ rows! {
     row_02_primary_dies_before_the_answer 2 "primary-dies-before-the-answer";
     row_03_secondary_dies_and_returns 3 "secondary-dies-and-returns";
     row_04_rejoin_under_writes 4 "rejoin-under-writes";
+    row_04_restarted_but_reachable 4 "restarted-but-reachable";
     row_05_power_loss 5 "power-loss";
     row_11_primary_in_a_minority 11 "primary-in-a-minority";
     row_12_primary_deaf_or_dumb 12 "primary-deaf-or-dumb";

@@ -13,6 +13,7 @@
 //! * copies of a message are one message; duplication is left to the random runs;
 //! * the log's content counts only as long as a node may still die.
 
+pub mod parts;
 mod rest;
 mod world;
 

@@ -85,6 +85,28 @@ pub(super) const SCRIPTS: &[Script] = &[
         },
     },
     Script {
+        name: "restarted-but-reachable",
+        row: 4,
+        what: "a secondary is away and returns, again and again, while a switch that does not hear of it sends gets to it",
+        shape: |scenario| {
+            scenario.switches = 2;
+            scenario.clients = 8;
+            scenario.workload.keys = (0..40).map(|key| format!("key-{key}").into_bytes()).collect();
+            scenario.workload.pause_ns_max = 8_000_000;
+            scenario.workload.calls = 400;
+            scenario.faults.loss = 200_000;
+        },
+        play: |stage| {
+            let victim = stage.secondary()?;
+            stage.inflict(Mishap::AgentCut { switch: 1, away_ns: 3_000_000_000 });
+            for _ in 0..4 {
+                stage.inflict(crash(victim, 400));
+                stage.run(500);
+            }
+            Some(())
+        },
+    },
+    Script {
         name: "power-loss",
         row: 5,
         what: "everything loses power at once, at any event, three times",

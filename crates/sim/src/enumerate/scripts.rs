@@ -1,0 +1,140 @@
+//! What the cluster does while the faults come.
+
+use super::MILLISECOND_NS;
+use crate::checker::Action;
+use crate::checker::model::{Change, When};
+use crate::cluster::{Cluster, Mishap};
+use crate::judge;
+use crate::node::Kept;
+use crate::scenarios::PARTITION;
+use crate::scenarios::told::quiet;
+
+/// A short run: what comes before, and what is looked at.
+pub struct Script {
+    /// On the command line.
+    pub name: &'static str,
+    nodes: usize,
+    before: fn(&mut Cluster),
+    act: fn(&mut Cluster),
+}
+
+/// All of them.
+pub const SCRIPTS: &[Script] = &[
+    Script {
+        name: "put",
+        nodes: 3,
+        before: |_| {},
+        act: |cluster| {
+            set(cluster, 0, "blue");
+            cluster.get(1, 0);
+        },
+    },
+    Script {
+        name: "delete",
+        nodes: 3,
+        before: |cluster| {
+            set(cluster, 0, "blue");
+            run(cluster, 50);
+        },
+        act: |cluster| {
+            update(cluster, 0, When::Always, Change::Delete);
+            cluster.get(1, 0);
+        },
+    },
+    Script {
+        name: "increment",
+        nodes: 3,
+        before: |_| {},
+        act: |cluster| {
+            update(cluster, 0, When::Always, Change::Increment(1));
+            update(cluster, 1, When::Always, Change::Increment(1));
+        },
+    },
+    Script {
+        name: "put-if-absent",
+        nodes: 3,
+        before: |_| {},
+        act: |cluster| {
+            update(cluster, 0, When::IfAbsent, Change::Set(b"blue".to_vec()));
+            update(cluster, 1, When::IfAbsent, Change::Set(b"green".to_vec()));
+        },
+    },
+    Script {
+        name: "failover",
+        nodes: 3,
+        before: |_| {},
+        act: |cluster| {
+            let primary = cluster.primary(PARTITION).expect("it is whole");
+            update(cluster, 0, When::Always, Change::Increment(1));
+            // All have logged and acknowledged it.
+            cluster.run_until(cluster.now_ns() + 145_000, |_| false);
+            cluster.inflict(crash(primary, Some(400)));
+            cluster.get(1, 0);
+        },
+    },
+    Script {
+        name: "join",
+        nodes: 3,
+        before: |cluster| go_away(cluster, 300),
+        act: |cluster| {
+            let away = cluster.nodes().iter().position(|node| node.core.is_none()).expect("one is away");
+            cluster.inflict(Mishap::Start(away));
+            update(cluster, 0, When::Always, Change::Append(b"er".to_vec()));
+        },
+    },
+    Script {
+        name: "handover",
+        nodes: 4,
+        before: |cluster| go_away(cluster, 700),
+        act: |cluster| {
+            let away = cluster.nodes().iter().position(|node| node.core.is_none()).expect("one is away");
+            cluster.inflict(Mishap::Start(away));
+            update(cluster, 0, When::Always, Change::Append(b"er".to_vec()));
+        },
+    },
+];
+
+impl Script {
+    /// The cluster at the beginning of what is looked at.
+    pub(super) fn begin(&self) -> Cluster {
+        let mut cluster = Cluster::new(quiet(self.nodes, 2, &[b"sky"]), 1);
+        run(&mut cluster, 300);
+        assert!(judge::is_whole(&cluster), "the first epoch has begun");
+        (self.before)(&mut cluster);
+        (self.act)(&mut cluster);
+        cluster
+    }
+}
+
+/// A secondary misses a put and a delete of other values.
+fn go_away(cluster: &mut Cluster, milliseconds: u64) {
+    set(cluster, 0, "green");
+    run(cluster, 50);
+    let primary = cluster.primary(PARTITION);
+    let members = judge::members(cluster, PARTITION);
+    let secondary = members.into_iter().find(|node| Some(*node) != primary).expect("three replicas");
+    cluster.inflict(crash(secondary, None));
+    run(cluster, milliseconds);
+    update(cluster, 0, When::Always, Change::Delete);
+    run(cluster, 50);
+    set(cluster, 0, "blue");
+    run(cluster, 50);
+}
+
+fn crash(node: usize, downtime_ms: Option<u64>) -> Mishap {
+    Mishap::Crash { node, kept: Kept::All, downtime_ns: downtime_ms.map(|ms| ms * MILLISECOND_NS) }
+}
+
+fn run(cluster: &mut Cluster, milliseconds: u64) {
+    let end_ns = cluster.now_ns() + milliseconds * MILLISECOND_NS;
+    cluster.run_until(end_ns, |_| false);
+}
+
+fn set(cluster: &mut Cluster, client: usize, value: &str) {
+    update(cluster, client, When::Always, Change::Set(value.into()));
+}
+
+fn update(cluster: &mut Cluster, client: usize, condition: When, change: Change) {
+    let op = cluster.clients()[client].next_op();
+    cluster.call(client, 0, Action::Update { op, condition, return_old: false, change });
+}

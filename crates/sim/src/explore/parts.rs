@@ -1,0 +1,92 @@
+//! The small worlds that are visited as a whole: scripts of two clients, and bounds on what befalls them.
+
+use super::{Bounds, Call, op};
+use crate::checker::model::{Action, Change, When};
+
+/// Nothing but delays of disks.
+pub const SLOW_DISKS: Bounds = Bounds { slow_disks: true, ..Bounds::NONE };
+/// A datagram is lost.
+pub const LOSS: Bounds = Bounds { losses: 1, ..Bounds::NONE };
+/// A datagram is lost, and somebody looks for it.
+pub const LOSS_AND_SWEEP: Bounds = Bounds { losses: 1, sweeps: 1, ..Bounds::NONE };
+/// A node dies and is removed.
+pub const FAILOVER: Bounds = Bounds { crashes: 1, removals: 1, ..Bounds::NONE };
+/// A node dies and starts again.
+pub const RESTART: Bounds = Bounds { crashes: 1, restarts: 1, ..Bounds::NONE };
+/// A live node is removed.
+pub const SUSPICION: Bounds = Bounds { removals: 1, removes_live: true, ..Bounds::NONE };
+
+/// A script and the bounds within which every state of it is visited.
+pub struct Part {
+    /// What the clients do.
+    pub name: &'static str,
+    /// Their calls.
+    pub script: fn() -> Vec<Call>,
+    /// What befalls them, one after the other.
+    pub bounds: &'static [Bounds],
+}
+
+/// Two updates.
+pub const UPDATES: &[Part] = &[
+    Part { name: "set, set", script: two_sets, bounds: &[SLOW_DISKS, LOSS] },
+    Part { name: "set, delete", script: set_and_delete, bounds: &[SLOW_DISKS, LOSS] },
+    Part { name: "increment, increment", script: increments, bounds: &[SLOW_DISKS, LOSS, FAILOVER] },
+    Part { name: "put-if-absent twice", script: puts_if_absent, bounds: &[SLOW_DISKS, LOSS, FAILOVER] },
+];
+
+/// An update and a get.
+pub const GETS: &[Part] = &[
+    Part {
+        name: "set, get",
+        script: set_and_get,
+        bounds: &[SLOW_DISKS, LOSS_AND_SWEEP, FAILOVER, RESTART, SUSPICION],
+    },
+    Part {
+        name: "increment, get",
+        script: increment_and_get,
+        bounds: &[SLOW_DISKS, LOSS_AND_SWEEP, FAILOVER, RESTART, SUSPICION],
+    },
+];
+
+fn update(client: usize, condition: When, change: Change) -> Call {
+    Call::Update(Action::Update { op: op(client), condition, return_old: false, change })
+}
+
+fn set(client: usize) -> Call {
+    update(client, When::Always, Change::Set(vec![b'0' + client as u8]))
+}
+
+fn increment(client: usize) -> Call {
+    update(client, When::Always, Change::Increment(1))
+}
+
+/// Two sets.
+pub fn two_sets() -> Vec<Call> {
+    vec![set(0), set(1)]
+}
+
+/// A set and a delete of what is present.
+pub fn set_and_delete() -> Vec<Call> {
+    vec![set(0), update(1, When::IfPresent, Change::Delete)]
+}
+
+/// Two increments.
+pub fn increments() -> Vec<Call> {
+    vec![increment(0), increment(1)]
+}
+
+/// Two sets of what is absent.
+pub fn puts_if_absent() -> Vec<Call> {
+    let put = |client| update(client, When::IfAbsent, Change::Set(vec![b'0' + client as u8]));
+    vec![put(0), put(1)]
+}
+
+/// A set and a get.
+pub fn set_and_get() -> Vec<Call> {
+    vec![set(0), Call::Get]
+}
+
+/// An increment and a get.
+pub fn increment_and_get() -> Vec<Call> {
+    vec![increment(0), Call::Get]
+}
