@@ -42,6 +42,10 @@ pub struct Timing {
     pub progress_delay: Duration,
     /// A joiner asks again for a part of its copy after this.
     pub copy_retry: Duration,
+    /// Between the beginnings of two passes of the scrub; the first one begins with the process. Zero: there is none.
+    pub scrub_interval: Duration,
+    /// The scrub reads about so much, a page at every heartbeat.
+    pub scrub_bytes_per_second: u64,
 }
 
 impl Default for Timing {
@@ -52,6 +56,8 @@ impl Default for Timing {
             accuse_after_resends: 4,
             progress_delay: Duration::from_millis(20),
             copy_retry: Duration::from_millis(200),
+            scrub_interval: Duration::from_secs(24 * 3600),
+            scrub_bytes_per_second: 1 << 20,
         }
     }
 }

@@ -8,7 +8,7 @@
 //! 3. `follow`: the others apply what was decided; `partition` holds the state that both share;
 //! 4. `get`: who may answer a get, and with what;
 //! 5. `epoch`: recovery when the replica set changes; `history`, `join` and `copy`: what a returning node has missed; `restore`: the log;
-//! 6. `sweep`: what is done about silence; `full` and `repair`: about disks that are full, or return damaged values.
+//! 6. `sweep`: what is done about silence; `full`, `repair` and `scrub`: about disks that are full, or return damaged values.
 //!
 //! A [`QuorumReplica`] is a node of a quorum keyspace, another protocol (R14): `quorum`.
 
@@ -39,6 +39,7 @@ mod record;
 mod repair;
 mod replica;
 mod restore;
+mod scrub;
 mod shared;
 mod storage;
 mod sweep;

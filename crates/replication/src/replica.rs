@@ -8,6 +8,7 @@ use crate::partition::{Partition, Standing};
 use crate::plant::Plant;
 use crate::prepare::Source;
 use crate::record::Record;
+use crate::scrub::Scrub;
 use crate::shared::{Counters, PendingRead, Shared};
 use crate::storage::{StorageCompletion, StorageRequest};
 use alloc::vec::Vec;
@@ -58,6 +59,7 @@ pub struct Replica {
     heartbeat_at_ns: u64,
     /// Trim the log before `.0` when it is durable through `.1`.
     trim_when_forced: Option<(u64, u64)>,
+    pub(crate) scrub: Scrub,
 }
 
 impl Replica {
@@ -65,7 +67,7 @@ impl Replica {
     pub fn new(config: ReplicaConfig) -> Self {
         let shared = Shared::new(config);
         let partitions = shared.config.partitioning.all().map(|id| Partition::new(id, &shared)).collect();
-        Self { shared, partitions, heartbeat_at_ns: 0, trim_when_forced: None }
+        Self { shared, partitions, heartbeat_at_ns: 0, trim_when_forced: None, scrub: Scrub::default() }
     }
 
     /// Takes up a record that was read back from the log, in the log's order, before anything else is handled.
@@ -298,6 +300,9 @@ impl Replica {
                 }
             }
             StorageCompletion::ReadCorrupt { token } => self.on_corrupt(now, token),
+            StorageCompletion::Scan { token, entries, corrupt, more } if self.is_scrub(token) => {
+                self.on_scrubbed(now, entries, corrupt, more);
+            }
             StorageCompletion::Scan { token, entries, corrupt, more } => {
                 let scan = self.shared.scans.pop_front().expect("a scan is pending");
                 assert_eq!(token, scan.token, "scans complete in order");
@@ -355,6 +360,7 @@ impl Replica {
         if now.boot_ns >= self.heartbeat_at_ns {
             self.heartbeat_at_ns = now.after(self.shared.config.timing.heartbeat);
             self.shared.send_heartbeat(now);
+            self.scrub(now);
         }
         if self.shared.sweep_at_ns.is_some_and(|at_ns| now.boot_ns >= at_ns) {
             self.shared.sweep_at_ns = None;

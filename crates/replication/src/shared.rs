@@ -72,6 +72,10 @@ pub struct Counters {
     pub corrupt: u64,
     /// Of these, got back from another member or written anew.
     pub repaired: u64,
+    /// Entries verified by the scrub.
+    pub scrubbed: u64,
+    /// Its finished passes.
+    pub scrubs: u64,
 }
 
 #[derive(Clone)]

@@ -1,6 +1,7 @@
 //! What a replica asks of its disk.
 
-use alloc::collections::VecDeque;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
 use nicekv_wire::PartitionId;
@@ -117,6 +118,8 @@ pub(crate) struct StorageQueue {
     appended: u64,
     force_wanted: bool,
     tokens: u64,
+    /// Keys that were written since the watched scan was asked for.
+    watched: Option<(PartitionId, BTreeSet<Box<[u8]>>)>,
 }
 
 impl StorageQueue {
@@ -158,6 +161,7 @@ impl StorageQueue {
     }
 
     pub(crate) fn write(&mut self, partition: PartitionId, key: &[u8], entry: impl FnOnce(&mut Vec<u8>)) {
+        self.note_written(partition, key);
         let key = self.stage_bytes(key);
         let entry = self.stage_more(entry);
         self.queue.push_back(Queued::Write { partition, key, entry });
@@ -176,6 +180,29 @@ impl StorageQueue {
         let (token, after) = (self.token(), self.stage_bytes(after));
         self.queue.push_back(Queued::Scan { token, partition, after, bytes_max });
         token
+    }
+
+    /// A scan during which it is noted what is written to the partition, until [`Self::end_watch`].
+    pub(crate) fn scan_watched(&mut self, partition: PartitionId, after: &[u8], bytes_max: usize) -> u64 {
+        self.watched = Some((partition, BTreeSet::new()));
+        self.scan(partition, after, bytes_max)
+    }
+
+    pub(crate) fn end_watch(&mut self) {
+        self.watched = None;
+    }
+
+    /// Whether a key has been written since the watched scan was asked for.
+    pub(crate) fn is_written_since_scan(&self, key: &[u8]) -> bool {
+        self.watched.as_ref().is_some_and(|(_, keys)| keys.contains(key))
+    }
+
+    fn note_written(&mut self, partition: PartitionId, key: &[u8]) {
+        if let Some((watched, keys)) = &mut self.watched
+            && *watched == partition
+        {
+            keys.insert(key.into());
+        }
     }
 
     pub(crate) fn trim(&mut self, before: u64) {

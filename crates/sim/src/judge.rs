@@ -103,6 +103,9 @@ pub fn finish(cluster: &mut Cluster) -> Report {
     if !is_quiet(cluster) {
         report.violations.push(format!("ops stay open (V): {}", describe(cluster)));
     }
+    if cluster.scenario().faults.corruption > 0 {
+        judge_scrub(cluster, &mut report);
+    }
     judge_histories(cluster, &mut report);
     judge_replicas(cluster, &mut report);
     report.violations.extend(cluster.violation().map(String::from));
@@ -113,6 +116,25 @@ pub fn finish(cluster: &mut Cluster) -> Report {
 /// Whether every call is answered, every replica is there, and no op is open.
 pub fn is_at_rest(cluster: &Cluster) -> bool {
     all_done(cluster) && is_whole(cluster) && is_quiet(cluster)
+}
+
+/// Damage that nobody reads is found and repaired in time (SCENARIOS 10).
+fn judge_scrub(cluster: &mut Cluster, report: &mut Report) {
+    let is_repaired = |cluster: &Cluster| {
+        partitions(cluster).all(|partition| {
+            members(cluster, partition).into_iter().all(|node| {
+                let disk = &cluster.nodes()[node].disk;
+                let mut keys = disk.entries().keys().filter(|(of, _)| *of == partition);
+                keys.all(|key| disk.is_intact(key))
+            })
+        })
+    };
+    cluster.damage_values();
+    let end_ns = cluster.now_ns() + PROGRESS_NS;
+    cluster.run_until(end_ns, is_repaired);
+    if !is_repaired(cluster) {
+        report.violations.push(format!("damage is not repaired: {}", describe(cluster)));
+    }
 }
 
 fn all_done(cluster: &Cluster) -> bool {

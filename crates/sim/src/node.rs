@@ -5,12 +5,14 @@ use crate::faults::Faults;
 use crate::random::Random;
 use nicekv_placement::{Partitioning, Vrings};
 use nicekv_replication::{DiskSpace, Plant, Replica, ReplicaConfig, Timing};
-use nicekv_wire::{ClientId, NodeId, Now};
+use nicekv_wire::{ClientId, Duration, NodeId, Now};
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 
 /// Datagrams that wait in a socket; more are lost.
 const INBOX_MAX: usize = 4096;
+/// Everything stored is read this often.
+const SCRUB_INTERVAL: Duration = Duration::from_millis(500);
 /// The wall clock at the beginning of a simulation, in milliseconds of the Unix epoch.
 pub const START_UNIX_MS: u64 = 1_800_000_000_000;
 
@@ -159,7 +161,7 @@ impl Node {
             partitioning: surroundings.partitioning,
             vrings: surroundings.vrings,
             hash_seed: 7,
-            timing: Timing::default(),
+            timing: Timing { scrub_interval: SCRUB_INTERVAL, ..Timing::default() },
         });
         if let Some(plant) = surroundings.plant {
             core.plant(plant);

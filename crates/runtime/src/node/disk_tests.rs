@@ -31,11 +31,12 @@ struct Machine {
     path: PathBuf,
     options: StorageOptions,
     id: u16,
+    scrubs: bool,
 }
 
 impl Machine {
     fn new(files: Arc<dyn Files>, path: &Path, options: StorageOptions, id: u16) -> Self {
-        Self { files, path: path.to_path_buf(), options, id }
+        Self { files, path: path.to_path_buf(), options, id, scrubs: false }
     }
 
     fn address(id: u16) -> SocketAddrV4 {
@@ -55,7 +56,12 @@ impl Machine {
             partitioning: Partitioning::new(0).unwrap(),
             vrings: Vrings::on_network(7400),
             hash_seed: 1,
-            timing: Timing { heartbeat: Duration::from_secs(3600), ..Timing::default() },
+            // The scrub reads a page at every heartbeat, so all with the first one.
+            timing: Timing {
+                heartbeat: Duration::from_secs(3600),
+                scrub_interval: Duration::from_secs(if self.scrubs { 3600 } else { 0 }),
+                ..Timing::default()
+            },
         };
         let waker = Waker::new().unwrap();
         let (core, storage) =
@@ -384,16 +390,18 @@ fn damage_tables(directory: &Path, number: u32) -> usize {
     damaged
 }
 
-#[test]
-fn row_10_a_flipped_value_is_never_served_and_repaired_from_a_replica() {
+/// Three nodes that hold `puts` values, number 3 damaged at the first and number 4 at the second, and started again.
+fn damaged(directory: &Path, puts: u32, scrubs: bool) -> Cluster {
     let options = StorageOptions { segment_bytes_max: 4 << 10, engine_sync_bytes: 2 << 10, reserve_bytes: 0 };
-    let directory = tempfile::tempdir().unwrap();
-    let machines: Vec<Machine> = (1..=3)
-        .map(|id| Machine::new(Arc::new(RealFiles), &directory.path().join(id.to_string()), options, id))
+    let machines: Vec<Machine> = (1..=3u16)
+        .map(|id| {
+            let path = directory.join(id.to_string());
+            Machine { scrubs, ..Machine::new(Arc::new(RealFiles), &path, options, id) }
+        })
         .collect();
     let start = |epoch| Cluster::of(machines.iter().map(|machine| machine.start().unwrap()).collect(), epoch);
     let mut cluster = start(1);
-    put_all(&mut cluster, 0..40);
+    put_all(&mut cluster, 0..puts);
     for node in cluster.nodes {
         node.storage.close().unwrap();
     }
@@ -401,19 +409,38 @@ fn row_10_a_flipped_value_is_never_served_and_repaired_from_a_replica() {
         // Not in the log any more, from which it would be written again.
         assert!(damage_tables(&machine.path, number) > 0, "a table holds the value");
     }
-    let mut cluster = start(2);
+    start(2)
+}
+
+/// Damaged values found, and those that were repaired, by node.
+fn repairs(cluster: &Cluster) -> Vec<(u64, u64)> {
+    let counters = cluster.nodes.iter().map(|node| node.core.status().counters);
+    counters.map(|counters| (counters.corrupt, counters.repaired)).collect()
+}
+
+#[test]
+fn row_10_a_flipped_value_is_never_served_and_repaired_from_a_replica() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut cluster = damaged(directory.path(), 40, false);
     for number in 0..40 {
         for node in 0..3 {
             assert_eq!(cluster.get(node, &key(number)), Some(Some(value(number))), "put {number} at {node}");
         }
     }
-    let counted: Vec<(u64, u64)> = (cluster.nodes.iter())
-        .map(|node| (node.core.status().counters.corrupt, node.core.status().counters.repaired))
-        .collect();
-    assert!(counted[0].0 > 0 && counted[1].0 > 0, "{counted:?}");
-    assert!(counted.iter().all(|(corrupt, repaired)| corrupt == repaired), "{counted:?}");
+    let repairs = repairs(&cluster);
+    assert!(repairs[0].0 > 0 && repairs[1].0 > 0, "{repairs:?}");
+    assert!(repairs.iter().all(|(corrupt, repaired)| corrupt == repaired), "{repairs:?}");
     assert_eq!(cluster.put(&key(3), &value(99)).unwrap(), Some(Status::Ok));
     assert_eq!(cluster.get(0, &key(3)), Some(Some(value(99))));
+}
+
+#[test]
+fn row_10_a_block_that_cannot_be_scanned_stops_the_node_with_advice() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut cluster = damaged(directory.path(), 40, true);
+    let scrubbed = cluster.put(&key(50), &value(50));
+    let error = scrubbed.expect_err("the scrub meets the damaged block").to_string();
+    assert!(error.contains("remove the data directory of this node"), "{error}");
 }
 
 /// A small file system of its own.

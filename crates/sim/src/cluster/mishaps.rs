@@ -199,6 +199,22 @@ impl Cluster {
         }
     }
 
+    /// Damages a value of every node; of each key one copy.
+    pub fn damage_values(&mut self) {
+        let mut damaged = std::collections::BTreeSet::new();
+        for node in &mut self.nodes {
+            let intact = node.disk.entries().keys().filter(|key| !damaged.contains(*key));
+            let choices = intact.clone().count() as u64;
+            if choices > 0 {
+                let chosen = self.random.below(choices) as usize;
+                let key = intact.clone().nth(chosen).expect("below their number").clone();
+                self.tally.count("values damaged");
+                node.disk.damage(&key);
+                damaged.insert(key);
+            }
+        }
+    }
+
     /// Damages a value that another node holds.
     fn damage_value(&mut self, index: usize) {
         let stored = self.nodes[index].disk.entries().len() as u64;

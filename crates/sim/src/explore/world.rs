@@ -174,6 +174,8 @@ impl Machine {
             accuse_after_resends: u32::MAX,
             progress_delay: FOREVER,
             copy_retry: FOREVER,
+            scrub_interval: zero,
+            scrub_bytes_per_second: 0,
         };
         let mut core = Replica::new(ReplicaConfig {
             node: NodeId(index as u16 + 1),
