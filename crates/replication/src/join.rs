@@ -30,6 +30,7 @@
 use crate::config::COPY_CHUNK_BYTES;
 use crate::copy::{Begun, EntriesChunk};
 use crate::entries::effect;
+use crate::full::DiskSpace;
 use crate::history::History;
 use crate::partition::{Decided, Op, Partition, Standing};
 use crate::plant::Plant;
@@ -209,6 +210,12 @@ impl Partition {
             Stage::Beginning { .. } => {
                 self.former.as_ref().expect("a joiner is not complete").append(&mut held);
                 (CopySection::Begin, &held)
+            }
+            // What is left of the disk is for decisions.
+            Stage::Copying { section: CopySection::Entries, .. }
+                if shared.disk_space != DiskSpace::Enough =>
+            {
+                return;
             }
             Stage::Copying { section, after } => (*section, after),
             Stage::Forcing | Stage::Done => return,

@@ -39,7 +39,7 @@ impl Node {
             partitioning: Partitioning::new(0).unwrap(),
             vrings: Vrings::on_network(7400),
             hash_seed: 1,
-            timing: Timing::default(),
+            timing: Timing { scrub_interval: Duration::ZERO, ..Timing::default() },
         };
         let now = Now { boot_ns: 1_000_000_000, unix_ms: 1_000_000 };
         Self { core: Replica::new(config), engine: BTreeMap::new(), log: Vec::new(), now, sequence: 0 }
