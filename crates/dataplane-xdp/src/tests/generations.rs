@@ -226,6 +226,32 @@ fn a_refused_or_failed_install_leaves_the_old_tables_in_force() {
 }
 
 #[test]
+fn unicasts_and_multicast_copies_that_leave_together_are_each_treated_as_what_they_are() {
+    as_root("unicasts_and_multicast_copies_that_leave_together_are_each_treated_as_what_they_are", || {
+        /// Half of what a port's queue holds.
+        const PAIRS: usize = 60;
+        const BURSTS: usize = 20;
+        let mut lab = Lab::new(OBJECT);
+        lab.xdp.install(&tables()).unwrap();
+        let to = |ring| frames::Udp { destination: [10, ring, 0, 1], ..frames::Udp::default() }.build();
+        let once = [to(10), to(11)].map(|frame| lab.send(0, &frame).frames);
+        let mut expected: Vec<_> = std::iter::repeat_n(once.concat(), PAIRS).flatten().collect();
+        expected.sort_unstable();
+        lab.network.batch_port(0);
+        for burst in 0..BURSTS {
+            for _ in 0..PAIRS {
+                lab.network.stations[0].send(&to(10));
+                lab.network.stations[0].send(&to(11));
+            }
+            let mut arrived = lab.collect(0, |port| port != 0);
+            arrived.sort_unstable();
+            assert_eq!(arrived.len(), expected.len(), "burst {burst}");
+            assert!(arrived == expected, "burst {burst}: frames are not rewritten, or wrongly");
+        }
+    });
+}
+
+#[test]
 fn dropping_detaches() {
     as_root("dropping_detaches", || {
         let lab = Lab::new(OBJECT);

@@ -93,6 +93,12 @@ impl Network {
         host
     }
 
+    /// Lets a thread work on what comes into a port, so that frames that are sent at once are worked on together.
+    pub(super) fn batch_port(&self, port: u16) {
+        let command = format!("echo 1 > /sys/class/net/p{port}/threaded");
+        run(&["ip", "netns", "exec", &self.switch, "sh", "-c", &command]);
+    }
+
     /// Pulls a cable out, for good.
     pub(super) fn remove_port(&mut self, port: u16) {
         run(&["ip", "-n", &self.switch, "link", "del", &format!("p{port}")]);
