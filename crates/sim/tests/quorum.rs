@@ -11,7 +11,7 @@ use std::ops::Range;
 const PLANT_SEEDS: u64 = 200;
 
 fn seeds() -> Range<u64> {
-    let Ok(text) = std::env::var("NICEKV_SIM_SEEDS") else { return 0..60 };
+    let Ok(text) = std::env::var("NICEKV_SIM_SEEDS") else { return 0..150 };
     let (start, end) = text.split_once("..").expect("NICEKV_SIM_SEEDS is A..B");
     start.parse().expect("a number")..end.parse().expect("a number")
 }

@@ -15,6 +15,7 @@ struct Table {
     /// Whether it is time for a handoff that is not urgent.
     is_time: bool,
     may_lead_again: bool,
+    quorum: bool,
 }
 
 fn process(incarnation: u64) -> Process {
@@ -40,6 +41,7 @@ impl Default for Table {
             stand_ins: &[],
             is_time: true,
             may_lead_again: false,
+            quorum: false,
         }
     }
 }
@@ -85,6 +87,9 @@ impl Observed for Table {
     }
     fn may_lead_again(&self, _: NodeId) -> bool {
         self.may_lead_again
+    }
+    fn is_quorum(&self) -> bool {
+        self.quorum
     }
 }
 
@@ -136,6 +141,23 @@ fn check(members: &str, observed: Table, epoch: &str, step: &str) {
     let partition = partition(members);
     assert_eq!(show(&next_epoch(&partition, &observed)), epoch, "next epoch of {members}");
     assert_eq!(show(&next_step(&partition, &observed)), step, "next step of {members}");
+}
+
+#[test]
+fn a_quorum_removes_nobody_and_waits_for_nobody() {
+    let quorum = |table: Table| Table { quorum: true, ..table };
+    let wiped = Some(Process { incarnation: 2, storage: 2 });
+    check("1+ 2+ 3+", quorum(Table::with(2, None)), "-", "-");
+    check("1+ 2+ 3+", quorum(Table { live: only(2), ..Table::default() }), "-", "-");
+    // Restarted with its storage it is a full member, while another one is silent.
+    let table = Table { live: [Some(process(2)), None, Some(process(1)), None, None], ..Table::default() };
+    check("1+ 2+ 3+", quorum(table), "6 1: 1p 2+ 3+", "-");
+    // Without it, it is a newcomer, and its former process is waited for (R12).
+    check("1+ 2+ 3+", quorum(Table::with(1, wiped)), "6* 3: 1j 2+ 3+ -1", "-");
+    let silent = |copied| quorum(Table { copied, ..Table::with(2, None) });
+    check("3+ 2+ 1j", silent(false), "-", "5 3: 3+ 2+ 1c");
+    check("3+ 2+ 1c", silent(true), "6 3: 3+ 2+ 1p", "-");
+    check("3+ 2+ 1p", silent(false), "-", "5 3: 3+ 2+ 1+");
 }
 
 #[test]
