@@ -154,6 +154,9 @@ pub struct UpArguments {
     /// Copies of each value; at most as many as nodes
     #[arg(long, default_value_t = 3)]
     replicas: usize,
+    /// Replicate by quorum: so many copies hold what is acknowledged (k), a get asks R - k + 1 [default: through a primary]
+    #[arg(long, value_name = "K")]
+    write_set: Option<u8>,
     /// Whether data survive the processes
     #[arg(long, value_enum, default_value = "durable")]
     engine: Engine,

@@ -39,6 +39,7 @@ impl OwnLab {
             nodes: NODES.into(),
             clients: CLIENTS.into(),
             replicas: REPLICAS,
+            write_set: None,
             engine: Engine::Durable,
             data_dir: None,
         };

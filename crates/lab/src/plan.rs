@@ -10,6 +10,8 @@ use crate::topology::{Host, METADATA, METADATA_CONTROL, RESP, ROUTER, WIRE_PORT,
 pub struct Plan {
     /// Copies of each value.
     pub replicas: usize,
+    /// k, of a cluster by quorum.
+    pub write_set: Option<u8>,
     /// Where data are kept, a directory for each host in it; `None` for a cluster in memory.
     pub data_directory: Option<PathBuf>,
     /// Where the switch keeps the newest term, also in a cluster in memory.
@@ -71,6 +73,7 @@ impl Plan {
             hosts.iter().filter(|host| matches!(host, Host::Client(_))).map(Host::to_string).collect();
         Self {
             replicas,
+            write_set: None,
             data_directory: data_directory.map(Path::to_path_buf),
             switch_directory: data_directory.unwrap_or(directory).join(Host::Switch.to_string()),
             wire_port: WIRE_PORT,

@@ -170,7 +170,10 @@ fn create_files(
         Engine::Durable => Some(data_directory(scope, arguments.data_dir.as_deref())?),
     };
     let hosts: Vec<Host> = state.hosts.iter().map(|host| host.name).collect();
-    let plan = Plan::new(&hosts, arguments.replicas, &scope.directory(), data.as_deref());
+    let plan = Plan {
+        write_set: arguments.write_set,
+        ..Plan::new(&hosts, arguments.replicas, &scope.directory(), data.as_deref())
+    };
     let text = configure(&plan).map_err(LabError::Configuration)?;
     fs::write(&state.config, text).map_err(LabError::io("write", &state.config))
 }

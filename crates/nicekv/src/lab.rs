@@ -39,15 +39,16 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
     let Vrings { unicast, multicast, port: wire_port } = Vrings::on_network(plan.wire_port);
     let (clients, clients_length) = plan.clients;
     let config = ClusterConfig {
-        replication: Replication::Multicast,
-        write_set: None,
+        replication: if plan.write_set.is_some() { Replication::Quorum } else { Replication::Multicast },
+        write_set: plan.write_set,
         cluster_id: format!("{cluster:032x}"),
         port: wire_port,
         replicas: plan.replicas,
         partition_bits: partition_bits_for(plan.nodes.len()),
         unicast_vring: unicast,
         multicast_vring: multicast,
-        clients: Some(format!("{clients}/{clients_length}")),
+        // A get by quorum asks several replicas: there is nothing to spread.
+        clients: plan.write_set.is_none().then(|| format!("{clients}/{clients_length}")),
         metadata: MetadataSection {
             address: *plan.metadata.ip(),
             control: vec![plan.metadata, plan.metadata_control],
