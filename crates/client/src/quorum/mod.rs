@@ -204,11 +204,11 @@ impl QuorumCore {
                 && slot.kind == Kind::Get
                 && slot.held.len() >= self.quorum.read_set()
             {
-                // It has waited long enough for those that would show that k hold it.
+                // It has waited long enough for those that would show that k hold it. How long says nothing of the round trip.
+                self.slots[index as usize].sent_ns = None;
                 self.store(index, now.boot_ns);
             } else {
-                self.counters.retries += 1;
-                self.transmit(index, now.boot_ns);
+                self.retry(index, now.boot_ns);
             }
         }
     }
@@ -313,12 +313,26 @@ impl QuorumCore {
             State::Asking => &mut self.asking_round_trip,
             _ => &mut self.storing_round_trip,
         };
-        round_trip.measured(now_ns.saturating_sub(slot.sent_ns));
+        if let Some(sent_ns) = slot.sent_ns {
+            round_trip.measured(now_ns.saturating_sub(sent_ns));
+        }
     }
 
     fn begin_round(&mut self, index: u32, now_ns: u64) {
         let slot = &mut self.slots[index as usize];
-        (slot.attempts, slot.sent_ns) = (0, now_ns);
+        (slot.attempts, slot.sent_ns) = (0, Some(now_ns));
+        self.transmit(index, now_ns);
+    }
+
+    fn retry(&mut self, index: u32, now_ns: u64) {
+        self.counters.retries += 1;
+        let slot = &mut self.slots[index as usize];
+        slot.sent_ns = None;
+        let round_trip = match slot.state {
+            State::Asking => &mut self.asking_round_trip,
+            _ => &mut self.storing_round_trip,
+        };
+        round_trip.timed_out(now_ns);
         self.transmit(index, now_ns);
     }
 

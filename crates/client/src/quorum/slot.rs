@@ -44,8 +44,8 @@ pub(super) struct Slot {
     pub(super) held: Vec<(NodeId, Timestamp)>,
     /// Tries of this round so far.
     pub(super) attempts: u32,
-    /// When this round began.
-    pub(super) sent_ns: u64,
+    /// When the only datagram of this round was sent; `None` if there were several.
+    pub(super) sent_ns: Option<u64>,
     pub(super) retry_ns: u64,
     pub(super) deadline_ns: u64,
     pub(super) destination: SocketAddrV4,
@@ -70,7 +70,7 @@ impl Slot {
             epoch: Epoch(0),
             held: Vec::with_capacity(MEMBERS_MAX),
             attempts: 0,
-            sent_ns: 0,
+            sent_ns: None,
             retry_ns: 0,
             deadline_ns: 0,
             destination: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
