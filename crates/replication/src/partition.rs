@@ -342,7 +342,7 @@ impl Partition {
             shared.storage.append(|out| Record::Decision(decided.wire(self.id, self.epoch)).append(out));
         let what = UnforcedWhat::Decision(decided.index);
         shared.unforced.push_back(Unforced { record, partition: self.id, resets: self.resets, what });
-        if decided.contended {
+        if decided.contended && !shared.has(Plant::ContendedNotForced) {
             shared.storage.want_force();
         }
         let (index, contended) = (decided.index, decided.contended);

@@ -8,9 +8,11 @@ use crate::explore::parts::{FAILOVER, increments, set_and_get};
 use crate::explore::{self, Bounds, Call, World};
 use crate::faults::Faults;
 use crate::judge;
+use crate::quorum;
 use crate::scenarios::{self, MILLISECOND_NS};
+use nicekv_client::QuorumClientPlant;
 use nicekv_metadata::Plant as InMetadata;
-use nicekv_replication::Plant as InReplica;
+use nicekv_replication::{Plant as InReplica, QuorumPlant};
 
 /// A bug that is not found within so many seeds is not found.
 pub const SEEDS_MAX: u64 = 200;
@@ -50,7 +52,8 @@ pub struct Plant {
     pub name: &'static str,
     /// The rule that it breaks.
     pub rule: &'static str,
-    planted: Planted,
+    /// Of a cluster with primaries; in a quorum keyspace the hunt plants it itself.
+    planted: Option<Planted>,
     hunt: Hunt,
 }
 
@@ -61,6 +64,8 @@ enum Hunt {
     Seeds(fn(&mut Scenario)),
     /// A script.
     Script(&'static str),
+    /// Random runs of a quorum keyspace, with the bug in them.
+    Quorum(fn(&mut quorum::Scenario)),
     /// Every state of a tiny cluster.
     Explore(fn() -> Vec<Call>, Bounds),
 }
@@ -95,7 +100,7 @@ impl Plant {
     pub fn hunt(&self, only: Option<u64>, print: Option<fn(&str)>) -> Hunted {
         let mut hunted = Hunted::default();
         if let Hunt::Explore(script, bounds) = self.hunt {
-            let world = World::new(script(), bounds, self.planted.replica());
+            let world = World::new(script(), bounds, self.planted.and_then(Planted::replica));
             let seen = explore::explore(world, STATES_MAX);
             hunted.found = seen.violation.map(|(what, steps)| {
                 let steps = steps.iter().map(|step| format!("\n  {step:?}"));
@@ -126,12 +131,18 @@ impl Plant {
 
     fn run(&self, seed: u64, print: Option<fn(&str)>) -> judge::Report {
         match self.hunt {
-            Hunt::Script(name) => script(name).run(seed, Some(self.planted), print).0,
+            Hunt::Script(name) => script(name).run(seed, self.planted, print).0,
             Hunt::Seeds(shape) => {
                 let mut scenario = judge::draw(seed);
                 shape(&mut scenario);
-                scenario.plant = Some(self.planted);
+                scenario.plant = self.planted;
                 judge::run(scenario, seed, print)
+            }
+            Hunt::Quorum(plant) => {
+                let mut scenario = quorum::draw(seed);
+                plant(&mut scenario);
+                let violations = quorum::run(scenario, seed).violations;
+                judge::Report { violations, ..judge::Report::default() }
             }
             Hunt::Explore(..) => unreachable!("has no seeds"),
         }
@@ -143,11 +154,15 @@ fn script(name: &str) -> &'static scenarios::Script {
 }
 
 const fn replica(name: &'static str, rule: &'static str, plant: InReplica, hunt: Hunt) -> Plant {
-    Plant { name, rule, planted: Planted::Replica(plant), hunt }
+    Plant { name, rule, planted: Some(Planted::Replica(plant)), hunt }
 }
 
 const fn metadata(name: &'static str, rule: &'static str, plant: InMetadata, hunt: Hunt) -> Plant {
-    Plant { name, rule, planted: Planted::Metadata(plant), hunt }
+    Plant { name, rule, planted: Some(Planted::Metadata(plant)), hunt }
+}
+
+const fn quorum(name: &'static str, plant: fn(&mut quorum::Scenario)) -> Plant {
+    Plant { name, rule: "R14", planted: None, hunt: Hunt::Quorum(plant) }
 }
 
 /// All bugs.
@@ -158,11 +173,15 @@ pub const PLANTS: &[Plant] = &[
     replica("count-older-acks", "R1", InReplica::CountOlderAcks, Hunt::Seeds(as_drawn)),
     replica("ignore-contention", "R2", InReplica::IgnoreContention, Hunt::Explore(increments, FAILOVER)),
     replica("show-contended-early", "R2", InReplica::ShowContendedEarly, Hunt::Seeds(as_drawn)),
+    replica("contended-not-forced", "R2", InReplica::ContendedNotForced, Hunt::Script("power-loss-and-another-primary")),
     replica("stale-get-at-locked-secondary", "R2", InReplica::StaleGetAtLockedSecondary, Hunt::Seeds(as_drawn)),
     replica("recovery-aborts", "R3", InReplica::RecoveryAborts, Hunt::Seeds(as_drawn)),
     replica("adopt-nothing", "R3", InReplica::AdoptNothing, Hunt::Explore(set_and_get, FAILOVER)),
     replica("get-during-recovery", "R4", InReplica::GetDuringRecovery, Hunt::Explore(set_and_get, FAILOVER)),
     replica("version-is-timestamp", "R5", InReplica::VersionIsTimestamp, Hunt::Seeds(as_drawn)),
+    replica("joiner-keeps-former-life", "R7", InReplica::JoinerKeepsFormerLife, Hunt::Script("primary-dies-with-its-decisions")),
+    replica("epoch-unchecked", "R4", InReplica::EpochUnchecked, Hunt::Seeds(late_messages)),
+    replica("copy-during-recovery", "R7", InReplica::CopyDuringRecovery, Hunt::Seeds(lossy_joins)),
     replica("tombstone-dropped-early", "R7", InReplica::TombstoneDroppedEarly, Hunt::Seeds(as_drawn)),
     replica("handoff-not-emptied", "R8", InReplica::HandoffNotEmptied, Hunt::Seeds(with_handoffs)),
     replica("handoff-denies-missing", "R8", InReplica::HandoffDeniesMissing, Hunt::Seeds(with_handoffs)),
@@ -180,6 +199,10 @@ pub const PLANTS: &[Plant] = &[
     metadata("lease-to-removed", "R12", InMetadata::LeaseToRemoved, Hunt::Script("removed-but-reachable")),
     metadata("lease-not-awaited", "R12", InMetadata::LeaseNotAwaited, Hunt::Script("removed-but-reachable")),
     metadata("former-leases-forgotten", "R12", InMetadata::FormerLeasesForgotten, Hunt::Script("removed-but-reachable")),
+    quorum("get-without-write-back", |scenario| scenario.client_plant = Some(QuorumClientPlant::NoWriteBack)),
+    quorum("timestamp-from-one-answer", |scenario| scenario.client_plant = Some(QuorumClientPlant::AskOne)),
+    quorum("quorum-ack-before-force", |scenario| scenario.replica_plant = Some(QuorumPlant::AckBeforeForce)),
+    quorum("newcomer-counts-at-once", |scenario| scenario.replica_plant = Some(QuorumPlant::NewcomerCountsAtOnce)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 
@@ -189,6 +212,31 @@ fn as_drawn(_: &mut Scenario) {}
 fn with_handoffs(scenario: &mut Scenario) {
     scenario.nodes = 5;
     scenario.faults = Faults { crash: 1_000, downtime_max_ns: 1_500 * MILLISECOND_NS, ..Faults::NONE };
+}
+
+/// Nodes go and come back quickly, while much is lost.
+fn lossy_joins(scenario: &mut Scenario) {
+    scenario.nodes = 3;
+    scenario.replicas = 3;
+    scenario.faults = Faults {
+        loss: 250_000,
+        crash: 3_000,
+        memory: 500_000,
+        downtime_max_ns: 250 * MILLISECOND_NS,
+        ..Faults::NONE
+    };
+}
+
+/// Nodes come back with nothing, and messages from the epoch before arrive late.
+fn late_messages(scenario: &mut Scenario) {
+    scenario.faults = Faults {
+        crash: 2_000,
+        memory: 500_000,
+        delay: 200_000,
+        delay_max_ns: 100 * MILLISECOND_NS,
+        downtime_max_ns: 20 * MILLISECOND_NS,
+        ..Faults::NONE
+    };
 }
 
 /// Some nodes come back with nothing.

@@ -36,10 +36,12 @@ macro_rules! rows {
 rows! {
     row_01_primary_dies_after_the_last_ack 1 "primary-dies-after-the-last-ack";
     row_02_primary_dies_before_the_answer 2 "primary-dies-before-the-answer";
+    row_02_primary_dies_with_its_decisions 2 "primary-dies-with-its-decisions";
     row_03_secondary_dies_and_returns 3 "secondary-dies-and-returns";
     row_04_rejoin_under_writes 4 "rejoin-under-writes";
     row_04_restarted_but_reachable 4 "restarted-but-reachable";
     row_05_power_loss 5 "power-loss";
+    row_05_power_loss_and_another_primary 5 "power-loss-and-another-primary";
     row_11_primary_in_a_minority 11 "primary-in-a-minority";
     row_12_primary_deaf_or_dumb 12 "primary-deaf-or-dumb";
     row_13_primary_cut_from_metadata 13 "primary-cut-from-metadata";

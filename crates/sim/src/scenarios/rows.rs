@@ -1,6 +1,6 @@
 //! The scripts.
 
-use super::{Played, Script, Stage};
+use super::{MILLISECOND_NS, Played, Script, Stage};
 use crate::cluster::{Direction, Mishap, Scenario, What};
 use crate::network::Host;
 use crate::node::Kept;
@@ -11,6 +11,23 @@ fn as_it_is(_: &mut Scenario) {}
 
 fn four_nodes(scenario: &mut Scenario) {
     scenario.nodes = 4;
+}
+
+/// Everybody changes a few keys, whose ops arrive in different orders at different nodes.
+fn few_hot_keys(scenario: &mut Scenario) {
+    scenario.workload.keys.truncate(2);
+    scenario.workload.pause_ns_max = 4 * MILLISECOND_NS;
+    scenario.workload.calls = 300;
+    scenario.workload.timeout_ns = 5_000 * MILLISECOND_NS;
+}
+
+/// Many puts at once, each of another key.
+fn many_keys(scenario: &mut Scenario) {
+    scenario.workload.keys = (0..1_500).map(|key| format!("key-{key}").into_bytes()).collect();
+    scenario.workload.window = 8;
+    scenario.workload.pause_ns_max = MILLISECOND_NS;
+    scenario.workload.calls = 600;
+    scenario.clients = 4;
 }
 
 fn two_switches(scenario: &mut Scenario) {
@@ -48,6 +65,24 @@ pub(super) const SCRIPTS: &[Script] = &[
             stage.inflict(crash(primary, 400));
             stage.inflict(Mishap::Mend);
             stage.run(700);
+            Some(())
+        },
+    },
+    Script {
+        name: "primary-dies-with-its-decisions",
+        row: 2,
+        what: "the primary decides ops that nobody else hears of, is killed, and returns with them in its log",
+        shape: many_keys,
+        play: |stage| {
+            let primary = last_ack(stage)?;
+            stage.inflict(Mishap::CutOff { host: Host::Node(primary), direction: Direction::Out });
+            for _ in 0..stage.random.below(40) {
+                stage.cluster.step();
+            }
+            let (node, kept) = (primary, Kept::All);
+            stage.inflict(Mishap::Crash { node, kept, downtime_ns: Some(300 * MILLISECOND_NS) });
+            stage.inflict(Mishap::Mend);
+            stage.run(600);
             Some(())
         },
     },
@@ -119,6 +154,34 @@ pub(super) const SCRIPTS: &[Script] = &[
                 stage.run(400);
             }
             Some(())
+        },
+    },
+    Script {
+        name: "power-loss-and-another-primary",
+        row: 5,
+        what: "all nodes lose power just when an answer arrives; the primary comes back too late to stay it",
+        shape: few_hot_keys,
+        play: |stage| {
+            let mut losses = 0;
+            for _ in 0..3 {
+                let mut skipped = stage.random.below(40);
+                let comes = stage.run_before(|_, seen| {
+                    let is_answer = matches!(opened(seen.what), Some(Datagram::Reply(_)));
+                    skipped -= u64::from(is_answer && skipped > 0);
+                    is_answer && skipped == 0
+                });
+                // The clients may have done all that they had to do.
+                let Some(primary) = comes.and_then(|()| stage.primary()) else { break };
+                stage.cluster.step();
+                losses += 1;
+                for node in 0..stage.cluster.nodes().len() {
+                    let downtime_ms = if node == primary { 900 } else { 5 };
+                    let downtime_ns = Some(downtime_ms * MILLISECOND_NS);
+                    stage.inflict(Mishap::Crash { node, kept: Kept::Forced, downtime_ns });
+                }
+                stage.run(1_300);
+            }
+            (losses > 0).then_some(())
         },
     },
     Script {
