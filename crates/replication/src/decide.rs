@@ -65,14 +65,18 @@ impl Partition {
 
     /// The key's oldest undecided op, if every member has acknowledged it and decisions may be made.
     fn next_decidable(&self, key: &[u8]) -> Option<OpId> {
-        let lead = self.lead.as_ref()?;
-        let may_decide = lead.is_ready() && self.activated && self.has_members_enough();
-        if !may_decide || self.decisions.len() >= UNRELEASED_MAX {
+        if !self.may_decide() || self.decisions.len() >= UNRELEASED_MAX {
             return None;
         }
         let op = *self.keys.get(key)?.queue.front()?;
         let all_acks = (1u16 << self.members.len()) - 1;
         (self.ops[&op].acks == all_acks).then_some(op)
+    }
+
+    /// Whether this is a primary that has recovered, in an epoch that is in force and has members enough (R3, R6).
+    fn may_decide(&self) -> bool {
+        let is_ready = self.lead.as_ref().is_some_and(|lead| lead.is_ready());
+        is_ready && self.activated && self.has_members_enough()
     }
 
     /// Primary: whether an op was open when the epoch began.
@@ -157,12 +161,7 @@ impl Partition {
 
     /// A member holds an op that is past remembering, and every decision: tell it to let go (R10, R15).
     pub(crate) fn decide_expired(&mut self, shared: &mut Shared, now: Now, op: OpId) {
-        let ready = self.lead.as_ref().is_some_and(|lead| lead.is_ready()) && self.activated;
-        if !ready
-            || !self.has_members_enough()
-            || self.ops.contains_key(&op)
-            || self.clients.lookup(op) == Lookup::New
-        {
+        if !self.may_decide() || self.ops.contains_key(&op) || self.clients.lookup(op) == Lookup::New {
             return;
         }
         self.publish(shared, now, op, true, Verdict::unchanged(Status::Expired, None));

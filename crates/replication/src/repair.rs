@@ -63,7 +63,7 @@ impl Partition {
     /// The value for a get is damaged.
     pub(crate) fn on_get_corrupt(&mut self, shared: &mut Shared, now: Now, get: WaitingGet, key: &[u8]) {
         self.begin_repair(shared, now, key);
-        if self.may_repair() && !self.is_primary() {
+        if self.standing.serves() && !self.is_primary() {
             return self.forward_get(shared, get, key);
         }
         match self.repairs.get_mut(key) {
@@ -82,18 +82,13 @@ impl Partition {
         }
     }
 
-    /// Whether this member answers gets, if with less than all.
-    fn may_repair(&self) -> bool {
-        matches!(self.standing, Standing::Consistent | Standing::Handoff)
-    }
-
     /// Asks for a key, if that is not under way.
     fn begin_repair(&mut self, shared: &mut Shared, now: Now, key: &[u8]) {
         if self.repairs.contains_key(key) {
             return;
         }
         shared.counters.corrupt += 1;
-        if !self.may_repair() || self.repairs.len() >= REPAIRS_MAX {
+        if !self.standing.serves() || self.repairs.len() >= REPAIRS_MAX {
             return;
         }
         let asked = (self.logged, self.released);

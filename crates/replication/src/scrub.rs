@@ -8,7 +8,7 @@
 //! key that was written since the page was asked for is left alone.
 
 use crate::full::DiskSpace;
-use crate::partition::{Partition, Standing};
+use crate::partition::Partition;
 use crate::replica::Replica;
 use crate::shared::Shared;
 use alloc::vec::Vec;
@@ -50,9 +50,7 @@ impl Replica {
         if !scrub.is_in_pass {
             (scrub.is_in_pass, scrub.begun_ns) = (true, now.boot_ns);
         }
-        let is_held =
-            |partition: &Partition| matches!(partition.standing, Standing::Consistent | Standing::Handoff);
-        while self.partitions.get(scrub.partition).is_some_and(|partition| !is_held(partition)) {
+        while self.partitions.get(scrub.partition).is_some_and(|partition| !partition.standing.serves()) {
             scrub.partition += 1;
             scrub.after.clear();
         }

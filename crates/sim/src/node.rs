@@ -4,7 +4,7 @@ use crate::disk::{Busy, Disk};
 use crate::faults::Faults;
 use crate::random::Random;
 use nicekv_placement::{Partitioning, Vrings};
-use nicekv_replication::{DiskSpace, Plant, Replica, ReplicaConfig, Timing};
+use nicekv_replication::{DiskSpace, NodeCore, Plant, Replica, ReplicaConfig, Timing};
 use nicekv_wire::{ClientId, Duration, NodeId, Now};
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
@@ -204,19 +204,31 @@ impl Node {
     pub fn turn(&mut self, at_ns: u64, random: &mut Random) -> Vec<Busy> {
         let now = self.clock.now(at_ns);
         let Some(core) = &mut self.core else { return Vec::new() };
-        for (from, bytes) in self.inbox.drain(..) {
-            core.handle_datagram(now, from, &bytes);
-        }
-        if core.next_deadline() <= now.boot_ns {
-            core.handle_deadline(now);
-        }
-        core.handle_batch_end(now);
-        let mut busy = self.disk.execute(now, core);
-        if self.disk.appended() >= self.checkpoint_after {
-            core.checkpoint();
-            busy.extend(self.disk.execute(now, core));
-            self.checkpoint_after = self.disk.appended() + random.between(20, 400);
-        }
-        busy
+        turn_core(now, core, self.inbox.drain(..), &mut self.disk, &mut self.checkpoint_after, random)
     }
+}
+
+/// One turn of a driver's loop around a core of either kind; the log begins a segment now and then.
+pub(crate) fn turn_core(
+    now: Now,
+    core: &mut impl NodeCore,
+    inbox: impl Iterator<Item = (SocketAddrV4, Vec<u8>)>,
+    disk: &mut Disk,
+    checkpoint_after: &mut u64,
+    random: &mut Random,
+) -> Vec<Busy> {
+    for (from, bytes) in inbox {
+        core.handle_datagram(now, from, &bytes);
+    }
+    if core.next_deadline() <= now.boot_ns {
+        core.handle_deadline(now);
+    }
+    core.handle_batch_end(now);
+    let mut busy = disk.execute(now, core);
+    if disk.appended() >= *checkpoint_after {
+        core.checkpoint();
+        busy.extend(disk.execute(now, core));
+        *checkpoint_after = disk.appended() + random.between(20, 400);
+    }
+    busy
 }

@@ -2,7 +2,7 @@
 
 use super::client::now;
 use crate::disk::{Busy, Disk};
-use crate::node::START_UNIX_MS;
+use crate::node::{START_UNIX_MS, turn_core};
 use crate::random::Random;
 use nicekv_placement::{Partitioning, Vrings};
 use nicekv_replication::{NodeCore, QuorumPlant, QuorumReplica, ReplicaConfig, Standing, Timing};
@@ -105,19 +105,6 @@ impl Machine {
     pub fn turn(&mut self, at_ns: u64, random: &mut Random) -> Vec<Busy> {
         let now = now(at_ns);
         let Some(core) = &mut self.core else { return Vec::new() };
-        for (from, bytes) in self.inbox.drain(..) {
-            core.handle_datagram(now, from, &bytes);
-        }
-        if core.next_deadline() <= now.boot_ns {
-            core.handle_deadline(now);
-        }
-        core.handle_batch_end(now);
-        let mut busy = self.disk.execute(now, core);
-        if self.disk.appended() >= self.checkpoint_after {
-            core.checkpoint();
-            busy.extend(self.disk.execute(now, core));
-            self.checkpoint_after = self.disk.appended() + random.between(20, 400);
-        }
-        busy
+        turn_core(now, core, self.inbox.drain(..), &mut self.disk, &mut self.checkpoint_after, random)
     }
 }

@@ -300,14 +300,7 @@ pub(super) const SCRIPTS: &[Script] = &[
             scenario.faults.delay = 100_000;
             scenario.faults.delay_max_ns = 400_000_000;
         },
-        play: |stage| {
-            for _ in 0..2 {
-                let primary = stage.primary()?;
-                stage.inflict(crash(primary, 300));
-                stage.run(1_000);
-            }
-            Some(())
-        },
+        play: |stage| two_failovers(stage, 300, 1_000),
     },
     Script {
         name: "late-replay",
@@ -365,14 +358,7 @@ pub(super) const SCRIPTS: &[Script] = &[
             scenario.faults.wall_step = 5_000;
             scenario.faults.drift = 50_000;
         },
-        play: |stage| {
-            for _ in 0..2 {
-                let primary = stage.primary()?;
-                stage.inflict(crash(primary, 200));
-                stage.run(900);
-            }
-            Some(())
-        },
+        play: |stage| two_failovers(stage, 200, 900),
     },
     Script {
         name: "paused-primary",
@@ -511,6 +497,16 @@ fn cut_both(stage: &mut Stage, one: Host, other: Host) {
 fn opened(what: What<'_>) -> Option<Datagram<'_>> {
     let What::Datagram { bytes, .. } = what else { return None };
     Datagram::decode(bytes).ok().map(|(_, datagram)| datagram)
+}
+
+/// Two primaries in turn are killed and come back.
+fn two_failovers(stage: &mut Stage, downtime_ms: u64, run_ms: u64) -> Played {
+    for _ in 0..2 {
+        let primary = stage.primary()?;
+        stage.inflict(crash(primary, downtime_ms));
+        stage.run(run_ms);
+    }
+    Some(())
 }
 
 /// Up to the moment when the last ack of some op has reached the primary, which has not looked at it.

@@ -88,8 +88,7 @@ pub const STORIES: &[Story] = &[
         tell: |teller| {
             teller.put(0, "blue");
             teller.run(40);
-            let Host::Node(secondary) = teller.secondary() else { unreachable!("a node") };
-            teller.crash(Host::Node(secondary));
+            let secondary = teller.kill_secondary();
             teller.run(250);
             teller.put(0, "green");
             teller.run(40);
@@ -105,8 +104,7 @@ pub const STORIES: &[Story] = &[
         tell: |teller| {
             teller.put(0, "blue");
             teller.run(40);
-            let Host::Node(secondary) = teller.secondary() else { unreachable!("a node") };
-            teller.crash(Host::Node(secondary));
+            let secondary = teller.kill_secondary();
             teller.run(800);
             teller.put(0, "green");
             teller.delete(1);
@@ -203,6 +201,13 @@ impl Teller {
         let primary = self.cluster.primary(PARTITION);
         let others = judge::members(&self.cluster, PARTITION).into_iter();
         Host::Node(others.filter(|node| Some(*node) != primary).max().expect("three replicas"))
+    }
+
+    fn kill_secondary(&mut self) -> usize {
+        let secondary = self.secondary();
+        self.crash(secondary);
+        let Host::Node(index) = secondary else { unreachable!("a node") };
+        index
     }
 
     fn run(&mut self, milliseconds: u64) {
