@@ -43,3 +43,6 @@ pub use error::{OperationError, SubmitError};
 pub use quorum::QuorumClientPlant;
 pub use quorum::QuorumCore;
 pub use request::{Answer, Completion, Outcome, Request, Ticket};
+
+/// Whether this build has bugs that tests can plant. Cargo unites the features of what is built together, so a binary asks.
+pub const HAS_PLANTS: bool = cfg!(feature = "exploration");

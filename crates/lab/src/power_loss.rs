@@ -14,9 +14,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use nicekv_sim::checker::model::{Change, When};
-use nicekv_sim::checker::{Action, Call};
-use nicekv_sim::random::Random;
+use nicekv_history::model::{Change, When};
+use nicekv_history::random::Random;
+use nicekv_history::{Action, Call};
 use nicekv_wire::{OpId, Status};
 
 use crate::clients::Client;

@@ -45,3 +45,6 @@ pub use status::{
     NodeStatus, PartitionState, PartitionStatus, Status, SwitchStatus,
 };
 pub use store::StateStore;
+
+/// Whether this build has bugs that tests can plant. Cargo unites the features of what is built together, so a binary asks.
+pub const HAS_PLANTS: bool = cfg!(feature = "exploration");

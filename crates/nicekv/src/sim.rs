@@ -1,246 +1,31 @@
-//! `nicekv sim`: the deterministic simulation from the command line.
-//!
-//! Exit code 1 says that a checker found a violation, or that a core panicked, and nothing else does.
+//! `nicekv sim`: becomes `nicekv-sim`, the binary beside this one. The simulator plants bugs into the cores to see that they are found; what
+//! users run is built without them, so the two cannot be one binary.
 
 use crate::failure::Failure;
-use nicekv_sim::cluster::{Scenario, Tally};
-use nicekv_sim::faults::{Faults, OPTIONS};
-use nicekv_sim::judge::{self, Report};
-use nicekv_sim::plants::{self, PLANTS};
-use nicekv_sim::scenarios::{self, SCRIPTS};
-use std::io::Write;
-use std::ops::RangeInclusive;
-use std::sync::Mutex;
-use std::time::Instant;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
-/// Printed when a core panics, which ends the process.
-static REPLAY: Mutex<String> = Mutex::new(String::new());
-/// Without `--seeds` and `--seed`.
-const SEEDS_DEFAULT: RangeInclusive<u64> = 1..=50;
-/// The same, of a scenario.
-const SCENARIO_SEEDS_DEFAULT: RangeInclusive<u64> = 1..=12;
+/// How to get the binary that is missing.
+const BUILD: &str =
+    if cfg!(debug_assertions) { "cargo build -p nicekv-sim" } else { "cargo build --release -p nicekv-sim" };
 
-/// A reader that has seen enough ends the process, but that is no violation.
-fn say(line: &str) {
-    if writeln!(std::io::stdout(), "{line}").is_err() {
-        std::process::exit(2);
-    }
-}
-
-macro_rules! say {
-    ($($argument:tt)*) => { $crate::sim::say(&format!($($argument)*)) };
-}
-
-mod enumeration;
-
-/// `nicekv sim`
+/// What `nicekv-sim` is given.
 #[derive(clap::Args)]
 pub(crate) struct SimArguments {
-    /// Seeds from A to B, both included; 1..50 unless told otherwise
-    #[arg(long, value_name = "A..B", value_parser = parse_seeds)]
-    seeds: Option<RangeInclusive<u64>>,
-    /// One seed
-    #[arg(long, value_name = "N", conflicts_with = "seeds")]
-    seed: Option<u64>,
-    /// Print what happens, one line per message; with --seed or --only
-    #[arg(long)]
-    trace: bool,
-    /// Play a script of faults at chosen points, by its name; "list" tells all
-    #[arg(long, value_name = "NAME")]
-    scenario: Option<String>,
-    /// Every fault at every point of short runs, every pair, and triples of crashes; then every state of tiny clusters. Takes about half an
-    /// hour; --quick a minute
-    ///
-    /// Points are events that bring news to a node or to the metadata service: a datagram that is no heartbeat, a frame of a copy, tables,
-    /// a disk completion. Triples are pruned: three crashes, of which the third falls into the recovery that the second causes.
-    #[arg(long, conflicts_with_all = ["scenario", "plant", "fault", "seeds", "seed"])]
-    enumerate: bool,
-    /// With --enumerate: all single faults, of the pairs and triples and of the tiny clusters some
-    #[arg(long, requires = "enumerate")]
-    quick: bool,
-    /// With --enumerate: one script, or one run of it
-    #[arg(long, requires = "enumerate", value_name = "SCRIPT[:EVENT.FAULT+…]")]
-    only: Option<String>,
-    /// Plant a bug, by its name, and run until it is found (exit code 1), or 200 seeds have not found it; "list" names all
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["scenario", "fault"])]
-    plant: Option<String>,
-    /// Sets a fault instead of drawing it from the seed, as NAME=VALUE; may be repeated; "list" names all
-    #[arg(long, value_name = "NAME=VALUE")]
-    fault: Vec<String>,
+    /// As in `nicekv-sim --help`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
 }
 
-impl SimArguments {
-    fn seeds(&self, default: RangeInclusive<u64>) -> RangeInclusive<u64> {
-        match self.seed {
-            Some(seed) => seed..=seed,
-            None => self.seeds.clone().unwrap_or(default),
-        }
-    }
-}
-
-fn remember(replay: &str) {
-    replay.clone_into(&mut REPLAY.lock().expect("only a panic poisons it"));
-}
-
-fn parse_seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
-    let bounds =
-        text.split_once("..").and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
-    match bounds {
-        Some((first, last)) if first <= last => Ok(first..=last),
-        _ => Err("two numbers A..B, the first not greater than the second".into()),
-    }
-}
-
+/// Replaces this process; returns only if there is nothing to replace it with.
 pub(crate) fn run(arguments: &SimArguments) -> Result<(), Failure> {
-    if arguments.fault.iter().any(|fault| fault == "list") {
-        list_faults();
-        return Ok(());
-    }
-    let mut given = Faults::NONE;
-    arguments.fault.iter().try_for_each(|fault| given.set(fault)).map_err(Failure::environment)?;
-    exit_on_panic();
-    if arguments.trace && arguments.seed.is_none() && arguments.only.is_none() {
-        return Err(Failure::Environment("--trace needs --seed, or a run named by --only".into()));
-    }
-    if arguments.enumerate {
-        return enumeration::run(arguments.only.as_deref(), arguments.quick, arguments.trace);
-    }
-    match (&arguments.scenario, &arguments.plant) {
-        (Some(name), _) => run_scenario(name, arguments),
-        (None, Some(name)) => hunt(name, arguments),
-        (None, None) => run_seeds(arguments),
-    }
-}
-
-fn list_faults() {
-    for option in OPTIONS {
-        say!("{:16} {:12}{}", option.name, format!("{:?}", option.unit).to_lowercase(), option.help);
-    }
-}
-
-/// A core that panics has found a violation of its own.
-fn exit_on_panic() {
-    let print = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        print(panic);
-        let replay = REPLAY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        say!("violation: a core panicked\nreplay: {replay}");
-        std::process::exit(1);
-    }));
-}
-
-/// What was seen in several runs.
-struct Sum {
-    runs: usize,
-    calls: usize,
-    unknown: usize,
-    too_large: usize,
-    tally: Tally,
-    began: Instant,
-}
-
-impl Sum {
-    fn new() -> Self {
-        Self { runs: 0, calls: 0, unknown: 0, too_large: 0, tally: Tally::default(), began: Instant::now() }
-    }
-
-    fn add(&mut self, report: &Report) {
-        self.runs += 1;
-        self.calls += report.calls;
-        self.unknown += report.unknown;
-        self.too_large += report.too_large;
-        self.tally.add(&report.tally);
-    }
-
-    fn print(&self) {
-        let seconds = self.began.elapsed().as_secs_f64();
-        let events = self.tally.events;
-        say!("{} runs in {seconds:.1} s", self.runs);
-        say!("{events} events, {:.0} events/s on one core", events as f64 / seconds);
-        say!("{} calls, {} of them of unknown outcome", self.calls, self.unknown);
-        if self.too_large > 0 {
-            say!("{} histories had too many calls at once to be judged", self.too_large);
-        }
-        let faults = self.tally.faults.iter().map(|(fault, count)| format!("{count} {fault}"));
-        say!("faults: {}", faults.collect::<Vec<_>>().join(", "));
-    }
-}
-
-fn run_seeds(arguments: &SimArguments) -> Result<(), Failure> {
-    let faults: Vec<String> = arguments.fault.iter().map(|fault| format!(" --fault {fault}")).collect();
-    let mut sum = Sum::new();
-    for seed in arguments.seeds(SEEDS_DEFAULT) {
-        let replay = format!("nicekv sim --seed {seed}{}", faults.concat());
-        remember(&replay);
-        let scenario = draw(seed, &arguments.fault)?;
-        if arguments.trace {
-            say!("faults:{}", scenario.faults);
-        }
-        let report = judge::run(scenario, seed, arguments.trace.then_some(say));
-        sum.add(&report);
-        check(&report.violations, &replay)?;
-    }
-    sum.print();
-    Ok(())
-}
-
-fn run_scenario(name: &str, arguments: &SimArguments) -> Result<(), Failure> {
-    if name == "list" {
-        for script in SCRIPTS {
-            say!("{:34} row {:2}  {}", script.name, script.row, script.what);
-        }
-        return Ok(());
-    }
-    let script = scenarios::find(name)
-        .ok_or_else(|| Failure::Environment(format!("no scenario {name:?}; `--scenario list` tells all")))?;
-    let mut sum = Sum::new();
-    for seed in arguments.seeds(SCENARIO_SEEDS_DEFAULT) {
-        let replay = format!("nicekv sim --scenario {name} --seed {seed}");
-        remember(&replay);
-        let (report, is_played) = script.run(seed, None, arguments.trace.then_some(say));
-        sum.add(&report);
-        check(&report.violations, &replay)?;
-        if !is_played {
-            return Err(Failure::Environment(format!("the point of {name} did not come with seed {seed}")));
-        }
-    }
-    sum.print();
-    Ok(())
-}
-
-fn hunt(name: &str, arguments: &SimArguments) -> Result<(), Failure> {
-    if name == "list" {
-        PLANTS.iter().for_each(|plant| say(plant.name));
-        return Ok(());
-    }
-    let plant = plants::find(name)
-        .ok_or_else(|| Failure::Environment(format!("no plant {name:?}; `--plant list` names all")))?;
-    say!("{name} breaks {}", plant.rule);
-    remember(&format!("nicekv sim --plant {name}"));
-    let hunted = plant.hunt(arguments.seed, arguments.trace.then_some(say));
-    let Some(found) = hunted.found else {
-        say!("not found within {} seeds", hunted.seeds);
-        return Ok(());
-    };
-    say!("violation: {}", found.violation);
-    let seed = found.seed.map(|seed| format!(" --seed {seed}")).unwrap_or_default();
-    say!("replay: nicekv sim --plant {name}{seed}");
-    Err(Failure::Operation(format!("{name} was found after {} seeds", hunted.seeds)))
-}
-
-fn draw(seed: u64, overrides: &[String]) -> Result<Scenario, Failure> {
-    let mut scenario = judge::draw(seed);
-    overrides.iter().try_for_each(|fault| scenario.faults.set(fault)).map_err(Failure::environment)?;
-    Ok(scenario)
-}
-
-fn check(violations: &[String], replay: &str) -> Result<(), Failure> {
-    if violations.is_empty() {
-        return Ok(());
-    }
-    for violation in violations {
-        say!("violation: {violation}");
-    }
-    say!("replay: {replay}");
-    Err(Failure::Operation(format!("{} violations; {replay} --trace shows how", violations.len())))
+    let simulator = std::env::current_exe().map_err(Failure::environment)?.with_file_name("nicekv-sim");
+    let error = Command::new(&simulator).args(&arguments.arguments).exec();
+    let path = simulator.display();
+    Err(Failure::Environment(match error.kind() {
+        ErrorKind::NotFound => format!("there is no {path}; build it: {BUILD}"),
+        _ => format!("{path}: {error}"),
+    }))
 }

@@ -1,53 +1,42 @@
-//! `nicekv sim` from the outside: its exit codes, and that a failure says how to replay it.
+//! `nicekv sim` becomes the `nicekv-sim` beside it, or says how to get one.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Output};
 
-fn sim(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_nicekv")).arg("sim").args(arguments).output().expect("it runs")
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("it prints text")
+/// `nicekv` at a path of its own in `folder`.
+fn sim(folder: &Path, arguments: &[&str]) -> Output {
+    let (built, here) = (env!("CARGO_BIN_EXE_nicekv"), folder.join("nicekv"));
+    if !here.exists() {
+        fs::hard_link(built, &here).or_else(|_| fs::copy(built, &here).map(drop)).expect("room for a copy");
+    }
+    Command::new(&here).arg("sim").args(arguments).output().expect("it runs")
 }
 
 #[test]
-fn clean_seeds_exit_with_0_and_say_what_was_seen() {
-    let output = sim(&["--seeds", "1..3"]);
-    assert_eq!(output.status.code(), Some(0));
-    let text = text(&output);
-    for part in ["3 runs", "events/s", "calls", "faults: "] {
-        assert!(text.contains(part), "{part:?} is missing in {text}");
+fn it_is_the_simulator_beside_it_with_the_same_arguments_and_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let simulator = folder.path().join("nicekv-sim");
+    fs::write(&simulator, "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 7\n").unwrap();
+    fs::set_permissions(&simulator, fs::Permissions::from_mode(0o755)).unwrap();
+    for arguments in [&[][..], &["--seeds", "1..3", "--trace"], &["--help"], &["--", "x y", "-V"]] {
+        let output = sim(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(7), "{output:?}");
+        let given: String =
+            arguments.iter().filter(|argument| **argument != "--").map(|a| format!("{a}\n")).collect();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text.trim_start(), given, "{arguments:?}");
     }
 }
 
 #[test]
-fn a_found_plant_exits_with_1_and_its_replay_finds_it_again() {
-    let first = sim(&["--plant", "recovery-aborts"]);
-    assert_eq!(first.status.code(), Some(1));
-    let text = text(&first);
-    let replay = text.lines().find_map(|line| line.strip_prefix("replay: nicekv sim ")).expect("a replay");
-    let second = sim(&replay.split(' ').collect::<Vec<_>>());
-    assert_eq!(second.status.code(), Some(1), "{replay}");
-}
-
-#[test]
-fn usage_errors_exit_with_2() {
-    for arguments in [
-        &["--seeds", "3..1"][..],
-        &["--fault", "loss=2"],
-        &["--fault", "no-such-fault=1"],
-        &["--plant", "no-such-plant"],
-        &["--scenario", "no-such-scenario"],
-        &["--enumerate", "--only", "no-such-script"],
-        &["--trace"],
-    ] {
-        assert_eq!(sim(arguments).status.code(), Some(2), "{arguments:?}");
-    }
-}
-
-#[test]
-fn lists_name_what_there_is() {
-    assert!(text(&sim(&["--plant", "list"])).lines().all(|name| !name.contains(' ')));
-    assert!(text(&sim(&["--scenario", "list"])).contains("primary-in-a-minority"));
-    assert!(text(&sim(&["--fault", "list"])).contains("power-loss"));
+fn without_one_it_says_in_one_line_how_to_build_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = sim(folder.path(), &["--seeds", "1..3"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    let profile = if cfg!(debug_assertions) { "" } else { "--release " };
+    assert!(text.contains(&format!("cargo build {profile}-p nicekv-sim")), "{text}");
 }

@@ -60,3 +60,6 @@ pub use quorum::QuorumReplica;
 pub use replica::{PartitionStatus, Replica, ReplicaStatus};
 pub use shared::Counters;
 pub use storage::{StorageCompletion, StorageRequest};
+
+/// Whether this build has bugs that tests can plant. Cargo unites the features of what is built together, so a binary asks.
+pub const HAS_PLANTS: bool = cfg!(feature = "exploration");

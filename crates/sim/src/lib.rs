@@ -15,7 +15,6 @@
 //!
 //! All are judged by [`checker`]: the history of each key must be linearizable.
 
-pub mod checker;
 pub mod client;
 pub mod cluster;
 pub mod disk;
@@ -28,8 +27,10 @@ pub mod node;
 pub mod plants;
 pub mod queue;
 pub mod quorum;
-pub mod random;
 pub mod scenarios;
 pub mod switch;
 pub mod transcript;
 pub mod watch;
+
+pub use nicekv_history as checker;
+pub use nicekv_history::random;

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use nicekv_sim::checker::{Action, Call, Verdict, check};
+use nicekv_history::{Action, Call, Verdict, check};
 use nicekv_wire::Status;
 
 use super::schedule::Deed;
@@ -143,8 +143,8 @@ fn write_down(key: &str, mut calls: Vec<Call>) -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use nicekv_sim::checker::Answer;
-    use nicekv_sim::checker::model::{Change, When};
+    use nicekv_history::Answer;
+    use nicekv_history::model::{Change, When};
     use nicekv_wire::OpId;
 
     use super::*;

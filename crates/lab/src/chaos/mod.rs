@@ -20,8 +20,8 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nicekv_sim::checker::Action;
-use nicekv_sim::random::Random;
+use nicekv_history::Action;
+use nicekv_history::random::Random;
 
 use crate::clients::Client;
 use crate::commands;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use nicekv_sim::random::Random;
+use nicekv_history::random::Random;
 
 use crate::topology::Host;
 

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use nicekv_sim::checker::model::{Change, When};
-use nicekv_sim::checker::{Action, Answer, Call};
-use nicekv_sim::random::Random;
+use nicekv_history::model::{Change, When};
+use nicekv_history::random::Random;
+use nicekv_history::{Action, Answer, Call};
 use nicekv_wire::OpId;
 
 use crate::clients::Client;

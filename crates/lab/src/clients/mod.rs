@@ -1,6 +1,6 @@
 //! Clients of a lab that take down what they see, for tests of the whole system: the native client, and a Redis client of a gateway.
 //!
-//! Both make one call at a time and describe it as the checker of `nicekv-sim` wants it, on the boot-time clock, which all processes
+//! Both make one call at a time and describe it as the checker of `nicekv-history` wants it, on the boot-time clock, which all processes
 //! of the machine share. A call whose outcome is unknown has no answer.
 
 mod native;
@@ -8,7 +8,7 @@ mod resp;
 
 use std::time::Duration;
 
-use nicekv_sim::checker::{Action, Call};
+use nicekv_history::{Action, Call};
 
 use crate::error::{LabError, Result};
 use crate::scope::Scope;

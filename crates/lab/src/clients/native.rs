@@ -4,9 +4,9 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use nicekv_client::{Answer as Told, ClientCore, Config, OperationError, Outcome, Request};
+use nicekv_history::{Action, Answer, Call};
 use nicekv_placement::Vrings;
 use nicekv_runtime::{UdpEndpoint, new_client_id, now, readable, wait};
-use nicekv_sim::checker::{Action, Answer, Call};
 use nicekv_wire::{Header, OpId, Status};
 
 use crate::topology::WIRE_PORT;

@@ -4,9 +4,9 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddrV4, TcpStream};
 use std::time::Duration;
 
+use nicekv_history::model::{Change, When};
+use nicekv_history::{Action, Answer, Call};
 use nicekv_runtime::now;
-use nicekv_sim::checker::model::{Change, When};
-use nicekv_sim::checker::{Action, Answer, Call};
 use nicekv_wire::{ClientId, OpId, Status};
 
 use crate::error::Result;

@@ -1,10 +1,15 @@
-//! Linearizability, one key at a time.
+//! Linearizability, one key at a time: what clients saw, and whether a register could have answered so. Simulated and real clusters are
+//! judged by the same code; both also share its source of chance ([`random`]).
 //!
 //! A history is a set of [`Call`]s. It is linearizable if some order of them respects real time (a call that returned before another
 //! was made comes first) and, executed one after the other on a register ([`model`]), gives every call the answer that it got. A call
 //! without an answer stays open-ended: it may take effect at any later time, or never.
 
+#![cfg_attr(not(test), no_std)]
+extern crate alloc;
+
 pub mod model;
+pub mod random;
 mod search;
 
 pub use model::{Action, Answer, Register};

@@ -1,6 +1,8 @@
 //! What a key is to its clients: a register with a version. Written from the wire format's documentation, not from the replica's
 //! evaluation, so that the two check each other.
 
+use alloc::string::ToString;
+use alloc::vec::Vec;
 use nicekv_wire::limits::VALUE_BYTES_MAX;
 use nicekv_wire::{ClientId, Condition, Expiry, OpId, Operation, Status};
 
@@ -193,6 +195,6 @@ impl Register {
 
 /// A 64-bit integer in its one spelling.
 fn number(bytes: &[u8]) -> Option<i64> {
-    let number: i64 = std::str::from_utf8(bytes).ok()?.parse().ok()?;
+    let number: i64 = core::str::from_utf8(bytes).ok()?.parse().ok()?;
     (number.to_string().as_bytes() == bytes).then_some(number)
 }

@@ -1,7 +1,7 @@
 //! `nicekv sim --enumerate`
 
-use super::{check, remember};
 use crate::failure::Failure;
+use crate::{check, remember, say};
 use nicekv_sim::enumerate::{self, Depth, SCRIPTS, Script};
 use nicekv_sim::explore::parts::{GETS, UPDATES};
 use nicekv_sim::explore::{World, explore};
@@ -41,8 +41,7 @@ fn replay(script: &Script, faults: &str, traces: bool) -> Result<(), Failure> {
         .ok_or_else(|| Failure::Environment("faults are given as EVENT.FAULT+EVENT.FAULT".into()))?;
     let command = format!("nicekv sim --enumerate --only {}:{faults}", script.name);
     remember(&command);
-    let report =
-        enumerate::replay(script, &parsed, traces.then_some(super::say)).map_err(Failure::Environment)?;
+    let report = enumerate::replay(script, &parsed, traces.then_some(say)).map_err(Failure::Environment)?;
     check(&report.violations, &command)?;
     say!("nothing is wrong");
     Ok(())

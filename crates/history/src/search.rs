@@ -3,8 +3,11 @@
 
 use super::model::Register;
 use super::{Answer, Call};
+use alloc::vec;
+use alloc::vec::Vec;
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
 use nicekv_wire::Status;
-use std::collections::HashSet;
 
 /// Most states that a check visits. Beyond it the history has too many calls at once to be judged.
 const STATES_MAX: usize = 600_000;
@@ -26,7 +29,7 @@ type Executed = Vec<u64>;
 struct Search<'a> {
     /// Ascending by the time of the call.
     calls: Vec<&'a Call>,
-    seen: HashSet<(Executed, Register)>,
+    seen: HashSet<(Executed, Register), FixedState>,
     /// Answered calls that have not been executed.
     left: usize,
 }
@@ -37,7 +40,7 @@ pub fn check(calls: &[Call]) -> Verdict {
     calls.sort_by_key(|call| call.called);
     let left = calls.iter().filter(|call| call.answered.is_some()).count();
     let mut executed = vec![0; calls.len().div_ceil(64)];
-    let mut search = Search { calls, seen: HashSet::new(), left };
+    let mut search = Search { calls, seen: HashSet::default(), left };
     match search.extend(&mut executed, &Register::default()) {
         Some(true) => Verdict::Linearizable,
         Some(false) => Verdict::Violation,

@@ -1,0 +1,35 @@
+//! How a command fails: one line, and an exit code.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Something was found: exit code 1.
+    Operation(String),
+    /// Usage or environment: exit code 2.
+    Environment(String),
+}
+
+impl Failure {
+    /// Usage or environment, told by `error`.
+    pub(crate) fn environment(error: impl fmt::Display) -> Self {
+        Self::Environment(error.to_string())
+    }
+
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Operation(_) => ExitCode::from(1),
+            Self::Environment(_) => ExitCode::from(2),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Operation(line) | Self::Environment(line)) = self;
+        // One line, whatever a library has put into it.
+        formatter.write_str(&line.replace('\n', " "))
+    }
+}
