@@ -20,7 +20,7 @@ use nicekv_placement::{Partitioning, replica_sets};
 use nicekv_wire::control::{
     Assign, AssignAck, Heartbeat, HeartbeatReply, Member as AnnouncedMember, Probe, Report, ReportKind,
 };
-use nicekv_wire::{Datagram, NodeId, Now, PartitionId};
+use nicekv_wire::{Datagram, KeyspaceId, NodeId, Now, PartitionId};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Config, SwitchId, nanoseconds};
@@ -333,7 +333,7 @@ impl Metadata {
             self.counters.stale += 1;
             return;
         }
-        self.observed_change |= self.watches[usize::from(ack.partition.0)].handle_ack(ack);
+        self.observed_change |= self.watches[ack.partition.position()].handle_ack(ack);
     }
 
     fn handle_report(&mut self, report: &Report) {
@@ -354,7 +354,7 @@ impl Metadata {
             self.counters.stale += 1;
             return;
         }
-        let watch = &mut self.watches[usize::from(id.0)];
+        let watch = &mut self.watches[id.position()];
         match kind {
             ReportKind::CopyDone => {
                 self.observed_change |= watch.handle_copy_done(node, incarnation, epoch.0);
@@ -493,6 +493,7 @@ impl Metadata {
 
     fn assign(&self, index: usize, incarnation: u64) -> Assign {
         let partition = &self.committed.partitions[index];
+        let (id, partitioning) = (PartitionId(index as u32), self.committed.partitioning());
         let member = |member: &Member| AnnouncedMember {
             node: member.node,
             state: member.standing.announced(),
@@ -502,7 +503,11 @@ impl Metadata {
         Assign {
             term: self.committed.term(),
             incarnation,
-            partition: PartitionId(index as u16),
+            partition: id,
+            keyspace: KeyspaceId::DEFAULT,
+            range: partitioning.range(id),
+            replication: self.committed.replication(),
+            multicast: self.config.vrings.multicast_vnode(partitioning.first_vnode(id)),
             epoch: partition.epoch(),
             activated: partition.activated,
             primary: partition.primary,

@@ -21,14 +21,14 @@ use crate::state::{Member, Partition, Standing, State};
 
 /// All tables for `state`, as generation `generation`.
 pub(crate) fn compile(config: &Config, state: &State, generation: u64) -> TableSet {
-    let partitioning = Partitioning::new(state.partition_bits).expect("checked when the state was made");
+    let partitioning = state.partitioning();
     let mut tables = TableSet { generation, hosts: hosts(config), ..TableSet::default() };
     for (id, partition) in partitioning.all().zip(&state.partitions) {
         let vnodes = |ring: Prefix| block(ring, partitioning, id);
         let vrings = config.vring_config();
         tables.unicast.push(UnicastEntry {
             destination: vnodes(vrings.unicast),
-            partition: id.0.into(),
+            partition: id.0,
             host: host_id(partition.primary),
         });
         tables.multicast.push(MulticastEntry {
@@ -85,11 +85,11 @@ fn divisions(
     let length = clients.length + bits as u8;
     let parts = if serving.is_empty() { 0 } else { 1u32 << bits };
     (0..parts).filter_map(move |part| {
-        let node = serving[(usize::from(id.0) + part as usize) % serving.len()];
+        let node = serving[(id.position() + part as usize) % serving.len()];
         // A shift by 32 means that there is one part: all addresses.
         let offset = part.checked_shl(32 - u32::from(length)).unwrap_or(0);
         let source = Prefix::new((clients.first() | offset).to_be_bytes(), length);
-        let entry = DivisionEntry { partition: id.0.into(), source, host: host_id(node) };
+        let entry = DivisionEntry { partition: id.0, source, host: host_id(node) };
         (node != primary).then_some(entry)
     })
 }
@@ -100,7 +100,7 @@ mod tests {
     use crate::epochs;
     use crate::state::Process;
 
-    fn divide(replicas: u16, id: u16) -> Vec<(String, u16)> {
+    fn divide(replicas: u16, id: u32) -> Vec<(String, u16)> {
         let process = |_| Process { incarnation: 1, storage: 1 };
         let mut partition = epochs::first((1..=replicas).map(NodeId).collect(), process);
         for member in &mut partition.members {

@@ -5,9 +5,11 @@
 
 use alloc::vec::Vec;
 
+use nicekv_placement::Partitioning;
 use nicekv_wire::control::MemberState;
 use nicekv_wire::limits::MEMBERS_MAX;
-use nicekv_wire::{Epoch, NodeId, PartitionId, Term};
+use nicekv_wire::quorum::Quorum;
+use nicekv_wire::{Epoch, NodeId, PartitionId, Replication, Term};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -209,7 +211,17 @@ impl State {
     }
 
     pub(crate) fn partition(&self, id: PartitionId) -> Option<&Partition> {
-        self.partitions.get(usize::from(id.0))
+        self.partitions.get(id.position())
+    }
+
+    pub(crate) fn partitioning(&self) -> Partitioning {
+        Partitioning::new(self.partition_bits).expect("checked when the state was made")
+    }
+
+    pub(crate) fn replication(&self) -> Replication {
+        let by_quorum =
+            |write_set| Quorum::new(self.replicas, write_set).expect("checked with the configuration");
+        self.write_set.map_or(Replication::Multicast, |write_set| Replication::Quorum(by_quorum(write_set)))
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {

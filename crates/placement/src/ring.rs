@@ -43,8 +43,8 @@ pub fn replica_sets(
     let led_max = partitions.div_ceil(nodes.len());
     let held_max = (partitions * replicas).div_ceil(nodes.len());
     let mut sets = Vec::with_capacity(partitions);
-    for partition in partitioning.all() {
-        let start = ring.partition_point(|(hash, _)| *hash < ring_hash(1, partition.0, 0));
+    for place in 0..partitioning.count() {
+        let start = ring.partition_point(|(hash, _)| *hash < ring_hash(1, place, 0));
         let clockwise = || ring[start..].iter().chain(&ring[..start]).map(|(_, node)| *node);
         let primary =
             clockwise().find(|node| led[node] < led_max).expect("some node leads less than its share");

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use nicekv_wire::bytes::{Reader, put};
 use nicekv_wire::replication::Decision;
 use nicekv_wire::{DecodeError, PartitionId};
-use zerocopy::network_endian::U64;
+use zerocopy::network_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// One record.
@@ -44,6 +44,15 @@ pub(crate) struct Position {
     pub(crate) held_by_originals: u64,
 }
 
+/// What every record begins with.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(crate) struct RecordHead {
+    pub(crate) kind: u8,
+    pub(crate) flag: u8,
+    pub(crate) partition: U32,
+}
+
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct BeginLayout {
@@ -78,8 +87,7 @@ impl<'a> Record<'a> {
 
     pub(crate) fn append(&self, out: &mut Vec<u8>) {
         let head = |out: &mut Vec<u8>, kind: u8, partition: PartitionId, flag: bool| {
-            let [high, low] = partition.0.to_be_bytes();
-            out.extend_from_slice(&[kind, flag.into(), high, low]);
+            put(out, &RecordHead { kind, flag: flag.into(), partition: partition.0.into() });
         };
         match *self {
             Self::Prepare { partition, contended, datagram } => {
@@ -129,8 +137,8 @@ impl<'a> Record<'a> {
 
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
-        let [kind, flag, high, low]: [u8; 4] = reader.layout("record")?;
-        let partition = PartitionId(u16::from_be_bytes([high, low]));
+        let RecordHead { kind, flag, partition } = reader.layout("record")?;
+        let partition = PartitionId(partition.get());
         match kind {
             1 => Ok(Self::Prepare { partition, contended: flag != 0, datagram: reader.rest() }),
             2 => {

@@ -17,7 +17,9 @@ use nicekv_wire::control::{Assign, AssignAck};
 use nicekv_wire::recovery::{CopyFrame, Wanted};
 use nicekv_wire::repair::KeyState;
 use nicekv_wire::replication::{Acks, Decisions, Resend};
-use nicekv_wire::{Datagram, DecodeError, Epoch, KeyDigest, NodeId, Now, PartitionId, Reply, Status, Term};
+use nicekv_wire::{
+    Datagram, DecodeError, Epoch, KeyDigest, KeyspaceId, NodeId, Now, PartitionId, Reply, Status, Term,
+};
 
 /// What a replica says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +80,7 @@ impl Replica {
         let number = self.shared.storage.count_replayed();
         let record = Record::decode(payload)?;
         let id = record.partition();
-        let Some(partition) = self.partitions.get_mut(usize::from(id.0)) else {
+        let Some(partition) = self.partitions.get_mut(id.position()) else {
             return Err(DecodeError::UnknownValue { field: "partition of record", value: id.0.into() });
         };
         partition.replay(&mut self.shared, now, number, &record)
@@ -90,7 +92,7 @@ impl Replica {
             self.shared.counters.malformed += 1;
             return;
         };
-        if header.keyspace != 0 {
+        if header.keyspace != KeyspaceId::DEFAULT {
             let reply_to = header.reply_to.unwrap_or(from);
             if matches!(datagram, Datagram::Get(_) | Datagram::Update(_)) {
                 self.shared.reply(Some(reply_to), &Reply::bare(header.op, Status::NoSuchKeyspace));
@@ -120,13 +122,13 @@ impl Replica {
             Datagram::Resend(resend) => self.on_resend(now, &resend),
             Datagram::RecoverRequest(request) => {
                 if let Some(partition) = self.partition(request.partition) {
-                    let index = usize::from(partition.0);
+                    let index = partition.position();
                     self.partitions[index].on_recover_request(&mut self.shared, &request);
                 }
             }
             Datagram::RecoverReply(reply) => {
                 if let Some(partition) = self.partition(reply.partition) {
-                    let index = usize::from(partition.0);
+                    let index = partition.position();
                     self.partitions[index].on_recover_reply(&mut self.shared, now, &reply);
                 }
             }
@@ -176,11 +178,11 @@ impl Replica {
             self.shared.counters.malformed += 1;
             return None;
         }
-        Some(usize::from(partition.0))
+        Some(partition.position())
     }
 
     fn partition(&mut self, id: PartitionId) -> Option<PartitionId> {
-        if usize::from(id.0) < self.partitions.len() {
+        if id.position() < self.partitions.len() {
             return Some(id);
         }
         self.shared.counters.malformed += 1;
@@ -189,7 +191,7 @@ impl Replica {
 
     /// The partition that a message between nodes is about, if it is of the current epoch and from a member (R4).
     fn heard(&mut self, id: PartitionId, epoch: Epoch, sender: NodeId) -> Option<usize> {
-        let index = usize::from(self.partition(id)?.0);
+        let index = self.partition(id)?.position();
         let partition = &self.partitions[index];
         let is_member = || partition.standing != Standing::Outside && partition.position(sender).is_some();
         if partition.accepts(epoch, sender) || (self.shared.has(Plant::EpochUnchecked) && is_member()) {
@@ -256,7 +258,7 @@ impl Replica {
             return;
         }
         let Some(id) = self.partition(assign.partition) else { return };
-        let partition = &mut self.partitions[usize::from(id.0)];
+        let partition = &mut self.partitions[id.position()];
         if partition.on_assign(&mut self.shared, now, assign) {
             let ack = AssignAck {
                 node: self.shared.config.node,
@@ -279,7 +281,7 @@ impl Replica {
                 match read {
                     PendingRead::Get { partition, op, reply_to, key } => {
                         let get = WaitingGet { op, reply_to };
-                        self.partitions[usize::from(partition.0)].on_get_read(
+                        self.partitions[partition.position()].on_get_read(
                             &mut self.shared,
                             now,
                             get,
@@ -289,12 +291,12 @@ impl Replica {
                     }
                     PendingRead::Evaluate { partition, key } => {
                         let value = entry.map(decode_entry).as_ref().and_then(KeyValue::from_entry);
-                        let partition = &mut self.partitions[usize::from(partition.0)];
+                        let partition = &mut self.partitions[partition.position()];
                         partition.on_state_read(&mut self.shared, now, token, &key, value);
                     }
                     PendingRead::Repair { partition, epoch, to, asked, key } => {
                         let state = entry.map_or(KeyState::Absent, KeyState::Stored);
-                        let partition = &mut self.partitions[usize::from(partition.0)];
+                        let partition = &mut self.partitions[partition.position()];
                         partition.on_repair_read(&mut self.shared, now, (epoch, to, asked), &key, state);
                     }
                 }
@@ -306,7 +308,7 @@ impl Replica {
             StorageCompletion::Scan { token, entries, corrupt, more } => {
                 let scan = self.shared.scans.pop_front().expect("a scan is pending");
                 assert_eq!(token, scan.token, "scans complete in order");
-                let partition = &mut self.partitions[usize::from(scan.partition().0)];
+                let partition = &mut self.partitions[scan.partition().position()];
                 // A copy must not go without them: the joiner asks again.
                 partition.begin_repairs(&mut self.shared, now, corrupt);
                 if corrupt.is_empty() {
@@ -329,15 +331,15 @@ impl Replica {
         match self.finished_read(token) {
             PendingRead::Get { partition, op, reply_to, key } => {
                 let get = WaitingGet { op, reply_to };
-                let partition = &mut self.partitions[usize::from(partition.0)];
+                let partition = &mut self.partitions[partition.position()];
                 partition.on_get_corrupt(&mut self.shared, now, get, &key);
             }
             PendingRead::Evaluate { partition, key } => {
-                let partition = &mut self.partitions[usize::from(partition.0)];
+                let partition = &mut self.partitions[partition.position()];
                 partition.on_state_corrupt(&mut self.shared, now, token, &key);
             }
             PendingRead::Repair { partition, epoch, to, asked, key } => {
-                let partition = &mut self.partitions[usize::from(partition.0)];
+                let partition = &mut self.partitions[partition.position()];
                 let asker = (epoch, to, asked);
                 partition.on_repair_read(&mut self.shared, now, asker, &key, KeyState::Corrupt);
             }
@@ -347,7 +349,7 @@ impl Replica {
     fn on_forced(&mut self, now: Now, through: u64) {
         while self.shared.unforced.front().is_some_and(|unforced| unforced.record <= through) {
             let unforced = self.shared.unforced.pop_front().expect("checked");
-            let partition = &mut self.partitions[usize::from(unforced.partition.0)];
+            let partition = &mut self.partitions[unforced.partition.position()];
             partition.on_forced(&mut self.shared, now, &unforced);
         }
         if let Some((before, _)) = self.trim_when_forced.take_if(|(_, needed)| *needed <= through) {
@@ -395,7 +397,7 @@ impl Replica {
             }
             CopyFrame::Chunk { partition, epoch, section, more, payload } => {
                 if let Some(id) = self.partition(partition) {
-                    let partition = &mut self.partitions[usize::from(id.0)];
+                    let partition = &mut self.partitions[id.position()];
                     partition.on_copy_chunk(&mut self.shared, now, epoch, section, more, payload);
                 }
             }

@@ -5,8 +5,8 @@ use nicekv_replication::{DiskSpace, Replica, ReplicaConfig, StorageCompletion, S
 use nicekv_wire::Duration;
 use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberState};
 use nicekv_wire::{
-    ClientId, Condition, Datagram, Epoch, Expiry, Get, NodeId, Now, OpId, Operation, PartitionId, Status,
-    Term, Update,
+    ClientId, Condition, Datagram, Epoch, Expiry, Get, KeyspaceId, MatchRange, NodeId, Now, OpId, Operation,
+    PartitionId, Replication, Status, Term, Update,
 };
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -67,6 +67,10 @@ impl Node {
             term,
             incarnation: INCARNATION,
             partition: PartitionId(0),
+            keyspace: KeyspaceId::DEFAULT,
+            range: MatchRange::ALL,
+            replication: Replication::Multicast,
+            multicast: Vrings::on_network(7400).multicast_vnode(0),
             epoch,
             activated: true,
             primary: NodeId(1),

@@ -143,7 +143,7 @@ fn all_done(cluster: &Cluster) -> bool {
 
 fn partitions(cluster: &Cluster) -> impl Iterator<Item = PartitionId> {
     let bits = cluster.scenario().partition_bits;
-    (0..1u16 << bits).map(PartitionId)
+    (0..1u32 << bits).map(PartitionId)
 }
 
 /// The nodes that are consistent members of a partition's newest epoch.
@@ -159,7 +159,7 @@ fn consistent(cluster: &Cluster, partition: PartitionId) -> Vec<(usize, Partitio
         .enumerate()
         .filter_map(|(index, node)| {
             let status = node.core.as_ref()?.status();
-            Some((index, status.partitions[usize::from(partition.0)]))
+            Some((index, status.partitions[partition.position()]))
         })
         .collect();
     let newest = statuses.iter().map(|(_, status)| status.epoch).max();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   nicekv-format              one `name value` a line, replaced as a whole (temporary file, force, rename,
-//!     format 1                 force of the directory)
+//!     format 2                 force of the directory)
 //!     cluster 00000000000000000000000000c0ffee
 //!     storage 0000000000000000000000000000beef
 //!     checksum 0badcafe        CRC32C of the lines above and below it
@@ -22,7 +22,8 @@ use std::{
     sync::Arc,
 };
 
-const FORMAT_VERSION: u32 = 1;
+/// Of everything in the directory: of this file, and of what log and engine are given to keep.
+const FORMAT_VERSION: u32 = 2;
 const FORMAT_FILE: &str = "nicekv-format";
 const FORMAT_FILE_NEW: &str = "nicekv-format.new";
 const LOCK_FILE: &str = "nicekv-lock";
@@ -136,6 +137,10 @@ impl Format {
                 found: version,
                 known: FORMAT_VERSION,
             });
+        }
+        if version < FORMAT_VERSION {
+            let (path, known) = (path.to_path_buf(), FORMAT_VERSION);
+            return Err(StoreError::OlderFormat { path, found: version, known });
         }
         let cluster = value("cluster")?;
         let storage = value("storage")?;

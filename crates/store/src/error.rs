@@ -67,11 +67,24 @@ pub enum StoreError {
         /// Newest version that is understood.
         known: u32,
     },
+    /// Written by an older version of this program.
+    #[error(
+        "{path} has format {found}, this program reads {known}: use the release that wrote it, or begin with an empty directory",
+        path = path.display()
+    )]
+    OlderFormat {
+        /// The file.
+        path: PathBuf,
+        /// Version found in it.
+        found: u32,
+        /// The version that is understood.
+        known: u32,
+    },
     /// A stored value does not match its checksum.
     #[error("the stored value of key {key:02x?} in partition {partition} is corrupt")]
     Corrupt {
         /// The partition.
-        partition: u16,
+        partition: u32,
         /// The key.
         key: Vec<u8>,
     },

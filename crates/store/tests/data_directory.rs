@@ -53,9 +53,14 @@ fn says_why_it_refuses() {
 
     let format = path.join("nicekv-format");
     let text = fs::read_to_string(&format).unwrap();
-    fs::write(&format, text.replace("format 1", "format 2").replace("cluster", "realm")).unwrap();
-    let error = assert_refused(&path, EXPECTED, &["nicekv-format", "format 2", "use a newer program"]);
-    assert!(matches!(error, StoreError::NewerFormat { found: 2, known: 1, .. }));
+    fs::write(&format, text.replace("format 2", "format 3").replace("cluster", "realm")).unwrap();
+    let error = assert_refused(&path, EXPECTED, &["nicekv-format", "format 3", "use a newer program"]);
+    assert!(matches!(error, StoreError::NewerFormat { found: 3, known: 2, .. }));
+
+    fs::write(&format, text.replace("format 2", "format 1")).unwrap();
+    let error =
+        assert_refused(&path, EXPECTED, &["nicekv-format", "format 1", "use the release that wrote it"]);
+    assert!(matches!(error, StoreError::OlderFormat { found: 1, known: 2, .. }));
 
     fs::remove_file(&format).unwrap();
     fs::write(path.join("log-1"), "data").unwrap();

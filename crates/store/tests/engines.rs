@@ -23,7 +23,7 @@ fn on_all(test: impl Fn(&mut dyn Engine)) {
     test(&mut durable(directory.path()));
 }
 
-fn scan_all(engine: &dyn Engine, partition: u16, bytes_max: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn scan_all(engine: &dyn Engine, partition: u32, bytes_max: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut entries: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
     loop {
         let after = entries.last().map(|(key, _)| key.clone());
@@ -85,12 +85,12 @@ fn scans_in_pages() {
 #[test]
 fn clears_one_partition() {
     on_all(|engine| {
-        for partition in [0, 6, 7, 8, u16::MAX] {
+        for partition in [0, 6, 7, 8, u32::MAX] {
             for key in 0..50u8 {
                 engine.put(partition, &[key], b"value").unwrap();
             }
         }
-        for cleared in [7, u16::MAX] {
+        for cleared in [7, u32::MAX] {
             engine.clear(cleared).unwrap();
             assert!(scan_all(engine, cleared, 1_000).is_empty());
             engine.put(cleared, b"new", b"life").unwrap();
@@ -225,9 +225,9 @@ fn a_flipped_bit_in_a_table_is_never_served() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Put(u16, u8, u16),
-    Remove(u16, u8),
-    Clear(u16),
+    Put(u32, u8, u16),
+    Remove(u32, u8),
+    Clear(u32),
     SyncBegin,
     Sync,
     Reopen,
@@ -235,9 +235,9 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        20 => (0..3u16, any::<u8>(), 0..2_000u16).prop_map(|(p, k, v)| Step::Put(p, k, v)),
-        6 => (0..3u16, any::<u8>()).prop_map(|(p, k)| Step::Remove(p, k)),
-        1 => (0..3u16).prop_map(Step::Clear),
+        20 => (0..3u32, any::<u8>(), 0..2_000u16).prop_map(|(p, k, v)| Step::Put(p, k, v)),
+        6 => (0..3u32, any::<u8>()).prop_map(|(p, k)| Step::Remove(p, k)),
+        1 => (0..3u32).prop_map(Step::Clear),
         1 => Just(Step::SyncBegin),
         1 => Just(Step::Sync),
         1 => Just(Step::Reopen),

@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #define NICEKV_MAGIC 0x4e4b
-#define NICEKV_VERSION 1
+#define NICEKV_VERSION 2
 #define NICEKV_KEY_BYTES_MAX 256
 #define NICEKV_VALUE_BYTES_MAX 1024
 #define NICEKV_DATAGRAM_BYTES_MAX 1472

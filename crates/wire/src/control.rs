@@ -2,8 +2,9 @@
 
 use crate::bytes::{Reader, flag, in_range, put, reserved, reserved_bytes};
 use crate::header::{Header, Opcode};
-use crate::limits::MEMBERS_MAX;
-use crate::{DecodeError, Epoch, NodeId, PartitionId, Term};
+use crate::limits::{DATAGRAM_BYTES_MAX, MEMBERS_MAX};
+use crate::quorum::Quorum;
+use crate::{DecodeError, Epoch, KeyspaceId, MatchRange, NodeId, PartitionId, Replication, Term};
 use alloc::vec::Vec;
 use core::mem::size_of;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -145,7 +146,7 @@ pub struct Member {
     pub address: SocketAddrV4,
 }
 
-/// A partition's epoch: its replica set and roles.
+/// A partition's epoch: its keys, its replica set and roles. All that a node knows of a partition, it knows from this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assign {
     /// The leader's term; a node refuses older ones.
@@ -154,6 +155,14 @@ pub struct Assign {
     pub incarnation: u64,
     /// The partition.
     pub partition: PartitionId,
+    /// The keyspace that it is a part of.
+    pub keyspace: KeyspaceId,
+    /// Which of its keys the partition owns.
+    pub range: MatchRange,
+    /// How the members keep the same. The R of a quorum is `replicas`.
+    pub replication: Replication,
+    /// An address of the keyspace's multicast vring, in the partition: what is sent to it reaches all members.
+    pub multicast: SocketAddrV4,
     /// Its epoch.
     pub epoch: Epoch,
     /// Whether a removed member can answer no more gets (R6): decisions may be answered and shown.
@@ -171,15 +180,23 @@ pub struct Assign {
 struct AssignLayout {
     term: U64,
     incarnation: U64,
-    partition: U16,
-    primary: U16,
+    partition: U32,
     epoch: U32,
+    keyspace: U16,
+    primary: U16,
     activated: u8,
     member_count: u8,
     replicas: u8,
-    reserved: [u8; 5],
+    /// See [`Replication`]; `write_set` is k of a quorum, else 0.
+    replication: u8,
+    write_set: u8,
+    reserved: u8,
+    multicast_port: U16,
+    multicast_ip: [u8; 4],
+    first: [u8; 16],
+    last: [u8; 16],
 }
-const _: () = assert!(size_of::<AssignLayout>() == 32);
+const _: () = assert!(size_of::<AssignLayout>() == 72);
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -191,22 +208,42 @@ struct MemberLayout {
     port: U16,
     reserved2: U16,
 }
+const _: () = assert!(
+    Header::BYTES + size_of::<AssignLayout>() + MEMBERS_MAX * size_of::<MemberLayout>() <= DATAGRAM_BYTES_MAX
+);
+
+const MULTICAST: u8 = 0;
+const QUORUM: u8 = 1;
 
 impl Assign {
     /// Writes the datagram to `out`, which is cleared.
     pub fn encode(&self, out: &mut Vec<u8>) {
         assert!(self.members.len() <= MEMBERS_MAX);
+        let (replication, write_set) = match self.replication {
+            Replication::Multicast => (MULTICAST, 0),
+            Replication::Quorum(quorum) => {
+                assert_eq!(quorum.replicas(), usize::from(self.replicas));
+                (QUORUM, quorum.write_set() as u8)
+            }
+        };
         Header::internal(Opcode::Assign).encode(out, |out| {
             let layout = AssignLayout {
                 term: self.term.0.into(),
                 incarnation: self.incarnation.into(),
                 partition: self.partition.0.into(),
-                primary: self.primary.0.into(),
                 epoch: self.epoch.0.into(),
+                keyspace: self.keyspace.0.into(),
+                primary: self.primary.0.into(),
                 activated: self.activated.into(),
                 member_count: self.members.len() as u8,
                 replicas: self.replicas,
-                reserved: [0; 5],
+                replication,
+                write_set,
+                reserved: 0,
+                multicast_port: self.multicast.port().into(),
+                multicast_ip: self.multicast.ip().octets(),
+                first: self.range.first().to_be_bytes(),
+                last: self.range.last().to_be_bytes(),
             };
             put(out, &layout);
             for member in &self.members {
@@ -226,7 +263,7 @@ impl Assign {
     pub(crate) fn decode(body: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(body);
         let layout: AssignLayout = reader.layout("assign")?;
-        reserved_bytes("reserved", &layout.reserved)?;
+        reserved("reserved", layout.reserved.into())?;
         let count = in_range("member_count", layout.member_count.into(), 0, MEMBERS_MAX)?;
         let mut members = Vec::with_capacity(count);
         for _ in 0..count {
@@ -245,12 +282,39 @@ impl Assign {
             term: Term(layout.term.get()),
             incarnation: layout.incarnation.get(),
             partition: PartitionId(layout.partition.get()),
+            keyspace: KeyspaceId(layout.keyspace.get()),
+            range: layout.range()?,
+            replication: layout.replication()?,
+            multicast: SocketAddrV4::new(Ipv4Addr::from(layout.multicast_ip), layout.multicast_port.get()),
             epoch: Epoch(layout.epoch.get()),
             activated: flag("activated", layout.activated)?,
             primary: NodeId(layout.primary.get()),
             replicas: layout.replicas,
             members,
         })
+    }
+}
+
+impl AssignLayout {
+    fn range(&self) -> Result<MatchRange, DecodeError> {
+        let refused = DecodeError::UnknownValue { field: "last", value: self.last[0].into() };
+        let (first, last) = (u128::from_be_bytes(self.first), u128::from_be_bytes(self.last));
+        MatchRange::new(first, last).map_err(|_| refused)
+    }
+
+    fn replication(&self) -> Result<Replication, DecodeError> {
+        match self.replication {
+            MULTICAST => {
+                reserved("write_set", self.write_set.into())?;
+                Ok(Replication::Multicast)
+            }
+            QUORUM => {
+                let refused = DecodeError::UnknownValue { field: "write_set", value: self.write_set.into() };
+                let quorum = Quorum::new(self.replicas, self.write_set).map_err(|_| refused)?;
+                Ok(Replication::Quorum(quorum))
+            }
+            other => Err(DecodeError::UnknownValue { field: "replication", value: other.into() }),
+        }
     }
 }
 
@@ -296,14 +360,15 @@ pub enum ReportKind {
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct NodeStateLayout {
-    node: U16,
-    partition: U16,
+    partition: U32,
     epoch: U32,
     incarnation: U64,
-    kind: u8,
-    reserved: u8,
+    node: U16,
     accused: U16,
+    kind: u8,
+    reserved: [u8; 3],
 }
+const _: () = assert!(size_of::<NodeStateLayout>() == 24);
 
 impl AssignAck {
     fn layout(&self) -> NodeStateLayout {
@@ -313,13 +378,13 @@ impl AssignAck {
             epoch: self.epoch.0.into(),
             incarnation: self.incarnation.into(),
             kind: self.activated.into(),
-            reserved: 0,
+            reserved: [0; 3],
             accused: 0.into(),
         }
     }
 
     fn from_layout(layout: &NodeStateLayout) -> Result<Self, DecodeError> {
-        reserved("reserved", layout.reserved.into())?;
+        reserved_bytes("reserved", &layout.reserved)?;
         reserved("accused", layout.accused.get().into())?;
         Ok(Self {
             node: NodeId(layout.node.get()),
@@ -344,13 +409,13 @@ impl Report {
             epoch: self.epoch.0.into(),
             incarnation: self.incarnation.into(),
             kind,
-            reserved: 0,
+            reserved: [0; 3],
             accused: accused.0.into(),
         }
     }
 
     fn from_layout(layout: &NodeStateLayout) -> Result<Self, DecodeError> {
-        reserved("reserved", layout.reserved.into())?;
+        reserved_bytes("reserved", &layout.reserved)?;
         Ok(Self {
             node: NodeId(layout.node.get()),
             incarnation: layout.incarnation.get(),

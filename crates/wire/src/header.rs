@@ -2,7 +2,7 @@
 
 use crate::bytes::{Reader, put, reserved, reserved_bytes};
 use crate::limits::DATAGRAM_BYTES_MAX;
-use crate::{ClientId, DecodeError, KeyDigest, OpId};
+use crate::{ClientId, DecodeError, KeyDigest, KeyspaceId, OpId};
 use alloc::vec::Vec;
 use core::mem::{offset_of, size_of};
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// "NK".
 pub(crate) const MAGIC: u16 = 0x4e4b;
 /// Version of all layouts of this crate.
-pub(crate) const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 2;
 
 /// The 48 bytes, as they stand on the wire. Fields at the front are for switches and deduplication, the digest is aligned to 16 so that
 /// a pipeline can match it (TurboKV's 128-bit matching value).
@@ -138,8 +138,8 @@ impl Opcode {
 pub struct Header {
     /// What the body is.
     pub opcode: Opcode,
-    /// The keyspace; 0 is the default one.
-    pub keyspace: u16,
+    /// The keyspace; [`KeyspaceId::DEFAULT`] in messages that are not about one key.
+    pub keyspace: KeyspaceId,
     /// Where replies go, if not to the sender of the datagram.
     pub reply_to: Option<SocketAddrV4>,
     /// The op; [`OpId::NONE`] in messages that are not about one op.
@@ -154,7 +154,13 @@ impl Header {
 
     /// A header of a message between servers, which is about no single op.
     pub fn internal(opcode: Opcode) -> Self {
-        Self { opcode, keyspace: 0, reply_to: None, op: OpId::NONE, digest: KeyDigest::default() }
+        Self {
+            opcode,
+            keyspace: KeyspaceId::DEFAULT,
+            reply_to: None,
+            op: OpId::NONE,
+            digest: KeyDigest::default(),
+        }
     }
 
     /// Splits a datagram into header and body.
@@ -180,7 +186,7 @@ impl Header {
         }
         let header = Self {
             opcode,
-            keyspace: layout.keyspace.get(),
+            keyspace: KeyspaceId(layout.keyspace.get()),
             reply_to: (reply_to.port() != 0).then_some(reply_to),
             op: OpId { client: ClientId(layout.client.get()), sequence: layout.sequence.get() },
             digest: KeyDigest(layout.digest),
@@ -194,7 +200,7 @@ impl Header {
         if self.opcode.is_request() {
             return Ok(());
         }
-        reserved("keyspace", self.keyspace.into())?;
+        reserved("keyspace", self.keyspace.0.into())?;
         reserved_bytes("digest", &self.digest.0)?;
         if matches!(self.opcode, Opcode::Reply | Opcode::QuorumHeld) {
             return Ok(());
@@ -212,7 +218,7 @@ impl Header {
             version: VERSION,
             opcode: self.opcode as u8,
             body_length: 0.into(),
-            keyspace: self.keyspace.into(),
+            keyspace: self.keyspace.0.into(),
             reply_to_ip: reply_to.ip().octets(),
             reply_to_port: reply_to.port().into(),
             reserved: 0.into(),

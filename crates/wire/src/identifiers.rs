@@ -45,11 +45,34 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// A partition of a keyspace: an aligned power-of-two block of vnodes.
+/// A partition, by a name that is unique in the cluster and says nothing: which keyspace and which keys it has, and who holds it, is
+/// told by the metadata service ([`crate::control::Assign`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PartitionId(pub u16);
+pub struct PartitionId(pub u32);
+
+impl PartitionId {
+    /// The place in a table of partitions that is kept in the order of their ids from 0.
+    pub fn position(self) -> usize {
+        self.0 as usize
+    }
+}
 
 impl fmt::Display for PartitionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A keyspace: keys of their own, with their own replication and their own pair of vrings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyspaceId(pub u16);
+
+impl KeyspaceId {
+    /// The keyspace of requests that name none.
+    pub const DEFAULT: Self = Self(0);
+}
+
+impl fmt::Display for KeyspaceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }
@@ -71,5 +94,10 @@ impl KeyDigest {
     /// The vnode: the top 16 bits.
     pub fn vnode(&self) -> u16 {
         u16::from_be_bytes([self.0[0], self.0[1]])
+    }
+
+    /// The match value of a hash-partitioned keyspace ([`crate::MatchRange`]): the digest as one number.
+    pub fn match_value(&self) -> u128 {
+        u128::from_be_bytes(self.0)
     }
 }

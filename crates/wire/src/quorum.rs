@@ -11,7 +11,7 @@
 use crate::bytes::{Reader, flag, in_range, put, reserved, reserved_bytes};
 use crate::header::{Header, Opcode};
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, MEMBERS_MAX, VALUE_BYTES_MAX};
-use crate::{ClientId, DecodeError, Epoch, KeyDigest, NodeId, OpId};
+use crate::{ClientId, DecodeError, Epoch, KeyDigest, KeyspaceId, NodeId, OpId};
 use alloc::vec::Vec;
 use core::mem::size_of;
 use core::net::SocketAddrV4;
@@ -160,7 +160,7 @@ fn decode_quorum(replicas: u8, write_set: u8) -> Result<Quorum, DecodeError> {
 }
 
 fn request_header(opcode: Opcode, op: OpId, digest: KeyDigest, reply_to: Option<SocketAddrV4>) -> Header {
-    Header { opcode, keyspace: 0, reply_to, op, digest }
+    Header { opcode, keyspace: KeyspaceId::DEFAULT, reply_to, op, digest }
 }
 
 impl<'a> QuorumQuery<'a> {

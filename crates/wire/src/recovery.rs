@@ -55,24 +55,25 @@ pub struct RecoverReply {
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct RequestLayout {
-    partition: U16,
-    sender: U16,
+    partition: U32,
     epoch: U32,
+    sender: U16,
+    reserved: [u8; 6],
     cursor: U64,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct ReplyLayout {
-    partition: U16,
-    sender: U16,
+    partition: U32,
     epoch: U32,
+    sender: U16,
+    count: U16,
+    reserved: [u8; 4],
     cursor: U64,
     next: U64,
     logged: U64,
     forced: U64,
-    count: U16,
-    reserved: [u8; 6],
 }
 const _: () = assert!(size_of::<ReplyLayout>() == 48);
 
@@ -95,8 +96,9 @@ impl RecoverRequest {
         Header::internal(Opcode::RecoverRequest).encode(out, |out| {
             let layout = RequestLayout {
                 partition: self.partition.0.into(),
-                sender: self.sender.0.into(),
                 epoch: self.epoch.0.into(),
+                sender: self.sender.0.into(),
+                reserved: [0; 6],
                 cursor: self.cursor.into(),
             };
             put(out, &layout);
@@ -106,6 +108,7 @@ impl RecoverRequest {
     pub(crate) fn decode(body: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(body);
         let layout: RequestLayout = reader.layout("recover request")?;
+        reserved_bytes("reserved", &layout.reserved)?;
         reader.finish("recover request")?;
         Ok(Self {
             sender: NodeId(layout.sender.get()),
@@ -130,7 +133,7 @@ impl RecoverReply {
                 logged: self.logged.into(),
                 forced: self.forced.into(),
                 count: (self.undecided.len() as u16).into(),
-                reserved: [0; 6],
+                reserved: [0; 4],
             };
             put(out, &layout);
             for undecided in &self.undecided {
@@ -198,11 +201,11 @@ pub struct Fetch {
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct FetchLayout {
-    partition: U16,
-    sender: U16,
+    partition: U32,
     epoch: U32,
+    sender: U16,
     kind: u8,
-    reserved: [u8; 7],
+    reserved: [u8; 5],
     first: U64,
     second: U64,
 }
@@ -220,7 +223,7 @@ impl Fetch {
                 sender: self.sender.0.into(),
                 epoch: self.epoch.0.into(),
                 kind,
-                reserved: [0; 7],
+                reserved: [0; 5],
                 first: first.into(),
                 second: second.into(),
             };
@@ -368,9 +371,10 @@ struct CopyLayout {
     section: u8,
     more: u8,
     reserved: u8,
-    partition: U16,
-    joiner: U16,
+    partition: U32,
     epoch: U32,
+    joiner: U16,
+    reserved2: U16,
     since: U64,
 }
 
@@ -391,8 +395,9 @@ impl<'a> CopyFrame<'a> {
             more: more.into(),
             reserved: 0,
             partition: partition.0.into(),
-            joiner: joiner.0.into(),
             epoch: epoch.0.into(),
+            joiner: joiner.0.into(),
+            reserved2: 0.into(),
             since: since.into(),
         };
         put(out, &layout);
@@ -404,7 +409,7 @@ impl<'a> CopyFrame<'a> {
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let layout: CopyLayout = reader.layout("copy frame")?;
-        reserved("reserved", layout.reserved.into())?;
+        reserved("reserved", u64::from(layout.reserved) + u64::from(layout.reserved2.get()))?;
         let rest = reader.rest();
         let (partition, epoch) = (PartitionId(layout.partition.get()), Epoch(layout.epoch.get()));
         let section = match layout.section {

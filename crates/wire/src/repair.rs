@@ -60,28 +60,28 @@ pub struct RepairReply<'a> {
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct RequestLayout {
-    partition: U16,
-    sender: U16,
+    partition: U32,
     epoch: U32,
+    sender: U16,
+    key_length: U16,
+    reserved: [u8; 4],
     logged: U64,
     released: U64,
-    key_length: U16,
-    reserved: [u8; 6],
 }
 const _: () = assert!(size_of::<RequestLayout>() == 32);
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct ReplyLayout {
-    partition: U16,
-    sender: U16,
+    partition: U32,
     epoch: U32,
+    sender: U16,
+    key_length: U16,
+    state: u8,
+    reserved: [u8; 3],
     logged: U64,
     released: U64,
     through: U64,
-    key_length: U16,
-    state: u8,
-    reserved: [u8; 5],
 }
 const _: () = assert!(size_of::<ReplyLayout>() == 40);
 
@@ -101,7 +101,7 @@ impl<'a> RepairRequest<'a> {
                 logged: self.logged.into(),
                 released: self.released.into(),
                 key_length: (self.key.len() as u16).into(),
-                reserved: [0; 6],
+                reserved: [0; 4],
             };
             put(out, &layout);
             out.extend_from_slice(self.key);
@@ -145,7 +145,7 @@ impl<'a> RepairReply<'a> {
                 through: self.through.into(),
                 key_length: (self.key.len() as u16).into(),
                 state,
-                reserved: [0; 5],
+                reserved: [0; 3],
             };
             put(out, &layout);
             out.extend_from_slice(self.key);

@@ -3,7 +3,7 @@
 //! One primary orders the decisions of a partition: decision number `index` is the successor of number `index - 1`, also across
 //! epochs. Replicas log decisions in that order without gaps, so "what I hold" is a single number, and acknowledging is cumulative.
 
-use crate::bytes::{Reader, flag, in_range, put, reserved};
+use crate::bytes::{Reader, flag, in_range, put, reserved, reserved_bytes};
 use crate::header::{Header, Opcode};
 use crate::limits::{DATAGRAM_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::{ClientId, DecodeError, Epoch, NodeId, OpId, PartitionId, Status};
@@ -54,15 +54,16 @@ struct ListLayout {
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct EntryLayout {
-    partition: U16,
-    first_flag: u8,
-    second_flag: u8,
+    partition: U32,
     epoch: U32,
     first: U64,
     second: U64,
+    first_flag: u8,
+    second_flag: u8,
+    reserved: U16,
 }
 const ENTRY_BYTES: usize = size_of::<EntryLayout>();
-const _: () = assert!(ENTRY_BYTES == 24);
+const _: () = assert!(ENTRY_BYTES == 28);
 
 impl PrepareAck {
     fn layout(&self) -> EntryLayout {
@@ -73,10 +74,12 @@ impl PrepareAck {
             epoch: self.epoch.0.into(),
             first: self.op.client.0.into(),
             second: self.op.sequence.into(),
+            reserved: 0.into(),
         }
     }
 
     fn from_layout(layout: &EntryLayout) -> Result<Self, DecodeError> {
+        reserved("reserved", layout.reserved.get().into())?;
         Ok(Self {
             partition: PartitionId(layout.partition.get()),
             epoch: Epoch(layout.epoch.get()),
@@ -96,11 +99,13 @@ impl Progress {
             epoch: self.epoch.0.into(),
             first: self.logged.into(),
             second: self.forced.into(),
+            reserved: 0.into(),
         }
     }
 
     fn from_layout(layout: &EntryLayout) -> Result<Self, DecodeError> {
         reserved("reserved", layout.second_flag.into())?;
+        reserved("reserved", layout.reserved.get().into())?;
         Ok(Self {
             partition: PartitionId(layout.partition.get()),
             epoch: Epoch(layout.epoch.get()),
@@ -220,10 +225,13 @@ pub struct Decision<'a> {
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct DecisionLayout {
-    partition: U16,
+    partition: U32,
+    epoch: U32,
+    origin: U32,
     effect: u8,
     status: u8,
-    epoch: U32,
+    contended: u8,
+    value_is_result: u8,
     index: U64,
     client: U64,
     sequence: U64,
@@ -232,11 +240,9 @@ struct DecisionLayout {
     expiry_ms: U64,
     integer: U64,
     value_length: U16,
-    contended: u8,
-    value_is_result: u8,
-    origin: U32,
+    reserved: U16,
 }
-const _: () = assert!(size_of::<DecisionLayout>() == 72);
+const _: () = assert!(size_of::<DecisionLayout>() == 76);
 
 impl<'a> Decision<'a> {
     /// Bytes of this decision within a message or a log record.
@@ -262,6 +268,7 @@ impl<'a> Decision<'a> {
             contended: self.contended.into(),
             value_is_result: self.value_is_result.into(),
             origin: self.origin.0.into(),
+            reserved: 0.into(),
         };
         put(out, &layout);
         out.extend_from_slice(self.value);
@@ -270,6 +277,7 @@ impl<'a> Decision<'a> {
     /// Reads one decision from the front of `reader`.
     pub fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let layout: DecisionLayout = reader.layout("decision")?;
+        reserved("reserved", layout.reserved.get().into())?;
         let length = in_range("value_length", layout.value_length.get().into(), 0, VALUE_BYTES_MAX)?;
         Ok(Self {
             partition: PartitionId(layout.partition.get()),
@@ -311,8 +319,17 @@ pub struct Watermark {
     pub released: u64,
 }
 
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct WatermarkLayout {
+    partition: U32,
+    epoch: U32,
+    base: U64,
+    released: U64,
+}
+
 /// Bytes of one [`Watermark`] in a message.
-pub const WATERMARK_BYTES: usize = ENTRY_BYTES;
+pub const WATERMARK_BYTES: usize = size_of::<WatermarkLayout>();
 /// Bytes of a [`Decisions`] message without entries.
 pub const DECISIONS_FIXED_BYTES: usize = Header::BYTES + size_of::<ListLayout>();
 
@@ -338,13 +355,11 @@ impl<'a> Decisions<'a> {
         Header::internal(Opcode::Decisions).encode(out, |out| {
             put_list(out, sender, watermarks.len(), decision_count);
             for watermark in watermarks {
-                let layout = EntryLayout {
+                let layout = WatermarkLayout {
                     partition: watermark.partition.0.into(),
-                    first_flag: 0,
-                    second_flag: 0,
                     epoch: watermark.epoch.0.into(),
-                    first: watermark.base.into(),
-                    second: watermark.released.into(),
+                    base: watermark.base.into(),
+                    released: watermark.released.into(),
                 };
                 put(out, &layout);
             }
@@ -381,13 +396,12 @@ impl<'a> Decisions<'a> {
 }
 
 fn read_watermark(reader: &mut Reader<'_>) -> Result<Watermark, DecodeError> {
-    let layout: EntryLayout = reader.layout("watermark")?;
-    reserved("reserved", u64::from(layout.first_flag) + u64::from(layout.second_flag))?;
+    let layout: WatermarkLayout = reader.layout("watermark")?;
     Ok(Watermark {
         partition: PartitionId(layout.partition.get()),
         epoch: Epoch(layout.epoch.get()),
-        base: layout.first.get(),
-        released: layout.second.get(),
+        base: layout.base.get(),
+        released: layout.released.get(),
     })
 }
 
@@ -410,9 +424,10 @@ pub struct Resend<'a> {
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct ResendLayout {
-    partition: U16,
-    sender: U16,
+    partition: U32,
     epoch: U32,
+    sender: U16,
+    reserved: [u8; 6],
     logged: U64,
 }
 
@@ -424,6 +439,7 @@ impl<'a> Resend<'a> {
                 partition: self.partition.0.into(),
                 sender: self.sender.0.into(),
                 epoch: self.epoch.0.into(),
+                reserved: [0; 6],
                 logged: self.logged.into(),
             };
             put(out, &layout);
@@ -434,6 +450,7 @@ impl<'a> Resend<'a> {
     pub(crate) fn decode(body: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(body);
         let layout: ResendLayout = reader.layout("resend")?;
+        reserved_bytes("reserved", &layout.reserved)?;
         let datagram = reader.rest();
         let (header, body) = Header::decode(datagram)?;
         if header.opcode != Opcode::Update {

@@ -3,7 +3,7 @@
 use crate::bytes::{Reader, in_range, put};
 use crate::header::{Header, Opcode};
 use crate::limits::VALUE_BYTES_MAX;
-use crate::{ClientId, DecodeError, KeyDigest, OpId};
+use crate::{ClientId, DecodeError, KeyDigest, KeyspaceId, OpId};
 use alloc::vec::Vec;
 use core::mem::size_of;
 use zerocopy::network_endian::{U16, U64};
@@ -100,7 +100,7 @@ impl<'a> Reply<'a> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let header = Header {
             opcode: Opcode::Reply,
-            keyspace: 0,
+            keyspace: KeyspaceId::DEFAULT,
             reply_to: None,
             op: self.op,
             digest: KeyDigest::default(),

@@ -1,9 +1,9 @@
 //! What clients ask: [`Get`] and [`Update`].
 
-use crate::bytes::{Reader, flag, in_range, put, reserved};
+use crate::bytes::{Reader, flag, in_range, put};
 use crate::header::{Header, Opcode};
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::{ClientId, DecodeError, Epoch, KeyDigest, NodeId, OpId, PartitionId};
+use crate::{ClientId, DecodeError, Epoch, KeyDigest, KeyspaceId, NodeId, OpId, PartitionId};
 use alloc::vec::Vec;
 use core::mem::size_of;
 use core::net::SocketAddrV4;
@@ -28,11 +28,10 @@ pub struct Get<'a> {
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct GetLayout {
-    partition: U16,
-    node: U16,
+    partition: U32,
     epoch: U32,
+    node: U16,
     key_length: U16,
-    reserved: U16,
 }
 const _: () = assert!(size_of::<GetLayout>() == 12);
 
@@ -41,15 +40,19 @@ impl<'a> Get<'a> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let opcode = if self.forwarded.is_some() { Opcode::ForwardedGet } else { Opcode::Get };
         let (partition, epoch, node) = self.forwarded.unwrap_or_default();
-        let header =
-            Header { opcode, keyspace: 0, reply_to: self.reply_to, op: self.op, digest: self.digest };
+        let header = Header {
+            opcode,
+            keyspace: KeyspaceId::DEFAULT,
+            reply_to: self.reply_to,
+            op: self.op,
+            digest: self.digest,
+        };
         header.encode(out, |out| {
             let layout = GetLayout {
                 partition: partition.0.into(),
-                node: node.0.into(),
                 epoch: epoch.0.into(),
+                node: node.0.into(),
                 key_length: (self.key.len() as u16).into(),
-                reserved: 0.into(),
             };
             put(out, &layout);
             out.extend_from_slice(self.key);
@@ -59,7 +62,6 @@ impl<'a> Get<'a> {
     pub(crate) fn decode(header: &Header, body: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(body);
         let layout: GetLayout = reader.layout("get")?;
-        reserved("reserved", layout.reserved.get().into())?;
         let length = in_range("key_length", layout.key_length.get().into(), 1, KEY_BYTES_MAX)?;
         let key = reader.bytes(length, "key_length")?;
         reader.finish("get")?;
@@ -221,7 +223,7 @@ impl<'a> Update<'a> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let header = Header {
             opcode: Opcode::Update,
-            keyspace: 0,
+            keyspace: KeyspaceId::DEFAULT,
             reply_to: self.reply_to,
             op: self.op,
             digest: self.digest,

@@ -130,7 +130,7 @@ fn lies_in_the_header_are_refused_by_name() {
     };
     assert_eq!(decode(&honest), Ok(()));
     assert_eq!(with(0, b"XX"), DecodeError::BadMagic(0x5858));
-    assert_eq!(with(2, &[2]), DecodeError::UnsupportedVersion(2));
+    assert_eq!(with(2, &[1]), DecodeError::UnsupportedVersion(1));
     for opcode in (0..=255).filter(|opcode| ![1, 2, 3].contains(opcode)) {
         let known = matches!(opcode, 4..=6 | 16..=24 | 32..=38);
         assert_eq!(with(3, &[opcode]) == DecodeError::UnknownOpcode(opcode), !known, "opcode {opcode}");

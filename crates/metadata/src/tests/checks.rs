@@ -61,7 +61,7 @@ impl Checks {
         let ControlRequest::Install { tables, .. } = request else { return };
         tables.validate(&config.vring_config()).expect("the tables are well-formed");
         let consistent = |partition: u32, host: HostId| {
-            let partition = state.partition(PartitionId(partition as u16)).expect("a known partition");
+            let partition = state.partition(PartitionId(partition)).expect("a known partition");
             partition.member(NodeId(host.0)).is_some_and(|member| member.standing.is_consistent())
         };
         assert!(tables.unicast.iter().all(|entry| consistent(entry.partition, entry.host)));

@@ -437,7 +437,7 @@ impl Switch {
 
     pub(super) fn routes(&self, partition: PartitionId, node: NodeId) -> bool {
         let Some(tables) = &self.tables else { return false };
-        let (partition, host) = (u32::from(partition.0), HostId(node.0));
+        let (partition, host) = (partition.0, HostId(node.0));
         tables.unicast.iter().any(|entry| entry.partition == partition && entry.host == host)
             || tables.division.iter().any(|entry| entry.partition == partition && entry.host == host)
     }

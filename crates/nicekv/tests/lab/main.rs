@@ -145,7 +145,7 @@ fn partition_of(status: &Value, key: &str) -> Value {
     let partitions = status["partitions"].as_array().unwrap();
     let bits = partitions.len().ilog2() as u8;
     let partition = Partitioning::new(bits).unwrap().partition(&key_digest(key.as_bytes()));
-    partitions[usize::from(partition.0)].clone()
+    partitions[partition.position()].clone()
 }
 
 fn wait_for(lab: &LabUnderTest, holds: impl Fn(&Value) -> bool) {

@@ -32,6 +32,7 @@ use crate::config::{OPEN_OPS_MAX, ReplicaConfig};
 use crate::full::DiskSpace;
 use crate::join::StreamPeer;
 use crate::node_core::NodeCore;
+use crate::record::RecordHead;
 use crate::replica::ReplicaStatus;
 use crate::shared::Shared;
 use crate::storage::{StorageCompletion, StorageRequest};
@@ -39,11 +40,11 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_wire::bytes::Reader;
+use nicekv_wire::bytes::{Reader, put};
 use nicekv_wire::control::{Assign, AssignAck};
 use nicekv_wire::quorum::{Quorum, Timestamp};
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry, read_keyed_entry};
-use nicekv_wire::{Datagram, DecodeError, KeyDigest, Now, OpId, PartitionId, Reply, Status};
+use nicekv_wire::{Datagram, DecodeError, KeyDigest, KeyspaceId, Now, OpId, PartitionId, Reply, Status};
 use partition::Partition;
 
 /// Bugs that tests plant, to see that they are found. Outside of tests there are none.
@@ -180,12 +181,12 @@ impl QuorumReplica {
             self.node.shared.counters.malformed += 1;
             return None;
         }
-        Some(usize::from(self.node.shared.config.partitioning.partition(digest).0))
+        Some(self.node.shared.config.partitioning.partition(digest).position())
     }
 
     fn on_assign(&mut self, now: Now, assign: &Assign) {
         let shared = &mut self.node.shared;
-        let partition = self.partitions.get_mut(usize::from(assign.partition.0));
+        let partition = self.partitions.get_mut(assign.partition.position());
         let (true, Some(partition)) = (shared.accepts_assign(assign), partition) else {
             shared.counters.refused += 1;
             return;
@@ -208,7 +209,7 @@ impl QuorumReplica {
     fn on_corrupt(&mut self, token: u64) {
         self.node.shared.counters.dropped += 1;
         if let PendingRead::Newest { partition, key } = self.finished_read(token) {
-            self.partitions[usize::from(partition.0)].forget(&key);
+            self.partitions[partition.position()].forget(&key);
         }
     }
 
@@ -217,11 +218,11 @@ impl QuorumReplica {
         let entry = entry.map(crate::get::decode_entry);
         match read {
             PendingRead::Query { partition, op, reply_to, wants_value } => {
-                let partition = &mut self.partitions[usize::from(partition.0)];
+                let partition = &mut self.partitions[partition.position()];
                 partition.on_query_read(&mut self.node, now, op, reply_to, wants_value, entry);
             }
             PendingRead::Newest { partition, key } => {
-                let partition = &mut self.partitions[usize::from(partition.0)];
+                let partition = &mut self.partitions[partition.position()];
                 partition.on_newest_read(&mut self.node, now, &key, entry);
             }
         }
@@ -229,7 +230,7 @@ impl QuorumReplica {
 
     fn on_forced(&mut self, now: Now, through: u64) {
         while let Some(unforced) = self.node.unforced.pop_front_if(|unforced| unforced.record <= through) {
-            let partition = &mut self.partitions[usize::from(unforced.partition.0)];
+            let partition = &mut self.partitions[unforced.partition.position()];
             partition.on_forced(&mut self.node, now, unforced);
         }
         if let Some((before, _)) = self.trim_when_forced.take_if(|(_, needed)| *needed <= through) {
@@ -244,7 +245,7 @@ impl NodeCore for QuorumReplica {
         let record = Record::decode(payload)?;
         let id = record.partition();
         let unknown = DecodeError::UnknownValue { field: "partition of record", value: id.0.into() };
-        let partition = self.partitions.get_mut(usize::from(id.0)).ok_or(unknown)?;
+        let partition = self.partitions.get_mut(id.position()).ok_or(unknown)?;
         match record {
             Record::Counted { .. } => partition.counted = true,
             // A key's records stand in the order of their timestamps, and the engine has none that is not in the log or before it.
@@ -262,12 +263,12 @@ impl NodeCore for QuorumReplica {
         };
         let to = header.reply_to.unwrap_or(from);
         match datagram {
-            Datagram::QuorumQuery(query) if header.keyspace == 0 => {
+            Datagram::QuorumQuery(query) if header.keyspace == KeyspaceId::DEFAULT => {
                 if let Some(index) = self.requested(query.quorum, query.op, query.key, &query.digest, to) {
                     self.partitions[index].on_query(&mut self.node, now, &query, to);
                 }
             }
-            Datagram::QuorumStore(store) if header.keyspace == 0 => {
+            Datagram::QuorumStore(store) if header.keyspace == KeyspaceId::DEFAULT => {
                 if let Some(index) = self.requested(store.quorum, store.op, store.key, &store.digest, to) {
                     self.partitions[index].on_store(&mut self.node, now, &store, to);
                 }
@@ -293,7 +294,7 @@ impl NodeCore for QuorumReplica {
                 assert_eq!(token, scan.token, "scans complete in order");
                 // A newcomer must not go without what is damaged here: it asks another member.
                 if corrupt.is_empty() {
-                    let partition = &self.partitions[usize::from(scan.partition.0)];
+                    let partition = &self.partitions[scan.partition.position()];
                     partition.on_scanned(&mut self.node, &scan, entries, more);
                 }
             }
@@ -323,9 +324,9 @@ impl NodeCore for QuorumReplica {
         let frame = CopyFrame::decode(frame);
         let id = match frame {
             Ok(CopyFrame::Request { partition, .. } | CopyFrame::Chunk { partition, .. }) => partition,
-            Err(_) => PartitionId(u16::MAX),
+            Err(_) => PartitionId(u32::MAX),
         };
-        let Some(partition) = self.partitions.get_mut(usize::from(id.0)) else {
+        let Some(partition) = self.partitions.get_mut(id.position()) else {
             self.node.shared.counters.malformed += 1;
             return;
         };
@@ -401,21 +402,21 @@ impl<'a> Record<'a> {
     }
 
     fn append(&self, out: &mut Vec<u8>) {
-        let [high, low] = self.partition().0.to_be_bytes();
-        match self {
-            Self::Counted { .. } => out.extend_from_slice(&[KIND_COUNTED, 0, high, low]),
-            Self::Version { key, entry, .. } => {
-                out.extend_from_slice(&[KIND_VERSION, 0, high, low]);
-                put_keyed_entry(out, key, entry);
-            }
+        let kind = match self {
+            Self::Counted { .. } => KIND_COUNTED,
+            Self::Version { .. } => KIND_VERSION,
+        };
+        put(out, &RecordHead { kind, flag: 0, partition: self.partition().0.into() });
+        if let Self::Version { key, entry, .. } = self {
+            put_keyed_entry(out, key, entry);
         }
     }
 
     fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
-        let [kind, _, high, low]: [u8; 4] = reader.layout("record")?;
-        let partition = PartitionId(u16::from_be_bytes([high, low]));
-        let record = match kind {
+        let head: RecordHead = reader.layout("record")?;
+        let partition = PartitionId(head.partition.get());
+        let record = match head.kind {
             KIND_COUNTED => Self::Counted { partition },
             KIND_VERSION => {
                 let (key, entry) = read_keyed_entry(&mut reader)?;

@@ -9,8 +9,8 @@ use nicekv_store::files::PowerLoss;
 use nicekv_store::{DataDirectory, Expected, Files, Forgetful, RealFiles, StoreError};
 use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberState};
 use nicekv_wire::{
-    ClientId, Condition, Datagram, Duration, Epoch, Expiry, Get, NodeId, OpId, Operation, PartitionId,
-    Status, Term, Update,
+    ClientId, Condition, Datagram, Duration, Epoch, Expiry, Get, KeyspaceId, MatchRange, NodeId, OpId,
+    Operation, PartitionId, Replication, Status, Term, Update,
 };
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -121,6 +121,10 @@ impl Cluster {
             term: Term(1),
             incarnation: 1,
             partition: PartitionId(0),
+            keyspace: KeyspaceId::DEFAULT,
+            range: MatchRange::ALL,
+            replication: Replication::Multicast,
+            multicast: Vrings::on_network(7400).multicast_vnode(0),
             epoch: Epoch(epoch),
             activated: true,
             primary: NodeId(1),

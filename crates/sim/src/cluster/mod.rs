@@ -415,7 +415,7 @@ impl Cluster {
     /// The node that leads a partition in its newest epoch.
     pub fn primary(&self, partition: PartitionId) -> Option<usize> {
         let leads = |(index, node): (usize, &Node)| {
-            let status = node.core.as_ref()?.status().partitions[usize::from(partition.0)];
+            let status = node.core.as_ref()?.status().partitions[partition.position()];
             status.leads.then_some((status.epoch, index))
         };
         self.nodes.iter().enumerate().filter_map(leads).max().map(|(_, index)| index)

@@ -6,7 +6,10 @@ use nicekv_placement::{Partitioning, Vrings, key_digest};
 use nicekv_replication::{PartitionStatus, Plant, Replica, ReplicaConfig, Standing, Timing};
 use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberState};
 use nicekv_wire::limits::PORT_DEFAULT;
-use nicekv_wire::{ClientId, Datagram, Duration, Epoch, Get, NodeId, Now, OpId, PartitionId, Term, Update};
+use nicekv_wire::{
+    ClientId, Datagram, Duration, Epoch, Get, KeyspaceId, MatchRange, NodeId, Now, OpId, PartitionId,
+    Replication, Term, Update,
+};
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -342,6 +345,10 @@ impl World {
                 term: Term(1),
                 incarnation,
                 partition: PartitionId(0),
+                keyspace: KeyspaceId::DEFAULT,
+                range: MatchRange::ALL,
+                replication: Replication::Multicast,
+                multicast: vrings().multicast_vnode(0),
                 epoch: Epoch(self.roles.epoch),
                 activated: self.roles.activated,
                 primary: NodeId(self.roles.primary as u16 + 1),

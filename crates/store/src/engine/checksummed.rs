@@ -25,7 +25,7 @@ impl<E: Engine> Checksummed<E> {
     }
 }
 
-fn checksum(partition: u16, key: &[u8], value: &[u8]) -> u32 {
+fn checksum(partition: u32, key: &[u8], value: &[u8]) -> u32 {
     let key_bytes = key.len() as u64; // keeps (key, value) and (key + byte, value - byte) apart
     let of_partition =
         crc32c::crc32c_append(crc32c::crc32c(&partition.to_le_bytes()), &key_bytes.to_le_bytes());
@@ -33,7 +33,7 @@ fn checksum(partition: u16, key: &[u8], value: &[u8]) -> u32 {
 }
 
 /// Verifies and cuts off the checksum.
-fn verify(partition: u16, key: &[u8], stored: &mut Vec<u8>) -> Result<()> {
+fn verify(partition: u32, key: &[u8], stored: &mut Vec<u8>) -> Result<()> {
     if let Some((value, found)) = stored.split_last_chunk::<CHECKSUM_BYTES>()
         && u32::from_le_bytes(*found) == checksum(partition, key, value)
     {
@@ -45,7 +45,7 @@ fn verify(partition: u16, key: &[u8], stored: &mut Vec<u8>) -> Result<()> {
 }
 
 impl<E: Engine> Engine for Checksummed<E> {
-    fn get_into(&self, partition: u16, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+    fn get_into(&self, partition: u32, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         let found = self.inner.get_into(partition, key, value)?;
         if found {
             verify(partition, key, value)?;
@@ -53,18 +53,18 @@ impl<E: Engine> Engine for Checksummed<E> {
         Ok(found)
     }
 
-    fn put(&mut self, partition: u16, key: &[u8], value: &[u8]) -> Result<()> {
+    fn put(&mut self, partition: u32, key: &[u8], value: &[u8]) -> Result<()> {
         self.stored.clear();
         self.stored.extend_from_slice(value);
         self.stored.extend_from_slice(&checksum(partition, key, value).to_le_bytes());
         self.inner.put(partition, key, &self.stored)
     }
 
-    fn remove(&mut self, partition: u16, key: &[u8]) -> Result<()> {
+    fn remove(&mut self, partition: u32, key: &[u8]) -> Result<()> {
         self.inner.remove(partition, key)
     }
 
-    fn scan(&self, partition: u16, after: Option<&[u8]>, bytes_max: usize) -> Result<ScanPage> {
+    fn scan(&self, partition: u32, after: Option<&[u8]>, bytes_max: usize) -> Result<ScanPage> {
         let mut page = self.inner.scan(partition, after, bytes_max)?;
         page.entries.retain_mut(|(key, value)| {
             let is_intact = verify(partition, key, value).is_ok();
@@ -76,7 +76,7 @@ impl<E: Engine> Engine for Checksummed<E> {
         Ok(page)
     }
 
-    fn clear(&mut self, partition: u16) -> Result<()> {
+    fn clear(&mut self, partition: u32) -> Result<()> {
         self.inner.clear(partition)
     }
 

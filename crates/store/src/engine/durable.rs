@@ -43,7 +43,7 @@ const HANDED_MAX: usize = 4;
 const COMPACTIONS_IN_A_ROW_MAX: usize = 4;
 /// Runs in the tree's first level above which reads suffer and compaction continues.
 const FIRST_LEVEL_RUNS_GOAL: usize = 4;
-const PARTITION_BYTES: usize = 2;
+const PARTITION_BYTES: usize = size_of::<u32>();
 
 /// Sizes of the durable engine.
 #[derive(Clone, Copy, Debug)]
@@ -348,14 +348,14 @@ fn is_out_of_space(error: &lsm_tree::Error) -> bool {
     matches!(error, lsm_tree::Error::Io(error) if crate::error::is_out_of_space(error))
 }
 
-fn tree_key(partition: u16, key: &[u8]) -> Vec<u8> {
+fn tree_key(partition: u32, key: &[u8]) -> Vec<u8> {
     let mut tree_key = Vec::with_capacity(PARTITION_BYTES + key.len());
     tree_key.extend_from_slice(&partition.to_be_bytes());
     tree_key.extend_from_slice(key);
     tree_key
 }
 
-fn range(partition: u16, after: Option<&[u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+fn range(partition: u32, after: Option<&[u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let from = match after {
         Some(after) => Bound::Excluded(tree_key(partition, after)),
         None => Bound::Included(tree_key(partition, &[])),
@@ -368,7 +368,7 @@ fn range(partition: u16, after: Option<&[u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u8>
 }
 
 impl Engine for LsmEngine {
-    fn get_into(&self, partition: u16, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+    fn get_into(&self, partition: u32, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
         let tree_key = tree_key(partition, key);
         if let Some(written) = self.buffered(&tree_key) {
@@ -384,15 +384,15 @@ impl Engine for LsmEngine {
         Ok(stored.is_some())
     }
 
-    fn put(&mut self, partition: u16, key: &[u8], value: &[u8]) -> Result<()> {
+    fn put(&mut self, partition: u32, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(tree_key(partition, key), Some(value.to_vec()))
     }
 
-    fn remove(&mut self, partition: u16, key: &[u8]) -> Result<()> {
+    fn remove(&mut self, partition: u32, key: &[u8]) -> Result<()> {
         self.write(tree_key(partition, key), None)
     }
 
-    fn scan(&self, partition: u16, after: Option<&[u8]>, bytes_max: usize) -> Result<ScanPage> {
+    fn scan(&self, partition: u32, after: Option<&[u8]>, bytes_max: usize) -> Result<ScanPage> {
         let mut page = ScanPage::default();
         let mut bytes = 0;
         for written in self.merged(range(partition, after)) {
@@ -407,7 +407,7 @@ impl Engine for LsmEngine {
         Ok(page)
     }
 
-    fn clear(&mut self, partition: u16) -> Result<()> {
+    fn clear(&mut self, partition: u32) -> Result<()> {
         let present = self.merged(range(partition, None)).filter_map(|written| match written {
             Ok((_, None)) => None,
             Ok((key, Some(_))) => Some(Ok(key)),

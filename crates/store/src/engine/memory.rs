@@ -1,6 +1,6 @@
 //! The engine that forgets.
 //!
-//! Reading and overwriting touch one hash map and allocate nothing; the order that scans need is a second structure
+//! Reading and overwriting touch the hash map of the partition and allocate nothing; the order that scans need is a second structure
 //! which only creation and removal of keys touch. A B-tree alone would make each read a walk of several cache misses,
 //! a hash map alone would make each page of a scan sort the whole partition.
 
@@ -15,8 +15,7 @@ use std::{
 /// Keeps everything in memory. Its syncs are finished at once and mean nothing: after a restart it is empty.
 #[derive(Default)]
 pub struct MemoryEngine {
-    /// Indexed by partition number.
-    partitions: Vec<Partition>,
+    partitions: HashMap<u32, Partition>,
 }
 
 #[derive(Default)]
@@ -31,25 +30,21 @@ impl MemoryEngine {
         Self::default()
     }
 
-    fn partition(&self, partition: u16) -> Option<&Partition> {
-        self.partitions.get(usize::from(partition))
+    fn partition(&self, partition: u32) -> Option<&Partition> {
+        self.partitions.get(&partition)
     }
 }
 
 impl Engine for MemoryEngine {
-    fn get_into(&self, partition: u16, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+    fn get_into(&self, partition: u32, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
         let stored = self.partition(partition).and_then(|partition| partition.values.get(key));
         value.extend_from_slice(stored.map_or(&[], Vec::as_slice));
         Ok(stored.is_some())
     }
 
-    fn put(&mut self, partition: u16, key: &[u8], value: &[u8]) -> Result<()> {
-        let index = usize::from(partition);
-        if self.partitions.len() <= index {
-            self.partitions.resize_with(index + 1, Partition::default);
-        }
-        let partition = &mut self.partitions[index];
+    fn put(&mut self, partition: u32, key: &[u8], value: &[u8]) -> Result<()> {
+        let partition = self.partitions.entry(partition).or_default();
         if let Some(stored) = partition.values.get_mut(key) {
             stored.clear();
             stored.extend_from_slice(value);
@@ -61,15 +56,15 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
-    fn remove(&mut self, partition: u16, key: &[u8]) -> Result<()> {
-        if let Some(partition) = self.partitions.get_mut(usize::from(partition)) {
+    fn remove(&mut self, partition: u32, key: &[u8]) -> Result<()> {
+        if let Some(partition) = self.partitions.get_mut(&partition) {
             partition.values.remove(key);
             partition.order.remove(key);
         }
         Ok(())
     }
 
-    fn scan(&self, partition: u16, after: Option<&[u8]>, bytes_max: usize) -> Result<ScanPage> {
+    fn scan(&self, partition: u32, after: Option<&[u8]>, bytes_max: usize) -> Result<ScanPage> {
         let mut page = ScanPage::default();
         let Some(partition) = self.partition(partition) else { return Ok(page) };
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -86,10 +81,8 @@ impl Engine for MemoryEngine {
         Ok(page)
     }
 
-    fn clear(&mut self, partition: u16) -> Result<()> {
-        if let Some(partition) = self.partitions.get_mut(usize::from(partition)) {
-            *partition = Partition::default();
-        }
+    fn clear(&mut self, partition: u32) -> Result<()> {
+        self.partitions.remove(&partition);
         Ok(())
     }
 
@@ -106,6 +99,6 @@ impl Engine for MemoryEngine {
     }
 
     fn approximate_keys(&self) -> u64 {
-        self.partitions.iter().map(|partition| partition.values.len() as u64).sum()
+        self.partitions.values().map(|partition| partition.values.len() as u64).sum()
     }
 }

@@ -53,20 +53,20 @@ impl ScanPage {
 pub trait Engine: Send {
     /// Reads a value into `value`, replacing what it held; false (and an empty `value`) if there is none. A damaged value is
     /// [`StoreError::Corrupt`](crate::StoreError::Corrupt), and writing the key anew is what repairs it.
-    fn get_into(&self, partition: u16, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
+    fn get_into(&self, partition: u32, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
 
     /// Stores a value, replacing an older one.
-    fn put(&mut self, partition: u16, key: &[u8], value: &[u8]) -> Result<()>;
+    fn put(&mut self, partition: u32, key: &[u8], value: &[u8]) -> Result<()>;
 
     /// Removes a key; it is no error if there is none.
-    fn remove(&mut self, partition: u16, key: &[u8]) -> Result<()>;
+    fn remove(&mut self, partition: u32, key: &[u8]) -> Result<()>;
 
     /// The entries of a partition in key order, after the key `after`. A page ends with the entry that makes its keys
     /// and values reach `bytes_max` (so it has at least one if there is one). Between pages the state may change.
-    fn scan(&self, partition: u16, after: Option<&[u8]>, bytes_max: usize) -> Result<ScanPage>;
+    fn scan(&self, partition: u32, after: Option<&[u8]>, bytes_max: usize) -> Result<ScanPage>;
 
     /// Removes all keys of a partition; time and, until compaction, space grow with their number.
-    fn clear(&mut self, partition: u16) -> Result<()>;
+    fn clear(&mut self, partition: u32) -> Result<()>;
 
     /// Begins to make everything durable that was applied before the call. Does not wait for it, except where
     /// the engine's memory bound is reached.
@@ -83,7 +83,7 @@ pub trait Engine: Send {
     fn approximate_keys(&self) -> u64;
 
     /// Reads a value.
-    fn get(&self, partition: u16, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    fn get(&self, partition: u32, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut value = Vec::new();
         Ok(self.get_into(partition, key, &mut value)?.then_some(value))
     }

@@ -11,15 +11,16 @@ use nicekv_wire::replication::{
     ACKS_MAX, Acks, Decision, Decisions, Effect, PrepareAck, Progress, Resend, Watermark,
 };
 use nicekv_wire::{
-    ClientId, Condition, Datagram, Epoch, ExpireCondition, Expiry, Get, Header, KeyDigest, NodeId, OpId,
-    Operation, PartitionId, Reply, Status, Term, Update, stamp_reply_to,
+    ClientId, Condition, Datagram, Epoch, ExpireCondition, Expiry, Get, Header, KeyDigest, KeyspaceId,
+    MatchRange, NodeId, OpId, Operation, PartitionId, Replication, Reply, Status, Term, Update,
+    stamp_reply_to,
 };
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// The 48 bytes before a body of `length` bytes.
 pub(crate) fn header_of(opcode: u8, length: usize) -> Vec<u8> {
-    let mut bytes = b"NK\x01".to_vec();
+    let mut bytes = b"NK\x02".to_vec();
     bytes.push(opcode);
     bytes.extend((length as u16).to_be_bytes());
     bytes.resize(48, 0);
@@ -53,7 +54,7 @@ pub(crate) fn encode_again(header: &Header, message: &Datagram<'_>) -> Vec<u8> {
         Datagram::ProbeReply(m) => m.encode(&mut out),
     }
     // Requests to other keyspaces are understood and refused by the node; the switch stamps messages of every kind.
-    out[6..8].copy_from_slice(&header.keyspace.to_be_bytes());
+    out[6..8].copy_from_slice(&header.keyspace.0.to_be_bytes());
     if let Some(address) = header.reply_to {
         stamp_reply_to(&mut out, address);
     }
@@ -115,7 +116,7 @@ fn address() -> impl Strategy<Value = SocketAddrV4> {
 }
 
 fn route() -> impl Strategy<Value = (PartitionId, Epoch, NodeId)> {
-    any::<(u16, u32, u16)>()
+    any::<(u32, u32, u16)>()
         .prop_map(|(partition, epoch, node)| (PartitionId(partition), Epoch(epoch), NodeId(node)))
 }
 
@@ -357,12 +358,38 @@ fn assign() -> impl Strategy<Value = Vec<u8>> {
         handoff,
         address,
     });
-    (route(), any::<(u64, u64, bool, u8)>(), prop::collection::vec(member, 0..=MEMBERS_MAX)).prop_map(
-        |((partition, epoch, primary), (term, incarnation, activated, replicas), members)| {
-            let term = Term(term);
-            let assign =
-                Assign { term, incarnation, partition, epoch, activated, primary, replicas, members };
+    let members = prop::collection::vec(member, 0..=MEMBERS_MAX);
+    (part(), route(), any::<(u64, u64, bool)>(), members).prop_map(
+        |((keyspace, range, replicas, replication, multicast), route, numbers, members)| {
+            let ((partition, epoch, primary), (term, incarnation, activated)) = (route, numbers);
+            let assign = Assign {
+                term: Term(term),
+                incarnation,
+                partition,
+                keyspace,
+                range,
+                replication,
+                multicast,
+                epoch,
+                activated,
+                primary,
+                replicas,
+                members,
+            };
             encoded(|out| assign.encode(out))
+        },
+    )
+}
+
+fn part() -> impl Strategy<Value = (KeyspaceId, MatchRange, u8, Replication, SocketAddrV4)> {
+    let replication = prop_oneof![
+        any::<u8>().prop_map(|replicas| (replicas, Replication::Multicast)),
+        quorum().prop_map(|quorum| (quorum.replicas() as u8, Replication::Quorum(quorum))),
+    ];
+    (any::<u16>(), any::<(u128, u128)>(), replication, address()).prop_map(
+        |(keyspace, (one, other), (replicas, replication), multicast)| {
+            let range = MatchRange::new(one.min(other), one.max(other)).unwrap();
+            (KeyspaceId(keyspace), range, replicas, replication, multicast)
         },
     )
 }

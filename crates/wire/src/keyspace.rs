@@ -1,0 +1,84 @@
+//! What a partition is a part of: a range of match values of one keyspace, replicated in the keyspace's way.
+
+use crate::quorum::Quorum;
+use thiserror::Error;
+
+/// The match values that a partition owns, both ends included. A key's match value is its digest where keys are partitioned by hash, the
+/// first 16 bytes of the key, padded with zeros, where they are partitioned by range; big-endian either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatchRange {
+    first: u128,
+    last: u128,
+}
+
+/// A range that ends before it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a range of match values ends at {last:032x}, before it begins at {first:032x}")]
+pub struct EmptyRange {
+    /// Where it would begin.
+    pub first: u128,
+    /// Where it would end.
+    pub last: u128,
+}
+
+impl MatchRange {
+    /// Every match value.
+    pub const ALL: Self = Self { first: 0, last: u128::MAX };
+
+    /// From `first` to `last`, both included.
+    ///
+    /// # Errors
+    /// If `first` is above `last`.
+    pub fn new(first: u128, last: u128) -> Result<Self, EmptyRange> {
+        if first <= last { Ok(Self { first, last }) } else { Err(EmptyRange { first, last }) }
+    }
+
+    /// The smallest value in it.
+    pub fn first(&self) -> u128 {
+        self.first
+    }
+
+    /// The largest value in it.
+    pub fn last(&self) -> u128 {
+        self.last
+    }
+
+    /// Whether the value is in it.
+    pub fn contains(&self, match_value: u128) -> bool {
+        (self.first..=self.last).contains(&match_value)
+    }
+}
+
+/// How the members of a partition keep what they hold the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replication {
+    /// A primary orders the puts, all members hold them (multicast two-phase commit).
+    Multicast,
+    /// Any k of R members hold a put (R14).
+    Quorum(Quorum),
+}
+
+impl Replication {
+    /// R and k, if it is by quorum.
+    pub fn quorum(&self) -> Option<Quorum> {
+        match *self {
+            Self::Multicast => None,
+            Self::Quorum(quorum) => Some(quorum),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_has_both_its_ends() {
+        let range = MatchRange::new(3, 5).unwrap();
+        let inside = |value| range.contains(value);
+        assert_eq!([2, 3, 4, 5, 6].map(inside), [false, true, true, true, false]);
+        assert!(MatchRange::new(7, 7).unwrap().contains(7));
+        assert!(MatchRange::ALL.contains(0) && MatchRange::ALL.contains(u128::MAX));
+        assert_eq!(MatchRange::new(6, 5), Err(EmptyRange { first: 6, last: 5 }));
+    }
+}
