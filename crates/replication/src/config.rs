@@ -70,8 +70,11 @@ pub const UNRELEASED_MAX: usize = 65_536;
 pub const WAITING_GETS_MAX: usize = 1024;
 /// Most damaged keys of one partition that are got back from other members at once; others when they are read again.
 pub const REPAIRS_MAX: usize = 256;
-/// Most clients that a partition remembers for deduplication; beyond it the oldest is forgotten (R10).
-pub const CLIENTS_MAX: usize = 65_536;
+/// Most memory that a partition takes to remember clients and their results, about; beyond it clients are forgotten (R10).
+pub const CLIENTS_BYTES_MAX: usize = 4 << 20;
+/// Most memory that a partition takes to remember the results of one client; beyond it the oldest are forgotten (R10). Enough for what
+/// a client may have in flight.
+pub const CLIENT_BYTES_MAX: usize = 2 << 20;
 /// Most datagrams of decisions that one request for missing ones is answered with.
 pub const CATCH_UP_DATAGRAMS_MAX: usize = 32;
 /// Most deletions of one partition that are remembered to be dropped; beyond it they are left to the scrub.

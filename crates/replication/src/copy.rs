@@ -5,6 +5,7 @@
 //! without it could lose it. The entries come from the primary or from a ready handoff, which holds everything that was decided since its
 //! `floor`.
 
+use crate::clients::ExportCursor;
 use crate::config::{COPY_CHUNK_BYTES, COPY_PAGES_MAX};
 use crate::history::History;
 use crate::join::{Former, StreamPeer};
@@ -15,7 +16,7 @@ use alloc::vec::Vec;
 use nicekv_wire::bytes::{Reader, put};
 use nicekv_wire::control::MemberState;
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry, read_keyed_entry};
-use nicekv_wire::{ClientId, DecodeError, Epoch, NodeId, PartitionId};
+use nicekv_wire::{DecodeError, Epoch, NodeId, PartitionId};
 use zerocopy::network_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -152,8 +153,7 @@ impl Partition {
                 self.send_chunk(shared, peer, self.epoch, section, false, &payload);
             }
             CopySection::Clients => {
-                let after = after.try_into().map_or(0, u64::from_be_bytes);
-                let (piece, _, more) = self.clients.export(ClientId(after), COPY_CHUNK_BYTES);
+                let (piece, _, more) = self.clients.export(ExportCursor::from_bytes(after), COPY_CHUNK_BYTES);
                 self.send_chunk(shared, peer, self.epoch, section, more, &piece);
             }
             CopySection::Entries => {

@@ -1,5 +1,6 @@
 //! For tests that visit every state: what of a replica distinguishes its future, and what must always hold.
 
+use crate::clients::ExportCursor;
 use crate::epoch::{Lead, Phase};
 use crate::partition::{Latest, Partition, Standing};
 use crate::plant::Plant;
@@ -7,7 +8,6 @@ use crate::replica::Replica;
 use crate::shared::{Shared, UnforcedWhat};
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
-use nicekv_wire::ClientId;
 
 impl Replica {
     /// Breaks a rule from now on.
@@ -74,7 +74,7 @@ impl Partition {
             (decided.status, decided.version, decided.integer, &decided.value).hash(state);
         }
         (self.logged, self.forced, self.released, self.base).hash(state);
-        self.clients.export(ClientId(0), usize::MAX).0.hash(state);
+        self.clients.export(ExportCursor::START, usize::MAX).0.hash(state);
         self.tombstones.iter().for_each(|tombstone| tombstone.hash(state));
         self.held_by_originals.hash(state);
         self.progress_due_ns.is_some().hash(state);

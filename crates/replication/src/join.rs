@@ -362,13 +362,13 @@ impl Partition {
         more: bool,
         payload: &[u8],
     ) -> Result<Vec<u8>, DecodeError> {
-        let last = self.clients.import(payload)?;
+        let end = self.clients.import(payload)?;
         if !more {
             self.join.as_mut().expect("checked by the caller").unchecked_through = shared.storage.appended();
         }
         let record = Record::Clients { partition: self.id, payload };
         shared.storage.append(|out| record.append(out));
-        Ok(last.0.to_be_bytes().to_vec())
+        Ok(end.to_bytes().to_vec())
     }
 
     fn take_entries(&mut self, shared: &mut Shared, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {

@@ -1,6 +1,6 @@
 //! From the log and back: replaying it at the start, and writing its open part again so that the rest can be trimmed.
 
-use crate::clients::Lookup;
+use crate::clients::{ExportCursor, Lookup};
 use crate::history::History;
 use crate::join::Former;
 use crate::partition::{Decided, Partition};
@@ -9,7 +9,7 @@ use crate::shared::Shared;
 use alloc::vec::Vec;
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::replication::Decision;
-use nicekv_wire::{ClientId, Datagram, DecodeError, Now};
+use nicekv_wire::{Datagram, DecodeError, Now};
 
 /// Bytes of deduplication records per log record.
 const CLIENTS_RECORD_BYTES: usize = 128 << 10;
@@ -116,12 +116,11 @@ impl Partition {
         for decided in &self.decisions {
             append(Record::Decision(decided.wire(partition, self.epoch)));
         }
-        let (mut after, mut more) = (ClientId(0), true);
+        let (mut cursor, mut more) = (ExportCursor::START, true);
         while more {
-            let (piece, last);
-            (piece, last, more) = self.clients.export(after, CLIENTS_RECORD_BYTES);
+            let piece;
+            (piece, cursor, more) = self.clients.export(cursor, CLIENTS_RECORD_BYTES);
             append(Record::Clients { partition, payload: &piece });
-            after = last;
         }
     }
 }

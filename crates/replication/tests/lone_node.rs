@@ -1,9 +1,14 @@
 //! One replica alone, its disk a map: what it answers, and when it keeps silent.
 
 use nicekv_placement::{Partitioning, Vrings, key_digest};
-use nicekv_replication::{DiskSpace, Replica, ReplicaConfig, StorageCompletion, StorageRequest, Timing};
+use nicekv_replication::{
+    CLIENT_BYTES_MAX, DiskSpace, Replica, ReplicaConfig, StorageCompletion, StorageRequest, StreamPeer,
+    Timing,
+};
 use nicekv_wire::Duration;
 use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberState};
+use nicekv_wire::limits::VALUE_BYTES_MAX;
+use nicekv_wire::recovery::{CopyFrame, CopySection, RecoverReply};
 use nicekv_wire::{
     ClientId, Condition, Datagram, Epoch, Expiry, Get, KeyspaceId, MatchRange, NodeId, Now, OpId, Operation,
     PartitionId, Replication, Status, Term, Update,
@@ -61,6 +66,11 @@ impl Node {
 
     /// What the node answers to an epoch of its own.
     fn assign(&mut self, term: Term, epoch: Epoch) -> Vec<(SocketAddrV4, Vec<u8>)> {
+        self.assign_with(term, epoch, &[])
+    }
+
+    /// What the node answers to an epoch that it leads, with others.
+    fn assign_with(&mut self, term: Term, epoch: Epoch, others: &[Member]) -> Vec<(SocketAddrV4, Vec<u8>)> {
         let member =
             Member { node: NodeId(1), state: MemberState::Consistent, handoff: false, address: NODE };
         let assign = Assign {
@@ -75,7 +85,7 @@ impl Node {
             activated: true,
             primary: NodeId(1),
             replicas: 1,
-            members: vec![member],
+            members: [&[member], others].concat(),
         };
         self.receive(METADATA, |out| assign.encode(out))
     }
@@ -127,6 +137,7 @@ impl Node {
                     };
                     self.core.handle_storage(self.now, completion);
                 }
+                StorageRequest::Trim { .. } => {}
                 other => panic!("a lone node asks for {other:?}"),
             }
         }
@@ -339,4 +350,47 @@ fn a_log_replayed_is_the_state_before() {
     assert_eq!(answer(&sent), Some((Status::Ok, None)));
     again.sequence = 10;
     assert_eq!(again.get(b"n"), Some((Status::Ok, Some(b"4".to_vec()))));
+}
+
+/// A client of which one op hangs in another partition goes on: its results stay, up to a bound, and go in pieces that fit a record and a
+/// frame.
+#[test]
+fn what_one_client_leaves_to_be_remembered_goes_in_pieces() {
+    const PIECE_BYTES_MAX: usize = 200 << 10;
+    let mut node = Node::serving();
+    node.set(b"k", &[7; VALUE_BYTES_MAX], Expiry::Never);
+    for _ in 0..2 * CLIENT_BYTES_MAX / VALUE_BYTES_MAX {
+        let put = Update {
+            condition: Condition::IfAbsent,
+            return_old: true,
+            ..update(node.op(), b"k", Operation::Set { value: b"", expiry: Expiry::Never })
+        };
+        let sent = node.receive(CLIENT, |out| put.encode(out));
+        assert_eq!(answer(&sent), Some((Status::ConditionFailed, Some(vec![7; VALUE_BYTES_MAX]))));
+    }
+    let before = node.log.len();
+    node.core.checkpoint();
+    node.run_storage();
+    let written = &node.log[before..];
+    assert!(written.iter().all(|record| record.len() < PIECE_BYTES_MAX));
+    let bytes: usize = written.iter().map(Vec::len).sum();
+    assert!((CLIENT_BYTES_MAX / 2..CLIENT_BYTES_MAX + PIECE_BYTES_MAX).contains(&bytes), "{bytes}");
+
+    let joiner = Member { node: NodeId(2), state: MemberState::Joining, handoff: false, address: CLIENT };
+    node.assign_with(Term(3), Epoch(6), &[joiner]);
+    let (sender, partition, epoch) = (NodeId(2), PartitionId(0), Epoch(6));
+    let undecided = Vec::new();
+    let (cursor, next, logged, forced) = (0, 0, 0, 0);
+    let reply = RecoverReply { sender, partition, epoch, cursor, next, logged, forced, undecided };
+    node.receive(CLIENT, |out| reply.encode(out));
+    let section = CopySection::Clients;
+    let request = CopyFrame::Request { joiner: sender, partition, epoch, section, since: 0, after: &[] };
+    let mut frame = Vec::new();
+    request.append(&mut frame);
+    node.core.handle_stream(node.now, StreamPeer::Accepted(1), &frame);
+    let (_, chunk) = node.core.poll_stream().expect("the primary is recovered");
+    let Ok(CopyFrame::Chunk { more: true, payload, .. }) = CopyFrame::decode(&chunk) else {
+        panic!("a first piece of several, not {:?}", CopyFrame::decode(&chunk))
+    };
+    assert!(payload.len() < PIECE_BYTES_MAX);
 }
