@@ -290,3 +290,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn reads_go_on_while_tables_are_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut engine = durable(directory.path());
+    engine.put(0, b"kept", b"value").unwrap();
+    engine.sync().unwrap();
+    let mut last = engine.sync_begin().unwrap();
+    for round in 0..40u32 {
+        // Two syncs under way: versions of the tree come and go beneath the reader.
+        engine.put(0, &round.to_be_bytes(), b"value").unwrap();
+        let next = engine.sync_begin().unwrap();
+        while engine.synced().unwrap() < last {
+            assert_eq!(engine.get(0, b"kept").unwrap().as_deref(), Some(b"value".as_slice()));
+            assert!(scan_all(&engine, 0, 1_000).len() > round as usize);
+        }
+        last = next;
+    }
+}

@@ -44,6 +44,9 @@ const COMPACTIONS_IN_A_ROW_MAX: usize = 4;
 /// Runs in the tree's first level above which reads suffer and compaction continues.
 const FIRST_LEVEL_RUNS_GOAL: usize = 4;
 const PARTITION_BYTES: usize = size_of::<u32>();
+/// Reads see the newest version of the tree, whatever it is: what is not wholly in it yet is still in a buffer. A number from the counter
+/// could be of a version that the engine's thread lets go of before the reader has come to look for it.
+const NEWEST: SeqNo = SeqNo::MAX;
 
 /// Sizes of the durable engine.
 #[derive(Clone, Copy, Debug)]
@@ -66,8 +69,6 @@ type Buffer = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 /// The tree and its thread. Values are stored as given: see [`super::Checksummed`].
 pub struct LsmEngine {
     tree: AnyTree,
-    /// One above the newest entry of the tree: what reads see.
-    visible: SequenceNumberCounter,
     options: DurableOptions,
     fresh: Buffer,
     /// Bytes written to `fresh`.
@@ -81,6 +82,7 @@ pub struct LsmEngine {
 struct Worker {
     tree: AnyTree,
     sequence: SequenceNumberCounter,
+    /// One above the newest entry of the tree.
     visible: SequenceNumberCounter,
     work: Mutex<Work>,
     changed: Condvar,
@@ -115,7 +117,7 @@ impl LsmEngine {
         let worker = Arc::new(Worker {
             tree: tree.clone(),
             sequence,
-            visible: visible.clone(),
+            visible,
             work: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -123,7 +125,7 @@ impl LsmEngine {
         let thread = Builder::new().name("engine".into()).spawn(move || for_thread.run());
         let thread = Some(thread.map_err(StoreError::io("start a thread for", directory))?);
         let (fresh, handed) = (Buffer::new(), VecDeque::new());
-        Ok(Self { tree, visible, options, fresh, fresh_bytes: 0, handed, worker, thread })
+        Ok(Self { tree, options, fresh, fresh_bytes: 0, handed, worker, thread })
     }
 
     /// Takes a write in, and keeps memory bounded.
@@ -175,7 +177,7 @@ impl LsmEngine {
                 source.peekable()
             })
             .collect();
-        let tree = self.tree.range(range, self.visible.get(), None);
+        let tree = self.tree.range(range, NEWEST, None);
         let tree: Source<'_> = Box::new(tree.map(|entry| {
             let (key, value) = entry.into_inner().map_err(failed("scan"))?;
             Ok((key.to_vec(), Some(value.to_vec())))
@@ -375,7 +377,7 @@ impl Engine for LsmEngine {
             value.extend_from_slice(written.as_deref().unwrap_or_default());
             return Ok(written.is_some());
         }
-        let stored = self.tree.get(&tree_key, self.visible.get());
+        let stored = self.tree.get(&tree_key, NEWEST);
         let stored = stored.map_err(|error| match error {
             lsm_tree::Error::Io(_) => failed("read")(error),
             _ => StoreError::Corrupt { partition, key: key.to_vec() }, // a block failed the library's own checks
