@@ -10,7 +10,8 @@
 //!   nicekv-lock                held as long as the process uses the directory; its content means nothing
 //! ```
 //!
-//! Order of the checks: lock first, so that a second process never reads a file that the first one is writing.
+//! Order of the checks: lock first, so that a second process never reads a file that the first one is writing. A directory that is
+//! accepted is made private, with all that an earlier release has left in it.
 
 use crate::{
     Result, StoreError,
@@ -74,8 +75,22 @@ impl DataDirectory {
             }
         };
         format.check(path, &expected)?;
+        // Only now is it known to be ours: a directory of photos keeps its modes.
+        let not_private = |source| StoreError::NotPrivate { path: path.to_path_buf(), source };
+        files.make_private(path).map_err(not_private)?;
         let Format { cluster_id, storage_id, .. } = format;
         Ok(Self { path: path.to_path_buf(), cluster_id, storage_id, is_new, _lock: lock })
+    }
+
+    /// Refuses a directory that holds data, for those who would neither show nor change them. One that is not there is none.
+    pub fn refuse_data(files: &dyn Files, path: &Path) -> Result<()> {
+        match files.open(&path.join(FORMAT_FILE), false) {
+            Ok(_) => Err(StoreError::HoldsData { path: path.to_path_buf() }),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(())
+            }
+            Err(error) => Err(StoreError::io("open", &path.join(FORMAT_FILE))(error)),
+        }
     }
 
     /// Where it is.

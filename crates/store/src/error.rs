@@ -130,21 +130,51 @@ pub enum StoreError {
         expected: String,
     },
     /// Another process holds the data directory's lock.
-    #[error("{path} is in use by another process", path = path.display())]
+    #[error(
+        "{path} is in use by another process: stop that one, or name another directory",
+        path = path.display()
+    )]
     InUse {
         /// The directory.
         path: PathBuf,
     },
     /// The data directory cannot be created or written.
-    #[error("{path} is not writable: {source}", path = path.display())]
+    #[error(
+        "{path} is not writable: {source}; name a directory that this user may create or write",
+        path = path.display()
+    )]
     NotWritable {
         /// The directory.
         path: PathBuf,
         /// The operating system's reason.
         source: io::Error,
     },
+    /// Other users may read the data, and that cannot be ended.
+    #[error(
+        "{path} cannot be closed to other users: {source}; give it to the user that runs nicekv (chown -R)",
+        path = path.display()
+    )]
+    NotPrivate {
+        /// The directory.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// Data on disk, and an engine that keeps nothing.
+    #[error(
+        "{path} holds durable data, which the memory engine would neither show nor change: leave out --engine memory to use \
+         them, or name another directory with --data-dir",
+        path = path.display()
+    )]
+    HoldsData {
+        /// The directory.
+        path: PathBuf,
+    },
     /// A directory without a format file that already holds something.
-    #[error("{path} is not a data directory: it holds {entry:?} and no nicekv-format", path = path.display())]
+    #[error(
+        "{path} is not a data directory: it holds {entry:?} and no nicekv-format; name an empty or a new directory",
+        path = path.display()
+    )]
     NotADataDirectory {
         /// The directory.
         path: PathBuf,

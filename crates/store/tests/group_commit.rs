@@ -5,8 +5,8 @@ mod common;
 
 use common::{DIRECTORY, identity, options};
 use nicekv_store::{
-    Files, Forgetful, GroupCommit, Log, LogPosition, Result, StoreError,
-    files::{FileLock, PowerLoss, StoreFile},
+    Forgetful, GroupCommit, Log, LogPosition, Result, StoreError,
+    files::{FileCall, Moment, PowerLoss, Watched},
 };
 use std::{
     io,
@@ -21,72 +21,6 @@ use std::{
 /// A hang becomes a failure.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A disk that says when a force begins, and ends it when it is told to.
-struct Gated {
-    disk: Forgetful,
-    gate: Arc<Gate>,
-}
-
-struct Gate {
-    begun: Sender<()>,
-    may_end: Mutex<Receiver<()>>,
-}
-
-struct GatedFile {
-    file: Arc<dyn StoreFile>,
-    gate: Arc<Gate>,
-}
-
-impl Files for Gated {
-    fn create_directory(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_directory(path)
-    }
-    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
-        self.disk.list(directory)
-    }
-    fn open(&self, path: &Path, create: bool) -> io::Result<Arc<dyn StoreFile>> {
-        Ok(Arc::new(GatedFile { file: self.disk.open(path, create)?, gate: self.gate.clone() }))
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-    fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        self.disk.sync_directory(path)
-    }
-    fn available(&self, directory: &Path) -> io::Result<u64> {
-        self.disk.available(directory)
-    }
-    fn try_lock(&self, path: &Path) -> io::Result<Option<FileLock>> {
-        self.disk.try_lock(path)
-    }
-}
-
-impl StoreFile for GatedFile {
-    fn length(&self) -> io::Result<u64> {
-        self.file.length()
-    }
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.file.read_at(offset, buffer)
-    }
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_at(offset, bytes)
-    }
-    fn set_length(&self, length: u64) -> io::Result<()> {
-        self.file.set_length(length)
-    }
-    fn allocate(&self, length: u64) -> io::Result<()> {
-        self.file.allocate(length)
-    }
-    fn sync(&self) -> io::Result<()> {
-        self.gate.begun.send(()).map_err(io::Error::other)?;
-        self.gate.may_end.lock().unwrap().recv_timeout(PATIENCE).map_err(io::Error::other)?;
-        self.file.sync()
-    }
-}
-
 struct Setup {
     disk: Forgetful,
     log: Log,
@@ -96,13 +30,24 @@ struct Setup {
     notified: Receiver<Result<LogPosition>>,
 }
 
+/// A disk that says when a force begins, and ends it when it is told to.
+fn gated(disk: &Forgetful, begun: Sender<()>, may_end: Receiver<()>) -> Watched {
+    let may_end = Mutex::new(may_end);
+    Watched::new(Arc::new(disk.clone()), move |moment, call, _| {
+        if (moment, call) == (Moment::Begins, FileCall::Sync) {
+            begun.send(()).map_err(io::Error::other)?;
+            may_end.lock().unwrap().recv_timeout(PATIENCE).map_err(io::Error::other)?;
+        }
+        Ok(())
+    })
+}
+
 fn setup() -> Setup {
     let (begun_sender, begun) = channel();
     let (end, may_end) = channel();
     let (notify, notified) = channel();
     let disk = Forgetful::new(64);
-    let gate = Arc::new(Gate { begun: begun_sender, may_end: Mutex::new(may_end) });
-    let files = Gated { disk: disk.clone(), gate };
+    let files = gated(&disk, begun_sender, may_end);
     end.send(()).unwrap(); // creating the log forces its first segment
     let (log, _) =
         Log::open(Arc::new(files), Path::new(DIRECTORY), identity(), options(), |_, _| {}).unwrap();

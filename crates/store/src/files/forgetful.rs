@@ -253,6 +253,10 @@ impl Files for Forgetful {
         Ok(()) // directories are implied by the names in them
     }
 
+    fn make_private(&self, _directory: &Path) -> io::Result<()> {
+        Ok(()) // nobody else can see it
+    }
+
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
         let disk = locked(&self.disk);
         let children = disk.live.keys().filter_map(|path| path.strip_prefix(directory).ok());

@@ -6,12 +6,16 @@
 //! - A created, renamed or removed name survives only after [`Files::sync_directory`].
 //! - After a failed sync nothing is known about the bytes that it should have covered, and a later sync that
 //!   succeeds says nothing about them either.
+//!
+//! What is created is private to its user: files 0600, directories 0700, whatever the umask says.
 
 mod forgetful;
 mod real;
+mod watched;
 
 pub use forgetful::{Forgetful, PowerLoss};
 pub use real::RealFiles;
+pub use watched::{FileCall, Moment, Watched};
 
 use std::{any::Any, io, path::Path, sync::Arc};
 
@@ -19,6 +23,8 @@ use std::{any::Any, io, path::Path, sync::Arc};
 pub trait Files: Send + Sync {
     /// Creates a directory and its parents, durably. It is no error if it exists.
     fn create_directory(&self, path: &Path) -> io::Result<()>;
+    /// Takes a directory, and everything below it, away from other users than its own. Links are not followed.
+    fn make_private(&self, directory: &Path) -> io::Result<()>;
     /// Names of the entries of a directory, in any order.
     fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
     /// Opens a file to read and write; `create` makes an empty one if there is none.

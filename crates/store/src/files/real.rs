@@ -5,10 +5,15 @@ use rustix::{fs::FallocateFlags, io::Errno};
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io,
-    os::unix::fs::FileExt,
+    os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::Path,
     sync::Arc,
 };
+
+const FILE_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+/// The bits of a mode that let others in.
+const MODE_OF_OTHERS: u32 = 0o077;
 
 /// Real files.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,10 +29,23 @@ impl Files for RealFiles {
             _ => Path::new("."),
         };
         self.create_directory(parent)?;
-        match fs::create_dir(path) {
+        match fs::DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !path.is_dir() => Err(error),
             _ => self.sync_directory(parent),
         }
+    }
+
+    fn make_private(&self, directory: &Path) -> io::Result<()> {
+        restrict(directory, &fs::metadata(directory)?, DIRECTORY_MODE)?;
+        for entry in fs::read_dir(directory)? {
+            let (path, metadata) = entry.and_then(|entry| Ok((entry.path(), entry.metadata()?)))?;
+            if metadata.is_dir() {
+                self.make_private(&path)?;
+            } else if metadata.is_file() {
+                restrict(&path, &metadata, FILE_MODE)?;
+            }
+        }
+        Ok(())
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
@@ -35,8 +53,7 @@ impl Files for RealFiles {
     }
 
     fn open(&self, path: &Path, create: bool) -> io::Result<Arc<dyn StoreFile>> {
-        let file = OpenOptions::new().read(true).write(true).create(create).truncate(false).open(path)?;
-        Ok(Arc::new(file))
+        Ok(Arc::new(open(path, create)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -57,13 +74,25 @@ impl Files for RealFiles {
     }
 
     fn try_lock(&self, path: &Path) -> io::Result<Option<FileLock>> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let file = open(path, true)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Box::new(file))),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
+}
+
+fn open(path: &Path, create: bool) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(create).truncate(false).mode(FILE_MODE).open(path)
+}
+
+/// Gives a file the mode if it lets others in now: what is right already need not be ours to change.
+fn restrict(path: &Path, metadata: &fs::Metadata, mode: u32) -> io::Result<()> {
+    if metadata.mode() & MODE_OF_OTHERS == 0 {
+        return Ok(());
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
 impl StoreFile for File {
