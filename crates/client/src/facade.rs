@@ -15,6 +15,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use futures_channel::oneshot;
+use nicekv_wire::number::LongDouble;
 use nicekv_wire::{Condition, Duration, ExpireCondition, Expiry, Now, OpId, Operation};
 use std::sync::mpsc;
 use thiserror::Error;
@@ -290,7 +291,10 @@ impl Client {
     }
 
     /// Adds to a decimal number (a key without value counts as 0) and returns the sum as it is stored now.
+    /// `delta` counts as what it is written as: 0.1 is a tenth.
     pub async fn increment_float(&self, key: &[u8], delta: f64) -> Result<Vec<u8>, ClientError> {
+        let delta = LongDouble::from_f64(delta).filter(|delta| delta.is_finite());
+        let delta = delta.ok_or(SubmitError::NotFinite)?;
         let answer = self.update(key, Operation::IncrementFloat(delta)).await?;
         Ok(answer.value.unwrap_or_default())
     }

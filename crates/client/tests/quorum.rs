@@ -4,6 +4,7 @@ use nicekv_client::{
     ClientCore, Config, Keyspace, OPERATION_TIMEOUT, OperationError, Outcome, Request, SubmitError,
 };
 use nicekv_placement::Vrings;
+use nicekv_wire::number::LongDouble;
 use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, Timestamp};
 use nicekv_wire::{
     ClientId, Condition, Datagram, Epoch, ExpireCondition, Expiry, NodeId, Now, OpId, Operation, Reply,
@@ -219,7 +220,7 @@ fn what_needs_a_primary_is_refused_by_name() {
     let operation = set(Expiry::Never);
     for (request, named) in [
         (update(Operation::Increment(1)), "an increment"),
-        (update(Operation::IncrementFloat(1.0)), "an increment"),
+        (update(Operation::IncrementFloat(LongDouble::from_f64(1.0).unwrap())), "an increment"),
         (update(Operation::Append(b"ish")), "an append"),
         (update(set(Expiry::At(7))), "an expiry time"),
         (update(set(Expiry::Keep)), "an expiry time"),

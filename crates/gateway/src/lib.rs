@@ -10,7 +10,6 @@
 //! * `MSET`, `DEL` and other commands on several keys are not atomic: each key is an op of its own.
 //! * There is one database: `SELECT` takes 0 only.
 //! * An update without an answer in time fails with `ERR outcome unknown`: it may have taken effect.
-//! * `INCRBYFLOAT` works on 64-bit floating-point numbers, with 15 digits (Redis: 80-bit, 17 digits).
 //! * `CLIENT SETINFO` of Redis 7.2 is understood, because libraries send it.
 
 mod command;

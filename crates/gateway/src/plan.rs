@@ -21,7 +21,7 @@ pub(crate) enum Plan<'a> {
 }
 
 /// Makes the reply of a command with one request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Finish {
     /// The value, or null.
     Value,
@@ -43,6 +43,8 @@ pub(crate) enum Finish {
     TimeToLive(TimeUnit),
     /// Time at which the key expires.
     ExpireTime(TimeUnit),
+    /// Null if the key has no value, else this error.
+    NullOr(CommandError),
 }
 
 /// Makes the reply of a command with several requests.
@@ -76,10 +78,10 @@ impl TimeUnit {
 type Answered<'a> = Result<Answer<'a>, OperationError>;
 
 impl Finish {
-    pub(crate) fn write(self, answered: Answered<'_>, unix_ms: u64, reply: &mut ReplyWriter<'_>) {
+    pub(crate) fn write(&self, answered: Answered<'_>, unix_ms: u64, reply: &mut ReplyWriter<'_>) {
         let answer = match answered {
             Ok(answer) => answer,
-            Err(OperationError::Overflow) if self == Self::Float => {
+            Err(OperationError::Overflow) if *self == Self::Float => {
                 return reply.error(CommandError::NOT_FINITE.as_bytes());
             }
             Err(error) => return reply.error(CommandError::from(error).as_bytes()),
@@ -94,7 +96,7 @@ impl Finish {
             Self::Integer => reply.integer(answer.integer),
             Self::Float => reply.bulk(value),
             Self::Length => reply.integer(value.len() as i64),
-            Self::Range(start, end) => reply.bulk(slice(value, start, end)),
+            Self::Range(start, end) => reply.bulk(slice(value, *start, *end)),
             Self::Type => reply.simple(if applied { "string" } else { "none" }),
             Self::TimeToLive(_) | Self::ExpireTime(_) if !applied => reply.integer(-2),
             Self::TimeToLive(_) | Self::ExpireTime(_) if answer.expiry_ms == 0 => reply.integer(-1),
@@ -102,6 +104,8 @@ impl Finish {
                 reply.integer(unit.rounded(answer.expiry_ms.saturating_sub(unix_ms) as i64));
             }
             Self::ExpireTime(unit) => reply.integer(unit.rounded(answer.expiry_ms as i64)),
+            Self::NullOr(error) if applied => reply.error(error.as_bytes()),
+            Self::NullOr(_) => reply.null(),
         }
     }
 }

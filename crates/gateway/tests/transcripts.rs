@@ -6,10 +6,9 @@
 mod support;
 
 use std::fmt::Write as _;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use support::{Resp, World};
+use support::{RedisServer, Resp, World};
 
 fn transcripts() -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
@@ -73,35 +72,6 @@ fn words(command: &str) -> Vec<Vec<u8>> {
         words.push(word);
     }
     words
-}
-
-struct RedisServer {
-    process: Child,
-    address: SocketAddr,
-}
-
-impl RedisServer {
-    /// `None` if it is not installed.
-    fn start() -> Option<Self> {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let process = Command::new("redis-server")
-            .args(["--port", &address.port().to_string(), "--bind", "127.0.0.1", "--save", ""])
-            .stdout(Stdio::null())
-            .spawn()
-            .ok()?;
-        let server = Self { process, address };
-        while TcpStream::connect(address).is_err() {
-            std::thread::yield_now();
-        }
-        Some(server)
-    }
-}
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
 
 /// Fails with the first command that is answered differently.

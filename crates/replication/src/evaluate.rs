@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 use nicekv_wire::limits::VALUE_BYTES_MAX;
-use nicekv_wire::number::{format_float, parse_float, parse_integer};
+use nicekv_wire::number::{LongDouble, parse_integer};
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::replication::Effect;
 use nicekv_wire::{Condition, ExpireCondition, Expiry, OpId, Operation, Status, Update};
@@ -138,15 +138,17 @@ fn increment(op: OpId, state: Option<&KeyValue>, delta: i64) -> Verdict {
     Verdict { integer: after, ..Verdict::store(op, value, state.map_or(0, |state| state.expiry_ms)) }
 }
 
-fn increment_float(op: OpId, state: Option<&KeyValue>, delta: f64) -> Verdict {
-    let Some(before) = state.map_or(Some(0.0), |state| parse_float(&state.value)) else {
+fn increment_float(op: OpId, state: Option<&KeyValue>, delta: LongDouble) -> Verdict {
+    let Some(before) = LongDouble::parse(state.map_or(b"0", |state| &state.value)) else {
         return Verdict::unchanged(Status::NotAFloat, state);
     };
-    let after = before + delta;
-    if !after.is_finite() {
+    let Some(after) = before.checked_add(delta) else {
         return Verdict::unchanged(Status::Overflow, state);
+    };
+    let value = after.to_text().into_bytes();
+    if value.len() > VALUE_BYTES_MAX {
+        return Verdict::unchanged(Status::ValueTooLong, state);
     }
-    let value = format_float(after).into_bytes();
     let expiry_ms = state.map_or(0, |state| state.expiry_ms);
     Verdict { value_is_result: true, ..Verdict::store(op, value, expiry_ms) }
 }
@@ -196,6 +198,10 @@ mod tests {
         }
     }
 
+    fn by_float(delta: &str) -> Operation<'static> {
+        Operation::IncrementFloat(LongDouble::parse(delta.as_bytes()).unwrap())
+    }
+
     fn state(value: &str, expiry_ms: u64) -> Option<KeyValue> {
         Some(KeyValue { version: OLD, expiry_ms, value: value.into() })
     }
@@ -208,7 +214,7 @@ mod tests {
 
     #[test]
     fn the_value_to_be_stored_is_never_replaced_by_the_one_from_before() {
-        for operation in [Operation::Increment(1), Operation::Append(b"1"), Operation::IncrementFloat(0.5)] {
+        for operation in [Operation::Increment(1), Operation::Append(b"1"), by_float("0.5")] {
             let plain = evaluate(&update(operation), state("4", 9).as_ref());
             let with_old =
                 evaluate(&Update { return_old: true, ..update(operation) }, state("4", 9).as_ref());
@@ -259,15 +265,16 @@ mod tests {
         assert_eq!(check(by(-3), state("10", 77), Effect::Store, Status::Ok).expiry_ms, 77);
         check(by(1), state("ten", 0), Effect::None, Status::NotAnInteger);
         check(by(1), state("9223372036854775807", 0), Effect::None, Status::Overflow);
-        let float =
-            check(update(Operation::IncrementFloat(0.5)), state("10.25", 0), Effect::Store, Status::Ok);
-        assert!(float.value_is_result && float.value == b"10.75");
-        check(
-            update(Operation::IncrementFloat(f64::MAX)),
-            state("1.7e308", 0),
-            Effect::None,
-            Status::Overflow,
-        );
+        let float = check(update(by_float("0.5")), state("10.25", 9), Effect::Store, Status::Ok);
+        assert!(float.value_is_result && float.value == b"10.75" && float.expiry_ms == 9);
+        assert_eq!(check(update(by_float("-0")), None, Effect::Store, Status::Ok).value, b"0");
+        check(update(by_float("1e4932")), state("1e4932", 0), Effect::None, Status::Overflow);
+        // What is not a number is said before what does not add up.
+        check(update(by_float("inf")), state("inf", 0), Effect::None, Status::Overflow);
+        check(update(by_float("inf")), state(" 1", 0), Effect::None, Status::NotAFloat);
+        let longest = check(update(by_float("1e1023")), None, Effect::Store, Status::Ok);
+        assert_eq!(longest.value.len(), 1_023);
+        check(update(by_float("1e1025")), None, Effect::None, Status::ValueTooLong);
     }
 
     #[test]

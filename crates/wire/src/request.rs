@@ -3,6 +3,7 @@
 use crate::bytes::{Reader, flag, in_range, put};
 use crate::header::{Header, Opcode};
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::number::LongDouble;
 use crate::{ClientId, DecodeError, Epoch, KeyDigest, KeyspaceId, NodeId, OpId, PartitionId};
 use alloc::vec::Vec;
 use core::mem::size_of;
@@ -150,8 +151,8 @@ pub enum Operation<'a> {
     Delete,
     /// Adds to a decimal 64-bit integer (absent counts as 0); the expiry stays.
     Increment(i64),
-    /// Adds to a decimal floating-point number (absent counts as 0); the expiry stays.
-    IncrementFloat(f64),
+    /// Adds to a floating-point number (absent counts as 0); the expiry stays.
+    IncrementFloat(LongDouble),
     /// Appends to the value (absent counts as empty); the expiry stays.
     Append(&'a [u8]),
     /// Sets the expiry time of a present key, in milliseconds of the Unix epoch. One in the past makes the primary delete the key.
@@ -207,7 +208,7 @@ struct UpdateLayout {
     return_old: u8,
     key_length: U16,
     value_length: U16,
-    /// An increment (i64, or the bits of a f64) or an expiry time.
+    /// An increment (of an integer; that of a float is in place of a value) or an expiry time.
     operand: U64,
     version_client: U64,
     version_sequence: U64,
@@ -228,7 +229,14 @@ impl<'a> Update<'a> {
             op: self.op,
             digest: self.digest,
         };
-        let value = self.operation.value();
+        let float;
+        let value = match self.operation {
+            Operation::IncrementFloat(delta) => {
+                float = delta.to_bytes();
+                &float
+            }
+            _ => self.operation.value(),
+        };
         let (condition, version) = match self.condition {
             Condition::Always => (0, OpId::NONE),
             Condition::IfAbsent => (1, OpId::NONE),
@@ -301,7 +309,7 @@ fn encode_operation(operation: &Operation<'_>) -> (u8, u8, u64) {
         Operation::Set { expiry: Expiry::At(at_ms), .. } => (1, 2, at_ms),
         Operation::Delete => (2, 0, 0),
         Operation::Increment(delta) => (3, 0, delta as u64),
-        Operation::IncrementFloat(delta) => (4, 0, delta.to_bits()),
+        Operation::IncrementFloat(_) => (4, 0, 0),
         Operation::Append(_) => (5, 0, 0),
         Operation::Expire { at_ms, condition } => (6, condition as u8, at_ms),
         Operation::Persist => (7, 0, 0),
@@ -317,8 +325,10 @@ fn decode_operation<'a>(layout: &UpdateLayout, value: &'a [u8]) -> Result<Operat
         (1, 2) => Operation::Set { value, expiry: Expiry::At(operand) },
         (2, 0) => Operation::Delete,
         (3, 0) => Operation::Increment(operand as i64),
-        (4, 0) if f64::from_bits(operand).is_finite() => Operation::IncrementFloat(f64::from_bits(operand)),
-        (4, 0) => return unknown("operand", operand),
+        (4, 0) => match LongDouble::from_bytes(value) {
+            Some(delta) => Operation::IncrementFloat(delta),
+            None => return unknown("float", value.len() as u64),
+        },
         (5, 0) => Operation::Append(value),
         (6, mode) => {
             let Some(&condition) = ExpireCondition::ALL.get(usize::from(mode)) else {
@@ -330,10 +340,10 @@ fn decode_operation<'a>(layout: &UpdateLayout, value: &'a [u8]) -> Result<Operat
         (1..=7, mode) => return unknown("mode", mode.into()),
         (other, _) => return unknown("operation", other.into()),
     };
-    if operation.value().len() != value.len() {
+    if layout.operation != 4 && operation.value().len() != value.len() {
         return Err(DecodeError::LengthMismatch { field: "value_length", stated: value.len(), actual: 0 });
     }
-    let uses_operand = matches!((layout.operation, layout.mode), (1, 2) | (3 | 4 | 6, _));
+    let uses_operand = matches!((layout.operation, layout.mode), (1, 2) | (3 | 6, _));
     if !uses_operand && operand != 0 {
         return unknown("operand", operand);
     }

@@ -5,7 +5,7 @@ use crate::error::CommandError;
 use crate::plan::{Call, Context, Finish, Plan};
 use nicekv_client::Request;
 use nicekv_wire::Operation;
-use nicekv_wire::number::parse_float;
+use nicekv_wire::number::LongDouble;
 
 pub(crate) fn incr<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     add(call, 1)
@@ -29,13 +29,7 @@ fn add<'a>(call: &Call<'a>, delta: i64) -> Planned<'a> {
 }
 
 pub(crate) fn incrbyfloat<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    let argument = call.bytes(2)?;
-    let Some(delta) = parse_float(argument) else {
-        let sign = argument.first().is_some_and(|byte| b"+-".contains(byte));
-        let infinite = ["inf", "infinity"]
-            .iter()
-            .any(|word| argument[usize::from(sign)..].eq_ignore_ascii_case(word.as_bytes()));
-        return Err(if infinite { CommandError::NOT_FINITE } else { CommandError::NOT_A_FLOAT });
-    };
+    // An infinite one goes to the node, too: if the value is no number, that is what Redis complains about.
+    let delta = LongDouble::parse(call.bytes(2)?).ok_or(CommandError::NOT_A_FLOAT)?;
     Ok(Plan::One(Request::update(call.key(1)?, Operation::IncrementFloat(delta)), Finish::Float))
 }

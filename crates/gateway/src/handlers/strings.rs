@@ -79,10 +79,11 @@ pub(crate) fn getex<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plann
     let options = SetOptions::parse(call, 2, false)?;
     match options.time {
         _ if options.persist => returning_old(call, Operation::Persist),
-        Some(time) => {
-            let at_ms = time.at_ms(context, call)?;
-            returning_old(call, Operation::Expire { at_ms, condition: ExpireCondition::Always })
-        }
+        Some(time) => match time.at_ms(context, call) {
+            Ok(at_ms) => returning_old(call, Operation::Expire { at_ms, condition: ExpireCondition::Always }),
+            // Without a value there is nothing to be wrong about.
+            Err(error) => Ok(Plan::One(Request::Get { key: call.key(1)? }, Finish::NullOr(error))),
+        },
         None => get(context, call),
     }
 }

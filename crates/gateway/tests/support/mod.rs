@@ -5,11 +5,12 @@ use nicekv_client::Config;
 use nicekv_gateway::{Gateway, GatewayConfig};
 use nicekv_placement::Vrings;
 use nicekv_runtime::{Stop, UdpEndpoint, Waker, new_client_id, now, readable, wait};
-use nicekv_wire::number::{format_float, parse_float, parse_integer};
+use nicekv_wire::number::{LongDouble, parse_integer};
 use nicekv_wire::{Condition, Datagram, ExpireCondition, Expiry, OpId, Operation, Reply, Status, Update};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -146,10 +147,13 @@ fn apply(update: &Update<'_>, before: Option<&Stored>) -> Result<(Option<Stored>
             Ok((store(sum.to_string().into_bytes(), expiry_before), sum))
         }
         Operation::IncrementFloat(delta) => {
-            let value = before.map_or(Some(0.0), |stored| parse_float(&stored.value));
-            let sum = value.ok_or(Status::NotAFloat)? + delta;
-            let sum = Some(sum).filter(|sum| sum.is_finite()).ok_or(Status::Overflow)?;
-            Ok((store(format_float(sum).into_bytes(), expiry_before), 0))
+            let value = LongDouble::parse(before.map_or(b"0", |stored| &stored.value));
+            let sum = value.ok_or(Status::NotAFloat)?.checked_add(delta).ok_or(Status::Overflow)?;
+            let text = sum.to_text().into_bytes();
+            if text.len() > 1024 {
+                return Err(Status::ValueTooLong);
+            }
+            Ok((store(text, expiry_before), 0))
         }
         Operation::Append(suffix) => {
             let value = [before.map_or(&[][..], |stored| &stored.value), suffix].concat();
@@ -257,6 +261,36 @@ fn run_store(store: &Mutex<Store>, mut endpoint: UdpEndpoint, stop: &Stop) -> st
         })?;
     }
     Ok(())
+}
+
+/// A redis-server of its own, to compare with; it ends when it is dropped.
+pub(crate) struct RedisServer {
+    process: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl RedisServer {
+    /// `None` if it is not installed.
+    pub(crate) fn start() -> Option<Self> {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let process = Command::new("redis-server")
+            .args(["--port", &address.port().to_string(), "--bind", "127.0.0.1", "--save", ""])
+            .stdout(Stdio::null())
+            .spawn()
+            .ok()?;
+        let server = Self { process, address };
+        while TcpStream::connect(address).is_err() {
+            std::thread::yield_now();
+        }
+        Some(server)
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
 }
 
 /// A connection that speaks RESP.

@@ -4,6 +4,7 @@ use nicekv_wire::control::{
     Assign, AssignAck, Heartbeat, HeartbeatReply, Member, MemberState, Probe, ProbeReply, Report, ReportKind,
 };
 use nicekv_wire::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, MEMBERS_MAX, VALUE_BYTES_MAX};
+use nicekv_wire::number::LongDouble;
 use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumQuery, QuorumStore, Timestamp};
 use nicekv_wire::recovery::{Entry, Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX, UndecidedOp, Wanted};
 use nicekv_wire::repair::{KeyState, RepairReply, RepairRequest};
@@ -158,7 +159,11 @@ fn operation() -> impl Strategy<Value = Operation<'static>> {
         (value(), expiry).prop_map(move |(value, expiry)| Operation::Set { value: leak(value), expiry }),
         Just(Operation::Delete),
         any::<i64>().prop_map(Operation::Increment),
-        any::<f64>().prop_filter("finite", |delta| delta.is_finite()).prop_map(Operation::IncrementFloat),
+        (any::<u16>(), any::<u64>())
+            .prop_filter_map("no number", |(head, significand)| {
+                LongDouble::from_bytes(&[&head.to_be_bytes()[..], &significand.to_be_bytes()].concat())
+            })
+            .prop_map(Operation::IncrementFloat),
         value().prop_map(move |value| Operation::Append(leak(value))),
         (any::<u64>(), expire).prop_map(|(at_ms, condition)| Operation::Expire { at_ms, condition }),
         Just(Operation::Persist),
