@@ -10,33 +10,21 @@
 //!        └─▶ Assign, tables
 //! ```
 
-use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
-use nicekv_placement::{Partitioning, replica_sets};
-use nicekv_wire::control::{
-    Assign, AssignAck, Heartbeat, HeartbeatReply, Member as AnnouncedMember, Probe, Report, ReportKind,
-};
-use nicekv_wire::{Datagram, KeyspaceId, NodeId, Now, PartitionId};
+use nicekv_wire::control::{Heartbeat, HeartbeatReply, Probe};
+use nicekv_wire::{Datagram, NodeId, Now};
 use serde::{Deserialize, Serialize};
 
+use crate::announce::{self, Announcement, Message, Outbox, rules};
 use crate::config::{Config, SwitchId, nanoseconds};
-use crate::epochs::{self, Observed};
-use crate::membership::Membership;
+use crate::decide::{Decision, decide};
+use crate::observations::{Observations, Stale};
 use crate::plant::Plant;
-use crate::rules;
-use crate::state::{Member, Partition, State, StateError};
-use crate::switches::Switches;
-use crate::view::{Load, View};
-use crate::watch::Watch;
-
-/// Most assignments on their way to one node; more would overrun its socket.
-const ASSIGNS_IN_FLIGHT_MAX: usize = 64;
-/// Most datagrams that wait to be polled; more are dropped, as by a network.
-const TRANSMIT_QUEUE_MAX: usize = 1 << 16;
+use crate::state::{State, StateError};
+use crate::view::{Observed, Situation, has_live_consistent};
 
 /// What the driver must do with the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,13 +59,6 @@ pub struct Counters {
     pub transmits_dropped: u64,
 }
 
-#[derive(Clone)]
-enum Message {
-    HeartbeatReply(HeartbeatReply),
-    Assign(Box<Assign>),
-    Probe(Probe),
-}
-
 /// The core of the metadata service. One per cluster leads.
 #[derive(Clone)]
 pub struct Metadata {
@@ -90,22 +71,15 @@ pub struct Metadata {
     requested: bool,
     /// The version under which this leader's term is persisted; nothing leaves before.
     first_version: u64,
-    /// A leader before may have granted leases that run until then.
-    quiet_until_ns: u64,
     /// Until then nobody else can lead.
     leads_until_ns: u64,
-    pub(crate) membership: Membership,
-    watches: Vec<Watch>,
-    pub(crate) switches: Switches,
-    /// Processes that do not know yet that they were removed somewhere: they get no lease (R12).
-    unaware: BTreeSet<(NodeId, u64)>,
-    transmits: VecDeque<(SocketAddrV4, Message)>,
+    pub(crate) observations: Observations,
+    outbox: Outbox,
     pub(crate) counters: Counters,
     now_ns: u64,
     tick_at_ns: u64,
     /// Whether there may be something to decide, or to announce.
     observed_change: bool,
-    pub(crate) plant: Option<Plant>,
 }
 
 impl Metadata {
@@ -119,39 +93,20 @@ impl Metadata {
         let mut next = committed.clone();
         next.version += 1;
         next.term += 1;
-        let has_past = committed.is_bootstrapped();
-        let quiet_ns = if has_past { config.timing.lease_wait_ns() } else { 0 };
         Ok(Self {
-            membership: Membership::new(&config, next.term, now.boot_ns),
-            watches: committed.partitions.iter().map(|_| Watch::dark(now.boot_ns)).collect(),
-            switches: Switches::new(&config.switches, nanoseconds(config.timing.switch_interval)),
+            observations: Observations::new(&config, &committed, next.term, now.boot_ns),
             first_version: next.version,
-            quiet_until_ns: now.boot_ns + quiet_ns,
             leads_until_ns: u64::MAX,
             tick_at_ns: now.boot_ns,
             now_ns: now.boot_ns,
             in_flight: Some(next),
             requested: false,
-            unaware: BTreeSet::new(),
-            transmits: VecDeque::new(),
+            outbox: Outbox::default(),
             counters: Counters::default(),
             observed_change: false,
-            plant: None,
             committed,
             config,
         })
-    }
-
-    /// Whether a test has planted this bug.
-    #[inline]
-    pub(crate) fn has(&self, plant: Plant) -> bool {
-        self.plant == Some(plant)
-    }
-
-    #[cfg(any(test, feature = "exploration"))]
-    pub(crate) fn forget_former_leases(&mut self) {
-        self.quiet_until_ns = 0;
-        self.membership.forget_former_leases();
     }
 
     /// Whether this leader's term is persisted, and no other one can have begun. If not, nothing leaves.
@@ -195,16 +150,36 @@ impl Metadata {
         if !self.is_leading() {
             return;
         }
-        match datagram {
-            Datagram::Heartbeat(heartbeat) => self.handle_heartbeat(from, &heartbeat),
-            Datagram::AssignAck(ack) => self.handle_ack(&ack),
-            Datagram::Report(report) => self.handle_report(&report),
-            Datagram::ProbeReply(reply) => {
-                self.membership.handle_probe_reply(self.now_ns, &reply);
-                self.observed_change = true;
+        self.take(from, &datagram);
+    }
+
+    /// Takes note of a datagram from a node.
+    fn take(&mut self, from: SocketAddrV4, datagram: &Datagram<'_>) {
+        let (now_ns, observations) = (self.now_ns, &mut self.observations);
+        let news = match datagram {
+            Datagram::Heartbeat(heartbeat) => {
+                let lease_ns = observations.handle_heartbeat(now_ns, heartbeat);
+                self.reply(from, heartbeat, lease_ns);
+                Ok(false)
             }
-            _ => {}
+            Datagram::AssignAck(ack) => observations.handle_ack(&self.committed, ack),
+            Datagram::Report(report) => observations.handle_report(&self.committed, now_ns, report),
+            Datagram::ProbeReply(reply) => {
+                observations.handle_probe_reply(now_ns, reply);
+                Ok(true)
+            }
+            _ => Ok(false),
+        };
+        match news {
+            Ok(news) => self.observed_change |= news,
+            Err(Stale) => self.counters.stale += 1,
         }
+    }
+
+    fn reply(&mut self, to: SocketAddrV4, heartbeat: &Heartbeat, lease_ns: u64) {
+        let Heartbeat { incarnation, sent_ns, .. } = *heartbeat;
+        let reply = HeartbeatReply { term: self.committed.term(), incarnation, sent_ns, lease_ns };
+        self.push(to, Message::HeartbeatReply(reply));
     }
 
     /// The state is persisted: its messages may leave.
@@ -218,15 +193,10 @@ impl Metadata {
     /// From now on everything that leaves follows from `next`.
     fn adopt(&mut self, next: State) {
         let before = core::mem::replace(&mut self.committed, next);
-        self.watches.resize_with(self.committed.partitions.len(), Watch::default);
-        let partitions = before.partitions.iter().zip(&self.committed.partitions);
-        for (watch, (old, new)) in self.watches.iter_mut().zip(partitions) {
-            watch.handle_change(old, new, self.now_ns);
-        }
-        let removed = self.committed.partitions.iter().flat_map(|partition| &partition.removed);
-        self.unaware = removed.map(|removed| (removed.node, removed.incarnation)).collect();
+        self.observations.handle_change(&before, &self.committed, self.now_ns);
         if self.committed.is_bootstrapped() {
-            self.switches.set_tables(rules::compile(&self.config, &self.committed, 0));
+            let tables = rules::compile(&self.config, &self.committed, 0);
+            self.observations.switches.set_tables(tables);
         }
         self.observed_change = true;
     }
@@ -239,7 +209,7 @@ impl Metadata {
         }
         self.tick_at_ns = self.now_ns + self.config.timing.tick_ns();
         if self.is_leading() {
-            self.membership.tick(self.now_ns);
+            self.observations.membership.tick(self.now_ns);
             self.observed_change = true;
         }
     }
@@ -251,7 +221,7 @@ impl Metadata {
             self.decide();
             self.announce();
         }
-        for (node, nonce) in self.membership.take_probes() {
+        for (node, nonce) in self.observations.membership.take_probes() {
             let probe = Probe { term: self.committed.term(), nonce };
             self.transmit(node, Message::Probe(probe));
         }
@@ -260,34 +230,28 @@ impl Metadata {
     /// The agent of a switch can be talked to.
     pub fn handle_switch_connected(&mut self, now: Now, switch: SwitchId) {
         self.now_ns = now.boot_ns;
-        self.switches.handle_connected(switch);
+        self.observations.switches.handle_connected(switch);
     }
 
     /// It cannot any more.
     pub fn handle_switch_disconnected(&mut self, now: Now, switch: SwitchId) {
         self.now_ns = now.boot_ns;
-        self.switches.handle_disconnected(switch);
+        self.observations.switches.handle_disconnected(switch);
     }
 
     /// The agent of a switch answered, over its newest connection.
     pub fn handle_switch(&mut self, now: Now, switch: SwitchId, reply: ControlReply) {
         self.now_ns = now.boot_ns;
-        self.switches.handle_reply(self.now_ns, switch, self.committed.term, reply);
+        self.observations.switches.handle_reply(self.now_ns, switch, self.committed.term, reply);
         self.observed_change = true;
     }
 
     /// The next datagram to send: writes it to `out` and returns where it goes.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
         if self.is_overdue() {
-            self.transmits.clear();
+            self.outbox.clear();
         }
-        let (address, message) = self.transmits.pop_front()?;
-        match message {
-            Message::HeartbeatReply(message) => message.encode(out),
-            Message::Assign(message) => message.encode(out),
-            Message::Probe(message) => message.encode(out),
-        }
-        Some(address)
+        self.outbox.pop(out)
     }
 
     /// The next storage request.
@@ -302,217 +266,60 @@ impl Metadata {
         if !self.is_leading() {
             return None;
         }
-        self.switches.poll(self.now_ns, self.committed.term)
+        self.observations.switches.poll(self.now_ns, self.committed.term)
     }
 
     /// When to call [`Metadata::handle_deadline`], by the boot-time clock.
     pub fn next_deadline(&self) -> Option<u64> {
-        let suspicion_ns = if self.is_leading() { self.membership.next_suspicion_ns() } else { None };
+        let suspicion_ns =
+            if self.is_leading() { self.observations.membership.next_suspicion_ns() } else { None };
         Some(self.tick_at_ns.min(suspicion_ns.unwrap_or(u64::MAX)))
     }
 
-    fn handle_heartbeat(&mut self, from: SocketAddrV4, heartbeat: &Heartbeat) {
-        let Heartbeat { node, incarnation, sent_ns, .. } = *heartbeat;
-        self.membership.handle_heartbeat(self.now_ns, heartbeat);
-        let is_entitled =
-            self.membership.is_live(node, incarnation) && !self.unaware.contains(&(node, incarnation));
-        let may_serve =
-            (is_entitled || self.has(Plant::LeaseToRemoved)) && self.now_ns >= self.quiet_until_ns;
-        let lease_ns = if may_serve { nanoseconds(self.config.timing.lease) } else { 0 };
-        if may_serve && is_entitled {
-            self.membership.grant(node, self.now_ns);
-        }
-        let reply = HeartbeatReply { term: self.committed.term(), incarnation, sent_ns, lease_ns };
-        self.push(from, Message::HeartbeatReply(reply));
+    /// Everything that a decision may look at.
+    pub(crate) fn situation(&self) -> Situation<'_> {
+        let Self { config, committed, observations, now_ns, .. } = self;
+        Situation { config, state: committed, observations, now_ns: *now_ns }
     }
 
-    fn handle_ack(&mut self, ack: &AssignAck) {
-        let current = self.committed.partition(ack.partition);
-        let possible = current.is_some_and(|partition| ack.epoch <= partition.epoch());
-        if !possible || !self.membership.is_live(ack.node, ack.incarnation) {
-            self.counters.stale += 1;
-            return;
-        }
-        self.observed_change |= self.watches[ack.partition.position()].handle_ack(ack);
-    }
-
-    fn handle_report(&mut self, report: &Report) {
-        let Report { node, incarnation, partition: id, epoch, kind } = *report;
-        let partition = self
-            .committed
-            .partition(id)
-            .filter(|partition| partition.epoch() == epoch && self.membership.is_live(node, incarnation));
-        let is_member = |node| partition.is_some_and(|partition| partition.member(node).is_some());
-        let (reporter, accused) = (
-            is_member(node),
-            match kind {
-                ReportKind::CopyDone => true,
-                ReportKind::Accuse(accused) => accused != node && is_member(accused),
-            },
-        );
-        if !reporter || !accused {
-            self.counters.stale += 1;
-            return;
-        }
-        let watch = &mut self.watches[id.position()];
-        match kind {
-            ReportKind::CopyDone => {
-                self.observed_change |= watch.handle_copy_done(node, incarnation, epoch.0);
-            }
-            ReportKind::Accuse(accused) => {
-                let since_ns = watch.accuse(node, accused, self.now_ns, &self.config.timing);
-                // The accuser too: one that does not hear accuses everybody.
-                for suspect in [accused, node] {
-                    if !self.membership.is_proven_since(suspect, since_ns) {
-                        self.membership.probe(suspect, self.now_ns);
-                    }
-                }
-            }
-        }
-    }
-
+    /// Compares the state with what is observed; what is to be next is then in flight.
     fn decide(&mut self) {
         if self.in_flight.is_some() || !self.is_leading() {
             return;
         }
-        let next = if self.committed.is_bootstrapped() { self.decide_partitions() } else { self.bootstrap() };
-        if let Some(mut next) = next {
-            next.version += 1;
-            if self.has(Plant::SpeakBeforePersisted) {
-                self.adopt(next.clone());
-            }
-            self.in_flight = Some(next);
-            self.requested = false;
+        self.settle();
+        let Some(Decision { state, expelled }) = decide(&self.situation()) else { return };
+        let until_ns = self.now_ns + nanoseconds(self.config.timing.rejoin_delay);
+        for (id, node) in expelled {
+            self.observations.watch_mut(id).bar(node, until_ns);
+        }
+        if self.observations.has(Plant::SpeakBeforePersisted) {
+            self.adopt(state.clone());
+        }
+        self.in_flight = Some(state);
+        self.requested = false;
+    }
+
+    /// Notes for every partition who of its members is there.
+    fn settle(&mut self) {
+        for (id, partition) in self.committed.partitions() {
+            let Self { config, committed, observations, now_ns, .. } = &*self;
+            let situation = Situation { config, state: committed, observations, now_ns: *now_ns };
+            let view = situation.view(id, partition);
+            let has_live_consistent = has_live_consistent(partition, &view);
+            let all_live = partition.members.iter().all(|member| view.live(member.node).is_some());
+            let is_whole = partition.is_whole() && all_live;
+            let watch = self.observations.watch_mut(id);
+            watch.note_whole(is_whole, self.now_ns);
+            watch.settle(has_live_consistent, all_live, self.now_ns, &self.config.timing);
         }
     }
 
-    /// When every node is there, all of them empty, the partitions come into being.
-    fn bootstrap(&self) -> Option<State> {
-        let mut processes = BTreeMap::new();
-        for &node in &self.committed.nodes {
-            processes.insert(node, self.membership.live(node)?);
-        }
-        let partitioning = Partitioning::new(self.committed.partition_bits).expect("checked at the start");
-        let sets = replica_sets(&self.committed.nodes, partitioning, self.config.replicas);
-        let sets = sets.expect("the configuration has enough nodes").into_iter();
-        let partitions = sets.map(|set| epochs::first(set, |node| processes[&node])).collect();
-        Some(State { partitions, ..self.committed.clone() })
-    }
-
-    fn decide_partitions(&mut self) -> Option<State> {
-        let mut load = self.load();
-        let mut changes = Vec::new();
-        for index in 0..self.committed.partitions.len() {
-            let is_settled = self.settle(index);
-            let partition = &self.committed.partitions[index];
-            let view = View { load: Some(&load), ..self.view(index, self.now_ns) };
-            let epoch = if is_settled { epochs::next_epoch(partition, &view) } else { None };
-            let expelled = view
-                .expelled()
-                .filter(|node| epoch.as_ref().is_some_and(|next| next.member(*node).is_none()));
-            let Some(next) = epoch.or_else(|| epochs::next_step(partition, &view)) else { continue };
-            load.replace(partition, &next);
-            if let Some(node) = expelled {
-                let until_ns = self.now_ns + nanoseconds(self.config.timing.rejoin_delay);
-                self.watches[index].bar(node, until_ns);
-            }
-            changes.push((index, next));
-        }
-        if changes.is_empty() {
-            return None;
-        }
-        let mut state = self.committed.clone();
-        for (index, next) in changes {
-            state.partitions[index] = next;
-        }
-        Some(state)
-    }
-
-    fn load(&self) -> Load {
-        let mut load = Load::default();
-        for (index, partition) in self.committed.partitions.iter().enumerate() {
-            load.add(partition, epochs::all_acknowledged(partition, &self.view(index, self.now_ns)));
-        }
-        load
-    }
-
-    fn settle(&mut self, index: usize) -> bool {
-        let partition = &self.committed.partitions[index];
-        let view = self.view(index, self.now_ns);
-        let has_live_consistent = epochs::has_live_consistent(partition, &view);
-        let all_live = partition.members.iter().all(|member| view.live(member.node).is_some());
-        let is_whole = epochs::is_whole(partition) && all_live;
-        let watch = &mut self.watches[index];
-        watch.note_whole(is_whole, self.now_ns);
-        watch.settle(has_live_consistent, all_live, self.now_ns, &self.config.timing)
-    }
-
-    /// Sends every live member, and every former one that does not know, the newest epoch until it is acknowledged.
+    /// Says what is persisted to those who do not know.
     fn announce(&mut self) {
-        let mut outstanding: BTreeMap<NodeId, usize> = BTreeMap::new();
-        let interval_ns = nanoseconds(self.config.timing.heartbeat);
-        for index in 0..self.committed.partitions.len() {
-            for (node, incarnation) in self.uninformed(index) {
-                let outstanding = outstanding.entry(node).or_default();
-                if *outstanding == ASSIGNS_IN_FLIGHT_MAX {
-                    continue;
-                }
-                *outstanding += 1;
-                if self.watches[index].is_outstanding(node, self.now_ns, interval_ns) {
-                    continue;
-                }
-                self.watches[index].handle_sent(node, self.now_ns);
-                let assign = self.assign(index, incarnation);
-                self.transmit(node, Message::Assign(Box::new(assign)));
-            }
-        }
-    }
-
-    /// Live processes that have not acknowledged what the partition is now.
-    fn uninformed(&self, index: usize) -> Vec<(NodeId, u64)> {
-        let partition = &self.committed.partitions[index];
-        let members = partition.members.iter();
-        let members = members.filter(|member| !self.has_acknowledged(index, partition, member));
-        let members = members.map(|member| (member.node, member.process.incarnation));
-        let removed = partition.removed.iter().filter(|removed| {
-            let is_member = partition.member(removed.node).is_some();
-            let known = self.watches[index].acknowledged(removed.node, removed.incarnation);
-            !is_member && known.is_none_or(|known| known.epoch < removed.since)
-        });
-        let removed = removed.map(|removed| (removed.node, removed.incarnation));
-        members
-            .chain(removed)
-            .filter(|(node, incarnation)| self.membership.is_live(*node, *incarnation))
-            .collect()
-    }
-
-    pub(crate) fn has_acknowledged(&self, index: usize, partition: &Partition, member: &Member) -> bool {
-        let known = self.watches[index].acknowledged(member.node, member.process.incarnation);
-        known.is_some_and(|known| (known.epoch, known.activated) == (partition.epoch, partition.activated))
-    }
-
-    fn assign(&self, index: usize, incarnation: u64) -> Assign {
-        let partition = &self.committed.partitions[index];
-        let (id, partitioning) = (PartitionId(index as u32), self.committed.partitioning());
-        let member = |member: &Member| AnnouncedMember {
-            node: member.node,
-            state: member.standing.announced(),
-            handoff: member.handoff,
-            address: self.config.node(member.node).expect("members are configured").address,
-        };
-        Assign {
-            term: self.committed.term(),
-            incarnation,
-            partition: id,
-            keyspace: KeyspaceId::DEFAULT,
-            range: partitioning.range(id),
-            replication: self.committed.replication(),
-            multicast: self.config.vrings.multicast_vnode(partitioning.first_vnode(id)),
-            epoch: partition.epoch(),
-            activated: partition.activated,
-            primary: partition.primary,
-            replicas: self.committed.replicas,
-            members: partition.members.iter().map(member).collect(),
+        for Announcement { node, assign } in announce::due(&self.situation()) {
+            self.observations.watch_mut(assign.partition).handle_sent(node, self.now_ns);
+            self.transmit(node, Message::Assign(assign.into()));
         }
     }
 
@@ -522,15 +329,8 @@ impl Metadata {
     }
 
     fn push(&mut self, address: SocketAddrV4, message: Message) {
-        if self.transmits.len() < TRANSMIT_QUEUE_MAX {
-            self.transmits.push_back((address, message));
-        } else {
+        if !self.outbox.push(address, message) {
             self.counters.transmits_dropped += 1;
         }
-    }
-
-    pub(crate) fn view(&self, index: usize, now_ns: u64) -> View<'_> {
-        let (partition, watch) = (&self.committed.partitions[index], &self.watches[index]);
-        View { metadata: self, partition, watch, load: None, now_ns }
     }
 }

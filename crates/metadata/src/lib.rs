@@ -1,35 +1,35 @@
 //! The metadata service of NICEKV, as a pure core (NICE §4.1, §4.4, §4.5; rules R6, R7, R9, R12, R13, R15).
 //!
 //! ```text
-//!   nodes ── heartbeats, probes ──▶ membership ──┐                        ┌──▶ rules ──▶ switches ── Install ──▶ agents
-//!   nodes ── acks, reports ───────▶ watch ───────┼─▶ epochs ─▶ persisted ─┤
-//!   agents ── Installed ──────────▶ switches ────┘    state               └──▶ Assign ──▶ nodes
+//!   nodes, switch agents             observations            decide                        announce
+//!   heartbeats, acks, reports, ─▶ membership, watches, ─┐  pure: epochs,   ┌─▶ persisted ─▶ assignments ─▶ nodes
+//!   probes, answers               switches              ├─▶ handoffs,   ───┤    state    ─▶ rules       ─▶ switches
+//!                                 persisted state ──────┘   policy         └─▶ nothing to do
 //! ```
 //!
 //! The core compares the persisted state with what it observes and derives the next state; it remembers no events. Everything
 //! that leaves, except answers to heartbeats and probes, is a function of the persisted state, so no message can
 //! outrun its step (R13), and a new leader resumes an unfinished step by looking.
 //!
-//! Reading order: `config`, `state`, `epochs` (what happens to a partition), `handoffs` (who stands in), `membership` (who is live, who
-//! has a lease), `watch`, `view` (what a partition sees), `rules`, `switches`, `leader` (ties them together), `status`.
+//! Reading order: `config`, `state` (what is persisted), `observations` (what was heard: `membership`, who is live and who has a lease;
+//! `watch`; `switches`), `policy` (what differs by protocol), `view` (what a partition sees), `decide` (`epochs`: what
+//! happens to it; `handoffs`: who stands in), `announce` (`rules`: the tables), `leader` (ties them together), `status`.
 
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
 
+mod announce;
 mod config;
-mod epochs;
-mod handoffs;
+mod decide;
 mod leader;
-mod membership;
+mod observations;
 mod plant;
-mod rules;
+mod policy;
 mod state;
 mod status;
 mod store;
-mod switches;
 mod view;
-mod watch;
 
 #[cfg(test)]
 mod tests;

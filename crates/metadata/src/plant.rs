@@ -2,10 +2,10 @@
 
 use alloc::vec::Vec;
 
-use crate::epochs::Observed;
 #[cfg(any(test, feature = "exploration"))]
 use crate::leader::Metadata;
 use crate::state::{Partition, Standing};
+use crate::view::Observed;
 
 /// A rule that is broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,10 +57,7 @@ impl Plant {
 impl Metadata {
     /// Breaks a rule from now on; to be called of every leader anew, as soon as it is made.
     pub fn plant(&mut self, plant: Plant) {
-        self.plant = Some(plant);
-        if plant == Plant::FormerLeasesForgotten {
-            self.forget_former_leases();
-        }
+        self.observations.plant(plant);
     }
 }
 

@@ -99,6 +99,13 @@ impl Partition {
         self.members.iter().filter(|member| !member.handoff && member.standing.is_consistent())
     }
 
+    /// Every original serves, nobody stands in, and nothing is left to wait for.
+    pub(crate) fn is_whole(&self) -> bool {
+        let all_serve = self.members.iter().all(|member| member.standing == Standing::Serving);
+        let only_originals = self.members.len() == self.originals.len() && self.handoffs().count() == 0;
+        all_serve && only_originals && self.activated && self.removed.is_empty()
+    }
+
     pub(crate) fn handoffs(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(|member| member.handoff)
     }
@@ -222,6 +229,16 @@ impl State {
         let by_quorum =
             |write_set| Quorum::new(self.replicas, write_set).expect("checked with the configuration");
         self.write_set.map_or(Replication::Multicast, |write_set| Replication::Quorum(by_quorum(write_set)))
+    }
+
+    /// Every partition.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = (PartitionId, &Partition)> {
+        let ids = (0..).map(PartitionId);
+        ids.zip(&self.partitions)
+    }
+
+    pub(crate) fn replace(&mut self, id: PartitionId, next: Partition) {
+        self.partitions[id.position()] = next;
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {

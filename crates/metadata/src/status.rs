@@ -7,13 +7,14 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 use nicekv_dataplane::TableStatus;
 use nicekv_placement::Vrings;
-use nicekv_wire::NodeId;
 use nicekv_wire::quorum::Quorum;
+use nicekv_wire::{NodeId, PartitionId};
 use serde::{Deserialize, Serialize};
 
-use crate::epochs;
 use crate::leader::{Counters, Metadata};
+use crate::policy::Policy;
 use crate::state::{Member, Partition, Standing};
+use crate::view::{self, Observed};
 
 /// What a client needs to find the store: no node, no membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,7 +99,7 @@ pub enum NodeState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the terms of DESIGN §4")]
 pub struct PartitionStatus {
-    pub id: u16,
+    pub id: u32,
     pub epoch: u32,
     /// Node that orders its puts.
     pub primary: u16,
@@ -223,9 +224,9 @@ impl Metadata {
     /// The state of everything, at `now`.
     pub fn status(&self) -> Status {
         let why_not_ready = self.why_not_ready();
-        let partitions = self.committed.partitions.iter().enumerate();
+        let partitions = self.committed.partitions();
         let partitions: Vec<_> =
-            partitions.map(|(index, partition)| self.partition_status(index, partition)).collect();
+            partitions.map(|(id, partition)| self.partition_status(id, partition)).collect();
         Status {
             cluster: format!("{:032x}", self.committed.cluster),
             term: self.committed.term,
@@ -234,8 +235,8 @@ impl Metadata {
             nodes: self.committed.nodes.iter().map(|node| self.node_status(*node)).collect(),
             health: HealthCounts::of(&partitions),
             partitions,
-            switches: self.switches.status(),
-            tables: self.switches.table_status(),
+            switches: self.observations.switches.status(),
+            tables: self.observations.switches.table_status(),
             counters: self.counters,
         }
     }
@@ -250,7 +251,7 @@ impl Metadata {
 
     fn node_status(&self, id: NodeId) -> NodeStatus {
         let node = self.config.node(id).expect("the stored nodes are the configured ones");
-        let state = match (self.membership.live(id), self.membership.is_known(id)) {
+        let state = match (self.observations.membership.live(id), self.observations.membership.is_known(id)) {
             (Some(_), _) => NodeState::Live,
             (None, true) => NodeState::Suspected,
             (None, false) => NodeState::Unknown,
@@ -258,11 +259,11 @@ impl Metadata {
         NodeStatus { id: id.0, name: node.name.clone(), address: node.address, state }
     }
 
-    fn partition_status(&self, index: usize, partition: &Partition) -> PartitionStatus {
-        let view = self.view(index, 0);
-        let state = if epochs::is_lost(partition, &view) {
+    fn partition_status(&self, id: PartitionId, partition: &Partition) -> PartitionStatus {
+        let view = self.situation().view(id, partition);
+        let state = if view::is_lost(partition, &view) {
             PartitionState::Lost
-        } else if !epochs::has_live_consistent(partition, &view) {
+        } else if !view::has_live_consistent(partition, &view) {
             PartitionState::Waiting
         } else if partition.activated {
             PartitionState::Active
@@ -271,11 +272,11 @@ impl Metadata {
         };
         let away = partition.originals.iter().filter(|node| partition.member(**node).is_none());
         PartitionStatus {
-            id: index as u16,
+            id: id.0,
             epoch: partition.epoch,
             primary: partition.primary.0,
             state,
-            health: self.health(partition, state),
+            health: self.health(partition, state, view.policy()),
             members: partition.members.iter().map(|member| self.member_status(member)).collect(),
             away: away.map(|node| self.name(*node)).collect(),
         }
@@ -304,21 +305,21 @@ impl Metadata {
         self.config.node(node).map(|node| node.name.clone()).unwrap_or_default()
     }
 
-    fn health(&self, partition: &Partition, state: PartitionState) -> Health {
-        let replicas = self.config.replicas;
-        let is_there = |member: &&Member| self.membership.is_live(member.node, member.process.incarnation);
+    fn health(&self, partition: &Partition, state: PartitionState, policy: Policy) -> Health {
+        let membership = &self.observations.membership;
+        let is_there = |member: &&Member| membership.is_live(member.node, member.process.incarnation);
         let there = partition.members.iter().filter(is_there);
         let originals = partition.holders().filter(is_there).count();
         let consistent = there.clone().filter(|member| member.standing.is_consistent()).count();
         match state {
             PartitionState::Lost => Health::Lost,
             PartitionState::Waiting => Health::Unavailable,
-            // Fewer than R - 1 take no puts; nor does one that is silent let them be decided.
-            _ if there.count() < partition.members.len() => Health::Waiting,
             PartitionState::Activating => Health::Waiting,
-            PartitionState::Active if partition.members.len() < replicas.saturating_sub(1) => Health::Waiting,
-            PartitionState::Active if originals >= replicas => Health::Whole,
-            PartitionState::Active if consistent >= replicas => Health::Covered,
+            PartitionState::Active if !policy.takes_puts(partition.members.len(), there.count()) => {
+                Health::Waiting
+            }
+            PartitionState::Active if originals >= policy.replicas => Health::Whole,
+            PartitionState::Active if consistent >= policy.replicas => Health::Covered,
             PartitionState::Active => Health::Reduced,
         }
     }
@@ -330,35 +331,32 @@ impl Metadata {
         if !self.is_leading() {
             return Some("the metadata term is not yet persisted".into());
         }
-        let absent = self.config.nodes.iter().find(|node| self.membership.live(node.id).is_none());
+        let absent =
+            self.config.nodes.iter().find(|node| self.observations.membership.live(node.id).is_none());
         if let Some(node) = absent.filter(|_| !self.committed.is_bootstrapped()) {
             return Some(format!("waiting for {} to start for the first time", node.name));
         }
         if !self.committed.is_bootstrapped() {
             return Some("the placement is being persisted".into());
         }
-        let partitions = self.committed.partitions.iter().enumerate();
-        let unfinished = partitions.map(|(index, partition)| (index, self.unfinished(index, partition)));
-        for (index, reason) in unfinished {
-            if let Some(reason) = reason {
-                return Some(format!("partition {index}: {reason}"));
+        for (id, partition) in self.committed.partitions() {
+            if let Some(reason) = self.unfinished(id, partition) {
+                return Some(format!("partition {id}: {reason}"));
             }
         }
-        self.switches.why_not_ready()
+        self.observations.switches.why_not_ready()
     }
 
-    fn unfinished(&self, index: usize, partition: &Partition) -> Option<String> {
-        let view = self.view(index, 0);
-        if epochs::is_lost(partition, &view) {
+    fn unfinished(&self, id: PartitionId, partition: &Partition) -> Option<String> {
+        let view = self.situation().view(id, partition);
+        if view::is_lost(partition, &view) {
             return Some("its data are lost, no member kept its storage".into());
         }
-        let consistent = partition.holders().count();
-        if consistent < self.config.replicas {
-            return Some(format!("{consistent} of {} members are consistent", self.config.replicas));
+        let (consistent, replicas) = (partition.holders().count(), view.policy().replicas);
+        if consistent < replicas {
+            return Some(format!("{consistent} of {replicas} members are consistent"));
         }
-        if let Some(member) =
-            partition.members.iter().find(|member| self.membership.live(member.node).is_none())
-        {
+        if let Some(member) = partition.members.iter().find(|member| view.live(member.node).is_none()) {
             return Some(format!("{} is not there", member.node));
         }
         if !partition.activated {
@@ -367,7 +365,7 @@ impl Metadata {
         if let Some(member) = partition.members.iter().find(|member| member.standing != Standing::Serving) {
             return Some(format!("{} is not yet in the unicast ring", member.node));
         }
-        let waits = partition.members.iter().find(|member| !self.has_acknowledged(index, partition, member));
+        let waits = partition.members.iter().find(|member| !view.is_informed(member));
         waits.map(|member| format!("{} has not acknowledged epoch {}", member.node, partition.epoch))
     }
 }

@@ -1,16 +1,92 @@
-//! What one partition sees of the cluster.
+//! What a decision may look at: the persisted state, and what was observed, from where one partition stands.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use nicekv_wire::NodeId;
+use nicekv_wire::{NodeId, PartitionId};
 
-use crate::config::nanoseconds;
-use crate::epochs::Observed;
-use crate::leader::Metadata;
+use crate::config::{Config, nanoseconds};
+use crate::observations::{Observations, Watch};
 use crate::plant::Plant;
-use crate::state::{Partition, Process, Removed};
-use crate::watch::Watch;
+use crate::policy::Policy;
+use crate::state::{Member, Partition, Process, Removed, State};
+
+/// What is known about the nodes, from the view of one partition.
+pub(crate) trait Observed {
+    /// What the partition's protocol asks for.
+    fn policy(&self) -> Policy;
+    /// The node's process, if it is live.
+    fn live(&self, node: NodeId) -> Option<Process>;
+    /// Whether `survivor` has proven to be there since `silent` is not: else they may have died together, and be `silent`
+    /// the one that comes back with its data.
+    fn outlives(&self, survivor: NodeId, silent: NodeId) -> bool;
+    /// The newest epoch that this process of the node has acknowledged; 0 if none.
+    fn acknowledged(&self, node: NodeId, incarnation: u64) -> u32;
+    /// Whether the node has reported, in the current epoch, that its copy is complete.
+    fn copied(&self, node: NodeId) -> bool;
+    /// Whether the former member can answer no get any more.
+    fn harmless(&self, removed: &Removed) -> bool;
+    /// Whether the node must stay out for now.
+    fn barred(&self, node: NodeId) -> bool;
+    /// The member that loses its place although it is live, because it and another cannot talk.
+    fn expelled(&self) -> Option<NodeId>;
+    /// Partitions that the node leads.
+    fn led(&self, node: NodeId) -> usize;
+    /// Live nodes that may become members as handoffs, the best first; none before it is time, which an urgent need does not
+    /// wait for.
+    fn stand_ins(&self, is_urgent: bool) -> Vec<(NodeId, Process)>;
+    /// Whether the partition has been whole for so long that its first original, this node, may lead it again, and no
+    /// other partition is being given back to that node.
+    fn may_lead_again(&self, node: NodeId) -> bool;
+    /// Whether a test has planted this bug.
+    fn has(&self, _plant: Plant) -> bool {
+        false
+    }
+}
+
+/// Whether a consistent original is there with everything that it held.
+pub(crate) fn has_live_consistent(partition: &Partition, observed: &impl Observed) -> bool {
+    holders(partition, observed).any(|member| is_intact(member, observed))
+}
+
+/// Whether every consistent original is there, and none has what it held: the data are lost.
+pub(crate) fn is_lost(partition: &Partition, observed: &impl Observed) -> bool {
+    let wiped = |member: &Member| {
+        observed.live(member.node).is_some_and(|process| process.storage != member.process.storage)
+    };
+    partition.holders().all(wiped)
+}
+
+pub(crate) fn is_intact(member: &Member, observed: &impl Observed) -> bool {
+    observed.live(member.node).is_some_and(|process| is_same_storage(member, process, observed))
+}
+
+pub(crate) fn is_same_storage(member: &Member, process: Process, observed: &impl Observed) -> bool {
+    process.storage == member.process.storage || observed.has(Plant::EmptyStorageTrusted)
+}
+
+/// Who may lead, and may be the last to stay.
+pub(crate) fn holders<'a>(
+    partition: &'a Partition,
+    observed: &impl Observed,
+) -> impl Iterator<Item = &'a Member> {
+    let policy = observed.policy();
+    let (any_standing, any_role) =
+        (observed.has(Plant::InconsistentLeads), observed.has(Plant::HandoffLeads));
+    partition.members.iter().filter(move |member| {
+        policy.may_lead(member)
+            || (any_standing && !member.handoff)
+            || (any_role && member.standing.is_consistent())
+    })
+}
+
+/// Whether every member that is waited for has taken up the current epoch.
+pub(crate) fn all_acknowledged(partition: &Partition, observed: &impl Observed) -> bool {
+    let acknowledged =
+        |member: &Member| observed.acknowledged(member.node, member.process.incarnation) == partition.epoch;
+    let is_awaited = |member: &&Member| observed.policy().awaits(observed.live(member.node).is_some());
+    partition.members.iter().filter(is_awaited).all(acknowledged)
+}
 
 /// What the nodes have to do, over all partitions, so that the next task goes to one with little.
 #[derive(Debug, Default)]
@@ -22,7 +98,16 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    pub(crate) fn add(&mut self, partition: &Partition, is_acknowledged: bool) {
+    /// Of the whole state.
+    pub(crate) fn of(situation: &Situation<'_>) -> Self {
+        let mut load = Self::default();
+        for (id, partition) in situation.state.partitions() {
+            load.add(partition, all_acknowledged(partition, &situation.view(id, partition)));
+        }
+        load
+    }
+
+    fn add(&mut self, partition: &Partition, is_acknowledged: bool) {
         *self.led.entry(partition.primary).or_default() += 1;
         for handoff in partition.handoffs() {
             *self.stands_in.entry(handoff.node).or_default() += 1;
@@ -42,21 +127,65 @@ impl Load {
     }
 }
 
-pub(crate) struct View<'a> {
-    pub(crate) metadata: &'a Metadata,
-    pub(crate) partition: &'a Partition,
-    pub(crate) watch: &'a Watch,
-    pub(crate) load: Option<&'a Load>,
+/// All that decisions and announcements follow from.
+#[derive(Clone, Copy)]
+pub(crate) struct Situation<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) state: &'a State,
+    pub(crate) observations: &'a Observations,
     pub(crate) now_ns: u64,
 }
 
+impl<'a> Situation<'a> {
+    /// From where a partition stands.
+    pub(crate) fn view(self, id: PartitionId, partition: &'a Partition) -> View<'a> {
+        let policy = Policy::of(self.state);
+        View { situation: self, partition, policy, watch: self.observations.watch(id), load: None }
+    }
+}
+
+/// How the [`Situation`] looks to one partition.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    situation: Situation<'a>,
+    partition: &'a Partition,
+    policy: Policy,
+    watch: &'a Watch,
+    load: Option<&'a Load>,
+}
+
+impl<'a> View<'a> {
+    /// With the tasks that nodes have.
+    pub(crate) fn with_load(self, load: &'a Load) -> Self {
+        Self { load: Some(load), ..self }
+    }
+
+    /// Whether the member knows what the partition is now.
+    pub(crate) fn is_informed(&self, member: &Member) -> bool {
+        let known = self.watch.acknowledged(member.node, member.process.incarnation);
+        let newest = (self.partition.epoch, self.partition.activated);
+        known.is_some_and(|known| (known.epoch, known.activated) == newest)
+    }
+
+    /// Whether the former member, which is none again, has not acknowledged that yet.
+    pub(crate) fn is_unaware(&self, removed: &Removed) -> bool {
+        let is_member = self.partition.member(removed.node).is_some();
+        let known = self.watch.acknowledged(removed.node, removed.incarnation);
+        !is_member && known.is_none_or(|known| known.epoch < removed.since)
+    }
+}
+
 impl Observed for View<'_> {
+    fn policy(&self) -> Policy {
+        self.policy
+    }
+
     fn live(&self, node: NodeId) -> Option<Process> {
-        self.metadata.membership.live(node)
+        self.situation.observations.membership.live(node)
     }
 
     fn outlives(&self, survivor: NodeId, silent: NodeId) -> bool {
-        let membership = &self.metadata.membership;
+        let membership = &self.situation.observations.membership;
         membership.is_proven_since(survivor, membership.silent_since_ns(silent))
     }
 
@@ -65,31 +194,28 @@ impl Observed for View<'_> {
     }
 
     fn copied(&self, node: NodeId) -> bool {
-        let process = self.metadata.membership.live(node);
-        process.is_some_and(|process| self.watch.copied(node, process.incarnation, self.partition.epoch))
+        self.live(node)
+            .is_some_and(|process| self.watch.copied(node, process.incarnation, self.partition.epoch))
     }
 
     fn harmless(&self, removed: &Removed) -> bool {
-        self.metadata.switches.all_current()
+        let Situation { observations, now_ns, .. } = self.situation;
+        observations.switches.all_current()
             || self.has(Plant::LeaseNotAwaited)
-            || self.metadata.membership.lease_is_over(removed.node, removed.incarnation, self.now_ns)
+            || observations.membership.lease_is_over(removed.node, removed.incarnation, now_ns)
     }
 
     fn has(&self, plant: Plant) -> bool {
-        self.metadata.has(plant)
-    }
-
-    fn is_quorum(&self) -> bool {
-        self.metadata.config.write_set.is_some()
+        self.situation.observations.has(plant)
     }
 
     fn barred(&self, node: NodeId) -> bool {
-        self.watch.is_barred(node, self.now_ns)
+        self.watch.is_barred(node, self.situation.now_ns)
     }
 
     fn expelled(&self) -> Option<NodeId> {
-        let Metadata { membership, config, .. } = self.metadata;
-        self.watch.expelled(self.partition.primary, membership, &config.timing)
+        let Situation { config, observations, .. } = self.situation;
+        self.watch.expelled(self.partition.primary, &observations.membership, &config.timing)
     }
 
     fn led(&self, node: NodeId) -> usize {
@@ -97,12 +223,13 @@ impl Observed for View<'_> {
     }
 
     fn stand_ins(&self, is_urgent: bool) -> Vec<(NodeId, Process)> {
-        let delay = self.metadata.config.timing.handoff_delay.filter(|_| !self.is_quorum());
+        let Situation { config, state, now_ns, .. } = self.situation;
+        let delay = config.timing.handoff_delay.filter(|_| self.policy.has_handoffs);
         let Some(delay) = delay else { return Vec::new() };
-        if !is_urgent && self.now_ns < self.watch.departed_ns() + nanoseconds(delay) {
+        if !is_urgent && now_ns < self.watch.departed_ns() + nanoseconds(delay) {
             return Vec::new();
         }
-        let nodes = self.metadata.committed.nodes.iter().filter(|node| !self.barred(**node));
+        let nodes = state.nodes.iter().filter(|node| !self.barred(**node));
         let mut live: Vec<_> = nodes.filter_map(|node| Some((*node, self.live(*node)?))).collect();
         let tasks = |node| self.load.and_then(|load| load.stands_in.get(&node)).copied().unwrap_or(0);
         live.sort_by_key(|(node, _)| tasks(*node));
@@ -110,9 +237,9 @@ impl Observed for View<'_> {
     }
 
     fn may_lead_again(&self, node: NodeId) -> bool {
-        let Some(delay) = self.metadata.config.timing.rebalance_delay else { return false };
-        let is_due =
-            self.watch.whole_since_ns().is_some_and(|since| self.now_ns >= since + nanoseconds(delay));
+        let Situation { config, now_ns, .. } = self.situation;
+        let Some(delay) = config.timing.rebalance_delay else { return false };
+        let is_due = self.watch.whole_since_ns().is_some_and(|since| now_ns >= since + nanoseconds(delay));
         is_due && !self.load.is_some_and(|load| load.taking_over.contains(&node))
     }
 }

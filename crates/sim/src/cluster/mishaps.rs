@@ -247,7 +247,7 @@ impl Cluster {
                 let holds = |node: &u16| {
                     let status = self.nodes[usize::from(*node) - 1].core.as_ref().map(|core| core.status());
                     status.is_some_and(|status| {
-                        let known = &status.partitions[usize::from(partition.id)];
+                        let known = &status.partitions[partition.id as usize];
                         known.epoch.0 == partition.epoch && known.standing == Standing::Consistent
                     })
                 };

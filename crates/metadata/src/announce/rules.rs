@@ -97,7 +97,7 @@ fn divisions(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::epochs;
+    use crate::decide::epochs;
     use crate::state::Process;
 
     fn divide(replicas: u16, id: u32) -> Vec<(String, u16)> {

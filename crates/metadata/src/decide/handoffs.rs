@@ -17,8 +17,8 @@ use core::cmp::Reverse;
 use nicekv_wire::NodeId;
 use nicekv_wire::limits::MEMBERS_MAX;
 
-use crate::epochs::{Observed, all_acknowledged};
 use crate::state::{Member, Partition, Standing};
+use crate::view::{Observed, all_acknowledged};
 
 /// Lets handoffs go that are not needed any more: first those that have come least far, of equals the newest.
 pub(crate) fn dismiss(originals: &[NodeId], members: &mut Vec<Member>) {
@@ -45,8 +45,7 @@ pub(crate) fn recruit(partition: &Partition, members: &mut Vec<Member>, observed
     }
     // Every original can come back, whoever stands in.
     let room = (MEMBERS_MAX - originals.len()).saturating_sub(handoffs);
-    // Fewer than R - 1 take no puts.
-    let is_urgent = members.len() + 1 < originals.len();
+    let is_urgent = members.len() < observed.policy().members_needed;
     let mut stand_ins = observed.stand_ins(is_urgent);
     stand_ins.retain(|(node, _)| !is_member(members, *node) && !originals.contains(node));
     for (node, process) in stand_ins.into_iter().take((away - handoffs).min(room)) {

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use nicekv_wire::NodeId;
 use nicekv_wire::control::AssignAck;
 
+use super::membership::Membership;
 use crate::config::{Timing, nanoseconds};
-use crate::membership::Membership;
 use crate::state::Partition;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,22 +52,20 @@ impl Watch {
         Self { is_dark: true, departed_ns: now_ns, ..Self::default() }
     }
 
-    /// Whether a partition's membership may be decided now: not while no consistent member is there, nor, once one is
+    /// Whether a partition's membership may be decided: not while no consistent member is there, nor, once one is
     /// back, before all the others are or have had their time (whole-cluster restart, R9).
-    pub(crate) fn settle(
-        &mut self,
-        has_live_consistent: bool,
-        all_live: bool,
-        now_ns: u64,
-        timing: &Timing,
-    ) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
+        !self.is_dark
+    }
+
+    /// Looks who is there.
+    pub(crate) fn settle(&mut self, has_live_consistent: bool, all_live: bool, now_ns: u64, timing: &Timing) {
         if !has_live_consistent {
             (self.is_dark, self.grace_until_ns) = (true, None);
         } else if self.is_dark {
             let until_ns = *self.grace_until_ns.get_or_insert(now_ns + timing.grace_ns());
             self.is_dark = !all_live && now_ns < until_ns;
         }
-        !self.is_dark
     }
 
     pub(crate) fn acknowledged(&self, node: NodeId, incarnation: u64) -> Option<Acknowledged> {

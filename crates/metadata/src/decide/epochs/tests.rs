@@ -1,6 +1,7 @@
 //! Every transition, as a table.
 
 use super::*;
+use crate::policy::Policy;
 
 /// Nodes 1 to 5, of which 1 to 3 are the originals; everything is live, proven, acknowledged, unless told otherwise.
 struct Table {
@@ -15,7 +16,7 @@ struct Table {
     /// Whether it is time for a handoff that is not urgent.
     is_time: bool,
     may_lead_again: bool,
-    quorum: bool,
+    policy: Policy,
 }
 
 fn process(incarnation: u64) -> Process {
@@ -41,7 +42,7 @@ impl Default for Table {
             stand_ins: &[],
             is_time: true,
             may_lead_again: false,
-            quorum: false,
+            policy: Policy::multicast(3),
         }
     }
 }
@@ -88,8 +89,8 @@ impl Observed for Table {
     fn may_lead_again(&self, _: NodeId) -> bool {
         self.may_lead_again
     }
-    fn is_quorum(&self) -> bool {
-        self.quorum
+    fn policy(&self) -> Policy {
+        self.policy
     }
 }
 
@@ -145,7 +146,7 @@ fn check(members: &str, observed: Table, epoch: &str, step: &str) {
 
 #[test]
 fn a_quorum_removes_nobody_and_waits_for_nobody() {
-    let quorum = |table: Table| Table { quorum: true, ..table };
+    let quorum = |table: Table| Table { policy: Policy::quorum(3, 2), ..table };
     let wiped = Some(Process { incarnation: 2, storage: 2 });
     check("1+ 2+ 3+", quorum(Table::with(2, None)), "-", "-");
     check("1+ 2+ 3+", quorum(Table { live: only(2), ..Table::default() }), "-", "-");

@@ -12,8 +12,8 @@
 //! Nothing here remembers what happened, all is decided by comparing the state with what is observed now: an
 //! event that is lost, repeated or overtaken changes nothing in the end.
 //!
-//! In a quorum keyspace (R14) nobody is removed and nobody stands in: R is fixed, a member that is away is silent and not waited
-//! for. Only a new storage takes the way from Joining on.
+//! What differs by protocol is said by [`Policy`](crate::policy::Policy): where silent members are counted instead of removed, only a new
+//! storage takes the way from Joining on.
 //!
 //! Invariants: the primary is a consistent original; a consistent original leaves only while another one stays that has shown to be
 //! live and intact; whoever served and leaves is waited for (R6) before the epoch is activated; the wait passes
@@ -23,44 +23,11 @@ use alloc::vec::Vec;
 
 use nicekv_wire::NodeId;
 
-use crate::handoffs;
+use super::handoffs;
 use crate::plant::{self, Plant};
+use crate::policy::Silent;
 use crate::state::{Member, Partition, Process, Removed, Standing};
-
-/// What is known about the nodes, from the view of one partition.
-pub(crate) trait Observed {
-    /// The node's process, if it is live.
-    fn live(&self, node: NodeId) -> Option<Process>;
-    /// Whether `survivor` has proven to be there since `silent` is not: else they may have died together, and be `silent`
-    /// the one that comes back with its data.
-    fn outlives(&self, survivor: NodeId, silent: NodeId) -> bool;
-    /// The newest epoch that this process of the node has acknowledged; 0 if none.
-    fn acknowledged(&self, node: NodeId, incarnation: u64) -> u32;
-    /// Whether the node has reported, in the current epoch, that its copy is complete.
-    fn copied(&self, node: NodeId) -> bool;
-    /// Whether the former member can answer no get any more.
-    fn harmless(&self, removed: &Removed) -> bool;
-    /// Whether the node must stay out for now.
-    fn barred(&self, node: NodeId) -> bool;
-    /// The member that loses its place although it is live, because it and another cannot talk.
-    fn expelled(&self) -> Option<NodeId>;
-    /// Partitions that the node leads.
-    fn led(&self, node: NodeId) -> usize;
-    /// Live nodes that may become members as handoffs, the best first; none before it is time, which an urgent need does not
-    /// wait for.
-    fn stand_ins(&self, is_urgent: bool) -> Vec<(NodeId, Process)>;
-    /// Whether the partition has been whole for so long that its first original, this node, may lead it again, and no
-    /// other partition is being given back to that node.
-    fn may_lead_again(&self, node: NodeId) -> bool;
-    /// Whether members are replicas of a quorum keyspace.
-    fn is_quorum(&self) -> bool {
-        false
-    }
-    /// Whether a test has planted this bug.
-    fn has(&self, _plant: Plant) -> bool {
-        false
-    }
-}
+use crate::view::{Observed, all_acknowledged, has_live_consistent, holders, is_intact, is_same_storage};
 
 /// The first epoch: every original is consistent, as there is nothing to be inconsistent about.
 pub(crate) fn first(originals: Vec<NodeId>, process: impl Fn(NodeId) -> Process) -> Partition {
@@ -78,44 +45,6 @@ pub(crate) fn first(originals: Vec<NodeId>, process: impl Fn(NodeId) -> Process)
         removed: Vec::new(),
         originals,
     }
-}
-
-/// Whether a consistent original is there with everything that it held.
-pub(crate) fn has_live_consistent(partition: &Partition, observed: &impl Observed) -> bool {
-    holders(partition, observed).any(|member| is_intact(member, observed))
-}
-
-/// Whether every consistent original is there, and none has what it held: the data are lost.
-pub(crate) fn is_lost(partition: &Partition, observed: &impl Observed) -> bool {
-    let wiped = |member: &Member| {
-        observed.live(member.node).is_some_and(|process| process.storage != member.process.storage)
-    };
-    partition.holders().all(wiped)
-}
-
-fn is_intact(member: &Member, observed: &impl Observed) -> bool {
-    observed.live(member.node).is_some_and(|process| is_same_storage(member, process, observed))
-}
-
-fn is_same_storage(member: &Member, process: Process, observed: &impl Observed) -> bool {
-    process.storage == member.process.storage || observed.has(Plant::EmptyStorageTrusted)
-}
-
-/// [`Partition::holders`]: who may lead, and may be the last to stay.
-fn holders<'a>(partition: &'a Partition, observed: &impl Observed) -> impl Iterator<Item = &'a Member> {
-    let (any_standing, any_role) =
-        (observed.has(Plant::InconsistentLeads), observed.has(Plant::HandoffLeads));
-    partition.members.iter().filter(move |member| {
-        (member.standing.is_consistent() || any_standing) && (!member.handoff || any_role)
-    })
-}
-
-/// Whether every member, of a quorum keyspace every live one, has taken up the current epoch.
-pub(crate) fn all_acknowledged(partition: &Partition, observed: &impl Observed) -> bool {
-    let acknowledged =
-        |member: &Member| observed.acknowledged(member.node, member.process.incarnation) == partition.epoch;
-    let is_awaited = |member: &&Member| !observed.is_quorum() || observed.live(member.node).is_some();
-    partition.members.iter().filter(is_awaited).all(acknowledged)
 }
 
 /// The next epoch, if what is observed calls for one.
@@ -141,20 +70,12 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
     Some(next)
 }
 
-/// Every original serves, nobody stands in, and nothing is left to wait for.
-pub(crate) fn is_whole(partition: &Partition) -> bool {
-    let all_serve = partition.members.iter().all(|member| member.standing == Standing::Serving);
-    let only_originals =
-        partition.members.len() == partition.originals.len() && partition.handoffs().count() == 0;
-    all_serve && only_originals && partition.activated && partition.removed.is_empty()
-}
-
 /// The epoch in which the first original leads a whole partition again. It is activated at once: the former primary stays a
 /// member, so nothing is decided without it.
 fn given_back(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
     let first = partition.originals[0];
     let calls_for_it = first != partition.primary
-        && is_whole(partition)
+        && partition.is_whole()
         && all_acknowledged(partition, observed)
         && observed.may_lead_again(first);
     calls_for_it.then(|| Partition { epoch: partition.epoch + 1, primary: first, ..partition.clone() })
@@ -162,7 +83,7 @@ fn given_back(partition: &Partition, observed: &impl Observed) -> Option<Partiti
 
 fn next_members(partition: &Partition, observed: &impl Observed) -> Vec<Member> {
     let has_survivor = |silent: NodeId| {
-        !observed.is_quorum()
+        observed.policy().silent == Silent::Removed
             && holders(partition, observed)
                 .any(|member| is_intact(member, observed) && observed.outlives(member.node, silent))
     };
@@ -200,7 +121,7 @@ fn next_member(
 ) -> Member {
     let same_process = process.incarnation == member.process.incarnation;
     let standing = match member.standing {
-        Standing::Copying if same_process && all_acknowledged && is_copied(member, observed) => {
+        Standing::Copying if same_process && is_consistent(member, all_acknowledged, observed) => {
             Standing::Promoted
         }
         standing if same_process => standing,
@@ -213,8 +134,9 @@ fn next_member(
     Member { process, standing, ..*member }
 }
 
-fn is_copied(member: &Member, observed: &impl Observed) -> bool {
-    observed.copied(member.node) || observed.has(Plant::PromoteBeforeCopied)
+fn is_consistent(member: &Member, all_acknowledged: bool, observed: &impl Observed) -> bool {
+    let has_copied = observed.copied(member.node) || observed.has(Plant::PromoteBeforeCopied);
+    observed.policy().is_consistent(has_copied, all_acknowledged)
 }
 
 /// Notes that `member` of the epoch before is not one, or not a consistent one, any more.

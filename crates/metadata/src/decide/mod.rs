@@ -1,0 +1,66 @@
+//! From the persisted state and what was observed to the next state: a pure function.
+//!
+//! `policy` says what differs by protocol, `epochs` what happens to a partition, `handoffs` who stands in.
+
+pub(crate) mod epochs;
+mod handoffs;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use nicekv_placement::replica_sets;
+use nicekv_wire::{NodeId, PartitionId};
+
+use crate::state::{Partition, State};
+use crate::view::{Load, Observed, Situation};
+
+/// What is to be persisted next.
+#[derive(Clone, Debug)]
+pub(crate) struct Decision {
+    pub(crate) state: State,
+    /// Members that lose their place although they are live: they stay out for a while.
+    pub(crate) expelled: Vec<(PartitionId, NodeId)>,
+}
+
+/// The next state, if what is observed calls for one.
+pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
+    if !situation.state.is_bootstrapped() {
+        let state = bootstrap(situation)?;
+        return Some(Decision { state, expelled: Vec::new() });
+    }
+    let mut load = Load::of(situation);
+    let (mut changes, mut expelled) = (Vec::new(), Vec::new());
+    for (id, partition) in situation.state.partitions() {
+        let view = situation.view(id, partition).with_load(&load);
+        let is_settled = situation.observations.watch(id).is_settled();
+        let epoch = if is_settled { epochs::next_epoch(partition, &view) } else { None };
+        let leaves =
+            |node: &NodeId| epoch.as_ref().is_some_and(|next: &Partition| next.member(*node).is_none());
+        expelled.extend(view.expelled().filter(leaves).map(|node| (id, node)));
+        let Some(next) = epoch.or_else(|| epochs::next_step(partition, &view)) else { continue };
+        load.replace(partition, &next);
+        changes.push((id, next));
+    }
+    if changes.is_empty() {
+        return None;
+    }
+    let mut state = situation.state.clone();
+    for (id, next) in changes {
+        state.replace(id, next);
+    }
+    state.version += 1;
+    Some(Decision { state, expelled })
+}
+
+/// When every node is there, all of them empty, the partitions come into being.
+fn bootstrap(situation: &Situation<'_>) -> Option<State> {
+    let Situation { config, state, observations, .. } = *situation;
+    let mut processes = BTreeMap::new();
+    for &node in &state.nodes {
+        processes.insert(node, observations.membership.live(node)?);
+    }
+    let sets = replica_sets(&state.nodes, state.partitioning(), config.replicas);
+    let sets = sets.expect("the configuration has enough nodes").into_iter();
+    let partitions = sets.map(|set| epochs::first(set, |node| processes[&node])).collect();
+    Some(State { version: state.version + 1, partitions, ..state.clone() })
+}

@@ -1,0 +1,154 @@
+//! What was heard, and when: of nodes ([`membership`]), about partitions ([`watch`]), from switches ([`switches`]). Nothing here decides,
+//! and nothing is persisted: a new leader hears it all anew.
+//!
+//! Invariant: whatever comes from a process that is not live, or concerns an epoch that is past, changes nothing.
+
+mod membership;
+mod switches;
+mod watch;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+
+use nicekv_wire::control::{AssignAck, Heartbeat, ProbeReply, Report, ReportKind};
+use nicekv_wire::{NodeId, PartitionId};
+
+use crate::config::{Config, Timing, nanoseconds};
+use crate::plant::Plant;
+use crate::state::State;
+pub(crate) use membership::Membership;
+pub(crate) use switches::Switches;
+pub(crate) use watch::Watch;
+
+/// What was heard was of the past, or not possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stale;
+
+/// See the module.
+#[derive(Clone)]
+pub(crate) struct Observations {
+    timing: Timing,
+    pub(crate) membership: Membership,
+    watches: BTreeMap<PartitionId, Watch>,
+    pub(crate) switches: Switches,
+    /// A leader before may have granted leases that run until then.
+    quiet_until_ns: u64,
+    /// Processes that do not know yet that they were removed somewhere: they get no lease (R12).
+    unaware: BTreeSet<(NodeId, u64)>,
+    plant: Option<Plant>,
+}
+
+impl Observations {
+    /// Nothing was heard yet by the leader of `term`, which begins at `now_ns` with `state`.
+    pub(crate) fn new(config: &Config, state: &State, term: u64, now_ns: u64) -> Self {
+        let quiet_ns = if state.is_bootstrapped() { config.timing.lease_wait_ns() } else { 0 };
+        Self {
+            timing: config.timing,
+            membership: Membership::new(config, term, now_ns),
+            watches: state.partitions().map(|(id, _)| (id, Watch::dark(now_ns))).collect(),
+            switches: Switches::new(&config.switches, nanoseconds(config.timing.switch_interval)),
+            quiet_until_ns: now_ns + quiet_ns,
+            unaware: BTreeSet::new(),
+            plant: None,
+        }
+    }
+
+    /// Whether a test has planted this bug.
+    #[inline]
+    pub(crate) fn has(&self, plant: Plant) -> bool {
+        self.plant == Some(plant)
+    }
+
+    #[cfg(any(test, feature = "exploration"))]
+    pub(crate) fn plant(&mut self, plant: Plant) {
+        self.plant = Some(plant);
+        if plant == Plant::FormerLeasesForgotten {
+            self.quiet_until_ns = 0;
+            self.membership.forget_former_leases();
+        }
+    }
+
+    pub(crate) fn watch(&self, id: PartitionId) -> &Watch {
+        self.watches.get(&id).expect("every partition is watched")
+    }
+
+    pub(crate) fn watch_mut(&mut self, id: PartitionId) -> &mut Watch {
+        self.watches.get_mut(&id).expect("every partition is watched")
+    }
+
+    /// The state went from `before` to `after`.
+    pub(crate) fn handle_change(&mut self, before: &State, after: &State, now_ns: u64) {
+        self.watches.retain(|id, _| after.partition(*id).is_some());
+        for (id, new) in after.partitions() {
+            let watch = self.watches.entry(id).or_default();
+            if let Some(old) = before.partition(id) {
+                watch.handle_change(old, new, now_ns);
+            }
+        }
+        let removed = after.partitions().flat_map(|(_, partition)| &partition.removed);
+        self.unaware = removed.map(|removed| (removed.node, removed.incarnation)).collect();
+    }
+
+    /// Returns the lease that the node gets, in nanoseconds from the sending (R12).
+    pub(crate) fn handle_heartbeat(&mut self, now_ns: u64, heartbeat: &Heartbeat) -> u64 {
+        let Heartbeat { node, incarnation, .. } = *heartbeat;
+        self.membership.handle_heartbeat(now_ns, heartbeat);
+        let is_entitled =
+            self.membership.is_live(node, incarnation) && !self.unaware.contains(&(node, incarnation));
+        let may_serve = (is_entitled || self.has(Plant::LeaseToRemoved)) && now_ns >= self.quiet_until_ns;
+        if may_serve && is_entitled {
+            self.membership.grant(node, now_ns);
+        }
+        if may_serve { nanoseconds(self.timing.lease) } else { 0 }
+    }
+
+    pub(crate) fn handle_probe_reply(&mut self, now_ns: u64, reply: &ProbeReply) {
+        self.membership.handle_probe_reply(now_ns, reply);
+    }
+
+    /// Returns whether the acknowledgement says something new.
+    pub(crate) fn handle_ack(&mut self, state: &State, ack: &AssignAck) -> Result<bool, Stale> {
+        let current = state.partition(ack.partition);
+        let possible = current.is_some_and(|partition| ack.epoch <= partition.epoch());
+        if !possible || !self.membership.is_live(ack.node, ack.incarnation) {
+            return Err(Stale);
+        }
+        Ok(self.watch_mut(ack.partition).handle_ack(ack))
+    }
+
+    /// Returns whether the report says something new that a decision can follow from.
+    pub(crate) fn handle_report(
+        &mut self,
+        state: &State,
+        now_ns: u64,
+        report: &Report,
+    ) -> Result<bool, Stale> {
+        let Report { node, incarnation, partition: id, epoch, kind } = *report;
+        let partition = state.partition(id).filter(|partition| partition.epoch() == epoch).ok_or(Stale)?;
+        let is_member = |node| partition.member(node).is_some();
+        let is_possible = match kind {
+            ReportKind::CopyDone => true,
+            ReportKind::Accuse(accused) => accused != node && is_member(accused),
+        };
+        if !is_possible || !is_member(node) || !self.membership.is_live(node, incarnation) {
+            return Err(Stale);
+        }
+        match kind {
+            ReportKind::CopyDone => Ok(self.watch_mut(id).handle_copy_done(node, incarnation, epoch.0)),
+            ReportKind::Accuse(accused) => {
+                self.handle_accusation(now_ns, id, node, accused);
+                Ok(false)
+            }
+        }
+    }
+
+    fn handle_accusation(&mut self, now_ns: u64, id: PartitionId, accuser: NodeId, accused: NodeId) {
+        let timing = self.timing;
+        let since_ns = self.watch_mut(id).accuse(accuser, accused, now_ns, &timing);
+        // The accuser too: one that does not hear accuses everybody.
+        for suspect in [accused, accuser] {
+            if !self.membership.is_proven_since(suspect, since_ns) {
+                self.membership.probe(suspect, now_ns);
+            }
+        }
+    }
+}
