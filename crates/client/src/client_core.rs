@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_placement::key_digest;
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
-use nicekv_wire::{Datagram, Get, Now, OpId, Reply, Status, Update};
+use nicekv_wire::{Datagram, Get, KeyspaceId, Now, OpId, Reply, Status, Update};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -182,13 +182,24 @@ impl PrimaryCore {
         let slot = &mut self.slots[index as usize];
         match request {
             Request::Get { key } => {
-                Get { op, digest, reply_to: None, forwarded: None, key }.encode(&mut slot.bytes);
+                Get { keyspace: KeyspaceId::DEFAULT, op, digest, reply_to: None, forwarded: None, key }
+                    .encode(&mut slot.bytes);
                 slot.destination = self.config.vrings.unicast_address(&digest);
                 slot.is_get = true;
             }
             Request::Update { key, condition, return_old, operation } => {
-                Update { op, digest, reply_to: None, watermark, condition, return_old, operation, key }
-                    .encode(&mut slot.bytes);
+                Update {
+                    keyspace: KeyspaceId::DEFAULT,
+                    op,
+                    digest,
+                    reply_to: None,
+                    watermark,
+                    condition,
+                    return_old,
+                    operation,
+                    key,
+                }
+                .encode(&mut slot.bytes);
                 slot.destination = self.config.vrings.multicast_address(&digest);
                 slot.is_get = false;
             }

@@ -180,13 +180,14 @@ fn expire_applies(condition: ExpireCondition, present_ms: u64, new_ms: u64) -> b
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nicekv_wire::{ClientId, KeyDigest};
+    use nicekv_wire::{ClientId, KeyDigest, KeyspaceId};
 
     const OP: OpId = OpId { client: ClientId(9), sequence: 4 };
     const OLD: OpId = OpId { client: ClientId(8), sequence: 1 };
 
     fn update(operation: Operation<'_>) -> Update<'_> {
         Update {
+            keyspace: KeyspaceId::DEFAULT,
             op: OP,
             digest: KeyDigest::default(),
             reply_to: None,

@@ -13,7 +13,7 @@ use crate::shared::{PendingRead, Shared};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::recovery::Entry;
-use nicekv_wire::{Condition, Get, Now, OpId, Operation, Reply, Status, Update};
+use nicekv_wire::{Condition, Get, KeyspaceId, Now, OpId, Operation, Reply, Status, Update};
 
 /// A get that waits for an op of its key.
 #[derive(Clone)]
@@ -76,6 +76,7 @@ impl Partition {
     pub(crate) fn forward_get(&mut self, shared: &mut Shared, get: WaitingGet, key: &[u8]) {
         shared.counters.gets_forwarded += 1;
         let forwarded = Get {
+            keyspace: KeyspaceId::DEFAULT,
             op: get.op,
             digest: nicekv_placement::key_digest(key),
             reply_to: Some(get.reply_to),
@@ -148,6 +149,7 @@ impl Partition {
     fn order_delete(&mut self, shared: &mut Shared, now: Now, key: &[u8], version: OpId) -> Option<OpId> {
         let (op, watermark) = shared.internal_op();
         let delete = Update {
+            keyspace: KeyspaceId::DEFAULT,
             op,
             digest: nicekv_placement::key_digest(key),
             reply_to: None,

@@ -158,13 +158,21 @@ impl Node {
 
     fn get(&mut self, key: &[u8]) -> Option<(Status, Option<Vec<u8>>)> {
         let op = self.op();
-        let get = Get { op, digest: key_digest(key), reply_to: None, forwarded: None, key };
+        let get = Get {
+            keyspace: KeyspaceId::DEFAULT,
+            op,
+            digest: key_digest(key),
+            reply_to: None,
+            forwarded: None,
+            key,
+        };
         answer(&self.receive(CLIENT, |out| get.encode(out)))
     }
 }
 
 fn update<'a>(op: OpId, key: &'a [u8], operation: Operation<'a>) -> Update<'a> {
     Update {
+        keyspace: KeyspaceId::DEFAULT,
         op,
         digest: key_digest(key),
         reply_to: None,

@@ -10,7 +10,7 @@ use nicekv_runtime::{
     AgentLink, FramedStream, Stop, TermFile, UdpEndpoint, UserSpaceSwitch, accept, listen, readable, wait,
 };
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
-use nicekv_wire::{ClientId, Datagram, Get, OpId};
+use nicekv_wire::{ClientId, Datagram, Get, KeyspaceId, OpId};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::sync::Arc;
@@ -111,7 +111,8 @@ fn datagrams_follow_the_installed_tables() {
     let digest = key_digest(b"color");
     let op = OpId { client: ClientId(1), sequence: 1 };
     let mut bytes = Vec::new();
-    Get { op, digest, reply_to: None, forwarded: None, key: b"color" }.encode(&mut bytes);
+    Get { keyspace: KeyspaceId::DEFAULT, op, digest, reply_to: None, forwarded: None, key: b"color" }
+        .encode(&mut bytes);
 
     let mut client = UdpEndpoint::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
     send(&mut client, &bytes, vrings.unicast_address(&digest));

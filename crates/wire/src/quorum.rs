@@ -129,6 +129,8 @@ impl TimestampLayout {
 /// Asks every replica for the newest version of a key that it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuorumQuery<'a> {
+    /// The keyspace of the key.
+    pub keyspace: KeyspaceId,
     /// Names the request; its answers carry it.
     pub op: OpId,
     /// Digest of the key.
@@ -159,14 +161,20 @@ fn decode_quorum(replicas: u8, write_set: u8) -> Result<Quorum, DecodeError> {
     Quorum::new(replicas, write_set).map_err(|_| refused)
 }
 
-fn request_header(opcode: Opcode, op: OpId, digest: KeyDigest, reply_to: Option<SocketAddrV4>) -> Header {
-    Header { opcode, keyspace: KeyspaceId::DEFAULT, reply_to, op, digest }
+fn request_header(
+    opcode: Opcode,
+    keyspace: KeyspaceId,
+    op: OpId,
+    digest: KeyDigest,
+    reply_to: Option<SocketAddrV4>,
+) -> Header {
+    Header { opcode, keyspace, reply_to, op, digest }
 }
 
 impl<'a> QuorumQuery<'a> {
     /// Writes the datagram to `out`, which is cleared.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let header = request_header(Opcode::QuorumQuery, self.op, self.digest, self.reply_to);
+        let header = request_header(Opcode::QuorumQuery, self.keyspace, self.op, self.digest, self.reply_to);
         header.encode(out, |out| {
             let layout = QueryLayout {
                 replicas: self.quorum.replicas,
@@ -189,6 +197,7 @@ impl<'a> QuorumQuery<'a> {
         let key = reader.bytes(length, "key_length")?;
         reader.finish("quorum query")?;
         Ok(Self {
+            keyspace: header.keyspace,
             op: header.op,
             digest: header.digest,
             reply_to: header.reply_to,
@@ -202,6 +211,8 @@ impl<'a> QuorumQuery<'a> {
 /// Asks every replica to hold a version of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuorumStore<'a> {
+    /// The keyspace of the key.
+    pub keyspace: KeyspaceId,
     /// Names the request; its answers carry it. Of a write-back it is the get, while `timestamp` names the put.
     pub op: OpId,
     /// Digest of the key.
@@ -236,7 +247,7 @@ const _: () =
 impl<'a> QuorumStore<'a> {
     /// Writes the datagram to `out`, which is cleared.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let header = request_header(Opcode::QuorumStore, self.op, self.digest, self.reply_to);
+        let header = request_header(Opcode::QuorumStore, self.keyspace, self.op, self.digest, self.reply_to);
         let value = self.value.unwrap_or_default();
         header.encode(out, |out| {
             let layout = StoreLayout {
@@ -269,6 +280,7 @@ impl<'a> QuorumStore<'a> {
             return Err(DecodeError::UnknownValue { field: "present", value: layout.present.into() });
         }
         Ok(Self {
+            keyspace: header.keyspace,
             op: header.op,
             digest: header.digest,
             reply_to: header.reply_to,
@@ -322,7 +334,8 @@ const _: () = assert!(size_of::<HeldLayout>() == 40);
 impl<'a> QuorumHeld<'a> {
     /// Writes the datagram to `out`, which is cleared.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let header = request_header(Opcode::QuorumHeld, self.op, KeyDigest::default(), None);
+        let header =
+            request_header(Opcode::QuorumHeld, KeyspaceId::DEFAULT, self.op, KeyDigest::default(), None);
         let (content, value): (u8, &[u8]) = match self.content {
             Content::Absent => (0, &[]),
             Content::Present => (1, &[]),

@@ -14,6 +14,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// A read of one key. Answered by any replica that is consistent and within its lease, or passed by it to the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Get<'a> {
+    /// The keyspace of the key.
+    pub keyspace: KeyspaceId,
     /// Names the request, so that its reply is recognised.
     pub op: OpId,
     /// Digest of the key.
@@ -43,7 +45,7 @@ impl<'a> Get<'a> {
         let (partition, epoch, node) = self.forwarded.unwrap_or_default();
         let header = Header {
             opcode,
-            keyspace: KeyspaceId::DEFAULT,
+            keyspace: self.keyspace,
             reply_to: self.reply_to,
             op: self.op,
             digest: self.digest,
@@ -75,7 +77,14 @@ impl<'a> Get<'a> {
                 value: route.1.0.into(),
             });
         }
-        Ok(Self { op: header.op, digest: header.digest, reply_to: header.reply_to, forwarded, key })
+        Ok(Self {
+            keyspace: header.keyspace,
+            op: header.op,
+            digest: header.digest,
+            reply_to: header.reply_to,
+            forwarded,
+            key,
+        })
     }
 }
 
@@ -179,6 +188,8 @@ impl<'a> Operation<'a> {
 /// An operation that changes a key; multicast to every replica, decided by the primary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Update<'a> {
+    /// The keyspace of the key.
+    pub keyspace: KeyspaceId,
     /// Names the update for ever.
     pub op: OpId,
     /// Digest of the key.
@@ -224,7 +235,7 @@ impl<'a> Update<'a> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let header = Header {
             opcode: Opcode::Update,
-            keyspace: KeyspaceId::DEFAULT,
+            keyspace: self.keyspace,
             reply_to: self.reply_to,
             op: self.op,
             digest: self.digest,
@@ -290,6 +301,7 @@ impl<'a> Update<'a> {
             return Err(DecodeError::UnknownValue { field: "watermark", value: layout.watermark.get() });
         }
         Ok(Self {
+            keyspace: header.keyspace,
             op: header.op,
             digest: header.digest,
             reply_to: header.reply_to,

@@ -4,7 +4,9 @@ mod messages;
 
 use messages::{datagram, encode_again, header_of};
 use nicekv_wire::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use nicekv_wire::{ClientId, Datagram, DecodeError, Expiry, Get, KeyDigest, OpId, Operation, Update};
+use nicekv_wire::{
+    ClientId, Datagram, DecodeError, Expiry, Get, KeyDigest, KeyspaceId, OpId, Operation, Update,
+};
 use proptest::prelude::*;
 
 fn decode(bytes: &[u8]) -> Result<(), DecodeError> {
@@ -84,6 +86,7 @@ static BYTES: [u8; DATAGRAM_BYTES_MAX] = [b'x'; DATAGRAM_BYTES_MAX];
 
 fn largest_update(key: usize, value: usize) -> Update<'static> {
     Update {
+        keyspace: KeyspaceId::DEFAULT,
         op: OpId { client: ClientId(1), sequence: 1 },
         digest: KeyDigest([7; 16]),
         reply_to: None,
@@ -114,7 +117,15 @@ fn keys_and_values_outside_their_limits_are_refused_by_name() {
         let mut bytes = Vec::new();
         let op = OpId { client: ClientId(1), sequence: 1 };
         let key = &BYTES[..key];
-        Get { op, digest: KeyDigest([7; 16]), reply_to: None, forwarded: None, key }.encode(&mut bytes);
+        Get {
+            keyspace: KeyspaceId::DEFAULT,
+            op,
+            digest: KeyDigest([7; 16]),
+            reply_to: None,
+            forwarded: None,
+            key,
+        }
+        .encode(&mut bytes);
         assert!(matches!(decode(&bytes), Err(DecodeError::OutOfRange { field: "key_length", .. })));
     }
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use nicekv_wire::limits::MEMBERS_MAX;
 use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumQuery, QuorumStore, Timestamp};
-use nicekv_wire::{Epoch, KeyDigest, NodeId, OpId};
+use nicekv_wire::{Epoch, KeyDigest, KeyspaceId, NodeId, OpId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -97,7 +97,8 @@ impl Slot {
         self.value.clear();
         self.value.extend_from_slice(value);
         let wants_value = kind == Kind::Get;
-        QuorumQuery { op, digest, reply_to: None, quorum, wants_value, key }.encode(&mut self.bytes);
+        QuorumQuery { keyspace: KeyspaceId::DEFAULT, op, digest, reply_to: None, quorum, wants_value, key }
+            .encode(&mut self.bytes);
     }
 
     /// Goes on to storing: a put under the timestamp after the newest, a get what it has read. False: there is no later timestamp.
@@ -109,7 +110,17 @@ impl Slot {
         };
         let Some(timestamp) = timestamp else { return false };
         let Self { op, digest, ref key, .. } = *self;
-        QuorumStore { op, digest, reply_to: None, quorum, timestamp, value, key }.encode(&mut self.bytes);
+        QuorumStore {
+            keyspace: KeyspaceId::DEFAULT,
+            op,
+            digest,
+            reply_to: None,
+            quorum,
+            timestamp,
+            value,
+            key,
+        }
+        .encode(&mut self.bytes);
         (self.state, self.newest) = (State::Storing, timestamp);
         true
     }

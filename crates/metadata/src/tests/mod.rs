@@ -1,6 +1,7 @@
 //! The core under a small deterministic world: nodes and switches that do what the protocol asks of them, a network that
 //! loses and reorders, a store that takes its time. `checks` looks after every step.
 
+mod assignments;
 mod checks;
 mod cluster;
 mod faults;

@@ -195,6 +195,7 @@ impl Cluster {
     fn update(&mut self, key: &str, operation: Operation<'_>) -> Result<Option<Status>, StoreError> {
         self.sequence += 1;
         let update = Update {
+            keyspace: KeyspaceId::DEFAULT,
             op: OpId { client: ClientId::new(2, 2), sequence: self.sequence },
             digest: key_digest(key.as_bytes()),
             reply_to: Some(CLIENT),
@@ -220,7 +221,8 @@ impl Cluster {
         let op = OpId { client: ClientId::new(2, 2), sequence: self.sequence };
         let (digest, key) = (key_digest(key.as_bytes()), key.as_bytes());
         let mut bytes = Vec::new();
-        Get { op, digest, reply_to: Some(CLIENT), forwarded: None, key }.encode(&mut bytes);
+        Get { keyspace: KeyspaceId::DEFAULT, op, digest, reply_to: Some(CLIENT), forwarded: None, key }
+            .encode(&mut bytes);
         let (status, value) = self.call(&[node], &bytes).expect("the disk works")?;
         assert!(matches!(status, Status::Ok | Status::NotFound), "{status:?}");
         Some(value)

@@ -3,7 +3,7 @@
 use super::world::{KEY, NOW, World};
 use crate::checker::{self, Action, Answer};
 use nicekv_placement::key_digest;
-use nicekv_wire::{ClientId, Datagram, Get, OpId, PartitionId};
+use nicekv_wire::{ClientId, Datagram, Get, KeyspaceId, OpId, PartitionId};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// More rounds than any healthy cluster needs.
@@ -67,7 +67,15 @@ fn describe(world: &World) -> String {
 fn read(world: &mut World, index: usize) -> Result<checker::Call, String> {
     let op = OpId { client: ClientId(99), sequence: 1 };
     let mut bytes = Vec::new();
-    Get { op, digest: key_digest(KEY), reply_to: Some(READER), forwarded: None, key: KEY }.encode(&mut bytes);
+    Get {
+        keyspace: KeyspaceId::DEFAULT,
+        op,
+        digest: key_digest(KEY),
+        reply_to: Some(READER),
+        forwarded: None,
+        key: KEY,
+    }
+    .encode(&mut bytes);
     let mut machine = (*world.machines[index]).clone();
     let core = machine.core.as_mut().expect("a member at rest is up");
     core.handle_datagram(NOW, READER, &bytes);

@@ -371,14 +371,25 @@ impl World {
         let mut bytes = Vec::new();
         match &self.script[client] {
             Call::Get => {
-                Get { op, digest, reply_to, forwarded: None, key: KEY }.encode(&mut bytes);
+                Get { keyspace: KeyspaceId::DEFAULT, op, digest, reply_to, forwarded: None, key: KEY }
+                    .encode(&mut bytes);
                 self.messages.insert(Message::new(target, bytes.as_slice().into()));
             }
             Call::Update(Action::Update { condition, return_old, change, .. }) => {
                 let (condition, operation) = (condition.condition(), change.operation());
                 let return_old = *return_old;
-                Update { op, digest, reply_to, watermark: 1, condition, return_old, operation, key: KEY }
-                    .encode(&mut bytes);
+                Update {
+                    keyspace: KeyspaceId::DEFAULT,
+                    op,
+                    digest,
+                    reply_to,
+                    watermark: 1,
+                    condition,
+                    return_old,
+                    operation,
+                    key: KEY,
+                }
+                .encode(&mut bytes);
                 for to in self.roles.members.clone() {
                     self.messages.insert(Message::new(to, bytes.as_slice().into()));
                 }

@@ -54,8 +54,7 @@ pub(crate) fn encode_again(header: &Header, message: &Datagram<'_>) -> Vec<u8> {
         Datagram::Probe(m) => m.encode(&mut out),
         Datagram::ProbeReply(m) => m.encode(&mut out),
     }
-    // Requests to other keyspaces are understood and refused by the node; the switch stamps messages of every kind.
-    out[6..8].copy_from_slice(&header.keyspace.0.to_be_bytes());
+    // The switch stamps messages of every kind.
     if let Some(address) = header.reply_to {
         stamp_reply_to(&mut out, address);
     }
@@ -125,10 +124,18 @@ fn digest() -> impl Strategy<Value = KeyDigest> {
     any::<[u8; 16]>().prop_map(KeyDigest)
 }
 
+/// Any keyspace, the same for the same digest.
+fn keyspace_of(digest: &KeyDigest) -> KeyspaceId {
+    KeyspaceId(u16::from_be_bytes([digest.0[2], digest.0[3]]))
+}
+
 fn get() -> impl Strategy<Value = Vec<u8>> {
     (op(), digest(), prop::option::of(address()), prop::option::of(route()), key()).prop_map(
         |(op, digest, reply_to, forwarded, key)| {
-            encoded(|out| Get { op, digest, reply_to, forwarded, key: &key }.encode(out))
+            encoded(|out| {
+                Get { keyspace: keyspace_of(&digest), op, digest, reply_to, forwarded, key: &key }
+                    .encode(out);
+            })
         },
     )
 }
@@ -175,8 +182,17 @@ fn update() -> impl Strategy<Value = Vec<u8>> {
     (names, condition(), any::<bool>(), operation(), key()).prop_map(
         |((op, digest, reply_to, watermark), condition, return_old, operation, key)| {
             let watermark = watermark.min(op.sequence);
-            let update =
-                Update { op, digest, reply_to, watermark, condition, return_old, operation, key: &key };
+            let update = Update {
+                keyspace: keyspace_of(&digest),
+                op,
+                digest,
+                reply_to,
+                watermark,
+                condition,
+                return_old,
+                operation,
+                key: &key,
+            };
             encoded(|out| update.encode(out))
         },
     )
@@ -208,7 +224,15 @@ fn timestamp() -> impl Strategy<Value = Timestamp> {
 fn quorum_query() -> impl Strategy<Value = Vec<u8>> {
     (op(), digest(), prop::option::of(address()), quorum(), any::<bool>(), key()).prop_map(
         |(op, digest, reply_to, quorum, wants_value, key)| {
-            let query = QuorumQuery { op, digest, reply_to, quorum, wants_value, key: &key };
+            let query = QuorumQuery {
+                keyspace: keyspace_of(&digest),
+                op,
+                digest,
+                reply_to,
+                quorum,
+                wants_value,
+                key: &key,
+            };
             encoded(|out| query.encode(out))
         },
     )
@@ -219,7 +243,16 @@ fn quorum_store() -> impl Strategy<Value = Vec<u8>> {
     (names, timestamp(), prop::option::of(value()), key()).prop_map(
         |((op, digest, reply_to, quorum), timestamp, value, key)| {
             let value = value.as_deref();
-            let store = QuorumStore { op, digest, reply_to, quorum, timestamp, value, key: &key };
+            let store = QuorumStore {
+                keyspace: keyspace_of(&digest),
+                op,
+                digest,
+                reply_to,
+                quorum,
+                timestamp,
+                value,
+                key: &key,
+            };
             encoded(|out| store.encode(out))
         },
     )
