@@ -51,7 +51,7 @@ use clap::ValueEnum;
 use nicekv_client::Keyspace;
 use nicekv_dataplane::{Prefix, VringConfig};
 use nicekv_metadata::{Balancing, NodeConfig as MetadataNode, SwitchId, Timing};
-use nicekv_placement::{Partitioning, Vrings};
+use nicekv_placement::Vrings;
 use nicekv_wire::quorum::Quorum;
 use nicekv_wire::{Duration, NodeId};
 use serde::{Deserialize, Serialize};
@@ -163,6 +163,9 @@ pub(crate) struct SwitchSection {
     /// User space: the interface whose addresses include the vrings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<String>,
+    /// User space: the source of what it passes on; nodes hear messages of each other from there. Absent: 127.0.0.1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) address: Option<Ipv4Addr>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) data_directory: Option<PathBuf>,
 }
@@ -267,18 +270,18 @@ impl ClusterConfig {
         }
     }
 
-    pub(crate) fn partitioning(&self) -> Result<Partitioning, Failure> {
-        let bits = self.partition_bits;
-        Partitioning::new(bits)
-            .ok_or_else(|| Failure::Environment(format!("partition_bits of {bits} is too many")))
-    }
-
     pub(crate) fn heartbeat(&self) -> Duration {
         Duration::from_millis(self.timing.heartbeat_ms)
     }
 
     pub(crate) fn metadata_address(&self) -> SocketAddrV4 {
         SocketAddrV4::new(self.metadata.address, self.port)
+    }
+
+    /// The switch that hides the senders of what it passes on.
+    pub(crate) fn hiding_switch(&self) -> Option<SocketAddrV4> {
+        let user_space = self.switches.iter().find(|switch| switch.router_mac.is_none())?;
+        Some(SocketAddrV4::new(user_space.address.unwrap_or(Ipv4Addr::LOCALHOST), self.port))
     }
 
     /// Switches are known to the metadata service by their place in the file.

@@ -61,6 +61,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
             router_mac: Some(MacAddress(plan.router_mac)),
             ports: plan.ports.iter().map(port).collect(),
             device: None,
+            address: None,
             data_directory: Some(plan.switch_directory.clone()),
         }],
         gateways: plan.gateways.iter().map(gateway).collect(),

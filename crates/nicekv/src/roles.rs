@@ -7,7 +7,7 @@ use crate::config::{ClusterConfig, NodeSection};
 use crate::failure::Failure;
 use nicekv_dataplane_xdp::{Port, Xdp};
 use nicekv_metadata::{Metadata, StateStore};
-use nicekv_replication::{ReplicaConfig, Timing};
+use nicekv_node::{NodeConfig, Timing};
 use nicekv_runtime::metadata::{MemoryState, MetadataService, StateFile};
 use nicekv_runtime::node::{Node, StorageOptions, open_durable, open_memory};
 use nicekv_runtime::{
@@ -111,26 +111,24 @@ pub(crate) fn prepare_node(
     endpoint: UdpEndpoint,
     listener: TcpListener,
 ) -> Result<Role, Failure> {
-    let replica = ReplicaConfig {
+    let replica = NodeConfig {
         node: NodeId(section.id),
         metadata: config.metadata_address(),
+        switch: config.hiding_switch(),
         incarnation: random().map_err(Failure::environment)?,
         storage: random_id()?,
         internal_client: new_client_id().map_err(Failure::environment)?,
-        partitioning: config.partitioning()?,
-        vrings: config.vrings(),
         hash_seed: random().map_err(Failure::environment)?,
         timing: Timing { heartbeat: config.heartbeat(), ..Timing::default() },
     };
-    let quorum = config.quorum()?;
     let busy_poll = Duration::from_micros(section.busy_poll_us);
     Ok(Box::new(move |stop| {
         let waker = Waker::new().map_err(|error| error.to_string())?;
         let (core, storage) = match directory {
-            None => open_memory(replica, quorum),
+            None => open_memory(replica),
             Some(directory) => {
                 let (files, options) = (Arc::new(RealFiles), StorageOptions::default());
-                open_durable(replica, quorum, now(), files, directory, options, waker.clone())
+                open_durable(replica, now(), files, directory, options, waker.clone())
                     .map_err(|error| error.to_string())?
             }
         };

@@ -145,6 +145,7 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> ClusterCo
             router_mac: None,
             ports: vec![],
             device: Some("lo".into()),
+            address: None,
             data_directory: None,
         }],
         gateways: vec![],

@@ -8,15 +8,14 @@
 use crate::clients::ExportCursor;
 use crate::config::{COPY_CHUNK_BYTES, COPY_PAGES_MAX};
 use crate::history::History;
-use crate::join::{Former, StreamPeer};
-use crate::partition::{Partition, Standing};
-use crate::plant::Plant;
-use crate::shared::Shared;
+use crate::join::Former;
+use crate::partition::Partition;
 use alloc::vec::Vec;
+use nicekv_node::{Host as Shared, Plant, Standing, StreamPeer};
 use nicekv_wire::bytes::{Reader, put};
 use nicekv_wire::control::MemberState;
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry, read_keyed_entry};
-use nicekv_wire::{DecodeError, Epoch, NodeId, PartitionId};
+use nicekv_wire::{DecodeError, Epoch, NodeId};
 use zerocopy::network_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -101,7 +100,6 @@ impl<'a> EntriesChunk<'a> {
 #[derive(Clone)]
 pub(crate) struct PendingScan {
     pub(crate) token: u64,
-    partition: PartitionId,
     epoch: Epoch,
     peer: StreamPeer,
     since: u64,
@@ -110,25 +108,19 @@ pub(crate) struct PendingScan {
     pages: usize,
 }
 
-impl PendingScan {
-    pub(crate) fn partition(&self) -> PartitionId {
-        self.partition
-    }
-}
-
 impl Partition {
     /// Whether every op that was open when this primary's epoch began is decided, everywhere.
     fn is_recovered_wholly(&self, shared: &Shared) -> bool {
         let Some(lead) = self.lead.as_ref().filter(|lead| lead.is_ready()) else { return false };
         let oldest = self.undecided.first_key_value().map_or(u64::MAX, |(order, _)| *order);
         if shared.has(Plant::CopyDuringRecovery) {
-            return self.activated;
+            return self.membership.activated;
         }
-        self.activated && oldest > lead.recovered_through && self.released >= lead.recovery_end
+        self.membership.activated && oldest > lead.recovered_through && self.released >= lead.recovery_end
     }
 
     /// A joiner asks for a part. Refused by silence; the joiner asks again.
-    pub(crate) fn on_copy_request(
+    pub(crate) fn serve_copy(
         &mut self,
         shared: &mut Shared,
         peer: StreamPeer,
@@ -150,17 +142,17 @@ impl Partition {
                 };
                 let mut payload = Vec::new();
                 self.begun(shared, joiner, base, logged, &history).append(&mut payload);
-                self.send_chunk(shared, peer, self.epoch, section, false, &payload);
+                self.send_chunk(shared, peer, self.membership.epoch, section, false, &payload);
             }
             CopySection::Clients => {
                 let (piece, _, more) = self.clients.export(ExportCursor::from_bytes(after), COPY_CHUNK_BYTES);
-                self.send_chunk(shared, peer, self.epoch, section, more, &piece);
+                self.send_chunk(shared, peer, self.membership.epoch, section, more, &piece);
             }
             CopySection::Entries => {
-                let (partition, epoch) = (self.id, self.epoch);
-                let token = shared.storage.scan(partition, after, COPY_CHUNK_BYTES);
+                let epoch = self.membership.epoch;
+                let token = shared.scan(self.id(), after, COPY_CHUNK_BYTES);
                 let found = Vec::new();
-                shared.scans.push_back(PendingScan { token, partition, epoch, peer, since, found, pages: 1 });
+                self.waits.scans.push_back(PendingScan { token, epoch, peer, since, found, pages: 1 });
             }
         }
     }
@@ -168,14 +160,15 @@ impl Partition {
     fn may_serve_copy(&self, shared: &Shared, section: CopySection, since: u64) -> bool {
         match section {
             CopySection::Begin | CopySection::Clients => self.is_recovered_wholly(shared),
-            CopySection::Entries if self.standing == Standing::Handoff => since >= self.floor,
+            CopySection::Entries if self.membership.standing == Standing::Handoff => since >= self.floor,
             CopySection::Entries => self.is_recovered_wholly(shared),
         }
     }
 
     /// What a joiner holds of the decisions up to `base`, and whence it gets the rest.
     fn begun(&self, shared: &Shared, joiner: NodeId, base: u64, logged: u64, theirs: &History) -> Begun {
-        let joins_as_handoff = self.members.iter().any(|member| member.node == joiner && member.handoff);
+        let joins_as_handoff =
+            self.membership.members.iter().any(|member| member.node == joiner && member.handoff);
         let mut history = self.history.clone();
         history.truncate(base);
         let since = match joins_as_handoff {
@@ -187,21 +180,21 @@ impl Partition {
         let ready = |member: &&nicekv_wire::control::Member| {
             member.handoff && member.state == MemberState::Consistent && member.node != joiner
         };
-        let source = (self.members.iter().find(ready))
+        let source = (self.membership.members.iter().find(ready))
             .filter(|_| entries_since >= self.held_by_originals)
             .map_or(shared.config.node, |handoff| handoff.node);
         Begun { since, entries_since, covers: self.logged, source, history }
     }
 
     /// A page for a joiner has been read: what is newer than what it holds goes to it, when there is enough of it.
-    pub(crate) fn on_scanned(
+    pub(crate) fn send_page(
         &mut self,
         shared: &mut Shared,
         mut scan: PendingScan,
         entries: &[u8],
         more: bool,
     ) {
-        if self.epoch != scan.epoch {
+        if self.membership.epoch != scan.epoch {
             return;
         }
         let mut reader = Reader::new(entries);
@@ -214,9 +207,9 @@ impl Partition {
             last = key;
         }
         if more && scan.found.len() < COPY_CHUNK_BYTES && scan.pages < COPY_PAGES_MAX {
-            scan.token = shared.storage.scan(self.id, last, COPY_CHUNK_BYTES);
+            scan.token = shared.scan(self.id(), last, COPY_CHUNK_BYTES);
             scan.pages += 1;
-            shared.scans.push_back(scan);
+            self.waits.scans.push_back(scan);
             return;
         }
         let mut payload = Vec::new();
@@ -234,8 +227,6 @@ impl Partition {
         more: bool,
         payload: &[u8],
     ) {
-        let mut frame = Vec::new();
-        CopyFrame::Chunk { partition: self.id, epoch, section, more, payload }.append(&mut frame);
-        shared.streams.push_back((peer, frame));
+        shared.send_frame(peer, &CopyFrame::Chunk { partition: self.id(), epoch, section, more, payload });
     }
 }

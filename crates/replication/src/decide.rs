@@ -15,8 +15,8 @@ use crate::clients::Lookup;
 use crate::config::UNRELEASED_MAX;
 use crate::evaluate::{KeyValue, Verdict, evaluate, needs_state};
 use crate::partition::{Decided, Latest, Partition, update_of};
-use crate::plant::Plant;
-use crate::shared::{PendingRead, Shared};
+use crate::waits::PendingRead;
+use nicekv_node::{Host as Shared, Plant};
 use nicekv_wire::replication::{Decision, Effect, Progress};
 use nicekv_wire::{NodeId, Now, OpId, Operation, Status};
 
@@ -48,10 +48,10 @@ impl Partition {
                     // What is decided but not released is in no engine: its release comes back here.
                     Latest::Unknown if state.unreleased > 0 => return,
                     Latest::Unknown => {
-                        let token = shared.storage.read(self.id, key);
+                        let token = shared.read(self.membership.partition, key);
                         state.latest = Latest::Reading { token };
-                        let read = PendingRead::Evaluate { partition: self.id, key: key.into() };
-                        shared.reads.push_back((token, read));
+                        let read = PendingRead::Evaluate { key: key.into() };
+                        self.waits.reads.push_back((token, read));
                         return;
                     }
                     Latest::Reading { .. } => return,
@@ -69,14 +69,14 @@ impl Partition {
             return None;
         }
         let op = *self.keys.get(key)?.queue.front()?;
-        let all_acks = (1u16 << self.members.len()) - 1;
+        let all_acks = (1u16 << self.membership.members.len()) - 1;
         (self.ops[&op].acks == all_acks).then_some(op)
     }
 
     /// Whether this is a primary that has recovered, in an epoch that is in force and has members enough (R3, R6).
     fn may_decide(&self) -> bool {
         let is_ready = self.lead.as_ref().is_some_and(|lead| lead.is_ready());
-        is_ready && self.activated && self.has_members_enough()
+        is_ready && self.membership.activated && self.membership.has_members_enough()
     }
 
     /// Primary: whether an op was open when the epoch began.
@@ -126,7 +126,7 @@ impl Partition {
     ) {
         let decided = Decided {
             index: self.logged + 1,
-            origin: self.epoch,
+            origin: self.membership.epoch,
             op,
             contended,
             effect: verdict.effect,
@@ -143,7 +143,7 @@ impl Partition {
         };
         shared.counters.decided += 1;
         shared.counters.decided_contended += u64::from(decided.contended);
-        self.tell_members(shared, Some(&decided.wire(self.id, self.epoch)));
+        self.tell_members(shared, Some(&decided.wire(self.id(), self.membership.epoch)));
         self.log_decision(shared, now, decided);
         let lead = self.lead.as_mut().expect("a primary");
         lead.decided_ns = now.boot_ns;
@@ -152,9 +152,9 @@ impl Partition {
 
     /// Multicasts the watermark, and a decision if there is one.
     fn tell_members(&self, shared: &mut Shared, decision: Option<&Decision<'_>>) {
-        if self.members.len() > 1 {
-            let vnode = shared.config.vrings.multicast_vnode(shared.config.partitioning.first_vnode(self.id));
-            let members = self.members.iter().map(|member| member.node);
+        if self.membership.members.len() > 1 {
+            let vnode = self.membership.multicast;
+            let members = self.membership.members.iter().map(|member| member.node);
             shared.outbox.multicast_decision(vnode, members, decision, self.watermark());
         }
     }
@@ -185,7 +185,7 @@ impl Partition {
 
     /// Primary: a member tells how far it is.
     pub(crate) fn on_progress(&mut self, shared: &mut Shared, now: Now, sender: NodeId, progress: &Progress) {
-        let Some(position) = self.position(sender) else { return };
+        let Some(position) = self.membership.position(sender) else { return };
         let Some(lead) = &mut self.lead else { return };
         let peer = &mut lead.peers[position];
         if !peer.recovered {
@@ -207,10 +207,10 @@ impl Partition {
     /// Primary: releases what every member of the epoch has forced, and tells them if they wait for it.
     pub(crate) fn advance_release(&mut self, shared: &mut Shared, now: Now) {
         let Some(lead) = &self.lead else { return };
-        if !lead.is_ready() || !self.activated {
+        if !lead.is_ready() || !self.membership.activated {
             return;
         }
-        let me = self.position(shared.config.node).expect("the primary is a member");
+        let me = self.membership.position(shared.config.node).expect("the primary is a member");
         let forced_by_peers = lead
             .peers
             .iter()

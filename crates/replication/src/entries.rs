@@ -4,13 +4,11 @@
 //! original member of the partition holds the decision: a member that goes away later comes back with it.
 
 use crate::config::TOMBSTONES_MAX;
-use crate::partition::{Decided, Partition, Standing};
-use crate::plant::Plant;
-use crate::shared::{Map, Shared};
+use crate::partition::{Decided, Partition};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use nicekv_node::{Host as Shared, Map, Plant};
 use nicekv_wire::Update;
-use nicekv_wire::control::MemberState;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::replication::Effect;
 
@@ -83,28 +81,21 @@ impl Partition {
     /// Writes an entry to the engine.
     pub(crate) fn store(&mut self, shared: &mut Shared, key: &[u8], entry: &Entry<'_>) {
         if entry.value.is_none() && shared.has(Plant::TombstoneDroppedEarly) {
-            shared.storage.remove(self.id, key);
+            shared.storage.remove(self.id(), key);
             return;
         }
         self.tombstones.note(key, entry);
-        shared.storage.write(self.id, key, |out| entry.append(out));
-    }
-
-    /// Whether every original member is in the epoch and consistent.
-    pub(crate) fn is_whole(&self) -> bool {
-        let originals = self.members.iter().filter(|member| !member.handoff);
-        let consistent = originals.filter(|member| member.state == MemberState::Consistent).count();
-        self.standing == Standing::Consistent && consistent >= self.replicas
+        shared.storage.write(self.id(), key, |out| entry.append(out));
     }
 
     /// What is released has been forced by every member. If all originals are among them, its deletions need not be told to any.
     pub(crate) fn drop_tombstones(&mut self, shared: &mut Shared) {
-        if !self.is_whole() {
+        if !self.membership.is_whole() {
             return;
         }
         self.held_by_originals = self.released;
         while let Some(key) = self.tombstones.pop_through(self.released) {
-            shared.storage.remove(self.id, &key);
+            shared.storage.remove(self.id(), &key);
         }
     }
 }

@@ -15,15 +15,14 @@
 //! it has adopted the longest prefix among all members of its epoch. What a dead primary decided and nobody else holds was either
 //! shown to nobody (contended) or comes out the same when it is decided again (uncontended).
 
-use crate::partition::{Latest, Partition, Standing};
-use crate::plant::Plant;
+use crate::partition::{Latest, Partition};
 use crate::record::Record;
-use crate::shared::Shared;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use nicekv_wire::control::{Assign, MemberState};
+use nicekv_node::{Host as Shared, Membership, Plant, Standing};
+use nicekv_wire::control::Assign;
 use nicekv_wire::recovery::{Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX, UndecidedOp, Wanted};
 use nicekv_wire::replication::Decision;
 use nicekv_wire::{NodeId, Now, OpId};
@@ -78,44 +77,33 @@ impl Lead {
 
 impl Partition {
     /// The metadata service assigns an epoch. Whether this replica is in it now.
-    pub(crate) fn on_assign(&mut self, shared: &mut Shared, now: Now, assign: &Assign) -> bool {
-        if assign.epoch < self.epoch {
+    pub(crate) fn take_assign(&mut self, shared: &mut Shared, now: Now, assign: &Assign) -> bool {
+        if assign.epoch < self.membership.epoch {
             return false;
         }
-        if assign.epoch == self.epoch {
-            if assign.activated && !self.activated {
-                self.activated = true;
+        if assign.epoch == self.membership.epoch {
+            if assign.activated && !self.membership.activated {
+                self.membership.activated = true;
                 self.resume(shared, now);
             }
             return true;
         }
-        let mine = assign.members.iter().find(|member| member.node == shared.config.node);
-        let standing = match mine.map(|member| (member.state, member.handoff)) {
-            None => Standing::Outside,
-            Some((MemberState::Joining, _)) => Standing::Joining,
-            Some((MemberState::Consistent, true)) => Standing::Handoff,
-            Some((MemberState::Consistent, false)) => Standing::Consistent,
-        };
-        if standing.serves() && self.former.is_some() {
+        let membership = Membership::of(assign, shared.config.node);
+        if membership.standing.serves() && self.former.is_some() {
             // Never pretend to hold what was not copied.
             shared.counters.refused += 1;
             return false;
         }
-        self.enter(shared, now, assign, standing);
+        self.enter(shared, now, membership);
         true
     }
 
-    fn enter(&mut self, shared: &mut Shared, now: Now, assign: &Assign, standing: Standing) {
-        if self.is_whole() && self.held_by_originals > 0 {
-            let record = Record::Held { partition: self.id, through: self.held_by_originals };
-            shared.storage.append(|out| record.append(out));
+    fn enter(&mut self, shared: &mut Shared, now: Now, membership: Membership) {
+        if self.membership.is_whole() && self.held_by_originals > 0 {
+            let record = Record::Held { through: self.held_by_originals };
+            shared.append(self.id(), |out| record.append(out));
         }
-        self.epoch = assign.epoch;
-        self.activated = assign.activated;
-        self.primary = assign.primary;
-        self.members.clone_from(&assign.members);
-        self.replicas = assign.replicas.into();
-        self.standing = standing;
+        self.membership = membership;
         self.base = None;
         self.join = None;
         self.lead = None;
@@ -134,21 +122,24 @@ impl Partition {
             (op.any_contended, op.any_refused, op.tries) = (false, false, 0);
             op.sent_ns = now.boot_ns;
         }
-        match standing {
+        match self.membership.standing {
             Standing::Outside | Standing::Handoff => {}
             Standing::Joining => self.start_join(shared),
-            Standing::Consistent if assign.primary == shared.config.node => self.start_lead(shared, now),
+            Standing::Consistent if self.membership.primary == shared.config.node => {
+                self.start_lead(shared, now);
+            }
             Standing::Consistent => {}
         }
         shared.arm_sweep(now);
     }
 
     fn start_lead(&mut self, shared: &mut Shared, now: Now) {
-        let me = self.position(shared.config.node).expect("the primary is a member");
+        let me = self.membership.position(shared.config.node).expect("the primary is a member");
         if shared.has(Plant::DedupeForgottenAtFailover) {
             self.clients = Clients::default();
         }
-        let mut peers = vec![Peer { heard_ns: now.boot_ns, ..Peer::default() }; self.members.len()];
+        let mut peers =
+            vec![Peer { heard_ns: now.boot_ns, ..Peer::default() }; self.membership.members.len()];
         peers[me].recovered = true;
         self.lead = Some(Lead {
             phase: Phase::Collecting,
@@ -171,10 +162,11 @@ impl Partition {
     /// Asks again whoever has not answered.
     pub(crate) fn ask(&mut self, shared: &mut Shared) {
         let lead = self.lead.as_ref().expect("a primary");
-        let (sender, partition, epoch) = (shared.config.node, self.id, self.epoch);
+        let (sender, partition, epoch) = (shared.config.node, self.id(), self.membership.epoch);
         match lead.phase {
             Phase::Collecting => {
-                for (peer, member) in lead.peers.iter().zip(&self.members).filter(|(peer, _)| !peer.recovered)
+                for (peer, member) in
+                    lead.peers.iter().zip(&self.membership.members).filter(|(peer, _)| !peer.recovered)
                 {
                     let request = RecoverRequest { sender, partition, epoch, cursor: peer.cursor };
                     shared.outbox.send(member.address, |out| request.encode(out));
@@ -183,7 +175,7 @@ impl Partition {
             Phase::Adopting { from, .. } => {
                 let wanted = Wanted::DecisionsAfter(self.logged);
                 let fetch = Fetch { sender, partition, epoch, wanted };
-                shared.outbox.send(self.members[from].address, |out| fetch.encode(out));
+                shared.outbox.send(self.membership.members[from].address, |out| fetch.encode(out));
             }
             Phase::Ready => {}
         }
@@ -191,7 +183,9 @@ impl Partition {
 
     /// A member tells the primary of its epoch what it holds.
     pub(crate) fn on_recover_request(&mut self, shared: &mut Shared, request: &RecoverRequest) {
-        if !self.accepts(request.epoch, request.sender) || request.sender != self.primary {
+        if !self.membership.accepts(request.epoch, request.sender)
+            || request.sender != self.membership.primary
+        {
             return;
         }
         let mut undecided = Vec::new();
@@ -209,23 +203,23 @@ impl Partition {
         }
         let reply = RecoverReply {
             sender: shared.config.node,
-            partition: self.id,
-            epoch: self.epoch,
+            partition: self.id(),
+            epoch: self.membership.epoch,
             cursor: request.cursor,
             next: if undecided.len() == UNDECIDED_MAX { next } else { 0 },
             logged: self.logged,
             forced: self.forced,
             undecided,
         };
-        shared.outbox.send(self.primary_address(), |out| reply.encode(out));
+        shared.outbox.send(self.membership.primary_address(), |out| reply.encode(out));
     }
 
     /// The primary hears what a member holds.
     pub(crate) fn on_recover_reply(&mut self, shared: &mut Shared, now: Now, reply: &RecoverReply) {
-        if !self.accepts(reply.epoch, reply.sender) {
+        if !self.membership.accepts(reply.epoch, reply.sender) {
             return;
         }
-        let position = self.position(reply.sender).expect("accepted");
+        let position = self.membership.position(reply.sender).expect("accepted");
         let Some(lead) = &mut self.lead else { return };
         let peer = &mut lead.peers[position];
         if lead.phase != Phase::Collecting || peer.recovered || peer.cursor != reply.cursor {
@@ -275,7 +269,7 @@ impl Partition {
         decision: &Decision<'_>,
     ) {
         let Some(Lead { phase: Phase::Adopting { from, target }, .. }) = self.lead else { return };
-        if self.members[from].node != sender || decision.index != self.logged + 1 {
+        if self.membership.members[from].node != sender || decision.index != self.logged + 1 {
             return;
         }
         self.log_decision(shared, now, Decided::from_wire(decision));
@@ -286,11 +280,11 @@ impl Partition {
 
     /// A member sends the primary the decisions that it lacks.
     pub(crate) fn on_fetch_decisions(&mut self, shared: &mut Shared, to: NodeId, after: u64) {
-        let Some(address) = self.address(to) else { return };
+        let Some(address) = self.membership.address(to) else { return };
         let skip = after.saturating_sub(self.released) as usize;
         let watermark = self.watermark();
         for decided in self.decisions.iter().skip(skip).take(crate::config::CATCH_UP_DATAGRAMS_MAX) {
-            let decision = decided.wire(self.id, self.epoch);
+            let decision = decided.wire(self.id(), self.membership.epoch);
             shared.outbox.unicast_decision(address, Some(&decision), watermark);
         }
     }
@@ -305,8 +299,8 @@ impl Partition {
         // What only others held when they answered may have arrived here since.
         lead.wanted.retain(|op, _| !self.ops.contains_key(op));
         shared.storage.want_force();
-        for position in 0..self.members.len() {
-            if self.members[position].node != shared.config.node {
+        for position in 0..self.membership.members.len() {
+            if self.membership.members[position].node != shared.config.node {
                 let logged = self.lead.as_ref().expect("a primary").peers[position].logged;
                 self.catch_up(shared, now, position, logged);
             }

@@ -2,53 +2,58 @@
 
 use crate::clients::ExportCursor;
 use crate::epoch::{Lead, Phase};
-use crate::partition::{Latest, Partition, Standing};
-use crate::plant::Plant;
-use crate::replica::Replica;
-use crate::shared::{Shared, UnforcedWhat};
+use crate::hosted::Hosted;
+use crate::partition::{Latest, Partition};
+use crate::waits::UnforcedWhat;
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
+use nicekv_node::{Explore, Standing};
 
-impl Replica {
-    /// Breaks a rule from now on.
-    pub fn plant(&mut self, plant: Plant) {
-        self.shared.plant = Some(plant);
+impl Explore for Hosted {
+    fn fingerprint(&self, state: &mut impl Hasher) {
+        self.explored().fingerprint(state);
     }
 
-    /// Feeds `state` with everything that can make a difference later, provided that time stands still, every timeout is zero, no copy
-    /// is under way and all that could be polled has been polled. Record numbers count from the end of the log.
-    pub fn fingerprint(&self, state: &mut impl Hasher) {
-        self.shared.fingerprint(state);
-        for partition in &self.partitions {
-            partition.fingerprint(state);
+    fn fingerprint_wait(&self, record: u64, state: &mut impl Hasher) {
+        self.explored().fingerprint_wait(record, state);
+    }
+
+    fn check_invariants(&self) -> Result<(), &'static str> {
+        match self {
+            Self::Multicast(partition) => partition.check_invariants(),
+            Self::Quorum(_) => Ok(()),
         }
-    }
-
-    /// Whether the invariants of the modules hold; else which does not.
-    pub fn check_invariants(&self) -> Result<(), &'static str> {
-        self.partitions.iter().try_for_each(Partition::check_invariants)
     }
 }
 
-impl Shared {
-    fn fingerprint(&self, state: &mut impl Hasher) {
-        (self.term.0, self.lease_until_ns, self.sweep_at_ns.is_some()).hash(state);
-        assert!(self.reads.is_empty() && self.scans.is_empty() && self.streams.is_empty());
-        for unforced in &self.unforced {
-            (self.storage.appended() - unforced.record).hash(state);
-            match unforced.what {
-                UnforcedWhat::Prepare(op) => (0, op).hash(state),
-                UnforcedWhat::Decision(index) => (1, index).hash(state),
-                UnforcedWhat::Copy => unreachable!("nobody joins"),
-            }
+impl Hosted {
+    fn explored(&self) -> &Partition {
+        match self {
+            Self::Multicast(partition) => partition,
+            Self::Quorum(_) => unreachable!("worlds that are visited as a whole have no quorum keyspace"),
         }
     }
 }
 
 impl Partition {
+    fn fingerprint_wait(&self, record: u64, state: &mut impl Hasher) {
+        let unforced = self.waits.unforced.iter().find(|unforced| unforced.record == record);
+        match unforced.expect("it waits for this record").what {
+            UnforcedWhat::Prepare(op) => (0, op).hash(state),
+            UnforcedWhat::Decision(index) => (1, index).hash(state),
+            UnforcedWhat::Copy => unreachable!("nobody joins"),
+        }
+    }
+
     fn fingerprint(&self, state: &mut impl Hasher) {
-        (self.epoch, self.activated, self.standing == Standing::Consistent, self.primary).hash(state);
-        self.members.iter().for_each(|member| member.node.hash(state));
+        (
+            self.membership.epoch,
+            self.membership.activated,
+            self.membership.standing == Standing::Consistent,
+            self.membership.primary,
+        )
+            .hash(state);
+        self.membership.members.iter().for_each(|member| member.node.hash(state));
         let mut ops: Vec<_> = self.ops.iter().collect();
         ops.sort_unstable_by_key(|(_, op)| op.order);
         let recovered_through = self.lead.as_ref().map_or(0, |lead| lead.recovered_through);

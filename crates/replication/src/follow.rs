@@ -1,8 +1,8 @@
 //! Decisions at the other members, and how the primary serves one that missed some.
 
 use crate::config::{CATCH_UP_DATAGRAMS_MAX, UNRELEASED_MAX};
-use crate::partition::{Decided, Partition, Standing};
-use crate::shared::Shared;
+use crate::partition::{Decided, Partition};
+use nicekv_node::{Host as Shared, Standing};
 use nicekv_wire::Now;
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::replication::{Decision, Watermark};
@@ -11,7 +11,7 @@ impl Partition {
     /// A decision of this epoch from its primary.
     pub(crate) fn on_decision(&mut self, shared: &mut Shared, now: Now, decision: &Decision<'_>) {
         let keeps_too_much = self.join.as_ref().is_some_and(|join| join.kept_back() >= UNRELEASED_MAX);
-        if (self.standing == Standing::Joining && self.base.is_none()) || keeps_too_much {
+        if (self.membership.standing == Standing::Joining && self.base.is_none()) || keeps_too_much {
             self.report_gap(shared, now);
         } else if decision.index == self.logged + 1 {
             self.log_decision(shared, now, Decided::from_wire(decision));
@@ -25,7 +25,7 @@ impl Partition {
     pub(crate) fn on_watermark(&mut self, shared: &mut Shared, now: Now, watermark: &Watermark) {
         if self.base.is_none() {
             self.base = Some(watermark.base);
-            if self.standing == Standing::Joining {
+            if self.membership.standing == Standing::Joining {
                 self.start_after(shared, now, watermark.base);
             }
         }
@@ -50,13 +50,13 @@ impl Partition {
             return;
         }
         lead.peers[position].heard_ns = now.boot_ns;
-        let address = self.members[position].address;
+        let address = self.membership.members[position].address;
         let watermark = self.watermark();
         shared.outbox.unicast_decision(address, None, watermark);
         let skip = logged.saturating_sub(self.released) as usize;
         let mut bytes = 0;
         for decided in self.decisions.iter().skip(skip) {
-            let decision = decided.wire(self.id, self.epoch);
+            let decision = decided.wire(self.id(), self.membership.epoch);
             bytes += decision.bytes();
             if bytes > CATCH_UP_DATAGRAMS_MAX * DATAGRAM_BYTES_MAX {
                 break;

@@ -23,39 +23,9 @@ use crate::config::UNRELEASED_MAX;
 use crate::evaluate::Verdict;
 use crate::partition::{Decided, Partition};
 use crate::prepare::Source;
-use crate::replica::Replica;
-use crate::shared::Shared;
+use nicekv_node::Host as Shared;
 use nicekv_wire::replication::PrepareAck;
-use nicekv_wire::{Now, OpId, Operation, Status, Update};
-
-/// What a node's disk has room for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DiskSpace {
-    /// Everything.
-    #[default]
-    Enough,
-    /// What was set aside: decisions, and deletes, which are how space returns.
-    Reserve,
-    /// Decisions only, and perhaps not even these.
-    Exhausted,
-}
-
-impl DiskSpace {
-    fn admits(self, operation: &Operation<'_>) -> bool {
-        match self {
-            Self::Enough => true,
-            Self::Reserve => matches!(operation, Operation::Delete),
-            Self::Exhausted => false,
-        }
-    }
-}
-
-impl Replica {
-    /// Says from now on how much room the disk has. A driver that never calls this has enough.
-    pub fn set_disk_space(&mut self, space: DiskSpace) {
-        self.shared.disk_space = space;
-    }
-}
+use nicekv_wire::{Now, OpId, Status, Update};
 
 impl Partition {
     /// Whether an update that this member does not hold yet was refused because of a full disk.
@@ -73,9 +43,9 @@ impl Partition {
         if self.is_primary() {
             self.decide_full(shared, now, update, source);
         } else {
-            let (partition, epoch, op) = (self.id, self.epoch, update.op);
+            let (partition, epoch, op) = (self.id(), self.membership.epoch, update.op);
             let ack = PrepareAck { partition, epoch, op, contended: false, refused: true };
-            shared.outbox.ack_prepare(self.primary_address(), ack);
+            shared.outbox.ack_prepare(self.membership.primary_address(), ack);
         }
         true
     }
@@ -83,7 +53,7 @@ impl Partition {
     /// Primary with a full disk: refuses an op whose prepare it cannot log. Until it may decide it is silent, and clients try again.
     fn decide_full(&mut self, shared: &mut Shared, now: Now, update: &Update<'_>, source: Source) {
         let may_decide = self.lead.as_ref().is_some_and(|lead| lead.is_ready())
-            && self.activated
+            && self.membership.activated
             && self.decisions.len() < UNRELEASED_MAX;
         if !may_decide || source == Source::Own || self.clients.lookup(update.op) != Lookup::New {
             return;

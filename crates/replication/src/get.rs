@@ -6,12 +6,12 @@
 
 use crate::config::WAITING_GETS_MAX;
 use crate::decide::is_overdue;
-use crate::partition::{Partition, Standing};
-use crate::plant::Plant;
+use crate::partition::Partition;
 use crate::prepare::Source;
-use crate::shared::{PendingRead, Shared};
+use crate::waits::PendingRead;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
+use nicekv_node::{Host as Shared, Plant, Standing};
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::{Condition, Get, KeyspaceId, Now, OpId, Operation, Reply, Status, Update};
 
@@ -25,11 +25,11 @@ pub(crate) struct WaitingGet {
 impl Partition {
     /// A get arrived, from a client or passed on by a member.
     pub(crate) fn on_get(&mut self, shared: &mut Shared, now: Now, get: &Get<'_>, from: SocketAddrV4) {
-        let unadmitted = self.standing == Standing::Outside && !self.keys.contains_key(get.key);
-        let serves = self.standing.serves() || (unadmitted && shared.has(Plant::AnswerUnadmitted));
+        let unadmitted = self.membership.standing == Standing::Outside && !self.keys.contains_key(get.key);
+        let serves = self.membership.standing.serves() || (unadmitted && shared.has(Plant::AnswerUnadmitted));
         let may_serve = serves && shared.has_lease(now);
         let heard = match get.forwarded {
-            Some((_, epoch, node)) => self.is_primary() && self.accepts(epoch, node),
+            Some((_, epoch, node)) => self.is_primary() && self.membership.accepts(epoch, node),
             None => true,
         };
         if !may_serve || !heard {
@@ -80,10 +80,10 @@ impl Partition {
             op: get.op,
             digest: nicekv_placement::key_digest(key),
             reply_to: Some(get.reply_to),
-            forwarded: Some((self.id, self.epoch, shared.config.node)),
+            forwarded: Some((self.id(), self.membership.epoch, shared.config.node)),
             key,
         };
-        shared.outbox.send(self.primary_address(), |out| forwarded.encode(out));
+        shared.outbox.send(self.membership.primary_address(), |out| forwarded.encode(out));
     }
 
     /// Reads the visible value for a get.
@@ -92,10 +92,9 @@ impl Partition {
             shared.counters.dropped += 1;
             return;
         }
-        let token = shared.storage.read(self.id, key);
-        let read =
-            PendingRead::Get { partition: self.id, op: get.op, reply_to: get.reply_to, key: key.into() };
-        shared.reads.push_back((token, read));
+        let token = shared.read(self.id(), key);
+        let read = PendingRead::Get { op: get.op, reply_to: get.reply_to, key: key.into() };
+        self.waits.reads.push_back((token, read));
     }
 
     /// The visible value has been read: answer.
@@ -112,7 +111,7 @@ impl Partition {
             && !shared.has(Plant::ExpiryByLocalClock)
         {
             // It expires by a delete that the primary orders, and by nothing else (R11).
-            match self.standing {
+            match self.membership.standing {
                 Standing::Consistent if self.is_primary() => {
                     self.expire(shared, now, key, entry.version, get);
                 }
@@ -121,7 +120,10 @@ impl Partition {
             }
             return;
         }
-        if entry.is_none() && self.standing == Standing::Handoff && !shared.has(Plant::HandoffDeniesMissing) {
+        if entry.is_none()
+            && self.membership.standing == Standing::Handoff
+            && !shared.has(Plant::HandoffDeniesMissing)
+        {
             // It holds no more than what was decided since it joined (R8).
             self.forward_get(shared, get, key);
             return;
@@ -159,8 +161,7 @@ impl Partition {
             operation: Operation::Delete,
             key,
         };
-        let to = shared.config.vrings.multicast_address(&delete.digest);
-        shared.outbox.send(to, |out| delete.encode(out));
+        shared.outbox.send(self.membership.multicast, |out| delete.encode(out));
         let mut datagram = Vec::new();
         delete.encode(&mut datagram);
         self.on_update(shared, now, &delete, &datagram, Source::Own);

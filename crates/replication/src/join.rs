@@ -30,30 +30,19 @@
 use crate::config::COPY_CHUNK_BYTES;
 use crate::copy::{Begun, EntriesChunk};
 use crate::entries::effect;
-use crate::full::DiskSpace;
 use crate::history::History;
-use crate::partition::{Decided, Op, Partition, Standing};
-use crate::plant::Plant;
+use crate::partition::{Decided, Op, Partition};
 use crate::record::Record;
-use crate::shared::{Map, Shared, Unforced, UnforcedWhat};
+use crate::waits::{Unforced, UnforcedWhat};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use core::net::SocketAddrV4;
+use nicekv_node::{DiskSpace, Host as Shared, Map, Plant, Standing, StreamPeer};
 use nicekv_wire::bytes::{Reader, put};
-use nicekv_wire::control::{Report, ReportKind};
+use nicekv_wire::control::ReportKind;
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry, read_keyed_entry};
 use nicekv_wire::{DecodeError, Epoch, NodeId, Now, OpId};
 use zerocopy::network_endian::U64;
-
-/// The other end of a copying stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StreamPeer {
-    /// A connection that this node opens to a source, by its address.
-    Dialed(SocketAddrV4),
-    /// A connection that was accepted, by its number.
-    Accepted(u64),
-}
 
 /// What a replica that is not complete held before it joined.
 #[derive(Clone)]
@@ -168,10 +157,10 @@ impl Join {
 impl Partition {
     /// Takes part from here on, as a joiner.
     pub(crate) fn start_join(&mut self, shared: &mut Shared) {
-        let record = Record::Join { partition: self.id, handoff: self.is_handoff(shared) };
-        shared.storage.append(|out| record.append(out));
-        self.set_aside(shared, self.is_handoff(shared));
-        self.join = Some(Join::new(shared.map(), self.primary));
+        let record = Record::Join { handoff: self.membership.is_handoff(shared.config.node) };
+        shared.append(self.id(), |out| record.append(out));
+        self.set_aside(shared, self.membership.is_handoff(shared.config.node));
+        self.join = Some(Join::new(shared.map(), self.membership.primary));
     }
 
     /// Sets aside what was held so far, for good if this is a handoff. Replaying the log does the same.
@@ -193,8 +182,8 @@ impl Partition {
 
     /// Joiner: the primary's last decision from before this epoch is known. What was decided up to it comes by copying.
     pub(crate) fn start_after(&mut self, shared: &mut Shared, now: Now, base: u64) {
-        let record = Record::Released { partition: self.id, through: base };
-        shared.storage.append(|out| record.append(out));
+        let record = Record::Released { through: base };
+        shared.append(self.id(), |out| record.append(out));
         shared.storage.want_force();
         (self.logged, self.forced, self.released) = (base, base, base);
         self.tell_progress(shared, false);
@@ -222,14 +211,13 @@ impl Partition {
         };
         let (source, since) = match section {
             CopySection::Entries => (join.source, join.since),
-            CopySection::Begin | CopySection::Clients => (self.primary, 0),
+            CopySection::Begin | CopySection::Clients => (self.membership.primary, 0),
         };
-        let (joiner, partition, epoch) = (shared.config.node, self.id, self.epoch);
+        let (joiner, partition) = (shared.config.node, self.membership.partition);
+        let epoch = self.membership.epoch;
         let request = CopyFrame::Request { joiner, partition, epoch, section, since, after };
-        let mut frame = Vec::new();
-        request.append(&mut frame);
-        let address = self.address(source).expect("a source is a member");
-        shared.streams.push_back((StreamPeer::Dialed(address), frame));
+        let address = self.membership.address(source).expect("a source is a member");
+        shared.send_frame(StreamPeer::Dialed(address), &request);
     }
 
     /// Joiner: what a sweep has to do for the copy.
@@ -242,7 +230,7 @@ impl Partition {
             match join.stage {
                 Stage::Beginning { .. } | Stage::Copying { .. } => {
                     // A handoff that does not answer is not needed: the primary has everything.
-                    join.source = self.primary;
+                    join.source = self.membership.primary;
                     self.ask_for_part(shared, now);
                 }
                 Stage::Forcing => {}
@@ -259,17 +247,11 @@ impl Partition {
             return;
         }
         join.asked_ns = now.boot_ns;
-        shared.report(Report {
-            node: shared.config.node,
-            incarnation: shared.config.incarnation,
-            partition: self.id,
-            epoch: self.epoch,
-            kind: ReportKind::CopyDone,
-        });
+        shared.report(self.id(), self.membership.epoch, ReportKind::CopyDone);
     }
 
     /// Joiner: a part has arrived.
-    pub(crate) fn on_copy_chunk(
+    pub(crate) fn take_copy_chunk(
         &mut self,
         shared: &mut Shared,
         now: Now,
@@ -279,7 +261,10 @@ impl Partition {
         payload: &[u8],
     ) {
         let expected = self.join.as_ref().and_then(Join::section);
-        if self.standing != Standing::Joining || epoch != self.epoch || expected != Some(section) {
+        if self.membership.standing != Standing::Joining
+            || epoch != self.membership.epoch
+            || expected != Some(section)
+        {
             return;
         }
         let taken = match section {
@@ -309,7 +294,7 @@ impl Partition {
     /// The primary says how far this replica holds what it holds.
     fn take_begun(&mut self, shared: &mut Shared, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
         let begun = Begun::read(payload)?;
-        let source = self.position(begun.source).map_or(self.primary, |_| begun.source);
+        let source = self.membership.position(begun.source).map_or(self.membership.primary, |_| begun.source);
         let join = self.join.as_mut().expect("checked by the caller");
         let Stage::Beginning { kept } = &mut join.stage else { unreachable!("checked by the caller") };
         let kept = core::mem::take(kept);
@@ -317,8 +302,8 @@ impl Partition {
         let mut history = Vec::new();
         begun.history.append(&mut history);
         let (since, floor) = (begun.since, begun.floor());
-        let record = Record::Begin { partition: self.id, since, floor, history: &history };
-        shared.storage.append(|out| record.append(out));
+        let record = Record::Begin { since, floor, history: &history };
+        shared.append(self.id(), |out| record.append(out));
         self.begin(shared, since, floor, begun.history, |key| kept.contains_key(key));
         let mut copied = Vec::new();
         for (key, entry) in &kept {
@@ -345,8 +330,8 @@ impl Partition {
         let former = self.former.take().expect("a joiner is not complete");
         if since == 0 && !(floor > 0 && shared.has(Plant::HandoffNotEmptied)) {
             self.tombstones.clear();
-            shared.storage.discard_writes(self.id);
-            shared.storage.clear(self.id);
+            shared.storage.discard_writes(self.id());
+            shared.storage.clear(self.id());
         }
         for (key, entry) in former.effects_through(since).filter(|(key, _)| !newer(key)) {
             self.store(shared, key, &entry);
@@ -366,8 +351,8 @@ impl Partition {
         if !more {
             self.join.as_mut().expect("checked by the caller").unchecked_through = shared.storage.appended();
         }
-        let record = Record::Clients { partition: self.id, payload };
-        shared.storage.append(|out| record.append(out));
+        let record = Record::Clients { payload };
+        shared.append(self.id(), |out| record.append(out));
         Ok(end.to_bytes().to_vec())
     }
 
@@ -394,8 +379,8 @@ impl Partition {
         if payload.is_empty() {
             return Ok(());
         }
-        let record = Record::Copied { partition: self.id, payload };
-        shared.storage.append(|out| record.append(out));
+        let record = Record::Copied { payload };
+        shared.append(self.id(), |out| record.append(out));
         self.store_copied(shared, payload)
     }
 
@@ -413,10 +398,9 @@ impl Partition {
         join.stage = Stage::Forcing;
         join.written = shared.map();
         self.former = None;
-        let record = shared.storage.append(|out| Record::Complete { partition: self.id }.append(out));
+        let record = shared.append_awaited(self.id(), |out| Record::Complete.append(out));
         shared.storage.want_force();
-        let (partition, resets, what) = (self.id, self.resets, UnforcedWhat::Copy);
-        shared.unforced.push_back(Unforced { record, partition, resets, what });
+        self.waits.unforced.push_back(Unforced { record, resets: self.resets, what: UnforcedWhat::Copy });
     }
 
     /// Joiner: what was copied is durable.

@@ -20,17 +20,16 @@ use crate::evaluate::KeyValue;
 use crate::get::WaitingGet;
 use crate::history::History;
 use crate::join::{Former, Join};
-use crate::plant::Plant;
 use crate::record::Record;
 use crate::repair::Repairs;
-use crate::shared::{Map, Shared, Unforced, UnforcedWhat};
+use crate::waits::{Unforced, UnforcedWhat, Waits};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_wire::control::{Member, MemberState};
+use nicekv_node::{Host as Shared, Map, Membership, Plant, Standing};
 use nicekv_wire::replication::{Decision, Effect, Progress, Watermark};
-use nicekv_wire::{Datagram, Epoch, NodeId, Now, OpId, PartitionId, Status, Update};
+use nicekv_wire::{Datagram, Epoch, Now, OpId, PartitionId, Status, Update};
 
 /// An op that is prepared here and has not taken effect.
 #[derive(Clone)]
@@ -150,36 +149,11 @@ impl Decided {
     }
 }
 
-/// This replica's standing in the partition's replica set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// No member (or not admitted since its start, R9): answers nothing.
-    Outside,
-    /// Takes part in puts, still copies.
-    Joining,
-    /// Holds what was decided since some original member is away, and stands in for it (R8).
-    Handoff,
-    /// Holds everything.
-    Consistent,
-}
-
-impl Standing {
-    /// Whether such a replica may answer gets.
-    pub(crate) fn serves(self) -> bool {
-        matches!(self, Self::Handoff | Self::Consistent)
-    }
-}
-
+/// One partition at one node, by multicast two-phase commit. See the module.
 #[derive(Clone)]
-pub(crate) struct Partition {
-    pub(crate) id: PartitionId,
-    pub(crate) epoch: Epoch,
-    pub(crate) activated: bool,
-    pub(crate) standing: Standing,
-    pub(crate) primary: NodeId,
-    pub(crate) members: Vec<Member>,
-    /// R.
-    pub(crate) replicas: usize,
+pub struct Partition {
+    pub(crate) membership: Membership,
+    pub(crate) waits: Waits,
     pub(crate) ops: Map<OpId, Op>,
     /// Undecided ops by log order.
     pub(crate) undecided: BTreeMap<u64, OpId>,
@@ -214,15 +188,10 @@ pub(crate) struct Partition {
 }
 
 impl Partition {
-    pub(crate) fn new(id: PartitionId, shared: &Shared) -> Self {
+    pub(crate) fn outside(id: PartitionId, shared: &Shared) -> Self {
         Self {
-            id,
-            epoch: Epoch(0),
-            activated: false,
-            standing: Standing::Outside,
-            primary: NodeId(0),
-            members: Vec::new(),
-            replicas: 0,
+            membership: Membership::outside(id),
+            waits: Waits::default(),
             ops: shared.map(),
             undecided: BTreeMap::new(),
             keys: shared.map(),
@@ -247,48 +216,21 @@ impl Partition {
         }
     }
 
+    pub(crate) fn id(&self) -> PartitionId {
+        self.membership.partition
+    }
+
     pub(crate) fn is_primary(&self) -> bool {
         self.lead.is_some()
     }
 
-    pub(crate) fn position(&self, node: NodeId) -> Option<usize> {
-        self.members.iter().position(|member| member.node == node)
-    }
-
-    pub(crate) fn address(&self, node: NodeId) -> Option<SocketAddrV4> {
-        self.members.iter().find(|member| member.node == node).map(|member| member.address)
-    }
-
-    pub(crate) fn primary_address(&self) -> SocketAddrV4 {
-        self.address(self.primary).expect("the primary is a member")
-    }
-
-    pub(crate) fn joiners(&self) -> bool {
-        self.members.iter().any(|member| member.state == MemberState::Joining)
-    }
-
-    /// Whether a message of this epoch from `sender` is to be heard.
-    pub(crate) fn accepts(&self, epoch: Epoch, sender: NodeId) -> bool {
-        self.standing != Standing::Outside && epoch == self.epoch && self.position(sender).is_some()
-    }
-
     pub(crate) fn watermark(&self) -> Watermark {
         Watermark {
-            partition: self.id,
-            epoch: self.epoch,
+            partition: self.id(),
+            epoch: self.membership.epoch,
             base: self.base.unwrap_or(0),
             released: self.released,
         }
-    }
-
-    /// Whether this node is a member that stands in for another (R8).
-    pub(crate) fn is_handoff(&self, shared: &Shared) -> bool {
-        self.members.iter().any(|member| member.node == shared.config.node && member.handoff)
-    }
-
-    /// Puts wait while the epoch has fewer members (R6).
-    pub(crate) fn has_members_enough(&self) -> bool {
-        self.members.len() + 1 >= self.replicas
     }
 
     /// Voids what is open, and all knowledge of decisions; entries stay.
@@ -338,10 +280,11 @@ impl Partition {
         assert_eq!(decided.index, self.logged + 1, "decisions are logged without gaps");
         self.logged = decided.index;
         self.history.note(decided.index, decided.origin);
-        let record =
-            shared.storage.append(|out| Record::Decision(decided.wire(self.id, self.epoch)).append(out));
+        let record = shared.append_awaited(self.id(), |out| {
+            Record::Decision(decided.wire(self.id(), self.membership.epoch)).append(out);
+        });
         let what = UnforcedWhat::Decision(decided.index);
-        shared.unforced.push_back(Unforced { record, partition: self.id, resets: self.resets, what });
+        self.waits.unforced.push_back(Unforced { record, resets: self.resets, what });
         if decided.contended && !shared.has(Plant::ContendedNotForced) {
             shared.storage.want_force();
         }
@@ -367,7 +310,8 @@ impl Partition {
             Some(_) => {}
             // It was refused without its prepare, or its effect is in the engine already. It may not be taken in any more.
             None => {
-                self.clients.remember(decided.op, StoredResult::of(&decided.wire(self.id, self.epoch)));
+                self.clients
+                    .remember(decided.op, StoredResult::of(&decided.wire(self.id(), self.membership.epoch)));
             }
         }
         if !decided.contended {
@@ -397,7 +341,7 @@ impl Partition {
 
     /// Applies a decision to the engine, remembers its result, answers its client if this is the primary, and unlocks.
     fn take_effect(&mut self, shared: &mut Shared, now: Now, decided: &Decided) {
-        let result = StoredResult::of(&decided.wire(self.id, self.epoch));
+        let result = StoredResult::of(&decided.wire(self.id(), self.membership.epoch));
         let Some(op) = self.ops.remove(&decided.op) else {
             return self.answer_refused(shared, decided, &result);
         };
@@ -438,19 +382,7 @@ impl Partition {
         self.drop_tombstones(shared);
     }
 
-    /// A record of this partition is durable.
-    pub(crate) fn on_forced(&mut self, shared: &mut Shared, now: Now, unforced: &Unforced) {
-        if unforced.resets != self.resets {
-            return;
-        }
-        match unforced.what {
-            UnforcedWhat::Prepare(op) => self.on_prepare_forced(shared, now, op),
-            UnforcedWhat::Decision(index) => self.on_decision_forced(shared, now, index),
-            UnforcedWhat::Copy => self.on_copy_forced(shared, now),
-        }
-    }
-
-    fn on_decision_forced(&mut self, shared: &mut Shared, now: Now, index: u64) {
+    pub(crate) fn on_decision_forced(&mut self, shared: &mut Shared, now: Now, index: u64) {
         self.forced = self.forced.max(index);
         if self.is_primary() {
             self.advance_release(shared, now);
@@ -466,7 +398,7 @@ impl Partition {
 
     /// Tells the primary what is logged and forced, with the next acks or after `delay_ns`.
     pub(crate) fn tell_progress_within(&mut self, shared: &mut Shared, now: Now, delay_ns: u64) {
-        if self.standing == Standing::Outside || self.is_primary() {
+        if self.membership.standing == Standing::Outside || self.is_primary() {
             return;
         }
         if delay_ns == 0 {
@@ -479,8 +411,13 @@ impl Partition {
 
     pub(crate) fn tell_progress(&mut self, shared: &mut Shared, gap: bool) {
         self.progress_due_ns = None;
-        let progress =
-            Progress { partition: self.id, epoch: self.epoch, logged: self.logged, forced: self.forced, gap };
-        shared.outbox.ack_progress(self.primary_address(), progress);
+        let progress = Progress {
+            partition: self.id(),
+            epoch: self.membership.epoch,
+            logged: self.logged,
+            forced: self.forced,
+            gap,
+        };
+        shared.outbox.ack_progress(self.membership.primary_address(), progress);
     }
 }

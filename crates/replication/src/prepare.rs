@@ -2,12 +2,12 @@
 
 use crate::clients::Lookup;
 use crate::config::OPEN_OPS_MAX;
-use crate::partition::{Partition, Standing};
-use crate::plant::Plant;
+use crate::partition::Partition;
 use crate::record::Record;
-use crate::shared::{Shared, Unforced, UnforcedWhat};
+use crate::waits::{Unforced, UnforcedWhat};
 use alloc::boxed::Box;
 use core::net::SocketAddrV4;
+use nicekv_node::{Host as Shared, Plant, Standing};
 use nicekv_wire::recovery::{Fetch, Wanted};
 use nicekv_wire::replication::PrepareAck;
 use nicekv_wire::{NodeId, Now, OpId, Reply, Status, Update, stamp_reply_to};
@@ -42,7 +42,7 @@ impl Partition {
         datagram: &[u8],
         source: Source,
     ) {
-        if self.standing == Standing::Outside {
+        if self.membership.standing == Standing::Outside {
             shared.counters.dropped += 1;
             return;
         }
@@ -92,13 +92,12 @@ impl Partition {
     fn log_prepare(&mut self, shared: &mut Shared, now: Now, update: &Update<'_>, datagram: Box<[u8]>) {
         let op = update.op;
         let other_undecided = self.keys.get(update.key).is_some_and(|key| !key.queue.is_empty());
-        let contended = other_undecided || self.standing == Standing::Joining;
-        let partition = self.id;
-        let record = Record::Prepare { partition, contended, datagram: &datagram };
-        let order = shared.storage.append(|out| record.append(out));
+        let contended = other_undecided || self.membership.standing == Standing::Joining;
+        let record = Record::Prepare { contended, datagram: &datagram };
+        let order = shared.append_awaited(self.id(), |out| record.append(out));
         shared.storage.want_force();
         let what = UnforcedWhat::Prepare(op);
-        shared.unforced.push_back(Unforced { record: order, partition, resets: self.resets, what });
+        self.waits.unforced.push_back(Unforced { record: order, resets: self.resets, what });
         self.insert_op(order, contended, datagram, now);
         if let Some(lead) = &mut self.lead {
             lead.wanted.remove(&op);
@@ -113,7 +112,7 @@ impl Partition {
         let Some(state) = self.ops.get_mut(&op) else { return };
         state.forced = true;
         if self.is_primary() {
-            let me = self.position(shared.config.node).expect("the primary is a member");
+            let me = self.membership.position(shared.config.node).expect("the primary is a member");
             self.count_ack(shared, now, me, op, false, false);
         } else {
             self.acknowledge(shared, op);
@@ -123,22 +122,26 @@ impl Partition {
     /// Acknowledges a forced, undecided op to the primary.
     pub(crate) fn acknowledge(&mut self, shared: &mut Shared, op: OpId) {
         let Some(state) = self.ops.get(&op) else { return };
-        if self.is_primary() || self.standing == Standing::Outside || !state.forced || state.decided {
+        if self.is_primary()
+            || self.membership.standing == Standing::Outside
+            || !state.forced
+            || state.decided
+        {
             return;
         }
         let ack = PrepareAck {
-            partition: self.id,
-            epoch: self.epoch,
+            partition: self.id(),
+            epoch: self.membership.epoch,
             op,
             contended: state.contended,
             refused: false,
         };
-        shared.outbox.ack_prepare(self.primary_address(), ack);
+        shared.outbox.ack_prepare(self.membership.primary_address(), ack);
     }
 
     /// Primary: a member acknowledges an op.
     pub(crate) fn on_prepare_ack(&mut self, shared: &mut Shared, now: Now, sender: NodeId, ack: &PrepareAck) {
-        let Some(position) = self.position(sender) else { return };
+        let Some(position) = self.membership.position(sender) else { return };
         if self.ops.contains_key(&ack.op) {
             if ack.refused && self.is_refusal_void(ack.op) {
                 return;
@@ -151,11 +154,11 @@ impl Partition {
 
     /// Primary: only a member holds this op; fetch and complete it (R15).
     pub(crate) fn want_op(&mut self, shared: &mut Shared, now: Now, op: OpId, holder: NodeId) {
-        let Some(address) = self.address(holder) else { return };
+        let Some(address) = self.membership.address(holder) else { return };
         let fetch = Fetch {
             sender: shared.config.node,
-            partition: self.id,
-            epoch: self.epoch,
+            partition: self.id(),
+            epoch: self.membership.epoch,
             wanted: Wanted::Op(op),
         };
         let lead = self.lead.as_mut().expect("only a primary wants ops");
@@ -176,7 +179,7 @@ impl Partition {
         contended: bool,
         refused: bool,
     ) {
-        let all_acks = (1u16 << self.members.len()) - 1;
+        let all_acks = (1u16 << self.membership.members.len()) - 1;
         let state = self.ops.get_mut(&op).expect("an open op");
         state.acks |= if shared.has(Plant::DecideBeforeAllAcks) { all_acks } else { 1 << position };
         state.any_contended |= contended || state.contended;
@@ -189,15 +192,15 @@ impl Partition {
 
     /// A member asks for the prepare of an op.
     pub(crate) fn on_fetch_op(&mut self, shared: &mut Shared, op: OpId, to: NodeId) {
-        let (Some(state), Some(address)) = (self.ops.get(&op), self.address(to)) else { return };
+        let (Some(state), Some(address)) = (self.ops.get(&op), self.membership.address(to)) else { return };
         self.resend(shared, &state.datagram, address);
     }
 
     pub(crate) fn resend(&self, shared: &mut Shared, datagram: &[u8], to: SocketAddrV4) {
         let resend = nicekv_wire::replication::Resend {
             sender: shared.config.node,
-            partition: self.id,
-            epoch: self.epoch,
+            partition: self.id(),
+            epoch: self.membership.epoch,
             logged: self.logged,
             datagram,
         };

@@ -1,37 +1,37 @@
-//! Records of the replica's log.
+//! Records of a partition's log; which partition, the node has written before them.
 //!
 //! Every record is idempotent: a checkpoint writes the open ones again, and replaying both the old and the new changes nothing.
 
 use alloc::vec::Vec;
+use nicekv_wire::DecodeError;
 use nicekv_wire::bytes::{Reader, put};
 use nicekv_wire::replication::Decision;
-use nicekv_wire::{DecodeError, PartitionId};
-use zerocopy::network_endian::{U32, U64};
+use zerocopy::network_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// One record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Record<'a> {
     /// An op is prepared: the client's datagram, and whether it was contended when it was logged (R2).
-    Prepare { partition: PartitionId, contended: bool, datagram: &'a [u8] },
+    Prepare { contended: bool, datagram: &'a [u8] },
     /// An op is decided. Decisions of a partition stand in the log in the order of their indexes.
     Decision(Decision<'a>),
     /// Every member holds the decisions up to this one, or this replica gets their effects by copying.
-    Released { partition: PartitionId, through: u64 },
+    Released { through: u64 },
     /// The replica joins: what it held so far is set aside, for good if it is a handoff (R7, R8).
-    Join { partition: PartitionId, handoff: bool },
+    Join { handoff: bool },
     /// Deduplication records, in `Clients`' own form.
-    Clients { partition: PartitionId, payload: &'a [u8] },
+    Clients { payload: &'a [u8] },
     /// Of what was set aside, the decisions up to `since` stand; at 0 the engine's entries are void, too.
-    Begin { partition: PartitionId, since: u64, floor: u64, history: &'a [u8] },
+    Begin { since: u64, floor: u64, history: &'a [u8] },
     /// Entries that came by copying, and were written.
-    Copied { partition: PartitionId, payload: &'a [u8] },
+    Copied { payload: &'a [u8] },
     /// The copy is complete.
-    Complete { partition: PartitionId },
+    Complete,
     /// Every original member holds the decisions up to this one.
-    Held { partition: PartitionId, through: u64 },
+    Held { through: u64 },
     /// Where the replica stands, in place of all records before.
-    Position { partition: PartitionId, position: Position, history: &'a [u8] },
+    Position { position: Position, history: &'a [u8] },
 }
 
 /// See [`Record::Position`].
@@ -42,15 +42,6 @@ pub(crate) struct Position {
     pub(crate) floor: u64,
     pub(crate) released: u64,
     pub(crate) held_by_originals: u64,
-}
-
-/// What every record begins with.
-#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub(crate) struct RecordHead {
-    pub(crate) kind: u8,
-    pub(crate) flag: u8,
-    pub(crate) partition: U32,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -70,59 +61,42 @@ struct PositionLayout {
 }
 
 impl<'a> Record<'a> {
-    pub(crate) fn partition(&self) -> PartitionId {
-        match *self {
-            Self::Decision(decision) => decision.partition,
-            Self::Prepare { partition, .. }
-            | Self::Released { partition, .. }
-            | Self::Join { partition, .. }
-            | Self::Clients { partition, .. }
-            | Self::Begin { partition, .. }
-            | Self::Copied { partition, .. }
-            | Self::Complete { partition }
-            | Self::Held { partition, .. }
-            | Self::Position { partition, .. } => partition,
-        }
-    }
-
     pub(crate) fn append(&self, out: &mut Vec<u8>) {
-        let head = |out: &mut Vec<u8>, kind: u8, partition: PartitionId, flag: bool| {
-            put(out, &RecordHead { kind, flag: flag.into(), partition: partition.0.into() });
-        };
+        let head = |out: &mut Vec<u8>, kind: u8, flag: bool| out.extend_from_slice(&[kind, flag.into()]);
         match *self {
-            Self::Prepare { partition, contended, datagram } => {
-                head(out, 1, partition, contended);
+            Self::Prepare { contended, datagram } => {
+                head(out, 1, contended);
                 out.extend_from_slice(datagram);
             }
             Self::Decision(decision) => {
-                head(out, 2, decision.partition, false);
+                head(out, 2, false);
                 decision.append(out);
             }
-            Self::Released { partition, through } => {
-                head(out, 3, partition, false);
+            Self::Released { through } => {
+                head(out, 3, false);
                 out.extend_from_slice(&through.to_be_bytes());
             }
-            Self::Join { partition, handoff } => head(out, 4, partition, handoff),
-            Self::Clients { partition, payload } => {
-                head(out, 5, partition, false);
+            Self::Join { handoff } => head(out, 4, handoff),
+            Self::Clients { payload } => {
+                head(out, 5, false);
                 out.extend_from_slice(payload);
             }
-            Self::Begin { partition, since, floor, history } => {
-                head(out, 6, partition, false);
+            Self::Begin { since, floor, history } => {
+                head(out, 6, false);
                 put(out, &BeginLayout { since: since.into(), floor: floor.into() });
                 out.extend_from_slice(history);
             }
-            Self::Copied { partition, payload } => {
-                head(out, 7, partition, false);
+            Self::Copied { payload } => {
+                head(out, 7, false);
                 out.extend_from_slice(payload);
             }
-            Self::Complete { partition } => head(out, 8, partition, false),
-            Self::Held { partition, through } => {
-                head(out, 10, partition, false);
+            Self::Complete => head(out, 8, false),
+            Self::Held { through } => {
+                head(out, 10, false);
                 out.extend_from_slice(&through.to_be_bytes());
             }
-            Self::Position { partition, position, history } => {
-                head(out, 9, partition, position.since.is_some());
+            Self::Position { position, history } => {
+                head(out, 9, position.since.is_some());
                 let layout = PositionLayout {
                     since: position.since.unwrap_or(0).into(),
                     floor: position.floor.into(),
@@ -137,10 +111,9 @@ impl<'a> Record<'a> {
 
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
-        let RecordHead { kind, flag, partition } = reader.layout("record")?;
-        let partition = PartitionId(partition.get());
+        let [kind, flag]: [u8; 2] = reader.layout("record")?;
         match kind {
-            1 => Ok(Self::Prepare { partition, contended: flag != 0, datagram: reader.rest() }),
+            1 => Ok(Self::Prepare { contended: flag != 0, datagram: reader.rest() }),
             2 => {
                 let decision = Decision::read(&mut reader)?;
                 reader.finish("decision record")?;
@@ -149,17 +122,17 @@ impl<'a> Record<'a> {
             3 => {
                 let through = u64::from_be_bytes(reader.layout("released record")?);
                 reader.finish("released record")?;
-                Ok(Self::Released { partition, through })
+                Ok(Self::Released { through })
             }
-            4 => Ok(Self::Join { partition, handoff: flag != 0 }),
-            5 => Ok(Self::Clients { partition, payload: reader.rest() }),
+            4 => Ok(Self::Join { handoff: flag != 0 }),
+            5 => Ok(Self::Clients { payload: reader.rest() }),
             6 => {
                 let layout: BeginLayout = reader.layout("begin record")?;
                 let (since, floor) = (layout.since.get(), layout.floor.get());
-                Ok(Self::Begin { partition, since, floor, history: reader.rest() })
+                Ok(Self::Begin { since, floor, history: reader.rest() })
             }
-            7 => Ok(Self::Copied { partition, payload: reader.rest() }),
-            8 => Ok(Self::Complete { partition }),
+            7 => Ok(Self::Copied { payload: reader.rest() }),
+            8 => Ok(Self::Complete),
             9 => {
                 let layout: PositionLayout = reader.layout("position record")?;
                 let position = Position {
@@ -168,12 +141,12 @@ impl<'a> Record<'a> {
                     released: layout.released.get(),
                     held_by_originals: layout.held_by_originals.get(),
                 };
-                Ok(Self::Position { partition, position, history: reader.rest() })
+                Ok(Self::Position { position, history: reader.rest() })
             }
             10 => {
                 let through = u64::from_be_bytes(reader.layout("held record")?);
                 reader.finish("held record")?;
-                Ok(Self::Held { partition, through })
+                Ok(Self::Held { through })
             }
             other => Err(DecodeError::UnknownValue { field: "record kind", value: other.into() }),
         }

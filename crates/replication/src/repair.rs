@@ -22,12 +22,13 @@
 
 use crate::config::{REPAIRS_MAX, WAITING_GETS_MAX};
 use crate::get::WaitingGet;
-use crate::partition::{Latest, Partition, Standing};
-use crate::shared::{PendingRead, Shared};
+use crate::partition::{Latest, Partition};
+use crate::waits::PendingRead;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
+use nicekv_node::{Host as Shared, Standing};
 use nicekv_wire::control::MemberState;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::repair::{KeyState, RepairReply, RepairRequest};
@@ -63,7 +64,7 @@ impl Partition {
     /// The value for a get is damaged.
     pub(crate) fn on_get_corrupt(&mut self, shared: &mut Shared, now: Now, get: WaitingGet, key: &[u8]) {
         self.begin_repair(shared, now, key);
-        if self.standing.serves() && !self.is_primary() {
+        if self.membership.standing.serves() && !self.is_primary() {
             return self.forward_get(shared, get, key);
         }
         match self.repairs.get_mut(key) {
@@ -88,7 +89,7 @@ impl Partition {
             return;
         }
         shared.counters.corrupt += 1;
-        if !self.standing.serves() || self.repairs.len() >= REPAIRS_MAX {
+        if !self.membership.standing.serves() || self.repairs.len() >= REPAIRS_MAX {
             return;
         }
         let asked = (self.logged, self.released);
@@ -108,41 +109,40 @@ impl Partition {
     /// Whom to ask at the `tries`-th time: the primary, then the other members that hold everything.
     fn repair_peer(&self, shared: &Shared, tries: u32) -> Option<SocketAddrV4> {
         let me = shared.config.node;
-        let mut peers: Vec<_> = (self.members.iter())
+        let mut peers: Vec<_> = (self.membership.members.iter())
             .filter(|member| member.node != me && member.state == MemberState::Consistent && !member.handoff)
             .collect();
-        peers.sort_by_key(|member| member.node != self.primary);
+        peers.sort_by_key(|member| member.node != self.membership.primary);
         peers.get(tries as usize % peers.len().max(1)).map(|member| member.address)
     }
 
     fn ask_for(&self, shared: &mut Shared, repair: &Repair, key: &[u8]) {
         let Some(peer) = self.repair_peer(shared, repair.tries) else { return };
         let (sender, partition, epoch, (logged, released)) =
-            (shared.config.node, self.id, self.epoch, repair.asked);
+            (shared.config.node, self.id(), self.membership.epoch, repair.asked);
         let request = RepairRequest { sender, partition, epoch, logged, released, key };
         shared.outbox.send(peer, |out| request.encode(out));
     }
 
     /// A member cannot read a key.
     pub(crate) fn on_repair_request(&mut self, shared: &mut Shared, now: Now, request: &RepairRequest<'_>) {
-        if request.sender == self.primary {
+        if request.sender == self.membership.primary {
             // It may have told nobody yet of what was uncontended.
             self.release(shared, now, request.released);
         }
-        let holds_everything = self.standing == Standing::Consistent;
+        let holds_everything = self.membership.standing == Standing::Consistent;
         if !holds_everything || self.logged < request.logged || self.released < request.released {
             shared.counters.dropped += 1;
             return;
         }
         let read = PendingRead::Repair {
-            partition: self.id,
-            epoch: self.epoch,
+            epoch: self.membership.epoch,
             to: request.sender,
             asked: (request.logged, request.released),
             key: request.key.into(),
         };
-        let token = shared.storage.read(self.id, request.key);
-        shared.reads.push_back((token, read));
+        let token = shared.read(self.id(), request.key);
+        self.waits.reads.push_back((token, read));
     }
 
     /// The key that another member cannot read has been read here.
@@ -154,14 +154,14 @@ impl Partition {
         key: &[u8],
         state: KeyState<'_>,
     ) {
-        if epoch != self.epoch {
+        if epoch != self.membership.epoch {
             return;
         }
         if state == KeyState::Corrupt {
             self.begin_repair(shared, now, key);
         }
-        let Some(address) = self.address(to) else { return };
-        let (sender, partition, through) = (shared.config.node, self.id, self.logged);
+        let Some(address) = self.membership.address(to) else { return };
+        let (sender, partition, through) = (shared.config.node, self.id(), self.logged);
         let reply = RepairReply { sender, partition, epoch, asked, through, key, state };
         shared.outbox.send(address, |out| reply.encode(out));
     }
@@ -194,7 +194,7 @@ impl Partition {
                 let entry = Entry::decode(&entry).expect("checked when it was decoded");
                 self.store(shared, key, &entry);
             }
-            None => shared.storage.remove(self.id, key),
+            None => shared.storage.remove(self.id(), key),
         }
         self.finish_repair(shared, now, key);
         self.decide_key(shared, now, key);

@@ -5,8 +5,8 @@ use crate::history::History;
 use crate::join::Former;
 use crate::partition::{Decided, Partition};
 use crate::record::{Position, Record};
-use crate::shared::Shared;
 use alloc::vec::Vec;
+use nicekv_node::Host as Shared;
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::replication::Decision;
 use nicekv_wire::{Datagram, DecodeError, Now};
@@ -16,7 +16,7 @@ const CLIENTS_RECORD_BYTES: usize = 128 << 10;
 
 impl Partition {
     /// Takes up one record of the log. It is durable, and its effects go to the engine once more, in the order of the log.
-    pub(crate) fn replay(
+    pub(crate) fn take_record(
         &mut self,
         shared: &mut Shared,
         now: Now,
@@ -51,7 +51,7 @@ impl Partition {
                 self.begin(shared, since, floor, history, |_| false);
             }
             Record::Copied { payload, .. } => self.store_copied(shared, payload)?,
-            Record::Complete { .. } => self.former = None,
+            Record::Complete => self.former = None,
             Record::Held { through, .. } => self.held_by_originals = through,
             Record::Position { position, history, .. } => {
                 self.take_position(shared, now, position, History::read(&mut Reader::new(history))?);
@@ -93,10 +93,9 @@ impl Partition {
     }
 
     /// Appends what is open, so that earlier records are no longer needed once the engine is durable.
-    pub(crate) fn checkpoint(&self, shared: &mut Shared) {
-        let partition = self.id;
+    pub(crate) fn append_open(&self, shared: &mut Shared) {
         let mut append = |record: Record<'_>| {
-            shared.storage.append(|out| record.append(out));
+            shared.append(self.id(), |out| record.append(out));
         };
         let position = Position {
             // What was set aside and is not compared with the primary's is too much to write again: it would copy everything.
@@ -107,20 +106,20 @@ impl Partition {
         };
         let mut runs = Vec::new();
         self.history.append(&mut runs);
-        append(Record::Position { partition, position, history: &runs });
+        append(Record::Position { position, history: &runs });
         let mut ops: Vec<_> = self.ops.values().collect();
         ops.sort_unstable_by_key(|op| op.order);
         for op in ops {
-            append(Record::Prepare { partition, contended: op.contended, datagram: &op.datagram });
+            append(Record::Prepare { contended: op.contended, datagram: &op.datagram });
         }
         for decided in &self.decisions {
-            append(Record::Decision(decided.wire(partition, self.epoch)));
+            append(Record::Decision(decided.wire(self.id(), self.membership.epoch)));
         }
         let (mut cursor, mut more) = (ExportCursor::START, true);
         while more {
             let piece;
             (piece, cursor, more) = self.clients.export(cursor, CLIENTS_RECORD_BYTES);
-            append(Record::Clients { partition, payload: &piece });
+            append(Record::Clients { payload: &piece });
         }
     }
 }

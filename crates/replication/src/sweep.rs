@@ -1,11 +1,10 @@
 //! What a replica does about silence: lost copies are sent again, holders of old ops speak up, the silent are accused (R15).
 
 use crate::clients::Lookup;
-use crate::partition::{Partition, Standing};
-use crate::plant::Plant;
-use crate::shared::Shared;
+use crate::partition::Partition;
 use alloc::vec::Vec;
-use nicekv_wire::control::{Report, ReportKind};
+use nicekv_node::{Host as Shared, Plant, Standing};
+use nicekv_wire::control::ReportKind;
 use nicekv_wire::recovery::{Fetch, Wanted};
 use nicekv_wire::{NodeId, Now, OpId};
 
@@ -16,8 +15,8 @@ const DOUBLINGS_MAX: u32 = 3;
 
 impl Partition {
     /// Looks for what is overdue; whether there is anything to look at again later.
-    pub(crate) fn sweep(&mut self, shared: &mut Shared, now: Now) -> bool {
-        if self.standing == Standing::Outside {
+    pub(crate) fn look_over(&mut self, shared: &mut Shared, now: Now) -> bool {
+        if self.membership.standing == Standing::Outside {
             return false;
         }
         if self.forced < self.logged {
@@ -30,16 +29,16 @@ impl Partition {
                 || !lead.wanted.is_empty()
                 || !self.ops.is_empty()
                 || !self.decisions.is_empty()
-                || self.joiners();
+                || self.membership.has_joiners();
         }
         self.sweep_member(shared, now);
-        if self.standing == Standing::Joining {
+        if self.membership.standing == Standing::Joining {
             self.sweep_join(shared, now);
         }
         !self.ops.is_empty()
             || self.forced < self.logged
             || self.progress_due_ns.is_some()
-            || self.standing == Standing::Joining
+            || self.membership.standing == Standing::Joining
     }
 
     fn sweep_lead(&mut self, shared: &mut Shared, now: Now) {
@@ -53,13 +52,13 @@ impl Partition {
     }
 
     fn fetch_wanted(&mut self, shared: &mut Shared) {
-        let (sender, partition, epoch) = (shared.config.node, self.id, self.epoch);
+        let (sender, partition, epoch) = (shared.config.node, self.id(), self.membership.epoch);
         let lead = self.lead.as_mut().expect("a primary");
         lead.wanted.retain(|op, _| !self.ops.contains_key(op) && self.clients.lookup(*op) == Lookup::New);
         let wanted: Vec<(OpId, NodeId)> =
             lead.wanted.iter().map(|(op, node)| (*op, *node)).take(SWEPT_OPS_MAX).collect();
         for (op, holder) in wanted {
-            let Some(address) = self.address(holder) else { continue };
+            let Some(address) = self.membership.address(holder) else { continue };
             let fetch = Fetch { sender, partition, epoch, wanted: Wanted::Op(op) };
             shared.outbox.send(address, |out| fetch.encode(out));
         }
@@ -88,8 +87,8 @@ impl Partition {
     fn resend_prepares(&mut self, shared: &mut Shared, now: Now) {
         for op in self.overdue_ops(shared, now) {
             let state = &self.ops[&op];
-            for position in 0..self.members.len() {
-                let member = self.members[position];
+            for position in 0..self.membership.members.len() {
+                let member = self.membership.members[position];
                 if state.acks & (1 << position) != 0 || member.node == shared.config.node {
                     continue;
                 }
@@ -105,8 +104,8 @@ impl Partition {
     fn serve_laggards(&mut self, shared: &mut Shared, now: Now) {
         let contended_through =
             self.decisions.iter().rev().find(|decided| decided.contended).map_or(0, |decided| decided.index);
-        for position in 0..self.members.len() {
-            let node = self.members[position].node;
+        for position in 0..self.membership.members.len() {
+            let node = self.membership.members[position].node;
             let lead = self.lead.as_mut().expect("a primary");
             let peer = &mut lead.peers[position];
             let urgent = peer.forced < contended_through.max(self.base.unwrap_or(0));
@@ -133,7 +132,7 @@ impl Partition {
         for op in &overdue {
             self.acknowledge(shared, *op);
             if self.ops[op].tries >= shared.config.timing.accuse_after_resends {
-                self.accuse(shared, self.primary);
+                self.accuse(shared, self.membership.primary);
             }
         }
         let holds_unreleased = self.ops.len() > self.undecided.len();
@@ -151,12 +150,6 @@ impl Partition {
     }
 
     fn accuse(&self, shared: &mut Shared, accused: NodeId) {
-        shared.report(Report {
-            node: shared.config.node,
-            incarnation: shared.config.incarnation,
-            partition: self.id,
-            epoch: self.epoch,
-            kind: ReportKind::Accuse(accused),
-        });
+        shared.report(self.id(), self.membership.epoch, ReportKind::Accuse(accused));
     }
 }

@@ -1,10 +1,8 @@
 //! One replica alone, its disk a map: what it answers, and when it keeps silent.
 
-use nicekv_placement::{Partitioning, Vrings, key_digest};
-use nicekv_replication::{
-    CLIENT_BYTES_MAX, DiskSpace, Replica, ReplicaConfig, StorageCompletion, StorageRequest, StreamPeer,
-    Timing,
-};
+use nicekv_node::{DiskSpace, NodeConfig, StorageCompletion, StorageRequest, StreamPeer, Timing};
+use nicekv_placement::{Vrings, key_digest};
+use nicekv_replication::{CLIENT_BYTES_MAX, Replica};
 use nicekv_wire::Duration;
 use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberState};
 use nicekv_wire::limits::VALUE_BYTES_MAX;
@@ -35,14 +33,13 @@ struct Node {
 impl Node {
     /// A node that has just started.
     fn started() -> Self {
-        let config = ReplicaConfig {
+        let config = NodeConfig {
             node: NodeId(1),
             metadata: METADATA,
+            switch: None,
             incarnation: INCARNATION,
             storage: 1,
             internal_client: ClientId::new(1, 1),
-            partitioning: Partitioning::new(0).unwrap(),
-            vrings: Vrings::on_network(7400),
             hash_seed: 1,
             timing: Timing { scrub_interval: Duration::ZERO, ..Timing::default() },
         };

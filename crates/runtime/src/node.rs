@@ -16,7 +16,8 @@ mod streams;
 pub use storage::{NodeStorage, OpenError, StorageOptions, open_durable, open_memory};
 
 use crate::{Stop, UdpEndpoint, Waker, is_ready, now, readable, wait};
-use nicekv_replication::{NodeCore, ReplicaStatus};
+use nicekv_node::NodeStatus;
+use nicekv_replication::Replica;
 use nicekv_store::StoreError;
 use nicekv_wire::Duration;
 use std::io;
@@ -45,18 +46,18 @@ pub enum NodeError {
 
 /// The last published status of a node; clones see the same.
 #[derive(Clone, Debug, Default)]
-pub struct NodeMonitor(Arc<Mutex<Option<ReplicaStatus>>>);
+pub struct NodeMonitor(Arc<Mutex<Option<NodeStatus>>>);
 
 impl NodeMonitor {
     /// The status of at most a second ago; `None` before the first one.
-    pub fn status(&self) -> Option<ReplicaStatus> {
+    pub fn status(&self) -> Option<NodeStatus> {
         self.0.lock().expect("no holder of this lock panics").clone()
     }
 }
 
 /// A node that is ready to run.
 pub struct Node {
-    core: Box<dyn NodeCore + Send>,
+    core: Replica,
     storage: NodeStorage,
     endpoint: UdpEndpoint,
     streams: Streams,
@@ -75,7 +76,7 @@ struct Ready {
 impl Node {
     /// `core` and `storage` as opened together; `listener` is bound to the endpoint's address; `waker` is the one that `storage` wakes.
     pub fn new(
-        core: Box<dyn NodeCore + Send>,
+        core: Replica,
         storage: NodeStorage,
         endpoint: UdpEndpoint,
         listener: TcpListener,
@@ -111,21 +112,21 @@ impl Node {
             }
             let now = now();
             if ready.streams {
-                self.streams.receive(now, &mut *self.core)?;
+                self.streams.receive(now, &mut self.core)?;
             }
-            self.storage.finish_forces(now, &mut *self.core)?;
+            self.storage.finish_forces(now, &mut self.core)?;
             let is_due = now.boot_ns >= self.core.next_deadline();
             if is_due {
                 self.core.handle_deadline(now);
             }
             self.core.handle_batch_end(now);
-            self.storage.run(now, &mut *self.core)?;
+            self.storage.run(now, &mut self.core)?;
             if is_due {
-                self.storage.idle(now, &mut *self.core)?;
+                self.storage.idle(now, &mut self.core)?;
                 self.publish(now.boot_ns);
             }
             self.endpoint.send_with(|out| self.core.poll_transmit(out))?;
-            self.streams.send(&mut *self.core);
+            self.streams.send(&mut self.core);
         }
         Ok(self.storage.close()?)
     }

@@ -3,8 +3,8 @@
 use nicekv_client::facade::Client;
 use nicekv_dataplane::{Prefix, VringConfig};
 use nicekv_metadata::{Balancing, Config, Metadata, NodeConfig, SwitchId, Timing};
-use nicekv_placement::{Partitioning, Vrings};
-use nicekv_replication::{ReplicaConfig, Timing as ReplicaTiming};
+use nicekv_node::Timing as ReplicaTiming;
+use nicekv_placement::Vrings;
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::metadata::{MetadataService, StateFile};
 use nicekv_runtime::node::{Node, StorageOptions, open_durable};
@@ -84,20 +84,18 @@ impl Cluster {
         let owned = stop.clone();
         threads.push(std::thread::spawn(move || service.run(&owned).unwrap()));
 
-        let replica = ReplicaConfig {
+        let replica = nicekv_node::NodeConfig {
             node: NodeId(1),
             metadata,
+            switch: Some(SocketAddrV4::new(Ipv4Addr::LOCALHOST, metadata.port())),
             incarnation: random().unwrap(),
             storage: 0,
             internal_client: new_client_id().unwrap(),
-            partitioning: Partitioning::new(PARTITION_BITS).unwrap(),
-            vrings,
             hash_seed: 1,
             timing: ReplicaTiming::default(),
         };
         let (waker, directory) = (Waker::new().unwrap(), directory(&files, path, "node-1"));
-        let (core, storage) =
-            open_durable(replica, None, now(), files, directory, OPTIONS, waker.clone()).unwrap();
+        let (core, storage) = open_durable(replica, now(), files, directory, OPTIONS, waker.clone()).unwrap();
         let node = Node::new(core, storage, node_endpoint, listen(node).unwrap(), waker, Duration::ZERO);
         let owned = stop.clone();
         threads.push(std::thread::spawn(move || node.run(&owned).unwrap()));

@@ -7,7 +7,8 @@
 //! disk notices, as the real engine does by its checksums.
 
 use crate::random::Random;
-use nicekv_replication::{NodeCore, StorageCompletion, StorageRequest};
+use nicekv_node::{StorageCompletion, StorageRequest};
+use nicekv_replication::Replica;
 use nicekv_wire::recovery::{Entry, put_keyed_entry};
 use nicekv_wire::{Now, PartitionId};
 use std::collections::BTreeMap;
@@ -89,7 +90,7 @@ impl Disk {
     }
 
     /// Executes all requests of `core` and what they lead to; returns what takes time.
-    pub fn execute(&mut self, now: Now, core: &mut impl NodeCore) -> Vec<Busy> {
+    pub fn execute(&mut self, now: Now, core: &mut Replica) -> Vec<Busy> {
         let mut busy = Vec::new();
         while let Some(request) = core.poll_storage() {
             match request {
@@ -164,7 +165,7 @@ impl Disk {
     }
 
     /// Something that took time is done. Forces and syncs finish in the order of their beginning.
-    pub fn finish(&mut self, now: Now, core: &mut impl NodeCore, busy: Busy) {
+    pub fn finish(&mut self, now: Now, core: &mut Replica, busy: Busy) {
         match busy {
             Busy::Force { through } => {
                 self.forced = self.forced.max(through);
@@ -197,7 +198,7 @@ impl Disk {
     }
 
     /// Gives a new process what is in the log.
-    pub fn replay(&mut self, now: Now, core: &mut impl NodeCore) {
+    pub fn replay(&mut self, now: Now, core: &mut Replica) {
         for record in &self.log {
             core.replay(now, record).expect("the log holds what the core wrote");
         }

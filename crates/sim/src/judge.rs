@@ -7,7 +7,7 @@ use crate::faults::Faults;
 use crate::network::Pace;
 use crate::random::Random;
 use nicekv_metadata::Timing;
-use nicekv_replication::{PartitionStatus, Standing};
+use nicekv_node::{PartitionStatus, Standing};
 use nicekv_wire::{Duration, PartitionId};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -159,7 +159,7 @@ fn consistent(cluster: &Cluster, partition: PartitionId) -> Vec<(usize, Partitio
         .enumerate()
         .filter_map(|(index, node)| {
             let status = node.core.as_ref()?.status();
-            Some((index, status.partitions[partition.position()]))
+            Some((index, *status.partition(partition)?))
         })
         .collect();
     let newest = statuses.iter().map(|(_, status)| status.epoch).max();

@@ -3,8 +3,8 @@
 use crate::disk::{Busy, Disk};
 use crate::faults::Faults;
 use crate::random::Random;
-use nicekv_placement::{Partitioning, Vrings};
-use nicekv_replication::{DiskSpace, NodeCore, Plant, Replica, ReplicaConfig, Timing};
+use nicekv_node::{DiskSpace, NodeConfig, Plant, Timing};
+use nicekv_replication::Replica;
 use nicekv_wire::{ClientId, Duration, NodeId, Now};
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
@@ -75,10 +75,8 @@ pub enum Kept {
 pub struct Surroundings {
     /// The metadata service.
     pub metadata: SocketAddrV4,
-    /// The partitions.
-    pub partitioning: Partitioning,
-    /// The rings.
-    pub vrings: Vrings,
+    /// The switch, if it hides the senders of what it passes on.
+    pub switch: Option<SocketAddrV4>,
     /// A bug of the replicas.
     pub plant: Option<Plant>,
 }
@@ -152,14 +150,13 @@ impl Node {
         let unix_ms = START_UNIX_MS + at_ns / 1_000_000;
         let internal_client = ClientId::new(unix_ms, random.bits());
         self.internal_client = internal_client;
-        let mut core = Replica::new(ReplicaConfig {
+        let mut core = Replica::new(NodeConfig {
             node: self.id,
             metadata: surroundings.metadata,
+            switch: surroundings.switch,
             incarnation: random.bits(),
             storage: u128::from(self.id.0) << 64 | life,
             internal_client,
-            partitioning: surroundings.partitioning,
-            vrings: surroundings.vrings,
             hash_seed: 7,
             timing: Timing { scrub_interval: SCRUB_INTERVAL, ..Timing::default() },
         });
@@ -211,7 +208,7 @@ impl Node {
 /// One turn of a driver's loop around a core of either kind; the log begins a segment now and then.
 pub(crate) fn turn_core(
     now: Now,
-    core: &mut impl NodeCore,
+    core: &mut Replica,
     inbox: impl Iterator<Item = (SocketAddrV4, Vec<u8>)>,
     disk: &mut Disk,
     checkpoint_after: &mut u64,

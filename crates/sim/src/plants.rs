@@ -12,7 +12,7 @@ use crate::quorum;
 use crate::scenarios::{self, MILLISECOND_NS};
 use nicekv_client::QuorumClientPlant;
 use nicekv_metadata::Plant as InMetadata;
-use nicekv_replication::{Plant as InReplica, QuorumPlant};
+use nicekv_node::Plant as InReplica;
 
 /// A bug that is not found within so many seeds is not found.
 pub const SEEDS_MAX: u64 = 200;
@@ -201,8 +201,8 @@ pub const PLANTS: &[Plant] = &[
     metadata("former-leases-forgotten", "R12", InMetadata::FormerLeasesForgotten, Hunt::Script("removed-but-reachable")),
     quorum("get-without-write-back", |scenario| scenario.client_plant = Some(QuorumClientPlant::NoWriteBack)),
     quorum("timestamp-from-one-answer", |scenario| scenario.client_plant = Some(QuorumClientPlant::AskOne)),
-    quorum("quorum-ack-before-force", |scenario| scenario.replica_plant = Some(QuorumPlant::AckBeforeForce)),
-    quorum("newcomer-counts-at-once", |scenario| scenario.replica_plant = Some(QuorumPlant::NewcomerCountsAtOnce)),
+    quorum("quorum-ack-before-force", |scenario| scenario.replica_plant = Some(InReplica::QuorumAckBeforeForce)),
+    quorum("newcomer-counts-at-once", |scenario| scenario.replica_plant = Some(InReplica::NewcomerCountsAtOnce)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 

@@ -2,7 +2,7 @@
 //!
 //! An ordinary run takes about a minute. `NICEKV_EXPLORE_WIDER=1` adds bounds that take hours and many GB.
 
-use nicekv_replication::Plant;
+use nicekv_node::Plant;
 use nicekv_sim::explore::parts::{
     FAILOVER, GETS, LOSS_AND_SWEEP, Part, RESTART, UPDATES, increments, set_and_get,
 };

@@ -3,7 +3,8 @@
 //! `NICEKV_SIM_SEEDS=A..B cargo test -p nicekv-sim --test quorum random` runs other seeds.
 
 use nicekv_client::QuorumClientPlant;
-use nicekv_replication::QuorumPlant;
+use nicekv_node::Plant;
+
 use nicekv_sim::quorum::{Scenario, draw, run};
 use std::ops::Range;
 
@@ -53,10 +54,10 @@ fn a_timestamp_chosen_from_one_answer_is_found() {
 
 #[test]
 fn an_ack_before_the_force_is_found() {
-    assert_found("early ack", |scenario| scenario.replica_plant = Some(QuorumPlant::AckBeforeForce));
+    assert_found("early ack", |scenario| scenario.replica_plant = Some(Plant::QuorumAckBeforeForce));
 }
 
 #[test]
 fn new_storage_that_counts_at_once_is_found() {
-    assert_found("newcomer", |scenario| scenario.replica_plant = Some(QuorumPlant::NewcomerCountsAtOnce));
+    assert_found("newcomer", |scenario| scenario.replica_plant = Some(Plant::NewcomerCountsAtOnce));
 }

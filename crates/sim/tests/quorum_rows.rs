@@ -1,7 +1,6 @@
 //! Quorum keyspaces (R14), event by event: SCENARIOS 21 and 27, and why answers of different epochs must not be counted together.
 
 use nicekv_client::QuorumClientPlant;
-use nicekv_replication::NodeCore;
 use nicekv_sim::checker::model::Change;
 use nicekv_sim::quorum::machine::Machine;
 use nicekv_sim::quorum::{Faults, Host, KeyCall, Report, Scenario, Workload, World, judge_histories};

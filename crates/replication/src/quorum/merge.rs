@@ -8,29 +8,29 @@
 //! Taking a version in twice changes nothing, and the newer one wins, so parts may be asked for again and come twice. A part is only
 //! asked for when all before it is durable here: whichever answer arrives, nothing before it is missing.
 
-use super::{Node, Partition, Version, Waiter, timestamp_of};
+use super::{QuorumPartition, Version, Waiter, timestamp_of};
 use crate::config::COPY_CHUNK_BYTES;
-use crate::join::StreamPeer;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
+use nicekv_node::{CopyChunk, Host, Page, StreamPeer};
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, read_keyed_entry};
-use nicekv_wire::{DecodeError, Epoch, NodeId, Now, PartitionId};
+use nicekv_wire::{DecodeError, Epoch, NodeId, Now};
 
 /// A part that a member does not send after so many requests is asked of the next member.
 const ASKS_MAX: u32 = 3;
 
 /// A scan of the engine for a newcomer.
+#[derive(Clone)]
 pub(super) struct PendingScan {
     pub(super) token: u64,
-    pub(super) partition: PartitionId,
     epoch: Epoch,
     peer: StreamPeer,
 }
 
 /// The newcomer's side.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Merge {
     /// Members all of whose versions are durable here.
     merged: Vec<NodeId>,
@@ -41,6 +41,7 @@ pub(super) struct Merge {
     round: u64,
 }
 
+#[derive(Clone)]
 struct Source {
     member: NodeId,
     address: SocketAddrV4,
@@ -50,6 +51,7 @@ struct Source {
     stage: Stage,
 }
 
+#[derive(Clone)]
 enum Stage {
     Asked {
         asks: u32,
@@ -63,23 +65,26 @@ enum Stage {
     },
 }
 
-impl Partition {
+impl QuorumPartition {
     /// Newcomer: asks for the next part, if it is not waiting for one.
-    pub(super) fn resume_merge(&mut self, node: &mut Node, now: Now) {
+    pub(super) fn resume_merge(&mut self, node: &mut Host, now: Now) {
         let merge = self.merge.get_or_insert_default();
-        if merge.merged.len() >= node.quorum.read_set() {
+        let Some(quorum) = self.quorum else { return };
+        if merge.merged.len() >= quorum.read_set() {
             return self.count(node);
         }
-        let patience_ns = node.shared.config.timing.copy_retry.as_nanos() as u64;
+        let patience_ns = node.config.timing.copy_retry.as_nanos() as u64;
         match &mut merge.source {
-            Some(Source { epoch, stage: Stage::Taking { .. }, .. }) if *epoch == self.epoch => return,
+            Some(Source { epoch, stage: Stage::Taking { .. }, .. }) if *epoch == self.membership.epoch => {
+                return;
+            }
             Some(Source { epoch, stage: Stage::Asked { at_ns, .. }, .. })
-                if *epoch == self.epoch && now.boot_ns < *at_ns + patience_ns =>
+                if *epoch == self.membership.epoch && now.boot_ns < *at_ns + patience_ns =>
             {
                 return;
             }
             Some(Source { epoch, stage: Stage::Asked { asks, at_ns }, .. })
-                if *epoch == self.epoch && *asks < ASKS_MAX =>
+                if *epoch == self.membership.epoch && *asks < ASKS_MAX =>
             {
                 (*asks, *at_ns) = (*asks + 1, now.boot_ns);
             }
@@ -91,11 +96,12 @@ impl Partition {
         self.ask(node);
     }
 
-    fn choose_source(&mut self, node: &Node, now: Now) {
+    fn choose_source(&mut self, node: &Host, now: Now) {
         let Some(merge) = &mut self.merge else { return };
-        let candidates = self.members.iter().enumerate().filter(|(_, member)| {
-            member.node != node.shared.config.node && !merge.merged.contains(&member.node)
-        });
+        let candidates =
+            self.membership.members.iter().enumerate().filter(|(_, member)| {
+                member.node != node.config.node && !merge.merged.contains(&member.node)
+            });
         let candidates: Vec<_> = candidates.collect();
         let chosen = candidates.iter().find(|(place, _)| *place >= merge.next).or(candidates.first());
         let Some((place, member)) = chosen else { return };
@@ -103,78 +109,60 @@ impl Partition {
         merge.source = Some(Source {
             member: member.node,
             address: member.address,
-            epoch: self.epoch,
+            epoch: self.membership.epoch,
             after: Vec::new(),
             stage: Stage::Asked { asks: 1, at_ns: now.boot_ns },
         });
     }
 
-    fn ask(&self, node: &mut Node) {
+    fn ask(&self, node: &mut Host) {
         let source = self.merge.as_ref().and_then(|merge| merge.source.as_ref());
         let Some(Source { address, after, .. }) = source else { return };
         let request = CopyFrame::Request {
-            joiner: node.shared.config.node,
-            partition: self.id,
-            epoch: self.epoch,
+            joiner: node.config.node,
+            partition: self.id(),
+            epoch: self.membership.epoch,
             section: CopySection::Entries,
             since: 0,
             after,
         };
-        let mut frame = Vec::new();
-        request.append(&mut frame);
-        node.shared.streams.push_back((StreamPeer::Dialed(*address), frame));
+        node.send_frame(StreamPeer::Dialed(*address), &request);
     }
 
     /// Counted member: a newcomer asks for a part. Refused by silence; it asks again, or another one.
     ///
     /// Not before the epoch is activated: a replaced process might still be answering queries (R12).
-    pub(super) fn on_merge_request(
-        &mut self,
-        node: &mut Node,
-        peer: StreamPeer,
-        joiner: NodeId,
-        epoch: Epoch,
-        after: &[u8],
-    ) {
-        let is_member = self.members.iter().any(|member| member.node == joiner);
-        if !self.answers() || !self.activated || epoch != self.epoch || !is_member {
-            node.shared.counters.dropped += 1;
+    pub(super) fn serve_merge(&mut self, node: &mut Host, peer: StreamPeer, after: &[u8]) {
+        if !self.answers() || !self.membership.activated {
+            node.counters.dropped += 1;
             return;
         }
-        let token = node.shared.storage.scan(self.id, after, COPY_CHUNK_BYTES);
-        node.scans.push_back(PendingScan { token, partition: self.id, epoch, peer });
+        let token = node.scan(self.id(), after, COPY_CHUNK_BYTES);
+        self.scans.push_back(PendingScan { token, epoch: self.membership.epoch, peer });
     }
 
-    pub(super) fn on_scanned(&self, node: &mut Node, scan: &PendingScan, entries: &[u8], more: bool) {
-        let (partition, epoch, section) = (self.id, scan.epoch, CopySection::Entries);
-        let mut frame = Vec::new();
-        CopyFrame::Chunk { partition, epoch, section, more, payload: entries }.append(&mut frame);
-        node.shared.streams.push_back((scan.peer, frame));
+    pub(super) fn send_page(&self, node: &mut Host, scan: &PendingScan, page: Page<'_>) {
+        let (partition, epoch, section) = (self.id(), scan.epoch, CopySection::Entries);
+        let chunk = CopyFrame::Chunk { partition, epoch, section, more: page.more, payload: page.entries };
+        node.send_frame(scan.peer, &chunk);
     }
 
     /// Newcomer: a part has arrived.
-    pub(super) fn on_merge_chunk(
-        &mut self,
-        node: &mut Node,
-        now: Now,
-        peer: StreamPeer,
-        epoch: Epoch,
-        more: bool,
-        payload: &[u8],
-    ) {
+    pub(super) fn on_merge_chunk(&mut self, node: &mut Host, now: Now, chunk: CopyChunk<'_>) {
+        let CopyChunk { peer, epoch, more, payload, .. } = chunk;
         let Some(merge) = &mut self.merge else { return };
         let round = merge.round + 1;
         let Some(source) = &mut merge.source else { return };
         let is_asked = matches!(source.stage, Stage::Asked { .. });
         if !is_asked
-            || epoch != self.epoch
+            || epoch != self.membership.epoch
             || source.epoch != epoch
             || peer != StreamPeer::Dialed(source.address)
         {
             return;
         }
         let Ok(versions) = read_versions(payload) else {
-            node.shared.counters.malformed += 1;
+            node.counters.malformed += 1;
             return;
         };
         let last = versions.last().map_or_else(Vec::new, |(key, _)| key.to_vec());
@@ -189,7 +177,7 @@ impl Partition {
     }
 
     /// Newcomer: a version of this round is durable.
-    pub(super) fn on_merged(&mut self, node: &mut Node, now: Now, round: u64) {
+    pub(super) fn on_merged(&mut self, node: &mut Host, now: Now, round: u64) {
         let Some(merge) = self.merge.as_mut().filter(|merge| merge.round == round) else { return };
         let Some(source) = &mut merge.source else { return };
         let Stage::Taking { pending, last, more } = &mut source.stage else { return };

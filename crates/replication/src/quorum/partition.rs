@@ -9,22 +9,21 @@
 //! Invariants: the engine holds forced versions only, so a query tells of nothing that a crash could take away; a key's records stand
 //! in the log in the order of their timestamps.
 
-use super::merge::Merge;
-use super::{Node, PendingRead, QuorumPlant, Record, Unforced, UnforcedWhat, Version, Waiter, timestamp_of};
-use crate::full::DiskSpace;
-use crate::partition::Standing;
-use crate::replica::PartitionStatus;
-use crate::shared::{Map, Shared};
+use super::merge::{Merge, PendingScan};
+use super::{PendingRead, Record, Unforced, UnforcedWhat, Version, Waiter, timestamp_of};
+use crate::config::OPEN_OPS_MAX;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_wire::control::{Assign, Member, MemberState, Report, ReportKind};
-use nicekv_wire::quorum::{Content, QuorumHeld, QuorumQuery, QuorumStore, Timestamp};
+use nicekv_node::{DiskSpace, Host, Map, Membership, PartitionStatus, Plant, Standing};
+use nicekv_wire::control::{Assign, ReportKind};
+use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumQuery, QuorumStore, Timestamp};
 use nicekv_wire::recovery::Entry;
-use nicekv_wire::{Epoch, NodeId, Now, OpId, PartitionId};
+use nicekv_wire::{Now, OpId, PartitionId, Replication};
 
 /// What is under way on a key.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Key {
     /// Wait for the engine's version to be read.
     waiting: Vec<(Version, Waiter)>,
@@ -32,54 +31,73 @@ struct Key {
     newest: Option<(Timestamp, u64)>,
 }
 
-pub(super) struct Partition {
-    pub(super) id: PartitionId,
-    pub(super) epoch: Epoch,
-    pub(super) activated: bool,
-    /// Of the epoch; `None`: this node is no member.
-    pub(super) state: Option<MemberState>,
-    pub(super) members: Vec<Member>,
+/// One partition of a quorum keyspace at one node. See the module `quorum`.
+#[derive(Clone)]
+pub struct QuorumPartition {
+    pub(super) membership: Membership,
+    /// Of the keyspace, once this process was told.
+    pub(super) quorum: Option<Quorum>,
     /// This storage is one of the R: it has been a member from the beginning, or has merged enough.
     pub(super) counted: bool,
     /// Its record is in the log and not yet forced.
     counting: bool,
     pub(super) merge: Option<Merge>,
     keys: Map<Box<[u8]>, Key>,
-    primary: NodeId,
+    reads: VecDeque<(u64, PendingRead)>,
+    pub(super) scans: VecDeque<PendingScan>,
+    /// In the log, ascending.
+    unforced: VecDeque<Unforced>,
+    /// Nothing is looked over before.
+    sweep_ns: u64,
 }
 
-impl Partition {
-    pub(super) fn new(id: PartitionId, shared: &Shared) -> Self {
+impl QuorumPartition {
+    pub(super) fn outside(id: PartitionId, host: &Host) -> Self {
         Self {
-            id,
-            epoch: Epoch(0),
-            activated: false,
-            state: None,
-            members: Vec::new(),
+            membership: Membership::outside(id),
+            quorum: None,
             counted: false,
             counting: false,
             merge: None,
-            keys: shared.map(),
-            primary: NodeId(0),
+            keys: host.map(),
+            reads: VecDeque::new(),
+            scans: VecDeque::new(),
+            unforced: VecDeque::new(),
+            sweep_ns: 0,
+        }
+    }
+
+    pub(super) fn id(&self) -> PartitionId {
+        self.membership.partition
+    }
+
+    pub(super) fn learn(&mut self, replication: Replication) {
+        if let Replication::Quorum(quorum) = replication {
+            self.quorum = Some(quorum);
         }
     }
 
     /// Whether what it says counts.
     pub(super) fn answers(&self) -> bool {
-        self.state.is_some() && self.counted
+        self.membership.standing != Standing::Outside && self.counted
     }
 
-    pub(super) fn status(&self) -> PartitionStatus {
-        let standing = match (self.state, self.counted) {
-            (None, _) => Standing::Outside,
-            (Some(_), true) => Standing::Consistent,
-            (Some(_), false) => Standing::Joining,
+    /// Whether a bound is reached: what more arrives is dropped, and clients retry.
+    fn is_full(&self) -> bool {
+        self.unforced.len() + self.reads.len() >= OPEN_OPS_MAX
+    }
+
+    pub(super) fn tell_status(&self) -> PartitionStatus {
+        let standing = match (self.membership.standing, self.counted) {
+            (Standing::Outside, _) => Standing::Outside,
+            (_, true) => Standing::Consistent,
+            (_, false) => Standing::Joining,
         };
         PartitionStatus {
-            partition: self.id,
-            epoch: self.epoch,
+            partition: self.id(),
+            epoch: self.membership.epoch,
             standing,
-            primary: self.primary,
+            primary: self.membership.primary,
             leads: false,
             open_ops: self.keys.len(),
             logged: 0,
@@ -87,87 +105,102 @@ impl Partition {
         }
     }
 
+    pub(super) fn finish_read(&mut self, token: u64) -> PendingRead {
+        let (expected, read) = self.reads.pop_front().expect("a read is pending");
+        assert_eq!(token, expected, "reads complete in order");
+        read
+    }
+
+    pub(super) fn finish_scan(&mut self, token: u64) -> PendingScan {
+        let scan = self.scans.pop_front().expect("a scan is pending");
+        assert_eq!(token, scan.token, "scans complete in order");
+        scan
+    }
+
     /// Takes up an epoch; whether it is to be acknowledged.
-    pub(super) fn on_assign(&mut self, node: &mut Node, now: Now, assign: &Assign) -> bool {
-        if assign.epoch < self.epoch {
+    pub(super) fn take_assign(&mut self, node: &mut Host, now: Now, assign: &Assign) -> bool {
+        if assign.epoch < self.membership.epoch {
             return false;
         }
-        let is_new = assign.epoch > self.epoch;
-        (self.epoch, self.primary) = (assign.epoch, assign.primary);
-        self.activated = assign.activated || (self.activated && !is_new);
-        self.members.clone_from(&assign.members);
-        // A handoff would be one too many: R is fixed.
-        let mine = self.members.iter().find(|member| member.node == node.shared.config.node);
-        self.state = mine.filter(|member| !member.handoff).map(|member| member.state);
-        if self.state == Some(MemberState::Consistent) || node.has(QuorumPlant::NewcomerCountsAtOnce) {
+        let is_new = assign.epoch > self.membership.epoch;
+        let was_activated = self.membership.activated && !is_new;
+        self.learn(assign.replication);
+        self.membership = Membership::of(assign, node.config.node);
+        self.membership.activated |= was_activated;
+        if self.membership.standing == Standing::Handoff {
+            // One too many: R is fixed.
+            self.membership.standing = Standing::Outside;
+        }
+        let is_consistent = self.membership.standing == Standing::Consistent;
+        if is_consistent || node.has(Plant::NewcomerCountsAtOnce) {
             // Only storage that was counted, or one of a cluster that has never been, is told so.
             self.count(node);
         }
         if is_new {
-            self.sweep(node, now);
+            self.sweep_ns = 0;
+            self.look_over(node, now);
         }
         true
     }
 
     /// Writes down that this storage counts.
-    pub(super) fn count(&mut self, node: &mut Node) {
+    pub(super) fn count(&mut self, node: &mut Host) {
         if self.counted || core::mem::replace(&mut self.counting, true) {
             return;
         }
-        let record = node.shared.storage.append(|out| Record::Counted { partition: self.id }.append(out));
-        node.shared.storage.want_force();
-        node.unforced.push_back(Unforced { record, partition: self.id, what: UnforcedWhat::Counted });
+        let record = node.append_awaited(self.id(), |out| Record::Counted.append(out));
+        node.storage.want_force();
+        self.unforced.push_back(Unforced { record, what: UnforcedWhat::Counted });
     }
 
     /// What is to be done again while this node is on its way to be a full member.
-    pub(super) fn sweep(&mut self, node: &mut Node, now: Now) {
-        if self.state != Some(MemberState::Joining) {
+    pub(super) fn look_over(&mut self, node: &mut Host, now: Now) {
+        if self.membership.standing != Standing::Joining {
             self.merge = None;
             return;
         }
-        if self.counted {
-            let (kind, config) = (ReportKind::CopyDone, &node.shared.config);
-            let (name, incarnation) = (config.node, config.incarnation);
-            let (partition, epoch) = (self.id, self.epoch);
-            node.shared.report(Report { node: name, incarnation, partition, epoch, kind });
-        } else {
-            self.resume_merge(node, now);
+        if now.boot_ns >= self.sweep_ns {
+            self.sweep_ns = now.after(node.config.timing.copy_retry);
+            if self.counted {
+                node.report(self.id(), self.membership.epoch, ReportKind::CopyDone);
+            } else {
+                self.resume_merge(node, now);
+            }
         }
-        let at_ns = now.after(node.shared.config.timing.copy_retry);
-        node.shared.sweep_at_ns.get_or_insert(at_ns);
+        node.arm_sweep_at(self.sweep_ns);
     }
 
     /// What does this replica hold?
     pub(super) fn on_query(
         &mut self,
-        node: &mut Node,
+        node: &mut Host,
         now: Now,
         query: &QuorumQuery<'_>,
         reply_to: SocketAddrV4,
     ) {
-        if !self.answers() || !node.shared.has_lease(now) || node.is_full() {
-            node.shared.counters.dropped += 1;
+        if !self.answers() || !node.has_lease(now) || self.is_full() {
+            node.counters.dropped += 1;
             return;
         }
-        let token = node.shared.storage.read(self.id, query.key);
-        let (partition, op, wants_value) = (self.id, query.op, query.wants_value);
-        node.reads.push_back((token, PendingRead::Query { partition, op, reply_to, wants_value }));
+        let token = node.read(self.id(), query.key);
+        let (op, wants_value) = (query.op, query.wants_value);
+        self.reads.push_back((token, PendingRead::Query { op, reply_to, wants_value }));
     }
 
     pub(super) fn on_query_read(
         &mut self,
-        node: &mut Node,
+        node: &mut Host,
         now: Now,
         op: OpId,
         reply_to: SocketAddrV4,
         wants_value: bool,
         entry: Option<Entry<'_>>,
     ) {
-        if !node.shared.has_lease(now) {
-            node.shared.counters.dropped += 1;
+        if !node.has_lease(now) {
+            node.counters.dropped += 1;
             return;
         }
-        node.shared.counters.gets += 1;
+        node.counters.gets += 1;
         let timestamp = entry.as_ref().map_or(Timestamp::NEVER, timestamp_of);
         let content = match entry.and_then(|entry| entry.value) {
             None => Content::Absent,
@@ -180,35 +213,36 @@ impl Partition {
     /// The answer names the epoch in which it leaves: in an earlier one the version may not have been durable.
     fn answer(
         &self,
-        node: &mut Node,
+        node: &mut Host,
         op: OpId,
         to: SocketAddrV4,
         timestamp: Timestamp,
         content: Content<'_>,
     ) {
         if !self.answers() {
-            node.shared.counters.dropped += 1;
+            node.counters.dropped += 1;
             return;
         }
-        let held = QuorumHeld { op, node: node.shared.config.node, epoch: self.epoch, timestamp, content };
-        node.shared.outbox.send(to, |out| held.encode(out));
+        let held =
+            QuorumHeld { op, node: node.config.node, epoch: self.membership.epoch, timestamp, content };
+        node.outbox.send(to, |out| held.encode(out));
     }
 
     /// Hold this version. A newcomer takes it in, too, and keeps silent.
     pub(super) fn on_store(
         &mut self,
-        node: &mut Node,
+        node: &mut Host,
         now: Now,
         store: &QuorumStore<'_>,
         reply_to: SocketAddrV4,
     ) {
-        let has_room = match node.shared.disk_space {
+        let has_room = match node.disk_space {
             DiskSpace::Enough => true,
             DiskSpace::Reserve => store.value.is_none(),
             DiskSpace::Exhausted => false,
         };
-        if self.state.is_none() || node.is_full() || !has_room {
-            node.shared.counters.dropped += 1;
+        if self.membership.standing == Standing::Outside || self.is_full() || !has_room {
+            node.counters.dropped += 1;
             return;
         }
         let version = Version { timestamp: store.timestamp, value: store.value.map(Box::from) };
@@ -216,7 +250,7 @@ impl Partition {
     }
 
     /// Takes a version in, unless a newer one is held.
-    pub(super) fn take(&mut self, node: &mut Node, now: Now, key: &[u8], version: Version, waiter: Waiter) {
+    pub(super) fn take(&mut self, node: &mut Host, now: Now, key: &[u8], version: Version, waiter: Waiter) {
         match self.keys.get_mut(key) {
             Some(Key { newest: Some(newest), .. }) => {
                 let newest = *newest;
@@ -226,14 +260,14 @@ impl Partition {
             None => {
                 let state = Key { waiting: alloc::vec![(version, waiter)], newest: None };
                 self.keys.insert(key.into(), state);
-                let token = node.shared.storage.read(self.id, key);
-                node.reads.push_back((token, PendingRead::Newest { partition: self.id, key: key.into() }));
+                let token = node.read(self.id(), key);
+                self.reads.push_back((token, PendingRead::Newest { key: key.into() }));
             }
         }
     }
 
     /// The engine's version of a key has been read.
-    pub(super) fn on_newest_read(&mut self, node: &mut Node, now: Now, key: &[u8], entry: Option<Entry<'_>>) {
+    pub(super) fn on_newest_read(&mut self, node: &mut Host, now: Now, key: &[u8], entry: Option<Entry<'_>>) {
         let durable = entry.as_ref().map_or(Timestamp::NEVER, timestamp_of);
         let waiting = core::mem::take(&mut self.keys.get_mut(key).expect("it waits").waiting);
         for (version, waiter) in waiting {
@@ -259,7 +293,7 @@ impl Partition {
     /// A version of a key whose newest one is not yet forced.
     fn keep(
         &mut self,
-        node: &mut Node,
+        node: &mut Host,
         now: Now,
         key: &[u8],
         newest: (Timestamp, u64),
@@ -269,40 +303,41 @@ impl Partition {
         if version.timestamp > newest.0 {
             return self.log(node, now, key, version, waiter);
         }
-        let at = node.unforced.binary_search_by_key(&newest.1, |unforced| unforced.record);
-        let unforced = &mut node.unforced[at.expect("its record is not forced")];
+        let at = self.unforced.binary_search_by_key(&newest.1, |unforced| unforced.record);
+        let unforced = &mut self.unforced[at.expect("its record is not forced")];
         let UnforcedWhat::Version { waiters, .. } = &mut unforced.what else {
             unreachable!("a version's record")
         };
         waiters.push(waiter);
     }
 
-    fn log(&mut self, node: &mut Node, now: Now, key: &[u8], version: Version, waiter: Waiter) {
+    fn log(&mut self, node: &mut Host, now: Now, key: &[u8], version: Version, waiter: Waiter) {
         let mut entry = Vec::new();
         version.entry().append(&mut entry);
-        let partition = self.id;
-        let append = |out: &mut Vec<u8>| Record::Version { partition, key, entry: &entry }.append(out);
-        let record = node.shared.storage.append(append);
-        node.shared.storage.want_force();
+        let record = node.append_awaited(self.id(), |out| Record::Version { key, entry: &entry }.append(out));
+        node.storage.want_force();
         self.keys.get_mut(key).expect("it is under way").newest = Some((version.timestamp, record));
         let mut waiters = alloc::vec![waiter];
-        if node.has(QuorumPlant::AckBeforeForce) {
+        if node.has(Plant::QuorumAckBeforeForce) {
             let waiter = waiters.pop().expect("just put there");
             self.tell(node, now, waiter, version.timestamp, version.value.is_some());
         }
         let what = UnforcedWhat::Version { key: key.into(), version, waiters };
-        node.unforced.push_back(Unforced { record, partition, what });
+        self.unforced.push_back(Unforced { record, what });
     }
 
     /// A record is durable.
-    pub(super) fn on_forced(&mut self, node: &mut Node, now: Now, unforced: Unforced) {
+    pub(super) fn finish_force(&mut self, node: &mut Host, now: Now, record: u64) {
+        let unforced = self.unforced.pop_front().expect("a record is awaited");
+        assert_eq!(record, unforced.record, "forces complete in order");
         match unforced.what {
             UnforcedWhat::Counted => {
                 (self.counted, self.counting) = (true, false);
-                self.sweep(node, now);
+                self.sweep_ns = 0;
+                self.look_over(node, now);
             }
             UnforcedWhat::Version { key, version, waiters } => {
-                node.shared.storage.write(self.id, &key, |out| version.entry().append(out));
+                node.storage.write(self.id(), &key, |out| version.entry().append(out));
                 if self.keys[&key].newest == Some((version.timestamp, unforced.record)) {
                     self.keys.remove(&key);
                 }
@@ -314,7 +349,7 @@ impl Partition {
     }
 
     /// This version is durable here.
-    fn tell(&mut self, node: &mut Node, now: Now, waiter: Waiter, timestamp: Timestamp, present: bool) {
+    fn tell(&mut self, node: &mut Host, now: Now, waiter: Waiter, timestamp: Timestamp, present: bool) {
         match waiter {
             Waiter::Client { op, reply_to } => {
                 let content = if present { Content::Present } else { Content::Absent };

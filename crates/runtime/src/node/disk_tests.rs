@@ -3,8 +3,9 @@
 
 use super::{NodeStorage, OpenError, StorageOptions, open_durable};
 use crate::{Waker, now, readable, wait};
-use nicekv_placement::{Partitioning, Vrings, key_digest};
-use nicekv_replication::{NodeCore, ReplicaConfig, Timing};
+use nicekv_node::{NodeConfig, Timing};
+use nicekv_placement::{Vrings, key_digest};
+use nicekv_replication::Replica;
 use nicekv_store::files::PowerLoss;
 use nicekv_store::{DataDirectory, Expected, Files, Forgetful, RealFiles, StoreError};
 use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberState};
@@ -47,14 +48,13 @@ impl Machine {
         let expected =
             Expected { cluster_id: Some(7), owner: "node", cluster_id_if_new: 7, storage_id_if_new: 9 };
         let directory = DataDirectory::open(&self.files, &self.path, expected)?;
-        let config = ReplicaConfig {
+        let config = NodeConfig {
             node: NodeId(self.id),
             metadata: METADATA,
+            switch: None,
             incarnation: 1,
             storage: 0,
             internal_client: ClientId::new(1, self.id.into()),
-            partitioning: Partitioning::new(0).unwrap(),
-            vrings: Vrings::on_network(7400),
             hash_seed: 1,
             // The scrub reads a page at every heartbeat, so all with the first one.
             timing: Timing {
@@ -65,14 +65,14 @@ impl Machine {
         };
         let waker = Waker::new().unwrap();
         let (core, storage) =
-            open_durable(config, None, now(), self.files.clone(), directory, self.options, waker.clone())?;
+            open_durable(config, now(), self.files.clone(), directory, self.options, waker.clone())?;
         Ok(Process { core, storage, waker, address: Self::address(self.id) })
     }
 }
 
 /// A running node.
 struct Process {
-    core: Box<dyn NodeCore + Send>,
+    core: Replica,
     storage: NodeStorage,
     waker: Waker,
     address: SocketAddrV4,
@@ -83,13 +83,13 @@ impl Process {
     fn turn(&mut self) -> Result<Vec<(SocketAddrV4, Vec<u8>)>, StoreError> {
         self.waker.clear();
         let now = now();
-        self.storage.finish_forces(now, &mut *self.core)?;
+        self.storage.finish_forces(now, &mut self.core)?;
         if now.boot_ns >= self.core.next_deadline() {
             self.core.handle_deadline(now);
         }
         self.core.handle_batch_end(now);
-        self.storage.run(now, &mut *self.core)?;
-        self.storage.idle(now, &mut *self.core)?;
+        self.storage.run(now, &mut self.core)?;
+        self.storage.idle(now, &mut self.core)?;
         let (mut sent, mut out) = (Vec::new(), Vec::new());
         while let Some(to) = self.core.poll_transmit(&mut out) {
             sent.push((to, out.clone()));

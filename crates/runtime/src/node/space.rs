@@ -10,7 +10,7 @@
 //! The reserve is a file of real blocks. Giving it back makes room for the decisions of ops that are open, for the checkpoints that
 //! let the log be trimmed, and for deletes.
 
-use nicekv_replication::DiskSpace;
+use nicekv_node::DiskSpace;
 use nicekv_store::files::StoreFile;
 use nicekv_store::{Files, StoreError};
 use nicekv_wire::{Duration, Now};

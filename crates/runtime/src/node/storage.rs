@@ -14,13 +14,13 @@
 
 use super::space::Space;
 use crate::Waker;
-use nicekv_replication::{NodeCore, ReplicaConfig, StorageCompletion, StorageRequest, new_core};
+use nicekv_node::{NodeConfig, StorageCompletion, StorageRequest};
+use nicekv_replication::Replica;
 use nicekv_store::engine::DurableOptions;
 use nicekv_store::{
     DataDirectory, DurableEngine, Engine, EngineSync, Files, GroupCommit, Log, LogIdentity, LogOptions,
     LogPosition, LogSync, MemoryEngine, StoreError,
 };
-use nicekv_wire::quorum::Quorum;
 use nicekv_wire::recovery::put_keyed_entry;
 use nicekv_wire::{DecodeError, Duration, Now, PartitionId};
 use std::collections::VecDeque;
@@ -113,9 +113,9 @@ enum AfterSync {
 }
 
 /// A replica that forgets everything with its process, and its storage.
-pub fn open_memory(config: ReplicaConfig, quorum: Option<Quorum>) -> (Box<dyn NodeCore + Send>, NodeStorage) {
+pub fn open_memory(config: NodeConfig) -> (Replica, NodeStorage) {
     (
-        new_core(config, quorum),
+        Replica::new(config),
         NodeStorage::new(Box::new(MemoryEngine::new()), None, 0, StorageOptions::default()),
     )
 }
@@ -123,14 +123,13 @@ pub fn open_memory(config: ReplicaConfig, quorum: Option<Quorum>) -> (Box<dyn No
 /// The replica whose log and engine are in `directory`, as it was. `waker` is woken when a force is done; `config.storage` is set
 /// to the directory's.
 pub fn open_durable(
-    mut config: ReplicaConfig,
-    quorum: Option<Quorum>,
+    mut config: NodeConfig,
     now: Now,
     files: Arc<dyn Files>,
     directory: DataDirectory,
     options: StorageOptions,
     waker: Waker,
-) -> Result<(Box<dyn NodeCore + Send>, NodeStorage), OpenError> {
+) -> Result<(Replica, NodeStorage), OpenError> {
     config.storage = directory.storage_id();
     // The engine is told when to sync, so its own bound must not come first.
     let engine_options =
@@ -142,7 +141,7 @@ pub fn open_durable(
         node_id: config.node.0.into(),
     };
     let log_options = LogOptions { segment_bytes_max: options.segment_bytes_max, ..LogOptions::default() };
-    let mut core = new_core(config, quorum);
+    let mut core = Replica::new(config);
     let (mut replayed, mut refused) = (0, None);
     let path = directory.path().join("log");
     let space = Space::open(files.clone(), directory.path(), options.reserve_bytes)?;
@@ -178,9 +177,9 @@ pub fn open_durable(
         _directory: directory,
     };
     let mut storage = NodeStorage::new(Box::new(engine), Some(log), replayed, options);
-    storage.run(now, &mut *core)?;
+    storage.run(now, &mut core)?;
     while storage.is_unfinished() {
-        storage.run(now, &mut *core)?;
+        storage.run(now, &mut core)?;
     }
     Ok((core, storage))
 }
@@ -214,7 +213,7 @@ impl NodeStorage {
     }
 
     /// Tells the core which forces are done.
-    pub(super) fn finish_forces(&mut self, now: Now, core: &mut dyn NodeCore) -> Result<(), StoreError> {
+    pub(super) fn finish_forces(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
         let Some(log) = &mut self.log else { return Ok(()) };
         let Some(forced) = log.inbox.lock().expect("no holder of this lock panics").take() else {
             return Ok(());
@@ -231,7 +230,7 @@ impl NodeStorage {
     }
 
     /// Executes the requests, and those to which their completions lead, as far as a slice of time allows.
-    pub(super) fn run(&mut self, now: Now, core: &mut dyn NodeCore) -> Result<(), StoreError> {
+    pub(super) fn run(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
         self.finish_syncs(now, core)?;
         if self.unsynced_bytes >= self.options.engine_sync_bytes && self.syncs_wanted.is_empty() {
             self.syncs_wanted.push(AfterSync::Nothing);
@@ -252,7 +251,7 @@ impl NodeStorage {
     }
 
     /// Hands what nobody has asked to force to the operating system, and the log's own note of how far it is durable.
-    pub(super) fn idle(&mut self, now: Now, core: &mut dyn NodeCore) -> Result<(), StoreError> {
+    pub(super) fn idle(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
         if self.is_unfinished {
             return Ok(());
         }
@@ -276,7 +275,7 @@ impl NodeStorage {
     }
 
     /// True when no request is left, false when the time was up before.
-    fn execute(&mut self, now: Now, core: &mut dyn NodeCore, until_ns: u64) -> Result<bool, StoreError> {
+    fn execute(&mut self, now: Now, core: &mut Replica, until_ns: u64) -> Result<bool, StoreError> {
         loop {
             if self.clearing.is_some() {
                 self.clear_piece()?;
@@ -348,7 +347,7 @@ impl NodeStorage {
     }
 
     /// Starts the force that the batch wants; whether it has to wait for space on the disk.
-    fn is_full_after_force(&mut self, now: Now, core: &mut dyn NodeCore) -> Result<bool, StoreError> {
+    fn is_full_after_force(&mut self, now: Now, core: &mut Replica) -> Result<bool, StoreError> {
         match &mut self.log {
             None => core.handle_storage(now, StorageCompletion::Forced { through: self.appended }),
             Some(log) => {
@@ -365,7 +364,7 @@ impl NodeStorage {
     }
 
     /// Forces the log, then begins to sync the engine. False if that has to wait for space on the disk.
-    fn begin_syncs(&mut self, core: &mut dyn NodeCore) -> Result<bool, StoreError> {
+    fn begin_syncs(&mut self, core: &mut Replica) -> Result<bool, StoreError> {
         if let Some(log) = &mut self.log {
             log.write(self.appended, core)?;
             if log.is_stalled {
@@ -379,7 +378,7 @@ impl NodeStorage {
         Ok(true)
     }
 
-    fn finish_syncs(&mut self, now: Now, core: &mut dyn NodeCore) -> Result<(), StoreError> {
+    fn finish_syncs(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
         if self.syncs.is_empty() {
             return Ok(());
         }
@@ -409,7 +408,7 @@ impl NodeStorage {
 impl DurableLog {
     /// Writes what is appended, when no request is left. A full disk is remembered and tried again. If a segment begins
     /// and no checkpoint is under way, the core writes one.
-    fn write(&mut self, appended: u64, core: &mut dyn NodeCore) -> Result<(), StoreError> {
+    fn write(&mut self, appended: u64, core: &mut Replica) -> Result<(), StoreError> {
         self.is_stalled = false;
         if !self.write_or_stall()? {
             self.is_stalled = !(self.space.run_out()? && self.write_or_stall()?);

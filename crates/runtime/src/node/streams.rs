@@ -1,7 +1,8 @@
 //! The TCP connections by which joiners copy (R7): those that this node has dialled and those that it has accepted.
 
 use crate::{FrameLimits, FramedStream, PollFd, accept, dial, readable};
-use nicekv_replication::{NodeCore, StreamPeer};
+use nicekv_node::StreamPeer;
+use nicekv_replication::Replica;
 use nicekv_wire::Now;
 use nicekv_wire::recovery::FRAME_BYTES_MAX;
 use std::io;
@@ -34,7 +35,7 @@ impl Streams {
     }
 
     /// Accepts, and hands frames to the core. A broken stream is forgotten: whoever waits on it asks again.
-    pub(super) fn receive(&mut self, now: Now, core: &mut dyn NodeCore) -> io::Result<()> {
+    pub(super) fn receive(&mut self, now: Now, core: &mut Replica) -> io::Result<()> {
         while !self.is_full()
             && let Some(stream) = accept(&self.listener)?
         {
@@ -48,7 +49,7 @@ impl Streams {
     }
 
     /// Sends the core's frames, dialling where it is the first one.
-    pub(super) fn send(&mut self, core: &mut dyn NodeCore) {
+    pub(super) fn send(&mut self, core: &mut Replica) {
         while let Some((peer, frame)) = core.poll_stream() {
             if let Some(stream) = self.stream(peer) {
                 // A peer that does not read loses the frame and asks again.

@@ -119,7 +119,7 @@ impl Cluster {
             partition_bits: Some(self.scenario.partition_bits),
             write_set: None,
             balancing: if self.scenario.balancing { Balancing::Source { clients } } else { Balancing::None },
-            vrings: self.surroundings.vrings,
+            vrings: self.vrings,
             switches: (0..self.switches.len()).map(|switch| SwitchId(switch as u16)).collect(),
             timing: self.scenario.timing,
         }

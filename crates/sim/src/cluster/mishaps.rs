@@ -4,7 +4,7 @@ use super::{Cluster, Event};
 use crate::faults::Faults;
 use crate::network::Host;
 use crate::node::Kept;
-use nicekv_replication::{DiskSpace, Standing};
+use nicekv_node::{DiskSpace, Standing};
 
 /// Which way a cut goes, seen from one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -247,8 +247,9 @@ impl Cluster {
                 let holds = |node: &u16| {
                     let status = self.nodes[usize::from(*node) - 1].core.as_ref().map(|core| core.status());
                     status.is_some_and(|status| {
-                        let known = &status.partitions[partition.id as usize];
-                        known.epoch.0 == partition.epoch && known.standing == Standing::Consistent
+                        status.partition(nicekv_wire::PartitionId(partition.id)).is_some_and(|known| {
+                            known.epoch.0 == partition.epoch && known.standing == Standing::Consistent
+                        })
                     })
                 };
                 let members = || partition.members.iter().map(|member| member.node);

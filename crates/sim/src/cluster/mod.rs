@@ -35,8 +35,8 @@ use controllers::{Controllers, Link};
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_dataplane::{Prefix, VringConfig};
 use nicekv_metadata::{Metadata, Timing};
-use nicekv_placement::{Partitioning, Vrings};
-use nicekv_replication::Counters;
+use nicekv_node::Counters;
+use nicekv_placement::Vrings;
 use nicekv_wire::limits::PORT_DEFAULT;
 use nicekv_wire::{ClientId, NodeId, PartitionId};
 use std::collections::BTreeMap;
@@ -183,6 +183,7 @@ pub struct Cluster {
     queue: Queue<Event>,
     network: Network,
     surroundings: Surroundings,
+    vrings: Vrings,
     nodes: Vec<Node>,
     clients: Vec<Client>,
     switches: Vec<Switch>,
@@ -212,17 +213,17 @@ impl Cluster {
         let mut random = Random::new(seed);
         let surroundings = Surroundings {
             metadata: METADATA,
-            partitioning: Partitioning::new(scenario.partition_bits).expect("few bits"),
-            vrings: Vrings::on_network(PORT_DEFAULT),
+            switch: scenario.hides_sources.then_some(SWITCH),
             plant: scenario.plant.and_then(Planted::replica),
         };
+        let vrings = Vrings::on_network(PORT_DEFAULT);
         let nodes: Vec<Node> =
             (0..scenario.nodes).map(|index| draw_node(index, &scenario.faults, &mut random)).collect();
         let clients: Vec<Client> =
-            (0..scenario.clients).map(|index| new_client(index, &scenario, surroundings.vrings)).collect();
-        let vrings = VringConfig {
-            unicast: Prefix::new(surroundings.vrings.unicast.octets(), 16),
-            multicast: Prefix::new(surroundings.vrings.multicast.octets(), 16),
+            (0..scenario.clients).map(|index| new_client(index, &scenario, vrings)).collect();
+        let rings = VringConfig {
+            unicast: Prefix::new(vrings.unicast.octets(), 16),
+            multicast: Prefix::new(vrings.multicast.octets(), 16),
         };
         let mut cluster = Self {
             faults: scenario.faults,
@@ -230,10 +231,11 @@ impl Cluster {
             random,
             queue: Queue::default(),
             surroundings,
+            vrings,
             names: Names::new(&clients),
             nodes,
             clients,
-            switches: (0..scenario.switches).map(|_| Switch::new(vrings)).collect(),
+            switches: (0..scenario.switches).map(|_| Switch::new(rings)).collect(),
             controllers: Controllers::default(),
             links: BTreeMap::new(),
             links_made: 0,
@@ -406,16 +408,21 @@ impl Cluster {
 
     /// A datagram that was seen arrives once more, at every node.
     pub fn replay(&mut self, sender: Host, bytes: &[u8]) {
+        let from = match sender {
+            Host::Node(node) => self.nodes[node].address,
+            _ => SWITCH,
+        };
         for node in 0..self.nodes.len() {
             let to = Host::Node(node);
-            self.queue.after(1, Event::Arrive { to, sender, from: SWITCH, bytes: bytes.to_vec() });
+            self.queue.after(1, Event::Arrive { to, sender, from, bytes: bytes.to_vec() });
         }
     }
 
     /// The node that leads a partition in its newest epoch.
     pub fn primary(&self, partition: PartitionId) -> Option<usize> {
         let leads = |(index, node): (usize, &Node)| {
-            let status = node.core.as_ref()?.status().partitions[partition.position()];
+            let status = node.core.as_ref()?.status();
+            let status = status.partition(partition)?;
             status.leads.then_some((status.epoch, index))
         };
         self.nodes.iter().enumerate().filter_map(leads).max().map(|(_, index)| index)

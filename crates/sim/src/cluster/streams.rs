@@ -2,7 +2,7 @@
 
 use super::{Cluster, Event};
 use crate::network::Host;
-use nicekv_replication::StreamPeer;
+use nicekv_node::StreamPeer;
 use std::net::SocketAddrV4;
 
 /// Streams that may be open at once.

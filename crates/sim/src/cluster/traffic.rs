@@ -23,7 +23,7 @@ impl Cluster {
             Host::Metadata | Host::Switch(_) => (0, None),
         };
         if let Host::Node(index) = sender {
-            let is_to_members = self.surroundings.vrings.multicast.octets()[..2] == to.ip().octets()[..2];
+            let is_to_members = self.vrings.multicast.octets()[..2] == to.ip().octets()[..2];
             self.watch.node_sends((index, self.nodes[index].process), is_to_members, bytes);
         }
         let switch = attached % self.switches.len();

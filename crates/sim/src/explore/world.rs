@@ -2,8 +2,9 @@
 
 use crate::checker::{self, Action, Answer};
 use crate::disk::{Busy, Disk};
-use nicekv_placement::{Partitioning, Vrings, key_digest};
-use nicekv_replication::{PartitionStatus, Plant, Replica, ReplicaConfig, Standing, Timing};
+use nicekv_node::{NodeConfig, PartitionStatus, Plant, Standing, Timing};
+use nicekv_placement::{Vrings, key_digest};
+use nicekv_replication::Replica;
 use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberState};
 use nicekv_wire::limits::PORT_DEFAULT;
 use nicekv_wire::{
@@ -180,14 +181,13 @@ impl Machine {
             scrub_interval: zero,
             scrub_bytes_per_second: 0,
         };
-        let mut core = Replica::new(ReplicaConfig {
+        let mut core = Replica::new(NodeConfig {
             node: NodeId(index as u16 + 1),
             metadata: METADATA,
+            switch: Some(METADATA),
             incarnation: process,
             storage: 1,
             internal_client: ClientId(index as u64 + 1),
-            partitioning: Partitioning::new(0).expect("one partition"),
-            vrings: vrings(),
             hash_seed: 7,
             timing,
         });
@@ -216,7 +216,7 @@ impl Machine {
         }
         self.disk.entries().hash(&mut state);
         self.fingerprint = state.finish();
-        self.status = self.core.as_ref().map(|core| core.status().partitions[0]);
+        self.status = self.core.as_ref().and_then(|core| core.status().partitions.first().copied());
     }
 }
 

@@ -4,9 +4,8 @@ use super::client::now;
 use crate::disk::{Busy, Disk};
 use crate::node::{START_UNIX_MS, turn_core};
 use crate::random::Random;
-use nicekv_placement::{Partitioning, Vrings};
-use nicekv_replication::{NodeCore, QuorumPlant, QuorumReplica, ReplicaConfig, Standing, Timing};
-use nicekv_wire::quorum::Quorum;
+use nicekv_node::{NodeConfig, Plant, Standing, Timing};
+use nicekv_replication::Replica;
 use nicekv_wire::{ClientId, NodeId};
 use std::net::SocketAddrV4;
 
@@ -17,7 +16,7 @@ pub struct Machine {
     /// Where it is reached.
     pub address: SocketAddrV4,
     /// The running process.
-    pub core: Option<QuorumReplica>,
+    pub core: Option<Replica>,
     /// What outlives it.
     pub disk: Disk,
     /// Counts disks.
@@ -55,35 +54,30 @@ impl Machine {
 
     /// Whether it is up and what it says counts.
     pub fn is_counted(&self) -> bool {
-        let counts = |core: &QuorumReplica| core.status().partitions[0].standing == Standing::Consistent;
+        let counts = |core: &Replica| {
+            core.status().partitions.first().is_some_and(|first| first.standing == Standing::Consistent)
+        };
         self.core.as_ref().is_some_and(counts)
     }
 
     /// Starts a process, which replays the log.
-    pub fn start(
-        &mut self,
-        at_ns: u64,
-        metadata: SocketAddrV4,
-        vrings: Vrings,
-        quorum: Quorum,
-        plant: Option<QuorumPlant>,
-        random: &mut Random,
-    ) {
+    pub fn start(&mut self, at_ns: u64, metadata: SocketAddrV4, plant: Option<Plant>, random: &mut Random) {
         assert!(self.core.is_none());
         self.process += 1;
-        let config = ReplicaConfig {
+        let config = NodeConfig {
             node: self.id,
             metadata,
+            switch: None,
             incarnation: random.bits(),
             storage: u128::from(self.id.0) << 64 | u128::from(self.disks),
             internal_client: ClientId::new(START_UNIX_MS, random.bits()),
-            partitioning: Partitioning::new(0).expect("one partition"),
-            vrings,
             hash_seed: 7,
             timing: Timing::default(),
         };
-        let mut core = QuorumReplica::new(config, quorum);
-        core.plant(plant);
+        let mut core = Replica::new(config);
+        if let Some(plant) = plant {
+            core.plant(plant);
+        }
         self.disk.replay(now(at_ns), &mut core);
         self.core = Some(core);
         self.checkpoint_after = self.disk.appended() + random.between(20, 400);

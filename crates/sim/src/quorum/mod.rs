@@ -15,7 +15,8 @@ use crate::checker::{Call, Verdict, check};
 use crate::random::Random;
 pub use client::KeyCall;
 use nicekv_client::QuorumClientPlant;
-use nicekv_replication::{NodeCore, QuorumPlant};
+use nicekv_node::Plant;
+use nicekv_replication::Replica;
 use nicekv_wire::quorum::Quorum;
 pub use world::{Host, World};
 
@@ -113,7 +114,7 @@ pub struct Scenario {
     /// A bug of the clients.
     pub client_plant: Option<QuorumClientPlant>,
     /// A bug of the replicas.
-    pub replica_plant: Option<QuorumPlant>,
+    pub replica_plant: Option<Plant>,
 }
 
 /// A random scenario.
@@ -162,7 +163,7 @@ pub fn run(scenario: Scenario, seed: u64) -> Report {
     world.run_until(world.now_ns() + PROGRESS_NS, is_whole);
     let mut report = Report::default();
     if !is_whole(&world) {
-        let standing = world.machines.iter().map(|machine| machine.core.as_ref().map(NodeCore::status));
+        let standing = world.machines.iter().map(|machine| machine.core.as_ref().map(Replica::status));
         let (standing, partitions) = (standing.collect::<Vec<_>>(), world.status().partitions);
         report.violations.push(format!(
             "calls stay open, or a node does not count again (V): {standing:#?} {partitions:#?}"

@@ -14,8 +14,9 @@ use nicekv_metadata::{
     Balancing, Config, MemberStatus, MemberStatusState, Metadata, NodeConfig, Persisted, StorageRequest,
     SwitchId,
 };
+use nicekv_node::StreamPeer;
 use nicekv_placement::Vrings;
-use nicekv_replication::{NodeCore, StreamPeer};
+use nicekv_replication::Replica;
 use nicekv_wire::limits::PORT_DEFAULT;
 use nicekv_wire::quorum::Quorum;
 use nicekv_wire::{ClientId, NodeId};
@@ -74,7 +75,6 @@ pub struct World {
     pub clients: Vec<Client>,
     random: Random,
     queue: Queue<Event>,
-    vrings: Vrings,
     metadata: Metadata,
     metadata_turn_ns: Option<u64>,
     switch: Switch,
@@ -113,7 +113,6 @@ impl World {
             clients,
             random: Random::new(seed),
             queue: Queue::default(),
-            vrings,
             metadata,
             metadata_turn_ns: None,
             switch: Switch::new(rings),
@@ -225,9 +224,9 @@ impl World {
             }
             Event::NodeStart(node) => {
                 if self.machines[node].core.is_none() {
-                    let Scenario { quorum, replica_plant, .. } = self.scenario;
+                    let Scenario { replica_plant, .. } = self.scenario;
                     let machine = &mut self.machines[node];
-                    machine.start(now_ns, METADATA, self.vrings, quorum, replica_plant, &mut self.random);
+                    machine.start(now_ns, METADATA, replica_plant, &mut self.random);
                     self.turn(node);
                 }
             }
@@ -370,7 +369,7 @@ impl World {
         {
             self.send(Host::Node(node), from, to, &bytes);
         }
-        while let Some((peer, frame)) = self.machines[node].core.as_mut().and_then(NodeCore::poll_stream) {
+        while let Some((peer, frame)) = self.machines[node].core.as_mut().and_then(Replica::poll_stream) {
             self.send_frame(node, peer, frame);
         }
         if let Some(core) = &self.machines[node].core {

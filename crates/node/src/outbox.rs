@@ -72,7 +72,7 @@ struct AckBatch {
 
 /// See the module.
 #[derive(Clone)]
-pub(crate) struct Outbox {
+pub struct Outbox {
     node: NodeId,
     bytes: Vec<u8>,
     direct: VecDeque<(SocketAddrV4, Range<usize>)>,
@@ -94,7 +94,7 @@ impl Outbox {
     }
 
     /// Queues the datagram that `encode` writes.
-    pub(crate) fn send(&mut self, to: SocketAddrV4, encode: impl FnOnce(&mut Vec<u8>)) {
+    pub fn send(&mut self, to: SocketAddrV4, encode: impl FnOnce(&mut Vec<u8>)) {
         if self.direct.is_empty() {
             self.bytes.clear();
         }
@@ -104,12 +104,13 @@ impl Outbox {
         self.direct.push_back((to, start..self.bytes.len()));
     }
 
-    pub(crate) fn ack_prepare(&mut self, primary: SocketAddrV4, ack: PrepareAck) {
+    /// Queues the acknowledgement of a prepare.
+    pub fn ack_prepare(&mut self, primary: SocketAddrV4, ack: PrepareAck) {
         self.ack_batch(primary).prepares.push(ack);
     }
 
     /// Queues news of progress; a later one of the same partition replaces it.
-    pub(crate) fn ack_progress(&mut self, primary: SocketAddrV4, progress: Progress) {
+    pub fn ack_progress(&mut self, primary: SocketAddrV4, progress: Progress) {
         let queued = self.acks.iter_mut().filter(|batch| batch.primary == primary).find_map(|batch| {
             batch.progress.iter_mut().find(|queued| queued.partition == progress.partition)
         });
@@ -131,7 +132,7 @@ impl Outbox {
     }
 
     /// Queues a decision, or a watermark alone, for all members of a partition.
-    pub(crate) fn multicast_decision(
+    pub fn multicast_decision(
         &mut self,
         vnode: SocketAddrV4,
         members: impl Iterator<Item = NodeId>,
@@ -143,7 +144,7 @@ impl Outbox {
     }
 
     /// Queues a decision, or a watermark alone, for one member.
-    pub(crate) fn unicast_decision(
+    pub fn unicast_decision(
         &mut self,
         member: SocketAddrV4,
         decision: Option<&Decision<'_>>,

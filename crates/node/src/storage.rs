@@ -1,4 +1,7 @@
-//! What a replica asks of its disk.
+//! What a node asks of its disk, and who waits for what.
+//!
+//! Requests are executed in order and their completions come back in order. A protocol that has asked for something is told by the number
+//! that it got then (a token of a read or scan, the number of a record): what it was for, only the protocol knows.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -112,7 +115,7 @@ enum Queued {
 
 /// Requests that wait for the driver, their bytes in one arena that is reused when the queue has run empty.
 #[derive(Clone, Default)]
-pub(crate) struct StorageQueue {
+pub struct StorageQueue {
     bytes: Vec<u8>,
     queue: VecDeque<Queued>,
     appended: u64,
@@ -130,7 +133,7 @@ impl StorageQueue {
     }
 
     /// Number of the last record.
-    pub(crate) fn appended(&self) -> u64 {
+    pub fn appended(&self) -> u64 {
         self.appended
     }
 
@@ -143,7 +146,7 @@ impl StorageQueue {
     }
 
     /// Asks for one force at the end of the batch.
-    pub(crate) fn want_force(&mut self) {
+    pub fn want_force(&mut self) {
         self.force_wanted = true;
     }
 
@@ -154,25 +157,29 @@ impl StorageQueue {
         }
     }
 
+    /// Reads an entry; returns the token of its completion.
     pub(crate) fn read(&mut self, partition: PartitionId, key: &[u8]) -> u64 {
         let (token, key) = (self.token(), self.stage_bytes(key));
         self.queue.push_back(Queued::Read { token, partition, key });
         token
     }
 
-    pub(crate) fn write(&mut self, partition: PartitionId, key: &[u8], entry: impl FnOnce(&mut Vec<u8>)) {
+    /// Stores an entry.
+    pub fn write(&mut self, partition: PartitionId, key: &[u8], entry: impl FnOnce(&mut Vec<u8>)) {
         self.note_written(partition, key);
         let key = self.stage_bytes(key);
         let entry = self.stage_more(entry);
         self.queue.push_back(Queued::Write { partition, key, entry });
     }
 
-    pub(crate) fn remove(&mut self, partition: PartitionId, key: &[u8]) {
+    /// Removes an entry.
+    pub fn remove(&mut self, partition: PartitionId, key: &[u8]) {
         let key = self.stage_bytes(key);
         self.queue.push_back(Queued::Remove { partition, key });
     }
 
-    pub(crate) fn clear(&mut self, partition: PartitionId) {
+    /// Removes every entry of a partition.
+    pub fn clear(&mut self, partition: PartitionId) {
         self.queue.push_back(Queued::Clear { partition });
     }
 
@@ -188,12 +195,13 @@ impl StorageQueue {
         self.scan(partition, after, bytes_max)
     }
 
+    /// Ends the watch of [`Self::scan_watched`].
     pub(crate) fn end_watch(&mut self) {
         self.watched = None;
     }
 
     /// Whether a key has been written since the watched scan was asked for.
-    pub(crate) fn is_written_since_scan(&self, key: &[u8]) -> bool {
+    pub fn is_written_since_scan(&self, key: &[u8]) -> bool {
         self.watched.as_ref().is_some_and(|(_, keys)| keys.contains(key))
     }
 
@@ -230,7 +238,7 @@ impl StorageQueue {
     }
 
     /// Forgets queued writes of a partition.
-    pub(crate) fn discard_writes(&mut self, void: PartitionId) {
+    pub fn discard_writes(&mut self, void: PartitionId) {
         self.queue.retain(|queued| match queued {
             Queued::Write { partition, .. } | Queued::Remove { partition, .. } => *partition != void,
             _ => true,

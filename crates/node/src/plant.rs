@@ -48,4 +48,8 @@ pub enum Plant {
     LeaseIgnored,
     /// R15: nobody acknowledges old ops again, nor sends them.
     OrphansIgnored,
+    /// R14: a version is acknowledged before it is forced.
+    QuorumAckBeforeForce,
+    /// R14: a new storage is counted before it has merged anything.
+    NewcomerCountsAtOnce,
 }

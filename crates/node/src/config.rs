@@ -1,0 +1,60 @@
+//! What a node is told at its start.
+
+use core::net::SocketAddrV4;
+use core::time::Duration;
+use nicekv_wire::{ClientId, NodeId};
+
+/// Identity and surroundings of one start of a node's process. What it stores, and with whom, it is told by the metadata service.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// This node.
+    pub node: NodeId,
+    /// The metadata service.
+    pub metadata: SocketAddrV4,
+    /// A switch that hides the senders of what it passes on, as the one in user space does.
+    pub switch: Option<SocketAddrV4>,
+    /// Random per start (R9).
+    pub incarnation: u64,
+    /// Random per life of the data directory; for the memory engine, per start.
+    pub storage: u128,
+    /// Under this id the node itself issues updates (expiry deletes). New at every start (R10).
+    pub internal_client: ClientId,
+    /// Seeds the hash tables of op ids and keys.
+    pub hash_seed: u64,
+    /// Timeouts.
+    pub timing: Timing,
+}
+
+/// Timeouts of a replica.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// Between heartbeats to the metadata service.
+    pub heartbeat: Duration,
+    /// After this a message that should have been answered is taken for lost: prepares and decisions are re-sent, undecided ops are
+    /// acknowledged again (R15). Doubles per try, up to eight times itself.
+    pub resend: Duration,
+    /// A member that left this many resends unanswered is accused.
+    pub accuse_after_resends: u32,
+    /// How long a member may sit on the news that it has logged uncontended decisions.
+    pub progress_delay: Duration,
+    /// A joiner asks again for a part of its copy after this.
+    pub copy_retry: Duration,
+    /// Between the beginnings of two passes of the scrub; the first one begins with the process. Zero: there is none.
+    pub scrub_interval: Duration,
+    /// The scrub reads about so much, a page at every heartbeat.
+    pub scrub_bytes_per_second: u64,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_millis(40),
+            resend: Duration::from_millis(8),
+            accuse_after_resends: 4,
+            progress_delay: Duration::from_millis(20),
+            copy_retry: Duration::from_millis(200),
+            scrub_interval: Duration::from_secs(24 * 3600),
+            scrub_bytes_per_second: 1 << 20,
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What a node offers to the protocols that it hosts: the disk, the network, the lease, and a client of its own.
+
+use crate::config::NodeConfig;
+use crate::outbox::Outbox;
+use crate::plant::Plant;
+use crate::session::Session;
+use crate::space::DiskSpace;
+use crate::status::Counters;
+use crate::storage::StorageQueue;
+use crate::waits::Waits;
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use foldhash::fast::FixedState;
+use nicekv_wire::control::{Report, ReportKind};
+use nicekv_wire::recovery::CopyFrame;
+use nicekv_wire::{Epoch, Now, OpId, PartitionId, Reply, Status};
+
+/// A hash table whose order depends on the configured seed only.
+pub type Map<K, V> = hashbrown::HashMap<K, V, FixedState>;
+
+/// The other end of a copying stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamPeer {
+    /// A connection that this node opens to a source, by its address.
+    Dialed(SocketAddrV4),
+    /// A connection that was accepted, by its number.
+    Accepted(u64),
+}
+
+/// See the module.
+#[derive(Clone)]
+pub struct Host {
+    /// Of this start of the process.
+    pub config: NodeConfig,
+    /// Requests to the disk.
+    pub storage: StorageQueue,
+    /// Datagrams to send.
+    pub outbox: Outbox,
+    /// With the metadata service.
+    pub session: Session,
+    /// Numbers for operators.
+    pub counters: Counters,
+    /// What the disk has room for.
+    pub disk_space: DiskSpace,
+    pub(crate) waits: Waits,
+    pub(crate) streams: VecDeque<(StreamPeer, Vec<u8>)>,
+    /// When partitions are to be looked over for lost messages.
+    pub(crate) sweep_at_ns: Option<u64>,
+    #[cfg(feature = "exploration")]
+    pub(crate) plant: Option<Plant>,
+    internal_sequence: u64,
+    internal_open: BTreeSet<u64>,
+}
+
+impl Host {
+    /// Of a process that has just started.
+    pub fn new(config: NodeConfig) -> Self {
+        Self {
+            storage: StorageQueue::default(),
+            outbox: Outbox::new(config.node),
+            session: Session::default(),
+            counters: Counters::default(),
+            disk_space: DiskSpace::default(),
+            waits: Waits::default(),
+            streams: VecDeque::new(),
+            sweep_at_ns: None,
+            #[cfg(feature = "exploration")]
+            plant: None,
+            internal_sequence: 0,
+            internal_open: BTreeSet::new(),
+            config,
+        }
+    }
+
+    /// Whether a test has planted this bug.
+    #[cfg(feature = "exploration")]
+    pub fn has(&self, plant: Plant) -> bool {
+        self.plant == Some(plant)
+    }
+
+    /// No.
+    #[cfg(not(feature = "exploration"))]
+    pub const fn has(&self, _: Plant) -> bool {
+        false
+    }
+
+    /// An empty table.
+    pub fn map<K, V>(&self) -> Map<K, V> {
+        Map::with_hasher(FixedState::with_seed(self.config.hash_seed))
+    }
+
+    /// Makes sure that a sweep comes, half a resend timeout from now at the latest.
+    pub fn arm_sweep(&mut self, now: Now) {
+        self.arm_sweep_at(now.after(self.config.timing.resend / 2));
+    }
+
+    /// Makes sure that a sweep comes, then or before.
+    pub fn arm_sweep_at(&mut self, at_ns: u64) {
+        self.sweep_at_ns.get_or_insert(at_ns);
+    }
+
+    /// Whether gets may be answered (R12).
+    pub fn has_lease(&self, now: Now) -> bool {
+        self.session.has_lease(now) || self.has(Plant::LeaseIgnored)
+    }
+
+    /// Answers a client.
+    pub fn reply(&mut self, to: Option<SocketAddrV4>, reply: &Reply<'_>) {
+        if let Some(to) = to {
+            self.outbox.send(to, |out| reply.encode(out));
+        }
+    }
+
+    /// Tells a client that its keyspace follows another protocol.
+    pub fn refuse(&mut self, op: OpId, to: Option<SocketAddrV4>) {
+        self.reply(to, &Reply::bare(op, Status::NoSuchKeyspace));
+    }
+
+    /// Reads an entry; the protocol is given the number back with what was read.
+    pub fn read(&mut self, partition: PartitionId, key: &[u8]) -> u64 {
+        let token = self.storage.read(partition, key);
+        self.waits.reads.push_back((token, partition));
+        token
+    }
+
+    /// Reads a page of entries; the protocol is given the number back with what was read.
+    pub fn scan(&mut self, partition: PartitionId, after: &[u8], bytes_max: usize) -> u64 {
+        let token = self.storage.scan(partition, after, bytes_max);
+        self.waits.scans.push_back((token, partition));
+        token
+    }
+
+    /// Appends a record to the log; returns its number.
+    pub fn append(&mut self, partition: PartitionId, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        self.storage.append(|out| {
+            out.extend_from_slice(&partition.0.to_be_bytes());
+            write(out);
+        })
+    }
+
+    /// Appends a record, and has the protocol told its number when it is durable. That takes a force, which this does not ask for.
+    pub fn append_awaited(&mut self, partition: PartitionId, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        let record = self.append(partition, write);
+        self.waits.records.push_back((record, partition));
+        record
+    }
+
+    /// Has the protocol told when everything that was appended so far is durable; the number that it will be told.
+    pub fn await_appended(&mut self, partition: PartitionId) -> u64 {
+        let record = self.storage.appended();
+        self.waits.records.push_back((record, partition));
+        record
+    }
+
+    /// Sends a frame on a copying stream.
+    pub fn send_frame(&mut self, peer: StreamPeer, frame: &CopyFrame<'_>) {
+        let mut bytes = Vec::new();
+        frame.append(&mut bytes);
+        self.streams.push_back((peer, bytes));
+    }
+
+    /// Tells the metadata service.
+    pub fn report(&mut self, partition: PartitionId, epoch: Epoch, kind: ReportKind) {
+        let (node, incarnation) = (self.config.node, self.config.incarnation);
+        let report = Report { node, incarnation, partition, epoch, kind };
+        self.outbox.send(self.config.metadata, |out| report.encode(out));
+    }
+
+    /// A new op id of the node's own client, and its watermark.
+    pub fn internal_op(&mut self) -> (OpId, u64) {
+        self.internal_sequence += 1;
+        self.internal_open.insert(self.internal_sequence);
+        let watermark = *self.internal_open.first().expect("just inserted");
+        (OpId { client: self.config.internal_client, sequence: self.internal_sequence }, watermark)
+    }
+
+    /// An op is finished; if it was the node's own, its watermark may advance.
+    pub fn finish_internal(&mut self, op: OpId) {
+        if op.client == self.config.internal_client {
+            self.internal_open.remove(&op.sequence);
+        }
+    }
+}

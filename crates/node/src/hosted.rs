@@ -1,0 +1,97 @@
+//! The partitions that a node has heard of, by number and by range.
+
+use crate::protocol::Protocol;
+use crate::routes::Routes;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::{Index, IndexMut};
+use nicekv_wire::{KeyspaceId, PartitionId};
+
+/// See the module. A slot is a partition's place for the life of the process.
+#[derive(Clone)]
+pub(crate) struct Partitions<P> {
+    slots: Vec<P>,
+    by_id: BTreeMap<PartitionId, usize>,
+    routes: Routes,
+}
+
+impl<P> Default for Partitions<P> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), by_id: BTreeMap::new(), routes: Routes::default() }
+    }
+}
+
+impl<P: Protocol> Partitions<P> {
+    /// The slot of a partition.
+    pub(crate) fn slot(&self, id: PartitionId) -> Option<usize> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// The slot of a partition, which is made if this is the first that is heard of it.
+    pub(crate) fn get_or_insert(
+        &mut self,
+        id: PartitionId,
+        make: impl FnOnce() -> Option<P>,
+    ) -> Option<usize> {
+        if let Some(slot) = self.slot(id) {
+            return Some(slot);
+        }
+        self.slots.push(make()?);
+        self.by_id.insert(id, self.slots.len() - 1);
+        Some(self.slots.len() - 1)
+    }
+
+    /// A partition that something is pending for, so that it exists.
+    pub(crate) fn by_id(&mut self, id: PartitionId) -> &mut P {
+        let slot = self.slot(id).expect("a partition that waits for the disk is known");
+        &mut self[slot]
+    }
+
+    /// Requests go to a partition by its newest epoch's range.
+    pub(crate) fn set_route(&mut self, slot: usize) {
+        let membership = self.slots[slot].membership();
+        self.routes.set(membership.keyspace, membership.range, slot);
+    }
+
+    /// The partition that holds a match value.
+    pub(crate) fn find(&self, keyspace: KeyspaceId, value: u128) -> Option<usize> {
+        self.routes.find(keyspace, value)
+    }
+
+    /// All of them, by number.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &P> {
+        self.by_id.values().map(|slot| &self.slots[*slot])
+    }
+
+    /// Visits all of them, by number.
+    pub(crate) fn for_each(&mut self, mut visit: impl FnMut(&mut P)) {
+        for slot in self.by_id.values() {
+            visit(&mut self.slots[*slot]);
+        }
+    }
+
+    /// The first one after `id`, or the first of all, that is as wanted.
+    pub(crate) fn next(
+        &self,
+        after: Option<PartitionId>,
+        is_wanted: impl Fn(&P) -> bool,
+    ) -> Option<PartitionId> {
+        let after = after.map_or(core::ops::Bound::Unbounded, core::ops::Bound::Excluded);
+        let mut rest = self.by_id.range((after, core::ops::Bound::Unbounded));
+        rest.find(|(_, slot)| is_wanted(&self.slots[**slot])).map(|(id, _)| *id)
+    }
+}
+
+impl<P> Index<usize> for Partitions<P> {
+    type Output = P;
+
+    fn index(&self, slot: usize) -> &P {
+        &self.slots[slot]
+    }
+}
+
+impl<P> IndexMut<usize> for Partitions<P> {
+    fn index_mut(&mut self, slot: usize) -> &mut P {
+        &mut self.slots[slot]
+    }
+}

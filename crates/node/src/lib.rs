@@ -1,0 +1,45 @@
+//! A storage node as a pure state machine, whichever protocols its partitions follow.
+//!
+//! A [`NodeCore`] has no socket, clock, thread, file or randomness: time, datagrams and disk completions come in through `handle_*`,
+//! datagrams and disk requests go out through `poll_*`. It checks, once and for all protocols, what a datagram says of itself; the rest is
+//! the business of the partition that it is for, a state machine of its own ([`Protocol`]). Read in this order:
+//!
+//! 1. `node_core`: dispatch, and what is checked there; `routes`, `hosted`: which partition;
+//! 2. `protocol`: what a protocol is; `membership`: the epoch that it is in;
+//! 3. `host`: what it may use: `storage` (the disk), `outbox` (the network), `session` (lease and term), `waits`;
+//! 4. `scrub`.
+
+#![cfg_attr(not(test), no_std)]
+extern crate alloc;
+
+mod config;
+#[cfg(feature = "exploration")]
+mod exploration;
+mod host;
+mod hosted;
+mod membership;
+mod node_core;
+mod outbox;
+mod plant;
+mod protocol;
+mod routes;
+mod scrub;
+mod session;
+mod space;
+mod status;
+mod storage;
+mod waits;
+
+pub use config::{NodeConfig, Timing};
+#[cfg(feature = "exploration")]
+pub use exploration::Explore;
+pub use host::{Host, Map, StreamPeer};
+pub use membership::Membership;
+pub use node_core::NodeCore;
+pub use outbox::Outbox;
+pub use plant::Plant;
+pub use protocol::{CopyChunk, CopyRequest, Message, Page, Protocol, Request};
+pub use session::Session;
+pub use space::DiskSpace;
+pub use status::{Counters, NodeStatus, PartitionStatus, Standing};
+pub use storage::{StorageCompletion, StorageQueue, StorageRequest};

@@ -1,0 +1,123 @@
+//! A partition's epoch, as a member of it was told: who is in it, and in which role (R4).
+
+use crate::status::Standing;
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, SocketAddrV4};
+use nicekv_wire::control::{Assign, Member, MemberState};
+use nicekv_wire::{Epoch, KeyspaceId, MatchRange, NodeId, PartitionId};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Membership {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The keyspace that it is a part of.
+    pub keyspace: KeyspaceId,
+    /// The keys that it holds, by their match values.
+    pub range: MatchRange,
+    /// The epoch.
+    pub epoch: Epoch,
+    /// Whether it is in force: nobody outside of it can answer a get any more (R6).
+    pub activated: bool,
+    /// This node's standing.
+    pub standing: Standing,
+    /// The primary, where the protocol has one.
+    pub primary: NodeId,
+    /// All members, this node among them unless it stands outside.
+    pub members: Vec<Member>,
+    /// R.
+    pub replicas: usize,
+    /// What is sent there reaches all members.
+    pub multicast: SocketAddrV4,
+}
+
+impl Membership {
+    /// Of a node that has not been told anything: in no epoch.
+    pub fn outside(partition: PartitionId) -> Self {
+        Self {
+            partition,
+            keyspace: KeyspaceId(0),
+            range: MatchRange::ALL,
+            epoch: Epoch(0),
+            activated: false,
+            standing: Standing::Outside,
+            primary: NodeId(0),
+            members: Vec::new(),
+            replicas: 0,
+            multicast: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
+        }
+    }
+
+    /// What `me` is told.
+    pub fn of(assign: &Assign, me: NodeId) -> Self {
+        let mine = assign.members.iter().find(|member| member.node == me);
+        let standing = match mine.map(|member| (member.state, member.handoff)) {
+            None => Standing::Outside,
+            Some((MemberState::Joining, _)) => Standing::Joining,
+            Some((MemberState::Consistent, true)) => Standing::Handoff,
+            Some((MemberState::Consistent, false)) => Standing::Consistent,
+        };
+        Self {
+            partition: assign.partition,
+            keyspace: assign.keyspace,
+            range: assign.range,
+            epoch: assign.epoch,
+            activated: assign.activated,
+            standing,
+            primary: assign.primary,
+            members: assign.members.clone(),
+            replicas: assign.replicas.into(),
+            multicast: assign.multicast,
+        }
+    }
+
+    /// A member's place among the members.
+    pub fn position(&self, node: NodeId) -> Option<usize> {
+        self.members.iter().position(|member| member.node == node)
+    }
+
+    /// Where a member is reached.
+    pub fn address(&self, node: NodeId) -> Option<SocketAddrV4> {
+        self.members.iter().find(|member| member.node == node).map(|member| member.address)
+    }
+
+    /// Where the primary is reached.
+    ///
+    /// # Panics
+    /// Outside of every epoch.
+    pub fn primary_address(&self) -> SocketAddrV4 {
+        self.address(self.primary).expect("the primary is a member")
+    }
+
+    /// Whether a message of this epoch from `sender` is to be heard (R4).
+    pub fn accepts(&self, epoch: Epoch, sender: NodeId) -> bool {
+        self.is_member(sender) && epoch == self.epoch
+    }
+
+    /// Whether both this node and `sender` are members.
+    pub fn is_member(&self, sender: NodeId) -> bool {
+        self.standing != Standing::Outside && self.position(sender).is_some()
+    }
+
+    /// Whether some member still copies.
+    pub fn has_joiners(&self) -> bool {
+        self.members.iter().any(|member| member.state == MemberState::Joining)
+    }
+
+    /// Whether this node stands in for another one (R8).
+    pub fn is_handoff(&self, me: NodeId) -> bool {
+        self.members.iter().any(|member| member.node == me && member.handoff)
+    }
+
+    /// Whether every original member is in the epoch and consistent.
+    pub fn is_whole(&self) -> bool {
+        let originals = self.members.iter().filter(|member| !member.handoff);
+        let consistent = originals.filter(|member| member.state == MemberState::Consistent).count();
+        self.standing == Standing::Consistent && consistent >= self.replicas
+    }
+
+    /// Puts wait while the epoch has fewer members than R − 1 (R6).
+    pub fn has_members_enough(&self) -> bool {
+        self.members.len() + 1 >= self.replicas
+    }
+}

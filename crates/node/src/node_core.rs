@@ -1,0 +1,396 @@
+//! The node: takes events, checks what all protocols want checked, and gives each to the partition that it concerns.
+
+use crate::config::NodeConfig;
+use crate::host::{Host, StreamPeer};
+use crate::hosted::Partitions;
+use crate::membership::Membership;
+use crate::plant::Plant;
+use crate::protocol::{CopyChunk, CopyRequest, Message, Page, Protocol, Request};
+use crate::scrub::Scrub;
+use crate::space::DiskSpace;
+use crate::status::NodeStatus;
+use crate::storage::{StorageCompletion, StorageRequest};
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_wire::bytes::Reader;
+use nicekv_wire::control::{Assign, AssignAck};
+use nicekv_wire::recovery::CopyFrame;
+use nicekv_wire::replication::{Acks, Decisions, Resend};
+use nicekv_wire::{Datagram, DecodeError, Epoch, Header, KeyDigest, KeyspaceId, NodeId, Now, PartitionId};
+
+/// One node, as a pure state machine. After any `handle_*`, poll until everything returns `None`.
+#[derive(Clone)]
+pub struct NodeCore<P> {
+    pub(crate) host: Host,
+    pub(crate) partitions: Partitions<P>,
+    pub(crate) scrub: Scrub,
+    heartbeat_at_ns: u64,
+    /// Trim the log before `.0` when it is durable through `.1`.
+    trim_when_forced: Option<(u64, u64)>,
+}
+
+impl<P: Protocol> NodeCore<P> {
+    /// A node that has just started: it answers nothing before it is admitted in a new epoch (R9).
+    pub fn new(config: NodeConfig) -> Self {
+        Self {
+            host: Host::new(config),
+            partitions: Partitions::default(),
+            scrub: Scrub::default(),
+            heartbeat_at_ns: 0,
+            trim_when_forced: None,
+        }
+    }
+
+    /// Takes up a record that was read back from the log, in the log's order, before anything else is handled.
+    ///
+    /// # Errors
+    /// The record is not one of this release's.
+    pub fn replay(&mut self, now: Now, payload: &[u8]) -> Result<(), DecodeError> {
+        let number = self.host.storage.count_replayed();
+        let mut reader = Reader::new(payload);
+        let id = PartitionId(u32::from_be_bytes(reader.layout("partition of record")?));
+        let record = reader.rest();
+        let host = &self.host;
+        let Some(slot) = self.partitions.get_or_insert(id, || P::of_record(id, record, host)) else {
+            return Err(DecodeError::UnknownValue { field: "record kind", value: 0 });
+        };
+        self.partitions[slot].replay(&mut self.host, now, number, record)
+    }
+
+    /// A datagram arrived at the node's address.
+    pub fn handle_datagram(&mut self, now: Now, from: SocketAddrV4, bytes: &[u8]) {
+        let Ok((header, datagram)) = Datagram::decode(bytes) else {
+            self.host.counters.malformed += 1;
+            return;
+        };
+        match datagram {
+            Datagram::Get(_) | Datagram::Update(_) | Datagram::QuorumQuery(_) | Datagram::QuorumStore(_) => {
+                self.on_request(now, from, &header, &datagram, bytes);
+            }
+            Datagram::HeartbeatReply(_) | Datagram::Assign(_) | Datagram::Probe(_) => {
+                self.on_control(now, from, &datagram);
+            }
+            Datagram::Acks(acks) => self.on_acks(now, from, &acks),
+            Datagram::Decisions(decisions) => self.on_decisions(now, from, &decisions),
+            Datagram::Resend(resend) => self.on_resend(now, from, &resend),
+            Datagram::RecoverRequest(m) => {
+                self.hear(now, from, m.partition, m.epoch, m.sender, Message::RecoverRequest(&m));
+            }
+            Datagram::RecoverReply(m) => {
+                self.hear(now, from, m.partition, m.epoch, m.sender, Message::RecoverReply(&m));
+            }
+            Datagram::Fetch(m) => {
+                self.hear(now, from, m.partition, m.epoch, m.sender, Message::Fetch(m.wanted));
+            }
+            Datagram::RepairRequest(m) => {
+                self.hear(now, from, m.partition, m.epoch, m.sender, Message::RepairRequest(&m));
+            }
+            Datagram::RepairReply(m) => {
+                self.hear(now, from, m.partition, m.epoch, m.sender, Message::RepairReply(&m));
+            }
+            // Not for nodes.
+            Datagram::Reply(_)
+            | Datagram::QuorumHeld(_)
+            | Datagram::Heartbeat(_)
+            | Datagram::AssignAck(_)
+            | Datagram::Report(_)
+            | Datagram::ProbeReply(_) => self.host.counters.refused += 1,
+        }
+    }
+
+    fn on_request(
+        &mut self,
+        now: Now,
+        from: SocketAddrV4,
+        header: &Header,
+        datagram: &Datagram<'_>,
+        bytes: &[u8],
+    ) {
+        let keyspace = header.keyspace;
+        let (slot, request) = match datagram {
+            Datagram::Get(get) => match get.forwarded {
+                Some((id, epoch, node)) => (
+                    self.heard(from, id, epoch, node).filter(|slot| self.holds(*slot, get.key, &get.digest)),
+                    Request::Get(get),
+                ),
+                None => (self.route(keyspace, get.key, &get.digest), Request::Get(get)),
+            },
+            Datagram::Update(update) => {
+                (self.route(keyspace, update.key, &update.digest), Request::Update(update, bytes))
+            }
+            Datagram::QuorumQuery(query) => {
+                (self.route(keyspace, query.key, &query.digest), Request::Query(query))
+            }
+            Datagram::QuorumStore(store) => {
+                (self.route(keyspace, store.key, &store.digest), Request::Store(store))
+            }
+            _ => unreachable!("no request"),
+        };
+        if let Some(slot) = slot {
+            self.partitions[slot].on_request(&mut self.host, now, from, request);
+        }
+    }
+
+    /// The partition of a request, if its digest is right: a switch routes by it, and a lie must not store a key in the wrong place.
+    fn route(&mut self, keyspace: KeyspaceId, key: &[u8], digest: &KeyDigest) -> Option<usize> {
+        if nicekv_placement::key_digest(key) != *digest {
+            self.host.counters.malformed += 1;
+            return None;
+        }
+        let slot = self.partitions.find(keyspace, digest.match_value());
+        // Silence: this node may not have been told yet, and another member may serve it.
+        self.host.counters.dropped += u64::from(slot.is_none());
+        slot
+    }
+
+    /// Whether a partition is that of a key that another member names it for.
+    fn holds(&mut self, slot: usize, key: &[u8], digest: &KeyDigest) -> bool {
+        let range = self.partitions[slot].membership().range;
+        let holds = nicekv_placement::key_digest(key) == *digest && range.contains(digest.match_value());
+        self.host.counters.malformed += u64::from(!holds);
+        holds
+    }
+
+    /// The partition that a message between nodes is about, if it is of the current epoch and from a member (R4), by its name and its
+    /// address.
+    fn heard(&mut self, from: SocketAddrV4, id: PartitionId, epoch: Epoch, sender: NodeId) -> Option<usize> {
+        let found = self.partitions.slot(id).filter(|slot| {
+            let membership = self.partitions[*slot].membership();
+            let accepts = membership.accepts(epoch, sender)
+                || (self.host.has(Plant::EpochUnchecked) && membership.is_member(sender));
+            accepts && self.is_from(membership, from, sender)
+        });
+        self.host.counters.refused += u64::from(found.is_none());
+        found
+    }
+
+    /// Whether a member may send from there: from its own address, or through a switch that hides it.
+    fn is_from(&self, membership: &Membership, from: SocketAddrV4, sender: NodeId) -> bool {
+        membership.address(sender) == Some(from) || self.host.config.switch == Some(from)
+    }
+
+    fn hear(
+        &mut self,
+        now: Now,
+        from: SocketAddrV4,
+        id: PartitionId,
+        epoch: Epoch,
+        sender: NodeId,
+        message: Message<'_>,
+    ) {
+        if let Some(slot) = self.heard(from, id, epoch, sender) {
+            self.partitions[slot].on_message(&mut self.host, now, sender, message);
+        }
+    }
+
+    fn on_acks(&mut self, now: Now, from: SocketAddrV4, acks: &Acks) {
+        let sender = acks.sender;
+        for ack in &acks.prepares {
+            self.hear(now, from, ack.partition, ack.epoch, sender, Message::PrepareAck(ack));
+        }
+        for progress in &acks.progress {
+            let message = Message::Progress(progress, &acks.prepares);
+            self.hear(now, from, progress.partition, progress.epoch, sender, message);
+        }
+    }
+
+    fn on_decisions(&mut self, now: Now, from: SocketAddrV4, decisions: &Decisions<'_>) {
+        let sender = decisions.sender;
+        for watermark in decisions.watermarks() {
+            let message = Message::Watermark(&watermark);
+            self.hear(now, from, watermark.partition, watermark.epoch, sender, message);
+        }
+        for decision in decisions.decisions() {
+            let message = Message::Decision(&decision);
+            self.hear(now, from, decision.partition, decision.epoch, sender, message);
+        }
+    }
+
+    fn on_resend(&mut self, now: Now, from: SocketAddrV4, resend: &Resend<'_>) {
+        let Some(slot) = self.heard(from, resend.partition, resend.epoch, resend.sender) else { return };
+        let Ok((_, Datagram::Update(update))) = Datagram::decode(resend.datagram) else { return };
+        if self.holds(slot, update.key, &update.digest) {
+            let (logged, datagram) = (resend.logged, resend.datagram);
+            let message = Message::Resent { logged, update: &update, datagram };
+            self.partitions[slot].on_message(&mut self.host, now, resend.sender, message);
+        }
+    }
+
+    /// The metadata service says something, if it is from there.
+    fn on_control(&mut self, now: Now, from: SocketAddrV4, datagram: &Datagram<'_>) {
+        let Host { session, config, .. } = &mut self.host;
+        let is_heard = from == config.metadata
+            && match datagram {
+                Datagram::HeartbeatReply(reply) => session.accept_reply(config, reply),
+                Datagram::Probe(probe) => match session.answer_probe(config, probe) {
+                    Some(reply) => {
+                        self.host.outbox.send(from, |out| reply.encode(out));
+                        true
+                    }
+                    None => false,
+                },
+                Datagram::Assign(assign) => {
+                    session.accept_assign(config, assign) && self.on_assign(now, assign)
+                }
+                _ => false,
+            };
+        self.host.counters.refused += u64::from(!is_heard);
+    }
+
+    /// Whether this node knows such a partition.
+    fn on_assign(&mut self, now: Now, assign: &Assign) -> bool {
+        let (id, host) = (assign.partition, &self.host);
+        let made = || Some(P::new(id, assign.replication, host));
+        let Some(slot) = self.partitions.get_or_insert(id, made) else { return false };
+        let partition = &mut self.partitions[slot];
+        if !partition.is(assign.replication) {
+            return false;
+        }
+        if partition.on_assign(&mut self.host, now, assign) {
+            let membership = partition.membership();
+            let (epoch, activated) = (membership.epoch, membership.activated);
+            let NodeConfig { node, incarnation, metadata, .. } = self.host.config;
+            let ack = AssignAck { node, incarnation, partition: id, epoch, activated };
+            self.host.outbox.send(metadata, |out| ack.encode(out));
+        }
+        self.partitions.set_route(slot);
+        true
+    }
+
+    /// A storage request has been completed.
+    pub fn handle_storage(&mut self, now: Now, completion: StorageCompletion<'_>) {
+        match completion {
+            StorageCompletion::Forced { through } => self.on_forced(now, through),
+            StorageCompletion::Read { token, entry } => {
+                let id = self.host.waits.finish_read(token);
+                self.partitions.by_id(id).on_read(&mut self.host, now, token, entry);
+            }
+            StorageCompletion::ReadCorrupt { token } => {
+                let id = self.host.waits.finish_read(token);
+                self.partitions.by_id(id).on_read_corrupt(&mut self.host, now, token);
+            }
+            StorageCompletion::Scan { token, entries, corrupt, more } => {
+                let page = Page { entries, corrupt, more };
+                if self.scrub.is_reading(token) {
+                    self.on_scrubbed(now, page);
+                } else {
+                    let id = self.host.waits.finish_scan(token);
+                    self.partitions.by_id(id).on_scanned(&mut self.host, now, token, page);
+                }
+            }
+        }
+        // What the completion led to is a batch of its own.
+        self.host.storage.end_batch();
+    }
+
+    fn on_forced(&mut self, now: Now, through: u64) {
+        while let Some((record, id)) = self.host.waits.pop_forced(through) {
+            self.partitions.by_id(id).on_forced(&mut self.host, now, record);
+        }
+        if let Some((before, _)) = self.trim_when_forced.take_if(|(_, needed)| *needed <= through) {
+            self.host.storage.trim(before);
+        }
+    }
+
+    /// The deadline that [`Self::next_deadline`] named has passed (or not: then nothing happens).
+    pub fn handle_deadline(&mut self, now: Now) {
+        if now.boot_ns >= self.heartbeat_at_ns {
+            let Host { session, config, outbox, .. } = &mut self.host;
+            self.heartbeat_at_ns = now.after(config.timing.heartbeat);
+            let heartbeat = session.heartbeat(config, now);
+            outbox.send(config.metadata, |out| heartbeat.encode(out));
+            self.scrub(now);
+        }
+        if self.host.sweep_at_ns.is_some_and(|at_ns| now.boot_ns >= at_ns) {
+            self.host.sweep_at_ns = None;
+            let mut is_work_left = false;
+            let host = &mut self.host;
+            self.partitions.for_each(|partition| is_work_left |= partition.sweep(host, now));
+            if is_work_left {
+                self.host.arm_sweep(now);
+            }
+        }
+    }
+
+    /// The driver has no more input right now.
+    pub fn handle_batch_end(&mut self, _now: Now) {
+        self.host.storage.end_batch();
+    }
+
+    /// A frame arrived on a copying stream.
+    pub fn handle_stream(&mut self, now: Now, peer: StreamPeer, frame: &[u8]) {
+        match CopyFrame::decode(frame) {
+            Ok(CopyFrame::Request { joiner, partition, epoch, section, since, after }) => {
+                let request = CopyRequest { peer, joiner, section, since, after };
+                let is_accepted = |slot: &usize| {
+                    matches!(peer, StreamPeer::Accepted(_))
+                        && self.partitions[*slot].membership().accepts(epoch, joiner)
+                };
+                match self.partitions.slot(partition).filter(is_accepted) {
+                    Some(slot) => self.partitions[slot].on_copy_request(&mut self.host, now, request),
+                    None => self.host.counters.refused += 1,
+                }
+            }
+            Ok(CopyFrame::Chunk { partition, epoch, section, more, payload }) => {
+                let chunk = CopyChunk { peer, epoch, section, more, payload };
+                // Only who was asked, and answers as asked.
+                let is_asked = |slot: &usize| {
+                    let membership = self.partitions[*slot].membership();
+                    let is_member =
+                        |member: &nicekv_wire::control::Member| peer == StreamPeer::Dialed(member.address);
+                    membership.epoch == epoch && membership.members.iter().any(is_member)
+                };
+                match self.partitions.slot(partition).filter(is_asked) {
+                    Some(slot) => self.partitions[slot].on_copy_chunk(&mut self.host, now, chunk),
+                    None => self.host.counters.refused += 1,
+                }
+            }
+            Err(_) => self.host.counters.malformed += 1,
+        }
+        self.host.storage.end_batch();
+    }
+
+    /// Says from now on how much room the disk has. A driver that never calls this has enough.
+    pub fn set_disk_space(&mut self, space: DiskSpace) {
+        self.host.disk_space = space;
+    }
+
+    /// The log has begun a new segment: writes the open state again, then lets go of what was before.
+    pub fn checkpoint(&mut self) {
+        let before = self.host.storage.appended() + 1;
+        let host = &mut self.host;
+        self.partitions.for_each(|partition| partition.checkpoint(host));
+        self.trim_when_forced = Some((before, self.host.storage.appended()));
+        self.host.storage.want_force();
+        self.host.storage.end_batch();
+    }
+
+    /// Writes the next datagram to `out`; returns where it goes.
+    pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
+        self.host.outbox.poll(out)
+    }
+
+    /// The next storage request; to be executed before the next one is polled.
+    pub fn poll_storage(&mut self) -> Option<StorageRequest<'_>> {
+        self.host.storage.poll()
+    }
+
+    /// The next frame for a copying stream.
+    pub fn poll_stream(&mut self) -> Option<(StreamPeer, Vec<u8>)> {
+        self.host.streams.pop_front()
+    }
+
+    /// When to call [`Self::handle_deadline`], on the boot-time clock.
+    pub fn next_deadline(&self) -> u64 {
+        self.heartbeat_at_ns.min(self.host.sweep_at_ns.unwrap_or(u64::MAX))
+    }
+
+    /// For operators and tests.
+    pub fn status(&self) -> NodeStatus {
+        NodeStatus {
+            term: self.host.session.term,
+            counters: self.host.counters,
+            partitions: self.partitions.iter().map(P::status).collect(),
+        }
+    }
+}

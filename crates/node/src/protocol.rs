@@ -1,0 +1,144 @@
+//! What a replication protocol is to the node that hosts it: the state machine of one partition.
+//!
+//! The node has checked what all protocols want checked: a request's digest is its key's and its partition the one that holds it; a message
+//! is of the partition's epoch and from another member, by its name and its address (R4); an assignment is of the newest term and for this
+//! process (R9, R13). What a protocol has asked the disk for comes back to it in the order in which it asked, under the number that it got.
+
+use crate::host::{Host, StreamPeer};
+use crate::membership::Membership;
+use crate::status::PartitionStatus;
+use core::net::SocketAddrV4;
+use nicekv_wire::control::Assign;
+use nicekv_wire::quorum::{QuorumQuery, QuorumStore};
+use nicekv_wire::recovery::{CopySection, RecoverReply, RecoverRequest, Wanted};
+use nicekv_wire::repair::{RepairReply, RepairRequest};
+use nicekv_wire::replication::{Decision, PrepareAck, Progress, Watermark};
+use nicekv_wire::{DecodeError, Epoch, Get, NodeId, Now, PartitionId, Replication, Update};
+
+/// A request of a client.
+#[derive(Clone, Copy, Debug)]
+pub enum Request<'a> {
+    /// Read a key; maybe passed on by another member.
+    Get(&'a Get<'a>),
+    /// Change a key; the datagram as it arrived.
+    Update(&'a Update<'a>, &'a [u8]),
+    /// What do you hold? (R14)
+    Query(&'a QuorumQuery<'a>),
+    /// Hold this. (R14)
+    Store(&'a QuorumStore<'a>),
+}
+
+/// A message from another member in the partition's epoch.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "each variant is documented by the type that it holds")]
+pub enum Message<'a> {
+    PrepareAck(&'a PrepareAck),
+    /// With the prepares that the same datagram acknowledges, of this and other partitions.
+    Progress(&'a Progress, &'a [PrepareAck]),
+    Watermark(&'a Watermark),
+    Decision(&'a Decision<'a>),
+    /// A prepare passed on by a member whose last decision was this one.
+    Resent {
+        logged: u64,
+        update: &'a Update<'a>,
+        datagram: &'a [u8],
+    },
+    RecoverRequest(&'a RecoverRequest),
+    RecoverReply(&'a RecoverReply),
+    Fetch(Wanted),
+    RepairRequest(&'a RepairRequest<'a>),
+    RepairReply(&'a RepairReply<'a>),
+}
+
+/// A part of a copy that a joiner asks for.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "as in `CopyFrame::Request`")]
+pub struct CopyRequest<'a> {
+    pub peer: StreamPeer,
+    pub joiner: NodeId,
+    pub section: CopySection,
+    pub since: u64,
+    pub after: &'a [u8],
+}
+
+/// A part of a copy.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "as in `CopyFrame::Chunk`")]
+pub struct CopyChunk<'a> {
+    pub peer: StreamPeer,
+    pub epoch: Epoch,
+    pub section: CopySection,
+    pub more: bool,
+    pub payload: &'a [u8],
+}
+
+/// A page of the engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'a> {
+    /// A sequence of [`put_keyed_entry`](nicekv_wire::recovery::put_keyed_entry).
+    pub entries: &'a [u8],
+    /// Keys, in order, whose entries are damaged and not among `entries`.
+    pub corrupt: &'a [alloc::vec::Vec<u8>],
+    /// Whether later keys exist.
+    pub more: bool,
+}
+
+/// A partition at one node, by one protocol.
+pub trait Protocol: Sized {
+    /// A partition that this node hears of for the first time: it is outside of every epoch.
+    fn new(partition: PartitionId, replication: Replication, host: &Host) -> Self;
+
+    /// The partition whose log begins with this record; `None`: it is of no protocol that is known.
+    fn of_record(partition: PartitionId, record: &[u8], host: &Host) -> Option<Self>;
+
+    /// Whether this is a partition of such a keyspace: what it holds means something else under another protocol.
+    fn is(&self, replication: Replication) -> bool;
+
+    /// The epoch that it is in.
+    fn membership(&self) -> &Membership;
+
+    /// The metadata service assigns an epoch. Whether this replica is in it now, and says so.
+    fn on_assign(&mut self, host: &mut Host, now: Now, assign: &Assign) -> bool;
+
+    /// Takes up its record of this number, read back from the log, in the log's order, before anything else is handled.
+    ///
+    /// # Errors
+    /// The record is not one of this release's.
+    fn replay(&mut self, host: &mut Host, now: Now, number: u64, record: &[u8]) -> Result<(), DecodeError>;
+
+    /// A client asks something; `from`: its address, or that of a switch that hides it.
+    fn on_request(&mut self, host: &mut Host, now: Now, from: SocketAddrV4, request: Request<'_>);
+
+    /// Another member says something.
+    fn on_message(&mut self, host: &mut Host, now: Now, sender: NodeId, message: Message<'_>);
+
+    /// A joiner of this epoch asks for a part of its copy.
+    fn on_copy_request(&mut self, host: &mut Host, now: Now, request: CopyRequest<'_>);
+
+    /// A part of this node's copy has arrived.
+    fn on_copy_chunk(&mut self, host: &mut Host, now: Now, chunk: CopyChunk<'_>);
+
+    /// An awaited record is durable.
+    fn on_forced(&mut self, host: &mut Host, now: Now, record: u64);
+
+    /// An entry has been read.
+    fn on_read(&mut self, host: &mut Host, now: Now, token: u64, entry: Option<&[u8]>);
+
+    /// An entry is there and damaged.
+    fn on_read_corrupt(&mut self, host: &mut Host, now: Now, token: u64);
+
+    /// A page has been read.
+    fn on_scanned(&mut self, host: &mut Host, now: Now, token: u64, page: Page<'_>);
+
+    /// The scrub has read a page in this epoch. Keys written since the page was asked for: `StorageQueue::is_written_since_scan`.
+    fn on_scrubbed(&mut self, host: &mut Host, now: Now, page: Page<'_>);
+
+    /// Looks for what is overdue; whether there is anything to look at again later.
+    fn sweep(&mut self, host: &mut Host, now: Now) -> bool;
+
+    /// Appends what is open, so that earlier records are no longer needed once the engine is durable.
+    fn checkpoint(&self, host: &mut Host);
+
+    /// For operators and tests.
+    fn status(&self) -> PartitionStatus;
+}

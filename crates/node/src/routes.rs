@@ -1,0 +1,75 @@
+//! Which partition a request is for: by its keyspace and its match value.
+
+use alloc::vec::Vec;
+use nicekv_wire::{KeyspaceId, MatchRange};
+
+#[derive(Clone, Copy)]
+struct Route {
+    keyspace: KeyspaceId,
+    range: MatchRange,
+    slot: usize,
+}
+
+/// The ranges that this node was told of, in order. Those of two partitions may overlap while one of them is being split; then the newest
+/// told comes first.
+#[derive(Clone, Default)]
+pub(crate) struct Routes {
+    sorted: Vec<Route>,
+}
+
+impl Routes {
+    /// Where requests for this range go from now on.
+    pub(crate) fn set(&mut self, keyspace: KeyspaceId, range: MatchRange, slot: usize) {
+        let known = self.sorted.iter().find(|route| route.slot == slot);
+        if known.is_some_and(|route| (route.keyspace, route.range) == (keyspace, range)) {
+            return;
+        }
+        self.sorted.retain(|route| route.slot != slot);
+        let at = self
+            .sorted
+            .partition_point(|route| (route.keyspace, route.range.first()) <= (keyspace, range.first()));
+        self.sorted.insert(at, Route { keyspace, range, slot });
+    }
+
+    /// The slot of the partition that holds this match value.
+    pub(crate) fn find(&self, keyspace: KeyspaceId, value: u128) -> Option<usize> {
+        let end =
+            self.sorted.partition_point(|route| (route.keyspace, route.range.first()) <= (keyspace, value));
+        let route = self.sorted[..end].last()?;
+        (route.keyspace == keyspace && route.range.contains(value)).then_some(route.slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(first: u128, last: u128) -> MatchRange {
+        MatchRange::new(first, last).unwrap()
+    }
+
+    #[test]
+    fn a_value_is_found_in_its_keyspace_and_range_only() {
+        let (one, two) = (KeyspaceId(1), KeyspaceId(2));
+        let mut routes = Routes::default();
+        routes.set(two, range(0, 9), 0);
+        routes.set(one, range(5, 9), 1);
+        routes.set(one, range(20, u128::MAX), 2);
+        for (keyspace, value, found) in [
+            (one, 4, None),
+            (one, 5, Some(1)),
+            (one, 9, Some(1)),
+            (one, 10, None),
+            (one, 20, Some(2)),
+            (one, u128::MAX, Some(2)),
+            (two, 5, Some(0)),
+            (two, 10, None),
+            (KeyspaceId(0), 5, None),
+            (KeyspaceId(3), 5, None),
+        ] {
+            assert_eq!(routes.find(keyspace, value), found, "{keyspace:?} {value}");
+        }
+        routes.set(one, range(5, 7), 1);
+        assert_eq!((routes.find(one, 7), routes.find(one, 8)), (Some(1), None));
+    }
+}

@@ -1,0 +1,64 @@
+//! The session with the metadata service: heartbeats, the serving lease (R12), terms (R13), probes.
+
+use crate::config::NodeConfig;
+use nicekv_wire::control::{Assign, Heartbeat, HeartbeatReply, Probe, ProbeReply};
+use nicekv_wire::{Now, Term};
+
+/// See the module.
+#[derive(Clone, Default)]
+pub struct Session {
+    pub(crate) term: Term,
+    /// Gets may be answered until then (R12).
+    pub(crate) lease_until_ns: u64,
+    /// Heartbeats sent since the metadata service answered one.
+    unanswered: u16,
+}
+
+impl Session {
+    /// Whether gets may be answered (R12).
+    pub fn has_lease(&self, now: Now) -> bool {
+        now.boot_ns < self.lease_until_ns
+    }
+
+    pub(crate) fn heartbeat(&mut self, config: &NodeConfig, now: Now) -> Heartbeat {
+        let unanswered = self.unanswered;
+        self.unanswered = unanswered.saturating_add(1);
+        Heartbeat {
+            node: config.node,
+            incarnation: config.incarnation,
+            storage: config.storage,
+            sent_ns: now.boot_ns,
+            unanswered,
+        }
+    }
+
+    /// Whether the reply is for this process, and of no older term (R13).
+    pub(crate) fn accept_reply(&mut self, config: &NodeConfig, reply: &HeartbeatReply) -> bool {
+        if reply.incarnation != config.incarnation || reply.term < self.term {
+            return false;
+        }
+        self.term = reply.term;
+        self.unanswered = 0;
+        self.lease_until_ns = self.lease_until_ns.max(reply.sent_ns.saturating_add(reply.lease_ns));
+        true
+    }
+
+    /// The answer to a probe, unless it is of an older term (R13).
+    pub(crate) fn answer_probe(&mut self, config: &NodeConfig, probe: &Probe) -> Option<ProbeReply> {
+        if probe.term < self.term {
+            return None;
+        }
+        self.term = probe.term;
+        Some(ProbeReply { node: config.node, incarnation: config.incarnation, nonce: probe.nonce })
+    }
+
+    /// Whether an assignment is for this process, of no older term (R13), and sound; the term is remembered.
+    pub(crate) fn accept_assign(&mut self, config: &NodeConfig, assign: &Assign) -> bool {
+        let lists_primary = assign.members.iter().any(|member| member.node == assign.primary);
+        if assign.incarnation != config.incarnation || assign.term < self.term || !lists_primary {
+            return false;
+        }
+        self.term = assign.term;
+        true
+    }
+}

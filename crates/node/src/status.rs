@@ -1,0 +1,94 @@
+//! What a node says of itself, for operators and tests.
+
+use alloc::vec::Vec;
+use nicekv_wire::{Epoch, NodeId, PartitionId, Term};
+
+/// What a node says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeStatus {
+    /// The highest term of a metadata leader that it has seen.
+    pub term: Term,
+    /// Its counters.
+    pub counters: Counters,
+    /// The partitions that it has heard of, by number.
+    pub partitions: Vec<PartitionStatus>,
+}
+
+impl NodeStatus {
+    /// Of a partition that the node has heard of.
+    pub fn partition(&self, id: PartitionId) -> Option<&PartitionStatus> {
+        self.partitions.iter().find(|status| status.partition == id)
+    }
+}
+
+/// A replica's standing in a partition's replica set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// No member (or not admitted since its start, R9): answers nothing.
+    Outside,
+    /// Takes part in puts, still copies.
+    Joining,
+    /// Holds what was decided since some original member is away, and stands in for it (R8).
+    Handoff,
+    /// Holds everything.
+    Consistent,
+}
+
+impl Standing {
+    /// Whether such a replica may answer gets.
+    pub fn serves(self) -> bool {
+        matches!(self, Self::Handoff | Self::Consistent)
+    }
+}
+
+/// A partition, as one node sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartitionStatus {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The epoch that it is in.
+    pub epoch: Epoch,
+    /// Its standing.
+    pub standing: Standing,
+    /// The primary.
+    pub primary: NodeId,
+    /// Whether it is the primary and has recovered.
+    pub leads: bool,
+    /// Ops that are prepared and have not taken effect.
+    pub open_ops: usize,
+    /// The last decision logged.
+    pub logged: u64,
+    /// The last decision that every member holds.
+    pub released: u64,
+}
+
+/// Numbers for operators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Gets answered here.
+    pub gets: u64,
+    /// Gets passed to the primary.
+    pub gets_forwarded: u64,
+    /// Ops decided here as primary.
+    pub decided: u64,
+    /// Of these, on the slow path of R2.
+    pub decided_contended: u64,
+    /// Datagrams that were no message of ours.
+    pub malformed: u64,
+    /// Messages of another epoch or term, or from no member.
+    pub refused: u64,
+    /// Requests dropped because this node may not serve them now, or a bound was reached.
+    pub dropped: u64,
+    /// Prepares sent again to a member that had not acknowledged them.
+    pub resent: u64,
+    /// Prepares refused here because the disk is full.
+    pub refused_for_space: u64,
+    /// Values found damaged here.
+    pub corrupt: u64,
+    /// Of these, got back from another member or written anew.
+    pub repaired: u64,
+    /// Entries verified by the scrub.
+    pub scrubbed: u64,
+    /// Its finished passes.
+    pub scrubs: u64,
+}

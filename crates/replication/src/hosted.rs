@@ -1,0 +1,110 @@
+//! The protocols that a storage node hosts. An enum, so that a node is a value that can be cloned.
+
+use crate::partition::Partition;
+use crate::quorum::QuorumPartition;
+use alloc::boxed::Box;
+use core::net::SocketAddrV4;
+use nicekv_node::{
+    CopyChunk, CopyRequest, Host, Membership, Message, NodeCore, Page, PartitionStatus, Protocol, Request,
+};
+use nicekv_wire::control::Assign;
+use nicekv_wire::{DecodeError, NodeId, Now, PartitionId, Replication};
+
+/// A storage node with all protocols of this crate.
+pub type Replica = NodeCore<Hosted>;
+
+/// A partition by the protocol of its keyspace.
+#[derive(Clone)]
+pub enum Hosted {
+    /// Multicast two-phase commit with a primary.
+    Multicast(Box<Partition>),
+    /// Registers without one (R14).
+    Quorum(Box<QuorumPartition>),
+}
+
+macro_rules! each {
+    ($self:ident, $partition:ident => $what:expr) => {
+        match $self {
+            Self::Multicast($partition) => $what,
+            Self::Quorum($partition) => $what,
+        }
+    };
+}
+
+impl Protocol for Hosted {
+    fn new(id: PartitionId, replication: Replication, host: &Host) -> Self {
+        match replication {
+            Replication::Multicast => Self::Multicast(Box::new(Protocol::new(id, replication, host))),
+            Replication::Quorum(_) => Self::Quorum(Box::new(Protocol::new(id, replication, host))),
+        }
+    }
+
+    fn of_record(id: PartitionId, record: &[u8], host: &Host) -> Option<Self> {
+        let multicast = Partition::of_record(id, record, host).map(Box::new).map(Self::Multicast);
+        multicast.or_else(|| QuorumPartition::of_record(id, record, host).map(Box::new).map(Self::Quorum))
+    }
+
+    fn is(&self, replication: Replication) -> bool {
+        each!(self, partition => partition.is(replication))
+    }
+
+    fn membership(&self) -> &Membership {
+        each!(self, partition => partition.membership())
+    }
+
+    fn on_assign(&mut self, host: &mut Host, now: Now, assign: &Assign) -> bool {
+        each!(self, partition => partition.on_assign(host, now, assign))
+    }
+
+    fn replay(&mut self, host: &mut Host, now: Now, number: u64, record: &[u8]) -> Result<(), DecodeError> {
+        each!(self, partition => partition.replay(host, now, number, record))
+    }
+
+    fn on_request(&mut self, host: &mut Host, now: Now, from: SocketAddrV4, request: Request<'_>) {
+        each!(self, partition => partition.on_request(host, now, from, request));
+    }
+
+    fn on_message(&mut self, host: &mut Host, now: Now, sender: NodeId, message: Message<'_>) {
+        each!(self, partition => partition.on_message(host, now, sender, message));
+    }
+
+    fn on_copy_request(&mut self, host: &mut Host, now: Now, request: CopyRequest<'_>) {
+        each!(self, partition => partition.on_copy_request(host, now, request));
+    }
+
+    fn on_copy_chunk(&mut self, host: &mut Host, now: Now, chunk: CopyChunk<'_>) {
+        each!(self, partition => partition.on_copy_chunk(host, now, chunk));
+    }
+
+    fn on_forced(&mut self, host: &mut Host, now: Now, record: u64) {
+        each!(self, partition => partition.on_forced(host, now, record));
+    }
+
+    fn on_read(&mut self, host: &mut Host, now: Now, token: u64, entry: Option<&[u8]>) {
+        each!(self, partition => partition.on_read(host, now, token, entry));
+    }
+
+    fn on_read_corrupt(&mut self, host: &mut Host, now: Now, token: u64) {
+        each!(self, partition => partition.on_read_corrupt(host, now, token));
+    }
+
+    fn on_scanned(&mut self, host: &mut Host, now: Now, token: u64, page: Page<'_>) {
+        each!(self, partition => partition.on_scanned(host, now, token, page));
+    }
+
+    fn on_scrubbed(&mut self, host: &mut Host, now: Now, page: Page<'_>) {
+        each!(self, partition => partition.on_scrubbed(host, now, page));
+    }
+
+    fn sweep(&mut self, host: &mut Host, now: Now) -> bool {
+        each!(self, partition => partition.sweep(host, now))
+    }
+
+    fn checkpoint(&self, host: &mut Host) {
+        each!(self, partition => partition.checkpoint(host));
+    }
+
+    fn status(&self) -> PartitionStatus {
+        each!(self, partition => partition.status())
+    }
+}
