@@ -137,14 +137,16 @@ impl StateStore for MemoryState {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use nicekv_metadata::{Balancing, Config, Metadata, NodeConfig, StorageRequest, SwitchId, Timing};
     use nicekv_placement::Vrings;
-    use nicekv_store::{Expected, RealFiles};
+    use nicekv_store::files::{FileCall, Moment, PowerLoss, Watched};
+    use nicekv_store::{Expected, Forgetful, RealFiles};
     use nicekv_wire::NodeId;
 
-    fn states() -> Vec<(u64, Vec<u8>)> {
+    /// One node, one switch.
+    pub(in crate::metadata) fn config() -> Config {
         let node = NodeConfig {
             id: NodeId(1),
             name: "node-1".into(),
@@ -152,7 +154,7 @@ mod tests {
             mac: [2; 6],
             switch_port: 1,
         };
-        let config = Config {
+        Config {
             cluster: 7,
             nodes: vec![node],
             replicas: 1,
@@ -162,11 +164,14 @@ mod tests {
             vrings: Vrings::on_loopback(7400),
             switches: vec![SwitchId(0)],
             timing: Timing::default(),
-        };
+        }
+    }
+
+    fn states() -> Vec<(u64, Vec<u8>)> {
         let mut states: Vec<(u64, Vec<u8>)> = Vec::new();
         for _ in 0..2 {
             let before = states.last().map(|(_, bytes)| bytes.as_slice());
-            let mut core = Metadata::new(config.clone(), before, Default::default()).unwrap();
+            let mut core = Metadata::new(config(), before, Default::default()).unwrap();
             let StorageRequest::Persist { version, bytes } = core.poll_storage().unwrap();
             states.push((version, bytes));
         }
@@ -202,5 +207,62 @@ mod tests {
         content[9] ^= 1;
         std::fs::write(&path, content).unwrap();
         assert!(matches!(file.load(), Err(StateFileError::Damaged { .. })));
+    }
+
+    fn on(files: Arc<dyn Files>) -> StateFile {
+        let expected =
+            Expected { cluster_id: Some(7), owner: "metadata", cluster_id_if_new: 7, storage_id_if_new: 1 };
+        let directory = DataDirectory::open(&files, std::path::Path::new("/metadata"), expected).unwrap();
+        StateFile::new(files, directory)
+    }
+
+    #[test]
+    fn a_step_that_was_persisted_survives_a_power_loss() {
+        let [(version, first), (_, second)] = states().try_into().unwrap();
+        let disk = Forgetful::new(64);
+        for (expected, step) in [(0, &first), (version, &second)] {
+            let mut file = on(Arc::new(disk.clone()));
+            file.load().unwrap();
+            file.compare_and_swap(expected, step).unwrap();
+            drop(file);
+            disk.power_loss(PowerLoss::DropAll);
+            assert_eq!(on(Arc::new(disk.clone())).load().unwrap().as_ref(), Some(step));
+        }
+    }
+
+    #[test]
+    fn a_power_loss_at_any_call_leaves_one_step_or_the_other() {
+        let [(version, first), (_, second)] = states().try_into().unwrap();
+        for survivors in [false, true] {
+            for calls in 0.. {
+                let disk = Forgetful::new(64);
+                let mut file = on(Arc::new(disk.clone()));
+                file.load().unwrap();
+                file.compare_and_swap(0, &first).unwrap();
+                drop(file);
+                let left = std::sync::atomic::AtomicUsize::new(calls);
+                let dying = Watched::new(Arc::new(disk.clone()), move |moment, call, path| {
+                    let ours =
+                        path.to_string_lossy().contains("metadata-state") || call == FileCall::SyncDirectory;
+                    let counts = ours && moment == Moment::Begins;
+                    let order = std::sync::atomic::Ordering::Relaxed;
+                    if counts && left.fetch_update(order, order, |left| left.checked_sub(1)).is_err() {
+                        return Err(io::Error::other("no power"));
+                    }
+                    Ok(())
+                });
+                let mut file = on(Arc::new(dying));
+                file.load().unwrap();
+                let swapped = file.compare_and_swap(version, &second);
+                drop(file);
+                disk.power_loss(PowerLoss::KeepPages(&mut || survivors));
+                let found = on(Arc::new(disk.clone())).load().unwrap().unwrap();
+                assert!(found == second || (swapped.is_err() && found == first), "after {calls} calls");
+                if swapped.is_ok() {
+                    assert!(calls >= 6, "create, cut, two writes, force, rename, force the directory");
+                    break;
+                }
+            }
+        }
     }
 }
