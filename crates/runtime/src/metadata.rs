@@ -90,12 +90,11 @@ impl<S: StateStore<Error: Into<Box<dyn std::error::Error + Send + Sync>>>> Metad
 
     fn sleep(&mut self, waker: &Waker) -> io::Result<()> {
         let fixed = [readable(&self.endpoint), readable(waker)];
-        let listeners_awaited = if self.connections.is_full() { 0 } else { self.listeners.len() };
-        let listeners = self.listeners[..listeners_awaited].iter().map(readable);
+        let listeners = self.listeners.iter().map(readable);
         let mut descriptors: Vec<PollFd<'_>> =
             fixed.into_iter().chain(listeners).chain(self.connections.interests()).collect();
         wait(&mut descriptors, self.core.next_deadline())?;
-        let ready: Vec<bool> = descriptors[2 + listeners_awaited..].iter().map(is_ready).collect();
+        let ready: Vec<bool> = descriptors[2 + self.listeners.len()..].iter().map(is_ready).collect();
         drop(descriptors);
         self.connections.note_ready(&ready);
         Ok(())

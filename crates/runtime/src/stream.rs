@@ -66,12 +66,22 @@ impl FramedStream {
 
     /// What it waits for.
     pub fn interest(&self) -> PollFd<'_> {
-        interest(&self.stream, self.has_room(), self.sent < self.output.len())
+        interest(&self.stream, self.has_room(), self.has_output())
     }
 
     /// Whether another frame may be queued, and input is read.
     pub fn has_room(&self) -> bool {
         self.output.len() - self.sent < self.limits.output_bytes_max
+    }
+
+    /// Whether a frame has begun and is not complete.
+    pub fn has_partial_input(&self) -> bool {
+        !self.input.is_empty()
+    }
+
+    /// Whether the peer has not read everything.
+    pub fn has_output(&self) -> bool {
+        self.sent < self.output.len()
     }
 
     /// Takes a frame to send. Fails if the stream has no room.
@@ -166,7 +176,8 @@ pub fn listen(address: SocketAddrV4) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// The next connection of a listener, in non-blocking mode; `None` if there is none.
+/// The next connection of a listener, in non-blocking mode; `None` if there is none, or if this process has no descriptor for it: what is
+/// open already goes on, and the peer waits.
 pub fn accept(listener: &TcpListener) -> io::Result<Option<TcpStream>> {
     match listener.accept() {
         Ok((stream, _)) => {
@@ -179,6 +190,14 @@ pub fn accept(listener: &TcpListener) -> io::Result<Option<TcpStream>> {
             if matches!(
                 error.kind(),
                 ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(error)
+            if matches!(
+                error.raw_os_error(),
+                Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
             ) =>
         {
             Ok(None)

@@ -1,4 +1,15 @@
-//! The TCP connections of the metadata service.
+//! The TCP connections of the metadata service: agents of switches, which stay, and visitors, which ask and go.
+//!
+//! Anyone may connect, so nobody may keep others out:
+//!
+//! ```text
+//!   new ──▶ greeting owed ──▶ agent: stays, one for each configured switch
+//!                    │
+//!                    └──────▶ visitor: idle ◀──▶ unfinished (part of a frame, an answer that is not read) or waiting (for readiness)
+//!
+//!   too many visitors of one address, or too many connections: the oldest visitor that is idle or owes its greeting is closed,
+//!   or else the oldest; each state has its longest time
+//! ```
 
 use crate::control_plane::{AdminRequest, CONTROL_LIMITS, Greeting, Role, decode};
 use crate::{FramedStream, PollFd, StreamError, accept};
@@ -6,17 +17,29 @@ use nicekv_dataplane::control;
 use nicekv_metadata::{Metadata, SwitchId};
 use nicekv_wire::{Duration, Now};
 use std::io;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener, TcpStream};
 
-/// Most connections; further ones wait in the kernel.
+/// Most connections. Agents are fewer (`nicekv_metadata::SWITCHES_MAX`), so that there is always a visitor who can give way.
 const CONNECTIONS_MAX: usize = 64;
-/// A connection that has not become an agent's after this is closed: commands are short.
-const VISIT_MAX: Duration = Duration::from_secs(60);
+/// Most visitors from one address.
+const VISITORS_PER_SOURCE_MAX: usize = 16;
+/// Connections accepted before other work is done.
+const ACCEPTS_MAX: usize = 64;
+/// For a greeting, for the rest of a frame that has begun, for reading an answer: a byte now and then does not prolong it.
+const UNFINISHED_MAX: Duration = Duration::from_secs(5);
+/// For the next question of a visitor.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+/// For readiness; who still wants to know it asks again.
+const WAITING_MAX: Duration = Duration::from_secs(60);
 
 struct Connection {
     stream: FramedStream,
+    source: IpAddr,
     peer: Peer,
     opened_ns: u64,
+    state: State,
+    /// Since when it is in that state, or when the last frame was complete.
+    since_ns: u64,
     ready: bool,
 }
 
@@ -30,6 +53,19 @@ enum Peer {
     },
 }
 
+/// What is owed, and by whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The greeting.
+    Greeting,
+    /// By the peer: the rest of a frame, or the reading of an answer.
+    Unfinished,
+    /// By us: the news that the cluster is ready.
+    Waiting,
+    /// Nothing.
+    Idle,
+}
+
 pub(super) struct Connections {
     switches: Vec<(String, SwitchId)>,
     open: Vec<Connection>,
@@ -38,10 +74,6 @@ pub(super) struct Connections {
 impl Connections {
     pub(super) fn new(switches: Vec<(String, SwitchId)>) -> Self {
         Self { switches, open: Vec::new() }
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.open.len() >= CONNECTIONS_MAX
     }
 
     pub(super) fn interests(&self) -> impl Iterator<Item = PollFd<'_>> {
@@ -56,28 +88,53 @@ impl Connections {
     }
 
     pub(super) fn accept(&mut self, now: Now, listener: &TcpListener) -> io::Result<()> {
-        while !self.is_full()
-            && let Some(stream) = accept(listener)?
-        {
-            let stream = FramedStream::new(stream, CONTROL_LIMITS);
-            self.open.push(Connection { stream, peer: Peer::Unknown, opened_ns: now.boot_ns, ready: false });
+        for _ in 0..ACCEPTS_MAX {
+            let Some(stream) = accept(listener)? else { break };
+            // One that is gone already is nobody's failure.
+            if let Ok(source) = stream.peer_addr() {
+                self.open(now, stream, source.ip());
+            }
         }
         Ok(())
     }
 
-    /// Hands what has arrived to the core, and closes what is broken.
+    fn open(&mut self, now: Now, stream: TcpStream, source: IpAddr) {
+        let of_source = self.open.iter().filter(|other| other.is_visitor() && other.source == source);
+        if of_source.count() >= VISITORS_PER_SOURCE_MAX {
+            self.give_way(|visitor| visitor.source == source);
+        } else if self.open.len() >= CONNECTIONS_MAX {
+            self.give_way(|_| true);
+        }
+        self.open.push(Connection {
+            stream: FramedStream::new(stream, CONTROL_LIMITS),
+            source,
+            peer: Peer::Unknown,
+            opened_ns: now.boot_ns,
+            state: State::Greeting,
+            since_ns: now.boot_ns,
+            ready: false,
+        });
+    }
+
+    /// Closes the visitor among `candidates` that is missed least.
+    fn give_way(&mut self, candidates: impl Fn(&Connection) -> bool) {
+        let visitors = self.open.iter().enumerate().filter(|(_, one)| one.is_visitor() && candidates(one));
+        let is_busy = |one: &Connection| matches!(one.state, State::Unfinished | State::Waiting);
+        let least = visitors.min_by_key(|(_, one)| (is_busy(one), one.opened_ns)).map(|(index, _)| index);
+        if let Some(index) = least {
+            self.open.remove(index);
+        }
+    }
+
+    /// Hands what has arrived to the core, and closes what is broken or overdue.
     pub(super) fn receive(&mut self, now: Now, core: &mut Metadata) {
         let mut index = 0;
         while index < self.open.len() {
             let connection = &mut self.open[index];
             let before = connection.peer;
-            let kept = if connection.ready {
-                connection.receive(now, core, &self.switches).is_ok()
-            } else {
-                matches!(before, Peer::Switch(_))
-                    || now.boot_ns < connection.opened_ns + VISIT_MAX.as_nanos() as u64
-            };
-            let peer = connection.peer;
+            let is_sound = !connection.ready || connection.receive(now, core, &self.switches).is_ok();
+            connection.note_state(now);
+            let (kept, peer) = (is_sound && !connection.is_overdue(now), connection.peer);
             if !kept {
                 self.close(now, core, index);
             } else {
@@ -130,6 +187,35 @@ impl Connections {
 }
 
 impl Connection {
+    fn is_visitor(&self) -> bool {
+        !matches!(self.peer, Peer::Switch(_))
+    }
+
+    fn note_state(&mut self, now: Now) {
+        let owes_input = self.stream.has_partial_input();
+        let state = match self.peer {
+            Peer::Unknown => State::Greeting,
+            // What an agent does not read is lost, and said again.
+            Peer::Switch(_) if owes_input => State::Unfinished,
+            Peer::Admin { .. } if owes_input || self.stream.has_output() => State::Unfinished,
+            Peer::Admin { waits: true } => State::Waiting,
+            Peer::Switch(_) | Peer::Admin { waits: false } => State::Idle,
+        };
+        if state != self.state {
+            (self.state, self.since_ns) = (state, now.boot_ns);
+        }
+    }
+
+    fn is_overdue(&self, now: Now) -> bool {
+        let longest = match self.state {
+            State::Greeting | State::Unfinished => UNFINISHED_MAX,
+            State::Waiting => WAITING_MAX,
+            State::Idle if self.is_visitor() => IDLE_MAX,
+            State::Idle => return false,
+        };
+        now.boot_ns >= self.since_ns + longest.as_nanos() as u64
+    }
+
     fn receive(
         &mut self,
         now: Now,
@@ -139,6 +225,7 @@ impl Connection {
         let mut frames = Vec::new();
         self.stream.receive(|frame| frames.push(frame.to_vec()))?;
         for frame in frames {
+            self.since_ns = now.boot_ns;
             match self.peer {
                 Peer::Unknown => self.greet(now, core, switches, &frame)?,
                 Peer::Switch(switch) => match control::decode(&frame) {
@@ -183,3 +270,7 @@ impl Connection {
         self.stream.queue(&json.map_err(io::Error::from)?)
     }
 }
+
+#[cfg(test)]
+#[path = "connections_tests.rs"]
+mod tests;
