@@ -16,37 +16,47 @@
 #define NICEKV_PPM 1000000
 #define NICEKV_HIT_SLOTS 49152
 #define NICEKV_TABLES 3
-#define NICEKV_TABLE_UNICAST 0
-#define NICEKV_TABLE_DIVISION 1
-#define NICEKV_TABLE_MULTICAST 2
+#define NICEKV_VRINGS_MAX 16
 #define NICEKV_COUNTER_COUNT 11
+#define NICEKV_COUNTER_HITS 8
+#define NICEKV_TABLE_UNICAST_VRING 0
+#define NICEKV_TABLE_DIVISION 1
+#define NICEKV_TABLE_MULTICAST_VRING 2
 #define NICEKV_COUNTER_MALFORMED 0
 #define NICEKV_COUNTER_VRING_MISS 1
 #define NICEKV_COUNTER_VRING_REFUSED 2
-#define NICEKV_COUNTER_UNICAST_HITS 3
-#define NICEKV_COUNTER_DIVISION_HITS 4
-#define NICEKV_COUNTER_MULTICAST_HITS 5
-#define NICEKV_COUNTER_MULTICAST_COPIES 6
-#define NICEKV_COUNTER_EGRESS_DROPPED 7
-#define NICEKV_COUNTER_LEARNED_FORWARDED 8
-#define NICEKV_COUNTER_FLOODED 9
-#define NICEKV_COUNTER_SAME_PORT_DROPPED 10
+#define NICEKV_COUNTER_MULTICAST_COPIES 3
+#define NICEKV_COUNTER_EGRESS_DROPPED 4
+#define NICEKV_COUNTER_LEARNED_FORWARDED 5
+#define NICEKV_COUNTER_FLOODED 6
+#define NICEKV_COUNTER_SAME_PORT_DROPPED 7
+#define NICEKV_COUNTER_UNICAST_HITS 8
+#define NICEKV_COUNTER_DIVISION_HITS 9
+#define NICEKV_COUNTER_MULTICAST_HITS 10
 
-struct nicekv_config {
+struct nicekv_vring_pair {
 	__be32 unicast_network;
 	__be32 unicast_mask;
 	__be32 multicast_network;
 	__be32 multicast_mask;
+};
+_Static_assert(sizeof(struct nicekv_vring_pair) == 16, "size");
+_Static_assert(offsetof(struct nicekv_vring_pair, unicast_network) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_vring_pair, unicast_mask) == 4, "offset");
+_Static_assert(offsetof(struct nicekv_vring_pair, multicast_network) == 8, "offset");
+_Static_assert(offsetof(struct nicekv_vring_pair, multicast_mask) == 12, "offset");
+
+struct nicekv_config {
+	struct nicekv_vring_pair vrings[16];
+	__u32 vring_count;
 	__u8 router_mac[6];
 	__u8 reserved[2];
 };
-_Static_assert(sizeof(struct nicekv_config) == 24, "size");
-_Static_assert(offsetof(struct nicekv_config, unicast_network) == 0, "offset");
-_Static_assert(offsetof(struct nicekv_config, unicast_mask) == 4, "offset");
-_Static_assert(offsetof(struct nicekv_config, multicast_network) == 8, "offset");
-_Static_assert(offsetof(struct nicekv_config, multicast_mask) == 12, "offset");
-_Static_assert(offsetof(struct nicekv_config, router_mac) == 16, "offset");
-_Static_assert(offsetof(struct nicekv_config, reserved) == 22, "offset");
+_Static_assert(sizeof(struct nicekv_config) == 268, "size");
+_Static_assert(offsetof(struct nicekv_config, vrings) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_config, vring_count) == 256, "offset");
+_Static_assert(offsetof(struct nicekv_config, router_mac) == 260, "offset");
+_Static_assert(offsetof(struct nicekv_config, reserved) == 266, "offset");
 
 struct nicekv_trie_key {
 	__u32 prefix_length;

@@ -23,6 +23,13 @@ enum class {
 	CLASS_OTHERS = -2,
 };
 
+/* What an address is to the switch. */
+enum ring {
+	RING_NONE,
+	RING_UNICAST,
+	RING_MULTICAST,
+};
+
 struct vlan_tag {
 	__be16 control;
 	__be16 ether_type;
@@ -38,6 +45,7 @@ struct arp_ipv4 {
 
 /* A datagram for a vring. */
 struct datagram {
+	enum ring ring;
 	struct ethhdr *ethernet;
 	struct iphdr *ip;
 	struct udphdr *udp;
@@ -59,14 +67,20 @@ static __always_inline void *take(struct cursor *cursor, __u64 bytes)
 	return at;
 }
 
-static __always_inline bool in_unicast_vring(__be32 address)
+/* A call: inlined wherever it is needed, the loop would be most of the program. */
+static __noinline enum ring ring_of(__be32 address)
 {
-	return (address & config.unicast_mask) == config.unicast_network;
-}
+	for (int index = 0; index < NICEKV_VRINGS_MAX; index++) {
+		const volatile struct nicekv_vring_pair *pair = &config.vrings[index];
 
-static __always_inline bool in_vring(__be32 address)
-{
-	return in_unicast_vring(address) || (address & config.multicast_mask) == config.multicast_network;
+		if (index >= config.vring_count)
+			break;
+		if ((address & pair->unicast_mask) == pair->unicast_network)
+			return RING_UNICAST;
+		if ((address & pair->multicast_mask) == pair->multicast_network)
+			return RING_MULTICAST;
+	}
+	return RING_NONE;
 }
 
 static __always_inline int classify_arp(struct cursor cursor)
@@ -78,7 +92,7 @@ static __always_inline int classify_arp(struct cursor cursor)
 		return NICEKV_COUNTER_MALFORMED;
 	__builtin_memcpy(&sender, arp->sender, sizeof(sender));
 	__builtin_memcpy(&target, arp->target, sizeof(target));
-	return in_vring(sender) || in_vring(target) ? NICEKV_COUNTER_VRING_MISS : CLASS_OTHERS;
+	return ring_of(sender) || ring_of(target) ? NICEKV_COUNTER_VRING_MISS : CLASS_OTHERS;
 }
 
 static __always_inline int classify_ipv4(struct cursor cursor, bool tagged, struct datagram *datagram)
@@ -90,7 +104,8 @@ static __always_inline int classify_ipv4(struct cursor cursor, bool tagged, stru
 
 	if (!ip)
 		return NICEKV_COUNTER_MALFORMED;
-	if (!in_vring(ip->daddr))
+	datagram->ring = ring_of(ip->daddr);
+	if (!datagram->ring)
 		return CLASS_OTHERS;
 	header_bytes = ip->ihl * 4;
 	total_bytes = bpf_ntohs(ip->tot_len);

@@ -26,7 +26,7 @@ static __always_inline struct nicekv_route *match(__u32 slot, __u32 table, __be3
 	if (entry_hits)
 		*entry_hits += 1;
 	/* The tables' hit counters are numbered like the tables. */
-	count(NICEKV_COUNTER_UNICAST_HITS + table);
+	count(NICEKV_COUNTER_HITS + table);
 	return route;
 }
 
@@ -39,7 +39,7 @@ static __always_inline int miss(void)
 static __always_inline int route_unicast(__u32 slot, struct datagram *datagram, bool doubled)
 {
 	struct iphdr *ip = datagram->ip;
-	struct nicekv_route *route = match(slot, NICEKV_TABLE_UNICAST, 0, ip->daddr);
+	struct nicekv_route *route = match(slot, NICEKV_TABLE_UNICAST_VRING, 0, ip->daddr);
 	struct nicekv_route *division;
 
 	if (!route)
@@ -54,7 +54,7 @@ static __always_inline int route_unicast(__u32 slot, struct datagram *datagram, 
 /* The copies are rewritten on their way out, by the generation that the ingress stage leaves in the metadata. */
 static __always_inline int route_multicast(struct xdp_md *ctx, __u32 slot, struct datagram *datagram, bool doubled)
 {
-	struct nicekv_route *route = match(slot, NICEKV_TABLE_MULTICAST, 0, datagram->ip->daddr);
+	struct nicekv_route *route = match(slot, NICEKV_TABLE_MULTICAST_VRING, 0, datagram->ip->daddr);
 	struct nicekv_metadata *metadata;
 	__u32 index;
 	void *group;
@@ -80,7 +80,7 @@ static __always_inline int route(struct xdp_md *ctx, struct datagram *datagram, 
 
 	if (!slot)
 		return miss();
-	if (in_unicast_vring(datagram->ip->daddr))
+	if (datagram->ring == RING_UNICAST)
 		return route_unicast(*slot, datagram, doubled);
 	return route_multicast(ctx, *slot, datagram, doubled);
 }

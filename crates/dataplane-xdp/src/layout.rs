@@ -6,8 +6,8 @@ use std::mem::{offset_of, size_of};
 
 use aya::maps::lpm_trie;
 use nicekv_dataplane::{
-    COUNTER_COUNT, Counter, DIVISION_CAPACITY, GROUP_CAPACITY, HOST_CAPACITY, MAC_CAPACITY,
-    MULTICAST_CAPACITY, PORTS_MAX, Table, UNICAST_CAPACITY, VLAN_TAGS_MAX,
+    COUNTER_COUNT, Counter, ENTRY_CAPACITY, GROUP_CAPACITY, HOST_CAPACITY, MAC_CAPACITY, PORTS_MAX,
+    TABLE_COUNT, Table, VLAN_TAGS_MAX, VRINGS_MAX,
 };
 
 /// Twice the groups of one generation: the next one is built beside it.
@@ -19,9 +19,9 @@ pub(crate) const PORT_TWINS: u32 = 2 * GROUP_SLOTS;
 /// A probability of one.
 pub(crate) const PPM: u32 = 1_000_000;
 /// Twice the entries of one generation.
-pub(crate) const HIT_SLOTS: u32 = 2 * (UNICAST_CAPACITY + DIVISION_CAPACITY + MULTICAST_CAPACITY) as u32;
+pub(crate) const HIT_SLOTS: u32 = 2 * ENTRY_CAPACITY as u32;
 /// Match tables.
-pub(crate) const TABLES: u32 = Table::ALL.len() as u32;
+pub(crate) const TABLES: u32 = TABLE_COUNT as u32;
 
 /// Defines a struct here and the text of the same struct for C.
 macro_rules! shared_struct {
@@ -60,12 +60,20 @@ macro_rules! shared_struct {
 }
 
 shared_struct! {
-    /// What the programs must know before the first tables come.
-    Config, "nicekv_config", 24 {
+    /// The rings of a keyspace.
+    VringPair, "nicekv_vring_pair", 16 {
         unicast_network: [u8; 4] = "__be32",
         unicast_mask: [u8; 4] = "__be32",
         multicast_network: [u8; 4] = "__be32",
         multicast_mask: [u8; 4] = "__be32",
+    }
+}
+
+shared_struct! {
+    /// What the programs must know before the first tables come. The first `vring_count` pairs count.
+    Config, "nicekv_config", 268 {
+        vrings: [VringPair; VRINGS_MAX] = "struct nicekv_vring_pair" [16],
+        vring_count: u32 = "__u32",
         router_mac: [u8; 6] = "__u8" [6],
         reserved: [u8; 2] = "__u8" [2],
     }
@@ -150,6 +158,7 @@ pub fn c_header() -> String {
          #pragma once\n\n#include <stddef.h>\n\n#include <linux/types.h>\n\n",
     );
     write_constants(&mut text)
+        .and_then(|()| VringPair::write_c(&mut text))
         .and_then(|()| Config::write_c(&mut text))
         .and_then(|()| TrieKey::write_c(&mut text))
         .and_then(|()| Route::write_c(&mut text))
@@ -174,16 +183,17 @@ fn write_constants(text: &mut String) -> std::fmt::Result {
         ("PPM", PPM),
         ("HIT_SLOTS", HIT_SLOTS),
         ("TABLES", TABLES),
-        ("TABLE_UNICAST", Table::Unicast as u32),
-        ("TABLE_DIVISION", Table::Division as u32),
-        ("TABLE_MULTICAST", Table::Multicast as u32),
+        ("VRINGS_MAX", VRINGS_MAX as u32),
         ("COUNTER_COUNT", COUNTER_COUNT as u32),
+        ("COUNTER_HITS", Counter::Hits(Table::ALL[0]).index() as u32),
     ] {
         writeln!(text, "#define NICEKV_{name} {value}")?;
     }
+    for table in Table::ALL {
+        writeln!(text, "#define NICEKV_TABLE_{} {}", table.name().to_uppercase(), table as u32)?;
+    }
     for counter in Counter::ALL {
-        let name = counter.name().to_uppercase();
-        writeln!(text, "#define NICEKV_COUNTER_{name} {}", counter as u32)?;
+        writeln!(text, "#define NICEKV_COUNTER_{} {}", counter.name().to_uppercase(), counter.index())?;
     }
     Ok(())
 }
@@ -205,7 +215,7 @@ mod tests {
     #[test]
     fn the_hit_counters_are_numbered_like_the_tables() {
         for table in Table::ALL {
-            assert_eq!(table.hits_counter() as u32, Counter::UnicastHits as u32 + table as u32);
+            assert_eq!(Counter::Hits(table).index(), Counter::Hits(Table::ALL[0]).index() + table as usize);
         }
     }
 }

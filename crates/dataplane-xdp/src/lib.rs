@@ -26,19 +26,21 @@ mod sys;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
 
 use aya::maps::{Array, DevMapHash, HashMap, Map, MapData, MapError, PerCpuArray};
 use aya::programs::{ProgramFd, XdpMode};
 use aya::{Ebpf, EbpfLoader};
 use nicekv_dataplane::{
-    Backend, BackendError, Counter, Counters, PORTS_MAX, Prefix, Table, TableSet, TableStatus, VringConfig,
+    Backend, BackendError, Counter, Counters, Match, PORTS_MAX, Table, TableError, TableSet, TableStatus,
+    TableUpdate, VringSet,
 };
 
 pub use error::XdpError;
 use error::{KERNEL_ADVICE, PORT_ADVICE, platform};
 pub use layout::c_header;
-use layout::{Config, EgressHost, EgressKey, Fault, GROUP_SLOTS, HIT_SLOTS, PORT_TWINS};
+use layout::{Config, EgressHost, EgressKey, Fault, GROUP_SLOTS, HIT_SLOTS, PORT_TWINS, VringPair};
 use slots::Slots;
 
 /// The compiled programs. `bpf/build.sh --check` proves that they are what their source compiles to.
@@ -50,8 +52,8 @@ const EGRESS: &str = "nicekv_egress";
 /// The ports of a member set, by interface index. Not the host names: a host that moves to another port keeps
 /// its name, and needs another group.
 type GroupKey = BTreeSet<u32>;
-/// The match of an entry: table, scope, prefix.
-type EntryKey = (Table, u32, Prefix);
+/// What an entry is known by.
+type EntryKey = (Table, Match);
 
 /// A port of the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,13 +66,15 @@ pub struct Port {
 
 /// The XDP back end. Detaches on drop.
 pub struct Xdp {
-    vrings: VringConfig,
+    vrings: VringSet,
     /// Port index → interface index.
     ports: BTreeMap<u16, u32>,
     maps: Maps,
     egress: ProgramFd,
     group_slots: Slots<GroupKey>,
     hit_slots: Slots<EntryKey>,
+    /// Of the generation in force, in the order of the tables.
+    tries: Vec<Arc<OwnedFd>>,
     installed: Option<TableSet>,
     /// Owns the programs and their links.
     programs: Ebpf,
@@ -92,17 +96,24 @@ impl Xdp {
     /// Loads the programs and attaches them to `ports` in native mode. `router_mac` is the source address of
     /// what the switch rewrites, and the neighbour that hosts send vring traffic to. Until the first install
     /// vring traffic is dropped.
-    pub fn load(vrings: VringConfig, router_mac: [u8; 6], ports: &[Port]) -> Result<Self, XdpError> {
+    pub fn load<V: TryInto<VringSet>>(
+        vrings: V,
+        router_mac: [u8; 6],
+        ports: &[Port],
+    ) -> Result<Self, XdpError>
+    where
+        TableError: From<V::Error>,
+    {
+        let vrings = vrings.try_into().map_err(TableError::from)?;
         Self::load_object(OBJECT, vrings, router_mac, ports)
     }
 
     fn load_object(
         object: &[u8],
-        vrings: VringConfig,
+        vrings: VringSet,
         router_mac: [u8; 6],
         ports: &[Port],
     ) -> Result<Self, XdpError> {
-        vrings.validate()?;
         let ports_by_index = check_ports(ports)?;
         let config = config(&vrings, router_mac);
         let mut programs = EbpfLoader::new()
@@ -120,6 +131,7 @@ impl Xdp {
             egress,
             group_slots: Slots::new(GROUP_SLOTS),
             hit_slots: Slots::new(HIT_SLOTS),
+            tries: Vec::new(),
             installed: None,
             programs,
         };
@@ -166,7 +178,13 @@ impl Backend for Xdp {
     fn install(&mut self, tables: &TableSet) -> Result<(), BackendError> {
         tables.validate(&self.vrings)?;
         tables.validate_ports(|port| self.ports.contains_key(&port))?;
-        self.install_generation(tables)
+        self.install_generation(tables, None)
+    }
+
+    fn update(&mut self, update: &TableUpdate) -> Result<(), BackendError> {
+        let tables = update.applied_to(self.installed.as_ref())?;
+        tables.validate(&self.vrings)?;
+        self.install_generation(&tables, Some(update.change.table()))
     }
 
     fn table_status(&self) -> Result<Vec<TableStatus>, BackendError> {
@@ -184,7 +202,7 @@ impl Backend for Xdp {
     fn counters(&self) -> Result<Counters, BackendError> {
         let mut counters = Counters::default();
         for counter in Counter::ALL {
-            let value = sum(&self.maps.counters, counter as u32);
+            let value = sum(&self.maps.counters, counter.index() as u32);
             counters.add(counter, value.map_err(|error| platform("read the counters", &error))?);
         }
         Ok(counters)
@@ -243,15 +261,18 @@ fn check_ports(ports: &[Port]) -> Result<BTreeMap<u16, u32>, XdpError> {
     Ok(by_index)
 }
 
-fn config(vrings: &VringConfig, router_mac: [u8; 6]) -> Config {
-    Config {
-        unicast_network: vrings.unicast.address,
-        unicast_mask: vrings.unicast.mask().to_be_bytes(),
-        multicast_network: vrings.multicast.address,
-        multicast_mask: vrings.multicast.mask().to_be_bytes(),
-        router_mac,
-        reserved: [0; 2],
+fn config(vrings: &VringSet, router_mac: [u8; 6]) -> Config {
+    let mut config = Config { router_mac, ..Config::default() };
+    for (place, pair) in config.vrings.iter_mut().zip(vrings.iter()) {
+        *place = VringPair {
+            unicast_network: pair.unicast.address,
+            unicast_mask: pair.unicast.mask().to_be_bytes(),
+            multicast_network: pair.multicast.address,
+            multicast_mask: pair.multicast.mask().to_be_bytes(),
+        };
+        config.vring_count += 1;
     }
+    config
 }
 
 fn sum(map: &PerCpuArray<MapData, u64>, index: u32) -> Result<u64, MapError> {

@@ -261,8 +261,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        DivisionEntry, Host, HostId, MemberSet, MulticastEntry, Prefix, Route, Router, UnicastEntry,
-        VringConfig,
+        DivisionEntry, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix, Route, Router,
+        UnicastEntry, VringConfig,
     };
 
     fn tables(generation: u64, host: u8) -> TableSet {
@@ -270,7 +270,9 @@ mod tests {
             generation,
             hosts: vec![Host {
                 id: HostId(host.into()),
+                role: HostRole::Node,
                 ip: [10, 0, 0, host],
+                udp_port: 7000,
                 mac: [2, 0, 0, 0, 0, host],
                 port: host.into(),
             }],
@@ -391,7 +393,9 @@ mod tests {
             hosts: (0..256)
                 .map(|id| Host {
                     id: HostId(id),
+                    role: HostRole::Node,
                     ip: [10, 0, 1, id as u8],
+                    udp_port: u16::MAX,
                     mac: [2, 0, 0, 0, 1, id as u8],
                     port: id,
                 })
@@ -422,7 +426,7 @@ mod tests {
     #[test]
     fn full_tables_fit_into_one_message() {
         let tables = tables_at_capacity();
-        assert_eq!(tables.validate(&VringConfig::DEFAULT), Ok(()));
+        assert_eq!(tables.validate(&VringConfig::DEFAULT.try_into().unwrap()), Ok(()));
         let request = ControlRequest::Install { term: u64::MAX, tables };
         let bytes = encode(&request).unwrap();
         assert_eq!(decode(&bytes), Ok(request));

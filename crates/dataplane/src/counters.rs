@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::{TABLE_COUNT, Table};
+
 /// What a switch counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[repr(u32)]
 pub enum Counter {
     /// Too short to classify, or for a vring with lengths that contradict each other: dropped.
     Malformed,
@@ -12,12 +13,6 @@ pub enum Counter {
     VringMiss,
     /// For a vring in a form that the store never sends (VLAN tag, IP fragment): dropped.
     VringRefused,
-    /// Matches in `unicast_vring`.
-    UnicastHits,
-    /// Matches in `division`.
-    DivisionHits,
-    /// Matches in `multicast_vring`.
-    MulticastHits,
     /// Copies rewritten by the egress stage.
     MulticastCopies,
     /// A copy for a port that has no host: dropped by the egress stage. Means a bug in a back end.
@@ -28,26 +23,52 @@ pub enum Counter {
     Flooded,
     /// Others' traffic whose destination is on the port that it came from: dropped.
     SamePortDropped,
+    /// Matches in a table.
+    Hits(Table),
 }
 
+/// Those that no table brings along.
+const FIXED: [Counter; 8] = [
+    Counter::Malformed,
+    Counter::VringMiss,
+    Counter::VringRefused,
+    Counter::MulticastCopies,
+    Counter::EgressDropped,
+    Counter::LearnedForwarded,
+    Counter::Flooded,
+    Counter::SamePortDropped,
+];
+
 /// Number of counters.
-pub const COUNTER_COUNT: usize = Counter::ALL.len();
+pub const COUNTER_COUNT: usize = FIXED.len() + TABLE_COUNT;
 
 impl Counter {
     /// Every counter, in the order of their numbers.
-    pub const ALL: [Self; 11] = [
-        Self::Malformed,
-        Self::VringMiss,
-        Self::VringRefused,
-        Self::UnicastHits,
-        Self::DivisionHits,
-        Self::MulticastHits,
-        Self::MulticastCopies,
-        Self::EgressDropped,
-        Self::LearnedForwarded,
-        Self::Flooded,
-        Self::SamePortDropped,
-    ];
+    pub const ALL: [Self; COUNTER_COUNT] = {
+        let mut all = [Self::Malformed; COUNTER_COUNT];
+        let mut index = 0;
+        while index < COUNTER_COUNT {
+            all[index] =
+                if index < FIXED.len() { FIXED[index] } else { Self::Hits(Table::ALL[index - FIXED.len()]) };
+            index += 1;
+        }
+        all
+    };
+
+    /// Its number.
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Malformed => 0,
+            Self::VringMiss => 1,
+            Self::VringRefused => 2,
+            Self::MulticastCopies => 3,
+            Self::EgressDropped => 4,
+            Self::LearnedForwarded => 5,
+            Self::Flooded => 6,
+            Self::SamePortDropped => 7,
+            Self::Hits(table) => FIXED.len() + table as usize,
+        }
+    }
 
     /// The name that operators see.
     pub const fn name(self) -> &'static str {
@@ -55,14 +76,12 @@ impl Counter {
             Self::Malformed => "malformed",
             Self::VringMiss => "vring_miss",
             Self::VringRefused => "vring_refused",
-            Self::UnicastHits => "unicast_hits",
-            Self::DivisionHits => "division_hits",
-            Self::MulticastHits => "multicast_hits",
             Self::MulticastCopies => "multicast_copies",
             Self::EgressDropped => "egress_dropped",
             Self::LearnedForwarded => "learned_forwarded",
             Self::Flooded => "flooded",
             Self::SamePortDropped => "same_port_dropped",
+            Self::Hits(table) => table.hits_name(),
         }
     }
 }
@@ -74,12 +93,13 @@ pub struct Counters([u64; COUNTER_COUNT]);
 impl Counters {
     /// The value of one counter.
     pub fn get(&self, counter: Counter) -> u64 {
-        self.0[counter as usize]
+        self.0[counter.index()]
     }
 
     /// Counts `count` more.
     pub fn add(&mut self, counter: Counter, count: u64) {
-        self.0[counter as usize] = self.0[counter as usize].wrapping_add(count);
+        let value = &mut self.0[counter.index()];
+        *value = value.wrapping_add(count);
     }
 
     /// Every counter with its value.
@@ -104,7 +124,7 @@ mod tests {
     #[test]
     fn numbers_follow_the_order_of_the_list() {
         for (index, counter) in Counter::ALL.into_iter().enumerate() {
-            assert_eq!(counter as usize, index);
+            assert_eq!(counter.index(), index);
         }
     }
 }

@@ -15,7 +15,7 @@
 //! - A new generation of tables replaces the old one as a whole, or not at all.
 //! - The network holds soft state only: everything here can be lost and reinstalled.
 //!
-//! Source: NICE §3.2, §4.2, §4.5; DESIGN §5 *Routing*.
+//! Source: NICE §3.2, §4.2, §4.5.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -23,9 +23,9 @@ extern crate alloc;
 
 pub mod control;
 mod counters;
-mod diff;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
+mod generation;
 mod learning;
 mod lpm;
 mod packet;
@@ -33,6 +33,7 @@ mod pipeline;
 mod prefix;
 mod router;
 mod tables;
+mod topology;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -41,23 +42,26 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use counters::{COUNTER_COUNT, Counter, Counters};
-pub use diff::{Changes, TableDiff};
 pub use learning::MAC_CAPACITY;
 pub use packet::VLAN_TAGS_MAX;
 pub use pipeline::{Mutation, Output, PORTS_MAX, Pipeline, Verdict};
-pub use prefix::{Prefix, VringConfig};
+pub use prefix::{Prefix, Ring, VRINGS_MAX, VringConfig, VringSet};
 pub use router::{Copies, Route, Router};
 pub use tables::{
-    DIVISION_CAPACITY, DivisionEntry, GROUP_CAPACITY, GROUP_MEMBERS_MAX, HOST_CAPACITY, Host, HostId,
-    MULTICAST_CAPACITY, MemberSet, MulticastEntry, Table, TableError, TableSet, UNICAST_CAPACITY,
-    UnicastEntry,
+    Action, Changes, DivisionEntry, ENTRY_CAPACITY, Entry, EntryChanges, GROUP_CAPACITY, GROUP_MEMBERS_MAX,
+    HOST_CAPACITY, Host, HostId, HostIndex, HostRole, Match, MemberSet, MulticastEntry, TABLE_COUNT, Table,
+    TableChange, TableDiff, TableError, TableSet, TableUpdate, UnicastEntry,
 };
+pub use topology::Topology;
 
 /// A switch whose tables can be set.
 pub trait Backend {
     /// Replaces all tables. Make-before-break: when it returns `Ok`, every later packet meets the new
     /// generation and none is still on its way by the old one; on an error the old generation is in force.
     fn install(&mut self, tables: &TableSet) -> Result<(), BackendError>;
+
+    /// Changes one table of the installed generation, as atomically as [`Self::install`] replaces all.
+    fn update(&mut self, update: &TableUpdate) -> Result<(), BackendError>;
 
     /// Fill and hits of each table, in the order of [`Table::ALL`].
     fn table_status(&self) -> Result<Vec<TableStatus>, BackendError>;
@@ -101,7 +105,7 @@ impl TableStatus {
             name: table.name().into(),
             entries: tables.map_or(0, |tables| tables.entries(table)) as u32,
             capacity: table.capacity() as u32,
-            hits: counters.get(table.hits_counter()),
+            hits: counters.get(Counter::Hits(table)),
         };
         Table::ALL.map(status).into()
     }

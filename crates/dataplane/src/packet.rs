@@ -11,7 +11,7 @@
 //! - The TTL is left alone: a rewritten datagram has a host's address, so it is rewritten at most once and
 //!   cannot circle.
 
-use crate::{Counter, VringConfig};
+use crate::{Counter, VringSet};
 
 /// VLAN tags that are looked behind.
 pub const VLAN_TAGS_MAX: usize = 2;
@@ -60,12 +60,12 @@ pub(crate) fn is_station(mac: [u8; 6]) -> bool {
     mac[0] & 1 == 0 && mac != [0; 6]
 }
 
-pub(crate) fn classify(frame: &[u8], vrings: &VringConfig) -> Class {
+pub(crate) fn classify(frame: &[u8], vrings: &VringSet) -> Class {
     try_classify(frame, vrings).unwrap_or(Class::Drop(Counter::Malformed))
 }
 
 /// `None` if the frame ends before its destination shows.
-fn try_classify(frame: &[u8], vrings: &VringConfig) -> Option<Class> {
+fn try_classify(frame: &[u8], vrings: &VringSet) -> Option<Class> {
     let mut at = ETHERNET_BYTES;
     let mut ether_type = u16_at(frame, at - 2)?;
     let mut tags = 0;
@@ -82,14 +82,14 @@ fn try_classify(frame: &[u8], vrings: &VringConfig) -> Option<Class> {
     })
 }
 
-fn classify_arp(arp: &[u8], vrings: &VringConfig) -> Option<Class> {
+fn classify_arp(arp: &[u8], vrings: &VringSet) -> Option<Class> {
     let arp: [u8; ARP_BYTES] = bytes_at(arp, 0)?;
     let (sender, target) = (bytes_at(&arp, 14)?, bytes_at(&arp, 24)?);
     let vring = vrings.contains(sender) || vrings.contains(target);
     Some(if vring { Class::Drop(Counter::VringMiss) } else { Class::Others })
 }
 
-fn classify_ipv4(packet: &[u8], vrings: &VringConfig, tags: usize) -> Option<Class> {
+fn classify_ipv4(packet: &[u8], vrings: &VringSet, tags: usize) -> Option<Class> {
     let header: [u8; IPV4_BYTES_MIN] = bytes_at(packet, 0)?;
     let destination = bytes_at(&header, 16)?;
     if !vrings.contains(destination) {
@@ -175,12 +175,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::fixtures::frames;
+    use crate::fixtures::{self, frames};
+
+    fn vrings() -> VringSet {
+        fixtures::VRINGS.try_into().unwrap()
+    }
 
     proptest! {
         #[test]
         fn no_frame_makes_the_parser_panic(frame in proptest::collection::vec(any::<u8>(), 0..120)) {
-            classify(&frame, &VringConfig::DEFAULT);
+            classify(&frame, &vrings());
         }
 
         #[test]
@@ -189,7 +193,7 @@ mod tests {
         ) {
             let [c, d] = destination.to_be_bytes();
             let mut frame = frames::Udp { destination: [10, 10, c, d], payload, ..frames::Udp::default() }.build();
-            let Class::Vring(datagram) = classify(&frame, &VringConfig::DEFAULT) else {
+            let Class::Vring(datagram) = classify(&frame, &vrings()) else {
                 panic!("not recognised")
             };
             datagram.rewrite_destination(&mut frame, new);

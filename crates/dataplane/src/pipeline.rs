@@ -8,7 +8,7 @@ use crate::learning::MacTable;
 use crate::packet::{self, Class, Datagram};
 use crate::{
     Backend, BackendError, Counter, Counters, Host, HostId, Route, Router, Table, TableError, TableSet,
-    TableStatus, VringConfig,
+    TableStatus, TableUpdate, VringSet,
 };
 
 /// Ports of one switch.
@@ -65,7 +65,7 @@ pub struct Pipeline {
 impl Pipeline {
     /// A switch without tables. `ports`: the indexes of its ports.
     pub fn new(
-        vrings: VringConfig,
+        vrings: VringSet,
         router_mac: [u8; 6],
         ports: impl IntoIterator<Item = u16>,
     ) -> Result<Self, TableError> {
@@ -79,6 +79,11 @@ impl Pipeline {
             ports,
             mutation: None,
         })
+    }
+
+    /// The installed tables, if any.
+    pub fn tables(&self) -> Option<&TableSet> {
+        self.router.tables()
     }
 
     /// Leaves a step out from now on.
@@ -130,8 +135,7 @@ impl Pipeline {
         if self.leaves_out(Mutation::ExcludeIngress) {
             return None;
         }
-        let hosts = &self.router.tables()?.hosts;
-        hosts.iter().find(|host| host.port == port).map(|host| host.id)
+        self.router.hosts()?.at_port(port).map(|host| host.id)
     }
 
     fn rewritten(&self, datagram: &Datagram, frame: &[u8], host: &Host) -> Vec<u8> {
@@ -174,6 +178,10 @@ impl Backend for Pipeline {
     fn install(&mut self, tables: &TableSet) -> Result<(), BackendError> {
         tables.validate_ports(|port| self.ports.binary_search(&port).is_ok())?;
         self.router.install(tables)
+    }
+
+    fn update(&mut self, update: &TableUpdate) -> Result<(), BackendError> {
+        self.router.update(update)
     }
 
     fn table_status(&self) -> Result<Vec<TableStatus>, BackendError> {

@@ -1,5 +1,6 @@
-//! IPv4 prefixes and the pair of virtual rings that they bound (NICE §3.2).
+//! IPv4 prefixes and the virtual rings that they bound (NICE §3.2).
 
+use alloc::vec::Vec;
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -59,8 +60,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// The two virtual rings of a keyspace. Known to a switch before its first tables arrive, so that a switch
-/// with empty tables drops vring traffic instead of forwarding it as somebody else's (R12).
+/// The two virtual rings of a keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VringConfig {
     /// Vnode addresses whose datagrams go to one replica.
@@ -70,7 +70,7 @@ pub struct VringConfig {
 }
 
 impl VringConfig {
-    /// The default rings of DESIGN §4: 10.10.0.0/16 and 10.11.0.0/16.
+    /// The rings of the default keyspace: 10.10.0.0/16 and 10.11.0.0/16.
     pub const DEFAULT: Self =
         Self { unicast: Prefix::new([10, 10, 0, 0], 16), multicast: Prefix::new([10, 11, 0, 0], 16) };
 
@@ -79,17 +79,73 @@ impl VringConfig {
         self.unicast.contains(address) || self.multicast.contains(address)
     }
 
-    /// Refuses prefixes with host bits set and rings that overlap.
+    /// Checks them as [`VringSet::new`] does those of several keyspaces.
     pub fn validate(&self) -> Result<(), TableError> {
-        for vring in [self.unicast, self.multicast] {
-            if !vring.is_canonical() {
-                return Err(TableError::BadPrefix { prefix: vring });
+        VringSet::new([*self]).map(|_| ())
+    }
+}
+
+/// Keyspaces of one switch.
+pub const VRINGS_MAX: usize = 16;
+
+/// What an address is to a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ring {
+    /// A vnode of a unicast ring.
+    Unicast,
+    /// A vnode of a multicast ring.
+    Multicast,
+}
+
+/// The virtual rings of all keyspaces. Known to a switch before its first tables arrive, so that a switch with empty tables
+/// drops vring traffic instead of forwarding it as somebody else's (R12).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VringSet(Vec<VringConfig>);
+
+impl VringSet {
+    /// The rings of some keyspaces. Refuses none, too many, prefixes with host bits set and rings that overlap.
+    pub fn new(pairs: impl IntoIterator<Item = VringConfig>) -> Result<Self, TableError> {
+        let pairs: Vec<VringConfig> = pairs.into_iter().collect();
+        if pairs.is_empty() || pairs.len() > VRINGS_MAX {
+            return Err(TableError::VringCount { pairs: pairs.len() });
+        }
+        let rings: Vec<Prefix> = pairs.iter().flat_map(|pair| [pair.unicast, pair.multicast]).collect();
+        for (index, &one) in rings.iter().enumerate() {
+            if !one.is_canonical() {
+                return Err(TableError::BadPrefix { prefix: one });
+            }
+            let overlaps = |other: &&Prefix| one.covers(other) || other.covers(&one);
+            if let Some(&other) = rings[index + 1..].iter().find(overlaps) {
+                return Err(TableError::VringsOverlap { one, other });
             }
         }
-        if self.unicast.covers(&self.multicast) || self.multicast.covers(&self.unicast) {
-            return Err(TableError::VringsOverlap { unicast: self.unicast, multicast: self.multicast });
-        }
-        Ok(())
+        Ok(Self(pairs))
+    }
+
+    /// The pairs, in the order given.
+    pub fn iter(&self) -> impl Iterator<Item = &VringConfig> {
+        self.0.iter()
+    }
+
+    /// The ring to which `address` belongs.
+    pub fn ring_of(&self, address: [u8; 4]) -> Option<Ring> {
+        self.0.iter().find_map(|pair| {
+            let unicast = pair.unicast.contains(address).then_some(Ring::Unicast);
+            unicast.or_else(|| pair.multicast.contains(address).then_some(Ring::Multicast))
+        })
+    }
+
+    /// Whether `address` belongs to a ring.
+    pub fn contains(&self, address: [u8; 4]) -> bool {
+        self.ring_of(address).is_some()
+    }
+}
+
+impl TryFrom<VringConfig> for VringSet {
+    type Error = TableError;
+
+    fn try_from(pair: VringConfig) -> Result<Self, TableError> {
+        Self::new([pair])
     }
 }
 
@@ -111,8 +167,14 @@ mod tests {
 
     #[test]
     fn overlapping_rings_are_refused() {
-        assert_eq!(VringConfig::DEFAULT.validate(), Ok(()));
+        let vrings = VringSet::new([VringConfig::DEFAULT]).unwrap();
+        assert_eq!(vrings.ring_of([10, 10, 3, 4]), Some(Ring::Unicast));
+        assert_eq!(vrings.ring_of([10, 11, 3, 4]), Some(Ring::Multicast));
+        assert_eq!(vrings.ring_of([10, 12, 3, 4]), None);
         let nested = VringConfig { multicast: Prefix::new([10, 10, 1, 0], 24), ..VringConfig::DEFAULT };
-        assert!(matches!(nested.validate(), Err(TableError::VringsOverlap { .. })));
+        assert!(matches!(VringSet::new([nested]), Err(TableError::VringsOverlap { .. })));
+        let twice = [VringConfig::DEFAULT, VringConfig::DEFAULT];
+        assert!(matches!(VringSet::new(twice), Err(TableError::VringsOverlap { .. })));
+        assert_eq!(VringSet::new([]), Err(TableError::VringCount { pairs: 0 }));
     }
 }

@@ -13,15 +13,12 @@
 //! an empty switch fails closed (R12).
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
-use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::diff::Keyed;
-use crate::lpm::LongestPrefixMatch;
+use crate::generation::Generation;
 use crate::{
-    Backend, BackendError, Counter, Counters, Host, HostId, Prefix, Table, TableError, TableSet, TableStatus,
-    VringConfig,
+    Backend, BackendError, Counter, Counters, Host, HostId, HostIndex, Ring, Table, TableError, TableSet,
+    TableStatus, TableUpdate, VringSet,
 };
 
 /// Where a datagram goes.
@@ -53,36 +50,25 @@ impl Iterator for Copies<'_> {
     }
 }
 
-/// Compiled tables of one generation, with their hits.
-#[derive(Clone, Debug)]
-struct Compiled {
-    tables: TableSet,
-    /// Ascending by id.
-    hosts: Vec<Host>,
-    unicast: LongestPrefixMatch,
-    division: LongestPrefixMatch,
-    multicast: LongestPrefixMatch,
-    /// Per table, per entry in the order of `tables`.
-    hits: [Vec<u64>; 3],
-}
-
 /// The match-action stage with its tables and counters.
 #[derive(Clone, Debug)]
 pub struct Router {
-    vrings: VringConfig,
-    current: Option<Box<Compiled>>,
+    vrings: VringSet,
+    current: Option<Box<Generation>>,
     counters: Counters,
 }
 
 impl Router {
     /// A router without tables: every vring address is a miss.
-    pub fn new(vrings: VringConfig) -> Result<Self, TableError> {
-        vrings.validate()?;
-        Ok(Self { vrings, current: None, counters: Counters::default() })
+    pub fn new<V: TryInto<VringSet>>(vrings: V) -> Result<Self, TableError>
+    where
+        TableError: From<V::Error>,
+    {
+        Ok(Self { vrings: vrings.try_into()?, current: None, counters: Counters::default() })
     }
 
     /// The rings that this router serves.
-    pub fn vrings(&self) -> &VringConfig {
+    pub fn vrings(&self) -> &VringSet {
         &self.vrings
     }
 
@@ -91,10 +77,14 @@ impl Router {
         self.current.as_deref().map(|current| &current.tables)
     }
 
+    /// The servers of the installed tables.
+    pub fn hosts(&self) -> Option<&HostIndex> {
+        self.current.as_deref().map(|current| &current.hosts)
+    }
+
     /// A host of the installed tables.
     pub fn host(&self, id: HostId) -> Option<&Host> {
-        let hosts = &self.current.as_deref()?.hosts;
-        hosts.binary_search_by_key(&id, |host| host.id).ok().map(|index| &hosts[index])
+        self.current.as_deref()?.hosts.get(id)
     }
 
     /// Matches one datagram and counts the hit. `ingress_host` is the storage host that sent it, if one did:
@@ -105,19 +95,17 @@ impl Router {
         destination: [u8; 4],
         ingress_host: Option<HostId>,
     ) -> Route<'_> {
-        let unicast = self.vrings.unicast.contains(destination);
-        if !unicast && !self.vrings.multicast.contains(destination) {
-            return Route::NotVring;
-        }
+        let Some(ring) = self.vrings.ring_of(destination) else { return Route::NotVring };
         let Some(current) = self.current.as_deref_mut() else {
             self.counters.add(Counter::VringMiss, 1);
             return Route::Miss;
         };
         let counters = &mut self.counters;
-        let route = if unicast {
-            current.route_unicast(source, destination, counters).map(Route::Unicast)
-        } else {
-            current.route_multicast(destination, ingress_host, counters).map(Route::Multicast)
+        let route = match ring {
+            Ring::Unicast => route_unicast(current, source, destination, counters).map(Route::Unicast),
+            Ring::Multicast => {
+                route_multicast(current, destination, ingress_host, counters).map(Route::Multicast)
+            }
         };
         route.unwrap_or_else(|| {
             counters.add(Counter::VringMiss, 1);
@@ -130,85 +118,49 @@ impl Router {
     }
 }
 
-impl Compiled {
-    fn new(tables: &TableSet) -> Self {
-        let mut hosts = tables.hosts.clone();
-        hosts.sort_unstable_by_key(|host| host.id);
-        let range = |scope: u32, prefix: Prefix| {
-            let scope = u64::from(scope) << 32;
-            (scope | u64::from(prefix.first()), scope | u64::from(prefix.last()))
-        };
-        Self {
-            hosts,
-            unicast: LongestPrefixMatch::new(tables.unicast.iter().map(|entry| range(0, entry.destination))),
-            division: LongestPrefixMatch::new(
-                tables.division.iter().map(|entry| range(entry.partition, entry.source)),
-            ),
-            multicast: LongestPrefixMatch::new(
-                tables.multicast.iter().map(|entry| range(0, entry.destination)),
-            ),
-            hits: Table::ALL.map(|table| vec![0; tables.entries(table)]),
-            tables: tables.clone(),
-        }
-    }
+/// The action of `unicast_vring`, and of `division` if it claims the source.
+fn route_unicast(
+    current: &mut Generation,
+    source: [u8; 4],
+    destination: [u8; 4],
+    counters: &mut Counters,
+) -> Option<HostId> {
+    let index = current.lookup(Table::Unicast, None, destination)?;
+    counters.add(Counter::Hits(Table::Unicast), 1);
+    let entry = current.tables.unicast[index];
+    let Some(index) = current.lookup(Table::Division, Some(entry.partition), source) else {
+        return Some(entry.host);
+    };
+    counters.add(Counter::Hits(Table::Division), 1);
+    Some(current.tables.division[index].host)
+}
 
-    fn route_unicast(
-        &mut self,
-        source: [u8; 4],
-        destination: [u8; 4],
-        counters: &mut Counters,
-    ) -> Option<HostId> {
-        let index = self.unicast.lookup(u32::from_be_bytes(destination).into())?;
-        self.hit(Table::Unicast, index, counters);
-        let entry = self.tables.unicast[index as usize];
-        let key = u64::from(entry.partition) << 32 | u64::from(u32::from_be_bytes(source));
-        let Some(index) = self.division.lookup(key) else { return Some(entry.host) };
-        self.hit(Table::Division, index, counters);
-        Some(self.tables.division[index as usize].host)
-    }
-
-    fn route_multicast(
-        &mut self,
-        destination: [u8; 4],
-        ingress: Option<HostId>,
-        counters: &mut Counters,
-    ) -> Option<Copies<'_>> {
-        let index = self.multicast.lookup(u32::from_be_bytes(destination).into())?;
-        self.hit(Table::Multicast, index, counters);
-        let members = self.tables.multicast[index as usize].members.as_slice().iter();
-        let copies = Copies { members, ingress };
-        counters.add(Counter::MulticastCopies, copies.clone().count() as u64);
-        Some(copies)
-    }
-
-    fn hit(&mut self, table: Table, index: u32, counters: &mut Counters) {
-        self.hits[table as usize][index as usize] += 1;
-        counters.add(table.hits_counter(), 1);
-    }
-
-    /// Goes on from the counts of the entries that `old` had already.
-    fn inherit_hits(&mut self, old: &Compiled) {
-        fn inherit<T: Keyed>(new: &[T], hits: &mut [u64], old: &[T], old_hits: &[u64]) {
-            let before: BTreeMap<_, u64> = old.iter().map(Keyed::key).zip(old_hits.iter().copied()).collect();
-            for (entry, hits) in new.iter().zip(hits) {
-                *hits = before.get(&entry.key()).copied().unwrap_or(0);
-            }
-        }
-        let (new, [unicast, division, multicast]) = (&self.tables, &mut self.hits);
-        inherit(&new.unicast, unicast, &old.tables.unicast, &old.hits[0]);
-        inherit(&new.division, division, &old.tables.division, &old.hits[1]);
-        inherit(&new.multicast, multicast, &old.tables.multicast, &old.hits[2]);
-    }
+fn route_multicast<'a>(
+    current: &'a mut Generation,
+    destination: [u8; 4],
+    ingress: Option<HostId>,
+    counters: &mut Counters,
+) -> Option<Copies<'a>> {
+    let index = current.lookup(Table::Multicast, None, destination)?;
+    counters.add(Counter::Hits(Table::Multicast), 1);
+    let members = current.tables.multicast[index].members.as_slice().iter();
+    let copies = Copies { members, ingress };
+    counters.add(Counter::MulticastCopies, copies.clone().count() as u64);
+    Some(copies)
 }
 
 impl Backend for Router {
     fn install(&mut self, tables: &TableSet) -> Result<(), BackendError> {
         tables.validate(&self.vrings)?;
-        let mut next = Compiled::new(tables);
-        if let Some(old) = self.current.as_deref() {
-            next.inherit_hits(old);
-        }
-        self.current = Some(Box::new(next));
+        self.current = Some(Box::new(Generation::new(tables.clone(), self.current.as_deref())));
+        Ok(())
+    }
+
+    fn update(&mut self, update: &TableUpdate) -> Result<(), BackendError> {
+        let tables = update.applied_to(self.tables())?;
+        tables.validate(&self.vrings)?;
+        let current = self.current.as_deref().expect("an update applies to installed tables alone");
+        self.current = Some(Box::new(current.updated(tables, update.change.table())));
         Ok(())
     }
 
@@ -217,7 +169,7 @@ impl Backend for Router {
     }
 
     fn entry_hits(&self, table: Table) -> Result<Vec<u64>, BackendError> {
-        Ok(self.current.as_deref().map(|current| current.hits[table as usize].clone()).unwrap_or_default())
+        Ok(self.current.as_deref().map(|current| current.hits(table).to_vec()).unwrap_or_default())
     }
 
     fn counters(&self) -> Result<Counters, BackendError> {
@@ -227,13 +179,17 @@ impl Backend for Router {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use super::*;
-    use crate::{DivisionEntry, MemberSet, MulticastEntry, UnicastEntry};
+    use crate::{DivisionEntry, HostRole, MemberSet, MulticastEntry, Prefix, UnicastEntry, VringConfig};
 
     fn tables(generation: u64) -> TableSet {
         let host = |id: u16| Host {
             id: HostId(id),
+            role: HostRole::Node,
             ip: [10, 0, 0, id as u8],
+            udp_port: 7000,
             mac: [2, 0, 0, 0, 0, id as u8],
             port: id,
         };
@@ -285,7 +241,7 @@ mod tests {
         assert_eq!(router.entry_hits(Table::Unicast).unwrap(), [2, 2]);
         assert_eq!(router.entry_hits(Table::Division).unwrap(), [1]);
         assert_eq!(router.counters().unwrap().get(Counter::VringMiss), 1);
-        assert_eq!(router.counters().unwrap().get(Counter::UnicastHits), 4);
+        assert_eq!(router.counters().unwrap().get(Counter::Hits(Table::Unicast)), 4);
     }
 
     #[test]
@@ -329,5 +285,30 @@ mod tests {
         assert_eq!(router.entry_hits(Table::Unicast).unwrap(), [3, 0]);
         let status = router.table_status().unwrap();
         assert_eq!((status[0].name.as_str(), status[0].entries, status[0].hits), ("unicast_vring", 2, 3));
+    }
+    #[test]
+    fn an_update_is_atomic_like_an_install_and_keeps_the_hits_of_all_tables() {
+        let mut router = router();
+        check(&mut router, [10, 0, 9, 1], [10, 10, 1, 7], Some(3));
+        let mut next = tables(2);
+        next.unicast[1].host = HostId(4);
+        next.unicast[1].partition = 7;
+        let update = TableUpdate::between(&tables(1), &next).unwrap();
+        router.update(&update).unwrap();
+        assert_eq!(router.tables().unwrap().generation, 2);
+        check(&mut router, [10, 0, 9, 1], [10, 10, 1, 7], Some(4));
+        assert_eq!(router.entry_hits(Table::Unicast).unwrap().iter().sum::<u64>(), 2);
+        assert_eq!(router.entry_hits(Table::Division).unwrap(), [1]);
+
+        // Refused, whatever the reason: nothing changes.
+        let mut bad = update.clone();
+        bad.base = 2;
+        let crate::TableChange::Unicast(changes) = &mut bad.change else { panic!("unicast has changed") };
+        changes.set[0].host = HostId(77);
+        for refused in [&update, &bad] {
+            assert!(matches!(router.update(refused), Err(BackendError::Refused(_))));
+            assert_eq!(router.tables().unwrap().generation, 2);
+        }
+        check(&mut router, [10, 0, 9, 1], [10, 10, 1, 7], Some(4));
     }
 }

@@ -2,7 +2,7 @@
 
 use nicekv_dataplane::control::{ControlReply, ControlRequest, decode, encode};
 use nicekv_dataplane::{
-    Host, HostId, MemberSet, MulticastEntry, Prefix, TableSet, UnicastEntry, VringConfig,
+    Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix, TableSet, UnicastEntry, VringConfig,
 };
 use nicekv_placement::{Vrings, key_digest};
 use nicekv_runtime::control_plane::{CONTROL_LIMITS, Greeting, Role};
@@ -18,10 +18,13 @@ use std::sync::Arc;
 const RINGS: VringConfig =
     VringConfig { unicast: Prefix::new([127, 10, 0, 0], 16), multicast: Prefix::new([127, 11, 0, 0], 16) };
 
-fn tables(generation: u64) -> TableSet {
+/// `port`: where all of them receive.
+fn tables(generation: u64, port: u16) -> TableSet {
     let host = |last: u8| Host {
         id: HostId(last.into()),
+        role: HostRole::Node,
         ip: [127, 20, 0, last],
+        udp_port: port,
         mac: [2, 0, 0, 0, 0, last],
         port: last.into(),
     };
@@ -104,7 +107,7 @@ fn datagrams_follow_the_installed_tables() {
     // A broken stream is dialled again.
     drop(greeted(&listener));
     let mut controller = greeted(&listener);
-    let install = ControlRequest::Install { term: 1, tables: tables(1) };
+    let install = ControlRequest::Install { term: 1, tables: tables(1, port) };
     assert_eq!(ask(&mut controller, &install), ControlReply::Installed { term: 1, generation: 1 });
 
     let vrings = Vrings::on_loopback(port);
@@ -163,7 +166,7 @@ fn a_switch_that_starts_again_is_empty_and_refuses_older_controllers() {
             thread.join().unwrap();
         });
     };
-    let install = |term| ControlRequest::Install { term, tables: tables(1) };
+    let install = |term| ControlRequest::Install { term, tables: tables(1, 7400) };
     life(&mut |controller| {
         assert_eq!(ask(controller, &install(5)), ControlReply::Installed { term: 5, generation: 1 });
     });

@@ -6,7 +6,7 @@ use nicekv_dataplane::control::{ControlReply, ControlRequest, SwitchAgent};
 use nicekv_dataplane::fixtures::{self, PORTS, ROUTER_MAC, VRINGS, frames, host, tables};
 use nicekv_dataplane::{
     Backend as _, BackendError, DivisionEntry, HostId, MemberSet, MulticastEntry, Pipeline, Prefix, Table,
-    TableError, TableSet, UnicastEntry,
+    TableError, TableSet, TableUpdate, UnicastEntry,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -78,13 +78,32 @@ fn probes() -> Vec<Vec<u8>> {
 fn successive_generations_route_like_the_model() {
     as_root("successive_generations_route_like_the_model", || {
         let mut lab = Lab::new(OBJECT);
-        let mut model = Pipeline::new(VRINGS, ROUTER_MAC, PORTS).unwrap();
+        let mut model = Pipeline::new(VRINGS.try_into().unwrap(), ROUTER_MAC, PORTS).unwrap();
         let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
         let mut runner = TestRunner::new_with_rng(Config::default(), random);
-        for generation in 0..25 {
+        let mut updates = 0;
+        for generation in 1..=40 {
             let tables = TableSet { generation, ..any_tables().new_tree(&mut runner).unwrap().current() };
-            model.install(&tables).unwrap();
-            lab.xdp.install(&tables).unwrap();
+            // Now all tables, now one of them.
+            let before = model.tables().cloned().unwrap_or_default();
+            let changed = match generation % 4 {
+                0 => TableSet { generation, unicast: tables.unicast.clone(), ..before.clone() },
+                2 => TableSet { generation, division: tables.division.clone(), ..before.clone() },
+                3 => TableSet { generation, multicast: tables.multicast.clone(), ..before.clone() },
+                _ => tables,
+            };
+            match TableUpdate::between(&before, &changed) {
+                Some(update) => {
+                    updates += 1;
+                    model.update(&update).unwrap();
+                    lab.xdp.update(&update).unwrap();
+                }
+                None => {
+                    model.install(&changed).unwrap();
+                    lab.xdp.install(&changed).unwrap();
+                }
+            }
+            let tables = changed;
             for probe in probes() {
                 assert!(probe.len() >= FRAME_BYTES_MIN);
                 let ingress = generation as u16 % 5;
@@ -98,6 +117,7 @@ fn successive_generations_route_like_the_model() {
             let (kernel, model) = (lab.xdp.table_status().unwrap(), model.table_status().unwrap());
             assert!(entries(kernel).eq(entries(model)));
         }
+        assert!(updates > 10, "{updates} updates");
     });
 }
 
@@ -201,6 +221,13 @@ fn a_refused_or_failed_install_leaves_the_old_tables_in_force() {
         assert!(matches!(
             agent.backend_mut().install(&elsewhere),
             Err(BackendError::Refused(TableError::UnknownPort { port: 9, .. }))
+        ));
+        let unknown = TableSet { generation: 2, unicast: vec![], ..tables() };
+        let mut update = TableUpdate::between(&tables(), &unknown).unwrap();
+        update.base = 7;
+        assert!(matches!(
+            agent.backend_mut().update(&update),
+            Err(BackendError::Refused(TableError::OtherBase { base: 7, installed: Some(1) }))
         ));
         assert!(matches!(agent.handle(install(elsewhere)), ControlReply::Failed { generation: 2, .. }));
         // The kernel cannot make a group of a port that is gone.

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 
 use nicekv_dataplane::fixtures::{host, tables};
-use nicekv_dataplane::{Backend as _, Counter};
+use nicekv_dataplane::{Backend as _, Counter, Table};
 
 use super::namespaces::{RECEIVE_TIMEOUT, as_root};
 use super::{Lab, OBJECT};
@@ -64,7 +64,7 @@ fn hosts_talk_through_the_switch() {
         assert_eq!(sockets[0].recv(&mut bytes).unwrap(), 4);
 
         let counters = lab.xdp.counters().unwrap();
-        assert_eq!(counters.get(Counter::UnicastHits), 2);
+        assert_eq!(counters.get(Counter::Hits(Table::Unicast)), 2);
         assert_eq!(counters.get(Counter::MulticastCopies), 5);
         assert_eq!((counters.get(Counter::VringMiss), counters.get(Counter::Malformed)), (0, 0));
     });

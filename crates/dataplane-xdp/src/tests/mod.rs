@@ -36,7 +36,7 @@ struct Lab {
 impl Lab {
     fn new(object: &[u8]) -> Self {
         let network = Network::enter(5);
-        let xdp = Xdp::load_object(object, VRINGS, ROUTER_MAC, &network.ports).unwrap();
+        let xdp = Xdp::load_object(object, VRINGS.try_into().unwrap(), ROUTER_MAC, &network.ports).unwrap();
         Self { network, xdp, sentinels: 0 }
     }
 

@@ -43,7 +43,7 @@ fn the_model_and_the_kernel_agree() {
         let property = |(ingress, frame): (u16, Vec<u8>)| {
             let lab = &mut *lab.borrow_mut();
             lab.forget_stations();
-            let mut model = Pipeline::new(VRINGS, ROUTER_MAC, PORTS).unwrap();
+            let mut model = Pipeline::new(VRINGS.try_into().unwrap(), ROUTER_MAC, PORTS).unwrap();
             model.install(&tables()).unwrap();
             let model_before = Counts::read(&model).unwrap();
             let expected = model.process(ingress, &frame);

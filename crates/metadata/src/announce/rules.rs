@@ -11,7 +11,7 @@
 use alloc::vec::Vec;
 
 use nicekv_dataplane::{
-    DivisionEntry, Host, HostId, MemberSet, MulticastEntry, Prefix, TableSet, UnicastEntry,
+    DivisionEntry, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix, TableSet, UnicastEntry,
 };
 use nicekv_placement::Partitioning;
 use nicekv_wire::{NodeId, PartitionId};
@@ -45,7 +45,9 @@ pub(crate) fn compile(config: &Config, state: &State, generation: u64) -> TableS
 fn hosts(config: &Config) -> Vec<Host> {
     let host = |node: &crate::NodeConfig| Host {
         id: host_id(node.id),
+        role: HostRole::Node,
         ip: node.address.ip().octets(),
+        udp_port: node.address.port(),
         mac: node.mac,
         port: node.switch_port,
     };

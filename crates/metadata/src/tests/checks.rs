@@ -59,7 +59,9 @@ impl Checks {
         let (ControlRequest::Install { term, .. } | ControlRequest::Status { term }) = request;
         assert_eq!(*term, state.term);
         let ControlRequest::Install { tables, .. } = request else { return };
-        tables.validate(&config.vring_config()).expect("the tables are well-formed");
+        tables
+            .validate(&config.vring_config().try_into().expect("sound rings"))
+            .expect("the tables are well-formed");
         let consistent = |partition: u32, host: HostId| {
             let partition = state.partition(PartitionId(partition)).expect("a known partition");
             partition.member(NodeId(host.0)).is_some_and(|member| member.standing.is_consistent())

@@ -1,0 +1,57 @@
+//! Why tables are refused.
+
+use thiserror::Error;
+
+use super::{GROUP_CAPACITY, GROUP_MEMBERS_MAX, HOST_CAPACITY, HostId, Match, Table};
+use crate::{Prefix, VRINGS_MAX};
+
+/// Why tables are refused. Every variant names the entry.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
+pub enum TableError {
+    #[error("prefix {prefix} is longer than 32 bits or has bits set below its length")]
+    BadPrefix { prefix: Prefix },
+    #[error("the vrings {one} and {other} overlap")]
+    VringsOverlap { one: Prefix, other: Prefix },
+    #[error("{pairs} pairs of vrings, allowed are 1 to {VRINGS_MAX}")]
+    VringCount { pairs: usize },
+    #[error("{entries} entries in table {table}, which holds {capacity}")]
+    TableFull { table: Table, entries: usize, capacity: usize },
+    #[error("{hosts} hosts, the limit is {HOST_CAPACITY}")]
+    TooManyHosts { hosts: usize },
+    #[error("{groups} distinct multicast groups, the limit is {GROUP_CAPACITY}")]
+    TooManyGroups { groups: usize },
+    #[error("host {} appears twice", host.0)]
+    DuplicateHost { host: HostId },
+    #[error("host {} is the second host on port {port}", host.0)]
+    DuplicatePort { host: HostId, port: u16 },
+    #[error("host {} has an address that another host has, too", host.0)]
+    DuplicateAddress { host: HostId },
+    #[error("host {} is on port {port}, which this switch does not have", host.0)]
+    UnknownPort { host: HostId, port: u16 },
+    #[error("the address of host {} lies inside a vring", host.0)]
+    HostInsideVring { host: HostId },
+    #[error("entry {destination} of {table} lies outside every vring of its kind")]
+    OutsideVring { table: Table, destination: Prefix },
+    #[error("entry {matches} appears twice in {table}")]
+    DuplicateEntry { table: Table, matches: Match },
+    #[error("entry {matches} of {table} names host {}, which is no storage node of these tables", host.0)]
+    UnknownHost { table: Table, matches: Match, host: HostId },
+    #[error(
+        "entry {destination} of multicast_vring has {members} members, allowed are 1 to {GROUP_MEMBERS_MAX}"
+    )]
+    GroupSize { destination: Prefix, members: usize },
+    #[error("the members of entry {destination} of multicast_vring are not in ascending order")]
+    MembersNotSorted { destination: Prefix },
+    #[error("the update is of generation {base}, {} is installed", .installed.map_or(-1, |generation| generation as i64))]
+    OtherBase { base: u64, installed: Option<u64> },
+    #[error("the update removes entry {matches} of {table}, which is not there")]
+    NothingToRemove { table: Table, matches: Match },
+}
+
+/// What needs no check is as good as what passed one.
+impl From<core::convert::Infallible> for TableError {
+    fn from(never: core::convert::Infallible) -> Self {
+        match never {}
+    }
+}

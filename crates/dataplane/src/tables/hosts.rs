@@ -1,0 +1,120 @@
+//! `hosts`: the servers of the cluster, and where each hangs at this switch. What the rewrite action writes, and who may send
+//! what from which port ([`crate::stages`]); whoever is not here is a client, or a stranger, which is the same.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::TableError;
+use crate::VringSet;
+
+/// Servers of one switch.
+pub const HOST_CAPACITY: usize = 256;
+
+/// Names a server within the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct HostId(pub u16);
+
+/// What a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum HostRole {
+    /// A storage node: entries may name it.
+    Node,
+    /// A metadata service.
+    Metadata,
+}
+
+/// Where a server is: what the rewrite action writes, and the switch port that leads there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// The name that entries use.
+    pub id: HostId,
+    /// What it is.
+    pub role: HostRole,
+    /// IPv4 address, in the order of the wire. No two hosts share one.
+    pub ip: [u8; 4],
+    /// Where it receives and sends the store's datagrams.
+    pub udp_port: u16,
+    /// Ethernet address. No two hosts share one.
+    pub mac: [u8; 6],
+    /// Index of the switch port; no two hosts share one.
+    pub port: u16,
+}
+
+/// Checks the hosts; returns those that entries may name.
+pub(super) fn validate(hosts: &[Host], vrings: &VringSet) -> Result<BTreeSet<HostId>, TableError> {
+    let (mut ids, mut ports) = (BTreeSet::new(), BTreeSet::new());
+    let (mut ips, mut macs) = (BTreeSet::new(), BTreeSet::new());
+    for host in hosts {
+        if !ids.insert(host.id) {
+            return Err(TableError::DuplicateHost { host: host.id });
+        }
+        if !ports.insert(host.port) {
+            return Err(TableError::DuplicatePort { host: host.id, port: host.port });
+        }
+        if !ips.insert(host.ip) || !macs.insert(host.mac) {
+            return Err(TableError::DuplicateAddress { host: host.id });
+        }
+        if vrings.contains(host.ip) {
+            return Err(TableError::HostInsideVring { host: host.id });
+        }
+    }
+    Ok(hosts.iter().filter(|host| host.role == HostRole::Node).map(|host| host.id).collect())
+}
+
+/// The hosts of one generation, to be found by whatever a packet shows. Looking up allocates nothing.
+#[derive(Clone, Debug, Default)]
+pub struct HostIndex {
+    /// Ascending by id.
+    hosts: Vec<Host>,
+    /// Positions in `hosts`, ascending by what they are found by.
+    by_port: Vec<(u16, u16)>,
+    by_ip: Vec<([u8; 4], u16)>,
+    by_mac: Vec<([u8; 6], u16)>,
+}
+
+impl HostIndex {
+    /// The index of validated hosts.
+    pub fn new(hosts: &[Host]) -> Self {
+        let mut hosts = hosts.to_vec();
+        hosts.sort_unstable_by_key(|host| host.id);
+        Self {
+            by_port: positions(&hosts, |host| host.port),
+            by_ip: positions(&hosts, |host| host.ip),
+            by_mac: positions(&hosts, |host| host.mac),
+            hosts,
+        }
+    }
+
+    /// The host of that name.
+    pub fn get(&self, id: HostId) -> Option<&Host> {
+        self.hosts.binary_search_by_key(&id, |host| host.id).ok().map(|index| &self.hosts[index])
+    }
+
+    /// The host that hangs at a port.
+    pub fn at_port(&self, port: u16) -> Option<&Host> {
+        self.find(&self.by_port, port)
+    }
+
+    /// The host of an address.
+    pub fn with_ip(&self, ip: [u8; 4]) -> Option<&Host> {
+        self.find(&self.by_ip, ip)
+    }
+
+    /// The host of an Ethernet address.
+    pub fn with_mac(&self, mac: [u8; 6]) -> Option<&Host> {
+        self.find(&self.by_mac, mac)
+    }
+
+    fn find<K: Ord + Copy>(&self, positions: &[(K, u16)], key: K) -> Option<&Host> {
+        let found = positions.binary_search_by_key(&key, |(key, _)| *key).ok()?;
+        Some(&self.hosts[usize::from(positions[found].1)])
+    }
+}
+
+fn positions<K: Ord + Copy>(hosts: &[Host], key: impl Fn(&Host) -> K) -> Vec<(K, u16)> {
+    let mut positions: Vec<(K, u16)> = hosts.iter().map(key).zip(0..).collect();
+    positions.sort_unstable();
+    positions
+}

@@ -1,0 +1,72 @@
+//! `multicast_vring`: destination prefix → group (NICE §4.2). A group *is* its member set, so that groups survive a change
+//! of tables and no entry can name a group that does not exist.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Action, Entry, HostId, Match, Table, TableError, validate_destination};
+use crate::{Prefix, VringSet};
+
+/// Distinct member sets.
+pub const GROUP_CAPACITY: usize = 1024;
+/// Members of one multicast group.
+pub const GROUP_MEMBERS_MAX: usize = 16;
+
+/// An entry of `multicast_vring`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MulticastEntry {
+    /// Vnodes of the partition, inside a multicast ring.
+    pub destination: Prefix,
+    /// Who receives a copy.
+    pub members: MemberSet,
+}
+
+/// The members of a multicast group: ascending, distinct.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct MemberSet(Vec<HostId>);
+
+impl MemberSet {
+    /// Sorts `members` and drops duplicates.
+    pub fn new(members: impl IntoIterator<Item = HostId>) -> Self {
+        Self(members.into_iter().collect::<BTreeSet<_>>().into_iter().collect())
+    }
+
+    /// The members, ascending.
+    pub fn as_slice(&self) -> &[HostId] {
+        &self.0
+    }
+
+    #[cfg(test)]
+    pub(super) fn unchecked(members: &[u16]) -> Self {
+        Self(members.iter().copied().map(HostId).collect())
+    }
+}
+
+impl Entry for MulticastEntry {
+    const NAME: &'static str = "multicast_vring";
+    const HITS: &'static str = "multicast_hits";
+    const CAPACITY: usize = 4096;
+
+    fn matches(&self) -> Match {
+        Match { scope: None, prefix: self.destination }
+    }
+
+    fn action(&self) -> Action<'_> {
+        Action::Group(&self.members)
+    }
+
+    fn validate(&self, vrings: &VringSet) -> Result<(), TableError> {
+        let (destination, members) = (self.destination, self.members.as_slice());
+        validate_destination(Table::Multicast, destination, vrings.iter().map(|pair| pair.multicast))?;
+        if members.is_empty() || members.len() > GROUP_MEMBERS_MAX {
+            return Err(TableError::GroupSize { destination, members: members.len() });
+        }
+        // A decoded set did not go through the constructor.
+        if members.windows(2).any(|pair| pair[0] >= pair[1]) {
+            return Err(TableError::MembersNotSorted { destination });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,222 @@
+//! Validation, diffs and updates.
+
+use alloc::vec;
+
+use super::*;
+use crate::VringConfig;
+
+fn vrings() -> VringSet {
+    VringConfig::DEFAULT.try_into().unwrap()
+}
+
+fn host(id: u16) -> Host {
+    Host {
+        id: HostId(id),
+        role: HostRole::Node,
+        ip: [10, 0, 0, id as u8],
+        udp_port: 7000,
+        mac: [2, 0, 0, 0, 0, id as u8],
+        port: id,
+    }
+}
+
+fn valid() -> TableSet {
+    TableSet {
+        generation: 1,
+        hosts: vec![host(1), host(2), Host { role: HostRole::Metadata, ..host(3) }],
+        unicast: vec![UnicastEntry {
+            destination: Prefix::new([10, 10, 0, 0], 17),
+            partition: 0,
+            host: HostId(1),
+        }],
+        division: vec![DivisionEntry {
+            partition: 0,
+            source: Prefix::new([10, 0, 1, 0], 24),
+            host: HostId(2),
+        }],
+        multicast: vec![MulticastEntry {
+            destination: Prefix::new([10, 11, 0, 0], 17),
+            members: MemberSet::new([HostId(2), HostId(1)]),
+        }],
+    }
+}
+
+#[track_caller]
+fn refused(change: impl Fn(&mut TableSet)) -> TableError {
+    let mut tables = valid();
+    change(&mut tables);
+    tables.validate(&vrings()).expect_err("must be refused")
+}
+
+#[test]
+fn every_refusal_names_its_entry() {
+    use TableError as E;
+    assert_eq!(valid().validate(&vrings()), Ok(()));
+    let (unknown, prefix) = (HostId(9), Prefix::new([10, 10, 0, 0], 17));
+    let group = Prefix::new([10, 11, 0, 0], 17);
+    let matches = Match { scope: None, prefix };
+    assert_eq!(
+        refused(|t| t.unicast[0].host = unknown),
+        E::UnknownHost { table: Table::Unicast, matches, host: unknown }
+    );
+    assert!(matches!(refused(|t| t.unicast[0].host = HostId(3)), E::UnknownHost { .. }), "no storage node");
+    assert!(matches!(refused(|t| t.division[0].host = unknown), E::UnknownHost { .. }));
+    assert!(matches!(
+        refused(|t| t.multicast[0].members = MemberSet::new([unknown])),
+        E::UnknownHost { table: Table::Multicast, .. }
+    ));
+    assert_eq!(
+        refused(|t| t.unicast.push(t.unicast[0])),
+        E::DuplicateEntry { table: Table::Unicast, matches }
+    );
+    let twice = refused(|t| t.division.push(t.division[0])).to_string();
+    assert_eq!(twice, "entry (0, 10.0.1.0/24) appears twice in division");
+    assert!(matches!(refused(|t| t.multicast.push(t.multicast[0].clone())), E::DuplicateEntry { .. }));
+    assert!(matches!(refused(|t| t.unicast[0].destination = group), E::OutsideVring { .. }));
+    assert!(matches!(refused(|t| t.multicast[0].destination = prefix), E::OutsideVring { .. }));
+    assert!(matches!(refused(|t| t.unicast[0].destination.length = 15), E::OutsideVring { .. }));
+    assert!(matches!(refused(|t| t.unicast[0].destination.address[3] = 1), E::BadPrefix { .. }));
+    assert!(matches!(refused(|t| t.division[0].source.length = 33), E::BadPrefix { .. }));
+    assert!(matches!(refused(|t| t.hosts.push(t.hosts[0])), E::DuplicateHost { .. }));
+    assert!(matches!(refused(|t| t.hosts[1].port = 1), E::DuplicatePort { port: 1, .. }));
+    assert!(matches!(refused(|t| t.hosts[1].ip = t.hosts[0].ip), E::DuplicateAddress { host: HostId(2) }));
+    assert!(matches!(refused(|t| t.hosts[1].mac = t.hosts[0].mac), E::DuplicateAddress { host: HostId(2) }));
+    assert!(matches!(refused(|t| t.hosts[1].ip = [10, 11, 0, 1]), E::HostInsideVring { .. }));
+    assert_eq!(
+        refused(|t| t.multicast[0].members = MemberSet::unchecked(&[])),
+        E::GroupSize { destination: group, members: 0 }
+    );
+    assert!(matches!(
+        refused(|t| t.multicast[0].members = MemberSet::unchecked(&[1; 17])),
+        E::GroupSize { members: 17, .. }
+    ));
+    assert_eq!(
+        refused(|t| t.multicast[0].members = MemberSet::unchecked(&[2, 1])),
+        E::MembersNotSorted { destination: group }
+    );
+    let mut elsewhere = valid();
+    elsewhere.hosts[0].port = 7;
+    assert_eq!(elsewhere.validate_ports(|port| port < 4), Err(E::UnknownPort { host: HostId(1), port: 7 }));
+}
+
+fn filled(count: u32) -> TableSet {
+    let entry = |index: u32| UnicastEntry {
+        destination: Prefix::new((0x0a0a_0000 + index).to_be_bytes(), 32),
+        partition: index,
+        host: HostId(1),
+    };
+    TableSet { unicast: (0..count).map(entry).collect(), ..valid() }
+}
+
+#[test]
+fn capacities_are_exact() {
+    assert_eq!(filled(4096).validate(&vrings()), Ok(()));
+    assert_eq!(
+        filled(4097).validate(&vrings()),
+        Err(TableError::TableFull { table: Table::Unicast, entries: 4097, capacity: 4096 })
+    );
+}
+
+#[test]
+fn groups_are_keyed_by_member_set() {
+    let mut tables = valid();
+    tables.multicast.push(MulticastEntry {
+        destination: Prefix::new([10, 11, 128, 0], 17),
+        members: MemberSet::new([HostId(1), HostId(2), HostId(1)]),
+    });
+    assert_eq!(tables.groups().len(), 1);
+}
+
+#[test]
+fn hosts_are_found_by_whatever_a_packet_shows() {
+    let index = HostIndex::new(&[host(7), host(2)]);
+    for id in [2, 7] {
+        let host = Some(host(id));
+        assert_eq!(index.get(HostId(id)).copied(), host);
+        assert_eq!(index.at_port(id).copied(), host);
+        assert_eq!(index.with_ip([10, 0, 0, id as u8]).copied(), host);
+        assert_eq!(index.with_mac([2, 0, 0, 0, 0, id as u8]).copied(), host);
+    }
+    assert!(index.get(HostId(3)).is_none() && index.at_port(3).is_none());
+}
+
+fn entry(net: u8, host: u16) -> UnicastEntry {
+    UnicastEntry {
+        destination: Prefix::new([10, 10, net, 0], 24),
+        partition: u32::from(net),
+        host: HostId(host),
+    }
+}
+
+fn group(net: u8, hosts: [u16; 2]) -> MulticastEntry {
+    MulticastEntry {
+        destination: Prefix::new([10, 11, net, 0], 24),
+        members: MemberSet::new(hosts.map(HostId)),
+    }
+}
+
+#[test]
+fn a_diff_separates_added_removed_and_changed() {
+    let old = TableSet {
+        unicast: vec![entry(1, 1), entry(2, 1), entry(3, 1)],
+        multicast: vec![group(1, [1, 2]), group(2, [1, 2])],
+        ..TableSet::default()
+    };
+    let new = TableSet {
+        unicast: vec![entry(4, 1), entry(3, 1), entry(2, 2)],
+        multicast: vec![group(1, [1, 2]), group(2, [2, 3])],
+        ..TableSet::default()
+    };
+    let diff = TableSet::diff(&old, &new);
+    assert_eq!(diff.unicast.added, [entry(4, 1)]);
+    assert_eq!(diff.unicast.removed, [entry(1, 1)]);
+    assert_eq!(diff.unicast.changed, [(entry(2, 1), entry(2, 2))]);
+    assert_eq!(diff.multicast.changed.len(), 1);
+    assert_eq!(diff.groups.added, [MemberSet::new([HostId(2), HostId(3)])]);
+    assert!(diff.groups.removed.is_empty());
+    assert!(diff.division.is_empty() && !diff.is_empty());
+    assert!(TableSet::diff(&new, &new).is_empty());
+}
+
+#[test]
+fn an_update_leads_from_one_generation_to_the_other() {
+    let old = TableSet { generation: 4, unicast: vec![entry(1, 1), entry(2, 1), entry(3, 1)], ..valid() };
+    let new = TableSet { generation: 5, unicast: vec![entry(4, 1), entry(3, 1), entry(2, 2)], ..valid() };
+    let update = TableUpdate::between(&old, &new).expect("one table differs");
+    assert_eq!((update.base, update.generation, update.change.table()), (4, 5, Table::Unicast));
+    let applied = update.applied_to(Some(&old)).unwrap();
+    assert!(TableSet::diff(&applied, &new).is_empty() && applied.generation == 5);
+    assert!(update.is_applied(&applied) && !update.is_applied(&old));
+    assert_eq!(update.applied_to(Some(&applied)), Err(TableError::OtherBase { base: 4, installed: Some(5) }));
+    assert_eq!(update.applied_to(None), Err(TableError::OtherBase { base: 4, installed: None }));
+    let other = TableSet { unicast: vec![entry(2, 1)], ..old.clone() };
+    assert!(matches!(update.applied_to(Some(&other)), Err(TableError::NothingToRemove { .. })));
+
+    assert_eq!(TableUpdate::between(&old, &old), None);
+    let two = TableSet { multicast: vec![group(1, [1, 2])], ..new.clone() };
+    assert_eq!(TableUpdate::between(&old, &two), None, "two tables differ");
+    let mut moved = new;
+    moved.hosts[0].port = 9;
+    assert_eq!(TableUpdate::between(&old, &moved), None, "a host has moved");
+}
+
+#[test]
+fn an_update_that_overfills_or_doubles_is_seen_when_its_result_is_validated() {
+    let set = |entries: Vec<UnicastEntry>| TableUpdate {
+        base: 1,
+        generation: 2,
+        change: TableChange::Unicast(EntryChanges { removed: vec![], set: entries }),
+    };
+    let full = filled(4096);
+    let validated = |update: TableUpdate| update.applied_to(Some(&full)).unwrap().validate(&vrings());
+    assert_eq!(validated(set(vec![full.unicast[7]])), Ok(()));
+    let another = UnicastEntry { destination: Prefix::new([10, 10, 255, 0], 32), ..full.unicast[0] };
+    assert!(matches!(validated(set(vec![another])), Err(TableError::TableFull { entries: 4097, .. })));
+    assert!(matches!(
+        validated(set(vec![full.unicast[7], full.unicast[7]])),
+        Err(TableError::TableFull { .. })
+    ));
+    let one = valid();
+    let twice = set(vec![one.unicast[0]; 2]).applied_to(Some(&one)).unwrap();
+    assert!(matches!(twice.validate(&vrings()), Err(TableError::DuplicateEntry { .. })));
+}
