@@ -2,7 +2,7 @@
 
 use nicekv_client::{ClientCore, Config, OPERATION_TIMEOUT, Request};
 use nicekv_placement::Vrings;
-use nicekv_wire::{ClientId, Datagram, Expiry, Now, Operation, Reply, Status};
+use nicekv_wire::{ClientId, Datagram, Expiry, KeyspaceId, Now, Operation, Reply, Status};
 use std::time::Instant;
 
 const OPS: u64 = 4_000_000;
@@ -20,7 +20,7 @@ fn main() {
             let key = (completed + client.in_flight() as u64).to_be_bytes();
             let set = Operation::Set { value: &[7; 64], expiry: Expiry::Never };
             client
-                .submit(now, Request::update(&key, set), now.after(OPERATION_TIMEOUT))
+                .submit(now, KeyspaceId::DEFAULT, Request::update(&key, set), now.after(OPERATION_TIMEOUT))
                 .expect("within limits");
         }
         client.handle_deadline(now);

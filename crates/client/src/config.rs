@@ -1,8 +1,9 @@
 //! Settings of a client, and its named bounds.
 
+use alloc::vec;
+use alloc::vec::Vec;
 use nicekv_placement::Vrings;
-use nicekv_wire::quorum::Quorum;
-use nicekv_wire::{ClientId, Duration};
+use nicekv_wire::{ClientId, Duration, KeyspaceId, Replication};
 
 /// Ops in flight at once, unless configured otherwise.
 pub const IN_FLIGHT_MAX: usize = 16_384;
@@ -36,29 +37,29 @@ impl Default for RetryPolicy {
 /// What a client has to know of a keyspace.
 #[derive(Clone, Copy, Debug)]
 pub struct Keyspace {
+    /// Its name in requests.
+    pub id: KeyspaceId,
     /// Its address ranges.
     pub vrings: Vrings,
-    /// R and k, if it has no primary (R14).
-    pub quorum: Option<Quorum>,
+    /// Which protocol it speaks.
+    pub replication: Replication,
 }
 
 impl From<Vrings> for Keyspace {
-    /// With a primary.
+    /// The default one, with a primary.
     fn from(vrings: Vrings) -> Self {
-        Self { vrings, quorum: None }
+        Self { id: KeyspaceId::DEFAULT, vrings, replication: Replication::Multicast }
     }
 }
 
 /// Settings of a [`ClientCore`](crate::ClientCore).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Never used by a client before ([`ClientId::new`]).
     pub client: ClientId,
-    /// The address ranges of the keyspace.
-    pub vrings: Vrings,
-    /// R and k of the keyspace, if it has no primary (R14).
-    pub quorum: Option<Quorum>,
-    /// Most unfinished ops; more are refused.
+    /// The keyspaces that it serves.
+    pub keyspaces: Vec<Keyspace>,
+    /// Most unfinished ops, of all keyspaces together; more are refused.
     pub in_flight_max: usize,
     /// Times of retries.
     pub retry: RetryPolicy,
@@ -69,11 +70,9 @@ pub struct Config {
 impl Config {
     /// The default settings of a client of this keyspace.
     pub fn new(client: ClientId, keyspace: impl Into<Keyspace>) -> Self {
-        let Keyspace { vrings, quorum } = keyspace.into();
         Self {
             client,
-            vrings,
-            quorum,
+            keyspaces: vec![keyspace.into()],
             in_flight_max: IN_FLIGHT_MAX,
             retry: RetryPolicy::default(),
             jitter_seed: client.0,

@@ -1,6 +1,6 @@
 //! Why a request was refused or failed.
 
-use nicekv_wire::Status;
+use nicekv_wire::{KeyspaceId, Status};
 use thiserror::Error;
 
 /// A request that was not taken. Nothing was sent.
@@ -34,6 +34,12 @@ pub enum SubmitError {
     /// The increment is infinite or not a number.
     #[error("increment is NaN or infinity")]
     NotFinite,
+    /// Not one of [`Config::keyspaces`](crate::Config::keyspaces).
+    #[error("keyspace {keyspace} is not one of this client's")]
+    NoSuchKeyspace {
+        /// Its name.
+        keyspace: KeyspaceId,
+    },
     /// Too many unfinished ops: wait for completions.
     #[error("{limit} operations are in flight already")]
     WindowFull {

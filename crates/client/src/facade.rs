@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use futures_channel::oneshot;
 use nicekv_wire::number::LongDouble;
-use nicekv_wire::{Condition, Duration, ExpireCondition, Expiry, Now, OpId, Operation};
+use nicekv_wire::{Condition, Duration, ExpireCondition, Expiry, KeyspaceId, Now, OpId, Operation};
 use std::sync::mpsc;
 use thiserror::Error;
 
@@ -74,6 +74,7 @@ impl From<Answer<'_>> for OwnedAnswer {
 type Finished = Result<OwnedAnswer, ClientError>;
 
 struct Command {
+    keyspace: KeyspaceId,
     key: Vec<u8>,
     /// Of a set or an append, whose `kind` holds an empty one.
     value: Vec<u8>,
@@ -117,7 +118,7 @@ pub fn channel(wake: Arc<dyn Fn() + Send + Sync>) -> (Client, CommandQueue) {
     let (sender, receiver) = mpsc::sync_channel(COMMANDS_MAX);
     let waker = Arc::new(Waker { woken: AtomicBool::new(false), wake });
     let shared = Arc::new(Shared { sender: Some(sender), waker: waker.clone() });
-    let client = Client { shared, timeout: crate::OPERATION_TIMEOUT };
+    let client = Client { shared, keyspace: KeyspaceId::DEFAULT, timeout: crate::OPERATION_TIMEOUT };
     (client, CommandQueue { receiver, waker, held: None, waiting: Vec::new(), stopped: false })
 }
 
@@ -144,7 +145,7 @@ impl CommandQueue {
         while core.room() > 0 {
             let Some(command) = self.next_command() else { return };
             let deadline_ns = now.after(command.timeout);
-            match core.submit(now, command.request(), deadline_ns) {
+            match core.submit(now, command.keyspace, command.request(), deadline_ns) {
                 Ok(ticket) => {
                     let index = ticket.index();
                     if self.waiting.len() <= index {
@@ -201,6 +202,7 @@ impl CommandQueue {
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
+    keyspace: KeyspaceId,
     timeout: Duration,
 }
 
@@ -222,6 +224,11 @@ impl Client {
     /// The same client, whose requests are given up after `timeout` instead of [`OPERATION_TIMEOUT`](crate::OPERATION_TIMEOUT).
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         Self { timeout, ..self.clone() }
+    }
+
+    /// The same client, whose requests are to `keyspace` instead of the default one.
+    pub fn with_keyspace(&self, keyspace: KeyspaceId) -> Self {
+        Self { keyspace, ..self.clone() }
     }
 
     /// The value of a key.
@@ -357,8 +364,9 @@ impl Client {
 
     async fn run(&self, key: &[u8], value: &[u8], kind: Kind) -> Finished {
         let (finished, answer) = oneshot::channel();
-        let command =
-            Command { key: key.to_vec(), value: value.to_vec(), kind, timeout: self.timeout, finished };
+        let Self { keyspace, timeout, .. } = *self;
+        let (key, value) = (key.to_vec(), value.to_vec());
+        let command = Command { keyspace, key, value, kind, timeout, finished };
         let Shared { sender, waker } = &*self.shared;
         let sender = sender.as_ref().expect("present until dropped");
         sender.try_send(command).map_err(|error| match error {

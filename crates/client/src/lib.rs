@@ -11,11 +11,13 @@
 //! [`ClientCore`] is pure: no socket, clock, thread or random source. It belongs to one thread. The `facade` feature adds a cloneable
 //! asynchronous handle, `facade::Client`, whose requests reach that thread through a queue.
 //!
-//! A keyspace is replicated through a primary (`client_core`) or by quorum (`quorum`); `either` is what drivers see.
+//! What all requests have in common is in `in_flight`; what is said to replicas, and what their answers mean, in `exchange`, one
+//! module per protocol. One client serves several keyspaces, each by its own protocol and through its own pair of vrings.
 //!
 //! Invariants:
 //! * An update is retried with the *same* op id until it is answered or its deadline passes, so it takes effect at most once.
 //! * The watermark that an update carries is never above an op that may still be retried (R10).
+//! * An op has one id from its first datagram to its end, also when its client gets another one meanwhile.
 //! * "Outcome unknown" is reported as such, never as failure: the update may have taken effect, or may still do so.
 //! * At most [`Config::in_flight_max`] ops are unfinished and [`SEQUENCE_SPAN_MAX`] op ids lie between the oldest and the newest.
 
@@ -24,24 +26,23 @@ extern crate alloc;
 
 mod client_core;
 mod config;
-mod either;
 mod error;
+mod exchange;
 #[cfg(feature = "facade")]
 pub mod facade;
-mod quorum;
+mod in_flight;
+mod plant;
 mod random;
 mod request;
 mod round_trip;
 mod sequences;
 mod wheel;
 
-pub use client_core::Counters;
+pub use client_core::{ClientCore, Counters};
 pub use config::{Config, IN_FLIGHT_MAX, Keyspace, OPERATION_TIMEOUT, RetryPolicy, SEQUENCE_SPAN_MAX};
-pub use either::ClientCore;
 pub use error::{OperationError, SubmitError};
 #[cfg(feature = "exploration")]
-pub use quorum::QuorumClientPlant;
-pub use quorum::QuorumCore;
+pub use plant::Plant;
 pub use request::{Answer, Completion, Outcome, Request, Ticket};
 
 /// Whether this build has bugs that tests can plant. Cargo unites the features of what is built together, so a binary asks.

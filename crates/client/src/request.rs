@@ -38,6 +38,14 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// The bytes that it carries.
+    pub(crate) fn value(&self) -> &'a [u8] {
+        match self {
+            Self::Get { .. } => &[],
+            Self::Update { operation, .. } => operation.value(),
+        }
+    }
+
     /// Whether the request is within the limits of a datagram.
     pub fn check(&self) -> Result<(), SubmitError> {
         let key = self.key();
@@ -47,8 +55,7 @@ impl<'a> Request<'a> {
         if key.len() > KEY_BYTES_MAX {
             return Err(SubmitError::KeyTooLong { bytes: key.len(), limit: KEY_BYTES_MAX });
         }
-        let Self::Update { operation, .. } = self else { return Ok(()) };
-        let bytes = operation.value().len();
+        let bytes = self.value().len();
         if bytes > VALUE_BYTES_MAX {
             return Err(SubmitError::ValueTooLong { bytes, limit: VALUE_BYTES_MAX });
         }

@@ -31,11 +31,16 @@ impl Sequences {
         self.room() == 0
     }
 
+    /// The sequence of the next op.
+    pub(crate) fn next(&self) -> u64 {
+        self.first + self.slots.len() as u64
+    }
+
     /// Gives the next sequence to the op in `slot`.
     pub(crate) fn begin(&mut self, slot: u32) -> u64 {
         assert!(!self.is_full() && slot != FINISHED);
         self.slots.push_back(slot);
-        self.first + self.slots.len() as u64 - 1
+        self.next() - 1
     }
 
     /// The slot of an unfinished op.

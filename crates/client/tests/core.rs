@@ -5,7 +5,7 @@ use nicekv_client::{
 };
 use nicekv_placement::Vrings;
 use nicekv_wire::{
-    ClientId, Condition, Datagram, Duration, Expiry, Now, OpId, Operation, Reply, Status, Update,
+    ClientId, Condition, Datagram, Duration, Expiry, KeyspaceId, Now, OpId, Operation, Reply, Status, Update,
 };
 
 const MS: u64 = 1_000_000;
@@ -29,13 +29,19 @@ impl World {
 
     fn get(&mut self, key: &str) -> usize {
         let request = Request::Get { key: key.as_bytes() };
-        self.client.submit(self.now, request, self.now.after(OPERATION_TIMEOUT)).unwrap().index()
+        self.client
+            .submit(self.now, KeyspaceId::DEFAULT, request, self.now.after(OPERATION_TIMEOUT))
+            .unwrap()
+            .index()
     }
 
     fn put(&mut self, key: &str, value: &str) -> usize {
         let operation = Operation::Set { value: value.as_bytes(), expiry: Expiry::Never };
         let request = Request::update(key.as_bytes(), operation);
-        self.client.submit(self.now, request, self.now.after(OPERATION_TIMEOUT)).unwrap().index()
+        self.client
+            .submit(self.now, KeyspaceId::DEFAULT, request, self.now.after(OPERATION_TIMEOUT))
+            .unwrap()
+            .index()
     }
 
     /// The datagrams that wait to be sent.
@@ -225,7 +231,8 @@ fn statuses_become_answers_or_typed_errors() {
 #[test]
 fn limits_are_refused_by_name_and_nothing_is_sent() {
     let mut world = World::with(|config| config.in_flight_max = 2);
-    let mut refused = |request| world.client.submit(world.now, request, u64::MAX).unwrap_err();
+    let mut refused =
+        |request| world.client.submit(world.now, KeyspaceId::DEFAULT, request, u64::MAX).unwrap_err();
     let set = |value| Operation::Set { value, expiry: Expiry::Never };
     assert_eq!(refused(Request::Get { key: b"" }), SubmitError::KeyEmpty);
     assert_eq!(
@@ -247,9 +254,9 @@ fn limits_are_refused_by_name_and_nothing_is_sent() {
         return_old: true,
         operation: set(&[1; 1024]),
     };
-    world.client.submit(world.now, largest, u64::MAX).unwrap();
+    world.client.submit(world.now, KeyspaceId::DEFAULT, largest, u64::MAX).unwrap();
     world.get("b");
-    let full = world.client.submit(world.now, Request::Get { key: b"c" }, u64::MAX);
+    let full = world.client.submit(world.now, KeyspaceId::DEFAULT, Request::Get { key: b"c" }, u64::MAX);
     assert_eq!(full, Err(SubmitError::WindowFull { limit: 2 }));
     assert_eq!(world.sent_ops().len(), 2);
 }

@@ -7,8 +7,8 @@ use nicekv_placement::Vrings;
 use nicekv_wire::number::LongDouble;
 use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, Timestamp};
 use nicekv_wire::{
-    ClientId, Condition, Datagram, Epoch, ExpireCondition, Expiry, NodeId, Now, OpId, Operation, Reply,
-    Status,
+    ClientId, Condition, Datagram, Epoch, ExpireCondition, Expiry, KeyspaceId, NodeId, Now, OpId, Operation,
+    Replication, Reply, Status,
 };
 
 /// Some other client's put.
@@ -31,15 +31,17 @@ enum Sent {
 
 impl World {
     fn new(replicas: u8, write_set: u8) -> Self {
-        let quorum = Some(Quorum::new(replicas, write_set).unwrap());
-        let keyspace = Keyspace { vrings: Vrings::on_loopback(7400), quorum };
+        let replication = Replication::Quorum(Quorum::new(replicas, write_set).unwrap());
+        let keyspace = Keyspace { replication, ..Vrings::on_loopback(7400).into() };
         let config = Config::new(ClientId::new(1_700_000_000_000, 5), keyspace);
         let now = Now { boot_ns: 17_000_000_000, unix_ms: 1_700_000_000_000 };
         Self { client: ClientCore::new(config), now }
     }
 
     fn submit(&mut self, request: Request<'_>) -> Result<(), SubmitError> {
-        self.client.submit(self.now, request, self.now.after(OPERATION_TIMEOUT)).map(|_| ())
+        self.client
+            .submit(self.now, KeyspaceId::DEFAULT, request, self.now.after(OPERATION_TIMEOUT))
+            .map(|_| ())
     }
 
     fn put(&mut self, value: &str) {

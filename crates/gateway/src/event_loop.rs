@@ -93,7 +93,7 @@ impl Gateway {
             ..ServerState::default()
         };
         Ok(Self {
-            core: ClientCore::new(config.client),
+            core: ClientCore::new(config.client.clone()),
             config,
             listener,
             endpoint,

@@ -2,7 +2,7 @@
 
 use crate::handlers::server::ServerState;
 use nicekv_client::{ClientCore, Request, SubmitError, Ticket};
-use nicekv_wire::{Duration, Now};
+use nicekv_wire::{Duration, KeyspaceId, Now};
 use std::hash::{BuildHasher, RandomState};
 
 /// Where a request comes from.
@@ -54,7 +54,8 @@ impl Requests<'_> {
     }
 
     pub(crate) fn submit(&mut self, request: Request<'_>, origin: Origin) -> Result<(), SubmitError> {
-        let ticket = self.core.submit(self.now, request, self.now.after(self.timeout))?;
+        let ticket =
+            self.core.submit(self.now, KeyspaceId::DEFAULT, request, self.now.after(self.timeout))?;
         let origins = &mut self.origins.0;
         if origins.len() <= ticket.index() {
             origins.resize(ticket.index() + 1, None);

@@ -53,7 +53,7 @@ use nicekv_dataplane::{Prefix, VringConfig};
 use nicekv_metadata::{Balancing, NodeConfig as MetadataNode, SwitchId, Timing};
 use nicekv_placement::Vrings;
 use nicekv_wire::quorum::Quorum;
-use nicekv_wire::{Duration, NodeId};
+use nicekv_wire::{Duration, KeyspaceId, NodeId};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
@@ -260,7 +260,9 @@ impl ClusterConfig {
 
     /// What clients have to know.
     pub(crate) fn keyspace(&self) -> Result<Keyspace, Failure> {
-        Ok(Keyspace { vrings: self.vrings(), quorum: self.quorum()? })
+        use nicekv_wire::Replication::{Multicast, Quorum};
+        let replication = self.quorum()?.map_or(Multicast, Quorum);
+        Ok(Keyspace { id: KeyspaceId::DEFAULT, vrings: self.vrings(), replication })
     }
 
     pub(crate) fn vring_config(&self) -> VringConfig {

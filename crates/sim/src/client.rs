@@ -6,7 +6,7 @@ use crate::node::START_UNIX_MS;
 use crate::random::Random;
 use nicekv_client::{Answer as Told, ClientCore, Config, OperationError, Outcome, Request};
 use nicekv_placement::Vrings;
-use nicekv_wire::{ClientId, Now, OpId, Status};
+use nicekv_wire::{ClientId, KeyspaceId, Now, OpId, Status};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
@@ -55,7 +55,6 @@ pub struct Client {
     void: Vec<usize>,
     /// Versions seen, by key.
     seen: BTreeMap<usize, OpId>,
-    newest_sequence: u64,
 }
 
 fn now(at_ns: u64) -> Now {
@@ -75,7 +74,6 @@ impl Client {
             open: BTreeMap::new(),
             void: Vec::new(),
             seen: BTreeMap::new(),
-            newest_sequence: 0,
         }
     }
 
@@ -150,10 +148,8 @@ impl Client {
                 operation: change.operation(),
             },
         };
-        let ticket =
-            self.core.submit(now(at_ns), request, at_ns + workload.timeout_ns).expect("within limits");
-        // The core numbers its calls one by one.
-        self.newest_sequence += 1;
+        let (now, deadline_ns) = (now(at_ns), at_ns + workload.timeout_ns);
+        let ticket = self.core.submit(now, KeyspaceId::DEFAULT, request, deadline_ns).expect("within limits");
         *tick += 1;
         self.open.insert(ticket.index(), self.history.len());
         self.history.push(KeyCall { key, call: Call { action, called: *tick, answered: None } });
@@ -161,7 +157,7 @@ impl Client {
 
     /// The op of its next call.
     pub fn next_op(&self) -> OpId {
-        OpId { client: self.id(), sequence: self.newest_sequence + 1 }
+        self.core.next_op()
     }
 
     fn draw(&self, key: usize, at_ns: u64, workload: &Workload, random: &mut Random) -> Action {

@@ -10,7 +10,7 @@ use crate::faults::Faults;
 use crate::judge;
 use crate::quorum;
 use crate::scenarios::{self, MILLISECOND_NS};
-use nicekv_client::QuorumClientPlant;
+use nicekv_client::Plant as InClient;
 use nicekv_metadata::Plant as InMetadata;
 use nicekv_node::Plant as InReplica;
 
@@ -199,8 +199,8 @@ pub const PLANTS: &[Plant] = &[
     metadata("lease-to-removed", "R12", InMetadata::LeaseToRemoved, Hunt::Script("removed-but-reachable")),
     metadata("lease-not-awaited", "R12", InMetadata::LeaseNotAwaited, Hunt::Script("removed-but-reachable")),
     metadata("former-leases-forgotten", "R12", InMetadata::FormerLeasesForgotten, Hunt::Script("removed-but-reachable")),
-    quorum("get-without-write-back", |scenario| scenario.client_plant = Some(QuorumClientPlant::NoWriteBack)),
-    quorum("timestamp-from-one-answer", |scenario| scenario.client_plant = Some(QuorumClientPlant::AskOne)),
+    quorum("get-without-write-back", |scenario| scenario.client_plant = Some(InClient::NoWriteBack)),
+    quorum("timestamp-from-one-answer", |scenario| scenario.client_plant = Some(InClient::AskOne)),
     quorum("quorum-ack-before-force", |scenario| scenario.replica_plant = Some(InReplica::QuorumAckBeforeForce)),
     quorum("newcomer-counts-at-once", |scenario| scenario.replica_plant = Some(InReplica::NewcomerCountsAtOnce)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),

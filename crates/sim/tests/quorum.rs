@@ -2,7 +2,7 @@
 //!
 //! `NICEKV_SIM_SEEDS=A..B cargo test -p nicekv-sim --test quorum random` runs other seeds.
 
-use nicekv_client::QuorumClientPlant;
+use nicekv_client::Plant as InClient;
 use nicekv_node::Plant;
 
 use nicekv_sim::quorum::{Scenario, draw, run};
@@ -44,12 +44,12 @@ fn assert_found(what: &str, plant: impl Fn(&mut Scenario)) {
 
 #[test]
 fn a_get_that_does_not_write_back_is_found() {
-    assert_found("no write-back", |scenario| scenario.client_plant = Some(QuorumClientPlant::NoWriteBack));
+    assert_found("no write-back", |scenario| scenario.client_plant = Some(InClient::NoWriteBack));
 }
 
 #[test]
 fn a_timestamp_chosen_from_one_answer_is_found() {
-    assert_found("one answer", |scenario| scenario.client_plant = Some(QuorumClientPlant::AskOne));
+    assert_found("one answer", |scenario| scenario.client_plant = Some(InClient::AskOne));
 }
 
 #[test]

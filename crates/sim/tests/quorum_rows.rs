@@ -1,6 +1,6 @@
 //! Quorum keyspaces (R14), event by event: SCENARIOS 21 and 27, and why answers of different epochs must not be counted together.
 
-use nicekv_client::QuorumClientPlant;
+use nicekv_client::Plant as InClient;
 use nicekv_sim::checker::model::Change;
 use nicekv_sim::quorum::machine::Machine;
 use nicekv_sim::quorum::{Faults, Host, KeyCall, Report, Scenario, Workload, World, judge_histories};
@@ -188,7 +188,7 @@ fn row_27_a_put_whose_k_holders_lost_their_disks_stays_unavailable() {
 
 /// Node 1 holds a put alone, says so, and loses its disk; later node 2 says in a newer epoch that it holds it. Whether the put was
 /// acknowledged, and what nodes 1 and 3 then answer.
-fn put_across_a_lost_disk(plant: Option<QuorumClientPlant>) -> (World, bool, Option<Option<String>>) {
+fn put_across_a_lost_disk(plant: Option<InClient>) -> (World, bool, Option<Option<String>>) {
     let mut scenario = scenario(3, 2);
     scenario.workload.timeout_ns = 30_000 * MILLISECOND_NS;
     scenario.client_plant = plant;
@@ -226,7 +226,7 @@ fn answers_of_different_epochs_do_not_make_a_write_set() {
 
 #[test]
 fn counting_answers_of_different_epochs_together_is_found() {
-    let (world, is_acknowledged, read) = put_across_a_lost_disk(Some(QuorumClientPlant::MixEpochs));
+    let (world, is_acknowledged, read) = put_across_a_lost_disk(Some(InClient::MixEpochs));
     assert_eq!((is_acknowledged, read), (true, Some(None)), "acknowledged, and missed by a read set");
     assert!(!is_linearizable(&world));
 }

@@ -6,7 +6,7 @@ use crate::workload::{Sequence, Step};
 use nicekv_client::{Answer, ClientCore, Config, OperationError, Outcome, Request};
 use nicekv_placement::Vrings;
 use nicekv_runtime::{UdpEndpoint, new_client_id, now, readable, wait};
-use nicekv_wire::{Expiry, Now, Operation};
+use nicekv_wire::{Expiry, KeyspaceId, Now, Operation};
 use std::net::SocketAddrV4;
 
 /// Batches received before answers are looked at.
@@ -78,7 +78,7 @@ impl NativeLoad {
         };
         let ticket = self
             .core
-            .submit(now, request, now.boot_ns + ANSWER_TIMEOUT.as_nanos() as u64)
+            .submit(now, KeyspaceId::DEFAULT, request, now.boot_ns + ANSWER_TIMEOUT.as_nanos() as u64)
             .map_err(|error| BenchError::Failed(format!("the client refuses an op: {error}")))?;
         if self.steps.len() <= ticket.index() {
             self.steps.resize(ticket.index() + 1, None);

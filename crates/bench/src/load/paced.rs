@@ -4,7 +4,7 @@ use crate::error::{BenchError, Result};
 use nicekv_client::{ClientCore, Config, Outcome, Request};
 use nicekv_placement::Vrings;
 use nicekv_runtime::{UdpEndpoint, new_client_id, now, readable, wait};
-use nicekv_wire::{Expiry, Now, Operation};
+use nicekv_wire::{Expiry, KeyspaceId, Now, Operation};
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -47,7 +47,7 @@ pub(crate) fn put(
 
 fn submit(core: &mut ClientCore, now: Now, key: &[u8]) -> Result<()> {
     let request = Request::update(key, Operation::Set { value: VALUE, expiry: Expiry::Never });
-    let submitted = core.submit(now, request, now.boot_ns + ANSWER_TIMEOUT_NS);
+    let submitted = core.submit(now, KeyspaceId::DEFAULT, request, now.boot_ns + ANSWER_TIMEOUT_NS);
     submitted.map(|_| ()).map_err(|error| BenchError::Failed(format!("the client refuses a put: {error}")))
 }
 

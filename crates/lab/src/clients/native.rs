@@ -7,7 +7,7 @@ use nicekv_client::{Answer as Told, ClientCore, Config, OperationError, Outcome,
 use nicekv_history::{Action, Answer, Call};
 use nicekv_placement::Vrings;
 use nicekv_runtime::{UdpEndpoint, new_client_id, now, readable, wait};
-use nicekv_wire::{Header, OpId, Status};
+use nicekv_wire::{Header, KeyspaceId, OpId, Status};
 
 use crate::topology::WIRE_PORT;
 
@@ -30,7 +30,8 @@ impl NativeClient {
     pub(crate) fn call(&mut self, key: &[u8], mut action: Action) -> io::Result<Call> {
         let called = now();
         let deadline_ns = called.boot_ns + ANSWER_TIMEOUT_NS;
-        self.core.submit(called, request(key, &action), deadline_ns).map_err(io::Error::other)?;
+        let request = request(key, &action);
+        self.core.submit(called, KeyspaceId::DEFAULT, request, deadline_ns).map_err(io::Error::other)?;
         let (sent, answer) = self.finish()?;
         if let Action::Update { op, .. } = &mut action {
             *op = sent;

@@ -5,10 +5,10 @@ use crate::checker::Call;
 use crate::checker::model::{Action, Answer, Change, When};
 use crate::node::START_UNIX_MS;
 use crate::random::Random;
-use nicekv_client::{Config, Outcome, QuorumCore, Request};
+use nicekv_client::{ClientCore, Config, Keyspace, Outcome, Request};
 use nicekv_placement::Vrings;
 use nicekv_wire::quorum::Quorum;
-use nicekv_wire::{ClientId, Now, OpId, Status};
+use nicekv_wire::{ClientId, KeyspaceId, Now, Replication, Status};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
@@ -30,7 +30,7 @@ pub struct KeyCall {
 /// See the module.
 pub struct Client {
     /// The core.
-    pub core: QuorumCore,
+    pub core: ClientCore,
     /// Where it is reached.
     pub address: SocketAddrV4,
     /// When its loop turns next.
@@ -41,7 +41,6 @@ pub struct Client {
     pub history: Vec<KeyCall>,
     /// By the ticket's index, the place in `history`.
     open: BTreeMap<usize, usize>,
-    sequence: u64,
 }
 
 /// What the clocks say.
@@ -58,15 +57,15 @@ impl Client {
         quorum: Quorum,
         workload: &Workload,
     ) -> Self {
+        let keyspace = Keyspace { replication: Replication::Quorum(quorum), ..vrings.into() };
         Self {
-            core: QuorumCore::new(Config::new(id, vrings), quorum),
+            core: ClientCore::new(Config::new(id, keyspace)),
             address,
             turn_at_ns: None,
             call_at_ns: 0,
             calls_left: workload.calls,
             history: Vec::new(),
             open: BTreeMap::new(),
-            sequence: 0,
         }
     }
 
@@ -105,7 +104,8 @@ impl Client {
 
     /// A value that nobody else puts.
     pub fn next_value(&self) -> Vec<u8> {
-        format!("{}/{}", self.core.config().client.0 & 0xff, self.sequence + 1).into_bytes()
+        let op = self.core.next_op();
+        format!("{}/{}", op.client.0 & 0xff, op.sequence).into_bytes()
     }
 
     /// Makes a call: a get, or a change. Its place in the history.
@@ -122,10 +122,10 @@ impl Client {
             None => Request::Get { key: &name },
             Some(change) => Request::update(&name, change.operation()),
         };
-        let ticket = self.core.submit(now(at_ns), request, at_ns + timeout_ns).expect("within limits");
-        self.sequence += 1;
+        let (now, op) = (now(at_ns), self.core.next_op());
+        let ticket =
+            self.core.submit(now, KeyspaceId::DEFAULT, request, at_ns + timeout_ns).expect("within limits");
         *tick += 1;
-        let op = OpId { client: self.core.config().client, sequence: self.sequence };
         let action = match change {
             None => Action::Get,
             Some(change) => Action::Update { op, condition: When::Always, return_old: false, change },

@@ -14,7 +14,7 @@ pub mod world;
 use crate::checker::{Call, Verdict, check};
 use crate::random::Random;
 pub use client::KeyCall;
-use nicekv_client::QuorumClientPlant;
+use nicekv_client::Plant as InClient;
 use nicekv_node::Plant;
 use nicekv_replication::Replica;
 use nicekv_wire::quorum::Quorum;
@@ -112,7 +112,7 @@ pub struct Scenario {
     /// When everything is healed.
     pub faults_end_ns: u64,
     /// A bug of the clients.
-    pub client_plant: Option<QuorumClientPlant>,
+    pub client_plant: Option<InClient>,
     /// A bug of the replicas.
     pub replica_plant: Option<Plant>,
 }

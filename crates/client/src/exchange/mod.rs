@@ -1,0 +1,168 @@
+//! What a client and replicas say to each other about one request, by protocol.
+//!
+//! ```text
+//!   begin ──▶ the first round      on_datagram ──▶ Wait, Send (the next round), Afresh, Forgotten, Done
+//!                                  on_timeout  ──▶ Again, Send
+//! ```
+//!
+//! An exchange knows its protocol, and nothing of clocks, retries and other requests: these are [`InFlight`](crate::in_flight)'s,
+//! which does what an exchange asks for. A new protocol is a module here, and a variant of [`Exchange`].
+
+mod multicast;
+mod quorum;
+
+use crate::plant::Planted;
+use crate::{Keyspace, OperationError, Outcome, Request, SubmitError};
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, SocketAddrV4};
+use multicast::MulticastExchange;
+use nicekv_wire::quorum::Timestamp;
+use nicekv_wire::{Datagram, NodeId, OpId, Replication};
+use quorum::QuorumExchange;
+
+/// What an exchange wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// More answers.
+    Wait,
+    /// Nothing: it has no use for the datagram.
+    Stray,
+    /// The datagram to be sent once more.
+    Again,
+    /// The datagram that it has written to be sent, as a round of its own.
+    Send(Round),
+    /// A pause, then a new op id: nothing was stored under the present one, and that is decided.
+    Afresh,
+    /// The end, with the outcome unknown: replicas remember nothing of this client (R10).
+    Forgotten,
+    /// The end.
+    Done(Result<Summary, OperationError>),
+}
+
+/// What a datagram makes replicas do, which tells how long they take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Round {
+    /// Look.
+    Read,
+    /// Hold something, durably.
+    Write,
+}
+
+/// An answer less its value, which is in [`Buffers::value`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Summary {
+    pub(crate) outcome: Outcome,
+    pub(crate) version: OpId,
+    pub(crate) expiry_ms: u64,
+    pub(crate) integer: i64,
+    pub(crate) has_value: bool,
+}
+
+/// What a try goes by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Name {
+    pub(crate) op: OpId,
+    /// Every op with a smaller sequence is finished.
+    pub(crate) watermark: u64,
+}
+
+/// What an exchange writes to; kept for the next request, so that nothing is allocated.
+#[derive(Clone, Debug)]
+pub(crate) struct Buffers {
+    /// Where the datagram goes.
+    pub(crate) to: SocketAddrV4,
+    /// Of the present round.
+    pub(crate) datagram: Vec<u8>,
+    /// Of the answer; before it, whatever the exchange needs.
+    pub(crate) value: Vec<u8>,
+    /// The next datagram, while the present one is read.
+    spare: Vec<u8>,
+    /// Who has answered, and which version it holds.
+    held: Vec<(NodeId, Timestamp)>,
+}
+
+impl Buffers {
+    pub(crate) fn new() -> Self {
+        let to = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        Self { to, datagram: Vec::new(), value: Vec::new(), spare: Vec::new(), held: Vec::new() }
+    }
+
+    fn set_value(&mut self, value: &[u8]) {
+        self.value.clear();
+        self.value.extend_from_slice(value);
+    }
+
+    /// Replaces the datagram by one that `write` makes of it.
+    fn rewrite(&mut self, write: impl FnOnce(Datagram<'_>, &[u8], &mut Vec<u8>)) {
+        let datagram = Datagram::decode(&self.datagram).expect("encoded here").1;
+        write(datagram, &self.value, &mut self.spare);
+        core::mem::swap(&mut self.datagram, &mut self.spare);
+    }
+}
+
+/// One request, under way by the protocol of its keyspace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Exchange {
+    Multicast(MulticastExchange),
+    Quorum(QuorumExchange),
+}
+
+impl Exchange {
+    /// Of a request; fails if the protocol has no way to do that.
+    pub(crate) fn new(
+        replication: Replication,
+        request: &Request<'_>,
+        planted: Planted,
+    ) -> Result<Self, SubmitError> {
+        Ok(match replication {
+            Replication::Multicast => Self::Multicast(MulticastExchange::new(request, planted)),
+            Replication::Quorum(quorum) => Self::Quorum(QuorumExchange::new(quorum, request, planted)?),
+        })
+    }
+
+    /// Writes the first datagram.
+    pub(crate) fn begin(
+        &mut self,
+        name: Name,
+        keyspace: &Keyspace,
+        request: &Request<'_>,
+        buffers: &mut Buffers,
+    ) -> Round {
+        match self {
+            Self::Multicast(exchange) => exchange.begin(name, keyspace, request, buffers),
+            Self::Quorum(exchange) => exchange.begin(name, keyspace, request, buffers),
+        }
+    }
+
+    /// An answer to this op has arrived.
+    pub(crate) fn on_datagram(&mut self, datagram: &Datagram<'_>, buffers: &mut Buffers) -> Step {
+        match self {
+            Self::Multicast(exchange) => exchange.on_datagram(datagram, buffers),
+            Self::Quorum(exchange) => exchange.on_datagram(datagram, buffers),
+        }
+    }
+
+    /// It is time for a retry.
+    pub(crate) fn on_timeout(&mut self, buffers: &mut Buffers) -> Step {
+        match self {
+            Self::Multicast(exchange) => exchange.on_timeout(),
+            Self::Quorum(exchange) => exchange.on_timeout(buffers),
+        }
+    }
+
+    /// The pause after [`Step::Afresh`] is over: writes the datagram under another op id.
+    pub(crate) fn begin_afresh(&mut self, name: Name, buffers: &mut Buffers) {
+        match self {
+            Self::Multicast(exchange) => exchange.begin_afresh(name, buffers),
+            Self::Quorum(_) => unreachable!("replicas of a quorum keyspace refuse no op for now"),
+        }
+    }
+
+    /// What to say of a request that is given up now.
+    pub(crate) fn given_up(&self) -> OperationError {
+        match self {
+            Self::Multicast(exchange) => exchange.given_up(),
+            Self::Quorum(exchange) => exchange.given_up(),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! A keyspace with a primary: one datagram, one answer.
+//!
+//! ```text
+//!   get     ──▶ unicast vnode   ──▶ one replica ──────────────▶ reply
+//!   update  ──▶ multicast vnode ──▶ every replica, the primary ─▶ reply
+//! ```
+
+use super::{Buffers, Name, Round, Step, Summary};
+use crate::plant::{Plant, Planted};
+use crate::{Keyspace, OperationError, Outcome, Request};
+use nicekv_placement::key_digest;
+use nicekv_wire::{Datagram, Get, Reply, Status, Update};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MulticastExchange {
+    is_get: bool,
+    /// Replicas have refused the op for now, and it has not been sent since.
+    is_refused: bool,
+    planted: Planted,
+}
+
+impl MulticastExchange {
+    pub(super) fn new(request: &Request<'_>, planted: Planted) -> Self {
+        Self { is_get: matches!(request, Request::Get { .. }), is_refused: false, planted }
+    }
+
+    pub(super) fn begin(
+        &self,
+        Name { op, watermark }: Name,
+        &Keyspace { id: keyspace, vrings, .. }: &Keyspace,
+        request: &Request<'_>,
+        buffers: &mut Buffers,
+    ) -> Round {
+        let digest = key_digest(request.key());
+        match *request {
+            Request::Get { key } => {
+                Get { keyspace, op, digest, reply_to: None, forwarded: None, key }
+                    .encode(&mut buffers.datagram);
+                buffers.to = vrings.unicast_address(&digest);
+                Round::Read
+            }
+            Request::Update { key, condition, return_old, operation } => {
+                Update {
+                    keyspace,
+                    op,
+                    digest,
+                    reply_to: None,
+                    watermark,
+                    condition,
+                    return_old,
+                    operation,
+                    key,
+                }
+                .encode(&mut buffers.datagram);
+                buffers.to = vrings.multicast_address(&digest);
+                Round::Write
+            }
+        }
+    }
+
+    pub(super) fn on_datagram(&mut self, datagram: &Datagram<'_>, buffers: &mut Buffers) -> Step {
+        let Datagram::Reply(reply) = datagram else { return Step::Stray };
+        match reply.status {
+            Status::Busy => {
+                self.is_refused = true;
+                Step::Afresh
+            }
+            Status::Expired => Step::Forgotten,
+            _ => {
+                buffers.set_value(reply.value.unwrap_or_default());
+                Step::Done(summary(reply))
+            }
+        }
+    }
+
+    pub(super) fn on_timeout(&self) -> Step {
+        if self.planted.has(Plant::RetryIsNewOp) { Step::Afresh } else { Step::Again }
+    }
+
+    pub(super) fn begin_afresh(&mut self, Name { op, watermark }: Name, buffers: &mut Buffers) {
+        self.is_refused = false;
+        buffers.rewrite(|datagram, _, out| match datagram {
+            Datagram::Get(get) => Get { op, ..get }.encode(out),
+            Datagram::Update(update) => Update { op, watermark, ..update }.encode(out),
+            other => unreachable!("not a request: {other:?}"),
+        });
+    }
+
+    pub(super) fn given_up(&self) -> OperationError {
+        match self.is_get {
+            _ if self.is_refused || self.planted.has(Plant::TimeoutIsFailure) => OperationError::Busy,
+            true => OperationError::TimedOut,
+            false => OperationError::OutcomeUnknown,
+        }
+    }
+}
+
+fn summary(reply: &Reply<'_>) -> Result<Summary, OperationError> {
+    let outcome = match reply.status {
+        Status::NotFound => Outcome::NotFound,
+        Status::ConditionFailed => Outcome::ConditionFailed,
+        status => OperationError::from_status(status).map_or(Ok(Outcome::Done), Err)?,
+    };
+    Ok(Summary {
+        outcome,
+        version: reply.version,
+        expiry_ms: reply.expiry_ms,
+        integer: reply.integer,
+        has_value: reply.value.is_some(),
+    })
+}

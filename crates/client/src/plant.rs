@@ -1,0 +1,42 @@
+//! Bugs that tests plant, to see that they are found. Outside of tests there are none.
+
+/// A rule that is broken on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "exploration"), allow(dead_code, unreachable_pub, reason = "only tests plant"))]
+pub enum Plant {
+    /// R10: a retry is a new op.
+    RetryIsNewOp,
+    /// R10: an update that is given up is said not to have happened.
+    TimeoutIsFailure,
+    /// R10: any reply answers the oldest op, not the one that it names.
+    AnyReplyAnswers,
+    /// R14: a get returns the newest version although fewer than k replicas hold it.
+    NoWriteBack,
+    /// R14: answers of different epochs are counted together.
+    MixEpochs,
+    /// R14: one answer is enough to choose a timestamp.
+    AskOne,
+    /// R14: a replica that answers twice counts twice.
+    CountTwice,
+}
+
+/// The bug that a test has planted, if any.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Planted {
+    #[cfg(feature = "exploration")]
+    pub(crate) plant: Option<Plant>,
+}
+
+impl Planted {
+    /// Whether it is this one.
+    #[cfg(feature = "exploration")]
+    pub(crate) fn has(self, plant: Plant) -> bool {
+        self.plant == Some(plant)
+    }
+
+    /// No.
+    #[cfg(not(feature = "exploration"))]
+    pub(crate) const fn has(self, _: Plant) -> bool {
+        false
+    }
+}
