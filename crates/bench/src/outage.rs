@@ -14,7 +14,7 @@ use crate::lab::{Engine, Lab, Size, inside};
 use crate::load::paced;
 use crate::statistics::Summary;
 use nicekv_lab::topology::{Host, METADATA, WIRE_PORT};
-use nicekv_placement::{Partitioning, Vrings, key_digest};
+use nicekv_placement::{Vrings, key_digest};
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Stop, admin, now};
 use serde_json::{Value, json};
@@ -170,11 +170,12 @@ fn wait_until_whole(stop: &Stop) -> Result<Value> {
 }
 
 fn keys_of_partition_0(status: &Value) -> Result<Vec<Vec<u8>>> {
-    let partitions = status["partitions"].as_array().map_or(0, Vec::len);
-    let partitioning = partitions.checked_ilog2().and_then(|bits| Partitioning::new(bits as u8));
-    let partitioning = partitioning.ok_or_else(|| unreadable(status))?;
+    let partitions = status["partitions"].as_array().and_then(|partitions| partitions.first());
+    let partition = partitions.ok_or_else(|| unreadable(status))?;
+    let end = |name: &str| partition[name].as_str().and_then(|digits| u128::from_str_radix(digits, 16).ok());
+    let (first, last) = end("first").zip(end("last")).ok_or_else(|| unreadable(status))?;
     let keys = (0u64..).map(|number| format!("outage-{number}").into_bytes());
-    Ok(keys.filter(|key| partitioning.partition(&key_digest(key)).0 == 0).take(KEYS).collect())
+    Ok(keys.filter(|key| (first..=last).contains(&key_digest(key).match_value())).take(KEYS).collect())
 }
 
 fn unreadable(status: &Value) -> BenchError {

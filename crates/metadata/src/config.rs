@@ -5,22 +5,16 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
-use nicekv_dataplane::{Prefix, TableError, VringConfig};
-use nicekv_placement::{PARTITION_BITS_MAX, Partitioning, PlacementError, Vrings};
-use nicekv_wire::limits::MEMBERS_MAX;
-use nicekv_wire::quorum::{Quorum, QuorumError};
+use nicekv_dataplane::{Prefix, VringConfig, VringSet};
+use nicekv_placement::{KeyspaceError, KeyspaceSpec, check_keyspaces};
 use nicekv_wire::{Duration, NodeId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Most storage nodes.
 pub const NODES_MAX: usize = 256;
-/// Most partitions.
-pub const PARTITIONS_MAX: usize = 1 << PARTITION_BITS_MAX;
 /// Most switches.
 pub const SWITCHES_MAX: usize = 16;
-/// Fewest partitions unless the operator says otherwise.
-const PARTITIONS_DEFAULT_MIN: usize = 16;
 
 /// One switch agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -148,16 +142,12 @@ pub struct Config {
     pub cluster: u128,
     /// 1 to [`NODES_MAX`].
     pub nodes: Vec<NodeConfig>,
-    /// R: members of each partition's replica set.
-    pub replicas: usize,
-    /// k of a quorum keyspace (R14), which has no primary to speak of; `None`: multicast two-phase commit.
-    pub write_set: Option<u8>,
-    /// `2^bits` partitions; `None` takes the smallest power of two that gives each node four, at least 16.
-    pub partition_bits: Option<u8>,
-    /// How gets are spread.
+    /// What is stored where and how; see [`check_keyspaces`]. One that is new to a cluster comes into being when all nodes are there.
+    pub keyspaces: Vec<KeyspaceSpec>,
+    /// UDP port of all vrings.
+    pub port: u16,
+    /// How gets are spread, where the protocol leaves a choice.
     pub balancing: Balancing,
-    /// The virtual rings.
-    pub vrings: Vrings,
     /// Every switch that must acknowledge the tables, 1 to [`SWITCHES_MAX`].
     pub switches: Vec<SwitchId>,
     /// Periods and bounds.
@@ -176,16 +166,8 @@ pub enum ConfigError {
     DuplicateNode { node: NodeId },
     #[error("the address of {node} lies inside a vring")]
     NodeInsideVring { node: NodeId },
-    #[error("{replicas} replicas, the limit is {MEMBERS_MAX}")]
-    TooManyReplicas { replicas: usize },
     #[error(transparent)]
-    Quorum(#[from] QuorumError),
-    #[error(transparent)]
-    Placement(#[from] PlacementError),
-    #[error("{bits} partition bits, the limit is {PARTITION_BITS_MAX}")]
-    PartitionBits { bits: u8 },
-    #[error(transparent)]
-    Vrings(#[from] TableError),
+    Keyspaces(#[from] KeyspaceError),
     #[error("the client addresses {clients} are no prefix that can be divided among {replicas} replicas")]
     Clients { clients: Prefix, replicas: usize },
     #[error(
@@ -195,18 +177,16 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// The partitions.
-    pub(crate) fn partitioning(&self) -> Result<Partitioning, ConfigError> {
-        let default = (4 * self.nodes.len()).next_power_of_two().max(PARTITIONS_DEFAULT_MIN);
-        let bits = self.partition_bits.unwrap_or(default.ilog2() as u8);
-        Partitioning::new(bits).ok_or(ConfigError::PartitionBits { bits })
-    }
-
-    pub(crate) fn vring_config(&self) -> VringConfig {
-        VringConfig {
-            unicast: Prefix::new(self.vrings.unicast.octets(), 16),
-            multicast: Prefix::new(self.vrings.multicast.octets(), 16),
-        }
+    /// The rings that every switch has to know before its first tables arrive.
+    ///
+    /// # Panics
+    /// If the configuration was not validated.
+    pub fn vrings(&self) -> VringSet {
+        let pair = |spec: &KeyspaceSpec| VringConfig {
+            unicast: Prefix::new(spec.unicast.octets(), 16),
+            multicast: Prefix::new(spec.multicast.octets(), 16),
+        };
+        VringSet::new(self.keyspaces.iter().map(pair)).expect("checked keyspaces share no ring")
     }
 
     pub(crate) fn node(&self, id: NodeId) -> Option<&NodeConfig> {
@@ -222,18 +202,7 @@ impl Config {
         if switches.is_empty() || switches.len() > SWITCHES_MAX || switches.len() != self.switches.len() {
             return Err(ConfigError::SwitchCount { switches: self.switches.len() });
         }
-        if self.replicas == 0 || self.replicas > self.nodes.len() {
-            let (replicas, nodes) = (self.replicas, self.nodes.len());
-            return Err(PlacementError::TooFewNodes { replicas, nodes }.into());
-        }
-        if self.replicas > MEMBERS_MAX {
-            return Err(ConfigError::TooManyReplicas { replicas: self.replicas });
-        }
-        if let Some(write_set) = self.write_set {
-            Quorum::new(self.replicas as u8, write_set)?;
-        }
-        self.partitioning()?;
-        self.vring_config().validate()?;
+        check_keyspaces(&self.keyspaces, self.nodes.len())?;
         self.validate_nodes()?;
         self.validate_clients()?;
         self.validate_timing()
@@ -241,7 +210,7 @@ impl Config {
 
     fn validate_nodes(&self) -> Result<(), ConfigError> {
         let (mut ids, mut addresses, mut ports) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let vrings = self.vring_config();
+        let vrings = self.vrings();
         for node in &self.nodes {
             if !(ids.insert(node.id) && addresses.insert(node.address) && ports.insert(node.switch_port)) {
                 return Err(ConfigError::DuplicateNode { node: node.id });
@@ -255,10 +224,11 @@ impl Config {
 
     fn validate_clients(&self) -> Result<(), ConfigError> {
         let Balancing::Source { clients } = self.balancing else { return Ok(()) };
-        if clients.is_canonical() && u32::from(clients.length) + division_bits(self.replicas) <= 32 {
+        let replicas = self.keyspaces.iter().map(|spec| spec.replicas).max().unwrap_or(1);
+        if clients.is_canonical() && u32::from(clients.length) + division_bits(replicas) <= 32 {
             return Ok(());
         }
-        Err(ConfigError::Clients { clients, replicas: self.replicas })
+        Err(ConfigError::Clients { clients, replicas })
     }
 
     fn validate_timing(&self) -> Result<(), ConfigError> {

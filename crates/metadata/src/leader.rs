@@ -88,7 +88,7 @@ impl Metadata {
         config.validate()?;
         let committed = match persisted {
             Some(bytes) => State::resume(&config, bytes)?,
-            None => State::new(&config)?,
+            None => State::new(&config),
         };
         let mut next = committed.clone();
         next.version += 1;

@@ -34,15 +34,13 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use config::{
-    Balancing, Config, ConfigError, NODES_MAX, NodeConfig, PARTITIONS_MAX, SWITCHES_MAX, SwitchId, Timing,
-};
+pub use config::{Balancing, Config, ConfigError, NODES_MAX, NodeConfig, SWITCHES_MAX, SwitchId, Timing};
 pub use leader::{Counters, Metadata, Persisted, StorageRequest};
 pub use plant::Plant;
 pub use state::{StateError, persisted_version};
 pub use status::{
-    ClusterInfo, Health, HealthCounts, MemberStanding, MemberStatus, MemberStatusState, NodeState,
-    NodeStatus, PartitionState, PartitionStatus, Status, SwitchStatus,
+    ClusterInfo, Health, HealthCounts, KeyspaceInfo, KeyspaceStatus, MemberStanding, MemberStatus,
+    MemberStatusState, NodeState, NodeStatus, PartitionState, PartitionStatus, Status, SwitchStatus,
 };
 pub use store::StateStore;
 

@@ -7,9 +7,12 @@
 //! | who may lead | a consistent original | the same, though a primary has little to do |
 //! | an epoch is taken up | by every member | by every live one |
 //! | a joiner is consistent | when all have taken up its epoch, and it has copied | the same: k of the old members are merged |
+//! | a get asks | any consistent member, so gets are spread | R − k + 1 members, through the multicast ring |
 //! | puts need | R − 1 members, all of them there | k to hold it, R − k + 1 to be asked |
 
-use crate::state::{Member, State};
+use nicekv_placement::{KeyspaceSpec, Protocol};
+
+use crate::state::Member;
 
 /// What becomes of a member that is silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub(crate) struct Policy {
     pub(crate) silent: Silent,
     /// Whether other nodes stand in for originals that are away.
     pub(crate) has_handoffs: bool,
+    /// Whether any consistent member may answer a get alone, so that gets may be spread by the clients' addresses.
+    pub(crate) gets_are_spread: bool,
     /// With fewer members there are no puts.
     pub(crate) members_needed: usize,
 }
@@ -35,21 +40,25 @@ pub(crate) struct Policy {
 impl Policy {
     pub(crate) fn multicast(replicas: usize) -> Self {
         let members_needed = replicas.saturating_sub(1).max(1);
-        Self { replicas, silent: Silent::Removed, has_handoffs: true, members_needed }
+        Self { replicas, silent: Silent::Removed, has_handoffs: true, gets_are_spread: true, members_needed }
     }
 
     pub(crate) fn quorum(replicas: usize, write_set: usize) -> Self {
         let read_set = replicas + 1 - write_set;
         let members_needed = write_set.max(read_set);
-        Self { replicas, silent: Silent::Counted, has_handoffs: false, members_needed }
+        Self {
+            replicas,
+            silent: Silent::Counted,
+            has_handoffs: false,
+            gets_are_spread: false,
+            members_needed,
+        }
     }
 
-    /// Of the partitions of `state`.
-    pub(crate) fn of(state: &State) -> Self {
-        let replicas = state.replicas.into();
-        match state.write_set {
-            None => Self::multicast(replicas),
-            Some(write_set) => Self::quorum(replicas, write_set.into()),
+    pub(crate) fn of(keyspace: &KeyspaceSpec) -> Self {
+        match keyspace.protocol {
+            Protocol::Multicast => Self::multicast(keyspace.replicas),
+            Protocol::Quorum { write_set } => Self::quorum(keyspace.replicas, write_set.into()),
         }
     }
 

@@ -139,7 +139,7 @@ pub(crate) struct Situation<'a> {
 impl<'a> Situation<'a> {
     /// From where a partition stands.
     pub(crate) fn view(self, id: PartitionId, partition: &'a Partition) -> View<'a> {
-        let policy = Policy::of(self.state);
+        let policy = Policy::of(self.state.keyspace(partition));
         View { situation: self, partition, policy, watch: self.observations.watch(id), load: None }
     }
 }

@@ -8,7 +8,7 @@ use nicekv_client::facade::{Client, ClientError};
 use nicekv_metadata::{ClusterInfo, HealthCounts, MemberStatus, NodeState, PartitionStatus, Status};
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Stop, admin, start_client};
-use nicekv_wire::{Expiry, KeyspaceId, Replication};
+use nicekv_wire::{Expiry, KeyspaceId};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -162,8 +162,13 @@ fn with_client(
     let endpoint = discovery::find(arguments)?;
     let info = ask(endpoint, AdminRequest::ClusterInfo)?;
     let info: ClusterInfo = serde_json::from_slice(&info).map_err(Failure::environment)?;
-    let replication = info.quorum().map_or(Replication::Multicast, Replication::Quorum);
-    let keyspace = Keyspace { id: KeyspaceId::DEFAULT, vrings: info.vrings(), replication };
+    let default = info.keyspace(0);
+    let default = default.ok_or_else(|| Failure::Environment("there is no default keyspace".into()))?;
+    let keyspace = Keyspace {
+        id: KeyspaceId::DEFAULT,
+        vrings: default.vrings(info.port),
+        replication: default.replication(),
+    };
     let (client, _) =
         start_client(&Stop::new(), Ipv4Addr::UNSPECIFIED, keyspace).map_err(Failure::environment)?;
     block_on(operate(client))

@@ -51,7 +51,7 @@ use clap::ValueEnum;
 use nicekv_client::Keyspace;
 use nicekv_dataplane::{Prefix, VringConfig};
 use nicekv_metadata::{Balancing, NodeConfig as MetadataNode, SwitchId, Timing};
-use nicekv_placement::Vrings;
+use nicekv_placement::{KeyOrder, KeyspaceSpec, Protocol, Vrings};
 use nicekv_wire::quorum::Quorum;
 use nicekv_wire::{Duration, KeyspaceId, NodeId};
 use serde::{Deserialize, Serialize};
@@ -258,6 +258,24 @@ impl ClusterConfig {
         }
     }
 
+    /// Keyspace 0.
+    fn default_keyspace(&self) -> Result<KeyspaceSpec, Failure> {
+        let protocol = match self.quorum()? {
+            None => Protocol::Multicast,
+            Some(quorum) => Protocol::Quorum { write_set: quorum.write_set() as u8 },
+        };
+        Ok(KeyspaceSpec {
+            id: KeyspaceId::DEFAULT,
+            name: "default".into(),
+            protocol,
+            order: KeyOrder::Hash,
+            replicas: self.replicas,
+            partitions: 1u32.checked_shl(self.partition_bits.into()).unwrap_or(0),
+            unicast: self.unicast_vring,
+            multicast: self.multicast_vring,
+        })
+    }
+
     /// What clients have to know.
     pub(crate) fn keyspace(&self) -> Result<Keyspace, Failure> {
         use nicekv_wire::Replication::{Multicast, Quorum};
@@ -308,11 +326,9 @@ impl ClusterConfig {
         let config = nicekv_metadata::Config {
             cluster: self.cluster()?,
             nodes: self.nodes.iter().map(node).collect(),
-            replicas: self.replicas,
-            partition_bits: Some(self.partition_bits),
-            write_set: self.quorum()?.map(|quorum| quorum.write_set() as u8),
+            keyspaces: vec![self.default_keyspace()?],
+            port: self.port,
             balancing,
-            vrings: self.vrings(),
             switches: self.switch_ids().into_iter().map(|(_, id)| id).collect(),
             timing: Timing {
                 heartbeat: self.heartbeat(),

@@ -11,12 +11,17 @@
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
 
+mod keyspace;
 mod partition;
 mod ring;
 mod vring;
 
-pub use partition::{PARTITION_BITS_MAX, Partitioning};
-pub use ring::{PlacementError, replica_sets};
+pub use keyspace::{
+    KEYSPACE_NAME_BYTES_MAX, KEYSPACE_PARTITIONS_MAX, KEYSPACES_MAX, KeyOrder, KeyspaceDefaults,
+    KeyspaceError, KeyspaceSpec, PARTITIONS_MAX, Protocol, Refusal, RingsBase, check_keyspaces,
+};
+pub use partition::{PARTITION_BITS_MAX, Partitioning, VnodeBlock, vnode_blocks};
+pub use ring::replica_sets;
 pub use vring::Vrings;
 
 use nicekv_wire::KeyDigest;

@@ -1,5 +1,6 @@
 //! Partitions: aligned power-of-two blocks of vnodes.
 
+use alloc::vec::Vec;
 use nicekv_wire::{KeyDigest, MatchRange, PartitionId};
 
 /// Most bits of a vnode that may name its partition.
@@ -50,9 +51,58 @@ impl Partitioning {
     }
 }
 
+/// An aligned power-of-two block of vnodes: what one entry of a switch's table can match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VnodeBlock {
+    /// Its first vnode.
+    pub first: u16,
+    /// Leading bits of a vnode that are those of the block.
+    pub bits: u8,
+}
+
+/// The fewest blocks that are the vnodes of `range`; `None` if it begins or ends within a vnode.
+pub fn vnode_blocks(range: MatchRange) -> Option<Vec<VnodeBlock>> {
+    const VNODE: u128 = 1 << 112;
+    if !range.first().is_multiple_of(VNODE) || range.last() % VNODE != VNODE - 1 {
+        return None;
+    }
+    let (mut first, end) = ((range.first() >> 112) as u32, (range.last() >> 112) as u32 + 1);
+    let mut blocks = Vec::new();
+    while first < end {
+        let aligned = if first == 0 { 16 } else { first.trailing_zeros() };
+        let below = aligned.min((end - first).ilog2());
+        blocks.push(VnodeBlock { first: first as u16, bits: 16 - below as u8 });
+        first += 1 << below;
+    }
+    Some(blocks)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_partition_is_one_block_and_parts_of_partitions_are_some() {
+        let vnodes =
+            |first: u128, end: u128| MatchRange::new(first << 112, (end << 112).wrapping_sub(1)).unwrap();
+        let blocks = |range| -> Vec<_> {
+            vnode_blocks(range).unwrap().iter().map(|block| (block.first, block.bits)).collect()
+        };
+        assert_eq!(blocks(MatchRange::ALL), [(0, 0)]);
+        assert_eq!(blocks(vnodes(0x4000, 0x8000)), [(0x4000, 2)]);
+        assert_eq!(blocks(vnodes(0xffff, 0x1_0000)), [(0xffff, 16)]);
+        assert_eq!(blocks(vnodes(1, 8)), [(1, 16), (2, 15), (4, 14)]);
+        assert_eq!(blocks(vnodes(0x8000, 0xc001)), [(0x8000, 2), (0xc000, 16)]);
+        for bits in 0..=PARTITION_BITS_MAX {
+            let partitioning = Partitioning::new(bits).unwrap();
+            for partition in partitioning.all() {
+                let first = partitioning.first_vnode(partition);
+                assert_eq!(blocks(partitioning.range(partition)), [(first, bits)]);
+            }
+        }
+        assert_eq!(vnode_blocks(MatchRange::new(1, u128::MAX).unwrap()), None);
+        assert_eq!(vnode_blocks(MatchRange::new(0, 5 << 112).unwrap()), None);
+    }
 
     #[test]
     fn the_ranges_of_all_partitions_are_all_match_values_once() {

@@ -8,43 +8,27 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use nicekv_wire::NodeId;
-use thiserror::Error;
 
-use crate::Partitioning;
+use crate::KeyspaceSpec;
 
 const TOKENS_PER_NODE: u16 = 32;
 
-/// Why there is no placement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum PlacementError {
-    /// More replicas than nodes, or none.
-    #[error("{replicas} replicas need at least as many nodes, there are {nodes}")]
-    TooFewNodes {
-        /// Replicas wanted.
-        replicas: usize,
-        /// Nodes there are.
-        nodes: usize,
-    },
-}
-
-/// The replica set of every partition, its primary first.
-pub fn replica_sets(
-    nodes: &[NodeId],
-    partitioning: Partitioning,
-    replicas: usize,
-) -> Result<Vec<Vec<NodeId>>, PlacementError> {
-    if replicas == 0 || replicas > nodes.len() {
-        return Err(PlacementError::TooFewNodes { replicas, nodes: nodes.len() });
-    }
+/// The replica set of every partition of a keyspace, its primary first.
+///
+/// # Panics
+/// If there are fewer nodes than replicas, or no replicas: [`crate::check_keyspaces`] comes first.
+pub fn replica_sets(nodes: &[NodeId], keyspace: &KeyspaceSpec) -> Vec<Vec<NodeId>> {
+    let KeyspaceSpec { id, replicas, partitions, .. } = *keyspace;
+    assert!((1..=nodes.len()).contains(&replicas), "{replicas} replicas on {} nodes", nodes.len());
+    let partitions = partitions as usize;
     let ring = tokens(nodes);
-    let partitions = usize::from(partitioning.count());
     let mut led: BTreeMap<NodeId, usize> = nodes.iter().map(|node| (*node, 0)).collect();
     let mut held = led.clone();
     let led_max = partitions.div_ceil(nodes.len());
     let held_max = (partitions * replicas).div_ceil(nodes.len());
     let mut sets = Vec::with_capacity(partitions);
-    for place in 0..partitioning.count() {
-        let start = ring.partition_point(|(hash, _)| *hash < ring_hash(1, place, 0));
+    for place in 0..partitions as u16 {
+        let start = ring.partition_point(|(hash, _)| *hash < ring_hash(1, place, id.0));
         let clockwise = || ring[start..].iter().chain(&ring[..start]).map(|(_, node)| *node);
         let primary =
             clockwise().find(|node| led[node] < led_max).expect("some node leads less than its share");
@@ -62,7 +46,7 @@ pub fn replica_sets(
         }
         sets.push(set);
     }
-    Ok(sets)
+    sets
 }
 
 fn tokens(nodes: &[NodeId]) -> Vec<(u64, NodeId)> {
@@ -84,10 +68,17 @@ fn ring_hash(kind: u8, name: u16, token: u16) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{KeyspaceDefaults, RingsBase};
+    use nicekv_wire::KeyspaceId;
 
     fn sets(nodes: u16, bits: u8, replicas: usize) -> Vec<Vec<NodeId>> {
         let nodes: Vec<_> = (0..nodes).map(NodeId).collect();
-        replica_sets(&nodes, Partitioning::new(bits).unwrap(), replicas).unwrap()
+        replica_sets(&nodes, &keyspace(0, bits, replicas))
+    }
+
+    fn keyspace(id: u16, bits: u8, replicas: usize) -> KeyspaceSpec {
+        let (id, rings) = (KeyspaceId(id), RingsBase::Network);
+        KeyspaceSpec::of(&KeyspaceDefaults { id, replicas, partitions: 1 << bits, rings })
     }
 
     #[test]
@@ -117,8 +108,10 @@ mod tests {
     }
 
     #[test]
-    fn too_few_nodes_is_an_error() {
-        let error = replica_sets(&[NodeId(1)], Partitioning::new(0).unwrap(), 2);
-        assert_eq!(error, Err(PlacementError::TooFewNodes { replicas: 2, nodes: 1 }));
+    fn keyspaces_lie_differently() {
+        let nodes: Vec<_> = (0..5).map(NodeId).collect();
+        let sets = |id| replica_sets(&nodes, &keyspace(id, 4, 3));
+        assert_ne!(sets(0), sets(1));
+        assert_eq!(sets(1), sets(1));
     }
 }

@@ -4,7 +4,7 @@ use nicekv_client::facade::Client;
 use nicekv_dataplane::{Prefix, VringConfig};
 use nicekv_metadata::{Balancing, Config, Metadata, NodeConfig, SwitchId, Timing};
 use nicekv_node::Timing as ReplicaTiming;
-use nicekv_placement::Vrings;
+use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase, Vrings};
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::metadata::{MetadataService, StateFile};
 use nicekv_runtime::node::{Node, StorageOptions, open_durable};
@@ -13,7 +13,7 @@ use nicekv_runtime::{
     start_client,
 };
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
-use nicekv_wire::{Duration, Expiry, NodeId};
+use nicekv_wire::{Duration, Expiry, KeyspaceId, NodeId};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::sync::Arc;
@@ -68,11 +68,14 @@ impl Cluster {
                 mac: [2; 6],
                 switch_port: 1,
             }],
-            replicas: 1,
-            partition_bits: Some(PARTITION_BITS),
-            write_set: None,
+            keyspaces: vec![KeyspaceSpec::of(&KeyspaceDefaults {
+                id: KeyspaceId::DEFAULT,
+                replicas: 1,
+                partitions: 1 << PARTITION_BITS,
+                rings: RingsBase::Loopback,
+            })],
+            port: vrings.port,
             balancing: Balancing::None,
-            vrings,
             switches: vec![SwitchId(0)],
             timing: Timing::default(),
         };

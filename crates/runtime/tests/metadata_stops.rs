@@ -1,11 +1,11 @@
 //! A metadata service whose step cannot be persisted ends, and nothing of the step has left (R13).
 
 use nicekv_metadata::{Balancing, Config, Metadata, NodeConfig, StateStore, SwitchId, Timing};
-use nicekv_placement::Vrings;
+use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase};
 use nicekv_runtime::metadata::{MetadataError, MetadataService};
 use nicekv_runtime::{Stop, UdpEndpoint, now};
-use nicekv_wire::NodeId;
 use nicekv_wire::control::Heartbeat;
+use nicekv_wire::{KeyspaceId, NodeId};
 use std::net::UdpSocket;
 
 #[derive(Debug, thiserror::Error)]
@@ -44,11 +44,14 @@ fn a_leader_whose_compare_and_swap_fails_stops_at_once() {
             mac: [2; 6],
             switch_port: 1,
         }],
-        replicas: 1,
-        write_set: None,
-        partition_bits: None,
+        keyspaces: vec![KeyspaceSpec::of(&KeyspaceDefaults {
+            id: KeyspaceId::DEFAULT,
+            replicas: 1,
+            partitions: 16,
+            rings: RingsBase::Loopback,
+        })],
+        port: address.port(),
         balancing: Balancing::None,
-        vrings: Vrings::on_loopback(address.port()),
         switches: vec![SwitchId(0)],
         timing: Timing::default(),
     };

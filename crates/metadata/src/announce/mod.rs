@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
 use nicekv_wire::control::{Assign, HeartbeatReply, Member as AnnouncedMember, Probe};
-use nicekv_wire::{KeyspaceId, NodeId, PartitionId};
+use nicekv_wire::{NodeId, PartitionId};
 
 use crate::config::nanoseconds;
 use crate::state::{Member, Partition};
@@ -101,7 +101,9 @@ fn uninformed(situation: &Situation<'_>, id: PartitionId, partition: &Partition)
 
 fn assign(situation: &Situation<'_>, id: PartitionId, partition: &Partition, incarnation: u64) -> Assign {
     let Situation { config, state, .. } = situation;
-    let partitioning = state.partitioning();
+    let keyspace = state.keyspace(partition);
+    // Any vnode of the partition reaches all of its members.
+    let vnode = (partition.range.first() >> 112) as u16;
     let member = |member: &Member| AnnouncedMember {
         node: member.node,
         state: member.standing.announced(),
@@ -112,14 +114,14 @@ fn assign(situation: &Situation<'_>, id: PartitionId, partition: &Partition, inc
         term: state.term(),
         incarnation,
         partition: id,
-        keyspace: KeyspaceId::DEFAULT,
-        range: partitioning.range(id),
-        replication: state.replication(),
-        multicast: config.vrings.multicast_vnode(partitioning.first_vnode(id)),
+        keyspace: partition.keyspace,
+        range: partition.range,
+        replication: keyspace.replication(),
+        multicast: keyspace.vrings(config.port).multicast_vnode(vnode),
         epoch: partition.epoch(),
         activated: partition.activated,
         primary: partition.primary,
-        replicas: state.replicas,
+        replicas: keyspace.replicas as u8,
         members: partition.members.iter().map(member).collect(),
     }
 }

@@ -9,34 +9,39 @@
 //! Invariant: whoever the unicast ring names is a consistent member of the newest epoch.
 
 use alloc::vec::Vec;
+use core::net::Ipv4Addr;
 
 use nicekv_dataplane::{
     DivisionEntry, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix, TableSet, UnicastEntry,
 };
-use nicekv_placement::Partitioning;
+use nicekv_placement::{VnodeBlock, vnode_blocks};
 use nicekv_wire::{NodeId, PartitionId};
 
 use crate::config::{Balancing, Config, division_bits};
+use crate::policy::Policy;
 use crate::state::{Member, Partition, Standing, State};
 
 /// All tables for `state`, as generation `generation`.
 pub(crate) fn compile(config: &Config, state: &State, generation: u64) -> TableSet {
-    let partitioning = state.partitioning();
     let mut tables = TableSet { generation, hosts: hosts(config), ..TableSet::default() };
-    for (id, partition) in partitioning.all().zip(&state.partitions) {
-        let vnodes = |ring: Prefix| block(ring, partitioning, id);
-        let vrings = config.vring_config();
-        tables.unicast.push(UnicastEntry {
-            destination: vnodes(vrings.unicast),
-            partition: id.0,
-            host: host_id(partition.primary),
-        });
-        tables.multicast.push(MulticastEntry {
-            destination: vnodes(vrings.multicast),
-            members: MemberSet::new(multicast_members(partition).map(|member| host_id(member.node))),
-        });
-        if let Balancing::Source { clients } = config.balancing {
-            tables.division.extend(divisions(id, partition, clients, config.replicas));
+    for (id, partition) in state.partitions() {
+        let keyspace = state.keyspace(partition);
+        let blocks = vnode_blocks(partition.range).expect("partitions end with vnodes");
+        for block in blocks {
+            tables.unicast.push(UnicastEntry {
+                destination: prefix(keyspace.unicast, block),
+                partition: id.0,
+                host: host_id(partition.primary),
+            });
+            tables.multicast.push(MulticastEntry {
+                destination: prefix(keyspace.multicast, block),
+                members: MemberSet::new(multicast_members(partition).map(|member| host_id(member.node))),
+            });
+        }
+        if let Balancing::Source { clients } = config.balancing
+            && Policy::of(keyspace).gets_are_spread
+        {
+            tables.division.extend(divisions(id, partition, clients, keyspace.replicas));
         }
     }
     tables
@@ -58,11 +63,11 @@ fn host_id(node: NodeId) -> HostId {
     HostId(node.0)
 }
 
-/// The addresses of a partition's vnodes in a ring.
-fn block(ring: Prefix, partitioning: Partitioning, partition: PartitionId) -> Prefix {
-    let [a, b, _, _] = ring.address;
-    let [c, d] = partitioning.first_vnode(partition).to_be_bytes();
-    Prefix::new([a, b, c, d], 16 + partitioning.bits())
+/// The addresses of a block of vnodes in a ring.
+fn prefix(ring: Ipv4Addr, block: VnodeBlock) -> Prefix {
+    let [a, b, _, _] = ring.octets();
+    let [c, d] = block.first.to_be_bytes();
+    Prefix::new([a, b, c, d], 16 + block.bits)
 }
 
 fn multicast_members(partition: &Partition) -> impl Iterator<Item = &Member> {
@@ -101,10 +106,15 @@ mod tests {
     use super::*;
     use crate::decide::epochs;
     use crate::state::Process;
+    use nicekv_wire::{KeyspaceId, MatchRange};
+
+    fn first(originals: Vec<NodeId>) -> Partition {
+        let process = |_| Process { incarnation: 1, storage: 1 };
+        epochs::first(KeyspaceId::DEFAULT, MatchRange::ALL, originals, process)
+    }
 
     fn divide(replicas: u16, id: u32) -> Vec<(String, u16)> {
-        let process = |_| Process { incarnation: 1, storage: 1 };
-        let mut partition = epochs::first((1..=replicas).map(NodeId).collect(), process);
+        let mut partition = first((1..=replicas).map(NodeId).collect());
         for member in &mut partition.members {
             member.standing = Standing::Serving;
         }
@@ -125,8 +135,7 @@ mod tests {
 
     #[test]
     fn one_division_of_all_addresses_is_possible() {
-        let process = |_| Process { incarnation: 1, storage: 1 };
-        let mut partition = epochs::first([NodeId(1), NodeId(2)].into(), process);
+        let mut partition = first([NodeId(1), NodeId(2)].into());
         partition.members[1].standing = Standing::Serving;
         let all = Prefix::new([0; 4], 0);
         let entries: Vec<_> = divisions(PartitionId(0), &partition, all, 1).collect();

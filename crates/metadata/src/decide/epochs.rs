@@ -21,7 +21,7 @@
 
 use alloc::vec::Vec;
 
-use nicekv_wire::NodeId;
+use nicekv_wire::{KeyspaceId, MatchRange, NodeId};
 
 use super::handoffs;
 use crate::plant::{self, Plant};
@@ -30,7 +30,12 @@ use crate::state::{Member, Partition, Process, Removed, Standing};
 use crate::view::{Observed, all_acknowledged, has_live_consistent, holders, is_intact, is_same_storage};
 
 /// The first epoch: every original is consistent, as there is nothing to be inconsistent about.
-pub(crate) fn first(originals: Vec<NodeId>, process: impl Fn(NodeId) -> Process) -> Partition {
+pub(crate) fn first(
+    keyspace: KeyspaceId,
+    range: MatchRange,
+    originals: Vec<NodeId>,
+    process: impl Fn(NodeId) -> Process,
+) -> Partition {
     let member = |node: &NodeId| Member {
         node: *node,
         process: process(*node),
@@ -38,6 +43,8 @@ pub(crate) fn first(originals: Vec<NodeId>, process: impl Fn(NodeId) -> Process)
         handoff: false,
     };
     Partition {
+        keyspace,
+        range,
         epoch: 1,
         activated: true,
         primary: originals[0],

@@ -8,7 +8,7 @@ mod handoffs;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use nicekv_placement::replica_sets;
+use nicekv_placement::{KeyspaceSpec, replica_sets};
 use nicekv_wire::{NodeId, PartitionId};
 
 use crate::state::{Partition, State};
@@ -24,8 +24,7 @@ pub(crate) struct Decision {
 
 /// The next state, if what is observed calls for one.
 pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
-    if !situation.state.is_bootstrapped() {
-        let state = bootstrap(situation)?;
+    if let Some(state) = found_keyspaces(situation) {
         return Some(Decision { state, expelled: Vec::new() });
     }
     let mut load = Load::of(situation);
@@ -52,15 +51,26 @@ pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
     Some(Decision { state, expelled })
 }
 
-/// When every node is there, all of them empty, the partitions come into being.
-fn bootstrap(situation: &Situation<'_>) -> Option<State> {
+/// Keyspaces that are configured and not there yet come into being with all their partitions, empty, when every node is there.
+fn found_keyspaces(situation: &Situation<'_>) -> Option<State> {
     let Situation { config, state, observations, .. } = *situation;
+    let is_new = |spec: &&KeyspaceSpec| state.keyspaces.iter().all(|known| known.id != spec.id);
+    let new: Vec<_> = config.keyspaces.iter().filter(is_new).collect();
+    if new.is_empty() {
+        return None;
+    }
     let mut processes = BTreeMap::new();
     for &node in &state.nodes {
         processes.insert(node, observations.membership.live(node)?);
     }
-    let sets = replica_sets(&state.nodes, state.partitioning(), config.replicas);
-    let sets = sets.expect("the configuration has enough nodes").into_iter();
-    let partitions = sets.map(|set| epochs::first(set, |node| processes[&node])).collect();
-    Some(State { version: state.version + 1, partitions, ..state.clone() })
+    let mut next = state.clone();
+    next.version += 1;
+    for spec in new {
+        let sets = replica_sets(&state.nodes, spec);
+        for (range, originals) in spec.ranges().zip(sets) {
+            next.add(epochs::first(spec.id, range, originals, |node| processes[&node]));
+        }
+        next.keyspaces.push(spec.clone());
+    }
+    Some(next)
 }

@@ -3,8 +3,16 @@
 use nicekv_wire::quorum::Quorum;
 use nicekv_wire::{KeyspaceId, NodeId, Replication};
 
-use super::cluster::{Cluster, config, partitions};
+use nicekv_placement::{KeyspaceSpec, Protocol};
+
+use super::cluster::{Cluster, config, keyspace, partitions};
 use crate::Config;
+
+/// Three replicas, of which `write_set` hold a put.
+fn by_quorum(write_set: u8) -> Config {
+    let keyspace = KeyspaceSpec { protocol: Protocol::Quorum { write_set }, ..keyspace(3) };
+    Config { keyspaces: vec![keyspace], ..config(3, 3) }
+}
 
 #[test]
 fn nodes_are_told_all_that_they_need_of_their_partitions() {
@@ -29,6 +37,6 @@ fn nodes_are_told_all_that_they_need_of_their_partitions() {
     assert_eq!((next, assigned.len()), (None, partitions().count()), "together they own every key");
 
     let quorum = Quorum::new(3, 2).unwrap();
-    let assigned = told(Config { write_set: Some(2), ..config(3, 3) });
+    let assigned = told(by_quorum(2));
     assert!(assigned.iter().all(|assign| assign.replication == Replication::Quorum(quorum)));
 }

@@ -59,9 +59,7 @@ impl Checks {
         let (ControlRequest::Install { term, .. } | ControlRequest::Status { term }) = request;
         assert_eq!(*term, state.term);
         let ControlRequest::Install { tables, .. } = request else { return };
-        tables
-            .validate(&config.vring_config().try_into().expect("sound rings"))
-            .expect("the tables are well-formed");
+        tables.validate(&config.vrings()).expect("the tables are well-formed");
         let consistent = |partition: u32, host: HostId| {
             let partition = state.partition(PartitionId(partition)).expect("a known partition");
             partition.member(NodeId(host.0)).is_some_and(|member| member.standing.is_consistent())
@@ -76,7 +74,7 @@ impl Checks {
         assert_eq!(after.version, before.version + 1, "compare and swap");
         assert!(after.term >= before.term);
         let mut given_back = BTreeMap::new();
-        for (old, new) in before.partitions.iter().zip(&after.partitions) {
+        for ((_, old), (_, new)) in before.partitions().zip(after.partitions()) {
             check_step(old, new);
             if old.primary != new.primary && old.members == new.members {
                 *given_back.entry(new.primary).or_insert(0) += 1;

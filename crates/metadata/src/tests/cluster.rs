@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nicekv_dataplane::control::{ControlReply, ControlRequest, SwitchAgent};
-use nicekv_dataplane::{HostId, Prefix, Router, TableSet, VringConfig};
-use nicekv_placement::Vrings;
+use nicekv_dataplane::{HostId, Prefix, Router, TableSet};
+use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase};
 use nicekv_wire::control::MemberState;
-use nicekv_wire::{Datagram, NodeId, Now, PartitionId};
+use nicekv_wire::{Datagram, KeyspaceId, NodeId, Now, PartitionId};
 
 use super::node::{Node, address};
 use crate::state::State;
@@ -19,7 +19,7 @@ pub(super) const STEP_NS: u64 = 1_000_000;
 const DELAY_STEPS_MAX: u64 = 4;
 /// Time to persist, in steps.
 const PERSIST_STEPS_MAX: u64 = 12;
-pub(super) const PARTITION_BITS: u8 = 2;
+pub(super) const PARTITIONS: u32 = 4;
 
 pub(super) struct Random(pub(super) u64);
 
@@ -77,6 +77,12 @@ pub(super) struct Cluster {
     pub(super) plant: Option<Plant>,
 }
 
+/// The default one.
+pub(super) fn keyspace(replicas: usize) -> KeyspaceSpec {
+    let (id, rings) = (KeyspaceId::DEFAULT, RingsBase::Network);
+    KeyspaceSpec::of(&KeyspaceDefaults { id, replicas, partitions: PARTITIONS, rings })
+}
+
 pub(super) fn config(nodes: u16, replicas: usize) -> Config {
     let node = |id| NodeConfig {
         id: NodeId(id),
@@ -88,18 +94,16 @@ pub(super) fn config(nodes: u16, replicas: usize) -> Config {
     Config {
         cluster: 7,
         nodes: (1..=nodes).map(node).collect(),
-        replicas,
-        partition_bits: Some(PARTITION_BITS),
-        write_set: None,
+        keyspaces: vec![keyspace(replicas)],
+        port: 7400,
         balancing: Balancing::Source { clients: Prefix::new([10, 20, 2, 0], 24) },
-        vrings: Vrings::on_network(7400),
         switches: vec![SwitchId(0), SwitchId(1)],
         timing: Timing::default(),
     }
 }
 
-fn agent() -> SwitchAgent<Router> {
-    SwitchAgent::new(Router::new(VringConfig::DEFAULT).unwrap(), 0)
+fn agent(config: &Config) -> SwitchAgent<Router> {
+    SwitchAgent::new(Router::new(config.vrings()).unwrap(), 0)
 }
 
 impl Cluster {
@@ -110,7 +114,7 @@ impl Cluster {
             nodes.insert(node.id, Node::new(node.id.0, random.below(200) as i64 - 100));
         }
         let switch = |id: &SwitchId| {
-            let (agent, tables) = (agent(), None);
+            let (agent, tables) = (agent(&config), None);
             (*id, Switch { agent, tables, connected: false, is_full: false, connection: 0 })
         };
         let mut cluster = Self {
@@ -219,7 +223,7 @@ impl Cluster {
     pub(super) fn restart_switch(&mut self, id: SwitchId) {
         self.disconnect(id);
         let switch = self.switches.get_mut(&id).unwrap();
-        (switch.agent, switch.tables) = (agent(), None);
+        (switch.agent, switch.tables) = (agent(&self.config), None);
         self.connect(id);
     }
 
@@ -444,7 +448,7 @@ impl Switch {
 }
 
 pub(super) fn partitions() -> impl Iterator<Item = PartitionId> {
-    (0..1 << PARTITION_BITS).map(PartitionId)
+    (0..PARTITIONS).map(PartitionId)
 }
 
 pub(super) fn pair(one: NodeId, other: NodeId) -> (NodeId, NodeId) {

@@ -84,6 +84,8 @@ fn survive_with(plant: Option<Plant>, seed: u64, nodes: u16, replicas: usize) {
         cluster.run(pause);
     }
     heal(&mut cluster);
+    // A restart of a moment ago is noticed.
+    cluster.run(200);
     // Back in after an expulsion, at worst, and copied.
     cluster.run_until_ready(4000);
     let puts = cluster.puts;

@@ -7,5 +7,6 @@ mod cluster;
 mod faults;
 mod fencing;
 mod handoffs;
+mod keyspaces;
 mod node;
 mod scenarios;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use fixture::{LabUnderTest, not_run, text};
 use load::{Load, Redis};
-use nicekv_placement::{Partitioning, key_digest};
+use nicekv_placement::key_digest;
 use serde_json::Value;
 use tap::Tap;
 
@@ -142,10 +142,10 @@ fn status(lab: &LabUnderTest) -> Value {
 
 /// Of a key, what is shown of its partition.
 fn partition_of(status: &Value, key: &str) -> Value {
-    let partitions = status["partitions"].as_array().unwrap();
-    let bits = partitions.len().ilog2() as u8;
-    let partition = Partitioning::new(bits).unwrap().partition(&key_digest(key.as_bytes()));
-    partitions[partition.position()].clone()
+    let value = key_digest(key.as_bytes()).match_value();
+    let end = |text: &Value| u128::from_str_radix(text.as_str().unwrap(), 16).unwrap();
+    let owns = |it: &&Value| it["keyspace"] == 0 && (end(&it["first"])..=end(&it["last"])).contains(&value);
+    status["partitions"].as_array().unwrap().iter().find(owns).unwrap().clone()
 }
 
 fn wait_for(lab: &LabUnderTest, holds: impl Fn(&Value) -> bool) {

@@ -140,10 +140,10 @@ impl StateStore for MemoryState {
 pub(super) mod tests {
     use super::*;
     use nicekv_metadata::{Balancing, Config, Metadata, NodeConfig, StorageRequest, SwitchId, Timing};
-    use nicekv_placement::Vrings;
+    use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase};
     use nicekv_store::files::{FileCall, Moment, PowerLoss, Watched};
     use nicekv_store::{Expected, Forgetful, RealFiles};
-    use nicekv_wire::NodeId;
+    use nicekv_wire::{KeyspaceId, NodeId};
 
     /// One node, one switch.
     pub(in crate::metadata) fn config() -> Config {
@@ -157,11 +157,14 @@ pub(super) mod tests {
         Config {
             cluster: 7,
             nodes: vec![node],
-            replicas: 1,
-            partition_bits: None,
-            write_set: None,
+            keyspaces: vec![KeyspaceSpec::of(&KeyspaceDefaults {
+                id: KeyspaceId::DEFAULT,
+                replicas: 1,
+                partitions: 16,
+                rings: RingsBase::Loopback,
+            })],
+            port: 7400,
             balancing: Balancing::None,
-            vrings: Vrings::on_loopback(7400),
             switches: vec![SwitchId(0)],
             timing: Timing::default(),
         }

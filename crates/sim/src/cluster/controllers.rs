@@ -16,7 +16,8 @@ use crate::plants::Planted;
 use nicekv_dataplane::Prefix;
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_metadata::{Balancing, Config, Metadata, NodeConfig, Persisted, StorageRequest, SwitchId};
-use nicekv_wire::Now;
+use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase};
+use nicekv_wire::{KeyspaceId, Now};
 use std::net::SocketAddrV4;
 
 /// Between two tries of an agent to reach the metadata service.
@@ -115,14 +116,18 @@ impl Cluster {
         Config {
             cluster: 1,
             nodes: nodes.collect(),
-            replicas: self.scenario.replicas,
-            partition_bits: Some(self.scenario.partition_bits),
-            write_set: None,
+            keyspaces: vec![self.keyspace()],
+            port: self.vrings.port,
             balancing: if self.scenario.balancing { Balancing::Source { clients } } else { Balancing::None },
-            vrings: self.vrings,
             switches: (0..self.switches.len()).map(|switch| SwitchId(switch as u16)).collect(),
             timing: self.scenario.timing,
         }
+    }
+
+    fn keyspace(&self) -> KeyspaceSpec {
+        let (id, rings) = (KeyspaceId::DEFAULT, RingsBase::Network);
+        let (replicas, partitions) = (self.scenario.replicas, 1 << self.scenario.partition_bits);
+        KeyspaceSpec::of(&KeyspaceDefaults { id, replicas, partitions, rings })
     }
 
     pub(super) fn metadata_turn(&mut self, process: u64) {

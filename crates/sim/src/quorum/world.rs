@@ -15,11 +15,11 @@ use nicekv_metadata::{
     SwitchId,
 };
 use nicekv_node::StreamPeer;
-use nicekv_placement::Vrings;
+use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, Protocol, RingsBase, Vrings};
 use nicekv_replication::Replica;
 use nicekv_wire::limits::PORT_DEFAULT;
 use nicekv_wire::quorum::Quorum;
-use nicekv_wire::{ClientId, NodeId};
+use nicekv_wire::{ClientId, KeyspaceId, NodeId};
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -509,14 +509,20 @@ fn metadata_config(machines: &[Machine], vrings: Vrings, quorum: Quorum) -> Conf
         mac: [2, 0, 0, 0, 0, machine.id.0 as u8],
         switch_port: machine.id.0,
     });
+    let defaults = KeyspaceDefaults {
+        id: KeyspaceId::DEFAULT,
+        replicas: machines.len(),
+        partitions: 1,
+        rings: RingsBase::Network,
+    };
+    let protocol = Protocol::Quorum { write_set: quorum.write_set() as u8 };
+    let keyspace = KeyspaceSpec { protocol, ..KeyspaceSpec::of(&defaults) };
     Config {
         cluster: 1,
         nodes: nodes.collect(),
-        replicas: machines.len(),
-        partition_bits: Some(0),
-        write_set: Some(quorum.write_set() as u8),
+        keyspaces: vec![keyspace],
+        port: vrings.port,
         balancing: Balancing::None,
-        vrings,
         switches: vec![SwitchId(0)],
         timing: nicekv_metadata::Timing::default(),
     }

@@ -108,6 +108,8 @@ fn partition(members: &str) -> Partition {
     };
     let members: Vec<_> = members.split(' ').map(member).collect();
     Partition {
+        keyspace: KeyspaceId::DEFAULT,
+        range: MatchRange::ALL,
         epoch: 5,
         activated: true,
         primary: members[0].node,

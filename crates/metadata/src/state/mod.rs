@@ -3,20 +3,24 @@
 //! Members name the *process* that was admitted, so that a restart (R9) and a lost disk show by comparison with
 //! what the node's heartbeats say.
 
+mod encoding;
+
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use nicekv_placement::Partitioning;
+use nicekv_placement::{KeyspaceSpec, check_keyspaces, vnode_blocks};
 use nicekv_wire::control::MemberState;
 use nicekv_wire::limits::MEMBERS_MAX;
-use nicekv_wire::quorum::Quorum;
-use nicekv_wire::{Epoch, NodeId, PartitionId, Replication, Term};
+use nicekv_wire::{Epoch, KeyspaceId, MatchRange, NodeId, PartitionId, Term};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::config::{Config, ConfigError};
+use encoding::{keyspace_id, keyspaces, match_range, node_id, node_ids, partitions};
 
 /// Version of the encoding, its first byte.
-const FORMAT_VERSION: u8 = 2;
+const FORMAT_VERSION: u8 = 3;
 
 /// One life of a node's process and of its storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +78,11 @@ pub(crate) struct Removed {
 /// A partition in its newest epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Partition {
+    #[serde(with = "keyspace_id")]
+    pub(crate) keyspace: KeyspaceId,
+    /// Which of the keyspace's match values it owns.
+    #[serde(with = "match_range")]
+    pub(crate) range: MatchRange,
     pub(crate) epoch: u32,
     pub(crate) activated: bool,
     #[serde(with = "node_id")]
@@ -111,14 +120,14 @@ impl Partition {
     }
 
     /// What must hold in every epoch; `nodes` are the cluster's.
-    fn validate(&self, replicas: u8, nodes: &[NodeId]) -> Result<(), &'static str> {
+    fn validate(&self, replicas: usize, nodes: &[NodeId]) -> Result<(), &'static str> {
         if !self.holders().any(|member| member.node == self.primary) {
             return Err("a primary is not a consistent original member");
         }
         let removed = self.removed.iter().map(|removed| removed.node);
         let members = self.members.iter().map(|member| member.node);
         let mut named = self.originals.iter().copied().chain(members).chain(removed);
-        if self.originals.len() != usize::from(replicas)
+        if self.originals.len() != replicas
             || self.members.len() > MEMBERS_MAX
             || !named.all(|node| nodes.contains(&node))
         {
@@ -133,23 +142,29 @@ impl Partition {
         {
             return Err("a member is named twice, or in the wrong role");
         }
+        if vnode_blocks(self.range).is_none() {
+            return Err("a partition begins or ends within a vnode");
+        }
         Ok(())
     }
 }
 
-/// The whole state. Before bootstrap there are no partitions.
+/// The whole state. Before bootstrap there are no keyspaces and no partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct State {
     /// Rises by one with every change.
     pub(crate) version: u64,
     pub(crate) cluster: u128,
     pub(crate) term: u64,
-    pub(crate) replicas: u8,
-    pub(crate) write_set: Option<u8>,
-    pub(crate) partition_bits: u8,
     #[serde(with = "node_ids")]
     pub(crate) nodes: Vec<NodeId>,
-    pub(crate) partitions: Vec<Partition>,
+    /// Those that have come into being, in the order in which they did.
+    #[serde(with = "keyspaces")]
+    pub(crate) keyspaces: Vec<KeyspaceSpec>,
+    #[serde(with = "partitions")]
+    partitions: BTreeMap<PartitionId, Partition>,
+    /// The smallest id that no partition ever had.
+    next_partition: u32,
 }
 
 /// Why the core does not start.
@@ -166,6 +181,8 @@ pub enum StateError {
     OtherCluster { found: u128, expected: u128 },
     #[error("the stored {field} differs from the configured; changing it is not supported")]
     Changed { field: &'static str },
+    #[error("keyspace {stored} is stored, {configured} is configured; changing it is not supported")]
+    KeyspaceChanged { stored: String, configured: String },
 }
 
 /// The version inside encoded state, for [`crate::StateStore::compare_and_swap`].
@@ -175,38 +192,40 @@ pub fn persisted_version(bytes: &[u8]) -> Result<u64, StateError> {
 
 impl State {
     /// The state of a cluster that has never been.
-    pub(crate) fn new(config: &Config) -> Result<Self, StateError> {
+    pub(crate) fn new(config: &Config) -> Self {
         let mut nodes: Vec<_> = config.nodes.iter().map(|node| node.id).collect();
         nodes.sort_unstable();
-        Ok(Self {
+        Self {
             version: 0,
             cluster: config.cluster,
             term: 0,
-            replicas: config.replicas as u8,
-            write_set: config.write_set,
-            partition_bits: config.partitioning()?.bits(),
             nodes,
-            partitions: Vec::new(),
-        })
+            keyspaces: Vec::new(),
+            partitions: BTreeMap::new(),
+            next_partition: 0,
+        }
     }
 
-    /// What was persisted, if it belongs to this configuration.
+    /// What was persisted, if it belongs to this configuration. Keyspaces may be configured that are not there yet.
     pub(crate) fn resume(config: &Config, bytes: &[u8]) -> Result<Self, StateError> {
         let stored = Self::decode(bytes)?;
-        let fresh = Self::new(config)?;
+        let fresh = Self::new(config);
         if stored.cluster != fresh.cluster {
             return Err(StateError::OtherCluster { found: stored.cluster, expected: fresh.cluster });
         }
-        let same = [
-            ("set of nodes", stored.nodes == fresh.nodes),
-            ("number of replicas", stored.replicas == fresh.replicas),
-            ("write set", stored.write_set == fresh.write_set),
-            ("number of partitions", stored.partition_bits == fresh.partition_bits),
-        ];
-        match same.iter().find(|(_, same)| !same) {
-            Some((field, _)) => Err(StateError::Changed { field }),
-            None => Ok(stored),
+        if stored.nodes != fresh.nodes {
+            return Err(StateError::Changed { field: "set of nodes" });
         }
+        for spec in &stored.keyspaces {
+            let configured = config.keyspaces.iter().find(|configured| configured.id == spec.id);
+            if configured != Some(spec) {
+                return Err(StateError::KeyspaceChanged {
+                    stored: spec.to_string(),
+                    configured: configured.map_or("none of this id".into(), ToString::to_string),
+                });
+            }
+        }
+        Ok(stored)
     }
 
     pub(crate) fn term(&self) -> Term {
@@ -217,28 +236,32 @@ impl State {
         !self.partitions.is_empty()
     }
 
-    pub(crate) fn partition(&self, id: PartitionId) -> Option<&Partition> {
-        self.partitions.get(id.position())
-    }
-
-    pub(crate) fn partitioning(&self) -> Partitioning {
-        Partitioning::new(self.partition_bits).expect("checked when the state was made")
-    }
-
-    pub(crate) fn replication(&self) -> Replication {
-        let by_quorum =
-            |write_set| Quorum::new(self.replicas, write_set).expect("checked with the configuration");
-        self.write_set.map_or(Replication::Multicast, |write_set| Replication::Quorum(by_quorum(write_set)))
-    }
-
     /// Every partition.
     pub(crate) fn partitions(&self) -> impl Iterator<Item = (PartitionId, &Partition)> {
-        let ids = (0..).map(PartitionId);
-        ids.zip(&self.partitions)
+        self.partitions.iter().map(|(id, partition)| (*id, partition))
     }
 
+    pub(crate) fn partition(&self, id: PartitionId) -> Option<&Partition> {
+        self.partitions.get(&id)
+    }
+
+    /// A partition comes into being, under an id that none ever had.
+    pub(crate) fn add(&mut self, partition: Partition) -> PartitionId {
+        let id = PartitionId(self.next_partition);
+        self.next_partition += 1;
+        self.partitions.insert(id, partition);
+        id
+    }
+
+    /// A partition goes on to `next`.
     pub(crate) fn replace(&mut self, id: PartitionId, next: Partition) {
-        self.partitions[id.position()] = next;
+        self.partitions.insert(id, next).expect("the partition is there");
+    }
+
+    /// The keyspace of a partition.
+    pub(crate) fn keyspace(&self, partition: &Partition) -> &KeyspaceSpec {
+        let of_id = |spec: &&KeyspaceSpec| spec.id == partition.keyspace;
+        self.keyspaces.iter().find(of_id).expect("every partition is of a keyspace that is there")
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -260,38 +283,37 @@ impl State {
     }
 
     fn validate(&self) -> Result<(), &'static str> {
-        if self.is_bootstrapped()
-            && Some(self.partitions.len()) != 1usize.checked_shl(self.partition_bits.into())
-        {
-            return Err("the number of partitions is not the one stated");
+        if self.keyspaces.is_empty() && self.partitions.is_empty() {
+            return Ok(());
         }
-        self.partitions.iter().try_for_each(|partition| partition.validate(self.replicas, &self.nodes))
+        check_keyspaces(&self.keyspaces, self.nodes.len()).map_err(|_| "its keyspaces make no sense")?;
+        let is_known =
+            |partition: &Partition| self.keyspaces.iter().any(|spec| spec.id == partition.keyspace);
+        if !self.partitions.values().all(is_known) {
+            return Err("a partition is of no keyspace");
+        }
+        if self.partitions.keys().any(|id| id.0 >= self.next_partition) {
+            return Err("a partition has an id that is to be given");
+        }
+        self.keyspaces.iter().try_for_each(|spec| self.validate_keyspace(spec))
+    }
+
+    /// Every match value is owned by one partition.
+    fn validate_keyspace(&self, spec: &KeyspaceSpec) -> Result<(), &'static str> {
+        let mut ranges = Vec::new();
+        for partition in self.partitions.values().filter(|partition| partition.keyspace == spec.id) {
+            partition.validate(spec.replicas, &self.nodes)?;
+            ranges.push((partition.range.first(), partition.range.last()));
+        }
+        ranges.sort_unstable();
+        let follows = |pair: &[(u128, u128)]| pair[0].1.checked_add(1) == Some(pair[1].0);
+        let (first, last) = (ranges.first().map(|range| range.0), ranges.last().map(|range| range.1));
+        if (first, last) == (Some(0), Some(u128::MAX)) && ranges.windows(2).all(follows) {
+            return Ok(());
+        }
+        Err("the partitions of a keyspace leave a gap, or overlap")
     }
 }
 
-mod node_id {
-    use nicekv_wire::NodeId;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(node: &NodeId, serializer: S) -> Result<S::Ok, S::Error> {
-        node.0.serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<NodeId, D::Error> {
-        u16::deserialize(deserializer).map(NodeId)
-    }
-}
-
-mod node_ids {
-    use alloc::vec::Vec;
-    use nicekv_wire::NodeId;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(nodes: &[NodeId], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(nodes.iter().map(|node| node.0))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NodeId>, D::Error> {
-        Ok(Vec::<u16>::deserialize(deserializer)?.into_iter().map(NodeId).collect())
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+use super::*;
+use crate::decide::epochs;
+use nicekv_placement::{KeyspaceDefaults, RingsBase};
+
+fn spec(id: u16, partitions: u32) -> KeyspaceSpec {
+    let (id, rings) = (KeyspaceId(id), RingsBase::Network);
+    let defaults = KeyspaceDefaults { id, replicas: 1, partitions, rings };
+    KeyspaceSpec { name: format!("k{id}"), ..KeyspaceSpec::of(&defaults) }
+}
+
+fn add(state: &mut State, keyspace: u16, range: MatchRange) -> PartitionId {
+    let process = |_| Process { incarnation: 1, storage: 1 };
+    state.add(epochs::first(KeyspaceId(keyspace), range, vec![NodeId(1)], process))
+}
+
+/// One node, two keyspaces, with one and two partitions.
+fn state() -> State {
+    let mut state = State {
+        version: 1,
+        cluster: 7,
+        term: 1,
+        nodes: vec![NodeId(1)],
+        keyspaces: vec![spec(0, 1), spec(1, 2)],
+        partitions: BTreeMap::new(),
+        next_partition: 0,
+    };
+    for keyspace in 0..2 {
+        for range in spec(keyspace, 1 << keyspace).ranges() {
+            add(&mut state, keyspace, range);
+        }
+    }
+    state
+}
+
+#[track_caller]
+fn refused(change: impl FnOnce(&mut State), why: &'static str) {
+    let mut state = state();
+    change(&mut state);
+    assert_eq!(State::decode(&state.encode()), Err(StateError::Damaged(why)));
+}
+
+#[test]
+fn what_is_persisted_is_read_again() {
+    let state = state();
+    assert_eq!(State::decode(&state.encode()), Ok(state.clone()));
+    assert!(state.partitions().map(|(id, _)| id.0).eq(0..3));
+}
+
+#[test]
+fn an_id_is_never_given_again() {
+    let mut state = state();
+    let whole = state.partitions.remove(&PartitionId(0)).unwrap().range;
+    assert_eq!(add(&mut state, 0, whole), PartitionId(3));
+    assert_eq!(State::decode(&state.encode()), Ok(state));
+}
+
+/// What splitting and merging would leave behind: ranges of any length, under ids in any order.
+#[test]
+fn partitions_may_be_of_different_length() {
+    let mut state = state();
+    state.partitions.remove(&PartitionId(0));
+    let cut = 3 << 112;
+    add(&mut state, 0, MatchRange::new(cut, u128::MAX).unwrap());
+    add(&mut state, 0, MatchRange::new(0, cut - 1).unwrap());
+    assert_eq!(State::decode(&state.encode()), Ok(state));
+}
+
+#[test]
+fn a_state_that_contradicts_itself_is_damaged() {
+    let gap = "the partitions of a keyspace leave a gap, or overlap";
+    refused(|state| drop(state.partitions.remove(&PartitionId(2))), gap);
+    refused(|state| _ = add(state, 0, MatchRange::ALL), gap);
+    refused(|state| _ = add(state, 2, MatchRange::ALL), "a partition is of no keyspace");
+    refused(|state| state.next_partition = 2, "a partition has an id that is to be given");
+    refused(|state| state.keyspaces[1].id = KeyspaceId(0), "its keyspaces make no sense");
+    refused(|state| state.keyspaces[1].partitions = 3, "it cannot be decoded");
+    let within = |state: &mut State| {
+        state.partitions.remove(&PartitionId(0));
+        add(state, 0, MatchRange::new(0, 5).unwrap());
+        add(state, 0, MatchRange::new(6, u128::MAX).unwrap());
+    };
+    refused(within, "a partition begins or ends within a vnode");
+    let other = "a replica set has the wrong size or names an unknown node";
+    refused(|state| state.nodes = vec![NodeId(2)], other);
+}

@@ -1,0 +1,259 @@
+//! What operators and clients may know.
+
+mod survey;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use nicekv_dataplane::TableStatus;
+use nicekv_placement::Vrings;
+use nicekv_wire::Replication;
+use nicekv_wire::quorum::Quorum;
+use serde::{Deserialize, Serialize};
+
+use crate::leader::Counters;
+
+/// What a client needs to find the store: no node, no membership.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterInfo {
+    /// The cluster.
+    pub cluster: u128,
+    /// UDP port of all vrings.
+    pub port: u16,
+    /// By id.
+    pub keyspaces: Vec<KeyspaceInfo>,
+}
+
+/// What a client needs to know of a keyspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyspaceInfo {
+    /// Its number in the header of a request.
+    pub id: u16,
+    /// Its name.
+    pub name: String,
+    /// Base of the unicast vring, a /16.
+    pub unicast: Ipv4Addr,
+    /// Base of the multicast vring, a /16.
+    pub multicast: Ipv4Addr,
+    /// R and k, if it is a quorum keyspace (R14).
+    pub quorum: Option<(u8, u8)>,
+}
+
+impl ClusterInfo {
+    /// The keyspace of this number.
+    pub fn keyspace(&self, id: u16) -> Option<&KeyspaceInfo> {
+        self.keyspaces.iter().find(|keyspace| keyspace.id == id)
+    }
+}
+
+impl KeyspaceInfo {
+    /// The pair of rings.
+    pub fn vrings(&self, port: u16) -> Vrings {
+        Vrings { unicast: self.unicast, multicast: self.multicast, port }
+    }
+
+    /// How its replicas are kept in step.
+    pub fn replication(&self) -> Replication {
+        let quorum = self.quorum.and_then(|(replicas, write_set)| Quorum::new(replicas, write_set).ok());
+        quorum.map_or(Replication::Multicast, Replication::Quorum)
+    }
+}
+
+/// The state of everything.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Name of the cluster, 32 hexadecimal digits.
+    pub cluster: String,
+    /// Term of the leader that answers.
+    pub term: u64,
+    /// Every partition has R consistent members, everything is acknowledged by nodes and switches.
+    pub ready: bool,
+    /// The first thing that is missing.
+    pub why_not_ready: Option<String>,
+    /// How many partitions are how well.
+    pub health: HealthCounts,
+    /// By id.
+    pub nodes: Vec<NodeStatus>,
+    /// By id; those that are configured and have not come into being are not among them.
+    pub keyspaces: Vec<KeyspaceStatus>,
+    /// By id; empty before bootstrap.
+    pub partitions: Vec<PartitionStatus>,
+    /// By id.
+    pub switches: Vec<SwitchStatus>,
+    /// Fill and hits of the switch tables.
+    pub tables: Vec<TableStatus>,
+    /// What was not understood or not taken.
+    pub counters: Counters,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "named like the configuration")]
+pub struct NodeStatus {
+    pub id: u16,
+    pub name: String,
+    pub address: SocketAddrV4,
+    pub state: NodeState,
+}
+
+/// Whether a node is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeState {
+    /// Never heard by this leader.
+    Unknown,
+    /// Heard, and it hears us.
+    Live,
+    /// Silent or deaf.
+    Suspected,
+}
+
+/// A keyspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "named like the settings of a keyspace")]
+pub struct KeyspaceStatus {
+    pub id: u16,
+    pub name: String,
+    pub replication: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_set: Option<u8>,
+    pub replicas: usize,
+    /// How many there are now.
+    pub partitions: usize,
+    pub unicast: Ipv4Addr,
+    pub multicast: Ipv4Addr,
+    /// How many of them are how well.
+    pub health: HealthCounts,
+}
+
+/// A partition in its newest epoch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the terms of NICE")]
+pub struct PartitionStatus {
+    pub id: u32,
+    /// Number of its keyspace.
+    pub keyspace: u16,
+    /// The smallest match value that it owns, 32 hexadecimal digits.
+    pub first: String,
+    /// The largest.
+    pub last: String,
+    pub epoch: u32,
+    /// Node that orders its puts.
+    pub primary: u16,
+    pub state: PartitionState,
+    pub health: Health,
+    pub members: Vec<MemberStatus>,
+    /// Names of the originals that are no members, in ring order.
+    pub away: Vec<String>,
+}
+
+/// What clients and data can rely on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Health {
+    /// R originals hold everything.
+    Whole,
+    /// An original is away or behind; handoffs that serve make up for it.
+    Covered,
+    /// Fewer than R members hold what is put now.
+    Reduced,
+    /// Gets are answered; puts wait for more members, or for the epoch to come into force.
+    Waiting,
+    /// No original that holds everything is there.
+    Unavailable,
+    /// Every original that held everything came back with empty storage.
+    Lost,
+}
+
+/// Partitions by [`Health`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "named like the variants of `Health`")]
+pub struct HealthCounts {
+    pub whole: usize,
+    pub covered: usize,
+    pub reduced: usize,
+    pub waiting: usize,
+    pub unavailable: usize,
+    pub lost: usize,
+}
+
+impl HealthCounts {
+    fn of<'a>(partitions: impl IntoIterator<Item = &'a PartitionStatus>) -> Self {
+        let mut counts = Self::default();
+        for partition in partitions {
+            *match partition.health {
+                Health::Whole => &mut counts.whole,
+                Health::Covered => &mut counts.covered,
+                Health::Reduced => &mut counts.reduced,
+                Health::Waiting => &mut counts.waiting,
+                Health::Unavailable => &mut counts.unavailable,
+                Health::Lost => &mut counts.lost,
+            } += 1;
+        }
+        counts
+    }
+}
+
+/// A switch agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchStatus {
+    /// Its place in the configuration.
+    pub id: u16,
+    /// Whether it can be talked to.
+    pub connected: bool,
+    /// Whether it goes by the newest tables, as far as it is known.
+    pub current: bool,
+    /// Why it refused them: the tables before are in force there.
+    pub error: Option<String>,
+}
+
+/// Whether a partition can work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PartitionState {
+    /// In force.
+    Active,
+    /// Waits until a removed member can answer no more gets (R6).
+    Activating,
+    /// Waits for a consistent member to come back.
+    Waiting,
+    /// Every consistent member came back with empty storage.
+    Lost,
+}
+
+/// A member of a replica set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "named like the configuration")]
+pub struct MemberStatus {
+    pub node: u16,
+    pub name: String,
+    pub state: MemberStatusState,
+    pub standing: MemberStanding,
+    /// Stands in for an original that is away (R8).
+    pub handoff: bool,
+}
+
+/// How far a member has come (R7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemberStanding {
+    /// Not every member knows it yet.
+    Joining,
+    /// Takes part in puts, copies.
+    Copying,
+    /// Holds what it is to hold; not yet in the unicast ring.
+    Promoted,
+    /// In both rings.
+    Serving,
+}
+
+/// What a member holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemberStatusState {
+    /// Takes part in puts, still copies.
+    Joining,
+    /// Holds everything.
+    Consistent,
+}

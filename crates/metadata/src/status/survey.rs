@@ -1,0 +1,204 @@
+//! How the status comes from the persisted state and the observations.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use nicekv_placement::{KeyspaceSpec, Protocol};
+use nicekv_wire::{NodeId, PartitionId};
+
+use super::*;
+use crate::leader::Metadata;
+use crate::policy::Policy;
+use crate::state::{Member, Partition, Standing};
+use crate::view::{self, Observed};
+
+impl Metadata {
+    /// The state of everything, at `now`.
+    pub fn status(&self) -> Status {
+        let why_not_ready = self.why_not_ready();
+        let partitions = self.committed.partitions();
+        let partitions: Vec<_> =
+            partitions.map(|(id, partition)| self.partition_status(id, partition)).collect();
+        let keyspaces = self.committed.keyspaces.iter();
+        Status {
+            cluster: format!("{:032x}", self.committed.cluster),
+            term: self.committed.term,
+            ready: why_not_ready.is_none(),
+            why_not_ready,
+            nodes: self.committed.nodes.iter().map(|node| self.node_status(*node)).collect(),
+            health: HealthCounts::of(&partitions),
+            keyspaces: keyspaces.map(|spec| keyspace_status(spec, &partitions)).collect(),
+            partitions,
+            switches: self.observations.switches.status(),
+            tables: self.observations.switches.table_status(),
+            counters: self.counters,
+        }
+    }
+
+    /// What clients need.
+    pub fn cluster_info(&self) -> ClusterInfo {
+        let info = |spec: &KeyspaceSpec| KeyspaceInfo {
+            id: spec.id.0,
+            name: spec.name.clone(),
+            unicast: spec.unicast,
+            multicast: spec.multicast,
+            quorum: spec
+                .replication()
+                .quorum()
+                .map(|quorum| (quorum.replicas() as u8, quorum.write_set() as u8)),
+        };
+        let mut keyspaces: Vec<_> = self.config.keyspaces.iter().map(info).collect();
+        keyspaces.sort_by_key(|keyspace| keyspace.id);
+        ClusterInfo { cluster: self.committed.cluster, port: self.config.port, keyspaces }
+    }
+
+    fn node_status(&self, id: NodeId) -> NodeStatus {
+        let node = self.config.node(id).expect("the stored nodes are the configured ones");
+        let state = match (self.observations.membership.live(id), self.observations.membership.is_known(id)) {
+            (Some(_), _) => NodeState::Live,
+            (None, true) => NodeState::Suspected,
+            (None, false) => NodeState::Unknown,
+        };
+        NodeStatus { id: id.0, name: node.name.clone(), address: node.address, state }
+    }
+
+    fn partition_status(&self, id: PartitionId, partition: &Partition) -> PartitionStatus {
+        let view = self.situation().view(id, partition);
+        let state = if view::is_lost(partition, &view) {
+            PartitionState::Lost
+        } else if !view::has_live_consistent(partition, &view) {
+            PartitionState::Waiting
+        } else if partition.activated {
+            PartitionState::Active
+        } else {
+            PartitionState::Activating
+        };
+        let away = partition.originals.iter().filter(|node| partition.member(**node).is_none());
+        PartitionStatus {
+            id: id.0,
+            keyspace: partition.keyspace.0,
+            first: format!("{:032x}", partition.range.first()),
+            last: format!("{:032x}", partition.range.last()),
+            epoch: partition.epoch,
+            primary: partition.primary.0,
+            state,
+            health: self.health(partition, state, view.policy()),
+            members: partition.members.iter().map(|member| self.member_status(member)).collect(),
+            away: away.map(|node| self.name(*node)).collect(),
+        }
+    }
+
+    fn member_status(&self, member: &Member) -> MemberStatus {
+        MemberStatus {
+            node: member.node.0,
+            name: self.name(member.node),
+            state: if member.standing.is_consistent() {
+                MemberStatusState::Consistent
+            } else {
+                MemberStatusState::Joining
+            },
+            standing: match member.standing {
+                Standing::Joining => MemberStanding::Joining,
+                Standing::Copying => MemberStanding::Copying,
+                Standing::Promoted => MemberStanding::Promoted,
+                Standing::Serving => MemberStanding::Serving,
+            },
+            handoff: member.handoff,
+        }
+    }
+
+    fn name(&self, node: NodeId) -> String {
+        self.config.node(node).map(|node| node.name.clone()).unwrap_or_default()
+    }
+
+    fn health(&self, partition: &Partition, state: PartitionState, policy: Policy) -> Health {
+        let membership = &self.observations.membership;
+        let is_there = |member: &&Member| membership.is_live(member.node, member.process.incarnation);
+        let there = partition.members.iter().filter(is_there);
+        let originals = partition.holders().filter(is_there).count();
+        let consistent = there.clone().filter(|member| member.standing.is_consistent()).count();
+        match state {
+            PartitionState::Lost => Health::Lost,
+            PartitionState::Waiting => Health::Unavailable,
+            PartitionState::Activating => Health::Waiting,
+            PartitionState::Active if !policy.takes_puts(partition.members.len(), there.count()) => {
+                Health::Waiting
+            }
+            PartitionState::Active if originals >= policy.replicas => Health::Whole,
+            PartitionState::Active if consistent >= policy.replicas => Health::Covered,
+            PartitionState::Active => Health::Reduced,
+        }
+    }
+
+    fn why_not_ready(&self) -> Option<String> {
+        if self.is_overdue() {
+            return Some("another metadata service may lead".into());
+        }
+        if !self.is_leading() {
+            return Some("the metadata term is not yet persisted".into());
+        }
+        let absent =
+            self.config.nodes.iter().find(|node| self.observations.membership.live(node.id).is_none());
+        let is_missing =
+            |spec: &&KeyspaceSpec| self.committed.keyspaces.iter().all(|known| known.id != spec.id);
+        let missing = self.config.keyspaces.iter().find(is_missing);
+        if let (Some(node), false) = (absent, self.committed.is_bootstrapped()) {
+            return Some(format!("waiting for {} to start for the first time", node.name));
+        }
+        match (missing, absent) {
+            (None, _) => {}
+            (Some(spec), Some(node)) => {
+                return Some(format!("keyspace {} waits for {}", spec.name, node.name));
+            }
+            (Some(_), None) => return Some("the placement is being persisted".into()),
+        }
+        for (id, partition) in self.committed.partitions() {
+            if let Some(reason) = self.unfinished(id, partition) {
+                return Some(format!("partition {id}: {reason}"));
+            }
+        }
+        self.observations.switches.why_not_ready()
+    }
+
+    fn unfinished(&self, id: PartitionId, partition: &Partition) -> Option<String> {
+        let view = self.situation().view(id, partition);
+        if view::is_lost(partition, &view) {
+            return Some("its data are lost, no member kept its storage".into());
+        }
+        let (consistent, replicas) = (partition.holders().count(), view.policy().replicas);
+        if consistent < replicas {
+            return Some(format!("{consistent} of {replicas} members are consistent"));
+        }
+        if let Some(member) = partition.members.iter().find(|member| view.live(member.node).is_none()) {
+            return Some(format!("{} is not there", member.node));
+        }
+        if !partition.activated {
+            return Some("a removed member may still answer".into());
+        }
+        if let Some(member) = partition.members.iter().find(|member| member.standing != Standing::Serving) {
+            return Some(format!("{} is not yet in the unicast ring", member.node));
+        }
+        let waits = partition.members.iter().find(|member| !view.is_informed(member));
+        waits.map(|member| format!("{} has not acknowledged epoch {}", member.node, partition.epoch))
+    }
+}
+
+fn keyspace_status(spec: &KeyspaceSpec, partitions: &[PartitionStatus]) -> KeyspaceStatus {
+    let (replication, write_set) = match spec.protocol {
+        Protocol::Multicast => ("multicast", None),
+        Protocol::Quorum { write_set } => ("quorum", Some(write_set)),
+    };
+    let of_it = || partitions.iter().filter(|partition| partition.keyspace == spec.id.0);
+    KeyspaceStatus {
+        id: spec.id.0,
+        name: spec.name.clone(),
+        replication: replication.into(),
+        write_set,
+        replicas: spec.replicas,
+        partitions: of_it().count(),
+        unicast: spec.unicast,
+        multicast: spec.multicast,
+        health: HealthCounts::of(of_it()),
+    }
+}

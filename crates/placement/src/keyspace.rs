@@ -1,0 +1,422 @@
+//! What a keyspace is: keys of their own, kept in their own way, reached by their own pair of vrings. Said by the operator, as text:
+//!
+//! ```text
+//!   sessions=replication=quorum,write-set=2,replicas=3,partitions=64,unicast=10.12.0.0/16,multicast=10.13.0.0/16
+//!   └ name   └ settings, in any order; what is not said comes from the cluster's defaults
+//! ```
+//!
+//! A specification that has passed [`KeyspaceSpec::check`] makes sense by itself, a list that has passed [`check_keyspaces`] as a whole. Its
+//! text is canonical: every setting, in one order.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::fmt;
+use core::net::Ipv4Addr;
+use core::str::FromStr;
+
+use nicekv_wire::limits::MEMBERS_MAX;
+use nicekv_wire::quorum::{Quorum, QuorumError};
+use nicekv_wire::{KeyspaceId, MatchRange, Replication};
+use thiserror::Error;
+
+use crate::{PARTITION_BITS_MAX, Partitioning, Vrings};
+
+/// Most keyspaces of a cluster.
+pub const KEYSPACES_MAX: usize = 16;
+/// Most partitions of one keyspace.
+pub const KEYSPACE_PARTITIONS_MAX: u32 = 1 << PARTITION_BITS_MAX;
+/// Most partitions of a cluster: each is at least one entry in each table of a switch.
+pub const PARTITIONS_MAX: u32 = 4096;
+/// Longest name of a keyspace.
+pub const KEYSPACE_NAME_BYTES_MAX: usize = 64;
+
+const SETTINGS: &str =
+    "id, replication, write-set, replicas, partitioning, partitions, unicast and multicast";
+
+/// How the replicas are kept in step, as far as an operator chooses it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// A primary orders all puts (multicast two-phase commit).
+    #[default]
+    Multicast,
+    /// Any `write_set` replicas hold a put, nobody orders (R14).
+    Quorum {
+        /// k.
+        write_set: u8,
+    },
+}
+
+/// How keys become match values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeyOrder {
+    /// By their digests: evenly, in no order.
+    #[default]
+    Hash,
+    /// By their first bytes: in order. Not yet.
+    Range,
+}
+
+/// Where the rings of a keyspace are unless it says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingsBase {
+    /// Hosts of their own: `10.10.0.0/16` and `10.11.0.0/16` are those of keyspace 0.
+    Network,
+    /// One host: `127.10.0.0/16` and `127.11.0.0/16`, all of whose addresses are local.
+    Loopback,
+}
+
+impl RingsBase {
+    /// The unicast and the multicast ring of a keyspace: two /16 each, from 10 on; 20 to 39 are left to hosts.
+    pub fn rings(self, id: KeyspaceId) -> (Ipv4Addr, Ipv4Addr) {
+        let first = match self {
+            Self::Network => 10,
+            Self::Loopback => 127,
+        };
+        let second = match id.0.min(KEYSPACES_MAX as u16) as u8 {
+            id @ 0..5 => 10 + 2 * id,
+            id => 40 + 2 * (id - 5),
+        };
+        (Ipv4Addr::new(first, second, 0, 0), Ipv4Addr::new(first, second + 1, 0, 0))
+    }
+}
+
+/// What a text need not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyspaceDefaults {
+    /// The next number that is free.
+    pub id: KeyspaceId,
+    /// R.
+    pub replicas: usize,
+    /// Partitions.
+    pub partitions: u32,
+    /// Where rings are.
+    pub rings: RingsBase,
+}
+
+/// A keyspace as the operator wants it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyspaceSpec {
+    /// Its number in requests, for ever; 0 is the one of requests that name none.
+    pub id: KeyspaceId,
+    /// Its name, for people.
+    pub name: String,
+    /// How replicas are kept in step.
+    pub protocol: Protocol,
+    /// How keys become match values.
+    pub order: KeyOrder,
+    /// R: originals of each partition.
+    pub replicas: usize,
+    /// Partitions that it begins with, a power of two.
+    pub partitions: u32,
+    /// Base of the unicast ring, a /16.
+    pub unicast: Ipv4Addr,
+    /// Base of the multicast ring, a /16.
+    pub multicast: Ipv4Addr,
+}
+
+/// Why keyspaces are refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
+pub enum KeyspaceError {
+    #[error("keyspace {name:?}: {reason}")]
+    Refused { name: String, reason: Refusal },
+    #[error("{keyspaces} keyspaces, allowed are 1 to {KEYSPACES_MAX}")]
+    Count { keyspaces: usize },
+    #[error("no keyspace has id 0, to which requests go that name none")]
+    NoDefault,
+    #[error("{partitions} partitions in all keyspaces together, the limit is {PARTITIONS_MAX}")]
+    TooManyPartitions { partitions: u32 },
+}
+
+/// Why a keyspace is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
+pub enum Refusal {
+    #[error("a name has 1 to {KEYSPACE_NAME_BYTES_MAX} characters, this one has {length}")]
+    NameLength { length: usize },
+    #[error("a name consists of letters, digits, '-', '_' and '.'")]
+    NameCharacter,
+    #[error("{setting:?} is no setting like replicas=3")]
+    NoSetting { setting: String },
+    #[error("there is no setting {setting:?}, only {SETTINGS}")]
+    UnknownSetting { setting: String },
+    #[error("{setting} is said twice")]
+    SaidTwice { setting: String },
+    #[error("{setting} is {value:?}, but must be {expected}")]
+    Value { setting: &'static str, value: String, expected: &'static str },
+    #[error("write-set belongs to quorum replication: with multicast every replica holds every put")]
+    WriteSetOfMulticast,
+    #[error("quorum replication needs a write-set, 1 to the number of replicas")]
+    QuorumWithoutWriteSet,
+    #[error(transparent)]
+    Quorum(#[from] QuorumError),
+    #[error("partitioning by range is not supported yet: scans need it, and nothing else does")]
+    Range,
+    #[error("{replicas} replicas, allowed are 1 to {MEMBERS_MAX}")]
+    Replicas { replicas: usize },
+    #[error("{replicas} replicas need at least as many nodes, there are {nodes}")]
+    TooFewNodes { replicas: usize, nodes: usize },
+    #[error("{partitions} partitions, allowed are powers of two up to {KEYSPACE_PARTITIONS_MAX}")]
+    Partitions { partitions: u32 },
+    #[error("{ring} is not the base of a /16")]
+    Ring { ring: Ipv4Addr },
+    #[error("the ring {ring}/16 is used twice")]
+    RingTwice { ring: Ipv4Addr },
+    #[error("id {id} is above {}", KEYSPACES_MAX - 1)]
+    Id { id: KeyspaceId },
+    #[error("id {id} is that of another keyspace")]
+    IdTwice { id: KeyspaceId },
+    #[error("there is another keyspace of this name")]
+    NameTwice,
+}
+
+impl KeyspaceSpec {
+    /// The keyspace `default` as it is unless something is said.
+    pub fn of(defaults: &KeyspaceDefaults) -> Self {
+        let KeyspaceDefaults { id, replicas, partitions, rings } = *defaults;
+        let (unicast, multicast) = rings.rings(id);
+        let (protocol, order) = Default::default();
+        Self { id, name: "default".into(), protocol, order, replicas, partitions, unicast, multicast }
+    }
+
+    /// Reads `name` or `name=setting=value,…`, and checks it.
+    ///
+    /// # Errors
+    /// Whatever is not understood or makes no sense, with the name of the keyspace.
+    pub fn parse(text: &str, defaults: &KeyspaceDefaults) -> Result<Self, KeyspaceError> {
+        let (name, settings) = text.split_once('=').unwrap_or((text, ""));
+        let refused = |reason| KeyspaceError::Refused { name: name.into(), reason };
+        let settings = Settings::parse(settings).map_err(refused)?;
+        let spec = settings.complete(name, defaults).map_err(refused)?;
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// Checks whatever can be said of it alone.
+    ///
+    /// # Errors
+    /// The first thing that makes no sense.
+    pub fn check(&self) -> Result<(), KeyspaceError> {
+        self.refusal().map_err(|reason| self.refused(reason))
+    }
+
+    fn refused(&self, reason: Refusal) -> KeyspaceError {
+        KeyspaceError::Refused { name: self.name.clone(), reason }
+    }
+
+    fn refusal(&self) -> Result<(), Refusal> {
+        let Self { id, replicas, partitions, .. } = *self;
+        let length = self.name.len();
+        let is_named_by = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if length == 0 || length > KEYSPACE_NAME_BYTES_MAX {
+            return Err(Refusal::NameLength { length });
+        }
+        if !self.name.bytes().all(is_named_by) {
+            return Err(Refusal::NameCharacter);
+        }
+        if usize::from(id.0) >= KEYSPACES_MAX {
+            return Err(Refusal::Id { id });
+        }
+        if replicas == 0 || replicas > MEMBERS_MAX {
+            return Err(Refusal::Replicas { replicas });
+        }
+        if let Protocol::Quorum { write_set } = self.protocol {
+            Quorum::new(replicas as u8, write_set)?;
+        }
+        if self.order == KeyOrder::Range {
+            return Err(Refusal::Range);
+        }
+        if !partitions.is_power_of_two() || partitions > KEYSPACE_PARTITIONS_MAX {
+            return Err(Refusal::Partitions { partitions });
+        }
+        let is_inside = |ring: &Ipv4Addr| ring.octets()[2..] != [0, 0];
+        if let Some(ring) = [self.unicast, self.multicast].into_iter().find(is_inside) {
+            return Err(Refusal::Ring { ring });
+        }
+        if self.unicast == self.multicast {
+            return Err(Refusal::RingTwice { ring: self.unicast });
+        }
+        Ok(())
+    }
+
+    /// What its nodes and clients are told.
+    ///
+    /// # Panics
+    /// If it was not checked.
+    pub fn replication(&self) -> Replication {
+        match self.protocol {
+            Protocol::Multicast => Replication::Multicast,
+            Protocol::Quorum { write_set } => {
+                Replication::Quorum(Quorum::new(self.replicas as u8, write_set).expect("checked"))
+            }
+        }
+    }
+
+    /// Its rings.
+    pub fn vrings(&self, port: u16) -> Vrings {
+        Vrings { unicast: self.unicast, multicast: self.multicast, port }
+    }
+
+    /// The ranges of the partitions that it begins with.
+    ///
+    /// # Panics
+    /// If it was not checked.
+    pub fn ranges(&self) -> impl Iterator<Item = MatchRange> {
+        let partitioning = Partitioning::new(self.partitions.ilog2() as u8).expect("checked");
+        partitioning.all().map(move |partition| partitioning.range(partition))
+    }
+}
+
+impl fmt::Display for KeyspaceSpec {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, name, replicas, partitions, unicast, multicast, .. } = self;
+        let replication = match self.protocol {
+            Protocol::Multicast => "multicast".into(),
+            Protocol::Quorum { write_set } => format!("quorum,write-set={write_set}"),
+        };
+        let partitioning = match self.order {
+            KeyOrder::Hash => "hash",
+            KeyOrder::Range => "range",
+        };
+        write!(
+            formatter,
+            "{name}=id={id},replication={replication},replicas={replicas},partitioning={partitioning},\
+             partitions={partitions},unicast={unicast}/16,multicast={multicast}/16"
+        )
+    }
+}
+
+/// Checks a cluster's keyspaces: each by itself, and that they do not share what is theirs.
+///
+/// # Errors
+/// The first thing that makes no sense.
+pub fn check_keyspaces(keyspaces: &[KeyspaceSpec], nodes: usize) -> Result<(), KeyspaceError> {
+    if keyspaces.is_empty() || keyspaces.len() > KEYSPACES_MAX {
+        return Err(KeyspaceError::Count { keyspaces: keyspaces.len() });
+    }
+    let (mut ids, mut names, mut rings) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for spec in keyspaces {
+        spec.check()?;
+        let replicas = spec.replicas;
+        if replicas > nodes {
+            return Err(spec.refused(Refusal::TooFewNodes { replicas, nodes }));
+        }
+        if !ids.insert(spec.id) {
+            return Err(spec.refused(Refusal::IdTwice { id: spec.id }));
+        }
+        if !names.insert(&spec.name) {
+            return Err(spec.refused(Refusal::NameTwice));
+        }
+        if let Some(ring) = [spec.unicast, spec.multicast].into_iter().find(|ring| !rings.insert(*ring)) {
+            return Err(spec.refused(Refusal::RingTwice { ring }));
+        }
+    }
+    if !ids.contains(&KeyspaceId::DEFAULT) {
+        return Err(KeyspaceError::NoDefault);
+    }
+    let partitions = keyspaces.iter().map(|spec| spec.partitions).sum();
+    if partitions > PARTITIONS_MAX {
+        return Err(KeyspaceError::TooManyPartitions { partitions });
+    }
+    Ok(())
+}
+
+/// What a text says.
+#[derive(Default)]
+struct Settings {
+    id: Option<u16>,
+    is_quorum: Option<bool>,
+    write_set: Option<u8>,
+    replicas: Option<usize>,
+    order: Option<KeyOrder>,
+    partitions: Option<u32>,
+    unicast: Option<Ipv4Addr>,
+    multicast: Option<Ipv4Addr>,
+}
+
+impl Settings {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        let mut settings = Self::default();
+        for setting in text.split(',').filter(|_| !text.is_empty()) {
+            let (name, value) =
+                setting.split_once('=').ok_or_else(|| Refusal::NoSetting { setting: setting.into() })?;
+            settings.set(name, value)?;
+        }
+        Ok(settings)
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
+        match name {
+            "id" => once(&mut self.id, "id", number("id", value)?),
+            "replication" => once(&mut self.is_quorum, "replication", is_quorum(value)?),
+            "write-set" => once(&mut self.write_set, "write-set", number("write-set", value)?),
+            "replicas" => once(&mut self.replicas, "replicas", number("replicas", value)?),
+            "partitioning" => once(&mut self.order, "partitioning", key_order(value)?),
+            "partitions" => once(&mut self.partitions, "partitions", number("partitions", value)?),
+            "unicast" => once(&mut self.unicast, "unicast", ring("unicast", value)?),
+            "multicast" => once(&mut self.multicast, "multicast", ring("multicast", value)?),
+            _ => Err(Refusal::UnknownSetting { setting: name.into() }),
+        }
+    }
+
+    fn complete(self, name: &str, defaults: &KeyspaceDefaults) -> Result<KeyspaceSpec, Refusal> {
+        let protocol = match (self.is_quorum.unwrap_or(false), self.write_set) {
+            (false, None) => Protocol::Multicast,
+            (false, Some(_)) => return Err(Refusal::WriteSetOfMulticast),
+            (true, None) => return Err(Refusal::QuorumWithoutWriteSet),
+            (true, Some(write_set)) => Protocol::Quorum { write_set },
+        };
+        let id = self.id.map_or(defaults.id, KeyspaceId);
+        let default = KeyspaceSpec::of(&KeyspaceDefaults { id, ..*defaults });
+        Ok(KeyspaceSpec {
+            name: name.to_string(),
+            protocol,
+            order: self.order.unwrap_or(default.order),
+            replicas: self.replicas.unwrap_or(default.replicas),
+            partitions: self.partitions.unwrap_or(default.partitions),
+            unicast: self.unicast.unwrap_or(default.unicast),
+            multicast: self.multicast.unwrap_or(default.multicast),
+            ..default
+        })
+    }
+}
+
+fn once<T>(place: &mut Option<T>, setting: &str, value: T) -> Result<(), Refusal> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(Refusal::SaidTwice { setting: setting.into() }),
+    }
+}
+
+fn bad_value(setting: &'static str, value: &str, expected: &'static str) -> Refusal {
+    Refusal::Value { setting, value: value.into(), expected }
+}
+
+fn number<T: FromStr>(setting: &'static str, value: &str) -> Result<T, Refusal> {
+    value.parse().map_err(|_| bad_value(setting, value, "a number that is not too large"))
+}
+
+fn is_quorum(value: &str) -> Result<bool, Refusal> {
+    match value {
+        "multicast" => Ok(false),
+        "quorum" => Ok(true),
+        _ => Err(bad_value("replication", value, "multicast or quorum")),
+    }
+}
+
+fn key_order(value: &str) -> Result<KeyOrder, Refusal> {
+    match value {
+        "hash" => Ok(KeyOrder::Hash),
+        "range" => Ok(KeyOrder::Range),
+        _ => Err(bad_value("partitioning", value, "hash")),
+    }
+}
+
+fn ring(setting: &'static str, value: &str) -> Result<Ipv4Addr, Refusal> {
+    let address = value.strip_suffix("/16").and_then(|address| address.parse().ok());
+    address.ok_or_else(|| bad_value(setting, value, "a /16 like 10.12.0.0/16"))
+}
+
+#[cfg(test)]
+mod tests;
