@@ -1,7 +1,7 @@
 //! The table of commands.
 
 use crate::error::CommandError;
-use crate::handlers::{connection, expiry, numbers, server, strings};
+use crate::handlers::{connection, expiry, numbers, server, strings, transactions};
 use crate::parser::Arguments;
 use crate::plan::Handler;
 
@@ -11,7 +11,7 @@ pub(crate) struct Command {
     pub(crate) name: &'static str,
     /// Arguments with the name; at least so many if negative (as Redis counts).
     pub(crate) arity: i32,
-    /// What it is, for `COMMAND`.
+    /// What it is, to others on the same keys and for `COMMAND`.
     pub(crate) kind: Kind,
     /// Number of the last argument that is a key (negative: from the end) and the step between keys; the first is 1.
     pub(crate) keys: Option<(i32, i32)>,
@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     Read,
     Write,
     Connection,
+    /// Known only to be refused in the right way; not shown.
+    Transaction,
 }
 
 const ONE: Option<(i32, i32)> = Some((1, 1));
@@ -57,6 +59,10 @@ const fn alone(name: &'static str, arity: i32, handler: Handler) -> Command {
     Command { alone: true, ..other(name, arity, handler) }
 }
 
+const fn transaction(name: &'static str, arity: i32, handler: Handler) -> Command {
+    on_keys(name, arity, Kind::Transaction, None, handler)
+}
+
 /// All commands, sorted by name.
 pub(crate) static COMMANDS: &[Command] = &[
     write("append", 3, strings::append),
@@ -67,7 +73,9 @@ pub(crate) static COMMANDS: &[Command] = &[
     write("decr", 2, numbers::decr),
     write("decrby", 3, numbers::decrby),
     on_keys("del", -2, Kind::Write, ALL, strings::del),
+    transaction("discard", 1, transactions::discard),
     other("echo", 2, connection::echo),
+    transaction("exec", -1, transactions::exec),
     on_keys("exists", -2, Kind::Read, ALL, strings::exists),
     write("expire", -3, expiry::expire),
     write("expireat", -3, expiry::expireat),
@@ -84,6 +92,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     other("info", -1, server::info),
     on_keys("mget", -2, Kind::Read, ALL, strings::mget),
     on_keys("mset", -3, Kind::Write, PAIRS, strings::mset),
+    transaction("multi", 1, transactions::multi),
     write("persist", 2, expiry::persist),
     write("pexpire", -3, expiry::pexpire),
     write("pexpireat", -3, expiry::pexpireat),
@@ -103,6 +112,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     read("ttl", 2, expiry::ttl),
     read("type", 2, strings::key_type),
     on_keys("unlink", -2, Kind::Write, ALL, strings::del),
+    transaction("unwatch", 1, transactions::unwatch),
+    transaction("watch", -2, transactions::watch),
 ];
 
 /// Longest part of a request that an error quotes.
@@ -125,6 +136,11 @@ impl Command {
         let count = arguments.count() as i32;
         let fits = if command.arity >= 0 { count == command.arity } else { count >= -command.arity };
         if fits { Ok(command) } else { Err(CommandError::arity(command.name)) }
+    }
+
+    /// Those that do what they are named after.
+    pub(crate) fn shown() -> impl Iterator<Item = &'static Self> + Clone {
+        COMMANDS.iter().filter(|command| command.kind != Kind::Transaction)
     }
 
     /// Numbers of the arguments that are keys.

@@ -1,33 +1,34 @@
 //! One connection: commands in, replies out, in order.
 //!
 //! ```text
-//!  socket ─▶ input ─▶ Parser ─▶ issue ─▶ requests          pending (oldest first)
+//!  socket ─▶ input ─▶ Parser ─▶ issue ─▶ requests          unanswered (oldest first)
 //!                       │ blocked?  └──────────────▶ [SET k1 …][GET k2 ✓][MGET k3 … k9 …]
 //!                       ▼                                │ the front is answered
 //!                    waits here, nothing is read         ▼
 //!                                             output ─▶ socket
 //! ```
 //!
-//! Commands are issued in their order and run at the same time, unless they have a key in common: then the later one waits for the
-//! earlier one, and what comes behind it waits too. Replies leave in the order of the commands.
+//! Commands are issued in their order and run at the same time, unless one has to wait for another (`unanswered`): then what comes
+//! behind it waits too. Replies leave in the order of the commands.
 //!
-//! Invariant: a complete command stays in the parser until it is issued, and no byte is read meanwhile. What a silent or greedy peer
-//! costs is therefore bounded by `limits`.
+//! Invariant: a complete command stays in the parser until all of it is issued, and no byte is read meanwhile. What a silent or greedy
+//! peer costs is therefore bounded by `limits`, and what all of them cost by `budget`.
 
 use crate::command::Command;
 use crate::error::CommandError;
-use crate::limits::{OUTPUT_BYTES_MAX, PIPELINE_MAX, READ_BYTES};
+use crate::handlers::transactions::Refused;
+use crate::limits::{KEYS_IN_FLIGHT_MAX, OUTPUT_BYTES_MAX, PIPELINE_MAX};
 use crate::parser::Parser;
-use crate::plan::{Call, Context, Finish, Gathering, Plan, Session};
+use crate::plan::{Call, Context, Gathering, Many, Plan, Session};
 use crate::reply::{Protocol, ReplyWriter};
 use crate::requests::{Origin, Requests};
+use crate::unanswered::{Keys, Output, State, Unanswered};
 use nicekv_client::{Answer, OperationError};
-use std::collections::{HashSet, VecDeque};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-/// Kept by an idle connection for the next command.
-const IDLE_BYTES: usize = 4 << 10;
+/// Kept by a busy connection for the next command.
+const SPARE_BYTES: usize = 4 << 10;
 
 /// Why a connection does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,20 +39,14 @@ pub(crate) enum Progress {
     WindowFull,
 }
 
+/// A command on several keys of which not all requests are sent yet. It is the last of the unanswered ones.
 #[derive(Debug)]
-enum State {
-    One(Finish),
-    Many(Gathering),
-    Ready(Vec<u8>),
-}
-
-/// A command that is not answered yet.
-#[derive(Debug)]
-struct Pending {
-    /// Hashes of its keys, on which later commands wait.
-    first_key: Option<u64>,
-    other_keys: Vec<u64>,
-    state: State,
+struct Issuing {
+    many: Many,
+    name: &'static str,
+    command: u64,
+    /// How many are sent.
+    sent: usize,
 }
 
 #[derive(Debug)]
@@ -60,15 +55,15 @@ pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
     /// It is in the event loop's list of connections to look at.
     pub(crate) queued: bool,
+    /// It was served since the event loop last looked for idle ones.
+    pub(crate) active: bool,
+    /// Bytes that the budget counts for it.
+    pub(crate) counted_bytes: usize,
     parser: Parser,
     input: Vec<u8>,
     output: Vec<u8>,
-    pending: VecDeque<Pending>,
-    /// Number of the command at the front of `pending`.
-    first: u64,
-    keys_in_use: HashSet<u64>,
-    /// Bytes of replies that wait behind an unfinished command.
-    ready_bytes: usize,
+    unanswered: Unanswered,
+    issuing: Option<Issuing>,
     /// The socket may have bytes to read, or be at its end.
     pub(crate) readable: bool,
     /// The peer sends nothing more.
@@ -80,17 +75,18 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(stream: TcpStream, id: u64) -> Self {
+        let (protocol, refused) = (Protocol::default(), Refused::default());
         Self {
-            session: Session { id, name: Vec::new(), protocol: Protocol::default() },
+            session: Session { id, name: Vec::new(), refused, protocol },
             stream,
             queued: false,
+            active: true,
+            counted_bytes: 0,
             parser: Parser::new(),
             input: Vec::new(),
             output: Vec::new(),
-            pending: VecDeque::new(),
-            first: 0,
-            keys_in_use: HashSet::new(),
-            ready_bytes: 0,
+            unanswered: Unanswered::default(),
+            issuing: None,
             readable: true,
             ended: false,
             closing: false,
@@ -115,12 +111,40 @@ impl Connection {
 
     /// Whether it is to be closed.
     pub(crate) fn is_finished(&self) -> bool {
-        let answered = self.pending.is_empty() && self.output.is_empty();
+        let answered = self.unanswered.is_empty() && self.output.is_empty();
         self.failed || (answered && (self.closing || (self.ended && !self.is_blocked())))
     }
 
-    /// Reads once.
-    pub(crate) fn read(&mut self, buffer: &mut [u8; READ_BYTES]) {
+    /// Bytes that it occupies.
+    pub(crate) fn memory(&self) -> usize {
+        let issuing = self.issuing.as_ref().map_or(0, |issuing| issuing.many.keys.capacity());
+        size_of::<Self>()
+            + self.session.name.capacity()
+            + self.input.capacity()
+            + self.output.capacity()
+            + self.parser.memory()
+            + self.unanswered.memory()
+            + issuing * size_of::<u32>()
+    }
+
+    /// Gives back what it does not use.
+    pub(crate) fn shrink(&mut self) {
+        self.input.shrink_to_fit();
+        self.output.shrink_to_fit();
+        self.parser.shrink();
+        self.unanswered.shrink();
+    }
+
+    /// Tells the peer why it is closed, if that can still be said: a reply that is half sent cannot be followed by anything.
+    pub(crate) fn dismiss(&mut self, error: &CommandError) {
+        if self.output.is_empty() {
+            self.output = self.error_reply(error);
+            self.flush();
+        }
+    }
+
+    /// Reads once, as much as `buffer` takes.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) {
         match self.stream.read(buffer) {
             Ok(0) => self.ended = true,
             Ok(count) => self.input.extend_from_slice(&buffer[..count]),
@@ -149,92 +173,93 @@ impl Connection {
             if self.parser.command().is_none() {
                 break Progress::Waiting;
             }
-            if self.pending.len() >= PIPELINE_MAX || self.waiting_bytes() >= OUTPUT_BYTES_MAX {
+            let held_back = self.unanswered.len() >= PIPELINE_MAX || self.waiting_bytes() >= OUTPUT_BYTES_MAX;
+            if held_back && self.issuing.is_none() {
                 break Progress::Waiting;
             }
-            match self.issue(slot, requests) {
-                None => {
-                    requests.server.commands_total += 1;
-                    self.parser.release();
-                }
-                Some(progress) => break progress,
+            let issued = if self.issuing.is_none() { self.issue(slot, requests) } else { Ok(()) };
+            if let Err(progress) = issued.and_then(|()| self.issue_rest(slot, requests)) {
+                break progress;
             }
+            requests.server.commands_total += 1;
+            self.parser.release();
         };
         self.input.drain(..used);
         if self.input.is_empty() {
-            self.input.shrink_to(IDLE_BYTES);
+            self.input.shrink_to(SPARE_BYTES);
         }
         progress
     }
 
-    /// Issues the parser's command; or says what it waits for, having done nothing.
-    fn issue(&mut self, slot: usize, requests: &mut Requests<'_>) -> Option<Progress> {
-        let arguments = self.parser.command().expect("complete");
-        let command = match Command::resolve(arguments) {
+    /// Issues the parser's command, of one on several keys nothing yet; or says what it waits for, having done nothing.
+    fn issue(&mut self, slot: usize, requests: &mut Requests<'_>) -> Result<(), Progress> {
+        let Self { parser, session, unanswered, output, .. } = self;
+        let arguments = parser.command().expect("complete");
+        if is_http(arguments.prefix(0)) {
+            self.closing = true;
+            return Ok(());
+        }
+        let admitted = session.refused.admit(arguments.prefix(0));
+        let command = match admitted.and_then(|()| Command::resolve(arguments)) {
             Ok(command) => command,
             Err(error) => {
                 self.refuse(&error);
-                return None;
+                return Ok(());
             }
         };
-        if command.alone && !self.pending.is_empty() {
-            return Some(Progress::Waiting);
-        }
-        let mut keys =
-            command.key_indexes(arguments.count()).map(|index| requests.hash(arguments.prefix(index)));
-        let (first_key, other_keys) = (keys.next(), keys.collect::<Vec<_>>());
-        if first_key.iter().chain(&other_keys).any(|key| self.keys_in_use.contains(key)) {
-            return Some(Progress::Waiting);
+        let keys = Keys::of(command, arguments, |key| requests.hash(key));
+        if (command.alone && !unanswered.is_empty()) || unanswered.blocks(&keys) {
+            return Err(Progress::Waiting);
         }
         let mut written = Vec::new();
-        let mut reply = ReplyWriter { out: &mut written, protocol: self.session.protocol };
-        let mut context = Context {
-            unix_ms: requests.now.unix_ms,
-            session: &mut self.session,
-            server: requests.server,
-            reply: &mut reply,
-        };
+        let mut reply = ReplyWriter { out: &mut written, protocol: session.protocol };
+        let mut context =
+            Context { unix_ms: requests.now.unix_ms, session, server: requests.server, reply: &mut reply };
         let planned = (command.handler)(&mut context, &Call { arguments, name: command.name });
-        let origin = Origin {
-            slot,
-            connection: self.session.id,
-            command: self.first + self.pending.len() as u64,
-            part: 0,
-        };
-        let state = match planned {
-            Ok(Plan::Replied) => State::Ready(written),
+        let number = unanswered.next_number();
+        match planned {
+            Ok(Plan::Replied) => unanswered.push_ready(written, output),
             Ok(Plan::Close) => {
                 self.closing = true;
-                State::Ready(written)
+                unanswered.push_ready(written, output);
             }
-            Ok(Plan::One(..)) if requests.room() == 0 => return Some(Progress::WindowFull),
-            Ok(Plan::Many(parts, _)) if parts.len() > requests.window() => {
-                State::Ready(self.error_reply(&CommandError::too_many_keys(parts.len(), requests.window())))
-            }
-            Ok(Plan::Many(parts, _)) if requests.room() < parts.len() => {
-                return Some(Progress::WindowFull);
-            }
-            Ok(Plan::One(request, finish)) => match requests.submit(request, origin) {
-                Ok(()) => State::One(finish),
-                Err(error) => State::Ready(self.error_reply(&error.into())),
-            },
-            Ok(Plan::Many(parts, finish)) => {
-                let gathering = Gathering::new(finish, parts.len());
-                for (part, request) in (0..).zip(parts) {
-                    requests.submit(request, Origin { part, ..origin }).expect("keys were checked, and room");
+            Ok(Plan::One(..)) if requests.room() == 0 => return Err(Progress::WindowFull),
+            Ok(Plan::One(request, finish)) => {
+                let origin = Origin { slot, connection: session.id, command: number, part: 0 };
+                match requests.submit(request, origin) {
+                    Ok(()) => unanswered.push(keys, State::One(finish)),
+                    Err(error) => self.refuse(&error.into()),
                 }
-                State::Many(gathering)
             }
-            Err(error) => State::Ready(self.error_reply(&error)),
-        };
-        match state {
-            State::Ready(reply) => self.put_ready(reply),
-            state => {
-                self.keys_in_use.extend(first_key.iter().chain(&other_keys));
-                self.pending.push_back(Pending { first_key, other_keys, state });
+            Ok(Plan::Many(many)) => {
+                unanswered.push(keys, State::Many(Gathering::new(many.finish, many.keys.len())));
+                self.issuing = Some(Issuing { many, name: command.name, command: number, sent: 0 });
             }
+            Err(error) => self.refuse(&error),
         }
-        None
+        Ok(())
+    }
+
+    /// Sends requests of the command on several keys, until all are sent or enough are under way. It takes half of the window's room at
+    /// most: the other connections have commands, too.
+    fn issue_rest(&mut self, slot: usize, requests: &mut Requests<'_>) -> Result<(), Progress> {
+        let Some(Issuing { many, name, command, sent }) = &mut self.issuing else { return Ok(()) };
+        let call = Call { arguments: self.parser.command().expect("complete"), name };
+        let in_flight = *sent - self.unanswered.answered_of_last();
+        let (share, own) = (requests.room().div_ceil(2), KEYS_IN_FLIGHT_MAX - in_flight);
+        for key in many.keys.iter().skip(*sent).take(share.min(own)) {
+            let origin = Origin { slot, connection: self.session.id, command: *command, part: *sent };
+            if let Err(error) = requests.submit((many.request)(&call, *key as usize), origin) {
+                let (protocol, unix_ms) = (self.session.protocol, requests.now.unix_ms);
+                self.unanswered.fail(error.into(), Output { bytes: &mut self.output, protocol, unix_ms });
+            }
+            *sent += 1;
+        }
+        if *sent < many.keys.len() {
+            return Err(if share < own { Progress::WindowFull } else { Progress::Waiting });
+        }
+        self.issuing = None;
+        Ok(())
     }
 
     /// The answer to one request of a command.
@@ -245,38 +270,13 @@ impl Connection {
         answered: Result<Answer<'_>, OperationError>,
         unix_ms: u64,
     ) {
-        let index = (command - self.first) as usize;
-        let pending = &mut self.pending[index];
-        if let State::Many(gathering) = &mut pending.state
-            && !gathering.take(part, answered)
-        {
-            return;
-        }
-        for key in pending.first_key.iter().chain(&pending.other_keys) {
-            self.keys_in_use.remove(key);
-        }
-        // The oldest command's reply is written to its place, a later one's waits.
-        let mut waiting = Vec::new();
-        let out = if index == 0 { &mut self.output } else { &mut waiting };
-        let mut reply = ReplyWriter { out, protocol: self.session.protocol };
-        match &pending.state {
-            State::One(finish) => finish.write(answered, unix_ms, &mut reply),
-            State::Many(gathering) => gathering.write(&mut reply),
-            State::Ready(_) => unreachable!("command {command} is answered already"),
-        }
-        self.ready_bytes += waiting.len();
-        pending.state = State::Ready(waiting);
-        while let Some(Pending { state: State::Ready(reply), .. }) = self.pending.front() {
-            self.ready_bytes -= reply.len();
-            self.output.extend_from_slice(reply);
-            self.pending.pop_front();
-            self.first += 1;
-        }
+        let output = Output { bytes: &mut self.output, protocol: self.session.protocol, unix_ms };
+        self.unanswered.complete(command, part, answered, output);
     }
 
     fn refuse(&mut self, error: &CommandError) {
         let reply = self.error_reply(error);
-        self.put_ready(reply);
+        self.unanswered.push_ready(reply, &mut self.output);
     }
 
     fn error_reply(&self, error: &CommandError) -> Vec<u8> {
@@ -285,19 +285,8 @@ impl Connection {
         out
     }
 
-    fn put_ready(&mut self, reply: Vec<u8>) {
-        if self.pending.is_empty() {
-            self.output.extend_from_slice(&reply);
-            self.first += 1;
-        } else {
-            self.ready_bytes += reply.len();
-            let state = State::Ready(reply);
-            self.pending.push_back(Pending { first_key: None, other_keys: Vec::new(), state });
-        }
-    }
-
     fn waiting_bytes(&self) -> usize {
-        self.output.len() + self.ready_bytes
+        self.output.len() + self.unanswered.ready_bytes()
     }
 
     /// Writes what the socket takes.
@@ -313,7 +302,13 @@ impl Connection {
         }
         self.output.drain(..written);
         if self.output.is_empty() {
-            self.output.shrink_to(IDLE_BYTES);
+            self.output.shrink_to(SPARE_BYTES);
         }
     }
+}
+
+/// Whether a command is a line of HTTP. A browser can be made to send one here, with commands in its body: as in Redis, the connection
+/// ends before they run, and without a reply.
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }

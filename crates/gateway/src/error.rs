@@ -33,10 +33,6 @@ impl CommandError {
         Self::text(format!("ERR invalid expire time in '{command}' command"))
     }
 
-    pub(crate) fn too_many_keys(keys: usize, limit: usize) -> Self {
-        Self::text(format!("ERR command on {keys} keys exceeds the limit of {limit} keys"))
-    }
-
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }

@@ -10,9 +10,10 @@
 //! Connections are watched edge-triggered, so that one that is held back (its pipeline is full, or its peer does not read) costs no
 //! event; what is left to do for it is remembered in `queue`.
 
+use crate::budget::Budget;
 use crate::connection::{Connection, Progress};
 use crate::handlers::server::ServerState;
-use crate::limits::{CONNECTIONS_MAX, READ_BYTES};
+use crate::limits::{CONNECTIONS_MAX, MEMORY_BYTES_MAX, READ_BYTES};
 use crate::requests::{Origins, Requests};
 use nicekv_client::{ClientCore, Config, OPERATION_TIMEOUT};
 use nicekv_runtime::{Stop, UdpEndpoint, Waker, now};
@@ -38,6 +39,8 @@ const ACCEPTS_MAX: usize = 256;
 const RECEIVE_ROUNDS_MAX: usize = 8;
 /// Rest after an accept that failed for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// A connection that nothing happened on for so long, or twice as long, gives back the memory that it does not use.
+const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 /// Settings of a gateway.
 #[derive(Clone, Debug)]
@@ -46,6 +49,8 @@ pub struct GatewayConfig {
     pub client: Config,
     /// Most connections at once. Each needs a file descriptor: the caller raises `RLIMIT_NOFILE`.
     pub connections_max: usize,
+    /// Most bytes of commands and replies that all connections together may hold.
+    pub memory_bytes_max: usize,
     /// How long a command may take.
     pub timeout: Duration,
 }
@@ -53,7 +58,12 @@ pub struct GatewayConfig {
 impl GatewayConfig {
     /// The default settings, with this client.
     pub fn new(client: Config) -> Self {
-        Self { client, connections_max: CONNECTIONS_MAX, timeout: OPERATION_TIMEOUT }
+        Self {
+            client,
+            connections_max: CONNECTIONS_MAX,
+            memory_bytes_max: MEMORY_BYTES_MAX,
+            timeout: OPERATION_TIMEOUT,
+        }
     }
 }
 
@@ -66,6 +76,7 @@ pub struct Gateway {
     epoll: OwnedFd,
     core: ClientCore,
     connections: Slab<Connection>,
+    budget: Budget,
     origins: Origins,
     server: ServerState,
     hasher: RandomState,
@@ -74,6 +85,8 @@ pub struct Gateway {
     /// Connections with a command that waits for room in the window.
     window_queue: Vec<usize>,
     accept_again_ns: Option<u64>,
+    /// When to look for idle connections; `None` if all are known to be idle.
+    sweep_ns: Option<u64>,
 }
 
 impl Gateway {
@@ -90,10 +103,12 @@ impl Gateway {
             port: listener.local_addr()?.port(),
             started_unix_ms: now().unix_ms,
             connections_max: config.connections_max,
+            memory_bytes_max: config.memory_bytes_max,
             ..ServerState::default()
         };
         Ok(Self {
             core: ClientCore::new(config.client.clone()),
+            budget: Budget::new(config.memory_bytes_max),
             config,
             listener,
             endpoint,
@@ -106,6 +121,7 @@ impl Gateway {
             queue: Vec::new(),
             window_queue: Vec::new(),
             accept_again_ns: None,
+            sweep_ns: None,
         })
     }
 
@@ -143,7 +159,8 @@ impl Gateway {
         if !self.queue.is_empty() {
             return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
         }
-        let deadline_ns = [self.core.next_deadline(), self.accept_again_ns].into_iter().flatten().min()?;
+        let deadline_ns =
+            [self.core.next_deadline(), self.accept_again_ns, self.sweep_ns].into_iter().flatten().min()?;
         let left_ns = deadline_ns.saturating_sub(now().boot_ns);
         Some(Timespec { tv_sec: (left_ns / 1_000_000_000) as i64, tv_nsec: (left_ns % 1_000_000_000) as i64 })
     }
@@ -217,6 +234,9 @@ impl Gateway {
             self.accept_again_ns = None;
             self.listen(epoll::EventFlags::IN)?;
         }
+        if self.sweep_ns.is_some_and(|sweep_ns| sweep_ns <= now.boot_ns) {
+            self.sweep(now);
+        }
         Ok(())
     }
 
@@ -245,40 +265,86 @@ impl Gateway {
         self.server.connections = self.connections.len();
         self.server.client = self.core.counters();
         self.server.in_flight = self.core.in_flight();
+        self.server.memory_bytes = self.budget.used();
         let turn = std::mem::take(&mut self.queue);
+        if !turn.is_empty() && self.sweep_ns.is_none() {
+            self.sweep_ns = Some(now.after(IDLE_AFTER));
+        }
+        let mut served = Vec::new();
         for &slot in &turn {
-            let connection = &mut self.connections[slot];
-            connection.queued = false;
-            if connection.wants_read() {
-                connection.read(buffer);
-            }
-            let mut requests = Requests {
-                now,
-                core: &mut self.core,
-                origins: &mut self.origins,
-                server: &mut self.server,
-                hasher: &self.hasher,
-                timeout: self.config.timeout,
-            };
-            if connection.advance(slot, &mut requests) == Progress::WindowFull {
-                self.window_queue.push(slot);
+            let room = self.core.room();
+            if self.advance(slot, now, buffer) == Progress::WindowFull {
+                // Who got something comes after those who got nothing.
+                let list = if self.core.room() < room { &mut served } else { &mut self.window_queue };
+                list.push(slot);
             }
         }
+        self.window_queue.append(&mut served);
         for slot in turn {
             self.write(slot);
         }
     }
 
+    fn advance(&mut self, slot: usize, now: Now, buffer: &mut [u8; READ_BYTES]) -> Progress {
+        // It may have been closed in this turn for what it holds.
+        let Some(connection) = self.connections.get_mut(slot) else { return Progress::Waiting };
+        (connection.queued, connection.active) = (false, true);
+        if connection.wants_read() {
+            connection.read(&mut buffer[..self.budget.read_bytes()]);
+        }
+        let mut requests = Requests {
+            now,
+            core: &mut self.core,
+            origins: &mut self.origins,
+            server: &mut self.server,
+            hasher: &self.hasher,
+            timeout: self.config.timeout,
+        };
+        let progress = connection.advance(slot, &mut requests);
+        self.budget.count(connection);
+        self.keep_within_budget();
+        progress
+    }
+
+    fn keep_within_budget(&mut self) {
+        while let Some(slot) = self.budget.greediest(&self.connections) {
+            let refusal = self.budget.refusal(&self.connections[slot]);
+            self.connections[slot].dismiss(&refusal);
+            self.server.connections_evicted += 1;
+            self.close(slot);
+        }
+    }
+
+    fn close(&mut self, slot: usize) {
+        // Dropping the socket takes it out of the epoll.
+        let connection = self.connections.remove(slot);
+        self.budget.forget(&connection);
+    }
+
     fn write(&mut self, slot: usize) {
-        let connection = &mut self.connections[slot];
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         let was_held_back = connection.is_held_back();
         connection.flush();
+        self.budget.count(connection);
         if connection.is_finished() {
-            // Dropping the socket takes it out of the epoll.
-            self.connections.remove(slot);
+            self.close(slot);
         } else if connection.wants_read() || (was_held_back && !connection.is_held_back()) {
             enqueue(&mut self.queue, slot, connection);
         }
+    }
+
+    /// Lets idle connections give back what they do not use.
+    fn sweep(&mut self, now: Now) {
+        let mut any_active = false;
+        for (_, connection) in &mut self.connections {
+            if std::mem::take(&mut connection.active) {
+                any_active = true;
+            } else {
+                connection.shrink();
+                self.budget.count(connection);
+            }
+        }
+        self.sweep_ns = any_active.then(|| now.after(IDLE_AFTER));
     }
 }
 

@@ -2,16 +2,21 @@
 //!
 //! A [`Gateway`] is one thread with an event loop, no async runtime: it owns the TCP connections, the client's state machine
 //! and its UDP socket, so a command becomes a datagram without changing threads. Read in this order: [`event_loop`](Gateway),
-//! `connection` (ordering), `parser`, `command` (the table), `handlers`, `plan` (from answers to replies), `requests`.
+//! `connection`, `unanswered` (ordering), `parser`, `command` (the table), `handlers`, `plan` (from answers to replies), `requests`,
+//! `budget` (the memory of all connections).
 //!
 //! Commands, replies and error texts are those of Redis 7.0 as far as the store has what they are about. Different on purpose:
 //!
 //! * Keys have 1 to 256 bytes and values at most 1,024; more is refused with an error that names the limit.
 //! * `MSET`, `DEL` and other commands on several keys are not atomic: each key is an op of its own.
 //! * There is one database: `SELECT` takes 0 only.
+//! * There are no transactions: MULTI and WATCH are refused, and so is everything up to their end (`handlers::transactions`).
+//! * A command has at most 1,048,576 arguments, of which at most 64 MiB are kept; connections that together hold too much are closed,
+//!   the greediest first, as with `maxmemory-clients`, which has a limit of 256 MiB here unless configured otherwise.
 //! * An update without an answer in time fails with `ERR outcome unknown`: it may have taken effect.
 //! * `CLIENT SETINFO` of Redis 7.2 is understood, because libraries send it.
 
+mod budget;
 mod command;
 mod connection;
 mod error;
@@ -22,5 +27,6 @@ mod parser;
 mod plan;
 mod reply;
 mod requests;
+mod unanswered;
 
 pub use event_loop::{Gateway, GatewayConfig};

@@ -14,7 +14,6 @@ use crate::limits::{
     ARGUMENT_BYTES_KEPT, ARGUMENT_BYTES_MAX, ARGUMENTS_MAX, COMMAND_BYTES_MAX, LINE_BYTES_MAX,
 };
 use nicekv_wire::number::parse_integer;
-use std::ops::Range;
 use thiserror::Error;
 
 /// Bytes that are not a request. The connection ends.
@@ -22,6 +21,8 @@ use thiserror::Error;
 pub(crate) enum ProtocolError {
     #[error("Protocol error: invalid multibulk length")]
     ArgumentCount,
+    #[error("Protocol error: invalid multibulk length: the limit is {ARGUMENTS_MAX} arguments")]
+    TooManyArguments,
     #[error("Protocol error: invalid bulk length")]
     ArgumentLength,
     #[error("Protocol error: expected '$', got '{}'", char::from(*.0))]
@@ -42,11 +43,14 @@ enum State {
     Complete,
 }
 
+/// There may be a million of them. Of its bytes, [`ARGUMENT_BYTES_KEPT`] at most are there.
 #[derive(Debug)]
 struct Argument {
-    kept: Range<usize>,
-    length: usize,
+    start: u32,
+    length: u32,
 }
+const _: () = assert!(COMMAND_BYTES_MAX <= u32::MAX as usize);
+const _: () = assert!(ARGUMENT_BYTES_MAX <= u32::MAX as usize);
 
 /// Collects one command at a time.
 #[derive(Debug)]
@@ -88,6 +92,17 @@ impl Parser {
         self.arguments.shrink_to(64);
     }
 
+    /// Bytes that it occupies.
+    pub(crate) fn memory(&self) -> usize {
+        self.data.capacity() + self.arguments.capacity() * size_of::<Argument>()
+    }
+
+    /// Gives back what it has not filled.
+    pub(crate) fn shrink(&mut self) {
+        self.data.shrink_to_fit();
+        self.arguments.shrink_to_fit();
+    }
+
     /// One line, or one piece of a body; false if there is not enough of it.
     fn step(&mut self, rest: &mut &[u8]) -> Result<bool, ProtocolError> {
         match self.state {
@@ -102,8 +117,11 @@ impl Parser {
     fn begin(&mut self, rest: &mut &[u8]) -> Result<bool, ProtocolError> {
         let Some(line) = take_line(rest, "mbulk count string")? else { return Ok(false) };
         let count = parse_integer(&line[1..]).ok_or(ProtocolError::ArgumentCount)?;
-        if count > ARGUMENTS_MAX as i64 {
+        if count > i64::from(i32::MAX) {
             return Err(ProtocolError::ArgumentCount);
+        }
+        if count > ARGUMENTS_MAX as i64 {
+            return Err(ProtocolError::TooManyArguments);
         }
         if count > 0 {
             self.state = State::Header { arguments_left: count as usize };
@@ -120,10 +138,11 @@ impl Parser {
         let length = parse_integer(digits).and_then(|length| usize::try_from(length).ok());
         let length =
             length.filter(|length| *length <= ARGUMENT_BYTES_MAX).ok_or(ProtocolError::ArgumentLength)?;
-        if self.data.len() + length.min(ARGUMENT_BYTES_KEPT) > COMMAND_BYTES_MAX {
+        let table = (self.arguments.len() + 1) * size_of::<Argument>();
+        if table + self.data.len() + length.min(ARGUMENT_BYTES_KEPT) > COMMAND_BYTES_MAX {
             return Err(ProtocolError::CommandTooLong);
         }
-        self.arguments.push(Argument { kept: self.data.len()..self.data.len(), length });
+        self.arguments.push(Argument { start: self.data.len() as u32, length: length as u32 });
         self.state = State::Body { arguments_left, bytes_left: length + TERMINATOR_BYTES };
         Ok(true)
     }
@@ -137,10 +156,11 @@ impl Parser {
         let (piece, after) = rest.split_at(bytes_left.min(rest.len()));
         *rest = after;
         let content = &piece[..piece.len().min(bytes_left.saturating_sub(TERMINATOR_BYTES))];
-        let argument = self.arguments.last_mut().expect("a body has a header");
-        let keep = content.len().min(ARGUMENT_BYTES_KEPT - argument.kept.len());
+        let argument = self.arguments.last().expect("a body has a header");
+        let kept = self.data.len() - argument.start as usize;
+        let keep = content.len().min(ARGUMENT_BYTES_KEPT - kept);
+        reserve(&mut self.data, keep);
         self.data.extend_from_slice(&content[..keep]);
-        argument.kept.end += keep;
         let bytes_left = bytes_left - piece.len();
         self.state = match (bytes_left, arguments_left) {
             (0, 1) => State::Complete,
@@ -160,16 +180,22 @@ impl Parser {
             }
             let start = self.data.len();
             unquote(&mut line, &mut self.data)?;
-            let kept = start..self.data.len();
-            self.arguments.push(Argument { length: kept.len(), kept });
-            if self.arguments.len() > ARGUMENTS_MAX {
-                return Err(ProtocolError::ArgumentCount);
-            }
+            let length = self.data.len() - start;
+            // A whole line is shorter than COMMAND_BYTES_MAX; its words are no longer than it.
+            self.arguments.push(Argument { start: start as u32, length: length as u32 });
         }
         if !self.arguments.is_empty() {
             self.state = State::Complete;
         }
         Ok(true)
+    }
+}
+
+/// Long buffers grow by a quarter: doubled ones would be half empty, and count against the memory of all.
+fn reserve(data: &mut Vec<u8>, additional: usize) {
+    const LONG: usize = 1 << 20;
+    if data.capacity() >= LONG && data.capacity() - data.len() < additional {
+        data.reserve_exact(additional.max(data.len() / 4));
     }
 }
 
@@ -247,12 +273,14 @@ impl<'a> Arguments<'a> {
 
     /// An argument, or the beginning of a very long one.
     pub(crate) fn prefix(&self, index: usize) -> &'a [u8] {
-        &self.parser.data[self.parser.arguments[index].kept.clone()]
+        let Argument { start, length } = self.parser.arguments[index];
+        let (start, length) = (start as usize, length as usize);
+        &self.parser.data[start..start + length.min(ARGUMENT_BYTES_KEPT)]
     }
 
     /// The length that an argument had, also if it was not kept.
     pub(crate) fn length(&self, index: usize) -> usize {
-        self.parser.arguments[index].length
+        self.parser.arguments[index].length as usize
     }
 }
 
@@ -304,10 +332,14 @@ mod tests {
             let request = format!("*1\r\n${length}\r\n");
             assert_eq!(refusal(request.as_bytes()), "Protocol error: invalid bulk length", "{length}");
         }
-        for count in ["9223372036854775808", "8193", "x"] {
+        for count in ["9223372036854775808", "2147483648", "x"] {
             let request = format!("*{count}\r\n");
             assert_eq!(refusal(request.as_bytes()), "Protocol error: invalid multibulk length", "{count}");
         }
+        assert_eq!(
+            refusal(b"*1048577\r\n"),
+            "Protocol error: invalid multibulk length: the limit is 1048576 arguments"
+        );
         assert_eq!(refusal(b"*1\r\n+OK\r\n"), "Protocol error: expected '$', got '+'");
         assert_eq!(refusal(b"set a \"b\r\n"), "Protocol error: unbalanced quotes in request");
         assert_eq!(refusal(&[b'a'; 70_000]), "Protocol error: too big inline request");
@@ -332,13 +364,30 @@ mod tests {
 
     #[test]
     fn the_kept_bytes_of_a_command_are_bounded() {
-        let mut request = b"*8000\r\n".to_vec();
-        for _ in 0..300 {
-            request.extend(b"$16384\r\n");
-            request.extend([b'v'; 16_384]);
-            request.extend(b"\r\n");
+        // Each argument takes 8 bytes more than are kept of it.
+        let bodies = COMMAND_BYTES_MAX / (ARGUMENT_BYTES_KEPT + 8);
+        let mut parser = Parser::new();
+        parser.parse(b"*8000\r\n").unwrap();
+        let mut body = b"$20000\r\n".to_vec();
+        body.extend([b'v'; 20_000]);
+        body.extend(b"\r\n");
+        for _ in 0..bodies {
+            assert_eq!(parser.parse(&body), Ok(body.len()));
         }
-        assert_eq!(commands(&request, 4_096), Err(ProtocolError::CommandTooLong));
+        assert!(parser.memory() <= COMMAND_BYTES_MAX / 4 * 5);
+        assert_eq!(parser.parse(&body), Err(ProtocolError::CommandTooLong));
+    }
+
+    #[test]
+    fn a_million_arguments_are_taken() {
+        let mut request = format!("*{ARGUMENTS_MAX}\r\n").into_bytes();
+        request.extend(b"$1\r\nx\r\n".repeat(ARGUMENTS_MAX));
+        let mut parser = Parser::new();
+        assert_eq!(parser.parse(&request), Ok(request.len()));
+        assert_eq!(parser.command().unwrap().count(), ARGUMENTS_MAX);
+        assert_eq!(parser.command().unwrap().prefix(ARGUMENTS_MAX - 1), b"x");
+        parser.release();
+        assert!(parser.memory() <= ARGUMENT_BYTES_KEPT + 64 * size_of::<Argument>());
     }
 
     proptest! {

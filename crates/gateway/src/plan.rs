@@ -3,6 +3,7 @@
 //! A handler turns a command into a [`Plan`]: a reply at once, or requests and a [`Finish`] that makes one reply of their answers.
 
 use crate::error::CommandError;
+use crate::handlers::transactions::Refused;
 use crate::reply::{Protocol, ReplyWriter};
 use nicekv_client::{Answer, OperationError, Outcome, Request};
 use nicekv_wire::number::parse_integer;
@@ -16,9 +17,21 @@ pub(crate) enum Plan<'a> {
     Close,
     /// One request.
     One(Request<'a>, Finish),
-    /// One request for each of several keys, all at once. No order among them is promised.
-    Many(Vec<Request<'a>>, FinishMany),
+    /// One request for each of several keys, as many at once as there is room for. No order among them is promised.
+    Many(Many),
 }
+
+/// The requests of a command on several keys. They are made one by one: there may be a million.
+#[derive(Debug)]
+pub(crate) struct Many {
+    /// Numbers of the arguments that are keys, all of them checked, values as well.
+    pub(crate) keys: Vec<u32>,
+    pub(crate) request: RequestFor,
+    pub(crate) finish: FinishMany,
+}
+
+/// The request for the key that is argument number `key`.
+pub(crate) type RequestFor = for<'a> fn(call: &Call<'a>, key: usize) -> Request<'a>;
 
 /// Makes the reply of a command with one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,16 +138,30 @@ fn slice(value: &[u8], start: i64, end: i64) -> &[u8] {
 #[derive(Debug)]
 pub(crate) struct Gathering {
     finish: FinishMany,
+    requests: usize,
     outstanding: usize,
     count: i64,
-    values: Vec<Option<Vec<u8>>>,
-    error: Option<OperationError>,
+    values: Vec<Option<Box<[u8]>>>,
+    value_bytes: usize,
+    error: Option<CommandError>,
 }
+
+/// What an allocation costs beyond its bytes, about.
+const ALLOCATION_BYTES: usize = 16;
 
 impl Gathering {
     pub(crate) fn new(finish: FinishMany, requests: usize) -> Self {
         let values = if finish == FinishMany::Values { vec![None; requests] } else { Vec::new() };
-        Self { finish, outstanding: requests, count: 0, values, error: None }
+        Self { finish, requests, outstanding: requests, count: 0, values, value_bytes: 0, error: None }
+    }
+
+    /// Bytes that it occupies.
+    pub(crate) fn memory(&self) -> usize {
+        self.values.len() * size_of::<Option<Box<[u8]>>>() + self.value_bytes
+    }
+
+    pub(crate) fn answered(&self) -> usize {
+        self.requests - self.outstanding
     }
 
     /// Takes the answer to request number `part`; true if it was the last.
@@ -142,30 +169,39 @@ impl Gathering {
         match answered {
             Ok(answer) => {
                 self.count += i64::from(answer.outcome == Outcome::Done);
-                if let Some(value) = self.values.get_mut(part) {
-                    *value = answer.value.map(<[u8]>::to_vec);
+                if let (Some(place), Some(value)) = (self.values.get_mut(part), answer.value) {
+                    *place = Some(value.into());
+                    self.value_bytes += value.len() + ALLOCATION_BYTES;
                 }
             }
             // An unknown outcome says more than a certain failure of another key.
-            Err(OperationError::OutcomeUnknown) => self.error = Some(OperationError::OutcomeUnknown),
+            Err(error @ OperationError::OutcomeUnknown) => self.error = Some(error.into()),
             Err(error) => {
-                self.error.get_or_insert(error);
+                self.error.get_or_insert(error.into());
             }
         }
         self.outstanding -= 1;
         self.outstanding == 0
     }
 
-    pub(crate) fn write(&self, reply: &mut ReplyWriter<'_>) {
-        if let Some(error) = self.error {
-            return reply.error(CommandError::from(error).as_bytes());
+    /// A request was not sent; true if it was the last that was waited for.
+    pub(crate) fn fail(&mut self, error: CommandError) -> bool {
+        self.error.get_or_insert(error);
+        self.outstanding -= 1;
+        self.outstanding == 0
+    }
+
+    pub(crate) fn write(self, reply: &mut ReplyWriter<'_>) {
+        if let Some(error) = &self.error {
+            return reply.error(error.as_bytes());
         }
         match self.finish {
             FinishMany::Count => reply.integer(self.count),
             FinishMany::AllStored => reply.simple("OK"),
             FinishMany::Values => {
                 reply.array(self.values.len());
-                self.values.iter().for_each(|value| reply.bulk_or_null(value.as_deref()));
+                // Each is freed when it is written: a long reply does not take its memory twice.
+                self.values.into_iter().for_each(|value| reply.bulk_or_null(value.as_deref()));
             }
         }
     }
@@ -178,6 +214,8 @@ pub(crate) struct Session {
     pub(crate) id: u64,
     /// CLIENT SETNAME.
     pub(crate) name: Vec<u8>,
+    /// A MULTI or WATCH that was refused and has not ended.
+    pub(crate) refused: Refused,
     pub(crate) protocol: Protocol,
 }
 

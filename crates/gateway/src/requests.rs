@@ -43,11 +43,6 @@ impl Requests<'_> {
         self.core.room()
     }
 
-    /// Most requests in flight.
-    pub(crate) fn window(&self) -> usize {
-        self.core.config().in_flight_max
-    }
-
     /// Names a key within a connection. Two keys with one hash only wait for each other needlessly.
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
         self.hasher.hash_one(key)

@@ -57,7 +57,7 @@ fn absurd_lengths_end_the_connection_with_the_reason() {
         ("*2\r\n$3\r\nGET\r\n$9223372036854775808\r\n", "invalid bulk length"),
         ("*1\r\n$-1\r\n", "invalid bulk length"),
         ("*9223372036854775808\r\n", "invalid multibulk length"),
-        ("*1000000\r\n", "invalid multibulk length"),
+        ("*1048577\r\n", "invalid multibulk length: the limit is 1048576 arguments"),
         ("*1\r\n:5\r\n", "expected '$', got ':'"),
         ("set k \"open\r\n", "unbalanced quotes in request"),
     ] {

@@ -1,7 +1,7 @@
 //! The gateway answers byte for byte as Redis does.
 //!
-//! `tests/transcripts/*.txt` are dialogues with a real redis-server: a command in quotes as in redis-cli, then its reply. They are
-//! replayed against the gateway, and against redis-server itself where it is installed. `NICEKV_BLESS=1` records them anew from it.
+//! `tests/transcripts/*.txt` are dialogues with a real redis-server: a command in quotes as in redis-cli, then its reply, or
+//! `(closed)` if the connection ends instead; the dialogue goes on with a new one. They are replayed against the gateway, and against redis-server itself where it is installed. `NICEKV_BLESS=1` records them anew from it.
 
 mod support;
 
@@ -30,8 +30,12 @@ fn replay(transcript: &str, address: SocketAddr) -> String {
             let words = words(command);
             connection.send(&words.iter().map(Vec::as_slice).collect::<Vec<_>>());
             writeln!(dialogue, "> {command}").unwrap();
-            for part in readable(&connection.reply()).lines() {
+            let reply = connection.reply_or_end();
+            for part in reply.as_deref().map_or("(closed)".into(), readable).lines() {
                 writeln!(dialogue, "  {part}").unwrap();
+            }
+            if reply.is_none() {
+                connection = Resp::connect(address);
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::{Planned, ok, unknown_subcommand};
 use crate::error::CommandError;
 use crate::handlers::server::REDIS_VERSION;
+use crate::handlers::transactions::Refused;
 use crate::plan::{Call, Context, Plan};
 use crate::reply::Protocol;
 use nicekv_wire::number::parse_integer;
@@ -29,6 +30,7 @@ pub(crate) fn quit<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'
 pub(crate) fn reset<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'a> {
     context.session.name.clear();
     context.session.protocol = Protocol::Resp2;
+    context.session.refused = Refused::Nothing;
     context.reply.simple("RESET");
     Ok(Plan::Replied)
 }

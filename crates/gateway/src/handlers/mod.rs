@@ -5,6 +5,7 @@ pub(crate) mod expiry;
 pub(crate) mod numbers;
 pub(crate) mod server;
 pub(crate) mod strings;
+pub(crate) mod transactions;
 
 use crate::error::CommandError;
 use crate::plan::{Context, Plan};

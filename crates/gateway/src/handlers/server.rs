@@ -1,7 +1,7 @@
 //! Commands about the server: what libraries and tools ask when they connect.
 
 use super::{Planned, unknown_subcommand};
-use crate::command::{COMMANDS, Command, Kind};
+use crate::command::{Command, Kind};
 use crate::error::CommandError;
 use crate::limits::ARGUMENT_BYTES_MAX;
 use crate::plan::{Call, Context, Plan};
@@ -19,6 +19,9 @@ pub(crate) struct ServerState {
     pub(crate) connections_max: usize,
     pub(crate) connections_total: u64,
     pub(crate) connections_refused: u64,
+    pub(crate) connections_evicted: u64,
+    pub(crate) memory_bytes: usize,
+    pub(crate) memory_bytes_max: usize,
     pub(crate) commands_total: u64,
     pub(crate) client: nicekv_client::Counters,
     pub(crate) in_flight: usize,
@@ -46,7 +49,7 @@ pub(crate) fn info<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planne
 
 type Section = (&'static str, Vec<(&'static str, String)>);
 
-fn sections(context: &Context<'_, '_>) -> [Section; 4] {
+fn sections(context: &Context<'_, '_>) -> [Section; 5] {
     let state = context.server;
     let uptime_s = context.unix_ms.saturating_sub(state.started_unix_ms) / 1_000;
     [
@@ -69,10 +72,18 @@ fn sections(context: &Context<'_, '_>) -> [Section; 4] {
             ],
         ),
         (
+            "Memory",
+            vec![
+                ("mem_clients_normal", state.memory_bytes.to_string()),
+                ("maxmemory_clients", state.memory_bytes_max.to_string()),
+            ],
+        ),
+        (
             "Stats",
             vec![
                 ("total_connections_received", state.connections_total.to_string()),
                 ("rejected_connections", state.connections_refused.to_string()),
+                ("evicted_clients", state.connections_evicted.to_string()),
                 ("total_commands_processed", state.commands_total.to_string()),
                 ("store_requests", state.client.submitted.to_string()),
                 ("store_requests_in_flight", state.in_flight.to_string()),
@@ -99,6 +110,7 @@ pub(crate) fn config<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plan
         ("databases", "1".into()),
         ("maxclients", context.server.connections_max.to_string()),
         ("maxmemory", "0".into()),
+        ("maxmemory-clients", context.server.memory_bytes_max.to_string()),
         ("port", context.server.port.to_string()),
         ("proto-max-bulk-len", ARGUMENT_BYTES_MAX.to_string()),
         ("timeout", "0".into()),
@@ -144,11 +156,13 @@ fn matches_glob(pattern: &[u8], name: &[u8]) -> bool {
 
 /// `COMMAND [COUNT | INFO [name …] | DOCS [name …] | LIST]`.
 pub(crate) fn command<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    let named = || (2..call.count()).map(|index| Command::find(call.arguments.prefix(index)));
+    let shown = |name| Command::find(name).filter(|command| command.kind != Kind::Transaction);
+    let named = || (2..call.count()).map(|index| shown(call.arguments.prefix(index)));
+    let total = Command::shown().count();
     let reply = &mut context.reply;
     if call.count() == 1 || (call.is(1, "info") && call.count() == 2) {
-        reply.array(COMMANDS.len());
-        COMMANDS.iter().for_each(|command| write_info(command, reply));
+        reply.array(total);
+        Command::shown().for_each(|command| write_info(command, reply));
     } else if call.is(1, "info") {
         reply.array(call.count() - 2);
         named().for_each(|command| match command {
@@ -156,13 +170,13 @@ pub(crate) fn command<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Pla
             None => reply.null(),
         });
     } else if call.is(1, "count") && call.count() == 2 {
-        reply.integer(COMMANDS.len() as i64);
+        reply.integer(total as i64);
     } else if call.is(1, "list") && call.count() == 2 {
-        reply.array(COMMANDS.len());
-        COMMANDS.iter().for_each(|command| reply.bulk(command.name.as_bytes()));
+        reply.array(total);
+        Command::shown().for_each(|command| reply.bulk(command.name.as_bytes()));
     } else if call.is(1, "docs") {
         let all = call.count() == 2;
-        let shown: Vec<_> = if all { COMMANDS.iter().collect() } else { named().flatten().collect() };
+        let shown: Vec<_> = if all { Command::shown().collect() } else { named().flatten().collect() };
         reply.map(shown.len());
         for command in shown {
             reply.bulk(command.name.as_bytes());
@@ -191,7 +205,7 @@ fn write_info(command: &Command, reply: &mut crate::reply::ReplyWriter<'_>) {
     reply.simple(match command.kind {
         Kind::Read => "readonly",
         Kind::Write => "write",
-        Kind::Connection => "fast",
+        Kind::Connection | Kind::Transaction => "fast",
     });
     reply.integer(command.keys.is_some().into());
     reply.integer(last.into());

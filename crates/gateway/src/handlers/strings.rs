@@ -3,7 +3,7 @@
 use super::Planned;
 use super::expiry::{Anchor, SetOptions, expiry_ms};
 use crate::error::CommandError;
-use crate::plan::{Call, Context, Finish, FinishMany, Plan, TimeUnit};
+use crate::plan::{Call, Context, Finish, FinishMany, Many, Plan, RequestFor, TimeUnit};
 use nicekv_client::Request;
 use nicekv_wire::{Condition, ExpireCondition, Expiry, Operation};
 use std::collections::HashMap;
@@ -99,27 +99,29 @@ pub(crate) fn append<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a
 }
 
 pub(crate) fn mget<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    for_each_key(call, FinishMany::Values, |key| Request::Get { key })
+    for_each_key(call, FinishMany::Values, read)
 }
 
 /// `EXISTS` and `TOUCH`: a key that is named twice counts twice.
 pub(crate) fn exists<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    for_each_key(call, FinishMany::Count, |key| Request::Get { key })
+    for_each_key(call, FinishMany::Count, read)
 }
 
 /// `DEL` and `UNLINK`: of two deletes of one key only one applies.
 pub(crate) fn del<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    for_each_key(call, FinishMany::Count, |key| Request::update(key, Operation::Delete))
+    for_each_key(call, FinishMany::Count, |call, key| {
+        Request::update(call.arguments.prefix(key), Operation::Delete)
+    })
 }
 
-fn for_each_key<'a>(
-    call: &Call<'a>,
-    finish: FinishMany,
-    request: impl Fn(&'a [u8]) -> Request<'a>,
-) -> Planned<'a> {
-    let requests =
-        (1..call.count()).map(|index| Ok(request(call.key(index)?))).collect::<Result<_, CommandError>>()?;
-    Ok(Plan::Many(requests, finish))
+fn read<'a>(call: &Call<'a>, key: usize) -> Request<'a> {
+    Request::Get { key: call.arguments.prefix(key) }
+}
+
+fn for_each_key<'a>(call: &Call<'a>, finish: FinishMany, request: RequestFor) -> Planned<'a> {
+    (1..call.count()).try_for_each(|index| call.key(index).map(|_| ()))?;
+    let keys = (1..call.count() as u32).collect();
+    Ok(Plan::Many(Many { keys, request, finish }))
 }
 
 /// `MSET`: unlike in Redis not atomic, each key is put by itself.
@@ -130,11 +132,12 @@ pub(crate) fn mset<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> 
     // Puts of one command are concurrent: of two for one key, only the last may be sent.
     let mut last = HashMap::with_capacity(call.count() / 2);
     for index in (1..call.count()).step_by(2) {
-        last.insert(call.key(index)?, call.value(index + 1)?);
+        call.value(index + 1)?;
+        last.insert(call.key(index)?, index as u32);
     }
-    let requests = last
-        .into_iter()
-        .map(|(key, value)| Request::update(key, Operation::Set { value, expiry: Expiry::Never }))
-        .collect();
-    Ok(Plan::Many(requests, FinishMany::AllStored))
+    let request: RequestFor = |call, key| {
+        let value = call.arguments.prefix(key + 1);
+        Request::update(call.arguments.prefix(key), Operation::Set { value, expiry: Expiry::Never })
+    };
+    Ok(Plan::Many(Many { keys: last.into_values().collect(), request, finish: FinishMany::AllStored }))
 }

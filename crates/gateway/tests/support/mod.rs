@@ -8,7 +8,7 @@ use nicekv_runtime::{Stop, UdpEndpoint, Waker, new_client_id, now, readable, wai
 use nicekv_wire::number::{LongDouble, parse_integer};
 use nicekv_wire::{Condition, Datagram, ExpireCondition, Expiry, OpId, Operation, Reply, Status, Update};
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -32,9 +32,30 @@ pub(crate) struct Store {
     pub(crate) requests: Vec<Vec<u8>>,
     /// Replies to requests for keys that begin with "held", until one for "release" comes.
     held: Vec<(SocketAddrV4, Vec<u8>)>,
+    /// If not 0, requests that arrive together are handled in an order that follows from it.
+    pub(crate) disorder: u64,
+}
+
+/// A number from 0 to `below` - 1, by xorshift: enough to mix up an order.
+pub(crate) fn draw(seed: &mut u64, below: usize) -> usize {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    (*seed % below as u64) as usize
 }
 
 impl Store {
+    fn handle_all(&mut self, mut requests: Vec<(SocketAddrV4, Vec<u8>)>) -> Vec<(SocketAddrV4, Vec<u8>)> {
+        let mut replies = Vec::new();
+        while !requests.is_empty() {
+            let mixed = self.disorder != 0;
+            let index = if mixed { draw(&mut self.disorder, requests.len()) } else { 0 };
+            let (from, bytes) = requests.remove(index);
+            replies.append(&mut self.handle(from, &bytes));
+        }
+        replies
+    }
+
     /// The replies to send for a request: none for keys that begin with "silent".
     fn handle(&mut self, from: SocketAddrV4, bytes: &[u8]) -> Vec<(SocketAddrV4, Vec<u8>)> {
         let (header, message) = Datagram::decode(bytes).expect("the client sends what it should");
@@ -249,10 +270,9 @@ fn run_store(store: &Mutex<Store>, mut endpoint: UdpEndpoint, stop: &Stop) -> st
     stop.register(&waker);
     while !stop.is_stopped() {
         wait(&mut [readable(&endpoint), readable(&waker)], None)?;
-        let mut replies = Vec::new();
-        endpoint.receive(|message| {
-            replies.extend(store.lock().unwrap().handle(message.from, message.bytes));
-        })?;
+        let mut requests = Vec::new();
+        endpoint.receive(|message| requests.push((message.from, message.bytes.to_vec())))?;
+        let replies = store.lock().unwrap().handle_all(requests);
         let mut replies = replies.into_iter();
         endpoint.send_with(|out| {
             let (to, reply) = replies.next()?;
@@ -314,15 +334,31 @@ impl Resp {
 
     /// The next reply, as it came.
     pub(crate) fn reply(&mut self) -> Vec<u8> {
+        self.reply_or_end().expect("a reply, not the end")
+    }
+
+    /// The next reply, or `None` if the connection ends before it.
+    pub(crate) fn reply_or_end(&mut self) -> Option<Vec<u8>> {
         loop {
             if let Some(end) = reply_end(&self.buffer, 0) {
-                return self.buffer.drain(..end).collect();
+                return Some(self.buffer.drain(..end).collect());
             }
             let mut chunk = [0; 65_536];
-            let count = self.stream.read(&mut chunk).expect("a reply");
-            assert_ne!(count, 0, "closed after {:?}", String::from_utf8_lossy(&self.buffer));
+            let count = match self.stream.read(&mut chunk) {
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
+                read => read.expect("a reply"),
+            };
+            if count == 0 {
+                assert!(self.buffer.is_empty(), "closed after {:?}", String::from_utf8_lossy(&self.buffer));
+                return None;
+            }
             self.buffer.extend_from_slice(&chunk[..count]);
         }
+    }
+
+    /// Whether something has come, within the read timeout.
+    pub(crate) fn has_input(&self) -> bool {
+        !self.buffer.is_empty() || self.stream.peek(&mut [0]).is_ok()
     }
 
     /// Sends one command of plain words and returns its reply.

@@ -1,0 +1,63 @@
+//! The memory of all connections together.
+//!
+//! Each connection has bounds of its own, but thousands of them can each stay a little below theirs: with commands that they never finish, or
+//! replies that they never read. Such memory comes back only when the peer acts, so waiting for room would let silent peers stop all others.
+//! Instead, as in Redis (`maxmemory-clients`), the connection that holds the most is closed. It is told why, if nothing is half sent.
+//! A connection with small commands that reads its replies is never that one, as long as any other is worse.
+//!
+//! Before that, when half of the memory is in use, connections are read in smaller pieces.
+
+use crate::connection::Connection;
+use crate::error::CommandError;
+use crate::limits::{READ_BYTES, READ_BYTES_SCARCE};
+use slab::Slab;
+
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit: usize,
+    used: usize,
+}
+
+impl Budget {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { limit, used: 0 }
+    }
+
+    pub(crate) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Counts what a connection occupies now.
+    pub(crate) fn count(&mut self, connection: &mut Connection) {
+        let bytes = connection.memory();
+        self.used = self.used - connection.counted_bytes + bytes;
+        connection.counted_bytes = bytes;
+    }
+
+    /// Counts a connection no longer.
+    pub(crate) fn forget(&mut self, connection: &Connection) {
+        self.used -= connection.counted_bytes;
+    }
+
+    /// How much may be read from a connection at once.
+    pub(crate) fn read_bytes(&self) -> usize {
+        if self.used > self.limit / 2 { READ_BYTES_SCARCE } else { READ_BYTES }
+    }
+
+    /// If there is too much, the slot of the connection that holds the most.
+    pub(crate) fn greediest(&self, connections: &Slab<Connection>) -> Option<usize> {
+        if self.used <= self.limit {
+            return None;
+        }
+        connections.iter().max_by_key(|(_, connection)| connection.counted_bytes).map(|(slot, _)| slot)
+    }
+
+    /// What that connection is told.
+    pub(crate) fn refusal(&self, connection: &Connection) -> CommandError {
+        let (bytes, limit) = (connection.counted_bytes, self.limit);
+        CommandError::text(format!(
+            "ERR closed: all connections together exceed the limit of {limit} bytes for commands and replies, \
+             and this one holds the most, {bytes} bytes; what it has no reply for may or may not have taken effect"
+        ))
+    }
+}

@@ -1,0 +1,265 @@
+//! The commands of a connection that are not answered yet, oldest first, and the keys that they use.
+//!
+//! ```text
+//!                         complete ─▶ the front is answered ─▶ output
+//!                                     │
+//!     [SET k1 …][GET k2 ✓][GET k3 …][GET k3 …] ◀─ push
+//! ```
+//!
+//! Commands run at the same time, unless one of them changes a key that the other one uses: then the later one waits for the earlier
+//! one. So a connection sees its own writes, and nothing that it wrote later. Commands that only read a key do not wait for each other:
+//! neither of two gets that were sent together is the earlier.
+//!
+//! A command on very many keys is not compared key by key: it waits for all before it, and all behind it wait.
+
+use crate::command::{Command, Kind};
+use crate::error::CommandError;
+use crate::limits::KEYS_SHARED_MAX;
+use crate::parser::Arguments;
+use crate::plan::{Finish, Gathering};
+use crate::reply::{Protocol, ReplyWriter};
+use nicekv_client::{Answer, OperationError};
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, HashMap};
+
+/// The keys of a command, as hashes: two keys with one hash only wait for each other needlessly.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    writes: bool,
+    first: Option<u64>,
+    others: Vec<u64>,
+    /// It has too many to list.
+    exclusive: bool,
+}
+
+impl Keys {
+    pub(crate) fn of(command: &Command, arguments: Arguments<'_>, hash: impl Fn(&[u8]) -> u64) -> Self {
+        let writes = command.kind == Kind::Write;
+        let indexes = command.key_indexes(arguments.count());
+        if command.key_indexes(arguments.count()).nth(KEYS_SHARED_MAX).is_some() {
+            return Self { writes, first: None, others: Vec::new(), exclusive: true };
+        }
+        let mut hashes = indexes.map(|index| hash(arguments.prefix(index)));
+        Self { writes, first: hashes.next(), others: hashes.collect(), exclusive: false }
+    }
+
+    fn none() -> Self {
+        Self { writes: false, first: None, others: Vec::new(), exclusive: false }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_none() && !self.exclusive
+    }
+
+    fn iter(&self) -> impl Iterator<Item = u64> {
+        self.first.iter().chain(&self.others).copied()
+    }
+}
+
+/// How unanswered commands use a key.
+#[derive(Clone, Copy, Debug)]
+enum Use {
+    /// So many times it is read.
+    Read(usize),
+    Write,
+}
+
+#[derive(Debug)]
+pub(crate) enum State {
+    One(Finish),
+    Many(Gathering),
+    Ready(Vec<u8>),
+}
+
+impl State {
+    fn memory(&self) -> usize {
+        match self {
+            Self::One(_) => 0,
+            Self::Many(gathering) => gathering.memory(),
+            Self::Ready(reply) => reply.len(),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Pending {
+    keys: Keys,
+    state: State,
+}
+
+/// Where the front's reply goes, and how it is written.
+pub(crate) struct Output<'a> {
+    pub(crate) bytes: &'a mut Vec<u8>,
+    pub(crate) protocol: Protocol,
+    pub(crate) unix_ms: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Unanswered {
+    queue: VecDeque<Pending>,
+    /// Number of the command at the front.
+    first: u64,
+    keys_in_use: HashMap<u64, Use>,
+    /// A command on very many keys is among them; it is the last.
+    exclusive: bool,
+    /// Bytes of replies that wait behind an unfinished command.
+    ready_bytes: usize,
+    /// Bytes that the commands hold beyond their places in the queue.
+    held_bytes: usize,
+}
+
+impl Unanswered {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Number of the command that is pushed next.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.first + self.queue.len() as u64
+    }
+
+    /// How many requests of the last command, which has several, are answered.
+    pub(crate) fn answered_of_last(&self) -> usize {
+        match self.queue.back() {
+            Some(Pending { state: State::Many(gathering), .. }) => gathering.answered(),
+            other => unreachable!("{other:?} has several requests"),
+        }
+    }
+
+    pub(crate) fn ready_bytes(&self) -> usize {
+        self.ready_bytes
+    }
+
+    /// Bytes that it occupies.
+    pub(crate) fn memory(&self) -> usize {
+        let key_bytes = size_of::<(u64, Use)>() + 1;
+        self.held_bytes
+            + self.queue.capacity() * size_of::<Pending>()
+            + self.keys_in_use.capacity() * key_bytes * 8 / 7
+    }
+
+    /// Gives back what it has not filled.
+    pub(crate) fn shrink(&mut self) {
+        self.queue.shrink_to_fit();
+        self.keys_in_use.shrink_to_fit();
+    }
+
+    /// Whether a command on these keys has to wait for some of these.
+    pub(crate) fn blocks(&self, keys: &Keys) -> bool {
+        if keys.exclusive {
+            return !self.queue.is_empty();
+        }
+        let conflicts = |key| match self.keys_in_use.get(&key) {
+            None => false,
+            Some(Use::Read(_)) => keys.writes,
+            Some(Use::Write) => true,
+        };
+        (self.exclusive && !keys.is_empty()) || keys.iter().any(conflicts)
+    }
+
+    /// Adds a command that has requests.
+    pub(crate) fn push(&mut self, keys: Keys, state: State) {
+        for key in keys.iter() {
+            let used = self.keys_in_use.entry(key).or_insert(Use::Read(0));
+            *used = match *used {
+                Use::Read(times) if !keys.writes => Use::Read(times + 1),
+                _ => Use::Write,
+            };
+        }
+        self.exclusive |= keys.exclusive;
+        self.held_bytes += keys.others.capacity() * size_of::<u64>() + state.memory();
+        self.queue.push_back(Pending { keys, state });
+    }
+
+    /// Adds a command that has its reply already.
+    pub(crate) fn push_ready(&mut self, reply: Vec<u8>, output: &mut Vec<u8>) {
+        if self.queue.is_empty() {
+            output.extend_from_slice(&reply);
+            self.first += 1;
+            return;
+        }
+        self.ready_bytes += reply.len();
+        self.push(Keys::none(), State::Ready(reply));
+    }
+
+    /// Takes the answer to one request of a command.
+    pub(crate) fn complete(
+        &mut self,
+        command: u64,
+        part: usize,
+        answered: Result<Answer<'_>, OperationError>,
+        output: Output<'_>,
+    ) {
+        let index = (command - self.first) as usize;
+        let state = &mut self.queue[index].state;
+        if let State::Many(gathering) = state {
+            self.held_bytes -= gathering.memory();
+            let last = gathering.take(part, answered);
+            self.held_bytes += gathering.memory();
+            if !last {
+                return;
+            }
+        }
+        self.finish(index, Some(answered), output);
+    }
+
+    /// One request of the last command was not sent.
+    pub(crate) fn fail(&mut self, error: CommandError, output: Output<'_>) {
+        let index = self.queue.len() - 1;
+        let State::Many(gathering) = &mut self.queue[index].state else {
+            unreachable!("it has several requests")
+        };
+        if gathering.fail(error) {
+            self.finish(index, None, output);
+        }
+    }
+
+    /// Writes the reply of a command and sends off what is ready at the front.
+    fn finish(
+        &mut self,
+        index: usize,
+        answered: Option<Result<Answer<'_>, OperationError>>,
+        output: Output<'_>,
+    ) {
+        let Pending { keys, state } = &mut self.queue[index];
+        let keys = std::mem::replace(keys, Keys::none());
+        self.held_bytes -= keys.others.capacity() * size_of::<u64>() + state.memory();
+        let state = std::mem::replace(state, State::Ready(Vec::new()));
+        self.release(&keys);
+        // The oldest command's reply is written to its place, a later one's waits.
+        let mut waiting = Vec::new();
+        let out = if index == 0 { &mut *output.bytes } else { &mut waiting };
+        let mut reply = ReplyWriter { out, protocol: output.protocol };
+        match (state, answered) {
+            (State::One(finish), Some(answered)) => finish.write(answered, output.unix_ms, &mut reply),
+            (State::Many(gathering), _) => gathering.write(&mut reply),
+            _ => unreachable!("a command is answered once"),
+        }
+        self.ready_bytes += waiting.len();
+        self.held_bytes += waiting.len();
+        self.queue[index].state = State::Ready(waiting);
+        while let Some(Pending { state: State::Ready(reply), .. }) = self.queue.front() {
+            self.ready_bytes -= reply.len();
+            self.held_bytes -= reply.len();
+            output.bytes.extend_from_slice(reply);
+            self.queue.pop_front();
+            self.first += 1;
+        }
+    }
+
+    fn release(&mut self, keys: &Keys) {
+        self.exclusive &= !keys.exclusive;
+        for key in keys.iter() {
+            if let Entry::Occupied(mut entry) = self.keys_in_use.entry(key) {
+                match entry.get_mut() {
+                    Use::Read(times) if *times > 1 => *times -= 1,
+                    _ => drop(entry.remove()),
+                }
+            }
+        }
+    }
+}
