@@ -2,10 +2,10 @@
 
 use crate::checker::Call;
 use crate::checker::model::{Action, Answer, Change, When};
+use crate::keyspace::{Key, Shape, known_to_clients};
 use crate::node::START_UNIX_MS;
 use crate::random::Random;
-use nicekv_client::{Answer as Told, ClientCore, Config, OperationError, Outcome, Request};
-use nicekv_placement::Vrings;
+use nicekv_client::{Answer as Told, ClientCore, Config, OperationError, Outcome, Plant, Request};
 use nicekv_wire::{ClientId, KeyspaceId, Now, OpId, Status};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -14,7 +14,7 @@ use std::net::SocketAddrV4;
 #[derive(Clone, Debug)]
 pub struct Workload {
     /// The keys.
-    pub keys: Vec<Vec<u8>>,
+    pub keys: Vec<Key>,
     /// Calls per client.
     pub calls: usize,
     /// Calls of one client at a time.
@@ -34,12 +34,18 @@ pub struct KeyCall {
     pub key: usize,
     /// The call.
     pub call: Call,
+    /// When it was made.
+    pub called_ns: u64,
+    /// When it was answered, or failed.
+    pub ended_ns: Option<u64>,
 }
 
 /// See the module.
 #[derive(Clone)]
 pub struct Client {
     core: ClientCore,
+    /// By number, whether a keyspace is by quorum.
+    by_quorum: Vec<bool>,
     /// Where it is reached.
     pub address: SocketAddrV4,
     /// When its loop turns next.
@@ -63,9 +69,12 @@ fn now(at_ns: u64) -> Now {
 
 impl Client {
     /// A client that has yet to do its share of `workload`.
-    pub fn new(id: ClientId, address: SocketAddrV4, vrings: Vrings, workload: &Workload) -> Self {
+    pub fn new(id: ClientId, address: SocketAddrV4, shapes: &[Shape], workload: &Workload) -> Self {
+        let keyspaces = known_to_clients(shapes);
+        let config = Config { keyspaces: keyspaces.clone(), ..Config::new(id, keyspaces[0]) };
         Self {
-            core: ClientCore::new(Config::new(id, vrings)),
+            core: ClientCore::new(config),
+            by_quorum: shapes.iter().map(Shape::is_quorum).collect(),
             address,
             turn_at_ns: None,
             call_at_ns: 0,
@@ -75,6 +84,11 @@ impl Client {
             void: Vec::new(),
             seen: BTreeMap::new(),
         }
+    }
+
+    /// Plants a bug.
+    pub fn plant(&mut self, plant: Plant) {
+        self.core.plant(Some(plant));
     }
 
     /// Its name in op ids.
@@ -119,12 +133,15 @@ impl Client {
         mut send: impl FnMut(SocketAddrV4, &[u8]),
     ) {
         self.core.handle_deadline(now(at_ns));
-        self.take_answers(tick);
+        self.take_answers(at_ns, tick);
         if self.calls_left > 0 && self.open.len() < workload.window && self.call_at_ns <= at_ns {
             self.calls_left -= 1;
             self.call_at_ns = at_ns + random.below(workload.pause_ns_max);
             let key = random.below(workload.keys.len() as u64) as usize;
-            let action = self.draw(key, at_ns, workload, random);
+            let action = match self.by_quorum[usize::from(workload.keys[key].keyspace)] {
+                true => self.draw_for_quorum(random),
+                false => self.draw(key, at_ns, workload, random),
+            };
             self.call(at_ns, key, action, workload, tick);
         }
         self.transmit(&mut send);
@@ -139,20 +156,28 @@ impl Client {
 
     /// Calls now; an update carries [`Self::next_op`].
     pub fn call(&mut self, at_ns: u64, key: usize, action: Action, workload: &Workload, tick: &mut u64) {
+        let Key { keyspace, name } = &workload.keys[key];
         let request = match &action {
-            Action::Get => Request::Get { key: &workload.keys[key] },
+            Action::Get => Request::Get { key: name },
             Action::Update { condition, return_old, change, .. } => Request::Update {
-                key: &workload.keys[key],
+                key: name,
                 condition: condition.condition(),
                 return_old: *return_old,
                 operation: change.operation(),
             },
         };
         let (now, deadline_ns) = (now(at_ns), at_ns + workload.timeout_ns);
-        let ticket = self.core.submit(now, KeyspaceId::DEFAULT, request, deadline_ns).expect("within limits");
+        let ticket =
+            self.core.submit(now, KeyspaceId(*keyspace), request, deadline_ns).expect("within limits");
         *tick += 1;
         self.open.insert(ticket.index(), self.history.len());
-        self.history.push(KeyCall { key, call: Call { action, called: *tick, answered: None } });
+        let call = Call { action, called: *tick, answered: None };
+        self.history.push(KeyCall { key, call, called_ns: at_ns, ended_ns: None });
+    }
+
+    /// More calls to make.
+    pub fn add_calls(&mut self, calls: usize) {
+        self.calls_left += calls;
     }
 
     /// The op of its next call.
@@ -186,7 +211,18 @@ impl Client {
         Action::Update { op, condition, return_old: random.below(4) == 0, change }
     }
 
-    fn take_answers(&mut self, tick: &mut u64) {
+    /// What a keyspace without a primary understands.
+    fn draw_for_quorum(&self, random: &mut Random) -> Action {
+        let op = self.next_op();
+        let change = match random.below(5) {
+            0 => Change::Erase,
+            1 | 2 => Change::Set(format!("{}/{}", op.client.0 & 0xff, op.sequence).into_bytes()),
+            _ => return Action::Get,
+        };
+        Action::Update { op, condition: When::Always, return_old: false, change }
+    }
+
+    fn take_answers(&mut self, at_ns: u64, tick: &mut u64) {
         while let Some(completion) = self.core.poll_event() {
             let index = self.open.remove(&completion.ticket.index()).expect("each call completes once");
             let answer = match completion.result {
@@ -198,6 +234,7 @@ impl Client {
                     value: None,
                 }),
             };
+            self.history[index].ended_ns = Some(at_ns);
             let is_get = self.history[index].call.action == Action::Get;
             let is_refusal = |answer: &Answer| matches!(answer.status, Status::Busy | Status::DiskFull);
             if answer.as_ref().map_or(is_get, is_refusal) {
@@ -205,10 +242,15 @@ impl Client {
                 continue;
             }
             *tick += 1;
-            let KeyCall { key, call } = &mut self.history[index];
+            let KeyCall { key, call, .. } = &mut self.history[index];
             if let Some(answer) = &answer {
                 self.seen.insert(*key, answer.version);
             }
+            let erases = matches!(call.action, Action::Update { change: Change::Erase, .. });
+            let answer = answer.map(|answer| match erases {
+                true => Answer { status: Status::Ok, ..answer },
+                false => answer,
+            });
             call.answered = answer.map(|answer| (*tick, answer));
         }
     }

@@ -4,6 +4,7 @@ use crate::checker::{Action, Call, Verdict, check};
 use crate::client::Workload;
 use crate::cluster::{Cluster, Scenario, Tally};
 use crate::faults::Faults;
+use crate::keyspace::{Key, Shape};
 use crate::network::Pace;
 use crate::random::Random;
 use nicekv_metadata::Timing;
@@ -37,16 +38,18 @@ pub fn draw(seed: u64) -> Scenario {
     let mut random = Random::new(!seed);
     let keys = random.pick(&[1, 2, 8, 40]);
     let clients = random.between(2, 5) as usize;
+    let nodes = random.pick(&[3, 3, 4, 5]);
+    let keyspaces = draw_keyspaces(nodes, &mut random);
     Scenario {
-        nodes: random.pick(&[3, 3, 4, 5]),
-        replicas: random.pick(&[3, 3, 3, 2]),
-        partition_bits: random.pick(&[0, 1, 2]),
+        nodes,
+        keyspaces: keyspaces.clone(),
         switches: random.pick(&[1, 1, 2]),
         balancing: random.below(3) > 0,
         hides_sources: random.below(2) == 0,
         clients,
         workload: Workload {
-            keys: (0..keys).map(|key| format!("key-{key}").into_bytes()).collect(),
+            // Every key is in one keyspace, each has some.
+            keys: draw_keys(keys, keyspaces.len()),
             calls: if keys > 2 { 300 } else { 70 },
             // Few keys get few calls at a time: calls of unknown outcome make a history hard to judge.
             window: if keys > 2 { random.pick(&[1, 2, 4]) } else { random.pick(&[1, 2]) },
@@ -61,6 +64,27 @@ pub fn draw(seed: u64) -> Scenario {
         faults_end_ns: 3 * SECOND_NS,
         plant: None,
     }
+}
+
+/// One with primaries, one by quorum, or both beside each other.
+fn draw_keyspaces(nodes: usize, random: &mut Random) -> Vec<Shape> {
+    let multicast = Shape::multicast(random.pick(&[3, 3, 3, 2]), random.pick(&[0, 1, 2]));
+    let (replicas, write_set) = match nodes {
+        5 => random.pick(&[(3, 2), (5, 3), (5, 2), (4, 2)]),
+        4 => random.pick(&[(3, 2), (3, 1), (4, 2), (4, 3)]),
+        _ => random.pick(&[(3, 2), (3, 2), (3, 1), (3, 3), (2, 1)]),
+    };
+    let quorum = Shape::quorum(replicas, write_set);
+    match random.below(7) {
+        0..3 => vec![multicast],
+        3..6 => vec![multicast, quorum],
+        _ => vec![quorum],
+    }
+}
+
+fn draw_keys(keys: usize, keyspaces: usize) -> Vec<Key> {
+    let share = keys.div_ceil(keyspaces);
+    (0..keyspaces).flat_map(|keyspace| Key::several(keyspace as u16, share)).collect()
 }
 
 /// Runs a scenario to its end, and tells `print` what happens.
@@ -121,7 +145,7 @@ pub fn is_at_rest(cluster: &Cluster) -> bool {
 /// Damage that nobody reads is found and repaired in time (SCENARIOS 10).
 fn judge_scrub(cluster: &mut Cluster, report: &mut Report) {
     let is_repaired = |cluster: &Cluster| {
-        partitions(cluster).all(|partition| {
+        with_primary(cluster).all(|partition| {
             members(cluster, partition).into_iter().all(|node| {
                 let disk = &cluster.nodes()[node].disk;
                 let mut keys = disk.entries().keys().filter(|(of, _)| *of == partition);
@@ -141,9 +165,16 @@ fn all_done(cluster: &Cluster) -> bool {
     cluster.clients().iter().all(|client| client.is_done())
 }
 
-fn partitions(cluster: &Cluster) -> impl Iterator<Item = PartitionId> {
-    let bits = cluster.scenario().partition_bits;
-    (0..1u32 << bits).map(PartitionId)
+/// Those that the metadata service knows, and their keyspaces.
+fn partitions(cluster: &Cluster) -> Vec<(PartitionId, Shape)> {
+    let Some(metadata) = cluster.metadata() else { return Vec::new() };
+    let partitions = metadata.status().partitions;
+    partitions.iter().map(|known| (PartitionId(known.id), cluster.shape(known.keyspace))).collect()
+}
+
+fn with_primary(cluster: &Cluster) -> impl Iterator<Item = PartitionId> {
+    let partitions = partitions(cluster).into_iter();
+    partitions.filter(|(_, shape)| !shape.is_quorum()).map(|(partition, _)| partition)
 }
 
 /// The nodes that are consistent members of a partition's newest epoch.
@@ -171,12 +202,15 @@ fn consistent(cluster: &Cluster, partition: PartitionId) -> Vec<(usize, Partitio
 
 /// Whether every partition has all its replicas, and no more.
 pub fn is_whole(cluster: &Cluster) -> bool {
-    let replicas = cluster.scenario().replicas;
-    partitions(cluster).all(|partition| consistent(cluster, partition).len() == replicas)
+    let (partitions, shapes) = (partitions(cluster), &cluster.scenario().keyspaces);
+    let expected: usize = shapes.iter().map(|shape| 1 << shape.partition_bits).sum();
+    let is_whole =
+        |(partition, shape): &(PartitionId, Shape)| consistent(cluster, *partition).len() == shape.replicas;
+    partitions.len() == expected && partitions.iter().all(is_whole)
 }
 
 fn is_quiet(cluster: &Cluster) -> bool {
-    partitions(cluster).all(|partition| {
+    partitions(cluster).into_iter().all(|(partition, _)| {
         let members = consistent(cluster, partition);
         let same = members.windows(2).all(|pair| pair[0].1.logged == pair[1].1.logged);
         same && members.iter().all(|(_, status)| status.open_ops == 0)
@@ -202,7 +236,7 @@ fn judge_histories(cluster: &Cluster, report: &mut Report) {
             .collect();
         report.calls += calls.len();
         report.unknown += calls.iter().filter(|call| call.answered.is_none()).count();
-        let name = String::from_utf8_lossy(name);
+        let name = String::from_utf8_lossy(&name.name);
         match check(&calls) {
             Verdict::Linearizable => {}
             Verdict::Violation => {
@@ -251,9 +285,10 @@ fn line(call: &Call) -> String {
     format!("{:6} {at:6}  {action}: {status:?} {version} {integer} {value:?}", call.called)
 }
 
-/// Members of a partition hold the same (check C). Tombstones go at different times.
+/// Members of a partition hold the same (check C). Tombstones go at different times. Replicas of a quorum keyspace differ: a version is
+/// brought to those that lack it when it is read.
 fn judge_replicas(cluster: &Cluster, report: &mut Report) {
-    for partition in partitions(cluster) {
+    for partition in with_primary(cluster) {
         let entries = |index: usize| cluster.nodes()[index].disk.values(partition).collect::<Vec<_>>();
         let members = consistent(cluster, partition);
         for pair in members.windows(2) {

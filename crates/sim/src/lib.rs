@@ -11,8 +11,6 @@
 //! * [`cluster`] draws one long, random run of a realistic cluster per seed; [`judge`] looks at it after all faults are healed;
 //! * [`explore`] visits *every* state of a tiny cluster within small bounds.
 //!
-//! Quorum keyspaces have a world of their own: [`quorum`].
-//!
 //! All are judged by [`checker`]: the history of each key must be linearizable.
 
 pub mod client;
@@ -22,11 +20,11 @@ pub mod enumerate;
 pub mod explore;
 pub mod faults;
 pub mod judge;
+pub mod keyspace;
 pub mod network;
 pub mod node;
 pub mod plants;
 pub mod queue;
-pub mod quorum;
 pub mod scenarios;
 pub mod switch;
 pub mod transcript;

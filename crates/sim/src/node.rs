@@ -68,6 +68,8 @@ pub enum Kept {
     Forced,
     /// All of it.
     All,
+    /// The disk is lost: it starts again with an empty one.
+    NoDisk,
 }
 
 /// What all nodes have in common.
@@ -100,6 +102,8 @@ pub struct Node {
     pub space: DiskSpace,
     /// Its clocks.
     pub clock: Clock,
+    /// Counts disks.
+    disks: u64,
     /// Counts processes.
     pub process: u64,
     /// Under this id the process issues updates of its own.
@@ -130,6 +134,7 @@ impl Node {
             is_slow,
             space: DiskSpace::Enough,
             clock,
+            disks: 1,
             process: 0,
             internal_client: ClientId(0),
             inbox: VecDeque::new(),
@@ -145,7 +150,7 @@ impl Node {
         assert!(self.core.is_none());
         self.process += 1;
         // A memory engine is a new one at every start.
-        let life = if self.in_memory { u128::from(self.process) } else { 1 };
+        let life = if self.in_memory { self.process } else { self.disks };
         let now = self.clock.now(at_ns);
         let unix_ms = START_UNIX_MS + at_ns / 1_000_000;
         let internal_client = ClientId::new(unix_ms, random.bits());
@@ -155,7 +160,7 @@ impl Node {
             metadata: surroundings.metadata,
             switch: surroundings.switch,
             incarnation: random.bits(),
-            storage: u128::from(self.id.0) << 64 | life,
+            storage: u128::from(self.id.0) << 64 | u128::from(life),
             internal_client,
             hash_seed: 7,
             timing: Timing { scrub_interval: SCRUB_INTERVAL, ..Timing::default() },
@@ -186,6 +191,7 @@ impl Node {
             Kept::Any => self.disk.crash(random),
             Kept::Forced => self.disk.crash_keeping(self.disk.forced()),
             Kept::All => self.disk.crash_keeping(self.disk.appended()),
+            Kept::NoDisk => (self.disk, self.disks) = (Disk::new(), self.disks + 1),
         }
         (self.turn_at_ns, self.disk_free_ns, self.paused_until_ns) = (None, 0, 0);
     }

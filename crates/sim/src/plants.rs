@@ -8,7 +8,7 @@ use crate::explore::parts::{FAILOVER, increments, set_and_get};
 use crate::explore::{self, Bounds, Call, World};
 use crate::faults::Faults;
 use crate::judge;
-use crate::quorum;
+use crate::keyspace::{Key, Shape};
 use crate::scenarios::{self, MILLISECOND_NS};
 use nicekv_client::Plant as InClient;
 use nicekv_metadata::Plant as InMetadata;
@@ -26,6 +26,8 @@ pub enum Planted {
     Replica(InReplica),
     /// In the metadata service.
     Metadata(InMetadata),
+    /// In the clients.
+    Client(InClient),
 }
 
 impl Planted {
@@ -33,7 +35,7 @@ impl Planted {
     pub fn replica(self) -> Option<InReplica> {
         match self {
             Self::Replica(plant) => Some(plant),
-            Self::Metadata(_) => None,
+            Self::Metadata(_) | Self::Client(_) => None,
         }
     }
 
@@ -41,7 +43,15 @@ impl Planted {
     pub fn metadata(self) -> Option<InMetadata> {
         match self {
             Self::Metadata(plant) => Some(plant),
-            Self::Replica(_) => None,
+            Self::Replica(_) | Self::Client(_) => None,
+        }
+    }
+
+    /// A bug of the clients.
+    pub fn client(self) -> Option<InClient> {
+        match self {
+            Self::Client(plant) => Some(plant),
+            Self::Replica(_) | Self::Metadata(_) => None,
         }
     }
 }
@@ -52,8 +62,7 @@ pub struct Plant {
     pub name: &'static str,
     /// The rule that it breaks.
     pub rule: &'static str,
-    /// Of a cluster with primaries; in a quorum keyspace the hunt plants it itself.
-    planted: Option<Planted>,
+    planted: Planted,
     hunt: Hunt,
 }
 
@@ -64,8 +73,6 @@ enum Hunt {
     Seeds(fn(&mut Scenario)),
     /// A script.
     Script(&'static str),
-    /// Random runs of a quorum keyspace, with the bug in them.
-    Quorum(fn(&mut quorum::Scenario)),
     /// Every state of a tiny cluster.
     Explore(fn() -> Vec<Call>, Bounds),
 }
@@ -100,7 +107,7 @@ impl Plant {
     pub fn hunt(&self, only: Option<u64>, print: Option<fn(&str)>) -> Hunted {
         let mut hunted = Hunted::default();
         if let Hunt::Explore(script, bounds) = self.hunt {
-            let world = World::new(script(), bounds, self.planted.and_then(Planted::replica));
+            let world = World::new(script(), bounds, self.planted.replica());
             let seen = explore::explore(world, STATES_MAX);
             hunted.found = seen.violation.map(|(what, steps)| {
                 let steps = steps.iter().map(|step| format!("\n  {step:?}"));
@@ -131,18 +138,12 @@ impl Plant {
 
     fn run(&self, seed: u64, print: Option<fn(&str)>) -> judge::Report {
         match self.hunt {
-            Hunt::Script(name) => script(name).run(seed, self.planted, print).0,
+            Hunt::Script(name) => script(name).run(seed, Some(self.planted), print).0,
             Hunt::Seeds(shape) => {
                 let mut scenario = judge::draw(seed);
                 shape(&mut scenario);
-                scenario.plant = self.planted;
+                scenario.plant = Some(self.planted);
                 judge::run(scenario, seed, print)
-            }
-            Hunt::Quorum(plant) => {
-                let mut scenario = quorum::draw(seed);
-                plant(&mut scenario);
-                let violations = quorum::run(scenario, seed).violations;
-                judge::Report { violations, ..judge::Report::default() }
             }
             Hunt::Explore(..) => unreachable!("has no seeds"),
         }
@@ -154,15 +155,15 @@ fn script(name: &str) -> &'static scenarios::Script {
 }
 
 const fn replica(name: &'static str, rule: &'static str, plant: InReplica, hunt: Hunt) -> Plant {
-    Plant { name, rule, planted: Some(Planted::Replica(plant)), hunt }
+    Plant { name, rule, planted: Planted::Replica(plant), hunt }
 }
 
 const fn metadata(name: &'static str, rule: &'static str, plant: InMetadata, hunt: Hunt) -> Plant {
-    Plant { name, rule, planted: Some(Planted::Metadata(plant)), hunt }
+    Plant { name, rule, planted: Planted::Metadata(plant), hunt }
 }
 
-const fn quorum(name: &'static str, plant: fn(&mut quorum::Scenario)) -> Plant {
-    Plant { name, rule: "R14", planted: None, hunt: Hunt::Quorum(plant) }
+const fn client(name: &'static str, rule: &'static str, plant: InClient, hunt: Hunt) -> Plant {
+    Plant { name, rule, planted: Planted::Client(plant), hunt }
 }
 
 /// All bugs.
@@ -199,14 +200,27 @@ pub const PLANTS: &[Plant] = &[
     metadata("lease-to-removed", "R12", InMetadata::LeaseToRemoved, Hunt::Script("removed-but-reachable")),
     metadata("lease-not-awaited", "R12", InMetadata::LeaseNotAwaited, Hunt::Script("removed-but-reachable")),
     metadata("former-leases-forgotten", "R12", InMetadata::FormerLeasesForgotten, Hunt::Script("removed-but-reachable")),
-    quorum("get-without-write-back", |scenario| scenario.client_plant = Some(InClient::NoWriteBack)),
-    quorum("timestamp-from-one-answer", |scenario| scenario.client_plant = Some(InClient::AskOne)),
-    quorum("quorum-ack-before-force", |scenario| scenario.replica_plant = Some(InReplica::QuorumAckBeforeForce)),
-    quorum("newcomer-counts-at-once", |scenario| scenario.replica_plant = Some(InReplica::NewcomerCountsAtOnce)),
+    client("get-without-write-back", "R14", InClient::NoWriteBack, Hunt::Seeds(by_quorum)),
+    client("timestamp-from-one-answer", "R14", InClient::AskOne, Hunt::Seeds(by_quorum)),
+    replica("quorum-ack-before-force", "R14", InReplica::QuorumAckBeforeForce, Hunt::Seeds(by_quorum)),
+    replica("newcomer-counts-at-once", "R14", InReplica::NewcomerCountsAtOnce, Hunt::Seeds(by_quorum_in_memory)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 
 fn as_drawn(_: &mut Scenario) {}
+
+/// A keyspace without a primary alone, of few keys.
+fn by_quorum(scenario: &mut Scenario) {
+    scenario.keyspaces = vec![Shape::quorum(3, 2)];
+    scenario.workload.keys = Key::several(0, 2);
+}
+
+/// The same; storage is lost again and again, and much of what would hide it.
+fn by_quorum_in_memory(scenario: &mut Scenario) {
+    by_quorum(scenario);
+    scenario.faults = Faults { loss: 250_000, memory: 1_000_000, ..Faults::NONE };
+    (scenario.faults.crash, scenario.faults.downtime_max_ns) = (3_000, 20 * MILLISECOND_NS);
+}
 
 /// Nodes go often and for long, and others stand in for them.
 fn with_handoffs(scenario: &mut Scenario) {
@@ -217,7 +231,8 @@ fn with_handoffs(scenario: &mut Scenario) {
 /// Nodes go and come back quickly, while much is lost.
 fn lossy_joins(scenario: &mut Scenario) {
     scenario.nodes = 3;
-    scenario.replicas = 3;
+    scenario.keyspaces = vec![Shape::multicast(3, 0)];
+    scenario.workload.keys.iter_mut().for_each(|key| key.keyspace = 0);
     scenario.faults = Faults {
         loss: 250_000,
         crash: 3_000,

@@ -1,7 +1,7 @@
 //! The switch: the reference model's tables behind the real agent.
 
 use nicekv_dataplane::control::SwitchAgent;
-use nicekv_dataplane::{HostId, Route, Router, VringConfig};
+use nicekv_dataplane::{HostId, Route, Router, VringSet};
 use std::net::SocketAddrV4;
 
 /// See the module.
@@ -9,7 +9,7 @@ use std::net::SocketAddrV4;
 pub struct Switch {
     /// Serves the metadata service.
     pub agent: SwitchAgent<Router>,
-    vrings: VringConfig,
+    vrings: VringSet,
 }
 
 /// Where a datagram goes.
@@ -23,15 +23,15 @@ pub enum Forward {
 
 impl Switch {
     /// Without tables.
-    pub fn new(vrings: VringConfig) -> Self {
-        let router = Router::new(vrings).expect("the rings are sound");
+    pub fn new(vrings: VringSet) -> Self {
+        let router = Router::new(vrings.clone()).expect("the rings are sound");
         Self { agent: SwitchAgent::new(router, 0), vrings }
     }
 
     /// Starts again: the tables are gone, the newest term is remembered.
     pub fn restart(&mut self) {
         let term = self.agent.term();
-        let router = Router::new(self.vrings).expect("as before");
+        let router = Router::new(self.vrings.clone()).expect("as before");
         self.agent = SwitchAgent::new(router, term);
     }
 

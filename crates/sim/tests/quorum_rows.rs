@@ -1,11 +1,17 @@
 //! Quorum keyspaces (R14), event by event: SCENARIOS 21 and 27, and why answers of different epochs must not be counted together.
 
 use nicekv_client::Plant as InClient;
-use nicekv_sim::checker::model::Change;
-use nicekv_sim::quorum::machine::Machine;
-use nicekv_sim::quorum::{Faults, Host, KeyCall, Report, Scenario, Workload, World, judge_histories};
+use nicekv_node::Standing;
+use nicekv_sim::checker::model::{Change, When};
+use nicekv_sim::checker::{Action, Call, Verdict, check};
+use nicekv_sim::client::{KeyCall, Workload};
+use nicekv_sim::cluster::{Cluster, Mishap, Scenario};
+use nicekv_sim::faults::Faults;
+use nicekv_sim::keyspace::{Key, Shape};
+use nicekv_sim::network::{Host, Pace};
+use nicekv_sim::node::{Kept, Node};
+use nicekv_sim::plants::Planted;
 use nicekv_wire::Status;
-use nicekv_wire::quorum::Quorum;
 
 const MILLISECOND_NS: u64 = 1_000_000;
 /// The cluster is ready by then, and a node that was started again counts by then.
@@ -14,35 +20,79 @@ const SETTLE_NS: u64 = 2_000 * MILLISECOND_NS;
 /// No fault and no call but those that the test makes.
 fn scenario(replicas: u8, write_set: u8) -> Scenario {
     Scenario {
-        quorum: Quorum::new(replicas, write_set).unwrap(),
+        nodes: replicas.into(),
+        keyspaces: vec![Shape::quorum(replicas.into(), write_set)],
+        switches: 1,
+        balancing: false,
+        hides_sources: false,
         clients: 2,
         workload: Workload {
-            keys: 1,
+            keys: Key::several(0, 1),
             calls: 0,
             window: 1,
             pause_ns_max: MILLISECOND_NS,
             timeout_ns: 3_000 * MILLISECOND_NS,
+            expiring: 0,
         },
-        faults: Faults::NONE,
+        pace: Pace::VARYING,
+        timing: nicekv_metadata::Timing::default(),
+        faults: Faults { slow_factor: 100, ..Faults::NONE },
         faults_end_ns: 0,
-        client_plant: None,
-        replica_plant: None,
+        plant: None,
     }
 }
 
-fn ready(scenario: Scenario, seed: u64) -> World {
-    let mut world = World::new(scenario, seed);
+fn ready(scenario: Scenario, seed: u64) -> Cluster {
+    let mut world = Cluster::new(scenario, seed);
     settle(&mut world);
     world
 }
 
-fn settle(world: &mut World) {
-    world.run_for(SETTLE_NS);
-    assert!(world.machines.iter().all(Machine::is_counted), "{:?}", world.status());
+fn is_counted(node: &Node) -> bool {
+    let status = node.core.as_ref().map(|core| core.status());
+    status.is_some_and(|status| status.partitions.iter().any(|known| known.standing == Standing::Consistent))
+}
+
+fn settle(world: &mut Cluster) {
+    run_for(world, SETTLE_NS);
+    let status = world.metadata().map(nicekv_metadata::Metadata::status);
+    assert!(world.nodes().iter().all(is_counted), "{status:?}");
+}
+
+fn run_for(world: &mut Cluster, time_ns: u64) {
+    world.run_until(world.now_ns() + time_ns, |_| false);
+}
+
+fn kill(world: &mut Cluster, node: usize, loses_disk: bool) {
+    let kept = if loses_disk { Kept::NoDisk } else { Kept::Any };
+    world.inflict(Mishap::Crash { node, kept, downtime_ns: None });
+}
+
+fn cut(world: &mut Cluster, client: usize, node: usize) {
+    world.inflict(Mishap::Cut { from: Host::Client(client), to: Host::Node(node) });
 }
 
 fn set(value: &str) -> Option<Change> {
     Some(Change::Set(value.into()))
+}
+
+/// A client makes a call; its place in the client's history.
+fn call(world: &mut Cluster, client: usize, change: Option<Change>) -> usize {
+    let op = world.clients()[client].next_op();
+    let action = match change {
+        None => Action::Get,
+        Some(change) => Action::Update { op, condition: When::Always, return_old: false, change },
+    };
+    world.call(client, 0, action);
+    world.clients()[client].history.len() - 1
+}
+
+/// Makes a call and waits for its end.
+fn finish_call(world: &mut Cluster, client: usize, change: Option<Change>) -> KeyCall {
+    let call = call(world, client, change);
+    let end_ns = world.now_ns() + 2 * world.scenario().workload.timeout_ns;
+    world.run_until(end_ns, |world| world.clients()[client].history[call].ended_ns.is_some());
+    world.clients()[client].history[call].clone()
 }
 
 /// What a get returned: `None` if too few replicas answered it.
@@ -52,15 +102,18 @@ fn read(call: &KeyCall) -> Option<Option<String>> {
     Some(answer.value.map(|value| String::from_utf8(value).unwrap()))
 }
 
-fn get(world: &mut World) -> Option<Option<String>> {
-    read(&world.finish_call(1, 0, None))
+fn get(world: &mut Cluster) -> Option<Option<String>> {
+    read(&finish_call(world, 1, None))
 }
 
-fn is_linearizable(world: &World) -> bool {
-    let mut report = Report::default();
-    judge_histories(world, &mut report);
-    assert_eq!(report.too_large, 0);
-    report.violations.is_empty()
+fn is_linearizable(world: &Cluster) -> bool {
+    (0..world.scenario().workload.keys.len()).all(|key| {
+        let calls = world.clients().iter().flat_map(|client| client.history());
+        let calls: Vec<Call> = calls.filter(|call| call.key == key).map(|call| call.call.clone()).collect();
+        let verdict = check(&calls);
+        assert_ne!(verdict, Verdict::TooLarge);
+        verdict == Verdict::Linearizable
+    })
 }
 
 // --- Row 21: one node 100 times slower.
@@ -69,22 +122,18 @@ fn is_linearizable(world: &World) -> bool {
 fn longest_call_ns(replicas: u8, write_set: u8, slowness: u64) -> u64 {
     let mut scenario = scenario(replicas, write_set);
     scenario.clients = 4;
-    scenario.workload = Workload { keys: 3, calls: 0, window: 2, ..scenario.workload };
+    scenario.faults.slow_factor = slowness;
+    scenario.workload = Workload { keys: Key::several(0, 3), calls: 0, window: 2, ..scenario.workload };
     let mut world = ready(scenario, 21);
-    let laggard = world.machines.len() - 1;
-    world.machines[laggard].slowness = slowness;
-    for client in &mut world.clients {
-        client.add_calls(300);
-    }
-    for client in 0..world.clients.len() {
-        world.call(client, 0, None);
-    }
+    let laggard = world.nodes().len() - 1;
+    world.set_slow(laggard, true);
+    world.add_calls(300);
     let end_ns = world.now_ns() + 60_000 * MILLISECOND_NS;
-    world.run_until(end_ns, |world| world.clients.iter().all(nicekv_sim::quorum::client::Client::is_done));
+    world.run_until(end_ns, |world| world.clients().iter().all(|client| client.is_done()));
     assert!(is_linearizable(&world), "stale answers with a laggard {slowness} times slower");
-    let answers = world.machines[laggard].core.as_ref().unwrap().status().counters.gets;
+    let answers = world.nodes()[laggard].core.as_ref().unwrap().status().counters.gets;
     assert!(answers > 100, "the laggard took part: it answered {answers} queries");
-    let calls: Vec<_> = world.clients.iter().flat_map(|client| &client.history).collect();
+    let calls: Vec<_> = world.clients().iter().flat_map(|client| &client.history).collect();
     assert!(calls.len() >= 1200 && calls.iter().all(|call| call.call.answered.is_some()));
     calls.iter().map(|call| call.ended_ns.unwrap() - call.called_ns).max().unwrap()
 }
@@ -106,18 +155,19 @@ fn row_21_a_laggard_holds_up_no_call_and_serves_nothing_stale() {
 // --- Row 27: ackers of an any-k put die.
 
 /// A put that only the first k nodes have: it is held by no other.
-fn put_on_first_k(world: &mut World) {
-    let write_set = world.scenario.quorum.write_set();
-    assert_eq!(world.finish_call(0, 0, set("old")).call.answered.unwrap().1.status, Status::Ok);
-    world.run_for(10 * MILLISECOND_NS);
-    for other in write_set..world.machines.len() {
-        (0..2).for_each(|client| world.cut(Host::Client(client), Host::Node(other)));
+fn put_on_first_k(world: &mut Cluster) {
+    let shape = world.shape(0);
+    let write_set = usize::from(shape.write_set.expect("by quorum"));
+    assert_eq!(finish_call(world, 0, set("old")).call.answered.unwrap().1.status, Status::Ok);
+    run_for(world, 10 * MILLISECOND_NS);
+    for other in write_set..world.nodes().len() {
+        (0..2).for_each(|client| cut(world, client, other));
     }
     // These k are also enough to ask.
-    assert!(write_set >= world.scenario.quorum.read_set());
-    let call = world.finish_call(0, 0, set("new"));
+    assert!(write_set >= shape.read_set());
+    let call = finish_call(world, 0, set("new"));
     assert_eq!(call.call.answered.expect("k replicas are reached").1.status, Status::Ok);
-    world.mend();
+    world.inflict(Mishap::Mend);
 }
 
 /// Kills the first `dead` of the k nodes that hold the put; what a get says then.
@@ -126,12 +176,12 @@ fn get_after_deaths(
     write_set: u8,
     dead: usize,
     lose_disks: bool,
-) -> (World, Option<Option<String>>) {
+) -> (Cluster, Option<Option<String>>) {
     let mut world = ready(scenario(replicas, write_set), 27);
     put_on_first_k(&mut world);
-    (0..dead).for_each(|node| world.kill(node, lose_disks));
+    (0..dead).for_each(|node| kill(&mut world, node, lose_disks));
     // Long enough for the dead to be missed.
-    world.run_for(1_000 * MILLISECOND_NS);
+    run_for(&mut world, 1_000 * MILLISECOND_NS);
     let read = get(&mut world);
     (world, read)
 }
@@ -144,10 +194,10 @@ fn row_27_a_put_outlives_fewer_than_k_of_its_holders() {
                 let (mut world, read) = get_after_deaths(replicas, write_set, dead, lose_disks);
                 assert_eq!(read, Some(Some("new".into())), "{dead} dead of k = {write_set}, R = {replicas}");
                 // Written back to k of those that are left; and who comes back, with or without its disk, counts again.
-                (0..dead).for_each(|node| world.start(node));
+                (0..dead).for_each(|node| world.inflict(Mishap::Start(node)));
                 settle(&mut world);
                 assert_eq!(get(&mut world), Some(Some("new".into())));
-                let put = world.finish_call(0, 0, set("newer"));
+                let put = finish_call(&mut world, 0, set("newer"));
                 assert!(put.call.answered.is_some() && is_linearizable(&world));
             }
         }
@@ -160,9 +210,9 @@ fn row_27_a_put_whose_k_holders_died_is_unavailable_and_never_stale() {
         let dead = usize::from(write_set);
         let (mut world, read) = get_after_deaths(replicas, write_set, dead, false);
         assert_eq!(read, None, "the {} that are left know an older value only", replicas - write_set);
-        let put = world.finish_call(0, 0, set("later"));
+        let put = finish_call(&mut world, 0, set("later"));
         assert!(put.call.answered.is_none(), "nor can anybody put");
-        (0..dead).for_each(|node| world.start(node));
+        (0..dead).for_each(|node| world.inflict(Mishap::Start(node)));
         settle(&mut world);
         assert_eq!(get(&mut world), Some(Some("new".into())), "their disks have it");
         assert!(is_linearizable(&world));
@@ -175,9 +225,9 @@ fn row_27_a_put_whose_k_holders_lost_their_disks_stays_unavailable() {
         let dead = usize::from(write_set);
         let (mut world, read) = get_after_deaths(replicas, write_set, dead, true);
         assert_eq!(read, None);
-        (0..dead).for_each(|node| world.start(node));
-        world.run_for(10 * SETTLE_NS);
-        let counted = world.machines.iter().filter(|machine| machine.is_counted()).count();
+        (0..dead).for_each(|node| world.inflict(Mishap::Start(node)));
+        run_for(&mut world, 10 * SETTLE_NS);
+        let counted = world.nodes().iter().filter(|node| is_counted(node)).count();
         assert_eq!(counted, usize::from(replicas) - dead, "new storage cannot merge R - k + 1 old members");
         assert_eq!(get(&mut world), None, "rather no answer than a stale one");
         assert!(is_linearizable(&world));
@@ -188,30 +238,33 @@ fn row_27_a_put_whose_k_holders_lost_their_disks_stays_unavailable() {
 
 /// Node 1 holds a put alone, says so, and loses its disk; later node 2 says in a newer epoch that it holds it. Whether the put was
 /// acknowledged, and what nodes 1 and 3 then answer.
-fn put_across_a_lost_disk(plant: Option<InClient>) -> (World, bool, Option<Option<String>>) {
+fn put_across_a_lost_disk(plant: Option<InClient>) -> (Cluster, bool, Option<Option<String>>) {
     let mut scenario = scenario(3, 2);
     scenario.workload.timeout_ns = 30_000 * MILLISECOND_NS;
-    scenario.client_plant = plant;
+    scenario.plant = plant.map(Planted::Client);
     let mut world = ready(scenario, 14);
     // Nodes 2 and 3 are slow: while the store is on its way to them, they die.
-    (world.machines[1].slowness, world.machines[2].slowness) = (100, 100);
-    let appended = world.machines[0].disk.appended();
-    let put = world.call(0, 0, set("new"));
+    (1..3).for_each(|node| world.set_slow(node, true));
+    let appended = world.nodes()[0].disk.appended();
+    let put = call(&mut world, 0, set("new"));
     let end_ns = world.now_ns() + SETTLE_NS;
-    world.run_until(end_ns, |world| world.machines[0].disk.appended() > appended);
-    (1..3).for_each(|node| world.kill(node, false));
-    world.run_for(MILLISECOND_NS);
-    (0..3).for_each(|node| world.cut(Host::Client(0), Host::Node(node)));
-    world.kill(0, true);
+    assert!(world.run_before(end_ns, |world, _| world.nodes()[0].disk.appended() > appended));
+    (1..3).for_each(|node| kill(&mut world, node, false));
+    run_for(&mut world, MILLISECOND_NS);
+    (0..3).for_each(|node| cut(&mut world, 0, node));
+    kill(&mut world, 0, true);
     // What was on its way to them arrives at nobody.
-    world.run_for(10 * MILLISECOND_NS);
-    world.heal_nodes();
+    run_for(&mut world, 10 * MILLISECOND_NS);
+    (0..3).for_each(|node| {
+        world.set_slow(node, false);
+        world.inflict(Mishap::Start(node));
+    });
     settle(&mut world);
-    world.mend();
-    [0, 2].into_iter().for_each(|node| world.cut(Host::Client(0), Host::Node(node)));
-    world.cut(Host::Client(1), Host::Node(1));
-    world.run_for(1_000 * MILLISECOND_NS);
-    let is_acknowledged = world.clients[0].history[put].call.answered.is_some();
+    world.inflict(Mishap::Mend);
+    [0, 2].into_iter().for_each(|node| cut(&mut world, 0, node));
+    cut(&mut world, 1, 1);
+    run_for(&mut world, 1_000 * MILLISECOND_NS);
+    let is_acknowledged = world.clients()[0].history[put].call.answered.is_some();
     let read = get(&mut world);
     (world, is_acknowledged, read)
 }

@@ -10,14 +10,15 @@
 //! Datagrams go to the newest process. One that was paused keeps what it had received, and its connections to the agents.
 
 use super::{Cluster, Event, METADATA, MILLISECOND_NS};
+use crate::keyspace::specs;
 use crate::network::Host;
 use crate::node::Clock;
 use crate::plants::Planted;
 use nicekv_dataplane::Prefix;
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_metadata::{Balancing, Config, Metadata, NodeConfig, Persisted, StorageRequest, SwitchId};
-use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase};
-use nicekv_wire::{KeyspaceId, Now};
+use nicekv_wire::Now;
+use nicekv_wire::limits::PORT_DEFAULT;
 use std::net::SocketAddrV4;
 
 /// Between two tries of an agent to reach the metadata service.
@@ -116,18 +117,12 @@ impl Cluster {
         Config {
             cluster: 1,
             nodes: nodes.collect(),
-            keyspaces: vec![self.keyspace()],
-            port: self.vrings.port,
+            keyspaces: specs(&self.scenario.keyspaces),
+            port: PORT_DEFAULT,
             balancing: if self.scenario.balancing { Balancing::Source { clients } } else { Balancing::None },
             switches: (0..self.switches.len()).map(|switch| SwitchId(switch as u16)).collect(),
             timing: self.scenario.timing,
         }
-    }
-
-    fn keyspace(&self) -> KeyspaceSpec {
-        let (id, rings) = (KeyspaceId::DEFAULT, RingsBase::Network);
-        let (replicas, partitions) = (self.scenario.replicas, 1 << self.scenario.partition_bits);
-        KeyspaceSpec::of(&KeyspaceDefaults { id, replicas, partitions, rings })
     }
 
     pub(super) fn metadata_turn(&mut self, process: u64) {

@@ -2,9 +2,12 @@
 
 use super::{Cluster, Event};
 use crate::faults::Faults;
+use crate::keyspace::Shape;
 use crate::network::Host;
 use crate::node::Kept;
 use nicekv_node::{DiskSpace, Standing};
+use nicekv_wire::PartitionId;
+use std::collections::BTreeSet;
 
 /// Which way a cut goes, seen from one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -201,9 +204,12 @@ impl Cluster {
 
     /// Damages a value of every node; of each key one copy.
     pub fn damage_values(&mut self) {
-        let mut damaged = std::collections::BTreeSet::new();
+        let mut damaged = BTreeSet::new();
+        let repaired = self.repaired_partitions();
         for node in &mut self.nodes {
-            let intact = node.disk.entries().keys().filter(|key| !damaged.contains(*key));
+            let is_chosen =
+                |key: &&(PartitionId, Vec<u8>)| repaired.contains(&key.0) && !damaged.contains(*key);
+            let intact = node.disk.entries().keys().filter(is_chosen);
             let choices = intact.clone().count() as u64;
             if choices > 0 {
                 let chosen = self.random.below(choices) as usize;
@@ -215,14 +221,24 @@ impl Cluster {
         }
     }
 
+    /// Where damaged values are got back from other members: where there is a primary.
+    fn repaired_partitions(&self) -> BTreeSet<PartitionId> {
+        let Some(metadata) = self.metadata() else { return BTreeSet::new() };
+        let partitions = metadata.status().partitions;
+        let has_primary = |known: &&nicekv_metadata::PartitionStatus| !self.shape(known.keyspace).is_quorum();
+        partitions.iter().filter(has_primary).map(|known| PartitionId(known.id)).collect()
+    }
+
     /// Damages a value that another node holds.
     fn damage_value(&mut self, index: usize) {
-        let stored = self.nodes[index].disk.entries().len() as u64;
-        if stored == 0 {
+        let repaired = self.repaired_partitions();
+        let stored = self.nodes[index].disk.entries().keys().filter(|key| repaired.contains(&key.0));
+        let choices = stored.clone().count() as u64;
+        if choices == 0 {
             return;
         }
-        let chosen = self.random.below(stored) as usize;
-        let key = self.nodes[index].disk.entries().keys().nth(chosen).expect("below the length").clone();
+        let chosen = self.random.below(choices) as usize;
+        let key = stored.clone().nth(chosen).expect("below the length").clone();
         let mut others = self.nodes.iter().enumerate().filter(|(other, _)| *other != index);
         if others.any(|(_, node)| node.disk.is_intact(&key)) {
             self.tally.count("values damaged");
@@ -242,12 +258,14 @@ impl Cluster {
             let node = &self.nodes[usize::from(*node) - 1];
             node.core.is_some() && node.paused_until_ns <= now_ns
         };
+        let may_lose_storage = |shape: &Shape| shape.write_set != Some(1);
         !self.network.has_cuts()
+            && self.scenario.keyspaces.iter().all(may_lose_storage)
             && metadata.status().partitions.iter().all(|partition| {
                 let holds = |node: &u16| {
                     let status = self.nodes[usize::from(*node) - 1].core.as_ref().map(|core| core.status());
                     status.is_some_and(|status| {
-                        status.partition(nicekv_wire::PartitionId(partition.id)).is_some_and(|known| {
+                        status.partition(PartitionId(partition.id)).is_some_and(|known| {
                             known.epoch.0 == partition.epoch && known.standing == Standing::Consistent
                         })
                     })
@@ -255,7 +273,7 @@ impl Cluster {
                 let members = || partition.members.iter().map(|member| member.node);
                 let id = self.nodes[index].id.0;
                 let others = members().filter(|node| *node != id && is_well(node) && holds(node)).count();
-                !members().any(|node| node == id) || others + 1 == self.scenario.replicas
+                !members().any(|node| node == id) || others + 1 == self.shape(partition.keyspace).replicas
             })
     }
 

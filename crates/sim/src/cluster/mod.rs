@@ -23,6 +23,7 @@ pub use mishaps::{Direction, Mishap};
 use crate::client::{Client, Workload};
 use crate::disk::Busy;
 use crate::faults::Faults;
+use crate::keyspace::{Shape, specs};
 use crate::network::{Host, Network, Pace};
 use crate::node::{Clock, Node, Surroundings};
 use crate::plants::Planted;
@@ -33,10 +34,9 @@ use crate::transcript::Names;
 use crate::watch::Watch;
 use controllers::{Controllers, Link};
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
-use nicekv_dataplane::{Prefix, VringConfig};
+use nicekv_dataplane::{Prefix, VringConfig, VringSet};
 use nicekv_metadata::{Metadata, Timing};
 use nicekv_node::Counters;
-use nicekv_placement::Vrings;
 use nicekv_wire::limits::PORT_DEFAULT;
 use nicekv_wire::{ClientId, NodeId, PartitionId};
 use std::collections::BTreeMap;
@@ -53,10 +53,8 @@ const MILLISECOND_NS: u64 = 1_000_000;
 pub struct Scenario {
     /// Storage nodes.
     pub nodes: usize,
-    /// R.
-    pub replicas: usize,
-    /// `2^bits` partitions.
-    pub partition_bits: u8,
+    /// Numbered from 0.
+    pub keyspaces: Vec<Shape>,
     /// Switches; hosts are attached to them in turn, and all of them have the same tables.
     pub switches: usize,
     /// Whether gets are spread over the replicas by their source.
@@ -183,7 +181,7 @@ pub struct Cluster {
     queue: Queue<Event>,
     network: Network,
     surroundings: Surroundings,
-    vrings: Vrings,
+    rings: VringSet,
     nodes: Vec<Node>,
     clients: Vec<Client>,
     switches: Vec<Switch>,
@@ -216,26 +214,28 @@ impl Cluster {
             switch: scenario.hides_sources.then_some(SWITCH),
             plant: scenario.plant.and_then(Planted::replica),
         };
-        let vrings = Vrings::on_network(PORT_DEFAULT);
         let nodes: Vec<Node> =
             (0..scenario.nodes).map(|index| draw_node(index, &scenario.faults, &mut random)).collect();
-        let clients: Vec<Client> =
-            (0..scenario.clients).map(|index| new_client(index, &scenario, vrings)).collect();
-        let rings = VringConfig {
-            unicast: Prefix::new(vrings.unicast.octets(), 16),
-            multicast: Prefix::new(vrings.multicast.octets(), 16),
-        };
+        let mut clients: Vec<Client> =
+            (0..scenario.clients).map(|index| new_client(index, &scenario)).collect();
+        if let Some(plant) = scenario.plant.and_then(Planted::client) {
+            clients.iter_mut().for_each(|client| client.plant(plant));
+        }
+        let ring = |base: Ipv4Addr| Prefix::new(base.octets(), 16);
+        let pairs = specs(&scenario.keyspaces)
+            .into_iter()
+            .map(|spec| VringConfig { unicast: ring(spec.unicast), multicast: ring(spec.multicast) });
+        let rings = VringSet::new(pairs).expect("every keyspace has its own");
         let mut cluster = Self {
             faults: scenario.faults,
             network: Network::new(scenario.pace),
             random,
             queue: Queue::default(),
             surroundings,
-            vrings,
             names: Names::new(&clients),
             nodes,
             clients,
-            switches: (0..scenario.switches).map(|_| Switch::new(rings)).collect(),
+            switches: (0..scenario.switches).map(|_| Switch::new(rings.clone())).collect(),
             controllers: Controllers::default(),
             links: BTreeMap::new(),
             links_made: 0,
@@ -248,6 +248,7 @@ impl Cluster {
             tally: Tally::default(),
             watch: Watch::default(),
             record: Record::Nowhere,
+            rings,
             scenario,
         };
         cluster.begin();
@@ -418,6 +419,25 @@ impl Cluster {
         }
     }
 
+    /// Every client has so many more calls to make.
+    pub fn add_calls(&mut self, calls: usize) {
+        let now_ns = self.queue.now_ns();
+        for client in 0..self.clients.len() {
+            self.clients[client].add_calls(calls);
+            self.wake_client(client, now_ns);
+        }
+    }
+
+    /// From now on everything takes a node as much longer as the scenario's faults say, or not.
+    pub fn set_slow(&mut self, node: usize, is_slow: bool) {
+        self.nodes[node].is_slow = is_slow;
+    }
+
+    /// The keyspace of that number.
+    pub fn shape(&self, keyspace: u16) -> Shape {
+        self.scenario.keyspaces[usize::from(keyspace)]
+    }
+
     /// The node that leads a partition in its newest epoch.
     pub fn primary(&self, partition: PartitionId) -> Option<usize> {
         let leads = |(index, node): (usize, &Node)| {
@@ -488,10 +508,10 @@ fn draw_node(index: usize, faults: &Faults, random: &mut Random) -> Node {
     node
 }
 
-fn new_client(index: usize, scenario: &Scenario, vrings: Vrings) -> Client {
+fn new_client(index: usize, scenario: &Scenario) -> Client {
     // Spread over the divisions of the client addresses.
     let host = (index * 256 / scenario.clients + 1) as u8;
     let address = SocketAddrV4::new([10, 20, 2, host].into(), CLIENT_PORT);
     let id = ClientId::new(crate::node::START_UNIX_MS, index as u64 + 1);
-    Client::new(id, address, vrings, &scenario.workload)
+    Client::new(id, address, &scenario.keyspaces, &scenario.workload)
 }

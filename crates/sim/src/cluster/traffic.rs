@@ -3,7 +3,7 @@
 use super::{Cluster, Event, METADATA, SWITCH};
 use crate::network::Host;
 use crate::switch::Forward;
-use nicekv_dataplane::HostId;
+use nicekv_dataplane::{HostId, Ring};
 use nicekv_wire::stamp_reply_to;
 use std::net::SocketAddrV4;
 
@@ -23,7 +23,7 @@ impl Cluster {
             Host::Metadata | Host::Switch(_) => (0, None),
         };
         if let Host::Node(index) = sender {
-            let is_to_members = self.vrings.multicast.octets()[..2] == to.ip().octets()[..2];
+            let is_to_members = self.rings.ring_of(to.ip().octets()) == Some(Ring::Multicast);
             self.watch.node_sends((index, self.nodes[index].process), is_to_members, bytes);
         }
         let switch = attached % self.switches.len();

@@ -3,8 +3,9 @@
 use super::MILLISECOND_NS;
 use crate::checker::Action;
 use crate::checker::model::{Change, When};
-use crate::cluster::{Cluster, Mishap};
+use crate::cluster::{Cluster, Mishap, Scenario};
 use crate::judge;
+use crate::keyspace::Shape;
 use crate::node::Kept;
 use crate::scenarios::PARTITION;
 use crate::scenarios::told::quiet;
@@ -14,15 +15,20 @@ pub struct Script {
     /// On the command line.
     pub name: &'static str,
     nodes: usize,
+    keyspace: Shape,
     before: fn(&mut Cluster),
     act: fn(&mut Cluster),
 }
+
+const PRIMARY: Shape = Shape { replicas: 3, write_set: None, partition_bits: 0 };
+const QUORUM: Shape = Shape { replicas: 3, write_set: Some(2), partition_bits: 0 };
 
 /// All of them.
 pub const SCRIPTS: &[Script] = &[
     Script {
         name: "put",
         nodes: 3,
+        keyspace: PRIMARY,
         before: |_| {},
         act: |cluster| {
             set(cluster, 0, "blue");
@@ -32,6 +38,7 @@ pub const SCRIPTS: &[Script] = &[
     Script {
         name: "delete",
         nodes: 3,
+        keyspace: PRIMARY,
         before: |cluster| {
             set(cluster, 0, "blue");
             run(cluster, 50);
@@ -44,6 +51,7 @@ pub const SCRIPTS: &[Script] = &[
     Script {
         name: "increment",
         nodes: 3,
+        keyspace: PRIMARY,
         before: |_| {},
         act: |cluster| {
             update(cluster, 0, When::Always, Change::Increment(1));
@@ -53,6 +61,7 @@ pub const SCRIPTS: &[Script] = &[
     Script {
         name: "put-if-absent",
         nodes: 3,
+        keyspace: PRIMARY,
         before: |_| {},
         act: |cluster| {
             update(cluster, 0, When::IfAbsent, Change::Set(b"blue".to_vec()));
@@ -62,6 +71,7 @@ pub const SCRIPTS: &[Script] = &[
     Script {
         name: "failover",
         nodes: 3,
+        keyspace: PRIMARY,
         before: |_| {},
         act: |cluster| {
             let primary = cluster.primary(PARTITION).expect("it is whole");
@@ -75,6 +85,7 @@ pub const SCRIPTS: &[Script] = &[
     Script {
         name: "join",
         nodes: 3,
+        keyspace: PRIMARY,
         before: |cluster| go_away(cluster, 300),
         act: |cluster| {
             let away = cluster.nodes().iter().position(|node| node.core.is_none()).expect("one is away");
@@ -85,6 +96,7 @@ pub const SCRIPTS: &[Script] = &[
     Script {
         name: "handover",
         nodes: 4,
+        keyspace: PRIMARY,
         before: |cluster| go_away(cluster, 700),
         act: |cluster| {
             let away = cluster.nodes().iter().position(|node| node.core.is_none()).expect("one is away");
@@ -92,12 +104,55 @@ pub const SCRIPTS: &[Script] = &[
             update(cluster, 0, When::Always, Change::Append(b"er".to_vec()));
         },
     },
+    Script {
+        name: "quorum-put",
+        nodes: 3,
+        keyspace: QUORUM,
+        before: |cluster| {
+            set(cluster, 0, "blue");
+            run(cluster, 50);
+        },
+        act: |cluster| {
+            set(cluster, 0, "green");
+            cluster.get(1, 0);
+        },
+    },
+    Script {
+        name: "quorum-delete",
+        nodes: 3,
+        keyspace: QUORUM,
+        before: |cluster| {
+            set(cluster, 0, "blue");
+            run(cluster, 50);
+        },
+        act: |cluster| {
+            update(cluster, 0, When::Always, Change::Erase);
+            set(cluster, 1, "green");
+        },
+    },
+    Script {
+        name: "quorum-newcomer",
+        nodes: 3,
+        keyspace: QUORUM,
+        before: |cluster| {
+            set(cluster, 0, "blue");
+            run(cluster, 50);
+            cluster.inflict(Mishap::Crash { node: 2, kept: Kept::NoDisk, downtime_ns: None });
+            run(cluster, 300);
+        },
+        act: |cluster| {
+            cluster.inflict(Mishap::Start(2));
+            set(cluster, 0, "green");
+            cluster.get(1, 0);
+        },
+    },
 ];
 
 impl Script {
     /// The cluster at the beginning of what is looked at.
     pub(super) fn begin(&self) -> Cluster {
-        let mut cluster = Cluster::new(quiet(self.nodes, 2, &[b"sky"]), 1);
+        let scenario = Scenario { keyspaces: vec![self.keyspace], ..quiet(self.nodes, 2, &[b"sky"]) };
+        let mut cluster = Cluster::new(scenario, 1);
         run(&mut cluster, 300);
         assert!(judge::is_whole(&cluster), "the first epoch has begun");
         (self.before)(&mut cluster);

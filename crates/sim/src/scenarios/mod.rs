@@ -10,6 +10,7 @@ use crate::client::Workload;
 use crate::cluster::{Cluster, Mishap, Scenario, Seen};
 use crate::faults::Faults;
 use crate::judge::{self, Report};
+use crate::keyspace::{Key, Shape};
 use crate::network::Pace;
 use crate::plants::Planted;
 use crate::random::Random;
@@ -77,14 +78,13 @@ impl Script {
 fn busy() -> Scenario {
     Scenario {
         nodes: 3,
-        replicas: 3,
-        partition_bits: 0,
+        keyspaces: vec![Shape::multicast(3, 0)],
         switches: 1,
         balancing: true,
         hides_sources: false,
         clients: 3,
         workload: Workload {
-            keys: (0..6).map(|key| format!("key-{key}").into_bytes()).collect(),
+            keys: Key::several(0, 6),
             calls: 300,
             window: 2,
             pause_ns_max: 20 * MILLISECOND_NS,

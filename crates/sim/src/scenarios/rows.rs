@@ -2,6 +2,7 @@
 
 use super::{MILLISECOND_NS, Played, Script, Stage};
 use crate::cluster::{Direction, Mishap, Scenario, What};
+use crate::keyspace::Key;
 use crate::network::Host;
 use crate::node::Kept;
 use nicekv_wire::{Datagram, Duration, OpId};
@@ -23,7 +24,7 @@ fn few_hot_keys(scenario: &mut Scenario) {
 
 /// Many puts at once, each of another key.
 fn many_keys(scenario: &mut Scenario) {
-    scenario.workload.keys = (0..1_500).map(|key| format!("key-{key}").into_bytes()).collect();
+    scenario.workload.keys = Key::several(0, 1_500);
     scenario.workload.window = 8;
     scenario.workload.pause_ns_max = MILLISECOND_NS;
     scenario.workload.calls = 600;
@@ -126,7 +127,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         shape: |scenario| {
             scenario.switches = 2;
             scenario.clients = 8;
-            scenario.workload.keys = (0..40).map(|key| format!("key-{key}").into_bytes()).collect();
+            scenario.workload.keys = Key::several(0, 40);
             scenario.workload.pause_ns_max = 8_000_000;
             scenario.workload.calls = 400;
             scenario.faults.loss = 200_000;
@@ -241,7 +242,7 @@ pub(super) const SCRIPTS: &[Script] = &[
             scenario.switches = 2;
             // Many keys: one that is put through the old tables is locked at the removed node, which then says nothing of it.
             scenario.clients = 8;
-            scenario.workload.keys = (0..60).map(|key| format!("key-{key}").into_bytes()).collect();
+            scenario.workload.keys = Key::several(0, 60);
             scenario.workload.pause_ns_max = 8_000_000;
             scenario.workload.calls = 600;
             scenario.timing.lease = Duration::from_millis(500);
@@ -512,7 +513,7 @@ fn two_failovers(stage: &mut Stage, downtime_ms: u64, run_ms: u64) -> Played {
 /// Up to the moment when the last ack of some op has reached the primary, which has not looked at it.
 fn last_ack(stage: &mut Stage) -> Option<usize> {
     let primary = stage.primary()?;
-    let needed = stage.cluster.scenario().replicas - 1;
+    let needed = stage.cluster.scenario().keyspaces[0].replicas - 1;
     let mut skipped = stage.random.below(20);
     let mut acked: BTreeMap<OpId, Vec<u16>> = BTreeMap::new();
     stage.run_before(|_, seen| {

@@ -9,6 +9,7 @@ use crate::client::Workload;
 use crate::cluster::{Cluster, Mishap, Scenario};
 use crate::faults::Faults;
 use crate::judge;
+use crate::keyspace::{Key, Shape};
 use crate::network::{Host, Pace};
 use crate::node::Kept;
 use nicekv_metadata::Timing;
@@ -160,14 +161,13 @@ impl Story {
 pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
     Scenario {
         nodes,
-        replicas: 3,
-        partition_bits: 0,
+        keyspaces: vec![Shape::multicast(3, 0)],
         switches: 1,
         balancing: true,
         hides_sources: false,
         clients,
         workload: Workload {
-            keys: keys.iter().map(|key| key.to_vec()).collect(),
+            keys: keys.iter().map(|key| Key { keyspace: 0, name: key.to_vec() }).collect(),
             calls: 0,
             window: 1,
             pause_ns_max: 0,
