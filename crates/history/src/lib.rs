@@ -4,16 +4,27 @@
 //! A history is a set of [`Call`]s. It is linearizable if some order of them respects real time (a call that returned before another
 //! was made comes first) and, executed one after the other on a register ([`model`]), gives every call the answer that it got. A call
 //! without an answer stays open-ended: it may take effect at any later time, or never.
+//!
+//! ```text
+//!   calls ─▶ timeline: sorted, narrowed, what nobody can tell apart made equal ─▶ search: event by event ─▶ Verdict
+//!                                                                                  └─▶ frontier: what the register may hold now
+//! ```
 
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
+#[cfg(test)]
+extern crate self as nicekv_history;
 
+mod frontier;
 pub mod model;
 pub mod random;
 mod search;
+mod settle;
+mod timeline;
+mod trail;
 
 pub use model::{Action, Answer, Register};
-pub use search::{Verdict, check};
+pub use search::{CONFIGURATIONS_MAX, STEPS_MAX, Verdict, check};
 
 /// One operation of a client on the key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

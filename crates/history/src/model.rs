@@ -92,6 +92,24 @@ pub struct Answer {
 impl Answer {
     /// The version of an answer that tells none, as Redis clients get it: any will do.
     pub const VERSION_NOT_TOLD: OpId = OpId { client: ClientId(u64::MAX), sequence: u64::MAX };
+
+    /// Whether it says which version the key had, and that there was one.
+    pub(crate) fn tells_version(&self) -> bool {
+        let is_of_key = matches!(self.status, Status::Ok | Status::NotFound | Status::ConditionFailed);
+        is_of_key && self.version != OpId::NONE && self.version != Self::VERSION_NOT_TOLD
+    }
+
+    /// Whether it is what the client must be told. The client library passes on no details of an error.
+    fn agrees_with(&self, expected: &Self) -> bool {
+        match self.status {
+            Status::Ok | Status::NotFound | Status::ConditionFailed => {
+                let Self { status, version, integer, value } = self;
+                (*version == expected.version || *version == Self::VERSION_NOT_TOLD)
+                    && (*status, *integer, value) == (expected.status, expected.integer, &expected.value)
+            }
+            error => error == expected.status,
+        }
+    }
 }
 
 /// The state of the key.
@@ -108,14 +126,36 @@ struct Present {
 }
 
 impl Register {
+    pub(crate) fn is_present(&self) -> bool {
+        self.present.is_some()
+    }
+
     /// The state in which the key is found if its value has expired meanwhile; `None` if it cannot expire.
     pub(crate) fn expired(&self) -> Option<Self> {
         self.present.as_ref().filter(|present| present.expires)?;
         Some(Self::default())
     }
 
+    /// The state after `action`, if it is told `given`; without a given answer, if it changes anything.
+    pub(crate) fn after(&self, action: &Action, given: Option<&Answer>) -> Option<Self> {
+        let (next, answer) = self.execute(action);
+        let fits = given.map_or_else(|| next != *self, |given| given.agrees_with(&answer));
+        fits.then_some(next)
+    }
+
+    /// Whether `action`, which was told that it changes nothing, is told `given` here.
+    pub(crate) fn shows(&self, action: &Action, given: &Answer) -> bool {
+        match (action, &self.present) {
+            // Most calls are gets of another version: no need to copy the value to see that.
+            (Action::Get, Some(present)) if given.tells_version() && given.version != present.version => {
+                false
+            }
+            _ => given.agrees_with(&self.execute(action).1),
+        }
+    }
+
     /// Executes `action`: the next state, and what the client is told.
-    pub(crate) fn execute(&self, action: &Action) -> (Self, Answer) {
+    fn execute(&self, action: &Action) -> (Self, Answer) {
         match action {
             Action::Get => (self.clone(), self.read()),
             Action::Update { op, condition, return_old, change } => {
@@ -132,7 +172,13 @@ impl Register {
         }
     }
 
-    fn version(&self) -> OpId {
+    /// Whether ops that make values longer could make it a value of so many bytes.
+    pub(crate) fn may_grow_to(&self, bytes: usize) -> bool {
+        let Some(Present { value, .. }) = &self.present else { return true };
+        value.len() <= bytes || value.starts_with(b"-")
+    }
+
+    pub(crate) fn version(&self) -> OpId {
         self.present.as_ref().map_or(OpId::NONE, |present| present.version)
     }
 

@@ -1,0 +1,275 @@
+//! A history as the search wants it: its events in order of time, and as few differences as can matter.
+//!
+//! * A version that some answer tells was written before that answer: its op is *due* then, even if nobody was told its outcome.
+//! * A version that no answer tells and no condition asks for is nobody's business: all such are one ([`UNSEEN`]).
+//! * Open-ended ops that are then equal are a [`Class`]: which of them takes effect cannot be told.
+
+use crate::Call;
+use crate::model::{Action, Answer, Change, Register, When};
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashSet};
+use nicekv_wire::limits::VALUE_BYTES_MAX;
+use nicekv_wire::{ClientId, OpId, Status};
+
+/// Stands for every version that nobody speaks of.
+const UNSEEN: OpId = OpId { client: ClientId(u64::MAX), sequence: u64::MAX - 1 };
+
+/// An index into [`Timeline::ops`].
+pub(crate) type OpIndex = u32;
+
+/// How an op may take effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It was told that it changed nothing.
+    Observer,
+    /// It changes something, before it is due.
+    Update,
+    /// It may change something, at any time.
+    Open(Class),
+}
+
+/// Open-ended ops that cannot be told apart: those that were called before take effect before.
+///
+/// Classes that differ in when they apply only are a *family*. Where the one that applies always and another one could do the same, the
+/// other one does: whatever that one could do later, the first can do, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Class {
+    pub(crate) family: usize,
+    pub(crate) applies: Applies,
+}
+
+/// See [`Class`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Applies {
+    Always,
+    IfPresent,
+    IfAbsent,
+}
+
+impl Register {
+    /// Whether it holds a version that somebody speaks of.
+    pub(crate) fn is_named(&self) -> bool {
+        !matches!(self.version(), UNSEEN | OpId::NONE)
+    }
+}
+
+/// A call.
+pub(crate) struct Op {
+    pub(crate) action: Action,
+    /// `None` if nobody was told.
+    pub(crate) answer: Option<Answer>,
+    pub(crate) kind: Kind,
+    /// Whether what it leaves, and what it is told, is the same whatever was there before.
+    pub(crate) is_blind: bool,
+    /// How long the value before it was at most; `None` if there was none, or one with a version that its answer tells.
+    pub(crate) value_bytes: Option<usize>,
+}
+
+/// What happens at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Event {
+    /// From here the op may take effect. Sorts first: a call and an answer of the same time overlap.
+    Called(OpIndex),
+    /// By now it must have.
+    Due(OpIndex),
+}
+
+/// See the module.
+pub(crate) struct Timeline {
+    pub(crate) ops: Vec<Op>,
+    pub(crate) events: Vec<Event>,
+}
+
+/// By op id and change, and by the version that the condition asks for.
+#[derive(Default)]
+struct Families(HashMap<(OpId, Change, Option<OpId>), usize, FixedState>);
+
+impl Families {
+    fn class_of(&mut self, action: &Action) -> Class {
+        let Action::Update { op, condition, change, .. } = action else {
+            unreachable!("gets are not open-ended")
+        };
+        let (applies, version) = match condition {
+            When::Always => (Applies::Always, None),
+            When::IfPresent => (Applies::IfPresent, None),
+            When::IfAbsent => (Applies::IfAbsent, None),
+            When::IfVersion(version) => (Applies::Always, Some(*version)),
+        };
+        let new = self.0.len();
+        let family = *self.0.entry((*op, change.clone(), version)).or_insert(new);
+        Class { family, applies }
+    }
+}
+
+/// What the answers and conditions of a history say about versions.
+#[derive(Default)]
+struct Named {
+    /// The first answer that tells a version.
+    told_at: HashMap<OpId, u64, FixedState>,
+    asked: HashSet<OpId, FixedState>,
+    /// Op ids that two calls have.
+    twice: HashSet<OpId, FixedState>,
+    /// Some puts leave no version.
+    has_nameless: bool,
+}
+
+impl Timeline {
+    /// `None`: an answer tells of an op that was not yet called.
+    pub(crate) fn new(calls: &[Call]) -> Option<Self> {
+        let named = Named::new(calls);
+        let may_shrink = calls.iter().any(may_shrink);
+        let mut calls: Vec<&Call> = calls.iter().filter(|call| matters(call)).collect();
+        calls.sort_by_key(|call| call.called);
+        let (mut ops, mut timed, mut families) = (Vec::new(), Vec::new(), Families::default());
+        for (index, call) in (0..).zip(calls) {
+            let due = named.due(call);
+            if due.is_some_and(|due| due < call.called) {
+                return None;
+            }
+            timed.push((call.called, Event::Called(index)));
+            timed.extend(due.map(|due| (due, Event::Due(index))));
+            let (action, answer) = named.rename(call);
+            let kind = match (&answer, due) {
+                (Some(answer), _) if action == Action::Get || answer.status != Status::Ok => Kind::Observer,
+                (_, Some(_)) => Kind::Update,
+                (_, None) => Kind::Open(families.class_of(&action)),
+            };
+            let is_blind = is_blind(&action, answer.is_some());
+            let value_bytes = value_bytes(&action, answer.as_ref());
+            let value_bytes = value_bytes.map(|bytes| if may_shrink { VALUE_BYTES_MAX } else { bytes });
+            ops.push(Op { action, answer, kind, is_blind, value_bytes });
+        }
+        timed.sort_unstable();
+        Some(Self { ops, events: timed.into_iter().map(|(_, event)| event).collect() })
+    }
+}
+
+/// A get that nobody was told anything by does not.
+fn matters(call: &Call) -> bool {
+    call.answered.is_some() || call.action != Action::Get
+}
+
+fn is_blind(action: &Action, is_answered: bool) -> bool {
+    let Action::Update { condition: When::Always, return_old, change, .. } = action else { return false };
+    let shows = is_answered && (*return_old || *change == Change::Delete);
+    !shows && !matches!(change, Change::Increment(_) | Change::Append(_))
+}
+
+/// See [`Op::value_bytes`].
+fn value_bytes(action: &Action, answer: Option<&Answer>) -> Option<usize> {
+    let Some(answer) = answer else { return Some(VALUE_BYTES_MAX) };
+    let is_done = answer.status == Status::Ok && *action != Action::Get;
+    let (condition, change) = match action {
+        Action::Get => (When::Always, None),
+        Action::Update { condition, change, .. } => (*condition, Some(change)),
+    };
+    let is_absent = match answer.status {
+        Status::NotFound => true,
+        Status::ConditionFailed => condition == When::IfPresent,
+        _ => is_done && condition == When::IfAbsent,
+    };
+    if is_absent || !is_done && answer.tells_version() {
+        return None;
+    }
+    let before = match (&answer.value, change) {
+        (Some(value), _) => Some(value.len()),
+        (None, Some(Change::Increment(by))) if is_done => {
+            answer.integer.checked_sub(*by).map(|before| before.to_string().len())
+        }
+        (None, Some(Change::Append(suffix))) if is_done => {
+            (answer.integer as usize).checked_sub(suffix.len())
+        }
+        _ => None,
+    };
+    Some(before.unwrap_or(VALUE_BYTES_MAX))
+}
+
+/// Whether values may become shorter by being changed, without being overwritten whatever they were.
+fn may_shrink(call: &Call) -> bool {
+    let Action::Update { condition, change, .. } = &call.action else { return false };
+    match change {
+        Change::Increment(by) => *by < 0,
+        Change::Set(_) | Change::SetExpiring { .. } => call.answered.is_none() && *condition != When::Always,
+        Change::Delete | Change::Erase | Change::Append(_) => false,
+    }
+}
+
+impl Named {
+    fn new(calls: &[Call]) -> Self {
+        let mut named = Self::default();
+        let mut ops = HashSet::<OpId, FixedState>::default();
+        for call in calls {
+            let own = match &call.action {
+                Action::Get => OpId::NONE,
+                Action::Update { op, condition, .. } => {
+                    if let When::IfVersion(version) = condition {
+                        named.asked.insert(*version);
+                    }
+                    if !ops.insert(*op) {
+                        named.twice.insert(*op);
+                    }
+                    named.has_nameless |= *op == OpId::NONE;
+                    *op
+                }
+            };
+            let Some((at, answer)) = &call.answered else { continue };
+            if answer.tells_version() && answer.version != own {
+                let first = named.told_at.entry(answer.version).or_insert(*at);
+                *first = (*first).min(*at);
+            }
+        }
+        named
+    }
+
+    /// Makes actions equal that differ in nothing but what nobody was told.
+    fn forget_answer(&self, action: &mut Action) {
+        let Action::Update { condition, return_old, change, .. } = action else { return };
+        *return_old = false;
+        match change {
+            Change::SetExpiring { at_ms, .. } => *at_ms = 0,
+            Change::Erase => *change = Change::Delete,
+            _ => {}
+        }
+        match condition {
+            When::IfVersion(OpId::NONE) if !self.has_nameless => *condition = When::IfAbsent,
+            When::IfPresent if *change == Change::Delete => *condition = When::Always,
+            _ => {}
+        }
+    }
+
+    /// By when the call has taken effect; `None` if it need not.
+    fn due(&self, call: &Call) -> Option<u64> {
+        let answered = call.answered.as_ref().map(|(at, _)| *at);
+        let told = match &call.action {
+            Action::Update { op, .. } if *op != OpId::NONE && !self.twice.contains(op) => {
+                self.told_at.get(op).copied()
+            }
+            _ => None,
+        };
+        answered.into_iter().chain(told).min()
+    }
+
+    /// The call with a version that nobody speaks of made [`UNSEEN`].
+    fn rename(&self, call: &Call) -> (Action, Option<Answer>) {
+        let (mut action, mut answer) =
+            (call.action.clone(), call.answered.as_ref().map(|(_, answer)| answer.clone()));
+        if let Action::Update { op, .. } = &mut action
+            && *op != OpId::NONE
+            && !self.told_at.contains_key(op)
+            && !self.asked.contains(op)
+        {
+            if let Some(answer) =
+                answer.as_mut().filter(|answer| answer.status == Status::Ok && answer.version == *op)
+            {
+                answer.version = UNSEEN;
+            }
+            *op = UNSEEN;
+        }
+        if answer.is_none() {
+            self.forget_answer(&mut action);
+        }
+        (action, answer)
+    }
+}

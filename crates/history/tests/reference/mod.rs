@@ -1,0 +1,173 @@
+//! A register, and a checker that tries every order: as plain as can be, and nothing shared with what it is compared to.
+
+use nicekv_history::model::{Change, When};
+use nicekv_history::random::Random;
+use nicekv_history::{Action, Answer, Call};
+use nicekv_wire::{ClientId, OpId, Status};
+
+const CALLS_MAX: u64 = 7;
+
+#[derive(Clone, Default, PartialEq)]
+pub(crate) struct State {
+    version: OpId,
+    value: Option<Vec<u8>>,
+    expires: bool,
+}
+
+fn op(number: u64) -> OpId {
+    OpId { client: ClientId(number), sequence: 1 }
+}
+
+/// An action with its own op id.
+pub(crate) fn draw(number: u64, random: &mut Random) -> Action {
+    let value = random.below(3).to_string().into_bytes();
+    let change = match random.below(10) {
+        0 | 1 => return Action::Get,
+        2 | 3 => Change::Set(value),
+        4 => Change::SetExpiring { value, at_ms: 1 },
+        5 => Change::Delete,
+        6 => Change::Erase,
+        7 => Change::Append(value),
+        _ => Change::Increment(random.between(1, 2) as i64),
+    };
+    let condition = match random.below(8) {
+        0 => When::IfAbsent,
+        1 => When::IfPresent,
+        2 => When::IfVersion(op(random.below(6))),
+        3 => When::IfVersion(OpId::NONE),
+        _ => When::Always,
+    };
+    Action::Update { op: op(number), condition, return_old: random.below(3) == 0, change }
+}
+
+impl State {
+    pub(crate) fn may_expire(&self) -> bool {
+        self.expires
+    }
+
+    pub(crate) fn execute(&self, action: &Action) -> (Self, Answer) {
+        let here = |status| Answer { status, version: self.version, integer: 0, value: None };
+        let Action::Update { op, condition, return_old, change } = action else {
+            let status = if self.value.is_some() { Status::Ok } else { Status::NotFound };
+            return (self.clone(), Answer { value: self.value.clone(), ..here(status) });
+        };
+        let applies = match condition {
+            When::Always => true,
+            When::IfAbsent => self.value.is_none(),
+            When::IfPresent => self.value.is_some(),
+            When::IfVersion(version) => self.version == *version,
+        };
+        let old = if *return_old { self.value.clone() } else { None };
+        if !applies {
+            return (self.clone(), Answer { value: old, ..here(Status::ConditionFailed) });
+        }
+        let put = |value: Vec<u8>, expires| Self { version: *op, value: Some(value), expires };
+        let done = |integer, value| Answer { status: Status::Ok, version: *op, integer, value };
+        match change {
+            Change::Set(value) => (put(value.clone(), false), done(0, old)),
+            Change::SetExpiring { value, .. } => (put(value.clone(), true), done(0, old)),
+            Change::Delete | Change::Erase => {
+                let was_there = self.value.is_some() || matches!(change, Change::Erase);
+                let status = if was_there { Status::Ok } else { Status::NotFound };
+                (Self::default(), Answer { status, version: OpId::NONE, integer: 0, value: old })
+            }
+            Change::Append(suffix) => {
+                let value = [self.value.clone().unwrap_or_default(), suffix.clone()].concat();
+                let length = value.len() as i64;
+                (put(value, self.expires), done(length, None))
+            }
+            Change::Increment(by) => {
+                let text =
+                    self.value.clone().map_or_else(|| "0".into(), |value| String::from_utf8(value).unwrap());
+                match text.parse::<i64>().ok().filter(|number| number.to_string() == text) {
+                    Some(number) => {
+                        (put((number + by).to_string().into_bytes(), self.expires), done(number + by, None))
+                    }
+                    None => (self.clone(), Answer { value: old, ..here(Status::NotAnInteger) }),
+                }
+            }
+        }
+    }
+}
+
+/// Whether some order of the calls explains all answers.
+pub(crate) fn orders(calls: &[Call]) -> bool {
+    leads_on(&State::default(), &calls.iter().collect::<Vec<_>>())
+}
+
+fn leads_on(state: &State, left: &[&Call]) -> bool {
+    let Some(first_end) = left.iter().filter_map(|call| Some(call.answered.as_ref()?.0)).min() else {
+        return true;
+    };
+    let next = (0..left.len()).filter(|next| left[*next].called <= first_end);
+    next.into_iter().any(|next| {
+        let mut rest = left.to_vec();
+        let call = rest.remove(next);
+        let gone = state.expires.then(State::default);
+        [Some(state.clone()), gone].into_iter().flatten().any(|before| {
+            let (after, told) = before.execute(&call.action);
+            call.answered.as_ref().is_none_or(|(_, given)| agrees(given, &told)) && leads_on(&after, &rest)
+        })
+    })
+}
+
+fn agrees(given: &Answer, told: &Answer) -> bool {
+    let is_refusal = !matches!(given.status, Status::Ok | Status::NotFound | Status::ConditionFailed);
+    let same_version = given.version == told.version || given.version == Answer::VERSION_NOT_TOLD;
+    given.status == told.status
+        && (is_refusal || same_version && given.integer == told.integer && given.value == told.value)
+}
+
+/// Calls of a register that works, at overlapping times; some clients never hear.
+pub(crate) fn history(random: &mut Random) -> Vec<Call> {
+    let calls = random.between(1, CALLS_MAX);
+    let (span, unknown) = (random.pick(&[4, 10, 30]), random.pick(&[0, 200_000, 500_000]));
+    let told = random.below(3) > 0;
+    // As Redis clients have them.
+    let is_nameless = !told && random.below(2) == 0;
+    let mut timed: Vec<(u64, Call, u64)> = (1..=calls)
+        .map(|number| {
+            let called = random.below(40);
+            let effect = called + random.below(span);
+            let returned = effect + random.below(span);
+            let mut action = draw(number, random);
+            if let Action::Update { op, .. } = &mut action
+                && is_nameless
+            {
+                *op = OpId::NONE;
+            }
+            (effect, Call { action, called, answered: None }, returned)
+        })
+        .collect();
+    timed.sort_by_key(|(effect, ..)| *effect);
+    let mut state = State::default();
+    for (_, call, returned) in &mut timed {
+        if state.may_expire() && random.below(3) == 0 {
+            state = State::default();
+        }
+        let is_unknown = random.chance(unknown);
+        if is_unknown && random.below(2) == 0 {
+            continue;
+        }
+        let (next, mut answer) = state.execute(&call.action);
+        state = next;
+        if !told {
+            answer.version = Answer::VERSION_NOT_TOLD;
+        }
+        call.answered = (!is_unknown).then_some((*returned, answer));
+    }
+    timed.into_iter().map(|(_, call, _)| call).collect()
+}
+
+/// An answer becomes another call's, or tells another version, number or time.
+pub(crate) fn spoil(calls: &mut [Call], random: &mut Random) {
+    let (one, other) = (random.below(calls.len() as u64) as usize, random.below(calls.len() as u64) as usize);
+    let lent = calls[other].answered.clone();
+    let Some((at, answer)) = &mut calls[one].answered else { return };
+    match (random.below(4), lent) {
+        (0, Some((_, lent))) => *answer = lent,
+        (1, Some((_, lent))) => answer.version = lent.version,
+        (2, _) => answer.integer += 1,
+        _ => *at = calls[one].called + random.below(8),
+    }
+}
