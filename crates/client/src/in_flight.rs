@@ -149,7 +149,8 @@ impl InFlight {
 
     /// Requests from here on are this client's.
     pub(crate) fn rename(&mut self, client: ClientId) {
-        (self.client, self.is_forgotten) = (client, false);
+        // One that was drawn twice would be refused again, and drawn again.
+        (self.client, self.is_forgotten) = (client, self.is_forgotten && client == self.client);
     }
 
     /// The slot of an op that may be answered.

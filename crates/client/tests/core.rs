@@ -1,11 +1,14 @@
 //! The client core against replicas that answer, stay silent, repeat themselves or are busy.
 
 use nicekv_client::{
-    ClientCore, Completion, Config, OPERATION_TIMEOUT, OperationError, Outcome, Request, SubmitError,
+    ClientCore, Completion, Config, Keyspace, OPERATION_TIMEOUT, OperationError, Outcome, Request,
+    SubmitError,
 };
 use nicekv_placement::Vrings;
+use nicekv_wire::quorum::Quorum;
 use nicekv_wire::{
-    ClientId, Condition, Datagram, Duration, Expiry, KeyspaceId, Now, OpId, Operation, Reply, Status, Update,
+    ClientId, Condition, Datagram, Duration, Expiry, KeyspaceId, Now, OpId, Opcode, Operation, Replication,
+    Reply, Status, Update,
 };
 
 const MS: u64 = 1_000_000;
@@ -323,4 +326,105 @@ fn every_op_completes_once_over_a_lossy_network() {
     }
     assert!(world.client.counters().retries > 100);
     assert_eq!(world.client.in_flight(), 0);
+}
+
+#[test]
+fn a_forgotten_client_goes_on_under_another_id_and_ops_in_flight_keep_theirs() {
+    let mut world = World::new();
+    world.put("a", "1");
+    world.put("b", "1");
+    let sent = world.sent();
+    let (a, b) = (update(&sent[0]).op, update(&sent[1]).op);
+    world.reply(Reply::bare(a, Status::Expired));
+    assert_eq!(world.outcome(), Some((0, Err(OperationError::OutcomeUnknown))), "it is not sent again");
+    assert!(world.client.is_forgotten());
+    world.client.rename(a.client);
+    assert!(world.client.is_forgotten(), "that is the id that was forgotten");
+    let fresh = ClientId::new(1_700_000_000_001, 9);
+    world.client.rename(fresh);
+    assert!(!world.client.is_forgotten());
+    assert_eq!(world.client.next_op(), OpId { client: fresh, sequence: 3 });
+    world.put("c", "1");
+    let later = world.sent();
+    let c = update(&later[0]);
+    assert_eq!((c.op, c.watermark), (OpId { client: fresh, sequence: 3 }, 2), "b is unfinished");
+    let mut retried = Vec::new();
+    while retried.len() < 2 {
+        world.advance();
+        retried.extend(world.sent().into_iter().filter(|bytes| update(bytes).key == b"b"));
+    }
+    assert_eq!(retried, [sent[1].clone(), sent[1].clone()], "b is retried as it was");
+    world.reply(Reply::bare(OpId { client: fresh, ..b }, Status::Ok));
+    assert_eq!(world.outcome(), None, "there is no such op");
+    world.reply(Reply::bare(b, Status::Expired));
+    assert!(!world.client.is_forgotten(), "its former id is");
+    world.reply(Reply::bare(c.op, Status::Ok));
+    assert_eq!(world.outcome(), Some((1, Err(OperationError::OutcomeUnknown))));
+    assert_eq!(world.outcome().map(|(_, result)| result), Some(Ok(Outcome::Done)));
+}
+
+#[test]
+fn one_client_serves_keyspaces_of_different_protocols_at_once() {
+    let rings = |second| Vrings {
+        unicast: [127, second, 0, 0].into(),
+        multicast: [127, second + 1, 0, 0].into(),
+        port: 7400,
+    };
+    let quorum = Replication::Quorum(Quorum::new(3, 2).unwrap());
+    let (default, other) = (KeyspaceId::DEFAULT, KeyspaceId(7));
+    let mut world = World::with(|config| {
+        config.keyspaces.push(Keyspace { id: other, vrings: rings(20), replication: quorum });
+    });
+    let submit = |world: &mut World, keyspace, request| {
+        world.client.submit(world.now, keyspace, request, world.now.after(OPERATION_TIMEOUT))
+    };
+    let get = Request::Get { key: b"color" };
+    let increment = Request::update(b"visits", Operation::Increment(1));
+    submit(&mut world, default, increment).unwrap();
+    submit(&mut world, other, get).unwrap();
+    submit(&mut world, default, get).unwrap();
+    let refused = submit(&mut world, other, increment);
+    assert_eq!(refused, Err(SubmitError::NeedsPrimary { what: "an increment" }));
+    let unknown = KeyspaceId(8);
+    assert_eq!(submit(&mut world, unknown, get), Err(SubmitError::NoSuchKeyspace { keyspace: unknown }));
+    let (mut out, mut sent) = (Vec::new(), Vec::new());
+    while let Some(to) = world.client.poll_transmit(&mut out) {
+        let header = Datagram::decode(&out).unwrap().0;
+        sent.push((header.opcode, header.keyspace, to.ip().octets()[1], header.op.sequence));
+    }
+    let expected = [
+        (Opcode::Update, default, 11, 1),
+        (Opcode::QuorumQuery, other, 21, 2),
+        (Opcode::Get, default, 10, 3),
+    ];
+    assert_eq!(sent, expected);
+    world.reply(Reply::bare(world.client.next_op(), Status::Ok));
+    world.reply(Reply::bare(OpId { sequence: 2, ..world.client.next_op() }, Status::Ok));
+    assert_eq!(world.outcome(), None, "a reply is no answer to a question");
+    world.reply(Reply::bare(OpId { sequence: 3, ..world.client.next_op() }, Status::NotFound));
+    assert_eq!(world.outcome(), Some((2, Ok(Outcome::NotFound))));
+    assert_eq!(world.client.in_flight(), 2);
+}
+
+/// What one keyspace's replicas take says nothing of another's.
+#[test]
+fn round_trips_are_measured_by_keyspace() {
+    let other = KeyspaceId(7);
+    let mut world = World::with(|config| {
+        config.keyspaces.push(Keyspace { id: other, ..Vrings::on_loopback(7400).into() });
+    });
+    let mut first_wait = |keyspace| {
+        let request = Request::Get { key: b"color" };
+        let deadline_ns = world.now.after(OPERATION_TIMEOUT);
+        world.client.submit(world.now, keyspace, request, deadline_ns).unwrap();
+        let wait = world.client.next_deadline().unwrap() - world.now.boot_ns;
+        let op = world.sent_ops().pop().unwrap();
+        world.now.boot_ns += MS / 10;
+        world.reply(Reply::bare(op, Status::NotFound));
+        assert_eq!(world.outcome(), Some((0, Ok(Outcome::NotFound))));
+        wait
+    };
+    let waits: Vec<_> = (0..50).map(|_| first_wait(KeyspaceId::DEFAULT)).collect();
+    assert!(waits[0] >= 20 * MS && waits[49] < 4 * MS, "{waits:?}");
+    assert!(first_wait(other) >= 20 * MS, "nothing is known of it");
 }

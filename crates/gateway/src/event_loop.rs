@@ -16,7 +16,7 @@ use crate::handlers::server::ServerState;
 use crate::limits::{CONNECTIONS_MAX, MEMORY_BYTES_MAX, READ_BYTES};
 use crate::requests::{Origins, Requests};
 use nicekv_client::{ClientCore, Config, OPERATION_TIMEOUT};
-use nicekv_runtime::{Stop, UdpEndpoint, Waker, now};
+use nicekv_runtime::{Stop, UdpEndpoint, Waker, now, renew_client_id};
 use nicekv_wire::{Duration, Now};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
@@ -213,7 +213,7 @@ impl Gateway {
                 break;
             }
         }
-        Ok(())
+        renew_client_id(&mut self.core)
     }
 
     fn on_event(&mut self, slot: usize, flags: epoll::EventFlags) {

@@ -39,6 +39,14 @@ pub fn new_client_id() -> io::Result<ClientId> {
     Ok(ClientId::new(now().unix_ms, crate::random()?))
 }
 
+/// Gives a client another id if replicas have forgotten the one it has.
+pub fn renew_client_id(core: &mut ClientCore) -> io::Result<()> {
+    if core.is_forgotten() {
+        core.rename(new_client_id()?);
+    }
+    Ok(())
+}
+
 fn run(
     mut core: ClientCore,
     mut queue: CommandQueue,
@@ -60,6 +68,7 @@ fn run(
                 break;
             }
         }
+        renew_client_id(&mut core)?;
         if core.next_deadline().is_some_and(|deadline_ns| deadline_ns <= now.boot_ns) {
             core.handle_deadline(now);
         }

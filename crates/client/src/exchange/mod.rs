@@ -10,6 +10,8 @@
 
 mod multicast;
 mod quorum;
+#[cfg(test)]
+mod tests;
 
 use crate::plant::Planted;
 use crate::{Keyspace, OperationError, Outcome, Request, SubmitError};

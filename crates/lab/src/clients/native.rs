@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use nicekv_client::{Answer as Told, ClientCore, Config, OperationError, Outcome, Request};
 use nicekv_history::{Action, Answer, Call};
 use nicekv_placement::Vrings;
-use nicekv_runtime::{UdpEndpoint, new_client_id, now, readable, wait};
+use nicekv_runtime::{UdpEndpoint, new_client_id, now, readable, renew_client_id, wait};
 use nicekv_wire::{Header, KeyspaceId, OpId, Status};
 
 use crate::topology::WIRE_PORT;
@@ -58,6 +58,7 @@ impl NativeClient {
             let now = now();
             let core = &mut self.core;
             while self.endpoint.receive(|message| core.handle_datagram(now, message.bytes))? {}
+            renew_client_id(&mut self.core)?;
             self.core.handle_deadline(now);
         }
     }
