@@ -1,4 +1,4 @@
-//! Every message survives the wire, and nothing else is taken for one (SCENARIOS 29).
+//! Every message survives the wire, and nothing else is taken for one (docs/FAULTS.md row 29).
 
 mod messages;
 
