@@ -39,7 +39,7 @@ pub use leader::{Counters, Metadata, Persisted, StorageRequest};
 pub use plant::Plant;
 pub use state::{StateError, persisted_version};
 pub use status::{
-    ClusterInfo, Health, HealthCounts, KeyspaceInfo, KeyspaceStatus, MemberStanding, MemberStatus,
+    ClusterInfo, DiskState, Health, HealthCounts, KeyspaceInfo, KeyspaceStatus, MemberStanding, MemberStatus,
     MemberStatusState, NodeState, NodeStatus, PartitionState, PartitionStatus, Status, SwitchStatus,
 };
 pub use store::StateStore;

@@ -3,6 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use nicekv_wire::control::DiskSpace;
 use nicekv_wire::{NodeId, PartitionId};
 
 use crate::config::{Config, nanoseconds};
@@ -26,6 +27,8 @@ pub(crate) trait Observed {
     fn copied(&self, node: NodeId) -> bool;
     /// Whether the former member can answer no get any more.
     fn harmless(&self, removed: &Removed) -> bool;
+    /// Whether the node's disk has room for what a joiner copies.
+    fn has_space(&self, node: NodeId) -> bool;
     /// Whether the node must stay out for now.
     fn barred(&self, node: NodeId) -> bool;
     /// The member that loses its place although it is live, because it and another cannot talk.
@@ -209,6 +212,10 @@ impl Observed for View<'_> {
         self.situation.observations.has(plant)
     }
 
+    fn has_space(&self, node: NodeId) -> bool {
+        self.situation.observations.membership.space(node) == DiskSpace::Enough
+    }
+
     fn barred(&self, node: NodeId) -> bool {
         self.watch.is_barred(node, self.situation.now_ns)
     }
@@ -229,7 +236,7 @@ impl Observed for View<'_> {
         if !is_urgent && now_ns < self.watch.departed_ns() + nanoseconds(delay) {
             return Vec::new();
         }
-        let nodes = state.nodes.iter().filter(|node| !self.barred(**node));
+        let nodes = state.nodes.iter().filter(|node| !self.barred(**node) && self.has_space(**node));
         let mut live: Vec<_> = nodes.filter_map(|node| Some((*node, self.live(*node)?))).collect();
         let tasks = |node| self.load.and_then(|load| load.stands_in.get(&node)).copied().unwrap_or(0);
         live.sort_by_key(|(node, _)| tasks(*node));

@@ -7,12 +7,12 @@ use crate::membership::Membership;
 use crate::plant::Plant;
 use crate::protocol::{CopyChunk, CopyRequest, Message, Page, Protocol, Request};
 use crate::scrub::Scrub;
-use crate::space::DiskSpace;
 use crate::status::NodeStatus;
 use crate::storage::{StorageCompletion, StorageRequest};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::bytes::Reader;
+use nicekv_wire::control::DiskSpace;
 use nicekv_wire::control::{Assign, AssignAck};
 use nicekv_wire::recovery::CopyFrame;
 use nicekv_wire::replication::{Acks, Decisions, Resend};
@@ -295,9 +295,9 @@ impl<P: Protocol> NodeCore<P> {
     /// The deadline that [`Self::next_deadline`] named has passed (or not: then nothing happens).
     pub fn handle_deadline(&mut self, now: Now) {
         if now.boot_ns >= self.heartbeat_at_ns {
-            let Host { session, config, outbox, .. } = &mut self.host;
+            let Host { session, config, outbox, disk_space, .. } = &mut self.host;
             self.heartbeat_at_ns = now.after(config.timing.heartbeat);
-            let heartbeat = session.heartbeat(config, now);
+            let heartbeat = session.heartbeat(config, *disk_space, now);
             outbox.send(config.metadata, |out| heartbeat.encode(out));
             self.scrub(now);
         }

@@ -1,7 +1,7 @@
 //! The session with the metadata service: heartbeats, the serving lease (R12), terms (R13), probes.
 
 use crate::config::NodeConfig;
-use nicekv_wire::control::{Assign, Heartbeat, HeartbeatReply, Probe, ProbeReply};
+use nicekv_wire::control::{Assign, DiskSpace, Heartbeat, HeartbeatReply, Probe, ProbeReply};
 use nicekv_wire::{Now, Term};
 
 /// See the module.
@@ -20,7 +20,7 @@ impl Session {
         now.boot_ns < self.lease_until_ns
     }
 
-    pub(crate) fn heartbeat(&mut self, config: &NodeConfig, now: Now) -> Heartbeat {
+    pub(crate) fn heartbeat(&mut self, config: &NodeConfig, space: DiskSpace, now: Now) -> Heartbeat {
         let unanswered = self.unanswered;
         self.unanswered = unanswered.saturating_add(1);
         Heartbeat {
@@ -29,6 +29,7 @@ impl Session {
             storage: config.storage,
             sent_ns: now.boot_ns,
             unanswered,
+            space,
         }
     }
 

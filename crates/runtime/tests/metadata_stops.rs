@@ -4,7 +4,7 @@ use nicekv_metadata::{Balancing, Config, Metadata, NodeConfig, StateStore, Switc
 use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase};
 use nicekv_runtime::metadata::{MetadataError, MetadataService};
 use nicekv_runtime::{Stop, UdpEndpoint, now};
-use nicekv_wire::control::Heartbeat;
+use nicekv_wire::control::{DiskSpace, Heartbeat};
 use nicekv_wire::{KeyspaceId, NodeId};
 use std::net::UdpSocket;
 
@@ -57,7 +57,15 @@ fn a_leader_whose_compare_and_swap_fails_stops_at_once() {
     };
     let endpoint = UdpEndpoint::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let mut bytes = Vec::new();
-    Heartbeat { node: NodeId(1), incarnation: 1, storage: 1, sent_ns: 1, unanswered: 0 }.encode(&mut bytes);
+    Heartbeat {
+        node: NodeId(1),
+        incarnation: 1,
+        storage: 1,
+        sent_ns: 1,
+        unanswered: 0,
+        space: DiskSpace::Enough,
+    }
+    .encode(&mut bytes);
     node.send_to(&bytes, endpoint.local_address()).unwrap();
 
     let core = Metadata::new(config, None, now()).unwrap();

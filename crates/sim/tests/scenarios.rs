@@ -42,6 +42,7 @@ rows! {
     row_04_restarted_but_reachable 4 "restarted-but-reachable";
     row_05_power_loss 5 "power-loss";
     row_05_power_loss_and_another_primary 5 "power-loss-and-another-primary";
+    row_09_returns_without_space 9 "returns-without-space";
     row_11_primary_in_a_minority 11 "primary-in-a-minority";
     row_12_primary_deaf_or_dumb 12 "primary-deaf-or-dumb";
     row_13_primary_cut_from_metadata 13 "primary-cut-from-metadata";

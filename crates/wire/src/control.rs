@@ -4,7 +4,7 @@ use crate::bytes::{Reader, flag, in_range, put, reserved, reserved_bytes};
 use crate::header::{Header, Opcode};
 use crate::limits::{DATAGRAM_BYTES_MAX, MEMBERS_MAX};
 use crate::quorum::Quorum;
-use crate::{DecodeError, Epoch, KeyspaceId, MatchRange, NodeId, PartitionId, Replication, Term};
+use crate::{DecodeError, Epoch, KeyspaceId, MatchRange, NodeId, Operation, PartitionId, Replication, Term};
 use alloc::vec::Vec;
 use core::mem::size_of;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -43,6 +43,40 @@ pub struct Heartbeat {
     /// Heartbeats before this one that were sent since the newest answer was heard; stays at its largest value. A node that does not
     /// hear shows by it.
     pub unanswered: u16,
+    /// What its disk has room for: one without room is no joiner.
+    pub space: DiskSpace,
+}
+
+/// What a node's disk has room for (docs/FAULTS.md, row 9).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DiskSpace {
+    /// Everything.
+    #[default]
+    Enough,
+    /// What was set aside: decisions, and deletes, which are how space returns.
+    Reserve,
+    /// Decisions only, and perhaps not even these.
+    Exhausted,
+}
+
+impl DiskSpace {
+    /// Whether there is room for such an update.
+    pub fn admits(self, operation: &Operation<'_>) -> bool {
+        match self {
+            Self::Enough => true,
+            Self::Reserve => matches!(operation, Operation::Delete),
+            Self::Exhausted => false,
+        }
+    }
+
+    fn decode(value: u8) -> Result<Self, DecodeError> {
+        match value {
+            0 => Ok(Self::Enough),
+            1 => Ok(Self::Reserve),
+            2 => Ok(Self::Exhausted),
+            other => Err(DecodeError::UnknownValue { field: "space", value: other.into() }),
+        }
+    }
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -50,7 +84,8 @@ pub struct Heartbeat {
 struct HeartbeatLayout {
     node: U16,
     unanswered: U16,
-    reserved: [u8; 4],
+    space: u8,
+    reserved: [u8; 3],
     incarnation: U64,
     storage: [u8; 16],
     sent_ns: U64,
@@ -61,7 +96,8 @@ impl Heartbeat {
         HeartbeatLayout {
             node: self.node.0.into(),
             unanswered: self.unanswered.into(),
-            reserved: [0; 4],
+            space: self.space as u8,
+            reserved: [0; 3],
             incarnation: self.incarnation.into(),
             storage: self.storage.to_be_bytes(),
             sent_ns: self.sent_ns.into(),
@@ -76,6 +112,7 @@ impl Heartbeat {
             storage: u128::from_be_bytes(layout.storage),
             sent_ns: layout.sent_ns.get(),
             unanswered: layout.unanswered.get(),
+            space: DiskSpace::decode(layout.space)?,
         })
     }
 }

@@ -104,13 +104,16 @@ fn next_members(partition: &Partition, observed: &impl Observed) -> Vec<Member> 
             continue;
         }
         match observed.live(member.node) {
-            Some(process) => members.push(next_member(member, process, all_acknowledged, observed)),
+            Some(process) => {
+                let next = next_member(member, process, all_acknowledged, observed);
+                members.extend(Some(next).filter(|next| is_welcome(next, observed)));
+            }
             None if has_survivor(member.node) => {}
             None => members.push(*member),
         }
     }
     for &node in &partition.originals {
-        let is_new = partition.member(node).is_none() && !observed.barred(node);
+        let is_new = partition.member(node).is_none() && !observed.barred(node) && observed.has_space(node);
         if let Some(process) = observed.live(node).filter(|_| is_new) {
             members.push(Member { node, process, standing: Standing::Joining, handoff: false });
         }
@@ -118,6 +121,13 @@ fn next_members(partition: &Partition, observed: &impl Observed) -> Vec<Member> 
     handoffs::dismiss(&partition.originals, &mut members);
     handoffs::recruit(partition, &mut members, observed);
     members
+}
+
+/// A joiner without room for what it copies would make every put answer that a disk is full: it stays out until it has room. One that
+/// holds everything stays, and refuses puts; where members are only counted, nobody waits for it anyway.
+fn is_welcome(member: &Member, observed: &impl Observed) -> bool {
+    let stays = member.standing.is_consistent() || observed.policy().silent == Silent::Counted;
+    stays || observed.has_space(member.node)
 }
 
 fn next_member(

@@ -23,7 +23,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use nicekv_wire::NodeId;
-use nicekv_wire::control::{Heartbeat, ProbeReply};
+use nicekv_wire::control::{DiskSpace, Heartbeat, ProbeReply};
 
 use crate::config::{Config, Timing, nanoseconds};
 use crate::state::Process;
@@ -47,8 +47,10 @@ struct Node {
     proven_ns: u64,
     /// Since when it is not live.
     silent_ns: u64,
-    /// A process that was heard and has to answer a probe yet.
-    candidate: Option<Process>,
+    /// What its disk has room for, as it said last.
+    space: DiskSpace,
+    /// A process that was heard and has to answer a probe yet, and what its disk has room for.
+    candidate: Option<(Process, DiskSpace)>,
     probing: Option<Probing>,
     /// Last lease granted to the process, and to any before it.
     granted_ns: u64,
@@ -76,6 +78,7 @@ impl Membership {
             heard_ns: 0,
             proven_ns: 0,
             silent_ns: start_ns,
+            space: DiskSpace::Enough,
             candidate: None,
             probing: None,
             granted_ns: start_ns,
@@ -98,6 +101,11 @@ impl Membership {
     /// Whether this very process is live.
     pub(crate) fn is_live(&self, node: NodeId, incarnation: u64) -> bool {
         self.live(node).is_some_and(|process| process.incarnation == incarnation)
+    }
+
+    /// What the node's disk has room for, as it said last.
+    pub(crate) fn space(&self, node: NodeId) -> DiskSpace {
+        self.nodes.get(&node).map_or(DiskSpace::Enough, |node| node.space)
     }
 
     /// Whether anything was ever heard of the node.
@@ -143,11 +151,11 @@ impl Membership {
         let Some(node) = self.nodes.get_mut(&heartbeat.node) else { return };
         let is_known = node.live && node.process == Some(process);
         if !is_known {
-            node.candidate = Some(process);
+            node.candidate = Some((process, heartbeat.space));
         } else if node.is_deaf(now_ns, heartbeat.unanswered, &self.timing) {
             self.suspect(heartbeat.node, now_ns);
         } else {
-            node.heard_ns = now_ns;
+            (node.heard_ns, node.space) = (now_ns, heartbeat.space);
         }
         if !is_known || heartbeat.unanswered > 0 {
             self.probe(heartbeat.node, now_ns);
@@ -172,18 +180,18 @@ impl Membership {
         let Some(node) = self.nodes.get_mut(&reply.node) else { return };
         let Some(probing) = node.probing.filter(|probing| probing.nonce == reply.nonce) else { return };
         let is_reply_of = |process: &Process| process.incarnation == reply.incarnation;
-        let candidate = node.candidate.filter(is_reply_of);
+        let candidate = node.candidate.filter(|(process, _)| is_reply_of(process));
         if candidate.is_none() && !(node.live && node.process.as_ref().is_some_and(is_reply_of)) {
             return;
         }
         node.probing = None;
         node.candidate = None;
         (node.proven_ns, node.heard_ns) = (probing.begun_ns, now_ns);
-        let Some(candidate) = candidate else { return };
+        let Some((candidate, space)) = candidate else { return };
         if node.process.map(|process| process.incarnation) != Some(candidate.incarnation) {
             node.granted_before_ns = node.granted_before_ns.max(node.granted_ns);
         }
-        node.process = Some(candidate);
+        (node.process, node.space) = (Some(candidate), space);
         node.live = true;
     }
 

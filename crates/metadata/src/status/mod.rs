@@ -95,6 +95,19 @@ pub struct NodeStatus {
     pub name: String,
     pub address: SocketAddrV4,
     pub state: NodeState,
+    pub disk: DiskState,
+}
+
+/// What a node's disk has room for, as it said last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DiskState {
+    /// Everything.
+    Enough,
+    /// Deletes, and what is decided: puts are refused, and the node joins nothing.
+    Reserve,
+    /// What is decided, perhaps.
+    Exhausted,
 }
 
 /// Whether a node is there.

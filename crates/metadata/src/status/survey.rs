@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use nicekv_placement::{KeyspaceSpec, Protocol};
+use nicekv_wire::control::DiskSpace;
 use nicekv_wire::{NodeId, PartitionId};
 
 use super::*;
@@ -60,7 +61,12 @@ impl Metadata {
             (None, true) => NodeState::Suspected,
             (None, false) => NodeState::Unknown,
         };
-        NodeStatus { id: id.0, name: node.name.clone(), address: node.address, state }
+        let disk = match self.observations.membership.space(id) {
+            DiskSpace::Enough => DiskState::Enough,
+            DiskSpace::Reserve => DiskState::Reserve,
+            DiskSpace::Exhausted => DiskState::Exhausted,
+        };
+        NodeStatus { id: id.0, name: node.name.clone(), address: node.address, state, disk }
     }
 
     fn partition_status(&self, id: PartitionId, partition: &Partition) -> PartitionStatus {
@@ -167,6 +173,10 @@ impl Metadata {
             return Some("its data are lost, no member kept its storage".into());
         }
         let (consistent, replicas) = (partition.holders().count(), view.policy().replicas);
+        let outside = partition.originals.iter().filter(|node| partition.member(**node).is_none());
+        if let Some(full) = { outside }.find(|node| view.live(**node).is_some() && !view.has_space(**node)) {
+            return Some(format!("{} stays out until its disk has room", self.name(*full)));
+        }
         if consistent < replicas {
             return Some(format!("{consistent} of {replicas} members are consistent"));
         }

@@ -1,6 +1,6 @@
 //! A leader that is paused, and wakes up when another one leads (docs/FAULTS.md rows 20 and 24; R12, R13).
 
-use nicekv_wire::control::{Heartbeat, HeartbeatReply};
+use nicekv_wire::control::{DiskSpace, Heartbeat, HeartbeatReply};
 use nicekv_wire::{Datagram, Duration, NodeId, Now, PartitionId};
 
 use super::cluster::{Cluster, config};
@@ -13,7 +13,8 @@ const NODE: NodeId = NodeId(1);
 fn says(core: &mut Metadata, cluster: &Cluster, now: Now) -> (Vec<HeartbeatReply>, usize) {
     let process = cluster.nodes[&NODE].running.as_ref().unwrap().process;
     let (incarnation, storage, sent_ns) = (process.incarnation, process.storage, now.boot_ns);
-    let heartbeat = Heartbeat { node: NODE, incarnation, storage, sent_ns, unanswered: 0 };
+    let heartbeat =
+        Heartbeat { node: NODE, incarnation, storage, sent_ns, unanswered: 0, space: DiskSpace::Enough };
     core.handle_datagram(now, address(NODE), &encode(|out| heartbeat.encode(out)));
     core.handle_batch_end(now);
     let (mut replies, mut others, mut bytes) = (Vec::new(), 0, Vec::new());

@@ -10,3 +10,4 @@ mod handoffs;
 mod keyspaces;
 mod node;
 mod scenarios;
+mod space;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
 use nicekv_wire::control::{
-    Assign, AssignAck, Heartbeat, HeartbeatReply, Member, MemberState, Probe, ProbeReply, Report, ReportKind,
+    Assign, AssignAck, DiskSpace, Heartbeat, HeartbeatReply, Member, MemberState, Probe, ProbeReply, Report,
+    ReportKind,
 };
 use nicekv_wire::{Datagram, Epoch, NodeId, PartitionId, Term};
 
@@ -28,6 +29,7 @@ pub(super) struct Node {
     pub(super) id: NodeId,
     pub(super) running: Option<Running>,
     pub(super) storage: u128,
+    pub(super) space: DiskSpace,
     /// Per thousand by which the clock is fast, or slow.
     pub(super) clock_permille: i64,
     /// The last put that the storage holds, by partition.
@@ -42,6 +44,7 @@ impl Node {
             id: NodeId(id),
             running: None,
             storage,
+            space: DiskSpace::Enough,
             clock_permille,
             values: BTreeMap::new(),
             incarnations: 0,
@@ -98,10 +101,11 @@ impl Node {
         let mut sent = Vec::new();
         if now_ns >= running.heartbeat_at_ns {
             running.heartbeat_at_ns += 40_000_000;
-            let unanswered = running.unanswered;
+            let (unanswered, space) = (running.unanswered, self.space);
             running.unanswered = unanswered.saturating_add(1);
             sent.push(encode(|out| {
-                Heartbeat { node: id, incarnation, storage, sent_ns: clock_ns, unanswered }.encode(out);
+                Heartbeat { node: id, incarnation, storage, sent_ns: clock_ns, unanswered, space }
+                    .encode(out);
             }));
         }
         if now_ns < running.report_at_ns {

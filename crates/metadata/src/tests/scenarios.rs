@@ -1,6 +1,6 @@
 //! One failure at a time, and what becomes of it. Times in milliseconds; heartbeat 40, suspicion after 120, lease wait 169.
 
-use nicekv_wire::control::Heartbeat;
+use nicekv_wire::control::{DiskSpace, Heartbeat};
 use nicekv_wire::{Duration, NodeId, Now, PartitionId};
 
 use super::cluster::{Cluster, config, pair, partitions};
@@ -396,8 +396,15 @@ fn what_is_not_understood_is_counted() {
     let now = Now { boot_ns: cluster.now_ns, unix_ms: 0 };
     let heartbeat = |node| {
         encode(|out| {
-            Heartbeat { node: NodeId(node), incarnation: 1, storage: 1, sent_ns: 1, unanswered: 0 }
-                .encode(out);
+            Heartbeat {
+                node: NodeId(node),
+                incarnation: 1,
+                storage: 1,
+                sent_ns: 1,
+                unanswered: 0,
+                space: DiskSpace::Enough,
+            }
+            .encode(out);
         })
     };
     let core = cluster.core();

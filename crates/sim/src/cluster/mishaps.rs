@@ -58,6 +58,13 @@ pub enum Mishap {
         /// Seen from it.
         direction: Direction,
     },
+    /// A node's disk has so much room from now on.
+    Space {
+        /// Its index.
+        node: usize,
+        /// How much.
+        space: DiskSpace,
+    },
     /// All cuts are mended.
     Mend,
     /// The metadata service is killed.
@@ -111,6 +118,11 @@ impl Cluster {
                 self.tally.count("cuts");
                 self.note(|names| Some(format!("{} is cut off ({direction:?})", names.host(host))));
                 self.cut_off(host, direction);
+            }
+            Mishap::Space { node, space } => {
+                self.tally.count("changes of a disk's space");
+                self.note(|names| Some(format!("the disk of {}: {space:?}", names.host(Host::Node(node)))));
+                self.nodes[node].set_space(space);
             }
             Mishap::Mend => {
                 self.note(|_| Some("all cuts are mended".into()));

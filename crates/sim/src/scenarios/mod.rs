@@ -4,6 +4,7 @@
 //! it is. Then everything is healed and judged, as after random faults.
 
 mod rows;
+mod space;
 pub mod told;
 
 use crate::client::Workload;

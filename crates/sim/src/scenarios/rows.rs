@@ -185,6 +185,7 @@ pub(super) const SCRIPTS: &[Script] = &[
             (losses > 0).then_some(())
         },
     },
+    super::space::RETURNS_WITHOUT_SPACE,
     Script {
         name: "primary-in-a-minority",
         row: 11,

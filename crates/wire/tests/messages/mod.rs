@@ -1,7 +1,8 @@
 //! Strategies for every message, and the way back from a decoded one to bytes.
 
 use nicekv_wire::control::{
-    Assign, AssignAck, Heartbeat, HeartbeatReply, Member, MemberState, Probe, ProbeReply, Report, ReportKind,
+    Assign, AssignAck, DiskSpace, Heartbeat, HeartbeatReply, Member, MemberState, Probe, ProbeReply, Report,
+    ReportKind,
 };
 use nicekv_wire::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, MEMBERS_MAX, VALUE_BYTES_MAX};
 use nicekv_wire::number::LongDouble;
@@ -440,7 +441,10 @@ fn membership() -> impl Strategy<Value = Vec<u8>> {
             encoded(|out| match kind {
                 0 => {
                     let unanswered = first as u16;
-                    Heartbeat { node, incarnation: first, storage, sent_ns: second, unanswered }.encode(out);
+                    let space =
+                        [DiskSpace::Enough, DiskSpace::Reserve, DiskSpace::Exhausted][second as usize % 3];
+                    Heartbeat { node, incarnation: first, storage, sent_ns: second, unanswered, space }
+                        .encode(out);
                 }
                 1 => {
                     let term = Term(third);

@@ -12,6 +12,7 @@ struct Table {
     harmless: bool,
     expelled: Option<NodeId>,
     barred: bool,
+    full: Option<u16>,
     stand_ins: &'static [u16],
     /// Whether it is time for a handoff that is not urgent.
     is_time: bool,
@@ -39,6 +40,7 @@ impl Default for Table {
             harmless: false,
             expelled: None,
             barred: false,
+            full: None,
             stand_ins: &[],
             is_time: true,
             may_lead_again: false,
@@ -70,6 +72,9 @@ impl Observed for Table {
     }
     fn harmless(&self, _: &Removed) -> bool {
         self.harmless
+    }
+    fn has_space(&self, node: NodeId) -> bool {
+        self.full != Some(node.0)
     }
     fn barred(&self, _: NodeId) -> bool {
         self.barred
@@ -199,6 +204,28 @@ fn the_table_of_transitions() {
     let expelled = |node| Table { expelled: Some(NodeId(node)), ..default() };
     check("1+ 2+ 3+", expelled(1), "6* 3: 2+ 3+ -1", "-");
     check("1+ 2j 3j", expelled(1), "-", "5 1: 1+ 2c 3c");
+}
+
+#[test]
+fn who_has_no_space_does_not_join() {
+    let full = |node, table: Table| Table { full: Some(node), ..table };
+    let default = Table::default;
+    // A returning original is left out, as is one that becomes full on its way in.
+    check("1+ 2+", full(3, default()), "-", "-");
+    check("1+ 2+", full(2, default()), "6 1: 1+ 2+ 3j", "-");
+    check("1+ 2+ 3j", full(3, default()), "6 1: 1+ 2+ -3j", "5 1: 1+ 2+ 3c");
+    check("1+ 2+ 3c", full(3, default()), "6 1: 1+ 2+ -3j", "-");
+    check("1+ 2+ 4hc", full(4, Table::with(3, None)), "6 1: 1+ 2+ -4j", "-");
+    // Who holds everything stays: it is the one that may have to lead.
+    check("1+ 2+ 3+", full(3, default()), "-", "-");
+    check("1+ 2+ 3p", full(3, default()), "-", "5 1: 1+ 2+ 3+");
+    check("1+ 2+ 3+", full(3, Table::with(3, Some(process(2)))), "6 1: 1+ 2+ 3p", "-");
+    // Wiped and full: it served, so it is waited for.
+    let wiped = Some(Process { incarnation: 2, storage: 2 });
+    check("1+ 2+ 3+", full(3, Table::with(3, wiped)), "6* 1: 1+ 2+ -3", "-");
+    // A quorum counts it.
+    let quorum = Table { policy: Policy::quorum(3, 2), ..default() };
+    check("1+ 2+ 3j", full(3, quorum), "-", "5 1: 1+ 2+ 3c");
 }
 
 #[test]
