@@ -51,8 +51,10 @@ pub struct Persisted {
 pub struct Counters {
     /// Datagrams that are none of ours.
     pub malformed: u64,
-    /// Well-formed, but not for a metadata service, or not from a configured node at its configured address.
+    /// Well-formed, but not for a metadata service.
     pub foreign: u64,
+    /// Names a node and does not come from where that node is configured to be; or from a switch that is not connected.
+    pub forged: u64,
     /// From a process or about an epoch that is past.
     pub stale: u64,
     /// Datagrams that found the transmit queue full.
@@ -144,7 +146,7 @@ impl Metadata {
             }
         };
         if self.config.node(node).is_none_or(|node| node.address != from) {
-            self.counters.foreign += 1;
+            self.counters.forged += 1;
             return;
         }
         if !self.is_leading() {
@@ -242,6 +244,10 @@ impl Metadata {
     /// The agent of a switch answered, over its newest connection.
     pub fn handle_switch(&mut self, now: Now, switch: SwitchId, reply: ControlReply) {
         self.now_ns = now.boot_ns;
+        if !self.observations.switches.is_connected(switch) {
+            self.counters.forged += 1;
+            return;
+        }
         self.observations.switches.handle_reply(self.now_ns, switch, self.committed.term, reply);
         self.observed_change = true;
     }

@@ -132,6 +132,11 @@ impl Switches {
         }
     }
 
+    /// Whether there is a connection over which it can answer.
+    pub(crate) fn is_connected(&self, id: SwitchId) -> bool {
+        self.switches.get(&id).is_some_and(|switch| switch.connected)
+    }
+
     pub(crate) fn handle_reply(&mut self, now_ns: u64, id: SwitchId, term: u64, reply: ControlReply) {
         let newest = self.newest.generation;
         let Some(switch) = self.switches.get_mut(&id) else { return };

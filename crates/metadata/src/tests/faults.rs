@@ -43,10 +43,14 @@ fn disturb(cluster: &mut Cluster) {
     }
 }
 
-/// A disk is lost only while everything else is well: more at once loses data, in any system.
+/// A disk is lost only while everything else is well, and the metadata service has noticed the loss before: more at once loses
+/// data, in any system.
 fn may_wipe(cluster: &Cluster) -> bool {
-    let is_ready = cluster.core.as_ref().is_some_and(|core| core.status().ready);
-    is_ready && cluster.nodes.values().all(|node| node.running.is_some())
+    let Some(core) = cluster.core.as_ref().filter(|core| core.status().ready) else { return false };
+    cluster.nodes.iter().all(|(id, node)| {
+        let known = core.observations.membership.live(*id);
+        node.running.as_ref().is_some_and(|running| known == Some(running.process))
+    })
 }
 
 fn heal(cluster: &mut Cluster) {

@@ -6,6 +6,7 @@ mod checks;
 mod cluster;
 mod faults;
 mod fencing;
+mod forged;
 mod handoffs;
 mod keyspaces;
 mod node;

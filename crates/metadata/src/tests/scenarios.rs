@@ -412,7 +412,7 @@ fn what_is_not_understood_is_counted() {
     core.handle_datagram(now, address(NodeId(1)), &heartbeat(2));
     core.handle_datagram(now, address(NodeId(9)), &heartbeat(9));
     let counters = cluster.status().counters;
-    assert_eq!((counters.malformed, counters.foreign), (1, 2));
+    assert_eq!((counters.malformed, counters.forged), (1, 2));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::{MILLISECOND_NS, PARTITION, Played, Script, Stage};
 use crate::cluster::Mishap;
+use crate::keyspace::Key;
 use crate::node::Kept;
 use nicekv_node::{DiskSpace, Standing};
 
@@ -13,7 +14,7 @@ pub(super) const RETURNS_WITHOUT_SPACE: Script = Script {
     row: 9,
     what: "a node returns with a full disk: it is left out, and puts go on; it becomes full again while it copies",
     shape: |scenario| {
-        scenario.workload.keys = (0..300).map(|key| format!("key-{key}").into_bytes()).collect();
+        scenario.workload.keys = Key::several(0, 300);
         scenario.clients = 4;
         scenario.workload.calls = 600;
         scenario.workload.pause_ns_max = 10 * MILLISECOND_NS;
