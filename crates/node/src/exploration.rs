@@ -28,6 +28,11 @@ impl<P: Protocol> NodeCore<P> {
         self.host.plant = Some(plant);
     }
 
+    /// Partitions of which is heard from now on remember no more than this of clients.
+    pub fn bound_clients(&mut self, bytes_max: usize) {
+        self.host.clients_bytes_max = Some(bytes_max);
+    }
+
     /// The partitions, by number.
     pub fn partitions(&self) -> impl Iterator<Item = &P> {
         self.partitions.iter()

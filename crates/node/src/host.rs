@@ -14,7 +14,7 @@ use foldhash::fast::FixedState;
 use nicekv_wire::control::DiskSpace;
 use nicekv_wire::control::{Report, ReportKind};
 use nicekv_wire::recovery::CopyFrame;
-use nicekv_wire::{Epoch, Now, OpId, PartitionId, Reply, Status};
+use nicekv_wire::{ClientId, Epoch, Now, OpId, PartitionId, Reply, Status};
 
 /// A hash table whose order depends on the configured seed only.
 pub type Map<K, V> = hashbrown::HashMap<K, V, FixedState>;
@@ -49,6 +49,8 @@ pub struct Host {
     pub(crate) sweep_at_ns: Option<u64>,
     #[cfg(feature = "exploration")]
     pub(crate) plant: Option<Plant>,
+    #[cfg(feature = "exploration")]
+    pub(crate) clients_bytes_max: Option<usize>,
     internal_sequence: u64,
     internal_open: BTreeSet<u64>,
 }
@@ -67,6 +69,8 @@ impl Host {
             sweep_at_ns: None,
             #[cfg(feature = "exploration")]
             plant: None,
+            #[cfg(feature = "exploration")]
+            clients_bytes_max: None,
             internal_sequence: 0,
             internal_open: BTreeSet::new(),
             config,
@@ -83,6 +87,18 @@ impl Host {
     #[cfg(not(feature = "exploration"))]
     pub const fn has(&self, _: Plant) -> bool {
         false
+    }
+
+    /// How much a partition may remember of clients: as usual, or as a test has it.
+    #[cfg(feature = "exploration")]
+    pub fn clients_bytes_max(&self, usual: usize) -> usize {
+        self.clients_bytes_max.unwrap_or(usual)
+    }
+
+    /// As usual.
+    #[cfg(not(feature = "exploration"))]
+    pub const fn clients_bytes_max(&self, usual: usize) -> usize {
+        usual
     }
 
     /// An empty table.
@@ -165,6 +181,14 @@ impl Host {
         let (node, incarnation) = (self.config.node, self.config.incarnation);
         let report = Report { node, incarnation, partition, epoch, kind };
         self.outbox.send(self.config.metadata, |out| report.encode(out));
+    }
+
+    /// The node's own client goes on under a new id, which is above `horizon`: the old one may be forgotten (R10).
+    pub fn renew_internal_client(&mut self, now: Now, horizon: ClientId) {
+        let client = &mut self.config.internal_client;
+        let after = horizon.max(*client).created_ms() + 1;
+        *client = ClientId::new(now.unix_ms.max(after), client.0);
+        self.internal_open.clear();
     }
 
     /// A new op id of the node's own client, and its watermark.

@@ -3,13 +3,31 @@
 //! A result is remembered until the client's *watermark* has passed it: the client says with every op below which sequence it has all its
 //! answers. One op that hangs in some other partition holds a client's watermark back everywhere, so what is remembered is bounded:
 //! * of one client in bytes ([`CLIENT_BYTES_MAX`]): beyond it the oldest results go, and the watermark is raised over them here;
-//! * of all in bytes ([`CLIENTS_BYTES_MAX`]): beyond it whole clients go, and the *horizon* is raised over them.
+//! * of all in bytes ([`CLIENTS_BYTES_MAX`](crate::CLIENTS_BYTES_MAX)): beyond it the clients go whose last decision here is the longest ago, however old or
+//!   young they are, and the *horizon* is raised to the newest id among them.
 //!
+//! ```text
+//!   id, by time of creation ──▶   a    b    c    d    e    f    g    h
+//!   remembered                    yes            yes            yes   (a is old, and busy here)
+//!   forgotten                          x              x
+//!   horizon                                          ─┘
+//!   unknown: refused                        c                         (maybe never seen here: it takes a new id)
+//!   unknown: taken in                                      f         h
+//! ```
+//!
+//! A forgotten client stays forgotten, though ops of it that others took in are still decided: else it would seem to be known wholly.
 //! Nothing is forgotten otherwise, so an op that is neither remembered, nor below its client's watermark, nor of an unknown client up to
-//! the horizon was never decided here. An op that is, is refused as "expired, outcome unknown"; it is not executed. Members need not
-//! forget alike: what one of them calls expired the other may still know the result of, and both answers are true.
+//! the horizon was never decided here. An op that is, is refused as "expired, outcome unknown"; it is not executed. That hits a client
+//! that was idle on this partition for so long that thousands of others were heard since: its library goes on under a new id, which is
+//! above every horizon. The node's own client does the same (`Shared::renew_internal_client`).
+//!
+//! A joiner knows little of clients until it has imported what the primary knows, which takes several pieces; the last one tells the
+//! horizon, and whoever is below it and was in none of them is forgotten here, too.
+//!
+//! Use is counted in decisions, so members forget about alike, also after joining; but nothing depends on that: what one of them calls
+//! expired another may still know the result of, and both answers are true.
 
-use crate::config::{CLIENT_BYTES_MAX, CLIENTS_BYTES_MAX};
+use crate::config::CLIENT_BYTES_MAX;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -69,6 +87,8 @@ pub(crate) enum Lookup<'a> {
 const CLIENT_FIXED_BYTES: usize = 64;
 /// What a result takes in memory besides its value, about.
 const RESULT_FIXED_BYTES: usize = 96;
+/// One of so many parts of what is remembered goes when there is too much.
+const FORGOTTEN_PART: usize = 8;
 
 impl StoredResult {
     fn bytes(&self) -> usize {
@@ -83,11 +103,16 @@ struct ClientRecord {
     results: BTreeMap<u64, StoredResult>,
     /// What it takes.
     bytes: usize,
+    /// Its last decision here.
+    last_used: u64,
+    /// It was in a piece of the import that is under way.
+    is_imported: bool,
 }
 
 impl Default for ClientRecord {
     fn default() -> Self {
-        Self { watermark: 0, results: BTreeMap::new(), bytes: CLIENT_FIXED_BYTES }
+        let (watermark, results, bytes) = (0, BTreeMap::new(), CLIENT_FIXED_BYTES);
+        Self { watermark, results, bytes, last_used: 0, is_imported: false }
     }
 }
 
@@ -122,14 +147,16 @@ impl ClientRecord {
 }
 
 /// The deduplication records of one partition.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Clients {
     table: BTreeMap<ClientId, ClientRecord>,
     /// What they take.
     bytes: usize,
+    bytes_max: usize,
     /// Clients up to this one may have been forgotten.
     horizon: ClientId,
 }
+
 
 /// How far an export has got: all clients before this one, and of this one the results up to `sequence`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,6 +184,11 @@ impl ExportCursor {
 }
 
 impl Clients {
+    /// Of a partition that has not heard of any, and may take so much for them.
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { table: BTreeMap::new(), bytes: 0, bytes_max, horizon: ClientId(0) }
+    }
+
     pub(crate) fn lookup(&self, op: OpId) -> Lookup<'_> {
         match self.table.get(&op.client) {
             None if op.client <= self.horizon => Lookup::Expired,
@@ -169,38 +201,67 @@ impl Clients {
         }
     }
 
-    /// Takes note of the watermark that an op carries; older results are not asked for again.
+    /// Forgets everything, without a trace.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new(self.bytes_max);
+    }
+
+    /// The newest client that may have been forgotten, if `client` is such a one.
+    pub(crate) fn horizon_over(&self, client: ClientId) -> Option<ClientId> {
+        (!self.table.contains_key(&client) && client <= self.horizon).then_some(self.horizon)
+    }
+
+    /// Takes note of the watermark that an op carries; older results are not asked for again. A client becomes known by a decision.
     pub(crate) fn advance(&mut self, client: ClientId, watermark: u64) {
-        self.change(client, |record| record.advance(watermark));
-    }
-
-    /// Remembers the result of a decided op. A first result stands for ever, but "expired" is none: a joiner may be told so before
-    /// it is told the result.
-    pub(crate) fn remember(&mut self, op: OpId, result: StoredResult) {
-        self.change(op.client, |record| record.remember(op.sequence, result));
-    }
-
-    fn change(&mut self, client: ClientId, change: impl FnOnce(&mut ClientRecord)) {
-        let known = self.table.get(&client).map_or(0, |record| record.bytes);
-        let record = self.table.entry(client).or_default();
-        change(record);
-        self.bytes = self.bytes - known + record.bytes;
-        while self.bytes > CLIENTS_BYTES_MAX {
-            let oldest = self.table.keys().copied().find(|other| *other != client);
-            self.forget(oldest.expect("one client takes less"));
+        if let Some(record) = self.table.get_mut(&client) {
+            let before = record.bytes;
+            record.advance(watermark);
+            self.bytes = self.bytes - before + record.bytes;
         }
     }
 
-    fn forget(&mut self, client: ClientId) {
-        let record = self.table.remove(&client).expect("it is known");
-        self.bytes -= record.bytes;
-        self.horizon = self.horizon.max(client);
+    /// Remembers the result of an op that was decided at `index`. A first result stands for ever, but "expired" is none: a joiner may
+    /// be told so before it is told the result.
+    pub(crate) fn remember(&mut self, op: OpId, index: u64, result: StoredResult) {
+        self.use_client(op.client, index, |record| record.remember(op.sequence, result));
+        self.make_room(op.client);
+    }
+
+    /// Changes what is known of a client that is not forgotten.
+    fn use_client(&mut self, client: ClientId, index: u64, change: impl FnOnce(&mut ClientRecord)) {
+        if self.horizon_over(client).is_some() {
+            return;
+        }
+        let known = self.table.get(&client).map_or(0, |record| record.bytes);
+        let record = self.table.entry(client).or_default();
+        record.last_used = record.last_used.max(index);
+        change(record);
+        self.bytes = self.bytes - known + record.bytes;
+    }
+
+    /// Forgets those that were not used for the longest time, if all take too much; not `used`. So many at once that it is rare.
+    fn make_room(&mut self, used: ClientId) {
+        if self.bytes <= self.bytes_max {
+            return;
+        }
+        let mut by_use: Vec<(u64, ClientId)> =
+            self.table.iter().map(|(client, record)| (record.last_used, *client)).collect();
+        by_use.sort_unstable();
+        for (_, client) in by_use.into_iter().filter(|(_, client)| *client != used) {
+            if self.bytes <= self.bytes_max / FORGOTTEN_PART * (FORGOTTEN_PART - 1) {
+                return;
+            }
+            let record = self.table.remove(&client).expect("listed");
+            self.bytes -= record.bytes;
+            self.horizon = self.horizon.max(client);
+        }
     }
 
     /// The records after `cursor`, up to about `bytes_max`; where they end; and whether there are more. A client's results may fall
     /// into several pieces.
     pub(crate) fn export(&self, cursor: ExportCursor, bytes_max: usize) -> (Vec<u8>, ExportCursor, bool) {
-        let mut piece = self.horizon.0.to_be_bytes().to_vec();
+        let mut piece = Vec::new();
+        nicekv_wire::bytes::put(&mut piece, &PieceLayout { horizon: 0.into(), is_last: 0 });
         let mut end = cursor;
         for (client, record) in self.table.range(cursor.client..) {
             let mut from = Bound::Unbounded;
@@ -218,28 +279,53 @@ impl Clients {
                 return (piece, end, true);
             }
         }
+        let head = PieceLayout { horizon: self.horizon.0.into(), is_last: 1 };
+        piece[..size_of::<PieceLayout>()].copy_from_slice(head.as_bytes());
         (piece, end, false)
     }
 
     /// Merges a piece of an export; returns where it ends.
     pub(crate) fn import(&mut self, piece: &[u8]) -> Result<ExportCursor, DecodeError> {
         let mut reader = Reader::new(piece);
-        let horizon = u64::from_be_bytes(reader.layout("horizon")?);
-        self.horizon = self.horizon.max(ClientId(horizon));
+        let head: PieceLayout = reader.layout("head of client records")?;
         let mut end = ExportCursor::START;
         while !reader.is_empty() {
             let client: ClientLayout = reader.layout("client")?;
             let id = ClientId(client.client.get());
             end = ExportCursor { client: id, sequence: 0 };
+            let last_used = client.last_used.get();
+            self.use_client(id, last_used, |record| {
+                record.is_imported = true;
+                record.advance(client.watermark.get());
+            });
             for _ in 0..client.result_count.get() {
                 let (sequence, result) = read_result(&mut reader)?;
-                self.remember(OpId { client: id, sequence }, result);
+                self.use_client(id, last_used, |record| record.remember(sequence, result));
                 end.sequence = sequence;
             }
-            self.advance(id, client.watermark.get());
+            self.make_room(id);
+        }
+        if head.is_last != 0 {
+            self.end_import(ClientId(head.horizon.get()));
         }
         Ok(end)
     }
+
+    /// Forgets whom the source has forgotten: of these not everything may be known here.
+    fn end_import(&mut self, horizon: ClientId) {
+        self.horizon = self.horizon.max(horizon);
+        self.table.retain(|client, record| *client > horizon || record.is_imported);
+        self.table.values_mut().for_each(|record| record.is_imported = false);
+        self.bytes = self.table.values().map(|record| record.bytes).sum();
+    }
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct PieceLayout {
+    /// In the last piece.
+    horizon: U64,
+    is_last: u8,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -247,6 +333,7 @@ impl Clients {
 struct ClientLayout {
     client: U64,
     watermark: U64,
+    last_used: U64,
     result_count: U32,
 }
 
@@ -272,8 +359,12 @@ fn append_client(
     bytes_max: usize,
 ) -> ExportCursor {
     let start = out.len();
-    let mut layout =
-        ClientLayout { client: client.0.into(), watermark: record.watermark.into(), result_count: 0.into() };
+    let mut layout = ClientLayout {
+        client: client.0.into(),
+        watermark: record.watermark.into(),
+        last_used: record.last_used.into(),
+        result_count: 0.into(),
+    };
     nicekv_wire::bytes::put(out, &layout);
     let (mut count, mut end) = (0u32, ExportCursor { client, sequence: 0 });
     for (sequence, result) in record.results.range((from, Bound::Unbounded)) {
@@ -328,6 +419,13 @@ pub(crate) fn reply_address(datagram: &[u8]) -> Option<SocketAddrV4> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::CLIENTS_BYTES_MAX;
+
+    impl Default for Clients {
+        fn default() -> Self {
+            Self::new(CLIENTS_BYTES_MAX)
+        }
+    }
 
     fn op(client: u64, sequence: u64) -> OpId {
         OpId { client: ClientId(client), sequence }
@@ -342,24 +440,116 @@ mod tests {
     fn a_result_is_kept_until_the_client_has_moved_on() {
         let mut clients = Clients::default();
         assert_eq!(clients.lookup(op(5, 1)), Lookup::New);
-        clients.remember(op(5, 1), result(1));
-        clients.remember(op(5, 1), result(2));
+        clients.remember(op(5, 1), 1, result(1));
+        clients.remember(op(5, 1), 2, result(2));
         assert_eq!(clients.lookup(op(5, 1)), Lookup::Finished(&result(1)));
         clients.advance(ClientId(5), 2);
         assert_eq!(clients.lookup(op(5, 1)), Lookup::Expired);
         assert_eq!(clients.lookup(op(5, 2)), Lookup::New);
     }
 
+    /// Clients that each take as much, up to about `count` of them.
+    fn room_for(count: usize) -> Clients {
+        let bytes_max = count * (CLIENT_FIXED_BYTES + result(0).bytes());
+        Clients::new(bytes_max)
+    }
+
     #[test]
-    fn a_forgotten_client_is_expired_and_a_newer_one_is_not() {
+    fn what_is_forgotten_is_what_was_not_used_for_long_however_old() {
+        let mut clients = room_for(16);
+        // The oldest goes on all the time.
+        for round in 0..100 {
+            clients.remember(op(1, round), 2 * round, result(1));
+            clients.advance(ClientId(1), round);
+            clients.remember(op(10 + round, 1), 2 * round + 1, result(2));
+            assert!(clients.bytes <= clients.bytes_max);
+        }
+        assert_eq!(clients.lookup(op(1, 99)), Lookup::Finished(&result(1)));
+        assert_eq!(clients.lookup(op(1, 100)), Lookup::New);
+        assert_eq!(clients.lookup(op(109, 1)), Lookup::Finished(&result(2)));
+        for forgotten in 10..90 {
+            assert_eq!(clients.lookup(op(forgotten, 1)), Lookup::Expired, "{forgotten}");
+            assert_eq!(clients.lookup(op(forgotten, 2)), Lookup::Expired, "it may have been decided");
+        }
+        // Older than one that was forgotten, and perhaps never here.
+        assert_eq!(clients.lookup(op(5, 1)), Lookup::Expired);
+        assert_eq!(clients.horizon_over(ClientId(5)), Some(clients.horizon));
+        assert_eq!((clients.horizon_over(ClientId(1)), clients.horizon_over(ClientId(110))), (None, None));
+        assert_eq!(clients.lookup(op(110, 1)), Lookup::New);
+    }
+
+    #[test]
+    fn nothing_is_forgotten_before_the_bound_and_a_part_beyond_it() {
+        let mut clients = room_for(16);
+        (1..=16).for_each(|client| clients.remember(op(client, 1), client, result(1)));
+        assert_eq!((clients.table.len(), clients.horizon), (16, ClientId(0)));
+        clients.remember(op(17, 1), 17, result(1));
+        assert_eq!((clients.table.len(), clients.horizon), (14, ClientId(3)));
+        clients.clear();
+        assert_eq!((clients.bytes, clients.horizon, clients.lookup(op(1, 1))), (0, ClientId(0), Lookup::New));
+        assert_eq!(clients.bytes_max, room_for(16).bytes_max);
+    }
+
+    /// It was decided though this member had forgotten its client: of its other ops it is not known whether they were.
+    #[test]
+    fn who_is_forgotten_stays_so() {
+        let mut clients = room_for(16);
+        (1..=17).for_each(|client| clients.remember(op(client, 1), client, result(1)));
+        assert_eq!(clients.lookup(op(2, 9)), Lookup::Expired);
+        clients.remember(op(2, 9), 18, result(1));
+        clients.advance(ClientId(2), 9);
+        for sequence in [1, 9, 10] {
+            assert_eq!(clients.lookup(op(2, sequence)), Lookup::Expired);
+        }
+    }
+
+    /// A joiner has seen the newest ops of clients that the source forgets before it tells of them.
+    #[test]
+    fn who_is_not_in_an_import_is_forgotten_up_to_its_horizon() {
+        let mut source = room_for(16);
+        (1..=16).for_each(|client| source.remember(op(client, 1), client, result(1)));
+        let mut joiner = room_for(100);
+        [3, 10, 20].into_iter().for_each(|client| joiner.remember(op(client, 2), 40 + client, result(2)));
+        let (piece, cursor, more) = source.export(ExportCursor::START, 400);
+        assert!(more && cursor.client > ClientId(3) && cursor.client < ClientId(10));
+        joiner.import(&piece).unwrap();
+        assert_eq!(joiner.lookup(op(11, 1)), Lookup::New, "the horizon comes last");
+        // Now the source forgets 10, among others.
+        (17..=28).for_each(|client| source.remember(op(client, 1), client, result(1)));
+        assert_eq!(source.horizon, ClientId(12));
+        joiner.import(&source.export(cursor, usize::MAX).0).unwrap();
+        assert_eq!(joiner.lookup(op(3, 1)), Lookup::Finished(&result(1)));
+        assert_eq!(joiner.lookup(op(3, 2)), Lookup::Finished(&result(2)));
+        assert_eq!(joiner.lookup(op(10, 1)), Lookup::Expired);
+        assert_eq!(joiner.lookup(op(11, 1)), Lookup::Expired);
+        assert_eq!(joiner.lookup(op(20, 2)), Lookup::Finished(&result(2)));
+        assert_eq!(joiner.lookup(op(20, 1)), Lookup::Finished(&result(1)));
+        assert_eq!(joiner.lookup(op(29, 1)), Lookup::New);
+    }
+
+    /// An op that is only prepared makes its client not known: whoever is known was decided of.
+    #[test]
+    fn a_watermark_alone_makes_nobody_known() {
         let mut clients = Clients::default();
-        let room = (CLIENTS_BYTES_MAX / CLIENT_FIXED_BYTES) as u64;
-        (1..=room).for_each(|client| clients.advance(ClientId(client), 0));
-        assert_eq!(clients.lookup(op(1, 9)), Lookup::New);
-        clients.advance(ClientId(room + 1), 0);
-        assert_eq!(clients.lookup(op(1, 9)), Lookup::Expired);
-        assert_eq!(clients.lookup(op(2, 9)), Lookup::New);
-        assert_eq!(clients.lookup(op(room + 2, 1)), Lookup::New);
+        clients.advance(ClientId(5), 9);
+        assert_eq!(clients.lookup(op(5, 1)), Lookup::New);
+        assert_eq!(clients.bytes, 0);
+    }
+
+    #[test]
+    fn who_joins_forgets_alike() {
+        let mut clients = room_for(16);
+        [5, 3, 9, 1, 7].into_iter().zip(1..).for_each(|(client, index)| {
+            clients.remember(op(client, 1), index, result(1));
+        });
+        let mut copy = room_for(16);
+        copy.import(&clients.export(ExportCursor::START, usize::MAX).0).unwrap();
+        for both in [&mut clients, &mut copy] {
+            (20..32).zip(6..).for_each(|(client, index)| both.remember(op(client, 1), index, result(1)));
+        }
+        assert_eq!(clients.horizon, ClientId(9), "the first three by use");
+        let all = |clients: &Clients| clients.export(ExportCursor::START, usize::MAX);
+        assert_eq!(all(&copy), all(&clients));
     }
 
     /// A client of which one op hangs elsewhere goes on for long.
@@ -370,7 +560,8 @@ mod tests {
         let last = 3 * (CLIENT_BYTES_MAX / value.len()) as u64;
         for sequence in 1..=last {
             clients.advance(ClientId(5), 1);
-            clients.remember(op(5, sequence), StoredResult { value: Some(value.clone()), ..result(1) });
+            let result = StoredResult { value: Some(value.clone()), ..result(1) };
+            clients.remember(op(5, sequence), sequence, result);
             assert!(clients.bytes <= CLIENT_BYTES_MAX);
         }
         assert_eq!(clients.lookup(op(5, 1)), Lookup::Expired);
@@ -384,9 +575,10 @@ mod tests {
     #[test]
     fn a_result_that_takes_the_place_of_expired_is_counted_once() {
         let mut clients = Clients::default();
-        clients.remember(op(5, 1), StoredResult { status: Status::Expired, value: None, ..result(0) });
-        clients.remember(op(5, 1), result(1));
-        clients.remember(op(5, 1), result(2));
+        let expired = StoredResult { status: Status::Expired, value: None, ..result(0) };
+        clients.remember(op(5, 1), 1, expired);
+        clients.remember(op(5, 1), 2, result(1));
+        clients.remember(op(5, 1), 3, result(2));
         assert_eq!(clients.lookup(op(5, 1)), Lookup::Finished(&result(1)));
         assert_eq!(clients.bytes, CLIENT_FIXED_BYTES + result(1).bytes());
     }
@@ -414,7 +606,7 @@ mod tests {
     fn an_export_in_pieces_is_the_table() {
         let mut clients = Clients { horizon: ClientId(3), ..Clients::default() };
         for client in 10..40 {
-            clients.remember(op(client, client), result(client as i64));
+            clients.remember(op(client, client), client, result(client as i64));
             clients.advance(ClientId(client), 5);
         }
         assert!(check_export(&clients, 200) > 3);
@@ -425,9 +617,9 @@ mod tests {
     #[test]
     fn one_client_with_many_results_is_exported_in_pieces() {
         let mut clients = Clients::default();
-        (1..500).for_each(|sequence| clients.remember(op(5, sequence), result(1)));
+        (1..500).for_each(|sequence| clients.remember(op(5, sequence), sequence, result(1)));
         clients.advance(ClientId(5), 20);
-        clients.remember(op(6, 1), result(6));
+        clients.remember(op(6, 1), 501, result(6));
         for bytes_max in [1, 50, 200, 10_000] {
             let pieces = check_export(&clients, bytes_max);
             assert!(pieces >= 480 * 47 / (bytes_max + 100), "{pieces}");
@@ -438,8 +630,8 @@ mod tests {
     #[test]
     fn an_export_goes_on_though_clients_move_on() {
         let mut clients = Clients::default();
-        (1..100).for_each(|sequence| clients.remember(op(5, sequence), result(1)));
-        clients.remember(op(6, 1), result(6));
+        (1..100).for_each(|sequence| clients.remember(op(5, sequence), sequence, result(1)));
+        clients.remember(op(6, 1), 501, result(6));
         let (_, cursor, more) = clients.export(ExportCursor::START, 500);
         assert!(more && cursor.client == ClientId(5));
         clients.advance(ClientId(5), 100);

@@ -27,7 +27,7 @@ use nicekv_wire::recovery::{Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX, 
 use nicekv_wire::replication::Decision;
 use nicekv_wire::{NodeId, Now, OpId};
 
-use crate::clients::{Clients, Lookup};
+use crate::clients::Lookup;
 use crate::partition::Decided;
 
 /// The primary's own state of an epoch.
@@ -136,7 +136,7 @@ impl Partition {
     fn start_lead(&mut self, shared: &mut Shared, now: Now) {
         let me = self.membership.position(shared.config.node).expect("the primary is a member");
         if shared.has(Plant::DedupeForgottenAtFailover) {
-            self.clients = Clients::default();
+            self.clients.clear();
         }
         let mut peers =
             vec![Peer { heard_ns: now.boot_ns, ..Peer::default() }; self.membership.members.len()];

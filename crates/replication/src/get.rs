@@ -148,7 +148,16 @@ impl Partition {
     }
 
     /// Primary: has the node's own client delete `version` of a key. The op takes the way of every other put.
-    fn order_delete(&mut self, shared: &mut Shared, now: Now, key: &[u8], version: OpId) -> Option<OpId> {
+    pub(crate) fn order_delete(
+        &mut self,
+        shared: &mut Shared,
+        now: Now,
+        key: &[u8],
+        version: OpId,
+    ) -> Option<OpId> {
+        if let Some(horizon) = self.clients.horizon_over(shared.config.internal_client) {
+            shared.renew_internal_client(now, horizon);
+        }
         let (op, watermark) = shared.internal_op();
         let delete = Update {
             keyspace: KeyspaceId::DEFAULT,

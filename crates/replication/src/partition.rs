@@ -14,6 +14,7 @@
 //! * `released <= forced <= logged`, and a contended decision takes effect exactly when it is released.
 
 use crate::clients::{Clients, StoredResult, reply_address};
+use crate::config::CLIENTS_BYTES_MAX;
 use crate::entries::Tombstones;
 use crate::epoch::Lead;
 use crate::evaluate::KeyValue;
@@ -205,7 +206,7 @@ impl Partition {
             floor: 0,
             held_by_originals: 0,
             tombstones: Tombstones::new(shared.map()),
-            clients: Clients::default(),
+            clients: Clients::new(host.clients_bytes_max(CLIENTS_BYTES_MAX)),
             resets: 0,
             lead: None,
             join: None,
@@ -241,7 +242,7 @@ impl Partition {
         self.decisions.clear();
         (self.logged, self.forced, self.released) = (0, 0, 0);
         self.history = History::default();
-        self.clients = Clients::default();
+        self.clients.clear();
         self.resets += 1;
     }
 
@@ -310,8 +311,8 @@ impl Partition {
             Some(_) => {}
             // It was refused without its prepare, or its effect is in the engine already. It may not be taken in any more.
             None => {
-                self.clients
-                    .remember(decided.op, StoredResult::of(&decided.wire(self.id(), self.membership.epoch)));
+                let result = StoredResult::of(&decided.wire(self.id(), self.membership.epoch));
+                self.clients.remember(decided.op, decided.index, result);
             }
         }
         if !decided.contended {
@@ -351,7 +352,8 @@ impl Partition {
             shared.reply(reply_address(&op.datagram), &result.reply(decided.op));
         }
         shared.finish_internal(decided.op);
-        self.clients.remember(decided.op, result);
+        self.clients.remember(decided.op, decided.index, result);
+        self.clients.advance(decided.op.client, update.watermark);
         if decided.effect != Effect::None {
             self.finish_repair(shared, now, update.key);
         }

@@ -105,6 +105,8 @@ faults! {
     slow_factor "slow-factor" Factor 1, 10, 100;
     /// A node keeps everything in memory. It is killed only where another consistent replica is left.
     memory "memory" Probability 0, 0, 300_000;
+    /// A node remembers very few clients.
+    forgetful "forgetful" Probability 0, 0, 0;
     /// A node's disk becomes full, or has space again, at one of its events.
     disk_full "disk-full" Probability 0, 500, 5_000;
     /// A stored value of a node is damaged, at one of its events. Another replica holds it.

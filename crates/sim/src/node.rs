@@ -13,6 +13,8 @@ use std::net::SocketAddrV4;
 const INBOX_MAX: usize = 4096;
 /// Everything stored is read this often.
 const SCRUB_INTERVAL: Duration = Duration::from_millis(500);
+/// Of the clients a forgetful node remembers so much: about four with one result each.
+const FORGETFUL_BYTES: usize = 700;
 /// The wall clock at the beginning of a simulation, in milliseconds of the Unix epoch.
 pub const START_UNIX_MS: u64 = 1_800_000_000_000;
 
@@ -98,6 +100,8 @@ pub struct Node {
     pub in_memory: bool,
     /// Everything takes it longer, by the factor that the faults say.
     pub is_slow: bool,
+    /// It remembers very few clients.
+    pub is_forgetful: bool,
     /// What its disk has room for.
     pub space: DiskSpace,
     /// Its clocks.
@@ -124,7 +128,7 @@ impl Node {
     /// Without a process.
     pub fn new(id: NodeId, address: SocketAddrV4, clock: Clock) -> Self {
         // Unless drawn otherwise.
-        let (in_memory, is_slow) = (false, false);
+        let (in_memory, is_slow, is_forgetful) = (false, false, false);
         Self {
             id,
             address,
@@ -132,6 +136,7 @@ impl Node {
             disk: Disk::new(),
             in_memory,
             is_slow,
+            is_forgetful,
             space: DiskSpace::Enough,
             clock,
             disks: 1,
@@ -165,6 +170,9 @@ impl Node {
             hash_seed: 7,
             timing: Timing { scrub_interval: SCRUB_INTERVAL, ..Timing::default() },
         });
+        if self.is_forgetful {
+            core.bound_clients(FORGETFUL_BYTES);
+        }
         if let Some(plant) = surroundings.plant {
             core.plant(plant);
         }

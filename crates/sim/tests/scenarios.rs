@@ -51,6 +51,7 @@ rows! {
     row_15_duplication 15 "duplication";
     row_16_reordering 16 "reordering";
     row_17_late_replay 17 "late-replay";
+    row_17_more_clients_than_are_remembered 17 "more-clients-than-are-remembered";
     row_18_lost_answers 18 "lost-answers";
     row_19_wrong_clocks 19 "wrong-clocks";
     row_20_paused_primary 20 "paused-primary";

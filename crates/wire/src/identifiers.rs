@@ -12,6 +12,11 @@ impl ClientId {
     pub fn new(unix_ms: u64, random: u64) -> Self {
         Self((unix_ms << 20) | (random & 0xf_ffff))
     }
+
+    /// When it was created, in milliseconds of the Unix epoch.
+    pub fn created_ms(self) -> u64 {
+        self.0 >> 20
+    }
 }
 
 /// Names one operation for ever (docs/PROTOCOL.md): a retry carries the same one, replicas deduplicate by it, and the one of the last put is

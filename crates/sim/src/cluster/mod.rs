@@ -505,6 +505,7 @@ fn draw_node(index: usize, faults: &Faults, random: &mut Random) -> Node {
     let mut node = Node::new(NodeId(index as u16 + 1), address, Clock::draw(faults, random));
     node.in_memory = random.chance(faults.memory);
     node.is_slow = random.chance(faults.slow);
+    node.is_forgetful = faults.forgetful > 0 && random.chance(faults.forgetful);
     node
 }
 

@@ -329,6 +329,40 @@ pub(super) const SCRIPTS: &[Script] = &[
         },
     },
     Script {
+        name: "more-clients-than-are-remembered",
+        row: 17,
+        what: "some nodes forget clients after a few others; puts arrive once more, and primaries change",
+        shape: |scenario| {
+            scenario.clients = 8;
+            scenario.workload.keys = (0..60).map(|key| format!("key-{key}").into_bytes()).collect();
+            scenario.workload.calls = 60;
+            scenario.workload.window = 1;
+            scenario.faults.forgetful = 700_000;
+        },
+        play: |stage| {
+            let mut puts: Vec<(Host, Vec<u8>)> = Vec::new();
+            for _ in 0..3 {
+                let end_ns = stage.cluster.now_ns() + 200_000_000;
+                stage.cluster.run_before(end_ns, |_, seen| {
+                    if let What::Datagram { sender: sender @ Host::Client(_), bytes } = seen.what
+                        && matches!(opened(seen.what), Some(Datagram::Update(_)))
+                    {
+                        puts.push((sender, bytes.to_vec()));
+                    }
+                    false
+                });
+                for (sender, put) in &puts {
+                    stage.cluster.replay(*sender, put);
+                }
+                if let Some(primary) = stage.primary() {
+                    stage.inflict(crash(primary, 300));
+                }
+            }
+            stage.run(500);
+            (!puts.is_empty()).then_some(())
+        },
+    },
+    Script {
         name: "lost-answers",
         row: 18,
         what: "answers to clients are lost for a while, whoever gives them: ops are retried, conditional ones too",
