@@ -199,6 +199,11 @@ impl Host {
         (OpId { client: self.config.internal_client, sequence: self.internal_sequence }, watermark)
     }
 
+    /// How many ops of the node's own client are under way.
+    pub fn internal_ops(&self) -> usize {
+        self.internal_open.len()
+    }
+
     /// An op is finished; if it was the node's own, its watermark may advance.
     pub fn finish_internal(&mut self, op: OpId) {
         if op.client == self.config.internal_client {

@@ -22,6 +22,11 @@ impl<P> Default for Partitions<P> {
 }
 
 impl<P: Protocol> Partitions<P> {
+    /// How many there are: their slots are the numbers below.
+    pub(crate) fn count(&self) -> usize {
+        self.slots.len()
+    }
+
     /// The slot of a partition.
     pub(crate) fn slot(&self, id: PartitionId) -> Option<usize> {
         self.by_id.get(&id).copied()

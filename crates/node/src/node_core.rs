@@ -299,6 +299,7 @@ impl<P: Protocol> NodeCore<P> {
             self.heartbeat_at_ns = now.after(config.timing.heartbeat);
             let heartbeat = session.heartbeat(config, *disk_space, now);
             outbox.send(config.metadata, |out| heartbeat.encode(out));
+            self.expire(now);
             self.scrub(now);
         }
         if self.host.sweep_at_ns.is_some_and(|at_ns| now.boot_ns >= at_ns) {
@@ -309,6 +310,19 @@ impl<P: Protocol> NodeCore<P> {
             if is_work_left {
                 self.host.arm_sweep(now);
             }
+        }
+    }
+
+    /// Deletes some of what is overdue.
+    fn expire(&mut self, now: Now) {
+        let timing = &self.host.config.timing;
+        let per_second = u128::from(timing.expiry_deletes_per_second);
+        let mut left = (per_second * timing.heartbeat.as_millis()).div_ceil(1000) as usize;
+        // Another partition is the first each time.
+        let count = self.partitions.count();
+        let first = (now.boot_ns / (timing.heartbeat.as_nanos() as u64).max(1)) as usize;
+        for offset in 0..count {
+            left -= self.partitions[(first + offset) % count].expire(&mut self.host, now, left);
         }
     }
 

@@ -130,6 +130,24 @@ pub trait Protocol: Sized {
     /// A page has been read.
     fn on_scanned(&mut self, host: &mut Host, now: Now, token: u64, page: Page<'_>);
 
+    /// Whether a pass of the scrub is to begin before its time.
+    fn wants_scrub(&self, _now: Now) -> bool {
+        false
+    }
+
+    /// The scrub is about to read a page; `is_first`: of its pass through this partition. False: not now.
+    fn before_scrub(&mut self, _now: Now, _is_first: bool) -> bool {
+        true
+    }
+
+    /// A page of the scrub is not told, since the epoch has changed.
+    fn on_scrub_lost(&mut self) {}
+
+    /// Has at most so many overdue values deleted; how many it was. Called at every heartbeat.
+    fn expire(&mut self, _host: &mut Host, _now: Now, _deletes_max: usize) -> usize {
+        0
+    }
+
     /// The scrub has read a page in this epoch. Keys written since the page was asked for: `StorageQueue::is_written_since_scan`.
     fn on_scrubbed(&mut self, host: &mut Host, now: Now, page: Page<'_>);
 

@@ -49,7 +49,11 @@ impl<P: Protocol> NodeCore<P> {
     pub(crate) fn scrub(&mut self, now: Now) {
         let timing = &self.host.config.timing;
         let scrub = &mut self.scrub;
-        if timing.scrub_interval.is_zero() || scrub.pending.is_some() || now.boot_ns < scrub.next_ns {
+        let is_early = || !scrub.is_in_pass && now.boot_ns < scrub.next_ns;
+        if timing.scrub_interval.is_zero()
+            || scrub.pending.is_some()
+            || (is_early() && !self.partitions.iter().any(|partition| partition.wants_scrub(now)))
+        {
             return;
         }
         if !scrub.is_in_pass {
@@ -68,6 +72,9 @@ impl<P: Protocol> NodeCore<P> {
             self.host.counters.scrubs += 1;
             return;
         };
+        if !self.partitions[slot].before_scrub(now, scrub.after.is_empty()) {
+            return;
+        }
         let bytes_max = timing.scrub_bytes_per_second * timing.heartbeat.as_millis() as u64 / 1000;
         let bytes_max = bytes_max.max(PAGE_BYTES_MIN) as usize;
         let membership = self.partitions[slot].membership();
@@ -82,6 +89,8 @@ impl<P: Protocol> NodeCore<P> {
         let partition = self.partitions.by_id(id);
         if partition.membership().epoch == pending.epoch {
             partition.on_scrubbed(&mut self.host, now, page);
+        } else {
+            partition.on_scrub_lost();
         }
         let mut last = page.corrupt.last().map_or(&[][..], |key| key);
         let mut reader = Reader::new(page.entries);

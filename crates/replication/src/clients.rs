@@ -19,7 +19,7 @@
 //! Nothing is forgotten otherwise, so an op that is neither remembered, nor below its client's watermark, nor of an unknown client up to
 //! the horizon was never decided here. An op that is, is refused as "expired, outcome unknown"; it is not executed. That hits a client
 //! that was idle on this partition for so long that thousands of others were heard since: its library goes on under a new id, which is
-//! above every horizon. The node's own client does the same (`Shared::renew_internal_client`).
+//! above every horizon. The node's own client does the same (`Host::renew_internal_client`).
 //!
 //! A joiner knows little of clients until it has imported what the primary knows, which takes several pieces; the last one tells the
 //! horizon, and whoever is below it and was in none of them is forgotten here, too.
@@ -156,7 +156,6 @@ pub(crate) struct Clients {
     /// Clients up to this one may have been forgotten.
     horizon: ClientId,
 }
-
 
 /// How far an export has got: all clients before this one, and of this one the results up to `sequence`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,6 +13,10 @@ pub const CLIENTS_BYTES_MAX: usize = 4 << 20;
 /// Most memory that a partition takes to remember the results of one client; beyond it the oldest are forgotten (R10). Enough for what
 /// a client may have in flight.
 pub const CLIENT_BYTES_MAX: usize = 2 << 20;
+/// Most keys of one partition of which it is remembered that they expire; beyond it the latest are left to the scrub.
+pub const EXPIRING_KEYS_MAX: usize = 8192;
+/// Most deletions of overdue values that a node has under way when it begins another one in the background.
+pub const EXPIRY_DELETES_OPEN_MAX: usize = 256;
 /// Most datagrams of decisions that one request for missing ones is answered with.
 pub const CATCH_UP_DATAGRAMS_MAX: usize = 32;
 /// Most deletions of one partition that are remembered to be dropped; beyond it they are left to the scrub.

@@ -18,7 +18,7 @@ use crate::partition::{Decided, Latest, Partition, update_of};
 use crate::waits::PendingRead;
 use nicekv_node::{Host as Shared, Plant};
 use nicekv_wire::replication::{Decision, Effect, Progress};
-use nicekv_wire::{NodeId, Now, OpId, Operation, Status};
+use nicekv_wire::{NodeId, Now, OpId, Status};
 
 impl Partition {
     /// Decides what can be decided of a key: its oldest undecided op, if all have acknowledged it, and then the next.
@@ -34,7 +34,6 @@ impl Partition {
                     Latest::Known(value) => {
                         // Not before an op that the last primary may have answered on the value as it was (R3).
                         if let Some(overdue) = value.as_ref().filter(|value| is_overdue(value.expiry_ms, now))
-                            && !matches!(update.operation, Operation::Delete)
                             && !recovered
                         {
                             let version = overdue.version;
@@ -74,7 +73,7 @@ impl Partition {
     }
 
     /// Whether this is a primary that has recovered, in an epoch that is in force and has members enough (R3, R6).
-    fn may_decide(&self) -> bool {
+    pub(crate) fn may_decide(&self) -> bool {
         let is_ready = self.lead.as_ref().is_some_and(|lead| lead.is_ready());
         is_ready && self.membership.activated && self.membership.has_members_enough()
     }

@@ -81,10 +81,12 @@ impl Partition {
     /// Writes an entry to the engine.
     pub(crate) fn store(&mut self, shared: &mut Shared, key: &[u8], entry: &Entry<'_>) {
         if entry.value.is_none() && shared.has(Plant::TombstoneDroppedEarly) {
+            self.agenda.note(key, entry);
             shared.storage.remove(self.id(), key);
             return;
         }
         self.tombstones.note(key, entry);
+        self.agenda.note(key, entry);
         shared.storage.write(self.id(), key, |out| entry.append(out));
     }
 

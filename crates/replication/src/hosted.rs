@@ -92,6 +92,22 @@ impl Protocol for Hosted {
         each!(self, partition => partition.on_scanned(host, now, token, page));
     }
 
+    fn wants_scrub(&self, now: Now) -> bool {
+        each!(self, partition => partition.wants_scrub(now))
+    }
+
+    fn before_scrub(&mut self, now: Now, is_first: bool) -> bool {
+        each!(self, partition => partition.before_scrub(now, is_first))
+    }
+
+    fn on_scrub_lost(&mut self) {
+        each!(self, partition => partition.on_scrub_lost());
+    }
+
+    fn expire(&mut self, host: &mut Host, now: Now, deletes_max: usize) -> usize {
+        each!(self, partition => partition.expire(host, now, deletes_max))
+    }
+
     fn on_scrubbed(&mut self, host: &mut Host, now: Now, page: Page<'_>) {
         each!(self, partition => partition.on_scrubbed(host, now, page));
     }

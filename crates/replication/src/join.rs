@@ -330,6 +330,7 @@ impl Partition {
         let former = self.former.take().expect("a joiner is not complete");
         if since == 0 && !(floor > 0 && shared.has(Plant::HandoffNotEmptied)) {
             self.tombstones.clear();
+            self.agenda.clear();
             shared.storage.discard_writes(self.id());
             shared.storage.clear(self.id());
         }

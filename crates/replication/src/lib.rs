@@ -7,7 +7,7 @@
 //! 2. `prepare`: every replica logs and acknowledges an op;
 //! 3. `decide`: the primary orders it, on the fast or the slow path; `evaluate` says what it does;
 //! 4. `follow`: the others apply what was decided;
-//! 5. `get`: who may answer a get, and with what;
+//! 5. `get`: who may answer a get, and with what; `expiry`: values whose time has come;
 //! 6. `epoch`: recovery when the replica set changes; `history`, `join` and `copy`: what a returning node has missed; `restore`: the log;
 //! 7. `sweep`: what is done about silence; `full` and `repair`: about disks that are full, or return damaged values.
 //!
@@ -23,6 +23,7 @@ mod decide;
 mod entries;
 mod epoch;
 mod evaluate;
+mod expiry;
 #[cfg(feature = "exploration")]
 mod exploration;
 mod follow;
@@ -43,7 +44,8 @@ mod waits;
 
 pub use config::{
     CATCH_UP_DATAGRAMS_MAX, CLIENT_BYTES_MAX, CLIENTS_BYTES_MAX, COPY_CHUNK_BYTES, COPY_PAGES_MAX,
-    OPEN_OPS_MAX, REPAIRS_MAX, TOMBSTONES_MAX, UNRELEASED_MAX, WAITING_GETS_MAX,
+    EXPIRING_KEYS_MAX, EXPIRY_DELETES_OPEN_MAX, OPEN_OPS_MAX, REPAIRS_MAX, TOMBSTONES_MAX, UNRELEASED_MAX,
+    WAITING_GETS_MAX,
 };
 pub use hosted::{Hosted, Replica};
 pub use partition::Partition;

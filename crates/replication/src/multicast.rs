@@ -143,19 +143,42 @@ impl Protocol for Partition {
         }
     }
 
+    fn wants_scrub(&self, now: Now) -> bool {
+        self.is_primary() && self.agenda.needs_pass(now)
+    }
+
+    fn before_scrub(&mut self, now: Now, is_first: bool) -> bool {
+        if self.is_primary() && self.agenda.is_saturated(now) {
+            return false;
+        }
+        if is_first {
+            self.agenda.begin_pass();
+        }
+        true
+    }
+
     fn on_scrubbed(&mut self, host: &mut Host, now: Now, page: Page<'_>) {
         self.begin_repairs(host, now, page.corrupt);
-        if host.disk_space == nicekv_node::DiskSpace::Exhausted {
-            return;
-        }
+        let may_drop = host.disk_space != nicekv_node::DiskSpace::Exhausted;
         let mut reader = Reader::new(page.entries);
         while !reader.is_empty() {
             let (key, entry) = read_keyed_entry(&mut reader).expect("the engine returns what was stored");
             let entry: Entry<'_> = decode_entry(entry);
-            if entry.value.is_none() {
+            if !host.storage.is_written_since_scan(key) {
+                self.agenda.note_found(key, &entry);
+            }
+            if may_drop && entry.value.is_none() {
                 self.drop_old_tombstone(host, key, entry.index);
             }
         }
+    }
+
+    fn on_scrub_lost(&mut self) {
+        self.agenda.break_pass();
+    }
+
+    fn expire(&mut self, host: &mut Host, now: Now, deletes_max: usize) -> usize {
+        self.expire_overdue(host, now, deletes_max)
     }
 
     fn sweep(&mut self, host: &mut Host, now: Now) -> bool {

@@ -18,6 +18,7 @@ use crate::config::CLIENTS_BYTES_MAX;
 use crate::entries::Tombstones;
 use crate::epoch::Lead;
 use crate::evaluate::KeyValue;
+use crate::expiry::Agenda;
 use crate::get::WaitingGet;
 use crate::history::History;
 use crate::join::{Former, Join};
@@ -175,6 +176,7 @@ pub struct Partition {
     /// Every original member holds the decisions up to this one, or was reset since.
     pub(crate) held_by_originals: u64,
     pub(crate) tombstones: Tombstones,
+    pub(crate) agenda: Agenda,
     pub(crate) clients: Clients,
     pub(crate) resets: u64,
     pub(crate) lead: Option<Lead>,
@@ -206,7 +208,8 @@ impl Partition {
             floor: 0,
             held_by_originals: 0,
             tombstones: Tombstones::new(shared.map()),
-            clients: Clients::new(host.clients_bytes_max(CLIENTS_BYTES_MAX)),
+            agenda: Agenda::new(shared.map()),
+            clients: Clients::new(shared.clients_bytes_max(CLIENTS_BYTES_MAX)),
             resets: 0,
             lead: None,
             join: None,

@@ -194,7 +194,10 @@ impl Partition {
                 let entry = Entry::decode(&entry).expect("checked when it was decoded");
                 self.store(shared, key, &entry);
             }
-            None => shared.storage.remove(self.id(), key),
+            None => {
+                self.agenda.remove(key);
+                shared.storage.remove(self.id(), key);
+            }
         }
         self.finish_repair(shared, now, key);
         self.decide_key(shared, now, key);

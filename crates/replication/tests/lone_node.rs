@@ -2,11 +2,11 @@
 
 use nicekv_node::{DiskSpace, NodeConfig, StorageCompletion, StorageRequest, StreamPeer, Timing};
 use nicekv_placement::{Vrings, key_digest};
-use nicekv_replication::{CLIENT_BYTES_MAX, Replica};
+use nicekv_replication::{CLIENT_BYTES_MAX, CLIENTS_BYTES_MAX, Replica};
 use nicekv_wire::Duration;
 use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberState};
 use nicekv_wire::limits::VALUE_BYTES_MAX;
-use nicekv_wire::recovery::{CopyFrame, CopySection, RecoverReply};
+use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, RecoverReply};
 use nicekv_wire::{
     ClientId, Condition, Datagram, Epoch, Expiry, Get, KeyspaceId, MatchRange, NodeId, Now, OpId, Operation,
     PartitionId, Replication, Status, Term, Update,
@@ -167,6 +167,10 @@ impl Node {
     }
 }
 
+fn is_value(entry: &[u8]) -> bool {
+    Entry::decode(entry).unwrap().value.is_some()
+}
+
 fn update<'a>(op: OpId, key: &'a [u8], operation: Operation<'a>) -> Update<'a> {
     Update {
         keyspace: KeyspaceId::DEFAULT,
@@ -299,6 +303,62 @@ fn an_overdue_value_goes_by_a_logged_delete() {
     };
     let sent = node.receive(CLIENT, |out| absent.encode(out));
     assert_eq!(answer(&sent), Some((Status::Ok, None)));
+}
+
+/// A token is accepted once, and not at all when its time has passed, by whatever takes it away.
+#[test]
+fn a_delete_finds_an_overdue_value_gone() {
+    let mut node = Node::serving();
+    let at_ms = node.now.unix_ms + 50;
+    for (key, return_old) in [(b"a", false), (b"b", true)] {
+        node.set(key, b"token", Expiry::At(at_ms));
+        node.now.unix_ms = at_ms - 1;
+        let take = Update { return_old, ..update(node.op(), key, Operation::Delete) };
+        let sent = node.receive(CLIENT, |out| take.encode(out));
+        assert_eq!(answer(&sent), Some((Status::Ok, return_old.then(|| b"token".to_vec()))));
+        node.set(key, b"token", Expiry::At(at_ms));
+        node.now.unix_ms = at_ms;
+        let take = Update { return_old, ..update(node.op(), key, Operation::Delete) };
+        let sent = node.receive(CLIENT, |out| take.encode(out));
+        assert_eq!(answer(&sent), Some((Status::NotFound, None)));
+    }
+}
+
+#[test]
+fn overdue_values_that_nobody_asks_for_go_at_a_bounded_rate() {
+    let mut node = Node::serving();
+    let (at_ms, keys) = (node.now.unix_ms + 1_000, 1_000u32);
+    for key in 0..keys {
+        node.set(&key.to_be_bytes(), b"v", Expiry::At(at_ms));
+    }
+    node.set(b"stays", b"v", Expiry::Never);
+    let timing = Timing::default();
+    let values = |node: &Node| node.engine.values().filter(|entry| is_value(entry)).count();
+    node.pass(timing.heartbeat);
+    assert_eq!(values(&node), keys as usize + 1);
+    node.now.unix_ms = at_ms;
+    let per_heartbeat = 80;
+    assert_eq!(timing.expiry_deletes_per_second / 25, per_heartbeat);
+    for beat in 1..=keys.div_ceil(per_heartbeat) {
+        node.pass(timing.heartbeat);
+        assert_eq!(values(&node), keys.saturating_sub(beat * per_heartbeat) as usize + 1);
+    }
+}
+
+/// Its own client was idle here while very many others were not.
+#[test]
+fn a_node_whose_own_client_is_forgotten_goes_on_with_another() {
+    let mut node = Node::serving();
+    let at_ms = node.now.unix_ms + 50;
+    node.set(b"k", b"v", Expiry::At(at_ms));
+    for client in 0..CLIENTS_BYTES_MAX as u64 / 160 + 1 {
+        let op = OpId { client: ClientId::new(3, client), sequence: 1 };
+        let missing = update(op, b"other", Operation::Persist);
+        node.receive(CLIENT, |out| missing.encode(out));
+    }
+    node.now.unix_ms = at_ms;
+    node.sequence = 10;
+    assert_eq!(node.get(b"k"), Some((Status::NotFound, None)));
 }
 
 #[test]

@@ -192,6 +192,7 @@ impl Machine {
             copy_retry: FOREVER,
             scrub_interval: zero,
             scrub_bytes_per_second: 0,
+            expiry_deletes_per_second: 0,
         };
         let mut core = Replica::new(NodeConfig {
             node: NodeId(index as u16 + 1),
