@@ -88,6 +88,9 @@ impl<P: Protocol> NodeCore<P> {
             Datagram::RepairReply(m) => {
                 self.hear(now, from, m.partition, m.epoch, m.sender, Message::RepairReply(&m));
             }
+            Datagram::ScrubPage(m) => {
+                self.hear(now, from, m.partition, m.epoch, m.sender, Message::ScrubPage(&m));
+            }
             // Not for nodes.
             Datagram::Reply(_)
             | Datagram::QuorumHeld(_)

@@ -46,6 +46,8 @@ pub enum Plant {
     ExpiryByLocalClock,
     /// R12: gets are answered without a lease.
     LeaseIgnored,
+    /// *Scrub*: what another member has is not compared with what is here.
+    ScrubBlind,
     /// R15: nobody acknowledges old ops again, nor sends them.
     OrphansIgnored,
     /// R14: a version is acknowledged before it is forced.

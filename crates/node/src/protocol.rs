@@ -13,6 +13,7 @@ use nicekv_wire::quorum::{QuorumQuery, QuorumStore};
 use nicekv_wire::recovery::{CopySection, RecoverReply, RecoverRequest, Wanted};
 use nicekv_wire::repair::{RepairReply, RepairRequest};
 use nicekv_wire::replication::{Decision, PrepareAck, Progress, Watermark};
+use nicekv_wire::scrub::ScrubPage;
 use nicekv_wire::{DecodeError, Epoch, Get, NodeId, Now, PartitionId, Replication, Update};
 
 /// A request of a client.
@@ -48,6 +49,7 @@ pub enum Message<'a> {
     Fetch(Wanted),
     RepairRequest(&'a RepairRequest<'a>),
     RepairReply(&'a RepairReply<'a>),
+    ScrubPage(&'a ScrubPage<'a>),
 }
 
 /// A part of a copy that a joiner asks for.
@@ -148,8 +150,8 @@ pub trait Protocol: Sized {
         0
     }
 
-    /// The scrub has read a page in this epoch. Keys written since the page was asked for: `StorageQueue::is_written_since_scan`.
-    fn on_scrubbed(&mut self, host: &mut Host, now: Now, page: Page<'_>);
+    /// The scrub has read a page in this epoch, of the keys after this one. Keys written since the page was asked for: `StorageQueue::is_written_since_scan`.
+    fn on_scrubbed(&mut self, host: &mut Host, now: Now, after: &[u8], page: Page<'_>);
 
     /// Looks for what is overdue; whether there is anything to look at again later.
     fn sweep(&mut self, host: &mut Host, now: Now) -> bool;

@@ -13,6 +13,9 @@ pub const CLIENTS_BYTES_MAX: usize = 4 << 20;
 /// Most memory that a partition takes to remember the results of one client; beyond it the oldest are forgotten (R10). Enough for what
 /// a client may have in flight.
 pub const CLIENT_BYTES_MAX: usize = 2 << 20;
+/// Most pages of other members that a partition has in hand to compare them with its own; further ones are dropped, and come again with
+/// the next pass of their scrub.
+pub const COMPARES_MAX: usize = 64;
 /// Most keys of one partition of which it is remembered that they expire; beyond it the latest are left to the scrub.
 pub const EXPIRING_KEYS_MAX: usize = 8192;
 /// Most deletions of overdue values that a node has under way when it begins another one in the background.

@@ -6,6 +6,7 @@
 //! `floor`.
 
 use crate::clients::ExportCursor;
+use crate::compare::Compare;
 use crate::config::{COPY_CHUNK_BYTES, COPY_PAGES_MAX};
 use crate::history::History;
 use crate::join::Former;
@@ -15,7 +16,7 @@ use nicekv_node::{Host as Shared, Plant, Standing, StreamPeer};
 use nicekv_wire::bytes::{Reader, put};
 use nicekv_wire::control::MemberState;
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry, read_keyed_entry};
-use nicekv_wire::{DecodeError, Epoch, NodeId};
+use nicekv_wire::{DecodeError, Epoch, NodeId, Now};
 use zerocopy::network_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -96,11 +97,23 @@ impl<'a> EntriesChunk<'a> {
     }
 }
 
-/// A scan of the engine for a joiner.
+/// A scan of the engine.
 #[derive(Clone)]
 pub(crate) struct PendingScan {
     pub(crate) token: u64,
-    epoch: Epoch,
+    pub(crate) epoch: Epoch,
+    pub(crate) purpose: ScanPurpose,
+}
+
+#[derive(Clone)]
+pub(crate) enum ScanPurpose {
+    Copy(CopyScan),
+    Compare(Compare),
+}
+
+/// For a joiner.
+#[derive(Clone)]
+pub(crate) struct CopyScan {
     peer: StreamPeer,
     since: u64,
     /// What was found on the pages before.
@@ -151,8 +164,8 @@ impl Partition {
             CopySection::Entries => {
                 let epoch = self.membership.epoch;
                 let token = shared.scan(self.id(), after, COPY_CHUNK_BYTES);
-                let found = Vec::new();
-                self.waits.scans.push_back(PendingScan { token, epoch, peer, since, found, pages: 1 });
+                let purpose = ScanPurpose::Copy(CopyScan { peer, since, found: Vec::new(), pages: 1 });
+                self.waits.scans.push_back(PendingScan { token, epoch, purpose });
             }
         }
     }
@@ -186,17 +199,26 @@ impl Partition {
         Begun { since, entries_since, covers: self.logged, source, history }
     }
 
-    /// A page for a joiner has been read: what is newer than what it holds goes to it, when there is enough of it.
-    pub(crate) fn send_page(
+    /// A page has been read.
+    pub(crate) fn take_page(
         &mut self,
         shared: &mut Shared,
-        mut scan: PendingScan,
+        now: Now,
+        scan: PendingScan,
         entries: &[u8],
         more: bool,
     ) {
         if self.membership.epoch != scan.epoch {
             return;
         }
+        match scan.purpose {
+            ScanPurpose::Copy(scan) => self.on_copy_scanned(shared, scan, entries, more),
+            ScanPurpose::Compare(compare) => self.on_compare_scanned(shared, now, compare, entries, more),
+        }
+    }
+
+    /// A page for a joiner has been read: what is newer than what it holds goes to it, when there is enough of it.
+    fn on_copy_scanned(&mut self, shared: &mut Shared, mut scan: CopyScan, entries: &[u8], more: bool) {
         let mut reader = Reader::new(entries);
         let mut last: &[u8] = &[];
         while !reader.is_empty() {
@@ -207,15 +229,17 @@ impl Partition {
             last = key;
         }
         if more && scan.found.len() < COPY_CHUNK_BYTES && scan.pages < COPY_PAGES_MAX {
-            scan.token = shared.scan(self.id(), last, COPY_CHUNK_BYTES);
+            let epoch = self.membership.epoch;
+            let token = shared.scan(self.id(), last, COPY_CHUNK_BYTES);
             scan.pages += 1;
-            self.waits.scans.push_back(scan);
+            let purpose = ScanPurpose::Copy(scan);
+            self.waits.scans.push_back(PendingScan { token, epoch, purpose });
             return;
         }
         let mut payload = Vec::new();
         EntriesChunk::append_head(self.logged, last, &mut payload);
         payload.extend_from_slice(&scan.found);
-        self.send_chunk(shared, scan.peer, scan.epoch, CopySection::Entries, more, &payload);
+        self.send_chunk(shared, scan.peer, self.membership.epoch, CopySection::Entries, more, &payload);
     }
 
     fn send_chunk(

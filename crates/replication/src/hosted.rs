@@ -108,8 +108,8 @@ impl Protocol for Hosted {
         each!(self, partition => partition.expire(host, now, deletes_max))
     }
 
-    fn on_scrubbed(&mut self, host: &mut Host, now: Now, page: Page<'_>) {
-        each!(self, partition => partition.on_scrubbed(host, now, page));
+    fn on_scrubbed(&mut self, host: &mut Host, now: Now, after: &[u8], page: Page<'_>) {
+        each!(self, partition => partition.on_scrubbed(host, now, after, page));
     }
 
     fn sweep(&mut self, host: &mut Host, now: Now) -> bool {

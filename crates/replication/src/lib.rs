@@ -9,7 +9,8 @@
 //! 4. `follow`: the others apply what was decided;
 //! 5. `get`: who may answer a get, and with what; `expiry`: values whose time has come;
 //! 6. `epoch`: recovery when the replica set changes; `history`, `join` and `copy`: what a returning node has missed; `restore`: the log;
-//! 7. `sweep`: what is done about silence; `full` and `repair`: about disks that are full, or return damaged values.
+//! 7. `sweep`: what is done about silence; `full` and `repair`: about disks that are full, or return damaged values;
+//!    `compare`: about replicas that differ.
 //!
 //! `quorum` is another protocol (R14): registers without a primary.
 
@@ -17,6 +18,7 @@
 extern crate alloc;
 
 mod clients;
+mod compare;
 mod config;
 mod copy;
 mod decide;
@@ -43,9 +45,9 @@ mod sweep;
 mod waits;
 
 pub use config::{
-    CATCH_UP_DATAGRAMS_MAX, CLIENT_BYTES_MAX, CLIENTS_BYTES_MAX, COPY_CHUNK_BYTES, COPY_PAGES_MAX,
-    EXPIRING_KEYS_MAX, EXPIRY_DELETES_OPEN_MAX, OPEN_OPS_MAX, REPAIRS_MAX, TOMBSTONES_MAX, UNRELEASED_MAX,
-    WAITING_GETS_MAX,
+    CATCH_UP_DATAGRAMS_MAX, CLIENT_BYTES_MAX, CLIENTS_BYTES_MAX, COMPARES_MAX, COPY_CHUNK_BYTES,
+    COPY_PAGES_MAX, EXPIRING_KEYS_MAX, EXPIRY_DELETES_OPEN_MAX, OPEN_OPS_MAX, REPAIRS_MAX, TOMBSTONES_MAX,
+    UNRELEASED_MAX, WAITING_GETS_MAX,
 };
 pub use hosted::{Hosted, Replica};
 pub use partition::Partition;

@@ -7,7 +7,7 @@ use crate::record::Record;
 use crate::waits::{PendingRead, UnforcedWhat};
 use core::net::SocketAddrV4;
 use nicekv_node::{
-    CopyChunk, CopyRequest, Host, Membership, Message, Page, PartitionStatus, Protocol, Request,
+    CopyChunk, CopyRequest, Host, Membership, Message, Page, PartitionStatus, Protocol, Request, Standing,
 };
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::control::Assign;
@@ -81,6 +81,7 @@ impl Protocol for Partition {
             Message::Fetch(Wanted::DecisionsAfter(after)) => self.on_fetch_decisions(host, sender, after),
             Message::RepairRequest(request) => self.on_repair_request(host, now, request),
             Message::RepairReply(reply) => self.on_repair_reply(host, now, reply),
+            Message::ScrubPage(page) => self.on_scrub_page(host, now, page),
         }
     }
 
@@ -139,7 +140,7 @@ impl Protocol for Partition {
         // A copy must not go without them: the joiner asks again.
         self.begin_repairs(host, now, page.corrupt);
         if page.corrupt.is_empty() {
-            self.send_page(host, scan, page.entries, page.more);
+            self.take_page(host, now, scan, page.entries, page.more);
         }
     }
 
@@ -157,8 +158,11 @@ impl Protocol for Partition {
         true
     }
 
-    fn on_scrubbed(&mut self, host: &mut Host, now: Now, page: Page<'_>) {
+    fn on_scrubbed(&mut self, host: &mut Host, now: Now, after: &[u8], page: Page<'_>) {
         self.begin_repairs(host, now, page.corrupt);
+        if self.membership.standing == Standing::Consistent {
+            self.list(host, after, &page);
+        }
         let may_drop = host.disk_space != nicekv_node::DiskSpace::Exhausted;
         let mut reader = Reader::new(page.entries);
         while !reader.is_empty() {

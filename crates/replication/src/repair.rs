@@ -8,6 +8,9 @@
 //!    │ installs it once it has logged `through` itself
 //! ```
 //!
+//! A key of which members have different entries (`compare`) takes the same way: then all of them are asked, this one too, and what most
+//! have is installed.
+//!
 //! Gets of k are passed on to the primary; at the primary they wait, as does the evaluation of its next op.
 //!
 //! Why what arrives may be installed:
@@ -34,6 +37,8 @@ use nicekv_wire::recovery::Entry;
 use nicekv_wire::repair::{KeyState, RepairReply, RepairRequest};
 use nicekv_wire::{Epoch, NodeId, Now};
 
+/// A vote that so many requests have not brought to an end is given up.
+const VOTE_TRIES_MAX: u32 = 6;
 /// The time between two requests doubles at most this often.
 const DOUBLINGS_MAX: u32 = 5;
 
@@ -47,13 +52,15 @@ pub(crate) struct Repair {
     asked: (u64, u64),
     asked_ns: u64,
     tries: u32,
+    /// Of a key that is not damaged, but differs: what the members have, this one included.
+    votes: Option<BTreeMap<NodeId, Offer>>,
     offer: Option<Offer>,
     /// Primary: gets of the key.
     waiting: Vec<WaitingGet>,
 }
 
-/// The state of a key at another member.
-#[derive(Clone)]
+/// The state of a key at a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Offer {
     /// To be logged here before it is installed.
     needs: u64,
@@ -92,11 +99,28 @@ impl Partition {
         if !self.membership.standing.serves() || self.repairs.len() >= REPAIRS_MAX {
             return;
         }
-        let asked = (self.logged, self.released);
-        let repair = Repair { asked, asked_ns: now.boot_ns, tries: 0, offer: None, waiting: Vec::new() };
+        self.add_repair(shared, now, key, None);
+    }
+
+    fn add_repair(
+        &mut self,
+        shared: &mut Shared,
+        now: Now,
+        key: &[u8],
+        votes: Option<BTreeMap<NodeId, Offer>>,
+    ) {
+        let (asked, asked_ns) = ((self.logged, self.released), now.boot_ns);
+        let repair = Repair { asked, asked_ns, tries: 0, votes, offer: None, waiting: Vec::new() };
         self.ask_for(shared, &repair, key);
         self.repairs.insert(key.into(), repair);
         shared.arm_sweep(now);
+    }
+
+    /// Members seem to have different entries of a key: asks all what they have, this one too.
+    pub(crate) fn begin_vote(&mut self, shared: &mut Shared, now: Now, key: &[u8]) {
+        if self.repairs.len() < REPAIRS_MAX && !self.repairs.contains_key(key) {
+            self.add_repair(shared, now, key, Some(BTreeMap::new()));
+        }
     }
 
     /// A scan has found these keys damaged.
@@ -116,8 +140,21 @@ impl Partition {
         peers.get(tries as usize % peers.len().max(1)).map(|member| member.address)
     }
 
-    fn ask_for(&self, shared: &mut Shared, repair: &Repair, key: &[u8]) {
-        let Some(peer) = self.repair_peer(shared, repair.tries) else { return };
+    fn ask_for(&mut self, shared: &mut Shared, repair: &Repair, key: &[u8]) {
+        if let Some(votes) = &repair.votes {
+            let silent: Vec<_> =
+                self.judges(shared.config.node).filter(|(node, _)| !votes.contains_key(node)).collect();
+            silent.into_iter().for_each(|(_, address)| self.ask_peer(shared, repair, key, address));
+            if !votes.contains_key(&shared.config.node) {
+                let asker = (self.membership.epoch, shared.config.node, repair.asked);
+                self.read_for(shared, asker, key);
+            }
+        } else if let Some(peer) = self.repair_peer(shared, repair.tries) {
+            self.ask_peer(shared, repair, key, peer);
+        }
+    }
+
+    fn ask_peer(&self, shared: &mut Shared, repair: &Repair, key: &[u8], peer: SocketAddrV4) {
         let (sender, partition, epoch, (logged, released)) =
             (shared.config.node, self.id(), self.membership.epoch, repair.asked);
         let request = RepairRequest { sender, partition, epoch, logged, released, key };
@@ -126,22 +163,26 @@ impl Partition {
 
     /// A member cannot read a key.
     pub(crate) fn on_repair_request(&mut self, shared: &mut Shared, now: Now, request: &RepairRequest<'_>) {
-        if request.sender == self.membership.primary {
-            // It may have told nobody yet of what was uncontended.
-            self.release(shared, now, request.released);
-        }
+        self.learn_released(shared, now, request.released);
         let holds_everything = self.membership.standing == Standing::Consistent;
         if !holds_everything || self.logged < request.logged || self.released < request.released {
             shared.counters.dropped += 1;
             return;
         }
-        let read = PendingRead::Repair {
-            epoch: self.membership.epoch,
-            to: request.sender,
-            asked: (request.logged, request.released),
-            key: request.key.into(),
-        };
-        let token = shared.read(self.id(), request.key);
+        let asker = (self.membership.epoch, request.sender, (request.logged, request.released));
+        self.read_for(shared, asker, request.key);
+    }
+
+    /// Another member says what all hold. The primary may have told nobody yet, if it was uncontended.
+    pub(crate) fn learn_released(&mut self, shared: &mut Shared, now: Now, released: u64) {
+        if !self.is_primary() && released > self.released {
+            self.release(shared, now, released);
+        }
+    }
+
+    fn read_for(&mut self, shared: &mut Shared, (epoch, to, asked): (Epoch, NodeId, (u64, u64)), key: &[u8]) {
+        let token = shared.read(self.id(), key);
+        let read = PendingRead::Repair { epoch, to, asked, key: key.into() };
         self.waits.reads.push_back((token, read));
     }
 
@@ -160,9 +201,12 @@ impl Partition {
         if state == KeyState::Corrupt {
             self.begin_repair(shared, now, key);
         }
-        let Some(address) = self.membership.address(to) else { return };
         let (sender, partition, through) = (shared.config.node, self.id(), self.logged);
         let reply = RepairReply { sender, partition, epoch, asked, through, key, state };
+        if to == shared.config.node {
+            return self.on_repair_reply(shared, now, &reply);
+        }
+        let Some(address) = self.membership.address(to) else { return };
         shared.outbox.send(address, |out| reply.encode(out));
     }
 
@@ -172,16 +216,49 @@ impl Partition {
         if repair.asked != reply.asked {
             return;
         }
-        repair.offer = match reply.state {
-            KeyState::Stored(entry) => {
-                let needs = Entry::decode(entry).expect("checked when it was decoded").index;
-                Some(Offer { needs, entry: Some(entry.into()) })
+        let offer = match reply.state {
+            KeyState::Stored(stored) => {
+                let entry = Entry::decode(stored).expect("checked when it was decoded");
+                // A tombstone may be gone elsewhere.
+                let is_counted = repair.votes.is_none() || entry.value.is_some();
+                Offer { needs: entry.index, entry: is_counted.then(|| stored.into()) }
             }
-            KeyState::Absent => Some(Offer { needs: reply.through, entry: None }),
+            KeyState::Absent => Offer { needs: reply.through, entry: None },
             // The next one is asked by the next sweep.
             KeyState::Corrupt => return,
         };
-        self.install_offer(shared, now, reply.key);
+        match &mut repair.votes {
+            None => {
+                repair.offer = Some(offer);
+                self.install_offer(shared, now, reply.key);
+            }
+            Some(votes) => {
+                votes.insert(reply.sender, offer);
+                self.count_votes(shared, now, reply.key);
+            }
+        }
+    }
+
+    /// When all have voted: what most have stands; of equally many, what the primary has.
+    fn count_votes(&mut self, shared: &mut Shared, now: Now, key: &[u8]) {
+        let me = shared.config.node;
+        let judges = self.judges(me).count() + 1;
+        let Some(votes) = self.repairs.get(key).and_then(|repair| repair.votes.as_ref()) else { return };
+        let Some(mine) = votes.get(&me).filter(|_| votes.len() >= judges) else { return };
+        let alike = |offer: &Offer| votes.values().filter(|other| other.entry == offer.entry).count();
+        let best = votes.iter().max_by_key(|(node, offer)| (alike(offer), **node == self.membership.primary));
+        let (_, best) = best.expect("this member has voted");
+        // What is under way on the key is decided on another state than was voted of.
+        let stands = best.entry == mine.entry || self.keys.contains_key(key);
+        let best = best.clone();
+        if stands {
+            self.repairs.remove(key);
+            return;
+        }
+        shared.counters.differing += 1;
+        let repair = self.repairs.get_mut(key).expect("as before");
+        repair.offer = Some(best);
+        self.install_offer(shared, now, key);
     }
 
     /// Installs what was offered for a key, if the log has got so far.
@@ -217,7 +294,10 @@ impl Partition {
         let keys: Vec<Box<[u8]>> = self.repairs.keys().cloned().collect();
         for key in keys {
             let repair = self.repairs.get_mut(&key).expect("listed");
-            if repair.offer.is_some() {
+            if repair.votes.is_some() && repair.tries >= VOTE_TRIES_MAX {
+                // Somebody is silent: the next pass finds it again.
+                self.repairs.remove(&key);
+            } else if repair.offer.is_some() {
                 self.install_offer(shared, now, &key);
             } else if now.boot_ns >= repair.asked_ns + (resend_ns << repair.tries.min(DOUBLINGS_MAX)) {
                 repair.asked_ns = now.boot_ns;

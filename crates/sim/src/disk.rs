@@ -135,6 +135,16 @@ impl Disk {
         }
     }
 
+    /// Puts another entry in the place of one, or none.
+    pub fn replace(&mut self, key: &(PartitionId, Vec<u8>), entry: Option<&[u8]>) {
+        for entries in [&mut self.entries, &mut self.durable] {
+            match entry {
+                Some(entry) => drop(entries.insert(key.clone(), entry.to_vec())),
+                None => drop(entries.remove(key)),
+            }
+        }
+    }
+
     /// Undoes all damage.
     pub fn mend(&mut self) {
         for entries in [&mut self.entries, &mut self.durable] {

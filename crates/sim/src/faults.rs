@@ -111,6 +111,8 @@ faults! {
     disk_full "disk-full" Probability 0, 500, 5_000;
     /// A stored value of a node is damaged, at one of its events. Another replica holds it.
     corruption "corruption" Probability 0, 500, 5_000;
+    /// When all is done, so many of the entries are replaced in one replica by others that are valid, too.
+    replacement "replacement" Probability 0, 50_000, 500_000;
     /// Boot-time clocks run up to this part too fast or too slow.
     drift "drift" Probability 0, 1_000, 50_000;
     /// Wall clocks are up to this much wrong.

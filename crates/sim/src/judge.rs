@@ -9,7 +9,9 @@ use crate::network::Pace;
 use crate::random::Random;
 use nicekv_metadata::Timing;
 use nicekv_node::{PartitionStatus, Standing};
-use nicekv_wire::{Duration, PartitionId};
+use nicekv_wire::recovery::Entry;
+use nicekv_wire::{Duration, NodeId, PartitionId};
+use std::collections::BTreeMap;
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// After all faults are healed everything must be done within this (check V).
@@ -132,6 +134,9 @@ pub fn finish(cluster: &mut Cluster) -> Report {
     }
     judge_histories(cluster, &mut report);
     judge_replicas(cluster, &mut report);
+    if cluster.scenario().faults.replacement > 0 && report.violations.is_empty() {
+        judge_comparison(cluster, &mut report);
+    }
     report.violations.extend(cluster.violation().map(String::from));
     report.tally = cluster.tally();
     report
@@ -158,6 +163,39 @@ fn judge_scrub(cluster: &mut Cluster, report: &mut Report) {
     cluster.run_until(end_ns, is_repaired);
     if !is_repaired(cluster) {
         report.violations.push(format!("damage is not repaired: {}", describe(cluster)));
+    }
+}
+
+/// A replica that differs is found and put right, as most have it.
+fn judge_comparison(cluster: &mut Cluster, report: &mut Report) {
+    // What is being repaired may take what is wrong for right.
+    let rested_ns = cluster.now_ns() + SECOND_NS;
+    cluster.run_until(rested_ns, |_| false);
+    let mut told = Vec::new();
+    for partition in with_primary(cluster).collect::<Vec<_>>() {
+        let holders = members(cluster, partition);
+        let stays = |entry: &[u8]| Entry::decode(entry).expect("the core wrote it").expiry_ms == 0;
+        let values = cluster.nodes()[holders[0]].disk.values(partition).filter(|(_, entry)| stays(entry));
+        let values: BTreeMap<_, _> =
+            values.map(|(key, entry)| ((partition, key.to_vec()), entry.to_vec())).collect();
+        let keys: Vec<_> = values.keys().cloned().collect();
+        cluster.replace_entries(&holders, &keys);
+        told.push((holders, values));
+    }
+    let are_alike = |cluster: &Cluster| {
+        told.iter().all(|(holders, values)| {
+            let held = |node: &usize| {
+                let entries = cluster.nodes()[*node].disk.entries();
+                values.iter().all(|(key, entry)| entries.get(key) == Some(entry))
+            };
+            // Of two, the primary's stands, whatever it is.
+            holders.len() < 3 || holders.iter().all(held)
+        }) && differing(cluster).is_empty()
+    };
+    let end_ns = cluster.now_ns() + PROGRESS_NS;
+    cluster.run_until(end_ns, are_alike);
+    if !are_alike(cluster) {
+        report.violations.push(format!("replicas differ for ever (C): {}", describe(cluster)));
     }
 }
 
@@ -288,14 +326,23 @@ fn line(call: &Call) -> String {
 /// Members of a partition hold the same (check C). Tombstones go at different times. Replicas of a quorum keyspace differ: a version is
 /// brought to those that lack it when it is read.
 fn judge_replicas(cluster: &Cluster, report: &mut Report) {
+    for (partition, one, other) in differing(cluster) {
+        report.violations.push(format!("partition {partition}: {one} and {other} differ (C)"));
+    }
+}
+
+/// Members that do not hold the same.
+fn differing(cluster: &Cluster) -> Vec<(PartitionId, NodeId, NodeId)> {
+    let mut differing = Vec::new();
     for partition in with_primary(cluster) {
         let entries = |index: usize| cluster.nodes()[index].disk.values(partition).collect::<Vec<_>>();
         let members = consistent(cluster, partition);
         for pair in members.windows(2) {
             if entries(pair[0].0) != entries(pair[1].0) {
                 let (one, other) = (cluster.nodes()[pair[0].0].id, cluster.nodes()[pair[1].0].id);
-                report.violations.push(format!("partition {partition}: {one} and {other} differ (C)"));
+                differing.push((partition, one, other));
             }
         }
     }
+    differing
 }

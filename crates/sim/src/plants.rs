@@ -191,6 +191,7 @@ pub const PLANTS: &[Plant] = &[
     replica("expiry-by-local-clock", "R11", InReplica::ExpiryByLocalClock, Hunt::Seeds(as_drawn)),
     replica("lease-ignored", "R12", InReplica::LeaseIgnored, Hunt::Script("removed-but-reachable")),
     replica("orphans-ignored", "R15", InReplica::OrphansIgnored, Hunt::Seeds(as_drawn)),
+    replica("scrub-blind", "R2", InReplica::ScrubBlind, Hunt::Seeds(replaced_entries)),
     metadata("removal-not-awaited", "R6", InMetadata::RemovalNotAwaited, Hunt::Script("removed-but-reachable")),
     metadata("promote-before-copied", "R7", InMetadata::PromoteBeforeCopied, Hunt::Seeds(as_drawn)),
     metadata("inconsistent-leads", "R7", InMetadata::InconsistentLeads, Hunt::Seeds(as_drawn)),
@@ -226,6 +227,11 @@ fn by_quorum_in_memory(scenario: &mut Scenario) {
 fn with_handoffs(scenario: &mut Scenario) {
     scenario.nodes = 5;
     scenario.faults = Faults { crash: 1_000, downtime_max_ns: 1_500 * MILLISECOND_NS, ..Faults::NONE };
+}
+
+/// At the end some entries are not what they should be.
+fn replaced_entries(scenario: &mut Scenario) {
+    scenario.faults = Faults { replacement: 500_000, ..Faults::NONE };
 }
 
 /// Nodes go and come back quickly, while much is lost.

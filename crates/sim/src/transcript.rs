@@ -106,6 +106,8 @@ impl Names {
                 };
                 format!("epoch {}: {state} {}", reply.epoch.0, text(reply.key))
             }
+            // Every heartbeat.
+            Datagram::ScrubPage(_) => return None,
             Datagram::Assign(assign) => describe_assign(&assign),
             Datagram::AssignAck(ack) => {
                 let activated = if ack.activated { ", activated" } else { "" };

@@ -3,6 +3,7 @@
 use nicekv_sim::cluster::{Cluster, Mishap};
 use nicekv_sim::faults::Faults;
 use nicekv_sim::judge;
+use nicekv_sim::keyspace::{Key, Shape};
 use nicekv_sim::node::Kept;
 use nicekv_wire::PartitionId;
 use nicekv_wire::recovery::Entry;
@@ -11,21 +12,18 @@ const MILLISECOND_NS: u64 = 1_000_000;
 
 /// Values that a node holds, and of them those that expire.
 fn held(cluster: &Cluster) -> (usize, usize) {
-    let partitions = 0..1 << cluster.scenario().partition_bits;
-    let (mut values, mut expiring) = (0, 0);
-    for node in cluster.nodes() {
-        for entry in partitions.clone().flat_map(|partition| node.disk.values(PartitionId(partition))) {
-            values += 1;
-            expiring += usize::from(Entry::decode(entry.1).unwrap().expiry_ms != 0);
-        }
-    }
-    (values, expiring)
+    let stored = cluster.nodes().iter().flat_map(|node| node.disk.entries().values());
+    let entries = stored.map(|entry| Entry::decode(entry).unwrap());
+    let expiries: Vec<u64> =
+        entries.filter(|entry| entry.value.is_some()).map(|entry| entry.expiry_ms).collect();
+    (expiries.len(), expiries.iter().filter(|expiry_ms| **expiry_ms != 0).count())
 }
 
 /// Clients write keys that expire, most of which nobody touches again; then this happens.
 fn vanish(seed: u64, mishap: impl FnOnce(&mut Cluster)) {
     let mut scenario = judge::draw(seed);
-    scenario.workload.keys = (0..300).map(|key| format!("key-{key}").into_bytes()).collect();
+    scenario.keyspaces = vec![Shape::multicast(3, 1)];
+    scenario.workload.keys = Key::several(0, 300);
     (scenario.workload.calls, scenario.workload.expiring) = (200, 1_000_000);
     (scenario.workload.window, scenario.workload.pause_ns_max) = (4, 10 * MILLISECOND_NS);
     scenario.faults = Faults::NONE;
@@ -58,7 +56,8 @@ fn overdue_values_vanish_though_everything_was_started_anew() {
 fn overdue_values_vanish_under_another_primary() {
     (1..=4).for_each(|seed| {
         vanish(seed, |cluster| {
-            let node = cluster.primary(PartitionId(0)).expect("all is well");
+            let partition = cluster.metadata().expect("it leads").status().partitions[0].id;
+            let node = cluster.primary(PartitionId(partition)).expect("all is well");
             let downtime_ns = Some(1_500 * MILLISECOND_NS);
             cluster.inflict(Mishap::Crash { node, kept: Kept::Any, downtime_ns });
         });

@@ -6,6 +6,7 @@ use crate::quorum::{QuorumHeld, QuorumQuery, QuorumStore};
 use crate::recovery::{Fetch, RecoverReply, RecoverRequest};
 use crate::repair::{RepairReply, RepairRequest};
 use crate::replication::{Acks, Decisions, Resend};
+use crate::scrub::ScrubPage;
 use crate::{DecodeError, Get, Reply, Update};
 
 /// A received datagram, checked to the last byte. Keys and values borrow from it.
@@ -26,6 +27,7 @@ pub enum Datagram<'a> {
     Fetch(Fetch),
     RepairRequest(RepairRequest<'a>),
     RepairReply(RepairReply<'a>),
+    ScrubPage(ScrubPage<'a>),
     Heartbeat(Heartbeat),
     HeartbeatReply(HeartbeatReply),
     Assign(Assign),
@@ -54,6 +56,7 @@ impl<'a> Datagram<'a> {
             Opcode::Fetch => Self::Fetch(Fetch::decode(body)?),
             Opcode::RepairRequest => Self::RepairRequest(RepairRequest::decode(body)?),
             Opcode::RepairReply => Self::RepairReply(RepairReply::decode(body)?),
+            Opcode::ScrubPage => Self::ScrubPage(ScrubPage::decode(body)?),
             Opcode::Heartbeat => Self::Heartbeat(Heartbeat::decode(body)?),
             Opcode::HeartbeatReply => Self::HeartbeatReply(HeartbeatReply::decode(body)?),
             Opcode::Assign => Self::Assign(Assign::decode(body)?),

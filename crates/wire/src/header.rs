@@ -81,6 +81,8 @@ pub enum Opcode {
     RepairRequest = 23,
     /// The answer.
     RepairReply = 24,
+    /// Member to member: what I have of these keys.
+    ScrubPage = 25,
     /// Node to metadata.
     Heartbeat = 32,
     /// Metadata to node: the serving lease.
@@ -98,7 +100,7 @@ pub enum Opcode {
 }
 
 impl Opcode {
-    const ALL: [Self; 22] = [
+    const ALL: [Self; 23] = [
         Self::Get,
         Self::Update,
         Self::Reply,
@@ -114,6 +116,7 @@ impl Opcode {
         Self::Fetch,
         Self::RepairRequest,
         Self::RepairReply,
+        Self::ScrubPage,
         Self::Heartbeat,
         Self::HeartbeatReply,
         Self::Assign,

@@ -35,6 +35,7 @@ pub mod repair;
 pub mod replication;
 mod reply;
 mod request;
+pub mod scrub;
 mod time;
 
 pub use datagram::Datagram;

@@ -194,7 +194,7 @@ impl Protocol for QuorumPartition {
         }
     }
 
-    fn on_scrubbed(&mut self, _: &mut Host, _: Now, _: Page<'_>) {}
+    fn on_scrubbed(&mut self, _: &mut Host, _: Now, _: &[u8], _: Page<'_>) {}
 
     fn sweep(&mut self, host: &mut Host, now: Now) -> bool {
         self.look_over(host, now);

@@ -7,6 +7,7 @@ use crate::network::Host;
 use crate::node::Kept;
 use nicekv_node::{DiskSpace, Standing};
 use nicekv_wire::PartitionId;
+use nicekv_wire::recovery::Entry;
 use std::collections::BTreeSet;
 
 /// Which way a cut goes, seen from one host.
@@ -239,6 +240,34 @@ impl Cluster {
         let partitions = metadata.status().partitions;
         let has_primary = |known: &&nicekv_metadata::PartitionStatus| !self.shape(known.keyspace).is_quorum();
         partitions.iter().filter(has_primary).map(|known| PartitionId(known.id)).collect()
+    }
+
+    /// Of some of these keys, whose entries are all alike, one of `holders` has another one from now on.
+    pub fn replace_entries(&mut self, holders: &[usize], keys: &[(PartitionId, Vec<u8>)]) {
+        let probability = self.scenario.faults.replacement;
+        for key in keys {
+            if !self.random.chance(probability) {
+                continue;
+            }
+            let node = self.random.pick(holders);
+            let stored = self.nodes[node].disk.entries()[key].clone();
+            let entry = Entry::decode(&stored).expect("the core wrote it");
+            let other = match self.random.below(3) {
+                0 => None,
+                1 => Some(Entry { value: Some(b"forged"), ..entry }),
+                _ => Some(Entry { index: entry.index - 1, value: Some(b"old"), ..entry }),
+            };
+            let mut bytes = Vec::new();
+            if let Some(other) = &other {
+                other.append(&mut bytes);
+            }
+            self.tally.count("entries replaced");
+            self.nodes[node].disk.replace(key, other.map(|_| &bytes[..]));
+            if self.random.below(4) == 0 {
+                let surplus = (key.0, [&key.1[..], b"?"].concat());
+                self.nodes[node].disk.replace(&surplus, Some(&stored));
+            }
+        }
     }
 
     /// Damages a value that another node holds.

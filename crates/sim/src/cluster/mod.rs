@@ -144,6 +144,7 @@ impl Tally {
         let counted = [
             ("prepares refused for space", counters.refused_for_space),
             ("values repaired", counters.repaired),
+            ("differing entries put right", counters.differing),
         ];
         for (what, count) in counted.into_iter().filter(|(_, count)| *count > 0) {
             *self.faults.entry(what).or_default() += count;

@@ -334,7 +334,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         what: "some nodes forget clients after a few others; puts arrive once more, and primaries change",
         shape: |scenario| {
             scenario.clients = 8;
-            scenario.workload.keys = (0..60).map(|key| format!("key-{key}").into_bytes()).collect();
+            scenario.workload.keys = Key::several(0, 60);
             scenario.workload.calls = 60;
             scenario.workload.window = 1;
             scenario.faults.forgetful = 700_000;

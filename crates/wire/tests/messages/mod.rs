@@ -12,6 +12,7 @@ use nicekv_wire::repair::{KeyState, RepairReply, RepairRequest};
 use nicekv_wire::replication::{
     ACKS_MAX, Acks, Decision, Decisions, Effect, PrepareAck, Progress, Resend, Watermark,
 };
+use nicekv_wire::scrub::{Listed, ListedEntry, ScrubPage};
 use nicekv_wire::{
     ClientId, Condition, Datagram, Epoch, ExpireCondition, Expiry, Get, Header, KeyDigest, KeyspaceId,
     MatchRange, NodeId, OpId, Operation, PartitionId, Replication, Reply, Status, Term, Update,
@@ -47,6 +48,7 @@ pub(crate) fn encode_again(header: &Header, message: &Datagram<'_>) -> Vec<u8> {
         Datagram::Fetch(m) => m.encode(&mut out),
         Datagram::RepairRequest(m) => m.encode(&mut out),
         Datagram::RepairReply(m) => m.encode(&mut out),
+        Datagram::ScrubPage(m) => m.encode(&mut out),
         Datagram::Heartbeat(m) => m.encode(&mut out),
         Datagram::HeartbeatReply(m) => m.encode(&mut out),
         Datagram::Assign(m) => m.encode(&mut out),
@@ -86,6 +88,7 @@ pub(crate) fn datagram() -> impl Strategy<Value = Vec<u8>> {
         1 => fetch(),
         1 => repair_request(),
         2 => repair_reply(),
+        2 => scrub_page(),
         2 => assign(),
         4 => membership(),
     ]
@@ -385,6 +388,30 @@ fn repair_reply() -> impl Strategy<Value = Vec<u8>> {
             let asked = (logged, released);
             let reply = RepairReply { sender, partition, epoch, asked, through, key: &key, state };
             encoded(|out| reply.encode(out))
+        },
+    )
+}
+
+fn scrub_page() -> impl Strategy<Value = Vec<u8>> {
+    let key = || prop::collection::vec(any::<u8>(), 1..=40);
+    let entry = any::<(u64, u64, bool)>().prop_map(|(index, digest, is_tombstone)| ListedEntry {
+        index,
+        digest,
+        is_tombstone,
+    });
+    let listed = prop::collection::vec((key(), prop::option::of(entry)), 0..16);
+    (route(), any::<(u64, u64, u32, bool)>(), prop::option::of(key()), listed).prop_map(
+        |((partition, epoch, sender), (logged, released, bytes, is_last), after, entries)| {
+            let mut listed = Vec::new();
+            for (key, entry) in &entries {
+                Listed { key, entry: *entry }.append(&mut listed);
+            }
+            let (after, listed) = (after.as_deref().unwrap_or_default(), &listed[..]);
+            let page =
+                ScrubPage { sender, partition, epoch, logged, released, after, is_last, bytes, listed };
+            let told: Vec<_> = page.entries().map(|listed| (listed.key.to_vec(), listed.entry)).collect();
+            assert_eq!(told, entries);
+            encoded(|out| page.encode(out))
         },
     )
 }
