@@ -1,0 +1,212 @@
+//! One node under test: its disk is a map, its clock stands still, what it sends is looked at.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use nicekv_node::{NodeConfig, StorageCompletion, StorageRequest, Timing};
+use nicekv_placement::{Vrings, key_digest};
+use nicekv_replication::Replica;
+use nicekv_wire::Duration;
+use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberState};
+use nicekv_wire::recovery::Entry;
+use nicekv_wire::{
+    ClientId, Condition, Datagram, Epoch, Expiry, Get, KeyspaceId, MatchRange, NodeId, Now, OpId, Operation,
+    PartitionId, Replication, Status, Term, Update,
+};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+pub(crate) const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 9), 900);
+pub(crate) const METADATA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 7400);
+pub(crate) const NODE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 7400);
+pub(crate) const INCARNATION: u64 = 77;
+pub(crate) const LEASE_NS: u64 = 150_000_000;
+/// Stands for an entry that does not match its checksum.
+pub(crate) const DAMAGED: &[u8] = &[];
+
+pub(crate) struct Node {
+    pub(crate) core: Replica,
+    pub(crate) engine: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(crate) log: Vec<Vec<u8>>,
+    pub(crate) now: Now,
+    pub(crate) sequence: u64,
+}
+
+impl Node {
+    /// A node that has just started.
+    pub(crate) fn started() -> Self {
+        let config = NodeConfig {
+            node: NodeId(1),
+            metadata: METADATA,
+            switch: None,
+            incarnation: INCARNATION,
+            storage: 1,
+            internal_client: ClientId::new(1, 1),
+            hash_seed: 1,
+            timing: Timing { scrub_interval: Duration::ZERO, ..Timing::default() },
+        };
+        let now = Now { boot_ns: 1_000_000_000, unix_ms: 1_000_000 };
+        Self { core: Replica::new(config), engine: BTreeMap::new(), log: Vec::new(), now, sequence: 0 }
+    }
+
+    /// A node that leads its partition and holds a lease.
+    pub(crate) fn serving() -> Self {
+        let mut node = Self::started();
+        node.grant_lease(Term(3));
+        node.assign(Term(3), Epoch(5));
+        node
+    }
+
+    pub(crate) fn grant_lease(&mut self, term: Term) {
+        let reply =
+            HeartbeatReply { term, incarnation: INCARNATION, sent_ns: self.now.boot_ns, lease_ns: LEASE_NS };
+        self.receive(METADATA, |out| reply.encode(out));
+    }
+
+    /// What the node answers to an epoch of its own.
+    pub(crate) fn assign(&mut self, term: Term, epoch: Epoch) -> Vec<(SocketAddrV4, Vec<u8>)> {
+        self.assign_with(term, epoch, &[])
+    }
+
+    /// What the node answers to an epoch that it leads, with others.
+    pub(crate) fn assign_with(
+        &mut self,
+        term: Term,
+        epoch: Epoch,
+        others: &[Member],
+    ) -> Vec<(SocketAddrV4, Vec<u8>)> {
+        self.assign_under(term, epoch, NodeId(1), others)
+    }
+
+    /// What the node answers to an epoch that this one leads.
+    pub(crate) fn assign_under(
+        &mut self,
+        term: Term,
+        epoch: Epoch,
+        primary: NodeId,
+        others: &[Member],
+    ) -> Vec<(SocketAddrV4, Vec<u8>)> {
+        let member =
+            Member { node: NodeId(1), state: MemberState::Consistent, handoff: false, address: NODE };
+        let assign = Assign {
+            term,
+            incarnation: INCARNATION,
+            partition: PartitionId(0),
+            keyspace: KeyspaceId::DEFAULT,
+            range: MatchRange::ALL,
+            replication: Replication::Multicast,
+            multicast: Vrings::on_network(7400).multicast_vnode(0),
+            epoch,
+            activated: true,
+            primary,
+            replicas: 1,
+            members: [&[member], others].concat(),
+        };
+        self.receive(METADATA, |out| assign.encode(out))
+    }
+
+    pub(crate) fn receive(
+        &mut self,
+        from: SocketAddrV4,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Vec<(SocketAddrV4, Vec<u8>)> {
+        let mut bytes = Vec::new();
+        encode(&mut bytes);
+        self.core.handle_datagram(self.now, from, &bytes);
+        self.core.handle_batch_end(self.now);
+        self.run_storage();
+        let (mut sent, mut out) = (Vec::new(), Vec::new());
+        while let Some(to) = self.core.poll_transmit(&mut out) {
+            sent.push((to, out.clone()));
+        }
+        sent
+    }
+
+    /// Time passes.
+    pub(crate) fn pass(&mut self, duration: Duration) {
+        self.now.boot_ns += duration.as_nanos() as u64;
+        self.core.handle_deadline(self.now);
+        self.core.handle_batch_end(self.now);
+        self.run_storage();
+    }
+
+    pub(crate) fn run_storage(&mut self) {
+        while let Some(request) = self.core.poll_storage() {
+            match request {
+                StorageRequest::Append { payload } => self.log.push(payload.to_vec()),
+                StorageRequest::Write { key, entry, .. } => {
+                    self.engine.insert(key.to_vec(), entry.to_vec());
+                }
+                StorageRequest::Remove { key, .. } => {
+                    self.engine.remove(key);
+                }
+                StorageRequest::Force => {
+                    let through = self.log.len() as u64;
+                    self.core.handle_storage(self.now, StorageCompletion::Forced { through });
+                }
+                StorageRequest::Read { token, key, .. } => {
+                    let entry = self.engine.get(key).map(Vec::as_slice);
+                    let completion = match entry {
+                        Some(DAMAGED) => StorageCompletion::ReadCorrupt { token },
+                        entry => StorageCompletion::Read { token, entry },
+                    };
+                    self.core.handle_storage(self.now, completion);
+                }
+                StorageRequest::Trim { .. } => {}
+                other => panic!("a lone node asks for {other:?}"),
+            }
+        }
+    }
+
+    pub(crate) fn op(&mut self) -> OpId {
+        self.sequence += 1;
+        OpId { client: ClientId::new(2, 2), sequence: self.sequence }
+    }
+
+    /// The client's answer to a set, if there is one.
+    pub(crate) fn set(&mut self, key: &[u8], value: &[u8], expiry: Expiry) -> Option<Status> {
+        let op = self.op();
+        let update = update(op, key, Operation::Set { value, expiry });
+        let sent = self.receive(CLIENT, |out| update.encode(out));
+        answer(&sent).map(|(status, _)| status)
+    }
+
+    pub(crate) fn get(&mut self, key: &[u8]) -> Option<(Status, Option<Vec<u8>>)> {
+        let op = self.op();
+        let get = Get {
+            keyspace: KeyspaceId::DEFAULT,
+            op,
+            digest: key_digest(key),
+            reply_to: None,
+            forwarded: None,
+            key,
+        };
+        answer(&self.receive(CLIENT, |out| get.encode(out)))
+    }
+}
+
+pub(crate) fn is_value(entry: &[u8]) -> bool {
+    Entry::decode(entry).unwrap().value.is_some()
+}
+
+pub(crate) fn update<'a>(op: OpId, key: &'a [u8], operation: Operation<'a>) -> Update<'a> {
+    Update {
+        keyspace: KeyspaceId::DEFAULT,
+        op,
+        digest: key_digest(key),
+        reply_to: None,
+        watermark: 0,
+        condition: Condition::Always,
+        return_old: false,
+        operation,
+        key,
+    }
+}
+
+pub(crate) fn answer(sent: &[(SocketAddrV4, Vec<u8>)]) -> Option<(Status, Option<Vec<u8>>)> {
+    sent.iter().filter(|(to, _)| *to == CLIENT).find_map(|(_, bytes)| {
+        match Datagram::decode(bytes).unwrap().1 {
+            Datagram::Reply(reply) => Some((reply.status, reply.value.map(Into::into))),
+            _ => None,
+        }
+    })
+}

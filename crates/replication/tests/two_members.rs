@@ -1,0 +1,175 @@
+//! One replica of two: what it tells the other one, and what it makes of what that one says. The other one is the test.
+
+mod harness;
+
+use harness::{CLIENT, Node, answer, update};
+use nicekv_wire::control::{Member, MemberState};
+use nicekv_wire::recovery::{RecoverReply, RecoverRequest, UndecidedOp};
+use nicekv_wire::replication::{Acks, Decision, Effect, PrepareAck, Progress};
+use nicekv_wire::{ClientId, Datagram, Epoch, NodeId, OpId, Operation, PartitionId, Status, Term};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+const OTHER: NodeId = NodeId(2);
+const OTHER_ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 3), 7400);
+const PARTITION: PartitionId = PartitionId(0);
+
+fn other() -> Member {
+    Member { node: OTHER, state: MemberState::Consistent, handoff: false, address: OTHER_ADDRESS }
+}
+
+fn op(client: u64) -> OpId {
+    OpId { client: ClientId::new(2, client), sequence: 1 }
+}
+
+type Sent = Vec<(SocketAddrV4, Vec<u8>)>;
+
+/// An increment of a key by a client of its own; what the node sends then.
+fn increment(node: &mut Node, client: u64) -> Sent {
+    let increment = update(op(client), b"n", Operation::Increment(1));
+    node.receive(CLIENT, |out| increment.encode(out))
+}
+
+/// The acks of prepares among what was sent.
+fn acks(sent: &Sent) -> Vec<PrepareAck> {
+    let decoded = sent.iter().filter_map(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
+        Datagram::Acks(acks) => Some(acks.prepares),
+        _ => None,
+    });
+    decoded.flatten().collect()
+}
+
+/// Op, contention and result of the decisions among what was sent.
+fn decisions(sent: &Sent) -> Vec<(OpId, bool, Status, i64)> {
+    let mut decided = Vec::new();
+    for (_, bytes) in sent {
+        if let Datagram::Decisions(decisions) = Datagram::decode(bytes).unwrap().1 {
+            decided.extend(decisions.decisions().map(|d: Decision<'_>| {
+                assert_eq!(d.effect, Effect::Store);
+                (d.op, d.contended, d.status, d.integer)
+            }));
+        }
+    }
+    decided
+}
+
+/// The other member has forced an op, which was contended there or not.
+fn ack(node: &mut Node, epoch: u32, client: u64, contended: bool) -> Sent {
+    let (partition, epoch) = (PARTITION, Epoch(epoch));
+    let ack = PrepareAck { partition, epoch, op: op(client), contended, refused: false };
+    node.receive(OTHER_ADDRESS, |out| Acks::encode(OTHER, &[ack], &[], out))
+}
+
+/// The other member has logged and forced the decisions up to this one.
+fn progress(node: &mut Node, epoch: u32, forced: u64) -> Sent {
+    let (partition, epoch) = (PARTITION, Epoch(epoch));
+    let progress = Progress { partition, epoch, logged: forced, forced, gap: false };
+    node.receive(OTHER_ADDRESS, |out| Acks::encode(OTHER, &[], &[progress], out))
+}
+
+/// The other member tells what it held when the epoch began.
+fn recover(node: &mut Node, epoch: u32, logged: u64, undecided: Vec<UndecidedOp>) -> Sent {
+    let (sender, partition, epoch) = (OTHER, PARTITION, Epoch(epoch));
+    let (cursor, next, forced) = (0, 0, logged);
+    let reply = RecoverReply { sender, partition, epoch, cursor, next, logged, forced, undecided };
+    node.receive(OTHER_ADDRESS, |out| reply.encode(out))
+}
+
+/// A primary whose epoch 5 has begun with nothing.
+fn primary() -> Node {
+    let mut node = Node::started();
+    node.grant_lease(Term(3));
+    node.assign_with(Term(3), Epoch(5), &[other()]);
+    recover(&mut node, 5, 0, Vec::new());
+    node
+}
+
+#[test]
+fn the_second_op_of_a_key_is_contended_and_stays_so_in_later_epochs() {
+    let mut node = Node::started();
+    node.assign_under(Term(3), Epoch(5), OTHER, &[other()]);
+    let told: Vec<bool> =
+        [1, 2].iter().flat_map(|c| acks(&increment(&mut node, *c))).map(|a| a.contended).collect();
+    assert_eq!(told, [false, true]);
+    node.assign_under(Term(3), Epoch(6), OTHER, &[other()]);
+    let request = RecoverRequest { sender: OTHER, partition: PARTITION, epoch: Epoch(6), cursor: 0 };
+    let sent = node.receive(OTHER_ADDRESS, |out| request.encode(out));
+    let Datagram::RecoverReply(reply) = Datagram::decode(&sent[0].1).unwrap().1 else { panic!("{sent:?}") };
+    let expected = [(1, false), (2, true)].map(|(c, contended)| UndecidedOp { op: op(c), contended });
+    assert_eq!(reply.undecided, expected);
+    // Asked once more, it says the same.
+    for (client, contended) in [(1, false), (2, true)] {
+        let again = acks(&increment(&mut node, client));
+        assert_eq!((again.len(), again[0].contended, again[0].epoch), (1, contended, Epoch(6)));
+    }
+}
+
+#[test]
+fn what_all_have_forced_alone_is_decided_and_answered_at_once() {
+    let mut node = primary();
+    assert_eq!(decisions(&increment(&mut node, 1)), []);
+    let sent = ack(&mut node, 5, 1, false);
+    assert_eq!(decisions(&sent), [(op(1), false, Status::Ok, 1)]);
+    assert_eq!(answer(&sent), Some((Status::Ok, None)));
+}
+
+/// Contention is what any member says, whichever hears of it first, and makes the answer wait for all.
+#[test]
+fn an_op_that_one_member_found_contended_is_answered_when_all_have_the_decision() {
+    let mut node = primary();
+    increment(&mut node, 1);
+    let sent = ack(&mut node, 5, 1, true);
+    assert_eq!((decisions(&sent), answer(&sent)), (vec![(op(1), true, Status::Ok, 1)], None));
+    assert_eq!(node.engine.len(), 0);
+    assert_eq!(answer(&progress(&mut node, 5, 1)), Some((Status::Ok, None)));
+    // Contended here alone.
+    increment(&mut node, 2);
+    increment(&mut node, 3);
+    ack(&mut node, 5, 2, false);
+    progress(&mut node, 5, 2);
+    assert_eq!(decisions(&ack(&mut node, 5, 3, false)), [(op(3), true, Status::Ok, 3)]);
+}
+
+/// An op after a contended one of its key that is not released is contended, too: the release of the one before comes first.
+#[test]
+fn what_follows_an_unreleased_decision_is_contended() {
+    let mut node = primary();
+    increment(&mut node, 1);
+    ack(&mut node, 5, 1, true);
+    increment(&mut node, 2);
+    let sent = ack(&mut node, 5, 2, false);
+    assert_eq!((decisions(&sent), answer(&sent)), (vec![(op(2), true, Status::Ok, 2)], None));
+    // Forced through the first only.
+    assert_eq!(answer(&progress(&mut node, 5, 1)), Some((Status::Ok, None)));
+    assert_eq!(node.engine.len(), 1);
+    assert_eq!(answer(&progress(&mut node, 5, 1)), None);
+    assert_eq!(answer(&progress(&mut node, 5, 2)), Some((Status::Ok, None)));
+}
+
+/// What was open when an epoch began may have been answered: it is decided as contended, in the old order, with the acks of this epoch.
+#[test]
+fn what_is_recovered_is_contended_and_needs_new_acks() {
+    let mut node = primary();
+    increment(&mut node, 1);
+    increment(&mut node, 2);
+    ack(&mut node, 5, 2, false);
+    node.assign_with(Term(3), Epoch(6), &[other()]);
+    let sent = recover(&mut node, 6, 0, Vec::new());
+    assert_eq!(decisions(&sent), [], "acks of epoch 5 are void");
+    assert_eq!(decisions(&ack(&mut node, 5, 1, false)), [], "and come too late");
+    assert_eq!(decisions(&ack(&mut node, 6, 2, false)), [], "the older one first");
+    let decided = decisions(&ack(&mut node, 6, 1, false));
+    assert_eq!(decided, [(op(1), true, Status::Ok, 1), (op(2), true, Status::Ok, 2)]);
+    assert_eq!(answer(&progress(&mut node, 6, 2)), Some((Status::Ok, None)));
+}
+
+/// What a member says of its undecided ops when the epoch begins counts as its acks.
+#[test]
+fn recovery_counts_what_members_hold_and_waits_for_the_rest() {
+    let mut node = primary();
+    increment(&mut node, 1);
+    increment(&mut node, 2);
+    node.assign_with(Term(3), Epoch(6), &[other()]);
+    let held = vec![UndecidedOp { op: op(1), contended: false }];
+    assert_eq!(decisions(&recover(&mut node, 6, 0, held)), [(op(1), true, Status::Ok, 1)]);
+    assert_eq!(decisions(&ack(&mut node, 6, 2, false)), [(op(2), true, Status::Ok, 2)]);
+}
