@@ -231,6 +231,8 @@ fn with_handoffs(scenario: &mut Scenario) {
 
 /// At the end some entries are not what they should be.
 fn replaced_entries(scenario: &mut Scenario) {
+    scenario.keyspaces = vec![Shape::multicast(3, 0)];
+    scenario.workload.keys.iter_mut().for_each(|key| key.keyspace = 0);
     scenario.faults = Faults { replacement: 500_000, ..Faults::NONE };
 }
 
@@ -250,10 +252,12 @@ fn lossy_joins(scenario: &mut Scenario) {
 
 /// Nodes come back with nothing, and messages from the epoch before arrive late.
 fn late_messages(scenario: &mut Scenario) {
+    scenario.keyspaces = vec![Shape::multicast(3, 0)];
+    scenario.workload.keys.iter_mut().for_each(|key| key.keyspace = 0);
     scenario.faults = Faults {
-        crash: 2_000,
+        crash: 4_000,
         memory: 500_000,
-        delay: 200_000,
+        delay: 400_000,
         delay_max_ns: 100 * MILLISECOND_NS,
         downtime_max_ns: 20 * MILLISECOND_NS,
         ..Faults::NONE
@@ -269,8 +273,8 @@ fn in_memory(scenario: &mut Scenario) {
 /// The metadata service takes long to persist what it decides, and often dies before.
 fn forgetful_metadata(scenario: &mut Scenario) {
     scenario.faults = Faults {
-        crash: 1_000,
-        metadata_crash: 30_000,
+        crash: 2_000,
+        metadata_crash: 60_000,
         disk_max_ns: 30 * MILLISECOND_NS,
         downtime_max_ns: 30 * MILLISECOND_NS,
         ..Faults::NONE
