@@ -16,7 +16,7 @@ object=$(mktemp)
 trap 'rm -f "$object"' EXIT
 # -g: the loader reads the map definitions from BTF. The other debug sections, which hold paths, are stripped.
 clang -O2 -g -Wall -Werror -target bpf -mcpu=v3 "-I/usr/include/$(uname -m)-linux-gnu" \
-    -fdebug-compilation-dir=. -c nicekv.bpf.c -o "$object"
+    -I../../wire/include -fdebug-compilation-dir=. -c nicekv.bpf.c -o "$object"
 llvm-strip -g "$object"
 if [ -n "$output" ]; then
     cat "$object" >"$output"

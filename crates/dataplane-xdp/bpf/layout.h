@@ -17,22 +17,34 @@
 #define NICEKV_HIT_SLOTS 49152
 #define NICEKV_TABLES 3
 #define NICEKV_VRINGS_MAX 16
-#define NICEKV_COUNTER_COUNT 11
-#define NICEKV_COUNTER_HITS 8
+#define NICEKV_REGISTER_CELLS 256
+#define NICEKV_COUNTER_COUNT 14
+#define NICEKV_COUNTER_HITS 11
+#define NICEKV_ROLE_NODE 0
+#define NICEKV_ROLE_METADATA 1
+#define NICEKV_OPCODES_UNICAST 0x2ULL
+#define NICEKV_OPCODES_MULTICAST 0x34ULL
+#define NICEKV_OPCODES_MULTICAST_NODE 0x40034ULL
+#define NICEKV_OPCODES_REQUEST 0x36ULL
+#define NICEKV_OPCODES_NODE 0xffffffd9ffffffffULL
+#define NICEKV_REGISTER_REFUSED_BY_PORT 0
 #define NICEKV_TABLE_UNICAST_VRING 0
 #define NICEKV_TABLE_DIVISION 1
 #define NICEKV_TABLE_MULTICAST_VRING 2
 #define NICEKV_COUNTER_MALFORMED 0
 #define NICEKV_COUNTER_VRING_MISS 1
 #define NICEKV_COUNTER_VRING_REFUSED 2
-#define NICEKV_COUNTER_MULTICAST_COPIES 3
-#define NICEKV_COUNTER_EGRESS_DROPPED 4
-#define NICEKV_COUNTER_LEARNED_FORWARDED 5
-#define NICEKV_COUNTER_FLOODED 6
-#define NICEKV_COUNTER_SAME_PORT_DROPPED 7
-#define NICEKV_COUNTER_UNICAST_HITS 8
-#define NICEKV_COUNTER_DIVISION_HITS 9
-#define NICEKV_COUNTER_MULTICAST_HITS 10
+#define NICEKV_COUNTER_NOT_OURS 3
+#define NICEKV_COUNTER_SOURCE_REFUSED 4
+#define NICEKV_COUNTER_OPCODE_REFUSED 5
+#define NICEKV_COUNTER_MULTICAST_COPIES 6
+#define NICEKV_COUNTER_EGRESS_DROPPED 7
+#define NICEKV_COUNTER_LEARNED_FORWARDED 8
+#define NICEKV_COUNTER_FLOODED 9
+#define NICEKV_COUNTER_SAME_PORT_DROPPED 10
+#define NICEKV_COUNTER_UNICAST_HITS 11
+#define NICEKV_COUNTER_DIVISION_HITS 12
+#define NICEKV_COUNTER_MULTICAST_HITS 13
 
 struct nicekv_vring_pair {
 	__be32 unicast_network;
@@ -92,15 +104,47 @@ _Static_assert(sizeof(struct nicekv_egress_key) == 8, "size");
 _Static_assert(offsetof(struct nicekv_egress_key, slot) == 0, "offset");
 _Static_assert(offsetof(struct nicekv_egress_key, egress_ifindex) == 4, "offset");
 
-struct nicekv_egress_host {
+struct nicekv_host {
 	__be32 address;
+	__u8 mac[6];
+	__be16 udp_port;
+	__u8 role;
+	__u8 reserved[3];
+};
+_Static_assert(sizeof(struct nicekv_host) == 16, "size");
+_Static_assert(offsetof(struct nicekv_host, address) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_host, mac) == 4, "offset");
+_Static_assert(offsetof(struct nicekv_host, udp_port) == 10, "offset");
+_Static_assert(offsetof(struct nicekv_host, role) == 12, "offset");
+_Static_assert(offsetof(struct nicekv_host, reserved) == 13, "offset");
+
+struct nicekv_server_key {
+	__u32 slot;
+	__be32 address;
+};
+_Static_assert(sizeof(struct nicekv_server_key) == 8, "size");
+_Static_assert(offsetof(struct nicekv_server_key, slot) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_server_key, address) == 4, "offset");
+
+struct nicekv_server {
+	__u32 ifindex;
+	__be16 udp_port;
+	__u8 reserved[2];
+};
+_Static_assert(sizeof(struct nicekv_server) == 8, "size");
+_Static_assert(offsetof(struct nicekv_server, ifindex) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_server, udp_port) == 4, "offset");
+_Static_assert(offsetof(struct nicekv_server, reserved) == 6, "offset");
+
+struct nicekv_station_key {
+	__u32 slot;
 	__u8 mac[6];
 	__u8 reserved[2];
 };
-_Static_assert(sizeof(struct nicekv_egress_host) == 12, "size");
-_Static_assert(offsetof(struct nicekv_egress_host, address) == 0, "offset");
-_Static_assert(offsetof(struct nicekv_egress_host, mac) == 4, "offset");
-_Static_assert(offsetof(struct nicekv_egress_host, reserved) == 10, "offset");
+_Static_assert(sizeof(struct nicekv_station_key) == 12, "size");
+_Static_assert(offsetof(struct nicekv_station_key, slot) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_station_key, mac) == 4, "offset");
+_Static_assert(offsetof(struct nicekv_station_key, reserved) == 10, "offset");
 
 struct nicekv_mac {
 	__u8 bytes[6];

@@ -52,13 +52,45 @@ struct {
 	__array(values, struct group);
 } groups SEC(".maps");
 
-/* (slot, egress interface) -> the host there, for the egress stage. */
+/* (slot, interface) -> the server there, for the egress stage and for admission. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 2 * NICEKV_HOST_CAPACITY);
 	__type(key, struct nicekv_egress_key);
-	__type(value, struct nicekv_egress_host);
-} egress_hosts SEC(".maps");
+	__type(value, struct nicekv_host);
+} hosts SEC(".maps");
+
+/* (slot, IP) -> the server that has it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2 * NICEKV_HOST_CAPACITY);
+	__type(key, struct nicekv_server_key);
+	__type(value, struct nicekv_server);
+} servers SEC(".maps");
+
+/* (slot, MAC) -> the interface of the server that has it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2 * NICEKV_HOST_CAPACITY);
+	__type(key, struct nicekv_station_key);
+	__type(value, __u32);
+} stations SEC(".maps");
+
+/* Interface index -> port index. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, NICEKV_PORTS_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} port_indexes SEC(".maps");
+
+/* All registers side by side; layout.h says where each begins. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, NICEKV_REGISTER_CELLS);
+	__type(key, __u32);
+	__type(value, __u64);
+} registers SEC(".maps");
 
 /*
  * Every port of the switch, by interface index. Each with the egress program, though most frames do not need it: the

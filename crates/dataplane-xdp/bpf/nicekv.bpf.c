@@ -1,12 +1,14 @@
 /*
  * The switch of NICEKV: the pipeline of the reference model (crate `dataplane`) as XDP programs.
  *
- *   frame -> nicekv_ingress --- others' traffic -> learned forwarding -> port(s)
+ *   frame -> nicekv_ingress --- not its sender's to send -> drop
+ *                    |--------- others' traffic -> learned forwarding -> port(s)
  *                    |--------- unicast vring ---> rewrite ------------> port
  *                    `--------- multicast vring -> device map of the group -> nicekv_egress per copy -> ports
  *
  * Constants and shared structs are generated from src/layout.rs into layout.h.
  */
+#include "admission.h"
 #include "faults.h"
 #include "forwarding.h"
 #include "layout.h"
@@ -21,8 +23,9 @@ int nicekv_ingress(struct xdp_md *ctx)
 	struct cursor cursor = { .at = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end };
 	struct ethhdr *ethernet = take(&cursor, sizeof(*ethernet));
 	struct nicekv_fault *fault = fault_at(ctx->ingress_ifindex);
+	struct ingress ingress = ingress_at(ctx->ingress_ifindex);
 	struct datagram datagram = {};
-	int class;
+	int class, refused;
 
 	if (is_lost_from(fault))
 		return XDP_DROP;
@@ -30,14 +33,20 @@ int nicekv_ingress(struct xdp_md *ctx)
 		count(NICEKV_COUNTER_MALFORMED);
 		return XDP_DROP;
 	}
+	if (!is_mac_of_port(&ingress, ethernet))
+		return refuse(&ingress, NICEKV_COUNTER_SOURCE_REFUSED);
 	learn(ethernet, ctx->ingress_ifindex);
 	class = classify(ethernet, cursor.end, &datagram);
+	if (class >= 0) {
+		count(class);
+		return XDP_DROP;
+	}
+	refused = class == CLASS_VRING ? admit_to_vring(&ingress, &datagram) : admit_others(&ingress, &datagram);
+	if (refused >= 0)
+		return refuse(&ingress, refused);
 	if (class == CLASS_OTHERS)
 		return forward(ethernet, ctx->ingress_ifindex, is_doubled(fault));
-	if (class == CLASS_VRING)
-		return route(ctx, &datagram, is_doubled(fault));
-	count(class);
-	return XDP_DROP;
+	return route(ctx, ingress.slot, &datagram, is_doubled(fault));
 }
 
 /* Runs for each frame at the port that it leaves by. The copies of a multicast datagram, known by their metadata, are rewritten. */
@@ -48,7 +57,7 @@ int nicekv_egress(struct xdp_md *ctx)
 	struct nicekv_metadata *metadata = (void *)(long)ctx->data_meta;
 	struct ethhdr *ethernet = take(&cursor, sizeof(*ethernet));
 	struct nicekv_egress_key key = { .egress_ifindex = ctx->egress_ifindex };
-	struct nicekv_egress_host *host;
+	struct nicekv_host *host;
 	struct datagram datagram = {};
 
 	if (is_lost_to(fault_at(ctx->egress_ifindex)))
@@ -58,7 +67,7 @@ int nicekv_egress(struct xdp_md *ctx)
 	if ((void *)(metadata + 1) > (void *)ethernet)
 		return XDP_PASS;
 	key.slot = metadata->slot;
-	host = bpf_map_lookup_elem(&egress_hosts, &key);
+	host = bpf_map_lookup_elem(&hosts, &key);
 	/* Classified as ours on the way in; once more, so that the verifier sees the bounds. */
 	if (!host || classify(ethernet, cursor.end, &datagram) != CLASS_VRING)
 		goto drop;

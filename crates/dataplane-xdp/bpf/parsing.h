@@ -11,10 +11,14 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include <nicekv_wire.h>
+
 #include "layout.h"
 #include "maps.h"
 
-#define IPV4_FRAGMENT_BITS 0x3fff
+#define IPV4_MORE_FRAGMENTS 0x2000
+#define IPV4_FRAGMENT_OFFSET_BITS 0x1fff
+#define IPV4_FRAGMENT_BITS (IPV4_MORE_FRAGMENTS | IPV4_FRAGMENT_OFFSET_BITS)
 #define IPV4_HEADER_BYTES_MIN 20
 
 /* What is to be done with a frame: one of these, or (not negative) dropped and counted under that number. */
@@ -43,12 +47,18 @@ struct arp_ipv4 {
 	__u8 target[4];
 };
 
-/* A datagram for a vring. */
+/*
+ * What a frame holds. `ip` and `udp`: NULL if it shows none; of others' traffic `udp` is that of a first fragment, too.
+ * `header`: NULL if there is no whole header of the store behind `udp`. `sender`: source of IPv4, sender of ARP.
+ */
 struct datagram {
 	enum ring ring;
 	struct ethhdr *ethernet;
 	struct iphdr *ip;
 	struct udphdr *udp;
+	struct nicekv_header *header;
+	__be32 sender;
+	bool is_fragment;
 };
 
 struct cursor {
@@ -83,7 +93,12 @@ static __noinline enum ring ring_of(__be32 address)
 	return RING_NONE;
 }
 
-static __always_inline int classify_arp(struct cursor cursor)
+static __always_inline bool is_ours(const struct nicekv_header *header)
+{
+	return header && header->magic == bpf_htons(NICEKV_MAGIC) && header->version == NICEKV_VERSION;
+}
+
+static __always_inline int classify_arp(struct cursor cursor, struct datagram *datagram)
 {
 	struct arp_ipv4 *arp = take(&cursor, sizeof(*arp));
 	__be32 sender, target;
@@ -92,7 +107,26 @@ static __always_inline int classify_arp(struct cursor cursor)
 		return NICEKV_COUNTER_MALFORMED;
 	__builtin_memcpy(&sender, arp->sender, sizeof(sender));
 	__builtin_memcpy(&target, arp->target, sizeof(target));
+	datagram->sender = sender;
 	return ring_of(sender) || ring_of(target) ? NICEKV_COUNTER_VRING_MISS : CLASS_OTHERS;
+}
+
+/* Lengths that lie are left to the receiver; what is in the frame is looked at. */
+static __always_inline void find_udp_of_others(struct cursor cursor, struct iphdr *ip, struct datagram *datagram)
+{
+	struct nicekv_header *header;
+
+	if (ip->protocol != IPPROTO_UDP || ip->frag_off & bpf_htons(IPV4_FRAGMENT_OFFSET_BITS) ||
+	    ip->ihl * 4 < IPV4_HEADER_BYTES_MIN)
+		return;
+	cursor.at = (void *)ip + ip->ihl * 4;
+	datagram->udp = take(&cursor, sizeof(*datagram->udp));
+	if (!datagram->udp)
+		return;
+	datagram->is_fragment = ip->frag_off & bpf_htons(IPV4_MORE_FRAGMENTS);
+	header = take(&cursor, sizeof(*header));
+	if (is_ours(header))
+		datagram->header = header;
 }
 
 static __always_inline int classify_ipv4(struct cursor cursor, bool tagged, struct datagram *datagram)
@@ -104,9 +138,13 @@ static __always_inline int classify_ipv4(struct cursor cursor, bool tagged, stru
 
 	if (!ip)
 		return NICEKV_COUNTER_MALFORMED;
+	datagram->ip = ip;
+	datagram->sender = ip->saddr;
 	datagram->ring = ring_of(ip->daddr);
-	if (!datagram->ring)
+	if (!datagram->ring) {
+		find_udp_of_others(cursor, ip, datagram);
 		return CLASS_OTHERS;
+	}
 	header_bytes = ip->ihl * 4;
 	total_bytes = bpf_ntohs(ip->tot_len);
 	if (ip->version != 4 || header_bytes < IPV4_HEADER_BYTES_MIN)
@@ -124,8 +162,13 @@ static __always_inline int classify_ipv4(struct cursor cursor, bool tagged, stru
 	udp_bytes = bpf_ntohs(udp->len);
 	if (udp_bytes < sizeof(*udp) || udp_bytes > total_bytes - header_bytes)
 		return NICEKV_COUNTER_MALFORMED;
-	datagram->ip = ip;
 	datagram->udp = udp;
+	if (udp_bytes >= sizeof(*udp) + sizeof(struct nicekv_header)) {
+		struct nicekv_header *header = take(&cursor, sizeof(*header));
+
+		if (is_ours(header))
+			datagram->header = header;
+	}
 	return CLASS_VRING;
 }
 
@@ -150,7 +193,7 @@ static __always_inline int classify(struct ethhdr *ethernet, void *end, struct d
 	}
 	datagram->ethernet = ethernet;
 	if (ether_type == bpf_htons(ETH_P_ARP))
-		return classify_arp(cursor);
+		return classify_arp(cursor, datagram);
 	if (ether_type == bpf_htons(ETH_P_IP))
 		return classify_ipv4(cursor, tagged, datagram);
 	return CLASS_OTHERS;

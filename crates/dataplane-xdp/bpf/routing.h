@@ -74,13 +74,9 @@ static __always_inline int route_multicast(struct xdp_md *ctx, __u32 slot, struc
 	return bpf_redirect_map(group, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS);
 }
 
-static __always_inline int route(struct xdp_md *ctx, struct datagram *datagram, bool doubled)
+static __always_inline int route(struct xdp_md *ctx, __u32 slot, struct datagram *datagram, bool doubled)
 {
-	__u32 *slot = bpf_map_lookup_elem(&active, &(__u32){ 0 });
-
-	if (!slot)
-		return miss();
 	if (datagram->ring == RING_UNICAST)
-		return route_unicast(*slot, datagram, doubled);
-	return route_multicast(ctx, *slot, datagram, doubled);
+		return route_unicast(slot, datagram, doubled);
+	return route_multicast(ctx, slot, datagram, doubled);
 }

@@ -7,12 +7,12 @@
 //!   g                          g+1: hit slots, tries built,     g      1. build, unconnected
 //!                                   device maps of new groups
 //!   g                          g+1: tries, groups connected     g      2. two batch updates
-//!                                   egress hosts written
+//!                                   hosts written
 //!   g                          g+1                              g+1    3. active = 1
 //!   (no packet by g is left)   g+1                              g+1    4. grace period: then Ok
 //! ```
 //!
-//! - Tries and egress hosts belong to one slot and are only written while that slot is not in force. Groups and
+//! - Tries and hosts belong to one slot and are only written while that slot is not in force. Groups and
 //!   hit counters are shared: a survivor keeps its number, a new one gets a number that the generation in force
 //!   does not use ([`Slots`](crate::slots::Slots)).
 //! - A packet reads `active` once and takes the number along to the egress stage: it is matched and rewritten
@@ -32,16 +32,19 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
+use aya::Pod;
 use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::xdp::XdpMapError;
-use aya::maps::{DevMap, Map, MapData, MapError, PerCpuValues};
+use aya::maps::{DevMap, HashMap, Map, MapData, MapError};
 use aya::programs::ProgramFd;
 use nicekv_dataplane::{Action, BackendError, Host, HostId, Match, MemberSet, Table, TableSet};
 
 use crate::error::platform;
-use crate::layout::{EgressHost, EgressKey, GROUP_TWINS, Route, TABLES, TrieKey, TrieKeyData};
+use crate::layout::{
+    EgressHost, EgressKey, GROUP_TWINS, Route, Server, ServerKey, StationKey, TABLES, TrieKey, TrieKeyData,
+};
 use crate::slots::Plan;
-use crate::{EntryKey, GroupKey, Xdp, sys};
+use crate::{EntryKey, GroupKey, Maps, Xdp, sys};
 
 /// Bits of a trie key before the address.
 const SCOPE_BITS: u32 = 32;
@@ -84,7 +87,7 @@ impl Xdp {
 
         self.connect_tries(slot, &tries)?;
         self.connect_groups(&devices)?;
-        self.write_egress_hosts(slot, tables).map_err(|error| platform("write the egress hosts", &error))?;
+        self.write_hosts(slot, tables).map_err(|error| platform("write the hosts", &error))?;
 
         self.activate(slot)?;
         // The same map in the same place changes nothing, but waits for every packet of the old generation.
@@ -108,12 +111,7 @@ impl Xdp {
     }
 
     fn clear_hits(&mut self, hits: &Plan<EntryKey>) -> Result<(), MapError> {
-        let processors = aya::util::nr_cpus().map_err(|(_, error)| MapError::IoError(error))?;
-        for &(_, slot) in &hits.fresh {
-            let zeros = PerCpuValues::try_from(vec![0; processors]).expect("one value per processor");
-            self.maps.hits.set(slot, zeros, 0)?;
-        }
-        Ok(())
+        hits.fresh.iter().try_for_each(|&(_, slot)| crate::write(&mut self.maps.hits, slot, 0))
     }
 
     /// One trie per table, in the order of [`Table::ALL`]; of tables that have not changed the one in force.
@@ -177,15 +175,25 @@ impl Xdp {
             .map_err(|error| platform("connect the multicast groups", &error))
     }
 
-    fn write_egress_hosts(&mut self, slot: u32, tables: &TableSet) -> Result<(), MapError> {
-        let map = &mut self.maps.egress_hosts;
-        let stale: Vec<EgressKey> = map.keys().collect::<Result<_, _>>()?;
-        for key in stale.iter().filter(|key| key.slot == slot) {
-            map.remove(key)?;
-        }
+    fn write_hosts(&mut self, slot: u32, tables: &TableSet) -> Result<(), MapError> {
+        let Maps { hosts, servers, stations, .. } = &mut self.maps;
+        forget(hosts, |key| key.slot == slot)?;
+        forget(servers, |key| key.slot == slot)?;
+        forget(stations, |key| key.slot == slot)?;
         for host in &tables.hosts {
-            let key = EgressKey { slot, egress_ifindex: self.ports[&host.port] };
-            map.insert(key, EgressHost { address: host.ip, mac: host.mac, reserved: [0; 2] }, 0)?;
+            let ifindex = self.ports[&host.port];
+            let udp_port = host.udp_port.to_be_bytes();
+            let value = EgressHost {
+                address: host.ip,
+                mac: host.mac,
+                udp_port,
+                role: host.role as u8,
+                ..EgressHost::default()
+            };
+            hosts.insert(EgressKey { slot, egress_ifindex: ifindex }, value, 0)?;
+            let server = Server { ifindex, udp_port, ..Server::default() };
+            servers.insert(ServerKey { slot, address: host.ip }, server, 0)?;
+            stations.insert(StationKey { slot, mac: host.mac, ..StationKey::default() }, ifindex, 0)?;
         }
         Ok(())
     }
@@ -193,6 +201,15 @@ impl Xdp {
     fn activate(&mut self, slot: u32) -> Result<(), BackendError> {
         self.maps.active.set(0, slot, 0).map_err(|error| platform("flip the generation", &error))
     }
+}
+
+/// Removes the keys of a slot that is not in force.
+fn forget<K: Pod, V: Pod>(
+    map: &mut HashMap<MapData, K, V>,
+    is_stale: impl Fn(&K) -> bool,
+) -> Result<(), MapError> {
+    let keys: Vec<K> = map.keys().collect::<Result<_, _>>()?;
+    keys.iter().filter(|key| is_stale(key)).try_for_each(|key| map.remove(key))
 }
 
 fn host(tables: &TableSet, id: HostId) -> &Host {

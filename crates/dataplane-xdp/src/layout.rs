@@ -6,8 +6,9 @@ use std::mem::{offset_of, size_of};
 
 use aya::maps::lpm_trie;
 use nicekv_dataplane::{
-    COUNTER_COUNT, Counter, ENTRY_CAPACITY, GROUP_CAPACITY, HOST_CAPACITY, MAC_CAPACITY, PORTS_MAX,
-    TABLE_COUNT, Table, VLAN_TAGS_MAX, VRINGS_MAX,
+    COUNTER_COUNT, Counter, ENTRY_CAPACITY, GROUP_CAPACITY, HOST_CAPACITY, HostRole, MAC_CAPACITY,
+    OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE, OPCODES_REQUEST, OPCODES_UNICAST, PORTS_MAX,
+    REGISTER_CELLS, Register, TABLE_COUNT, Table, VLAN_TAGS_MAX, VRINGS_MAX,
 };
 
 /// Twice the groups of one generation: the next one is built beside it.
@@ -107,7 +108,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Key of the egress stage.
+    /// Key of a server by its port: of the egress stage, and of where a frame has come in.
     EgressKey, "nicekv_egress_key", 8 {
         slot: u32 = "__u32",
         egress_ifindex: u32 = "__u32",
@@ -115,9 +116,37 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// What the egress stage writes.
-    EgressHost, "nicekv_egress_host", 12 {
+    /// A server: what the egress stage writes, and what it may send from.
+    EgressHost, "nicekv_host", 16 {
         address: [u8; 4] = "__be32",
+        mac: [u8; 6] = "__u8" [6],
+        udp_port: [u8; 2] = "__be16",
+        role: u8 = "__u8",
+        reserved: [u8; 3] = "__u8" [3],
+    }
+}
+
+shared_struct! {
+    /// Key of a server by its IP.
+    ServerKey, "nicekv_server_key", 8 {
+        slot: u32 = "__u32",
+        address: [u8; 4] = "__be32",
+    }
+}
+
+shared_struct! {
+    /// Where a server is.
+    Server, "nicekv_server", 8 {
+        ifindex: u32 = "__u32",
+        udp_port: [u8; 2] = "__be16",
+        reserved: [u8; 2] = "__u8" [2],
+    }
+}
+
+shared_struct! {
+    /// Key of a server by its MAC.
+    StationKey, "nicekv_station_key", 12 {
+        slot: u32 = "__u32",
         mac: [u8; 6] = "__u8" [6],
         reserved: [u8; 2] = "__u8" [2],
     }
@@ -164,6 +193,9 @@ pub fn c_header() -> String {
         .and_then(|()| Route::write_c(&mut text))
         .and_then(|()| EgressKey::write_c(&mut text))
         .and_then(|()| EgressHost::write_c(&mut text))
+        .and_then(|()| ServerKey::write_c(&mut text))
+        .and_then(|()| Server::write_c(&mut text))
+        .and_then(|()| StationKey::write_c(&mut text))
         .and_then(|()| Mac::write_c(&mut text))
         .and_then(|()| Metadata::write_c(&mut text))
         .and_then(|()| Fault::write_c(&mut text))
@@ -184,10 +216,27 @@ fn write_constants(text: &mut String) -> std::fmt::Result {
         ("HIT_SLOTS", HIT_SLOTS),
         ("TABLES", TABLES),
         ("VRINGS_MAX", VRINGS_MAX as u32),
+        ("REGISTER_CELLS", REGISTER_CELLS as u32),
         ("COUNTER_COUNT", COUNTER_COUNT as u32),
         ("COUNTER_HITS", Counter::Hits(Table::ALL[0]).index() as u32),
     ] {
         writeln!(text, "#define NICEKV_{name} {value}")?;
+    }
+    for (name, role) in [("NODE", HostRole::Node), ("METADATA", HostRole::Metadata)] {
+        writeln!(text, "#define NICEKV_ROLE_{name} {}", role as u8)?;
+    }
+    for (name, opcodes) in [
+        ("UNICAST", OPCODES_UNICAST),
+        ("MULTICAST", OPCODES_MULTICAST),
+        ("MULTICAST_NODE", OPCODES_MULTICAST_NODE),
+        ("REQUEST", OPCODES_REQUEST),
+        ("NODE", OPCODES_NODE),
+    ] {
+        writeln!(text, "#define NICEKV_OPCODES_{name} {opcodes:#x}ULL")?;
+    }
+    for register in Register::ALL {
+        let name = register.name().to_uppercase();
+        writeln!(text, "#define NICEKV_REGISTER_{name} {}", register.range().start)?;
     }
     for table in Table::ALL {
         writeln!(text, "#define NICEKV_TABLE_{} {}", table.name().to_uppercase(), table as u32)?;

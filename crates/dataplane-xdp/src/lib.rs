@@ -29,18 +29,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
-use aya::maps::{Array, DevMapHash, HashMap, Map, MapData, MapError, PerCpuArray};
+use aya::maps::{Array, DevMapHash, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuValues};
 use aya::programs::{ProgramFd, XdpMode};
 use aya::{Ebpf, EbpfLoader};
 use nicekv_dataplane::{
-    Backend, BackendError, Counter, Counters, Match, PORTS_MAX, Table, TableError, TableSet, TableStatus,
-    TableUpdate, VringSet,
+    Backend, BackendError, Counter, Counters, Match, PORTS_MAX, Register, Table, TableError, TableSet,
+    TableStatus, TableUpdate, VringSet,
 };
 
 pub use error::XdpError;
 use error::{KERNEL_ADVICE, PORT_ADVICE, platform};
 pub use layout::c_header;
-use layout::{Config, EgressHost, EgressKey, Fault, GROUP_SLOTS, HIT_SLOTS, PORT_TWINS, VringPair};
+use layout::{
+    Config, EgressHost, EgressKey, Fault, GROUP_SLOTS, HIT_SLOTS, PORT_TWINS, Server, ServerKey, StationKey,
+    VringPair,
+};
 use slots::Slots;
 
 /// The compiled programs. `bpf/build.sh --check` proves that they are what their source compiles to.
@@ -86,7 +89,11 @@ struct Maps {
     /// Arrays of maps, set through `sys`.
     tables: MapData,
     groups: MapData,
-    egress_hosts: HashMap<MapData, EgressKey, EgressHost>,
+    hosts: HashMap<MapData, EgressKey, EgressHost>,
+    servers: HashMap<MapData, ServerKey, Server>,
+    stations: HashMap<MapData, StationKey, u32>,
+    port_indexes: HashMap<MapData, u32, u32>,
+    registers: PerCpuArray<MapData, u64>,
     ports: DevMapHash<MapData>,
     counters: PerCpuArray<MapData, u64>,
     hits: PerCpuArray<MapData, u64>,
@@ -163,6 +170,8 @@ impl Xdp {
             let step = || format!("register port {index} (interface index {ifindex})");
             let result = self.maps.ports.insert(ifindex, ifindex, Some(&self.egress), 0);
             result.map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))?;
+            let result = self.maps.port_indexes.insert(ifindex, u32::from(index), 0);
+            result.map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))?;
         }
         let ingress = xdp_program(&mut self.programs, INGRESS)?;
         for &Port { index, ifindex } in ports {
@@ -199,6 +208,25 @@ impl Backend for Xdp {
             .collect()
     }
 
+    fn read_register(&self, register: Register) -> Result<Vec<u64>, BackendError> {
+        let cell = |cell| sum(&self.maps.registers, cell as u32);
+        let cells = register.range().map(cell).collect::<Result<_, _>>();
+        cells.map_err(|error| platform("read a register", &error))
+    }
+
+    fn write_register(&mut self, register: Register, cell: u32, value: u64) -> Result<(), BackendError> {
+        let place = register.range().nth(cell as usize).ok_or(BackendError::NoCell { register, cell })?;
+        write(&mut self.maps.registers, place as u32, value)
+            .map_err(|error| platform("write a register", &error))
+    }
+
+    fn reset_register(&mut self, register: Register) -> Result<(), BackendError> {
+        register.range().try_for_each(|cell| {
+            write(&mut self.maps.registers, cell as u32, 0)
+                .map_err(|error| platform("reset a register", &error))
+        })
+    }
+
     fn counters(&self) -> Result<Counters, BackendError> {
         let mut counters = Counters::default();
         for counter in Counter::ALL {
@@ -215,7 +243,11 @@ impl Maps {
             active: take_map(programs, "active")?.try_into()?,
             tables: take_array_of_maps(programs, "tables")?,
             groups: take_array_of_maps(programs, "groups")?,
-            egress_hosts: take_map(programs, "egress_hosts")?.try_into()?,
+            hosts: take_map(programs, "hosts")?.try_into()?,
+            servers: take_map(programs, "servers")?.try_into()?,
+            stations: take_map(programs, "stations")?.try_into()?,
+            port_indexes: take_map(programs, "port_indexes")?.try_into()?,
+            registers: take_map(programs, "registers")?.try_into()?,
             ports: take_map(programs, "ports")?.try_into()?,
             counters: take_map(programs, "counters")?.try_into()?,
             hits: take_map(programs, "hits")?.try_into()?,
@@ -277,4 +309,12 @@ fn config(vrings: &VringSet, router_mac: [u8; 6]) -> Config {
 
 fn sum(map: &PerCpuArray<MapData, u64>, index: u32) -> Result<u64, MapError> {
     Ok(map.get(&index, 0)?.iter().sum())
+}
+
+/// Processors add to values of their own: the first one gets all of it.
+fn write(map: &mut PerCpuArray<MapData, u64>, index: u32, value: u64) -> Result<(), MapError> {
+    let processors = aya::util::nr_cpus().map_err(|(_, error)| MapError::IoError(error))?;
+    let mut values = vec![0; processors];
+    values[0] = value;
+    map.set(index, PerCpuValues::try_from(values).expect("one value per processor"), 0)
 }

@@ -13,6 +13,12 @@ pub enum Counter {
     VringMiss,
     /// For a vring in a form that the store never sends (VLAN tag, IP fragment): dropped.
     VringRefused,
+    /// For a vring, but no datagram of the store: dropped.
+    NotOurs,
+    /// From an address that is not the sender's: dropped.
+    SourceRefused,
+    /// What a sender of this kind may not send there: dropped.
+    OpcodeRefused,
     /// Copies rewritten by the egress stage.
     MulticastCopies,
     /// A copy for a port that has no host: dropped by the egress stage. Means a bug in a back end.
@@ -28,10 +34,13 @@ pub enum Counter {
 }
 
 /// Those that no table brings along.
-const FIXED: [Counter; 8] = [
+const FIXED: [Counter; 11] = [
     Counter::Malformed,
     Counter::VringMiss,
     Counter::VringRefused,
+    Counter::NotOurs,
+    Counter::SourceRefused,
+    Counter::OpcodeRefused,
     Counter::MulticastCopies,
     Counter::EgressDropped,
     Counter::LearnedForwarded,
@@ -61,11 +70,14 @@ impl Counter {
             Self::Malformed => 0,
             Self::VringMiss => 1,
             Self::VringRefused => 2,
-            Self::MulticastCopies => 3,
-            Self::EgressDropped => 4,
-            Self::LearnedForwarded => 5,
-            Self::Flooded => 6,
-            Self::SamePortDropped => 7,
+            Self::NotOurs => 3,
+            Self::SourceRefused => 4,
+            Self::OpcodeRefused => 5,
+            Self::MulticastCopies => 6,
+            Self::EgressDropped => 7,
+            Self::LearnedForwarded => 8,
+            Self::Flooded => 9,
+            Self::SamePortDropped => 10,
             Self::Hits(table) => FIXED.len() + table as usize,
         }
     }
@@ -76,6 +88,9 @@ impl Counter {
             Self::Malformed => "malformed",
             Self::VringMiss => "vring_miss",
             Self::VringRefused => "vring_refused",
+            Self::NotOurs => "not_ours",
+            Self::SourceRefused => "source_refused",
+            Self::OpcodeRefused => "opcode_refused",
             Self::MulticastCopies => "multicast_copies",
             Self::EgressDropped => "egress_dropped",
             Self::LearnedForwarded => "learned_forwarded",

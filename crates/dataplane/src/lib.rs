@@ -3,14 +3,15 @@
 //! same packet fixtures (feature `fixtures`).
 //!
 //! ```text
-//!  frame ─▶ parse ─┬─ for a vring ─▶ match-action ([`Router`]) ─▶ rewrite ─▶ one port
-//!                  │                                           └▶ traffic manager ─▶ rewrite per copy ─▶ ports
-//!                  ├─ for a vring, but not ours to route ─▶ drop, counted
-//!                  └─ others' traffic ─▶ learned forwarding ─▶ one port, or all but the ingress
+//!  frame ─▶ parse ─▶ admit ─┬─ for a vring ─▶ match-action ([`Router`]) ─▶ rewrite ─▶ one port
+//!                    │      │                                           └▶ traffic manager ─▶ rewrite per copy ─▶ ports
+//!                    │      └─ others' traffic ─▶ learned forwarding ─▶ one port, or all but the ingress
+//!                    └──────▶ not ours to route, or not theirs to send ─▶ drop, counted
 //! ```
 //!
 //! Invariants:
 //! - An address inside a vring never reaches learned forwarding, with or without tables (R12).
+//! - A vring carries requests, and decisions of nodes; a port sends what its host is ([`stages::admit`]).
 //! - Others' traffic leaves byte for byte as it came.
 //! - A new generation of tables replaces the old one as a whole, or not at all.
 //! - The network holds soft state only: everything here can be lost and reinstalled.
@@ -26,12 +27,13 @@ mod counters;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 mod generation;
-mod learning;
 mod lpm;
-mod packet;
 mod pipeline;
 mod prefix;
+mod registers;
 mod router;
+mod socket;
+mod stages;
 mod tables;
 mod topology;
 
@@ -42,11 +44,16 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use counters::{COUNTER_COUNT, Counter, Counters};
-pub use learning::MAC_CAPACITY;
-pub use packet::VLAN_TAGS_MAX;
 pub use pipeline::{Mutation, Output, PORTS_MAX, Pipeline, Verdict};
 pub use prefix::{Prefix, Ring, VRINGS_MAX, VringConfig, VringSet};
+pub use registers::{REGISTER_CELLS, Register};
 pub use router::{Copies, Route, Router};
+pub use socket::Passed;
+pub use stages::admit::{
+    Ingress, OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE, OPCODES_REQUEST, OPCODES_UNICAST,
+};
+pub use stages::learn::MAC_CAPACITY;
+pub use stages::parse::VLAN_TAGS_MAX;
 pub use tables::{
     Action, Changes, DivisionEntry, ENTRY_CAPACITY, Entry, EntryChanges, GROUP_CAPACITY, GROUP_MEMBERS_MAX,
     HOST_CAPACITY, Host, HostId, HostIndex, HostRole, Match, MemberSet, MulticastEntry, TABLE_COUNT, Table,
@@ -70,6 +77,15 @@ pub trait Backend {
     /// across generations as long as its match stays.
     fn entry_hits(&self, table: Table) -> Result<Vec<u64>, BackendError>;
 
+    /// All cells of a register.
+    fn read_register(&self, register: Register) -> Result<Vec<u64>, BackendError>;
+
+    /// Sets one cell of a register.
+    fn write_register(&mut self, register: Register, cell: u32, value: u64) -> Result<(), BackendError>;
+
+    /// Sets all cells of a register to zero.
+    fn reset_register(&mut self, register: Register) -> Result<(), BackendError>;
+
     /// The global counters since the switch started.
     fn counters(&self) -> Result<Counters, BackendError>;
 }
@@ -80,6 +96,14 @@ pub enum BackendError {
     /// The tables break a rule; nothing was touched.
     #[error(transparent)]
     Refused(#[from] TableError),
+    /// There is no such cell; nothing was touched.
+    #[error("register {} has no cell {cell}", .register.name())]
+    NoCell {
+        /// The register.
+        register: Register,
+        /// What was asked for.
+        cell: u32,
+    },
     /// The platform below failed; the old tables are in force.
     #[error("{0}")]
     Platform(String),

@@ -1,14 +1,16 @@
 //! The reference pipeline: frame in, frames out. What the XDP back end does in the kernel, in plain code.
 //!
-//! Order of the stages: learn the source, classify, then match-action and rewrite, or learned forwarding.
+//! Order of the stages: whose Ethernet address it is, learn it, classify, admit, then match-action and rewrite, or learned
+//! forwarding.
 
 use alloc::vec::Vec;
 
-use crate::learning::MacTable;
-use crate::packet::{self, Class, Datagram};
+use crate::stages::admit::{self, Ingress};
+use crate::stages::learn::MacTable;
+use crate::stages::parse::{self, Class, Datagram};
 use crate::{
-    Backend, BackendError, Counter, Counters, Host, HostId, Route, Router, Table, TableError, TableSet,
-    TableStatus, TableUpdate, VringSet,
+    Backend, BackendError, Counter, Counters, Host, HostId, Register, Ring, Route, Router, Table, TableError,
+    TableSet, TableStatus, TableUpdate, VringSet,
 };
 
 /// Ports of one switch.
@@ -47,6 +49,10 @@ pub enum Mutation {
     Ipv4Checksum,
     UdpChecksum,
     ExcludeIngress,
+    EthernetSource,
+    Source,
+    Address,
+    Admission,
 }
 
 /// A whole switch.
@@ -94,17 +100,82 @@ impl Pipeline {
 
     /// Processes one frame that arrived on `ingress_port`.
     pub fn process(&mut self, ingress_port: u16, frame: &[u8]) -> Output {
-        let Some((destination, source)) = packet::ethernet_addresses(frame) else {
+        let Some((destination, source)) = parse::ethernet_addresses(frame) else {
             return self.drop(Counter::Malformed);
         };
-        if packet::is_station(source) && source != self.router_mac {
+        let ingress = Ingress::Port { port: ingress_port, mac: Some(source) };
+        if !self.is_mac_of_port(ingress_port, source) {
+            return self.refuse(ingress, Counter::SourceRefused);
+        }
+        if parse::is_station(source) && source != self.router_mac {
             self.macs.learn(source, ingress_port);
         }
-        match packet::classify(frame, self.router.vrings()) {
+        match parse::classify(frame, self.router.vrings()) {
             Class::Drop(counter) => self.drop(counter),
-            Class::Others => self.forward(ingress_port, destination, frame),
-            Class::Vring(datagram) => self.route(ingress_port, &datagram, frame),
+            Class::Others { sender, datagram } => {
+                match self.admit_others(ingress_port, ingress, sender, datagram, frame) {
+                    Ok(()) => self.forward(ingress_port, destination, frame),
+                    Err(counter) => self.refuse(ingress, counter),
+                }
+            }
+            Class::Vring(ring, datagram) => {
+                match self.admit_to_vring(ingress_port, ingress, ring, &datagram, frame) {
+                    Ok(()) => self.route(ingress_port, &datagram, frame),
+                    Err(counter) => self.refuse(ingress, counter),
+                }
+            }
         }
+    }
+
+    fn is_mac_of_port(&self, port: u16, mac: [u8; 6]) -> bool {
+        self.leaves_out(Mutation::EthernetSource)
+            || self.router.hosts().is_none_or(|hosts| admit::is_mac_of_port(hosts, port, mac))
+    }
+
+    fn is_ip_of_port(&self, port: u16, ip: [u8; 4]) -> bool {
+        self.leaves_out(Mutation::Source)
+            || self.router.hosts().is_none_or(|hosts| admit::is_ip_of_port(hosts, port, ip))
+    }
+
+    fn admit_others(
+        &self,
+        port: u16,
+        ingress: Ingress,
+        sender: Option<[u8; 4]>,
+        datagram: Option<Datagram>,
+        frame: &[u8],
+    ) -> Result<(), Counter> {
+        if sender.is_some_and(|sender| !self.is_ip_of_port(port, sender)) {
+            return Err(Counter::SourceRefused);
+        }
+        match (datagram, self.router.hosts()) {
+            (Some(datagram), Some(hosts)) if !self.leaves_out(Mutation::Address) => {
+                let (ends, payload) = (datagram.ends(), datagram.payload(frame));
+                admit::admit_to_address(hosts, ingress, ends, payload, datagram.is_fragment)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn admit_to_vring(
+        &self,
+        port: u16,
+        ingress: Ingress,
+        ring: Ring,
+        datagram: &Datagram,
+        frame: &[u8],
+    ) -> Result<(), Counter> {
+        if !self.is_ip_of_port(port, datagram.source) {
+            return Err(Counter::SourceRefused);
+        }
+        let (from, payload) = (datagram.ends().0, datagram.payload(frame));
+        let admitted = admit::admit_to_vring(self.router.hosts(), ingress, from, ring, payload);
+        if self.leaves_out(Mutation::Admission) { Ok(()) } else { admitted.map(|_| ()) }
+    }
+
+    fn refuse(&mut self, ingress: Ingress, counter: Counter) -> Output {
+        self.router.refuse(ingress, counter);
+        Output { verdict: Verdict::Dropped, frames: Vec::new() }
     }
 
     fn drop(&mut self, counter: Counter) -> Output {
@@ -160,7 +231,7 @@ impl Pipeline {
     }
 
     fn forward(&mut self, ingress_port: u16, destination: [u8; 6], frame: &[u8]) -> Output {
-        let learned = if packet::is_station(destination) { self.macs.lookup(destination) } else { None };
+        let learned = if parse::is_station(destination) { self.macs.lookup(destination) } else { None };
         let (verdict, counter, ports) = match learned {
             Some(port) if port == ingress_port => return self.drop(Counter::SamePortDropped),
             Some(port) => (Verdict::Forwarded, Counter::LearnedForwarded, Vec::from([port])),
@@ -190,6 +261,18 @@ impl Backend for Pipeline {
 
     fn entry_hits(&self, table: Table) -> Result<Vec<u64>, BackendError> {
         self.router.entry_hits(table)
+    }
+
+    fn read_register(&self, register: Register) -> Result<Vec<u64>, BackendError> {
+        self.router.read_register(register)
+    }
+
+    fn write_register(&mut self, register: Register, cell: u32, value: u64) -> Result<(), BackendError> {
+        self.router.write_register(register, cell, value)
+    }
+
+    fn reset_register(&mut self, register: Register) -> Result<(), BackendError> {
+        self.router.reset_register(register)
     }
 
     fn counters(&self) -> Result<Counters, BackendError> {

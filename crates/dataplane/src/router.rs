@@ -1,5 +1,5 @@
-//! The match-action stage: which hosts receive a datagram for a vring address. Used by the reference pipeline
-//! on frames, and by the user-space switch on datagrams that it got from a socket.
+//! The match-action stage: which hosts receive a datagram for a vring address; and what the stages keep: tables, counters,
+//! registers. Used by the reference pipeline on frames, and by [`Router::process`] on datagrams.
 //!
 //! ```text
 //!  destination ∈ unicast ring:    unicast_vring ─ partition, default host ─▶ division ─▶ host
@@ -16,9 +16,10 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::generation::Generation;
+use crate::registers::Registers;
 use crate::{
-    Backend, BackendError, Counter, Counters, Host, HostId, HostIndex, Ring, Table, TableError, TableSet,
-    TableStatus, TableUpdate, VringSet,
+    Backend, BackendError, Counter, Counters, Host, HostId, HostIndex, Ingress, Register, Ring, Table,
+    TableError, TableSet, TableStatus, TableUpdate, VringSet,
 };
 
 /// Where a datagram goes.
@@ -56,6 +57,7 @@ pub struct Router {
     vrings: VringSet,
     current: Option<Box<Generation>>,
     counters: Counters,
+    registers: Registers,
 }
 
 impl Router {
@@ -64,7 +66,12 @@ impl Router {
     where
         TableError: From<V::Error>,
     {
-        Ok(Self { vrings: vrings.try_into()?, current: None, counters: Counters::default() })
+        Ok(Self {
+            vrings: vrings.try_into()?,
+            current: None,
+            counters: Counters::default(),
+            registers: Registers::new(),
+        })
     }
 
     /// The rings that this router serves.
@@ -115,6 +122,14 @@ impl Router {
 
     pub(crate) fn count(&mut self, counter: Counter) {
         self.counters.add(counter, 1);
+    }
+
+    /// Counts what admission has refused.
+    pub(crate) fn refuse(&mut self, ingress: Ingress, counter: Counter) {
+        self.count(counter);
+        if let Ingress::Port { port, .. } = ingress {
+            self.registers.add(Register::RefusedByPort, port.into());
+        }
     }
 }
 
@@ -170,6 +185,20 @@ impl Backend for Router {
 
     fn entry_hits(&self, table: Table) -> Result<Vec<u64>, BackendError> {
         Ok(self.current.as_deref().map(|current| current.hits(table).to_vec()).unwrap_or_default())
+    }
+
+    fn read_register(&self, register: Register) -> Result<Vec<u64>, BackendError> {
+        Ok(self.registers.read(register).to_vec())
+    }
+
+    fn write_register(&mut self, register: Register, cell: u32, value: u64) -> Result<(), BackendError> {
+        let written = self.registers.write(register, cell as usize, value);
+        written.then_some(()).ok_or(BackendError::NoCell { register, cell })
+    }
+
+    fn reset_register(&mut self, register: Register) -> Result<(), BackendError> {
+        self.registers.reset(register);
+        Ok(())
     }
 
     fn counters(&self) -> Result<Counters, BackendError> {

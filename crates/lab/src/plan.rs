@@ -20,6 +20,10 @@ pub struct Plan {
     pub wire_port: u16,
     /// The metadata service (UDP: nodes, TCP: commands).
     pub metadata: SocketAddrV4,
+    /// Its Ethernet address.
+    pub metadata_mac: [u8; 6],
+    /// The port of the switch that leads to it.
+    pub metadata_port: u16,
     /// The metadata service as the agent of the switch reaches it (TCP).
     pub metadata_control: SocketAddrV4,
     /// The MAC of the neighbour that leads to the vrings.
@@ -78,6 +82,11 @@ impl Plan {
             switch_directory: data_directory.unwrap_or(directory).join(Host::Switch.to_string()),
             wire_port: WIRE_PORT,
             metadata: METADATA,
+            metadata_mac: mac(*METADATA.ip()),
+            metadata_port: ports(hosts)
+                .find(|(_, host)| *host == Host::Metadata)
+                .map(|(number, _)| number)
+                .expect("every lab has one"),
             metadata_control: METADATA_CONTROL,
             router_mac: mac(ROUTER),
             clients: clients_prefix(gateways.len(), replicas),

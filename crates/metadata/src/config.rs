@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
-use nicekv_dataplane::{Prefix, VringConfig, VringSet};
+use nicekv_dataplane::{Prefix, Topology, VringConfig, VringSet};
 use nicekv_placement::{KeyspaceError, KeyspaceSpec, check_keyspaces};
 use nicekv_wire::{Duration, NodeId};
 use serde::{Deserialize, Serialize};
@@ -35,6 +35,17 @@ pub struct NodeConfig {
     pub switch_port: u16,
 }
 
+/// A metadata service, as the switches have to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceConfig {
+    /// Where it sends from and is reached.
+    pub address: SocketAddrV4,
+    /// Its Ethernet address; any distinct one where there is no Ethernet.
+    pub mac: [u8; 6],
+    /// Port of the switch that leads to it; no node's.
+    pub switch_port: u16,
+}
+
 /// How gets are spread over the consistent members of a partition (NICE §4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Balancing {
@@ -47,7 +58,7 @@ pub enum Balancing {
     },
 }
 
-/// Periods and bounds. [`Default`] suspects a silent node within about 130 ms.
+/// Periods and bounds. [`Default`] is DESIGN §5 *Membership*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// Between two heartbeats of a node, and between two sendings of an unacknowledged [`nicekv_wire::control::Assign`].
@@ -148,6 +159,10 @@ pub struct Config {
     pub port: u16,
     /// How gets are spread, where the protocol leaves a choice.
     pub balancing: Balancing,
+    /// Where the metadata services are: the switches let what they say come from there alone.
+    pub services: Vec<ServiceConfig>,
+    /// Where servers hang at switches, if not at their `switch_port`.
+    pub topology: Topology,
     /// Every switch that must acknowledge the tables, 1 to [`SWITCHES_MAX`].
     pub switches: Vec<SwitchId>,
     /// Periods and bounds.
@@ -166,6 +181,8 @@ pub enum ConfigError {
     DuplicateNode { node: NodeId },
     #[error("the address of {node} lies inside a vring")]
     NodeInsideVring { node: NodeId },
+    #[error("the metadata service {address} must have an address and a switch port of its own, in no vring")]
+    Service { address: SocketAddrV4 },
     #[error(transparent)]
     Keyspaces(#[from] KeyspaceError),
     #[error("the client addresses {clients} are no prefix that can be divided among {replicas} replicas")]
@@ -217,6 +234,12 @@ impl Config {
             }
             if vrings.contains(node.address.ip().octets()) {
                 return Err(ConfigError::NodeInsideVring { node: node.id });
+            }
+        }
+        for &ServiceConfig { address, switch_port, .. } in &self.services {
+            let is_own = addresses.insert(address) && ports.insert(switch_port);
+            if !is_own || vrings.contains(address.ip().octets()) {
+                return Err(ConfigError::Service { address });
             }
         }
         Ok(())

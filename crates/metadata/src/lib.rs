@@ -34,7 +34,9 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Balancing, Config, ConfigError, NODES_MAX, NodeConfig, SWITCHES_MAX, SwitchId, Timing};
+pub use config::{
+    Balancing, Config, ConfigError, NODES_MAX, NodeConfig, SWITCHES_MAX, ServiceConfig, SwitchId, Timing,
+};
 pub use leader::{Counters, Metadata, Persisted, StorageRequest};
 pub use plant::Plant;
 pub use state::{StateError, persisted_version};

@@ -13,6 +13,8 @@
 //!
 //! [metadata]
 //! address = "10.20.0.2"
+//! mac = "02:00:00:00:00:02"      # these two where a switch has ports: what metadata says is let through from here alone
+//! switch_port = 0
 //! control = ["10.20.0.2:7400", "10.30.0.1:7400"]    # TCP, for switch agents and commands
 //! data_directory = "/var/lib/nicekv/metadata"       # absent: in memory
 //!
@@ -34,7 +36,6 @@
 //! [[gateways]]
 //! name = "client-0"
 //! listen = "127.0.0.1:6379"
-//! memory_mib_max = 256           # of commands and replies of all its connections together; optional
 //!
 //! [timing]                       # optional, like each of its lines
 //! heartbeat_ms = 40
@@ -50,8 +51,8 @@
 use crate::failure::Failure;
 use clap::ValueEnum;
 use nicekv_client::Keyspace;
-use nicekv_dataplane::{Prefix, VringConfig};
-use nicekv_metadata::{Balancing, NodeConfig as MetadataNode, SwitchId, Timing};
+use nicekv_dataplane::{Prefix, Topology, VringConfig};
+use nicekv_metadata::{Balancing, NodeConfig as MetadataNode, ServiceConfig, SwitchId, Timing};
 use nicekv_placement::{KeyOrder, KeyspaceSpec, Protocol, Vrings};
 use nicekv_wire::quorum::Quorum;
 use nicekv_wire::{Duration, KeyspaceId, NodeId};
@@ -129,6 +130,11 @@ impl Default for TimingSection {
 #[serde(deny_unknown_fields)]
 pub(crate) struct MetadataSection {
     pub(crate) address: Ipv4Addr,
+    /// Its place at the switch, where that has ports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mac: Option<MacAddress>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) switch_port: Option<u16>,
     pub(crate) control: Vec<SocketAddrV4>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) data_directory: Option<PathBuf>,
@@ -194,9 +200,6 @@ pub(crate) struct PortSection {
 pub(crate) struct GatewaySection {
     pub(crate) name: String,
     pub(crate) listen: SocketAddrV4,
-    /// Most MiB of commands and replies that all its connections together may hold.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) memory_mib_max: Option<usize>,
 }
 
 /// An Ethernet address, written as `02:00:00:00:00:01`.
@@ -314,6 +317,22 @@ impl ClusterConfig {
         named.map(|(index, switch)| (switch.name.clone(), SwitchId(index as u16))).collect()
     }
 
+    /// Where the switches have to look for the metadata service.
+    fn service(&self) -> Result<ServiceConfig, Failure> {
+        let has_ports = self.switches.iter().any(|switch| switch.router_mac.is_some());
+        let (mac, switch_port) = match (self.metadata.mac, self.metadata.switch_port) {
+            (Some(mac), Some(switch_port)) => (mac.0, switch_port),
+            _ if has_ports => {
+                let line = "metadata needs mac and switch_port: a switch with ports lets through from there alone \
+                            what metadata says";
+                return Err(Failure::Environment(line.into()));
+            }
+            // There is no Ethernet, and there are no ports.
+            _ => ([2, 0, 0, 0xff, 0xff, 0xff], u16::MAX),
+        };
+        Ok(ServiceConfig { address: self.metadata_address(), mac, switch_port })
+    }
+
     /// What the metadata service is configured with; checks everything on the way.
     pub(crate) fn metadata_config(&self) -> Result<nicekv_metadata::Config, Failure> {
         let node = |node: &NodeSection| MetadataNode {
@@ -334,6 +353,8 @@ impl ClusterConfig {
             port: self.port,
             balancing,
             switches: self.switch_ids().into_iter().map(|(_, id)| id).collect(),
+            services: vec![self.service()?],
+            topology: Topology::default(),
             timing: Timing {
                 heartbeat: self.heartbeat(),
                 heartbeats_missed: self.timing.heartbeats_missed,

@@ -35,8 +35,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         busy_poll_us: 0,
     };
     let port = |(number, device): &(u16, String)| PortSection { number: *number, device: device.clone() };
-    let gateway =
-        |name: &String| GatewaySection { name: name.clone(), listen: plan.resp, memory_mib_max: None };
+    let gateway = |name: &String| GatewaySection { name: name.clone(), listen: plan.resp };
     let Vrings { unicast, multicast, port: wire_port } = Vrings::on_network(plan.wire_port);
     let (clients, clients_length) = plan.clients;
     let config = ClusterConfig {
@@ -52,6 +51,8 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         clients: plan.write_set.is_none().then(|| format!("{clients}/{clients_length}")),
         metadata: MetadataSection {
             address: *plan.metadata.ip(),
+            mac: Some(MacAddress(plan.metadata_mac)),
+            switch_port: Some(plan.metadata_port),
             control: vec![plan.metadata, plan.metadata_control],
             data_directory: directory("metadata"),
         },

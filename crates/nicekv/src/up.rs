@@ -137,7 +137,13 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> ClusterCo
         unicast_vring: unicast,
         multicast_vring: multicast,
         clients: None,
-        metadata: MetadataSection { address: METADATA_ADDRESS, control: vec![control], data_directory: None },
+        metadata: MetadataSection {
+            address: METADATA_ADDRESS,
+            mac: None,
+            switch_port: None,
+            control: vec![control],
+            data_directory: None,
+        },
         nodes: (1..=arguments.nodes).map(node).collect(),
         switches: vec![SwitchSection {
             name: SWITCH.into(),
@@ -280,7 +286,7 @@ fn serve(
     let (client, _) = start_client(stop, Ipv4Addr::LOCALHOST, keyspace).map_err(Failure::environment)?;
     block_on(probe(&client))?;
     let resp = redis.local_addr().map_err(Failure::environment)?;
-    let gateway = gateway::prepare(redis, Ipv4Addr::LOCALHOST, vec![keyspace], None)?;
+    let gateway = gateway::prepare(redis, Ipv4Addr::LOCALHOST, keyspace)?;
     let owned = stop.clone();
     threads.push(roles::spawn(stop, "gateway", move || gateway(&owned)));
     let announcement = discovery::announce(endpoint, resp).map_err(Failure::environment)?;

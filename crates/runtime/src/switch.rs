@@ -1,25 +1,18 @@
 //! Switches: the agent's stream to the metadata service, and the switch in user space.
 //!
 //! The user-space switch is one UDP socket that owns every address of its device to which nothing more specific is bound, vrings
-//! included. It runs the reference model's match-action stage on each datagram, and passes it on from its own address:
-//!
-//! ```text
-//!  client ─▶ 127.11.x.y ─▶ [ route ─▶ stamp reply_to := client ] ─▶ 127.20.0.1
-//!                                                               └▶ 127.20.0.2
-//! ```
-//!
-//! The kernel does here what a port and a cable do elsewhere: the *ingress host* is recognised by its address.
+//! included. It runs the reference model's pipeline on each datagram ([`Router::process`]: admit, match, stamp), and passes it on
+//! from its own address. The kernel does here what a port and a cable do elsewhere: servers are known by their addresses.
 
 use crate::control_plane::{CONTROL_LIMITS, Greeting, Role, encode};
 use crate::{
     FramedStream, Message, PollFd, Stop, TermFile, UdpEndpoint, Waker, dial, is_ready, now, readable, wait,
 };
 use nicekv_dataplane::control::{self, SwitchAgent, TermMemory};
-use nicekv_dataplane::{Backend, HostId, Route, Router, TableError, VringConfig};
-use nicekv_wire::{Duration, Now, stamp_reply_to};
-use std::collections::HashMap;
+use nicekv_dataplane::{Backend, GROUP_MEMBERS_MAX, HostId, Ingress, Passed, Router, TableError, VringSet};
+use nicekv_wire::{Duration, Now};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use thiserror::Error;
 
 /// Between two tries to reach the metadata service.
@@ -132,28 +125,22 @@ pub struct UserSpaceSwitch {
     endpoint: UdpEndpoint,
     agent: SwitchAgent<Router, Option<TermFile>>,
     link: AgentLink,
-    hosts: Hosts,
-}
-
-/// The storage hosts of the installed tables, by address.
-struct Hosts {
-    by_address: HashMap<Ipv4Addr, HostId>,
-    /// The wire port, which all hosts and rings share.
-    port: u16,
 }
 
 impl UserSpaceSwitch {
     /// A switch without tables on a bound socket ([`UdpEndpoint::bind_switch`]); its port is the wire port. Without a file it
     /// forgets with its process which terms it has seen.
-    pub fn new(
+    pub fn new<V: TryInto<VringSet>>(
         endpoint: UdpEndpoint,
-        vrings: VringConfig,
+        vrings: V,
         link: AgentLink,
         memory: Option<TermFile>,
-    ) -> Result<Self, SwitchError> {
+    ) -> Result<Self, SwitchError>
+    where
+        TableError: From<V::Error>,
+    {
         let agent = agent(Router::new(vrings)?, memory);
-        let hosts = Hosts { by_address: HashMap::new(), port: endpoint.local_address().port() };
-        Ok(Self { endpoint, agent, link, hosts })
+        Ok(Self { endpoint, agent, link })
     }
 
     /// Passes datagrams on until `stop`.
@@ -170,7 +157,7 @@ impl UserSpaceSwitch {
             }
             let now = now();
             if link_ready || self.link.next_deadline().is_some_and(|deadline_ns| deadline_ns <= now.boot_ns) {
-                self.serve_agent(now);
+                self.link.turn(now, &mut self.agent);
             }
         }
         Ok(())
@@ -190,42 +177,58 @@ impl UserSpaceSwitch {
         }
     }
 
-    fn serve_agent(&mut self, now: Now) {
-        let before = self.agent.generation();
-        self.link.turn(now, &mut self.agent);
-        if self.agent.generation() != before
-            && let Some(tables) = self.agent.backend_mut().tables()
-        {
-            self.hosts.by_address = tables.hosts.iter().map(|host| (host.ip.into(), host.id)).collect();
-        }
-    }
-
     fn forward(&mut self) -> io::Result<bool> {
-        let (router, hosts) = (self.agent.backend_mut(), &self.hosts);
-        self.endpoint.forward(|message, forward| route(router, hosts, message, forward))
+        let router = self.agent.backend_mut();
+        let wire_port = self.endpoint.local_address().port();
+        self.endpoint.forward(|message, forward| {
+            let Message { from, destination: Some(destination), bytes } = message else { return };
+            route(router, from, SocketAddrV4::new(destination, wire_port), bytes, forward);
+        })
     }
 }
 
-fn route(router: &mut Router, hosts: &Hosts, message: Message<'_>, forward: &mut dyn FnMut(SocketAddrV4)) {
-    let Message { from, destination: Some(destination), bytes } = message else { return };
-    let ingress = hosts.by_address.get(from.ip()).copied();
-    let mut receivers = [HostId(0); nicekv_dataplane::GROUP_MEMBERS_MAX];
+/// Runs the pipeline on a datagram. What is for no vring has come here for want of a receiver, and goes nowhere.
+fn route(
+    router: &mut Router,
+    from: SocketAddrV4,
+    to: SocketAddrV4,
+    bytes: &mut [u8],
+    forward: &mut dyn FnMut(SocketAddrV4),
+) {
+    let mut receivers = [HostId(0); GROUP_MEMBERS_MAX];
     let mut count = 0;
-    match router.route(from.ip().octets(), destination.octets(), ingress) {
-        Route::Unicast(host) => (receivers[0], count) = (host, 1),
-        Route::Multicast(copies) => {
+    match router.process(Ingress::Socket, from, to, bytes) {
+        Passed::Unicast(host) => (receivers[0], count) = (host, 1),
+        Passed::Multicast(copies) => {
             for (slot, host) in receivers.iter_mut().zip(copies) {
                 *slot = host;
                 count += 1;
             }
         }
-        Route::Miss | Route::NotVring => return,
-    }
-    if ingress.is_none() {
-        stamp_reply_to(bytes, from);
+        Passed::Plain | Passed::Dropped => {}
     }
     for receiver in &receivers[..count] {
         let host = router.host(*receiver).expect("validated tables know every host they name");
-        forward(SocketAddrV4::new(host.ip.into(), hosts.port));
+        forward(SocketAddrV4::new(host.ip.into(), host.udp_port));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_dataplane::fixtures::datagrams::{self, DatagramFixture};
+
+    #[test]
+    fn the_switch_passes_the_fixtures() {
+        let process = |router: &mut Router, fixture: &DatagramFixture, bytes: &mut [u8]| {
+            let mut receivers = Vec::new();
+            route(router, fixture.from, fixture.to, bytes, &mut |to| receivers.push(to));
+            // What goes where it was sent to does not come through the switch.
+            let is_plain = fixture.expected(true).is_none();
+            (!is_plain || !receivers.is_empty()).then_some(receivers)
+        };
+        let fixtures = datagrams::all().into_iter().filter(DatagramFixture::is_from_a_socket);
+        let failures: Vec<String> = fixtures.filter_map(|fixture| fixture.run(true, process).err()).collect();
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
     }
 }

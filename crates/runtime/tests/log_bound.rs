@@ -77,6 +77,8 @@ impl Cluster {
             port: vrings.port,
             balancing: Balancing::None,
             switches: vec![SwitchId(0)],
+            services: Vec::new(),
+            topology: Default::default(),
             timing: Timing::default(),
         };
         let mut state = StateFile::new(files.clone(), directory(&files, path, "metadata"));

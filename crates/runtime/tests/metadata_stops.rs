@@ -53,6 +53,8 @@ fn a_leader_whose_compare_and_swap_fails_stops_at_once() {
         port: address.port(),
         balancing: Balancing::None,
         switches: vec![SwitchId(0)],
+        services: Vec::new(),
+        topology: Default::default(),
         timing: Timing::default(),
     };
     let endpoint = UdpEndpoint::bind("127.0.0.1:0".parse().unwrap()).unwrap();

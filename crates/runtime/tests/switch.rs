@@ -1,8 +1,9 @@
 //! The user-space switch: its agent is given tables over TCP, and datagrams follow them.
 
 use nicekv_dataplane::control::{ControlReply, ControlRequest, decode, encode};
+use nicekv_dataplane::fixtures::frames;
 use nicekv_dataplane::{
-    Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix, TableSet, UnicastEntry, VringConfig,
+    Counter, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix, TableSet, UnicastEntry, VringConfig,
 };
 use nicekv_placement::{Vrings, key_digest};
 use nicekv_runtime::control_plane::{CONTROL_LIMITS, Greeting, Role};
@@ -10,7 +11,7 @@ use nicekv_runtime::{
     AgentLink, FramedStream, Stop, TermFile, UdpEndpoint, UserSpaceSwitch, accept, listen, readable, wait,
 };
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
-use nicekv_wire::{ClientId, Datagram, Get, KeyspaceId, OpId};
+use nicekv_wire::{ClientId, Get, HeaderLayout, KeyspaceId, OpId, Opcode};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::sync::Arc;
@@ -72,7 +73,7 @@ fn receive(endpoint: &mut UdpEndpoint) -> (Vec<u8>, Option<SocketAddrV4>) {
         endpoint.receive(|message| received = Some(message.bytes.to_vec())).unwrap();
     }
     let bytes = received.unwrap();
-    let reply_to = Datagram::decode(&bytes).unwrap().0.reply_to;
+    let reply_to = HeaderLayout::peek(&bytes).unwrap().reply_to();
     (bytes, reply_to)
 }
 
@@ -120,24 +121,29 @@ fn datagrams_follow_the_installed_tables() {
     let mut client = UdpEndpoint::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
     send(&mut client, &bytes, vrings.unicast_address(&digest));
     assert_eq!(receive(&mut nodes[1]).1, Some(client.local_address()), "the client's address is stamped");
-    send(&mut client, &bytes, vrings.multicast_address(&digest));
+    let update = frames::message(Opcode::Update, b"an update");
+    send(&mut client, &update, vrings.multicast_address(&digest));
     for node in &mut nodes {
         assert_eq!(receive(node).1, Some(client.local_address()));
     }
-    // A member's own multicast goes to the others, with nothing stamped.
-    send(&mut nodes[0], &bytes, vrings.multicast_address(&digest));
-    assert_eq!(receive(&mut nodes[1]), (bytes.clone(), None));
-    assert_eq!(receive(&mut nodes[2]), (bytes.clone(), None));
+    // A member's decisions go to the others, with nothing stamped; a client's go nowhere.
+    let decisions = frames::message(Opcode::Decisions, b"a decision");
+    send(&mut client, &decisions, vrings.multicast_address(&digest));
+    send(&mut nodes[0], &decisions, vrings.multicast_address(&digest));
+    assert_eq!(receive(&mut nodes[1]), (decisions.clone(), None));
+    assert_eq!(receive(&mut nodes[2]), (decisions.clone(), None));
     let first = nodes[0].local_address();
     send(&mut nodes[1], &bytes, first);
     assert_eq!(receive(&mut nodes[0]).0, bytes, "and this is the first that node 0 has got since");
 
-    let ControlReply::Status { tables, .. } = ask(&mut controller, &ControlRequest::Status { term: 1 })
+    let ControlReply::Status { tables, counters, .. } =
+        ask(&mut controller, &ControlRequest::Status { term: 1 })
     else {
         panic!("a status was asked for")
     };
     let hits: Vec<_> = tables.iter().map(|table| (table.name.as_str(), table.hits)).collect();
     assert_eq!(hits, [("unicast_vring", 1), ("division", 0), ("multicast_vring", 2)]);
+    assert_eq!(counters.get(Counter::OpcodeRefused), 1);
     stop.stop();
     thread.join().unwrap().unwrap();
 }

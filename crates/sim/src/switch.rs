@@ -1,8 +1,15 @@
-//! The switch: the reference model's tables behind the real agent.
+//! The switch: the reference model's pipeline behind the real agent.
 
 use nicekv_dataplane::control::SwitchAgent;
-use nicekv_dataplane::{HostId, Route, Router, VringSet};
+use nicekv_dataplane::{HostId, Ingress, Passed, Router, VringSet};
 use std::net::SocketAddrV4;
+
+/// Ports of storage nodes have the numbers of the nodes; this is the metadata service's.
+pub const METADATA_PORT: u16 = 1_000;
+/// The port of every client: the model asks no more of a port without a server.
+pub const CLIENT_PORT: u16 = 1_001;
+/// The metadata service in the tables.
+pub const METADATA_MAC: [u8; 6] = [2, 0, 0, 0, 3, 232];
 
 /// See the module.
 #[derive(Clone)]
@@ -35,13 +42,20 @@ impl Switch {
         self.agent = SwitchAgent::new(router, term);
     }
 
-    /// Matches a datagram. `ingress` is the storage host that sends it.
-    pub fn forward(&mut self, from: SocketAddrV4, to: SocketAddrV4, ingress: Option<HostId>) -> Forward {
-        match self.agent.backend_mut().route(from.ip().octets(), to.ip().octets(), ingress) {
-            Route::Unicast(host) => Forward::Hosts(vec![host]),
-            Route::Multicast(hosts) => Forward::Hosts(hosts.collect()),
-            Route::Miss => Forward::Hosts(Vec::new()),
-            Route::NotVring => Forward::Plain,
+    /// Processes a datagram that has come in at `port`; at a switch that hides sources there is none, and it is stamped.
+    pub fn forward(
+        &mut self,
+        port: Option<u16>,
+        from: SocketAddrV4,
+        to: SocketAddrV4,
+        bytes: &mut [u8],
+    ) -> Forward {
+        let ingress = port.map_or(Ingress::Socket, |port| Ingress::Port { port, mac: None });
+        match self.agent.backend_mut().process(ingress, from, to, bytes) {
+            Passed::Plain => Forward::Plain,
+            Passed::Unicast(host) => Forward::Hosts(vec![host]),
+            Passed::Multicast(hosts) => Forward::Hosts(hosts.collect()),
+            Passed::Dropped => Forward::Hosts(Vec::new()),
         }
     }
 }

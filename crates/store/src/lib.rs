@@ -1,4 +1,4 @@
-//! Storage of one replica: what a node must not forget (ARCHITECTURE.md).
+//! Storage of one replica: what a node must not forget (DESIGN §5 *Storage*).
 //!
 //! ```text
 //!   node thread                             sync thread

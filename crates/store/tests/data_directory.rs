@@ -1,4 +1,4 @@
-//! Whose directory it is (docs/FAULTS.md row 34).
+//! Whose directory it is (SCENARIOS 34).
 
 use nicekv_store::{DataDirectory, Expected, Files, Forgetful, RealFiles, StoreError, files::PowerLoss};
 use std::{fs, path::Path, sync::Arc};
@@ -36,7 +36,7 @@ fn is_created_and_found_again() {
 }
 
 #[test]
-fn row_34_says_why_it_refuses() {
+fn says_why_it_refuses() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("data");
     let held = open(&path, EXPECTED).unwrap();
@@ -75,7 +75,7 @@ fn row_34_says_why_it_refuses() {
 }
 
 #[test]
-fn row_34_every_flipped_bit_of_the_format_file_is_refused() {
+fn every_flipped_bit_of_the_format_file_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     drop(open(directory.path(), EXPECTED).unwrap());
     let format = directory.path().join("nicekv-format");

@@ -47,6 +47,25 @@ const _: () = assert!(size_of::<HeaderLayout>() == 48);
 const _: () = assert!(offset_of!(HeaderLayout, reply_to_ip) == 8);
 const _: () = assert!(offset_of!(HeaderLayout, digest) == 32);
 
+impl HeaderLayout {
+    /// What every datagram begins with.
+    pub const MAGIC: u16 = MAGIC;
+    /// Version of all layouts.
+    pub const VERSION: u8 = VERSION;
+
+    /// What a switch reads of a datagram that nobody has decoded: the header, if there is a whole one of this version.
+    pub fn peek(datagram: &[u8]) -> Option<&Self> {
+        let (header, _) = Self::ref_from_prefix(datagram).ok()?;
+        (header.magic.get() == MAGIC && header.version == VERSION).then_some(header)
+    }
+
+    /// Where replies go, if it says so.
+    pub fn reply_to(&self) -> Option<SocketAddrV4> {
+        let address = SocketAddrV4::new(Ipv4Addr::from(self.reply_to_ip), self.reply_to_port.get());
+        (address.port() != 0).then_some(address)
+    }
+}
+
 /// What a datagram is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

@@ -1,4 +1,4 @@
-//! Every message survives the wire, and nothing else is taken for one (docs/FAULTS.md row 29).
+//! Every message survives the wire, and nothing else is taken for one (SCENARIOS 29).
 
 mod messages;
 
@@ -31,7 +31,7 @@ proptest! {
     }
 
     #[test]
-    fn row_29_every_truncation_is_refused(bytes in datagram(), cut in any::<prop::sample::Index>()) {
+    fn every_truncation_is_refused(bytes in datagram(), cut in any::<prop::sample::Index>()) {
         prop_assert!(decode(&bytes[..cut.index(bytes.len())]).is_err());
     }
 
@@ -64,13 +64,13 @@ proptest! {
     }
 
     #[test]
-    fn row_29_noise_is_refused(bytes in prop::collection::vec(any::<u8>(), 0..=DATAGRAM_BYTES_MAX)) {
+    fn noise_is_refused(bytes in prop::collection::vec(any::<u8>(), 0..=DATAGRAM_BYTES_MAX)) {
         prop_assert!(decode(&bytes).is_err());
     }
 }
 
 #[test]
-fn row_29_every_length_up_to_the_mtu_is_refused_without_panic() {
+fn every_length_up_to_the_mtu_is_refused_without_panic() {
     let mut largest = Vec::new();
     largest_update(KEY_BYTES_MAX, VALUE_BYTES_MAX).encode(&mut largest);
     largest.resize(DATAGRAM_BYTES_MAX + 1, 0);
@@ -99,7 +99,7 @@ fn largest_update(key: usize, value: usize) -> Update<'static> {
 }
 
 #[test]
-fn row_29_keys_and_values_outside_their_limits_are_refused_by_name() {
+fn keys_and_values_outside_their_limits_are_refused_by_name() {
     let refused = |key, value, field, found| {
         let mut bytes = Vec::new();
         largest_update(key, value).encode(&mut bytes);
@@ -131,7 +131,7 @@ fn row_29_keys_and_values_outside_their_limits_are_refused_by_name() {
 }
 
 #[test]
-fn row_29_lies_in_the_header_are_refused_by_name() {
+fn lies_in_the_header_are_refused_by_name() {
     let mut honest = Vec::new();
     largest_update(3, 3).encode(&mut honest);
     let with = |at: usize, value: &[u8]| {

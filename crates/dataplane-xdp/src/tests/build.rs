@@ -1,6 +1,6 @@
 //! The object in the tree, and objects built from changed sources. They need clang and say so if they are not run.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use super::live_failures;
@@ -9,7 +9,16 @@ use super::namespaces::{as_root, not_run};
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
 
 /// (file, what it says, what a mutant says instead).
-const MUTATIONS: [(&str, &str, &str); 12] = [
+const MUTATIONS: [(&str, &str, &str); 17] = [
+    ("admission.h", "return !owner || *owner == ingress->ifindex;", "return !owner || true;"),
+    ("admission.h", "return !owner || owner->ifindex == ingress->ifindex;", "return !owner || true;"),
+    (
+        "admission.h",
+        "allowed = is_node ? NICEKV_OPCODES_MULTICAST_NODE",
+        "allowed = true ? NICEKV_OPCODES_MULTICAST_NODE",
+    ),
+    ("admission.h", "receiver->udp_port != datagram->udp->dest", "true"),
+    ("nicekv.bpf.c", "if (refused >= 0)", "if (false)"),
     ("rewrite.h", "__builtin_memcpy(datagram->ethernet->h_dest, mac, ETH_ALEN);", ""),
     ("rewrite.h", "h_source[index] = config.router_mac[index];", "h_source[index] = 0;"),
     ("rewrite.h", "ip->check = updated_checksum(ip->check, ip->daddr, address);", ""),
@@ -36,11 +45,17 @@ fn build(directory: &Path, arguments: &[&str]) -> Output {
     Command::new(directory.join("build.sh")).args(arguments).output().expect("build.sh")
 }
 
-fn copy_sources(directory: &Path) {
+/// Returns where the sources of the programs are, in a tree of which they need a part.
+fn copy_sources(tree: &Path) -> PathBuf {
+    let (directory, wire) = (tree.join("dataplane-xdp/bpf"), tree.join("wire/include"));
+    std::fs::create_dir_all(&directory).and_then(|()| std::fs::create_dir_all(&wire)).expect("directories");
+    let header = concat!(env!("CARGO_MANIFEST_DIR"), "/../wire/include/nicekv_wire.h");
+    std::fs::copy(header, wire.join("nicekv_wire.h")).expect("copy");
     for entry in std::fs::read_dir(SOURCES).expect("sources") {
         let entry = entry.expect("sources");
         std::fs::copy(entry.path(), directory.join(entry.file_name())).expect("copy");
     }
+    directory
 }
 
 #[test]
@@ -48,20 +63,16 @@ fn the_committed_object_is_what_its_source_compiles_to() {
     if !has_clang("the_committed_object_is_what_its_source_compiles_to") {
         return;
     }
-    let elsewhere = tempfile::tempdir().unwrap();
-    copy_sources(elsewhere.path());
-    for directory in [Path::new(SOURCES), elsewhere.path()] {
+    let tree = tempfile::tempdir().unwrap();
+    let elsewhere = copy_sources(tree.path());
+    for directory in [Path::new(SOURCES), &elsewhere] {
         let output = build(directory, &["--check"]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    let header = elsewhere.path().join("layout.h");
+    let header = elsewhere.join("layout.h");
     let changed = std::fs::read_to_string(&header).unwrap().replace("MAC_CAPACITY 4096", "MAC_CAPACITY 4095");
     std::fs::write(&header, changed).unwrap();
-    assert_eq!(
-        build(elsewhere.path(), &["--check"]).status.code(),
-        Some(1),
-        "a difference must fail the check"
-    );
+    assert_eq!(build(&elsewhere, &["--check"]).status.code(), Some(1), "a difference must fail the check");
 }
 
 #[test]
@@ -72,14 +83,14 @@ fn every_mutation_of_the_programs_fails_a_fixture() {
             return;
         }
         for (file, original, mutant) in MUTATIONS {
-            let directory = tempfile::tempdir().unwrap();
-            copy_sources(directory.path());
-            let path = directory.path().join(file);
+            let tree = tempfile::tempdir().unwrap();
+            let directory = copy_sources(tree.path());
+            let path = directory.join(file);
             let source = std::fs::read_to_string(&path).unwrap();
             assert_eq!(source.matches(original).count(), 1, "{file} no longer says `{original}` once");
             std::fs::write(&path, source.replace(original, mutant)).unwrap();
-            let object = directory.path().join("mutant.o");
-            let output = build(directory.path(), &["--output", object.to_str().unwrap()]);
+            let object = directory.join("mutant.o");
+            let output = build(&directory, &["--output", object.to_str().unwrap()]);
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             let failures = live_failures(&std::fs::read(&object).unwrap());
             assert!(!failures.is_empty(), "{file} without `{original}` went unnoticed");

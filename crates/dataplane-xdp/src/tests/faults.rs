@@ -64,7 +64,7 @@ impl Faulty {
 }
 
 fn datagram(ring: u8) -> Vec<u8> {
-    frames::Udp { destination: [10, ring, 0, 1], ..frames::Udp::default() }.build()
+    frames::Udp::request([10, ring, 0, 1]).build()
 }
 
 #[test]

@@ -8,6 +8,7 @@ use nicekv_dataplane::{
     Backend as _, BackendError, DivisionEntry, HostId, MemberSet, MulticastEntry, Pipeline, Prefix, Table,
     TableError, TableSet, TableUpdate, UnicastEntry,
 };
+use nicekv_wire::Opcode;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -68,8 +69,7 @@ fn fixtures_host(id: u16, port: u16) -> nicekv_dataplane::Host {
 fn probes() -> Vec<Vec<u8>> {
     let nets = [0u8, 1, 16, 32, 48, 49];
     let to = |ring: u8, net: u8, from: u8| {
-        frames::Udp { source: [10, 0, from, 1], destination: [10, ring, net, 1], ..frames::Udp::default() }
-            .build()
+        frames::Udp { source: [10, 0, from, 1], ..frames::Udp::request([10, ring, net, 1]) }.build()
     };
     nets.iter().flat_map(|&net| [to(10, net, 0), to(10, net, 16), to(11, net, 0)]).collect()
 }
@@ -137,11 +137,10 @@ fn a_flip_under_traffic_loses_and_mixes_nothing() {
         let stations = &lab.network.stations;
         let xdp = &mut lab.xdp;
         let datagram = |number: u32| frames::Udp {
-            destination: [10, 11, 0, 1],
-            payload: number.to_be_bytes().into(),
-            ..frames::Udp::default()
+            payload: frames::message(Opcode::Update, &number.to_be_bytes()),
+            ..frames::Udp::request([10, 11, 0, 1])
         };
-        let number_of = |frame: &[u8]| u32::from_be_bytes(frame[42..46].try_into().unwrap());
+        let number_of = |frame: &[u8]| u32::from_be_bytes(frame[90..94].try_into().unwrap());
         let end =
             |stations: &[super::namespaces::Station]| stations[0].send(&[[0xff; 12], [0x88; 12]].concat());
         std::thread::scope(|scope| {
@@ -193,7 +192,7 @@ fn after_install_nobody_is_reached_by_the_old_tables() {
     as_root("after_install_nobody_is_reached_by_the_old_tables", || {
         let mut lab = Lab::new(OBJECT);
         lab.xdp.install(&tables()).unwrap();
-        let probe = frames::Udp { destination: [10, 10, 0, 1], ..frames::Udp::default() }.build();
+        let probe = frames::Udp::request([10, 10, 0, 1]).build();
         for round in 0..10 {
             for id in [2, 1] {
                 let mut next = tables();
@@ -240,7 +239,7 @@ fn a_refused_or_failed_install_leaves_the_old_tables_in_force() {
         assert!(reason.contains("multicast group"), "{reason}");
         let status = agent.handle(ControlRequest::Status { term: 1 });
         assert!(matches!(status, ControlReply::Status { generation: Some(1), .. }), "{status:?}");
-        let probe = frames::Udp { destination: [10, 10, 0, 1], ..frames::Udp::default() }.build();
+        let probe = frames::Udp::request([10, 10, 0, 1]).build();
         network.stations[0].send(&probe);
         assert_eq!(network.stations[1].receive()[..6], host(1).mac, "the old tables route");
         // What does not need the port can be installed.
@@ -260,7 +259,7 @@ fn unicasts_and_multicast_copies_that_leave_together_are_each_treated_as_what_th
         const BURSTS: usize = 20;
         let mut lab = Lab::new(OBJECT);
         lab.xdp.install(&tables()).unwrap();
-        let to = |ring| frames::Udp { destination: [10, ring, 0, 1], ..frames::Udp::default() }.build();
+        let to = |ring| frames::Udp::request([10, ring, 0, 1]).build();
         let once = [to(10), to(11)].map(|frame| lab.send(0, &frame).frames);
         let mut expected: Vec<_> = std::iter::repeat_n(once.concat(), PAIRS).flatten().collect();
         expected.sort_unstable();

@@ -3,8 +3,10 @@
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 
-use nicekv_dataplane::fixtures::{host, tables};
+use nicekv_dataplane::fixtures::{frames, host, tables};
 use nicekv_dataplane::{Backend as _, Counter, Table};
+
+use nicekv_wire::Opcode;
 
 use super::namespaces::{RECEIVE_TIMEOUT, as_root};
 use super::{Lab, OBJECT};
@@ -44,24 +46,28 @@ fn hosts_talk_through_the_switch() {
 
         let sockets = replicas.each_ref().map(|replica| replica.run(udp_socket));
         let client = client.run(udp_socket);
-        let mut bytes = [0; 64];
-        client.send_to(b"get", ("10.10.0.1", PORT)).unwrap();
+        let get = frames::message(Opcode::Get, b"get");
+        let put = frames::message(Opcode::Update, b"put");
+        let decision = frames::message(Opcode::Decisions, b"a decision");
+        let next = frames::message(Opcode::Get, b"the next");
+        let mut bytes = [0; 128];
+        client.send_to(&get, ("10.10.0.1", PORT)).unwrap();
         let (length, from) = sockets[0].recv_from(&mut bytes).unwrap();
-        assert_eq!((&bytes[..length], from.to_string()), (&b"get"[..], "10.0.0.100:7000".into()));
+        assert_eq!((&bytes[..length], from.to_string()), (&get[..], "10.0.0.100:7000".into()));
         sockets[0].send_to(b"value", from).unwrap();
         assert_eq!(client.recv(&mut bytes).unwrap(), 5);
 
-        client.send_to(b"put", ("10.11.0.1", PORT)).unwrap();
+        client.send_to(&put, ("10.11.0.1", PORT)).unwrap();
         for socket in &sockets {
-            assert_eq!(socket.recv(&mut bytes).unwrap(), 3);
+            assert_eq!(socket.recv(&mut bytes).unwrap(), put.len());
         }
         // The primary's decision goes to the others; its next datagram proves that it got none itself.
-        sockets[0].send_to(b"decision", ("10.11.0.1", PORT)).unwrap();
+        sockets[0].send_to(&decision, ("10.11.0.1", PORT)).unwrap();
         for socket in &sockets[1..] {
-            assert_eq!(socket.recv(&mut bytes).unwrap(), 8);
+            assert_eq!(socket.recv(&mut bytes).unwrap(), decision.len());
         }
-        client.send_to(b"next", ("10.10.0.1", PORT)).unwrap();
-        assert_eq!(sockets[0].recv(&mut bytes).unwrap(), 4);
+        client.send_to(&next, ("10.10.0.1", PORT)).unwrap();
+        assert_eq!(sockets[0].recv(&mut bytes).unwrap(), next.len());
 
         let counters = lab.xdp.counters().unwrap();
         assert_eq!(counters.get(Counter::Hits(Table::Unicast)), 2);

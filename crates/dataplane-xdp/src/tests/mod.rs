@@ -11,7 +11,7 @@ mod random;
 use aya::maps::{HashMap, MapData};
 use aya::programs::{TestRun as _, TestRunOptions};
 use nicekv_dataplane::fixtures::{
-    Counts, Fixture, ROUTER_MAC, VRINGS, cases, tables, teaching_frame, verdict_of,
+    Counts, Fixture, PORTS, ROUTER_MAC, VRINGS, cases, tables, teaching_frame, verdict_of,
 };
 use nicekv_dataplane::{Backend as _, Counter, Counters, Output, Verdict};
 
@@ -35,7 +35,7 @@ struct Lab {
 
 impl Lab {
     fn new(object: &[u8]) -> Self {
-        let network = Network::enter(5);
+        let network = Network::enter(PORTS.end);
         let xdp = Xdp::load_object(object, VRINGS.try_into().unwrap(), ROUTER_MAC, &network.ports).unwrap();
         Self { network, xdp, sentinels: 0 }
     }
@@ -72,7 +72,7 @@ impl Lab {
         self.network.stations[usize::from(ingress)].send(frame);
         // Behind the frame on the same way: when it is there, everything of the frame is.
         let mut frames = self.collect(ingress, |port| port != ingress);
-        let other = (ingress + 1) % 5;
+        let other = (ingress + 1) % PORTS.end;
         frames.extend(self.collect(other, |port| port == ingress));
         frames.sort_unstable();
         Output { verdict: verdict_of(&self.without_sentinels(&before)), frames }
@@ -188,18 +188,22 @@ fn assert_none(failures: &[String]) {
 }
 
 #[test]
-fn row_31_fixtures_by_test_run() {
-    as_root("row_31_fixtures_by_test_run", || {
+fn fixtures_by_test_run() {
+    as_root("fixtures_by_test_run", || {
         assert_none(&run_fixtures(&mut Lab::new(OBJECT), check_by_test_run));
     });
 }
 
 #[test]
-fn row_31_fixtures_with_live_frames() {
-    as_root("row_31_fixtures_with_live_frames", || {
+fn fixtures_with_live_frames() {
+    as_root("fixtures_with_live_frames", || {
         let mut lab = Lab::new(OBJECT);
         let attached = lab.network.bpftool_net();
-        assert_eq!(attached.matches("driver").count(), 5, "not in native mode:\n{attached}");
+        assert_eq!(
+            attached.matches("driver").count(),
+            usize::from(PORTS.end),
+            "not in native mode:\n{attached}"
+        );
         assert_none(&run_fixtures(&mut lab, check_live));
     });
 }

@@ -12,7 +12,8 @@ use crate::OBJECT;
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     let datagram = (any::<[u8; 4]>(), 9u8..13, any::<[u8; 2]>(), prop::collection::vec(any::<u8>(), 0..64))
         .prop_map(|(source, ring, [c, d], payload)| {
-            frames::Udp { source, destination: [10, ring, c, d], payload, ..frames::Udp::default() }.build()
+            let message = frames::Udp::request([10, ring, c, d]);
+            frames::Udp { source, payload: [&message.payload[..], &payload].concat(), ..message }.build()
         });
     let overwrite = prop::collection::vec((0usize..80, any::<u8>()), 0..4);
     let fixture = prop::sample::select(cases::all()).prop_map(|fixture| fixture.frame);

@@ -17,7 +17,7 @@ use nicekv_dataplane::{
 use nicekv_placement::{VnodeBlock, vnode_blocks};
 use nicekv_wire::{NodeId, PartitionId};
 
-use crate::config::{Balancing, Config, division_bits};
+use crate::config::{Balancing, Config, ServiceConfig, division_bits};
 use crate::policy::Policy;
 use crate::state::{Member, Partition, Standing, State};
 
@@ -56,7 +56,16 @@ fn hosts(config: &Config) -> Vec<Host> {
         mac: node.mac,
         port: node.switch_port,
     };
-    config.nodes.iter().map(host).collect()
+    // Numbered from the end: nodes are numbered by the operator, from the beginning.
+    let service = |(service, index): (&ServiceConfig, u16)| Host {
+        id: HostId(u16::MAX - index),
+        role: HostRole::Metadata,
+        ip: service.address.ip().octets(),
+        udp_port: service.address.port(),
+        mac: service.mac,
+        port: service.switch_port,
+    };
+    config.nodes.iter().map(host).chain(config.services.iter().zip(0..).map(service)).collect()
 }
 
 fn host_id(node: NodeId) -> HostId {

@@ -45,7 +45,11 @@ impl Observations {
             timing: config.timing,
             membership: Membership::new(config, term, now_ns),
             watches: state.partitions().map(|(id, _)| (id, Watch::dark(now_ns))).collect(),
-            switches: Switches::new(&config.switches, nanoseconds(config.timing.switch_interval)),
+            switches: Switches::new(
+                &config.switches,
+                config.topology.clone(),
+                nanoseconds(config.timing.switch_interval),
+            ),
             quiet_until_ns: now_ns + quiet_ns,
             unaware: BTreeSet::new(),
             plant: None,

@@ -14,7 +14,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
-use nicekv_dataplane::{TableSet, TableStatus};
+use nicekv_dataplane::{TableSet, TableStatus, Topology};
 
 use crate::config::SwitchId;
 use crate::status::SwitchStatus;
@@ -38,15 +38,17 @@ struct Switch {
 pub(crate) struct Switches {
     switches: BTreeMap<SwitchId, Switch>,
     interval_ns: u64,
+    /// The tables of a switch are the newest ones, with its own ports.
+    topology: Topology,
     newest: TableSet,
     /// Term of a newer leader, if a switch knows one.
     newer_term: Option<u64>,
 }
 
 impl Switches {
-    pub(crate) fn new(switches: &[SwitchId], interval_ns: u64) -> Self {
+    pub(crate) fn new(switches: &[SwitchId], topology: Topology, interval_ns: u64) -> Self {
         let switches = switches.iter().map(|id| (*id, Switch::default())).collect();
-        Self { switches, interval_ns, newest: TableSet::default(), newer_term: None }
+        Self { switches, interval_ns, topology, newest: TableSet::default(), newer_term: None }
     }
 
     /// Makes `tables` the newest, under the next generation, if they differ from the ones before.
@@ -177,7 +179,10 @@ impl Switches {
             let current = switch.acknowledged == self.newest.generation && !switch.doubtful;
             if !current && now_ns >= switch.install_at_ns {
                 switch.install_at_ns = now_ns + self.interval_ns;
-                return Some((id, ControlRequest::Install { term, tables: self.newest.clone() }));
+                return Some((
+                    id,
+                    ControlRequest::Install { term, tables: self.topology.place(id.0, self.newest.clone()) },
+                ));
             }
             if now_ns >= switch.status_at_ns {
                 switch.status_at_ns = now_ns + self.interval_ns;

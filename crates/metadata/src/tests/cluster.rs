@@ -98,6 +98,8 @@ pub(super) fn config(nodes: u16, replicas: usize) -> Config {
         port: 7400,
         balancing: Balancing::Source { clients: Prefix::new([10, 20, 2, 0], 24) },
         switches: vec![SwitchId(0), SwitchId(1)],
+        services: Vec::new(),
+        topology: Default::default(),
         timing: Timing::default(),
     }
 }

@@ -1,4 +1,4 @@
-//! Starts that are refused: one line on standard error, exit code 2 (docs/FAULTS.md rows 33 and 34).
+//! Starts that are refused: one line on standard error, exit code 2 (SCENARIOS 33, 34; DESIGN §11).
 
 use crate::cluster::{Up, nicekv, outcome};
 use std::fs;
@@ -15,7 +15,7 @@ pub(crate) fn refused(scratch: &Path, arguments: &[&str], reason: &str) {
 }
 
 #[test]
-fn row_34_a_directory_or_a_port_in_use() {
+fn a_directory_or_a_port_in_use() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--data-dir", "data", "--nodes", "1", "--replicas", "1"]);
     refused(scratch.path(), &["--data-dir", "data"], "in use");
@@ -26,14 +26,14 @@ fn row_34_a_directory_or_a_port_in_use() {
 }
 
 #[test]
-fn row_33_more_replicas_than_nodes() {
+fn more_replicas_than_nodes() {
     let scratch = tempfile::tempdir().unwrap();
     refused(scratch.path(), &["--data-dir", "data", "--replicas", "4"], "4 replicas");
     assert!(!scratch.path().join("data").exists(), "nothing is created");
 }
 
 #[test]
-fn row_34_directories_that_are_not_this_clusters() {
+fn directories_that_are_not_this_clusters() {
     let scratch = tempfile::tempdir().unwrap();
     let start = |directory| {
         let up = Up::start(scratch.path(), &["--data-dir", directory, "--nodes", "2", "--replicas", "2"]);

@@ -166,6 +166,8 @@ pub(super) mod tests {
             port: 7400,
             balancing: Balancing::None,
             switches: vec![SwitchId(0)],
+            services: Vec::new(),
+            topology: Default::default(),
             timing: Timing::default(),
         }
     }

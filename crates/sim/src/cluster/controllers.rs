@@ -14,9 +14,12 @@ use crate::keyspace::specs;
 use crate::network::Host;
 use crate::node::Clock;
 use crate::plants::Planted;
-use nicekv_dataplane::Prefix;
+use crate::switch::{METADATA_MAC, METADATA_PORT};
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
-use nicekv_metadata::{Balancing, Config, Metadata, NodeConfig, Persisted, StorageRequest, SwitchId};
+use nicekv_dataplane::{Prefix, Topology};
+use nicekv_metadata::{
+    Balancing, Config, Metadata, NodeConfig, Persisted, ServiceConfig, StorageRequest, SwitchId,
+};
 use nicekv_wire::Now;
 use nicekv_wire::limits::PORT_DEFAULT;
 use std::net::SocketAddrV4;
@@ -121,6 +124,12 @@ impl Cluster {
             port: PORT_DEFAULT,
             balancing: if self.scenario.balancing { Balancing::Source { clients } } else { Balancing::None },
             switches: (0..self.switches.len()).map(|switch| SwitchId(switch as u16)).collect(),
+            services: vec![ServiceConfig {
+                address: METADATA,
+                mac: METADATA_MAC,
+                switch_port: METADATA_PORT,
+            }],
+            topology: Topology::default(),
             timing: self.scenario.timing,
         }
     }

@@ -2,9 +2,8 @@
 
 use super::{Cluster, Event, METADATA, SWITCH};
 use crate::network::Host;
-use crate::switch::Forward;
-use nicekv_dataplane::{HostId, Ring};
-use nicekv_wire::stamp_reply_to;
+use crate::switch::{CLIENT_PORT, Forward, METADATA_PORT};
+use nicekv_dataplane::Ring;
 use std::net::SocketAddrV4;
 
 impl Cluster {
@@ -17,27 +16,24 @@ impl Cluster {
     }
 
     pub(super) fn send(&mut self, sender: Host, from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8]) {
-        let (attached, ingress) = match sender {
-            Host::Node(index) => (index, Some(HostId(self.nodes[index].id.0))),
-            Host::Client(index) => (index, None),
-            Host::Metadata | Host::Switch(_) => (0, None),
+        let (attached, port) = match sender {
+            Host::Node(index) => (index, self.nodes[index].id.0),
+            Host::Client(index) => (index, CLIENT_PORT),
+            Host::Metadata | Host::Switch(_) => (0, METADATA_PORT),
         };
         if let Host::Node(index) = sender {
             let is_to_members = self.rings.ring_of(to.ip().octets()) == Some(Ring::Multicast);
             self.watch.node_sends((index, self.nodes[index].process), is_to_members, bytes);
         }
         let switch = attached % self.switches.len();
-        match self.switches[switch].forward(from, to, ingress) {
+        let (mut bytes, port) = (bytes.to_vec(), (!self.scenario.hides_sources).then_some(port));
+        match self.switches[switch].forward(port, from, to, &mut bytes) {
             Forward::Plain => {
                 if let Some(host) = self.host_of(to) {
-                    self.deliver(sender, host, from, bytes);
+                    self.deliver(sender, host, from, &bytes);
                 }
             }
             Forward::Hosts(hosts) => {
-                let mut bytes = bytes.to_vec();
-                if self.scenario.hides_sources && ingress.is_none() {
-                    stamp_reply_to(&mut bytes, from);
-                }
                 let from = if self.scenario.hides_sources { SWITCH } else { from };
                 for host in hosts {
                     self.deliver(sender, Host::Node(usize::from(host.0) - 1), from, &bytes);

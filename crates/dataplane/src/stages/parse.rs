@@ -11,7 +11,9 @@
 //! - The TTL is left alone: a rewritten datagram has a host's address, so it is rewritten at most once and
 //!   cannot circle.
 
-use crate::{Counter, VringSet};
+use core::net::SocketAddrV4;
+
+use crate::{Counter, Ring, VringSet};
 
 /// VLAN tags that are looked behind.
 pub const VLAN_TAGS_MAX: usize = 2;
@@ -27,26 +29,54 @@ const TYPE_ARP: u16 = 0x0806;
 const TYPE_VLAN: [u16; 2] = [0x8100, 0x88a8];
 const PROTOCOL_UDP: u8 = 17;
 /// "More fragments" and the fragment offset.
-const FRAGMENT_BITS: u16 = 0x3fff;
+const FRAGMENT_BITS: u16 = MORE_FRAGMENTS | FRAGMENT_OFFSET_BITS;
+const MORE_FRAGMENTS: u16 = 0x2000;
+const FRAGMENT_OFFSET_BITS: u16 = 0x1fff;
 
 /// What the parser makes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// A datagram for a vring.
-    Vring(Datagram),
+    Vring(Ring, Datagram),
     /// To be dropped and counted.
     Drop(Counter),
     /// Others' traffic.
-    Others,
+    Others {
+        /// Who says to have sent it: source of IPv4, sender of ARP.
+        sender: Option<[u8; 4]>,
+        /// What is UDP over IPv4, as far as it shows its ports.
+        datagram: Option<Datagram>,
+    },
 }
 
-/// A datagram for a vring: everything that matching and rewriting need.
+const OTHERS: Class = Class::Others { sender: None, datagram: None };
+
+/// A UDP datagram: everything that admitting, matching and rewriting need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Datagram {
     pub(crate) source: [u8; 4],
     pub(crate) destination: [u8; 4],
+    source_port: u16,
+    destination_port: u16,
     /// Offset of the UDP header in the frame.
     udp_at: usize,
+    /// Where the datagram ends; behind that is padding.
+    end_at: usize,
+    /// Whether more fragments follow.
+    pub(crate) is_fragment: bool,
+}
+
+impl Datagram {
+    /// Where it comes from, and where it goes to.
+    pub(crate) fn ends(&self) -> (SocketAddrV4, SocketAddrV4) {
+        let address = |ip: [u8; 4], port| SocketAddrV4::new(ip.into(), port);
+        (address(self.source, self.source_port), address(self.destination, self.destination_port))
+    }
+
+    /// What is in it, of the frame that it was found in.
+    pub(crate) fn payload<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
+        &frame[self.udp_at + UDP_BYTES..self.end_at]
+    }
 }
 
 /// The Ethernet addresses of a frame: (destination, source).
@@ -74,11 +104,10 @@ fn try_classify(frame: &[u8], vrings: &VringSet) -> Option<Class> {
         tags += 1;
         ether_type = u16_at(frame, at - 2)?;
     }
-    let payload = &frame[at..];
     Some(match ether_type {
-        TYPE_ARP => classify_arp(payload, vrings)?,
-        TYPE_IPV4 => classify_ipv4(payload, vrings, tags)?,
-        _ => Class::Others,
+        TYPE_ARP => classify_arp(&frame[at..], vrings)?,
+        TYPE_IPV4 => classify_ipv4(frame, at, vrings)?,
+        _ => OTHERS,
     })
 }
 
@@ -86,21 +115,27 @@ fn classify_arp(arp: &[u8], vrings: &VringSet) -> Option<Class> {
     let arp: [u8; ARP_BYTES] = bytes_at(arp, 0)?;
     let (sender, target) = (bytes_at(&arp, 14)?, bytes_at(&arp, 24)?);
     let vring = vrings.contains(sender) || vrings.contains(target);
-    Some(if vring { Class::Drop(Counter::VringMiss) } else { Class::Others })
+    Some(if vring {
+        Class::Drop(Counter::VringMiss)
+    } else {
+        Class::Others { sender: Some(sender), datagram: None }
+    })
 }
 
-fn classify_ipv4(packet: &[u8], vrings: &VringSet, tags: usize) -> Option<Class> {
+/// `at`: where the packet begins in the frame.
+fn classify_ipv4(frame: &[u8], at: usize, vrings: &VringSet) -> Option<Class> {
+    let packet = &frame[at..];
     let header: [u8; IPV4_BYTES_MIN] = bytes_at(packet, 0)?;
-    let destination = bytes_at(&header, 16)?;
-    if !vrings.contains(destination) {
-        return Some(Class::Others);
-    }
+    let (source, destination) = (bytes_at(&header, 12)?, bytes_at(&header, 16)?);
+    let Some(ring) = vrings.ring_of(destination) else {
+        return Some(Class::Others { sender: Some(source), datagram: udp_of_others(frame, at, &header) });
+    };
     let header_bytes = usize::from(header[0] & 0x0f) * 4;
     let total_bytes = usize::from(u16_at(&header, 2)?);
     if header[0] >> 4 != 4 || header_bytes < IPV4_BYTES_MIN {
         return None;
     }
-    if tags > 0 || u16_at(&header, 6)? & FRAGMENT_BITS != 0 {
+    if at > ETHERNET_BYTES || u16_at(&header, 6)? & FRAGMENT_BITS != 0 {
         return Some(Class::Drop(Counter::VringRefused));
     }
     if header[9] != PROTOCOL_UDP {
@@ -113,8 +148,37 @@ fn classify_ipv4(packet: &[u8], vrings: &VringSet, tags: usize) -> Option<Class>
     if udp_bytes < UDP_BYTES || udp_bytes > total_bytes - header_bytes {
         return None;
     }
-    let udp_at = ETHERNET_BYTES + header_bytes;
-    Some(Class::Vring(Datagram { source: bytes_at(&header, 12)?, destination, udp_at }))
+    let udp_at = at + header_bytes;
+    let datagram = Datagram {
+        source,
+        destination,
+        source_port: u16_at(frame, udp_at)?,
+        destination_port: u16_at(frame, udp_at + 2)?,
+        udp_at,
+        end_at: udp_at + udp_bytes,
+        is_fragment: false,
+    };
+    Some(Class::Vring(ring, datagram))
+}
+
+/// The datagram, or the first fragment of one, if it shows its ports. Lengths that lie are left to the receiver; what is in the
+/// frame is looked at.
+fn udp_of_others(frame: &[u8], at: usize, header: &[u8; IPV4_BYTES_MIN]) -> Option<Datagram> {
+    let udp_at = at + usize::from(header[0] & 0x0f) * 4;
+    let fragment = u16_at(header, 6)?;
+    let is_udp = header[9] == PROTOCOL_UDP && fragment & FRAGMENT_OFFSET_BITS == 0;
+    if !is_udp || header[0] & 0x0f < 5 || frame.len() < udp_at + UDP_BYTES {
+        return None;
+    }
+    Some(Datagram {
+        source: bytes_at(header, 12)?,
+        destination: bytes_at(header, 16)?,
+        source_port: u16_at(frame, udp_at)?,
+        destination_port: u16_at(frame, udp_at + 2)?,
+        udp_at,
+        end_at: frame.len(),
+        is_fragment: fragment & MORE_FRAGMENTS != 0,
+    })
 }
 
 /// The parts of the rewrite, separately callable so that a test can leave one out.
@@ -193,7 +257,7 @@ mod tests {
         ) {
             let [c, d] = destination.to_be_bytes();
             let mut frame = frames::Udp { destination: [10, 10, c, d], payload, ..frames::Udp::default() }.build();
-            let Class::Vring(datagram) = classify(&frame, &vrings()) else {
+            let Class::Vring(_, datagram) = classify(&frame, &vrings()) else {
                 panic!("not recognised")
             };
             datagram.rewrite_destination(&mut frame, new);

@@ -1,0 +1,88 @@
+//! The switch behind a socket: the pipeline on datagrams instead of frames. What the user-space switch runs, and the simulator.
+//!
+//! ```text
+//!  client ─▶ 127.11.x.y ─▶ [ admit ─▶ match ─▶ stamp reply_to := client ] ─▶ 127.20.0.1
+//!                                                                        └▶ 127.20.0.2
+//! ```
+//!
+//! A switch that sends from its own address hides the sender's, so it stamps that into the header; one that keeps it (with
+//! ports) does not.
+
+use core::net::SocketAddrV4;
+
+use nicekv_wire::stamp_reply_to;
+
+use crate::stages::admit::{self, Ingress};
+use crate::{Copies, Counter, HostId, Ring, Route, Router};
+
+/// What becomes of a datagram.
+#[derive(Clone, Debug)]
+pub enum Passed<'a> {
+    /// To no vring: to the address that it has.
+    Plain,
+    /// To this host.
+    Unicast(HostId),
+    /// To each of these hosts.
+    Multicast(Copies<'a>),
+    /// Gone; a counter says why.
+    Dropped,
+}
+
+impl Router {
+    /// Processes one datagram from `from` to `to`. Behind a socket, a datagram for a vring is stamped with its sender, unless a
+    /// server has sent it. Allocates nothing.
+    pub fn process(
+        &mut self,
+        ingress: Ingress,
+        from: SocketAddrV4,
+        to: SocketAddrV4,
+        payload: &mut [u8],
+    ) -> Passed<'_> {
+        let ring = self.vrings().ring_of(to.ip().octets());
+        let sender = match self.admit(ingress, (from, to), ring, payload) {
+            Ok(sender) => sender,
+            Err(counter) => {
+                self.refuse(ingress, counter);
+                return Passed::Dropped;
+            }
+        };
+        if ring.is_none() {
+            return Passed::Plain;
+        }
+        if ingress == Ingress::Socket && sender.is_none() {
+            stamp_reply_to(payload, from);
+        }
+        match self.route(from.ip().octets(), to.ip().octets(), sender) {
+            Route::Unicast(host) => Passed::Unicast(host),
+            Route::Multicast(copies) => Passed::Multicast(copies),
+            Route::Miss | Route::NotVring => Passed::Dropped,
+        }
+    }
+
+    /// The server that sends, if what it sends may cross.
+    fn admit(
+        &self,
+        ingress: Ingress,
+        ends: (SocketAddrV4, SocketAddrV4),
+        ring: Option<Ring>,
+        payload: &[u8],
+    ) -> Result<Option<HostId>, Counter> {
+        if let (Ingress::Port { port, mac }, Some(hosts)) = (ingress, self.hosts()) {
+            let is_own = mac.is_none_or(|mac| admit::is_mac_of_port(hosts, port, mac))
+                && admit::is_ip_of_port(hosts, port, ends.0.ip().octets());
+            if !is_own {
+                return Err(Counter::SourceRefused);
+            }
+        }
+        match (ring, self.hosts()) {
+            (Some(ring), hosts) => {
+                let sender = admit::admit_to_vring(hosts, ingress, ends.0, ring, payload)?;
+                Ok(sender.map(|host| host.id))
+            }
+            (None, Some(hosts)) => {
+                admit::admit_to_address(hosts, ingress, ends, payload, false).map(|()| None)
+            }
+            (None, None) => Ok(None),
+        }
+    }
+}
