@@ -186,24 +186,24 @@ impl<P: Protocol> NodeCore<P> {
         }
     }
 
-    fn on_acks(&mut self, now: Now, from: SocketAddrV4, acks: &Acks) {
+    fn on_acks(&mut self, now: Now, from: SocketAddrV4, acks: &Acks<'_>) {
         let sender = acks.sender;
-        for ack in &acks.prepares {
-            self.hear(now, from, ack.partition, ack.epoch, sender, Message::PrepareAck(ack));
+        for ack in acks.prepares.iter() {
+            self.hear(now, from, ack.partition, ack.epoch, sender, Message::PrepareAck(&ack));
         }
-        for progress in &acks.progress {
-            let message = Message::Progress(progress, &acks.prepares);
+        for progress in acks.progress.iter() {
+            let message = Message::Progress(&progress, acks.prepares);
             self.hear(now, from, progress.partition, progress.epoch, sender, message);
         }
     }
 
     fn on_decisions(&mut self, now: Now, from: SocketAddrV4, decisions: &Decisions<'_>) {
         let sender = decisions.sender;
-        for watermark in decisions.watermarks() {
+        for watermark in decisions.watermarks.iter() {
             let message = Message::Watermark(&watermark);
             self.hear(now, from, watermark.partition, watermark.epoch, sender, message);
         }
-        for decision in decisions.decisions() {
+        for decision in decisions.decisions.iter() {
             let message = Message::Decision(&decision);
             self.hear(now, from, decision.partition, decision.epoch, sender, message);
         }

@@ -9,7 +9,7 @@ use nicekv_wire::replication::{
     ACKS_MAX, Acks, DECISIONS_FIXED_BYTES, Decision, Decisions, PrepareAck, Progress, WATERMARK_BYTES,
     Watermark,
 };
-use nicekv_wire::{NodeId, PartitionId};
+use nicekv_wire::{Entries, NodeId, PartitionId};
 
 /// So many direct datagrams go before decisions and acks.
 const LONE_REPLIES_MAX: usize = 2;
@@ -186,11 +186,15 @@ impl Outbox {
         let direct_first = self.direct.len() <= LONE_REPLIES_MAX && !self.direct.is_empty();
         if !direct_first {
             if let Some(batch) = self.decisions.pop_front() {
-                Decisions::encode(self.node, &batch.watermarks, batch.count, &batch.decisions, out);
+                let watermarks = Entries::Values(&batch.watermarks);
+                let decisions = Entries::Encoded { count: batch.count, bytes: &batch.decisions };
+                Decisions { sender: self.node, watermarks, decisions }.encode(out);
                 return Some(batch.destination.address());
             }
             if let Some(batch) = self.acks.pop_front() {
-                Acks::encode(self.node, &batch.prepares, &batch.progress, out);
+                let (prepares, progress) =
+                    (Entries::Values(&batch.prepares), Entries::Values(&batch.progress));
+                Acks { sender: self.node, prepares, progress }.encode(out);
                 return Some(batch.primary);
             }
         }

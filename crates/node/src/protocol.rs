@@ -14,7 +14,7 @@ use nicekv_wire::recovery::{CopySection, RecoverReply, RecoverRequest, Wanted};
 use nicekv_wire::repair::{RepairReply, RepairRequest};
 use nicekv_wire::replication::{Decision, PrepareAck, Progress, Watermark};
 use nicekv_wire::scrub::ScrubPage;
-use nicekv_wire::{DecodeError, Epoch, Get, NodeId, Now, PartitionId, Replication, Update};
+use nicekv_wire::{DecodeError, Entries, Epoch, Get, NodeId, Now, PartitionId, Replication, Update};
 
 /// A request of a client.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ pub enum Request<'a> {
 pub enum Message<'a> {
     PrepareAck(&'a PrepareAck),
     /// With the prepares that the same datagram acknowledges, of this and other partitions.
-    Progress(&'a Progress, &'a [PrepareAck]),
+    Progress(&'a Progress, Entries<'a, PrepareAck>),
     Watermark(&'a Watermark),
     Decision(&'a Decision<'a>),
     /// A prepare passed on by a member whose last decision was this one.

@@ -14,7 +14,7 @@ use nicekv_wire::control::Assign;
 use nicekv_wire::recovery::{Entry, Wanted, read_keyed_entry};
 use nicekv_wire::repair::KeyState;
 use nicekv_wire::replication::{PrepareAck, Progress};
-use nicekv_wire::{DecodeError, NodeId, Now, PartitionId, Replication};
+use nicekv_wire::{DecodeError, Entries, NodeId, Now, PartitionId, Replication};
 
 impl Protocol for Partition {
     fn new(partition: PartitionId, _: Replication, host: &Host) -> Self {
@@ -210,7 +210,13 @@ impl Protocol for Partition {
 
 impl Partition {
     /// A member that holds every decision, and still these ops, holds ops that are past remembering.
-    fn release_expired(&mut self, host: &mut Host, now: Now, progress: &Progress, prepares: &[PrepareAck]) {
+    fn release_expired(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        progress: &Progress,
+        prepares: Entries<'_, PrepareAck>,
+    ) {
         if progress.gap && progress.logged == self.logged && self.is_primary() {
             for ack in prepares.iter().filter(|ack| ack.partition == progress.partition) {
                 self.decide_expired(host, now, ack.op);

@@ -6,7 +6,7 @@ use harness::{CLIENT, Node, answer, update};
 use nicekv_wire::control::{Member, MemberState};
 use nicekv_wire::recovery::{RecoverReply, RecoverRequest, UndecidedOp};
 use nicekv_wire::replication::{Acks, Decision, Effect, PrepareAck, Progress};
-use nicekv_wire::{ClientId, Datagram, Epoch, NodeId, OpId, Operation, PartitionId, Status, Term};
+use nicekv_wire::{ClientId, Datagram, Entries, Epoch, NodeId, OpId, Operation, PartitionId, Status, Term};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 const OTHER: NodeId = NodeId(2);
@@ -32,7 +32,7 @@ fn increment(node: &mut Node, client: u64) -> Sent {
 /// The acks of prepares among what was sent.
 fn acks(sent: &Sent) -> Vec<PrepareAck> {
     let decoded = sent.iter().filter_map(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
-        Datagram::Acks(acks) => Some(acks.prepares),
+        Datagram::Acks(acks) => Some(acks.prepares.iter().collect::<Vec<_>>()),
         _ => None,
     });
     decoded.flatten().collect()
@@ -43,7 +43,7 @@ fn decisions(sent: &Sent) -> Vec<(OpId, bool, Status, i64)> {
     let mut decided = Vec::new();
     for (_, bytes) in sent {
         if let Datagram::Decisions(decisions) = Datagram::decode(bytes).unwrap().1 {
-            decided.extend(decisions.decisions().map(|d: Decision<'_>| {
+            decided.extend(decisions.decisions.iter().map(|d: Decision<'_>| {
                 assert_eq!(d.effect, Effect::Store);
                 (d.op, d.contended, d.status, d.integer)
             }));
@@ -56,14 +56,16 @@ fn decisions(sent: &Sent) -> Vec<(OpId, bool, Status, i64)> {
 fn ack(node: &mut Node, epoch: u32, client: u64, contended: bool) -> Sent {
     let (partition, epoch) = (PARTITION, Epoch(epoch));
     let ack = PrepareAck { partition, epoch, op: op(client), contended, refused: false };
-    node.receive(OTHER_ADDRESS, |out| Acks::encode(OTHER, &[ack], &[], out))
+    let (prepares, progress) = (Entries::Values(&[ack]), Entries::Values(&[]));
+    node.receive(OTHER_ADDRESS, |out| Acks { sender: OTHER, prepares, progress }.encode(out))
 }
 
 /// The other member has logged and forced the decisions up to this one.
 fn progress(node: &mut Node, epoch: u32, forced: u64) -> Sent {
     let (partition, epoch) = (PARTITION, Epoch(epoch));
     let progress = Progress { partition, epoch, logged: forced, forced, gap: false };
-    node.receive(OTHER_ADDRESS, |out| Acks::encode(OTHER, &[], &[progress], out))
+    let (prepares, progress) = (Entries::Values(&[]), Entries::Values(&[progress]));
+    node.receive(OTHER_ADDRESS, |out| Acks { sender: OTHER, prepares, progress }.encode(out))
 }
 
 /// The other member tells what it held when the epoch began.

@@ -164,7 +164,7 @@ impl Names {
         format!("{} {status}{value}{version}{integer}", self.op(reply.op))
     }
 
-    fn acks(&self, acks: &Acks) -> String {
+    fn acks(&self, acks: &Acks<'_>) -> String {
         let prepares = acks.prepares.iter().map(|ack| {
             let contended = if ack.contended { " (contended)" } else { "" };
             let refused = if ack.refused { " (refused)" } else { "" };
@@ -178,8 +178,8 @@ impl Names {
     }
 
     fn decisions(&self, decisions: &Decisions<'_>) -> String {
-        let list = decisions.decisions().map(|decision| self.decision(&decision));
-        let watermarks = decisions.watermarks().map(|watermark| {
+        let list = decisions.decisions.iter().map(|decision| self.decision(&decision));
+        let watermarks = decisions.watermarks.iter().map(|watermark| {
             format!("epoch {}: all hold decisions through {}", watermark.epoch.0, watermark.released)
         });
         list.chain(watermarks).collect::<Vec<_>>().join("; ")

@@ -32,12 +32,12 @@ impl Watch {
         }
         let Ok((_, Datagram::Decisions(decisions))) = Datagram::decode(bytes) else { return };
         if is_to_members {
-            for watermark in decisions.watermarks() {
+            for watermark in decisions.watermarks.iter() {
                 self.leads(sender, watermark.partition, watermark.epoch);
             }
         }
         // An op that is past remembering may come again, and is told so again: without effect (R10).
-        for decision in decisions.decisions().filter(|decision| decision.status != Status::Expired) {
+        for decision in decisions.decisions.iter().filter(|decision| decision.status != Status::Expired) {
             self.decides(decision.partition, decision.origin, decision.index, decision.op);
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::DecodeError;
 use alloc::vec::Vec;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Reads fixed layouts and counted bytes from the front of a slice.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +24,21 @@ impl<'a> Reader<'a> {
         let (value, rest) = T::read_from_prefix(self.rest).map_err(|_| DecodeError::TooShort { field })?;
         self.rest = rest;
         Ok(value)
+    }
+
+    /// The next `T`, in place.
+    pub(crate) fn layout_ref<T: FromBytes + KnownLayout + Immutable + Unaligned>(
+        &mut self,
+        field: &'static str,
+    ) -> Result<&'a T, DecodeError> {
+        let (value, rest) = T::ref_from_prefix(self.rest).map_err(|_| DecodeError::TooShort { field })?;
+        self.rest = rest;
+        Ok(value)
+    }
+
+    /// What `later`, which went on from here, has read.
+    pub(crate) fn until(&self, later: &Self) -> &'a [u8] {
+        &self.rest[..self.rest.len() - later.rest.len()]
     }
 
     /// The next `length` bytes.

@@ -1,10 +1,12 @@
-//! The C view of the header, for data planes, generated from the Rust one.
+//! The C view of header, opcodes and limits, for data planes, generated from the Rust one. `<linux/types.h>` and `<stddef.h>` are all
+//! that it includes, so that eBPF programs can include it.
 
+use crate::Opcode;
 use crate::header::{HeaderLayout, MAGIC, VERSION};
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use alloc::format;
 use alloc::string::String;
-use core::mem::{offset_of, size_of};
+use core::mem::size_of;
 
 /// The text of `include/nicekv_wire.h`. A test keeps the committed file equal to it.
 pub fn generate() -> String {
@@ -13,36 +15,37 @@ pub fn generate() -> String {
          #ifndef NICEKV_WIRE_H\n#define NICEKV_WIRE_H\n\n#include <linux/types.h>\n#include <stddef.h>\n\n\
          #define NICEKV_MAGIC {MAGIC:#06x}\n#define NICEKV_VERSION {VERSION}\n\
          #define NICEKV_KEY_BYTES_MAX {KEY_BYTES_MAX}\n#define NICEKV_VALUE_BYTES_MAX {VALUE_BYTES_MAX}\n\
-         #define NICEKV_DATAGRAM_BYTES_MAX {DATAGRAM_BYTES_MAX}\n\n\
-         /* Integers are big-endian. */\nstruct nicekv_header {{\n"
+         #define NICEKV_DATAGRAM_BYTES_MAX {DATAGRAM_BYTES_MAX}\n\n"
     );
-    let mut assertions = format!(
+    for (name, code) in Opcode::ALL {
+        text.push_str(&format!("#define NICEKV_OPCODE_{} {code}\n", upper_case(name)));
+    }
+    text.push_str("\n/* Integers are big-endian. */\nstruct nicekv_header {\n");
+    for (kind, name, suffix, _) in HeaderLayout::FIELDS {
+        text.push_str(&format!("\t{kind} {name}{suffix};\n"));
+    }
+    text.push_str("} __attribute__((packed));\n\n");
+    text.push_str(&format!(
         "_Static_assert(sizeof(struct nicekv_header) == {}, \"size of nicekv_header\");\n",
         size_of::<HeaderLayout>()
-    );
-    macro_rules! field {
-        ($kind:literal, $name:ident, $suffix:literal) => {
-            text.push_str(&format!("\t{} {}{};\n", $kind, stringify!($name), $suffix));
-            assertions.push_str(&format!(
-                "_Static_assert(offsetof(struct nicekv_header, {0}) == {1}, \"offset of {0}\");\n",
-                stringify!($name),
-                offset_of!(HeaderLayout, $name)
-            ));
-        };
+    ));
+    for (_, name, _, offset) in HeaderLayout::FIELDS {
+        text.push_str(&format!(
+            "_Static_assert(offsetof(struct nicekv_header, {name}) == {offset}, \"offset of {name}\");\n"
+        ));
     }
-    field!("__be16", magic, "");
-    field!("__u8", version, "");
-    field!("__u8", opcode, "");
-    field!("__be16", body_length, "");
-    field!("__be16", keyspace, "");
-    field!("__u8", reply_to_ip, "[4]");
-    field!("__be16", reply_to_port, "");
-    field!("__be16", reserved, "");
-    field!("__be64", client, "");
-    field!("__be64", sequence, "");
-    field!("__u8", digest, "[16]");
-    text.push_str("} __attribute__((packed));\n\n");
-    text.push_str(&assertions);
     text.push_str("\n#endif\n");
     text
+}
+
+/// `ForwardedGet` as `FORWARDED_GET`.
+fn upper_case(name: &str) -> String {
+    let mut upper = String::new();
+    for (at, character) in name.char_indices() {
+        if at > 0 && character.is_ascii_uppercase() {
+            upper.push('_');
+        }
+        upper.push(character.to_ascii_uppercase());
+    }
+    upper
 }

@@ -1,70 +1,137 @@
-//! The one entry for received bytes.
+//! The one entry for received bytes, and the list of all messages.
 
 use crate::control::{Assign, AssignAck, Heartbeat, HeartbeatReply, Probe, ProbeReply, Report};
-use crate::header::{Header, Opcode};
+use crate::header::Header;
 use crate::quorum::{QuorumHeld, QuorumQuery, QuorumStore};
 use crate::recovery::{Fetch, RecoverReply, RecoverRequest};
 use crate::repair::{RepairReply, RepairRequest};
 use crate::replication::{Acks, Decisions, Resend};
 use crate::scrub::ScrubPage;
 use crate::{DecodeError, Get, Reply, Update};
+use alloc::vec::Vec;
 
-/// A received datagram, checked to the last byte. Keys and values borrow from it.
-#[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "each variant is documented by the type that it holds")]
-pub enum Datagram<'a> {
-    Get(Get<'a>),
-    Update(Update<'a>),
-    Reply(Reply<'a>),
-    QuorumQuery(QuorumQuery<'a>),
-    QuorumStore(QuorumStore<'a>),
-    QuorumHeld(QuorumHeld<'a>),
-    Acks(Acks),
-    Decisions(Decisions<'a>),
-    Resend(Resend<'a>),
-    RecoverRequest(RecoverRequest),
-    RecoverReply(RecoverReply),
-    Fetch(Fetch),
-    RepairRequest(RepairRequest<'a>),
-    RepairReply(RepairReply<'a>),
-    ScrubPage(ScrubPage<'a>),
-    Heartbeat(Heartbeat),
-    HeartbeatReply(HeartbeatReply),
-    Assign(Assign),
-    AssignAck(AssignAck),
-    Report(Report),
-    Probe(Probe),
-    ProbeReply(ProbeReply),
+/// What `message!` declares.
+pub(crate) trait Message<'a>: Sized {
+    /// Reads the body of a datagram, strictly.
+    fn decode(header: &Header, body: &'a [u8]) -> Result<Self, DecodeError>;
 }
 
-impl<'a> Datagram<'a> {
-    /// Decodes a whole UDP payload, strictly.
-    pub fn decode(bytes: &'a [u8]) -> Result<(Header, Self), DecodeError> {
-        let (header, body) = Header::decode(bytes)?;
-        let datagram = match header.opcode {
-            Opcode::Get | Opcode::ForwardedGet => Self::Get(Get::decode(&header, body)?),
-            Opcode::Update => Self::Update(Update::decode(&header, body)?),
-            Opcode::Reply => Self::Reply(Reply::decode(&header, body)?),
-            Opcode::QuorumQuery => Self::QuorumQuery(QuorumQuery::decode(&header, body)?),
-            Opcode::QuorumStore => Self::QuorumStore(QuorumStore::decode(&header, body)?),
-            Opcode::QuorumHeld => Self::QuorumHeld(QuorumHeld::decode(&header, body)?),
-            Opcode::Acks => Self::Acks(Acks::decode(body)?),
-            Opcode::Decisions => Self::Decisions(Decisions::decode(body)?),
-            Opcode::Resend => Self::Resend(Resend::decode(body)?),
-            Opcode::RecoverRequest => Self::RecoverRequest(RecoverRequest::decode(body)?),
-            Opcode::RecoverReply => Self::RecoverReply(RecoverReply::decode(body)?),
-            Opcode::Fetch => Self::Fetch(Fetch::decode(body)?),
-            Opcode::RepairRequest => Self::RepairRequest(RepairRequest::decode(body)?),
-            Opcode::RepairReply => Self::RepairReply(RepairReply::decode(body)?),
-            Opcode::ScrubPage => Self::ScrubPage(ScrubPage::decode(body)?),
-            Opcode::Heartbeat => Self::Heartbeat(Heartbeat::decode(body)?),
-            Opcode::HeartbeatReply => Self::HeartbeatReply(HeartbeatReply::decode(body)?),
-            Opcode::Assign => Self::Assign(Assign::decode(body)?),
-            Opcode::AssignAck => Self::AssignAck(AssignAck::decode(body)?),
-            Opcode::Report => Self::Report(Report::decode(body)?),
-            Opcode::Probe => Self::Probe(Probe::decode(body)?),
-            Opcode::ProbeReply => Self::ProbeReply(ProbeReply::decode(body)?),
-        };
-        Ok((header, datagram))
-    }
+/// The opcodes: of each message, and of messages that have another one, too.
+macro_rules! datagrams {
+    (
+        $($(#[$meta:meta])* $code:literal => $message:ident $(<$life:lifetime>)?,)*
+        also $($(#[$also_meta:meta])* $also_code:literal => $also:ident is $of:ident,)*
+    ) => {
+        /// What a datagram is.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Opcode {
+            $($(#[$meta])* $message = $code,)*
+            $($(#[$also_meta])* $also = $also_code,)*
+        }
+
+        impl Opcode {
+            /// Name and number of each.
+            pub(crate) const ALL: &[(&str, u8)] =
+                &[$((stringify!($message), $code),)* $((stringify!($also), $also_code),)*];
+
+            pub(crate) fn decode(code: u8) -> Result<Self, DecodeError> {
+                match code {
+                    $($code => Ok(Self::$message),)*
+                    $($also_code => Ok(Self::$also),)*
+                    other => Err(DecodeError::UnknownOpcode(other)),
+                }
+            }
+        }
+
+        /// A received datagram, checked to the last byte. Keys and values borrow from it.
+        #[derive(Clone, Debug, PartialEq)]
+        #[allow(missing_docs, reason = "each variant is documented by the type that it holds")]
+        pub enum Datagram<'a> {
+            $($message($message $(<$life>)?),)*
+        }
+
+        impl<'a> Datagram<'a> {
+            /// Decodes a whole UDP payload, strictly.
+            pub fn decode(bytes: &'a [u8]) -> Result<(Header, Self), DecodeError> {
+                let (header, body) = Header::decode(bytes)?;
+                let datagram = match header.opcode {
+                    $(Opcode::$message => Self::$message(Message::decode(&header, body)?),)*
+                    $(Opcode::$also => Self::$of(Message::decode(&header, body)?),)*
+                };
+                Ok((header, datagram))
+            }
+
+            /// Writes the datagram to `out`, which is cleared.
+            pub fn encode(&self, out: &mut Vec<u8>) {
+                match self {
+                    $(Self::$message(message) => message.encode(out),)*
+                }
+            }
+        }
+
+        #[cfg(test)]
+        #[allow(non_snake_case, reason = "each is named by its message")]
+        mod every_bit_counts {
+            use super::*;
+            use crate::samples::{Sample, check};
+
+            $(
+                #[test]
+                fn $message() {
+                    check(|random| Datagram::$message(Sample::sample(random)));
+                }
+            )*
+        }
+    };
+}
+
+datagrams! {
+    /// Client to unicast vnode.
+    1 => Get<'a>,
+    /// Client to multicast vnode: every operation that changes a key.
+    2 => Update<'a>,
+    /// Node to client.
+    3 => Reply<'a>,
+    /// Client to multicast vnode, of a quorum keyspace: what do you hold?
+    4 => QuorumQuery<'a>,
+    /// Client to multicast vnode, of a quorum keyspace: hold this.
+    5 => QuorumStore<'a>,
+    /// The answer to both.
+    6 => QuorumHeld<'a>,
+    /// Secondary to primary: prepares and decisions that are safe here.
+    17 => Acks<'a>,
+    /// Primary to every member: what was decided, and what may be shown.
+    18 => Decisions<'a>,
+    /// A prepare passed on by a member that holds it.
+    19 => Resend<'a>,
+    /// Primary of a new epoch to a member: what do you hold?
+    20 => RecoverRequest,
+    /// The answer.
+    21 => RecoverReply,
+    /// Primary to a member: send me what I lack.
+    22 => Fetch,
+    /// Member that cannot read a key to one that may.
+    23 => RepairRequest<'a>,
+    /// The answer.
+    24 => RepairReply<'a>,
+    /// Member to member: what I have of these keys.
+    25 => ScrubPage<'a>,
+    /// Node to metadata.
+    32 => Heartbeat,
+    /// Metadata to node: the serving lease.
+    33 => HeartbeatReply,
+    /// Metadata to node: a partition's epoch, members and roles.
+    34 => Assign,
+    /// The answer.
+    35 => AssignAck,
+    /// Node to metadata: copied everything, or accuses a peer.
+    36 => Report,
+    /// Metadata to node, both directions of the request path: are you there?
+    37 => Probe,
+    /// The answer.
+    38 => ProbeReply,
+    also
+    /// Secondary that cannot answer a get itself, to the primary.
+    16 => ForwardedGet is Get,
 }

@@ -1,8 +1,8 @@
 //! The header that every datagram begins with.
 
-use crate::bytes::{Reader, put, reserved, reserved_bytes};
+use crate::bytes::{Reader, put, reserved};
 use crate::limits::DATAGRAM_BYTES_MAX;
-use crate::{ClientId, DecodeError, KeyDigest, KeyspaceId, OpId};
+use crate::{ClientId, DecodeError, KeyDigest, KeyspaceId, OpId, Opcode};
 use alloc::vec::Vec;
 use core::mem::{offset_of, size_of};
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -14,33 +14,69 @@ pub(crate) const MAGIC: u16 = 0x4e4b;
 /// Version of all layouts of this crate.
 pub(crate) const VERSION: u8 = 2;
 
-/// The 48 bytes, as they stand on the wire. Fields at the front are for switches and deduplication, the digest is aligned to 16 so that
-/// a pipeline can match it (TurboKV's 128-bit matching value).
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct HeaderLayout {
-    /// [`MAGIC`].
-    pub magic: U16,
-    /// [`VERSION`].
-    pub version: u8,
-    /// An [`Opcode`].
-    pub opcode: u8,
-    /// Bytes after the header.
-    pub body_length: U16,
-    /// The keyspace; 0 is the default one.
-    pub keyspace: U16,
-    /// Where replies go: 0 where the switch keeps the client's source address, else stamped by the first hop.
-    pub reply_to_ip: [u8; 4],
-    /// The port that belongs to it.
-    pub reply_to_port: U16,
-    /// Zero.
-    pub reserved: U16,
-    /// The client half of the op id.
-    pub client: U64,
-    /// The sequence half of the op id.
-    pub sequence: U64,
-    /// Digest of the key.
-    pub digest: [u8; 16],
+/// A layout that programs in C know, too: its fields are declared once for both.
+macro_rules! layout_for_c {
+    ($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident: $type:tt,)* }) => {
+        $(#[$meta])*
+        pub struct $name {
+            $($(#[$field_meta])* pub $field: $type,)*
+        }
+
+        impl $name {
+            /// Type, name, number of elements, and offset of each field.
+            pub(crate) const FIELDS: &[(&str, &str, &str, usize)] =
+                &[$({
+                    let (c_type, elements) = c_type!($type);
+                    (c_type, stringify!($field), elements, offset_of!($name, $field))
+                },)*];
+        }
+    };
+}
+
+macro_rules! c_type {
+    (u8) => {
+        ("__u8", "")
+    };
+    (U16) => {
+        ("__be16", "")
+    };
+    (U64) => {
+        ("__be64", "")
+    };
+    ([u8; $count:literal]) => {
+        ("__u8", concat!("[", $count, "]"))
+    };
+}
+
+layout_for_c! {
+    /// The 48 bytes, as they stand on the wire. Fields at the front are for switches and deduplication, the digest is aligned to 16 so that
+    /// a pipeline can match it (TurboKV's 128-bit matching value).
+    #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+    #[repr(C)]
+    pub struct HeaderLayout {
+        /// [`MAGIC`].
+        pub magic: U16,
+        /// [`VERSION`].
+        pub version: u8,
+        /// An [`Opcode`].
+        pub opcode: u8,
+        /// Bytes after the header.
+        pub body_length: U16,
+        /// The keyspace; 0 is the default one.
+        pub keyspace: U16,
+        /// Where replies go: 0 where the switch keeps the client's source address, else stamped by the first hop.
+        pub reply_to_ip: [u8; 4],
+        /// The port that belongs to it.
+        pub reply_to_port: U16,
+        /// Zero.
+        pub reserved: U16,
+        /// The client half of the op id.
+        pub client: U64,
+        /// The sequence half of the op id.
+        pub sequence: U64,
+        /// Digest of the key.
+        pub digest: [u8; 16],
+    }
 }
 
 const _: () = assert!(size_of::<HeaderLayout>() == 48);
@@ -63,95 +99,6 @@ impl HeaderLayout {
     pub fn reply_to(&self) -> Option<SocketAddrV4> {
         let address = SocketAddrV4::new(Ipv4Addr::from(self.reply_to_ip), self.reply_to_port.get());
         (address.port() != 0).then_some(address)
-    }
-}
-
-/// What a datagram is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Opcode {
-    /// Client to unicast vnode.
-    Get = 1,
-    /// Client to multicast vnode: every operation that changes a key.
-    Update = 2,
-    /// Node to client.
-    Reply = 3,
-    /// Client to multicast vnode, of a quorum keyspace: what do you hold?
-    QuorumQuery = 4,
-    /// Client to multicast vnode, of a quorum keyspace: hold this.
-    QuorumStore = 5,
-    /// The answer to both.
-    QuorumHeld = 6,
-    /// Secondary that cannot answer a get itself, to the primary.
-    ForwardedGet = 16,
-    /// Secondary to primary: prepares and decisions that are safe here.
-    Acks = 17,
-    /// Primary to every member: what was decided, and what may be shown.
-    Decisions = 18,
-    /// A prepare passed on by a member that holds it.
-    Resend = 19,
-    /// Primary of a new epoch to a member: what do you hold?
-    RecoverRequest = 20,
-    /// The answer.
-    RecoverReply = 21,
-    /// Primary to a member: send me what I lack.
-    Fetch = 22,
-    /// Member that cannot read a key to one that may.
-    RepairRequest = 23,
-    /// The answer.
-    RepairReply = 24,
-    /// Member to member: what I have of these keys.
-    ScrubPage = 25,
-    /// Node to metadata.
-    Heartbeat = 32,
-    /// Metadata to node: the serving lease.
-    HeartbeatReply = 33,
-    /// Metadata to node: a partition's epoch, members and roles.
-    Assign = 34,
-    /// The answer.
-    AssignAck = 35,
-    /// Node to metadata: copied everything, or accuses a peer.
-    Report = 36,
-    /// Metadata to node, both directions of the request path: are you there?
-    Probe = 37,
-    /// The answer.
-    ProbeReply = 38,
-}
-
-impl Opcode {
-    const ALL: [Self; 23] = [
-        Self::Get,
-        Self::Update,
-        Self::Reply,
-        Self::QuorumQuery,
-        Self::QuorumStore,
-        Self::QuorumHeld,
-        Self::ForwardedGet,
-        Self::Acks,
-        Self::Decisions,
-        Self::Resend,
-        Self::RecoverRequest,
-        Self::RecoverReply,
-        Self::Fetch,
-        Self::RepairRequest,
-        Self::RepairReply,
-        Self::ScrubPage,
-        Self::Heartbeat,
-        Self::HeartbeatReply,
-        Self::Assign,
-        Self::AssignAck,
-        Self::Report,
-        Self::Probe,
-        Self::ProbeReply,
-    ];
-
-    /// Whether it is about a key of a keyspace.
-    fn is_request(self) -> bool {
-        matches!(self, Self::Get | Self::ForwardedGet | Self::Update | Self::QuorumQuery | Self::QuorumStore)
-    }
-
-    fn decode(value: u8) -> Result<Self, DecodeError> {
-        Self::ALL.into_iter().find(|opcode| *opcode as u8 == value).ok_or(DecodeError::UnknownOpcode(value))
     }
 }
 
@@ -213,22 +160,26 @@ impl Header {
             op: OpId { client: ClientId(layout.client.get()), sequence: layout.sequence.get() },
             digest: KeyDigest(layout.digest),
         };
-        header.check_unused()?;
         Ok((header, body))
     }
 
-    /// Refuses an op or a key where the message is about none.
-    fn check_unused(&self) -> Result<(), DecodeError> {
-        if self.opcode.is_request() {
-            return Ok(());
+    /// Refuses a header that says more than the message does, whose own header is `expected`. Where replies go is for every message:
+    /// the switch stamps it without looking.
+    pub(crate) fn is_as(&self, expected: &Self) -> Result<(), DecodeError> {
+        if self.opcode != expected.opcode {
+            return Err(DecodeError::UnknownOpcode(self.opcode as u8));
         }
-        reserved("keyspace", self.keyspace.0.into())?;
-        reserved_bytes("digest", &self.digest.0)?;
-        if matches!(self.opcode, Opcode::Reply | Opcode::QuorumHeld) {
-            return Ok(());
+        let refused = |field, value| Err(DecodeError::UnknownValue { field, value });
+        if self.keyspace != expected.keyspace {
+            return refused("keyspace", self.keyspace.0.into());
         }
-        reserved("client", self.op.client.0)?;
-        reserved("sequence", self.op.sequence)
+        if self.op != expected.op {
+            return refused("op", self.op.sequence);
+        }
+        if self.digest != expected.digest {
+            return refused("digest", self.digest.vnode().into());
+        }
+        Ok(())
     }
 
     /// Starts a datagram in `out`, which is cleared; `body` appends the body, then the length is filled in.

@@ -1,5 +1,6 @@
 //! What a partition is a part of: a range of match values of one keyspace, replicated in the keyspace's way.
 
+use crate::declare::{codec_of, for_each, part, tagged};
 use crate::quorum::Quorum;
 use thiserror::Error;
 
@@ -49,13 +50,15 @@ impl MatchRange {
     }
 }
 
-/// How the members of a partition keep what they hold the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replication {
-    /// A primary orders the puts, all members hold them (multicast two-phase commit).
-    Multicast,
-    /// Any k of R members hold a put (R14).
-    Quorum(Quorum),
+tagged! {
+    /// How the members of a partition keep what they hold the same.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Replication {
+        /// A primary orders the puts, all members hold them (multicast two-phase commit).
+        0 => Multicast,
+        /// Any k of R members hold a put (R14).
+        1 => Quorum(Quorum),
+    }
 }
 
 impl Replication {

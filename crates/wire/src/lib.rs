@@ -10,8 +10,10 @@
 //!                                          primary ──Reply──────▶ client
 //! ```
 //!
-//! * Integers are big-endian. Layouts are `zerocopy` structs, so their sizes and offsets are checked at compile time, here and
-//!   in the C header that [`c_header`] generates from them.
+//! * Each message is declared once (`declare`): its fields with their codecs (`codec`), from which come its struct, its layout, its codec
+//!   and its tests; its opcode stands in the list of all (`datagram`).
+//! * Integers are big-endian. Layouts are `zerocopy` structs, so their sizes and offsets are checked at compile time; the header's and
+//!   the opcodes are in the C header, too, that [`c_header`] generates.
 //! * Decoding is strict: whatever is not exactly one well-formed datagram is a [`DecodeError`] that names the field. Nothing is
 //!   trusted before [`Datagram::decode`] has returned `Ok`.
 //! * Encoders append to a caller's buffer and assert the limits: sending too much is a bug of ours, not a condition.
@@ -21,8 +23,10 @@ extern crate alloc;
 
 pub mod bytes;
 pub mod c_header;
+mod codec;
 pub mod control;
 mod datagram;
+mod declare;
 mod error;
 mod header;
 mod identifiers;
@@ -35,12 +39,15 @@ pub mod repair;
 pub mod replication;
 mod reply;
 mod request;
+#[cfg(test)]
+mod samples;
 pub mod scrub;
 mod time;
 
-pub use datagram::Datagram;
+pub use codec::Entries;
+pub use datagram::{Datagram, Opcode};
 pub use error::DecodeError;
-pub use header::{Header, HeaderLayout, Opcode, stamp_reply_to};
+pub use header::{Header, HeaderLayout, stamp_reply_to};
 pub use identifiers::{ClientId, Epoch, KeyDigest, KeyspaceId, NodeId, OpId, PartitionId, Term};
 pub use keyspace::{EmptyRange, MatchRange, Replication};
 pub use reply::{Reply, Status};

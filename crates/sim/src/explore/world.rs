@@ -630,7 +630,9 @@ fn epoch_of(bytes: &[u8]) -> Option<Epoch> {
             let prepares = acks.prepares.iter().map(|ack| ack.epoch);
             prepares.chain(acks.progress.iter().map(|progress| progress.epoch)).max()?
         }
-        Datagram::Decisions(decisions) => decisions.watermarks().map(|watermark| watermark.epoch).max()?,
+        Datagram::Decisions(decisions) => {
+            decisions.watermarks.iter().map(|watermark| watermark.epoch).max()?
+        }
         Datagram::Resend(resend) => resend.epoch,
         Datagram::RecoverRequest(request) => request.epoch,
         Datagram::RecoverReply(reply) => reply.epoch,

@@ -557,7 +557,7 @@ fn last_ack(stage: &mut Stage) -> Option<usize> {
             return false;
         };
         let mut is_last = false;
-        for ack in &acks.prepares {
+        for ack in acks.prepares.iter() {
             let members = acked.entry(ack.op).or_default();
             if !members.contains(&acks.sender.0) {
                 members.push(acks.sender.0);

@@ -186,7 +186,9 @@ fn seen_decision(seen: crate::cluster::Seen<'_>) -> bool {
     use nicekv_wire::Datagram;
     let crate::cluster::What::Datagram { bytes, .. } = seen.what else { return false };
     match Datagram::decode(bytes) {
-        Ok((_, Datagram::Decisions(decisions))) => decisions.decisions().any(|decision| decision.contended),
+        Ok((_, Datagram::Decisions(decisions))) => {
+            decisions.decisions.iter().any(|decision| decision.contended)
+        }
         _ => false,
     }
 }

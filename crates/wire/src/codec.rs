@@ -1,0 +1,228 @@
+//! What fields of messages are on the wire.
+//!
+//! A message is a fixed part, in which every field has its place, and behind it the tails of the fields whose length varies, in the
+//! same order:
+//!
+//! ```text
+//!   header │ field, field, length of key, field, length of value │ key, value
+//! ```
+//!
+//! A [`Codec`] says both for one kind of field. Messages are declared of such fields (`declare`), so that reading and writing them
+//! is never written by hand. A field's type is its own codec unless another one is named.
+
+#![allow(unreachable_pub, reason = "layouts of what is public name all of these")]
+
+mod lists;
+mod tails;
+
+pub use lists::{Entries, InList, List, ListOf, RestOf};
+pub use tails::{Bytes, Key, OptionalRest, OptionalValue, Rest, Value};
+
+use crate::bytes::{Reader, flag, put, reserved_bytes};
+use crate::number::LongDouble;
+#[cfg(test)]
+use crate::samples::Random;
+use crate::{
+    ClientId, DecodeError, Epoch, KeyDigest, KeyspaceId, MatchRange, NodeId, OpId, PartitionId, Term,
+};
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+use core::net::{Ipv4Addr, SocketAddrV4};
+use zerocopy::network_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes that mean the same whatever they are and wherever they stand.
+pub trait Layout: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned + Copy + 'static {}
+impl<T: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned + Copy + 'static> Layout for T {}
+
+/// How one kind of field is written and strictly read.
+pub trait Codec {
+    /// What it is in the message's struct.
+    type Value<'a>: 'a;
+    /// What it is in the fixed part.
+    type Layout: Layout;
+
+    /// Its bytes in the fixed part.
+    fn layout(value: &Self::Value<'_>) -> Self::Layout;
+
+    /// Appends its bytes behind the fixed part.
+    fn append_tail(_value: &Self::Value<'_>, _out: &mut Vec<u8>) {}
+
+    /// Reads it; `tail` begins with its bytes behind the fixed part.
+    fn read<'a>(
+        field: &'static str,
+        layout: &Self::Layout,
+        tail: &mut Reader<'a>,
+    ) -> Result<Self::Value<'a>, DecodeError>;
+
+    /// Any value, for the tests of what is declared with it.
+    #[cfg(test)]
+    fn sample(random: &mut Random) -> Self::Value<'static>;
+}
+
+/// Appends a value with its tail behind it.
+pub(crate) fn append<C: Codec>(value: &C::Value<'_>, out: &mut Vec<u8>) {
+    put(out, &C::layout(value));
+    C::append_tail(value, out);
+}
+
+/// Reads what [`append`] wrote.
+pub(crate) fn read<'a, C: Codec>(
+    field: &'static str,
+    reader: &mut Reader<'a>,
+) -> Result<C::Value<'a>, DecodeError> {
+    let layout = reader.layout_ref::<C::Layout>(field)?;
+    C::read(field, layout, reader)
+}
+
+/// A field's layout and the zeros after it.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Spaced<T, const ZEROS: usize> {
+    pub(crate) layout: T,
+    zeros: [u8; ZEROS],
+}
+
+impl<T, const ZEROS: usize> Spaced<T, ZEROS> {
+    pub(crate) fn new(layout: T) -> Self {
+        Self { layout, zeros: [0; ZEROS] }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), DecodeError> {
+        reserved_bytes("reserved", &self.zeros)
+    }
+}
+
+/// A value without a tail, or none, which is zeros.
+pub struct Maybe<C>(PhantomData<C>);
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct MaybeLayout<T> {
+    present: u8,
+    layout: T,
+}
+
+impl<C: Codec> Codec for Maybe<C> {
+    type Value<'a> = Option<C::Value<'a>>;
+    type Layout = MaybeLayout<C::Layout>;
+
+    fn layout(value: &Option<C::Value<'_>>) -> Self::Layout {
+        let layout = value.as_ref().map_or_else(C::Layout::new_zeroed, C::layout);
+        MaybeLayout { present: value.is_some().into(), layout }
+    }
+
+    fn read<'a>(
+        field: &'static str,
+        layout: &Self::Layout,
+        tail: &mut Reader<'a>,
+    ) -> Result<Self::Value<'a>, DecodeError> {
+        if flag(field, layout.present)? {
+            return C::read(field, &layout.layout, tail).map(Some);
+        }
+        reserved_bytes(field, layout.layout.as_bytes()).map(|()| None)
+    }
+
+    #[cfg(test)]
+    fn sample(random: &mut Random) -> Self::Value<'static> {
+        random.coin().then(|| C::sample(random))
+    }
+}
+
+/// Which variant of an enum, and its fields, padded with zeros to the length of the longest.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Tagged<const BYTES: usize> {
+    pub(crate) tag: u8,
+    pub(crate) fields: [u8; BYTES],
+}
+
+impl<const BYTES: usize> Tagged<BYTES> {
+    pub(crate) fn new(tag: u8) -> Self {
+        Self { tag, fields: [0; BYTES] }
+    }
+
+    /// Writes a field at `at`, and says where the next one begins.
+    pub(crate) fn store(&mut self, at: usize, layout: impl Layout) -> usize {
+        let end = at + layout.as_bytes().len();
+        self.fields[at..end].copy_from_slice(layout.as_bytes());
+        end
+    }
+}
+
+/// Fields without a tail: type, layout, to the layout, and from it (of its name).
+macro_rules! plain {
+    ($($type:ty, $layout:ty, |$value:ident| $to:expr, |$read:ident, $field:ident| $from:expr;)*) => { $(
+        impl Codec for $type {
+            type Value<'a> = Self;
+            type Layout = $layout;
+
+            fn layout($value: &Self) -> $layout {
+                $to
+            }
+
+            fn read<'a>(
+                $field: &'static str,
+                $read: &$layout,
+                _: &mut Reader<'a>,
+            ) -> Result<Self, DecodeError> {
+                $from
+            }
+
+            #[cfg(test)]
+            fn sample(random: &mut Random) -> Self {
+                random.layout::<$layout, Self>(|layout| Self::read("sample", layout, &mut Reader::new(&[])))
+            }
+        }
+    )* };
+}
+
+plain! {
+    u8, u8, |value| *value, |layout, _field| Ok(*layout);
+    u16, U16, |value| (*value).into(), |layout, _field| Ok(layout.get());
+    u32, U32, |value| (*value).into(), |layout, _field| Ok(layout.get());
+    u64, U64, |value| (*value).into(), |layout, _field| Ok(layout.get());
+    i64, U64, |value| (*value as u64).into(), |layout, _field| Ok(layout.get() as i64);
+    u128, [u8; 16], |value| value.to_be_bytes(), |layout, _field| Ok(u128::from_be_bytes(*layout));
+    bool, u8, |value| (*value).into(), |layout, field| flag(field, *layout);
+    LongDouble, [u8; LongDouble::BYTES], |value| value.to_bytes(), |layout, field| {
+        let refused = DecodeError::UnknownValue { field, value: layout[0].into() };
+        Self::from_bytes(layout).ok_or(refused)
+    };
+    NodeId, U16, |value| value.0.into(), |layout, _field| Ok(Self(layout.get()));
+    KeyspaceId, U16, |value| value.0.into(), |layout, _field| Ok(Self(layout.get()));
+    PartitionId, U32, |value| value.0.into(), |layout, _field| Ok(Self(layout.get()));
+    Epoch, U32, |value| value.0.into(), |layout, _field| Ok(Self(layout.get()));
+    Term, U64, |value| value.0.into(), |layout, _field| Ok(Self(layout.get()));
+    KeyDigest, [u8; 16], |value| value.0, |layout, _field| Ok(Self(*layout));
+    OpId, [U64; 2], |value| [value.client.0.into(), value.sequence.into()], |layout, _field| {
+        Ok(Self { client: ClientId(layout[0].get()), sequence: layout[1].get() })
+    };
+    MatchRange, [[u8; 16]; 2], |value| [value.first().to_be_bytes(), value.last().to_be_bytes()],
+        |layout, field| range(field, layout.map(u128::from_be_bytes));
+    SocketAddrV4, AddressLayout, |value| AddressLayout::of(value), |layout, _field| {
+        Ok(Self::new(Ipv4Addr::from(layout.ip), layout.port.get()))
+    };
+    (u64, u64), [U64; 2], |value| [value.0.into(), value.1.into()], |layout, _field| {
+        Ok((layout[0].get(), layout[1].get()))
+    };
+}
+
+fn range(field: &'static str, [first, last]: [u128; 2]) -> Result<MatchRange, DecodeError> {
+    let refused = DecodeError::UnknownValue { field, value: (last >> 64) as u64 };
+    MatchRange::new(first, last).map_err(|_| refused)
+}
+
+/// An address and a port.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct AddressLayout {
+    ip: [u8; 4],
+    port: U16,
+}
+
+impl AddressLayout {
+    fn of(address: &SocketAddrV4) -> Self {
+        Self { ip: address.ip().octets(), port: address.port().into() }
+    }
+}

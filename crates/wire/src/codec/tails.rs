@@ -1,0 +1,143 @@
+//! Fields that are bytes behind the fixed part.
+
+use super::Codec;
+use crate::DecodeError;
+use crate::bytes::{Reader, flag, in_range, reserved};
+use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+#[cfg(test)]
+use crate::samples::Random;
+use alloc::vec::Vec;
+use zerocopy::network_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes whose length stands in the fixed part.
+pub struct Bytes<const MIN: usize, const MAX: usize>;
+/// A key.
+pub type Key = Bytes<1, KEY_BYTES_MAX>;
+/// A value.
+pub type Value = Bytes<0, VALUE_BYTES_MAX>;
+
+impl<const MIN: usize, const MAX: usize> Codec for Bytes<MIN, MAX> {
+    type Value<'a> = &'a [u8];
+    type Layout = U16;
+
+    fn layout(value: &&[u8]) -> U16 {
+        (value.len() as u16).into()
+    }
+
+    fn append_tail(value: &&[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(value);
+    }
+
+    fn read<'a>(field: &'static str, length: &U16, tail: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
+        let length = in_range(field, length.get().into(), MIN, MAX)?;
+        tail.bytes(length, field)
+    }
+
+    #[cfg(test)]
+    fn sample(random: &mut Random) -> &'static [u8] {
+        random.bytes(MIN, MAX)
+    }
+}
+
+/// A value, or none, which is not the same as an empty one.
+pub struct OptionalValue;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct OptionalLayout {
+    present: u8,
+    length: U16,
+}
+
+impl Codec for OptionalValue {
+    type Value<'a> = Option<&'a [u8]>;
+    type Layout = OptionalLayout;
+
+    fn layout(value: &Option<&[u8]>) -> OptionalLayout {
+        OptionalLayout { present: value.is_some().into(), length: Value::layout(&value.unwrap_or_default()) }
+    }
+
+    fn append_tail(value: &Option<&[u8]>, out: &mut Vec<u8>) {
+        out.extend_from_slice(value.unwrap_or_default());
+    }
+
+    fn read<'a>(
+        field: &'static str,
+        layout: &OptionalLayout,
+        tail: &mut Reader<'a>,
+    ) -> Result<Option<&'a [u8]>, DecodeError> {
+        if !flag(field, layout.present)? {
+            reserved(field, layout.length.get().into())?;
+            return Ok(None);
+        }
+        Value::read(field, &layout.length, tail).map(Some)
+    }
+
+    #[cfg(test)]
+    fn sample(random: &mut Random) -> Option<&'static [u8]> {
+        random.coin().then(|| Value::sample(random))
+    }
+}
+
+/// All bytes to the end of the message: its last field.
+pub struct Rest<const MAX: usize>;
+
+impl<const MAX: usize> Codec for Rest<MAX> {
+    type Value<'a> = &'a [u8];
+    type Layout = [u8; 0];
+
+    fn layout(_: &&[u8]) -> [u8; 0] {
+        []
+    }
+
+    fn append_tail(value: &&[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(value);
+    }
+
+    fn read<'a>(field: &'static str, _: &[u8; 0], tail: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
+        let bytes = tail.rest();
+        in_range(field, bytes.len(), 0, MAX)?;
+        Ok(bytes)
+    }
+
+    #[cfg(test)]
+    fn sample(random: &mut Random) -> &'static [u8] {
+        random.bytes(0, MAX)
+    }
+}
+
+/// A value to the end of the message, or none.
+pub struct OptionalRest;
+
+impl Codec for OptionalRest {
+    type Value<'a> = Option<&'a [u8]>;
+    type Layout = u8;
+
+    fn layout(value: &Option<&[u8]>) -> u8 {
+        value.is_some().into()
+    }
+
+    fn append_tail(value: &Option<&[u8]>, out: &mut Vec<u8>) {
+        out.extend_from_slice(value.unwrap_or_default());
+    }
+
+    fn read<'a>(
+        field: &'static str,
+        present: &u8,
+        tail: &mut Reader<'a>,
+    ) -> Result<Option<&'a [u8]>, DecodeError> {
+        let bytes = tail.rest();
+        if !flag(field, *present)? {
+            reserved(field, bytes.len() as u64)?;
+            return Ok(None);
+        }
+        in_range(field, bytes.len(), 0, VALUE_BYTES_MAX)?;
+        Ok(Some(bytes))
+    }
+
+    #[cfg(test)]
+    fn sample(random: &mut Random) -> Option<&'static [u8]> {
+        random.coin().then(|| Value::sample(random))
+    }
+}

@@ -1,0 +1,204 @@
+//! The bytes of a few messages, as they were when the version of the wire was 2: who changes them raises it.
+
+use nicekv_wire::control::{DiskSpace, Heartbeat};
+use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumStore, Timestamp};
+use nicekv_wire::recovery::{Entry, RecoverReply, UndecidedOp};
+use nicekv_wire::replication::{Acks, Decision, Decisions, Effect, PrepareAck, Progress, Watermark};
+use nicekv_wire::{
+    ClientId, Condition, Entries, Epoch, Expiry, Get, KeyDigest, KeyspaceId, NodeId, OpId, Operation,
+    PartitionId, Reply, Status, Update,
+};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+const OP: OpId = OpId { client: ClientId(0x0102_0304_0506_0708), sequence: 0x1112 };
+const VERSION: OpId = OpId { client: ClientId(0x2122), sequence: 0x31 };
+const DIGEST: KeyDigest = KeyDigest([9; 16]);
+const KEYSPACE: KeyspaceId = KeyspaceId(3);
+const REPLY_TO: Option<SocketAddrV4> = Some(SocketAddrV4::new(Ipv4Addr::new(10, 20, 2, 1), 7000));
+const PARTITION: PartitionId = PartitionId(0x7_0001);
+const VALUE: &[u8] = b"value";
+
+fn check(expected: &str, encode: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = Vec::new();
+    encode(&mut bytes);
+    let found: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn of_clients() {
+    check(
+        "4e4b0201001100030a1402011b5800000102030405060708000000000000111209090909090909090909090909090909\
+000000000000000000000005636f6c6f72",
+        |out| {
+            Get {
+                keyspace: KEYSPACE,
+                op: OP,
+                digest: DIGEST,
+                reply_to: REPLY_TO,
+                forwarded: None,
+                key: b"color",
+            }
+            .encode(out);
+        },
+    );
+    check(
+        "4e4b0210001100030a1402011b580000010203040506070800000000000011120909090909090909\
+         0909090909090909000700010000000500060005636f6c6f72",
+        |out| {
+            let forwarded = Some((PARTITION, Epoch(5), NodeId(6)));
+            Get { keyspace: KEYSPACE, op: OP, digest: DIGEST, reply_to: REPLY_TO, forwarded, key: b"color" }
+                .encode(out);
+        },
+    );
+    check(
+        "4e4b0202003200030a1402011b580000010203040506070800000000000011120909090909090909\
+         09090909090909090000000000000007030000000000002122000000000000003101000501000502\
+         000000000000004d636f6c6f7276616c7565",
+        |out| {
+            let update = Update {
+                keyspace: KEYSPACE,
+                op: OP,
+                digest: DIGEST,
+                reply_to: REPLY_TO,
+                watermark: 7,
+                condition: Condition::IfVersion(VERSION),
+                return_old: true,
+                operation: Operation::Set { value: VALUE, expiry: Expiry::At(77) },
+                key: b"color",
+            };
+            update.encode(out);
+        },
+    );
+    check(
+        "4e4b0203002d00000000000000000000010203040506070800000000000011120000000000000000\
+         00000000000000000501000500000000000000000000212200000000000000310000000000000005\
+         fffffffffffffffe76616c7565",
+        |out| {
+            let value = Some(VALUE);
+            Reply { op: OP, status: Status::Overflow, version: VERSION, expiry_ms: 5, integer: -2, value }
+                .encode(out);
+        },
+    );
+}
+
+#[test]
+fn of_quorums() {
+    let timestamp = Timestamp { counter: 5, op: VERSION };
+    check(
+        "4e4b0205002a00030a1402011b5800000102030405060708000000000000111209090909090909090909090909090909\
+0000000000000005000000000000212200000000000000310302000501000500636f6c6f7276616c7565",
+        |out| {
+            let store = QuorumStore {
+                keyspace: KEYSPACE,
+                op: OP,
+                digest: DIGEST,
+                reply_to: REPLY_TO,
+                quorum: Quorum::new(3, 2).unwrap(),
+                timestamp,
+                value: Some(VALUE),
+                key: b"color",
+            };
+            store.encode(out);
+        },
+    );
+    check(
+        "4e4b0206002d00000000000000000000010203040506070800000000000011120000000000000000\
+         00000000000000000000000000000005000000000000212200000000000000310000000400030200\
+         050000000000000076616c7565",
+        |out| {
+            let content = Content::Value(VALUE);
+            QuorumHeld { op: OP, node: NodeId(3), epoch: Epoch(4), timestamp, content }.encode(out);
+        },
+    );
+}
+
+#[test]
+fn of_nodes() {
+    let sender = NodeId(4);
+    check(
+        "4e4b02110040000000000000000000000000000000000000000000000000000000000000000000000000000000000000\
+000400010001000000070001000000050102030405060708000000000000111201000000000700010000000500000000\
+00000007000000000000000601000000",
+        |out| {
+            let ack =
+                PrepareAck { partition: PARTITION, epoch: Epoch(5), op: OP, contended: true, refused: false };
+            let progress =
+                Progress { partition: PARTITION, epoch: Epoch(5), logged: 7, forced: 6, gap: true };
+            let (prepares, progress) = ([ack], [progress]);
+            let (prepares, progress) = (Entries::Values(&prepares), Entries::Values(&progress));
+            Acks { sender, prepares, progress }.encode(out);
+        },
+    );
+    let decision = Decision {
+        partition: PARTITION,
+        epoch: Epoch(5),
+        index: 9,
+        origin: Epoch(4),
+        op: OP,
+        contended: false,
+        effect: Effect::Store,
+        status: Status::NotFound,
+        version: VERSION,
+        expiry_ms: 3,
+        integer: 4,
+        value: VALUE,
+        value_is_result: true,
+    };
+    let watermarks = [Watermark { partition: PARTITION, epoch: Epoch(2), base: 3, released: 4 }];
+    let watermarks = Entries::Values(&watermarks);
+    check(
+        "4e4b0212007100000000000000000000000000000000000000000000000000000000000000000000\
+         00000000000000000004000100010000000700010000000200000000000000030000000000000004\
+         00070001000000050000000402010001000000000000000901020304050607080000000000001112\
+         00000000000021220000000000000031000000000000000300000000000000040005000076616c75\
+         65",
+        |out| {
+            Decisions { sender, watermarks, decisions: Entries::Values(&[decision]) }.encode(out);
+        },
+    );
+    // The same of decisions that are encoded one by one.
+    check(
+        "4e4b0212007100000000000000000000000000000000000000000000000000000000000000000000\
+         00000000000000000004000100010000000700010000000200000000000000030000000000000004\
+         00070001000000050000000402010001000000000000000901020304050607080000000000001112\
+         00000000000021220000000000000031000000000000000300000000000000040005000076616c75\
+         65",
+        |out| {
+            let mut bytes = Vec::new();
+            decision.append(&mut bytes);
+            Decisions { sender, watermarks, decisions: Entries::Encoded { count: 1, bytes: &bytes } }
+                .encode(out);
+        },
+    );
+    check(
+        "4e4b0215004800000000000000000000000000000000000000000000000000000000000000000000\
+         00000000000000000007000100000003000400010000000000000000000000040000000000000005\
+         00000000000000060000000000000007010203040506070800000000000011120100000000000000",
+        |out| {
+            let undecided = vec![UndecidedOp { op: OP, contended: true }];
+            let (partition, epoch) = (PARTITION, Epoch(3));
+            RecoverReply { sender, partition, epoch, cursor: 4, next: 5, logged: 6, forced: 7, undecided }
+                .encode(out);
+        },
+    );
+    check(
+        "4e4b0220002800000000000000000000000000000000000000000000000000000000000000000000\
+         00000000000000000004000501000000000000000000000200000000000000000000000000000003\
+         0000000000000004",
+        |out| {
+            Heartbeat {
+                node: sender,
+                incarnation: 2,
+                storage: 3,
+                sent_ns: 4,
+                unanswered: 5,
+                space: DiskSpace::Reserve,
+            }
+            .encode(out);
+        },
+    );
+    check("00000000000000010000000000002122000000000000003100000000000000020176616c7565", |out| {
+        Entry { index: 1, version: VERSION, expiry_ms: 2, value: Some(VALUE) }.append(out);
+    });
+}
