@@ -134,9 +134,7 @@ impl Join {
             self.written.insert(key.into(), entry.index);
         }
         let Stage::Beginning { kept } = &mut self.stage else { return false };
-        let mut bytes = Vec::new();
-        entry.append(&mut bytes);
-        kept.insert(key.into(), bytes);
+        kept.insert(key.into(), stored(entry));
         true
     }
 
@@ -304,9 +302,16 @@ impl Partition {
         let (since, floor) = (begun.since, begun.floor());
         let record = Record::Begin { since, floor, history: &history };
         shared.append(self.id(), |out| record.append(out));
+        // A checkpoint may have come before, and replaying `Begin` after it finds nothing that was set aside: so what is shown now is
+        // logged like what is copied.
+        let former = self.former.as_ref().expect("a joiner is not complete");
+        let shown = former.effects_through(since).filter(|(key, _)| !kept.contains_key(*key));
+        let mut entries: Vec<(Box<[u8]>, Vec<u8>)> =
+            shown.map(|(key, entry)| (key.into(), stored(&entry))).collect();
         self.begin(shared, since, floor, begun.history, |key| kept.contains_key(key));
+        entries.extend(kept);
         let mut copied = Vec::new();
-        for (key, entry) in &kept {
+        for (key, entry) in &entries {
             put_keyed_entry(&mut copied, key, entry);
             if copied.len() >= COPY_CHUNK_BYTES {
                 self.write_copied(shared, &copied)?;
@@ -410,4 +415,11 @@ impl Partition {
         (join.stage, join.asked_ns) = (Stage::Done, 0);
         self.report_copied(shared, now);
     }
+}
+
+/// The stored form of an entry.
+fn stored(entry: &Entry<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    entry.append(&mut bytes);
+    bytes
 }
