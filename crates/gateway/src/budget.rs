@@ -16,11 +16,16 @@ use slab::Slab;
 pub(crate) struct Budget {
     limit: usize,
     used: usize,
+    /// The most since memory was last given back to the system.
+    peak: usize,
 }
+
+/// Memory in use has to fall by so much before the allocator is told to give back what it keeps.
+const GIVEN_BACK_BYTES_MIN: usize = 16 << 20;
 
 impl Budget {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, used: 0 }
+        Self { limit, used: 0, peak: 0 }
     }
 
     pub(crate) fn used(&self) -> usize {
@@ -32,6 +37,16 @@ impl Budget {
         let bytes = connection.memory();
         self.used = self.used - connection.counted_bytes + bytes;
         connection.counted_bytes = bytes;
+        self.peak = self.peak.max(self.used);
+    }
+
+    /// Whether so much was freed that it is worth while to give it back to the system. Says so once.
+    pub(crate) fn take_freed(&mut self) -> bool {
+        let much = self.peak - self.used >= GIVEN_BACK_BYTES_MIN;
+        if much {
+            self.peak = self.used;
+        }
+        much
     }
 
     /// Counts a connection no longer.

@@ -16,7 +16,7 @@ use crate::handlers::server::ServerState;
 use crate::limits::{CONNECTIONS_MAX, MEMORY_BYTES_MAX, READ_BYTES};
 use crate::requests::{Origins, Requests};
 use nicekv_client::{ClientCore, Config, OPERATION_TIMEOUT};
-use nicekv_runtime::{Stop, UdpEndpoint, Waker, now, renew_client_id};
+use nicekv_runtime::{Stop, UdpEndpoint, Waker, now, release_free_memory, renew_client_id};
 use nicekv_wire::{Duration, Now};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
@@ -343,6 +343,9 @@ impl Gateway {
                 connection.shrink();
                 self.budget.count(connection);
             }
+        }
+        if self.budget.take_freed() {
+            release_free_memory();
         }
         self.sweep_ns = any_active.then(|| now.after(IDLE_AFTER));
     }

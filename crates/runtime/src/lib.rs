@@ -37,6 +37,7 @@ pub use clock::now;
 pub use stop::Stop;
 pub use stream::{FrameLimits, FramedStream, StreamError, accept, dial, listen};
 pub use switch::{AgentLink, SwitchError, UserSpaceSwitch, agent as switch_agent, run_agent};
+pub use sys::release_free_memory;
 pub use term_file::{TermFile, TermFileError};
 pub use udp::{DatagramCounters, Message, UdpEndpoint};
 pub use wait::{PollFd, interest, is_ready, readable, wait};
