@@ -31,7 +31,6 @@ use crate::config::CLIENT_BYTES_MAX;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::net::SocketAddrV4;
 use core::ops::Bound;
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::replication::Decision;
@@ -408,11 +407,6 @@ fn read_result(reader: &mut Reader<'_>) -> Result<(u64, StoredResult), DecodeErr
         value: (layout.has_value != 0).then(|| value.into()),
     };
     Ok((layout.sequence.get(), result))
-}
-
-/// Where an op's answer goes.
-pub(crate) fn reply_address(datagram: &[u8]) -> Option<SocketAddrV4> {
-    nicekv_wire::Header::decode(datagram).ok().and_then(|(header, _)| header.reply_to)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@
 use crate::clients::Lookup;
 use crate::config::UNRELEASED_MAX;
 use crate::evaluate::{KeyValue, Verdict, evaluate, needs_state};
-use crate::partition::{Decided, Latest, Partition, update_of};
+use crate::partition::{Decided, Latest, Partition};
 use crate::waits::PendingRead;
 use nicekv_node::{Host as Shared, Plant};
 use nicekv_wire::replication::{Decision, Effect, Progress};
@@ -24,7 +24,7 @@ impl Partition {
     /// Decides what can be decided of a key: its oldest undecided op, if all have acknowledged it, and then the next.
     pub(crate) fn decide_key(&mut self, shared: &mut Shared, now: Now, key: &[u8]) {
         while let Some(op) = self.next_decidable(key) {
-            let update = self.ops[&op].update();
+            let update = self.ops[&op].stored.update();
             let (refused, recovered) = (self.ops[&op].any_refused, self.is_recovered(op));
             let state = self.keys.get_mut(key).expect("a key with an op is locked");
             let verdict = if refused {
@@ -42,7 +42,7 @@ impl Partition {
                             }
                         }
                         let Latest::Known(value) = &self.keys[key].latest else { unreachable!("as before") };
-                        evaluate(&self.ops[&op].update(), value.as_ref())
+                        evaluate(&self.ops[&op].stored.update(), value.as_ref())
                     }
                     // What is decided but not released is in no engine: its release comes back here.
                     Latest::Unknown if state.unreleased > 0 => return,
@@ -95,7 +95,7 @@ impl Partition {
         let verdict = if aborts { Verdict::unchanged(Status::ConditionFailed, None) } else { verdict };
         let contended = (any_contended || state.unreleased > 0 || recovered || refused)
             && !shared.has(Plant::IgnoreContention);
-        let update = self.ops[&op].update();
+        let update = self.ops[&op].stored.update();
         match verdict.effect {
             Effect::None => {}
             Effect::Remove => state.latest = Latest::Known(None),
@@ -223,7 +223,7 @@ impl Partition {
         let newly = (through - self.released) as usize;
         let contended: alloc::vec::Vec<_> = (self.decisions.iter().take(newly))
             .filter(|decided| decided.contended)
-            .filter_map(|decided| Some(update_of(&self.ops.get(&decided.op)?.datagram).key.into()))
+            .filter_map(|decided| Some(self.ops.get(&decided.op)?.stored.key().into()))
             .collect();
         let any_contended = self.decisions.iter().take(newly).any(|decided| decided.contended);
         self.release(shared, now, through);

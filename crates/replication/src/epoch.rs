@@ -315,7 +315,7 @@ impl Partition {
         }
         self.advance_release(shared, now);
         let keys: Vec<Box<[u8]>> =
-            self.undecided.values().map(|op| self.ops[op].update().key.into()).collect();
+            self.undecided.values().map(|op| self.ops[op].stored.key().into()).collect();
         for key in keys {
             self.decide_key(shared, now, &key);
         }

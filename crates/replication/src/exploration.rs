@@ -94,7 +94,7 @@ impl Partition {
         let undecided = self.ops.values().filter(|op| !op.decided).count();
         holds(self.undecided.len() == undecided, "the list of undecided ops is right")?;
         for (name, key) in &self.keys {
-            let open = self.ops.values().filter(|op| op.update().key == &**name).count();
+            let open = self.ops.values().filter(|op| op.stored.key() == &**name).count();
             holds(open == key.queue.len() + key.unreleased as usize, "an open op locks its key")?;
             holds(open > 0, "a key without open ops is not locked")?;
         }

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_node::{Host as Shared, Plant, Standing};
 use nicekv_wire::recovery::Entry;
-use nicekv_wire::{Condition, Get, KeyspaceId, Now, OpId, Operation, Reply, Status, Update};
+use nicekv_wire::{Condition, Datagram, Get, Now, OpId, Operation, Reply, Status, Update};
 
 /// A get that waits for an op of its key.
 #[derive(Clone)]
@@ -76,7 +76,7 @@ impl Partition {
     pub(crate) fn forward_get(&mut self, shared: &mut Shared, get: WaitingGet, key: &[u8]) {
         shared.counters.gets_forwarded += 1;
         let forwarded = Get {
-            keyspace: KeyspaceId::DEFAULT,
+            keyspace: self.membership.keyspace,
             op: get.op,
             digest: nicekv_placement::key_digest(key),
             reply_to: Some(get.reply_to),
@@ -160,7 +160,7 @@ impl Partition {
         }
         let (op, watermark) = shared.internal_op();
         let delete = Update {
-            keyspace: KeyspaceId::DEFAULT,
+            keyspace: self.membership.keyspace,
             op,
             digest: nicekv_placement::key_digest(key),
             reply_to: None,
@@ -173,7 +173,10 @@ impl Partition {
         shared.outbox.send(self.membership.multicast, |out| delete.encode(out));
         let mut datagram = Vec::new();
         delete.encode(&mut datagram);
-        self.on_update(shared, now, &delete, &datagram, Source::Own);
+        let Ok((_, Datagram::Update(own))) = Datagram::decode(&datagram) else {
+            unreachable!("just encoded")
+        };
+        self.on_update(shared, now, &own, &datagram, Source::Own);
         if self.ops.contains_key(&op) {
             return Some(op);
         }

@@ -13,7 +13,7 @@
 //! * an open op locks its key; a secondary answers no get of a locked key;
 //! * `released <= forced <= logged`, and a contended decision takes effect exactly when it is released.
 
-use crate::clients::{Clients, StoredResult, reply_address};
+use crate::clients::{Clients, StoredResult};
 use crate::config::CLIENTS_BYTES_MAX;
 use crate::entries::Tombstones;
 use crate::epoch::Lead;
@@ -31,7 +31,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_node::{Host as Shared, Map, Membership, Plant, Standing};
 use nicekv_wire::replication::{Decision, Effect, Progress, Watermark};
-use nicekv_wire::{Datagram, Epoch, Now, OpId, PartitionId, Status, Update};
+use nicekv_wire::{Epoch, Now, OpId, PartitionId, Status, StoredUpdate};
 
 /// An op that is prepared here and has not taken effect.
 #[derive(Clone)]
@@ -39,7 +39,7 @@ pub(crate) struct Op {
     /// Number of its log record: the replica's own order.
     pub(crate) order: u64,
     /// The client's datagram.
-    pub(crate) datagram: Box<[u8]>,
+    pub(crate) stored: StoredUpdate,
     pub(crate) forced: bool,
     /// As of when it was logged (R2).
     pub(crate) contended: bool,
@@ -54,20 +54,6 @@ pub(crate) struct Op {
     /// When it was last sent or acknowledged, and how often.
     pub(crate) sent_ns: u64,
     pub(crate) tries: u32,
-}
-
-impl Op {
-    pub(crate) fn update(&self) -> Update<'_> {
-        update_of(&self.datagram)
-    }
-}
-
-/// The update in a datagram that was checked when it was received.
-pub(crate) fn update_of(datagram: &[u8]) -> Update<'_> {
-    match Datagram::decode(datagram) {
-        Ok((_, Datagram::Update(update))) => update,
-        other => unreachable!("a stored prepare is an update, not {other:?}"),
-    }
 }
 
 /// What the primary knows of a key's newest decided state.
@@ -250,22 +236,21 @@ impl Partition {
     }
 
     /// Takes an op in: it is undecided from now on and locks its key.
-    pub(crate) fn insert_op(&mut self, order: u64, contended: bool, datagram: Box<[u8]>, now: Now) {
-        let update = update_of(&datagram);
-        let (op, watermark) = (update.op, update.watermark);
-        match self.keys.get_mut(update.key) {
+    pub(crate) fn insert_op(&mut self, order: u64, contended: bool, stored: StoredUpdate, now: Now) {
+        let (op, watermark) = (stored.head().op, stored.head().watermark);
+        match self.keys.get_mut(stored.key()) {
             Some(key) => key.queue.push_back(op),
             None => {
                 let mut key = Key::new();
                 key.queue.push_back(op);
-                self.keys.insert(update.key.into(), key);
+                self.keys.insert(stored.key().into(), key);
             }
         }
         self.clients.advance(op.client, watermark);
         self.undecided.insert(order, op);
         let state = Op {
             order,
-            datagram,
+            stored,
             forced: false,
             contended,
             decided: false,
@@ -305,8 +290,7 @@ impl Partition {
             Some(op) if !op.decided => {
                 op.decided = true;
                 self.undecided.remove(&op.order);
-                let key = update_of(&op.datagram).key;
-                let key = self.keys.get_mut(key).expect("an open op locks its key");
+                let key = self.keys.get_mut(op.stored.key()).expect("an open op locks its key");
                 key.queue.retain(|queued| *queued != decided.op);
                 key.unreleased += 1;
             }
@@ -331,11 +315,11 @@ impl Partition {
     /// and a restarted replica, which replays decisions, would let the older ones take effect after it.
     fn release_predecessors(&mut self, shared: &mut Shared, now: Now, op: OpId) {
         let Some(op) = self.ops.get(&op) else { return };
-        let key = op.update().key;
+        let key = op.stored.key();
         // The op itself is one of the unreleased.
         if self.keys[key].unreleased > 1 {
             let is_of_key = |decided: &Decided| {
-                self.ops.get(&decided.op).is_some_and(|earlier| earlier.update().key == key)
+                self.ops.get(&decided.op).is_some_and(|earlier| earlier.stored.key() == key)
             };
             let newest = self.decisions.iter().rev().find(|decided| is_of_key(decided));
             let through = newest.expect("unreleased decisions are kept").index;
@@ -349,10 +333,10 @@ impl Partition {
         let Some(op) = self.ops.remove(&decided.op) else {
             return self.answer_refused(shared, decided, &result);
         };
-        let update = update_of(&op.datagram);
+        let update = op.stored.update();
         self.apply(shared, decided, &update);
         if self.is_primary() {
-            shared.reply(reply_address(&op.datagram), &result.reply(decided.op));
+            shared.reply(update.reply_to, &result.reply(decided.op));
         }
         shared.finish_internal(decided.op);
         self.clients.remember(decided.op, decided.index, result);

@@ -10,7 +10,7 @@ use core::net::SocketAddrV4;
 use nicekv_node::{Host as Shared, Plant, Standing};
 use nicekv_wire::recovery::{Fetch, Wanted};
 use nicekv_wire::replication::PrepareAck;
-use nicekv_wire::{NodeId, Now, OpId, Reply, Status, Update, stamp_reply_to};
+use nicekv_wire::{NodeId, Now, OpId, Reply, Status, StoredUpdate, Update};
 
 /// Whence an update comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,11 +77,11 @@ impl Partition {
             shared.counters.dropped += 1;
             return;
         }
-        let mut datagram: Box<[u8]> = datagram.into();
+        let mut stored = StoredUpdate::new(update, datagram);
         if let Some(from) = source.address() {
-            stamp_reply_to(&mut datagram, from);
+            stored.stamp(from);
         }
-        self.log_prepare(shared, now, update, datagram);
+        self.log_prepare(shared, now, stored);
     }
 
     /// Whether an op from this source is certainly undecided.
@@ -89,16 +89,16 @@ impl Partition {
         matches!(source, Source::Member { logged } if self.logged <= logged)
     }
 
-    fn log_prepare(&mut self, shared: &mut Shared, now: Now, update: &Update<'_>, datagram: Box<[u8]>) {
-        let op = update.op;
-        let other_undecided = self.keys.get(update.key).is_some_and(|key| !key.queue.is_empty());
+    fn log_prepare(&mut self, shared: &mut Shared, now: Now, stored: StoredUpdate) {
+        let op = stored.head().op;
+        let other_undecided = self.keys.get(stored.key()).is_some_and(|key| !key.queue.is_empty());
         let contended = other_undecided || self.membership.standing == Standing::Joining;
-        let record = Record::Prepare { contended, datagram: &datagram };
+        let record = Record::Prepare { contended, datagram: stored.datagram() };
         let order = shared.append_awaited(self.id(), |out| record.append(out));
         shared.storage.want_force();
         let what = UnforcedWhat::Prepare(op);
         self.waits.unforced.push_back(Unforced { record: order, resets: self.resets, what });
-        self.insert_op(order, contended, datagram, now);
+        self.insert_op(order, contended, stored, now);
         if let Some(lead) = &mut self.lead {
             lead.wanted.remove(&op);
         }
@@ -185,7 +185,7 @@ impl Partition {
         state.any_contended |= contended || state.contended;
         state.any_refused |= refused;
         if state.acks == all_acks && !state.decided {
-            let key: Box<[u8]> = state.update().key.into();
+            let key: Box<[u8]> = state.stored.key().into();
             self.decide_key(shared, now, &key);
         }
     }
@@ -193,7 +193,7 @@ impl Partition {
     /// A member asks for the prepare of an op.
     pub(crate) fn on_fetch_op(&mut self, shared: &mut Shared, op: OpId, to: NodeId) {
         let (Some(state), Some(address)) = (self.ops.get(&op), self.membership.address(to)) else { return };
-        self.resend(shared, &state.datagram, address);
+        self.resend(shared, state.stored.datagram(), address);
     }
 
     pub(crate) fn resend(&self, shared: &mut Shared, datagram: &[u8], to: SocketAddrV4) {

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use nicekv_node::Host as Shared;
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::replication::Decision;
-use nicekv_wire::{Datagram, DecodeError, Now};
+use nicekv_wire::{Datagram, DecodeError, Now, StoredUpdate};
 
 /// Bytes of deduplication records per log record.
 const CLIENTS_RECORD_BYTES: usize = 128 << 10;
@@ -31,7 +31,7 @@ impl Partition {
                 let finished = matches!(self.clients.lookup(update.op), Lookup::Finished(_));
                 if !finished && !self.ops.contains_key(&update.op) {
                     let op = update.op;
-                    self.insert_op(number, contended, datagram.into(), now);
+                    self.insert_op(number, contended, StoredUpdate::new(&update, datagram), now);
                     self.ops.get_mut(&op).expect("just inserted").forced = true;
                 }
             }
@@ -110,7 +110,7 @@ impl Partition {
         let mut ops: Vec<_> = self.ops.values().collect();
         ops.sort_unstable_by_key(|op| op.order);
         for op in ops {
-            append(Record::Prepare { contended: op.contended, datagram: &op.datagram });
+            append(Record::Prepare { contended: op.contended, datagram: op.stored.datagram() });
         }
         for decided in &self.decisions {
             append(Record::Decision(decided.wire(self.id(), self.membership.epoch)));

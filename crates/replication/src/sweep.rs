@@ -92,7 +92,7 @@ impl Partition {
                 if state.acks & (1 << position) != 0 || member.node == shared.config.node {
                     continue;
                 }
-                self.resend(shared, &state.datagram, member.address);
+                self.resend(shared, state.stored.datagram(), member.address);
                 if state.tries >= shared.config.timing.accuse_after_resends {
                     self.accuse(shared, member.node);
                 }

@@ -42,6 +42,7 @@ mod request;
 #[cfg(test)]
 mod samples;
 pub mod scrub;
+mod stored;
 mod time;
 
 pub use codec::Entries;
@@ -52,4 +53,5 @@ pub use identifiers::{ClientId, Epoch, KeyDigest, KeyspaceId, NodeId, OpId, Part
 pub use keyspace::{EmptyRange, MatchRange, Replication};
 pub use reply::{Reply, Status};
 pub use request::{Condition, ExpireCondition, Expiry, Get, Operation, Update};
+pub use stored::StoredUpdate;
 pub use time::{Duration, Now};
