@@ -61,6 +61,8 @@ pub struct Client {
     void: Vec<usize>,
     /// Versions seen, by key.
     seen: BTreeMap<usize, OpId>,
+    /// How often it has got another id.
+    renamed: u64,
 }
 
 fn now(at_ns: u64) -> Now {
@@ -83,6 +85,7 @@ impl Client {
             open: BTreeMap::new(),
             void: Vec::new(),
             seen: BTreeMap::new(),
+            renamed: 0,
         }
     }
 
@@ -121,6 +124,17 @@ impl Client {
     /// A datagram arrives.
     pub fn receive(&mut self, at_ns: u64, bytes: &[u8]) {
         self.core.handle_datagram(now(at_ns), bytes);
+        if self.core.is_forgotten() {
+            self.rename(at_ns);
+        }
+    }
+
+    /// Goes on under an id that nobody had.
+    pub fn rename(&mut self, at_ns: u64) {
+        self.renamed += 1;
+        // Its low byte tells the values of this client from those of others.
+        let random = (self.renamed << 8) | (self.id().0 & 0xff);
+        self.core.rename(ClientId::new(now(at_ns).unix_ms, random));
     }
 
     /// A turn of its loop: retries, takes answers, makes the next call. `tick` numbers calls and answers.

@@ -408,6 +408,11 @@ impl Cluster {
         self.wake_client(client, now_ns);
     }
 
+    /// A client goes on under another id, as one does that is started again.
+    pub fn rename_client(&mut self, client: usize) {
+        self.clients[client].rename(self.queue.now_ns());
+    }
+
     /// A datagram that was seen arrives once more, at every node.
     pub fn replay(&mut self, sender: Host, bytes: &[u8]) {
         let from = match sender {
