@@ -79,7 +79,8 @@ fn draw_keyspaces(nodes: usize, random: &mut Random) -> Vec<Shape> {
     let quorum = Shape::quorum(replicas, write_set);
     match random.below(7) {
         0..3 => vec![multicast],
-        3..6 => vec![multicast, quorum],
+        3 | 4 => vec![multicast, quorum],
+        5 => vec![quorum, multicast],
         _ => vec![quorum],
     }
 }
