@@ -41,13 +41,13 @@ proptest! {
     }
 
     #[test]
-    fn noise_is_refused(bytes in prop::collection::vec(any::<u8>(), 0..=DATAGRAM_BYTES_MAX)) {
+    fn row_29_noise_is_refused(bytes in prop::collection::vec(any::<u8>(), 0..=DATAGRAM_BYTES_MAX)) {
         prop_assert!(decode(&bytes).is_err());
     }
 }
 
 #[test]
-fn every_length_up_to_the_mtu_is_refused_without_panic() {
+fn row_29_every_length_up_to_the_mtu_is_refused_without_panic() {
     let mut largest = Vec::new();
     largest_update(KEY_BYTES_MAX, VALUE_BYTES_MAX).encode(&mut largest);
     largest.resize(DATAGRAM_BYTES_MAX + 1, 0);
@@ -81,7 +81,7 @@ fn largest_update(key: usize, value: usize) -> Update<'static> {
 }
 
 #[test]
-fn keys_and_values_outside_their_limits_are_refused_by_name() {
+fn row_29_keys_and_values_outside_their_limits_are_refused_by_name() {
     let refused = |key, value, field, found| {
         let mut bytes = Vec::new();
         largest_update(key, value).encode(&mut bytes);
@@ -113,7 +113,7 @@ fn keys_and_values_outside_their_limits_are_refused_by_name() {
 }
 
 #[test]
-fn lies_in_the_header_are_refused_by_name() {
+fn row_29_lies_in_the_header_are_refused_by_name() {
     let mut honest = Vec::new();
     largest_update(3, 3).encode(&mut honest);
     let with = |at: usize, value: &[u8]| {
