@@ -7,6 +7,9 @@
 //!      │                                        │  validate, build, flip (make-before-break)
 //!      │◀──────────── Installed{term, generation}│  no packet goes by the old tables any more
 //!      │◀──────────── Failed{generation, reason} │  the old tables are in force
+//!      │ Update{term, base, one table} ────────▶│  base is not what this term installed: Failed; else as Install
+//!      │ Read, Write, ResetRegister{term} ─────▶│
+//!      │◀──────────────── Register{cells} ──────│
 //!      │ Status{term} ─────────────────────────▶│
 //!      │◀─────────── Status{generation, tables…} │
 //! ```
@@ -26,7 +29,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Backend, Counters, TableSet, TableStatus};
+use crate::plant::Plant;
+use crate::{Backend, BackendError, Counters, Register, TableSet, TableStatus, TableUpdate};
 
 /// The longest encoded message. Tables at capacity take about 0.8 MB.
 pub const CONTROL_MESSAGE_BYTES_MAX: usize = 1 << 20;
@@ -41,11 +45,57 @@ pub enum ControlRequest {
         /// The new generation.
         tables: TableSet,
     },
+    /// Change one table of the generation that was installed in this term.
+    Update {
+        /// Term of the controller's leadership.
+        term: u64,
+        /// The change, and the generation that it leads to.
+        update: TableUpdate,
+    },
     /// Report.
     Status {
         /// Term of the controller's leadership.
         term: u64,
     },
+    /// Report all cells of a register.
+    ReadRegister {
+        /// Term of the controller's leadership.
+        term: u64,
+        /// Which.
+        register: Register,
+    },
+    /// Set a cell of a register, then report all.
+    WriteRegister {
+        /// Term of the controller's leadership.
+        term: u64,
+        /// Which.
+        register: Register,
+        /// Its place in the register.
+        cell: u32,
+        /// What it holds from now on.
+        value: u64,
+    },
+    /// Report all cells of a register, and set them to zero.
+    ResetRegister {
+        /// Term of the controller's leadership.
+        term: u64,
+        /// Which.
+        register: Register,
+    },
+}
+
+impl ControlRequest {
+    /// Term of the controller's leadership.
+    pub fn term(&self) -> u64 {
+        match self {
+            Self::Install { term, .. }
+            | Self::Update { term, .. }
+            | Self::Status { term }
+            | Self::ReadRegister { term, .. }
+            | Self::WriteRegister { term, .. }
+            | Self::ResetRegister { term, .. } => *term,
+        }
+    }
 }
 
 /// From the agent to the controller.
@@ -80,6 +130,13 @@ pub enum ControlReply {
         tables: Vec<TableStatus>,
         /// Global counters.
         counters: Counters,
+    },
+    /// The cells of a register; of one that was reset, as they were before.
+    Register {
+        /// Which.
+        register: Register,
+        /// Its cells.
+        cells: Vec<u64>,
     },
 }
 
@@ -155,6 +212,10 @@ pub struct SwitchAgent<B, M = NoMemory> {
     memory: M,
     term: u64,
     installed: Option<Installed>,
+    /// Always `None` outside tests.
+    plant: Option<Plant>,
+    #[cfg(any(test, feature = "exploration"))]
+    owed: Option<TableSet>,
 }
 
 #[derive(Clone, Debug)]
@@ -174,7 +235,15 @@ impl<B: Backend> SwitchAgent<B> {
 impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
     /// An agent of a back end without tables. `term`: the one in `memory`.
     pub fn with_memory(backend: B, term: u64, memory: M) -> Self {
-        Self { backend, memory, term, installed: None }
+        Self {
+            backend,
+            memory,
+            term,
+            installed: None,
+            plant: None,
+            #[cfg(any(test, feature = "exploration"))]
+            owed: None,
+        }
     }
 
     /// The newest term seen.
@@ -194,20 +263,93 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
 
     /// Carries out one request.
     pub fn handle(&mut self, request: ControlRequest) -> ControlReply {
-        let (ControlRequest::Install { term, .. } | ControlRequest::Status { term }) = &request;
-        if *term < self.term {
+        #[cfg(any(test, feature = "exploration"))]
+        self.install_owed();
+        let term = request.term();
+        if term < self.term && !self.has(Plant::OlderTermObeyed) {
             return ControlReply::Refused { current_term: self.term };
         }
-        if let Err(reason) = self.obey(*term) {
+        if let Err(reason) = self.obey(term) {
             let generation = match &request {
                 ControlRequest::Install { tables, .. } => tables.generation,
-                ControlRequest::Status { .. } => self.generation().unwrap_or(0),
+                ControlRequest::Update { update, .. } => update.generation,
+                _ => self.generation().unwrap_or(0),
             };
             return ControlReply::Failed { generation, reason };
         }
         match request {
             ControlRequest::Install { tables, .. } => self.install(tables),
+            ControlRequest::Update { update, .. } => self.update(&update),
             ControlRequest::Status { .. } => self.status(),
+            ControlRequest::ReadRegister { register, .. } => self.register(register, |_| Ok(())),
+            ControlRequest::WriteRegister { register, cell, value, .. } => {
+                match self.backend.write_register(register, cell, value) {
+                    Ok(()) => self.register(register, |_| Ok(())),
+                    Err(error) => self.failed(&error),
+                }
+            }
+            ControlRequest::ResetRegister { register, .. } => {
+                self.register(register, |backend| backend.reset_register(register))
+            }
+        }
+    }
+
+    /// Changes one table. A change that has been made already is not made again.
+    fn update(&mut self, update: &TableUpdate) -> ControlReply {
+        let (term, generation) = (self.term, update.generation);
+        let installed = self.installed.as_ref().filter(|installed| installed.term == term);
+        if installed.is_some_and(|installed| update.is_applied(&installed.tables)) {
+            return ControlReply::Installed { term, generation };
+        }
+        if generation <= update.base {
+            let reason = format!("generation {generation} does not follow {}", update.base);
+            return ControlReply::Failed { generation, reason };
+        }
+        let made = update
+            .applied_to(installed.map(|installed| &installed.tables))
+            .map_err(BackendError::from)
+            .and_then(|tables| self.backend.update(update).map(|()| tables));
+        match made {
+            Ok(tables) => {
+                self.installed = Some(Installed { term, tables });
+                ControlReply::Installed { term, generation }
+            }
+            Err(error) => ControlReply::Failed { generation, reason: error.to_string() },
+        }
+    }
+
+    /// What a register holds before `then`.
+    fn register(
+        &mut self,
+        register: Register,
+        then: impl FnOnce(&mut B) -> Result<(), BackendError>,
+    ) -> ControlReply {
+        let cells = self.backend.read_register(register);
+        match cells.and_then(|cells| then(&mut self.backend).map(|()| cells)) {
+            Ok(cells) => ControlReply::Register { register, cells },
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn failed(&self, error: &BackendError) -> ControlReply {
+        ControlReply::Failed { generation: self.generation().unwrap_or(0), reason: error.to_string() }
+    }
+
+    fn has(&self, plant: Plant) -> bool {
+        self.plant == Some(plant)
+    }
+
+    /// Breaks a rule from now on.
+    #[cfg(any(test, feature = "exploration"))]
+    pub fn plant(&mut self, plant: Plant) {
+        self.plant = Some(plant);
+    }
+
+    /// What was acknowledged before it was installed.
+    #[cfg(any(test, feature = "exploration"))]
+    fn install_owed(&mut self) {
+        if let Some(owed) = self.owed.take() {
+            let _too_late_to_say = self.backend.install(&owed);
         }
     }
 
@@ -225,13 +367,19 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
         let (term, generation) = (self.term, tables.generation);
         if let Some(installed) = self.installed.as_ref().filter(|installed| installed.term == term) {
             let current = installed.tables.generation;
-            if installed.tables == tables {
+            if generation == current && TableSet::diff(&installed.tables, &tables).is_empty() {
                 return ControlReply::Installed { term, generation };
             }
             if generation <= current {
                 let reason = format!("generation {generation} does not follow the installed {current}");
                 return ControlReply::Failed { generation, reason };
             }
+        }
+        #[cfg(any(test, feature = "exploration"))]
+        if self.has(Plant::AckBeforeInstalled) {
+            self.owed = Some(tables.clone());
+            self.installed = Some(Installed { term, tables });
+            return ControlReply::Installed { term, generation };
         }
         match self.backend.install(&tables) {
             Ok(()) => {
@@ -247,10 +395,7 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
             (Ok(tables), Ok(counters)) => {
                 ControlReply::Status { term: self.term, generation: self.generation(), tables, counters }
             }
-            (Err(error), _) | (_, Err(error)) => {
-                let generation = self.generation().unwrap_or(0);
-                ControlReply::Failed { generation, reason: error.to_string() }
-            }
+            (Err(error), _) | (_, Err(error)) => self.failed(&error),
         }
     }
 }
@@ -344,6 +489,50 @@ mod tests {
         let mut agent = SwitchAgent::new(Router::new(VringConfig::DEFAULT).unwrap(), 9);
         let request = ControlRequest::Install { term: 8, tables: tables(1, 1) };
         assert_eq!(agent.handle(request), ControlReply::Refused { current_term: 9 });
+    }
+
+    #[test]
+    fn an_update_follows_what_the_same_term_installed_and_may_be_repeated() {
+        let mut agent = agent();
+        let update = |base, generation, host| {
+            let to = tables(generation, host);
+            let from = TableSet { generation: base, hosts: to.hosts.clone(), ..TableSet::default() };
+            TableUpdate::between(&from, &to).expect("one table differs")
+        };
+        let request = |term, update| ControlRequest::Update { term, update };
+        let failed = |reply| matches!(reply, ControlReply::Failed { .. });
+        assert!(failed(agent.handle(request(5, update(7, 8, 1)))), "nothing is installed");
+        let empty = TableSet { unicast: vec![], ..tables(7, 1) };
+        agent.handle(ControlRequest::Install { term: 5, tables: empty });
+        assert!(failed(agent.handle(request(5, update(7, 7, 1)))), "the generation must rise");
+        for _ in 0..2 {
+            let reply = agent.handle(request(5, update(7, 8, 1)));
+            assert_eq!(reply, ControlReply::Installed { term: 5, generation: 8 });
+            assert_eq!((routed_to(&mut agent), agent.generation()), (Some(1), Some(8)));
+        }
+        // The same as a whole is no news, either.
+        let whole = ControlRequest::Install { term: 5, tables: tables(8, 1) };
+        assert_eq!(agent.handle(whole), ControlReply::Installed { term: 5, generation: 8 });
+        assert!(failed(agent.handle(request(5, update(8, 9, 2)))), "that host is not there");
+        assert!(failed(agent.handle(request(6, update(8, 9, 1)))), "another term has installed nothing");
+        assert_eq!(agent.handle(request(5, update(8, 9, 1))), ControlReply::Refused { current_term: 6 });
+        assert_eq!((routed_to(&mut agent), agent.generation()), (Some(1), Some(8)));
+    }
+
+    #[test]
+    fn registers_are_read_written_and_reset_by_the_newest_controller_alone() {
+        let (mut agent, register) = (agent(), Register::RefusedByPort);
+        let cell = |reply: ControlReply| match reply {
+            ControlReply::Register { cells, .. } => cells[3],
+            reply => panic!("{reply:?}"),
+        };
+        let write = |cell| ControlRequest::WriteRegister { term: 2, register, cell, value: 9 };
+        assert_eq!(cell(agent.handle(write(3))), 9);
+        assert!(matches!(agent.handle(write(256)), ControlReply::Failed { .. }));
+        assert_eq!(cell(agent.handle(ControlRequest::ResetRegister { term: 2, register })), 9);
+        assert_eq!(cell(agent.handle(ControlRequest::ReadRegister { term: 2, register })), 0);
+        let older = ControlRequest::ResetRegister { term: 1, register };
+        assert_eq!(agent.handle(older), ControlReply::Refused { current_term: 2 });
     }
 
     /// Fails when it is told to.

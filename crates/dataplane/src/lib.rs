@@ -29,6 +29,7 @@ pub mod fixtures;
 mod generation;
 mod lpm;
 mod pipeline;
+mod plant;
 mod prefix;
 mod registers;
 mod router;
@@ -45,6 +46,7 @@ use thiserror::Error;
 
 pub use counters::{COUNTER_COUNT, Counter, Counters};
 pub use pipeline::{Mutation, Output, PORTS_MAX, Pipeline, Verdict};
+pub use plant::Plant;
 pub use prefix::{Prefix, Ring, VRINGS_MAX, VringConfig, VringSet};
 pub use registers::{REGISTER_CELLS, Register};
 pub use router::{Copies, Route, Router};

@@ -11,6 +11,7 @@ use crate::judge;
 use crate::keyspace::{Key, Shape};
 use crate::scenarios::{self, MILLISECOND_NS};
 use nicekv_client::Plant as InClient;
+use nicekv_dataplane::Plant as InSwitch;
 use nicekv_metadata::Plant as InMetadata;
 use nicekv_node::Plant as InReplica;
 
@@ -28,6 +29,8 @@ pub enum Planted {
     Metadata(InMetadata),
     /// In the clients.
     Client(InClient),
+    /// In the switches and their agents.
+    Switch(InSwitch),
 }
 
 impl Planted {
@@ -35,7 +38,7 @@ impl Planted {
     pub fn replica(self) -> Option<InReplica> {
         match self {
             Self::Replica(plant) => Some(plant),
-            Self::Metadata(_) | Self::Client(_) => None,
+            _ => None,
         }
     }
 
@@ -43,7 +46,7 @@ impl Planted {
     pub fn metadata(self) -> Option<InMetadata> {
         match self {
             Self::Metadata(plant) => Some(plant),
-            Self::Replica(_) | Self::Client(_) => None,
+            _ => None,
         }
     }
 
@@ -51,7 +54,15 @@ impl Planted {
     pub fn client(self) -> Option<InClient> {
         match self {
             Self::Client(plant) => Some(plant),
-            Self::Replica(_) | Self::Metadata(_) => None,
+            _ => None,
+        }
+    }
+
+    /// A bug of the switches.
+    pub fn switch(self) -> Option<InSwitch> {
+        match self {
+            Self::Switch(plant) => Some(plant),
+            _ => None,
         }
     }
 }
@@ -158,6 +169,10 @@ const fn replica(name: &'static str, rule: &'static str, plant: InReplica, hunt:
     Plant { name, rule, planted: Planted::Replica(plant), hunt }
 }
 
+const fn switch(name: &'static str, rule: &'static str, plant: InSwitch, hunt: Hunt) -> Plant {
+    Plant { name, rule, planted: Planted::Switch(plant), hunt }
+}
+
 const fn metadata(name: &'static str, rule: &'static str, plant: InMetadata, hunt: Hunt) -> Plant {
     Plant { name, rule, planted: Planted::Metadata(plant), hunt }
 }
@@ -209,6 +224,9 @@ pub const PLANTS: &[Plant] = &[
     client("timestamp-from-one-answer", "R14", InClient::AskOne, Hunt::Seeds(by_quorum)),
     replica("quorum-ack-before-force", "R14", InReplica::QuorumAckBeforeForce, Hunt::Seeds(by_quorum)),
     replica("newcomer-counts-at-once", "R14", InReplica::NewcomerCountsAtOnce, Hunt::Seeds(by_quorum_in_memory)),
+    switch("tables-acknowledged-early", "R6", InSwitch::AckBeforeInstalled, Hunt::Seeds(as_drawn)),
+    switch("older-term-obeyed", "R13", InSwitch::OlderTermObeyed, Hunt::Seeds(as_drawn)),
+    switch("tables-survive-restart", "R12", InSwitch::TablesSurviveRestart, Hunt::Seeds(as_drawn)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 

@@ -1,8 +1,9 @@
-//! The switch: the reference model's pipeline behind the real agent.
+//! The switch: the reference model's pipeline behind the real agent, and a watch over both: what is acknowledged is what is gone by.
 
-use nicekv_dataplane::control::SwitchAgent;
-use nicekv_dataplane::{HostId, Ingress, Passed, Router, VringSet};
+use nicekv_dataplane::control::{ControlReply, ControlRequest, SwitchAgent};
+use nicekv_dataplane::{HostId, Ingress, Passed, Plant, Router, TableSet, VringSet};
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 
 /// Ports of storage nodes have the numbers of the nodes; this is the metadata service's.
 pub const METADATA_PORT: u16 = 1_000;
@@ -14,9 +15,14 @@ pub const METADATA_MAC: [u8; 6] = [2, 0, 0, 0, 3, 232];
 /// See the module.
 #[derive(Clone)]
 pub struct Switch {
-    /// Serves the metadata service.
-    pub agent: SwitchAgent<Router>,
+    agent: SwitchAgent<Router>,
     vrings: VringSet,
+    plant: Option<Plant>,
+    /// What it must go by: the tables that it has acknowledged last since it started.
+    acknowledged: Option<Arc<TableSet>>,
+    /// The newest term of a request that it has not refused.
+    obeyed_term: u64,
+    violation: Option<String>,
 }
 
 /// Where a datagram goes.
@@ -30,16 +36,44 @@ pub enum Forward {
 
 impl Switch {
     /// Without tables.
-    pub fn new(vrings: VringSet) -> Self {
+    pub fn new(vrings: VringSet, plant: Option<Plant>) -> Self {
         let router = Router::new(vrings.clone()).expect("the rings are sound");
-        Self { agent: SwitchAgent::new(router, 0), vrings }
+        let (agent, acknowledged) = (new_agent(router, 0, plant), None);
+        Self { agent, vrings, plant, acknowledged, obeyed_term: 0, violation: None }
     }
 
     /// Starts again: the tables are gone, the newest term is remembered.
     pub fn restart(&mut self) {
-        let term = self.agent.term();
-        let router = Router::new(self.vrings.clone()).expect("as before");
-        self.agent = SwitchAgent::new(router, term);
+        let router = match self.plant {
+            Some(Plant::TablesSurviveRestart) => self.agent.backend_mut().clone(),
+            _ => Router::new(self.vrings.clone()).expect("as before"),
+        };
+        self.agent = new_agent(router, self.agent.term(), self.plant);
+        self.acknowledged = None;
+    }
+
+    /// Serves the metadata service, and notes what is acknowledged.
+    pub fn handle(&mut self, request: ControlRequest) -> ControlReply {
+        let term = request.term();
+        let tables = match &request {
+            ControlRequest::Install { tables, .. } => Some(Arc::new(tables.clone())),
+            _ => None,
+        };
+        let reply = self.agent.handle(request);
+        if matches!(reply, ControlReply::Refused { .. }) {
+            return reply;
+        }
+        if term < self.obeyed_term {
+            self.violate(format!(
+                "a switch carries out a request of term {term} after one of {}",
+                self.obeyed_term
+            ));
+        }
+        self.obeyed_term = self.obeyed_term.max(term);
+        if let (ControlReply::Installed { .. }, Some(tables)) = (&reply, tables) {
+            self.acknowledged = Some(tables);
+        }
+        reply
     }
 
     /// Processes a datagram that has come in at `port`; at a switch that hides sources there is none, and it is stamped.
@@ -51,11 +85,53 @@ impl Switch {
         bytes: &mut [u8],
     ) -> Forward {
         let ingress = port.map_or(Ingress::Socket, |port| Ingress::Port { port, mac: None });
-        match self.agent.backend_mut().process(ingress, from, to, bytes) {
-            Passed::Plain => Forward::Plain,
-            Passed::Unicast(host) => Forward::Hosts(vec![host]),
-            Passed::Multicast(hosts) => Forward::Hosts(hosts.collect()),
-            Passed::Dropped => Forward::Hosts(Vec::new()),
+        let hosts = match self.agent.backend_mut().process(ingress, from, to, bytes) {
+            Passed::Plain => return Forward::Plain,
+            Passed::Unicast(host) => vec![host],
+            Passed::Multicast(hosts) => hosts.collect(),
+            Passed::Dropped => Vec::new(),
+        };
+        self.check(to, &hosts);
+        Forward::Hosts(hosts)
+    }
+
+    /// What the switch did that it must never do.
+    pub fn violation(&self) -> Option<&str> {
+        self.violation.as_deref()
+    }
+
+    fn violate(&mut self, what: String) {
+        self.violation.get_or_insert(what);
+    }
+
+    /// A datagram goes to no host that the acknowledged tables do not name for its destination (R6, R12).
+    fn check(&mut self, to: SocketAddrV4, hosts: &[HostId]) {
+        let names = |host: HostId| self.acknowledged.as_deref().is_some_and(|tables| names(tables, to, host));
+        if let Some(host) = hosts.iter().copied().find(|&host| !names(host)) {
+            self.violate(format!(
+                "a switch sends to host {} what is for {}, other than by its tables",
+                host.0,
+                to.ip()
+            ));
         }
     }
+}
+
+fn new_agent(router: Router, term: u64, plant: Option<Plant>) -> SwitchAgent<Router> {
+    let mut agent = SwitchAgent::new(router, term);
+    plant.into_iter().for_each(|plant| agent.plant(plant));
+    agent
+}
+
+/// Whether an entry that covers `to` names the host.
+fn names(tables: &TableSet, to: SocketAddrV4, host: HostId) -> bool {
+    let to = to.ip().octets();
+    let covering = tables.unicast.iter().filter(|entry| entry.destination.contains(to));
+    let by_division =
+        |partition| tables.division.iter().any(|entry| entry.partition == partition && entry.host == host);
+    covering.into_iter().any(|entry| entry.host == host || by_division(entry.partition))
+        || tables
+            .multicast
+            .iter()
+            .any(|entry| entry.destination.contains(to) && entry.members.as_slice().contains(&host))
 }

@@ -152,7 +152,8 @@ impl Switches {
                     switch.status_at_ns = now_ns;
                 }
             }
-            ControlReply::Installed { .. } => {}
+            // No register is asked for.
+            ControlReply::Installed { .. } | ControlReply::Register { .. } => {}
             ControlReply::Refused { current_term } if current_term > term => {
                 self.newer_term = Some(current_term);
             }

@@ -56,8 +56,8 @@ impl Checks {
     /// R13, and: the unicast ring names consistent members of the newest epoch only.
     pub(super) fn sent_to_switch(&self, request: &ControlRequest, stored: Option<&[u8]>, config: &Config) {
         let state = decode(stored, config);
-        let (ControlRequest::Install { term, .. } | ControlRequest::Status { term }) = request;
-        assert_eq!(*term, state.term);
+        let term = request.term();
+        assert_eq!(term, state.term);
         let ControlRequest::Install { tables, .. } = request else { return };
         tables.validate(&config.vrings()).expect("the tables are well-formed");
         let consistent = |partition: u32, host: HostId| {

@@ -317,7 +317,7 @@ impl Cluster {
                 self.tally.count("tables refused for want of room");
                 ControlReply::Failed { generation: tables.generation, reason: "no room".into() }
             }
-            _ => self.switches[switch].agent.handle(request),
+            _ => self.switches[switch].handle(request),
         };
         if matches!(reply, ControlReply::Refused { .. }) {
             self.tally.count("requests of an old leader refused by a switch");

@@ -236,7 +236,9 @@ impl Cluster {
             names: Names::new(&clients),
             nodes,
             clients,
-            switches: (0..scenario.switches).map(|_| Switch::new(rings.clone())).collect(),
+            switches: (0..scenario.switches)
+                .map(|_| Switch::new(rings.clone(), scenario.plant.and_then(Planted::switch)))
+                .collect(),
             controllers: Controllers::default(),
             links: BTreeMap::new(),
             links_made: 0,
@@ -329,7 +331,7 @@ impl Cluster {
 
     /// What must never be seen, and was.
     pub fn violation(&self) -> Option<&str> {
-        self.watch.violation()
+        self.watch.violation().or_else(|| self.switches.iter().find_map(Switch::violation))
     }
 
     /// The simulated time.

@@ -1,0 +1,16 @@
+//! Bugs that tests plant, to see that they are found. Outside of tests there are none.
+
+/// A rule that an agent breaks on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(any(test, feature = "exploration")),
+    allow(dead_code, unreachable_pub, reason = "only tests plant")
+)]
+pub enum Plant {
+    /// R6: tables are acknowledged at once, and installed when the next request comes.
+    AckBeforeInstalled,
+    /// R13: requests of older terms are carried out.
+    OlderTermObeyed,
+    /// R12: a switch that starts again goes on by the tables that it had. Planted where the switch is started.
+    TablesSurviveRestart,
+}
