@@ -63,6 +63,11 @@ impl<P: Protocol> Partitions<P> {
         self.routes.find(keyspace, value)
     }
 
+    /// The one that was heard of first.
+    pub(crate) fn first(&self) -> Option<usize> {
+        (!self.slots.is_empty()).then_some(0)
+    }
+
     /// All of them, by number.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &P> {
         self.by_id.values().map(|slot| &self.slots[*slot])

@@ -140,7 +140,8 @@ impl<P: Protocol> NodeCore<P> {
             self.host.counters.malformed += 1;
             return None;
         }
-        let slot = self.partitions.find(keyspace, digest.match_value());
+        let unadmitted = self.host.has(Plant::AnswerUnadmitted).then(|| self.partitions.first()).flatten();
+        let slot = self.partitions.find(keyspace, digest.match_value()).or(unadmitted);
         // Silence: this node may not have been told yet, and another member may serve it.
         self.host.counters.dropped += u64::from(slot.is_none());
         slot
