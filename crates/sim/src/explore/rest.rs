@@ -52,7 +52,10 @@ pub(super) fn bring_to_rest(mut world: World) -> Result<Vec<checker::Call>, Stri
 
 fn is_at_rest(world: &World) -> bool {
     let open = |index: &usize| {
-        world.machines[*index].core.as_ref().is_some_and(|core| core.status().partitions[0].open_ops > 0)
+        world.machines[*index]
+            .core
+            .as_ref()
+            .is_some_and(|core| core.status().partitions.iter().any(|status| status.open_ops > 0))
     };
     world.unanswered().is_empty() && !world.roles.members.iter().any(open)
 }

@@ -113,6 +113,18 @@ impl std::fmt::Debug for Message {
     }
 }
 
+/// A node that has not heard of the partition.
+const UNTOLD: PartitionStatus = PartitionStatus {
+    partition: PartitionId(0),
+    epoch: Epoch(0),
+    standing: Standing::Outside,
+    primary: NodeId(0),
+    leads: false,
+    open_ops: 0,
+    logged: 0,
+    released: 0,
+};
+
 #[derive(Clone)]
 pub(super) struct Machine {
     pub(super) core: Option<Replica>,
@@ -217,7 +229,8 @@ impl Machine {
         }
         self.disk.entries().hash(&mut state);
         self.fingerprint = state.finish();
-        self.status = self.core.as_ref().and_then(|core| core.status().partitions.first().copied());
+        let status = |core: &Replica| core.status().partitions.first().copied().unwrap_or(UNTOLD);
+        self.status = self.core.as_ref().map(status);
     }
 }
 
