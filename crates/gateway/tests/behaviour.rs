@@ -68,7 +68,7 @@ fn different_keys_run_at_once_and_one_key_waits() {
 }
 
 #[test]
-fn too_long_and_empty_are_refused_by_name_and_nothing_is_sent() {
+fn row_33_too_long_and_empty_are_refused_by_name_and_nothing_is_sent() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut connection = Resp::connect(address);

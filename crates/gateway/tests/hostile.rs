@@ -20,7 +20,7 @@ fn raise_descriptor_limit(wanted: u64) -> bool {
 }
 
 #[test]
-fn ten_thousand_idle_connections_disturb_nobody() {
+fn row_32_ten_thousand_idle_connections_disturb_nobody() {
     if !raise_descriptor_limit(2 * IDLE as u64 + 1_000) {
         eprintln!("NOT RUN: {IDLE} idle connections need a hard limit of {} open files", 2 * IDLE + 1_000);
         return;
@@ -50,7 +50,7 @@ fn ten_thousand_idle_connections_disturb_nobody() {
 }
 
 #[test]
-fn absurd_lengths_end_the_connection_with_the_reason() {
+fn row_32_absurd_lengths_end_the_connection_with_the_reason() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     for (bytes, expected) in [
@@ -73,7 +73,7 @@ fn absurd_lengths_end_the_connection_with_the_reason() {
 }
 
 #[test]
-fn half_a_command_waits_for_its_other_half() {
+fn row_32_half_a_command_waits_for_its_other_half() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let whole = request(&[b"SET", b"key", b"value"]);
@@ -92,7 +92,7 @@ fn half_a_command_waits_for_its_other_half() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_is_held_back_and_the_others_are_not() {
+fn row_32_a_peer_that_does_not_read_is_held_back_and_the_others_are_not() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut greedy = Resp::connect(address);

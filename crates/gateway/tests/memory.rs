@@ -50,7 +50,7 @@ fn is_closed(connection: &mut Resp, expected: &str) -> bool {
 }
 
 #[test]
-fn unfinished_commands_are_bounded_together_and_the_longest_go_first() {
+fn row_32_unfinished_commands_are_bounded_together_and_the_longest_go_first() {
     let (_world, address) = world();
     let mut modest = Resp::connect(address);
     let (short, long) = (unfinished(20_000), unfinished(2_000_000));

@@ -59,7 +59,7 @@ fn an_older_leader_is_refused() {
 }
 
 #[test]
-fn a_request_of_a_keyspace_that_this_node_has_no_part_of_is_dropped() {
+fn row_33_a_request_of_a_keyspace_that_this_node_has_no_part_of_is_dropped() {
     let mut node = Node::serving();
     let records = node.log.len();
     let put = update(node.op(), b"k", Operation::Set { value: b"v", expiry: Expiry::Never });

@@ -36,7 +36,7 @@ fn is_created_and_found_again() {
 }
 
 #[test]
-fn says_why_it_refuses() {
+fn row_34_says_why_it_refuses() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("data");
     let held = open(&path, EXPECTED).unwrap();
@@ -75,7 +75,7 @@ fn says_why_it_refuses() {
 }
 
 #[test]
-fn every_flipped_bit_of_the_format_file_is_refused() {
+fn row_34_every_flipped_bit_of_the_format_file_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     drop(open(directory.path(), EXPECTED).unwrap());
     let format = directory.path().join("nicekv-format");

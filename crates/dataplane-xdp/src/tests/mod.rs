@@ -188,15 +188,15 @@ fn assert_none(failures: &[String]) {
 }
 
 #[test]
-fn fixtures_by_test_run() {
-    as_root("fixtures_by_test_run", || {
+fn row_31_fixtures_by_test_run() {
+    as_root("row_31_fixtures_by_test_run", || {
         assert_none(&run_fixtures(&mut Lab::new(OBJECT), check_by_test_run));
     });
 }
 
 #[test]
-fn fixtures_with_live_frames() {
-    as_root("fixtures_with_live_frames", || {
+fn row_31_fixtures_with_live_frames() {
+    as_root("row_31_fixtures_with_live_frames", || {
         let mut lab = Lab::new(OBJECT);
         let attached = lab.network.bpftool_net();
         assert_eq!(

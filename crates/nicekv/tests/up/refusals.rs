@@ -15,7 +15,7 @@ pub(crate) fn refused(scratch: &Path, arguments: &[&str], reason: &str) {
 }
 
 #[test]
-fn a_directory_or_a_port_in_use() {
+fn row_34_a_directory_or_a_port_in_use() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--data-dir", "data", "--nodes", "1", "--replicas", "1"]);
     refused(scratch.path(), &["--data-dir", "data"], "in use");
@@ -26,14 +26,14 @@ fn a_directory_or_a_port_in_use() {
 }
 
 #[test]
-fn more_replicas_than_nodes() {
+fn row_33_more_replicas_than_nodes() {
     let scratch = tempfile::tempdir().unwrap();
     refused(scratch.path(), &["--data-dir", "data", "--replicas", "4"], "4 replicas");
     assert!(!scratch.path().join("data").exists(), "nothing is created");
 }
 
 #[test]
-fn directories_that_are_not_this_clusters() {
+fn row_34_directories_that_are_not_this_clusters() {
     let scratch = tempfile::tempdir().unwrap();
     let start = |directory| {
         let up = Up::start(scratch.path(), &["--data-dir", directory, "--nodes", "2", "--replicas", "2"]);
