@@ -1,4 +1,4 @@
-//! Peers that mean no good, or are many (SCENARIOS 32).
+//! Peers that mean no good, or are many (docs/FAULTS.md row 32).
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! What peers can make the gateway hold (SCENARIOS 32): all of them together no more than its limit, and nothing for longer than needed.
+//! What peers can make the gateway hold (docs/FAULTS.md row 32): all of them together no more than its limit, and nothing for longer
+//! than needed.
 
 mod support;
 

@@ -72,7 +72,7 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// As DESIGN §11: 1 is a failed operation, 2 usage or environment.
+    /// As of every command: 1 is a failed operation, 2 usage or environment.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Tool { .. }

@@ -58,7 +58,7 @@ pub enum Balancing {
     },
 }
 
-/// Periods and bounds. [`Default`] is DESIGN §5 *Membership*.
+/// Periods and bounds. [`Default`] suspects a silent node within about 130 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// Between two heartbeats of a node, and between two sendings of an unacknowledged [`nicekv_wire::control::Assign`].

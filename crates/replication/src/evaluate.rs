@@ -1,4 +1,4 @@
-//! What an update does to a key: conditions and atomic operations (DESIGN §5 *Atomic ops*).
+//! What an update does to a key: conditions and atomic operations.
 //!
 //! Only the primary evaluates, in its own order, and the outcome travels in the decision. Evaluation is a function of the update and the
 //! key's state alone, so that a recovered op that was already answered gets the same outcome again (R2, R3).

@@ -1,4 +1,4 @@
-//! A full disk (SCENARIOS 9): what a member says when it cannot store an op, and what the primary makes of that.
+//! A full disk (docs/FAULTS.md row 9): what a member says when it cannot store an op, and what the primary makes of that.
 //!
 //! ```text
 //! client   primary   full member                    client   full primary   member

@@ -1,4 +1,4 @@
-//! Gets (DESIGN §5 *Get*; R11, R12).
+//! Gets (R2, R4, R11, R12).
 //!
 //! A consistent replica within its lease answers by itself unless the key is locked; then a secondary asks the primary, and the primary
 //! answers what is visible. The value is read as of the datagram's arrival, which lies within the client's call however late the answer

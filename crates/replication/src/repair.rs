@@ -1,4 +1,4 @@
-//! A value that the disk has damaged (SCENARIOS 10) is got back from another member, and meanwhile served by nobody who lacks it.
+//! A value that the disk has damaged (docs/FAULTS.md row 10) is got back from another member, and meanwhile served by nobody who lacks it.
 //!
 //! ```text
 //!  member (cannot read k)                 another consistent member

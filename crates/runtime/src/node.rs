@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The clock is read *after* a batch was received: the lease is then judged at a moment within the client's call, however long the
-//! process was paused in between (R12). A failure of the disk ends the node: what is on it is unknown from then on (SCENARIOS 8).
+//! process was paused in between (R12). A failure of the disk ends the node: what is on it is unknown from then on (docs/FAULTS.md row 8).
 
 #[cfg(test)]
 mod disk_tests;

@@ -1,4 +1,4 @@
-//! Runs a seed to its end and judges it: what must hold when all faults are healed (SCENARIOS, checks L, D, C, X and V).
+//! Runs a seed to its end and judges it: what must hold when all faults are healed (docs/FAULTS.md, checks L, D, C, X and V).
 
 use crate::checker::{Action, Call, Verdict, check};
 use crate::client::Workload;
@@ -148,7 +148,7 @@ pub fn is_at_rest(cluster: &Cluster) -> bool {
     all_done(cluster) && is_whole(cluster) && is_quiet(cluster)
 }
 
-/// Damage that nobody reads is found and repaired in time (SCENARIOS 10).
+/// Damage that nobody reads is found and repaired in time (docs/FAULTS.md row 10).
 fn judge_scrub(cluster: &mut Cluster, report: &mut Report) {
     let is_repaired = |cluster: &Cluster| {
         with_primary(cluster).all(|partition| {

@@ -1,5 +1,5 @@
-//! Disks that fill up and values that are damaged (SCENARIOS 9, 10), in a cluster that is well otherwise. The mix with every other fault
-//! is in `seeds.rs`.
+//! Disks that fill up and values that are damaged (docs/FAULTS.md rows 9 and 10), in a cluster that is well otherwise. The mix with every
+//! other fault is in `seeds.rs`.
 
 use nicekv_sim::cluster::{Scenario, Tally};
 use nicekv_sim::faults::Faults;

@@ -14,7 +14,7 @@ const NOT_HELD: [u32; 1] = [30];
 const GONE: [&str; 3] = ["DESIGN", "FACTS", "SCENARIOS"];
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates/sim").into()
 }
 
 fn read(path: &Path) -> String {

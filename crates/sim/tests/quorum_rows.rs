@@ -1,4 +1,4 @@
-//! Quorum keyspaces (R14), event by event: SCENARIOS 21 and 27, and why answers of different epochs must not be counted together.
+//! Quorum keyspaces (R14), event by event: docs/FAULTS.md rows 21 and 27, and why answers of different epochs must not be counted together.
 
 use nicekv_client::Plant as InClient;
 use nicekv_node::Standing;

@@ -1,4 +1,4 @@
-//! Storage of one replica: what a node must not forget (DESIGN §5 *Storage*).
+//! Storage of one replica: what a node must not forget (ARCHITECTURE.md).
 //!
 //! ```text
 //!   node thread                             sync thread

@@ -1,4 +1,4 @@
-//! Whose directory it is (SCENARIOS 34).
+//! Whose directory it is (docs/FAULTS.md row 34).
 
 use nicekv_store::{DataDirectory, Expected, Files, Forgetful, RealFiles, StoreError, files::PowerLoss};
 use std::{fs, path::Path, sync::Arc};

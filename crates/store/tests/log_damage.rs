@@ -1,4 +1,4 @@
-//! The log under damage and power loss (SCENARIOS 5, 6, 7).
+//! The log under damage and power loss (docs/FAULTS.md rows 5, 6 and 7).
 
 mod common;
 

@@ -19,7 +19,7 @@ impl ClientId {
     }
 }
 
-/// Names one operation for ever (DESIGN §4): a retry carries the same one, replicas deduplicate by it, and the one of the last put is
+/// Names one operation for ever (docs/PROTOCOL.md): a retry carries the same one, replicas deduplicate by it, and the one of the last put is
 /// what clients compare as the *version* of a value (R5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId {

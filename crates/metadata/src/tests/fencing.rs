@@ -1,4 +1,4 @@
-//! A leader that is paused, and wakes up when another one leads (SCENARIOS 20, 24; R12, R13).
+//! A leader that is paused, and wakes up when another one leads (docs/FAULTS.md rows 20 and 24; R12, R13).
 
 use nicekv_wire::control::{DiskSpace, Heartbeat, HeartbeatReply};
 use nicekv_wire::{Datagram, Duration, NodeId, Now, PartitionId};

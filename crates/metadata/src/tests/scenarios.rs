@@ -163,7 +163,7 @@ fn a_false_suspicion_heals() {
     assert_eq!(epochs(&cluster), [4; 4]);
 }
 
-/// SCENARIOS 12, both directions: within three heartbeats and the time to tell.
+/// docs/FAULTS.md row 12, both directions: within three heartbeats and the time to tell.
 #[test]
 fn a_node_that_does_not_hear_is_deposed_as_fast_as_one_that_is_not_heard() {
     let deposed = |cut: fn(&mut Cluster, NodeId), mend: fn(&mut Cluster)| {
@@ -345,7 +345,7 @@ fn switches_that_answer_shorten_the_wait_for_the_lease() {
     assert!(fast < 40 && (90..200).contains(&slow), "{fast} and {slow} ms");
 }
 
-/// SCENARIOS 25.
+/// docs/FAULTS.md row 25.
 #[test]
 fn a_switch_that_refuses_its_tables_delays_a_removal_and_is_shown() {
     let mut cluster = ready(3, 3);

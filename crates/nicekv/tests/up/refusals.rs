@@ -1,4 +1,4 @@
-//! Starts that are refused: one line on standard error, exit code 2 (SCENARIOS 33, 34; DESIGN §11).
+//! Starts that are refused: one line on standard error, exit code 2 (docs/FAULTS.md rows 33 and 34).
 
 use crate::cluster::{Up, nicekv, outcome};
 use std::fs;

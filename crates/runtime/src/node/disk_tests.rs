@@ -1,4 +1,4 @@
-//! Nodes on real logs and engines whose disks fail (SCENARIOS 5 to 10). The network is a queue in the test; the log's files may be
+//! Nodes on real logs and engines whose disks fail (docs/FAULTS.md rows 5 to 10). The network is a queue in the test; the log's files may be
 //! [`Forgetful`], the engine's are real.
 
 use super::{NodeStorage, OpenError, StorageOptions, open_durable};

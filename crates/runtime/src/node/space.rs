@@ -1,4 +1,4 @@
-//! Room on a node's disk, some of which is set aside for what must be written when there is no more (SCENARIOS 9).
+//! Room on a node's disk, some of which is set aside for what must be written when there is no more (docs/FAULTS.md row 9).
 //!
 //! ```text
 //!                 free < low, or a write fails                 a write fails, or free < low

@@ -1,5 +1,5 @@
 //! A checksum of our own around every value, so that a flipped bit on its way through library, page cache and disk is
-//! never served (SCENARIOS 10). It covers partition and key too: a value filed under another key is as wrong.
+//! never served (docs/FAULTS.md row 10). It covers partition and key too: a value filed under another key is as wrong.
 
 use super::{Engine, EngineSync, ScanPage};
 use crate::{Result, StoreError};

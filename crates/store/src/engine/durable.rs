@@ -1,6 +1,6 @@
 //! The LSM tree that holds applied state on disk: `lsm-tree`, the library on which `fjall` is built.
 //!
-//! Why the tree without fjall around it: fjall adds a journal, whose damage is not reliably detected (FACTS) and which
+//! Why the tree without fjall around it: fjall adds a journal, whose damage is not reliably detected and which
 //! can keep a database from opening after an ordinary power loss, because an unsynced tail may have holes. We have a
 //! log that is authoritative; a second one would cost a write per put and could only disagree. Without it the tree
 //! holds exactly what was flushed to tables, whose blocks are checksummed by the library and forced before they are

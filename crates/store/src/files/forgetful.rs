@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A failed sync behaves as on Linux: the pages become clean without having been written, so a later sync
-//! succeeds and does not bring them to the disk (SCENARIOS 8).
+//! succeeds and does not bring them to the disk (docs/FAULTS.md row 8).
 
 use super::{FileLock, Files, StoreFile};
 use std::{

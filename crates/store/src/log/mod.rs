@@ -5,21 +5,21 @@
 //!   the checksum of its predecessor, each segment header that of the last record before it.
 //! - The first segment's name is durable before the log is used, and what [`Log::trim`] leaves first is durable too:
 //!   so a log that seems to begin at a position does begin there.
-//! - A force covers all earlier records (DESIGN §5 R2): segments are forced oldest first, the directory last.
+//! - A force covers all earlier records (R2): segments are forced oldest first, the directory last.
 //! - Each record carries `synced_through`, the position through which the log was known to be durable when the
 //!   record was appended. [`Log::write`] adds an unforced *marker* record if the log became durable further and
 //!   no record says so yet; markers take a position and are not shown to the caller.
 //! - One failed force or write (but a full disk) makes the log fail for good: the kernel marks pages clean that it
-//!   did not write (SCENARIOS 8).
+//!   did not write (docs/FAULTS.md row 8).
 //!
 //! # Opening: torn tail or damage
 //! Let *s* be the position at which the next valid record is missing although bytes or segments follow. Everything
 //! behind that place is searched, byte by byte, for intact records of this log (their checksum is seeded by the
 //! log's identity).
 //! - If one of them is later than *s* and says `synced_through` ≥ *s*, the place was durable and is damaged:
-//!   [`StoreError::LogDamaged`] (SCENARIOS 7). Nothing is changed on disk.
+//!   [`StoreError::LogDamaged`] (docs/FAULTS.md row 7). Nothing is changed on disk.
 //! - Otherwise nothing shows that *s* was ever durable: the log ends before *s*, and the rest, which may have holes
-//!   and even later segments after a power loss, is dropped and reported (SCENARIOS 6).
+//!   and even later segments after a power loss, is dropped and reported (docs/FAULTS.md row 6).
 //!
 //! The limit of this rule: bytes cannot be told from a torn write if all that proves them durable is gone with
 //! them. So damage is taken for a torn tail if it hits the records of the last force before its marker (or a later

@@ -109,7 +109,7 @@ pub struct LogSync {
 
 impl LogSync {
     /// Makes every record durable that [`super::Log::write`] had handed to the operating system before the call,
-    /// and returns the position of the last one. After one failure every call fails (SCENARIOS 8).
+    /// and returns the position of the last one. After one failure every call fails (docs/FAULTS.md row 8).
     pub fn sync(&self) -> Result<LogPosition> {
         self.shared.force()
     }
