@@ -16,11 +16,10 @@
 
 use crate::command::Command;
 use crate::error::CommandError;
-use crate::handlers::transactions::Refused;
 use crate::limits::{KEYS_IN_FLIGHT_MAX, OUTPUT_BYTES_MAX, PIPELINE_MAX};
 use crate::parser::Parser;
 use crate::plan::{Call, Context, Gathering, Many, Plan, Session};
-use crate::reply::{Protocol, ReplyWriter};
+use crate::reply::ReplyWriter;
 use crate::requests::{Origin, Requests};
 use crate::unanswered::{Keys, Output, State, Unanswered};
 use nicekv_client::{Answer, OperationError};
@@ -74,10 +73,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(stream: TcpStream, id: u64) -> Self {
-        let (protocol, refused) = (Protocol::default(), Refused::default());
+    pub(crate) fn new(stream: TcpStream, id: u64, since_unix_ms: u64) -> Self {
+        // A peer that has gone again has no address any more.
+        let addresses = stream.peer_addr().and_then(|peer| Ok((peer, stream.local_addr()?))).ok();
         Self {
-            session: Session { id, name: Vec::new(), refused, protocol },
+            session: Session { id, addresses, since_unix_ms, ..Session::default() },
             stream,
             queued: false,
             active: true,
@@ -207,7 +207,7 @@ impl Connection {
                 return Ok(());
             }
         };
-        let keys = Keys::of(command, arguments, |key| requests.hash(key));
+        let keys = Keys::of(command, arguments, |key| requests.hash(session.keyspace, key));
         if (command.alone && !unanswered.is_empty()) || unanswered.blocks(&keys) {
             return Err(Progress::Waiting);
         }
@@ -226,7 +226,7 @@ impl Connection {
             Ok(Plan::One(..)) if requests.room() == 0 => return Err(Progress::WindowFull),
             Ok(Plan::One(request, finish)) => {
                 let origin = Origin { slot, connection: session.id, command: number, part: 0 };
-                match requests.submit(request, origin) {
+                match requests.submit(session.keyspace, request, origin) {
                     Ok(()) => unanswered.push(keys, State::One(finish)),
                     Err(error) => self.refuse(&error.into()),
                 }
@@ -249,7 +249,8 @@ impl Connection {
         let (share, own) = (requests.room().div_ceil(2), KEYS_IN_FLIGHT_MAX - in_flight);
         for key in many.keys.iter().skip(*sent).take(share.min(own)) {
             let origin = Origin { slot, connection: self.session.id, command: *command, part: *sent };
-            if let Err(error) = requests.submit((many.request)(&call, *key as usize), origin) {
+            let request = (many.request)(&call, *key as usize);
+            if let Err(error) = requests.submit(self.session.keyspace, request, origin) {
                 let (protocol, unix_ms) = (self.session.protocol, requests.now.unix_ms);
                 self.unanswered.fail(error.into(), Output { bytes: &mut self.output, protocol, unix_ms });
             }

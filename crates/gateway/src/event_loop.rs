@@ -45,7 +45,7 @@ const IDLE_AFTER: Duration = Duration::from_secs(1);
 /// Settings of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
-    /// Of its client: id, vrings, window.
+    /// Of its client: id, window, and the keyspaces. SELECT goes to them by their numbers.
     pub client: Config,
     /// Most connections at once. Each needs a file descriptor: the caller raises `RLIMIT_NOFILE`.
     pub connections_max: usize,
@@ -104,6 +104,7 @@ impl Gateway {
             started_unix_ms: now().unix_ms,
             connections_max: config.connections_max,
             memory_bytes_max: config.memory_bytes_max,
+            keyspaces: config.client.keyspaces.iter().map(|keyspace| keyspace.id).collect(),
             ..ServerState::default()
         };
         Ok(Self {
@@ -168,7 +169,7 @@ impl Gateway {
     fn accept(&mut self, now: Now) -> io::Result<()> {
         for _ in 0..ACCEPTS_MAX {
             match self.listener.accept() {
-                Ok((stream, _)) => self.add(stream),
+                Ok((stream, _)) => self.add(stream, now),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 // No descriptors, no memory: the kernel would report the waiting connection again and again.
                 Err(error) if error.raw_os_error().is_some_and(|code| OUT_OF_RESOURCES.contains(&code)) => {
@@ -187,7 +188,7 @@ impl Gateway {
         Ok(epoll::modify(&self.epoll, &self.listener, epoll::EventData::new_u64(LISTENER), flags)?)
     }
 
-    fn add(&mut self, mut stream: TcpStream) {
+    fn add(&mut self, mut stream: TcpStream, now: Now) {
         // A socket that fails here belongs to a peer that has gone.
         if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_err() {
             return;
@@ -203,7 +204,7 @@ impl Gateway {
         let flags =
             epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         if epoll::add(&self.epoll, &stream, token, flags).is_ok() {
-            entry.insert(Connection::new(stream, self.server.connections_total));
+            entry.insert(Connection::new(stream, self.server.connections_total, now.unix_ms));
         }
     }
 

@@ -9,7 +9,7 @@
 //!
 //! * Keys have 1 to 256 bytes and values at most 1,024; more is refused with an error that names the limit.
 //! * `MSET`, `DEL` and other commands on several keys are not atomic: each key is an op of its own.
-//! * There is one database: `SELECT` takes 0 only.
+//! * A database is a keyspace: `SELECT n` goes to keyspace n, and what a keyspace cannot do is refused (`INCR` without a primary).
 //! * There are no transactions: MULTI and WATCH are refused, and so is everything up to their end (`handlers::transactions`).
 //! * A command has at most 1,048,576 arguments, of which at most 64 MiB are kept; connections that together hold too much are closed,
 //!   the greediest first, as with `maxmemory-clients`, which has a limit of 256 MiB here unless configured otherwise.

@@ -6,7 +6,9 @@ use crate::error::CommandError;
 use crate::handlers::transactions::Refused;
 use crate::reply::{Protocol, ReplyWriter};
 use nicekv_client::{Answer, OperationError, Outcome, Request};
+use nicekv_wire::KeyspaceId;
 use nicekv_wire::number::parse_integer;
+use std::net::SocketAddr;
 
 /// What is to be done for a command.
 #[derive(Debug)]
@@ -208,10 +210,16 @@ impl Gathering {
 }
 
 /// What handlers know and change of their connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Session {
     /// CLIENT ID.
     pub(crate) id: u64,
+    /// The peer's and ours.
+    pub(crate) addresses: Option<(SocketAddr, SocketAddr)>,
+    /// When it began.
+    pub(crate) since_unix_ms: u64,
+    /// SELECT: the keyspace of all its keys.
+    pub(crate) keyspace: KeyspaceId,
     /// CLIENT SETNAME.
     pub(crate) name: Vec<u8>,
     /// A MULTI or WATCH that was refused and has not ended.

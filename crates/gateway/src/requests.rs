@@ -44,13 +44,17 @@ impl Requests<'_> {
     }
 
     /// Names a key within a connection. Two keys with one hash only wait for each other needlessly.
-    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
-        self.hasher.hash_one(key)
+    pub(crate) fn hash(&self, keyspace: KeyspaceId, key: &[u8]) -> u64 {
+        self.hasher.hash_one((keyspace.0, key))
     }
 
-    pub(crate) fn submit(&mut self, request: Request<'_>, origin: Origin) -> Result<(), SubmitError> {
-        let ticket =
-            self.core.submit(self.now, KeyspaceId::DEFAULT, request, self.now.after(self.timeout))?;
+    pub(crate) fn submit(
+        &mut self,
+        keyspace: KeyspaceId,
+        request: Request<'_>,
+        origin: Origin,
+    ) -> Result<(), SubmitError> {
+        let ticket = self.core.submit(self.now, keyspace, request, self.now.after(self.timeout))?;
         let origins = &mut self.origins.0;
         if origins.len() <= ticket.index() {
             origins.resize(ticket.index() + 1, None);

@@ -6,6 +6,7 @@ use crate::handlers::server::REDIS_VERSION;
 use crate::handlers::transactions::Refused;
 use crate::plan::{Call, Context, Plan};
 use crate::reply::Protocol;
+use nicekv_wire::KeyspaceId;
 use nicekv_wire::number::parse_integer;
 
 pub(crate) fn ping<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
@@ -31,16 +32,18 @@ pub(crate) fn reset<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<
     context.session.name.clear();
     context.session.protocol = Protocol::Resp2;
     context.session.refused = Refused::Nothing;
+    context.session.keyspace = KeyspaceId::DEFAULT;
     context.reply.simple("RESET");
     Ok(Plan::Replied)
 }
 
-/// There is one database.
+/// A database is a keyspace.
 pub(crate) fn select<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    match call.integer(1)? {
-        0 => ok(context),
-        _ => Err(CommandError::fixed("ERR DB index is out of range")),
-    }
+    const TEXT: &str = "ERR value is out of range, value must between -2147483648 and 2147483647";
+    let number = i32::try_from(call.integer(1)?).map_err(|_| CommandError::fixed(TEXT))?;
+    let known = context.server.keyspaces.iter().find(|keyspace| i32::from(keyspace.0) == number);
+    context.session.keyspace = *known.ok_or(CommandError::fixed("ERR DB index is out of range"))?;
+    ok(context)
 }
 
 pub(crate) fn auth<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
@@ -124,7 +127,24 @@ fn checked_name(name: &[u8]) -> Result<&[u8], CommandError> {
     if printable { Ok(name) } else { Err(CommandError::fixed(TEXT)) }
 }
 
-/// `CLIENT ID | GETNAME | SETNAME name | SETINFO attribute value`.
+/// What is known of the connection, in the words and the order of Redis.
+fn describe(context: &Context<'_, '_>) -> String {
+    let session = &*context.session;
+    let (peer, local) = match session.addresses {
+        Some((peer, local)) => (peer.to_string(), local.to_string()),
+        None => Default::default(),
+    };
+    let age_s = context.unix_ms.saturating_sub(session.since_unix_ms) / 1_000;
+    let name = String::from_utf8_lossy(&session.name);
+    let protocol = if session.protocol == Protocol::Resp3 { 3 } else { 2 };
+    format!(
+        "id={} addr={peer} laddr={local} name={name} age={age_s} idle=0 flags=N db={} sub=0 psub=0 ssub=0 multi=-1 \
+         cmd=client|info user=default redir=-1 resp={protocol}\n",
+        session.id, session.keyspace.0,
+    )
+}
+
+/// `CLIENT ID | INFO | GETNAME | SETNAME name | SETINFO attribute value`.
 pub(crate) fn client<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     let subcommand = call.bytes(1)?.to_ascii_lowercase();
     let arity = |count| match call.count() == count {
@@ -135,6 +155,10 @@ pub(crate) fn client<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plan
         b"id" => {
             arity(2)?;
             context.reply.integer(context.session.id as i64);
+        }
+        b"info" => {
+            arity(2)?;
+            context.reply.verbatim(&describe(context));
         }
         b"getname" => {
             arity(2)?;

@@ -5,6 +5,7 @@ use crate::command::{Command, Kind};
 use crate::error::CommandError;
 use crate::limits::ARGUMENT_BYTES_MAX;
 use crate::plan::{Call, Context, Plan};
+use nicekv_wire::KeyspaceId;
 use std::fmt::Write;
 
 /// The Redis whose commands are followed.
@@ -14,6 +15,8 @@ pub(crate) const REDIS_VERSION: &str = "7.0.15";
 #[derive(Debug, Default)]
 pub(crate) struct ServerState {
     pub(crate) port: u16,
+    /// Those that can be selected.
+    pub(crate) keyspaces: Vec<KeyspaceId>,
     pub(crate) started_unix_ms: u64,
     pub(crate) connections: usize,
     pub(crate) connections_max: usize,
@@ -103,11 +106,14 @@ pub(crate) fn config<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plan
     if call.count() < 3 {
         return Err(CommandError::arity("config|get"));
     }
+    // SELECT takes numbers below this one, though not all of them.
+    let databases =
+        context.server.keyspaces.iter().map(|keyspace| u32::from(keyspace.0) + 1).max().unwrap_or(0);
     let parameters = [
         // Durability is the store's: no snapshots, every put is forced on its replicas.
         ("save", String::new()),
         ("appendonly", "no".into()),
-        ("databases", "1".into()),
+        ("databases", databases.to_string()),
         ("maxclients", context.server.connections_max.to_string()),
         ("maxmemory", "0".into()),
         ("maxmemory-clients", context.server.memory_bytes_max.to_string()),

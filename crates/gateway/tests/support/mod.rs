@@ -6,7 +6,9 @@ use nicekv_gateway::{Gateway, GatewayConfig};
 use nicekv_placement::Vrings;
 use nicekv_runtime::{Stop, UdpEndpoint, Waker, new_client_id, now, readable, wait};
 use nicekv_wire::number::{LongDouble, parse_integer};
-use nicekv_wire::{Condition, Datagram, ExpireCondition, Expiry, OpId, Operation, Reply, Status, Update};
+use nicekv_wire::{
+    Condition, Datagram, ExpireCondition, Expiry, KeyspaceId, OpId, Operation, Reply, Status, Update,
+};
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
@@ -25,7 +27,11 @@ struct Stored {
 /// Keys and values, and what was asked of them.
 #[derive(Default)]
 pub(crate) struct Store {
+    /// Of the keyspace that the last request named.
     keys: HashMap<Vec<u8>, Stored>,
+    /// Its number, and the keys of the others.
+    keyspace: KeyspaceId,
+    other_keyspaces: HashMap<KeyspaceId, HashMap<Vec<u8>, Stored>>,
     /// Results of updates, as replicas remember them.
     answered: HashMap<OpId, Vec<u8>>,
     /// Keys of all requests, in the order of their first arrival.
@@ -61,6 +67,11 @@ impl Store {
         let (header, message) = Datagram::decode(bytes).expect("the client sends what it should");
         if let Some(reply) = self.answered.get(&header.op) {
             return vec![(from, reply.clone())];
+        }
+        if header.keyspace != self.keyspace {
+            let keys = self.other_keyspaces.remove(&header.keyspace).unwrap_or_default();
+            let before = std::mem::replace(&mut self.keys, keys);
+            self.other_keyspaces.insert(std::mem::replace(&mut self.keyspace, header.keyspace), before);
         }
         let key = match &message {
             Datagram::Get(get) => get.key.to_vec(),

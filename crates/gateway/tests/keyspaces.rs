@@ -1,0 +1,116 @@
+//! `SELECT n` goes to keyspace n.
+
+mod support;
+
+use nicekv_client::Keyspace;
+use nicekv_wire::quorum::Quorum;
+use nicekv_wire::{KeyspaceId, Replication};
+use std::io::Write;
+use std::net::SocketAddr;
+use support::{Resp, World, request};
+
+const OK: &str = "+OK\r\n";
+const NO_VALUE: &str = "$-1\r\n";
+const OUT_OF_RANGE: &str = "-ERR DB index is out of range\r\n";
+
+/// Keyspaces 0, 3 and, by quorum, 5.
+fn world() -> (World, SocketAddr) {
+    let mut world = World::new();
+    let address = world.gateway(|config| {
+        let vrings = config.client.keyspaces[0].vrings;
+        let quorum = Replication::Quorum(Quorum::new(3, 2).unwrap());
+        for (id, replication) in [(3, Replication::Multicast), (5, quorum)] {
+            config.client.keyspaces.push(Keyspace { id: KeyspaceId(id), vrings, replication });
+        }
+    });
+    (world, address)
+}
+
+fn db(connection: &mut Resp) -> String {
+    let info = connection.call("CLIENT INFO");
+    info.split(' ').find(|field| field.starts_with("db=")).unwrap().to_owned()
+}
+
+#[test]
+fn a_key_has_a_value_of_its_own_in_each_keyspace() {
+    let (_world, address) = world();
+    let (mut connection, mut other) = (Resp::connect(address), Resp::connect(address));
+    assert_eq!(connection.call("SET key zero"), OK);
+    assert_eq!(connection.call("SELECT 3"), OK);
+    assert_eq!(connection.call("GET key"), NO_VALUE);
+    assert_eq!(connection.call("MSET key three second 3"), OK);
+    assert_eq!(connection.call("MGET key second"), "*2\r\n$5\r\nthree\r\n$1\r\n3\r\n");
+    assert_eq!(db(&mut connection), "db=3");
+    // Others are where they were.
+    assert_eq!(db(&mut other), "db=0");
+    assert_eq!(other.call("MGET key second"), "*2\r\n$4\r\nzero\r\n$-1\r\n");
+    assert_eq!(connection.call("SELECT 0"), OK);
+    assert_eq!(connection.call("GET key"), "$4\r\nzero\r\n");
+}
+
+#[test]
+fn commands_go_to_the_keyspace_that_was_selected_before_them() {
+    let (_world, address) = world();
+    let mut connection = Resp::connect(address);
+    let commands = ["SET k 0", "SELECT 3", "SET k 3", "INCR k", "SELECT 0", "GET k", "SELECT 3", "GET k"];
+    for command in commands {
+        connection
+            .stream
+            .write_all(&request(&command.split(' ').map(str::as_bytes).collect::<Vec<_>>()))
+            .unwrap();
+    }
+    let found: Vec<_> = commands.iter().map(|_| String::from_utf8(connection.reply()).unwrap()).collect();
+    assert_eq!(found, [OK, OK, OK, ":4\r\n", OK, "$1\r\n0\r\n", OK, "$1\r\n4\r\n"]);
+}
+
+#[test]
+fn there_are_only_those_that_there_are() {
+    let (_world, address) = world();
+    let mut connection = Resp::connect(address);
+    assert_eq!(connection.call("SELECT 3"), OK);
+    for number in ["1", "2", "4", "6", "-1", "65539", "2147483647"] {
+        assert_eq!(connection.call(&format!("SELECT {number}")), OUT_OF_RANGE, "{number}");
+    }
+    assert_eq!(db(&mut connection), "db=3", "a refusal changes nothing");
+    assert_eq!(connection.call("CONFIG GET databases"), "*2\r\n$9\r\ndatabases\r\n$1\r\n6\r\n");
+    assert_eq!(connection.call("RESET"), "+RESET\r\n");
+    assert_eq!(db(&mut connection), "db=0");
+    for command in ["MOVE key 3", "SWAPDB 0 3", "COPY key other DB 3"] {
+        assert!(connection.call(command).starts_with("-ERR unknown command"), "{command}");
+    }
+}
+
+#[test]
+fn a_keyspace_by_quorum_refuses_what_needs_a_primary() {
+    let (world, address) = world();
+    let mut connection = Resp::connect(address);
+    assert_eq!(connection.call("SELECT 5"), OK);
+    let needs = |what| {
+        format!(
+            "-ERR {what} needs a primary, and this keyspace is replicated by quorum: it can get, set and delete\r\n"
+        )
+    };
+    assert_eq!(connection.call("INCR k"), needs("an increment"));
+    assert_eq!(connection.call("INCRBYFLOAT k 0.5"), needs("an increment"));
+    assert_eq!(connection.call("APPEND k x"), needs("an append"));
+    assert_eq!(connection.call("SET k v EX 10"), needs("an expiry time"));
+    assert_eq!(world.requests(), [""; 0], "nothing of it is sent");
+    assert_eq!(connection.call("SELECT 0"), OK);
+    assert_eq!(connection.call("INCR k"), ":1\r\n");
+}
+
+#[test]
+fn client_info_says_whose_it_is() {
+    let (_world, address) = world();
+    let mut connection = Resp::connect(address);
+    assert_eq!(connection.call("CLIENT SETNAME tester"), OK);
+    let (ours, info) = (connection.stream.local_addr().unwrap(), connection.call("CLIENT INFO"));
+    let expected = format!("id=1 addr={ours} laddr={address} name=tester age=");
+    assert!(info.contains(&expected), "{info}");
+    assert!(
+        info.ends_with(
+            " db=0 sub=0 psub=0 ssub=0 multi=-1 cmd=client|info user=default redir=-1 resp=2\n\r\n"
+        ),
+        "{info}"
+    );
+}
