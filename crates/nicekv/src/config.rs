@@ -36,6 +36,7 @@
 //! [[gateways]]
 //! name = "client-0"
 //! listen = "127.0.0.1:6379"
+//! memory_mib_max = 256           # of commands and replies of all its connections together; optional
 //!
 //! [timing]                       # optional, like each of its lines
 //! heartbeat_ms = 40
@@ -200,6 +201,9 @@ pub(crate) struct PortSection {
 pub(crate) struct GatewaySection {
     pub(crate) name: String,
     pub(crate) listen: SocketAddrV4,
+    /// Most MiB of commands and replies that all its connections together may hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) memory_mib_max: Option<usize>,
 }
 
 /// An Ethernet address, written as `02:00:00:00:00:01`.

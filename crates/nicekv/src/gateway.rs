@@ -15,13 +15,22 @@ pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     })
 }
 
-/// The gateway on `listener`, whose client is bound to `address`.
-pub(crate) fn prepare(listener: TcpListener, address: Ipv4Addr, keyspace: Keyspace) -> Result<Role, Failure> {
+/// The gateway on `listener`, whose client is bound to `address`; SELECT goes to the keyspaces by their numbers.
+pub(crate) fn prepare(
+    listener: TcpListener,
+    address: Ipv4Addr,
+    keyspaces: Vec<Keyspace>,
+    memory_mib_max: Option<usize>,
+) -> Result<Role, Failure> {
     raise_descriptor_limit();
     let endpoint = UdpEndpoint::bind(SocketAddrV4::new(address, 0)).map_err(Failure::environment)?;
-    let client = Config::new(new_client_id().map_err(Failure::environment)?, keyspace);
-    let gateway =
-        Gateway::new(listener, endpoint, GatewayConfig::new(client)).map_err(Failure::environment)?;
+    let client = new_client_id().map_err(Failure::environment)?;
+    let first = *keyspaces.first().expect("every cluster has a default keyspace");
+    let mut config = GatewayConfig::new(Config { keyspaces, ..Config::new(client, first) });
+    if let Some(mib) = memory_mib_max {
+        config.memory_bytes_max = mib.saturating_mul(1 << 20);
+    }
+    let gateway = Gateway::new(listener, endpoint, config).map_err(Failure::environment)?;
     Ok(Box::new(move |stop| gateway.run(stop).map_err(|error| error.to_string())))
 }
 

@@ -35,7 +35,8 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         busy_poll_us: 0,
     };
     let port = |(number, device): &(u16, String)| PortSection { number: *number, device: device.clone() };
-    let gateway = |name: &String| GatewaySection { name: name.clone(), listen: plan.resp };
+    let gateway =
+        |name: &String| GatewaySection { name: name.clone(), listen: plan.resp, memory_mib_max: None };
     let Vrings { unicast, multicast, port: wire_port } = Vrings::on_network(plan.wire_port);
     let (clients, clients_length) = plan.clients;
     let config = ClusterConfig {

@@ -201,7 +201,11 @@ pub(crate) fn open_term(directory: DataDirectory) -> Result<TermFile, Failure> {
 pub(crate) fn run_gateway(config: &ClusterConfig, name: &str) -> Result<(), Failure> {
     let section = named(&config.gateways, name, "gateway", |gateway| &gateway.name)?;
     let listener = crate::gateway::bind(section.listen.into())?;
-    run_alone(name, crate::gateway::prepare(listener, Ipv4Addr::UNSPECIFIED, config.keyspace()?)?)
+    let keyspaces = vec![config.keyspace()?];
+    run_alone(
+        name,
+        crate::gateway::prepare(listener, Ipv4Addr::UNSPECIFIED, keyspaces, section.memory_mib_max)?,
+    )
 }
 
 /// Runs one role in this process, until a signal.

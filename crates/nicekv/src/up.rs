@@ -286,7 +286,7 @@ fn serve(
     let (client, _) = start_client(stop, Ipv4Addr::LOCALHOST, keyspace).map_err(Failure::environment)?;
     block_on(probe(&client))?;
     let resp = redis.local_addr().map_err(Failure::environment)?;
-    let gateway = gateway::prepare(redis, Ipv4Addr::LOCALHOST, keyspace)?;
+    let gateway = gateway::prepare(redis, Ipv4Addr::LOCALHOST, vec![keyspace], None)?;
     let owned = stop.clone();
     threads.push(roles::spawn(stop, "gateway", move || gateway(&owned)));
     let announcement = discovery::announce(endpoint, resp).map_err(Failure::environment)?;
