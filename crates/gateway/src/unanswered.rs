@@ -19,8 +19,7 @@ use crate::parser::Arguments;
 use crate::plan::{Finish, Gathering};
 use crate::reply::{Protocol, ReplyWriter};
 use nicekv_client::{Answer, OperationError};
-use std::collections::HashSet;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 /// The keys of a command, as hashes: two keys with one hash only wait for each other needlessly.
 #[derive(Debug)]
