@@ -113,10 +113,11 @@ fn start_again(scope: &Scope, state: &mut LabState, name: Host) -> Result<Proces
 }
 
 /// The hosts, then what the program's own `status` says about the cluster. Exit code 1 if it says nothing.
-pub(crate) fn status(scope: &Scope, json: bool) -> Result<ExitCode> {
+pub(crate) fn status(scope: &Scope, json: bool, partitions: bool) -> Result<ExitCode> {
     let state = load(scope)?;
     let mut ask = Command::new(&state.program);
     ask.args(["status", "--endpoint", &state.metadata.to_string()]);
+    ask.args(partitions.then_some("--partitions"));
     let asked = |error| LabError::io("run", &state.program)(error);
     let namespace = scope.namespace(Host::Metadata);
     let answered = if json {

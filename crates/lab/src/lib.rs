@@ -71,6 +71,9 @@ pub enum LabCommand {
         /// For programs
         #[arg(long)]
         json: bool,
+        /// List the partitions, too
+        #[arg(long)]
+        partitions: bool,
     },
     /// End a host's process at once, by SIGKILL
     Kill {
@@ -203,7 +206,7 @@ pub fn run(command: LabCommand, configure: Configure<'_>) -> Result<ExitCode> {
     match command {
         LabCommand::Up(arguments) => up::up(&scope, &arguments, configure)?,
         LabCommand::Exec { host, command } => commands::exec(&scope, &host, &command)?,
-        LabCommand::Status { json } => return commands::status(&scope, json),
+        LabCommand::Status { json, partitions } => return commands::status(&scope, json, partitions),
         LabCommand::Kill { host } => commands::kill(&scope, &host)?,
         LabCommand::Start { host } => commands::start(&scope, &host)?,
         LabCommand::Pause { host } => commands::pause(&scope, &host)?,
@@ -226,6 +229,11 @@ pub fn run(command: LabCommand, configure: Configure<'_>) -> Result<ExitCode> {
         LabCommand::Down => up::down(&scope)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether there is a lab, running or left behind.
+pub fn is_there() -> bool {
+    Scope::from_environment().is_ok_and(|scope| matches!(LabState::load(&scope), Ok(Some(_))))
 }
 
 /// If there is a lab, moves the calling thread into its first client host and returns the TCP address of its

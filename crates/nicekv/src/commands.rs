@@ -39,9 +39,12 @@ pub(crate) struct KeyArguments {
 /// `nicekv status`
 #[derive(clap::Args)]
 pub(crate) struct StatusArguments {
-    /// For programs
+    /// For programs: everything
     #[arg(long)]
     json: bool,
+    /// List the partitions: their epochs, their members and how far these are
+    #[arg(long)]
+    partitions: bool,
     #[command(flatten)]
     endpoint: EndpointArguments,
 }
@@ -77,18 +80,20 @@ pub(crate) fn status(arguments: &StatusArguments) -> Result<(), Failure> {
     let mut text = if arguments.json {
         String::from_utf8_lossy(&json).into_owned()
     } else {
-        describe(&serde_json::from_slice(&json).map_err(Failure::environment)?).join("\n")
+        let status = serde_json::from_slice(&json).map_err(Failure::environment)?;
+        describe(&status, arguments.partitions).join("\n")
     };
     text.push('\n');
     print(text.as_bytes())
 }
 
-fn describe(status: &Status) -> Vec<String> {
+fn describe(status: &Status, with_partitions: bool) -> Vec<String> {
     let Status { cluster, term, why_not_ready, nodes, partitions, switches, tables, .. } = status;
     let readiness = why_not_ready.as_ref().map_or("ready".into(), |reason| format!("not ready: {reason}"));
     let mut lines = vec![format!("cluster {cluster} term {term} {readiness}"), summary(status)];
     lines.extend(nodes.iter().map(|node| format!("node {} {} {:?}", node.name, node.address, node.state)));
-    lines.extend(partitions.iter().map(describe_partition));
+    let partitions = partitions.iter().filter(|_| with_partitions);
+    lines.extend(partitions.map(describe_partition));
     lines.extend(switches.iter().map(|switch| {
         let tables = if switch.current { "current" } else { "not current" };
         let connection = if switch.connected { "connected" } else { "not connected" };
@@ -101,27 +106,23 @@ fn describe(status: &Status) -> Vec<String> {
     lines
 }
 
-/// One line: how many partitions are how well, and who is missing.
+/// One line: who is there, and how many partitions are how well.
 fn summary(status: &Status) -> String {
     let HealthCounts { whole, covered, reduced, waiting, unavailable, lost } = status.health;
+    let live = status.nodes.iter().filter(|node| node.state == NodeState::Live).count();
+    let (nodes, partitions) = (status.nodes.len(), status.partitions.len());
+    let mut line = format!("health {live} of {nodes} nodes live, {whole} of {partitions} partitions whole");
     let counts = [
-        (whole, "whole"),
         (covered, "covered by handoffs"),
         (reduced, "with fewer than R copies"),
         (waiting, "waiting to take puts"),
         (unavailable, "unavailable"),
         (lost, "lost"),
     ];
-    let some = counts.iter().filter(|(count, _)| *count > 0);
-    let some: Vec<_> = some.map(|(count, what)| format!("{count} {what}")).collect();
-    let health = if some.is_empty() { "no partitions yet".to_owned() } else { some.join(", ") };
-    let away = status.nodes.iter().filter(|node| node.state != NodeState::Live);
-    let away: Vec<_> = away.map(|node| node.name.as_str()).collect();
-    if away.is_empty() {
-        format!("health {health}; every node is there")
-    } else {
-        format!("health {health}; not there: {}", away.join(" "))
+    for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
+        line += &format!(", {count} {what}");
     }
+    line
 }
 
 fn describe_partition(partition: &PartitionStatus) -> String {

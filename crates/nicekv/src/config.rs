@@ -1,54 +1,10 @@
 //! A cluster in one TOML file, the same for every role.
 //!
 //! ```toml
-//! cluster_id = "000000000000000000000000c0ffee00"   # 32 hexadecimal digits
-//! port = 7400                    # UDP: vrings, nodes, metadata. TCP: nodes (copying), metadata (control)
-//! replicas = 3
-//! replication = "multicast"      # or "quorum": no primary; then also
-//! # write_set = 2                # k: so many replicas hold what is acknowledged, a get asks R - k + 1
-//! partition_bits = 6
-//! unicast_vring = "10.10.0.0"    # both are /16
-//! multicast_vring = "10.11.0.0"
-//! clients = "10.20.2.0/24"       # optional: gets from here are spread over the replicas by source address
-//!
-//! [metadata]
-//! address = "10.20.0.2"
-//! mac = "02:00:00:00:00:02"      # these two where a switch has ports: what metadata says is let through from here alone
-//! switch_port = 0
-//! control = ["10.20.0.2:7400", "10.30.0.1:7400"]    # TCP, for switch agents and commands
-//! data_directory = "/var/lib/nicekv/metadata"       # absent: in memory
-//!
-//! [[nodes]]
-//! name = "node-0"
-//! id = 0
-//! address = "10.20.1.1"
-//! mac = "02:00:00:00:01:01"      # what the switch writes
-//! switch_port = 1
-//! data_directory = "/var/lib/nicekv/node-0"         # absent: the memory engine
-//!
-//! [[switches]]
-//! name = "switch"
-//! control = "10.30.0.1:7400"     # the metadata service as seen from the switch
-//! router_mac = "02:00:00:00:00:01"                  # absent: the user-space switch, on `device`
-//! ports = [{ number = 1, device = "port-1" }]
-//! data_directory = "/var/lib/nicekv/switch"         # the newest term it has obeyed; absent: /var/lib/nicekv/NAME
-//!
-//! [[gateways]]
-//! name = "client-0"
-//! listen = "127.0.0.1:6379"
-//! memory_mib_max = 256           # of commands and replies of all its connections together; optional
-//!
-//! [timing]                       # optional, like each of its lines
-//! heartbeat_ms = 40
-//! heartbeats_missed = 3          # after which a node is suspected
-//! lease_ms = 150                 # for which a node may answer gets after a heartbeat
-//! probe_ms = 10                  # between the probes of a node that is in doubt; twelve in vain mean suspicion
-//! grace_heartbeats = 10          # for which the first node waits for the others after a restart of all
-//! handoffs = true                # whether other nodes stand in for members that are away
-//! handoff_delay_ms = 200         # after which they do; at once where too few members are left for puts
-//! rebalance_delay_ms = 5000      # after which a partition's first node leads it again; 0: never
+#![doc = include_str!("cluster.toml")]
 //! ```
 
+use crate::address;
 use crate::failure::Failure;
 use clap::ValueEnum;
 use nicekv_client::Keyspace;
@@ -60,6 +16,9 @@ use nicekv_wire::{Duration, KeyspaceId, NodeId};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
+
+/// What `--help` of the roles shows: every field with its unit and default. The tests read it.
+pub(crate) const EXAMPLE: &str = include_str!("cluster.toml");
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,6 +95,7 @@ pub(crate) struct MetadataSection {
     pub(crate) mac: Option<MacAddress>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) switch_port: Option<u16>,
+    #[serde(deserialize_with = "address::deserialize_all")]
     pub(crate) control: Vec<SocketAddrV4>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) data_directory: Option<PathBuf>,
@@ -162,6 +122,7 @@ pub(crate) struct NodeSection {
 #[serde(deny_unknown_fields)]
 pub(crate) struct SwitchSection {
     pub(crate) name: String,
+    #[serde(deserialize_with = "address::deserialize")]
     pub(crate) control: SocketAddrV4,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) router_mac: Option<MacAddress>,
@@ -200,6 +161,7 @@ pub(crate) struct PortSection {
 #[serde(deny_unknown_fields)]
 pub(crate) struct GatewaySection {
     pub(crate) name: String,
+    #[serde(deserialize_with = "address::deserialize")]
     pub(crate) listen: SocketAddrV4,
     /// Most MiB of commands and replies that all its connections together may hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -233,9 +195,29 @@ impl From<MacAddress> for String {
 pub(crate) fn read(path: &Path) -> Result<ClusterConfig, Failure> {
     let named = |error: &dyn std::fmt::Display| Failure::Environment(format!("{}: {error}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
-    let config: ClusterConfig = toml::from_str(&text).map_err(|error| named(&error))?;
-    config.metadata_config().map_err(|error| named(&error))?;
+    parse(&text).map_err(|error| Failure::Environment(format!("{}{error}", path.display())))
+}
+
+/// The error follows the file's name: `:LINE: FIELD: why`, or `: why` where no line alone is to blame.
+fn parse(text: &str) -> Result<ClusterConfig, String> {
+    let config: ClusterConfig = toml::from_str(text).map_err(|error| located(text, &error))?;
+    config.metadata_config().map_err(|error| format!(": {error}"))?;
     Ok(config)
+}
+
+fn located(text: &str, error: &toml::de::Error) -> String {
+    let message = error.message();
+    let Some(span) = error.span() else { return format!(": {message}") };
+    let before = text.get(..span.start).unwrap_or(text);
+    let (number, start) = (before.matches('\n').count() + 1, before.rfind('\n').map_or(0, |at| at + 1));
+    let line = text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or_default().trim();
+    let field = line.split('=').next().unwrap_or_default().trim();
+    // What is missing is missing from the section that begins there.
+    if field.is_empty() || message.contains(field) {
+        format!(":{number}: {message}")
+    } else {
+        format!(":{number}: {field}: {message}")
+    }
 }
 
 impl ClusterConfig {
@@ -389,4 +371,74 @@ fn parse_prefix(text: &str) -> Result<Prefix, Failure> {
 /// Bits for a cluster of this many nodes: about eight partitions each, so that they spread evenly.
 pub(crate) fn partition_bits_for(nodes: usize) -> u8 {
     (8 * nodes).next_power_of_two().ilog2() as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_is_a_configuration_with_the_defaults() {
+        let config = parse(EXAMPLE).unwrap();
+        assert_eq!(config.timing, TimingSection::default());
+        assert_eq!(config.replication, Replication::default());
+        assert_eq!(config.nodes[0].busy_poll_us, 0);
+    }
+
+    #[test]
+    fn the_example_has_every_field() {
+        let mut config = parse(EXAMPLE).unwrap();
+        // What the example only mentions.
+        config.write_set = Some(2);
+        config.switches[0].device = Some("lo".into());
+        let toml::Value::Table(all) = toml::Value::try_from(&config).unwrap() else { panic!("a table") };
+        let mut tables = vec![&all];
+        while let Some(table) = tables.pop() {
+            for (field, value) in table {
+                let is_described = EXAMPLE.lines().any(|line| {
+                    let line = line.trim_start_matches(['#', ' ', '[']);
+                    line.starts_with(&format!("{field} =")) || line.starts_with(&format!("{field}]"))
+                });
+                let is_inline = EXAMPLE.contains(&format!("{field} = "));
+                assert!(is_described || is_inline, "{field} is not in the example");
+                match value {
+                    toml::Value::Table(inner) => tables.push(inner),
+                    toml::Value::Array(items) => {
+                        tables.extend(items.iter().filter_map(|item| item.as_table()))
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_names_line_and_field() {
+        let line_of = |field: &str| {
+            EXAMPLE.lines().position(|line| line.starts_with(field)).expect("in the example") + 1
+        };
+        let broken = |from: &str, to: &str| parse(&EXAMPLE.replacen(from, to, 1)).unwrap_err();
+        for (from, to, parts) in [
+            (
+                "replicas = 3",
+                "replicas = \"three\"",
+                [format!(":{}:", line_of("replicas")), "replicas".into()],
+            ),
+            ("heartbeat_ms", "heartbeat_s", [format!(":{}:", line_of("heartbeat_ms")), "heartbeat_s".into()]),
+            ("\"02:00:00:00:01:01\"", "\"02\"", [format!(":{}:", line_of("mac")), "mac".into()]),
+            (
+                "\"10.30.0.1:7400\" ",
+                "\"localhost\" ",
+                [format!(":{}:", line_of("control = \"")), "localhost:7400".into()],
+            ),
+            ("port = 7400", "port 7400", [format!(":{}:", line_of("port")), "port".into()]),
+            ("port = 7400", "", [":".into(), "missing field `port`".into()]),
+            ("replicas = 3", "replicas = 4", [": 4 replicas".into(), "3".into()]),
+            ("6379\"", "6379", [format!(":{}:", line_of("listen")), "listen".into()]),
+        ] {
+            let error = broken(from, to);
+            assert!(parts.iter().all(|part| error.contains(part)), "{to}: {error:?}, not {parts:?}");
+            assert!(!error.contains('\n'), "{error:?}");
+        }
+    }
 }

@@ -1,8 +1,12 @@
-//! Finding a running cluster: `--endpoint`, `NICEKV_ENDPOINT`, the running `up`, the running lab, in this order.
+//! Finding a running cluster: `--endpoint`, `NICEKV_ENDPOINT`, the running `up`, the running lab, in this order. Where several run and
+//! nobody has said which, one line on standard error says which one it is.
 
+use crate::address;
 use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
-use std::fs;
+use std::fmt;
+use std::fs::{self, File, TryLockError};
+use std::io::Write;
 use std::net::SocketAddrV4;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -11,7 +15,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct EndpointArguments {
     /// TCP address of the metadata service [default: the running `up`, then the running lab]
-    #[arg(long, env = "NICEKV_ENDPOINT", value_name = "ADDR:PORT")]
+    #[arg(long, env = "NICEKV_ENDPOINT", value_name = "ADDR:PORT", value_parser = address::parse_v4)]
     endpoint: Option<SocketAddrV4>,
 }
 
@@ -31,7 +35,12 @@ pub(crate) fn find(arguments: &EndpointArguments) -> Result<SocketAddrV4, Failur
     if let Some(endpoint) = arguments.endpoint {
         return Ok(endpoint);
     }
-    if let Some(up) = running_up() {
+    let ups = running_ups();
+    if let Some(up) = ups.last() {
+        if ups.len() > 1 || nicekv_lab::is_there() {
+            let others = others(&ups[..ups.len() - 1], nicekv_lab::is_there());
+            eprintln!("nicekv: this is the cluster of {up}, not {others}: choose with --endpoint ADDR:PORT");
+        }
         return Ok(up.endpoint);
     }
     let lab = nicekv_lab::enter_client().map_err(Failure::environment)?;
@@ -41,28 +50,46 @@ pub(crate) fn find(arguments: &EndpointArguments) -> Result<SocketAddrV4, Failur
     })
 }
 
-/// The `up` that was started last of those that run.
-fn running_up() -> Option<UpState> {
-    let mut newest = None;
-    for entry in fs::read_dir(state_directory(false).ok()?).ok()?.flatten() {
-        let Some(state) =
-            fs::read(entry.path()).ok().and_then(|text| serde_json::from_slice::<UpState>(&text).ok())
-        else {
-            continue;
-        };
-        if !Path::new("/proc").join(state.pid.to_string()).exists() {
-            // It was killed and could not withdraw it.
-            let _ = fs::remove_file(entry.path());
-        } else if newest.as_ref().is_none_or(|newest: &UpState| newest.started_ns < state.started_ns) {
-            newest = Some(state);
-        }
+impl fmt::Display for UpState {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pid, endpoint, resp, .. } = self;
+        write!(formatter, "`nicekv up` at {endpoint} (resp {resp}, process {pid})")
     }
-    newest
+}
+
+/// What else could have been meant.
+fn others(ups: &[UpState], has_lab: bool) -> String {
+    let ups = ups.iter().map(|up| format!("that at {}", up.endpoint));
+    let lab = has_lab.then(|| "the lab (nicekv lab exec client-0 -- nicekv …)".to_owned());
+    ups.chain(lab).collect::<Vec<_>>().join(" or ")
+}
+
+/// Those that run, the one that was started last at the end.
+fn running_ups() -> Vec<UpState> {
+    let Ok(entries) = state_directory(false).and_then(fs::read_dir) else { return Vec::new() };
+    let mut running: Vec<UpState> = entries.flatten().filter_map(|entry| running_up(&entry.path())).collect();
+    running.sort_by_key(|up| up.started_ns);
+    running
+}
+
+/// The `up` of an announcement, which it has locked as long as it lives.
+fn running_up(path: &Path) -> Option<UpState> {
+    let file = File::open(path).ok()?;
+    match file.try_lock_shared() {
+        // It was killed and could not withdraw it.
+        Ok(()) if path.extension().is_some_and(|extension| extension == "json") => {
+            let _ = fs::remove_file(path);
+            None
+        }
+        Err(TryLockError::WouldBlock) => serde_json::from_reader(file).ok(),
+        Ok(()) | Err(TryLockError::Error(_)) => None,
+    }
 }
 
 /// The announcement of a running `up`, withdrawn when it is dropped.
 pub(crate) struct Announcement {
     path: PathBuf,
+    _locked: File,
 }
 
 /// Announces this process to commands, which find the one that was started last.
@@ -70,9 +97,11 @@ pub(crate) fn announce(endpoint: SocketAddrV4, resp: std::net::SocketAddr) -> st
     let (directory, pid) = (state_directory(true)?, std::process::id());
     let (path, new) = (directory.join(format!("up-{pid}.json")), directory.join(format!("up-{pid}.new")));
     let state = UpState { pid, started_ns: nicekv_runtime::now().boot_ns, endpoint, resp };
-    fs::write(&new, serde_json::to_vec(&state)?)?;
+    let mut file = File::create(&new)?;
+    file.lock()?;
+    file.write_all(&serde_json::to_vec(&state)?)?;
     fs::rename(&new, &path)?;
-    Ok(Announcement { path })
+    Ok(Announcement { path, _locked: file })
 }
 
 impl Drop for Announcement {

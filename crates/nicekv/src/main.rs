@@ -5,6 +5,7 @@
 //!
 //! Exit codes: 0 done, 1 the check or operation failed, 2 usage or environment, each failure with one line on standard error.
 
+mod address;
 mod commands;
 mod config;
 mod discovery;
@@ -15,8 +16,10 @@ mod roles;
 mod sim;
 mod up;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use failure::Failure;
+use rustix::fs::Mode;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -44,12 +47,16 @@ enum Command {
     /// Stays in the foreground; Ctrl-C stops it. The line that begins with "ready" says where Redis clients connect.
     Up(up::UpArguments),
     /// Run one storage node of a cluster
+    #[command(after_long_help = configuration_help())]
     Node(RoleArguments),
     /// Run the metadata service of a cluster
+    #[command(after_long_help = configuration_help())]
     Metadata(ConfigArguments),
     /// Run one switch of a cluster, or the agent of an XDP switch
+    #[command(after_long_help = configuration_help())]
     Switch(RoleArguments),
     /// Run one RESP gateway of a cluster
+    #[command(after_long_help = configuration_help())]
     Gateway(RoleArguments),
     /// Run a cluster on hosts of its own: network namespaces around an XDP switch; needs root
     #[command(subcommand)]
@@ -72,8 +79,8 @@ enum Command {
 
 #[derive(clap::Args)]
 struct ConfigArguments {
-    /// The file that describes the cluster
-    #[arg(long)]
+    /// The file that describes the cluster: `--help` shows it
+    #[arg(long, value_name = "FILE")]
     config: PathBuf,
 }
 
@@ -86,9 +93,16 @@ struct RoleArguments {
     name: String,
 }
 
+fn configuration_help() -> String {
+    format!(
+        "The configuration file, one for all roles of a cluster; relative paths are from the working directory:\n\n{}",
+        config::EXAMPLE
+    )
+}
+
 fn main() -> ExitCode {
-    // Usage errors and --help end the process here, with exit code 2 and 0.
-    match run(Arguments::parse().command) {
+    let outcome = Arguments::try_parse().map_err(misused).and_then(|arguments| run(arguments.command));
+    match outcome {
         Ok(exit_code) => exit_code,
         Err(failure) => {
             eprintln!("nicekv: {failure}");
@@ -97,7 +111,30 @@ fn main() -> ExitCode {
     }
 }
 
+/// One line for wrong usage. What is printed because it was asked for, such as `--help`, ends the process here.
+fn misused(error: clap::Error) -> Failure {
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        error.exit();
+    }
+    let text = error.to_string();
+    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).map(str::to_owned);
+    // A value that is refused comes without the usage: then the first word says which command it is about.
+    let usage = usage.unwrap_or_else(|| std::env::args().take(2).collect::<Vec<_>>().join(" "));
+    let words = usage.split(' ').skip(1);
+    let command: String = words
+        .take_while(|word| word.starts_with(|first: char| first.is_ascii_lowercase()))
+        .map(|word| format!(" {word}"))
+        .collect();
+    let told = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let told = told.map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    Failure::Environment(format!("{}; see `nicekv{command} --help`", told.trim_start_matches("error: ")))
+}
+
 fn run(command: Command) -> Result<ExitCode, Failure> {
+    if matches!(command, Command::Up(_) | Command::Node(_) | Command::Metadata(_) | Command::Switch(_)) {
+        // What the engine's library creates is private, too.
+        rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    }
     match command {
         Command::Lab(command) => return lab::run(command),
         Command::Bench(command) => bench(&command),

@@ -16,6 +16,7 @@ use nicekv_runtime::{
 };
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use nicekv_wire::{Duration, NodeId};
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
@@ -214,8 +215,18 @@ fn run_alone(name: &str, role: Role) -> Result<(), Failure> {
     stop.on_signals().map_err(Failure::environment)?;
     let owned = stop.clone();
     let thread = spawn(&stop, name, move || role(&owned));
-    println!("running {name}");
-    ended(&stop, [thread])
+    say(format_args!("running {name}"))?;
+    ended(&stop, [thread])?;
+    say(format_args!("stopped {name}"))
+}
+
+/// One line for whoever has started this; that nobody listens is no failure.
+pub(crate) fn say(line: std::fmt::Arguments<'_>) -> Result<(), Failure> {
+    let mut out = std::io::stdout();
+    match writeln!(out, "{line}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::environment(error)),
+        _ => Ok(()),
+    }
 }
 
 /// Waits for the stop and the end of all roles.

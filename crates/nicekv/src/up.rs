@@ -15,7 +15,7 @@ use crate::config::{
 };
 use crate::failure::Failure;
 use crate::roles::{self, bind_error, open_directory, random_id};
-use crate::{commands, discovery, gateway};
+use crate::{address, commands, discovery, gateway};
 use clap::{Args, ValueEnum};
 use futures_executor::block_on;
 use nicekv_client::facade::Client;
@@ -25,7 +25,6 @@ use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{AgentLink, Stop, UdpEndpoint, UserSpaceSwitch, admin, listen, start_client};
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use nicekv_wire::Expiry;
-use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -77,7 +76,7 @@ pub(crate) struct UpArguments {
     #[arg(long, value_enum, default_value = "durable")]
     engine: Engine,
     /// Where Redis clients connect
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6379")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6379", value_parser = address::parse)]
     resp: SocketAddr,
     /// UDP port of the virtual rings and nodes; 0 chooses a free one
     #[arg(long, default_value_t = 0)]
@@ -102,9 +101,14 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
     let sockets = Sockets::bind(arguments)?;
     let config = configuration(arguments, sockets.port, root.cluster);
     let endpoint = sockets.metadata_address;
+    let data = root.describe();
     let mut threads = start(&config, root, sockets, &stop)?;
+    roles::say(format_args!("starting {} nodes, {data}", config.nodes.len()))?;
     match serve(&config, endpoint, redis, &stop, &mut threads) {
-        Ok(_announcement) => roles::ended(&stop, threads),
+        Ok(_announcement) => {
+            roles::ended(&stop, threads)?;
+            roles::say(format_args!("stopped, {data}"))
+        }
         Err(failure) => {
             stop.stop();
             // What the roles say after that is no news.
@@ -168,6 +172,7 @@ struct Root {
 impl Root {
     fn open(arguments: &UpArguments) -> Result<Self, Failure> {
         if arguments.engine == Engine::Memory {
+            DataDirectory::refuse_data(&RealFiles, &arguments.data_dir).map_err(Failure::environment)?;
             return Ok(Self { cluster: random_id()?, directory: None });
         }
         let files: Arc<dyn Files> = Arc::new(RealFiles);
@@ -180,6 +185,17 @@ impl Root {
         let directory =
             DataDirectory::open(&files, &arguments.data_dir, expected).map_err(Failure::environment)?;
         Ok(Self { cluster: directory.cluster_id(), directory: Some(directory) })
+    }
+
+    /// For people.
+    fn describe(&self) -> String {
+        match &self.directory {
+            None => "data in memory: they end with the process".into(),
+            Some(directory) => {
+                let path = directory.path();
+                format!("data in {}", std::path::absolute(path).unwrap_or(path.into()).display())
+            }
+        }
     }
 
     /// A role's own directory inside.
@@ -290,12 +306,12 @@ fn serve(
     let owned = stop.clone();
     threads.push(roles::spawn(stop, "gateway", move || gateway(&owned)));
     let announcement = discovery::announce(endpoint, resp).map_err(Failure::environment)?;
-    println!(
-        "ready resp={resp} endpoint={endpoint} nodes={} replicas={}",
-        config.nodes.len(),
-        config.replicas
-    );
-    std::io::stdout().flush().map_err(Failure::environment)?;
+    let (nodes, replicas) = (config.nodes.len(), config.replicas);
+    roles::say(format_args!("ready resp={resp} endpoint={endpoint} nodes={nodes} replicas={replicas}"))?;
+    let (host, port) = (resp.ip(), resp.port());
+    roles::say(format_args!(
+        "connect with `redis-cli -h {host} -p {port}` or `nicekv put KEY VALUE`; Ctrl-C stops"
+    ))?;
     Ok(announcement)
 }
 

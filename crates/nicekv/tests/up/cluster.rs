@@ -19,6 +19,8 @@ pub(crate) fn nicekv(scratch: &Path, arguments: &[&str]) -> Command {
         .args(arguments)
         .current_dir(scratch)
         .env("XDG_RUNTIME_DIR", scratch)
+        // A lab that may run on this machine is none of ours.
+        .env("NICEKV_LAB", "of-no-test")
         .env_remove("NICEKV_ENDPOINT");
     command
 }
@@ -34,28 +36,38 @@ pub(crate) struct Up {
     process: Child,
     pub(crate) resp: String,
     pub(crate) endpoint: String,
+    /// What it says before it is ready, and after.
+    pub(crate) said: Vec<String>,
+    lines: mpsc::Receiver<String>,
 }
 
 impl Up {
     /// Starts `nicekv up` on ports that are free, and waits until it is ready.
     pub(crate) fn start(scratch: &Path, arguments: &[&str]) -> Self {
-        let mut command = nicekv(scratch, &["up", "--resp", "127.0.0.1:0"]);
+        let mut command = nicekv(scratch, &["up", "--resp", "localhost:0"]);
         let mut process = command.args(arguments).stdout(Stdio::piped()).spawn().unwrap();
-        let (sender, ready) = mpsc::channel();
-        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        std::thread::spawn(move || {
-            lines
-                .find_map(|line| line.ok().filter(|line| line.starts_with("ready")))
-                .map(|line| sender.send(line))
-        });
-        let mut up = Self { process, resp: String::new(), endpoint: String::new() };
-        let line = ready.recv_timeout(READY_TIMEOUT).expect("the cluster gets ready");
+        let (sender, lines) = mpsc::channel();
+        let output = BufReader::new(process.stdout.take().unwrap()).lines();
+        std::thread::spawn(move || output.map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        let mut up = Self { process, resp: String::new(), endpoint: String::new(), said: vec![], lines };
+        let line = up.hear("ready");
         let value = |name: &str| {
             let words = line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
             words.unwrap_or_else(|| panic!("{name} in {line:?}")).to_owned()
         };
         (up.resp, up.endpoint) = (value("resp"), value("endpoint"));
         up
+    }
+
+    /// The next line that begins so.
+    pub(crate) fn hear(&mut self, begin: &str) -> String {
+        loop {
+            let line = self.lines.recv_timeout(READY_TIMEOUT).expect("it says what is expected");
+            self.said.push(line.clone());
+            if line.starts_with(begin) {
+                return line;
+            }
+        }
     }
 
     pub(crate) fn redis(&self) -> Redis {
@@ -68,6 +80,12 @@ impl Up {
     pub(crate) fn interrupt(mut self) -> Option<i32> {
         kill_process(Pid::from_child(&self.process), Signal::INT).unwrap();
         self.process.wait().unwrap().code()
+    }
+
+    /// Ctrl-C; its last line.
+    pub(crate) fn interrupt_and_hear(mut self) -> String {
+        kill_process(Pid::from_child(&self.process), Signal::INT).unwrap();
+        self.hear("stopped")
     }
 
     /// `kill -9`.

@@ -1,6 +1,7 @@
 //! `nicekv up` and the client commands, through the real binary.
 
 mod cluster;
+mod manners;
 mod quorum;
 mod refusals;
 
@@ -146,9 +147,16 @@ fn clusters_run_side_by_side_and_do_not_see_each_other() {
     assert_eq!(one.redis().call(&["SET", "color", "blue"]), "+OK");
     assert_eq!(other.redis().call(&["GET", "color"]), "$-1");
     // Commands find the one that was started last, and the other one when that has ended.
-    assert_eq!(outcome(nicekv(scratch.path(), &["get", "color"])).0, Some(1));
+    // As long as both run, commands say which one they mean, and on which line how to mean the other.
+    let (code, _, said) = outcome(nicekv(scratch.path(), &["get", "color"]));
+    assert_eq!((code, said.lines().count()), (Some(1), 2), "{said}");
+    let line = said.lines().next().unwrap();
+    let parts = [&*other.endpoint, &*other.resp, &*one.endpoint, "--endpoint"];
+    assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+    let named = outcome(nicekv(scratch.path(), &["get", "color", "--endpoint", &one.endpoint]));
+    assert_eq!(named, (Some(0), "blue\n".into(), String::new()), "who names it needs no hint");
     assert_eq!(other.interrupt(), Some(0));
-    assert_eq!(outcome(nicekv(scratch.path(), &["get", "color"])).1, "blue\n");
+    assert_eq!(outcome(nicekv(scratch.path(), &["get", "color"])), (Some(0), "blue\n".into(), String::new()));
 }
 
 #[test]

@@ -1,0 +1,60 @@
+//! Addresses as people write them: `127.0.0.1:7400`, `localhost:7400`.
+
+use serde::{Deserialize, Deserializer};
+use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
+
+/// An IPv4 address and a port; a name is looked up.
+pub(crate) fn parse_v4(text: &str) -> Result<SocketAddrV4, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let found = text.to_socket_addrs().map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidInput => format!("{text:?} is not like 127.0.0.1:7400 or localhost:7400"),
+        _ => format!("{text:?} names no host that is known here ({error})"),
+    })?;
+    let v4 = |address| if let SocketAddr::V4(address) = address { Some(address) } else { None };
+    found.into_iter().find_map(v4).ok_or_else(|| format!("{text:?} has no IPv4 address"))
+}
+
+/// An address and a port, of IPv6, too, if it is written in digits.
+pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
+    text.parse().or_else(|_| parse_v4(text).map(SocketAddr::V4))
+}
+
+/// A field of a configuration file.
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddrV4, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_v4(&text).map_err(serde::de::Error::custom)
+}
+
+/// A list of them.
+pub(crate) fn deserialize_all<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<SocketAddrV4>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    texts.iter().map(|text| parse_v4(text).map_err(serde::de::Error::custom)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_digits_are_addresses() {
+        assert_eq!(parse_v4("127.20.255.1:7400"), Ok("127.20.255.1:7400".parse().unwrap()));
+        assert_eq!(parse_v4("localhost:7400"), Ok("127.0.0.1:7400".parse().unwrap()));
+        assert_eq!(parse("[::1]:6379"), Ok("[::1]:6379".parse().unwrap()));
+        assert_eq!(parse("localhost:0"), Ok("127.0.0.1:0".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_is_no_address_says_how_one_looks() {
+        for text in
+            ["", "localhost", ":", "127.0.0.1", "localhost:", "localhost:65536", "localhost:x", "6379"]
+        {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains("localhost:7400") || error.contains("no host"), "{text:?}: {error}");
+            assert!(!error.contains('\n'));
+        }
+    }
+}
