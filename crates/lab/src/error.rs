@@ -35,6 +35,8 @@ pub enum LabError {
     TooFewNodes { replicas: usize, nodes: usize },
     #[error("the memory engine keeps nothing, in no directory: leave out --data-dir or --engine memory")]
     MemoryInDirectory,
+    #[error(transparent)]
+    Keyspace(#[from] nicekv_placement::KeyspaceError),
     #[error("the lab has no host {host:?}; its hosts are {hosts}")]
     UnknownHost { host: String, hosts: String },
     #[error("{host} is running already: `nicekv lab kill {host}` ends it")]

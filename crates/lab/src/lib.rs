@@ -160,6 +160,9 @@ pub struct UpArguments {
     /// Replicate by quorum: so many copies hold what is acknowledged (k), a get asks R - k + 1 [default: through a primary]
     #[arg(long, value_name = "K")]
     write_set: Option<u8>,
+    /// Another keyspace beside the default one, such as sessions=replication=quorum,write-set=2; may be repeated, see `nicekv up --help`
+    #[arg(long = "keyspace", value_name = "NAME=SPEC")]
+    keyspaces: Vec<String>,
     /// Whether data survive the processes
     #[arg(long, value_enum, default_value = "durable")]
     engine: Engine,

@@ -18,13 +18,14 @@ use crate::namespace::Namespace;
 use crate::process::kill_all;
 use crate::scope::Scope;
 use crate::tool::run;
-use crate::topology::{Host, METADATA_CONTROL, ROUTER, SWITCH_CONTROL, VRINGS, format_mac, mac};
+use crate::topology::{Host, METADATA_CONTROL, ROUTER, SWITCH_CONTROL, format_mac, mac};
 
 /// Name of both ends of the management cable.
 const CONTROL_INTERFACE: &str = "mgmt0";
 
-/// Creates the namespace of `host` and, unless it is the switch, its cable to the switch, which must be there.
-pub(crate) fn add_host(lock: &Lock, scope: &Scope, host: Host) -> Result<()> {
+/// Creates the namespace of `host` and, unless it is the switch, its cable to the switch, which must be there. `vrings` are reached
+/// through that.
+pub(crate) fn add_host(lock: &Lock, scope: &Scope, host: Host, vrings: &[String]) -> Result<()> {
     let namespace = scope.namespace(host);
     let name = namespace.name();
     run(lock, &format!("ip netns add {name}"))?;
@@ -34,10 +35,10 @@ pub(crate) fn add_host(lock: &Lock, scope: &Scope, host: Host) -> Result<()> {
     match host {
         Host::Switch => Ok(()),
         Host::Metadata => {
-            connect(lock, &switch, &namespace, host)?;
+            connect(lock, &switch, &namespace, host, vrings)?;
             connect_control(lock, &switch, &namespace)
         }
-        Host::Node(_) | Host::Client(_) => connect(lock, &switch, &namespace, host),
+        Host::Node(_) | Host::Client(_) => connect(lock, &switch, &namespace, host, vrings),
     }
 }
 
@@ -55,7 +56,13 @@ fn silence_ipv6(namespace: &Namespace) -> Result<()> {
     })?
 }
 
-fn connect(lock: &Lock, switch: &Namespace, namespace: &Namespace, host: Host) -> Result<()> {
+fn connect(
+    lock: &Lock,
+    switch: &Namespace,
+    namespace: &Namespace,
+    host: Host,
+    vrings: &[String],
+) -> Result<()> {
     let (switch, name) = (switch.name(), namespace.name());
     let (address, mac) = (host.address(), format_mac(mac(host.address())));
     let router_mac = format_mac(crate::topology::mac(ROUTER));
@@ -69,7 +76,7 @@ fn connect(lock: &Lock, switch: &Namespace, namespace: &Namespace, host: Host) -
     run(lock, &format!("ip -n {name} link set eth0 up"))?;
     run(lock, &format!("ip -n {switch} link set {host} up"))?;
     run(lock, &format!("ip -n {name} neigh add {ROUTER} lladdr {router_mac} nud permanent dev eth0"))?;
-    for vring in VRINGS {
+    for vring in vrings {
         run(lock, &format!("ip -n {name} route add {vring} via {ROUTER}"))?;
     }
     Ok(())

@@ -40,6 +40,7 @@ impl OwnLab {
             clients: CLIENTS.into(),
             replicas: REPLICAS,
             write_set: None,
+            keyspaces: Vec::new(),
             engine: Engine::Durable,
             data_dir: None,
         };

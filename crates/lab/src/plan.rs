@@ -3,6 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 
+use nicekv_placement::KeyspaceSpec;
+
 use crate::topology::{Host, METADATA, METADATA_CONTROL, RESP, ROUTER, WIRE_PORT, mac, ports};
 
 /// A cluster whose hosts are known.
@@ -12,6 +14,8 @@ pub struct Plan {
     pub replicas: usize,
     /// k, of a cluster by quorum.
     pub write_set: Option<u8>,
+    /// Further keyspaces.
+    pub keyspaces: Vec<KeyspaceSpec>,
     /// Where data are kept, a directory for each host in it; `None` for a cluster in memory.
     pub data_directory: Option<PathBuf>,
     /// Where the switch keeps the newest term, also in a cluster in memory.
@@ -78,6 +82,7 @@ impl Plan {
         Self {
             replicas,
             write_set: None,
+            keyspaces: Vec::new(),
             data_directory: data_directory.map(Path::to_path_buf),
             switch_directory: data_directory.unwrap_or(directory).join(Host::Switch.to_string()),
             wire_port: WIRE_PORT,

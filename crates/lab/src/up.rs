@@ -18,6 +18,9 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase, parse_keyspaces, partitions_for};
+use nicekv_wire::KeyspaceId;
+
 use crate::error::{LabError, Result};
 use crate::faults::Faults;
 use crate::lock::Lock;
@@ -26,7 +29,7 @@ use crate::process::{ProcessId, spawn_detached};
 use crate::ready;
 use crate::scope::Scope;
 use crate::state::{HostState, LabState, Phase};
-use crate::topology::{HOSTS_OF_A_KIND_MAX, Host, METADATA, RESP, hosts};
+use crate::topology::{HOSTS_OF_A_KIND_MAX, Host, METADATA, RESP, VRINGS, hosts};
 use crate::{Configure, Engine, UpArguments, network};
 
 /// For the tools of a command that was killed to end.
@@ -60,6 +63,7 @@ pub(crate) fn bring_up(
     interrupted: &AtomicBool,
 ) -> Result<LabState> {
     check(arguments)?;
+    keyspaces(arguments)?;
     refuse_second(scope)?;
     let lock = Lock::take(scope, UP_PATIENCE)?;
     refuse_second(scope)?;
@@ -96,6 +100,17 @@ fn check(arguments: &UpArguments) -> Result<()> {
         return Err(LabError::MemoryInDirectory);
     }
     Ok(())
+}
+
+/// The keyspaces beside the default one.
+fn keyspaces(arguments: &UpArguments) -> Result<Vec<KeyspaceSpec>> {
+    let defaults = KeyspaceDefaults {
+        id: KeyspaceId(1),
+        replicas: arguments.replicas,
+        partitions: partitions_for(arguments.nodes),
+        rings: RingsBase::Network,
+    };
+    Ok(parse_keyspaces(arguments.keyspaces.iter().map(String::as_str), &defaults)?)
 }
 
 fn refuse_second(scope: &Scope) -> Result<()> {
@@ -136,11 +151,18 @@ fn build(
     interrupted: &AtomicBool,
 ) -> Result<()> {
     create_files(scope, arguments, configure, state)?;
+    let vrings = vrings(&keyspaces(arguments)?);
     for host in &state.hosts {
         stop_if(interrupted)?;
-        network::add_host(lock, scope, host.name)?;
+        network::add_host(lock, scope, host.name, &vrings)?;
     }
     start_all(scope, state, interrupted)
+}
+
+/// Every ring that hosts must find the way to.
+fn vrings(further: &[KeyspaceSpec]) -> Vec<String> {
+    let further = further.iter().flat_map(|spec| [spec.unicast, spec.multicast]);
+    VRINGS.iter().map(ToString::to_string).chain(further.map(|ring| format!("{ring}/16"))).collect()
 }
 
 /// Starts the process of every host.
@@ -172,6 +194,7 @@ fn create_files(
     let hosts: Vec<Host> = state.hosts.iter().map(|host| host.name).collect();
     let plan = Plan {
         write_set: arguments.write_set,
+        keyspaces: keyspaces(arguments)?,
         ..Plan::new(&hosts, arguments.replicas, &scope.directory(), data.as_deref())
     };
     let text = configure(&plan).map_err(LabError::Configuration)?;

@@ -5,7 +5,9 @@ use crate::failure::Failure;
 use futures_executor::block_on;
 use nicekv_client::Keyspace;
 use nicekv_client::facade::{Client, ClientError};
-use nicekv_metadata::{ClusterInfo, HealthCounts, MemberStatus, NodeState, PartitionStatus, Status};
+use nicekv_metadata::{
+    ClusterInfo, HealthCounts, KeyspaceInfo, KeyspaceStatus, MemberStatus, NodeState, PartitionStatus, Status,
+};
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Stop, admin, start_client};
 use nicekv_wire::{Expiry, KeyspaceId};
@@ -16,6 +18,16 @@ use std::time::Duration;
 /// For an answer of the metadata service.
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Where a client command goes.
+#[derive(clap::Args)]
+struct TargetArguments {
+    /// The keyspace of the key, by its name or number
+    #[arg(long, value_name = "NAME", default_value = "0", hide_default_value = true)]
+    keyspace: String,
+    #[command(flatten)]
+    endpoint: EndpointArguments,
+}
+
 /// `nicekv put`
 #[derive(clap::Args)]
 pub(crate) struct PutArguments {
@@ -24,7 +36,7 @@ pub(crate) struct PutArguments {
     /// At most 1024 bytes
     value: String,
     #[command(flatten)]
-    endpoint: EndpointArguments,
+    target: TargetArguments,
 }
 
 /// `nicekv get`, `nicekv delete`
@@ -33,7 +45,7 @@ pub(crate) struct KeyArguments {
     /// 1 to 256 bytes
     key: String,
     #[command(flatten)]
-    endpoint: EndpointArguments,
+    target: TargetArguments,
 }
 
 /// `nicekv status`
@@ -50,7 +62,7 @@ pub(crate) struct StatusArguments {
 }
 
 pub(crate) fn put(arguments: &PutArguments) -> Result<(), Failure> {
-    with_client(&arguments.endpoint, async |client| {
+    with_client(&arguments.target, async |client| {
         client
             .put(arguments.key.as_bytes(), arguments.value.as_bytes(), Expiry::Never)
             .await
@@ -60,7 +72,7 @@ pub(crate) fn put(arguments: &PutArguments) -> Result<(), Failure> {
 }
 
 pub(crate) fn get(arguments: &KeyArguments) -> Result<(), Failure> {
-    with_client(&arguments.endpoint, async |client| {
+    with_client(&arguments.target, async |client| {
         let value = client.get(arguments.key.as_bytes()).await.map_err(failed)?;
         let value = value.ok_or_else(|| Failure::Operation(format!("{:?} has no value", arguments.key)))?;
         print(&[&value.bytes, b"\n".as_slice()].concat())
@@ -68,7 +80,7 @@ pub(crate) fn get(arguments: &KeyArguments) -> Result<(), Failure> {
 }
 
 pub(crate) fn delete(arguments: &KeyArguments) -> Result<(), Failure> {
-    with_client(&arguments.endpoint, async |client| {
+    with_client(&arguments.target, async |client| {
         let existed = client.delete(arguments.key.as_bytes()).await.map_err(failed)?;
         print(if existed { b"deleted\n" } else { b"had no value\n" })
     })
@@ -88,10 +100,11 @@ pub(crate) fn status(arguments: &StatusArguments) -> Result<(), Failure> {
 }
 
 fn describe(status: &Status, with_partitions: bool) -> Vec<String> {
-    let Status { cluster, term, why_not_ready, nodes, partitions, switches, tables, .. } = status;
+    let Status { cluster, term, why_not_ready, nodes, keyspaces, partitions, switches, tables, .. } = status;
     let readiness = why_not_ready.as_ref().map_or("ready".into(), |reason| format!("not ready: {reason}"));
     let mut lines = vec![format!("cluster {cluster} term {term} {readiness}"), summary(status)];
     lines.extend(nodes.iter().map(|node| format!("node {} {} {:?}", node.name, node.address, node.state)));
+    lines.extend(keyspaces.iter().map(describe_keyspace));
     let partitions = partitions.iter().filter(|_| with_partitions);
     lines.extend(partitions.map(describe_partition));
     lines.extend(switches.iter().map(|switch| {
@@ -108,10 +121,15 @@ fn describe(status: &Status, with_partitions: bool) -> Vec<String> {
 
 /// One line: who is there, and how many partitions are how well.
 fn summary(status: &Status) -> String {
-    let HealthCounts { whole, covered, reduced, waiting, unavailable, lost } = status.health;
     let live = status.nodes.iter().filter(|node| node.state == NodeState::Live).count();
     let (nodes, partitions) = (status.nodes.len(), status.partitions.len());
-    let mut line = format!("health {live} of {nodes} nodes live, {whole} of {partitions} partitions whole");
+    format!("health {live} of {nodes} nodes live, {}", describe_health(&status.health, partitions))
+}
+
+/// How many partitions are how well.
+fn describe_health(health: &HealthCounts, partitions: usize) -> String {
+    let HealthCounts { whole, covered, reduced, waiting, unavailable, lost } = *health;
+    let mut line = format!("{whole} of {partitions} partitions whole");
     let counts = [
         (covered, "covered by handoffs"),
         (reduced, "with fewer than R copies"),
@@ -123,6 +141,15 @@ fn summary(status: &Status) -> String {
         line += &format!(", {count} {what}");
     }
     line
+}
+
+fn describe_keyspace(keyspace: &KeyspaceStatus) -> String {
+    let KeyspaceStatus { id, name, replication, write_set, replicas, unicast, multicast, .. } = keyspace;
+    let write_set = write_set.map(|write_set| format!(" k={write_set}")).unwrap_or_default();
+    let health = describe_health(&keyspace.health, keyspace.partitions);
+    format!(
+        "keyspace {id} {name} {replication} R={replicas}{write_set} {health}, rings {unicast}/16 {multicast}/16"
+    )
 }
 
 fn describe_partition(partition: &PartitionStatus) -> String {
@@ -138,8 +165,8 @@ fn describe_partition(partition: &PartitionStatus) -> String {
     };
     let members = partition.members.iter().map(member).collect::<Vec<_>>().join(" ");
     let away = partition.away.iter().map(|name| format!(" {name}=away")).collect::<String>();
-    let PartitionStatus { id, epoch, state, health, .. } = partition;
-    format!("partition {id} epoch {epoch} {state:?} {health:?} {members}{away}")
+    let PartitionStatus { id, keyspace, epoch, state, health, .. } = partition;
+    format!("partition {id} keyspace {keyspace} epoch {epoch} {state:?} {health:?} {members}{away}")
 }
 
 /// A reader that has seen enough is no failure.
@@ -152,27 +179,36 @@ fn print(bytes: &[u8]) -> Result<(), Failure> {
 
 fn ask(endpoint: SocketAddrV4, request: AdminRequest) -> Result<Vec<u8>, Failure> {
     admin::ask(endpoint, request, ADMIN_TIMEOUT).map_err(|error| {
-        Failure::Environment(format!("no answer from the metadata service at {endpoint}: {error}"))
+        let line = format!("no answer from the metadata service at {endpoint}: {error}");
+        Failure::Environment(format!("{line}; is it running, and is that what it printed after endpoint=?"))
     })
 }
 
 fn with_client(
-    arguments: &EndpointArguments,
+    arguments: &TargetArguments,
     operate: impl AsyncFnOnce(Client) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let endpoint = discovery::find(arguments)?;
+    let endpoint = discovery::find(&arguments.endpoint)?;
     let info = ask(endpoint, AdminRequest::ClusterInfo)?;
     let info: ClusterInfo = serde_json::from_slice(&info).map_err(Failure::environment)?;
-    let default = info.keyspace(0);
-    let default = default.ok_or_else(|| Failure::Environment("there is no default keyspace".into()))?;
+    let known = keyspace(&info, &arguments.keyspace)?;
     let keyspace = Keyspace {
-        id: KeyspaceId::DEFAULT,
-        vrings: default.vrings(info.port),
-        replication: default.replication(),
+        id: KeyspaceId(known.id),
+        vrings: known.vrings(info.port),
+        replication: known.replication(),
     };
     let (client, _) =
         start_client(&Stop::new(), Ipv4Addr::UNSPECIFIED, keyspace).map_err(Failure::environment)?;
-    block_on(operate(client))
+    block_on(operate(client.with_keyspace(keyspace.id)))
+}
+
+fn keyspace<'a>(info: &'a ClusterInfo, name: &str) -> Result<&'a KeyspaceInfo, Failure> {
+    let by_name = info.keyspaces.iter().find(|keyspace| keyspace.name == name);
+    let found = by_name.or_else(|| name.parse().ok().and_then(|id| info.keyspace(id)));
+    found.ok_or_else(|| {
+        let names = info.keyspaces.iter().map(|keyspace| keyspace.name.as_str()).collect::<Vec<_>>();
+        Failure::Environment(format!("there is no keyspace {name:?}, only {}", names.join(", ")))
+    })
 }
 
 /// Too long a key is the caller's mistake, all else went wrong on the way.

@@ -8,10 +8,9 @@ use crate::address;
 use crate::failure::Failure;
 use clap::ValueEnum;
 use nicekv_client::Keyspace;
-use nicekv_dataplane::{Prefix, Topology, VringConfig};
+use nicekv_dataplane::{Prefix, Topology};
 use nicekv_metadata::{Balancing, NodeConfig as MetadataNode, ServiceConfig, SwitchId, Timing};
-use nicekv_placement::{KeyOrder, KeyspaceSpec, Protocol, Vrings};
-use nicekv_wire::quorum::Quorum;
+use nicekv_placement::{KeyOrder, KeyspaceError, KeyspaceSpec, Protocol, Refusal, RingsBase};
 use nicekv_wire::{Duration, KeyspaceId, NodeId};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -41,6 +40,8 @@ pub(crate) struct ClusterConfig {
     pub(crate) switches: Vec<SwitchSection>,
     #[serde(default)]
     pub(crate) gateways: Vec<GatewaySection>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) keyspaces: Vec<KeyspaceSection>,
     #[serde(default)]
     pub(crate) timing: TimingSection,
 }
@@ -168,6 +169,72 @@ pub(crate) struct GatewaySection {
     pub(crate) memory_mib_max: Option<usize>,
 }
 
+/// `[[keyspaces]]`: one beside the default one. What it does not say is as in that.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KeyspaceSection {
+    pub(crate) name: String,
+    pub(crate) id: u16,
+    #[serde(default)]
+    pub(crate) replication: Replication,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) write_set: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) replicas: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) partitions: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unicast_vring: Option<Ipv4Addr>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) multicast_vring: Option<Ipv4Addr>,
+}
+
+impl KeyspaceSection {
+    /// Says everything.
+    pub(crate) fn of(spec: &KeyspaceSpec) -> Self {
+        let (replication, write_set) = match spec.protocol {
+            Protocol::Multicast => (Replication::Multicast, None),
+            Protocol::Quorum { write_set } => (Replication::Quorum, Some(write_set)),
+        };
+        Self {
+            name: spec.name.clone(),
+            id: spec.id.0,
+            replication,
+            write_set,
+            replicas: Some(spec.replicas),
+            partitions: Some(spec.partitions),
+            unicast_vring: Some(spec.unicast),
+            multicast_vring: Some(spec.multicast),
+        }
+    }
+
+    fn spec(&self, default: &KeyspaceSpec) -> Result<KeyspaceSpec, Failure> {
+        let refused = |reason| KeyspaceError::Refused { name: self.name.clone(), reason };
+        let protocol = protocol(self.replication, self.write_set).map_err(refused);
+        let rings = if default.unicast.is_loopback() { RingsBase::Loopback } else { RingsBase::Network };
+        let (unicast, multicast) = rings.rings(KeyspaceId(self.id));
+        Ok(KeyspaceSpec {
+            id: KeyspaceId(self.id),
+            name: self.name.clone(),
+            protocol: protocol.map_err(Failure::environment)?,
+            order: KeyOrder::Hash,
+            replicas: self.replicas.unwrap_or(default.replicas),
+            partitions: self.partitions.unwrap_or(default.partitions),
+            unicast: self.unicast_vring.unwrap_or(unicast),
+            multicast: self.multicast_vring.unwrap_or(multicast),
+        })
+    }
+}
+
+fn protocol(replication: Replication, write_set: Option<u8>) -> Result<Protocol, Refusal> {
+    match (replication, write_set) {
+        (Replication::Multicast, None) => Ok(Protocol::Multicast),
+        (Replication::Multicast, Some(_)) => Err(Refusal::WriteSetOfMulticast),
+        (Replication::Quorum, None) => Err(Refusal::QuorumWithoutWriteSet),
+        (Replication::Quorum, Some(write_set)) => Ok(Protocol::Quorum { write_set }),
+    }
+}
+
 /// An Ethernet address, written as `02:00:00:00:00:01`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -226,41 +293,14 @@ impl ClusterConfig {
             .map_err(|_| Failure::Environment("cluster_id is not a hexadecimal number".into()))
     }
 
-    pub(crate) fn vrings(&self) -> Vrings {
-        Vrings { unicast: self.unicast_vring, multicast: self.multicast_vring, port: self.port }
-    }
-
-    /// R and k of a quorum keyspace. What makes no sense is refused.
-    pub(crate) fn quorum(&self) -> Result<Option<Quorum>, Failure> {
-        let refused = |line: &str| Err(Failure::Environment(line.into()));
-        match (self.replication, self.write_set) {
-            (Replication::Multicast, None) => Ok(None),
-            (Replication::Multicast, Some(_)) => {
-                refused("write_set is of quorum replication: with multicast every replica holds every put")
-            }
-            (Replication::Quorum, None) => {
-                refused("quorum replication needs a write_set, 1 to the number of replicas")
-            }
-            (Replication::Quorum, Some(_)) if self.clients.is_some() => refused(
-                "clients (gets spread by source) and quorum replication exclude each other: a get asks several replicas",
-            ),
-            (Replication::Quorum, Some(write_set)) => {
-                let replicas = u8::try_from(self.replicas).unwrap_or(u8::MAX);
-                Quorum::new(replicas, write_set).map(Some).map_err(Failure::environment)
-            }
-        }
-    }
-
     /// Keyspace 0.
     fn default_keyspace(&self) -> Result<KeyspaceSpec, Failure> {
-        let protocol = match self.quorum()? {
-            None => Protocol::Multicast,
-            Some(quorum) => Protocol::Quorum { write_set: quorum.write_set() as u8 },
-        };
+        let refused = |reason| KeyspaceError::Refused { name: "default".into(), reason };
+        let protocol = protocol(self.replication, self.write_set).map_err(refused);
         Ok(KeyspaceSpec {
             id: KeyspaceId::DEFAULT,
             name: "default".into(),
-            protocol,
+            protocol: protocol.map_err(Failure::environment)?,
             order: KeyOrder::Hash,
             replicas: self.replicas,
             partitions: 1u32.checked_shl(self.partition_bits.into()).unwrap_or(0),
@@ -269,18 +309,22 @@ impl ClusterConfig {
         })
     }
 
-    /// What clients have to know.
-    pub(crate) fn keyspace(&self) -> Result<Keyspace, Failure> {
-        use nicekv_wire::Replication::{Multicast, Quorum};
-        let replication = self.quorum()?.map_or(Multicast, Quorum);
-        Ok(Keyspace { id: KeyspaceId::DEFAULT, vrings: self.vrings(), replication })
+    /// All keyspaces, the default one first. What makes no sense is refused by [`Self::metadata_config`].
+    fn keyspaces(&self) -> Result<Vec<KeyspaceSpec>, Failure> {
+        let default = self.default_keyspace()?;
+        let further = self.keyspaces.iter().map(|section| section.spec(&default));
+        let further = further.collect::<Result<Vec<_>, _>>()?;
+        Ok(std::iter::once(default).chain(further).collect())
     }
 
-    pub(crate) fn vring_config(&self) -> VringConfig {
-        VringConfig {
-            unicast: Prefix::new(self.unicast_vring.octets(), 16),
-            multicast: Prefix::new(self.multicast_vring.octets(), 16),
-        }
+    /// What clients have to know, the default keyspace first.
+    pub(crate) fn client_keyspaces(&self) -> Result<Vec<Keyspace>, Failure> {
+        let known = |spec: KeyspaceSpec| Keyspace {
+            id: spec.id,
+            vrings: spec.vrings(self.port),
+            replication: spec.replication(),
+        };
+        Ok(self.metadata_config()?.keyspaces.into_iter().map(known).collect())
     }
 
     pub(crate) fn heartbeat(&self) -> Duration {
@@ -335,7 +379,7 @@ impl ClusterConfig {
         let config = nicekv_metadata::Config {
             cluster: self.cluster()?,
             nodes: self.nodes.iter().map(node).collect(),
-            keyspaces: vec![self.default_keyspace()?],
+            keyspaces: self.keyspaces()?,
             port: self.port,
             balancing,
             switches: self.switch_ids().into_iter().map(|(_, id)| id).collect(),
@@ -368,11 +412,6 @@ fn parse_prefix(text: &str) -> Result<Prefix, Failure> {
     parsed.ok_or_else(|| Failure::Environment(format!("clients: {text:?} is no prefix like 10.20.2.0/24")))
 }
 
-/// Bits for a cluster of this many nodes: about eight partitions each, so that they spread evenly.
-pub(crate) fn partition_bits_for(nodes: usize) -> u8 {
-    (8 * nodes).next_power_of_two().ilog2() as u8
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -391,6 +430,7 @@ mod tests {
         // What the example only mentions.
         config.write_set = Some(2);
         config.switches[0].device = Some("lo".into());
+        config.switches[0].address = Some(Ipv4Addr::LOCALHOST);
         let toml::Value::Table(all) = toml::Value::try_from(&config).unwrap() else { panic!("a table") };
         let mut tables = vec![&all];
         while let Some(table) = tables.pop() {

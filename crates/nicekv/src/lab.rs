@@ -1,13 +1,13 @@
 //! `nicekv lab`: the configuration that the processes of a lab read.
 
 use crate::config::{
-    ClusterConfig, GatewaySection, MacAddress, MetadataSection, NodeSection, PortSection, Replication,
-    SwitchSection, TimingSection, partition_bits_for,
+    ClusterConfig, GatewaySection, KeyspaceSection, MacAddress, MetadataSection, NodeSection, PortSection,
+    Replication, SwitchSection, TimingSection,
 };
 use crate::failure::Failure;
 use crate::roles::random_id;
 use nicekv_lab::{LabCommand, Plan, PlannedNode};
-use nicekv_placement::Vrings;
+use nicekv_placement::{Vrings, partitions_for};
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use std::path::Path;
 use std::process::ExitCode;
@@ -45,7 +45,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         cluster_id: format!("{cluster:032x}"),
         port: wire_port,
         replicas: plan.replicas,
-        partition_bits: partition_bits_for(plan.nodes.len()),
+        partition_bits: partitions_for(plan.nodes.len()).ilog2() as u8,
         unicast_vring: unicast,
         multicast_vring: multicast,
         // A get by quorum asks several replicas: there is nothing to spread.
@@ -68,6 +68,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
             data_directory: Some(plan.switch_directory.clone()),
         }],
         gateways: plan.gateways.iter().map(gateway).collect(),
+        keyspaces: plan.keyspaces.iter().map(KeyspaceSection::of).collect(),
         timing: TimingSection::default(),
     };
     config.metadata_config()?;

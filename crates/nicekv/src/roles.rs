@@ -170,7 +170,7 @@ pub(crate) fn run_switch(config: &ClusterConfig, name: &str) -> Result<(), Failu
     let section = named(&config.switches, name, "switch", |switch| &switch.name)?;
     let link = AgentLink::new(name, section.control);
     let memory = Some(open_term(open_directory(&section.data_directory(), config.cluster()?, name)?)?);
-    let vrings = config.vring_config();
+    let vrings = config.metadata_config()?.vrings();
     let Some(router_mac) = section.router_mac else {
         let device = section.device.as_deref().unwrap_or("lo");
         let address = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, config.port);
@@ -202,7 +202,7 @@ pub(crate) fn open_term(directory: DataDirectory) -> Result<TermFile, Failure> {
 pub(crate) fn run_gateway(config: &ClusterConfig, name: &str) -> Result<(), Failure> {
     let section = named(&config.gateways, name, "gateway", |gateway| &gateway.name)?;
     let listener = crate::gateway::bind(section.listen.into())?;
-    let keyspaces = vec![config.keyspace()?];
+    let keyspaces = config.client_keyspaces()?;
     run_alone(
         name,
         crate::gateway::prepare(listener, Ipv4Addr::UNSPECIFIED, keyspaces, section.memory_mib_max)?,

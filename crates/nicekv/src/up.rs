@@ -10,8 +10,8 @@
 //! ports differ.
 
 use crate::config::{
-    ClusterConfig, MacAddress, MetadataSection, NodeSection, Replication, SwitchSection, TimingSection,
-    partition_bits_for,
+    ClusterConfig, KeyspaceSection, MacAddress, MetadataSection, NodeSection, Replication, SwitchSection,
+    TimingSection,
 };
 use crate::failure::Failure;
 use crate::roles::{self, bind_error, open_directory, random_id};
@@ -20,11 +20,11 @@ use clap::{Args, ValueEnum};
 use futures_executor::block_on;
 use nicekv_client::facade::Client;
 use nicekv_metadata::Status;
-use nicekv_placement::Vrings;
+use nicekv_placement::{KeyspaceDefaults, RingsBase, Vrings, parse_keyspaces, partitions_for};
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{AgentLink, Stop, UdpEndpoint, UserSpaceSwitch, admin, listen, start_client};
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
-use nicekv_wire::Expiry;
+use nicekv_wire::{Expiry, KeyspaceId};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -69,6 +69,13 @@ pub(crate) struct UpArguments {
     /// Of a quorum: so many copies hold what is acknowledged (k); a get asks R - k + 1
     #[arg(long, value_name = "K")]
     write_set: Option<u8>,
+    /// Another keyspace beside the default one, such as sessions=replication=quorum,write-set=2 or carts=replicas=2; may be repeated
+    ///
+    /// NAME alone, or NAME= and settings: id (1, 2, … in the order given, as in SELECT 1), replication, write-set, replicas, partitions,
+    /// unicast and multicast (rings like 127.12.0.0/16). What is not said is as in the default keyspace, but for replication, which is
+    /// multicast.
+    #[arg(long = "keyspace", value_name = "NAME=SPEC")]
+    keyspaces: Vec<String>,
     /// Where the data are kept; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = "./nicekv-data")]
     data_dir: PathBuf,
@@ -95,11 +102,11 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
     let stop = Stop::new();
     stop.on_signals().map_err(Failure::environment)?;
     // Checked before anything is created.
-    configuration(arguments, 1, 0).metadata_config()?;
+    configuration(arguments, 1, 0)?.metadata_config()?;
     let redis = gateway::bind(arguments.resp)?;
     let root = Root::open(arguments)?;
     let sockets = Sockets::bind(arguments)?;
-    let config = configuration(arguments, sockets.port, root.cluster);
+    let config = configuration(arguments, sockets.port, root.cluster)?;
     let endpoint = sockets.metadata_address;
     let data = root.describe();
     let mut threads = start(&config, root, sockets, &stop)?;
@@ -119,7 +126,7 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
 }
 
 /// The configuration of a cluster on the loopback interface.
-fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> ClusterConfig {
+fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<ClusterConfig, Failure> {
     let Vrings { unicast, multicast, .. } = Vrings::on_loopback(port);
     let node = |number: u8| NodeSection {
         name: format!("node-{number}"),
@@ -131,13 +138,21 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> ClusterCo
         busy_poll_us: 0,
     };
     let control = SocketAddrV4::new(METADATA_ADDRESS, port);
-    ClusterConfig {
+    let defaults = KeyspaceDefaults {
+        id: KeyspaceId(1),
+        replicas: arguments.replicas.into(),
+        partitions: partitions_for(arguments.nodes.into()),
+        rings: RingsBase::Loopback,
+    };
+    let keyspaces = parse_keyspaces(arguments.keyspaces.iter().map(String::as_str), &defaults);
+    let keyspaces = keyspaces.map_err(Failure::environment)?;
+    Ok(ClusterConfig {
         cluster_id: format!("{cluster:032x}"),
         port,
         replicas: arguments.replicas.into(),
         replication: arguments.replication,
         write_set: arguments.write_set,
-        partition_bits: partition_bits_for(arguments.nodes.into()),
+        partition_bits: partitions_for(arguments.nodes.into()).ilog2() as u8,
         unicast_vring: unicast,
         multicast_vring: multicast,
         clients: None,
@@ -159,8 +174,9 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> ClusterCo
             data_directory: None,
         }],
         gateways: vec![],
+        keyspaces: keyspaces.iter().map(KeyspaceSection::of).collect(),
         timing: TIMING,
-    }
+    })
 }
 
 /// The directory around those of the roles: one process has it. None for a cluster in memory.
@@ -256,7 +272,7 @@ fn start(
 ) -> Result<Vec<JoinHandle<()>>, Failure> {
     let link = AgentLink::new(SWITCH, sockets.metadata_address);
     let memory = root.open_role(SWITCH)?.map(roles::open_term).transpose()?;
-    let switch = UserSpaceSwitch::new(sockets.switch, config.vring_config(), link, memory)
+    let switch = UserSpaceSwitch::new(sockets.switch, config.metadata_config()?.vrings(), link, memory)
         .map_err(Failure::environment)?;
     let (endpoint, listener) = sockets.metadata;
     let metadata = root.open_role("metadata")?;
@@ -298,11 +314,13 @@ fn serve(
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<discovery::Announcement, Failure> {
     wait_until_ready(endpoint, stop)?;
-    let keyspace = config.keyspace()?;
-    let (client, _) = start_client(stop, Ipv4Addr::LOCALHOST, keyspace).map_err(Failure::environment)?;
-    block_on(probe(&client))?;
+    let keyspaces = config.client_keyspaces()?;
+    for keyspace in &keyspaces {
+        let (client, _) = start_client(stop, Ipv4Addr::LOCALHOST, *keyspace).map_err(Failure::environment)?;
+        block_on(probe(&client.with_keyspace(keyspace.id)))?;
+    }
     let resp = redis.local_addr().map_err(Failure::environment)?;
-    let gateway = gateway::prepare(redis, Ipv4Addr::LOCALHOST, vec![keyspace], None)?;
+    let gateway = gateway::prepare(redis, Ipv4Addr::LOCALHOST, keyspaces, None)?;
     let owned = stop.clone();
     threads.push(roles::spawn(stop, "gateway", move || gateway(&owned)));
     let announcement = discovery::announce(endpoint, resp).map_err(Failure::environment)?;

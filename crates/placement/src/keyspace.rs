@@ -11,6 +11,7 @@
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::fmt;
 use core::net::Ipv4Addr;
 use core::str::FromStr;
@@ -92,6 +93,28 @@ pub struct KeyspaceDefaults {
     pub partitions: u32,
     /// Where rings are.
     pub rings: RingsBase,
+}
+
+/// Partitions of a keyspace of a cluster of this many nodes unless it says so: about eight for each node, so that they spread evenly.
+pub fn partitions_for(nodes: usize) -> u32 {
+    (8 * nodes).next_power_of_two() as u32
+}
+
+/// A list of keyspaces, each said by a text, beside the default one. One that names no id has the next that is free.
+///
+/// # Errors
+/// The first text that is refused.
+pub fn parse_keyspaces<'a>(
+    texts: impl IntoIterator<Item = &'a str>,
+    defaults: &KeyspaceDefaults,
+) -> Result<Vec<KeyspaceSpec>, KeyspaceError> {
+    let mut keyspaces: Vec<KeyspaceSpec> = Vec::new();
+    for text in texts {
+        let is_free = |id: &KeyspaceId| keyspaces.iter().all(|other| other.id != *id);
+        let id = (defaults.id.0..).map(KeyspaceId).find(is_free).expect("ids outnumber the list");
+        keyspaces.push(KeyspaceSpec::parse(text, &KeyspaceDefaults { id, ..*defaults })?);
+    }
+    Ok(keyspaces)
 }
 
 /// A keyspace as the operator wants it.

@@ -19,6 +19,7 @@ mod vring;
 pub use keyspace::{
     KEYSPACE_NAME_BYTES_MAX, KEYSPACE_PARTITIONS_MAX, KEYSPACES_MAX, KeyOrder, KeyspaceDefaults,
     KeyspaceError, KeyspaceSpec, PARTITIONS_MAX, Protocol, Refusal, RingsBase, check_keyspaces,
+    parse_keyspaces, partitions_for,
 };
 pub use partition::{PARTITION_BITS_MAX, Partitioning, VnodeBlock, vnode_blocks};
 pub use ring::replica_sets;

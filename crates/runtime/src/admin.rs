@@ -24,7 +24,7 @@ pub fn ask(metadata: SocketAddrV4, request: AdminRequest, timeout: Duration) -> 
     stream.read_exact(&mut length)?;
     let length = u32::from_be_bytes(length) as usize;
     if length > ANSWER_BYTES_MAX {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the answer is too long to be one"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "what answers there is no metadata service"));
     }
     let mut answer = vec![0; length];
     stream.read_exact(&mut answer)?;

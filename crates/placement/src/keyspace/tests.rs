@@ -29,6 +29,14 @@ fn what_is_not_said_comes_from_the_defaults() {
 }
 
 #[test]
+fn a_list_takes_the_ids_that_are_free() {
+    let list = parse_keyspaces(["a", "b=id=3", "c", "d"], &DEFAULTS).unwrap();
+    assert_eq!(list.iter().map(|spec| spec.id.0).collect::<Vec<_>>(), [1, 3, 2, 4]);
+    assert!(parse_keyspaces(["a", "b=x"], &DEFAULTS).is_err());
+    assert_eq!([1, 3, 64].map(partitions_for), [8, 32, 512]);
+}
+
+#[test]
 fn every_refusal_says_why() {
     refused("", "keyspace \"\": a name has 1 to 64 characters, this one has 0");
     let long = "n".repeat(65);

@@ -1,0 +1,69 @@
+//! Several keyspaces beside each other in one cluster.
+
+use crate::cluster::{Up, nicekv, outcome};
+use crate::refusals::refused;
+
+const KEYSPACES: [&str; 6] = [
+    "--data-dir",
+    "data",
+    "--keyspace",
+    "sessions=replication=quorum,write-set=2",
+    "--keyspace",
+    "carts=replicas=2",
+];
+
+#[test]
+fn each_has_its_own_keys_and_its_own_way_to_keep_them() {
+    let scratch = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| outcome(nicekv(scratch.path(), arguments));
+    let get = |keyspace: &str| run(&["get", "color", "--keyspace", keyspace]).1;
+    let up = Up::start(scratch.path(), &KEYSPACES);
+    assert_eq!(run(&["put", "color", "blue"]).0, Some(0));
+    assert_eq!(run(&["get", "color", "--keyspace", "sessions"]).0, Some(1));
+    assert_eq!(run(&["put", "color", "red", "--keyspace", "sessions"]).0, Some(0));
+    assert_eq!(run(&["put", "color", "green", "--keyspace", "2"]).0, Some(0));
+    let read = ["default", "sessions", "carts"].map(get);
+    assert_eq!(read, ["blue\n", "red\n", "green\n"]);
+    assert_eq!(run(&["delete", "color", "--keyspace", "carts"]).1, "deleted\n");
+    assert_eq!(up.redis().call(&["GET", "color"]), "$blue");
+
+    let status = run(&["status"]).1;
+    for part in [
+        "keyspace 0 default multicast R=3 32 of 32 partitions whole",
+        "keyspace 1 sessions quorum R=3 k=2 32 of 32 partitions whole",
+        "keyspace 2 carts multicast R=2 32 of 32 partitions whole",
+    ] {
+        assert!(status.contains(part), "{part} in {status}");
+    }
+    // SCENARIO 33: an error that names those that there are.
+    let (code, output, error) = run(&["put", "color", "x", "--keyspace", "nosuch"]);
+    assert_eq!((code, output.as_str(), error.lines().count()), (Some(2), "", 1));
+    assert!(error.contains("\"nosuch\"") && error.contains("default, sessions, carts"), "{error}");
+    assert_eq!(up.interrupt(), Some(0));
+
+    // They are found again, and a further one comes into being beside them.
+    let up = Up::start(scratch.path(), &[&KEYSPACES[..], &["--keyspace", "new"]].concat());
+    let read = ["default", "sessions", "carts", "new"].map(get);
+    assert_eq!(read, ["blue\n", "red\n", "", ""]);
+    assert_eq!(run(&["put", "color", "grey", "--keyspace", "new"]).0, Some(0));
+    assert_eq!(up.interrupt(), Some(0));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_the_reason() {
+    let scratch = tempfile::tempdir().unwrap();
+    for (spec, reason) in [
+        ("a b", "a name consists of"),
+        ("default", "another keyspace of this name"),
+        ("x=id=0", "id 0 is that of another keyspace"),
+        ("x=write-set=2", "write-set belongs to quorum"),
+        ("x=replication=quorum", "needs a write-set"),
+        ("x=replicas=4", "4 replicas need at least as many nodes, there are 3"),
+        ("x=partitioning=range", "not supported yet"),
+        ("x=unicast=127.10.0.0/16", "used twice"),
+        ("x=colour=red", "there is no setting \"colour\""),
+    ] {
+        refused(scratch.path(), &["--data-dir", "data", "--keyspace", spec], reason);
+    }
+    assert!(!scratch.path().join("data").exists(), "nothing is created");
+}
