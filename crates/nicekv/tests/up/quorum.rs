@@ -73,7 +73,7 @@ fn quorums_that_make_no_sense_are_refused() {
         |write_set: &'static str| ["--engine", "memory", "--replication", "quorum", "--write-set", write_set];
     refused(scratch.path(), &quorum("0"), "a write set of 0");
     refused(scratch.path(), &quorum("4"), "more replicas than the 3 there are");
-    refused(scratch.path(), &["--engine", "memory", "--replication", "quorum"], "needs a write_set");
+    refused(scratch.path(), &["--engine", "memory", "--replication", "quorum"], "needs a write-set");
     refused(
         scratch.path(),
         &["--engine", "memory", "--write-set", "2"],
