@@ -25,7 +25,11 @@ fn each_has_its_own_keys_and_its_own_way_to_keep_them() {
     let read = ["default", "sessions", "carts"].map(get);
     assert_eq!(read, ["blue\n", "red\n", "green\n"]);
     assert_eq!(run(&["delete", "color", "--keyspace", "carts"]).1, "deleted\n");
-    assert_eq!(up.redis().call(&["GET", "color"]), "$blue");
+    // SELECT goes to them by number.
+    let mut redis = up.redis();
+    assert_eq!(redis.call(&["GET", "color"]), "$blue");
+    assert_eq!((redis.call(&["SELECT", "1"]), redis.call(&["GET", "color"])), ("+OK".into(), "$red".into()));
+    assert!(redis.call(&["SELECT", "3"]).starts_with("-ERR DB index is out of range"));
 
     let status = run(&["status"]).1;
     for part in [

@@ -86,7 +86,7 @@ fn quorums_that_make_no_sense_are_refused() {
     refused(
         scratch.path(),
         &["--data-dir", "data", "--replication", "quorum", "--write-set", "3"],
-        "write set",
+        "changing it is not supported",
     );
-    refused(scratch.path(), &["--data-dir", "data"], "write set");
+    refused(scratch.path(), &["--data-dir", "data"], "write-set=2");
 }
