@@ -517,3 +517,6 @@ fn row_09_a_real_disk_fills_up_under_log_and_engine() {
     }
     assert_eq!(cluster.get(0, &key(1)), Some(None));
 }
+
+#[path = "force_tests.rs"]
+mod forces;

@@ -1,0 +1,87 @@
+//! What is said to be durable, is: every force waits until the test lets it begin.
+
+use super::*;
+use nicekv_store::files::{FileCall, Moment, Watched};
+use std::sync::{Condvar, Mutex};
+
+const MANY: usize = usize::MAX / 2;
+
+/// As many forces begin as it has permits.
+#[derive(Clone)]
+struct Gate(Arc<(Mutex<usize>, Condvar)>);
+
+/// Opens the gate at its end: a node that is dropped waits for the force that has begun.
+struct Closed<'a>(&'a Gate);
+
+impl Gate {
+    fn open() -> Self {
+        Self(Arc::new((Mutex::new(MANY), Condvar::new())))
+    }
+
+    fn set(&self, permits: usize) {
+        *self.0.0.lock().unwrap() = permits;
+        self.0.1.notify_all();
+    }
+
+    fn close(&self) -> Closed<'_> {
+        self.set(0);
+        Closed(self)
+    }
+
+    /// A disk behind it.
+    fn disk(&self) -> Arc<dyn Files> {
+        let gate = self.clone();
+        Arc::new(Watched::new(Arc::new(Forgetful::new(64)), move |moment, call, _| {
+            if (moment, call) == (Moment::Begins, FileCall::Sync) {
+                let (permits, changed) = &*gate.0;
+                let mut permits =
+                    changed.wait_while(permits.lock().unwrap(), |permits| *permits == 0).unwrap();
+                *permits -= 1;
+            }
+            Ok(())
+        }))
+    }
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        self.0.set(MANY);
+    }
+}
+
+#[test]
+fn a_put_waits_for_the_force_of_every_member() {
+    for held in 0..2 {
+        let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let gates = [Gate::open(), Gate::open()];
+        let machines = (1..)
+            .zip(directories.iter().zip(&gates))
+            .map(|(id, (directory, gate))| Machine::new(gate.disk(), directory.path(), LOG_ONLY, id));
+        let mut cluster = Cluster::of(machines.map(|machine| machine.start().unwrap()).collect(), 1);
+        assert_eq!(cluster.put("before", b"1").unwrap(), Some(Status::Ok));
+        let closed = gates[held].close();
+        assert_eq!(cluster.put("held", b"2").unwrap(), None, "node {held} has forced nothing");
+        assert_eq!(cluster.get(0, "held"), Some(None), "nor is it shown");
+        drop(closed);
+        assert_eq!(cluster.put("after", b"3").unwrap(), Some(Status::Ok));
+        assert_eq!(cluster.get(0, "held"), Some(Some(b"2".to_vec())));
+    }
+}
+
+#[test]
+fn a_force_covers_what_was_written_before_it_began_and_no_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let gate = Gate::open();
+    let mut cluster = Cluster::lone(&Machine::new(gate.disk(), directory.path(), LOG_ONLY, 1), 1);
+    assert_eq!(cluster.put("before", b"1").unwrap(), Some(Status::Ok));
+    let closed = gate.close();
+    // The force of the first has begun when the second is written.
+    for name in ["first", "second"] {
+        assert_eq!(cluster.put(name, b"2").unwrap(), None, "{name}");
+    }
+    gate.set(1);
+    while cluster.get(0, "first") != Some(Some(b"2".to_vec())) {}
+    assert_eq!(cluster.get(0, "second"), Some(None), "one force is done, another one is needed");
+    drop(closed);
+    while cluster.get(0, "second") != Some(Some(b"2".to_vec())) {}
+}
