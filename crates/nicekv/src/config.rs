@@ -465,7 +465,7 @@ mod tests {
                 [format!(":{}:", line_of("replicas")), "replicas".into()],
             ),
             ("heartbeat_ms", "heartbeat_s", [format!(":{}:", line_of("heartbeat_ms")), "heartbeat_s".into()]),
-            ("\"02:00:00:00:01:01\"", "\"02\"", [format!(":{}:", line_of("mac")), "mac".into()]),
+            ("\"02:00:00:00:00:02\"", "\"02\"", [format!(":{}:", line_of("mac")), "mac".into()]),
             (
                 "\"10.30.0.1:7400\" ",
                 "\"localhost\" ",

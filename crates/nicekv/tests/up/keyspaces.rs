@@ -39,7 +39,7 @@ fn each_has_its_own_keys_and_its_own_way_to_keep_them() {
     ] {
         assert!(status.contains(part), "{part} in {status}");
     }
-    // SCENARIO 33: an error that names those that there are.
+    // docs/FAULTS.md row 33: an error that names those that there are.
     let (code, output, error) = run(&["put", "color", "x", "--keyspace", "nosuch"]);
     assert_eq!((code, output.as_str(), error.lines().count()), (Some(2), "", 1));
     assert!(error.contains("\"nosuch\"") && error.contains("default, sessions, carts"), "{error}");
