@@ -444,7 +444,7 @@ mod tests {
                 match value {
                     toml::Value::Table(inner) => tables.push(inner),
                     toml::Value::Array(items) => {
-                        tables.extend(items.iter().filter_map(|item| item.as_table()))
+                        tables.extend(items.iter().filter_map(|item| item.as_table()));
                     }
                     _ => {}
                 }
