@@ -12,7 +12,7 @@ use crate::history::History;
 use crate::join::Former;
 use crate::partition::Partition;
 use alloc::vec::Vec;
-use nicekv_node::{Host as Shared, Plant, Standing, StreamPeer};
+use nicekv_node::{Host, Plant, Standing, StreamPeer};
 use nicekv_wire::bytes::{Reader, put};
 use nicekv_wire::control::MemberState;
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry, read_keyed_entry};
@@ -123,10 +123,10 @@ pub(crate) struct CopyScan {
 
 impl Partition {
     /// Whether every op that was open when this primary's epoch began is decided, everywhere.
-    fn is_recovered_wholly(&self, shared: &Shared) -> bool {
+    fn is_recovered_wholly(&self, host: &Host) -> bool {
         let Some(lead) = self.lead.as_ref().filter(|lead| lead.is_ready()) else { return false };
         let oldest = self.undecided.first_key_value().map_or(u64::MAX, |(order, _)| *order);
-        if shared.has(Plant::CopyDuringRecovery) {
+        if host.has(Plant::CopyDuringRecovery) {
             return self.membership.activated;
         }
         self.membership.activated && oldest > lead.recovered_through && self.released >= lead.recovery_end
@@ -135,7 +135,7 @@ impl Partition {
     /// A joiner asks for a part. Refused by silence; the joiner asks again.
     pub(crate) fn serve_copy(
         &mut self,
-        shared: &mut Shared,
+        host: &mut Host,
         peer: StreamPeer,
         joiner: NodeId,
         section: CopySection,
@@ -143,50 +143,50 @@ impl Partition {
         after: &[u8],
     ) {
         let base = self.base.filter(|base| self.released >= *base);
-        let Some(base) = base.filter(|_| self.may_serve_copy(shared, section, since)) else {
-            shared.counters.dropped += 1;
+        let Some(base) = base.filter(|_| self.may_serve_copy(host, section, since)) else {
+            host.counters.dropped += 1;
             return;
         };
         match section {
             CopySection::Begin => {
                 let Ok((logged, history)) = Former::read(after) else {
-                    shared.counters.malformed += 1;
+                    host.counters.malformed += 1;
                     return;
                 };
                 let mut payload = Vec::new();
-                self.begun(shared, joiner, base, logged, &history).append(&mut payload);
-                self.send_chunk(shared, peer, self.membership.epoch, section, false, &payload);
+                self.begun(host, joiner, base, logged, &history).append(&mut payload);
+                self.send_chunk(host, peer, self.membership.epoch, section, false, &payload);
             }
             CopySection::Clients => {
                 let (piece, _, more) = self.clients.export(ExportCursor::from_bytes(after), COPY_CHUNK_BYTES);
-                self.send_chunk(shared, peer, self.membership.epoch, section, more, &piece);
+                self.send_chunk(host, peer, self.membership.epoch, section, more, &piece);
             }
             CopySection::Entries => {
                 let epoch = self.membership.epoch;
-                let token = shared.scan(self.id(), after, COPY_CHUNK_BYTES);
+                let token = host.scan(self.id(), after, COPY_CHUNK_BYTES);
                 let purpose = ScanPurpose::Copy(CopyScan { peer, since, found: Vec::new(), pages: 1 });
                 self.waits.scans.push_back(PendingScan { token, epoch, purpose });
             }
         }
     }
 
-    fn may_serve_copy(&self, shared: &Shared, section: CopySection, since: u64) -> bool {
+    fn may_serve_copy(&self, host: &Host, section: CopySection, since: u64) -> bool {
         match section {
-            CopySection::Begin | CopySection::Clients => self.is_recovered_wholly(shared),
+            CopySection::Begin | CopySection::Clients => self.is_recovered_wholly(host),
             CopySection::Entries if self.membership.standing == Standing::Handoff => since >= self.floor,
-            CopySection::Entries => self.is_recovered_wholly(shared),
+            CopySection::Entries => self.is_recovered_wholly(host),
         }
     }
 
     /// What a joiner holds of the decisions up to `base`, and whence it gets the rest.
-    fn begun(&self, shared: &Shared, joiner: NodeId, base: u64, logged: u64, theirs: &History) -> Begun {
+    fn begun(&self, host: &Host, joiner: NodeId, base: u64, logged: u64, theirs: &History) -> Begun {
         let joins_as_handoff =
             self.membership.members.iter().any(|member| member.node == joiner && member.handoff);
         let mut history = self.history.clone();
         history.truncate(base);
         let since = match joins_as_handoff {
             true => 0,
-            false if shared.has(Plant::JoinerKeepsFormerLife) => base.min(logged),
+            false if host.has(Plant::JoinerKeepsFormerLife) => base.min(logged),
             false => history.common(base, theirs, logged),
         };
         let entries_since = if joins_as_handoff { self.held_by_originals } else { since };
@@ -195,14 +195,14 @@ impl Partition {
         };
         let source = (self.membership.members.iter().find(ready))
             .filter(|_| entries_since >= self.held_by_originals)
-            .map_or(shared.config.node, |handoff| handoff.node);
+            .map_or(host.config.node, |handoff| handoff.node);
         Begun { since, entries_since, covers: self.logged, source, history }
     }
 
     /// A page has been read.
     pub(crate) fn take_page(
         &mut self,
-        shared: &mut Shared,
+        host: &mut Host,
         now: Now,
         scan: PendingScan,
         entries: &[u8],
@@ -212,13 +212,13 @@ impl Partition {
             return;
         }
         match scan.purpose {
-            ScanPurpose::Copy(scan) => self.on_copy_scanned(shared, scan, entries, more),
-            ScanPurpose::Compare(compare) => self.on_compare_scanned(shared, now, compare, entries, more),
+            ScanPurpose::Copy(scan) => self.on_copy_scanned(host, scan, entries, more),
+            ScanPurpose::Compare(compare) => self.on_compare_scanned(host, now, compare, entries, more),
         }
     }
 
     /// A page for a joiner has been read: what is newer than what it holds goes to it, when there is enough of it.
-    fn on_copy_scanned(&mut self, shared: &mut Shared, mut scan: CopyScan, entries: &[u8], more: bool) {
+    fn on_copy_scanned(&mut self, host: &mut Host, mut scan: CopyScan, entries: &[u8], more: bool) {
         let mut reader = Reader::new(entries);
         let mut last: &[u8] = &[];
         while !reader.is_empty() {
@@ -230,7 +230,7 @@ impl Partition {
         }
         if more && scan.found.len() < COPY_CHUNK_BYTES && scan.pages < COPY_PAGES_MAX {
             let epoch = self.membership.epoch;
-            let token = shared.scan(self.id(), last, COPY_CHUNK_BYTES);
+            let token = host.scan(self.id(), last, COPY_CHUNK_BYTES);
             scan.pages += 1;
             let purpose = ScanPurpose::Copy(scan);
             self.waits.scans.push_back(PendingScan { token, epoch, purpose });
@@ -239,18 +239,18 @@ impl Partition {
         let mut payload = Vec::new();
         EntriesChunk::append_head(self.logged, last, &mut payload);
         payload.extend_from_slice(&scan.found);
-        self.send_chunk(shared, scan.peer, self.membership.epoch, CopySection::Entries, more, &payload);
+        self.send_chunk(host, scan.peer, self.membership.epoch, CopySection::Entries, more, &payload);
     }
 
     fn send_chunk(
         &self,
-        shared: &mut Shared,
+        host: &mut Host,
         peer: StreamPeer,
         epoch: Epoch,
         section: CopySection,
         more: bool,
         payload: &[u8],
     ) {
-        shared.send_frame(peer, &CopyFrame::Chunk { partition: self.id(), epoch, section, more, payload });
+        host.send_frame(peer, &CopyFrame::Chunk { partition: self.id(), epoch, section, more, payload });
     }
 }

@@ -16,13 +16,13 @@ use crate::config::UNRELEASED_MAX;
 use crate::evaluate::{KeyValue, Verdict, evaluate, needs_state};
 use crate::partition::{Decided, Latest, Partition};
 use crate::waits::PendingRead;
-use nicekv_node::{Host as Shared, Plant};
+use nicekv_node::{Host, Plant};
 use nicekv_wire::replication::{Decision, Effect, Progress};
 use nicekv_wire::{NodeId, Now, OpId, Status};
 
 impl Partition {
     /// Decides what can be decided of a key: its oldest undecided op, if all have acknowledged it, and then the next.
-    pub(crate) fn decide_key(&mut self, shared: &mut Shared, now: Now, key: &[u8]) {
+    pub(crate) fn decide_key(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         while let Some(op) = self.next_decidable(key) {
             let update = self.ops[&op].stored.update();
             let (refused, recovered) = (self.ops[&op].any_refused, self.is_recovered(op));
@@ -37,7 +37,7 @@ impl Partition {
                             && !recovered
                         {
                             let version = overdue.version;
-                            if self.expire_first(shared, now, key, version) {
+                            if self.expire_first(host, now, key, version) {
                                 return;
                             }
                         }
@@ -47,7 +47,7 @@ impl Partition {
                     // What is decided but not released is in no engine: its release comes back here.
                     Latest::Unknown if state.unreleased > 0 => return,
                     Latest::Unknown => {
-                        let token = shared.read(self.membership.partition, key);
+                        let token = host.read(self.membership.partition, key);
                         state.latest = Latest::Reading { token };
                         let read = PendingRead::Evaluate { key: key.into() };
                         self.waits.reads.push_back((token, read));
@@ -58,7 +58,7 @@ impl Partition {
             } else {
                 evaluate(&update, None)
             };
-            self.decide(shared, now, key, op, verdict);
+            self.decide(host, now, key, op, verdict);
         }
     }
 
@@ -83,7 +83,7 @@ impl Partition {
         self.lead.as_ref().is_some_and(|lead| lead.recovered_through >= self.ops[&op].order)
     }
 
-    fn decide(&mut self, shared: &mut Shared, now: Now, key: &[u8], op: OpId, verdict: Verdict) {
+    fn decide(&mut self, host: &mut Host, now: Now, key: &[u8], op: OpId, verdict: Verdict) {
         let recovered = self.is_recovered(op);
         let state = self.keys.get_mut(key).expect("a key with an op is locked");
         if recovered {
@@ -91,10 +91,10 @@ impl Partition {
         }
         let any_contended = self.ops[&op].any_contended;
         let refused = verdict.status == Status::DiskFull;
-        let aborts = recovered && shared.has(Plant::RecoveryAborts);
+        let aborts = recovered && host.has(Plant::RecoveryAborts);
         let verdict = if aborts { Verdict::unchanged(Status::ConditionFailed, None) } else { verdict };
         let contended = (any_contended || state.unreleased > 0 || recovered || refused)
-            && !shared.has(Plant::IgnoreContention);
+            && !host.has(Plant::IgnoreContention);
         let update = self.ops[&op].stored.update();
         match verdict.effect {
             Effect::None => {}
@@ -111,18 +111,11 @@ impl Partition {
                 }
             }
         }
-        self.publish(shared, now, op, contended, verdict);
+        self.publish(host, now, op, contended, verdict);
     }
 
     /// Makes a verdict the next decision: sends it to the members, logs it, and lets it take effect if it is uncontended.
-    pub(crate) fn publish(
-        &mut self,
-        shared: &mut Shared,
-        now: Now,
-        op: OpId,
-        contended: bool,
-        verdict: Verdict,
-    ) {
+    pub(crate) fn publish(&mut self, host: &mut Host, now: Now, op: OpId, contended: bool, verdict: Verdict) {
         let decided = Decided {
             index: self.logged + 1,
             origin: self.membership.epoch,
@@ -130,7 +123,7 @@ impl Partition {
             contended,
             effect: verdict.effect,
             status: verdict.status,
-            version: if shared.has(Plant::VersionIsTimestamp) && verdict.version == op {
+            version: if host.has(Plant::VersionIsTimestamp) && verdict.version == op {
                 OpId { sequence: self.logged + 1, ..op }
             } else {
                 verdict.version
@@ -140,36 +133,36 @@ impl Partition {
             value: verdict.value.into(),
             value_is_result: verdict.value_is_result,
         };
-        shared.counters.decided += 1;
-        shared.counters.decided_contended += u64::from(decided.contended);
-        self.tell_members(shared, Some(&decided.wire(self.id(), self.membership.epoch)));
-        self.log_decision(shared, now, decided);
+        host.counters.decided += 1;
+        host.counters.decided_contended += u64::from(decided.contended);
+        self.tell_members(host, Some(&decided.wire(self.id(), self.membership.epoch)));
+        self.log_decision(host, now, decided);
         let lead = self.lead.as_mut().expect("a primary");
         lead.decided_ns = now.boot_ns;
-        shared.arm_sweep(now);
+        host.arm_sweep(now);
     }
 
     /// Multicasts the watermark, and a decision if there is one.
-    fn tell_members(&self, shared: &mut Shared, decision: Option<&Decision<'_>>) {
+    fn tell_members(&self, host: &mut Host, decision: Option<&Decision<'_>>) {
         if self.membership.members.len() > 1 {
             let vnode = self.membership.multicast;
             let members = self.membership.members.iter().map(|member| member.node);
-            shared.outbox.multicast_decision(vnode, members, decision, self.watermark());
+            host.outbox.multicast_decision(vnode, members, decision, self.watermark());
         }
     }
 
     /// A member holds an op that is past remembering, and every decision: tell it to let go (R10, R15).
-    pub(crate) fn decide_expired(&mut self, shared: &mut Shared, now: Now, op: OpId) {
+    pub(crate) fn decide_expired(&mut self, host: &mut Host, now: Now, op: OpId) {
         if !self.may_decide() || self.ops.contains_key(&op) || self.clients.lookup(op) == Lookup::New {
             return;
         }
-        self.publish(shared, now, op, true, Verdict::unchanged(Status::Expired, None));
+        self.publish(host, now, op, true, Verdict::unchanged(Status::Expired, None));
     }
 
     /// The engine's state of a key has been read for its next op.
     pub(crate) fn on_state_read(
         &mut self,
-        shared: &mut Shared,
+        host: &mut Host,
         now: Now,
         token: u64,
         key: &[u8],
@@ -178,12 +171,12 @@ impl Partition {
         let Some(state) = self.keys.get_mut(key) else { return };
         if matches!(state.latest, Latest::Reading { token: newest } if newest == token) {
             state.latest = Latest::Known(value);
-            self.decide_key(shared, now, key);
+            self.decide_key(host, now, key);
         }
     }
 
     /// Primary: a member tells how far it is.
-    pub(crate) fn on_progress(&mut self, shared: &mut Shared, now: Now, sender: NodeId, progress: &Progress) {
+    pub(crate) fn on_progress(&mut self, host: &mut Host, now: Now, sender: NodeId, progress: &Progress) {
         let Some(position) = self.membership.position(sender) else { return };
         let Some(lead) = &mut self.lead else { return };
         let peer = &mut lead.peers[position];
@@ -197,19 +190,19 @@ impl Partition {
         peer.logged = peer.logged.max(progress.logged);
         peer.forced = peer.forced.max(progress.forced);
         let logged = peer.logged;
-        self.advance_release(shared, now);
+        self.advance_release(host, now);
         if progress.gap {
-            self.catch_up(shared, now, position, logged);
+            self.catch_up(host, now, position, logged);
         }
     }
 
     /// Primary: releases what every member of the epoch has forced, and tells them if they wait for it.
-    pub(crate) fn advance_release(&mut self, shared: &mut Shared, now: Now) {
+    pub(crate) fn advance_release(&mut self, host: &mut Host, now: Now) {
         let Some(lead) = &self.lead else { return };
         if !lead.is_ready() || !self.membership.activated {
             return;
         }
-        let me = self.membership.position(shared.config.node).expect("the primary is a member");
+        let me = self.membership.position(host.config.node).expect("the primary is a member");
         let forced_by_peers = lead
             .peers
             .iter()
@@ -226,13 +219,13 @@ impl Partition {
             .filter_map(|decided| Some(self.ops.get(&decided.op)?.stored.key().into()))
             .collect();
         let any_contended = self.decisions.iter().take(newly).any(|decided| decided.contended);
-        self.release(shared, now, through);
+        self.release(host, now, through);
         if any_contended {
-            self.tell_members(shared, None);
+            self.tell_members(host, None);
         }
         for key in contended {
             let key: alloc::boxed::Box<[u8]> = key;
-            self.decide_key(shared, now, &key);
+            self.decide_key(host, now, &key);
         }
     }
 }

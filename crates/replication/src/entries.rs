@@ -7,7 +7,7 @@ use crate::config::TOMBSTONES_MAX;
 use crate::partition::{Decided, Partition};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use nicekv_node::{Host as Shared, Map, Plant};
+use nicekv_node::{Host, Map, Plant};
 use nicekv_wire::Update;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::replication::Effect;
@@ -71,33 +71,33 @@ pub(crate) fn effect<'a>(decided: &'a Decided, update: &Update<'a>) -> Option<En
 }
 
 impl Partition {
-    pub(crate) fn apply(&mut self, shared: &mut Shared, decided: &Decided, update: &Update<'_>) {
+    pub(crate) fn apply(&mut self, host: &mut Host, decided: &Decided, update: &Update<'_>) {
         let Some(entry) = effect(decided, update) else { return };
         if self.join.as_mut().is_none_or(|join| !join.keeps_back(update.key, &entry)) {
-            self.store(shared, update.key, &entry);
+            self.store(host, update.key, &entry);
         }
     }
 
     /// Writes an entry to the engine.
-    pub(crate) fn store(&mut self, shared: &mut Shared, key: &[u8], entry: &Entry<'_>) {
-        if entry.value.is_none() && shared.has(Plant::TombstoneDroppedEarly) {
+    pub(crate) fn store(&mut self, host: &mut Host, key: &[u8], entry: &Entry<'_>) {
+        if entry.value.is_none() && host.has(Plant::TombstoneDroppedEarly) {
             self.agenda.note(key, entry);
-            shared.storage.remove(self.id(), key);
+            host.storage.remove(self.id(), key);
             return;
         }
         self.tombstones.note(key, entry);
         self.agenda.note(key, entry);
-        shared.storage.write(self.id(), key, |out| entry.append(out));
+        host.storage.write(self.id(), key, |out| entry.append(out));
     }
 
     /// What is released has been forced by every member. If all originals are among them, its deletions need not be told to any.
-    pub(crate) fn drop_tombstones(&mut self, shared: &mut Shared) {
+    pub(crate) fn drop_tombstones(&mut self, host: &mut Host) {
         if !self.membership.is_whole() {
             return;
         }
         self.held_by_originals = self.released;
         while let Some(key) = self.tombstones.pop_through(self.released) {
-            shared.storage.remove(self.id(), &key);
+            host.storage.remove(self.id(), &key);
         }
     }
 }

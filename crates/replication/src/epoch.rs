@@ -21,7 +21,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use nicekv_node::{Host as Shared, Membership, Plant, Standing};
+use nicekv_node::{Host, Membership, Plant, Standing};
 use nicekv_wire::control::Assign;
 use nicekv_wire::recovery::{Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX, UndecidedOp, Wanted};
 use nicekv_wire::replication::Decision;
@@ -77,31 +77,31 @@ impl Lead {
 
 impl Partition {
     /// The metadata service assigns an epoch. Whether this replica is in it now.
-    pub(crate) fn take_assign(&mut self, shared: &mut Shared, now: Now, assign: &Assign) -> bool {
+    pub(crate) fn take_assign(&mut self, host: &mut Host, now: Now, assign: &Assign) -> bool {
         if assign.epoch < self.membership.epoch {
             return false;
         }
         if assign.epoch == self.membership.epoch {
             if assign.activated && !self.membership.activated {
                 self.membership.activated = true;
-                self.resume(shared, now);
+                self.resume(host, now);
             }
             return true;
         }
-        let membership = Membership::of(assign, shared.config.node);
+        let membership = Membership::of(assign, host.config.node);
         if membership.standing.serves() && self.former.is_some() {
             // Never pretend to hold what was not copied.
-            shared.counters.refused += 1;
+            host.counters.refused += 1;
             return false;
         }
-        self.enter(shared, now, membership);
+        self.enter(host, now, membership);
         true
     }
 
-    fn enter(&mut self, shared: &mut Shared, now: Now, membership: Membership) {
+    fn enter(&mut self, host: &mut Host, now: Now, membership: Membership) {
         if self.membership.is_whole() && self.held_by_originals > 0 {
             let record = Record::Held { through: self.held_by_originals };
-            shared.append(self.id(), |out| record.append(out));
+            host.append(self.id(), |out| record.append(out));
         }
         self.membership = membership;
         self.base = None;
@@ -116,7 +116,7 @@ impl Partition {
             key.latest = Latest::Unknown;
         }
         for op in self.ops.values_mut() {
-            if !shared.has(Plant::CountOlderAcks) {
+            if !host.has(Plant::CountOlderAcks) {
                 op.acks = 0;
             }
             (op.any_contended, op.any_refused, op.tries) = (false, false, 0);
@@ -124,18 +124,18 @@ impl Partition {
         }
         match self.membership.standing {
             Standing::Outside | Standing::Handoff => {}
-            Standing::Joining => self.start_join(shared),
-            Standing::Consistent if self.membership.primary == shared.config.node => {
-                self.start_lead(shared, now);
+            Standing::Joining => self.start_join(host),
+            Standing::Consistent if self.membership.primary == host.config.node => {
+                self.start_lead(host, now);
             }
             Standing::Consistent => {}
         }
-        shared.arm_sweep(now);
+        host.arm_sweep(now);
     }
 
-    fn start_lead(&mut self, shared: &mut Shared, now: Now) {
-        let me = self.membership.position(shared.config.node).expect("the primary is a member");
-        if shared.has(Plant::DedupeForgottenAtFailover) {
+    fn start_lead(&mut self, host: &mut Host, now: Now) {
+        let me = self.membership.position(host.config.node).expect("the primary is a member");
+        if host.has(Plant::DedupeForgottenAtFailover) {
             self.clients.clear();
         }
         let mut peers =
@@ -155,34 +155,34 @@ impl Partition {
             state.acks |= 1 << me;
             state.any_contended |= state.contended;
         }
-        self.ask(shared);
-        self.finish_collecting(shared, now);
+        self.ask(host);
+        self.finish_collecting(host, now);
     }
 
     /// Asks again whoever has not answered.
-    pub(crate) fn ask(&mut self, shared: &mut Shared) {
+    pub(crate) fn ask(&mut self, host: &mut Host) {
         let lead = self.lead.as_ref().expect("a primary");
-        let (sender, partition, epoch) = (shared.config.node, self.id(), self.membership.epoch);
+        let (sender, partition, epoch) = (host.config.node, self.id(), self.membership.epoch);
         match lead.phase {
             Phase::Collecting => {
                 for (peer, member) in
                     lead.peers.iter().zip(&self.membership.members).filter(|(peer, _)| !peer.recovered)
                 {
                     let request = RecoverRequest { sender, partition, epoch, cursor: peer.cursor };
-                    shared.outbox.send(member.address, |out| request.encode(out));
+                    host.outbox.send(member.address, |out| request.encode(out));
                 }
             }
             Phase::Adopting { from, .. } => {
                 let wanted = Wanted::DecisionsAfter(self.logged);
                 let fetch = Fetch { sender, partition, epoch, wanted };
-                shared.outbox.send(self.membership.members[from].address, |out| fetch.encode(out));
+                host.outbox.send(self.membership.members[from].address, |out| fetch.encode(out));
             }
             Phase::Ready => {}
         }
     }
 
     /// A member tells the primary of its epoch what it holds.
-    pub(crate) fn on_recover_request(&mut self, shared: &mut Shared, request: &RecoverRequest) {
+    pub(crate) fn on_recover_request(&mut self, host: &mut Host, request: &RecoverRequest) {
         if !self.membership.accepts(request.epoch, request.sender)
             || request.sender != self.membership.primary
         {
@@ -202,7 +202,7 @@ impl Partition {
             }
         }
         let reply = RecoverReply {
-            sender: shared.config.node,
+            sender: host.config.node,
             partition: self.id(),
             epoch: self.membership.epoch,
             cursor: request.cursor,
@@ -211,11 +211,11 @@ impl Partition {
             forced: self.forced,
             undecided,
         };
-        shared.outbox.send(self.membership.primary_address(), |out| reply.encode(out));
+        host.outbox.send(self.membership.primary_address(), |out| reply.encode(out));
     }
 
     /// The primary hears what a member holds.
-    pub(crate) fn on_recover_reply(&mut self, shared: &mut Shared, now: Now, reply: &RecoverReply) {
+    pub(crate) fn on_recover_reply(&mut self, host: &mut Host, now: Now, reply: &RecoverReply) {
         if !self.membership.accepts(reply.epoch, reply.sender) {
             return;
         }
@@ -236,13 +236,13 @@ impl Partition {
             }
         }
         if reply.next != 0 {
-            self.ask(shared);
+            self.ask(host);
         } else {
-            self.finish_collecting(shared, now);
+            self.finish_collecting(host, now);
         }
     }
 
-    fn finish_collecting(&mut self, shared: &mut Shared, now: Now) {
+    fn finish_collecting(&mut self, host: &mut Host, now: Now) {
         let logged = self.logged;
         let lead = self.lead.as_mut().expect("a primary");
         if !lead.peers.iter().all(|peer| peer.recovered) {
@@ -252,73 +252,67 @@ impl Partition {
             .map(|(position, peer)| (position, peer.logged))
             .max_by_key(|(_, logged)| *logged)
             .expect("a primary is a member");
-        if target > logged && !shared.has(Plant::AdoptNothing) {
+        if target > logged && !host.has(Plant::AdoptNothing) {
             lead.phase = Phase::Adopting { from, target };
-            self.ask(shared);
+            self.ask(host);
         } else {
-            self.become_ready(shared, now);
+            self.become_ready(host, now);
         }
     }
 
     /// In recovery the primary adopts what a member has decided of.
-    pub(crate) fn on_adopted(
-        &mut self,
-        shared: &mut Shared,
-        now: Now,
-        sender: NodeId,
-        decision: &Decision<'_>,
-    ) {
+    pub(crate) fn on_adopted(&mut self, host: &mut Host, now: Now, sender: NodeId, decision: &Decision<'_>) {
         let Some(Lead { phase: Phase::Adopting { from, target }, .. }) = self.lead else { return };
         if self.membership.members[from].node != sender || decision.index != self.logged + 1 {
             return;
         }
-        self.log_decision(shared, now, Decided::from_wire(decision));
+        self.log_decision(host, now, Decided::from_wire(decision));
         if self.logged >= target {
-            self.become_ready(shared, now);
+            self.become_ready(host, now);
         }
     }
 
     /// A member sends the primary the decisions that it lacks.
-    pub(crate) fn on_fetch_decisions(&mut self, shared: &mut Shared, to: NodeId, after: u64) {
+    pub(crate) fn on_fetch_decisions(&mut self, host: &mut Host, to: NodeId, after: u64) {
         let Some(address) = self.membership.address(to) else { return };
         let skip = after.saturating_sub(self.released) as usize;
         let watermark = self.watermark();
         for decided in self.decisions.iter().skip(skip).take(crate::config::CATCH_UP_DATAGRAMS_MAX) {
             let decision = decided.wire(self.id(), self.membership.epoch);
-            shared.outbox.unicast_decision(address, Some(&decision), watermark);
+            host.outbox.unicast_decision(address, Some(&decision), watermark);
         }
     }
 
-    fn become_ready(&mut self, shared: &mut Shared, now: Now) {
+    fn become_ready(&mut self, host: &mut Host, now: Now) {
         self.base = Some(self.logged);
         let lead = self.lead.as_mut().expect("a primary");
         lead.phase = Phase::Ready;
-        lead.recovered_through = shared.storage.appended();
+        lead.recovered_through = host.storage.appended();
         lead.recovery_end = self.logged;
         lead.decided_ns = now.boot_ns;
         // What only others held when they answered may have arrived here since.
         lead.wanted.retain(|op, _| !self.ops.contains_key(op));
-        shared.storage.want_force();
+        host.storage.want_force();
         for position in 0..self.membership.members.len() {
-            if self.membership.members[position].node != shared.config.node {
+            if self.membership.members[position].node != host.config.node {
                 let logged = self.lead.as_ref().expect("a primary").peers[position].logged;
-                self.catch_up(shared, now, position, logged);
+                self.catch_up(host, now, position, logged);
             }
         }
-        self.resume(shared, now);
+        self.resume(host, now);
     }
 
     /// Decisions may be made, or released, that could not before.
-    fn resume(&mut self, shared: &mut Shared, now: Now) {
+    fn resume(&mut self, host: &mut Host, now: Now) {
         if !self.is_primary() {
             return;
         }
-        self.advance_release(shared, now);
+        self.advance_release(host, now);
         let keys: Vec<Box<[u8]>> =
             self.undecided.values().map(|op| self.ops[op].stored.key().into()).collect();
         for key in keys {
-            self.decide_key(shared, now, &key);
+            self.decide_key(host, now, &key);
         }
-        shared.arm_sweep(now);
+        host.arm_sweep(now);
     }
 }

@@ -2,49 +2,49 @@
 
 use crate::config::{CATCH_UP_DATAGRAMS_MAX, UNRELEASED_MAX};
 use crate::partition::{Decided, Partition};
-use nicekv_node::{Host as Shared, Standing};
+use nicekv_node::{Host, Standing};
 use nicekv_wire::Now;
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::replication::{Decision, Watermark};
 
 impl Partition {
     /// A decision of this epoch from its primary.
-    pub(crate) fn on_decision(&mut self, shared: &mut Shared, now: Now, decision: &Decision<'_>) {
+    pub(crate) fn on_decision(&mut self, host: &mut Host, now: Now, decision: &Decision<'_>) {
         let keeps_too_much = self.join.as_ref().is_some_and(|join| join.kept_back() >= UNRELEASED_MAX);
         if (self.membership.standing == Standing::Joining && self.base.is_none()) || keeps_too_much {
-            self.report_gap(shared, now);
+            self.report_gap(host, now);
         } else if decision.index == self.logged + 1 {
-            self.log_decision(shared, now, Decided::from_wire(decision));
-            self.tell_progress_within(shared, now, shared.config.timing.progress_delay.as_nanos() as u64);
+            self.log_decision(host, now, Decided::from_wire(decision));
+            self.tell_progress_within(host, now, host.config.timing.progress_delay.as_nanos() as u64);
         } else if decision.index > self.logged {
-            self.report_gap(shared, now);
+            self.report_gap(host, now);
         }
     }
 
     /// What the primary allows to be shown.
-    pub(crate) fn on_watermark(&mut self, shared: &mut Shared, now: Now, watermark: &Watermark) {
+    pub(crate) fn on_watermark(&mut self, host: &mut Host, now: Now, watermark: &Watermark) {
         if self.base.is_none() {
             self.base = Some(watermark.base);
             if self.membership.standing == Standing::Joining {
-                self.start_after(shared, now, watermark.base);
+                self.start_after(host, now, watermark.base);
             }
         }
         if watermark.released > self.released {
-            self.release(shared, now, watermark.released);
+            self.release(host, now, watermark.released);
         }
     }
 
     /// Asks the primary for what this member missed, at most once per quarter of a resend timeout.
-    pub(crate) fn report_gap(&mut self, shared: &mut Shared, now: Now) {
-        let pause_ns = shared.config.timing.resend.as_nanos() as u64 / 4;
+    pub(crate) fn report_gap(&mut self, host: &mut Host, now: Now) {
+        let pause_ns = host.config.timing.resend.as_nanos() as u64 / 4;
         if now.boot_ns >= self.gap_ns + pause_ns {
             self.gap_ns = now.boot_ns;
-            self.tell_progress(shared, true);
+            self.tell_progress(host, true);
         }
     }
 
     /// Primary: sends a member the decisions after `logged`, and the watermark in any case.
-    pub(crate) fn catch_up(&mut self, shared: &mut Shared, now: Now, position: usize, logged: u64) {
+    pub(crate) fn catch_up(&mut self, host: &mut Host, now: Now, position: usize, logged: u64) {
         let Some(lead) = &mut self.lead else { return };
         if !lead.is_ready() {
             return;
@@ -52,7 +52,7 @@ impl Partition {
         lead.peers[position].heard_ns = now.boot_ns;
         let address = self.membership.members[position].address;
         let watermark = self.watermark();
-        shared.outbox.unicast_decision(address, None, watermark);
+        host.outbox.unicast_decision(address, None, watermark);
         let skip = logged.saturating_sub(self.released) as usize;
         let mut bytes = 0;
         for decided in self.decisions.iter().skip(skip) {
@@ -61,7 +61,7 @@ impl Partition {
             if bytes > CATCH_UP_DATAGRAMS_MAX * DATAGRAM_BYTES_MAX {
                 break;
             }
-            shared.outbox.unicast_decision(address, Some(&decision), watermark);
+            host.outbox.unicast_decision(address, Some(&decision), watermark);
         }
     }
 }

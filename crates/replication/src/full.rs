@@ -23,35 +23,29 @@ use crate::config::UNRELEASED_MAX;
 use crate::evaluate::Verdict;
 use crate::partition::{Decided, Partition};
 use crate::prepare::Source;
-use nicekv_node::Host as Shared;
+use nicekv_node::Host;
 use nicekv_wire::replication::PrepareAck;
 use nicekv_wire::{Now, OpId, Status, Update};
 
 impl Partition {
     /// Whether an update that this member does not hold yet was refused because of a full disk.
-    pub(crate) fn refuses(
-        &mut self,
-        shared: &mut Shared,
-        now: Now,
-        update: &Update<'_>,
-        source: Source,
-    ) -> bool {
-        if shared.disk_space.admits(&update.operation) {
+    pub(crate) fn refuses(&mut self, host: &mut Host, now: Now, update: &Update<'_>, source: Source) -> bool {
+        if host.disk_space.admits(&update.operation) {
             return false;
         }
-        shared.counters.refused_for_space += 1;
+        host.counters.refused_for_space += 1;
         if self.is_primary() {
-            self.decide_full(shared, now, update, source);
+            self.decide_full(host, now, update, source);
         } else {
             let (partition, epoch, op) = (self.id(), self.membership.epoch, update.op);
             let ack = PrepareAck { partition, epoch, op, contended: false, refused: true };
-            shared.outbox.ack_prepare(self.membership.primary_address(), ack);
+            host.outbox.ack_prepare(self.membership.primary_address(), ack);
         }
         true
     }
 
     /// Primary with a full disk: refuses an op whose prepare it cannot log. Until it may decide it is silent, and clients try again.
-    fn decide_full(&mut self, shared: &mut Shared, now: Now, update: &Update<'_>, source: Source) {
+    fn decide_full(&mut self, host: &mut Host, now: Now, update: &Update<'_>, source: Source) {
         let may_decide = self.lead.as_ref().is_some_and(|lead| lead.is_ready())
             && self.membership.activated
             && self.decisions.len() < UNRELEASED_MAX;
@@ -62,13 +56,13 @@ impl Partition {
             self.refused.insert(self.logged + 1, reply_to);
         }
         self.clients.advance(update.op.client, update.watermark);
-        self.publish(shared, now, update.op, true, Verdict::unchanged(Status::DiskFull, None));
+        self.publish(host, now, update.op, true, Verdict::unchanged(Status::DiskFull, None));
     }
 
     /// Primary: a decision that every member holds took effect without a prepare. If it is a refusal, the client may know now.
-    pub(crate) fn answer_refused(&mut self, shared: &mut Shared, decided: &Decided, result: &StoredResult) {
+    pub(crate) fn answer_refused(&mut self, host: &mut Host, decided: &Decided, result: &StoredResult) {
         if let Some(reply_to) = self.refused.remove(&decided.index) {
-            shared.reply(Some(reply_to), &result.reply(decided.op));
+            host.reply(Some(reply_to), &result.reply(decided.op));
         }
     }
 

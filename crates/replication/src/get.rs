@@ -11,7 +11,7 @@ use crate::prepare::Source;
 use crate::waits::PendingRead;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_node::{Host as Shared, Plant, Standing};
+use nicekv_node::{Host, Plant, Standing};
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::{Condition, Datagram, Get, Now, OpId, Operation, Reply, Status, Update};
 
@@ -24,28 +24,28 @@ pub(crate) struct WaitingGet {
 
 impl Partition {
     /// A get arrived, from a client or passed on by a member.
-    pub(crate) fn on_get(&mut self, shared: &mut Shared, now: Now, get: &Get<'_>, from: SocketAddrV4) {
+    pub(crate) fn on_get(&mut self, host: &mut Host, now: Now, get: &Get<'_>, from: SocketAddrV4) {
         let unadmitted = self.membership.standing == Standing::Outside && !self.keys.contains_key(get.key);
-        let serves = self.membership.standing.serves() || (unadmitted && shared.has(Plant::AnswerUnadmitted));
-        let may_serve = serves && shared.has_lease(now);
+        let serves = self.membership.standing.serves() || (unadmitted && host.has(Plant::AnswerUnadmitted));
+        let may_serve = serves && host.has_lease(now);
         let heard = match get.forwarded {
             Some((_, epoch, node)) => self.is_primary() && self.membership.accepts(epoch, node),
             None => true,
         };
         if !may_serve || !heard {
-            shared.counters.dropped += 1;
+            host.counters.dropped += 1;
             return;
         }
         let waiting = WaitingGet { op: get.op, reply_to: get.reply_to.unwrap_or(from) };
-        let serves_stale = !self.is_primary() && shared.has(Plant::StaleGetAtLockedSecondary);
+        let serves_stale = !self.is_primary() && host.has(Plant::StaleGetAtLockedSecondary);
         if !self.keys.contains_key(get.key) || serves_stale {
-            self.serve_get(shared, now, waiting, get.key);
+            self.serve_get(host, now, waiting, get.key);
         } else if !self.is_primary() {
-            self.forward_get(shared, waiting, get.key);
-        } else if !self.is_recovering(get.key) || shared.has(Plant::GetDuringRecovery) {
-            self.serve_get(shared, now, waiting, get.key);
+            self.forward_get(host, waiting, get.key);
+        } else if !self.is_recovering(get.key) || host.has(Plant::GetDuringRecovery) {
+            self.serve_get(host, now, waiting, get.key);
         } else {
-            self.wait_for_outcome(shared, waiting, get.key);
+            self.wait_for_outcome(host, waiting, get.key);
         }
     }
 
@@ -60,39 +60,39 @@ impl Partition {
             || (key.unreleased > 0 && self.released < lead.recovery_end)
     }
 
-    fn wait_for_outcome(&mut self, shared: &mut Shared, get: WaitingGet, key: &[u8]) {
+    fn wait_for_outcome(&mut self, host: &mut Host, get: WaitingGet, key: &[u8]) {
         match self.keys.get_mut(key) {
             Some(state) if state.waiting.len() < WAITING_GETS_MAX => state.waiting.push(get),
-            _ => shared.counters.dropped += 1,
+            _ => host.counters.dropped += 1,
         }
     }
 
-    pub(crate) fn serve_gets(&mut self, shared: &mut Shared, now: Now, gets: Vec<WaitingGet>, key: &[u8]) {
+    pub(crate) fn serve_gets(&mut self, host: &mut Host, now: Now, gets: Vec<WaitingGet>, key: &[u8]) {
         for get in gets {
-            self.serve_get(shared, now, get, key);
+            self.serve_get(host, now, get, key);
         }
     }
 
-    pub(crate) fn forward_get(&mut self, shared: &mut Shared, get: WaitingGet, key: &[u8]) {
-        shared.counters.gets_forwarded += 1;
+    pub(crate) fn forward_get(&mut self, host: &mut Host, get: WaitingGet, key: &[u8]) {
+        host.counters.gets_forwarded += 1;
         let forwarded = Get {
             keyspace: self.membership.keyspace,
             op: get.op,
             digest: nicekv_placement::key_digest(key),
             reply_to: Some(get.reply_to),
-            forwarded: Some((self.id(), self.membership.epoch, shared.config.node)),
+            forwarded: Some((self.id(), self.membership.epoch, host.config.node)),
             key,
         };
-        shared.outbox.send(self.membership.primary_address(), |out| forwarded.encode(out));
+        host.outbox.send(self.membership.primary_address(), |out| forwarded.encode(out));
     }
 
     /// Reads the visible value for a get.
-    pub(crate) fn serve_get(&mut self, shared: &mut Shared, now: Now, get: WaitingGet, key: &[u8]) {
-        if !shared.has_lease(now) {
-            shared.counters.dropped += 1;
+    pub(crate) fn serve_get(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
+        if !host.has_lease(now) {
+            host.counters.dropped += 1;
             return;
         }
-        let token = shared.read(self.id(), key);
+        let token = host.read(self.id(), key);
         let read = PendingRead::Get { op: get.op, reply_to: get.reply_to, key: key.into() };
         self.waits.reads.push_back((token, read));
     }
@@ -100,7 +100,7 @@ impl Partition {
     /// The visible value has been read: answer.
     pub(crate) fn on_get_read(
         &mut self,
-        shared: &mut Shared,
+        host: &mut Host,
         now: Now,
         get: WaitingGet,
         key: &[u8],
@@ -108,27 +108,27 @@ impl Partition {
     ) {
         let overdue = entry.filter(|entry| is_overdue(entry.expiry_ms, now));
         if let Some(entry) = overdue
-            && !shared.has(Plant::ExpiryByLocalClock)
+            && !host.has(Plant::ExpiryByLocalClock)
         {
             // It expires by a delete that the primary orders, and by nothing else (R11).
             match self.membership.standing {
                 Standing::Consistent if self.is_primary() => {
-                    self.expire(shared, now, key, entry.version, get);
+                    self.expire(host, now, key, entry.version, get);
                 }
-                Standing::Consistent | Standing::Handoff => self.forward_get(shared, get, key),
+                Standing::Consistent | Standing::Handoff => self.forward_get(host, get, key),
                 Standing::Outside | Standing::Joining => {}
             }
             return;
         }
         if entry.is_none()
             && self.membership.standing == Standing::Handoff
-            && !shared.has(Plant::HandoffDeniesMissing)
+            && !host.has(Plant::HandoffDeniesMissing)
         {
             // It holds no more than what was decided since it joined (R8).
-            self.forward_get(shared, get, key);
+            self.forward_get(host, get, key);
             return;
         }
-        shared.counters.gets += 1;
+        host.counters.gets += 1;
         let reply = match entry {
             _ if overdue.is_some() => Reply::bare(get.op, Status::NotFound),
             Some(Entry { value: Some(value), version, expiry_ms, .. }) => {
@@ -136,29 +136,29 @@ impl Partition {
             }
             _ => Reply::bare(get.op, Status::NotFound),
         };
-        shared.reply(Some(get.reply_to), &reply);
+        host.reply(Some(get.reply_to), &reply);
     }
 
     /// Primary: deletes an overdue value and lets the get wait for that.
-    fn expire(&mut self, shared: &mut Shared, now: Now, key: &[u8], version: OpId, get: WaitingGet) {
+    fn expire(&mut self, host: &mut Host, now: Now, key: &[u8], version: OpId, get: WaitingGet) {
         if !self.keys.contains_key(key) {
-            self.order_delete(shared, now, key, version);
+            self.order_delete(host, now, key, version);
         }
-        self.wait_for_outcome(shared, get, key);
+        self.wait_for_outcome(host, get, key);
     }
 
     /// Primary: has the node's own client delete `version` of a key. The op takes the way of every other put.
     pub(crate) fn order_delete(
         &mut self,
-        shared: &mut Shared,
+        host: &mut Host,
         now: Now,
         key: &[u8],
         version: OpId,
     ) -> Option<OpId> {
-        if let Some(horizon) = self.clients.horizon_over(shared.config.internal_client) {
-            shared.renew_internal_client(now, horizon);
+        if let Some(horizon) = self.clients.horizon_over(host.config.internal_client) {
+            host.renew_internal_client(now, horizon);
         }
-        let (op, watermark) = shared.internal_op();
+        let (op, watermark) = host.internal_op();
         let delete = Update {
             keyspace: self.membership.keyspace,
             op,
@@ -170,17 +170,17 @@ impl Partition {
             operation: Operation::Delete,
             key,
         };
-        shared.outbox.send(self.membership.multicast, |out| delete.encode(out));
+        host.outbox.send(self.membership.multicast, |out| delete.encode(out));
         let mut datagram = Vec::new();
         delete.encode(&mut datagram);
         let Ok((_, Datagram::Update(own))) = Datagram::decode(&datagram) else {
             unreachable!("just encoded")
         };
-        self.on_update(shared, now, &own, &datagram, Source::Own);
+        self.on_update(host, now, &own, &datagram, Source::Own);
         if self.ops.contains_key(&op) {
             return Some(op);
         }
-        shared.finish_internal(op);
+        host.finish_internal(op);
         None
     }
 
@@ -188,15 +188,15 @@ impl Partition {
     ///
     /// The delete goes before ops that the log has first. It is contended (they are undecided), so it is forced everywhere before any
     /// effect of this order is shown, and recovery keeps it.
-    pub(crate) fn expire_first(&mut self, shared: &mut Shared, now: Now, key: &[u8], version: OpId) -> bool {
-        let is_internal = |op: &OpId| op.client == shared.config.internal_client;
+    pub(crate) fn expire_first(&mut self, host: &mut Host, now: Now, key: &[u8], version: OpId) -> bool {
+        let is_internal = |op: &OpId| op.client == host.config.internal_client;
         let queue = &self.keys[key].queue;
         if queue.front().is_some_and(is_internal) {
             return false;
         }
         match queue.iter().copied().find(is_internal) {
             Some(op) => self.move_to_front(key, op),
-            None => match self.order_delete(shared, now, key, version) {
+            None => match self.order_delete(host, now, key, version) {
                 Some(op) => self.move_to_front(key, op),
                 None => return false,
             },

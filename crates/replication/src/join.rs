@@ -37,7 +37,7 @@ use crate::waits::{Unforced, UnforcedWhat};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use nicekv_node::{DiskSpace, Host as Shared, Map, Plant, Standing, StreamPeer};
+use nicekv_node::{DiskSpace, Host, Map, Plant, Standing, StreamPeer};
 use nicekv_wire::bytes::{Reader, put};
 use nicekv_wire::control::ReportKind;
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry, read_keyed_entry};
@@ -58,9 +58,9 @@ pub(crate) struct Former {
 
 impl Former {
     /// Of a replica that may hold anything up to `since` and nothing of use beyond.
-    pub(crate) fn through(shared: &Shared, since: u64, mut history: History) -> Self {
+    pub(crate) fn through(host: &Host, since: u64, mut history: History) -> Self {
         history.truncate(since);
-        Self { logged: since, history, decisions: VecDeque::new(), ops: shared.map(), compared: true }
+        Self { logged: since, history, decisions: VecDeque::new(), ops: host.map(), compared: true }
     }
 
     /// The effects of decisions up to `since` that were not shown.
@@ -154,42 +154,42 @@ impl Join {
 
 impl Partition {
     /// Takes part from here on, as a joiner.
-    pub(crate) fn start_join(&mut self, shared: &mut Shared) {
-        let record = Record::Join { handoff: self.membership.is_handoff(shared.config.node) };
-        shared.append(self.id(), |out| record.append(out));
-        self.set_aside(shared, self.membership.is_handoff(shared.config.node));
-        self.join = Some(Join::new(shared.map(), self.membership.primary));
+    pub(crate) fn start_join(&mut self, host: &mut Host) {
+        let record = Record::Join { handoff: self.membership.is_handoff(host.config.node) };
+        host.append(self.id(), |out| record.append(out));
+        self.set_aside(host, self.membership.is_handoff(host.config.node));
+        self.join = Some(Join::new(host.map(), self.membership.primary));
     }
 
     /// Sets aside what was held so far, for good if this is a handoff. Replaying the log does the same.
-    pub(crate) fn set_aside(&mut self, shared: &Shared, handoff: bool) {
+    pub(crate) fn set_aside(&mut self, host: &Host, handoff: bool) {
         let former = match self.former.take() {
             Some(former) if !handoff => former,
             None if !handoff => Former {
                 logged: self.logged,
                 history: core::mem::take(&mut self.history),
                 decisions: core::mem::take(&mut self.decisions),
-                ops: core::mem::replace(&mut self.ops, shared.map()),
+                ops: core::mem::replace(&mut self.ops, host.map()),
                 compared: false,
             },
-            _ => Former::through(shared, 0, History::default()),
+            _ => Former::through(host, 0, History::default()),
         };
         self.reset();
         self.former = Some(former);
     }
 
     /// Joiner: the primary's last decision from before this epoch is known. What was decided up to it comes by copying.
-    pub(crate) fn start_after(&mut self, shared: &mut Shared, now: Now, base: u64) {
+    pub(crate) fn start_after(&mut self, host: &mut Host, now: Now, base: u64) {
         let record = Record::Released { through: base };
-        shared.append(self.id(), |out| record.append(out));
-        shared.storage.want_force();
+        host.append(self.id(), |out| record.append(out));
+        host.storage.want_force();
         (self.logged, self.forced, self.released) = (base, base, base);
-        self.tell_progress(shared, false);
-        self.ask_for_part(shared, now);
+        self.tell_progress(host, false);
+        self.ask_for_part(host, now);
     }
 
     /// Joiner: asks for the next part.
-    fn ask_for_part(&mut self, shared: &mut Shared, now: Now) {
+    fn ask_for_part(&mut self, host: &mut Host, now: Now) {
         let Some(join) = &mut self.join else { return };
         join.asked_ns = now.boot_ns;
         let mut held = Vec::new();
@@ -199,9 +199,7 @@ impl Partition {
                 (CopySection::Begin, &held)
             }
             // What is left of the disk is for decisions.
-            Stage::Copying { section: CopySection::Entries, .. }
-                if shared.disk_space != DiskSpace::Enough =>
-            {
+            Stage::Copying { section: CopySection::Entries, .. } if host.disk_space != DiskSpace::Enough => {
                 return;
             }
             Stage::Copying { section, after } => (*section, after),
@@ -211,47 +209,47 @@ impl Partition {
             CopySection::Entries => (join.source, join.since),
             CopySection::Begin | CopySection::Clients => (self.membership.primary, 0),
         };
-        let (joiner, partition) = (shared.config.node, self.membership.partition);
+        let (joiner, partition) = (host.config.node, self.membership.partition);
         let epoch = self.membership.epoch;
         let request = CopyFrame::Request { joiner, partition, epoch, section, since, after };
         let address = self.membership.address(source).expect("a source is a member");
-        shared.send_frame(StreamPeer::Dialed(address), &request);
+        host.send_frame(StreamPeer::Dialed(address), &request);
     }
 
     /// Joiner: what a sweep has to do for the copy.
-    pub(crate) fn sweep_join(&mut self, shared: &mut Shared, now: Now) {
-        let retry_ns = shared.config.timing.copy_retry.as_nanos() as u64;
+    pub(crate) fn sweep_join(&mut self, host: &mut Host, now: Now) {
+        let retry_ns = host.config.timing.copy_retry.as_nanos() as u64;
         let Some(join) = &mut self.join else { return };
         if self.base.is_none() {
-            self.report_gap(shared, now);
+            self.report_gap(host, now);
         } else if now.boot_ns >= join.asked_ns + retry_ns {
             match join.stage {
                 Stage::Beginning { .. } | Stage::Copying { .. } => {
                     // A handoff that does not answer is not needed: the primary has everything.
                     join.source = self.membership.primary;
-                    self.ask_for_part(shared, now);
+                    self.ask_for_part(host, now);
                 }
                 Stage::Forcing => {}
-                Stage::Done => self.report_copied(shared, now),
+                Stage::Done => self.report_copied(host, now),
             }
         }
     }
 
     /// Reports that the copy is complete, if it is.
-    fn report_copied(&mut self, shared: &mut Shared, now: Now) {
+    fn report_copied(&mut self, host: &mut Host, now: Now) {
         let Some(join) = &mut self.join else { return };
         let oldest = self.undecided.first_key_value().map_or(u64::MAX, |(order, _)| *order);
         if self.forced < join.covers || oldest <= join.unchecked_through {
             return;
         }
         join.asked_ns = now.boot_ns;
-        shared.report(self.id(), self.membership.epoch, ReportKind::CopyDone);
+        host.report(self.id(), self.membership.epoch, ReportKind::CopyDone);
     }
 
     /// Joiner: a part has arrived.
     pub(crate) fn take_copy_chunk(
         &mut self,
-        shared: &mut Shared,
+        host: &mut Host,
         now: Now,
         epoch: Epoch,
         section: CopySection,
@@ -266,12 +264,12 @@ impl Partition {
             return;
         }
         let taken = match section {
-            CopySection::Begin => self.take_begun(shared, payload),
-            CopySection::Clients => self.take_clients(shared, more, payload),
-            CopySection::Entries => self.take_entries(shared, payload),
+            CopySection::Begin => self.take_begun(host, payload),
+            CopySection::Clients => self.take_clients(host, more, payload),
+            CopySection::Entries => self.take_entries(host, payload),
         };
         let Ok(after) = taken else {
-            shared.counters.malformed += 1;
+            host.counters.malformed += 1;
             return;
         };
         let next = match (section, more) {
@@ -283,14 +281,14 @@ impl Partition {
         match next {
             Some((section, after)) => {
                 self.join.as_mut().expect("checked above").stage = Stage::Copying { section, after };
-                self.ask_for_part(shared, now);
+                self.ask_for_part(host, now);
             }
-            None => self.complete_copy(shared),
+            None => self.complete_copy(host),
         }
     }
 
     /// The primary says how far this replica holds what it holds.
-    fn take_begun(&mut self, shared: &mut Shared, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    fn take_begun(&mut self, host: &mut Host, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
         let begun = Begun::read(payload)?;
         let source = self.membership.position(begun.source).map_or(self.membership.primary, |_| begun.source);
         let join = self.join.as_mut().expect("checked by the caller");
@@ -301,24 +299,24 @@ impl Partition {
         begun.history.append(&mut history);
         let (since, floor) = (begun.since, begun.floor());
         let record = Record::Begin { since, floor, history: &history };
-        shared.append(self.id(), |out| record.append(out));
+        host.append(self.id(), |out| record.append(out));
         // A checkpoint may have come before, and replaying `Begin` after it finds nothing that was set aside: so what is shown now is
         // logged like what is copied.
         let former = self.former.as_ref().expect("a joiner is not complete");
         let shown = former.effects_through(since).filter(|(key, _)| !kept.contains_key(*key));
         let mut entries: Vec<(Box<[u8]>, Vec<u8>)> =
             shown.map(|(key, entry)| (key.into(), stored(&entry))).collect();
-        self.begin(shared, since, floor, begun.history, |key| kept.contains_key(key));
+        self.begin(host, since, floor, begun.history, |key| kept.contains_key(key));
         entries.extend(kept);
         let mut copied = Vec::new();
         for (key, entry) in &entries {
             put_keyed_entry(&mut copied, key, entry);
             if copied.len() >= COPY_CHUNK_BYTES {
-                self.write_copied(shared, &copied)?;
+                self.write_copied(host, &copied)?;
                 copied.clear();
             }
         }
-        self.write_copied(shared, &copied)?;
+        self.write_copied(host, &copied)?;
         Ok(Vec::new())
     }
 
@@ -326,43 +324,38 @@ impl Partition {
     /// seem not to be shown; then the copied entries that follow overwrite those whose keys are `newer`.
     pub(crate) fn begin(
         &mut self,
-        shared: &mut Shared,
+        host: &mut Host,
         since: u64,
         floor: u64,
         history: History,
         newer: impl Fn(&[u8]) -> bool,
     ) {
         let former = self.former.take().expect("a joiner is not complete");
-        if since == 0 && !(floor > 0 && shared.has(Plant::HandoffNotEmptied)) {
+        if since == 0 && !(floor > 0 && host.has(Plant::HandoffNotEmptied)) {
             self.tombstones.clear();
             self.agenda.clear();
-            shared.storage.discard_writes(self.id());
-            shared.storage.clear(self.id());
+            host.storage.discard_writes(self.id());
+            host.storage.clear(self.id());
         }
         for (key, entry) in former.effects_through(since).filter(|(key, _)| !newer(key)) {
-            self.store(shared, key, &entry);
+            self.store(host, key, &entry);
         }
-        self.former = Some(Former::through(shared, since, history.clone()));
+        self.former = Some(Former::through(host, since, history.clone()));
         self.history.prepend(history);
         self.floor = floor;
     }
 
-    fn take_clients(
-        &mut self,
-        shared: &mut Shared,
-        more: bool,
-        payload: &[u8],
-    ) -> Result<Vec<u8>, DecodeError> {
+    fn take_clients(&mut self, host: &mut Host, more: bool, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
         let end = self.clients.import(payload)?;
         if !more {
-            self.join.as_mut().expect("checked by the caller").unchecked_through = shared.storage.appended();
+            self.join.as_mut().expect("checked by the caller").unchecked_through = host.storage.appended();
         }
         let record = Record::Clients { payload };
-        shared.append(self.id(), |out| record.append(out));
+        host.append(self.id(), |out| record.append(out));
         Ok(end.to_bytes().to_vec())
     }
 
-    fn take_entries(&mut self, shared: &mut Shared, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    fn take_entries(&mut self, host: &mut Host, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
         let chunk = EntriesChunk::read(payload)?;
         let join = self.join.as_mut().expect("checked by the caller");
         join.covers = join.covers.max(chunk.covers);
@@ -376,44 +369,44 @@ impl Partition {
                 put_keyed_entry(&mut copied, key, entry);
             }
         }
-        self.write_copied(shared, &copied)?;
+        self.write_copied(host, &copied)?;
         Ok(chunk.after.to_vec())
     }
 
     /// Logs and writes entries that came by copying.
-    fn write_copied(&mut self, shared: &mut Shared, payload: &[u8]) -> Result<(), DecodeError> {
+    fn write_copied(&mut self, host: &mut Host, payload: &[u8]) -> Result<(), DecodeError> {
         if payload.is_empty() {
             return Ok(());
         }
         let record = Record::Copied { payload };
-        shared.append(self.id(), |out| record.append(out));
-        self.store_copied(shared, payload)
+        host.append(self.id(), |out| record.append(out));
+        self.store_copied(host, payload)
     }
 
-    pub(crate) fn store_copied(&mut self, shared: &mut Shared, payload: &[u8]) -> Result<(), DecodeError> {
+    pub(crate) fn store_copied(&mut self, host: &mut Host, payload: &[u8]) -> Result<(), DecodeError> {
         let mut reader = Reader::new(payload);
         while !reader.is_empty() {
             let (key, entry) = read_keyed_entry(&mut reader)?;
-            self.store(shared, key, &Entry::decode(entry)?);
+            self.store(host, key, &Entry::decode(entry)?);
         }
         Ok(())
     }
 
-    fn complete_copy(&mut self, shared: &mut Shared) {
+    fn complete_copy(&mut self, host: &mut Host) {
         let join = self.join.as_mut().expect("checked by the caller");
         join.stage = Stage::Forcing;
-        join.written = shared.map();
+        join.written = host.map();
         self.former = None;
-        let record = shared.append_awaited(self.id(), |out| Record::Complete.append(out));
-        shared.storage.want_force();
+        let record = host.append_awaited(self.id(), |out| Record::Complete.append(out));
+        host.storage.want_force();
         self.waits.unforced.push_back(Unforced { record, resets: self.resets, what: UnforcedWhat::Copy });
     }
 
     /// Joiner: what was copied is durable.
-    pub(crate) fn on_copy_forced(&mut self, shared: &mut Shared, now: Now) {
+    pub(crate) fn on_copy_forced(&mut self, host: &mut Host, now: Now) {
         let Some(join) = &mut self.join else { return };
         (join.stage, join.asked_ns) = (Stage::Done, 0);
-        self.report_copied(shared, now);
+        self.report_copied(host, now);
     }
 }
 

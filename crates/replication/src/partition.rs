@@ -29,7 +29,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_node::{Host as Shared, Map, Membership, Plant, Standing};
+use nicekv_node::{Host, Map, Membership, Plant, Standing};
 use nicekv_wire::replication::{Decision, Effect, Progress, Watermark};
 use nicekv_wire::{Epoch, Now, OpId, PartitionId, Status, StoredUpdate};
 
@@ -177,13 +177,13 @@ pub struct Partition {
 }
 
 impl Partition {
-    pub(crate) fn outside(id: PartitionId, shared: &Shared) -> Self {
+    pub(crate) fn outside(id: PartitionId, host: &Host) -> Self {
         Self {
             membership: Membership::outside(id),
             waits: Waits::default(),
-            ops: shared.map(),
+            ops: host.map(),
             undecided: BTreeMap::new(),
-            keys: shared.map(),
+            keys: host.map(),
             decisions: VecDeque::new(),
             logged: 0,
             forced: 0,
@@ -193,9 +193,9 @@ impl Partition {
             former: None,
             floor: 0,
             held_by_originals: 0,
-            tombstones: Tombstones::new(shared.map()),
-            agenda: Agenda::new(shared.map()),
-            clients: Clients::new(shared.clients_bytes_max(CLIENTS_BYTES_MAX)),
+            tombstones: Tombstones::new(host.map()),
+            agenda: Agenda::new(host.map()),
+            clients: Clients::new(host.clients_bytes_max(CLIENTS_BYTES_MAX)),
             resets: 0,
             lead: None,
             join: None,
@@ -265,27 +265,27 @@ impl Partition {
     }
 
     /// Logs the decision that follows `logged`. An uncontended one takes effect at once, a contended one when it is released (R2).
-    pub(crate) fn log_decision(&mut self, shared: &mut Shared, now: Now, decided: Decided) {
+    pub(crate) fn log_decision(&mut self, host: &mut Host, now: Now, decided: Decided) {
         assert_eq!(decided.index, self.logged + 1, "decisions are logged without gaps");
         self.logged = decided.index;
         self.history.note(decided.index, decided.origin);
-        let record = shared.append_awaited(self.id(), |out| {
+        let record = host.append_awaited(self.id(), |out| {
             Record::Decision(decided.wire(self.id(), self.membership.epoch)).append(out);
         });
         let what = UnforcedWhat::Decision(decided.index);
         self.waits.unforced.push_back(Unforced { record, resets: self.resets, what });
-        if decided.contended && !shared.has(Plant::ContendedNotForced) {
-            shared.storage.want_force();
+        if decided.contended && !host.has(Plant::ContendedNotForced) {
+            host.storage.want_force();
         }
         let (index, contended) = (decided.index, decided.contended);
-        self.settle(shared, now, decided);
-        if contended && shared.has(Plant::ContendedNotForced) {
-            self.on_decision_forced(shared, now, index);
+        self.settle(host, now, decided);
+        if contended && host.has(Plant::ContendedNotForced) {
+            self.on_decision_forced(host, now, index);
         }
     }
 
     /// The part of [`Self::log_decision`] that replaying the log shares.
-    pub(crate) fn settle(&mut self, shared: &mut Shared, now: Now, decided: Decided) {
+    pub(crate) fn settle(&mut self, host: &mut Host, now: Now, decided: Decided) {
         match self.ops.get_mut(&decided.op) {
             Some(op) if !op.decided => {
                 op.decided = true;
@@ -303,17 +303,17 @@ impl Partition {
             }
         }
         if !decided.contended {
-            self.release_predecessors(shared, now, decided.op);
-            self.take_effect(shared, now, &decided);
-        } else if self.is_primary() && shared.has(Plant::ShowContendedEarly) {
-            self.take_effect(shared, now, &decided);
+            self.release_predecessors(host, now, decided.op);
+            self.take_effect(host, now, &decided);
+        } else if self.is_primary() && host.has(Plant::ShowContendedEarly) {
+            self.take_effect(host, now, &decided);
         }
         self.decisions.push_back(decided);
     }
 
     /// An op that was decided uncontended says that the decisions of its key before it were released (R2). Else only messages say that,
     /// and a restarted replica, which replays decisions, would let the older ones take effect after it.
-    fn release_predecessors(&mut self, shared: &mut Shared, now: Now, op: OpId) {
+    fn release_predecessors(&mut self, host: &mut Host, now: Now, op: OpId) {
         let Some(op) = self.ops.get(&op) else { return };
         let key = op.stored.key();
         // The op itself is one of the unreleased.
@@ -323,82 +323,82 @@ impl Partition {
             };
             let newest = self.decisions.iter().rev().find(|decided| is_of_key(decided));
             let through = newest.expect("unreleased decisions are kept").index;
-            self.release(shared, now, through);
+            self.release(host, now, through);
         }
     }
 
     /// Applies a decision to the engine, remembers its result, answers its client if this is the primary, and unlocks.
-    fn take_effect(&mut self, shared: &mut Shared, now: Now, decided: &Decided) {
+    fn take_effect(&mut self, host: &mut Host, now: Now, decided: &Decided) {
         let result = StoredResult::of(&decided.wire(self.id(), self.membership.epoch));
         let Some(op) = self.ops.remove(&decided.op) else {
-            return self.answer_refused(shared, decided, &result);
+            return self.answer_refused(host, decided, &result);
         };
         let update = op.stored.update();
-        self.apply(shared, decided, &update);
+        self.apply(host, decided, &update);
         if self.is_primary() {
-            shared.reply(update.reply_to, &result.reply(decided.op));
+            host.reply(update.reply_to, &result.reply(decided.op));
         }
-        shared.finish_internal(decided.op);
+        host.finish_internal(decided.op);
         self.clients.remember(decided.op, decided.index, result);
         self.clients.advance(decided.op.client, update.watermark);
         if decided.effect != Effect::None {
-            self.finish_repair(shared, now, update.key);
+            self.finish_repair(host, now, update.key);
         }
         let key = self.keys.get_mut(update.key).expect("an open op locks its key");
         key.unreleased -= 1;
         if key.queue.is_empty() && key.unreleased == 0 {
             let waiting = core::mem::take(&mut key.waiting);
             self.keys.remove(update.key);
-            self.serve_gets(shared, now, waiting, update.key);
+            self.serve_gets(host, now, waiting, update.key);
         } else if !key.waiting.is_empty() && !self.is_recovering(update.key) {
             let key = self.keys.get_mut(update.key).expect("as before");
             let waiting = core::mem::take(&mut key.waiting);
-            self.serve_gets(shared, now, waiting, update.key);
+            self.serve_gets(host, now, waiting, update.key);
         }
     }
 
     /// Shows what every member has forced, up to `through`.
-    pub(crate) fn release(&mut self, shared: &mut Shared, now: Now, through: u64) {
+    pub(crate) fn release(&mut self, host: &mut Host, now: Now, through: u64) {
         let through = through.min(self.logged);
         while self.released < through {
             let decided = self.decisions.pop_front().expect("decisions after `released` are kept");
             debug_assert_eq!(decided.index, self.released + 1);
             self.released = decided.index;
             if decided.contended {
-                self.take_effect(shared, now, &decided);
+                self.take_effect(host, now, &decided);
             }
         }
-        self.drop_tombstones(shared);
+        self.drop_tombstones(host);
     }
 
-    pub(crate) fn on_decision_forced(&mut self, shared: &mut Shared, now: Now, index: u64) {
+    pub(crate) fn on_decision_forced(&mut self, host: &mut Host, now: Now, index: u64) {
         self.forced = self.forced.max(index);
         if self.is_primary() {
-            self.advance_release(shared, now);
+            self.advance_release(host, now);
             return;
         }
         if index <= self.released {
             return;
         }
         let contended = self.decisions.get((index - self.released - 1) as usize).is_some_and(|d| d.contended);
-        let delay = if contended { 0 } else { shared.config.timing.progress_delay.as_nanos() as u64 };
-        self.tell_progress_within(shared, now, delay);
+        let delay = if contended { 0 } else { host.config.timing.progress_delay.as_nanos() as u64 };
+        self.tell_progress_within(host, now, delay);
     }
 
     /// Tells the primary what is logged and forced, with the next acks or after `delay_ns`.
-    pub(crate) fn tell_progress_within(&mut self, shared: &mut Shared, now: Now, delay_ns: u64) {
+    pub(crate) fn tell_progress_within(&mut self, host: &mut Host, now: Now, delay_ns: u64) {
         if self.membership.standing == Standing::Outside || self.is_primary() {
             return;
         }
         if delay_ns == 0 {
-            self.tell_progress(shared, false);
+            self.tell_progress(host, false);
         } else {
             self.progress_due_ns.get_or_insert(now.boot_ns + delay_ns);
-            shared.arm_sweep(now);
+            host.arm_sweep(now);
         }
     }
 
-    pub(crate) fn tell_progress(&mut self, shared: &mut Shared, gap: bool) {
+    pub(crate) fn tell_progress(&mut self, host: &mut Host, gap: bool) {
         self.progress_due_ns = None;
         let progress = Progress {
             partition: self.id(),
@@ -407,6 +407,6 @@ impl Partition {
             forced: self.forced,
             gap,
         };
-        shared.outbox.ack_progress(self.membership.primary_address(), progress);
+        host.outbox.ack_progress(self.membership.primary_address(), progress);
     }
 }

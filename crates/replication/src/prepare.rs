@@ -7,7 +7,7 @@ use crate::record::Record;
 use crate::waits::{Unforced, UnforcedWhat};
 use alloc::boxed::Box;
 use core::net::SocketAddrV4;
-use nicekv_node::{Host as Shared, Plant, Standing};
+use nicekv_node::{Host, Plant, Standing};
 use nicekv_wire::recovery::{Fetch, Wanted};
 use nicekv_wire::replication::PrepareAck;
 use nicekv_wire::{NodeId, Now, OpId, Reply, Status, StoredUpdate, Update};
@@ -36,26 +36,26 @@ impl Partition {
     /// An update arrived.
     pub(crate) fn on_update(
         &mut self,
-        shared: &mut Shared,
+        host: &mut Host,
         now: Now,
         update: &Update<'_>,
         datagram: &[u8],
         source: Source,
     ) {
         if self.membership.standing == Standing::Outside {
-            shared.counters.dropped += 1;
+            host.counters.dropped += 1;
             return;
         }
         let op = update.op;
         if self.ops.contains_key(&op) {
-            self.acknowledge(shared, op);
+            self.acknowledge(host, op);
             return;
         }
         match self.clients.lookup(op) {
             Lookup::New => {}
             Lookup::Finished(result) => {
                 if self.is_primary() && !self.is_refusal_unreleased(op, result.status) {
-                    shared.reply(update.reply_to.or(source.address()), &result.reply(op));
+                    host.reply(update.reply_to.or(source.address()), &result.reply(op));
                 }
                 return;
             }
@@ -64,24 +64,24 @@ impl Partition {
             Lookup::Expired if !self.is_primary() && self.is_open_elsewhere(source) => {}
             Lookup::Expired => {
                 if self.is_primary() {
-                    shared.reply(update.reply_to.or(source.address()), &Reply::bare(op, Status::Expired));
+                    host.reply(update.reply_to.or(source.address()), &Reply::bare(op, Status::Expired));
                 }
                 return;
             }
         }
-        if self.refuses(shared, now, update, source) {
+        if self.refuses(host, now, update, source) {
             return;
         }
         if self.ops.len() >= OPEN_OPS_MAX {
             // Silence, not a refusal: another member may have taken it in, and then it will be executed.
-            shared.counters.dropped += 1;
+            host.counters.dropped += 1;
             return;
         }
         let mut stored = StoredUpdate::new(update, datagram);
         if let Some(from) = source.address() {
             stored.stamp(from);
         }
-        self.log_prepare(shared, now, stored);
+        self.log_prepare(host, now, stored);
     }
 
     /// Whether an op from this source is certainly undecided.
@@ -89,38 +89,38 @@ impl Partition {
         matches!(source, Source::Member { logged } if self.logged <= logged)
     }
 
-    fn log_prepare(&mut self, shared: &mut Shared, now: Now, stored: StoredUpdate) {
+    fn log_prepare(&mut self, host: &mut Host, now: Now, stored: StoredUpdate) {
         let op = stored.head().op;
         let other_undecided = self.keys.get(stored.key()).is_some_and(|key| !key.queue.is_empty());
         let contended = other_undecided || self.membership.standing == Standing::Joining;
         let record = Record::Prepare { contended, datagram: stored.datagram() };
-        let order = shared.append_awaited(self.id(), |out| record.append(out));
-        shared.storage.want_force();
+        let order = host.append_awaited(self.id(), |out| record.append(out));
+        host.storage.want_force();
         let what = UnforcedWhat::Prepare(op);
         self.waits.unforced.push_back(Unforced { record: order, resets: self.resets, what });
         self.insert_op(order, contended, stored, now);
         if let Some(lead) = &mut self.lead {
             lead.wanted.remove(&op);
         }
-        shared.arm_sweep(now);
-        if shared.has(Plant::AckBeforeForce) {
-            self.on_prepare_forced(shared, now, op);
+        host.arm_sweep(now);
+        if host.has(Plant::AckBeforeForce) {
+            self.on_prepare_forced(host, now, op);
         }
     }
 
-    pub(crate) fn on_prepare_forced(&mut self, shared: &mut Shared, now: Now, op: OpId) {
+    pub(crate) fn on_prepare_forced(&mut self, host: &mut Host, now: Now, op: OpId) {
         let Some(state) = self.ops.get_mut(&op) else { return };
         state.forced = true;
         if self.is_primary() {
-            let me = self.membership.position(shared.config.node).expect("the primary is a member");
-            self.count_ack(shared, now, me, op, false, false);
+            let me = self.membership.position(host.config.node).expect("the primary is a member");
+            self.count_ack(host, now, me, op, false, false);
         } else {
-            self.acknowledge(shared, op);
+            self.acknowledge(host, op);
         }
     }
 
     /// Acknowledges a forced, undecided op to the primary.
-    pub(crate) fn acknowledge(&mut self, shared: &mut Shared, op: OpId) {
+    pub(crate) fn acknowledge(&mut self, host: &mut Host, op: OpId) {
         let Some(state) = self.ops.get(&op) else { return };
         if self.is_primary()
             || self.membership.standing == Standing::Outside
@@ -136,27 +136,27 @@ impl Partition {
             contended: state.contended,
             refused: false,
         };
-        shared.outbox.ack_prepare(self.membership.primary_address(), ack);
+        host.outbox.ack_prepare(self.membership.primary_address(), ack);
     }
 
     /// Primary: a member acknowledges an op.
-    pub(crate) fn on_prepare_ack(&mut self, shared: &mut Shared, now: Now, sender: NodeId, ack: &PrepareAck) {
+    pub(crate) fn on_prepare_ack(&mut self, host: &mut Host, now: Now, sender: NodeId, ack: &PrepareAck) {
         let Some(position) = self.membership.position(sender) else { return };
         if self.ops.contains_key(&ack.op) {
             if ack.refused && self.is_refusal_void(ack.op) {
                 return;
             }
-            self.count_ack(shared, now, position, ack.op, ack.contended, ack.refused);
+            self.count_ack(host, now, position, ack.op, ack.contended, ack.refused);
         } else if self.clients.lookup(ack.op) == Lookup::New && !ack.refused {
-            self.want_op(shared, now, ack.op, sender);
+            self.want_op(host, now, ack.op, sender);
         }
     }
 
     /// Primary: only a member holds this op; fetch and complete it (R15).
-    pub(crate) fn want_op(&mut self, shared: &mut Shared, now: Now, op: OpId, holder: NodeId) {
+    pub(crate) fn want_op(&mut self, host: &mut Host, now: Now, op: OpId, holder: NodeId) {
         let Some(address) = self.membership.address(holder) else { return };
         let fetch = Fetch {
-            sender: shared.config.node,
+            sender: host.config.node,
             partition: self.id(),
             epoch: self.membership.epoch,
             wanted: Wanted::Op(op),
@@ -164,15 +164,15 @@ impl Partition {
         let lead = self.lead.as_mut().expect("only a primary wants ops");
         if lead.wanted.len() < OPEN_OPS_MAX && lead.wanted.insert(op, holder).is_none() {
             // The client's own copy may still be on its way: ask at the next sweep, not now.
-            shared.arm_sweep(now);
+            host.arm_sweep(now);
         } else {
-            shared.outbox.send(address, |out| fetch.encode(out));
+            host.outbox.send(address, |out| fetch.encode(out));
         }
     }
 
     fn count_ack(
         &mut self,
-        shared: &mut Shared,
+        host: &mut Host,
         now: Now,
         position: usize,
         op: OpId,
@@ -181,30 +181,30 @@ impl Partition {
     ) {
         let all_acks = (1u16 << self.membership.members.len()) - 1;
         let state = self.ops.get_mut(&op).expect("an open op");
-        state.acks |= if shared.has(Plant::DecideBeforeAllAcks) { all_acks } else { 1 << position };
+        state.acks |= if host.has(Plant::DecideBeforeAllAcks) { all_acks } else { 1 << position };
         state.any_contended |= contended || state.contended;
         state.any_refused |= refused;
         if state.acks == all_acks && !state.decided {
             let key: Box<[u8]> = state.stored.key().into();
-            self.decide_key(shared, now, &key);
+            self.decide_key(host, now, &key);
         }
     }
 
     /// A member asks for the prepare of an op.
-    pub(crate) fn on_fetch_op(&mut self, shared: &mut Shared, op: OpId, to: NodeId) {
+    pub(crate) fn on_fetch_op(&mut self, host: &mut Host, op: OpId, to: NodeId) {
         let (Some(state), Some(address)) = (self.ops.get(&op), self.membership.address(to)) else { return };
-        self.resend(shared, state.stored.datagram(), address);
+        self.resend(host, state.stored.datagram(), address);
     }
 
-    pub(crate) fn resend(&self, shared: &mut Shared, datagram: &[u8], to: SocketAddrV4) {
+    pub(crate) fn resend(&self, host: &mut Host, datagram: &[u8], to: SocketAddrV4) {
         let resend = nicekv_wire::replication::Resend {
-            sender: shared.config.node,
+            sender: host.config.node,
             partition: self.id(),
             epoch: self.membership.epoch,
             logged: self.logged,
             datagram,
         };
-        shared.counters.resent += 1;
-        shared.outbox.send(to, |out| resend.encode(out));
+        host.counters.resent += 1;
+        host.outbox.send(to, |out| resend.encode(out));
     }
 }

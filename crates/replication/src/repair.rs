@@ -31,7 +31,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_node::{Host as Shared, Standing};
+use nicekv_node::{Host, Standing};
 use nicekv_wire::control::MemberState;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::repair::{KeyState, RepairReply, RepairRequest};
@@ -69,70 +69,64 @@ struct Offer {
 
 impl Partition {
     /// The value for a get is damaged.
-    pub(crate) fn on_get_corrupt(&mut self, shared: &mut Shared, now: Now, get: WaitingGet, key: &[u8]) {
-        self.begin_repair(shared, now, key);
+    pub(crate) fn on_get_corrupt(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
+        self.begin_repair(host, now, key);
         if self.membership.standing.serves() && !self.is_primary() {
-            return self.forward_get(shared, get, key);
+            return self.forward_get(host, get, key);
         }
         match self.repairs.get_mut(key) {
             Some(repair) if repair.waiting.len() < WAITING_GETS_MAX => repair.waiting.push(get),
-            _ => shared.counters.dropped += 1,
+            _ => host.counters.dropped += 1,
         }
     }
 
     /// Primary: the state that the next op of a key is to be evaluated on is damaged.
-    pub(crate) fn on_state_corrupt(&mut self, shared: &mut Shared, now: Now, token: u64, key: &[u8]) {
+    pub(crate) fn on_state_corrupt(&mut self, host: &mut Host, now: Now, token: u64, key: &[u8]) {
         if let Some(state) = self.keys.get_mut(key)
             && matches!(state.latest, Latest::Reading { token: newest } if newest == token)
         {
             state.latest = Latest::Unknown;
-            self.begin_repair(shared, now, key);
+            self.begin_repair(host, now, key);
         }
     }
 
     /// Asks for a key, if that is not under way.
-    fn begin_repair(&mut self, shared: &mut Shared, now: Now, key: &[u8]) {
+    fn begin_repair(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         if self.repairs.contains_key(key) {
             return;
         }
-        shared.counters.corrupt += 1;
+        host.counters.corrupt += 1;
         if !self.membership.standing.serves() || self.repairs.len() >= REPAIRS_MAX {
             return;
         }
-        self.add_repair(shared, now, key, None);
+        self.add_repair(host, now, key, None);
     }
 
-    fn add_repair(
-        &mut self,
-        shared: &mut Shared,
-        now: Now,
-        key: &[u8],
-        votes: Option<BTreeMap<NodeId, Offer>>,
-    ) {
+    fn add_repair(&mut self, host: &mut Host, now: Now, key: &[u8], votes: Option<BTreeMap<NodeId, Offer>>) {
         let (asked, asked_ns) = ((self.logged, self.released), now.boot_ns);
         let repair = Repair { asked, asked_ns, tries: 0, votes, offer: None, waiting: Vec::new() };
-        self.ask_for(shared, &repair, key);
+        self.ask_for(host, &repair, key);
         self.repairs.insert(key.into(), repair);
-        shared.arm_sweep(now);
+        host.arm_sweep(now);
     }
 
     /// Members seem to have different entries of a key: asks all what they have, this one too.
-    pub(crate) fn begin_vote(&mut self, shared: &mut Shared, now: Now, key: &[u8]) {
+    pub(crate) fn begin_vote(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         if self.repairs.len() < REPAIRS_MAX && !self.repairs.contains_key(key) {
-            self.add_repair(shared, now, key, Some(BTreeMap::new()));
+            self.add_repair(host, now, key, Some(BTreeMap::new()));
         }
     }
 
     /// A scan has found these keys damaged.
-    pub(crate) fn begin_repairs(&mut self, shared: &mut Shared, now: Now, keys: &[Vec<u8>]) {
+    pub(crate) fn begin_repairs(&mut self, host: &mut Host, now: Now, keys: &[Vec<u8>]) {
         for key in keys {
-            self.begin_repair(shared, now, key);
+            self.begin_repair(host, now, key);
         }
     }
 
     /// Whom to ask at the `tries`-th time: the primary, then the other members that hold everything.
-    fn repair_peer(&self, shared: &Shared, tries: u32) -> Option<SocketAddrV4> {
-        let me = shared.config.node;
+    fn repair_peer(&self, host: &Host, tries: u32) -> Option<SocketAddrV4> {
+        let me = host.config.node;
         let mut peers: Vec<_> = (self.membership.members.iter())
             .filter(|member| member.node != me && member.state == MemberState::Consistent && !member.handoff)
             .collect();
@@ -140,48 +134,48 @@ impl Partition {
         peers.get(tries as usize % peers.len().max(1)).map(|member| member.address)
     }
 
-    fn ask_for(&mut self, shared: &mut Shared, repair: &Repair, key: &[u8]) {
+    fn ask_for(&mut self, host: &mut Host, repair: &Repair, key: &[u8]) {
         if let Some(votes) = &repair.votes {
             let silent: Vec<_> =
-                self.judges(shared.config.node).filter(|(node, _)| !votes.contains_key(node)).collect();
-            silent.into_iter().for_each(|(_, address)| self.ask_peer(shared, repair, key, address));
-            if !votes.contains_key(&shared.config.node) {
-                let asker = (self.membership.epoch, shared.config.node, repair.asked);
-                self.read_for(shared, asker, key);
+                self.judges(host.config.node).filter(|(node, _)| !votes.contains_key(node)).collect();
+            silent.into_iter().for_each(|(_, address)| self.ask_peer(host, repair, key, address));
+            if !votes.contains_key(&host.config.node) {
+                let asker = (self.membership.epoch, host.config.node, repair.asked);
+                self.read_for(host, asker, key);
             }
-        } else if let Some(peer) = self.repair_peer(shared, repair.tries) {
-            self.ask_peer(shared, repair, key, peer);
+        } else if let Some(peer) = self.repair_peer(host, repair.tries) {
+            self.ask_peer(host, repair, key, peer);
         }
     }
 
-    fn ask_peer(&self, shared: &mut Shared, repair: &Repair, key: &[u8], peer: SocketAddrV4) {
+    fn ask_peer(&self, host: &mut Host, repair: &Repair, key: &[u8], peer: SocketAddrV4) {
         let (sender, partition, epoch, (logged, released)) =
-            (shared.config.node, self.id(), self.membership.epoch, repair.asked);
+            (host.config.node, self.id(), self.membership.epoch, repair.asked);
         let request = RepairRequest { sender, partition, epoch, logged, released, key };
-        shared.outbox.send(peer, |out| request.encode(out));
+        host.outbox.send(peer, |out| request.encode(out));
     }
 
     /// A member cannot read a key.
-    pub(crate) fn on_repair_request(&mut self, shared: &mut Shared, now: Now, request: &RepairRequest<'_>) {
-        self.learn_released(shared, now, request.released);
+    pub(crate) fn on_repair_request(&mut self, host: &mut Host, now: Now, request: &RepairRequest<'_>) {
+        self.learn_released(host, now, request.released);
         let holds_everything = self.membership.standing == Standing::Consistent;
         if !holds_everything || self.logged < request.logged || self.released < request.released {
-            shared.counters.dropped += 1;
+            host.counters.dropped += 1;
             return;
         }
         let asker = (self.membership.epoch, request.sender, (request.logged, request.released));
-        self.read_for(shared, asker, request.key);
+        self.read_for(host, asker, request.key);
     }
 
     /// Another member says what all hold. The primary may have told nobody yet, if it was uncontended.
-    pub(crate) fn learn_released(&mut self, shared: &mut Shared, now: Now, released: u64) {
+    pub(crate) fn learn_released(&mut self, host: &mut Host, now: Now, released: u64) {
         if !self.is_primary() && released > self.released {
-            self.release(shared, now, released);
+            self.release(host, now, released);
         }
     }
 
-    fn read_for(&mut self, shared: &mut Shared, (epoch, to, asked): (Epoch, NodeId, (u64, u64)), key: &[u8]) {
-        let token = shared.read(self.id(), key);
+    fn read_for(&mut self, host: &mut Host, (epoch, to, asked): (Epoch, NodeId, (u64, u64)), key: &[u8]) {
+        let token = host.read(self.id(), key);
         let read = PendingRead::Repair { epoch, to, asked, key: key.into() };
         self.waits.reads.push_back((token, read));
     }
@@ -189,7 +183,7 @@ impl Partition {
     /// The key that another member cannot read has been read here.
     pub(crate) fn on_repair_read(
         &mut self,
-        shared: &mut Shared,
+        host: &mut Host,
         now: Now,
         (epoch, to, asked): (Epoch, NodeId, (u64, u64)),
         key: &[u8],
@@ -199,19 +193,19 @@ impl Partition {
             return;
         }
         if state == KeyState::Corrupt {
-            self.begin_repair(shared, now, key);
+            self.begin_repair(host, now, key);
         }
-        let (sender, partition, through) = (shared.config.node, self.id(), self.logged);
+        let (sender, partition, through) = (host.config.node, self.id(), self.logged);
         let reply = RepairReply { sender, partition, epoch, asked, through, key, state };
-        if to == shared.config.node {
-            return self.on_repair_reply(shared, now, &reply);
+        if to == host.config.node {
+            return self.on_repair_reply(host, now, &reply);
         }
         let Some(address) = self.membership.address(to) else { return };
-        shared.outbox.send(address, |out| reply.encode(out));
+        host.outbox.send(address, |out| reply.encode(out));
     }
 
     /// Another member tells what it has of a damaged key.
-    pub(crate) fn on_repair_reply(&mut self, shared: &mut Shared, now: Now, reply: &RepairReply<'_>) {
+    pub(crate) fn on_repair_reply(&mut self, host: &mut Host, now: Now, reply: &RepairReply<'_>) {
         let Some(repair) = self.repairs.get_mut(reply.key) else { return };
         if repair.asked != reply.asked {
             return;
@@ -230,18 +224,18 @@ impl Partition {
         match &mut repair.votes {
             None => {
                 repair.offer = Some(offer);
-                self.install_offer(shared, now, reply.key);
+                self.install_offer(host, now, reply.key);
             }
             Some(votes) => {
                 votes.insert(reply.sender, offer);
-                self.count_votes(shared, now, reply.key);
+                self.count_votes(host, now, reply.key);
             }
         }
     }
 
     /// When all have voted: what most have stands; of equally many, what the primary has.
-    fn count_votes(&mut self, shared: &mut Shared, now: Now, key: &[u8]) {
-        let me = shared.config.node;
+    fn count_votes(&mut self, host: &mut Host, now: Now, key: &[u8]) {
+        let me = host.config.node;
         let judges = self.judges(me).count() + 1;
         let Some(votes) = self.repairs.get(key).and_then(|repair| repair.votes.as_ref()) else { return };
         let Some(mine) = votes.get(&me).filter(|_| votes.len() >= judges) else { return };
@@ -255,42 +249,42 @@ impl Partition {
             self.repairs.remove(key);
             return;
         }
-        shared.counters.differing += 1;
+        host.counters.differing += 1;
         let repair = self.repairs.get_mut(key).expect("as before");
         repair.offer = Some(best);
-        self.install_offer(shared, now, key);
+        self.install_offer(host, now, key);
     }
 
     /// Installs what was offered for a key, if the log has got so far.
-    fn install_offer(&mut self, shared: &mut Shared, now: Now, key: &[u8]) {
+    fn install_offer(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         let logged = self.logged;
         let offer = self.repairs.get_mut(key).and_then(|repair| repair.offer.take_if(|o| o.needs <= logged));
         let Some(offer) = offer else { return };
         match offer.entry {
             Some(entry) => {
                 let entry = Entry::decode(&entry).expect("checked when it was decoded");
-                self.store(shared, key, &entry);
+                self.store(host, key, &entry);
             }
             None => {
                 self.agenda.remove(key);
-                shared.storage.remove(self.id(), key);
+                host.storage.remove(self.id(), key);
             }
         }
-        self.finish_repair(shared, now, key);
-        self.decide_key(shared, now, key);
+        self.finish_repair(host, now, key);
+        self.decide_key(host, now, key);
     }
 
     /// A key has been written: if it was damaged, it is whole again.
-    pub(crate) fn finish_repair(&mut self, shared: &mut Shared, now: Now, key: &[u8]) {
+    pub(crate) fn finish_repair(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         if let Some(repair) = self.repairs.remove(key) {
-            shared.counters.repaired += 1;
-            self.serve_gets(shared, now, repair.waiting, key);
+            host.counters.repaired += 1;
+            self.serve_gets(host, now, repair.waiting, key);
         }
     }
 
     /// Asks again; whether there is anything left to repair.
-    pub(crate) fn sweep_repairs(&mut self, shared: &mut Shared, now: Now) -> bool {
-        let resend_ns = shared.config.timing.resend.as_nanos() as u64;
+    pub(crate) fn sweep_repairs(&mut self, host: &mut Host, now: Now) -> bool {
+        let resend_ns = host.config.timing.resend.as_nanos() as u64;
         let keys: Vec<Box<[u8]>> = self.repairs.keys().cloned().collect();
         for key in keys {
             let repair = self.repairs.get_mut(&key).expect("listed");
@@ -298,12 +292,12 @@ impl Partition {
                 // Somebody is silent: the next pass finds it again.
                 self.repairs.remove(&key);
             } else if repair.offer.is_some() {
-                self.install_offer(shared, now, &key);
+                self.install_offer(host, now, &key);
             } else if now.boot_ns >= repair.asked_ns + (resend_ns << repair.tries.min(DOUBLINGS_MAX)) {
                 repair.asked_ns = now.boot_ns;
                 repair.tries += 1;
                 let repair = repair.clone();
-                self.ask_for(shared, &repair, &key);
+                self.ask_for(host, &repair, &key);
             }
         }
         !self.repairs.is_empty()

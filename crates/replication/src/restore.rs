@@ -6,7 +6,7 @@ use crate::join::Former;
 use crate::partition::{Decided, Partition};
 use crate::record::{Position, Record};
 use alloc::vec::Vec;
-use nicekv_node::Host as Shared;
+use nicekv_node::Host;
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::replication::Decision;
 use nicekv_wire::{Datagram, DecodeError, Now, StoredUpdate};
@@ -18,7 +18,7 @@ impl Partition {
     /// Takes up one record of the log. It is durable, and its effects go to the engine once more, in the order of the log.
     pub(crate) fn take_record(
         &mut self,
-        shared: &mut Shared,
+        host: &mut Host,
         now: Now,
         number: u64,
         record: &Record<'_>,
@@ -35,45 +35,45 @@ impl Partition {
                     self.ops.get_mut(&op).expect("just inserted").forced = true;
                 }
             }
-            Record::Decision(decision) => self.replay_decision(shared, now, &decision)?,
+            Record::Decision(decision) => self.replay_decision(host, now, &decision)?,
             Record::Released { through, .. } => {
-                self.release(shared, now, through);
+                self.release(host, now, through);
                 if through > self.logged {
                     (self.logged, self.released) = (through, through);
                 }
             }
-            Record::Join { handoff, .. } => self.set_aside(shared, handoff),
+            Record::Join { handoff, .. } => self.set_aside(host, handoff),
             Record::Clients { payload, .. } => {
                 self.clients.import(payload)?;
             }
             Record::Begin { since, floor, history, .. } => {
                 let history = History::read(&mut Reader::new(history))?;
-                self.begin(shared, since, floor, history, |_| false);
+                self.begin(host, since, floor, history, |_| false);
             }
-            Record::Copied { payload, .. } => self.store_copied(shared, payload)?,
+            Record::Copied { payload, .. } => self.store_copied(host, payload)?,
             Record::Complete => self.former = None,
             Record::Held { through, .. } => self.held_by_originals = through,
             Record::Position { position, history, .. } => {
-                self.take_position(shared, now, position, History::read(&mut Reader::new(history))?);
+                self.take_position(host, now, position, History::read(&mut Reader::new(history))?);
             }
         }
         self.forced = self.logged;
         Ok(())
     }
 
-    fn take_position(&mut self, shared: &mut Shared, now: Now, position: Position, history: History) {
-        self.release(shared, now, position.released);
+    fn take_position(&mut self, host: &mut Host, now: Now, position: Position, history: History) {
+        self.release(host, now, position.released);
         if position.released > self.logged {
             (self.logged, self.released) = (position.released, position.released);
         }
-        self.former = position.since.map(|since| Former::through(shared, since, history.clone()));
+        self.former = position.since.map(|since| Former::through(host, since, history.clone()));
         self.history = history;
         (self.floor, self.held_by_originals) = (position.floor, position.held_by_originals);
     }
 
     fn replay_decision(
         &mut self,
-        shared: &mut Shared,
+        host: &mut Host,
         now: Now,
         decision: &Decision<'_>,
     ) -> Result<(), DecodeError> {
@@ -88,14 +88,14 @@ impl Partition {
         }
         self.logged = decision.index;
         self.history.note(decision.index, decision.origin);
-        self.settle(shared, now, Decided::from_wire(decision));
+        self.settle(host, now, Decided::from_wire(decision));
         Ok(())
     }
 
     /// Appends what is open, so that earlier records are no longer needed once the engine is durable.
-    pub(crate) fn append_open(&self, shared: &mut Shared) {
+    pub(crate) fn append_open(&self, host: &mut Host) {
         let mut append = |record: Record<'_>| {
-            shared.append(self.id(), |out| record.append(out));
+            host.append(self.id(), |out| record.append(out));
         };
         let position = Position {
             // What was set aside and is not compared with the primary's is too much to write again: it would copy everything.
