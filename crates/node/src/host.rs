@@ -162,13 +162,6 @@ impl Host {
         record
     }
 
-    /// Has the protocol told when everything that was appended so far is durable; the number that it will be told.
-    pub fn await_appended(&mut self, partition: PartitionId) -> u64 {
-        let record = self.storage.appended();
-        self.waits.records.push_back((record, partition));
-        record
-    }
-
     /// Sends a frame on a copying stream.
     pub fn send_frame(&mut self, peer: StreamPeer, frame: &CopyFrame<'_>) {
         let mut bytes = Vec::new();
