@@ -1,0 +1,228 @@
+//! The switch's side of the stream: which requests it obeys (by term and generation), and what it remembers of them.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use super::message::{ControlReply, ControlRequest};
+use crate::plant::Plant;
+use crate::{Backend, BackendError, Register, TableSet, TableUpdate};
+
+/// Where an agent keeps the newest term over its restarts.
+pub trait TermMemory {
+    /// Keeps `term` for good before it returns; the error is one line.
+    fn remember(&mut self, term: u64) -> Result<(), String>;
+}
+
+/// The memory of an agent without one, which is told by whoever starts it what it has seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoMemory;
+
+impl TermMemory for NoMemory {
+    fn remember(&mut self, _term: u64) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+impl<M: TermMemory> TermMemory for Option<M> {
+    fn remember(&mut self, term: u64) -> Result<(), String> {
+        self.as_mut().map_or(Ok(()), |memory| memory.remember(term))
+    }
+}
+
+/// The switch's side of the stream: one back end, the newest term, what is installed.
+#[derive(Clone, Debug)]
+pub struct SwitchAgent<B, M = NoMemory> {
+    backend: B,
+    memory: M,
+    term: u64,
+    installed: Option<Installed>,
+    /// Always `None` outside tests.
+    plant: Option<Plant>,
+    #[cfg(any(test, feature = "exploration"))]
+    owed: Option<TableSet>,
+}
+
+#[derive(Clone, Debug)]
+struct Installed {
+    term: u64,
+    tables: TableSet,
+}
+
+impl<B: Backend> SwitchAgent<B> {
+    /// An agent of a back end without tables. `term`: the newest term that this switch remembers to have
+    /// seen, 0 if it remembers none.
+    pub fn new(backend: B, term: u64) -> Self {
+        Self::with_memory(backend, term, NoMemory)
+    }
+}
+
+impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
+    /// An agent of a back end without tables. `term`: the one in `memory`.
+    pub fn with_memory(backend: B, term: u64, memory: M) -> Self {
+        Self {
+            backend,
+            memory,
+            term,
+            installed: None,
+            plant: None,
+            #[cfg(any(test, feature = "exploration"))]
+            owed: None,
+        }
+    }
+
+    /// The newest term seen.
+    pub fn term(&self) -> u64 {
+        self.term
+    }
+
+    /// The generation in force.
+    pub fn generation(&self) -> Option<u64> {
+        self.installed.as_ref().map(|installed| installed.tables.generation)
+    }
+
+    /// The back end, to process packets with.
+    pub fn backend_mut(&mut self) -> &mut B {
+        &mut self.backend
+    }
+
+    /// Carries out one request.
+    pub fn handle(&mut self, request: ControlRequest) -> ControlReply {
+        #[cfg(any(test, feature = "exploration"))]
+        self.install_owed();
+        let term = request.term();
+        if term < self.term && !self.has(Plant::OlderTermObeyed) {
+            return ControlReply::Refused { current_term: self.term };
+        }
+        if let Err(reason) = self.obey(term) {
+            let generation = match &request {
+                ControlRequest::Install { tables, .. } => tables.generation,
+                ControlRequest::Update { update, .. } => update.generation,
+                _ => self.generation().unwrap_or(0),
+            };
+            return ControlReply::Failed { generation, reason };
+        }
+        match request {
+            ControlRequest::Install { tables, .. } => self.install(tables),
+            ControlRequest::Update { update, .. } => self.update(&update),
+            ControlRequest::Status { .. } => self.status(),
+            ControlRequest::ReadRegister { register, .. } => self.register(register, |_| Ok(())),
+            ControlRequest::WriteRegister { register, cell, value, .. } => {
+                match self.backend.write_register(register, cell, value) {
+                    Ok(()) => self.register(register, |_| Ok(())),
+                    Err(error) => self.failed(&error),
+                }
+            }
+            ControlRequest::ResetRegister { register, .. } => {
+                self.register(register, |backend| backend.reset_register(register))
+            }
+        }
+    }
+
+    /// Fences older terms off. A term that could not be remembered is not obeyed, and fences nobody off: after a
+    /// restart it would not either.
+    fn obey(&mut self, term: u64) -> Result<(), String> {
+        if term > self.term {
+            self.memory.remember(term)?;
+            self.term = term;
+        }
+        Ok(())
+    }
+
+    fn install(&mut self, tables: TableSet) -> ControlReply {
+        let (term, generation) = (self.term, tables.generation);
+        if let Some(installed) = self.installed.as_ref().filter(|installed| installed.term == term) {
+            let current = installed.tables.generation;
+            if generation == current && TableSet::diff(&installed.tables, &tables).is_empty() {
+                return ControlReply::Installed { term, generation };
+            }
+            if generation <= current {
+                let reason = format!("generation {generation} does not follow the installed {current}");
+                return ControlReply::Failed { generation, reason };
+            }
+        }
+        #[cfg(any(test, feature = "exploration"))]
+        if self.has(Plant::AckBeforeInstalled) {
+            self.owed = Some(tables.clone());
+            self.installed = Some(Installed { term, tables });
+            return ControlReply::Installed { term, generation };
+        }
+        let made = self.backend.install(&tables).map(|()| tables);
+        self.concluded(generation, made)
+    }
+
+    /// The answer to what led to tables of this generation, or did not.
+    fn concluded(&mut self, generation: u64, made: Result<TableSet, BackendError>) -> ControlReply {
+        match made {
+            Ok(tables) => {
+                self.installed = Some(Installed { term: self.term, tables });
+                ControlReply::Installed { term: self.term, generation }
+            }
+            Err(error) => ControlReply::Failed { generation, reason: error.to_string() },
+        }
+    }
+
+    /// Changes one table. A change that has been made already is not made again.
+    fn update(&mut self, update: &TableUpdate) -> ControlReply {
+        let (term, generation) = (self.term, update.generation);
+        let installed = self.installed.as_ref().filter(|installed| installed.term == term);
+        if installed.is_some_and(|installed| update.is_applied(&installed.tables)) {
+            return ControlReply::Installed { term, generation };
+        }
+        if generation <= update.base {
+            let reason = format!("generation {generation} does not follow {}", update.base);
+            return ControlReply::Failed { generation, reason };
+        }
+        let made = update
+            .applied_to(installed.map(|installed| &installed.tables))
+            .map_err(BackendError::from)
+            .and_then(|tables| self.backend.update(update).map(|()| tables));
+        self.concluded(generation, made)
+    }
+
+    /// What a register holds before `then`.
+    fn register(
+        &mut self,
+        register: Register,
+        then: impl FnOnce(&mut B) -> Result<(), BackendError>,
+    ) -> ControlReply {
+        let cells = self.backend.read_register(register);
+        match cells.and_then(|cells| then(&mut self.backend).map(|()| cells)) {
+            Ok(cells) => ControlReply::Register { register, cells },
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn failed(&self, error: &BackendError) -> ControlReply {
+        ControlReply::Failed { generation: self.generation().unwrap_or(0), reason: error.to_string() }
+    }
+
+    fn status(&self) -> ControlReply {
+        match (self.backend.table_status(), self.backend.counters()) {
+            (Ok(tables), Ok(counters)) => {
+                ControlReply::Status { term: self.term, generation: self.generation(), tables, counters }
+            }
+            (Err(error), _) | (_, Err(error)) => self.failed(&error),
+        }
+    }
+
+    fn has(&self, plant: Plant) -> bool {
+        self.plant == Some(plant)
+    }
+
+    /// Breaks a rule from now on.
+    #[cfg(any(test, feature = "exploration"))]
+    pub fn plant(&mut self, plant: Plant) {
+        self.plant = Some(plant);
+    }
+
+    /// What was acknowledged before it was installed.
+    #[cfg(any(test, feature = "exploration"))]
+    fn install_owed(&mut self) {
+        if let Some(owed) = self.owed.take() {
+            let _too_late_to_say = self.backend.install(&owed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! Terms, generations, updates and registers at an agent of the reference pipeline.
+
+use super::*;
+use crate::{Host, HostId, HostRole, Route, Router, UnicastEntry, VringConfig};
+
+fn tables(generation: u64, host: u8) -> TableSet {
+    TableSet {
+        generation,
+        hosts: vec![Host {
+            id: HostId(host.into()),
+            role: HostRole::Node,
+            ip: [10, 0, 0, host],
+            udp_port: 7000,
+            mac: [2, 0, 0, 0, 0, host],
+            port: host.into(),
+        }],
+        unicast: vec![UnicastEntry {
+            destination: VringConfig::DEFAULT.unicast,
+            partition: 0,
+            host: HostId(host.into()),
+        }],
+        ..TableSet::default()
+    }
+}
+
+fn agent() -> SwitchAgent<Router> {
+    SwitchAgent::new(Router::new(VringConfig::DEFAULT).unwrap(), 0)
+}
+
+fn routed_to(agent: &mut SwitchAgent<Router>) -> Option<u16> {
+    match agent.backend_mut().route([10, 0, 0, 9], [10, 10, 0, 1], None) {
+        Route::Unicast(host) => Some(host.0),
+        Route::Miss => None,
+        route => panic!("{route:?}"),
+    }
+}
+
+#[test]
+fn older_terms_and_generations_are_refused() {
+    let mut agent = agent();
+    assert_eq!(routed_to(&mut agent), None, "nothing is installed at start");
+    let install = |term, generation, host| ControlRequest::Install { term, tables: tables(generation, host) };
+    assert_eq!(agent.handle(install(5, 7, 1)), ControlReply::Installed { term: 5, generation: 7 });
+    assert_eq!(agent.handle(install(4, 9, 2)), ControlReply::Refused { current_term: 5 });
+    assert_eq!(agent.handle(ControlRequest::Status { term: 4 }), ControlReply::Refused { current_term: 5 });
+    assert!(matches!(agent.handle(install(5, 6, 2)), ControlReply::Failed { generation: 6, .. }));
+    assert!(matches!(agent.handle(install(5, 7, 2)), ControlReply::Failed { generation: 7, .. }));
+    assert_eq!(routed_to(&mut agent), Some(1));
+    // The answer was lost, the request comes again.
+    assert_eq!(agent.handle(install(5, 7, 1)), ControlReply::Installed { term: 5, generation: 7 });
+    // A newer controller may count anew, and fences the older one off by asking alone.
+    assert!(matches!(
+        agent.handle(ControlRequest::Status { term: 6 }),
+        ControlReply::Status { term: 6, generation: Some(7), .. }
+    ));
+    assert_eq!(agent.handle(install(5, 8, 2)), ControlReply::Refused { current_term: 6 });
+    assert_eq!(agent.handle(install(6, 1, 2)), ControlReply::Installed { term: 6, generation: 1 });
+    assert_eq!(routed_to(&mut agent), Some(2));
+}
+
+#[test]
+fn a_failed_install_leaves_the_old_tables_in_force() {
+    let mut agent = agent();
+    agent.handle(ControlRequest::Install { term: 1, tables: tables(1, 1) });
+    let mut full = tables(2, 2);
+    full.unicast = vec![full.unicast[0]; 4097];
+    let reply = agent.handle(ControlRequest::Install { term: 1, tables: full });
+    let ControlReply::Failed { generation: 2, reason } = reply else { panic!("{reply:?}") };
+    assert!(reason.contains("unicast_vring") && reason.contains("4096"), "{reason}");
+    assert_eq!((routed_to(&mut agent), agent.generation()), (Some(1), Some(1)));
+    let reply = agent.handle(ControlRequest::Install { term: 1, tables: tables(2, 2) });
+    assert_eq!(reply, ControlReply::Installed { term: 1, generation: 2 });
+    assert_eq!(routed_to(&mut agent), Some(2));
+}
+
+#[test]
+fn a_restarted_agent_keeps_the_term_it_is_given() {
+    let mut agent = SwitchAgent::new(Router::new(VringConfig::DEFAULT).unwrap(), 9);
+    let request = ControlRequest::Install { term: 8, tables: tables(1, 1) };
+    assert_eq!(agent.handle(request), ControlReply::Refused { current_term: 9 });
+}
+
+#[test]
+fn an_update_follows_what_the_same_term_installed_and_may_be_repeated() {
+    let mut agent = agent();
+    let update = |base, generation, host| {
+        let to = tables(generation, host);
+        let from = TableSet { generation: base, hosts: to.hosts.clone(), ..TableSet::default() };
+        TableUpdate::between(&from, &to).expect("one table differs")
+    };
+    let request = |term, update| ControlRequest::Update { term, update };
+    let failed = |reply| matches!(reply, ControlReply::Failed { .. });
+    assert!(failed(agent.handle(request(5, update(7, 8, 1)))), "nothing is installed");
+    let empty = TableSet { unicast: vec![], ..tables(7, 1) };
+    agent.handle(ControlRequest::Install { term: 5, tables: empty });
+    assert!(failed(agent.handle(request(5, update(7, 7, 1)))), "the generation must rise");
+    for _ in 0..2 {
+        let reply = agent.handle(request(5, update(7, 8, 1)));
+        assert_eq!(reply, ControlReply::Installed { term: 5, generation: 8 });
+        assert_eq!((routed_to(&mut agent), agent.generation()), (Some(1), Some(8)));
+    }
+    // The same as a whole is no news, either.
+    let whole = ControlRequest::Install { term: 5, tables: tables(8, 1) };
+    assert_eq!(agent.handle(whole), ControlReply::Installed { term: 5, generation: 8 });
+    assert!(failed(agent.handle(request(5, update(8, 9, 2)))), "that host is not there");
+    assert!(failed(agent.handle(request(6, update(8, 9, 1)))), "another term has installed nothing");
+    assert_eq!(agent.handle(request(5, update(8, 9, 1))), ControlReply::Refused { current_term: 6 });
+    assert_eq!((routed_to(&mut agent), agent.generation()), (Some(1), Some(8)));
+}
+
+#[test]
+fn registers_are_read_written_and_reset_by_the_newest_controller_alone() {
+    let (mut agent, register) = (agent(), Register::RefusedByPort);
+    let cell = |reply: ControlReply| match reply {
+        ControlReply::Register { cells, .. } => cells[3],
+        reply => panic!("{reply:?}"),
+    };
+    let write = |cell| ControlRequest::WriteRegister { term: 2, register, cell, value: 9 };
+    assert_eq!(cell(agent.handle(write(3))), 9);
+    assert!(matches!(agent.handle(write(256)), ControlReply::Failed { .. }));
+    assert_eq!(cell(agent.handle(ControlRequest::ResetRegister { term: 2, register })), 9);
+    assert_eq!(cell(agent.handle(ControlRequest::ReadRegister { term: 2, register })), 0);
+    let older = ControlRequest::ResetRegister { term: 1, register };
+    assert_eq!(agent.handle(older), ControlReply::Refused { current_term: 2 });
+}
+
+/// Fails when it is told to.
+#[derive(Default)]
+struct Notes {
+    term: u64,
+    fails: bool,
+}
+
+impl TermMemory for &mut Notes {
+    fn remember(&mut self, term: u64) -> Result<(), String> {
+        if self.fails {
+            return Err("no space left".to_string());
+        }
+        self.term = term;
+        Ok(())
+    }
+}
+
+#[test]
+fn a_term_is_remembered_before_it_is_obeyed() {
+    let mut notes = Notes::default();
+    let router = || Router::new(VringConfig::DEFAULT).unwrap();
+    let install = |term| ControlRequest::Install { term, tables: tables(1, 1) };
+    let mut agent = SwitchAgent::with_memory(router(), 0, &mut notes);
+    assert!(matches!(agent.handle(ControlRequest::Status { term: 7 }), ControlReply::Status { .. }));
+    notes.fails = true;
+    let mut agent = SwitchAgent::with_memory(router(), notes.term, &mut notes);
+    assert_eq!(agent.handle(install(6)), ControlReply::Refused { current_term: 7 });
+    let reply = agent.handle(install(8));
+    assert!(matches!(&reply, ControlReply::Failed { generation: 1, reason } if reason == "no space left"));
+    assert!(matches!(agent.backend_mut().route([10, 0, 0, 9], [10, 10, 0, 1], None), Route::Miss));
+    assert_eq!(agent.handle(install(7)), ControlReply::Installed { term: 7, generation: 1 });
+    assert_eq!(notes.term, 7);
+}

@@ -1,0 +1,242 @@
+//! What controller and agent say to each other, and its encoding: postcard, one message per frame, of bounded length.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::{Counters, Register, TableSet, TableStatus, TableUpdate};
+
+/// The longest encoded message. Tables at capacity take about 0.8 MB.
+pub const CONTROL_MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+/// From the controller to the agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ControlRequest {
+    /// Replace all tables.
+    Install {
+        /// Term of the controller's leadership.
+        term: u64,
+        /// The new generation.
+        tables: TableSet,
+    },
+    /// Change one table of the generation that was installed in this term.
+    Update {
+        /// Term of the controller's leadership.
+        term: u64,
+        /// The change, and the generation that it leads to.
+        update: TableUpdate,
+    },
+    /// Report.
+    Status {
+        /// Term of the controller's leadership.
+        term: u64,
+    },
+    /// Report all cells of a register.
+    ReadRegister {
+        /// Term of the controller's leadership.
+        term: u64,
+        /// Which.
+        register: Register,
+    },
+    /// Set a cell of a register, then report all.
+    WriteRegister {
+        /// Term of the controller's leadership.
+        term: u64,
+        /// Which.
+        register: Register,
+        /// Its place in the register.
+        cell: u32,
+        /// What it holds from now on.
+        value: u64,
+    },
+    /// Report all cells of a register, and set them to zero.
+    ResetRegister {
+        /// Term of the controller's leadership.
+        term: u64,
+        /// Which.
+        register: Register,
+    },
+}
+
+impl ControlRequest {
+    /// Term of the controller's leadership.
+    pub fn term(&self) -> u64 {
+        match self {
+            Self::Install { term, .. }
+            | Self::Update { term, .. }
+            | Self::Status { term }
+            | Self::ReadRegister { term, .. }
+            | Self::WriteRegister { term, .. }
+            | Self::ResetRegister { term, .. } => *term,
+        }
+    }
+}
+
+/// From the agent to the controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ControlReply {
+    /// The tables are in force, and no packet is on its way by older ones.
+    Installed {
+        /// As in the request.
+        term: u64,
+        /// The generation in force.
+        generation: u64,
+    },
+    /// A newer controller was here.
+    Refused {
+        /// Its term.
+        current_term: u64,
+    },
+    /// The tables could not be installed; those before them are in force.
+    Failed {
+        /// Generation of the request.
+        generation: u64,
+        /// For the operator.
+        reason: String,
+    },
+    /// A report.
+    Status {
+        /// Newest term seen, that of the request included.
+        term: u64,
+        /// The generation in force; `None` before the first install.
+        generation: Option<u64>,
+        /// Fill and hits per table.
+        tables: Vec<TableStatus>,
+        /// Global counters.
+        counters: Counters,
+    },
+    /// The cells of a register; of one that was reset, as they were before.
+    Register {
+        /// Which.
+        register: Register,
+        /// Its cells.
+        cells: Vec<u64>,
+    },
+}
+
+/// Why bytes are no control message.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ControlError {
+    /// Longer than [`CONTROL_MESSAGE_BYTES_MAX`].
+    #[error("control message of {bytes} bytes, the limit is {CONTROL_MESSAGE_BYTES_MAX}")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// Not an encoding of the expected message.
+    #[error("malformed control message: {0}")]
+    Malformed(postcard::Error),
+    /// A message with something behind it.
+    #[error("{bytes} bytes after a control message")]
+    TrailingBytes {
+        /// How many.
+        bytes: usize,
+    },
+}
+
+/// Encodes a request or a reply.
+pub fn encode<M: Serialize>(message: &M) -> Result<Vec<u8>, ControlError> {
+    let bytes = postcard::to_allocvec(message).map_err(ControlError::Malformed)?;
+    check_length(&bytes)?;
+    Ok(bytes)
+}
+
+/// Decodes a request or a reply that fills `bytes` exactly.
+pub fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, ControlError> {
+    check_length(bytes)?;
+    match postcard::take_from_bytes(bytes).map_err(ControlError::Malformed)? {
+        (message, []) => Ok(message),
+        (_, rest) => Err(ControlError::TrailingBytes { bytes: rest.len() }),
+    }
+}
+
+fn check_length(bytes: &[u8]) -> Result<(), ControlError> {
+    if bytes.len() > CONTROL_MESSAGE_BYTES_MAX {
+        return Err(ControlError::TooLong { bytes: bytes.len() });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        DivisionEntry, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix, UnicastEntry, VringConfig,
+    };
+
+    fn tables_at_capacity() -> TableSet {
+        let vnode = |ring: u32, index: u32| Prefix::new((ring + index).to_be_bytes(), 32);
+        let members = |index: u32| {
+            let first = (index % 1024) as u16 % 241;
+            MemberSet::new((first..first + 15).chain([255 - (index % 1024 / 241) as u16]).map(HostId))
+        };
+        TableSet {
+            generation: u64::MAX,
+            hosts: (0..256)
+                .map(|id| Host {
+                    id: HostId(id),
+                    role: HostRole::Node,
+                    ip: [10, 0, 1, id as u8],
+                    udp_port: u16::MAX,
+                    mac: [2, 0, 0, 0, 1, id as u8],
+                    port: id,
+                })
+                .collect(),
+            unicast: (0..4096)
+                .map(|index| UnicastEntry {
+                    destination: vnode(0x0a0a_0000, index),
+                    partition: u32::MAX - index,
+                    host: HostId(255),
+                })
+                .collect(),
+            division: (0..16384)
+                .map(|index| DivisionEntry {
+                    partition: u32::MAX,
+                    source: vnode(0xffff_0000, index),
+                    host: HostId(255),
+                })
+                .collect(),
+            multicast: (0..4096)
+                .map(|index| MulticastEntry {
+                    destination: vnode(0x0a0b_0000, index),
+                    members: members(index),
+                })
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn full_tables_fit_into_one_message() {
+        let tables = tables_at_capacity();
+        assert_eq!(tables.validate(&VringConfig::DEFAULT.try_into().unwrap()), Ok(()));
+        let request = ControlRequest::Install { term: u64::MAX, tables };
+        let bytes = encode(&request).unwrap();
+        assert_eq!(decode(&bytes), Ok(request));
+    }
+
+    #[test]
+    fn decoding_is_strict() {
+        let mut bytes = encode(&ControlRequest::Status { term: 3 }).unwrap();
+        assert_eq!(decode(&bytes), Ok(ControlRequest::Status { term: 3 }));
+        for length in 0..bytes.len() {
+            assert!(matches!(decode::<ControlRequest>(&bytes[..length]), Err(ControlError::Malformed(_))));
+        }
+        bytes.push(0);
+        assert_eq!(decode::<ControlRequest>(&bytes), Err(ControlError::TrailingBytes { bytes: 1 }));
+        let long = vec![0; CONTROL_MESSAGE_BYTES_MAX + 1];
+        assert!(matches!(decode::<ControlReply>(&long), Err(ControlError::TooLong { .. })));
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_never_make_the_decoder_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode::<ControlRequest>(&bytes);
+            let _ = decode::<ControlReply>(&bytes);
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The stream between the metadata controller and a switch agent.
+//!
+//! ```text
+//!  controller                                 agent
+//!      │ Install{term, tables} ────────────────▶│  term < the newest seen: Refused
+//!      │                                        │  generation < installed in this term: Failed
+//!      │                                        │  validate, build, flip (make-before-break)
+//!      │◀──────────── Installed{term, generation}│  no packet goes by the old tables any more
+//!      │◀──────────── Failed{generation, reason} │  the old tables are in force
+//!      │ Update{term, base, one table} ────────▶│  base is not what this term installed: Failed; else as Install
+//!      │ Read, Write, ResetRegister{term} ─────▶│
+//!      │◀──────────────── Register{cells} ──────│
+//!      │ Status{term} ─────────────────────────▶│
+//!      │◀─────────── Status{generation, tables…} │
+//! ```
+//!
+//! Invariants: requests of older terms change nothing (R13), and a request of a newer term fences the older
+//! ones off even if it fails; within a term the generation never goes back; a request may be repeated (a lost
+//! answer): the same tables under the same generation are answered alike. A started agent has no tables and
+//! its switch drops vring traffic until the first install. A term is obeyed only after it is remembered
+//! ([`TermMemory`]), so that the agent's own restart brings no older controller back. Messages are postcard, one
+//! per frame of the stream; bytes after a message are an error.
+
+mod agent;
+mod message;
+
+pub use agent::{NoMemory, SwitchAgent, TermMemory};
+pub use message::{CONTROL_MESSAGE_BYTES_MAX, ControlError, ControlReply, ControlRequest, decode, encode};
