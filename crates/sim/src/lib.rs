@@ -23,6 +23,7 @@ pub mod judge;
 pub mod keyspace;
 pub mod network;
 pub mod node;
+pub mod planted;
 pub mod plants;
 pub mod queue;
 pub mod scenarios;

@@ -9,6 +9,7 @@ use crate::explore::{self, Bounds, Call, World};
 use crate::faults::Faults;
 use crate::judge;
 use crate::keyspace::{Key, Shape};
+use crate::planted::Planted;
 use crate::scenarios::{self, MILLISECOND_NS};
 use nicekv_client::Plant as InClient;
 use nicekv_dataplane::Plant as InSwitch;
@@ -19,53 +20,6 @@ use nicekv_node::Plant as InReplica;
 pub const SEEDS_MAX: u64 = 200;
 /// More states than an exploration needs to find one.
 const STATES_MAX: usize = 3_000_000;
-
-/// A bug, by the core that it is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Planted {
-    /// In the replicas.
-    Replica(InReplica),
-    /// In the metadata service.
-    Metadata(InMetadata),
-    /// In the clients.
-    Client(InClient),
-    /// In the switches and their agents.
-    Switch(InSwitch),
-}
-
-impl Planted {
-    /// A bug of the replicas.
-    pub fn replica(self) -> Option<InReplica> {
-        match self {
-            Self::Replica(plant) => Some(plant),
-            _ => None,
-        }
-    }
-
-    /// A bug of the metadata service.
-    pub fn metadata(self) -> Option<InMetadata> {
-        match self {
-            Self::Metadata(plant) => Some(plant),
-            _ => None,
-        }
-    }
-
-    /// A bug of the clients.
-    pub fn client(self) -> Option<InClient> {
-        match self {
-            Self::Client(plant) => Some(plant),
-            _ => None,
-        }
-    }
-
-    /// A bug of the switches.
-    pub fn switch(self) -> Option<InSwitch> {
-        match self {
-            Self::Switch(plant) => Some(plant),
-            _ => None,
-        }
-    }
-}
 
 /// A bug, and how it is looked for.
 pub struct Plant {

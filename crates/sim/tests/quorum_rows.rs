@@ -10,7 +10,7 @@ use nicekv_sim::faults::Faults;
 use nicekv_sim::keyspace::{Key, Shape};
 use nicekv_sim::network::{Host, Pace};
 use nicekv_sim::node::{Kept, Node};
-use nicekv_sim::plants::Planted;
+use nicekv_sim::planted::Planted;
 use nicekv_wire::Status;
 
 const MILLISECOND_NS: u64 = 1_000_000;

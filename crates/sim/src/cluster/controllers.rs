@@ -9,11 +9,12 @@
 //!
 //! Datagrams go to the newest process. One that was paused keeps what it had received, and its connections to the agents.
 
-use super::{Cluster, Event, METADATA, MILLISECOND_NS};
+use super::event::Event;
+use super::{Cluster, METADATA, MILLISECOND_NS};
 use crate::keyspace::specs;
 use crate::network::Host;
 use crate::node::Clock;
-use crate::plants::Planted;
+use crate::planted::Planted;
 use crate::switch::{METADATA_MAC, METADATA_PORT};
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_dataplane::{Prefix, Topology};

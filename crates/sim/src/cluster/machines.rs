@@ -1,6 +1,7 @@
 //! Nodes: turns of their loops, disks, crashes, restarts.
 
-use super::{Cluster, Event};
+use super::Cluster;
+use super::event::Event;
 use crate::disk::Busy;
 use crate::network::Host;
 use crate::node::Kept;

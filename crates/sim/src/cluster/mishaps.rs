@@ -1,6 +1,7 @@
 //! Faults: drawn by chance as [`Faults`](crate::faults::Faults) say, or done on purpose by a script.
 
-use super::{Cluster, Event};
+use super::Cluster;
+use super::event::Event;
 use crate::faults::Faults;
 use crate::keyspace::Shape;
 use crate::network::Host;

@@ -5,6 +5,7 @@
 //! ```text
 //!   traffic      datagrams: through a switch or not, lost, late, twice
 //!   machines     nodes: turns, disks, crashes, restarts
+//!   clients      their turns and calls
 //!   streams      copying between nodes
 //!   controllers  the metadata service, its store, the switches' agents
 //!   mishaps      faults: drawn by chance, or done by a script
@@ -12,33 +13,40 @@
 //!
 //! A cluster is a value: a clone goes on exactly as the original does, or differently if something is done to it.
 
+mod clients;
 mod controllers;
+mod event;
 mod machines;
 mod mishaps;
+mod record;
+mod scenario;
 mod streams;
+mod tally;
 mod traffic;
 
+pub use event::{Seen, What};
 pub use mishaps::{Direction, Mishap};
+pub use scenario::Scenario;
+pub use tally::Tally;
 
-use crate::client::{Client, Workload};
-use crate::disk::Busy;
+use crate::client::Client;
 use crate::faults::Faults;
 use crate::keyspace::{Shape, specs};
-use crate::network::{Host, Network, Pace};
+use crate::network::{Host, Network};
 use crate::node::{Clock, Node, Surroundings};
-use crate::plants::Planted;
+use crate::planted::Planted;
 use crate::queue::Queue;
 use crate::random::Random;
 use crate::switch::Switch;
 use crate::transcript::Names;
 use crate::watch::Watch;
 use controllers::{Controllers, Link};
-use nicekv_dataplane::control::{ControlReply, ControlRequest};
+use event::Event;
 use nicekv_dataplane::{Prefix, VringConfig, VringSet};
-use nicekv_metadata::{Metadata, Timing};
-use nicekv_node::Counters;
+use nicekv_metadata::Metadata;
 use nicekv_wire::limits::PORT_DEFAULT;
 use nicekv_wire::{ClientId, NodeId, PartitionId};
+use record::Record;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use streams::Connection;
@@ -47,131 +55,6 @@ pub(crate) const METADATA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 20
 pub(crate) const SWITCH: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 20, 0, 1), PORT_DEFAULT);
 const CLIENT_PORT: u16 = 40_000;
 const MILLISECOND_NS: u64 = 1_000_000;
-
-/// Shape of a cluster and of what it goes through.
-#[derive(Clone, Debug)]
-pub struct Scenario {
-    /// Storage nodes.
-    pub nodes: usize,
-    /// Numbered from 0.
-    pub keyspaces: Vec<Shape>,
-    /// Switches; hosts are attached to them in turn, and all of them have the same tables.
-    pub switches: usize,
-    /// Whether gets are spread over the replicas by their source.
-    pub balancing: bool,
-    /// Whether the switches hide the source addresses, as the one in user space does.
-    pub hides_sources: bool,
-    /// Clients.
-    pub clients: usize,
-    /// What they do.
-    pub workload: Workload,
-    /// How long things take.
-    pub pace: Pace,
-    /// Periods of the metadata service.
-    pub timing: Timing,
-    /// What goes wrong, for `faults_end_ns`.
-    pub faults: Faults,
-    /// When everything is healed.
-    pub faults_end_ns: u64,
-    /// A bug that must be found.
-    pub plant: Option<Planted>,
-}
-
-#[derive(Clone)]
-enum Event {
-    Arrive { to: Host, sender: Host, from: SocketAddrV4, bytes: Vec<u8> },
-    NodeTurn(usize),
-    NodeStart(usize),
-    DiskDone { node: usize, process: u64, busy: Box<Busy> },
-    Frame { connection: u64, to_acceptor: bool, bytes: Vec<u8> },
-    ClientTurn(usize),
-    MetadataTurn(u64),
-    MetadataStart,
-    Persisted { process: u64, version: u64, bytes: Vec<u8> },
-    AgentDial(usize),
-    ToAgent(u64, Box<ControlRequest>),
-    FromAgent(u64, Box<ControlReply>),
-    Cut,
-}
-
-/// An event that is about to happen, for those who wait for one.
-#[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
-    /// Where.
-    pub host: Host,
-    /// What.
-    pub what: What<'a>,
-}
-
-/// See [`Seen`].
-#[derive(Clone, Copy, Debug)]
-pub enum What<'a> {
-    /// A datagram arrives.
-    Datagram {
-        /// Who sent it.
-        sender: Host,
-        /// What it is.
-        bytes: &'a [u8],
-    },
-    /// A frame of a copying stream arrives.
-    Frame(&'a [u8]),
-    /// A process takes what has arrived, or looks for what is overdue.
-    Turn,
-    /// A disk is done with something; or the metadata's store.
-    Disk,
-    /// Tables, or the acknowledgement of some, arrive.
-    Tables,
-    /// A process starts; a connection is tried; a fault.
-    Other,
-}
-
-/// How often what happened.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Events: a datagram or frame delivered, a timer, a disk completion.
-    pub events: u64,
-    /// Faults, by what happened.
-    pub faults: BTreeMap<&'static str, u64>,
-}
-
-impl Tally {
-    fn count(&mut self, fault: &'static str) {
-        *self.faults.entry(fault).or_default() += 1;
-    }
-
-    /// Adds what a process has counted.
-    fn add_counters(&mut self, counters: &Counters) {
-        let counted = [
-            ("prepares refused for space", counters.refused_for_space),
-            ("values repaired", counters.repaired),
-            ("differing entries put right", counters.differing),
-        ];
-        for (what, count) in counted.into_iter().filter(|(_, count)| *count > 0) {
-            *self.faults.entry(what).or_default() += count;
-        }
-    }
-
-    /// How often this fault happened.
-    pub fn of(&self, fault: &str) -> u64 {
-        self.faults.get(fault).copied().unwrap_or(0)
-    }
-
-    /// Adds what happened elsewhere.
-    pub fn add(&mut self, other: &Self) {
-        self.events += other.events;
-        for (fault, count) in &other.faults {
-            *self.faults.entry(fault).or_default() += count;
-        }
-    }
-}
-
-/// Where the lines of a transcript go.
-#[derive(Clone, Debug)]
-enum Record {
-    Nowhere,
-    Printed(fn(&str)),
-    Lines(Vec<String>),
-}
 
 /// See the module.
 #[derive(Clone)]
@@ -267,38 +150,6 @@ impl Cluster {
             self.queue.at(self.faults.cut_interval_ns, Event::Cut);
         }
         self.draw_power_loss();
-    }
-
-    /// Gives each line of what happens from now on to `print`.
-    pub fn trace(&mut self, print: fn(&str)) {
-        self.record = Record::Printed(print);
-    }
-
-    /// Keeps what happens from now on as lines.
-    pub fn keep_lines(&mut self) {
-        self.record = Record::Lines(Vec::new());
-    }
-
-    /// What [`Self::keep_lines`] kept.
-    pub fn take_lines(&mut self) -> Vec<String> {
-        match std::mem::replace(&mut self.record, Record::Nowhere) {
-            Record::Lines(lines) => lines,
-            _ => Vec::new(),
-        }
-    }
-
-    /// Adds a line to the transcript.
-    pub fn note(&mut self, what: impl FnOnce(&Names) -> Option<String>) {
-        if matches!(self.record, Record::Nowhere) {
-            return;
-        }
-        let Some(text) = what(&self.names) else { return };
-        let line = format!("{:9.3}ms {text}", self.queue.now_ns() as f64 / 1e6);
-        match &mut self.record {
-            Record::Lines(lines) => lines.push(line),
-            Record::Printed(print) => print(&line),
-            Record::Nowhere => unreachable!("nobody reads it"),
-        }
     }
 
     /// The nodes.
@@ -398,23 +249,6 @@ impl Cluster {
         Seen { host, what }
     }
 
-    /// A client reads a key, outside its workload.
-    pub fn get(&mut self, client: usize, key: usize) {
-        self.call(client, key, crate::checker::Action::Get);
-    }
-
-    /// A client does something, outside its workload.
-    pub fn call(&mut self, client: usize, key: usize, action: crate::checker::Action) {
-        let now_ns = self.queue.now_ns();
-        self.clients[client].call(now_ns, key, action, &self.scenario.workload, &mut self.tick);
-        self.wake_client(client, now_ns);
-    }
-
-    /// A client goes on under another id, as one does that is started again.
-    pub fn rename_client(&mut self, client: usize) {
-        self.clients[client].rename(self.queue.now_ns());
-    }
-
     /// A datagram that was seen arrives once more, at every node.
     pub fn replay(&mut self, sender: Host, bytes: &[u8]) {
         let from = match sender {
@@ -424,15 +258,6 @@ impl Cluster {
         for node in 0..self.nodes.len() {
             let to = Host::Node(node);
             self.queue.after(1, Event::Arrive { to, sender, from, bytes: bytes.to_vec() });
-        }
-    }
-
-    /// Every client has so many more calls to make.
-    pub fn add_calls(&mut self, calls: usize) {
-        let now_ns = self.queue.now_ns();
-        for client in 0..self.clients.len() {
-            self.clients[client].add_calls(calls);
-            self.wake_client(client, now_ns);
         }
     }
 
@@ -475,35 +300,6 @@ impl Cluster {
             Event::ToAgent(link, request) => self.serve_agent(link, *request),
             Event::FromAgent(link, reply) => self.hear_agent(link, *reply),
             Event::Cut => self.cut_or_mend(),
-        }
-    }
-
-    // --- Clients.
-
-    fn wake_client(&mut self, client: usize, at_ns: u64) {
-        if self.clients[client].turn_at_ns.is_none_or(|turn_ns| at_ns < turn_ns) {
-            self.clients[client].turn_at_ns = Some(at_ns);
-            self.queue.at(at_ns, Event::ClientTurn(client));
-        }
-    }
-
-    fn client_turn(&mut self, index: usize) {
-        let now_ns = self.queue.now_ns();
-        if self.clients[index].turn_at_ns != Some(now_ns) {
-            return;
-        }
-        self.clients[index].turn_at_ns = None;
-        let mut outgoing = Vec::new();
-        let client = &mut self.clients[index];
-        client.turn(now_ns, &self.scenario.workload, &mut self.random, &mut self.tick, |to, bytes| {
-            outgoing.push((to, bytes.to_vec()));
-        });
-        let (from, next_ns) = (client.address, client.next_turn_ns(&self.scenario.workload));
-        for (to, bytes) in outgoing {
-            self.send(Host::Client(index), from, to, &bytes);
-        }
-        if let Some(at_ns) = next_ns {
-            self.wake_client(index, at_ns.max(now_ns + 1));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Copying streams between nodes: ordered, reliable until they break, gone with either process.
 
-use super::{Cluster, Event};
+use super::Cluster;
+use super::event::Event;
 use crate::network::Host;
 use nicekv_node::StreamPeer;
 use std::net::SocketAddrV4;

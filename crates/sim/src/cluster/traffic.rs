@@ -1,6 +1,7 @@
 //! Datagrams: routed by a switch or plainly addressed, then lost, late, twice, or simply delivered.
 
-use super::{Cluster, Event, METADATA, SWITCH};
+use super::event::Event;
+use super::{Cluster, METADATA, SWITCH};
 use crate::network::Host;
 use crate::switch::{CLIENT_PORT, Forward, METADATA_PORT};
 use nicekv_dataplane::Ring;

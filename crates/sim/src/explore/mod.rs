@@ -1,6 +1,6 @@
 //! Every state of a tiny cluster: three replicas, one key, two clients with one call each.
 //!
-//! Time stands still and every timeout is zero. A [`World`](world::World) is a state; [`Step`](world::Step)s lead from one to the next:
+//! Time stands still and every timeout is zero. A [`World`] is a state; [`Step`]s lead from one to the next:
 //! a message arrives or is lost, a force ends, a client calls, a node dies, the metadata service changes the epoch, a node looks
 //! over its open ops. The bounds say how many of the rarer ones may happen. Depth first, each state once. Where nothing is under way
 //! any more, the cluster is brought to rest (nodes that are down are removed, everything is delivered), every member is read, and
@@ -13,11 +13,18 @@
 //! * copies of a message are one message; duplication is left to the random runs;
 //! * the log's content counts only as long as a node may still die.
 
+mod calls;
+mod machine;
+mod message;
 pub mod parts;
 mod rest;
+mod steps;
 mod world;
 
-pub use world::{Bounds, Call, Step, World, op};
+pub use calls::{Call, op};
+pub use message::Message;
+pub use steps::{Bounds, Step};
+pub use world::World;
 
 use crate::checker::{self, Verdict};
 use std::collections::{HashMap, HashSet};

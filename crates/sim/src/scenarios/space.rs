@@ -1,6 +1,6 @@
 //! Disks that are full at chosen points (row 9).
 
-use super::{MILLISECOND_NS, PARTITION, Played, Script, Stage};
+use super::stage::{MILLISECOND_NS, PARTITION, Played, Script, Stage};
 use crate::cluster::Mishap;
 use crate::keyspace::Key;
 use crate::node::Kept;
@@ -9,7 +9,7 @@ use nicekv_node::{DiskSpace, Standing};
 /// Steps within which a node whose disk has room again begins to copy.
 const STEPS_MAX: usize = 100_000;
 
-pub(super) const RETURNS_WITHOUT_SPACE: Script = Script {
+pub(super) const SCRIPTS: &[Script] = &[Script {
     name: "returns-without-space",
     row: 9,
     what: "a node returns with a full disk: it is left out, and puts go on; it becomes full again while it copies",
@@ -20,7 +20,7 @@ pub(super) const RETURNS_WITHOUT_SPACE: Script = Script {
         scenario.workload.pause_ns_max = 10 * MILLISECOND_NS;
     },
     play,
-};
+}];
 
 fn play(stage: &mut Stage) -> Played {
     let node = stage.secondary()?;

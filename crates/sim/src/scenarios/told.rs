@@ -2,7 +2,7 @@
 //!
 //! Everything takes the same time always, and nothing happens by chance.
 
-use super::{MILLISECOND_NS, PARTITION};
+use super::stage::{MILLISECOND_NS, PARTITION};
 use crate::checker::model::{Change, When};
 use crate::checker::{Action, Verdict, check};
 use crate::client::Workload;

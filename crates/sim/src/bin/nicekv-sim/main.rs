@@ -11,7 +11,7 @@ use nicekv_sim::cluster::{Scenario, Tally};
 use nicekv_sim::faults::{Faults, OPTIONS};
 use nicekv_sim::judge::{self, Report};
 use nicekv_sim::plants::{self, PLANTS};
-use nicekv_sim::scenarios::{self, SCRIPTS};
+use nicekv_sim::scenarios;
 use std::io::Write;
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
@@ -203,7 +203,7 @@ fn run_seeds(arguments: &SimArguments) -> Result<(), Failure> {
 
 fn run_scenario(name: &str, arguments: &SimArguments) -> Result<(), Failure> {
     if name == "list" {
-        for script in SCRIPTS {
+        for script in scenarios::scripts() {
             say!("{:34} row {:2}  {}", script.name, script.row, script.what);
         }
         return Ok(());

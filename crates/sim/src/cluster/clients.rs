@@ -1,0 +1,61 @@
+//! Clients: turns of their loops, and what they are told to do outside of their workload.
+
+use super::Cluster;
+use super::event::Event;
+use crate::checker::Action;
+use crate::network::Host;
+
+impl Cluster {
+    /// A client reads a key, outside its workload.
+    pub fn get(&mut self, client: usize, key: usize) {
+        self.call(client, key, Action::Get);
+    }
+
+    /// A client does something, outside its workload.
+    pub fn call(&mut self, client: usize, key: usize, action: Action) {
+        let now_ns = self.queue.now_ns();
+        self.clients[client].call(now_ns, key, action, &self.scenario.workload, &mut self.tick);
+        self.wake_client(client, now_ns);
+    }
+
+    /// A client goes on under another id, as one does that is started again.
+    pub fn rename_client(&mut self, client: usize) {
+        self.clients[client].rename(self.queue.now_ns());
+    }
+
+    /// Every client has so many more calls to make.
+    pub fn add_calls(&mut self, calls: usize) {
+        let now_ns = self.queue.now_ns();
+        for client in 0..self.clients.len() {
+            self.clients[client].add_calls(calls);
+            self.wake_client(client, now_ns);
+        }
+    }
+
+    pub(super) fn wake_client(&mut self, client: usize, at_ns: u64) {
+        if self.clients[client].turn_at_ns.is_none_or(|turn_ns| at_ns < turn_ns) {
+            self.clients[client].turn_at_ns = Some(at_ns);
+            self.queue.at(at_ns, Event::ClientTurn(client));
+        }
+    }
+
+    pub(super) fn client_turn(&mut self, index: usize) {
+        let now_ns = self.queue.now_ns();
+        if self.clients[index].turn_at_ns != Some(now_ns) {
+            return;
+        }
+        self.clients[index].turn_at_ns = None;
+        let mut outgoing = Vec::new();
+        let client = &mut self.clients[index];
+        client.turn(now_ns, &self.scenario.workload, &mut self.random, &mut self.tick, |to, bytes| {
+            outgoing.push((to, bytes.to_vec()));
+        });
+        let (from, next_ns) = (client.address, client.next_turn_ns(&self.scenario.workload));
+        for (to, bytes) in outgoing {
+            self.send(Host::Client(index), from, to, &bytes);
+        }
+        if let Some(at_ns) = next_ns {
+            self.wake_client(index, at_ns.max(now_ns + 1));
+        }
+    }
+}

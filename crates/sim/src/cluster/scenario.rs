@@ -1,0 +1,37 @@
+//! What is simulated: how large the cluster is, what its clients do, and what goes wrong.
+
+use crate::client::Workload;
+use crate::faults::Faults;
+use crate::keyspace::Shape;
+use crate::network::Pace;
+use crate::planted::Planted;
+use nicekv_metadata::Timing;
+
+/// Shape of a cluster and of what it goes through.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Storage nodes.
+    pub nodes: usize,
+    /// Numbered from 0.
+    pub keyspaces: Vec<Shape>,
+    /// Switches; hosts are attached to them in turn, and all of them have the same tables.
+    pub switches: usize,
+    /// Whether gets are spread over the replicas by their source.
+    pub balancing: bool,
+    /// Whether the switches hide the source addresses, as the one in user space does.
+    pub hides_sources: bool,
+    /// Clients.
+    pub clients: usize,
+    /// What they do.
+    pub workload: Workload,
+    /// How long things take.
+    pub pace: Pace,
+    /// Periods of the metadata service.
+    pub timing: Timing,
+    /// What goes wrong, for `faults_end_ns`.
+    pub faults: Faults,
+    /// When everything is healed.
+    pub faults_end_ns: u64,
+    /// A bug that must be found.
+    pub plant: Option<Planted>,
+}

@@ -1,0 +1,53 @@
+//! Which bug a cluster is given, by the core that it is in. What they are and how they are found: [`crate::plants`].
+
+use nicekv_client::Plant as InClient;
+use nicekv_dataplane::Plant as InSwitch;
+use nicekv_metadata::Plant as InMetadata;
+use nicekv_node::Plant as InReplica;
+
+/// A bug, by the core that it is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// In the replicas.
+    Replica(InReplica),
+    /// In the metadata service.
+    Metadata(InMetadata),
+    /// In the clients.
+    Client(InClient),
+    /// In the switches and their agents.
+    Switch(InSwitch),
+}
+
+impl Planted {
+    /// A bug of the replicas.
+    pub fn replica(self) -> Option<InReplica> {
+        match self {
+            Self::Replica(plant) => Some(plant),
+            _ => None,
+        }
+    }
+
+    /// A bug of the metadata service.
+    pub fn metadata(self) -> Option<InMetadata> {
+        match self {
+            Self::Metadata(plant) => Some(plant),
+            _ => None,
+        }
+    }
+
+    /// A bug of the clients.
+    pub fn client(self) -> Option<InClient> {
+        match self {
+            Self::Client(plant) => Some(plant),
+            _ => None,
+        }
+    }
+
+    /// A bug of the switches.
+    pub fn switch(self) -> Option<InSwitch> {
+        match self {
+            Self::Switch(plant) => Some(plant),
+            _ => None,
+        }
+    }
+}

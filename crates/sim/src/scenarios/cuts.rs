@@ -1,0 +1,118 @@
+//! Hosts that do not hear each other, or one of them not the other (rows 11 to 13 and 26).
+
+use super::moves::{as_it_is, cut_both, two_switches};
+use super::stage::Script;
+use crate::cluster::{Direction, Mishap};
+use crate::keyspace::Key;
+use crate::network::Host;
+use nicekv_wire::Duration;
+
+pub(super) const SCRIPTS: &[Script] = &[
+    Script {
+        name: "primary-in-a-minority",
+        row: 11,
+        what: "the primary is cut off from the other nodes and the metadata service, not from clients",
+        shape: as_it_is,
+        play: |stage| {
+            let primary = stage.primary()?;
+            let others = (0..stage.cluster.nodes().len()).filter(|node| *node != primary).map(Host::Node);
+            for other in others.chain([Host::Metadata]) {
+                cut_both(stage, Host::Node(primary), other);
+            }
+            stage.run(600);
+            stage.inflict(Mishap::Mend);
+            stage.run(400);
+            Some(())
+        },
+    },
+    Script {
+        name: "primary-deaf-or-dumb",
+        row: 12,
+        what: "the primary can send and not receive, or receive and not send",
+        shape: as_it_is,
+        play: |stage| {
+            let host = Host::Node(stage.primary()?);
+            let direction = stage.random.pick(&[Direction::In, Direction::Out]);
+            stage.inflict(Mishap::CutOff { host, direction });
+            stage.run(600);
+            stage.inflict(Mishap::Mend);
+            stage.run(400);
+            Some(())
+        },
+    },
+    Script {
+        name: "primary-cut-from-metadata",
+        row: 13,
+        what: "the primary is cut off from the metadata service alone; so may be a switch",
+        shape: two_switches,
+        play: |stage| {
+            let primary = Host::Node(stage.primary()?);
+            if stage.random.below(2) == 0 {
+                stage.inflict(Mishap::AgentCut { switch: 1, away_ns: 500_000_000 });
+            }
+            cut_both(stage, primary, Host::Metadata);
+            stage.run(600);
+            stage.inflict(Mishap::Mend);
+            stage.run(400);
+            Some(())
+        },
+    },
+    Script {
+        name: "removed-but-reachable",
+        row: 13,
+        what: "a removed secondary does not know it and has a long lease; a switch that does not hear of it goes on sending gets to it",
+        shape: |scenario| {
+            scenario.switches = 2;
+            // Many keys: one that is put through the old tables is locked at the removed node, which then says nothing of it.
+            scenario.clients = 8;
+            scenario.workload.keys = Key::several(0, 60);
+            scenario.workload.pause_ns_max = 8_000_000;
+            scenario.workload.calls = 600;
+            scenario.timing.lease = Duration::from_millis(500);
+            scenario.faults.drift = 50_000;
+        },
+        play: |stage| {
+            let victim = Host::Node(stage.secondary()?);
+            for other in (0..stage.cluster.nodes().len()).map(Host::Node).filter(|node| *node != victim) {
+                cut_both(stage, victim, other);
+            }
+            stage.inflict(Mishap::Cut { from: Host::Metadata, to: victim });
+            if stage.random.below(3) > 0 {
+                stage.inflict(Mishap::Cut { from: victim, to: Host::Metadata });
+            }
+            stage.inflict(Mishap::AgentCut { switch: 1, away_ns: 3_000_000_000 });
+            if stage.random.below(2) == 0 {
+                let delay_ms = stage.random.between(1, 200);
+                stage.run(delay_ms);
+                stage.inflict(Mishap::MetadataCrash { downtime_ns: 1_000_000 });
+            }
+            stage.run(1_200);
+            let answered = stage.answered();
+            stage.run(600);
+            let all_done = stage.cluster.clients().iter().all(|client| client.is_done());
+            if stage.answered() == answered && !all_done {
+                stage
+                    .violations
+                    .push("nothing is answered although the removed node's lease is over (V)".into());
+            }
+            Some(())
+        },
+    },
+    Script {
+        name: "multicast-misses-one",
+        row: 26,
+        what: "no client's datagram reaches one secondary, and no other node's multicast",
+        shape: as_it_is,
+        play: |stage| {
+            let deaf = stage.secondary()?;
+            for client in 0..stage.cluster.clients().len() {
+                stage.inflict(Mishap::Cut { from: Host::Client(client), to: Host::Node(deaf) });
+            }
+            stage.run(300);
+            let primary = stage.primary()?;
+            stage.inflict(Mishap::Cut { from: Host::Node(primary), to: Host::Node(deaf) });
+            stage.run(700);
+            Some(())
+        },
+    },
+];

@@ -1,0 +1,37 @@
+//! What several scripts begin with or do.
+
+use super::stage::{Played, Stage};
+use crate::cluster::{Mishap, Scenario, What};
+use crate::network::Host;
+use crate::node::Kept;
+use nicekv_wire::Datagram;
+
+pub(super) fn as_it_is(_: &mut Scenario) {}
+
+pub(super) fn two_switches(scenario: &mut Scenario) {
+    scenario.switches = 2;
+}
+
+pub(super) fn crash(node: usize, downtime_ms: u64) -> Mishap {
+    Mishap::Crash { node, kept: Kept::Any, downtime_ns: Some(downtime_ms * 1_000_000) }
+}
+
+pub(super) fn cut_both(stage: &mut Stage, one: Host, other: Host) {
+    stage.inflict(Mishap::Cut { from: one, to: other });
+    stage.inflict(Mishap::Cut { from: other, to: one });
+}
+
+pub(super) fn opened(what: What<'_>) -> Option<Datagram<'_>> {
+    let What::Datagram { bytes, .. } = what else { return None };
+    Datagram::decode(bytes).ok().map(|(_, datagram)| datagram)
+}
+
+/// Two primaries in turn are killed and come back.
+pub(super) fn two_failovers(stage: &mut Stage, downtime_ms: u64, run_ms: u64) -> Played {
+    for _ in 0..2 {
+        let primary = stage.primary()?;
+        stage.inflict(crash(primary, downtime_ms));
+        stage.run(run_ms);
+    }
+    Some(())
+}
