@@ -132,7 +132,7 @@ pub enum LabCommand {
     /// Test a cluster of its own under random faults: real clients, and a judge of what they saw
     ///
     /// Builds a lab beside the one that may be running, and removes it. Prints for each phase of about 15 s the operations, the
-    /// faults, the longest time without a successful update, and the verdict. Exit code 1 if a history is not linearizable, if an
+    /// faults, the longest time without a successful update, and the verdict; at the end figures of each keyspace. Exit code 1 if a history is not linearizable, if an
     /// acknowledged update is lost, or if the cluster does not recover; the lab is then left as it is.
     Chaos(ChaosArguments),
     /// Test that a cluster of its own loses nothing when all of its processes are killed at once, again and again
@@ -191,6 +191,9 @@ pub struct ChaosArguments {
     /// Chooses operations and faults [default: another one each time; it is printed]
     #[arg(long)]
     seed: Option<u64>,
+    /// Another keyspace beside the default one, as `lab up` has it; may be repeated, each is judged for itself
+    #[arg(long = "keyspace", value_name = "NAME=SPEC")]
+    keyspaces: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -3,13 +3,17 @@
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
+use nicekv_client::Keyspace;
+use nicekv_placement::KeyspaceSpec;
+
+use crate::clients::Client;
 use crate::commands;
 use crate::error::{LabError, Result};
 use crate::faults;
 use crate::ready;
 use crate::scope::Scope;
 use crate::state::LabState;
-use crate::topology::Host;
+use crate::topology::{Host, WIRE_PORT};
 use crate::up::{self, last_words};
 use crate::{Configure, Engine, UpArguments};
 
@@ -23,14 +27,17 @@ const CLIENTS: u8 = 2;
 /// A running lab with durable nodes, removed when it is dropped.
 pub(crate) struct OwnLab {
     pub(crate) scope: Scope,
+    /// The default one is the first.
+    pub(crate) keyspaces: Vec<KeyspaceSpec>,
     kept: bool,
 }
 
 impl OwnLab {
-    /// Returns when the lab is ready.
+    /// Returns when the lab is ready. `further`: keyspaces beside the default one.
     pub(crate) fn up(
         base: &Scope,
         name: &str,
+        further: &[String],
         configure: Configure<'_>,
         interrupted: &AtomicBool,
     ) -> Result<Self> {
@@ -40,16 +47,33 @@ impl OwnLab {
             clients: CLIENTS.into(),
             replicas: REPLICAS,
             write_set: None,
-            keyspaces: Vec::new(),
+            keyspaces: further.to_vec(),
             engine: Engine::Durable,
             data_dir: None,
         };
         up::bring_up(&scope, &arguments, configure, interrupted)?;
-        Ok(Self { scope, kept: false })
+        let keyspaces = up::all_keyspaces(&arguments)?;
+        Ok(Self { scope, keyspaces, kept: false })
+    }
+
+    /// A native client, on the host of this number.
+    pub(crate) fn native_client(&self, number: u64) -> Result<Client> {
+        let keyspace = |spec: &KeyspaceSpec| Keyspace {
+            id: spec.id,
+            vrings: spec.vrings(WIRE_PORT),
+            replication: spec.replication(),
+        };
+        let keyspaces = self.keyspaces.iter().map(keyspace).collect();
+        Client::native(&self.scope, Self::client_host(number), keyspaces)
+    }
+
+    /// A client of the gateway on the host of this number, which tells it from others that judge the same keys.
+    pub(crate) fn resp_client(&self, number: u64) -> Client {
+        Client::resp(&self.scope, Self::client_host(number), number)
     }
 
     /// The host of the client with this number: they take turns.
-    pub(crate) fn client_host(number: u64) -> Host {
+    fn client_host(number: u64) -> Host {
         Host::Client((number % u64::from(CLIENTS)) as u8)
     }
 

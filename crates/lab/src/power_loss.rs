@@ -17,7 +17,7 @@ use std::time::Duration;
 use nicekv_history::model::{Change, When};
 use nicekv_history::random::Random;
 use nicekv_history::{Action, Call};
-use nicekv_wire::{OpId, Status};
+use nicekv_wire::{KeyspaceId, OpId, Status};
 
 use crate::clients::Client;
 use crate::error::{LabError, Result};
@@ -60,7 +60,7 @@ pub(crate) fn run(
     let seed = arguments.seed.unwrap_or_else(|| nicekv_runtime::now().boot_ns % 1_000_000);
     println!("power-loss --times {} --seed {seed}", arguments.times);
     let interrupted = interruption()?;
-    let lab = OwnLab::up(base, "power-loss", configure, &interrupted)?;
+    let lab = OwnLab::up(base, "power-loss", &[], configure, &interrupted)?;
     let mut random = Random::new(seed);
     let (mut acknowledged, mut rounds) = (0, Vec::new());
     for round in 1..=arguments.times {
@@ -156,12 +156,7 @@ fn kill_everything(lab: &OwnLab, random: &mut Random) -> Result<()> {
 
 /// Puts until it is stopped.
 fn write(lab: &OwnLab, round: u32, writer: u64, stopped: &AtomicBool) -> Result<Written> {
-    let host = OwnLab::client_host(writer);
-    let mut client = if writer < WRITERS / 2 {
-        Client::native(&lab.scope, host)?
-    } else {
-        Client::resp(&lab.scope, host, writer)
-    };
+    let mut client = if writer < WRITERS / 2 { lab.native_client(writer)? } else { lab.resp_client(writer) };
     let mut written = Written::default();
     for number in 0.. {
         if stopped.load(Ordering::Relaxed) {
@@ -184,13 +179,13 @@ fn write(lab: &OwnLab, round: u32, writer: u64, stopped: &AtomicBool) -> Result<
 fn put(client: &mut Client, key: &str, number: u64) -> Result<bool> {
     let change = Change::Set(number.to_string().into_bytes());
     let action = Action::Update { op: OpId::NONE, condition: When::Always, return_old: false, change };
-    let Call { answered, .. } = client.call(key.as_bytes(), action)?;
+    let Call { answered, .. } = client.call(KeyspaceId::DEFAULT, key.as_bytes(), action)?;
     Ok(answered.is_some_and(|(_, answer)| answer.status == Status::Ok))
 }
 
 /// The keys of a round that are not as they must be.
 fn missing_keys(lab: &OwnLab, round: u32, written: &[Written]) -> Result<Vec<String>> {
-    let mut client = Client::native(&lab.scope, OwnLab::client_host(0))?;
+    let mut client = lab.native_client(0)?;
     let mut missing = Vec::new();
     for (writer, written) in (0..).zip(written) {
         for number in &written.numbers {
@@ -210,7 +205,7 @@ fn missing_keys(lab: &OwnLab, round: u32, written: &[Written]) -> Result<Vec<Str
 
 /// The number that a key holds; `None` also if it cannot be read.
 fn read(client: &mut Client, key: &str) -> Result<Option<u64>> {
-    let Call { answered, .. } = client.call(key.as_bytes(), Action::Get)?;
+    let Call { answered, .. } = client.call(KeyspaceId::DEFAULT, key.as_bytes(), Action::Get)?;
     let value = answered.and_then(|(_, answer)| answer.value);
     Ok(value.and_then(|value| String::from_utf8(value).ok()?.parse().ok()))
 }

@@ -18,7 +18,9 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase, parse_keyspaces, partitions_for};
+use nicekv_placement::{
+    KeyspaceDefaults, KeyspaceSpec, Protocol, RingsBase, parse_keyspaces, partitions_for,
+};
 use nicekv_wire::KeyspaceId;
 
 use crate::error::{LabError, Result};
@@ -102,15 +104,25 @@ fn check(arguments: &UpArguments) -> Result<()> {
     Ok(())
 }
 
+/// What a keyspace need not say.
+fn defaults(arguments: &UpArguments, id: KeyspaceId) -> KeyspaceDefaults {
+    let (replicas, partitions) = (arguments.replicas, partitions_for(arguments.nodes));
+    KeyspaceDefaults { id, replicas, partitions, rings: RingsBase::Network }
+}
+
 /// The keyspaces beside the default one.
 fn keyspaces(arguments: &UpArguments) -> Result<Vec<KeyspaceSpec>> {
-    let defaults = KeyspaceDefaults {
-        id: KeyspaceId(1),
-        replicas: arguments.replicas,
-        partitions: partitions_for(arguments.nodes),
-        rings: RingsBase::Network,
-    };
-    Ok(parse_keyspaces(arguments.keyspaces.iter().map(String::as_str), &defaults)?)
+    let texts = arguments.keyspaces.iter().map(String::as_str);
+    Ok(parse_keyspaces(texts, &defaults(arguments, KeyspaceId(1)))?)
+}
+
+/// The default keyspace and the others.
+pub(crate) fn all_keyspaces(arguments: &UpArguments) -> Result<Vec<KeyspaceSpec>> {
+    let mut default = KeyspaceSpec::of(&defaults(arguments, KeyspaceId::DEFAULT));
+    if let Some(write_set) = arguments.write_set {
+        default.protocol = Protocol::Quorum { write_set };
+    }
+    Ok([vec![default], keyspaces(arguments)?].concat())
 }
 
 fn refuse_second(scope: &Scope) -> Result<()> {

@@ -7,22 +7,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use nicekv_history::{Action, Call, Verdict, check};
+use nicekv_placement::KeyspaceSpec;
 use nicekv_wire::Status;
 
 use super::schedule::Deed;
-use super::workload::KeyCall;
+use super::workload::{Key, KeyCall, Keys};
 use crate::error::{LabError, Result};
 
-/// Of one phase, or of several.
+/// What was seen of one keyspace.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Report {
+struct Tally {
     operations: usize,
     unknown: usize,
-    faults: Vec<Deed>,
     /// For which no update succeeded.
     longest_gap: Duration,
-    /// From the last fault to the last replica in its place.
-    whole_after: Duration,
     keys: usize,
     /// Keys that could not be read at the end.
     unreadable: usize,
@@ -30,92 +28,150 @@ pub(crate) struct Report {
     violations: usize,
     /// Keys whose history was too long to be judged.
     undecided: usize,
-    phases: usize,
 }
 
-impl Report {
-    pub(crate) fn is_failure(&self) -> bool {
+impl Tally {
+    fn of(calls: &[&Call], read_back: &[&Call]) -> Self {
+        let unknown = |call: &&&Call| call.action != Action::Get && call.answered.is_none();
+        Self {
+            operations: calls.len(),
+            unknown: calls.iter().filter(unknown).count(),
+            longest_gap: longest_gap(calls),
+            keys: read_back.len(),
+            unreadable: read_back.iter().filter(|call| call.answered.is_none()).count(),
+            ..Self::default()
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.unknown += other.unknown;
+        self.longest_gap = self.longest_gap.max(other.longest_gap);
+        self.keys += other.keys;
+        self.unreadable += other.unreadable;
+        self.violations += other.violations;
+        self.undecided += other.undecided;
+    }
+
+    fn is_failure(&self) -> bool {
         self.unreadable + self.violations + self.undecided > 0
     }
 
-    /// Adds a phase to a sum.
-    pub(crate) fn add(&mut self, phase: &Self) {
-        self.operations += phase.operations;
-        self.unknown += phase.unknown;
-        self.faults.extend(&phase.faults);
-        self.longest_gap = self.longest_gap.max(phase.longest_gap);
-        self.whole_after = self.whole_after.max(phase.whole_after);
-        self.keys += phase.keys;
-        self.unreadable += phase.unreadable;
-        self.violations += phase.violations;
-        self.undecided += phase.undecided;
-        self.phases += 1;
+    fn calls(&self) -> String {
+        format!("{} operations, {} unknown outcomes", self.operations, self.unknown)
     }
-}
 
-impl fmt::Display for Report {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { operations, unknown, faults, longest_gap, whole_after, keys, .. } = self;
-        write!(formatter, "{operations} operations, {unknown} unknown outcomes, {} faults", faults.len())?;
-        if self.phases == 0 {
-            let names: Vec<String> = faults.iter().map(Deed::to_string).collect();
-            write!(formatter, " ({})", names.join(", "))?;
-        } else {
-            write!(formatter, " in {} phases", self.phases)?;
-        }
-        let (gap_ms, whole_ms) = (longest_gap.as_millis(), whole_after.as_millis());
-        write!(formatter, ", longest gap {gap_ms} ms, whole after {whole_ms} ms, {keys} keys: ")?;
+    fn verdict(&self) -> String {
         match (self.violations, self.unreadable, self.undecided) {
-            (0, 0, 0) => formatter.write_str("linearizable, all read back"),
-            (violations, unreadable, undecided) => write!(
-                formatter,
+            (0, 0, 0) => "linearizable, all read back".into(),
+            (violations, unreadable, undecided) => format!(
                 "{violations} NOT LINEARIZABLE, {unreadable} not readable, {undecided} too long to be judged"
             ),
         }
     }
 }
 
-/// Judges the calls of a phase and the reads after it. `name`: of the key with an index.
+/// Of one phase, or of several.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Report {
+    /// Of each keyspace, with its name.
+    tallies: Vec<(String, Tally)>,
+    faults: Vec<Deed>,
+    /// From the last fault to the last replica in its place.
+    whole_after: Duration,
+    phases: usize,
+}
+
+impl Report {
+    pub(crate) fn is_failure(&self) -> bool {
+        self.tallies.iter().any(|(_, tally)| tally.is_failure())
+    }
+
+    /// Adds a phase to a sum.
+    pub(crate) fn add(&mut self, phase: &Self) {
+        match self.tallies.is_empty() {
+            true => self.tallies.clone_from(&phase.tallies),
+            false => {
+                let pairs = self.tallies.iter_mut().zip(&phase.tallies);
+                pairs.for_each(|((_, sum), (_, tally))| sum.add(tally));
+            }
+        }
+        self.faults.extend(&phase.faults);
+        self.whole_after = self.whole_after.max(phase.whole_after);
+        self.phases += 1;
+    }
+
+    fn total(&self) -> Tally {
+        let mut total = Tally::default();
+        self.tallies.iter().for_each(|(_, tally)| total.add(tally));
+        total
+    }
+
+    /// A line for each keyspace.
+    pub(crate) fn keyspaces(&self) -> impl Iterator<Item = String> {
+        self.tallies.iter().map(|(name, tally)| {
+            let gap_ms = tally.longest_gap.as_millis();
+            let (calls, keys, verdict) = (tally.calls(), tally.keys, tally.verdict());
+            format!("keyspace {name}: {calls}, longest gap {gap_ms} ms, {keys} keys: {verdict}")
+        })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (total, faults) = (self.total(), &self.faults);
+        write!(formatter, "{}, {} faults", total.calls(), faults.len())?;
+        if self.phases == 0 {
+            let names: Vec<String> = faults.iter().map(Deed::to_string).collect();
+            write!(formatter, " ({})", names.join(", "))?;
+        } else {
+            write!(formatter, " in {} phases", self.phases)?;
+        }
+        let (gap_ms, whole_ms) = (total.longest_gap.as_millis(), self.whole_after.as_millis());
+        write!(formatter, ", longest gap {gap_ms} ms, whole after {whole_ms} ms, ")?;
+        write!(formatter, "{} keys: {}", total.keys, total.verdict())
+    }
+}
+
+/// Judges the calls of a phase and the reads after it.
 pub(crate) fn judge(
     faults: Vec<Deed>,
     calls: Vec<KeyCall>,
     read_back: Vec<KeyCall>,
     whole_after: Duration,
-    name: impl Fn(usize) -> String,
+    keys: Keys<'_>,
 ) -> Result<Report> {
-    let unknown = |(_, call): &&KeyCall| call.action != Action::Get && call.answered.is_none();
-    let mut report = Report {
-        operations: calls.len(),
-        unknown: calls.iter().filter(unknown).count(),
-        faults,
-        longest_gap: longest_gap(&calls),
-        whole_after,
-        keys: read_back.len(),
-        unreadable: read_back.iter().filter(|(_, call)| call.answered.is_none()).count(),
-        ..Report::default()
+    let tally = |(keyspace, spec): (usize, &KeyspaceSpec)| {
+        (spec.name.clone(), Tally::of(&of_keyspace(&calls, keyspace), &of_keyspace(&read_back, keyspace)))
     };
-    let mut by_key: BTreeMap<usize, Vec<Call>> = BTreeMap::new();
-    for (index, call) in calls.into_iter().chain(read_back) {
-        by_key.entry(index).or_default().push(call);
+    let mut tallies: Vec<_> = keys.keyspaces.iter().enumerate().map(tally).collect();
+    let mut by_key: BTreeMap<Key, Vec<Call>> = BTreeMap::new();
+    for (key, call) in calls.into_iter().chain(read_back) {
+        by_key.entry(key).or_default().push(call);
     }
-    for (index, calls) in by_key {
+    for (key, calls) in by_key {
+        let (_, tally) = &mut tallies[key.keyspace];
         match check(&calls) {
             Verdict::Linearizable => continue,
-            Verdict::Violation => report.violations += 1,
-            Verdict::TooLarge => report.undecided += 1,
+            Verdict::Violation => tally.violations += 1,
+            Verdict::TooLarge => tally.undecided += 1,
         }
-        let path = write_down(&name(index), calls)?;
-        eprintln!("nicekv: the history of {} is in {}", name(index), path.display());
+        let path = write_down(&keys.full_name(key), calls)?;
+        eprintln!("nicekv: the history of {} is in {}", keys.full_name(key), path.display());
     }
-    Ok(report)
+    Ok(Report { tallies, faults, whole_after, phases: 0 })
+}
+
+fn of_keyspace(calls: &[KeyCall], keyspace: usize) -> Vec<&Call> {
+    calls.iter().filter(|(key, _)| key.keyspace == keyspace).map(|(_, call)| call).collect()
 }
 
 /// The longest time without an update that succeeded.
-fn longest_gap(calls: &[KeyCall]) -> Duration {
+fn longest_gap(calls: &[&Call]) -> Duration {
     let mut successes_ns: Vec<u64> = calls
         .iter()
-        .filter(|(_, call)| call.action != Action::Get)
-        .filter_map(|(_, call)| call.answered.as_ref())
+        .filter(|call| call.action != Action::Get)
+        .filter_map(|call| call.answered.as_ref())
         .filter_map(|(at_ns, answer)| (answer.status == Status::Ok).then_some(*at_ns))
         .collect();
     successes_ns.sort_unstable();
@@ -145,7 +201,8 @@ fn write_down(key: &str, mut calls: Vec<Call>) -> Result<PathBuf> {
 mod tests {
     use nicekv_history::Answer;
     use nicekv_history::model::{Change, When};
-    use nicekv_wire::OpId;
+    use nicekv_placement::{KeyspaceDefaults, RingsBase};
+    use nicekv_wire::{KeyspaceId, OpId};
 
     use super::*;
 
@@ -165,26 +222,45 @@ mod tests {
         Call { action: Action::Get, called, answered: Some((called + 1, told(value))) }
     }
 
+    fn keyspaces() -> Vec<KeyspaceSpec> {
+        let rings = RingsBase::Network;
+        let of = |id| KeyspaceDefaults { id: KeyspaceId(id), replicas: 3, partitions: 8, rings };
+        let quorum = KeyspaceSpec::parse("quorum=replication=quorum,write-set=2", &of(1)).unwrap();
+        vec![KeyspaceSpec::of(&of(0)), quorum]
+    }
+
+    const FIRST: Key = Key { keyspace: 0, index: 0 };
+    const SECOND: Key = Key { keyspace: 1, index: 0 };
+
     #[test]
     fn a_lost_update_and_a_key_that_cannot_be_read_are_failures() {
-        let calls = || vec![(0, set("a", 1, 2)), (1, set("b", 3, 5_000_003))];
-        let judged = |read_back| {
-            judge(Vec::new(), calls(), read_back, Duration::ZERO, |index| {
-                format!("judge-test-{}-{index}", std::process::id())
-            })
-            .unwrap()
+        let keyspaces = keyspaces();
+        let keys = Keys { seed: std::process::id().into(), phase: 0, keyspaces: &keyspaces };
+        let calls = || {
+            vec![(FIRST, set("a", 1, 2)), (SECOND, set("b", 3, 5_000_003)), (FIRST, set("a", 4_000, 5_002))]
         };
-        let good = judged(vec![(0, get(Some("a"), 9_000_000)), (1, get(Some("b"), 9_000_000))]);
+        let judged = |read_back| judge(Vec::new(), calls(), read_back, Duration::ZERO, keys).unwrap();
+        let good = judged(vec![(FIRST, get(Some("a"), 9_000_000)), (SECOND, get(Some("b"), 9_000_000))]);
         assert!(!good.is_failure());
-        assert_eq!(good.longest_gap, Duration::from_nanos(5_000_001));
-        let lost = judged(vec![(0, get(None, 9_000_000)), (1, get(Some("b"), 9_000_000))]);
-        assert_eq!((lost.violations, lost.unreadable), (1, 0));
+        assert_eq!(good.total().longest_gap, Duration::from_nanos(5_000), "keyspaces are apart");
+        assert_eq!(good.total().operations, 3);
+        let lost = judged(vec![(FIRST, get(None, 9_000_000)), (SECOND, get(Some("b"), 9_000_000))]);
+        assert_eq!((lost.total().violations, lost.total().unreadable), (1, 0));
         assert!(lost.to_string().contains("1 NOT LINEARIZABLE"), "{lost}");
-        let path = std::env::temp_dir().join(format!("nicekv-judge-test-{}-0.txt", std::process::id()));
-        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2);
+        let lines: Vec<String> = lost.keyspaces().collect();
+        assert!(lines[0].starts_with("keyspace default: 2 operations"), "{lines:?}");
+        assert!(lines[0].contains("1 NOT LINEARIZABLE"), "{lines:?}");
+        assert!(lines[1].starts_with("keyspace quorum: 1 operations"), "{lines:?}");
+        assert!(lines[1].ends_with("1 keys: linearizable, all read back"), "{lines:?}");
+        let path = std::env::temp_dir().join(format!("nicekv-{}.txt", keys.full_name(FIRST)));
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 3);
         std::fs::remove_file(path).unwrap();
         let silent = Call { answered: None, ..get(None, 9_000_000) };
-        let unread = judged(vec![(0, silent), (1, get(Some("b"), 9_000_000))]);
-        assert_eq!((unread.violations, unread.unreadable), (0, 1));
+        let unread = judged(vec![(FIRST, silent), (SECOND, get(Some("b"), 9_000_000))]);
+        assert_eq!((unread.total().violations, unread.total().unreadable), (0, 1));
+        let mut sum = Report::default();
+        sum.add(&good);
+        sum.add(&unread);
+        assert!(sum.is_failure() && sum.total().keys == 4, "{sum}");
     }
 }

@@ -6,7 +6,8 @@
 //!   Redis clients ── gateways ─────────┴─▶ history of each key ──▶ linearizable?
 //! ```
 //!
-//! Every phase has keys of its own, so that histories stay short enough to be judged. The reads at the end belong to the history: an
+//! Every keyspace of the lab is driven at the same time, by the same clients, and judged for itself: those with a primary and those by quorum
+//! under the same faults. Every phase has keys of its own, so that histories stay short enough to be judged. The reads at the end belong to the history: an
 //! acknowledged update that is missing then has no place in any order.
 //!
 //! What is drawn is the same for every run with a seed; when packets and processes meet is not, so a failure is found again at best
@@ -23,7 +24,6 @@ use std::time::{Duration, Instant};
 use nicekv_history::Action;
 use nicekv_history::random::Random;
 
-use crate::clients::Client;
 use crate::commands;
 use crate::error::Result;
 use crate::faults;
@@ -34,7 +34,7 @@ use crate::{ChaosArguments, Configure};
 
 use judge::Report;
 use schedule::{Deed, Step};
-use workload::{KEYS, KeyCall, key};
+use workload::{KeyCall, Keys};
 
 /// For which faults are injected in a phase.
 const PHASE: Duration = Duration::from_secs(12);
@@ -46,9 +46,10 @@ const NAP: Duration = Duration::from_millis(50);
 /// Runs the phases; exit code 1 if one of them failed.
 pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, configure: Configure<'_>) -> Result<ExitCode> {
     let seed = arguments.seed.unwrap_or_else(|| nicekv_runtime::now().boot_ns % 1_000_000);
-    println!("chaos --minutes {} --seed {seed}", arguments.minutes);
+    let further = arguments.keyspaces.iter().map(|text| format!(" --keyspace {text}"));
+    println!("chaos --minutes {} --seed {seed}{}", arguments.minutes, further.collect::<String>());
     let interrupted = interruption()?;
-    let lab = OwnLab::up(base, "chaos", configure, &interrupted)?;
+    let lab = OwnLab::up(base, "chaos", &arguments.keyspaces, configure, &interrupted)?;
     let chaos = Chaos { lab: &lab, seed, interrupted: &interrupted };
     let end = Instant::now() + Duration::from_secs_f64(60.0 * arguments.minutes);
     let mut total = Report::default();
@@ -73,6 +74,7 @@ pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, configure: Configure
         }
     }
     println!("seed {seed}: {total}");
+    total.keyspaces().for_each(|line| println!("{line}"));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -114,8 +116,11 @@ impl Chaos<'_> {
         })?;
         let read_back = self.read_back(phase)?;
         let faults = steps.iter().map(|step| step.deed).filter(|deed| deed.is_fault()).collect();
-        let name = |index| String::from_utf8_lossy(&key(self.seed, phase, index)).into_owned();
-        judge::judge(faults, calls, read_back, whole_after, name)
+        judge::judge(faults, calls, read_back, whole_after, self.keys(phase))
+    }
+
+    fn keys(&self, phase: u32) -> Keys<'_> {
+        Keys { seed: self.seed, phase, keyspaces: &self.lab.keyspaces }
     }
 
     fn work(
@@ -125,13 +130,11 @@ impl Chaos<'_> {
         random: &mut Random,
         stopped: &AtomicBool,
     ) -> Result<Vec<KeyCall>> {
-        let (scope, host) = (&self.lab.scope, OwnLab::client_host(number));
-        let mut client = if number < NATIVE_CLIENTS {
-            Client::native(scope, host)?
-        } else {
-            Client::resp(scope, host, number)
+        let mut client = match number < NATIVE_CLIENTS {
+            true => self.lab.native_client(number)?,
+            false => self.lab.resp_client(number),
         };
-        workload::run(&mut client, number, random, |index| key(self.seed, phase, index), stopped)
+        workload::run(&mut client, number, random, self.keys(phase), stopped)
     }
 
     /// Does what the schedule says when it says so.
@@ -181,11 +184,7 @@ impl Chaos<'_> {
 
     /// Reads every key of the phase.
     fn read_back(&self, phase: u32) -> Result<Vec<KeyCall>> {
-        let mut client = Client::native(&self.lab.scope, OwnLab::client_host(0))?;
-        let mut read = |index| {
-            let call = workload::call(&mut client, &key(self.seed, phase, index), index, Action::Get)?;
-            Ok((index, call))
-        };
-        (0..KEYS).map(&mut read).collect()
+        let (mut client, keys) = (self.lab.native_client(0)?, self.keys(phase));
+        keys.all().map(|key| Ok((key, keys.call(&mut client, key, Action::Get)?))).collect()
     }
 }

@@ -1,7 +1,8 @@
 //! What the clients of a phase do: random operations on the keys of that phase, with the history taken down.
 //!
-//! Half of the keys belong to the native clients, who compare versions; the other half is shared with Redis clients, who are not told
-//! any, so that there nobody's answer counts as having told one.
+//! Every keyspace has the same keys, so that one which is taken for that of another keyspace shows. Half of them belong to the native
+//! clients, who compare versions; the other half is shared with Redis clients, who are not told any, so that there nobody's answer counts
+//! as having told one. A keyspace by quorum is only asked for what it understands (R14).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,29 +11,94 @@ use std::time::Duration;
 use nicekv_history::model::{Change, When};
 use nicekv_history::random::Random;
 use nicekv_history::{Action, Answer, Call};
-use nicekv_wire::OpId;
+use nicekv_placement::{KeyspaceSpec, Protocol};
+use nicekv_wire::{OpId, Status};
 
 use crate::clients::Client;
 use crate::error::Result;
 
-/// Keys of a phase.
+/// Keys of a phase in each keyspace.
 pub(crate) const KEYS: usize = 128;
 /// Of these many keys of either half, every third call is to one: so that calls meet.
 const HOT_KEYS: u64 = 4;
 /// Longest pause of a client between two calls: bounds the length of histories.
 const PAUSE_US_MAX: u64 = 8_000;
 
-/// A call and the index of its key.
-pub(crate) type KeyCall = (usize, Call);
-
-/// The name of a key.
-pub(crate) fn key(seed: u64, phase: u32, index: usize) -> Vec<u8> {
-    format!("chaos-{seed}-{phase}-{index}").into_bytes()
+/// A key of a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    /// Which of the lab's keyspaces.
+    pub(crate) keyspace: usize,
+    /// Which of its keys.
+    pub(crate) index: usize,
 }
 
-/// Even ones compare versions.
-fn has_versions(index: usize) -> bool {
-    index.is_multiple_of(2)
+impl Key {
+    /// Even ones compare versions.
+    fn has_versions(self) -> bool {
+        self.index.is_multiple_of(2)
+    }
+}
+
+/// A call and its key.
+pub(crate) type KeyCall = (Key, Call);
+
+/// The keys of a phase.
+#[derive(Clone, Copy)]
+pub(crate) struct Keys<'a> {
+    pub(crate) seed: u64,
+    pub(crate) phase: u32,
+    /// The lab's.
+    pub(crate) keyspaces: &'a [KeyspaceSpec],
+}
+
+impl Keys<'_> {
+    /// Every key.
+    pub(crate) fn all(self) -> impl Iterator<Item = Key> {
+        (0..self.keyspaces.len()).flat_map(|keyspace| (0..KEYS).map(move |index| Key { keyspace, index }))
+    }
+
+    /// The bytes of a key.
+    fn name(self, key: Key) -> String {
+        format!("chaos-{}-{}-{}", self.seed, self.phase, key.index)
+    }
+
+    /// As people tell it from all others.
+    pub(crate) fn full_name(self, key: Key) -> String {
+        format!("{}-{}", self.keyspaces[key.keyspace].name, self.name(key))
+    }
+
+    /// Makes one call; versions are not told for keys without.
+    pub(crate) fn call(self, client: &mut Client, key: Key, action: Action) -> Result<Call> {
+        let mut call = client.call(self.keyspaces[key.keyspace].id, self.name(key).as_bytes(), action)?;
+        let erases = matches!(call.action, Action::Update { change: Change::Erase, .. });
+        if let Some((_, answer)) = &mut call.answered {
+            if !key.has_versions() {
+                answer.version = Answer::VERSION_NOT_TOLD;
+            }
+            // It does not say for sure whether there was a value.
+            if erases && answer.status == Status::NotFound {
+                answer.status = Status::Ok;
+            }
+        }
+        Ok(call)
+    }
+
+    fn draw_key(self, client: &Client, random: &mut Random) -> Key {
+        let keyspace = random.below(self.keyspaces.len() as u64) as usize;
+        let half = KEYS as u64 / 2;
+        let choice = if random.below(3) == 0 { HOT_KEYS } else { half };
+        let place = random.below(choice) as usize;
+        let shared = !client.is_told_versions() || random.below(3) == 0;
+        Key { keyspace, index: 2 * place + usize::from(shared) }
+    }
+
+    fn draw(self, client: &Client, key: Key, seen: OpId, value: Vec<u8>, random: &mut Random) -> Action {
+        match self.keyspaces[key.keyspace].protocol {
+            Protocol::Multicast => draw(client.is_told_versions() && key.has_versions(), seen, value, random),
+            Protocol::Quorum { .. } => draw_for_quorum(value, random),
+        }
+    }
 }
 
 /// Makes calls until it is stopped; all of them.
@@ -40,43 +106,27 @@ pub(crate) fn run(
     client: &mut Client,
     number: u64,
     random: &mut Random,
-    name: impl Fn(usize) -> Vec<u8>,
+    keys: Keys<'_>,
     stopped: &AtomicBool,
 ) -> Result<Vec<KeyCall>> {
     let mut calls = Vec::new();
-    let mut seen: BTreeMap<usize, OpId> = BTreeMap::new();
+    let mut seen: BTreeMap<Key, OpId> = BTreeMap::new();
     while !stopped.load(Ordering::Relaxed) {
-        let index = draw_key(client, random);
-        let version = seen.get(&index).copied().unwrap_or(OpId::NONE);
+        let key = keys.draw_key(client, random);
+        let version = seen.get(&key).copied().unwrap_or(OpId::NONE);
         let value = (number * 1_000_000 + calls.len() as u64).to_string().into_bytes();
-        let call = call(client, &name(index), index, draw(client, index, version, value, random))?;
+        let action = keys.draw(client, key, version, value, random);
+        let call = keys.call(client, key, action)?;
         if let Some((_, answer)) = &call.answered {
-            seen.insert(index, answer.version);
+            seen.insert(key, answer.version);
         }
-        calls.push((index, call));
+        calls.push((key, call));
         std::thread::sleep(Duration::from_micros(random.below(PAUSE_US_MAX)));
     }
     Ok(calls)
 }
 
-/// Makes one call; versions are not told for keys without.
-pub(crate) fn call(client: &mut Client, key: &[u8], index: usize, action: Action) -> Result<Call> {
-    let mut call = client.call(key, action)?;
-    if let Some((_, answer)) = call.answered.as_mut().filter(|_| !has_versions(index)) {
-        answer.version = Answer::VERSION_NOT_TOLD;
-    }
-    Ok(call)
-}
-
-fn draw_key(client: &Client, random: &mut Random) -> usize {
-    let half = KEYS as u64 / 2;
-    let choice = if random.below(3) == 0 { HOT_KEYS } else { half };
-    let place = random.below(choice) as usize;
-    let shared = !client.is_told_versions() || random.below(3) == 0;
-    2 * place + usize::from(shared)
-}
-
-fn draw(client: &Client, index: usize, version: OpId, value: Vec<u8>, random: &mut Random) -> Action {
+fn draw(compares_versions: bool, version: OpId, value: Vec<u8>, random: &mut Random) -> Action {
     let change = match random.below(10) {
         0..3 => return Action::Get,
         3..6 => Change::Set(value),
@@ -89,8 +139,17 @@ fn draw(client: &Client, index: usize, version: OpId, value: Vec<u8>, random: &m
         0 if is_set => (When::IfAbsent, false),
         1 if is_set => (When::IfPresent, false),
         2 if is_set => (When::Always, true),
-        3 if has_versions(index) && client.is_told_versions() => (When::IfVersion(version), false),
+        3 if compares_versions => (When::IfVersion(version), false),
         _ => (When::Always, false),
     };
     Action::Update { op: OpId::NONE, condition, return_old, change }
+}
+
+fn draw_for_quorum(value: Vec<u8>, random: &mut Random) -> Action {
+    let change = match random.below(10) {
+        0..4 => return Action::Get,
+        4..8 => Change::Set(value),
+        _ => Change::Erase,
+    };
+    Action::Update { op: OpId::NONE, condition: When::Always, return_old: false, change }
 }

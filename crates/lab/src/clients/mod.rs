@@ -8,7 +8,9 @@ mod resp;
 
 use std::time::Duration;
 
+use nicekv_client::Keyspace;
 use nicekv_history::{Action, Call};
+use nicekv_wire::KeyspaceId;
 
 use crate::error::{LabError, Result};
 use crate::scope::Scope;
@@ -29,9 +31,9 @@ pub(crate) enum Client {
 }
 
 impl Client {
-    /// A native client on a host.
-    pub(crate) fn native(scope: &Scope, host: Host) -> Result<Self> {
-        let bound = scope.namespace(host).inside(NativeClient::bind)?;
+    /// A native client on a host, of these keyspaces.
+    pub(crate) fn native(scope: &Scope, host: Host, keyspaces: Vec<Keyspace>) -> Result<Self> {
+        let bound = scope.namespace(host).inside(|| NativeClient::bind(keyspaces))?;
         bound
             .map(|client| Self::Native(Box::new(client)))
             .map_err(LabError::system(format!("bind a client on {host}")))
@@ -48,12 +50,13 @@ impl Client {
     }
 
     /// Makes a call and waits for its end. The op id in `action` is replaced by that of the call.
-    pub(crate) fn call(&mut self, key: &[u8], action: Action) -> Result<Call> {
+    pub(crate) fn call(&mut self, keyspace: KeyspaceId, key: &[u8], action: Action) -> Result<Call> {
         match self {
             Self::Native(client) => {
-                client.call(key, action).map_err(LabError::system("use a client's socket".to_owned()))
+                let failed = LabError::system("use a client's socket".to_owned());
+                client.call(keyspace, key, action).map_err(failed)
             }
-            Self::Resp(client) => client.call(key, action),
+            Self::Resp(client) => client.call(keyspace, key, action),
         }
     }
 }

@@ -3,13 +3,10 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use nicekv_client::{Answer as Told, ClientCore, Config, OperationError, Outcome, Request};
+use nicekv_client::{Answer as Told, ClientCore, Config, Keyspace, OperationError, Outcome, Request};
 use nicekv_history::{Action, Answer, Call};
-use nicekv_placement::Vrings;
 use nicekv_runtime::{UdpEndpoint, new_client_id, now, readable, renew_client_id, wait};
 use nicekv_wire::{Header, KeyspaceId, OpId, Status};
-
-use crate::topology::WIRE_PORT;
 
 /// Longer than every fault that heals: an op whose outcome is unknown makes a history harder to judge.
 const ANSWER_TIMEOUT_NS: u64 = 10_000_000_000;
@@ -20,18 +17,19 @@ pub(crate) struct NativeClient {
 }
 
 impl NativeClient {
-    /// A client that nobody was before, on a socket of the calling thread's network namespace.
-    pub(crate) fn bind() -> io::Result<Self> {
-        let core = ClientCore::new(Config::new(new_client_id()?, Vrings::on_network(WIRE_PORT)));
+    /// A client that nobody was before, on a socket of the calling thread's network namespace. There is at least one keyspace.
+    pub(crate) fn bind(keyspaces: Vec<Keyspace>) -> io::Result<Self> {
+        let config = Config::new(new_client_id()?, keyspaces[0]);
+        let core = ClientCore::new(Config { keyspaces, ..config });
         let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
         Ok(Self { core, endpoint: UdpEndpoint::bind(any)? })
     }
 
-    pub(crate) fn call(&mut self, key: &[u8], mut action: Action) -> io::Result<Call> {
+    pub(crate) fn call(&mut self, keyspace: KeyspaceId, key: &[u8], mut action: Action) -> io::Result<Call> {
         let called = now();
         let deadline_ns = called.boot_ns + ANSWER_TIMEOUT_NS;
         let request = request(key, &action);
-        self.core.submit(called, KeyspaceId::DEFAULT, request, deadline_ns).map_err(io::Error::other)?;
+        self.core.submit(called, keyspace, request, deadline_ns).map_err(io::Error::other)?;
         let (sent, answer) = self.finish()?;
         if let Action::Update { op, .. } = &mut action {
             *op = sent;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nicekv_history::model::{Change, When};
 use nicekv_history::{Action, Answer, Call};
 use nicekv_runtime::now;
-use nicekv_wire::{ClientId, OpId, Status};
+use nicekv_wire::{ClientId, KeyspaceId, OpId, Status};
 
 use crate::error::Result;
 use crate::namespace::Namespace;
@@ -36,6 +36,8 @@ pub(crate) struct RespClient {
     namespace: Namespace,
     timeout: Duration,
     stream: Option<BufReader<TcpStream>>,
+    /// To which its connection has been switched; a new one is at the default keyspace.
+    selected: KeyspaceId,
     /// Names its calls, since gateways tell no op ids.
     op: OpId,
 }
@@ -44,10 +46,10 @@ impl RespClient {
     /// A client of the gateway in a namespace. `number`: tells it from others that judge the same keys.
     pub(crate) fn new(namespace: Namespace, number: u64, timeout: Duration) -> Self {
         let op = OpId { client: ClientId(u64::MAX - number), sequence: 0 };
-        Self { namespace, timeout, stream: None, op }
+        Self { namespace, timeout, stream: None, selected: KeyspaceId::DEFAULT, op }
     }
 
-    pub(crate) fn call(&mut self, key: &[u8], mut action: Action) -> Result<Call> {
+    pub(crate) fn call(&mut self, keyspace: KeyspaceId, key: &[u8], mut action: Action) -> Result<Call> {
         self.op.sequence += 1;
         if let Action::Update { op, .. } = &mut action {
             *op = self.op;
@@ -55,9 +57,30 @@ impl RespClient {
         let words = words(key, &action);
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         let called = now().boot_ns;
-        let reply = self.ask(&words)?;
-        let answered = reply.ok().and_then(|reply| Some((now().boot_ns, answer(&action, reply)?)));
+        let reply = match self.select(keyspace)? {
+            true => self.ask(&words)?.ok(),
+            false => None,
+        };
+        let answered = reply.and_then(|reply| Some((now().boot_ns, answer(&action, reply)?)));
         Ok(Call { action, called, answered })
+    }
+
+    /// Switches the connection to a keyspace, if it is at another; whether it is there.
+    fn select(&mut self, keyspace: KeyspaceId) -> Result<bool> {
+        if self.stream.is_none() {
+            self.selected = KeyspaceId::DEFAULT;
+        }
+        if self.selected == keyspace {
+            return Ok(true);
+        }
+        let reply = self.ask(&[b"SELECT", keyspace.0.to_string().as_bytes()])?;
+        let is_there = reply.is_ok_and(|reply| matches!(reply, Reply::Simple(_)));
+        match is_there {
+            true => self.selected = keyspace,
+            // Whatever was said, the next call begins anew.
+            false => self.stream = None,
+        }
+        Ok(is_there)
     }
 
     /// Asks one command; any error leaves its outcome open, and the next one gets a connection of its own.
@@ -136,7 +159,7 @@ fn words(key: &[u8], action: &Action) -> Vec<Vec<u8>> {
             (When::Always, true, Change::Set(value)) => words("GETSET", &[value]),
             (When::IfAbsent, false, Change::Set(value)) => words("SETNX", &[value]),
             (When::IfPresent, false, Change::Set(value)) => words("SET", &[value, b"XX"]),
-            (When::Always, false, Change::Delete) => words("DEL", &[]),
+            (When::Always, false, Change::Delete | Change::Erase) => words("DEL", &[]),
             (When::Always, false, Change::Append(suffix)) => words("APPEND", &[suffix]),
             (When::Always, false, Change::Increment(delta)) => {
                 words("INCRBY", &[delta.to_string().as_bytes()])

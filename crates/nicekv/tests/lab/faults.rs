@@ -107,9 +107,17 @@ fn a_switch_that_starts_again_drops_what_is_for_the_vrings_until_it_is_filled() 
 fn chaos_finds_nothing_and_leaves_nothing() {
     as_root("chaos_finds_nothing_and_leaves_nothing", || {
         let lab = LabUnderTest::new("c");
-        let output = lab.succeeds(&["chaos", "--minutes", "0.15", "--seed", "7"]);
+        let quorum = ["--keyspace", "sessions=replication=quorum,write-set=2"];
+        let output = lab.succeeds(&[&["chaos", "--minutes", "0.3", "--seed", "7"][..], &quorum].concat());
         let said = text(&output.stdout);
         assert!(said.contains("--seed 7") && said.contains("linearizable, all read back"), "{said}");
+        for name in ["default", "sessions"] {
+            let start = format!("keyspace {name}: ");
+            let line =
+                said.lines().find_map(|line| line.strip_prefix(&start)).unwrap_or_else(|| panic!("{said}"));
+            let operations: u32 = line.split(' ').next().unwrap().parse().unwrap();
+            assert!(operations > 100 && line.ends_with("linearizable, all read back"), "{said}");
+        }
         lab.assert_nothing_left();
     });
 }
