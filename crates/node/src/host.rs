@@ -6,6 +6,7 @@ use crate::plant::Plant;
 use crate::session::Session;
 use crate::status::Counters;
 use crate::storage::StorageQueue;
+use crate::visibility::Visibility;
 use crate::waits::Waits;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -37,6 +38,8 @@ pub struct Host {
     pub storage: StorageQueue,
     /// Datagrams to send.
     pub outbox: Outbox,
+    /// What of the entries may be shown.
+    pub visibility: Visibility,
     /// With the metadata service.
     pub session: Session,
     /// Numbers for operators.
@@ -61,6 +64,7 @@ impl Host {
         Self {
             storage: StorageQueue::default(),
             outbox: Outbox::new(config.node),
+            visibility: Visibility::default(),
             session: Session::default(),
             counters: Counters::default(),
             disk_space: DiskSpace::default(),

@@ -6,7 +6,8 @@
 //!
 //! 1. `node_core`: dispatch, and what is checked there; `routes`, `hosted`: which partition;
 //! 2. `protocol`: what a protocol is; `membership`: the epoch that it is in;
-//! 3. `host`: what it may use: `storage` (the disk), `outbox` (the network), `session` (lease and term), `waits`;
+//! 3. `host`: what it may use: `storage` (the disk), `outbox` (the network), `session` (lease and term), `waits`,
+//!    `visibility` (what may be shown elsewhere);
 //! 4. `scrub`.
 
 #![cfg_attr(not(test), no_std)]
@@ -27,6 +28,7 @@ mod scrub;
 mod session;
 mod status;
 mod storage;
+mod visibility;
 mod waits;
 
 pub use config::{NodeConfig, Timing};
@@ -42,3 +44,4 @@ pub use protocol::{CopyChunk, CopyRequest, Message, Page, Protocol, Request};
 pub use session::Session;
 pub use status::{Counters, NodeStatus, PartitionStatus, Standing};
 pub use storage::{StorageCompletion, StorageQueue, StorageRequest};
+pub use visibility::{Shift, ShiftKind, Visibility};

@@ -9,6 +9,7 @@ use crate::protocol::{CopyChunk, CopyRequest, Message, Page, Protocol, Request};
 use crate::scrub::Scrub;
 use crate::status::NodeStatus;
 use crate::storage::{StorageCompletion, StorageRequest};
+use crate::visibility::Shift;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::bytes::Reader;
@@ -383,8 +384,21 @@ impl<P: Protocol> NodeCore<P> {
         self.host.storage.end_batch();
     }
 
-    /// Writes the next datagram to `out`; returns where it goes.
+    /// Has every change of what may be shown told from now on, by [`Self::poll_visibility`]; to be called before anything is handled.
+    pub fn tell_visibility(&mut self) {
+        self.host.visibility.tell();
+    }
+
+    /// The next change of what may be shown; to be made before a datagram is polled.
+    pub fn poll_visibility(&mut self) -> Option<Shift> {
+        self.host.visibility.poll()
+    }
+
+    /// Writes the next datagram to `out`; returns where it goes. None leaves before it is known what may be shown.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
+        if !self.host.visibility.is_taken() {
+            return None;
+        }
         self.host.outbox.poll(out)
     }
 

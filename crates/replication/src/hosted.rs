@@ -1,6 +1,6 @@
 //! The protocols that a storage node hosts. An enum, so that a node is a value that can be cloned.
 
-use crate::partition::Partition;
+use crate::multicast::Partition;
 use crate::quorum::QuorumPartition;
 use alloc::boxed::Box;
 use core::net::SocketAddrV4;

@@ -28,7 +28,7 @@
 mod merge;
 mod partition;
 
-use crate::get::decode_entry;
+use crate::entry::decode_entry;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;

@@ -17,39 +17,21 @@
 //!
 //! A vote is no proof against members that lie. It is what can be done where most are right.
 
+use super::compare::{Compare, listed_entry};
+use super::partition::Partition;
+use super::waits::ScanPurpose;
 use crate::config::{COMPARES_MAX, COPY_PAGES_MAX};
-use crate::copy::{PendingScan, ScanPurpose};
-use crate::partition::Partition;
-use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::net::SocketAddrV4;
 use nicekv_node::{Host, Page, Plant, Standing};
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::control::MemberState;
-use nicekv_wire::recovery::{Entry, read_keyed_entry};
-use nicekv_wire::scrub::{Listed, ListedEntry, ScrubPage};
+use nicekv_wire::recovery::read_keyed_entry;
+use nicekv_wire::scrub::{Listed, ScrubPage};
 use nicekv_wire::{NodeId, Now};
 
 /// The receiver reads so much more than the sender had in the range.
 const SLACK_BYTES: usize = 4 << 10;
-
-/// A page of another member that is to be compared with what is here.
-#[derive(Clone)]
-pub(crate) struct Compare {
-    logged: u64,
-    is_last: bool,
-    bytes: usize,
-    listed: Vec<(Box<[u8]>, Option<ListedEntry>)>,
-    /// Pages of the engine that may still be read for it.
-    pages_left: usize,
-}
-
-/// What a page is to tell of an entry.
-fn listed_entry(stored: &[u8]) -> ListedEntry {
-    let entry = Entry::decode(stored).expect("the engine returns what was stored");
-    let digest = nicekv_placement::key_digest(stored).0;
-    let digest = u64::from_be_bytes(digest[..8].try_into().expect("16 bytes"));
-    ListedEntry { index: entry.index, digest, is_tombstone: entry.value.is_none() }
-}
 
 /// Puts what a scrub sees into datagrams for the other members.
 struct Listing {
@@ -87,8 +69,8 @@ impl Listing {
             sender: host.config.node,
             partition: partition.id(),
             epoch: partition.membership.epoch,
-            logged: partition.logged,
-            released: partition.released,
+            logged: partition.sequence.logged(),
+            released: partition.sequence.released(),
             after: &self.after,
             is_last,
             bytes: self.bytes as u32,
@@ -105,7 +87,7 @@ impl Listing {
 
 impl Partition {
     /// Tells the other members what the scrub has found after this key.
-    pub(crate) fn list(&self, host: &mut Host, after: &[u8], page: &Page<'_>) {
+    pub(super) fn list(&self, host: &mut Host, after: &[u8], page: &Page<'_>) {
         let mut listing = Listing::new(after);
         let mut corrupt = page.corrupt.iter().peekable();
         let mut reader = Reader::new(page.entries);
@@ -114,7 +96,7 @@ impl Partition {
             while let Some(damaged) = corrupt.next_if(|damaged| ***damaged < *key) {
                 listing.push(self, host, damaged, None);
             }
-            let is_changing = self.keys.contains_key(key) || host.storage.is_written_since_scan(key);
+            let is_changing = self.locks.is_locked(key) || host.storage.is_written_since_scan(key);
             listing.push(self, host, key, (!is_changing).then_some(stored));
         }
         corrupt.for_each(|damaged| listing.push(self, host, damaged, None));
@@ -122,7 +104,7 @@ impl Partition {
     }
 
     /// The other members that hold everything: those that compare, and vote.
-    pub(crate) fn judges(&self, me: NodeId) -> impl Iterator<Item = (NodeId, core::net::SocketAddrV4)> {
+    pub(super) fn judges(&self, me: NodeId) -> impl Iterator<Item = (NodeId, SocketAddrV4)> {
         let holds_all = |state: MemberState, handoff: bool| state == MemberState::Consistent && !handoff;
         (self.membership.members.iter())
             .filter(move |member| member.node != me && holds_all(member.state, member.handoff))
@@ -130,15 +112,13 @@ impl Partition {
     }
 
     /// Another member tells what it has of a range of keys.
-    pub(crate) fn on_scrub_page(&mut self, host: &mut Host, now: Now, page: &ScrubPage<'_>) {
+    pub(super) fn on_scrub_page(&mut self, host: &mut Host, now: Now, page: &ScrubPage<'_>) {
         if host.has(Plant::ScrubBlind) {
             return;
         }
         self.learn_released(host, now, page.released);
-        let is_behind = self.logged < page.logged || self.released < page.released;
-        if self.membership.standing != Standing::Consistent
-            || is_behind
-            || self.waits.scans.len() >= COMPARES_MAX
+        let is_behind = self.is_behind(page.logged, page.released);
+        if self.membership.standing != Standing::Consistent || is_behind || self.waits.scans() >= COMPARES_MAX
         {
             host.counters.dropped += 1;
             return;
@@ -154,13 +134,12 @@ impl Partition {
     }
 
     fn scan_for_compare(&mut self, host: &mut Host, compare: Compare, after: &[u8]) {
-        let epoch = self.membership.epoch;
         let token = host.scan(self.id(), after, compare.bytes);
-        self.waits.scans.push_back(PendingScan { token, epoch, purpose: ScanPurpose::Compare(compare) });
+        self.waits.scan(token, self.membership.epoch, ScanPurpose::Compare(compare));
     }
 
     /// A page of the engine has been read, to be compared with another member's.
-    pub(crate) fn on_compare_scanned(
+    pub(super) fn on_compare_scanned(
         &mut self,
         host: &mut Host,
         now: Now,
@@ -190,7 +169,7 @@ impl Partition {
             mine.retain(|(key, _)| *key <= &**end);
         }
         for key in compare.suspects(&mine) {
-            if !self.keys.contains_key(&key) {
+            if !self.locks.is_locked(&key) {
                 self.begin_vote(host, now, &key);
             }
         }
@@ -198,100 +177,5 @@ impl Partition {
             let (listed, pages_left) = (rest, compare.pages_left - 1);
             self.scan_for_compare(host, Compare { listed, pages_left, ..compare }, last);
         }
-    }
-}
-
-impl Compare {
-    /// The keys of which the sender and this member have different entries, though this one is not behind.
-    fn suspects(&self, mine: &[(&[u8], &[u8])]) -> Vec<Box<[u8]>> {
-        let mut suspects = Vec::new();
-        let mut mine = mine.iter().peekable();
-        for (key, theirs) in &self.listed {
-            while let Some((other, stored)) = mine.next_if(|(other, _)| *other < &**key) {
-                if self.differs(None, Some(stored)) {
-                    suspects.push((*other).into());
-                }
-            }
-            let stored = mine.next_if(|(other, _)| *other == &**key).map(|(_, stored)| *stored);
-            if let Some(theirs) = theirs
-                && self.differs(Some(*theirs), stored)
-            {
-                suspects.push(key.clone());
-            }
-        }
-        suspects.extend(
-            mine.filter(|(_, stored)| self.differs(None, Some(stored))).map(|(key, _)| (*key).into()),
-        );
-        suspects
-    }
-
-    fn differs(&self, theirs: Option<ListedEntry>, mine: Option<&[u8]>) -> bool {
-        let mine = mine.map(listed_entry);
-        match (theirs, mine) {
-            // It was written since.
-            (_, Some(mine)) if mine.index > self.logged => false,
-            (Some(theirs), Some(mine)) => theirs != mine,
-            // A tombstone goes when every original member holds the deletion.
-            (Some(alone), None) | (None, Some(alone)) => !alone.is_tombstone,
-            (None, None) => false,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use nicekv_wire::{ClientId, OpId};
-
-    fn stored(index: u64, value: Option<&[u8]>) -> Vec<u8> {
-        let version = OpId { client: ClientId(1), sequence: index };
-        let mut bytes = Vec::new();
-        Entry { index, version, expiry_ms: 0, value }.append(&mut bytes);
-        bytes
-    }
-
-    fn listed(key: &str, index: u64, value: Option<&[u8]>) -> (Box<[u8]>, Option<ListedEntry>) {
-        (key.as_bytes().into(), Some(listed_entry(&stored(index, value))))
-    }
-
-    #[track_caller]
-    fn check(
-        theirs: &[(Box<[u8]>, Option<ListedEntry>)],
-        mine: &[(&str, u64, Option<&[u8]>)],
-        suspects: &[&str],
-    ) {
-        let compare = Compare { logged: 10, is_last: true, bytes: 0, listed: theirs.to_vec(), pages_left: 1 };
-        let mine: Vec<_> =
-            mine.iter().map(|(key, index, value)| (key.as_bytes(), stored(*index, *value))).collect();
-        let mine: Vec<_> = mine.iter().map(|(key, stored)| (*key, &stored[..])).collect();
-        let found = compare.suspects(&mine);
-        let found: Vec<_> = found.iter().map(|key| std::str::from_utf8(key).unwrap()).collect();
-        assert_eq!(found, suspects);
-    }
-
-    #[test]
-    fn a_difference_that_no_decision_under_way_explains_is_a_suspicion() {
-        let (one, other) = (Some(b"1".as_slice()), Some(b"2".as_slice()));
-        let theirs = [listed("b", 4, one), listed("d", 7, one), ("f".as_bytes().into(), None)];
-        check(&theirs, &[("b", 4, one), ("d", 7, one), ("f", 5, one)], &[]);
-        check(&theirs, &[("b", 4, other), ("d", 7, one)], &["b"]);
-        check(&theirs, &[("b", 4, one), ("d", 6, one)], &["d"]);
-        check(&theirs, &[("b", 4, one)], &["d"]);
-        check(
-            &theirs,
-            &[("a", 3, one), ("b", 4, one), ("c", 9, one), ("d", 7, one), ("g", 1, one)],
-            &["a", "c", "g"],
-        );
-        check(&[], &[("a", 3, one)], &["a"]);
-    }
-
-    #[test]
-    fn what_was_written_since_and_tombstones_that_went_are_none() {
-        let one = Some(b"1".as_slice());
-        let theirs = [listed("b", 4, one), listed("d", 7, None)];
-        check(&theirs, &[("a", 11, one), ("b", 12, one), ("c", 13, None)], &[]);
-        check(&theirs, &[("b", 12, None), ("c", 3, None), ("d", 7, None)], &[]);
-        check(&theirs, &[("b", 4, one), ("d", 7, one)], &["d"]);
-        check(&theirs, &[("b", 10, one), ("d", 5, one)], &["b", "d"]);
     }
 }

@@ -1,7 +1,7 @@
 //! What a replica does about silence: lost copies are sent again, holders of old ops speak up, the silent are accused (R15).
 
+use super::partition::Partition;
 use crate::clients::Lookup;
-use crate::partition::Partition;
 use alloc::vec::Vec;
 use nicekv_node::{Host, Plant, Standing};
 use nicekv_wire::control::ReportKind;
@@ -10,34 +10,32 @@ use nicekv_wire::{NodeId, Now, OpId};
 
 /// Most open ops that one sweep looks at, the oldest first.
 const SWEPT_OPS_MAX: usize = 256;
-/// A timeout doubles at most this often.
-const DOUBLINGS_MAX: u32 = 3;
 
 impl Partition {
     /// Looks for what is overdue; whether there is anything to look at again later.
-    pub(crate) fn look_over(&mut self, host: &mut Host, now: Now) -> bool {
+    pub(super) fn look_over(&mut self, host: &mut Host, now: Now) -> bool {
         if self.membership.standing == Standing::Outside {
             return false;
         }
-        if self.forced < self.logged {
+        if self.sequence.forced() < self.sequence.logged() {
             host.storage.want_force();
         }
         if self.is_primary() {
             self.sweep_lead(host, now);
             let lead = self.lead.as_ref().expect("a primary");
             return !lead.is_ready()
-                || !lead.wanted.is_empty()
-                || !self.ops.is_empty()
-                || !self.decisions.is_empty()
+                || !lead.wanted().is_empty()
+                || self.locks.count() > 0
+                || self.sequence.unreleased().len() > 0
                 || self.membership.has_joiners();
         }
         self.sweep_member(host, now);
         if self.membership.standing == Standing::Joining {
             self.sweep_join(host, now);
         }
-        !self.ops.is_empty()
-            || self.forced < self.logged
-            || self.progress_due_ns.is_some()
+        self.locks.count() > 0
+            || self.sequence.forced() < self.sequence.logged()
+            || self.reporting.is_pending()
             || self.membership.standing == Standing::Joining
     }
 
@@ -54,9 +52,9 @@ impl Partition {
     fn fetch_wanted(&mut self, host: &mut Host) {
         let (sender, partition, epoch) = (host.config.node, self.id(), self.membership.epoch);
         let lead = self.lead.as_mut().expect("a primary");
-        lead.wanted.retain(|op, _| !self.ops.contains_key(op) && self.clients.lookup(*op) == Lookup::New);
+        lead.keep_wanting(|op| !self.locks.holds(op) && self.clients.lookup(op) == Lookup::New);
         let wanted: Vec<(OpId, NodeId)> =
-            lead.wanted.iter().map(|(op, node)| (*op, *node)).take(SWEPT_OPS_MAX).collect();
+            lead.wanted().iter().map(|(op, node)| (*op, *node)).take(SWEPT_OPS_MAX).collect();
         for (op, holder) in wanted {
             let Some(address) = self.membership.address(holder) else { continue };
             let fetch = Fetch { sender, partition, epoch, wanted: Wanted::Op(op) };
@@ -70,26 +68,15 @@ impl Partition {
             return Vec::new();
         }
         let timeout_ns = host.config.timing.resend.as_nanos() as u64;
-        let ops: Vec<OpId> = self.undecided.values().take(SWEPT_OPS_MAX).copied().collect();
-        ops.into_iter()
-            .filter(|op| {
-                let state = self.ops.get_mut(op).expect("an undecided op is open");
-                let overdue = now.boot_ns >= state.sent_ns + (timeout_ns << state.tries.min(DOUBLINGS_MAX));
-                if overdue {
-                    state.sent_ns = now.boot_ns;
-                    state.tries += 1;
-                }
-                overdue
-            })
-            .collect()
+        self.locks.take_overdue(now, timeout_ns, SWEPT_OPS_MAX)
     }
 
     fn resend_prepares(&mut self, host: &mut Host, now: Now) {
         for op in self.overdue_ops(host, now) {
-            let state = &self.ops[&op];
+            let Some(state) = self.locks.op(op) else { continue };
             for position in 0..self.membership.members.len() {
                 let member = self.membership.members[position];
-                if state.acks & (1 << position) != 0 || member.node == host.config.node {
+                if state.votes.acks & (1 << position) != 0 || member.node == host.config.node {
                     continue;
                 }
                 self.resend(host, state.stored.datagram(), member.address);
@@ -102,24 +89,21 @@ impl Partition {
 
     /// Sends members what they have not acknowledged of the decisions.
     fn serve_laggards(&mut self, host: &mut Host, now: Now) {
-        let contended_through =
-            self.decisions.iter().rev().find(|decided| decided.contended).map_or(0, |decided| decided.index);
+        let contended = self.sequence.unreleased().rev().find(|decided| decided.contended);
+        let contended_through = contended.map_or(0, |decided| decided.index);
+        let urgent_through = contended_through.max(self.sequence.base().unwrap_or(0));
         for position in 0..self.membership.members.len() {
             let node = self.membership.members[position].node;
             let lead = self.lead.as_mut().expect("a primary");
-            let peer = &mut lead.peers[position];
-            let urgent = peer.forced < contended_through.max(self.base.unwrap_or(0));
-            if node == host.config.node || (!urgent && peer.logged >= self.logged) {
+            let logged = lead.logged_by(position);
+            let is_urgent = lead.forced_by(position) < urgent_through;
+            if position == lead.me() || (!is_urgent && logged >= self.sequence.logged()) {
                 continue;
             }
             let timing = &host.config.timing;
-            let patience = if urgent { timing.resend } else { timing.progress_delay * 2 };
-            let patience_ns = (patience.as_nanos() as u64) << peer.tries.min(DOUBLINGS_MAX);
-            if now.boot_ns < peer.heard_ns.max(lead.decided_ns) + patience_ns {
-                continue;
-            }
-            peer.tries += 1;
-            let (tries, logged) = (peer.tries, peer.logged);
+            let patience = if is_urgent { timing.resend } else { timing.progress_delay * 2 };
+            let silent = lead.take_silent(now, position, patience.as_nanos() as u64);
+            let Some(tries) = silent else { continue };
             self.catch_up(host, now, position, logged);
             if tries >= host.config.timing.accuse_after_resends {
                 self.accuse(host, node);
@@ -131,20 +115,19 @@ impl Partition {
         let overdue = self.overdue_ops(host, now);
         for op in &overdue {
             self.acknowledge(host, *op);
-            if self.ops[op].tries >= host.config.timing.accuse_after_resends {
+            let tries = self.locks.op(*op).map_or(0, |op| op.tries);
+            if tries >= host.config.timing.accuse_after_resends {
                 self.accuse(host, self.membership.primary);
             }
         }
-        let holds_unreleased = self.ops.len() > self.undecided.len();
+        let resend_ns = host.config.timing.resend.as_nanos() as u64;
         if !overdue.is_empty() {
             self.tell_progress(host, true);
-        } else if holds_unreleased {
-            let resend_ns = host.config.timing.resend.as_nanos() as u64;
-            if now.boot_ns >= self.gap_ns + resend_ns {
-                self.gap_ns = now.boot_ns;
+        } else if self.locks.has_unreleased() {
+            if self.reporting.take_gap(now, resend_ns) {
                 self.tell_progress(host, true);
             }
-        } else if self.progress_due_ns.is_some_and(|due_ns| due_ns <= now.boot_ns) {
+        } else if self.reporting.is_due(now) {
             self.tell_progress(host, false);
         }
     }

@@ -1,11 +1,48 @@
-//! The partition as the node that hosts it sees it: which event goes where.
+//! NICE's multicast two-phase commit (NICE §4.2 to §4.4 with rules R1 to R5, R7, R8, R10, R11 and R15). Read in this order:
+//!
+//! 1. this module: which event goes where; `partition`: the parts of its state;
+//! 2. `locks` (open ops, locked keys), `sequence` (decisions), `contents` (what is in the engine), `lead` (what a primary keeps), `joiner`,
+//!    `reporting`, `repairs`, `agenda`, `waits`: the parts, which know nothing of each other's insides; [`crate::clients`];
+//! 3. `prepare`: every replica logs and acknowledges an op;
+//! 4. `decide`: the primary orders it, on the fast or the slow path; [`crate::evaluate`] says what it does;
+//! 5. `settle`: a decision is logged, takes effect, is released; `follow`: the others hear of it;
+//! 6. `get`: who may answer a get, and with what; `expiry`: values whose time has come;
+//! 7. `epoch`: recovery when the replica set changes; `history`, `join` and `copy`: what a returning node has missed; `restore`: the log;
+//! 8. `sweep`: what is done about silence; `full` and `repair`: about disks that are full, or return damaged values;
+//!    `scrub` and `compare`: about replicas that differ.
 
-use crate::get::{WaitingGet, decode_entry};
-use crate::partition::Partition;
-use crate::prepare::Source;
-use crate::record::Record;
-use crate::waits::{PendingRead, UnforcedWhat};
+mod agenda;
+mod compare;
+mod contents;
+mod copy;
+mod copy_frames;
+mod decide;
+mod epoch;
+mod expiry;
+mod follow;
+mod full;
+mod get;
+mod history;
+mod join;
+mod joiner;
+mod lead;
+mod locks;
+mod partition;
+mod prepare;
+mod record;
+mod repair;
+mod repairs;
+mod reporting;
+mod restore;
+mod scrub;
+mod sequence;
+mod settle;
+mod sweep;
+mod waits;
+
+use crate::entry::decode_entry;
 use core::net::SocketAddrV4;
+use locks::WaitingGet;
 use nicekv_node::{
     CopyChunk, CopyRequest, Host, Membership, Message, Page, PartitionStatus, Protocol, Request, Standing,
 };
@@ -15,6 +52,10 @@ use nicekv_wire::recovery::{Entry, Wanted, read_keyed_entry};
 use nicekv_wire::repair::KeyState;
 use nicekv_wire::replication::{PrepareAck, Progress};
 use nicekv_wire::{DecodeError, Entries, NodeId, Now, PartitionId, Replication};
+pub use partition::Partition;
+use prepare::Source;
+use record::Record;
+use waits::{PendingRead, UnforcedWhat};
 
 impl Protocol for Partition {
     fn new(partition: PartitionId, _: Replication, host: &Host) -> Self {
@@ -95,14 +136,11 @@ impl Protocol for Partition {
     }
 
     fn on_forced(&mut self, host: &mut Host, now: Now, record: u64) {
-        let unforced = self.waits.finish_force(record);
-        if unforced.resets != self.resets {
-            return;
-        }
-        match unforced.what {
-            UnforcedWhat::Prepare(op) => self.on_prepare_forced(host, now, op),
-            UnforcedWhat::Decision(index) => self.on_decision_forced(host, now, index),
-            UnforcedWhat::Copy => self.on_copy_forced(host, now),
+        match self.waits.finish_force(record) {
+            None => {}
+            Some(UnforcedWhat::Prepare(op)) => self.on_prepare_forced(host, now, op),
+            Some(UnforcedWhat::Decision(index)) => self.on_decision_forced(host, now, index),
+            Some(UnforcedWhat::Copy) => self.on_copy_forced(host, now),
         }
     }
 
@@ -136,24 +174,24 @@ impl Protocol for Partition {
     }
 
     fn on_scanned(&mut self, host: &mut Host, now: Now, token: u64, page: Page<'_>) {
-        let scan = self.waits.finish_scan(token);
+        let scan = self.waits.finish_scan(token, self.membership.epoch);
         // A copy must not go without them: the joiner asks again.
         self.begin_repairs(host, now, page.corrupt);
-        if page.corrupt.is_empty() {
-            self.take_page(host, now, scan, page.entries, page.more);
+        if let Some(purpose) = scan.filter(|_| page.corrupt.is_empty()) {
+            self.take_page(host, now, purpose, page.entries, page.more);
         }
     }
 
     fn wants_scrub(&self, now: Now) -> bool {
-        self.is_primary() && self.agenda.needs_pass(now)
+        self.is_primary() && self.contents.agenda().needs_pass(now)
     }
 
     fn before_scrub(&mut self, now: Now, is_first: bool) -> bool {
-        if self.is_primary() && self.agenda.is_saturated(now) {
+        if self.is_primary() && self.contents.agenda().is_saturated(now) {
             return false;
         }
         if is_first {
-            self.agenda.begin_pass();
+            self.contents.agenda_mut().begin_pass();
         }
         true
     }
@@ -169,7 +207,7 @@ impl Protocol for Partition {
             let (key, entry) = read_keyed_entry(&mut reader).expect("the engine returns what was stored");
             let entry: Entry<'_> = decode_entry(entry);
             if !host.storage.is_written_since_scan(key) {
-                self.agenda.note_found(key, &entry);
+                self.contents.agenda_mut().note_found(key, &entry);
             }
             if may_drop && entry.value.is_none() {
                 self.drop_old_tombstone(host, key, entry.index);
@@ -178,7 +216,7 @@ impl Protocol for Partition {
     }
 
     fn on_scrub_lost(&mut self) {
-        self.agenda.break_pass();
+        self.contents.agenda_mut().break_pass();
     }
 
     fn expire(&mut self, host: &mut Host, now: Now, deletes_max: usize) -> usize {
@@ -201,9 +239,9 @@ impl Protocol for Partition {
             standing: self.membership.standing,
             primary: self.membership.primary,
             leads: self.lead.as_ref().is_some_and(|lead| lead.is_ready()),
-            open_ops: self.ops.len(),
-            logged: self.logged,
-            released: self.released,
+            open_ops: self.locks.count(),
+            logged: self.sequence.logged(),
+            released: self.sequence.released(),
         }
     }
 }
@@ -217,7 +255,7 @@ impl Partition {
         progress: &Progress,
         prepares: Entries<'_, PrepareAck>,
     ) {
-        if progress.gap && progress.logged == self.logged && self.is_primary() {
+        if progress.gap && progress.logged == self.sequence.logged() && self.is_primary() {
             for ack in prepares.iter().filter(|ack| ack.partition == progress.partition) {
                 self.decide_expired(host, now, ack.op);
             }
@@ -226,9 +264,42 @@ impl Partition {
 
     /// Drops a tombstone that the scrub has found, if every original member holds the deletion.
     fn drop_old_tombstone(&self, host: &mut Host, key: &[u8], index: u64) {
-        let is_held = self.membership.is_whole() && index <= self.released;
+        let is_held = self.membership.is_whole() && index <= self.sequence.released();
         if is_held && !host.storage.is_written_since_scan(key) {
             host.storage.remove(self.id(), key);
+        }
+    }
+}
+
+#[cfg(feature = "exploration")]
+mod exploration {
+    use super::Partition;
+    use crate::clients::ExportCursor;
+    use core::hash::{Hash, Hasher};
+    use nicekv_node::Standing;
+
+    impl Partition {
+        pub(crate) fn fingerprint_wait(&self, record: u64, state: &mut impl Hasher) {
+            self.waits.fingerprint(record, state);
+        }
+
+        pub(crate) fn fingerprint(&self, state: &mut impl Hasher) {
+            let membership = &self.membership;
+            (membership.epoch, membership.activated, membership.primary).hash(state);
+            (membership.standing == Standing::Consistent).hash(state);
+            membership.members.iter().for_each(|member| member.node.hash(state));
+            let recovered_through = self.lead.as_ref().map_or(0, |lead| lead.recovered_through());
+            self.locks.fingerprint(recovered_through, state);
+            self.sequence.fingerprint(state);
+            self.clients.export(ExportCursor::START, usize::MAX).0.hash(state);
+            self.contents.fingerprint(state);
+            self.reporting.is_pending().hash(state);
+            self.lead.as_ref().inspect(|lead| lead.fingerprint(state));
+        }
+
+        pub(crate) fn check_invariants(&self) -> Result<(), &'static str> {
+            self.sequence.check_invariants()?;
+            self.locks.check_invariants()
         }
     }
 }

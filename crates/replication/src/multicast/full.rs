@@ -18,18 +18,20 @@
 //!   primary sends it again until the member can store it. An op that the primary itself lacks was never decided: all members, of which
 //!   it was one, would have had to force it (R1).
 
+use super::lead::Lead;
+use super::partition::Partition;
+use super::prepare::Source;
+use super::sequence::Decided;
 use crate::clients::{Lookup, StoredResult};
 use crate::config::UNRELEASED_MAX;
 use crate::evaluate::Verdict;
-use crate::partition::{Decided, Partition};
-use crate::prepare::Source;
 use nicekv_node::Host;
 use nicekv_wire::replication::PrepareAck;
 use nicekv_wire::{Now, OpId, Status, Update};
 
 impl Partition {
     /// Whether an update that this member does not hold yet was refused because of a full disk.
-    pub(crate) fn refuses(&mut self, host: &mut Host, now: Now, update: &Update<'_>, source: Source) -> bool {
+    pub(super) fn refuses(&mut self, host: &mut Host, now: Now, update: &Update<'_>, source: Source) -> bool {
         if host.disk_space.admits(&update.operation) {
             return false;
         }
@@ -46,39 +48,37 @@ impl Partition {
 
     /// Primary with a full disk: refuses an op whose prepare it cannot log. Until it may decide it is silent, and clients try again.
     fn decide_full(&mut self, host: &mut Host, now: Now, update: &Update<'_>, source: Source) {
-        let may_decide = self.lead.as_ref().is_some_and(|lead| lead.is_ready())
+        let may_decide = self.lead.as_ref().is_some_and(Lead::is_ready)
             && self.membership.activated
-            && self.decisions.len() < UNRELEASED_MAX;
+            && self.sequence.unreleased().len() < UNRELEASED_MAX;
         if !may_decide || source == Source::Own || self.clients.lookup(update.op) != Lookup::New {
             return;
         }
-        if let Some(reply_to) = update.reply_to.or(source.address()) {
-            self.refused.insert(self.logged + 1, reply_to);
+        if let (Some(reply_to), Some(lead)) = (update.reply_to.or(source.address()), &mut self.lead) {
+            lead.refuse(self.sequence.logged() + 1, reply_to);
         }
         self.clients.advance(update.op.client, update.watermark);
         self.publish(host, now, update.op, true, Verdict::unchanged(Status::DiskFull, None));
     }
 
     /// Primary: a decision that every member holds took effect without a prepare. If it is a refusal, the client may know now.
-    pub(crate) fn answer_refused(&mut self, host: &mut Host, decided: &Decided, result: &StoredResult) {
-        if let Some(reply_to) = self.refused.remove(&decided.index) {
-            host.reply(Some(reply_to), &result.reply(decided.op));
-        }
+    pub(super) fn answer_refused(&mut self, host: &mut Host, decided: &Decided, result: &StoredResult) {
+        let reply_to = self.lead.as_mut().and_then(|lead| lead.take_refused(decided.index));
+        host.reply(reply_to, &result.reply(decided.op));
     }
 
     /// Whether an op is refused by a decision that some member may lack: such a member would execute it if it became the primary.
-    pub(crate) fn is_refusal_unreleased(&self, op: OpId, status: Status) -> bool {
-        status == Status::DiskFull && self.decisions.iter().any(|decided| decided.op == op)
+    pub(super) fn is_refusal_unreleased(&self, op: OpId, status: Status) -> bool {
+        status == Status::DiskFull && self.sequence.unreleased().any(|decided| decided.op == op)
     }
 
     /// Primary: whether a refusal of this op must not count. Its holder is not silent, so it is not accused.
-    pub(crate) fn is_refusal_void(&mut self, op: OpId) -> bool {
-        let is_ready = self.lead.as_ref().is_some_and(|lead| lead.is_ready());
-        let void = !is_ready || self.is_recovered(op);
-        if void {
-            let state = self.ops.get_mut(&op).expect("an open op");
-            state.tries = state.tries.min(1);
+    pub(super) fn is_refusal_void(&mut self, op: OpId) -> bool {
+        let is_ready = self.lead.as_ref().is_some_and(Lead::is_ready);
+        let is_void = !is_ready || self.is_recovered(op);
+        if is_void {
+            self.locks.calm(op);
         }
-        void
+        is_void
     }
 }

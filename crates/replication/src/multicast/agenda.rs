@@ -1,7 +1,4 @@
-//! A value expires by a delete that the primary orders, and by nothing else (R11): until then conditions see it as present.
-//!
-//! A get or the next op of a key that meets an overdue value has it deleted first (`get`). What nobody asks for is deleted here, in the
-//! background: a few keys at every heartbeat of the node that leads their partition.
+//! What of a partition expires next.
 //!
 //! ```text
 //!   effects ──▶ agenda: what expires next ──▶ due ──▶ delete, if it is still that version ──▶ effect
@@ -12,11 +9,10 @@
 //! Every member keeps the agenda, so that a new primary goes on at once. What a process finds in its engine when it starts is not in the
 //! agenda; the scrub, whose first pass begins with the process, tells.
 
-use crate::config::{EXPIRING_KEYS_MAX, EXPIRY_DELETES_OPEN_MAX};
-use crate::partition::Partition;
+use crate::config::EXPIRING_KEYS_MAX;
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
-use nicekv_node::{Host, Map};
+use nicekv_node::Map;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::{Now, OpId};
 
@@ -25,7 +21,7 @@ const RETRY_MS: u64 = 5_000;
 
 /// The keys of a partition that expire next, at most [`EXPIRING_KEYS_MAX`].
 #[derive(Clone)]
-pub(crate) struct Agenda {
+pub(super) struct Agenda {
     /// When it is due, and the version that expires.
     by_key: Map<Box<[u8]>, (u64, OpId)>,
     by_time: BTreeSet<(u64, Box<[u8]>)>,
@@ -35,19 +31,19 @@ pub(crate) struct Agenda {
 
 impl Agenda {
     /// Of a partition of whose entries nothing is known.
-    pub(crate) fn new(by_key: Map<Box<[u8]>, (u64, OpId)>) -> Self {
+    pub(super) fn new(by_key: Map<Box<[u8]>, (u64, OpId)>) -> Self {
         Self { by_key, by_time: BTreeSet::new(), missed_from_ms: 0 }
     }
 
     /// The partition is empty.
-    pub(crate) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.by_key.clear();
         self.by_time.clear();
         self.missed_from_ms = u64::MAX;
     }
 
     /// An entry has been written.
-    pub(crate) fn note(&mut self, key: &[u8], entry: &Entry<'_>) {
+    pub(super) fn note(&mut self, key: &[u8], entry: &Entry<'_>) {
         self.remove(key);
         if entry.value.is_some() && entry.expiry_ms != 0 {
             self.insert(key.into(), entry.expiry_ms, entry.version);
@@ -55,29 +51,29 @@ impl Agenda {
     }
 
     /// An entry has been found that was there before.
-    pub(crate) fn note_found(&mut self, key: &[u8], entry: &Entry<'_>) {
+    pub(super) fn note_found(&mut self, key: &[u8], entry: &Entry<'_>) {
         if entry.value.is_some() && entry.expiry_ms != 0 && !self.by_key.contains_key(key) {
             self.insert(key.into(), entry.expiry_ms, entry.version);
         }
     }
 
     /// All entries are about to be found: what is left out from now on is all that is missing.
-    pub(crate) fn begin_pass(&mut self) {
+    pub(super) fn begin_pass(&mut self) {
         self.missed_from_ms = u64::MAX;
     }
 
     /// Some entries were not found.
-    pub(crate) fn break_pass(&mut self) {
+    pub(super) fn break_pass(&mut self) {
         self.missed_from_ms = 0;
     }
 
     /// Whether an overdue key may be missing.
-    pub(crate) fn needs_pass(&self, now: Now) -> bool {
+    pub(super) fn needs_pass(&self, now: Now) -> bool {
         self.missed_from_ms <= now.unix_ms
     }
 
     /// Whether it has no room but for what is deleted first.
-    pub(crate) fn is_saturated(&self, now: Now) -> bool {
+    pub(super) fn is_saturated(&self, now: Now) -> bool {
         let is_due = |(at_ms, _): &(u64, Box<[u8]>)| *at_ms <= now.unix_ms + RETRY_MS;
         self.by_key.len() == EXPIRING_KEYS_MAX && self.by_time.last().is_some_and(is_due)
     }
@@ -93,35 +89,19 @@ impl Agenda {
     }
 
     /// A key is gone.
-    pub(crate) fn remove(&mut self, key: &[u8]) {
+    pub(super) fn remove(&mut self, key: &[u8]) {
         if let Some((key, (at_ms, _))) = self.by_key.remove_entry(key) {
             self.by_time.remove(&(at_ms, key));
         }
     }
 
     /// The next overdue key and its version. It is due again later, unless it is written.
-    fn take_due(&mut self, now: Now) -> Option<(Box<[u8]>, OpId)> {
+    pub(super) fn take_due(&mut self, now: Now) -> Option<(Box<[u8]>, OpId)> {
         self.by_time.first().filter(|(at_ms, _)| *at_ms <= now.unix_ms)?;
         let (_, key) = self.by_time.pop_first().expect("just seen");
         let (_, version) = self.by_key[&key];
         self.insert(key.clone(), now.unix_ms + RETRY_MS, version);
         Some((key, version))
-    }
-}
-
-impl Partition {
-    /// Primary: orders at most so many deletes; how many it was.
-    pub(crate) fn expire_overdue(&mut self, host: &mut Host, now: Now, deletes_max: usize) -> usize {
-        let mut deletes = 0;
-        while deletes < deletes_max && self.may_decide() && host.internal_ops() < EXPIRY_DELETES_OPEN_MAX {
-            let Some((key, version)) = self.agenda.take_due(now) else { break };
-            // The next op of a locked key sees to it.
-            if !self.keys.contains_key(&key) {
-                self.order_delete(host, now, &key, version);
-                deletes += 1;
-            }
-        }
-        deletes
     }
 }
 

@@ -1,10 +1,11 @@
 //! From the log and back: replaying it at the start, and writing its open part again so that the rest can be trimmed.
 
+use super::history::History;
+use super::joiner::Former;
+use super::partition::Partition;
+use super::record::{Position, Record};
+use super::sequence::Decided;
 use crate::clients::{ExportCursor, Lookup};
-use crate::history::History;
-use crate::join::Former;
-use crate::partition::{Decided, Partition};
-use crate::record::{Position, Record};
 use alloc::vec::Vec;
 use nicekv_node::Host;
 use nicekv_wire::bytes::Reader;
@@ -16,7 +17,7 @@ const CLIENTS_RECORD_BYTES: usize = 128 << 10;
 
 impl Partition {
     /// Takes up one record of the log. It is durable, and its effects go to the engine once more, in the order of the log.
-    pub(crate) fn take_record(
+    pub(super) fn take_record(
         &mut self,
         host: &mut Host,
         now: Now,
@@ -29,18 +30,16 @@ impl Partition {
                     return Err(DecodeError::UnknownValue { field: "prepare record", value: 0 });
                 };
                 let finished = matches!(self.clients.lookup(update.op), Lookup::Finished(_));
-                if !finished && !self.ops.contains_key(&update.op) {
+                if !finished && !self.locks.holds(update.op) {
                     let op = update.op;
-                    self.insert_op(number, contended, StoredUpdate::new(&update, datagram), now);
-                    self.ops.get_mut(&op).expect("just inserted").forced = true;
+                    self.insert_op(host, now, number, contended, StoredUpdate::new(&update, datagram));
+                    self.locks.mark_forced(op);
                 }
             }
             Record::Decision(decision) => self.replay_decision(host, now, &decision)?,
             Record::Released { through, .. } => {
                 self.release(host, now, through);
-                if through > self.logged {
-                    (self.logged, self.released) = (through, through);
-                }
+                self.sequence.replay_released(through);
             }
             Record::Join { handoff, .. } => self.set_aside(host, handoff),
             Record::Clients { payload, .. } => {
@@ -52,23 +51,22 @@ impl Partition {
             }
             Record::Copied { payload, .. } => self.store_copied(host, payload)?,
             Record::Complete => self.former = None,
-            Record::Held { through, .. } => self.held_by_originals = through,
+            Record::Held { through, .. } => self.contents.set_held_by_originals(through),
             Record::Position { position, history, .. } => {
                 self.take_position(host, now, position, History::read(&mut Reader::new(history))?);
             }
         }
-        self.forced = self.logged;
+        self.sequence.force_all();
         Ok(())
     }
 
     fn take_position(&mut self, host: &mut Host, now: Now, position: Position, history: History) {
         self.release(host, now, position.released);
-        if position.released > self.logged {
-            (self.logged, self.released) = (position.released, position.released);
-        }
+        self.sequence.replay_released(position.released);
         self.former = position.since.map(|since| Former::through(host, since, history.clone()));
-        self.history = history;
-        (self.floor, self.held_by_originals) = (position.floor, position.held_by_originals);
+        self.sequence.set_history(history);
+        self.contents.set_floor(position.floor);
+        self.contents.set_held_by_originals(position.held_by_originals);
     }
 
     fn replay_decision(
@@ -77,42 +75,39 @@ impl Partition {
         now: Now,
         decision: &Decision<'_>,
     ) -> Result<(), DecodeError> {
-        if decision.index <= self.logged {
+        if decision.index <= self.sequence.logged() {
             return Ok(());
         }
-        if decision.index != self.logged + 1 {
+        if decision.index != self.sequence.logged() + 1 {
             return Err(DecodeError::UnknownValue {
                 field: "index of decision record",
                 value: decision.index,
             });
         }
-        self.logged = decision.index;
-        self.history.note(decision.index, decision.origin);
+        self.sequence.log(decision.index, decision.origin);
         self.settle(host, now, Decided::from_wire(decision));
         Ok(())
     }
 
     /// Appends what is open, so that earlier records are no longer needed once the engine is durable.
-    pub(crate) fn append_open(&self, host: &mut Host) {
+    pub(super) fn append_open(&self, host: &mut Host) {
         let mut append = |record: Record<'_>| {
             host.append(self.id(), |out| record.append(out));
         };
         let position = Position {
             // What was set aside and is not compared with the primary's is too much to write again: it would copy everything.
             since: self.former.as_ref().map(|former| if former.compared { former.logged } else { 0 }),
-            floor: self.floor,
-            released: self.released,
-            held_by_originals: self.held_by_originals,
+            floor: self.contents.floor(),
+            released: self.sequence.released(),
+            held_by_originals: self.contents.held_by_originals(),
         };
         let mut runs = Vec::new();
-        self.history.append(&mut runs);
+        self.sequence.history().append(&mut runs);
         append(Record::Position { position, history: &runs });
-        let mut ops: Vec<_> = self.ops.values().collect();
-        ops.sort_unstable_by_key(|op| op.order);
-        for op in ops {
-            append(Record::Prepare { contended: op.contended, datagram: op.stored.datagram() });
+        for op in self.locks.in_log_order() {
+            append(Record::Prepare { contended: op.is_contended, datagram: op.stored.datagram() });
         }
-        for decided in &self.decisions {
+        for decided in self.sequence.unreleased() {
             append(Record::Decision(decided.wire(self.id(), self.membership.epoch)));
         }
         let (mut cursor, mut more) = (ExportCursor::START, true);

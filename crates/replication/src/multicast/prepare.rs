@@ -1,10 +1,10 @@
 //! The first half of a put: every replica logs the client's datagram, forces it, and acknowledges to the primary (NICE §4.3, R1).
 
+use super::partition::Partition;
+use super::record::Record;
+use super::waits::UnforcedWhat;
 use crate::clients::Lookup;
 use crate::config::OPEN_OPS_MAX;
-use crate::partition::Partition;
-use crate::record::Record;
-use crate::waits::{Unforced, UnforcedWhat};
 use alloc::boxed::Box;
 use core::net::SocketAddrV4;
 use nicekv_node::{Host, Plant, Standing};
@@ -14,7 +14,7 @@ use nicekv_wire::{NodeId, Now, OpId, Reply, Status, StoredUpdate, Update};
 
 /// Whence an update comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(super) enum Source {
     /// From a client at this address, or through a switch that hides it.
     Client(SocketAddrV4),
     /// From this node's own client.
@@ -24,7 +24,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    pub(crate) fn address(self) -> Option<SocketAddrV4> {
+    pub(super) fn address(self) -> Option<SocketAddrV4> {
         match self {
             Self::Client(address) => Some(address),
             Self::Own | Self::Member { .. } => None,
@@ -34,7 +34,7 @@ impl Source {
 
 impl Partition {
     /// An update arrived.
-    pub(crate) fn on_update(
+    pub(super) fn on_update(
         &mut self,
         host: &mut Host,
         now: Now,
@@ -47,7 +47,7 @@ impl Partition {
             return;
         }
         let op = update.op;
-        if self.ops.contains_key(&op) {
+        if self.locks.holds(op) {
             self.acknowledge(host, op);
             return;
         }
@@ -72,7 +72,7 @@ impl Partition {
         if self.refuses(host, now, update, source) {
             return;
         }
-        if self.ops.len() >= OPEN_OPS_MAX {
+        if self.locks.count() >= OPEN_OPS_MAX {
             // Silence, not a refusal: another member may have taken it in, and then it will be executed.
             host.counters.dropped += 1;
             return;
@@ -86,21 +86,21 @@ impl Partition {
 
     /// Whether an op from this source is certainly undecided.
     fn is_open_elsewhere(&self, source: Source) -> bool {
-        matches!(source, Source::Member { logged } if self.logged <= logged)
+        matches!(source, Source::Member { logged } if self.sequence.logged() <= logged)
     }
 
     fn log_prepare(&mut self, host: &mut Host, now: Now, stored: StoredUpdate) {
         let op = stored.head().op;
-        let other_undecided = self.keys.get(stored.key()).is_some_and(|key| !key.queue.is_empty());
+        let locked = self.locks.key(stored.key());
+        let other_undecided = locked.is_some_and(|key| key.undecided().next().is_some());
         let contended = other_undecided || self.membership.standing == Standing::Joining;
         let record = Record::Prepare { contended, datagram: stored.datagram() };
         let order = host.append_awaited(self.id(), |out| record.append(out));
         host.storage.want_force();
-        let what = UnforcedWhat::Prepare(op);
-        self.waits.unforced.push_back(Unforced { record: order, resets: self.resets, what });
-        self.insert_op(order, contended, stored, now);
+        self.waits.force(order, UnforcedWhat::Prepare(op));
+        self.insert_op(host, now, order, contended, stored);
         if let Some(lead) = &mut self.lead {
-            lead.wanted.remove(&op);
+            lead.have(op);
         }
         host.arm_sweep(now);
         if host.has(Plant::AckBeforeForce) {
@@ -108,24 +108,24 @@ impl Partition {
         }
     }
 
-    pub(crate) fn on_prepare_forced(&mut self, host: &mut Host, now: Now, op: OpId) {
-        let Some(state) = self.ops.get_mut(&op) else { return };
-        state.forced = true;
-        if self.is_primary() {
-            let me = self.membership.position(host.config.node).expect("the primary is a member");
-            self.count_ack(host, now, me, op, false, false);
+    pub(super) fn on_prepare_forced(&mut self, host: &mut Host, now: Now, op: OpId) {
+        if !self.locks.mark_forced(op) {
+            return;
+        }
+        if let Some(lead) = &self.lead {
+            self.count_ack(host, now, lead.me(), op, false, false);
         } else {
             self.acknowledge(host, op);
         }
     }
 
     /// Acknowledges a forced, undecided op to the primary.
-    pub(crate) fn acknowledge(&mut self, host: &mut Host, op: OpId) {
-        let Some(state) = self.ops.get(&op) else { return };
+    pub(super) fn acknowledge(&mut self, host: &mut Host, op: OpId) {
+        let Some(state) = self.locks.op(op) else { return };
         if self.is_primary()
             || self.membership.standing == Standing::Outside
-            || !state.forced
-            || state.decided
+            || !state.is_forced
+            || state.is_decided
         {
             return;
         }
@@ -133,16 +133,16 @@ impl Partition {
             partition: self.id(),
             epoch: self.membership.epoch,
             op,
-            contended: state.contended,
+            contended: state.is_contended,
             refused: false,
         };
         host.outbox.ack_prepare(self.membership.primary_address(), ack);
     }
 
     /// Primary: a member acknowledges an op.
-    pub(crate) fn on_prepare_ack(&mut self, host: &mut Host, now: Now, sender: NodeId, ack: &PrepareAck) {
+    pub(super) fn on_prepare_ack(&mut self, host: &mut Host, now: Now, sender: NodeId, ack: &PrepareAck) {
         let Some(position) = self.membership.position(sender) else { return };
-        if self.ops.contains_key(&ack.op) {
+        if self.locks.holds(ack.op) {
             if ack.refused && self.is_refusal_void(ack.op) {
                 return;
             }
@@ -153,7 +153,7 @@ impl Partition {
     }
 
     /// Primary: only a member holds this op; fetch and complete it (R15).
-    pub(crate) fn want_op(&mut self, host: &mut Host, now: Now, op: OpId, holder: NodeId) {
+    pub(super) fn want_op(&mut self, host: &mut Host, now: Now, op: OpId, holder: NodeId) {
         let Some(address) = self.membership.address(holder) else { return };
         let fetch = Fetch {
             sender: host.config.node,
@@ -162,7 +162,7 @@ impl Partition {
             wanted: Wanted::Op(op),
         };
         let lead = self.lead.as_mut().expect("only a primary wants ops");
-        if lead.wanted.len() < OPEN_OPS_MAX && lead.wanted.insert(op, holder).is_none() {
+        if lead.wanted().len() < OPEN_OPS_MAX && lead.want(op, holder) {
             // The client's own copy may still be on its way: ask at the next sweep, not now.
             host.arm_sweep(now);
         } else {
@@ -180,28 +180,27 @@ impl Partition {
         refused: bool,
     ) {
         let all_acks = (1u16 << self.membership.members.len()) - 1;
-        let state = self.ops.get_mut(&op).expect("an open op");
-        state.acks |= if host.has(Plant::DecideBeforeAllAcks) { all_acks } else { 1 << position };
-        state.any_contended |= contended || state.contended;
-        state.any_refused |= refused;
-        if state.acks == all_acks && !state.decided {
+        let acks = if host.has(Plant::DecideBeforeAllAcks) { all_acks } else { 1 << position };
+        let votes = self.locks.count_acks(op, acks, contended, refused);
+        let state = self.locks.op(op).expect("as before");
+        if votes.acks == all_acks && !state.is_decided {
             let key: Box<[u8]> = state.stored.key().into();
             self.decide_key(host, now, &key);
         }
     }
 
     /// A member asks for the prepare of an op.
-    pub(crate) fn on_fetch_op(&mut self, host: &mut Host, op: OpId, to: NodeId) {
-        let (Some(state), Some(address)) = (self.ops.get(&op), self.membership.address(to)) else { return };
+    pub(super) fn on_fetch_op(&mut self, host: &mut Host, op: OpId, to: NodeId) {
+        let (Some(state), Some(address)) = (self.locks.op(op), self.membership.address(to)) else { return };
         self.resend(host, state.stored.datagram(), address);
     }
 
-    pub(crate) fn resend(&self, host: &mut Host, datagram: &[u8], to: SocketAddrV4) {
+    pub(super) fn resend(&self, host: &mut Host, datagram: &[u8], to: SocketAddrV4) {
         let resend = nicekv_wire::replication::Resend {
             sender: host.config.node,
             partition: self.id(),
             epoch: self.membership.epoch,
-            logged: self.logged,
+            logged: self.sequence.logged(),
             datagram,
         };
         host.counters.resent += 1;

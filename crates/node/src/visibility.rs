@@ -1,0 +1,97 @@
+//! What a protocol tells of the keys that gets may be answered of elsewhere, such as in the node's kernel.
+//!
+//! A partition answers a get by itself while the key is not *locked*: then its newest shown entry is what every member has shown. Who keeps
+//! entries outside of the core, to answer gets without asking it, is told before anybody else learns of a change:
+//!
+//! ```text
+//!   put:      Locked(k) ──▶ ack leaves … Changed(k, entry) ─▶ Unlocked(k) ──▶ reply, decision leave
+//!   epoch:    Unknown ──▶ acknowledgement of the epoch leaves
+//! ```
+//!
+//! The rules of whoever listens: an entry is *open* if it is the last one that was told of its key since `Unknown`, and the key is not
+//! locked; `Locked` and `Unlocked` of a key come in turn, also across epochs. All effects are taken before the next datagram leaves
+//! (`NodeCore::poll_visibility` before `poll_transmit`). Besides an open entry it takes what any get takes: the standing of a serving
+//! member and the lease (R12); and an entry that expires is the primary's business (R11).
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use nicekv_wire::PartitionId;
+use nicekv_wire::recovery::Entry;
+
+/// A change of what may be shown of a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shift {
+    /// The partition.
+    pub partition: PartitionId,
+    /// What happened.
+    pub kind: ShiftKind,
+}
+
+/// See [`Shift`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShiftKind {
+    /// An op has locked the key: nothing may be shown of it.
+    Locked(Box<[u8]>),
+    /// The key's entry is another one, encoded as [`Entry`]; `None`: it has none. Shown when the key is not locked.
+    Changed(Box<[u8]>, Option<Vec<u8>>),
+    /// No op locks the key any more.
+    Unlocked(Box<[u8]>),
+    /// All entries that were told are void; locks stay.
+    Unknown,
+}
+
+/// See the module. Nothing is kept unless somebody listens.
+#[derive(Clone, Default)]
+pub struct Visibility {
+    is_told: bool,
+    shifts: VecDeque<Shift>,
+}
+
+impl Visibility {
+    /// Somebody listens from now on, and takes every effect.
+    pub(crate) fn tell(&mut self) {
+        self.is_told = true;
+    }
+
+    fn push(&mut self, partition: PartitionId, kind: impl FnOnce() -> ShiftKind) {
+        if self.is_told {
+            self.shifts.push_back(Shift { partition, kind: kind() });
+        }
+    }
+
+    /// See [`ShiftKind::Locked`].
+    pub fn locked(&mut self, partition: PartitionId, key: &[u8]) {
+        self.push(partition, || ShiftKind::Locked(key.into()));
+    }
+
+    /// See [`ShiftKind::Changed`].
+    pub fn changed(&mut self, partition: PartitionId, key: &[u8], entry: Option<&Entry<'_>>) {
+        self.push(partition, || {
+            let encoded = entry.map(|entry| {
+                let mut bytes = Vec::new();
+                entry.append(&mut bytes);
+                bytes
+            });
+            ShiftKind::Changed(key.into(), encoded)
+        });
+    }
+
+    /// See [`ShiftKind::Unlocked`].
+    pub fn unlocked(&mut self, partition: PartitionId, key: &[u8]) {
+        self.push(partition, || ShiftKind::Unlocked(key.into()));
+    }
+
+    /// See [`ShiftKind::Unknown`].
+    pub fn unknown(&mut self, partition: PartitionId) {
+        self.push(partition, || ShiftKind::Unknown);
+    }
+
+    pub(crate) fn poll(&mut self) -> Option<Shift> {
+        self.shifts.pop_front()
+    }
+
+    pub(crate) fn is_taken(&self) -> bool {
+        self.shifts.is_empty()
+    }
+}

@@ -1,0 +1,215 @@
+//! The second half of a put, at the primary: it alone orders the ops of a key, in its own log order (R1, R2).
+//!
+//! ```text
+//! client   primary   secondary                      client   primary   secondary
+//!   │──Update─▶│─────────▶│                           │──Update─▶│─────────▶│
+//!   │          │ force    │ force                     │          │ force    │ force
+//!   │          │◀──Acks───│                           │◀ ─ ─ ─ ─ │◀──Acks───│ (contended)
+//!   │◀──Reply──│─Decisions▶ apply, unlock             │          │─Decisions▶ force, stay locked
+//!          uncontended                                │          │◀──Acks───│ (progress)
+//!                                                     │◀──Reply──│─Decisions▶ (released) apply, unlock
+//!                                                              contended
+//! ```
+
+use super::expiry::is_overdue;
+use super::lead::Lead;
+use super::locks::Latest;
+use super::partition::Partition;
+use super::sequence::Decided;
+use super::waits::PendingRead;
+use crate::clients::Lookup;
+use crate::config::UNRELEASED_MAX;
+use crate::evaluate::{KeyValue, Verdict, evaluate, needs_state};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use nicekv_node::{Host, Plant};
+use nicekv_wire::replication::{Decision, Effect, Progress};
+use nicekv_wire::{NodeId, Now, OpId, Status};
+
+impl Partition {
+    /// Decides what can be decided of a key: its oldest undecided op, if all have acknowledged it, and then the next.
+    pub(super) fn decide_key(&mut self, host: &mut Host, now: Now, key: &[u8]) {
+        while let Some(op) = self.next_decidable(key) {
+            let Some(verdict) = self.judge(host, now, key, op) else { return };
+            self.decide(host, now, key, op, verdict);
+        }
+    }
+
+    /// What an op does; `None`: something else comes first, and then it is its turn again.
+    fn judge(&mut self, host: &mut Host, now: Now, key: &[u8], op: OpId) -> Option<Verdict> {
+        let state = self.locks.op(op)?;
+        if state.votes.any_refused {
+            return Some(Verdict::unchanged(Status::DiskFull, None));
+        }
+        if !needs_state(&state.stored.update()) {
+            return Some(evaluate(&state.stored.update(), None));
+        }
+        let locked = self.locks.key(key)?;
+        match locked.latest() {
+            Latest::Known(value) => {
+                let overdue = value.as_ref().filter(|value| is_overdue(value.expiry_ms, now));
+                let version = overdue.map(|value| value.version);
+                // Not before an op that the last primary may have answered on the value as it was (R3).
+                if let Some(version) = version.filter(|_| !self.is_recovered(op))
+                    && self.expire_first(host, now, key, version)
+                {
+                    return None;
+                }
+                let Latest::Known(value) = self.locks.key(key)?.latest() else { return None };
+                Some(evaluate(&self.locks.op(op)?.stored.update(), value.as_ref()))
+            }
+            // What is decided but not released is in no engine: its release comes back here.
+            Latest::Unknown if locked.unreleased() > 0 => None,
+            Latest::Unknown => {
+                let token = host.read(self.membership.partition, key);
+                self.locks.set_latest(key, Latest::Reading { token });
+                self.waits.read(token, PendingRead::Evaluate { key: key.into() });
+                None
+            }
+            Latest::Reading { .. } => None,
+        }
+    }
+
+    /// The key's oldest undecided op, if every member has acknowledged it and decisions may be made.
+    fn next_decidable(&self, key: &[u8]) -> Option<OpId> {
+        if !self.may_decide() || self.sequence.unreleased().len() >= UNRELEASED_MAX {
+            return None;
+        }
+        let op = self.locks.key(key)?.undecided().next()?;
+        let all_acks = (1u16 << self.membership.members.len()) - 1;
+        (self.locks.op(op)?.votes.acks == all_acks).then_some(op)
+    }
+
+    /// Whether this is a primary that has recovered, in an epoch that is in force and has members enough (R3, R6).
+    pub(super) fn may_decide(&self) -> bool {
+        let is_ready = self.lead.as_ref().is_some_and(Lead::is_ready);
+        is_ready && self.membership.activated && self.membership.has_members_enough()
+    }
+
+    /// Primary: whether an op was open when the epoch began.
+    pub(super) fn is_recovered(&self, op: OpId) -> bool {
+        let order = self.locks.op(op).map_or(u64::MAX, |op| op.order);
+        self.lead.as_ref().is_some_and(|lead| lead.recovered_through() >= order)
+    }
+
+    fn decide(&mut self, host: &mut Host, now: Now, key: &[u8], op: OpId, verdict: Verdict) {
+        let recovered = self.is_recovered(op);
+        if let Some(lead) = self.lead.as_mut().filter(|_| recovered) {
+            lead.extend_recovery(self.sequence.logged() + 1);
+        }
+        let aborts = recovered && host.has(Plant::RecoveryAborts);
+        let verdict = if aborts { Verdict::unchanged(Status::ConditionFailed, None) } else { verdict };
+        let (locked, state) = (self.locks.key(key), self.locks.op(op));
+        let (Some(locked), Some(state)) = (locked, state) else { return };
+        let refused = verdict.status == Status::DiskFull;
+        let contended = (state.votes.any_contended || locked.unreleased() > 0 || recovered || refused)
+            && !host.has(Plant::IgnoreContention);
+        // Only worth keeping if somebody is waiting for it.
+        let is_waited_for = contended || locked.undecided().nth(1).is_some();
+        let value = match verdict.effect {
+            Effect::Store if is_waited_for => Some(verdict.value.clone()),
+            Effect::StorePrepared if is_waited_for => Some(state.stored.update().operation.value().into()),
+            _ => None,
+        };
+        if verdict.effect == Effect::Remove {
+            self.locks.set_latest(key, Latest::Known(None));
+        } else if let Some(value) = value {
+            let (version, expiry_ms) = (verdict.version, verdict.expiry_ms);
+            self.locks.set_latest(key, Latest::Known(Some(KeyValue { version, expiry_ms, value })));
+        }
+        self.publish(host, now, op, contended, verdict);
+    }
+
+    /// Makes a verdict the next decision: sends it to the members, logs it, and lets it take effect if it is uncontended.
+    pub(super) fn publish(&mut self, host: &mut Host, now: Now, op: OpId, contended: bool, verdict: Verdict) {
+        let decided = Decided {
+            index: self.sequence.logged() + 1,
+            origin: self.membership.epoch,
+            op,
+            contended,
+            effect: verdict.effect,
+            status: verdict.status,
+            version: if host.has(Plant::VersionIsTimestamp) && verdict.version == op {
+                OpId { sequence: self.sequence.logged() + 1, ..op }
+            } else {
+                verdict.version
+            },
+            expiry_ms: verdict.expiry_ms,
+            integer: verdict.integer,
+            value: verdict.value.into(),
+            value_is_result: verdict.value_is_result,
+        };
+        host.counters.decided += 1;
+        host.counters.decided_contended += u64::from(decided.contended);
+        self.tell_members(host, Some(&decided.wire(self.id(), self.membership.epoch)));
+        self.log_decision(host, now, decided);
+        self.lead.as_mut().expect("a primary").note_decided(now);
+        host.arm_sweep(now);
+    }
+
+    /// Multicasts the watermark, and a decision if there is one.
+    fn tell_members(&self, host: &mut Host, decision: Option<&Decision<'_>>) {
+        if self.membership.members.len() > 1 {
+            let vnode = self.membership.multicast;
+            let members = self.membership.members.iter().map(|member| member.node);
+            host.outbox.multicast_decision(vnode, members, decision, self.watermark());
+        }
+    }
+
+    /// A member holds an op that is past remembering, and every decision: tell it to let go (R10, R15).
+    pub(super) fn decide_expired(&mut self, host: &mut Host, now: Now, op: OpId) {
+        if !self.may_decide() || self.locks.holds(op) || self.clients.lookup(op) == Lookup::New {
+            return;
+        }
+        self.publish(host, now, op, true, Verdict::unchanged(Status::Expired, None));
+    }
+
+    /// The engine's state of a key has been read for its next op.
+    pub(super) fn on_state_read(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        token: u64,
+        key: &[u8],
+        value: Option<KeyValue>,
+    ) {
+        if self.locks.end_reading(key, token, Latest::Known(value)) {
+            self.decide_key(host, now, key);
+        }
+    }
+
+    /// Primary: a member tells how far it is.
+    pub(super) fn on_progress(&mut self, host: &mut Host, now: Now, sender: NodeId, progress: &Progress) {
+        let Some(position) = self.membership.position(sender) else { return };
+        let lead = self.lead.as_mut();
+        let Some(logged) = lead.and_then(|lead| lead.take_progress(now, position, progress)) else { return };
+        self.advance_release(host, now);
+        if progress.gap {
+            self.catch_up(host, now, position, logged);
+        }
+    }
+
+    /// Primary: releases what every member of the epoch has forced, and tells them if they wait for it.
+    pub(super) fn advance_release(&mut self, host: &mut Host, now: Now) {
+        let Some(lead) = &self.lead else { return };
+        if !lead.is_ready() || !self.membership.activated {
+            return;
+        }
+        let through = self.sequence.forced().min(lead.forced_by_peers()).min(self.sequence.logged());
+        let newly = through.saturating_sub(self.sequence.released()) as usize;
+        if newly == 0 {
+            return;
+        }
+        let contended = self.sequence.unreleased().take(newly).filter(|decided| decided.contended);
+        let ops: Vec<OpId> = contended.map(|decided| decided.op).collect();
+        let keys: Vec<Box<[u8]>> =
+            ops.iter().filter_map(|op| Some(self.locks.op(*op)?.stored.key().into())).collect();
+        self.release(host, now, through);
+        if !ops.is_empty() {
+            self.tell_members(host, None);
+        }
+        for key in keys {
+            self.decide_key(host, now, &key);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! A value expires by a delete that the primary orders, and by nothing else (R11): until then conditions see it as present.
+//!
+//! A get or the next op of a key that meets an overdue value has it deleted first. What nobody asks for is deleted in the background: a few
+//! keys of the `agenda` at every heartbeat of the node that leads their partition.
+
+use super::locks::{Key, WaitingGet};
+use super::partition::Partition;
+use super::prepare::Source;
+use crate::config::EXPIRY_DELETES_OPEN_MAX;
+use alloc::vec::Vec;
+use nicekv_node::Host;
+use nicekv_wire::{Condition, Datagram, Now, OpId, Operation, Update};
+
+/// Whether an expiry time has passed on this node's wall clock.
+pub(super) fn is_overdue(expiry_ms: u64, now: Now) -> bool {
+    expiry_ms != 0 && expiry_ms <= now.unix_ms
+}
+
+impl Partition {
+    /// Primary: deletes an overdue value and lets the get wait for that.
+    pub(super) fn expire_for(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        key: &[u8],
+        version: OpId,
+        get: WaitingGet,
+    ) {
+        if !self.locks.is_locked(key) {
+            self.order_delete(host, now, key, version);
+        }
+        self.wait_for_outcome(host, get, key);
+    }
+
+    /// Primary: has the node's own client delete `version` of a key. The op takes the way of every other put.
+    pub(super) fn order_delete(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        key: &[u8],
+        version: OpId,
+    ) -> Option<OpId> {
+        if let Some(horizon) = self.clients.horizon_over(host.config.internal_client) {
+            host.renew_internal_client(now, horizon);
+        }
+        let (op, watermark) = host.internal_op();
+        let delete = Update {
+            keyspace: self.membership.keyspace,
+            op,
+            digest: nicekv_placement::key_digest(key),
+            reply_to: None,
+            watermark,
+            condition: Condition::IfVersion(version),
+            return_old: false,
+            operation: Operation::Delete,
+            key,
+        };
+        host.outbox.send(self.membership.multicast, |out| delete.encode(out));
+        let mut datagram = Vec::new();
+        delete.encode(&mut datagram);
+        let Ok((_, Datagram::Update(own))) = Datagram::decode(&datagram) else {
+            unreachable!("just encoded")
+        };
+        self.on_update(host, now, &own, &datagram, Source::Own);
+        if self.locks.holds(op) {
+            return Some(op);
+        }
+        host.finish_internal(op);
+        None
+    }
+
+    /// Primary: the next op of `key` meets an overdue value; have it deleted first. Whether that is under way.
+    ///
+    /// The delete goes before ops that the log has first. It is contended (they are undecided), so it is forced everywhere before any
+    /// effect of this order is shown, and recovery keeps it.
+    pub(super) fn expire_first(&mut self, host: &mut Host, now: Now, key: &[u8], version: OpId) -> bool {
+        let me = host.config.internal_client;
+        let is_internal = |op: &OpId| op.client == me;
+        let undecided: Vec<OpId> = self.locks.key(key).into_iter().flat_map(Key::undecided).collect();
+        if undecided.first().is_some_and(is_internal) {
+            return false;
+        }
+        let ordered = undecided.into_iter().find(is_internal);
+        let Some(op) = ordered.or_else(|| self.order_delete(host, now, key, version)) else { return false };
+        self.locks.move_to_front(key, op);
+        true
+    }
+
+    /// Primary: orders at most so many deletes; how many it was.
+    pub(super) fn expire_overdue(&mut self, host: &mut Host, now: Now, deletes_max: usize) -> usize {
+        let mut deletes = 0;
+        while deletes < deletes_max && self.may_decide() && host.internal_ops() < EXPIRY_DELETES_OPEN_MAX {
+            let Some((key, version)) = self.contents.agenda_mut().take_due(now) else { break };
+            // The next op of a locked key sees to it.
+            if !self.locks.is_locked(&key) {
+                self.order_delete(host, now, &key, version);
+                deletes += 1;
+            }
+        }
+        deletes
+    }
+}

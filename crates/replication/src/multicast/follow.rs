@@ -1,0 +1,76 @@
+//! Decisions at the other members: what they make of them, and what they tell the primary.
+
+use super::partition::Partition;
+use super::sequence::Decided;
+use crate::config::UNRELEASED_MAX;
+use nicekv_node::{Host, Standing};
+use nicekv_wire::Now;
+use nicekv_wire::replication::{Decision, Progress, Watermark};
+
+impl Partition {
+    /// A decision of this epoch from its primary.
+    pub(super) fn on_decision(&mut self, host: &mut Host, now: Now, decision: &Decision<'_>) {
+        let keeps_too_much = self.join.as_ref().is_some_and(|join| join.kept_back() >= UNRELEASED_MAX);
+        let begins = self.membership.standing == Standing::Joining && self.sequence.base().is_none();
+        let next = self.sequence.logged() + 1;
+        if begins || keeps_too_much || decision.index > next {
+            self.report_gap(host, now);
+        } else if decision.index == next {
+            self.log_decision(host, now, Decided::from_wire(decision));
+            self.tell_progress_within(host, now, host.config.timing.progress_delay.as_nanos() as u64);
+        }
+    }
+
+    /// What the primary allows to be shown.
+    pub(super) fn on_watermark(&mut self, host: &mut Host, now: Now, watermark: &Watermark) {
+        if self.sequence.base().is_none() {
+            self.sequence.begin_at(watermark.base);
+            if self.membership.standing == Standing::Joining {
+                self.start_after(host, now, watermark.base);
+            }
+        }
+        if watermark.released > self.sequence.released() {
+            self.release(host, now, watermark.released);
+        }
+    }
+
+    /// Another member says what all hold. The primary may have told nobody yet, if it was uncontended.
+    pub(super) fn learn_released(&mut self, host: &mut Host, now: Now, released: u64) {
+        if !self.is_primary() && released > self.sequence.released() {
+            self.release(host, now, released);
+        }
+    }
+
+    /// Asks the primary for what this member missed, at most once per quarter of a resend timeout.
+    pub(super) fn report_gap(&mut self, host: &mut Host, now: Now) {
+        let pause_ns = host.config.timing.resend.as_nanos() as u64 / 4;
+        if self.reporting.take_gap(now, pause_ns) {
+            self.tell_progress(host, true);
+        }
+    }
+
+    /// Tells the primary what is logged and forced, with the next acks or after `delay_ns`.
+    pub(super) fn tell_progress_within(&mut self, host: &mut Host, now: Now, delay_ns: u64) {
+        if self.membership.standing == Standing::Outside || self.is_primary() {
+            return;
+        }
+        if delay_ns == 0 {
+            self.tell_progress(host, false);
+        } else {
+            self.reporting.be_due(now.boot_ns + delay_ns);
+            host.arm_sweep(now);
+        }
+    }
+
+    pub(super) fn tell_progress(&mut self, host: &mut Host, gap: bool) {
+        self.reporting.tell();
+        let progress = Progress {
+            partition: self.id(),
+            epoch: self.membership.epoch,
+            logged: self.sequence.logged(),
+            forced: self.sequence.forced(),
+            gap,
+        };
+        host.outbox.ack_progress(self.membership.primary_address(), progress);
+    }
+}

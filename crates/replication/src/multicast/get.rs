@@ -1,0 +1,134 @@
+//! Gets (R2, R4, R11, R12).
+//!
+//! A consistent replica within its lease answers by itself unless the key is locked; then a secondary asks the primary, and the primary
+//! answers what is visible. The value is read as of the datagram's arrival, which lies within the client's call however late the answer
+//! leaves.
+
+use super::expiry::is_overdue;
+use super::locks::WaitingGet;
+use super::partition::Partition;
+use super::waits::PendingRead;
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_node::{Host, Plant, Standing};
+use nicekv_wire::recovery::Entry;
+use nicekv_wire::{Get, Now, OpId, Reply, Status};
+
+impl Partition {
+    /// A get arrived, from a client or passed on by a member.
+    pub(super) fn on_get(&mut self, host: &mut Host, now: Now, get: &Get<'_>, from: SocketAddrV4) {
+        let unadmitted = self.membership.standing == Standing::Outside && !self.locks.is_locked(get.key);
+        let serves = self.membership.standing.serves() || (unadmitted && host.has(Plant::AnswerUnadmitted));
+        let may_serve = serves && host.has_lease(now);
+        let heard = match get.forwarded {
+            Some((_, epoch, node)) => self.is_primary() && self.membership.accepts(epoch, node),
+            None => true,
+        };
+        if !may_serve || !heard {
+            host.counters.dropped += 1;
+            return;
+        }
+        let waiting = WaitingGet { op: get.op, reply_to: get.reply_to.unwrap_or(from) };
+        let serves_stale = !self.is_primary() && host.has(Plant::StaleGetAtLockedSecondary);
+        if !self.locks.is_locked(get.key) || serves_stale {
+            self.serve_get(host, now, waiting, get.key);
+        } else if !self.is_primary() {
+            self.forward_get(host, waiting, get.key);
+        } else if !self.is_recovering(get.key) || host.has(Plant::GetDuringRecovery) {
+            self.serve_get(host, now, waiting, get.key);
+        } else {
+            self.wait_for_outcome(host, waiting, get.key);
+        }
+    }
+
+    /// Primary: whether a locked key may have an op from before this epoch, which the old primary may have shown: undecided, or decided
+    /// and not yet released (R4).
+    pub(super) fn is_recovering(&self, key: &[u8]) -> bool {
+        let Some(lead) = &self.lead else { return false };
+        let Some(key) = self.locks.key(key) else { return false };
+        let is_open_since =
+            |op: OpId| self.locks.op(op).is_some_and(|op| op.order <= lead.recovered_through());
+        !lead.is_ready()
+            || key.undecided().any(is_open_since)
+            || (key.unreleased() > 0 && self.sequence.released() < lead.recovery_end())
+    }
+
+    /// Primary: a get of a locked key waits.
+    pub(super) fn wait_for_outcome(&mut self, host: &mut Host, get: WaitingGet, key: &[u8]) {
+        if !self.locks.wait(get, key) {
+            host.counters.dropped += 1;
+        }
+    }
+
+    pub(super) fn serve_gets(&mut self, host: &mut Host, now: Now, gets: Vec<WaitingGet>, key: &[u8]) {
+        for get in gets {
+            self.serve_get(host, now, get, key);
+        }
+    }
+
+    pub(super) fn forward_get(&mut self, host: &mut Host, get: WaitingGet, key: &[u8]) {
+        host.counters.gets_forwarded += 1;
+        let forwarded = Get {
+            keyspace: self.membership.keyspace,
+            op: get.op,
+            digest: nicekv_placement::key_digest(key),
+            reply_to: Some(get.reply_to),
+            forwarded: Some((self.id(), self.membership.epoch, host.config.node)),
+            key,
+        };
+        host.outbox.send(self.membership.primary_address(), |out| forwarded.encode(out));
+    }
+
+    /// Reads the visible value for a get.
+    pub(super) fn serve_get(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
+        if !host.has_lease(now) {
+            host.counters.dropped += 1;
+            return;
+        }
+        let token = host.read(self.id(), key);
+        let read = PendingRead::Get { op: get.op, reply_to: get.reply_to, key: key.into() };
+        self.waits.read(token, read);
+    }
+
+    /// The visible value has been read: answer.
+    pub(super) fn on_get_read(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        get: WaitingGet,
+        key: &[u8],
+        entry: Option<Entry<'_>>,
+    ) {
+        let overdue = entry.filter(|entry| is_overdue(entry.expiry_ms, now));
+        if let Some(entry) = overdue
+            && !host.has(Plant::ExpiryByLocalClock)
+        {
+            // It expires by a delete that the primary orders, and by nothing else (R11).
+            match self.membership.standing {
+                Standing::Consistent if self.is_primary() => {
+                    self.expire_for(host, now, key, entry.version, get);
+                }
+                Standing::Consistent | Standing::Handoff => self.forward_get(host, get, key),
+                Standing::Outside | Standing::Joining => {}
+            }
+            return;
+        }
+        if entry.is_none()
+            && self.membership.standing == Standing::Handoff
+            && !host.has(Plant::HandoffDeniesMissing)
+        {
+            // It holds no more than what was decided since it joined (R8).
+            self.forward_get(host, get, key);
+            return;
+        }
+        host.counters.gets += 1;
+        let reply = match entry {
+            _ if overdue.is_some() => Reply::bare(get.op, Status::NotFound),
+            Some(Entry { value: Some(value), version, expiry_ms, .. }) => {
+                Reply { version, expiry_ms, value: Some(value), ..Reply::bare(get.op, Status::Ok) }
+            }
+            _ => Reply::bare(get.op, Status::NotFound),
+        };
+        host.reply(Some(get.reply_to), &reply);
+    }
+}

@@ -1,0 +1,212 @@
+//! What a joiner keeps: what it held in its former life, and how far its copy is (R7, R8).
+
+use super::contents::effect;
+use super::history::History;
+use super::locks::Op;
+use super::sequence::{Decided, Sequence};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use nicekv_node::{Host, Map};
+use nicekv_wire::bytes::{Reader, put};
+use nicekv_wire::recovery::{CopySection, Entry};
+use nicekv_wire::{DecodeError, NodeId, Now, OpId};
+use zerocopy::network_endian::U64;
+
+/// What a replica that is not complete held before it joined.
+#[derive(Clone)]
+pub(super) struct Former {
+    pub(super) logged: u64,
+    pub(super) history: History,
+    /// Logged and not known to be held by all.
+    pub(super) decisions: VecDeque<Decided>,
+    ops: Map<OpId, Op>,
+    /// Whether a primary has said that it has all of it, too.
+    pub(super) compared: bool,
+}
+
+impl Former {
+    /// Of a replica that has led another life until now.
+    pub(super) fn of(sequence: Sequence, ops: Map<OpId, Op>) -> Self {
+        let (logged, history, decisions) = sequence.into_parts();
+        Self { logged, history, decisions, ops, compared: false }
+    }
+
+    /// Of a replica that may hold anything up to `since` and nothing of use beyond.
+    pub(super) fn through(host: &Host, since: u64, mut history: History) -> Self {
+        history.truncate(since);
+        Self { logged: since, history, decisions: VecDeque::new(), ops: host.map(), compared: true }
+    }
+
+    /// The effects of decisions up to `since` that were not shown.
+    pub(super) fn effects_through(&self, since: u64) -> impl Iterator<Item = (&[u8], Entry<'_>)> {
+        let known = self.decisions.iter().take_while(move |decided| decided.index <= since);
+        known.filter(|decided| decided.contended).filter_map(|decided| {
+            let update = self.ops.get(&decided.op)?.stored.update();
+            Some((update.key, effect(decided, &update)?))
+        })
+    }
+
+    /// What the primary is told.
+    pub(super) fn append(&self, out: &mut Vec<u8>) {
+        put(out, &U64::from(self.logged));
+        self.history.append(out);
+    }
+
+    /// Reads what [`Self::append`] wrote: the last decision, and where it and those before come from.
+    pub(super) fn read(bytes: &[u8]) -> Result<(u64, History), DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let logged: U64 = reader.layout("last decision of a joiner")?;
+        Ok((logged.get(), History::read(&mut reader)?))
+    }
+}
+
+#[derive(Clone)]
+enum Stage {
+    /// Waits to hear what it has in common with the primary; what takes effect meanwhile is kept here, encoded.
+    Beginning {
+        kept: Kept,
+    },
+    /// Asking for this part, after this cursor.
+    Copying {
+        section: CopySection,
+        after: Vec<u8>,
+    },
+    /// Everything is logged and written; waits for the log to be durable.
+    Forcing,
+    Done,
+}
+
+/// Entries, encoded, by key.
+pub(super) type Kept = BTreeMap<Box<[u8]>, Vec<u8>>;
+
+/// What a sweep has to do for a copy.
+pub(super) enum Step {
+    Ask,
+    Report,
+    Wait,
+}
+
+/// The joiner's side of a copy.
+#[derive(Clone)]
+pub(super) struct Join {
+    /// Keys that decisions of this epoch have written, and by which.
+    written: Map<Box<[u8]>, u64>,
+    stage: Stage,
+    asked_ns: u64,
+    /// Entries are asked of this member.
+    source: NodeId,
+    /// Those written after this decision.
+    since: u64,
+    /// Decisions up to this one may have effects in the copy.
+    covers: u64,
+    /// Ops that were logged up to this record were not compared with the deduplication records.
+    unchecked_through: u64,
+}
+
+impl Join {
+    pub(super) fn new(written: Map<Box<[u8]>, u64>, source: NodeId) -> Self {
+        let stage = Stage::Beginning { kept: BTreeMap::new() };
+        Self { written, stage, asked_ns: 0, source, since: 0, covers: 0, unchecked_through: 0 }
+    }
+
+    /// Takes note of what a decision writes. Whether it is kept back for now.
+    pub(super) fn keeps_back(&mut self, key: &[u8], entry: &Entry<'_>) -> bool {
+        if matches!(self.stage, Stage::Forcing | Stage::Done) {
+            return false;
+        }
+        if self.is_newer(key, entry.index) {
+            self.written.insert(key.into(), entry.index);
+        }
+        let Stage::Beginning { kept } = &mut self.stage else { return false };
+        kept.insert(key.into(), stored(entry));
+        true
+    }
+
+    /// Whether no decision as late as this one has written a key.
+    pub(super) fn is_newer(&self, key: &[u8], index: u64) -> bool {
+        self.written.get(key).is_none_or(|newest| *newest < index)
+    }
+
+    /// How much is kept back.
+    pub(super) fn kept_back(&self) -> usize {
+        if let Stage::Beginning { kept } = &self.stage { kept.len() } else { 0 }
+    }
+
+    /// What is to be asked for next, and after which cursor.
+    pub(super) fn next_part(&self) -> Option<(CopySection, &[u8])> {
+        match &self.stage {
+            Stage::Beginning { .. } => Some((CopySection::Begin, &[])),
+            Stage::Copying { section, after } => Some((*section, after)),
+            Stage::Forcing | Stage::Done => None,
+        }
+    }
+
+    /// Whom to ask for entries, and since which decision.
+    pub(super) fn source(&self) -> (NodeId, u64) {
+        (self.source, self.since)
+    }
+
+    /// Something is being asked for, or reported.
+    pub(super) fn note_asked(&mut self, now: Now) {
+        self.asked_ns = now.boot_ns;
+    }
+
+    /// What a sweep has to do, if it is time for it.
+    pub(super) fn next_step(&mut self, now: Now, retry_ns: u64, primary: NodeId) -> Step {
+        match self.stage {
+            _ if now.boot_ns < self.asked_ns + retry_ns => Step::Wait,
+            Stage::Beginning { .. } | Stage::Copying { .. } => {
+                // A handoff that does not answer is not needed: the primary has everything.
+                self.source = primary;
+                Step::Ask
+            }
+            Stage::Forcing => Step::Wait,
+            Stage::Done => Step::Report,
+        }
+    }
+
+    /// The primary has told whence the entries come, since which decision, and which decisions may have effects in them. What was kept
+    /// back until now.
+    pub(super) fn begin(&mut self, source: NodeId, since: u64, covers: u64) -> Kept {
+        (self.source, self.since, self.covers) = (source, since, covers);
+        if let Stage::Beginning { kept } = &mut self.stage { core::mem::take(kept) } else { Kept::new() }
+    }
+
+    /// The next part is this one.
+    pub(super) fn go_on(&mut self, section: CopySection, after: Vec<u8>) {
+        self.stage = Stage::Copying { section, after };
+    }
+
+    /// Decisions up to `covers` may have effects in what is copied.
+    pub(super) fn cover(&mut self, covers: u64) {
+        self.covers = self.covers.max(covers);
+    }
+
+    /// All deduplication records are here; ops up to this record were taken in without them.
+    pub(super) fn end_clients(&mut self, appended: u64) {
+        self.unchecked_through = appended;
+    }
+
+    /// Everything is logged and written.
+    pub(super) fn end_copy(&mut self, written: Map<Box<[u8]>, u64>) {
+        (self.stage, self.written) = (Stage::Forcing, written);
+    }
+
+    /// What was copied is durable.
+    pub(super) fn end_forcing(&mut self) {
+        (self.stage, self.asked_ns) = (Stage::Done, 0);
+    }
+
+    /// Whether this replica could go on alone: if all that the copy covers is forced, and no op is open that is not compared.
+    pub(super) fn is_complete(&self, forced: u64, oldest_undecided: u64) -> bool {
+        forced >= self.covers && oldest_undecided > self.unchecked_through
+    }
+}
+
+/// The stored form of an entry.
+pub(super) fn stored(entry: &Entry<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    entry.append(&mut bytes);
+    bytes
+}

@@ -1,0 +1,237 @@
+//! What only the primary of an epoch keeps: how far its recovery is, how far its peers are, and what it still wants.
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_wire::recovery::RecoverReply;
+use nicekv_wire::replication::Progress;
+use nicekv_wire::{NodeId, Now, OpId};
+
+/// A timeout doubles at most this often.
+const DOUBLINGS_MAX: u32 = 3;
+
+/// How far a recovery is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Asks every member what it holds.
+    Collecting,
+    /// Fetches decisions up to `target` from the member that has them.
+    Adopting { from: usize, target: u64 },
+    /// Decides.
+    Ready,
+}
+
+/// Another member of the epoch, as the primary knows it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Peer {
+    /// It has told everything it held when the epoch began.
+    is_heard: bool,
+    /// It is to go on telling after this record of its log.
+    cursor: u64,
+    logged: u64,
+    forced: u64,
+    /// When it last made progress or was sent what it lacks.
+    heard_ns: u64,
+    /// How often it was sent what it lacks, in vain.
+    tries: u32,
+}
+
+/// See the module.
+#[derive(Clone)]
+pub(super) struct Lead {
+    phase: Phase,
+    /// This node's position.
+    me: usize,
+    /// By position in the member list; its own entry is unused.
+    peers: Vec<Peer>,
+    /// Ops whose log order is not above this were undecided when the epoch began: their decisions are contended.
+    recovered_through: u64,
+    /// The last decision of such an op, or of an epoch before: an earlier primary may have shown it.
+    recovery_end: u64,
+    /// Ops that only this member is known to hold.
+    wanted: BTreeMap<OpId, NodeId>,
+    /// When the last decision was sent.
+    decided_ns: u64,
+    /// Where to answer the refusals that it decided without a prepare, by index.
+    refused: BTreeMap<u64, SocketAddrV4>,
+}
+
+impl Lead {
+    /// Of an epoch of so many members that begins.
+    pub(super) fn new(me: usize, members: usize, now: Now) -> Self {
+        let mut peers = vec![Peer { heard_ns: now.boot_ns, ..Peer::default() }; members];
+        peers[me].is_heard = true;
+        Self {
+            phase: Phase::Collecting,
+            me,
+            peers,
+            recovered_through: 0,
+            recovery_end: 0,
+            wanted: BTreeMap::new(),
+            decided_ns: now.boot_ns,
+            refused: BTreeMap::new(),
+        }
+    }
+
+    /// This node's position among the members.
+    pub(super) fn me(&self) -> usize {
+        self.me
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.phase == Phase::Ready
+    }
+
+    /// Members, by position, that have not told everything yet, and after which record of theirs they are to go on.
+    pub(super) fn unheard(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.peers.iter().enumerate().filter(|(_, peer)| !peer.is_heard).map(|(at, peer)| (at, peer.cursor))
+    }
+
+    /// A member tells what it holds. Whether that is what it was asked for.
+    pub(super) fn hear(&mut self, position: usize, reply: &RecoverReply) -> bool {
+        let peer = &mut self.peers[position];
+        let is_asked = self.phase == Phase::Collecting && !peer.is_heard && peer.cursor == reply.cursor;
+        if is_asked {
+            (peer.logged, peer.forced, peer.cursor) = (reply.logged, reply.forced, reply.next);
+            peer.is_heard = reply.next == 0;
+        }
+        is_asked
+    }
+
+    /// The member that has most decisions, and how many, once all are heard.
+    pub(super) fn farthest(&self) -> Option<(usize, u64)> {
+        let all_heard = self.peers.iter().all(|peer| peer.is_heard);
+        let by_logged = self.peers.iter().enumerate().map(|(position, peer)| (position, peer.logged));
+        by_logged.max_by_key(|(_, logged)| *logged).filter(|_| all_heard)
+    }
+
+    /// Decisions up to `target` are to be had from a member.
+    pub(super) fn adopt(&mut self, from: usize, target: u64) {
+        self.phase = Phase::Adopting { from, target };
+    }
+
+    /// All that was decided up to `logged` is here. Ops up to record `recovered_through` are from before the epoch.
+    pub(super) fn become_ready(&mut self, now: Now, recovered_through: u64, logged: u64) {
+        self.phase = Phase::Ready;
+        (self.recovered_through, self.recovery_end) = (recovered_through, logged);
+        self.decided_ns = now.boot_ns;
+    }
+
+    /// Ops up to this record were open when the epoch began.
+    pub(super) fn recovered_through(&self) -> u64 {
+        self.recovered_through
+    }
+
+    /// The last decision that an earlier primary may have shown.
+    pub(super) fn recovery_end(&self) -> u64 {
+        self.recovery_end
+    }
+
+    /// An op that was open when the epoch began becomes decision `index`.
+    pub(super) fn extend_recovery(&mut self, index: u64) {
+        self.recovery_end = index;
+    }
+
+    /// A decision has been sent.
+    pub(super) fn note_decided(&mut self, now: Now) {
+        self.decided_ns = now.boot_ns;
+    }
+
+    /// Only `holder` has an op. Whether that is news.
+    pub(super) fn want(&mut self, op: OpId, holder: NodeId) -> bool {
+        self.wanted.insert(op, holder).is_none()
+    }
+
+    /// An op has arrived.
+    pub(super) fn have(&mut self, op: OpId) {
+        self.wanted.remove(&op);
+    }
+
+    /// Only these ops are still wanted.
+    pub(super) fn keep_wanting(&mut self, mut is_wanted: impl FnMut(OpId) -> bool) {
+        self.wanted.retain(|op, _| is_wanted(*op));
+    }
+
+    /// Ops that only one member is known to hold, and which.
+    pub(super) fn wanted(&self) -> &BTreeMap<OpId, NodeId> {
+        &self.wanted
+    }
+
+    /// A member says how far it is. How many decisions it has, if it is known what it held.
+    pub(super) fn take_progress(&mut self, now: Now, position: usize, progress: &Progress) -> Option<u64> {
+        let peer = &mut self.peers[position];
+        if !peer.is_heard {
+            return None;
+        }
+        if progress.logged > peer.logged || progress.forced > peer.forced {
+            (peer.heard_ns, peer.tries) = (now.boot_ns, 0);
+        }
+        (peer.logged, peer.forced) = (peer.logged.max(progress.logged), peer.forced.max(progress.forced));
+        Some(peer.logged)
+    }
+
+    /// The last decision that all other members have forced; `u64::MAX` if there are none.
+    pub(super) fn forced_by_peers(&self) -> u64 {
+        let peers = self.peers.iter().enumerate().filter(|(position, _)| *position != self.me);
+        peers.map(|(_, peer)| peer.forced).min().unwrap_or(u64::MAX)
+    }
+
+    /// A member is being sent what it lacks.
+    pub(super) fn note_served(&mut self, now: Now, position: usize) {
+        self.peers[position].heard_ns = now.boot_ns;
+    }
+
+    pub(super) fn logged_by(&self, position: usize) -> u64 {
+        self.peers[position].logged
+    }
+
+    pub(super) fn forced_by(&self, position: usize) -> u64 {
+        self.peers[position].forced
+    }
+
+    /// Whether a member has been silent for so long that it is to be sent something again; how often that has been in vain.
+    pub(super) fn take_silent(&mut self, now: Now, position: usize, patience_ns: u64) -> Option<u32> {
+        let peer = &mut self.peers[position];
+        let since_ns = peer.heard_ns.max(self.decided_ns);
+        if now.boot_ns < since_ns + (patience_ns << peer.tries.min(DOUBLINGS_MAX)) {
+            return None;
+        }
+        peer.tries += 1;
+        Some(peer.tries)
+    }
+
+    /// Decision `index` will be the refusal of an op that was never prepared.
+    pub(super) fn refuse(&mut self, index: u64, reply_to: SocketAddrV4) {
+        self.refused.insert(index, reply_to);
+    }
+
+    /// Where to answer the refusal that decision `index` is.
+    pub(super) fn take_refused(&mut self, index: u64) -> Option<SocketAddrV4> {
+        self.refused.remove(&index)
+    }
+}
+
+#[cfg(feature = "exploration")]
+mod exploration {
+    use super::{Lead, Phase};
+    use core::hash::{Hash, Hasher};
+
+    impl Lead {
+        pub(crate) fn fingerprint(&self, state: &mut impl Hasher) {
+            match self.phase {
+                Phase::Collecting => 0.hash(state),
+                Phase::Adopting { from, target } => (from, target).hash(state),
+                Phase::Ready => 2.hash(state),
+            }
+            for peer in &self.peers {
+                (peer.is_heard, peer.logged, peer.forced).hash(state);
+            }
+            (self.recovery_end, &self.wanted).hash(state);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The decision sequence of a partition, as this replica knows it.
+//!
+//! ```text
+//!          released            forced       logged
+//!  ───────────┼───────────────────┼────────────┼──▶ decision index
+//!   shown and │ held by all of    │ in the log │
+//!   forgotten │ the epoch, or not │            │
+//! ```
+//!
+//! Invariants:
+//! * decisions are logged in the order of their indexes without gaps, so that the decisions which two members of an epoch hold are
+//!   prefixes of one sequence;
+//! * `released <= forced <= logged`, and a contended decision takes effect exactly when it is released.
+
+use super::history::History;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use nicekv_wire::replication::{Decision, Effect};
+use nicekv_wire::{Epoch, OpId, PartitionId, Status};
+
+/// A logged decision that some member may still lack.
+#[derive(Clone, Debug)]
+pub(crate) struct Decided {
+    pub(super) index: u64,
+    pub(super) origin: Epoch,
+    pub(super) op: OpId,
+    pub(super) contended: bool,
+    pub(super) effect: Effect,
+    pub(super) status: Status,
+    pub(super) version: OpId,
+    pub(super) expiry_ms: u64,
+    pub(super) integer: i64,
+    pub(super) value: Box<[u8]>,
+    pub(super) value_is_result: bool,
+}
+
+impl Decided {
+    pub(super) fn from_wire(decision: &Decision<'_>) -> Self {
+        Self {
+            index: decision.index,
+            origin: decision.origin,
+            op: decision.op,
+            contended: decision.contended,
+            effect: decision.effect,
+            status: decision.status,
+            version: decision.version,
+            expiry_ms: decision.expiry_ms,
+            integer: decision.integer,
+            value: decision.value.into(),
+            value_is_result: decision.value_is_result,
+        }
+    }
+
+    pub(super) fn wire(&self, partition: PartitionId, epoch: Epoch) -> Decision<'_> {
+        Decision {
+            partition,
+            epoch,
+            index: self.index,
+            origin: self.origin,
+            op: self.op,
+            contended: self.contended,
+            effect: self.effect,
+            status: self.status,
+            version: self.version,
+            expiry_ms: self.expiry_ms,
+            integer: self.integer,
+            value: &self.value,
+            value_is_result: self.value_is_result,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Default)]
+pub(super) struct Sequence {
+    /// Decisions `released + 1 ..= logged`.
+    decisions: VecDeque<Decided>,
+    logged: u64,
+    forced: u64,
+    released: u64,
+    /// The last decision from before this epoch, once known.
+    base: Option<u64>,
+    /// Where the decisions come from.
+    history: History,
+}
+
+impl Sequence {
+    /// The last decision that is in the log.
+    pub(super) fn logged(&self) -> u64 {
+        self.logged
+    }
+
+    /// The last decision that is durable.
+    pub(super) fn forced(&self) -> u64 {
+        self.forced
+    }
+
+    /// The last decision that is known to be durable at all members.
+    pub(super) fn released(&self) -> u64 {
+        self.released
+    }
+
+    /// The last decision from before this epoch, once known.
+    pub(super) fn base(&self) -> Option<u64> {
+        self.base
+    }
+
+    pub(super) fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Decisions that some member may lack, oldest first.
+    pub(super) fn unreleased(&self) -> impl DoubleEndedIterator<Item = &Decided> + ExactSizeIterator {
+        self.decisions.iter()
+    }
+
+    /// Those of them that come after decision `index`.
+    pub(super) fn after(&self, index: u64) -> impl Iterator<Item = &Decided> {
+        self.decisions.iter().skip(index.saturating_sub(self.released) as usize)
+    }
+
+    /// Whether a decision is known and contended.
+    pub(super) fn is_contended(&self, index: u64) -> bool {
+        let place = index.checked_sub(self.released + 1);
+        place.is_some_and(|place| self.decisions.get(place as usize).is_some_and(|decided| decided.contended))
+    }
+
+    /// The next decision is being logged. It is kept next.
+    ///
+    /// # Panics
+    /// If it is not the one after `logged`.
+    pub(super) fn log(&mut self, index: u64, origin: Epoch) {
+        assert_eq!(index, self.logged + 1, "decisions are logged without gaps");
+        self.logged = index;
+        self.history.note(index, origin);
+    }
+
+    /// What was logged last, when it has taken effect as far as it may.
+    pub(super) fn keep(&mut self, decided: Decided) {
+        self.decisions.push_back(decided);
+    }
+
+    /// What is logged is durable up to `index`.
+    pub(super) fn force(&mut self, index: u64) {
+        self.forced = self.forced.max(index);
+    }
+
+    /// Everything that was read back from the log is durable.
+    pub(super) fn force_all(&mut self) {
+        self.forced = self.logged;
+    }
+
+    /// The next decision up to `through` is released, if there is one.
+    pub(super) fn release_next(&mut self, through: u64) -> Option<Decided> {
+        if self.released >= through.min(self.logged) {
+            return None;
+        }
+        let decided = self.decisions.pop_front().expect("decisions after `released` are kept");
+        debug_assert_eq!(decided.index, self.released + 1);
+        self.released = decided.index;
+        Some(decided)
+    }
+
+    /// The epoch begins after decision `base`.
+    pub(super) fn begin_at(&mut self, base: u64) {
+        self.base = Some(base);
+    }
+
+    /// A new epoch: where it begins, its primary will tell.
+    pub(super) fn enter_epoch(&mut self) {
+        self.base = None;
+    }
+
+    /// Goes on after decision `index`, without those before.
+    pub(super) fn skip_to(&mut self, index: u64) {
+        (self.logged, self.forced, self.released) = (index, index, index);
+    }
+
+    /// As [`Self::skip_to`], when the log is read back: unless there are decisions beyond, or it is known better.
+    pub(super) fn replay_released(&mut self, through: u64) {
+        if through > self.logged {
+            (self.logged, self.released) = (through, through);
+        }
+    }
+
+    /// What came before is known to have this history.
+    pub(super) fn prepend_history(&mut self, before: History) {
+        self.history.prepend(before);
+    }
+
+    /// The history is this one.
+    pub(super) fn set_history(&mut self, history: History) {
+        self.history = history;
+    }
+
+    /// Begins anew; what was known comes back.
+    pub(super) fn take(&mut self) -> Self {
+        core::mem::replace(self, Self { base: self.base, ..Self::default() })
+    }
+
+    pub(super) fn into_parts(self) -> (u64, History, VecDeque<Decided>) {
+        (self.logged, self.history, self.decisions)
+    }
+}
+
+#[cfg(feature = "exploration")]
+mod exploration {
+    use super::Sequence;
+    use core::hash::{Hash, Hasher};
+
+    impl Sequence {
+        pub(crate) fn fingerprint(&self, state: &mut impl Hasher) {
+            for decided in &self.decisions {
+                (decided.index, decided.origin, decided.op, decided.contended, decided.effect as u8)
+                    .hash(state);
+                (decided.status, decided.version, decided.integer, &decided.value).hash(state);
+            }
+            (self.logged, self.forced, self.released, self.base).hash(state);
+        }
+
+        pub(crate) fn check_invariants(&self) -> Result<(), &'static str> {
+            let holds = |condition: bool, what| if condition { Ok(()) } else { Err(what) };
+            holds(self.released <= self.forced, "released <= forced")?;
+            holds(self.forced <= self.logged, "forced <= logged")?;
+            holds(self.decisions.len() as u64 == self.logged - self.released, "no decision is missing")
+        }
+    }
+}

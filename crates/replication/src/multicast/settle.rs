@@ -1,0 +1,129 @@
+//! What becomes of a decision at every replica: it is logged, takes effect, and is released.
+//!
+//! An uncontended one takes effect when it is logged, a contended one when every member has forced it (R2).
+
+use super::contents::effect;
+use super::partition::Partition;
+use super::record::Record;
+use super::sequence::Decided;
+use super::waits::UnforcedWhat;
+use crate::clients::StoredResult;
+use nicekv_node::{Host, Plant};
+use nicekv_wire::replication::Effect;
+use nicekv_wire::{Now, OpId, StoredUpdate};
+
+impl Partition {
+    /// Takes an op in: it is undecided from now on and locks its key.
+    pub(super) fn insert_op(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        order: u64,
+        contended: bool,
+        stored: StoredUpdate,
+    ) {
+        self.clients.advance(stored.head().op.client, stored.head().watermark);
+        self.locks.take_in(&mut host.visibility, now, order, contended, stored);
+    }
+
+    /// Logs the decision that follows the last one. An uncontended one takes effect at once, a contended one when it is released (R2).
+    pub(super) fn log_decision(&mut self, host: &mut Host, now: Now, decided: Decided) {
+        self.sequence.log(decided.index, decided.origin);
+        let record = host.append_awaited(self.id(), |out| {
+            Record::Decision(decided.wire(self.id(), self.membership.epoch)).append(out);
+        });
+        self.waits.force(record, UnforcedWhat::Decision(decided.index));
+        if decided.contended && !host.has(Plant::ContendedNotForced) {
+            host.storage.want_force();
+        }
+        let (index, contended) = (decided.index, decided.contended);
+        self.settle(host, now, decided);
+        if contended && host.has(Plant::ContendedNotForced) {
+            self.on_decision_forced(host, now, index);
+        }
+    }
+
+    /// The part of [`Self::log_decision`] that replaying the log shares.
+    pub(super) fn settle(&mut self, host: &mut Host, now: Now, decided: Decided) {
+        // Decided once more, for a member that seemed to wait for it: the first decision stands.
+        if self.locks.decide(decided.op).is_none() {
+            // It was refused without its prepare, or its effect is in the engine already. It may not be taken in any more.
+            let result = StoredResult::of(&decided.wire(self.id(), self.membership.epoch));
+            self.clients.remember(decided.op, decided.index, result);
+        }
+        if !decided.contended {
+            self.release_predecessors(host, now, decided.op);
+            self.take_effect(host, now, &decided);
+        } else if self.is_primary() && host.has(Plant::ShowContendedEarly) {
+            self.take_effect(host, now, &decided);
+        }
+        self.sequence.keep(decided);
+    }
+
+    /// An op that was decided uncontended says that the decisions of its key before it were released (R2). Else only messages say that,
+    /// and a restarted replica, which replays decisions, would let the older ones take effect after it.
+    fn release_predecessors(&mut self, host: &mut Host, now: Now, op: OpId) {
+        let Some(op) = self.locks.op(op) else { return };
+        let key = op.stored.key();
+        // The op itself is one of the unreleased.
+        if self.locks.key(key).is_some_and(|key| key.unreleased() > 1) {
+            let is_of_key = |decided: &&Decided| {
+                self.locks.op(decided.op).is_some_and(|earlier| earlier.stored.key() == key)
+            };
+            let newest = self.sequence.unreleased().rev().find(is_of_key);
+            let through = newest.expect("unreleased decisions are kept").index;
+            self.release(host, now, through);
+        }
+    }
+
+    /// Applies a decision to the engine, remembers its result, answers its client if this is the primary, and unlocks.
+    fn take_effect(&mut self, host: &mut Host, now: Now, decided: &Decided) {
+        let result = StoredResult::of(&decided.wire(self.id(), self.membership.epoch));
+        let Some(op) = self.locks.remove(decided.op) else {
+            return self.answer_refused(host, decided, &result);
+        };
+        let update = op.stored.update();
+        if let Some(entry) = effect(decided, &update)
+            && self.join.as_mut().is_none_or(|join| !join.keeps_back(update.key, &entry))
+        {
+            self.contents.store(host, update.key, &entry);
+        }
+        if self.is_primary() {
+            host.reply(update.reply_to, &result.reply(decided.op));
+        }
+        host.finish_internal(decided.op);
+        self.clients.remember(decided.op, decided.index, result);
+        self.clients.advance(decided.op.client, update.watermark);
+        if decided.effect != Effect::None {
+            self.finish_repair(host, now, update.key);
+        }
+        let waiting = match self.locks.unlock(&mut host.visibility, update.key) {
+            Some(waiting) => waiting,
+            None if self.is_recovering(update.key) => return,
+            None => self.locks.take_waiting(update.key),
+        };
+        self.serve_gets(host, now, waiting, update.key);
+    }
+
+    /// Shows what every member has forced, up to `through`.
+    pub(super) fn release(&mut self, host: &mut Host, now: Now, through: u64) {
+        while let Some(decided) = self.sequence.release_next(through) {
+            if decided.contended {
+                self.take_effect(host, now, &decided);
+            }
+        }
+        self.contents.drop_tombstones(host, &self.membership, self.sequence.released());
+    }
+
+    /// A decision is durable here.
+    pub(super) fn on_decision_forced(&mut self, host: &mut Host, now: Now, index: u64) {
+        self.sequence.force(index);
+        if self.is_primary() {
+            self.advance_release(host, now);
+        } else if index > self.sequence.released() {
+            let is_waited_for = self.sequence.is_contended(index);
+            let delay = if is_waited_for { 0 } else { host.config.timing.progress_delay.as_nanos() as u64 };
+            self.tell_progress_within(host, now, delay);
+        }
+    }
+}

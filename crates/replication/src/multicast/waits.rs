@@ -1,0 +1,135 @@
+//! What a partition waits for from its disk, in the order in which the disk completes.
+
+use super::compare::Compare;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_node::StreamPeer;
+use nicekv_wire::{Epoch, NodeId, OpId};
+
+/// What a read of the engine was for.
+#[derive(Clone)]
+pub(super) enum PendingRead {
+    /// To answer a get.
+    Get { op: OpId, reply_to: SocketAddrV4, key: Box<[u8]> },
+    /// To evaluate the next op of a key.
+    Evaluate { key: Box<[u8]> },
+    /// For a member that cannot read the key; `asked` is its request's `logged` and `released`.
+    Repair { epoch: Epoch, to: NodeId, asked: (u64, u64), key: Box<[u8]> },
+}
+
+/// A scan of the engine.
+#[derive(Clone)]
+struct PendingScan {
+    token: u64,
+    epoch: Epoch,
+    purpose: ScanPurpose,
+}
+
+#[derive(Clone)]
+pub(super) enum ScanPurpose {
+    Copy(CopyScan),
+    Compare(Compare),
+}
+
+/// For a joiner.
+#[derive(Clone)]
+pub(super) struct CopyScan {
+    pub(super) peer: StreamPeer,
+    pub(super) since: u64,
+    /// What was found on the pages before.
+    pub(super) found: Vec<u8>,
+    pub(super) pages: usize,
+}
+
+/// A log record whose force somebody waits for.
+#[derive(Clone)]
+struct Unforced {
+    record: u64,
+    /// What was appended before a reset is void.
+    resets: u64,
+    what: UnforcedWhat,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum UnforcedWhat {
+    Prepare(OpId),
+    Decision(u64),
+    /// All that a joiner copies.
+    Copy,
+}
+
+/// See the module.
+#[derive(Clone, Default)]
+pub(super) struct Waits {
+    reads: VecDeque<(u64, PendingRead)>,
+    scans: VecDeque<PendingScan>,
+    unforced: VecDeque<Unforced>,
+    /// How often the partition has begun anew.
+    resets: u64,
+}
+
+impl Waits {
+    /// The read with this token is for that.
+    pub(super) fn read(&mut self, token: u64, read: PendingRead) {
+        self.reads.push_back((token, read));
+    }
+
+    /// The scan with this token is for that, in this epoch.
+    pub(super) fn scan(&mut self, token: u64, epoch: Epoch, purpose: ScanPurpose) {
+        self.scans.push_back(PendingScan { token, epoch, purpose });
+    }
+
+    /// How many scans are under way.
+    pub(super) fn scans(&self) -> usize {
+        self.scans.len()
+    }
+
+    /// The force of this record is waited for.
+    pub(super) fn force(&mut self, record: u64, what: UnforcedWhat) {
+        self.unforced.push_back(Unforced { record, resets: self.resets, what });
+    }
+
+    /// The partition begins anew: what was appended before is void.
+    pub(super) fn reset(&mut self) {
+        self.resets += 1;
+    }
+
+    pub(super) fn finish_read(&mut self, token: u64) -> PendingRead {
+        let (expected, read) = self.reads.pop_front().expect("a read is pending");
+        assert_eq!(token, expected, "reads complete in order");
+        read
+    }
+
+    /// What a scan was for, unless that was in another epoch.
+    pub(super) fn finish_scan(&mut self, token: u64, epoch: Epoch) -> Option<ScanPurpose> {
+        let scan = self.scans.pop_front().expect("a scan is pending");
+        assert_eq!(token, scan.token, "scans complete in order");
+        (scan.epoch == epoch).then_some(scan.purpose)
+    }
+
+    /// What is durable now, unless it is void.
+    pub(super) fn finish_force(&mut self, record: u64) -> Option<UnforcedWhat> {
+        let unforced = self.unforced.pop_front().expect("a record is awaited");
+        assert_eq!(record, unforced.record, "forces complete in order");
+        (unforced.resets == self.resets).then_some(unforced.what)
+    }
+}
+
+#[cfg(feature = "exploration")]
+mod exploration {
+    use super::{UnforcedWhat, Waits};
+    use core::hash::{Hash, Hasher};
+
+    impl Waits {
+        pub(crate) fn fingerprint(&self, record: u64, state: &mut impl Hasher) {
+            let unforced = self.unforced.iter().find(|unforced| unforced.record == record);
+            match unforced.expect("it waits for this record").what {
+                UnforcedWhat::Prepare(op) => (0, op).hash(state),
+                UnforcedWhat::Decision(index) => (1, index).hash(state),
+                UnforcedWhat::Copy => unreachable!("nobody joins"),
+            }
+        }
+    }
+}
