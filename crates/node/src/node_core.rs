@@ -389,6 +389,12 @@ impl<P: Protocol> NodeCore<P> {
         self.host.visibility.tell();
     }
 
+    /// The partition that this node would serve a request from.
+    pub fn partition_of(&self, keyspace: KeyspaceId, digest: &KeyDigest) -> Option<PartitionId> {
+        let slot = self.partitions.find(keyspace, digest.match_value())?;
+        Some(self.partitions[slot].membership().partition)
+    }
+
     /// The next change of what may be shown; to be made before a datagram is polled.
     pub fn poll_visibility(&mut self) -> Option<Shift> {
         self.host.visibility.poll()

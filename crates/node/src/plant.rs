@@ -46,6 +46,8 @@ pub enum Plant {
     ExpiryByLocalClock,
     /// R12: gets are answered without a lease.
     LeaseIgnored,
+    /// *Get*: nobody is told that a key is locked.
+    LockNotTold,
     /// *Scrub*: what another member has is not compared with what is here.
     ScrubBlind,
     /// R15: nobody acknowledges old ops again, nor sends them.

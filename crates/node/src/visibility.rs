@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   put:      Locked(k) ──▶ ack leaves … Changed(k, entry) ─▶ Unlocked(k) ──▶ reply, decision leave
-//!   epoch:    Unknown ──▶ acknowledgement of the epoch leaves
+//!   removal:  Unknown ──▶ acknowledgement of the epoch leaves
 //! ```
 //!
 //! The rules of whoever listens: an entry is *open* if it is the last one that was told of its key since `Unknown`, and the key is not

@@ -3,6 +3,7 @@
 mod harness;
 
 use harness::{CLIENT, Node, answer, update};
+use nicekv_node::ShiftKind;
 use nicekv_wire::control::{Member, MemberState};
 use nicekv_wire::recovery::{RecoverReply, RecoverRequest, UndecidedOp};
 use nicekv_wire::replication::{Acks, Decision, Effect, PrepareAck, Progress};
@@ -174,4 +175,29 @@ fn recovery_counts_what_members_hold_and_waits_for_the_rest() {
     let held = vec![UndecidedOp { op: op(1), contended: false }];
     assert_eq!(decisions(&recover(&mut node, 6, 0, held)), [(op(1), true, Status::Ok, 1)]);
     assert_eq!(decisions(&ack(&mut node, 6, 2, false)), [(op(2), true, Status::Ok, 2)]);
+}
+
+/// Who shows entries elsewhere must have closed them before anybody can rely on the op, and before the node has left.
+#[test]
+fn nothing_leaves_before_it_is_taken_what_may_be_shown() {
+    let mut node = primary();
+    node.core.tell_visibility();
+    let key = || b"n".as_slice().into();
+    assert_eq!(increment(&mut node, 1), []);
+    assert_eq!(node.shifts(), [ShiftKind::Locked(key())]);
+    assert_eq!(ack(&mut node, 5, 1, false), [], "the reply waits");
+    let stored = node.engine[b"n".as_slice()].clone();
+    assert_eq!(node.shifts(), [ShiftKind::Changed(key(), Some(stored)), ShiftKind::Unlocked(key())]);
+    assert_eq!(answer(&node.sent()), Some((Status::Ok, None)));
+    // Two ops of a key lock it once.
+    increment(&mut node, 2);
+    increment(&mut node, 3);
+    assert_eq!(node.shifts(), [ShiftKind::Locked(key())]);
+    assert_eq!(
+        node.assign_members(Term(3), Epoch(6), OTHER, vec![other()]),
+        [],
+        "nor is it known to have left"
+    );
+    assert_eq!(node.shifts(), [ShiftKind::Unknown]);
+    assert_eq!(node.sent().len(), 1);
 }

@@ -157,6 +157,11 @@ impl Disk {
         self.entries.get(key).is_some_and(|entry| !is_damaged(entry))
     }
 
+    /// Whether an entry of this key is there and damaged.
+    pub fn is_damaged(&self, key: &(PartitionId, Vec<u8>)) -> bool {
+        self.entries.get(key).is_some_and(|entry| is_damaged(entry))
+    }
+
     fn scan(&self, partition: PartitionId, after: &[u8], bytes_max: usize) -> (Vec<u8>, Vec<Vec<u8>>, bool) {
         let from = Bound::Excluded((partition, after.to_vec()));
         let mut rest =

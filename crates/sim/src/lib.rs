@@ -27,6 +27,7 @@ pub mod planted;
 pub mod plants;
 pub mod queue;
 pub mod scenarios;
+pub mod shown;
 pub mod switch;
 pub mod transcript;
 pub mod watch;

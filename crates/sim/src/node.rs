@@ -3,6 +3,7 @@
 use crate::disk::{Busy, Disk};
 use crate::faults::Faults;
 use crate::random::Random;
+use crate::shown::Shown;
 use nicekv_node::{DiskSpace, NodeConfig, Plant, Timing};
 use nicekv_replication::Replica;
 use nicekv_wire::{ClientId, Duration, NodeId, Now};
@@ -122,6 +123,8 @@ pub struct Node {
     pub turn_at_ns: Option<u64>,
     /// The log begins a segment at this record, and the core writes a checkpoint.
     checkpoint_after: u64,
+    /// What may be shown elsewhere.
+    pub shown: Shown,
 }
 
 impl Node {
@@ -147,6 +150,7 @@ impl Node {
             disk_free_ns: 0,
             turn_at_ns: None,
             checkpoint_after: 0,
+            shown: Shown::default(),
         }
     }
 
@@ -176,7 +180,10 @@ impl Node {
         if let Some(plant) = surroundings.plant {
             core.plant(plant);
         }
+        core.tell_visibility();
+        self.shown.begin();
         self.disk.replay(now, &mut core);
+        self.shown.listen(&mut core);
         core.set_disk_space(self.space);
         self.core = Some(core);
         self.checkpoint_after = self.disk.appended() + random.between(20, 400);
@@ -211,35 +218,34 @@ impl Node {
         }
     }
 
-    /// One turn of the driver's loop, up to and including the disk; returns what the disk is busy with.
+    /// One turn of the driver's loop, up to and including the disk; returns what the disk is busy with. The log begins a segment now and then.
     pub fn turn(&mut self, at_ns: u64, random: &mut Random) -> Vec<Busy> {
         let now = self.clock.now(at_ns);
         let Some(core) = &mut self.core else { return Vec::new() };
-        turn_core(now, core, self.inbox.drain(..), &mut self.disk, &mut self.checkpoint_after, random)
+        for (from, bytes) in self.inbox.drain(..) {
+            self.shown.listen(core);
+            self.shown.before(core, &self.disk, &bytes);
+            core.handle_datagram(now, from, &bytes);
+        }
+        if core.next_deadline() <= now.boot_ns {
+            core.handle_deadline(now);
+        }
+        core.handle_batch_end(now);
+        let mut busy = self.disk.execute(now, core);
+        if self.disk.appended() >= self.checkpoint_after {
+            core.checkpoint();
+            busy.extend(self.disk.execute(now, core));
+            self.checkpoint_after = self.disk.appended() + random.between(20, 400);
+        }
+        busy
     }
-}
 
-/// One turn of a driver's loop around a core of either kind; the log begins a segment now and then.
-pub(crate) fn turn_core(
-    now: Now,
-    core: &mut Replica,
-    inbox: impl Iterator<Item = (SocketAddrV4, Vec<u8>)>,
-    disk: &mut Disk,
-    checkpoint_after: &mut u64,
-    random: &mut Random,
-) -> Vec<Busy> {
-    for (from, bytes) in inbox {
-        core.handle_datagram(now, from, &bytes);
+    /// Writes the next datagram to `out`; returns where it goes.
+    pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
+        let core = self.core.as_mut()?;
+        self.shown.listen(core);
+        let to = core.poll_transmit(out)?;
+        self.shown.after(out);
+        Some(to)
     }
-    if core.next_deadline() <= now.boot_ns {
-        core.handle_deadline(now);
-    }
-    core.handle_batch_end(now);
-    let mut busy = disk.execute(now, core);
-    if disk.appended() >= *checkpoint_after {
-        core.checkpoint();
-        busy.extend(disk.execute(now, core));
-        *checkpoint_after = disk.appended() + random.between(20, 400);
-    }
-    busy
 }

@@ -145,6 +145,7 @@ pub const PLANTS: &[Plant] = &[
     replica("show-contended-early", "R2", InReplica::ShowContendedEarly, Hunt::Seeds(as_drawn)),
     replica("contended-not-forced", "R2", InReplica::ContendedNotForced, Hunt::Script("power-loss-and-another-primary")),
     replica("stale-get-at-locked-secondary", "R2", InReplica::StaleGetAtLockedSecondary, Hunt::Seeds(as_drawn)),
+    replica("lock-not-told", "R2", InReplica::LockNotTold, Hunt::Seeds(as_drawn)),
     replica("recovery-aborts", "R3", InReplica::RecoveryAborts, Hunt::Seeds(as_drawn)),
     replica("adopt-nothing", "R3", InReplica::AdoptNothing, Hunt::Explore(set_and_get, FAILOVER)),
     replica("get-during-recovery", "R4", InReplica::GetDuringRecovery, Hunt::Explore(set_and_get, FAILOVER)),

@@ -59,8 +59,10 @@ impl Partition {
             let record = Record::Held { through: self.contents.held_by_originals() };
             host.append(self.id(), |out| record.append(out));
         }
-        host.visibility.unknown(self.id());
         self.membership = membership;
+        if !self.membership.standing.serves() {
+            host.visibility.unknown(self.id());
+        }
         self.sequence.enter_epoch();
         (self.join, self.lead, self.reporting) = (None, None, Reporting::default());
         self.repairs.clear();

@@ -8,7 +8,7 @@ use super::record::Record;
 use super::sequence::Decided;
 use super::waits::UnforcedWhat;
 use crate::clients::StoredResult;
-use nicekv_node::{Host, Plant};
+use nicekv_node::{Host, Plant, Visibility};
 use nicekv_wire::replication::Effect;
 use nicekv_wire::{Now, OpId, StoredUpdate};
 
@@ -23,7 +23,9 @@ impl Partition {
         stored: StoredUpdate,
     ) {
         self.clients.advance(stored.head().op.client, stored.head().watermark);
-        self.locks.take_in(&mut host.visibility, now, order, contended, stored);
+        let mut nobody = Visibility::default();
+        let visibility = if host.has(Plant::LockNotTold) { &mut nobody } else { &mut host.visibility };
+        self.locks.take_in(visibility, now, order, contended, stored);
     }
 
     /// Logs the decision that follows the last one. An uncontended one takes effect at once, a contended one when it is released (R2).

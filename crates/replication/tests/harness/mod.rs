@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use nicekv_node::{NodeConfig, StorageCompletion, StorageRequest, Timing};
+use nicekv_node::{NodeConfig, ShiftKind, StorageCompletion, StorageRequest, Timing};
 use nicekv_placement::{Vrings, key_digest};
 use nicekv_replication::Replica;
 use nicekv_wire::Duration;
@@ -87,6 +87,17 @@ impl Node {
     ) -> Vec<(SocketAddrV4, Vec<u8>)> {
         let member =
             Member { node: NodeId(1), state: MemberState::Consistent, handoff: false, address: NODE };
+        self.assign_members(term, epoch, primary, [&[member], others].concat())
+    }
+
+    /// What the node answers to an epoch of these members.
+    pub(crate) fn assign_members(
+        &mut self,
+        term: Term,
+        epoch: Epoch,
+        primary: NodeId,
+        members: Vec<Member>,
+    ) -> Vec<(SocketAddrV4, Vec<u8>)> {
         let assign = Assign {
             term,
             incarnation: INCARNATION,
@@ -99,7 +110,7 @@ impl Node {
             activated: true,
             primary,
             replicas: 1,
-            members: [&[member], others].concat(),
+            members,
         };
         self.receive(METADATA, |out| assign.encode(out))
     }
@@ -114,11 +125,21 @@ impl Node {
         self.core.handle_datagram(self.now, from, &bytes);
         self.core.handle_batch_end(self.now);
         self.run_storage();
+        self.sent()
+    }
+
+    /// What leaves the node.
+    pub(crate) fn sent(&mut self) -> Vec<(SocketAddrV4, Vec<u8>)> {
         let (mut sent, mut out) = (Vec::new(), Vec::new());
         while let Some(to) = self.core.poll_transmit(&mut out) {
             sent.push((to, out.clone()));
         }
         sent
+    }
+
+    /// What may be shown, as it was told since the last time.
+    pub(crate) fn shifts(&mut self) -> Vec<ShiftKind> {
+        core::iter::from_fn(|| self.core.poll_visibility()).map(|shift| shift.kind).collect()
     }
 
     /// Time passes.

@@ -103,7 +103,7 @@ impl Cluster {
     pub(super) fn flush_node(&mut self, index: usize) {
         let from = self.nodes[index].address;
         let mut bytes = Vec::new();
-        while let Some(to) = self.nodes[index].core.as_mut().and_then(|core| core.poll_transmit(&mut bytes)) {
+        while let Some(to) = self.nodes[index].poll_transmit(&mut bytes) {
             self.send(Host::Node(index), from, to, &bytes);
         }
         while let Some((peer, frame)) = self.nodes[index].core.as_mut().and_then(|core| core.poll_stream()) {

@@ -264,9 +264,11 @@ impl Cluster {
             }
             self.tally.count("entries replaced");
             self.nodes[node].disk.replace(key, other.map(|_| &bytes[..]));
+            self.nodes[node].shown.forget(key.0, &key.1);
             if self.random.below(4) == 0 {
                 let surplus = (key.0, [&key.1[..], b"?"].concat());
                 self.nodes[node].disk.replace(&surplus, Some(&stored));
+                self.nodes[node].shown.forget(surplus.0, &surplus.1);
             }
         }
     }

@@ -177,12 +177,14 @@ impl Cluster {
         let mut tally = self.tally.clone();
         let cores = self.nodes.iter().filter_map(|node| node.core.as_ref());
         cores.for_each(|core| tally.add_counters(&core.status().counters));
+        tally.compared = self.nodes.iter().map(|node| node.shown.compared).sum();
         tally
     }
 
     /// What must never be seen, and was.
     pub fn violation(&self) -> Option<&str> {
-        self.watch.violation().or_else(|| self.switches.iter().find_map(Switch::violation))
+        let shown = || self.nodes.iter().find_map(|node| node.shown.violation.as_deref());
+        self.watch.violation().or_else(|| self.switches.iter().find_map(Switch::violation)).or_else(shown)
     }
 
     /// The simulated time.

@@ -10,6 +10,8 @@ pub struct Tally {
     pub events: u64,
     /// Faults, by what happened.
     pub faults: BTreeMap<&'static str, u64>,
+    /// Answers to gets that were compared with what a node's core said may be shown.
+    pub compared: u64,
 }
 
 impl Tally {
@@ -37,6 +39,7 @@ impl Tally {
     /// Adds what happened elsewhere.
     pub fn add(&mut self, other: &Self) {
         self.events += other.events;
+        self.compared += other.compared;
         for (fault, count) in &other.faults {
             *self.faults.entry(fault).or_default() += count;
         }

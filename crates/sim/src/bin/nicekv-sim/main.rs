@@ -175,6 +175,7 @@ impl Sum {
         say!("{} runs in {seconds:.1} s", self.runs);
         say!("{events} events, {:.0} events/s on one core", events as f64 / seconds);
         say!("{} calls, {} of them of unknown outcome", self.calls, self.unknown);
+        say!("{} answers to gets were what a node had said may be shown elsewhere", self.tally.compared);
         if self.too_large > 0 {
             say!("{} histories had too many calls at once to be judged", self.too_large);
         }

@@ -1,0 +1,119 @@
+//! A model of entries that are kept outside of a node's core, to answer gets without asking it. The core says what may be shown
+//! (`nicekv_node::Visibility`); what is open here must be what the core itself answers, and the linearizability of that the judge proves.
+
+use crate::disk::Disk;
+use nicekv_node::{Shift, ShiftKind};
+use nicekv_replication::Replica;
+use nicekv_wire::recovery::Entry;
+use nicekv_wire::{Datagram, Get, KeyspaceId, OpId, Opcode, PartitionId, Reply, Status};
+use std::collections::{BTreeMap, BTreeSet};
+
+type Key = (PartitionId, Box<[u8]>);
+
+/// What a get is to be answered.
+type Shows = Option<(OpId, Vec<u8>)>;
+
+/// See the module.
+#[derive(Clone, Default)]
+pub struct Shown {
+    locked: BTreeSet<Key>,
+    entries: BTreeMap<Key, Option<Vec<u8>>>,
+    /// Gets that arrived while their key was open, and what was open then, each time; `None`: once it was not.
+    expected: BTreeMap<OpId, Option<Vec<Shows>>>,
+    /// How many answers were compared.
+    pub compared: u64,
+    /// What was wrong first.
+    pub violation: Option<String>,
+}
+
+impl Shown {
+    /// A new process: nothing is known.
+    pub fn begin(&mut self) {
+        self.locked.clear();
+        self.entries.clear();
+        self.expected.clear();
+    }
+
+    /// Takes what the core tells.
+    pub fn listen(&mut self, core: &mut Replica) {
+        while let Some(shift) = core.poll_visibility() {
+            self.make(shift);
+        }
+    }
+
+    fn make(&mut self, Shift { partition, kind }: Shift) {
+        let is_in_turn = match kind {
+            ShiftKind::Locked(key) => self.locked.insert((partition, key)),
+            ShiftKind::Unlocked(key) => self.locked.remove(&(partition, key)),
+            ShiftKind::Changed(key, entry) => {
+                self.entries.insert((partition, key), entry);
+                true
+            }
+            ShiftKind::Unknown => {
+                self.entries.retain(|(of, _), _| *of != partition);
+                true
+            }
+        };
+        if !is_in_turn {
+            self.complain(format!("a key of {partition:?} is locked or unlocked twice in turn"));
+        }
+    }
+
+    /// Somebody else than the core has changed an entry.
+    pub fn forget(&mut self, partition: PartitionId, key: &[u8]) {
+        self.entries.remove(&(partition, key.into()));
+    }
+
+    /// A datagram is about to be handled.
+    pub fn before(&mut self, core: &Replica, disk: &Disk, bytes: &[u8]) {
+        let opcode = bytes.get(3).copied();
+        if ![Opcode::Get, Opcode::ForwardedGet].iter().any(|get| opcode == Some(*get as u8)) {
+            return;
+        }
+        let Ok((header, Datagram::Get(get))) = Datagram::decode(bytes) else { return };
+        let shows = self.open(core, disk, header.keyspace, &get);
+        let expected = self.expected.entry(get.op).or_insert_with(|| Some(Vec::new()));
+        match (shows, &mut *expected) {
+            (Some(shows), Some(expected)) => expected.push(shows),
+            _ => *expected = None,
+        }
+    }
+
+    /// What a get is to be answered, if its key is open.
+    fn open(&self, core: &Replica, disk: &Disk, keyspace: KeyspaceId, get: &Get<'_>) -> Option<Shows> {
+        let partition = core.partition_of(keyspace, &get.digest)?;
+        let key: Key = (partition, get.key.into());
+        if self.locked.contains(&key) || disk.is_damaged(&(partition, get.key.to_vec())) {
+            return None;
+        }
+        let entry = self.entries.get(&key)?;
+        let entry = entry.as_ref().map(|bytes| Entry::decode(bytes).expect("the core has told it"));
+        // Whether it has expired the primary decides.
+        let expires = entry.is_some_and(|entry| entry.expiry_ms != 0);
+        (!expires).then(|| entry.and_then(|entry| Some((entry.version, entry.value?.to_vec()))))
+    }
+
+    /// A datagram leaves.
+    pub fn after(&mut self, bytes: &[u8]) {
+        if bytes.get(3) != Some(&(Opcode::Reply as u8)) || self.expected.is_empty() {
+            return;
+        }
+        let Ok((_, Datagram::Reply(reply))) = Datagram::decode(bytes) else { return };
+        let Some(Some(expected)) = self.expected.get(&reply.op) else { return };
+        let answer = match &reply {
+            Reply { status: Status::Ok, value: Some(value), version, .. } => Some((*version, value.to_vec())),
+            Reply { status: Status::NotFound, .. } => None,
+            _ => return,
+        };
+        self.compared += 1;
+        if !expected.contains(&answer) {
+            let what =
+                format!("{:?} is answered {answer:?}, but what may be shown is {expected:?}", reply.op);
+            self.complain(what);
+        }
+    }
+
+    fn complain(&mut self, what: String) {
+        self.violation.get_or_insert(what);
+    }
+}
