@@ -88,6 +88,8 @@ pub struct Timing {
     pub handoff_delay: Option<Duration>,
     /// How long a partition must have been whole before its first original leads it again. `None`: it is not given back.
     pub rebalance_delay: Option<Duration>,
+    /// Between the beginning of an epoch and of one of the same members that a member asks for (R14), at least.
+    pub fence_interval: Duration,
     /// Between two installations of the same tables in a switch that does not answer, and between two
     /// questions for its status.
     pub switch_interval: Duration,
@@ -108,6 +110,7 @@ impl Default for Timing {
             rejoin_delay: Duration::from_secs(2),
             handoff_delay: Some(Duration::from_millis(200)),
             rebalance_delay: Some(Duration::from_secs(5)),
+            fence_interval: Duration::from_secs(1),
             switch_interval: Duration::from_millis(200),
         }
     }
@@ -263,6 +266,7 @@ impl Config {
             timing.probe_idle,
             timing.accusation_patience,
             timing.rejoin_delay,
+            timing.fence_interval,
             timing.switch_interval,
         ];
         let sound = counts.iter().all(|count| *count > 0)

@@ -7,6 +7,7 @@
 //! | who may lead | a consistent original | the same, though a primary has little to do |
 //! | an epoch is taken up | by every member | by every live one |
 //! | a joiner is consistent | when all have taken up its epoch, and it has copied | the same: k of the old members are merged |
+//! | a member may ask for an epoch of the same members | no: a primary orders | yes, to have older answers not count any more |
 //! | a get asks | any consistent member, so gets are spread | R − k + 1 members, through the multicast ring |
 //! | puts need | R − 1 members, all of them there | k to hold it, R − k + 1 to be asked |
 
@@ -33,6 +34,8 @@ pub(crate) struct Policy {
     pub(crate) has_handoffs: bool,
     /// Whether any consistent member may answer a get alone, so that gets may be spread by the clients' addresses.
     pub(crate) gets_are_spread: bool,
+    /// Whether members may ask for an epoch of the same members.
+    pub(crate) has_fences: bool,
     /// With fewer members there are no puts.
     pub(crate) members_needed: usize,
 }
@@ -40,7 +43,14 @@ pub(crate) struct Policy {
 impl Policy {
     pub(crate) fn multicast(replicas: usize) -> Self {
         let members_needed = replicas.saturating_sub(1).max(1);
-        Self { replicas, silent: Silent::Removed, has_handoffs: true, gets_are_spread: true, members_needed }
+        Self {
+            replicas,
+            silent: Silent::Removed,
+            has_handoffs: true,
+            gets_are_spread: true,
+            has_fences: false,
+            members_needed,
+        }
     }
 
     pub(crate) fn quorum(replicas: usize, write_set: usize) -> Self {
@@ -51,6 +61,7 @@ impl Policy {
             silent: Silent::Counted,
             has_handoffs: false,
             gets_are_spread: false,
+            has_fences: true,
             members_needed,
         }
     }

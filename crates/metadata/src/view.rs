@@ -41,6 +41,8 @@ pub(crate) trait Observed {
     /// Whether the partition has been whole for so long that its first original, this node, may lead it again, and no
     /// other partition is being given back to that node.
     fn may_lead_again(&self, node: NodeId) -> bool;
+    /// Whether a member needs an epoch after this one, and that is not too soon.
+    fn wants_fence(&self) -> bool;
     /// Whether a test has planted this bug.
     fn has(&self, _plant: Plant) -> bool {
         false
@@ -241,6 +243,11 @@ impl Observed for View<'_> {
         let tasks = |node| self.load.and_then(|load| load.stands_in.get(&node)).copied().unwrap_or(0);
         live.sort_by_key(|(node, _)| tasks(*node));
         live
+    }
+
+    fn wants_fence(&self) -> bool {
+        let Situation { config, now_ns, .. } = self.situation;
+        self.watch.wants_fence(now_ns, &config.timing)
     }
 
     fn may_lead_again(&self, node: NodeId) -> bool {

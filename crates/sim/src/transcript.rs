@@ -118,6 +118,7 @@ impl Names {
                 ReportKind::Accuse(node) => {
                     format!("partition {}: {node} does not answer", report.partition)
                 }
+                ReportKind::Fence => format!("partition {}: an epoch after this one", report.partition),
             },
             Datagram::Heartbeat(_)
             | Datagram::HeartbeatReply(_)

@@ -177,6 +177,8 @@ tagged! {
         1 => CopyDone,
         /// This member has let two timeouts pass.
         2 => Accuse(NodeId),
+        /// The member needs an epoch after this one, of the same members: what is said in it counts with nothing that was said before (R14).
+        3 => Fence,
     }
 }
 

@@ -62,7 +62,7 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
     let members = next_members(partition, observed);
     let announced = |member: &Member| (member.node, member.process, member.standing.is_consistent());
     if members.iter().map(announced).eq(partition.members.iter().map(announced)) {
-        return given_back(partition, observed);
+        return fence(partition, observed).or_else(|| given_back(partition, observed));
     }
     let mut next = Partition { epoch: partition.epoch + 1, members, ..partition.clone() };
     for member in &partition.members {
@@ -75,6 +75,11 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
     }
     plant::spoil(&mut next, partition, observed);
     Some(next)
+}
+
+/// The epoch in which nothing is different, but that it is another one: a member has asked for it (R14).
+fn fence(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
+    observed.wants_fence().then(|| Partition { epoch: partition.epoch + 1, ..partition.clone() })
 }
 
 /// The epoch in which the first original leads a whole partition again. It is activated at once: the former primary stays a

@@ -14,6 +14,7 @@ use nicekv_wire::{NodeId, PartitionId};
 
 use crate::config::{Config, Timing, nanoseconds};
 use crate::plant::Plant;
+use crate::policy::Policy;
 use crate::state::State;
 pub(crate) use membership::Membership;
 pub(crate) use switches::Switches;
@@ -132,6 +133,7 @@ impl Observations {
         let is_possible = match kind {
             ReportKind::CopyDone => true,
             ReportKind::Accuse(accused) => accused != node && is_member(accused),
+            ReportKind::Fence => Policy::of(state.keyspace(partition)).has_fences,
         };
         if !is_possible || !is_member(node) || !self.membership.is_live(node, incarnation) {
             return Err(Stale);
@@ -142,6 +144,7 @@ impl Observations {
                 self.handle_accusation(now_ns, id, node, accused);
                 Ok(false)
             }
+            ReportKind::Fence => Ok(self.watch_mut(id).handle_fence()),
         }
     }
 

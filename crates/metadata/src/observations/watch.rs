@@ -42,6 +42,10 @@ pub(crate) struct Watch {
     barred_until_ns: BTreeMap<NodeId, u64>,
     /// When an original was last removed; it may be back soon.
     departed_ns: u64,
+    /// When the epoch began, as far as this leader knows.
+    epoch_ns: u64,
+    /// A member has asked for an epoch after this one.
+    is_fence_asked: bool,
     /// Since when every original serves, and nobody else.
     whole_since_ns: Option<u64>,
 }
@@ -93,6 +97,16 @@ impl Watch {
         self.copied.get(&node) == Some(&(incarnation, epoch))
     }
 
+    /// Returns whether nobody has asked for it in this epoch before.
+    pub(crate) fn handle_fence(&mut self) -> bool {
+        !core::mem::replace(&mut self.is_fence_asked, true)
+    }
+
+    /// Whether a member has asked for an epoch after this one, which has lasted long enough.
+    pub(crate) fn wants_fence(&self, now_ns: u64, timing: &Timing) -> bool {
+        self.is_fence_asked && now_ns >= self.epoch_ns + nanoseconds(timing.fence_interval)
+    }
+
     /// Whether an assignment was sent to the node so recently that an answer may be on its way.
     pub(crate) fn is_outstanding(&self, node: NodeId, now_ns: u64, interval_ns: u64) -> bool {
         self.sent_ns.get(&node).is_some_and(|sent_ns| now_ns < sent_ns + interval_ns)
@@ -110,6 +124,7 @@ impl Watch {
         if old.epoch != new.epoch {
             self.accusations.clear();
             self.copied.clear();
+            (self.epoch_ns, self.is_fence_asked) = (now_ns, false);
         }
         let departs = |node: &NodeId| old.member(*node).is_some_and(|_| new.member(*node).is_none());
         if new.originals.iter().any(departs) {

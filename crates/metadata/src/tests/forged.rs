@@ -31,6 +31,7 @@ fn forgeries(cluster: &Cluster) -> Vec<Vec<u8>> {
         encode(|out| ProbeReply { node, incarnation: incarnation + 1, nonce: 1 << 32 }.encode(out)),
         report(ReportKind::CopyDone),
         report(ReportKind::Accuse(NodeId(2))),
+        report(ReportKind::Fence),
     ]
 }
 

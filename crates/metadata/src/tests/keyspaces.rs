@@ -1,9 +1,11 @@
 //! Two keyspaces in one cluster, each by its own protocol.
 
 use nicekv_placement::{KeyspaceSpec, Protocol, Refusal};
-use nicekv_wire::{KeyspaceId, NodeId, Now, PartitionId};
+use nicekv_wire::control::{Report, ReportKind};
+use nicekv_wire::{Epoch, KeyspaceId, NodeId, Now, PartitionId};
 
 use super::cluster::{Cluster, PARTITIONS, config, keyspace};
+use super::node::{address, encode};
 use super::scenarios::partition;
 use crate::{Config, ConfigError, Health, Metadata, StateError};
 
@@ -78,6 +80,34 @@ fn one_removes_who_is_silent_the_other_counts_it() {
     assert!(had.iter().all(|id| health(id) == Health::Reduced), "puts and gets go on");
     cluster.start(dead);
     cluster.run_until_ready(9000);
+}
+
+/// R14: what members say in the one epoch is not counted with what they say in the other; so one that needs that asks for an epoch.
+#[test]
+fn a_member_of_a_quorum_gets_an_epoch_at_once_and_others_not_too_soon() {
+    let mut cluster = Cluster::new(mixed(), 1);
+    cluster.run_until_ready(3000);
+    let fence = |cluster: &mut Cluster, id: PartitionId, epoch: u32| {
+        let node = partition(cluster, id).members[1].node;
+        let incarnation = cluster.nodes[&node].running.as_ref().unwrap().process.incarnation;
+        let report =
+            Report { node, incarnation, partition: id, epoch: Epoch(epoch), kind: ReportKind::Fence };
+        let now = Now { boot_ns: cluster.now_ns, unix_ms: 0 };
+        cluster.core().handle_datagram(now, address(node), &encode(|out| report.encode(out)));
+        cluster.run(20);
+    };
+    cluster.run(3000);
+    let (by_primary, by_quorum) = (of(&cluster, 0)[0], of(&cluster, 1)[0]);
+    fence(&mut cluster, by_primary, 1);
+    assert_eq!(partition(&cluster, by_primary).epoch, 1, "a primary orders");
+    fence(&mut cluster, by_quorum, 1);
+    let fenced = partition(&cluster, by_quorum);
+    assert_eq!((fenced.epoch, fenced.activated, fenced.is_whole()), (2, true, true));
+    fence(&mut cluster, by_quorum, 1);
+    fence(&mut cluster, by_quorum, 2);
+    assert_eq!(partition(&cluster, by_quorum).epoch, 2, "the one is satisfied, the other too soon");
+    cluster.run(3000);
+    assert_eq!(partition(&cluster, by_quorum).epoch, 3);
 }
 
 #[test]

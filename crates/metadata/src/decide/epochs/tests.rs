@@ -17,6 +17,7 @@ struct Table {
     /// Whether it is time for a handoff that is not urgent.
     is_time: bool,
     may_lead_again: bool,
+    wants_fence: bool,
     policy: Policy,
 }
 
@@ -44,6 +45,7 @@ impl Default for Table {
             stand_ins: &[],
             is_time: true,
             may_lead_again: false,
+            wants_fence: false,
             policy: Policy::multicast(3),
         }
     }
@@ -93,6 +95,9 @@ impl Observed for Table {
     }
     fn may_lead_again(&self, _: NodeId) -> bool {
         self.may_lead_again
+    }
+    fn wants_fence(&self) -> bool {
+        self.wants_fence
     }
     fn policy(&self) -> Policy {
         self.policy
@@ -149,6 +154,16 @@ fn check(members: &str, observed: Table, epoch: &str, step: &str) {
     let partition = partition(members);
     assert_eq!(show(&next_epoch(&partition, &observed)), epoch, "next epoch of {members}");
     assert_eq!(show(&next_step(&partition, &observed)), step, "next step of {members}");
+}
+
+#[test]
+fn a_fence_is_an_epoch_of_the_same_members() {
+    let fence = |table: Table| Table { wants_fence: true, policy: Policy::quorum(3, 2), ..table };
+    check("1+ 2+ 3+", fence(Table::default()), "6 1: 1+ 2+ 3+", "-");
+    check("1+ 2c 3+", fence(Table::default()), "6 1: 1+ 2c 3+", "-");
+    // Who changes the members makes a new epoch anyway.
+    let wiped = Some(Process { incarnation: 2, storage: 2 });
+    check("1+ 2+ 3+", fence(Table::with(1, wiped)), "6* 3: 1j 2+ 3+ -1", "-");
 }
 
 #[test]
