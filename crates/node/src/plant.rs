@@ -56,4 +56,8 @@ pub enum Plant {
     QuorumAckBeforeForce,
     /// R14: a new storage is counted before it has merged anything.
     NewcomerCountsAtOnce,
+    /// R14: a damaged value is got back in the epoch in which the damage was found.
+    QuorumRepairUnfenced,
+    /// R14: one other member is enough to get a damaged value back.
+    QuorumRepairFromOne,
 }

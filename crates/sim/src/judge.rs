@@ -151,7 +151,7 @@ pub fn is_at_rest(cluster: &Cluster) -> bool {
 /// Damage that nobody reads is found and repaired in time (docs/FAULTS.md row 10).
 fn judge_scrub(cluster: &mut Cluster, report: &mut Report) {
     let is_repaired = |cluster: &Cluster| {
-        with_primary(cluster).all(|partition| {
+        cluster.repaired_partitions().into_iter().all(|partition| {
             members(cluster, partition).into_iter().all(|node| {
                 let disk = &cluster.nodes()[node].disk;
                 let mut keys = disk.entries().keys().filter(|(of, _)| *of == partition);

@@ -1,120 +1,14 @@
 //! Quorum keyspaces (R14), event by event: docs/FAULTS.md rows 21 and 27, and why answers of different epochs must not be counted together.
 
+mod quorum;
+
 use nicekv_client::Plant as InClient;
-use nicekv_node::Standing;
-use nicekv_sim::checker::model::{Change, When};
-use nicekv_sim::checker::{Action, Call, Verdict, check};
-use nicekv_sim::client::{KeyCall, Workload};
-use nicekv_sim::cluster::{Cluster, Mishap, Scenario};
-use nicekv_sim::faults::Faults;
-use nicekv_sim::keyspace::{Key, Shape};
-use nicekv_sim::network::{Host, Pace};
-use nicekv_sim::node::{Kept, Node};
+use nicekv_sim::client::Workload;
+use nicekv_sim::cluster::{Cluster, Mishap};
+use nicekv_sim::keyspace::Key;
 use nicekv_sim::planted::Planted;
 use nicekv_wire::Status;
-
-const MILLISECOND_NS: u64 = 1_000_000;
-/// The cluster is ready by then, and a node that was started again counts by then.
-const SETTLE_NS: u64 = 2_000 * MILLISECOND_NS;
-
-/// No fault and no call but those that the test makes.
-fn scenario(replicas: u8, write_set: u8) -> Scenario {
-    Scenario {
-        nodes: replicas.into(),
-        keyspaces: vec![Shape::quorum(replicas.into(), write_set)],
-        switches: 1,
-        balancing: false,
-        hides_sources: false,
-        clients: 2,
-        workload: Workload {
-            keys: Key::several(0, 1),
-            calls: 0,
-            window: 1,
-            pause_ns_max: MILLISECOND_NS,
-            timeout_ns: 3_000 * MILLISECOND_NS,
-            expiring: 0,
-        },
-        pace: Pace::VARYING,
-        timing: nicekv_metadata::Timing::default(),
-        faults: Faults { slow_factor: 100, ..Faults::NONE },
-        faults_end_ns: 0,
-        plant: None,
-    }
-}
-
-fn ready(scenario: Scenario, seed: u64) -> Cluster {
-    let mut world = Cluster::new(scenario, seed);
-    settle(&mut world);
-    world
-}
-
-fn is_counted(node: &Node) -> bool {
-    let status = node.core.as_ref().map(|core| core.status());
-    status.is_some_and(|status| status.partitions.iter().any(|known| known.standing == Standing::Consistent))
-}
-
-fn settle(world: &mut Cluster) {
-    run_for(world, SETTLE_NS);
-    let status = world.metadata().map(nicekv_metadata::Metadata::status);
-    assert!(world.nodes().iter().all(is_counted), "{status:?}");
-}
-
-fn run_for(world: &mut Cluster, time_ns: u64) {
-    world.run_until(world.now_ns() + time_ns, |_| false);
-}
-
-fn kill(world: &mut Cluster, node: usize, loses_disk: bool) {
-    let kept = if loses_disk { Kept::NoDisk } else { Kept::Any };
-    world.inflict(Mishap::Crash { node, kept, downtime_ns: None });
-}
-
-fn cut(world: &mut Cluster, client: usize, node: usize) {
-    world.inflict(Mishap::Cut { from: Host::Client(client), to: Host::Node(node) });
-}
-
-fn set(value: &str) -> Option<Change> {
-    Some(Change::Set(value.into()))
-}
-
-/// A client makes a call; its place in the client's history.
-fn call(world: &mut Cluster, client: usize, change: Option<Change>) -> usize {
-    let op = world.clients()[client].next_op();
-    let action = match change {
-        None => Action::Get,
-        Some(change) => Action::Update { op, condition: When::Always, return_old: false, change },
-    };
-    world.call(client, 0, action);
-    world.clients()[client].history.len() - 1
-}
-
-/// Makes a call and waits for its end.
-fn finish_call(world: &mut Cluster, client: usize, change: Option<Change>) -> KeyCall {
-    let call = call(world, client, change);
-    let end_ns = world.now_ns() + 2 * world.scenario().workload.timeout_ns;
-    world.run_until(end_ns, |world| world.clients()[client].history[call].ended_ns.is_some());
-    world.clients()[client].history[call].clone()
-}
-
-/// What a get returned: `None` if too few replicas answered it.
-fn read(call: &KeyCall) -> Option<Option<String>> {
-    let (_, answer) = call.call.answered.clone()?;
-    assert_eq!(answer.status == Status::Ok, answer.value.is_some());
-    Some(answer.value.map(|value| String::from_utf8(value).unwrap()))
-}
-
-fn get(world: &mut Cluster) -> Option<Option<String>> {
-    read(&finish_call(world, 1, None))
-}
-
-fn is_linearizable(world: &Cluster) -> bool {
-    (0..world.scenario().workload.keys.len()).all(|key| {
-        let calls = world.clients().iter().flat_map(|client| client.history());
-        let calls: Vec<Call> = calls.filter(|call| call.key == key).map(|call| call.call.clone()).collect();
-        let verdict = check(&calls);
-        assert_ne!(verdict, Verdict::TooLarge);
-        verdict == Verdict::Linearizable
-    })
-}
+use quorum::*;
 
 // --- Row 21: one node 100 times slower.
 

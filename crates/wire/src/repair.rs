@@ -1,4 +1,5 @@
-//! Node-to-node messages by which a replica gets back a value that its disk has damaged.
+//! Node-to-node messages by which a replica gets back a value that its disk has damaged. In a quorum keyspace there are no decisions: the
+//! fields that tell of them are zero.
 
 use crate::bytes::Reader;
 use crate::codec::{Codec, Key, Rest};

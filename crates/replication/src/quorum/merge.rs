@@ -73,19 +73,25 @@ impl QuorumPartition {
         if merge.merged.len() >= quorum.read_set() {
             return self.count(node);
         }
+        if let Some(source) = &mut merge.source
+            && source.epoch != self.membership.epoch
+        {
+            // What was read in another epoch of this newcomer's was read late enough: it goes on where it was.
+            let address = self.membership.address(source.member);
+            (source.epoch, source.address) = (self.membership.epoch, address.unwrap_or(source.address));
+            match &mut source.stage {
+                _ if address.is_none() => merge.source = None,
+                Stage::Asked { asks, at_ns } => (*asks, *at_ns) = (1, 0),
+                Stage::Taking { .. } => {}
+            }
+        }
         let patience_ns = node.config.timing.copy_retry.as_nanos() as u64;
         match &mut merge.source {
-            Some(Source { epoch, stage: Stage::Taking { .. }, .. }) if *epoch == self.membership.epoch => {
+            Some(Source { stage: Stage::Taking { .. }, .. }) => return,
+            Some(Source { stage: Stage::Asked { at_ns, .. }, .. }) if now.boot_ns < *at_ns + patience_ns => {
                 return;
             }
-            Some(Source { epoch, stage: Stage::Asked { at_ns, .. }, .. })
-                if *epoch == self.membership.epoch && now.boot_ns < *at_ns + patience_ns =>
-            {
-                return;
-            }
-            Some(Source { epoch, stage: Stage::Asked { asks, at_ns }, .. })
-                if *epoch == self.membership.epoch && *asks < ASKS_MAX =>
-            {
+            Some(Source { stage: Stage::Asked { asks, at_ns }, .. }) if *asks < ASKS_MAX => {
                 (*asks, *at_ns) = (*asks + 1, now.boot_ns);
             }
             source => *source = None,
@@ -94,6 +100,16 @@ impl QuorumPartition {
             self.choose_source(node, now);
         }
         self.ask(node);
+    }
+
+    /// A version of the part that is being taken could not be: the part is asked for again.
+    pub(super) fn restart_part(&mut self, now: Now) {
+        let source = self.merge.as_mut().and_then(|merge| merge.source.as_mut());
+        if let Some(stage) = source.map(|source| &mut source.stage)
+            && matches!(stage, Stage::Taking { .. })
+        {
+            *stage = Stage::Asked { asks: 1, at_ns: now.boot_ns };
+        }
     }
 
     fn choose_source(&mut self, node: &Host, now: Now) {

@@ -9,7 +9,8 @@
 //!
 //! This is the multi-writer register of Attiya, Bar-Noy and Dolev with a write set of k and a read set of R − k + 1, which always have
 //! a replica in common. Replicas decide nothing: each keeps the newest version of a key, by timestamp, and says what it durably holds.
-//! Read `partition` (query and store), then `merge` (a node whose storage is new), then this module's dispatch.
+//! Read `partition` (query and store), then `merge` (a node whose storage is new), `repair` (a key that cannot be read), then this
+//! module's dispatch.
 //!
 //! What must hold: *if a store was answered by k replicas in one epoch before a query began, the R − k + 1 that answer the query in
 //! one epoch include one that holds that version or a newer one.* It does because
@@ -20,13 +21,16 @@
 //!    are left of it, and R − 1 replicas are too few for those and the merged ones to miss each other;
 //! 3. a write set of that or a later epoch does not contain the old storage: clients count the answers of one epoch only, and an
 //!    answer names the epoch in which it leaves, after the version was forced;
-//! 4. the old process of a storage that was replaced answers no more queries: lease (R12), for the end of which merging waits (`activated`).
+//! 4. the old process of a storage that was replaced answers no more queries: lease (R12), for the end of which merging waits (`activated`);
+//! 5. a key that cannot be read is new storage for that key alone, and 2. and 3. hold for it likewise (`repair`). The epoch that they need
+//!    is made by a *fence*: the metadata service begins the next epoch, of the same members, for a member that asks.
 //!
 //! R and k are fixed: a removed member is silent, not gone, so a node is never replaced by another one, and fewer than R − k + 1
 //! counted members answer nothing rather than something stale. Deletions are versions; they are kept for ever.
 
 mod merge;
 mod partition;
+mod repair;
 
 use crate::entry::decode_entry;
 use alloc::boxed::Box;
@@ -39,7 +43,7 @@ use nicekv_wire::bytes::Reader;
 use nicekv_wire::control::Assign;
 use nicekv_wire::quorum::Timestamp;
 use nicekv_wire::recovery::{CopySection, Entry, put_keyed_entry, read_keyed_entry};
-use nicekv_wire::{DecodeError, NodeId, Now, OpId, PartitionId, Replication};
+use nicekv_wire::{DecodeError, Epoch, NodeId, Now, OpId, PartitionId, Replication};
 pub use partition::QuorumPartition;
 
 /// A version of a key, on its way to the log.
@@ -72,12 +76,31 @@ enum Waiter {
     Merge {
         round: u64,
     },
+    /// It takes the place of what is damaged.
+    Nobody,
+}
+
+/// A read of the engine, and what it is for.
+#[derive(Clone)]
+struct PendingRead {
+    key: Box<[u8]>,
+    what: ReadFor,
 }
 
 #[derive(Clone)]
-enum PendingRead {
-    Query { op: OpId, reply_to: SocketAddrV4, wants_value: bool },
-    Newest { key: Box<[u8]> },
+enum ReadFor {
+    Query {
+        op: OpId,
+        reply_to: SocketAddrV4,
+        wants_value: bool,
+    },
+    /// Those who wait for it, see `partition::Key`.
+    Newest,
+    /// A member that cannot read the key itself.
+    Repair {
+        epoch: Epoch,
+        to: NodeId,
+    },
 }
 
 #[derive(Clone)]
@@ -90,6 +113,7 @@ struct Unforced {
 enum UnforcedWhat {
     Counted,
     Version { key: Box<[u8]>, version: Version, waiters: Vec<Waiter> },
+    Forgotten { key: Box<[u8]> },
 }
 
 impl Protocol for QuorumPartition {
@@ -122,10 +146,11 @@ impl Protocol for QuorumPartition {
     fn replay(&mut self, host: &mut Host, _: Now, _: u64, record: &[u8]) -> Result<(), DecodeError> {
         match Record::decode(record)? {
             Record::Counted => self.counted = true,
-            // A key's records stand in the order of their timestamps, and the engine has none that is not in the log or before it.
+            // A key's records stand in the order in which they were written, and the engine has none that is not in the log or before it.
             Record::Version { key, entry } => {
                 host.storage.write(self.id(), key, |out| out.extend_from_slice(entry));
             }
+            Record::Forgotten { key } => host.storage.remove(self.id(), key),
         }
         Ok(())
     }
@@ -146,8 +171,12 @@ impl Protocol for QuorumPartition {
         }
     }
 
-    fn on_message(&mut self, host: &mut Host, _: Now, _: NodeId, _: Message<'_>) {
-        host.counters.refused += 1;
+    fn on_message(&mut self, host: &mut Host, now: Now, _: NodeId, message: Message<'_>) {
+        match message {
+            Message::RepairRequest(request) => self.on_repair_request(host, request),
+            Message::RepairReply(reply) => self.on_repair_reply(host, now, reply),
+            _ => host.counters.refused += 1,
+        }
     }
 
     fn on_copy_request(&mut self, host: &mut Host, _: Now, request: CopyRequest<'_>) {
@@ -169,36 +198,41 @@ impl Protocol for QuorumPartition {
     }
 
     fn on_read(&mut self, host: &mut Host, now: Now, token: u64, entry: Option<&[u8]>) {
-        let entry = entry.map(decode_entry);
-        match self.finish_read(token) {
-            PendingRead::Query { op, reply_to, wants_value } => {
-                self.on_query_read(host, now, op, reply_to, wants_value, entry);
+        let PendingRead { key, what } = self.finish_read(token);
+        if !self.is_believed(&key) {
+            return self.on_unreadable(host, now, &key, &what);
+        }
+        match what {
+            ReadFor::Query { op, reply_to, wants_value } => {
+                self.on_query_read(host, now, op, reply_to, wants_value, entry.map(decode_entry));
             }
-            PendingRead::Newest { key } => self.on_newest_read(host, now, &key, entry),
+            ReadFor::Newest => self.on_newest_read(host, now, &key, entry.map(decode_entry)),
+            ReadFor::Repair { epoch, to } => self.on_repair_read(host, (epoch, to), &key, entry),
         }
     }
 
-    /// What this replica has promised to hold of that key is not known any more: it is silent about it.
-    fn on_read_corrupt(&mut self, host: &mut Host, _: Now, token: u64) {
-        host.counters.dropped += 1;
-        if let PendingRead::Newest { key } = self.finish_read(token) {
-            self.forget(&key);
-        }
+    fn on_read_corrupt(&mut self, host: &mut Host, now: Now, token: u64) {
+        let PendingRead { key, what } = self.finish_read(token);
+        self.on_unreadable(host, now, &key, &what);
+        self.begin_repair(host, now, &key);
     }
 
-    fn on_scanned(&mut self, host: &mut Host, _: Now, token: u64, page: Page<'_>) {
+    fn on_scanned(&mut self, host: &mut Host, now: Now, token: u64, page: Page<'_>) {
         let scan = self.finish_scan(token);
-        // A newcomer must not go without what is damaged here: it asks another member.
+        // A newcomer must not go without what is damaged here: it asks again, or another member.
         if page.corrupt.is_empty() {
-            self.send_page(host, &scan, page);
+            return self.send_page(host, &scan, page);
         }
+        self.begin_repairs(host, now, page.corrupt);
     }
 
-    fn on_scrubbed(&mut self, _: &mut Host, _: Now, _: &[u8], _: Page<'_>) {}
+    fn on_scrubbed(&mut self, host: &mut Host, now: Now, _: &[u8], page: Page<'_>) {
+        self.begin_repairs(host, now, page.corrupt);
+    }
 
     fn sweep(&mut self, host: &mut Host, now: Now) -> bool {
         self.look_over(host, now);
-        false
+        self.sweep_repairs(host, now)
     }
 
     /// Versions need no second record: when the records from here on are durable, all before are, and in the engine.
@@ -217,12 +251,15 @@ impl Protocol for QuorumPartition {
 enum Record<'a> {
     /// What this storage says it holds counts from here on.
     Counted,
-    /// A version of a key, newer than those in earlier records.
+    /// A version of a key, newer than those in earlier records, or in the place of one that was damaged.
     Version { key: &'a [u8], entry: &'a [u8] },
+    /// Of this key there is nothing to hold.
+    Forgotten { key: &'a [u8] },
 }
 
 const KIND_COUNTED: u8 = 64;
 const KIND_VERSION: u8 = 65;
+const KIND_FORGOTTEN: u8 = 66;
 
 impl<'a> Record<'a> {
     fn append(&self, out: &mut Vec<u8>) {
@@ -231,6 +268,10 @@ impl<'a> Record<'a> {
             Self::Version { key, entry } => {
                 out.extend_from_slice(&[KIND_VERSION, 0]);
                 put_keyed_entry(out, key, entry);
+            }
+            Self::Forgotten { key } => {
+                out.extend_from_slice(&[KIND_FORGOTTEN, 0]);
+                out.extend_from_slice(key);
             }
         }
     }
@@ -245,6 +286,7 @@ impl<'a> Record<'a> {
                 Entry::decode(entry)?;
                 Self::Version { key, entry }
             }
+            KIND_FORGOTTEN => Self::Forgotten { key: reader.rest() },
             other => return Err(DecodeError::UnknownValue { field: "record kind", value: other.into() }),
         };
         reader.finish("record")?;

@@ -10,7 +10,8 @@
 //! in the log in the order of their timestamps.
 
 use super::merge::{Merge, PendingScan};
-use super::{PendingRead, Record, Unforced, UnforcedWhat, Version, Waiter, timestamp_of};
+use super::repair::Repairs;
+use super::{PendingRead, ReadFor, Record, Unforced, UnforcedWhat, Version, Waiter, timestamp_of};
 use crate::config::OPEN_OPS_MAX;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -24,7 +25,7 @@ use nicekv_wire::{Now, OpId, PartitionId, Replication};
 
 /// What is under way on a key.
 #[derive(Clone, Default)]
-struct Key {
+pub(super) struct Key {
     /// Wait for the engine's version to be read.
     waiting: Vec<(Version, Waiter)>,
     /// The newest version in the log that is not known to be forced, and its record.
@@ -42,11 +43,14 @@ pub struct QuorumPartition {
     /// Its record is in the log and not yet forced.
     counting: bool,
     pub(super) merge: Option<Merge>,
-    keys: Map<Box<[u8]>, Key>,
-    reads: VecDeque<(u64, PendingRead)>,
+    pub(super) keys: Map<Box<[u8]>, Key>,
+    pub(super) reads: VecDeque<(u64, PendingRead)>,
     pub(super) scans: VecDeque<PendingScan>,
     /// In the log, ascending.
-    unforced: VecDeque<Unforced>,
+    pub(super) unforced: VecDeque<Unforced>,
+    pub(super) repairs: Repairs,
+    /// When an epoch after this one was last asked for.
+    pub(super) fence_asked_ns: u64,
     /// Nothing is looked over before.
     sweep_ns: u64,
 }
@@ -63,6 +67,8 @@ impl QuorumPartition {
             reads: VecDeque::new(),
             scans: VecDeque::new(),
             unforced: VecDeque::new(),
+            repairs: Repairs::new(),
+            fence_asked_ns: 0,
             sweep_ns: 0,
         }
     }
@@ -83,7 +89,7 @@ impl QuorumPartition {
     }
 
     /// Whether a bound is reached: what more arrives is dropped, and clients retry.
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.unforced.len() + self.reads.len() >= OPEN_OPS_MAX
     }
 
@@ -137,8 +143,12 @@ impl QuorumPartition {
             self.count(node);
         }
         if is_new {
-            self.sweep_ns = 0;
+            (self.sweep_ns, self.fence_asked_ns) = (0, 0);
             self.look_over(node, now);
+            self.restart_repairs();
+            if self.sweep_repairs(node, now) {
+                node.arm_sweep(now);
+            }
         }
         true
     }
@@ -184,7 +194,8 @@ impl QuorumPartition {
         }
         let token = node.read(self.id(), query.key);
         let (op, wants_value) = (query.op, query.wants_value);
-        self.reads.push_back((token, PendingRead::Query { op, reply_to, wants_value }));
+        let what = ReadFor::Query { op, reply_to, wants_value };
+        self.reads.push_back((token, PendingRead { key: query.key.into(), what }));
     }
 
     pub(super) fn on_query_read(
@@ -261,7 +272,7 @@ impl QuorumPartition {
                 let state = Key { waiting: alloc::vec![(version, waiter)], newest: None };
                 self.keys.insert(key.into(), state);
                 let token = node.read(self.id(), key);
-                self.reads.push_back((token, PendingRead::Newest { key: key.into() }));
+                self.reads.push_back((token, PendingRead { key: key.into(), what: ReadFor::Newest }));
             }
         }
     }
@@ -285,9 +296,28 @@ impl QuorumPartition {
         }
     }
 
-    /// The engine's version of a key cannot be read: those who wait for it get no answer.
-    pub(super) fn forget(&mut self, key: &[u8]) {
-        self.keys.remove(key);
+    /// What this replica has promised to hold of a key is not known: it is silent about it.
+    pub(super) fn on_unreadable(&mut self, node: &mut Host, now: Now, key: &[u8], what: &ReadFor) {
+        node.counters.dropped += 1;
+        if !matches!(what, ReadFor::Newest) {
+            return;
+        }
+        let state = self.keys.get_mut(key).expect("it waits");
+        let (newest, waiting) = (state.newest, core::mem::take(&mut state.waiting));
+        match newest {
+            // What takes its place was logged meanwhile.
+            Some(_) => waiting.into_iter().for_each(|(version, waiter)| {
+                let newest = self.keys[key].newest.expect("as before");
+                self.keep(node, now, key, newest, version, waiter);
+            }),
+            None => drop(self.keys.remove(key)),
+        }
+        self.restart_part(now);
+    }
+
+    /// Whether a version of a key is on its way to the engine.
+    pub(super) fn is_being_written(&self, key: &[u8]) -> bool {
+        self.keys.get(key).is_some_and(|state| state.newest.is_some())
     }
 
     /// A version of a key whose newest one is not yet forced.
@@ -311,7 +341,7 @@ impl QuorumPartition {
         waiters.push(waiter);
     }
 
-    fn log(&mut self, node: &mut Host, now: Now, key: &[u8], version: Version, waiter: Waiter) {
+    pub(super) fn log(&mut self, node: &mut Host, now: Now, key: &[u8], version: Version, waiter: Waiter) {
         let mut entry = Vec::new();
         version.entry().append(&mut entry);
         let record = node.append_awaited(self.id(), |out| Record::Version { key, entry: &entry }.append(out));
@@ -336,10 +366,19 @@ impl QuorumPartition {
                 self.sweep_ns = 0;
                 self.look_over(node, now);
             }
+            UnforcedWhat::Forgotten { key } => {
+                node.storage.remove(self.id(), &key);
+                self.finish_repair(node, &key);
+            }
             UnforcedWhat::Version { key, version, waiters } => {
                 node.storage.write(self.id(), &key, |out| version.entry().append(out));
-                if self.keys[&key].newest == Some((version.timestamp, unforced.record)) {
-                    self.keys.remove(&key);
+                self.finish_repair(node, &key);
+                let state = self.keys.get_mut(&key).expect("it is under way");
+                if state.newest == Some((version.timestamp, unforced.record)) {
+                    state.newest = None;
+                    if state.waiting.is_empty() {
+                        self.keys.remove(&key);
+                    }
                 }
                 for waiter in waiters {
                     self.tell(node, now, waiter, version.timestamp, version.value.is_some());
@@ -356,6 +395,7 @@ impl QuorumPartition {
                 self.answer(node, op, reply_to, timestamp, content);
             }
             Waiter::Merge { round } => self.on_merged(node, now, round),
+            Waiter::Nobody => {}
         }
     }
 }

@@ -60,6 +60,8 @@ pub enum Mishap {
         /// Seen from it.
         direction: Direction,
     },
+    /// All that a node has stored is damaged.
+    Damage(usize),
     /// A node's disk has so much room from now on.
     Space {
         /// Its index.
@@ -120,6 +122,13 @@ impl Cluster {
                 self.tally.count("cuts");
                 self.note(|names| Some(format!("{} is cut off ({direction:?})", names.host(host))));
                 self.cut_off(host, direction);
+            }
+            Mishap::Damage(node) => {
+                self.note(|names| {
+                    Some(format!("the values of {} are damaged", names.host(Host::Node(node))))
+                });
+                let keys: Vec<_> = self.nodes[node].disk.entries().keys().cloned().collect();
+                keys.iter().for_each(|key| self.nodes[node].disk.damage(key));
             }
             Mishap::Space { node, space } => {
                 self.tally.count("changes of a disk's space");
@@ -235,15 +244,35 @@ impl Cluster {
         }
     }
 
-    /// Where damaged values are got back from other members: where there is a primary.
-    fn repaired_partitions(&self) -> BTreeSet<PartitionId> {
+    /// Where damaged values are got back from other members: not where a single one holds a put (R14).
+    pub(crate) fn repaired_partitions(&self) -> BTreeSet<PartitionId> {
         let Some(metadata) = self.metadata() else { return BTreeSet::new() };
         let partitions = metadata.status().partitions;
-        let has_primary = |known: &&nicekv_metadata::PartitionStatus| !self.shape(known.keyspace).is_quorum();
-        partitions.iter().filter(has_primary).map(|known| PartitionId(known.id)).collect()
+        let is_repaired =
+            |known: &&nicekv_metadata::PartitionStatus| self.shape(known.keyspace).write_set != Some(1);
+        partitions.iter().filter(is_repaired).map(|known| PartitionId(known.id)).collect()
     }
 
-    /// Of some of these keys, whose entries are all alike, one of `holders` has another one from now on.
+    /// Whether a damaged copy could be got back: from a node that has it intact, or, without a primary, from R - k + 1 other counted
+    /// members that can read it.
+    fn is_repairable(&self, key: &(PartitionId, Vec<u8>), index: usize) -> bool {
+        let known = self.metadata().map(|metadata| metadata.status().partitions).unwrap_or_default();
+        let known = known.iter().find(|known| PartitionId(known.id) == key.0);
+        let Some(shape) = known.map(|known| self.shape(known.keyspace)) else { return false };
+        if !shape.is_quorum() {
+            let mut others = self.nodes.iter().enumerate().filter(|(other, _)| *other != index);
+            return others.any(|(_, node)| node.disk.is_intact(key));
+        }
+        let is_readable = |other: &&usize| **other != index && !self.nodes[**other].disk.is_damaged(key);
+        crate::judge::members(self, key.0).iter().filter(is_readable).count() >= shape.read_set()
+    }
+
+    /// Whether the loss of a storage might be one too many for a key that is damaged elsewhere.
+    fn has_damage(&self) -> bool {
+        self.nodes.iter().any(|node| node.disk.entries().keys().any(|key| node.disk.is_damaged(key)))
+    }
+
+    /// Of some of these keys, whose entries are all alike (those of a partition with a primary; replicas of a quorum differ), one of `holders` has another one from now on.
     pub fn replace_entries(&mut self, holders: &[usize], keys: &[(PartitionId, Vec<u8>)]) {
         let probability = self.scenario.faults.replacement;
         for key in keys {
@@ -273,7 +302,7 @@ impl Cluster {
         }
     }
 
-    /// Damages a value that another node holds.
+    /// Damages a value that can be got back.
     fn damage_value(&mut self, index: usize) {
         let repaired = self.repaired_partitions();
         let stored = self.nodes[index].disk.entries().keys().filter(|key| repaired.contains(&key.0));
@@ -283,8 +312,7 @@ impl Cluster {
         }
         let chosen = self.random.below(choices) as usize;
         let key = stored.clone().nth(chosen).expect("below the length").clone();
-        let mut others = self.nodes.iter().enumerate().filter(|(other, _)| *other != index);
-        if others.any(|(_, node)| node.disk.is_intact(&key)) {
+        if self.is_repairable(&key, index) {
             self.tally.count("values damaged");
             self.nodes[index].disk.damage(&key);
         }
@@ -305,6 +333,7 @@ impl Cluster {
         let may_lose_storage = |shape: &Shape| shape.write_set != Some(1);
         !self.network.has_cuts()
             && self.scenario.keyspaces.iter().all(may_lose_storage)
+            && !(self.scenario.keyspaces.iter().any(Shape::is_quorum) && self.has_damage())
             && metadata.status().partitions.iter().all(|partition| {
                 let holds = |node: &u16| {
                     let status = self.nodes[usize::from(*node) - 1].core.as_ref().map(|core| core.status());
