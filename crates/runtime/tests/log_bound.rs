@@ -1,4 +1,4 @@
-//! A node's log stays bounded, and what was let go is in the engine: one node with tiny segments behind the user-space switch.
+//! A node's log stays bounded, what was let go is in the engine, and what has expired leaves both: one node with tiny segments behind the user-space switch.
 
 use nicekv_client::facade::Client;
 use nicekv_dataplane::{Prefix, VringConfig};
@@ -22,8 +22,12 @@ use std::thread::JoinHandle;
 const NODE: Ipv4Addr = Ipv4Addr::new(127, 20, 0, 1);
 const METADATA: Ipv4Addr = Ipv4Addr::new(127, 20, 255, 1);
 const PARTITION_BITS: u8 = 2;
-const OPTIONS: StorageOptions =
-    StorageOptions { segment_bytes_max: 64 << 10, engine_sync_bytes: 48 << 10, reserve_bytes: 128 << 10 };
+const OPTIONS: StorageOptions = StorageOptions {
+    segment_bytes_max: 64 << 10,
+    engine_sync_bytes: 48 << 10,
+    reserve_bytes: 128 << 10,
+    ..StorageOptions::DEFAULT
+};
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A cluster of one node, all of whose roles run on threads of the test.
@@ -39,7 +43,7 @@ fn directory(files: &Arc<dyn Files>, path: &Path, owner: &str) -> DataDirectory 
 }
 
 impl Cluster {
-    fn start(path: &Path) -> Self {
+    fn start(path: &Path, options: StorageOptions) -> Self {
         let stop = Stop::new();
         let files: Arc<dyn Files> = Arc::new(RealFiles);
         let switch = UdpEndpoint::bind_switch("lo", 0).unwrap();
@@ -100,7 +104,7 @@ impl Cluster {
             timing: ReplicaTiming::default(),
         };
         let (waker, directory) = (Waker::new().unwrap(), directory(&files, path, "node-1"));
-        let (core, storage) = open_durable(replica, now(), files, directory, OPTIONS, waker.clone()).unwrap();
+        let (core, storage) = open_durable(replica, now(), files, directory, options, waker.clone()).unwrap();
         let node = Node::new(core, storage, node_endpoint, listen(node).unwrap(), waker, Duration::ZERO);
         let owned = stop.clone();
         threads.push(std::thread::spawn(move || node.run(&owned).unwrap()));
@@ -117,8 +121,17 @@ impl Cluster {
 }
 
 fn log_bytes(path: &Path) -> u64 {
-    let entries = std::fs::read_dir(path.join("node-1/log")).unwrap();
-    entries.map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+    bytes_in(&path.join("node-1/log"))
+}
+
+/// Of all files below a directory; one that goes meanwhile has none.
+fn bytes_in(directory: &Path) -> u64 {
+    let bytes = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(found) if found.is_dir() => bytes_in(&entry.path()),
+        Ok(found) => found.len(),
+        Err(_) => 0,
+    };
+    std::fs::read_dir(directory).map_or(0, |entries| entries.flatten().map(bytes).sum())
 }
 
 #[test]
@@ -130,7 +143,7 @@ fn a_log_is_let_go_and_nothing_with_it() {
     let value = |number: u32| vec![number as u8; 400];
     let mut last = 0;
     for _ in 0..ROUNDS {
-        let cluster = Cluster::start(path.path());
+        let cluster = Cluster::start(path.path(), OPTIONS);
         let client = cluster.client.clone();
         for number in last.max(300) - 300..last {
             let read = futures_executor::block_on(client.get(&key(number))).unwrap();
@@ -146,4 +159,41 @@ fn a_log_is_let_go_and_nothing_with_it() {
         let bytes = log_bytes(path.path());
         assert!(bytes < 4 * OPTIONS.segment_bytes_max, "the log has {bytes} bytes after {last} puts");
     }
+}
+
+#[test]
+fn what_has_expired_gives_its_space_back_though_nothing_else_is_written() {
+    const VALUES: u32 = 4_000;
+    const BYTES: usize = 400;
+    /// After the last has expired: 2 s for deletes at 2,000 a second, 1 s for the trim, all the rest for a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let options = StorageOptions {
+        trim_interval: Duration::from_secs(1),
+        trim_bytes_min: 16 << 10,
+        ..StorageOptions::DEFAULT
+    };
+    let path = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(path.path(), options);
+    let sizes = || [bytes_in(&path.path().join("node-1/engine")), log_bytes(path.path())];
+    let at_ms = now().unix_ms + 10_000;
+    let puts = (0..VALUES).map(|number| {
+        let client = cluster.client.clone();
+        async move {
+            let (key, value) = (format!("key {number}"), vec![number as u8; BYTES]);
+            client.put(key.as_bytes(), &value, Expiry::At(at_ms)).await.unwrap();
+        }
+    });
+    puts.for_each(futures_executor::block_on);
+    // The first steps bring the values from the log into the engine.
+    let stored = u64::from(VALUES) * BYTES as u64;
+    let wait_until = |what: &str, until_ms: u64, holds: &dyn Fn([u64; 2]) -> bool| {
+        while !holds(sizes()) {
+            assert!(now().unix_ms < until_ms, "{what}: {:?} bytes in engine and log", sizes());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait_until("values are in the engine", at_ms, &|[engine, _]| engine > stored / 4);
+    let until_ms = at_ms + PATIENCE.as_millis() as u64;
+    wait_until("the space is back", until_ms, &|[engine, log]| engine < stored / 20 && log < stored / 4);
+    cluster.stop();
 }

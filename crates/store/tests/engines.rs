@@ -309,3 +309,38 @@ fn reads_go_on_while_tables_are_written() {
         last = next;
     }
 }
+
+#[test]
+fn what_is_removed_gives_its_space_back_though_nothing_else_is_written() {
+    const VALUES: u32 = 4_000;
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut engine = DurableEngine::open(directory.path(), DurableOptions::default()).expect("opens");
+    let key = |number: u32| format!("key-{number:05}").into_bytes();
+    for number in 0..VALUES {
+        // Not to be compressed away.
+        let value: Vec<u8> =
+            (0..500u32).map(|byte| (number.wrapping_mul(2_654_435_761).rotate_left(byte)) as u8).collect();
+        engine.put(1, &key(number), &value).unwrap();
+    }
+    engine.sync().unwrap();
+    let full = engine.disk_bytes();
+    assert!(full > 100 * u64::from(VALUES), "{full} bytes");
+    for number in 0..VALUES - 10 {
+        engine.remove(1, &key(number)).unwrap();
+    }
+    engine.sync().unwrap();
+    // The engine's thread merges after the sync.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let on_disk = || {
+        let tables = std::fs::read_dir(directory.path().join("tables")).expect("tables");
+        tables.flatten().filter_map(|table| table.metadata().ok()).map(|found| found.len()).sum::<u64>()
+    };
+    while on_disk() > full / 10 {
+        assert!(std::time::Instant::now() < deadline, "{} of {full} bytes", on_disk());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(scan_all(&engine, 1, 1 << 20).len(), 10, "what is there stays");
+    drop(engine);
+    let engine = DurableEngine::open(directory.path(), DurableOptions::default()).expect("opens again");
+    assert_eq!(scan_all(&engine, 1, 1 << 20).len(), 10);
+}

@@ -161,6 +161,27 @@ fn trims_whole_segments_and_reopens() {
 }
 
 #[test]
+fn a_segment_that_is_ended_early_can_be_let_go() {
+    let disk = Forgetful::new(64);
+    let mut log = open(&disk);
+    log.write_and_rotate().unwrap();
+    assert_eq!(log.segments(), 1, "there is nothing to end");
+    log.append(b"first").unwrap();
+    let empty = log.segment_bytes();
+    log.write_and_rotate().unwrap();
+    log.write_and_rotate().unwrap();
+    assert_eq!((log.segments(), log.segment_bytes()), (2, empty), "once for what there was");
+    let second = log.append(b"second").unwrap();
+    log.write().unwrap();
+    assert!(log.segment_bytes() > empty);
+    log.sync_handle().sync().unwrap();
+    log.trim(second).unwrap();
+    assert_eq!((log.segments(), log.first()), (1, second));
+    let (records, _) = collect(&disk).unwrap();
+    assert_eq!(records, [(second, b"second".to_vec())]);
+}
+
+#[test]
 fn trimming_leaves_what_is_not_durable() {
     let disk = Forgetful::new(64);
     let mut log = open(&disk);

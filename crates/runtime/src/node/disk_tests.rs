@@ -23,8 +23,12 @@ const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 9, 9), 900);
 /// An operation that nobody answers for so long is not answered.
 const PATIENCE: Duration = Duration::from_millis(400);
 /// The engine is not synced, the log never let go.
-const LOG_ONLY: StorageOptions =
-    StorageOptions { segment_bytes_max: 1 << 20, engine_sync_bytes: 1 << 20, reserve_bytes: 0 };
+const LOG_ONLY: StorageOptions = StorageOptions {
+    segment_bytes_max: 1 << 20,
+    engine_sync_bytes: 1 << 20,
+    reserve_bytes: 0,
+    ..StorageOptions::DEFAULT
+};
 
 /// What outlives a process: a disk.
 struct Machine {
@@ -254,7 +258,12 @@ fn segment(disk: &Forgetful, path: &Path) -> (PathBuf, Vec<u8>) {
 
 #[test]
 fn row_05_a_power_loss_takes_no_acknowledged_put() {
-    let options = StorageOptions { segment_bytes_max: 8 << 10, engine_sync_bytes: 6 << 10, reserve_bytes: 0 };
+    let options = StorageOptions {
+        segment_bytes_max: 8 << 10,
+        engine_sync_bytes: 6 << 10,
+        reserve_bytes: 0,
+        ..StorageOptions::DEFAULT
+    };
     let directory = tempfile::tempdir().unwrap();
     let disk = Forgetful::new(64);
     let machine = Machine::new(Arc::new(disk.clone()), directory.path(), options, 1);
@@ -349,8 +358,12 @@ fn row_08_a_failed_fdatasync_stops_the_node() {
 
 #[test]
 fn row_09_a_full_disk_refuses_puts_serves_gets_and_recovers() {
-    let options =
-        StorageOptions { segment_bytes_max: 8 << 10, engine_sync_bytes: 6 << 10, reserve_bytes: 16 << 10 };
+    let options = StorageOptions {
+        segment_bytes_max: 8 << 10,
+        engine_sync_bytes: 6 << 10,
+        reserve_bytes: 16 << 10,
+        ..StorageOptions::DEFAULT
+    };
     let directory = tempfile::tempdir().unwrap();
     let disk = Forgetful::new(64);
     let machine = Machine::new(Arc::new(disk.clone()), directory.path(), options, 1);
@@ -398,7 +411,12 @@ fn damage_tables(directory: &Path, number: u32) -> usize {
 
 /// Three nodes that hold `puts` values, number 3 damaged at the first and number 4 at the second, and started again.
 fn damaged(directory: &Path, puts: u32, scrubs: bool) -> Cluster {
-    let options = StorageOptions { segment_bytes_max: 4 << 10, engine_sync_bytes: 2 << 10, reserve_bytes: 0 };
+    let options = StorageOptions {
+        segment_bytes_max: 4 << 10,
+        engine_sync_bytes: 2 << 10,
+        reserve_bytes: 0,
+        ..StorageOptions::DEFAULT
+    };
     let machines: Vec<Machine> = (1..=3u16)
         .map(|id| {
             let path = directory.join(id.to_string());
@@ -479,8 +497,12 @@ fn row_09_a_real_disk_fills_up_under_log_and_engine() {
         eprintln!("NOT RUN (needs root): a full disk under the real engine");
         return;
     };
-    let options =
-        StorageOptions { segment_bytes_max: 512 << 10, engine_sync_bytes: 512 << 10, reserve_bytes: 4 << 20 };
+    let options = StorageOptions {
+        segment_bytes_max: 512 << 10,
+        engine_sync_bytes: 512 << 10,
+        reserve_bytes: 4 << 20,
+        ..StorageOptions::DEFAULT
+    };
     let other = disk.0.path().join("of somebody else");
     std::fs::write(&other, vec![1; 5 << 20]).unwrap();
     let machine = Machine::new(Arc::new(RealFiles), &disk.0.path().join("node"), options, 1);

@@ -31,6 +31,8 @@ use thiserror::Error;
 const SLICE: Duration = Duration::from_millis(4);
 /// Between two tries to sync an engine that finds no space.
 const SYNC_RETRY: Duration = Duration::from_secs(1);
+/// See [`StorageOptions::trim_bytes_min`].
+const ENGINE_PART: u64 = 16;
 /// Keys and values of one piece of clearing.
 const CLEAR_BYTES: usize = 64 << 10;
 
@@ -43,11 +45,27 @@ pub struct StorageOptions {
     pub engine_sync_bytes: u64,
     /// So much of the disk is set aside for the time when it is full: at least a segment and an engine sync.
     pub reserve_bytes: u64,
+    /// What was deleted or written over is given back in such steps, however little is written: after so long,
+    pub trim_interval: Duration,
+    /// if at least so much was logged since; and at least as much as the last step left, and a sixteenth of the engine, so that these
+    /// steps stay a small part of what the disk does.
+    pub trim_bytes_min: u64,
+}
+
+impl StorageOptions {
+    /// Unless something else is said.
+    pub const DEFAULT: Self = Self {
+        segment_bytes_max: 32 << 20,
+        engine_sync_bytes: 32 << 20,
+        reserve_bytes: 64 << 20,
+        trim_interval: Duration::from_secs(30),
+        trim_bytes_min: 256 << 10,
+    };
 }
 
 impl Default for StorageOptions {
     fn default() -> Self {
-        Self { segment_bytes_max: 32 << 20, engine_sync_bytes: 32 << 20, reserve_bytes: 64 << 20 }
+        Self::DEFAULT
     }
 }
 
@@ -96,6 +114,10 @@ struct DurableLog {
     /// (position that is being forced, number of its record), ascending.
     waiting: VecDeque<(LogPosition, u64)>,
     segments: usize,
+    /// Not full segments are let go of from then on.
+    trim_at_ns: u64,
+    /// What was left of the log when it was trimmed last.
+    trimmed_bytes: u64,
     /// Number and position of the first record of a checkpoint until the log before it is let go.
     checkpoint: Option<(u64, LogPosition)>,
     /// The disk does not even take what is to be written now.
@@ -167,6 +189,8 @@ pub fn open_durable(
         commit: GroupCommit::start(log.sync_handle(), notify),
         sync: log.sync_handle(),
         segments: log.segments(),
+        trim_at_ns: now.after(options.trim_interval),
+        trimmed_bytes: 0,
         log,
         inbox,
         waiting: VecDeque::new(),
@@ -259,6 +283,9 @@ impl NodeStorage {
             if log.space.watch(now)? && self.syncs.is_empty() {
                 // The engine may hold tables that it does not need.
                 self.syncs_wanted.push(AfterSync::Nothing);
+            }
+            if log.is_trim_due(now, &self.options, self.engine.disk_bytes()) {
+                log.rotate()?;
             }
             log.write(self.appended, core)?;
             core.set_disk_space(log.space.state());
@@ -397,7 +424,10 @@ impl NodeStorage {
         };
         while let Some((_, then)) = self.syncs.pop_front_if(|(sync, _)| *sync <= synced) {
             match (then, &mut self.log) {
-                (AfterSync::Trim { before }, Some(log)) => log.trim(before)?,
+                (AfterSync::Trim { before }, Some(log)) => {
+                    log.trim(before)?;
+                    log.trim_at_ns = now.after(self.options.trim_interval);
+                }
                 (AfterSync::Nothing | AfterSync::Trim { .. }, _) => {}
             }
         }
@@ -436,6 +466,24 @@ impl DurableLog {
         assert_eq!(first, before, "to where it began");
         self.log.trim(position)?;
         self.segments = self.log.segments();
+        self.trimmed_bytes = self.log.segment_bytes();
         Ok(())
+    }
+
+    /// Whether it is time for a checkpoint though the segment is not full.
+    fn is_trim_due(&self, now: Now, options: &StorageOptions, engine_bytes: u64) -> bool {
+        let least = options.trim_bytes_min.max(self.trimmed_bytes).max(engine_bytes / ENGINE_PART);
+        now.boot_ns >= self.trim_at_ns
+            && self.checkpoint.is_none()
+            && self.log.segment_bytes() >= self.trimmed_bytes + least
+    }
+
+    /// Ends the segment: the next [`Self::write`] begins a checkpoint.
+    fn rotate(&mut self) -> Result<(), StoreError> {
+        match self.log.write_and_rotate() {
+            // As for any write: seen to when it is next tried.
+            Err(error) if error.is_out_of_space() => Ok(()),
+            rotated => rotated,
+        }
     }
 }

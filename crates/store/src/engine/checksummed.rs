@@ -92,6 +92,10 @@ impl<E: Engine> Engine for Checksummed<E> {
         self.inner.sync()
     }
 
+    fn disk_bytes(&self) -> u64 {
+        self.inner.disk_bytes()
+    }
+
     fn approximate_keys(&self) -> u64 {
         self.inner.approximate_keys()
     }

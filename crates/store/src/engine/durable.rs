@@ -10,7 +10,7 @@
 //!   node thread                     engine thread
 //!   put ─▶ fresh (newest per key)
 //!   sync_begin: hand it over ────▶  insert into the tree, write a table, force, list  ─▶ synced()
-//!                                   compact while it pays
+//!                                   compact while it pays; merge all when much is removed
 //!   get ─▶ fresh, handed over, tree
 //! ```
 //!
@@ -25,24 +25,21 @@
 //! Limit: the library trusts the lengths in a table's directory. A bit flipped there is not served, but can end the
 //! process while it opens the engine (by an allocation that fails) instead of giving an error.
 
+use super::worker::{Worker, failed};
 use super::{Engine, EngineSync, ScanPage};
 use crate::{Result, StoreError};
-use lsm_tree::{AbstractTree, AnyTree, Cache, Guard, SeqNo, SequenceNumberCounter, compaction::Leveled};
+use lsm_tree::{AbstractTree, AnyTree, Cache, Guard, SeqNo, SequenceNumberCounter};
 use std::{
     collections::{BTreeMap, VecDeque},
     iter::Peekable,
     ops::Bound,
     path::Path,
-    sync::{Arc, Condvar, Mutex, MutexGuard},
+    sync::{Arc, Condvar, Mutex},
     thread::{Builder, JoinHandle},
 };
 
 /// Buffers that may wait for the disk before puts wait too.
 const HANDED_MAX: usize = 4;
-/// Compactions in a row before flushing is looked at again.
-const COMPACTIONS_IN_A_ROW_MAX: usize = 4;
-/// Runs in the tree's first level above which reads suffer and compaction continues.
-const FIRST_LEVEL_RUNS_GOAL: usize = 4;
 const PARTITION_BYTES: usize = size_of::<u32>();
 /// Reads see the newest version of the tree, whatever it is: what is not wholly in it yet is still in a buffer. A number from the counter
 /// could be of a version that the engine's thread lets go of before the reader has come to look for it.
@@ -64,7 +61,7 @@ impl Default for DurableOptions {
 }
 
 /// The newest write per tree key; `None` is a removal.
-type Buffer = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+pub(super) type Buffer = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// The tree and its thread. Values are stored as given: see [`super::Checksummed`].
 pub struct LsmEngine {
@@ -77,30 +74,6 @@ pub struct LsmEngine {
     handed: VecDeque<(EngineSync, Arc<Buffer>)>,
     worker: Arc<Worker>,
     thread: Option<JoinHandle<()>>,
-}
-
-struct Worker {
-    tree: AnyTree,
-    sequence: SequenceNumberCounter,
-    /// One above the newest entry of the tree.
-    visible: SequenceNumberCounter,
-    work: Mutex<Work>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Work {
-    /// Buffers to be inserted into the tree.
-    buffers: Vec<Arc<Buffer>>,
-    /// Buffers that nobody needs any more.
-    spent: Vec<Arc<Buffer>>,
-    /// Last sync begun, and last one finished or failed.
-    begun: u64,
-    ended: u64,
-    finished: u64,
-    /// Why the sync `ended` failed, if it did, and whether for lack of space.
-    failure: Option<(String, bool)>,
-    closed: bool,
 }
 
 impl LsmEngine {
@@ -230,126 +203,6 @@ impl Drop for LsmEngine {
     }
 }
 
-impl Worker {
-    fn locked(&self) -> MutexGuard<'_, Work> {
-        self.work.lock().expect("no holder of this lock panics")
-    }
-
-    fn run(&self) {
-        while let Some((sync, buffers)) = self.next() {
-            if buffers.iter().all(|buffer| buffer.is_empty()) {
-                self.let_go_of_tables();
-            }
-            for buffer in buffers {
-                self.insert(&buffer);
-            }
-            // Below it, flushing and compacting keep only what is newest: no key that is read has anything newer on its way.
-            let watermark = self.visible.get();
-            let outcome = self.flush(watermark);
-            let is_flushed = outcome.is_ok();
-            self.end(sync, outcome);
-            if is_flushed {
-                self.compact(watermark);
-            }
-        }
-    }
-
-    fn next(&self) -> Option<(u64, Vec<Arc<Buffer>>)> {
-        loop {
-            let idle = |work: &mut Work| work.begun == work.ended && work.spent.is_empty() && !work.closed;
-            let mut work =
-                self.changed.wait_while(self.locked(), idle).expect("no holder of this lock panics");
-            if work.closed {
-                return None;
-            }
-            if work.begun != work.ended {
-                return Some((work.begun, std::mem::take(&mut work.buffers)));
-            }
-            let spent = std::mem::take(&mut work.spent);
-            drop(work);
-            drop(spent);
-        }
-    }
-
-    fn insert(&self, buffer: &Buffer) {
-        for (key, value) in buffer {
-            let sequence = self.sequence.next();
-            match value {
-                Some(value) => self.tree.insert(key.as_slice(), value.as_slice(), sequence),
-                None => self.tree.remove(key.as_slice(), sequence),
-            };
-            self.visible.fetch_max(sequence + 1);
-        }
-        self.tree.rotate_memtable();
-    }
-
-    /// The library deletes tables that a compaction has replaced only when it writes a later one. If nothing else is to be written, that is
-    /// a removal of a key that sorts before all partitions: on a full disk nothing else may come until they are gone.
-    fn let_go_of_tables(&self) {
-        if self.tree.version_free_list_len() > 1 {
-            self.insert(&Buffer::from([(vec![0], None)]));
-        }
-    }
-
-    fn flush(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
-        self.tree.flush(&self.tree.get_flush_lock(), watermark).map(drop)
-    }
-
-    fn end(&self, sync: u64, outcome: lsm_tree::Result<()>) {
-        let mut work = self.locked();
-        work.ended = sync;
-        work.failure = outcome.err().map(|error| (error.to_string(), is_out_of_space(&error)));
-        if work.failure.is_none() {
-            work.finished = sync;
-        }
-        self.changed.notify_all();
-    }
-
-    /// A compaction that fails leaves the tables as they were; flushing meets the same disk and reports it.
-    fn compact(&self, watermark: SeqNo) {
-        let strategy = Arc::new(Leveled::default());
-        for _ in 0..COMPACTIONS_IN_A_ROW_MAX {
-            let outcome = self.tree.compact(strategy.clone(), watermark);
-            if outcome.is_err() || self.tree.l0_run_count() <= FIRST_LEVEL_RUNS_GOAL {
-                return;
-            }
-        }
-    }
-
-    fn wait_for(&self, sync: EngineSync) -> Result<()> {
-        let running = |work: &mut Work| work.ended < sync.0;
-        let work = self.changed.wait_while(self.locked(), running).expect("no holder of this lock panics");
-        work.synced().map(drop)
-    }
-}
-
-impl Work {
-    fn synced(&self) -> Result<EngineSync> {
-        match &self.failure {
-            Some((reason, is_out_of_space)) => Err(StoreError::Engine {
-                operation: "write a table",
-                reason: reason.clone(),
-                is_out_of_space: *is_out_of_space,
-            }),
-            None => Ok(EngineSync(self.finished)),
-        }
-    }
-}
-
-fn failed(operation: &'static str) -> impl Fn(lsm_tree::Error) -> StoreError {
-    move |error| {
-        let (reason, is_out_of_space) = (error.to_string(), is_out_of_space(&error));
-        match error {
-            lsm_tree::Error::Io(_) => StoreError::Engine { operation, reason, is_out_of_space },
-            _ => StoreError::EngineDamaged { operation, reason },
-        }
-    }
-}
-
-fn is_out_of_space(error: &lsm_tree::Error) -> bool {
-    matches!(error, lsm_tree::Error::Io(error) if crate::error::is_out_of_space(error))
-}
-
 fn tree_key(partition: u32, key: &[u8]) -> Vec<u8> {
     let mut tree_key = Vec::with_capacity(PARTITION_BYTES + key.len());
     tree_key.extend_from_slice(&partition.to_be_bytes());
@@ -448,5 +301,9 @@ impl Engine for LsmEngine {
     fn approximate_keys(&self) -> u64 {
         let buffered: usize = self.handed.iter().map(|(_, buffer)| buffer.len()).sum();
         (self.tree.approximate_len() + buffered + self.fresh.len()) as u64
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.tree.disk_space()
     }
 }

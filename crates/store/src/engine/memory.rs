@@ -101,4 +101,8 @@ impl Engine for MemoryEngine {
     fn approximate_keys(&self) -> u64 {
         self.partitions.values().map(|partition| partition.values.len() as u64).sum()
     }
+
+    fn disk_bytes(&self) -> u64 {
+        0
+    }
 }

@@ -7,6 +7,7 @@
 mod checksummed;
 mod durable;
 mod memory;
+mod worker;
 
 pub use checksummed::Checksummed;
 pub use durable::{DurableOptions, LsmEngine};
@@ -81,6 +82,9 @@ pub trait Engine: Send {
 
     /// About how many keys all partitions hold; may count overwritten and removed ones.
     fn approximate_keys(&self) -> u64;
+
+    /// About how much of the disk the tables take.
+    fn disk_bytes(&self) -> u64;
 
     /// Reads a value.
     fn get(&self, partition: u32, key: &[u8]) -> Result<Option<Vec<u8>>> {

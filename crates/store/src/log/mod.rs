@@ -204,6 +204,14 @@ impl Log {
         if self.file_bytes >= self.options.segment_bytes_max { self.rotate() } else { Ok(()) }
     }
 
+    /// As [`Self::write`], and starts a new segment though the current one is not full: so that [`Self::trim`] can let go of it.
+    pub fn write_and_rotate(&mut self) -> Result<()> {
+        let segments = self.segments.len();
+        self.write()?;
+        let holds_records = self.segments.last().expect("there is one").0 < self.next;
+        if self.segments.len() == segments && holds_records { self.rotate() } else { Ok(()) }
+    }
+
     /// A full disk only delays the new segment: what was to be written has been.
     fn rotate(&mut self) -> Result<()> {
         let first = LogPosition(self.next);
@@ -244,7 +252,12 @@ impl Log {
         self.segments[0]
     }
 
-    /// Number of segments; each but the last is at least [`LogOptions::segment_bytes_max`] long.
+    /// Bytes written to the current segment.
+    pub fn segment_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// Number of segments; each but the last is at least [`LogOptions::segment_bytes_max`] long, or was ended by [`Self::write_and_rotate`].
     pub fn segments(&self) -> usize {
         self.segments.len()
     }
