@@ -210,3 +210,86 @@ pub(super) fn stored(entry: &Entry<'_>) -> Vec<u8> {
     entry.append(&mut bytes);
     bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_wire::{ClientId, Epoch};
+
+    const PRIMARY: NodeId = NodeId(1);
+
+    fn at(boot_ns: u64) -> Now {
+        Now { boot_ns, unix_ms: 0 }
+    }
+
+    fn entry(index: u64, value: &[u8]) -> Entry<'_> {
+        let version = OpId { client: ClientId(1), sequence: index };
+        Entry { index, version, expiry_ms: 0, value: Some(value) }
+    }
+
+    #[test]
+    fn what_takes_effect_before_the_beginning_is_kept_back_and_later_only_noted() {
+        let mut join = Join::new(Map::default(), PRIMARY);
+        assert!(join.is_newer(b"k", 1));
+        assert!(join.keeps_back(b"k", &entry(5, b"five")) && join.keeps_back(b"k", &entry(6, b"six")));
+        assert_eq!((join.kept_back(), join.is_newer(b"k", 6), join.is_newer(b"k", 7)), (1, false, true));
+        let kept = join.begin(NodeId(3), 4, 6);
+        assert_eq!(
+            kept.into_iter().collect::<Vec<_>>(),
+            [(b"k".as_slice().into(), stored(&entry(6, b"six")))]
+        );
+        assert_eq!(join.source(), (NodeId(3), 4));
+        join.go_on(CopySection::Entries, b"k".to_vec());
+        assert_eq!(join.kept_back(), 0);
+        assert!(!join.keeps_back(b"l", &entry(9, b"nine")) && !join.keeps_back(b"l", &entry(8, b"eight")));
+        assert!(!join.is_newer(b"l", 9) && join.is_newer(b"l", 10));
+        join.end_copy(Map::default());
+        assert!(!join.keeps_back(b"m", &entry(9, b"nine")) && join.is_newer(b"m", 1));
+    }
+
+    #[test]
+    fn one_part_follows_the_other_until_all_is_durable() {
+        let mut join = Join::new(Map::default(), NodeId(3));
+        let steps = |join: &mut Join, boot_ns| match join.next_step(at(boot_ns), 10, PRIMARY) {
+            Step::Ask => "ask",
+            Step::Report => "report",
+            Step::Wait => "wait",
+        };
+        assert_eq!(join.next_part(), Some((CopySection::Begin, &[][..])));
+        join.note_asked(at(100));
+        assert_eq!((steps(&mut join, 109), join.source()), ("wait", (NodeId(3), 0)));
+        assert_eq!((steps(&mut join, 110), join.source()), ("ask", (PRIMARY, 0)));
+        join.go_on(CopySection::Clients, b"c".to_vec());
+        assert_eq!(join.next_part(), Some((CopySection::Clients, &b"c"[..])));
+        assert_eq!(steps(&mut join, 110), "ask");
+        join.end_copy(Map::default());
+        assert_eq!((join.next_part().is_none(), steps(&mut join, 110)), (true, "wait"));
+        join.end_forcing();
+        assert_eq!((join.next_part().is_none(), steps(&mut join, 10)), (true, "report"));
+    }
+
+    #[test]
+    fn it_is_complete_when_it_could_go_on_alone() {
+        let mut join = Join::new(Map::default(), PRIMARY);
+        join.begin(PRIMARY, 4, 6);
+        join.cover(9);
+        join.cover(8);
+        join.end_clients(20);
+        assert!(join.is_complete(9, 21));
+        assert!(!join.is_complete(8, 21) && !join.is_complete(9, 20));
+    }
+
+    #[test]
+    fn a_former_life_tells_how_far_it_got() {
+        let mut history = History::default();
+        history.note(1, Epoch(1));
+        history.note(7, Epoch(3));
+        let former =
+            Former { logged: 9, history: history.clone(), ..Former::of(Sequence::default(), Map::default()) };
+        assert!(!former.compared);
+        let mut bytes = Vec::new();
+        former.append(&mut bytes);
+        assert_eq!(Former::read(&bytes).unwrap(), (9, history));
+        assert!(Former::read(&bytes[..7]).is_err());
+    }
+}

@@ -235,3 +235,112 @@ mod exploration {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_wire::{ClientId, Epoch, PartitionId};
+
+    fn at(boot_ns: u64) -> Now {
+        Now { boot_ns, unix_ms: 0 }
+    }
+
+    fn op(sequence: u64) -> OpId {
+        OpId { client: ClientId(1), sequence }
+    }
+
+    fn reply(cursor: u64, next: u64, logged: u64, forced: u64) -> RecoverReply {
+        let (sender, partition, epoch) = (NodeId(2), PartitionId(0), Epoch(1));
+        RecoverReply { sender, partition, epoch, cursor, next, logged, forced, undecided: Vec::new() }
+    }
+
+    fn progress(logged: u64, forced: u64) -> Progress {
+        Progress { partition: PartitionId(0), epoch: Epoch(1), logged, forced, gap: false }
+    }
+
+    /// The second of three members, which has heard the others.
+    fn heard() -> Lead {
+        let mut lead = Lead::new(1, 3, at(100));
+        assert!(lead.hear(0, &reply(0, 0, 5, 4)) && lead.hear(2, &reply(0, 0, 7, 6)));
+        lead
+    }
+
+    #[test]
+    fn all_are_asked_until_they_have_told_everything() {
+        let mut lead = Lead::new(1, 3, at(100));
+        assert_eq!((lead.me(), lead.phase(), lead.is_ready()), (1, Phase::Collecting, false));
+        assert_eq!(lead.unheard().collect::<Vec<_>>(), [(0, 0), (2, 0)]);
+        assert!(lead.hear(0, &reply(0, 9, 5, 4)), "there is more");
+        assert!(!lead.hear(0, &reply(0, 9, 5, 4)), "not what was asked for");
+        assert!(lead.hear(2, &reply(0, 0, 7, 6)) && !lead.hear(2, &reply(0, 0, 7, 6)));
+        assert_eq!((lead.unheard().collect::<Vec<_>>(), lead.farthest()), (vec![(0, 9)], None));
+        assert!(lead.hear(0, &reply(9, 0, 5, 4)));
+        assert_eq!(lead.farthest(), Some((2, 7)));
+        lead.adopt(2, 7);
+        assert_eq!(lead.phase(), Phase::Adopting { from: 2, target: 7 });
+        assert!(!lead.hear(2, &reply(0, 0, 8, 8)), "it is late");
+    }
+
+    #[test]
+    fn what_was_open_or_shown_before_is_known() {
+        let mut lead = heard();
+        lead.become_ready(at(200), 40, 7);
+        assert!(lead.is_ready());
+        assert_eq!((lead.recovered_through(), lead.recovery_end()), (40, 7));
+        lead.extend_recovery(9);
+        assert_eq!((lead.recovered_through(), lead.recovery_end()), (40, 9));
+    }
+
+    #[test]
+    fn progress_only_goes_forward_and_counts_from_those_that_are_heard() {
+        let mut lead = Lead::new(1, 3, at(100));
+        assert_eq!(lead.take_progress(at(101), 0, &progress(9, 9)), None);
+        let mut lead = heard();
+        assert_eq!(lead.forced_by_peers(), 4);
+        assert_eq!(lead.take_progress(at(110), 0, &progress(9, 9)), Some(9));
+        assert_eq!(lead.take_progress(at(120), 0, &progress(8, 8)), Some(9));
+        assert_eq!((lead.logged_by(0), lead.forced_by(0), lead.forced_by_peers()), (9, 9, 6));
+        assert_eq!(Lead::new(0, 1, at(0)).forced_by_peers(), u64::MAX);
+    }
+
+    #[test]
+    fn the_silent_are_served_less_and_less_often_until_they_move_on() {
+        let mut lead = heard();
+        lead.become_ready(at(200), 0, 0);
+        let silent = |lead: &mut Lead, boot_ns| lead.take_silent(at(boot_ns), 0, 10);
+        assert_eq!(silent(&mut lead, 209), None);
+        assert_eq!(silent(&mut lead, 210), Some(1));
+        lead.note_served(at(210), 0);
+        assert_eq!((silent(&mut lead, 229), silent(&mut lead, 230)), (None, Some(2)));
+        lead.take_progress(at(240), 0, &progress(5, 4));
+        assert_eq!(silent(&mut lead, 250), Some(3), "that was no progress");
+        lead.take_progress(at(250), 0, &progress(5, 5));
+        assert_eq!((silent(&mut lead, 259), silent(&mut lead, 260)), (None, Some(1)));
+        lead.note_decided(at(300));
+        assert_eq!((silent(&mut lead, 319), silent(&mut lead, 320)), (None, Some(2)));
+        for _ in 0..9 {
+            silent(&mut lead, 1_000);
+        }
+        lead.note_served(at(1_000), 0);
+        assert_eq!(
+            (silent(&mut lead, 1_079), silent(&mut lead, 1_080)),
+            (None, Some(12)),
+            "eight times at most"
+        );
+    }
+
+    #[test]
+    fn what_is_wanted_and_whom_to_refuse_is_kept_until_it_is_had() {
+        let mut lead = heard();
+        assert!(lead.want(op(1), NodeId(2)) && !lead.want(op(1), NodeId(3)) && lead.want(op(2), NodeId(2)));
+        assert_eq!(lead.wanted().get(&op(1)), Some(&NodeId(3)));
+        lead.have(op(1));
+        assert_eq!(lead.wanted().len(), 1);
+        lead.keep_wanting(|wanted| wanted != op(2));
+        assert_eq!(lead.wanted().len(), 0);
+        let client = "10.0.0.9:900".parse().unwrap();
+        lead.refuse(8, client);
+        assert_eq!((lead.take_refused(7), lead.take_refused(8)), (None, Some(client)));
+        assert_eq!(lead.take_refused(8), None);
+    }
+}

@@ -362,3 +362,6 @@ mod exploration {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -147,3 +147,104 @@ impl Repairs {
         self.by_key.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_wire::{ClientId, OpId};
+
+    fn at(boot_ns: u64) -> Now {
+        Now { boot_ns, unix_ms: 0 }
+    }
+
+    fn offer(needs: u64, entry: &str) -> Offer {
+        Offer { needs, entry: Some(entry.as_bytes().into()) }
+    }
+
+    fn get(sequence: u64) -> WaitingGet {
+        WaitingGet { op: OpId { client: ClientId(1), sequence }, reply_to: "10.0.0.9:900".parse().unwrap() }
+    }
+
+    #[track_caller]
+    fn check(votes: &[(u16, &str)], outvoted: Option<Option<&str>>) {
+        let mut repairs = Repairs::default();
+        repairs.begin(at(0), (0, 0), true, b"k");
+        let repair = repairs.get_mut(b"k").unwrap();
+        let cast = votes.iter().map(|(node, entry)| (NodeId(*node), offer(u64::from(*node), entry)));
+        repair.votes.as_mut().unwrap().extend(cast);
+        let entry = |offer: Offer| String::from_utf8(offer.entry.unwrap().into()).unwrap();
+        let found = repair.outvoted(NodeId(1), 3, NodeId(2)).map(|vote| match vote {
+            Vote::Agreed => None,
+            Vote::Outvoted(best) => Some(entry(best)),
+        });
+        assert_eq!(found, outvoted.map(|best| best.map(str::to_owned)));
+    }
+
+    #[test]
+    fn what_most_have_stands_and_of_equally_many_what_the_primary_has() {
+        check(&[(1, "a"), (2, "b")], None);
+        check(&[(2, "b"), (3, "b"), (4, "b")], None);
+        check(&[(1, "a"), (2, "b"), (3, "b")], Some(Some("b")));
+        check(&[(1, "a"), (2, "b"), (3, "a")], Some(None));
+        check(&[(1, "a"), (2, "b"), (3, "c")], Some(Some("b")));
+    }
+
+    #[test]
+    fn a_repair_is_asked_for_again_and_a_vote_is_given_up() {
+        let mut repairs = Repairs::default();
+        repairs.begin(at(100), (3, 2), false, b"k");
+        repairs.begin(at(100), (3, 2), true, b"v");
+        let mut step = |key: &[u8], boot_ns| repairs.get_mut(key).unwrap().next_step(at(boot_ns), 10);
+        assert!(matches!(step(b"k", 109), Step::Wait) && matches!(step(b"k", 110), Step::Ask));
+        assert!(matches!(step(b"k", 129), Step::Wait) && matches!(step(b"k", 130), Step::Ask));
+        let mut now_ns = 10_000;
+        for _ in 0..8 {
+            assert!(matches!(step(b"k", now_ns), Step::Ask));
+            assert!(matches!(step(b"k", now_ns + 319), Step::Wait | Step::Ask));
+            now_ns += 10_000;
+        }
+        assert!(matches!(step(b"k", now_ns), Step::Ask));
+        assert!(
+            matches!(step(b"k", now_ns + 319), Step::Wait) && matches!(step(b"k", now_ns + 320), Step::Ask)
+        );
+        for tries in 0..VOTE_TRIES_MAX {
+            assert!(matches!(step(b"v", 1_000 * u64::from(tries + 1)), Step::Ask));
+        }
+        assert!(matches!(step(b"v", 9_000), Step::Drop));
+        repairs.offer(b"k", offer(0, "a"));
+        assert!(matches!(repairs.get_mut(b"k").unwrap().next_step(at(0), 10), Step::Install));
+    }
+
+    #[test]
+    fn an_offer_is_taken_when_the_log_has_got_so_far() {
+        let mut repairs = Repairs::default();
+        assert!(repairs.is_empty() && !repairs.contains(b"k"));
+        repairs.begin(at(0), (3, 2), false, b"k");
+        assert!(
+            !repairs.is_empty() && repairs.contains(b"k") && repairs.get_mut(b"k").unwrap().asked == (3, 2)
+        );
+        repairs.offer(b"k", offer(5, "a"));
+        assert_eq!(repairs.take_offer(b"k", 4), None);
+        assert_eq!(repairs.take_offer(b"k", 5), Some(offer(5, "a")));
+        assert_eq!(repairs.take_offer(b"k", 5), None);
+        assert_eq!(repairs.keys(), [b"k".as_slice().into()]);
+        assert!(repairs.wait(get(1), b"k") && !repairs.wait(get(2), b"other"));
+        assert_eq!(repairs.end(b"k").map(|waiting| waiting.len()), Some(1));
+        assert!(repairs.end(b"k").is_none());
+    }
+
+    #[test]
+    fn bounds_are_kept() {
+        let mut repairs = Repairs::default();
+        for number in 0..REPAIRS_MAX {
+            assert!(!repairs.is_full());
+            repairs.begin(at(0), (0, 0), false, &number.to_be_bytes());
+        }
+        assert!(repairs.is_full());
+        let key = 0usize.to_be_bytes();
+        let taken = (0..WAITING_GETS_MAX as u64 + 1).filter(|sequence| repairs.wait(get(*sequence), &key));
+        assert_eq!(taken.count(), WAITING_GETS_MAX);
+        repairs.clear();
+        assert!(repairs.is_empty());
+    }
+}

@@ -41,3 +41,30 @@ impl Reporting {
         may
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(boot_ns: u64) -> Now {
+        Now { boot_ns, unix_ms: 0 }
+    }
+
+    #[test]
+    fn the_earliest_time_counts_until_it_is_told() {
+        let mut reporting = Reporting::default();
+        assert!(!reporting.is_pending() && !reporting.is_due(at(u64::MAX)));
+        reporting.be_due(10);
+        reporting.be_due(20);
+        assert!(reporting.is_pending() && !reporting.is_due(at(9)) && reporting.is_due(at(10)));
+        reporting.tell();
+        assert!(!reporting.is_pending() && !reporting.is_due(at(30)));
+    }
+
+    #[test]
+    fn gaps_are_told_of_with_a_pause_between() {
+        let mut reporting = Reporting::default();
+        assert!(reporting.take_gap(at(100), 50) && !reporting.take_gap(at(149), 50));
+        assert!(reporting.take_gap(at(150), 50) && !reporting.take_gap(at(199), 50));
+    }
+}

@@ -226,3 +226,116 @@ mod exploration {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_wire::ClientId;
+
+    fn decided(index: u64, contended: bool) -> Decided {
+        Decided {
+            index,
+            origin: Epoch(1),
+            op: OpId { client: ClientId(1), sequence: index },
+            contended,
+            effect: Effect::Remove,
+            status: Status::Ok,
+            version: OpId { client: ClientId(2), sequence: 3 },
+            expiry_ms: 4,
+            integer: 5,
+            value: b"six".as_slice().into(),
+            value_is_result: true,
+        }
+    }
+
+    /// Decisions 1 to 4, of which the even ones are contended.
+    fn four() -> Sequence {
+        let mut sequence = Sequence::default();
+        for index in 1..=4 {
+            sequence.log(index, Epoch(1));
+            sequence.keep(decided(index, index % 2 == 0));
+        }
+        sequence
+    }
+
+    fn bounds(sequence: &Sequence) -> [u64; 3] {
+        [sequence.released(), sequence.forced(), sequence.logged()]
+    }
+
+    #[test]
+    fn a_decision_is_logged_forced_and_released_in_its_turn() {
+        let mut sequence = four();
+        sequence.force(3);
+        sequence.force(2);
+        assert_eq!(bounds(&sequence), [0, 3, 4]);
+        assert_eq!(sequence.release_next(2).map(|decided| decided.index), Some(1));
+        assert_eq!(sequence.release_next(2).map(|decided| decided.index), Some(2));
+        assert!(sequence.release_next(2).is_none());
+        assert_eq!(bounds(&sequence), [2, 3, 4]);
+        // Nothing is released that is not here.
+        assert_eq!(core::iter::from_fn(|| sequence.release_next(9)).count(), 2);
+        assert_eq!((bounds(&sequence), sequence.unreleased().len()), ([4, 3, 4], 0));
+        sequence.force_all();
+        assert_eq!(bounds(&sequence), [4, 4, 4]);
+    }
+
+    #[test]
+    #[should_panic(expected = "without gaps")]
+    fn there_is_no_gap() {
+        four().log(6, Epoch(1));
+    }
+
+    #[test]
+    fn what_comes_after_a_decision_is_found_though_some_are_released() {
+        let mut sequence = four();
+        sequence.release_next(1);
+        let after = |sequence: &Sequence, index| sequence.after(index).map(|d| d.index).collect::<Vec<_>>();
+        assert_eq!(after(&sequence, 0), [2, 3, 4]);
+        assert_eq!(after(&sequence, 1), [2, 3, 4]);
+        assert_eq!(after(&sequence, 3), [4]);
+        assert_eq!(after(&sequence, 5), []);
+        let contended = (0..6).map(|index| sequence.is_contended(index)).collect::<Vec<_>>();
+        assert_eq!(contended, [false, false, true, false, true, false]);
+    }
+
+    #[test]
+    fn it_goes_on_elsewhere_and_begins_anew() {
+        let mut sequence = four();
+        sequence.begin_at(2);
+        assert_eq!(sequence.base(), Some(2));
+        let (logged, history, decisions) = sequence.take().into_parts();
+        assert_eq!((logged, decisions.len()), (4, 4));
+        assert_eq!(history.common(4, four().history(), 4), 4);
+        assert_eq!((bounds(&sequence), sequence.base()), ([0, 0, 0], Some(2)));
+        assert_eq!(*sequence.history(), History::default());
+        sequence.skip_to(7);
+        assert_eq!(bounds(&sequence), [7, 7, 7]);
+        sequence.prepend_history(history.clone());
+        assert_eq!(*sequence.history(), history);
+        sequence.enter_epoch();
+        assert_eq!(sequence.base(), None);
+        sequence.set_history(History::default());
+        assert_eq!(*sequence.history(), History::default());
+    }
+
+    #[test]
+    fn a_log_that_is_read_back_goes_on_after_what_was_released() {
+        let mut sequence = four();
+        sequence.replay_released(3);
+        assert_eq!(bounds(&sequence), [0, 0, 4], "it has more");
+        let mut sequence = Sequence::default();
+        sequence.replay_released(3);
+        assert_eq!(bounds(&sequence), [3, 0, 3]);
+    }
+
+    #[test]
+    fn a_decision_is_the_same_on_the_wire() {
+        let decided = decided(3, true);
+        let wire = decided.wire(PartitionId(7), Epoch(9));
+        assert_eq!(
+            (wire.partition, wire.epoch, wire.index, wire.contended),
+            (PartitionId(7), Epoch(9), 3, true)
+        );
+        assert_eq!(Decided::from_wire(&wire).wire(PartitionId(7), Epoch(9)), wire);
+    }
+}

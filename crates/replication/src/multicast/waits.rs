@@ -133,3 +133,44 @@ mod exploration {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_appended_before_the_partition_began_anew_is_void() {
+        let mut waits = Waits::default();
+        waits.force(1, UnforcedWhat::Decision(1));
+        waits.reset();
+        waits.force(2, UnforcedWhat::Decision(2));
+        assert!(waits.finish_force(1).is_none());
+        assert!(matches!(waits.finish_force(2), Some(UnforcedWhat::Decision(2))));
+    }
+
+    #[test]
+    fn a_scan_of_another_epoch_is_void() {
+        let mut waits = Waits::default();
+        let purpose = || {
+            ScanPurpose::Copy(CopyScan {
+                peer: StreamPeer::Accepted(1),
+                since: 0,
+                found: Vec::new(),
+                pages: 1,
+            })
+        };
+        waits.scan(7, Epoch(1), purpose());
+        waits.scan(8, Epoch(2), purpose());
+        assert_eq!(waits.scans(), 2);
+        assert!(waits.finish_scan(7, Epoch(2)).is_none() && waits.finish_scan(8, Epoch(2)).is_some());
+        assert_eq!(waits.scans(), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "in order")]
+    fn reads_complete_in_order() {
+        let mut waits = Waits::default();
+        waits.read(1, PendingRead::Evaluate { key: b"k".as_slice().into() });
+        waits.finish_read(2);
+    }
+}
