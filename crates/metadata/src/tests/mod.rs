@@ -10,5 +10,6 @@ mod forged;
 mod handoffs;
 mod keyspaces;
 mod node;
+mod observed;
 mod scenarios;
 mod space;
