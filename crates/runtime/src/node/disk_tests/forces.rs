@@ -1,6 +1,7 @@
 //! What is said to be durable, is: every force waits until the test lets it begin.
 
 use super::*;
+use nicekv_store::Forgetful;
 use nicekv_store::files::{FileCall, Moment, Watched};
 use std::sync::{Condvar, Mutex};
 

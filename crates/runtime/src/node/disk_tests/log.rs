@@ -1,0 +1,114 @@
+//! Rows 5 to 8: logs that lose power, are cut off, are damaged, or cannot be forced.
+
+use super::*;
+use nicekv_store::Forgetful;
+use nicekv_store::files::PowerLoss;
+
+/// The last file of the log and what it holds.
+fn segment(disk: &Forgetful, path: &Path) -> (PathBuf, Vec<u8>) {
+    let directory = path.join("log");
+    let name = disk.list(&directory).unwrap().into_iter().max().unwrap();
+    let path = directory.join(name);
+    let bytes = disk.content(&path).unwrap();
+    (path, bytes)
+}
+
+#[test]
+fn row_05_a_power_loss_takes_no_acknowledged_put() {
+    let options = StorageOptions {
+        segment_bytes_max: 8 << 10,
+        engine_sync_bytes: 6 << 10,
+        reserve_bytes: 0,
+        ..StorageOptions::DEFAULT
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Forgetful::new(64);
+    let machine = Machine::new(Arc::new(disk.clone()), directory.path(), options, 1);
+    let mut last = 0;
+    for round in 0..12u32 {
+        let mut cluster = Cluster::lone(&machine, round + 1);
+        for number in last.max(60) - 60..last {
+            let found = cluster.get(0, &key(number));
+            assert_eq!(found, Some(Some(value(number))), "put {number} after {round} losses");
+        }
+        put_all(&mut cluster, last..last + 25);
+        last += 25;
+        // Whatever was not forced survives in part.
+        let mut state = u64::from(round);
+        disk.power_loss(PowerLoss::KeepPages(&mut || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state >> 63 == 1
+        }));
+    }
+}
+
+#[test]
+fn row_06_a_log_cut_at_any_byte_keeps_what_was_before() {
+    const PUTS: u32 = 4;
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Forgetful::new(64);
+    let machine = |disk: &Forgetful| Machine::new(Arc::new(disk.clone()), directory.path(), LOG_ONLY, 1);
+    let mut cluster = Cluster::lone(&machine(&disk), 1);
+    put_all(&mut cluster, 0..PUTS);
+    drop(cluster);
+    let (path, bytes) = segment(&disk, directory.path());
+    disk.remove(&directory.path().join("nicekv-lock")).unwrap();
+    let mut kept_before = 0;
+    for length in 0..=bytes.len() {
+        let cut = disk.copy();
+        cut.set_content(&path, bytes[..length].to_vec());
+        let mut cluster = Cluster::lone(&machine(&cut), 2);
+        // The decision of the last put that is found may be cut off; then its prepare is decided again.
+        let found: Vec<bool> =
+            (0..PUTS).map(|number| cluster.get(0, &key(number)).flatten() == Some(value(number))).collect();
+        let kept = found.iter().take_while(|found| **found).count();
+        assert!(found[kept..].iter().all(|found| !found), "cut at {length}: {found:?}");
+        assert!(kept >= kept_before, "cut at {length}: a later cut keeps no less");
+        kept_before = kept;
+    }
+    assert_eq!(kept_before, PUTS as usize);
+}
+
+#[test]
+fn row_07_a_log_damaged_in_the_middle_is_refused_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Forgetful::new(64);
+    let machine = |disk: &Forgetful| Machine::new(Arc::new(disk.clone()), directory.path(), LOG_ONLY, 1);
+    let mut cluster = Cluster::lone(&machine(&disk), 1);
+    put_all(&mut cluster, 0..6);
+    drop(cluster);
+    let (path, bytes) = segment(&disk, directory.path());
+    // All but the last put are known to be durable.
+    let end = bytes.windows(5).rposition(|window| window == b"key 4").unwrap();
+    for at in (0..end).step_by(7) {
+        let damaged = disk.copy();
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 0x10;
+        damaged.set_content(&path, flipped.clone());
+        let error = machine(&damaged).start().err().unwrap_or_else(|| panic!("byte {at} is not missed"));
+        assert!(damaged.content(&path) == Some(flipped), "byte {at}: the log is left as it is");
+        if at > 100 {
+            assert!(error.to_string().contains("remove the data directory of this node"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn row_08_a_failed_fdatasync_stops_the_node() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Forgetful::new(64);
+    let machine = Machine::new(Arc::new(disk.clone()), directory.path(), LOG_ONLY, 1);
+    let mut cluster = Cluster::lone(&machine, 1);
+    put_all(&mut cluster, 0..5);
+    disk.fail_next_sync(5); // EIO
+    let failed = cluster.put(&key(5), &value(5));
+    assert!(matches!(failed, Err(StoreError::LogFailed { .. })), "neither an answer nor silence: {failed:?}");
+    assert!(cluster.put(&key(6), &value(6)).is_err(), "it stays failed");
+    drop(cluster);
+    disk.power_loss(PowerLoss::DropAll);
+    let mut cluster = Cluster::lone(&machine, 2);
+    for number in 0..5 {
+        assert_eq!(cluster.get(0, &key(number)), Some(Some(value(number))));
+    }
+    assert_eq!(cluster.get(0, &key(5)), Some(None), "it was never acknowledged");
+}
