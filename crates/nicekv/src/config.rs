@@ -4,17 +4,26 @@
 #![doc = include_str!("cluster.toml")]
 //! ```
 
-use crate::address;
+mod keyspaces;
+mod sections;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use keyspaces::{KeyspaceSection, Replication};
+pub(crate) use sections::{
+    GatewaySection, MacAddress, MetadataSection, NodeSection, PortSection, SwitchSection, TimingSection,
+};
+
 use crate::failure::Failure;
-use clap::ValueEnum;
+use keyspaces::protocol;
 use nicekv_client::Keyspace;
 use nicekv_dataplane::{Prefix, Topology};
 use nicekv_metadata::{Balancing, NodeConfig as MetadataNode, ServiceConfig, SwitchId, Timing};
-use nicekv_placement::{KeyOrder, KeyspaceError, KeyspaceSpec, Protocol, Refusal, RingsBase};
+use nicekv_placement::{KeyOrder, KeyspaceSpec};
 use nicekv_wire::{Duration, KeyspaceId, NodeId};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What `--help` of the roles shows: every field with its unit and default. The tests read it.
 pub(crate) const EXAMPLE: &str = include_str!("cluster.toml");
@@ -44,218 +53,6 @@ pub(crate) struct ClusterConfig {
     pub(crate) keyspaces: Vec<KeyspaceSection>,
     #[serde(default)]
     pub(crate) timing: TimingSection,
-}
-
-/// How the replicas of a keyspace are kept in step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Replication {
-    /// A primary orders all puts (multicast two-phase commit): every operation
-    #[default]
-    Multicast,
-    /// Any k replicas hold a put, nobody orders: get, set and delete without conditions or expiry
-    Quorum,
-}
-
-/// `[timing]`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct TimingSection {
-    pub(crate) heartbeat_ms: u64,
-    pub(crate) heartbeats_missed: u32,
-    pub(crate) lease_ms: u64,
-    pub(crate) probe_ms: u64,
-    pub(crate) grace_heartbeats: u32,
-    pub(crate) handoffs: bool,
-    pub(crate) handoff_delay_ms: u64,
-    pub(crate) rebalance_delay_ms: u64,
-}
-
-impl Default for TimingSection {
-    fn default() -> Self {
-        Self {
-            heartbeat_ms: 40,
-            heartbeats_missed: 3,
-            lease_ms: 150,
-            probe_ms: 10,
-            grace_heartbeats: 10,
-            handoffs: Timing::default().handoff_delay.is_some(),
-            handoff_delay_ms: 200,
-            rebalance_delay_ms: 5000,
-        }
-    }
-}
-
-/// `[metadata]`
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct MetadataSection {
-    pub(crate) address: Ipv4Addr,
-    /// Its place at the switch, where that has ports.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) mac: Option<MacAddress>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) switch_port: Option<u16>,
-    #[serde(deserialize_with = "address::deserialize_all")]
-    pub(crate) control: Vec<SocketAddrV4>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) data_directory: Option<PathBuf>,
-}
-
-/// `[[nodes]]`
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NodeSection {
-    pub(crate) name: String,
-    pub(crate) id: u16,
-    pub(crate) address: Ipv4Addr,
-    pub(crate) mac: MacAddress,
-    pub(crate) switch_port: u16,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) data_directory: Option<PathBuf>,
-    /// Microseconds for which the node polls before it sleeps: less latency for a whole core.
-    #[serde(default)]
-    pub(crate) busy_poll_us: u64,
-}
-
-/// `[[switches]]`
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct SwitchSection {
-    pub(crate) name: String,
-    #[serde(deserialize_with = "address::deserialize")]
-    pub(crate) control: SocketAddrV4,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) router_mac: Option<MacAddress>,
-    /// XDP: the interfaces.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) ports: Vec<PortSection>,
-    /// User space: the interface whose addresses include the vrings.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) device: Option<String>,
-    /// User space: the source of what it passes on; nodes hear messages of each other from there. Absent: 127.0.0.1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) address: Option<Ipv4Addr>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) data_directory: Option<PathBuf>,
-}
-
-impl SwitchSection {
-    /// Where the agent keeps the newest term. There is no switch without: an older controller could reach one that has just
-    /// started.
-    pub(crate) fn data_directory(&self) -> PathBuf {
-        let default = || Path::new("/var/lib/nicekv").join(&self.name);
-        self.data_directory.clone().unwrap_or_else(default)
-    }
-}
-
-/// One of `ports`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct PortSection {
-    pub(crate) number: u16,
-    pub(crate) device: String,
-}
-
-/// `[[gateways]]`
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct GatewaySection {
-    pub(crate) name: String,
-    #[serde(deserialize_with = "address::deserialize")]
-    pub(crate) listen: SocketAddrV4,
-    /// Most MiB of commands and replies that all its connections together may hold.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) memory_mib_max: Option<usize>,
-}
-
-/// `[[keyspaces]]`: one beside the default one. What it does not say is as in that.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct KeyspaceSection {
-    pub(crate) name: String,
-    pub(crate) id: u16,
-    #[serde(default)]
-    pub(crate) replication: Replication,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) write_set: Option<u8>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) replicas: Option<usize>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) partitions: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) unicast_vring: Option<Ipv4Addr>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) multicast_vring: Option<Ipv4Addr>,
-}
-
-impl KeyspaceSection {
-    /// Says everything.
-    pub(crate) fn of(spec: &KeyspaceSpec) -> Self {
-        let (replication, write_set) = match spec.protocol {
-            Protocol::Multicast => (Replication::Multicast, None),
-            Protocol::Quorum { write_set } => (Replication::Quorum, Some(write_set)),
-        };
-        Self {
-            name: spec.name.clone(),
-            id: spec.id.0,
-            replication,
-            write_set,
-            replicas: Some(spec.replicas),
-            partitions: Some(spec.partitions),
-            unicast_vring: Some(spec.unicast),
-            multicast_vring: Some(spec.multicast),
-        }
-    }
-
-    fn spec(&self, default: &KeyspaceSpec) -> Result<KeyspaceSpec, Failure> {
-        let refused = |reason| KeyspaceError::Refused { name: self.name.clone(), reason };
-        let protocol = protocol(self.replication, self.write_set).map_err(refused);
-        let rings = if default.unicast.is_loopback() { RingsBase::Loopback } else { RingsBase::Network };
-        let (unicast, multicast) = rings.rings(KeyspaceId(self.id));
-        Ok(KeyspaceSpec {
-            id: KeyspaceId(self.id),
-            name: self.name.clone(),
-            protocol: protocol.map_err(Failure::environment)?,
-            order: KeyOrder::Hash,
-            replicas: self.replicas.unwrap_or(default.replicas),
-            partitions: self.partitions.unwrap_or(default.partitions),
-            unicast: self.unicast_vring.unwrap_or(unicast),
-            multicast: self.multicast_vring.unwrap_or(multicast),
-        })
-    }
-}
-
-fn protocol(replication: Replication, write_set: Option<u8>) -> Result<Protocol, Refusal> {
-    match (replication, write_set) {
-        (Replication::Multicast, None) => Ok(Protocol::Multicast),
-        (Replication::Multicast, Some(_)) => Err(Refusal::WriteSetOfMulticast),
-        (Replication::Quorum, None) => Err(Refusal::QuorumWithoutWriteSet),
-        (Replication::Quorum, Some(write_set)) => Ok(Protocol::Quorum { write_set }),
-    }
-}
-
-/// An Ethernet address, written as `02:00:00:00:00:01`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub(crate) struct MacAddress(pub(crate) [u8; 6]);
-
-impl TryFrom<String> for MacAddress {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let bytes: Vec<u8> = text
-            .split(':')
-            .map(|byte| u8::from_str_radix(byte, 16).map_err(|_| format!("{text:?} is no Ethernet address")))
-            .collect::<Result<_, _>>()?;
-        bytes.try_into().map(Self).map_err(|_| format!("{text:?} is no Ethernet address"))
-    }
-}
-
-impl From<MacAddress> for String {
-    fn from(address: MacAddress) -> Self {
-        address.0.map(|byte| format!("{byte:02x}")).join(":")
-    }
 }
 
 /// Reads and checks a configuration.
@@ -295,12 +92,10 @@ impl ClusterConfig {
 
     /// Keyspace 0.
     fn default_keyspace(&self) -> Result<KeyspaceSpec, Failure> {
-        let refused = |reason| KeyspaceError::Refused { name: "default".into(), reason };
-        let protocol = protocol(self.replication, self.write_set).map_err(refused);
         Ok(KeyspaceSpec {
             id: KeyspaceId::DEFAULT,
             name: "default".into(),
-            protocol: protocol.map_err(Failure::environment)?,
+            protocol: protocol("default", self.replication, self.write_set)?,
             order: KeyOrder::Hash,
             replicas: self.replicas,
             partitions: 1u32.checked_shl(self.partition_bits.into()).unwrap_or(0),
@@ -410,75 +205,4 @@ fn parse_prefix(text: &str) -> Result<Prefix, Failure> {
         Some(Prefix::new(address.parse::<Ipv4Addr>().ok()?.octets(), length.parse().ok()?))
     });
     parsed.ok_or_else(|| Failure::Environment(format!("clients: {text:?} is no prefix like 10.20.2.0/24")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_example_is_a_configuration_with_the_defaults() {
-        let config = parse(EXAMPLE).unwrap();
-        assert_eq!(config.timing, TimingSection::default());
-        assert_eq!(config.replication, Replication::default());
-        assert_eq!(config.nodes[0].busy_poll_us, 0);
-    }
-
-    #[test]
-    fn the_example_has_every_field() {
-        let mut config = parse(EXAMPLE).unwrap();
-        // What the example only mentions.
-        config.write_set = Some(2);
-        config.switches[0].device = Some("lo".into());
-        config.switches[0].address = Some(Ipv4Addr::LOCALHOST);
-        let toml::Value::Table(all) = toml::Value::try_from(&config).unwrap() else { panic!("a table") };
-        let mut tables = vec![&all];
-        while let Some(table) = tables.pop() {
-            for (field, value) in table {
-                let is_described = EXAMPLE.lines().any(|line| {
-                    let line = line.trim_start_matches(['#', ' ', '[']);
-                    line.starts_with(&format!("{field} =")) || line.starts_with(&format!("{field}]"))
-                });
-                let is_inline = EXAMPLE.contains(&format!("{field} = "));
-                assert!(is_described || is_inline, "{field} is not in the example");
-                match value {
-                    toml::Value::Table(inner) => tables.push(inner),
-                    toml::Value::Array(items) => {
-                        tables.extend(items.iter().filter_map(|item| item.as_table()));
-                    }
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn an_error_names_line_and_field() {
-        let line_of = |field: &str| {
-            EXAMPLE.lines().position(|line| line.starts_with(field)).expect("in the example") + 1
-        };
-        let broken = |from: &str, to: &str| parse(&EXAMPLE.replacen(from, to, 1)).unwrap_err();
-        for (from, to, parts) in [
-            (
-                "replicas = 3",
-                "replicas = \"three\"",
-                [format!(":{}:", line_of("replicas")), "replicas".into()],
-            ),
-            ("heartbeat_ms", "heartbeat_s", [format!(":{}:", line_of("heartbeat_ms")), "heartbeat_s".into()]),
-            ("\"02:00:00:00:00:02\"", "\"02\"", [format!(":{}:", line_of("mac")), "mac".into()]),
-            (
-                "\"10.30.0.1:7400\" ",
-                "\"localhost\" ",
-                [format!(":{}:", line_of("control = \"")), "localhost:7400".into()],
-            ),
-            ("port = 7400", "port 7400", [format!(":{}:", line_of("port")), "port".into()]),
-            ("port = 7400", "", [":".into(), "missing field `port`".into()]),
-            ("replicas = 3", "replicas = 4", [": 4 replicas".into(), "3".into()]),
-            ("6379\"", "6379", [format!(":{}:", line_of("listen")), "listen".into()]),
-        ] {
-            let error = broken(from, to);
-            assert!(parts.iter().all(|part| error.contains(part)), "{to}: {error:?}, not {parts:?}");
-            assert!(!error.contains('\n'), "{error:?}");
-        }
-    }
 }

@@ -1,0 +1,89 @@
+//! Keyspaces in the file: the default one is the file's own top, `[[keyspaces]]` are those beside it.
+
+use crate::failure::Failure;
+use clap::ValueEnum;
+use nicekv_placement::{KeyOrder, KeyspaceError, KeyspaceSpec, Protocol, Refusal, RingsBase};
+use nicekv_wire::KeyspaceId;
+use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
+
+/// How the replicas of a keyspace are kept in step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Replication {
+    /// A primary orders all puts (multicast two-phase commit): every operation
+    #[default]
+    Multicast,
+    /// Any k replicas hold a put, nobody orders: get, set and delete without conditions or expiry
+    Quorum,
+}
+
+/// `[[keyspaces]]`: one beside the default one. What it does not say is as in that.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KeyspaceSection {
+    pub(crate) name: String,
+    pub(crate) id: u16,
+    #[serde(default)]
+    pub(crate) replication: Replication,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) write_set: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) replicas: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) partitions: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unicast_vring: Option<Ipv4Addr>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) multicast_vring: Option<Ipv4Addr>,
+}
+
+impl KeyspaceSection {
+    /// Says everything.
+    pub(crate) fn of(spec: &KeyspaceSpec) -> Self {
+        let (replication, write_set) = match spec.protocol {
+            Protocol::Multicast => (Replication::Multicast, None),
+            Protocol::Quorum { write_set } => (Replication::Quorum, Some(write_set)),
+        };
+        Self {
+            name: spec.name.clone(),
+            id: spec.id.0,
+            replication,
+            write_set,
+            replicas: Some(spec.replicas),
+            partitions: Some(spec.partitions),
+            unicast_vring: Some(spec.unicast),
+            multicast_vring: Some(spec.multicast),
+        }
+    }
+
+    pub(super) fn spec(&self, default: &KeyspaceSpec) -> Result<KeyspaceSpec, Failure> {
+        let rings = if default.unicast.is_loopback() { RingsBase::Loopback } else { RingsBase::Network };
+        let (unicast, multicast) = rings.rings(KeyspaceId(self.id));
+        Ok(KeyspaceSpec {
+            id: KeyspaceId(self.id),
+            name: self.name.clone(),
+            protocol: protocol(&self.name, self.replication, self.write_set)?,
+            order: KeyOrder::Hash,
+            replicas: self.replicas.unwrap_or(default.replicas),
+            partitions: self.partitions.unwrap_or(default.partitions),
+            unicast: self.unicast_vring.unwrap_or(unicast),
+            multicast: self.multicast_vring.unwrap_or(multicast),
+        })
+    }
+}
+
+/// The protocol of the keyspace of that name.
+pub(super) fn protocol(
+    name: &str,
+    replication: Replication,
+    write_set: Option<u8>,
+) -> Result<Protocol, Failure> {
+    let reason = match (replication, write_set) {
+        (Replication::Multicast, None) => return Ok(Protocol::Multicast),
+        (Replication::Quorum, Some(write_set)) => return Ok(Protocol::Quorum { write_set }),
+        (Replication::Multicast, Some(_)) => Refusal::WriteSetOfMulticast,
+        (Replication::Quorum, None) => Refusal::QuorumWithoutWriteSet,
+    };
+    Err(Failure::environment(KeyspaceError::Refused { name: name.into(), reason }))
+}

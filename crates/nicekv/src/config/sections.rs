@@ -1,0 +1,142 @@
+//! The tables of the file, but those of keyspaces: one struct each, fields named as in the file.
+
+use crate::address;
+use nicekv_metadata::Timing;
+use serde::{Deserialize, Serialize};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+
+/// `[timing]`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct TimingSection {
+    pub(crate) heartbeat_ms: u64,
+    pub(crate) heartbeats_missed: u32,
+    pub(crate) lease_ms: u64,
+    pub(crate) probe_ms: u64,
+    pub(crate) grace_heartbeats: u32,
+    pub(crate) handoffs: bool,
+    pub(crate) handoff_delay_ms: u64,
+    pub(crate) rebalance_delay_ms: u64,
+}
+
+impl Default for TimingSection {
+    fn default() -> Self {
+        Self {
+            heartbeat_ms: 40,
+            heartbeats_missed: 3,
+            lease_ms: 150,
+            probe_ms: 10,
+            grace_heartbeats: 10,
+            handoffs: Timing::default().handoff_delay.is_some(),
+            handoff_delay_ms: 200,
+            rebalance_delay_ms: 5000,
+        }
+    }
+}
+
+/// `[metadata]`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MetadataSection {
+    pub(crate) address: Ipv4Addr,
+    /// Its place at the switch, where that has ports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mac: Option<MacAddress>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) switch_port: Option<u16>,
+    #[serde(deserialize_with = "address::deserialize_all")]
+    pub(crate) control: Vec<SocketAddrV4>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) data_directory: Option<PathBuf>,
+}
+
+/// `[[nodes]]`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NodeSection {
+    pub(crate) name: String,
+    pub(crate) id: u16,
+    pub(crate) address: Ipv4Addr,
+    pub(crate) mac: MacAddress,
+    pub(crate) switch_port: u16,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) data_directory: Option<PathBuf>,
+    /// Microseconds for which the node polls before it sleeps: less latency for a whole core.
+    #[serde(default)]
+    pub(crate) busy_poll_us: u64,
+}
+
+/// `[[switches]]`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SwitchSection {
+    pub(crate) name: String,
+    #[serde(deserialize_with = "address::deserialize")]
+    pub(crate) control: SocketAddrV4,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) router_mac: Option<MacAddress>,
+    /// XDP: the interfaces.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ports: Vec<PortSection>,
+    /// User space: the interface whose addresses include the vrings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) device: Option<String>,
+    /// User space: the source of what it passes on; nodes hear messages of each other from there. Absent: 127.0.0.1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) address: Option<Ipv4Addr>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) data_directory: Option<PathBuf>,
+}
+
+impl SwitchSection {
+    /// Where the agent keeps the newest term. There is no switch without: an older controller could reach one that has just
+    /// started.
+    pub(crate) fn data_directory(&self) -> PathBuf {
+        let default = || Path::new("/var/lib/nicekv").join(&self.name);
+        self.data_directory.clone().unwrap_or_else(default)
+    }
+}
+
+/// One of `ports`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PortSection {
+    pub(crate) number: u16,
+    pub(crate) device: String,
+}
+
+/// `[[gateways]]`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GatewaySection {
+    pub(crate) name: String,
+    #[serde(deserialize_with = "address::deserialize")]
+    pub(crate) listen: SocketAddrV4,
+    /// Most MiB of commands and replies that all its connections together may hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) memory_mib_max: Option<usize>,
+}
+
+/// An Ethernet address, written as `02:00:00:00:00:01`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct MacAddress(pub(crate) [u8; 6]);
+
+impl TryFrom<String> for MacAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let bytes: Vec<u8> = text
+            .split(':')
+            .map(|byte| u8::from_str_radix(byte, 16).map_err(|_| format!("{text:?} is no Ethernet address")))
+            .collect::<Result<_, _>>()?;
+        bytes.try_into().map(Self).map_err(|_| format!("{text:?} is no Ethernet address"))
+    }
+}
+
+impl From<MacAddress> for String {
+    fn from(address: MacAddress) -> Self {
+        address.0.map(|byte| format!("{byte:02x}")).join(":")
+    }
+}

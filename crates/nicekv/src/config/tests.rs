@@ -1,0 +1,64 @@
+//! The example is complete, and errors say where they are.
+
+use super::*;
+
+#[test]
+fn the_example_is_a_configuration_with_the_defaults() {
+    let config = parse(EXAMPLE).unwrap();
+    assert_eq!(config.timing, TimingSection::default());
+    assert_eq!(config.replication, Replication::default());
+    assert_eq!(config.nodes[0].busy_poll_us, 0);
+}
+
+#[test]
+fn the_example_has_every_field() {
+    let mut config = parse(EXAMPLE).unwrap();
+    // What the example only mentions.
+    config.write_set = Some(2);
+    config.switches[0].device = Some("lo".into());
+    config.switches[0].address = Some(Ipv4Addr::LOCALHOST);
+    let toml::Value::Table(all) = toml::Value::try_from(&config).unwrap() else { panic!("a table") };
+    let mut tables = vec![&all];
+    while let Some(table) = tables.pop() {
+        for (field, value) in table {
+            let is_described = EXAMPLE.lines().any(|line| {
+                let line = line.trim_start_matches(['#', ' ', '[']);
+                line.starts_with(&format!("{field} =")) || line.starts_with(&format!("{field}]"))
+            });
+            let is_inline = EXAMPLE.contains(&format!("{field} = "));
+            assert!(is_described || is_inline, "{field} is not in the example");
+            match value {
+                toml::Value::Table(inner) => tables.push(inner),
+                toml::Value::Array(items) => {
+                    tables.extend(items.iter().filter_map(|item| item.as_table()));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn an_error_names_line_and_field() {
+    let line_of =
+        |field: &str| EXAMPLE.lines().position(|line| line.starts_with(field)).expect("in the example") + 1;
+    let broken = |from: &str, to: &str| parse(&EXAMPLE.replacen(from, to, 1)).unwrap_err();
+    for (from, to, parts) in [
+        ("replicas = 3", "replicas = \"three\"", [format!(":{}:", line_of("replicas")), "replicas".into()]),
+        ("heartbeat_ms", "heartbeat_s", [format!(":{}:", line_of("heartbeat_ms")), "heartbeat_s".into()]),
+        ("\"02:00:00:00:00:02\"", "\"02\"", [format!(":{}:", line_of("mac")), "mac".into()]),
+        (
+            "\"10.30.0.1:7400\" ",
+            "\"localhost\" ",
+            [format!(":{}:", line_of("control = \"")), "localhost:7400".into()],
+        ),
+        ("port = 7400", "port 7400", [format!(":{}:", line_of("port")), "port".into()]),
+        ("port = 7400", "", [":".into(), "missing field `port`".into()]),
+        ("replicas = 3", "replicas = 4", [": 4 replicas".into(), "3".into()]),
+        ("6379\"", "6379", [format!(":{}:", line_of("listen")), "listen".into()]),
+    ] {
+        let error = broken(from, to);
+        assert!(parts.iter().all(|part| error.contains(part)), "{to}: {error:?}, not {parts:?}");
+        assert!(!error.contains('\n'), "{error:?}");
+    }
+}
