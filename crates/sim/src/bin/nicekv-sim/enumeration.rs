@@ -1,7 +1,6 @@
 //! `nicekv sim --enumerate`
 
-use crate::failure::Failure;
-use crate::{check, remember, say};
+use crate::{Outcome, check, remember, say};
 use nicekv_sim::enumerate::{self, Depth, SCRIPTS, Script};
 use nicekv_sim::explore::parts::{GETS, UPDATES};
 use nicekv_sim::explore::{World, explore};
@@ -12,7 +11,7 @@ const QUICK: u64 = 53;
 /// More states than a tiny cluster has.
 const STATES_MAX: usize = 3_000_000;
 
-pub(super) fn run(only: Option<&str>, quick: bool, traces: bool) -> Result<(), Failure> {
+pub(super) fn run(only: Option<&str>, quick: bool, traces: bool) -> Outcome {
     let (name, faults) = match only.map(|only| only.split_once(':').unwrap_or((only, ""))) {
         Some((name, faults)) => (Some(name), faults),
         None => (None, ""),
@@ -21,7 +20,7 @@ pub(super) fn run(only: Option<&str>, quick: bool, traces: bool) -> Result<(), F
         SCRIPTS.iter().filter(|script| name.is_none_or(|name| script.name == name)).collect();
     if scripts.is_empty() {
         let names: Vec<&str> = SCRIPTS.iter().map(|script| script.name).collect();
-        return Err(Failure::Environment(format!("the scripts are {}", names.join(", "))));
+        return Err(format!("the scripts are {}", names.join(", ")).into());
     }
     if !faults.is_empty() {
         return replay(scripts[0], faults, traces);
@@ -36,18 +35,17 @@ pub(super) fn run(only: Option<&str>, quick: bool, traces: bool) -> Result<(), F
     Ok(())
 }
 
-fn replay(script: &Script, faults: &str, traces: bool) -> Result<(), Failure> {
-    let parsed = enumerate::parse_faults(faults)
-        .ok_or_else(|| Failure::Environment("faults are given as EVENT.FAULT+EVENT.FAULT".into()))?;
+fn replay(script: &Script, faults: &str, traces: bool) -> Outcome {
+    let parsed = enumerate::parse_faults(faults).ok_or("faults are given as EVENT.FAULT+EVENT.FAULT")?;
     let command = format!("nicekv sim --enumerate --only {}:{faults}", script.name);
     remember(&command);
-    let report = enumerate::replay(script, &parsed, traces.then_some(say)).map_err(Failure::Environment)?;
+    let report = enumerate::replay(script, &parsed, traces.then_some(say))?;
     check(&report.violations, &command)?;
     say!("nothing is wrong");
     Ok(())
 }
 
-fn visit(script: &Script, depth: Depth) -> Result<(), Failure> {
+fn visit(script: &Script, depth: Depth) -> Outcome {
     remember(&format!("nicekv sim --enumerate --only {}", script.name));
     let began = Instant::now();
     let counts = enumerate::enumerate(script, depth);
@@ -68,7 +66,7 @@ fn visit(script: &Script, depth: Depth) -> Result<(), Failure> {
 }
 
 /// Every state of three replicas with one key and two clients.
-fn visit_states(quick: bool) -> Result<(), Failure> {
+fn visit_states(quick: bool) -> Outcome {
     for part in UPDATES.iter().chain(GETS) {
         for bounds in part.bounds.iter().take(if quick { 1 } else { usize::MAX }) {
             let seen = explore(World::new((part.script)(), *bounds, None), STATES_MAX);

@@ -3,20 +3,25 @@
 //!
 //! Exit code 1 says that a checker found a violation, or that a core panicked, and nothing else does.
 
-mod failure;
-
 use clap::Parser;
-use failure::Failure;
-use nicekv_sim::cluster::{Scenario, Tally};
+use nicekv_sim::cluster::Tally;
 use nicekv_sim::faults::{Faults, OPTIONS};
 use nicekv_sim::judge::{self, Report};
 use nicekv_sim::plants::{self, PLANTS};
 use nicekv_sim::scenarios;
+use std::error::Error;
 use std::io::Write;
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Instant;
+
+/// A bug was found: exit code 1. Every other error is of usage or environment: exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Violation(String);
+
+type Outcome = Result<(), Box<dyn Error>>;
 
 /// Printed when a core panics, which ends the process.
 static REPLAY: Mutex<String> = Mutex::new(String::new());
@@ -101,23 +106,24 @@ fn main() -> ExitCode {
     // Usage errors and --help end the process here, with exit code 2 and 0.
     match run(&SimArguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("nicekv-sim: {failure}");
-            failure.exit_code()
+        Err(error) => {
+            // One line, whatever a library has put into it.
+            eprintln!("nicekv-sim: {}", error.to_string().replace('\n', " "));
+            ExitCode::from(if error.is::<Violation>() { 1 } else { 2 })
         }
     }
 }
 
-fn run(arguments: &SimArguments) -> Result<(), Failure> {
+fn run(arguments: &SimArguments) -> Outcome {
     if arguments.fault.iter().any(|fault| fault == "list") {
         list_faults();
         return Ok(());
     }
     let mut given = Faults::NONE;
-    arguments.fault.iter().try_for_each(|fault| given.set(fault)).map_err(Failure::environment)?;
+    arguments.fault.iter().try_for_each(|fault| given.set(fault))?;
     exit_on_panic();
     if arguments.trace && arguments.seed.is_none() && arguments.only.is_none() {
-        return Err(Failure::Environment("--trace needs --seed, or a run named by --only".into()));
+        return Err("--trace needs --seed, or a run named by --only".into());
     }
     if arguments.enumerate {
         return enumeration::run(arguments.only.as_deref(), arguments.quick, arguments.trace);
@@ -184,13 +190,14 @@ impl Sum {
     }
 }
 
-fn run_seeds(arguments: &SimArguments) -> Result<(), Failure> {
+fn run_seeds(arguments: &SimArguments) -> Outcome {
     let faults: Vec<String> = arguments.fault.iter().map(|fault| format!(" --fault {fault}")).collect();
     let mut sum = Sum::new();
     for seed in arguments.seeds(SEEDS_DEFAULT) {
         let replay = format!("nicekv sim --seed {seed}{}", faults.concat());
         remember(&replay);
-        let scenario = draw(seed, &arguments.fault)?;
+        let mut scenario = judge::draw(seed);
+        arguments.fault.iter().try_for_each(|fault| scenario.faults.set(fault))?;
         if arguments.trace {
             say!("faults:{}", scenario.faults);
         }
@@ -202,15 +209,15 @@ fn run_seeds(arguments: &SimArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn run_scenario(name: &str, arguments: &SimArguments) -> Result<(), Failure> {
+fn run_scenario(name: &str, arguments: &SimArguments) -> Outcome {
     if name == "list" {
         for script in scenarios::scripts() {
             say!("{:34} row {:2}  {}", script.name, script.row, script.what);
         }
         return Ok(());
     }
-    let script = scenarios::find(name)
-        .ok_or_else(|| Failure::Environment(format!("no scenario {name:?}; `--scenario list` tells all")))?;
+    let script =
+        scenarios::find(name).ok_or_else(|| format!("no scenario {name:?}; `--scenario list` tells all"))?;
     let mut sum = Sum::new();
     for seed in arguments.seeds(SCENARIO_SEEDS_DEFAULT) {
         let replay = format!("nicekv sim --scenario {name} --seed {seed}");
@@ -219,20 +226,19 @@ fn run_scenario(name: &str, arguments: &SimArguments) -> Result<(), Failure> {
         sum.add(&report);
         check(&report.violations, &replay)?;
         if !is_played {
-            return Err(Failure::Environment(format!("the point of {name} did not come with seed {seed}")));
+            return Err(format!("the point of {name} did not come with seed {seed}").into());
         }
     }
     sum.print();
     Ok(())
 }
 
-fn hunt(name: &str, arguments: &SimArguments) -> Result<(), Failure> {
+fn hunt(name: &str, arguments: &SimArguments) -> Outcome {
     if name == "list" {
         PLANTS.iter().for_each(|plant| say(plant.name));
         return Ok(());
     }
-    let plant = plants::find(name)
-        .ok_or_else(|| Failure::Environment(format!("no plant {name:?}; `--plant list` names all")))?;
+    let plant = plants::find(name).ok_or_else(|| format!("no plant {name:?}; `--plant list` names all"))?;
     say!("{name} breaks {}", plant.rule);
     remember(&format!("nicekv sim --plant {name}"));
     let hunted = plant.hunt(arguments.seed, arguments.trace.then_some(say));
@@ -243,16 +249,10 @@ fn hunt(name: &str, arguments: &SimArguments) -> Result<(), Failure> {
     say!("violation: {}", found.violation);
     let seed = found.seed.map(|seed| format!(" --seed {seed}")).unwrap_or_default();
     say!("replay: nicekv sim --plant {name}{seed}");
-    Err(Failure::Operation(format!("{name} was found after {} seeds", hunted.seeds)))
+    Err(Violation(format!("{name} was found after {} seeds", hunted.seeds)).into())
 }
 
-fn draw(seed: u64, overrides: &[String]) -> Result<Scenario, Failure> {
-    let mut scenario = judge::draw(seed);
-    overrides.iter().try_for_each(|fault| scenario.faults.set(fault)).map_err(Failure::environment)?;
-    Ok(scenario)
-}
-
-fn check(violations: &[String], replay: &str) -> Result<(), Failure> {
+fn check(violations: &[String], replay: &str) -> Outcome {
     if violations.is_empty() {
         return Ok(());
     }
@@ -260,5 +260,5 @@ fn check(violations: &[String], replay: &str) -> Result<(), Failure> {
         say!("violation: {violation}");
     }
     say!("replay: {replay}");
-    Err(Failure::Operation(format!("{} violations; {replay} --trace shows how", violations.len())))
+    Err(Violation(format!("{} violations; {replay} --trace shows how", violations.len())).into())
 }
