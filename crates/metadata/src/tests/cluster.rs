@@ -1,14 +1,17 @@
 //! The world: it goes on in steps of a millisecond, and everything random in it comes from one seed.
+//!
+//! Why it is not the simulator's: nodes are models here, to which copying takes no time, so that a test can say to the millisecond what the
+//! core is to decide; and every event is checked against what the core has persisted, which nobody outside of this crate sees.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nicekv_dataplane::control::{ControlReply, ControlRequest, SwitchAgent};
-use nicekv_dataplane::{HostId, Prefix, Router, TableSet};
+use nicekv_dataplane::Prefix;
+use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase};
-use nicekv_wire::control::MemberState;
 use nicekv_wire::{Datagram, KeyspaceId, NodeId, Now, PartitionId};
 
 use super::node::{Node, address};
+use super::switch::Switch;
 use crate::state::State;
 use crate::{
     Balancing, Config, Metadata, NodeConfig, Persisted, Plant, Status, StorageRequest, SwitchId, Timing,
@@ -40,17 +43,6 @@ enum Event {
     Persisted(u64, Vec<u8>),
     ToSwitch(SwitchId, u64, ControlRequest),
     FromSwitch(SwitchId, u64, ControlReply),
-}
-
-pub(super) struct Switch {
-    agent: SwitchAgent<Router>,
-    /// In force.
-    pub(super) tables: Option<TableSet>,
-    pub(super) connected: bool,
-    /// Installs nothing, as if a table were full.
-    pub(super) is_full: bool,
-    /// Counts connections: what was sent over an older one is lost.
-    connection: u64,
 }
 
 pub(super) struct Cluster {
@@ -104,10 +96,6 @@ pub(super) fn config(nodes: u16, replicas: usize) -> Config {
     }
 }
 
-fn agent(config: &Config) -> SwitchAgent<Router> {
-    SwitchAgent::new(Router::new(config.vrings()).unwrap(), 0)
-}
-
 impl Cluster {
     pub(super) fn new(config: Config, seed: u64) -> Self {
         let mut random = Random(seed);
@@ -115,12 +103,8 @@ impl Cluster {
         for node in &config.nodes {
             nodes.insert(node.id, Node::new(node.id.0, random.below(200) as i64 - 100));
         }
-        let switch = |id: &SwitchId| {
-            let (agent, tables) = (agent(&config), None);
-            (*id, Switch { agent, tables, connected: false, is_full: false, connection: 0 })
-        };
         let mut cluster = Self {
-            switches: config.switches.iter().map(switch).collect(),
+            switches: config.switches.iter().map(|id| (*id, Switch::new(&config))).collect(),
             core: None,
             stored: None,
             nodes,
@@ -225,7 +209,7 @@ impl Cluster {
     pub(super) fn restart_switch(&mut self, id: SwitchId) {
         self.disconnect(id);
         let switch = self.switches.get_mut(&id).unwrap();
-        (switch.agent, switch.tables) = (agent(&self.config), None);
+        switch.restart(&self.config);
         self.connect(id);
     }
 
@@ -335,7 +319,6 @@ impl Cluster {
                 let switch = self.switches.get_mut(&id).unwrap();
                 if switch.connection == connection {
                     let reply = switch.handle(request);
-                    switch.tables = switch.agent.backend_mut().tables().cloned();
                     self.events.push((now.boot_ns + STEP_NS, Event::FromSwitch(id, connection, reply)));
                 }
             }
@@ -375,77 +358,9 @@ impl Cluster {
         self.core = Some(core);
     }
 
-    /// Joiners copy from the primary, once the whole epoch is in place (R7).
-    fn copy(&mut self) {
-        for partition in partitions() {
-            for id in self.node_ids() {
-                let Some((assign, me)) = self.nodes[&id].epoch(partition) else { continue };
-                let led = self.nodes[&assign.primary].epoch(partition).map(|(led, _)| led.epoch);
-                let in_place = led == Some(assign.epoch) && self.is_assembled(partition, assign.primary);
-                if me.state != MemberState::Joining || !in_place {
-                    continue;
-                }
-                let (epoch, value) = (assign.epoch, self.nodes[&assign.primary].value(partition));
-                let node = self.nodes.get_mut(&id).unwrap();
-                node.values.insert(partition, value);
-                node.running.as_mut().unwrap().copied.insert(partition, epoch);
-            }
-        }
-    }
-
-    /// One put to each partition whose primary can complete it.
-    fn put(&mut self) {
-        for partition in partitions() {
-            for primary in self.node_ids() {
-                let Some((assign, _)) = self.nodes[&primary].epoch(partition) else { continue };
-                let has_enough =
-                    assign.members.len() >= usize::from(assign.replicas).saturating_sub(1).max(1);
-                let leads = assign.primary == primary && assign.activated && has_enough;
-                if !leads || !self.is_assembled(partition, primary) {
-                    continue;
-                }
-                let members: Vec<_> = assign.members.iter().map(|member| member.node).collect();
-                self.puts += 1;
-                self.acknowledged.insert(partition, self.puts);
-                for member in members {
-                    self.nodes.get_mut(&member).unwrap().values.insert(partition, self.puts);
-                }
-            }
-        }
-    }
-
-    /// Whether all members of the primary's epoch are in it and can talk to the primary.
-    fn is_assembled(&self, partition: PartitionId, primary: NodeId) -> bool {
-        let Some((epoch, _)) = self.nodes[&primary].epoch(partition) else { return false };
-        epoch.members.iter().all(|member| {
-            let known = self.nodes[&member.node].epoch(partition);
-            known.is_some_and(|(known, _)| known.epoch == epoch.epoch)
-                && !self.apart.contains(&pair(member.node, primary))
-        })
-    }
-
     /// Whether a switch leads any get of the partition to the node.
     pub(super) fn is_routed(&self, partition: PartitionId, node: NodeId) -> bool {
         self.switches.values().any(|switch| switch.routes(partition, node))
-    }
-}
-
-impl Switch {
-    pub(super) fn handle(&mut self, request: ControlRequest) -> ControlReply {
-        match request {
-            ControlRequest::Install { tables, .. } if self.is_full => {
-                let reason = "table division is full".into();
-                ControlReply::Failed { generation: tables.generation, reason }
-            }
-            request => self.agent.handle(request),
-        }
-    }
-
-    pub(super) fn routes(&self, partition: PartitionId, node: NodeId) -> bool {
-        let Some(tables) = &self.tables else { return false };
-        let (partition, host) = (partition.0, HostId(node.0));
-        tables.unicast.iter().any(|entry| entry.partition == partition && entry.host == host)
-            || tables.division.iter().any(|entry| entry.partition == partition && entry.host == host)
     }
 }
 

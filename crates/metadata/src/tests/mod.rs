@@ -11,5 +11,7 @@ mod handoffs;
 mod keyspaces;
 mod node;
 mod observed;
+mod puts;
 mod scenarios;
 mod space;
+mod switch;
