@@ -9,6 +9,7 @@
 
 #[cfg(test)]
 mod disk_tests;
+mod durable_log;
 mod space;
 mod storage;
 mod streams;

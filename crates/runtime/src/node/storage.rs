@@ -12,27 +12,26 @@
 //! - The log is trimmed to the start of a checkpoint only, and a checkpoint begins with the first record of a segment: replay never
 //!   begins in the middle of a history. So the log is written (which may begin a segment) only when no request is left.
 
+use super::durable_log::DurableLog;
 use super::space::Space;
 use crate::Waker;
 use nicekv_node::{NodeConfig, StorageCompletion, StorageRequest};
 use nicekv_replication::Replica;
 use nicekv_store::engine::DurableOptions;
 use nicekv_store::{
-    DataDirectory, DurableEngine, Engine, EngineSync, Files, GroupCommit, Log, LogIdentity, LogOptions,
-    LogPosition, LogSync, MemoryEngine, StoreError,
+    DataDirectory, DurableEngine, Engine, EngineSync, Files, Log, LogIdentity, LogOptions, LogPosition,
+    MemoryEngine, StoreError,
 };
 use nicekv_wire::recovery::put_keyed_entry;
 use nicekv_wire::{DecodeError, Duration, Now, PartitionId};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use thiserror::Error;
 
 /// Clearing and scanning are done in pieces: after so long the node does its other work, heartbeats above all.
 const SLICE: Duration = Duration::from_millis(4);
 /// Between two tries to sync an engine that finds no space.
 const SYNC_RETRY: Duration = Duration::from_secs(1);
-/// See [`StorageOptions::trim_bytes_min`].
-const ENGINE_PART: u64 = 16;
 /// Keys and values of one piece of clearing.
 const CLEAR_BYTES: usize = 64 << 10;
 
@@ -99,34 +98,13 @@ pub struct NodeStorage {
     is_unfinished: bool,
     syncs_wanted: Vec<AfterSync>,
     syncs: VecDeque<(EngineSync, AfterSync)>,
+    /// A sync of the engine that found no space is tried again then.
+    retry_sync_ns: u64,
     options: StorageOptions,
     /// Bytes given to the engine since its last sync began.
     unsynced_bytes: u64,
     value: Vec<u8>,
     entries: Vec<u8>,
-}
-
-struct DurableLog {
-    log: Log,
-    sync: LogSync,
-    commit: GroupCommit,
-    inbox: Arc<Mutex<Option<Result<LogPosition, StoreError>>>>,
-    /// (position that is being forced, number of its record), ascending.
-    waiting: VecDeque<(LogPosition, u64)>,
-    segments: usize,
-    /// Not full segments are let go of from then on.
-    trim_at_ns: u64,
-    /// What was left of the log when it was trimmed last.
-    trimmed_bytes: u64,
-    /// Number and position of the first record of a checkpoint until the log before it is let go.
-    checkpoint: Option<(u64, LogPosition)>,
-    /// The disk does not even take what is to be written now.
-    is_stalled: bool,
-    space: Space,
-    /// A sync of the engine that found no space is tried again then.
-    retry_sync_ns: u64,
-    /// Dropped last.
-    _directory: DataDirectory,
 }
 
 enum AfterSync {
@@ -177,29 +155,7 @@ pub fn open_durable(
     if let Some(error) = refused {
         return Err(error);
     }
-    let inbox: Arc<Mutex<Option<Result<LogPosition, StoreError>>>> = Arc::default();
-    let notify = {
-        let inbox = inbox.clone();
-        Box::new(move |forced| {
-            *inbox.lock().expect("no holder of this lock panics") = Some(forced);
-            waker.wake();
-        })
-    };
-    let log = DurableLog {
-        commit: GroupCommit::start(log.sync_handle(), notify),
-        sync: log.sync_handle(),
-        segments: log.segments(),
-        trim_at_ns: now.after(options.trim_interval),
-        trimmed_bytes: 0,
-        log,
-        inbox,
-        waiting: VecDeque::new(),
-        checkpoint: None,
-        is_stalled: false,
-        space,
-        retry_sync_ns: 0,
-        _directory: directory,
-    };
+    let log = DurableLog::new(log, space, directory, now.after(options.trim_interval), waker);
     let mut storage = NodeStorage::new(Box::new(engine), Some(log), replayed, options);
     storage.run(now, &mut core)?;
     while storage.is_unfinished() {
@@ -219,6 +175,7 @@ impl NodeStorage {
             is_unfinished: false,
             syncs_wanted: Vec::new(),
             syncs: VecDeque::new(),
+            retry_sync_ns: 0,
             options,
             unsynced_bytes: 0,
             value: Vec::new(),
@@ -239,15 +196,7 @@ impl NodeStorage {
     /// Tells the core which forces are done.
     pub(super) fn finish_forces(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
         let Some(log) = &mut self.log else { return Ok(()) };
-        let Some(forced) = log.inbox.lock().expect("no holder of this lock panics").take() else {
-            return Ok(());
-        };
-        let position = forced?;
-        let mut through = None;
-        while let Some((_, record)) = log.waiting.pop_front_if(|(waiting, _)| *waiting <= position) {
-            through = Some(record);
-        }
-        if let Some(through) = through {
+        if let Some(through) = log.finish_forces()? {
             core.handle_storage(now, StorageCompletion::Forced { through });
         }
         Ok(())
@@ -296,8 +245,7 @@ impl NodeStorage {
     /// Makes everything durable, for a stop in good order.
     pub(super) fn close(mut self) -> Result<(), StoreError> {
         let Some(log) = &mut self.log else { return Ok(()) };
-        log.log.write()?;
-        log.sync.sync()?;
+        log.close()?;
         self.engine.sync()
     }
 
@@ -316,7 +264,7 @@ impl NodeStorage {
                 StorageRequest::Append { payload } => {
                     self.appended += 1;
                     if let Some(log) = &mut self.log {
-                        log.log.append(payload)?;
+                        log.append(payload)?;
                     }
                 }
                 StorageRequest::Force => self.force_wanted = true,
@@ -378,12 +326,10 @@ impl NodeStorage {
         match &mut self.log {
             None => core.handle_storage(now, StorageCompletion::Forced { through: self.appended }),
             Some(log) => {
-                log.write(self.appended, core)?;
-                if log.is_stalled {
+                if !log.write(self.appended, core)? {
                     return Ok(true);
                 }
-                log.waiting.push_back((log.log.last(), self.appended));
-                log.commit.request(log.log.last());
+                log.begin_force(self.appended);
             }
         }
         self.force_wanted = false;
@@ -393,11 +339,10 @@ impl NodeStorage {
     /// Forces the log, then begins to sync the engine. False if that has to wait for space on the disk.
     fn begin_syncs(&mut self, core: &mut Replica) -> Result<bool, StoreError> {
         if let Some(log) = &mut self.log {
-            log.write(self.appended, core)?;
-            if log.is_stalled {
+            if !log.write(self.appended, core)? {
                 return Ok(false);
             }
-            log.sync.sync()?;
+            log.force()?;
         }
         self.unsynced_bytes = 0;
         let sync = self.engine.sync_begin()?;
@@ -412,8 +357,8 @@ impl NodeStorage {
         let synced = match (self.engine.synced(), &mut self.log) {
             (Err(error), Some(log)) if error.is_out_of_space() => {
                 // Nothing is lost: it is all in the log.
-                if now.boot_ns >= log.retry_sync_ns {
-                    log.retry_sync_ns = now.after(SYNC_RETRY);
+                if now.boot_ns >= self.retry_sync_ns {
+                    self.retry_sync_ns = now.after(SYNC_RETRY);
                     log.space.run_out()?;
                     core.set_disk_space(log.space.state());
                     self.syncs_wanted.push(AfterSync::Nothing);
@@ -425,65 +370,11 @@ impl NodeStorage {
         while let Some((_, then)) = self.syncs.pop_front_if(|(sync, _)| *sync <= synced) {
             match (then, &mut self.log) {
                 (AfterSync::Trim { before }, Some(log)) => {
-                    log.trim(before)?;
-                    log.trim_at_ns = now.after(self.options.trim_interval);
+                    log.trim(before, now.after(self.options.trim_interval))?;
                 }
                 (AfterSync::Nothing | AfterSync::Trim { .. }, _) => {}
             }
         }
         Ok(())
-    }
-}
-
-impl DurableLog {
-    /// Writes what is appended, when no request is left. A full disk is remembered and tried again. If a segment begins
-    /// and no checkpoint is under way, the core writes one.
-    fn write(&mut self, appended: u64, core: &mut Replica) -> Result<(), StoreError> {
-        self.is_stalled = false;
-        if !self.write_or_stall()? {
-            self.is_stalled = !(self.space.run_out()? && self.write_or_stall()?);
-            core.set_disk_space(self.space.state());
-        }
-        let begins_segment = self.log.segments() != self.segments;
-        self.segments = self.log.segments();
-        if begins_segment && self.checkpoint.is_none() {
-            self.checkpoint = Some((appended + 1, LogPosition(self.log.last().0 + 1)));
-            core.checkpoint();
-        }
-        Ok(())
-    }
-
-    /// False if there is no space.
-    fn write_or_stall(&mut self) -> Result<bool, StoreError> {
-        match self.log.write() {
-            Err(error) if error.is_out_of_space() => Ok(false),
-            written => written.map(|()| true),
-        }
-    }
-
-    fn trim(&mut self, before: u64) -> Result<(), StoreError> {
-        let (first, position) = self.checkpoint.take().expect("trimmed after a checkpoint only");
-        assert_eq!(first, before, "to where it began");
-        self.log.trim(position)?;
-        self.segments = self.log.segments();
-        self.trimmed_bytes = self.log.segment_bytes();
-        Ok(())
-    }
-
-    /// Whether it is time for a checkpoint though the segment is not full.
-    fn is_trim_due(&self, now: Now, options: &StorageOptions, engine_bytes: u64) -> bool {
-        let least = options.trim_bytes_min.max(self.trimmed_bytes).max(engine_bytes / ENGINE_PART);
-        now.boot_ns >= self.trim_at_ns
-            && self.checkpoint.is_none()
-            && self.log.segment_bytes() >= self.trimmed_bytes + least
-    }
-
-    /// Ends the segment: the next [`Self::write`] begins a checkpoint.
-    fn rotate(&mut self) -> Result<(), StoreError> {
-        match self.log.write_and_rotate() {
-            // As for any write: seen to when it is next tried.
-            Err(error) if error.is_out_of_space() => Ok(()),
-            rotated => rotated,
-        }
     }
 }
