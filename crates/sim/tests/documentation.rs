@@ -70,6 +70,30 @@ fn the_table_names_the_tests_that_exist() {
     assert_eq!(named, tests, "left: docs/FAULTS.md, right: the tests");
 }
 
+/// A file is named by its whole path, or in the folder that was named last.
+#[test]
+fn the_architecture_names_what_exists() {
+    let architecture = read(&root().join("ARCHITECTURE.md"));
+    for path in architecture.split('`').filter(|part| part.starts_with("crates/") && !part.contains(' ')) {
+        assert!(root().join(path).exists(), "ARCHITECTURE.md names {path}, which does not exist");
+    }
+    let start = architecture.find("## Follow a put").expect("the way of a put is drawn");
+    let way = &architecture[start..];
+    let way = &way[..way[2..].find("\n## ").expect("something follows")];
+    let mut folder = String::new();
+    let mut files = 0;
+    for part in way.split('`').skip(1).step_by(2) {
+        if part.starts_with("crates/") && root().join(part).is_dir() {
+            folder = part.into();
+        } else if part.ends_with(".rs") && !part.starts_with("crates/") {
+            let exists = root().join(&folder).join(part).exists();
+            assert!(exists, "the way of a put names {part}, which is not in {folder}");
+            files += 1;
+        }
+    }
+    assert!(files > 40, "{files}");
+}
+
 /// Rules that a text cites: R and a number, as a word.
 fn rules(text: &str) -> BTreeSet<u32> {
     let words = text.split(|character: char| !character.is_ascii_alphanumeric());
