@@ -20,10 +20,15 @@ impl Topology {
         self.ports.insert((switch, host), port);
     }
 
+    /// Where a server hangs at a switch, if that was said.
+    pub fn port(&self, switch: u16, host: HostId) -> Option<u16> {
+        self.ports.get(&(switch, host)).copied()
+    }
+
     /// The tables of one switch.
     pub fn place(&self, switch: u16, mut tables: TableSet) -> TableSet {
         for host in &mut tables.hosts {
-            if let Some(&port) = self.ports.get(&(switch, host.id)) {
+            if let Some(port) = self.port(switch, host.id) {
                 host.port = port;
             }
         }

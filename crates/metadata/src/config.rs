@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
-use nicekv_dataplane::{Prefix, Topology, VringConfig, VringSet};
+use nicekv_dataplane::{HostId, Prefix, Topology, VringConfig, VringSet};
 use nicekv_placement::{KeyspaceError, KeyspaceSpec, check_keyspaces};
 use nicekv_wire::{Duration, NodeId};
 use serde::{Deserialize, Serialize};
@@ -172,6 +172,16 @@ pub struct Config {
     pub timing: Timing,
 }
 
+/// A node's name in switch tables and in [`Config::topology`].
+pub fn host_id(node: NodeId) -> HostId {
+    HostId(node.0)
+}
+
+/// The same of a metadata service, by its place in [`Config::services`].
+pub fn service_host_id(index: u16) -> HostId {
+    HostId(u16::MAX - index)
+}
+
 /// Why a configuration is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs, reason = "the message of each variant says what its fields are")]
@@ -184,6 +194,8 @@ pub enum ConfigError {
     DuplicateNode { node: NodeId },
     #[error("the address of {node} lies inside a vring")]
     NodeInsideVring { node: NodeId },
+    #[error("switch {}: two servers hang at port {port}", switch.0)]
+    SharedPort { switch: SwitchId, port: u16 },
     #[error("the metadata service {address} must have an address and a switch port of its own, in no vring")]
     Service { address: SocketAddrV4 },
     #[error(transparent)]
@@ -224,6 +236,7 @@ impl Config {
         }
         check_keyspaces(&self.keyspaces, self.nodes.len())?;
         self.validate_nodes()?;
+        self.validate_topology()?;
         self.validate_clients()?;
         self.validate_timing()
     }
@@ -243,6 +256,24 @@ impl Config {
             let is_own = addresses.insert(address) && ports.insert(switch_port);
             if !is_own || vrings.contains(address.ip().octets()) {
                 return Err(ConfigError::Service { address });
+            }
+        }
+        Ok(())
+    }
+
+    /// The egress stage of a switch rewrites by port.
+    fn validate_topology(&self) -> Result<(), ConfigError> {
+        let nodes = self.nodes.iter().map(|node| (host_id(node.id), node.switch_port));
+        let services = self.services.iter().zip(0..);
+        let services = services.map(|(service, index)| (service_host_id(index), service.switch_port));
+        let servers: Vec<_> = nodes.chain(services).collect();
+        for &switch in &self.switches {
+            let mut ports = BTreeSet::new();
+            for (host, port) in &servers {
+                let port = self.topology.port(switch.0, *host).unwrap_or(*port);
+                if !ports.insert(port) {
+                    return Err(ConfigError::SharedPort { switch, port });
+                }
             }
         }
         Ok(())

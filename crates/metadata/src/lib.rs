@@ -36,6 +36,7 @@ mod tests;
 
 pub use config::{
     Balancing, Config, ConfigError, NODES_MAX, NodeConfig, SWITCHES_MAX, ServiceConfig, SwitchId, Timing,
+    host_id, service_host_id,
 };
 pub use leader::{Counters, Metadata, Persisted, StorageRequest};
 pub use plant::Plant;

@@ -158,6 +158,27 @@ impl ClusterConfig {
         Ok(ServiceConfig { address: self.metadata_address(), mac, switch_port })
     }
 
+    /// Where servers hang at which switch, if not where they say themselves.
+    fn topology(&self) -> Result<Topology, Failure> {
+        let mut topology = Topology::default();
+        for (switch, index) in self.switches.iter().zip(0..) {
+            for host in &switch.hosts {
+                let node = self.nodes.iter().find(|node| node.name == host.name);
+                let id = match node {
+                    Some(node) => nicekv_metadata::host_id(NodeId(node.id)),
+                    None if host.name == "metadata" => nicekv_metadata::service_host_id(0),
+                    None => {
+                        let (switch, host) = (&switch.name, &host.name);
+                        let line = format!("switch {switch}: hosts: {host} is no node, and not \"metadata\"");
+                        return Err(Failure::Environment(line));
+                    }
+                };
+                topology.attach(index, id, host.port);
+            }
+        }
+        Ok(topology)
+    }
+
     /// What the metadata service is configured with; checks everything on the way.
     pub(crate) fn metadata_config(&self) -> Result<nicekv_metadata::Config, Failure> {
         let node = |node: &NodeSection| MetadataNode {
@@ -179,7 +200,7 @@ impl ClusterConfig {
             balancing,
             switches: self.switch_ids().into_iter().map(|(_, id)| id).collect(),
             services: vec![self.service()?],
-            topology: Topology::default(),
+            topology: self.topology()?,
             timing: Timing {
                 heartbeat: self.heartbeat(),
                 heartbeats_missed: self.timing.heartbeats_missed,

@@ -64,6 +64,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
             router_mac: Some(MacAddress(plan.router_mac)),
             ports: plan.ports.iter().map(port).collect(),
             device: None,
+            hosts: vec![],
             address: None,
             data_directory: Some(plan.switch_directory.clone()),
         }],

@@ -170,6 +170,7 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
             router_mac: None,
             ports: vec![],
             device: Some("lo".into()),
+            hosts: vec![],
             address: None,
             data_directory: None,
         }],

@@ -12,12 +12,12 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 use nicekv_dataplane::{
-    DivisionEntry, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix, TableSet, UnicastEntry,
+    DivisionEntry, Host, HostRole, MemberSet, MulticastEntry, Prefix, TableSet, UnicastEntry,
 };
 use nicekv_placement::{VnodeBlock, vnode_blocks};
 use nicekv_wire::{NodeId, PartitionId};
 
-use crate::config::{Balancing, Config, ServiceConfig, division_bits};
+use crate::config::{Balancing, Config, ServiceConfig, division_bits, host_id, service_host_id};
 use crate::policy::Policy;
 use crate::state::{Member, Partition, Standing, State};
 
@@ -58,7 +58,7 @@ fn hosts(config: &Config) -> Vec<Host> {
     };
     // Numbered from the end: nodes are numbered by the operator, from the beginning.
     let service = |(service, index): (&ServiceConfig, u16)| Host {
-        id: HostId(u16::MAX - index),
+        id: service_host_id(index),
         role: HostRole::Metadata,
         ip: service.address.ip().octets(),
         udp_port: service.address.port(),
@@ -66,10 +66,6 @@ fn hosts(config: &Config) -> Vec<Host> {
         port: service.switch_port,
     };
     config.nodes.iter().map(host).chain(config.services.iter().zip(0..).map(service)).collect()
-}
-
-fn host_id(node: NodeId) -> HostId {
-    HostId(node.0)
 }
 
 /// The addresses of a block of vnodes in a ring.
@@ -149,6 +145,6 @@ mod tests {
         let all = Prefix::new([0; 4], 0);
         let entries: Vec<_> = divisions(PartitionId(0), &partition, all, 1).collect();
         assert_eq!(entries.len(), 1);
-        assert_eq!((entries[0].source, entries[0].host), (all, HostId(2)));
+        assert_eq!((entries[0].source, entries[0].host), (all, host_id(NodeId(2))));
     }
 }

@@ -79,6 +79,9 @@ pub(crate) struct SwitchSection {
     /// XDP: the interfaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) ports: Vec<PortSection>,
+    /// Nodes that hang here at another port than their `switch_port`, and `metadata`, if it does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) hosts: Vec<HostSection>,
     /// User space: the interface whose addresses include the vrings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<String>,
@@ -104,6 +107,14 @@ impl SwitchSection {
 pub(crate) struct PortSection {
     pub(crate) number: u16,
     pub(crate) device: String,
+}
+
+/// One of `hosts`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HostSection {
+    pub(crate) name: String,
+    pub(crate) port: u16,
 }
 
 /// `[[gateways]]`

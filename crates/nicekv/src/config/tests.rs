@@ -1,6 +1,7 @@
 //! The example is complete, and errors say where they are.
 
 use super::*;
+use crate::config::sections::HostSection;
 
 #[test]
 fn the_example_is_a_configuration_with_the_defaults() {
@@ -15,6 +16,7 @@ fn the_example_has_every_field() {
     let mut config = parse(EXAMPLE).unwrap();
     // What the example only mentions.
     config.write_set = Some(2);
+    config.switches[0].hosts = vec![HostSection { name: "node-0".into(), port: 2 }];
     config.switches[0].device = Some("lo".into());
     config.switches[0].address = Some(Ipv4Addr::LOCALHOST);
     let toml::Value::Table(all) = toml::Value::try_from(&config).unwrap() else { panic!("a table") };
@@ -36,6 +38,29 @@ fn the_example_has_every_field() {
             }
         }
     }
+}
+
+/// Two switches, at the second of which node-0 hangs elsewhere.
+fn two_switches(hosts: &str) -> Result<nicekv_metadata::Config, String> {
+    let second = format!(
+        "[[switches]]\nname = \"other\"\ncontrol = \"10.30.0.1:7400\"\nhosts = {hosts}\n\n[[gateways]]"
+    );
+    parse(&EXAMPLE.replacen("[[gateways]]", &second, 1))?.metadata_config().map_err(|error| error.to_string())
+}
+
+#[test]
+fn switches_differ_in_what_hangs_where() {
+    let hosts = r#"[{ name = "node-0", port = 7 }, { name = "metadata", port = 1 }]"#;
+    let topology = two_switches(hosts).unwrap().topology;
+    let (node, service) = (nicekv_metadata::host_id(NodeId(0)), nicekv_metadata::service_host_id(0));
+    assert_eq!(
+        (topology.port(0, node), topology.port(1, node), topology.port(1, service)),
+        (None, Some(7), Some(1))
+    );
+    let error = two_switches(r#"[{ name = "node-9", port = 7 }]"#).unwrap_err();
+    assert!(error.contains("other") && error.contains("node-9"), "{error}");
+    let error = two_switches(r#"[{ name = "node-0", port = 2 }]"#).unwrap_err();
+    assert!(error.contains("port 2"), "node-1 hangs there: {error}");
 }
 
 #[test]
