@@ -28,4 +28,20 @@ mod tests {
         }
         assert!(last.unix_ms > 1_600_000_000_000);
     }
+
+    #[test]
+    fn both_clocks_are_the_systems() {
+        let system = |clock| {
+            let read = clock_gettime(clock);
+            core::time::Duration::new(read.tv_sec as u64, read.tv_nsec as u32)
+        };
+        for _ in 0..10 {
+            let before = (system(ClockId::Boottime), system(ClockId::Realtime));
+            let now = now();
+            let after = (system(ClockId::Boottime), system(ClockId::Realtime));
+            assert!((before.0.as_nanos()..=after.0.as_nanos()).contains(&now.boot_ns.into()));
+            assert!((before.1.as_millis()..=after.1.as_millis()).contains(&now.unix_ms.into()));
+            std::thread::sleep(core::time::Duration::from_millis(7));
+        }
+    }
 }

@@ -38,3 +38,32 @@ pub fn wait(descriptors: &mut [PollFd<'_>], deadline_ns: Option<u64>) -> io::Res
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_ends_at_its_deadline_and_not_before() {
+        for ms in [0, 3, 30, 1_020] {
+            let deadline_ns = now().boot_ns + ms * 1_000_000;
+            wait(&mut [], Some(deadline_ns)).unwrap();
+            assert!(now().boot_ns >= deadline_ns, "{ms} ms");
+        }
+        wait(&mut [], Some(0)).unwrap();
+    }
+
+    #[test]
+    fn what_is_awaited_is_what_ends_the_wait() {
+        let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        for (input, output, is_ended) in [(true, false, false), (false, true, true), (false, false, false)] {
+            let mut descriptors = [interest(&one, input, output)];
+            wait(&mut descriptors, Some(now().boot_ns + 1_000_000)).unwrap();
+            assert_eq!(is_ready(&descriptors[0]), is_ended, "input {input}, output {output}");
+        }
+        std::io::Write::write_all(&mut &other, b"x").unwrap();
+        let mut descriptors = [readable(&one), readable(&other)];
+        wait(&mut descriptors, None).unwrap();
+        assert_eq!(descriptors.each_ref().map(is_ready), [true, false]);
+    }
+}

@@ -86,3 +86,41 @@ fn a_switch_sees_where_datagrams_were_sent_to_and_copies_them() {
         assert_eq!((received[0].1[0], received[0].1.len()), (8, 100));
     }
 }
+
+#[test]
+fn a_batch_says_whether_there_may_be_more() {
+    let (mut one, mut other) = (endpoint([127, 0, 0, 1]), endpoint([127, 0, 0, 2]));
+    for count in [1, 7, 8, 9, 63, 64, 65, 150] {
+        send(&mut one, &vec![vec![1]; count], other.local_address());
+        wait(&mut [readable(&other)], None).unwrap();
+        let (mut received, mut batches) = (0, 1);
+        while other.receive(|_| received += 1).unwrap() {
+            batches += 1;
+            assert!(batches <= count + 1, "a batch without end");
+        }
+        assert_eq!(received, count);
+    }
+}
+
+#[test]
+fn a_switch_passes_on_what_is_as_long_as_ours_may_be_and_nothing_longer() {
+    let mut switch = UdpEndpoint::bind_switch("lo", 0).unwrap();
+    let vnode = SocketAddrV4::new(Ipv4Addr::new(127, 11, 3, 4), switch.local_address().port());
+    let (mut client, mut node) = (endpoint([127, 0, 0, 1]), endpoint([127, 0, 0, 2]));
+    send(&mut client, &[vec![1; 1473], vec![2; 1472]], vnode);
+    let to = node.local_address();
+    let mut passed_on = 0;
+    while passed_on == 0 {
+        wait(&mut [readable(&switch)], None).unwrap();
+        let more = switch
+            .forward(|_, forward| {
+                passed_on += 1;
+                forward(to);
+            })
+            .unwrap();
+        assert!(!more);
+    }
+    assert_eq!(receive(&mut node, 1)[0].1, vec![2; 1472]);
+    let counters = switch.counters();
+    assert_eq!((counters.received, counters.too_long, counters.sent, counters.lost), (2, 1, 1, 0));
+}

@@ -186,3 +186,29 @@ fn each_state_has_its_longest_time() {
     service.later(UNFINISHED_MAX);
     assert!(is_closed(&mut switch), "but not in the middle of a frame");
 }
+
+#[test]
+fn an_agent_that_dials_again_is_connected_until_its_last_connection_ends() {
+    let mut service = Service::start();
+    let is_connected = |service: &Service| service.core.status().switches[0].connected;
+    let greeted = |service: &mut Service| {
+        let mut stream = service.connect(NEIGHBOUR);
+        stream.write_all(&agent()).unwrap();
+        service.turn();
+        stream
+    };
+    assert!(!is_connected(&service));
+    let mut visitor = service.connect(Ipv4Addr::LOCALHOST);
+    ask(&mut service, &mut visitor);
+    let mut first = greeted(&mut service);
+    assert!(is_connected(&service));
+    let second = greeted(&mut service);
+    assert!(is_closed(&mut first) && is_connected(&service), "the older one is given up");
+    assert_eq!(service.connections.open.len(), 2);
+    drop(visitor);
+    service.turn();
+    assert!(is_connected(&service));
+    drop(second);
+    service.turn();
+    assert!(!is_connected(&service) && service.connections.open.is_empty());
+}
