@@ -15,3 +15,26 @@ impl Jitter {
         nanoseconds + z % (nanoseconds / 4 + 1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_spread_over_a_quarter_more_of_it() {
+        let mut jitter = Jitter(1);
+        let spread: Vec<_> = (0..4_000).map(|_| jitter.spread(400)).collect();
+        for part in 400..=500 {
+            assert!(spread.contains(&part), "{part} never comes");
+        }
+        assert!(spread.iter().all(|part| (400..=500).contains(part)));
+        assert_ne!(spread[..10], [0; 10].map(|_| Jitter(2).spread(400)));
+        assert_eq!(jitter.spread(0), 0);
+        // The published generator's first numbers from state 1234567.
+        let mut jitter = Jitter(1_234_567);
+        let numbers = [6_457_827_717_110_365_317_u64, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
+        for number in numbers {
+            assert_eq!(jitter.spread(1 << 62), (1 << 62) + number % ((1 << 60) + 1));
+        }
+    }
+}

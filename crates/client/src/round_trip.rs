@@ -84,6 +84,34 @@ mod tests {
     }
 
     #[test]
+    fn the_mean_moves_by_an_eighth_and_the_variation_by_a_quarter() {
+        let mut round_trip = RoundTrip::new(RetryPolicy::default());
+        for (sample, timeout) in [(8, 8 + 4 * 4), (16, 9 + 4 * 5), (1, 8 + 4 * 5 + 4 * 3 / 4)] {
+            round_trip.measured(sample * MS);
+            assert_eq!(round_trip.timeout_ns(0), timeout * MS, "after {sample} ms");
+        }
+        let mut instant = RoundTrip::new(RetryPolicy::default());
+        instant.measured(0);
+        assert_eq!(instant.timeout_ns(0), 2 * MS + 1, "measured, though it took no time");
+    }
+
+    #[test]
+    fn another_silence_begins_when_the_longer_timeout_is_over() {
+        let mut round_trip = RoundTrip::new(RetryPolicy::default());
+        round_trip.timed_out(0);
+        assert_eq!(round_trip.timeout_ns(0), 40 * MS);
+        round_trip.timed_out(40 * MS - 1);
+        assert_eq!(round_trip.timeout_ns(0), 40 * MS);
+        round_trip.timed_out(40 * MS);
+        assert_eq!((round_trip.timeout_ns(0), round_trip.timeout_ns(1)), (80 * MS, 80 * MS));
+        assert_eq!(
+            [2, 3].map(|attempt| round_trip.timeout_ns(attempt)),
+            [80 * MS, 100 * MS],
+            "the greater of both"
+        );
+    }
+
+    #[test]
     fn one_silence_doubles_the_timeout_once_and_one_answer_ends_it() {
         let mut round_trip = RoundTrip::new(RetryPolicy::default());
         (0..100).for_each(|_| round_trip.measured(20_000));

@@ -154,6 +154,42 @@ mod tests {
         ]
     }
 
+    #[test]
+    fn a_timer_fires_with_the_tick_that_it_is_due_in() {
+        let now = 7 * ROUND_NS + 5;
+        let mut wheel = Wheel::new(4);
+        let tick = |ns: u64| ns.div_ceil(TICK_NS) * TICK_NS;
+        for delay in [1, TICK_NS - 5, TICK_NS, 63 * TICK_NS, 64 * TICK_NS, 200 * TICK_NS, ROUND_NS - TICK_NS]
+        {
+            wheel.set(2, now, now + delay);
+            let due = tick(now + delay);
+            assert_eq!(wheel.next_due_ns(), Some(due), "{delay}");
+            assert_eq!(wheel.pop_due(due - 1), None);
+            assert_eq!((wheel.pop_due(due), wheel.next_due_ns()), (Some(2), None));
+        }
+        // Further away than a round: at its end. In the past: with the next tick.
+        wheel.set(1, now, now + 3 * ROUND_NS);
+        assert_eq!(wheel.next_due_ns(), Some((now / TICK_NS + BUCKETS as u64 - 1) * TICK_NS));
+        wheel.clear(1);
+        wheel.set(1, now, 0);
+        assert_eq!(wheel.next_due_ns(), Some((now / TICK_NS + 1) * TICK_NS));
+        wheel.clear(1);
+        wheel.clear(1);
+        assert_eq!((wheel.count, wheel.occupied), (0, [0; WORDS]));
+    }
+
+    #[test]
+    fn timers_of_one_tick_are_taken_out_wherever_they_are() {
+        for cleared in 0..3 {
+            let mut wheel = Wheel::new(3);
+            (0..3).for_each(|index| wheel.set(index, 0, TICK_NS));
+            wheel.clear(cleared);
+            let mut fired: Vec<_> = std::iter::from_fn(|| wheel.pop_due(TICK_NS)).collect();
+            fired.sort_unstable();
+            assert_eq!(fired, (0..3).filter(|index| *index != cleared).collect::<Vec<_>>());
+        }
+    }
+
     proptest! {
         #[test]
         fn timers_fire_when_due(steps in prop::collection::vec(step(), 1..200)) {

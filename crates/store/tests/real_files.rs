@@ -76,6 +76,21 @@ fn what_an_earlier_release_has_left_open_is_closed() {
 }
 
 #[test]
+fn a_file_where_a_directory_is_to_be_is_an_error() {
+    let scratch = tempfile::tempdir().unwrap();
+    let file = scratch.path().join("file");
+    fs::write(&file, "in the way").unwrap();
+    assert!(
+        RealFiles.create_directory(&file).is_err()
+            && RealFiles.create_directory(&file.join("below")).is_err()
+    );
+    let deep = scratch.path().join("a/b/c");
+    RealFiles.create_directory(&deep).unwrap();
+    RealFiles.create_directory(&deep).unwrap();
+    assert!(deep.is_dir());
+}
+
+#[test]
 fn data_are_not_hidden_from_those_who_want_none() {
     let scratch = tempfile::tempdir().unwrap();
     let (data, files) = (scratch.path().join("data"), Arc::new(RealFiles) as Arc<dyn Files>);
