@@ -1,0 +1,105 @@
+//! `nicekv-mutants TREE < mutants.json > places.json`: weaves the mutants into the sources in `TREE`, which is a copy.
+//!
+//! `cargo mutants` builds and tests one tree per mutant: about a minute each here, with the simulator behind it. Woven, a mutant is a branch
+//! that only `NICEKV_MUTANT=id` takes, so that one build holds hundreds of them, and a mutant costs what its tests cost:
+//!
+//! ```text
+//!   a < b          (if crate::__mutants::is(7) { a <= b } else { a < b })
+//!   fn f() { … }   fn f() { if crate::__mutants::is(8) { return 1; } … }
+//!   P => …         P if !crate::__mutants::is(9) => …
+//! ```
+//!
+//! Input are objects of `cargo mutants --list --json` with an `id` beside; output says where in the written files each one's own text
+//! is, so that errors of the compiler find the mutants that do not compile, and which ones cannot be woven. `.ci/mutants` does the rest.
+
+mod edits;
+mod find;
+mod switch;
+
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+/// As `cargo mutants` prints it, beside much that is not needed here.
+#[derive(Deserialize)]
+struct Mutant {
+    id: u32,
+    file: String,
+    genre: Genre,
+    span: Span,
+    replacement: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+enum Genre {
+    FnValue,
+    BinaryOperator,
+    UnaryOperator,
+    MatchArm,
+    MatchArmGuard,
+    StructField,
+}
+
+#[derive(Deserialize)]
+struct Span {
+    start: Position,
+    end: Position,
+}
+
+/// Both from 1, the column in characters.
+#[derive(Clone, Copy, Deserialize)]
+struct Position {
+    line: usize,
+    column: usize,
+}
+
+/// Where a mutant's own text is in the file that was written, in bytes; of all that share its expression, in `around`.
+#[derive(Serialize)]
+struct Place {
+    id: u32,
+    file: String,
+    own: [usize; 2],
+    around: [usize; 2],
+}
+
+#[derive(Default, Serialize)]
+struct Woven {
+    places: Vec<Place>,
+    /// In what is evaluated by the compiler, where nothing can be switched.
+    not_woven: Vec<u32>,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    let [tree] = &arguments[..] else {
+        return Err("nicekv-mutants TREE < mutants.json".into());
+    };
+    let mutants: Vec<Mutant> = serde_json::from_reader(std::io::stdin().lock())?;
+    let mut by_file: BTreeMap<&str, Vec<&Mutant>> = BTreeMap::new();
+    for mutant in &mutants {
+        by_file.entry(&mutant.file).or_default().push(mutant);
+    }
+    let mut woven = Woven::default();
+    for (file, mutants) in &by_file {
+        weave_file(tree, file, mutants, &mut woven)?;
+    }
+    let crates: BTreeSet<&str> = by_file.keys().filter_map(|file| file.split("/src/").next()).collect();
+    for of_crate in crates {
+        switch::add_to(tree, of_crate)?;
+    }
+    serde_json::to_writer(std::io::stdout().lock(), &woven)?;
+    Ok(())
+}
+
+fn weave_file(tree: &Path, file: &str, mutants: &[&Mutant], woven: &mut Woven) -> Result<(), Box<dyn Error>> {
+    let path = tree.join(file);
+    let text = std::fs::read_to_string(&path)?;
+    let edits = find::edits(&text, mutants).map_err(|error| format!("{file}: {error}"))?;
+    let placed: BTreeSet<u32> = edits.ids().collect();
+    woven.not_woven.extend(mutants.iter().map(|mutant| mutant.id).filter(|id| !placed.contains(id)));
+    let (text, places) = edits.apply(&text);
+    let places = places.into_iter().map(|(id, own, around)| Place { id, file: file.into(), own, around });
+    woven.places.extend(places);
+    Ok(std::fs::write(path, text)?)
+}
