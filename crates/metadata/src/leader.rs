@@ -140,6 +140,7 @@ impl Metadata {
             Datagram::AssignAck(ack) => ack.node,
             Datagram::Report(report) => report.node,
             Datagram::ProbeReply(reply) => reply.node,
+            Datagram::Usage(usage) => usage.node,
             _ => {
                 self.counters.foreign += 1;
                 return;
@@ -165,6 +166,7 @@ impl Metadata {
                 Ok(false)
             }
             Datagram::AssignAck(ack) => observations.handle_ack(&self.committed, ack),
+            Datagram::Usage(usage) => observations.handle_usage(now_ns, usage).map(|()| false),
             Datagram::Report(report) => observations.handle_report(&self.committed, now_ns, report),
             Datagram::ProbeReply(reply) => {
                 observations.handle_probe_reply(now_ns, reply);

@@ -44,6 +44,7 @@ pub use state::{StateError, persisted_version};
 pub use status::{
     ClusterInfo, DiskState, Health, HealthCounts, KeyspaceInfo, KeyspaceStatus, MemberStanding, MemberStatus,
     MemberStatusState, NodeState, NodeStatus, PartitionState, PartitionStatus, Status, SwitchStatus,
+    UsageStatus,
 };
 pub use store::StateStore;
 

@@ -6,7 +6,8 @@ use futures_executor::block_on;
 use nicekv_client::Keyspace;
 use nicekv_client::facade::{Client, ClientError};
 use nicekv_metadata::{
-    ClusterInfo, HealthCounts, KeyspaceInfo, KeyspaceStatus, MemberStatus, NodeState, PartitionStatus, Status,
+    ClusterInfo, HealthCounts, KeyspaceInfo, KeyspaceStatus, MemberStatus, NodeState, PartitionStatus,
+    Status, UsageStatus,
 };
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Stop, admin, start_client};
@@ -103,6 +104,7 @@ fn describe(status: &Status, with_partitions: bool) -> Vec<String> {
     let Status { cluster, term, why_not_ready, nodes, keyspaces, partitions, switches, tables, .. } = status;
     let readiness = why_not_ready.as_ref().map_or("ready".into(), |reason| format!("not ready: {reason}"));
     let mut lines = vec![format!("cluster {cluster} term {term} {readiness}"), summary(status)];
+    lines.push(format!("stored {}", describe_usage(&status.usage, partitions.len())));
     lines.extend(nodes.iter().map(|node| format!("node {} {} {:?}", node.name, node.address, node.state)));
     lines.extend(keyspaces.iter().map(describe_keyspace));
     let partitions = partitions.iter().filter(|_| with_partitions);
@@ -143,12 +145,38 @@ fn describe_health(health: &HealthCounts, partitions: usize) -> String {
     line
 }
 
+/// How much there is, and how busy it is. A number that was counted a while ago, or not everywhere, says so.
+fn describe_usage(usage: &UsageStatus, partitions: usize) -> String {
+    let UsageStatus { keys, bytes, age_ms, gets_per_second, updates_per_second, .. } = *usage;
+    let about = if age_ms == 0 { "" } else { "~" };
+    let mut line = format!("{about}{keys} keys, {about}{} of keys and values", bytes_in_words(bytes));
+    if age_ms > 0 {
+        line += &format!(" (counted up to {} s ago)", age_ms.div_ceil(1000));
+    }
+    if usage.partitions < partitions as u64 {
+        line +=
+            &format!(" (in {} of {partitions} partitions, the others are not counted yet)", usage.partitions);
+    }
+    line + &format!(", {gets_per_second} gets/s, {updates_per_second} updates/s")
+}
+
+/// 1,000 bytes are a kB, as disks are sold.
+fn bytes_in_words(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    if bytes < 1000 {
+        return format!("{bytes} bytes");
+    }
+    let unit = ((bytes.ilog10() / 3) as usize - 1).min(UNITS.len() - 1);
+    format!("{:.1} {}", bytes as f64 / 1000f64.powi(unit as i32 + 1), UNITS[unit])
+}
+
 fn describe_keyspace(keyspace: &KeyspaceStatus) -> String {
     let KeyspaceStatus { id, name, replication, write_set, replicas, unicast, multicast, .. } = keyspace;
     let write_set = write_set.map(|write_set| format!(" k={write_set}")).unwrap_or_default();
     let health = describe_health(&keyspace.health, keyspace.partitions);
+    let usage = describe_usage(&keyspace.usage, keyspace.partitions);
     format!(
-        "keyspace {id} {name} {replication} R={replicas}{write_set} {health}, rings {unicast}/16 {multicast}/16"
+        "keyspace {id} {name} {replication} R={replicas}{write_set} {health}, {usage}, rings {unicast}/16 {multicast}/16"
     )
 }
 

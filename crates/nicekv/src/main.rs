@@ -73,7 +73,11 @@ enum Command {
     Get(commands::KeyArguments),
     /// Remove a key
     Delete(commands::KeyArguments),
-    /// Show nodes, partitions and switch tables
+    /// Show nodes, partitions, how much is stored and asked, and switch tables
+    ///
+    /// Keys and bytes (of keys and values together, each counted once) are counted by reading what has been written to, about 1 MiB a second and
+    /// node: after a second or two without writes they are exact, and with a ~ they are as old as the line says. Gets and updates a second are
+    /// those that came to the nodes, between their last two reports, which they send once a second; what clients repeat counts again.
     Status(commands::StatusArguments),
 }
 

@@ -43,6 +43,10 @@ pub struct Timing {
     pub scrub_interval: Duration,
     /// The scrub reads about so much, a page at every heartbeat.
     pub scrub_bytes_per_second: u64,
+    /// Between two reports of what is stored and asked; zero: there are none, and nothing is counted.
+    pub usage_interval: Duration,
+    /// What is counted for them is read about so fast.
+    pub usage_bytes_per_second: u64,
     /// Most overdue values that the node has deleted in the background, in the partitions that it leads, some at every heartbeat.
     pub expiry_deletes_per_second: u32,
 }
@@ -57,6 +61,8 @@ impl Default for Timing {
             copy_retry: Duration::from_millis(200),
             scrub_interval: Duration::from_secs(24 * 3600),
             scrub_bytes_per_second: 1 << 20,
+            usage_interval: Duration::from_secs(1),
+            usage_bytes_per_second: 1 << 20,
             expiry_deletes_per_second: 2_000,
         }
     }

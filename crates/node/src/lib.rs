@@ -8,7 +8,7 @@
 //! 2. `protocol`: what a protocol is; `membership`: the epoch that it is in;
 //! 3. `host`: what it may use: `storage` (the disk), `outbox` (the network), `session` (lease and term), `waits`,
 //!    `visibility` (what may be shown elsewhere);
-//! 4. `scrub`.
+//! 4. `scrub`, `usage`.
 
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
@@ -28,6 +28,7 @@ mod scrub;
 mod session;
 mod status;
 mod storage;
+mod usage;
 mod visibility;
 mod waits;
 

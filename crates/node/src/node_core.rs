@@ -9,6 +9,7 @@ use crate::protocol::{CopyChunk, CopyRequest, Message, Page, Protocol, Request};
 use crate::scrub::Scrub;
 use crate::status::NodeStatus;
 use crate::storage::{StorageCompletion, StorageRequest};
+use crate::usage::UsageWatch;
 use crate::visibility::Shift;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
@@ -25,6 +26,7 @@ pub struct NodeCore<P> {
     pub(crate) host: Host,
     pub(crate) partitions: Partitions<P>,
     pub(crate) scrub: Scrub,
+    pub(crate) usage: UsageWatch,
     heartbeat_at_ns: u64,
     /// Trim the log before `.0` when it is durable through `.1`.
     trim_when_forced: Option<(u64, u64)>,
@@ -37,6 +39,7 @@ impl<P: Protocol> NodeCore<P> {
             host: Host::new(config),
             partitions: Partitions::default(),
             scrub: Scrub::default(),
+            usage: UsageWatch::default(),
             heartbeat_at_ns: 0,
             trim_when_forced: None,
         }
@@ -98,6 +101,7 @@ impl<P: Protocol> NodeCore<P> {
             | Datagram::Heartbeat(_)
             | Datagram::AssignAck(_)
             | Datagram::Report(_)
+            | Datagram::Usage(_)
             | Datagram::ProbeReply(_) => self.host.counters.refused += 1,
         }
     }
@@ -131,6 +135,7 @@ impl<P: Protocol> NodeCore<P> {
             _ => unreachable!("no request"),
         };
         if let Some(slot) = slot {
+            self.usage.note_request(self.host.config.node, self.partitions[slot].membership(), &request);
             self.partitions[slot].on_request(&mut self.host, now, from, request);
         }
     }
@@ -278,6 +283,8 @@ impl<P: Protocol> NodeCore<P> {
                 let page = Page { entries, corrupt, more };
                 if self.scrub.is_reading(token) {
                     self.on_scrubbed(now, page);
+                } else if self.usage.is_reading(token) {
+                    self.on_counted(now, page);
                 } else {
                     let id = self.host.waits.finish_scan(token);
                     self.partitions.by_id(id).on_scanned(&mut self.host, now, token, page);
@@ -306,6 +313,7 @@ impl<P: Protocol> NodeCore<P> {
             outbox.send(config.metadata, |out| heartbeat.encode(out));
             self.expire(now);
             self.scrub(now);
+            self.watch_usage(now);
         }
         if self.host.sweep_at_ns.is_some_and(|at_ns| now.boot_ns >= at_ns) {
             self.host.sweep_at_ns = None;

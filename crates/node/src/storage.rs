@@ -123,6 +123,8 @@ pub struct StorageQueue {
     tokens: u64,
     /// Keys that were written since the watched scan was asked for.
     watched: Option<(PartitionId, BTreeSet<Box<[u8]>>)>,
+    /// Partitions that were written to since their keys were counted.
+    changed: BTreeSet<PartitionId>,
 }
 
 impl StorageQueue {
@@ -174,12 +176,14 @@ impl StorageQueue {
 
     /// Removes an entry.
     pub fn remove(&mut self, partition: PartitionId, key: &[u8]) {
+        self.changed.insert(partition);
         let key = self.stage_bytes(key);
         self.queue.push_back(Queued::Remove { partition, key });
     }
 
     /// Removes every entry of a partition.
     pub fn clear(&mut self, partition: PartitionId) {
+        self.changed.insert(partition);
         self.queue.push_back(Queued::Clear { partition });
     }
 
@@ -205,7 +209,18 @@ impl StorageQueue {
         self.watched.as_ref().is_some_and(|(_, keys)| keys.contains(key))
     }
 
+    /// Whether the partition was written to since [`Self::note_counted`].
+    pub(crate) fn is_changed(&self, partition: PartitionId) -> bool {
+        self.changed.contains(&partition)
+    }
+
+    /// The partition's keys are about to be counted.
+    pub(crate) fn note_counted(&mut self, partition: PartitionId) {
+        self.changed.remove(&partition);
+    }
+
     fn note_written(&mut self, partition: PartitionId, key: &[u8]) {
+        self.changed.insert(partition);
         if let Some((watched, keys)) = &mut self.watched
             && *watched == partition
         {

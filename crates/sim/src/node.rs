@@ -172,7 +172,12 @@ impl Node {
             storage: u128::from(self.id.0) << 64 | u128::from(life),
             internal_client,
             hash_seed: 7,
-            timing: Timing { scrub_interval: SCRUB_INTERVAL, ..Timing::default() },
+            // What it tells operators is decided by nothing, and decides nothing.
+            timing: Timing {
+                scrub_interval: SCRUB_INTERVAL,
+                usage_interval: Duration::ZERO,
+                ..Timing::default()
+            },
         });
         if self.is_forgetful {
             core.bound_clients(FORGETFUL_BYTES);

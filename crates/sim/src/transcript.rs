@@ -107,7 +107,7 @@ impl Names {
                 format!("epoch {}: {state} {}", reply.epoch.0, text(reply.key))
             }
             // Every heartbeat.
-            Datagram::ScrubPage(_) => return None,
+            Datagram::ScrubPage(_) | Datagram::Usage(_) => return None,
             Datagram::Assign(assign) => describe_assign(&assign),
             Datagram::AssignAck(ack) => {
                 let activated = if ack.activated { ", activated" } else { "" };

@@ -202,6 +202,52 @@ message! {
     }
 }
 
+/// Most keyspaces that a [`Usage`] tells of.
+pub const USAGE_KEYSPACES_MAX: usize = 16;
+
+part! {
+    /// What a node knows of a keyspace, for operators.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct KeyspaceUsage {
+        /// Which.
+        keyspace: KeyspaceId,
+        /// Of its partitions, those that the node leads and whose keys it has counted.
+        partitions: u32,
+        /// Keys that have a value in these.
+        keys: u64,
+        /// What keys and values are together.
+        bytes: u64,
+        /// For how long at most `keys` and `bytes` have not been true any more; 0: they are.
+        age_ms: u32,
+        /// Gets that have come to the node since its start, repeats included.
+        gets: u64,
+        /// Updates that have come to the node as the one that leads, likewise.
+        updates: u64,
+    }
+}
+
+message! {
+    /// What a node stores and is asked, about once a second. Nothing is decided by it.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Usage: Usage {
+        header {}
+        body {
+            /// Who.
+            node: NodeId,
+            /// Each once, at most [`USAGE_KEYSPACES_MAX`].
+            keyspaces: Vec<KeyspaceUsage> as List<u8, KeyspaceUsage, USAGE_KEYSPACES_MAX> => 5 zeros,
+            /// Its process.
+            incarnation: u64,
+            /// When it was sent, on the node's own boot-time clock.
+            sent_ns: u64,
+        }
+    }
+}
+const _: () = assert!(
+    Usage::FIXED_BYTES + USAGE_KEYSPACES_MAX * size_of::<<KeyspaceUsage as crate::codec::Codec>::Layout>()
+        <= DATAGRAM_BYTES_MAX
+);
+
 message! {
     /// Asks a node whether it hears and is heard.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]

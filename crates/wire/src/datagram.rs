@@ -1,6 +1,6 @@
 //! The one entry for received bytes, and the list of all messages.
 
-use crate::control::{Assign, AssignAck, Heartbeat, HeartbeatReply, Probe, ProbeReply, Report};
+use crate::control::{Assign, AssignAck, Heartbeat, HeartbeatReply, Probe, ProbeReply, Report, Usage};
 use crate::header::Header;
 use crate::quorum::{QuorumHeld, QuorumQuery, QuorumStore};
 use crate::recovery::{Fetch, RecoverReply, RecoverRequest};
@@ -131,6 +131,8 @@ datagrams! {
     37 => Probe,
     /// The answer.
     38 => ProbeReply,
+    /// Node to metadata: what it stores and is asked, for operators.
+    39 => Usage,
     also
     /// Secondary that cannot answer a get itself, to the primary.
     16 => ForwardedGet is Get,

@@ -1,15 +1,16 @@
-//! What was heard, and when: of nodes ([`membership`]), about partitions ([`watch`]), from switches ([`switches`]). Nothing here decides,
+//! What was heard, and when: of nodes ([`membership`], [`usage`]), about partitions ([`watch`]), from switches ([`switches`]). Nothing here decides,
 //! and nothing is persisted: a new leader hears it all anew.
 //!
 //! Invariant: whatever comes from a process that is not live, or concerns an epoch that is past, changes nothing.
 
 mod membership;
 mod switches;
+mod usage;
 mod watch;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use nicekv_wire::control::{AssignAck, Heartbeat, ProbeReply, Report, ReportKind};
+use nicekv_wire::control::{AssignAck, Heartbeat, ProbeReply, Report, ReportKind, Usage};
 use nicekv_wire::{NodeId, PartitionId};
 
 use crate::config::{Config, Timing, nanoseconds};
@@ -18,6 +19,7 @@ use crate::policy::Policy;
 use crate::state::State;
 pub(crate) use membership::Membership;
 pub(crate) use switches::Switches;
+pub(crate) use usage::Usages;
 pub(crate) use watch::Watch;
 
 /// What was heard was of the past, or not possible.
@@ -31,6 +33,7 @@ pub(crate) struct Observations {
     pub(crate) membership: Membership,
     watches: BTreeMap<PartitionId, Watch>,
     pub(crate) switches: Switches,
+    pub(crate) usages: Usages,
     /// A leader before may have granted leases that run until then.
     quiet_until_ns: u64,
     /// Processes that do not know yet that they were removed somewhere: they get no lease (R12).
@@ -51,6 +54,7 @@ impl Observations {
                 config.topology.clone(),
                 nanoseconds(config.timing.switch_interval),
             ),
+            usages: Usages::default(),
             quiet_until_ns: now_ns + quiet_ns,
             unaware: BTreeSet::new(),
             plant: None,
@@ -108,6 +112,14 @@ impl Observations {
 
     pub(crate) fn handle_probe_reply(&mut self, now_ns: u64, reply: &ProbeReply) {
         self.membership.handle_probe_reply(now_ns, reply);
+    }
+
+    pub(crate) fn handle_usage(&mut self, now_ns: u64, usage: &Usage) -> Result<(), Stale> {
+        if !self.membership.is_live(usage.node, usage.incarnation) {
+            return Err(Stale);
+        }
+        self.usages.handle(now_ns, usage);
+        Ok(())
     }
 
     /// Returns whether the acknowledgement says something new.

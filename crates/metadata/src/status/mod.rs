@@ -73,6 +73,9 @@ pub struct Status {
     pub why_not_ready: Option<String>,
     /// How many partitions are how well.
     pub health: HealthCounts,
+    /// What is stored and asked.
+    #[serde(default)]
+    pub usage: UsageStatus,
     /// By id.
     pub nodes: Vec<NodeStatus>,
     /// By id; those that are configured and have not come into being are not among them.
@@ -138,6 +141,37 @@ pub struct KeyspaceStatus {
     pub multicast: Ipv4Addr,
     /// How many of them are how well.
     pub health: HealthCounts,
+    /// What is stored and asked.
+    #[serde(default)]
+    pub usage: UsageStatus,
+}
+
+/// What is stored and asked, as the nodes told within the last seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageStatus {
+    /// Of how many partitions it is known what they hold; the others are not in these numbers.
+    pub partitions: u64,
+    /// Keys with a value, each counted once, however many replicas there are. What has expired counts until it is deleted.
+    pub keys: u64,
+    /// Keys and values together, counted once.
+    pub bytes: u64,
+    /// For how long at most `keys` and `bytes` have not been exact, since something is written; 0: they are exact.
+    pub age_ms: u32,
+    /// Gets in a second, those that clients repeat included.
+    pub gets_per_second: u64,
+    /// Updates in a second, likewise.
+    pub updates_per_second: u64,
+}
+
+impl UsageStatus {
+    fn add(&mut self, other: &Self) {
+        self.partitions = self.partitions.saturating_add(other.partitions);
+        self.keys = self.keys.saturating_add(other.keys);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.age_ms = self.age_ms.max(other.age_ms);
+        self.gets_per_second = self.gets_per_second.saturating_add(other.gets_per_second);
+        self.updates_per_second = self.updates_per_second.saturating_add(other.updates_per_second);
+    }
 }
 
 /// A partition in its newest epoch.

@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 
 use nicekv_placement::{KeyspaceSpec, Protocol};
 use nicekv_wire::control::DiskSpace;
-use nicekv_wire::{NodeId, PartitionId};
+use nicekv_wire::{KeyspaceId, NodeId, PartitionId};
 
 use super::*;
 use crate::leader::Metadata;
+use crate::observations::Observations;
 use crate::policy::Policy;
 use crate::state::{Member, Partition, Standing};
 use crate::view::{self, Observed};
@@ -22,6 +23,10 @@ impl Metadata {
         let partitions: Vec<_> =
             partitions.map(|(id, partition)| self.partition_status(id, partition)).collect();
         let keyspaces = self.committed.keyspaces.iter();
+        let keyspaces: Vec<_> =
+            keyspaces.map(|spec| keyspace_status(spec, &partitions, self.usage(spec.id))).collect();
+        let mut usage = UsageStatus::default();
+        keyspaces.iter().for_each(|keyspace| usage.add(&keyspace.usage));
         Status {
             cluster: format!("{:032x}", self.committed.cluster),
             term: self.committed.term,
@@ -29,7 +34,8 @@ impl Metadata {
             why_not_ready,
             nodes: self.committed.nodes.iter().map(|node| self.node_status(*node)).collect(),
             health: HealthCounts::of(&partitions),
-            keyspaces: keyspaces.map(|spec| keyspace_status(spec, &partitions)).collect(),
+            usage,
+            keyspaces,
             partitions,
             switches: self.observations.switches.status(),
             tables: self.observations.switches.table_status(),
@@ -52,6 +58,22 @@ impl Metadata {
         let mut keyspaces: Vec<_> = self.config.keyspaces.iter().map(info).collect();
         keyspaces.sort_by_key(|keyspace| keyspace.id);
         ClusterInfo { cluster: self.committed.cluster, port: self.config.port, keyspaces }
+    }
+
+    fn usage(&self, keyspace: KeyspaceId) -> UsageStatus {
+        let Observations { usages, membership, .. } = &self.observations;
+        let mut sum = UsageStatus::default();
+        for (told, rates) in usages.of(keyspace, membership, self.situation().now_ns) {
+            sum.add(&UsageStatus {
+                partitions: told.partitions.into(),
+                keys: told.keys,
+                bytes: told.bytes,
+                age_ms: told.age_ms,
+                gets_per_second: rates.gets,
+                updates_per_second: rates.updates,
+            });
+        }
+        sum
     }
 
     fn node_status(&self, id: NodeId) -> NodeStatus {
@@ -194,7 +216,11 @@ impl Metadata {
     }
 }
 
-fn keyspace_status(spec: &KeyspaceSpec, partitions: &[PartitionStatus]) -> KeyspaceStatus {
+fn keyspace_status(
+    spec: &KeyspaceSpec,
+    partitions: &[PartitionStatus],
+    usage: UsageStatus,
+) -> KeyspaceStatus {
     let (replication, write_set) = match spec.protocol {
         Protocol::Multicast => ("multicast", None),
         Protocol::Quorum { write_set } => ("quorum", Some(write_set)),
@@ -210,5 +236,6 @@ fn keyspace_status(spec: &KeyspaceSpec, partitions: &[PartitionStatus]) -> Keysp
         unicast: spec.unicast,
         multicast: spec.multicast,
         health: HealthCounts::of(of_it()),
+        usage,
     }
 }

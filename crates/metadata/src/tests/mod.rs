@@ -15,3 +15,4 @@ mod puts;
 mod scenarios;
 mod space;
 mod switch;
+mod usage;

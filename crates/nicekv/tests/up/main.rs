@@ -5,6 +5,7 @@ mod keyspaces;
 mod manners;
 mod quorum;
 mod refusals;
+mod usage;
 
 use cluster::{Redis, Up, nicekv, outcome};
 use std::sync::atomic::{AtomicU64, Ordering};

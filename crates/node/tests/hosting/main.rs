@@ -8,3 +8,4 @@ mod scrub;
 mod session;
 mod storage;
 mod streams;
+mod usage;

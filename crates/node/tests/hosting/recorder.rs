@@ -300,7 +300,8 @@ impl Node {
 
 /// Nothing happens of its own accord but heartbeats.
 pub(crate) fn quiet() -> Timing {
-    Timing { scrub_interval: std::time::Duration::ZERO, ..Timing::default() }
+    let zero = std::time::Duration::ZERO;
+    Timing { scrub_interval: zero, usage_interval: zero, ..Timing::default() }
 }
 
 pub(crate) fn member(node: u16) -> Member {

@@ -42,7 +42,11 @@ impl Node {
             storage: 1,
             internal_client: ClientId::new(1, 1),
             hash_seed: 1,
-            timing: Timing { scrub_interval: Duration::ZERO, ..Timing::default() },
+            timing: Timing {
+                scrub_interval: Duration::ZERO,
+                usage_interval: Duration::ZERO,
+                ..Timing::default()
+            },
         };
         let now = Now { boot_ns: 1_000_000_000, unix_ms: 1_000_000 };
         Self { core: Replica::new(config), engine: BTreeMap::new(), log: Vec::new(), now, sequence: 0 }

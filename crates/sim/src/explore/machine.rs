@@ -48,6 +48,8 @@ impl Machine {
             copy_retry: FOREVER,
             scrub_interval: zero,
             scrub_bytes_per_second: 0,
+            usage_interval: zero,
+            usage_bytes_per_second: 0,
             expiry_deletes_per_second: 0,
         };
         let mut core = Replica::new(NodeConfig {

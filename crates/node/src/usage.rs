@@ -1,0 +1,200 @@
+//! What is stored and how often it is asked for: numbers for operators, told to the metadata service now and then.
+//!
+//! A put writes without looking (every effect is a blind write), so nobody on its way knows whether there was such a key. Keys are counted by
+//! reading them, a page at a time at a bounded rate: of each partition that this node leads, again when it has been written to since.
+//!
+//! ```text
+//!   heartbeat ─▶ budget ─▶ a partition that was written to since it was counted ─▶ page ─▶ page … ─▶ its count
+//!            └─▶ once a second: the counts, how old they may be, requests so far ─▶ metadata service
+//! ```
+//!
+//! While a partition is written to, its count is one of some moment; when all is quiet, it is exact within a pass. What has expired counts
+//! until it is deleted.
+
+use crate::host::Host;
+use crate::membership::Membership;
+use crate::node_core::NodeCore;
+use crate::protocol::{Page, Protocol, Request};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use nicekv_wire::bytes::Reader;
+use nicekv_wire::control::{KeyspaceUsage, USAGE_KEYSPACES_MAX, Usage};
+use nicekv_wire::recovery::{Entry, read_keyed_entry};
+use nicekv_wire::{KeyspaceId, NodeId, Now, PartitionId};
+
+/// Most pages at one heartbeat: partitions may be small.
+const PAGES_MAX: usize = 16;
+
+/// See the module.
+#[derive(Clone, Default)]
+pub(crate) struct UsageWatch {
+    report_at_ns: u64,
+    requests: [Requests; USAGE_KEYSPACES_MAX],
+    counts: BTreeMap<PartitionId, Count>,
+    /// The partition that is being counted, or was last.
+    partition: Option<PartitionId>,
+    counting: Option<Counting>,
+    /// The token of its page that is being read.
+    pending: Option<u64>,
+    /// What may still be read before the next heartbeat.
+    bytes_left: usize,
+    pages_left: usize,
+}
+
+/// Of a keyspace, since the start of the process.
+#[derive(Clone, Copy, Default)]
+struct Requests {
+    gets: u64,
+    updates: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Count {
+    keys: u64,
+    bytes: u64,
+    /// When counting began: later writes may not be in it.
+    begun_ns: u64,
+}
+
+#[derive(Clone, Default)]
+struct Counting {
+    count: Count,
+    after: Vec<u8>,
+}
+
+impl UsageWatch {
+    /// Whether this scan was asked for here.
+    pub(crate) fn is_reading(&self, token: u64) -> bool {
+        self.pending == Some(token)
+    }
+
+    /// A request of a client has come, for a partition of this node.
+    pub(crate) fn note_request(&mut self, me: NodeId, membership: &Membership, request: &Request<'_>) {
+        let Some(requests) = self.requests.get_mut(usize::from(membership.keyspace.0)) else { return };
+        // A get comes to one member, whichever it is; all else comes to every member.
+        let leads = membership.primary == me;
+        match request {
+            Request::Get(get) => requests.gets += u64::from(get.forwarded.is_none()),
+            Request::Query(query) => requests.gets += u64::from(leads && query.wants_value),
+            Request::Update(..) | Request::Store(_) => requests.updates += u64::from(leads),
+        }
+    }
+}
+
+/// Whether this node is the one that tells of a partition.
+fn tells(host: &Host, membership: &Membership) -> bool {
+    membership.primary == host.config.node && membership.standing.serves()
+}
+
+impl<P: Protocol> NodeCore<P> {
+    /// To be called at every heartbeat.
+    pub(crate) fn watch_usage(&mut self, now: Now) {
+        let timing = &self.host.config.timing;
+        if timing.usage_interval.is_zero() {
+            return;
+        }
+        if now.boot_ns >= self.usage.report_at_ns {
+            self.usage.report_at_ns = now.after(timing.usage_interval);
+            self.report_usage(now);
+        }
+        let per_second = self.host.config.timing.usage_bytes_per_second;
+        let heartbeat_ms = self.host.config.timing.heartbeat.as_millis() as u64;
+        self.usage.bytes_left = (per_second * heartbeat_ms / 1000) as usize;
+        self.usage.pages_left = PAGES_MAX;
+        self.count_next(now);
+    }
+
+    /// Asks for a page, if one may be read and there is something to count.
+    fn count_next(&mut self, now: Now) {
+        let usage = &mut self.usage;
+        if usage.pending.is_some() || usage.bytes_left == 0 || usage.pages_left == 0 {
+            return;
+        }
+        if usage.counting.is_none() {
+            let host = &self.host;
+            let is_due = |partition: &P| {
+                let membership = partition.membership();
+                let is_current = usage.counts.contains_key(&membership.partition)
+                    && !host.storage.is_changed(membership.partition);
+                tells(host, membership) && !is_current
+            };
+            // In turn, so that one that is always written to keeps no other waiting.
+            let next = self.partitions.next(usage.partition, is_due);
+            let Some(id) = next.or_else(|| self.partitions.next(None, is_due)) else { return };
+            self.host.storage.note_counted(id);
+            usage.partition = Some(id);
+            let count = Count { begun_ns: now.boot_ns, ..Count::default() };
+            usage.counting = Some(Counting { count, after: Vec::new() });
+        }
+        let (id, counting) = (usage.partition.expect("one is counted"), usage.counting.as_ref());
+        let after = &counting.expect("just begun").after;
+        usage.pages_left -= 1;
+        usage.pending = Some(self.host.storage.scan(id, after, usage.bytes_left));
+    }
+
+    /// A page has been read.
+    pub(crate) fn on_counted(&mut self, now: Now, page: Page<'_>) {
+        let usage = &mut self.usage;
+        usage.pending = None;
+        let mut counting = usage.counting.take().expect("a page of it was asked for");
+        usage.bytes_left = usage.bytes_left.saturating_sub(page.entries.len());
+        counting.add(page);
+        if page.more {
+            usage.counting = Some(counting);
+        } else {
+            usage.counts.insert(usage.partition.expect("one is counted"), counting.count);
+        }
+        self.count_next(now);
+    }
+
+    fn report_usage(&mut self, now: Now) {
+        let mut told: BTreeMap<KeyspaceId, KeyspaceUsage> = BTreeMap::new();
+        for membership in self.partitions.iter().map(P::membership) {
+            let Some(requests) = self.usage.requests.get(usize::from(membership.keyspace.0)) else {
+                continue;
+            };
+            let usage = told.entry(membership.keyspace).or_insert_with(|| requests.of(membership.keyspace));
+            let count = self.usage.counts.get(&membership.partition);
+            let Some(count) = count.filter(|_| tells(&self.host, membership)) else { continue };
+            usage.partitions += 1;
+            usage.keys += count.keys;
+            usage.bytes += count.bytes;
+            if self.host.storage.is_changed(membership.partition) {
+                let age_ms = now.boot_ns.saturating_sub(count.begun_ns) / 1_000_000;
+                usage.age_ms = usage.age_ms.max(age_ms.min(u32::MAX.into()) as u32);
+            }
+        }
+        let (node, incarnation, sent_ns) = (self.host.config.node, self.host.config.incarnation, now.boot_ns);
+        let usage = Usage { node, incarnation, sent_ns, keyspaces: told.into_values().collect() };
+        self.host.outbox.send(self.host.config.metadata, |out| usage.encode(out));
+    }
+}
+
+impl Requests {
+    /// With nothing counted yet.
+    fn of(self, keyspace: KeyspaceId) -> KeyspaceUsage {
+        let Self { gets, updates } = self;
+        KeyspaceUsage { keyspace, gets, updates, partitions: 0, keys: 0, bytes: 0, age_ms: 0 }
+    }
+}
+
+impl Counting {
+    fn add(&mut self, page: Page<'_>) {
+        let mut last = page.corrupt.last().map_or(&[][..], |key| key);
+        // One that is damaged has a value, here or elsewhere.
+        for key in page.corrupt {
+            self.count.keys += 1;
+            self.count.bytes += key.len() as u64;
+        }
+        let mut reader = Reader::new(page.entries);
+        while !reader.is_empty() {
+            let (key, entry) = read_keyed_entry(&mut reader).expect("the engine returns what was stored");
+            if let Ok(Entry { value: Some(value), .. }) = Entry::decode(entry) {
+                self.count.keys += 1;
+                self.count.bytes += (key.len() + value.len()) as u64;
+            }
+            last = last.max(key);
+        }
+        self.after = last.to_vec();
+    }
+}
