@@ -12,9 +12,9 @@
 
 use crate::budget::Budget;
 use crate::connection::{Connection, Progress};
-use crate::handlers::server::ServerState;
 use crate::limits::{CONNECTIONS_MAX, MEMORY_BYTES_MAX, READ_BYTES};
 use crate::requests::{Origins, Requests};
+use crate::server_state::ServerState;
 use nicekv_client::{ClientCore, Config, OPERATION_TIMEOUT};
 use nicekv_runtime::{Stop, UdpEndpoint, Waker, now, release_free_memory, renew_client_id};
 use nicekv_wire::{Duration, Now};

@@ -25,8 +25,10 @@ mod handlers;
 pub mod limits;
 mod parser;
 mod plan;
+mod refused;
 mod reply;
 mod requests;
+mod server_state;
 mod unanswered;
 
 pub use event_loop::{Gateway, GatewayConfig};

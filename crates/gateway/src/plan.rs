@@ -3,7 +3,7 @@
 //! A handler turns a command into a [`Plan`]: a reply at once, or requests and a [`Finish`] that makes one reply of their answers.
 
 use crate::error::CommandError;
-use crate::handlers::transactions::Refused;
+use crate::refused::Refused;
 use crate::reply::{Protocol, ReplyWriter};
 use nicekv_client::{Answer, OperationError, Outcome, Request};
 use nicekv_wire::KeyspaceId;
@@ -231,7 +231,7 @@ pub(crate) struct Session {
 pub(crate) struct Context<'a, 'b> {
     pub(crate) unix_ms: u64,
     pub(crate) session: &'a mut Session,
-    pub(crate) server: &'a crate::handlers::server::ServerState,
+    pub(crate) server: &'a crate::server_state::ServerState,
     pub(crate) reply: &'a mut ReplyWriter<'b>,
 }
 

@@ -1,6 +1,6 @@
 //! The way of a connection's requests into the client, and of their answers back.
 
-use crate::handlers::server::ServerState;
+use crate::server_state::ServerState;
 use nicekv_client::{ClientCore, Request, SubmitError, Ticket};
 use nicekv_wire::{Duration, KeyspaceId, Now};
 use std::hash::{BuildHasher, RandomState};

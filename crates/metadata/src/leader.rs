@@ -16,7 +16,6 @@ use core::net::SocketAddrV4;
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_wire::control::{Heartbeat, HeartbeatReply, Probe};
 use nicekv_wire::{Datagram, NodeId, Now};
-use serde::{Deserialize, Serialize};
 
 use crate::announce::{self, Announcement, Message, Outbox, rules};
 use crate::config::{Config, SwitchId, nanoseconds};
@@ -24,6 +23,7 @@ use crate::decide::{Decision, decide};
 use crate::observations::{Observations, Stale};
 use crate::plant::Plant;
 use crate::state::{State, StateError};
+use crate::status::Counters;
 use crate::view::{Observed, Situation, has_live_consistent};
 
 /// What the driver must do with the state.
@@ -44,21 +44,6 @@ pub enum StorageRequest {
 pub struct Persisted {
     /// Of the request.
     pub version: u64,
-}
-
-/// Input that was ignored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counters {
-    /// Datagrams that are none of ours.
-    pub malformed: u64,
-    /// Well-formed, but not for a metadata service.
-    pub foreign: u64,
-    /// Names a node and does not come from where that node is configured to be; or from a switch that is not connected.
-    pub forged: u64,
-    /// From a process or about an epoch that is past.
-    pub stale: u64,
-    /// Datagrams that found the transmit queue full.
-    pub transmits_dropped: u64,
 }
 
 /// The core of the metadata service. One per cluster leads.
@@ -340,5 +325,13 @@ impl Metadata {
         if !self.outbox.push(address, message) {
             self.counters.transmits_dropped += 1;
         }
+    }
+}
+
+#[cfg(any(test, feature = "exploration"))]
+impl Metadata {
+    /// Breaks a rule from now on; to be called of every leader anew, as soon as it is made.
+    pub fn plant(&mut self, plant: Plant) {
+        self.observations.plant(plant);
     }
 }

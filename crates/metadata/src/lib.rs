@@ -38,13 +38,13 @@ pub use config::{
     Balancing, Config, ConfigError, NODES_MAX, NodeConfig, SWITCHES_MAX, ServiceConfig, SwitchId, Timing,
     host_id, service_host_id,
 };
-pub use leader::{Counters, Metadata, Persisted, StorageRequest};
+pub use leader::{Metadata, Persisted, StorageRequest};
 pub use plant::Plant;
 pub use state::{StateError, persisted_version};
 pub use status::{
-    ClusterInfo, DiskState, Health, HealthCounts, KeyspaceInfo, KeyspaceStatus, MemberStanding, MemberStatus,
-    MemberStatusState, NodeState, NodeStatus, PartitionState, PartitionStatus, Status, SwitchStatus,
-    UsageStatus,
+    ClusterInfo, Counters, DiskState, Health, HealthCounts, KeyspaceInfo, KeyspaceStatus, MemberStanding,
+    MemberStatus, MemberStatusState, NodeState, NodeStatus, PartitionState, PartitionStatus, Status,
+    SwitchStatus, UsageStatus,
 };
 pub use store::StateStore;
 

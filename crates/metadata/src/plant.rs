@@ -2,8 +2,6 @@
 
 use alloc::vec::Vec;
 
-#[cfg(any(test, feature = "exploration"))]
-use crate::leader::Metadata;
 use crate::state::{Partition, Standing};
 use crate::view::Observed;
 
@@ -51,14 +49,6 @@ impl Plant {
         Self::FormerLeasesForgotten,
         Self::SpeakBeforePersisted,
     ];
-}
-
-#[cfg(any(test, feature = "exploration"))]
-impl Metadata {
-    /// Breaks a rule from now on; to be called of every leader anew, as soon as it is made.
-    pub fn plant(&mut self, plant: Plant) {
-        self.observations.plant(plant);
-    }
 }
 
 /// Puts those bugs into the epoch after `before` that show in the state alone.

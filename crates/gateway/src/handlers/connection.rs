@@ -3,8 +3,8 @@
 use super::{Planned, ok, unknown_subcommand};
 use crate::error::CommandError;
 use crate::handlers::server::REDIS_VERSION;
-use crate::handlers::transactions::Refused;
 use crate::plan::{Call, Context, Plan};
+use crate::refused::Refused;
 use crate::reply::Protocol;
 use nicekv_wire::KeyspaceId;
 use nicekv_wire::number::parse_integer;

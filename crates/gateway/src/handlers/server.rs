@@ -5,30 +5,10 @@ use crate::command::{Command, Kind};
 use crate::error::CommandError;
 use crate::limits::ARGUMENT_BYTES_MAX;
 use crate::plan::{Call, Context, Plan};
-use nicekv_wire::KeyspaceId;
 use std::fmt::Write;
 
 /// The Redis whose commands are followed.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
-
-/// What INFO tells; brought up to date by the event loop.
-#[derive(Debug, Default)]
-pub(crate) struct ServerState {
-    pub(crate) port: u16,
-    /// Those that can be selected.
-    pub(crate) keyspaces: Vec<KeyspaceId>,
-    pub(crate) started_unix_ms: u64,
-    pub(crate) connections: usize,
-    pub(crate) connections_max: usize,
-    pub(crate) connections_total: u64,
-    pub(crate) connections_refused: u64,
-    pub(crate) connections_evicted: u64,
-    pub(crate) memory_bytes: usize,
-    pub(crate) memory_bytes_max: usize,
-    pub(crate) commands_total: u64,
-    pub(crate) client: nicekv_client::Counters,
-    pub(crate) in_flight: usize,
-}
 
 /// `INFO [section …]`.
 pub(crate) fn info<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {

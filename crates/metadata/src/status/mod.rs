@@ -12,8 +12,6 @@ use nicekv_wire::Replication;
 use nicekv_wire::quorum::Quorum;
 use serde::{Deserialize, Serialize};
 
-use crate::leader::Counters;
-
 /// What a client needs to find the store: no node, no membership.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterInfo {
@@ -303,4 +301,19 @@ pub enum MemberStatusState {
     Joining,
     /// Holds everything.
     Consistent,
+}
+
+/// Input that was ignored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Datagrams that are none of ours.
+    pub malformed: u64,
+    /// Well-formed, but not for a metadata service.
+    pub foreign: u64,
+    /// Names a node and does not come from where that node is configured to be; or from a switch that is not connected.
+    pub forged: u64,
+    /// From a process or about an epoch that is past.
+    pub stale: u64,
+    /// Datagrams that found the transmit queue full.
+    pub transmits_dropped: u64,
 }

@@ -17,9 +17,32 @@
 //! log or segment is never taken for one of this place, and neither is a client's value that imitates a record:
 //! the storage id is random and not told to clients.
 
-use super::{LogIdentity, LogPosition, PAYLOAD_BYTES_MAX};
-
 pub(crate) const FORMAT_VERSION: u32 = 1;
+use std::fmt;
+
+/// Largest payload of one record.
+pub const PAYLOAD_BYTES_MAX: usize = 16 << 20;
+
+/// Names a record of a log: its sequence number, from 1. Later records have greater positions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogPosition(pub u64);
+
+impl fmt::Display for LogPosition {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+/// Whose log it is; written into every segment and into the seed of every checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogIdentity {
+    /// The cluster.
+    pub cluster_id: u128,
+    /// The data directory, see [`crate::DataDirectory::storage_id`]. Random, not known to clients.
+    pub storage_id: u128,
+    /// The node.
+    pub node_id: u64,
+}
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 76;
 pub(crate) const RECORD_HEADER_BYTES: usize = 32;
 const SEGMENT_MAGIC: [u8; 8] = *b"NICEKVLG";

@@ -33,6 +33,7 @@ mod group_commit;
 mod recover;
 mod sync;
 
+pub use format::{LogIdentity, LogPosition, PAYLOAD_BYTES_MAX};
 pub use group_commit::{GroupCommit, SyncNotifier};
 pub use sync::LogSync;
 
@@ -42,35 +43,10 @@ use crate::{
 };
 use format::{encode_record, encode_segment_header, segment_name, segment_seed};
 use std::{
-    fmt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 use sync::Shared;
-
-/// Largest payload of one record.
-pub const PAYLOAD_BYTES_MAX: usize = 16 << 20;
-
-/// Names a record of a log: its sequence number, from 1. Later records have greater positions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LogPosition(pub u64);
-
-impl fmt::Display for LogPosition {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(formatter)
-    }
-}
-
-/// Whose log it is; written into every segment and into the seed of every checksum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogIdentity {
-    /// The cluster.
-    pub cluster_id: u128,
-    /// The data directory, see [`crate::DataDirectory::storage_id`]. Random, not known to clients.
-    pub storage_id: u128,
-    /// The node.
-    pub node_id: u64,
-}
 
 /// Sizes of a log.
 #[derive(Clone, Copy, Debug)]
