@@ -59,12 +59,11 @@ impl Names {
     pub fn datagram(&self, bytes: &[u8]) -> Option<String> {
         let Ok((_, datagram)) = Datagram::decode(bytes) else { return Some("nonsense".into()) };
         Some(match datagram {
-            Datagram::Get(get) => match get.forwarded {
-                None => format!("{} get {}", self.op(get.op), text(get.key)),
-                Some((_, epoch, _)) => {
-                    format!("{} get {}, passed on in epoch {}", self.op(get.op), text(get.key), epoch.0)
-                }
-            },
+            Datagram::Get(get) => {
+                let passed_on =
+                    get.forwarded.map(|(_, epoch, _)| format!(", passed on in epoch {}", epoch.0));
+                format!("{} get {}{}", self.op(get.op), text(get.key), passed_on.unwrap_or_default())
+            }
             Datagram::Update(update) => self.update(&update),
             Datagram::Reply(reply) => self.reply(&reply),
             quorum @ (Datagram::QuorumQuery(_) | Datagram::QuorumStore(_) | Datagram::QuorumHeld(_)) => {
@@ -75,22 +74,9 @@ impl Names {
             Datagram::Resend(resend) => {
                 format!("epoch {}, passed on: {}", resend.epoch.0, self.datagram(resend.datagram)?)
             }
-            Datagram::RecoverRequest(request) => {
-                let (epoch, cursor) = (request.epoch.0, request.cursor);
-                let more = if cursor > 0 { format!(" (after the first {cursor})") } else { String::new() };
-                format!("epoch {epoch}: what do you hold?{more}")
+            Datagram::RecoverRequest(_) | Datagram::RecoverReply(_) | Datagram::Fetch(_) => {
+                self.recovery(&datagram)?
             }
-            Datagram::RecoverReply(reply) => {
-                let ops: Vec<String> = reply.undecided.iter().map(|open| self.op(open.op)).collect();
-                let ops = if ops.is_empty() { "nothing".into() } else { ops.join(", ") };
-                format!("epoch {}: decisions through {}, undecided: {ops}", reply.epoch.0, reply.logged)
-            }
-            Datagram::Fetch(fetch) => match fetch.wanted {
-                Wanted::Op(op) => format!("epoch {}: send me {}", fetch.epoch.0, self.op(op)),
-                Wanted::DecisionsAfter(index) => {
-                    format!("epoch {}: send me the decisions after {index}", fetch.epoch.0)
-                }
-            },
             Datagram::RepairRequest(request) => {
                 format!(
                     "epoch {}: what do you have of {}? mine is damaged",
@@ -124,6 +110,29 @@ impl Names {
             | Datagram::HeartbeatReply(_)
             | Datagram::Probe(_)
             | Datagram::ProbeReply(_) => return None,
+        })
+    }
+
+    /// What a new primary and the others say to each other.
+    fn recovery(&self, datagram: &Datagram<'_>) -> Option<String> {
+        Some(match datagram {
+            Datagram::RecoverRequest(request) => {
+                let (epoch, cursor) = (request.epoch.0, request.cursor);
+                let more = if cursor > 0 { format!(" (after the first {cursor})") } else { String::new() };
+                format!("epoch {epoch}: what do you hold?{more}")
+            }
+            Datagram::RecoverReply(reply) => {
+                let ops: Vec<String> = reply.undecided.iter().map(|open| self.op(open.op)).collect();
+                let ops = if ops.is_empty() { "nothing".into() } else { ops.join(", ") };
+                format!("epoch {}: decisions through {}, undecided: {ops}", reply.epoch.0, reply.logged)
+            }
+            Datagram::Fetch(fetch) => match fetch.wanted {
+                Wanted::Op(op) => format!("epoch {}: send me {}", fetch.epoch.0, self.op(op)),
+                Wanted::DecisionsAfter(index) => {
+                    format!("epoch {}: send me the decisions after {index}", fetch.epoch.0)
+                }
+            },
+            _ => return None,
         })
     }
 

@@ -130,6 +130,11 @@ fn of_nodes() {
             Acks { sender, prepares, progress }.encode(out);
         },
     );
+}
+
+#[test]
+fn of_primaries() {
+    let sender = NodeId(4);
     let decision = Decision {
         partition: PARTITION,
         epoch: Epoch(5),
@@ -147,30 +152,25 @@ fn of_nodes() {
     };
     let watermarks = [Watermark { partition: PARTITION, epoch: Epoch(2), base: 3, released: 4 }];
     let watermarks = Entries::Values(&watermarks);
-    check(
-        "4e4b0212007100000000000000000000000000000000000000000000000000000000000000000000\
+    let golden = "4e4b0212007100000000000000000000000000000000000000000000000000000000000000000000\
          00000000000000000004000100010000000700010000000200000000000000030000000000000004\
          00070001000000050000000402010001000000000000000901020304050607080000000000001112\
          00000000000021220000000000000031000000000000000300000000000000040005000076616c75\
-         65",
-        |out| {
-            Decisions { sender, watermarks, decisions: Entries::Values(&[decision]) }.encode(out);
-        },
-    );
+         65";
+    check(golden, |out| {
+        Decisions { sender, watermarks, decisions: Entries::Values(&[decision]) }.encode(out);
+    });
     // The same of decisions that are encoded one by one.
-    check(
-        "4e4b0212007100000000000000000000000000000000000000000000000000000000000000000000\
-         00000000000000000004000100010000000700010000000200000000000000030000000000000004\
-         00070001000000050000000402010001000000000000000901020304050607080000000000001112\
-         00000000000021220000000000000031000000000000000300000000000000040005000076616c75\
-         65",
-        |out| {
-            let mut bytes = Vec::new();
-            decision.append(&mut bytes);
-            Decisions { sender, watermarks, decisions: Entries::Encoded { count: 1, bytes: &bytes } }
-                .encode(out);
-        },
-    );
+    check(golden, |out| {
+        let mut bytes = Vec::new();
+        decision.append(&mut bytes);
+        Decisions { sender, watermarks, decisions: Entries::Encoded { count: 1, bytes: &bytes } }.encode(out);
+    });
+}
+
+#[test]
+fn of_recovery_and_sessions() {
+    let sender = NodeId(4);
     check(
         "4e4b0215004800000000000000000000000000000000000000000000000000000000000000000000\
          00000000000000000007000100000003000400010000000000000000000000040000000000000005\
