@@ -6,8 +6,10 @@ use harness::{CLIENT, Node, answer, update};
 use nicekv_node::ShiftKind;
 use nicekv_wire::control::{Member, MemberState};
 use nicekv_wire::recovery::{RecoverReply, RecoverRequest, UndecidedOp};
-use nicekv_wire::replication::{Acks, Decision, Effect, PrepareAck, Progress};
-use nicekv_wire::{ClientId, Datagram, Entries, Epoch, NodeId, OpId, Operation, PartitionId, Status, Term};
+use nicekv_wire::replication::{Acks, Decision, Decisions, Effect, PrepareAck, Progress, Resend, Watermark};
+use nicekv_wire::{
+    ClientId, Datagram, Entries, Epoch, NodeId, OpId, Operation, PartitionId, Status, Term, Update,
+};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 const OTHER: NodeId = NodeId(2);
@@ -59,6 +61,29 @@ fn ack(node: &mut Node, epoch: u32, client: u64, contended: bool) -> Sent {
     let ack = PrepareAck { partition, epoch, op: op(client), contended, refused: false };
     let (prepares, progress) = (Entries::Values(&[ack]), Entries::Values(&[]));
     node.receive(OTHER_ADDRESS, |out| Acks { sender: OTHER, prepares, progress }.encode(out))
+}
+
+/// The other member, as the primary, has decided an increment, uncontended.
+fn decide(node: &mut Node, epoch: u32, index: u64, op: OpId) -> Sent {
+    let (partition, epoch) = (PARTITION, Epoch(epoch));
+    let decision = Decision {
+        partition,
+        epoch,
+        index,
+        origin: epoch,
+        op,
+        contended: false,
+        effect: Effect::Store,
+        status: Status::Ok,
+        version: op,
+        expiry_ms: 0,
+        integer: 1,
+        value: b"1",
+        value_is_result: false,
+    };
+    let watermark = Watermark { partition, epoch, base: 0, released: 0 };
+    let (watermarks, decisions) = (Entries::Values(&[watermark]), Entries::Values(&[decision]));
+    node.receive(OTHER_ADDRESS, |out| Decisions { sender: OTHER, watermarks, decisions }.encode(out))
 }
 
 /// The other member has logged and forced the decisions up to this one.
@@ -200,4 +225,31 @@ fn nothing_leaves_before_it_is_taken_what_may_be_shown() {
     );
     assert_eq!(node.shifts(), [ShiftKind::Unknown]);
     assert_eq!(node.sent().len(), 1);
+}
+
+/// An op below its client's watermark was given up by the client. Still it is taken in if the primary holds it and has not decided it: without
+/// this member's ack it would stay open there.
+#[test]
+fn a_member_takes_in_what_the_client_has_given_up_if_it_is_open_at_the_primary() {
+    let mut node = Node::started();
+    node.assign_under(Term(3), Epoch(5), OTHER, &[other()]);
+    let put = |sequence, watermark| {
+        let op = OpId { sequence, ..op(1) };
+        Update { watermark, ..update(op, b"n", Operation::Increment(1)) }
+    };
+    let newer = put(5, 5);
+    assert_eq!(acks(&node.receive(CLIENT, |out| newer.encode(out))).len(), 1);
+    decide(&mut node, 5, 1, newer.op);
+    assert_eq!(node.engine.len(), 1);
+    let older = put(3, 3);
+    assert_eq!(acks(&node.receive(CLIENT, |out| older.encode(out))), [], "it may have been executed");
+    let mut resend = |logged| {
+        let mut datagram = Vec::new();
+        older.encode(&mut datagram);
+        let resend =
+            Resend { partition: PARTITION, epoch: Epoch(5), sender: OTHER, logged, datagram: &datagram };
+        acks(&node.receive(OTHER_ADDRESS, |out| resend.encode(out)))
+    };
+    assert_eq!(resend(0), [], "it may have been decided since");
+    assert_eq!(resend(1).len(), 1);
 }
