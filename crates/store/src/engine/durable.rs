@@ -25,12 +25,12 @@
 //! Limit: the library trusts the lengths in a table's directory. A bit flipped there is not served, but can end the
 //! process while it opens the engine (by an allocation that fails) instead of giving an error.
 
-use super::worker::{Worker, failed};
+use super::worker::{Buffer, Worker, failed};
 use super::{Engine, EngineSync, ScanPage};
 use crate::{Result, StoreError};
 use lsm_tree::{AbstractTree, AnyTree, Cache, Guard, SeqNo, SequenceNumberCounter};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     iter::Peekable,
     ops::Bound,
     path::Path,
@@ -59,9 +59,6 @@ impl Default for DurableOptions {
         Self { memtable_bytes_max: 32 << 20, cache_bytes: 64 << 20 }
     }
 }
-
-/// The newest write per tree key; `None` is a removal.
-pub(super) type Buffer = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// The tree and its thread. Values are stored as given: see [`super::Checksummed`].
 pub struct LsmEngine {
@@ -115,7 +112,7 @@ impl LsmEngine {
     fn wait_for_memory(&mut self) -> Result<()> {
         self.let_go();
         match self.handed.front() {
-            Some((oldest, _)) if self.handed.len() >= HANDED_MAX => self.worker.wait_for(*oldest),
+            Some((oldest, _)) if self.handed.len() >= HANDED_MAX => self.worker.wait_for(oldest.0),
             _ => Ok(()),
         }
     }
@@ -290,12 +287,12 @@ impl Engine for LsmEngine {
 
     fn synced(&mut self) -> Result<EngineSync> {
         self.let_go();
-        self.worker.locked().synced()
+        self.worker.locked().synced().map(EngineSync)
     }
 
     fn sync(&mut self) -> Result<()> {
         let sync = self.sync_begin()?;
-        self.worker.wait_for(sync)
+        self.worker.wait_for(sync.0)
     }
 
     fn approximate_keys(&self) -> u64 {

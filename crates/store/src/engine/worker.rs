@@ -7,12 +7,13 @@
 //!
 //! Compaction makes flushing wait, and so what is written next is bounded by how fast tables are merged.
 
-use super::EngineSync;
-use super::durable::Buffer;
 use crate::files::{Files, RealFiles};
 use crate::{Result, StoreError};
 use lsm_tree::{AbstractTree, AnyTree, SeqNo, SequenceNumberCounter, compaction::Leveled};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Condvar, Mutex, MutexGuard},
+};
 
 /// Compactions in a row before flushing is looked at again.
 const COMPACTIONS_IN_A_ROW_MAX: usize = 4;
@@ -25,6 +26,9 @@ const REMOVALS_MIN: u64 = 1_000;
 const MERGED_BYTES_MAX: u64 = 1 << 30;
 /// Largest table that merging makes: the size that the library's levels have.
 const TABLE_BYTES: u64 = 64 << 20;
+
+/// The newest write per tree key; `None` is a removal.
+pub(super) type Buffer = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// What the engine and its thread share.
 pub(super) struct Worker {
@@ -158,22 +162,22 @@ impl Worker {
         bytes <= MERGED_BYTES_MAX && bytes <= available
     }
 
-    pub(super) fn wait_for(&self, sync: EngineSync) -> Result<()> {
-        let running = |work: &mut Work| work.ended < sync.0;
+    pub(super) fn wait_for(&self, sync: u64) -> Result<()> {
+        let running = |work: &mut Work| work.ended < sync;
         let work = self.changed.wait_while(self.locked(), running).expect("no holder of this lock panics");
         work.synced().map(drop)
     }
 }
 
 impl Work {
-    pub(super) fn synced(&self) -> Result<EngineSync> {
+    pub(super) fn synced(&self) -> Result<u64> {
         match &self.failure {
             Some((reason, is_out_of_space)) => Err(StoreError::Engine {
                 operation: "write a table",
                 reason: reason.clone(),
                 is_out_of_space: *is_out_of_space,
             }),
-            None => Ok(EngineSync(self.finished)),
+            None => Ok(self.finished),
         }
     }
 }
