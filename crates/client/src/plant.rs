@@ -18,6 +18,8 @@ pub enum Plant {
     AskOne,
     /// R14: a replica that answers twice counts twice.
     CountTwice,
+    /// R14: a put that was cut off by a newer epoch is stored again whatever replicas say.
+    StoreAgainUnasked,
 }
 
 /// The bug that a test has planted, if any.

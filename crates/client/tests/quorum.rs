@@ -17,6 +17,8 @@ const OTHER: OpId = OpId { client: ClientId(77), sequence: 3 };
 struct World {
     client: ClientCore,
     now: Now,
+    /// Of the last store.
+    epoch: u32,
 }
 
 /// How a request ended: outcome, version, value.
@@ -35,7 +37,7 @@ impl World {
         let keyspace = Keyspace { replication, ..Vrings::on_loopback(7400).into() };
         let config = Config::new(ClientId::new(1_700_000_000_000, 5), keyspace);
         let now = Now { boot_ns: 17_000_000_000, unix_ms: 1_700_000_000_000 };
-        Self { client: ClientCore::new(config), now }
+        Self { client: ClientCore::new(config), now, epoch: 0 }
     }
 
     fn submit(&mut self, request: Request<'_>) -> Result<(), SubmitError> {
@@ -57,6 +59,7 @@ impl World {
             all.push(match Datagram::decode(&out).unwrap().1 {
                 Datagram::QuorumQuery(query) => Sent::Query(query.op),
                 Datagram::QuorumStore(store) => {
+                    self.epoch = store.epoch.0;
                     Sent::Store(store.op, store.timestamp, store.value.map(<[u8]>::to_vec))
                 }
                 other => panic!("{other:?}"),
@@ -66,8 +69,22 @@ impl World {
     }
 
     fn held(&mut self, op: OpId, node: u16, epoch: u32, timestamp: Timestamp, content: Content<'_>) {
+        self.held_above(0, op, node, epoch, timestamp, content);
+    }
+
+    /// The same, from a replica that has forgotten deletions up to `floor`.
+    fn held_above(
+        &mut self,
+        floor: u64,
+        op: OpId,
+        node: u16,
+        epoch: u32,
+        timestamp: Timestamp,
+        content: Content<'_>,
+    ) {
+        let (node, epoch) = (NodeId(node), Epoch(epoch));
         let mut out = Vec::new();
-        QuorumHeld { op, node: NodeId(node), epoch: Epoch(epoch), timestamp, content }.encode(&mut out);
+        QuorumHeld { op, node, epoch, timestamp, floor, content }.encode(&mut out);
         self.client.handle_datagram(self.now, &out);
     }
 
@@ -129,11 +146,84 @@ fn answers_of_one_epoch_are_counted() {
     world.held(op, 1, 5, Timestamp::NEVER, Content::Absent);
     let timestamp = Timestamp { counter: 1, op };
     assert_eq!(world.sent().len(), 1);
+    assert_eq!(world.epoch, 5, "the store names the epoch of the answers");
     world.held(op, 1, 5, timestamp, Content::Present);
     world.held(op, 2, 6, timestamp, Content::Present);
     assert_eq!(world.result(), None);
     world.held(op, 3, 6, timestamp, Content::Present);
     assert_eq!(world.result(), Some(Ok((Outcome::Done, op, None))));
+}
+
+/// A put whose first store, under counter 8 in epoch 4, is under way; what it has sent is taken.
+fn storing() -> (World, OpId, Timestamp) {
+    let mut world = World::new(3, 2);
+    world.put("blue");
+    let op = world.op(1);
+    world.held(op, 1, 4, version(7), Content::Present);
+    world.held(op, 2, 4, version(7), Content::Present);
+    assert!(matches!(world.sent()[..], [Sent::Store(..)]));
+    (world, op, Timestamp { counter: 8, op })
+}
+
+#[test]
+fn a_put_that_a_newer_epoch_cuts_off_is_stored_again_only_where_a_replica_shows_that_nothing_newer_was_forgotten()
+ {
+    let unknown = Some(Err(OperationError::OutcomeUnknown));
+    // Holds what was before, and has forgotten nothing as new.
+    let (mut world, op, timestamp) = storing();
+    let again = || [Sent::Store(op, timestamp, Some(b"blue".to_vec()))];
+    world.held_above(7, op, 3, 5, version(7), Content::Present);
+    assert_eq!((world.sent(), world.epoch), (again().into(), 5));
+    world.held(op, 1, 5, timestamp, Content::Present);
+    assert_eq!(world.result(), None);
+    world.held(op, 2, 5, version(9), Content::Absent);
+    assert_eq!(world.result(), Some(Ok((Outcome::Done, op, None))), "or something newer");
+    // Holds it, whatever it has forgotten.
+    let (mut world, _, _) = storing();
+    world.held_above(20, op, 3, 5, timestamp, Content::Present);
+    assert_eq!((world.sent(), world.epoch), (again().into(), 5));
+    // One that has forgotten something as new does not know; nor does one that holds something newer.
+    let (mut world, _, _) = storing();
+    world.held_above(8, op, 1, 5, Timestamp::NEVER, Content::Absent);
+    assert_eq!(world.sent(), [Sent::Query(op)]);
+    world.held_above(8, op, 2, 5, version(9), Content::Present);
+    assert_eq!((world.sent(), world.result()), (vec![], None), "another may know");
+    world.retry();
+    assert_eq!(world.result(), unknown);
+    // Nobody knows.
+    let (mut world, _, _) = storing();
+    (1..4).for_each(|node| world.held_above(8, op, node, 5, Timestamp::NEVER, Content::Absent));
+    assert_eq!(world.result(), unknown);
+    // Enough hold something newer.
+    let (mut world, _, _) = storing();
+    (1..3).for_each(|node| world.held_above(8, op, node, 5, version(9), Content::Present));
+    assert_eq!(world.result(), Some(Ok((Outcome::Done, op, None))));
+}
+
+#[test]
+fn a_put_is_newer_than_what_was_forgotten() {
+    let mut world = World::new(3, 2);
+    world.put("blue");
+    let op = world.op(1);
+    world.held_above(12, op, 1, 4, Timestamp::NEVER, Content::Absent);
+    world.held(op, 2, 4, version(7), Content::Absent);
+    let sent = world.sent();
+    assert_eq!(sent, [Sent::Store(op, Timestamp { counter: 13, op }, Some(b"blue".to_vec()))]);
+}
+
+#[test]
+fn a_get_that_a_newer_epoch_cuts_off_forgets_what_it_has_read() {
+    let mut world = World::new(3, 2);
+    world.submit(Request::Get { key: b"color" }).unwrap();
+    let op = world.op(1);
+    world.held(op, 1, 4, version(7), Content::Value(b"blue"));
+    world.held(op, 2, 4, version(6), Content::Value(b"green"));
+    assert_eq!((world.sent().len(), world.epoch), (1, 4));
+    world.held(op, 3, 5, version(6), Content::Present);
+    assert_eq!(world.sent(), [Sent::Query(op)]);
+    world.held_above(9, op, 3, 5, Timestamp::NEVER, Content::Absent);
+    world.held_above(9, op, 1, 5, Timestamp::NEVER, Content::Absent);
+    assert_eq!(world.result(), Some(Ok((Outcome::NotFound, OpId::NONE, None))));
 }
 
 #[test]

@@ -95,6 +95,12 @@ impl<P: Protocol> NodeCore<P> {
             Datagram::ScrubPage(m) => {
                 self.hear(now, from, m.partition, m.epoch, m.sender, Message::ScrubPage(&m));
             }
+            Datagram::Tombstones(m) => {
+                self.hear(now, from, m.partition, m.epoch, m.sender, Message::Tombstones(&m));
+            }
+            Datagram::TombstonesAck(m) => {
+                self.hear(now, from, m.partition, m.epoch, m.sender, Message::TombstonesAck(m.round));
+            }
             // Not for nodes.
             Datagram::Reply(_)
             | Datagram::QuorumHeld(_)

@@ -60,4 +60,14 @@ pub enum Plant {
     QuorumRepairUnfenced,
     /// R14: one other member is enough to get a damaged value back.
     QuorumRepairFromOne,
+    /// R14: a deletion is forgotten in the epoch in which all hold it.
+    QuorumForgetUnfenced,
+    /// R14: a deletion is forgotten whether or not all hold it.
+    QuorumForgetUnheld,
+    /// R14: a store is taken although it was asked for in an older epoch.
+    QuorumOlderEpochTaken,
+    /// R14: answers do not tell which deletions are forgotten.
+    QuorumFloorNotTold,
+    /// R14: a new storage does not learn which deletions are forgotten.
+    QuorumFloorNotMerged,
 }

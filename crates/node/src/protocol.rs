@@ -9,7 +9,7 @@ use crate::membership::Membership;
 use crate::status::PartitionStatus;
 use core::net::SocketAddrV4;
 use nicekv_wire::control::Assign;
-use nicekv_wire::quorum::{QuorumQuery, QuorumStore};
+use nicekv_wire::quorum::{QuorumQuery, QuorumStore, Tombstones};
 use nicekv_wire::recovery::{CopySection, RecoverReply, RecoverRequest, Wanted};
 use nicekv_wire::repair::{RepairReply, RepairRequest};
 use nicekv_wire::replication::{Decision, PrepareAck, Progress, Watermark};
@@ -50,6 +50,9 @@ pub enum Message<'a> {
     RepairRequest(&'a RepairRequest<'a>),
     RepairReply(&'a RepairReply<'a>),
     ScrubPage(&'a ScrubPage<'a>),
+    Tombstones(&'a Tombstones<'a>),
+    /// The round that is done.
+    TombstonesAck(u64),
 }
 
 /// A part of a copy that a joiner asks for.

@@ -87,6 +87,8 @@ pub struct Counters {
     pub corrupt: u64,
     /// Of these, got back from another member or written anew.
     pub repaired: u64,
+    /// Deletions of quorum keyspaces that were forgotten.
+    pub forgotten: u64,
     /// Entries found here that differ from what most members have, and put right.
     pub differing: u64,
     /// Entries verified by the scrub.

@@ -61,7 +61,12 @@ pub fn draw(seed: u64) -> Scenario {
         },
         pace: Pace::VARYING,
         // A lease that is longer than it takes to suspect a node has to be waited for.
-        timing: Timing { lease: Duration::from_millis(random.pick(&[150, 150, 500])), ..Timing::default() },
+        timing: Timing {
+            lease: Duration::from_millis(random.pick(&[150, 150, 500])),
+            // By chance of its own: fences are of quorum keyspaces, and the others are to stay as they are.
+            fence_interval: Duration::from_millis(Random::new(seed).pick(&[20, 200, 1000])),
+            ..Timing::default()
+        },
         faults: Faults::draw(&mut random),
         faults_end_ns: 3 * SECOND_NS,
         plant: None,

@@ -15,6 +15,7 @@ use nicekv_client::Plant as InClient;
 use nicekv_dataplane::Plant as InSwitch;
 use nicekv_metadata::Plant as InMetadata;
 use nicekv_node::Plant as InReplica;
+use nicekv_wire::Duration;
 
 /// A bug that is not found within so many seeds is not found.
 pub const SEEDS_MAX: u64 = 200;
@@ -179,6 +180,12 @@ pub const PLANTS: &[Plant] = &[
     client("timestamp-from-one-answer", "R14", InClient::AskOne, Hunt::Seeds(by_quorum)),
     replica("quorum-ack-before-force", "R14", InReplica::QuorumAckBeforeForce, Hunt::Seeds(by_quorum)),
     replica("newcomer-counts-at-once", "R14", InReplica::NewcomerCountsAtOnce, Hunt::Seeds(by_quorum_in_memory)),
+    client("put-stored-again-unasked", "R14", InClient::StoreAgainUnasked, Hunt::Seeds(deletions_by_quorum)),
+    replica("repair-from-too-few", "R14", InReplica::QuorumRepairFromOne, Hunt::Seeds(damage_by_quorum)),
+    replica("deletion-forgotten-without-fence", "R14", InReplica::QuorumForgetUnfenced, Hunt::Seeds(deletions_by_quorum)),
+    replica("deletion-forgotten-that-not-all-hold", "R14", InReplica::QuorumForgetUnheld, Hunt::Seeds(deletions_by_quorum)),
+    replica("store-of-older-epoch-taken", "R14", InReplica::QuorumOlderEpochTaken, Hunt::Seeds(deletions_by_quorum)),
+    replica("floor-not-told", "R14", InReplica::QuorumFloorNotTold, Hunt::Seeds(deletions_by_quorum)),
     switch("tables-acknowledged-early", "R6", InSwitch::AckBeforeInstalled, Hunt::Seeds(as_drawn)),
     switch("older-term-obeyed", "R13", InSwitch::OlderTermObeyed, Hunt::Seeds(as_drawn)),
     switch("tables-survive-restart", "R12", InSwitch::TablesSurviveRestart, Hunt::Seeds(as_drawn)),
@@ -198,6 +205,26 @@ fn by_quorum_in_memory(scenario: &mut Scenario) {
     by_quorum(scenario);
     scenario.faults = Faults { loss: 250_000, memory: 1_000_000, ..Faults::NONE };
     (scenario.faults.crash, scenario.faults.downtime_max_ns) = (3_000, 20 * MILLISECOND_NS);
+}
+
+/// Much is lost, and what is stored is damaged again and again.
+fn damage_by_quorum(scenario: &mut Scenario) {
+    by_quorum(scenario);
+    scenario.timing.fence_interval = Duration::from_millis(20);
+    scenario.faults = Faults { loss: 250_000, corruption: 20_000, ..Faults::NONE };
+}
+
+/// Much is lost, comes twice, or late, and deletions are forgotten as soon as they can be.
+fn deletions_by_quorum(scenario: &mut Scenario) {
+    by_quorum(scenario);
+    scenario.timing.fence_interval = Duration::from_millis(20);
+    scenario.faults = Faults {
+        loss: 200_000,
+        duplication: 500_000,
+        delay: 300_000,
+        delay_max_ns: 1_500 * MILLISECOND_NS,
+        ..Faults::NONE
+    };
 }
 
 /// Nodes go often and for long, and others stand in for them.

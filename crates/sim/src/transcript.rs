@@ -92,6 +92,11 @@ impl Names {
                 };
                 format!("epoch {}: {state} {}", reply.epoch.0, text(reply.key))
             }
+            Datagram::Tombstones(told) => {
+                let count = told.entries().count();
+                format!("epoch {}: {:?} {count} deletions", told.epoch.0, told.stage)
+            }
+            Datagram::TombstonesAck(ack) => format!("epoch {}: done with deletions", ack.epoch.0),
             // Every heartbeat.
             Datagram::ScrubPage(_) | Datagram::Usage(_) => return None,
             Datagram::Assign(assign) => describe_assign(&assign),

@@ -2,7 +2,7 @@
 
 use crate::control::{Assign, AssignAck, Heartbeat, HeartbeatReply, Probe, ProbeReply, Report, Usage};
 use crate::header::Header;
-use crate::quorum::{QuorumHeld, QuorumQuery, QuorumStore};
+use crate::quorum::{QuorumHeld, QuorumQuery, QuorumStore, Tombstones, TombstonesAck};
 use crate::recovery::{Fetch, RecoverReply, RecoverRequest};
 use crate::repair::{RepairReply, RepairRequest};
 use crate::replication::{Acks, Decisions, Resend};
@@ -117,6 +117,10 @@ datagrams! {
     24 => RepairReply<'a>,
     /// Member to member: what I have of these keys.
     25 => ScrubPage<'a>,
+    /// Member to member, of a quorum keyspace: hold these deletions, or forget them.
+    26 => Tombstones<'a>,
+    /// The answer.
+    27 => TombstonesAck,
     /// Node to metadata.
     32 => Heartbeat,
     /// Metadata to node: the serving lease.

@@ -5,16 +5,24 @@
 //!   client ──Store──▶ multicast vnode ─▶ every replica ──Held──▶ client      hold this, or what you have if it is newer
 //! ```
 //!
-//! Both are answered alike: "in this epoch I durably hold the version of this timestamp". Every request states R and k, so that a
-//! client that was configured for another keyspace is refused instead of counting wrongly.
+//! Both are answered alike: "in this epoch I durably hold the version of this timestamp, and have forgotten deletions up to this counter".
+//! A store names the epoch in which its query was answered, and is taken in no other. Every request states R and k, so that a client that
+//! was configured for another keyspace is refused instead of counting wrongly.
+//!
+//! ```text
+//!   member ──Tombstones, Hold────▶ each other member ──TombstonesAck──▶   hold these deletions, or what you have if it is newer
+//!   member ──Tombstones, Forget──▶ each other member ──TombstonesAck──▶   in a later epoch: forget them
+//! ```
 
 use crate::bytes::Reader;
-use crate::codec::{Codec, Key, OptionalValue, Value};
-use crate::declare::{codec_of, for_each, layout, message, part, tagged};
+use crate::codec::{self, Codec, Key, OptionalValue, RestOf, Value};
+use crate::declare::{code, codec_of, for_each, layout, message, part, tagged};
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, MEMBERS_MAX, VALUE_BYTES_MAX};
 #[cfg(test)]
 use crate::samples::Random;
-use crate::{DecodeError, Epoch, KeyDigest, KeyspaceId, NodeId, OpId};
+use crate::{DecodeError, Epoch, KeyDigest, KeyspaceId, NodeId, OpId, PartitionId};
+use alloc::vec::Vec;
+use core::mem::size_of;
 use core::net::SocketAddrV4;
 use thiserror::Error;
 
@@ -103,7 +111,7 @@ part! {
     /// Orders the versions of a key: the counter, then the op that wrote it. The default one is that of a key that was never put.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub struct Timestamp where is_possible {
-        /// One more than that of the newest version that the putting client saw.
+        /// One more than that of the newest version that the putting client saw, and than any floor that it was told.
         counter: u64,
         /// The put, or the delete.
         op: OpId,
@@ -169,6 +177,8 @@ message! {
         body {
             /// Of the version; never [`Timestamp::NEVER`].
             timestamp: Timestamp,
+            /// In which its query was answered.
+            epoch: Epoch,
             /// Of the keyspace.
             quorum: Quorum,
             /// The key, 1 to [`KEY_BYTES_MAX`] bytes.
@@ -213,6 +223,8 @@ message! {
         body {
             /// Of the newest version that survives its crash.
             timestamp: Timestamp,
+            /// The greatest counter of a deletion that the replica has forgotten, of whichever key.
+            floor: u64,
             /// In which epoch. Clients count the answers of one epoch only (R14).
             epoch: Epoch,
             /// Who answers.
@@ -229,6 +241,94 @@ impl QuorumHeld<'_> {
             return Err(DecodeError::UnknownValue { field: "timestamp", value: 0 });
         }
         Ok(())
+    }
+}
+
+code! {
+    /// What is to be done with tombstones.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum TombstoneStage {
+        /// Hold them durably, or something newer.
+        Hold = 1,
+        /// Forget those that you still hold: every member has held them, or something newer, in an epoch before this one.
+        Forget = 2,
+    }
+}
+
+message! {
+    /// From a member to another, about deletions that it holds.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Tombstones<'a>: Tombstones {
+        header {}
+        body {
+            /// The partition.
+            partition: PartitionId,
+            /// The epoch of the message.
+            epoch: Epoch,
+            /// The member that asks.
+            sender: NodeId,
+            /// What for.
+            stage: TombstoneStage => 5 zeros,
+            /// Names the message; its answer carries it.
+            round: u64,
+            /// [`Tombstone`]s: at most [`Self::LISTED_BYTES_MAX`].
+            listed: &'a [u8] as RestOf<Tombstone<'static>>,
+        }
+    }
+}
+
+part! {
+    /// A deletion.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Tombstone<'a> {
+        /// Of the version.
+        timestamp: Timestamp,
+        /// The key.
+        key: &'a [u8] as Key,
+    }
+}
+
+impl<'a> Tombstones<'a> {
+    /// Most bytes of [`Self::listed`].
+    pub const LISTED_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - Self::FIXED_BYTES;
+
+    /// What is listed.
+    pub fn entries(&self) -> impl Iterator<Item = Tombstone<'a>> + use<'a> {
+        let mut reader = Reader::new(self.listed);
+        core::iter::from_fn(move || {
+            let more = !reader.is_empty();
+            more.then(|| codec::read::<Tombstone<'static>>("listed", &mut reader).expect("checked by decode"))
+        })
+    }
+}
+
+impl Tombstone<'_> {
+    /// Bytes of the encoded form.
+    pub fn bytes(&self) -> usize {
+        size_of::<<Tombstone<'static> as Codec>::Layout>() + self.key.len()
+    }
+
+    /// Appends it to [`Tombstones::listed`].
+    pub fn append(&self, out: &mut Vec<u8>) {
+        codec::append::<Tombstone<'static>>(self, out);
+    }
+}
+
+message! {
+    /// The answer to [`Tombstones`]: it is done, durably if they are to be held.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct TombstonesAck: TombstonesAck {
+        header {}
+        body {
+            /// The partition.
+            partition: PartitionId,
+            /// The epoch of the message.
+            epoch: Epoch,
+            /// The member that answers.
+            sender: NodeId => 6 zeros,
+            /// Of what is answered.
+            round: u64,
+        }
     }
 }
 
@@ -250,6 +350,20 @@ mod tests {
             assert_eq!(Quorum::new(replicas, write_set), Err(too_large));
         }
         assert_eq!(Quorum::new(10, 3), Err(QuorumError::TooManyReplicas { replicas: 10 }));
+    }
+
+    #[test]
+    fn tombstones_are_told_as_they_were_listed() {
+        let op = OpId { client: ClientId(3), sequence: 4 };
+        let of = |key, counter| Tombstone { timestamp: Timestamp { counter, op }, key };
+        let told = [of(b"a", 7), of(b"bc", 9)];
+        let mut listed = Vec::new();
+        told.iter().for_each(|one| one.append(&mut listed));
+        assert_eq!(listed.len(), told.iter().map(Tombstone::bytes).sum::<usize>());
+        let (sender, partition, epoch) = (NodeId(1), PartitionId(2), Epoch(3));
+        let stage = TombstoneStage::Hold;
+        let message = Tombstones { sender, partition, epoch, stage, round: 4, listed: &listed };
+        assert!(message.entries().eq(told));
     }
 
     #[test]

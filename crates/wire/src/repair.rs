@@ -1,5 +1,5 @@
 //! Node-to-node messages by which a replica gets back a value that its disk has damaged. In a quorum keyspace there are no decisions: the
-//! fields that tell of them are zero.
+//! fields that tell of them are zero, but for `through`, which is the floor of the member that answers (`crate::quorum`).
 
 use crate::bytes::Reader;
 use crate::codec::{Codec, Key, Rest};

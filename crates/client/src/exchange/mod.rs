@@ -18,7 +18,8 @@ use crate::{Keyspace, OperationError, Outcome, Request, SubmitError};
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use multicast::MulticastExchange;
-use nicekv_wire::quorum::Timestamp;
+use nicekv_wire::limits::MEMBERS_MAX;
+use nicekv_wire::quorum::{QuorumHeld, Timestamp};
 use nicekv_wire::{Datagram, NodeId, OpId, Replication};
 use quorum::QuorumExchange;
 
@@ -79,14 +80,41 @@ pub(crate) struct Buffers {
     pub(crate) value: Vec<u8>,
     /// The next datagram, while the present one is read.
     spare: Vec<u8>,
-    /// Who has answered, and which version it holds.
-    held: Vec<(NodeId, Timestamp)>,
+    /// Who has answered, and what it holds.
+    held: Vec<Held>,
+}
+
+/// What a replica of a quorum keyspace has said that it holds durably.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    node: NodeId,
+    timestamp: Timestamp,
+    floor: u64,
 }
 
 impl Buffers {
     pub(crate) fn new() -> Self {
         let to = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
         Self { to, datagram: Vec::new(), value: Vec::new(), spare: Vec::new(), held: Vec::new() }
+    }
+
+    /// How many replicas hold that version or a newer one.
+    fn holders(&self, timestamp: Timestamp) -> usize {
+        self.held.iter().filter(|held| held.timestamp >= timestamp).count()
+    }
+
+    /// Notes what a replica says; false if these are too many.
+    fn note_held(&mut self, said: &QuorumHeld<'_>, counts_twice: bool) -> bool {
+        let QuorumHeld { node, timestamp, floor, .. } = *said;
+        if let Some(known) = self.held.iter_mut().find(|held| held.node == node && !counts_twice) {
+            (known.timestamp, known.floor) = (known.timestamp.max(timestamp), known.floor.max(floor));
+            return true;
+        }
+        let has_room = self.held.len() < MEMBERS_MAX;
+        if has_room {
+            self.held.push(Held { node, timestamp, floor });
+        }
+        has_room
     }
 
     fn set_value(&mut self, value: &[u8]) {

@@ -3,28 +3,34 @@
 //! ```text
 //!            begin          R−k+1 answers               k answers
 //!     ──────────────▶ asking ──────────────▶ storing ─────────────▶ done
-//!                       │                       ▲                    ▲
-//!                       │ get: fewer than k hold the newest version  │
-//!                       └───────── get: k hold it ───────────────────┘
+//!                       ▲ │                   │  ▲                   ▲
+//!                       └─│─ a newer epoch ───┘  │                   │
+//!                         │ get: fewer than k hold the newest version│
+//!                         └───────── get: k hold it ─────────────────┘
 //! ```
 //!
 //! A put asks for the newest timestamp, takes the next one and stores. A get asks for the newest version; if it is not shown to be held
 //! by k replicas it is stored again before it is returned, since a later get might otherwise miss it. Both go to all replicas through
 //! the multicast ring, so one that is slow, or gone, holds up nothing.
 //!
+//! A store names the epoch in which its question was answered, and replicas take it in no other: they answer it as a question. Who hears
+//! of a newer epoch while it stores therefore asks again. A get forgets what it has read. A put has a timestamp, c, that may have
+//! arrived, and takes no other one. It may store c again in an epoch in which some replica says that it holds c, or holds neither
+//! anything newer nor a floor as high as c's counter: so nobody can have forgotten a deletion newer than c, which c would undo
+//! (`nicekv_replication`'s quorum module says why). Where no replica says so, the outcome is unknown, unless k hold c or something newer.
+//!
 //! Invariants:
 //! * Answers of one epoch are counted, the newest that has been seen; each replica once.
-//! * A timestamp, once chosen, is never changed: all stores of an op are the same.
-//! * Rounds may belong to different epochs; `nicekv_replication`'s quorum module says why that is sound.
+//! * A timestamp, once chosen, is never changed: all stores of an op are the same, but for their epoch. It is above all timestamps and
+//!   floors that its question was answered with.
 //! * What depends on the value from before (conditions, increments, expiry) is refused: it needs an order, thus a primary.
 //!
 //! A delete tells whether *its own question* found a value: a put at the same moment may make that untrue, not the deletion.
 
-use super::{Buffers, Name, Round, Step, Summary};
+use super::{Buffers, Held, Name, Round, Step, Summary};
 use crate::plant::{Plant, Planted};
 use crate::{Keyspace, OperationError, Outcome, Request, SubmitError};
 use nicekv_placement::key_digest;
-use nicekv_wire::limits::MEMBERS_MAX;
 use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumQuery, QuorumStore, Timestamp};
 use nicekv_wire::{Condition, Datagram, Epoch, Expiry, OpId, Operation, Status};
 
@@ -35,17 +41,19 @@ enum Kind {
     Delete,
 }
 
-/// Its buffers hold in `value` what a set stores, or the newest value that a get has seen, and in `held` the newest version that each
-/// replica is known to hold durably, all in `epoch`.
+/// Its buffers hold in `value` what a set stores, or the newest value that a get has seen, and in `held` what each replica is known to
+/// hold durably, all in `epoch`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QuorumExchange {
     quorum: Quorum,
     kind: Kind,
     op: OpId,
     is_storing: bool,
-    /// The newest version seen; while storing, the one that is stored.
+    /// Of the version that is stored, or that a put has stored in an earlier epoch.
+    chosen: Option<Timestamp>,
+    /// The newest version that the question was answered with.
     newest: Timestamp,
-    /// Whether the newest version seen has a value.
+    /// Whether it has a value.
     present: bool,
     epoch: Epoch,
     planted: Planted,
@@ -58,6 +66,7 @@ impl QuorumExchange {
             kind: understood(request)?,
             op: OpId::NONE,
             is_storing: false,
+            chosen: None,
             newest: Timestamp::NEVER,
             present: false,
             epoch: Epoch(0),
@@ -85,8 +94,11 @@ impl QuorumExchange {
 
     pub(super) fn on_datagram(&mut self, datagram: &Datagram<'_>, buffers: &mut Buffers) -> Step {
         match datagram {
+            Datagram::QuorumHeld(held) if self.is_storing && held.epoch > self.epoch => {
+                self.ask_again(held, buffers)
+            }
             Datagram::QuorumHeld(held) if self.count(held, buffers) => self.judge(buffers),
-            Datagram::Reply(reply) if reply.status == Status::NoSuchKeyspace && !self.is_storing => {
+            Datagram::Reply(reply) if reply.status == Status::NoSuchKeyspace && self.chosen.is_none() => {
                 Step::Done(Err(OperationError::NoSuchKeyspace))
             }
             _ => Step::Stray,
@@ -94,45 +106,64 @@ impl QuorumExchange {
     }
 
     pub(super) fn on_timeout(&mut self, buffers: &mut Buffers) -> Step {
-        let has_enough = buffers.held.len() >= self.quorum.read_set();
+        let has_enough = !self.is_storing && buffers.held.len() >= self.quorum.read_set();
         match self.kind {
             // It has waited long enough for those that would show that k hold it.
-            Kind::Get if !self.is_storing && has_enough => self.store(buffers),
+            Kind::Get if has_enough => self.store(buffers),
+            // And for one that would show that it may be stored again.
+            _ if has_enough && self.chosen.is_some() => Step::Done(Err(OperationError::OutcomeUnknown)),
             _ => Step::Again,
         }
     }
 
     pub(super) fn given_up(&self) -> OperationError {
         match self.kind {
-            Kind::Set | Kind::Delete if self.is_storing => OperationError::OutcomeUnknown,
+            Kind::Set | Kind::Delete if self.chosen.is_some() => OperationError::OutcomeUnknown,
             // Nothing was sent that could be stored, or all that was stored had been put before.
             _ => OperationError::TimedOut,
         }
     }
 
+    /// Replicas are in a newer epoch, and take what is being stored no more.
+    fn ask_again(&mut self, held: &QuorumHeld<'_>, buffers: &mut Buffers) -> Step {
+        self.is_storing = false;
+        if self.kind == Kind::Get {
+            self.chosen = None;
+        }
+        buffers.rewrite(|datagram, _, out| {
+            let Datagram::QuorumStore(store) = datagram else { unreachable!("not a store: {datagram:?}") };
+            let QuorumStore { keyspace, op, digest, reply_to, quorum, key, .. } = store;
+            let wants_value = self.kind == Kind::Get;
+            QuorumQuery { keyspace, op, digest, reply_to, quorum, wants_value, key }.encode(out);
+        });
+        let counted = self.count(held, buffers);
+        match self.judge(buffers) {
+            step if counted && step != Step::Wait => step,
+            _ => Step::Send(Round::Read),
+        }
+    }
+
     /// Notes what a replica holds; false if that is of no use.
     fn count(&mut self, held: &QuorumHeld<'_>, buffers: &mut Buffers) -> bool {
+        let mixes_epochs = self.planted.has(Plant::MixEpochs);
+        if held.epoch > self.epoch {
+            self.epoch = held.epoch;
+            if !mixes_epochs {
+                buffers.held.clear();
+                if self.chosen.is_none() {
+                    (self.newest, self.present) = (Timestamp::NEVER, false);
+                }
+            }
+        }
         let is_read = self.kind == Kind::Get && !self.is_storing;
         // A get asks for values: one that is missing is no answer to its question.
-        if is_read && held.content == Content::Present {
+        if (held.epoch < self.epoch && !mixes_epochs) || (is_read && held.content == Content::Present) {
             return false;
         }
-        if !self.planted.has(Plant::MixEpochs) {
-            if held.epoch < self.epoch {
-                return false;
-            }
-            if held.epoch > self.epoch {
-                self.epoch = held.epoch;
-                buffers.held.clear();
-            }
+        if !buffers.note_held(held, self.planted.has(Plant::CountTwice)) {
+            return false;
         }
-        let known = buffers.held.iter().position(|(node, _)| *node == held.node);
-        match known.filter(|_| !self.planted.has(Plant::CountTwice)) {
-            Some(at) => buffers.held[at].1 = buffers.held[at].1.max(held.timestamp),
-            None if buffers.held.len() < MEMBERS_MAX => buffers.held.push((held.node, held.timestamp)),
-            None => return false,
-        }
-        if !self.is_storing && held.timestamp > self.newest {
+        if self.chosen.is_none() && held.timestamp > self.newest {
             (self.newest, self.present) = (held.timestamp, held.content != Content::Absent);
             if let (true, Content::Value(value)) = (is_read, held.content) {
                 buffers.set_value(value);
@@ -143,17 +174,16 @@ impl QuorumExchange {
 
     /// What the answers so far are enough for.
     fn judge(&mut self, buffers: &mut Buffers) -> Step {
+        if let Some(chosen) = self.chosen {
+            return self.judge_chosen(chosen, buffers);
+        }
         let (read_set, write_set) = (self.quorum.read_set(), self.quorum.write_set());
         let answered = buffers.held.len();
-        let holders = buffers.held.iter().filter(|(_, timestamp)| *timestamp >= self.newest).count();
-        if self.is_storing {
-            return if holders >= write_set { self.done() } else { Step::Wait };
-        }
         if self.kind != Kind::Get {
             let enough = if self.planted.has(Plant::AskOne) { 1 } else { read_set };
             return if answered >= enough { self.store(buffers) } else { Step::Wait };
         }
-        let is_held = holders >= write_set || self.planted.has(Plant::NoWriteBack);
+        let is_held = buffers.holders(self.newest) >= write_set || self.planted.has(Plant::NoWriteBack);
         if answered >= read_set && (is_held || self.newest == Timestamp::NEVER) {
             self.done()
         } else if answered >= read_set.max(write_set) {
@@ -164,22 +194,50 @@ impl QuorumExchange {
         }
     }
 
-    /// Goes on to storing: a put under the timestamp after the newest, a get what it has read.
+    /// The same, of what is stored, or has been in an earlier epoch.
+    fn judge_chosen(&mut self, chosen: Timestamp, buffers: &mut Buffers) -> Step {
+        if buffers.holders(chosen) >= self.quorum.write_set() {
+            return self.done();
+        }
+        if self.is_storing {
+            return Step::Wait;
+        }
+        let allows = |held: &Held| {
+            held.timestamp == chosen || (held.timestamp < chosen && held.floor < chosen.counter)
+        };
+        if buffers.held.iter().any(allows) || self.planted.has(Plant::StoreAgainUnasked) {
+            self.store(buffers)
+        } else if buffers.held.len() >= self.quorum.replicas() {
+            Step::Done(Err(OperationError::OutcomeUnknown))
+        } else {
+            Step::Wait
+        }
+    }
+
+    /// A put's timestamp: above all that it has been told of.
+    fn next_timestamp(&self, buffers: &Buffers) -> Option<Timestamp> {
+        let floor = buffers.held.iter().map(|held| held.floor).max().unwrap_or(0);
+        Timestamp { counter: self.newest.counter.max(floor), ..self.newest }.next(self.op)
+    }
+
+    /// Goes on to storing: a put under its timestamp, a get what it has read.
     fn store(&mut self, buffers: &mut Buffers) -> Step {
-        let (timestamp, present) = match self.kind {
-            Kind::Get => (Some(self.newest), self.present),
-            Kind::Set => (self.newest.next(self.op), true),
-            Kind::Delete => (self.newest.next(self.op), false),
+        let timestamp = match (self.kind, self.chosen) {
+            (Kind::Get, _) => Some(self.newest),
+            (_, Some(chosen)) => Some(chosen),
+            (_, None) => self.next_timestamp(buffers),
         };
         let Some(timestamp) = timestamp else { return Step::Done(Err(OperationError::Overflow)) };
+        let epoch = self.epoch;
+        let present = if self.kind == Kind::Get { self.present } else { self.kind == Kind::Set };
         buffers.rewrite(|datagram, value, out| {
             let Datagram::QuorumQuery(query) = datagram else { unreachable!("not a query: {datagram:?}") };
             let QuorumQuery { keyspace, op, digest, reply_to, quorum, key, .. } = query;
             let value = present.then_some(value);
-            QuorumStore { keyspace, op, digest, reply_to, quorum, timestamp, value, key }.encode(out);
+            QuorumStore { keyspace, op, digest, reply_to, quorum, timestamp, epoch, value, key }.encode(out);
         });
-        // Who was found to hold what is written back need not say so again.
-        (self.is_storing, self.newest) = (true, timestamp);
+        // Who was found to hold what is stored need not say so again.
+        (self.is_storing, self.chosen) = (true, Some(timestamp));
         Step::Send(Round::Write)
     }
 

@@ -44,7 +44,8 @@ impl World {
 
     fn held(&mut self, node: u16, epoch: u32, counter: u64, content: Content<'_>) -> Step {
         let timestamp = Timestamp { counter, op: OP };
-        let held = QuorumHeld { op: OP, node: NodeId(node), epoch: Epoch(epoch), timestamp, content };
+        let held =
+            QuorumHeld { op: OP, node: NodeId(node), epoch: Epoch(epoch), timestamp, floor: 0, content };
         self.exchange.on_datagram(&Datagram::QuorumHeld(held), &mut self.buffers)
     }
 

@@ -134,6 +134,8 @@ impl Protocol for Recorder {
             Message::RepairRequest(request) => format!("repair request {}", request.logged),
             Message::RepairReply(reply) => format!("repair reply {}", reply.through),
             Message::ScrubPage(page) => format!("scrub page {}", page.logged),
+            Message::Tombstones(told) => format!("tombstones {}", told.round),
+            Message::TombstonesAck(round) => format!("tombstones done {round}"),
         };
         self.tell(format!("{what} of {}", sender.0));
     }

@@ -123,6 +123,7 @@ impl Protocol for Partition {
             Message::RepairRequest(request) => self.on_repair_request(host, now, request),
             Message::RepairReply(reply) => self.on_repair_reply(host, now, reply),
             Message::ScrubPage(page) => self.on_scrub_page(host, now, page),
+            Message::Tombstones(_) | Message::TombstonesAck(_) => host.counters.refused += 1,
         }
     }
 

@@ -8,12 +8,13 @@
 //! Taking a version in twice changes nothing, and the newer one wins, so parts may be asked for again and come twice. A part is only
 //! asked for when all before it is durable here: whichever answer arrives, nothing before it is missing.
 
-use super::{QuorumPartition, Version, Waiter, timestamp_of};
+use super::QuorumPartition;
+use super::version::{Version, Waiter, read_floor, timestamp_of};
 use crate::config::COPY_CHUNK_BYTES;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_node::{CopyChunk, Host, Page, StreamPeer};
+use nicekv_node::{CopyChunk, Host, Page, Plant, StreamPeer};
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, read_keyed_entry};
 use nicekv_wire::{DecodeError, Epoch, NodeId, Now};
@@ -159,7 +160,9 @@ impl QuorumPartition {
 
     pub(super) fn send_page(&self, node: &mut Host, scan: &PendingScan, page: Page<'_>) {
         let (partition, epoch, section) = (self.id(), scan.epoch, CopySection::Entries);
-        let chunk = CopyFrame::Chunk { partition, epoch, section, more: page.more, payload: page.entries };
+        // The floor is of the same moment as the page: of each key one or the other shows what was deleted.
+        let payload = [&self.floor.to_be_bytes(), page.entries].concat();
+        let chunk = CopyFrame::Chunk { partition, epoch, section, more: page.more, payload: &payload };
         node.send_frame(scan.peer, &chunk);
     }
 
@@ -177,7 +180,7 @@ impl QuorumPartition {
         {
             return;
         }
-        let Ok(versions) = read_versions(payload) else {
+        let Ok((floor, versions)) = read_part(payload) else {
             node.counters.malformed += 1;
             return;
         };
@@ -185,6 +188,9 @@ impl QuorumPartition {
         merge.round = round;
         // One more than there are, so that they cannot be done before all are counted.
         source.stage = Stage::Taking { pending: versions.len() + 1, last, more };
+        if !node.has(Plant::QuorumFloorNotMerged) {
+            self.raise_floor(node, floor);
+        }
         for (key, entry) in versions {
             let version = Version { timestamp: timestamp_of(&entry), value: entry.value.map(Box::from) };
             self.take(node, now, key, version, Waiter::Merge { round });
@@ -212,12 +218,17 @@ impl QuorumPartition {
     }
 }
 
-fn read_versions(payload: &[u8]) -> Result<Vec<(&[u8], Entry<'_>)>, DecodeError> {
+/// A key and what is held of it.
+type Held<'a> = (&'a [u8], Entry<'a>);
+
+/// The floor, and the versions, of a part.
+fn read_part(payload: &[u8]) -> Result<(u64, Vec<Held<'_>>), DecodeError> {
     let mut reader = Reader::new(payload);
+    let floor = read_floor(&mut reader)?;
     let mut versions = Vec::new();
     while !reader.is_empty() {
         let (key, entry) = read_keyed_entry(&mut reader)?;
         versions.push((key, Entry::decode(entry)?));
     }
-    Ok(versions)
+    Ok((floor, versions))
 }

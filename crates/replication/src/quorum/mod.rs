@@ -2,15 +2,15 @@
 //!
 //! ```text
 //!   put   client ─Query─▶ all    R−k+1 answers: the newest timestamp        (one epoch)
-//!         client ─Store─▶ all    k answers: held durably                    (one epoch)
+//!         client ─Store─▶ all    k answers: held durably                    (the same epoch, or once more from the start)
 //!   get   client ─Query─▶ all    R−k+1 answers: the newest version          (one epoch)
 //!         client ─Store─▶ all    only if fewer than k hold it: write-back
 //! ```
 //!
 //! This is the multi-writer register of Attiya, Bar-Noy and Dolev with a write set of k and a read set of R − k + 1, which always have
 //! a replica in common. Replicas decide nothing: each keeps the newest version of a key, by timestamp, and says what it durably holds.
-//! Read `partition` (query and store), then `merge` (a node whose storage is new), `repair` (a key that cannot be read), then this
-//! module's dispatch.
+//! Read `partition` (query and store), then `merge` (a node whose storage is new), `repair` (a key that cannot be read), `forget`
+//! (deletions), then this module's dispatch.
 //!
 //! What must hold: *if a store was answered by k replicas in one epoch before a query began, the R − k + 1 that answer the query in
 //! one epoch include one that holds that version or a newer one.* It does because
@@ -26,95 +26,26 @@
 //!    is made by a *fence*: the metadata service begins the next epoch, of the same members, for a member that asks.
 //!
 //! R and k are fixed: a removed member is silent, not gone, so a node is never replaced by another one, and fewer than R − k + 1
-//! counted members answer nothing rather than something stale. Deletions are versions; they are kept for ever.
+//! counted members answer nothing rather than something stale. Deletions are versions, until every
+//! member holds them and they are forgotten: what remains of them is a number, the *floor*, and `forget` says why that is enough. Stores name
+//! the epoch in which their query was answered and are taken in no other, so none that is older than a deletion arrives after it is forgotten.
 
+mod forget;
 mod merge;
 mod partition;
 mod repair;
+mod version;
 
 use crate::entry::decode_entry;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_node::{
     CopyChunk, CopyRequest, Host, Membership, Message, Page, PartitionStatus, Protocol, Request,
 };
-use nicekv_wire::bytes::Reader;
 use nicekv_wire::control::Assign;
-use nicekv_wire::quorum::Timestamp;
-use nicekv_wire::recovery::{CopySection, Entry, put_keyed_entry, read_keyed_entry};
-use nicekv_wire::{DecodeError, Epoch, NodeId, Now, OpId, PartitionId, Replication};
+use nicekv_wire::recovery::CopySection;
+use nicekv_wire::{DecodeError, NodeId, Now, PartitionId, Replication};
 pub use partition::QuorumPartition;
-
-/// A version of a key, on its way to the log.
-#[derive(Clone)]
-struct Version {
-    timestamp: Timestamp,
-    /// `None` is a deletion.
-    value: Option<Box<[u8]>>,
-}
-
-impl Version {
-    fn entry(&self) -> Entry<'_> {
-        let Timestamp { counter, op } = self.timestamp;
-        Entry { index: counter, version: op, expiry_ms: 0, value: self.value.as_deref() }
-    }
-}
-
-fn timestamp_of(entry: &Entry<'_>) -> Timestamp {
-    Timestamp { counter: entry.index, op: entry.version }
-}
-
-/// Who wants to know that a version, or a newer one, is durable.
-#[derive(Clone)]
-enum Waiter {
-    Client {
-        op: OpId,
-        reply_to: SocketAddrV4,
-    },
-    /// The partition's merge, in this round of it.
-    Merge {
-        round: u64,
-    },
-    /// It takes the place of what is damaged.
-    Nobody,
-}
-
-/// A read of the engine, and what it is for.
-#[derive(Clone)]
-struct PendingRead {
-    key: Box<[u8]>,
-    what: ReadFor,
-}
-
-#[derive(Clone)]
-enum ReadFor {
-    Query {
-        op: OpId,
-        reply_to: SocketAddrV4,
-        wants_value: bool,
-    },
-    /// Those who wait for it, see `partition::Key`.
-    Newest,
-    /// A member that cannot read the key itself.
-    Repair {
-        epoch: Epoch,
-        to: NodeId,
-    },
-}
-
-#[derive(Clone)]
-struct Unforced {
-    record: u64,
-    what: UnforcedWhat,
-}
-
-#[derive(Clone)]
-enum UnforcedWhat {
-    Counted,
-    Version { key: Box<[u8]>, version: Version, waiters: Vec<Waiter> },
-    Forgotten { key: Box<[u8]> },
-}
+use version::{PendingRead, ReadFor, Record};
 
 impl Protocol for QuorumPartition {
     fn new(partition: PartitionId, replication: Replication, host: &Host) -> Self {
@@ -150,7 +81,11 @@ impl Protocol for QuorumPartition {
             Record::Version { key, entry } => {
                 host.storage.write(self.id(), key, |out| out.extend_from_slice(entry));
             }
-            Record::Forgotten { key } => host.storage.remove(self.id(), key),
+            Record::Forgotten { key, floor } => {
+                self.floor = self.floor.max(floor);
+                host.storage.remove(self.id(), key);
+            }
+            Record::Floor { floor } => self.floor = self.floor.max(floor),
         }
         Ok(())
     }
@@ -158,7 +93,7 @@ impl Protocol for QuorumPartition {
     fn on_request(&mut self, host: &mut Host, now: Now, from: SocketAddrV4, request: Request<'_>) {
         match request {
             Request::Query(query) if self.quorum == Some(query.quorum) => {
-                self.on_query(host, now, query, query.reply_to.unwrap_or(from));
+                self.on_query(host, now, *query, query.reply_to.unwrap_or(from));
             }
             Request::Store(store) if self.quorum == Some(store.quorum) => {
                 self.on_store(host, now, store, store.reply_to.unwrap_or(from));
@@ -171,10 +106,12 @@ impl Protocol for QuorumPartition {
         }
     }
 
-    fn on_message(&mut self, host: &mut Host, now: Now, _: NodeId, message: Message<'_>) {
+    fn on_message(&mut self, host: &mut Host, now: Now, sender: NodeId, message: Message<'_>) {
         match message {
             Message::RepairRequest(request) => self.on_repair_request(host, request),
             Message::RepairReply(reply) => self.on_repair_reply(host, now, reply),
+            Message::Tombstones(told) => self.on_tombstones(host, now, told),
+            Message::TombstonesAck(round) => self.on_tombstones_ack(host, now, sender, round),
             _ => host.counters.refused += 1,
         }
     }
@@ -208,6 +145,9 @@ impl Protocol for QuorumPartition {
             }
             ReadFor::Newest => self.on_newest_read(host, now, &key, entry.map(decode_entry)),
             ReadFor::Repair { epoch, to } => self.on_repair_read(host, (epoch, to), &key, entry),
+            ReadFor::Forgetting { timestamp } => {
+                self.on_forgetting_read(host, &key, timestamp, entry.map(decode_entry));
+            }
         }
     }
 
@@ -226,17 +166,26 @@ impl Protocol for QuorumPartition {
         self.begin_repairs(host, now, page.corrupt);
     }
 
+    fn before_scrub(&mut self, _: Now, _: bool) -> bool {
+        !self.has_tombstones_enough()
+    }
+
     fn on_scrubbed(&mut self, host: &mut Host, now: Now, _: &[u8], page: Page<'_>) {
         self.begin_repairs(host, now, page.corrupt);
+        self.note_tombstones(host, now, page);
     }
 
     fn sweep(&mut self, host: &mut Host, now: Now) -> bool {
         self.look_over(host, now);
-        self.sweep_repairs(host, now)
+        let is_repairing = self.sweep_repairs(host, now);
+        self.sweep_forgetting(host, now) || is_repairing
     }
 
     /// Versions need no second record: when the records from here on are durable, all before are, and in the engine.
     fn checkpoint(&self, host: &mut Host) {
+        if self.floor > 0 {
+            host.append(self.id(), |out| Record::Floor { floor: self.floor }.append(out));
+        }
         if self.counted {
             host.append(self.id(), |out| Record::Counted.append(out));
         }
@@ -244,52 +193,5 @@ impl Protocol for QuorumPartition {
 
     fn status(&self) -> PartitionStatus {
         self.tell_status()
-    }
-}
-
-/// A record of the log. Kinds differ from the primary's, so that neither protocol takes up the other's log.
-enum Record<'a> {
-    /// What this storage says it holds counts from here on.
-    Counted,
-    /// A version of a key, newer than those in earlier records, or in the place of one that was damaged.
-    Version { key: &'a [u8], entry: &'a [u8] },
-    /// Of this key there is nothing to hold.
-    Forgotten { key: &'a [u8] },
-}
-
-const KIND_COUNTED: u8 = 64;
-const KIND_VERSION: u8 = 65;
-const KIND_FORGOTTEN: u8 = 66;
-
-impl<'a> Record<'a> {
-    fn append(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Counted => out.extend_from_slice(&[KIND_COUNTED, 0]),
-            Self::Version { key, entry } => {
-                out.extend_from_slice(&[KIND_VERSION, 0]);
-                put_keyed_entry(out, key, entry);
-            }
-            Self::Forgotten { key } => {
-                out.extend_from_slice(&[KIND_FORGOTTEN, 0]);
-                out.extend_from_slice(key);
-            }
-        }
-    }
-
-    fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let [kind, _]: [u8; 2] = reader.layout("record")?;
-        let record = match kind {
-            KIND_COUNTED => Self::Counted,
-            KIND_VERSION => {
-                let (key, entry) = read_keyed_entry(&mut reader)?;
-                Entry::decode(entry)?;
-                Self::Version { key, entry }
-            }
-            KIND_FORGOTTEN => Self::Forgotten { key: reader.rest() },
-            other => return Err(DecodeError::UnknownValue { field: "record kind", value: other.into() }),
-        };
-        reader.finish("record")?;
-        Ok(record)
     }
 }

@@ -6,12 +6,13 @@
 //!   Query ─▶ read the engine ─▶ answer
 //! ```
 //!
-//! Invariants: the engine holds forced versions only, so a query tells of nothing that a crash could take away; a key's records stand
-//! in the log in the order of their timestamps.
+//! Invariants: the engine holds forced versions only, so a query tells of nothing that a crash could take away; what is done to a key's entry
+//! is done in the order of the log, which is that of the timestamps but where a repair goes back to what others hold.
 
+use super::forget::Forgetting;
 use super::merge::{Merge, PendingScan};
 use super::repair::Repairs;
-use super::{PendingRead, ReadFor, Record, Unforced, UnforcedWhat, Version, Waiter, timestamp_of};
+use super::version::{PendingRead, ReadFor, Record, Unforced, UnforcedWhat, Version, Waiter, timestamp_of};
 use crate::config::OPEN_OPS_MAX;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -49,6 +50,10 @@ pub struct QuorumPartition {
     /// In the log, ascending.
     pub(super) unforced: VecDeque<Unforced>,
     pub(super) repairs: Repairs,
+    pub(super) forgetting: Forgetting,
+    /// The greatest counter of a deletion that was forgotten here.
+    pub(super) floor: u64,
+    pub(super) epoch_began_ns: u64,
     /// When an epoch after this one was last asked for.
     pub(super) fence_asked_ns: u64,
     /// Nothing is looked over before.
@@ -68,6 +73,9 @@ impl QuorumPartition {
             scans: VecDeque::new(),
             unforced: VecDeque::new(),
             repairs: Repairs::new(),
+            forgetting: Forgetting::default(),
+            floor: 0,
+            epoch_began_ns: 0,
             fence_asked_ns: 0,
             sweep_ns: 0,
         }
@@ -143,8 +151,9 @@ impl QuorumPartition {
             self.count(node);
         }
         if is_new {
-            (self.sweep_ns, self.fence_asked_ns) = (0, 0);
+            (self.sweep_ns, self.fence_asked_ns, self.epoch_began_ns) = (0, 0, now.boot_ns);
             self.look_over(node, now);
+            self.on_epoch_while_forgetting(node, now);
             self.restart_repairs();
             if self.sweep_repairs(node, now) {
                 node.arm_sweep(now);
@@ -185,17 +194,16 @@ impl QuorumPartition {
         &mut self,
         node: &mut Host,
         now: Now,
-        query: &QuorumQuery<'_>,
+        QuorumQuery { op, wants_value, key, .. }: QuorumQuery<'_>,
         reply_to: SocketAddrV4,
     ) {
         if !self.answers() || !node.has_lease(now) || self.is_full() {
             node.counters.dropped += 1;
             return;
         }
-        let token = node.read(self.id(), query.key);
-        let (op, wants_value) = (query.op, query.wants_value);
+        let token = node.read(self.id(), key);
         let what = ReadFor::Query { op, reply_to, wants_value };
-        self.reads.push_back((token, PendingRead { key: query.key.into(), what }));
+        self.reads.push_back((token, PendingRead { key: key.into(), what }));
     }
 
     pub(super) fn on_query_read(
@@ -234,12 +242,14 @@ impl QuorumPartition {
             node.counters.dropped += 1;
             return;
         }
-        let held =
-            QuorumHeld { op, node: node.config.node, epoch: self.membership.epoch, timestamp, content };
+        let epoch = self.membership.epoch;
+        let floor = if node.has(Plant::QuorumFloorNotTold) { 0 } else { self.floor };
+        let held = QuorumHeld { op, node: node.config.node, epoch, timestamp, floor, content };
         node.outbox.send(to, |out| held.encode(out));
     }
 
-    /// Hold this version. A newcomer takes it in, too, and keeps silent.
+    /// Hold this version, if that was asked in this epoch. A newcomer takes it in, too, and keeps silent. A store of an epoch before might
+    /// bring back what was deleted and is forgotten: it is answered as a question, so that the client asks again.
     pub(super) fn on_store(
         &mut self,
         node: &mut Host,
@@ -247,12 +257,20 @@ impl QuorumPartition {
         store: &QuorumStore<'_>,
         reply_to: SocketAddrV4,
     ) {
+        let epoch = self.membership.epoch;
+        if store.epoch < epoch && !node.has(Plant::QuorumOlderEpochTaken) {
+            let QuorumStore { keyspace, op, digest, quorum, key, .. } = *store;
+            let wants_value = false;
+            let query = QuorumQuery { keyspace, op, digest, reply_to: None, quorum, wants_value, key };
+            return self.on_query(node, now, query, reply_to);
+        }
         let has_room = match node.disk_space {
             DiskSpace::Enough => true,
             DiskSpace::Reserve => store.value.is_none(),
             DiskSpace::Exhausted => false,
         };
-        if self.membership.standing == Standing::Outside || self.is_full() || !has_room {
+        let is_early = store.epoch > epoch;
+        if self.membership.standing == Standing::Outside || self.is_full() || !has_room || is_early {
             node.counters.dropped += 1;
             return;
         }
@@ -395,6 +413,7 @@ impl QuorumPartition {
                 self.answer(node, op, reply_to, timestamp, content);
             }
             Waiter::Merge { round } => self.on_merged(node, now, round),
+            Waiter::Tombstone { serial } => self.on_tombstone_held(node, serial),
             Waiter::Nobody => {}
         }
     }

@@ -19,9 +19,8 @@
 //! With k = 1 there are no k − 1 others: the key stays silent. A version that was on its way to the engine when the damage was found is newer
 //! than what is damaged, and ends the repair when it gets there; so does an entry that can be read after all.
 
-use super::{
-    PendingRead, QuorumPartition, ReadFor, Record, Unforced, UnforcedWhat, Version, Waiter, timestamp_of,
-};
+use super::QuorumPartition;
+use super::version::{PendingRead, ReadFor, Version, Waiter, timestamp_of};
 use crate::config::REPAIRS_MAX;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -43,13 +42,16 @@ pub(super) type Repairs = BTreeMap<Box<[u8]>, Repair>;
 pub(super) struct Repair {
     /// The epoch in which the damage was found.
     found: Epoch,
-    /// What other members have, all in the present epoch; `None`: nothing.
-    answers: BTreeMap<NodeId, Option<Version>>,
+    /// What other members have, all in the present epoch.
+    answers: BTreeMap<NodeId, Offer>,
     asked_ns: u64,
     tries: u32,
     /// What the answers came to is in the log and not yet forced.
     is_logged: bool,
 }
+
+/// What a member holds of a key, if anything, and its floor.
+type Offer = (Option<Version>, u64);
 
 impl QuorumPartition {
     /// A key cannot be read.
@@ -162,7 +164,7 @@ impl QuorumPartition {
         };
         let (sender, partition) = (host.config.node, self.id());
         let state = entry.map_or(KeyState::Absent, KeyState::Stored);
-        let reply = RepairReply { sender, partition, epoch, key, state, asked: (0, 0), through: 0 };
+        let reply = RepairReply { sender, partition, epoch, key, state, asked: (0, 0), through: self.floor };
         host.outbox.send(address, |out| reply.encode(out));
     }
 
@@ -180,24 +182,27 @@ impl QuorumPartition {
             KeyState::Absent => None,
             KeyState::Corrupt => return,
         };
-        repair.answers.insert(reply.sender, version);
+        repair.answers.insert(reply.sender, (version, reply.through));
         let read_set = self.quorum.map_or(usize::MAX, |quorum| quorum.read_set());
         let enough = if host.has(Plant::QuorumRepairFromOne) { 1 } else { read_set };
         if repair.answers.len() >= enough {
             repair.is_logged = true;
             let answers = core::mem::take(&mut repair.answers);
-            self.install(host, now, reply.key, answers.into_values().flatten());
+            self.install(host, now, reply.key, answers.into_values().collect());
         }
     }
 
-    /// The newest of these versions takes the place of what is damaged.
-    fn install(&mut self, host: &mut Host, now: Now, key: &[u8], versions: impl Iterator<Item = Version>) {
+    /// The newest of what others hold takes the place of what is damaged; if it is nothing, they have forgotten what there was.
+    fn install(&mut self, host: &mut Host, now: Now, key: &[u8], offers: Vec<Offer>) {
+        let floor = offers.iter().map(|(_, floor)| *floor).max().unwrap_or(0);
+        let versions = offers.into_iter().filter_map(|(version, _)| version);
         match versions.max_by_key(|version| version.timestamp) {
             Some(version) => {
+                self.raise_floor(host, floor);
                 self.keys.entry(key.into()).or_default();
                 self.log(host, now, key, version, Waiter::Nobody);
             }
-            None => self.log_removal(host, key),
+            None => self.log_forgotten(host, key, floor),
         }
     }
 
@@ -206,12 +211,5 @@ impl QuorumPartition {
         let read =
             PendingRead { key: key.into(), what: ReadFor::Repair { epoch: self.membership.epoch, to } };
         self.reads.push_back((token, read));
-    }
-
-    /// Nobody holds anything.
-    fn log_removal(&mut self, host: &mut Host, key: &[u8]) {
-        let record = host.append_awaited(self.id(), |out| Record::Forgotten { key }.append(out));
-        host.storage.want_force();
-        self.unforced.push_back(Unforced { record, what: UnforcedWhat::Forgotten { key: key.into() } });
     }
 }

@@ -6,6 +6,7 @@ use crate::faults::Faults;
 use crate::keyspace::Shape;
 use crate::network::Host;
 use crate::node::Kept;
+use nicekv_metadata::MemberStanding;
 use nicekv_node::{DiskSpace, Standing};
 use nicekv_wire::PartitionId;
 use nicekv_wire::recovery::Entry;
@@ -343,10 +344,16 @@ impl Cluster {
                         })
                     })
                 };
-                let members = || partition.members.iter().map(|member| member.node);
+                // A replica of a quorum counts before the metadata service knows.
+                let is_known =
+                    |standing| matches!(standing, MemberStanding::Promoted | MemberStanding::Serving);
                 let id = self.nodes[index].id.0;
-                let others = members().filter(|node| *node != id && is_well(node) && holds(node)).count();
-                !members().any(|node| node == id) || others + 1 == self.shape(partition.keyspace).replicas
+                let others = partition.members.iter().filter(|member| {
+                    let node = &member.node;
+                    *node != id && is_known(member.standing) && is_well(node) && holds(node)
+                });
+                let is_member = partition.members.iter().any(|member| member.node == id);
+                !is_member || others.count() + 1 == self.shape(partition.keyspace).replicas
             })
     }
 

@@ -24,6 +24,7 @@ impl Tally {
         let counted = [
             ("prepares refused for space", counters.refused_for_space),
             ("values repaired", counters.repaired),
+            ("deletions forgotten", counters.forgotten),
             ("differing entries put right", counters.differing),
         ];
         for (what, count) in counted.into_iter().filter(|(_, count)| *count > 0) {
