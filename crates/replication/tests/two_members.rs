@@ -2,114 +2,15 @@
 
 mod harness;
 
+use harness::pair::{
+    OTHER, OTHER_ADDRESS, PARTITION, ack, acks, decide, decisions, increment, op, other, primary, progress,
+    recover,
+};
 use harness::{CLIENT, Node, answer, update};
 use nicekv_node::ShiftKind;
-use nicekv_wire::control::{Member, MemberState};
-use nicekv_wire::recovery::{RecoverReply, RecoverRequest, UndecidedOp};
-use nicekv_wire::replication::{Acks, Decision, Decisions, Effect, PrepareAck, Progress, Resend, Watermark};
-use nicekv_wire::{
-    ClientId, Datagram, Entries, Epoch, NodeId, OpId, Operation, PartitionId, Status, Term, Update,
-};
-use std::net::{Ipv4Addr, SocketAddrV4};
-
-const OTHER: NodeId = NodeId(2);
-const OTHER_ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 3), 7400);
-const PARTITION: PartitionId = PartitionId(0);
-
-fn other() -> Member {
-    Member { node: OTHER, state: MemberState::Consistent, handoff: false, address: OTHER_ADDRESS }
-}
-
-fn op(client: u64) -> OpId {
-    OpId { client: ClientId::new(2, client), sequence: 1 }
-}
-
-type Sent = Vec<(SocketAddrV4, Vec<u8>)>;
-
-/// An increment of a key by a client of its own; what the node sends then.
-fn increment(node: &mut Node, client: u64) -> Sent {
-    let increment = update(op(client), b"n", Operation::Increment(1));
-    node.receive(CLIENT, |out| increment.encode(out))
-}
-
-/// The acks of prepares among what was sent.
-fn acks(sent: &Sent) -> Vec<PrepareAck> {
-    let decoded = sent.iter().filter_map(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
-        Datagram::Acks(acks) => Some(acks.prepares.iter().collect::<Vec<_>>()),
-        _ => None,
-    });
-    decoded.flatten().collect()
-}
-
-/// Op, contention and result of the decisions among what was sent.
-fn decisions(sent: &Sent) -> Vec<(OpId, bool, Status, i64)> {
-    let mut decided = Vec::new();
-    for (_, bytes) in sent {
-        if let Datagram::Decisions(decisions) = Datagram::decode(bytes).unwrap().1 {
-            decided.extend(decisions.decisions.iter().map(|d: Decision<'_>| {
-                assert_eq!(d.effect, Effect::Store);
-                (d.op, d.contended, d.status, d.integer)
-            }));
-        }
-    }
-    decided
-}
-
-/// The other member has forced an op, which was contended there or not.
-fn ack(node: &mut Node, epoch: u32, client: u64, contended: bool) -> Sent {
-    let (partition, epoch) = (PARTITION, Epoch(epoch));
-    let ack = PrepareAck { partition, epoch, op: op(client), contended, refused: false };
-    let (prepares, progress) = (Entries::Values(&[ack]), Entries::Values(&[]));
-    node.receive(OTHER_ADDRESS, |out| Acks { sender: OTHER, prepares, progress }.encode(out))
-}
-
-/// The other member, as the primary, has decided an increment, uncontended.
-fn decide(node: &mut Node, epoch: u32, index: u64, op: OpId) -> Sent {
-    let (partition, epoch) = (PARTITION, Epoch(epoch));
-    let decision = Decision {
-        partition,
-        epoch,
-        index,
-        origin: epoch,
-        op,
-        contended: false,
-        effect: Effect::Store,
-        status: Status::Ok,
-        version: op,
-        expiry_ms: 0,
-        integer: 1,
-        value: b"1",
-        value_is_result: false,
-    };
-    let watermark = Watermark { partition, epoch, base: 0, released: 0 };
-    let (watermarks, decisions) = (Entries::Values(&[watermark]), Entries::Values(&[decision]));
-    node.receive(OTHER_ADDRESS, |out| Decisions { sender: OTHER, watermarks, decisions }.encode(out))
-}
-
-/// The other member has logged and forced the decisions up to this one.
-fn progress(node: &mut Node, epoch: u32, forced: u64) -> Sent {
-    let (partition, epoch) = (PARTITION, Epoch(epoch));
-    let progress = Progress { partition, epoch, logged: forced, forced, gap: false };
-    let (prepares, progress) = (Entries::Values(&[]), Entries::Values(&[progress]));
-    node.receive(OTHER_ADDRESS, |out| Acks { sender: OTHER, prepares, progress }.encode(out))
-}
-
-/// The other member tells what it held when the epoch began.
-fn recover(node: &mut Node, epoch: u32, logged: u64, undecided: Vec<UndecidedOp>) -> Sent {
-    let (sender, partition, epoch) = (OTHER, PARTITION, Epoch(epoch));
-    let (cursor, next, forced) = (0, 0, logged);
-    let reply = RecoverReply { sender, partition, epoch, cursor, next, logged, forced, undecided };
-    node.receive(OTHER_ADDRESS, |out| reply.encode(out))
-}
-
-/// A primary whose epoch 5 has begun with nothing.
-fn primary() -> Node {
-    let mut node = Node::started();
-    node.grant_lease(Term(3));
-    node.assign_with(Term(3), Epoch(5), &[other()]);
-    recover(&mut node, 5, 0, Vec::new());
-    node
-}
+use nicekv_wire::recovery::{RecoverRequest, UndecidedOp};
+use nicekv_wire::replication::Resend;
+use nicekv_wire::{Datagram, Epoch, OpId, Operation, Status, Term, Update};
 
 #[test]
 fn the_second_op_of_a_key_is_contended_and_stays_so_in_later_epochs() {

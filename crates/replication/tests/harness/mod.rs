@@ -2,18 +2,21 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use nicekv_node::{NodeConfig, ShiftKind, StorageCompletion, StorageRequest, Timing};
+pub(crate) mod pair;
+
+use nicekv_node::{NodeConfig, ShiftKind, StorageCompletion, StorageRequest, StreamPeer, Timing};
 use nicekv_placement::{Vrings, key_digest};
 use nicekv_replication::Replica;
 use nicekv_wire::Duration;
 use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberState};
-use nicekv_wire::recovery::Entry;
+use nicekv_wire::recovery::{CopyFrame, Entry, put_keyed_entry};
 use nicekv_wire::{
     ClientId, Condition, Datagram, Epoch, Expiry, Get, KeyspaceId, MatchRange, NodeId, Now, OpId, Operation,
     PartitionId, Replication, Status, Term, Update,
 };
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::ops::Bound;
 
 pub(crate) const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 9), 900);
 pub(crate) const METADATA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 7400);
@@ -132,6 +135,31 @@ impl Node {
         self.sent()
     }
 
+    /// A frame has arrived; the frames that the node sends then.
+    pub(crate) fn receive_frame(&mut self, peer: StreamPeer, frame: &CopyFrame<'_>) -> Vec<Vec<u8>> {
+        let mut bytes = Vec::new();
+        frame.append(&mut bytes);
+        self.core.handle_stream(self.now, peer, &bytes);
+        self.run_storage();
+        self.frames()
+    }
+
+    /// The frames that the node sends.
+    pub(crate) fn frames(&mut self) -> Vec<Vec<u8>> {
+        core::iter::from_fn(|| self.core.poll_stream()).map(|(_, frame)| frame).collect()
+    }
+
+    /// The process dies and another one starts, with this part of the log and what the engine holds.
+    pub(crate) fn restarted_with(log: &[Vec<u8>]) -> Self {
+        let mut node = Self::started();
+        for record in log {
+            node.core.replay(node.now, record).expect("the node wrote it");
+            node.log.push(record.clone());
+        }
+        node.run_storage();
+        node
+    }
+
     /// What leaves the node.
     pub(crate) fn sent(&mut self) -> Vec<(SocketAddrV4, Vec<u8>)> {
         let (mut sent, mut out) = (Vec::new(), Vec::new());
@@ -177,6 +205,16 @@ impl Node {
                     self.core.handle_storage(self.now, completion);
                 }
                 StorageRequest::Trim { .. } => {}
+                StorageRequest::Scan { token, after, .. } => {
+                    let mut entries = Vec::new();
+                    let from = (Bound::Excluded(after.to_vec()), Bound::Unbounded);
+                    for (key, entry) in self.engine.range::<Vec<u8>, _>(from) {
+                        put_keyed_entry(&mut entries, key, entry);
+                    }
+                    let completion =
+                        StorageCompletion::Scan { token, entries: &entries, corrupt: &[], more: false };
+                    self.core.handle_storage(self.now, completion);
+                }
                 other => panic!("a lone node asks for {other:?}"),
             }
         }

@@ -1,0 +1,87 @@
+//! A replica that joins: what of its former life it shows, logs, and keeps through a restart. Its primary is the test.
+
+mod harness;
+
+use harness::pair::{
+    OTHER, OTHER_ADDRESS, PARTITION, Sent, acks, decide_as, increment, op, other, watermark,
+};
+use harness::{NODE, Node};
+use nicekv_node::StreamPeer;
+use nicekv_wire::control::{Member, MemberState};
+use nicekv_wire::recovery::{CopyFrame, CopySection};
+use nicekv_wire::{Epoch, NodeId, Term};
+
+/// An epoch in which the node joins.
+fn join(node: &mut Node, epoch: u32) -> Sent {
+    let me = Member { node: NodeId(1), state: MemberState::Joining, handoff: false, address: NODE };
+    node.assign_members(Term(3), Epoch(epoch), OTHER, vec![me, other()])
+}
+
+/// What the primary tells first: up to where both hold the same, and that there is nothing newer.
+fn begin(node: &mut Node, epoch: u32, since: u64, origin: u32) {
+    let mut payload = Vec::new();
+    for number in [since, since, since] {
+        payload.extend(number.to_be_bytes());
+    }
+    payload.extend(OTHER.0.to_be_bytes());
+    payload.extend(1u64.to_be_bytes());
+    payload.extend(origin.to_be_bytes());
+    let (partition, epoch, section) = (PARTITION, Epoch(epoch), CopySection::Begin);
+    let chunk = CopyFrame::Chunk { partition, epoch, section, more: false, payload: &payload };
+    node.receive_frame(StreamPeer::Dialed(OTHER_ADDRESS), &chunk);
+}
+
+/// A member with a contended decision that it has not shown, which joins anew: the primary says that the decision stands.
+#[test]
+fn a_decision_that_stands_is_shown_and_outlives_a_checkpoint_before_it() {
+    let mut node = Node::started();
+    node.assign_under(Term(3), Epoch(5), OTHER, &[other()]);
+    assert_eq!(acks(&increment(&mut node, 1)).len(), 1);
+    decide_as(&mut node, 5, 1, op(1), true);
+    assert_eq!(node.engine.len(), 0, "it is contended and not released");
+    join(&mut node, 6);
+    watermark(&mut node, 6, 1);
+    assert_eq!(node.frames().len(), 1, "it asks for the beginning");
+    let before = node.log.len();
+    node.core.checkpoint();
+    node.run_storage();
+    begin(&mut node, 6, 1, 5);
+    assert_eq!(node.engine.len(), 1);
+    let restarted = Node::restarted_with(&node.log[before..]);
+    assert_eq!(restarted.engine, node.engine);
+}
+
+/// What was decided meanwhile takes effect after what stood before.
+#[test]
+fn what_is_newer_is_kept_back_until_it_is_known_what_stands() {
+    let mut node = Node::started();
+    node.assign_under(Term(3), Epoch(5), OTHER, &[other()]);
+    increment(&mut node, 1);
+    decide_as(&mut node, 5, 1, op(1), true);
+    join(&mut node, 6);
+    watermark(&mut node, 6, 1);
+    increment(&mut node, 2);
+    decide_as(&mut node, 6, 2, op(2), false);
+    assert_eq!(node.engine.len(), 0, "it is kept back");
+    let before = node.log.len();
+    begin(&mut node, 6, 1, 5);
+    let entry = nicekv_wire::recovery::Entry::decode(&node.engine[b"n".as_slice()]).unwrap().index;
+    assert_eq!(entry, 2);
+    assert!(node.log.len() > before);
+    let restarted = Node::restarted_with(&node.log);
+    assert_eq!(restarted.engine, node.engine);
+}
+
+/// Until it knows where the epoch begins it takes no decisions, and says so.
+#[test]
+fn it_takes_no_decision_before_it_knows_where_the_epoch_begins() {
+    let mut node = Node::started();
+    join(&mut node, 6);
+    increment(&mut node, 1);
+    decide_as(&mut node, 6, 1, op(1), false);
+    let status = &node.core.status().partitions[0];
+    assert_eq!(status.logged, 0);
+    watermark(&mut node, 6, 0);
+    decide_as(&mut node, 6, 1, op(1), false);
+    assert_eq!(node.core.status().partitions[0].logged, 1);
+}
