@@ -76,3 +76,53 @@ impl Budget {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn what_all_hold_is_counted_and_who_holds_the_most_goes_first() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut connections = Slab::new();
+        for _ in 0..3 {
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            connections.insert(Connection::new(stream, 1, 0));
+        }
+        let mut budget = Budget::new(1_000);
+        for (slot, bytes) in [(0, 300), (1, 500), (2, 200)] {
+            connections[slot].counted_bytes = bytes;
+            budget.used += bytes;
+        }
+        assert_eq!((budget.used(), budget.greediest(&connections)), (1_000, None));
+        budget.limit = 999;
+        assert_eq!(budget.greediest(&connections), Some(1));
+        assert!(
+            budget
+                .refusal(&connections[1])
+                .as_bytes()
+                .starts_with(b"ERR closed: all connections together exceed the limit of 999")
+        );
+        budget.forget(&connections[1]);
+        assert_eq!(budget.used(), 500);
+        for (limit, bytes) in [(1_000, READ_BYTES), (998, READ_BYTES_SCARCE), (1_001, READ_BYTES)] {
+            budget.limit = limit;
+            assert_eq!(budget.read_bytes(), bytes, "{limit}");
+        }
+        // A connection is counted as what it occupies now.
+        let occupied = connections[0].memory();
+        budget.count(&mut connections[0]);
+        assert_eq!((budget.used(), connections[0].counted_bytes), (200 + occupied, occupied));
+    }
+
+    #[test]
+    fn memory_is_given_back_once_when_much_was_freed() {
+        let mut budget = Budget::new(1 << 30);
+        (budget.peak, budget.used) = (GIVEN_BACK_BYTES_MIN + 5, 6);
+        assert!(!budget.take_freed());
+        budget.used = 5;
+        assert!(budget.take_freed() && !budget.take_freed());
+        assert_eq!(budget.peak, 5);
+    }
+}

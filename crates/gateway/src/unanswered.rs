@@ -236,3 +236,7 @@ impl Unanswered {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "unanswered_tests.rs"]
+mod tests;

@@ -47,3 +47,12 @@ pub use wake::Waker;
 pub fn random() -> std::io::Result<u64> {
     getrandom::u64().map_err(std::io::Error::from)
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn random_numbers_differ() {
+        let numbers: std::collections::BTreeSet<_> = (0..100).map(|_| super::random().unwrap()).collect();
+        assert_eq!(numbers.len(), 100);
+    }
+}

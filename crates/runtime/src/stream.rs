@@ -271,4 +271,28 @@ mod tests {
         one.output.clear();
         assert!(matches!(receive_one(&mut one), Err(StreamError::FrameTooLong { bytes: 4_294_967_295, .. })));
     }
+
+    #[test]
+    fn a_connection_that_is_broken_is_told_from_one_that_is_not_there_yet() {
+        for (kind, expected) in [
+            (ErrorKind::WouldBlock, true),
+            (ErrorKind::NotConnected, true),
+            (ErrorKind::ConnectionReset, false),
+            (ErrorKind::BrokenPipe, false),
+            (ErrorKind::ConnectionRefused, false),
+        ] {
+            assert_eq!(is_not_yet(&kind.into()), expected, "{kind}");
+        }
+    }
+
+    #[test]
+    fn there_is_room_by_what_is_unsent_and_not_by_what_was_sent() {
+        let listener = listen(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let std::net::SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("IPv4") };
+        let mut stream = FramedStream::new(dial(address).unwrap(), LIMITS);
+        for (sent, has_room) in [(0, false), (1, true), (200_000, true), (400_000, true)] {
+            (stream.output, stream.sent) = (vec![0; LIMITS.output_bytes_max], sent);
+            assert_eq!(stream.has_room(), has_room, "{sent} are sent");
+        }
+    }
 }

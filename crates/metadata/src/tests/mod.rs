@@ -15,4 +15,5 @@ mod puts;
 mod scenarios;
 mod space;
 mod switch;
+mod switches;
 mod usage;

@@ -1,16 +1,14 @@
-//! What was heard, to the nanosecond: who is live and for how long, which switch is current, who accuses whom. Worlds show that nothing
+//! What was heard, to the nanosecond: who is live and for how long, who accuses whom (`switches`: which one is current). Worlds show that nothing
 //! wrong follows from it; here is when it happens.
 
 use std::time::Duration;
 
-use nicekv_dataplane::control::{ControlReply, ControlRequest};
-use nicekv_dataplane::{HostId, Prefix, TableSet, TableStatus, UnicastEntry};
 use nicekv_wire::control::{AssignAck, DiskSpace, Heartbeat, ProbeReply};
 use nicekv_wire::{Epoch, NodeId, PartitionId};
 
 use super::cluster::config;
-use crate::config::{SwitchId, Timing};
-use crate::observations::{Membership, Switches, Watch};
+use crate::config::{Config, Timing};
+use crate::observations::{Membership, Watch};
 use crate::state::Process;
 
 const MS: u64 = 1_000_000;
@@ -33,6 +31,42 @@ fn periods_follow_from_the_configuration() {
 
 fn heartbeat(node: NodeId, incarnation: u64, unanswered: u16) -> Heartbeat {
     Heartbeat { node, unanswered, space: DiskSpace::Enough, incarnation, storage: 5, sent_ns: 0 }
+}
+
+#[test]
+fn every_count_and_period_must_be_positive() {
+    let refused = |timing| Config { timing, ..config(3, 3) }.validate().is_err();
+    let (usual, zero) = (Timing::default(), Duration::ZERO);
+    assert!(!refused(usual));
+    for timing in [
+        Timing { heartbeats_missed: 0, ..usual },
+        Timing { drift_divisor: 0, ..usual },
+        Timing { grace_heartbeats: 0, ..usual },
+        Timing { probe_tries: 0, ..usual },
+        Timing { probe: zero, ..usual },
+        Timing { probe_idle: zero, ..usual },
+        Timing { accusation_patience: zero, ..usual },
+        Timing { rejoin_delay: zero, ..usual },
+        Timing { switch_interval: zero, ..usual },
+        Timing { heartbeat: Duration::from_nanos(3), ..usual },
+        Timing { lease: usual.heartbeat, ..usual },
+    ] {
+        assert!(refused(timing), "{timing:?}");
+    }
+}
+
+#[test]
+fn a_probe_is_taken_for_no_other_not_even_a_former_leaders() {
+    let nonces = |term: u64| {
+        let mut membership = Membership::new(&config(3, 3), term, START);
+        (1..=3).map(NodeId).for_each(|node| membership.probe(node, START));
+        membership.take_probes().into_iter().map(|(_, nonce)| nonce).collect::<Vec<_>>()
+    };
+    let [former, ours] = [6, 7].map(nonces);
+    assert!(
+        ours.is_sorted() && former.is_sorted() && former[2] < 7 << 32 && 7 << 32 < ours[0],
+        "{former:?} {ours:?}"
+    );
 }
 
 /// Answers the probes that wait to be sent, as these processes.
@@ -291,133 +325,4 @@ fn an_accusation_that_was_dropped_begins_anew() {
     assert_eq!(watch.accuse(OTHER, NODE, START + 500 * MS - 1, &timing), START);
     assert_eq!(watch.accuse(OTHER, NODE, START + 1_000 * MS - 1, &timing), START + 1_000 * MS - 1);
     assert_eq!(watch.expelled(OTHER, &proven([START + 2_000 * MS; 3]), &timing), None);
-}
-
-const SWITCHES: [SwitchId; 2] = [SwitchId(0), SwitchId(1)];
-const INTERVAL: u64 = 200 * MS;
-const TERM: u64 = 3;
-
-/// Two switches that are connected, and tables.
-fn switches() -> Switches {
-    let mut switches = Switches::new(&SWITCHES, Default::default(), INTERVAL);
-    SWITCHES.iter().for_each(|&id| switches.handle_connected(id));
-    assert_eq!(switches.poll(START, TERM), None, "there is nothing to install");
-    assert!(!switches.all_current());
-    switches.set_tables(TableSet::default());
-    switches
-}
-
-/// What is asked of the switches now: who, and whether it is an installation.
-fn asked(switches: &mut Switches, now_ns: u64) -> Vec<(u16, bool)> {
-    let asked = std::iter::from_fn(|| switches.poll(now_ns, TERM));
-    asked.map(|(id, request)| (id.0, matches!(request, ControlRequest::Install { term: TERM, .. }))).collect()
-}
-
-fn installed(switches: &mut Switches, id: SwitchId, term: u64, generation: u64) {
-    switches.handle_reply(START, id, TERM, ControlReply::Installed { term, generation });
-}
-
-fn current(switches: &Switches) -> Vec<bool> {
-    switches.status().iter().map(|status| status.current).collect()
-}
-
-#[test]
-fn a_switch_is_current_when_it_said_so_of_the_newest_tables_in_this_term() {
-    let mut switches = switches();
-    assert_eq!(asked(&mut switches, START), [(0, true), (0, false), (1, true), (1, false)]);
-    assert_eq!(asked(&mut switches, START + INTERVAL - 1), []);
-    assert_eq!(asked(&mut switches, START + INTERVAL), [(0, true), (0, false), (1, true), (1, false)]);
-    for (id, term, generation) in [(SWITCHES[0], TERM - 1, 1), (SWITCHES[0], TERM, 2), (SwitchId(9), TERM, 1)]
-    {
-        installed(&mut switches, id, term, generation);
-        assert_eq!(current(&switches), [false, false]);
-    }
-    installed(&mut switches, SWITCHES[0], TERM, 1);
-    assert_eq!((current(&switches), switches.all_current()), (vec![true, false], false));
-    assert_eq!(switches.why_not_ready().as_deref(), Some("switch 1 has not acknowledged its tables"));
-    installed(&mut switches, SWITCHES[1], TERM, 1);
-    assert_eq!(
-        (current(&switches), switches.all_current(), switches.why_not_ready()),
-        (vec![true; 2], true, None)
-    );
-    // Fresh figures are asked for at once, the tables not again.
-    assert_eq!(asked(&mut switches, START + INTERVAL + 1), [(0, false), (1, false)]);
-    // Newer tables are due at once, and an older acknowledgement is not theirs.
-    let destination = Prefix::new([10, 10, 0, 0], 16);
-    let entry = UnicastEntry { destination, partition: 0, host: HostId(1) };
-    let newer = TableSet { unicast: vec![entry], ..TableSet::default() };
-    switches.set_tables(newer.clone());
-    assert!(!switches.all_current());
-    installed(&mut switches, SWITCHES[0], TERM, 1);
-    assert_eq!(current(&switches), [false, false]);
-    assert_eq!(asked(&mut switches, START + INTERVAL + 2), [(0, true), (1, true)]);
-    SWITCHES.iter().for_each(|&id| installed(&mut switches, id, TERM, 2));
-    installed(&mut switches, SWITCHES[0], TERM, 1);
-    assert!(switches.all_current(), "what it said before came late");
-    // The same tables again are no newer ones.
-    switches.set_tables(newer);
-    assert!(switches.all_current());
-}
-
-fn status(generation: Option<u64>, tables: Vec<TableStatus>) -> ControlReply {
-    ControlReply::Status { term: TERM, generation, tables, counters: Default::default() }
-}
-
-#[test]
-fn a_switch_that_lost_its_tables_is_filled_again_and_still_goes_by_no_older_ones() {
-    let mut switches = switches();
-    asked(&mut switches, START);
-    SWITCHES.iter().for_each(|&id| installed(&mut switches, id, TERM, 1));
-    switches.handle_reply(START, SWITCHES[0], TERM, status(Some(1), vec![]));
-    assert_eq!(current(&switches), [true, true]);
-    switches.handle_reply(START, SWITCHES[0], TERM, status(None, vec![]));
-    assert_eq!((current(&switches), switches.all_current()), (vec![false, true], true));
-    assert_eq!(switches.why_not_ready().as_deref(), Some("switch 0 has not acknowledged its tables"));
-    assert_eq!(asked(&mut switches, START + INTERVAL), [(0, true), (0, false), (1, false)]);
-    installed(&mut switches, SWITCHES[0], TERM, 1);
-    assert_eq!(current(&switches), [true, true]);
-    // Another connection: what the agent holds is not known.
-    switches.handle_disconnected(SWITCHES[1]);
-    assert!(
-        !switches.is_connected(SWITCHES[1]) && switches.is_connected(SWITCHES[0]) && switches.all_current()
-    );
-    assert_eq!(switches.why_not_ready().as_deref(), Some("switch 1 is not connected"));
-    assert_eq!(asked(&mut switches, START + 2 * INTERVAL), [(0, false)]);
-    switches.handle_connected(SWITCHES[1]);
-    assert_eq!((current(&switches), switches.all_current()), (vec![true, false], true));
-    assert_eq!(asked(&mut switches, START + 2 * INTERVAL), [(1, true), (1, false)]);
-}
-
-#[test]
-fn a_refusal_is_told_until_it_is_over() {
-    let mut switches = switches();
-    let failed = |generation| ControlReply::Failed { generation, reason: "a table is full".into() };
-    switches.handle_reply(START, SWITCHES[0], TERM, failed(2));
-    assert_eq!(switches.status()[0].error, None, "of tables that are not the newest");
-    switches.handle_reply(START, SWITCHES[0], TERM, failed(1));
-    assert_eq!(switches.status()[0].error.as_deref(), Some("a table is full"));
-    assert_eq!(switches.why_not_ready().as_deref(), Some("switch 0 refused its tables: a table is full"));
-    installed(&mut switches, SWITCHES[0], TERM, 1);
-    assert_eq!(switches.status()[0].error, None);
-    let refused = |current_term| ControlReply::Refused { current_term };
-    switches.handle_reply(START, SWITCHES[1], TERM, refused(TERM));
-    assert_eq!(switches.why_not_ready().as_deref(), Some("switch 1 has not acknowledged its tables"));
-    switches.handle_reply(START, SWITCHES[1], TERM, refused(TERM + 1));
-    assert_eq!(
-        switches.why_not_ready().as_deref(),
-        Some("a switch obeys a newer metadata leader, of term 4")
-    );
-}
-
-#[test]
-fn tables_of_several_switches_are_told_as_one() {
-    let mut switches = switches();
-    let table = |entries, capacity, hits| TableStatus { name: "a table".into(), entries, capacity, hits };
-    let (first, second) = (table(3, 10, 100), table(5, 8, 20));
-    let none = switches.table_status();
-    assert!(!none.is_empty() && none.iter().all(|table| table.hits == 0));
-    switches.handle_reply(START, SWITCHES[0], TERM, status(Some(1), vec![first.clone()]));
-    switches.handle_reply(START, SWITCHES[1], TERM, status(Some(1), vec![second]));
-    let [sum] = &switches.table_status()[..] else { panic!("one table") };
-    assert_eq!((sum.entries, sum.capacity, sum.hits), (5, 8, 120));
 }

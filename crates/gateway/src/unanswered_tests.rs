@@ -1,0 +1,83 @@
+//! What waits for what, and what it all occupies.
+
+use super::*;
+use crate::plan::Finish;
+use nicekv_client::Outcome;
+use nicekv_wire::OpId;
+
+fn keys(hashes: &[u64]) -> Keys {
+    let mut hashes = hashes.iter().copied();
+    Keys { first: hashes.next(), others: hashes.collect(), exclusive: false }
+}
+
+fn integer(integer: i64) -> Result<Answer<'static>, OperationError> {
+    Ok(Answer { outcome: Outcome::Done, version: OpId::NONE, expiry_ms: 0, integer, value: None })
+}
+
+fn output(bytes: &mut Vec<u8>) -> Output<'_> {
+    Output { bytes, protocol: Protocol::Resp2, unix_ms: 0 }
+}
+
+#[test]
+fn a_command_waits_for_those_of_its_keys_and_one_on_very_many_for_all() {
+    let exclusive = || Keys { first: None, others: Vec::new(), exclusive: true };
+    let mut unanswered = Unanswered::default();
+    assert!(!unanswered.blocks(&exclusive()) && !unanswered.blocks(&keys(&[1])));
+    unanswered.push(keys(&[1, 2]), State::One(Finish::Integer));
+    for (other, blocks) in
+        [(keys(&[1]), true), (keys(&[3, 2]), true), (keys(&[3]), false), (Keys::none(), false)]
+    {
+        assert_eq!(unanswered.blocks(&other), blocks, "{other:?}");
+    }
+    assert!(unanswered.blocks(&exclusive()));
+    let mut bytes = Vec::new();
+    unanswered.complete(0, 0, integer(5), output(&mut bytes));
+    assert!(!unanswered.blocks(&keys(&[1])) && !unanswered.blocks(&keys(&[2])));
+    unanswered.push(exclusive(), State::One(Finish::Integer));
+    assert!(unanswered.blocks(&keys(&[9])) && !unanswered.blocks(&Keys::none()));
+    unanswered.complete(1, 0, integer(6), output(&mut bytes));
+    assert!(!unanswered.blocks(&keys(&[9])));
+    assert_eq!(bytes, b":5\r\n:6\r\n");
+}
+
+#[test]
+fn replies_leave_in_order_and_what_waits_is_counted_to_the_byte() {
+    let mut unanswered = Unanswered::default();
+    let mut bytes = Vec::new();
+    unanswered.push_ready(b"+at once\r\n".to_vec(), &mut bytes);
+    assert_eq!((bytes.len(), unanswered.next_number(), unanswered.ready_bytes()), (10, 1, 0));
+    bytes.clear();
+    for key in [1, 2] {
+        unanswered.push(keys(&[key]), State::One(Finish::Integer));
+    }
+    unanswered.push_ready(b"+three\r\n".to_vec(), &mut bytes);
+    unanswered.push_ready(b"+four\r\n".to_vec(), &mut bytes);
+    assert_eq!((unanswered.len(), unanswered.ready_bytes(), unanswered.held_bytes), (4, 15, 15));
+    unanswered.complete(2, 0, integer(20), output(&mut bytes));
+    assert_eq!((bytes.len(), unanswered.ready_bytes(), unanswered.held_bytes), (0, 20, 20));
+    unanswered.complete(1, 0, integer(10), output(&mut bytes));
+    assert_eq!(bytes, b":10\r\n:20\r\n+three\r\n+four\r\n");
+    assert_eq!((unanswered.ready_bytes(), unanswered.held_bytes, unanswered.next_number()), (0, 0, 5));
+    assert!(unanswered.is_empty() && unanswered.keys_in_use.is_empty());
+}
+
+#[test]
+fn memory_is_what_was_allocated_and_is_given_back() {
+    let mut unanswered = Unanswered::default();
+    assert_eq!(unanswered.memory(), 0);
+    for command in 0..10u64 {
+        let hashes: Vec<u64> = (0..20).map(|key| command * 100 + key).collect();
+        unanswered.push(keys(&hashes), State::One(Finish::Integer));
+    }
+    let others: usize = unanswered.queue.iter().map(|pending| pending.keys.others.capacity() * 8).sum();
+    let queue = unanswered.queue.capacity() * size_of::<Pending>();
+    // A hash and a byte of the table for each place, of which an eighth stays free.
+    let hashes = |unanswered: &Unanswered| unanswered.keys_in_use.capacity() * 9 * 8 / 7;
+    assert!(others >= 10 * 19 * 8 && queue > 0 && hashes(&unanswered) >= 200 * 9);
+    assert_eq!(unanswered.memory(), others + queue + hashes(&unanswered));
+    let mut bytes = Vec::new();
+    (0..10).for_each(|command| unanswered.complete(command, 0, integer(1), output(&mut bytes)));
+    assert_eq!(unanswered.memory(), queue + hashes(&unanswered));
+    unanswered.shrink();
+    assert_eq!(unanswered.memory(), 0);
+}
