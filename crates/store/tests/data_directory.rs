@@ -116,7 +116,8 @@ fn a_format_file_that_cannot_be_opened_is_no_missing_one() {
     let directory = tempfile::tempdir().unwrap();
     // A directory in its place, which is no file that could be opened for writing, whoever asks.
     fs::create_dir(directory.path().join("nicekv-format")).unwrap();
-    assert_refused(directory.path(), EXPECTED, &["nicekv-format"]);
+    let refused = assert_refused(directory.path(), EXPECTED, &["nicekv-format"]);
+    assert!(matches!(refused, StoreError::Io { operation: "open", .. }), "{refused}");
     let refused = DataDirectory::refuse_data(&RealFiles, directory.path()).unwrap_err();
     assert!(matches!(refused, StoreError::Io { operation: "open", .. }), "{refused}");
     let file = directory.path().join("file");

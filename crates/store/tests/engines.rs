@@ -344,3 +344,15 @@ fn what_is_removed_gives_its_space_back_though_nothing_else_is_written() {
     let engine = DurableEngine::open(directory.path(), DurableOptions::default()).expect("opens again");
     assert_eq!(scan_all(&engine, 1, 1 << 20).len(), 10);
 }
+
+#[test]
+fn what_is_in_memory_is_on_no_disk() {
+    let mut engine = MemoryEngine::new();
+    engine.put(1, b"k", &[7; 1000]).unwrap();
+    assert_eq!((engine.disk_bytes(), engine.approximate_keys()), (0, 1));
+    let directory = tempfile::tempdir().unwrap();
+    let mut engine = durable(directory.path());
+    engine.put(1, b"k", &[7; 1000]).unwrap();
+    engine.sync().unwrap();
+    assert!(engine.disk_bytes() > 0);
+}
