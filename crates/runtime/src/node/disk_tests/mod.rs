@@ -68,6 +68,8 @@ impl Machine {
             timing: Timing {
                 heartbeat: Duration::from_secs(3600),
                 scrub_interval: Duration::from_secs(if self.scrubs { 3600 } else { 0 }),
+                // As the scrub, it would read a damaged block before the test does.
+                usage_interval: Duration::ZERO,
                 ..Timing::default()
             },
         };
