@@ -7,12 +7,12 @@ use harness::pair::{
     OTHER, OTHER_ADDRESS, PARTITION, Sent, ack, decide, decisions, increment, op, other, primary, progress,
     recover,
 };
-use harness::{CLIENT, METADATA, Node};
-use nicekv_node::StreamPeer;
+use harness::{CLIENT, LEASE_NS, METADATA, Node, update};
+use nicekv_node::{DiskSpace, StreamPeer};
 use nicekv_wire::control::{Member, MemberState, ReportKind};
 use nicekv_wire::recovery::{CopyFrame, CopySection, UndecidedOp, Wanted};
-use nicekv_wire::replication::{Acks, PrepareAck};
-use nicekv_wire::{Datagram, Duration, Entries, Epoch, NodeId, Status, Term};
+use nicekv_wire::replication::{Acks, PrepareAck, Progress};
+use nicekv_wire::{Datagram, Duration, Entries, Epoch, NodeId, OpId, Operation, Status, Term, Update};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 const JOINER: NodeId = NodeId(3);
@@ -209,6 +209,98 @@ fn progress_of_joiner(node: &mut Node) {
     };
     let (prepares, progress) = (Entries::Values(&[]), Entries::Values(&[progress]));
     node.receive(JOINER_ADDRESS, |out| Acks { sender: JOINER, prepares, progress }.encode(out));
+}
+
+/// Nothing is decided in an epoch that is not in force, however often it is told of.
+#[test]
+fn it_decides_when_the_epoch_is_in_force() {
+    let mut node = Node::started();
+    node.grant_lease(Term(3));
+    let tell = |node: &mut Node, activated| {
+        node.assign_as(activated, Term(3), Epoch(6), NodeId(1), vec![Node::me(), other()])
+    };
+    tell(&mut node, false);
+    tell(&mut node, false);
+    recover(&mut node, 6, 0, Vec::new());
+    increment(&mut node, 1);
+    assert_eq!(decisions(&ack(&mut node, 6, 1, false)), []);
+    assert_eq!(decisions(&tell(&mut node, true)).len(), 1);
+}
+
+/// What a member holds and the primary has forgotten is expired by a decision, in an epoch that is in force.
+#[test]
+fn it_tells_a_member_to_let_go_of_what_is_past_remembering() {
+    let mut node = primary();
+    let put = |sequence, watermark| {
+        let op = OpId { sequence, ..op(1) };
+        Update { watermark, ..update(op, b"n", Operation::Increment(1)) }
+    };
+    let acknowledge = |node: &mut Node, epoch, sequence, gap| {
+        let (partition, epoch) = (PARTITION, Epoch(epoch));
+        let op = OpId { sequence, ..op(1) };
+        let ack = PrepareAck { partition, epoch, op, contended: false, refused: false };
+        let progress = Progress { partition, epoch, logged: 1, forced: 1, gap };
+        let told = if gap { vec![progress] } else { vec![] };
+        let (prepares, progress) = (Entries::Values(&[ack]), Entries::Values(&told));
+        node.receive(OTHER_ADDRESS, |out| Acks { sender: OTHER, prepares, progress }.encode(out))
+    };
+    let newer = put(5, 5);
+    node.receive(CLIENT, |out| newer.encode(out));
+    assert_eq!(decisions(&acknowledge(&mut node, 5, 5, false)).len(), 1);
+    node.assign_as(false, Term(3), Epoch(6), NodeId(1), vec![Node::me(), other()]);
+    recover(&mut node, 6, 1, Vec::new());
+    let expired = |sent: &Sent| {
+        sent.iter().any(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
+            Datagram::Decisions(decisions) => decisions.decisions.iter().any(|d| d.status == Status::Expired),
+            _ => false,
+        })
+    };
+    assert!(!expired(&acknowledge(&mut node, 6, 3, true)), "it is not in force");
+    node.assign_with(Term(3), Epoch(6), &[other()]);
+    assert!(expired(&acknowledge(&mut node, 6, 3, true)));
+}
+
+/// A primary with a full disk refuses what it cannot log, once it may decide.
+#[test]
+fn a_full_primary_is_silent_until_it_may_decide() {
+    let full = |sent: &Sent| sent.iter().any(|(to, _)| *to != METADATA);
+    let mut node = Node::started();
+    node.grant_lease(Term(3));
+    node.core.set_disk_space(DiskSpace::Exhausted);
+    node.assign_with(Term(3), Epoch(5), &[other()]);
+    assert!(!full(&increment(&mut node, 1)));
+    recover(&mut node, 5, 0, Vec::new());
+    assert!(full(&increment(&mut node, 2)));
+}
+
+/// A key whose ops are all new is not held up by another one that is recovering; one whose decision is not everywhere is.
+#[test]
+fn gets_wait_for_their_own_key_alone() {
+    let mut node = primary();
+    increment(&mut node, 1);
+    node.assign_with(Term(3), Epoch(6), &[other()]);
+    recover(&mut node, 6, 0, Vec::new());
+    ack(&mut node, 6, 1, false);
+    assert_eq!(node.get(b"n"), None, "decided, and not everywhere");
+    let another = update(op(2), b"m", Operation::Increment(1));
+    node.receive(CLIENT, |out| another.encode(out));
+    assert_eq!(node.get(b"m"), Some((Status::NotFound, None)));
+}
+
+/// Whoever waited while the lease ran out gets no answer.
+#[test]
+fn a_get_that_waited_is_not_answered_without_a_lease() {
+    let mut node = primary();
+    increment(&mut node, 1);
+    node.assign_with(Term(3), Epoch(6), &[other()]);
+    recover(&mut node, 6, 0, Vec::new());
+    assert_eq!(node.get(b"n"), None);
+    ack(&mut node, 6, 1, false);
+    node.now.boot_ns += 10 * LEASE_NS;
+    let dropped = node.core.status().counters.dropped;
+    let sent = progress(&mut node, 6, 1);
+    assert_eq!(sent.iter().filter(|(to, _)| *to == CLIENT).count(), 1, "the increment's answer");
+    assert_eq!(node.core.status().counters.dropped, dropped + 1);
 }
 
 /// Gets of a key that an earlier primary may have shown wait for the outcome, and are not counted as dropped.

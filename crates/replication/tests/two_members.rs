@@ -154,3 +154,15 @@ fn a_member_takes_in_what_the_client_has_given_up_if_it_is_open_at_the_primary()
     assert_eq!(resend(0), [], "it may have been decided since");
     assert_eq!(resend(1).len(), 1);
 }
+
+#[test]
+fn who_is_outside_takes_nothing_in_and_a_primary_acknowledges_to_nobody() {
+    let mut node = Node::started();
+    node.assign_members(Term(3), Epoch(5), OTHER, vec![other()]);
+    let dropped = node.core.status().counters.dropped;
+    assert_eq!(increment(&mut node, 1), []);
+    assert_eq!(node.core.status().counters.dropped, dropped + 1);
+    let mut node = primary();
+    assert_eq!(acks(&increment(&mut node, 1)), []);
+    assert_eq!(acks(&increment(&mut node, 1)), [], "nor when it comes again");
+}

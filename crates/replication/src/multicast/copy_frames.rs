@@ -83,3 +83,32 @@ impl<'a> EntriesChunk<'a> {
         Ok(Self { covers: covers.get(), after, entries: reader.rest() })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_wire::Epoch;
+
+    fn begun(since: u64, entries_since: u64) -> Begun {
+        let mut history = History::default();
+        history.note(1, Epoch(2));
+        Begun { since, entries_since, covers: 9, source: NodeId(3), history }
+    }
+
+    #[test]
+    fn who_gets_less_than_all_has_a_floor() {
+        assert_eq!([begun(5, 5).floor(), begun(0, 7).floor(), begun(0, 0).floor()], [0, 7, 0]);
+    }
+
+    #[test]
+    fn what_is_told_is_what_is_read() {
+        let mut payload = Vec::new();
+        begun(4, 7).append(&mut payload);
+        assert_eq!(Begun::read(&payload).unwrap(), begun(4, 7));
+        let mut payload = Vec::new();
+        EntriesChunk::append_head(9, b"key", &mut payload);
+        payload.extend(b"entries");
+        let chunk = EntriesChunk::read(&payload).unwrap();
+        assert_eq!((chunk.covers, chunk.after, chunk.entries), (9, &b"key"[..], &b"entries"[..]));
+    }
+}

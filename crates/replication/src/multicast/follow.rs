@@ -51,7 +51,7 @@ impl Partition {
 
     /// Tells the primary what is logged and forced, with the next acks or after `delay_ns`.
     pub(super) fn tell_progress_within(&mut self, host: &mut Host, now: Now, delay_ns: u64) {
-        if self.membership.standing == Standing::Outside || self.is_primary() {
+        if self.membership.standing == Standing::Outside {
             return;
         }
         if delay_ns == 0 {

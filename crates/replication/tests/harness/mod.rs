@@ -32,11 +32,18 @@ pub(crate) struct Node {
     pub(crate) log: Vec<Vec<u8>>,
     pub(crate) now: Now,
     pub(crate) sequence: u64,
+    /// How many pages it has read.
+    pub(crate) scans: usize,
 }
 
 impl Node {
     /// A node that has just started.
     pub(crate) fn started() -> Self {
+        Self::started_with(Timing { scrub_interval: Duration::ZERO, ..Timing::default() })
+    }
+
+    /// One with these periods; it counts nothing.
+    pub(crate) fn started_with(timing: Timing) -> Self {
         let config = NodeConfig {
             node: NodeId(1),
             metadata: METADATA,
@@ -45,14 +52,17 @@ impl Node {
             storage: 1,
             internal_client: ClientId::new(1, 1),
             hash_seed: 1,
-            timing: Timing {
-                scrub_interval: Duration::ZERO,
-                usage_interval: Duration::ZERO,
-                ..Timing::default()
-            },
+            timing: Timing { usage_interval: Duration::ZERO, ..timing },
         };
         let now = Now { boot_ns: 1_000_000_000, unix_ms: 1_000_000 };
-        Self { core: Replica::new(config), engine: BTreeMap::new(), log: Vec::new(), now, sequence: 0 }
+        Self {
+            core: Replica::new(config),
+            engine: BTreeMap::new(),
+            log: Vec::new(),
+            now,
+            sequence: 0,
+            scans: 0,
+        }
     }
 
     /// A node that leads its partition and holds a lease.
@@ -67,6 +77,11 @@ impl Node {
         let reply =
             HeartbeatReply { term, incarnation: INCARNATION, sent_ns: self.now.boot_ns, lease_ns: LEASE_NS };
         self.receive(METADATA, |out| reply.encode(out));
+    }
+
+    /// It, as a member that holds everything.
+    pub(crate) fn me() -> Member {
+        Member { node: NodeId(1), state: MemberState::Consistent, handoff: false, address: NODE }
     }
 
     /// What the node answers to an epoch of its own.
@@ -92,14 +107,24 @@ impl Node {
         primary: NodeId,
         others: &[Member],
     ) -> Vec<(SocketAddrV4, Vec<u8>)> {
-        let member =
-            Member { node: NodeId(1), state: MemberState::Consistent, handoff: false, address: NODE };
-        self.assign_members(term, epoch, primary, [&[member], others].concat())
+        self.assign_members(term, epoch, primary, [&[Self::me()], others].concat())
     }
 
     /// What the node answers to an epoch of these members.
     pub(crate) fn assign_members(
         &mut self,
+        term: Term,
+        epoch: Epoch,
+        primary: NodeId,
+        members: Vec<Member>,
+    ) -> Vec<(SocketAddrV4, Vec<u8>)> {
+        self.assign_as(true, term, epoch, primary, members)
+    }
+
+    /// The same; whether it is in force.
+    pub(crate) fn assign_as(
+        &mut self,
+        activated: bool,
         term: Term,
         epoch: Epoch,
         primary: NodeId,
@@ -114,7 +139,7 @@ impl Node {
             replication: Replication::Multicast,
             multicast: Vrings::on_network(7400).multicast_vnode(0),
             epoch,
-            activated: true,
+            activated,
             primary,
             replicas: 1,
             members,
@@ -205,14 +230,18 @@ impl Node {
                     self.core.handle_storage(self.now, completion);
                 }
                 StorageRequest::Trim { .. } => {}
-                StorageRequest::Scan { token, after, .. } => {
+                StorageRequest::Scan { token, after, bytes_max, .. } => {
                     let mut entries = Vec::new();
                     let from = (Bound::Excluded(after.to_vec()), Bound::Unbounded);
-                    for (key, entry) in self.engine.range::<Vec<u8>, _>(from) {
+                    let mut rest = self.engine.range::<Vec<u8>, _>(from);
+                    while entries.len() < bytes_max
+                        && let Some((key, entry)) = rest.next()
+                    {
                         put_keyed_entry(&mut entries, key, entry);
                     }
-                    let completion =
-                        StorageCompletion::Scan { token, entries: &entries, corrupt: &[], more: false };
+                    let more = rest.next().is_some();
+                    self.scans += 1;
+                    let completion = StorageCompletion::Scan { token, entries: &entries, corrupt: &[], more };
                     self.core.handle_storage(self.now, completion);
                 }
                 other => panic!("a lone node asks for {other:?}"),

@@ -1,0 +1,140 @@
+//! What a replica tells others of what its scrub reads, and what it makes of what they tell. The other member is the test.
+
+mod harness;
+
+use harness::pair::{OTHER, OTHER_ADDRESS, PARTITION, Sent, ack, decisions, increment, other, primary};
+use harness::{CLIENT, Node};
+use nicekv_node::{StreamPeer, Timing};
+use nicekv_wire::control::{Member, MemberState};
+use nicekv_wire::recovery::{CopyFrame, CopySection, Entry};
+use nicekv_wire::scrub::ScrubPage;
+use nicekv_wire::{ClientId, Datagram, Duration, Epoch, NodeId, OpId, Term};
+
+/// A stored entry that decision `index` wrote.
+fn entry(index: u64, value: &[u8]) -> Vec<u8> {
+    let version = OpId { client: ClientId::new(2, 1), sequence: index };
+    let mut bytes = Vec::new();
+    Entry { index, version, expiry_ms: 0, value: Some(value) }.append(&mut bytes);
+    bytes
+}
+
+/// Pages of a scrub, by what matters of them: how many bytes, whether it is the last, the keys.
+fn pages(sent: &Sent) -> Vec<(u32, bool, usize)> {
+    let page = |(to, bytes): &(std::net::SocketAddrV4, Vec<u8>)| match Datagram::decode(bytes).unwrap().1 {
+        Datagram::ScrubPage(page) if *to == OTHER_ADDRESS => {
+            Some((page.bytes, page.is_last, page.entries().count()))
+        }
+        _ => None,
+    };
+    sent.iter().filter_map(page).collect()
+}
+
+/// A consistent member that scrubs every second, with these entries.
+fn scrubbing(entries: &[(&[u8], Vec<u8>)]) -> Node {
+    let timing = Timing { scrub_interval: Duration::from_secs(1), ..Timing::default() };
+    let mut node = Node::started_with(timing);
+    node.engine.extend(entries.iter().map(|(key, entry)| (key.to_vec(), entry.clone())));
+    node.assign_members(Term(3), Epoch(5), OTHER, vec![Node::me(), other()]);
+    node
+}
+
+fn pass(node: &mut Node) -> Sent {
+    let mut sent = Sent::new();
+    for _ in 0..5 {
+        node.pass(Duration::from_millis(40));
+        sent.extend(node.sent());
+    }
+    sent
+}
+
+#[test]
+fn a_pass_tells_everything_and_where_it_ends() {
+    let entries = [(&b"a"[..], entry(1, b"1")), (&b"b"[..], entry(2, b"22"))];
+    let bytes: usize = entries.iter().map(|(key, entry)| key.len() + entry.len()).sum();
+    assert_eq!(pages(&pass(&mut scrubbing(&entries))), [(bytes as u32, true, 2)]);
+    assert_eq!(pages(&pass(&mut scrubbing(&[]))), [(0, true, 0)], "that there is nothing is told, too");
+}
+
+/// The other member tells of an empty range up to the end, or of nothing but its own position.
+fn tell(node: &mut Node, epoch: u32, logged: u64, released: u64, bytes: u32) -> Sent {
+    let page = ScrubPage {
+        partition: PARTITION,
+        epoch: Epoch(epoch),
+        sender: OTHER,
+        after: &[],
+        bytes,
+        logged,
+        released,
+        is_last: true,
+        listed: &[],
+    };
+    node.receive(OTHER_ADDRESS, |out| page.encode(out))
+}
+
+#[test]
+fn who_is_behind_does_not_compare() {
+    let mut node = scrubbing(&[]);
+    let (dropped, scans) = (node.core.status().counters.dropped, node.scans);
+    tell(&mut node, 5, 1, 0, 0);
+    assert_eq!((node.core.status().counters.dropped, node.scans), (dropped + 1, scans));
+    tell(&mut node, 5, 0, 0, 0);
+    assert_eq!((node.core.status().counters.dropped, node.scans), (dropped + 1, scans + 1));
+}
+
+/// A member has far more in a range than the other one: it compares a part, and goes on with the next pass.
+#[test]
+fn a_comparison_reads_a_bounded_number_of_pages() {
+    let mut node = scrubbing(&[]);
+    node.engine.extend((0..400u32).map(|number| (number.to_be_bytes().to_vec(), entry(0, &[7; 1_000]))));
+    let scans = node.scans;
+    tell(&mut node, 5, 0, 0, 0);
+    assert_eq!(node.scans - scans, nicekv_replication::COPY_PAGES_MAX + 1);
+}
+
+/// The primary alone knows what all hold: nobody may tell it.
+#[test]
+fn a_primary_shows_nothing_because_another_member_says_so() {
+    let mut node = primary();
+    increment(&mut node, 1);
+    assert_eq!(decisions(&ack(&mut node, 5, 1, true)).len(), 1);
+    let sent = tell(&mut node, 5, 1, 1, 0);
+    assert_eq!(sent.iter().filter(|(to, _)| *to == CLIENT).count(), 0);
+    assert_eq!(node.engine.len(), 0);
+}
+
+/// What is old is passed over, page after page, so that an answer carries something.
+#[test]
+fn a_copy_looks_for_what_is_new_on_several_pages() {
+    const JOINER: NodeId = NodeId(3);
+    let address = "10.0.0.4:7400".parse().unwrap();
+    let joiner = Member { node: JOINER, state: MemberState::Joining, handoff: false, address };
+    let mut node = Node::started();
+    node.grant_lease(Term(3));
+    node.assign_with(Term(3), Epoch(5), &[joiner]);
+    let reply = nicekv_wire::recovery::RecoverReply {
+        sender: JOINER,
+        partition: PARTITION,
+        epoch: Epoch(5),
+        cursor: 0,
+        next: 0,
+        logged: 0,
+        forced: 0,
+        undecided: Vec::new(),
+    };
+    node.receive(address, |out| reply.encode(out));
+    node.engine.extend((0..400u32).map(|number| (number.to_be_bytes().to_vec(), entry(1, &[7; 1_000]))));
+    node.engine.insert(b"z".to_vec(), entry(5, b"new"));
+    let request = CopyFrame::Request {
+        joiner: JOINER,
+        partition: PARTITION,
+        epoch: Epoch(5),
+        section: CopySection::Entries,
+        since: 3,
+        after: &[],
+    };
+    let frames = node.receive_frame(StreamPeer::Accepted(1), &request);
+    let [frame] = &frames[..] else { panic!("{} frames", frames.len()) };
+    let Ok(CopyFrame::Chunk { more, payload, .. }) = CopyFrame::decode(frame) else { panic!("no chunk") };
+    assert!(!more && payload.len() < 200 && payload.windows(3).any(|window| window == b"new"));
+    assert_eq!(node.scans, 4);
+}
