@@ -10,7 +10,7 @@ use harness::{CLIENT, Node, answer, update};
 use nicekv_node::ShiftKind;
 use nicekv_wire::recovery::{RecoverRequest, UndecidedOp};
 use nicekv_wire::replication::Resend;
-use nicekv_wire::{Datagram, Epoch, OpId, Operation, Status, Term, Update};
+use nicekv_wire::{Datagram, Duration, Epoch, OpId, Operation, Status, Term, Update};
 
 #[test]
 fn the_second_op_of_a_key_is_contended_and_stays_so_in_later_epochs() {
@@ -165,4 +165,16 @@ fn who_is_outside_takes_nothing_in_and_a_primary_acknowledges_to_nobody() {
     let mut node = primary();
     assert_eq!(acks(&increment(&mut node, 1)), []);
     assert_eq!(acks(&increment(&mut node, 1)), [], "nor when it comes again");
+}
+
+/// An op that arrives again, or is due again, before it is durable is not acknowledged.
+#[test]
+fn what_is_not_forced_is_not_acknowledged_however_often_it_comes() {
+    let mut node = Node::started();
+    node.assign_under(Term(3), Epoch(5), OTHER, &[other()]);
+    node.forces_nothing = true;
+    assert_eq!(acks(&increment(&mut node, 1)), []);
+    assert_eq!(acks(&increment(&mut node, 1)), []);
+    node.pass(Duration::from_millis(1_000));
+    assert_eq!(acks(&node.sent()), []);
 }

@@ -22,7 +22,7 @@ use super::lead::Lead;
 use super::partition::Partition;
 use super::prepare::Source;
 use super::sequence::Decided;
-use crate::clients::{Lookup, StoredResult};
+use crate::clients::StoredResult;
 use crate::config::UNRELEASED_MAX;
 use crate::evaluate::Verdict;
 use nicekv_node::Host;
@@ -51,7 +51,7 @@ impl Partition {
         let may_decide = self.lead.as_ref().is_some_and(Lead::is_ready)
             && self.membership.activated
             && self.sequence.unreleased().len() < UNRELEASED_MAX;
-        if !may_decide || source == Source::Own || self.clients.lookup(update.op) != Lookup::New {
+        if !may_decide || source == Source::Own {
             return;
         }
         if let (Some(reply_to), Some(lead)) = (update.reply_to.or(source.address()), &mut self.lead) {

@@ -17,8 +17,7 @@ use nicekv_wire::{Get, Now, OpId, Reply, Status};
 impl Partition {
     /// A get arrived, from a client or passed on by a member.
     pub(super) fn on_get(&mut self, host: &mut Host, now: Now, get: &Get<'_>, from: SocketAddrV4) {
-        let unadmitted = self.membership.standing == Standing::Outside && !self.locks.is_locked(get.key);
-        let serves = self.membership.standing.serves() || (unadmitted && host.has(Plant::AnswerUnadmitted));
+        let serves = self.membership.standing.serves() || self.answers_unadmitted(host, get.key);
         let may_serve = serves && host.has_lease(now);
         let heard = match get.forwarded {
             Some((_, epoch, node)) => self.is_primary() && self.membership.accepts(epoch, node),
@@ -29,8 +28,7 @@ impl Partition {
             return;
         }
         let waiting = WaitingGet { op: get.op, reply_to: get.reply_to.unwrap_or(from) };
-        let serves_stale = !self.is_primary() && host.has(Plant::StaleGetAtLockedSecondary);
-        if !self.locks.is_locked(get.key) || serves_stale {
+        if !self.locks.is_locked(get.key) || self.answers_stale(host) {
             self.serve_get(host, now, waiting, get.key);
         } else if !self.is_primary() {
             self.forward_get(host, waiting, get.key);

@@ -28,6 +28,7 @@ mod joiner;
 mod lead;
 mod locks;
 mod partition;
+mod plant;
 mod prepare;
 mod record;
 mod repair;

@@ -32,6 +32,8 @@ pub(crate) struct Node {
     pub(crate) log: Vec<Vec<u8>>,
     pub(crate) now: Now,
     pub(crate) sequence: u64,
+    /// The disk does not force the log.
+    pub(crate) forces_nothing: bool,
     /// How many pages it has read.
     pub(crate) scans: usize,
 }
@@ -61,6 +63,7 @@ impl Node {
             log: Vec::new(),
             now,
             sequence: 0,
+            forces_nothing: false,
             scans: 0,
         }
     }
@@ -217,6 +220,7 @@ impl Node {
                 StorageRequest::Remove { key, .. } => {
                     self.engine.remove(key);
                 }
+                StorageRequest::Force if self.forces_nothing => {}
                 StorageRequest::Force => {
                     let through = self.log.len() as u64;
                     self.core.handle_storage(self.now, StorageCompletion::Forced { through });
