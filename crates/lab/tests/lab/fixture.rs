@@ -91,8 +91,10 @@ impl LabUnderTest {
     pub(crate) fn assert_nothing_left(&self) {
         assert_eq!(self.namespaces(), [""; 0]);
         assert_eq!(self.processes(), 0);
-        let files: Vec<String> =
-            entries("/run/nicekv").into_iter().filter(|file| file.contains(&self.name)).collect();
+        // The name of another lab may begin like this one's.
+        let mine = format!("lab-{}", self.name);
+        let is_mine = |file: &String| file.split('.').next() == Some(&mine);
+        let files: Vec<String> = entries("/run/nicekv").into_iter().filter(is_mine).collect();
         assert_eq!(files, [""; 0]);
         let veths: Vec<String> = veths().difference(&self.veths_before).cloned().collect();
         assert_eq!(veths, [""; 0]);
