@@ -80,12 +80,7 @@ fn put_across_a_repair(plant: Option<InReplica>) -> (Cluster, bool, Option<Optio
     world.inflict(Mishap::Damage(0));
     settle(&mut world);
     assert_eq!(damaged(&world, 0), 0, "as the other two have it");
-    world.inflict(Mishap::Mend);
-    [0, 2].into_iter().for_each(|node| cut(&mut world, 0, node));
-    cut(&mut world, 1, 1);
-    run_for(&mut world, 1_000 * MILLISECOND_NS);
-    let is_acknowledged = world.clients()[0].history[put].call.answered.is_some();
-    let read = get(&mut world);
+    let (is_acknowledged, read) = read_past_the_put(&mut world, put);
     (world, is_acknowledged, read)
 }
 

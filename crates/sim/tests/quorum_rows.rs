@@ -154,12 +154,7 @@ fn put_across_a_lost_disk(plant: Option<InClient>) -> (Cluster, bool, Option<Opt
         world.inflict(Mishap::Start(node));
     });
     settle(&mut world);
-    world.inflict(Mishap::Mend);
-    [0, 2].into_iter().for_each(|node| cut(&mut world, 0, node));
-    cut(&mut world, 1, 1);
-    run_for(&mut world, 1_000 * MILLISECOND_NS);
-    let is_acknowledged = world.clients()[0].history[put].call.answered.is_some();
-    let read = get(&mut world);
+    let (is_acknowledged, read) = read_past_the_put(&mut world, put);
     (world, is_acknowledged, read)
 }
 

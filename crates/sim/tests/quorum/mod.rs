@@ -129,3 +129,14 @@ pub fn run_to_store(world: &mut Cluster, client: usize) {
         world.step();
     }
 }
+
+/// Client 0, whose call `put` is, hears node 1 alone from now on, and client 1 everybody else. Whether the put was acknowledged, and what a
+/// get then reads.
+pub fn read_past_the_put(world: &mut Cluster, put: usize) -> (bool, Option<Option<String>>) {
+    world.inflict(Mishap::Mend);
+    [0, 2].into_iter().for_each(|node| cut(world, 0, node));
+    cut(world, 1, 1);
+    run_for(world, 1_000 * MILLISECOND_NS);
+    let is_acknowledged = world.clients()[0].history[put].call.answered.is_some();
+    (is_acknowledged, get(world))
+}
