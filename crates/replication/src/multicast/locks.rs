@@ -173,11 +173,11 @@ impl Locks {
         stored: StoredUpdate,
     ) {
         let op = stored.head().op;
-        if !self.keys.contains_key(stored.key()) {
+        let key = self.keys.entry_ref(stored.key()).or_insert_with(|| {
             visibility.locked(self.partition, stored.key());
-            self.keys.insert(stored.key().into(), Key::new());
-        }
-        self.key_mut(stored.key()).queue.push_back(op);
+            Key::new()
+        });
+        key.queue.push_back(op);
         self.undecided.insert(order, op);
         let state = Op {
             order,

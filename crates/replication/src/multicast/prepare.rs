@@ -182,8 +182,11 @@ impl Partition {
         let all_acks = (1u16 << self.membership.members.len()) - 1;
         let acks = if host.has(Plant::DecideBeforeAllAcks) { all_acks } else { 1 << position };
         let votes = self.locks.count_acks(op, acks, contended, refused);
+        if votes.acks != all_acks {
+            return;
+        }
         let state = self.locks.op(op).expect("as before");
-        if votes.acks == all_acks && !state.is_decided {
+        if !state.is_decided {
             let key: Box<[u8]> = state.stored.key().into();
             self.decide_key(host, now, &key);
         }
