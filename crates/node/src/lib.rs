@@ -41,7 +41,7 @@ pub use nicekv_wire::control::DiskSpace;
 pub use node_core::NodeCore;
 pub use outbox::Outbox;
 pub use plant::Plant;
-pub use protocol::{CopyChunk, CopyRequest, Message, Page, Protocol, Request};
+pub use protocol::{CopyChunk, CopyRequest, Message, Page, Protocol, Request, stored_entries};
 pub use session::Session;
 pub use status::{Counters, NodeStatus, PartitionStatus, Standing};
 pub use storage::{StorageCompletion, StorageQueue, StorageRequest};

@@ -8,9 +8,10 @@ use crate::host::{Host, StreamPeer};
 use crate::membership::Membership;
 use crate::status::PartitionStatus;
 use core::net::SocketAddrV4;
+use nicekv_wire::bytes::Reader;
 use nicekv_wire::control::Assign;
 use nicekv_wire::quorum::{QuorumQuery, QuorumStore, Tombstones};
-use nicekv_wire::recovery::{CopySection, RecoverReply, RecoverRequest, Wanted};
+use nicekv_wire::recovery::{CopySection, RecoverReply, RecoverRequest, Wanted, read_keyed_entry};
 use nicekv_wire::repair::{RepairReply, RepairRequest};
 use nicekv_wire::replication::{Decision, PrepareAck, Progress, Watermark};
 use nicekv_wire::scrub::ScrubPage;
@@ -86,6 +87,18 @@ pub struct Page<'a> {
     pub corrupt: &'a [alloc::vec::Vec<u8>],
     /// Whether later keys exist.
     pub more: bool,
+}
+
+/// The keys and encoded entries of a page, in order.
+///
+/// # Panics
+/// If the bytes are not what an engine was given to store.
+pub fn stored_entries(entries: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut reader = Reader::new(entries);
+    core::iter::from_fn(move || {
+        let more = !reader.is_empty();
+        more.then(|| read_keyed_entry(&mut reader).expect("the engine returns what was stored"))
+    })
 }
 
 /// A partition at one node, by one protocol.

@@ -7,10 +7,8 @@
 //! The page tells of the moment at which the engine was scanned; the storage queue knows which keys were written since it was asked for.
 
 use crate::node_core::NodeCore;
-use crate::protocol::{Page, Protocol};
+use crate::protocol::{Page, Protocol, stored_entries};
 use alloc::vec::Vec;
-use nicekv_wire::bytes::Reader;
-use nicekv_wire::recovery::read_keyed_entry;
 use nicekv_wire::{Epoch, Now, PartitionId};
 
 /// Smallest page, in bytes.
@@ -93,9 +91,7 @@ impl<P: Protocol> NodeCore<P> {
             partition.on_scrub_lost();
         }
         let mut last = page.corrupt.last().map_or(&[][..], |key| key);
-        let mut reader = Reader::new(page.entries);
-        while !reader.is_empty() {
-            let (key, _) = read_keyed_entry(&mut reader).expect("the engine returns what was stored");
+        for (key, _) in stored_entries(page.entries) {
             self.host.counters.scrubbed += 1;
             last = last.max(key);
         }

@@ -14,12 +14,11 @@
 use crate::host::Host;
 use crate::membership::Membership;
 use crate::node_core::NodeCore;
-use crate::protocol::{Page, Protocol, Request};
+use crate::protocol::{Page, Protocol, Request, stored_entries};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use nicekv_wire::bytes::Reader;
 use nicekv_wire::control::{KeyspaceUsage, USAGE_KEYSPACES_MAX, Usage};
-use nicekv_wire::recovery::{Entry, read_keyed_entry};
+use nicekv_wire::recovery::Entry;
 use nicekv_wire::{KeyspaceId, NodeId, Now, PartitionId};
 
 /// Most pages at one heartbeat: partitions may be small.
@@ -186,9 +185,7 @@ impl Counting {
             self.count.keys += 1;
             self.count.bytes += key.len() as u64;
         }
-        let mut reader = Reader::new(page.entries);
-        while !reader.is_empty() {
-            let (key, entry) = read_keyed_entry(&mut reader).expect("the engine returns what was stored");
+        for (key, entry) in stored_entries(page.entries) {
             if let Ok(Entry { value: Some(value), .. }) = Entry::decode(entry) {
                 self.count.keys += 1;
                 self.count.bytes += (key.len() + value.len()) as u64;

@@ -13,10 +13,9 @@ use super::waits::{CopyScan, ScanPurpose};
 use crate::clients::ExportCursor;
 use crate::config::{COPY_CHUNK_BYTES, COPY_PAGES_MAX};
 use alloc::vec::Vec;
-use nicekv_node::{Host, Plant, Standing, StreamPeer};
-use nicekv_wire::bytes::Reader;
+use nicekv_node::{Host, Plant, Standing, StreamPeer, stored_entries};
 use nicekv_wire::control::MemberState;
-use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry, read_keyed_entry};
+use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry};
 use nicekv_wire::{Epoch, NodeId, Now};
 
 impl Partition {
@@ -116,10 +115,8 @@ impl Partition {
 
     /// A page for a joiner has been read: what is newer than what it holds goes to it, when there is enough of it.
     fn on_copy_scanned(&mut self, host: &mut Host, mut scan: CopyScan, entries: &[u8], more: bool) {
-        let mut reader = Reader::new(entries);
         let mut last: &[u8] = &[];
-        while !reader.is_empty() {
-            let (key, entry) = read_keyed_entry(&mut reader).expect("the engine returns what was stored");
+        for (key, entry) in stored_entries(entries) {
             if Entry::decode(entry).is_ok_and(|entry| entry.index > scan.since) {
                 put_keyed_entry(&mut scan.found, key, entry);
             }

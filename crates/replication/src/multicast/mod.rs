@@ -46,10 +46,10 @@ use core::net::SocketAddrV4;
 use locks::WaitingGet;
 use nicekv_node::{
     CopyChunk, CopyRequest, Host, Membership, Message, Page, PartitionStatus, Protocol, Request, Standing,
+    stored_entries,
 };
-use nicekv_wire::bytes::Reader;
 use nicekv_wire::control::Assign;
-use nicekv_wire::recovery::{Entry, Wanted, read_keyed_entry};
+use nicekv_wire::recovery::{Entry, Wanted};
 use nicekv_wire::repair::KeyState;
 use nicekv_wire::replication::{PrepareAck, Progress};
 use nicekv_wire::{DecodeError, Entries, NodeId, Now, PartitionId, Replication};
@@ -204,9 +204,7 @@ impl Protocol for Partition {
             self.list(host, after, &page);
         }
         let may_drop = host.disk_space != nicekv_node::DiskSpace::Exhausted;
-        let mut reader = Reader::new(page.entries);
-        while !reader.is_empty() {
-            let (key, entry) = read_keyed_entry(&mut reader).expect("the engine returns what was stored");
+        for (key, entry) in stored_entries(page.entries) {
             let entry: Entry<'_> = decode_entry(entry);
             if !host.storage.is_written_since_scan(key) {
                 self.contents.agenda_mut().note_found(key, &entry);

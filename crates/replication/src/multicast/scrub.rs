@@ -23,10 +23,8 @@ use super::waits::ScanPurpose;
 use crate::config::{COMPARES_MAX, COPY_PAGES_MAX};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_node::{Host, Page, Plant, Standing};
-use nicekv_wire::bytes::Reader;
+use nicekv_node::{Host, Page, Plant, Standing, stored_entries};
 use nicekv_wire::control::MemberState;
-use nicekv_wire::recovery::read_keyed_entry;
 use nicekv_wire::scrub::{Listed, ScrubPage};
 use nicekv_wire::{NodeId, Now};
 
@@ -90,9 +88,7 @@ impl Partition {
     pub(super) fn list(&self, host: &mut Host, after: &[u8], page: &Page<'_>) {
         let mut listing = Listing::new(after);
         let mut corrupt = page.corrupt.iter().peekable();
-        let mut reader = Reader::new(page.entries);
-        while !reader.is_empty() {
-            let (key, stored) = read_keyed_entry(&mut reader).expect("the engine returns what was stored");
+        for (key, stored) in stored_entries(page.entries) {
             while let Some(damaged) = corrupt.next_if(|damaged| ***damaged < *key) {
                 listing.push(self, host, damaged, None);
             }
@@ -147,11 +143,7 @@ impl Partition {
         entries: &[u8],
         more: bool,
     ) {
-        let mut mine = Vec::new();
-        let mut reader = Reader::new(entries);
-        while !reader.is_empty() {
-            mine.push(read_keyed_entry(&mut reader).expect("the engine returns what was stored"));
-        }
+        let mut mine: Vec<(&[u8], &[u8])> = stored_entries(entries).collect();
         let last = mine.last().map_or(&[][..], |(key, _)| *key);
         // Up to here both have told everything.
         let end = compare.listed.last().map(|(key, _)| key.clone());

@@ -36,11 +36,10 @@ use super::version::{PendingRead, ReadFor, Record, Unforced, UnforcedWhat, Versi
 use crate::entry::decode_entry;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use nicekv_node::{Host, Page, Plant};
-use nicekv_wire::bytes::Reader;
+use nicekv_node::{Host, Page, Plant, stored_entries};
 use nicekv_wire::control::DiskSpace;
 use nicekv_wire::quorum::{Timestamp, Tombstone, TombstoneStage, Tombstones, TombstonesAck};
-use nicekv_wire::recovery::{Entry, read_keyed_entry};
+use nicekv_wire::recovery::Entry;
 use nicekv_wire::{Epoch, NodeId, Now};
 
 /// Most tombstones of one partition that are forgotten together; the scrub waits with more.
@@ -107,14 +106,11 @@ impl QuorumPartition {
             self.forgetting.found.clear();
             return;
         }
-        let mut reader = Reader::new(page.entries);
-        while !reader.is_empty() && self.forgetting.found.len() < BATCH_MAX {
-            let (key, entry) = read_keyed_entry(&mut reader).expect("the engine returns what was stored");
-            let entry = decode_entry(entry);
-            if entry.value.is_none() {
-                self.forgetting.found.push((key.into(), timestamp_of(&entry)));
-            }
-        }
+        let found = &mut self.forgetting.found;
+        let room = BATCH_MAX.saturating_sub(found.len());
+        let decoded = stored_entries(page.entries).map(|(key, entry)| (key, decode_entry(entry)));
+        let tombstones = decoded.filter(|(_, entry)| entry.value.is_none());
+        found.extend(tombstones.take(room).map(|(key, entry)| (key.into(), timestamp_of(&entry))));
         let is_enough = !page.more || self.forgetting.found.len() >= BATCH_MAX;
         if is_enough && !self.forgetting.found.is_empty() && self.forgetting.under_way.is_none() {
             let tombstones = core::mem::take(&mut self.forgetting.found);
