@@ -3,11 +3,17 @@
 
 #include "parsing.h"
 
-/* Where a frame has come in, by the generation in force. `host`: the server that hangs there, if one does. */
+/*
+ * Where a frame has come in, by the generation in force. `host`: the server that hangs there, if one does.
+ * `sender`: who was admitted there before. Most frames come from whom the last one came from: nothing is looked up for them.
+ */
 struct ingress {
+	__u32 generation;
 	__u32 slot;
-	__u32 ifindex;
+	__u32 port;
+	__u32 number;
 	struct nicekv_host *host;
+	struct nicekv_sender *sender;
 };
 
 static __always_inline bool is_same_mac(const __u8 *one, const __u8 *other)
@@ -18,14 +24,36 @@ static __always_inline bool is_same_mac(const __u8 *one, const __u8 *other)
 	return true;
 }
 
-static __always_inline struct ingress ingress_at(__u32 ifindex)
+static __always_inline struct ingress ingress_at(const struct nicekv_place *place)
 {
-	__u32 *slot = bpf_map_lookup_elem(&active, &(__u32){ 0 });
-	struct ingress ingress = { .slot = slot ? *slot : 0, .ifindex = ifindex };
-	struct nicekv_egress_key key = { .slot = ingress.slot, .egress_ifindex = ifindex };
+	__u32 *generation = bpf_map_lookup_elem(&active, &(__u32){ 0 });
+	struct ingress ingress = { .port = place->port, .number = place->number };
 
-	ingress.host = bpf_map_lookup_elem(&hosts, &key);
+	ingress.generation = generation ? *generation : 0;
+	ingress.slot = ingress.generation & 1;
+	ingress.host = host_at(ingress.slot, ingress.port);
+	ingress.sender = bpf_map_lookup_elem(&senders, &ingress.port);
 	return ingress;
+}
+
+/* Whether this generation has admitted a frame with that Ethernet source there. */
+static __always_inline bool was_admitted(const struct ingress *ingress, const struct ethhdr *ethernet)
+{
+	const struct nicekv_sender *sender = ingress->sender;
+
+	return sender && sender->generation == ingress->generation && is_same_mac(sender->mac, ethernet->h_source);
+}
+
+/* Both addresses of the frame were found to be no other server's. */
+static __always_inline void remember(const struct ingress *ingress, const struct datagram *datagram)
+{
+	struct nicekv_sender *sender = ingress->sender;
+
+	if (!sender)
+		return;
+	sender->generation = ingress->generation;
+	sender->address = datagram->sender;
+	__builtin_memcpy(sender->mac, datagram->ethernet->h_source, ETH_ALEN);
 }
 
 /* Whether a frame may have this Ethernet source there: it is no other server's. */
@@ -36,9 +64,11 @@ static __always_inline bool is_mac_of_port(const struct ingress *ingress, const 
 
 	if (ingress->host && is_same_mac(ingress->host->mac, ethernet->h_source))
 		return true;
+	if (was_admitted(ingress, ethernet))
+		return true;
 	__builtin_memcpy(key.mac, ethernet->h_source, ETH_ALEN);
 	owner = bpf_map_lookup_elem(&stations, &key);
-	return !owner || *owner == ingress->ifindex;
+	return !owner || *owner == ingress->port;
 }
 
 static __always_inline struct nicekv_server *server_with_ip(__u32 slot, __be32 address)
@@ -48,14 +78,20 @@ static __always_inline struct nicekv_server *server_with_ip(__u32 slot, __be32 a
 	return bpf_map_lookup_elem(&servers, &key);
 }
 
-static __always_inline bool is_ip_of_port(const struct ingress *ingress, __be32 address)
+/* The same of its sender in IPv4 or ARP. */
+static __always_inline bool is_ip_of_port(const struct ingress *ingress, const struct datagram *datagram)
 {
 	struct nicekv_server *owner;
 
-	if (ingress->host && ingress->host->address == address)
+	if (ingress->host && ingress->host->address == datagram->sender)
 		return true;
-	owner = server_with_ip(ingress->slot, address);
-	return !owner || owner->ifindex == ingress->ifindex;
+	if (was_admitted(ingress, datagram->ethernet) && ingress->sender->address == datagram->sender)
+		return true;
+	owner = server_with_ip(ingress->slot, datagram->sender);
+	if (owner && owner->port != ingress->port)
+		return false;
+	remember(ingress, datagram);
+	return true;
 }
 
 static __always_inline bool holds(__u64 opcodes, __u8 opcode)
@@ -73,16 +109,12 @@ static __always_inline bool is_of_host(const struct ingress *ingress, const stru
 /* Counts why and where, and drops. */
 static __always_inline int refuse(const struct ingress *ingress, __u32 counter)
 {
-	__u32 *port = bpf_map_lookup_elem(&port_indexes, &ingress->ifindex);
+	__u32 cell = NICEKV_REGISTER_REFUSED_BY_PORT + ingress->number;
+	__u64 *value = bpf_map_lookup_elem(&registers, &cell);
 
 	count(counter);
-	if (port) {
-		__u32 cell = NICEKV_REGISTER_REFUSED_BY_PORT + *port;
-		__u64 *value = bpf_map_lookup_elem(&registers, &cell);
-
-		if (value)
-			*value += 1;
-	}
+	if (value)
+		*value += 1;
 	return XDP_DROP;
 }
 
@@ -94,7 +126,7 @@ static __always_inline int admit_to_vring(const struct ingress *ingress, const s
 	bool is_node = false;
 	__be32 reply_to;
 
-	if (!is_ip_of_port(ingress, datagram->sender))
+	if (!is_ip_of_port(ingress, datagram))
 		return NICEKV_COUNTER_SOURCE_REFUSED;
 	if (!header)
 		return NICEKV_COUNTER_NOT_OURS;
@@ -119,7 +151,7 @@ static __always_inline int admit_others(const struct ingress *ingress, const str
 	__u64 allowed = NICEKV_OPCODES_REQUEST;
 	struct nicekv_server *receiver;
 
-	if (datagram->sender && !is_ip_of_port(ingress, datagram->sender))
+	if (datagram->sender && !is_ip_of_port(ingress, datagram))
 		return NICEKV_COUNTER_SOURCE_REFUSED;
 	if (!datagram->udp)
 		return -1;

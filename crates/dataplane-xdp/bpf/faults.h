@@ -49,12 +49,12 @@ static __always_inline bool is_doubled(struct nicekv_fault *fault)
 }
 
 /* Sends the frame out of a port. */
-static __always_inline int send_to(__u32 ifindex, bool doubled)
+static __always_inline int send_to(__u32 port, bool doubled)
 {
-	struct nicekv_fault *fault = doubled ? bpf_map_lookup_elem(&faults, &ifindex) : NULL;
-	void *twins = fault ? bpf_map_lookup_elem(&groups, &fault->twins) : NULL;
+	__u32 index = NICEKV_PORT_TWINS + port;
+	void *twins = doubled ? bpf_map_lookup_elem(&groups, &index) : NULL;
 
 	if (twins)
 		return bpf_redirect_map(twins, 0, BPF_F_BROADCAST);
-	return bpf_redirect_map(&ports, ifindex, XDP_DROP);
+	return bpf_redirect_map(&ports, port, XDP_DROP);
 }

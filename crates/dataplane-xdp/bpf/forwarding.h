@@ -18,7 +18,7 @@ static __always_inline bool is_router(const struct nicekv_mac *mac)
 	return true;
 }
 
-static __always_inline void learn(const struct ethhdr *ethernet, __u32 ingress)
+static __always_inline void learn(const struct ethhdr *ethernet, __u32 port)
 {
 	struct nicekv_mac mac = {};
 	__u32 *known;
@@ -27,11 +27,11 @@ static __always_inline void learn(const struct ethhdr *ethernet, __u32 ingress)
 	if (!is_station(&mac) || is_router(&mac))
 		return;
 	known = bpf_map_lookup_elem(&macs, &mac);
-	if (!known || *known != ingress)
-		bpf_map_update_elem(&macs, &mac, &ingress, BPF_ANY);
+	if (!known || *known != port)
+		bpf_map_update_elem(&macs, &mac, &port, BPF_ANY);
 }
 
-static __always_inline int forward(const struct ethhdr *ethernet, __u32 ingress, bool doubled)
+static __always_inline int forward(const struct ethhdr *ethernet, __u32 port, bool doubled)
 {
 	struct nicekv_mac mac = {};
 	__u32 *learned = NULL;
@@ -43,7 +43,7 @@ static __always_inline int forward(const struct ethhdr *ethernet, __u32 ingress,
 		count(NICEKV_COUNTER_FLOODED);
 		return bpf_redirect_map(&ports, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS);
 	}
-	if (*learned == ingress) {
+	if (*learned == port) {
 		count(NICEKV_COUNTER_SAME_PORT_DROPPED);
 		return XDP_DROP;
 	}

@@ -13,6 +13,7 @@
 #define NICEKV_GROUP_SLOTS 2048
 #define NICEKV_GROUP_TWINS 2048
 #define NICEKV_PORT_TWINS 4096
+#define NICEKV_PLACE_BITS 12
 #define NICEKV_PPM 1000000
 #define NICEKV_HIT_SLOTS 49152
 #define NICEKV_TABLES 3
@@ -63,12 +64,14 @@ struct nicekv_config {
 	__u32 vring_count;
 	__u8 router_mac[6];
 	__u8 reserved[2];
+	__u32 place_multiplier;
 };
-_Static_assert(sizeof(struct nicekv_config) == 268, "size");
+_Static_assert(sizeof(struct nicekv_config) == 272, "size");
 _Static_assert(offsetof(struct nicekv_config, vrings) == 0, "offset");
 _Static_assert(offsetof(struct nicekv_config, vring_count) == 256, "offset");
 _Static_assert(offsetof(struct nicekv_config, router_mac) == 260, "offset");
 _Static_assert(offsetof(struct nicekv_config, reserved) == 266, "offset");
+_Static_assert(offsetof(struct nicekv_config, place_multiplier) == 268, "offset");
 
 struct nicekv_trie_key {
 	__u32 prefix_length;
@@ -96,27 +99,43 @@ _Static_assert(offsetof(struct nicekv_route, address) == 12, "offset");
 _Static_assert(offsetof(struct nicekv_route, mac) == 16, "offset");
 _Static_assert(offsetof(struct nicekv_route, reserved) == 22, "offset");
 
-struct nicekv_egress_key {
-	__u32 slot;
-	__u32 egress_ifindex;
+struct nicekv_place {
+	__u32 ifindex;
+	__u32 port;
+	__u32 number;
 };
-_Static_assert(sizeof(struct nicekv_egress_key) == 8, "size");
-_Static_assert(offsetof(struct nicekv_egress_key, slot) == 0, "offset");
-_Static_assert(offsetof(struct nicekv_egress_key, egress_ifindex) == 4, "offset");
+_Static_assert(sizeof(struct nicekv_place) == 12, "size");
+_Static_assert(offsetof(struct nicekv_place, ifindex) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_place, port) == 4, "offset");
+_Static_assert(offsetof(struct nicekv_place, number) == 8, "offset");
+
+struct nicekv_sender {
+	__u32 generation;
+	__be32 address;
+	__u8 mac[6];
+	__u8 reserved[2];
+};
+_Static_assert(sizeof(struct nicekv_sender) == 16, "size");
+_Static_assert(offsetof(struct nicekv_sender, generation) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_sender, address) == 4, "offset");
+_Static_assert(offsetof(struct nicekv_sender, mac) == 8, "offset");
+_Static_assert(offsetof(struct nicekv_sender, reserved) == 14, "offset");
 
 struct nicekv_host {
 	__be32 address;
 	__u8 mac[6];
 	__be16 udp_port;
 	__u8 role;
-	__u8 reserved[3];
+	__u8 is_present;
+	__u8 reserved[2];
 };
 _Static_assert(sizeof(struct nicekv_host) == 16, "size");
 _Static_assert(offsetof(struct nicekv_host, address) == 0, "offset");
 _Static_assert(offsetof(struct nicekv_host, mac) == 4, "offset");
 _Static_assert(offsetof(struct nicekv_host, udp_port) == 10, "offset");
 _Static_assert(offsetof(struct nicekv_host, role) == 12, "offset");
-_Static_assert(offsetof(struct nicekv_host, reserved) == 13, "offset");
+_Static_assert(offsetof(struct nicekv_host, is_present) == 13, "offset");
+_Static_assert(offsetof(struct nicekv_host, reserved) == 14, "offset");
 
 struct nicekv_server_key {
 	__u32 slot;
@@ -127,12 +146,12 @@ _Static_assert(offsetof(struct nicekv_server_key, slot) == 0, "offset");
 _Static_assert(offsetof(struct nicekv_server_key, address) == 4, "offset");
 
 struct nicekv_server {
-	__u32 ifindex;
+	__u32 port;
 	__be16 udp_port;
 	__u8 reserved[2];
 };
 _Static_assert(sizeof(struct nicekv_server) == 8, "size");
-_Static_assert(offsetof(struct nicekv_server, ifindex) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_server, port) == 0, "offset");
 _Static_assert(offsetof(struct nicekv_server, udp_port) == 4, "offset");
 _Static_assert(offsetof(struct nicekv_server, reserved) == 6, "offset");
 
@@ -164,7 +183,7 @@ struct nicekv_fault {
 	__u32 lost_from_ppm;
 	__u32 lost_to_ppm;
 	__u32 doubled_ppm;
-	__u32 twins;
+	__u8 reserved[4];
 	__u64 lost;
 	__u64 doubled;
 };
@@ -172,6 +191,6 @@ _Static_assert(sizeof(struct nicekv_fault) == 32, "size");
 _Static_assert(offsetof(struct nicekv_fault, lost_from_ppm) == 0, "offset");
 _Static_assert(offsetof(struct nicekv_fault, lost_to_ppm) == 4, "offset");
 _Static_assert(offsetof(struct nicekv_fault, doubled_ppm) == 8, "offset");
-_Static_assert(offsetof(struct nicekv_fault, twins) == 12, "offset");
+_Static_assert(offsetof(struct nicekv_fault, reserved) == 12, "offset");
 _Static_assert(offsetof(struct nicekv_fault, lost) == 16, "offset");
 _Static_assert(offsetof(struct nicekv_fault, doubled) == 24, "offset");

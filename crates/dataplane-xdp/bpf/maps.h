@@ -9,7 +9,7 @@
 /* Set by the loader before the programs are loaded. */
 const volatile struct nicekv_config config = {};
 
-/* [0]: the slot of the generation in force, 0 or 1. */
+/* [0]: the number of the generation in force, which only grows; its lowest bit is its slot. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -52,11 +52,11 @@ struct {
 	__array(values, struct group);
 } groups SEC(".maps");
 
-/* (slot, interface) -> the server there, for the egress stage and for admission. */
+/* [slot * NICEKV_PORTS_MAX + port]: the server there, for what is sent to it and for admission. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 2 * NICEKV_HOST_CAPACITY);
-	__type(key, struct nicekv_egress_key);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * NICEKV_PORTS_MAX);
+	__type(key, __u32);
 	__type(value, struct nicekv_host);
 } hosts SEC(".maps");
 
@@ -68,7 +68,7 @@ struct {
 	__type(value, struct nicekv_server);
 } servers SEC(".maps");
 
-/* (slot, MAC) -> the interface of the server that has it. */
+/* (slot, MAC) -> the port of the server that has it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 2 * NICEKV_HOST_CAPACITY);
@@ -76,13 +76,21 @@ struct {
 	__type(value, __u32);
 } stations SEC(".maps");
 
-/* Interface index -> port index. */
+/* [cell of an interface]: the port there. The loader has chosen a multiplier by which no two ports share a cell. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 << NICEKV_PLACE_BITS);
+	__type(key, __u32);
+	__type(value, struct nicekv_place);
+} places SEC(".maps");
+
+/* [port]: the last sender that is no server and was admitted there. Each processor remembers for itself. Filled by the data path. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, NICEKV_PORTS_MAX);
 	__type(key, __u32);
-	__type(value, __u32);
-} port_indexes SEC(".maps");
+	__type(value, struct nicekv_sender);
+} senders SEC(".maps");
 
 /* All registers side by side; layout.h says where each begins. */
 struct {
@@ -93,17 +101,17 @@ struct {
 } registers SEC(".maps");
 
 /*
- * Every port of the switch, by interface index. Each with the egress program, though most frames do not need it: the
+ * [port]: every port of the switch. Each with the egress program, though most frames do not need it: the
  * kernel runs the program of the first frame in a port's queue on all that it flushes together with it.
  */
 struct {
-	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, NICEKV_PORTS_MAX);
 	__uint(key_size, sizeof(__u32));
 	__uint(value_size, sizeof(struct bpf_devmap_val));
 } ports SEC(".maps");
 
-/* MAC -> interface index. Filled by the data path. */
+/* MAC -> port. Filled by the data path. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, NICEKV_MAC_CAPACITY);
@@ -141,6 +149,24 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } hits SEC(".maps");
+
+/* The port of an interface; NULL if it is none of the switch's. */
+static __always_inline struct nicekv_place *place_of(__u32 ifindex)
+{
+	__u32 cell = (ifindex * config.place_multiplier) >> (32 - NICEKV_PLACE_BITS);
+	struct nicekv_place *place = bpf_map_lookup_elem(&places, &cell);
+
+	return place && place->ifindex == ifindex ? place : NULL;
+}
+
+/* The server at a port, if there is one. */
+static __always_inline struct nicekv_host *host_at(__u32 slot, __u32 port)
+{
+	__u32 index = slot * NICEKV_PORTS_MAX + port;
+	struct nicekv_host *host = bpf_map_lookup_elem(&hosts, &index);
+
+	return host && host->is_present ? host : NULL;
+}
 
 static __always_inline void count(__u32 counter)
 {

@@ -23,19 +23,21 @@ int nicekv_ingress(struct xdp_md *ctx)
 	struct cursor cursor = { .at = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end };
 	struct ethhdr *ethernet = take(&cursor, sizeof(*ethernet));
 	struct nicekv_fault *fault = fault_at(ctx->ingress_ifindex);
-	struct ingress ingress = ingress_at(ctx->ingress_ifindex);
+	struct nicekv_place *place = place_of(ctx->ingress_ifindex);
 	struct datagram datagram = {};
+	struct ingress ingress;
 	int class, refused;
 
-	if (is_lost_from(fault))
+	if (!place || is_lost_from(fault))
 		return XDP_DROP;
 	if (!ethernet) {
 		count(NICEKV_COUNTER_MALFORMED);
 		return XDP_DROP;
 	}
+	ingress = ingress_at(place);
 	if (!is_mac_of_port(&ingress, ethernet))
 		return refuse(&ingress, NICEKV_COUNTER_SOURCE_REFUSED);
-	learn(ethernet, ctx->ingress_ifindex);
+	learn(ethernet, ingress.port);
 	class = classify(ethernet, cursor.end, &datagram);
 	if (class >= 0) {
 		count(class);
@@ -45,7 +47,7 @@ int nicekv_ingress(struct xdp_md *ctx)
 	if (refused >= 0)
 		return refuse(&ingress, refused);
 	if (class == CLASS_OTHERS)
-		return forward(ethernet, ctx->ingress_ifindex, is_doubled(fault));
+		return forward(ethernet, ingress.port, is_doubled(fault));
 	return route(ctx, ingress.slot, &datagram, is_doubled(fault));
 }
 
@@ -56,18 +58,17 @@ int nicekv_egress(struct xdp_md *ctx)
 	struct cursor cursor = { .at = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end };
 	struct nicekv_metadata *metadata = (void *)(long)ctx->data_meta;
 	struct ethhdr *ethernet = take(&cursor, sizeof(*ethernet));
-	struct nicekv_egress_key key = { .egress_ifindex = ctx->egress_ifindex };
+	struct nicekv_place *place = place_of(ctx->egress_ifindex);
 	struct nicekv_host *host;
 	struct datagram datagram = {};
 
 	if (is_lost_to(fault_at(ctx->egress_ifindex)))
 		return XDP_DROP;
-	if (!ethernet)
+	if (!ethernet || !place)
 		goto drop;
 	if ((void *)(metadata + 1) > (void *)ethernet)
 		return XDP_PASS;
-	key.slot = metadata->slot;
-	host = bpf_map_lookup_elem(&hosts, &key);
+	host = host_at(metadata->slot, place->port);
 	/* Classified as ours on the way in; once more, so that the verifier sees the bounds. */
 	if (!host || classify(ethernet, cursor.end, &datagram) != CLASS_VRING)
 		goto drop;

@@ -8,9 +8,12 @@
 //!                                   device maps of new groups
 //!   g                          g+1: tries, groups connected     g      2. two batch updates
 //!                                   hosts written
-//!   g                          g+1                              g+1    3. active = 1
+//!   g                          g+1                              g+1    3. active = g+1
 //!   (no packet by g is left)   g+1                              g+1    4. grace period: then Ok
 //! ```
+//!
+//! `active` holds g, of which the lowest bit is the slot. The number only grows, so what the programs remember of a
+//! generation ([`Sender`](crate::layout::Sender)) is never taken for another one's.
 //!
 //! - Tries and hosts belong to one slot and are only written while that slot is not in force. Groups and
 //!   hit counters are shared: a survivor keeps its number, a new one gets a number that the generation in force
@@ -22,7 +25,7 @@
 //!   wait until every program that runs has ended, copies in the queues of the device maps included. It also
 //!   makes `Ok` mean what R6 needs: nobody is reached by the old tables any more.
 //! - An error in steps 1 and 2 leaves garbage in the free slot only, which the next install overwrites. An error
-//!   in step 4 flips back: the old generation is still whole.
+//!   in step 4 flips back, under the next number of the old slot: the old generation is still whole.
 //!
 //! An incremental update takes the same steps; the tries of tables that do not change are connected in both slots.
 //!
@@ -37,11 +40,11 @@ use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::xdp::XdpMapError;
 use aya::maps::{DevMap, HashMap, Map, MapData, MapError};
 use aya::programs::ProgramFd;
-use nicekv_dataplane::{Action, BackendError, Host, HostId, Match, MemberSet, Table, TableSet};
+use nicekv_dataplane::{Action, BackendError, Host, HostId, Match, MemberSet, PORTS_MAX, Table, TableSet};
 
 use crate::error::platform;
 use crate::layout::{
-    EgressHost, EgressKey, GROUP_TWINS, Route, Server, ServerKey, StationKey, TABLES, TrieKey, TrieKeyData,
+    EgressHost, GROUP_TWINS, Route, Server, ServerKey, StationKey, TABLES, TrieKey, TrieKeyData,
 };
 use crate::slots::Plan;
 use crate::{EntryKey, GroupKey, Maps, Xdp, sys};
@@ -75,7 +78,8 @@ impl Xdp {
     ) -> Result<(), BackendError> {
         let in_force =
             self.maps.active.get(&0, 0).map_err(|error| platform("read the slot in force", &error))?;
-        let slot = 1 - in_force;
+        let next = in_force + 1;
+        let slot = next & 1;
         let groups =
             self.group_slots.plan(tables.groups().into_iter().map(|set| self.group_key(tables, set)));
         let hits = self.hit_slots.plan(Table::ALL.into_iter().flat_map(|table| entry_keys(tables, table)));
@@ -89,10 +93,10 @@ impl Xdp {
         self.connect_groups(&devices)?;
         self.write_hosts(slot, tables).map_err(|error| platform("write the hosts", &error))?;
 
-        self.activate(slot)?;
+        self.activate(next)?;
         // The same map in the same place changes nothing, but waits for every packet of the old generation.
         if let Err(error) = self.connect_tries(slot, &tries[..1]) {
-            self.activate(in_force)?;
+            self.activate(next + 1)?;
             return Err(error);
         }
         self.group_slots.commit(groups);
@@ -103,11 +107,11 @@ impl Xdp {
     }
 
     fn group_key(&self, tables: &TableSet, members: &MemberSet) -> GroupKey {
-        members.as_slice().iter().map(|&member| self.ifindex(host(tables, member))).collect()
+        members.as_slice().iter().map(|&member| self.place(host(tables, member))).collect()
     }
 
-    fn ifindex(&self, host: &Host) -> u32 {
-        self.ports[&host.port]
+    fn place(&self, host: &Host) -> u32 {
+        self.ports.place(host.port)
     }
 
     fn clear_hits(&mut self, hits: &Plan<EntryKey>) -> Result<(), MapError> {
@@ -138,7 +142,7 @@ impl Xdp {
             Action::Host { host: id, scope } => {
                 let host = host(tables, id);
                 Route {
-                    target: self.ifindex(host),
+                    target: self.place(host),
                     partition: scope.to_be_bytes(),
                     address: host.ip,
                     mac: host.mac,
@@ -154,7 +158,8 @@ impl Xdp {
     /// The new groups, and their twins.
     fn build_groups(&self, groups: &Plan<GroupKey>) -> Result<Vec<(u32, InnerMap)>, BackendError> {
         let build = |slot: u32, members: &GroupKey, copies: usize| {
-            let group = build_group(members, copies, &self.egress);
+            let members: Vec<u32> = members.iter().map(|&place| self.ports.ifindex(place)).collect();
+            let group = build_group(&members, copies, &self.egress);
             group.map(|group| (slot, group)).map_err(|error| platform("build a multicast group", &error))
         };
         let both = |(members, slot): &(GroupKey, u32)| {
@@ -177,29 +182,31 @@ impl Xdp {
 
     fn write_hosts(&mut self, slot: u32, tables: &TableSet) -> Result<(), MapError> {
         let Maps { hosts, servers, stations, .. } = &mut self.maps;
-        forget(hosts, |key| key.slot == slot)?;
+        let cell = |place: u32| slot * PORTS_MAX as u32 + place;
+        self.ports.iter().try_for_each(|(place, _)| hosts.set(cell(place), EgressHost::default(), 0))?;
         forget(servers, |key| key.slot == slot)?;
         forget(stations, |key| key.slot == slot)?;
         for host in &tables.hosts {
-            let ifindex = self.ports[&host.port];
+            let port = self.ports.place(host.port);
             let udp_port = host.udp_port.to_be_bytes();
             let value = EgressHost {
                 address: host.ip,
                 mac: host.mac,
                 udp_port,
                 role: host.role as u8,
+                is_present: 1,
                 ..EgressHost::default()
             };
-            hosts.insert(EgressKey { slot, egress_ifindex: ifindex }, value, 0)?;
-            let server = Server { ifindex, udp_port, ..Server::default() };
+            hosts.set(cell(port), value, 0)?;
+            let server = Server { port, udp_port, ..Server::default() };
             servers.insert(ServerKey { slot, address: host.ip }, server, 0)?;
-            stations.insert(StationKey { slot, mac: host.mac, ..StationKey::default() }, ifindex, 0)?;
+            stations.insert(StationKey { slot, mac: host.mac, ..StationKey::default() }, port, 0)?;
         }
         Ok(())
     }
 
-    fn activate(&mut self, slot: u32) -> Result<(), BackendError> {
-        self.maps.active.set(0, slot, 0).map_err(|error| platform("flip the generation", &error))
+    fn activate(&mut self, generation: u32) -> Result<(), BackendError> {
+        self.maps.active.set(0, generation, 0).map_err(|error| platform("flip the generation", &error))
     }
 }
 
@@ -248,9 +255,9 @@ fn trie_key(Match { scope, prefix }: Match) -> Key<TrieKeyData> {
     Key::new(SCOPE_BITS + u32::from(prefix.length), data)
 }
 
-/// A device map with each member as often as `copies` says.
+/// A device map of interfaces, each as often as `copies` says.
 pub(crate) fn build_group(
-    members: &GroupKey,
+    members: &[u32],
     copies: usize,
     egress: &ProgramFd,
 ) -> Result<InnerMap, XdpMapError> {

@@ -17,6 +17,8 @@ pub(crate) const GROUP_SLOTS: u32 = 2 * GROUP_CAPACITY as u32;
 pub(crate) const GROUP_TWINS: u32 = GROUP_SLOTS;
 /// The first slot of a group that is one port twice.
 pub(crate) const PORT_TWINS: u32 = 2 * GROUP_SLOTS;
+/// Of the cell of an interface: the array that leads from interfaces to ports has 4,096 cells.
+pub(crate) const PLACE_BITS: u32 = 12;
 /// A probability of one.
 pub(crate) const PPM: u32 = 1_000_000;
 /// Twice the entries of one generation.
@@ -72,11 +74,12 @@ shared_struct! {
 
 shared_struct! {
     /// What the programs must know before the first tables come. The first `vring_count` pairs count.
-    Config, "nicekv_config", 268 {
+    Config, "nicekv_config", 272 {
         vrings: [VringPair; VRINGS_MAX] = "struct nicekv_vring_pair" [16],
         vring_count: u32 = "__u32",
         router_mac: [u8; 6] = "__u8" [6],
         reserved: [u8; 2] = "__u8" [2],
+        place_multiplier: u32 = "__u32",
     }
 }
 
@@ -95,7 +98,7 @@ pub(crate) type TrieKeyData = [u8; 8];
 const _: () = assert!(size_of::<lpm_trie::Key<TrieKeyData>>() == size_of::<TrieKey>());
 
 shared_struct! {
-    /// Value of every trie. `target`: an interface, or a group slot in `multicast_vring`. `address` and `mac`
+    /// Value of every trie. `target`: a port, or a group slot in `multicast_vring`. `address` and `mac`
     /// are those of the host, unused in `multicast_vring`; `partition` is used in `unicast_vring` alone.
     Route, "nicekv_route", 24 {
         hit_slot: u32 = "__u32",
@@ -108,21 +111,33 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Key of a server by its port: of the egress stage, and of where a frame has come in.
-    EgressKey, "nicekv_egress_key", 8 {
-        slot: u32 = "__u32",
-        egress_ifindex: u32 = "__u32",
+    /// A port, by its interface. `port`: its place among the ports of the loader. `number`: what tables and registers call it.
+    Place, "nicekv_place", 12 {
+        ifindex: u32 = "__u32",
+        port: u32 = "__u32",
+        number: u32 = "__u32",
     }
 }
 
 shared_struct! {
-    /// A server: what the egress stage writes, and what it may send from.
+    /// Who was admitted at a port, by which generation.
+    Sender, "nicekv_sender", 16 {
+        generation: u32 = "__u32",
+        address: [u8; 4] = "__be32",
+        mac: [u8; 6] = "__u8" [6],
+        reserved: [u8; 2] = "__u8" [2],
+    }
+}
+
+shared_struct! {
+    /// A server: what is written into what it is sent, and what it may send from. Zeros where there is none.
     EgressHost, "nicekv_host", 16 {
         address: [u8; 4] = "__be32",
         mac: [u8; 6] = "__u8" [6],
         udp_port: [u8; 2] = "__be16",
         role: u8 = "__u8",
-        reserved: [u8; 3] = "__u8" [3],
+        is_present: u8 = "__u8",
+        reserved: [u8; 2] = "__u8" [2],
     }
 }
 
@@ -137,7 +152,7 @@ shared_struct! {
 shared_struct! {
     /// Where a server is.
     Server, "nicekv_server", 8 {
-        ifindex: u32 = "__u32",
+        port: u32 = "__u32",
         udp_port: [u8; 2] = "__be16",
         reserved: [u8; 2] = "__u8" [2],
     }
@@ -173,7 +188,7 @@ shared_struct! {
         lost_from_ppm: u32 = "__u32",
         lost_to_ppm: u32 = "__u32",
         doubled_ppm: u32 = "__u32",
-        twins: u32 = "__u32",
+        reserved: [u8; 4] = "__u8" [4],
         lost: u64 = "__u64",
         doubled: u64 = "__u64",
     }
@@ -191,7 +206,8 @@ pub fn c_header() -> String {
         .and_then(|()| Config::write_c(&mut text))
         .and_then(|()| TrieKey::write_c(&mut text))
         .and_then(|()| Route::write_c(&mut text))
-        .and_then(|()| EgressKey::write_c(&mut text))
+        .and_then(|()| Place::write_c(&mut text))
+        .and_then(|()| Sender::write_c(&mut text))
         .and_then(|()| EgressHost::write_c(&mut text))
         .and_then(|()| ServerKey::write_c(&mut text))
         .and_then(|()| Server::write_c(&mut text))
@@ -212,6 +228,7 @@ fn write_constants(text: &mut String) -> std::fmt::Result {
         ("GROUP_SLOTS", GROUP_SLOTS),
         ("GROUP_TWINS", GROUP_TWINS),
         ("PORT_TWINS", PORT_TWINS),
+        ("PLACE_BITS", PLACE_BITS),
         ("PPM", PPM),
         ("HIT_SLOTS", HIT_SLOTS),
         ("TABLES", TABLES),

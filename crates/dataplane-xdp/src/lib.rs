@@ -20,30 +20,32 @@ mod error;
 pub mod faults;
 mod generation;
 mod layout;
+mod places;
 mod slots;
 mod sys;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
-use aya::maps::{Array, DevMapHash, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuValues};
+use aya::maps::{Array, DevMap, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuValues};
 use aya::programs::{ProgramFd, XdpMode};
 use aya::{Ebpf, EbpfLoader};
 use nicekv_dataplane::{
-    Backend, BackendError, Counter, Counters, Match, PORTS_MAX, Register, Table, TableError, TableSet,
-    TableStatus, TableUpdate, VringSet,
+    Backend, BackendError, Counter, Counters, Match, Register, Table, TableError, TableSet, TableStatus,
+    TableUpdate, VringSet,
 };
 
 pub use error::XdpError;
 use error::{KERNEL_ADVICE, PORT_ADVICE, platform};
 pub use layout::c_header;
 use layout::{
-    Config, EgressHost, EgressKey, Fault, GROUP_SLOTS, HIT_SLOTS, PORT_TWINS, Server, ServerKey, StationKey,
+    Config, EgressHost, Fault, GROUP_SLOTS, HIT_SLOTS, PORT_TWINS, Place, Server, ServerKey, StationKey,
     VringPair,
 };
+use places::Places;
 use slots::Slots;
 
 /// The compiled programs. `bpf/build.sh --check` proves that they are what their source compiles to.
@@ -52,7 +54,7 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/nicekv.bpf.o");
 const INGRESS: &str = "nicekv_ingress";
 const EGRESS: &str = "nicekv_egress";
 
-/// The ports of a member set, by interface index. Not the host names: a host that moves to another port keeps
+/// The ports of a member set, by their places. Not the host names: a host that moves to another port keeps
 /// its name, and needs another group.
 type GroupKey = BTreeSet<u32>;
 /// What an entry is known by.
@@ -70,8 +72,7 @@ pub struct Port {
 /// The XDP back end. Detaches on drop.
 pub struct Xdp {
     vrings: VringSet,
-    /// Port index → interface index.
-    ports: BTreeMap<u16, u32>,
+    ports: Places,
     maps: Maps,
     egress: ProgramFd,
     group_slots: Slots<GroupKey>,
@@ -89,12 +90,12 @@ struct Maps {
     /// Arrays of maps, set through `sys`.
     tables: MapData,
     groups: MapData,
-    hosts: HashMap<MapData, EgressKey, EgressHost>,
+    hosts: Array<MapData, EgressHost>,
     servers: HashMap<MapData, ServerKey, Server>,
     stations: HashMap<MapData, StationKey, u32>,
-    port_indexes: HashMap<MapData, u32, u32>,
+    places: Array<MapData, Place>,
     registers: PerCpuArray<MapData, u64>,
-    ports: DevMapHash<MapData>,
+    ports: DevMap<MapData>,
     counters: PerCpuArray<MapData, u64>,
     hits: PerCpuArray<MapData, u64>,
 }
@@ -121,8 +122,8 @@ impl Xdp {
         router_mac: [u8; 6],
         ports: &[Port],
     ) -> Result<Self, XdpError> {
-        let ports_by_index = check_ports(ports)?;
-        let config = config(&vrings, router_mac);
+        let ports = Places::new(ports)?;
+        let config = Config { place_multiplier: ports.multiplier, ..config(&vrings, router_mac) };
         let mut programs = EbpfLoader::new()
             .override_global("config", &config, true)
             .load(object)
@@ -133,7 +134,7 @@ impl Xdp {
         load_program(&mut programs, INGRESS)?;
         let mut xdp = Self {
             vrings,
-            ports: ports_by_index,
+            ports,
             maps,
             egress,
             group_slots: Slots::new(GROUP_SLOTS),
@@ -142,22 +143,25 @@ impl Xdp {
             installed: None,
             programs,
         };
-        xdp.double_ports(ports)?;
-        xdp.attach(ports)?;
+        xdp.double_ports()?;
+        xdp.attach()?;
         Ok(xdp)
     }
 
     /// Makes a group of each port twice, for frames that are doubled on purpose.
-    fn double_ports(&mut self, ports: &[Port]) -> Result<(), XdpError> {
+    fn double_ports(&mut self) -> Result<(), XdpError> {
         let failed = |error: MapError| XdpError::new("prepare the faults", &error, KERNEL_ADVICE);
         let map = self.programs.map_mut(faults::FAULTS).expect("the object holds the map");
         let mut faults: HashMap<&mut MapData, u32, Fault> = map.try_into().map_err(failed)?;
         let mut twins = Vec::new();
-        for (slot, &Port { index, ifindex }) in (PORT_TWINS..).zip(ports) {
+        for (place, Port { index, ifindex }) in self.ports.iter() {
             let step = || format!("double port {index} (interface index {ifindex})");
-            let group = generation::build_group(&GroupKey::from([ifindex]), 2, &self.egress);
-            twins.push((slot, group.map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))?));
-            faults.insert(ifindex, Fault { twins: slot, ..Fault::default() }, 0).map_err(failed)?;
+            let group = generation::build_group(&[ifindex], 2, &self.egress);
+            twins.push((
+                PORT_TWINS + place,
+                group.map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))?,
+            ));
+            faults.insert(ifindex, Fault::default(), 0).map_err(failed)?;
         }
         let entries: Vec<_> = twins.iter().map(|(slot, group)| (*slot, group.as_fd())).collect();
         sys::update_batch(self.maps.groups.fd().as_fd(), &entries)
@@ -165,16 +169,17 @@ impl Xdp {
     }
 
     /// Fills the map of ports before the first of them receives.
-    fn attach(&mut self, ports: &[Port]) -> Result<(), XdpError> {
-        for &Port { index, ifindex } in ports {
+    fn attach(&mut self) -> Result<(), XdpError> {
+        for (place, Port { index, ifindex }) in self.ports.iter() {
             let step = || format!("register port {index} (interface index {ifindex})");
-            let result = self.maps.ports.insert(ifindex, ifindex, Some(&self.egress), 0);
+            let result = self.maps.ports.set(place, ifindex, Some(&self.egress), 0);
             result.map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))?;
-            let result = self.maps.port_indexes.insert(ifindex, u32::from(index), 0);
+            let known = Place { ifindex, port: place, number: index.into() };
+            let result = self.maps.places.set(self.ports.cell(ifindex), known, 0);
             result.map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))?;
         }
         let ingress = xdp_program(&mut self.programs, INGRESS)?;
-        for &Port { index, ifindex } in ports {
+        for (_, Port { index, ifindex }) in self.ports.iter() {
             let step = || format!("attach to port {index} (interface index {ifindex})");
             let result = ingress.attach_to_if_index(ifindex, XdpMode::Driver);
             result.map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))?;
@@ -186,7 +191,7 @@ impl Xdp {
 impl Backend for Xdp {
     fn install(&mut self, tables: &TableSet) -> Result<(), BackendError> {
         tables.validate(&self.vrings)?;
-        tables.validate_ports(|port| self.ports.contains_key(&port))?;
+        tables.validate_ports(|port| self.ports.contains(port))?;
         self.install_generation(tables, None)
     }
 
@@ -246,7 +251,7 @@ impl Maps {
             hosts: take_map(programs, "hosts")?.try_into()?,
             servers: take_map(programs, "servers")?.try_into()?,
             stations: take_map(programs, "stations")?.try_into()?,
-            port_indexes: take_map(programs, "port_indexes")?.try_into()?,
+            places: take_map(programs, "places")?.try_into()?,
             registers: take_map(programs, "registers")?.try_into()?,
             ports: take_map(programs, "ports")?.try_into()?,
             counters: take_map(programs, "counters")?.try_into()?,
@@ -278,19 +283,6 @@ fn load_program(programs: &mut Ebpf, name: &'static str) -> Result<ProgramFd, Xd
     let program = xdp_program(programs, name)?;
     let fd = program.load().and_then(|()| Ok(program.fd()?.try_clone()?));
     fd.map_err(|error| XdpError::new(format!("load {name}"), &error, KERNEL_ADVICE))
-}
-
-fn check_ports(ports: &[Port]) -> Result<BTreeMap<u16, u32>, XdpError> {
-    if ports.len() > PORTS_MAX {
-        return Err(XdpError::TooManyPorts { ports: ports.len() });
-    }
-    let (mut by_index, mut interfaces) = (BTreeMap::new(), BTreeSet::new());
-    for &Port { index, ifindex } in ports {
-        if by_index.insert(index, ifindex).is_some() || !interfaces.insert(ifindex) {
-            return Err(XdpError::DuplicatePort { index, ifindex });
-        }
-    }
-    Ok(by_index)
 }
 
 fn config(vrings: &VringSet, router_mac: [u8; 6]) -> Config {

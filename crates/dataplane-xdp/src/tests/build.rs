@@ -9,9 +9,11 @@ use super::namespaces::{as_root, not_run};
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
 
 /// (file, what it says, what a mutant says instead).
-const MUTATIONS: [(&str, &str, &str); 17] = [
-    ("admission.h", "return !owner || *owner == ingress->ifindex;", "return !owner || true;"),
-    ("admission.h", "return !owner || owner->ifindex == ingress->ifindex;", "return !owner || true;"),
+const MUTATIONS: [(&str, &str, &str); 19] = [
+    ("admission.h", "return !owner || *owner == ingress->port;", "return !owner || true;"),
+    ("admission.h", "owner && owner->port != ingress->port", "owner && false"),
+    ("admission.h", "ingress->sender->address == datagram->sender", "true"),
+    ("admission.h", "is_same_mac(sender->mac, ethernet->h_source)", "true"),
     (
         "admission.h",
         "allowed = is_node ? NICEKV_OPCODES_MULTICAST_NODE",

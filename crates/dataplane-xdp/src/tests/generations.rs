@@ -200,6 +200,39 @@ fn after_install_nobody_is_reached_by_the_old_tables() {
 }
 
 #[test]
+fn who_was_admitted_is_looked_at_again_by_the_next_generation() {
+    as_root("who_was_admitted_is_looked_at_again_by_the_next_generation", || {
+        let mut lab = Lab::new(OBJECT);
+        lab.xdp.install(&tables()).unwrap();
+        let owned = |ip, mac, generation| {
+            let mut tables = TableSet { generation, ..tables() };
+            tables.hosts[2] = nicekv_dataplane::Host { ip, mac, ..tables.hosts[2] };
+            tables
+        };
+        let client = frames::Udp::request([10, 10, 0, 1]);
+        let (ip, mac) = (client.source, client.source_mac);
+        // Its address becomes a server's at another port, then its MAC does, then both are free again.
+        for (tables, passed) in [
+            (tables(), 1),
+            (owned(ip, host(3).mac, 2), 0),
+            (owned(host(3).ip, host(3).mac, 3), 1),
+            (owned(host(3).ip, mac, 4), 0),
+            (owned(host(3).ip, host(3).mac, 5), 1),
+        ] {
+            lab.xdp.install(&tables).unwrap();
+            for _ in 0..2 {
+                assert_eq!(
+                    lab.send(0, &client.build()).frames.len(),
+                    passed,
+                    "generation {}",
+                    tables.generation
+                );
+            }
+        }
+    });
+}
+
+#[test]
 fn a_refused_or_failed_install_leaves_the_old_tables_in_force() {
     as_root("a_refused_or_failed_install_leaves_the_old_tables_in_force", || {
         let lab = Lab::new(OBJECT);
