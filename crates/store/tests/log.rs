@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{DIRECTORY, collect, flushed, identity, open, options};
+use common::{DIRECTORY, collect, flushed, identity, open, open_with, options};
 use nicekv_store::{
     Files, Forgetful, Log, LogIdentity, LogOptions, LogPosition, RealFiles, StoreError, files::PowerLoss,
 };
@@ -113,7 +113,7 @@ fn a_restart_after_a_failed_force_writes_again() {
 #[test]
 fn a_failed_write_is_permanent_but_a_full_disk_is_not() {
     let disk = Forgetful::new(64);
-    let mut log = open(&disk);
+    let mut log = open_with(&disk, LogOptions { ahead_bytes: 0, ..options() });
     for bytes_kept in [0, 1, 40] {
         log.append(b"waits for space").unwrap();
         disk.fail_next_write(ENOSPC, bytes_kept);

@@ -2,16 +2,11 @@
 
 mod common;
 
-use common::{DIRECTORY, collect, identity, open, options, segment_paths};
+use common::{collect, open, open_with, options, segment_paths};
 use nicekv_store::log::PAYLOAD_BYTES_MAX;
-use nicekv_store::{Forgetful, Log, LogOptions, LogPosition, StoreError};
-use std::{path::Path, sync::Arc};
+use nicekv_store::{Forgetful, LogOptions, LogPosition, StoreError};
 
 const RECORD_HEADER_BYTES: usize = 32;
-
-fn open_with(disk: &Forgetful, options: LogOptions) -> Log {
-    Log::open(Arc::new(disk.clone()), Path::new(DIRECTORY), identity(), options, |_, _| {}).unwrap().0
-}
 
 #[test]
 fn a_buffer_is_filled_to_the_last_byte() {

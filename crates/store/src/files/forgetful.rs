@@ -17,13 +17,17 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
+/// What was never written, where a file system gives a page that it has not cleared.
+const JUNK: u8 = 0xa5;
+
 /// What survives a power loss besides what was synced.
 pub enum PowerLoss<'a> {
     /// Nothing.
     DropAll,
-    /// All names, and of each file's unsynced growth at most this many bytes.
+    /// All names, and of each file's unsynced bytes, from the first one on, at most this many.
     KeepPrefix(usize),
-    /// Every unsynced page, length and name for which the function says so.
+    /// Every unsynced page, length and name for which the function says so. A page that is lost is what it was; where the file did not
+    /// reach before, it is zero, or junk if the function says so again: not every file system promises zeros.
     KeepPages(&'a mut dyn FnMut() -> bool),
 }
 
@@ -53,6 +57,8 @@ struct Content {
     live: Vec<u8>,
     durable: Vec<u8>,
     dirty_pages: BTreeSet<usize>,
+    /// The first unsynced byte.
+    dirty_from: Option<usize>,
     length_is_dirty: bool,
 }
 
@@ -163,6 +169,7 @@ impl Content {
     fn mark_dirty(&mut self, page_bytes: usize, from: usize, to: usize) {
         if to > from {
             self.dirty_pages.extend(from / page_bytes..=(to - 1) / page_bytes);
+            self.dirty_from = Some(self.dirty_from.map_or(from, |first| first.min(from)));
         }
     }
 
@@ -197,6 +204,7 @@ impl Content {
 
     fn forget_dirt(&mut self) {
         self.dirty_pages.clear();
+        self.dirty_from = None;
         self.length_is_dirty = false;
     }
 
@@ -205,9 +213,10 @@ impl Content {
         match choice {
             PowerLoss::DropAll => {}
             PowerLoss::KeepPrefix(kept) => {
-                let from = bytes.len().min(self.live.len());
+                let from = self.dirty_from.unwrap_or(self.live.len()).min(self.live.len()).min(bytes.len());
                 let to = self.live.len().min(from + *kept);
-                bytes.extend_from_slice(&self.live[from..to]);
+                bytes.resize(bytes.len().max(to), 0);
+                bytes[from..to].copy_from_slice(&self.live[from..to]);
             }
             PowerLoss::KeepPages(keep) => {
                 if self.length_is_dirty && keep() {
@@ -216,6 +225,9 @@ impl Content {
                 for &page in &self.dirty_pages {
                     if keep() {
                         self.copy_page(page_bytes, page, &mut bytes);
+                    } else if page * page_bytes >= self.durable.len() && keep() {
+                        let to = bytes.len().min((page + 1) * page_bytes);
+                        bytes[(page * page_bytes).min(to)..to].fill(JUNK);
                     }
                 }
             }

@@ -9,12 +9,14 @@
 //! - Each record carries `synced_through`, the position through which the log was known to be durable when the
 //!   record was appended. [`Log::write`] adds an unforced *marker* record if the log became durable further and
 //!   no record says so yet; markers take a position and are not shown to the caller.
+//! - Behind the records of a segment there may be zeros to its end ([`LogOptions::ahead_bytes`]), and nothing else.
 //! - One failed force or write (but a full disk) makes the log fail for good: the kernel marks pages clean that it
 //!   did not write (docs/FAULTS.md row 8).
 //!
 //! # Opening: torn tail or damage
-//! Let *s* be the position at which the next valid record is missing although bytes or segments follow. Everything
-//! behind that place is searched, byte by byte, for intact records of this log (their checksum is seeded by the
+//! Zeros to the end of a segment are its end: the log goes on with the next segment, if its header says that it continues exactly
+//! there, and with the next record in their place if there is none. Otherwise let *s* be the position at which the next valid record is
+//! missing although other bytes or segments follow. Everything behind that place is searched, byte by byte, for intact records of this log (their checksum is seeded by the
 //! log's identity).
 //! - If one of them is later than *s* and says `synced_through` ≥ *s*, the place was durable and is damaged:
 //!   [`StoreError::LogDamaged`] (docs/FAULTS.md row 7). Nothing is changed on disk.
@@ -31,17 +33,16 @@
 mod format;
 mod group_commit;
 mod recover;
+mod segment;
 mod sync;
 
 pub use format::{LogIdentity, LogPosition, PAYLOAD_BYTES_MAX};
 pub use group_commit::{GroupCommit, SyncNotifier};
 pub use sync::LogSync;
 
-use crate::{
-    Result, StoreError,
-    files::{Files, StoreFile},
-};
-use format::{encode_record, encode_segment_header, segment_name, segment_seed};
+use crate::{Result, StoreError, files::Files};
+use format::{encode_record, segment_name, segment_seed};
+use segment::Segment;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -55,11 +56,13 @@ pub struct LogOptions {
     pub segment_bytes_max: u64,
     /// Most bytes appended and not yet written.
     pub buffer_bytes_max: usize,
+    /// The place of the next records is made ready, as zeros, in pieces of this size; 0: not at all.
+    pub ahead_bytes: usize,
 }
 
 impl Default for LogOptions {
     fn default() -> Self {
-        Self { segment_bytes_max: 64 << 20, buffer_bytes_max: 64 << 20 }
+        Self { segment_bytes_max: 64 << 20, buffer_bytes_max: 64 << 20, ahead_bytes: 256 << 10 }
     }
 }
 
@@ -85,8 +88,7 @@ pub struct Log {
     options: LogOptions,
     /// First positions of all segments, ascending; the last is the one written to.
     segments: Vec<LogPosition>,
-    file: Arc<dyn StoreFile>,
-    file_bytes: u64,
+    segment: Segment,
     seed: u32,
     buffer: Vec<u8>,
     next: u64,
@@ -110,30 +112,17 @@ impl Log {
         let synced = tail.next.0 - 1;
         let shared = Arc::new(Shared::new(files, directory.to_path_buf(), synced));
         let mut segments = tail.segments;
-        let (file, file_bytes) = match tail.last {
-            Some(last) => last,
+        let segment = match tail.last {
+            Some((file, bytes, length)) => Segment::new(file, bytes, length, options.ahead_bytes),
             None => {
                 segments.push(tail.next);
-                create_first_segment(&shared, &identity, tail.next)?
+                create_first_segment(&shared, &identity, tail.next, options.ahead_bytes)?
             }
         };
         let seed = segment_seed(&identity, *segments.last().expect("one was just added"));
         let (next, checksum) = (tail.next.0, tail.checksum);
-        let buffer = Vec::new();
-        let marked = 0;
-        let log = Self {
-            shared,
-            identity,
-            options,
-            segments,
-            file,
-            file_bytes,
-            seed,
-            buffer,
-            next,
-            checksum,
-            marked,
-        };
+        let (buffer, marked) = (Vec::new(), 0);
+        let log = Self { shared, identity, options, segments, segment, seed, buffer, next, checksum, marked };
         Ok((log, recovered))
     }
 
@@ -170,14 +159,13 @@ impl Log {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        if let Err(error) = self.file.write_at(self.file_bytes, &self.buffer) {
+        if let Err(error) = self.segment.write(&mut self.buffer, self.options.segment_bytes_max) {
             let path = self.shared.directory.join(segment_name(self.segments[self.segments.len() - 1]));
             return Err(self.permanent(StoreError::Io { operation: "write", path, source: error }));
         }
-        self.file_bytes += self.buffer.len() as u64;
         self.buffer.clear();
-        self.shared.note_written(&self.file, self.next - 1);
-        if self.file_bytes >= self.options.segment_bytes_max { self.rotate() } else { Ok(()) }
+        self.shared.note_written(&self.segment.file, self.next - 1);
+        if self.segment.bytes >= self.options.segment_bytes_max { self.rotate() } else { Ok(()) }
     }
 
     /// As [`Self::write`], and starts a new segment though the current one is not full: so that [`Self::trim`] can let go of it.
@@ -191,10 +179,11 @@ impl Log {
     /// A full disk only delays the new segment: what was to be written has been.
     fn rotate(&mut self) -> Result<()> {
         let first = LogPosition(self.next);
-        match create_segment(&self.shared, &self.identity, first, self.checksum) {
-            Ok((file, file_bytes)) => {
+        let ahead_bytes = self.options.ahead_bytes;
+        match Segment::create(&self.shared, &self.identity, first, self.checksum, ahead_bytes) {
+            Ok(segment) => {
                 self.segments.push(first);
-                (self.file, self.file_bytes) = (file, file_bytes);
+                self.segment = segment;
                 self.seed = segment_seed(&self.identity, first);
                 Ok(())
             }
@@ -228,9 +217,9 @@ impl Log {
         self.segments[0]
     }
 
-    /// Bytes written to the current segment.
+    /// Bytes written to the current segment, without the zeros behind them.
     pub fn segment_bytes(&self) -> u64 {
-        self.file_bytes
+        self.segment.bytes
     }
 
     /// Number of segments; each but the last is at least [`LogOptions::segment_bytes_max`] long, or was ended by [`Self::write_and_rotate`].
@@ -259,36 +248,11 @@ fn create_first_segment(
     shared: &Shared,
     identity: &LogIdentity,
     first: LogPosition,
-) -> Result<(Arc<dyn StoreFile>, u64)> {
-    let created = create_segment(shared, identity, first, 0)?;
+    ahead_bytes: usize,
+) -> Result<Segment> {
+    let created = Segment::create(shared, identity, first, 0, ahead_bytes)?;
     let directory = &shared.directory;
-    created.0.sync().map_err(StoreError::io("force a segment in", directory))?;
+    created.file.sync().map_err(StoreError::io("force a segment in", directory))?;
     shared.files.sync_directory(directory).map_err(StoreError::io("force", directory))?;
     Ok(created)
-}
-
-/// Creates the segment that begins with `first`; unforced, like the records that will follow.
-fn create_segment(
-    shared: &Shared,
-    identity: &LogIdentity,
-    first: LogPosition,
-    predecessor_checksum: u32,
-) -> Result<(Arc<dyn StoreFile>, u64)> {
-    let path = shared.directory.join(segment_name(first));
-    let header = encode_segment_header(identity, first, predecessor_checksum);
-    let created = shared.files.open(&path, true).and_then(|file| {
-        file.write_at(0, &header)?;
-        Ok(file)
-    });
-    match created {
-        Ok(file) => {
-            shared.note_created();
-            Ok((file, header.len() as u64))
-        }
-        Err(error) => {
-            // A half-made segment must not stay: the next attempt may begin at a later position.
-            let _ = shared.files.remove(&path);
-            Err(StoreError::Io { operation: "create", path, source: error })
-        }
-    }
 }

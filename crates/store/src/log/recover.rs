@@ -20,8 +20,8 @@ use std::{
 pub(super) struct Tail {
     /// First positions of the segments that are kept, ascending.
     pub(super) segments: Vec<LogPosition>,
-    /// The last of them, if there is any, and its length.
-    pub(super) last: Option<(Arc<dyn StoreFile>, u64)>,
+    /// The last of them, if there is any, where its records end, and its length: between the two it is zero.
+    pub(super) last: Option<(Arc<dyn StoreFile>, u64, u64)>,
     /// Position of the next record.
     pub(super) next: LogPosition,
     /// Checksum of the last record.
@@ -36,6 +36,8 @@ struct Recovery<'a> {
     next: LogPosition,
     checksum: u32,
     synced_through: u64,
+    /// Where the records of the last segment that continues the log end.
+    end: u64,
     recovered: Recovered,
 }
 
@@ -65,6 +67,7 @@ pub(super) fn recover(
         next: first,
         checksum: 0,
         synced_through: 0,
+        end: 0,
         recovered,
     };
     if let Some(end) = recovery.read_valid(visit)? {
@@ -90,12 +93,21 @@ impl Recovery<'_> {
     /// Reads up to the first place that is not valid.
     fn read_valid(&mut self, visit: &mut dyn FnMut(LogPosition, &[u8])) -> Result<Option<Break>> {
         let mut content = Vec::new();
+        let mut has_zeros = false;
         for segment in 0..self.segments.len() {
             self.read(segment, &mut content)?;
             let valid_bytes = self.read_segment(segment, &content, visit)?;
-            if valid_bytes < content.len() || valid_bytes == 0 {
-                return Ok(Some(Break { segment, offset: valid_bytes as u64 }));
+            if valid_bytes == 0 {
+                // What is missing is missing where the zeros are, if the segment before ends with some.
+                let zeros_before = Break { segment: segment.wrapping_sub(1), offset: self.end };
+                return Ok(Some(if has_zeros { zeros_before } else { Break { segment, offset: 0 } }));
             }
+            self.end = valid_bytes as u64;
+            let tail = &content[valid_bytes..];
+            if tail.iter().any(|byte| *byte != 0) {
+                return Ok(Some(Break { segment, offset: self.end }));
+            }
+            has_zeros = !tail.is_empty();
         }
         Ok(None)
     }
@@ -179,6 +191,7 @@ impl Recovery<'_> {
             if segment == end.segment && end.offset > 0 {
                 self.recovered.bytes_dropped += length - end.offset;
                 file.set_length(end.offset).map_err(StoreError::io("truncate", &path))?;
+                self.end = end.offset;
                 break;
             }
             self.recovered.bytes_dropped += length;
@@ -187,6 +200,7 @@ impl Recovery<'_> {
                 let header = encode_segment_header(self.identity, self.segments[0], 0);
                 file.set_length(0).map_err(StoreError::io("truncate", &path))?;
                 file.write_at(0, &header).map_err(StoreError::io("write", &path))?;
+                self.end = header.len() as u64;
                 break;
             }
             self.files.remove(&path).map_err(StoreError::io("remove", &path))?;
@@ -243,7 +257,7 @@ impl Recovery<'_> {
                 let path = self.path(count - 1);
                 let file = self.files.open(&path, false).map_err(StoreError::io("open", &path))?;
                 let length = file.length().map_err(StoreError::io("read", &path))?;
-                Some((file, length))
+                Some((file, self.end, length))
             }
         };
         let tail = Tail { segments: self.segments, last, next: self.next, checksum: self.checksum };

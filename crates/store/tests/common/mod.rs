@@ -17,7 +17,7 @@ pub fn identity() -> LogIdentity {
 
 /// Segments of a few records.
 pub fn options() -> LogOptions {
-    LogOptions { segment_bytes_max: 400, buffer_bytes_max: 1 << 20 }
+    LogOptions { segment_bytes_max: 400, buffer_bytes_max: 1 << 20, ahead_bytes: 2_048 }
 }
 
 pub fn open_collecting(disk: &Forgetful) -> Result<(Log, Records, Recovered)> {
@@ -26,6 +26,12 @@ pub fn open_collecting(disk: &Forgetful) -> Result<(Log, Records, Recovered)> {
     let (log, recovered) =
         Log::open(Arc::new(disk.clone()), Path::new(DIRECTORY), identity(), options(), visit)?;
     Ok((log, records, recovered))
+}
+
+pub fn open_with(disk: &Forgetful, options: LogOptions) -> Log {
+    Log::open(Arc::new(disk.clone()), Path::new(DIRECTORY), identity(), options, |_, _| {})
+        .expect("the log opens")
+        .0
 }
 
 pub fn open(disk: &Forgetful) -> Log {

@@ -4,12 +4,17 @@ use super::*;
 use nicekv_store::Forgetful;
 use nicekv_store::files::PowerLoss;
 
+/// So many of the zeros behind the records are looked at.
+const ZEROS: usize = 20;
+
 /// The last file of the log and what it holds.
 fn segment(disk: &Forgetful, path: &Path) -> (PathBuf, Vec<u8>) {
     let directory = path.join("log");
     let name = disk.list(&directory).unwrap().into_iter().max().unwrap();
     let path = directory.join(name);
-    let bytes = disk.content(&path).unwrap();
+    let mut bytes = disk.content(&path).unwrap();
+    let records = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    bytes.truncate((records + ZEROS).min(bytes.len()));
     (path, bytes)
 }
 
