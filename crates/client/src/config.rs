@@ -2,8 +2,9 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::net::SocketAddrV4;
 use nicekv_placement::Vrings;
-use nicekv_wire::{ClientId, Duration, KeyspaceId, Replication};
+use nicekv_wire::{ClientId, Duration, KeyDigest, KeyspaceId, Replication};
 
 /// Ops in flight at once, unless configured otherwise.
 pub const IN_FLIGHT_MAX: usize = 16_384;
@@ -34,6 +35,16 @@ impl Default for RetryPolicy {
     }
 }
 
+/// Which address of a vring a request is sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Addressing {
+    /// The ring's own: the switch reads the vnode from the header. Requests for different vnodes then have one destination, and leave as
+    /// a train in one system call, and through the kernel's stack as one.
+    Ring,
+    /// The vnode's, for switches that match on addresses alone (NICE §3.2).
+    Vnode,
+}
+
 /// What a client has to know of a keyspace.
 #[derive(Clone, Copy, Debug)]
 pub struct Keyspace {
@@ -43,12 +54,37 @@ pub struct Keyspace {
     pub vrings: Vrings,
     /// Which protocol it speaks.
     pub replication: Replication,
+    /// What its switches match on.
+    pub addressing: Addressing,
+}
+
+impl Keyspace {
+    /// Where a get goes.
+    pub(crate) fn unicast_address(&self, digest: &KeyDigest) -> SocketAddrV4 {
+        match self.addressing {
+            Addressing::Ring => self.vrings.unicast_ring(),
+            Addressing::Vnode => self.vrings.unicast_address(digest),
+        }
+    }
+
+    /// Where an update goes.
+    pub(crate) fn multicast_address(&self, digest: &KeyDigest) -> SocketAddrV4 {
+        match self.addressing {
+            Addressing::Ring => self.vrings.multicast_ring(),
+            Addressing::Vnode => self.vrings.multicast_address(digest),
+        }
+    }
 }
 
 impl From<Vrings> for Keyspace {
-    /// The default one, with a primary.
+    /// The default one, with a primary, behind a switch that reads headers.
     fn from(vrings: Vrings) -> Self {
-        Self { id: KeyspaceId::DEFAULT, vrings, replication: Replication::Multicast }
+        Self {
+            id: KeyspaceId::DEFAULT,
+            vrings,
+            replication: Replication::Multicast,
+            addressing: Addressing::Ring,
+        }
     }
 }
 

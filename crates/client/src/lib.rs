@@ -39,7 +39,9 @@ mod sequences;
 mod wheel;
 
 pub use client_core::{ClientCore, Counters};
-pub use config::{Config, IN_FLIGHT_MAX, Keyspace, OPERATION_TIMEOUT, RetryPolicy, SEQUENCE_SPAN_MAX};
+pub use config::{
+    Addressing, Config, IN_FLIGHT_MAX, Keyspace, OPERATION_TIMEOUT, RetryPolicy, SEQUENCE_SPAN_MAX,
+};
 pub use error::{OperationError, SubmitError};
 #[cfg(feature = "exploration")]
 pub use plant::Plant;

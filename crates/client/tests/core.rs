@@ -94,8 +94,8 @@ fn a_get_goes_to_the_unicast_ring_and_its_reply_completes_it() {
     let ticket = world.get("color");
     let mut out = Vec::new();
     let to = world.client.poll_transmit(&mut out).unwrap();
-    let (header, Datagram::Get(get)) = Datagram::decode(&out).unwrap() else { panic!() };
-    assert_eq!(to, Vrings::on_loopback(7400).unicast_address(&header.digest));
+    let (_, Datagram::Get(get)) = Datagram::decode(&out).unwrap() else { panic!() };
+    assert_eq!(to, Vrings::on_loopback(7400).unicast_ring());
     assert_eq!((get.key, get.op.sequence), (b"color".as_slice(), 1));
     let version = OpId { client: ClientId(9), sequence: 4 };
     world.reply(Reply { version, expiry_ms: 77, value: Some(b"blue"), ..Reply::bare(get.op, Status::Ok) });
@@ -113,7 +113,7 @@ fn an_update_goes_to_the_multicast_ring_and_is_retried_byte_for_byte() {
     world.put("color", "blue");
     let mut first = Vec::new();
     let to = world.client.poll_transmit(&mut first).unwrap();
-    assert_eq!(to, Vrings::on_loopback(7400).multicast_address(&update(&first).digest));
+    assert_eq!(to, Vrings::on_loopback(7400).multicast_ring());
     assert_eq!(update(&first).operation, Operation::Set { value: b"blue", expiry: Expiry::Never });
     let mut waits = Vec::new();
     for _ in 0..6 {
@@ -373,7 +373,7 @@ fn one_client_serves_keyspaces_of_different_protocols_at_once() {
     let quorum = Replication::Quorum(Quorum::new(3, 2).unwrap());
     let (default, other) = (KeyspaceId::DEFAULT, KeyspaceId(7));
     let mut world = World::with(|config| {
-        config.keyspaces.push(Keyspace { id: other, vrings: rings(20), replication: quorum });
+        config.keyspaces.push(Keyspace { id: other, replication: quorum, ..rings(20).into() });
     });
     let submit = |world: &mut World, keyspace, request| {
         world.client.submit(world.now, keyspace, request, world.now.after(OPERATION_TIMEOUT))

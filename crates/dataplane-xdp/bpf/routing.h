@@ -30,6 +30,19 @@ static __always_inline struct nicekv_route *match(__u32 slot, __u32 table, __be3
 	return route;
 }
 
+/* The address by which the tables are asked: at a ring's own address the vnode is in the header, the first bits of the digest. */
+static __always_inline __be32 vnode_address(const struct datagram *datagram)
+{
+	__be32 address = datagram->ip->daddr;
+	__u8 *bytes = (__u8 *)&address;
+
+	if (!bytes[2] && !bytes[3] && datagram->header) {
+		bytes[2] = datagram->header->digest[0];
+		bytes[3] = datagram->header->digest[1];
+	}
+	return address;
+}
+
 static __always_inline int miss(void)
 {
 	count(NICEKV_COUNTER_VRING_MISS);
@@ -39,7 +52,7 @@ static __always_inline int miss(void)
 static __always_inline int route_unicast(__u32 slot, struct datagram *datagram, bool doubled)
 {
 	struct iphdr *ip = datagram->ip;
-	struct nicekv_route *route = match(slot, NICEKV_TABLE_UNICAST_VRING, 0, ip->daddr);
+	struct nicekv_route *route = match(slot, NICEKV_TABLE_UNICAST_VRING, 0, vnode_address(datagram));
 	struct nicekv_route *division;
 
 	if (!route)
@@ -54,7 +67,7 @@ static __always_inline int route_unicast(__u32 slot, struct datagram *datagram, 
 /* The copies are rewritten on their way out, by the generation that the ingress stage leaves in the metadata. */
 static __always_inline int route_multicast(struct xdp_md *ctx, __u32 slot, struct datagram *datagram, bool doubled)
 {
-	struct nicekv_route *route = match(slot, NICEKV_TABLE_MULTICAST_VRING, 0, datagram->ip->daddr);
+	struct nicekv_route *route = match(slot, NICEKV_TABLE_MULTICAST_VRING, 0, vnode_address(datagram));
 	struct nicekv_metadata *metadata;
 	__u32 index;
 	void *group;

@@ -53,6 +53,7 @@ pub enum Mutation {
     Source,
     Address,
     Admission,
+    VnodeOfHeader,
 }
 
 /// A whole switch.
@@ -186,7 +187,7 @@ impl Pipeline {
     fn route(&mut self, ingress_port: u16, datagram: &Datagram, frame: &[u8]) -> Output {
         let ingress_host = self.host_at(ingress_port);
         let (verdict, receivers): (_, Vec<HostId>) =
-            match self.router.route(datagram.source, datagram.destination, ingress_host) {
+            match self.router.route(datagram.source, self.matched(datagram, frame), ingress_host) {
                 Route::Unicast(host) => (Verdict::Routed, [host].into()),
                 Route::Multicast(copies) => (Verdict::Multicast, copies.collect()),
                 Route::Miss | Route::NotVring => (Verdict::Dropped, Vec::new()),
@@ -200,6 +201,14 @@ impl Pipeline {
             .collect();
         frames.sort_unstable();
         Output { verdict, frames }
+    }
+
+    /// The address by which the tables are asked.
+    fn matched(&self, datagram: &Datagram, frame: &[u8]) -> [u8; 4] {
+        if self.leaves_out(Mutation::VnodeOfHeader) {
+            return datagram.destination;
+        }
+        parse::vnode_address(datagram.destination, datagram.payload(frame))
     }
 
     fn host_at(&self, port: u16) -> Option<HostId> {

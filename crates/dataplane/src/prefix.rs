@@ -85,6 +85,9 @@ impl VringConfig {
     }
 }
 
+/// A ring has one address for each of the 65,536 vnodes.
+const RING_PREFIX_LENGTH: u8 = 16;
+
 /// Keyspaces of one switch.
 pub const VRINGS_MAX: usize = 16;
 
@@ -103,7 +106,8 @@ pub enum Ring {
 pub struct VringSet(Vec<VringConfig>);
 
 impl VringSet {
-    /// The rings of some keyspaces. Refuses none, too many, prefixes with host bits set and rings that overlap.
+    /// The rings of some keyspaces. Refuses none, too many, prefixes with host bits set or without an address for each of 65,536
+    /// vnodes, and rings that overlap.
     pub fn new(pairs: impl IntoIterator<Item = VringConfig>) -> Result<Self, TableError> {
         let pairs: Vec<VringConfig> = pairs.into_iter().collect();
         if pairs.is_empty() || pairs.len() > VRINGS_MAX {
@@ -111,7 +115,7 @@ impl VringSet {
         }
         let rings: Vec<Prefix> = pairs.iter().flat_map(|pair| [pair.unicast, pair.multicast]).collect();
         for (index, &one) in rings.iter().enumerate() {
-            if !one.is_canonical() {
+            if !one.is_canonical() || one.length != RING_PREFIX_LENGTH {
                 return Err(TableError::BadPrefix { prefix: one });
             }
             let overlaps = |other: &&Prefix| one.covers(other) || other.covers(&one);
@@ -171,8 +175,12 @@ mod tests {
         assert_eq!(vrings.ring_of([10, 10, 3, 4]), Some(Ring::Unicast));
         assert_eq!(vrings.ring_of([10, 11, 3, 4]), Some(Ring::Multicast));
         assert_eq!(vrings.ring_of([10, 12, 3, 4]), None);
-        let nested = VringConfig { multicast: Prefix::new([10, 10, 1, 0], 24), ..VringConfig::DEFAULT };
-        assert!(matches!(VringSet::new([nested]), Err(TableError::VringsOverlap { .. })));
+        let same = VringConfig { multicast: VringConfig::DEFAULT.unicast, ..VringConfig::DEFAULT };
+        assert!(matches!(VringSet::new([same]), Err(TableError::VringsOverlap { .. })));
+        for too_small in [Prefix::new([10, 13, 1, 0], 24), Prefix::new([10, 13, 0, 1], 16)] {
+            let pair = VringConfig { multicast: too_small, ..VringConfig::DEFAULT };
+            assert_eq!(VringSet::new([pair]), Err(TableError::BadPrefix { prefix: too_small }));
+        }
         let twice = [VringConfig::DEFAULT, VringConfig::DEFAULT];
         assert!(matches!(VringSet::new(twice), Err(TableError::VringsOverlap { .. })));
         assert_eq!(VringSet::new([]), Err(TableError::VringCount { pairs: 0 }));

@@ -13,6 +13,7 @@ use core::net::SocketAddrV4;
 use nicekv_wire::stamp_reply_to;
 
 use crate::stages::admit::{self, Ingress};
+use crate::stages::parse::vnode_address;
 use crate::{Copies, Counter, HostId, Ring, Route, Router};
 
 /// What becomes of a datagram.
@@ -52,7 +53,8 @@ impl Router {
         if ingress == Ingress::Socket && sender.is_none() {
             stamp_reply_to(payload, from);
         }
-        match self.route(from.ip().octets(), to.ip().octets(), sender) {
+        let vnode = vnode_address(to.ip().octets(), payload);
+        match self.route(from.ip().octets(), vnode, sender) {
             Route::Unicast(host) => Passed::Unicast(host),
             Route::Multicast(copies) => Passed::Multicast(copies),
             Route::Miss | Route::NotVring => Passed::Dropped,

@@ -20,7 +20,7 @@ fn world() -> (World, SocketAddr) {
         let vrings = config.client.keyspaces[0].vrings;
         let quorum = Replication::Quorum(Quorum::new(3, 2).unwrap());
         for (id, replication) in [(3, Replication::Multicast), (5, quorum)] {
-            config.client.keyspaces.push(Keyspace { id: KeyspaceId(id), vrings, replication });
+            config.client.keyspaces.push(Keyspace { id: KeyspaceId(id), replication, ..vrings.into() });
         }
     });
     (world, address)

@@ -60,8 +60,8 @@ impl OwnLab {
     pub(crate) fn native_client(&self, number: u64) -> Result<Client> {
         let keyspace = |spec: &KeyspaceSpec| Keyspace {
             id: spec.id,
-            vrings: spec.vrings(WIRE_PORT),
             replication: spec.replication(),
+            ..spec.vrings(WIRE_PORT).into()
         };
         let keyspaces = self.keyspaces.iter().map(keyspace).collect();
         Client::native(&self.scope, Self::client_host(number), keyspaces)

@@ -222,8 +222,8 @@ fn with_client(
     let known = keyspace(&info, &arguments.keyspace)?;
     let keyspace = Keyspace {
         id: KeyspaceId(known.id),
-        vrings: known.vrings(info.port),
         replication: known.replication(),
+        ..known.vrings(info.port).into()
     };
     let (client, _) =
         start_client(&Stop::new(), Ipv4Addr::UNSPECIFIED, keyspace).map_err(Failure::environment)?;

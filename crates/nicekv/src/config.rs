@@ -116,8 +116,8 @@ impl ClusterConfig {
     pub(crate) fn client_keyspaces(&self) -> Result<Vec<Keyspace>, Failure> {
         let known = |spec: KeyspaceSpec| Keyspace {
             id: spec.id,
-            vrings: spec.vrings(self.port),
             replication: spec.replication(),
+            ..spec.vrings(self.port).into()
         };
         Ok(self.metadata_config()?.keyspaces.into_iter().map(known).collect())
     }

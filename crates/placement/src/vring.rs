@@ -25,6 +25,16 @@ impl Vrings {
         Self { unicast: Ipv4Addr::new(127, 10, 0, 0), multicast: Ipv4Addr::new(127, 11, 0, 0), port }
     }
 
+    /// Where a get of any key goes, when the switch is to read the vnode from its header.
+    pub fn unicast_ring(&self) -> SocketAddrV4 {
+        SocketAddrV4::new(self.unicast, self.port)
+    }
+
+    /// Where an update of any key goes, when the switch is to read the vnode from its header.
+    pub fn multicast_ring(&self) -> SocketAddrV4 {
+        SocketAddrV4::new(self.multicast, self.port)
+    }
+
     /// Where a get of this key goes.
     pub fn unicast_address(&self, digest: &KeyDigest) -> SocketAddrV4 {
         SocketAddrV4::new(with_vnode(self.unicast, digest.vnode()), self.port)

@@ -3,7 +3,7 @@
 //! Datagrams may be lost: whatever the kernel does not take (no room, no route, nobody there) is counted and forgotten,
 //! because the protocols above retry. Nothing here blocks and nothing allocates per datagram.
 
-use crate::sys::{self, BATCH_MAX, ReceiveBatch};
+use crate::sys::{self, BATCH_MAX, ReceiveBatch, SendBatch};
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -42,6 +42,7 @@ pub struct UdpEndpoint {
     socket: Socket,
     local: SocketAddrV4,
     incoming: ReceiveBatch,
+    sending: SendBatch,
     outgoing: Vec<(Vec<u8>, SocketAddrV4)>,
     /// (index in `incoming`, destination): what is passed on of a batch.
     forwards: Vec<(usize, SocketAddrV4)>,
@@ -85,6 +86,7 @@ impl UdpEndpoint {
             socket,
             local,
             incoming: ReceiveBatch::new(),
+            sending: SendBatch::new(),
             outgoing: vec![(Vec::with_capacity(DATAGRAM_BYTES_MAX), local); BATCH_MAX],
             forwards: Vec::with_capacity(BATCH_MAX),
             counters: DatagramCounters::default(),
@@ -134,8 +136,9 @@ impl UdpEndpoint {
         }
         self.counters.received += count as u64;
         for batch in self.forwards.chunks(BATCH_MAX) {
-            let datagrams = batch.iter().map(|&(index, to)| (self.incoming.bytes(index), to));
-            let lost = sys::send(self.socket.as_fd(), datagrams)?;
+            let incoming = &self.incoming;
+            let datagram = |at: usize| (incoming.bytes(batch[at].0), batch[at].1);
+            let lost = self.sending.send(self.socket.as_fd(), batch.len(), datagram)?;
             self.counters.sent += (batch.len() - lost) as u64;
             self.counters.lost += lost as u64;
         }
@@ -158,8 +161,9 @@ impl UdpEndpoint {
                 count += 1;
             }
             if count > 0 {
-                let datagrams = self.outgoing[..count].iter().map(|(bytes, to)| (bytes.as_slice(), *to));
-                let lost = sys::send(self.socket.as_fd(), datagrams)?;
+                let outgoing = &self.outgoing;
+                let datagram = |at: usize| (outgoing[at].0.as_slice(), outgoing[at].1);
+                let lost = self.sending.send(self.socket.as_fd(), count, datagram)?;
                 self.counters.sent += (count - lost) as u64;
                 self.counters.lost += lost as u64;
             }
@@ -182,5 +186,8 @@ fn new_socket() -> io::Result<Socket> {
     // The kernel grants up to its own limit; less only means an earlier loss under a burst.
     socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
     socket.set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
+    sys::never_fragment(socket.as_fd())?;
+    // A kernel that cannot delivers one by one.
+    let _ = sys::merge_received(socket.as_fd());
     Ok(socket)
 }

@@ -37,6 +37,34 @@ fn batches_arrive_in_order_with_their_sender() {
     assert_eq!((one.counters().sent, one.counters().lost, other.counters().received), (150, 0, 150));
 }
 
+/// Trains are for the kernel alone: whoever sends or receives sees datagrams.
+#[test]
+fn datagrams_of_several_lengths_and_destinations_arrive_whole() {
+    let mut from = endpoint([127, 0, 0, 1]);
+    let mut others = [endpoint([127, 0, 0, 2]), endpoint([127, 0, 0, 3])];
+    let datagrams: Vec<(usize, Vec<u8>)> =
+        (0..300usize).map(|count| (count % 2, vec![count as u8; [64, 1472, 0, 64, 90][count % 5]])).collect();
+    let mut left = datagrams.iter();
+    let addresses = others.each_ref().map(UdpEndpoint::local_address);
+    from.send_with(|out| {
+        let (other, bytes) = left.next()?;
+        out.extend_from_slice(bytes);
+        Some(addresses[*other])
+    })
+    .unwrap();
+    for (number, other) in others.iter_mut().enumerate() {
+        let mut expected: Vec<_> =
+            datagrams.iter().filter(|(to, _)| *to == number).map(|(_, bytes)| bytes.clone()).collect();
+        let mut received: Vec<_> =
+            receive(other, expected.len()).into_iter().map(|(_, bytes)| bytes).collect();
+        expected.sort();
+        received.sort();
+        assert!(expected == received, "endpoint {number}");
+        assert_eq!(other.counters().too_long, 0);
+    }
+    assert_eq!((from.counters().sent, from.counters().lost), (300, 0));
+}
+
 #[test]
 fn what_is_longer_than_any_of_ours_is_dropped_and_what_nobody_takes_is_a_counted_loss() {
     let (mut one, mut other) = (endpoint([127, 0, 0, 1]), endpoint([127, 0, 0, 2]));

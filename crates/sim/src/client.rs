@@ -5,7 +5,9 @@ use crate::checker::model::{Action, Answer, Change, When};
 use crate::keyspace::{Key, Shape, known_to_clients};
 use crate::node::START_UNIX_MS;
 use crate::random::Random;
-use nicekv_client::{Answer as Told, ClientCore, Config, OperationError, Outcome, Plant, Request};
+use nicekv_client::{
+    Addressing, Answer as Told, ClientCore, Config, OperationError, Outcome, Plant, Request,
+};
 use nicekv_wire::{ClientId, KeyspaceId, Now, OpId, Status};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -72,7 +74,10 @@ fn now(at_ns: u64) -> Now {
 impl Client {
     /// A client that has yet to do its share of `workload`.
     pub fn new(id: ClientId, address: SocketAddrV4, shapes: &[Shape], workload: &Workload) -> Self {
-        let keyspaces = known_to_clients(shapes);
+        let mut keyspaces = known_to_clients(shapes);
+        if id.0 % 2 == 1 {
+            keyspaces.iter_mut().for_each(|keyspace| keyspace.addressing = Addressing::Vnode);
+        }
         let config = Config { keyspaces: keyspaces.clone(), ..Config::new(id, keyspaces[0]) };
         Self {
             core: ClientCore::new(config),

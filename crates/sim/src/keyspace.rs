@@ -58,8 +58,8 @@ pub fn specs(shapes: &[Shape]) -> Vec<KeyspaceSpec> {
 pub fn known_to_clients(shapes: &[Shape]) -> Vec<Keyspace> {
     let keyspace = |spec: KeyspaceSpec| Keyspace {
         id: spec.id,
-        vrings: spec.vrings(PORT_DEFAULT),
         replication: spec.replication(),
+        ..spec.vrings(PORT_DEFAULT).into()
     };
     specs(shapes).into_iter().map(keyspace).collect()
 }

@@ -2,6 +2,7 @@
 
 use nicekv_dataplane::control::{ControlReply, ControlRequest, SwitchAgent};
 use nicekv_dataplane::{HostId, Ingress, Passed, Plant, Router, TableSet, VringSet};
+use nicekv_wire::HeaderLayout;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
@@ -91,7 +92,7 @@ impl Switch {
             Passed::Multicast(hosts) => hosts.collect(),
             Passed::Dropped => Vec::new(),
         };
-        self.check(to, &hosts);
+        self.check(vnode_of(to, bytes), &hosts);
         Forward::Hosts(hosts)
     }
 
@@ -121,6 +122,13 @@ fn new_agent(router: Router, term: u64, plant: Option<Plant>) -> SwitchAgent<Rou
     let mut agent = SwitchAgent::new(router, term);
     plant.into_iter().for_each(|plant| agent.plant(plant));
     agent
+}
+
+/// The vnode's address, where a datagram is sent to the ring's own.
+fn vnode_of(to: SocketAddrV4, bytes: &[u8]) -> SocketAddrV4 {
+    let ([a, b, c, d], header) = (to.ip().octets(), HeaderLayout::peek(bytes));
+    let Some(header) = header.filter(|_| c == 0 && d == 0) else { return to };
+    SocketAddrV4::new([a, b, header.digest[0], header.digest[1]].into(), to.port())
 }
 
 /// Whether an entry that covers `to` names the host.

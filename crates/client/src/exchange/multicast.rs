@@ -27,16 +27,16 @@ impl MulticastExchange {
     pub(super) fn begin(
         &self,
         Name { op, watermark }: Name,
-        &Keyspace { id: keyspace, vrings, .. }: &Keyspace,
+        to: &Keyspace,
         request: &Request<'_>,
         buffers: &mut Buffers,
     ) -> Round {
-        let digest = key_digest(request.key());
+        let (keyspace, digest) = (to.id, key_digest(request.key()));
         match *request {
             Request::Get { key } => {
                 Get { keyspace, op, digest, reply_to: None, forwarded: None, key }
                     .encode(&mut buffers.datagram);
-                buffers.to = vrings.unicast_address(&digest);
+                buffers.to = to.unicast_address(&digest);
                 Round::Read
             }
             Request::Update { key, condition, return_old, operation } => {
@@ -52,7 +52,7 @@ impl MulticastExchange {
                     key,
                 }
                 .encode(&mut buffers.datagram);
-                buffers.to = vrings.multicast_address(&digest);
+                buffers.to = to.multicast_address(&digest);
                 Round::Write
             }
         }

@@ -77,16 +77,16 @@ impl QuorumExchange {
     pub(super) fn begin(
         &mut self,
         Name { op, .. }: Name,
-        &Keyspace { id: keyspace, vrings, .. }: &Keyspace,
+        to: &Keyspace,
         request: &Request<'_>,
         buffers: &mut Buffers,
     ) -> Round {
         self.op = op;
         let (quorum, key, digest) = (self.quorum, request.key(), key_digest(request.key()));
         let wants_value = self.kind == Kind::Get;
-        QuorumQuery { keyspace, op, digest, reply_to: None, quorum, wants_value, key }
+        QuorumQuery { keyspace: to.id, op, digest, reply_to: None, quorum, wants_value, key }
             .encode(&mut buffers.datagram);
-        buffers.to = vrings.multicast_address(&digest);
+        buffers.to = to.multicast_address(&digest);
         buffers.held.clear();
         buffers.set_value(request.value());
         Round::Read

@@ -13,6 +13,8 @@
 
 use core::net::SocketAddrV4;
 
+use nicekv_wire::HeaderLayout;
+
 use crate::{Counter, Ring, VringSet};
 
 /// VLAN tags that are looked behind.
@@ -76,6 +78,17 @@ impl Datagram {
     /// What is in it, of the frame that it was found in.
     pub(crate) fn payload<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
         &frame[self.udp_at + UDP_BYTES..self.end_at]
+    }
+}
+
+/// The vnode's address by which a datagram for a ring is matched. A sender that wants to hand many datagrams for different vnodes to its
+/// kernel at once, as a train with a single destination, sends them to the ring's own address, which is also that of vnode 0; the vnode
+/// is then in the header: the first 16 bits of the key's digest (TurboKV §4.1 matches on such a value). A datagram about no key has a
+/// digest of zeros, so that to it the ring's address is vnode 0's and nothing else.
+pub(crate) fn vnode_address(destination: [u8; 4], payload: &[u8]) -> [u8; 4] {
+    match (destination, HeaderLayout::peek(payload)) {
+        ([a, b, 0, 0], Some(header)) => [a, b, header.digest[0], header.digest[1]],
+        _ => destination,
     }
 }
 
