@@ -1,8 +1,11 @@
 //! The thread of a storage node: a replica's core, its socket, its disk, its copying streams.
 //!
 //! ```text
-//!   wait ─▶ recvmmsg… ─▶ streams ─▶ forces done ─▶ deadline ─▶ batch end ─▶ storage… ─▶ sendmmsg ─▶ streams ─▶ wait
+//!   wait ─▶ recvmmsg… ─▶ streams ─▶ forces done ─▶ deadline ─▶ batch end ─▶ storage… ─▶ sendmmsg ─▶ streams ─▶ force ─▶ wait
 //! ```
+//!
+//! The force is left to another thread if there is more to receive or the disk is slow, and another thread goes on with the node if it
+//! takes long: see `helm`.
 //!
 //! The clock is read *after* a batch was received: the lease is then judged at a moment within the client's call, however long the
 //! process was paused in between (R12). A failure of the disk ends the node: what is on it is unknown from then on (docs/FAULTS.md row 8).
@@ -10,10 +13,12 @@
 #[cfg(test)]
 mod disk_tests;
 mod durable_log;
+mod helm;
 mod space;
 mod storage;
 mod streams;
 
+use durable_log::Forcing;
 pub use storage::{NodeStorage, OpenError, StorageOptions, open_durable, open_memory};
 
 use crate::{Stop, UdpEndpoint, Waker, is_ready, now, readable, wait};
@@ -66,6 +71,8 @@ pub struct Node {
     monitor: NodeMonitor,
     publish_at_ns: u64,
     busy_poll: Duration,
+    /// A force was made here, and is to be seen to at once.
+    has_forced: bool,
 }
 
 /// What has ended a sleep, besides time and the waker.
@@ -94,6 +101,7 @@ impl Node {
             monitor: NodeMonitor::default(),
             publish_at_ns: 0,
             busy_poll,
+            has_forced: false,
         }
     }
 
@@ -103,39 +111,41 @@ impl Node {
     }
 
     /// Runs until `stop`, or a failure.
-    pub fn run(mut self, stop: &Stop) -> Result<(), NodeError> {
+    pub fn run(self, stop: &Stop) -> Result<(), NodeError> {
         stop.register(&self.waker);
-        while !stop.is_stopped() {
-            let ready = self.sleep()?;
-            self.waker.clear();
-            if ready.datagrams {
-                self.receive()?;
-            }
-            let now = now();
-            if ready.streams {
-                self.streams.receive(now, &mut self.core)?;
-            }
-            self.storage.finish_forces(now, &mut self.core)?;
-            let is_due = now.boot_ns >= self.core.next_deadline();
-            if is_due {
-                self.core.handle_deadline(now);
-            }
-            self.core.handle_batch_end(now);
-            self.storage.run(now, &mut self.core)?;
-            if is_due {
-                self.storage.idle(now, &mut self.core)?;
-                self.publish(now.boot_ns);
-            }
-            self.endpoint.send_with(|out| self.core.poll_transmit(out))?;
-            self.streams.send(&mut self.core);
+        helm::run(Leading { node: Box::new(self), stop })
+    }
+
+    /// What there is to do now, or to wait for; the force that is then to be made here.
+    fn turn(&mut self) -> Result<Option<Arc<Forcing>>, NodeError> {
+        let ready = self.sleep()?;
+        self.waker.clear();
+        let is_busy = ready.datagrams && self.receive()?;
+        let now = now();
+        if ready.streams {
+            self.streams.receive(now, &mut self.core)?;
         }
-        Ok(self.storage.close()?)
+        self.storage.finish_forces(now, &mut self.core)?;
+        let is_due = now.boot_ns >= self.core.next_deadline();
+        if is_due {
+            self.core.handle_deadline(now);
+        }
+        self.core.handle_batch_end(now);
+        self.storage.run(now, &mut self.core)?;
+        if is_due {
+            self.storage.idle(now, &mut self.core)?;
+            self.publish(now.boot_ns);
+        }
+        let force = self.storage.start_force(!is_busy && !ready.streams);
+        self.endpoint.send_with(|out| self.core.poll_transmit(out))?;
+        self.streams.send(&mut self.core);
+        Ok(force)
     }
 
     /// Sleeps until there is something to do.
-    fn sleep(&self) -> io::Result<Ready> {
+    fn sleep(&mut self) -> io::Result<Ready> {
         let mut deadline_ns = self.core.next_deadline();
-        if self.storage.is_unfinished() {
+        if std::mem::take(&mut self.has_forced) || self.storage.is_unfinished() {
             deadline_ns = 0;
         }
         if self.storage.is_syncing() {
@@ -156,7 +166,8 @@ impl Node {
         Ok(Ready { datagrams: is_ready(&descriptors[0]), streams: descriptors[2..].iter().any(is_ready) })
     }
 
-    fn receive(&mut self) -> io::Result<()> {
+    /// True if there may be more to receive.
+    fn receive(&mut self) -> io::Result<bool> {
         for _ in 0..RECEIVE_ROUNDS_MAX {
             let (core, mut received_at) = (&mut self.core, None);
             let more = self.endpoint.receive(|message| {
@@ -164,10 +175,10 @@ impl Node {
                 core.handle_datagram(now, message.from, message.bytes);
             })?;
             if !more {
-                break;
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn publish(&mut self, now_ns: u64) {
@@ -175,5 +186,38 @@ impl Node {
             self.publish_at_ns = now_ns + PUBLISH_INTERVAL.as_nanos() as u64;
             *self.monitor.0.lock().expect("no holder of this lock panics") = Some(self.core.status());
         }
+    }
+}
+
+/// A node under way, on whichever thread.
+struct Leading<'a> {
+    node: Box<Node>,
+    stop: &'a Stop,
+}
+
+impl helm::Led for Leading<'_> {
+    type Error = NodeError;
+    type Force = Arc<Forcing>;
+
+    fn lead(&mut self) -> Result<Option<Arc<Forcing>>, NodeError> {
+        while !self.stop.is_stopped() {
+            if let Some(force) = self.node.turn()? {
+                return Ok(Some(force));
+            }
+        }
+        self.node.storage.close()?;
+        Ok(None)
+    }
+
+    fn force(force: &Arc<Forcing>) {
+        force.force_here();
+    }
+
+    fn forced(&mut self) {
+        self.node.has_forced = true;
+    }
+
+    fn overtaken(force: &Arc<Forcing>) {
+        force.wake();
     }
 }

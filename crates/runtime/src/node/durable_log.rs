@@ -1,4 +1,4 @@
-//! The log of a node as its storage uses it: forces by the thread that commits in groups, checkpoints by which it stays bounded, and what
+//! The log of a node as its storage uses it: forces by the node's own thread (`helm`) or by the one that commits in groups, checkpoints by which it stays bounded, and what
 //! happens when the disk is full.
 
 use super::space::Space;
@@ -8,21 +8,59 @@ use nicekv_replication::Replica;
 use nicekv_store::{DataDirectory, GroupCommit, Log, LogPosition, LogSync, StoreError};
 use nicekv_wire::Now;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// See [`StorageOptions::trim_bytes_min`].
 const ENGINE_PART: u64 = 16;
 
-/// How far the thread has forced the log since the node looked last.
-type Inbox = Arc<Mutex<Option<Result<LogPosition, StoreError>>>>;
+/// Forces are made by the node's own thread while they take no longer: gets that arrive meanwhile wait for it.
+const QUICK: Duration = Duration::from_millis(1);
+
+/// A force of the log, by whichever thread makes it, and what is to be told of it.
+pub(super) struct Forcing {
+    sync: LogSync,
+    /// How far the log has been forced since the node looked last.
+    inbox: Mutex<Option<Result<LogPosition, StoreError>>>,
+    waker: Waker,
+    /// The node's own thread forces, and has not yet come back.
+    is_out: AtomicBool,
+}
+
+impl Forcing {
+    /// Forces on the thread of the node.
+    pub(super) fn force_here(&self) {
+        self.post(self.sync.sync());
+        self.is_out.store(false, Ordering::Release);
+    }
+
+    /// Makes the node look.
+    pub(super) fn wake(&self) {
+        self.waker.wake();
+    }
+
+    /// A failure stays, and forces that end at the same time are told in any order.
+    fn post(&self, forced: Result<LogPosition, StoreError>) {
+        let mut inbox = self.inbox.lock().expect("no holder of this lock panics");
+        *inbox = Some(match (inbox.take(), forced) {
+            (Some(Ok(before)), Ok(position)) => Ok(before.max(position)),
+            (Some(Err(error)), _) => Err(error),
+            (_, forced) => forced,
+        });
+    }
+}
 
 pub(super) struct DurableLog {
     log: Log,
-    sync: LogSync,
+    forcing: Arc<Forcing>,
     commit: GroupCommit,
-    inbox: Inbox,
     /// (position that is being forced, number of its record), ascending.
     waiting: VecDeque<(LogPosition, u64)>,
+    /// What is last in `waiting` is not yet being forced.
+    is_wanted: bool,
+    /// The thread that commits in groups has been asked for this.
+    handed: Option<LogPosition>,
     segments: usize,
     /// Not full segments are let go of from then on.
     trim_at_ns: u64,
@@ -44,23 +82,26 @@ impl DurableLog {
         trim_at_ns: u64,
         waker: Waker,
     ) -> Self {
-        let inbox = Inbox::default();
+        let sync = log.sync_handle();
+        let forcing = Forcing { sync, inbox: Mutex::default(), waker, is_out: AtomicBool::new(false) };
+        let forcing = Arc::new(forcing);
         let notify = {
-            let inbox = inbox.clone();
+            let forcing = forcing.clone();
             Box::new(move |forced| {
-                *inbox.lock().expect("no holder of this lock panics") = Some(forced);
-                waker.wake();
+                forcing.post(forced);
+                forcing.wake();
             })
         };
         Self {
             commit: GroupCommit::start(log.sync_handle(), notify),
-            sync: log.sync_handle(),
+            forcing,
             segments: log.segments(),
             trim_at_ns,
             trimmed_bytes: 0,
             log,
-            inbox,
             waiting: VecDeque::new(),
+            is_wanted: false,
+            handed: None,
             checkpoint: None,
             space,
             _directory: directory,
@@ -72,17 +113,35 @@ impl DurableLog {
     }
 
     /// What is written is to be forced, through the record of this number.
-    pub(super) fn begin_force(&mut self, appended: u64) {
+    pub(super) fn want_force(&mut self, appended: u64) {
         self.waiting.push_back((self.log.last(), appended));
+        self.is_wanted = true;
+    }
+
+    /// Has the thread that commits in groups force what is wanted, or the caller: if it has nothing else to do, nobody forces already,
+    /// and it will probably not take long.
+    pub(super) fn start_force(&mut self, has_time: bool) -> Option<Arc<Forcing>> {
+        if !std::mem::take(&mut self.is_wanted) {
+            return None;
+        }
+        if has_time && self.handed.is_none() && self.forcing.sync.recent() <= QUICK {
+            let was_out = self.forcing.is_out.swap(true, Ordering::AcqRel);
+            if !was_out {
+                return Some(self.forcing.clone());
+            }
+        }
+        self.handed = Some(self.log.last());
         self.commit.request(self.log.last());
+        None
     }
 
     /// Number of the last record that was forced since this was asked last.
     pub(super) fn finish_forces(&mut self) -> Result<Option<u64>, StoreError> {
-        let Some(forced) = self.inbox.lock().expect("no holder of this lock panics").take() else {
+        let Some(forced) = self.forcing.inbox.lock().expect("no holder of this lock panics").take() else {
             return Ok(None);
         };
         let position = forced?;
+        self.handed = self.handed.filter(|handed| *handed > position);
         let mut through = None;
         while let Some((_, record)) = self.waiting.pop_front_if(|(waiting, _)| *waiting <= position) {
             through = Some(record);
@@ -92,7 +151,7 @@ impl DurableLog {
 
     /// Forces what is written, and waits for that.
     pub(super) fn force(&mut self) -> Result<(), StoreError> {
-        self.sync.sync().map(drop)
+        self.forcing.sync.sync().map(drop)
     }
 
     /// Makes everything durable.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Append ─▶ buffer of the log          one batch of requests
-//!   Force  ─▶ write, once the batch is executed ─▶ group commit ─▶ Forced
+//!   Force  ─▶ write, once the batch is executed ─▶ the node's thread, or group commit ─▶ Forced
 //!   Write  ─▶ engine (memory)  ── now and then: force the log, then sync the engine
 //! ```
 //!
@@ -12,7 +12,7 @@
 //! - The log is trimmed to the start of a checkpoint only, and a checkpoint begins with the first record of a segment: replay never
 //!   begins in the middle of a history. So the log is written (which may begin a segment) only when no request is left.
 
-use super::durable_log::DurableLog;
+use super::durable_log::{DurableLog, Forcing};
 use super::space::Space;
 use crate::Waker;
 use nicekv_node::{NodeConfig, StorageCompletion, StorageRequest};
@@ -193,6 +193,12 @@ impl NodeStorage {
         !self.syncs.is_empty()
     }
 
+    /// Starts the force that is wanted; what is returned is to be made here, by a caller that has time.
+    pub(super) fn start_force(&mut self, has_time: bool) -> Option<Arc<Forcing>> {
+        let has_time = has_time && !self.is_unfinished;
+        self.log.as_mut()?.start_force(has_time)
+    }
+
     /// Tells the core which forces are done.
     pub(super) fn finish_forces(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
         let Some(log) = &mut self.log else { return Ok(()) };
@@ -243,7 +249,7 @@ impl NodeStorage {
     }
 
     /// Makes everything durable, for a stop in good order.
-    pub(super) fn close(mut self) -> Result<(), StoreError> {
+    pub(super) fn close(&mut self) -> Result<(), StoreError> {
         let Some(log) = &mut self.log else { return Ok(()) };
         log.close()?;
         self.engine.sync()
@@ -329,7 +335,7 @@ impl NodeStorage {
                 if !log.write(self.appended, core)? {
                     return Ok(true);
                 }
-                log.begin_force(self.appended);
+                log.want_force(self.appended);
             }
         }
         self.force_wanted = false;

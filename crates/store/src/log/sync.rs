@@ -11,6 +11,7 @@ use std::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 /// What [`super::Log`] and [`LogSync`] share.
@@ -22,7 +23,14 @@ pub(super) struct Shared {
     forcing: Mutex<()>,
     /// Sequence number through which the log is durable.
     synced: AtomicU64,
+    /// Moving average of how long a force takes.
+    recent_ns: AtomicU64,
 }
+
+/// Weight of what was before in the average of forces, to one of the newest.
+const RECENT_WEIGHT: u64 = 7;
+/// A longer force counts as one of this: a stall is forgotten after some forces.
+const RECENT_NS_MAX: u64 = 64_000_000;
 
 struct SyncState {
     /// Sequence number through which the operating system has the log.
@@ -43,8 +51,9 @@ impl Shared {
     /// The state after recovery: everything through `synced` is durable.
     pub(super) fn new(files: Arc<dyn Files>, directory: PathBuf, synced: u64) -> Self {
         let state = SyncState { written: synced, unsynced: vec![], directory_changed: false, failed: None };
-        let (state, forcing, synced) = (Mutex::new(state), Mutex::new(()), AtomicU64::new(synced));
-        Self { files, directory, state, forcing, synced }
+        let (state, forcing) = (Mutex::new(state), Mutex::new(()));
+        let (synced, recent_ns) = (AtomicU64::new(synced), AtomicU64::new(0));
+        Self { files, directory, state, forcing, synced, recent_ns }
     }
 
     pub(super) fn synced(&self) -> u64 {
@@ -90,6 +99,7 @@ impl Shared {
             let mut state = locked(&self.state);
             (state.written, std::mem::take(&mut state.unsynced), std::mem::take(&mut state.directory_changed))
         };
+        let began = Instant::now();
         let failed = |error| self.fail(&StoreError::io("force", &self.directory)(error));
         for file in &unsynced {
             file.sync().map_err(failed)?;
@@ -98,11 +108,19 @@ impl Shared {
             self.files.sync_directory(&self.directory).map_err(failed)?;
         }
         self.synced.fetch_max(written, Ordering::AcqRel);
+        self.measured(began.elapsed());
         Ok(LogPosition(written))
+    }
+
+    fn measured(&self, took: Duration) {
+        let took_ns = (took.as_nanos() as u64).min(RECENT_NS_MAX);
+        let before = self.recent_ns.load(Ordering::Relaxed);
+        let recent_ns = (before * RECENT_WEIGHT + took_ns) / (RECENT_WEIGHT + 1);
+        self.recent_ns.store(recent_ns, Ordering::Relaxed);
     }
 }
 
-/// Forces the log; for a thread other than the one that appends.
+/// Forces the log, also from another thread than the one that appends.
 pub struct LogSync {
     pub(super) shared: Arc<Shared>,
 }
@@ -112,6 +130,11 @@ impl LogSync {
     /// and returns the position of the last one. After one failure every call fails (docs/FAULTS.md row 8).
     pub fn sync(&self) -> Result<LogPosition> {
         self.shared.force()
+    }
+
+    /// How long forces have taken lately.
+    pub fn recent(&self) -> Duration {
+        Duration::from_nanos(self.shared.recent_ns.load(Ordering::Relaxed))
     }
 
     /// Position of the last record that the operating system has.

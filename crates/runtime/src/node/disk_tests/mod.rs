@@ -4,6 +4,7 @@
 mod forces;
 mod log;
 mod space;
+mod stalls;
 mod values;
 
 use super::{NodeStorage, OpenError, StorageOptions, open_durable};
@@ -41,11 +42,15 @@ struct Machine {
     options: StorageOptions,
     id: u16,
     scrubs: bool,
+    metadata: SocketAddrV4,
+    heartbeat: Duration,
 }
 
 impl Machine {
     fn new(files: Arc<dyn Files>, path: &Path, options: StorageOptions, id: u16) -> Self {
-        Self { files, path: path.to_path_buf(), options, id, scrubs: false }
+        // The scrub reads a page at every heartbeat, so all with the first one.
+        let (metadata, heartbeat) = (METADATA, Duration::from_secs(3600));
+        Self { files, path: path.to_path_buf(), options, id, scrubs: false, metadata, heartbeat }
     }
 
     fn address(id: u16) -> SocketAddrV4 {
@@ -58,15 +63,14 @@ impl Machine {
         let directory = DataDirectory::open(&self.files, &self.path, expected)?;
         let config = NodeConfig {
             node: NodeId(self.id),
-            metadata: METADATA,
+            metadata: self.metadata,
             switch: None,
             incarnation: 1,
             storage: 0,
             internal_client: ClientId::new(1, self.id.into()),
             hash_seed: 1,
-            // The scrub reads a page at every heartbeat, so all with the first one.
             timing: Timing {
-                heartbeat: Duration::from_secs(3600),
+                heartbeat: self.heartbeat,
                 scrub_interval: Duration::from_secs(if self.scrubs { 3600 } else { 0 }),
                 // As the scrub, it would read a damaged block before the test does.
                 usage_interval: Duration::ZERO,
@@ -100,12 +104,68 @@ impl Process {
         self.core.handle_batch_end(now);
         self.storage.run(now, &mut self.core)?;
         self.storage.idle(now, &mut self.core)?;
+        assert!(self.storage.start_force(false).is_none(), "who has no time is asked for none");
         let (mut sent, mut out) = (Vec::new(), Vec::new());
         while let Some(to) = self.core.poll_transmit(&mut out) {
             sent.push((to, out.clone()));
         }
         Ok(sent)
     }
+}
+
+/// The partition of all keys, whose members are at these addresses.
+fn assign(addresses: &[SocketAddrV4], epoch: u32) -> Assign {
+    let members = (addresses.iter().zip(1..))
+        .map(|(address, id)| Member {
+            node: NodeId(id),
+            state: MemberState::Consistent,
+            handoff: false,
+            address: *address,
+        })
+        .collect();
+    Assign {
+        term: Term(1),
+        incarnation: 1,
+        partition: PartitionId(0),
+        keyspace: KeyspaceId::DEFAULT,
+        range: MatchRange::ALL,
+        replication: Replication::Multicast,
+        multicast: Vrings::on_network(7400).multicast_vnode(0),
+        epoch: Epoch(epoch),
+        activated: true,
+        primary: NodeId(1),
+        replicas: addresses.len() as u8,
+        members,
+    }
+}
+
+fn lease() -> HeartbeatReply {
+    HeartbeatReply { term: Term(1), incarnation: 1, sent_ns: now().boot_ns, lease_ns: 3_600_000_000_000 }
+}
+
+fn set_datagram(key: &[u8], operation: Operation<'_>, sequence: u64, reply_to: SocketAddrV4) -> Vec<u8> {
+    let update = Update {
+        keyspace: KeyspaceId::DEFAULT,
+        op: OpId { client: ClientId::new(2, 2), sequence },
+        digest: key_digest(key),
+        reply_to: Some(reply_to),
+        watermark: sequence,
+        condition: Condition::Always,
+        return_old: false,
+        operation,
+        key,
+    };
+    let mut bytes = Vec::new();
+    update.encode(&mut bytes);
+    bytes
+}
+
+fn get_datagram(key: &[u8], sequence: u64, reply_to: SocketAddrV4) -> Vec<u8> {
+    let op = OpId { client: ClientId::new(2, 2), sequence };
+    let (digest, keyspace) = (key_digest(key), KeyspaceId::DEFAULT);
+    let mut bytes = Vec::new();
+    Get { keyspace, op, digest, reply_to: Some(reply_to), forwarded: None, key }.encode(&mut bytes);
+    bytes
 }
 
 /// What a client is told.
@@ -119,34 +179,8 @@ struct Cluster {
 
 impl Cluster {
     fn of(nodes: Vec<Process>, epoch: u32) -> Self {
-        let members = (nodes.iter().zip(1..))
-            .map(|(node, id)| Member {
-                node: NodeId(id),
-                state: MemberState::Consistent,
-                handoff: false,
-                address: node.address,
-            })
-            .collect();
-        let assign = Assign {
-            term: Term(1),
-            incarnation: 1,
-            partition: PartitionId(0),
-            keyspace: KeyspaceId::DEFAULT,
-            range: MatchRange::ALL,
-            replication: Replication::Multicast,
-            multicast: Vrings::on_network(7400).multicast_vnode(0),
-            epoch: Epoch(epoch),
-            activated: true,
-            primary: NodeId(1),
-            replicas: nodes.len() as u8,
-            members,
-        };
-        let lease = HeartbeatReply {
-            term: Term(1),
-            incarnation: 1,
-            sent_ns: now().boot_ns,
-            lease_ns: 3_600_000_000_000,
-        };
+        let addresses: Vec<_> = nodes.iter().map(|node| node.address).collect();
+        let (assign, lease) = (assign(&addresses, epoch), lease());
         let mut cluster = Self { nodes, sequence: u64::from(epoch) << 32 };
         let mut bytes = Vec::new();
         for node in &mut cluster.nodes {
@@ -204,19 +238,7 @@ impl Cluster {
 
     fn update(&mut self, key: &str, operation: Operation<'_>) -> Result<Option<Status>, StoreError> {
         self.sequence += 1;
-        let update = Update {
-            keyspace: KeyspaceId::DEFAULT,
-            op: OpId { client: ClientId::new(2, 2), sequence: self.sequence },
-            digest: key_digest(key.as_bytes()),
-            reply_to: Some(CLIENT),
-            watermark: self.sequence,
-            condition: Condition::Always,
-            return_old: false,
-            operation,
-            key: key.as_bytes(),
-        };
-        let mut bytes = Vec::new();
-        update.encode(&mut bytes);
+        let bytes = set_datagram(key.as_bytes(), operation, self.sequence, CLIENT);
         let all: Vec<usize> = (0..self.nodes.len()).collect();
         Ok(self.call(&all, &bytes)?.map(|(status, _)| status))
     }
@@ -228,11 +250,7 @@ impl Cluster {
     /// What a node answers to a get; `None`: nothing.
     fn get(&mut self, node: usize, key: &str) -> Option<Option<Vec<u8>>> {
         self.sequence += 1;
-        let op = OpId { client: ClientId::new(2, 2), sequence: self.sequence };
-        let (digest, key) = (key_digest(key.as_bytes()), key.as_bytes());
-        let mut bytes = Vec::new();
-        Get { keyspace: KeyspaceId::DEFAULT, op, digest, reply_to: Some(CLIENT), forwarded: None, key }
-            .encode(&mut bytes);
+        let bytes = get_datagram(key.as_bytes(), self.sequence, CLIENT);
         let (status, value) = self.call(&[node], &bytes).expect("the disk works")?;
         assert!(matches!(status, Status::Ok | Status::NotFound), "{status:?}");
         Some(value)

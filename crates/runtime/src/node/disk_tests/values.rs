@@ -50,7 +50,7 @@ fn damaged(directory: &Path, puts: u32, scrubs: bool) -> Cluster {
         put_all(&mut cluster, more..more + 10);
         more += 10;
     }
-    for node in cluster.nodes {
+    for mut node in cluster.nodes {
         node.storage.close().unwrap();
     }
     for (machine, number) in machines.iter().zip([3, 4]) {
