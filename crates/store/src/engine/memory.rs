@@ -1,27 +1,92 @@
 //! The engine that forgets.
 //!
-//! Reading and overwriting touch the hash map of the partition and allocate nothing; the order that scans need is a second structure
-//! which only creation and removal of keys touch. A B-tree alone would make each read a walk of several cache misses,
-//! a hash map alone would make each page of a scan sort the whole partition.
+//! ```text
+//!   partition, key ─▶ hash ─▶ table of the partition: (hash, length of the key, where) ─▶ key │ value    one piece of memory
+//!                             order of the partition: keys                    only when keys come and go, and for scans
+//! ```
+//!
+//! Reading and overwriting touch a place in the table and one piece of memory, and allocate nothing while a value fits where the last one
+//! was. The order that scans need is a second structure: a B-tree alone would make each read a walk of several cache misses, a hash table
+//! alone would make each page of a scan sort the whole partition.
 
 use super::{Engine, EngineSync, ScanPage};
 use crate::Result;
-use std::{
-    collections::{BTreeSet, HashMap},
-    ops::Bound,
-    sync::Arc,
-};
+use foldhash::fast::RandomState;
+use hashbrown::{HashMap, HashTable};
+use std::{collections::BTreeSet, hash::BuildHasher, ops::Bound};
+
+/// A value gives memory back when it leaves more than this unused, and more than it uses.
+const UNUSED_BYTES_MAX: usize = 256;
 
 /// Keeps everything in memory. Its syncs are finished at once and mean nothing: after a restart it is empty.
 #[derive(Default)]
 pub struct MemoryEngine {
-    partitions: HashMap<u32, Partition>,
+    partitions: HashMap<u32, Partition, RandomState>,
+    /// Seeded at random: clients choose the keys.
+    hasher: RandomState,
 }
 
 #[derive(Default)]
 struct Partition {
-    values: HashMap<Arc<[u8]>, Vec<u8>>,
-    order: BTreeSet<Arc<[u8]>>,
+    table: HashTable<Entry>,
+    order: BTreeSet<Box<[u8]>>,
+}
+
+struct Entry {
+    /// Of the key: most other keys are told by it, and a table that grows needs no look at the keys.
+    hash: u32,
+    key_bytes: u32,
+    /// Key and value.
+    bytes: Vec<u8>,
+}
+
+impl Entry {
+    fn new(hash: u32, key: &[u8], value: &[u8]) -> Self {
+        Self { hash, key_bytes: key.len() as u32, bytes: [key, value].concat() }
+    }
+
+    fn is_of(&self, hash: u32, key: &[u8]) -> bool {
+        self.hash == hash && self.bytes[..self.key_bytes as usize] == *key
+    }
+
+    fn value(&self) -> &[u8] {
+        &self.bytes[self.key_bytes as usize..]
+    }
+
+    fn set_value(&mut self, value: &[u8]) {
+        self.bytes.truncate(self.key_bytes as usize);
+        self.bytes.extend_from_slice(value);
+        if self.bytes.capacity() - self.bytes.len() > UNUSED_BYTES_MAX.max(self.bytes.len()) {
+            self.bytes.shrink_to_fit();
+        }
+    }
+}
+
+/// The table tells entries by the upper bits and places them by the lower ones.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl Partition {
+    fn find(&self, hash: u32, key: &[u8]) -> Option<&Entry> {
+        self.table.find(spread(hash), |entry| entry.is_of(hash, key))
+    }
+
+    fn put(&mut self, hash: u32, key: &[u8], value: &[u8]) {
+        if let Some(entry) = self.table.find_mut(spread(hash), |entry| entry.is_of(hash, key)) {
+            return entry.set_value(value);
+        }
+        self.order.insert(key.into());
+        let entry = Entry::new(hash, key, value);
+        self.table.insert_unique(spread(hash), entry, |entry| spread(entry.hash));
+    }
+
+    fn remove(&mut self, hash: u32, key: &[u8]) {
+        if let Ok(entry) = self.table.find_entry(spread(hash), |entry| entry.is_of(hash, key)) {
+            entry.remove();
+            self.order.remove(key);
+        }
+    }
 }
 
 impl MemoryEngine {
@@ -30,43 +95,37 @@ impl MemoryEngine {
         Self::default()
     }
 
-    fn partition(&self, partition: u32) -> Option<&Partition> {
-        self.partitions.get(&partition)
+    fn hash(&self, key: &[u8]) -> u32 {
+        self.hasher.hash_one(key) as u32
     }
 }
 
 impl Engine for MemoryEngine {
     fn get_into(&self, partition: u32, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
-        let stored = self.partition(partition).and_then(|partition| partition.values.get(key));
-        value.extend_from_slice(stored.map_or(&[], Vec::as_slice));
-        Ok(stored.is_some())
+        let partition = self.partitions.get(&partition);
+        let entry = partition.and_then(|partition| partition.find(self.hash(key), key));
+        value.extend_from_slice(entry.map_or(&[], Entry::value));
+        Ok(entry.is_some())
     }
 
     fn put(&mut self, partition: u32, key: &[u8], value: &[u8]) -> Result<()> {
-        let partition = self.partitions.entry(partition).or_default();
-        if let Some(stored) = partition.values.get_mut(key) {
-            stored.clear();
-            stored.extend_from_slice(value);
-        } else {
-            let key: Arc<[u8]> = key.into();
-            partition.order.insert(key.clone());
-            partition.values.insert(key, value.to_vec());
-        }
+        let hash = self.hash(key);
+        self.partitions.entry(partition).or_default().put(hash, key, value);
         Ok(())
     }
 
     fn remove(&mut self, partition: u32, key: &[u8]) -> Result<()> {
+        let hash = self.hash(key);
         if let Some(partition) = self.partitions.get_mut(&partition) {
-            partition.values.remove(key);
-            partition.order.remove(key);
+            partition.remove(hash, key);
         }
         Ok(())
     }
 
     fn scan(&self, partition: u32, after: Option<&[u8]>, bytes_max: usize) -> Result<ScanPage> {
         let mut page = ScanPage::default();
-        let Some(partition) = self.partition(partition) else { return Ok(page) };
+        let Some(partition) = self.partitions.get(&partition) else { return Ok(page) };
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut bytes = 0;
         for key in partition.order.range::<[u8], _>((from, Bound::Unbounded)) {
@@ -74,9 +133,9 @@ impl Engine for MemoryEngine {
                 page.more = true;
                 break;
             }
-            let value = &partition.values[key];
-            bytes += key.len() + value.len();
-            page.entries.push((key.to_vec(), value.clone()));
+            let entry = partition.find(self.hash(key), key).expect("what is in order is in the table");
+            bytes += entry.bytes.len();
+            page.entries.push((key.to_vec(), entry.value().to_vec()));
         }
         Ok(page)
     }
@@ -99,10 +158,57 @@ impl Engine for MemoryEngine {
     }
 
     fn approximate_keys(&self) -> u64 {
-        self.partitions.values().map(|partition| partition.values.len() as u64).sum()
+        self.partitions.values().map(|partition| partition.table.len() as u64).sum()
     }
 
     fn disk_bytes(&self) -> u64 {
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_one_hash_are_kept_apart() {
+        let mut partition = Partition::default();
+        for number in 0..50u8 {
+            partition.put(7, &[number], &[number; 3]);
+        }
+        for number in (0..50u8).step_by(2) {
+            partition.remove(7, &[number]);
+        }
+        for number in 0..50u8 {
+            let found = partition.find(7, &[number]).map(Entry::value);
+            assert_eq!(found, (number % 2 == 1).then_some(&[number; 3][..]), "key {number}");
+        }
+        assert_eq!((partition.table.len(), partition.order.len()), (25, 25));
+    }
+
+    #[test]
+    fn a_key_is_not_taken_for_another_one_with_part_of_the_value() {
+        let mut partition = Partition::default();
+        partition.put(7, b"ab", b"cd");
+        assert!(partition.find(7, b"abc").is_none() && partition.find(7, b"a").is_none());
+        partition.put(7, b"abc", b"d");
+        assert_eq!(partition.find(7, b"ab").unwrap().value(), b"cd");
+    }
+
+    #[test]
+    fn a_value_is_written_where_the_last_one_was_and_gives_back_what_it_leaves() {
+        let mut entry = Entry::new(0, b"key", &[1; 1_000]);
+        let (place, capacity) = (entry.bytes.as_ptr(), entry.bytes.capacity());
+        for length in [1_000, 700, 999, 500] {
+            entry.set_value(&vec![2; length]);
+            assert_eq!((entry.bytes.as_ptr(), entry.bytes.capacity()), (place, capacity), "{length}");
+            assert_eq!(entry.value(), vec![2; length]);
+        }
+        entry.set_value(&[3; 400]);
+        assert!(entry.bytes.capacity() < 1_000, "{} bytes for 403", entry.bytes.capacity());
+        let mut small = Entry::new(0, b"key", &[1; 200]);
+        let capacity = small.bytes.capacity();
+        small.set_value(&[]);
+        assert_eq!((small.bytes.capacity(), small.value()), (capacity, &[][..]), "not worth the while");
     }
 }
