@@ -32,7 +32,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         mac: MacAddress(node.mac),
         switch_port: node.switch_port,
         data_directory: directory(&node.name),
-        busy_poll_us: 0,
+        linger_us: NodeSection::linger_us(),
     };
     let port = |(number, device): &(u16, String)| PortSection { number: *number, device: device.clone() };
     let gateway =

@@ -122,7 +122,7 @@ pub(crate) fn prepare_node(
         hash_seed: random().map_err(Failure::environment)?,
         timing: Timing { heartbeat: config.heartbeat(), ..Timing::default() },
     };
-    let busy_poll = Duration::from_micros(section.busy_poll_us);
+    let linger = Duration::from_micros(section.linger_us);
     Ok(Box::new(move |stop| {
         let waker = Waker::new().map_err(|error| error.to_string())?;
         let (core, storage) = match directory {
@@ -133,7 +133,7 @@ pub(crate) fn prepare_node(
                     .map_err(|error| error.to_string())?
             }
         };
-        let node = Node::new(core, storage, endpoint, listener, waker, busy_poll);
+        let node = Node::new(core, storage, endpoint, listener, waker, linger);
         node.run(stop).map_err(|error| error.to_string())
     }))
 }

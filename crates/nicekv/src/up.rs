@@ -135,7 +135,7 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
         mac: MacAddress([2, 0, 0, 0, 0, number]),
         switch_port: number.into(),
         data_directory: None,
-        busy_poll_us: 0,
+        linger_us: NodeSection::linger_us(),
     };
     let control = SocketAddrV4::new(METADATA_ADDRESS, port);
     let defaults = KeyspaceDefaults {

@@ -1,6 +1,6 @@
 //! The thread of a native client: its core, its socket, and the queue of its asynchronous handles.
 
-use crate::{Stop, UdpEndpoint, Waker, now, readable, wait};
+use crate::{Linger, Stop, UdpEndpoint, Waker, now, readable};
 use nicekv_client::facade::{Client, CommandQueue, channel};
 use nicekv_client::{ClientCore, Config, Keyspace};
 use nicekv_wire::ClientId;
@@ -54,15 +54,17 @@ fn run(
     waker: &Waker,
     stop: &Stop,
 ) -> io::Result<()> {
+    let mut linger = Linger::new(Linger::DEFAULT);
     loop {
         queue.turn(now(), &mut core);
         endpoint.send_with(|out| core.poll_transmit(out))?;
         if stop.is_stopped() || queue.is_finished(&core) {
             return Ok(());
         }
-        wait(&mut [readable(&endpoint), readable(waker)], core.next_deadline())?;
+        linger.wait(&mut [readable(&endpoint), readable(waker)], core.next_deadline())?;
         waker.clear();
         let now = now();
+        linger.begin(now);
         for _ in 0..RECEIVE_ROUNDS_MAX {
             if !endpoint.receive(|message| core.handle_datagram(now, message.bytes))? {
                 break;

@@ -40,7 +40,7 @@ pub use switch::{AgentLink, SwitchError, UserSpaceSwitch, agent as switch_agent,
 pub use sys::release_free_memory;
 pub use term_file::{TermFile, TermFileError};
 pub use udp::{DatagramCounters, Message, UdpEndpoint};
-pub use wait::{PollFd, interest, is_ready, readable, wait};
+pub use wait::{Linger, PollFd, interest, is_ready, readable, wait};
 pub use wake::Waker;
 
 /// A number from the operating system's random source.

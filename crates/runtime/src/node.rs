@@ -1,8 +1,10 @@
 //! The thread of a storage node: a replica's core, its socket, its disk, its copying streams.
 //!
 //! ```text
-//!   wait ─▶ recvmmsg… ─▶ streams ─▶ forces done ─▶ deadline ─▶ batch end ─▶ storage… ─▶ sendmmsg ─▶ streams ─▶ force ─▶ wait
+//!   recvmmsg… ─▶ wait ─▶ streams ─▶ forces done ─▶ deadline ─▶ batch end ─▶ storage… ─▶ sendmmsg ─▶ streams ─▶ force
 //! ```
+//!
+//! It waits if nothing was there to be received; under load it looks at the rest now and then all the same.
 //!
 //! The force is left to another thread if there is more to receive or the disk is slow, and another thread goes on with the node if it
 //! takes long: see `helm`.
@@ -21,7 +23,7 @@ mod streams;
 use durable_log::Forcing;
 pub use storage::{NodeStorage, OpenError, StorageOptions, open_durable, open_memory};
 
-use crate::{Stop, UdpEndpoint, Waker, is_ready, now, readable, wait};
+use crate::{Linger, Stop, UdpEndpoint, Waker, is_ready, now, readable};
 use nicekv_node::NodeStatus;
 use nicekv_replication::Replica;
 use nicekv_store::StoreError;
@@ -32,8 +34,10 @@ use std::sync::{Arc, Mutex};
 use streams::Streams;
 use thiserror::Error;
 
-/// Batches received before they are acted on.
-const RECEIVE_ROUNDS_MAX: usize = 8;
+/// Datagrams after which what was received is acted on.
+const RECEIVED_MIN: u64 = 512;
+/// Under load, between two looks at what else there is.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 /// Between two looks at an engine that is syncing.
 const SYNC_POLL: Duration = Duration::from_millis(5);
 /// Between two publications of the status.
@@ -70,9 +74,19 @@ pub struct Node {
     waker: Waker,
     monitor: NodeMonitor,
     publish_at_ns: u64,
-    busy_poll: Duration,
+    look_at_ns: u64,
+    linger: Linger,
     /// A force was made here, and is to be seen to at once.
     has_forced: bool,
+}
+
+/// What there was to be received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Received {
+    Nothing,
+    All,
+    /// And there may be more.
+    More,
 }
 
 /// What has ended a sleep, besides time and the waker.
@@ -89,7 +103,7 @@ impl Node {
         endpoint: UdpEndpoint,
         listener: TcpListener,
         waker: Waker,
-        busy_poll: Duration,
+        linger: Duration,
     ) -> Self {
         let streams = Streams::new(listener);
         Self {
@@ -100,7 +114,8 @@ impl Node {
             waker,
             monitor: NodeMonitor::default(),
             publish_at_ns: 0,
-            busy_poll,
+            look_at_ns: 0,
+            linger: Linger::new(linger),
             has_forced: false,
         }
     }
@@ -118,11 +133,20 @@ impl Node {
 
     /// What there is to do now, or to wait for; the force that is then to be made here.
     fn turn(&mut self) -> Result<Option<Arc<Forcing>>, NodeError> {
-        let ready = self.sleep()?;
+        let mut received = self.receive()?;
+        let mut now = now();
+        let mut has_streams = false;
+        if received == Received::Nothing || now.boot_ns >= self.look_at_ns {
+            let ready = self.sleep(received != Received::Nothing)?;
+            if ready.datagrams {
+                received = self.receive()?;
+            }
+            now = crate::now();
+            self.look_at_ns = now.after(LOOK_INTERVAL);
+            has_streams = ready.streams;
+        }
         self.waker.clear();
-        let is_busy = ready.datagrams && self.receive()?;
-        let now = now();
-        if ready.streams {
+        if has_streams {
             self.streams.receive(now, &mut self.core)?;
         }
         self.storage.finish_forces(now, &mut self.core)?;
@@ -136,16 +160,16 @@ impl Node {
             self.storage.idle(now, &mut self.core)?;
             self.publish(now.boot_ns);
         }
-        let force = self.storage.start_force(!is_busy && !ready.streams);
+        let force = self.storage.start_force(received != Received::More && !has_streams);
         self.endpoint.send_with(|out| self.core.poll_transmit(out))?;
         self.streams.send(&mut self.core);
         Ok(force)
     }
 
-    /// Sleeps until there is something to do.
-    fn sleep(&mut self) -> io::Result<Ready> {
+    /// Sleeps until there is something to do; looks only, if there is anyway.
+    fn sleep(&mut self, there_is: bool) -> io::Result<Ready> {
         let mut deadline_ns = self.core.next_deadline();
-        if std::mem::take(&mut self.has_forced) || self.storage.is_unfinished() {
+        if std::mem::take(&mut self.has_forced) || there_is || self.storage.is_unfinished() {
             deadline_ns = 0;
         }
         if self.storage.is_syncing() {
@@ -153,32 +177,23 @@ impl Node {
         }
         let mut descriptors = vec![readable(&self.endpoint), readable(&self.waker)];
         descriptors.extend(self.streams.interests());
-        let mut until_ns = 0;
-        if !self.busy_poll.is_zero() {
-            until_ns = now().after(self.busy_poll).min(deadline_ns);
-        }
-        while now().boot_ns < until_ns && !descriptors.iter().any(is_ready) {
-            wait(&mut descriptors, Some(0))?;
-        }
-        if !descriptors.iter().any(is_ready) {
-            wait(&mut descriptors, Some(deadline_ns))?;
-        }
+        self.linger.wait(&mut descriptors, Some(deadline_ns))?;
         Ok(Ready { datagrams: is_ready(&descriptors[0]), streams: descriptors[2..].iter().any(is_ready) })
     }
 
-    /// True if there may be more to receive.
-    fn receive(&mut self) -> io::Result<bool> {
-        for _ in 0..RECEIVE_ROUNDS_MAX {
-            let (core, mut received_at) = (&mut self.core, None);
-            let more = self.endpoint.receive(|message| {
+    fn receive(&mut self) -> io::Result<Received> {
+        let enough = self.endpoint.counters().received + RECEIVED_MIN;
+        let (mut received_at, mut more) = (None, true);
+        while more && self.endpoint.counters().received < enough {
+            let core = &mut self.core;
+            more = self.endpoint.receive(|message| {
                 let now = *received_at.get_or_insert_with(now);
                 core.handle_datagram(now, message.from, message.bytes);
             })?;
-            if !more {
-                return Ok(false);
-            }
         }
-        Ok(true)
+        let Some(at) = received_at else { return Ok(Received::Nothing) };
+        self.linger.begin(at);
+        Ok(if more { Received::More } else { Received::All })
     }
 
     fn publish(&mut self, now_ns: u64) {

@@ -1,6 +1,7 @@
 //! Sleeping until there is something to do.
 
 use crate::clock::now;
+use nicekv_wire::{Duration, Now};
 use rustix::event::{PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io;
@@ -39,9 +40,63 @@ pub fn wait(descriptors: &mut [PollFd<'_>], deadline_ns: Option<u64>) -> io::Res
     }
 }
 
+/// How a role waits that has just had something to do: it expects more soon, so for a while it lets others run and looks again instead of
+/// sleeping. To be woken takes longer than what it is then woken for.
+#[derive(Debug)]
+pub struct Linger {
+    length: Duration,
+    until_ns: u64,
+}
+
+impl Linger {
+    /// Unless configured otherwise: about the time from a client's request over the replicas' answers to its next request.
+    pub const DEFAULT: Duration = Duration::from_micros(60);
+
+    /// For so long after there was something to do.
+    pub fn new(length: Duration) -> Self {
+        Self { length, until_ns: 0 }
+    }
+
+    /// There was something to do.
+    pub fn begin(&mut self, now: Now) {
+        self.until_ns = now.after(self.length);
+    }
+
+    /// Like [`wait`].
+    pub fn wait(&self, descriptors: &mut [PollFd<'_>], deadline_ns: Option<u64>) -> io::Result<()> {
+        let until_ns = deadline_ns.map_or(self.until_ns, |deadline_ns| deadline_ns.min(self.until_ns));
+        while now().boot_ns < until_ns {
+            wait(descriptors, Some(0))?;
+            if descriptors.iter().any(is_ready) {
+                return Ok(());
+            }
+            std::thread::yield_now();
+        }
+        wait(descriptors, deadline_ns)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_lingers_sees_what_comes_and_ends_at_the_deadline_all_the_same() {
+        let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut linger = Linger::new(Duration::from_millis(20));
+        for ms in [0, 3, 40] {
+            let begun = now();
+            linger.begin(begun);
+            let deadline_ns = begun.boot_ns + ms * 1_000_000;
+            linger.wait(&mut [readable(&one)], Some(deadline_ns)).unwrap();
+            assert!(now().boot_ns >= deadline_ns, "{ms} ms");
+        }
+        std::io::Write::write_all(&mut &other, b"x").unwrap();
+        linger.begin(now());
+        let mut descriptors = [readable(&one)];
+        linger.wait(&mut descriptors, None).unwrap();
+        assert!(is_ready(&descriptors[0]));
+    }
 
     #[test]
     fn a_wait_ends_at_its_deadline_and_not_before() {

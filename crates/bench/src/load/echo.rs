@@ -1,8 +1,8 @@
-//! The physical limit: a datagram to another host and back, with nothing done to it.
+//! The physical limit: a datagram to another host and back, with nothing done to it. Both ends wait as our client and nodes do.
 
 use super::{ANSWER_TIMEOUT, Limits, Measured, Meter};
 use crate::error::{BenchError, Result};
-use nicekv_runtime::Stop;
+use nicekv_runtime::{Linger, Stop, now, readable};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
@@ -13,11 +13,14 @@ const DATAGRAM_BYTES_MAX: usize = 2_048;
 
 /// Sends back what arrives at `socket`, until `stop`.
 pub(crate) fn serve(socket: &UdpSocket, stop: &Stop) -> io::Result<()> {
-    socket.set_read_timeout(Some(STOP_POLL))?;
+    socket.set_nonblocking(true)?;
     let mut datagram = [0; DATAGRAM_BYTES_MAX];
+    let mut linger = Linger::new(Linger::DEFAULT);
     while !stop.is_stopped() {
+        linger.wait(&mut [readable(socket)], Some(now().after(STOP_POLL)))?;
         match socket.recv_from(&mut datagram) {
             Ok((bytes, sender)) => {
+                linger.begin(now());
                 socket.send_to(&datagram[..bytes], sender)?;
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
@@ -47,6 +50,7 @@ impl EchoLoad {
     pub(crate) fn run(&self, limits: Limits<'_>) -> Result<Measured> {
         let mut meter = Meter::start(limits);
         let mut number = 0_u64;
+        let mut linger = Linger::new(Linger::DEFAULT);
         let (mut sent, mut received) = ([0; DATAGRAM_BYTES_MAX], [0; DATAGRAM_BYTES_MAX]);
         while meter.count(u64::from(number > 0)) {
             number += 1;
@@ -54,6 +58,8 @@ impl EchoLoad {
             let sent = &sent[..self.bytes];
             let mut exchange = || {
                 self.socket.send(sent)?;
+                linger.begin(now());
+                linger.wait(&mut [readable(&self.socket)], None)?;
                 self.socket.recv(&mut received)
             };
             let length = exchange().map_err(BenchError::system("get an echo"))?;

@@ -5,7 +5,7 @@ use crate::error::{BenchError, Result};
 use crate::workload::{Sequence, Step};
 use nicekv_client::{Answer, ClientCore, Config, OperationError, Outcome, Request};
 use nicekv_placement::Vrings;
-use nicekv_runtime::{UdpEndpoint, new_client_id, now, readable, wait};
+use nicekv_runtime::{Linger, UdpEndpoint, new_client_id, now, readable};
 use nicekv_wire::{Expiry, KeyspaceId, Now, Operation};
 use std::net::SocketAddrV4;
 
@@ -39,13 +39,15 @@ impl NativeLoad {
         let mut failures = Failures::default();
         let mut meter = Meter::start(limits);
         let begun = now();
+        let mut linger = Linger::new(Linger::DEFAULT);
         for step in sequence.by_ref().take(callers) {
             self.submit(begun, step)?;
         }
         while self.core.in_flight() > 0 {
             self.endpoint.send_with(|out| self.core.poll_transmit(out)).map_err(system())?;
-            wait(&mut [readable(&self.endpoint)], self.core.next_deadline()).map_err(system())?;
+            linger.wait(&mut [readable(&self.endpoint)], self.core.next_deadline()).map_err(system())?;
             let now = now();
+            linger.begin(now);
             for _ in 0..RECEIVE_ROUNDS_MAX {
                 if !self
                     .endpoint
@@ -141,7 +143,7 @@ mod tests {
     use super::*;
     use crate::load::testing::limits;
     use crate::workload::Work;
-    use nicekv_runtime::Stop;
+    use nicekv_runtime::{Stop, wait};
     use nicekv_wire::{Datagram, OpId, Reply, Status};
     use std::net::Ipv4Addr;
 

@@ -1,11 +1,12 @@
 //! Redis under load: one connection per caller, one command (a SET with its WAIT counts as one) in flight on each.
 //!
-//! One thread serves all connections through epoll, with one `write` and one `read` per op and no change of interest. A lone
-//! connection blocks in `read` instead.
+//! One thread serves all connections through epoll, with one `write` and one `read` per op and no change of interest, and waits as
+//! our own client does.
 
 use super::{ANSWER_TIMEOUT, Limits, Measured, Meter};
 use crate::error::{BenchError, Result};
 use crate::workload::{KEY_BYTES, Sequence, Step, VALUE_BYTES};
+use nicekv_runtime::{Linger, now, readable};
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
 use std::io::{self, Read, Write};
@@ -18,6 +19,7 @@ const ANSWER_BYTES_MAX: usize = 512;
 pub(crate) struct RedisLoad {
     connections: Vec<Connection>,
     epoll: OwnedFd,
+    linger: Linger,
     /// Replicas that must have acknowledged a SET before it counts.
     wait_for: Option<usize>,
 }
@@ -48,13 +50,12 @@ impl RedisLoad {
         let connect = |index| {
             let stream = TcpStream::connect(server)?;
             stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-            stream.set_nonblocking(connections > 1)?;
+            stream.set_nonblocking(true)?;
             epoll::add(&epoll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
             Ok(Connection::new(stream))
         };
         let connections = (0..connections).map(connect).collect::<io::Result<_>>()?;
-        Ok(Self { connections, epoll, wait_for })
+        Ok(Self { connections, epoll, linger: Linger::new(Linger::DEFAULT), wait_for })
     }
 
     /// Runs `sequence`, one caller for each connection.
@@ -86,17 +87,17 @@ impl RedisLoad {
         meter.finish()
     }
 
-    /// Waits for connections with input.
-    fn wait(&self, ready: &mut Vec<usize>) -> Result<()> {
+    /// Waits for connections with input, as our own client does.
+    fn wait(&mut self, ready: &mut Vec<usize>) -> Result<()> {
         ready.clear();
-        if self.connections.len() == 1 {
-            ready.push(0);
-            return Ok(());
-        }
+        let deadline_ns = now().after(ANSWER_TIMEOUT);
+        let waited = self.linger.wait(&mut [readable(&self.epoll)], Some(deadline_ns));
+        waited.map_err(BenchError::system("wait for redis"))?;
+        self.linger.begin(now());
         let mut events =
             [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 64];
-        let timeout = Timespec { tv_sec: ANSWER_TIMEOUT.as_secs() as i64, tv_nsec: 0 };
-        let count = match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let count = match epoll::wait(&self.epoll, &mut events, Some(&at_once)) {
             Err(rustix::io::Errno::INTR) => return Ok(()),
             count => count.map_err(BenchError::system("wait for redis"))?,
         };

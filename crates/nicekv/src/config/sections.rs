@@ -2,6 +2,7 @@
 
 use crate::address;
 use nicekv_metadata::Timing;
+use nicekv_runtime::Linger;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
@@ -62,9 +63,16 @@ pub(crate) struct NodeSection {
     pub(crate) switch_port: u16,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) data_directory: Option<PathBuf>,
-    /// Microseconds for which the node polls before it sleeps: less latency for a whole core.
-    #[serde(default)]
-    pub(crate) busy_poll_us: u64,
+    /// Microseconds for which the node looks again, letting others run, before it sleeps.
+    #[serde(default = "NodeSection::linger_us")]
+    pub(crate) linger_us: u64,
+}
+
+impl NodeSection {
+    /// The default of the field.
+    pub(crate) fn linger_us() -> u64 {
+        Linger::DEFAULT.as_micros() as u64
+    }
 }
 
 /// `[[switches]]`

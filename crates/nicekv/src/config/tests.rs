@@ -8,7 +8,7 @@ fn the_example_is_a_configuration_with_the_defaults() {
     let config = parse(EXAMPLE).unwrap();
     assert_eq!(config.timing, TimingSection::default());
     assert_eq!(config.replication, Replication::default());
-    assert_eq!(config.nodes[0].busy_poll_us, 0);
+    assert_eq!(config.nodes[0].linger_us, 60);
 }
 
 #[test]

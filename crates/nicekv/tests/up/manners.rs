@@ -79,7 +79,7 @@ fn the_help_of_the_roles_shows_the_configuration() {
     for role in ["node", "metadata", "switch", "gateway"] {
         let (code, help, _) = outcome(nicekv(scratch.path(), &[role, "--help"]));
         assert_eq!(code, Some(0));
-        for part in ["[[nodes]]", "data_directory", "heartbeat_ms = 40", "milliseconds", "busy_poll_us"] {
+        for part in ["[[nodes]]", "data_directory", "heartbeat_ms = 40", "milliseconds", "linger_us"] {
             assert!(help.contains(part), "{role}: {part} in {help}");
         }
     }
