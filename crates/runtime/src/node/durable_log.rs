@@ -18,6 +18,10 @@ const ENGINE_PART: u64 = 16;
 /// Forces are made by the node's own thread while they take no longer: gets that arrive meanwhile wait for it.
 const QUICK: Duration = Duration::from_millis(1);
 
+/// And while they are for so few records, as they are with one caller: more are left to the thread that commits in groups, which forces while
+/// the node prepares the next batch.
+const FEW_RECORDS: u64 = 4;
+
 /// A force of the log, by whichever thread makes it, and what is to be told of it.
 pub(super) struct Forcing {
     sync: LogSync,
@@ -57,8 +61,10 @@ pub(super) struct DurableLog {
     commit: GroupCommit,
     /// (position that is being forced, number of its record), ascending.
     waiting: VecDeque<(LogPosition, u64)>,
-    /// What is last in `waiting` is not yet being forced.
-    is_wanted: bool,
+    /// What is last in `waiting` is not yet being forced, and is so many records more than before.
+    wanted: Option<u64>,
+    /// Number of the last record of which a force was wanted.
+    wanted_through: u64,
     /// The thread that commits in groups has been asked for this.
     handed: Option<LogPosition>,
     segments: usize,
@@ -100,7 +106,8 @@ impl DurableLog {
             trimmed_bytes: 0,
             log,
             waiting: VecDeque::new(),
-            is_wanted: false,
+            wanted: None,
+            wanted_through: 0,
             handed: None,
             checkpoint: None,
             space,
@@ -115,16 +122,17 @@ impl DurableLog {
     /// What is written is to be forced, through the record of this number.
     pub(super) fn want_force(&mut self, appended: u64) {
         self.waiting.push_back((self.log.last(), appended));
-        self.is_wanted = true;
+        let records = self.wanted.unwrap_or_default() + (appended - self.wanted_through);
+        self.wanted = Some(records);
+        self.wanted_through = appended;
     }
 
-    /// Has the thread that commits in groups force what is wanted, or the caller: if it has nothing else to do, nobody forces already,
-    /// and it will probably not take long.
+    /// Has the thread that commits in groups force what is wanted, or the caller: if it has nothing else to do, there is little to force,
+    /// nobody forces already, and it will probably not take long.
     pub(super) fn start_force(&mut self, has_time: bool) -> Option<Arc<Forcing>> {
-        if !std::mem::take(&mut self.is_wanted) {
-            return None;
-        }
-        if has_time && self.handed.is_none() && self.forcing.sync.recent() <= QUICK {
+        let records = self.wanted.take()?;
+        let is_small = records <= FEW_RECORDS && self.forcing.sync.recent() <= QUICK;
+        if has_time && is_small && self.handed.is_none() {
             let was_out = self.forcing.is_out.swap(true, Ordering::AcqRel);
             if !was_out {
                 return Some(self.forcing.clone());

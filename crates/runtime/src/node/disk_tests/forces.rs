@@ -103,3 +103,34 @@ fn a_node_at_rest_waits_for_nothing() {
     }
     assert!(!cluster.nodes[0].storage.is_unfinished());
 }
+
+#[test]
+fn a_few_records_are_forced_by_who_has_time_and_more_are_left_to_the_thread_for_that() {
+    const TRIES: u64 = 200;
+    let directory = tempfile::tempdir().unwrap();
+    let machine = Machine::new(Arc::new(Forgetful::new(64)), directory.path(), LOG_ONLY, 1);
+    let mut cluster = Cluster::lone(&machine, 1);
+    let mut is_forced_here = |puts: u64, has_time: bool| {
+        assert!(cluster.put("before", b"1").unwrap().is_some(), "nothing is left to force");
+        let node = &mut cluster.nodes[0];
+        for _ in 0..puts {
+            cluster.sequence += 1;
+            let operation = Operation::Set { value: b"value", expiry: Expiry::Never };
+            let name = format!("key {}", cluster.sequence);
+            let bytes = set_datagram(name.as_bytes(), operation, cluster.sequence, CLIENT);
+            node.core.handle_datagram(now(), CLIENT, &bytes);
+        }
+        node.core.handle_batch_end(now());
+        node.storage.run(now(), &mut node.core).unwrap();
+        let force = node.storage.start_force(has_time);
+        force.iter().for_each(|force| force.force_here());
+        force.is_some()
+    };
+    // A force that a busy machine makes slow is followed by some that are left to the thread.
+    assert!((0..TRIES).any(|_| is_forced_here(1, true)), "never");
+    for _ in 0..20 {
+        assert!(!is_forced_here(8, true), "a batch");
+        assert!(!is_forced_here(1, false), "no time");
+    }
+    assert!((0..TRIES).any(|_| is_forced_here(2, true)), "never again");
+}
