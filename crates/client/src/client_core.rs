@@ -1,5 +1,6 @@
 //! The client: keyspaces in front of [`InFlight`].
 
+use crate::bundler::Bundler;
 use crate::exchange::Exchange;
 use crate::in_flight::InFlight;
 #[cfg(feature = "exploration")]
@@ -7,7 +8,7 @@ use crate::plant::{Plant, Planted};
 use crate::{Completion, Config, Request, SubmitError, Ticket};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_wire::{ClientId, Datagram, KeyspaceId, Now, OpId};
+use nicekv_wire::{ClientId, Datagram, DecodeError, Header, KeyspaceId, Now, OpId};
 
 /// What a client has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,12 +51,13 @@ pub struct Counters {
 pub struct ClientCore {
     config: Config,
     in_flight: InFlight,
+    bundler: Bundler,
 }
 
 impl ClientCore {
     /// A client that has done nothing yet.
     pub fn new(config: Config) -> Self {
-        Self { in_flight: InFlight::new(&config), config }
+        Self { in_flight: InFlight::new(&config), config, bundler: Bundler::default() }
     }
 
     /// Plants a bug.
@@ -123,8 +125,16 @@ impl ClientCore {
 
     /// A datagram arrived at the client's socket.
     pub fn handle_datagram(&mut self, now: Now, bytes: &[u8]) {
-        let Ok((header, datagram @ (Datagram::Reply(_) | Datagram::QuorumHeld(_)))) = Datagram::decode(bytes)
-        else {
+        match Datagram::decode(bytes) {
+            Ok((_, Datagram::Bundle(bundle))) => {
+                bundle.datagrams().for_each(|bytes| self.on_answer(now, Datagram::decode(bytes)));
+            }
+            decoded => self.on_answer(now, decoded),
+        }
+    }
+
+    fn on_answer(&mut self, now: Now, decoded: Result<(Header, Datagram<'_>), DecodeError>) {
+        let Ok((header, datagram @ (Datagram::Reply(_) | Datagram::QuorumHeld(_)))) = decoded else {
             self.in_flight.counters.malformed += 1;
             return;
         };
@@ -146,7 +156,8 @@ impl ClientCore {
 
     /// Writes the next datagram to `out`, which is cleared, and says where it goes.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
-        self.in_flight.poll_transmit(out)
+        let Self { bundler, in_flight, .. } = self;
+        bundler.poll(out, |out| in_flight.poll_transmit(out))
     }
 
     /// Takes the next completion. Its ticket's index may be used again from here on.

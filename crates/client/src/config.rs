@@ -56,6 +56,9 @@ pub struct Keyspace {
     pub replication: Replication,
     /// What its switches match on.
     pub addressing: Addressing,
+    /// Requests for keys of one partition may share a datagram: into how many, as a power of two, the keyspace is divided; `None`: each
+    /// request is a datagram of its own.
+    pub partition_bits: Option<u32>,
 }
 
 impl Keyspace {
@@ -84,6 +87,7 @@ impl From<Vrings> for Keyspace {
             vrings,
             replication: Replication::Multicast,
             addressing: Addressing::Ring,
+            partition_bits: None,
         }
     }
 }

@@ -16,6 +16,7 @@
 //! another one, even if it was sent only once. An earlier copy of its datagram may have been executed before the client was forgotten,
 //! and a replica that still remembers the client may have logged it and complete it in recovery (R3).
 
+use crate::bundler::Outgoing;
 use crate::config::{Keyspace, RetryPolicy};
 use crate::exchange::{Buffers, Exchange, Name, Round, Step, Summary};
 use crate::plant::{Plant, Planted};
@@ -28,7 +29,6 @@ use crate::{
 };
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::SocketAddrV4;
 use nicekv_wire::{ClientId, Datagram, OpId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,8 @@ pub(crate) struct InFlight {
     retry: RetryPolicy,
     /// By the index of the keyspace, and [`Round`].
     round_trips: Vec<[RoundTrip; 2]>,
+    /// By the index of the keyspace.
+    partition_bits: Vec<Option<u32>>,
     slots: Vec<Slot>,
     /// Slots that were used before and are free.
     free: Vec<u32>,
@@ -114,6 +116,7 @@ impl InFlight {
             limit: config.in_flight_max,
             retry: config.retry,
             round_trips: config.keyspaces.iter().map(round_trips).collect(),
+            partition_bits: config.keyspaces.iter().map(|keyspace| keyspace.partition_bits).collect(),
             slots: Vec::new(),
             free: Vec::new(),
             sequences: Sequences::new(),
@@ -222,14 +225,16 @@ impl InFlight {
         self.wheel.next_due_ns()
     }
 
-    pub(crate) fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
+    pub(crate) fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<Outgoing> {
         while let Some(index) = self.outgoing.pop_front() {
             let slot = &mut self.slots[index as usize];
             slot.queued = false;
             if slot.state == State::InFlight {
                 out.clear();
                 out.extend_from_slice(&slot.buffers.datagram);
-                return Some(slot.buffers.to);
+                // What was lost may have been lost for its company.
+                let bits = self.partition_bits[slot.keyspace].filter(|_| slot.attempts == 1);
+                return Some(Outgoing { to: slot.buffers.to, partition_bits: bits });
             }
         }
         None

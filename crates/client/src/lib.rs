@@ -24,6 +24,7 @@
 #![cfg_attr(not(any(test, feature = "facade")), no_std)]
 extern crate alloc;
 
+mod bundler;
 mod client_core;
 mod config;
 mod error;

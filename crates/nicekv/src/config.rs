@@ -117,6 +117,7 @@ impl ClusterConfig {
         let known = |spec: KeyspaceSpec| Keyspace {
             id: spec.id,
             replication: spec.replication(),
+            partition_bits: Some(spec.partitions.ilog2()),
             ..spec.vrings(self.port).into()
         };
         Ok(self.metadata_config()?.keyspaces.into_iter().map(known).collect())

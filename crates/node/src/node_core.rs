@@ -13,12 +13,22 @@ use crate::usage::UsageWatch;
 use crate::visibility::Shift;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
+use nicekv_wire::bundle::Bundle;
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::control::DiskSpace;
 use nicekv_wire::control::{Assign, AssignAck};
 use nicekv_wire::recovery::CopyFrame;
 use nicekv_wire::replication::{Acks, Decisions, Resend};
-use nicekv_wire::{Datagram, DecodeError, Epoch, Header, KeyDigest, KeyspaceId, NodeId, Now, PartitionId};
+use nicekv_wire::{
+    Datagram, DecodeError, Epoch, Header, HeaderLayout, KeyDigest, KeyspaceId, NodeId, Now, Opcode,
+    PartitionId, stamp_reply_to,
+};
+
+/// Whether it is a request, with replies to whoever sends the bundle.
+fn may_be_bundled(header: &HeaderLayout) -> bool {
+    const REQUESTS: [Opcode; 4] = [Opcode::Get, Opcode::Update, Opcode::QuorumQuery, Opcode::QuorumStore];
+    header.reply_to().is_none() && REQUESTS.iter().any(|&opcode| opcode as u8 == header.opcode)
+}
 
 /// One node, as a pure state machine. After any `handle_*`, poll until everything returns `None`.
 #[derive(Clone)]
@@ -30,6 +40,8 @@ pub struct NodeCore<P> {
     heartbeat_at_ns: u64,
     /// Trim the log before `.0` when it is durable through `.1`.
     trim_when_forced: Option<(u64, u64)>,
+    /// A request of a bundle; kept so that nothing is allocated.
+    bundled: Vec<u8>,
 }
 
 impl<P: Protocol> NodeCore<P> {
@@ -42,6 +54,7 @@ impl<P: Protocol> NodeCore<P> {
             usage: UsageWatch::default(),
             heartbeat_at_ns: 0,
             trim_when_forced: None,
+            bundled: Vec::new(),
         }
     }
 
@@ -71,6 +84,7 @@ impl<P: Protocol> NodeCore<P> {
             Datagram::Get(_) | Datagram::Update(_) | Datagram::QuorumQuery(_) | Datagram::QuorumStore(_) => {
                 self.on_request(now, from, &header, &datagram, bytes);
             }
+            Datagram::Bundle(bundle) => self.on_bundle(now, from, &header, &bundle),
             Datagram::HeartbeatReply(_) | Datagram::Assign(_) | Datagram::Probe(_) => {
                 self.on_control(now, from, &datagram);
             }
@@ -110,6 +124,26 @@ impl<P: Protocol> NodeCore<P> {
             | Datagram::Usage(_)
             | Datagram::ProbeReply(_) => self.host.counters.refused += 1,
         }
+    }
+
+    /// The requests of a client, and nothing else: no switch has looked into a bundle, so that what is inside neither says where replies go.
+    fn on_bundle(&mut self, now: Now, from: SocketAddrV4, header: &Header, bundle: &Bundle<'_>) {
+        let reply_to = header.reply_to.unwrap_or(from);
+        self.host.outbox.bundle_to(reply_to);
+        let mut stamped = core::mem::take(&mut self.bundled);
+        for bytes in bundle.datagrams() {
+            if !HeaderLayout::peek(bytes).is_some_and(may_be_bundled) {
+                self.host.counters.malformed += 1;
+                continue;
+            }
+            stamped.clear();
+            stamped.extend_from_slice(bytes);
+            if let Some(reply_to) = header.reply_to {
+                stamp_reply_to(&mut stamped, reply_to);
+            }
+            self.handle_datagram(now, from, &stamped);
+        }
+        self.bundled = stamped;
     }
 
     fn on_request(

@@ -4,15 +4,21 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use core::ops::Range;
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
+use nicekv_wire::bundle::{BUNDLED_BYTES_MAX, BUNDLED_FIXED_BYTES, Bundle, append_bundled};
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::replication::{
     ACKS_MAX, Acks, DECISIONS_FIXED_BYTES, Decision, Decisions, PrepareAck, Progress, WATERMARK_BYTES,
     Watermark,
 };
-use nicekv_wire::{Entries, NodeId, PartitionId};
+use nicekv_wire::{Entries, KeyDigest, KeyspaceId, NodeId, PartitionId};
 
 /// So many direct datagrams go before decisions and acks.
 const LONE_REPLIES_MAX: usize = 2;
+
+/// So many clients that take bundles are remembered.
+const BUNDLE_TO_MAX: usize = 4_096;
 
 /// Decisions under way to one destination.
 #[derive(Clone)]
@@ -79,6 +85,8 @@ pub struct Outbox {
     scratch: Vec<u8>,
     acks: VecDeque<AckBatch>,
     decisions: VecDeque<DecisionBatch>,
+    /// Clients that take bundles, as they have sent such.
+    bundle_to: HashSet<SocketAddrV4, FixedState>,
 }
 
 impl Outbox {
@@ -90,7 +98,16 @@ impl Outbox {
             scratch: Vec::new(),
             acks: VecDeque::new(),
             decisions: VecDeque::new(),
+            bundle_to: HashSet::default(),
         }
+    }
+
+    /// From now on replies to this client may be bundled. What is forgotten costs datagrams alone.
+    pub(crate) fn bundle_to(&mut self, client: SocketAddrV4) {
+        if self.bundle_to.len() >= BUNDLE_TO_MAX {
+            self.bundle_to.clear();
+        }
+        self.bundle_to.insert(client);
     }
 
     /// Queues the datagram that `encode` writes.
@@ -199,8 +216,32 @@ impl Outbox {
             }
         }
         let (to, range) = self.direct.pop_front()?;
+        if self.bundle_to.contains(&to) && self.poll_bundle(to, range.clone(), out) {
+            return Some(to);
+        }
         out.clear();
         out.extend_from_slice(&self.bytes[range]);
         Some(to)
+    }
+
+    /// Writes a bundle of the direct datagram in `first` and those that follow it to the same client, if there are such.
+    fn poll_bundle(&mut self, to: SocketAddrV4, first: Range<usize>, out: &mut Vec<u8>) -> bool {
+        let mut bytes = first.len() + BUNDLED_FIXED_BYTES;
+        let fits = |(next, range): &&(SocketAddrV4, Range<usize>)| {
+            bytes += range.len() + BUNDLED_FIXED_BYTES;
+            *next == to && bytes <= BUNDLED_BYTES_MAX
+        };
+        let more = self.direct.iter().take_while(fits).count();
+        if more == 0 {
+            return false;
+        }
+        self.scratch.clear();
+        append_bundled(&self.bytes[first], &mut self.scratch);
+        for (_, range) in self.direct.drain(..more) {
+            append_bundled(&self.bytes[range], &mut self.scratch);
+        }
+        let (keyspace, digest) = (KeyspaceId::DEFAULT, KeyDigest::default());
+        Bundle { keyspace, digest, bundled: &self.scratch }.encode(out);
+        true
     }
 }

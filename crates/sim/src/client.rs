@@ -6,7 +6,7 @@ use crate::keyspace::{Key, Shape, known_to_clients};
 use crate::node::START_UNIX_MS;
 use crate::random::Random;
 use nicekv_client::{
-    Addressing, Answer as Told, ClientCore, Config, OperationError, Outcome, Plant, Request,
+    Addressing, Answer as Told, ClientCore, Config, Keyspace, OperationError, Outcome, Plant, Request,
 };
 use nicekv_wire::{ClientId, KeyspaceId, Now, OpId, Status};
 use std::collections::BTreeMap;
@@ -71,13 +71,23 @@ fn now(at_ns: u64) -> Now {
     Now { boot_ns: at_ns, unix_ms: START_UNIX_MS + at_ns / 1_000_000 }
 }
 
+/// Clients differ in where they send to, and in what they bundle; what some know of partitions is out of date.
+fn vary(keyspace: &mut Keyspace, id: ClientId) {
+    if id.0 % 2 == 1 {
+        keyspace.addressing = Addressing::Vnode;
+    }
+    keyspace.partition_bits = match id.0 / 2 % 3 {
+        0 => None,
+        1 => keyspace.partition_bits,
+        _ => keyspace.partition_bits.map(|bits| bits.saturating_sub(1)),
+    };
+}
+
 impl Client {
     /// A client that has yet to do its share of `workload`.
     pub fn new(id: ClientId, address: SocketAddrV4, shapes: &[Shape], workload: &Workload) -> Self {
         let mut keyspaces = known_to_clients(shapes);
-        if id.0 % 2 == 1 {
-            keyspaces.iter_mut().for_each(|keyspace| keyspace.addressing = Addressing::Vnode);
-        }
+        keyspaces.iter_mut().for_each(|keyspace| vary(keyspace, id));
         let config = Config { keyspaces: keyspaces.clone(), ..Config::new(id, keyspaces[0]) };
         Self {
             core: ClientCore::new(config),

@@ -59,6 +59,7 @@ pub fn known_to_clients(shapes: &[Shape]) -> Vec<Keyspace> {
     let keyspace = |spec: KeyspaceSpec| Keyspace {
         id: spec.id,
         replication: spec.replication(),
+        partition_bits: Some(spec.partitions.ilog2()),
         ..spec.vrings(PORT_DEFAULT).into()
     };
     specs(shapes).into_iter().map(keyspace).collect()

@@ -5,6 +5,7 @@
 use crate::client::Client;
 use crate::network::Host;
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
+use nicekv_wire::bundle::Bundle;
 use nicekv_wire::control::{Assign, MemberState, ReportKind};
 use nicekv_wire::recovery::{CopyFrame, CopySection, Wanted};
 use nicekv_wire::repair::KeyState;
@@ -55,6 +56,11 @@ impl Names {
         Some(format!("{:8} -> {:8}  {what}", self.host(from), self.host(to)))
     }
 
+    fn bundle(&self, bundle: &Bundle<'_>) -> String {
+        let told: Vec<String> = bundle.datagrams().filter_map(|bytes| self.datagram(bytes)).collect();
+        format!("bundle: {}", told.join("; "))
+    }
+
     /// What a datagram says, if it is worth a line.
     pub fn datagram(&self, bytes: &[u8]) -> Option<String> {
         let Ok((_, datagram)) = Datagram::decode(bytes) else { return Some("nonsense".into()) };
@@ -69,6 +75,7 @@ impl Names {
             quorum @ (Datagram::QuorumQuery(_) | Datagram::QuorumStore(_) | Datagram::QuorumHeld(_)) => {
                 format!("{quorum:?}")
             }
+            Datagram::Bundle(bundle) => self.bundle(&bundle),
             Datagram::Acks(acks) => self.acks(&acks),
             Datagram::Decisions(decisions) => self.decisions(&decisions),
             Datagram::Resend(resend) => {

@@ -1,5 +1,6 @@
 //! The one entry for received bytes, and the list of all messages.
 
+use crate::bundle::Bundle;
 use crate::control::{Assign, AssignAck, Heartbeat, HeartbeatReply, Probe, ProbeReply, Report, Usage};
 use crate::header::Header;
 use crate::quorum::{QuorumHeld, QuorumQuery, QuorumStore, Tombstones, TombstonesAck};
@@ -99,6 +100,8 @@ datagrams! {
     5 => QuorumStore<'a>,
     /// The answer to both.
     6 => QuorumHeld<'a>,
+    /// Several requests to a vnode, or replies to a client.
+    7 => Bundle<'a>,
     /// Secondary to primary: prepares and decisions that are safe here.
     17 => Acks<'a>,
     /// Primary to every member: what was decided, and what may be shown.

@@ -21,6 +21,7 @@
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
 
+pub mod bundle;
 pub mod bytes;
 pub mod c_header;
 mod codec;

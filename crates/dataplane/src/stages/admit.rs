@@ -7,7 +7,7 @@
 //!                      from a server's port, but not with its MAC and IP                   ─▶ source_refused
 //!                      from others, a place for replies that is not the sender             ─▶ source_refused
 //!                      unicast: anything but gets; multicast: anything but updates
-//!                      and quorum requests, and decisions of a node                        ─▶ opcode_refused
+//!                      and quorum requests, and decisions of a node; bundles of these      ─▶ opcode_refused
 //!   to a server's      from a server's port, but not with its MAC and IP                   ─▶ source_refused
 //!   own UDP port       from a client, anything but requests; from a node, what only
 //!                      the metadata service says                                           ─▶ opcode_refused
@@ -39,9 +39,10 @@ pub enum Ingress {
 }
 
 /// What may go to unicast vrings, from anybody.
-pub const OPCODES_UNICAST: u64 = bit(Opcode::Get);
+pub const OPCODES_UNICAST: u64 = bit(Opcode::Get) | bit(Opcode::Bundle);
 /// What may go to multicast vrings, from anybody.
-pub const OPCODES_MULTICAST: u64 = bit(Opcode::Update) | bit(Opcode::QuorumQuery) | bit(Opcode::QuorumStore);
+pub const OPCODES_MULTICAST: u64 =
+    bit(Opcode::Update) | bit(Opcode::QuorumQuery) | bit(Opcode::QuorumStore) | bit(Opcode::Bundle);
 /// What may go to multicast vrings from nodes.
 pub const OPCODES_MULTICAST_NODE: u64 = OPCODES_MULTICAST | bit(Opcode::Decisions);
 /// What anybody may send to a server's own address.

@@ -4,6 +4,7 @@ use crate::recorder::{
     CLIENT, EPOCH, INCARNATION, METADATA, Node, PARTITION, SWITCH, TERM, address, assign, member,
 };
 use nicekv_placement::key_digest;
+use nicekv_wire::bundle::{Bundle, append_bundled};
 use nicekv_wire::control::{Assign, AssignAck, HeartbeatReply};
 use nicekv_wire::quorum::{Quorum, QuorumQuery};
 use nicekv_wire::recovery::{Fetch, RecoverReply, RecoverRequest, Wanted};
@@ -11,7 +12,7 @@ use nicekv_wire::repair::RepairRequest;
 use nicekv_wire::replication::{Acks, Decisions, PrepareAck, Progress, Resend, Watermark};
 use nicekv_wire::{
     ClientId, Condition, Datagram, Entries, Epoch, Get, KeyspaceId, MatchRange, NodeId, OpId, Operation,
-    PartitionId, Replication, Reply, Status, Term, Update,
+    PartitionId, Replication, Reply, Status, Term, Update, stamp_reply_to,
 };
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -268,4 +269,50 @@ fn a_switch_that_hides_senders_hides_no_stranger() {
         out.extend(messages(EPOCH, NodeId(2)).remove(0).0);
     });
     assert_eq!(node.told(), Vec::<String>::new());
+}
+
+/// What a client that bundles sends.
+fn bundle(datagrams: &[Vec<u8>]) -> Vec<u8> {
+    let (mut bundled, mut out) = (Vec::new(), Vec::new());
+    datagrams.iter().for_each(|datagram| append_bundled(datagram, &mut bundled));
+    let (keyspace, digest) = (KeyspaceId::DEFAULT, key_digest(b"k"));
+    Bundle { keyspace, digest, bundled: &bundled }.encode(&mut out);
+    out
+}
+
+fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode(&mut out);
+    out
+}
+
+#[test]
+fn a_bundle_is_the_requests_in_it_with_replies_to_where_it_says() {
+    let mut node = Node::member();
+    let requests = [encoded(|out| get(b"k").encode(out)), encoded(|out| delete(2, b"l", None).encode(out))];
+    let mut bytes = bundle(&requests);
+    node.receive(CLIENT, |out| out.extend_from_slice(&bytes));
+    assert_eq!(node.told(), ["get k from 10.0.0.200", "update l from 10.0.0.200"]);
+    // Behind a switch that hides the client, its address is in the bundle's header alone.
+    stamp_reply_to(&mut bytes, CLIENT);
+    node.receive(SWITCH, |out| out.extend_from_slice(&bytes));
+    assert_eq!(node.told().len(), 2);
+    assert_eq!(node.turned_away(), (0, 0, 0));
+}
+
+#[test]
+fn in_a_bundle_are_requests_alone_and_none_that_sends_its_reply_elsewhere() {
+    let mut node = Node::member();
+    let forwarded = Get { forwarded: Some((PARTITION, EPOCH, NodeId(2))), ..get(b"k") };
+    let acks = Acks { sender: NodeId(2), prepares: Entries::Values(&[]), progress: Entries::Values(&[]) };
+    let smuggled = [
+        encoded(|out| forwarded.encode(out)),
+        encoded(|out| acks.encode(out)),
+        encoded(|out| delete(2, b"k", Some(METADATA)).encode(out)),
+        bundle(&[encoded(|out| get(b"k").encode(out))]),
+        vec![0; 60],
+    ];
+    let bytes = bundle(&smuggled);
+    node.receive(address(2), |out| out.extend_from_slice(&bytes));
+    assert_eq!((node.told(), node.turned_away()), (vec![], (0, 5, 0)));
 }

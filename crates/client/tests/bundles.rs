@@ -1,0 +1,125 @@
+//! What shares a datagram, and what does not.
+
+use nicekv_client::{ClientCore, Config, Keyspace, OPERATION_TIMEOUT, Request};
+use nicekv_placement::{Vrings, key_digest};
+use nicekv_wire::bundle::{Bundle, append_bundled};
+use nicekv_wire::{ClientId, Datagram, Expiry, KeyDigest, KeyspaceId, Now, OpId, Operation, Reply, Status};
+
+const NOW: Now = Now { boot_ns: 17_000_000_000, unix_ms: 1_700_000_000_000 };
+
+fn client(partition_bits: Option<u32>) -> ClientCore {
+    let keyspace = Keyspace { partition_bits, ..Vrings::on_loopback(7400).into() };
+    ClientCore::new(Config::new(ClientId::new(1_700_000_000_000, 5), keyspace))
+}
+
+fn submit(client: &mut ClientCore, request: Request<'_>) {
+    client.submit(NOW, KeyspaceId::DEFAULT, request, NOW.after(OPERATION_TIMEOUT)).unwrap();
+}
+
+/// Keys, and whether the first bit of their digest is set.
+fn keys() -> Vec<(String, bool)> {
+    let key = |number| format!("key-{number}");
+    (0..40).map(key).map(|key| (key.clone(), key_digest(key.as_bytes()).0[0] & 0x80 != 0)).collect()
+}
+
+/// The keys of each datagram that is sent, and what it begins with.
+fn sent(client: &mut ClientCore) -> Vec<(KeyDigest, Vec<String>)> {
+    let (mut all, mut out) = (Vec::new(), Vec::new());
+    let name = |bytes: &[u8]| match Datagram::decode(bytes).unwrap().1 {
+        Datagram::Get(get) => String::from_utf8(get.key.to_vec()).unwrap(),
+        Datagram::Update(update) => String::from_utf8(update.key.to_vec()).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    while client.poll_transmit(&mut out).is_some() {
+        let (header, datagram) = Datagram::decode(&out).unwrap();
+        let names = match datagram {
+            Datagram::Bundle(bundle) => bundle.datagrams().map(name).collect(),
+            _ => vec![name(&out)],
+        };
+        all.push((header.digest, names));
+    }
+    all
+}
+
+#[test]
+fn requests_for_one_partition_share_datagrams_and_others_do_not() {
+    let mut client = client(Some(1));
+    for (key, _) in &keys() {
+        submit(&mut client, Request::Get { key: key.as_bytes() });
+    }
+    let sent = sent(&mut client);
+    assert!((2..=8).contains(&sent.len()), "40 gets in {} datagrams", sent.len());
+    for (digest, names) in &sent {
+        assert_eq!(*digest, key_digest(names[0].as_bytes()));
+        let halves: Vec<bool> =
+            names.iter().map(|name| key_digest(name.as_bytes()).0[0] & 0x80 != 0).collect();
+        assert!(halves.iter().all(|half| *half == halves[0]));
+    }
+    let mut found: Vec<String> = sent.into_iter().flat_map(|(_, names)| names).collect();
+    let mut expected: Vec<String> = keys().into_iter().map(|(key, _)| key).collect();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn gets_and_updates_do_not_share_and_a_lone_request_is_as_it_was() {
+    let mut client = client(Some(0));
+    submit(&mut client, Request::Get { key: b"a" });
+    let operation = Operation::Set { value: &[7; 1024], expiry: Expiry::Never };
+    submit(&mut client, Request::update(b"b", operation));
+    let mut out = Vec::new();
+    assert_eq!(client.poll_transmit(&mut out), Some(Vrings::on_loopback(7400).unicast_ring()));
+    assert!(matches!(Datagram::decode(&out).unwrap().1, Datagram::Get(_)));
+    assert_eq!(client.poll_transmit(&mut out), Some(Vrings::on_loopback(7400).multicast_ring()));
+    assert!(matches!(Datagram::decode(&out).unwrap().1, Datagram::Update(_)));
+    assert_eq!(client.poll_transmit(&mut out), None);
+}
+
+#[test]
+fn unless_told_each_request_is_a_datagram_and_a_retry_is_one_in_any_case() {
+    for (bits, first) in [(None, 40), (Some(0), 2)] {
+        let mut client = client(bits);
+        for (key, _) in &keys() {
+            submit(&mut client, Request::Get { key: key.as_bytes() });
+        }
+        assert_eq!(sent(&mut client).len(), first);
+        let mut retried = Vec::new();
+        while retried.len() < 40 {
+            let at_ns = client.next_deadline().expect("in flight");
+            client.handle_deadline(Now { boot_ns: at_ns, ..NOW });
+            retried.extend(sent(&mut client));
+        }
+        assert!(retried.iter().all(|(_, names)| names.len() == 1));
+    }
+}
+
+#[test]
+fn replies_are_found_in_a_bundle_and_nonsense_in_it_is_counted() {
+    let mut client = client(Some(0));
+    let ops: Vec<OpId> = (0..3)
+        .map(|_| {
+            let op = client.next_op();
+            submit(&mut client, Request::Get { key: b"a" });
+            op
+        })
+        .collect();
+    let (mut one, mut bundled) = (Vec::new(), Vec::new());
+    for op in &ops {
+        Reply::bare(*op, Status::NotFound).encode(&mut one);
+        append_bundled(&one, &mut bundled);
+    }
+    append_bundled(&[0; 60], &mut bundled);
+    Bundle { keyspace: KeyspaceId::DEFAULT, digest: KeyDigest::default(), bundled: &bundled }
+        .encode(&mut one);
+    // A bundle in a bundle is nonsense, too.
+    append_bundled(&one.clone(), &mut bundled);
+    Bundle { keyspace: KeyspaceId::DEFAULT, digest: KeyDigest::default(), bundled: &bundled }
+        .encode(&mut one);
+    client.handle_datagram(NOW, &one);
+    let mut answered = 0;
+    while client.poll_event().is_some() {
+        answered += 1;
+    }
+    assert_eq!((answered, client.counters().malformed), (3, 2));
+}
