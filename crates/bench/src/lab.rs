@@ -3,8 +3,8 @@
 //! A bench that is killed leaves the lab behind with all that runs in it; the next one then says how to remove it.
 
 use crate::error::{BenchError, Result};
-use nicekv_lab::LAB_VARIABLE;
 use nicekv_lab::topology::Host;
+use nicekv_lab::{Hook, LAB_VARIABLE};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::io;
@@ -57,11 +57,11 @@ pub(crate) struct Lab(());
 
 impl Lab {
     /// Returns when the lab is ready, durable nodes with their data below `data`.
-    pub(crate) fn up(size: Size, engine: Engine, data: &Path) -> Result<Self> {
+    pub(crate) fn up(size: Size, engine: Engine, switch: Hook, data: &Path) -> Result<Self> {
         let (nodes, replicas) = (size.nodes.to_string(), size.replicas.to_string());
         let mut command = command("up")?;
         command.args(["--nodes", &nodes, "--replicas", &replicas, "--clients", "1"]);
-        command.args(["--engine", engine.name()]);
+        command.args(["--engine", engine.name(), "--switch", switch.name()]);
         if engine == Engine::Durable {
             command.arg("--data-dir").arg(data);
         }

@@ -13,6 +13,7 @@ use crate::error::{BenchError, Result};
 use crate::lab::{Engine, Lab, Size, inside};
 use crate::load::paced;
 use crate::statistics::Summary;
+use nicekv_lab::Hook;
 use nicekv_lab::topology::{Host, METADATA, WIRE_PORT};
 use nicekv_placement::{Vrings, key_digest};
 use nicekv_runtime::control_plane::AdminRequest;
@@ -91,7 +92,7 @@ pub(crate) fn run(arguments: &OutageArguments) -> Result<()> {
     stop.on_signals().map_err(BenchError::system("handle signals"))?;
     let directory = crate::peers::directory(&arguments.data_dir)?;
     let rounds = if arguments.quick { 5 } else { arguments.rounds };
-    let lab = Lab::up(SIZE, Engine::Durable, &directory.path().join("lab"))?;
+    let lab = Lab::up(SIZE, Engine::Durable, Hook::default(), &directory.path().join("lab"))?;
     let mut outages = [(Victim::Secondary, Vec::new()), (Victim::Primary, Vec::new())];
     for round in 1..=rounds {
         for (victim, figures) in &mut outages {

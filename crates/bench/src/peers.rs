@@ -1,7 +1,7 @@
 //! `nicekv bench peers`: NICEKV beside a bare UDP echo (the physical limit) and Redis 7.
 //!
 //! ```text
-//!                         XDP switch
+//!                       the lab's switch
 //!   client-0 ═══ load ════════╬══════ node-0   replica   redis, or its primary   UDP echo
 //!                             ╠══════ node-1   replica   redis replica
 //!                             ╚══════ node-2   replica   redis replica
@@ -24,6 +24,7 @@ use crate::redis_server::{self, RedisServer, Role};
 use crate::report::{self, Comparison};
 use crate::statistics::Rounds;
 use crate::workload::{KEYS, Sequence, VALUE_BYTES, Work};
+use nicekv_lab::Hook;
 use nicekv_lab::topology::{Host, WIRE_PORT};
 use nicekv_placement::Vrings;
 use nicekv_runtime::Stop;
@@ -65,6 +66,9 @@ pub struct PeersArguments {
     /// Keep data of durable nodes and servers below this directory, which must be on a disk
     #[arg(long, default_value = "/var/tmp", value_name = "DIR")]
     data_dir: PathBuf,
+    /// Where the lab's switch works on frames, for both sides: xdp, tc or auto, which in a lab means tc
+    #[arg(long, value_name = "HOOK", env = "NICEKV_LAB_SWITCH", default_value_t)]
+    switch: Hook,
 }
 
 /// One run of the bench.
@@ -131,7 +135,12 @@ pub(crate) fn directory(parent: &Path) -> Result<TempDir> {
 impl Bench<'_> {
     fn lab(&self, engine: Engine) -> Result<Lab> {
         eprintln!("starting a lab of {NODES} nodes, {} engine", engine.name());
-        let lab = Lab::up(Size { nodes: NODES, replicas: NODES }, engine, &self.directory.path().join("lab"));
+        let lab = Lab::up(
+            Size { nodes: NODES, replicas: NODES },
+            engine,
+            self.arguments.switch,
+            &self.directory.path().join("lab"),
+        );
         if self.stop.is_stopped() { Err(BenchError::Interrupted) } else { lab }
     }
 
@@ -160,7 +169,7 @@ impl Bench<'_> {
             "nodes": NODES,
             "replicas": NODES,
             "engine": target.engine.name(),
-            "switch": "xdp",
+            "switch": self.arguments.switch.on_veth().name(),
             "round_seconds": self.round_time().as_secs_f64(),
         });
         let Value::Object(parameters) = parameters else { unreachable!("an object above") };

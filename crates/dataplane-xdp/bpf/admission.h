@@ -1,6 +1,7 @@
 /* Who may send what. Step for step the reference model's stages/admit.rs, which states the rules. */
 #pragma once
 
+#include "decision.h"
 #include "parsing.h"
 
 /*
@@ -107,7 +108,7 @@ static __always_inline bool is_of_host(const struct ingress *ingress, const stru
 }
 
 /* Counts why and where, and drops. */
-static __always_inline int refuse(const struct ingress *ingress, __u32 counter)
+static __always_inline enum fate refuse(const struct ingress *ingress, __u32 counter)
 {
 	__u32 cell = NICEKV_REGISTER_REFUSED_BY_PORT + ingress->number;
 	__u64 *value = bpf_map_lookup_elem(&registers, &cell);
@@ -115,7 +116,7 @@ static __always_inline int refuse(const struct ingress *ingress, __u32 counter)
 	count(counter);
 	if (value)
 		*value += 1;
-	return XDP_DROP;
+	return FATE_DROP;
 }
 
 /* The counter of a refusal, or -1. */

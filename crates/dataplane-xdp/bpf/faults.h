@@ -47,14 +47,3 @@ static __always_inline bool is_doubled(struct nicekv_fault *fault)
 	__sync_fetch_and_add(&fault->doubled, 1);
 	return true;
 }
-
-/* Sends the frame out of a port. */
-static __always_inline int send_to(__u32 port, bool doubled)
-{
-	__u32 index = NICEKV_PORT_TWINS + port;
-	void *twins = doubled ? bpf_map_lookup_elem(&groups, &index) : NULL;
-
-	if (twins)
-		return bpf_redirect_map(twins, 0, BPF_F_BROADCAST);
-	return bpf_redirect_map(&ports, port, XDP_DROP);
-}

@@ -1,7 +1,7 @@
 /* Learned forwarding of others' traffic, which leaves byte for byte as it came. */
 #pragma once
 
-#include "faults.h"
+#include "decision.h"
 #include "parsing.h"
 
 static __always_inline bool is_station(const struct nicekv_mac *mac)
@@ -31,7 +31,7 @@ static __always_inline void learn(const struct ethhdr *ethernet, __u32 port)
 		bpf_map_update_elem(&macs, &mac, &port, BPF_ANY);
 }
 
-static __always_inline int forward(const struct ethhdr *ethernet, __u32 port, bool doubled)
+static __always_inline enum fate forward(const struct ethhdr *ethernet, __u32 port, struct decision *decision)
 {
 	struct nicekv_mac mac = {};
 	__u32 *learned = NULL;
@@ -41,12 +41,13 @@ static __always_inline int forward(const struct ethhdr *ethernet, __u32 port, bo
 		learned = bpf_map_lookup_elem(&macs, &mac);
 	if (!learned) {
 		count(NICEKV_COUNTER_FLOODED);
-		return bpf_redirect_map(&ports, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS);
+		return FATE_FLOOD;
 	}
 	if (*learned == port) {
 		count(NICEKV_COUNTER_SAME_PORT_DROPPED);
-		return XDP_DROP;
+		return FATE_DROP;
 	}
 	count(NICEKV_COUNTER_LEARNED_FORWARDED);
-	return send_to(*learned, doubled);
+	decision->target = *learned;
+	return FATE_FORWARD;
 }

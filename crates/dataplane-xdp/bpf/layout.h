@@ -10,6 +10,7 @@
 #define NICEKV_HOST_CAPACITY 256
 #define NICEKV_MAC_CAPACITY 4096
 #define NICEKV_VLAN_TAGS_MAX 2
+#define NICEKV_GROUP_MEMBERS_MAX 16
 #define NICEKV_GROUP_SLOTS 2048
 #define NICEKV_GROUP_TWINS 2048
 #define NICEKV_PORT_TWINS 4096
@@ -65,13 +66,15 @@ struct nicekv_config {
 	__u8 router_mac[6];
 	__u8 reserved[2];
 	__u32 place_multiplier;
+	__u32 port_count;
 };
-_Static_assert(sizeof(struct nicekv_config) == 272, "size");
+_Static_assert(sizeof(struct nicekv_config) == 276, "size");
 _Static_assert(offsetof(struct nicekv_config, vrings) == 0, "offset");
 _Static_assert(offsetof(struct nicekv_config, vring_count) == 256, "offset");
 _Static_assert(offsetof(struct nicekv_config, router_mac) == 260, "offset");
 _Static_assert(offsetof(struct nicekv_config, reserved) == 266, "offset");
 _Static_assert(offsetof(struct nicekv_config, place_multiplier) == 268, "offset");
+_Static_assert(offsetof(struct nicekv_config, port_count) == 272, "offset");
 
 struct nicekv_trie_key {
 	__u32 prefix_length;
@@ -108,6 +111,22 @@ _Static_assert(sizeof(struct nicekv_place) == 12, "size");
 _Static_assert(offsetof(struct nicekv_place, ifindex) == 0, "offset");
 _Static_assert(offsetof(struct nicekv_place, port) == 4, "offset");
 _Static_assert(offsetof(struct nicekv_place, number) == 8, "offset");
+
+struct nicekv_cable {
+	__u32 ifindex;
+	__u32 has_peer;
+};
+_Static_assert(sizeof(struct nicekv_cable) == 8, "size");
+_Static_assert(offsetof(struct nicekv_cable, ifindex) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_cable, has_peer) == 4, "offset");
+
+struct nicekv_group {
+	__u32 count;
+	__u32 ports[16];
+};
+_Static_assert(sizeof(struct nicekv_group) == 68, "size");
+_Static_assert(offsetof(struct nicekv_group, count) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_group, ports) == 4, "offset");
 
 struct nicekv_sender {
 	__u32 generation;

@@ -42,8 +42,8 @@ struct group {
 };
 
 /*
- * [group slot]: the ports of one member set, each with the egress program. Shared by the generations.
- * [NICEKV_GROUP_TWINS + group slot]: the same, each port twice; [NICEKV_PORT_TWINS + n]: one port twice (faults.h).
+ * [group slot]: the ports of one member set, each with the egress program, for XDP. Shared by the generations.
+ * [NICEKV_GROUP_TWINS + group slot]: the same, each port twice; [NICEKV_PORT_TWINS + n]: one port twice, for faults.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
@@ -59,6 +59,22 @@ struct {
 	__type(key, __u32);
 	__type(value, struct nicekv_host);
 } hosts SEC(".maps");
+
+/* [port]: the interface there. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, NICEKV_PORTS_MAX);
+	__type(key, __u32);
+	__type(value, struct nicekv_cable);
+} cables SEC(".maps");
+
+/* [group slot]: the ports of one member set, for tc. Shared by the generations like `groups`. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, NICEKV_GROUP_SLOTS);
+	__type(key, __u32);
+	__type(value, struct nicekv_group);
+} members SEC(".maps");
 
 /* (slot, IP) -> the server that has it. */
 struct {

@@ -20,6 +20,7 @@
 #define IPV4_FRAGMENT_OFFSET_BITS 0x1fff
 #define IPV4_FRAGMENT_BITS (IPV4_MORE_FRAGMENTS | IPV4_FRAGMENT_OFFSET_BITS)
 #define IPV4_HEADER_BYTES_MIN 20
+#define IPV4_HEADER_BYTES_MAX 60
 
 /* What is to be done with a frame: one of these, or (not negative) dropped and counted under that number. */
 enum class {
@@ -32,6 +33,19 @@ enum ring {
 	RING_NONE,
 	RING_UNICAST,
 	RING_MULTICAST,
+};
+
+/*
+ * A frame at whatever hook it was taken. `data`, `end`: the part of its `bytes` that can be read; it holds all headers.
+ * `tags`: VLAN tags that are not in the data. `is_train`: it is several datagrams under one header, cut apart further on.
+ */
+struct frame {
+	void *data;
+	void *end;
+	__u32 bytes;
+	__u32 ifindex;
+	__u32 tags;
+	bool is_train;
 };
 
 struct vlan_tag {
@@ -50,6 +64,7 @@ struct arp_ipv4 {
 /*
  * What a frame holds. `ip` and `udp`: NULL if it shows none; of others' traffic `udp` is that of a first fragment, too.
  * `header`: NULL if there is no whole header of the store behind `udp`. `sender`: source of IPv4, sender of ARP.
+ * `is_fragment`: more is behind it than can be seen.
  */
 struct datagram {
 	enum ring ring;
@@ -75,6 +90,13 @@ static __always_inline void *take(struct cursor *cursor, __u64 bytes)
 		return NULL;
 	cursor->at = at + bytes;
 	return at;
+}
+
+static __always_inline struct ethhdr *ethernet_of(const struct frame *frame)
+{
+	struct cursor cursor = { .at = frame->data, .end = frame->end };
+
+	return take(&cursor, sizeof(struct ethhdr));
 }
 
 /* A call: inlined wherever it is needed, the loop would be most of the program. */
@@ -112,7 +134,8 @@ static __always_inline int classify_arp(struct cursor cursor, struct datagram *d
 }
 
 /* Lengths that lie are left to the receiver; what is in the frame is looked at. */
-static __always_inline void find_udp_of_others(struct cursor cursor, struct iphdr *ip, struct datagram *datagram)
+static __always_inline void find_udp_of_others(const struct frame *frame, struct cursor cursor, struct iphdr *ip,
+					       struct datagram *datagram)
 {
 	struct nicekv_header *header;
 
@@ -123,15 +146,15 @@ static __always_inline void find_udp_of_others(struct cursor cursor, struct iphd
 	datagram->udp = take(&cursor, sizeof(*datagram->udp));
 	if (!datagram->udp)
 		return;
-	datagram->is_fragment = ip->frag_off & bpf_htons(IPV4_MORE_FRAGMENTS);
+	datagram->is_fragment = frame->is_train || ip->frag_off & bpf_htons(IPV4_MORE_FRAGMENTS);
 	header = take(&cursor, sizeof(*header));
 	if (is_ours(header))
 		datagram->header = header;
 }
 
-static __always_inline int classify_ipv4(struct cursor cursor, bool tagged, struct datagram *datagram)
+static __always_inline int classify_ipv4(const struct frame *frame, struct cursor cursor, bool tagged,
+					 struct datagram *datagram)
 {
-	__u64 packet_bytes = cursor.end - cursor.at;
 	struct iphdr *ip = take(&cursor, sizeof(*ip));
 	__u32 header_bytes, total_bytes, udp_bytes;
 	struct udphdr *udp;
@@ -142,18 +165,19 @@ static __always_inline int classify_ipv4(struct cursor cursor, bool tagged, stru
 	datagram->sender = ip->saddr;
 	datagram->ring = ring_of(ip->daddr);
 	if (!datagram->ring) {
-		find_udp_of_others(cursor, ip, datagram);
+		find_udp_of_others(frame, cursor, ip, datagram);
 		return CLASS_OTHERS;
 	}
 	header_bytes = ip->ihl * 4;
 	total_bytes = bpf_ntohs(ip->tot_len);
 	if (ip->version != 4 || header_bytes < IPV4_HEADER_BYTES_MIN)
 		return NICEKV_COUNTER_MALFORMED;
-	if (tagged || ip->frag_off & bpf_htons(IPV4_FRAGMENT_BITS))
+	if (tagged || frame->is_train || ip->frag_off & bpf_htons(IPV4_FRAGMENT_BITS))
 		return NICEKV_COUNTER_VRING_REFUSED;
 	if (ip->protocol != IPPROTO_UDP)
 		return NICEKV_COUNTER_VRING_MISS;
-	if (total_bytes > packet_bytes || total_bytes < header_bytes + sizeof(*udp))
+	/* There is no tag. */
+	if (total_bytes + sizeof(struct ethhdr) > frame->bytes || total_bytes < header_bytes + sizeof(*udp))
 		return NICEKV_COUNTER_MALFORMED;
 	cursor.at = (void *)ip + header_bytes;
 	udp = take(&cursor, sizeof(*udp));
@@ -173,17 +197,19 @@ static __always_inline int classify_ipv4(struct cursor cursor, bool tagged, stru
 }
 
 /* Classifies the frame behind an Ethernet header; fills `datagram` if it is for a vring. */
-static __always_inline int classify(struct ethhdr *ethernet, void *end, struct datagram *datagram)
+static __always_inline int classify(const struct frame *frame, struct ethhdr *ethernet, struct datagram *datagram)
 {
-	struct cursor cursor = { .at = ethernet + 1, .end = end };
+	struct cursor cursor = { .at = ethernet + 1, .end = frame->end };
 	__be16 ether_type = ethernet->h_proto;
-	bool tagged = false;
+	bool tagged = frame->tags > 0;
 
 #pragma unroll
 	for (int tags = 0; tags < NICEKV_VLAN_TAGS_MAX; tags++) {
 		struct vlan_tag *tag;
 
 		if (ether_type != bpf_htons(ETH_P_8021Q) && ether_type != bpf_htons(ETH_P_8021AD))
+			break;
+		if (tags + frame->tags >= NICEKV_VLAN_TAGS_MAX)
 			break;
 		tag = take(&cursor, sizeof(*tag));
 		if (!tag)
@@ -195,6 +221,6 @@ static __always_inline int classify(struct ethhdr *ethernet, void *end, struct d
 	if (ether_type == bpf_htons(ETH_P_ARP))
 		return classify_arp(cursor, datagram);
 	if (ether_type == bpf_htons(ETH_P_IP))
-		return classify_ipv4(cursor, tagged, datagram);
+		return classify_ipv4(frame, cursor, tagged, datagram);
 	return CLASS_OTHERS;
 }

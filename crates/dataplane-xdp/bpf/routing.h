@@ -1,8 +1,8 @@
 /* Match-action on datagrams for a vring. */
 #pragma once
 
-#include "faults.h"
-#include "rewrite.h"
+#include "decision.h"
+#include "parsing.h"
 
 /* Longest-prefix match in one table of a generation; counts the hit. */
 static __always_inline struct nicekv_route *match(__u32 slot, __u32 table, __be32 scope, __be32 address)
@@ -43,13 +43,13 @@ static __always_inline __be32 vnode_address(const struct datagram *datagram)
 	return address;
 }
 
-static __always_inline int miss(void)
+static __always_inline enum fate miss(void)
 {
 	count(NICEKV_COUNTER_VRING_MISS);
-	return XDP_DROP;
+	return FATE_DROP;
 }
 
-static __always_inline int route_unicast(__u32 slot, struct datagram *datagram, bool doubled)
+static __always_inline enum fate route_unicast(__u32 slot, struct datagram *datagram, struct decision *decision)
 {
 	struct iphdr *ip = datagram->ip;
 	struct nicekv_route *route = match(slot, NICEKV_TABLE_UNICAST_VRING, 0, vnode_address(datagram));
@@ -60,36 +60,24 @@ static __always_inline int route_unicast(__u32 slot, struct datagram *datagram, 
 	division = match(slot, NICEKV_TABLE_DIVISION, route->partition, ip->saddr);
 	if (division)
 		route = division;
-	rewrite(datagram, route->mac, route->address);
-	return send_to(route->target, doubled);
+	decision->route = route;
+	decision->target = route->target;
+	return FATE_ROUTE;
 }
 
-/* The copies are rewritten on their way out, by the generation that the ingress stage leaves in the metadata. */
-static __always_inline int route_multicast(struct xdp_md *ctx, __u32 slot, struct datagram *datagram, bool doubled)
+static __always_inline enum fate route_multicast(__u32 slot, struct datagram *datagram, struct decision *decision)
 {
 	struct nicekv_route *route = match(slot, NICEKV_TABLE_MULTICAST_VRING, 0, vnode_address(datagram));
-	struct nicekv_metadata *metadata;
-	__u32 index;
-	void *group;
 
 	if (!route)
 		return miss();
-	index = route->target + (doubled ? NICEKV_GROUP_TWINS : 0);
-	group = bpf_map_lookup_elem(&groups, &index);
-	if (!group)
-		return miss();
-	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*metadata)))
-		return miss();
-	metadata = (void *)(long)ctx->data_meta;
-	if ((void *)(metadata + 1) > (void *)(long)ctx->data)
-		return miss();
-	metadata->slot = slot;
-	return bpf_redirect_map(group, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS);
+	decision->target = route->target;
+	return FATE_COPY;
 }
 
-static __always_inline int route(struct xdp_md *ctx, __u32 slot, struct datagram *datagram, bool doubled)
+static __always_inline enum fate route(__u32 slot, struct datagram *datagram, struct decision *decision)
 {
 	if (datagram->ring == RING_UNICAST)
-		return route_unicast(slot, datagram, doubled);
-	return route_multicast(ctx, slot, datagram, doubled);
+		return route_unicast(slot, datagram, decision);
+	return route_multicast(slot, datagram, decision);
 }

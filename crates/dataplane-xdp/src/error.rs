@@ -6,7 +6,7 @@ use std::io;
 use nicekv_dataplane::{BackendError, PORTS_MAX, TableError};
 use thiserror::Error;
 
-/// Why [`Xdp::load`](crate::Xdp::load) fails.
+/// Why [`KernelSwitch::load`](crate::KernelSwitch::load) fails.
 #[derive(Debug, Error)]
 pub enum XdpError {
     /// The rings contradict each other.
@@ -30,7 +30,7 @@ pub enum XdpError {
     },
     /// Not allowed to.
     #[error(
-        "{step}: not permitted. The XDP switch needs root, or CAP_BPF and CAP_NET_ADMIN: start it with sudo"
+        "{step}: not permitted. The switch in the kernel needs root, or CAP_BPF and CAP_NET_ADMIN: start it with sudo"
     )]
     Denied {
         /// What was tried.
@@ -49,11 +49,10 @@ pub enum XdpError {
 }
 
 /// Advice for failures of programs and maps.
-pub(crate) const KERNEL_ADVICE: &str =
-    "The XDP switch needs Linux 5.15 or newer with CONFIG_BPF_SYSCALL; use the user-space switch otherwise";
+pub(crate) const KERNEL_ADVICE: &str = "The switch in the kernel needs Linux 5.15 or newer with CONFIG_BPF_SYSCALL; use the user-space switch otherwise";
 /// Advice for failures at a port.
 pub(crate) const PORT_ADVICE: &str = "Check that the interface exists in this network namespace, has no other \
-     XDP program (ip link show), and that its driver has native XDP";
+     XDP program (ip link show), and that its driver has native XDP or, for tc, that this is Linux 6.6 or newer";
 
 impl XdpError {
     pub(crate) fn new(step: impl Into<String>, error: &(dyn Error + 'static), advice: &'static str) -> Self {

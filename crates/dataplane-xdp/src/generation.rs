@@ -44,10 +44,10 @@ use nicekv_dataplane::{Action, BackendError, Host, HostId, Match, MemberSet, POR
 
 use crate::error::platform;
 use crate::layout::{
-    EgressHost, GROUP_TWINS, Route, Server, ServerKey, StationKey, TABLES, TrieKey, TrieKeyData,
+    EgressHost, GROUP_TWINS, Group, Route, Server, ServerKey, StationKey, TABLES, TrieKey, TrieKeyData,
 };
 use crate::slots::Plan;
-use crate::{EntryKey, GroupKey, Maps, Xdp, sys};
+use crate::{EntryKey, GroupKey, KernelSwitch, Maps, sys};
 
 /// Bits of a trie key before the address.
 const SCOPE_BITS: u32 = 32;
@@ -68,7 +68,7 @@ pub(crate) fn entry_keys(tables: &TableSet, table: Table) -> impl Iterator<Item 
     tables.rules(table).into_iter().map(move |(matches, _)| (table, matches))
 }
 
-impl Xdp {
+impl KernelSwitch {
     /// Installs tables that are valid for this switch. `changed`: the one table that differs from those in force, if no other
     /// does, nor a host: its trie alone is built.
     pub(crate) fn install_generation(
@@ -88,6 +88,7 @@ impl Xdp {
             .build_tries(tables, &groups, &hits, changed)
             .map_err(|error| platform("build the match tables", &error))?;
         let devices = self.build_groups(&groups)?;
+        self.write_members(&groups).map_err(|error| platform("write the multicast groups", &error))?;
 
         self.connect_tries(slot, &tries)?;
         self.connect_groups(&devices)?;
@@ -155,8 +156,20 @@ impl Xdp {
         }
     }
 
-    /// The new groups, and their twins.
+    /// The new groups for tc: nobody reads them yet.
+    fn write_members(&mut self, groups: &Plan<GroupKey>) -> Result<(), MapError> {
+        groups.fresh.iter().try_for_each(|(members, slot)| {
+            let mut group = Group { count: members.len() as u32, ..Group::default() };
+            group.ports.iter_mut().zip(members).for_each(|(port, place)| *port = *place);
+            self.maps.members.set(*slot, group, 0)
+        })
+    }
+
+    /// The new groups for XDP, and their twins.
     fn build_groups(&self, groups: &Plan<GroupKey>) -> Result<Vec<(u32, InnerMap)>, BackendError> {
+        if !self.has_xdp() {
+            return Ok(Vec::new());
+        }
         let build = |slot: u32, members: &GroupKey, copies: usize| {
             let members: Vec<u32> = members.iter().map(|&place| self.ports.ifindex(place)).collect();
             let group = build_group(&members, copies, &self.egress);

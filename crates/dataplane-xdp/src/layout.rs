@@ -6,9 +6,9 @@ use std::mem::{offset_of, size_of};
 
 use aya::maps::lpm_trie;
 use nicekv_dataplane::{
-    COUNTER_COUNT, Counter, ENTRY_CAPACITY, GROUP_CAPACITY, HOST_CAPACITY, HostRole, MAC_CAPACITY,
-    OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE, OPCODES_REQUEST, OPCODES_UNICAST, PORTS_MAX,
-    REGISTER_CELLS, Register, TABLE_COUNT, Table, VLAN_TAGS_MAX, VRINGS_MAX,
+    COUNTER_COUNT, Counter, ENTRY_CAPACITY, GROUP_CAPACITY, GROUP_MEMBERS_MAX, HOST_CAPACITY, HostRole,
+    MAC_CAPACITY, OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE, OPCODES_REQUEST, OPCODES_UNICAST,
+    PORTS_MAX, REGISTER_CELLS, Register, TABLE_COUNT, Table, VLAN_TAGS_MAX, VRINGS_MAX,
 };
 
 /// Twice the groups of one generation: the next one is built beside it.
@@ -74,12 +74,13 @@ shared_struct! {
 
 shared_struct! {
     /// What the programs must know before the first tables come. The first `vring_count` pairs count.
-    Config, "nicekv_config", 272 {
+    Config, "nicekv_config", 276 {
         vrings: [VringPair; VRINGS_MAX] = "struct nicekv_vring_pair" [16],
         vring_count: u32 = "__u32",
         router_mac: [u8; 6] = "__u8" [6],
         reserved: [u8; 2] = "__u8" [2],
         place_multiplier: u32 = "__u32",
+        port_count: u32 = "__u32",
     }
 }
 
@@ -116,6 +117,22 @@ shared_struct! {
         ifindex: u32 = "__u32",
         port: u32 = "__u32",
         number: u32 = "__u32",
+    }
+}
+
+shared_struct! {
+    /// The interface of a port. `has_peer`: frames can be handed to what is at the other end.
+    Cable, "nicekv_cable", 8 {
+        ifindex: u32 = "__u32",
+        has_peer: u32 = "__u32",
+    }
+}
+
+shared_struct! {
+    /// The ports of a member set: the first `count` of them.
+    Group, "nicekv_group", 68 {
+        count: u32 = "__u32",
+        ports: [u32; GROUP_MEMBERS_MAX] = "__u32" [16],
     }
 }
 
@@ -207,6 +224,8 @@ pub fn c_header() -> String {
         .and_then(|()| TrieKey::write_c(&mut text))
         .and_then(|()| Route::write_c(&mut text))
         .and_then(|()| Place::write_c(&mut text))
+        .and_then(|()| Cable::write_c(&mut text))
+        .and_then(|()| Group::write_c(&mut text))
         .and_then(|()| Sender::write_c(&mut text))
         .and_then(|()| EgressHost::write_c(&mut text))
         .and_then(|()| ServerKey::write_c(&mut text))
@@ -225,6 +244,7 @@ fn write_constants(text: &mut String) -> std::fmt::Result {
         ("HOST_CAPACITY", HOST_CAPACITY as u32),
         ("MAC_CAPACITY", MAC_CAPACITY as u32),
         ("VLAN_TAGS_MAX", VLAN_TAGS_MAX as u32),
+        ("GROUP_MEMBERS_MAX", GROUP_MEMBERS_MAX as u32),
         ("GROUP_SLOTS", GROUP_SLOTS),
         ("GROUP_TWINS", GROUP_TWINS),
         ("PORT_TWINS", PORT_TWINS),

@@ -1,14 +1,16 @@
-//! The switch of NICEKV in the kernel: the pipeline of `nicekv-dataplane` as XDP programs, and their loader.
+//! The switch of NICEKV in the kernel: the pipeline of `nicekv-dataplane` as eBPF programs for XDP and for tc, and their loader.
 //!
-//! [`Xdp::load`] loads the compiled object (in the tree as `bpf/nicekv.bpf.o`, so no clang is needed), attaches
-//! it in native mode to the ports, and from then on the switch forwards others' traffic and drops vring
-//! traffic. [`Backend::install`] gives it tables. Dropping the [`Xdp`] detaches everything.
+//! [`KernelSwitch::load`] loads the compiled object (in the tree as `bpf/nicekv.bpf.o`, so no clang is needed), attaches
+//! it to each port at the [`Hook`] that is chosen, and from then on the switch forwards others' traffic and drops vring
+//! traffic. [`Backend::install`] gives it tables. Dropping the [`KernelSwitch`] detaches everything.
 //!
 //! Everything refers to interfaces of the network namespace that the calling thread is in: load *and* install
 //! inside the switch's namespace.
 //!
 //! What the ports need:
-//! - *The other end of a veth port* must run NAPI, or redirected frames are lost in silence: there,
+//! - *tc: the other end of a veth port* must cut trains of datagrams apart (`UDP_SEGMENT`) before the switch, which routes by the header
+//!   of each: `ethtool -K DEV tx-udp-segmentation off`. A train that arrives as one frame for a vring or a server is dropped and counted.
+//! - *XDP: the other end of a veth port* must run NAPI, or redirected frames are lost in silence: there,
 //!   `ethtool -K DEV gro on`. Checksums must be complete on the wire: `ethtool -K DEV tx off rx off`. A VLAN tag
 //!   must be in the frame, not beside it: `ethtool -K DEV txvlan off` (a tag kept in metadata is lost by a
 //!   redirect). Its MTU may be at most 3506.
@@ -16,9 +18,12 @@
 //! - Nothing answers ARP for vring addresses: hosts reach the vrings by a route through a permanent neighbour
 //!   with the switch's MAC.
 
+mod attach;
 mod error;
 pub mod faults;
 mod generation;
+mod hook;
+mod interface;
 mod layout;
 mod places;
 mod slots;
@@ -27,11 +32,11 @@ mod sys;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use aya::maps::{Array, DevMap, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuValues};
-use aya::programs::{ProgramFd, XdpMode};
+use aya::programs::ProgramFd;
 use aya::{Ebpf, EbpfLoader};
 use nicekv_dataplane::{
     Backend, BackendError, Counter, Counters, Match, Register, Table, TableError, TableSet, TableStatus,
@@ -39,20 +44,17 @@ use nicekv_dataplane::{
 };
 
 pub use error::XdpError;
-use error::{KERNEL_ADVICE, PORT_ADVICE, platform};
+use error::{KERNEL_ADVICE, platform};
+pub use hook::Hook;
 pub use layout::c_header;
 use layout::{
-    Config, EgressHost, Fault, GROUP_SLOTS, HIT_SLOTS, PORT_TWINS, Place, Server, ServerKey, StationKey,
-    VringPair,
+    Cable, Config, EgressHost, GROUP_SLOTS, Group, HIT_SLOTS, Place, Server, ServerKey, StationKey, VringPair,
 };
 use places::Places;
 use slots::Slots;
 
 /// The compiled programs. `bpf/build.sh --check` proves that they are what their source compiles to.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/nicekv.bpf.o");
-
-const INGRESS: &str = "nicekv_ingress";
-const EGRESS: &str = "nicekv_egress";
 
 /// The ports of a member set, by their places. Not the host names: a host that moves to another port keeps
 /// its name, and needs another group.
@@ -67,13 +69,17 @@ pub struct Port {
     pub index: u16,
     /// The interface, in the network namespace of the caller.
     pub ifindex: u32,
+    /// Where the programs are attached.
+    pub hook: Hook,
 }
 
-/// The XDP back end. Detaches on drop.
-pub struct Xdp {
+/// The back end in the kernel. Detaches on drop.
+pub struct KernelSwitch {
     vrings: VringSet,
     ports: Places,
     maps: Maps,
+    /// By the places of the ports.
+    hooks: Vec<Hook>,
     egress: ProgramFd,
     group_slots: Slots<GroupKey>,
     hit_slots: Slots<EntryKey>,
@@ -94,14 +100,16 @@ struct Maps {
     servers: HashMap<MapData, ServerKey, Server>,
     stations: HashMap<MapData, StationKey, u32>,
     places: Array<MapData, Place>,
+    cables: Array<MapData, Cable>,
+    members: Array<MapData, Group>,
     registers: PerCpuArray<MapData, u64>,
     ports: DevMap<MapData>,
     counters: PerCpuArray<MapData, u64>,
     hits: PerCpuArray<MapData, u64>,
 }
 
-impl Xdp {
-    /// Loads the programs and attaches them to `ports` in native mode. `router_mac` is the source address of
+impl KernelSwitch {
+    /// Loads the programs and attaches them to `ports`. `router_mac` is the source address of
     /// what the switch rewrites, and the neighbour that hosts send vring traffic to. Until the first install
     /// vring traffic is dropped.
     pub fn load<V: TryInto<VringSet>>(
@@ -123,19 +131,20 @@ impl Xdp {
         ports: &[Port],
     ) -> Result<Self, XdpError> {
         let ports = Places::new(ports)?;
-        let config = Config { place_multiplier: ports.multiplier, ..config(&vrings, router_mac) };
+        let (place_multiplier, port_count) = (ports.multiplier, ports.iter().count() as u32);
+        let config = Config { place_multiplier, port_count, ..config(&vrings, router_mac) };
         let mut programs = EbpfLoader::new()
             .override_global("config", &config, true)
             .load(object)
-            .map_err(|error| XdpError::new("load the XDP object", &error, KERNEL_ADVICE))?;
+            .map_err(|error| XdpError::new("load the object", &error, KERNEL_ADVICE))?;
         let maps = Maps::take(&mut programs)
-            .map_err(|error| XdpError::new("open the maps of the XDP object", &error, KERNEL_ADVICE))?;
-        let egress = load_program(&mut programs, EGRESS)?;
-        load_program(&mut programs, INGRESS)?;
-        let mut xdp = Self {
+            .map_err(|error| XdpError::new("open the maps of the object", &error, KERNEL_ADVICE))?;
+        let egress = attach::load_programs(&mut programs)?;
+        let mut switch = Self {
             vrings,
             ports,
             maps,
+            hooks: Vec::new(),
             egress,
             group_slots: Slots::new(GROUP_SLOTS),
             hit_slots: Slots::new(HIT_SLOTS),
@@ -143,52 +152,21 @@ impl Xdp {
             installed: None,
             programs,
         };
-        xdp.double_ports()?;
-        xdp.attach()?;
-        Ok(xdp)
+        switch.attach()?;
+        Ok(switch)
     }
 
-    /// Makes a group of each port twice, for frames that are doubled on purpose.
-    fn double_ports(&mut self) -> Result<(), XdpError> {
-        let failed = |error: MapError| XdpError::new("prepare the faults", &error, KERNEL_ADVICE);
-        let map = self.programs.map_mut(faults::FAULTS).expect("the object holds the map");
-        let mut faults: HashMap<&mut MapData, u32, Fault> = map.try_into().map_err(failed)?;
-        let mut twins = Vec::new();
-        for (place, Port { index, ifindex }) in self.ports.iter() {
-            let step = || format!("double port {index} (interface index {ifindex})");
-            let group = generation::build_group(&[ifindex], 2, &self.egress);
-            twins.push((
-                PORT_TWINS + place,
-                group.map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))?,
-            ));
-            faults.insert(ifindex, Fault::default(), 0).map_err(failed)?;
-        }
-        let entries: Vec<_> = twins.iter().map(|(slot, group)| (*slot, group.as_fd())).collect();
-        sys::update_batch(self.maps.groups.fd().as_fd(), &entries)
-            .map_err(|error| XdpError::new("connect the doubled ports", &error, KERNEL_ADVICE))
+    /// At which hook each port is attached, by its number; never [`Hook::Auto`].
+    pub fn hooks(&self) -> impl Iterator<Item = (u16, Hook)> {
+        self.ports.iter().zip(&self.hooks).map(|((_, port), hook)| (port.index, *hook))
     }
 
-    /// Fills the map of ports before the first of them receives.
-    fn attach(&mut self) -> Result<(), XdpError> {
-        for (place, Port { index, ifindex }) in self.ports.iter() {
-            let step = || format!("register port {index} (interface index {ifindex})");
-            let result = self.maps.ports.set(place, ifindex, Some(&self.egress), 0);
-            result.map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))?;
-            let known = Place { ifindex, port: place, number: index.into() };
-            let result = self.maps.places.set(self.ports.cell(ifindex), known, 0);
-            result.map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))?;
-        }
-        let ingress = xdp_program(&mut self.programs, INGRESS)?;
-        for (_, Port { index, ifindex }) in self.ports.iter() {
-            let step = || format!("attach to port {index} (interface index {ifindex})");
-            let result = ingress.attach_to_if_index(ifindex, XdpMode::Driver);
-            result.map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))?;
-        }
-        Ok(())
+    pub(crate) fn has_xdp(&self) -> bool {
+        self.hooks.contains(&Hook::Xdp)
     }
 }
 
-impl Backend for Xdp {
+impl Backend for KernelSwitch {
     fn install(&mut self, tables: &TableSet) -> Result<(), BackendError> {
         tables.validate(&self.vrings)?;
         tables.validate_ports(|port| self.ports.contains(port))?;
@@ -252,6 +230,8 @@ impl Maps {
             servers: take_map(programs, "servers")?.try_into()?,
             stations: take_map(programs, "stations")?.try_into()?,
             places: take_map(programs, "places")?.try_into()?,
+            cables: take_map(programs, "cables")?.try_into()?,
+            members: take_map(programs, "members")?.try_into()?,
             registers: take_map(programs, "registers")?.try_into()?,
             ports: take_map(programs, "ports")?.try_into()?,
             counters: take_map(programs, "counters")?.try_into()?,
@@ -269,20 +249,6 @@ fn take_array_of_maps(programs: &mut Ebpf, name: &str) -> Result<MapData, MapErr
         Map::ArrayOfMaps(data) => Ok(data),
         _ => Err(MapError::InvalidName { name: name.into() }),
     }
-}
-
-fn xdp_program<'a>(
-    programs: &'a mut Ebpf,
-    name: &'static str,
-) -> Result<&'a mut aya::programs::Xdp, XdpError> {
-    let program = programs.program_mut(name).expect("the object holds both programs");
-    program.try_into().map_err(|error| XdpError::new(format!("load {name}"), &error, KERNEL_ADVICE))
-}
-
-fn load_program(programs: &mut Ebpf, name: &'static str) -> Result<ProgramFd, XdpError> {
-    let program = xdp_program(programs, name)?;
-    let fd = program.load().and_then(|()| Ok(program.fd()?.try_clone()?));
-    fd.map_err(|error| XdpError::new(format!("load {name}"), &error, KERNEL_ADVICE))
 }
 
 fn config(vrings: &VringSet, router_mac: [u8; 6]) -> Config {

@@ -29,7 +29,7 @@ impl Places {
             return Err(XdpError::TooManyPorts { ports: ports.len() });
         }
         let (mut by_index, mut interfaces) = (BTreeMap::new(), BTreeSet::new());
-        for (place, &Port { index, ifindex }) in (0..).zip(ports) {
+        for (place, &Port { index, ifindex, .. }) in (0..).zip(ports) {
             if by_index.insert(index, place).is_some() || !interfaces.insert(ifindex) {
                 return Err(XdpError::DuplicatePort { index, ifindex });
             }

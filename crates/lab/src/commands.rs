@@ -130,7 +130,8 @@ pub(crate) fn status(scope: &Scope, json: bool, partitions: bool) -> Result<Exit
             let HostState { name, process } = host;
             let (word, pid) = (state_of(host), process.map_or(0, |process| process.pid));
             let faults = state.faults.get(name).copied().unwrap_or_default();
-            println!("host {name} {} {word} pid {pid}{faults}", name.address());
+            let hook = if *name == Host::Switch { format!(" at {}", state.switch) } else { String::new() };
+            println!("host {name} {} {word} pid {pid}{hook}{faults}", name.address());
         }
         namespace.inside(|| ask.status())?.map_err(asked)?.success()
     };
@@ -167,6 +168,7 @@ fn merged(scope: &Scope, state: &LabState, mut cluster: Value) -> Value {
         })
     };
     cluster["phase"] = json!(state.phase);
+    cluster["switch_hook"] = json!(state.switch);
     cluster["hosts"] = state.hosts.iter().map(host).collect();
     cluster
 }

@@ -14,7 +14,7 @@ pub type Result<T> = std::result::Result<T, LabError>;
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the message of each variant says what its fields are")]
 pub enum LabError {
-    #[error("nicekv lab needs root, for network namespaces and XDP: run it with sudo")]
+    #[error("nicekv lab needs root, for network namespaces and eBPF: run it with sudo")]
     NotRoot,
     #[error("NICEKV_LAB={name:?} is no name of a lab: up to {limit} of a-z, 0-9 and -")]
     LabName { name: String, limit: usize },

@@ -1,7 +1,7 @@
 //! Faults of the network: cuts, loss and duplicates at the switch's port of a host.
 //!
 //! ```text
-//!   nicekv lab cut | loss | duplicate | heal ─▶ lab.json ─▶ maps of the switch's XDP programs
+//!   nicekv lab cut | loss | duplicate | heal ─▶ lab.json ─▶ maps of the switch's programs
 //!   nicekv lab start switch | switch-restart ────────┘
 //! ```
 //!

@@ -1,4 +1,4 @@
-//! A cluster on one machine with real hosts: network namespaces around an XDP switch, one process in each.
+//! A cluster on one machine with real hosts: network namespaces around a switch in the kernel, one process in each.
 //!
 //! ```text
 //!   nicekv lab up ─▶ namespaces, cables ─▶ nicekv switch | metadata | node | gateway, one per namespace ─▶ ready
@@ -41,6 +41,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
+
+pub use nicekv_dataplane_xdp::Hook;
 
 pub use error::{LabError, Result};
 pub use plan::{Plan, PlannedNode};
@@ -166,6 +168,9 @@ pub struct UpArguments {
     /// Whether data survive the processes
     #[arg(long, value_enum, default_value = "durable")]
     engine: Engine,
+    /// Where the switch works on frames: xdp, tc or auto, by the driver of its ports, which in a lab means tc
+    #[arg(long, value_name = "HOOK", env = "NICEKV_LAB_SWITCH", default_value_t)]
+    switch: Hook,
     /// Where the data are kept, also after `down` [default: below /run, until `down`]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -180,6 +185,9 @@ pub struct PowerLossArguments {
     /// Chooses the moments [default: another one each time; it is printed]
     #[arg(long)]
     seed: Option<u64>,
+    /// As `lab up` has it
+    #[arg(long, value_name = "HOOK", env = "NICEKV_LAB_SWITCH", default_value_t)]
+    switch: Hook,
 }
 
 /// `nicekv lab chaos`
@@ -194,6 +202,9 @@ pub struct ChaosArguments {
     /// Another keyspace beside the default one, as `lab up` has it; may be repeated, each is judged for itself
     #[arg(long = "keyspace", value_name = "NAME=SPEC")]
     keyspaces: Vec<String>,
+    /// As `lab up` has it
+    #[arg(long, value_name = "HOOK", env = "NICEKV_LAB_SWITCH", default_value_t)]
+    switch: Hook,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -3,7 +3,7 @@
 //! ```text
 //!  ns node-0            ns switch                     ns metadata
 //!    eth0 ══════ veth ══ node-0 ┐      ┌ metadata ══ veth ══ eth0
-//!                               ├ XDP ─┤
+//!                               ├ XDP ─┤  or tc
 //!    eth0 ══════ veth ══ client-0      └ …   mgmt0 ══ veth ══ mgmt0
 //! ```
 //!
@@ -11,6 +11,8 @@
 
 use std::fs;
 use std::path::Path;
+
+use nicekv_dataplane_xdp::Hook;
 
 use crate::error::{LabError, Result};
 use crate::lock::Lock;
@@ -23,9 +25,18 @@ use crate::topology::{Host, METADATA_CONTROL, ROUTER, SWITCH_CONTROL, format_mac
 /// Name of both ends of the management cable.
 const CONTROL_INTERFACE: &str = "mgmt0";
 
+/// What a switch at this hook asks of a host's end of a cable (see nicekv-dataplane-xdp).
+fn features(hook: Hook) -> &'static str {
+    match hook {
+        // Trains are cut apart before the switch: it routes by the header of each datagram.
+        Hook::Tc => "tx-udp-segmentation off",
+        Hook::Xdp | Hook::Auto => "gro on tx off rx off txvlan off",
+    }
+}
+
 /// Creates the namespace of `host` and, unless it is the switch, its cable to the switch, which must be there. `vrings` are reached
 /// through that.
-pub(crate) fn add_host(lock: &Lock, scope: &Scope, host: Host, vrings: &[String]) -> Result<()> {
+pub(crate) fn add_host(lock: &Lock, scope: &Scope, host: Host, hook: Hook, vrings: &[String]) -> Result<()> {
     let namespace = scope.namespace(host);
     let name = namespace.name();
     run(lock, &format!("ip netns add {name}"))?;
@@ -35,10 +46,10 @@ pub(crate) fn add_host(lock: &Lock, scope: &Scope, host: Host, vrings: &[String]
     match host {
         Host::Switch => Ok(()),
         Host::Metadata => {
-            connect(lock, &switch, &namespace, host, vrings)?;
+            connect(lock, &switch, &namespace, host, hook, vrings)?;
             connect_control(lock, &switch, &namespace)
         }
-        Host::Node(_) | Host::Client(_) => connect(lock, &switch, &namespace, host, vrings),
+        Host::Node(_) | Host::Client(_) => connect(lock, &switch, &namespace, host, hook, vrings),
     }
 }
 
@@ -61,6 +72,7 @@ fn connect(
     switch: &Namespace,
     namespace: &Namespace,
     host: Host,
+    hook: Hook,
     vrings: &[String],
 ) -> Result<()> {
     let (switch, name) = (switch.name(), namespace.name());
@@ -70,8 +82,7 @@ fn connect(
         lock,
         &format!("ip -n {switch} link add {host} type veth peer name eth0 address {mac} netns {name}"),
     )?;
-    // What XDP redirection asks of a host's end (see nicekv-dataplane-xdp).
-    run(lock, &format!("ip netns exec {name} ethtool -K eth0 gro on tx off rx off txvlan off"))?;
+    run(lock, &format!("ip netns exec {name} ethtool -K eth0 {}", features(hook)))?;
     run(lock, &format!("ip -n {name} addr add {address}/16 dev eth0"))?;
     run(lock, &format!("ip -n {name} link set eth0 up"))?;
     run(lock, &format!("ip -n {switch} link set {host} up"))?;

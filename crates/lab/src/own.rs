@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use nicekv_client::Keyspace;
+use nicekv_dataplane_xdp::Hook;
 use nicekv_placement::KeyspaceSpec;
 
 use crate::clients::Client;
@@ -38,6 +39,7 @@ impl OwnLab {
         base: &Scope,
         name: &str,
         further: &[String],
+        switch: Hook,
         configure: Configure<'_>,
         interrupted: &AtomicBool,
     ) -> Result<Self> {
@@ -49,6 +51,7 @@ impl OwnLab {
             write_set: None,
             keyspaces: further.to_vec(),
             engine: Engine::Durable,
+            switch,
             data_dir: None,
         };
         up::bring_up(&scope, &arguments, configure, interrupted)?;

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 
+use nicekv_dataplane_xdp::Hook;
 use nicekv_placement::KeyspaceSpec;
 
 use crate::topology::{Host, METADATA, METADATA_CONTROL, RESP, ROUTER, WIRE_PORT, mac, ports};
@@ -36,6 +37,8 @@ pub struct Plan {
     pub clients: (Ipv4Addr, u8),
     /// The storage nodes.
     pub nodes: Vec<PlannedNode>,
+    /// Where the switch works on frames, at each of its ports.
+    pub hook: Hook,
     /// The ports of the switch: number, interface in the namespace of the switch.
     pub ports: Vec<(u16, String)>,
     /// Names of the gateways.
@@ -96,6 +99,7 @@ impl Plan {
             router_mac: mac(ROUTER),
             clients: clients_prefix(gateways.len(), replicas),
             nodes: ports(hosts).filter_map(node).collect(),
+            hook: Hook::default().on_veth(),
             ports: ports(hosts).map(|(number, host)| (number, host.to_string())).collect(),
             gateways,
             resp: RESP,

@@ -58,9 +58,9 @@ pub(crate) fn run(
     configure: Configure<'_>,
 ) -> Result<ExitCode> {
     let seed = arguments.seed.unwrap_or_else(|| nicekv_runtime::now().boot_ns % 1_000_000);
-    println!("power-loss --times {} --seed {seed}", arguments.times);
+    println!("power-loss --times {} --seed {seed} --switch {}", arguments.times, arguments.switch);
     let interrupted = interruption()?;
-    let lab = OwnLab::up(base, "power-loss", &[], configure, &interrupted)?;
+    let lab = OwnLab::up(base, "power-loss", &[], arguments.switch, configure, &interrupted)?;
     let mut random = Random::new(seed);
     let (mut acknowledged, mut rounds) = (0, Vec::new());
     for round in 1..=arguments.times {

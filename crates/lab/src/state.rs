@@ -14,6 +14,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use nicekv_dataplane_xdp::Hook;
+
 use crate::error::{LabError, Result};
 use crate::faults::Faults;
 use crate::process::ProcessId;
@@ -49,6 +51,9 @@ pub(crate) struct LabState {
     pub(crate) config: PathBuf,
     /// In the order of their start.
     pub(crate) hosts: Vec<HostState>,
+    /// Where the switch works on frames: never `auto`.
+    #[serde(default)]
+    pub(crate) switch: Hook,
     /// What is wrong on purpose.
     #[serde(default)]
     pub(crate) faults: Faults,

@@ -151,6 +151,7 @@ fn new_state(scope: &Scope, arguments: &UpArguments) -> Result<LabState> {
         config: scope.directory().join("config.toml"),
         hosts: hosts.into_iter().map(|name| HostState { name, process: None }).collect(),
         faults: Faults::new(),
+        switch: arguments.switch.on_veth(),
     })
 }
 
@@ -166,7 +167,7 @@ fn build(
     let vrings = vrings(&keyspaces(arguments)?);
     for host in &state.hosts {
         stop_if(interrupted)?;
-        network::add_host(lock, scope, host.name, &vrings)?;
+        network::add_host(lock, scope, host.name, state.switch, &vrings)?;
     }
     start_all(scope, state, interrupted)
 }
@@ -207,6 +208,7 @@ fn create_files(
     let plan = Plan {
         write_set: arguments.write_set,
         keyspaces: keyspaces(arguments)?,
+        hook: state.switch,
         ..Plan::new(&hosts, arguments.replicas, &scope.directory(), data.as_deref())
     };
     let text = configure(&plan).map_err(LabError::Configuration)?;

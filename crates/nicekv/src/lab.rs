@@ -34,7 +34,11 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         data_directory: directory(&node.name),
         linger_us: NodeSection::linger_us(),
     };
-    let port = |(number, device): &(u16, String)| PortSection { number: *number, device: device.clone() };
+    let port = |(number, device): &(u16, String)| PortSection {
+        number: *number,
+        device: device.clone(),
+        hook: plan.hook,
+    };
     let gateway =
         |name: &String| GatewaySection { name: name.clone(), listen: plan.resp, memory_mib_max: None };
     let Vrings { unicast, multicast, port: wire_port } = Vrings::on_network(plan.wire_port);

@@ -52,13 +52,13 @@ enum Command {
     /// Run the metadata service of a cluster
     #[command(after_long_help = configuration_help())]
     Metadata(ConfigArguments),
-    /// Run one switch of a cluster, or the agent of an XDP switch
+    /// Run one switch of a cluster, or the agent of a switch in the kernel (XDP or tc)
     #[command(after_long_help = configuration_help())]
     Switch(RoleArguments),
     /// Run one RESP gateway of a cluster
     #[command(after_long_help = configuration_help())]
     Gateway(RoleArguments),
-    /// Run a cluster on hosts of its own: network namespaces around an XDP switch; needs root
+    /// Run a cluster on hosts of its own: network namespaces around a switch in the kernel; needs root
     #[command(subcommand)]
     Lab(nicekv_lab::LabCommand),
     /// Measure how fast NICEKV is beside its peers

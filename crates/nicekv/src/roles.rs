@@ -5,7 +5,7 @@
 
 use crate::config::{ClusterConfig, NodeSection};
 use crate::failure::Failure;
-use nicekv_dataplane_xdp::{Port, Xdp};
+use nicekv_dataplane_xdp::{KernelSwitch, Port};
 use nicekv_metadata::{Metadata, StateStore};
 use nicekv_node::{NodeConfig, Timing};
 use nicekv_runtime::metadata::{MemoryState, MetadataService, StateFile};
@@ -182,11 +182,14 @@ pub(crate) fn run_switch(config: &ClusterConfig, name: &str) -> Result<(), Failu
         let index = interface_index(&port.device);
         let index =
             index.map_err(|error| Failure::Environment(format!("interface {}: {error}", port.device)))?;
-        Ok(Port { index: port.number, ifindex: index })
+        Ok(Port { index: port.number, ifindex: index, hook: port.hook })
     });
     let ports = ports.collect::<Result<Vec<_>, Failure>>()?;
-    let xdp = Xdp::load(vrings, router_mac.0, &ports).map_err(Failure::environment)?;
-    let mut agent = switch_agent(xdp, memory);
+    let switch = KernelSwitch::load(vrings, router_mac.0, &ports).map_err(Failure::environment)?;
+    for ((_, hook), port) in switch.hooks().zip(&section.ports) {
+        say(format_args!("port {} ({}): {hook}", port.number, port.device))?;
+    }
+    let mut agent = switch_agent(switch, memory);
     run_alone(
         name,
         Box::new(move |stop| run_agent(link, &mut agent, stop).map_err(|error| error.to_string())),

@@ -5,34 +5,44 @@ use std::process::{Command, Output};
 
 use super::live_failures;
 use super::namespaces::{as_root, not_run};
+use crate::Hook;
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
 
-/// (file, what it says, what a mutant says instead).
-const MUTATIONS: [(&str, &str, &str); 19] = [
-    ("admission.h", "return !owner || *owner == ingress->port;", "return !owner || true;"),
-    ("admission.h", "owner && owner->port != ingress->port", "owner && false"),
-    ("admission.h", "ingress->sender->address == datagram->sender", "true"),
-    ("admission.h", "is_same_mac(sender->mac, ethernet->h_source)", "true"),
+/// (where it is noticed, file, what it says, what a mutant says instead).
+const MUTATIONS: [(Hook, &str, &str, &str); 27] = [
+    (Hook::Xdp, "admission.h", "return !owner || *owner == ingress->port;", "return !owner || true;"),
+    (Hook::Xdp, "admission.h", "owner && owner->port != ingress->port", "owner && false"),
+    (Hook::Xdp, "admission.h", "ingress->sender->address == datagram->sender", "true"),
+    (Hook::Xdp, "admission.h", "is_same_mac(sender->mac, ethernet->h_source)", "true"),
     (
+        Hook::Tc,
         "admission.h",
         "allowed = is_node ? NICEKV_OPCODES_MULTICAST_NODE",
         "allowed = true ? NICEKV_OPCODES_MULTICAST_NODE",
     ),
-    ("admission.h", "receiver->udp_port != datagram->udp->dest", "true"),
-    ("nicekv.bpf.c", "if (refused >= 0)", "if (false)"),
-    ("rewrite.h", "__builtin_memcpy(datagram->ethernet->h_dest, mac, ETH_ALEN);", ""),
-    ("rewrite.h", "h_source[index] = config.router_mac[index];", "h_source[index] = 0;"),
-    ("rewrite.h", "ip->check = updated_checksum(ip->check, ip->daddr, address);", ""),
-    ("rewrite.h", "udp->check = updated_checksum(udp->check, ip->daddr, address);", ""),
-    ("rewrite.h", "if (udp->check) {", "{"),
-    ("rewrite.h", "udp->check = 0xffff;", ";"),
-    ("rewrite.h", "ip->daddr = address;", ""),
-    ("routing.h", "BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS", "BPF_F_BROADCAST"),
-    ("routing.h", "route = division;", ";"),
-    ("forwarding.h", "BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS", "BPF_F_BROADCAST"),
-    ("parsing.h", "tagged || ip->frag_off", "ip->frag_off"),
-    ("nicekv.bpf.c", "rewrite(&datagram, host->mac, host->address);", ""),
+    (Hook::Tc, "admission.h", "receiver->udp_port != datagram->udp->dest", "true"),
+    (Hook::Tc, "pipeline.h", "if (refused >= 0)", "if (false)"),
+    (Hook::Xdp, "rewrite.h", "__builtin_memcpy(datagram->ethernet->h_dest, mac, ETH_ALEN);", ""),
+    (Hook::Xdp, "rewrite.h", "h_source[index] = config.router_mac[index];", "h_source[index] = 0;"),
+    (Hook::Xdp, "rewrite.h", "ip->check = updated_checksum(ip->check, ip->daddr, address);", ""),
+    (Hook::Xdp, "rewrite.h", "udp->check = updated_checksum(udp->check, ip->daddr, address);", ""),
+    (Hook::Xdp, "rewrite.h", "if (udp->check) {", "{"),
+    (Hook::Xdp, "rewrite.h", "udp->check = 0xffff;", ";"),
+    (Hook::Xdp, "rewrite.h", "ip->daddr = address;", ""),
+    (Hook::Xdp, "xdp.h", "group, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS", "group, 0, BPF_F_BROADCAST"),
+    (Hook::Xdp, "xdp.h", "&ports, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS", "&ports, 0, BPF_F_BROADCAST"),
+    (Hook::Tc, "routing.h", "route = division;", ";"),
+    (Hook::Xdp, "parsing.h", "if (tagged ||", "if ("),
+    (Hook::Xdp, "nicekv.bpf.c", "rewrite(&datagram, host->mac, host->address);", ""),
+    (Hook::Tc, "tc.h", "if (!host || next == decision->port)", "if (!host)"),
+    (Hook::Tc, "tc.h", "if (port != ingress)", "if (true)"),
+    (Hook::Tc, "tc.h", "frame.tags = skb->vlan_present ? 1 : 0;", ""),
+    (Hook::Tc, "tc.h", "bpf_skb_store_bytes(skb, 0, &ethernet, 2 * ETH_ALEN, 0);", ""),
+    (Hook::Tc, "tc.h", "BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0", "BPF_F_PSEUDO_HDR"),
+    (Hook::Tc, "tc.h", "written->address = address;", ""),
+    (Hook::Tc, "tc.h", "tc_send_copy(skb, port);\n\t\t\tif", "if"),
+    (Hook::Tc, "tc.h", "offsetof(struct iphdr, daddr), &address", "offsetof(struct iphdr, saddr), &address"),
 ];
 
 fn has_clang(name: &str) -> bool {
@@ -84,7 +94,7 @@ fn every_mutation_of_the_programs_fails_a_fixture() {
         if !has_clang(name) {
             return;
         }
-        for (file, original, mutant) in MUTATIONS {
+        for (hook, file, original, mutant) in MUTATIONS {
             let tree = tempfile::tempdir().unwrap();
             let directory = copy_sources(tree.path());
             let path = directory.join(file);
@@ -94,7 +104,7 @@ fn every_mutation_of_the_programs_fails_a_fixture() {
             let object = directory.join("mutant.o");
             let output = build(&directory, &["--output", object.to_str().unwrap()]);
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            let failures = live_failures(&std::fs::read(&object).unwrap());
+            let failures = live_failures(&std::fs::read(&object).unwrap(), hook);
             assert!(!failures.is_empty(), "{file} without `{original}` went unnoticed");
         }
     });

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use aya::maps::Map;
-use nicekv_dataplane::fixtures::{frames, tables, teaching_frame};
+use nicekv_dataplane::fixtures::{frames, tables};
 use nicekv_dataplane::{Backend as _, Output, Verdict};
 
-use super::namespaces::{RECEIVE_TIMEOUT, as_root};
+use super::at_both;
+use super::namespaces::RECEIVE_TIMEOUT;
 use super::{Lab, OBJECT};
+use crate::Hook;
 use crate::faults::{ACTIVE, FAULTS, FaultControl, FaultCounts, PortFaults};
 
 const CERTAIN: f64 = 1.0;
@@ -19,8 +21,8 @@ struct Faulty {
 }
 
 impl Faulty {
-    fn new() -> Self {
-        let mut lab = Lab::new(OBJECT);
+    fn new(hook: Hook) -> Self {
+        let mut lab = Lab::new(OBJECT, hook);
         lab.xdp.install(&tables()).unwrap();
         let id = |name| match lab.xdp.programs.map(name) {
             Some(Map::Array(map) | Map::HashMap(map)) => map.info().unwrap().id(),
@@ -69,8 +71,8 @@ fn datagram(ring: u8) -> Vec<u8> {
 
 #[test]
 fn a_cut_is_in_one_direction_of_one_port() {
-    as_root("a_cut_is_in_one_direction_of_one_port", || {
-        let mut switch = Faulty::new();
+    at_both("a_cut_is_in_one_direction_of_one_port", |hook| {
+        let mut switch = Faulty::new(hook);
         let (unicast, multicast) = (datagram(10), datagram(11));
         switch.send(&multicast);
         let members = switch.reached();
@@ -104,10 +106,10 @@ fn a_cut_is_in_one_direction_of_one_port() {
 
 #[test]
 fn what_a_doubled_port_sends_arrives_twice_and_whole() {
-    as_root("what_a_doubled_port_sends_arrives_twice_and_whole", || {
-        let mut switch = Faulty::new();
+    at_both("what_a_doubled_port_sends_arrives_twice_and_whole", |hook| {
+        let mut switch = Faulty::new(hook);
         let station = [2, 0, 0, 0, 9, 9];
-        switch.lab.test_run(4, &teaching_frame(station));
+        switch.lab.teach(4, station);
         let learned = [&station[..], &[2, 0, 0, 0, 0, 0x77], &[0x88, 0xb5], &[7; 46]].concat();
         for frame in [datagram(10), datagram(11), learned] {
             switch.set(0, PortFaults::default());
@@ -125,9 +127,9 @@ fn what_a_doubled_port_sends_arrives_twice_and_whole() {
 
 #[test]
 fn about_as_many_frames_are_lost_as_asked_for() {
-    as_root("about_as_many_frames_are_lost_as_asked_for", || {
+    at_both("about_as_many_frames_are_lost_as_asked_for", |hook| {
         const FRAMES: u64 = 4_000;
-        let mut switch = Faulty::new();
+        let mut switch = Faulty::new(hook);
         switch.set(0, PortFaults { lost_from: 0.1, ..PortFaults::default() });
         let frame = datagram(10);
         for _ in 0..FRAMES {

@@ -13,8 +13,9 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use super::{FRAME_BYTES_MIN, Lab, as_root};
-use crate::{OBJECT, Port, Xdp, XdpError};
+use super::namespaces::as_root;
+use super::{FRAME_BYTES_MIN, Lab, at_both};
+use crate::{Hook, KernelSwitch, OBJECT, Port, XdpError};
 
 /// Valid tables: hosts on shuffled ports, entries of /20 to /28.
 fn any_tables() -> impl Strategy<Value = TableSet> {
@@ -76,8 +77,8 @@ fn probes() -> Vec<Vec<u8>> {
 
 #[test]
 fn successive_generations_route_like_the_model() {
-    as_root("successive_generations_route_like_the_model", || {
-        let mut lab = Lab::new(OBJECT);
+    at_both("successive_generations_route_like_the_model", |hook| {
+        let mut lab = Lab::new(OBJECT, hook);
         let mut model = Pipeline::new(VRINGS.try_into().unwrap(), ROUTER_MAC, PORTS).unwrap();
         let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
         let mut runner = TestRunner::new_with_rng(Config::default(), random);
@@ -123,8 +124,8 @@ fn successive_generations_route_like_the_model() {
 
 #[test]
 fn a_flip_under_traffic_loses_and_mixes_nothing() {
-    as_root("a_flip_under_traffic_loses_and_mixes_nothing", || {
-        let mut lab = Lab::new(OBJECT);
+    at_both("a_flip_under_traffic_loses_and_mixes_nothing", |hook| {
+        let mut lab = Lab::new(OBJECT, hook);
         let group = |members: [u16; 2]| TableSet {
             multicast: vec![MulticastEntry {
                 destination: VRINGS.multicast,
@@ -181,8 +182,8 @@ fn a_flip_under_traffic_loses_and_mixes_nothing() {
 
 #[test]
 fn after_install_nobody_is_reached_by_the_old_tables() {
-    as_root("after_install_nobody_is_reached_by_the_old_tables", || {
-        let mut lab = Lab::new(OBJECT);
+    at_both("after_install_nobody_is_reached_by_the_old_tables", |hook| {
+        let mut lab = Lab::new(OBJECT, hook);
         lab.xdp.install(&tables()).unwrap();
         let probe = frames::Udp::request([10, 10, 0, 1]).build();
         for round in 0..10 {
@@ -201,8 +202,8 @@ fn after_install_nobody_is_reached_by_the_old_tables() {
 
 #[test]
 fn who_was_admitted_is_looked_at_again_by_the_next_generation() {
-    as_root("who_was_admitted_is_looked_at_again_by_the_next_generation", || {
-        let mut lab = Lab::new(OBJECT);
+    at_both("who_was_admitted_is_looked_at_again_by_the_next_generation", |hook| {
+        let mut lab = Lab::new(OBJECT, hook);
         lab.xdp.install(&tables()).unwrap();
         let owned = |ip, mac, generation| {
             let mut tables = TableSet { generation, ..tables() };
@@ -235,7 +236,8 @@ fn who_was_admitted_is_looked_at_again_by_the_next_generation() {
 #[test]
 fn a_refused_or_failed_install_leaves_the_old_tables_in_force() {
     as_root("a_refused_or_failed_install_leaves_the_old_tables_in_force", || {
-        let lab = Lab::new(OBJECT);
+        // To tc a port that is gone is a cable that is out: nothing fails.
+        let lab = Lab::new(OBJECT, Hook::Xdp);
         let (mut network, xdp) = (lab.network, lab.xdp);
         let mut agent = SwitchAgent::new(xdp, 0);
         let install = |tables| ControlRequest::Install { term: 1, tables };
@@ -278,17 +280,19 @@ fn a_refused_or_failed_install_leaves_the_old_tables_in_force() {
 
 #[test]
 fn unicasts_and_multicast_copies_that_leave_together_are_each_treated_as_what_they_are() {
-    as_root("unicasts_and_multicast_copies_that_leave_together_are_each_treated_as_what_they_are", || {
+    at_both("unicasts_and_multicast_copies_that_leave_together_are_each_treated_as_what_they_are", |hook| {
         /// Half of what a port's queue holds.
         const PAIRS: usize = 60;
         const BURSTS: usize = 20;
-        let mut lab = Lab::new(OBJECT);
+        let mut lab = Lab::new(OBJECT, hook);
         lab.xdp.install(&tables()).unwrap();
         let to = |ring| frames::Udp::request([10, ring, 0, 1]).build();
         let once = [to(10), to(11)].map(|frame| lab.send(0, &frame).frames);
         let mut expected: Vec<_> = std::iter::repeat_n(once.concat(), PAIRS).flatten().collect();
         expected.sort_unstable();
-        lab.network.batch_port(0);
+        if hook == Hook::Xdp {
+            lab.network.batch_port(0);
+        }
         for burst in 0..BURSTS {
             for _ in 0..PAIRS {
                 lab.network.stations[0].send(&to(10));
@@ -304,24 +308,24 @@ fn unicasts_and_multicast_copies_that_leave_together_are_each_treated_as_what_th
 
 #[test]
 fn dropping_detaches() {
-    as_root("dropping_detaches", || {
-        let lab = Lab::new(OBJECT);
-        assert!(lab.network.bpftool_net().contains("driver"));
-        let network = lab.network;
-        drop(lab.xdp);
-        assert!(!network.bpftool_net().contains("driver"));
+    at_both("dropping_detaches", |hook| {
+        let Lab { network, xdp, .. } = Lab::new(OBJECT, hook);
+        assert_eq!(network.attached(hook), network.ports.len());
+        drop(xdp);
+        assert_eq!(network.attached(hook), 0);
     });
 }
 
 #[test]
 fn what_does_not_start_says_why() {
     as_root("what_does_not_start_says_why", || {
-        let load = |ports: &[Port]| Xdp::load(VRINGS, ROUTER_MAC, ports).err().expect("must fail");
-        let missing = load(&[Port { index: 7, ifindex: 999_999 }]).to_string();
+        let hook = Hook::Auto;
+        let load = |ports: &[Port]| KernelSwitch::load(VRINGS, ROUTER_MAC, ports).err().expect("must fail");
+        let missing = load(&[Port { index: 7, ifindex: 999_999, hook }]).to_string();
         assert!(missing.contains("port 7") && missing.contains("network namespace"), "{missing}");
-        let twice = [Port { index: 1, ifindex: 2 }, Port { index: 2, ifindex: 2 }];
+        let twice = [1, 2].map(|index| Port { index, ifindex: 2, hook });
         assert!(matches!(load(&twice), XdpError::DuplicatePort { index: 2, ifindex: 2 }));
-        let many: Vec<Port> = (0..257).map(|index| Port { index, ifindex: index.into() }).collect();
+        let many: Vec<Port> = (0..257).map(|index| Port { index, ifindex: index.into(), hook }).collect();
         assert!(matches!(load(&many), XdpError::TooManyPorts { ports: 257 }));
         super::namespaces::become_nobody();
         let denied = load(&[]);
@@ -332,8 +336,8 @@ fn what_does_not_start_says_why() {
 
 #[test]
 fn tables_at_capacity_fit() {
-    as_root("tables_at_capacity_fit", || {
-        let mut lab = Lab::new(OBJECT);
+    at_both("tables_at_capacity_fit", |hook| {
+        let mut lab = Lab::new(OBJECT, hook);
         let vnode = |ring: u32, index: u32| Prefix::new((ring + index).to_be_bytes(), 32);
         let full = |generation: u64, shift: u32| TableSet {
             generation,

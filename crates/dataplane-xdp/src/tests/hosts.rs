@@ -8,7 +8,8 @@ use nicekv_dataplane::{Backend as _, Counter, Table};
 
 use nicekv_wire::Opcode;
 
-use super::namespaces::{RECEIVE_TIMEOUT, as_root};
+use super::at_both;
+use super::namespaces::RECEIVE_TIMEOUT;
 use super::{Lab, OBJECT};
 
 const CLIENT_MAC: [u8; 6] = [0x02, 0, 0, 0, 0x08, 0x01];
@@ -23,8 +24,8 @@ fn udp_socket() -> UdpSocket {
 
 #[test]
 fn hosts_talk_through_the_switch() {
-    as_root("hosts_talk_through_the_switch", || {
-        let mut lab = Lab::new(OBJECT);
+    at_both("hosts_talk_through_the_switch", |hook| {
+        let mut lab = Lab::new(OBJECT, hook);
         lab.xdp.install(&tables()).unwrap();
         let client = lab.network.give_host(0, CLIENT_IP, CLIENT_MAC);
         let replicas = [1, 2, 3].map(|id| lab.network.give_host(id, host(id).ip, host(id).mac));

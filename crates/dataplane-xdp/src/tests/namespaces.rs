@@ -17,9 +17,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use aya::programs::{SchedClassifier, TcAttachType};
 use nicekv_dataplane::fixtures::ROUTER_MAC;
 
-use crate::Port;
+use crate::{Hook, Port};
 
 /// How long a frame may take that must come.
 pub(super) const RECEIVE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -40,7 +41,7 @@ pub(super) struct Network {
 
 impl Network {
     /// Creates the network and moves the calling thread into the switch's namespace.
-    pub(super) fn enter(ports: u16) -> Self {
+    pub(super) fn enter(ports: u16, hook_of: impl Fn(u16) -> Hook) -> Self {
         let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
         let name = |role| format!("nicekv-test-{}-{number}-{role}", std::process::id());
         let mut network =
@@ -57,7 +58,12 @@ impl Network {
                 "ip", "-n", &switch, "link", "add", &inner, "type", "veth", "peer", &outer, "netns", &hosts,
             ]);
             // As lib.rs demands of host ends.
-            let ethtool = ["ethtool", "-K", &outer, "gro", "on", "tx", "off", "rx", "off", "txvlan", "off"];
+            let features = match (0..ports).any(|port| hook_of(port) == Hook::Xdp) {
+                true => "gro on tx off rx off txvlan off tx-udp-segmentation off",
+                false => "tx-udp-segmentation off",
+            };
+            let ethtool: Vec<&str> =
+                ["ethtool", "-K", &outer].into_iter().chain(features.split(' ')).collect();
             run(&[&["ip", "netns", "exec", &hosts][..], &ethtool].concat());
             run(&["ip", "-n", &hosts, "link", "set", &outer, "up"]);
             run(&["ip", "-n", &switch, "link", "set", &inner, "up"]);
@@ -66,8 +72,9 @@ impl Network {
         network.stations =
             (0..ports).map(|port| Station::open(interface_index(&format!("h{port}")))).collect();
         set_namespace(&switch);
-        network.ports =
-            (0..ports).map(|index| Port { index, ifindex: interface_index(&format!("p{index}")) }).collect();
+        let port =
+            |index| Port { index, ifindex: interface_index(&format!("p{index}")), hook: hook_of(index) };
+        network.ports = (0..ports).map(port).collect();
         network
     }
 
@@ -104,10 +111,18 @@ impl Network {
         run(&["ip", "-n", &self.switch, "link", "del", &format!("p{port}")]);
     }
 
-    /// What `bpftool net` says about the switch.
-    pub(super) fn bpftool_net(&self) -> String {
+    /// At how many ports of the switch, whose namespace the caller is in, a program is attached to the hook.
+    pub(super) fn attached(&self, hook: Hook) -> usize {
+        if hook == Hook::Tc {
+            let programs = |port: &Port| {
+                let name = format!("p{}", port.index);
+                SchedClassifier::query_tcx(&name, TcAttachType::Ingress).expect("tcx").1.len()
+            };
+            return self.ports.iter().map(programs).sum();
+        }
+        // Others than native XDP are shown under another word.
         let command = Command::new("ip").args(["netns", "exec", &self.switch, "bpftool", "net"]).output();
-        String::from_utf8(command.expect("bpftool").stdout).expect("text")
+        String::from_utf8(command.expect("bpftool").stdout).expect("text").matches("driver").count()
     }
 }
 

@@ -5,8 +5,8 @@ use nicekv_dataplane::{Backend as _, Counter, Pipeline};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::{FRAME_BYTES_MIN, Lab, as_root, compare_test_run};
-use crate::OBJECT;
+use super::{FRAME_BYTES_MIN, Lab, at_both, compare_test_run, is_refused_by_test_run};
+use crate::{Hook, OBJECT};
 
 /// Anything at all; datagrams to around the vrings; and fixtures with bytes overwritten or cut.
 fn frame() -> impl Strategy<Value = Vec<u8>> {
@@ -36,29 +36,34 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
 
 #[test]
 fn the_model_and_the_kernel_agree() {
-    as_root("the_model_and_the_kernel_agree", || {
-        let mut lab = Lab::new(OBJECT);
-        lab.xdp.install(&tables()).unwrap();
-        let lab = std::cell::RefCell::new(lab);
-        let config = Config { cases: 3000, failure_persistence: None, ..Config::default() };
-        let property = |(ingress, frame): (u16, Vec<u8>)| {
-            let lab = &mut *lab.borrow_mut();
-            lab.forget_stations();
-            let mut model = Pipeline::new(VRINGS.try_into().unwrap(), ROUTER_MAC, PORTS).unwrap();
-            model.install(&tables()).unwrap();
-            let model_before = Counts::read(&model).unwrap();
-            let expected = model.process(ingress, &frame);
-            let before = lab.xdp.counters().unwrap();
-            let (code, out) = lab.test_run(ingress, &frame);
-            let counted = lab.xdp.counters().unwrap().since(&before);
-            let compared = compare_test_run(&expected, &frame, verdict_of(&counted), code, &out);
-            compared.map_err(TestCaseError::fail)?;
-            let modelled = Counts::read(&model).unwrap().since(&model_before);
-            for counter in Counter::ALL.into_iter().filter(|counter| *counter != Counter::MulticastCopies) {
-                prop_assert_eq!(counted.get(counter), modelled.get(counter), "{}", counter.name());
-            }
-            Ok(())
-        };
-        TestRunner::new(config).run(&(PORTS, frame()), property).unwrap();
-    });
+    at_both("the_model_and_the_kernel_agree", the_model_and_the_kernel_agree_at);
+}
+
+fn the_model_and_the_kernel_agree_at(hook: Hook) {
+    let mut lab = Lab::new(OBJECT, hook);
+    lab.xdp.install(&tables()).unwrap();
+    let lab = std::cell::RefCell::new(lab);
+    let config = Config { cases: 3000, failure_persistence: None, ..Config::default() };
+    let property = |(ingress, frame): (u16, Vec<u8>)| {
+        let lab = &mut *lab.borrow_mut();
+        lab.forget_stations();
+        let mut model = Pipeline::new(VRINGS.try_into().unwrap(), ROUTER_MAC, PORTS).unwrap();
+        model.install(&tables()).unwrap();
+        if is_refused_by_test_run(hook, &frame) {
+            return Ok(());
+        }
+        let model_before = Counts::read(&model).unwrap();
+        let expected = model.process(ingress, &frame);
+        let before = lab.xdp.counters().unwrap();
+        let (code, out) = lab.test_run(ingress, &frame);
+        let counted = lab.xdp.counters().unwrap().since(&before);
+        let compared = compare_test_run(hook, &expected, &frame, verdict_of(&counted), code, &out);
+        compared.map_err(TestCaseError::fail)?;
+        let modelled = Counts::read(&model).unwrap().since(&model_before);
+        for counter in Counter::ALL.into_iter().filter(|counter| *counter != Counter::MulticastCopies) {
+            prop_assert_eq!(counted.get(counter), modelled.get(counter), "{}", counter.name());
+        }
+        Ok(())
+    };
+    TestRunner::new(config).run(&(PORTS, frame()), property).unwrap();
 }

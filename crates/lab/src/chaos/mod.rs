@@ -47,9 +47,10 @@ const NAP: Duration = Duration::from_millis(50);
 pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, configure: Configure<'_>) -> Result<ExitCode> {
     let seed = arguments.seed.unwrap_or_else(|| nicekv_runtime::now().boot_ns % 1_000_000);
     let further = arguments.keyspaces.iter().map(|text| format!(" --keyspace {text}"));
-    println!("chaos --minutes {} --seed {seed}{}", arguments.minutes, further.collect::<String>());
+    let (minutes, switch) = (arguments.minutes, arguments.switch);
+    println!("chaos --minutes {minutes} --seed {seed} --switch {switch}{}", further.collect::<String>());
     let interrupted = interruption()?;
-    let lab = OwnLab::up(base, "chaos", &arguments.keyspaces, configure, &interrupted)?;
+    let lab = OwnLab::up(base, "chaos", &arguments.keyspaces, arguments.switch, configure, &interrupted)?;
     let chaos = Chaos { lab: &lab, seed, interrupted: &interrupted };
     let end = Instant::now() + Duration::from_secs_f64(60.0 * arguments.minutes);
     let mut total = Report::default();

@@ -56,17 +56,23 @@ pub(crate) fn program() -> String {
 }
 
 fn hosts_reach_each_other() {
-    let lab = LabUnderTest::up("reach", &["--nodes", "2", "--clients", "2", "--replicas", "2"]);
+    ["xdp", "tc"].into_iter().for_each(hosts_reach_each_other_through);
+}
+
+fn hosts_reach_each_other_through(switch: &str) {
+    let arguments = ["--nodes", "2", "--clients", "2", "--replicas", "2", "--switch", switch];
+    let lab = LabUnderTest::up("reach", &arguments);
     // ARP and TCP; the stub of a node sends back what comes.
     for (from, to) in
         [("client-0", "10.20.1.1:7400"), ("client-1", "10.20.1.2:7400"), ("node-1", "10.20.1.1:7400")]
     {
         lab.succeeds(&["exec", from, "--", &program(), "tcp", to]);
     }
+    assert!(text(&lab.command(&["status"]).output().unwrap().stdout).contains(&format!(" at {switch}\n")));
     match lab.command(&["exec", "switch", "--", "bpftool", "net"]).output() {
         Ok(output) if output.status.success() => {
-            let shown = text(&output.stdout);
-            assert_eq!(shown.matches("driver").count(), 5, "one native program for each port:\n{shown}");
+            let (shown, native) = (text(&output.stdout), if switch == "xdp" { 5 } else { 0 });
+            assert_eq!(shown.matches("driver").count(), native, "one native program for each port:\n{shown}");
         }
         _ => not_run("bpftool", "the mode of the programs"),
     }
@@ -210,6 +216,7 @@ fn mistakes_are_refused_with_one_line() {
     lab.refuses(&["up", "--nodes", "2", "--replicas", "3"], "3 replicas");
     lab.refuses(&["up", "--nodes", "101"], "101 nodes");
     lab.refuses(&["up", "--clients", "0"], "0 clients");
+    lab.refuses(&["up", "--switch", "XDP"], "is not xdp, tc or auto");
     for command in
         [&["status"][..], &["kill", "node-0"], &["start", "node-0"], &["exec", "node-0", "--", "true"]]
     {

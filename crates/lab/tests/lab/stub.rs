@@ -1,4 +1,4 @@
-//! A program with the roles of `nicekv`. Its switch is the XDP switch without tables, its node sends back what comes
+//! A program with the roles of `nicekv`. Its switch is the one in the kernel without tables, its node sends back what comes
 //! over TCP, its metadata service is ready at once, its gateway has room for one value.
 
 use std::io::{Read, Write};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use nicekv_dataplane::{Prefix, VringConfig};
-use nicekv_dataplane_xdp::{Port, Xdp};
+use nicekv_dataplane_xdp::{Hook, KernelSwitch, Port};
 use nicekv_lab::{LabCommand, Plan};
 use nicekv_runtime::admin;
 use nicekv_runtime::control_plane::{AdminRequest, decode};
@@ -102,7 +102,7 @@ fn configure(plan: &Plan) -> Result<String, String> {
         .map(|node| (node.name.clone(), json!(SocketAddr::new(node.address.into(), plan.wire_port))))
         .collect();
     let config = json!({
-        "router_mac": plan.router_mac, "ports": plan.ports, "nodes": nodes, "metadata": plan.metadata, "resp": plan.resp,
+        "router_mac": plan.router_mac, "hook": plan.hook, "ports": plan.ports, "nodes": nodes, "metadata": plan.metadata, "resp": plan.resp,
     });
     Ok(config.to_string())
 }
@@ -110,15 +110,17 @@ fn configure(plan: &Plan) -> Result<String, String> {
 fn switch(config: &Value) {
     let ports: Vec<(u16, String)> = serde_json::from_value(config["ports"].clone()).unwrap();
     let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let hook: Hook = serde_json::from_value(config["hook"].clone()).unwrap();
     let port = |(index, name): (u16, String)| Port {
         index,
+        hook,
         ifindex: rustix::net::netdevice::name_to_index(&socket, &name).unwrap(),
     };
     let vrings =
         VringConfig { unicast: Prefix::new([10, 10, 0, 0], 16), multicast: Prefix::new([10, 11, 0, 0], 16) };
     let router_mac = serde_json::from_value(config["router_mac"].clone()).unwrap();
     let ports: Vec<Port> = ports.into_iter().map(port).collect();
-    let _attached = Xdp::load(vrings, router_mac, &ports).unwrap();
+    let _attached = KernelSwitch::load(vrings, router_mac, &ports).unwrap();
     loop {
         std::thread::park();
     }

@@ -1,6 +1,7 @@
 //! The tables of the file, but those of keyspaces: one struct each, fields named as in the file.
 
 use crate::address;
+use nicekv_dataplane_xdp::Hook;
 use nicekv_metadata::Timing;
 use nicekv_runtime::Linger;
 use serde::{Deserialize, Serialize};
@@ -84,7 +85,7 @@ pub(crate) struct SwitchSection {
     pub(crate) control: SocketAddrV4,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) router_mac: Option<MacAddress>,
-    /// XDP: the interfaces.
+    /// In the kernel: the interfaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) ports: Vec<PortSection>,
     /// Nodes that hang here at another port than their `switch_port`, and `metadata`, if it does.
@@ -115,6 +116,9 @@ impl SwitchSection {
 pub(crate) struct PortSection {
     pub(crate) number: u16,
     pub(crate) device: String,
+    /// Where the programs are attached there.
+    #[serde(default)]
+    pub(crate) hook: Hook,
 }
 
 /// One of `hosts`.

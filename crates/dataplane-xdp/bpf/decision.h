@@ -1,0 +1,28 @@
+/* What is to become of a frame. The stages say it; xdp.h and tc.h carry it out, each in the way of its hook. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "maps.h"
+
+enum fate {
+	FATE_DROP,
+	/* Rewritten, to one port. */
+	FATE_ROUTE,
+	/* Each copy rewritten, to the ports of a group but the one that it came by. */
+	FATE_COPY,
+	/* As it is, to one port. */
+	FATE_FORWARD,
+	/* As it is, to all ports but the one that it came by. */
+	FATE_FLOOD,
+};
+
+/* `slot`: of the generation that has decided. `target`: a port, or the group. `route`: of FATE_ROUTE. `doubled`: a fault. */
+struct decision {
+	enum fate fate;
+	__u32 slot;
+	__u32 port;
+	__u32 target;
+	const struct nicekv_route *route;
+	bool doubled;
+};

@@ -1,0 +1,169 @@
+/*
+ * Carries out a decision at the tc ingress of a port, where a frame is a socket's buffer still: nothing is converted, and
+ * TCP keeps its segmentation and checksum offloads.
+ *
+ * - To the far end of a virtual cable a frame goes at once (bpf_redirect_peer), past the receiver's queue. Other ports send it.
+ * - Copies share the payload with the frame that they are clones of: headers are written before each clone.
+ * - A checksum may be one that is still to be computed, by whoever needs it. Only the helpers know, so they write. They also
+ *   leave the headers of frames alone that are not rewritten: TCP's are shared with what it may have to send again.
+ */
+#pragma once
+
+#include <linux/pkt_cls.h>
+
+#include "decision.h"
+#include "faults.h"
+#include "parsing.h"
+
+/* All headers that may be looked at. */
+#define HEADER_BYTES_MAX                                                                                               \
+	(sizeof(struct ethhdr) + NICEKV_VLAN_TAGS_MAX * sizeof(struct vlan_tag) + IPV4_HEADER_BYTES_MAX +              \
+	 sizeof(struct udphdr) + sizeof(struct nicekv_header))
+/* Datagrams for a vring have no tag. */
+#define IPV4_AT sizeof(struct ethhdr)
+
+/* Of a datagram that is rewritten, perhaps more than once. */
+struct written {
+	__u32 udp_at;
+	__be32 address;
+};
+
+/*
+ * Whether the headers that are looked at are where programs can read them. Of TCP nothing behind the IP header is; to move more of it
+ * there would copy the header of each frame.
+ */
+static __always_inline bool is_readable(const struct __sk_buff *skb)
+{
+	struct ethhdr *ethernet = (void *)(long)skb->data;
+	struct iphdr *ip = (void *)(ethernet + 1);
+	__u32 bytes = skb->data_end - skb->data;
+
+	if (bytes >= skb->len || bytes >= HEADER_BYTES_MAX)
+		return true;
+	return (void *)(ip + 1) <= (void *)(long)skb->data_end && ethernet->h_proto == bpf_htons(ETH_P_IP) &&
+	       ip->protocol == IPPROTO_TCP;
+}
+
+static __always_inline struct frame frame_of_skb(struct __sk_buff *skb)
+{
+	struct frame frame = { .bytes = skb->len, .ifindex = skb->ifindex };
+
+	if (!is_readable(skb))
+		bpf_skb_pull_data(skb, skb->len < HEADER_BYTES_MAX ? skb->len : HEADER_BYTES_MAX);
+	frame.data = (void *)(long)skb->data;
+	frame.end = (void *)(long)skb->data_end;
+	/* The kernel has taken the outermost tag out. */
+	frame.tags = skb->vlan_present ? 1 : 0;
+	frame.is_train = skb->gso_size > 0;
+	return frame;
+}
+
+static __always_inline void tc_rewrite(struct __sk_buff *skb, struct written *written, const __u8 *mac, __be32 address)
+{
+	struct ethhdr ethernet = {};
+
+	__builtin_memcpy(ethernet.h_dest, mac, ETH_ALEN);
+	for (int index = 0; index < ETH_ALEN; index++)
+		ethernet.h_source[index] = config.router_mac[index];
+	bpf_skb_store_bytes(skb, 0, &ethernet, 2 * ETH_ALEN, 0);
+	bpf_l3_csum_replace(skb, IPV4_AT + offsetof(struct iphdr, check), written->address, address, sizeof(address));
+	bpf_l4_csum_replace(skb, written->udp_at + offsetof(struct udphdr, check), written->address, address,
+			    BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0 | sizeof(address));
+	bpf_skb_store_bytes(skb, IPV4_AT + offsetof(struct iphdr, daddr), &address, sizeof(address), 0);
+	written->address = address;
+}
+
+/* The interface of a port that a frame is sent to, if it is not lost on the way. */
+static __always_inline struct nicekv_cable *cable_to(__u32 port)
+{
+	struct nicekv_cable *cable = bpf_map_lookup_elem(&cables, &port);
+
+	return cable && cable->ifindex && !is_lost_to(fault_at(cable->ifindex)) ? cable : NULL;
+}
+
+/* Sends a copy of the frame as it is now. */
+static __always_inline void tc_send_copy(struct __sk_buff *skb, __u32 port)
+{
+	struct nicekv_cable *cable = cable_to(port);
+
+	if (cable)
+		bpf_clone_redirect(skb, cable->ifindex, 0);
+}
+
+/* Sends the frame itself: the program has to end. */
+static __always_inline int tc_send(struct __sk_buff *skb, __u32 port, bool doubled)
+{
+	struct nicekv_cable *cable;
+
+	if (doubled)
+		tc_send_copy(skb, port);
+	cable = cable_to(port);
+	if (!cable)
+		return TC_ACT_SHOT;
+	return cable->has_peer ? bpf_redirect_peer(cable->ifindex, 0) : bpf_redirect(cable->ifindex, 0);
+}
+
+/* A receiver's turn comes when the next one is known, so that the last one gets the frame itself. */
+static __always_inline int tc_copy(struct __sk_buff *skb, const struct decision *decision, struct written *written)
+{
+	struct nicekv_group *group = bpf_map_lookup_elem(&members, &decision->target);
+	const struct nicekv_host *receiver = NULL;
+	__u32 port = 0;
+
+#pragma clang loop unroll(disable)
+	for (__u32 index = 0; group && index < NICEKV_GROUP_MEMBERS_MAX && index < group->count; index++) {
+		__u32 next = group->ports[index];
+		const struct nicekv_host *host = host_at(decision->slot, next);
+
+		if (!host || next == decision->port)
+			continue;
+		if (receiver) {
+			count(NICEKV_COUNTER_MULTICAST_COPIES);
+			tc_rewrite(skb, written, receiver->mac, receiver->address);
+			tc_send_copy(skb, port);
+			if (decision->doubled)
+				tc_send_copy(skb, port);
+		}
+		receiver = host;
+		port = next;
+	}
+	if (!receiver)
+		return TC_ACT_SHOT;
+	count(NICEKV_COUNTER_MULTICAST_COPIES);
+	tc_rewrite(skb, written, receiver->mac, receiver->address);
+	return tc_send(skb, port, decision->doubled);
+}
+
+/* Each by its port and not at once, so that the receiver's kernel sees whether it is meant. */
+static __always_inline int tc_flood(struct __sk_buff *skb, __u32 ingress)
+{
+#pragma clang loop unroll(disable)
+	for (__u32 port = 0; port < NICEKV_PORTS_MAX && port < config.port_count; port++)
+		if (port != ingress)
+			tc_send_copy(skb, port);
+	return TC_ACT_SHOT;
+}
+
+static __always_inline int tc_carry_out(struct __sk_buff *skb, const struct decision *decision,
+					const struct datagram *datagram)
+{
+	struct written written = {};
+
+	if (decision->fate == FATE_ROUTE || decision->fate == FATE_COPY) {
+		written.udp_at = (void *)datagram->udp - (void *)datagram->ethernet;
+		written.address = datagram->ip->daddr;
+	}
+	switch (decision->fate) {
+	case FATE_ROUTE:
+		tc_rewrite(skb, &written, decision->route->mac, decision->route->address);
+		return tc_send(skb, decision->target, decision->doubled);
+	case FATE_COPY:
+		return tc_copy(skb, decision, &written);
+	case FATE_FORWARD:
+		return tc_send(skb, decision->target, decision->doubled);
+	case FATE_FLOOD:
+		return tc_flood(skb, decision->port);
+	default:
+		return TC_ACT_SHOT;
+	}
+}

@@ -1,0 +1,64 @@
+/*
+ * Carries out a decision at XDP. Copies are made and sent by the kernel, from a device map of the group's ports; each is rewritten by
+ * nicekv_egress at the port that it leaves by.
+ */
+#pragma once
+
+#include "decision.h"
+#include "rewrite.h"
+
+static __always_inline struct frame frame_of_xdp(const struct xdp_md *ctx, __u32 ifindex)
+{
+	return (struct frame){
+		.data = (void *)(long)ctx->data,
+		.end = (void *)(long)ctx->data_end,
+		.bytes = ctx->data_end - ctx->data,
+		.ifindex = ifindex,
+	};
+}
+
+static __always_inline int xdp_send(__u32 port, bool doubled)
+{
+	__u32 index = NICEKV_PORT_TWINS + port;
+	void *twins = doubled ? bpf_map_lookup_elem(&groups, &index) : NULL;
+
+	if (twins)
+		return bpf_redirect_map(twins, 0, BPF_F_BROADCAST);
+	return bpf_redirect_map(&ports, port, XDP_DROP);
+}
+
+/* The copies are rewritten on their way out, by the generation that this leaves in the metadata. */
+static __always_inline int xdp_copy(struct xdp_md *ctx, const struct decision *decision)
+{
+	__u32 index = decision->target + (decision->doubled ? NICEKV_GROUP_TWINS : 0);
+	void *group = bpf_map_lookup_elem(&groups, &index);
+	struct nicekv_metadata *metadata;
+
+	if (!group || bpf_xdp_adjust_meta(ctx, -(int)sizeof(*metadata)))
+		goto drop;
+	metadata = (void *)(long)ctx->data_meta;
+	if ((void *)(metadata + 1) > (void *)(long)ctx->data)
+		goto drop;
+	metadata->slot = decision->slot;
+	return bpf_redirect_map(group, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS);
+drop:
+	count(NICEKV_COUNTER_EGRESS_DROPPED);
+	return XDP_DROP;
+}
+
+static __always_inline int xdp_carry_out(struct xdp_md *ctx, const struct decision *decision, struct datagram *datagram)
+{
+	switch (decision->fate) {
+	case FATE_ROUTE:
+		rewrite(datagram, decision->route->mac, decision->route->address);
+		return xdp_send(decision->target, decision->doubled);
+	case FATE_COPY:
+		return xdp_copy(ctx, decision);
+	case FATE_FORWARD:
+		return xdp_send(decision->target, decision->doubled);
+	case FATE_FLOOD:
+		return bpf_redirect_map(&ports, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS);
+	default:
+		return XDP_DROP;
+	}
+}
