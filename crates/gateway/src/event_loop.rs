@@ -16,7 +16,7 @@ use crate::limits::{CONNECTIONS_MAX, MEMORY_BYTES_MAX, READ_BYTES};
 use crate::requests::{Origins, Requests};
 use crate::server_state::ServerState;
 use nicekv_client::{ClientCore, Config, OPERATION_TIMEOUT};
-use nicekv_runtime::{Stop, UdpEndpoint, Waker, now, release_free_memory, renew_client_id};
+use nicekv_runtime::{Stop, Uplink, Waker, now, release_free_memory, renew_client_id};
 use nicekv_wire::{Duration, Now};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
@@ -27,7 +27,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 
 const LISTENER: u64 = 0;
-const ENDPOINT: u64 = 1;
+const UPLINK: u64 = 1;
 const WAKER: u64 = 2;
 const FIRST_CONNECTION: u64 = 3;
 
@@ -71,7 +71,7 @@ impl GatewayConfig {
 pub struct Gateway {
     config: GatewayConfig,
     listener: TcpListener,
-    endpoint: UdpEndpoint,
+    uplink: Uplink,
     waker: Waker,
     epoll: OwnedFd,
     core: ClientCore,
@@ -90,14 +90,15 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway on sockets that the caller has bound (so that the caller reports a port in use). `endpoint` is its client's.
-    pub fn new(listener: TcpListener, endpoint: UdpEndpoint, config: GatewayConfig) -> io::Result<Self> {
+    /// A gateway on sockets that the caller has bound (so that the caller reports a port in use). `uplink` is its client's.
+    pub fn new(listener: TcpListener, uplink: impl Into<Uplink>, config: GatewayConfig) -> io::Result<Self> {
+        let uplink = uplink.into();
         listener.set_nonblocking(true)?;
         let waker = Waker::new()?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let readable = epoll::EventFlags::IN;
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), readable)?;
-        epoll::add(&epoll, &endpoint, epoll::EventData::new_u64(ENDPOINT), readable)?;
+        epoll::add(&epoll, &uplink, epoll::EventData::new_u64(UPLINK), readable)?;
         epoll::add(&epoll, &waker, epoll::EventData::new_u64(WAKER), readable)?;
         let server = ServerState {
             port: listener.local_addr()?.port(),
@@ -112,7 +113,7 @@ impl Gateway {
             budget: Budget::new(config.memory_bytes_max),
             config,
             listener,
-            endpoint,
+            uplink,
             waker,
             epoll,
             connections: Slab::new(),
@@ -142,7 +143,7 @@ impl Gateway {
             for event in &events {
                 match event.data.u64() {
                     LISTENER => self.accept(now)?,
-                    ENDPOINT => self.receive(now)?,
+                    UPLINK => self.receive(now)?,
                     WAKER => self.waker.clear(),
                     token => self.on_event((token - FIRST_CONNECTION) as usize, event.flags),
                 }
@@ -150,7 +151,7 @@ impl Gateway {
             self.on_time(now)?;
             self.deliver(now);
             self.serve(now, &mut buffer);
-            self.endpoint.send_with(|out| self.core.poll_transmit(out))?;
+            self.uplink.send_with(|out| self.core.poll_transmit(out))?;
         }
         Ok(())
     }
@@ -210,7 +211,7 @@ impl Gateway {
 
     fn receive(&mut self, now: Now) -> io::Result<()> {
         for _ in 0..RECEIVE_ROUNDS_MAX {
-            if !self.endpoint.receive(|message| self.core.handle_datagram(now, message.bytes))? {
+            if !self.uplink.receive(|message| self.core.handle_datagram(now, message.bytes))? {
                 break;
             }
         }
@@ -219,11 +220,9 @@ impl Gateway {
 
     fn on_event(&mut self, slot: usize, flags: epoll::EventFlags) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let input = epoll::EventFlags::IN
-            | epoll::EventFlags::RDHUP
-            | epoll::EventFlags::HUP
-            | epoll::EventFlags::ERR;
-        connection.readable |= flags.intersects(input);
+        let end = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
+        connection.hung_up |= flags.intersects(end);
+        connection.readable |= flags.intersects(end | epoll::EventFlags::IN);
         enqueue(&mut self.queue, slot, connection);
     }
 

@@ -208,7 +208,7 @@ pub(crate) fn run_gateway(config: &ClusterConfig, name: &str) -> Result<(), Fail
     let keyspaces = config.client_keyspaces()?;
     run_alone(
         name,
-        crate::gateway::prepare(listener, Ipv4Addr::UNSPECIFIED, keyspaces, section.memory_mib_max)?,
+        crate::gateway::prepare(listener, Ipv4Addr::UNSPECIFIED, None, keyspaces, section.memory_mib_max)?,
     )
 }
 

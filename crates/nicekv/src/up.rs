@@ -1,9 +1,10 @@
 //! `nicekv up`: a whole cluster in one process, on the loopback interface, without privilege.
 //!
 //! ```text
-//!   Redis clients ─▶ gateway ─▶ client ─▶ 127.10.x.y, 127.11.x.y ─▶ switch ─▶ 127.20.0.N (node N)
-//!                                                                     ▲ tables        │ heartbeats
-//!                                                                     └── 127.20.255.1 (metadata)
+//!   native clients ────────────▶ 127.10.x.y, 127.11.x.y ─▶ switch ─▶ 127.20.0.N (node N)
+//!   Redis clients ─▶ gateway ─▶ client ─▶ edge of the switch ─────────▶    │ heartbeats
+//!                                           ▲ tables                       ▼
+//!                                           └──────────────── 127.20.255.1 (metadata)
 //! ```
 //!
 //! All of 127.0.0.0/8 is local on Linux, so the vnode addresses are real addresses. Several clusters run side by side: their
@@ -22,7 +23,7 @@ use nicekv_client::facade::Client;
 use nicekv_metadata::Status;
 use nicekv_placement::{KeyspaceDefaults, RingsBase, Vrings, parse_keyspaces, partitions_for};
 use nicekv_runtime::control_plane::AdminRequest;
-use nicekv_runtime::{AgentLink, Stop, UdpEndpoint, UserSpaceSwitch, admin, listen, start_client};
+use nicekv_runtime::{AgentLink, Edges, Stop, UdpEndpoint, UserSpaceSwitch, admin, listen, start_client};
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use nicekv_wire::{Expiry, KeyspaceId};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
@@ -109,9 +110,9 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
     let config = configuration(arguments, sockets.port, root.cluster)?;
     let endpoint = sockets.metadata_address;
     let data = root.describe();
-    let mut threads = start(&config, root, sockets, &stop)?;
+    let (mut threads, edges) = start(&config, root, sockets, &stop)?;
     roles::say(format_args!("starting {} nodes, {data}", config.nodes.len()))?;
-    match serve(&config, endpoint, redis, &stop, &mut threads) {
+    match serve(&config, endpoint, (redis, &edges), &stop, &mut threads) {
         Ok(_announcement) => {
             roles::ended(&stop, threads)?;
             roles::say(format_args!("stopped, {data}"))
@@ -264,17 +265,18 @@ impl Sockets {
     }
 }
 
-/// Starts the roles behind the gateway.
+/// Starts the roles behind the gateway, which is to be an edge of their switch.
 fn start(
     config: &ClusterConfig,
     root: Root,
     sockets: Sockets,
     stop: &Stop,
-) -> Result<Vec<JoinHandle<()>>, Failure> {
+) -> Result<(Vec<JoinHandle<()>>, Edges), Failure> {
     let link = AgentLink::new(SWITCH, sockets.metadata_address);
     let memory = root.open_role(SWITCH)?.map(roles::open_term).transpose()?;
-    let switch = UserSpaceSwitch::new(sockets.switch, config.metadata_config()?.vrings(), link, memory)
+    let mut switch = UserSpaceSwitch::new(sockets.switch, config.metadata_config()?.vrings(), link, memory)
         .map_err(Failure::environment)?;
+    let edges = switch.edges();
     let (endpoint, listener) = sockets.metadata;
     let metadata = root.open_role("metadata")?;
     let metadata_is_new = metadata.as_ref().is_some_and(DataDirectory::is_new);
@@ -303,14 +305,14 @@ fn start(
             role(&owned)
         })
     };
-    Ok(prepared.into_iter().map(spawn).collect())
+    Ok((prepared.into_iter().map(spawn).collect(), edges))
 }
 
 /// Waits until the cluster is ready, opens it to clients, and says so.
 fn serve(
     config: &ClusterConfig,
     endpoint: SocketAddrV4,
-    redis: TcpListener,
+    (redis, edges): (TcpListener, &Edges),
     stop: &Stop,
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<discovery::Announcement, Failure> {
@@ -321,7 +323,7 @@ fn serve(
         block_on(probe(&client.with_keyspace(keyspace.id)))?;
     }
     let resp = redis.local_addr().map_err(Failure::environment)?;
-    let gateway = gateway::prepare(redis, Ipv4Addr::LOCALHOST, keyspaces, None)?;
+    let gateway = gateway::prepare(redis, Ipv4Addr::LOCALHOST, Some(edges), keyspaces, None)?;
     let owned = stop.clone();
     threads.push(roles::spawn(stop, "gateway", move || gateway(&owned)));
     let announcement = discovery::announce(endpoint, resp).map_err(Failure::environment)?;

@@ -14,6 +14,7 @@
 //!
 //! - [`UdpEndpoint`]: batches of datagrams in and out. What the kernel does not take is a counted loss: the
 //!   protocols retry.
+//! - [`Uplink`]: a client's endpoint, which may run the pipeline of a switch in its process itself.
 //! - [`FramedStream`]: length-prefixed frames over TCP, without blocking, with bounds.
 //! - [`now`], [`Waker`], [`Stop`]: the clocks, waking a role from another thread, ending all of them.
 
@@ -29,6 +30,7 @@ mod switch;
 mod sys;
 mod term_file;
 mod udp;
+mod uplink;
 mod wait;
 mod wake;
 
@@ -36,10 +38,11 @@ pub use client::{new_client_id, renew_client_id, start_client};
 pub use clock::now;
 pub use stop::Stop;
 pub use stream::{FrameLimits, FramedStream, StreamError, accept, dial, listen};
-pub use switch::{AgentLink, SwitchError, UserSpaceSwitch, agent as switch_agent, run_agent};
+pub use switch::{AgentLink, Edges, SwitchError, UserSpaceSwitch, agent as switch_agent, run_agent};
 pub use sys::release_free_memory;
 pub use term_file::{TermFile, TermFileError};
 pub use udp::{DatagramCounters, Message, UdpEndpoint};
+pub use uplink::Uplink;
 pub use wait::{Linger, PollFd, interest, is_ready, readable, wait};
 pub use wake::Waker;
 

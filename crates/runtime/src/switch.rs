@@ -3,11 +3,18 @@
 //! The user-space switch is one UDP socket that owns every address of its device to which nothing more specific is bound, vrings
 //! included. It runs the reference model's pipeline on each datagram ([`Router::process`]: admit, match, stamp), and passes it on
 //! from its own address. The kernel does here what a port and a cable do elsewhere: servers are known by their addresses.
+//! Senders of its own process do that themselves, as its [edges](edge).
+
+mod edge;
+
+pub(crate) use edge::Edge;
+pub use edge::Edges;
 
 use crate::control_plane::{CONTROL_LIMITS, Greeting, Role, encode};
 use crate::{
     FramedStream, Message, PollFd, Stop, TermFile, UdpEndpoint, Waker, dial, is_ready, now, readable, wait,
 };
+use edge::EdgeRouters;
 use nicekv_dataplane::control::{self, SwitchAgent, TermMemory};
 use nicekv_dataplane::{Backend, GROUP_MEMBERS_MAX, HostId, Ingress, Passed, Router, TableError, VringSet};
 use nicekv_wire::{Duration, Now};
@@ -123,7 +130,7 @@ pub fn agent<B: Backend>(backend: B, memory: Option<TermFile>) -> SwitchAgent<B,
 /// The switch in user space.
 pub struct UserSpaceSwitch {
     endpoint: UdpEndpoint,
-    agent: SwitchAgent<Router, Option<TermFile>>,
+    agent: SwitchAgent<EdgeRouters, Option<TermFile>>,
     link: AgentLink,
 }
 
@@ -139,8 +146,13 @@ impl UserSpaceSwitch {
     where
         TableError: From<V::Error>,
     {
-        let agent = agent(Router::new(vrings)?, memory);
+        let agent = agent(EdgeRouters::new(Router::new(vrings)?), memory);
         Ok(Self { endpoint, agent, link })
+    }
+
+    /// Where senders of this process become its edges.
+    pub fn edges(&mut self) -> Edges {
+        self.agent.backend_mut().edges()
     }
 
     /// Passes datagrams on until `stop`.
@@ -178,7 +190,7 @@ impl UserSpaceSwitch {
     }
 
     fn forward(&mut self) -> io::Result<bool> {
-        let router = self.agent.backend_mut();
+        let router = &mut self.agent.backend_mut().own;
         let wire_port = self.endpoint.local_address().port();
         self.endpoint.forward(|message, forward| {
             let Message { from, destination: Some(destination), bytes } = message else { return };

@@ -1,0 +1,228 @@
+//! Senders in the switch's own process run its pipeline themselves: one hop less, and two system calls.
+//!
+//! ```text
+//!   metadata ──tables──▶ agent ─▶ EdgeRouters ─┬─▶ the switch's router ◀── datagrams of everybody else
+//!            ◀──acknowledged── (all have them) └─▶ the router of each Edge ◀── its sender, straight to the nodes
+//! ```
+//!
+//! An edge is a part of its switch: the switch's agent installs tables in the routers of all edges, and acknowledges them when the last
+//! one has them. A sender holds the lock of its router from matching a datagram until the kernel has it, so that nothing leaves by
+//! older tables once they are replaced (R6). When the switch ends, its edges have no tables any more, and pass nothing (R12).
+
+use super::route;
+use crate::UdpEndpoint;
+use nicekv_dataplane::{
+    Backend, BackendError, Counters, Register, Router, Table, TableError, TableSet, TableStatus, TableUpdate,
+    VringSet,
+};
+use std::io;
+use std::net::SocketAddrV4;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Edges that a switch has in its lifetime.
+const EDGES_MAX: usize = 64;
+/// Datagrams that are matched before they are sent.
+const ROUTED_MAX: usize = 512;
+
+/// Where senders of the switch's process become its edges; clones are the same.
+#[derive(Clone, Debug)]
+pub struct Edges(Arc<Mutex<Shared>>);
+
+#[derive(Debug)]
+struct Shared {
+    vrings: VringSet,
+    /// Those in force; none once the switch has ended.
+    tables: Option<TableSet>,
+    /// Of each edge, also of those that are gone: what they have counted stays.
+    routers: Vec<Arc<Mutex<Router>>>,
+}
+
+impl Edges {
+    /// An edge for what `endpoint` sends, which must be bound to an address of its own.
+    pub(crate) fn attach(&self, endpoint: &UdpEndpoint) -> io::Result<Edge> {
+        let from = endpoint.local_address();
+        let mut shared = locked(&self.0);
+        if from.ip().is_unspecified() || shared.routers.len() >= EDGES_MAX {
+            let line = format!(
+                "no edge of the switch for {from}: of {EDGES_MAX} there are {}",
+                shared.routers.len()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, line));
+        }
+        let mut router = Router::new(shared.vrings.clone()).map_err(io::Error::other)?;
+        if let Some(tables) = &shared.tables {
+            router.install(tables).map_err(io::Error::other)?;
+        }
+        let router = Arc::new(Mutex::new(router));
+        shared.routers.push(router.clone());
+        Ok(Edge { from, router, datagram: Vec::new(), bytes: Vec::new(), copies: Vec::new() })
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no holder of this lock panics")
+}
+
+/// The pipeline of one sender.
+#[derive(Debug)]
+pub(crate) struct Edge {
+    from: SocketAddrV4,
+    router: Arc<Mutex<Router>>,
+    datagram: Vec<u8>,
+    /// What was matched and is to be sent, and where each copy goes.
+    bytes: Vec<u8>,
+    copies: Vec<(SocketAddrV4, Range<usize>)>,
+}
+
+impl Edge {
+    /// Sends what `fill` writes and addresses, until it has no more: each to the hosts that the tables name.
+    pub(crate) fn send_with(
+        &mut self,
+        endpoint: &mut UdpEndpoint,
+        mut fill: impl FnMut(&mut Vec<u8>) -> Option<SocketAddrV4>,
+    ) -> io::Result<()> {
+        let mut to = fill(&mut self.datagram);
+        if to.is_none() {
+            return Ok(());
+        }
+        let router = self.router.clone();
+        let mut router = locked(&router);
+        while to.is_some() {
+            self.bytes.clear();
+            self.copies.clear();
+            for _ in 0..ROUTED_MAX {
+                let Some(address) = to else { break };
+                self.pass(&mut router, address);
+                to = fill(&mut self.datagram);
+            }
+            self.send(endpoint)?;
+        }
+        Ok(())
+    }
+
+    /// Runs the pipeline on the datagram.
+    fn pass(&mut self, router: &mut Router, to: SocketAddrV4) {
+        let Self { from, datagram, bytes, copies, .. } = self;
+        let start = bytes.len();
+        let copied = start..start + datagram.len();
+        route(router, *from, to, datagram, &mut |receiver| copies.push((receiver, copied.clone())));
+        // Behind the pipeline: it has written the sender into them.
+        bytes.extend_from_slice(datagram);
+    }
+
+    /// Those to one host follow each other: the kernel takes a train of them at once.
+    fn send(&mut self, endpoint: &mut UdpEndpoint) -> io::Result<()> {
+        self.copies.sort_by_key(|(to, _)| *to);
+        let mut copies = self.copies.iter();
+        endpoint.send_with(|out| {
+            let (to, range) = copies.next()?;
+            out.extend_from_slice(&self.bytes[range.clone()]);
+            Some(*to)
+        })
+    }
+}
+
+/// The routers of a switch and of its edges, as one: tables are in force everywhere, or nowhere.
+#[derive(Debug)]
+pub(super) struct EdgeRouters {
+    /// The switch's own.
+    pub(super) own: Router,
+    edges: Edges,
+}
+
+impl EdgeRouters {
+    pub(super) fn new(own: Router) -> Self {
+        let shared = Shared { vrings: own.vrings().clone(), tables: None, routers: Vec::new() };
+        Self { own, edges: Edges(Arc::new(Mutex::new(shared))) }
+    }
+
+    pub(super) fn edges(&self) -> Edges {
+        self.edges.clone()
+    }
+
+    /// Changes the tables of all. No edge is attached meanwhile, and each waits until what it sends is with the kernel.
+    fn change(
+        &mut self,
+        mut change: impl FnMut(&mut Router) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        let mut shared = locked(&self.edges.0);
+        change(&mut self.own)?;
+        for router in &shared.routers {
+            change(&mut locked(router))
+                .expect("they have the same tables, of which the switch has taken the change");
+        }
+        shared.tables = self.own.tables().cloned();
+        Ok(())
+    }
+
+    /// What all of them say, taken together.
+    fn gather<T>(
+        &self,
+        ask: impl Fn(&Router) -> Result<T, BackendError>,
+        mut add: impl FnMut(&mut T, T),
+    ) -> Result<T, BackendError> {
+        let mut total = ask(&self.own)?;
+        for router in &locked(&self.edges.0).routers {
+            add(&mut total, ask(&locked(router))?);
+        }
+        Ok(total)
+    }
+}
+
+impl Drop for EdgeRouters {
+    /// A switch that has ended has no tables, and acknowledges none: nothing may leave by those that it had.
+    fn drop(&mut self) {
+        let mut shared = locked(&self.edges.0);
+        shared.tables = None;
+        for router in &shared.routers {
+            let empty = Router::new(shared.vrings.clone()).map_err(|error: TableError| error.to_string());
+            *locked(router) = empty.expect("the switch was made with these rings");
+        }
+    }
+}
+
+fn add_each(total: &mut Vec<u64>, values: Vec<u64>) {
+    total.iter_mut().zip(values).for_each(|(total, value)| *total += value);
+}
+
+impl Backend for EdgeRouters {
+    fn install(&mut self, tables: &TableSet) -> Result<(), BackendError> {
+        self.change(|router| router.install(tables))
+    }
+
+    fn update(&mut self, update: &TableUpdate) -> Result<(), BackendError> {
+        self.change(|router| router.update(update))
+    }
+
+    fn table_status(&self) -> Result<Vec<TableStatus>, BackendError> {
+        Ok(TableStatus::list(self.own.tables(), &self.counters()?))
+    }
+
+    fn entry_hits(&self, table: Table) -> Result<Vec<u64>, BackendError> {
+        self.gather(|router| router.entry_hits(table), add_each)
+    }
+
+    fn read_register(&self, register: Register) -> Result<Vec<u64>, BackendError> {
+        self.own.read_register(register)
+    }
+
+    fn write_register(&mut self, register: Register, cell: u32, value: u64) -> Result<(), BackendError> {
+        self.own.write_register(register, cell, value)
+    }
+
+    fn reset_register(&mut self, register: Register) -> Result<(), BackendError> {
+        self.own.reset_register(register)
+    }
+
+    fn counters(&self) -> Result<Counters, BackendError> {
+        self.gather(
+            |router| router.counters(),
+            |total, counters| counters.iter().for_each(|(counter, count)| total.add(counter, count)),
+        )
+    }
+}
+
+#[cfg(test)]
+#[path = "edge_tests.rs"]
+mod tests;
