@@ -65,6 +65,8 @@ pub(crate) struct Connection {
     issuing: Option<Issuing>,
     /// The socket may have bytes to read, or be at its end.
     pub(crate) readable: bool,
+    /// The end was announced: it is to be read.
+    pub(crate) hung_up: bool,
     /// The peer sends nothing more.
     ended: bool,
     /// Nothing more is read: the last reply was written, or bytes came that are no request.
@@ -88,6 +90,7 @@ impl Connection {
             unanswered: Unanswered::default(),
             issuing: None,
             readable: true,
+            hung_up: false,
             ended: false,
             closing: false,
             failed: false,
@@ -147,7 +150,11 @@ impl Connection {
     pub(crate) fn read(&mut self, buffer: &mut [u8]) {
         match self.stream.read(buffer) {
             Ok(0) => self.ended = true,
-            Ok(count) => self.input.extend_from_slice(&buffer[..count]),
+            Ok(count) => {
+                self.input.extend_from_slice(&buffer[..count]);
+                // A short read has taken all that was there. What comes later is announced, an end as well.
+                self.readable = count == buffer.len() || self.hung_up;
+            }
             Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable = false,
             Err(error) if error.kind() == ErrorKind::Interrupted => (),
             Err(_) => self.failed = true,
