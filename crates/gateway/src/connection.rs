@@ -214,7 +214,7 @@ impl Connection {
                 return Ok(());
             }
         };
-        let keys = Keys::of(command, arguments, |key| requests.hash(session.keyspace, key));
+        let keys = Keys::of(command, arguments, requests.turn(), |key| requests.hash(session.keyspace, key));
         if (command.alone && !unanswered.is_empty()) || unanswered.blocks(&keys) {
             return Err(Progress::Waiting);
         }

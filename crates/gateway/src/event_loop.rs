@@ -13,7 +13,7 @@
 use crate::budget::Budget;
 use crate::connection::{Connection, Progress};
 use crate::limits::{CONNECTIONS_MAX, MEMORY_BYTES_MAX, READ_BYTES};
-use crate::requests::{Origins, Requests};
+use crate::requests::{Origins, Requests, TurnGets};
 use crate::server_state::ServerState;
 use nicekv_client::{ClientCore, Config, OPERATION_TIMEOUT};
 use nicekv_runtime::{Stop, Uplink, Waker, now, release_free_memory, renew_client_id};
@@ -78,6 +78,7 @@ pub struct Gateway {
     connections: Slab<Connection>,
     budget: Budget,
     origins: Origins,
+    gets: TurnGets,
     server: ServerState,
     hasher: RandomState,
     /// Connections to look at in this turn (`Connection::queued`).
@@ -118,6 +119,7 @@ impl Gateway {
             epoll,
             connections: Slab::new(),
             origins: Origins::default(),
+            gets: TurnGets::default(),
             server,
             hasher: RandomState::new(),
             queue: Vec::new(),
@@ -151,6 +153,7 @@ impl Gateway {
             self.on_time(now)?;
             self.deliver(now);
             self.serve(now, &mut buffer);
+            self.gets.end_turn();
             self.uplink.send_with(|out| self.core.poll_transmit(out))?;
         }
         Ok(())
@@ -243,12 +246,13 @@ impl Gateway {
     /// Hands answers to the commands that wait for them.
     fn deliver(&mut self, now: Now) {
         while let Some(completion) = self.core.poll_event() {
-            let origin = self.origins.take(completion.ticket);
-            // Its connection may have gone, and another one may have its place.
-            let Some(connection) = self.connections.get_mut(origin.slot) else { continue };
-            if connection.session.id == origin.connection {
-                connection.complete(origin.command, origin.part, completion.result, now.unix_ms);
-                enqueue(&mut self.queue, origin.slot, connection);
+            for origin in self.origins.take(completion.ticket) {
+                // Its connection may have gone, and another one may have its place.
+                let Some(connection) = self.connections.get_mut(origin.slot) else { continue };
+                if connection.session.id == origin.connection {
+                    connection.complete(origin.command, origin.part, completion.result, now.unix_ms);
+                    enqueue(&mut self.queue, origin.slot, connection);
+                }
             }
         }
         if self.core.room() > 0 {
@@ -296,6 +300,7 @@ impl Gateway {
             now,
             core: &mut self.core,
             origins: &mut self.origins,
+            gets: &mut self.gets,
             server: &mut self.server,
             hasher: &self.hasher,
             timeout: self.config.timeout,

@@ -1,9 +1,20 @@
 //! The way of a connection's requests into the client, and of their answers back.
+//!
+//! ```text
+//!   GET k  ─┐                                   ┌─▶ reply
+//!   TTL k  ─┼─▶ one request ─▶ … ─▶ one answer ─┼─▶ reply       of the same turn, whichever connections they are from
+//!   GET k  ─┘                                   └─▶ reply
+//! ```
+//!
+//! Gets of one key that are issued in one turn of the event loop are one request: its datagram leaves at the end of the turn, after all of
+//! them were called, so what it reads is a right answer to each. Those of a later turn are not: the replica may have read already.
 
 use crate::server_state::ServerState;
 use nicekv_client::{ClientCore, Request, SubmitError, Ticket};
 use nicekv_wire::{Duration, KeyspaceId, Now};
-use std::hash::{BuildHasher, RandomState};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::ops::Range;
 
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug)]
@@ -18,13 +29,80 @@ pub(crate) struct Origin {
     pub(crate) part: usize,
 }
 
-/// The origin of each request in flight, by the index of its ticket.
+/// The origins of each request in flight, by the index of its ticket: one, and those that share it. Each is a part of an unanswered command,
+/// of which every connection has a bounded number.
 #[derive(Debug, Default)]
-pub(crate) struct Origins(Vec<Option<Origin>>);
+pub(crate) struct Origins(Vec<Place>);
+
+#[derive(Debug, Default)]
+struct Place {
+    first: Option<Origin>,
+    sharing: Vec<Origin>,
+}
 
 impl Origins {
-    pub(crate) fn take(&mut self, ticket: Ticket) -> Origin {
-        self.0[ticket.index()].take().expect("every ticket has an origin")
+    fn begin(&mut self, ticket: Ticket, origin: Origin) {
+        if self.0.len() <= ticket.index() {
+            self.0.resize_with(ticket.index() + 1, Place::default);
+        }
+        self.0[ticket.index()].first = Some(origin);
+    }
+
+    /// The origins of a request that is answered.
+    pub(crate) fn take(&mut self, ticket: Ticket) -> impl Iterator<Item = Origin> + use<> {
+        let Place { first, sharing } = &mut self.0[ticket.index()];
+        let first = first.take().expect("every ticket has an origin");
+        [first].into_iter().chain(std::mem::take(sharing))
+    }
+}
+
+/// Passes on what is a keyed hash already.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only hashes are hashed, as numbers");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+/// A map by keyed hashes.
+pub(crate) type HashedMap<V> = HashMap<u64, V, BuildHasherDefault<Hashed>>;
+
+/// The gets that were issued in this turn, and have not left.
+#[derive(Debug, Default)]
+pub(crate) struct TurnGets {
+    /// Counts turns.
+    turn: u64,
+    by_hash: HashedMap<(KeyspaceId, Range<usize>, Ticket)>,
+    keys: Vec<u8>,
+}
+
+impl TurnGets {
+    /// What was issued leaves now.
+    pub(crate) fn end_turn(&mut self) {
+        self.turn += 1;
+        self.by_hash.clear();
+        self.keys.clear();
+    }
+
+    fn find(&self, hash: u64, keyspace: KeyspaceId, key: &[u8]) -> Option<Ticket> {
+        let (of, range, ticket) = self.by_hash.get(&hash)?;
+        (*of == keyspace && self.keys[range.clone()] == *key).then_some(*ticket)
+    }
+
+    fn note(&mut self, hash: u64, keyspace: KeyspaceId, key: &[u8], ticket: Ticket) {
+        let start = self.keys.len();
+        self.keys.extend_from_slice(key);
+        self.by_hash.insert(hash, (keyspace, start..self.keys.len(), ticket));
     }
 }
 
@@ -33,6 +111,7 @@ pub(crate) struct Requests<'a> {
     pub(crate) now: Now,
     pub(crate) core: &'a mut ClientCore,
     pub(crate) origins: &'a mut Origins,
+    pub(crate) gets: &'a mut TurnGets,
     pub(crate) server: &'a mut ServerState,
     pub(crate) hasher: &'a RandomState,
     pub(crate) timeout: Duration,
@@ -41,6 +120,11 @@ pub(crate) struct Requests<'a> {
 impl Requests<'_> {
     pub(crate) fn room(&self) -> usize {
         self.core.room()
+    }
+
+    /// Gets of one key that are issued in the same turn share a request.
+    pub(crate) fn turn(&self) -> u64 {
+        self.gets.turn
     }
 
     /// Names a key within a connection. Two keys with one hash only wait for each other needlessly.
@@ -54,12 +138,27 @@ impl Requests<'_> {
         request: Request<'_>,
         origin: Origin,
     ) -> Result<(), SubmitError> {
-        let ticket = self.core.submit(self.now, keyspace, request, self.now.after(self.timeout))?;
-        let origins = &mut self.origins.0;
-        if origins.len() <= ticket.index() {
-            origins.resize(ticket.index() + 1, None);
+        let Request::Get { key } = request else {
+            return self.begin(keyspace, request, origin).map(|_| ());
+        };
+        let hash = self.hash(keyspace, key);
+        if let Some(ticket) = self.gets.find(hash, keyspace, key) {
+            self.origins.0[ticket.index()].sharing.push(origin);
+            return Ok(());
         }
-        origins[ticket.index()] = Some(origin);
+        let ticket = self.begin(keyspace, request, origin)?;
+        self.gets.note(hash, keyspace, key, ticket);
         Ok(())
+    }
+
+    fn begin(
+        &mut self,
+        keyspace: KeyspaceId,
+        request: Request<'_>,
+        origin: Origin,
+    ) -> Result<Ticket, SubmitError> {
+        let ticket = self.core.submit(self.now, keyspace, request, self.now.after(self.timeout))?;
+        self.origins.begin(ticket, origin);
+        Ok(ticket)
     }
 }

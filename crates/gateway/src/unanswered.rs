@@ -7,19 +7,21 @@
 //! ```
 //!
 //! Commands run at the same time, unless they have a key in common: then the later one waits for the earlier one. So a connection sees its
-//! own writes, and nothing that it wrote later. Gets of one key wait for each other, too: all go to one node, and when they were
-//! sent at once (50 connections, 16 gets in flight on each) a quarter of them was lost in its socket and sent again, at half the rate.
+//! own writes, and nothing that it wrote later. Reads of one key that are issued in one turn do not wait for each other: they share
+//! a request (`requests`). One of a later turn waits, or it could show an older value than the one before it.
 //!
 //! A command on very many keys is not compared key by key: it waits for all before it, and all behind it wait.
 
-use crate::command::Command;
+use crate::command::{Command, Kind};
 use crate::error::CommandError;
 use crate::limits::KEYS_SHARED_MAX;
 use crate::parser::Arguments;
 use crate::plan::{Finish, Gathering};
 use crate::reply::{Protocol, ReplyWriter};
+use crate::requests::HashedMap;
 use nicekv_client::{Answer, OperationError};
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 
 /// The keys of a command, as hashes: two keys with one hash only wait for each other needlessly.
 #[derive(Debug)]
@@ -28,20 +30,38 @@ pub(crate) struct Keys {
     others: Vec<u64>,
     /// It has too many to list.
     exclusive: bool,
+    uses: Uses,
+}
+
+/// What a command does to its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Uses {
+    /// It reads them, by requests of this turn.
+    Reads {
+        turn: u64,
+    },
+    Writes,
 }
 
 impl Keys {
-    pub(crate) fn of(command: &Command, arguments: Arguments<'_>, hash: impl Fn(&[u8]) -> u64) -> Self {
+    /// Of a command that is issued in this turn.
+    pub(crate) fn of(
+        command: &Command,
+        arguments: Arguments<'_>,
+        turn: u64,
+        hash: impl Fn(&[u8]) -> u64,
+    ) -> Self {
+        let uses = if command.kind == Kind::Read { Uses::Reads { turn } } else { Uses::Writes };
         let indexes = command.key_indexes(arguments.count());
         if command.key_indexes(arguments.count()).nth(KEYS_SHARED_MAX).is_some() {
-            return Self { first: None, others: Vec::new(), exclusive: true };
+            return Self { exclusive: true, ..Self::none() };
         }
         let mut hashes = indexes.map(|index| hash(arguments.prefix(index)));
-        Self { first: hashes.next(), others: hashes.collect(), exclusive: false }
+        Self { first: hashes.next(), others: hashes.collect(), exclusive: false, uses }
     }
 
     fn none() -> Self {
-        Self { first: None, others: Vec::new(), exclusive: false }
+        Self { first: None, others: Vec::new(), exclusive: false, uses: Uses::Writes }
     }
 
     fn is_empty(&self) -> bool {
@@ -88,7 +108,8 @@ pub(crate) struct Unanswered {
     queue: VecDeque<Pending>,
     /// Number of the command at the front.
     first: u64,
-    keys_in_use: HashSet<u64>,
+    /// How many use each key, and how: all alike, as the others wait.
+    keys_in_use: HashedMap<(u32, Uses)>,
     /// A command on very many keys is among them; it is the last.
     exclusive: bool,
     /// Bytes of replies that wait behind an unfinished command.
@@ -125,7 +146,7 @@ impl Unanswered {
 
     /// Bytes that it occupies.
     pub(crate) fn memory(&self) -> usize {
-        let key_bytes = size_of::<u64>() + 1;
+        let key_bytes = size_of::<(u64, (u32, Uses))>() + 1;
         self.held_bytes
             + self.queue.capacity() * size_of::<Pending>()
             + self.keys_in_use.capacity() * key_bytes * 8 / 7
@@ -142,12 +163,16 @@ impl Unanswered {
         if keys.exclusive {
             return !self.queue.is_empty();
         }
-        (self.exclusive && !keys.is_empty()) || keys.iter().any(|key| self.keys_in_use.contains(&key))
+        let shares = |uses| uses == keys.uses && uses != Uses::Writes;
+        let waits = |key| self.keys_in_use.get(&key).is_some_and(|(_, uses)| !shares(*uses));
+        (self.exclusive && !keys.is_empty()) || keys.iter().any(waits)
     }
 
     /// Adds a command that has requests.
     pub(crate) fn push(&mut self, keys: Keys, state: State) {
-        self.keys_in_use.extend(keys.iter());
+        for key in keys.iter() {
+            self.keys_in_use.entry(key).or_insert((0, keys.uses)).0 += 1;
+        }
         self.exclusive |= keys.exclusive;
         self.held_bytes += keys.others.capacity() * size_of::<u64>() + state.memory();
         self.queue.push_back(Pending { keys, state });
@@ -232,7 +257,12 @@ impl Unanswered {
     fn release(&mut self, keys: &Keys) {
         self.exclusive &= !keys.exclusive;
         for key in keys.iter() {
-            self.keys_in_use.remove(&key);
+            if let Entry::Occupied(mut used) = self.keys_in_use.entry(key) {
+                used.get_mut().0 -= 1;
+                if used.get().0 == 0 {
+                    used.remove();
+                }
+            }
         }
     }
 }

@@ -48,7 +48,7 @@ fn only_one_command_of_a_key_is_under_way() {
         ("GET held", "GET held", 1),
         ("GET held", "MGET a held", 1),
         ("GET a", "GET held", 1),
-        ("MGET held held", "TTL held", 2),
+        ("MGET held held", "TTL held", 1),
         ("GET held", "SET held 1", 1),
         ("SET held 1", "GET held", 1),
         ("SET held 1", "SET held 2", 1),
