@@ -93,9 +93,10 @@ pub struct Gateway {
 impl Gateway {
     /// A gateway on sockets that the caller has bound (so that the caller reports a port in use). `uplink` is its client's.
     pub fn new(listener: TcpListener, uplink: impl Into<Uplink>, config: GatewayConfig) -> io::Result<Self> {
-        let uplink = uplink.into();
+        let mut uplink = uplink.into();
         listener.set_nonblocking(true)?;
         let waker = Waker::new()?;
+        uplink.wake_with(&waker);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let readable = epoll::EventFlags::IN;
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), readable)?;
@@ -150,6 +151,8 @@ impl Gateway {
                     token => self.on_event((token - FIRST_CONNECTION) as usize, event.flags),
                 }
             }
+            self.uplink.receive_local(|message| self.core.handle_datagram(now, message.bytes));
+            renew_client_id(&mut self.core)?;
             self.on_time(now)?;
             self.deliver(now);
             self.serve(now, &mut buffer);
@@ -161,7 +164,7 @@ impl Gateway {
 
     /// How long to wait for events; `None` is for ever.
     fn sleep(&self) -> Option<Timespec> {
-        if !self.queue.is_empty() {
+        if !self.queue.is_empty() || !self.uplink.may_sleep() {
             return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
         }
         let deadline_ns =
@@ -218,7 +221,7 @@ impl Gateway {
                 break;
             }
         }
-        renew_client_id(&mut self.core)
+        Ok(())
     }
 
     fn on_event(&mut self, slot: usize, flags: epoll::EventFlags) {

@@ -162,3 +162,62 @@ impl Requests<'_> {
         Ok(ticket)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_client::Config;
+    use nicekv_placement::Vrings;
+    use nicekv_wire::{ClientId, Operation};
+
+    const KEYSPACE: KeyspaceId = KeyspaceId::DEFAULT;
+
+    #[test]
+    fn gets_of_one_key_and_turn_are_one_request_and_all_else_is_not() {
+        let mut core = ClientCore::new(Config::new(ClientId(1 << 32), Vrings::on_loopback(7400)));
+        let (mut origins, mut gets, hasher) = (Origins::default(), TurnGets::default(), RandomState::new());
+        let mut server = ServerState::default();
+        let now = Now { boot_ns: 1, unix_ms: 1 };
+        let mut submit = |gets: &mut TurnGets, command, request| {
+            let timeout = Duration::from_secs(1);
+            let (core, origins, server, hasher) = (&mut core, &mut origins, &mut server, &hasher);
+            let mut requests = Requests { now, core, origins, gets, server, hasher, timeout };
+            let origin = Origin { slot: 0, connection: 1, command, part: 0 };
+            requests.submit(KEYSPACE, request, origin).unwrap();
+            requests.core.in_flight()
+        };
+        let (get, delete) = (Request::Get { key: b"k" }, Request::update(b"k", Operation::Delete));
+        for (command, request, in_flight) in [
+            (0, get, 1),
+            (1, get, 1),
+            (2, Request::Get { key: b"l" }, 2),
+            (3, delete, 3),
+            (4, delete, 4),
+            (5, get, 4),
+        ] {
+            assert_eq!(submit(&mut gets, command, request), in_flight, "{command}");
+        }
+        gets.end_turn();
+        assert_eq!((submit(&mut gets, 6, get), submit(&mut gets, 7, get)), (5, 5));
+        core.handle_deadline(Now { boot_ns: 3_000_000_000, unix_ms: 1 });
+        let mut answered = Vec::new();
+        while let Some(completion) = core.poll_event() {
+            answered.push(origins.take(completion.ticket).map(|origin| origin.command).collect::<Vec<_>>());
+        }
+        answered.sort();
+        assert_eq!(answered, [vec![0, 1, 5], vec![2], vec![3], vec![4], vec![6, 7]]);
+    }
+
+    #[test]
+    fn a_hash_is_not_taken_for_the_key() {
+        let mut gets = TurnGets::default();
+        let mut core = ClientCore::new(Config::new(ClientId(1 << 32), Vrings::on_loopback(7400)));
+        let now = Now { boot_ns: 1, unix_ms: 1 };
+        let ticket = core.submit(now, KEYSPACE, Request::Get { key: b"k" }, 2).unwrap();
+        gets.note(7, KEYSPACE, b"k", ticket);
+        assert_eq!(gets.find(7, KEYSPACE, b"k"), Some(ticket));
+        assert_eq!(gets.find(7, KEYSPACE, b"l"), None);
+        assert_eq!(gets.find(7, KeyspaceId(1), b"k"), None);
+        assert_eq!(gets.find(8, KEYSPACE, b"k"), None);
+    }
+}

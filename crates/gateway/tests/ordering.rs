@@ -65,6 +65,24 @@ fn only_one_command_of_a_key_is_under_way() {
     assert_eq!(under_way_together(&["GET held", "SET other 1", "GET other", "SET held 1"], "held"), 1);
 }
 
+#[test]
+fn reads_of_one_key_that_come_together_are_one_request_and_hold_up_nobody() {
+    let mut world = World::new();
+    let address = world.gateway(|_| ());
+    let mut connection = Resp::connect(address);
+    let commands =
+        ["SET held abc", "GET release", "GET held", "STRLEN held", "MGET held held", "GET release"];
+    connection.stream.write_all(&pipeline(&commands.map(str::to_owned))).unwrap();
+    // The last one is sent though the reads before it are not answered: it sets their answers free.
+    let replies = commands.map(|_| connection.reply()).concat();
+    assert_eq!(
+        String::from_utf8_lossy(&replies),
+        "+OK\r\n$-1\r\n$3\r\nabc\r\n:3\r\n*2\r\n$3\r\nabc\r\n$3\r\nabc\r\n$-1\r\n"
+    );
+    let reads = world.requests().iter().filter(|key| *key == "held").count();
+    assert_eq!(reads, 2, "the write, and one get");
+}
+
 /// The reply that Redis gives, whose commands take effect one after the other.
 fn model(keys: &mut HashMap<String, String>, command: &str) -> String {
     let words: Vec<_> = command.split(' ').collect();

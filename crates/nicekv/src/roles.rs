@@ -11,8 +11,8 @@ use nicekv_node::{NodeConfig, Timing};
 use nicekv_runtime::metadata::{MemoryState, MetadataService, StateFile};
 use nicekv_runtime::node::{Node, StorageOptions, open_durable, open_memory};
 use nicekv_runtime::{
-    AgentLink, Stop, TermFile, UdpEndpoint, UserSpaceSwitch, Waker, listen, new_client_id, now, random,
-    run_agent, switch_agent,
+    AgentLink, Stop, TermFile, UdpEndpoint, Uplink, UserSpaceSwitch, Waker, listen, new_client_id, now,
+    random, run_agent, switch_agent,
 };
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use nicekv_wire::{Duration, NodeId};
@@ -109,7 +109,7 @@ pub(crate) fn prepare_node(
     config: &ClusterConfig,
     section: &NodeSection,
     directory: Option<DataDirectory>,
-    endpoint: UdpEndpoint,
+    uplink: Uplink,
     listener: TcpListener,
 ) -> Result<Role, Failure> {
     let replica = NodeConfig {
@@ -133,7 +133,7 @@ pub(crate) fn prepare_node(
                     .map_err(|error| error.to_string())?
             }
         };
-        let node = Node::new(core, storage, endpoint, listener, waker, linger);
+        let node = Node::new(core, storage, uplink, listener, waker, linger);
         node.run(stop).map_err(|error| error.to_string())
     }))
 }
@@ -162,7 +162,7 @@ pub(crate) fn run_node(config: &ClusterConfig, name: &str) -> Result<(), Failure
         Some(path) => Some(open_directory(path, config.cluster()?, name)?),
         None => None,
     };
-    run_alone(name, prepare_node(config, section, directory, endpoint, listener)?)
+    run_alone(name, prepare_node(config, section, directory, endpoint.into(), listener)?)
 }
 
 /// `nicekv switch`

@@ -23,7 +23,9 @@ use nicekv_client::facade::Client;
 use nicekv_metadata::Status;
 use nicekv_placement::{KeyspaceDefaults, RingsBase, Vrings, parse_keyspaces, partitions_for};
 use nicekv_runtime::control_plane::AdminRequest;
-use nicekv_runtime::{AgentLink, Edges, Stop, UdpEndpoint, UserSpaceSwitch, admin, listen, start_client};
+use nicekv_runtime::{
+    AgentLink, Edges, Stop, UdpEndpoint, Uplink, UserSpaceSwitch, admin, listen, start_client,
+};
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use nicekv_wire::{Expiry, KeyspaceId};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
@@ -293,7 +295,8 @@ fn start(
             let line = format!("{} has data, but the metadata are missing: restore them", section.name);
             return Err(Failure::Environment(line));
         }
-        let node = roles::prepare_node(config, section, directory, endpoint, listener)?;
+        let uplink = Uplink::on_edge(endpoint, &edges).map_err(Failure::environment)?;
+        let node = roles::prepare_node(config, section, directory, uplink, listener)?;
         prepared.push((section.name.clone(), node));
     }
     let root = Arc::new(root);

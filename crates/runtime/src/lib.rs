@@ -22,6 +22,7 @@ pub mod admin;
 mod client;
 pub mod clock;
 pub mod control_plane;
+mod inbox;
 pub mod metadata;
 pub mod node;
 mod stop;

@@ -23,7 +23,7 @@ mod streams;
 use durable_log::Forcing;
 pub use storage::{NodeStorage, OpenError, StorageOptions, open_durable, open_memory};
 
-use crate::{Linger, Stop, UdpEndpoint, Waker, is_ready, now, readable};
+use crate::{Linger, Stop, Uplink, Waker, is_ready, now, readable};
 use nicekv_node::NodeStatus;
 use nicekv_replication::Replica;
 use nicekv_store::StoreError;
@@ -69,7 +69,7 @@ impl NodeMonitor {
 pub struct Node {
     core: Replica,
     storage: NodeStorage,
-    endpoint: UdpEndpoint,
+    uplink: Uplink,
     streams: Streams,
     waker: Waker,
     monitor: NodeMonitor,
@@ -89,27 +89,30 @@ enum Received {
     More,
 }
 
-/// What has ended a sleep, besides time and the waker.
+/// What has ended a sleep, besides time.
 struct Ready {
     datagrams: bool,
+    /// Edges have left something, or a force is done.
+    woken: bool,
     streams: bool,
 }
 
 impl Node {
-    /// `core` and `storage` as opened together; `listener` is bound to the endpoint's address; `waker` is the one that `storage` wakes.
+    /// `core` and `storage` as opened together; `listener` is bound to the uplink's address; `waker` is the one that `storage` wakes.
     pub fn new(
         core: Replica,
         storage: NodeStorage,
-        endpoint: UdpEndpoint,
+        uplink: impl Into<Uplink>,
         listener: TcpListener,
         waker: Waker,
         linger: Duration,
     ) -> Self {
-        let streams = Streams::new(listener);
+        let (streams, mut uplink) = (Streams::new(listener), uplink.into());
+        uplink.wake_with(&waker);
         Self {
             core,
             storage,
-            endpoint,
+            uplink,
             streams,
             waker,
             monitor: NodeMonitor::default(),
@@ -133,13 +136,13 @@ impl Node {
 
     /// What there is to do now, or to wait for; the force that is then to be made here.
     fn turn(&mut self) -> Result<Option<Arc<Forcing>>, NodeError> {
-        let mut received = self.receive()?;
+        let mut received = self.receive(false)?;
         let mut now = now();
         let mut has_streams = false;
         if received == Received::Nothing || now.boot_ns >= self.look_at_ns {
             let ready = self.sleep(received != Received::Nothing)?;
-            if ready.datagrams {
-                received = self.receive()?;
+            if ready.datagrams || ready.woken {
+                received = self.receive(ready.datagrams)?;
             }
             now = crate::now();
             self.look_at_ns = now.after(LOOK_INTERVAL);
@@ -161,7 +164,7 @@ impl Node {
             self.publish(now.boot_ns);
         }
         let force = self.storage.start_force(received != Received::More && !has_streams);
-        self.endpoint.send_with(|out| self.core.poll_transmit(out))?;
+        self.uplink.send_with(|out| self.core.poll_transmit(out))?;
         self.streams.send(&mut self.core);
         Ok(force)
     }
@@ -169,24 +172,42 @@ impl Node {
     /// Sleeps until there is something to do; looks only, if there is anyway.
     fn sleep(&mut self, there_is: bool) -> io::Result<Ready> {
         let mut deadline_ns = self.core.next_deadline();
-        if std::mem::take(&mut self.has_forced) || there_is || self.storage.is_unfinished() {
+        let is_left = !there_is && !self.uplink.may_sleep();
+        if std::mem::take(&mut self.has_forced) || there_is || is_left || self.storage.is_unfinished() {
             deadline_ns = 0;
         }
         if self.storage.is_syncing() {
             deadline_ns = deadline_ns.min(now().after(SYNC_POLL));
         }
-        let mut descriptors = vec![readable(&self.endpoint), readable(&self.waker)];
+        let mut descriptors = vec![readable(&self.uplink), readable(&self.waker)];
         descriptors.extend(self.streams.interests());
         self.linger.wait(&mut descriptors, Some(deadline_ns))?;
-        Ok(Ready { datagrams: is_ready(&descriptors[0]), streams: descriptors[2..].iter().any(is_ready) })
+        let [datagrams, woken] = [0, 1].map(|index| is_ready(&descriptors[index]));
+        let woken = woken || is_left;
+        Ok(Ready { datagrams, woken, streams: descriptors[2..].iter().any(is_ready) })
     }
 
-    fn receive(&mut self) -> io::Result<Received> {
-        let enough = self.endpoint.counters().received + RECEIVED_MIN;
+    /// What other edges have left costs no system call; the socket is looked at if that is nothing, or if it is known to have something.
+    fn receive(&mut self, is_readable: bool) -> io::Result<Received> {
+        let (core, mut received_at) = (&mut self.core, None);
+        self.uplink.receive_local(|message| {
+            let now = *received_at.get_or_insert_with(now);
+            core.handle_datagram(now, message.from, message.bytes);
+        });
+        let Some(at) = received_at else { return self.receive_from_socket() };
+        self.linger.begin(at);
+        match is_readable.then(|| self.receive_from_socket()).transpose()? {
+            None | Some(Received::Nothing) => Ok(Received::All),
+            Some(received) => Ok(received),
+        }
+    }
+
+    fn receive_from_socket(&mut self) -> io::Result<Received> {
+        let enough = self.uplink.counters().received + RECEIVED_MIN;
         let (mut received_at, mut more) = (None, true);
-        while more && self.endpoint.counters().received < enough {
+        while more && self.uplink.counters().received < enough {
             let core = &mut self.core;
-            more = self.endpoint.receive(|message| {
+            more = self.uplink.receive(|message| {
                 let now = *received_at.get_or_insert_with(now);
                 core.handle_datagram(now, message.from, message.bytes);
             })?;

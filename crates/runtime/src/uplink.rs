@@ -1,21 +1,23 @@
-//! The way of a client's datagrams: through the network, or as an edge of a switch in its own process.
+//! The way of a role's datagrams: through its socket, or as an edge of a switch in its own process.
 
+use crate::inbox::LocalPort;
 use crate::switch::{Edge, Edges};
-use crate::{Message, UdpEndpoint};
+use crate::{DatagramCounters, Message, UdpEndpoint, Waker};
 use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// A client's socket, and the switch's pipeline if its sender runs that itself.
+/// A socket, and on the edge of a switch its pipeline, which the sender runs itself, and an inbox for those that do so, too.
 pub struct Uplink {
     endpoint: UdpEndpoint,
-    edge: Option<Edge>,
+    edge: Option<(Edge, Edges)>,
+    inbox: Option<LocalPort>,
 }
 
 impl From<UdpEndpoint> for Uplink {
-    /// Through the network: its switch matches.
+    /// All through the network: its switch matches.
     fn from(endpoint: UdpEndpoint) -> Self {
-        Self { endpoint, edge: None }
+        Self { endpoint, edge: None, inbox: None }
     }
 }
 
@@ -23,7 +25,32 @@ impl Uplink {
     /// Matches here, with the tables of the switch of this process. The endpoint must be bound to an address of its own.
     pub fn on_edge(endpoint: UdpEndpoint, edges: &Edges) -> io::Result<Self> {
         let edge = edges.attach(&endpoint)?;
-        Ok(Self { endpoint, edge: Some(edge) })
+        Ok(Self { endpoint, edge: Some((edge, edges.clone())), inbox: None })
+    }
+
+    /// From now on other edges leave datagrams in memory, and wake the thread with `waker` if it [sleeps](Self::may_sleep). Changes nothing for
+    /// who is on no edge.
+    pub fn wake_with(&mut self, waker: &Waker) {
+        if let Some((_, edges)) = &self.edge {
+            self.inbox = Some(edges.network.join(self.endpoint.local_address(), waker.clone()));
+        }
+    }
+
+    /// To be asked right before the thread sleeps: if not, there is something to [receive](Self::receive_local).
+    pub fn may_sleep(&self) -> bool {
+        self.inbox.as_ref().is_none_or(LocalPort::may_sleep)
+    }
+
+    /// Receives what other edges have left. Costs no system call.
+    pub fn receive_local(&mut self, handle: impl FnMut(Message<'_>)) {
+        if let Some(inbox) = &mut self.inbox {
+            inbox.receive(handle);
+        }
+    }
+
+    /// What its socket has moved.
+    pub fn counters(&self) -> DatagramCounters {
+        self.endpoint.counters()
     }
 
     /// As [`UdpEndpoint::receive`].
@@ -34,7 +61,7 @@ impl Uplink {
     /// As [`UdpEndpoint::send_with`].
     pub fn send_with(&mut self, fill: impl FnMut(&mut Vec<u8>) -> Option<SocketAddrV4>) -> io::Result<()> {
         match &mut self.edge {
-            Some(edge) => edge.send_with(&mut self.endpoint, fill),
+            Some((edge, _)) => edge.send_with(&mut self.endpoint, fill),
             None => self.endpoint.send_with(fill),
         }
     }

@@ -6,11 +6,12 @@
 //! ```
 //!
 //! An edge is a part of its switch: the switch's agent installs tables in the routers of all edges, and acknowledges them when the last
-//! one has them. A sender holds the lock of its router from matching a datagram until the kernel has it, so that nothing leaves by
+//! one has them. Nodes of the process are reached by memory (`inbox`). A sender holds the lock of its router from matching a datagram until the kernel has it, so that nothing leaves by
 //! older tables once they are replaced (R6). When the switch ends, its edges have no tables any more, and pass nothing (R12).
 
 use super::route;
 use crate::UdpEndpoint;
+use crate::inbox::LocalNetwork;
 use nicekv_dataplane::{
     Backend, BackendError, Counters, Register, Router, Table, TableError, TableSet, TableStatus, TableUpdate,
     VringSet,
@@ -27,7 +28,10 @@ const ROUTED_MAX: usize = 512;
 
 /// Where senders of the switch's process become its edges; clones are the same.
 #[derive(Clone, Debug)]
-pub struct Edges(Arc<Mutex<Shared>>);
+pub struct Edges {
+    shared: Arc<Mutex<Shared>>,
+    pub(crate) network: LocalNetwork,
+}
 
 #[derive(Debug)]
 struct Shared {
@@ -42,7 +46,7 @@ impl Edges {
     /// An edge for what `endpoint` sends, which must be bound to an address of its own.
     pub(crate) fn attach(&self, endpoint: &UdpEndpoint) -> io::Result<Edge> {
         let from = endpoint.local_address();
-        let mut shared = locked(&self.0);
+        let mut shared = locked(&self.shared);
         if from.ip().is_unspecified() || shared.routers.len() >= EDGES_MAX {
             let line = format!(
                 "no edge of the switch for {from}: of {EDGES_MAX} there are {}",
@@ -56,7 +60,8 @@ impl Edges {
         }
         let router = Arc::new(Mutex::new(router));
         shared.routers.push(router.clone());
-        Ok(Edge { from, router, datagram: Vec::new(), bytes: Vec::new(), copies: Vec::new() })
+        let network = self.network.clone();
+        Ok(Edge { from, router, network, datagram: Vec::new(), bytes: Vec::new(), copies: Vec::new() })
     }
 }
 
@@ -69,14 +74,15 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Edge {
     from: SocketAddrV4,
     router: Arc<Mutex<Router>>,
+    network: LocalNetwork,
     datagram: Vec<u8>,
     /// What was matched and is to be sent, and where each copy goes.
     bytes: Vec<u8>,
-    copies: Vec<(SocketAddrV4, Range<usize>)>,
+    copies: Vec<Copy>,
 }
 
 impl Edge {
-    /// Sends what `fill` writes and addresses, until it has no more: each to the hosts that the tables name.
+    /// Sends what `fill` writes and addresses, until it has no more: what is for a vring, to the hosts that the tables name.
     pub(crate) fn send_with(
         &mut self,
         endpoint: &mut UdpEndpoint,
@@ -101,27 +107,40 @@ impl Edge {
         Ok(())
     }
 
-    /// Runs the pipeline on the datagram.
+    /// Runs the pipeline on the datagram, if it is for a vring.
     fn pass(&mut self, router: &mut Router, to: SocketAddrV4) {
         let Self { from, datagram, bytes, copies, .. } = self;
         let start = bytes.len();
         let copied = start..start + datagram.len();
-        route(router, *from, to, datagram, &mut |receiver| copies.push((receiver, copied.clone())));
+        if router.vrings().ring_of(to.ip().octets()).is_some() {
+            route(router, *from, to, datagram, &mut |receiver| copies.push((receiver, copied.clone())));
+        } else {
+            copies.push((to, copied));
+        }
         // Behind the pipeline: it has written the sender into them.
         bytes.extend_from_slice(datagram);
     }
 
-    /// Those to one host follow each other: the kernel takes a train of them at once.
+    /// Those to one host follow each other: it is woken once, or the kernel takes a train of them.
     fn send(&mut self, endpoint: &mut UdpEndpoint) -> io::Result<()> {
-        self.copies.sort_by_key(|(to, _)| *to);
-        let mut copies = self.copies.iter();
+        let Self { from, network, bytes, copies, .. } = self;
+        copies.sort_by_key(|(to, _)| *to);
+        let is_remote = |copies: &[Copy]| {
+            let datagrams = copies.iter().map(|(_, range)| &bytes[range.clone()]);
+            network.deliver(*from, copies[0].0, datagrams).is_none()
+        };
+        let remote = copies.chunk_by(|one, other| one.0 == other.0).filter(|copies| is_remote(copies));
+        let mut remote = remote.flatten();
         endpoint.send_with(|out| {
-            let (to, range) = copies.next()?;
-            out.extend_from_slice(&self.bytes[range.clone()]);
+            let (to, range) = remote.next()?;
+            out.extend_from_slice(&bytes[range.clone()]);
             Some(*to)
         })
     }
 }
+
+/// Where a datagram goes, and where its bytes are.
+type Copy = (SocketAddrV4, Range<usize>);
 
 /// The routers of a switch and of its edges, as one: tables are in force everywhere, or nowhere.
 #[derive(Debug)]
@@ -134,7 +153,8 @@ pub(super) struct EdgeRouters {
 impl EdgeRouters {
     pub(super) fn new(own: Router) -> Self {
         let shared = Shared { vrings: own.vrings().clone(), tables: None, routers: Vec::new() };
-        Self { own, edges: Edges(Arc::new(Mutex::new(shared))) }
+        let shared = Arc::new(Mutex::new(shared));
+        Self { own, edges: Edges { shared, network: LocalNetwork::default() } }
     }
 
     pub(super) fn edges(&self) -> Edges {
@@ -146,7 +166,7 @@ impl EdgeRouters {
         &mut self,
         mut change: impl FnMut(&mut Router) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
-        let mut shared = locked(&self.edges.0);
+        let mut shared = locked(&self.edges.shared);
         change(&mut self.own)?;
         for router in &shared.routers {
             change(&mut locked(router))
@@ -163,7 +183,7 @@ impl EdgeRouters {
         mut add: impl FnMut(&mut T, T),
     ) -> Result<T, BackendError> {
         let mut total = ask(&self.own)?;
-        for router in &locked(&self.edges.0).routers {
+        for router in &locked(&self.edges.shared).routers {
             add(&mut total, ask(&locked(router))?);
         }
         Ok(total)
@@ -173,7 +193,7 @@ impl EdgeRouters {
 impl Drop for EdgeRouters {
     /// A switch that has ended has no tables, and acknowledges none: nothing may leave by those that it had.
     fn drop(&mut self) {
-        let mut shared = locked(&self.edges.0);
+        let mut shared = locked(&self.edges.shared);
         shared.tables = None;
         for router in &shared.routers {
             let empty = Router::new(shared.vrings.clone()).map_err(|error: TableError| error.to_string());
@@ -182,7 +202,7 @@ impl Drop for EdgeRouters {
     }
 }
 
-fn add_each(total: &mut Vec<u64>, values: Vec<u64>) {
+fn add_each(total: &mut [u64], values: &[u64]) {
     total.iter_mut().zip(values).for_each(|(total, value)| *total += value);
 }
 
@@ -200,7 +220,7 @@ impl Backend for EdgeRouters {
     }
 
     fn entry_hits(&self, table: Table) -> Result<Vec<u64>, BackendError> {
-        self.gather(|router| router.entry_hits(table), add_each)
+        self.gather(|router| router.entry_hits(table), |total, hits| add_each(total, &hits))
     }
 
     fn read_register(&self, register: Register) -> Result<Vec<u64>, BackendError> {

@@ -1,0 +1,206 @@
+//! Datagrams between threads of one process cross by memory, not through the kernel.
+//!
+//! ```text
+//!   send ─ is there an inbox at the address? ─ yes ─▶ Inbox, bounded ─ its thread sleeps? ─▶ wake
+//!                                            └ no ──▶ socket
+//! ```
+//!
+//! Who has an inbox keeps its socket, where everybody else reaches it. An inbox promises what a socket's buffer does: what does not fit is
+//! lost, and the protocols retry.
+
+use crate::{Message, Waker};
+use std::collections::HashMap;
+use std::net::SocketAddrV4;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// Bytes that an inbox holds, as much as a socket's buffer is asked to.
+const INBOX_BYTES_MAX: usize = 4 << 20;
+
+/// The inboxes of a process, by address; clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LocalNetwork(Arc<RwLock<HashMap<SocketAddrV4, Arc<Inbox>>>>);
+
+#[derive(Debug)]
+struct Inbox {
+    datagrams: Mutex<Datagrams>,
+    /// Its thread sleeps, or is about to: whoever leaves something wakes it.
+    is_asleep: AtomicBool,
+    waker: Waker,
+}
+
+/// Several datagrams, one behind the other.
+#[derive(Debug, Default)]
+struct Datagrams {
+    bytes: Vec<u8>,
+    /// The sender of each, and where it ends.
+    ends: Vec<(SocketAddrV4, usize)>,
+}
+
+impl Datagrams {
+    /// False if there is no room.
+    fn push(&mut self, from: SocketAddrV4, bytes: &[u8]) -> bool {
+        let has_room = self.bytes.len() + bytes.len() <= INBOX_BYTES_MAX;
+        if has_room {
+            self.bytes.extend_from_slice(bytes);
+            self.ends.push((from, self.bytes.len()));
+        }
+        has_room
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        // A flood does not hold on to its memory.
+        self.bytes.shrink_to(INBOX_BYTES_MAX / 16);
+        self.ends.shrink_to(INBOX_BYTES_MAX / 1024);
+    }
+}
+
+impl Inbox {
+    /// The datagrams are whole whenever the lock is free: a holder that panics has at most lost one.
+    fn datagrams(&self) -> MutexGuard<'_, Datagrams> {
+        self.datagrams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LocalNetwork {
+    /// An inbox for what is sent to `address`, whose thread `waker` wakes; until the port is dropped.
+    pub(crate) fn join(&self, address: SocketAddrV4, waker: Waker) -> LocalPort {
+        let inbox = Inbox { datagrams: Mutex::default(), is_asleep: AtomicBool::new(false), waker };
+        let own = Arc::new(inbox);
+        self.0.write().expect("no holder of this lock panics").insert(address, own.clone());
+        LocalPort { network: self.clone(), address, own, received: Datagrams::default() }
+    }
+
+    /// Leaves datagrams of `from` in the inbox at `to`; how many were lost, or `None` if there is no inbox.
+    pub(crate) fn deliver<'a>(
+        &self,
+        from: SocketAddrV4,
+        to: SocketAddrV4,
+        datagrams: impl Iterator<Item = &'a [u8]>,
+    ) -> Option<usize> {
+        let inboxes = self.0.read().expect("no holder of this lock panics");
+        let inbox = inboxes.get(&to)?;
+        let mut waiting = inbox.datagrams();
+        let lost = datagrams.filter(|bytes| !waiting.push(from, bytes)).count();
+        drop(waiting);
+        if inbox.is_asleep.swap(false, Ordering::SeqCst) {
+            inbox.waker.wake();
+        }
+        Some(lost)
+    }
+}
+
+/// The owner's side of an inbox.
+#[derive(Debug)]
+pub(crate) struct LocalPort {
+    network: LocalNetwork,
+    address: SocketAddrV4,
+    own: Arc<Inbox>,
+    received: Datagrams,
+}
+
+impl LocalPort {
+    /// Hands out what has been left.
+    pub(crate) fn receive(&mut self, mut handle: impl FnMut(Message<'_>)) {
+        self.own.is_asleep.store(false, Ordering::SeqCst);
+        self.received.clear();
+        std::mem::swap(&mut *self.own.datagrams(), &mut self.received);
+        let Datagrams { bytes, ends } = &mut self.received;
+        let mut begin = 0;
+        for (from, end) in ends {
+            handle(Message { from: *from, destination: None, bytes: &mut bytes[begin..*end] });
+            begin = *end;
+        }
+    }
+
+    /// To be called before the thread sleeps: false if something has been left, and it is not to. Whatever is left later wakes it.
+    pub(crate) fn may_sleep(&self) -> bool {
+        self.own.is_asleep.store(true, Ordering::SeqCst);
+        // Locked after the line above: who leaves something after this look sees that the thread sleeps.
+        self.own.datagrams().ends.is_empty()
+    }
+}
+
+impl Drop for LocalPort {
+    /// Nobody reads it any more.
+    fn drop(&mut self) {
+        self.network.0.write().expect("no holder of this lock panics").remove(&self.address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{readable, wait};
+    use std::net::Ipv4Addr;
+
+    fn address(port: u16) -> SocketAddrV4 {
+        SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)
+    }
+
+    fn received(port: &mut LocalPort) -> Vec<(SocketAddrV4, Vec<u8>)> {
+        let mut all = Vec::new();
+        port.receive(|message| all.push((message.from, message.bytes.to_vec())));
+        all
+    }
+
+    #[test]
+    fn what_is_left_is_received_once_and_in_order_and_nobody_else_is_reached() {
+        let network = LocalNetwork::default();
+        let mut port = network.join(address(1), Waker::new().unwrap());
+        assert_eq!(network.deliver(address(7), address(2), [&b"lost"[..]].into_iter()), None);
+        for datagrams in [[&b"one"[..], b""], [b"two", b"three"]] {
+            assert_eq!(network.deliver(address(7), address(1), datagrams.into_iter()), Some(0));
+        }
+        let from = |bytes: &[u8]| (address(7), bytes.to_vec());
+        assert_eq!(received(&mut port), [b"one", &b""[..], b"two", b"three"].map(from));
+        assert_eq!(received(&mut port), []);
+        drop(port);
+        assert_eq!(network.deliver(address(7), address(1), [&b"late"[..]].into_iter()), None);
+    }
+
+    #[test]
+    fn an_inbox_is_bounded_and_what_does_not_fit_is_counted() {
+        let network = LocalNetwork::default();
+        let mut port = network.join(address(1), Waker::new().unwrap());
+        let datagram = vec![0; 1 << 10];
+        let many = || std::iter::repeat_n(datagram.as_slice(), INBOX_BYTES_MAX / datagram.len() + 2);
+        assert_eq!(network.deliver(address(7), address(1), many()), Some(2));
+        assert_eq!(received(&mut port).len(), INBOX_BYTES_MAX / datagram.len());
+        assert_eq!(network.deliver(address(7), address(1), [&b"again"[..]].into_iter()), Some(0));
+        assert_eq!(received(&mut port).len(), 1);
+        port.receive(|_| ());
+        assert!(port.received.bytes.capacity() <= INBOX_BYTES_MAX / 16);
+    }
+
+    #[test]
+    fn every_sleeper_is_woken_and_who_is_awake_is_not() {
+        let (network, waker) = (LocalNetwork::default(), Waker::new().unwrap());
+        let mut port = network.join(address(1), waker.clone());
+        network.deliver(address(7), address(1), [&b"awake"[..]].into_iter());
+        let mut descriptors = [readable(&waker)];
+        wait(&mut descriptors, Some(0)).unwrap();
+        assert!(!crate::is_ready(&descriptors[0]));
+        let count = 10_000;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0..count {
+                    let bytes = u32::to_be_bytes(number);
+                    network.deliver(address(7), address(1), [&bytes[..]].into_iter());
+                }
+            });
+            // The one from before counts, too.
+            let mut seen = 0;
+            while seen <= count as usize {
+                // No deadline: a lost wake would hang the test.
+                if port.may_sleep() {
+                    wait(&mut [readable(&waker)], None).unwrap();
+                    waker.clear();
+                }
+                seen += received(&mut port).len();
+            }
+        });
+    }
+}
