@@ -18,9 +18,11 @@ const ENGINE_PART: u64 = 16;
 /// Forces are made by the node's own thread while they take no longer: gets that arrive meanwhile wait for it.
 const QUICK: Duration = Duration::from_millis(1);
 
-/// And while they are for so few records, as they are with one caller: more are left to the thread that commits in groups, which forces while
-/// the node prepares the next batch.
+/// And while they are for so few records, as they are with one caller, and
 const FEW_RECORDS: u64 = 4;
+/// have been so many times in a row. Otherwise they are left to the thread that commits in groups: it forces one batch while the node prepares
+/// the next, which with many callers is worth more than what the switches of threads cost.
+const FEW_IN_A_ROW: u32 = 32;
 
 /// A force of the log, by whichever thread makes it, and what is to be told of it.
 pub(super) struct Forcing {
@@ -65,6 +67,8 @@ pub(super) struct DurableLog {
     wanted: Option<u64>,
     /// Number of the last record of which a force was wanted.
     wanted_through: u64,
+    /// Forces that were wanted for [`FEW_RECORDS`] or less since there was a larger one.
+    few_in_a_row: u32,
     /// The thread that commits in groups has been asked for this.
     handed: Option<LogPosition>,
     segments: usize,
@@ -108,6 +112,7 @@ impl DurableLog {
             waiting: VecDeque::new(),
             wanted: None,
             wanted_through: 0,
+            few_in_a_row: 0,
             handed: None,
             checkpoint: None,
             space,
@@ -131,7 +136,8 @@ impl DurableLog {
     /// nobody forces already, and it will probably not take long.
     pub(super) fn start_force(&mut self, has_time: bool) -> Option<Arc<Forcing>> {
         let records = self.wanted.take()?;
-        let is_small = records <= FEW_RECORDS && self.forcing.sync.recent() <= QUICK;
+        self.few_in_a_row = if records <= FEW_RECORDS { self.few_in_a_row.saturating_add(1) } else { 0 };
+        let is_small = self.few_in_a_row > FEW_IN_A_ROW && self.forcing.sync.recent() <= QUICK;
         if has_time && is_small && self.handed.is_none() {
             let was_out = self.forcing.is_out.swap(true, Ordering::AcqRel);
             if !was_out {

@@ -132,5 +132,5 @@ fn a_few_records_are_forced_by_who_has_time_and_more_are_left_to_the_thread_for_
         assert!(!is_forced_here(8, true), "a batch");
         assert!(!is_forced_here(1, false), "no time");
     }
-    assert!((0..TRIES).any(|_| is_forced_here(2, true)), "never again");
+    assert!((0..TRIES).any(|_| is_forced_here(1, true)), "never again");
 }
