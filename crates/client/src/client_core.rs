@@ -19,6 +19,8 @@ pub struct Counters {
     pub completed: u64,
     /// Datagrams sent again because no answer came in time.
     pub retries: u64,
+    /// Requests that were not sent at once, because enough others were under way.
+    pub waited: u64,
     /// "Busy" answers.
     pub busy: u64,
     /// Replies to ops that are not in flight any more (duplicates, or too late), or that are of no use to them.

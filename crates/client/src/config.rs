@@ -19,7 +19,7 @@ pub const OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct RetryPolicy {
     /// Before the first round trip has been measured.
     pub initial: Duration,
-    /// Least time that a retry waits beyond the measured round trip.
+    /// Least time that a retry waits beyond the measured round trip: not shorter than what a queue may add to it at any time.
     pub min: Duration,
     /// The doubling of the time between two tries stops here.
     pub max: Duration,
@@ -29,7 +29,7 @@ impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             initial: Duration::from_millis(20),
-            min: Duration::from_millis(2),
+            min: Duration::from_millis(5),
             max: Duration::from_millis(100),
         }
     }

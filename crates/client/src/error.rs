@@ -73,7 +73,8 @@ pub enum OperationError {
         /// [`VALUE_BYTES_MAX`](nicekv_wire::limits::VALUE_BYTES_MAX).
         limit: usize,
     },
-    /// Not applied: the replicas were at a bound of theirs until the deadline.
+    /// Not applied, or not read: the replicas were at a bound of theirs until the deadline, or so many requests were waiting that this one's turn
+    /// did not come in time.
     #[error("replicas are busy, nothing was stored, try again later")]
     Busy,
     /// Not applied: a replica's disk is full.

@@ -2,12 +2,15 @@
 //!
 //! ```text
 //!            begin                 the exchange is done           poll_event
-//!   Free ─────────────▶ InFlight ─────────────────────▶ Done ─────────────────▶ Free
-//!                        │    ▲                          ▲
-//!                 Afresh │    │ pause over: new op id    │ deadline
-//!                        ▼    │                          │
-//!                        Pausing ────────────────────────┘
+//!   Free ──▶ Waiting ──▶ InFlight ────────────────────▶ Done ─────────────────▶ Free
+//!               ▲ its turn  │                            ▲
+//!               │           │ Afresh                     │ deadline
+//!               │           ▼                            │
+//!               └────── Pausing ─────────────────────────┘
+//!          pause over: new op id
 //! ```
+//!
+//! Whose turn it is, `turns` knows.
 //!
 //! A slot keeps its buffers for the next request. What is said in between, and what an answer means, is its [`Exchange`]'s business.
 //!
@@ -19,10 +22,11 @@
 use crate::bundler::Outgoing;
 use crate::config::{Keyspace, RetryPolicy};
 use crate::exchange::{Buffers, Exchange, Name, Round, Step, Summary};
+use crate::line::Links;
 use crate::plant::{Plant, Planted};
 use crate::random::Jitter;
-use crate::round_trip::RoundTrip;
 use crate::sequences::Sequences;
+use crate::turns::{Lane, Turn};
 use crate::wheel::Wheel;
 use crate::{
     Answer, Completion, Config, Counters, OperationError, Request, SEQUENCE_SPAN_MAX, SubmitError, Ticket,
@@ -32,8 +36,10 @@ use alloc::vec::Vec;
 use nicekv_wire::{ClientId, Datagram, OpId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(crate) enum State {
     Free,
+    /// Its datagram is written, and has not been sent.
+    Waiting,
     InFlight,
     /// Waits before it tries again as a new op.
     Pausing,
@@ -41,8 +47,8 @@ enum State {
 }
 
 #[derive(Clone, Debug)]
-struct Slot {
-    state: State,
+pub(crate) struct Slot {
+    pub(crate) state: State,
     generation: u32,
     /// Its index is in `InFlight::outgoing`.
     queued: bool,
@@ -50,14 +56,20 @@ struct Slot {
     keyspace: usize,
     op: OpId,
     round: Round,
+    pub(crate) turn: Turn,
     /// Tries of this round so far, those under earlier op ids included.
     attempts: u32,
-    /// When the only datagram of this round, and under this op id, was sent; `None` if there were several.
-    sent_ns: Option<u64>,
+    /// When the last datagram was sent.
+    pub(crate) sent_ns: u64,
+    /// When the first one was, of those in this round and under this op id, and how many there have been.
+    first_sent_ns: u64,
+    copies: u32,
+    /// A datagram of the request has been sent, so that something may have come of it.
+    pub(crate) was_sent: bool,
     retry_ns: u64,
-    deadline_ns: u64,
+    pub(crate) deadline_ns: u64,
     exchange: Exchange,
-    buffers: Buffers,
+    pub(crate) buffers: Buffers,
     result: Result<Summary, OperationError>,
 }
 
@@ -70,8 +82,12 @@ impl Slot {
             keyspace: 0,
             op: OpId::NONE,
             round: Round::Read,
+            turn: Turn::NONE,
             attempts: 0,
-            sent_ns: None,
+            sent_ns: 0,
+            first_sent_ns: 0,
+            copies: 0,
+            was_sent: false,
             retry_ns: 0,
             deadline_ns: 0,
             exchange,
@@ -90,10 +106,13 @@ pub(crate) struct InFlight {
     limit: usize,
     retry: RetryPolicy,
     /// By the index of the keyspace, and [`Round`].
-    round_trips: Vec<[RoundTrip; 2]>,
+    pub(crate) lanes: Vec<[Lane; 2]>,
     /// By the index of the keyspace.
     partition_bits: Vec<Option<u32>>,
-    slots: Vec<Slot>,
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) links: Links,
+    /// Slots in the lines of all lanes.
+    pub(crate) in_line: usize,
     /// Slots that were used before and are free.
     free: Vec<u32>,
     sequences: Sequences,
@@ -109,15 +128,17 @@ pub(crate) struct InFlight {
 impl InFlight {
     pub(crate) fn new(config: &Config) -> Self {
         assert!((1..=SEQUENCE_SPAN_MAX).contains(&config.in_flight_max));
-        let round_trips = |_: &Keyspace| [RoundTrip::new(config.retry), RoundTrip::new(config.retry)];
+        let lanes = |_: &Keyspace| [Lane::new(config), Lane::new(config)];
         Self {
             client: config.client,
             is_forgotten: false,
             limit: config.in_flight_max,
             retry: config.retry,
-            round_trips: config.keyspaces.iter().map(round_trips).collect(),
+            lanes: config.keyspaces.iter().map(lanes).collect(),
             partition_bits: config.keyspaces.iter().map(|keyspace| keyspace.partition_bits).collect(),
             slots: Vec::new(),
+            links: Links::default(),
+            in_line: 0,
             free: Vec::new(),
             sequences: Sequences::new(),
             wheel: Wheel::new(config.in_flight_max),
@@ -180,6 +201,7 @@ impl InFlight {
         let name = self.name(place);
         let slot = &mut self.slots[place as usize];
         (slot.op, slot.keyspace, slot.exchange, slot.deadline_ns) = (name.op, index, exchange, deadline_ns);
+        slot.was_sent = false;
         let round = slot.exchange.begin(name, keyspace, request, &mut slot.buffers);
         let ticket = Ticket { index: place, generation: slot.generation };
         self.counters.submitted += 1;
@@ -197,10 +219,26 @@ impl InFlight {
     pub(crate) fn on_datagram(&mut self, index: u32, now_ns: u64, datagram: &Datagram<'_>) {
         let slot = &mut self.slots[index as usize];
         let step = slot.exchange.on_datagram(datagram, &mut slot.buffers);
-        if let (false, Some(sent_ns)) = (matches!(step, Step::Wait | Step::Stray), slot.sent_ns) {
-            self.round_trip(index).measured(now_ns.saturating_sub(sent_ns));
+        if !matches!(step, Step::Wait | Step::Stray) && slot.state == State::InFlight {
+            self.answered(index, now_ns);
         }
         self.take(index, step, now_ns);
+    }
+
+    /// What an answer tells of the replicas' haste.
+    fn answered(&mut self, index: u32, now_ns: u64) {
+        let &Slot { sent_ns, copies, first_sent_ns, .. } = &self.slots[index as usize];
+        let lane = self.lane(index);
+        let took_ns = now_ns.saturating_sub(sent_ns);
+        match copies {
+            1 => lane.answered(now_ns, sent_ns),
+            // Sooner than any answer ever was: it is to the first datagram.
+            2 if took_ns < lane.window.base_ns() => {
+                lane.round_trip.measured(now_ns.saturating_sub(first_sent_ns));
+            }
+            _ => {}
+        }
+        self.heard(index, now_ns);
     }
 
     /// Retries and gives up what is due.
@@ -208,8 +246,9 @@ impl InFlight {
         while let Some(index) = self.wheel.pop_due(now_ns) {
             let slot = &mut self.slots[index as usize];
             if now_ns >= slot.deadline_ns {
-                let error = slot.exchange.given_up();
+                let error = if slot.was_sent { slot.exchange.given_up() } else { OperationError::Busy };
                 self.finish(index, Err(error));
+                self.give_turns(now_ns);
             } else if now_ns < slot.retry_ns {
                 self.set_timer(index, now_ns);
             } else if slot.state == State::Pausing {
@@ -274,26 +313,34 @@ impl InFlight {
             }
             Step::Done(result) => self.finish(index, result),
         }
+        self.give_turns(now_ns);
     }
 
     /// Begins a round with the slot's datagram.
     fn send(&mut self, index: u32, round: Round, now_ns: u64) {
+        self.leave(index);
         let slot = &mut self.slots[index as usize];
-        (slot.round, slot.attempts, slot.sent_ns) = (round, 0, Some(now_ns));
-        self.transmit(index, now_ns);
+        (slot.round, slot.attempts, slot.copies) = (round, 0, 0);
+        self.line_up(index, now_ns);
     }
 
     fn retry(&mut self, index: u32, now_ns: u64) {
+        if self.slots[index as usize].state != State::InFlight {
+            return self.set_timer(index, now_ns);
+        }
         self.counters.retries += 1;
-        self.slots[index as usize].sent_ns = None;
-        self.round_trip(index).timed_out(now_ns);
+        self.unanswered(index, now_ns);
         self.transmit(index, now_ns);
     }
 
     /// Queues the slot's datagram and sets the time of its retry.
-    fn transmit(&mut self, index: u32, now_ns: u64) {
+    pub(crate) fn transmit(&mut self, index: u32, now_ns: u64) {
         let slot = &mut self.slots[index as usize];
-        slot.state = State::InFlight;
+        if slot.copies == 0 {
+            slot.first_sent_ns = now_ns;
+        }
+        (slot.state, slot.was_sent, slot.sent_ns, slot.copies) =
+            (State::InFlight, true, now_ns, slot.copies + 1);
         if !slot.queued {
             slot.queued = true;
             self.outgoing.push_back(index);
@@ -302,8 +349,16 @@ impl InFlight {
         self.slots[index as usize].attempts += 1;
     }
 
+    /// Nothing happens to the slot until its turn or its deadline comes.
+    pub(crate) fn wait_for_turn(&mut self, index: u32, now_ns: u64) {
+        let slot = &mut self.slots[index as usize];
+        (slot.state, slot.retry_ns) = (State::Waiting, slot.deadline_ns);
+        self.set_timer(index, now_ns);
+    }
+
     fn pause(&mut self, index: u32, now_ns: u64) {
         self.counters.busy += 1;
+        self.leave(index);
         let slot = &mut self.slots[index as usize];
         self.sequences.finish(slot.op.sequence);
         slot.state = State::Pausing;
@@ -318,15 +373,15 @@ impl InFlight {
         }
         let name = self.name(index);
         let slot = &mut self.slots[index as usize];
-        (slot.op, slot.sent_ns) = (name.op, Some(now_ns));
+        (slot.op, slot.copies) = (name.op, 0);
         slot.exchange.begin_afresh(name, &mut slot.buffers);
-        self.transmit(index, now_ns);
+        self.line_up(index, now_ns);
     }
 
     /// Nothing happens to the slot until it is answered, or a try's time has passed.
     fn wait(&mut self, index: u32, now_ns: u64) {
         let attempts = self.slots[index as usize].attempts;
-        let timeout_ns = self.round_trip(index).timeout_ns(attempts);
+        let timeout_ns = self.lane(index).round_trip.timeout_ns(attempts);
         self.slots[index as usize].retry_ns = now_ns + self.jitter.spread(timeout_ns);
         self.set_timer(index, now_ns);
     }
@@ -338,15 +393,23 @@ impl InFlight {
     }
 
     /// Of the slot's keyspace and round.
-    fn round_trip(&mut self, index: u32) -> &mut RoundTrip {
+    pub(crate) fn lane(&mut self, index: u32) -> &mut Lane {
         let slot = &self.slots[index as usize];
-        &mut self.round_trips[slot.keyspace][slot.round as usize]
+        &mut self.lanes[slot.keyspace][slot.round as usize]
     }
 
-    fn finish(&mut self, index: u32, result: Result<Summary, OperationError>) {
+    /// The same lane, what links the slots that wait in it, and how many do in all.
+    pub(crate) fn lane_and_links(&mut self, index: u32) -> (&mut Lane, &mut Links, &mut usize) {
+        let slot = &self.slots[index as usize];
+        let lane = &mut self.lanes[slot.keyspace][slot.round as usize];
+        (lane, &mut self.links, &mut self.in_line)
+    }
+
+    pub(crate) fn finish(&mut self, index: u32, result: Result<Summary, OperationError>) {
         self.wheel.clear(index);
+        self.leave(index);
         let slot = &mut self.slots[index as usize];
-        if slot.state == State::InFlight {
+        if matches!(slot.state, State::InFlight | State::Waiting) {
             self.sequences.finish(slot.op.sequence);
         }
         (slot.state, slot.result) = (State::Done, result);

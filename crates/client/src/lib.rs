@@ -19,6 +19,8 @@
 //! * The watermark that an update carries is never above an op that may still be retried (R10).
 //! * An op has one id from its first datagram to its end, also when its client gets another one meanwhile.
 //! * "Outcome unknown" is reported as such, never as failure: the update may have taken effect, or may still do so.
+//! * No more datagrams are under way than replicas answer soon (`congestion`); what is beyond waits here, and is refused if it would
+//!   wait longer than its caller.
 //! * At most [`Config::in_flight_max`] ops are unfinished and [`SEQUENCE_SPAN_MAX`] op ids lie between the oldest and the newest.
 
 #![cfg_attr(not(any(test, feature = "facade")), no_std)]
@@ -27,16 +29,20 @@ extern crate alloc;
 mod bundler;
 mod client_core;
 mod config;
+mod congestion;
+mod destinations;
 mod error;
 mod exchange;
 #[cfg(feature = "facade")]
 pub mod facade;
 mod in_flight;
+mod line;
 mod plant;
 mod random;
 mod request;
 mod round_trip;
 mod sequences;
+mod turns;
 mod wheel;
 
 pub use client_core::{ClientCore, Counters};

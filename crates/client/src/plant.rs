@@ -10,6 +10,8 @@ pub enum Plant {
     TimeoutIsFailure,
     /// R10: any reply answers the oldest op, not the one that it names.
     AnyReplyAnswers,
+    /// Whatever is submitted is sent at once, however slow the replicas.
+    NoWindow,
     /// R14: a get returns the newest version although fewer than k replicas hold it.
     NoWriteBack,
     /// R14: answers of different epochs are counted together.

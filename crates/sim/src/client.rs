@@ -6,11 +6,15 @@ use crate::keyspace::{Key, Shape, known_to_clients};
 use crate::node::START_UNIX_MS;
 use crate::random::Random;
 use nicekv_client::{
-    Addressing, Answer as Told, ClientCore, Config, Keyspace, OperationError, Outcome, Plant, Request,
+    Addressing, Answer as Told, ClientCore, Config, Counters, Keyspace, OperationError, Outcome, Plant,
+    Request,
 };
-use nicekv_wire::{ClientId, KeyspaceId, Now, OpId, Status};
+use nicekv_wire::{ClientId, Duration, KeyspaceId, Now, OpId, Status};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
+
+/// Clients in a hurry, so that more happens while others wait.
+pub const HURRY: Duration = Duration::from_millis(2);
 
 /// What the clients do.
 #[derive(Clone, Debug)]
@@ -21,6 +25,10 @@ pub struct Workload {
     pub calls: usize,
     /// Calls of one client at a time.
     pub window: usize,
+    /// When they begin.
+    pub begins_ns: u64,
+    /// Least time before a retry, beyond the round trip.
+    pub retry_min: Duration,
     /// Longest pause before the next call.
     pub pause_ns_max: u64,
     /// A call is given up after so long.
@@ -88,13 +96,14 @@ impl Client {
     pub fn new(id: ClientId, address: SocketAddrV4, shapes: &[Shape], workload: &Workload) -> Self {
         let mut keyspaces = known_to_clients(shapes);
         keyspaces.iter_mut().for_each(|keyspace| vary(keyspace, id));
-        let config = Config { keyspaces: keyspaces.clone(), ..Config::new(id, keyspaces[0]) };
+        let mut config = Config { keyspaces: keyspaces.clone(), ..Config::new(id, keyspaces[0]) };
+        config.retry.min = workload.retry_min;
         Self {
             core: ClientCore::new(config),
             by_quorum: shapes.iter().map(Shape::is_quorum).collect(),
             address,
             turn_at_ns: None,
-            call_at_ns: 0,
+            call_at_ns: workload.begins_ns,
             calls_left: workload.calls,
             history: Vec::new(),
             open: BTreeMap::new(),
@@ -107,6 +116,11 @@ impl Client {
     /// Plants a bug.
     pub fn plant(&mut self, plant: Plant) {
         self.core.plant(Some(plant));
+    }
+
+    /// What its core has counted.
+    pub fn counters(&self) -> Counters {
+        self.core.counters()
     }
 
     /// Its name in op ids.

@@ -1,7 +1,7 @@
 //! Runs a seed to its end and judges it: what must hold when all faults are healed (docs/FAULTS.md, checks L, D, C, X and V).
 
 use crate::checker::{Action, Call, Verdict, check};
-use crate::client::Workload;
+use crate::client::{HURRY, Workload};
 use crate::cluster::{Cluster, Scenario, Tally};
 use crate::faults::Faults;
 use crate::keyspace::{Key, Shape};
@@ -55,6 +55,8 @@ pub fn draw(seed: u64) -> Scenario {
             calls: if keys > 2 { 300 } else { 70 },
             // Few keys get few calls at a time: calls of unknown outcome make a history hard to judge.
             window: if keys > 2 { random.pick(&[1, 2, 4]) } else { random.pick(&[1, 2]) },
+            begins_ns: 0,
+            retry_min: HURRY,
             pause_ns_max: if keys > 2 { 20_000_000 } else { 60_000_000 },
             timeout_ns: if keys > 2 { random.pick(&[SECOND_NS / 4, SECOND_NS]) } else { 2 * SECOND_NS },
             expiring: random.pick(&[0, 300_000]),
@@ -69,6 +71,7 @@ pub fn draw(seed: u64) -> Scenario {
         },
         faults: Faults::draw(&mut random),
         faults_end_ns: 3 * SECOND_NS,
+        retries_max: None,
         plant: None,
     }
 }
@@ -118,6 +121,7 @@ pub fn finish(cluster: &mut Cluster) -> Report {
     }
     let end_ns = cluster.now_ns() + PROGRESS_NS;
     cluster.run_until(end_ns, |cluster| all_done(cluster) && is_whole(cluster));
+    report.violations.extend(judge_retries(cluster));
     if !all_done(cluster) {
         report.violations.push("clients wait for answers for ever (V)".into());
     }
@@ -151,6 +155,19 @@ pub fn finish(cluster: &mut Cluster) -> Report {
 /// Whether every call is answered, every replica is there, and no op is open.
 pub fn is_at_rest(cluster: &Cluster) -> bool {
     all_done(cluster) && is_whole(cluster) && is_quiet(cluster)
+}
+
+/// Clients send no more than replicas can take.
+fn judge_retries(cluster: &Cluster) -> Option<String> {
+    let most = cluster.scenario().retries_max?;
+    let counters = || cluster.clients().iter().map(|client| client.counters());
+    let (submitted, retries) = (
+        counters().map(|counters| counters.submitted).sum::<u64>(),
+        counters().map(|counters| counters.retries).sum::<u64>(),
+    );
+    (retries * 1000 > most * submitted).then(|| {
+        format!("{retries} datagrams of {submitted} requests were sent again: more than {most} of a thousand")
+    })
 }
 
 /// Damage that nobody reads is found and repaired in time (docs/FAULTS.md row 10).

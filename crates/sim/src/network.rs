@@ -28,14 +28,33 @@ pub struct Pace {
     pub drain_max_ns: u64,
     /// Least time of a force.
     pub disk_ns: u64,
+    /// A node needs so long for each datagram; meanwhile others wait in its socket.
+    pub service_ns: u64,
+    /// Datagrams that wait in a node's socket; more are lost.
+    pub inbox_max: usize,
 }
 
 impl Pace {
     /// As on a real network.
-    pub const VARYING: Self =
-        Self { latency_ns: 10_000, jitter_ns: 30_000, drain_max_ns: 20_000, disk_ns: 20_000 };
+    pub const VARYING: Self = Self {
+        latency_ns: 10_000,
+        jitter_ns: 30_000,
+        drain_max_ns: 20_000,
+        disk_ns: 20_000,
+        service_ns: 0,
+        inbox_max: 4096,
+    };
     /// Always the same: what happens next is decided by the faults alone.
-    pub const FIXED: Self = Self { latency_ns: 20_000, jitter_ns: 0, drain_max_ns: 0, disk_ns: 100_000 };
+    pub const FIXED: Self = Self {
+        latency_ns: 20_000,
+        jitter_ns: 0,
+        drain_max_ns: 0,
+        disk_ns: 100_000,
+        service_ns: 0,
+        inbox_max: 4096,
+    };
+    /// Nodes that do 100,000 datagrams a second, with sockets that hold little; datagrams stay in order.
+    pub const BUSY: Self = Self { jitter_ns: 0, service_ns: 10_000, inbox_max: 1024, ..Self::VARYING };
 }
 
 /// See the module.

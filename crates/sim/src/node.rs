@@ -10,8 +10,8 @@ use nicekv_wire::{ClientId, Duration, NodeId, Now};
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 
-/// Datagrams that wait in a socket; more are lost.
-const INBOX_MAX: usize = 4096;
+/// Datagrams that a loop with something to do for each takes at once.
+const BATCH_MAX: usize = 64;
 /// Everything stored is read this often.
 const SCRUB_INTERVAL: Duration = Duration::from_millis(500);
 /// Of the clients a forgetful node remembers so much: about four with one result each.
@@ -117,6 +117,8 @@ pub struct Node {
     pub inbox: VecDeque<(SocketAddrV4, Vec<u8>)>,
     /// It does nothing before.
     pub paused_until_ns: u64,
+    /// It takes no datagram before: it has others to work on.
+    pub busy_until_ns: u64,
     /// When its disk is done with everything that it was given.
     pub disk_free_ns: u64,
     /// When the loop turns next.
@@ -147,6 +149,7 @@ impl Node {
             internal_client: ClientId(0),
             inbox: VecDeque::new(),
             paused_until_ns: 0,
+            busy_until_ns: 0,
             disk_free_ns: 0,
             turn_at_ns: None,
             checkpoint_after: 0,
@@ -213,21 +216,34 @@ impl Node {
             Kept::All => self.disk.crash_keeping(self.disk.appended()),
             Kept::NoDisk => (self.disk, self.disks) = (Disk::new(), self.disks + 1),
         }
-        (self.turn_at_ns, self.disk_free_ns, self.paused_until_ns) = (None, 0, 0);
+        (self.turn_at_ns, self.disk_free_ns, self.paused_until_ns, self.busy_until_ns) = (None, 0, 0, 0);
     }
 
-    /// A datagram reaches the socket.
-    pub fn receive(&mut self, from: SocketAddrV4, bytes: Vec<u8>) {
-        if self.core.is_some() && self.inbox.len() < INBOX_MAX {
+    /// A datagram reaches the socket; false if there is no room for it.
+    pub fn receive(&mut self, from: SocketAddrV4, bytes: Vec<u8>, inbox_max: usize) -> bool {
+        let has_room = self.inbox.len() < inbox_max;
+        if self.core.is_some() && has_room {
             self.inbox.push_back((from, bytes));
         }
+        has_room
+    }
+
+    /// How many datagrams the loop takes now; each keeps it busy for `service_ns`.
+    fn take_batch(&mut self, at_ns: u64, service_ns: u64) -> usize {
+        if at_ns < self.busy_until_ns {
+            return 0;
+        }
+        let count = if service_ns == 0 { self.inbox.len() } else { self.inbox.len().min(BATCH_MAX) };
+        self.busy_until_ns = at_ns + count as u64 * service_ns;
+        count
     }
 
     /// One turn of the driver's loop, up to and including the disk; returns what the disk is busy with. The log begins a segment now and then.
-    pub fn turn(&mut self, at_ns: u64, random: &mut Random) -> Vec<Busy> {
+    pub fn turn(&mut self, at_ns: u64, service_ns: u64, random: &mut Random) -> Vec<Busy> {
         let now = self.clock.now(at_ns);
+        let batch = self.take_batch(at_ns, service_ns);
         let Some(core) = &mut self.core else { return Vec::new() };
-        for (from, bytes) in self.inbox.drain(..) {
+        for (from, bytes) in self.inbox.drain(..batch) {
             self.shown.listen(core);
             self.shown.before(core, &self.disk, &bytes);
             core.handle_datagram(now, from, &bytes);

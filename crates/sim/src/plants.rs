@@ -3,22 +3,24 @@
 //!
 //! A bug belongs to the core that it is in, which has a switch for it behind its `exploration` feature; a new one is a line here.
 
+use crate::client::Workload;
 use crate::cluster::{Scenario, Tally};
 use crate::explore::parts::{FAILOVER, increments, set_and_get};
 use crate::explore::{self, Bounds, Call, World};
 use crate::faults::Faults;
 use crate::judge;
 use crate::keyspace::{Key, Shape};
+use crate::network::Pace;
 use crate::planted::Planted;
 use crate::scenarios::{self, MILLISECOND_NS};
-use nicekv_client::Plant as InClient;
+use nicekv_client::{Plant as InClient, RetryPolicy};
 use nicekv_dataplane::Plant as InSwitch;
 use nicekv_metadata::Plant as InMetadata;
 use nicekv_node::Plant as InReplica;
 use nicekv_wire::Duration;
 
 /// A bug that is not found within so many seeds is not found.
-pub const SEEDS_MAX: u64 = 200;
+pub const SEEDS_MAX: u64 = 500;
 /// More states than an exploration needs to find one.
 const STATES_MAX: usize = 3_000_000;
 
@@ -162,6 +164,7 @@ pub const PLANTS: &[Plant] = &[
     client("retry-takes-new-op", "R10", InClient::RetryIsNewOp, Hunt::Seeds(as_drawn)),
     client("timeout-is-failure", "R10", InClient::TimeoutIsFailure, Hunt::Seeds(as_drawn)),
     client("any-reply-answers", "R10", InClient::AnyReplyAnswers, Hunt::Seeds(as_drawn)),
+    client("everything-sent-at-once", "", InClient::NoWindow, Hunt::Seeds(overloaded)),
     replica("expiry-by-local-clock", "R11", InReplica::ExpiryByLocalClock, Hunt::Seeds(as_drawn)),
     replica("lease-ignored", "R12", InReplica::LeaseIgnored, Hunt::Script("removed-but-reachable")),
     replica("orphans-ignored", "R15", InReplica::OrphansIgnored, Hunt::Seeds(as_drawn)),
@@ -193,6 +196,24 @@ pub const PLANTS: &[Plant] = &[
 ];
 
 fn as_drawn(_: &mut Scenario) {}
+
+/// No faults, and far more requests than the nodes can do.
+pub fn overloaded(scenario: &mut Scenario) {
+    scenario.nodes = 3;
+    (scenario.clients, scenario.keyspaces) = (3, vec![Shape::multicast(3, 0)]);
+    (scenario.pace, scenario.faults, scenario.retries_max) = (Pace::BUSY, Faults::NONE, Some(10));
+    scenario.workload = Workload {
+        keys: Key::several(0, 2_000),
+        calls: 4_000,
+        window: 1_500,
+        // When the first epoch has begun.
+        begins_ns: 500 * MILLISECOND_NS,
+        retry_min: RetryPolicy::default().min,
+        pause_ns_max: 2_000,
+        timeout_ns: 5_000 * MILLISECOND_NS,
+        expiring: 0,
+    };
+}
 
 /// A keyspace without a primary alone, of few keys.
 fn by_quorum(scenario: &mut Scenario) {

@@ -1,4 +1,4 @@
-//! Every planted bug is found, within 200 seeds and a minute.
+//! Every planted bug is found, within 500 seeds and a minute.
 
 use nicekv_sim::plants::PLANTS;
 use std::io::Write;

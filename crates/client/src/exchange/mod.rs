@@ -74,6 +74,8 @@ pub(crate) struct Name {
 pub(crate) struct Buffers {
     /// Where the datagram goes.
     pub(crate) to: SocketAddrV4,
+    /// The key's.
+    pub(crate) vnode: u16,
     /// Of the present round.
     pub(crate) datagram: Vec<u8>,
     /// Of the answer; before it, whatever the exchange needs.
@@ -95,7 +97,7 @@ struct Held {
 impl Buffers {
     pub(crate) fn new() -> Self {
         let to = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-        Self { to, datagram: Vec::new(), value: Vec::new(), spare: Vec::new(), held: Vec::new() }
+        Self { to, vnode: 0, datagram: Vec::new(), value: Vec::new(), spare: Vec::new(), held: Vec::new() }
     }
 
     /// How many replicas hold that version or a newer one.

@@ -32,6 +32,7 @@ impl MulticastExchange {
         buffers: &mut Buffers,
     ) -> Round {
         let (keyspace, digest) = (to.id, key_digest(request.key()));
+        buffers.vnode = digest.vnode();
         match *request {
             Request::Get { key } => {
                 Get { keyspace, op, digest, reply_to: None, forwarded: None, key }

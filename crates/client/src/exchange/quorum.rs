@@ -86,7 +86,7 @@ impl QuorumExchange {
         let wants_value = self.kind == Kind::Get;
         QuorumQuery { keyspace: to.id, op, digest, reply_to: None, quorum, wants_value, key }
             .encode(&mut buffers.datagram);
-        buffers.to = to.multicast_address(&digest);
+        (buffers.to, buffers.vnode) = (to.multicast_address(&digest), digest.vnode());
         buffers.held.clear();
         buffers.set_value(request.value());
         Round::Read

@@ -38,7 +38,7 @@ impl Cluster {
         if now_ns < self.nodes[index].paused_until_ns {
             return self.wake_node(index, now_ns);
         }
-        let busy = self.nodes[index].turn(now_ns, &mut self.random);
+        let busy = self.nodes[index].turn(now_ns, self.scenario.pace.service_ns, &mut self.random);
         self.start_disk(index, busy);
         self.flush_node(index);
     }
@@ -94,7 +94,7 @@ impl Cluster {
         let node = &mut self.nodes[index];
         let now = node.clock.now(now_ns);
         node.disk.finish(now, node.core.as_mut().expect("checked"), *busy);
-        let more = self.nodes[index].turn(now_ns, &mut self.random);
+        let more = self.nodes[index].turn(now_ns, self.scenario.pace.service_ns, &mut self.random);
         self.start_disk(index, more);
         self.flush_node(index);
     }
@@ -112,6 +112,9 @@ impl Cluster {
         if let Some(core) = &self.nodes[index].core {
             let at_ns = self.nodes[index].clock.when(core.next_deadline());
             self.wake_node(index, at_ns);
+        }
+        if !self.nodes[index].inbox.is_empty() {
+            self.wake_node(index, self.nodes[index].busy_until_ns);
         }
     }
 }

@@ -32,6 +32,8 @@ pub struct Scenario {
     pub faults: Faults,
     /// When everything is healed.
     pub faults_end_ns: u64,
+    /// Of a thousand requests no more datagrams are sent again, if there is no other fault.
+    pub retries_max: Option<u64>,
     /// A bug that must be found.
     pub plant: Option<Planted>,
 }

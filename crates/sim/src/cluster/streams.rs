@@ -88,7 +88,7 @@ impl Cluster {
         let node = &mut self.nodes[index];
         let now = node.clock.now(now_ns);
         node.core.as_mut().expect("checked").handle_stream(now, peer, bytes);
-        let busy = node.turn(now_ns, &mut self.random);
+        let busy = node.turn(now_ns, self.scenario.pace.service_ns, &mut self.random);
         self.start_disk(index, busy);
         self.flush_node(index);
     }

@@ -76,9 +76,11 @@ impl Cluster {
         }
         match to {
             Host::Node(node) => {
-                self.nodes[node].receive(from, bytes);
+                if !self.nodes[node].receive(from, bytes, self.scenario.pace.inbox_max) {
+                    self.tally.count("datagrams for which a socket had no room");
+                }
                 let drain_ns = self.random.below(self.scenario.pace.drain_max_ns) * self.slowness(to);
-                self.wake_node(node, now_ns + drain_ns);
+                self.wake_node(node, (now_ns + drain_ns).max(self.nodes[node].busy_until_ns));
             }
             Host::Client(client) => {
                 self.clients[client].receive(now_ns, &bytes);

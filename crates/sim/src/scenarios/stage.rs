@@ -1,6 +1,6 @@
 //! What a script is, and the cluster that it plays on.
 
-use crate::client::Workload;
+use crate::client::{HURRY, Workload};
 use crate::cluster::{Cluster, Mishap, Scenario, Seen};
 use crate::faults::Faults;
 use crate::judge::{self, Report};
@@ -73,6 +73,8 @@ fn busy() -> Scenario {
             keys: Key::several(0, 6),
             calls: 300,
             window: 2,
+            begins_ns: 0,
+            retry_min: HURRY,
             pause_ns_max: 20 * MILLISECOND_NS,
             timeout_ns: 1_000 * MILLISECOND_NS,
             expiring: 0,
@@ -81,6 +83,7 @@ fn busy() -> Scenario {
         timing: Timing::default(),
         faults: Faults { downtime_max_ns: 300 * MILLISECOND_NS, ..Faults::NONE },
         faults_end_ns: 3_000 * MILLISECOND_NS,
+        retries_max: None,
         plant: None,
     }
 }

@@ -5,7 +5,7 @@
 use super::stage::{MILLISECOND_NS, PARTITION};
 use crate::checker::model::{Change, When};
 use crate::checker::{Action, Verdict, check};
-use crate::client::Workload;
+use crate::client::{HURRY, Workload};
 use crate::cluster::{Cluster, Mishap, Scenario};
 use crate::faults::Faults;
 use crate::judge;
@@ -170,6 +170,8 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
             keys: keys.iter().map(|key| Key { keyspace: 0, name: key.to_vec() }).collect(),
             calls: 0,
             window: 1,
+            begins_ns: 0,
+            retry_min: HURRY,
             pause_ns_max: 0,
             timeout_ns: 10_000 * MILLISECOND_NS,
             expiring: 0,
@@ -178,6 +180,7 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
         timing: Timing::default(),
         faults: Faults { disk_max_ns: 0, ..Faults::NONE },
         faults_end_ns: 0,
+        retries_max: None,
         plant: None,
     }
 }

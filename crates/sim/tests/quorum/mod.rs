@@ -30,6 +30,8 @@ pub fn scenario(replicas: u8, write_set: u8) -> Scenario {
             keys: Key::several(0, 1),
             calls: 0,
             window: 1,
+            begins_ns: 0,
+            retry_min: nicekv_sim::client::HURRY,
             pause_ns_max: MILLISECOND_NS,
             timeout_ns: 3_000 * MILLISECOND_NS,
             expiring: 0,
@@ -38,6 +40,7 @@ pub fn scenario(replicas: u8, write_set: u8) -> Scenario {
         timing: nicekv_metadata::Timing::default(),
         faults: Faults { slow_factor: 100, ..Faults::NONE },
         faults_end_ns: 0,
+        retries_max: None,
         plant: None,
     }
 }

@@ -72,7 +72,7 @@ struct SimArguments {
     /// With --enumerate: one script, or one run of it
     #[arg(long, requires = "enumerate", value_name = "SCRIPT[:EVENT.FAULT+…]")]
     only: Option<String>,
-    /// Plant a bug, by its name, and run until it is found (exit code 1), or 200 seeds have not found it; "list" names all
+    /// Plant a bug, by its name, and run until it is found (exit code 1), or 500 seeds have not found it; "list" names all
     #[arg(long, value_name = "NAME", conflicts_with_all = ["scenario", "fault"])]
     plant: Option<String>,
     /// Sets a fault instead of drawing it from the seed, as NAME=VALUE; may be repeated; "list" names all

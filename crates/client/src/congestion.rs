@@ -1,0 +1,187 @@
+//! How many datagrams of one kind may be under way at once, by how long answers take (after Swift, SIGCOMM '20, section 3).
+//!
+//! ```text
+//!   an answer takes    base ──────────── base + target / 2 ──────────── base + target ────────────────────▶
+//!   the window         grows by an eighth        │      grows by one          │    shrinks by what is too much
+//!                      in a round trip                                              at most by half, once in a round trip
+//! ```
+//!
+//! What is sent beyond what replicas can do at once only waits in their sockets, until it is lost there or its sender asks again. So it
+//! waits in its client, where it costs nothing, and queues stay shorter than [`DELAY_TARGET_NS`]: well above what a batch takes, so that
+//! replicas have batches to work on, and far below what a socket's buffer holds.
+//!
+//! The *base* is the shortest time that an answer has taken. If answers are late though the window is as small as it gets, then it is
+//! not our queue that they wait in: replicas have become slower, or have many clients, and the base follows.
+
+/// What queues may add to the time of an answer.
+const DELAY_TARGET_NS: u64 = 5_000_000;
+/// The window is never smaller.
+const WINDOW_MIN: usize = 16;
+/// Its size at first.
+const WINDOW_INITIAL: usize = 64;
+/// Parts of one datagram in which the size is counted.
+const ONE: u64 = 1 << 16;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct CongestionWindow {
+    /// In parts of [`ONE`].
+    size: u64,
+    size_max: u64,
+    under_way: usize,
+    /// What was sent before does not shrink it again.
+    shrunk_ns: u64,
+    base_ns: u64,
+}
+
+impl CongestionWindow {
+    pub(crate) fn new(size_max: usize) -> Self {
+        let size_max = size_max.max(WINDOW_INITIAL) as u64 * ONE;
+        Self { size: WINDOW_INITIAL as u64 * ONE, size_max, under_way: 0, shrunk_ns: 0, base_ns: u64::MAX }
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.under_way < self.size()
+    }
+
+    fn size(&self) -> usize {
+        (self.size / ONE) as usize
+    }
+
+    /// The shortest time that an answer has taken.
+    pub(crate) fn base_ns(&self) -> u64 {
+        self.base_ns
+    }
+
+    /// A datagram is under way.
+    pub(crate) fn entered(&mut self) {
+        self.under_way += 1;
+    }
+
+    /// It is not any more, or nobody knows whether it is.
+    pub(crate) fn left(&mut self) {
+        self.under_way -= 1;
+    }
+
+    /// What was sent once, at `sent_ns`, is answered; answers take `smoothed_ns` of late. Called before it leaves.
+    pub(crate) fn answered(&mut self, now_ns: u64, sent_ns: u64, smoothed_ns: u64) {
+        let took_ns = now_ns.saturating_sub(sent_ns);
+        self.base_ns = self.base_ns.min(took_ns.max(1));
+        // One that is late alone tells of an accident, not of a queue.
+        let took_ns = took_ns.min(smoothed_ns);
+        let queued_ns = took_ns.saturating_sub(self.base_ns);
+        if queued_ns > DELAY_TARGET_NS {
+            let excess_ns = (queued_ns - DELAY_TARGET_NS) * 4 / 5;
+            if self.size() == WINDOW_MIN && sent_ns >= self.shrunk_ns {
+                self.base_ns += self.base_ns / 8 + 1;
+            }
+            self.shrink(now_ns, sent_ns, (took_ns - excess_ns, took_ns));
+        } else if self.under_way * 2 >= self.size() {
+            // Of a window that is not used nobody knows whether it could be larger.
+            let step = if queued_ns < DELAY_TARGET_NS / 2 { ONE / 8 } else { ONE * ONE / self.size };
+            self.size = (self.size + step).min(self.size_max);
+        }
+    }
+
+    /// What was sent at `sent_ns` is lost, while others are answered.
+    pub(crate) fn lost(&mut self, now_ns: u64, sent_ns: u64) {
+        self.shrink(now_ns, sent_ns, (1, 2));
+    }
+
+    fn shrink(&mut self, now_ns: u64, sent_ns: u64, (part, whole): (u64, u64)) {
+        if sent_ns < self.shrunk_ns {
+            return;
+        }
+        self.shrunk_ns = now_ns;
+        let smaller = (u128::from(self.size) * u128::from(part) / u128::from(whole)) as u64;
+        self.size = smaller.max(self.size / 2).max(WINDOW_MIN as u64 * ONE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Replicas that do one op after the other, each in `service_ns`, and a client that always has more. Returns the window's size and the
+    /// longest queue, of the second half.
+    fn saturate(window: &mut CongestionWindow, service_ns: u64, answers: u64) -> (usize, usize) {
+        let (mut queue, mut now_ns, mut smoothed_ns) = (std::collections::VecDeque::new(), MS, 0);
+        let mut longest = 0;
+        for number in 0..answers {
+            while window.has_room() {
+                window.entered();
+                queue.push_back(now_ns);
+            }
+            now_ns += service_ns;
+            let sent_ns = queue.pop_front().expect("the window lets some through");
+            let took_ns = now_ns - sent_ns;
+            smoothed_ns = if number == 0 { took_ns } else { (7 * smoothed_ns + took_ns) / 8 };
+            window.answered(now_ns, sent_ns, smoothed_ns);
+            window.left();
+            if number > answers / 2 {
+                longest = longest.max(queue.len());
+            }
+        }
+        let size = window.size();
+        queue.iter().for_each(|_| window.left());
+        (size, longest)
+    }
+
+    #[test]
+    fn the_queue_grows_to_the_target_and_no_further() {
+        for service_ns in [5_000, 20_000, 100_000] {
+            let mut window = CongestionWindow::new(16_384);
+            let (_, longest) = saturate(&mut window, service_ns, 50_000);
+            let delay_ns = longest as u64 * service_ns;
+            assert!((DELAY_TARGET_NS / 2..DELAY_TARGET_NS * 3 / 2).contains(&delay_ns), "{delay_ns}");
+        }
+    }
+
+    #[test]
+    fn replicas_that_become_slower_are_followed_and_faster_ones_too() {
+        let mut window = CongestionWindow::new(16_384);
+        let (fast, _) = saturate(&mut window, 5_000, 50_000);
+        let (slow, _) = saturate(&mut window, 500_000, 5_000);
+        assert!(slow < fast / 8, "{fast} {slow}");
+        let (again, _) = saturate(&mut window, 5_000, 50_000);
+        assert!(again > fast / 2, "{fast} {again}");
+    }
+
+    #[test]
+    fn a_loss_halves_it_once_in_a_round_trip_down_to_the_least() {
+        let mut window = CongestionWindow::new(16_384);
+        (0..100).for_each(|_| window.lost(10 * MS, 9 * MS));
+        assert_eq!(window.size(), WINDOW_INITIAL / 2);
+        window.lost(11 * MS, 10 * MS);
+        assert_eq!(window.size(), WINDOW_MIN);
+        window.lost(12 * MS, 11 * MS);
+        assert_eq!(window.size(), WINDOW_MIN);
+    }
+
+    #[test]
+    fn a_window_that_is_not_used_does_not_grow_and_one_late_answer_does_not_shrink_it() {
+        let mut window = CongestionWindow::new(16_384);
+        for number in 1..1_000 {
+            window.entered();
+            window.answered(number * MS, number * MS - 50_000, 50_000);
+            window.left();
+        }
+        assert_eq!(window.size(), WINDOW_INITIAL);
+        window.answered(2_000 * MS, 1_900 * MS, 60_000);
+        assert_eq!(window.size(), WINDOW_INITIAL);
+    }
+
+    #[test]
+    fn late_answers_at_the_least_size_move_the_base() {
+        let mut window = CongestionWindow::new(16_384);
+        window.answered(MS, MS - 50_000, 50_000);
+        for number in 1..100 {
+            window.answered(number * 100 * MS, number * 100 * MS - 20 * MS, 20 * MS);
+        }
+        assert!(window.base_ns() > 15 * MS, "{}", window.base_ns());
+        window.answered(20_000 * MS, 20_000 * MS - 60_000, MS);
+        assert_eq!(window.base_ns(), 60_000);
+    }
+}

@@ -1,0 +1,212 @@
+//! Whose datagram is sent, and whose waits: lanes, one for each keyspace and [`Round`](crate::exchange::Round).
+//!
+//! ```text
+//!                        ┌─ room in the window ────────────────▶ counted ──┐ timeout, destination silent
+//!   line_up ──▶ in line ─┤                                                 ▼
+//!                 ▲      ├─ destination silent, few sent to it ─▶ a probe: sent, and not counted
+//!                 │      └─ destination silent ────────────────▶ parked
+//!                 └─ the destination is heard, or takes another probe ───┘
+//! ```
+//!
+//! * First in line, first sent; but who could not be answered before its deadline is refused instead of sent ([`OperationError::Busy`]):
+//!   with more requests than replicas can serve, all would wait just too long.
+//! * A request that was sent once is never put back: it is retried until it is answered, or given up.
+
+use crate::congestion::CongestionWindow;
+use crate::destinations::Destinations;
+use crate::in_flight::{InFlight, State};
+use crate::line::Line;
+use crate::plant::Plant;
+use crate::round_trip::RoundTrip;
+use crate::{Config, OperationError};
+
+/// Where a request stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Out,
+    InLine,
+    Parked,
+    Counted,
+    Probe,
+}
+
+/// What a slot knows of its turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    standing: Standing,
+    /// Part of the vring that the datagram goes to.
+    destination: u8,
+}
+
+impl Turn {
+    pub(crate) const NONE: Self = Self { standing: Standing::Out, destination: 0 };
+}
+
+/// Requests of one kind to one keyspace: they take about the same time.
+#[derive(Clone, Debug)]
+pub(crate) struct Lane {
+    pub(crate) round_trip: RoundTrip,
+    pub(crate) window: CongestionWindow,
+    line: Line,
+    destinations: Destinations,
+}
+
+impl Lane {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            round_trip: RoundTrip::new(config.retry),
+            window: CongestionWindow::new(config.in_flight_max),
+            line: Line::EMPTY,
+            destinations: Destinations::new(),
+        }
+    }
+
+    /// What was sent once, at `sent_ns`, is answered.
+    pub(crate) fn answered(&mut self, now_ns: u64, sent_ns: u64) {
+        self.round_trip.measured(now_ns.saturating_sub(sent_ns));
+        self.window.answered(now_ns, sent_ns, self.round_trip.smoothed_ns());
+    }
+
+    /// What becomes of a request to this destination whose turn it is.
+    fn standing(&self, destination: u8, has_window: bool) -> Standing {
+        match self.destinations.is_silent(destination) {
+            true if self.destinations.takes_probe(destination) => Standing::Probe,
+            true => Standing::Parked,
+            false if self.window.has_room() || !has_window => Standing::Counted,
+            false => Standing::InLine,
+        }
+    }
+}
+
+impl InFlight {
+    /// The slot's datagram is written, and is sent when its turn comes.
+    pub(crate) fn line_up(&mut self, index: u32, now_ns: u64) {
+        let slot = &mut self.slots[index as usize];
+        let [destination, _] = slot.buffers.vnode.to_be_bytes();
+        slot.turn = Turn { standing: Standing::Out, destination };
+        let turn = slot.turn;
+        let lane = self.lane(index);
+        let is_last = !lane.line.is_empty() && !lane.destinations.is_silent(turn.destination);
+        match is_last {
+            true => self.stand(index, Standing::InLine, now_ns),
+            false => self.turn_of(index, now_ns),
+        }
+        self.counters.waited += u64::from(self.slots[index as usize].state == State::Waiting);
+    }
+
+    /// Sends those whose turn has come.
+    pub(crate) fn give_turns(&mut self, now_ns: u64) {
+        if self.in_line == 0 {
+            return;
+        }
+        for keyspace in 0..self.lanes.len() {
+            for round in 0..self.lanes[keyspace].len() {
+                while let Some(index) = self.next_turn(keyspace, round) {
+                    let slot = &self.slots[index as usize];
+                    let too_late_ns = now_ns + self.lanes[keyspace][round].round_trip.smoothed_ns();
+                    let is_too_late = !slot.was_sent && slot.deadline_ns < too_late_ns;
+                    self.leave(index);
+                    match is_too_late {
+                        true => self.finish(index, Err(OperationError::Busy)),
+                        false => self.turn_of(index, now_ns),
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first in line, if it need not stay there.
+    fn next_turn(&self, keyspace: usize, round: usize) -> Option<u32> {
+        let lane = &self.lanes[keyspace][round];
+        let first = lane.line.front()?;
+        let destination = self.slots[first as usize].turn.destination;
+        (lane.standing(destination, true) != Standing::InLine).then_some(first)
+    }
+
+    fn turn_of(&mut self, index: u32, now_ns: u64) {
+        let destination = self.slots[index as usize].turn.destination;
+        let has_window = !self.planted.has(Plant::NoWindow);
+        let standing = self.lane(index).standing(destination, has_window);
+        self.stand(index, standing, now_ns);
+    }
+
+    fn stand(&mut self, index: u32, standing: Standing, now_ns: u64) {
+        let turn = &mut self.slots[index as usize].turn;
+        turn.standing = standing;
+        let destination = turn.destination;
+        let (lane, links, in_line) = self.lane_and_links(index);
+        match standing {
+            Standing::InLine => {
+                links.push_back(&mut lane.line, index);
+                *in_line += 1;
+            }
+            Standing::Parked => links.push_back(lane.destinations.parked(destination), index),
+            Standing::Counted => lane.window.entered(),
+            Standing::Probe | Standing::Out => {}
+        }
+        match standing {
+            Standing::InLine | Standing::Parked => self.wait_for_turn(index, now_ns),
+            _ => {
+                self.lane(index).destinations.entered(destination);
+                self.transmit(index, now_ns);
+            }
+        }
+    }
+
+    /// The slot's datagram needs no turn any more.
+    pub(crate) fn leave(&mut self, index: u32) {
+        let Turn { standing, destination } = self.slots[index as usize].turn;
+        self.slots[index as usize].turn.standing = Standing::Out;
+        let (lane, links, in_line) = self.lane_and_links(index);
+        match standing {
+            Standing::Out => {}
+            Standing::InLine => {
+                links.remove(&mut lane.line, index);
+                *in_line -= 1;
+            }
+            Standing::Parked => links.remove(lane.destinations.parked(destination), index),
+            Standing::Counted | Standing::Probe => {
+                if standing == Standing::Counted {
+                    lane.window.left();
+                }
+                lane.destinations.left(destination);
+                if lane.destinations.takes_probe(destination) {
+                    self.unpark(index, destination);
+                }
+            }
+        }
+    }
+
+    /// An answer has come from where the slot's datagram goes.
+    pub(crate) fn heard(&mut self, index: u32, now_ns: u64) {
+        let destination = self.slots[index as usize].turn.destination;
+        if self.lane(index).destinations.heard(destination, now_ns) {
+            while self.unpark(index, destination) {}
+        }
+    }
+
+    /// Puts the first that is parked there, in the lane of this slot, back in line.
+    fn unpark(&mut self, index: u32, destination: u8) -> bool {
+        let (lane, links, in_line) = self.lane_and_links(index);
+        let Some(first) = lane.destinations.parked(destination).front() else { return false };
+        links.remove(lane.destinations.parked(destination), first);
+        links.push_back(&mut lane.line, first);
+        *in_line += 1;
+        self.slots[first as usize].turn.standing = Standing::InLine;
+        true
+    }
+
+    /// The slot's datagram was not answered in time.
+    pub(crate) fn unanswered(&mut self, index: u32, now_ns: u64) {
+        let slot = &mut self.slots[index as usize];
+        let (sent_ns, Turn { standing, destination }) = (slot.sent_ns, slot.turn);
+        let lane = self.lane(index);
+        lane.round_trip.timed_out(now_ns);
+        if lane.destinations.timed_out(destination, sent_ns) {
+            lane.window.lost(now_ns, sent_ns);
+        } else if standing == Standing::Counted {
+            lane.window.left();
+            self.slots[index as usize].turn.standing = Standing::Probe;
+        }
+    }
+}
