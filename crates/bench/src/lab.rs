@@ -68,6 +68,19 @@ impl Lab {
         run(command).map(|()| Self(()))
     }
 
+    /// The processes of its hosts, by the hosts' names.
+    pub(crate) fn processes(&self) -> Result<Vec<(String, u32)>> {
+        let mut command = command("status")?;
+        let output = command.arg("--json").stderr(Stdio::null()).output();
+        let output = output.map_err(BenchError::system("start `nicekv lab status`"))?;
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let hosts = status["hosts"].as_array().into_iter().flatten();
+        let process = |host: &serde_json::Value| {
+            Some((host["name"].as_str()?.to_owned(), u32::try_from(host["pid"].as_u64()?).ok()?))
+        };
+        Ok(hosts.filter_map(process).collect())
+    }
+
     /// Carries out another lab command, such as `kill node-0`.
     pub(crate) fn command(&self, words: &[&str]) -> Result<()> {
         let mut command = command(words[0])?;

@@ -10,9 +10,11 @@
 
 pub(crate) mod echo;
 pub(crate) mod native;
+pub(crate) mod open;
 pub(crate) mod paced;
 pub(crate) mod redis;
 
+use crate::cost::MachineTime;
 use crate::error::{BenchError, Result};
 use nicekv_runtime::Stop;
 use std::time::{Duration, Instant};
@@ -34,12 +36,20 @@ pub(crate) struct Measured {
     pub(crate) elapsed: Duration,
     /// Datagrams sent again, because they or their answers were lost or late.
     pub(crate) retries: u64,
+    /// Processor time of the whole machine.
+    pub(crate) busy: Duration,
 }
 
 impl Measured {
     /// Ops per second.
     pub(crate) fn throughput(&self) -> f64 {
         self.operations as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Microseconds of processor time per op, of everybody who takes part.
+    pub(crate) fn cost_us(&self) -> f64 {
+        // Nothing costs less than can be counted.
+        self.busy.max(crate::cost::TICK).as_secs_f64() * 1e6 / self.operations as f64
     }
 
     /// Microseconds per op, of a single caller.
@@ -52,13 +62,14 @@ impl Measured {
 struct Meter<'a> {
     limits: Limits<'a>,
     started: Instant,
+    machine: MachineTime,
     operations: u64,
     finished: Option<Measured>,
 }
 
 impl<'a> Meter<'a> {
     fn start(limits: Limits<'a>) -> Self {
-        Self { limits, started: Instant::now(), operations: 0, finished: None }
+        Self { limits, started: Instant::now(), machine: MachineTime::now(), operations: 0, finished: None }
     }
 
     /// Notes `operations` answers; true as long as callers shall go on.
@@ -69,9 +80,14 @@ impl<'a> Meter<'a> {
         self.operations += operations;
         let elapsed = self.started.elapsed();
         if elapsed >= self.limits.duration || self.limits.stop.is_stopped() {
-            self.finished = Some(Measured { operations: self.operations, elapsed, retries: 0 });
+            self.finished = Some(self.measured(elapsed));
         }
         self.finished.is_none()
+    }
+
+    fn measured(&self, elapsed: Duration) -> Measured {
+        let busy = MachineTime::now().since(self.machine).busy;
+        Measured { operations: self.operations, elapsed, retries: 0, busy }
     }
 
     /// After the last answer.
@@ -80,7 +96,7 @@ impl<'a> Meter<'a> {
             return Err(BenchError::Interrupted);
         }
         let elapsed = self.started.elapsed();
-        let measured = self.finished.unwrap_or(Measured { operations: self.operations, elapsed, retries: 0 });
+        let measured = self.finished.unwrap_or_else(|| self.measured(elapsed));
         if measured.operations == 0 {
             return Err(BenchError::Failed(format!("no op was answered in {elapsed:.1?}")));
         }

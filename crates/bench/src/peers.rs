@@ -14,6 +14,7 @@
 mod target;
 
 use crate::ROUNDS_MIN;
+use crate::cost::MachineTime;
 use crate::error::{BenchError, Result};
 use crate::lab::{Engine, Lab, Size, inside};
 use crate::load::echo::{self, EchoLoad};
@@ -79,6 +80,9 @@ struct Bench<'a> {
     directory: TempDir,
     stop: Stop,
 }
+
+/// What is compared, and the processor time of an op.
+type Figures = (Rounds, Rounds);
 
 /// A peer under load: runs the ops of a seed within limits.
 type Peer<'a> = &'a mut dyn FnMut(u64, Limits<'_>) -> Result<Measured>;
@@ -158,7 +162,9 @@ impl Bench<'_> {
         }?;
         let (metric, unit) = target.metric();
         let Target { id, goal, title, peer, .. } = *target;
-        Ok(Comparison { bench: "peers", target: id, goal, title, metric, unit, peer, parameters, rounds })
+        let (rounds, costs) = rounds;
+        let (bench, target, goal) = ("peers", Some(id), Some(goal));
+        Ok(Comparison { bench, target, goal, title, metric, unit, peer, parameters, rounds, costs })
     }
 
     fn parameters(&self, target: &Target) -> Map<String, Value> {
@@ -185,7 +191,7 @@ impl Bench<'_> {
     }
 
     /// P1. The echo runs on a thread of this process, with its socket on a node's host.
-    fn beside_echo(&self, target: &Target, native: &mut NativeLoad) -> Result<Rounds> {
+    fn beside_echo(&self, target: &Target, native: &mut NativeLoad) -> Result<Figures> {
         native.run(Sequence::new(Work::Preload, 0), 64, self.limits(PRELOAD_TIMEOUT))?;
         let address = SocketAddrV4::new(Host::Node(0).address(), PEER_PORT);
         let socket = || BenchError::system("make an echo's socket");
@@ -209,7 +215,7 @@ impl Bench<'_> {
         target: &Target,
         native: &mut NativeLoad,
         parameters: &mut Map<String, Value>,
-    ) -> Result<Rounds> {
+    ) -> Result<Figures> {
         let servers = self.start_redis(1, target.engine)?;
         let mut load = connect(&servers, target.callers)?;
         native.run(Sequence::new(Work::Preload, 0), target.callers, self.limits(PRELOAD_TIMEOUT))?;
@@ -236,10 +242,10 @@ impl Bench<'_> {
             return self.alternate(target, Work::Get, native, &mut own);
         }
         let mut other = |_, limits: Limits<'_>| {
-            let operations = gets(limits.duration);
+            let (operations, before) = (gets(limits.duration), MachineTime::now());
             let rate = benchmark(operations)?.unwrap_or(0.0);
             let elapsed = Duration::from_secs_f64(operations as f64 / rate);
-            Ok(Measured { operations, elapsed, retries: 0 })
+            Ok(Measured { operations, elapsed, retries: 0, busy: MachineTime::now().since(before).busy })
         };
         self.alternate(target, Work::Get, native, &mut other)
     }
@@ -250,7 +256,7 @@ impl Bench<'_> {
         target: &Target,
         native: &mut NativeLoad,
         parameters: &mut Map<String, Value>,
-    ) -> Result<Rounds> {
+    ) -> Result<Figures> {
         parameters.insert("peer_version".into(), self.redis_version.clone().into());
         let servers = self.start_redis(NODES, target.engine)?;
         let mut load = connect(&servers, target.callers)?;
@@ -280,12 +286,12 @@ impl Bench<'_> {
         work: Work,
         native: &mut NativeLoad,
         peer: Peer<'_>,
-    ) -> Result<Rounds> {
+    ) -> Result<Figures> {
         let mut ours =
             |seed, limits: Limits<'_>| native.run(Sequence::new(work, seed), target.callers, limits);
         ours(0, self.limits(WARM_UP))?;
         peer(0, self.limits(WARM_UP))?;
-        let (mut rounds, limits) = (Rounds::default(), self.limits(self.round_time()));
+        let (mut rounds, limits) = (Figures::default(), self.limits(self.round_time()));
         for round in 1..=u64::from(self.arguments.rounds) {
             let (our, theirs) = if round % 2 == 1 {
                 let our = ours(round, limits)?;
@@ -301,7 +307,8 @@ impl Bench<'_> {
                 "{} {round}/{total}: nicekv {:.1} {unit} ({retries} retries), {} {:.1}, ratio {ratio:.2}",
                 target.id, pair.0, target.peer, pair.1
             );
-            rounds.pairs.push(pair);
+            rounds.0.pairs.push(pair);
+            rounds.1.pairs.push((our.cost_us(), theirs.cost_us()));
         }
         Ok(rounds)
     }

@@ -137,16 +137,11 @@ fn command(role: Role, directory: &Path) -> Command {
     command
 }
 
-/// Gets per second as `redis-benchmark` measures them, from the calling thread's network namespace; `None` if it is not installed.
-pub(crate) fn benchmark_gets(
-    server: SocketAddrV4,
-    connections: usize,
-    keys: u32,
-    gets: u64,
-) -> Result<Option<f64>> {
+/// Ops per second as `redis-benchmark` measures them, from the calling thread's network namespace; `None` if it is not installed.
+pub(crate) fn benchmark(server: SocketAddrV4, name: &str, arguments: &[String]) -> Result<Option<f64>> {
     let output = Command::new(BENCHMARK)
-        .args(["-h", &server.ip().to_string(), "-p", &server.port().to_string(), "-t", "get", "--csv"])
-        .args(["-c", &connections.to_string(), "-r", &keys.to_string(), "-n", &gets.to_string()])
+        .args(["-h", &server.ip().to_string(), "-p", &server.port().to_string(), "-t", name, "--csv"])
+        .args(arguments)
         .stdin(Stdio::null())
         .output();
     let output = match output {
@@ -160,10 +155,27 @@ pub(crate) fn benchmark_gets(
     })
 }
 
-/// The rate in the line `"GET","145000.00",…`.
+/// Gets per second.
+pub(crate) fn benchmark_gets(
+    server: SocketAddrV4,
+    connections: usize,
+    keys: u32,
+    gets: u64,
+) -> Result<Option<f64>> {
+    let arguments = [
+        "-c".to_owned(),
+        connections.to_string(),
+        "-r".into(),
+        keys.to_string(),
+        "-n".into(),
+        gets.to_string(),
+    ];
+    benchmark(server, "get", &arguments)
+}
+
+/// The rate in the line `"GET","145000.00",…`, which follows the header.
 fn rate(csv: &str) -> Option<f64> {
-    let line = csv.lines().find_map(|line| line.strip_prefix("\"GET\",\""))?;
-    line.split('"').next()?.parse().ok()
+    csv.lines().find_map(|line| line.split('"').nth(3)?.parse().ok())
 }
 
 #[cfg(test)]

@@ -24,13 +24,22 @@ impl Goal {
     }
 }
 
+impl std::fmt::Display for Goal {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AtLeast(least) => write!(formatter, "≥ {least}"),
+            Self::AtMost(most) => write!(formatter, "≤ {most}"),
+        }
+    }
+}
+
 /// A finished comparison of NICEKV with a peer.
 #[derive(Debug)]
 pub(crate) struct Comparison {
     pub(crate) bench: &'static str,
-    /// The target's id in the list of figures to reach.
-    pub(crate) target: &'static str,
-    pub(crate) goal: Goal,
+    /// The target's id in the list of figures to reach, if it is there.
+    pub(crate) target: Option<&'static str>,
+    pub(crate) goal: Option<Goal>,
     /// What is compared, for people.
     pub(crate) title: &'static str,
     pub(crate) metric: &'static str,
@@ -39,6 +48,8 @@ pub(crate) struct Comparison {
     /// How it was measured.
     pub(crate) parameters: Map<String, Value>,
     pub(crate) rounds: Rounds,
+    /// Microseconds of processor time per op, of everybody who takes part.
+    pub(crate) costs: Rounds,
 }
 
 /// One line of JSON: one metric of one system. The peer's lines have no ratio, being what ours are compared with.
@@ -60,14 +71,25 @@ struct Row<'a> {
 }
 
 impl Comparison {
-    fn rows(&self) -> [Row<'_>; 2] {
+    fn rows(&self) -> [Row<'_>; 4] {
+        let [figure, peers_figure] = self.pair(&self.rounds, (self.metric, self.unit), self.target);
+        let [cost, peers_cost] = self.pair(&self.costs, ("cpu_per_op", "us"), None);
+        [figure, peers_figure, cost, peers_cost]
+    }
+
+    fn pair<'a>(
+        &'a self,
+        rounds: &Rounds,
+        (metric, unit): (&'a str, &'a str),
+        target: Option<&'a str>,
+    ) -> [Row<'a>; 2] {
         let row = |system, Summary { median, min, max }| Row {
             bench: self.bench,
             system,
             parameters: &self.parameters,
-            rounds: self.rounds.pairs.len(),
-            metric: self.metric,
-            unit: self.unit,
+            rounds: rounds.pairs.len(),
+            metric,
+            unit,
             median,
             min,
             max,
@@ -77,34 +99,48 @@ impl Comparison {
         };
         let ours = Row {
             ratio_to: Some(self.peer),
-            ratio: Some(self.rounds.ratios().median),
-            target: Some(self.target),
-            ..row("nicekv", self.rounds.ours())
+            ratio: Some(rounds.ratios().median),
+            target,
+            ..row("nicekv", rounds.ours())
         };
-        [ours, row(self.peer, self.rounds.peers())]
+        [ours, row(self.peer, rounds.peers())]
     }
 }
 
 /// The table.
 pub(crate) fn table(comparisons: &[Comparison]) -> String {
-    let header = ["", "metric", "nicekv", "peer", "", "ratio", "[min .. max]", "target", "met"];
+    let header = [
+        "",
+        "metric",
+        "nicekv",
+        "peer",
+        "",
+        "ratio",
+        "[min .. max]",
+        "CPU us/op",
+        "peer",
+        "ratio",
+        "target",
+        "met",
+    ];
     let mut lines = vec![header.map(String::from)];
     for comparison in comparisons {
         let ratios = comparison.rounds.ratios();
-        let goal = match comparison.goal {
-            Goal::AtLeast(least) => format!("≥ {least}"),
-            Goal::AtMost(most) => format!("≤ {most}"),
-        };
+        let goal = comparison.goal.map_or_else(String::new, |goal| goal.to_string());
+        let met = comparison.goal.map(|goal| if goal.is_met(ratios.median) { "yes" } else { "no" });
         lines.push([
-            comparison.target.into(),
+            comparison.target.unwrap_or_default().into(),
             format!("{}, {}", comparison.title, comparison.unit),
             figure(comparison.rounds.ours().median),
             figure(comparison.rounds.peers().median),
             comparison.peer.into(),
             format!("{:.2}", ratios.median),
             format!("[{:.2} .. {:.2}]", ratios.min, ratios.max),
+            figure(comparison.costs.ours().median),
+            figure(comparison.costs.peers().median),
+            format!("{:.2}", comparison.costs.ratios().median),
             goal,
-            if comparison.goal.is_met(ratios.median) { "yes" } else { "no" }.into(),
+            met.unwrap_or_default().into(),
         ]);
     }
     aligned(&lines)
@@ -145,14 +181,15 @@ mod tests {
     fn comparison() -> Comparison {
         Comparison {
             bench: "peers",
-            target: "P4b",
-            goal: Goal::AtMost(0.6),
+            target: Some("P4b"),
+            goal: Some(Goal::AtMost(0.6)),
             title: "put, one caller",
             metric: "mean_time",
             unit: "us",
             peer: "redis",
             parameters: Map::from_iter([("callers".to_owned(), Value::from(1))]),
             rounds: Rounds { pairs: vec![(40.0, 80.0), (50.0, 80.0), (30.0, 80.0)] },
+            costs: Rounds { pairs: vec![(20.0, 80.0)] },
         }
     }
 
@@ -170,12 +207,14 @@ mod tests {
             r#"{"bench":"peers","system":"redis","parameters":{"callers":1},"rounds":3,"metric":"mean_time","unit":"us","#,
             r#""median":80.0,"min":80.0,"max":80.0,"ratio_to":null,"ratio":null}"#,
         );
-        assert_eq!(text, format!("{ours}\n{peers}\n"));
+        assert!(text.starts_with(&format!("{ours}\n{peers}\n")), "{text}");
+        let cost = r#""metric":"cpu_per_op","unit":"us","median":20.0,"min":20.0,"max":20.0,"ratio_to":"redis","ratio":0.25}"#;
+        assert!(text.lines().nth(2).unwrap().ends_with(cost), "{text}");
     }
 
     #[test]
     fn the_table_says_whether_a_target_is_met() {
-        let missed = Comparison { goal: Goal::AtLeast(1.5), ..comparison() };
+        let missed = Comparison { goal: Some(Goal::AtLeast(1.5)), ..comparison() };
         let text = table(&[comparison(), missed]);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].contains("0.50") && lines[1].ends_with("yes"), "{text}");

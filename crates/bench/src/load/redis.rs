@@ -13,7 +13,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
 
 /// Longest answer that is read at once, errors included.
-const ANSWER_BYTES_MAX: usize = 512;
+const ANSWER_BYTES_MAX: usize = 4_096;
 
 /// Connections to a Redis server.
 pub(crate) struct RedisLoad {
@@ -22,10 +22,14 @@ pub(crate) struct RedisLoad {
     linger: Linger,
     /// Replicas that must have acknowledged a SET before it counts.
     wait_for: Option<usize>,
+    /// Commands that are sent at once, each time when all are answered; they share a WAIT.
+    pipeline: usize,
 }
 
 struct Connection {
     stream: TcpStream,
+    /// Commands in flight.
+    steps: u64,
     request: Vec<u8>,
     /// Exactly what a right answer is.
     expected: Vec<u8>,
@@ -55,16 +59,21 @@ impl RedisLoad {
             Ok(Connection::new(stream))
         };
         let connections = (0..connections).map(connect).collect::<io::Result<_>>()?;
-        Ok(Self { connections, epoll, linger: Linger::new(Linger::DEFAULT), wait_for })
+        Ok(Self { connections, epoll, linger: Linger::new(Linger::DEFAULT), wait_for, pipeline: 1 })
+    }
+
+    /// The same, with so many commands at once on each connection.
+    pub(crate) fn pipelined(self, pipeline: usize) -> Self {
+        Self { pipeline, ..self }
     }
 
     /// Runs `sequence`, one caller for each connection.
     pub(crate) fn run(&mut self, mut sequence: Sequence, limits: Limits<'_>) -> Result<Measured> {
         let mut meter = Meter::start(limits);
         let mut in_flight = 0;
-        for (connection, step) in self.connections.iter_mut().zip(sequence.by_ref()) {
-            connection.send(step, self.wait_for)?;
-            in_flight += 1;
+        let pipeline = self.pipeline;
+        for connection in &mut self.connections {
+            in_flight += usize::from(connection.send(sequence.by_ref().take(pipeline), self.wait_for)?);
         }
         let mut ready = Vec::with_capacity(self.connections.len());
         while in_flight > 0 {
@@ -72,14 +81,14 @@ impl RedisLoad {
             let mut finished = 0;
             for &index in &ready {
                 if let Progress::Complete = self.connections[index].receive()? {
-                    finished += 1;
+                    finished += self.connections[index].steps;
                 } else {
                     continue;
                 }
                 // As soon as the connection is free: its server need not wait for the others.
-                match meter.finished.is_none().then(|| sequence.next()).flatten() {
-                    Some(step) => self.connections[index].send(step, self.wait_for)?,
-                    None => in_flight -= 1,
+                let count = if meter.finished.is_none() { pipeline } else { 0 };
+                if !self.connections[index].send(sequence.by_ref().take(count), self.wait_for)? {
+                    in_flight -= 1;
                 }
             }
             meter.count(finished);
@@ -112,16 +121,29 @@ impl RedisLoad {
 impl Connection {
     fn new(stream: TcpStream) -> Self {
         let (request, expected) = (Vec::with_capacity(256), Vec::with_capacity(256));
-        Self { stream, request, expected, answer: [0; ANSWER_BYTES_MAX], answer_bytes: 0 }
+        Self { stream, steps: 0, request, expected, answer: [0; ANSWER_BYTES_MAX], answer_bytes: 0 }
     }
 
-    fn send(&mut self, step: Step, wait_for: Option<usize>) -> Result<()> {
+    /// Sends commands at once; false if there are none.
+    fn send(&mut self, steps: impl Iterator<Item = Step>, wait_for: Option<usize>) -> Result<bool> {
         self.request.clear();
         self.expected.clear();
-        encode(&step, wait_for, &mut self.request, &mut self.expected);
-        self.answer_bytes = 0;
+        (self.steps, self.answer_bytes) = (0, 0);
+        let mut is_put = false;
+        for step in steps {
+            encode(&step, &mut self.request, &mut self.expected);
+            self.steps += 1;
+            is_put |= !step.is_get();
+        }
+        if self.steps == 0 {
+            return Ok(false);
+        }
+        if let Some(replicas) = wait_for.filter(|_| is_put) {
+            encode_wait(replicas, &mut self.request, &mut self.expected);
+        }
         // A request is far smaller than the socket's buffer, which the answer before has shown to be empty.
-        self.stream.write_all(&self.request).map_err(BenchError::system("write to redis"))
+        self.stream.write_all(&self.request).map_err(BenchError::system("write to redis"))?;
+        Ok(true)
     }
 
     fn receive(&mut self) -> Result<Progress> {
@@ -148,7 +170,7 @@ impl Connection {
 }
 
 /// The command of an op, and its right answer.
-fn encode(step: &Step, wait_for: Option<usize>, request: &mut Vec<u8>, expected: &mut Vec<u8>) {
+fn encode(step: &Step, request: &mut Vec<u8>, expected: &mut Vec<u8>) {
     let (key, value) = (step.key(), step.value());
     const { assert!(KEY_BYTES == 16 && VALUE_BYTES == 64, "the lengths are written out below") };
     if step.is_get() {
@@ -166,12 +188,14 @@ fn encode(step: &Step, wait_for: Option<usize>, request: &mut Vec<u8>, expected:
     request.extend_from_slice(&value);
     request.extend_from_slice(b"\r\n");
     expected.extend_from_slice(b"+OK\r\n");
-    if let Some(replicas) = wait_for {
-        let timeout_ms = ANSWER_TIMEOUT.as_millis();
-        // Writing to a vector cannot fail.
-        let _ = write!(request, "*3\r\n$4\r\nWAIT\r\n$1\r\n{replicas}\r\n$4\r\n{timeout_ms}\r\n");
-        let _ = write!(expected, ":{replicas}\r\n");
-    }
+}
+
+/// Waits until replicas have acknowledged all puts of the connection.
+fn encode_wait(replicas: usize, request: &mut Vec<u8>, expected: &mut Vec<u8>) {
+    let timeout_ms = ANSWER_TIMEOUT.as_millis();
+    // Writing to a vector cannot fail.
+    let _ = write!(request, "*3\r\n$4\r\nWAIT\r\n$1\r\n{replicas}\r\n$4\r\n{timeout_ms}\r\n");
+    let _ = write!(expected, ":{replicas}\r\n");
 }
 
 #[cfg(test)]

@@ -1,0 +1,197 @@
+//! `nicekv bench overload`: what is answered, and what is sent twice, when more is asked than the cluster can do.
+//!
+//! ```text
+//!   closed loop, many callers ──▶ the carried load      open loop at 1 ×, 2 ×, 10 × of it ──▶ goodput, retries
+//! ```
+//!
+//! Peers have no part in it: the targets are that less than 1 % is sent again, and that the goodput stays within 10 % of its peak.
+
+use crate::ROUNDS_MIN;
+use crate::error::{BenchError, Result};
+use crate::lab::{Engine, Lab, Size, inside};
+use crate::load::native::NativeLoad;
+use crate::load::open::{self, Offered};
+use crate::load::{Limits, Measured};
+use crate::statistics::Summary;
+use crate::workload::{KEYS, Sequence, VALUE_BYTES, Work};
+use nicekv_lab::Hook;
+use nicekv_lab::topology::{Host, WIRE_PORT};
+use nicekv_placement::Vrings;
+use nicekv_runtime::Stop;
+use serde_json::json;
+use std::net::SocketAddrV4;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const SIZE: Size = Size { nodes: 3, replicas: 3 };
+const CLIENT: Host = Host::Client(0);
+/// Callers that find out what the cluster carries.
+const CALLERS: usize = 256;
+const MULTIPLES: [u32; 3] = [1, 2, 10];
+const PRELOAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Of what is sent, so much may be sent again.
+const RETRIES_PERCENT_MAX: f64 = 1.0;
+/// Of the best goodput, so much must be left.
+const KEPT_MIN: f64 = 0.9;
+
+/// Arguments of `nicekv bench overload`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct OverloadArguments {
+    /// Measure for half a second instead of two in each round
+    #[arg(long)]
+    quick: bool,
+    /// Also write one JSON object per line and figure to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Rounds of each load
+    #[arg(long, default_value_t = ROUNDS_MIN, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Keep the durable nodes' data below this directory, which must be on a disk
+    #[arg(long, default_value = "/var/tmp", value_name = "DIR")]
+    data_dir: PathBuf,
+}
+
+/// A kind of load, and what became of it in each round at each multiple.
+struct Row {
+    engine: Engine,
+    work: Work,
+    rounds: Vec<[Offered; MULTIPLES.len()]>,
+}
+
+pub(crate) fn run(arguments: &OverloadArguments) -> Result<()> {
+    let stop = Stop::new();
+    stop.on_signals().map_err(BenchError::system("handle signals"))?;
+    let directory = crate::peers::directory(&arguments.data_dir)?;
+    let mut rows = Vec::new();
+    for (engine, works) in
+        [(Engine::Memory, [Work::Get, Work::Put].as_slice()), (Engine::Durable, [Work::Put].as_slice())]
+    {
+        let _lab = Lab::up(SIZE, engine, Hook::default(), &directory.path().join("lab"))?;
+        for &work in works {
+            let rounds = (1..=arguments.rounds).map(|round| measure(arguments, work, round.into(), &stop));
+            rows.push(Row { engine, work, rounds: rounds.collect::<Result<_>>()? });
+        }
+    }
+    rows.iter().for_each(Row::print);
+    arguments.json.as_ref().map_or(Ok(()), |path| write_json(path, &rows))
+}
+
+/// What the cluster carries just now, then the loads.
+fn measure(
+    arguments: &OverloadArguments,
+    work: Work,
+    round: u64,
+    stop: &Stop,
+) -> Result<[Offered; MULTIPLES.len()]> {
+    let duration = Duration::from_millis(if arguments.quick { 500 } else { 2_000 });
+    let (address, vrings) = (SocketAddrV4::new(CLIENT.address(), 0), Vrings::on_network(WIRE_PORT));
+    let limits = |duration| Limits { duration, stop };
+    let carried = || -> Result<Measured> {
+        let mut load = NativeLoad::bind(address, vrings).map_err(BenchError::system("make a socket"))?;
+        load.run(Sequence::new(Work::Preload, 0), CALLERS, limits(PRELOAD_TIMEOUT))?;
+        load.run(Sequence::new(work, round), CALLERS, limits(duration))
+    };
+    let carried = inside(CLIENT, carried)??.throughput();
+    let mut offered = [Offered::default(); MULTIPLES.len()];
+    for (offered, multiple) in offered.iter_mut().zip(MULTIPLES) {
+        let rate = carried * f64::from(multiple);
+        let offer = || open::offer(address, vrings, Sequence::new(work, round), rate, limits(duration));
+        *offered = inside(CLIENT, offer)??;
+        eprintln!(
+            "{work:?} {round}: carried {carried:.0} op/s, {multiple} x offered: {:.0} answered, {:.2} % sent again, {} refused, {} failed",
+            offered.goodput(),
+            offered.retries_percent(),
+            offered.refused,
+            offered.failed,
+        );
+    }
+    Ok(offered)
+}
+
+impl Row {
+    fn name(&self) -> &'static str {
+        match (self.work, self.engine) {
+            (Work::Get, _) => "get",
+            (_, Engine::Memory) => "put",
+            (_, Engine::Durable) => "durable put",
+        }
+    }
+
+    /// At one multiple: goodput, retries of a hundred, goodput as a part of the round's best.
+    fn figures(&self, index: usize) -> [Summary; 3] {
+        let of = |figure: fn(&[Offered; MULTIPLES.len()], usize) -> f64| {
+            Summary::of(self.rounds.iter().map(|round| figure(round, index)))
+        };
+        let kept = |round: &[Offered; MULTIPLES.len()], index: usize| {
+            let best = round.iter().map(Offered::goodput).fold(1.0, f64::max);
+            round[index].goodput() / best
+        };
+        [
+            of(|round, index| round[index].goodput()),
+            of(|round, index| round[index].retries_percent()),
+            of(kept),
+        ]
+    }
+
+    fn print(&self) {
+        for (index, multiple) in MULTIPLES.iter().enumerate() {
+            let [goodput, retries, kept] = self.figures(index);
+            let is_met = retries.median < RETRIES_PERCENT_MAX && kept.median >= KEPT_MIN;
+            println!(
+                "{:11}  {multiple:2} x  {:7.0} op/s [{:.0} .. {:.0}]  of the best {:.2}  sent again {:.2} % [{:.2} .. {:.2}]  {}",
+                self.name(),
+                goodput.median,
+                goodput.min,
+                goodput.max,
+                kept.median,
+                retries.median,
+                retries.min,
+                retries.max,
+                if is_met { "met" } else { "missed" },
+            );
+        }
+    }
+}
+
+fn write_json(path: &Path, rows: &[Row]) -> Result<()> {
+    let mut text = String::new();
+    for row in rows {
+        for (index, multiple) in MULTIPLES.iter().enumerate() {
+            let metrics = [("goodput", "op/s"), ("retries", "%"), ("kept", "of the best")];
+            for (Summary { median, min, max }, (metric, unit)) in row.figures(index).into_iter().zip(metrics)
+            {
+                let line = json!({
+                    "bench": "overload", "system": "nicekv", "metric": metric, "unit": unit,
+                    "parameters": {
+                        "work": row.name(), "engine": row.engine.name(), "load": multiple, "value_bytes": VALUE_BYTES,
+                        "keys": KEYS, "nodes": SIZE.nodes, "replicas": SIZE.replicas,
+                    },
+                    "rounds": row.rounds.len(), "median": median, "min": min, "max": max,
+                    "ratio_to": null, "ratio": null,
+                });
+                text.push_str(&format!("{line}\n"));
+            }
+        }
+    }
+    std::fs::write(path, text).map_err(BenchError::system(format!("write {}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goodput_is_compared_with_the_best_of_its_round() {
+        let offered = |answered, retries| Offered {
+            answered,
+            retries,
+            failed: 100 - answered,
+            elapsed: Duration::from_secs(1),
+            ..Offered::default()
+        };
+        let rounds = vec![[offered(80, 1), offered(100, 2), offered(50, 3)]];
+        let row = Row { engine: Engine::Memory, work: Work::Get, rounds };
+        let [goodput, retries, kept] = row.figures(2);
+        assert_eq!((goodput.median, retries.median, kept.median), (50.0, 3.0, 0.5));
+    }
+}
