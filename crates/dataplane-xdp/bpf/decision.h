@@ -17,7 +17,9 @@ enum fate {
 	FATE_FLOOD,
 };
 
-/* `slot`: of the generation that has decided. `target`: a port, or the group. `route`: of FATE_ROUTE. `doubled`: a fault. */
+/*
+ * `slot`: of the generation that has decided. `target`: a port, or the group. `route`: of FATE_ROUTE. `doubled`: a fault. `is_piece`: of the
+ * frame. */
 struct decision {
 	enum fate fate;
 	__u32 slot;
@@ -25,4 +27,5 @@ struct decision {
 	__u32 target;
 	const struct nicekv_route *route;
 	bool doubled;
+	bool is_piece;
 };

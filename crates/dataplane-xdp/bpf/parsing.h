@@ -38,6 +38,7 @@ enum ring {
 /*
  * A frame at whatever hook it was taken. `data`, `end`: the part of its `bytes` that can be read; it holds all headers.
  * `tags`: VLAN tags that are not in the data. `is_train`: it is several datagrams under one header, cut apart further on.
+ * `is_piece`: it was cut from one.
  */
 struct frame {
 	void *data;
@@ -46,6 +47,7 @@ struct frame {
 	__u32 ifindex;
 	__u32 tags;
 	bool is_train;
+	bool is_piece;
 };
 
 struct vlan_tag {

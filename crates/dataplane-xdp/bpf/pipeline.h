@@ -46,7 +46,7 @@ static __always_inline enum fate fate_of(const struct frame *frame, struct datag
 /* Fills `datagram` if the frame is for a vring. Its pointers hold until the frame is changed. */
 static __always_inline struct decision decide(const struct frame *frame, struct datagram *datagram)
 {
-	struct decision decision = {};
+	struct decision decision = { .is_piece = frame->is_piece };
 
 	decision.fate = fate_of(frame, datagram, &decision);
 	return decision;

@@ -3,6 +3,8 @@
  * TCP keeps its segmentation and checksum offloads.
  *
  * - To the far end of a virtual cable a frame goes at once (bpf_redirect_peer), past the receiver's queue. Other ports send it.
+ *   So do all ports what was cut from a train: the receiver's queue (NAPI, with GRO) puts the pieces together again. They are known by
+ *   their payload, which is in pages; a datagram that was sent alone is in one piece.
  * - Copies share the payload with the frame that they are clones of: headers are written before each clone.
  * - A checksum may be one that is still to be computed, by whoever needs it. Only the helpers know, so they write. They also
  *   leave the headers of frames alone that are not rewritten: TCP's are shared with what it may have to send again.
@@ -29,8 +31,8 @@ struct written {
 };
 
 /*
- * Whether the headers that are looked at are where programs can read them. Of TCP nothing behind the IP header is; to move more of it
- * there would copy the header of each frame.
+ * Whether the headers that are looked at are where programs can read them. Of TCP nothing behind the IP header is, and of IPv6 nothing
+ * at all; to move more of it there would copy the header of each frame.
  */
 static __always_inline bool is_readable(const struct __sk_buff *skb)
 {
@@ -40,16 +42,20 @@ static __always_inline bool is_readable(const struct __sk_buff *skb)
 
 	if (bytes >= skb->len || bytes >= HEADER_BYTES_MAX)
 		return true;
-	return (void *)(ip + 1) <= (void *)(long)skb->data_end && ethernet->h_proto == bpf_htons(ETH_P_IP) &&
-	       ip->protocol == IPPROTO_TCP;
+	if ((void *)(ip + 1) > (void *)(long)skb->data_end)
+		return false;
+	return ethernet->h_proto == bpf_htons(ETH_P_IPV6) ||
+	       (ethernet->h_proto == bpf_htons(ETH_P_IP) && ip->protocol == IPPROTO_TCP);
 }
 
 static __always_inline struct frame frame_of_skb(struct __sk_buff *skb)
 {
 	struct frame frame = { .bytes = skb->len, .ifindex = skb->ifindex };
 
-	if (!is_readable(skb))
+	if (!is_readable(skb)) {
 		bpf_skb_pull_data(skb, skb->len < HEADER_BYTES_MAX ? skb->len : HEADER_BYTES_MAX);
+		frame.is_piece = true;
+	}
 	frame.data = (void *)(long)skb->data;
 	frame.end = (void *)(long)skb->data_end;
 	/* The kernel has taken the outermost tag out. */
@@ -91,16 +97,16 @@ static __always_inline void tc_send_copy(struct __sk_buff *skb, __u32 port)
 }
 
 /* Sends the frame itself: the program has to end. */
-static __always_inline int tc_send(struct __sk_buff *skb, __u32 port, bool doubled)
+static __always_inline int tc_send(struct __sk_buff *skb, __u32 port, const struct decision *decision)
 {
 	struct nicekv_cable *cable;
 
-	if (doubled)
+	if (decision->doubled)
 		tc_send_copy(skb, port);
 	cable = cable_to(port);
 	if (!cable)
 		return TC_ACT_SHOT;
-	return cable->has_peer ? bpf_redirect_peer(cable->ifindex, 0) : bpf_redirect(cable->ifindex, 0);
+	return cable->has_peer && !decision->is_piece ? bpf_redirect_peer(cable->ifindex, 0) : bpf_redirect(cable->ifindex, 0);
 }
 
 /* A receiver's turn comes when the next one is known, so that the last one gets the frame itself. */
@@ -131,7 +137,7 @@ static __always_inline int tc_copy(struct __sk_buff *skb, const struct decision 
 		return TC_ACT_SHOT;
 	count(NICEKV_COUNTER_MULTICAST_COPIES);
 	tc_rewrite(skb, written, receiver->mac, receiver->address);
-	return tc_send(skb, port, decision->doubled);
+	return tc_send(skb, port, decision);
 }
 
 /* Each by its port and not at once, so that the receiver's kernel sees whether it is meant. */
@@ -156,11 +162,11 @@ static __always_inline int tc_carry_out(struct __sk_buff *skb, const struct deci
 	switch (decision->fate) {
 	case FATE_ROUTE:
 		tc_rewrite(skb, &written, decision->route->mac, decision->route->address);
-		return tc_send(skb, decision->target, decision->doubled);
+		return tc_send(skb, decision->target, decision);
 	case FATE_COPY:
 		return tc_copy(skb, decision, &written);
 	case FATE_FORWARD:
-		return tc_send(skb, decision->target, decision->doubled);
+		return tc_send(skb, decision->target, decision);
 	case FATE_FLOOD:
 		return tc_flood(skb, decision->port);
 	default:

@@ -10,6 +10,7 @@
 //! What the ports need:
 //! - *tc: the other end of a veth port* must cut trains of datagrams apart (`UDP_SEGMENT`) before the switch, which routes by the header
 //!   of each: `ethtool -K DEV tx-udp-segmentation off`. A train that arrives as one frame for a vring or a server is dropped and counted.
+//!   Its pieces are put together again at the receiver if there is `gro on`, and at the port itself `tso off`, which veth asks for.
 //! - *XDP: the other end of a veth port* must run NAPI, or redirected frames are lost in silence: there,
 //!   `ethtool -K DEV gro on`. Checksums must be complete on the wire: `ethtool -K DEV tx off rx off`. A VLAN tag
 //!   must be in the frame, not beside it: `ethtool -K DEV txvlan off` (a tag kept in metadata is lost by a

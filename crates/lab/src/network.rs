@@ -28,8 +28,8 @@ const CONTROL_INTERFACE: &str = "mgmt0";
 /// What a switch at this hook asks of a host's end of a cable (see nicekv-dataplane-xdp).
 fn features(hook: Hook) -> &'static str {
     match hook {
-        // Trains are cut apart before the switch: it routes by the header of each datagram.
-        Hook::Tc => "tx-udp-segmentation off",
+        // Trains are cut apart before the switch, which routes by the header of each datagram, and put together behind it.
+        Hook::Tc => "gro on tx-udp-segmentation off",
         Hook::Xdp | Hook::Auto => "gro on tx off rx off txvlan off",
     }
 }
@@ -83,6 +83,10 @@ fn connect(
         &format!("ip -n {switch} link add {host} type veth peer name eth0 address {mac} netns {name}"),
     )?;
     run(lock, &format!("ip netns exec {name} ethtool -K eth0 {}", features(hook)))?;
+    if hook == Hook::Tc {
+        // Only then the host's end queues, for GRO, what comes from here. TCP is handed over past this.
+        run(lock, &format!("ip netns exec {switch} ethtool -K {host} tso off"))?;
+    }
     run(lock, &format!("ip -n {name} addr add {address}/16 dev eth0"))?;
     run(lock, &format!("ip -n {name} link set eth0 up"))?;
     run(lock, &format!("ip -n {switch} link set {host} up"))?;

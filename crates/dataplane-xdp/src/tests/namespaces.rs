@@ -60,11 +60,14 @@ impl Network {
             // As lib.rs demands of host ends.
             let features = match (0..ports).any(|port| hook_of(port) == Hook::Xdp) {
                 true => "gro on tx off rx off txvlan off tx-udp-segmentation off",
-                false => "tx-udp-segmentation off",
+                false => "gro on tx-udp-segmentation off",
             };
             let ethtool: Vec<&str> =
                 ["ethtool", "-K", &outer].into_iter().chain(features.split(' ')).collect();
             run(&[&["ip", "netns", "exec", &hosts][..], &ethtool].concat());
+            if hook_of(port) == Hook::Tc {
+                run(&["ip", "netns", "exec", &switch, "ethtool", "-K", &inner, "tso", "off"]);
+            }
             run(&["ip", "-n", &hosts, "link", "set", &outer, "up"]);
             run(&["ip", "-n", &switch, "link", "set", &inner, "up"]);
         }
@@ -256,6 +259,17 @@ pub(super) fn become_nobody() {
     // SAFETY: a plain system call; unlike the function of libc it concerns this thread alone.
     let result = unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
     assert_eq!(result, 0, "setresuid: {}", io::Error::last_os_error());
+}
+
+/// Makes the kernel cut what the socket sends into datagrams of this length.
+pub(super) fn cut_trains(socket: &std::net::UdpSocket, datagram_bytes: usize) {
+    let bytes = datagram_bytes as i32;
+    // SAFETY: the option takes an integer, which outlives the call.
+    let result = unsafe {
+        let value = (&raw const bytes).cast();
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, value, size_of::<i32>() as u32)
+    };
+    assert_eq!(result, 0, "UDP_SEGMENT: {}", io::Error::last_os_error());
 }
 
 /// Perhaps it was never created; and a panic is no place for another one.
