@@ -37,9 +37,7 @@ pub use overload::OverloadArguments;
 pub use peers::PeersArguments;
 pub use profile::ProfileArguments;
 pub use redis_benchmark::RedisBenchmarkArguments;
-
-/// Fewer rounds make no median.
-pub const ROUNDS_MIN: u32 = 5;
+pub use statistics::ROUNDS_MIN;
 
 /// `nicekv bench NAME`.
 #[derive(Clone, Debug, clap::Subcommand)]

@@ -6,12 +6,12 @@
 //!
 //! Peers have no part in it: the targets are that less than 1 % is sent again, and that the goodput stays within 10 % of its peak.
 
-use crate::ROUNDS_MIN;
 use crate::error::{BenchError, Result};
 use crate::lab::{Engine, Lab, Size, inside};
 use crate::load::native::NativeLoad;
 use crate::load::open::{self, Offered};
 use crate::load::{Limits, Measured};
+use crate::statistics::ROUNDS_MIN;
 use crate::statistics::Summary;
 use crate::workload::{KEYS, Sequence, VALUE_BYTES, Work};
 use nicekv_lab::Hook;

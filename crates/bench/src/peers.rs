@@ -13,7 +13,6 @@
 
 mod target;
 
-use crate::ROUNDS_MIN;
 use crate::cost::MachineTime;
 use crate::error::{BenchError, Result};
 use crate::lab::{Engine, Lab, Size, inside};
@@ -23,6 +22,7 @@ use crate::load::redis::RedisLoad;
 use crate::load::{Limits, Measured};
 use crate::redis_server::{self, RedisServer, Role};
 use crate::report::{self, Comparison};
+use crate::statistics::ROUNDS_MIN;
 use crate::statistics::Rounds;
 use crate::workload::{KEYS, Sequence, VALUE_BYTES, Work};
 use nicekv_lab::Hook;

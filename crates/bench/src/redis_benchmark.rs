@@ -9,7 +9,6 @@
 //! many connections, and with `-P 16` Redis gets one WAIT for the sixteen SETs, which is to its advantage. A row against one Redis
 //! compares copies on three nodes with a single one, and is there for honesty. Durable: Redis syncs each write (`appendfsync always`).
 
-use crate::ROUNDS_MIN;
 use crate::cost::MachineTime;
 use crate::error::{BenchError, Result};
 use crate::lab::{Engine, Lab, Size, inside};
@@ -17,6 +16,7 @@ use crate::load::redis::RedisLoad;
 use crate::load::{Limits, Measured};
 use crate::redis_server::{self, RedisServer, Role};
 use crate::report::{self, Comparison, Goal};
+use crate::statistics::ROUNDS_MIN;
 use crate::statistics::Rounds;
 use crate::workload::{KEYS, Sequence, VALUE_BYTES, Work};
 use nicekv_lab::Hook;

@@ -1,5 +1,8 @@
 //! Medians and spreads of rounds.
 
+/// Fewer rounds make no median.
+pub const ROUNDS_MIN: u32 = 5;
+
 /// Median and extremes of a figure over the rounds of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Summary {

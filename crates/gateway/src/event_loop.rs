@@ -16,7 +16,7 @@ use crate::limits::{CONNECTIONS_MAX, MEMORY_BYTES_MAX, READ_BYTES};
 use crate::requests::{Origins, Requests, TurnGets};
 use crate::server_state::ServerState;
 use nicekv_client::{ClientCore, Config, OPERATION_TIMEOUT};
-use nicekv_runtime::{Stop, Uplink, Waker, now, release_free_memory, renew_client_id};
+use nicekv_runtime::{Linger, Stop, Uplink, Waker, now, release_free_memory, renew_client_id};
 use nicekv_wire::{Duration, Now};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
@@ -85,6 +85,7 @@ pub struct Gateway {
     queue: Vec<usize>,
     /// Connections with a command that waits for room in the window.
     window_queue: Vec<usize>,
+    linger: Linger,
     accept_again_ns: Option<u64>,
     /// When to look for idle connections; `None` if all are known to be idle.
     sweep_ns: Option<u64>,
@@ -125,6 +126,7 @@ impl Gateway {
             hasher: RandomState::new(),
             queue: Vec::new(),
             window_queue: Vec::new(),
+            linger: Linger::new(Linger::DEFAULT),
             accept_again_ns: None,
             sweep_ns: None,
         })
@@ -151,7 +153,7 @@ impl Gateway {
                     token => self.on_event((token - FIRST_CONNECTION) as usize, event.flags),
                 }
             }
-            self.uplink.receive_local(|message| self.core.handle_datagram(now, message.bytes));
+            self.receive_local(now, !events.is_empty());
             renew_client_id(&mut self.core)?;
             self.on_time(now)?;
             self.deliver(now);
@@ -164,8 +166,16 @@ impl Gateway {
 
     /// How long to wait for events; `None` is for ever.
     fn sleep(&self) -> Option<Timespec> {
-        if !self.queue.is_empty() || !self.uplink.may_sleep() {
-            return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
+        const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if !self.queue.is_empty() {
+            return Some(NO_TIME);
+        }
+        if self.core.in_flight() > 0 && self.linger.is_on() && !self.uplink.is_left(false) {
+            std::thread::yield_now();
+            return Some(NO_TIME);
+        }
+        if self.uplink.is_left(true) {
+            return Some(NO_TIME);
         }
         let deadline_ns =
             [self.core.next_deadline(), self.accept_again_ns, self.sweep_ns].into_iter().flatten().min()?;
@@ -222,6 +232,17 @@ impl Gateway {
             }
         }
         Ok(())
+    }
+
+    /// Takes what nodes of this process have answered. `is_busy`: there was something else to do.
+    fn receive_local(&mut self, now: Now, mut is_busy: bool) {
+        self.uplink.receive_local(|message| {
+            is_busy = true;
+            self.core.handle_datagram(now, message.bytes);
+        });
+        if is_busy {
+            self.linger.begin(now);
+        }
     }
 
     fn on_event(&mut self, slot: usize, flags: epoll::EventFlags) {

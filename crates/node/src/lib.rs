@@ -23,6 +23,7 @@ mod node_core;
 mod outbox;
 mod plant;
 mod protocol;
+mod requests;
 mod routes;
 mod scrub;
 mod session;

@@ -115,11 +115,13 @@ impl LocalPort {
         }
     }
 
-    /// To be called before the thread sleeps: false if something has been left, and it is not to. Whatever is left later wakes it.
-    pub(crate) fn may_sleep(&self) -> bool {
-        self.own.is_asleep.store(true, Ordering::SeqCst);
+    /// Whether something has been left. If not, and the thread `sleeps` now, whatever is left later wakes it.
+    pub(crate) fn is_left(&self, sleeps: bool) -> bool {
+        if sleeps {
+            self.own.is_asleep.store(true, Ordering::SeqCst);
+        }
         // Locked after the line above: who leaves something after this look sees that the thread sleeps.
-        self.own.datagrams().ends.is_empty()
+        !self.own.datagrams().ends.is_empty()
     }
 }
 
@@ -195,7 +197,7 @@ mod tests {
             let mut seen = 0;
             while seen <= count as usize {
                 // No deadline: a lost wake would hang the test.
-                if port.may_sleep() {
+                if !port.is_left(true) {
                     wait(&mut [readable(&waker)], None).unwrap();
                     waker.clear();
                 }

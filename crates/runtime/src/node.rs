@@ -172,8 +172,7 @@ impl Node {
     /// Sleeps until there is something to do; looks only, if there is anyway.
     fn sleep(&mut self, there_is: bool) -> io::Result<Ready> {
         let mut deadline_ns = self.core.next_deadline();
-        let is_left = !there_is && !self.uplink.may_sleep();
-        if std::mem::take(&mut self.has_forced) || there_is || is_left || self.storage.is_unfinished() {
+        if std::mem::take(&mut self.has_forced) || there_is || self.storage.is_unfinished() {
             deadline_ns = 0;
         }
         if self.storage.is_syncing() {
@@ -181,9 +180,9 @@ impl Node {
         }
         let mut descriptors = vec![readable(&self.uplink), readable(&self.waker)];
         descriptors.extend(self.streams.interests());
-        self.linger.wait(&mut descriptors, Some(deadline_ns))?;
+        self.linger.wait_unless(&mut descriptors, Some(deadline_ns), |sleeps| self.uplink.is_left(sleeps))?;
         let [datagrams, woken] = [0, 1].map(|index| is_ready(&descriptors[index]));
-        let woken = woken || is_left;
+        let woken = woken || self.uplink.is_left(false);
         Ok(Ready { datagrams, woken, streams: descriptors[2..].iter().any(is_ready) })
     }
 

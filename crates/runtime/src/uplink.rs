@@ -28,7 +28,7 @@ impl Uplink {
         Ok(Self { endpoint, edge: Some((edge, edges.clone())), inbox: None })
     }
 
-    /// From now on other edges leave datagrams in memory, and wake the thread with `waker` if it [sleeps](Self::may_sleep). Changes nothing for
+    /// From now on other edges leave datagrams in memory, and wake the thread with `waker` if it [sleeps](Self::is_left). Changes nothing for
     /// who is on no edge.
     pub fn wake_with(&mut self, waker: &Waker) {
         if let Some((_, edges)) = &self.edge {
@@ -36,9 +36,9 @@ impl Uplink {
         }
     }
 
-    /// To be asked right before the thread sleeps: if not, there is something to [receive](Self::receive_local).
-    pub fn may_sleep(&self) -> bool {
-        self.inbox.as_ref().is_none_or(LocalPort::may_sleep)
+    /// Whether there is something to [receive](Self::receive_local). If not, and the thread `sleeps` now, whatever is left wakes it.
+    pub fn is_left(&self, sleeps: bool) -> bool {
+        self.inbox.as_ref().is_some_and(|inbox| inbox.is_left(sleeps))
     }
 
     /// Receives what other edges have left. Costs no system call.

@@ -64,15 +64,35 @@ impl Linger {
 
     /// Like [`wait`].
     pub fn wait(&self, descriptors: &mut [PollFd<'_>], deadline_ns: Option<u64>) -> io::Result<()> {
+        self.wait_unless(descriptors, deadline_ns, |_| false)
+    }
+
+    /// Like [`wait`], and ends when `is_left` finds something else. It is told whether a sleep follows, which then is to be ended by one
+    /// of the descriptors.
+    pub(crate) fn wait_unless(
+        &self,
+        descriptors: &mut [PollFd<'_>],
+        deadline_ns: Option<u64>,
+        is_left: impl Fn(bool) -> bool,
+    ) -> io::Result<()> {
         let until_ns = deadline_ns.map_or(self.until_ns, |deadline_ns| deadline_ns.min(self.until_ns));
         while now().boot_ns < until_ns {
+            if is_left(false) {
+                return Ok(());
+            }
             wait(descriptors, Some(0))?;
             if descriptors.iter().any(is_ready) {
                 return Ok(());
             }
             std::thread::yield_now();
         }
+        let deadline_ns = if is_left(true) { Some(0) } else { deadline_ns };
         wait(descriptors, deadline_ns)
+    }
+
+    /// Whether it is too early to sleep.
+    pub fn is_on(&self) -> bool {
+        now().boot_ns < self.until_ns
     }
 }
 

@@ -1,85 +1,18 @@
 //! The client core against replicas that answer, stay silent, repeat themselves or are busy.
 
-use nicekv_client::{
-    ClientCore, Completion, Config, Keyspace, OPERATION_TIMEOUT, OperationError, Outcome, Request,
-    SubmitError,
-};
+mod window;
+mod world;
+
+use nicekv_client::{Completion, Keyspace, OPERATION_TIMEOUT, OperationError, Outcome, Request, SubmitError};
 use nicekv_placement::Vrings;
 use nicekv_wire::quorum::Quorum;
 use nicekv_wire::{
-    ClientId, Condition, Datagram, Duration, Expiry, KeyspaceId, Now, OpId, Opcode, Operation, Replication,
-    Reply, Status, Update,
+    ClientId, Condition, Datagram, Duration, Expiry, KeyspaceId, OpId, Opcode, Operation, Replication, Reply,
+    Status, Update,
 };
+use world::World;
 
 const MS: u64 = 1_000_000;
-
-struct World {
-    client: ClientCore,
-    now: Now,
-}
-
-impl World {
-    fn new() -> Self {
-        Self::with(|_| ())
-    }
-
-    fn with(change: impl FnOnce(&mut Config)) -> Self {
-        let mut config = Config::new(ClientId::new(1_700_000_000_000, 5), Vrings::on_loopback(7400));
-        change(&mut config);
-        let now = Now { boot_ns: 17_000_000_000, unix_ms: 1_700_000_000_000 };
-        Self { client: ClientCore::new(config), now }
-    }
-
-    fn get(&mut self, key: &str) -> usize {
-        let request = Request::Get { key: key.as_bytes() };
-        self.client
-            .submit(self.now, KeyspaceId::DEFAULT, request, self.now.after(OPERATION_TIMEOUT))
-            .unwrap()
-            .index()
-    }
-
-    fn put(&mut self, key: &str, value: &str) -> usize {
-        let operation = Operation::Set { value: value.as_bytes(), expiry: Expiry::Never };
-        let request = Request::update(key.as_bytes(), operation);
-        self.client
-            .submit(self.now, KeyspaceId::DEFAULT, request, self.now.after(OPERATION_TIMEOUT))
-            .unwrap()
-            .index()
-    }
-
-    /// The datagrams that wait to be sent.
-    fn sent(&mut self) -> Vec<Vec<u8>> {
-        let (mut all, mut out) = (Vec::new(), Vec::new());
-        while self.client.poll_transmit(&mut out).is_some() {
-            all.push(out.clone());
-        }
-        all
-    }
-
-    fn sent_ops(&mut self) -> Vec<OpId> {
-        self.sent().iter().map(|bytes| Datagram::decode(bytes).unwrap().0.op).collect()
-    }
-
-    fn reply(&mut self, reply: Reply<'_>) {
-        let mut out = Vec::new();
-        reply.encode(&mut out);
-        self.client.handle_datagram(self.now, &out);
-    }
-
-    /// Moves the clock to the next deadline; by how much.
-    fn advance(&mut self) -> u64 {
-        let next = self.client.next_deadline().expect("something is in flight");
-        let elapsed = next.saturating_sub(self.now.boot_ns);
-        self.now.boot_ns = self.now.boot_ns.max(next);
-        self.client.handle_deadline(self.now);
-        elapsed
-    }
-
-    fn outcome(&mut self) -> Option<(usize, Result<Outcome, OperationError>)> {
-        let Completion { ticket, result } = self.client.poll_event()?;
-        Some((ticket.index(), result.map(|answer| answer.outcome)))
-    }
-}
 
 fn update(bytes: &[u8]) -> Update<'_> {
     match Datagram::decode(bytes).unwrap().1 {
@@ -427,84 +360,4 @@ fn round_trips_are_measured_by_keyspace() {
     let waits: Vec<_> = (0..50).map(|_| first_wait(KeyspaceId::DEFAULT)).collect();
     assert!(waits[0] >= 20 * MS && waits[49] < 7 * MS, "{waits:?}");
     assert!(first_wait(other) >= 20 * MS, "nothing is known of it");
-}
-
-/// Two keys in different parts of the ring.
-const NEAR_AND_FAR: [&str; 2] = ["color", "shape"];
-
-#[test]
-fn what_is_beyond_the_window_waits_for_its_turn() {
-    let mut world = World::new();
-    for _ in 0..1_000 {
-        world.get("color");
-    }
-    let first = world.sent_ops();
-    assert!((16..200).contains(&first.len()), "{}", first.len());
-    assert_eq!(world.client.counters().waited, 1_000 - first.len() as u64);
-    let (mut answered, mut under_way) = (0, first);
-    while let Some(op) = under_way.pop() {
-        world.now.boot_ns += 10_000;
-        world.reply(Reply::bare(op, Status::NotFound));
-        under_way.splice(..0, world.sent_ops());
-        answered += 1;
-    }
-    assert_eq!((answered, world.client.counters().retries), (1_000, 0));
-}
-
-#[test]
-fn a_part_of_the_ring_that_is_silent_holds_nobody_else_up() {
-    let mut world = World::new();
-    let [live, dead] = NEAR_AND_FAR;
-    for _ in 0..500 {
-        world.get(dead);
-    }
-    let silent: Vec<OpId> = world.sent_ops();
-    for _ in 0..3 {
-        world.advance();
-    }
-    world.sent();
-    for _ in 0..500 {
-        world.get(live);
-    }
-    let mut answered = 0;
-    loop {
-        let ops = world.sent_ops();
-        let ops: Vec<OpId> = ops.into_iter().filter(|op| op.sequence > 500).collect();
-        if ops.is_empty() {
-            break;
-        }
-        for op in ops {
-            world.reply(Reply::bare(op, Status::NotFound));
-            answered += 1;
-        }
-    }
-    assert_eq!(answered, 500, "of the live part");
-    // One answer, and the rest of the silent part is sent, too.
-    let op = silent[0];
-    world.reply(Reply::bare(op, Status::NotFound));
-    assert!(world.sent_ops().iter().any(|op| op.sequence > silent.len() as u64));
-}
-
-#[test]
-fn who_has_had_no_turn_in_time_is_refused_and_nothing_was_sent() {
-    let mut world = World::new();
-    for _ in 0..1_000 {
-        world.put("color", "blue");
-    }
-    let sent = world.sent_ops().len();
-    while world.client.in_flight() > 0 {
-        let (mut unknown, mut refused) = (0, 0);
-        while world.client.next_deadline().is_some() {
-            world.advance();
-            world.sent();
-            while let Some((_, result)) = world.outcome() {
-                match result {
-                    Err(OperationError::OutcomeUnknown) => unknown += 1,
-                    Err(OperationError::Busy) => refused += 1,
-                    other => panic!("{other:?}"),
-                }
-            }
-        }
-        assert_eq!((unknown, refused), (sent, 1_000 - sent));
-    }
 }

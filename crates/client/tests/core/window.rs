@@ -1,0 +1,85 @@
+//! How much of what is submitted is under way.
+
+use crate::world::World;
+use nicekv_client::OperationError;
+use nicekv_wire::{OpId, Reply, Status};
+
+/// Two keys in different parts of the ring.
+const NEAR_AND_FAR: [&str; 2] = ["color", "shape"];
+
+#[test]
+fn what_is_beyond_the_window_waits_for_its_turn() {
+    let mut world = World::new();
+    for _ in 0..1_000 {
+        world.get("color");
+    }
+    let first = world.sent_ops();
+    assert!((16..200).contains(&first.len()), "{}", first.len());
+    assert_eq!(world.client.counters().waited, 1_000 - first.len() as u64);
+    let (mut answered, mut under_way) = (0, first);
+    while let Some(op) = under_way.pop() {
+        world.now.boot_ns += 10_000;
+        world.reply(Reply::bare(op, Status::NotFound));
+        under_way.splice(..0, world.sent_ops());
+        answered += 1;
+    }
+    assert_eq!((answered, world.client.counters().retries), (1_000, 0));
+}
+
+#[test]
+fn a_part_of_the_ring_that_is_silent_holds_nobody_else_up() {
+    let mut world = World::new();
+    let [live, dead] = NEAR_AND_FAR;
+    for _ in 0..500 {
+        world.get(dead);
+    }
+    let silent: Vec<OpId> = world.sent_ops();
+    for _ in 0..3 {
+        world.advance();
+    }
+    world.sent();
+    for _ in 0..500 {
+        world.get(live);
+    }
+    let mut answered = 0;
+    loop {
+        let ops = world.sent_ops();
+        let ops: Vec<OpId> = ops.into_iter().filter(|op| op.sequence > 500).collect();
+        if ops.is_empty() {
+            break;
+        }
+        for op in ops {
+            world.reply(Reply::bare(op, Status::NotFound));
+            answered += 1;
+        }
+    }
+    assert_eq!(answered, 500, "of the live part");
+    // One answer, and the rest of the silent part is sent, too.
+    let op = silent[0];
+    world.reply(Reply::bare(op, Status::NotFound));
+    assert!(world.sent_ops().iter().any(|op| op.sequence > silent.len() as u64));
+}
+
+#[test]
+fn who_has_had_no_turn_in_time_is_refused_and_nothing_was_sent() {
+    let mut world = World::new();
+    for _ in 0..1_000 {
+        world.put("color", "blue");
+    }
+    let sent = world.sent_ops().len();
+    while world.client.in_flight() > 0 {
+        let (mut unknown, mut refused) = (0, 0);
+        while world.client.next_deadline().is_some() {
+            world.advance();
+            world.sent();
+            while let Some((_, result)) = world.outcome() {
+                match result {
+                    Err(OperationError::OutcomeUnknown) => unknown += 1,
+                    Err(OperationError::Busy) => refused += 1,
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        assert_eq!((unknown, refused), (sent, 1_000 - sent));
+    }
+}

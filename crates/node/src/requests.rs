@@ -1,0 +1,91 @@
+//! Requests of clients: which partition each is for, and bundles of them.
+
+use crate::node_core::NodeCore;
+use crate::plant::Plant;
+use crate::protocol::{Protocol, Request};
+use core::net::SocketAddrV4;
+use nicekv_wire::bundle::Bundle;
+use nicekv_wire::{Datagram, Header, HeaderLayout, KeyDigest, KeyspaceId, Now, Opcode, stamp_reply_to};
+
+/// Whether it is a request, with replies to whoever sends the bundle.
+fn may_be_bundled(header: &HeaderLayout) -> bool {
+    const REQUESTS: [Opcode; 4] = [Opcode::Get, Opcode::Update, Opcode::QuorumQuery, Opcode::QuorumStore];
+    header.reply_to().is_none() && REQUESTS.iter().any(|&opcode| opcode as u8 == header.opcode)
+}
+
+impl<P: Protocol> NodeCore<P> {
+    /// The requests of a client, and nothing else: no switch has looked into a bundle, so that what is inside neither says where replies go.
+    pub(crate) fn on_bundle(&mut self, now: Now, from: SocketAddrV4, header: &Header, bundle: &Bundle<'_>) {
+        let reply_to = header.reply_to.unwrap_or(from);
+        self.host.outbox.bundle_to(reply_to);
+        let mut stamped = core::mem::take(&mut self.bundled);
+        for bytes in bundle.datagrams() {
+            if !HeaderLayout::peek(bytes).is_some_and(may_be_bundled) {
+                self.host.counters.malformed += 1;
+                continue;
+            }
+            stamped.clear();
+            stamped.extend_from_slice(bytes);
+            if let Some(reply_to) = header.reply_to {
+                stamp_reply_to(&mut stamped, reply_to);
+            }
+            self.handle_datagram(now, from, &stamped);
+        }
+        self.bundled = stamped;
+    }
+
+    pub(crate) fn on_request(
+        &mut self,
+        now: Now,
+        from: SocketAddrV4,
+        header: &Header,
+        datagram: &Datagram<'_>,
+        bytes: &[u8],
+    ) {
+        let keyspace = header.keyspace;
+        let (slot, request) = match datagram {
+            Datagram::Get(get) => match get.forwarded {
+                Some((id, epoch, node)) => (
+                    self.heard(from, id, epoch, node).filter(|slot| self.holds(*slot, get.key, &get.digest)),
+                    Request::Get(get),
+                ),
+                None => (self.route(keyspace, get.key, &get.digest), Request::Get(get)),
+            },
+            Datagram::Update(update) => {
+                (self.route(keyspace, update.key, &update.digest), Request::Update(update, bytes))
+            }
+            Datagram::QuorumQuery(query) => {
+                (self.route(keyspace, query.key, &query.digest), Request::Query(query))
+            }
+            Datagram::QuorumStore(store) => {
+                (self.route(keyspace, store.key, &store.digest), Request::Store(store))
+            }
+            _ => unreachable!("no request"),
+        };
+        if let Some(slot) = slot {
+            self.usage.note_request(self.host.config.node, self.partitions[slot].membership(), &request);
+            self.partitions[slot].on_request(&mut self.host, now, from, request);
+        }
+    }
+
+    /// The partition of a request, if its digest is right: a switch routes by it, and a lie must not store a key in the wrong place.
+    fn route(&mut self, keyspace: KeyspaceId, key: &[u8], digest: &KeyDigest) -> Option<usize> {
+        if nicekv_placement::key_digest(key) != *digest {
+            self.host.counters.malformed += 1;
+            return None;
+        }
+        let unadmitted = self.host.has(Plant::AnswerUnadmitted).then(|| self.partitions.first()).flatten();
+        let slot = self.partitions.find(keyspace, digest.match_value()).or(unadmitted);
+        // Silence: this node may not have been told yet, and another member may serve it.
+        self.host.counters.dropped += u64::from(slot.is_none());
+        slot
+    }
+
+    /// Whether a partition is that of a key that another member names it for.
+    pub(crate) fn holds(&mut self, slot: usize, key: &[u8], digest: &KeyDigest) -> bool {
+        let range = self.partitions[slot].membership().range;
+        let holds = nicekv_placement::key_digest(key) == *digest && range.contains(digest.match_value());
+        self.host.counters.malformed += u64::from(!holds);
+        holds
+    }
+}
