@@ -87,11 +87,14 @@ pub(crate) fn pause(scope: &Scope, host: &str) -> Result<()> {
 /// Lets it go on.
 pub(crate) fn resume(scope: &Scope, host: &str) -> Result<()> {
     let _lock = Lock::take(scope, PATIENCE)?;
-    let host = *load(scope)?.host_mut(host)?;
+    let mut state = load(scope)?;
+    let host = *state.host_mut(host)?;
     match host.process {
-        Some(process) if process.resume()? => Ok(()),
-        _ => Err(LabError::RunsNot { host: host.name }),
+        Some(process) if process.resume()? => {}
+        _ => return Err(LabError::RunsNot { host: host.name }),
     }
+    // It may have been paused before it had loaded its programs.
+    if host.name == Host::Switch { faults::apply(scope, &state) } else { Ok(()) }
 }
 
 /// Passes on the reason of a process that ends at once.

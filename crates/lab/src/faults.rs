@@ -101,6 +101,10 @@ pub(crate) fn apply(scope: &Scope, state: &LabState) -> Result<()> {
         {
             return Ok(());
         }
+        if process.is_paused() {
+            // It can load nothing now: whoever lets it go on sees to that.
+            return Ok(());
+        }
         if Instant::now() > deadline {
             let reason = "the switch does not load its programs".into();
             return Err(LabError::NotReady { seconds: LOAD_TIMEOUT.as_secs(), reason });
