@@ -24,7 +24,7 @@ use crate::topology::Host;
 use crate::up::PATIENCE;
 
 /// A switch that has just started loads its programs within this time.
-const LOAD_TIMEOUT: Duration = Duration::from_secs(10);
+const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between two looks.
 const RETRY_PAUSE: Duration = Duration::from_millis(2);
 
