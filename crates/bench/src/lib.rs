@@ -17,6 +17,7 @@
 //! * What an op costs everybody together, in processor time, stands beside how fast it is.
 //! * Every answer is checked. A run with a wrong or missing answer fails and prints no figures.
 
+mod arguments;
 mod cost;
 mod error;
 mod lab;

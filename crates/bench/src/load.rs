@@ -16,7 +16,10 @@ pub(crate) mod redis;
 
 use crate::cost::MachineTime;
 use crate::error::{BenchError, Result};
+use crate::workload::Step;
+use nicekv_client::{ClientCore, Request, Ticket};
 use nicekv_runtime::Stop;
+use nicekv_wire::{Expiry, KeyspaceId, Now, Operation};
 use std::time::{Duration, Instant};
 
 /// An op that is not answered in this time makes the run fail. Long enough for a failover.
@@ -41,6 +44,12 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
+    /// What somebody else has measured as a rate, and what the machine was busy with since `before`.
+    pub(crate) fn at_rate(operations: u64, rate: f64, before: MachineTime) -> Self {
+        let elapsed = Duration::from_secs_f64(operations as f64 / rate);
+        Self { operations, elapsed, retries: 0, busy: MachineTime::now().since(before).busy }
+    }
+
     /// Ops per second.
     pub(crate) fn throughput(&self) -> f64 {
         self.operations as f64 / self.elapsed.as_secs_f64()
@@ -56,6 +65,26 @@ impl Measured {
     pub(crate) fn mean_us(&self) -> f64 {
         self.elapsed.as_secs_f64() * 1e6 / self.operations as f64
     }
+}
+
+/// Hands an op to a client of ours, to be answered within `timeout`.
+fn submit(core: &mut ClientCore, now: Now, step: &Step, timeout: Duration) -> Result<Ticket> {
+    let (key, value) = (step.key(), step.value());
+    let request = match step.is_get() {
+        true => Request::Get { key: &key },
+        false => Request::update(&key, Operation::Set { value: &value, expiry: Expiry::Never }),
+    };
+    submit_request(core, now, request, timeout)
+}
+
+fn submit_request(
+    core: &mut ClientCore,
+    now: Now,
+    request: Request<'_>,
+    timeout: Duration,
+) -> Result<Ticket> {
+    core.submit(now, KeyspaceId::DEFAULT, request, now.after(timeout))
+        .map_err(|error| BenchError::Failed(format!("the client refuses an op: {error}")))
 }
 
 /// Counts ops until the time is over.

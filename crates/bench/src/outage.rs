@@ -9,6 +9,7 @@
 //! The outage is the longest time in which no put of the partition succeeded, one being sent every [`PACE`]. It has no peer: the
 //! target is a time. The cluster is whole again before each kill.
 
+use crate::arguments::FileArguments;
 use crate::error::{BenchError, Result};
 use crate::lab::{Engine, Lab, Size, inside};
 use crate::load::paced;
@@ -20,7 +21,6 @@ use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Stop, admin, now};
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -49,15 +49,11 @@ pub struct OutageArguments {
     /// Kill each role five times instead of twenty
     #[arg(long, conflicts_with = "rounds")]
     quick: bool,
-    /// Also write one JSON object per line and figure to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     /// How often each role is killed
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Keep the nodes' data below this directory, which must be on a disk
-    #[arg(long, default_value = "/var/tmp", value_name = "DIR")]
-    data_dir: PathBuf,
+    #[command(flatten)]
+    files: FileArguments,
 }
 
 #[derive(Clone, Copy)]
@@ -90,7 +86,7 @@ impl Victim {
 pub(crate) fn run(arguments: &OutageArguments) -> Result<()> {
     let stop = Stop::new();
     stop.on_signals().map_err(BenchError::system("handle signals"))?;
-    let directory = crate::peers::directory(&arguments.data_dir)?;
+    let directory = arguments.files.directory()?;
     let rounds = if arguments.quick { 5 } else { arguments.rounds };
     let lab = Lab::up(SIZE, Engine::Durable, Hook::default(), &directory.path().join("lab"))?;
     let mut outages = [(Victim::Secondary, Vec::new()), (Victim::Primary, Vec::new())];
@@ -113,7 +109,7 @@ pub(crate) fn run(arguments: &OutageArguments) -> Result<()> {
             victim.name()
         );
     }
-    arguments.json.as_ref().map_or(Ok(()), |path| write_json(path, &outages))
+    arguments.files.write_json(&json_lines(&outages))
 }
 
 /// Kills a node of partition 0 under load and starts it again; which, and the outage.
@@ -183,7 +179,7 @@ fn unreadable(status: &Value) -> BenchError {
     BenchError::Failed(format!("the metadata service reports no partitions: {status}"))
 }
 
-fn write_json(path: &Path, outages: &[(Victim, Vec<f64>)]) -> Result<()> {
+fn json_lines(outages: &[(Victim, Vec<f64>)]) -> String {
     let row = |(victim, figures): &(Victim, Vec<f64>)| {
         let Summary { median, min, max } = Summary::of(figures.iter().copied());
         json!({
@@ -193,8 +189,7 @@ fn write_json(path: &Path, outages: &[(Victim, Vec<f64>)]) -> Result<()> {
             "ratio_to": null, "ratio": null,
         })
     };
-    let text: String = outages.iter().map(|outage| format!("{}\n", row(outage))).collect();
-    std::fs::write(path, text).map_err(BenchError::system(format!("write {}", path.display())))
+    outages.iter().map(|outage| format!("{}\n", row(outage))).collect()
 }
 
 #[cfg(test)]

@@ -6,13 +6,13 @@
 //!
 //! Peers have no part in it: the targets are that less than 1 % is sent again, and that the goodput stays within 10 % of its peak.
 
+use crate::arguments::{FileArguments, LengthArguments};
 use crate::error::{BenchError, Result};
 use crate::lab::{Engine, Lab, Size, inside};
 use crate::load::native::NativeLoad;
 use crate::load::open::{self, Offered};
 use crate::load::{Limits, Measured};
-use crate::statistics::ROUNDS_MIN;
-use crate::statistics::Summary;
+use crate::statistics::{ROUNDS_MIN, Summary};
 use crate::workload::{KEYS, Sequence, VALUE_BYTES, Work};
 use nicekv_lab::Hook;
 use nicekv_lab::topology::{Host, WIRE_PORT};
@@ -20,7 +20,6 @@ use nicekv_placement::Vrings;
 use nicekv_runtime::Stop;
 use serde_json::json;
 use std::net::SocketAddrV4;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const SIZE: Size = Size { nodes: 3, replicas: 3 };
@@ -37,18 +36,13 @@ const KEPT_MIN: f64 = 0.9;
 /// Arguments of `nicekv bench overload`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct OverloadArguments {
-    /// Measure for half a second instead of two in each round
-    #[arg(long)]
-    quick: bool,
-    /// Also write one JSON object per line and figure to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    length: LengthArguments,
     /// Rounds of each load
     #[arg(long, default_value_t = ROUNDS_MIN, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Keep the durable nodes' data below this directory, which must be on a disk
-    #[arg(long, default_value = "/var/tmp", value_name = "DIR")]
-    data_dir: PathBuf,
+    #[command(flatten)]
+    files: FileArguments,
 }
 
 /// A kind of load, and what became of it in each round at each multiple.
@@ -61,7 +55,7 @@ struct Row {
 pub(crate) fn run(arguments: &OverloadArguments) -> Result<()> {
     let stop = Stop::new();
     stop.on_signals().map_err(BenchError::system("handle signals"))?;
-    let directory = crate::peers::directory(&arguments.data_dir)?;
+    let directory = arguments.files.directory()?;
     let mut rows = Vec::new();
     for (engine, works) in
         [(Engine::Memory, [Work::Get, Work::Put].as_slice()), (Engine::Durable, [Work::Put].as_slice())]
@@ -73,7 +67,7 @@ pub(crate) fn run(arguments: &OverloadArguments) -> Result<()> {
         }
     }
     rows.iter().for_each(Row::print);
-    arguments.json.as_ref().map_or(Ok(()), |path| write_json(path, &rows))
+    arguments.files.write_json(&json_lines(&rows))
 }
 
 /// What the cluster carries just now, then the loads.
@@ -83,7 +77,7 @@ fn measure(
     round: u64,
     stop: &Stop,
 ) -> Result<[Offered; MULTIPLES.len()]> {
-    let duration = Duration::from_millis(if arguments.quick { 500 } else { 2_000 });
+    let duration = arguments.length.round_time();
     let (address, vrings) = (SocketAddrV4::new(CLIENT.address(), 0), Vrings::on_network(WIRE_PORT));
     let limits = |duration| Limits { duration, stop };
     let carried = || -> Result<Measured> {
@@ -153,7 +147,7 @@ impl Row {
     }
 }
 
-fn write_json(path: &Path, rows: &[Row]) -> Result<()> {
+fn json_lines(rows: &[Row]) -> String {
     let mut text = String::new();
     for row in rows {
         for (index, multiple) in MULTIPLES.iter().enumerate() {
@@ -173,7 +167,7 @@ fn write_json(path: &Path, rows: &[Row]) -> Result<()> {
             }
         }
     }
-    std::fs::write(path, text).map_err(BenchError::system(format!("write {}", path.display())))
+    text
 }
 
 #[cfg(test)]

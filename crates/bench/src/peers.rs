@@ -13,6 +13,7 @@
 
 mod target;
 
+use crate::arguments::{FileArguments, LengthArguments};
 use crate::cost::MachineTime;
 use crate::error::{BenchError, Result};
 use crate::lab::{Engine, Lab, Size, inside};
@@ -22,8 +23,7 @@ use crate::load::redis::RedisLoad;
 use crate::load::{Limits, Measured};
 use crate::redis_server::{self, RedisServer, Role};
 use crate::report::{self, Comparison};
-use crate::statistics::ROUNDS_MIN;
-use crate::statistics::Rounds;
+use crate::statistics::{ROUNDS_MIN, Rounds};
 use crate::workload::{KEYS, Sequence, VALUE_BYTES, Work};
 use nicekv_lab::Hook;
 use nicekv_lab::topology::{Host, WIRE_PORT};
@@ -31,7 +31,6 @@ use nicekv_placement::Vrings;
 use nicekv_runtime::Stop;
 use serde_json::{Map, Value, json};
 use std::net::{SocketAddrV4, UdpSocket};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 use target::{Experiment, TARGETS, Target};
 use tempfile::TempDir;
@@ -52,21 +51,16 @@ const PRELOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Arguments of `nicekv bench peers`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PeersArguments {
-    /// Measure for half a second instead of two in each round
-    #[arg(long)]
-    quick: bool,
-    /// Also write one JSON object per line and figure to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    length: LengthArguments,
     /// Rounds of each comparison
     #[arg(long, default_value_t = 7, value_name = "N", value_parser = clap::value_parser!(u32).range(i64::from(ROUNDS_MIN)..))]
     rounds: u32,
     /// Only these targets, such as P2 or P4a; P4 stands for P4a and P4b
     #[arg(long, value_name = "TARGETS", value_delimiter = ',', value_parser = target::parse)]
     only: Vec<String>,
-    /// Keep data of durable nodes and servers below this directory, which must be on a disk
-    #[arg(long, default_value = "/var/tmp", value_name = "DIR")]
-    data_dir: PathBuf,
+    #[command(flatten)]
+    files: FileArguments,
     /// Where the lab's switch works on frames, for both sides: xdp, tc or auto, which in a lab means tc
     #[arg(long, value_name = "HOOK", env = "NICEKV_LAB_SWITCH", default_value_t)]
     switch: Hook,
@@ -89,7 +83,7 @@ type Peer<'a> = &'a mut dyn FnMut(u64, Limits<'_>) -> Result<Measured>;
 
 pub(crate) fn run(arguments: &PeersArguments) -> Result<()> {
     let redis_version = redis_server::installed_version()?;
-    let directory = directory(&arguments.data_dir)?;
+    let directory = arguments.files.directory()?;
     let stop = Stop::new();
     stop.on_signals().map_err(BenchError::system("handle signals"))?;
     let bench = Bench { arguments, redis_version, directory, stop };
@@ -109,7 +103,7 @@ pub(crate) fn run(arguments: &PeersArguments) -> Result<()> {
         }
     }
     print!("{}", report::table(&comparisons));
-    arguments.json.as_ref().map_or(Ok(()), |path| report::write_json(path, &comparisons))
+    arguments.files.write_json(&report::json(&comparisons))
 }
 
 /// Other work on the machine reaches both sides of a round, but not evenly.
@@ -119,21 +113,6 @@ fn warn_if_busy() {
     if load > BUSY_LOAD {
         eprintln!("the machine is busy (load average {load}): expect a wide spread");
     }
-}
-
-/// A directory for durable data: a file system in memory would make a durable write cost nothing.
-pub(crate) fn directory(parent: &Path) -> Result<TempDir> {
-    const TMPFS_MAGIC: u64 = 0x0102_1994;
-    let named = |operation: &str| format!("{operation} {}", parent.display());
-    let kind = rustix::fs::statfs(parent).map_err(BenchError::system(named("look at")))?.f_type as u64;
-    if kind == TMPFS_MAGIC {
-        let line = format!("{} is in memory, not on a disk: choose another --data-dir", parent.display());
-        return Err(BenchError::Environment(line));
-    }
-    tempfile::Builder::new()
-        .prefix("nicekv-bench-")
-        .tempdir_in(parent)
-        .map_err(BenchError::system(named("make a directory in")))
 }
 
 impl Bench<'_> {
@@ -176,14 +155,10 @@ impl Bench<'_> {
             "replicas": NODES,
             "engine": target.engine.name(),
             "switch": self.arguments.switch.on_veth().name(),
-            "round_seconds": self.round_time().as_secs_f64(),
+            "round_seconds": self.arguments.length.round_time().as_secs_f64(),
         });
         let Value::Object(parameters) = parameters else { unreachable!("an object above") };
         parameters
-    }
-
-    fn round_time(&self) -> Duration {
-        Duration::from_millis(if self.arguments.quick { 500 } else { 2_000 })
     }
 
     fn limits(&self, duration: Duration) -> Limits<'_> {
@@ -223,14 +198,14 @@ impl Bench<'_> {
 
         let mut own = |seed, limits: Limits<'_>| load.run(Sequence::new(Work::Get, seed), limits);
         own(0, self.limits(WARM_UP))?;
-        let own_rate = own(0, self.limits(self.round_time()))?.throughput();
+        let own_rate = own(0, self.limits(self.arguments.length.round_time()))?.throughput();
         let server = servers[0].address();
         let gets = |duration: Duration| (own_rate * duration.as_secs_f64()) as u64;
         let benchmark = |gets| {
             let run = || redis_server::benchmark_gets(server, target.callers, KEYS, gets);
             inside(CLIENT, run)?
         };
-        let benchmark_rate = benchmark(gets(self.round_time()))?.unwrap_or(0.0);
+        let benchmark_rate = benchmark(gets(self.arguments.length.round_time()))?.unwrap_or(0.0);
         let is_own = own_rate >= benchmark_rate;
         let chosen = if is_own { "own" } else { "redis-benchmark" };
         eprintln!(
@@ -244,8 +219,7 @@ impl Bench<'_> {
         let mut other = |_, limits: Limits<'_>| {
             let (operations, before) = (gets(limits.duration), MachineTime::now());
             let rate = benchmark(operations)?.unwrap_or(0.0);
-            let elapsed = Duration::from_secs_f64(operations as f64 / rate);
-            Ok(Measured { operations, elapsed, retries: 0, busy: MachineTime::now().since(before).busy })
+            Ok(Measured::at_rate(operations, rate, before))
         };
         self.alternate(target, Work::Get, native, &mut other)
     }
@@ -291,7 +265,7 @@ impl Bench<'_> {
             |seed, limits: Limits<'_>| native.run(Sequence::new(work, seed), target.callers, limits);
         ours(0, self.limits(WARM_UP))?;
         peer(0, self.limits(WARM_UP))?;
-        let (mut rounds, limits) = (Figures::default(), self.limits(self.round_time()));
+        let (mut rounds, limits) = (Figures::default(), self.limits(self.arguments.length.round_time()));
         for round in 1..=u64::from(self.arguments.rounds) {
             let (our, theirs) = if round % 2 == 1 {
                 let our = ours(round, limits)?;

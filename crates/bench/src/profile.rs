@@ -7,6 +7,7 @@
 //! The client is the load generator, a thread of this process. The switch is the kernel: what soft interrupts cost outside of processes is its
 //! share and the cables', and what they cost within a system call of a role is charged to that role.
 
+use crate::arguments::{FileArguments, LengthArguments};
 use crate::cost::{MachineTime, ProcessCounts};
 use crate::error::{BenchError, Result};
 use crate::lab::{Engine, Lab, Size, inside};
@@ -19,7 +20,6 @@ use nicekv_placement::Vrings;
 use nicekv_runtime::Stop;
 use serde_json::json;
 use std::net::SocketAddrV4;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -37,15 +37,10 @@ const PERF_STARTS: Duration = Duration::from_millis(200);
 /// Arguments of `nicekv bench profile`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProfileArguments {
-    /// Measure for half a second instead of two
-    #[arg(long)]
-    quick: bool,
-    /// Also write one JSON object per line and role to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Keep the durable nodes' data below this directory, which must be on a disk
-    #[arg(long, default_value = "/var/tmp", value_name = "DIR")]
-    data_dir: PathBuf,
+    #[command(flatten)]
+    length: LengthArguments,
+    #[command(flatten)]
+    files: FileArguments,
 }
 
 /// What a role does for an op.
@@ -69,7 +64,7 @@ struct Profile {
 pub(crate) fn run(arguments: &ProfileArguments) -> Result<()> {
     let stop = Stop::new();
     stop.on_signals().map_err(BenchError::system("handle signals"))?;
-    let directory = crate::peers::directory(&arguments.data_dir)?;
+    let directory = arguments.files.directory()?;
     let mut profiles = Vec::new();
     let kinds = [
         (Engine::Memory, [("get", Work::Get), ("put", Work::Put)].as_slice()),
@@ -87,9 +82,8 @@ pub(crate) fn run(arguments: &ProfileArguments) -> Result<()> {
             }
         }
     }
-    let text: String = profiles.iter().map(Profile::json).collect();
-    let write = |path: &PathBuf| std::fs::write(path, &text);
-    arguments.json.as_ref().map_or(Ok(()), write).map_err(BenchError::system("write the file"))
+    let lines: String = profiles.iter().map(Profile::json).collect();
+    arguments.files.write_json(&lines)
 }
 
 fn measure(
@@ -98,7 +92,7 @@ fn measure(
     roles: &[(String, u32)],
     stop: &Stop,
 ) -> Result<Profile> {
-    let duration = Duration::from_millis(if arguments.quick { 500 } else { 2_000 });
+    let duration = arguments.length.round_time();
     let limits = |duration| Limits { duration, stop };
     let bind = || NativeLoad::bind(SocketAddrV4::new(CLIENT.address(), 0), Vrings::on_network(WIRE_PORT));
     let mut load = inside(CLIENT, bind)?.map_err(BenchError::system("make a client's socket"))?;

@@ -9,6 +9,7 @@
 //! many connections, and with `-P 16` Redis gets one WAIT for the sixteen SETs, which is to its advantage. A row against one Redis
 //! compares copies on three nodes with a single one, and is there for honesty. Durable: Redis syncs each write (`appendfsync always`).
 
+use crate::arguments::{FileArguments, LengthArguments};
 use crate::cost::MachineTime;
 use crate::error::{BenchError, Result};
 use crate::lab::{Engine, Lab, Size, inside};
@@ -16,8 +17,7 @@ use crate::load::redis::RedisLoad;
 use crate::load::{Limits, Measured};
 use crate::redis_server::{self, RedisServer, Role};
 use crate::report::{self, Comparison, Goal};
-use crate::statistics::ROUNDS_MIN;
-use crate::statistics::Rounds;
+use crate::statistics::{ROUNDS_MIN, Rounds};
 use crate::workload::{KEYS, Sequence, VALUE_BYTES, Work};
 use nicekv_lab::Hook;
 use nicekv_lab::topology::{Host, RESP};
@@ -25,7 +25,7 @@ use nicekv_runtime::Stop;
 use serde_json::{Map, Value, json};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -44,18 +44,13 @@ pub struct RedisBenchmarkArguments {
     /// In a lab, from client-0, instead of `nicekv up` on loopback; needs root
     #[arg(long)]
     lab: bool,
-    /// Measure for half a second instead of two in each round
-    #[arg(long)]
-    quick: bool,
-    /// Also write one JSON object per line and figure to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    length: LengthArguments,
     /// Rounds of each comparison
     #[arg(long, default_value_t = ROUNDS_MIN, value_name = "N", value_parser = clap::value_parser!(u32).range(i64::from(ROUNDS_MIN)..))]
     rounds: u32,
-    /// Keep data of durable nodes and servers below this directory, which must be on a disk
-    #[arg(long, default_value = "/var/tmp", value_name = "DIR")]
-    data_dir: PathBuf,
+    #[command(flatten)]
+    files: FileArguments,
 }
 
 /// Who drives a row, and so what its peer is.
@@ -106,7 +101,7 @@ struct Bench<'a> {
 
 pub(crate) fn run(arguments: &RedisBenchmarkArguments) -> Result<()> {
     redis_server::installed_version()?;
-    let directory = crate::peers::directory(&arguments.data_dir)?;
+    let directory = arguments.files.directory()?;
     let stop = Stop::new();
     stop.on_signals().map_err(BenchError::system("handle signals"))?;
     let bench = Bench { arguments, directory: directory.path(), stop: &stop };
@@ -120,7 +115,7 @@ pub(crate) fn run(arguments: &RedisBenchmarkArguments) -> Result<()> {
     }
     print!("{}", report::table(&comparisons));
     print!("{}", one_key_beside_many(&comparisons));
-    arguments.json.as_ref().map_or(Ok(()), |path| report::write_json(path, &comparisons))
+    arguments.files.write_json(&report::json(&comparisons))
 }
 
 /// NICEKV with its gateway.
@@ -216,7 +211,7 @@ impl Bench<'_> {
         for round in 0..=self.arguments.rounds {
             let mut figures = [(0.0, 0.0); 2];
             for side in if round % 2 == 1 { [0, 1] } else { [1, 0] } {
-                let duration = if round == 0 { WARM_UP } else { self.round_time() };
+                let duration = if round == 0 { WARM_UP } else { self.arguments.length.round_time() };
                 let wait_for = (side == 1 && replicas > 0).then_some(usize::from(replicas));
                 let measured = self.load(row, store, addresses[side], wait_for, (known[side], duration))?;
                 known[side] = measured.throughput();
@@ -271,13 +266,7 @@ impl Bench<'_> {
         if self.stop.is_stopped() {
             return Err(BenchError::Interrupted);
         }
-        let busy = MachineTime::now().since(before).busy;
-        let elapsed = Duration::from_secs_f64(operations as f64 / rate);
-        Ok(Measured { operations, elapsed, retries: 0, busy })
-    }
-
-    fn round_time(&self) -> Duration {
-        Duration::from_millis(if self.arguments.quick { 500 } else { 2_000 })
+        Ok(Measured::at_rate(operations, rate, before))
     }
 
     fn comparison(&self, row: &Row, engine: Engine, rounds: Rounds, costs: Rounds) -> Comparison {
@@ -292,7 +281,7 @@ impl Bench<'_> {
             "row": row.title, "place": if self.arguments.lab { "lab" } else { "up" }, "engine": engine.name(),
             "connections": CONNECTIONS, "pipeline": row.pipeline, "keys": row.keys, "value_bytes": VALUE_BYTES,
             "nodes": NODES, "replicas": NODES, "load": if row.driver == Driver::Own { "own" } else { "redis-benchmark" },
-            "round_seconds": self.round_time().as_secs_f64(),
+            "round_seconds": self.arguments.length.round_time().as_secs_f64(),
         });
         let parameters: Map<String, Value> = parameters.as_object().cloned().unwrap_or_default();
         let (metric, unit) = ("throughput", "op/s");

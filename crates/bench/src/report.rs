@@ -1,12 +1,9 @@
 //! What a bench prints: a table for people, one JSON object per line for programs.
 
-use crate::error::{BenchError, Result};
 use crate::statistics::{Rounds, Summary};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
-use std::io::Write as _;
-use std::path::Path;
 
 /// Which ratios meet a target.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -163,15 +160,10 @@ fn aligned<const COLUMNS: usize>(lines: &[[String; COLUMNS]]) -> String {
     text
 }
 
-/// Writes the lines of JSON to `path`, replacing what was there.
-pub(crate) fn write_json(path: &Path, comparisons: &[Comparison]) -> Result<()> {
-    let mut text = Vec::new();
-    for row in comparisons.iter().flat_map(Comparison::rows) {
-        serde_json::to_writer(&mut text, &row).expect("plain data always encodes");
-        text.push(b'\n');
-    }
-    let write = || std::fs::File::create(path)?.write_all(&text);
-    write().map_err(BenchError::system(format!("write {}", path.display())))
+/// The lines of JSON.
+pub(crate) fn json(comparisons: &[Comparison]) -> String {
+    let line = |row: Row<'_>| serde_json::to_string(&row).expect("plain data always encodes") + "\n";
+    comparisons.iter().flat_map(Comparison::rows).map(line).collect()
 }
 
 #[cfg(test)]
@@ -195,10 +187,7 @@ mod tests {
 
     #[test]
     fn lines_of_json_have_the_agreed_fields() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("rows");
-        write_json(&path, &[comparison()]).unwrap();
-        let text = std::fs::read_to_string(&path).unwrap();
+        let text = json(&[comparison()]);
         let ours = concat!(
             r#"{"bench":"peers","system":"nicekv","parameters":{"callers":1},"rounds":3,"metric":"mean_time","unit":"us","#,
             r#""median":40.0,"min":30.0,"max":50.0,"ratio_to":"redis","ratio":0.5,"target":"P4b"}"#,

@@ -3,10 +3,10 @@
 use super::{ANSWER_TIMEOUT, Limits, Measured, Meter};
 use crate::error::{BenchError, Result};
 use crate::workload::{Sequence, Step};
-use nicekv_client::{Answer, ClientCore, Config, OperationError, Outcome, Request};
+use nicekv_client::{Answer, ClientCore, Config, OperationError, Outcome};
 use nicekv_placement::Vrings;
 use nicekv_runtime::{Linger, UdpEndpoint, new_client_id, now, readable};
-use nicekv_wire::{Expiry, KeyspaceId, Now, Operation};
+use nicekv_wire::Now;
 use std::net::SocketAddrV4;
 
 /// Batches received before answers are looked at.
@@ -73,15 +73,7 @@ impl NativeLoad {
     }
 
     fn submit(&mut self, now: Now, step: Step) -> Result<()> {
-        let (key, value) = (step.key(), step.value());
-        let request = match step.is_get() {
-            true => Request::Get { key: &key },
-            false => Request::update(&key, Operation::Set { value: &value, expiry: Expiry::Never }),
-        };
-        let ticket = self
-            .core
-            .submit(now, KeyspaceId::DEFAULT, request, now.boot_ns + ANSWER_TIMEOUT.as_nanos() as u64)
-            .map_err(|error| BenchError::Failed(format!("the client refuses an op: {error}")))?;
+        let ticket = super::submit(&mut self.core, now, &step, ANSWER_TIMEOUT)?;
         if self.steps.len() <= ticket.index() {
             self.steps.resize(ticket.index() + 1, None);
         }

@@ -2,11 +2,10 @@
 
 use super::Limits;
 use crate::error::{BenchError, Result};
-use crate::workload::{Sequence, Step};
-use nicekv_client::{ClientCore, Config, Outcome, Request};
+use crate::workload::Sequence;
+use nicekv_client::{ClientCore, Config, Outcome};
 use nicekv_placement::Vrings;
 use nicekv_runtime::{UdpEndpoint, new_client_id, now, readable, wait};
-use nicekv_wire::{Expiry, KeyspaceId, Now, Operation};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
@@ -67,7 +66,7 @@ pub(crate) fn offer(
         let taken = due.min(core.room() as u64);
         counts.refused += due - taken;
         for step in sequence.by_ref().take(taken as usize) {
-            submit(&mut core, now, step)?;
+            super::submit(&mut core, now, &step, ANSWER_TIMEOUT)?;
         }
         endpoint.send_with(|out| core.poll_transmit(out)).map_err(system())?;
         let turn_ns = now.boot_ns + TURN.as_nanos() as u64;
@@ -81,17 +80,6 @@ pub(crate) fn offer(
     }
     counts.retries = core.counters().retries;
     Ok(counts)
-}
-
-fn submit(core: &mut ClientCore, now: Now, step: Step) -> Result<()> {
-    let (key, value) = (step.key(), step.value());
-    let request = match step.is_get() {
-        true => Request::Get { key: &key },
-        false => Request::update(&key, Operation::Set { value: &value, expiry: Expiry::Never }),
-    };
-    let deadline_ns = now.boot_ns + ANSWER_TIMEOUT.as_nanos() as u64;
-    let submitted = core.submit(now, KeyspaceId::DEFAULT, request, deadline_ns);
-    submitted.map(|_| ()).map_err(|error| BenchError::Failed(format!("the client refuses an op: {error}")))
 }
 
 fn count_answers(core: &mut ClientCore, counts: &mut Offered) {

@@ -4,12 +4,13 @@ use crate::error::{BenchError, Result};
 use nicekv_client::{ClientCore, Config, Outcome, Request};
 use nicekv_placement::Vrings;
 use nicekv_runtime::{UdpEndpoint, new_client_id, now, readable, wait};
-use nicekv_wire::{Expiry, KeyspaceId, Now, Operation};
+use nicekv_wire::{Expiry, Now, Operation};
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Puts in flight are bounded by this time and the pace.
-const ANSWER_TIMEOUT_NS: u64 = 10_000_000_000;
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const VALUE: &[u8] = b"sixty-four bytes or so, as in the other benches, to have some log";
 
 /// Puts one key after the other, every `pace_ns`, until `stopped`, from a socket of the calling thread's network namespace. When each
@@ -27,7 +28,8 @@ pub(crate) fn put(
     let mut successes_ns = Vec::new();
     let mut next_ns = now().boot_ns;
     for key in keys.iter().cycle() {
-        submit(&mut core, now(), key)?;
+        let request = Request::update(key, Operation::Set { value: VALUE, expiry: Expiry::Never });
+        super::submit_request(&mut core, now(), request, ANSWER_TIMEOUT)?;
         next_ns += pace_ns;
         while now().boot_ns < next_ns {
             endpoint.send_with(|out| core.poll_transmit(out)).map_err(system())?;
@@ -43,12 +45,6 @@ pub(crate) fn put(
         }
     }
     Ok(successes_ns)
-}
-
-fn submit(core: &mut ClientCore, now: Now, key: &[u8]) -> Result<()> {
-    let request = Request::update(key, Operation::Set { value: VALUE, expiry: Expiry::Never });
-    let submitted = core.submit(now, KeyspaceId::DEFAULT, request, now.boot_ns + ANSWER_TIMEOUT_NS);
-    submitted.map(|_| ()).map_err(|error| BenchError::Failed(format!("the client refuses a put: {error}")))
 }
 
 fn take_successes(core: &mut ClientCore, now: Now, successes_ns: &mut Vec<u64>) {

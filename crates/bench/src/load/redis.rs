@@ -6,7 +6,7 @@
 use super::{ANSWER_TIMEOUT, Limits, Measured, Meter};
 use crate::error::{BenchError, Result};
 use crate::workload::{KEY_BYTES, Sequence, Step, VALUE_BYTES};
-use nicekv_runtime::{Linger, now, readable};
+use nicekv_runtime::{Linger, now};
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
 use std::io::{self, Read, Write};
@@ -14,6 +14,13 @@ use std::net::{SocketAddrV4, TcpStream};
 
 /// Longest answer that is read at once, errors included.
 const ANSWER_BYTES_MAX: usize = 4_096;
+
+/// Connections that are looked at in one turn.
+const EVENTS_MAX: usize = 64;
+const NO_EVENT: epoll::Event =
+    epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+const AT_LAST: Timespec = Timespec { tv_sec: ANSWER_TIMEOUT.as_secs() as i64, tv_nsec: 0 };
 
 /// Connections to a Redis server.
 pub(crate) struct RedisLoad {
@@ -99,20 +106,25 @@ impl RedisLoad {
     /// Waits for connections with input, as our own client does.
     fn wait(&mut self, ready: &mut Vec<usize>) -> Result<()> {
         ready.clear();
-        let deadline_ns = now().after(ANSWER_TIMEOUT);
-        let waited = self.linger.wait(&mut [readable(&self.epoll)], Some(deadline_ns));
-        waited.map_err(BenchError::system("wait for redis"))?;
-        self.linger.begin(now());
-        let mut events =
-            [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 64];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let count = match epoll::wait(&self.epoll, &mut events, Some(&at_once)) {
-            Err(rustix::io::Errno::INTR) => return Ok(()),
-            count => count.map_err(BenchError::system("wait for redis"))?,
-        };
-        if count == 0 {
-            return Err(BenchError::Failed(format!("redis: no answer in {ANSWER_TIMEOUT:?}")));
+        let mut events = [NO_EVENT; EVENTS_MAX];
+        let mut count = 0;
+        while count == 0 {
+            // One system call for each look, which is the last one if something is ready.
+            let is_lingering = self.linger.is_on();
+            let timeout = if is_lingering { AT_ONCE } else { AT_LAST };
+            count = match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
+                Err(rustix::io::Errno::INTR) => return Ok(()),
+                count => count.map_err(BenchError::system("wait for redis"))?,
+            };
+            match (count, is_lingering) {
+                (0, true) => std::thread::yield_now(),
+                (0, false) => {
+                    return Err(BenchError::Failed(format!("redis: no answer in {ANSWER_TIMEOUT:?}")));
+                }
+                _ => {}
+            }
         }
+        self.linger.begin(now());
         ready.extend(events[..count].iter().map(|event| event.data.u64() as usize));
         Ok(())
     }

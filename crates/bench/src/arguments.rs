@@ -1,0 +1,55 @@
+//! What several benches take on their command line.
+
+use crate::error::{BenchError, Result};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// How long a round is.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct LengthArguments {
+    /// Measure for half a second instead of two in each round
+    #[arg(long)]
+    pub(crate) quick: bool,
+}
+
+impl LengthArguments {
+    pub(crate) fn round_time(self) -> Duration {
+        Duration::from_millis(if self.quick { 500 } else { 2_000 })
+    }
+}
+
+/// Where things are kept.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct FileArguments {
+    /// Also write one JSON object per line and figure to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Keep data of durable nodes and servers below this directory, which must be on a disk
+    #[arg(long, default_value = "/var/tmp", value_name = "DIR")]
+    data_dir: PathBuf,
+}
+
+impl FileArguments {
+    /// A directory for durable data: a file system in memory would make a durable write cost nothing.
+    pub(crate) fn directory(&self) -> Result<TempDir> {
+        const TMPFS_MAGIC: u64 = 0x0102_1994;
+        let parent: &Path = &self.data_dir;
+        let named = |operation: &str| format!("{operation} {}", parent.display());
+        let kind = rustix::fs::statfs(parent).map_err(BenchError::system(named("look at")))?.f_type as u64;
+        if kind == TMPFS_MAGIC {
+            let line = format!("{} is in memory, not on a disk: choose another --data-dir", parent.display());
+            return Err(BenchError::Environment(line));
+        }
+        tempfile::Builder::new()
+            .prefix("nicekv-bench-")
+            .tempdir_in(parent)
+            .map_err(BenchError::system(named("make a directory in")))
+    }
+
+    /// Writes the lines of JSON where they are wanted, replacing what was there.
+    pub(crate) fn write_json(&self, lines: &str) -> Result<()> {
+        let Some(path) = &self.json else { return Ok(()) };
+        std::fs::write(path, lines).map_err(BenchError::system(format!("write {}", path.display())))
+    }
+}
