@@ -1,6 +1,6 @@
 //! The thread of a native client: its core, its socket, and the queue of its asynchronous handles.
 
-use crate::{Linger, Stop, UdpEndpoint, Waker, now, readable};
+use crate::{Linger, Stop, UdpEndpoint, Waker, now, readable, wait};
 use nicekv_client::facade::{Client, CommandQueue, channel};
 use nicekv_client::{ClientCore, Config, Keyspace};
 use nicekv_wire::ClientId;
@@ -61,18 +61,32 @@ fn run(
         if stop.is_stopped() || queue.is_finished(&core) {
             return Ok(());
         }
-        linger.wait(&mut [readable(&endpoint), readable(waker)], core.next_deadline())?;
+        let deadline_ns = core.next_deadline();
+        if !linger.look(deadline_ns, || Ok(receive(&mut endpoint, &mut core)? || waker.is_raised()))? {
+            wait(&mut [readable(&endpoint), readable(waker)], deadline_ns)?;
+            receive(&mut endpoint, &mut core)?;
+        }
         waker.clear();
         let now = now();
         linger.begin(now);
-        for _ in 0..RECEIVE_ROUNDS_MAX {
-            if !endpoint.receive(|message| core.handle_datagram(now, message.bytes))? {
-                break;
-            }
-        }
         renew_client_id(&mut core)?;
         if core.next_deadline().is_some_and(|deadline_ns| deadline_ns <= now.boot_ns) {
             core.handle_deadline(now);
         }
     }
+}
+
+/// Hands what has arrived to the core; whether there was something.
+fn receive(endpoint: &mut UdpEndpoint, core: &mut ClientCore) -> io::Result<bool> {
+    let mut received_at = None;
+    for _ in 0..RECEIVE_ROUNDS_MAX {
+        let more = endpoint.receive(|message| {
+            let now = *received_at.get_or_insert_with(now);
+            core.handle_datagram(now, message.bytes);
+        })?;
+        if !more {
+            break;
+        }
+    }
+    Ok(received_at.is_some())
 }

@@ -1,10 +1,10 @@
 //! The thread of a storage node: a replica's core, its socket, its disk, its copying streams.
 //!
 //! ```text
-//!   recvmmsg… ─▶ wait ─▶ streams ─▶ forces done ─▶ deadline ─▶ batch end ─▶ storage… ─▶ sendmmsg ─▶ streams ─▶ force
+//!   recvmmsg… ─▶ poll ─▶ streams ─▶ forces done ─▶ deadline ─▶ batch end ─▶ storage… ─▶ sendmmsg ─▶ streams ─▶ force
 //! ```
 //!
-//! It waits if nothing was there to be received; under load it looks at the rest now and then all the same.
+//! It polls, and sleeps there, if nothing was to be received for a while; else it looks at the rest now and then all the same.
 //!
 //! The force is left to another thread if there is more to receive or the disk is slow, and another thread goes on with the node if it
 //! takes long: see `helm`.
@@ -23,7 +23,7 @@ mod streams;
 use durable_log::Forcing;
 pub use storage::{NodeStorage, OpenError, StorageOptions, open_durable, open_memory};
 
-use crate::{Linger, Stop, Uplink, Waker, is_ready, now, readable};
+use crate::{Linger, Stop, Uplink, Waker, is_ready, now, readable, wait};
 use nicekv_node::NodeStatus;
 use nicekv_replication::Replica;
 use nicekv_store::StoreError;
@@ -89,11 +89,9 @@ enum Received {
     More,
 }
 
-/// What has ended a sleep, besides time.
+/// What is ready, besides what may be looked at without a system call.
 struct Ready {
     datagrams: bool,
-    /// Edges have left something, or a force is done.
-    woken: bool,
     streams: bool,
 }
 
@@ -136,18 +134,8 @@ impl Node {
 
     /// What there is to do now, or to wait for; the force that is then to be made here.
     fn turn(&mut self) -> Result<Option<Arc<Forcing>>, NodeError> {
-        let mut received = self.receive(false)?;
-        let mut now = now();
-        let mut has_streams = false;
-        if received == Received::Nothing || now.boot_ns >= self.look_at_ns {
-            let ready = self.sleep(received != Received::Nothing)?;
-            if ready.datagrams || ready.woken {
-                received = self.receive(ready.datagrams)?;
-            }
-            now = crate::now();
-            self.look_at_ns = now.after(LOOK_INTERVAL);
-            has_streams = ready.streams;
-        }
+        let (received, has_streams) = self.wait()?;
+        let now = now();
         self.waker.clear();
         if has_streams {
             self.streams.receive(now, &mut self.core)?;
@@ -169,21 +157,45 @@ impl Node {
         Ok(force)
     }
 
-    /// Sleeps until there is something to do; looks only, if there is anyway.
-    fn sleep(&mut self, there_is: bool) -> io::Result<Ready> {
-        let mut deadline_ns = self.core.next_deadline();
-        if std::mem::take(&mut self.has_forced) || there_is || self.storage.is_unfinished() {
-            deadline_ns = 0;
+    /// Waits until there is something to do. What was received, and whether there is something of streams.
+    fn wait(&mut self) -> io::Result<(Received, bool)> {
+        let deadline_ns = self.deadline_ns();
+        let (linger, mut received) = (self.linger, Received::Nothing);
+        let mut there_is = linger.look(Some(deadline_ns), || {
+            received = self.receive(false)?;
+            Ok(received != Received::Nothing || self.waker.is_raised())
+        })?;
+        let now = now();
+        there_is |= deadline_ns <= now.boot_ns;
+        if there_is && now.boot_ns < self.look_at_ns {
+            return Ok((received, false));
         }
-        if self.storage.is_syncing() {
-            deadline_ns = deadline_ns.min(now().after(SYNC_POLL));
+        let ready = self.sleep(if there_is { 0 } else { deadline_ns })?;
+        if received == Received::Nothing {
+            received = self.receive(ready.datagrams)?;
         }
+        self.look_at_ns = crate::now().after(LOOK_INTERVAL);
+        Ok((received, ready.streams))
+    }
+
+    /// When there will be something to do in any case.
+    fn deadline_ns(&mut self) -> u64 {
+        if std::mem::take(&mut self.has_forced) || self.storage.is_unfinished() {
+            return 0;
+        }
+        let deadline_ns = self.core.next_deadline();
+        match self.storage.is_syncing() {
+            true => deadline_ns.min(now().after(SYNC_POLL)),
+            false => deadline_ns,
+        }
+    }
+
+    fn sleep(&self, deadline_ns: u64) -> io::Result<Ready> {
         let mut descriptors = vec![readable(&self.uplink), readable(&self.waker)];
         descriptors.extend(self.streams.interests());
-        self.linger.wait_unless(&mut descriptors, Some(deadline_ns), |sleeps| self.uplink.is_left(sleeps))?;
-        let [datagrams, woken] = [0, 1].map(|index| is_ready(&descriptors[index]));
-        let woken = woken || self.uplink.is_left(false);
-        Ok(Ready { datagrams, woken, streams: descriptors[2..].iter().any(is_ready) })
+        let is_left = self.uplink.is_left(deadline_ns > 0);
+        wait(&mut descriptors, Some(if is_left { 0 } else { deadline_ns }))?;
+        Ok(Ready { datagrams: is_ready(&descriptors[0]), streams: descriptors[2..].iter().any(is_ready) })
     }
 
     /// What other edges have left costs no system call; the socket is looked at if that is nothing, or if it is known to have something.

@@ -42,7 +42,7 @@ pub fn wait(descriptors: &mut [PollFd<'_>], deadline_ns: Option<u64>) -> io::Res
 
 /// How a role waits that has just had something to do: it expects more soon, so for a while it lets others run and looks again instead of
 /// sleeping. To be woken takes longer than what it is then woken for.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Linger {
     length: Duration,
     until_ns: u64,
@@ -62,32 +62,23 @@ impl Linger {
         self.until_ns = now.after(self.length);
     }
 
-    /// Like [`wait`].
-    pub fn wait(&self, descriptors: &mut [PollFd<'_>], deadline_ns: Option<u64>) -> io::Result<()> {
-        self.wait_unless(descriptors, deadline_ns, |_| false)
-    }
-
-    /// Like [`wait`], and ends when `is_left` finds something else. It is told whether a sleep follows, which then is to be ended by one
-    /// of the descriptors.
-    pub(crate) fn wait_unless(
+    /// Looks, and looks again after others have run, until there is something or it is time to sleep or for what the boot-time clock
+    /// reads `deadline_ns` for; at least once. Whether there was something.
+    pub fn look(
         &self,
-        descriptors: &mut [PollFd<'_>],
         deadline_ns: Option<u64>,
-        is_left: impl Fn(bool) -> bool,
-    ) -> io::Result<()> {
+        mut look: impl FnMut() -> io::Result<bool>,
+    ) -> io::Result<bool> {
         let until_ns = deadline_ns.map_or(self.until_ns, |deadline_ns| deadline_ns.min(self.until_ns));
-        while now().boot_ns < until_ns {
-            if is_left(false) {
-                return Ok(());
+        loop {
+            if look()? {
+                return Ok(true);
             }
-            wait(descriptors, Some(0))?;
-            if descriptors.iter().any(is_ready) {
-                return Ok(());
+            if now().boot_ns >= until_ns {
+                return Ok(false);
             }
             std::thread::yield_now();
         }
-        let deadline_ns = if is_left(true) { Some(0) } else { deadline_ns };
-        wait(descriptors, deadline_ns)
     }
 
     /// Whether it is too early to sleep.
@@ -101,21 +92,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_lingers_sees_what_comes_and_ends_at_the_deadline_all_the_same() {
-        let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+    fn who_lingers_looks_at_least_once_and_ends_at_what_it_finds_or_in_time() {
         let mut linger = Linger::new(Duration::from_millis(20));
-        for ms in [0, 3, 40] {
-            let begun = now();
-            linger.begin(begun);
-            let deadline_ns = begun.boot_ns + ms * 1_000_000;
-            linger.wait(&mut [readable(&one)], Some(deadline_ns)).unwrap();
-            assert!(now().boot_ns >= deadline_ns, "{ms} ms");
-        }
-        std::io::Write::write_all(&mut &other, b"x").unwrap();
-        linger.begin(now());
-        let mut descriptors = [readable(&one)];
-        linger.wait(&mut descriptors, None).unwrap();
-        assert!(is_ready(&descriptors[0]));
+        let look_for = |linger: &Linger, looks: u32, deadline_ns| {
+            let mut looked = 0;
+            let found = linger.look(deadline_ns, || {
+                looked += 1;
+                Ok(looked == looks)
+            });
+            (found.unwrap(), looked)
+        };
+        assert_eq!(look_for(&linger, 2, None), (false, 1), "it has nothing to expect");
+        let begun = now();
+        linger.begin(begun);
+        assert_eq!(look_for(&linger, 3, None), (true, 3));
+        assert_eq!(look_for(&linger, 2, Some(begun.boot_ns)), (false, 1), "the deadline has passed");
+        assert!(!look_for(&linger, u32::MAX, None).0);
+        assert!(now().boot_ns >= begun.after(Duration::from_millis(20)));
     }
 
     #[test]

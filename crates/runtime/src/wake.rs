@@ -35,6 +35,11 @@ impl Waker {
         }
     }
 
+    /// Whether somebody has woken it since it was cleared. Costs no system call.
+    pub fn is_raised(&self) -> bool {
+        self.shared.raised.load(Ordering::Acquire)
+    }
+
     /// To be called before looking at what the wakers have left: whatever comes later raises it again.
     pub fn clear(&self) {
         if !self.shared.raised.load(Ordering::SeqCst) {

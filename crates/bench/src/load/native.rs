@@ -5,7 +5,7 @@ use crate::error::{BenchError, Result};
 use crate::workload::{Sequence, Step};
 use nicekv_client::{Answer, ClientCore, Config, OperationError, Outcome};
 use nicekv_placement::Vrings;
-use nicekv_runtime::{Linger, UdpEndpoint, new_client_id, now, readable};
+use nicekv_runtime::{Linger, UdpEndpoint, new_client_id, now, readable, wait};
 use nicekv_wire::Now;
 use std::net::SocketAddrV4;
 
@@ -45,18 +45,13 @@ impl NativeLoad {
         }
         while self.core.in_flight() > 0 {
             self.endpoint.send_with(|out| self.core.poll_transmit(out)).map_err(system())?;
-            linger.wait(&mut [readable(&self.endpoint)], self.core.next_deadline()).map_err(system())?;
+            let deadline_ns = self.core.next_deadline();
+            if !linger.look(deadline_ns, || self.receive()).map_err(system())? {
+                wait(&mut [readable(&self.endpoint)], deadline_ns).map_err(system())?;
+                self.receive().map_err(system())?;
+            }
             let now = now();
             linger.begin(now);
-            for _ in 0..RECEIVE_ROUNDS_MAX {
-                if !self
-                    .endpoint
-                    .receive(|message| self.core.handle_datagram(now, message.bytes))
-                    .map_err(system())?
-                {
-                    break;
-                }
-            }
             if self.core.next_deadline().is_some_and(|deadline_ns| deadline_ns <= now.boot_ns) {
                 self.core.handle_deadline(now);
             }
@@ -70,6 +65,22 @@ impl NativeLoad {
         failures.check()?;
         let retries = self.core.counters().retries - retries_before;
         Ok(Measured { retries, ..meter.finish()? })
+    }
+
+    /// Whether something was received.
+    fn receive(&mut self) -> std::io::Result<bool> {
+        let mut received_at = None;
+        for _ in 0..RECEIVE_ROUNDS_MAX {
+            let core = &mut self.core;
+            let more = self.endpoint.receive(|message| {
+                let now = *received_at.get_or_insert_with(now);
+                core.handle_datagram(now, message.bytes);
+            })?;
+            if !more {
+                break;
+            }
+        }
+        Ok(received_at.is_some())
     }
 
     fn submit(&mut self, now: Now, step: Step) -> Result<()> {
@@ -135,7 +146,7 @@ mod tests {
     use super::*;
     use crate::load::testing::limits;
     use crate::workload::Work;
-    use nicekv_runtime::{Stop, wait};
+    use nicekv_runtime::Stop;
     use nicekv_wire::{Datagram, OpId, Reply, Status};
     use std::net::Ipv4Addr;
 
