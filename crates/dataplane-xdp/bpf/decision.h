@@ -18,14 +18,17 @@ enum fate {
 };
 
 /*
- * `slot`: of the generation that has decided. `target`: a port, or the group. `route`: of FATE_ROUTE. `doubled`: a fault. `is_piece`: of the
- * frame. */
+ * `slot`: of the generation that has decided. `target`: a port, or the group. `address`, `mac`: of the server that FATE_ROUTE leads to.
+ * `doubled`: a fault. Of FATE_ROUTE and FATE_COPY also where the UDP header is, and to which address the datagram was sent.
+ */
 struct decision {
 	enum fate fate;
 	__u32 slot;
 	__u32 port;
 	__u32 target;
-	const struct nicekv_route *route;
+	__be32 address;
+	__u8 mac[6];
 	bool doubled;
-	bool is_piece;
+	__u32 udp_at;
+	__be32 destination;
 };

@@ -12,10 +12,11 @@ static __always_inline bool is_station(const struct nicekv_mac *mac)
 
 static __always_inline bool is_router(const struct nicekv_mac *mac)
 {
+	__u8 difference = 0;
+
 	for (int index = 0; index < ETH_ALEN; index++)
-		if (mac->bytes[index] != config.router_mac[index])
-			return false;
-	return true;
+		difference |= mac->bytes[index] ^ config.router_mac[index];
+	return !difference;
 }
 
 static __always_inline void learn(const struct ethhdr *ethernet, __u32 port)

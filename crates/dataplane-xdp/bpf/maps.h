@@ -175,11 +175,18 @@ static __always_inline struct nicekv_place *place_of(__u32 ifindex)
 	return place && place->ifindex == ifindex ? place : NULL;
 }
 
+/* What is known of the server at a port. NULL: there is no such port. */
+static __always_inline struct nicekv_host *host_cell(__u32 slot, __u32 port)
+{
+	__u32 index = slot * NICEKV_PORTS_MAX + port;
+
+	return bpf_map_lookup_elem(&hosts, &index);
+}
+
 /* The server at a port, if there is one. */
 static __always_inline struct nicekv_host *host_at(__u32 slot, __u32 port)
 {
-	__u32 index = slot * NICEKV_PORTS_MAX + port;
-	struct nicekv_host *host = bpf_map_lookup_elem(&hosts, &index);
+	struct nicekv_host *host = host_cell(slot, port);
 
 	return host && host->is_present ? host : NULL;
 }

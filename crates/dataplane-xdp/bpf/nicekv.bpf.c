@@ -56,11 +56,11 @@ drop:
 SEC("classifier")
 int nicekv_tc(struct __sk_buff *skb)
 {
-	struct frame frame = frame_of_skb(skb);
-	struct datagram datagram = {};
-	struct decision decision = decide(&frame, &datagram);
+	bool is_piece = tc_pull_headers(skb);
+	struct decision decision = {};
 
-	return tc_carry_out(skb, &decision, &datagram);
+	tc_decide(skb, &decision);
+	return tc_carry_out(skb, &decision, is_piece);
 }
 
 char LICENSE[] SEC("license") = "Apache-2.0";

@@ -37,8 +37,7 @@ enum ring {
 
 /*
  * A frame at whatever hook it was taken. `data`, `end`: the part of its `bytes` that can be read; it holds all headers.
- * `tags`: VLAN tags that are not in the data. `is_train`: it is several datagrams under one header, cut apart further on.
- * `is_piece`: it was cut from one.
+ * `tags`: VLAN tags that are not in the data. `datagram_bytes`: not zero if it is several datagrams under one header, cut apart further on.
  */
 struct frame {
 	void *data;
@@ -46,8 +45,7 @@ struct frame {
 	__u32 bytes;
 	__u32 ifindex;
 	__u32 tags;
-	bool is_train;
-	bool is_piece;
+	__u32 datagram_bytes;
 };
 
 struct vlan_tag {
@@ -102,7 +100,7 @@ static __always_inline struct ethhdr *ethernet_of(const struct frame *frame)
 }
 
 /* A call: inlined wherever it is needed, the loop would be most of the program. */
-static __noinline enum ring ring_of(__be32 address)
+__noinline enum ring ring_of(__be32 address)
 {
 	for (int index = 0; index < NICEKV_VRINGS_MAX; index++) {
 		const volatile struct nicekv_vring_pair *pair = &config.vrings[index];
@@ -148,7 +146,7 @@ static __always_inline void find_udp_of_others(const struct frame *frame, struct
 	datagram->udp = take(&cursor, sizeof(*datagram->udp));
 	if (!datagram->udp)
 		return;
-	datagram->is_fragment = frame->is_train || ip->frag_off & bpf_htons(IPV4_MORE_FRAGMENTS);
+	datagram->is_fragment = frame->datagram_bytes || ip->frag_off & bpf_htons(IPV4_MORE_FRAGMENTS);
 	header = take(&cursor, sizeof(*header));
 	if (is_ours(header))
 		datagram->header = header;
@@ -174,7 +172,7 @@ static __always_inline int classify_ipv4(const struct frame *frame, struct curso
 	total_bytes = bpf_ntohs(ip->tot_len);
 	if (ip->version != 4 || header_bytes < IPV4_HEADER_BYTES_MIN)
 		return NICEKV_COUNTER_MALFORMED;
-	if (tagged || frame->is_train || ip->frag_off & bpf_htons(IPV4_FRAGMENT_BITS))
+	if (tagged || frame->datagram_bytes || ip->frag_off & bpf_htons(IPV4_FRAGMENT_BITS))
 		return NICEKV_COUNTER_VRING_REFUSED;
 	if (ip->protocol != IPPROTO_UDP)
 		return NICEKV_COUNTER_VRING_MISS;

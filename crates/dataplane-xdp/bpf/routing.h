@@ -60,8 +60,9 @@ static __always_inline enum fate route_unicast(__u32 slot, struct datagram *data
 	division = match(slot, NICEKV_TABLE_DIVISION, route->partition, ip->saddr);
 	if (division)
 		route = division;
-	decision->route = route;
 	decision->target = route->target;
+	decision->address = route->address;
+	__builtin_memcpy(decision->mac, route->mac, ETH_ALEN);
 	return FATE_ROUTE;
 }
 

@@ -24,12 +24,6 @@
 /* Datagrams for a vring have no tag. */
 #define IPV4_AT sizeof(struct ethhdr)
 
-/* Of a datagram that is rewritten, perhaps more than once. */
-struct written {
-	__u32 udp_at;
-	__be32 address;
-};
-
 /*
  * Whether the headers that are looked at are where programs can read them. Of TCP nothing behind the IP header is, and of IPv6 nothing
  * at all; to move more of it there would copy the header of each frame.
@@ -48,23 +42,38 @@ static __always_inline bool is_readable(const struct __sk_buff *skb)
 	       (ethernet->h_proto == bpf_htons(ETH_P_IP) && ip->protocol == IPPROTO_TCP);
 }
 
-static __always_inline struct frame frame_of_skb(struct __sk_buff *skb)
+/* Makes the headers readable. Whether that took anything: alone, a datagram is in one piece. */
+static __always_inline bool tc_pull_headers(struct __sk_buff *skb)
 {
-	struct frame frame = { .bytes = skb->len, .ifindex = skb->ifindex };
-
-	if (!is_readable(skb)) {
-		bpf_skb_pull_data(skb, skb->len < HEADER_BYTES_MAX ? skb->len : HEADER_BYTES_MAX);
-		frame.is_piece = true;
-	}
-	frame.data = (void *)(long)skb->data;
-	frame.end = (void *)(long)skb->data_end;
-	/* The kernel has taken the outermost tag out. */
-	frame.tags = skb->vlan_present ? 1 : 0;
-	frame.is_train = skb->gso_size > 0;
-	return frame;
+	if (is_readable(skb))
+		return false;
+	bpf_skb_pull_data(skb, skb->len < HEADER_BYTES_MAX ? skb->len : HEADER_BYTES_MAX);
+	return true;
 }
 
-static __always_inline void tc_rewrite(struct __sk_buff *skb, struct written *written, const __u8 *mac, __be32 address)
+/*
+ * The pipeline. Functions that are not static are verified once, by themselves, with whatever arguments they may be called, and not anew
+ * for each way on which their callers get there: of the programs' ways times these functions' there are too many.
+ */
+__noinline int tc_decide(struct __sk_buff *skb, struct decision *decision)
+{
+	struct frame frame = {
+		.data = (void *)(long)skb->data,
+		.end = (void *)(long)skb->data_end,
+		.bytes = skb->len,
+		.ifindex = skb->ifindex,
+		/* The kernel has taken the outermost tag out. */
+		.tags = skb->vlan_present,
+		.datagram_bytes = skb->gso_size,
+	};
+	struct datagram datagram = {};
+
+	if (decision)
+		*decision = decide(&frame, &datagram);
+	return 0;
+}
+
+static __always_inline void tc_rewrite(struct __sk_buff *skb, __u32 udp_at, __be32 from, const __u8 *mac, __be32 to)
 {
 	struct ethhdr ethernet = {};
 
@@ -72,11 +81,10 @@ static __always_inline void tc_rewrite(struct __sk_buff *skb, struct written *wr
 	for (int index = 0; index < ETH_ALEN; index++)
 		ethernet.h_source[index] = config.router_mac[index];
 	bpf_skb_store_bytes(skb, 0, &ethernet, 2 * ETH_ALEN, 0);
-	bpf_l3_csum_replace(skb, IPV4_AT + offsetof(struct iphdr, check), written->address, address, sizeof(address));
-	bpf_l4_csum_replace(skb, written->udp_at + offsetof(struct udphdr, check), written->address, address,
-			    BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0 | sizeof(address));
-	bpf_skb_store_bytes(skb, IPV4_AT + offsetof(struct iphdr, daddr), &address, sizeof(address), 0);
-	written->address = address;
+	bpf_l3_csum_replace(skb, IPV4_AT + offsetof(struct iphdr, check), from, to, sizeof(to));
+	bpf_l4_csum_replace(skb, udp_at + offsetof(struct udphdr, check), from, to,
+			    BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0 | sizeof(to));
+	bpf_skb_store_bytes(skb, IPV4_AT + offsetof(struct iphdr, daddr), &to, sizeof(to), 0);
 }
 
 /* The interface of a port that a frame is sent to, if it is not lost on the way. */
@@ -88,16 +96,25 @@ static __always_inline struct nicekv_cable *cable_to(__u32 port)
 }
 
 /* Sends a copy of the frame as it is now. */
-static __always_inline void tc_send_copy(struct __sk_buff *skb, __u32 port)
+__noinline int tc_send_copy(struct __sk_buff *skb, __u32 port)
 {
 	struct nicekv_cable *cable = cable_to(port);
 
-	if (cable)
-		bpf_clone_redirect(skb, cable->ifindex, 0);
+	return cable ? bpf_clone_redirect(skb, cable->ifindex, 0) : 0;
+}
+
+/* The same, rewritten for its receiver. `from`: the address that the frame is sent to as it is. */
+__noinline int tc_rewrite_copy(struct __sk_buff *skb, __u32 port, const struct nicekv_host *receiver, __u32 udp_at, __be32 from)
+{
+	if (!receiver)
+		return 0;
+	count(NICEKV_COUNTER_MULTICAST_COPIES);
+	tc_rewrite(skb, udp_at, from, receiver->mac, receiver->address);
+	return tc_send_copy(skb, port);
 }
 
 /* Sends the frame itself: the program has to end. */
-static __always_inline int tc_send(struct __sk_buff *skb, __u32 port, const struct decision *decision)
+static __always_inline int tc_send(struct __sk_buff *skb, __u32 port, const struct decision *decision, bool is_piece)
 {
 	struct nicekv_cable *cable;
 
@@ -106,14 +123,15 @@ static __always_inline int tc_send(struct __sk_buff *skb, __u32 port, const stru
 	cable = cable_to(port);
 	if (!cable)
 		return TC_ACT_SHOT;
-	return cable->has_peer && !decision->is_piece ? bpf_redirect_peer(cable->ifindex, 0) : bpf_redirect(cable->ifindex, 0);
+	return cable->has_peer && !is_piece ? bpf_redirect_peer(cable->ifindex, 0) : bpf_redirect(cable->ifindex, 0);
 }
 
 /* A receiver's turn comes when the next one is known, so that the last one gets the frame itself. */
-static __always_inline int tc_copy(struct __sk_buff *skb, const struct decision *decision, struct written *written)
+static __always_inline int tc_copy(struct __sk_buff *skb, const struct decision *decision, bool is_piece)
 {
 	struct nicekv_group *group = bpf_map_lookup_elem(&members, &decision->target);
 	const struct nicekv_host *receiver = NULL;
+	__be32 from = decision->destination;
 	__u32 port = 0;
 
 #pragma clang loop unroll(disable)
@@ -124,11 +142,10 @@ static __always_inline int tc_copy(struct __sk_buff *skb, const struct decision 
 		if (!host || next == decision->port)
 			continue;
 		if (receiver) {
-			count(NICEKV_COUNTER_MULTICAST_COPIES);
-			tc_rewrite(skb, written, receiver->mac, receiver->address);
-			tc_send_copy(skb, port);
+			tc_rewrite_copy(skb, port, receiver, decision->udp_at, from);
 			if (decision->doubled)
 				tc_send_copy(skb, port);
+			from = receiver->address;
 		}
 		receiver = host;
 		port = next;
@@ -136,8 +153,8 @@ static __always_inline int tc_copy(struct __sk_buff *skb, const struct decision 
 	if (!receiver)
 		return TC_ACT_SHOT;
 	count(NICEKV_COUNTER_MULTICAST_COPIES);
-	tc_rewrite(skb, written, receiver->mac, receiver->address);
-	return tc_send(skb, port, decision);
+	tc_rewrite(skb, decision->udp_at, from, receiver->mac, receiver->address);
+	return tc_send(skb, port, decision, is_piece);
 }
 
 /* Each by its port and not at once, so that the receiver's kernel sees whether it is meant. */
@@ -150,23 +167,16 @@ static __always_inline int tc_flood(struct __sk_buff *skb, __u32 ingress)
 	return TC_ACT_SHOT;
 }
 
-static __always_inline int tc_carry_out(struct __sk_buff *skb, const struct decision *decision,
-					const struct datagram *datagram)
+static __always_inline int tc_carry_out(struct __sk_buff *skb, const struct decision *decision, bool is_piece)
 {
-	struct written written = {};
-
-	if (decision->fate == FATE_ROUTE || decision->fate == FATE_COPY) {
-		written.udp_at = (void *)datagram->udp - (void *)datagram->ethernet;
-		written.address = datagram->ip->daddr;
-	}
 	switch (decision->fate) {
 	case FATE_ROUTE:
-		tc_rewrite(skb, &written, decision->route->mac, decision->route->address);
-		return tc_send(skb, decision->target, decision);
+		tc_rewrite(skb, decision->udp_at, decision->destination, decision->mac, decision->address);
+		return tc_send(skb, decision->target, decision, is_piece);
 	case FATE_COPY:
-		return tc_copy(skb, decision, &written);
+		return tc_copy(skb, decision, is_piece);
 	case FATE_FORWARD:
-		return tc_send(skb, decision->target, decision);
+		return tc_send(skb, decision->target, decision, is_piece);
 	case FATE_FLOOD:
 		return tc_flood(skb, decision->port);
 	default:

@@ -50,7 +50,7 @@ static __always_inline int xdp_carry_out(struct xdp_md *ctx, const struct decisi
 {
 	switch (decision->fate) {
 	case FATE_ROUTE:
-		rewrite(datagram, decision->route->mac, decision->route->address);
+		rewrite(datagram, decision->mac, decision->address);
 		return xdp_send(decision->target, decision->doubled);
 	case FATE_COPY:
 		return xdp_copy(ctx, decision);

@@ -3,13 +3,14 @@
 //! Links are file descriptors, also those to tc (which is why that needs Linux 6.6): whatever ends the process detaches all ports. A filter that
 //! outlived it would go on with tables that nobody keeps up to date.
 
+use std::io;
 use std::os::fd::AsFd as _;
 
 use aya::Ebpf;
 use aya::maps::{HashMap, MapData, MapError};
 use aya::programs::links::LinkOrder;
 use aya::programs::tc::TcAttachOptions;
-use aya::programs::{ProgramError, ProgramFd, SchedClassifier, TcAttachType, Xdp, XdpMode};
+use aya::programs::{Program, ProgramError, ProgramFd, SchedClassifier, TcAttachType, Xdp, XdpMode};
 
 use crate::error::{KERNEL_ADVICE, PORT_ADVICE, XdpError};
 use crate::hook::Hook;
@@ -22,15 +23,33 @@ pub(crate) const XDP: &str = "nicekv_xdp";
 /// At tc ingress.
 pub(crate) const TC: &str = "nicekv_tc";
 /// For what leaves a port after XDP.
-const EGRESS: &str = "nicekv_egress";
+pub(crate) const EGRESS: &str = "nicekv_egress";
 
-/// Loads all programs; the one for what leaves a port goes into device maps.
-pub(crate) fn load_programs(programs: &mut Ebpf) -> Result<ProgramFd, XdpError> {
-    let failed = |name| move |error| XdpError::new(format!("load {name}"), &error, KERNEL_ADVICE);
-    program::<Xdp>(programs, XDP).load().map_err(failed(XDP))?;
-    program::<SchedClassifier>(programs, TC).load().map_err(failed(TC))?;
-    let egress = program::<Xdp>(programs, EGRESS);
-    egress.load().and_then(|()| Ok(egress.fd()?.try_clone()?)).map_err(failed(EGRESS))
+/// Of one program: a signal makes the kernel give up, and whoever loads begin again.
+const INTERRUPTIONS_MAX: usize = 100;
+
+/// Loads a program unless it is loaded.
+fn load(programs: &mut Ebpf, name: &'static str) -> Result<(), ProgramError> {
+    let program = programs.program_mut(name).expect("the object holds the programs");
+    let mut load_once = || match &mut *program {
+        program if program.fd().is_ok() => Ok(()),
+        Program::Xdp(program) => program.load(),
+        Program::SchedClassifier(program) => program.load(),
+        _ => unreachable!("by the sections that the source gives them"),
+    };
+    let mut result = load_once();
+    for _ in 0..INTERRUPTIONS_MAX {
+        if !result.as_ref().is_err_and(is_interruption) {
+            break;
+        }
+        result = load_once();
+    }
+    result
+}
+
+fn is_interruption(error: &ProgramError) -> bool {
+    let ProgramError::LoadError { io_error, .. } = error else { return false };
+    matches!(io_error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 fn program<'a, P>(programs: &'a mut Ebpf, name: &'static str) -> &'a mut P
@@ -52,17 +71,17 @@ impl KernelSwitch {
             self.register(place, port, &interface)?;
             interfaces.push(interface);
         }
-        for ((_, port), interface) in self.ports.iter().zip(&interfaces) {
-            self.hooks.push(attach_port(&mut self.programs, port, interface)?);
+        let ports: Vec<_> = self.ports.iter().map(|(_, port)| port).collect();
+        for (port, interface) in ports.into_iter().zip(&interfaces) {
+            let hook = self.attach_port(port, interface)?;
+            self.hooks.push(hook);
         }
-        if self.has_xdp() { self.double_ports() } else { Ok(()) }
+        Ok(())
     }
 
     fn register(&mut self, place: u32, port: Port, interface: &Interface) -> Result<(), XdpError> {
         let Port { index, ifindex, .. } = port;
         let step = || format!("register port {index} (interface index {ifindex})");
-        let result = self.maps.ports.set(place, ifindex, Some(&self.egress), 0);
-        result.map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))?;
         let known = Place { ifindex, port: place, number: index.into() };
         let cable = Cable { ifindex, has_peer: interface.has_peer.into() };
         let result = self.maps.places.set(self.ports.cell(ifindex), known, 0);
@@ -75,12 +94,46 @@ impl KernelSwitch {
         self.programs.map_mut(faults::FAULTS).expect("the object holds the map").try_into()
     }
 
-    /// Makes a group of each port twice, for frames that are doubled on purpose.
-    fn double_ports(&mut self) -> Result<(), XdpError> {
+    /// Attaches the first that can be, and returns it. If none can, the first one's error tells why.
+    fn attach_port(&mut self, port: Port, interface: &Interface) -> Result<Hook, XdpError> {
+        let mut first = None;
+        for &hook in port.hook.candidates(interface) {
+            let step = || format!("attach {hook} to port {} (interface {})", port.index, interface.name);
+            self.prepare(hook)?;
+            match attach_hook(&mut self.programs, hook, port.ifindex, &interface.name) {
+                Ok(()) => return Ok(hook),
+                Err(error) => first = first.or_else(|| Some(XdpError::new(step(), &error, PORT_ADVICE))),
+            }
+        }
+        Err(first.expect("something is always tried"))
+    }
+
+    /// Loads what a hook needs, when the first port needs it.
+    fn prepare(&mut self, hook: Hook) -> Result<(), XdpError> {
+        let failed = |name| move |error| XdpError::new(format!("load {name}"), &error, KERNEL_ADVICE);
+        if hook != Hook::Xdp {
+            return load(&mut self.programs, TC).map_err(failed(TC));
+        }
+        if self.egress.is_some() {
+            return Ok(());
+        }
+        load(&mut self.programs, XDP).map_err(failed(XDP))?;
+        load(&mut self.programs, EGRESS).map_err(failed(EGRESS))?;
+        let egress = program::<Xdp>(&mut self.programs, EGRESS).fd().and_then(|fd| Ok(fd.try_clone()?));
+        let egress = egress.map_err(failed(EGRESS))?;
+        self.connect_ports(&egress)?;
+        self.egress = Some(egress);
+        Ok(())
+    }
+
+    /// Fills the device maps of ports, of whatever hook: one of each port, and one of each port twice, for frames that are doubled on purpose.
+    fn connect_ports(&mut self, egress: &ProgramFd) -> Result<(), XdpError> {
         let mut twins = Vec::new();
         for (place, Port { index, ifindex, .. }) in self.ports.iter() {
-            let step = || format!("double port {index} (interface index {ifindex})");
-            let group = generation::build_group(&[ifindex], 2, &self.egress);
+            let step = || format!("connect port {index} (interface index {ifindex})");
+            let result = self.maps.ports.set(place, ifindex, Some(egress), 0);
+            result.map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))?;
+            let group = generation::build_group(&[ifindex], 2, egress);
             let group = group.map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))?;
             twins.push((PORT_TWINS + place, group));
         }
@@ -88,19 +141,6 @@ impl KernelSwitch {
         sys::update_batch(self.maps.groups.fd().as_fd(), &entries)
             .map_err(|error| XdpError::new("connect the doubled ports", &error, KERNEL_ADVICE))
     }
-}
-
-/// Returns what was attached: the first that can be. If none can, the first one's error tells why.
-fn attach_port(programs: &mut Ebpf, port: Port, interface: &Interface) -> Result<Hook, XdpError> {
-    let mut first = None;
-    for &hook in port.hook.candidates(interface) {
-        let step = || format!("attach {hook} to port {} (interface {})", port.index, interface.name);
-        match attach_hook(programs, hook, port.ifindex, &interface.name) {
-            Ok(()) => return Ok(hook),
-            Err(error) => first = first.or_else(|| Some(XdpError::new(step(), &error, PORT_ADVICE))),
-        }
-    }
-    Err(first.expect("something is always tried"))
 }
 
 fn attach_hook(programs: &mut Ebpf, hook: Hook, ifindex: u32, name: &str) -> Result<(), ProgramError> {

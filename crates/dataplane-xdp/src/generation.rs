@@ -167,12 +167,10 @@ impl KernelSwitch {
 
     /// The new groups for XDP, and their twins.
     fn build_groups(&self, groups: &Plan<GroupKey>) -> Result<Vec<(u32, InnerMap)>, BackendError> {
-        if !self.has_xdp() {
-            return Ok(Vec::new());
-        }
+        let Some(egress) = &self.egress else { return Ok(Vec::new()) };
         let build = |slot: u32, members: &GroupKey, copies: usize| {
             let members: Vec<u32> = members.iter().map(|&place| self.ports.ifindex(place)).collect();
-            let group = build_group(&members, copies, &self.egress);
+            let group = build_group(&members, copies, egress);
             group.map(|group| (slot, group)).map_err(|error| platform("build a multicast group", &error))
         };
         let both = |(members, slot): &(GroupKey, u32)| {

@@ -81,7 +81,8 @@ pub struct KernelSwitch {
     maps: Maps,
     /// By the places of the ports.
     hooks: Vec<Hook>,
-    egress: ProgramFd,
+    /// For device maps, once a port has XDP.
+    egress: Option<ProgramFd>,
     group_slots: Slots<GroupKey>,
     hit_slots: Slots<EntryKey>,
     /// Of the generation in force, in the order of the tables.
@@ -140,13 +141,12 @@ impl KernelSwitch {
             .map_err(|error| XdpError::new("load the object", &error, KERNEL_ADVICE))?;
         let maps = Maps::take(&mut programs)
             .map_err(|error| XdpError::new("open the maps of the object", &error, KERNEL_ADVICE))?;
-        let egress = attach::load_programs(&mut programs)?;
         let mut switch = Self {
             vrings,
             ports,
             maps,
             hooks: Vec::new(),
-            egress,
+            egress: None,
             group_slots: Slots::new(GROUP_SLOTS),
             hit_slots: Slots::new(HIT_SLOTS),
             tries: Vec::new(),
@@ -160,10 +160,6 @@ impl KernelSwitch {
     /// At which hook each port is attached, by its number; never [`Hook::Auto`].
     pub fn hooks(&self) -> impl Iterator<Item = (u16, Hook)> {
         self.ports.iter().zip(&self.hooks).map(|((_, port), hook)| (port.index, *hook))
-    }
-
-    pub(crate) fn has_xdp(&self) -> bool {
-        self.hooks.contains(&Hook::Xdp)
     }
 }
 

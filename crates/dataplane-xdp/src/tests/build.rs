@@ -37,12 +37,12 @@ const MUTATIONS: [(Hook, &str, &str, &str); 27] = [
     (Hook::Xdp, "nicekv.bpf.c", "rewrite(&datagram, host->mac, host->address);", ""),
     (Hook::Tc, "tc.h", "if (!host || next == decision->port)", "if (!host)"),
     (Hook::Tc, "tc.h", "if (port != ingress)", "if (true)"),
-    (Hook::Tc, "tc.h", "frame.tags = skb->vlan_present ? 1 : 0;", ""),
+    (Hook::Tc, "tc.h", ".tags = skb->vlan_present,", ""),
     (Hook::Tc, "tc.h", "bpf_skb_store_bytes(skb, 0, &ethernet, 2 * ETH_ALEN, 0);", ""),
     (Hook::Tc, "tc.h", "BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0", "BPF_F_PSEUDO_HDR"),
-    (Hook::Tc, "tc.h", "written->address = address;", ""),
-    (Hook::Tc, "tc.h", "tc_send_copy(skb, port);\n\t\t\tif", "if"),
-    (Hook::Tc, "tc.h", "offsetof(struct iphdr, daddr), &address", "offsetof(struct iphdr, saddr), &address"),
+    (Hook::Tc, "tc.h", "from = receiver->address;", ""),
+    (Hook::Tc, "tc.h", "return tc_send_copy(skb, port);", "return 0;"),
+    (Hook::Tc, "tc.h", "offsetof(struct iphdr, daddr), &to", "offsetof(struct iphdr, saddr), &to"),
 ];
 
 fn has_clang(name: &str) -> bool {

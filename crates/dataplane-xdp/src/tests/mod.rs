@@ -5,6 +5,7 @@ mod build;
 mod faults;
 mod generations;
 mod hosts;
+mod loading;
 mod namespaces;
 mod random;
 
@@ -51,8 +52,7 @@ impl Lab {
 
     fn of_hooks(object: &[u8], hook: Hook, hook_of: impl Fn(u16) -> Hook) -> Self {
         let network = Network::enter(PORTS.end, hook_of);
-        let xdp = KernelSwitch::load_object(object, VRINGS.try_into().unwrap(), ROUTER_MAC, &network.ports);
-        Self { network, xdp: xdp.unwrap(), hook, sentinels: 0 }
+        Self { xdp: load(object, &network), network, hook, sentinels: 0 }
     }
 
     fn forget_stations(&mut self) {
@@ -146,6 +146,11 @@ impl Lab {
         }
         frames
     }
+}
+
+/// In whose namespace the caller is.
+fn load(object: &[u8], network: &Network) -> KernelSwitch {
+    KernelSwitch::load_object(object, VRINGS.try_into().unwrap(), ROUTER_MAC, &network.ports).unwrap()
 }
 
 /// Runs every fixture that the kernel takes; those for the empty switch come first. The failures.
