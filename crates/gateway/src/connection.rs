@@ -188,7 +188,7 @@ impl Connection {
             if let Err(progress) = issued.and_then(|()| self.issue_rest(slot, requests)) {
                 break progress;
             }
-            requests.server.commands_total += 1;
+            requests.member.own().commands.add(1);
             self.parser.release();
         };
         self.input.drain(..used);
@@ -220,8 +220,12 @@ impl Connection {
         }
         let mut written = Vec::new();
         let mut reply = ReplyWriter { out: &mut written, protocol: session.protocol };
-        let mut context =
-            Context { unix_ms: requests.now.unix_ms, session, server: requests.server, reply: &mut reply };
+        let mut context = Context {
+            unix_ms: requests.now.unix_ms,
+            session,
+            server: &requests.member.server,
+            reply: &mut reply,
+        };
         let planned = (command.handler)(&mut context, &Call { arguments, name: command.name });
         let number = unanswered.next_number();
         match planned {

@@ -1,4 +1,4 @@
-//! The gateway's one thread.
+//! A thread of the gateway; there may be several, each with connections and a client of its own (`shared`).
 //!
 //! ```text
 //!        ┌─────────────────────────── epoll ◀──────────────────────────────┐
@@ -10,21 +10,23 @@
 //! Connections are watched edge-triggered, so that one that is held back (its pipeline is full, or its peer does not read) costs no
 //! event; what is left to do for it is remembered in `queue`.
 
+use crate::acceptor::Acceptor;
 use crate::budget::Budget;
 use crate::connection::{Connection, Progress};
-use crate::limits::{CONNECTIONS_MAX, MEMORY_BYTES_MAX, READ_BYTES};
+use crate::limits::{CONNECTIONS_MAX, MEMORY_BYTES_MAX, READ_BYTES, THREADS_MAX};
 use crate::requests::{Origins, Requests, TurnGets};
-use crate::server_state::ServerState;
+use crate::shared::{Member, NewConnection, ServerState, ThreadState};
 use nicekv_client::{ClientCore, Config, OPERATION_TIMEOUT};
 use nicekv_runtime::{Linger, Stop, Uplink, Waker, now, release_free_memory, renew_client_id};
-use nicekv_wire::{Duration, Now};
+use nicekv_wire::{ClientId, Duration, Now};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use slab::Slab;
 use std::hash::RandomState;
-use std::io::{self, ErrorKind, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io;
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 const LISTENER: u64 = 0;
 const UPLINK: u64 = 1;
@@ -33,19 +35,15 @@ const FIRST_CONNECTION: u64 = 3;
 
 /// Events taken from the kernel at once.
 const EVENTS_MAX: usize = 1_024;
-/// Connections accepted before the others have their turn.
-const ACCEPTS_MAX: usize = 256;
 /// Batches of datagrams received before connections have their turn.
 const RECEIVE_ROUNDS_MAX: usize = 8;
-/// Rest after an accept that failed for want of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A connection that nothing happened on for so long, or twice as long, gives back the memory that it does not use.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 /// Settings of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
-    /// Of its client: id, window, and the keyspaces. SELECT goes to them by their numbers.
+    /// Of its client: id, window, and the keyspaces. SELECT goes to them by their numbers. Several threads share the window.
     pub client: Config,
     /// Most connections at once. Each needs a file descriptor: the caller raises `RLIMIT_NOFILE`.
     pub connections_max: usize,
@@ -67,10 +65,11 @@ impl GatewayConfig {
     }
 }
 
-/// A RESP server in front of a client of its own.
+/// A RESP server in front of a client of its own: one thread, or one of several.
 pub struct Gateway {
-    config: GatewayConfig,
-    listener: TcpListener,
+    timeout: Duration,
+    /// Only one of the threads has it.
+    acceptor: Option<Acceptor>,
     uplink: Uplink,
     waker: Waker,
     epoll: OwnedFd,
@@ -79,55 +78,82 @@ pub struct Gateway {
     budget: Budget,
     origins: Origins,
     gets: TurnGets,
-    server: ServerState,
+    member: Member,
     hasher: RandomState,
     /// Connections to look at in this turn (`Connection::queued`).
     queue: Vec<usize>,
     /// Connections with a command that waits for room in the window.
     window_queue: Vec<usize>,
     linger: Linger,
-    accept_again_ns: Option<u64>,
     /// When to look for idle connections; `None` if all are known to be idle.
     sweep_ns: Option<u64>,
 }
 
 impl Gateway {
-    /// A gateway on sockets that the caller has bound (so that the caller reports a port in use). `uplink` is its client's.
+    /// A gateway of one thread, on sockets that the caller has bound (so that the caller reports a port in use). `uplink` is its client's.
     pub fn new(listener: TcpListener, uplink: impl Into<Uplink>, config: GatewayConfig) -> io::Result<Self> {
-        let mut uplink = uplink.into();
-        listener.set_nonblocking(true)?;
-        let waker = Waker::new()?;
-        uplink.wake_with(&waker);
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let readable = epoll::EventFlags::IN;
-        epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), readable)?;
-        epoll::add(&epoll, &uplink, epoll::EventData::new_u64(UPLINK), readable)?;
-        epoll::add(&epoll, &waker, epoll::EventData::new_u64(WAKER), readable)?;
-        let server = ServerState {
+        let uplinks = vec![(config.client.client, uplink.into())];
+        Ok(Self::threads(listener, uplinks, &config)?.remove(0))
+    }
+
+    /// A gateway of several threads, each with an id and an uplink for its client: all of them are to be [run](Self::run), each on a thread.
+    /// The settings' limits hold for all together.
+    pub fn threads(
+        listener: TcpListener,
+        uplinks: Vec<(ClientId, Uplink)>,
+        config: &GatewayConfig,
+    ) -> io::Result<Vec<Self>> {
+        assert!((1..=THREADS_MAX).contains(&uplinks.len()), "a gateway has 1 to {THREADS_MAX} threads");
+        let wakers = uplinks.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>()?;
+        let server = Arc::new(ServerState {
             port: listener.local_addr()?.port(),
             started_unix_ms: now().unix_ms,
             connections_max: config.connections_max,
             memory_bytes_max: config.memory_bytes_max,
             keyspaces: config.client.keyspaces.iter().map(|keyspace| keyspace.id).collect(),
+            threads: wakers.iter().cloned().map(ThreadState::new).collect(),
             ..ServerState::default()
+        });
+        let in_flight_max = config.client.in_flight_max.div_ceil(uplinks.len());
+        let mut listener = Some(listener);
+        let thread = |(index, ((client, uplink), waker))| {
+            let member = Member { server: server.clone(), index };
+            let client = Config { client, in_flight_max, jitter_seed: client.0, ..config.client.clone() };
+            Self::thread(listener.take(), uplink, waker, member, client, config.timeout)
         };
+        uplinks.into_iter().zip(wakers).enumerate().map(thread).collect()
+    }
+
+    fn thread(
+        listener: Option<TcpListener>,
+        mut uplink: Uplink,
+        waker: Waker,
+        member: Member,
+        client: Config,
+        timeout: Duration,
+    ) -> io::Result<Self> {
+        uplink.wake_with(&waker);
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let readable = epoll::EventFlags::IN;
+        epoll::add(&epoll, &uplink, epoll::EventData::new_u64(UPLINK), readable)?;
+        epoll::add(&epoll, &waker, epoll::EventData::new_u64(WAKER), readable)?;
+        let acceptor = listener.map(|listener| Acceptor::new(listener, &epoll, LISTENER)).transpose()?;
         Ok(Self {
-            core: ClientCore::new(config.client.clone()),
-            budget: Budget::new(config.memory_bytes_max),
-            config,
-            listener,
+            core: ClientCore::new(client),
+            budget: Budget::new(member.clone()),
+            timeout,
+            acceptor,
             uplink,
             waker,
             epoll,
             connections: Slab::new(),
             origins: Origins::default(),
             gets: TurnGets::default(),
-            server,
+            member,
             hasher: RandomState::new(),
             queue: Vec::new(),
             window_queue: Vec::new(),
             linger: Linger::new(Linger::DEFAULT),
-            accept_again_ns: None,
             sweep_ns: None,
         })
     }
@@ -149,7 +175,7 @@ impl Gateway {
                 match event.data.u64() {
                     LISTENER => self.accept(now)?,
                     UPLINK => self.receive(now)?,
-                    WAKER => self.waker.clear(),
+                    WAKER => self.on_wake(now),
                     token => self.on_event((token - FIRST_CONNECTION) as usize, event.flags),
                 }
             }
@@ -177,51 +203,35 @@ impl Gateway {
         if self.uplink.is_left(true) {
             return Some(NO_TIME);
         }
+        let accept_ns = self.acceptor.as_ref().and_then(Acceptor::next_deadline);
         let deadline_ns =
-            [self.core.next_deadline(), self.accept_again_ns, self.sweep_ns].into_iter().flatten().min()?;
+            [self.core.next_deadline(), accept_ns, self.sweep_ns].into_iter().flatten().min()?;
         let left_ns = deadline_ns.saturating_sub(now().boot_ns);
         Some(Timespec { tv_sec: (left_ns / 1_000_000_000) as i64, tv_nsec: (left_ns % 1_000_000_000) as i64 })
     }
 
     fn accept(&mut self, now: Now) -> io::Result<()> {
-        for _ in 0..ACCEPTS_MAX {
-            match self.listener.accept() {
-                Ok((stream, _)) => self.add(stream, now),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                // No descriptors, no memory: the kernel would report the waiting connection again and again.
-                Err(error) if error.raw_os_error().is_some_and(|code| OUT_OF_RESOURCES.contains(&code)) => {
-                    self.listen(epoll::EventFlags::empty())?;
-                    self.accept_again_ns = Some(now.after(ACCEPT_PAUSE));
-                    return Ok(());
-                }
-                // The peer has gone before it was accepted.
-                Err(_) => (),
-            }
-        }
-        Ok(())
+        let acceptor = self.acceptor.as_mut().expect("it has the listener");
+        acceptor.accept(now, &self.epoll, &self.member.server)
     }
 
-    fn listen(&self, flags: epoll::EventFlags) -> io::Result<()> {
-        Ok(epoll::modify(&self.epoll, &self.listener, epoll::EventData::new_u64(LISTENER), flags)?)
+    /// Another thread has left something, or holds what is too much together with what this one holds.
+    fn on_wake(&mut self, now: Now) {
+        self.waker.clear();
+        for new in self.member.own().take_handed_over() {
+            self.add(new, now);
+        }
+        self.keep_within_budget();
     }
 
-    fn add(&mut self, mut stream: TcpStream, now: Now) {
-        // A socket that fails here belongs to a peer that has gone.
-        if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_err() {
-            return;
-        }
-        if self.connections.len() >= self.config.connections_max {
-            self.server.connections_refused += 1;
-            let _ = stream.write(b"-ERR max number of clients reached\r\n");
-            return;
-        }
-        self.server.connections_total += 1;
+    fn add(&mut self, NewConnection { stream, id }: NewConnection, now: Now) {
         let entry = self.connections.vacant_entry();
         let token = epoll::EventData::new_u64(entry.key() as u64 + FIRST_CONNECTION);
         let flags =
             epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        if epoll::add(&self.epoll, &stream, token, flags).is_ok() {
-            entry.insert(Connection::new(stream, self.server.connections_total, now.unix_ms));
+        match epoll::add(&self.epoll, &stream, token, flags) {
+            Ok(()) => _ = entry.insert(Connection::new(stream, id, now.unix_ms)),
+            Err(_) => self.member.own().closed(),
         }
     }
 
@@ -257,9 +267,8 @@ impl Gateway {
         if self.core.next_deadline().is_some_and(|deadline_ns| deadline_ns <= now.boot_ns) {
             self.core.handle_deadline(now);
         }
-        if self.accept_again_ns.is_some_and(|again_ns| again_ns <= now.boot_ns) {
-            self.accept_again_ns = None;
-            self.listen(epoll::EventFlags::IN)?;
+        if let Some(acceptor) = &mut self.acceptor {
+            acceptor.on_time(now, &self.epoll)?;
         }
         if self.sweep_ns.is_some_and(|sweep_ns| sweep_ns <= now.boot_ns) {
             self.sweep(now);
@@ -290,10 +299,7 @@ impl Gateway {
 
     /// Reads and issues for every queued connection, and then writes to it.
     fn serve(&mut self, now: Now, buffer: &mut [u8; READ_BYTES]) {
-        self.server.connections = self.connections.len();
-        self.server.client = self.core.counters();
-        self.server.in_flight = self.core.in_flight();
-        self.server.memory_bytes = self.budget.used();
+        self.member.own().set_client(&self.core.counters(), self.core.in_flight());
         let turn = std::mem::take(&mut self.queue);
         if !turn.is_empty() && self.sweep_ns.is_none() {
             self.sweep_ns = Some(now.after(IDLE_AFTER));
@@ -317,17 +323,19 @@ impl Gateway {
         // It may have been closed in this turn for what it holds.
         let Some(connection) = self.connections.get_mut(slot) else { return Progress::Waiting };
         (connection.queued, connection.active) = (false, true);
-        if connection.wants_read() {
-            connection.read(&mut buffer[..self.budget.read_bytes()]);
+        if connection.wants_read()
+            && let Some(bytes) = self.budget.read_bytes()
+        {
+            connection.read(&mut buffer[..bytes]);
         }
         let mut requests = Requests {
             now,
             core: &mut self.core,
             origins: &mut self.origins,
             gets: &mut self.gets,
-            server: &mut self.server,
+            member: &self.member,
             hasher: &self.hasher,
-            timeout: self.config.timeout,
+            timeout: self.timeout,
         };
         let progress = connection.advance(slot, &mut requests);
         self.budget.count(connection);
@@ -339,7 +347,7 @@ impl Gateway {
         while let Some(slot) = self.budget.greediest(&self.connections) {
             let refusal = self.budget.refusal(&self.connections[slot]);
             self.connections[slot].dismiss(&refusal);
-            self.server.connections_evicted += 1;
+            self.member.own().connections_evicted.add(1);
             self.close(slot);
         }
     }
@@ -348,6 +356,7 @@ impl Gateway {
         // Dropping the socket takes it out of the epoll.
         let connection = self.connections.remove(slot);
         self.budget.forget(&connection);
+        self.member.own().closed();
     }
 
     fn write(&mut self, slot: usize) {
@@ -379,9 +388,6 @@ impl Gateway {
         self.sweep_ns = any_active.then(|| now.after(IDLE_AFTER));
     }
 }
-
-/// ENOMEM, ENFILE, EMFILE, ENOBUFS.
-const OUT_OF_RESOURCES: [i32; 4] = [12, 23, 24, 105];
 
 fn enqueue(queue: &mut Vec<usize>, slot: usize, connection: &mut Connection) {
     if !connection.queued {

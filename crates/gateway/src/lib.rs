@@ -1,8 +1,8 @@
 //! RESP2 and RESP3 in front of the native client: any Redis client can use the store.
 //!
-//! A [`Gateway`] is one thread with an event loop, no async runtime: it owns the TCP connections, the client's state machine
-//! and its UDP socket, so a command becomes a datagram without changing threads. Read in this order: [`event_loop`](Gateway),
-//! `connection`, `unanswered` (ordering), `parser`, `command` (the table), `handlers`, `plan` (from answers to replies), `requests`,
+//! A [`Gateway`] is one thread with an event loop, no async runtime: it owns its TCP connections, the client's state machine
+//! and its UDP socket, so a command becomes a datagram without changing threads. Several of them [share](Gateway::threads) a listener and their
+//! limits. Read in this order: [`event_loop`](Gateway), `shared` and `acceptor` (what threads have in common), `connection`, `unanswered` (ordering), `parser`, `command` (the table), `handlers`, `plan` (from answers to replies), `requests`,
 //! `budget` (the memory of all connections).
 //!
 //! Commands, replies and error texts are those of Redis 7.0 as far as the store has what they are about. Different on purpose:
@@ -16,6 +16,7 @@
 //! * An update without an answer in time fails with `ERR outcome unknown`: it may have taken effect.
 //! * `CLIENT SETINFO` of Redis 7.2 is understood, because libraries send it.
 
+mod acceptor;
 mod budget;
 mod command;
 mod connection;
@@ -28,7 +29,8 @@ mod plan;
 mod refused;
 mod reply;
 mod requests;
-mod server_state;
+mod shared;
 mod unanswered;
 
 pub use event_loop::{Gateway, GatewayConfig};
+pub use limits::THREADS_MAX;

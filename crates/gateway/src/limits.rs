@@ -2,6 +2,10 @@
 
 /// Connections at once, unless configured otherwise; further ones are told so and closed.
 pub const CONNECTIONS_MAX: usize = 16_384;
+/// Connections accepted before others have their turn.
+pub const ACCEPTS_MAX: usize = 256;
+/// Threads of one gateway.
+pub const THREADS_MAX: usize = 64;
 /// Bytes of commands and replies that all connections together may hold, unless configured otherwise. With more, the connection
 /// that holds the most is told so and closed.
 pub const MEMORY_BYTES_MAX: usize = 256 << 20;

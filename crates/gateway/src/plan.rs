@@ -231,7 +231,7 @@ pub(crate) struct Session {
 pub(crate) struct Context<'a, 'b> {
     pub(crate) unix_ms: u64,
     pub(crate) session: &'a mut Session,
-    pub(crate) server: &'a crate::server_state::ServerState,
+    pub(crate) server: &'a crate::shared::ServerState,
     pub(crate) reply: &'a mut ReplyWriter<'b>,
 }
 

@@ -9,7 +9,7 @@
 //! Gets of one key that are issued in one turn of the event loop are one request: its datagram leaves at the end of the turn, after all of
 //! them were called, so what it reads is a right answer to each. Those of a later turn are not: the replica may have read already.
 
-use crate::server_state::ServerState;
+use crate::shared::Member;
 use nicekv_client::{ClientCore, Request, SubmitError, Ticket};
 use nicekv_wire::{Duration, KeyspaceId, Now};
 use std::collections::HashMap;
@@ -112,7 +112,7 @@ pub(crate) struct Requests<'a> {
     pub(crate) core: &'a mut ClientCore,
     pub(crate) origins: &'a mut Origins,
     pub(crate) gets: &'a mut TurnGets,
-    pub(crate) server: &'a mut ServerState,
+    pub(crate) member: &'a Member,
     pub(crate) hasher: &'a RandomState,
     pub(crate) timeout: Duration,
 }
@@ -176,12 +176,12 @@ mod tests {
     fn gets_of_one_key_and_turn_are_one_request_and_all_else_is_not() {
         let mut core = ClientCore::new(Config::new(ClientId(1 << 32), Vrings::on_loopback(7400)));
         let (mut origins, mut gets, hasher) = (Origins::default(), TurnGets::default(), RandomState::new());
-        let mut server = ServerState::default();
+        let member = Member::alone(0);
         let now = Now { boot_ns: 1, unix_ms: 1 };
         let mut submit = |gets: &mut TurnGets, command, request| {
             let timeout = Duration::from_secs(1);
-            let (core, origins, server, hasher) = (&mut core, &mut origins, &mut server, &hasher);
-            let mut requests = Requests { now, core, origins, gets, server, hasher, timeout };
+            let (core, origins, member, hasher) = (&mut core, &mut origins, &member, &hasher);
+            let mut requests = Requests { now, core, origins, gets, member, hasher, timeout };
             let origin = Origin { slot: 0, connection: 1, command, part: 0 };
             requests.submit(KEYSPACE, request, origin).unwrap();
             requests.core.in_flight()

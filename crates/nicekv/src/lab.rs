@@ -5,6 +5,7 @@ use crate::config::{
     Replication, SwitchSection, TimingSection,
 };
 use crate::failure::Failure;
+use crate::gateway::ThreadCount;
 use crate::roles::random_id;
 use nicekv_lab::{LabCommand, Plan, PlannedNode};
 use nicekv_placement::{Vrings, partitions_for};
@@ -39,8 +40,6 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         device: device.clone(),
         hook: plan.hook,
     };
-    let gateway =
-        |name: &String| GatewaySection { name: name.clone(), listen: plan.resp, memory_mib_max: None };
     let Vrings { unicast, multicast, port: wire_port } = Vrings::on_network(plan.wire_port);
     let (clients, clients_length) = plan.clients;
     let config = ClusterConfig {
@@ -72,12 +71,18 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
             address: None,
             data_directory: Some(plan.switch_directory.clone()),
         }],
-        gateways: plan.gateways.iter().map(gateway).collect(),
+        gateways: plan.gateways.iter().map(|name| gateway(plan, name)).collect(),
         keyspaces: plan.keyspaces.iter().map(KeyspaceSection::of).collect(),
         timing: TimingSection::default(),
     };
     config.metadata_config()?;
     toml::to_string(&config).map_err(Failure::environment)
+}
+
+/// The hosts of a lab share one machine: one thread for each.
+fn gateway(plan: &Plan, name: &str) -> GatewaySection {
+    let threads = Some(ThreadCount::ONE);
+    GatewaySection { name: name.into(), listen: plan.resp, threads, memory_mib_max: None }
 }
 
 /// The cluster whose data are, or will be, in this directory.

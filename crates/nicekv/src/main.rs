@@ -57,7 +57,7 @@ enum Command {
     Switch(RoleArguments),
     /// Run one RESP gateway of a cluster
     #[command(after_long_help = configuration_help())]
-    Gateway(RoleArguments),
+    Gateway(GatewayArguments),
     /// Run a cluster on hosts of its own: network namespaces around a switch in the kernel; needs root
     #[command(subcommand)]
     Lab(nicekv_lab::LabCommand),
@@ -95,6 +95,15 @@ struct RoleArguments {
     /// Which entry of the file this process is
     #[arg(long)]
     name: String,
+}
+
+#[derive(clap::Args)]
+struct GatewayArguments {
+    #[command(flatten)]
+    role: RoleArguments,
+    /// Threads, each with connections of its own, 1 to 64 [default: as the file says, or half as many as there are processors, 1 to 8]
+    #[arg(long, value_name = "N")]
+    gateway_threads: Option<gateway::ThreadCount>,
 }
 
 fn configuration_help() -> String {
@@ -146,7 +155,9 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Node(role) => roles::run_node(&config::read(&role.config.config)?, &role.name),
         Command::Metadata(role) => roles::run_metadata(&config::read(&role.config)?),
         Command::Switch(role) => roles::run_switch(&config::read(&role.config.config)?, &role.name),
-        Command::Gateway(role) => roles::run_gateway(&config::read(&role.config.config)?, &role.name),
+        Command::Gateway(GatewayArguments { role, gateway_threads }) => {
+            roles::run_gateway(&config::read(&role.config.config)?, &role.name, gateway_threads)
+        }
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Put(arguments) => commands::put(&arguments),
         Command::Get(arguments) => commands::get(&arguments),

@@ -5,6 +5,7 @@
 
 use crate::config::{ClusterConfig, NodeSection};
 use crate::failure::Failure;
+use crate::gateway::{Settings, ThreadCount};
 use nicekv_dataplane_xdp::{KernelSwitch, Port};
 use nicekv_metadata::{Metadata, StateStore};
 use nicekv_node::{NodeConfig, Timing};
@@ -201,26 +202,38 @@ pub(crate) fn open_term(directory: DataDirectory) -> Result<TermFile, Failure> {
     TermFile::open(Arc::new(RealFiles), directory).map_err(Failure::environment)
 }
 
-/// `nicekv gateway`
-pub(crate) fn run_gateway(config: &ClusterConfig, name: &str) -> Result<(), Failure> {
+/// `nicekv gateway`; `threads` overrides the file.
+pub(crate) fn run_gateway(
+    config: &ClusterConfig,
+    name: &str,
+    threads: Option<ThreadCount>,
+) -> Result<(), Failure> {
     let section = named(&config.gateways, name, "gateway", |gateway| &gateway.name)?;
     let listener = crate::gateway::bind(section.listen.into())?;
     let keyspaces = config.client_keyspaces()?;
-    run_alone(
-        name,
-        crate::gateway::prepare(listener, Ipv4Addr::UNSPECIFIED, None, keyspaces, section.memory_mib_max)?,
-    )
+    let settings = Settings { threads: threads.or(section.threads), memory_mib_max: section.memory_mib_max };
+    run_threads(name, crate::gateway::prepare(listener, Ipv4Addr::UNSPECIFIED, None, keyspaces, settings)?)
 }
 
 /// Runs one role in this process, until a signal.
 fn run_alone(name: &str, role: Role) -> Result<(), Failure> {
+    run_threads(name, vec![role])
+}
+
+/// The same with a role of several threads.
+fn run_threads(name: &str, roles: Vec<Role>) -> Result<(), Failure> {
     let stop = Stop::new();
     stop.on_signals().map_err(Failure::environment)?;
-    let owned = stop.clone();
-    let thread = spawn(&stop, name, move || role(&owned));
+    let threads: Vec<_> = roles.into_iter().map(|role| spawn_role(&stop, name, role)).collect();
     say(format_args!("running {name}"))?;
-    ended(&stop, [thread])?;
+    ended(&stop, threads)?;
     say(format_args!("stopped {name}"))
+}
+
+/// Runs a role that was prepared on a thread of its own.
+pub(crate) fn spawn_role(stop: &Stop, name: &str, role: Role) -> JoinHandle<()> {
+    let owned = stop.clone();
+    spawn(stop, name, move || role(&owned))
 }
 
 /// One line for whoever has started this; that nobody listens is no failure.

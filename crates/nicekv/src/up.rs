@@ -88,6 +88,9 @@ pub(crate) struct UpArguments {
     /// Where Redis clients connect
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6379", value_parser = address::parse)]
     resp: SocketAddr,
+    /// Threads that serve them, each with connections of its own, 1 to 64 [default: half as many as there are processors, 1 to 8]
+    #[arg(long, value_name = "N")]
+    gateway_threads: Option<gateway::ThreadCount>,
     /// UDP port of the virtual rings and nodes; 0 chooses a free one
     #[arg(long, default_value_t = 0)]
     port: u16,
@@ -114,7 +117,8 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
     let data = root.describe();
     let (mut threads, edges) = start(&config, root, sockets, &stop)?;
     roles::say(format_args!("starting {} nodes, {data}", config.nodes.len()))?;
-    match serve(&config, endpoint, (redis, &edges), &stop, &mut threads) {
+    let settings = gateway::Settings { threads: arguments.gateway_threads, memory_mib_max: None };
+    match serve(&config, endpoint, (redis, &edges, settings), &stop, &mut threads) {
         Ok(_announcement) => {
             roles::ended(&stop, threads)?;
             roles::say(format_args!("stopped, {data}"))
@@ -315,7 +319,7 @@ fn start(
 fn serve(
     config: &ClusterConfig,
     endpoint: SocketAddrV4,
-    (redis, edges): (TcpListener, &Edges),
+    (redis, edges, settings): (TcpListener, &Edges, gateway::Settings),
     stop: &Stop,
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<discovery::Announcement, Failure> {
@@ -326,9 +330,8 @@ fn serve(
         block_on(probe(&client.with_keyspace(keyspace.id)))?;
     }
     let resp = redis.local_addr().map_err(Failure::environment)?;
-    let gateway = gateway::prepare(redis, Ipv4Addr::LOCALHOST, Some(edges), keyspaces, None)?;
-    let owned = stop.clone();
-    threads.push(roles::spawn(stop, "gateway", move || gateway(&owned)));
+    let gateway = gateway::prepare(redis, Ipv4Addr::LOCALHOST, Some(edges), keyspaces, settings)?;
+    threads.extend(gateway.into_iter().map(|role| roles::spawn_role(stop, "gateway", role)));
     let announcement = discovery::announce(endpoint, resp).map_err(Failure::environment)?;
     let (nodes, replicas) = (config.nodes.len(), config.replicas);
     roles::say(format_args!("ready resp={resp} endpoint={endpoint} nodes={nodes} replicas={replicas}"))?;

@@ -9,7 +9,7 @@ use nicekv_wire::number::{LongDouble, parse_integer};
 use nicekv_wire::{
     Condition, Datagram, ExpireCondition, Expiry, KeyspaceId, OpId, Operation, Reply, Status, Update,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -245,15 +245,37 @@ impl World {
 
     /// Starts a gateway; where it listens.
     pub(crate) fn gateway(&mut self, change: impl FnOnce(&mut GatewayConfig)) -> SocketAddr {
+        self.gateway_of(1, change)
+    }
+
+    /// Starts a gateway of so many threads; where it listens.
+    pub(crate) fn gateway_of(
+        &mut self,
+        threads: usize,
+        change: impl FnOnce(&mut GatewayConfig),
+    ) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let endpoint = UdpEndpoint::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let endpoint = || UdpEndpoint::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut config = GatewayConfig::new(Config::new(new_client_id().unwrap(), self.vrings));
         change(&mut config);
-        let gateway = Gateway::new(listener, endpoint, config).unwrap();
-        let stop = self.stop.clone();
-        self.threads.push(std::thread::spawn(move || gateway.run(&stop)));
+        let uplinks = (0..threads).map(|_| (new_client_id().unwrap(), endpoint().into())).collect();
+        for gateway in Gateway::threads(listener, uplinks, &config).unwrap() {
+            let stop = self.stop.clone();
+            self.threads.push(std::thread::spawn(move || gateway.run(&stop)));
+        }
         address
+    }
+
+    /// How many clients, as replicas tell them apart, have sent updates or gets.
+    pub(crate) fn clients(&self) -> usize {
+        let store = self.store.lock().unwrap();
+        store.answered.keys().map(|op| op.client).collect::<HashSet<_>>().len()
+    }
+
+    /// Ends the store and all gateways.
+    pub(crate) fn stop(&self) {
+        self.stop.stop();
     }
 
     pub(crate) fn requests(&self) -> Vec<String> {
@@ -386,6 +408,13 @@ impl Resp {
         let _ = self.stream.read_to_end(&mut rest);
         String::from_utf8(rest).unwrap()
     }
+}
+
+/// A number of INFO.
+pub(crate) fn info(connection: &mut Resp, field: &str) -> usize {
+    let text = connection.call("INFO");
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).expect("it is told");
+    line.parse().unwrap()
 }
 
 pub(crate) fn request(words: &[&[u8]]) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! The tables of the file, but those of keyspaces: one struct each, fields named as in the file.
 
 use crate::address;
+use crate::gateway::ThreadCount;
 use nicekv_dataplane_xdp::Hook;
 use nicekv_metadata::Timing;
 use nicekv_runtime::Linger;
@@ -136,6 +137,9 @@ pub(crate) struct GatewaySection {
     pub(crate) name: String,
     #[serde(deserialize_with = "address::deserialize")]
     pub(crate) listen: SocketAddrV4,
+    /// Threads; `None`: half as many as there are processors, 1 to 8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) threads: Option<ThreadCount>,
     /// Most MiB of commands and replies that all its connections together may hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) memory_mib_max: Option<usize>,

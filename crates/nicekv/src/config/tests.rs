@@ -40,6 +40,16 @@ fn the_example_has_every_field() {
     }
 }
 
+#[test]
+fn the_threads_of_a_gateway_are_bounded() {
+    let with = |count: &str| parse(&EXAMPLE.replacen("threads = 2", &format!("threads = {count}"), 1));
+    assert_eq!(usize::from(with("64").unwrap().gateways[0].threads.unwrap()), 64);
+    for refused in ["0", "65"] {
+        let error = with(refused).unwrap_err();
+        assert!(error.contains(&format!("a gateway has 1 to 64 threads, not {refused}")), "{error}");
+    }
+}
+
 /// Two switches, at the second of which node-0 hangs elsewhere.
 fn two_switches(hosts: &str) -> Result<nicekv_metadata::Config, String> {
     let second = format!(

@@ -31,6 +31,24 @@ fn a_second_start_finds_what_the_first_has_acknowledged() {
 }
 
 #[test]
+fn several_gateway_threads_are_one_gateway_beside_as_many_nodes_as_there_may_be() {
+    let scratch = tempfile::tempdir().unwrap();
+    let up = Up::start(scratch.path(), &["--engine", "memory", "--gateway-threads", "3", "--nodes", "64"]);
+    let mut connections: Vec<_> = (0..7).map(|_| up.redis()).collect();
+    for (number, redis) in connections.iter_mut().enumerate() {
+        assert_eq!(redis.call(&["INCR", "visits"]), format!(":{}", number + 1));
+    }
+    for redis in &mut connections {
+        assert_eq!(redis.call(&["GET", "visits"]), "$7", "whichever thread it is on");
+        let info = redis.call(&["INFO"]);
+        for line in ["gateway_threads:3", "connected_clients:7", "evicted_clients:0"] {
+            assert!(info.contains(line), "{line}: {info}");
+        }
+    }
+    assert_eq!(up.interrupt(), Some(0), "Ctrl-C ends all of them in good order");
+}
+
+#[test]
 fn every_acknowledged_write_survives_a_kill_in_the_middle_of_writes() {
     const WRITERS: usize = 4;
     const ROUNDS: usize = 3;

@@ -125,6 +125,7 @@ fn wrong_usage_is_told_in_one_line() {
     let scratch = tempfile::tempdir().unwrap();
     for (arguments, parts) in [
         (&["up", "--nodes", "0"][..], &["--nodes", "1..=64", "nicekv up --help"][..]),
+        (&["up", "--gateway-threads", "0"], &["--gateway-threads", "1 to 64", "nicekv up --help"]),
         (&["put", "color"], &["<VALUE>", "nicekv put --help"]),
         (&["get", "color", "--endpont", "x"], &["--endpont", "--endpoint", "nicekv get --help"]),
         (&["node", "--name", "node-0"], &["--config", "nicekv node --help"]),

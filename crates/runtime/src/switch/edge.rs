@@ -21,8 +21,8 @@ use std::net::SocketAddrV4;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Edges that a switch has in its lifetime.
-const EDGES_MAX: usize = 64;
+/// Edges that a switch has in its lifetime: as many nodes as `nicekv up` starts, and as many threads as a gateway has.
+const EDGES_MAX: usize = 128;
 /// Datagrams that are matched before they are sent.
 const ROUTED_MAX: usize = 512;
 

@@ -1,0 +1,83 @@
+//! New connections: one thread of the gateway takes them, and gives each to the one that has the fewest.
+
+use crate::limits::ACCEPTS_MAX;
+use crate::shared::{NewConnection, ServerState};
+use nicekv_wire::{Duration, Now};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use std::io::{self, ErrorKind, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+
+/// Rest after an accept that failed for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// ENOMEM, ENFILE, EMFILE, ENOBUFS.
+const OUT_OF_RESOURCES: [i32; 4] = [12, 23, 24, 105];
+
+#[derive(Debug)]
+pub(crate) struct Acceptor {
+    listener: TcpListener,
+    /// How its events are named.
+    token: u64,
+    again_ns: Option<u64>,
+}
+
+impl Acceptor {
+    /// Has the listener watched.
+    pub(crate) fn new(listener: TcpListener, epoll: &OwnedFd, token: u64) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        epoll::add(epoll, &listener, EventData::new_u64(token), EventFlags::IN)?;
+        Ok(Self { listener, token, again_ns: None })
+    }
+
+    /// When it is to be called though nobody has connected.
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        self.again_ns
+    }
+
+    /// Listens again after a pause.
+    pub(crate) fn on_time(&mut self, now: Now, epoll: &OwnedFd) -> io::Result<()> {
+        if self.again_ns.is_some_and(|again_ns| again_ns <= now.boot_ns) {
+            self.again_ns = None;
+            self.listen(epoll, EventFlags::IN)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn accept(&mut self, now: Now, epoll: &OwnedFd, server: &ServerState) -> io::Result<()> {
+        for _ in 0..ACCEPTS_MAX {
+            match self.listener.accept() {
+                Ok((stream, _)) => admit(stream, server),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                // No descriptors, no memory: the kernel would report the waiting connection again and again.
+                Err(error) if error.raw_os_error().is_some_and(|code| OUT_OF_RESOURCES.contains(&code)) => {
+                    self.listen(epoll, EventFlags::empty())?;
+                    self.again_ns = Some(now.after(ACCEPT_PAUSE));
+                    return Ok(());
+                }
+                // The peer has gone before it was accepted.
+                Err(_) => (),
+            }
+        }
+        Ok(())
+    }
+
+    fn listen(&self, epoll: &OwnedFd, flags: EventFlags) -> io::Result<()> {
+        Ok(epoll::modify(epoll, &self.listener, EventData::new_u64(self.token), flags)?)
+    }
+}
+
+fn admit(mut stream: TcpStream, server: &ServerState) {
+    // A socket that fails here belongs to a peer that has gone.
+    if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_err() {
+        return;
+    }
+    // It alone adds to them, so no two can take the last place.
+    if server.connections() >= server.connections_max {
+        server.connections_refused.add(1);
+        let _ = stream.write(b"-ERR max number of clients reached\r\n");
+        return;
+    }
+    server.connections_total.add(1);
+    let id = server.connections_total.get();
+    server.least_used().hand_over(NewConnection { stream, id });
+}

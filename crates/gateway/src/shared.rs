@@ -1,0 +1,173 @@
+//! What the threads of a gateway have in common.
+//!
+//! ```text
+//!   listener ─▶ thread 0 ─┬─▶ thread 0: its connections, its client, its numbers ─┐
+//!                         ├─▶ thread 1: the same                                  ├─▶ INFO, limits: sums
+//!                         └─▶ …            (handed over, woken)                   ┘
+//! ```
+//!
+//! A connection stays on its thread, so its commands keep their order, and no thread waits for another one. Each writes its own numbers, which
+//! the others read: limits hold for the sums. New connections are taken by one thread and go to whoever has the fewest. (With a listener for
+//! each thread, by `SO_REUSEPORT`, the kernel chooses by a hash: fifty connections on two threads are 32 and 18 as often as not, and those that
+//! wait at the listener of a busy thread wait while the others have nothing to do.)
+
+use nicekv_client::Counters;
+use nicekv_runtime::Waker;
+use nicekv_wire::KeyspaceId;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A number that one thread writes and all may read.
+#[derive(Debug, Default)]
+pub(crate) struct Number(AtomicU64);
+
+impl Number {
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// By the one thread that writes it.
+    pub(crate) fn add(&self, more: u64) {
+        self.set(self.get() + more);
+    }
+}
+
+/// The gateway as a whole, as its clients may ask about it.
+#[derive(Debug, Default)]
+pub(crate) struct ServerState {
+    pub(crate) port: u16,
+    /// Those that can be selected.
+    pub(crate) keyspaces: Vec<KeyspaceId>,
+    pub(crate) started_unix_ms: u64,
+    pub(crate) connections_max: usize,
+    pub(crate) memory_bytes_max: usize,
+    /// Written by the thread that accepts; the newest connection's id.
+    pub(crate) connections_total: Number,
+    pub(crate) connections_refused: Number,
+    pub(crate) threads: Vec<ThreadState>,
+}
+
+impl ServerState {
+    pub(crate) fn connections(&self) -> usize {
+        self.threads.iter().map(|thread| thread.connections.load(Ordering::Acquire)).sum()
+    }
+
+    /// What all connections occupy.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.threads.iter().map(ThreadState::memory_bytes).sum()
+    }
+
+    /// The sum of a number of each thread.
+    pub(crate) fn sum(&self, of: impl Fn(&ThreadState) -> &Number) -> u64 {
+        self.threads.iter().map(|thread| of(thread).get()).sum()
+    }
+
+    /// The thread with the fewest connections.
+    pub(crate) fn least_used(&self) -> &ThreadState {
+        let threads = self.threads.iter();
+        threads.min_by_key(|thread| thread.connections.load(Ordering::Acquire)).expect("there is one")
+    }
+}
+
+/// One thread, as the others see it.
+#[derive(Debug, Default)]
+pub(crate) struct ThreadState {
+    /// Given to it, whether it has taken them yet or not, and not closed.
+    connections: AtomicUsize,
+    /// Given to it and not taken yet: as many as are accepted in a turn, and no more than there may be connections.
+    handed_over: Mutex<Vec<NewConnection>>,
+    waker: Option<Waker>,
+    memory_bytes: Number,
+    pub(crate) connections_evicted: Number,
+    pub(crate) commands: Number,
+    pub(crate) submitted: Number,
+    pub(crate) in_flight: Number,
+    pub(crate) retries: Number,
+    pub(crate) busy: Number,
+}
+
+/// A connection that was accepted.
+#[derive(Debug)]
+pub(crate) struct NewConnection {
+    pub(crate) stream: TcpStream,
+    pub(crate) id: u64,
+}
+
+impl ThreadState {
+    /// Of the thread that `waker` wakes.
+    pub(crate) fn new(waker: Waker) -> Self {
+        Self { waker: Some(waker), ..Self::default() }
+    }
+
+    /// Ends its sleep.
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn hand_over(&self, new: NewConnection) {
+        self.connections.fetch_add(1, Ordering::AcqRel);
+        // The list is whole whenever the lock is free.
+        self.handed_over.lock().unwrap_or_else(PoisonError::into_inner).push(new);
+        self.wake();
+    }
+
+    pub(crate) fn take_handed_over(&self) -> Vec<NewConnection> {
+        std::mem::take(&mut *self.handed_over.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// One that was handed over is no more.
+    pub(crate) fn closed(&self) {
+        self.connections.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.memory_bytes.get() as usize
+    }
+
+    /// By its own thread.
+    pub(crate) fn set_memory_bytes(&self, bytes: usize) {
+        self.memory_bytes.set(bytes as u64);
+    }
+
+    /// What its client has done.
+    pub(crate) fn set_client(&self, counters: &Counters, in_flight: usize) {
+        self.submitted.set(counters.submitted);
+        self.retries.set(counters.retries);
+        self.busy.set(counters.busy);
+        self.in_flight.set(in_flight as u64);
+    }
+}
+
+/// A thread's view of its gateway.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) server: Arc<ServerState>,
+    /// Its place among the threads.
+    pub(crate) index: usize,
+}
+
+impl Member {
+    pub(crate) fn own(&self) -> &ThreadState {
+        &self.server.threads[self.index]
+    }
+
+    /// A gateway of threads that nobody can wake.
+    #[cfg(test)]
+    pub(crate) fn alone(memory_bytes_max: usize) -> Self {
+        Self::several(1, memory_bytes_max).remove(0)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn several(count: usize, memory_bytes_max: usize) -> Vec<Self> {
+        let threads = (0..count).map(|_| ThreadState::default()).collect();
+        let server = Arc::new(ServerState { memory_bytes_max, threads, ..ServerState::default() });
+        (0..count).map(|index| Self { server: server.clone(), index }).collect()
+    }
+}
