@@ -24,6 +24,8 @@ pub enum Plant {
     CountOlderAcks,
     /// R2: a contended decision is acknowledged before it is forced.
     ContendedNotForced,
+    /// R4: decisions that came before their turn are taken into the next epoch.
+    EarlyDecisionsKept,
     /// R4: messages of other epochs are heard.
     EpochUnchecked,
     /// R5: a put's version is its place in the order instead of its op id.

@@ -4,6 +4,8 @@
 pub const OPEN_OPS_MAX: usize = 8192;
 /// Most decisions of one partition that some member has not yet acknowledged; beyond it the primary decides no more.
 pub const UNRELEASED_MAX: usize = 65_536;
+/// Most decisions of one partition that are kept although some before them are missing; further ones are sent again.
+pub(crate) const EARLY_DECISIONS_MAX: usize = 256;
 /// Most gets that wait for the outcome of an op, per key; further ones are dropped and clients retry.
 pub const WAITING_GETS_MAX: usize = 1024;
 /// Most damaged keys of one partition that are got back from other members at once; others when they are read again.

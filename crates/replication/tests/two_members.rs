@@ -4,7 +4,7 @@ mod harness;
 
 use harness::pair::{
     OTHER, OTHER_ADDRESS, PARTITION, ack, acks, decide, decisions, increment, op, other, primary, progress,
-    recover,
+    recover, watermark,
 };
 use harness::{CLIENT, Node, answer, update};
 use nicekv_node::ShiftKind;
@@ -72,6 +72,31 @@ fn what_follows_an_unreleased_decision_is_contended() {
     assert_eq!(node.engine.len(), 1);
     assert_eq!(answer(&progress(&mut node, 5, 1)), None);
     assert_eq!(answer(&progress(&mut node, 5, 2)), Some((Status::Ok, None)));
+}
+
+/// Whatever order a network delivers them in, decisions take effect in their own; whether one before them is late or lost, the primary hears
+/// at once that it is missing.
+#[test]
+fn a_decision_that_overtakes_another_waits_for_it() {
+    let mut node = Node::started();
+    node.assign_under(Term(3), Epoch(5), OTHER, &[other()]);
+    watermark(&mut node, 5, 0);
+    for client in 1..=3 {
+        node.receive(CLIENT, |out| update(op(client), &[client as u8], Operation::Increment(1)).encode(out));
+    }
+    let gaps = |sent: &harness::pair::Sent| -> Vec<(u64, bool)> {
+        let acks = sent.iter().filter_map(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
+            Datagram::Acks(acks) => Some(acks.progress.iter().map(|p| (p.logged, p.gap)).collect::<Vec<_>>()),
+            _ => None,
+        });
+        acks.flatten().collect()
+    };
+    assert_eq!(gaps(&decide(&mut node, 5, 3, op(3))), [(0, true)]);
+    assert_eq!(node.engine.len(), 0);
+    decide(&mut node, 5, 1, op(1));
+    assert_eq!(node.engine.len(), 1);
+    decide(&mut node, 5, 2, op(2));
+    assert_eq!(node.engine.len(), 3);
 }
 
 /// What was open when an epoch began may have been answered: it is decided as contended, in the old order, with the acks of this epoch.

@@ -53,8 +53,8 @@ impl Pace {
         service_ns: 0,
         inbox_max: 4096,
     };
-    /// Nodes that do 100,000 datagrams a second, with sockets that hold little; datagrams stay in order.
-    pub const BUSY: Self = Self { jitter_ns: 0, service_ns: 10_000, inbox_max: 1024, ..Self::VARYING };
+    /// Nodes that do 100,000 datagrams a second, with sockets that hold little; datagrams overtake each other.
+    pub const BUSY: Self = Self { service_ns: 10_000, inbox_max: 1024, ..Self::VARYING };
 }
 
 /// See the module.

@@ -154,6 +154,7 @@ pub const PLANTS: &[Plant] = &[
     replica("get-during-recovery", "R4", InReplica::GetDuringRecovery, Hunt::Explore(set_and_get, FAILOVER)),
     replica("version-is-timestamp", "R5", InReplica::VersionIsTimestamp, Hunt::Seeds(as_drawn)),
     replica("joiner-keeps-former-life", "R7", InReplica::JoinerKeepsFormerLife, Hunt::Script("primary-dies-with-its-decisions")),
+    replica("early-decisions-kept", "R4", InReplica::EarlyDecisionsKept, Hunt::Seeds(late_messages)),
     replica("epoch-unchecked", "R4", InReplica::EpochUnchecked, Hunt::Seeds(late_messages)),
     replica("copy-during-recovery", "R7", InReplica::CopyDuringRecovery, Hunt::Seeds(lossy_joins)),
     replica("tombstone-dropped-early", "R7", InReplica::TombstoneDroppedEarly, Hunt::Seeds(as_drawn)),

@@ -63,7 +63,7 @@ impl Partition {
         if !self.membership.standing.serves() {
             host.visibility.unknown(self.id());
         }
-        self.sequence.enter_epoch();
+        self.sequence.enter_epoch(host.has(Plant::EarlyDecisionsKept));
         (self.join, self.lead, self.reporting) = (None, None, Reporting::default());
         self.repairs.clear();
         self.locks.enter_epoch(now, host.has(Plant::CountOlderAcks));

@@ -8,17 +8,31 @@ use nicekv_wire::Now;
 use nicekv_wire::replication::{Decision, Progress, Watermark};
 
 impl Partition {
-    /// A decision of this epoch from its primary.
+    /// A decision of this epoch from its primary. One that has overtaken another waits for it, whether that is late or lost.
     pub(super) fn on_decision(&mut self, host: &mut Host, now: Now, decision: &Decision<'_>) {
-        let keeps_too_much = self.join.as_ref().is_some_and(|join| join.kept_back() >= UNRELEASED_MAX);
         let begins = self.membership.standing == Standing::Joining && self.sequence.base().is_none();
+        if begins || self.keeps_too_much() {
+            return self.report_gap(host, now);
+        }
         let next = self.sequence.logged() + 1;
-        if begins || keeps_too_much || decision.index > next {
-            self.report_gap(host, now);
-        } else if decision.index == next {
+        if decision.index > next {
+            self.sequence.keep_early(Decided::from_wire(decision));
+            return self.report_gap(host, now);
+        }
+        if decision.index == next {
             self.log_decision(host, now, Decided::from_wire(decision));
+            while !self.keeps_too_much()
+                && let Some(decided) = self.sequence.take_early()
+            {
+                self.log_decision(host, now, decided);
+            }
             self.tell_progress_within(host, now, host.config.timing.progress_delay.as_nanos() as u64);
         }
+    }
+
+    /// Whether a copy must come before further decisions.
+    fn keeps_too_much(&self) -> bool {
+        self.join.as_ref().is_some_and(|join| join.kept_back() >= UNRELEASED_MAX)
     }
 
     /// What the primary allows to be shown.

@@ -13,8 +13,10 @@
 //! * `released <= forced <= logged`, and a contended decision takes effect exactly when it is released.
 
 use super::history::History;
+use crate::config::EARLY_DECISIONS_MAX;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
+use core::cmp::Ordering;
 use nicekv_wire::replication::{Decision, Effect};
 use nicekv_wire::{Epoch, OpId, PartitionId, Status};
 
@@ -82,6 +84,8 @@ pub(super) struct Sequence {
     base: Option<u64>,
     /// Where the decisions come from.
     history: History,
+    /// Decisions of this epoch that have overtaken some before them, by index.
+    early: BTreeMap<u64, Decided>,
 }
 
 impl Sequence {
@@ -140,6 +144,28 @@ impl Sequence {
         self.decisions.push_back(decided);
     }
 
+    /// A decision has come before its turn. Beyond [`EARLY_DECISIONS_MAX`] it is not kept, and will be sent again.
+    pub(super) fn keep_early(&mut self, decided: Decided) {
+        if self.early.len() < EARLY_DECISIONS_MAX {
+            self.early.insert(decided.index, decided);
+        }
+    }
+
+    /// The next decision, if it has come already.
+    pub(super) fn take_early(&mut self) -> Option<Decided> {
+        while let Some((index, decided)) = self.early.pop_first() {
+            match index.cmp(&(self.logged + 1)) {
+                Ordering::Less => {}
+                Ordering::Equal => return Some(decided),
+                Ordering::Greater => {
+                    self.early.insert(index, decided);
+                    break;
+                }
+            }
+        }
+        None
+    }
+
     /// What is logged is durable up to `index`.
     pub(super) fn force(&mut self, index: u64) {
         self.forced = self.forced.max(index);
@@ -166,9 +192,12 @@ impl Sequence {
         self.base = Some(base);
     }
 
-    /// A new epoch: where it begins, its primary will tell.
-    pub(super) fn enter_epoch(&mut self) {
+    /// A new epoch: where it begins, its primary will tell, and it may decide otherwise what came early (unless `keeps_early`, a bug).
+    pub(super) fn enter_epoch(&mut self, keeps_early: bool) {
         self.base = None;
+        if !keeps_early {
+            self.early.clear();
+        }
     }
 
     /// Goes on after decision `index`, without those before.
@@ -210,7 +239,7 @@ mod exploration {
 
     impl Sequence {
         pub(crate) fn fingerprint(&self, state: &mut impl Hasher) {
-            for decided in &self.decisions {
+            for decided in self.decisions.iter().chain(self.early.values()) {
                 (decided.index, decided.origin, decided.op, decided.contended, decided.effect as u8)
                     .hash(state);
                 (decided.status, decided.version, decided.integer, &decided.value).hash(state);
@@ -286,6 +315,32 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_early_waits_for_its_turn_in_its_epoch() {
+        let mut sequence = four();
+        for index in [3, 7, 6, 9] {
+            sequence.keep_early(decided(index, false));
+        }
+        assert!(sequence.take_early().is_none(), "5 is missing, 3 is here");
+        sequence.log(5, Epoch(1));
+        for index in [6, 7] {
+            assert_eq!(sequence.take_early().map(|early| early.index), Some(index));
+            sequence.log(index, Epoch(1));
+        }
+        assert!(sequence.take_early().is_none());
+        sequence.enter_epoch(false);
+        sequence.log(8, Epoch(2));
+        assert!(sequence.take_early().is_none(), "9 was of another epoch");
+        for index in 10.. {
+            if sequence.early.len() == EARLY_DECISIONS_MAX {
+                break;
+            }
+            sequence.keep_early(decided(index, false));
+        }
+        sequence.keep_early(decided(9, false));
+        assert!(sequence.take_early().is_none(), "there is no room");
+    }
+
+    #[test]
     fn what_comes_after_a_decision_is_found_though_some_are_released() {
         let mut sequence = four();
         sequence.release_next(1);
@@ -312,7 +367,7 @@ mod tests {
         assert_eq!(bounds(&sequence), [7, 7, 7]);
         sequence.prepend_history(history.clone());
         assert_eq!(*sequence.history(), history);
-        sequence.enter_epoch();
+        sequence.enter_epoch(false);
         assert_eq!(sequence.base(), None);
         sequence.set_history(History::default());
         assert_eq!(*sequence.history(), History::default());
