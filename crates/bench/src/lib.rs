@@ -1,9 +1,9 @@
 //! `nicekv bench`: how fast NICEKV is, beside what else one would use.
 //!
 //! ```text
-//!   peers ─▶ lab (a cluster of its own) ─▶ load::native ┐
-//!     │                                                  ├─▶ statistics ─▶ report
-//!     └────▶ redis_server, load::echo ────▶ load::redis  ┘
+//!   peers ─▶ lab (a cluster of its own) ──────▶ load::native ┐
+//!     │                                                       ├─▶ statistics ─▶ report
+//!     └────▶ redis_server, etcd_server ─▶ load::redis, etcd, echo ┘
 //!   outage ─▶ lab ─▶ load::paced ─▶ statistics
 //!   profile ─▶ lab ─▶ load::native, cost
 //!   redis-benchmark ─▶ `nicekv up`, or a lab's gateway, redis_server ─▶ redis-benchmark, load::redis ─▶ statistics ─▶ report
@@ -20,6 +20,7 @@
 mod arguments;
 mod cost;
 mod error;
+mod etcd_server;
 mod lab;
 mod load;
 mod outage;
@@ -43,7 +44,7 @@ pub use statistics::ROUNDS_MIN;
 /// `nicekv bench NAME`.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum BenchCommand {
-    /// Compare with a bare UDP echo and with Redis 7, between the hosts of a lab; needs root
+    /// Compare with a bare UDP echo, Redis 7 and etcd, between the hosts of a lab; needs root
     Peers(PeersArguments),
     /// Kill replicas in a lab, and see for how long puts stop; needs root
     Outage(OutageArguments),

@@ -9,6 +9,7 @@
 //! All of them check every answer, and count an op only if it was answered within the time.
 
 pub(crate) mod echo;
+pub(crate) mod etcd;
 pub(crate) mod native;
 pub(crate) mod open;
 pub(crate) mod paced;

@@ -9,7 +9,7 @@
 use crate::arguments::{FileArguments, LengthArguments};
 use crate::error::{BenchError, Result};
 use crate::lab::{Engine, Lab, Size, inside};
-use crate::load::native::NativeLoad;
+use crate::load::native::{Callers, NativeLoad};
 use crate::load::open::{self, Offered};
 use crate::load::{Limits, Measured};
 use crate::statistics::{ROUNDS_MIN, Summary};
@@ -25,7 +25,7 @@ use std::time::Duration;
 const SIZE: Size = Size { nodes: 3, replicas: 3 };
 const CLIENT: Host = Host::Client(0);
 /// Callers that find out what the cluster carries.
-const CALLERS: usize = 256;
+const CALLERS: Callers = Callers { count: 256, at_once: 1 };
 const MULTIPLES: [u32; 3] = [1, 2, 10];
 const PRELOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Of what is sent, so much may be sent again.

@@ -11,7 +11,7 @@ use crate::arguments::{FileArguments, LengthArguments};
 use crate::cost::{MachineTime, ProcessCounts};
 use crate::error::{BenchError, Result};
 use crate::lab::{Engine, Lab, Size, inside};
-use crate::load::native::NativeLoad;
+use crate::load::native::{Callers, NativeLoad};
 use crate::load::{Limits, Measured};
 use crate::workload::{Sequence, Work};
 use nicekv_lab::Hook;
@@ -96,8 +96,8 @@ fn measure(
     let limits = |duration| Limits { duration, stop };
     let bind = || NativeLoad::bind(SocketAddrV4::new(CLIENT.address(), 0), Vrings::on_network(WIRE_PORT));
     let mut load = inside(CLIENT, bind)?.map_err(BenchError::system("make a client's socket"))?;
-    load.run(Sequence::new(Work::Preload, 0), 64, limits(PRELOAD_TIMEOUT))?;
-    load.run(Sequence::new(work, 0), callers, limits(WARM_UP))?;
+    load.run(Sequence::new(Work::Preload, 0), Callers::single(64), limits(PRELOAD_TIMEOUT))?;
+    load.run(Sequence::new(work, 0), Callers::single(callers), limits(WARM_UP))?;
     // This process' socket is in the client's network namespace, this process is not.
     let gateway = roles.iter().find(|(role, _)| *role == CLIENT.to_string()).map(|(_, process)| *process);
     let of = |(role, process): &(String, u32)| {
@@ -111,11 +111,11 @@ fn measure(
     };
     let counts = || roles.iter().map(of).collect::<Vec<_>>();
     let (before, machine) = (counts(), MachineTime::now());
-    let measured = load.run(Sequence::new(work, 1), callers, limits(duration))?;
+    let measured = load.run(Sequence::new(work, 1), Callers::single(callers), limits(duration))?;
     let (after, machine) = (counts(), MachineTime::now().since(machine));
     let tracers: Vec<Option<Tracer>> = roles.iter().map(|(_, process)| Tracer::start(*process)).collect();
     std::thread::sleep(PERF_STARTS);
-    let traced = load.run(Sequence::new(work, 2), callers, limits(duration))?;
+    let traced = load.run(Sequence::new(work, 2), Callers::single(callers), limits(duration))?;
     let shares = roles.iter().zip(before.iter().zip(&after)).zip(tracers);
     let share = |(((role, _), (before, after)), tracer): ((&(String, u32), _), Option<Tracer>)| {
         let (before, after): (&ProcessCounts, &ProcessCounts) = (before, after);

@@ -9,25 +9,25 @@
 //! many connections, and with `-P 16` Redis gets one WAIT for the sixteen SETs, which is to its advantage. A row against one Redis
 //! compares copies on three nodes with a single one, and is there for honesty. Durable: Redis syncs each write (`appendfsync always`).
 
+mod store;
+
 use crate::arguments::{FileArguments, LengthArguments};
 use crate::cost::MachineTime;
 use crate::error::{BenchError, Result};
-use crate::lab::{Engine, Lab, Size, inside};
+use crate::lab::Engine;
 use crate::load::redis::RedisLoad;
 use crate::load::{Limits, Measured};
-use crate::redis_server::{self, RedisServer, Role};
+use crate::redis_server;
 use crate::report::{self, Comparison, Goal};
 use crate::statistics::{ROUNDS_MIN, Rounds};
 use crate::workload::{KEYS, Sequence, VALUE_BYTES, Work};
-use nicekv_lab::Hook;
-use nicekv_lab::topology::{Host, RESP};
+use nicekv_lab::topology::Host;
 use nicekv_runtime::Stop;
 use serde_json::{Map, Value, json};
-use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use store::Store;
 
 const NODES: u8 = 3;
 const CLIENT: Host = Host::Client(0);
@@ -37,6 +37,7 @@ const PEER_PORT: u16 = 6390;
 /// What the first run is sized by, before anything is known.
 const TRIAL_OPERATIONS: u64 = 5_000;
 const WARM_UP: Duration = Duration::from_millis(300);
+const PRELOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Arguments of `nicekv bench redis-benchmark`.
 #[derive(Clone, Debug, clap::Args)]
@@ -53,13 +54,24 @@ pub struct RedisBenchmarkArguments {
     files: FileArguments,
 }
 
-/// Who drives a row, and so what its peer is.
+/// Who drives a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Driver {
-    /// `redis-benchmark -t` this; the peer is one server.
+    /// `redis-benchmark -t` this.
     Benchmark(&'static str),
-    /// Our load; the peer has two replicas, and waits for them.
+    /// Our load: SETs, and a WAIT after those that are sent at once.
     Own,
+}
+
+/// What a row is compared with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Peer {
+    /// One Redis.
+    Alone,
+    /// A Redis with two replicas, for which it waits.
+    Waiting,
+    /// NICEKV itself, with many keys.
+    ManyKeys,
 }
 
 /// A row of the table.
@@ -67,31 +79,48 @@ enum Driver {
 struct Row {
     title: &'static str,
     driver: Driver,
+    peer: Peer,
     pipeline: usize,
     /// Keys that are used; 1: the same always.
     keys: u32,
-    goal: [Option<Goal>; 2],
+    /// With the memory engine, and with the durable one.
+    goals: [Option<Goal>; 2],
 }
 
-const fn row(title: &'static str, driver: Driver, pipeline: usize, keys: u32) -> Row {
-    Row { title, driver, pipeline, keys, goal: [None, None] }
+const fn beside_one(title: &'static str, name: &'static str, pipeline: usize, keys: u32) -> Row {
+    Row { title, driver: Driver::Benchmark(name), peer: Peer::Alone, pipeline, keys, goals: [None; 2] }
 }
 
-/// Goals: with the memory engine, and with the durable one.
-const ROWS: [Row; 9] = [
-    Row { goal: [Some(Goal::AtLeast(1.0)), None], ..row("GET -c 50", Driver::Benchmark("get"), 1, KEYS) },
+const fn beside_three(title: &'static str, pipeline: usize) -> Row {
+    Row { title, driver: Driver::Own, peer: Peer::Waiting, pipeline, keys: KEYS, goals: [None; 2] }
+}
+
+const ROWS: [Row; 10] = [
+    Row { goals: [Some(Goal::AtLeast(1.0)); 2], ..beside_one("GET -c 50", "get", 1, KEYS) },
+    Row { goals: [Some(Goal::AtLeast(0.5)); 2], ..beside_one("GET -c 50 -P 16", "get", 16, KEYS) },
+    beside_one("SET -c 50", "set", 1, KEYS),
+    beside_one("SET -c 50 -P 16", "set", 16, KEYS),
+    Row { goals: [None, Some(Goal::AtLeast(1.0))], ..beside_three("SET, 50 connections", 1) },
+    beside_three("SET, 50 connections, 16 at once", 16),
+    beside_one("INCR -c 50, one key", "incr", 1, 1),
+    beside_one("INCR -c 50, many keys", "incr", 1, KEYS),
     Row {
-        goal: [Some(Goal::AtLeast(0.5)), None],
-        ..row("GET -c 50 -P 16", Driver::Benchmark("get"), 16, KEYS)
+        peer: Peer::ManyKeys,
+        goals: [Some(Goal::AtLeast(0.5)); 2],
+        ..beside_one("INCR -c 50, one key beside many", "incr", 1, 1)
     },
-    row("SET -c 50", Driver::Benchmark("set"), 1, KEYS),
-    row("SET -c 50 -P 16", Driver::Benchmark("set"), 16, KEYS),
-    row("INCR -c 50, one key", Driver::Benchmark("incr"), 1, 1),
-    row("INCR -c 50, many keys", Driver::Benchmark("incr"), 1, KEYS),
-    row("INCR -c 50 -P 16, many keys", Driver::Benchmark("incr"), 16, KEYS),
-    Row { goal: [None, Some(Goal::AtLeast(1.0))], ..row("SET, 50 connections", Driver::Own, 1, KEYS) },
-    row("SET, 50 connections, 16 at once", Driver::Own, 16, KEYS),
+    beside_one("INCR -c 50 -P 16, many keys", "incr", 16, KEYS),
 ];
+
+/// One of the two that are compared.
+struct Side {
+    address: SocketAddrV4,
+    keys: u32,
+    /// Replicas that a SET is to wait for.
+    wait_for: Option<usize>,
+    /// Its rate as far as it is known, from which follows how much is asked of it.
+    rate: f64,
+}
 
 struct Bench<'a> {
     arguments: &'a RedisBenchmarkArguments,
@@ -114,152 +143,97 @@ pub(crate) fn run(arguments: &RedisBenchmarkArguments) -> Result<()> {
         drop(store);
     }
     print!("{}", report::table(&comparisons));
-    print!("{}", one_key_beside_many(&comparisons));
     arguments.files.write_json(&report::json(&comparisons))
-}
-
-/// NICEKV with its gateway.
-enum Store {
-    Up(Child, SocketAddrV4),
-    Lab(#[allow(dead_code, reason = "removed when it is dropped")] Lab),
-}
-
-impl Store {
-    fn up(in_lab: bool, engine: Engine, directory: &Path) -> Result<Self> {
-        if in_lab {
-            return Lab::up(
-                Size { nodes: NODES, replicas: NODES },
-                engine,
-                Hook::default(),
-                &directory.join("lab"),
-            )
-            .map(Self::Lab);
-        }
-        let program = std::env::current_exe().map_err(BenchError::system("find the executable"))?;
-        let mut command = Command::new(program);
-        command.args(["up", "--engine", engine.name(), "--resp", "127.0.0.1:0"]);
-        command.arg("--data-dir").arg(directory.join(format!("up-{}", engine.name())));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().map_err(BenchError::system("start `nicekv up`"))?;
-        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let ready = lines.map_while(std::io::Result::ok).find(|line| line.starts_with("ready "));
-        let address = ready.as_deref().and_then(|line| {
-            line.split(' ')
-                .find_map(|word| word.strip_prefix("resp="))
-                .and_then(|address| address.parse().ok())
-        });
-        let failed = || BenchError::Failed("`nicekv up` did not get ready".into());
-        match address {
-            Some(address) => Ok(Self::Up(child, address)),
-            None => {
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(failed())
-            }
-        }
-    }
-
-    fn address(&self) -> SocketAddrV4 {
-        match self {
-            Self::Up(_, address) => *address,
-            Self::Lab(_) => RESP,
-        }
-    }
-
-    /// Runs where the load comes from.
-    fn at_client<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
-        match self {
-            Self::Up(..) => Ok(work()),
-            Self::Lab(_) => inside(CLIENT, work),
-        }
-    }
-
-    /// A Redis server where a node of ours would be.
-    fn start_redis(&self, index: u8, engine: Engine, directory: &Path) -> Result<RedisServer> {
-        let address = |index: u8| match self {
-            Self::Up(..) => SocketAddrV4::new(Ipv4Addr::LOCALHOST, PEER_PORT + u16::from(index)),
-            Self::Lab(_) => SocketAddrV4::new(Host::Node(index).address(), PEER_PORT),
-        };
-        let primary = (index > 0).then(|| address(0));
-        let role = Role { address: address(index), primary, durable: engine == Engine::Durable };
-        match self {
-            Self::Up(..) => RedisServer::start(role, directory),
-            Self::Lab(_) => inside(Host::Node(index), || RedisServer::start(role, directory))?,
-        }
-    }
-}
-
-impl Drop for Store {
-    fn drop(&mut self) {
-        if let Self::Up(child, _) = self {
-            // It may have ended already, and there is nobody to tell.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
 }
 
 impl Bench<'_> {
     fn compare(&self, row: &Row, engine: Engine, store: &Store) -> Result<Comparison> {
-        let replicas = if row.driver == Driver::Own { NODES - 1 } else { 0 };
+        let servers = match row.peer {
+            Peer::Alone => 1,
+            Peer::Waiting => NODES,
+            Peer::ManyKeys => 0,
+        };
         let start = |index| store.start_redis(index, engine, self.directory);
-        let mut servers = (0..=replicas).map(start).collect::<Result<Vec<_>>>()?;
-        store.at_client(|| servers[0].wait_until_ready(replicas.into(), self.stop))??;
-        let addresses = [store.address(), servers[0].address()];
+        let mut servers = (0..servers).map(start).collect::<Result<Vec<_>>>()?;
+        let replicas = servers.len().saturating_sub(1);
+        if let Some(server) = servers.first_mut() {
+            store.at_client(|| server.wait_until_ready(replicas, self.stop))??;
+        }
+        let side = |address, keys, wait_for| Side { address, keys, wait_for, rate: TRIAL_OPERATIONS as f64 };
+        let ours = side(store.address(), row.keys, None);
+        let peer = match servers.first() {
+            Some(server) => side(server.address(), row.keys, (replicas > 0).then_some(replicas)),
+            None => side(store.address(), KEYS, None),
+        };
+        let sides = [ours, peer];
+        if row.driver == Driver::Benchmark("get") {
+            sides.iter().try_for_each(|side| self.preload(store, side.address))?;
+        }
+        self.alternate(row, engine, store, sides)
+    }
+
+    /// What is got must be there, under the names that `redis-benchmark -r` gives.
+    fn preload(&self, store: &Store, address: SocketAddrV4) -> Result<()> {
+        let limits = Limits { duration: PRELOAD_TIMEOUT, stop: self.stop };
+        let load = || -> Result<Measured> {
+            let load = RedisLoad::connect(address, CONNECTIONS, None);
+            let mut load = load.map_err(BenchError::system("connect"))?.pipelined(16);
+            load.run(Sequence::new(Work::Preload, 0), limits)
+        };
+        store.at_client(load)?.map(|_| ())
+    }
+
+    /// One side after the other, and in the next round in reverse.
+    fn alternate(
+        &self,
+        row: &Row,
+        engine: Engine,
+        store: &Store,
+        mut sides: [Side; 2],
+    ) -> Result<Comparison> {
         let (mut rounds, mut costs) = (Rounds::default(), Rounds::default());
-        let mut known = [TRIAL_OPERATIONS as f64; 2];
         for round in 0..=self.arguments.rounds {
             let mut figures = [(0.0, 0.0); 2];
-            for side in if round % 2 == 1 { [0, 1] } else { [1, 0] } {
-                let duration = if round == 0 { WARM_UP } else { self.arguments.length.round_time() };
-                let wait_for = (side == 1 && replicas > 0).then_some(usize::from(replicas));
-                let measured = self.load(row, store, addresses[side], wait_for, (known[side], duration))?;
-                known[side] = measured.throughput();
-                figures[side] = (measured.throughput(), measured.cost_us());
+            for index in if round % 2 == 1 { [0, 1] } else { [1, 0] } {
+                let duration = if round == 0 { WARM_UP } else { self.round_time() };
+                let measured = self.load(row, store, &sides[index], duration)?;
+                sides[index].rate = measured.throughput();
+                figures[index] = (measured.throughput(), measured.cost_us());
             }
             // The first one has only shown how much is to be asked.
             if round > 0 {
-                rounds.pairs.push((figures[0].0, figures[1].0));
-                costs.pairs.push((figures[0].1, figures[1].1));
+                let [ours, peers] = figures;
+                rounds.pairs.push((ours.0, peers.0));
+                costs.pairs.push((ours.1, peers.1));
+                let (title, engine, peer) = (row.title, engine.name(), row.peer_name(engine));
+                let total = self.arguments.rounds;
                 eprintln!(
-                    "{} ({}) {round}: nicekv {:.0} op/s, redis {:.0}",
-                    row.title,
-                    engine.name(),
-                    figures[0].0,
-                    figures[1].0
+                    "{title}, {engine} {round}/{total}: nicekv {:.0} op/s, {peer} {:.0}, ratio {:.2}",
+                    ours.0,
+                    peers.0,
+                    ours.0 / peers.0
                 );
             }
         }
         Ok(self.comparison(row, engine, rounds, costs))
     }
 
-    /// One run, of about `duration` if the rate is about as `known`.
-    fn load(
-        &self,
-        row: &Row,
-        store: &Store,
-        address: SocketAddrV4,
-        wait_for: Option<usize>,
-        (known, duration): (f64, Duration),
-    ) -> Result<Measured> {
+    /// One run, of about `duration` if the rate is about as it was.
+    fn load(&self, row: &Row, store: &Store, side: &Side, duration: Duration) -> Result<Measured> {
         let Driver::Benchmark(name) = row.driver else {
             let limits = Limits { duration, stop: self.stop };
             let work = || -> Result<Measured> {
-                let load = RedisLoad::connect(address, CONNECTIONS, wait_for);
+                let load = RedisLoad::connect(side.address, CONNECTIONS, side.wait_for);
                 let mut load = load.map_err(BenchError::system("connect"))?.pipelined(row.pipeline);
                 load.run(Sequence::new(Work::Put, 1), limits)
             };
             return store.at_client(work)?;
         };
-        let operations = ((known * duration.as_secs_f64()) as u64).max(TRIAL_OPERATIONS);
-        let mut arguments: Vec<String> = vec!["-c".into(), CONNECTIONS.to_string()];
-        arguments.extend(["-P".into(), row.pipeline.to_string(), "-n".into(), operations.to_string()]);
-        arguments.extend(["-d".into(), VALUE_BYTES.to_string()]);
-        if row.keys > 1 {
-            arguments.extend(["-r".into(), row.keys.to_string()]);
-        }
+        let operations = ((side.rate * duration.as_secs_f64()) as u64).max(TRIAL_OPERATIONS);
+        let options = redis_server::options(CONNECTIONS, row.pipeline, side.keys);
         let before = MachineTime::now();
-        let rate = store.at_client(|| redis_server::benchmark(address, name, &arguments))??;
+        let rate =
+            store.at_client(|| redis_server::benchmark(side.address, name, operations, &options))??;
         let rate = rate.ok_or_else(|| {
             BenchError::Environment("redis-benchmark is not installed: `apt install redis-tools`".into())
         })?;
@@ -269,47 +243,33 @@ impl Bench<'_> {
         Ok(Measured::at_rate(operations, rate, before))
     }
 
+    fn round_time(&self) -> Duration {
+        self.arguments.length.round_time()
+    }
+
     fn comparison(&self, row: &Row, engine: Engine, rounds: Rounds, costs: Rounds) -> Comparison {
-        let durable = engine == Engine::Durable;
-        let peer = match (row.driver, durable) {
-            (Driver::Own, false) => "redis-wait-2",
-            (Driver::Own, true) => "redis-always-wait-2",
-            (Driver::Benchmark(_), false) => "redis-alone",
-            (Driver::Benchmark(_), true) => "redis-alone-always",
-        };
         let parameters = json!({
             "row": row.title, "place": if self.arguments.lab { "lab" } else { "up" }, "engine": engine.name(),
             "connections": CONNECTIONS, "pipeline": row.pipeline, "keys": row.keys, "value_bytes": VALUE_BYTES,
             "nodes": NODES, "replicas": NODES, "load": if row.driver == Driver::Own { "own" } else { "redis-benchmark" },
-            "round_seconds": self.arguments.length.round_time().as_secs_f64(),
+            "round_seconds": self.round_time().as_secs_f64(),
         });
         let parameters: Map<String, Value> = parameters.as_object().cloned().unwrap_or_default();
-        let (metric, unit) = ("throughput", "op/s");
-        let goal = row.goal[usize::from(durable)];
-        Comparison {
-            bench: "redis-benchmark",
-            target: Some(engine.name()),
-            goal,
-            title: row.title,
-            metric,
-            unit,
-            peer,
-            parameters,
-            rounds,
-            costs,
-        }
+        let (bench, metric, unit) = ("redis-benchmark", "throughput", "op/s");
+        let (goal, peer) = (row.goals[usize::from(engine == Engine::Durable)], row.peer_name(engine));
+        let title = format!("{}, {}", row.title, engine.name());
+        Comparison { bench, target: None, goal, title, metric, unit, peer, parameters, rounds, costs }
     }
 }
 
-/// How much a hot counter costs.
-fn one_key_beside_many(comparisons: &[Comparison]) -> String {
-    let rates = |title: &str| -> Vec<f64> {
-        let rows = comparisons.iter().filter(|comparison| comparison.title == title);
-        rows.map(|comparison| comparison.rounds.ours().median).collect()
-    };
-    let pairs = rates("INCR -c 50, one key").into_iter().zip(rates("INCR -c 50, many keys"));
-    let line = |((one, many), engine): ((f64, f64), &str)| {
-        format!("INCR of one key ÷ of many, {engine}: {:.2}, target ≥ 0.5\n", one / many)
-    };
-    pairs.zip(["memory", "durable"]).map(line).collect()
+impl Row {
+    fn peer_name(&self, engine: Engine) -> &'static str {
+        match (self.peer, engine) {
+            (Peer::Alone, Engine::Memory) => "redis-alone",
+            (Peer::Alone, Engine::Durable) => "redis-alone-always",
+            (Peer::Waiting, Engine::Memory) => "redis-wait-2",
+            (Peer::Waiting, Engine::Durable) => "redis-always-wait-2",
+            (Peer::ManyKeys, _) => "nicekv-many-keys",
+        }
+    }
 }

@@ -3,6 +3,7 @@
 //! They are tuned as their users would: no snapshots, no reply to be delayed, replication without a file in between.
 
 use crate::error::{BenchError, Result};
+use crate::workload::VALUE_BYTES;
 use nicekv_runtime::Stop;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -137,11 +138,27 @@ fn command(role: Role, directory: &Path) -> Command {
     command
 }
 
-/// Ops per second as `redis-benchmark` measures them, from the calling thread's network namespace; `None` if it is not installed.
-pub(crate) fn benchmark(server: SocketAddrV4, name: &str, arguments: &[String]) -> Result<Option<f64>> {
+/// What `redis-benchmark` is told of its load: connections, commands at once on each, and keys (1: the same always).
+pub(crate) fn options(connections: usize, pipeline: usize, keys: u32) -> Vec<String> {
+    let mut options = vec!["-c".to_owned(), connections.to_string(), "-P".into(), pipeline.to_string()];
+    options.extend(["-d".into(), VALUE_BYTES.to_string()]);
+    if keys > 1 {
+        options.extend(["-r".into(), keys.to_string()]);
+    }
+    options
+}
+
+/// Ops per second as `redis-benchmark -t name` measures them, from the calling thread's network namespace; `None` if it is not installed.
+pub(crate) fn benchmark(
+    server: SocketAddrV4,
+    name: &str,
+    operations: u64,
+    options: &[String],
+) -> Result<Option<f64>> {
     let output = Command::new(BENCHMARK)
         .args(["-h", &server.ip().to_string(), "-p", &server.port().to_string(), "-t", name, "--csv"])
-        .args(arguments)
+        .args(["-n", &operations.to_string()])
+        .args(options)
         .stdin(Stdio::null())
         .output();
     let output = match output {
@@ -153,24 +170,6 @@ pub(crate) fn benchmark(server: SocketAddrV4, name: &str, arguments: &[String]) 
         let errors = String::from_utf8_lossy(&output.stderr);
         BenchError::Failed(format!("{BENCHMARK} failed: {}", errors.lines().last().unwrap_or(&text)))
     })
-}
-
-/// Gets per second.
-pub(crate) fn benchmark_gets(
-    server: SocketAddrV4,
-    connections: usize,
-    keys: u32,
-    gets: u64,
-) -> Result<Option<f64>> {
-    let arguments = [
-        "-c".to_owned(),
-        connections.to_string(),
-        "-r".into(),
-        keys.to_string(),
-        "-n".into(),
-        gets.to_string(),
-    ];
-    benchmark(server, "get", &arguments)
 }
 
 /// The rate in the line `"GET","145000.00",…`, which follows the header.

@@ -38,7 +38,7 @@ pub(crate) struct Comparison {
     pub(crate) target: Option<&'static str>,
     pub(crate) goal: Option<Goal>,
     /// What is compared, for people.
-    pub(crate) title: &'static str,
+    pub(crate) title: String,
     pub(crate) metric: &'static str,
     pub(crate) unit: &'static str,
     pub(crate) peer: &'static str,
@@ -175,7 +175,7 @@ mod tests {
             bench: "peers",
             target: Some("P4b"),
             goal: Some(Goal::AtMost(0.6)),
-            title: "put, one caller",
+            title: "put, one caller".into(),
             metric: "mean_time",
             unit: "us",
             peer: "redis",

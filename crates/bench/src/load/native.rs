@@ -1,10 +1,9 @@
-//! The native client under load: [`ClientCore`] over [`UdpEndpoint`], one op per datagram.
+//! The native client under load: [`ClientCore`] over [`UdpEndpoint`], one op per datagram unless it may bundle.
 
 use super::{ANSWER_TIMEOUT, Limits, Measured, Meter};
 use crate::error::{BenchError, Result};
 use crate::workload::{Sequence, Step};
-use nicekv_client::{Answer, ClientCore, Config, OperationError, Outcome};
-use nicekv_placement::Vrings;
+use nicekv_client::{Answer, ClientCore, Config, Keyspace, OperationError, Outcome};
 use nicekv_runtime::{Linger, UdpEndpoint, new_client_id, now, readable, wait};
 use nicekv_wire::Now;
 use std::net::SocketAddrV4;
@@ -16,22 +15,42 @@ const RECEIVE_ROUNDS_MAX: usize = 2;
 pub(crate) struct NativeLoad {
     core: ClientCore,
     endpoint: UdpEndpoint,
-    /// What each request in flight asks for, by the index of its ticket.
-    steps: Vec<Option<Step>>,
+    /// What each request in flight asks for, and for which caller, by the index of its ticket.
+    steps: Vec<Option<(Step, usize)>>,
+    /// How many ops of each caller are in flight.
+    callers: Vec<usize>,
+    /// Callers that have all their answers.
+    free: Vec<usize>,
+}
+
+/// How many there are who ask, each for its next ops when all of the last ones are answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Callers {
+    pub(crate) count: usize,
+    /// Ops of each caller at once.
+    pub(crate) at_once: usize,
+}
+
+impl Callers {
+    /// Callers with one op each.
+    pub(crate) fn single(count: usize) -> Self {
+        Self { count, at_once: 1 }
+    }
 }
 
 impl NativeLoad {
     /// A client whose socket belongs to the calling thread's network namespace.
-    pub(crate) fn bind(address: SocketAddrV4, vrings: Vrings) -> std::io::Result<Self> {
-        let core = ClientCore::new(Config::new(new_client_id()?, vrings));
-        Ok(Self { core, endpoint: UdpEndpoint::bind(address)?, steps: Vec::new() })
+    pub(crate) fn bind(address: SocketAddrV4, keyspace: impl Into<Keyspace>) -> std::io::Result<Self> {
+        let core = ClientCore::new(Config::new(new_client_id()?, keyspace));
+        let endpoint = UdpEndpoint::bind(address)?;
+        Ok(Self { core, endpoint, steps: Vec::new(), callers: Vec::new(), free: Vec::new() })
     }
 
-    /// Runs `sequence` with this many callers.
+    /// Runs `sequence`.
     pub(crate) fn run(
         &mut self,
         mut sequence: Sequence,
-        callers: usize,
+        callers: Callers,
         limits: Limits<'_>,
     ) -> Result<Measured> {
         let system = || BenchError::system("use the client's socket");
@@ -40,9 +59,9 @@ impl NativeLoad {
         let mut meter = Meter::start(limits);
         let begun = now();
         let mut linger = Linger::new(Linger::DEFAULT);
-        for step in sequence.by_ref().take(callers) {
-            self.submit(begun, step)?;
-        }
+        self.callers = vec![0; callers.count];
+        self.free = (0..callers.count).collect();
+        self.ask(begun, &mut sequence, callers.at_once)?;
         while self.core.in_flight() > 0 {
             self.endpoint.send_with(|out| self.core.poll_transmit(out)).map_err(system())?;
             let deadline_ns = self.core.next_deadline();
@@ -56,10 +75,8 @@ impl NativeLoad {
                 self.core.handle_deadline(now);
             }
             let finished = self.take_answers(&mut failures);
-            if meter.count(finished as u64) {
-                for step in sequence.by_ref().take(finished) {
-                    self.submit(now, step)?;
-                }
+            if meter.count(finished) {
+                self.ask(now, &mut sequence, callers.at_once)?;
             }
         }
         failures.check()?;
@@ -83,24 +100,39 @@ impl NativeLoad {
         Ok(received_at.is_some())
     }
 
-    fn submit(&mut self, now: Now, step: Step) -> Result<()> {
+    /// Callers that have all their answers ask for more.
+    fn ask(&mut self, now: Now, sequence: &mut Sequence, at_once: usize) -> Result<()> {
+        while let Some(caller) = self.free.pop() {
+            for step in sequence.by_ref().take(at_once) {
+                self.submit(now, step, caller)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, now: Now, step: Step, caller: usize) -> Result<()> {
         let ticket = super::submit(&mut self.core, now, &step, ANSWER_TIMEOUT)?;
         if self.steps.len() <= ticket.index() {
             self.steps.resize(ticket.index() + 1, None);
         }
-        self.steps[ticket.index()] = Some(step);
+        self.steps[ticket.index()] = Some((step, caller));
+        self.callers[caller] += 1;
         Ok(())
     }
 
     /// Checks what has been answered; how many that were.
-    fn take_answers(&mut self, failures: &mut Failures) -> usize {
+    fn take_answers(&mut self, failures: &mut Failures) -> u64 {
         let mut finished = 0;
         while let Some(completion) = self.core.poll_event() {
-            let step = self.steps[completion.ticket.index()].take().expect("submitted here");
+            let (step, caller) = self.steps[completion.ticket.index()].take().expect("submitted here");
             if !is_right(&step, completion.result) {
                 failures.note(&step, completion.result);
             }
             finished += 1;
+            self.callers[caller] -= 1;
+            if self.callers[caller] == 0 {
+                self.free.push(caller);
+            }
         }
         finished
     }
@@ -146,6 +178,7 @@ mod tests {
     use super::*;
     use crate::load::testing::limits;
     use crate::workload::Work;
+    use nicekv_placement::Vrings;
     use nicekv_runtime::Stop;
     use nicekv_wire::{Datagram, OpId, Reply, Status};
     use std::net::Ipv4Addr;
@@ -176,7 +209,7 @@ mod tests {
                     server.send_with(next).unwrap();
                 }
             });
-            let measured = load.run(Sequence::new(work, 1), 8, limits(&stop));
+            let measured = load.run(Sequence::new(work, 1), Callers { count: 2, at_once: 4 }, limits(&stop));
             ended.stop();
             measured
         })

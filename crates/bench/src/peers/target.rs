@@ -13,6 +13,8 @@ pub(super) enum Experiment {
     Get,
     /// Puts to three replicas, and SETs that two Redis replicas have acknowledged.
     Put,
+    /// Puts to three replicas, and puts to three members of etcd.
+    Etcd,
 }
 
 /// What is taken from a run.
@@ -30,18 +32,21 @@ pub(super) struct Target {
     pub(super) experiment: Experiment,
     pub(super) engine: Engine,
     pub(super) callers: usize,
+    /// Ops of each caller at once.
+    pub(super) at_once: usize,
     pub(super) quantity: Quantity,
     pub(super) goal: Goal,
     pub(super) peer: &'static str,
 }
 
-pub(super) const TARGETS: [Target; 6] = [
+pub(super) const TARGETS: [Target; 8] = [
     Target {
         id: "P1",
         title: "get, round trip",
         experiment: Experiment::Echo,
         engine: Engine::Memory,
         callers: 1,
+        at_once: 1,
         quantity: Quantity::MeanTime,
         goal: Goal::AtMost(1.3),
         peer: "udp-echo",
@@ -52,9 +57,21 @@ pub(super) const TARGETS: [Target; 6] = [
         experiment: Experiment::Get,
         engine: Engine::Memory,
         callers: 64,
+        at_once: 1,
         quantity: Quantity::Throughput,
         goal: Goal::AtLeast(1.5),
         peer: "redis",
+    },
+    Target {
+        id: "P3",
+        title: "get, 64 callers, 16 at once",
+        experiment: Experiment::Get,
+        engine: Engine::Memory,
+        callers: 64,
+        at_once: 16,
+        quantity: Quantity::Throughput,
+        goal: Goal::AtLeast(1.0),
+        peer: "redis-pipeline-16",
     },
     Target {
         id: "P4a",
@@ -62,6 +79,7 @@ pub(super) const TARGETS: [Target; 6] = [
         experiment: Experiment::Put,
         engine: Engine::Memory,
         callers: 64,
+        at_once: 1,
         quantity: Quantity::Throughput,
         goal: Goal::AtLeast(1.5),
         peer: "redis-wait-2",
@@ -72,6 +90,7 @@ pub(super) const TARGETS: [Target; 6] = [
         experiment: Experiment::Put,
         engine: Engine::Memory,
         callers: 1,
+        at_once: 1,
         quantity: Quantity::MeanTime,
         goal: Goal::AtMost(0.6),
         peer: "redis-wait-2",
@@ -82,6 +101,7 @@ pub(super) const TARGETS: [Target; 6] = [
         experiment: Experiment::Put,
         engine: Engine::Durable,
         callers: 64,
+        at_once: 1,
         quantity: Quantity::Throughput,
         goal: Goal::AtLeast(1.5),
         peer: "redis-always-wait-2",
@@ -92,9 +112,21 @@ pub(super) const TARGETS: [Target; 6] = [
         experiment: Experiment::Put,
         engine: Engine::Durable,
         callers: 1,
+        at_once: 1,
         quantity: Quantity::MeanTime,
         goal: Goal::AtMost(0.5),
         peer: "redis-always-wait-2",
+    },
+    Target {
+        id: "P6",
+        title: "durable put, 64 callers",
+        experiment: Experiment::Etcd,
+        engine: Engine::Durable,
+        callers: 64,
+        at_once: 1,
+        quantity: Quantity::Throughput,
+        goal: Goal::AtLeast(6.0),
+        peer: "etcd",
     },
 ];
 
@@ -135,8 +167,8 @@ mod tests {
     #[test]
     fn a_target_is_chosen_by_its_id_or_its_number() {
         let chosen = |name| TARGETS.map(|target| target.is_named(name)).map(u8::from);
-        assert_eq!(chosen("P4"), [0, 0, 1, 1, 0, 0]);
-        assert_eq!(chosen("p5B"), [0, 0, 0, 0, 0, 1]);
+        assert_eq!(chosen("P4"), [0, 0, 0, 1, 1, 0, 0, 0]);
+        assert_eq!(chosen("p5B"), [0, 0, 0, 0, 0, 0, 1, 0]);
         assert_eq!(parse("P2"), Ok("P2".into()));
         assert!(parse("P7").unwrap_err().contains("P4a"));
         assert!(parse("a").is_err());
