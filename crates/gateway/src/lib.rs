@@ -34,3 +34,17 @@ mod unanswered;
 
 pub use event_loop::{Gateway, GatewayConfig};
 pub use limits::THREADS_MAX;
+
+/// How many commands `bytes` are, of which the last one ends with them. For `nicekv-instructions`, which counts what parsing costs.
+#[doc(hidden)]
+pub fn count_commands(bytes: &[u8]) -> usize {
+    let (mut parser, mut rest, mut count) = (parser::Parser::new(), bytes, 0);
+    while let Ok(taken @ 1..) = parser.parse(rest) {
+        rest = &rest[taken..];
+        if parser.command().is_some() {
+            parser.release();
+            count += 1;
+        }
+    }
+    count
+}
