@@ -82,17 +82,17 @@ impl Bundler {
         let part = u32::from_be_bytes([a, b, c, d]).checked_shr(u32::BITS - bits).unwrap_or(0);
         let kind = Kind { to, keyspace: KeyspaceId(header.keyspace.get()), part };
         let bytes = datagram.len() + BUNDLED_FIXED_BYTES;
-        let has_room = |(of, group): &&mut (Kind, Group)| {
-            *of == kind && group.bundled.len() + bytes <= BUNDLED_BYTES_MAX
-        };
-        if let Some((_, group)) = self.groups.iter_mut().find(has_room) {
-            append_bundled(datagram, &mut group.bundled);
-            group.count += 1;
-            return;
-        }
-        let mut group = self.spare.pop().unwrap_or_default();
-        group.bundled.clear();
+        let has_room =
+            |(of, group): &(Kind, Group)| *of == kind && group.bundled.len() + bytes <= BUNDLED_BYTES_MAX;
+        let known = self.groups.iter().position(has_room);
+        let index = known.unwrap_or_else(|| {
+            let mut group = self.spare.pop().unwrap_or_default();
+            group.bundled.clear();
+            self.groups.push_back((kind, Group { count: 0, ..group }));
+            self.groups.len() - 1
+        });
+        let group = &mut self.groups[index].1;
         append_bundled(datagram, &mut group.bundled);
-        self.groups.push_back((kind, Group { count: 1, ..group }));
+        group.count += 1;
     }
 }

@@ -7,8 +7,9 @@
 use crate::bytes::Reader;
 use crate::codec::{self, Bytes, RestOf};
 use crate::declare::{codec_of, layout, message, part};
-use crate::limits::DATAGRAM_BYTES_MAX;
-use crate::{Header, KeyDigest, KeyspaceId};
+use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::quorum::QuorumStore;
+use crate::{Header, KeyDigest, KeyspaceId, Reply, Update};
 use alloc::vec::Vec;
 
 message! {
@@ -33,7 +34,7 @@ part! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Bundled<'a> {
         /// Header and body.
-        datagram: &'a [u8] as Bytes<{ Header::BYTES }, { DATAGRAM_BYTES_MAX - Header::BYTES - 2 }>,
+        datagram: &'a [u8] as Bytes<{ Header::BYTES }, { BUNDLED_BYTES_MAX - BUNDLED_FIXED_BYTES }>,
     }
 }
 
@@ -41,6 +42,14 @@ part! {
 pub const BUNDLED_FIXED_BYTES: usize = 2;
 /// Most bytes of all that is bundled.
 pub const BUNDLED_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - Header::BYTES;
+
+/// Every request and every reply can be bundled.
+const _: () = {
+    let longest = BUNDLED_BYTES_MAX - BUNDLED_FIXED_BYTES;
+    assert!(Update::FIXED_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX <= longest);
+    assert!(QuorumStore::FIXED_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX <= longest);
+    assert!(Reply::FIXED_BYTES + VALUE_BYTES_MAX <= longest);
+};
 
 impl<'a> Bundle<'a> {
     /// The datagrams. Nobody has looked into them.
