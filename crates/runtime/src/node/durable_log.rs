@@ -1,5 +1,5 @@
-//! The log of a node as its storage uses it: forces by the node's own thread (`helm`) or by the one that commits in groups, checkpoints by which it stays bounded, and what
-//! happens when the disk is full.
+//! The log of a node as its storage uses it: forces by the node's own thread (`helm`) or by the one that commits in groups, checkpoints by
+//! which it stays bounded, and what happens when the disk is full.
 
 use super::space::Space;
 use super::storage::StorageOptions;
@@ -18,9 +18,9 @@ const ENGINE_PART: u64 = 16;
 /// Forces are made by the node's own thread while they take no longer: gets that arrive meanwhile wait for it.
 const QUICK: Duration = Duration::from_millis(1);
 
-/// And while they are for so few records, as they are with one caller, and
+/// And while they are for so few records, as they are with one caller.
 const FEW_RECORDS: u64 = 4;
-/// have been so many times in a row. Otherwise they are left to the thread that commits in groups: it forces one batch while the node prepares
+/// And have been so many times in a row. Otherwise they are left to the thread that commits in groups: it forces one batch while the node prepares
 /// the next, which with many callers is worth more than what the switches of threads cost.
 const FEW_IN_A_ROW: u32 = 32;
 
@@ -133,12 +133,12 @@ impl DurableLog {
     }
 
     /// Has the thread that commits in groups force what is wanted, or the caller: if it has nothing else to do, there is little to force,
-    /// nobody forces already, and it will probably not take long.
-    pub(super) fn start_force(&mut self, has_time: bool) -> Option<Arc<Forcing>> {
+    /// nobody forces already, and it will probably not take long; or if it `waits` for that.
+    pub(super) fn start_force(&mut self, has_time: bool, waits: bool) -> Option<Arc<Forcing>> {
         let records = self.wanted.take()?;
         self.few_in_a_row = if records <= FEW_RECORDS { self.few_in_a_row.saturating_add(1) } else { 0 };
         let is_small = self.few_in_a_row > FEW_IN_A_ROW && self.forcing.sync.recent() <= QUICK;
-        if has_time && is_small && self.handed.is_none() {
+        if waits || has_time && is_small && self.handed.is_none() {
             let was_out = self.forcing.is_out.swap(true, Ordering::AcqRel);
             if !was_out {
                 return Some(self.forcing.clone());
@@ -163,15 +163,15 @@ impl DurableLog {
         Ok(through)
     }
 
-    /// Forces what is written, and waits for that.
-    pub(super) fn force(&mut self) -> Result<(), StoreError> {
-        self.forcing.sync.sync().map(drop)
+    /// Whether all that was appended is durable.
+    pub(super) fn is_forced(&self) -> bool {
+        self.log.synced() >= self.log.last()
     }
 
     /// Makes everything durable.
     pub(super) fn close(&mut self) -> Result<(), StoreError> {
         self.log.write()?;
-        self.force()
+        self.forcing.sync.sync().map(drop)
     }
 
     /// Writes what is appended, when no request is left. A full disk is remembered and tried again. If a segment begins

@@ -193,19 +193,27 @@ impl NodeStorage {
         !self.syncs.is_empty()
     }
 
-    /// Starts the force that is wanted; what is returned is to be made here, by a caller that has time.
+    /// Starts the force that is wanted; what is returned is to be made here, by a caller that has time, or because nothing may be written
+    /// before a sync of the engine begins.
     pub(super) fn start_force(&mut self, has_time: bool) -> Option<Arc<Forcing>> {
+        let is_awaited = self.is_sync_awaited();
         let has_time = has_time && !self.is_unfinished;
-        self.log.as_mut()?.start_force(has_time)
+        self.log.as_mut()?.start_force(has_time, is_awaited)
     }
 
-    /// Tells the core which forces are done.
+    /// Whether a sync of the engine is to begin after the next force.
+    pub(super) fn is_sync_awaited(&self) -> bool {
+        !self.syncs_wanted.is_empty() && !self.is_unfinished
+    }
+
+    /// Tells the core which forces are done, and begins the syncs of the engine that have waited for one. To be called before anything else is
+    /// written.
     pub(super) fn finish_forces(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
         let Some(log) = &mut self.log else { return Ok(()) };
         if let Some(through) = log.finish_forces()? {
             core.handle_storage(now, StorageCompletion::Forced { through });
         }
-        Ok(())
+        self.begin_syncs()
     }
 
     /// Executes the requests, and those to which their completions lead, as far as a slice of time allows.
@@ -223,9 +231,7 @@ impl NodeStorage {
             if self.force_wanted && !self.is_full_after_force(now, core)? {
                 continue;
             }
-            if self.syncs_wanted.is_empty() || !self.begin_syncs(core)? {
-                return Ok(());
-            }
+            return self.want_syncs(core);
         }
     }
 
@@ -342,18 +348,29 @@ impl NodeStorage {
         Ok(false)
     }
 
-    /// Forces the log, then begins to sync the engine. False if that has to wait for space on the disk.
-    fn begin_syncs(&mut self, core: &mut Replica) -> Result<bool, StoreError> {
-        if let Some(log) = &mut self.log {
-            if !log.write(self.appended, core)? {
-                return Ok(false);
+    /// Has the log forced first: the engine does not get ahead of it. Later if there is no space on the disk.
+    fn want_syncs(&mut self, core: &mut Replica) -> Result<(), StoreError> {
+        match &mut self.log {
+            Some(log) if !self.syncs_wanted.is_empty() => {
+                if log.write(self.appended, core)? {
+                    log.want_force(self.appended);
+                }
+                Ok(())
             }
-            log.force()?;
+            Some(_) => Ok(()),
+            None => self.begin_syncs(),
+        }
+    }
+
+    /// Begins to sync the engine if the log holds all that is in it.
+    fn begin_syncs(&mut self) -> Result<(), StoreError> {
+        if !self.is_sync_awaited() || self.log.as_ref().is_some_and(|log| !log.is_forced()) {
+            return Ok(());
         }
         self.unsynced_bytes = 0;
         let sync = self.engine.sync_begin()?;
         self.syncs.extend(self.syncs_wanted.drain(..).map(|then| (sync, then)));
-        Ok(true)
+        Ok(())
     }
 
     fn finish_syncs(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! An edge is a part of its switch: the switch's agent installs tables in the routers of all edges, and acknowledges them when the last
-//! one has them. Nodes of the process are reached by memory (`inbox`). A sender holds the lock of its router from matching a datagram until the kernel has it, so that nothing leaves by
-//! older tables once they are replaced (R6). When the switch ends, its edges have no tables any more, and pass nothing (R12).
+//! one has them. Nodes of the process are reached by memory (`inbox`). A sender holds the lock of its router from matching a datagram
+//! until the kernel has it, so that nothing leaves by older tables once they are replaced (R6). When the switch ends, its edges have no
+//! tables any more, and pass nothing (R12).
 
 use super::route;
 use crate::UdpEndpoint;

@@ -15,9 +15,9 @@
 //!
 //! # Opening: torn tail or damage
 //! Zeros to the end of a segment are its end: the log goes on with the next segment, if its header says that it continues exactly
-//! there, and with the next record in their place if there is none. Otherwise let *s* be the position at which the next valid record is
-//! missing although other bytes or segments follow. Everything behind that place is searched, byte by byte, for intact records of this log (their checksum is seeded by the
-//! log's identity).
+//! there, and with the next record in their place if there is none. Otherwise let *s* be the position at which the next valid record
+//! is missing although other bytes or segments follow. Everything behind that place is searched, byte by byte, for intact records of
+//! this log (their checksum is seeded by the log's identity).
 //! - If one of them is later than *s* and says `synced_through` ≥ *s*, the place was durable and is damaged:
 //!   [`StoreError::LogDamaged`] (docs/FAULTS.md row 7). Nothing is changed on disk.
 //! - Otherwise nothing shows that *s* was ever durable: the log ends before *s*, and the rest, which may have holes

@@ -104,7 +104,11 @@ impl Process {
         self.core.handle_batch_end(now);
         self.storage.run(now, &mut self.core)?;
         self.storage.idle(now, &mut self.core)?;
-        assert!(self.storage.start_force(false).is_none(), "who has no time is asked for none");
+        let awaits_sync = self.storage.is_sync_awaited();
+        if let Some(force) = self.storage.start_force(false) {
+            assert!(awaits_sync, "who has no time is asked for nothing else");
+            force.force_here();
+        }
         let (mut sent, mut out) = (Vec::new(), Vec::new());
         while let Some(to) = self.core.poll_transmit(&mut out) {
             sent.push((to, out.clone()));

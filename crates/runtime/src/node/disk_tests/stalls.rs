@@ -137,12 +137,22 @@ impl Peers {
 
 #[test]
 fn row_08_a_disk_that_stalls_keeps_no_node_from_its_heartbeats() {
+    stall(LOG_ONLY);
+}
+
+/// Before each of them the log is forced, and nothing may be written between.
+#[test]
+fn row_08_nor_do_syncs_of_the_engine() {
+    stall(StorageOptions { engine_sync_bytes: 1, ..LOG_ONLY });
+}
+
+fn stall(options: StorageOptions) {
     let directory = tempfile::tempdir().unwrap();
     let (disk, stop) = (Arc::new(Disk::default()), Stop::new());
     let endpoint = UdpEndpoint::bind(LOOPBACK).unwrap();
     let mut peers =
         Peers { node: endpoint.local_address(), metadata: socket(), client: socket(), sequence: 0 };
-    let mut machine = Machine::new(disk.files(), directory.path(), LOG_ONLY, 1);
+    let mut machine = Machine::new(disk.files(), directory.path(), options, 1);
     (machine.metadata, machine.heartbeat) = (address(&peers.metadata), Duration::from_millis(5));
     let Process { core, storage, waker, .. } = machine.start().unwrap();
     let listener = TcpListener::bind(LOOPBACK).unwrap();
