@@ -237,7 +237,7 @@ impl Connection {
             Ok(Plan::One(..)) if requests.room() == 0 => return Err(Progress::WindowFull),
             Ok(Plan::One(request, finish)) => {
                 let origin = Origin { slot, connection: session.id, command: number, part: 0 };
-                match requests.submit(session.keyspace, request, origin) {
+                match requests.submit(session.keyspace, request, origin, keys.first()) {
                     Ok(()) => unanswered.push(keys, State::One(finish)),
                     Err(error) => self.refuse(&error.into()),
                 }
@@ -261,7 +261,7 @@ impl Connection {
         for key in many.keys.iter().skip(*sent).take(share.min(own)) {
             let origin = Origin { slot, connection: self.session.id, command: *command, part: *sent };
             let request = (many.request)(&call, *key as usize);
-            if let Err(error) = requests.submit(self.session.keyspace, request, origin) {
+            if let Err(error) = requests.submit(self.session.keyspace, request, origin, None) {
                 let (protocol, unix_ms) = (self.session.protocol, requests.now.unix_ms);
                 self.unanswered.fail(error.into(), Output { bytes: &mut self.output, protocol, unix_ms });
             }

@@ -82,6 +82,8 @@ pub struct Gateway {
     hasher: RandomState,
     /// Connections to look at in this turn (`Connection::queued`).
     queue: Vec<usize>,
+    /// Those of this turn.
+    turn: Vec<usize>,
     /// Connections with a command that waits for room in the window.
     window_queue: Vec<usize>,
     linger: Linger,
@@ -152,6 +154,7 @@ impl Gateway {
             member,
             hasher: RandomState::new(),
             queue: Vec::new(),
+            turn: Vec::new(),
             window_queue: Vec::new(),
             linger: Linger::new(Linger::DEFAULT),
             sweep_ns: None,
@@ -185,7 +188,9 @@ impl Gateway {
             self.deliver(now);
             self.serve(now, &mut buffer);
             self.gets.end_turn();
+            // Replicas work while replies are written.
             self.uplink.send_with(|out| self.core.poll_transmit(out))?;
+            self.write_all();
         }
         Ok(())
     }
@@ -297,15 +302,16 @@ impl Gateway {
         }
     }
 
-    /// Reads and issues for every queued connection, and then writes to it.
+    /// Reads and issues for every queued connection.
     fn serve(&mut self, now: Now, buffer: &mut [u8; READ_BYTES]) {
         self.member.own().set_client(&self.core.counters(), self.core.in_flight());
-        let turn = std::mem::take(&mut self.queue);
-        if !turn.is_empty() && self.sweep_ns.is_none() {
+        std::mem::swap(&mut self.queue, &mut self.turn);
+        if !self.turn.is_empty() && self.sweep_ns.is_none() {
             self.sweep_ns = Some(now.after(IDLE_AFTER));
         }
         let mut served = Vec::new();
-        for &slot in &turn {
+        for index in 0..self.turn.len() {
+            let slot = self.turn[index];
             let room = self.core.room();
             if self.advance(slot, now, buffer) == Progress::WindowFull {
                 // Who got something comes after those who got nothing.
@@ -314,9 +320,14 @@ impl Gateway {
             }
         }
         self.window_queue.append(&mut served);
-        for slot in turn {
-            self.write(slot);
+    }
+
+    /// Writes what there is for the connections of this turn.
+    fn write_all(&mut self) {
+        for index in 0..self.turn.len() {
+            self.write(self.turn[index]);
         }
+        self.turn.clear();
     }
 
     fn advance(&mut self, slot: usize, now: Now, buffer: &mut [u8; READ_BYTES]) -> Progress {

@@ -29,10 +29,10 @@ impl Refused {
         const AFTER_WATCH: &str = "ERR refused, as was the WATCH before: UNWATCH, DISCARD or EXEC end this, no transaction takes effect by halves";
         const AFTER_MULTI: &str = "ERR refused, as was the MULTI before: DISCARD or EXEC end this, no transaction takes effect by halves";
         let is = |word: &&str| name.eq_ignore_ascii_case(word.as_bytes());
-        let admitted = ["multi", "watch", "exec", "discard", "reset", "quit"].iter().any(is);
+        let admitted = || ["multi", "watch", "exec", "discard", "reset", "quit"].iter().any(is);
         match self {
-            Self::Watch if !admitted && !is(&"unwatch") => Err(CommandError::fixed(AFTER_WATCH)),
-            Self::Multi if !admitted => Err(CommandError::fixed(AFTER_MULTI)),
+            Self::Watch if !admitted() && !is(&"unwatch") => Err(CommandError::fixed(AFTER_WATCH)),
+            Self::Multi if !admitted() => Err(CommandError::fixed(AFTER_MULTI)),
             _ => Ok(()),
         }
     }

@@ -92,8 +92,6 @@ impl ReplyWriter<'_> {
     }
 
     fn number(&mut self, kind: u8, value: i64) {
-        use std::io::Write;
-        self.out.push(kind);
-        write!(self.out, "{value}\r\n").expect("a vector takes everything");
+        self.line(kind, itoa::Buffer::new().format(value));
     }
 }

@@ -132,16 +132,18 @@ impl Requests<'_> {
         self.hasher.hash_one((keyspace.0, key))
     }
 
+    /// `hash`: of the request's key, if it is known.
     pub(crate) fn submit(
         &mut self,
         keyspace: KeyspaceId,
         request: Request<'_>,
         origin: Origin,
+        hash: Option<u64>,
     ) -> Result<(), SubmitError> {
         let Request::Get { key } = request else {
             return self.begin(keyspace, request, origin).map(|_| ());
         };
-        let hash = self.hash(keyspace, key);
+        let hash = hash.unwrap_or_else(|| self.hash(keyspace, key));
         if let Some(ticket) = self.gets.find(hash, keyspace, key) {
             self.origins.0[ticket.index()].sharing.push(origin);
             return Ok(());
@@ -183,7 +185,7 @@ mod tests {
             let (core, origins, member, hasher) = (&mut core, &mut origins, &member, &hasher);
             let mut requests = Requests { now, core, origins, gets, member, hasher, timeout };
             let origin = Origin { slot: 0, connection: 1, command, part: 0 };
-            requests.submit(KEYSPACE, request, origin).unwrap();
+            requests.submit(KEYSPACE, request, origin, None).unwrap();
             requests.core.in_flight()
         };
         let (get, delete) = (Request::Get { key: b"k" }, Request::update(b"k", Operation::Delete));

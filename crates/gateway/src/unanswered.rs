@@ -23,6 +23,9 @@ use nicekv_client::{Answer, OperationError};
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 
+/// What most replies have beside the value: the kind, a length, line ends.
+const REPLY_FRAME_BYTES: usize = 12;
+
 /// The keys of a command, as hashes: two keys with one hash only wait for each other needlessly.
 #[derive(Debug)]
 pub(crate) struct Keys {
@@ -66,6 +69,11 @@ impl Keys {
 
     fn is_empty(&self) -> bool {
         self.first.is_none() && !self.exclusive
+    }
+
+    /// The first of them; `None` if there are none, or too many.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.first
     }
 
     fn iter(&self) -> impl Iterator<Item = u64> {
@@ -236,6 +244,10 @@ impl Unanswered {
         // The oldest command's reply is written to its place, a later one's waits.
         let mut waiting = Vec::new();
         let out = if index == 0 { &mut *output.bytes } else { &mut waiting };
+        if index > 0 {
+            let value = answered.and_then(Result::ok).and_then(|answer| answer.value);
+            out.reserve_exact(value.map_or(0, <[u8]>::len) + REPLY_FRAME_BYTES);
+        }
         let mut reply = ReplyWriter { out, protocol: output.protocol };
         match (state, answered) {
             (State::One(finish), Some(answered)) => finish.write(answered, output.unix_ms, &mut reply),
