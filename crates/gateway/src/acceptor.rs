@@ -1,6 +1,6 @@
 //! New connections: one thread of the gateway takes them, and gives each to the one that has the fewest.
 
-use crate::limits::ACCEPTS_MAX;
+use crate::limits::{ACCEPTS_MAX, BACKLOG};
 use crate::shared::{NewConnection, ServerState};
 use nicekv_wire::{Duration, Now};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -25,6 +25,8 @@ impl Acceptor {
     /// Has the listener watched.
     pub(crate) fn new(listener: TcpListener, epoll: &OwnedFd, token: u64) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
+        // It listens already; this makes room.
+        rustix::net::listen(&listener, BACKLOG)?;
         epoll::add(epoll, &listener, EventData::new_u64(token), EventFlags::IN)?;
         Ok(Self { listener, token, again_ns: None })
     }

@@ -4,6 +4,9 @@
 pub const CONNECTIONS_MAX: usize = 16_384;
 /// Connections accepted before others have their turn.
 pub const ACCEPTS_MAX: usize = 256;
+/// Connections that may wait to be accepted; the system may allow fewer (`net.core.somaxconn`). One that finds no room tries again after a
+/// second, and a burst of them comes while the gateway is not even scheduled.
+pub const BACKLOG: i32 = 4_096;
 /// Threads of one gateway.
 pub const THREADS_MAX: usize = 64;
 /// Bytes of commands and replies that all connections together may hold, unless configured otherwise. With more, the connection
