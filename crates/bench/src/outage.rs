@@ -13,6 +13,7 @@ use crate::arguments::FileArguments;
 use crate::error::{BenchError, Result};
 use crate::lab::{Engine, Lab, Size, inside};
 use crate::load::paced;
+use crate::report;
 use crate::statistics::Summary;
 use nicekv_lab::Hook;
 use nicekv_lab::topology::{Host, METADATA, WIRE_PORT};
@@ -181,15 +182,10 @@ fn unreadable(status: &Value) -> BenchError {
 
 fn json_lines(outages: &[(Victim, Vec<f64>)]) -> String {
     let row = |(victim, figures): &(Victim, Vec<f64>)| {
-        let Summary { median, min, max } = Summary::of(figures.iter().copied());
-        json!({
-            "bench": "outage", "system": "nicekv", "target": "P9", "metric": "put_outage", "unit": "ms",
-            "parameters": { "killed": victim.name(), "nodes": SIZE.nodes, "replicas": SIZE.replicas },
-            "rounds": figures.len(), "median": median, "min": min, "max": max, "figures": figures,
-            "ratio_to": null, "ratio": null,
-        })
+        let parameters = json!({ "killed": victim.name(), "nodes": SIZE.nodes, "replicas": SIZE.replicas });
+        report::row("outage", &parameters, ("put_outage", "ms"), figures, Some("P9"))
     };
-    outages.iter().map(|outage| format!("{}\n", row(outage))).collect()
+    outages.iter().map(row).collect()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::lab::{Engine, Lab, Size, inside};
 use crate::load::native::{Callers, NativeLoad};
 use crate::load::open::{self, Offered};
 use crate::load::{Limits, Measured};
+use crate::report;
 use crate::statistics::{ROUNDS_MIN, Summary};
 use crate::workload::{KEYS, Sequence, VALUE_BYTES, Work};
 use nicekv_lab::Hook;
@@ -111,25 +112,21 @@ impl Row {
         }
     }
 
-    /// At one multiple: goodput, retries of a hundred, goodput as a part of the round's best.
-    fn figures(&self, index: usize) -> [Summary; 3] {
-        let of = |figure: fn(&[Offered; MULTIPLES.len()], usize) -> f64| {
-            Summary::of(self.rounds.iter().map(|round| figure(round, index)))
-        };
-        let kept = |round: &[Offered; MULTIPLES.len()], index: usize| {
-            let best = round.iter().map(Offered::goodput).fold(1.0, f64::max);
-            round[index].goodput() / best
-        };
+    /// At one multiple, of each round: goodput, retries of a hundred, goodput as a part of the round's best.
+    fn figures(&self, index: usize) -> [Vec<f64>; 3] {
+        let rounds = || self.rounds.iter();
+        let best =
+            |round: &[Offered; MULTIPLES.len()]| round.iter().map(Offered::goodput).fold(1.0, f64::max);
         [
-            of(|round, index| round[index].goodput()),
-            of(|round, index| round[index].retries_percent()),
-            of(kept),
+            rounds().map(|round| round[index].goodput()).collect(),
+            rounds().map(|round| round[index].retries_percent()).collect(),
+            rounds().map(|round| round[index].goodput() / best(round)).collect(),
         ]
     }
 
     fn print(&self) {
         for (index, multiple) in MULTIPLES.iter().enumerate() {
-            let [goodput, retries, kept] = self.figures(index);
+            let [goodput, retries, kept] = self.figures(index).map(Summary::of);
             let is_met = retries.median < RETRIES_PERCENT_MAX && kept.median >= KEPT_MIN;
             println!(
                 "{:11}  {multiple:2} x  {:7.0} op/s [{:.0} .. {:.0}]  of the best {:.2}  sent again {:.2} % [{:.2} .. {:.2}]  {}",
@@ -151,19 +148,13 @@ fn json_lines(rows: &[Row]) -> String {
     let mut text = String::new();
     for row in rows {
         for (index, multiple) in MULTIPLES.iter().enumerate() {
+            let parameters = json!({
+                "work": row.name(), "engine": row.engine.name(), "load": multiple, "value_bytes": VALUE_BYTES,
+                "keys": KEYS, "nodes": SIZE.nodes, "replicas": SIZE.replicas,
+            });
             let metrics = [("goodput", "op/s"), ("retries", "%"), ("kept", "of the best")];
-            for (Summary { median, min, max }, (metric, unit)) in row.figures(index).into_iter().zip(metrics)
-            {
-                let line = json!({
-                    "bench": "overload", "system": "nicekv", "metric": metric, "unit": unit,
-                    "parameters": {
-                        "work": row.name(), "engine": row.engine.name(), "load": multiple, "value_bytes": VALUE_BYTES,
-                        "keys": KEYS, "nodes": SIZE.nodes, "replicas": SIZE.replicas,
-                    },
-                    "rounds": row.rounds.len(), "median": median, "min": min, "max": max,
-                    "ratio_to": null, "ratio": null,
-                });
-                text.push_str(&format!("{line}\n"));
+            for (figures, metric) in row.figures(index).iter().zip(metrics) {
+                text.push_str(&report::row("overload", &parameters, metric, figures, None));
             }
         }
     }
@@ -186,6 +177,6 @@ mod tests {
         let rounds = vec![[offered(80, 1), offered(100, 2), offered(50, 3)]];
         let row = Row { engine: Engine::Memory, work: Work::Get, rounds };
         let [goodput, retries, kept] = row.figures(2);
-        assert_eq!((goodput.median, retries.median, kept.median), (50.0, 3.0, 0.5));
+        assert_eq!((goodput, retries, kept), (vec![50.0], vec![3.0], vec![0.5]));
     }
 }

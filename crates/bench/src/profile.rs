@@ -1,11 +1,14 @@
 //! `nicekv bench profile`: where an op's time goes, by role.
 //!
 //! Counted from outside, by what the kernel keeps of each process anyway, so that what is measured is what is shipped: time on a processor
-//! (`schedstat`), sleeps and preemptions (`status`), datagrams (of the host's network namespace). System calls and forces are counted by
-//! `perf stat`, where there is one, in a second run of the same load: tracing costs a little.
+//! (`schedstat`), sleeps and preemptions (`status`), datagrams (of the host's network namespace; a train of them counts once). System calls
+//! and forces, then allocations, are counted by `perf stat`, where there is one, in further runs of the same load: tracing costs a little.
 //!
 //! The client is the load generator, a thread of this process. The switch is the kernel: what soft interrupts cost outside of processes is its
-//! share and the cables', and what they cost within a system call of a role is charged to that role.
+//! share and the cables', and what they cost within a system call of a role is charged to that role. What is left of the machine's time others
+//! have taken, and the figures are to be believed as far as that is little.
+
+mod tracer;
 
 use crate::arguments::{FileArguments, LengthArguments};
 use crate::cost::{MachineTime, ProcessCounts};
@@ -13,24 +16,35 @@ use crate::error::{BenchError, Result};
 use crate::lab::{Engine, Lab, Size, inside};
 use crate::load::native::{Callers, NativeLoad};
 use crate::load::{Limits, Measured};
-use crate::workload::{Sequence, Work};
+use crate::report;
+use crate::workload::{Sequence, VALUE_BYTES, Work};
 use nicekv_lab::Hook;
 use nicekv_lab::topology::{Host, WIRE_PORT};
 use nicekv_placement::Vrings;
 use nicekv_runtime::Stop;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::net::SocketAddrV4;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use tracer::{Probes, SYSTEM_CALLS, Tracer};
 
+/// What is counted of a role: its name, its unit, and its column.
+const METRICS: [(&str, &str, &str); 8] = [
+    ("cpu_per_op", "us", "CPU us"),
+    ("system_calls", "per op", "syscalls"),
+    ("sleeps", "per op", "sleeps"),
+    ("preemptions", "per op", "preempt"),
+    ("datagrams_in", "per op", "in"),
+    ("datagrams_out", "per op", "out"),
+    ("forces", "per op", "forces"),
+    ("allocations", "per op", "allocs"),
+];
 const SIZE: Size = Size { nodes: 3, replicas: 3 };
 const CLIENT: Host = Host::Client(0);
+/// The role of the load generator.
+const LOAD: &str = "client";
 const CALLERS: [usize; 2] = [1, 64];
 const WARM_UP: Duration = Duration::from_millis(300);
 const PRELOAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// What `perf stat` counts: all system calls, and those that force.
-const EVENTS: [&str; 3] =
-    ["raw_syscalls:sys_enter", "syscalls:sys_enter_fdatasync", "syscalls:sys_enter_fsync"];
 /// `perf` has opened its counters by then.
 const PERF_STARTS: Duration = Duration::from_millis(200);
 
@@ -50,6 +64,7 @@ struct Share {
     /// Without `perf`, nobody knows.
     system_calls: Option<f64>,
     forces: Option<f64>,
+    allocations: Option<f64>,
 }
 
 /// One kind of op.
@@ -73,7 +88,7 @@ pub(crate) fn run(arguments: &ProfileArguments) -> Result<()> {
     for (engine, works) in kinds {
         let lab = Lab::up(SIZE, engine, Hook::default(), &directory.path().join("lab"))?;
         let mut roles = lab.processes()?;
-        roles.push(("client".into(), std::process::id()));
+        roles.push((LOAD.into(), std::process::id()));
         for &(name, work) in works {
             for callers in CALLERS {
                 let profile = measure(arguments, (name, work, callers), &roles, &stop)?;
@@ -98,38 +113,44 @@ fn measure(
     let mut load = inside(CLIENT, bind)?.map_err(BenchError::system("make a client's socket"))?;
     load.run(Sequence::new(Work::Preload, 0), Callers::single(64), limits(PRELOAD_TIMEOUT))?;
     load.run(Sequence::new(work, 0), Callers::single(callers), limits(WARM_UP))?;
-    // This process' socket is in the client's network namespace, this process is not.
-    let gateway = roles.iter().find(|(role, _)| *role == CLIENT.to_string()).map(|(_, process)| *process);
-    let of = |(role, process): &(String, u32)| {
-        let counts = ProcessCounts::of(*process);
-        match gateway.filter(|_| role == "client").map(ProcessCounts::of) {
-            Some(ProcessCounts { datagrams_in, datagrams_out, .. }) => {
-                ProcessCounts { datagrams_in, datagrams_out, ..counts }
-            }
-            None => counts,
-        }
-    };
-    let counts = || roles.iter().map(of).collect::<Vec<_>>();
+    let counts = || roles.iter().map(|role| counts_of(role, roles)).collect::<Vec<_>>();
     let (before, machine) = (counts(), MachineTime::now());
     let measured = load.run(Sequence::new(work, 1), Callers::single(callers), limits(duration))?;
     let (after, machine) = (counts(), MachineTime::now().since(machine));
-    let tracers: Vec<Option<Tracer>> = roles.iter().map(|(_, process)| Tracer::start(*process)).collect();
-    std::thread::sleep(PERF_STARTS);
-    let traced = load.run(Sequence::new(work, 2), Callers::single(callers), limits(duration))?;
-    let shares = roles.iter().zip(before.iter().zip(&after)).zip(tracers);
-    let share = |(((role, _), (before, after)), tracer): ((&(String, u32), _), Option<Tracer>)| {
-        let (before, after): (&ProcessCounts, &ProcessCounts) = (before, after);
-        let counted = tracer.and_then(Tracer::finish);
-        let per_op = |count: u64| count as f64 / traced.operations as f64;
-        Share {
-            role: role.clone(),
-            counts: after.since(*before),
-            system_calls: counted.map(|counted| per_op(counted[0])),
-            forces: counted.map(|counted| per_op(counted[1] + counted[2])),
-        }
+    let mut traced = |seed, events: &[&str]| -> Result<Vec<Option<Vec<f64>>>> {
+        let tracers: Vec<_> = roles.iter().map(|(_, process)| Tracer::start(*process, events)).collect();
+        std::thread::sleep(PERF_STARTS);
+        let run = load.run(Sequence::new(work, seed), Callers::single(callers), limits(duration))?;
+        let per_op = |count: u64| count as f64 / run.operations as f64;
+        let counted = tracers.into_iter().map(|tracer| tracer.and_then(Tracer::finish));
+        Ok(counted.map(|counts| Some(counts?.into_iter().map(per_op).collect())).collect())
     };
-    let shares = shares.map(share).collect();
+    let system_calls = traced(2, &SYSTEM_CALLS)?;
+    let allocations = match Probes::set() {
+        Some(probes) => traced(3, &probes.events.iter().map(String::as_str).collect::<Vec<_>>())?,
+        None => vec![None; roles.len()],
+    };
+    let shares = (0..roles.len()).map(|index| Share {
+        role: roles[index].0.clone(),
+        counts: after[index].since(before[index]),
+        system_calls: system_calls[index].as_ref().map(|counts| counts[0]),
+        forces: system_calls[index].as_ref().map(|counts| counts[1] + counts[2]),
+        allocations: allocations[index].as_ref().map(|counts| counts.iter().sum()),
+    });
+    let shares = shares.collect();
     Ok(Profile { name, callers, measured, soft_interrupts: machine.soft_interrupts, shares })
+}
+
+/// This process' socket is in the client's network namespace, this process is not.
+fn counts_of((role, process): &(String, u32), roles: &[(String, u32)]) -> ProcessCounts {
+    let counts = ProcessCounts::of(*process);
+    let gateway = roles.iter().find(|(role, _)| *role == CLIENT.to_string());
+    match gateway.filter(|_| role == LOAD).map(|(_, process)| ProcessCounts::of(*process)) {
+        Some(ProcessCounts { datagrams_in, datagrams_out, .. }) => {
+            ProcessCounts { datagrams_in, datagrams_out, ..counts }
+        }
+        None => counts,
+    }
 }
 
 impl Profile {
@@ -141,90 +162,68 @@ impl Profile {
         busy.as_secs_f64() * 1e6 / self.measured.operations as f64
     }
 
+    /// What nobody of the cluster has taken.
+    fn others(&self) -> Duration {
+        let roles: Duration = self.shares.iter().map(|share| share.counts.busy).sum();
+        self.measured.busy.saturating_sub(roles + self.soft_interrupts)
+    }
+
     fn print(&self) {
         let Self { name, callers, measured, .. } = self;
         println!(
-            "{name}, {callers} in flight: {:.0} op/s, {:.1} us of all processors per op, of these {:.1} in soft interrupts outside of processes",
+            "{name}, {callers} in flight: {:.0} op/s, {:.1} us of all processors per op, of these {:.1} in soft interrupts outside of processes, {:.1} others'",
             measured.throughput(),
             measured.cost_us(),
-            self.cost_us(self.soft_interrupts)
+            self.cost_us(self.soft_interrupts),
+            self.cost_us(self.others()),
         );
-        println!(
-            "    {:12} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
-            "per op", "CPU us", "syscalls", "sleeps", "preempt", "in", "out", "forces"
-        );
-        for Share { role, counts, system_calls, forces } in &self.shares {
-            let known = |figure: &Option<f64>| figure.map_or("-".to_owned(), |figure| format!("{figure:.2}"));
-            println!(
-                "    {role:12} {:8.2} {:>8} {:8.2} {:8.3} {:8.2} {:8.2} {:>8}",
-                self.cost_us(counts.busy),
-                known(system_calls),
-                self.per_op(counts.wake_ups),
-                self.per_op(counts.preemptions),
-                self.per_op(counts.datagrams_in),
-                self.per_op(counts.datagrams_out),
-                known(forces),
-            );
+        let metrics = METRICS.map(|(_, _, title)| format!("{title:>8}"));
+        println!("    {:10} {}", "per op", metrics.join(" "));
+        for share in &self.shares {
+            let known = |figure: Option<f64>| figure.map_or("-".to_owned(), |figure| format!("{figure:.2}"));
+            let figures = self.figures(share).map(|figure| format!("{:>8}", known(figure)));
+            println!("    {:10} {}", share.role, figures.join(" "));
         }
     }
 
+    /// In the order of [`METRICS`].
+    fn figures(&self, share: &Share) -> [Option<f64>; METRICS.len()] {
+        let Share { counts, .. } = share;
+        [
+            Some(self.cost_us(counts.busy)),
+            share.system_calls,
+            Some(self.per_op(counts.wake_ups)),
+            Some(self.per_op(counts.preemptions)),
+            Some(self.per_op(counts.datagrams_in)),
+            Some(self.per_op(counts.datagrams_out)),
+            share.forces,
+            share.allocations,
+        ]
+    }
+
     fn json(&self) -> String {
-        let line = |share: &Share| {
-            let Share { role, counts, system_calls, forces } = share;
-            let row = json!({
-                "bench": "profile", "system": "nicekv", "role": role,
-                "parameters": { "work": self.name, "callers": self.callers, "nodes": SIZE.nodes, "replicas": SIZE.replicas },
-                "throughput": self.measured.throughput(), "machine_cpu_us": self.measured.cost_us(),
-                "soft_interrupts_us": self.cost_us(self.soft_interrupts),
-                "cpu_us": self.cost_us(counts.busy), "system_calls": system_calls, "forces": forces,
-                "sleeps": self.per_op(counts.wake_ups), "preemptions": self.per_op(counts.preemptions),
-                "datagrams_in": self.per_op(counts.datagrams_in), "datagrams_out": self.per_op(counts.datagrams_out),
-            });
-            format!("{row}\n")
-        };
-        self.shares.iter().map(line).collect()
-    }
-}
-
-/// `perf stat` on a process.
-struct Tracer(Child);
-
-impl Tracer {
-    /// `None` without `perf`.
-    fn start(process: u32) -> Option<Self> {
-        let mut command = Command::new("perf");
-        command.args(["stat", "-x", ",", "-e", &EVENTS.join(","), "-p", &process.to_string()]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().ok().map(Self)
+        let rows = self.shares.iter().flat_map(|share| {
+            let parameters = self.parameters(&share.role);
+            let metrics = METRICS.into_iter().zip(self.figures(share));
+            metrics.filter_map(move |((metric, unit, _), figure)| {
+                Some(report::row("profile", &parameters, (metric, unit), &[figure?], None))
+            })
+        });
+        let machine = self.parameters("machine");
+        let of_all = [
+            (("throughput", "op/s"), self.measured.throughput()),
+            (("cpu_per_op", "us"), self.measured.cost_us()),
+            (("soft_interrupts_per_op", "us"), self.cost_us(self.soft_interrupts)),
+            (("others_cpu_per_op", "us"), self.cost_us(self.others())),
+        ];
+        let of_all = of_all.map(|(metric, figure)| report::row("profile", &machine, metric, &[figure], None));
+        of_all.into_iter().chain(rows).collect()
     }
 
-    /// How often each of the events happened.
-    fn finish(self) -> Option<[u64; EVENTS.len()]> {
-        let process = rustix::process::Pid::from_child(&self.0);
-        // It prints what it has counted when it is interrupted.
-        rustix::process::kill_process(process, rustix::process::Signal::INT).ok()?;
-        let output = self.0.wait_with_output().ok()?;
-        parse(&String::from_utf8_lossy(&output.stderr))
-    }
-}
-
-/// Lines such as `1234,,raw_syscalls:sys_enter,…`.
-fn parse(text: &str) -> Option<[u64; EVENTS.len()]> {
-    let mut counts = [0; EVENTS.len()];
-    for (count, event) in counts.iter_mut().zip(EVENTS) {
-        let line = text.lines().find(|line| line.split(',').nth(2) == Some(event))?;
-        *count = line.split(',').next()?.parse().ok()?;
-    }
-    Some(counts)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_are_read_from_what_perf_prints() {
-        let text = "1234,,raw_syscalls:sys_enter,99,100.00,,\n7,,syscalls:sys_enter_fdatasync,1,1,,\n0,,syscalls:sys_enter_fsync,1,1,,\n";
-        assert_eq!(parse(text), Some([1234, 7, 0]));
-        assert_eq!(parse("<not supported>,,raw_syscalls:sys_enter,0,0,,"), None);
+    fn parameters(&self, role: &str) -> Value {
+        json!({
+            "work": self.name, "callers": self.callers, "role": role,
+            "nodes": SIZE.nodes, "replicas": SIZE.replicas, "value_bytes": VALUE_BYTES,
+        })
     }
 }

@@ -30,6 +30,25 @@ impl std::fmt::Display for Goal {
     }
 }
 
+/// A line of JSON about figures of NICEKV that are compared with nothing but, perhaps, a target.
+pub(crate) fn row(
+    bench: &str,
+    parameters: &Value,
+    (metric, unit): (&str, &str),
+    figures: &[f64],
+    target: Option<&str>,
+) -> String {
+    let Summary { median, min, max } = Summary::of(figures.iter().copied());
+    let (system, rounds, ratio_to, ratio) = ("nicekv", figures.len(), None, None);
+    let row =
+        Row { bench, system, parameters, rounds, metric, unit, median, min, max, ratio_to, ratio, target };
+    line(&row)
+}
+
+fn line<P: Serialize>(row: &Row<'_, P>) -> String {
+    serde_json::to_string(row).expect("plain data always encodes") + "\n"
+}
+
 /// A finished comparison of NICEKV with a peer.
 #[derive(Debug)]
 pub(crate) struct Comparison {
@@ -51,10 +70,10 @@ pub(crate) struct Comparison {
 
 /// One line of JSON: one metric of one system. The peer's lines have no ratio, being what ours are compared with.
 #[derive(Serialize)]
-struct Row<'a> {
+struct Row<'a, P = Map<String, Value>> {
     bench: &'a str,
     system: &'a str,
-    parameters: &'a Map<String, Value>,
+    parameters: &'a P,
     rounds: usize,
     metric: &'a str,
     unit: &'a str,
@@ -162,8 +181,7 @@ fn aligned<const COLUMNS: usize>(lines: &[[String; COLUMNS]]) -> String {
 
 /// The lines of JSON.
 pub(crate) fn json(comparisons: &[Comparison]) -> String {
-    let line = |row: Row<'_>| serde_json::to_string(&row).expect("plain data always encodes") + "\n";
-    comparisons.iter().flat_map(Comparison::rows).map(line).collect()
+    comparisons.iter().flat_map(Comparison::rows).map(|row| line(&row)).collect()
 }
 
 #[cfg(test)]
