@@ -261,3 +261,16 @@ impl Bench<'_> {
         Ok(rounds)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lab_is_tried_with_every_switch_that_is_asked_for() {
+        let hooks = |name| parse_switches(name).map(|Switches(hooks)| hooks.to_vec());
+        assert_eq!(hooks("both"), Ok(vec![Hook::Xdp, Hook::Tc]));
+        assert_eq!((hooks("xdp"), hooks("auto")), (Ok(vec![Hook::Xdp]), Ok(vec![Hook::Tc])));
+        assert!(hooks("all").is_err());
+    }
+}
