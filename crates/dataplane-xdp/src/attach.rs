@@ -73,6 +73,9 @@ impl KernelSwitch {
         }
         let ports: Vec<_> = self.ports.iter().map(|(_, port)| port).collect();
         for (port, interface) in ports.into_iter().zip(&interfaces) {
+            if port.hook == Hook::None {
+                continue;
+            }
             let hook = self.attach_port(port, interface)?;
             self.hooks.push(hook);
         }
@@ -84,9 +87,11 @@ impl KernelSwitch {
         let step = || format!("register port {index} (interface index {ifindex})");
         let known = Place { ifindex, port: place, number: index.into() };
         let cable = Cable { ifindex, has_peer: interface.has_peer.into() };
-        let result = self.maps.places.set(self.ports.cell(ifindex), known, 0);
-        let result = result.and_then(|()| self.maps.cables.set(place, cable, 0));
-        let result = result.and_then(|()| self.faults()?.insert(ifindex, Fault::default(), 0));
+        let mut result = self.maps.cables.set(place, cable, 0);
+        if port.hook != Hook::None {
+            result = result.and_then(|()| self.maps.places.set(self.ports.cell(ifindex), known, 0));
+            result = result.and_then(|()| self.faults()?.insert(ifindex, Fault::default(), 0));
+        }
         result.map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))
     }
 

@@ -28,6 +28,12 @@ pub enum XdpError {
         /// Its interface.
         ifindex: u32,
     },
+    /// XDP in a switch with ports that take no frames.
+    #[error("port {index}: a switch with ports of hook none works at tc, not at XDP")]
+    SharedAtXdp {
+        /// A port with XDP.
+        index: u16,
+    },
     /// Not allowed to.
     #[error(
         "{step}: not permitted. The switch in the kernel needs root, or CAP_BPF and CAP_NET_ADMIN: start it with sudo"

@@ -27,10 +27,12 @@ pub enum Hook {
     /// By the driver of the interface: tc on veth, XDP elsewhere; the other one if that cannot be attached.
     #[default]
     Auto,
+    /// Nowhere: frames leave by such a port, and none is taken. Several may share an interface, and other ports come before them.
+    None,
 }
 
 impl Hook {
-    /// All of them, by name.
+    /// What may be chosen for all ports of a switch, by name.
     pub const ALL: [Self; 3] = [Self::Xdp, Self::Tc, Self::Auto];
 
     /// As options and configuration files write it.
@@ -39,6 +41,7 @@ impl Hook {
             Self::Xdp => "xdp",
             Self::Tc => "tc",
             Self::Auto => "auto",
+            Self::None => "none",
         }
     }
 
@@ -55,6 +58,7 @@ impl Hook {
         match self {
             Self::Xdp => &[Self::Xdp],
             Self::Tc => &[Self::Tc],
+            Self::None => &[],
             Self::Auto if interface.is_veth => &[Self::Tc, Self::Xdp],
             Self::Auto => &[Self::Xdp, Self::Tc],
         }

@@ -18,6 +18,17 @@
 //! - A port carries at most one storage host (the egress stage rewrites by port); any number of clients.
 //! - Nothing answers ARP for vring addresses: hosts reach the vrings by a route through a permanent neighbour
 //!   with the switch's MAC.
+//!
+//! An *edge* is such a switch inside a host, where the network is no switch of ours: it takes from one end of a cable what the host sends to
+//! the vrings into the other, and the ports of all other servers, of [`Hook::None`], are one interface, the host's own.
+//!
+//! ```text
+//!   host:  sockets ── route of the vrings ──▶ vring0 ═ veth ═ vring1 ── tc: the pipeline ──▶ eth0 ──▶ any Ethernet ──▶ nodes
+//!                  └─ everything else ────────────────────────────────────────────────────▶ eth0
+//! ```
+//!
+//! The cable is what cuts trains apart. At the egress of `eth0` they would still be whole, and the first header says nothing of the others.
+//! The router's MAC is the host's, so that the network learns nothing wrong; `vring0` has that MAC, too.
 
 mod attach;
 mod error;
@@ -133,7 +144,7 @@ impl KernelSwitch {
         ports: &[Port],
     ) -> Result<Self, XdpError> {
         let ports = Places::new(ports)?;
-        let (place_multiplier, port_count) = (ports.multiplier, ports.iter().count() as u32);
+        let (place_multiplier, port_count) = (ports.multiplier, ports.taking());
         let config = Config { place_multiplier, port_count, ..config(&vrings, router_mac) };
         let mut programs = EbpfLoader::new()
             .override_global("config", &config, true)

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use nicekv_dataplane::PORTS_MAX;
 
 use crate::layout::PLACE_BITS;
-use crate::{Port, XdpError};
+use crate::{Hook, Port, XdpError};
 
 /// Numbers that are tried. One in three thousand would do for as many ports as there may be, whatever their interfaces.
 const MULTIPLIERS_MAX: u32 = 100_000;
 /// An odd number without a pattern: multiples of it are the numbers that are tried after the first.
 const STEP: u32 = 0x9e37_79b9;
 
-/// The ports of a switch.
+/// The ports of a switch: those that take frames, then those that only send.
 #[derive(Debug)]
 pub(crate) struct Places {
     ports: Vec<Port>,
@@ -29,12 +29,28 @@ impl Places {
             return Err(XdpError::TooManyPorts { ports: ports.len() });
         }
         let (mut by_index, mut interfaces) = (BTreeMap::new(), BTreeSet::new());
-        for (place, &Port { index, ifindex, .. }) in (0..).zip(ports) {
-            if by_index.insert(index, place).is_some() || !interfaces.insert(ifindex) {
+        let (mut taking, sending): (Vec<Port>, Vec<Port>) =
+            ports.iter().partition(|port| port.hook != Hook::None);
+        for port in taking.iter_mut().filter(|_| !sending.is_empty()) {
+            // At XDP copies are told apart by the interface that they leave by.
+            match port.hook {
+                Hook::Xdp => return Err(XdpError::SharedAtXdp { index: port.index }),
+                _ => port.hook = Hook::Tc,
+            }
+        }
+        let ports = [taking, sending].concat();
+        for (place, &Port { index, ifindex, hook }) in (0..).zip(&ports) {
+            let is_shared = hook != Hook::None && !interfaces.insert(ifindex);
+            if by_index.insert(index, place).is_some() || is_shared {
                 return Err(XdpError::DuplicatePort { index, ifindex });
             }
         }
-        Ok(Self { ports: ports.to_vec(), by_index, multiplier: multiplier(&interfaces) })
+        Ok(Self { ports, by_index, multiplier: multiplier(&interfaces) })
+    }
+
+    /// How many take frames, and are meant where a frame goes to all ports.
+    pub(crate) fn taking(&self) -> u32 {
+        self.ports.iter().filter(|port| port.hook != Hook::None).count() as u32
     }
 
     pub(crate) fn contains(&self, index: u16) -> bool {

@@ -30,7 +30,7 @@ fn features(hook: Hook) -> &'static str {
     match hook {
         // Trains are cut apart before the switch, which routes by the header of each datagram, and put together behind it.
         Hook::Tc => "gro on tx-udp-segmentation off",
-        Hook::Xdp | Hook::Auto => "gro on tx off rx off txvlan off",
+        Hook::Xdp | Hook::Auto | Hook::None => "gro on tx off rx off txvlan off",
     }
 }
 

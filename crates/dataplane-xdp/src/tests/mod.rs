@@ -2,6 +2,7 @@
 //! veth ports (redirect, copies, egress rewrite). They need root and say so if they are not run.
 
 mod build;
+mod edges;
 mod faults;
 mod generations;
 mod hosts;
@@ -130,6 +131,30 @@ impl Lab {
         counted
     }
 
+    /// See [`run_fixtures`].
+    fn run(
+        &mut self,
+        fixtures: &[Fixture],
+        check: impl Fn(&mut Self, &Fixture, &Counts) -> Result<(), String>,
+    ) -> Vec<String> {
+        let mut installed = false;
+        let mut failures = Vec::new();
+        for fixture in fixtures.iter().filter(|fixture| fixture.frame.len() >= FRAME_BYTES_MIN) {
+            if fixture.installed && !installed {
+                self.xdp.install(&tables()).unwrap();
+                installed = true;
+            }
+            assert_eq!(fixture.installed, installed, "fixtures of the empty switch come first");
+            self.forget_stations();
+            for &(port, station) in &fixture.learned {
+                self.teach(port, station);
+            }
+            let before = Counts::read(&self.xdp).unwrap();
+            failures.extend(check(self, fixture, &before).err());
+        }
+        failures
+    }
+
     /// Floods a sentinel from one port; what the chosen ports receive before it.
     fn collect(&mut self, from: u16, at: impl Fn(u16) -> bool) -> Vec<(u16, Vec<u8>)> {
         self.sentinels += 1;
@@ -158,22 +183,7 @@ fn run_fixtures(
     lab: &mut Lab,
     check: impl Fn(&mut Lab, &Fixture, &Counts) -> Result<(), String>,
 ) -> Vec<String> {
-    let mut installed = false;
-    let mut failures = Vec::new();
-    for fixture in cases::all().iter().filter(|fixture| fixture.frame.len() >= FRAME_BYTES_MIN) {
-        if fixture.installed && !installed {
-            lab.xdp.install(&tables()).unwrap();
-            installed = true;
-        }
-        assert_eq!(fixture.installed, installed, "fixtures of the empty switch come first");
-        lab.forget_stations();
-        for &(port, station) in &fixture.learned {
-            lab.teach(port, station);
-        }
-        let before = Counts::read(&lab.xdp).unwrap();
-        failures.extend(check(lab, fixture, &before).err());
-    }
-    failures
+    lab.run(&cases::all(), check)
 }
 
 /// The kernel makes no buffer of nothing, nor of less than a header of IP, for a program at tc. Live such frames come.

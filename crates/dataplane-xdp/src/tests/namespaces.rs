@@ -109,6 +109,15 @@ impl Network {
         run(&["ip", "netns", "exec", &self.switch, "sh", "-c", &command]);
     }
 
+    /// Makes a plain Ethernet switch of the namespace.
+    pub(super) fn bridge(&self) {
+        run(&["ip", "-n", &self.switch, "link", "add", "bridge", "type", "bridge"]);
+        run(&["ip", "-n", &self.switch, "link", "set", "bridge", "up"]);
+        for Port { index, .. } in &self.ports {
+            run(&["ip", "-n", &self.switch, "link", "set", &format!("p{index}"), "master", "bridge"]);
+        }
+    }
+
     /// Pulls a cable out, for good.
     pub(super) fn remove_port(&mut self, port: u16) {
         run(&["ip", "-n", &self.switch, "link", "del", &format!("p{port}")]);
@@ -141,6 +150,26 @@ impl Drop for Network {
 pub(super) struct Namespace(String);
 
 impl Namespace {
+    /// The cable of an edge, in place of the route through the network, as lib.rs has it: its far end, and the way out.
+    pub(super) fn add_edge_cable(&self, port: u16, mac: [u8; 6]) -> (u32, u32) {
+        let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
+        let router = ROUTER_MAC.map(|byte| format!("{byte:02x}")).join(":");
+        for command in [
+            "link add vring0 type veth peer name vring1".into(),
+            format!("link set vring0 address {mac} arp off up"),
+            "link set vring1 arp off up".into(),
+            "route del 10.10.0.0/15".into(),
+            format!("neigh add 10.0.255.254 lladdr {router} dev vring0 nud permanent"),
+            "route add 10.10.0.0/15 via 10.0.255.254 dev vring0 onlink".into(),
+        ] {
+            run(&[&["ip", "-n", &self.0][..], &command.split(' ').collect::<Vec<_>>()].concat());
+        }
+        let accept = "echo 1 > /proc/sys/net/ipv4/conf/vring0/accept_local";
+        run(&["ip", "netns", "exec", &self.0, "sh", "-c", accept]);
+        run(&["ip", "netns", "exec", &self.0, "ethtool", "-K", "vring0", "tx-udp-segmentation", "off"]);
+        self.run(|| (interface_index("vring1"), interface_index(&format!("h{port}"))))
+    }
+
     /// Runs a function inside, such as one that opens a socket: it stays inside for good.
     pub(super) fn run<T: Send>(&self, function: impl FnOnce() -> T + Send) -> T {
         let inside = || {
