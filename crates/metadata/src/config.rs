@@ -13,8 +13,8 @@ use thiserror::Error;
 
 /// Most storage nodes.
 pub const NODES_MAX: usize = 256;
-/// Most switches.
-pub const SWITCHES_MAX: usize = 16;
+/// Most switches, edges of hosts included.
+pub const SWITCHES_MAX: usize = 48;
 
 /// One switch agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -20,6 +20,8 @@ pub enum Plant {
     InconsistentLeads,
     /// R8: a handoff becomes primary.
     HandoffLeads,
+    /// R6: a switch that cannot be talked to is taken for one that has acknowledged.
+    AbsentSwitchCounted,
     /// R9: a process that took the place of another stays in its epoch.
     RestartUnnoticed,
     /// R9: a member that comes back with empty storage is still taken for consistent.
@@ -37,11 +39,12 @@ pub enum Plant {
 #[cfg(any(test, feature = "exploration"))]
 impl Plant {
     /// Every one.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::RemovalNotAwaited,
         Self::PromoteBeforeCopied,
         Self::InconsistentLeads,
         Self::HandoffLeads,
+        Self::AbsentSwitchCounted,
         Self::RestartUnnoticed,
         Self::EmptyStorageTrusted,
         Self::LeaseToRemoved,

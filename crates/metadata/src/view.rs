@@ -207,6 +207,7 @@ impl Observed for View<'_> {
         let Situation { observations, now_ns, .. } = self.situation;
         observations.switches.all_current()
             || self.has(Plant::LeaseNotAwaited)
+            || (self.has(Plant::AbsentSwitchCounted) && observations.switches.connected_are_current())
             || observations.membership.lease_is_over(removed.node, removed.incarnation, now_ns)
     }
 

@@ -35,6 +35,9 @@ pub struct Report {
     pub tally: Tally,
 }
 
+/// Chooses the seeds in which every host has a switch of its own.
+const EDGES: u64 = 0x6564_6765;
+
 /// A random scenario.
 pub fn draw(seed: u64) -> Scenario {
     let mut random = Random::new(!seed);
@@ -42,12 +45,15 @@ pub fn draw(seed: u64) -> Scenario {
     let clients = random.between(2, 5) as usize;
     let nodes = random.pick(&[3, 3, 4, 5]);
     let keyspaces = draw_keyspaces(nodes, &mut random);
+    // By chance of its own, too.
+    let edges = Random::new(seed ^ EDGES).below(5) == 0;
     Scenario {
         nodes,
         keyspaces: keyspaces.clone(),
         switches: random.pick(&[1, 1, 2]),
         balancing: random.below(3) > 0,
-        hides_sources: random.below(2) == 0,
+        edges,
+        hides_sources: random.below(2) == 0 && !edges,
         clients,
         workload: Workload {
             // Every key is in one keyspace, each has some.

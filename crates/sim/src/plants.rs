@@ -171,6 +171,7 @@ pub const PLANTS: &[Plant] = &[
     replica("orphans-ignored", "R15", InReplica::OrphansIgnored, Hunt::Seeds(as_drawn)),
     replica("scrub-blind", "R2", InReplica::ScrubBlind, Hunt::Seeds(replaced_entries)),
     metadata("removal-not-awaited", "R6", InMetadata::RemovalNotAwaited, Hunt::Script("removed-but-reachable")),
+    metadata("absent-switch-counted", "R6", InMetadata::AbsentSwitchCounted, Hunt::Seeds(with_edges)),
     metadata("promote-before-copied", "R7", InMetadata::PromoteBeforeCopied, Hunt::Seeds(as_drawn)),
     metadata("inconsistent-leads", "R7", InMetadata::InconsistentLeads, Hunt::Seeds(as_drawn)),
     metadata("handoff-leads", "R8", InMetadata::HandoffLeads, Hunt::Seeds(with_handoffs)),
@@ -197,6 +198,15 @@ pub const PLANTS: &[Plant] = &[
 ];
 
 fn as_drawn(_: &mut Scenario) {}
+
+/// Agents of edges lose the metadata service often, and leases are longer than it takes to suspect a node.
+fn with_edges(scenario: &mut Scenario) {
+    scenario.edges = true;
+    scenario.hides_sources = false;
+    scenario.timing.lease = Duration::from_millis(500);
+    scenario.faults.agent_cut = 200_000;
+    scenario.faults.downtime_max_ns = 1_000_000_000;
+}
 
 /// No faults, and far more requests than the nodes can do.
 pub fn overloaded(scenario: &mut Scenario) {

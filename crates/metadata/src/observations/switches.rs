@@ -71,6 +71,12 @@ impl Switches {
         newest > 0 && self.switches.values().all(|switch| switch.acknowledged == newest)
     }
 
+    /// The same of those that can be talked to: of the others nobody knows what they go by.
+    pub(crate) fn connected_are_current(&self) -> bool {
+        let newest = self.newest.generation;
+        newest > 0 && self.switches.values().all(|switch| !switch.connected || switch.acknowledged == newest)
+    }
+
     /// Why not every switch is known to be filled, if so.
     pub(crate) fn why_not_ready(&self) -> Option<String> {
         if let Some(term) = self.newer_term {

@@ -51,6 +51,11 @@ impl Cluster {
         let core = self.nodes[index].core.as_ref().expect("checked");
         self.tally.add_counters(&core.status().counters);
         self.nodes[index].crash(kept, &mut self.random);
+        if self.scenario.edges && self.random.below(2) == 0 {
+            // The whole host: its edge is away as long.
+            self.crash_switch(index);
+            self.part_agent(index, downtime_ns.unwrap_or(u64::MAX / 2));
+        }
         let process = (index, self.nodes[index].process);
         self.connections
             .retain(|_, connection| connection.dialer != process && connection.acceptor != process);

@@ -196,6 +196,9 @@ impl Cluster {
             Some(format!("{} is paused until {:.3}ms", names.host(Host::Node(node)), until_ns as f64 / 1e6))
         });
         self.nodes[node].paused_until_ns = until_ns;
+        if self.scenario.edges {
+            self.part_agent(node, pause_ns);
+        }
         self.wake_node(node, until_ns);
     }
 

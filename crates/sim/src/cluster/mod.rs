@@ -119,14 +119,14 @@ impl Cluster {
             names: Names::new(&clients),
             nodes,
             clients,
-            switches: (0..scenario.switches)
+            switches: (0..scenario.switch_count())
                 .map(|_| Switch::new(rings.clone(), scenario.plant.and_then(Planted::switch)))
                 .collect(),
             controllers: Controllers::default(),
             links: BTreeMap::new(),
             links_made: 0,
-            agent_away_until_ns: vec![0; scenario.switches],
-            full_until_ns: vec![0; scenario.switches],
+            agent_away_until_ns: vec![0; scenario.switch_count()],
+            full_until_ns: vec![0; scenario.switch_count()],
             connections: BTreeMap::new(),
             connections_made: 0,
             power_loss_at: None,

@@ -16,6 +16,8 @@ pub struct Scenario {
     pub keyspaces: Vec<Shape>,
     /// Switches; hosts are attached to them in turn, and all of them have the same tables.
     pub switches: usize,
+    /// Whether every host has a switch of its own instead, which may die with it.
+    pub edges: bool,
     /// Whether gets are spread over the replicas by their source.
     pub balancing: bool,
     /// Whether the switches hide the source addresses, as the one in user space does.
@@ -36,4 +38,11 @@ pub struct Scenario {
     pub retries_max: Option<u64>,
     /// A bug that must be found.
     pub plant: Option<Planted>,
+}
+
+impl Scenario {
+    /// Switches that there are.
+    pub(crate) fn switch_count(&self) -> usize {
+        if self.edges { self.nodes + self.clients } else { self.switches }
+    }
 }

@@ -19,6 +19,7 @@ impl Cluster {
     pub(super) fn send(&mut self, sender: Host, from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8]) {
         let (attached, port) = match sender {
             Host::Node(index) => (index, self.nodes[index].id.0),
+            Host::Client(index) if self.scenario.edges => (self.nodes.len() + index, CLIENT_PORT),
             Host::Client(index) => (index, CLIENT_PORT),
             Host::Metadata | Host::Switch(_) => (0, METADATA_PORT),
         };

@@ -66,6 +66,7 @@ fn busy() -> Scenario {
         nodes: 3,
         keyspaces: vec![Shape::multicast(3, 0)],
         switches: 1,
+        edges: false,
         balancing: true,
         hides_sources: false,
         clients: 3,

@@ -163,6 +163,7 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
         nodes,
         keyspaces: vec![Shape::multicast(3, 0)],
         switches: 1,
+        edges: false,
         balancing: true,
         hides_sources: false,
         clients,

@@ -23,6 +23,7 @@ pub fn scenario(replicas: u8, write_set: u8) -> Scenario {
         nodes: replicas.into(),
         keyspaces: vec![Shape::quorum(replicas.into(), write_set)],
         switches: 1,
+        edges: false,
         balancing: false,
         hides_sources: false,
         clients: 2,
