@@ -66,14 +66,17 @@ impl<S: StateStore<Error: Into<Box<dyn std::error::Error + Send + Sync>>>> Metad
             let now = now();
             self.core.handle_leadership(now, self.store.exclusive_until_ns());
             for _ in 0..RECEIVE_ROUNDS_MAX {
-                let core = &mut self.core;
-                let more = self
-                    .endpoint
-                    .receive(|message| core.handle_datagram(now, message.from, message.bytes))?;
+                // After they were received: of a process that was paused before, leases would seem to have been granted earlier.
+                let (core, mut received_at) = (&mut self.core, None);
+                let more = self.endpoint.receive(|message| {
+                    let now = *received_at.get_or_insert_with(crate::now);
+                    core.handle_datagram(now, message.from, message.bytes);
+                })?;
                 if !more {
                     break;
                 }
             }
+            let now = crate::now();
             for listener in &self.listeners {
                 self.connections.accept(now, listener)?;
             }

@@ -217,11 +217,13 @@ impl Node {
         let enough = self.uplink.counters().received + RECEIVED_MIN;
         let (mut received_at, mut more) = (None, true);
         while more && self.uplink.counters().received < enough {
-            let core = &mut self.core;
+            // Of each batch anew: one that came while the process was paused must not be taken by the lease of before.
+            let (core, mut now) = (&mut self.core, None);
             more = self.uplink.receive(|message| {
-                let now = *received_at.get_or_insert_with(now);
+                let now = *now.get_or_insert_with(crate::now);
                 core.handle_datagram(now, message.from, message.bytes);
             })?;
+            received_at = now.or(received_at);
         }
         let Some(at) = received_at else { return Ok(Received::Nothing) };
         self.linger.begin(at);
