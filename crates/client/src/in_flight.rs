@@ -328,6 +328,13 @@ impl InFlight {
         if self.slots[index as usize].state != State::InFlight {
             return self.set_timer(index, now_ns);
         }
+        let (sent_ns, attempts) = (self.slots[index as usize].sent_ns, self.slots[index as usize].attempts);
+        let patient_until_ns = self.lane(index).round_trip.patient_until_ns(sent_ns);
+        // It may only be later than was thought when it was sent. One of all that wait for the same silence to end has asked again.
+        if attempts == 1 && now_ns < patient_until_ns {
+            self.slots[index as usize].retry_ns = now_ns + self.jitter.spread(patient_until_ns - now_ns);
+            return self.set_timer(index, now_ns);
+        }
         self.counters.retries += 1;
         self.unanswered(index, now_ns);
         self.transmit(index, now_ns);

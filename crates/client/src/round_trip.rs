@@ -19,6 +19,8 @@ pub(crate) struct RoundTrip {
     policy: RetryPolicy,
 }
 
+/// After so many tries a timeout is as long as it gets.
+const BACKED_OFF: u32 = 20;
 /// The doubling by [`RoundTrip::timed_out`] stops here.
 const BACKOFF_NS_MAX: u64 = 1_000_000_000;
 
@@ -53,6 +55,14 @@ impl RoundTrip {
         }
     }
 
+    /// Until when to wait for what was sent once, as far as is known by now: while nothing is answered at all, longer than was known then,
+    /// but no longer than retries are apart at most.
+    pub(crate) fn patient_until_ns(&self, sent_ns: u64) -> u64 {
+        let silence_ns = if self.backoff == 0 { 0 } else { self.backed_off_until_ns };
+        let latest_ns = sent_ns + self.timeout_ns(BACKED_OFF);
+        (sent_ns + self.timeout_ns(0)).max(silence_ns).min(latest_ns)
+    }
+
     /// Time to wait after try number `attempt` (from 0), in nanoseconds: doubles with each one, up to the policy's maximum, or the
     /// measured time if that is longer. After the first try it may be longer still, so that slow replicas are found out to be slow;
     /// retries go on no slower, so that the end of an outage is.
@@ -60,7 +70,7 @@ impl RoundTrip {
         let RetryPolicy { initial, min, max } = self.policy;
         let measured = self.smoothed_ns + (4 * self.variation_ns).max(min.as_nanos() as u64);
         let measured = if self.smoothed_ns == 0 { initial.as_nanos() as u64 } else { measured };
-        let doubled = measured.saturating_mul(1 << attempt.max(self.backoff).min(20));
+        let doubled = measured.saturating_mul(1 << attempt.max(self.backoff).min(BACKED_OFF));
         // Queues that take longer than the maximum must not be made longer by retries.
         if attempt == 0 { doubled } else { doubled.min(measured.max(max.as_nanos() as u64)) }
     }
@@ -124,8 +134,10 @@ mod tests {
         // A window full of ops times out together.
         (0..1_000).for_each(|index| round_trip.timed_out(index));
         assert_eq!(round_trip.timeout_ns(0), 2 * usual);
+        assert_eq!(round_trip.patient_until_ns(0), 2 * usual, "others are waited for as long");
         round_trip.measured(20_000);
-        assert_eq!(round_trip.timeout_ns(0), usual, "nothing stays of a loss");
+        let now = (round_trip.timeout_ns(0), round_trip.patient_until_ns(7));
+        assert_eq!(now, (usual, 7 + usual), "nothing stays of a loss");
         let mut now_ns = 1_000 * MS;
         for _ in 0..100 {
             round_trip.timed_out(now_ns);
@@ -133,6 +145,11 @@ mod tests {
         }
         let longest = round_trip.timeout_ns(0);
         assert!((BACKOFF_NS_MAX..2 * BACKOFF_NS_MAX).contains(&longest), "{longest}");
+        assert_eq!(
+            round_trip.patient_until_ns(now_ns),
+            now_ns + 100 * MS,
+            "nor is waited for longer than for a retry"
+        );
         assert_eq!(round_trip.timeout_ns(1), 100 * MS, "a retry looks sooner whether the silence is over");
     }
 }

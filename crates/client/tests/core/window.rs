@@ -83,3 +83,48 @@ fn who_has_had_no_turn_in_time_is_refused_and_nothing_was_sent() {
         assert_eq!((unknown, refused), (sent, 1_000 - sent));
     }
 }
+
+/// Replicas whose disks stall answer nobody, and then all of what they were asked before.
+#[test]
+fn while_nobody_is_answered_only_some_ask_again_but_all_do_in_the_end() {
+    const MS: u64 = 1_000_000;
+    let mut world = World::new();
+    let answer_all = |world: &mut World, ops: Vec<OpId>| {
+        ops.into_iter().for_each(|op| world.reply(Reply::bare(op, Status::NotFound)));
+        while world.outcome().is_some() {}
+    };
+    for _ in 0..64 {
+        world.get("color");
+    }
+    let ops = world.sent_ops();
+    world.now.boot_ns += MS / 10;
+    answer_all(&mut world, ops);
+    for stall_ns in [30 * MS, 60 * MS] {
+        let before = world.client.counters().retries;
+        for number in 0..64 {
+            world.get(NEAR_AND_FAR[number % 2]);
+        }
+        let (begun_ns, ops) = (world.now.boot_ns, world.sent_ops());
+        assert!(ops.len() >= 32, "{}", ops.len());
+        while world.client.next_deadline().is_some_and(|at_ns| at_ns < begun_ns + stall_ns) {
+            world.advance();
+        }
+        world.now.boot_ns = begun_ns + stall_ns;
+        answer_all(&mut world, ops);
+        let retries = world.client.counters().retries - before;
+        assert!((1..=12).contains(&retries), "{retries} of 64 in {} ms", stall_ns / MS);
+        let rest = world.sent_ops();
+        answer_all(&mut world, rest);
+    }
+    // For longer than a retry takes at most, it is no stall.
+    for _ in 0..64 {
+        world.get("color");
+    }
+    let (begun_ns, first) = (world.now.boot_ns, world.sent_ops());
+    let mut again = std::collections::BTreeSet::new();
+    while world.now.boot_ns < begun_ns + 150 * MS {
+        world.advance();
+        again.extend(world.sent_ops());
+    }
+    assert!(first.iter().all(|op| again.contains(op)), "{} of {}", again.len(), first.len());
+}
