@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+use nicekv_dataplane_xdp::Hook;
 use serde_json::{Value, json};
 
 use crate::error::{LabError, Result};
@@ -13,7 +14,7 @@ use crate::lock::Lock;
 use crate::process::ProcessId;
 use crate::scope::Scope;
 use crate::state::{HostState, LabState};
-use crate::topology::Host;
+use crate::topology::{Fabric, Host};
 use crate::up::{PATIENCE, last_words, spawn};
 
 /// Where the program's client commands find a cluster.
@@ -67,6 +68,7 @@ pub(crate) fn start_unwatched(scope: &Scope, host: Host) -> Result<()> {
 pub(crate) fn restart_switch(scope: &Scope) -> Result<()> {
     let _lock = Lock::take(scope, PATIENCE)?;
     let mut state = load(scope)?;
+    state.host_mut(&Host::Switch.to_string())?;
     if let Some(process) = state.process(Host::Switch) {
         process.kill()?;
     }
@@ -133,7 +135,11 @@ pub(crate) fn status(scope: &Scope, json: bool, partitions: bool) -> Result<Exit
             let HostState { name, process } = host;
             let (word, pid) = (state_of(host), process.map_or(0, |process| process.pid));
             let faults = state.faults.get(name).copied().unwrap_or_default();
-            let hook = if *name == Host::Switch { format!(" at {}", state.switch) } else { String::new() };
+            let hook = match *name {
+                Host::Switch => format!(" at {}", state.switch),
+                Host::NodeEdge(_) | Host::ClientEdge(_) => format!(" at {}", Hook::Tc),
+                _ => String::new(),
+            };
             println!("host {name} {} {word} pid {pid}{hook}{faults}", name.address());
         }
         namespace.inside(|| ask.status())?.map_err(asked)?.success()
@@ -155,6 +161,9 @@ fn merged(scope: &Scope, state: &LabState, mut cluster: Value) -> Value {
     let counts = faults::counts(scope, state).unwrap_or_default();
     let faults = |host: Host| {
         let mut faults = json!(state.faults.get(&host)?);
+        if state.fabric == Fabric::Plain {
+            return Some(faults);
+        }
         let counts = counts.get(&host).copied().unwrap_or_default();
         faults["lost_frames"] = json!(counts.lost);
         faults["doubled_frames"] = json!(counts.doubled);
@@ -171,6 +180,7 @@ fn merged(scope: &Scope, state: &LabState, mut cluster: Value) -> Value {
         })
     };
     cluster["phase"] = json!(state.phase);
+    cluster["fabric"] = json!(state.fabric);
     cluster["switch_hook"] = json!(state.switch);
     cluster["hosts"] = state.hosts.iter().map(host).collect();
     cluster

@@ -49,7 +49,7 @@ pub enum LabError {
     Switch(#[from] nicekv_dataplane_xdp::XdpError),
     #[error("{0}")]
     Configuration(String),
-    #[error("{tool} is not there: install it (Debian: `apt install iproute2 ethtool`)")]
+    #[error("{tool} is not there: install it (Debian: `apt install iproute2 ethtool nftables`)")]
     ToolMissing { tool: String },
     #[error("`{command}` failed: {reason}")]
     Tool { command: String, reason: String },

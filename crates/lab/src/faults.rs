@@ -5,8 +5,12 @@
 //!   nicekv lab start switch | switch-restart ────────┘
 //! ```
 //!
+//! On a plain network they are rules of nftables at the bridge's ports ([`plain`]).
+//!
 //! What is in force is what the state file says: a switch that starts again is given it anew, some milliseconds after it begins to
 //! forward. The management cable between the switch and the metadata service has no port and no faults.
+
+mod plain;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +24,7 @@ use crate::error::{LabError, Result};
 use crate::lock::Lock;
 use crate::scope::Scope;
 use crate::state::LabState;
-use crate::topology::Host;
+use crate::topology::{Fabric, Host};
 use crate::up::PATIENCE;
 
 /// A switch that has just started loads its programs within this time.
@@ -77,9 +81,9 @@ pub(crate) fn change(scope: &Scope, host: Option<&str>, change: impl Fn(&mut Cab
     let mut state = LabState::load(scope)?.ok_or(LabError::NotRunning)?;
     let hosts = match host {
         Some(name) => vec![state.host_mut(name)?.name],
-        None => state.hosts.iter().map(|host| host.name).filter(|host| *host != Host::Switch).collect(),
+        None => state.hosts.iter().map(|host| host.name).filter(|host| host.has_cable()).collect(),
     };
-    if hosts.contains(&Host::Switch) {
+    if !hosts.iter().all(|host| host.has_cable()) {
         return Err(LabError::NoCable);
     }
     for host in hosts {
@@ -90,8 +94,11 @@ pub(crate) fn change(scope: &Scope, host: Option<&str>, change: impl Fn(&mut Cab
     apply(scope, &state)
 }
 
-/// Brings the running switch, if there is one, to what the state says.
+/// Brings the plain network, or the running switch, if there is one, to what the state says.
 pub(crate) fn apply(scope: &Scope, state: &LabState) -> Result<()> {
+    if state.fabric == Fabric::Plain {
+        return plain::apply(scope, state);
+    }
     let Some(process) = state.process(Host::Switch) else { return Ok(()) };
     let by_interface = by_interface(scope, &state.faults)?;
     let deadline = Instant::now() + LOAD_TIMEOUT;

@@ -45,8 +45,9 @@ use clap::{Args, Subcommand, ValueEnum};
 pub use nicekv_dataplane_xdp::Hook;
 
 pub use error::{LabError, Result};
-pub use plan::{Plan, PlannedNode};
+pub use plan::{Plan, PlannedEdge, PlannedNode};
 pub use scope::LAB_VARIABLE;
+pub use topology::Fabric;
 
 use faults::CableFaults;
 use scope::Scope;
@@ -79,22 +80,22 @@ pub enum LabCommand {
     },
     /// End a host's process at once, by SIGKILL
     Kill {
-        /// switch, metadata, node-0…, client-0…
+        /// switch, metadata, node-0…, client-0…; on a plain network also edge-node-0…, edge-client-0…
         host: String,
     },
     /// Start a host's process again
     Start {
-        /// switch, metadata, node-0…, client-0…
+        /// switch, metadata, node-0…, client-0…; on a plain network also edge-node-0…, edge-client-0…
         host: String,
     },
     /// Stop a host's process where it is, by SIGSTOP, until `resume`
     Pause {
-        /// switch, metadata, node-0…, client-0…
+        /// switch, metadata, node-0…, client-0…; on a plain network also edge-node-0…, edge-client-0…
         host: String,
     },
     /// Let a paused process go on
     Resume {
-        /// switch, metadata, node-0…, client-0…
+        /// switch, metadata, node-0…, client-0…; on a plain network also edge-node-0…, edge-client-0…
         host: String,
     },
     /// Restart the switch: its tables are lost, and filled again by the metadata service
@@ -168,12 +169,22 @@ pub struct UpArguments {
     /// Whether data survive the processes
     #[arg(long, value_enum, default_value = "durable")]
     engine: Engine,
-    /// Where the switch works on frames: xdp, tc or auto, by the driver of its ports, which in a lab means tc
-    #[arg(long, value_name = "HOOK", env = "NICEKV_LAB_SWITCH", default_value_t)]
-    switch: Hook,
+    #[command(flatten)]
+    network: NetworkArguments,
     /// Where the data are kept, also after `down` [default: below /run, until `down`]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+}
+
+/// What is between the hosts.
+#[derive(Clone, Copy, Debug, Args)]
+struct NetworkArguments {
+    /// Where the switch works on frames: xdp, tc or auto, by the driver of its ports, which in a lab means tc
+    #[arg(long, value_name = "HOOK", env = "NICEKV_LAB_SWITCH", default_value_t)]
+    switch: Hook,
+    /// What is in the middle: the switch, or a plain network, on which each host runs the pipeline for what it sends, at tc
+    #[arg(long, value_enum, env = "NICEKV_LAB_FABRIC", default_value_t)]
+    fabric: Fabric,
 }
 
 /// `nicekv lab power-loss`
@@ -185,9 +196,8 @@ pub struct PowerLossArguments {
     /// Chooses the moments [default: another one each time; it is printed]
     #[arg(long)]
     seed: Option<u64>,
-    /// As `lab up` has it
-    #[arg(long, value_name = "HOOK", env = "NICEKV_LAB_SWITCH", default_value_t)]
-    switch: Hook,
+    #[command(flatten)]
+    network: NetworkArguments,
 }
 
 /// `nicekv lab chaos`
@@ -202,9 +212,8 @@ pub struct ChaosArguments {
     /// Another keyspace beside the default one, as `lab up` has it; may be repeated, each is judged for itself
     #[arg(long = "keyspace", value_name = "NAME=SPEC")]
     keyspaces: Vec<String>,
-    /// As `lab up` has it
-    #[arg(long, value_name = "HOOK", env = "NICEKV_LAB_SWITCH", default_value_t)]
-    switch: Hook,
+    #[command(flatten)]
+    network: NetworkArguments,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

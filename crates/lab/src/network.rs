@@ -7,6 +7,15 @@
 //!    eth0 ══════ veth ══ client-0      └ …   mgmt0 ══ veth ══ mgmt0
 //! ```
 //!
+//! On a plain network (`--fabric plain`) there is a bridge in the middle, and hosts have a cable within themselves, whose far end is their edge's:
+//!
+//! ```text
+//!  ns node-0                                   ns fabric
+//!    eth0 ═════════════════ veth ══ node-0 ┐
+//!     ▲ route of the vrings                ├─ bridge ─ …
+//!    vring0 ═ veth ═ vring1 ── tc ──▶ eth0 ┘
+//! ```
+//!
 //! Nothing is ever created in the operator's own namespace, so removing the namespaces removes everything.
 
 use std::fs;
@@ -20,8 +29,12 @@ use crate::namespace::Namespace;
 use crate::process::kill_all;
 use crate::scope::Scope;
 use crate::tool::run;
-use crate::topology::{Host, METADATA_CONTROL, ROUTER, SWITCH_CONTROL, format_mac, mac};
+use crate::topology::{
+    EDGE_INTERFACE, Host, METADATA_CONTROL, ROUTER, SWITCH_CONTROL, VRING_INTERFACE, format_mac, mac,
+};
 
+/// Of the plain network.
+const BRIDGE: &str = "bridge";
 /// Name of both ends of the management cable.
 const CONTROL_INTERFACE: &str = "mgmt0";
 
@@ -34,8 +47,8 @@ fn features(hook: Hook) -> &'static str {
     }
 }
 
-/// Creates the namespace of `host` and, unless it is the switch, its cable to the switch, which must be there. `vrings` are reached
-/// through that.
+/// Creates the namespace of `host` and, unless it is what is in the middle, its cable to that, which must be there. `vrings` are reached
+/// through that, or through the host's edge.
 pub(crate) fn add_host(lock: &Lock, scope: &Scope, host: Host, hook: Hook, vrings: &[String]) -> Result<()> {
     let namespace = scope.namespace(host);
     let name = namespace.name();
@@ -44,13 +57,53 @@ pub(crate) fn add_host(lock: &Lock, scope: &Scope, host: Host, hook: Hook, vring
     run(lock, &format!("ip -n {name} link set lo up"))?;
     let switch = scope.namespace(Host::Switch);
     match host {
-        Host::Switch => Ok(()),
+        Host::Fabric => {
+            run(lock, &format!("ip -n {name} link add {BRIDGE} type bridge"))?;
+            run(lock, &format!("ip -n {name} link set {BRIDGE} up"))
+        }
         Host::Metadata => {
             connect(lock, &switch, &namespace, host, hook, vrings)?;
             connect_control(lock, &switch, &namespace)
         }
         Host::Node(_) | Host::Client(_) => connect(lock, &switch, &namespace, host, hook, vrings),
+        Host::Switch | Host::NodeEdge(_) | Host::ClientEdge(_) => Ok(()),
     }
+}
+
+/// The same of a host on a plain network. Edges have no namespace of their own.
+pub(crate) fn add_plain_host(lock: &Lock, scope: &Scope, host: Host, vrings: &[String]) -> Result<()> {
+    if host.machine() != host {
+        return Ok(());
+    }
+    if !host.has_cable() {
+        return add_host(lock, scope, host, Hook::Tc, vrings);
+    }
+    let namespace = scope.namespace(host);
+    let (name, fabric) = (namespace.name(), scope.namespace(Host::Fabric));
+    run(lock, &format!("ip netns add {name}"))?;
+    silence_ipv6(&namespace)?;
+    run(lock, &format!("ip -n {name} link set lo up"))?;
+    connect(lock, &fabric, &namespace, host, Hook::Tc, &[])?;
+    run(lock, &format!("ip -n {} link set {host} master {BRIDGE}", fabric.name()))?;
+    if host.edge().is_some() { add_edge_cable(lock, &namespace, host, vrings) } else { Ok(()) }
+}
+
+/// The cable of a host within itself, in which its edge takes what goes to the vrings.
+fn add_edge_cable(lock: &Lock, namespace: &Namespace, host: Host, vrings: &[String]) -> Result<()> {
+    let (name, near, far) = (namespace.name(), VRING_INTERFACE, EDGE_INTERFACE);
+    let (mac, router_mac) = (format_mac(mac(host.address())), format_mac(crate::topology::mac(ROUTER)));
+    run(lock, &format!("ip -n {name} link add {near} address {mac} type veth peer name {far}"))?;
+    run(lock, &format!("ip netns exec {name} ethtool -K {near} tx-udp-segmentation off"))?;
+    // What a host sends to a vring of which it has the node itself comes back with its own address.
+    run(lock, &format!("ip netns exec {name} sysctl -q -w net.ipv4.conf.{near}.accept_local=1"))?;
+    for end in [near, far] {
+        run(lock, &format!("ip -n {name} link set {end} arp off up"))?;
+    }
+    run(lock, &format!("ip -n {name} neigh add {ROUTER} lladdr {router_mac} nud permanent dev {near}"))?;
+    for vring in vrings {
+        run(lock, &format!("ip -n {name} route add {vring} via {ROUTER} dev {near} onlink"))?;
+    }
+    Ok(())
 }
 
 /// No router solicitations and the like: what is seen on a cable is the cluster's.

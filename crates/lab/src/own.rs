@@ -4,7 +4,6 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use nicekv_client::Keyspace;
-use nicekv_dataplane_xdp::Hook;
 use nicekv_placement::KeyspaceSpec;
 
 use crate::clients::Client;
@@ -16,7 +15,7 @@ use crate::scope::Scope;
 use crate::state::LabState;
 use crate::topology::{Host, WIRE_PORT};
 use crate::up::{self, last_words};
-use crate::{Configure, Engine, UpArguments};
+use crate::{Configure, Engine, NetworkArguments, UpArguments};
 
 /// Nodes of such a lab.
 pub(crate) const NODES: u8 = 5;
@@ -39,7 +38,7 @@ impl OwnLab {
         base: &Scope,
         name: &str,
         further: &[String],
-        switch: Hook,
+        network: NetworkArguments,
         configure: Configure<'_>,
         interrupted: &AtomicBool,
     ) -> Result<Self> {
@@ -51,7 +50,7 @@ impl OwnLab {
             write_set: None,
             keyspaces: further.to_vec(),
             engine: Engine::Durable,
-            switch,
+            network,
             data_dir: None,
         };
         up::bring_up(&scope, &arguments, configure, interrupted)?;

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use nicekv_dataplane_xdp::Hook;
 use nicekv_placement::KeyspaceSpec;
 
-use crate::topology::{Host, METADATA, METADATA_CONTROL, RESP, ROUTER, WIRE_PORT, mac, ports};
+use crate::topology::{
+    EDGE_INTERFACE, Host, INTERFACE, METADATA, METADATA_CONTROL, RESP, ROUTER, WIRE_PORT, mac, ports,
+};
 
 /// A cluster whose hosts are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +41,10 @@ pub struct Plan {
     pub nodes: Vec<PlannedNode>,
     /// Where the switch works on frames, at each of its ports.
     pub hook: Hook,
-    /// The ports of the switch: number, interface in the namespace of the switch.
+    /// The ports of the switch: number, interface in the namespace of the switch. On a plain network, of nothing.
     pub ports: Vec<(u16, String)>,
+    /// On a plain network: who runs the pipeline instead of the switch.
+    pub edges: Vec<PlannedEdge>,
     /// Names of the gateways.
     pub gateways: Vec<String>,
     /// Where each of them listens.
@@ -62,6 +66,23 @@ pub struct PlannedNode {
     pub switch_port: u16,
 }
 
+/// The edge of a host on a plain network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedEdge {
+    /// Its name.
+    pub name: String,
+    /// The Ethernet address of its host.
+    pub mac: [u8; 6],
+    /// The port that leads to its host.
+    pub port: u16,
+    /// Where what the host sends to the vrings comes out.
+    pub device: &'static str,
+    /// The way to every server.
+    pub uplink: &'static str,
+    /// Where it keeps the newest term.
+    pub directory: PathBuf,
+}
+
 impl Plan {
     /// `directory` is that of the lab.
     pub(crate) fn new(
@@ -80,6 +101,18 @@ impl Plan {
             }),
             _ => None,
         };
+        let kept = data_directory.unwrap_or(directory);
+        let edge = |(port, host): (u16, Host)| {
+            let edge = host.edge().filter(|edge| hosts.contains(edge))?;
+            Some(PlannedEdge {
+                name: edge.to_string(),
+                mac: mac(host.address()),
+                port,
+                device: EDGE_INTERFACE,
+                uplink: INTERFACE,
+                directory: kept.join(edge.to_string()),
+            })
+        };
         let gateways: Vec<String> =
             hosts.iter().filter(|host| matches!(host, Host::Client(_))).map(Host::to_string).collect();
         Self {
@@ -87,7 +120,7 @@ impl Plan {
             write_set: None,
             keyspaces: Vec::new(),
             data_directory: data_directory.map(Path::to_path_buf),
-            switch_directory: data_directory.unwrap_or(directory).join(Host::Switch.to_string()),
+            switch_directory: kept.join(Host::Switch.to_string()),
             wire_port: WIRE_PORT,
             metadata: METADATA,
             metadata_mac: mac(*METADATA.ip()),
@@ -101,6 +134,7 @@ impl Plan {
             nodes: ports(hosts).filter_map(node).collect(),
             hook: Hook::default().on_veth(),
             ports: ports(hosts).map(|(number, host)| (number, host.to_string())).collect(),
+            edges: ports(hosts).filter_map(edge).collect(),
             gateways,
             resp: RESP,
         }
@@ -116,7 +150,7 @@ fn clients_prefix(clients: usize, replicas: usize) -> (Ipv4Addr, u8) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::hosts;
+    use crate::topology::{Fabric, hosts};
 
     #[test]
     fn the_clients_prefix_holds_them_and_can_be_divided() {
@@ -129,11 +163,16 @@ mod tests {
 
     #[test]
     fn ports_are_numbered_alike_for_switch_and_nodes() {
-        let plan = Plan::new(&hosts(3, 2), 3, Path::new("/run/nicekv/lab"), None);
+        let plan = Plan::new(&hosts(3, 2, Fabric::Switch), 3, Path::new("/run/nicekv/lab"), None);
         for node in &plan.nodes {
             assert!(plan.ports.contains(&(node.switch_port, node.name.clone())), "{node:?}");
         }
         assert_eq!(plan.ports.len(), 6, "everyone but the switch");
         assert_eq!(plan.gateways, ["client-0", "client-1"]);
+        assert_eq!(plan.edges, []);
+        let plain = Plan::new(&hosts(3, 2, Fabric::Plain), 3, Path::new("/run/nicekv/lab"), None);
+        assert_eq!((&plain.nodes, &plain.ports), (&plan.nodes, &plan.ports));
+        let edges = plain.edges.iter().map(|edge| (edge.port, edge.name.strip_prefix("edge-").unwrap()));
+        assert!(edges.eq(plan.ports[1..].iter().map(|(number, host)| (*number, &host[..]))));
     }
 }

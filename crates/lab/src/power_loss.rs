@@ -25,7 +25,7 @@ use crate::own::OwnLab;
 use crate::process::kill_together;
 use crate::scope::Scope;
 use crate::up::{interruption, last_words, start_all, stop_if};
-use crate::{Configure, PowerLossArguments};
+use crate::{Configure, NetworkArguments, PowerLossArguments};
 
 /// Writers, half of them through the gateways.
 const WRITERS: u64 = 6;
@@ -58,9 +58,10 @@ pub(crate) fn run(
     configure: Configure<'_>,
 ) -> Result<ExitCode> {
     let seed = arguments.seed.unwrap_or_else(|| nicekv_runtime::now().boot_ns % 1_000_000);
-    println!("power-loss --times {} --seed {seed} --switch {}", arguments.times, arguments.switch);
+    let NetworkArguments { switch, fabric } = arguments.network;
+    println!("power-loss --times {} --seed {seed} --switch {switch} --fabric {fabric}", arguments.times);
     let interrupted = interruption()?;
-    let lab = OwnLab::up(base, "power-loss", &[], arguments.switch, configure, &interrupted)?;
+    let lab = OwnLab::up(base, "power-loss", &[], arguments.network, configure, &interrupted)?;
     let mut random = Random::new(seed);
     let (mut acknowledged, mut rounds) = (0, Vec::new());
     for round in 1..=arguments.times {

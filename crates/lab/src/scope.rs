@@ -66,13 +66,14 @@ impl Scope {
     }
 
     pub(crate) fn namespace(&self, host: Host) -> Namespace {
-        Namespace::new(format!("{}{host}", self.namespace_prefix()))
+        Namespace::new(format!("{}{}", self.namespace_prefix(), host.machine()))
     }
 
     /// The host whose namespace would have this name. No name belongs to two labs: the rest of a longer prefix
     /// is no host.
     fn host_of(&self, namespace: &str) -> Option<Host> {
-        namespace.strip_prefix(&self.namespace_prefix())?.parse().ok()
+        let host: Host = namespace.strip_prefix(&self.namespace_prefix())?.parse().ok()?;
+        (host == host.machine()).then_some(host)
     }
 
     /// The namespaces of this lab that there are.

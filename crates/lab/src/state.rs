@@ -20,7 +20,7 @@ use crate::error::{LabError, Result};
 use crate::faults::Faults;
 use crate::process::ProcessId;
 use crate::scope::Scope;
-use crate::topology::Host;
+use crate::topology::{Fabric, Host};
 
 /// How far a lab is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +51,9 @@ pub(crate) struct LabState {
     pub(crate) config: PathBuf,
     /// In the order of their start.
     pub(crate) hosts: Vec<HostState>,
+    /// What is in the middle.
+    #[serde(default)]
+    pub(crate) fabric: Fabric,
     /// Where the switch works on frames: never `auto`.
     #[serde(default)]
     pub(crate) switch: Hook,

@@ -15,6 +15,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::str::FromStr;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 /// Most nodes, and most clients: both fit a byte of their addresses, and all the ports of the switch.
@@ -29,10 +30,36 @@ pub const METADATA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 20, 0, 2)
 pub const METADATA_CONTROL: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 30, 0, 1), WIRE_PORT);
 /// The switch's end of the management cable.
 pub(crate) const SWITCH_CONTROL: Ipv4Addr = Ipv4Addr::new(10, 30, 0, 2);
+/// A host's end of its cable.
+pub(crate) const INTERFACE: &str = "eth0";
+/// On a plain network: where what a host sends to the vrings leaves it …
+pub(crate) const VRING_INTERFACE: &str = "vring0";
+/// … and where its edge takes it.
+pub(crate) const EDGE_INTERFACE: &str = "vring1";
 /// The neighbour that leads to the vrings.
 pub(crate) const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 20, 0, 1);
 /// The vrings, unicast and multicast.
 pub(crate) const VRINGS: [&str; 2] = ["10.10.0.0/16", "10.11.0.0/16"];
+
+/// What is in the middle of a lab.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Fabric {
+    /// The switch of NICEKV, in the kernel
+    #[default]
+    Switch,
+    /// A plain Ethernet switch; every node and client host runs the pipeline for what it sends
+    Plain,
+}
+
+impl fmt::Display for Fabric {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Switch => "switch",
+            Self::Plain => "plain",
+        })
+    }
+}
 
 /// A host of the lab. Written `metadata`, `switch`, `node-0`, `client-0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -46,13 +73,19 @@ pub enum Host {
     Node(u8),
     /// A client host, with a RESP gateway.
     Client(u8),
+    /// The plain network in the middle: no process, no tables.
+    Fabric,
+    /// The edge of a node's host: a process beside the node's.
+    NodeEdge(u8),
+    /// The edge of a client host.
+    ClientEdge(u8),
 }
 
 impl Host {
     /// The `nicekv` subcommand that runs there.
     pub fn role(self) -> &'static str {
         match self {
-            Self::Switch => "switch",
+            Self::Switch | Self::Fabric | Self::NodeEdge(_) | Self::ClientEdge(_) => "switch",
             Self::Metadata => "metadata",
             Self::Node(_) => "node",
             Self::Client(_) => "gateway",
@@ -62,11 +95,34 @@ impl Host {
     /// The address of its `eth0`. The switch has none there: its own is that of the management cable.
     pub fn address(self) -> Ipv4Addr {
         match self {
-            Self::Switch => SWITCH_CONTROL,
+            Self::Switch | Self::Fabric => SWITCH_CONTROL,
             Self::Metadata => *METADATA.ip(),
-            Self::Node(index) => Ipv4Addr::new(10, 20, 1, index + 1),
-            Self::Client(index) => Ipv4Addr::new(10, 20, 2, index + 1),
+            Self::Node(index) | Self::NodeEdge(index) => Ipv4Addr::new(10, 20, 1, index + 1),
+            Self::Client(index) | Self::ClientEdge(index) => Ipv4Addr::new(10, 20, 2, index + 1),
         }
+    }
+
+    /// The host in whose namespace it is: an edge's is another one's.
+    pub(crate) fn machine(self) -> Self {
+        match self {
+            Self::NodeEdge(index) => Self::Node(index),
+            Self::ClientEdge(index) => Self::Client(index),
+            host => host,
+        }
+    }
+
+    /// The edge there, on a plain network.
+    pub(crate) fn edge(self) -> Option<Self> {
+        match self {
+            Self::Node(index) => Some(Self::NodeEdge(index)),
+            Self::Client(index) => Some(Self::ClientEdge(index)),
+            _ => None,
+        }
+    }
+
+    /// Whether it has a cable of its own to what is in the middle.
+    pub(crate) fn has_cable(self) -> bool {
+        matches!(self, Self::Metadata | Self::Node(_) | Self::Client(_))
     }
 }
 
@@ -77,6 +133,8 @@ impl fmt::Display for Host {
             Self::Metadata => formatter.pad("metadata"),
             Self::Node(index) => formatter.pad(&format!("node-{index}")),
             Self::Client(index) => formatter.pad(&format!("client-{index}")),
+            Self::Fabric => formatter.pad("fabric"),
+            Self::NodeEdge(_) | Self::ClientEdge(_) => formatter.pad(&format!("edge-{}", self.machine())),
         }
     }
 }
@@ -99,10 +157,15 @@ impl FromStr for Host {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
+        if let Some(machine) = name.strip_prefix("edge-") {
+            let edge = machine.parse::<Self>().ok().and_then(Self::edge);
+            return edge.ok_or_else(|| format!("{name:?} is no edge: edge-node-0…, edge-client-0…"));
+        }
         let index = |digits: &str| digits.parse::<u8>().ok().filter(|index| index.to_string() == digits);
         let host = match name.split_once('-') {
             None if name == "switch" => Some(Self::Switch),
             None if name == "metadata" => Some(Self::Metadata),
+            None if name == "fabric" => Some(Self::Fabric),
             Some(("node", digits)) => index(digits).map(Self::Node),
             Some(("client", digits)) => index(digits).map(Self::Client),
             _ => None,
@@ -122,22 +185,25 @@ pub(crate) fn format_mac(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// All hosts, in the order in which they are started.
-pub(crate) fn hosts(nodes: usize, clients: usize) -> Vec<Host> {
+/// All hosts, in the order in which they are started; on a plain network each has an edge.
+pub(crate) fn hosts(nodes: usize, clients: usize, fabric: Fabric) -> Vec<Host> {
     let some = |count: usize, host: fn(u8) -> Host| {
         assert!(count <= HOSTS_OF_A_KIND_MAX, "checked with the options");
         (0..count as u8).map(host)
     };
-    [Host::Switch, Host::Metadata]
-        .into_iter()
-        .chain(some(nodes, Host::Node))
-        .chain(some(clients, Host::Client))
-        .collect()
+    let others: Vec<Host> = some(nodes, Host::Node).chain(some(clients, Host::Client)).collect();
+    match fabric {
+        Fabric::Switch => [&[Host::Switch, Host::Metadata], &others[..]].concat(),
+        Fabric::Plain => {
+            let edges: Vec<Host> = others.iter().filter_map(|host| host.edge()).collect();
+            [&[Host::Metadata], &edges[..], &others].concat()
+        }
+    }
 }
 
-/// The hosts with a cable to the switch; their places are the numbers of its ports.
+/// The hosts with a cable to what is in the middle; their places are the numbers of its ports.
 pub(crate) fn ports(hosts: &[Host]) -> impl Iterator<Item = (u16, Host)> {
-    (0..).zip(hosts.iter().copied().filter(|host| *host != Host::Switch))
+    (0..).zip(hosts.iter().copied().filter(|host| host.has_cable()))
 }
 
 #[cfg(test)]
@@ -146,12 +212,24 @@ mod tests {
 
     #[test]
     fn names_are_read_back_and_nothing_else_is_a_host() {
-        for host in hosts(HOSTS_OF_A_KIND_MAX, 3) {
-            assert_eq!(host.to_string().parse(), Ok(host));
+        for fabric in [Fabric::Switch, Fabric::Plain] {
+            for host in hosts(HOSTS_OF_A_KIND_MAX, 3, fabric) {
+                assert_eq!(host.to_string().parse(), Ok(host));
+            }
         }
-        for name in
-            ["", "node", "node-", "node-00", "node-+1", "node-256", "node-0-switch", "x-node-0", "Switch"]
-        {
+        for name in [
+            "",
+            "node",
+            "node-",
+            "node-00",
+            "node-+1",
+            "node-256",
+            "node-0-switch",
+            "x-node-0",
+            "Switch",
+            "edge-",
+            "edge-metadata",
+        ] {
             assert!(name.parse::<Host>().is_err(), "{name}");
         }
     }

@@ -31,7 +31,7 @@ use crate::process::{ProcessId, spawn_detached};
 use crate::ready;
 use crate::scope::Scope;
 use crate::state::{HostState, LabState, Phase};
-use crate::topology::{HOSTS_OF_A_KIND_MAX, Host, METADATA, RESP, VRINGS, hosts};
+use crate::topology::{Fabric, HOSTS_OF_A_KIND_MAX, Host, METADATA, RESP, VRINGS, hosts};
 use crate::{Configure, Engine, UpArguments, network};
 
 /// For the tools of a command that was killed to end.
@@ -131,15 +131,15 @@ fn refuse_second(scope: &Scope) -> Result<()> {
 }
 
 fn refuse_strangers(scope: &Scope, state: &LabState) -> Result<()> {
-    let namespaces = state.hosts.iter().map(|host| scope.namespace(host.name));
-    match namespaces.into_iter().find(|namespace| namespace.exists()) {
+    let namespaces = state.hosts.iter().map(|host| host.name).chain([Host::Fabric]);
+    match namespaces.map(|host| scope.namespace(host)).find(|namespace| namespace.exists()) {
         Some(namespace) => Err(LabError::ForeignNamespace { name: namespace.name().into() }),
         None => Ok(()),
     }
 }
 
 fn new_state(scope: &Scope, arguments: &UpArguments) -> Result<LabState> {
-    let hosts = hosts(arguments.nodes, arguments.clients);
+    let hosts = hosts(arguments.nodes, arguments.clients, arguments.network.fabric);
     let clients = hosts.iter().copied().filter(|host| matches!(host, Host::Client(_))).collect();
     Ok(LabState {
         phase: Phase::Starting,
@@ -151,7 +151,8 @@ fn new_state(scope: &Scope, arguments: &UpArguments) -> Result<LabState> {
         config: scope.directory().join("config.toml"),
         hosts: hosts.into_iter().map(|name| HostState { name, process: None }).collect(),
         faults: Faults::new(),
-        switch: arguments.switch.on_veth(),
+        fabric: arguments.network.fabric,
+        switch: arguments.network.switch.on_veth(),
     })
 }
 
@@ -165,9 +166,15 @@ fn build(
 ) -> Result<()> {
     create_files(scope, arguments, configure, state)?;
     let vrings = vrings(&keyspaces(arguments)?);
+    if state.fabric == Fabric::Plain {
+        network::add_plain_host(lock, scope, Host::Fabric, &vrings)?;
+    }
     for host in &state.hosts {
         stop_if(interrupted)?;
-        network::add_host(lock, scope, host.name, state.switch, &vrings)?;
+        match state.fabric {
+            Fabric::Switch => network::add_host(lock, scope, host.name, state.switch, &vrings)?,
+            Fabric::Plain => network::add_plain_host(lock, scope, host.name, &vrings)?,
+        }
     }
     start_all(scope, state, interrupted)
 }

@@ -7,9 +7,10 @@ use crate::config::{
 use crate::failure::Failure;
 use crate::gateway::ThreadCount;
 use crate::roles::random_id;
-use nicekv_lab::{LabCommand, Plan, PlannedNode};
+use nicekv_lab::{Hook, LabCommand, Plan, PlannedEdge, PlannedNode};
 use nicekv_placement::{Vrings, partitions_for};
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
+use std::net::SocketAddrV4;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -35,11 +36,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         data_directory: directory(&node.name),
         linger_us: NodeSection::linger_us(),
     };
-    let port = |(number, device): &(u16, String)| PortSection {
-        number: *number,
-        device: device.clone(),
-        hook: plan.hook,
-    };
+    let is_plain = !plan.edges.is_empty();
     let Vrings { unicast, multicast, port: wire_port } = Vrings::on_network(plan.wire_port);
     let (clients, clients_length) = plan.clients;
     let config = ClusterConfig {
@@ -57,20 +54,11 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
             address: *plan.metadata.ip(),
             mac: Some(MacAddress(plan.metadata_mac)),
             switch_port: Some(plan.metadata_port),
-            control: vec![plan.metadata, plan.metadata_control],
+            control: if is_plain { vec![plan.metadata] } else { vec![plan.metadata, plan.metadata_control] },
             data_directory: directory("metadata"),
         },
         nodes: plan.nodes.iter().map(node).collect(),
-        switches: vec![SwitchSection {
-            name: "switch".into(),
-            control: plan.metadata_control,
-            router_mac: Some(MacAddress(plan.router_mac)),
-            ports: plan.ports.iter().map(port).collect(),
-            device: None,
-            hosts: vec![],
-            address: None,
-            data_directory: Some(plan.switch_directory.clone()),
-        }],
+        switches: switches(plan),
         gateways: plan.gateways.iter().map(|name| gateway(plan, name)).collect(),
         keyspaces: plan.keyspaces.iter().map(KeyspaceSection::of).collect(),
         timing: TimingSection::default(),
@@ -83,6 +71,50 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
 fn gateway(plan: &Plan, name: &str) -> GatewaySection {
     let threads = Some(ThreadCount::ONE);
     GatewaySection { name: name.into(), listen: plan.resp, threads, memory_mib_max: None }
+}
+
+/// The switch in the middle, or the edges.
+fn switches(plan: &Plan) -> Vec<SwitchSection> {
+    if !plan.edges.is_empty() {
+        return plan.edges.iter().map(|edge| edge_section(plan, edge)).collect();
+    }
+    let port = |(number, device): &(u16, String)| PortSection {
+        number: *number,
+        device: device.clone(),
+        hook: plan.hook,
+    };
+    let ports = plan.ports.iter().map(port).collect();
+    vec![switch("switch", plan.metadata_control, plan.router_mac, ports, &plan.switch_directory)]
+}
+
+/// Its own port is the cable within the host, the ports of the servers are the host's way out.
+fn edge_section(plan: &Plan, edge: &PlannedEdge) -> SwitchSection {
+    let servers = plan.nodes.iter().map(|node| node.switch_port).chain([plan.metadata_port]);
+    let others = servers.filter(|number| *number != edge.port);
+    let others = others.map(|number| (number, edge.uplink, Hook::None));
+    let ports = std::iter::once((edge.port, edge.device, Hook::Tc)).chain(others);
+    let port =
+        |(number, device, hook): (u16, &str, Hook)| PortSection { number, device: device.into(), hook };
+    switch(&edge.name, plan.metadata, edge.mac, ports.map(port).collect(), &edge.directory)
+}
+
+fn switch(
+    name: &str,
+    control: SocketAddrV4,
+    router_mac: [u8; 6],
+    ports: Vec<PortSection>,
+    directory: &Path,
+) -> SwitchSection {
+    SwitchSection {
+        name: name.into(),
+        control,
+        router_mac: Some(MacAddress(router_mac)),
+        ports,
+        device: None,
+        hosts: vec![],
+        address: None,
+        data_directory: Some(directory.into()),
+    }
 }
 
 /// The cluster whose data are, or will be, in this directory.

@@ -29,8 +29,9 @@ use crate::error::Result;
 use crate::faults;
 use crate::own::{NODES, OwnLab};
 use crate::scope::Scope;
+use crate::topology::Fabric;
 use crate::up::{interruption, stop_if};
-use crate::{ChaosArguments, Configure};
+use crate::{ChaosArguments, Configure, NetworkArguments};
 
 use judge::Report;
 use schedule::{Deed, Step};
@@ -47,11 +48,12 @@ const NAP: Duration = Duration::from_millis(50);
 pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, configure: Configure<'_>) -> Result<ExitCode> {
     let seed = arguments.seed.unwrap_or_else(|| nicekv_runtime::now().boot_ns % 1_000_000);
     let further = arguments.keyspaces.iter().map(|text| format!(" --keyspace {text}"));
-    let (minutes, switch) = (arguments.minutes, arguments.switch);
-    println!("chaos --minutes {minutes} --seed {seed} --switch {switch}{}", further.collect::<String>());
+    let (minutes, NetworkArguments { switch, fabric }) = (arguments.minutes, arguments.network);
+    let further = further.collect::<String>();
+    println!("chaos --minutes {minutes} --seed {seed} --switch {switch} --fabric {fabric}{further}");
     let interrupted = interruption()?;
-    let lab = OwnLab::up(base, "chaos", &arguments.keyspaces, arguments.switch, configure, &interrupted)?;
-    let chaos = Chaos { lab: &lab, seed, interrupted: &interrupted };
+    let lab = OwnLab::up(base, "chaos", &arguments.keyspaces, arguments.network, configure, &interrupted)?;
+    let chaos = Chaos { lab: &lab, fabric, seed, interrupted: &interrupted };
     let end = Instant::now() + Duration::from_secs_f64(60.0 * arguments.minutes);
     let mut total = Report::default();
     for phase in 1.. {
@@ -81,6 +83,7 @@ pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, configure: Configure
 
 struct Chaos<'a> {
     lab: &'a OwnLab,
+    fabric: Fabric,
     seed: u64,
     interrupted: &'a AtomicBool,
 }
@@ -97,7 +100,7 @@ impl Drop for StopOnDrop<'_> {
 impl Chaos<'_> {
     fn phase(&self, phase: u32, span: Duration) -> Result<Report> {
         let mut random = Random::new(self.seed.wrapping_add(u64::from(phase) << 32));
-        let steps = schedule::draw(&mut random, NODES, span.as_millis() as u64);
+        let steps = schedule::draw(&mut random, NODES, self.fabric, span.as_millis() as u64);
         let stopped = AtomicBool::new(false);
         let (calls, whole_after) = std::thread::scope(|scope| {
             let stop = StopOnDrop(&stopped);
@@ -161,6 +164,14 @@ impl Chaos<'_> {
         };
         match deed {
             Deed::Kill(host) => self.lab.kill(host),
+            Deed::KillHost(host) => {
+                self.lab.kill(host)?;
+                host.edge().map_or(Ok(()), |edge| self.lab.kill(edge))
+            }
+            Deed::StartHost(host) => {
+                host.edge().map_or(Ok(()), |edge| commands::start_unwatched(scope, edge))?;
+                commands::start_unwatched(scope, host)
+            }
             Deed::Start(host) => commands::start_unwatched(scope, host),
             Deed::Cut(host, inward, outward) => cut(host, inward, outward),
             Deed::Join(host) => cut(host, false, false),

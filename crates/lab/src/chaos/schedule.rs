@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nicekv_history::random::Random;
 
-use crate::topology::Host;
+use crate::topology::{Fabric, Host};
 
 /// R − 1: one original of a partition is left.
 pub(crate) const NODES_AWAY_MAX: usize = 2;
@@ -21,6 +21,9 @@ const PAUSE_MS: (u64, u64) = (50, 1_200);
 pub(crate) enum Deed {
     Kill(Host),
     Start(Host),
+    /// With its edge.
+    KillHost(Host),
+    StartHost(Host),
     /// Directions: what reaches the host, what it sends.
     Cut(Host, bool, bool),
     Join(Host),
@@ -43,7 +46,15 @@ pub(crate) struct Step {
 impl Deed {
     /// Whether it is a fault, and not the end of one.
     pub(crate) fn is_fault(self) -> bool {
-        !matches!(self, Self::Start(_) | Self::Join(_) | Self::Resume(_) | Self::Loss(0) | Self::Duplicate(0))
+        !matches!(
+            self,
+            Self::Start(_)
+                | Self::StartHost(_)
+                | Self::Join(_)
+                | Self::Resume(_)
+                | Self::Loss(0)
+                | Self::Duplicate(0)
+        )
     }
 }
 
@@ -52,6 +63,8 @@ impl fmt::Display for Deed {
         match self {
             Self::Kill(host) => write!(formatter, "kill {host}"),
             Self::Start(host) => write!(formatter, "start {host}"),
+            Self::KillHost(host) => write!(formatter, "kill-host {host}"),
+            Self::StartHost(host) => write!(formatter, "start-host {host}"),
             Self::Cut(host, true, true) => write!(formatter, "cut {host}"),
             Self::Cut(host, true, _) => write!(formatter, "cut {host} --in"),
             Self::Cut(host, ..) => write!(formatter, "cut {host} --out"),
@@ -74,13 +87,13 @@ enum Place {
 }
 
 /// The steps of a phase of so many milliseconds, in order of time.
-pub(crate) fn draw(random: &mut Random, nodes: u8, span_ms: u64) -> Vec<Step> {
+pub(crate) fn draw(random: &mut Random, nodes: u8, fabric: Fabric, span_ms: u64) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut busy: BTreeMap<Place, u64> = BTreeMap::new();
     let mut at_ms = random.between(PAUSE_MS.0, PAUSE_MS.1);
     while at_ms < span_ms {
         busy.retain(|_, end_ms| *end_ms >= at_ms);
-        let (place, fault, end, duration_ms) = draw_fault(random, nodes);
+        let (place, fault, end, duration_ms) = draw_fault(random, nodes, fabric);
         let is_node = |place: &Place| matches!(place, Place::Host(Host::Node(_)));
         let too_many =
             is_node(&place) && busy.keys().filter(|place| is_node(place)).count() >= NODES_AWAY_MAX;
@@ -98,12 +111,24 @@ pub(crate) fn draw(random: &mut Random, nodes: u8, span_ms: u64) -> Vec<Step> {
 }
 
 /// Where, what, how it ends, and after how long.
-fn draw_fault(random: &mut Random, nodes: u8) -> (Place, Deed, Option<Deed>, u64) {
+fn draw_fault(random: &mut Random, nodes: u8, fabric: Fabric) -> (Place, Deed, Option<Deed>, u64) {
     let node = Host::Node(random.below(nodes.into()) as u8);
     let directions = random.pick(&[(true, true), (true, false), (false, true)]);
     let of = |host, fault: Deed, end: Deed, duration_ms| (Place::Host(host), fault, Some(end), duration_ms);
-    let switch = Host::Switch;
+    let switch = match fabric {
+        Fabric::Switch => Host::Switch,
+        // Of a node or of a client: their faults are those of the host.
+        Fabric::Plain => random.pick(&[node, node, Host::Client(0), Host::Client(1)]),
+    };
+    let edge = switch.edge().unwrap_or(switch);
     match random.below(16) {
+        0..2 if fabric == Fabric::Plain => {
+            of(node, Deed::KillHost(node), Deed::StartHost(node), random.between(50, 3_000))
+        }
+        12 if fabric == Fabric::Plain => {
+            of(switch, Deed::Kill(edge), Deed::Start(edge), random.between(50, 1_000))
+        }
+        13 => of(switch, Deed::Pause(edge), Deed::Resume(edge), random.between(20, 1_000)),
         0..4 => of(node, Deed::Kill(node), Deed::Start(node), random.between(50, 3_000)),
         4..7 => {
             of(node, Deed::Cut(node, directions.0, directions.1), Deed::Join(node), random.between(50, 3_000))
@@ -122,7 +147,6 @@ fn draw_fault(random: &mut Random, nodes: u8) -> (Place, Deed, Option<Deed>, u64
             random.between(20, 1_000),
         ),
         12 => (Place::Host(switch), Deed::RestartSwitch, None, 500),
-        13 => of(switch, Deed::Pause(switch), Deed::Resume(switch), random.between(20, 1_000)),
         14 => {
             (Place::Loss, Deed::Loss(random.between(1, 20)), Some(Deed::Loss(0)), random.between(200, 3_000))
         }
@@ -147,9 +171,9 @@ mod tests {
     #[test]
     fn faults_overlap_within_bounds_end_in_time_and_come_from_the_seed() {
         let (mut most_away, mut kinds) = (0, BTreeSet::new());
-        for seed in 0..200 {
-            let steps = draw(&mut Random::new(seed), 5, 10_000);
-            assert_eq!(steps, draw(&mut Random::new(seed), 5, 10_000));
+        for (seed, fabric) in (0..200).zip([Fabric::Switch, Fabric::Plain].into_iter().cycle()) {
+            let steps = draw(&mut Random::new(seed), 5, fabric, 10_000);
+            assert_eq!(steps, draw(&mut Random::new(seed), 5, fabric, 10_000));
             let (mut away, mut lasting) = (BTreeSet::new(), 0i32);
             for Step { at, deed } in steps {
                 assert!(at <= Duration::from_millis(10_000));
@@ -160,10 +184,10 @@ mod tests {
                     _ => -1,
                 };
                 match deed {
-                    Deed::Kill(host) | Deed::Cut(host, ..) | Deed::Pause(host) => {
+                    Deed::Kill(host) | Deed::KillHost(host) | Deed::Cut(host, ..) | Deed::Pause(host) => {
                         assert!(away.insert(host), "{host} has two faults at once");
                     }
-                    Deed::Start(host) | Deed::Join(host) | Deed::Resume(host) => {
+                    Deed::Start(host) | Deed::StartHost(host) | Deed::Join(host) | Deed::Resume(host) => {
                         assert!(away.remove(&host), "{host} has no fault that could end");
                     }
                     _ => {}
@@ -175,6 +199,6 @@ mod tests {
             assert_eq!((away.len(), lasting), (0, 0), "seed {seed}");
         }
         assert_eq!(most_away, NODES_AWAY_MAX);
-        assert_eq!(kinds.len(), 9, "{kinds:?}");
+        assert_eq!(kinds.len(), 11, "{kinds:?}");
     }
 }

@@ -9,11 +9,11 @@ use crate::load::{Load, Redis};
 use crate::tap::Tap;
 use crate::{NODES, PATIENCE, Victim, as_root, status, wait_for};
 
-fn is_ready(status: &Value) -> bool {
+pub(crate) fn is_ready(status: &Value) -> bool {
     status["ready"] == true
 }
 
-fn is_out(status: &Value, node: usize) -> bool {
+pub(crate) fn is_out(status: &Value, node: usize) -> bool {
     let members = |partition: &Value| partition["members"].as_array().unwrap().clone();
     let partitions = status["partitions"].as_array().unwrap();
     !partitions.iter().flat_map(members).any(|member| member["node"] == node)
