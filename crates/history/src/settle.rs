@@ -100,9 +100,15 @@ impl<'a> Settlement<'a> {
     }
 
     /// Whether what an open-ended op leaves could be seen: by an op that may happen now as it is, or after more ops of its kind, which
-    /// only make values longer.
+    /// make values longer, or begin anew where there is none any more.
     fn is_of_use(&self, way: &Configuration, register: &Register) -> bool {
         let expired = register.expired();
+        if way.register.is_present() && (!register.is_present() || expired.is_some()) {
+            let mut open = self.here.pending.open.iter().filter_map(|family| family.next(false, &way.spent));
+            if open.any(|op| !self.timeline.ops[op as usize].is_blind) {
+                return true;
+            }
+        }
         let Pending { observers, updates, .. } = &self.here.pending;
         let mut left = observers.iter().chain(updates).filter(|op| way.done.binary_search(op).is_err());
         register.is_named()

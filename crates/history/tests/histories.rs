@@ -130,6 +130,28 @@ fn a_value_that_expires_may_be_gone_and_does_not_come_back() {
     assert_eq!(check(&back), Verdict::Violation);
 }
 
+/// Nobody saw the key without a value but another op whose outcome is unknown, and what that left is seen.
+#[test]
+fn of_two_ops_of_unknown_outcome_one_may_have_made_room_for_the_other() {
+    let removals = [Change::SetExpiring { value: vec![2; 4], at_ms: 5 }, Change::Delete];
+    for removal in removals {
+        for condition in [When::IfAbsent, When::Always] {
+            let told_old = |old: &[u8]| {
+                let (op, condition, change) = (op(4), When::Always, Change::Set(vec![4]));
+                let action = Action::Update { op, condition, return_old: true, change };
+                call(action, 8, Some((9, told(Status::Ok, 4, 0, Some(old.to_vec())))))
+            };
+            let removed = call(update(2, When::Always, removal.clone()), 4, None);
+            let counted = call(update(3, condition, Change::Increment(1)), 6, None);
+            let history = |old| vec![set(1, 0, Some(1)), removed.clone(), counted.clone(), told_old(old)];
+            assert_eq!(check(&history(b"1")), Verdict::Linearizable, "{removal:?}");
+            assert_eq!(check(&history(b"2")), Verdict::Violation, "{removal:?}");
+            let alone = vec![set(1, 0, Some(1)), counted.clone(), told_old(b"1")];
+            assert_eq!(check(&alone), Verdict::Violation, "nothing was removed");
+        }
+    }
+}
+
 #[test]
 fn a_hundred_calls_with_a_few_unknown_are_judged() {
     let mut calls: Vec<Call> = (1..=100).map(|n| set(n, n * 10, Some(n * 10 + 25))).collect();
