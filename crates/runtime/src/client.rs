@@ -47,6 +47,25 @@ pub fn renew_client_id(core: &mut ClientCore) -> io::Result<()> {
     Ok(())
 }
 
+/// Hands a client what has arrived, at most so many batches; whether there was something.
+pub fn receive_into(
+    core: &mut ClientCore,
+    endpoint: &mut UdpEndpoint,
+    batches_max: usize,
+) -> io::Result<bool> {
+    let mut received_at = None;
+    for _ in 0..batches_max {
+        let more = endpoint.receive(|message| {
+            let now = *received_at.get_or_insert_with(now);
+            core.handle_datagram(now, message.bytes);
+        })?;
+        if !more {
+            break;
+        }
+    }
+    Ok(received_at.is_some())
+}
+
 fn run(
     mut core: ClientCore,
     mut queue: CommandQueue,
@@ -62,9 +81,11 @@ fn run(
             return Ok(());
         }
         let deadline_ns = core.next_deadline();
-        if !linger.look(deadline_ns, || Ok(receive(&mut endpoint, &mut core)? || waker.is_raised()))? {
+        if !linger.look(deadline_ns, || {
+            Ok(receive_into(&mut core, &mut endpoint, RECEIVE_ROUNDS_MAX)? || waker.is_raised())
+        })? {
             wait(&mut [readable(&endpoint), readable(waker)], deadline_ns)?;
-            receive(&mut endpoint, &mut core)?;
+            receive_into(&mut core, &mut endpoint, RECEIVE_ROUNDS_MAX)?;
         }
         waker.clear();
         let now = now();
@@ -74,19 +95,4 @@ fn run(
             core.handle_deadline(now);
         }
     }
-}
-
-/// Hands what has arrived to the core; whether there was something.
-fn receive(endpoint: &mut UdpEndpoint, core: &mut ClientCore) -> io::Result<bool> {
-    let mut received_at = None;
-    for _ in 0..RECEIVE_ROUNDS_MAX {
-        let more = endpoint.receive(|message| {
-            let now = *received_at.get_or_insert_with(now);
-            core.handle_datagram(now, message.bytes);
-        })?;
-        if !more {
-            break;
-        }
-    }
-    Ok(received_at.is_some())
 }

@@ -4,7 +4,7 @@ use super::{ANSWER_TIMEOUT, Limits, Measured, Meter};
 use crate::error::{BenchError, Result};
 use crate::workload::{Sequence, Step};
 use nicekv_client::{Answer, ClientCore, Config, Keyspace, OperationError, Outcome};
-use nicekv_runtime::{Linger, UdpEndpoint, new_client_id, now, readable, wait};
+use nicekv_runtime::{Linger, UdpEndpoint, new_client_id, now, readable, receive_into, wait};
 use nicekv_wire::Now;
 use std::net::SocketAddrV4;
 
@@ -86,18 +86,7 @@ impl NativeLoad {
 
     /// Whether something was received.
     fn receive(&mut self) -> std::io::Result<bool> {
-        let mut received_at = None;
-        for _ in 0..RECEIVE_ROUNDS_MAX {
-            let core = &mut self.core;
-            let more = self.endpoint.receive(|message| {
-                let now = *received_at.get_or_insert_with(now);
-                core.handle_datagram(now, message.bytes);
-            })?;
-            if !more {
-                break;
-            }
-        }
-        Ok(received_at.is_some())
+        receive_into(&mut self.core, &mut self.endpoint, RECEIVE_ROUNDS_MAX)
     }
 
     /// Callers that have all their answers ask for more.

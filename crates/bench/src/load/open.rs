@@ -5,7 +5,7 @@ use crate::error::{BenchError, Result};
 use crate::workload::Sequence;
 use nicekv_client::{ClientCore, Config, Outcome};
 use nicekv_placement::Vrings;
-use nicekv_runtime::{UdpEndpoint, new_client_id, now, readable, wait};
+use nicekv_runtime::{UdpEndpoint, new_client_id, now, readable, receive_into, wait};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
@@ -73,14 +73,8 @@ pub(crate) fn offer(
         endpoint.send_with(|out| core.poll_transmit(out)).map_err(system())?;
         wait(&mut [readable(&endpoint)], Some(turn.after(TURN))).map_err(system())?;
         // Not when the turn began: what answers take would seem shorter than it is.
-        let received = now();
-        for _ in 0..RECEIVE_ROUNDS_MAX {
-            let receive = endpoint.receive(|message| core.handle_datagram(received, message.bytes));
-            if !receive.map_err(system())? {
-                break;
-            }
-        }
-        core.handle_deadline(received);
+        receive_into(&mut core, &mut endpoint, RECEIVE_ROUNDS_MAX).map_err(system())?;
+        core.handle_deadline(now());
         count_answers(&mut core, &mut counts);
     }
     if limits.stop.is_stopped() {
