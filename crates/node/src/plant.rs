@@ -40,6 +40,8 @@ pub enum Plant {
     HandoffNotEmptied,
     /// R8: a handoff says of what it lacks that it does not exist.
     HandoffDeniesMissing,
+    /// R8: who has left the epoch answers gets that came before.
+    AnswerAfterLeaving,
     /// R9: a process answers gets before it is admitted.
     AnswerUnadmitted,
     /// R10: a new primary forgets the results of the ops before.

@@ -95,6 +95,8 @@ faults! {
     pause "pause" Probability 0, 100, 1_000;
     /// For up to so long; also the metadata service.
     pause_max_ns "pause-max" Time 1, 100_000_001, 500_000_001;
+    /// A busy machine: a node gets to what its socket holds up to so late, and has more to do at once then.
+    late_ns "late" Time 0, 500_000, 10_000_000;
     /// About so often one direction or both between two hosts, or all of one, are cut, or all are mended. 0: never.
     cut_interval_ns "cut-interval" Time 0, 1_000_000_000, 200_000_000;
     /// A force of the log, or a sync of the engine, takes up to this.

@@ -160,6 +160,7 @@ pub const PLANTS: &[Plant] = &[
     replica("tombstone-dropped-early", "R7", InReplica::TombstoneDroppedEarly, Hunt::Seeds(as_drawn)),
     replica("handoff-not-emptied", "R8", InReplica::HandoffNotEmptied, Hunt::Seeds(with_handoffs)),
     replica("handoff-denies-missing", "R8", InReplica::HandoffDeniesMissing, Hunt::Seeds(with_handoffs)),
+    replica("answer-after-leaving", "R8", InReplica::AnswerAfterLeaving, Hunt::Seeds(late_with_handoffs)),
     replica("answer-unadmitted", "R9", InReplica::AnswerUnadmitted, Hunt::Script("restarted-but-reachable")),
     replica("dedupe-forgotten-at-failover", "R10", InReplica::DedupeForgottenAtFailover, Hunt::Seeds(as_drawn)),
     client("retry-takes-new-op", "R10", InClient::RetryIsNewOp, Hunt::Seeds(as_drawn)),
@@ -263,6 +264,14 @@ fn deletions_by_quorum(scenario: &mut Scenario) {
 fn with_handoffs(scenario: &mut Scenario) {
     scenario.nodes = 5;
     scenario.faults = Faults { crash: 1_000, downtime_max_ns: 1_500 * MILLISECOND_NS, ..Faults::NONE };
+}
+
+/// The same on busy machines, with more keys than are written meanwhile.
+fn late_with_handoffs(scenario: &mut Scenario) {
+    with_handoffs(scenario);
+    scenario.keyspaces = vec![Shape::multicast(3, 0)];
+    scenario.workload.keys = Key::several(0, 100);
+    scenario.faults.late_ns = 10 * MILLISECOND_NS;
 }
 
 /// At the end some entries are not what they should be.

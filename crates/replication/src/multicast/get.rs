@@ -97,6 +97,11 @@ impl Partition {
         key: &[u8],
         entry: Option<Entry<'_>>,
     ) {
+        if !self.membership.standing.serves() && !self.answers_after_leaving(host, key) {
+            // It has left the epoch since the get came. A handoff no longer knows what it lacks (R8), and a joiner lacks anything.
+            host.counters.dropped += 1;
+            return;
+        }
         let overdue = entry.filter(|entry| is_overdue(entry.expiry_ms, now));
         if let Some(entry) = overdue
             && !host.has(Plant::ExpiryByLocalClock)
@@ -106,8 +111,7 @@ impl Partition {
                 Standing::Consistent if self.is_primary() => {
                     self.expire_for(host, now, key, entry.version, get);
                 }
-                Standing::Consistent | Standing::Handoff => self.forward_get(host, get, key),
-                Standing::Outside | Standing::Joining => {}
+                _ => self.forward_get(host, get, key),
             }
             return;
         }

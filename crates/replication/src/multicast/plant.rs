@@ -11,6 +11,11 @@ impl Partition {
             && !self.locks.is_locked(key)
     }
 
+    /// Whether a get is answered though the replica has left the epoch since it came.
+    pub(super) fn answers_after_leaving(&self, host: &Host, key: &[u8]) -> bool {
+        host.has(Plant::AnswerAfterLeaving) || self.answers_unadmitted(host, key)
+    }
+
     /// Whether a secondary answers a get of a locked key.
     pub(super) fn answers_stale(&self, host: &Host) -> bool {
         host.has(Plant::StaleGetAtLockedSecondary) && !self.is_primary()

@@ -80,7 +80,8 @@ impl Cluster {
                 if !self.nodes[node].receive(from, bytes, self.scenario.pace.inbox_max) {
                     self.tally.count("datagrams for which a socket had no room");
                 }
-                let drain_ns = self.random.below(self.scenario.pace.drain_max_ns) * self.slowness(to);
+                let late_ns = self.scenario.pace.drain_max_ns.max(self.faults.late_ns);
+                let drain_ns = self.random.below(late_ns) * self.slowness(to);
                 self.wake_node(node, (now_ns + drain_ns).max(self.nodes[node].busy_until_ns));
             }
             Host::Client(client) => {
