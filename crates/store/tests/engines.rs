@@ -311,6 +311,36 @@ fn reads_go_on_while_tables_are_written() {
 }
 
 #[test]
+fn pages_go_through_all_that_is_in_memory_and_on_disk() {
+    const KEYS: u32 = 5_000;
+    let directory = tempfile::tempdir().unwrap();
+    let mut engine = DurableEngine::open(directory.path(), DurableOptions::default()).unwrap();
+    let mut model = BTreeMap::new();
+    // Of the tree, of buffers that may be handed over or in it, and of what is fresh, the later hide parts of the earlier.
+    for round in 0..4u32 {
+        for step in 0..KEYS >> round {
+            let key = (step.wrapping_mul(2_654_435_761) % KEYS).to_be_bytes().to_vec();
+            if (step + round) % 9 == 0 {
+                engine.remove(2, &key).unwrap();
+                model.remove(&key);
+            } else {
+                let value = [round, step].map(u32::to_be_bytes).concat();
+                engine.put(2, &key, &value).unwrap();
+                model.insert(key, value);
+            }
+        }
+        match round {
+            0 => engine.sync().unwrap(),
+            3 => {}
+            _ => drop(engine.sync_begin().unwrap()),
+        }
+    }
+    assert_eq!(scan_all(&engine, 2, 5_000), model.into_iter().collect::<Vec<_>>());
+    engine.clear(2).unwrap();
+    assert!(scan_all(&engine, 2, 5_000).is_empty());
+}
+
+#[test]
 fn what_is_removed_gives_its_space_back_though_nothing_else_is_written() {
     const VALUES: u32 = 4_000;
     let directory = tempfile::tempdir().expect("a directory");

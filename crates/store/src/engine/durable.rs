@@ -17,21 +17,25 @@
 //! Why a buffer of ours before the tree: the library forces its manifest under the lock that writers and readers of the
 //! tree take, for up to a tenth of a second on a busy disk. A node that waited there would miss its heartbeats. A buffer
 //! is kept until its entries are visible in the tree, so a key is looked for in the tree only when no buffer has it:
-//! what the engine thread inserts or compacts away meanwhile is never what is read.
+//! what the engine thread inserts or compacts away meanwhile is never what is read. In a buffer keys are found by their hashes; their order
+//! is made for whoever wants it: scans, and the engine thread (`buffer`).
 //!
-//! Partition and key are one tree key, `partition` big-endian first: a partition is a range. Memory is bounded: a
-//! buffer that reaches `memtable_bytes_max` is handed over, and a put waits while `HANDED_MAX` are not yet on disk.
+//! Memory is bounded: a buffer that reaches `memtable_bytes_max` is handed over, and a put waits while `HANDED_MAX` are not yet on disk.
 //!
 //! Limit: the library trusts the lengths in a table's directory. A bit flipped there is not served, but can end the
 //! process while it opens the engine (by an allocation that fails) instead of giving an error.
 
-use super::worker::{Buffer, Worker, failed};
+use super::buffer::Buffer;
+use super::merge::{Merged, Source};
+use super::worker::{Worker, failed, set_tree_key};
 use super::{Engine, EngineSync, ScanPage};
 use crate::{Result, StoreError};
+use foldhash::fast::RandomState;
 use lsm_tree::{AbstractTree, AnyTree, Cache, Guard, SeqNo, SequenceNumberCounter};
 use std::{
+    borrow::Cow,
     collections::VecDeque,
-    iter::Peekable,
+    hash::BuildHasher,
     ops::Bound,
     path::Path,
     sync::{Arc, Condvar, Mutex},
@@ -69,6 +73,8 @@ pub struct LsmEngine {
     fresh_bytes: u64,
     /// Buffers that may not be visible in the tree yet, the oldest first.
     handed: VecDeque<(EngineSync, Arc<Buffer>)>,
+    /// Seeded at random: clients choose the keys.
+    hasher: RandomState,
     worker: Arc<Worker>,
     thread: Option<JoinHandle<()>>,
 }
@@ -94,14 +100,18 @@ impl LsmEngine {
         let for_thread = worker.clone();
         let thread = Builder::new().name("engine".into()).spawn(move || for_thread.run());
         let thread = Some(thread.map_err(StoreError::io("start a thread for", directory))?);
-        let (fresh, handed) = (Buffer::new(), VecDeque::new());
-        Ok(Self { tree, options, fresh, fresh_bytes: 0, handed, worker, thread })
+        let (fresh, handed, hasher) = (Buffer::default(), VecDeque::new(), RandomState::default());
+        Ok(Self { tree, options, fresh, fresh_bytes: 0, handed, hasher, worker, thread })
+    }
+
+    fn hash(&self, key: &[u8]) -> u32 {
+        self.hasher.hash_one(key) as u32
     }
 
     /// Takes a write in, and keeps memory bounded.
-    fn write(&mut self, tree_key: Vec<u8>, value: Option<Vec<u8>>) -> Result<()> {
-        self.fresh_bytes += (tree_key.len() + value.as_ref().map_or(0, Vec::len)) as u64;
-        self.fresh.insert(tree_key, value);
+    fn write(&mut self, partition: u32, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.fresh_bytes += (PARTITION_BYTES + key.len() + value.map_or(0, <[u8]>::len)) as u64;
+        self.fresh.write(partition, self.hash(key), key, value);
         if self.fresh_bytes >= self.options.memtable_bytes_max {
             self.wait_for_memory()?;
             self.sync_begin()?;
@@ -129,64 +139,25 @@ impl LsmEngine {
         }
     }
 
-    /// What the buffers say of a key, the newest first.
-    fn buffered(&self, tree_key: &[u8]) -> Option<&Option<Vec<u8>>> {
-        let handed = self.handed.iter().rev().find_map(|(_, buffer)| buffer.get(tree_key));
-        self.fresh.get(tree_key).or(handed)
+    /// The newest first.
+    fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+        std::iter::once(&self.fresh).chain(self.handed.iter().rev().map(|(_, buffer)| &**buffer))
     }
 
-    /// Every write of a range in key order, newest per key, removals included.
-    fn merged(&self, range: (Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Merged<'_> {
-        let handed = self.handed.iter().rev().map(|(_, buffer)| &**buffer);
-        let mut sources: Vec<Peekable<Source<'_>>> = std::iter::once(&self.fresh)
-            .chain(handed)
-            .map(|buffer| {
-                let written =
-                    buffer.range(range.clone()).map(|(key, value)| Ok((key.clone(), value.clone())));
-                let source: Source<'_> = Box::new(written);
-                source.peekable()
+    /// Every write to a partition after the key `after` in key order, newest per key, removals included.
+    fn merged<'a>(&'a self, partition: u32, after: Option<&[u8]>) -> Merged<'a> {
+        let buffered = self.buffers().flat_map(|buffer| buffer.sequences(partition, after));
+        let mut sources: Vec<Source<'a>> = buffered
+            .map(|sequence| -> Source<'a> {
+                Box::new(sequence.map(|(key, value)| Ok((key.into(), value.map(Cow::from)))))
             })
             .collect();
-        let tree = self.tree.range(range, NEWEST, None);
-        let tree: Source<'_> = Box::new(tree.map(|entry| {
+        let tree = self.tree.range(range(partition, after), NEWEST, None);
+        sources.push(Box::new(tree.map(|entry| {
             let (key, value) = entry.into_inner().map_err(failed("scan"))?;
-            Ok((key.to_vec(), Some(value.to_vec())))
-        }));
-        sources.push(tree.peekable());
-        Merged { sources }
-    }
-}
-
-/// A tree key and what was written to it.
-type Written = Result<(Vec<u8>, Option<Vec<u8>>)>;
-type Source<'a> = Box<dyn Iterator<Item = Written> + 'a>;
-
-/// Merges sources that are in key order; of one key, the first source that has it wins.
-struct Merged<'a> {
-    sources: Vec<Peekable<Source<'a>>>,
-}
-
-impl Iterator for Merged<'_> {
-    type Item = Written;
-
-    fn next(&mut self) -> Option<Written> {
-        let mut least: Option<Vec<u8>> = None;
-        for source in &mut self.sources {
-            match source.peek() {
-                Some(Ok((key, _))) if least.as_ref().is_none_or(|least| key < least) => {
-                    least = Some(key.clone());
-                }
-                Some(Err(_)) => return source.next(),
-                _ => {}
-            }
-        }
-        let least = least?;
-        let mut winner = None;
-        for source in &mut self.sources {
-            let same = source.next_if(|written| matches!(written, Ok((key, _)) if *key == least));
-            winner = winner.or(same);
-        }
-        winner
+            Ok((Cow::from(key[PARTITION_BYTES..].to_vec()), Some(Cow::from(value.to_vec()))))
+        })));
+        Merged::new(sources)
     }
 }
 
@@ -202,8 +173,7 @@ impl Drop for LsmEngine {
 
 fn tree_key(partition: u32, key: &[u8]) -> Vec<u8> {
     let mut tree_key = Vec::with_capacity(PARTITION_BYTES + key.len());
-    tree_key.extend_from_slice(&partition.to_be_bytes());
-    tree_key.extend_from_slice(key);
+    set_tree_key(&mut tree_key, partition, key);
     tree_key
 }
 
@@ -222,12 +192,12 @@ fn range(partition: u32, after: Option<&[u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u8>
 impl Engine for LsmEngine {
     fn get_into(&self, partition: u32, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
-        let tree_key = tree_key(partition, key);
-        if let Some(written) = self.buffered(&tree_key) {
-            value.extend_from_slice(written.as_deref().unwrap_or_default());
+        let hash = self.hash(key);
+        if let Some(written) = self.buffers().find_map(|buffer| buffer.get(partition, hash, key)) {
+            value.extend_from_slice(written.unwrap_or_default());
             return Ok(written.is_some());
         }
-        let stored = self.tree.get(&tree_key, NEWEST);
+        let stored = self.tree.get(tree_key(partition, key), NEWEST);
         let stored = stored.map_err(|error| match error {
             lsm_tree::Error::Io(_) => failed("read")(error),
             _ => StoreError::Corrupt { partition, key: key.to_vec() }, // a block failed the library's own checks
@@ -237,36 +207,36 @@ impl Engine for LsmEngine {
     }
 
     fn put(&mut self, partition: u32, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write(tree_key(partition, key), Some(value.to_vec()))
+        self.write(partition, key, Some(value))
     }
 
     fn remove(&mut self, partition: u32, key: &[u8]) -> Result<()> {
-        self.write(tree_key(partition, key), None)
+        self.write(partition, key, None)
     }
 
     fn scan(&self, partition: u32, after: Option<&[u8]>, bytes_max: usize) -> Result<ScanPage> {
         let mut page = ScanPage::default();
         let mut bytes = 0;
-        for written in self.merged(range(partition, after)) {
+        for written in self.merged(partition, after) {
             let (key, Some(value)) = written? else { continue };
             if bytes >= bytes_max && !page.entries.is_empty() {
                 page.more = true;
                 break;
             }
-            bytes += key.len() - PARTITION_BYTES + value.len();
-            page.entries.push((key[PARTITION_BYTES..].to_vec(), value));
+            bytes += key.len() + value.len();
+            page.entries.push((key.into_owned(), value.into_owned()));
         }
         Ok(page)
     }
 
     fn clear(&mut self, partition: u32) -> Result<()> {
-        let present = self.merged(range(partition, None)).filter_map(|written| match written {
+        let present = self.merged(partition, None).filter_map(|written| match written {
             Ok((_, None)) => None,
-            Ok((key, Some(_))) => Some(Ok(key)),
+            Ok((key, Some(_))) => Some(Ok(key.into_owned())),
             Err(error) => Some(Err(error)),
         });
         for key in present.collect::<Result<Vec<_>>>()? {
-            self.write(key, None)?;
+            self.write(partition, &key, None)?;
         }
         Ok(())
     }

@@ -4,9 +4,11 @@
 //! from the position that was current when the last finished sync began. So applying must be repeatable, and the log
 //! is trimmed only to that position.
 
+mod buffer;
 mod checksummed;
 mod durable;
 mod memory;
+mod merge;
 mod worker;
 
 pub use checksummed::Checksummed;

@@ -7,13 +7,11 @@
 //!
 //! Compaction makes flushing wait, and so what is written next is bounded by how fast tables are merged.
 
+use super::buffer::Buffer;
 use crate::files::{Files, RealFiles};
 use crate::{Result, StoreError};
 use lsm_tree::{AbstractTree, AnyTree, SeqNo, SequenceNumberCounter, compaction::Leveled};
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Condvar, Mutex, MutexGuard},
-};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// Compactions in a row before flushing is looked at again.
 const COMPACTIONS_IN_A_ROW_MAX: usize = 4;
@@ -26,9 +24,6 @@ const REMOVALS_MIN: u64 = 1_000;
 const MERGED_BYTES_MAX: u64 = 1 << 30;
 /// Largest table that merging makes: the size that the library's levels have.
 const TABLE_BYTES: u64 = 64 << 20;
-
-/// The newest write per tree key; `None` is a removal.
-pub(super) type Buffer = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// What the engine and its thread share.
 pub(super) struct Worker {
@@ -98,21 +93,28 @@ impl Worker {
     }
 
     fn insert(&self, buffer: &Buffer) {
-        for (key, value) in buffer {
-            let sequence = self.sequence.next();
-            match value {
-                Some(value) => self.tree.insert(key.as_slice(), value.as_slice(), sequence),
-                None => self.tree.remove(key.as_slice(), sequence),
-            };
-            self.visible.fetch_max(sequence + 1);
-        }
+        let mut tree_key = Vec::new();
+        buffer.for_each(|partition, (key, value)| {
+            set_tree_key(&mut tree_key, partition, key);
+            self.write(&tree_key, value);
+        });
         self.tree.rotate_memtable();
+    }
+
+    fn write(&self, tree_key: &[u8], value: Option<&[u8]>) {
+        let sequence = self.sequence.next();
+        match value {
+            Some(value) => self.tree.insert(tree_key, value, sequence),
+            None => self.tree.remove(tree_key, sequence),
+        };
+        self.visible.fetch_max(sequence + 1);
     }
 
     /// The library deletes tables that a compaction has replaced only when it writes a later one. If nothing else is to be written, that is
     /// a removal of a key that sorts before all partitions: on a full disk nothing else may come until they are gone.
     fn let_go_of_tables(&self) {
-        self.insert(&Buffer::from([(vec![0], None)]));
+        self.write(&[0], None);
+        self.tree.rotate_memtable();
     }
 
     fn flush(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
@@ -180,6 +182,13 @@ impl Work {
             None => Ok(self.finished),
         }
     }
+}
+
+/// Partition and key are one tree key, the partition big-endian first: a partition is a range.
+pub(super) fn set_tree_key(tree_key: &mut Vec<u8>, partition: u32, key: &[u8]) {
+    tree_key.clear();
+    tree_key.extend_from_slice(&partition.to_be_bytes());
+    tree_key.extend_from_slice(key);
 }
 
 pub(super) fn failed(operation: &'static str) -> impl Fn(lsm_tree::Error) -> StoreError {
