@@ -1,6 +1,8 @@
 //! What several benches take on their command line.
 
 use crate::error::{BenchError, Result};
+use crate::lab::Network;
+use nicekv_lab::{Fabric, Hook};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -16,6 +18,26 @@ pub(crate) struct LengthArguments {
 impl LengthArguments {
     pub(crate) fn round_time(self) -> Duration {
         Duration::from_millis(if self.quick { 500 } else { 2_000 })
+    }
+}
+
+/// What is between the hosts of a lab.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct NetworkArguments {
+    /// Where the lab's switch works on frames: xdp, tc or auto, which in a lab means tc
+    #[arg(long, value_name = "HOOK", env = "NICEKV_LAB_SWITCH", default_value_t)]
+    switch: Hook,
+    /// What is in the middle of the lab: the switch, or a plain network, on which each host runs the pipeline for what it sends
+    #[arg(long, value_enum, env = "NICEKV_LAB_FABRIC", default_value_t)]
+    fabric: Fabric,
+}
+
+impl NetworkArguments {
+    pub(crate) fn network(self) -> Network {
+        match self.fabric {
+            Fabric::Switch => Network::Switch(self.switch),
+            Fabric::Plain => Network::Plain,
+        }
     }
 }
 

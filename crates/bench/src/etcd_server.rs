@@ -4,7 +4,7 @@
 //! off, and no election disturbs a round.
 
 use crate::error::{BenchError, Result};
-use crate::lab::inside;
+use crate::lab::Lab;
 use nicekv_lab::topology::Host;
 use nicekv_runtime::Stop;
 use std::fs::File;
@@ -45,8 +45,8 @@ pub(crate) struct EtcdCluster {
 }
 
 impl EtcdCluster {
-    /// Starts a member on each host, with its files below `parent`.
-    pub(crate) fn start(hosts: &[Host], parent: &Path) -> Result<Self> {
+    /// Starts a member on each host of a lab, with its files below `parent`.
+    pub(crate) fn start(lab: &Lab, hosts: &[Host], parent: &Path) -> Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("nicekv-bench-etcd-")
             .tempdir_in(parent)
@@ -54,7 +54,7 @@ impl EtcdCluster {
         let mut cluster = Self { members: Vec::new(), directory };
         for host in hosts {
             let spawn = || command(*host, hosts, cluster.directory.path())?.spawn();
-            let child = inside(*host, spawn)?.map_err(BenchError::system(format!("start {SERVER}")))?;
+            let child = lab.inside(*host, spawn)?.map_err(BenchError::system(format!("start {SERVER}")))?;
             cluster.members.push((child, SocketAddrV4::new(host.address(), CLIENT_PORT)));
         }
         Ok(cluster)

@@ -1,6 +1,6 @@
-//! A lab of the bench's own, started and removed by `nicekv lab`.
+//! Labs of the bench's own, started and removed by `nicekv lab`. Several may be up at once, by their names.
 //!
-//! A bench that is killed leaves the lab behind with all that runs in it; the next one then says how to remove it.
+//! A bench that is killed leaves its labs behind with all that runs in them; the next one then says how to remove them.
 
 use crate::error::{BenchError, Result};
 use nicekv_lab::topology::Host;
@@ -12,8 +12,35 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Name of the lab: it does not collide with one that somebody works with.
+/// Of a lab that is alone, and before what tells it from others: it does not collide with one that somebody works with.
 const NAME: &str = "bench";
+
+/// What is between the hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Network {
+    /// The switch, at this hook of its ports.
+    Switch(Hook),
+    /// A plain network, with an edge on every host.
+    Plain,
+}
+
+impl Network {
+    /// Where in it the pipeline runs.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Switch(hook) => hook.on_veth().name(),
+            Self::Plain => "edges",
+        }
+    }
+
+    /// What `nicekv lab up` is told; nothing is left to the environment.
+    fn options(self) -> [&'static str; 4] {
+        match self {
+            Self::Switch(hook) => ["--fabric", "switch", "--switch", hook.name()],
+            Self::Plain => ["--fabric", "plain", "--switch", Hook::Tc.name()],
+        }
+    }
+}
 
 /// How the nodes keep data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,39 +65,55 @@ pub(crate) struct Size {
     pub(crate) replicas: u8,
 }
 
-/// Runs `work` on a thread in a host's network namespace: sockets that it makes stay there, and so do processes that it starts.
-pub(crate) fn inside<T: Send>(host: Host, work: impl FnOnce() -> T + Send) -> Result<T> {
-    let path = format!("/run/netns/nicekv-{NAME}-{host}");
-    let enter = || -> io::Result<()> {
-        let namespace = File::open(&path)?;
-        Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
-    };
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| enter().map(|()| work()));
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-    .map_err(BenchError::system(format!("enter {path}")))
+/// A running lab with one client, removed when it is dropped.
+pub(crate) struct Lab {
+    name: String,
 }
 
-/// A running lab with one client, removed when it is dropped.
-pub(crate) struct Lab(());
-
 impl Lab {
-    /// Returns when the lab is ready, durable nodes with their data below `data`.
-    pub(crate) fn up(size: Size, engine: Engine, switch: Hook, data: &Path) -> Result<Self> {
+    /// Returns when the lab is ready, durable nodes with their data below `directory`.
+    pub(crate) fn up(size: Size, engine: Engine, network: Network, directory: &Path) -> Result<Self> {
+        Self::named(NAME.into(), size, engine, network, directory)
+    }
+
+    /// The same, beside labs with other networks.
+    pub(crate) fn beside_others(
+        size: Size,
+        engine: Engine,
+        network: Network,
+        directory: &Path,
+    ) -> Result<Self> {
+        Self::named(format!("{NAME}-{}", network.name()), size, engine, network, directory)
+    }
+
+    fn named(name: String, size: Size, engine: Engine, network: Network, directory: &Path) -> Result<Self> {
         let (nodes, replicas) = (size.nodes.to_string(), size.replicas.to_string());
-        let mut command = command("up")?;
+        let mut command = command(&name, "up")?;
         command.args(["--nodes", &nodes, "--replicas", &replicas, "--clients", "1"]);
-        command.args(["--engine", engine.name(), "--switch", switch.name()]);
+        command.args(["--engine", engine.name()]).args(network.options());
         if engine == Engine::Durable {
-            command.arg("--data-dir").arg(data);
+            command.arg("--data-dir").arg(directory.join(&name));
         }
-        run(command).map(|()| Self(()))
+        run(&name, command).map(|()| Self { name })
+    }
+
+    /// Runs `work` on a thread in a host's network namespace: sockets that it makes stay there, and so do processes that it starts.
+    pub(crate) fn inside<T: Send>(&self, host: Host, work: impl FnOnce() -> T + Send) -> Result<T> {
+        let path = format!("/run/netns/nicekv-{}-{host}", self.name);
+        let enter = || -> io::Result<()> {
+            let namespace = File::open(&path)?;
+            Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
+        };
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| enter().map(|()| work()));
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+        .map_err(BenchError::system(format!("enter {path}")))
     }
 
     /// The processes of its hosts, by the hosts' names.
     pub(crate) fn processes(&self) -> Result<Vec<(String, u32)>> {
-        let mut command = command("status")?;
+        let mut command = command(&self.name, "status")?;
         let output = command.arg("--json").stderr(Stdio::null()).output();
         let output = output.map_err(BenchError::system("start `nicekv lab status`"))?;
         let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
@@ -83,21 +126,21 @@ impl Lab {
 
     /// Carries out another lab command, such as `kill node-0`.
     pub(crate) fn command(&self, words: &[&str]) -> Result<()> {
-        let mut command = command(words[0])?;
+        let mut command = command(&self.name, words[0])?;
         command.args(&words[1..]);
-        run(command)
+        run(&self.name, command)
     }
 }
 
 /// Runs a lab command to its end; its line of an error becomes ours.
-fn run(mut command: Command) -> Result<()> {
+fn run(name: &str, mut command: Command) -> Result<()> {
     let output = command.stdin(Stdio::null()).output().map_err(BenchError::system("start `nicekv lab`"))?;
     if output.status.success() {
         return Ok(());
     }
     let errors = String::from_utf8_lossy(&output.stderr);
     let line = errors.lines().last().unwrap_or("it said nothing").trim_start_matches("nicekv: ");
-    let failure = line.replace("`nicekv lab", &format!("`{LAB_VARIABLE}={NAME} nicekv lab"));
+    let failure = line.replace("`nicekv lab", &format!("`{LAB_VARIABLE}={name} nicekv lab"));
     Err(match output.status.code() {
         Some(2) => BenchError::Environment(failure),
         _ => BenchError::Failed(failure),
@@ -106,20 +149,21 @@ fn run(mut command: Command) -> Result<()> {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        let removed = command("down").and_then(|mut command| {
+        let name = &self.name;
+        let removed = command(name, "down").and_then(|mut command| {
             command.stdout(Stdio::null()).status().map_err(BenchError::system("start `nicekv lab down`"))
         });
         if !removed.is_ok_and(|status| status.success()) {
             eprintln!(
-                "nicekv: the bench's lab is left behind: `{LAB_VARIABLE}={NAME} nicekv lab down` removes it"
+                "nicekv: the bench's lab is left behind: `{LAB_VARIABLE}={name} nicekv lab down` removes it"
             );
         }
     }
 }
 
-fn command(verb: &str) -> Result<Command> {
+fn command(lab: &str, verb: &str) -> Result<Command> {
     let program = std::env::current_exe().map_err(BenchError::system("find the executable"))?;
     let mut command = Command::new(program);
-    command.args(["lab", verb]).env(LAB_VARIABLE, NAME);
+    command.args(["lab", verb]).env(LAB_VARIABLE, lab);
     Ok(command)
 }

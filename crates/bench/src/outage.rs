@@ -9,13 +9,12 @@
 //! The outage is the longest time in which no put of the partition succeeded, one being sent every [`PACE`]. It has no peer: the
 //! target is a time. The cluster is whole again before each kill.
 
-use crate::arguments::FileArguments;
+use crate::arguments::{FileArguments, NetworkArguments};
 use crate::error::{BenchError, Result};
-use crate::lab::{Engine, Lab, Size, inside};
+use crate::lab::{Engine, Lab, Size};
 use crate::load::paced;
 use crate::report;
 use crate::statistics::Summary;
-use nicekv_lab::Hook;
 use nicekv_lab::topology::{Host, METADATA, WIRE_PORT};
 use nicekv_placement::{Vrings, key_digest};
 use nicekv_runtime::control_plane::AdminRequest;
@@ -54,6 +53,8 @@ pub struct OutageArguments {
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     #[command(flatten)]
+    network: NetworkArguments,
+    #[command(flatten)]
     files: FileArguments,
 }
 
@@ -89,7 +90,7 @@ pub(crate) fn run(arguments: &OutageArguments) -> Result<()> {
     stop.on_signals().map_err(BenchError::system("handle signals"))?;
     let directory = arguments.files.directory()?;
     let rounds = if arguments.quick { 5 } else { arguments.rounds };
-    let lab = Lab::up(SIZE, Engine::Durable, Hook::default(), &directory.path().join("lab"))?;
+    let lab = Lab::up(SIZE, Engine::Durable, arguments.network.network(), directory.path())?;
     let mut outages = [(Victim::Secondary, Vec::new()), (Victim::Primary, Vec::new())];
     for round in 1..=rounds {
         for (victim, figures) in &mut outages {
@@ -115,7 +116,7 @@ pub(crate) fn run(arguments: &OutageArguments) -> Result<()> {
 
 /// Kills a node of partition 0 under load and starts it again; which, and the outage.
 fn measure(lab: &Lab, victim: Victim, stop: &Stop) -> Result<(u8, f64)> {
-    let status = wait_until_whole(stop)?;
+    let status = wait_until_whole(lab, stop)?;
     let node = victim.of(&status["partitions"][0]).ok_or_else(|| unreadable(&status))?;
     let host = Host::Node(node).to_string();
     let keys = keys_of_partition_0(&status)?;
@@ -124,7 +125,7 @@ fn measure(lab: &Lab, victim: Victim, stop: &Stop) -> Result<(u8, f64)> {
         let load = scope.spawn(|| {
             let (address, vrings) =
                 (SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), Vrings::on_network(WIRE_PORT));
-            inside(CLIENT, || paced::put(address, vrings, &keys, PACE.as_nanos() as u64, &stopped))
+            lab.inside(CLIENT, || paced::put(address, vrings, &keys, PACE.as_nanos() as u64, &stopped))
         });
         std::thread::sleep(BEFORE);
         let killed_ns = now().boot_ns;
@@ -147,13 +148,13 @@ fn longest_gap_ns(successes_ns: &[u64], killed_ns: u64) -> Option<u64> {
 }
 
 /// The status of a cluster in which every partition has all its replicas, all of them consistent.
-fn wait_until_whole(stop: &Stop) -> Result<Value> {
+fn wait_until_whole(lab: &Lab, stop: &Stop) -> Result<Value> {
     let deadline = Instant::now() + WHOLE_TIMEOUT;
     loop {
         if stop.is_stopped() {
             return Err(BenchError::Interrupted);
         }
-        let answer = inside(CLIENT, || admin::ask(METADATA, AdminRequest::Status, ASK_TIMEOUT))?;
+        let answer = lab.inside(CLIENT, || admin::ask(METADATA, AdminRequest::Status, ASK_TIMEOUT))?;
         let status: Value =
             answer.ok().and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default();
         if status["ready"] == true {

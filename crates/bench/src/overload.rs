@@ -6,16 +6,15 @@
 //!
 //! Peers have no part in it: the targets are that less than 1 % is sent again, and that the goodput stays within 10 % of its peak.
 
-use crate::arguments::{FileArguments, LengthArguments};
+use crate::arguments::{FileArguments, LengthArguments, NetworkArguments};
 use crate::error::{BenchError, Result};
-use crate::lab::{Engine, Lab, Size, inside};
+use crate::lab::{Engine, Lab, Size};
 use crate::load::native::{Callers, NativeLoad};
 use crate::load::open::{self, Offered};
 use crate::load::{Limits, Measured};
 use crate::report;
 use crate::statistics::{ROUNDS_MIN, Summary};
 use crate::workload::{KEYS, Sequence, VALUE_BYTES, Work};
-use nicekv_lab::Hook;
 use nicekv_lab::topology::{Host, WIRE_PORT};
 use nicekv_placement::Vrings;
 use nicekv_runtime::Stop;
@@ -43,6 +42,8 @@ pub struct OverloadArguments {
     #[arg(long, default_value_t = ROUNDS_MIN, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     #[command(flatten)]
+    network: NetworkArguments,
+    #[command(flatten)]
     files: FileArguments,
 }
 
@@ -61,9 +62,10 @@ pub(crate) fn run(arguments: &OverloadArguments) -> Result<()> {
     for (engine, works) in
         [(Engine::Memory, [Work::Get, Work::Put].as_slice()), (Engine::Durable, [Work::Put].as_slice())]
     {
-        let _lab = Lab::up(SIZE, engine, Hook::default(), &directory.path().join("lab"))?;
+        let lab = Lab::up(SIZE, engine, arguments.network.network(), directory.path())?;
         for &work in works {
-            let rounds = (1..=arguments.rounds).map(|round| measure(arguments, work, round.into(), &stop));
+            let rounds =
+                (1..=arguments.rounds).map(|round| measure(arguments, &lab, work, round.into(), &stop));
             rows.push(Row { engine, work, rounds: rounds.collect::<Result<_>>()? });
         }
     }
@@ -74,6 +76,7 @@ pub(crate) fn run(arguments: &OverloadArguments) -> Result<()> {
 /// What the cluster carries just now, then the loads.
 fn measure(
     arguments: &OverloadArguments,
+    lab: &Lab,
     work: Work,
     round: u64,
     stop: &Stop,
@@ -86,12 +89,12 @@ fn measure(
         load.run(Sequence::new(Work::Preload, 0), CALLERS, limits(PRELOAD_TIMEOUT))?;
         load.run(Sequence::new(work, round), CALLERS, limits(duration))
     };
-    let carried = inside(CLIENT, carried)??.throughput();
+    let carried = lab.inside(CLIENT, carried)??.throughput();
     let mut offered = [Offered::default(); MULTIPLES.len()];
     for (offered, multiple) in offered.iter_mut().zip(MULTIPLES) {
         let rate = carried * f64::from(multiple);
         let offer = || open::offer(address, vrings, Sequence::new(work, round), rate, limits(duration));
-        *offered = inside(CLIENT, offer)??;
+        *offered = lab.inside(CLIENT, offer)??;
         eprintln!(
             "{work:?} {round}: carried {carried:.0} op/s, {multiple} x offered: {:.0} answered, {:.2} % sent again, {} refused, {} failed",
             offered.goodput(),

@@ -5,34 +5,33 @@
 //!   client-0 ═══ load ════════╬══════ node-0   replica   redis, or its primary   etcd   UDP echo
 //!                             ╠══════ node-1   replica   redis replica           etcd
 //!                             ╚══════ node-2   replica   redis replica           etcd
-//!
-//!   round 1: nicekv, peer   round 2: peer, nicekv   round 3: nicekv, peer   …
 //! ```
 //!
-//! Each target is measured for itself, once through a switch at XDP and once through one at tc; its peer runs only meanwhile, and goes
-//! through the same switch.
+//! One such lab for each network that is asked for, with a switch at XDP, at tc, or edges around a plain network: all of them are up at once,
+//! and each target is measured in all of them, round by round ([`pair`]), so that networks can be compared, too. A peer runs while its target
+//! is measured, and goes through the same network as ours. An idle lab of three nodes takes 1.5 % of the time of two processors, and both sides'
+//! figures have it.
 
+mod echo;
 mod etcd;
+mod pair;
 mod redis;
 mod target;
 
 use crate::arguments::{FileArguments, LengthArguments};
 use crate::error::{BenchError, Result};
-use crate::lab::{Engine, Lab, Size, inside};
-use crate::load::echo::{self, EchoLoad};
+use crate::lab::{Engine, Lab, Network, Size};
+use crate::load::Limits;
 use crate::load::native::{Callers, NativeLoad};
-use crate::load::{Limits, Measured};
 use crate::report::{self, Comparison};
-use crate::statistics::{ROUNDS_MIN, Rounds};
-use crate::workload::{KEYS, Sequence, VALUE_BYTES, Work};
+use crate::statistics::ROUNDS_MIN;
+use crate::workload::{Sequence, Work};
 use crate::{etcd_server, redis_server};
-use nicekv_client::Keyspace;
-use nicekv_lab::Hook;
-use nicekv_lab::topology::{Host, WIRE_PORT};
-use nicekv_placement::{Vrings, partitions_for};
+use nicekv_lab::topology::Host;
+use nicekv_lab::{Fabric, Hook};
 use nicekv_runtime::Stop;
-use serde_json::{Map, Value, json};
-use std::net::{SocketAddrV4, UdpSocket};
+use pair::{Pair, Peer};
+use serde_json::{Map, Value};
 use std::time::Duration;
 use target::{Experiment, TARGETS, Target};
 use tempfile::TempDir;
@@ -43,8 +42,6 @@ const NODES: u8 = 3;
 const CLIENT: Host = Host::Client(0);
 /// Where peers listen.
 const PEER_PORT: u16 = 6390;
-/// Bytes of an echoed datagram: about the mean of a get and its answer.
-const ECHO_BYTES: usize = 114;
 /// Average number of runnable threads at the start above which a warning is due.
 const BUSY_LOAD: f64 = 0.5;
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -64,12 +61,15 @@ pub struct PeersArguments {
     /// Only these targets, such as P2 or P4a; P4 stands for P4a and P4b
     #[arg(long, value_name = "TARGETS", value_delimiter = ',', value_parser = target::parse)]
     only: Vec<String>,
-    /// Where the lab's switch works on frames, for both sides: xdp, tc, both one after the other, or auto, which in a lab means tc
+    /// Where the lab's switch works on frames, for both sides: xdp, tc, both in turn, or auto, which in a lab means tc
     #[arg(long, value_name = "HOOK", env = "NICEKV_LAB_SWITCH", default_value = "both", value_parser = parse_switches)]
     switch: Switches,
+    /// What is in the middle of the lab: the switch, or a plain network, on which our requests pass their host's edge, and peers nothing
+    #[arg(long, value_enum, env = "NICEKV_LAB_FABRIC", default_value_t)]
+    fabric: Fabric,
 }
 
-/// Where the switch works, one after the other.
+/// Where the switch works, in turn.
 #[derive(Clone, Copy, Debug)]
 struct Switches(&'static [Hook]);
 
@@ -80,6 +80,15 @@ fn parse_switches(name: &str) -> std::result::Result<Switches, String> {
             Hook::Xdp => Ok(Switches(&[Hook::Xdp])),
             _ => Ok(Switches(&[Hook::Tc])),
         },
+    }
+}
+
+impl PeersArguments {
+    fn networks(&self) -> Vec<Network> {
+        match self.fabric {
+            Fabric::Switch => self.switch.0.iter().map(|hook| Network::Switch(*hook)).collect(),
+            Fabric::Plain => vec![Network::Plain],
+        }
     }
 }
 
@@ -94,12 +103,6 @@ struct Bench<'a> {
     stop: Stop,
 }
 
-/// What is compared, and the processor time of an op.
-type Figures = (Rounds, Rounds);
-
-/// A peer under load: runs the ops of a seed within limits.
-type Peer<'a> = &'a mut dyn FnMut(u64, Limits<'_>) -> Result<Measured>;
-
 pub(crate) fn run(arguments: &PeersArguments) -> Result<()> {
     let (redis_version, etcd_version) =
         (redis_server::installed_version()?, etcd_server::installed_version());
@@ -111,17 +114,17 @@ pub(crate) fn run(arguments: &PeersArguments) -> Result<()> {
     let (chosen, left_out) = bench.targets();
     let mut comparisons = Vec::new();
     for engine in [Engine::Memory, Engine::Durable] {
-        let targets: Vec<&Target> = chosen.iter().copied().filter(|target| target.engine == engine).collect();
-        for &switch in arguments.switch.0.iter().filter(|_| !targets.is_empty()) {
-            let _lab = bench.lab(engine, switch)?;
-            for target in &targets {
-                comparisons.push(bench.compare(target, switch)?);
-            }
+        let mut targets = chosen.iter().filter(|target| target.engine == engine).peekable();
+        if targets.peek().is_none() {
+            continue;
+        }
+        let labs = bench.labs(engine)?;
+        for target in targets {
+            comparisons.extend(bench.compare(target, &labs)?);
         }
     }
-    // Either switch's row of a target beside the other's.
-    comparisons.sort_by_key(|comparison| comparison.target);
     print!("{}", report::table(&comparisons));
+    print!("{}", report::across_networks(&comparisons));
     for target in left_out {
         println!("{}  did not run: {}", target.id, etcd_server::MISSING);
     }
@@ -146,53 +149,40 @@ impl Bench<'_> {
         TARGETS.iter().filter(is_chosen).partition(can_run)
     }
 
-    fn lab(&self, engine: Engine, switch: Hook) -> Result<Lab> {
-        eprintln!("starting a lab of {NODES} nodes, {} engine, switch at {}", engine.name(), switch.name());
-        let size = Size { nodes: NODES, replicas: NODES };
-        let lab = Lab::up(size, engine, switch, &self.directory.path().join("lab"));
-        if self.stop.is_stopped() { Err(BenchError::Interrupted) } else { lab }
+    /// One for each network.
+    fn labs(&self, engine: Engine) -> Result<Vec<(Network, Lab)>> {
+        let lab = |network: Network| {
+            eprintln!("starting a lab of {NODES} nodes, {} engine, {}", engine.name(), network.name());
+            let size = Size { nodes: NODES, replicas: NODES };
+            let lab = Lab::beside_others(size, engine, network, self.directory.path());
+            if self.stop.is_stopped() { Err(BenchError::Interrupted) } else { Ok((network, lab?)) }
+        };
+        self.arguments.networks().into_iter().map(lab).collect()
     }
 
-    fn compare(&self, target: &Target, switch: Hook) -> Result<Comparison> {
-        let mut parameters = self.parameters(target, switch);
-        let mut native = self.client(target)?;
-        let rounds = match target.experiment {
-            Experiment::Echo => self.beside_echo(target, &mut native),
-            Experiment::Get => self.beside_redis_gets(target, &mut native, &mut parameters),
-            Experiment::Put => self.beside_redis_puts(target, &mut native, &mut parameters),
-            Experiment::Etcd => self.beside_etcd(target, &mut native, &mut parameters),
-        }?;
-        let (metric, unit) = target.metric();
-        let title = format!("{}, {}", target.title, switch.name());
-        let Target { id, goal, peer, .. } = *target;
-        let (rounds, costs) = rounds;
-        let (bench, target, goal) = ("peers", Some(id), Some(goal));
-        Ok(Comparison { bench, target, goal, title, metric, unit, peer, parameters, rounds, costs })
+    /// A target in all labs.
+    fn compare(&self, target: &'static Target, labs: &[(Network, Lab)]) -> Result<Vec<Comparison>> {
+        let pairs = labs.iter().map(|(network, lab)| Pair::start(self, target, *network, lab));
+        pair::alternate(self, pairs.collect::<Result<_>>()?)
     }
 
-    /// Callers with several ops at once may have those of a partition in one datagram.
-    fn client(&self, target: &Target) -> Result<NativeLoad> {
-        let address = SocketAddrV4::new(CLIENT.address(), 0);
-        let partition_bits = (target.at_once > 1).then(|| partitions_for(NODES.into()).ilog2());
-        let keyspace = Keyspace { partition_bits, ..Vrings::on_network(WIRE_PORT).into() };
-        inside(CLIENT, || NativeLoad::bind(address, keyspace))?
-            .map_err(BenchError::system("make a client's socket"))
-    }
-
-    fn parameters(&self, target: &Target, switch: Hook) -> Map<String, Value> {
-        let parameters = json!({
-            "callers": target.callers,
-            "at_once": target.at_once,
-            "value_bytes": VALUE_BYTES,
-            "keys": KEYS,
-            "nodes": NODES,
-            "replicas": NODES,
-            "engine": target.engine.name(),
-            "switch": switch.name(),
-            "round_seconds": self.round_time().as_secs_f64(),
-        });
-        let Value::Object(parameters) = parameters else { unreachable!("an object above") };
-        parameters
+    /// What is to be compared with; what is to be got is stored on our side, too.
+    fn start_peer<'a>(
+        &self,
+        target: &Target,
+        lab: &'a Lab,
+        native: &mut NativeLoad,
+        parameters: &mut Map<String, Value>,
+    ) -> Result<Box<dyn Peer + 'a>> {
+        if target.work() == Work::Get {
+            native.run(Sequence::new(Work::Preload, 0), PRELOADERS, self.limits(PRELOAD_TIMEOUT))?;
+        }
+        Ok(match target.experiment {
+            Experiment::Echo => self.start_echo(lab)?,
+            Experiment::Get => self.start_redis_for_gets(target, lab, parameters)?,
+            Experiment::Put => self.start_redis_for_puts(target, lab, parameters)?,
+            Experiment::Etcd => self.start_etcd(target, lab, parameters)?,
+        })
     }
 
     fn round_time(&self) -> Duration {
@@ -201,64 +191,6 @@ impl Bench<'_> {
 
     fn limits(&self, duration: Duration) -> Limits<'_> {
         Limits { duration, stop: &self.stop }
-    }
-
-    fn preload(&self, native: &mut NativeLoad) -> Result<()> {
-        let preload = Sequence::new(Work::Preload, 0);
-        native.run(preload, PRELOADERS, self.limits(PRELOAD_TIMEOUT)).map(|_| ())
-    }
-
-    /// P1. The echo runs on a thread of this process, with its socket on a node's host.
-    fn beside_echo(&self, target: &Target, native: &mut NativeLoad) -> Result<Figures> {
-        self.preload(native)?;
-        let address = SocketAddrV4::new(Host::Node(0).address(), PEER_PORT);
-        let socket = || BenchError::system("make an echo's socket");
-        let server = inside(Host::Node(0), || UdpSocket::bind(address))?.map_err(socket())?;
-        let connect = || EchoLoad::connect(CLIENT.address(), address, ECHO_BYTES);
-        let client = inside(CLIENT, connect)?.map_err(socket())?;
-        let ended = Stop::new();
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(|| echo::serve(&server, &ended));
-            let rounds = self.alternate(target, Work::Get, native, &mut |_, limits| client.run(limits));
-            ended.stop();
-            let served = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            served.map_err(BenchError::system("serve echos"))?;
-            rounds
-        })
-    }
-
-    /// One side after the other, and in the next round in reverse: neither has the better half of a round.
-    fn alternate(
-        &self,
-        target: &Target,
-        work: Work,
-        native: &mut NativeLoad,
-        peer: Peer<'_>,
-    ) -> Result<Figures> {
-        let callers = Callers { count: target.callers, at_once: target.at_once };
-        let mut ours = |seed, limits: Limits<'_>| native.run(Sequence::new(work, seed), callers, limits);
-        ours(0, self.limits(WARM_UP))?;
-        peer(0, self.limits(WARM_UP))?;
-        let (mut rounds, limits) = (Figures::default(), self.limits(self.round_time()));
-        for round in 1..=u64::from(self.arguments.rounds) {
-            let (our, theirs) = if round % 2 == 1 {
-                let our = ours(round, limits)?;
-                (our, peer(round, limits)?)
-            } else {
-                let theirs = peer(round, limits)?;
-                (ours(round, limits)?, theirs)
-            };
-            let pair = (target.figure(our), target.figure(theirs));
-            let (_, unit) = target.metric();
-            let (total, retries, ratio) = (self.arguments.rounds, our.retries, pair.0 / pair.1);
-            eprintln!(
-                "{} {round}/{total}: nicekv {:.1} {unit} ({retries} retries), {} {:.1}, ratio {ratio:.2}",
-                target.id, pair.0, target.peer, pair.1
-            );
-            rounds.0.pairs.push(pair);
-            rounds.1.pairs.push((our.cost_us(), theirs.cost_us()));
-        }
-        Ok(rounds)
     }
 }
 

@@ -10,15 +10,14 @@
 
 mod tracer;
 
-use crate::arguments::{FileArguments, LengthArguments};
+use crate::arguments::{FileArguments, LengthArguments, NetworkArguments};
 use crate::cost::{MachineTime, ProcessCounts};
 use crate::error::{BenchError, Result};
-use crate::lab::{Engine, Lab, Size, inside};
+use crate::lab::{Engine, Lab, Size};
 use crate::load::native::{Callers, NativeLoad};
 use crate::load::{Limits, Measured};
 use crate::report;
 use crate::workload::{Sequence, VALUE_BYTES, Work};
-use nicekv_lab::Hook;
 use nicekv_lab::topology::{Host, WIRE_PORT};
 use nicekv_placement::Vrings;
 use nicekv_runtime::Stop;
@@ -54,6 +53,8 @@ pub struct ProfileArguments {
     #[command(flatten)]
     length: LengthArguments,
     #[command(flatten)]
+    network: NetworkArguments,
+    #[command(flatten)]
     files: FileArguments,
 }
 
@@ -86,12 +87,12 @@ pub(crate) fn run(arguments: &ProfileArguments) -> Result<()> {
         (Engine::Durable, [("durable put", Work::Put)].as_slice()),
     ];
     for (engine, works) in kinds {
-        let lab = Lab::up(SIZE, engine, Hook::default(), &directory.path().join("lab"))?;
+        let lab = Lab::up(SIZE, engine, arguments.network.network(), directory.path())?;
         let mut roles = lab.processes()?;
         roles.push((LOAD.into(), std::process::id()));
         for &(name, work) in works {
             for callers in CALLERS {
-                let profile = measure(arguments, (name, work, callers), &roles, &stop)?;
+                let profile = measure(arguments, (name, work, callers), &lab, &roles, &stop)?;
                 profile.print();
                 profiles.push(profile);
             }
@@ -104,13 +105,14 @@ pub(crate) fn run(arguments: &ProfileArguments) -> Result<()> {
 fn measure(
     arguments: &ProfileArguments,
     (name, work, callers): (&'static str, Work, usize),
+    lab: &Lab,
     roles: &[(String, u32)],
     stop: &Stop,
 ) -> Result<Profile> {
     let duration = arguments.length.round_time();
     let limits = |duration| Limits { duration, stop };
     let bind = || NativeLoad::bind(SocketAddrV4::new(CLIENT.address(), 0), Vrings::on_network(WIRE_PORT));
-    let mut load = inside(CLIENT, bind)?.map_err(BenchError::system("make a client's socket"))?;
+    let mut load = lab.inside(CLIENT, bind)?.map_err(BenchError::system("make a client's socket"))?;
     load.run(Sequence::new(Work::Preload, 0), Callers::single(64), limits(PRELOAD_TIMEOUT))?;
     load.run(Sequence::new(work, 0), Callers::single(callers), limits(WARM_UP))?;
     let counts = || roles.iter().map(|role| counts_of(role, roles)).collect::<Vec<_>>();

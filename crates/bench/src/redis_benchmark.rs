@@ -11,7 +11,7 @@
 
 mod store;
 
-use crate::arguments::{FileArguments, LengthArguments};
+use crate::arguments::{FileArguments, LengthArguments, NetworkArguments};
 use crate::cost::MachineTime;
 use crate::error::{BenchError, Result};
 use crate::lab::Engine;
@@ -50,6 +50,8 @@ pub struct RedisBenchmarkArguments {
     /// Rounds of each comparison
     #[arg(long, default_value_t = ROUNDS_MIN, value_name = "N", value_parser = clap::value_parser!(u32).range(i64::from(ROUNDS_MIN)..))]
     rounds: u32,
+    #[command(flatten)]
+    network: NetworkArguments,
     #[command(flatten)]
     files: FileArguments,
 }
@@ -136,7 +138,8 @@ pub(crate) fn run(arguments: &RedisBenchmarkArguments) -> Result<()> {
     let bench = Bench { arguments, directory: directory.path(), stop: &stop };
     let mut comparisons = Vec::new();
     for engine in [Engine::Memory, Engine::Durable] {
-        let store = Store::up(arguments.lab, engine, directory.path())?;
+        let network = arguments.lab.then(|| arguments.network.network());
+        let store = Store::up(network, engine, directory.path())?;
         for row in &ROWS {
             comparisons.push(bench.compare(row, engine, &store)?);
         }
@@ -258,7 +261,19 @@ impl Bench<'_> {
         let (bench, metric, unit) = ("redis-benchmark", "throughput", "op/s");
         let (goal, peer) = (row.goals[usize::from(engine == Engine::Durable)], row.peer_name(engine));
         let title = format!("{}, {}", row.title, engine.name());
-        Comparison { bench, target: None, goal, title, metric, unit, peer, parameters, rounds, costs }
+        Comparison {
+            bench,
+            target: None,
+            goal,
+            title,
+            network: None,
+            metric,
+            unit,
+            peer,
+            parameters,
+            rounds,
+            costs,
+        }
     }
 }
 

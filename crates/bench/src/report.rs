@@ -58,6 +58,8 @@ pub(crate) struct Comparison {
     pub(crate) goal: Option<Goal>,
     /// What is compared, for people.
     pub(crate) title: String,
+    /// The network between the hosts, where rows differ in that.
+    pub(crate) network: Option<&'static str>,
     pub(crate) metric: &'static str,
     pub(crate) unit: &'static str,
     pub(crate) peer: &'static str,
@@ -91,6 +93,15 @@ impl Comparison {
         let [figure, peers_figure] = self.pair(&self.rounds, (self.metric, self.unit), self.target);
         let [cost, peers_cost] = self.pair(&self.costs, ("cpu_per_op", "us"), None);
         [figure, peers_figure, cost, peers_cost]
+    }
+
+    fn full_title(&self) -> String {
+        [Some(self.title.as_str()), self.network].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether it is the same on another network.
+    pub(crate) fn is_row_of(&self, other: &Self) -> bool {
+        self.target.is_some() && self.target == other.target
     }
 
     fn pair<'a>(
@@ -146,7 +157,7 @@ pub(crate) fn table(comparisons: &[Comparison]) -> String {
         let met = comparison.goal.map(|goal| if goal.is_met(ratios.median) { "yes" } else { "no" });
         lines.push([
             comparison.target.unwrap_or_default().into(),
-            format!("{}, {}", comparison.title, comparison.unit),
+            format!("{}, {}", comparison.full_title(), comparison.unit),
             figure(comparison.rounds.ours().median),
             figure(comparison.rounds.peers().median),
             comparison.peer.into(),
@@ -162,7 +173,24 @@ pub(crate) fn table(comparisons: &[Comparison]) -> String {
     aligned(&lines)
 }
 
-fn figure(value: f64) -> String {
+/// Rows on further networks beside the same on the first one, each side by itself: a line for each.
+pub(crate) fn across_networks(comparisons: &[Comparison]) -> String {
+    let mut text = String::new();
+    for row in comparisons.chunk_by(Comparison::is_row_of) {
+        for other in &row[1..] {
+            let (first, other_rounds) = (&row[0].rounds, &other.rounds);
+            let ratios = [first.ours_beside(other_rounds), first.peers_beside(other_rounds)];
+            let [ours, peers] =
+                ratios.map(|Summary { median, min, max }| format!("{median:.2} [{min:.2} .. {max:.2}]"));
+            let [here, there] = [other, &row[0]].map(|comparison| comparison.network.unwrap_or_default());
+            let (id, title, peer) = (other.target.unwrap_or_default(), &other.title, other.peer);
+            let _ = writeln!(text, "{id:3}  {title}, {here} ÷ {there}: nicekv {ours}, {peer} {peers}");
+        }
+    }
+    text
+}
+
+pub(crate) fn figure(value: f64) -> String {
     if value >= 1_000.0 { format!("{value:.0}") } else { format!("{value:.1}") }
 }
 
@@ -194,6 +222,7 @@ mod tests {
             target: Some("P4b"),
             goal: Some(Goal::AtMost(0.6)),
             title: "put, one caller".into(),
+            network: Some("tc"),
             metric: "mean_time",
             unit: "us",
             peer: "redis",
@@ -226,5 +255,14 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].contains("0.50") && lines[1].ends_with("yes"), "{text}");
         assert!(lines[2].contains("≥ 1.5") && lines[2].ends_with("no"), "{text}");
+    }
+
+    #[test]
+    fn networks_are_compared_round_by_round() {
+        let pairs = vec![(20.0, 40.0), (50.0, 40.0), (60.0, 160.0)];
+        let xdp = Comparison { network: Some("xdp"), rounds: Rounds { pairs }, ..comparison() };
+        let other = Comparison { target: Some("P4a"), ..comparison() };
+        let line = "P4b  put, one caller, tc ÷ xdp: nicekv 1.00 [0.50 .. 2.00], redis 2.00 [0.50 .. 2.00]\n";
+        assert_eq!(across_networks(&[xdp, comparison(), other]), line);
     }
 }

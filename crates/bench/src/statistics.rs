@@ -42,6 +42,16 @@ impl Rounds {
     pub(crate) fn ratios(&self) -> Summary {
         Summary::of(self.pairs.iter().map(|(ours, peers)| ours / peers))
     }
+
+    /// Ours in other rounds, each beside ours in the same round here.
+    pub(crate) fn ours_beside(&self, other: &Self) -> Summary {
+        Summary::of(self.pairs.iter().zip(&other.pairs).map(|(here, there)| there.0 / here.0))
+    }
+
+    /// The peer's, likewise.
+    pub(crate) fn peers_beside(&self, other: &Self) -> Summary {
+        Summary::of(self.pairs.iter().zip(&other.pairs).map(|(here, there)| there.1 / here.1))
+    }
 }
 
 #[cfg(test)]

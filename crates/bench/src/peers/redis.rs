@@ -1,10 +1,10 @@
 //! The rows beside Redis.
 
-use super::{Bench, CLIENT, Figures, NODES, PEER_PORT, PRELOAD_TIMEOUT, Target, WARM_UP};
+use super::pair::Peer;
+use super::{Bench, CLIENT, NODES, PEER_PORT, PRELOAD_TIMEOUT, Target, WARM_UP};
 use crate::cost::MachineTime;
 use crate::error::{BenchError, Result};
-use crate::lab::{Engine, inside};
-use crate::load::native::NativeLoad;
+use crate::lab::{Engine, Lab};
 use crate::load::redis::RedisLoad;
 use crate::load::{Limits, Measured};
 use crate::redis_server::{self, RedisServer, Role};
@@ -14,27 +14,42 @@ use serde_json::{Map, Value};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
+/// Servers, the first of which is asked, under our own load.
+struct Redis {
+    load: RedisLoad,
+    work: Work,
+    #[allow(dead_code, reason = "ended when they are dropped, after the load")]
+    servers: Vec<RedisServer>,
+}
+
+/// One server under `redis-benchmark`.
+struct Benchmarked<'a> {
+    lab: &'a Lab,
+    server: RedisServer,
+    options: Vec<String>,
+    /// From which follows how many ops last for how long.
+    expected_rate: f64,
+}
+
 impl Bench<'_> {
     /// P2 and P3, beside one server under the load generator that gets more out of it.
-    pub(super) fn beside_redis_gets(
+    pub(super) fn start_redis_for_gets<'a>(
         &self,
         target: &Target,
-        native: &mut NativeLoad,
+        lab: &'a Lab,
         parameters: &mut Map<String, Value>,
-    ) -> Result<Figures> {
-        let servers = self.start_redis(1, target.engine)?;
-        self.preload(native)?;
-        let mut load = connect(&servers, target)?;
+    ) -> Result<Box<dyn Peer + 'a>> {
+        let mut servers = self.start_redis(lab, 1, target.engine)?;
+        let mut load = connect(lab, &servers, target)?;
         load.run(Sequence::new(Work::Preload, 0), self.limits(PRELOAD_TIMEOUT))?;
-
-        let mut own = |seed, limits: Limits<'_>| load.run(Sequence::new(Work::Get, seed), limits);
-        own(0, self.limits(WARM_UP))?;
-        let own_rate = own(0, self.limits(self.round_time()))?.throughput();
-        let server = servers[0].address();
-        let gets = |duration: Duration| (own_rate * duration.as_secs_f64()) as u64;
+        let own =
+            |load: &mut RedisLoad, duration| load.run(Sequence::new(Work::Get, 0), self.limits(duration));
+        own(&mut load, WARM_UP)?;
+        let own_rate = own(&mut load, self.round_time())?.throughput();
+        let server = servers.pop().expect("started above");
         let options = redis_server::options(target.callers, target.at_once, KEYS);
-        let benchmark = |gets| inside(CLIENT, || redis_server::benchmark(server, "get", gets, &options))?;
-        let benchmark_rate = benchmark(gets(self.round_time()))?.unwrap_or(0.0);
+        let benchmarked = Benchmarked { lab, server, options, expected_rate: own_rate };
+        let benchmark_rate = benchmarked.rate(benchmarked.gets(self.round_time()))?;
         let is_own = own_rate >= benchmark_rate;
         let chosen = if is_own { "own" } else { "redis-benchmark" };
         eprintln!(
@@ -43,51 +58,72 @@ impl Bench<'_> {
         parameters.insert("peer_version".into(), self.redis_version.clone().into());
         parameters.insert("peer_load".into(), chosen.into());
         if is_own {
-            return self.alternate(target, Work::Get, native, &mut own);
+            Ok(Box::new(Redis { load, work: Work::Get, servers: vec![benchmarked.server] }))
+        } else {
+            Ok(Box::new(Benchmarked { expected_rate: benchmark_rate, ..benchmarked }))
         }
-        let mut other = |_, limits: Limits<'_>| {
-            let (operations, before) = (gets(limits.duration), MachineTime::now());
-            let rate = benchmark(operations)?.unwrap_or(0.0);
-            Ok(Measured::at_rate(operations, rate, before))
-        };
-        self.alternate(target, Work::Get, native, &mut other)
     }
 
     /// P4 and P5.
-    pub(super) fn beside_redis_puts(
+    pub(super) fn start_redis_for_puts(
         &self,
         target: &Target,
-        native: &mut NativeLoad,
+        lab: &Lab,
         parameters: &mut Map<String, Value>,
-    ) -> Result<Figures> {
+    ) -> Result<Box<dyn Peer>> {
         parameters.insert("peer_version".into(), self.redis_version.clone().into());
-        let servers = self.start_redis(NODES, target.engine)?;
-        let mut load = connect(&servers, target)?;
-        let mut peer = |seed, limits: Limits<'_>| load.run(Sequence::new(Work::Put, seed), limits);
-        self.alternate(target, Work::Put, native, &mut peer)
+        let servers = self.start_redis(lab, NODES, target.engine)?;
+        let load = connect(lab, &servers, target)?;
+        Ok(Box::new(Redis { load, work: Work::Put, servers }))
     }
 
     /// A primary and its replicas, each on a node's host.
-    fn start_redis(&self, count: u8, engine: Engine) -> Result<Vec<RedisServer>> {
+    fn start_redis(&self, lab: &Lab, count: u8, engine: Engine) -> Result<Vec<RedisServer>> {
         let address = |index| SocketAddrV4::new(Host::Node(index).address(), PEER_PORT);
         let start = |index| {
             let primary = (index > 0).then(|| address(0));
             let role = Role { address: address(index), primary, durable: engine == Engine::Durable };
-            inside(Host::Node(index), || RedisServer::start(role, self.directory.path()))?
+            lab.inside(Host::Node(index), || RedisServer::start(role, self.directory.path()))?
         };
         let mut servers = (0..count).map(start).collect::<Result<Vec<_>>>()?;
         // Asked from where the load will come from: the answers pass the switch.
         let ready = || servers[0].wait_until_ready(usize::from(count) - 1, &self.stop);
-        inside(CLIENT, ready)??;
+        lab.inside(CLIENT, ready)??;
         Ok(servers)
     }
 }
 
+impl Peer for Redis {
+    fn run(&mut self, seed: u64, limits: Limits<'_>) -> Result<Measured> {
+        self.load.run(Sequence::new(self.work, seed), limits)
+    }
+}
+
+impl Benchmarked<'_> {
+    fn gets(&self, duration: Duration) -> u64 {
+        (self.expected_rate * duration.as_secs_f64()) as u64
+    }
+
+    /// Gets per second, 0 without `redis-benchmark`.
+    fn rate(&self, gets: u64) -> Result<f64> {
+        let server = self.server.address();
+        let run = || redis_server::benchmark(server, "get", gets, &self.options);
+        Ok(self.lab.inside(CLIENT, run)??.unwrap_or(0.0))
+    }
+}
+
+impl Peer for Benchmarked<'_> {
+    fn run(&mut self, _seed: u64, limits: Limits<'_>) -> Result<Measured> {
+        let (operations, before) = (self.gets(limits.duration), MachineTime::now());
+        Ok(Measured::at_rate(operations, self.rate(operations)?, before))
+    }
+}
+
 /// One connection to the first server per caller; with others, an op waits for all of them.
-fn connect(servers: &[RedisServer], target: &Target) -> Result<RedisLoad> {
+fn connect(lab: &Lab, servers: &[RedisServer], target: &Target) -> Result<RedisLoad> {
     let wait_for = (servers.len() > 1).then_some(servers.len() - 1);
     let server = servers[0].address();
     let connect = || RedisLoad::connect(server, target.callers, wait_for);
-    let load = inside(CLIENT, connect)?.map_err(BenchError::system("connect to redis"))?;
+    let load = lab.inside(CLIENT, connect)?.map_err(BenchError::system("connect to redis"))?;
     Ok(load.pipelined(target.at_once))
 }

@@ -3,6 +3,7 @@
 use crate::lab::Engine;
 use crate::load::Measured;
 use crate::report::Goal;
+use crate::workload::Work;
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +134,14 @@ pub(super) const TARGETS: [Target; 8] = [
 impl Target {
     pub(super) fn is_named(&self, name: &str) -> bool {
         self.id.eq_ignore_ascii_case(name) || self.id.trim_end_matches(['a', 'b']).eq_ignore_ascii_case(name)
+    }
+
+    /// What callers do.
+    pub(super) fn work(&self) -> Work {
+        match self.experiment {
+            Experiment::Echo | Experiment::Get => Work::Get,
+            Experiment::Put | Experiment::Etcd => Work::Put,
+        }
     }
 
     pub(super) fn figure(&self, measured: Measured) -> f64 {

@@ -2,9 +2,8 @@
 
 use super::{CLIENT, NODES, PEER_PORT};
 use crate::error::{BenchError, Result};
-use crate::lab::{Engine, Lab, Size, inside};
+use crate::lab::{Engine, Lab, Network, Size};
 use crate::redis_server::{RedisServer, Role};
-use nicekv_lab::Hook;
 use nicekv_lab::topology::{Host, RESP};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -14,19 +13,15 @@ use std::process::{Child, Command, Stdio};
 /// NICEKV with its gateway.
 pub(super) enum Store {
     Up(Child, SocketAddrV4),
-    Lab(#[allow(dead_code, reason = "removed when it is dropped")] Lab),
+    Lab(Lab),
 }
 
 impl Store {
-    pub(super) fn up(in_lab: bool, engine: Engine, directory: &Path) -> Result<Self> {
-        if in_lab {
-            return Lab::up(
-                Size { nodes: NODES, replicas: NODES },
-                engine,
-                Hook::default(),
-                &directory.join("lab"),
-            )
-            .map(Self::Lab);
+    /// In a lab with this network, or `nicekv up`.
+    pub(super) fn up(network: Option<Network>, engine: Engine, directory: &Path) -> Result<Self> {
+        if let Some(network) = network {
+            let size = Size { nodes: NODES, replicas: NODES };
+            return Lab::up(size, engine, network, directory).map(Self::Lab);
         }
         let program = std::env::current_exe().map_err(BenchError::system("find the executable"))?;
         let mut command = Command::new(program);
@@ -63,7 +58,7 @@ impl Store {
     pub(super) fn at_client<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         match self {
             Self::Up(..) => Ok(work()),
-            Self::Lab(_) => inside(CLIENT, work),
+            Self::Lab(lab) => lab.inside(CLIENT, work),
         }
     }
 
@@ -77,7 +72,7 @@ impl Store {
         let role = Role { address: address(index), primary, durable: engine == Engine::Durable };
         match self {
             Self::Up(..) => RedisServer::start(role, directory),
-            Self::Lab(_) => inside(Host::Node(index), || RedisServer::start(role, directory))?,
+            Self::Lab(lab) => lab.inside(Host::Node(index), || RedisServer::start(role, directory))?,
         }
     }
 }
