@@ -2,6 +2,7 @@
 
 use crate::error::{BenchError, Result};
 use crate::lab::Network;
+use crate::plot::{self, Panel};
 use nicekv_lab::{Fabric, Hook};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -47,6 +48,9 @@ pub(crate) struct FileArguments {
     /// Also write one JSON object per line and figure to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Also draw the figures, as NAME.svg in this directory, which is made if it is not there
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
     /// Keep data of durable nodes and servers below this directory, which must be on a disk
     #[arg(long, default_value = "/var/tmp", value_name = "DIR")]
     data_dir: PathBuf,
@@ -69,9 +73,18 @@ impl FileArguments {
             .map_err(BenchError::system(named("make a directory in")))
     }
 
-    /// Writes the lines of JSON where they are wanted, replacing what was there.
-    pub(crate) fn write_json(&self, lines: &str) -> Result<()> {
-        let Some(path) = &self.json else { return Ok(()) };
-        std::fs::write(path, lines).map_err(BenchError::system(format!("write {}", path.display())))
+    /// Writes the lines of JSON, and draws the panels of the bench of this name, where they are wanted, replacing what was there.
+    pub(crate) fn write(&self, name: &str, lines: &str, panels: &[Panel]) -> Result<()> {
+        if let Some(path) = &self.json {
+            write(path, lines)?;
+        }
+        let Some(directory) = &self.plot else { return Ok(()) };
+        let made = std::fs::create_dir_all(directory);
+        made.map_err(BenchError::system(format!("make {}", directory.display())))?;
+        write(&directory.join(name).with_extension("svg"), &plot::svg(panels))
     }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).map_err(BenchError::system(format!("write {}", path.display())))
 }

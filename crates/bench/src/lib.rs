@@ -8,6 +8,7 @@
 //!   profile ─▶ lab ─▶ load::native, cost
 //!   redis-benchmark ─▶ `nicekv up`, or a lab's gateway, redis_server ─▶ redis-benchmark, load::redis ─▶ statistics ─▶ report
 //!   overload ─▶ lab ─▶ load::open ─▶ statistics
+//!   each ─▶ a table, lines of JSON (`report`), a chart (`plot`)
 //! ```
 //!
 //! The rules that make a figure worth printing:
@@ -26,6 +27,7 @@ mod load;
 mod outage;
 mod overload;
 mod peers;
+mod plot;
 mod profile;
 mod redis_benchmark;
 mod redis_server;

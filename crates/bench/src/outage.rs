@@ -13,6 +13,7 @@ use crate::arguments::{FileArguments, NetworkArguments};
 use crate::error::{BenchError, Result};
 use crate::lab::{Engine, Lab, Size};
 use crate::load::paced;
+use crate::plot::{Bar, Panel};
 use crate::report;
 use crate::statistics::Summary;
 use nicekv_lab::topology::{Host, METADATA, WIRE_PORT};
@@ -111,7 +112,11 @@ pub(crate) fn run(arguments: &OutageArguments) -> Result<()> {
             victim.name()
         );
     }
-    arguments.files.write_json(&json_lines(&outages))
+    let bar = |(victim, figures): &(Victim, Vec<f64>)| {
+        Bar::ours(format!("of a {}", victim.name()), Summary::of(figures.iter().copied()))
+    };
+    let (title, bars) = ("P9  put outage after SIGKILL, ms".into(), outages.iter().map(bar).collect());
+    arguments.files.write("outage", &json_lines(&outages), &[Panel { title, bars }])
 }
 
 /// Kills a node of partition 0 under load and starts it again; which, and the outage.

@@ -12,6 +12,7 @@ use crate::lab::{Engine, Lab, Size};
 use crate::load::native::{Callers, NativeLoad};
 use crate::load::open::{self, Offered};
 use crate::load::{Limits, Measured};
+use crate::plot::{Bar, Panel};
 use crate::report;
 use crate::statistics::{ROUNDS_MIN, Summary};
 use crate::workload::{KEYS, Sequence, VALUE_BYTES, Work};
@@ -70,7 +71,8 @@ pub(crate) fn run(arguments: &OverloadArguments) -> Result<()> {
         }
     }
     rows.iter().for_each(Row::print);
-    arguments.files.write_json(&json_lines(&rows))
+    let panels: Vec<Panel> = rows.iter().flat_map(Row::panels).collect();
+    arguments.files.write("overload", &json_lines(&rows), &panels)
 }
 
 /// What the cluster carries just now, then the loads.
@@ -127,6 +129,18 @@ impl Row {
         ]
     }
 
+    fn panels(&self) -> [Panel; 2] {
+        let panel = |metric: usize, title: String| {
+            let bar = |(index, multiple): (usize, &u32)| {
+                let figures = self.figures(index)[metric].clone();
+                Bar::ours(format!("{multiple} x the carried load"), Summary::of(figures))
+            };
+            Panel { title, bars: MULTIPLES.iter().enumerate().map(bar).collect() }
+        };
+        let name = self.name();
+        [panel(0, format!("{name}, answered, op/s")), panel(1, format!("{name}, sent again, %"))]
+    }
+
     fn print(&self) {
         for (index, multiple) in MULTIPLES.iter().enumerate() {
             let [goodput, retries, kept] = self.figures(index).map(Summary::of);
@@ -181,5 +195,7 @@ mod tests {
         let row = Row { engine: Engine::Memory, work: Work::Get, rounds };
         let [goodput, retries, kept] = row.figures(2);
         assert_eq!((goodput, retries, kept), (vec![50.0], vec![3.0], vec![0.5]));
+        let [goodput, retries] = row.panels().map(|panel| panel.bars[1].summary.median);
+        assert_eq!((goodput, retries), (100.0, 2.0));
     }
 }

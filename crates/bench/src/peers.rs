@@ -128,7 +128,8 @@ pub(crate) fn run(arguments: &PeersArguments) -> Result<()> {
     for target in left_out {
         println!("{}  did not run: {}", target.id, etcd_server::MISSING);
     }
-    arguments.files.write_json(&report::json(&comparisons))
+    let (lines, panels) = (report::json(&comparisons), report::panels(&comparisons));
+    arguments.files.write("peers", &lines, &panels)
 }
 
 /// Other work on the machine reaches both sides of a round, but not evenly.

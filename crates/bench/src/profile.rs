@@ -16,7 +16,9 @@ use crate::error::{BenchError, Result};
 use crate::lab::{Engine, Lab, Size};
 use crate::load::native::{Callers, NativeLoad};
 use crate::load::{Limits, Measured};
+use crate::plot::{Bar, Panel};
 use crate::report;
+use crate::statistics::Summary;
 use crate::workload::{Sequence, VALUE_BYTES, Work};
 use nicekv_lab::topology::{Host, WIRE_PORT};
 use nicekv_placement::Vrings;
@@ -99,7 +101,8 @@ pub(crate) fn run(arguments: &ProfileArguments) -> Result<()> {
         }
     }
     let lines: String = profiles.iter().map(Profile::json).collect();
-    arguments.files.write_json(&lines)
+    let panels: Vec<Panel> = profiles.iter().map(Profile::panel).collect();
+    arguments.files.write("profile", &lines, &panels)
 }
 
 fn measure(
@@ -186,6 +189,15 @@ impl Profile {
             let figures = self.figures(share).map(|figure| format!("{:>8}", known(figure)));
             println!("    {:10} {}", share.role, figures.join(" "));
         }
+    }
+
+    /// Who takes the processors.
+    fn panel(&self) -> Panel {
+        let bar = |(role, busy): (&str, Duration)| Bar::ours(role, Summary::of([self.cost_us(busy)]));
+        let roles = self.shares.iter().map(|share| (share.role.as_str(), share.counts.busy));
+        let rest = [("soft interrupts", self.soft_interrupts), ("others", self.others())];
+        let title = format!("{}, {} in flight, CPU us per op", self.name, self.callers);
+        Panel { title, bars: roles.chain(rest).map(bar).collect() }
     }
 
     /// In the order of [`METRICS`].

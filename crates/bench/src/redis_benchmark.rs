@@ -146,7 +146,8 @@ pub(crate) fn run(arguments: &RedisBenchmarkArguments) -> Result<()> {
         drop(store);
     }
     print!("{}", report::table(&comparisons));
-    arguments.files.write_json(&report::json(&comparisons))
+    let (lines, panels) = (report::json(&comparisons), report::panels(&comparisons));
+    arguments.files.write("redis-benchmark", &lines, &panels)
 }
 
 impl Bench<'_> {

@@ -1,5 +1,6 @@
 //! What a bench prints: a table for people, one JSON object per line for programs.
 
+use crate::plot::{Bar, Panel};
 use crate::statistics::{Rounds, Summary};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -207,6 +208,24 @@ fn aligned<const COLUMNS: usize>(lines: &[[String; COLUMNS]]) -> String {
     text
 }
 
+/// A panel for each row, on all its networks.
+pub(crate) fn panels(comparisons: &[Comparison]) -> Vec<Panel> {
+    let bars = |comparison: &Comparison| {
+        let label = |system: &str| {
+            [Some(system), comparison.network].into_iter().flatten().collect::<Vec<_>>().join(", ")
+        };
+        let ours = Bar::ours(label("nicekv"), comparison.rounds.ours());
+        let peers = Bar::ours(label(comparison.peer), comparison.rounds.peers());
+        [ours, Bar { is_peers: true, ..peers }]
+    };
+    let panel = |row: &[Comparison]| {
+        let Comparison { target, title, unit, .. } = &row[0];
+        let id = target.map(|id| format!("{id}  ")).unwrap_or_default();
+        Panel { title: format!("{id}{title}, {unit}"), bars: row.iter().flat_map(bars).collect() }
+    };
+    comparisons.chunk_by(Comparison::is_row_of).map(panel).collect()
+}
+
 /// The lines of JSON.
 pub(crate) fn json(comparisons: &[Comparison]) -> String {
     comparisons.iter().flat_map(Comparison::rows).map(|row| line(&row)).collect()
@@ -255,6 +274,18 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].contains("0.50") && lines[1].ends_with("yes"), "{text}");
         assert!(lines[2].contains("≥ 1.5") && lines[2].ends_with("no"), "{text}");
+    }
+
+    #[test]
+    fn a_panel_has_both_sides_on_all_networks_of_a_row() {
+        let of_xdp = Comparison { network: Some("xdp"), ..comparison() };
+        let alone = || Comparison { target: None, network: None, ..comparison() };
+        let panels = panels(&[of_xdp, comparison(), alone(), alone()]);
+        let labels = |panel: &Panel| panel.bars.iter().map(|bar| bar.label.clone()).collect::<Vec<_>>();
+        assert_eq!(panels[0].title, "P4b  put, one caller, us");
+        assert_eq!(labels(&panels[0]), ["nicekv, xdp", "redis, xdp", "nicekv, tc", "redis, tc"]);
+        assert_eq!((panels.len(), labels(&panels[1])), (3, vec!["nicekv".into(), "redis".into()]));
+        assert_eq!((panels[0].bars[3].is_peers, panels[0].bars[3].summary.median), (true, 80.0));
     }
 
     #[test]
