@@ -3,10 +3,12 @@
 use nicekv_client::{ClientCore, Config, OPERATION_TIMEOUT, Request};
 use nicekv_placement::Vrings;
 use nicekv_wire::{ClientId, Datagram, Expiry, KeyspaceId, Now, Operation, Reply, Status};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Instant;
 
 const OPS: u64 = 4_000_000;
 const IN_FLIGHT: usize = 64;
+const REPLICA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7401);
 
 fn main() {
     let mut client =
@@ -29,7 +31,7 @@ fn main() {
             let Ok((header, Datagram::Update(_))) = Datagram::decode(&out) else { unreachable!() };
             Reply::bare(header.op, Status::Ok).encode(&mut reply);
             replica_seconds += replica.elapsed().as_secs_f64();
-            client.handle_datagram(now, &reply);
+            client.handle_datagram(now, REPLICA, &reply);
         }
         while client.poll_event().is_some() {
             completed += 1;

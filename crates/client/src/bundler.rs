@@ -1,17 +1,20 @@
-//! Requests for keys of the same partition in one datagram.
+//! Requests that may share a datagram, in one.
 //!
 //! ```text
-//!   next ─▶ by ring, keyspace and first bits of the vnode ─▶ one: as it is; several: a bundle
+//!   next ─▶ by ring and company ─▶ one: as it is; several: a bundle
 //! ```
 //!
-//! A client knows no partitions, only into how many its keyspaces were divided when it was configured. Where that is out of date, a bundle
-//! reaches nodes that have not all of its keys; these drop the others, which are sent again as they are.
+//! A client knows no partitions, only into how many its keyspaces were divided when it was configured, and who has answered of late
+//! (`company`). Where that is out of date, a bundle reaches nodes that have not all of its keys; these drop the others, which are sent
+//! again as they are.
 
+use crate::company::Company;
+use crate::in_flight::InFlight;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::bundle::{BUNDLED_BYTES_MAX, BUNDLED_FIXED_BYTES, Bundle, append_bundled};
-use nicekv_wire::{HeaderLayout, KeyDigest, KeyspaceId};
+use nicekv_wire::{HeaderLayout, KeyDigest};
 
 /// Datagrams that are looked at before the first is sent.
 const LOOKED_AT_MAX: usize = 256;
@@ -21,25 +24,23 @@ const LOOKED_AT_MAX: usize = 256;
 pub(crate) struct Outgoing {
     /// Where it goes.
     pub(crate) to: SocketAddrV4,
-    /// Into how many parts its keyspace is divided, as a power of two; `None`: it is sent alone.
-    pub(crate) partition_bits: Option<u32>,
+    /// Whose it is.
+    pub(crate) slot: u32,
+    /// Who may be with it; `None`: it is sent alone.
+    pub(crate) company: Option<Company>,
 }
 
-/// Requests for one part of a keyspace.
+/// Requests that will share a datagram.
 #[derive(Clone, Debug, Default)]
 struct Group {
+    /// The slot of the first, by whose digest the datagram is routed.
+    leader: u32,
     count: usize,
     bundled: Vec<u8>,
 }
 
 /// What requests have in common that may be bundled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Kind {
-    to: SocketAddrV4,
-    keyspace: KeyspaceId,
-    /// The first bits of the digest.
-    part: u32,
-}
+type Kind = (SocketAddrV4, Company);
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -50,37 +51,34 @@ pub(crate) struct Bundler {
 }
 
 impl Bundler {
-    /// Writes the next datagram to `out`, of those that `next` has.
-    pub(crate) fn poll(
-        &mut self,
-        out: &mut Vec<u8>,
-        mut next: impl FnMut(&mut Vec<u8>) -> Option<Outgoing>,
-    ) -> Option<SocketAddrV4> {
+    /// Writes the next datagram to `out`, of those that are to be sent.
+    pub(crate) fn poll(&mut self, out: &mut Vec<u8>, in_flight: &mut InFlight) -> Option<SocketAddrV4> {
         if self.groups.is_empty() {
             for _ in 0..LOOKED_AT_MAX {
-                let Some(outgoing) = next(out) else { break };
-                let Some(bits) = outgoing.partition_bits else { return Some(outgoing.to) };
-                self.take_in(outgoing.to, bits, out);
+                let Some(outgoing) = in_flight.poll_transmit(out) else { break };
+                let Some(company) = outgoing.company else {
+                    in_flight.led_by(outgoing.slot, outgoing.slot);
+                    return Some(outgoing.to);
+                };
+                let leader = self.take_in((outgoing.to, company), outgoing.slot, out);
+                in_flight.led_by(outgoing.slot, leader);
             }
         }
-        let (kind, group) = self.groups.pop_front()?;
+        let ((to, company), group) = self.groups.pop_front()?;
         let first = &group.bundled[BUNDLED_FIXED_BYTES..];
         if group.count == 1 {
             out.clear();
             out.extend_from_slice(first);
         } else {
             let digest = HeaderLayout::peek(first).map(|header| KeyDigest(header.digest)).unwrap_or_default();
-            Bundle { keyspace: kind.keyspace, digest, bundled: &group.bundled }.encode(out);
+            Bundle { keyspace: company.keyspace(), digest, bundled: &group.bundled }.encode(out);
         }
         self.spare.push(group);
-        Some(kind.to)
+        Some(to)
     }
 
-    fn take_in(&mut self, to: SocketAddrV4, bits: u32, datagram: &[u8]) {
-        let header = HeaderLayout::peek(datagram).expect("encoded here");
-        let [a, b, c, d, ..] = header.digest;
-        let part = u32::from_be_bytes([a, b, c, d]).checked_shr(u32::BITS - bits).unwrap_or(0);
-        let kind = Kind { to, keyspace: KeyspaceId(header.keyspace.get()), part };
+    /// The slot that leads the group which the request is in now.
+    fn take_in(&mut self, kind: Kind, slot: u32, datagram: &[u8]) -> u32 {
         let bytes = datagram.len() + BUNDLED_FIXED_BYTES;
         let has_room =
             |(of, group): &(Kind, Group)| *of == kind && group.bundled.len() + bytes <= BUNDLED_BYTES_MAX;
@@ -88,11 +86,12 @@ impl Bundler {
         let index = known.unwrap_or_else(|| {
             let mut group = self.spare.pop().unwrap_or_default();
             group.bundled.clear();
-            self.groups.push_back((kind, Group { count: 0, ..group }));
+            self.groups.push_back((kind, Group { leader: slot, count: 0, ..group }));
             self.groups.len() - 1
         });
         let group = &mut self.groups[index].1;
         append_bundled(datagram, &mut group.bundled);
         group.count += 1;
+        group.leader
     }
 }

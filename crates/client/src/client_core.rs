@@ -125,23 +125,28 @@ impl ClientCore {
         Ok(self.in_flight.begin(now.boot_ns, keyspace, &request, exchange, deadline_ns))
     }
 
-    /// A datagram arrived at the client's socket.
-    pub fn handle_datagram(&mut self, now: Now, bytes: &[u8]) {
+    /// A datagram arrived at the client's socket, from there.
+    pub fn handle_datagram(&mut self, now: Now, from: SocketAddrV4, bytes: &[u8]) {
         match Datagram::decode(bytes) {
             Ok((_, Datagram::Bundle(bundle))) => {
-                bundle.datagrams().for_each(|bytes| self.on_answer(now, Datagram::decode(bytes)));
+                bundle.datagrams().for_each(|bytes| self.on_answer(now, from, Datagram::decode(bytes)));
             }
-            decoded => self.on_answer(now, decoded),
+            decoded => self.on_answer(now, from, decoded),
         }
     }
 
-    fn on_answer(&mut self, now: Now, decoded: Result<(Header, Datagram<'_>), DecodeError>) {
+    fn on_answer(
+        &mut self,
+        now: Now,
+        from: SocketAddrV4,
+        decoded: Result<(Header, Datagram<'_>), DecodeError>,
+    ) {
         let Ok((header, datagram @ (Datagram::Reply(_) | Datagram::QuorumHeld(_)))) = decoded else {
             self.in_flight.counters.malformed += 1;
             return;
         };
         match self.in_flight.find(header.op) {
-            Some(index) => self.in_flight.on_datagram(index, now.boot_ns, &datagram),
+            Some(index) => self.in_flight.on_datagram(index, now.boot_ns, from, &datagram),
             None => self.in_flight.counters.stray_replies += 1,
         }
     }
@@ -159,7 +164,7 @@ impl ClientCore {
     /// Writes the next datagram to `out`, which is cleared, and says where it goes.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
         let Self { bundler, in_flight, .. } = self;
-        bundler.poll(out, |out| in_flight.poll_transmit(out))
+        bundler.poll(out, in_flight)
     }
 
     /// Takes the next completion. Its ticket's index may be used again from here on.

@@ -19,7 +19,7 @@
 //! another one, even if it was sent only once. An earlier copy of its datagram may have been executed before the client was forgotten,
 //! and a replica that still remembers the client may have logged it and complete it in recovery (R3).
 
-use crate::bundler::Outgoing;
+use crate::company::Parts;
 use crate::config::{Keyspace, RetryPolicy};
 use crate::exchange::{Buffers, Exchange, Name, Round, Step, Summary};
 use crate::line::Links;
@@ -33,6 +33,7 @@ use crate::{
 };
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::net::SocketAddrV4;
 use nicekv_wire::{ClientId, Datagram, OpId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,14 +52,16 @@ pub(crate) struct Slot {
     pub(crate) state: State,
     generation: u32,
     /// Its index is in `InFlight::outgoing`.
-    queued: bool,
+    pub(crate) queued: bool,
     /// Index of its keyspace.
-    keyspace: usize,
+    pub(crate) keyspace: usize,
     op: OpId,
     round: Round,
+    /// The vnode of what leads the datagram that it was sent in, and whether that is itself.
+    pub(crate) led_by: (u16, bool),
     pub(crate) turn: Turn,
     /// Tries of this round so far, those under earlier op ids included.
-    attempts: u32,
+    pub(crate) attempts: u32,
     /// When the last datagram was sent.
     pub(crate) sent_ns: u64,
     /// When the first one was, of those in this round and under this op id, and how many there have been.
@@ -68,7 +71,7 @@ pub(crate) struct Slot {
     pub(crate) was_sent: bool,
     retry_ns: u64,
     pub(crate) deadline_ns: u64,
-    exchange: Exchange,
+    pub(crate) exchange: Exchange,
     pub(crate) buffers: Buffers,
     result: Result<Summary, OperationError>,
 }
@@ -82,6 +85,7 @@ impl Slot {
             keyspace: 0,
             op: OpId::NONE,
             round: Round::Read,
+            led_by: (0, true),
             turn: Turn::NONE,
             attempts: 0,
             sent_ns: 0,
@@ -107,8 +111,8 @@ pub(crate) struct InFlight {
     retry: RetryPolicy,
     /// By the index of the keyspace, and [`Round`].
     pub(crate) lanes: Vec<[Lane; 2]>,
-    /// By the index of the keyspace.
-    partition_bits: Vec<Option<u32>>,
+    /// By the index of the keyspace; none where each request is sent alone.
+    pub(crate) parts: Vec<Option<Parts>>,
     pub(crate) slots: Vec<Slot>,
     pub(crate) links: Links,
     /// Slots in the lines of all lanes.
@@ -118,7 +122,7 @@ pub(crate) struct InFlight {
     sequences: Sequences,
     wheel: Wheel,
     /// Slots whose datagram is to be sent.
-    outgoing: VecDeque<u32>,
+    pub(crate) outgoing: VecDeque<u32>,
     done: VecDeque<u32>,
     jitter: Jitter,
     pub(crate) counters: Counters,
@@ -135,7 +139,7 @@ impl InFlight {
             limit: config.in_flight_max,
             retry: config.retry,
             lanes: config.keyspaces.iter().map(lanes).collect(),
-            partition_bits: config.keyspaces.iter().map(|keyspace| keyspace.partition_bits).collect(),
+            parts: config.keyspaces.iter().map(Parts::of).collect(),
             slots: Vec::new(),
             links: Links::default(),
             in_line: 0,
@@ -216,10 +220,17 @@ impl InFlight {
     }
 
     /// An answer to the op in this slot has arrived.
-    pub(crate) fn on_datagram(&mut self, index: u32, now_ns: u64, datagram: &Datagram<'_>) {
+    pub(crate) fn on_datagram(
+        &mut self,
+        index: u32,
+        now_ns: u64,
+        from: SocketAddrV4,
+        datagram: &Datagram<'_>,
+    ) {
         let slot = &mut self.slots[index as usize];
         let step = slot.exchange.on_datagram(datagram, &mut slot.buffers);
         if !matches!(step, Step::Wait | Step::Stray) && slot.state == State::InFlight {
+            self.note_node(index, from, now_ns);
             self.answered(index, now_ns);
         }
         self.take(index, step, now_ns);
@@ -262,21 +273,6 @@ impl InFlight {
 
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         self.wheel.next_due_ns()
-    }
-
-    pub(crate) fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<Outgoing> {
-        while let Some(index) = self.outgoing.pop_front() {
-            let slot = &mut self.slots[index as usize];
-            slot.queued = false;
-            if slot.state == State::InFlight {
-                out.clear();
-                out.extend_from_slice(&slot.buffers.datagram);
-                // What was lost may have been lost for its company.
-                let bits = self.partition_bits[slot.keyspace].filter(|_| slot.attempts == 1);
-                return Some(Outgoing { to: slot.buffers.to, partition_bits: bits });
-            }
-        }
-        None
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Completion<'_>> {
@@ -337,6 +333,7 @@ impl InFlight {
         }
         self.counters.retries += 1;
         self.unanswered(index, now_ns);
+        self.keep_apart(index, now_ns);
         self.transmit(index, now_ns);
     }
 

@@ -28,6 +28,7 @@ extern crate alloc;
 
 mod bundler;
 mod client_core;
+mod company;
 mod config;
 mod congestion;
 mod destinations;

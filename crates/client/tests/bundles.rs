@@ -4,8 +4,17 @@ use nicekv_client::{ClientCore, Config, Keyspace, OPERATION_TIMEOUT, Request};
 use nicekv_placement::{Vrings, key_digest};
 use nicekv_wire::bundle::{Bundle, append_bundled};
 use nicekv_wire::{ClientId, Datagram, Expiry, KeyDigest, KeyspaceId, Now, OpId, Operation, Reply, Status};
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 const NOW: Now = Now { boot_ns: 17_000_000_000, unix_ms: 1_700_000_000_000 };
+
+const NODE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 2), 7401);
+const OTHER_NODE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 3), 7401);
+const MS: u64 = 1_000_000;
+
+fn at_ms(ms: u64) -> Now {
+    Now { boot_ns: NOW.boot_ns + ms * MS, ..NOW }
+}
 
 fn client(partition_bits: Option<u32>) -> ClientCore {
     let keyspace = Keyspace { partition_bits, ..Vrings::on_loopback(7400).into() };
@@ -13,7 +22,33 @@ fn client(partition_bits: Option<u32>) -> ClientCore {
 }
 
 fn submit(client: &mut ClientCore, request: Request<'_>) {
-    client.submit(NOW, KeyspaceId::DEFAULT, request, NOW.after(OPERATION_TIMEOUT)).unwrap();
+    submit_at(NOW, client, request);
+}
+
+fn submit_at(now: Now, client: &mut ClientCore, request: Request<'_>) {
+    client.submit(now, KeyspaceId::DEFAULT, request, now.after(OPERATION_TIMEOUT)).unwrap();
+}
+
+/// Gets a key of each of four parts of the ring; which of them share datagrams.
+fn get_one_of_each_part(now: Now, client: &mut ClientCore) -> Vec<Vec<u8>> {
+    let part = |key: &str| key_digest(key.as_bytes()).0[0] >> 6;
+    for wanted in 0..4 {
+        let (key, _) = keys().into_iter().find(|(key, _)| part(key) == wanted).unwrap();
+        submit_at(now, client, Request::Get { key: key.as_bytes() });
+    }
+    let parts = |(_, names): (_, Vec<String>)| names.iter().map(|name| part(name)).collect();
+    sent(client).into_iter().map(parts).collect()
+}
+
+/// Answers the ops of these numbers, from 1, from there.
+fn answer(now: Now, client: &mut ClientCore, ops: impl IntoIterator<Item = u64>, from: SocketAddrV4) {
+    let mut bytes = Vec::new();
+    for sequence in ops {
+        let op = OpId { client: client.config().client, sequence };
+        Reply::bare(op, Status::NotFound).encode(&mut bytes);
+        client.handle_datagram(now, from, &bytes);
+        client.poll_event().expect("answered");
+    }
 }
 
 /// Keys, and whether the first bit of their digest is set.
@@ -116,10 +151,48 @@ fn replies_are_found_in_a_bundle_and_nonsense_in_it_is_counted() {
     append_bundled(&one.clone(), &mut bundled);
     Bundle { keyspace: KeyspaceId::DEFAULT, digest: KeyDigest::default(), bundled: &bundled }
         .encode(&mut one);
-    client.handle_datagram(NOW, &one);
+    client.handle_datagram(NOW, NODE, &one);
     let mut answered = 0;
     while client.poll_event().is_some() {
         answered += 1;
     }
     assert_eq!((answered, client.counters().malformed), (3, 2));
+}
+
+#[test]
+fn gets_of_all_parts_that_one_node_has_answered_share_datagrams_for_a_while() {
+    let mut client = client(Some(2));
+    assert_eq!(get_one_of_each_part(NOW, &mut client), [[0], [1], [2], [3]], "nothing is known yet");
+    answer(NOW, &mut client, [1, 2, 3], NODE);
+    answer(NOW, &mut client, [4], OTHER_NODE);
+    assert_eq!(get_one_of_each_part(at_ms(1), &mut client), [vec![0, 1, 2], vec![3]]);
+    // Only the answer to what led a datagram tells where its part is.
+    answer(at_ms(1), &mut client, [5], OTHER_NODE);
+    answer(at_ms(1), &mut client, [6, 7, 8], NODE);
+    assert_eq!(get_one_of_each_part(at_ms(2), &mut client), [vec![0], vec![1, 2, 3]]);
+    answer(at_ms(2), &mut client, [9, 10, 11, 12], NODE);
+    let updates = |client: &mut ClientCore| {
+        for (key, _) in &keys() {
+            submit_at(at_ms(3), client, Request::update(key.as_bytes(), Operation::Delete));
+        }
+        sent(client).len()
+    };
+    assert!(updates(&mut client) >= 4, "updates go to all members");
+    assert_eq!(get_one_of_each_part(at_ms(200), &mut client), [[0], [1], [2], [3]], "that was long ago");
+}
+
+#[test]
+fn parts_whose_company_was_not_answered_are_alone_for_longer() {
+    let mut client = client(Some(2));
+    get_one_of_each_part(NOW, &mut client);
+    answer(NOW, &mut client, [1, 2, 3, 4], NODE);
+    assert_eq!(get_one_of_each_part(at_ms(1), &mut client), [[0, 1, 2, 3]]);
+    // One of them is no longer that node's.
+    answer(at_ms(1), &mut client, [5, 6, 8], NODE);
+    let at_ns = client.next_deadline().expect("in flight");
+    client.handle_deadline(Now { boot_ns: at_ns + 10 * MS, ..NOW });
+    assert_eq!(sent(&mut client).len(), 1, "it is sent again, alone");
+    answer(at_ms(20), &mut client, [7], OTHER_NODE);
+    let shared = get_one_of_each_part(at_ms(21), &mut client);
+    assert_eq!(shared, [vec![0], vec![1, 3], vec![2]], "nor does what led it lead others");
 }

@@ -5,8 +5,12 @@ use nicekv_client::facade::{Client, ClientError, CommandQueue, channel};
 use nicekv_client::{ClientCore, Config, OperationError, SubmitError};
 use nicekv_placement::Vrings;
 use nicekv_wire::{ClientId, Datagram, Expiry, Now, OpId, Operation, Reply, Status, Update};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
+
+/// Where answers come from.
+const REPLICA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7401);
 
 /// A client's thread whose replicas answer by `respond`; it ends when the last handle is dropped.
 fn start(respond: fn(Update<'_>) -> Reply<'_>) -> (Client, JoinHandle<u32>) {
@@ -35,7 +39,7 @@ fn start(respond: fn(Update<'_>) -> Reply<'_>) -> (Client, JoinHandle<u32>) {
                     other => panic!("{other:?}"),
                 }
                 now.boot_ns += 1000;
-                core.handle_datagram(now, &reply);
+                core.handle_datagram(now, REPLICA, &reply);
             }
             commands.turn(now, &mut core);
         }

@@ -10,7 +10,10 @@ use nicekv_wire::{
     ClientId, Condition, Datagram, Epoch, ExpireCondition, Expiry, KeyspaceId, NodeId, Now, OpId, Operation,
     Replication, Reply, Status,
 };
+use std::net::{Ipv4Addr, SocketAddrV4};
 
+/// Where answers come from.
+const REPLICA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7401);
 /// Some other client's put.
 const OTHER: OpId = OpId { client: ClientId(77), sequence: 3 };
 
@@ -85,7 +88,7 @@ impl World {
         let (node, epoch) = (NodeId(node), Epoch(epoch));
         let mut out = Vec::new();
         QuorumHeld { op, node, epoch, timestamp, floor, content }.encode(&mut out);
-        self.client.handle_datagram(self.now, &out);
+        self.client.handle_datagram(self.now, REPLICA, &out);
     }
 
     fn op(&self, sequence: u64) -> OpId {
@@ -298,7 +301,7 @@ fn replicas_of_another_keyspace_end_the_request() {
     world.put("blue");
     let mut out = Vec::new();
     Reply::bare(world.op(1), Status::NoSuchKeyspace).encode(&mut out);
-    world.client.handle_datagram(world.now, &out);
+    world.client.handle_datagram(world.now, REPLICA, &out);
     assert_eq!(world.result(), Some(Err(OperationError::NoSuchKeyspace)));
 }
 

@@ -242,7 +242,8 @@ impl Gateway {
 
     fn receive(&mut self, now: Now) -> io::Result<()> {
         for _ in 0..RECEIVE_ROUNDS_MAX {
-            if !self.uplink.receive(|message| self.core.handle_datagram(now, message.bytes))? {
+            let core = &mut self.core;
+            if !self.uplink.receive(|message| core.handle_datagram(now, message.from, message.bytes))? {
                 break;
             }
         }
@@ -253,7 +254,7 @@ impl Gateway {
     fn receive_local(&mut self, now: Now, mut is_busy: bool) {
         self.uplink.receive_local(|message| {
             is_busy = true;
-            self.core.handle_datagram(now, message.bytes);
+            self.core.handle_datagram(now, message.from, message.bytes);
         });
         if is_busy {
             self.linger.begin(now);

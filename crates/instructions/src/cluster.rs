@@ -67,7 +67,8 @@ pub(crate) struct Allocations {
 /// See the module.
 pub(crate) struct Cluster {
     client: ClientCore,
-    answers: Vec<Vec<u8>>,
+    /// Who has sent each.
+    answers: Vec<(SocketAddrV4, Vec<u8>)>,
     router: Router,
     nodes: Vec<Node>,
     network: Network,
@@ -167,8 +168,8 @@ impl Cluster {
 
     #[inline(never)]
     fn client_turn(&mut self) {
-        for bytes in self.answers.drain(..) {
-            self.client.handle_datagram(self.now, &bytes);
+        for (from, bytes) in self.answers.drain(..) {
+            self.client.handle_datagram(self.now, from, &bytes);
             self.network.spare.push(bytes);
         }
         if self.client.next_deadline().is_some_and(|deadline_ns| deadline_ns <= self.now.boot_ns) {
@@ -193,7 +194,7 @@ impl Cluster {
                 Passed::Unicast(host) => self.hosts.push(host),
                 Passed::Multicast(hosts) => self.hosts.extend(hosts),
                 Passed::Plain if to == CLIENT => {
-                    self.answers.push(bytes);
+                    self.answers.push((from, bytes));
                     continue;
                 }
                 Passed::Plain => {

@@ -57,7 +57,7 @@ pub fn receive_into(
     for _ in 0..batches_max {
         let more = endpoint.receive(|message| {
             let now = *received_at.get_or_insert_with(now);
-            core.handle_datagram(now, message.bytes);
+            core.handle_datagram(now, message.from, message.bytes);
         })?;
         if !more {
             break;

@@ -151,8 +151,8 @@ impl Client {
     }
 
     /// A datagram arrives.
-    pub fn receive(&mut self, at_ns: u64, bytes: &[u8]) {
-        self.core.handle_datagram(now(at_ns), bytes);
+    pub fn receive(&mut self, at_ns: u64, from: SocketAddrV4, bytes: &[u8]) {
+        self.core.handle_datagram(now(at_ns), from, bytes);
         if self.core.is_forgotten() {
             self.rename(at_ns);
         }

@@ -36,7 +36,9 @@ pub(crate) fn put(
             let deadline_ns = core.next_deadline().map_or(next_ns, |deadline_ns| deadline_ns.min(next_ns));
             wait(&mut [readable(&endpoint)], Some(deadline_ns)).map_err(system())?;
             let now = now();
-            endpoint.receive(|message| core.handle_datagram(now, message.bytes)).map_err(system())?;
+            endpoint
+                .receive(|message| core.handle_datagram(now, message.from, message.bytes))
+                .map_err(system())?;
             core.handle_deadline(now);
             take_successes(&mut core, now, &mut successes_ns);
         }

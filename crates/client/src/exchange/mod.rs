@@ -174,6 +174,11 @@ impl Exchange {
         }
     }
 
+    /// Whether the switch passes what is sent now to one node, and that answers.
+    pub(crate) fn is_asked_of_one(&self) -> bool {
+        matches!(self, Self::Multicast(exchange) if exchange.is_get())
+    }
+
     /// It is time for a retry.
     pub(crate) fn on_timeout(&mut self, buffers: &mut Buffers) -> Step {
         match self {

@@ -24,6 +24,10 @@ impl MulticastExchange {
         Self { is_get: matches!(request, Request::Get { .. }), is_refused: false, planted }
     }
 
+    pub(super) fn is_get(&self) -> bool {
+        self.is_get
+    }
+
     pub(super) fn begin(
         &self,
         Name { op, watermark }: Name,

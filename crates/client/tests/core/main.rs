@@ -10,7 +10,7 @@ use nicekv_wire::{
     ClientId, Condition, Datagram, Duration, Expiry, KeyspaceId, OpId, Opcode, Operation, Replication, Reply,
     Status, Update,
 };
-use world::World;
+use world::{REPLICA, World};
 
 const MS: u64 = 1_000_000;
 
@@ -90,7 +90,7 @@ fn a_late_or_repeated_reply_is_ignored() {
     world.reply(Reply::bare(op, Status::NotFound));
     world.reply(Reply::bare(OpId { client: ClientId(1), sequence: 2 }, Status::Ok));
     world.reply(Reply::bare(OpId { sequence: u64::MAX, ..op }, Status::Ok));
-    world.client.handle_datagram(world.now, b"noise");
+    world.client.handle_datagram(world.now, REPLICA, b"noise");
     assert_eq!(world.outcome(), None);
     let counters = world.client.counters();
     assert_eq!((counters.stray_replies, counters.malformed), (4, 1));

@@ -3,6 +3,10 @@
 use nicekv_client::{ClientCore, Completion, Config, OPERATION_TIMEOUT, OperationError, Outcome, Request};
 use nicekv_placement::Vrings;
 use nicekv_wire::{ClientId, Datagram, Expiry, KeyspaceId, Now, OpId, Operation, Reply};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// Where answers come from.
+pub(crate) const REPLICA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7401);
 
 pub(crate) struct World {
     pub(crate) client: ClientCore,
@@ -54,7 +58,7 @@ impl World {
     pub(crate) fn reply(&mut self, reply: Reply<'_>) {
         let mut out = Vec::new();
         reply.encode(&mut out);
-        self.client.handle_datagram(self.now, &out);
+        self.client.handle_datagram(self.now, REPLICA, &out);
     }
 
     /// Moves the clock to the next deadline; by how much.

@@ -55,7 +55,7 @@ impl NativeClient {
             wait(&mut [readable(&self.endpoint)], self.core.next_deadline())?;
             let now = now();
             let core = &mut self.core;
-            while self.endpoint.receive(|message| core.handle_datagram(now, message.bytes))? {}
+            while self.endpoint.receive(|message| core.handle_datagram(now, message.from, message.bytes))? {}
             renew_client_id(&mut self.core)?;
             self.core.handle_deadline(now);
         }

@@ -85,7 +85,7 @@ impl Cluster {
                 self.wake_node(node, (now_ns + drain_ns).max(self.nodes[node].busy_until_ns));
             }
             Host::Client(client) => {
-                self.clients[client].receive(now_ns, &bytes);
+                self.clients[client].receive(now_ns, from, &bytes);
                 self.wake_client(client, now_ns);
             }
             Host::Metadata => self.metadata_hears(from, bytes),
