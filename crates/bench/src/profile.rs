@@ -146,16 +146,19 @@ fn measure(
     Ok(Profile { name, callers, measured, soft_interrupts: machine.soft_interrupts, shares })
 }
 
-/// This process' socket is in the client's network namespace, this process is not.
+/// This process' socket is in the client's network namespace, this process is not. An edge is in that of its host, whose datagrams are
+/// not its own.
 fn counts_of((role, process): &(String, u32), roles: &[(String, u32)]) -> ProcessCounts {
-    let counts = ProcessCounts::of(*process);
-    let gateway = roles.iter().find(|(role, _)| *role == CLIENT.to_string());
-    match gateway.filter(|_| role == LOAD).map(|(_, process)| ProcessCounts::of(*process)) {
-        Some(ProcessCounts { datagrams_in, datagrams_out, .. }) => {
-            ProcessCounts { datagrams_in, datagrams_out, ..counts }
+    let of_process = ProcessCounts::of(*process);
+    let ProcessCounts { datagrams_in, datagrams_out, .. } = match role.as_str() {
+        LOAD => {
+            let gateway = roles.iter().find(|(role, _)| *role == CLIENT.to_string());
+            gateway.map_or(of_process, |(_, process)| ProcessCounts::of(*process))
         }
-        None => counts,
-    }
+        role if role.starts_with("edge-") => ProcessCounts::default(),
+        _ => of_process,
+    };
+    ProcessCounts { datagrams_in, datagrams_out, ..of_process }
 }
 
 impl Profile {
