@@ -1,5 +1,6 @@
 //! The partitions that a node has heard of, by number and by range.
 
+use crate::host::Map;
 use crate::protocol::Protocol;
 use crate::routes::Routes;
 use alloc::collections::BTreeMap;
@@ -11,13 +12,21 @@ use nicekv_wire::{KeyspaceId, PartitionId};
 #[derive(Clone)]
 pub(crate) struct Partitions<P> {
     slots: Vec<P>,
-    by_id: BTreeMap<PartitionId, usize>,
+    /// To find one.
+    by_id: Map<PartitionId, usize>,
+    /// To visit all in the order of their numbers.
+    in_order: BTreeMap<PartitionId, usize>,
     routes: Routes,
 }
 
 impl<P> Default for Partitions<P> {
     fn default() -> Self {
-        Self { slots: Vec::new(), by_id: BTreeMap::new(), routes: Routes::default() }
+        Self {
+            slots: Vec::new(),
+            by_id: Map::default(),
+            in_order: BTreeMap::new(),
+            routes: Routes::default(),
+        }
     }
 }
 
@@ -42,8 +51,10 @@ impl<P: Protocol> Partitions<P> {
             return Some(slot);
         }
         self.slots.push(make()?);
-        self.by_id.insert(id, self.slots.len() - 1);
-        Some(self.slots.len() - 1)
+        let slot = self.slots.len() - 1;
+        self.by_id.insert(id, slot);
+        self.in_order.insert(id, slot);
+        Some(slot)
     }
 
     /// A partition that something is pending for, so that it exists.
@@ -70,12 +81,12 @@ impl<P: Protocol> Partitions<P> {
 
     /// All of them, by number.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &P> {
-        self.by_id.values().map(|slot| &self.slots[*slot])
+        self.in_order.values().map(|slot| &self.slots[*slot])
     }
 
     /// Visits all of them, by number.
     pub(crate) fn for_each(&mut self, mut visit: impl FnMut(&mut P)) {
-        for slot in self.by_id.values() {
+        for slot in self.in_order.values() {
             visit(&mut self.slots[*slot]);
         }
     }
@@ -87,7 +98,7 @@ impl<P: Protocol> Partitions<P> {
         is_wanted: impl Fn(&P) -> bool,
     ) -> Option<PartitionId> {
         let after = after.map_or(core::ops::Bound::Unbounded, core::ops::Bound::Excluded);
-        let mut rest = self.by_id.range((after, core::ops::Bound::Unbounded));
+        let mut rest = self.in_order.range((after, core::ops::Bound::Unbounded));
         rest.find(|(_, slot)| is_wanted(&self.slots[**slot])).map(|(id, _)| *id)
     }
 }

@@ -17,44 +17,34 @@ use nicekv_wire::{Entries, KeyDigest, KeyspaceId, NodeId, PartitionId};
 /// So many direct datagrams go before decisions and acks.
 const LONE_REPLIES_MAX: usize = 2;
 
+/// So many batches of each kind are kept to be filled again.
+const SPARE_BATCHES_MAX: usize = 64;
+
 /// So many clients that take bundles are remembered.
 const BUNDLE_TO_MAX: usize = 4_096;
 
 /// Decisions under way to one destination.
 #[derive(Clone)]
 struct DecisionBatch {
-    destination: DecisionDestination,
+    /// In the multicast vring, or one member's.
+    destination: SocketAddrV4,
+    /// In the first case: partitions with the same members share a datagram.
+    members: Vec<NodeId>,
     watermarks: Vec<Watermark>,
     count: usize,
     decisions: Vec<u8>,
 }
 
-/// Where decisions go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum DecisionDestination {
-    /// To the members of a partition through the multicast vring. Partitions with the same members share a datagram.
-    Members { vnode: SocketAddrV4, members: Vec<NodeId> },
-    /// To one member.
-    One(SocketAddrV4),
-}
-
-impl DecisionDestination {
-    fn address(&self) -> SocketAddrV4 {
-        match self {
-            Self::Members { vnode, .. } => *vnode,
-            Self::One(address) => *address,
-        }
-    }
-
-    fn same_receivers(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Members { members, .. }, Self::Members { members: others, .. }) => members == others,
-            _ => self == other,
-        }
-    }
-}
-
 impl DecisionBatch {
+    fn to(destination: SocketAddrV4) -> Self {
+        Self { destination, members: Vec::new(), watermarks: Vec::new(), count: 0, decisions: Vec::new() }
+    }
+
+    fn is_to(&self, destination: SocketAddrV4, members: impl Iterator<Item = NodeId>) -> bool {
+        let is_of_same = self.members.iter().copied().eq(members);
+        is_of_same && (!self.members.is_empty() || self.destination == destination)
+    }
+
     fn bytes(&self) -> usize {
         DECISIONS_FIXED_BYTES + self.watermarks.len() * WATERMARK_BYTES + self.decisions.len()
     }
@@ -85,6 +75,9 @@ pub struct Outbox {
     scratch: Vec<u8>,
     acks: VecDeque<AckBatch>,
     decisions: VecDeque<DecisionBatch>,
+    /// Sent, and empty, for their memory.
+    spare_acks: Vec<AckBatch>,
+    spare_decisions: Vec<DecisionBatch>,
     /// Clients that take bundles, as they have sent such.
     bundle_to: HashSet<SocketAddrV4, FixedState>,
 }
@@ -98,6 +91,8 @@ impl Outbox {
             scratch: Vec::new(),
             acks: VecDeque::new(),
             decisions: VecDeque::new(),
+            spare_acks: Vec::new(),
+            spare_decisions: Vec::new(),
             bundle_to: HashSet::default(),
         }
     }
@@ -142,7 +137,9 @@ impl Outbox {
             batch.primary == primary && batch.prepares.len() + batch.progress.len() < ACKS_MAX
         };
         let index = self.acks.iter().position(with_room).unwrap_or_else(|| {
-            self.acks.push_back(AckBatch { primary, prepares: Vec::new(), progress: Vec::new() });
+            let (prepares, progress) = (Vec::new(), Vec::new());
+            let spare = self.spare_acks.pop().unwrap_or(AckBatch { primary, prepares, progress });
+            self.acks.push_back(AckBatch { primary, ..spare });
             self.acks.len() - 1
         });
         &mut self.acks[index]
@@ -152,12 +149,11 @@ impl Outbox {
     pub fn multicast_decision(
         &mut self,
         vnode: SocketAddrV4,
-        members: impl Iterator<Item = NodeId>,
+        members: impl Iterator<Item = NodeId> + Clone,
         decision: Option<&Decision<'_>>,
         watermark: Watermark,
     ) {
-        let members = members.collect();
-        self.queue_decision(DecisionDestination::Members { vnode, members }, decision, watermark);
+        self.queue_decision(vnode, members, decision, watermark);
     }
 
     /// Queues a decision, or a watermark alone, for one member.
@@ -167,22 +163,25 @@ impl Outbox {
         decision: Option<&Decision<'_>>,
         watermark: Watermark,
     ) {
-        self.queue_decision(DecisionDestination::One(member), decision, watermark);
+        self.queue_decision(member, core::iter::empty(), decision, watermark);
     }
 
     fn queue_decision(
         &mut self,
-        destination: DecisionDestination,
+        destination: SocketAddrV4,
+        members: impl Iterator<Item = NodeId> + Clone,
         decision: Option<&Decision<'_>>,
         watermark: Watermark,
     ) {
         // Only the last batch to these receivers: an earlier one with room would let a decision overtake its predecessor.
-        let last = self.decisions.iter().rposition(|batch| batch.destination.same_receivers(&destination));
+        let last = self.decisions.iter().rposition(|batch| batch.is_to(destination, members.clone()));
         let index = last
             .filter(|index| self.decisions[*index].has_room(decision, watermark.partition))
             .unwrap_or_else(|| {
-                let (watermarks, decisions) = (Vec::new(), Vec::new());
-                self.decisions.push_back(DecisionBatch { destination, watermarks, count: 0, decisions });
+                let mut batch = self.spare_decisions.pop().unwrap_or_else(|| DecisionBatch::to(destination));
+                batch.destination = destination;
+                batch.members.extend(members);
+                self.decisions.push_back(batch);
                 self.decisions.len() - 1
             });
         let batch = &mut self.decisions[index];
@@ -203,16 +202,10 @@ impl Outbox {
         let direct_first = self.direct.len() <= LONE_REPLIES_MAX && !self.direct.is_empty();
         if !direct_first {
             if let Some(batch) = self.decisions.pop_front() {
-                let watermarks = Entries::Values(&batch.watermarks);
-                let decisions = Entries::Encoded { count: batch.count, bytes: &batch.decisions };
-                Decisions { sender: self.node, watermarks, decisions }.encode(out);
-                return Some(batch.destination.address());
+                return Some(self.write_decisions(batch, out));
             }
             if let Some(batch) = self.acks.pop_front() {
-                let (prepares, progress) =
-                    (Entries::Values(&batch.prepares), Entries::Values(&batch.progress));
-                Acks { sender: self.node, prepares, progress }.encode(out);
-                return Some(batch.primary);
+                return Some(self.write_acks(batch, out));
             }
         }
         let (to, range) = self.direct.pop_front()?;
@@ -222,6 +215,33 @@ impl Outbox {
         out.clear();
         out.extend_from_slice(&self.bytes[range]);
         Some(to)
+    }
+
+    fn write_decisions(&mut self, mut batch: DecisionBatch, out: &mut Vec<u8>) -> SocketAddrV4 {
+        let watermarks = Entries::Values(&batch.watermarks);
+        let decisions = Entries::Encoded { count: batch.count, bytes: &batch.decisions };
+        Decisions { sender: self.node, watermarks, decisions }.encode(out);
+        let destination = batch.destination;
+        if self.spare_decisions.len() < SPARE_BATCHES_MAX {
+            batch.members.clear();
+            batch.watermarks.clear();
+            batch.decisions.clear();
+            batch.count = 0;
+            self.spare_decisions.push(batch);
+        }
+        destination
+    }
+
+    fn write_acks(&mut self, mut batch: AckBatch, out: &mut Vec<u8>) -> SocketAddrV4 {
+        let (prepares, progress) = (Entries::Values(&batch.prepares), Entries::Values(&batch.progress));
+        Acks { sender: self.node, prepares, progress }.encode(out);
+        let primary = batch.primary;
+        if self.spare_acks.len() < SPARE_BATCHES_MAX {
+            batch.prepares.clear();
+            batch.progress.clear();
+            self.spare_acks.push(batch);
+        }
+        primary
     }
 
     /// Writes a bundle of the direct datagram in `first` and those that follow it to the same client, if there are such.

@@ -7,6 +7,8 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
 use nicekv_wire::PartitionId;
 
 /// A request to the log or the engine. The driver executes requests strictly in order; what a request makes visible to later ones is
@@ -124,7 +126,7 @@ pub struct StorageQueue {
     /// Keys that were written since the watched scan was asked for.
     watched: Option<(PartitionId, BTreeSet<Box<[u8]>>)>,
     /// Partitions that were written to since their keys were counted.
-    changed: BTreeSet<PartitionId>,
+    changed: HashSet<PartitionId, FixedState>,
 }
 
 impl StorageQueue {

@@ -14,6 +14,7 @@ mod evaluate;
 mod exploration;
 mod hosted;
 mod multicast;
+mod ordered;
 mod quorum;
 
 pub use config::{

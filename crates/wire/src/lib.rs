@@ -54,5 +54,5 @@ pub use identifiers::{ClientId, Epoch, KeyDigest, KeyspaceId, NodeId, OpId, Part
 pub use keyspace::{EmptyRange, MatchRange, Replication};
 pub use reply::{Reply, Status};
 pub use request::{Condition, ExpireCondition, Expiry, Get, Operation, Update};
-pub use stored::StoredUpdate;
+pub use stored::{StoredBytes, StoredKey, StoredUpdate};
 pub use time::{Duration, Now};

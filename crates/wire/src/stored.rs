@@ -1,33 +1,112 @@
 //! An update that is kept: the datagram as it arrived, decoded once.
+//!
+//! It is one piece of memory: who needs its key for longer than the update shares it ([`StoredKey`]), and what nobody shares any more is
+//! written over by a later one ([`StoredBytes`]).
 
 use crate::{Operation, Update, stamp_reply_to};
-use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::borrow::Borrow;
+use core::hash::{Hash, Hasher};
 use core::net::SocketAddrV4;
-use core::ops::Range;
+use core::ops::Deref;
 
 /// An update and its datagram. What it names is kept decoded; the key and the value are where they arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredUpdate {
-    datagram: Box<[u8]>,
+    datagram: Arc<Vec<u8>>,
     /// Without its bytes.
     head: Update<'static>,
-    key: Range<usize>,
-    value: Range<usize>,
+    key: Place,
+    value: Place,
+}
+
+/// Memory for a [`StoredUpdate`], of one that is no longer kept.
+#[derive(Clone, Debug, Default)]
+pub struct StoredBytes(Arc<Vec<u8>>);
+
+/// A part of a datagram.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Place {
+    start: u16,
+    length: u16,
+}
+
+impl Place {
+    #[inline]
+    fn of(self, datagram: &[u8]) -> &[u8] {
+        &datagram[usize::from(self.start)..][..usize::from(self.length)]
+    }
+}
+
+/// The key of a [`StoredUpdate`], where that keeps it; compared and hashed as its bytes.
+#[derive(Clone, Debug)]
+pub struct StoredKey {
+    datagram: Arc<Vec<u8>>,
+    key: Place,
+}
+
+impl Deref for StoredKey {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.key.of(&self.datagram)
+    }
+}
+
+impl Borrow<[u8]> for StoredKey {
+    #[inline]
+    fn borrow(&self) -> &[u8] {
+        self
+    }
+}
+
+impl PartialEq for StoredKey {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for StoredKey {}
+
+impl Hash for StoredKey {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
 }
 
 impl StoredUpdate {
-    /// Of an update and the datagram that it was decoded from.
-    pub fn new(update: &Update<'_>, datagram: &[u8]) -> Self {
+    /// Of an update and the datagram that it was decoded from. Replies go to `from` unless the update says where; that is written into the
+    /// datagram, too. It is kept in `spare`, unless somebody still shares that.
+    pub fn new(
+        update: &Update<'_>,
+        datagram: &[u8],
+        from: Option<SocketAddrV4>,
+        StoredBytes(mut spare): StoredBytes,
+    ) -> Self {
         let value = update.operation.value();
         let Update { keyspace, op, digest, reply_to, watermark, condition, return_old, operation, key } =
             *update;
         let operation = operation.with_value(&[]);
+        if Arc::get_mut(&mut spare).is_none() {
+            spare = Arc::default();
+        }
+        if let Some(bytes) = Arc::get_mut(&mut spare) {
+            bytes.clear();
+            bytes.extend_from_slice(datagram);
+            if let (None, Some(from)) = (reply_to, from) {
+                stamp_reply_to(bytes, from);
+            }
+        }
         Self {
             head: Update {
                 keyspace,
                 op,
                 digest,
-                reply_to,
+                reply_to: reply_to.or(from),
                 watermark,
                 condition,
                 return_old,
@@ -36,14 +115,8 @@ impl StoredUpdate {
             },
             key: place(key, datagram),
             value: place(value, datagram),
-            datagram: datagram.into(),
+            datagram: spare,
         }
-    }
-
-    /// Has the reply sent there, unless the update says where; it is written into the datagram, too.
-    pub fn stamp(&mut self, from: SocketAddrV4) {
-        stamp_reply_to(&mut self.datagram, from);
-        self.head.reply_to.get_or_insert(from);
     }
 
     /// The update.
@@ -52,18 +125,32 @@ impl StoredUpdate {
     }
 
     /// The operation without what it carries.
+    #[inline]
     pub fn head(&self) -> &Update<'static> {
         &self.head
     }
 
     /// The key.
+    #[inline]
     pub fn key(&self) -> &[u8] {
-        &self.datagram[self.key.clone()]
+        self.key.of(&self.datagram)
+    }
+
+    /// Lets go of the update; a later one may be kept in its place.
+    pub fn into_bytes(self) -> StoredBytes {
+        StoredBytes(self.datagram)
+    }
+
+    /// The key, to be kept.
+    #[inline]
+    pub fn stored_key(&self) -> StoredKey {
+        StoredKey { datagram: self.datagram.clone(), key: self.key }
     }
 
     /// What the operation carries.
+    #[inline]
     pub fn value(&self) -> &[u8] {
-        &self.datagram[self.value.clone()]
+        self.value.of(&self.datagram)
     }
 
     /// The datagram.
@@ -73,14 +160,15 @@ impl StoredUpdate {
 }
 
 /// Where a part of a datagram stands in it; an empty one may stand anywhere.
-fn place(part: &[u8], whole: &[u8]) -> Range<usize> {
+fn place(part: &[u8], whole: &[u8]) -> Place {
     if part.is_empty() {
-        return 0..0;
+        return Place::default();
     }
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize);
     let start = start.filter(|start| start + part.len() <= whole.len());
     let start = start.expect("the parts of an update are parts of the datagram that it was decoded from");
-    start..start + part.len()
+    let number = |of: usize| u16::try_from(of).expect("datagrams are shorter");
+    Place { start: number(start), length: number(part.len()) }
 }
 
 impl Operation<'_> {
@@ -125,10 +213,13 @@ mod tests {
             let mut datagram = Vec::new();
             update.encode(&mut datagram);
             let Ok((_, Datagram::Update(decoded))) = Datagram::decode(&datagram) else { panic!("an update") };
-            let mut stored = StoredUpdate::new(&decoded, &datagram);
+            let stored = StoredUpdate::new(&decoded, &datagram, None, StoredBytes::default());
             assert_eq!((stored.update(), stored.datagram()), (update, &datagram[..]));
+            let key = stored.stored_key();
+            assert_eq!(&*key, b"sky");
             let from = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 9), 7);
-            stored.stamp(from);
+            let stored = StoredUpdate::new(&decoded, &datagram, Some(from), stored.into_bytes());
+            assert_eq!(&*key, b"sky", "it was shared");
             let Ok((_, Datagram::Update(stamped))) = Datagram::decode(stored.datagram()) else {
                 panic!("still one")
             };

@@ -6,7 +6,6 @@
 
 use super::{ClientRecord, Clients, StoredResult};
 use alloc::vec::Vec;
-use core::ops::Bound;
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::{ClientId, DecodeError, OpId, Status};
 use zerocopy::network_endian::{U16, U32, U64};
@@ -45,18 +44,15 @@ impl Clients {
         nicekv_wire::bytes::put(&mut piece, &PieceLayout { horizon: 0.into(), is_last: 0 });
         let mut end = cursor;
         for (client, record) in self.table.range(cursor.client..) {
-            let mut from = Bound::Unbounded;
-            if *client == cursor.client {
-                from = Bound::Excluded(cursor.sequence);
-                if record.results.range((from, Bound::Unbounded)).next().is_none() {
-                    continue;
-                }
+            let after = (*client == cursor.client).then_some(cursor.sequence);
+            if after.is_some_and(|after| record.results.after(after).len() == 0) {
+                continue;
             }
             if piece.len() >= bytes_max && end != cursor {
                 return (piece, end, true);
             }
-            end = append_client(&mut piece, *client, record, from, bytes_max);
-            if record.results.last_key_value().is_some_and(|(last, _)| *last > end.sequence) {
+            end = append_client(&mut piece, *client, record, after, bytes_max);
+            if record.results.last().is_some_and(|last| last > end.sequence) {
                 return (piece, end, true);
             }
         }
@@ -131,12 +127,12 @@ struct ResultLayout {
     value_length: U16,
 }
 
-/// Appends a client with its results in `from..`, or as many as fit; returns where that ends.
+/// Appends a client with its results after `after`, or as many as fit; returns where that ends.
 fn append_client(
     out: &mut Vec<u8>,
     client: ClientId,
     record: &ClientRecord,
-    from: Bound<u64>,
+    after: Option<u64>,
     bytes_max: usize,
 ) -> ExportCursor {
     let start = out.len();
@@ -148,9 +144,9 @@ fn append_client(
     };
     nicekv_wire::bytes::put(out, &layout);
     let (mut count, mut end) = (0u32, ExportCursor { client, sequence: 0 });
-    for (sequence, result) in record.results.range((from, Bound::Unbounded)) {
-        append_result(out, *sequence, result);
-        (count, end.sequence) = (count + 1, *sequence);
+    for (sequence, result) in record.results.after(after) {
+        append_result(out, sequence, result);
+        (count, end.sequence) = (count + 1, sequence);
         if out.len() >= bytes_max {
             break;
         }

@@ -31,7 +31,9 @@ mod export;
 mod result;
 
 use crate::config::CLIENT_BYTES_MAX;
+use crate::ordered::Ordered;
 use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 pub(crate) use export::ExportCursor;
 use nicekv_wire::{ClientId, OpId, Status};
@@ -57,7 +59,7 @@ const FORGOTTEN_PART: usize = 8;
 struct ClientRecord {
     /// Ops with a smaller sequence are finished, or forgotten.
     watermark: u64,
-    results: BTreeMap<u64, StoredResult>,
+    results: Ordered<StoredResult>,
     /// What it takes.
     bytes: usize,
     /// Its last decision here.
@@ -68,7 +70,7 @@ struct ClientRecord {
 
 impl Default for ClientRecord {
     fn default() -> Self {
-        let (watermark, results, bytes) = (0, BTreeMap::new(), CLIENT_FIXED_BYTES);
+        let (watermark, results, bytes) = (0, Ordered::default(), CLIENT_FIXED_BYTES);
         Self { watermark, results, bytes, last_used: 0, is_imported: false }
     }
 }
@@ -76,13 +78,13 @@ impl Default for ClientRecord {
 impl ClientRecord {
     fn advance(&mut self, watermark: u64) {
         self.watermark = self.watermark.max(watermark);
-        while self.results.first_key_value().is_some_and(|(sequence, _)| *sequence < self.watermark) {
+        while self.results.first().is_some_and(|sequence| sequence < self.watermark) {
             self.pop_oldest();
         }
     }
 
     fn remember(&mut self, sequence: u64, result: StoredResult) {
-        let known = self.results.get(&sequence);
+        let known = self.results.get(sequence);
         if sequence < self.watermark || known.is_some_and(|known| known.status != Status::Expired) {
             return;
         }
@@ -124,7 +126,7 @@ impl Clients {
         match self.table.get(&op.client) {
             None if op.client <= self.horizon => Lookup::Expired,
             None => Lookup::New,
-            Some(record) => match record.results.get(&op.sequence) {
+            Some(record) => match record.results.get(op.sequence) {
                 Some(result) => Lookup::Finished(result),
                 None if op.sequence < record.watermark => Lookup::Expired,
                 None => Lookup::New,
@@ -160,11 +162,15 @@ impl Clients {
 
     /// Changes what is known of a client that is not forgotten.
     fn use_client(&mut self, client: ClientId, index: u64, change: impl FnOnce(&mut ClientRecord)) {
-        if self.horizon_over(client).is_some() {
-            return;
-        }
-        let known = self.table.get(&client).map_or(0, |record| record.bytes);
-        let record = self.table.entry(client).or_default();
+        let (record, known) = match self.table.entry(client) {
+            Entry::Occupied(entry) => {
+                let record = entry.into_mut();
+                let known = record.bytes;
+                (record, known)
+            }
+            Entry::Vacant(_) if client <= self.horizon => return,
+            Entry::Vacant(entry) => (entry.insert(ClientRecord::default()), 0),
+        };
         record.last_used = record.last_used.max(index);
         change(record);
         self.bytes = self.bytes - known + record.bytes;

@@ -90,6 +90,9 @@ impl Agenda {
 
     /// A key is gone.
     pub(super) fn remove(&mut self, key: &[u8]) {
+        if self.by_key.is_empty() {
+            return;
+        }
         if let Some((key, (at_ms, _))) = self.by_key.remove_entry(key) {
             self.by_time.remove(&(at_ms, key));
         }

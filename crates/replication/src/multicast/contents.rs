@@ -11,9 +11,9 @@ use crate::config::TOMBSTONES_MAX;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use nicekv_node::{Host, Map, Membership, Plant};
+use nicekv_wire::PartitionId;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::replication::Effect;
-use nicekv_wire::{PartitionId, Update};
 
 /// Deletions that are in the engine, the oldest first. Those beyond [`TOMBSTONES_MAX`] are left to the scrub.
 #[derive(Clone)]
@@ -30,7 +30,9 @@ impl Tombstones {
 
     fn note(&mut self, key: &[u8], entry: &Entry<'_>) {
         if entry.value.is_some() {
-            self.newest.remove(key);
+            if !self.newest.is_empty() {
+                self.newest.remove(key);
+            }
             return;
         }
         if self.queue.len() == TOMBSTONES_MAX {
@@ -57,11 +59,11 @@ impl Tombstones {
     }
 }
 
-/// What a decision writes.
-pub(super) fn effect<'a>(decided: &'a Decided, update: &Update<'a>) -> Option<Entry<'a>> {
+/// What a decision writes, whose op carries `prepared`.
+pub(super) fn effect<'a>(decided: &'a Decided, prepared: &'a [u8]) -> Option<Entry<'a>> {
     let value = match decided.effect {
         Effect::None => return None,
-        Effect::StorePrepared => Some(update.operation.value()),
+        Effect::StorePrepared => Some(prepared),
         Effect::Store => Some(&*decided.value),
         Effect::Remove => None,
     };

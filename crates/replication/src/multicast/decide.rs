@@ -20,11 +20,10 @@ use super::waits::PendingRead;
 use crate::clients::Lookup;
 use crate::config::UNRELEASED_MAX;
 use crate::evaluate::{KeyValue, Verdict, evaluate, needs_state};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nicekv_node::{Host, Plant};
 use nicekv_wire::replication::{Decision, Effect, Progress};
-use nicekv_wire::{NodeId, Now, OpId, Status};
+use nicekv_wire::{NodeId, Now, OpId, Status, StoredKey};
 
 impl Partition {
     /// Decides what can be decided of a key: its oldest undecided op, if all have acknowledged it, and then the next.
@@ -41,8 +40,9 @@ impl Partition {
         if state.votes.any_refused {
             return Some(Verdict::unchanged(Status::DiskFull, None));
         }
-        if !needs_state(&state.stored.update()) {
-            return Some(evaluate(&state.stored.update(), None));
+        // Then what it carries does not matter either.
+        if !needs_state(state.stored.head()) {
+            return Some(evaluate(state.stored.head(), None));
         }
         let locked = self.locks.key(key)?;
         match locked.latest() {
@@ -108,7 +108,7 @@ impl Partition {
         let is_waited_for = contended || locked.undecided().nth(1).is_some();
         let value = match verdict.effect {
             Effect::Store if is_waited_for => Some(verdict.value.clone()),
-            Effect::StorePrepared if is_waited_for => Some(state.stored.update().operation.value().into()),
+            Effect::StorePrepared if is_waited_for => Some(state.stored.value().into()),
             _ => None,
         };
         if verdict.effect == Effect::Remove {
@@ -202,8 +202,8 @@ impl Partition {
         }
         let contended = self.sequence.unreleased().take(newly).filter(|decided| decided.contended);
         let ops: Vec<OpId> = contended.map(|decided| decided.op).collect();
-        let keys: Vec<Box<[u8]>> =
-            ops.iter().filter_map(|op| Some(self.locks.op(*op)?.stored.key().into())).collect();
+        let keys: Vec<StoredKey> =
+            ops.iter().filter_map(|op| Some(self.locks.op(*op)?.stored.stored_key())).collect();
         self.release(host, now, through);
         if !ops.is_empty() {
             self.tell_members(host, None);

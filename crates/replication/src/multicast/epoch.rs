@@ -22,14 +22,13 @@ use super::reporting::Reporting;
 use super::sequence::Decided;
 use crate::clients::Lookup;
 use crate::config::CATCH_UP_DATAGRAMS_MAX;
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nicekv_node::{Host, Membership, Plant, Standing};
 use nicekv_wire::control::Assign;
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::recovery::{Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX, UndecidedOp, Wanted};
 use nicekv_wire::replication::Decision;
-use nicekv_wire::{NodeId, Now, OpId};
+use nicekv_wire::{NodeId, Now, OpId, StoredKey};
 
 impl Partition {
     /// The metadata service assigns an epoch. Whether this replica is in it now.
@@ -237,8 +236,8 @@ impl Partition {
             return;
         }
         self.advance_release(host, now);
-        let keys: Vec<Box<[u8]>> =
-            self.locks.undecided_after(0).map(|(_, op)| op.stored.key().into()).collect();
+        let keys: Vec<StoredKey> =
+            self.locks.undecided_after(0).map(|(_, op)| op.stored.stored_key()).collect();
         for key in keys {
             self.decide_key(host, now, &key);
         }

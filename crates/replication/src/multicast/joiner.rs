@@ -42,8 +42,8 @@ impl Former {
     pub(super) fn effects_through(&self, since: u64) -> impl Iterator<Item = (&[u8], Entry<'_>)> {
         let known = self.decisions.iter().take_while(move |decided| decided.index <= since);
         known.filter(|decided| decided.contended).filter_map(|decided| {
-            let update = self.ops.get(&decided.op)?.stored.update();
-            Some((update.key, effect(decided, &update)?))
+            let stored = &self.ops.get(&decided.op)?.stored;
+            Some((stored.key(), effect(decided, stored.value())?))
         })
     }
 

@@ -11,12 +11,16 @@
 
 use crate::config::WAITING_GETS_MAX;
 use crate::evaluate::KeyValue;
-use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use crate::ordered::Ordered;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
+use hashbrown::hash_map::EntryRef;
 use nicekv_node::{Map, Visibility};
-use nicekv_wire::{Now, OpId, PartitionId, StoredUpdate};
+use nicekv_wire::{Now, OpId, PartitionId, StoredBytes, StoredKey, StoredUpdate};
+use smallvec::SmallVec;
+
+/// So many pieces of memory are kept to be used again: those of a batch.
+const SPARE_MAX: usize = 16;
 
 /// A timeout doubles at most this often.
 const DOUBLINGS_MAX: u32 = 3;
@@ -72,7 +76,7 @@ pub(crate) struct WaitingGet {
 #[derive(Clone)]
 pub(super) struct Key {
     /// Its undecided ops, in the replica's own log order.
-    queue: VecDeque<OpId>,
+    queue: SmallVec<[OpId; 1]>,
     /// Its decided ops that are not released.
     unreleased: u32,
     latest: Latest,
@@ -82,7 +86,7 @@ pub(super) struct Key {
 
 impl Key {
     fn new() -> Self {
-        Self { queue: VecDeque::new(), unreleased: 0, latest: Latest::Unknown, waiting: Vec::new() }
+        Self { queue: SmallVec::new(), unreleased: 0, latest: Latest::Unknown, waiting: Vec::new() }
     }
 
     /// Its undecided ops, in the order in which they are to be decided.
@@ -106,14 +110,16 @@ pub(super) struct Locks {
     partition: PartitionId,
     ops: Map<OpId, Op>,
     /// Undecided ops by log order.
-    undecided: BTreeMap<u64, OpId>,
-    keys: Map<Box<[u8]>, Key>,
+    undecided: Ordered<OpId>,
+    keys: Map<StoredKey, Key>,
+    /// Of ops that are gone.
+    spare: Vec<StoredBytes>,
 }
 
 impl Locks {
     /// Without open ops.
-    pub(super) fn new(partition: PartitionId, ops: Map<OpId, Op>, keys: Map<Box<[u8]>, Key>) -> Self {
-        Self { partition, ops, undecided: BTreeMap::new(), keys }
+    pub(super) fn new(partition: PartitionId, ops: Map<OpId, Op>, keys: Map<StoredKey, Key>) -> Self {
+        Self { partition, ops, undecided: Ordered::default(), keys, spare: Vec::new() }
     }
 
     /// An open op.
@@ -148,12 +154,12 @@ impl Locks {
 
     /// Undecided ops by log order, of those that were logged after record `after`.
     pub(super) fn undecided_after(&self, after: u64) -> impl Iterator<Item = (OpId, &Op)> {
-        self.undecided.range(after + 1..).map(|(_, op)| (*op, &self.ops[op]))
+        self.undecided.after(after).map(|(_, op)| (*op, &self.ops[op]))
     }
 
     /// The record of the oldest undecided op; `u64::MAX`: there is none.
     pub(super) fn oldest_undecided(&self) -> u64 {
-        self.undecided.first_key_value().map_or(u64::MAX, |(order, _)| *order)
+        self.undecided.first().unwrap_or(u64::MAX)
     }
 
     /// All open ops, in the order in which they were logged.
@@ -173,11 +179,11 @@ impl Locks {
         stored: StoredUpdate,
     ) {
         let op = stored.head().op;
-        let key = self.keys.entry_ref(stored.key()).or_insert_with(|| {
-            visibility.locked(self.partition, stored.key());
+        let key = self.keys.entry(stored.stored_key()).or_insert_with_key(|key| {
+            visibility.locked(self.partition, key);
             Key::new()
         });
-        key.queue.push_back(op);
+        key.queue.push(op);
         self.undecided.insert(order, op);
         let state = Op {
             order,
@@ -217,7 +223,7 @@ impl Locks {
     /// Of the `count` oldest undecided ops those whose timeout has passed; each is counted as tried.
     pub(super) fn take_overdue(&mut self, now: Now, timeout_ns: u64, count: usize) -> Vec<OpId> {
         let mut overdue = Vec::new();
-        for op in self.undecided.values().take(count) {
+        for (_, op) in self.undecided.after(None).take(count) {
             let state = self.ops.get_mut(op).expect("an undecided op is open");
             if now.boot_ns >= state.sent_ns + (timeout_ns << state.tries.min(DOUBLINGS_MAX)) {
                 (state.sent_ns, state.tries) = (now.boot_ns, state.tries + 1);
@@ -227,17 +233,16 @@ impl Locks {
         overdue
     }
 
-    /// An op is decided. Whether it was undecided until now; `None`: it is not open.
-    pub(super) fn decide(&mut self, op: OpId) -> Option<bool> {
+    /// An op is decided, maybe once more. How many ops of its key are decided and not released, this one among them; `None`: it is not open.
+    pub(super) fn decide(&mut self, op: OpId) -> Option<u32> {
         let state = self.ops.get_mut(&op)?;
-        if core::mem::replace(&mut state.is_decided, true) {
-            return Some(false);
-        }
-        self.undecided.remove(&state.order);
         let key = self.keys.get_mut(state.stored.key()).expect("an open op locks its key");
-        key.queue.retain(|queued| *queued != op);
-        key.unreleased += 1;
-        Some(true)
+        if !core::mem::replace(&mut state.is_decided, true) {
+            self.undecided.remove(state.order);
+            key.queue.retain(|queued| *queued != op);
+            key.unreleased += 1;
+        }
+        Some(key.unreleased)
     }
 
     /// A decided op takes effect. Its key is to be unlocked next.
@@ -245,15 +250,30 @@ impl Locks {
         self.ops.remove(&op)
     }
 
+    /// Memory for an op that is to be taken in.
+    pub(super) fn take_spare(&mut self) -> StoredBytes {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// An op that was removed is not needed any more.
+    pub(super) fn let_go(&mut self, op: Op) {
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(op.stored.into_bytes());
+        }
+    }
+
     /// A decided op of this key has taken effect. Whether no other one locks the key, and the gets that waited for that.
     pub(super) fn unlock(&mut self, visibility: &mut Visibility, key: &[u8]) -> Option<Vec<WaitingGet>> {
-        let state = self.key_mut(key);
+        let EntryRef::Occupied(mut entry) = self.keys.entry_ref(key) else {
+            panic!("an open op locks its key")
+        };
+        let state = entry.get_mut();
         state.unreleased -= 1;
         if !state.queue.is_empty() || state.unreleased > 0 {
             return None;
         }
         visibility.unlocked(self.partition, key);
-        self.keys.remove(key).map(|state| state.waiting)
+        Some(entry.remove().waiting)
     }
 
     fn key_mut(&mut self, key: &[u8]) -> &mut Key {
@@ -295,7 +315,7 @@ impl Locks {
     pub(super) fn move_to_front(&mut self, key: &[u8], op: OpId) {
         let queue = &mut self.key_mut(key).queue;
         queue.retain(|queued| *queued != op);
-        queue.push_front(op);
+        queue.insert(0, op);
     }
 
     /// A new epoch: nothing is known of what its primary will decide, and acks of the last one are void (R4), unless a bug keeps them.
@@ -332,7 +352,7 @@ mod exploration {
                 (op.stored.head().op, op.is_forced, op.is_contended, op.is_decided).hash(state);
                 (op.votes, op.order <= recovered_through).hash(state);
             }
-            let mut keys: Vec<_> = self.keys.iter().collect();
+            let mut keys: Vec<(&[u8], &Key)> = self.keys.iter().map(|(name, key)| (&**name, key)).collect();
             keys.sort_unstable_by_key(|(name, _)| *name);
             for (name, key) in keys {
                 (name, &key.queue, key.unreleased).hash(state);

@@ -5,7 +5,6 @@ use super::record::Record;
 use super::waits::UnforcedWhat;
 use crate::clients::Lookup;
 use crate::config::OPEN_OPS_MAX;
-use alloc::boxed::Box;
 use core::net::SocketAddrV4;
 use nicekv_node::{Host, Plant, Standing};
 use nicekv_wire::recovery::{Fetch, Wanted};
@@ -77,11 +76,8 @@ impl Partition {
             host.counters.dropped += 1;
             return;
         }
-        let mut stored = StoredUpdate::new(update, datagram);
-        if let Some(from) = source.address() {
-            stored.stamp(from);
-        }
-        self.log_prepare(host, now, stored);
+        let spare = self.locks.take_spare();
+        self.log_prepare(host, now, StoredUpdate::new(update, datagram, source.address(), spare));
     }
 
     /// Whether an op from this source is certainly undecided.
@@ -187,7 +183,7 @@ impl Partition {
         }
         let state = self.locks.op(op).expect("as before");
         if !state.is_decided {
-            let key: Box<[u8]> = state.stored.key().into();
+            let key = state.stored.stored_key();
             self.decide_key(host, now, &key);
         }
     }

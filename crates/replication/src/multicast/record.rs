@@ -63,9 +63,9 @@ struct PositionLayout {
 impl<'a> Record<'a> {
     pub(super) fn append(&self, out: &mut Vec<u8>) {
         let head = |out: &mut Vec<u8>, kind: u8, flag: bool| out.extend_from_slice(&[kind, flag.into()]);
-        match *self {
+        match self {
             Self::Prepare { contended, datagram } => {
-                head(out, 1, contended);
+                head(out, 1, *contended);
                 out.extend_from_slice(datagram);
             }
             Self::Decision(decision) => {
@@ -76,14 +76,14 @@ impl<'a> Record<'a> {
                 head(out, 3, false);
                 out.extend_from_slice(&through.to_be_bytes());
             }
-            Self::Join { handoff } => head(out, 4, handoff),
+            Self::Join { handoff } => head(out, 4, *handoff),
             Self::Clients { payload } => {
                 head(out, 5, false);
                 out.extend_from_slice(payload);
             }
             Self::Begin { since, floor, history } => {
                 head(out, 6, false);
-                put(out, &BeginLayout { since: since.into(), floor: floor.into() });
+                put(out, &BeginLayout { since: (*since).into(), floor: (*floor).into() });
                 out.extend_from_slice(history);
             }
             Self::Copied { payload } => {

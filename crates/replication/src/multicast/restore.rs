@@ -32,7 +32,8 @@ impl Partition {
                 let finished = matches!(self.clients.lookup(update.op), Lookup::Finished(_));
                 if !finished && !self.locks.holds(update.op) {
                     let op = update.op;
-                    self.insert_op(host, now, number, contended, StoredUpdate::new(&update, datagram));
+                    let stored = StoredUpdate::new(&update, datagram, None, self.locks.take_spare());
+                    self.insert_op(host, now, number, contended, stored);
                     self.locks.mark_forced(op);
                 }
             }

@@ -48,13 +48,16 @@ impl Partition {
     /// The part of [`Self::log_decision`] that replaying the log shares.
     pub(super) fn settle(&mut self, host: &mut Host, now: Now, decided: Decided) {
         // Decided once more, for a member that seemed to wait for it: the first decision stands.
-        if self.locks.decide(decided.op).is_none() {
+        let unreleased = self.locks.decide(decided.op);
+        if unreleased.is_none() {
             // It was refused without its prepare, or its effect is in the engine already. It may not be taken in any more.
             let result = StoredResult::of(&decided.wire(self.id(), self.membership.epoch));
             self.clients.remember(decided.op, decided.index, result);
         }
         if !decided.contended {
-            self.release_predecessors(host, now, decided.op);
+            if unreleased.is_some_and(|unreleased| unreleased > 1) {
+                self.release_predecessors(host, now, decided.op);
+            }
             self.take_effect(host, now, &decided);
         } else if self.is_primary() && host.has(Plant::ShowContendedEarly) {
             self.take_effect(host, now, &decided);
@@ -67,44 +70,55 @@ impl Partition {
     fn release_predecessors(&mut self, host: &mut Host, now: Now, op: OpId) {
         let Some(op) = self.locks.op(op) else { return };
         let key = op.stored.key();
-        // The op itself is one of the unreleased.
-        if self.locks.key(key).is_some_and(|key| key.unreleased() > 1) {
-            let is_of_key = |decided: &&Decided| {
-                self.locks.op(decided.op).is_some_and(|earlier| earlier.stored.key() == key)
-            };
-            let newest = self.sequence.unreleased().rev().find(is_of_key);
-            let through = newest.expect("unreleased decisions are kept").index;
-            self.release(host, now, through);
-        }
+        let is_of_key =
+            |decided: &&Decided| self.locks.op(decided.op).is_some_and(|earlier| earlier.stored.key() == key);
+        let newest = self.sequence.unreleased().rev().find(is_of_key);
+        let through = newest.expect("unreleased decisions are kept").index;
+        self.release(host, now, through);
     }
 
     /// Applies a decision to the engine, remembers its result, answers its client if this is the primary, and unlocks.
     fn take_effect(&mut self, host: &mut Host, now: Now, decided: &Decided) {
         let result = StoredResult::of(&decided.wire(self.id(), self.membership.epoch));
-        let Some(op) = self.locks.remove(decided.op) else {
-            return self.answer_refused(host, decided, &result);
-        };
-        let update = op.stored.update();
-        if let Some(entry) = effect(decided, &update)
-            && self.join.as_mut().is_none_or(|join| !join.keeps_back(update.key, &entry))
+        match self.locks.remove(decided.op) {
+            Some(op) => {
+                self.show(host, now, decided, &op.stored, result);
+                self.locks.let_go(op);
+            }
+            None => self.answer_refused(host, decided, &result),
+        }
+    }
+
+    /// The part of [`Self::take_effect`] that is about an op which was prepared here.
+    fn show(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        decided: &Decided,
+        stored: &StoredUpdate,
+        result: StoredResult,
+    ) {
+        let (head, key) = (stored.head(), stored.key());
+        if let Some(entry) = effect(decided, stored.value())
+            && self.join.as_mut().is_none_or(|join| !join.keeps_back(key, &entry))
         {
-            self.contents.store(host, update.key, &entry);
+            self.contents.store(host, key, &entry);
         }
         if self.is_primary() {
-            host.reply(update.reply_to, &result.reply(decided.op));
+            host.reply(head.reply_to, &result.reply(decided.op));
         }
         host.finish_internal(decided.op);
         self.clients.remember(decided.op, decided.index, result);
-        self.clients.advance(decided.op.client, update.watermark);
+        self.clients.advance(decided.op.client, head.watermark);
         if decided.effect != Effect::None {
-            self.finish_repair(host, now, update.key);
+            self.finish_repair(host, now, key);
         }
-        let waiting = match self.locks.unlock(&mut host.visibility, update.key) {
+        let waiting = match self.locks.unlock(&mut host.visibility, key) {
             Some(waiting) => waiting,
-            None if self.is_recovering(update.key) => return,
-            None => self.locks.take_waiting(update.key),
+            None if self.is_recovering(key) => return,
+            None => self.locks.take_waiting(key),
         };
-        self.serve_gets(host, now, waiting, update.key);
+        self.serve_gets(host, now, waiting, key);
     }
 
     /// Shows what every member has forced, up to `through`.

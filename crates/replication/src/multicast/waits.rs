@@ -1,22 +1,25 @@
 //! What a partition waits for from its disk, in the order in which the disk completes.
 
 use super::compare::Compare;
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_node::StreamPeer;
 use nicekv_wire::{Epoch, NodeId, OpId};
+use smallvec::SmallVec;
+
+/// A key that a read was asked for; short ones need no memory of their own.
+pub(super) type ReadKey = SmallVec<[u8; 32]>;
 
 /// What a read of the engine was for.
 #[derive(Clone)]
 pub(super) enum PendingRead {
     /// To answer a get.
-    Get { op: OpId, reply_to: SocketAddrV4, key: Box<[u8]> },
+    Get { op: OpId, reply_to: SocketAddrV4, key: ReadKey },
     /// To evaluate the next op of a key.
-    Evaluate { key: Box<[u8]> },
+    Evaluate { key: ReadKey },
     /// For a member that cannot read the key; `asked` is its request's `logged` and `released`.
-    Repair { epoch: Epoch, to: NodeId, asked: (u64, u64), key: Box<[u8]> },
+    Repair { epoch: Epoch, to: NodeId, asked: (u64, u64), key: ReadKey },
 }
 
 /// A scan of the engine.

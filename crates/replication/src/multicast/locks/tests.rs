@@ -26,7 +26,7 @@ fn stored(op: OpId, key: &[u8]) -> StoredUpdate {
     let mut datagram = Vec::new();
     update.encode(&mut datagram);
     let Ok((_, Datagram::Update(update))) = Datagram::decode(&datagram) else { unreachable!("just encoded") };
-    StoredUpdate::new(&update, &datagram)
+    StoredUpdate::new(&update, &datagram, None, StoredBytes::default())
 }
 
 fn locks() -> Locks {
@@ -64,10 +64,7 @@ fn a_key_is_locked_from_its_first_op_to_the_effect_of_its_last() {
     take_in(&mut locks, 2, b"k");
     assert!(locks.is_locked(b"k") && locks.holds(op(1)) && !locks.holds(op(3)));
     assert_eq!((locks.count(), locks.has_unreleased(), undecided(&locks, b"k")), (2, false, vec![1, 2]));
-    assert_eq!(
-        (locks.decide(op(1)), locks.decide(op(1)), locks.decide(op(9))),
-        (Some(true), Some(false), None)
-    );
+    assert_eq!((locks.decide(op(1)), locks.decide(op(1)), locks.decide(op(9))), (Some(1), Some(1), None));
     assert_eq!((locks.has_unreleased(), undecided(&locks, b"k")), (true, vec![2]));
     assert_eq!(locks.key(b"k").unwrap().unreleased(), 1);
     assert!(locks.remove(op(1)).is_some() && locks.remove(op(1)).is_none());
