@@ -82,7 +82,8 @@ impl Bundler {
         let bytes = datagram.len() + BUNDLED_FIXED_BYTES;
         let has_room =
             |(of, group): &(Kind, Group)| *of == kind && group.bundled.len() + bytes <= BUNDLED_BYTES_MAX;
-        let known = self.groups.iter().position(has_room);
+        // Those before are full.
+        let known = self.groups.iter().rposition(has_room);
         let index = known.unwrap_or_else(|| {
             let mut group = self.spare.pop().unwrap_or_default();
             group.bundled.clear();

@@ -255,13 +255,12 @@ impl Outbox {
         if more == 0 {
             return false;
         }
-        self.scratch.clear();
-        append_bundled(&self.bytes[first], &mut self.scratch);
-        for (_, range) in self.direct.drain(..more) {
-            append_bundled(&self.bytes[range], &mut self.scratch);
-        }
-        let (keyspace, digest) = (KeyspaceId::DEFAULT, KeyDigest::default());
-        Bundle { keyspace, digest, bundled: &self.scratch }.encode(out);
+        Bundle::encode_with(KeyspaceId::DEFAULT, KeyDigest::default(), out, |out| {
+            append_bundled(&self.bytes[first], out);
+            for (_, range) in self.direct.drain(..more) {
+                append_bundled(&self.bytes[range], out);
+            }
+        });
         true
     }
 }

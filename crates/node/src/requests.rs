@@ -24,11 +24,13 @@ impl<P: Protocol> NodeCore<P> {
                 self.host.counters.malformed += 1;
                 continue;
             }
+            let Some(reply_to) = header.reply_to else {
+                self.handle_datagram(now, from, bytes);
+                continue;
+            };
             stamped.clear();
             stamped.extend_from_slice(bytes);
-            if let Some(reply_to) = header.reply_to {
-                stamp_reply_to(&mut stamped, reply_to);
-            }
+            stamp_reply_to(&mut stamped, reply_to);
             self.handle_datagram(now, from, &stamped);
         }
         self.bundled = stamped;

@@ -63,6 +63,18 @@ impl<'a> Bundle<'a> {
     }
 }
 
+impl Bundle<'_> {
+    /// Writes a bundle to `out`, which is cleared, of what `bundle` [appends](append_bundled).
+    pub fn encode_with(
+        keyspace: KeyspaceId,
+        digest: KeyDigest,
+        out: &mut Vec<u8>,
+        bundle: impl FnOnce(&mut Vec<u8>),
+    ) {
+        Bundle { keyspace, digest, bundled: &[] }.header().encode(out, bundle);
+    }
+}
+
 /// Appends a datagram to what will be [`Bundle::bundled`].
 pub fn append_bundled(datagram: &[u8], out: &mut Vec<u8>) {
     codec::append::<Bundled<'static>>(&Bundled { datagram }, out);
@@ -81,5 +93,12 @@ mod tests {
         assert_eq!(bundled.len(), one.len() + other.len() + 2 * BUNDLED_FIXED_BYTES);
         let bundle = Bundle { keyspace: KeyspaceId(3), digest: KeyDigest::default(), bundled: &bundled };
         assert!(bundle.datagrams().eq([&one[..], &other[..]]));
+        let (mut at_once, mut in_two_steps) = (vec![7], Vec::new());
+        Bundle::encode_with(bundle.keyspace, bundle.digest, &mut at_once, |out| {
+            append_bundled(&one, out);
+            append_bundled(&other, out);
+        });
+        bundle.encode(&mut in_two_steps);
+        assert_eq!(at_once, in_two_steps);
     }
 }
