@@ -6,9 +6,11 @@
 //!         redis, tc ████████├─┤          144450
 //! ```
 
-use crate::report::figure;
-use crate::statistics::Summary;
-use plotters::prelude::*;
+use crate::statistics::{Summary, figure};
+use plotters::prelude::{
+    BLACK, Color, DrawingArea, DrawingAreaErrorKind, DrawingBackend, FontStyle, IntoDrawingArea, IntoFont,
+    IntoTextStyle, PathElement, RGBColor, Rectangle, SVGBackend, Text, WHITE,
+};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// Of a chart, in pixels.

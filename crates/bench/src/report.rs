@@ -1,7 +1,7 @@
 //! What a bench prints: a table for people, one JSON object per line for programs.
 
 use crate::plot::{Bar, Panel};
-use crate::statistics::{Rounds, Summary};
+use crate::statistics::{Rounds, Summary, figure};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
@@ -189,10 +189,6 @@ pub(crate) fn across_networks(comparisons: &[Comparison]) -> String {
         }
     }
     text
-}
-
-pub(crate) fn figure(value: f64) -> String {
-    if value >= 1_000.0 { format!("{value:.0}") } else { format!("{value:.1}") }
 }
 
 /// Columns as wide as their widest cell.

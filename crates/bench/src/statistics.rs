@@ -54,6 +54,11 @@ impl Rounds {
     }
 }
 
+/// A figure as people read it.
+pub(crate) fn figure(value: f64) -> String {
+    if value >= 1_000.0 { format!("{value:.0}") } else { format!("{value:.1}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,29 +5,10 @@ use crate::exchange::Exchange;
 use crate::in_flight::InFlight;
 #[cfg(feature = "exploration")]
 use crate::plant::{Plant, Planted};
-use crate::{Completion, Config, Request, SubmitError, Ticket};
+use crate::{Completion, Config, Counters, Request, SubmitError, Ticket};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::{ClientId, Datagram, DecodeError, Header, KeyspaceId, Now, OpId};
-
-/// What a client has done so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Requests taken.
-    pub submitted: u64,
-    /// Requests finished.
-    pub completed: u64,
-    /// Datagrams sent again because no answer came in time.
-    pub retries: u64,
-    /// Requests that were not sent at once, because enough others were under way.
-    pub waited: u64,
-    /// "Busy" answers.
-    pub busy: u64,
-    /// Replies to ops that are not in flight any more (duplicates, or too late), or that are of no use to them.
-    pub stray_replies: u64,
-    /// Datagrams that are not well-formed replies.
-    pub malformed: u64,
-}
 
 /// A client of one or more keyspaces. See the [crate documentation](crate) and the driver's duties below.
 ///

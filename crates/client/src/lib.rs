@@ -31,6 +31,7 @@ mod client_core;
 mod company;
 mod config;
 mod congestion;
+mod counters;
 mod destinations;
 mod error;
 mod exchange;
@@ -46,10 +47,11 @@ mod sequences;
 mod turns;
 mod wheel;
 
-pub use client_core::{ClientCore, Counters};
+pub use client_core::ClientCore;
 pub use config::{
     Addressing, Config, IN_FLIGHT_MAX, Keyspace, OPERATION_TIMEOUT, RetryPolicy, SEQUENCE_SPAN_MAX,
 };
+pub use counters::Counters;
 pub use error::{OperationError, SubmitError};
 #[cfg(feature = "exploration")]
 pub use plant::Plant;

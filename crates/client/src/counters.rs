@@ -1,0 +1,20 @@
+//! What is counted.
+
+/// What a client has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests taken.
+    pub submitted: u64,
+    /// Requests finished.
+    pub completed: u64,
+    /// Datagrams sent again because no answer came in time.
+    pub retries: u64,
+    /// Requests that were not sent at once, because enough others were under way.
+    pub waited: u64,
+    /// "Busy" answers.
+    pub busy: u64,
+    /// Replies to ops that are not in flight any more (duplicates, or too late), or that are of no use to them.
+    pub stray_replies: u64,
+    /// Datagrams that are not well-formed replies.
+    pub malformed: u64,
+}
