@@ -10,7 +10,7 @@ use nicekv_node::{NodeConfig, StorageCompletion, StorageRequest, Timing};
 use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase, Vrings, partitions_for, vnode_blocks};
 use nicekv_replication::Replica;
 use nicekv_store::{Engine, MemoryEngine};
-use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberState};
+use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberRole, MemberState};
 use nicekv_wire::limits::PORT_DEFAULT;
 use nicekv_wire::{
     ClientId, Duration, Epoch, Expiry, KeyspaceId, MatchRange, NodeId, Now, Operation, PartitionId,
@@ -305,7 +305,7 @@ fn assignment(partition: u32, range: MatchRange, activated: bool) -> Assign {
     let member = |number| Member {
         node: NodeId(number),
         state: MemberState::Consistent,
-        handoff: false,
+        role: MemberRole::Original,
         address: address_of(number),
     };
     Assign {

@@ -132,7 +132,7 @@ pub(crate) fn status(scope: &Scope, json: bool, partitions: bool) -> Result<Exit
         output.status.success()
     } else {
         for host in &state.hosts {
-            let HostState { name, process } = host;
+            let HostState { name, process, .. } = host;
             let (word, pid) = (state_of(host), process.map_or(0, |process| process.pid));
             let faults = state.faults.get(name).copied().unwrap_or_default();
             let hook = match *name {

@@ -154,6 +154,9 @@ pub struct UpArguments {
     /// Storage nodes
     #[arg(long, default_value_t = 5)]
     nodes: usize,
+    /// Further hosts with nodes that do not run yet: `lab start NODE` and `nicekv node add` make them nodes of the cluster
+    #[arg(long, default_value_t = 0)]
+    spares: usize,
     /// Client hosts, each with a RESP gateway on 127.0.0.1:6379
     #[arg(long, default_value_t = 2)]
     clients: usize,

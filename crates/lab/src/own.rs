@@ -45,6 +45,7 @@ impl OwnLab {
         let scope = base.beside(name)?;
         let arguments = UpArguments {
             nodes: NODES.into(),
+            spares: 0,
             clients: CLIENTS.into(),
             replicas: REPLICAS,
             write_set: None,

@@ -64,6 +64,8 @@ pub struct PlannedNode {
     pub mac: [u8; 6],
     /// The port of the switch that leads to it.
     pub switch_port: u16,
+    /// It is none of the nodes that the cluster begins with.
+    pub is_spare: bool,
 }
 
 /// The edge of a host on a plain network.
@@ -84,15 +86,17 @@ pub struct PlannedEdge {
 }
 
 impl Plan {
-    /// `directory` is that of the lab.
+    /// `directory` is that of the lab; the cluster begins with so many `nodes`, others are spares.
     pub(crate) fn new(
         hosts: &[Host],
+        nodes: usize,
         replicas: usize,
         directory: &Path,
         data_directory: Option<&Path>,
     ) -> Self {
         let node = |(switch_port, host)| match host {
             Host::Node(index) => Some(PlannedNode {
+                is_spare: usize::from(index) >= nodes,
                 id: u16::from(index),
                 name: host.to_string(),
                 address: host.address(),
@@ -163,14 +167,14 @@ mod tests {
 
     #[test]
     fn ports_are_numbered_alike_for_switch_and_nodes() {
-        let plan = Plan::new(&hosts(3, 2, Fabric::Switch), 3, Path::new("/run/nicekv/lab"), None);
+        let plan = Plan::new(&hosts(3, 2, Fabric::Switch), 3, 3, Path::new("/run/nicekv/lab"), None);
         for node in &plan.nodes {
             assert!(plan.ports.contains(&(node.switch_port, node.name.clone())), "{node:?}");
         }
         assert_eq!(plan.ports.len(), 6, "everyone but the switch");
         assert_eq!(plan.gateways, ["client-0", "client-1"]);
         assert_eq!(plan.edges, []);
-        let plain = Plan::new(&hosts(3, 2, Fabric::Plain), 3, Path::new("/run/nicekv/lab"), None);
+        let plain = Plan::new(&hosts(3, 2, Fabric::Plain), 3, 3, Path::new("/run/nicekv/lab"), None);
         assert_eq!((&plain.nodes, &plain.ports), (&plan.nodes, &plan.ports));
         let edges = plain.edges.iter().map(|edge| (edge.port, edge.name.strip_prefix("edge-").unwrap()));
         assert!(edges.eq(plan.ports[1..].iter().map(|(number, host)| (*number, &host[..]))));

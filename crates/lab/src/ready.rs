@@ -56,7 +56,7 @@ fn retry(
 ) -> Result<()> {
     loop {
         stop_if(interrupted)?;
-        if let Some(ended) = state.hosts.iter().find(|host| !host.is_running()) {
+        if let Some(ended) = state.hosts.iter().find(|host| host.process.is_some() && !host.is_running()) {
             return Err(LabError::Ended { host: ended.name, last_words: last_words(scope, ended.name) });
         }
         match attempt()? {

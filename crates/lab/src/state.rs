@@ -69,6 +69,9 @@ pub(crate) struct HostState {
     pub(crate) name: Host,
     /// Its process, the last one that was started: perhaps it has ended.
     pub(crate) process: Option<ProcessId>,
+    /// Nobody has started it yet.
+    #[serde(default)]
+    pub(crate) is_spare: bool,
 }
 
 impl LabState {

@@ -89,11 +89,18 @@ pub(crate) fn bring_up(
 }
 
 fn check(arguments: &UpArguments) -> Result<()> {
-    let &UpArguments { nodes, clients, replicas, .. } = arguments;
+    let &UpArguments { nodes, spares, clients, replicas, .. } = arguments;
     for (what, count) in [("nodes", nodes), ("clients", clients), ("replicas", replicas)] {
         if count == 0 || count > HOSTS_OF_A_KIND_MAX {
             return Err(LabError::Count { what, count, limit: HOSTS_OF_A_KIND_MAX });
         }
+    }
+    if nodes + spares > HOSTS_OF_A_KIND_MAX {
+        return Err(LabError::Count {
+            what: "nodes and spares",
+            count: nodes + spares,
+            limit: HOSTS_OF_A_KIND_MAX,
+        });
     }
     if replicas > nodes {
         return Err(LabError::TooFewNodes { replicas, nodes });
@@ -139,8 +146,10 @@ fn refuse_strangers(scope: &Scope, state: &LabState) -> Result<()> {
 }
 
 fn new_state(scope: &Scope, arguments: &UpArguments) -> Result<LabState> {
-    let hosts = hosts(arguments.nodes, arguments.clients, arguments.network.fabric);
+    let hosts = hosts(arguments.nodes + arguments.spares, arguments.clients, arguments.network.fabric);
     let clients = hosts.iter().copied().filter(|host| matches!(host, Host::Client(_))).collect();
+    let is_spare = |name| matches!(name, Host::Node(number) if usize::from(number) >= arguments.nodes);
+    let host = |name| HostState { name, process: None, is_spare: is_spare(name) };
     Ok(LabState {
         phase: Phase::Starting,
         namespace_prefix: scope.namespace_prefix(),
@@ -149,7 +158,7 @@ fn new_state(scope: &Scope, arguments: &UpArguments) -> Result<LabState> {
         clients,
         program: std::env::current_exe().map_err(LabError::system("find this program"))?,
         config: scope.directory().join("config.toml"),
-        hosts: hosts.into_iter().map(|name| HostState { name, process: None }).collect(),
+        hosts: hosts.into_iter().map(host).collect(),
         faults: Faults::new(),
         fabric: arguments.network.fabric,
         switch: arguments.network.switch.on_veth(),
@@ -189,6 +198,9 @@ fn vrings(further: &[KeyspaceSpec]) -> Vec<String> {
 pub(crate) fn start_all(scope: &Scope, state: &mut LabState, interrupted: &AtomicBool) -> Result<()> {
     for index in 0..state.hosts.len() {
         stop_if(interrupted)?;
+        if state.hosts[index].is_spare {
+            continue;
+        }
         state.hosts[index].process = Some(spawn(scope, state, state.hosts[index].name)?);
         state.save(scope)?;
     }
@@ -216,7 +228,7 @@ fn create_files(
         write_set: arguments.write_set,
         keyspaces: keyspaces(arguments)?,
         hook: state.switch,
-        ..Plan::new(&hosts, arguments.replicas, &scope.directory(), data.as_deref())
+        ..Plan::new(&hosts, arguments.nodes, arguments.replicas, &scope.directory(), data.as_deref())
     };
     let text = configure(&plan).map_err(LabError::Configuration)?;
     fs::write(&state.config, text).map_err(LabError::io("write", &state.config))

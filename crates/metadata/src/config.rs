@@ -21,9 +21,10 @@ pub const SWITCHES_MAX: usize = 48;
 pub struct SwitchId(pub u16);
 
 /// One storage node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeConfig {
     /// Its number, for ever.
+    #[serde(with = "crate::state::node_id")]
     pub id: NodeId,
     /// For operators.
     pub name: String,
@@ -154,7 +155,7 @@ pub(crate) fn nanoseconds(duration: Duration) -> u64 {
 pub struct Config {
     /// Its name; persisted state of another one is refused.
     pub cluster: u128,
-    /// 1 to [`NODES_MAX`].
+    /// 1 to [`NODES_MAX`]. Those that a cluster begins with; then it knows its nodes itself ([`crate::Change`]).
     pub nodes: Vec<NodeConfig>,
     /// What is stored where and how; see [`check_keyspaces`]. One that is new to a cluster comes into being when all nodes are there.
     pub keyspaces: Vec<KeyspaceSpec>,

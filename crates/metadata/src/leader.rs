@@ -24,6 +24,7 @@ use crate::observations::{Observations, Stale};
 use crate::plant::Plant;
 use crate::state::{State, StateError};
 use crate::status::Counters;
+use crate::targets::Targets;
 use crate::view::{Observed, Situation, has_live_consistent};
 
 /// What the driver must do with the state.
@@ -61,6 +62,7 @@ pub struct Metadata {
     /// Until then nobody else can lead.
     leads_until_ns: u64,
     pub(crate) observations: Observations,
+    targets: Targets,
     outbox: Outbox,
     pub(crate) counters: Counters,
     now_ns: u64,
@@ -77,6 +79,9 @@ impl Metadata {
             Some(bytes) => State::resume(&config, bytes)?,
             None => State::new(&config),
         };
+        let mut targets = Targets::default();
+        targets.update(&committed);
+        let config = Config { nodes: committed.node_configs(), ..config };
         let mut next = committed.clone();
         next.version += 1;
         next.term += 1;
@@ -88,6 +93,7 @@ impl Metadata {
             now_ns: now.boot_ns,
             in_flight: Some(next),
             requested: false,
+            targets,
             outbox: Outbox::default(),
             counters: Counters::default(),
             observed_change: false,
@@ -182,6 +188,10 @@ impl Metadata {
     /// From now on everything that leaves follows from `next`.
     fn adopt(&mut self, next: State) {
         let before = core::mem::replace(&mut self.committed, next);
+        if before.nodes != self.committed.nodes {
+            self.config.nodes = self.committed.node_configs();
+        }
+        self.targets.update(&self.committed);
         self.observations.handle_change(&before, &self.committed, self.now_ns);
         if self.committed.is_bootstrapped() {
             let tables = rules::compile(&self.config, &self.committed, 0);
@@ -271,8 +281,8 @@ impl Metadata {
 
     /// Everything that a decision may look at.
     pub(crate) fn situation(&self) -> Situation<'_> {
-        let Self { config, committed, observations, now_ns, .. } = self;
-        Situation { config, state: committed, observations, now_ns: *now_ns }
+        let Self { config, committed, observations, targets, now_ns, .. } = self;
+        Situation { config, state: committed, observations, targets, now_ns: *now_ns }
     }
 
     /// Compares the state with what is observed; what is to be next is then in flight.
@@ -289,15 +299,23 @@ impl Metadata {
         if self.observations.has(Plant::SpeakBeforePersisted) {
             self.adopt(state.clone());
         }
-        self.in_flight = Some(state);
-        self.requested = false;
+        self.begin_step(state);
+    }
+
+    pub(crate) fn has_step_in_flight(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
+    /// What is to be persisted next.
+    pub(crate) fn begin_step(&mut self, next: State) {
+        (self.in_flight, self.requested) = (Some(next), false);
     }
 
     /// Notes for every partition who of its members is there.
     fn settle(&mut self) {
         for (id, partition) in self.committed.partitions() {
-            let Self { config, committed, observations, now_ns, .. } = &*self;
-            let situation = Situation { config, state: committed, observations, now_ns: *now_ns };
+            let Self { config, committed, observations, targets, now_ns, .. } = &*self;
+            let situation = Situation { config, state: committed, observations, targets, now_ns: *now_ns };
             let view = situation.view(id, partition);
             let has_live_consistent = has_live_consistent(partition, &view);
             let all_live = partition.members.iter().all(|member| view.live(member.node).is_some());

@@ -13,13 +13,15 @@
 //!
 //! Reading order: `config`, `state` (what is persisted), `observations` (what was heard: `membership`, who is live and who has a lease;
 //! `watch`; `switches`), `policy` (what differs by protocol), `view` (what a partition sees), `decide` (`epochs`: what
-//! happens to it; `handoffs`: who stands in), `announce` (`rules`: the tables), `leader` (ties them together), `status`.
+//! happens to it; `handoffs`: who stands in; `moves`: originals that change, by `targets`, what the ring says, and `change`, what an operator
+//! asks for), `announce` (`rules`: the tables), `leader` (ties them together), `status`.
 
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
 
 mod announce;
+mod change;
 mod config;
 mod decide;
 mod leader;
@@ -29,11 +31,13 @@ mod policy;
 mod state;
 mod status;
 mod store;
+mod targets;
 mod view;
 
 #[cfg(test)]
 mod tests;
 
+pub use change::{Change, Plan, Refused};
 pub use config::{
     Balancing, Config, ConfigError, NODES_MAX, NodeConfig, SWITCHES_MAX, ServiceConfig, SwitchId, Timing,
     host_id, service_host_id,
@@ -43,8 +47,8 @@ pub use plant::Plant;
 pub use state::{StateError, persisted_version};
 pub use status::{
     ClusterInfo, Counters, DiskState, Health, HealthCounts, KeyspaceInfo, KeyspaceStatus, MemberStanding,
-    MemberStatus, MemberStatusState, NodeState, NodeStatus, PartitionState, PartitionStatus, Status,
-    SwitchStatus, UsageStatus,
+    MemberStatus, MemberStatusState, NodeState, NodeStatus, NodeWish, PartitionState, PartitionStatus,
+    Status, SwitchStatus, UsageStatus,
 };
 pub use store::StateStore;
 

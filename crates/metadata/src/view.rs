@@ -7,10 +7,12 @@ use nicekv_wire::control::DiskSpace;
 use nicekv_wire::{NodeId, PartitionId};
 
 use crate::config::{Config, nanoseconds};
+use crate::decide::moves::MOVES_PER_NODE_MAX;
 use crate::observations::{Observations, Watch};
 use crate::plant::Plant;
 use crate::policy::Policy;
 use crate::state::{Member, Partition, Process, Removed, State};
+use crate::targets::Targets;
 
 /// What is known about the nodes, from the view of one partition.
 pub(crate) trait Observed {
@@ -41,6 +43,10 @@ pub(crate) trait Observed {
     /// Whether the partition has been whole for so long that its first original, this node, may lead it again, and no
     /// other partition is being given back to that node.
     fn may_lead_again(&self, node: NodeId) -> bool;
+    /// The originals that the ring names now, the one that leads by right first.
+    fn target(&self) -> &[NodeId];
+    /// Whether the node may copy another partition that moves to it.
+    fn may_move(&self, node: NodeId) -> bool;
     /// Whether a member needs an epoch after this one, and that is not too soon.
     fn wants_fence(&self) -> bool;
     /// Whether a test has planted this bug.
@@ -98,6 +104,8 @@ pub(crate) fn all_acknowledged(partition: &Partition, observed: &impl Observed) 
 pub(crate) struct Load {
     led: BTreeMap<NodeId, usize>,
     stands_in: BTreeMap<NodeId, usize>,
+    /// Partitions that move to the node.
+    moving: BTreeMap<NodeId, usize>,
     /// Nodes that lead a partition whose epoch is not acknowledged by all.
     taking_over: BTreeSet<NodeId>,
 }
@@ -117,6 +125,9 @@ impl Load {
         for handoff in partition.handoffs() {
             *self.stands_in.entry(handoff.node).or_default() += 1;
         }
+        for newcomer in &partition.newcomers {
+            *self.moving.entry(*newcomer).or_default() += 1;
+        }
         if !is_acknowledged {
             self.taking_over.insert(partition.primary);
         }
@@ -128,6 +139,9 @@ impl Load {
         for handoff in old.handoffs() {
             *self.stands_in.entry(handoff.node).or_default() -= 1;
         }
+        for newcomer in &old.newcomers {
+            *self.moving.entry(*newcomer).or_default() -= 1;
+        }
         self.add(new, new.epoch == old.epoch);
     }
 }
@@ -138,6 +152,7 @@ pub(crate) struct Situation<'a> {
     pub(crate) config: &'a Config,
     pub(crate) state: &'a State,
     pub(crate) observations: &'a Observations,
+    pub(crate) targets: &'a Targets,
     pub(crate) now_ns: u64,
 }
 
@@ -145,7 +160,9 @@ impl<'a> Situation<'a> {
     /// From where a partition stands.
     pub(crate) fn view(self, id: PartitionId, partition: &'a Partition) -> View<'a> {
         let policy = Policy::of(self.state.keyspace(partition));
-        View { situation: self, partition, policy, watch: self.observations.watch(id), load: None }
+        let (watch, target) =
+            (self.observations.watch(id), self.targets.of(id).unwrap_or(&partition.originals));
+        View { situation: self, partition, policy, watch, target, load: None }
     }
 }
 
@@ -156,6 +173,7 @@ pub(crate) struct View<'a> {
     partition: &'a Partition,
     policy: Policy,
     watch: &'a Watch,
+    target: &'a [NodeId],
     load: Option<&'a Load>,
 }
 
@@ -239,11 +257,20 @@ impl Observed for View<'_> {
         if !is_urgent && now_ns < self.watch.departed_ns() + nanoseconds(delay) {
             return Vec::new();
         }
-        let nodes = state.nodes.iter().filter(|node| !self.barred(**node) && self.has_space(**node));
-        let mut live: Vec<_> = nodes.filter_map(|node| Some((*node, self.live(*node)?))).collect();
+        let nodes = state.ring().into_iter().filter(|node| !self.barred(*node) && self.has_space(*node));
+        let mut live: Vec<_> = nodes.filter_map(|node| Some((node, self.live(node)?))).collect();
         let tasks = |node| self.load.and_then(|load| load.stands_in.get(&node)).copied().unwrap_or(0);
         live.sort_by_key(|(node, _)| tasks(*node));
         live
+    }
+
+    fn target(&self) -> &[NodeId] {
+        self.target
+    }
+
+    fn may_move(&self, node: NodeId) -> bool {
+        let moving = self.load.and_then(|load| load.moving.get(&node)).copied().unwrap_or(0);
+        moving < MOVES_PER_NODE_MAX
     }
 
     fn wants_fence(&self) -> bool {

@@ -17,7 +17,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 /// For an answer of the metadata service.
-const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where a client command goes.
 #[derive(clap::Args)]
@@ -105,6 +105,9 @@ fn describe(status: &Status, with_partitions: bool) -> Vec<String> {
     let readiness = why_not_ready.as_ref().map_or("ready".into(), |reason| format!("not ready: {reason}"));
     let mut lines = vec![format!("cluster {cluster} term {term} {readiness}"), summary(status)];
     lines.push(format!("stored {}", describe_usage(&status.usage, partitions.len())));
+    if status.moves > 0 {
+        lines.push(format!("moving {} replicas, `nicekv node list` shows where", status.moves));
+    }
     lines.extend(nodes.iter().map(|node| format!("node {} {} {:?}", node.name, node.address, node.state)));
     lines.extend(keyspaces.iter().map(describe_keyspace));
     let partitions = partitions.iter().filter(|_| with_partitions);
@@ -186,6 +189,8 @@ fn describe_partition(partition: &PartitionStatus) -> String {
             "primary:"
         } else if member.handoff {
             "handoff:"
+        } else if member.leaving {
+            "leaving:"
         } else {
             ""
         };
@@ -198,14 +203,14 @@ fn describe_partition(partition: &PartitionStatus) -> String {
 }
 
 /// A reader that has seen enough is no failure.
-fn print(bytes: &[u8]) -> Result<(), Failure> {
+pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
     match std::io::stdout().write_all(bytes) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::environment(error)),
         _ => Ok(()),
     }
 }
 
-fn ask(endpoint: SocketAddrV4, request: AdminRequest) -> Result<Vec<u8>, Failure> {
+pub(crate) fn ask(endpoint: SocketAddrV4, request: AdminRequest) -> Result<Vec<u8>, Failure> {
     admin::ask(endpoint, request, ADMIN_TIMEOUT).map_err(|error| {
         let line = format!("no answer from the metadata service at {endpoint}: {error}");
         Failure::Environment(format!("{line}; is it running, and is that what it printed after endpoint=?"))

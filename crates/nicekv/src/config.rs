@@ -217,8 +217,16 @@ impl ClusterConfig {
                 ..Timing::default()
             },
         };
+        // Spares must fit in, too.
         config.validate().map_err(Failure::environment)?;
-        Ok(config)
+        let is_first =
+            |node: &MetadataNode| self.nodes.iter().any(|first| first.id == node.id.0 && !first.spare);
+        let first = nicekv_metadata::Config {
+            nodes: config.nodes.iter().filter(|node| is_first(node)).cloned().collect(),
+            ..config
+        };
+        first.validate().map_err(Failure::environment)?;
+        Ok(first)
     }
 }
 

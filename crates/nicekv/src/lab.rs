@@ -34,6 +34,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         mac: MacAddress(node.mac),
         switch_port: node.switch_port,
         data_directory: directory(&node.name),
+        spare: node.is_spare,
         linger_us: NodeSection::linger_us(),
     };
     let is_plain = !plan.edges.is_empty();
@@ -45,7 +46,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         cluster_id: format!("{cluster:032x}"),
         port: wire_port,
         replicas: plan.replicas,
-        partition_bits: partitions_for(plan.nodes.len()).ilog2() as u8,
+        partition_bits: partitions_for(plan.nodes.iter().filter(|node| !node.is_spare).count()).ilog2() as u8,
         unicast_vring: unicast,
         multicast_vring: multicast,
         // A get by quorum asks several replicas: there is nothing to spread.

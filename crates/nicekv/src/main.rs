@@ -12,6 +12,7 @@ mod discovery;
 mod failure;
 mod gateway;
 mod lab;
+mod nodes;
 mod roles;
 mod sim;
 mod up;
@@ -46,9 +47,9 @@ enum Command {
     ///
     /// Stays in the foreground; Ctrl-C stops it. The line that begins with "ready" says where Redis clients connect.
     Up(up::UpArguments),
-    /// Run one storage node of a cluster
+    /// Run one storage node of a cluster; or list, add, drain and remove nodes
     #[command(after_long_help = configuration_help())]
-    Node(RoleArguments),
+    Node(NodeArguments),
     /// Run the metadata service of a cluster
     #[command(after_long_help = configuration_help())]
     Metadata(ConfigArguments),
@@ -95,6 +96,19 @@ struct RoleArguments {
     /// Which entry of the file this process is
     #[arg(long)]
     name: String,
+}
+
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+struct NodeArguments {
+    #[command(subcommand)]
+    command: Option<nodes::NodeCommand>,
+    /// The file that describes the cluster: `--help` shows it
+    #[arg(long, value_name = "FILE", required = true)]
+    config: Option<PathBuf>,
+    /// Which entry of the file this process is
+    #[arg(long, required = true)]
+    name: Option<String>,
 }
 
 #[derive(clap::Args)]
@@ -152,7 +166,11 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Lab(command) => return lab::run(command),
         Command::Bench(command) => bench(&command),
         Command::Up(arguments) => up::run(&arguments),
-        Command::Node(role) => roles::run_node(&config::read(&role.config.config)?, &role.name),
+        Command::Node(NodeArguments { command: Some(command), .. }) => nodes::run(&command),
+        Command::Node(NodeArguments { config, name, .. }) => {
+            let (config, name) = (config.expect("required"), name.expect("required"));
+            roles::run_node(&config::read(&config)?, &name)
+        }
         Command::Metadata(role) => roles::run_metadata(&config::read(&role.config)?),
         Command::Switch(role) => roles::run_switch(&config::read(&role.config.config)?, &role.name),
         Command::Gateway(GatewayArguments { role, gateway_threads }) => {

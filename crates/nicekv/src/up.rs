@@ -142,6 +142,7 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
         mac: MacAddress([2, 0, 0, 0, 0, number]),
         switch_port: number.into(),
         data_directory: None,
+        spare: false,
         linger_us: NodeSection::linger_us(),
     };
     let control = SocketAddrV4::new(METADATA_ADDRESS, port);

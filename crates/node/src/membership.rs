@@ -3,7 +3,7 @@
 use crate::status::Standing;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
-use nicekv_wire::control::{Assign, Member, MemberState};
+use nicekv_wire::control::{Assign, Member, MemberRole, MemberState};
 use nicekv_wire::{Epoch, KeyspaceId, MatchRange, NodeId, PartitionId};
 
 /// See the module.
@@ -51,11 +51,11 @@ impl Membership {
     /// What `me` is told.
     pub fn of(assign: &Assign, me: NodeId) -> Self {
         let mine = assign.members.iter().find(|member| member.node == me);
-        let standing = match mine.map(|member| (member.state, member.handoff)) {
+        let standing = match mine.map(|member| (member.state, member.role)) {
             None => Standing::Outside,
             Some((MemberState::Joining, _)) => Standing::Joining,
-            Some((MemberState::Consistent, true)) => Standing::Handoff,
-            Some((MemberState::Consistent, false)) => Standing::Consistent,
+            Some((MemberState::Consistent, MemberRole::Handoff)) => Standing::Handoff,
+            Some((MemberState::Consistent, _)) => Standing::Consistent,
         };
         Self {
             partition: assign.partition,
@@ -104,14 +104,14 @@ impl Membership {
         self.members.iter().any(|member| member.state == MemberState::Joining)
     }
 
-    /// Whether this node stands in for another one (R8).
-    pub fn is_handoff(&self, me: NodeId) -> bool {
-        self.members.iter().any(|member| member.node == me && member.handoff)
+    /// What this node, or another member, is there for.
+    pub fn role(&self, node: NodeId) -> Option<MemberRole> {
+        self.members.iter().find(|member| member.node == node).map(|member| member.role)
     }
 
     /// Whether every original member is in the epoch and consistent.
     pub fn is_whole(&self) -> bool {
-        let originals = self.members.iter().filter(|member| !member.handoff);
+        let originals = self.members.iter().filter(|member| member.role.is_original());
         let consistent = originals.filter(|member| member.state == MemberState::Consistent).count();
         self.standing == Standing::Consistent && consistent >= self.replicas
     }

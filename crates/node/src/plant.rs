@@ -38,6 +38,8 @@ pub enum Plant {
     CopyDuringRecovery,
     /// R8: a handoff keeps what is in its space from another time.
     HandoffNotEmptied,
+    /// R7: a node that becomes an original keeps what it holds from another time.
+    FormerMoveKept,
     /// R8: a handoff says of what it lacks that it does not exist.
     HandoffDeniesMissing,
     /// R8: who has left the epoch answers gets that came before.

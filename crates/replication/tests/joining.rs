@@ -7,13 +7,14 @@ use harness::pair::{
 };
 use harness::{NODE, Node};
 use nicekv_node::StreamPeer;
-use nicekv_wire::control::{Member, MemberState};
+use nicekv_wire::control::{Member, MemberRole, MemberState};
 use nicekv_wire::recovery::{CopyFrame, CopySection};
 use nicekv_wire::{Epoch, NodeId, Term};
 
 /// An epoch in which the node joins.
 fn join(node: &mut Node, epoch: u32) -> Sent {
-    let me = Member { node: NodeId(1), state: MemberState::Joining, handoff: false, address: NODE };
+    let me =
+        Member { node: NodeId(1), state: MemberState::Joining, role: MemberRole::Original, address: NODE };
     node.assign_members(Term(3), Epoch(epoch), OTHER, vec![me, other()])
 }
 

@@ -7,7 +7,7 @@ use nicekv_node::{DiskSpace, StreamPeer, Timing};
 use nicekv_placement::key_digest;
 use nicekv_replication::{CLIENT_BYTES_MAX, CLIENTS_BYTES_MAX};
 use nicekv_wire::Duration;
-use nicekv_wire::control::{Member, MemberState};
+use nicekv_wire::control::{Member, MemberRole, MemberState};
 use nicekv_wire::limits::VALUE_BYTES_MAX;
 use nicekv_wire::recovery::{CopyFrame, CopySection, RecoverReply};
 use nicekv_wire::{
@@ -263,7 +263,8 @@ fn what_one_client_leaves_to_be_remembered_goes_in_pieces() {
     let bytes: usize = written.iter().map(Vec::len).sum();
     assert!((CLIENT_BYTES_MAX / 2..CLIENT_BYTES_MAX + PIECE_BYTES_MAX).contains(&bytes), "{bytes}");
 
-    let joiner = Member { node: NodeId(2), state: MemberState::Joining, handoff: false, address: CLIENT };
+    let joiner =
+        Member { node: NodeId(2), state: MemberState::Joining, role: MemberRole::Original, address: CLIENT };
     node.assign_with(Term(3), Epoch(6), &[joiner]);
     let (sender, partition, epoch) = (NodeId(2), PartitionId(0), Epoch(6));
     let undecided = Vec::new();

@@ -9,7 +9,7 @@ use harness::pair::{
 };
 use harness::{CLIENT, LEASE_NS, METADATA, Node, update};
 use nicekv_node::{DiskSpace, StreamPeer};
-use nicekv_wire::control::{Member, MemberState, ReportKind};
+use nicekv_wire::control::{Member, MemberRole, MemberState, ReportKind};
 use nicekv_wire::recovery::{CopyFrame, CopySection, UndecidedOp, Wanted};
 use nicekv_wire::replication::{Acks, PrepareAck, Progress};
 use nicekv_wire::{Datagram, Duration, Entries, Epoch, NodeId, OpId, Operation, Status, Term, Update};
@@ -149,8 +149,12 @@ fn a_refusal_counts_of_new_ops_alone() {
 fn nobody_copies_before_the_recovery_is_complete_everywhere() {
     let mut node = primary();
     increment(&mut node, 1);
-    let joiner =
-        Member { node: JOINER, state: MemberState::Joining, handoff: false, address: JOINER_ADDRESS };
+    let joiner = Member {
+        node: JOINER,
+        state: MemberState::Joining,
+        role: MemberRole::Original,
+        address: JOINER_ADDRESS,
+    };
     node.assign_with(Term(3), Epoch(6), &[other(), joiner]);
     let copies = |node: &mut Node| {
         let (joiner, section) = (JOINER, CopySection::Begin);

@@ -5,7 +5,7 @@ mod harness;
 use harness::pair::{OTHER, OTHER_ADDRESS, PARTITION, Sent, ack, decisions, increment, other, primary};
 use harness::{CLIENT, Node};
 use nicekv_node::{StreamPeer, Timing};
-use nicekv_wire::control::{Member, MemberState};
+use nicekv_wire::control::{Member, MemberRole, MemberState};
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry};
 use nicekv_wire::scrub::ScrubPage;
 use nicekv_wire::{ClientId, Datagram, Duration, Epoch, NodeId, OpId, Term};
@@ -107,7 +107,7 @@ fn a_primary_shows_nothing_because_another_member_says_so() {
 fn a_copy_looks_for_what_is_new_on_several_pages() {
     const JOINER: NodeId = NodeId(3);
     let address = "10.0.0.4:7400".parse().unwrap();
-    let joiner = Member { node: JOINER, state: MemberState::Joining, handoff: false, address };
+    let joiner = Member { node: JOINER, state: MemberState::Joining, role: MemberRole::Original, address };
     let mut node = Node::started();
     node.grant_lease(Term(3));
     node.assign_with(Term(3), Epoch(5), &[joiner]);

@@ -9,6 +9,7 @@
 //! ```
 
 use nicekv_dataplane::control::CONTROL_MESSAGE_BYTES_MAX;
+use nicekv_metadata::Change;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
@@ -42,7 +43,7 @@ pub enum Role {
 }
 
 /// What a command may ask. Each is answered by one frame of JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AdminRequest {
     /// Nodes, partitions, tables.
     Status,
@@ -50,6 +51,10 @@ pub enum AdminRequest {
     ClusterInfo,
     /// Answered, by `true`, when every partition has all its replicas consistent and all tables are acknowledged.
     Ready,
+    /// What would follow from a change: a [`nicekv_metadata::Plan`], or the line that says why it is refused, as a `Result`.
+    Plan(Change),
+    /// The same, and it is begun: it is written down when the answer comes.
+    Change(Change),
 }
 
 /// A frame that is not what was to come.
@@ -67,7 +72,7 @@ pub enum ControlPlaneError {
 }
 
 const MAGIC: [u8; 6] = *b"nicekv";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 impl Greeting {
     /// The first frame of a connection.

@@ -111,6 +111,8 @@ faults! {
     forgetful "forgetful" Probability 0, 0, 0;
     /// A node's disk becomes full, or has space again, at one of its events.
     disk_full "disk-full" Probability 0, 500, 5_000;
+    /// About so often the operator adds, drains or removes a node. 0: never.
+    change_interval_ns "change-interval" Time 0, 0, 400_000_000;
     /// A stored value of a node is damaged, at one of its events. Another replica holds it.
     corruption "corruption" Probability 0, 500, 5_000;
     /// When all is done, so many of the entries are replaced in one replica by others that are valid, too.

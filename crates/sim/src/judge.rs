@@ -38,6 +38,9 @@ pub struct Report {
 /// Chooses the seeds in which every host has a switch of its own.
 const EDGES: u64 = 0x6564_6765;
 
+/// Chooses how many nodes there are besides those that a cluster begins with.
+const SPARES: u64 = 0x73_7061_7265;
+
 /// A random scenario.
 pub fn draw(seed: u64) -> Scenario {
     let mut random = Random::new(!seed);
@@ -49,6 +52,8 @@ pub fn draw(seed: u64) -> Scenario {
     let edges = Random::new(seed ^ EDGES).below(5) == 0;
     Scenario {
         nodes,
+        // By chance of its own, too.
+        spares: Random::new(seed ^ SPARES).below(4) as usize,
         keyspaces: keyspaces.clone(),
         switches: random.pick(&[1, 1, 2]),
         balancing: random.below(3) > 0,
@@ -274,7 +279,9 @@ pub fn is_whole(cluster: &Cluster) -> bool {
     let expected: usize = shapes.iter().map(|shape| 1 << shape.partition_bits).sum();
     let is_whole =
         |(partition, shape): &(PartitionId, Shape)| consistent(cluster, *partition).len() == shape.replicas;
-    partitions.len() == expected && partitions.iter().all(is_whole)
+    // Replicas that move go on moving until all are where they are to be.
+    let moves = cluster.metadata().map_or(0, |metadata| metadata.status().moves);
+    partitions.len() == expected && moves == 0 && partitions.iter().all(is_whole)
 }
 
 fn is_quiet(cluster: &Cluster) -> bool {

@@ -158,6 +158,7 @@ pub const PLANTS: &[Plant] = &[
     replica("epoch-unchecked", "R4", InReplica::EpochUnchecked, Hunt::Seeds(late_messages)),
     replica("copy-during-recovery", "R7", InReplica::CopyDuringRecovery, Hunt::Seeds(lossy_joins)),
     replica("tombstone-dropped-early", "R7", InReplica::TombstoneDroppedEarly, Hunt::Seeds(as_drawn)),
+    replica("former-move-kept", "R7", InReplica::FormerMoveKept, Hunt::Seeds(nodes_come_and_go)),
     replica("handoff-not-emptied", "R8", InReplica::HandoffNotEmptied, Hunt::Seeds(with_handoffs)),
     replica("handoff-denies-missing", "R8", InReplica::HandoffDeniesMissing, Hunt::Seeds(with_handoffs)),
     replica("answer-after-leaving", "R8", InReplica::AnswerAfterLeaving, Hunt::Seeds(late_with_handoffs)),
@@ -264,6 +265,14 @@ fn deletions_by_quorum(scenario: &mut Scenario) {
 fn with_handoffs(scenario: &mut Scenario) {
     scenario.nodes = 5;
     scenario.faults = Faults { crash: 1_000, downtime_max_ns: 1_500 * MILLISECOND_NS, ..Faults::NONE };
+}
+
+/// The operator drains nodes and adds them again, while little else goes wrong.
+fn nodes_come_and_go(scenario: &mut Scenario) {
+    scenario.nodes = 5;
+    scenario.keyspaces = vec![Shape::multicast(3, 1)];
+    scenario.workload.keys = Key::several(0, 20);
+    scenario.faults = Faults { change_interval_ns: 200 * MILLISECOND_NS, ..Faults::NONE };
 }
 
 /// The same on busy machines, with more keys than are written meanwhile.

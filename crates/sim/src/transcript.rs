@@ -6,7 +6,7 @@ use crate::client::Client;
 use crate::network::Host;
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_wire::bundle::Bundle;
-use nicekv_wire::control::{Assign, MemberState, ReportKind};
+use nicekv_wire::control::{Assign, MemberRole, MemberState, ReportKind};
 use nicekv_wire::recovery::{CopyFrame, CopySection, Wanted};
 use nicekv_wire::repair::KeyState;
 use nicekv_wire::replication::{Acks, Decision, Decisions, Effect};
@@ -263,8 +263,13 @@ pub fn tables_reply(switch: usize, reply: &ControlReply) -> Option<String> {
 fn describe_assign(assign: &Assign) -> String {
     let members = assign.members.iter().map(|member| {
         let joining = if member.state == MemberState::Joining { " joining" } else { "" };
-        let handoff = if member.handoff { " handoff" } else { "" };
-        format!("{}{joining}{handoff}", member.node)
+        let role = match member.role {
+            MemberRole::Original => "",
+            MemberRole::Newcomer => " newcomer",
+            MemberRole::Leaving => " leaving",
+            MemberRole::Handoff => " handoff",
+        };
+        format!("{}{joining}{role}", member.node)
     });
     let members = members.collect::<Vec<_>>().join(", ");
     let activated = if assign.activated { "" } else { ", not yet activated" };

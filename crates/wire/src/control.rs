@@ -85,6 +85,28 @@ code! {
     }
 }
 
+code! {
+    /// What a member is in its replica set.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum MemberRole {
+        /// One of the R that the ring names. What it holds from before counts when it returns (R7).
+        Original = 0,
+        /// An original that has never been consistent as one: whatever it holds from another time is void.
+        Newcomer = 1,
+        /// Holds everything, is none of the R any more, and goes when they all do.
+        Leaving = 2,
+        /// Stands in for an original that is away (R8): it holds only what was decided since.
+        Handoff = 3,
+    }
+}
+
+impl MemberRole {
+    /// Whether the member is one of the R.
+    pub fn is_original(self) -> bool {
+        matches!(self, Self::Original | Self::Newcomer)
+    }
+}
+
 part! {
     /// One replica of a partition.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,10 +115,17 @@ part! {
         node: NodeId,
         /// Its standing.
         state: MemberState,
-        /// Whether it stands in for an original member that is away (R8): it holds only what was decided since.
-        handoff: bool,
+        /// What it is there for.
+        role: MemberRole,
         /// Where node-to-node messages reach it (UDP; the copying stream is TCP on the same port).
         address: SocketAddrV4 => 2 zeros,
+    }
+}
+
+impl Member {
+    /// Whether it holds everything.
+    pub fn holds_all(&self) -> bool {
+        self.state == MemberState::Consistent && self.role != MemberRole::Handoff
     }
 }
 

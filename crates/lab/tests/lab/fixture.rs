@@ -63,6 +63,12 @@ impl LabUnderTest {
         hosts.iter().find(|entry| entry["name"] == host).unwrap().clone()
     }
 
+    /// What its processes read.
+    #[allow(dead_code, reason = "not every test that shares this file needs it")]
+    pub(crate) fn config(&self) -> String {
+        format!("/run/nicekv/lab-{}/config.toml", self.name)
+    }
+
     /// Takes it down, and looks.
     pub(crate) fn down(&self) {
         self.succeeds(&["down"]);

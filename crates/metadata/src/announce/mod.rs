@@ -107,7 +107,7 @@ fn assign(situation: &Situation<'_>, id: PartitionId, partition: &Partition, inc
     let member = |member: &Member| AnnouncedMember {
         node: member.node,
         state: member.standing.announced(),
-        handoff: member.handoff,
+        role: partition.role(member),
         address: config.node(member.node).expect("members are configured").address,
     };
     Assign {

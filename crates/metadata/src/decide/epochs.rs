@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 
 use nicekv_wire::{KeyspaceId, MatchRange, NodeId};
 
-use super::handoffs;
+use super::{handoffs, moves};
 use crate::plant::{self, Plant};
 use crate::policy::Silent;
 use crate::state::{Member, Partition, Process, Removed, Standing};
@@ -51,6 +51,7 @@ pub(crate) fn first(
         members: originals.iter().map(member).collect(),
         removed: Vec::new(),
         originals,
+        newcomers: Vec::new(),
     }
 }
 
@@ -59,21 +60,27 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
     if !has_live_consistent(partition, observed) {
         return None;
     }
+    let moved = moves::begin(partition, observed);
+    let before = partition;
+    let partition = moved.as_ref().unwrap_or(partition);
     let members = next_members(partition, observed);
     let announced = |member: &Member| (member.node, member.process, member.standing.is_consistent());
-    if members.iter().map(announced).eq(partition.members.iter().map(announced)) {
+    if moved.is_none() && members.iter().map(announced).eq(before.members.iter().map(announced)) {
         return fence(partition, observed).or_else(|| given_back(partition, observed));
     }
     let mut next = Partition { epoch: partition.epoch + 1, members, ..partition.clone() };
-    for member in &partition.members {
+    let hold: Vec<NodeId> = next.holders().map(|member| member.node).collect();
+    next.newcomers.retain(|node| !hold.contains(node));
+    for member in &before.members {
         remember_removed(&mut next, member);
     }
     next.activated |= observed.has(Plant::RemovalNotAwaited);
     if !holders(&next, observed).any(|member| member.node == next.primary) {
-        let successor = holders(&next, observed).min_by_key(|member| observed.led(member.node));
+        let in_turn = |member: &&Member| (!next.originals.contains(&member.node), observed.led(member.node));
+        let successor = holders(&next, observed).min_by_key(in_turn);
         next.primary = successor.expect("a live consistent original stays").node;
     }
-    plant::spoil(&mut next, partition, observed);
+    plant::spoil(&mut next, before, observed);
     Some(next)
 }
 
@@ -111,14 +118,17 @@ fn next_members(partition: &Partition, observed: &impl Observed) -> Vec<Member> 
         match observed.live(member.node) {
             Some(process) => {
                 let next = next_member(member, process, all_acknowledged, observed);
-                members.extend(Some(next).filter(|next| is_welcome(next, observed)));
+                let stays = is_welcome(&next, observed) && has_place(partition, &next, observed);
+                members.extend(Some(next).filter(|_| stays));
             }
             None if has_survivor(member.node) => {}
             None => members.push(*member),
         }
     }
     for &node in &partition.originals {
-        let is_new = partition.member(node).is_none() && !observed.barred(node) && observed.has_space(node);
+        let is_new = partition.member(node).is_none_or(|member| member.handoff)
+            && !observed.barred(node)
+            && observed.has_space(node);
         if let Some(process) = observed.live(node).filter(|_| is_new) {
             members.push(Member { node, process, standing: Standing::Joining, handoff: false });
         }
@@ -126,6 +136,15 @@ fn next_members(partition: &Partition, observed: &impl Observed) -> Vec<Member> 
     handoffs::dismiss(&partition.originals, &mut members);
     handoffs::recruit(partition, &mut members, observed);
     members
+}
+
+/// Who is no original, nor stands in for one, stays while it holds everything, where there is room for it; who stood in for
+/// others and is an original now joins as one.
+fn has_place(partition: &Partition, member: &Member, observed: &impl Observed) -> bool {
+    if partition.originals.contains(&member.node) {
+        return !member.handoff;
+    }
+    member.handoff || (member.standing.is_consistent() && observed.policy().silent == Silent::Removed)
 }
 
 /// A joiner without room for what it copies would make every put answer that a disk is full: it stays out until it has room. One that
@@ -184,10 +203,6 @@ fn remember_removed(next: &mut Partition, member: &Member) {
 /// Activation looks only at removals that are persisted already: from then on the removed get no lease, so one that
 /// has run out stays so.
 pub(crate) fn next_step(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
-    let is_final = partition.members.iter().all(|member| member.standing == Standing::Serving);
-    if is_final && partition.activated && partition.removed.is_empty() {
-        return None;
-    }
     let mut next = partition.clone();
     if all_acknowledged(partition, observed) {
         for member in &mut next.members {
@@ -198,6 +213,7 @@ pub(crate) fn next_step(partition: &Partition, observed: &impl Observed) -> Opti
             };
         }
     }
+    next.originals = moves::in_order(partition, observed);
     next.removed.retain(|removed| observed.acknowledged(removed.node, removed.incarnation) < removed.since);
     let activated = next.removed.iter().all(|removed| !removed.served || observed.harmless(removed));
     next.activated |= activated;

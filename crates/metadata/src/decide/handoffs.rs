@@ -20,13 +20,16 @@ use nicekv_wire::limits::MEMBERS_MAX;
 use crate::state::{Member, Partition, Standing};
 use crate::view::{Observed, all_acknowledged};
 
-/// Lets handoffs go that are not needed any more: first those that have come least far, of equals the newest.
+/// Lets those go who are no originals and not needed any more: handoffs before those that hold everything, first who has come least far,
+/// of equals the newest.
 pub(crate) fn dismiss(originals: &[NodeId], members: &mut Vec<Member>) {
-    let serves = |member: &&Member| !member.handoff && member.standing == Standing::Serving;
+    let is_original = |member: &Member| originals.contains(&member.node);
+    let serves = |member: &&Member| is_original(member) && member.standing == Standing::Serving;
     let needed = originals.len() - members.iter().filter(serves).count();
-    while members.iter().filter(|member| member.handoff).count() > needed {
-        let handoffs = (0..members.len()).filter(|index| members[*index].handoff);
-        let least = handoffs.min_by_key(|index| (members[*index].standing, Reverse(*index)));
+    while members.iter().filter(|member| !is_original(member)).count() > needed {
+        let others = (0..members.len()).filter(|index| !is_original(&members[*index]));
+        let worth = |index: &usize| (!members[*index].handoff, members[*index].standing, Reverse(*index));
+        let least = others.min_by_key(worth);
         members.remove(least.expect("there are more than needed"));
     }
 }
@@ -39,7 +42,8 @@ pub(crate) fn recruit(partition: &Partition, members: &mut Vec<Member>, observed
         && all_acknowledged(partition, observed)
         && partition.members.iter().all(|before| stays(before, members));
     let away = originals.iter().filter(|node| !is_member(members, **node)).count();
-    let handoffs = members.iter().filter(|member| member.handoff).count();
+    // Who leaves holds everything, and makes up for one that is away as well.
+    let handoffs = members.iter().filter(|member| !originals.contains(&member.node)).count();
     if !is_settled || away <= handoffs {
         return;
     }

@@ -4,6 +4,7 @@
 
 pub(crate) mod epochs;
 mod handoffs;
+pub(crate) mod moves;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -11,7 +12,7 @@ use alloc::vec::Vec;
 use nicekv_placement::{KeyspaceSpec, replica_sets};
 use nicekv_wire::{NodeId, PartitionId};
 
-use crate::state::{Partition, State};
+use crate::state::{Node, Partition, State, Wish};
 use crate::view::{Load, Observed, Situation};
 
 /// What is to be persisted next.
@@ -40,15 +41,29 @@ pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
         load.replace(partition, &next);
         changes.push((id, next));
     }
-    if changes.is_empty() {
+    let forgotten = |node: &Node| node.wish == Wish::Removed && may_be_forgotten(situation, node.config.id);
+    if changes.is_empty() && !situation.state.nodes.iter().any(forgotten) {
         return None;
     }
     let mut state = situation.state.clone();
     for (id, next) in changes {
         state.replace(id, next);
     }
+    for node in situation.state.nodes.iter().filter(|node| forgotten(node)) {
+        state.forget(node.config.id);
+    }
     state.version += 1;
     Some(Decision { state, expelled })
+}
+
+/// Whether a node holds nothing, and can answer no get that it should not: it is gone, or knows that it holds nothing. From then on it
+/// gets no lease.
+fn may_be_forgotten(situation: &Situation<'_>, node: NodeId) -> bool {
+    let is_gone = situation.observations.membership.live(node).is_none();
+    situation.state.partitions().all(|(_, partition)| {
+        let is_awaited = partition.removed.iter().any(|removed| removed.node == node);
+        !partition.has(node) && (!is_awaited || (is_gone && partition.activated))
+    })
 }
 
 /// Keyspaces that are configured and not there yet come into being with all their partitions, empty, when every node is there.
@@ -60,13 +75,13 @@ fn found_keyspaces(situation: &Situation<'_>) -> Option<State> {
         return None;
     }
     let mut processes = BTreeMap::new();
-    for &node in &state.nodes {
+    for node in state.ring() {
         processes.insert(node, observations.membership.live(node)?);
     }
     let mut next = state.clone();
     next.version += 1;
     for spec in new {
-        let sets = replica_sets(&state.nodes, spec);
+        let sets = replica_sets(&state.ring(), spec);
         for (range, originals) in spec.ranges().zip(sets) {
             next.add(epochs::first(spec.id, range, originals, |node| processes[&node]));
         }

@@ -25,7 +25,7 @@ use alloc::vec::Vec;
 use nicekv_wire::NodeId;
 use nicekv_wire::control::{DiskSpace, Heartbeat, ProbeReply};
 
-use crate::config::{Config, Timing, nanoseconds};
+use crate::config::{Config, NodeConfig, Timing, nanoseconds};
 use crate::state::Process;
 
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +57,24 @@ struct Node {
     granted_before_ns: u64,
 }
 
+impl Node {
+    /// Of which nothing was heard. A leader before may have granted leases up to `start_ns`.
+    fn unheard(start_ns: u64) -> Self {
+        Self {
+            process: None,
+            live: false,
+            heard_ns: 0,
+            proven_ns: 0,
+            silent_ns: start_ns,
+            space: DiskSpace::Enough,
+            candidate: None,
+            probing: None,
+            granted_ns: start_ns,
+            granted_before_ns: start_ns,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Membership {
     timing: Timing,
@@ -72,24 +90,21 @@ pub(crate) struct Membership {
 impl Membership {
     /// Nobody is live. Leases of a leader before may have been granted up to `start_ns`.
     pub(crate) fn new(config: &Config, term: u64, start_ns: u64) -> Self {
-        let node = || Node {
-            process: None,
-            live: false,
-            heard_ns: 0,
-            proven_ns: 0,
-            silent_ns: start_ns,
-            space: DiskSpace::Enough,
-            candidate: None,
-            probing: None,
-            granted_ns: start_ns,
-            granted_before_ns: start_ns,
-        };
+        let node = |config: &NodeConfig| (config.id, Node::unheard(start_ns));
         Self {
             timing: config.timing,
-            nodes: config.nodes.iter().map(|config| (config.id, node())).collect(),
+            nodes: config.nodes.iter().map(node).collect(),
             probes_sent: term << 32,
             suspected_ns: 0,
             outbox: Vec::new(),
+        }
+    }
+
+    /// These are the cluster's nodes from now on.
+    pub(crate) fn set_nodes(&mut self, nodes: impl Iterator<Item = NodeId> + Clone, now_ns: u64) {
+        self.nodes.retain(|node, _| nodes.clone().any(|known| known == *node));
+        for node in nodes {
+            self.nodes.entry(node).or_insert_with(|| Node::unheard(now_ns));
         }
     }
 

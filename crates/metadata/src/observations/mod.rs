@@ -86,6 +86,9 @@ impl Observations {
 
     /// The state went from `before` to `after`.
     pub(crate) fn handle_change(&mut self, before: &State, after: &State, now_ns: u64) {
+        if before.nodes != after.nodes {
+            self.membership.set_nodes(after.nodes.iter().map(|node| node.config.id), now_ns);
+        }
         self.watches.retain(|id, _| after.partition(*id).is_some());
         for (id, new) in after.partitions() {
             let watch = self.watches.entry(id).or_default();

@@ -1,20 +1,15 @@
 //! How names and keyspaces are persisted: numbers as themselves, keyspaces as their text, so that a setting more needs no other format.
 
 /// `with = "node_id"`
-pub(super) mod node_id {
+pub(crate) mod node_id {
     use nicekv_wire::NodeId;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub(in crate::state) fn serialize<S: Serializer>(
-        node: &NodeId,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(node: &NodeId, serializer: S) -> Result<S::Ok, S::Error> {
         node.0.serialize(serializer)
     }
 
-    pub(in crate::state) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<NodeId, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<NodeId, D::Error> {
         u16::deserialize(deserializer).map(NodeId)
     }
 }

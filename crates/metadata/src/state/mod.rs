@@ -10,17 +10,18 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use nicekv_placement::{KeyspaceSpec, check_keyspaces, vnode_blocks};
-use nicekv_wire::control::MemberState;
+use nicekv_wire::control::{MemberRole, MemberState};
 use nicekv_wire::limits::MEMBERS_MAX;
 use nicekv_wire::{Epoch, KeyspaceId, MatchRange, NodeId, PartitionId, Term};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::config::{Config, ConfigError};
-use encoding::{keyspace_id, keyspaces, match_range, node_id, node_ids, partitions};
+use crate::config::{Config, ConfigError, NodeConfig};
+pub(crate) use encoding::node_id;
+use encoding::{keyspace_id, keyspaces, match_range, node_ids, partitions};
 
 /// Version of the encoding, its first byte.
-const FORMAT_VERSION: u8 = 3;
+const FORMAT_VERSION: u8 = 4;
 
 /// One life of a node's process and of its storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,8 +60,26 @@ pub(crate) struct Member {
     pub(crate) node: NodeId,
     pub(crate) process: Process,
     pub(crate) standing: Standing,
-    /// Stands in for an original that is away (R8).
+    /// Stands in for an original that is away (R8). Who is neither that nor an original is leaving.
     pub(crate) handoff: bool,
+}
+
+/// What the operator wants of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Wish {
+    /// That it holds its share.
+    Holds,
+    /// That it holds nothing.
+    Drained,
+    /// That it holds nothing and is forgotten then.
+    Removed,
+}
+
+/// A node of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Node {
+    pub(crate) config: NodeConfig,
+    pub(crate) wish: Wish,
 }
 
 /// A former member that has not acknowledged that it is none. It gets no lease (R12).
@@ -89,9 +108,12 @@ pub(crate) struct Partition {
     pub(crate) primary: NodeId,
     pub(crate) members: Vec<Member>,
     pub(crate) removed: Vec<Removed>,
-    /// The replica set by the hash ring; other members are handoffs.
+    /// The replica set by the hash ring; other members are handoffs, or leaving.
     #[serde(with = "node_ids")]
     pub(crate) originals: Vec<NodeId>,
+    /// Originals that have never been consistent since they are.
+    #[serde(with = "node_ids")]
+    pub(crate) newcomers: Vec<NodeId>,
 }
 
 impl Partition {
@@ -103,7 +125,17 @@ impl Partition {
         self.members.iter().find(|member| member.node == node)
     }
 
-    /// Consistent originals: each holds everything, and may lead.
+    /// What a member is there for.
+    pub(crate) fn role(&self, member: &Member) -> MemberRole {
+        match (member.handoff, self.originals.contains(&member.node)) {
+            (true, _) => MemberRole::Handoff,
+            (false, false) => MemberRole::Leaving,
+            (false, true) if self.is_newcomer(member.node) => MemberRole::Newcomer,
+            (false, true) => MemberRole::Original,
+        }
+    }
+
+    /// Who holds everything, and may lead: consistent originals, and those that were.
     pub(crate) fn holders(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(|member| !member.handoff && member.standing.is_consistent())
     }
@@ -111,8 +143,22 @@ impl Partition {
     /// Every original serves, nobody stands in, and nothing is left to wait for.
     pub(crate) fn is_whole(&self) -> bool {
         let all_serve = self.members.iter().all(|member| member.standing == Standing::Serving);
-        let only_originals = self.members.len() == self.originals.len() && self.handoffs().count() == 0;
-        all_serve && only_originals && self.activated && self.removed.is_empty()
+        all_serve && self.has_only_originals() && self.activated && self.removed.is_empty()
+    }
+
+    fn has_only_originals(&self) -> bool {
+        let is_original = |member: &Member| self.originals.contains(&member.node);
+        self.members.len() == self.originals.len() && self.members.iter().all(is_original)
+    }
+
+    /// Whether a node is an original that does not hold everything.
+    pub(crate) fn is_newcomer(&self, node: NodeId) -> bool {
+        self.newcomers.contains(&node)
+    }
+
+    /// Whether a node is a member, or is to be one.
+    pub(crate) fn has(&self, node: NodeId) -> bool {
+        self.originals.contains(&node) || self.member(node).is_some()
     }
 
     pub(crate) fn handoffs(&self) -> impl Iterator<Item = &Member> {
@@ -122,7 +168,7 @@ impl Partition {
     /// What must hold in every epoch; `nodes` are the cluster's.
     fn validate(&self, replicas: usize, nodes: &[NodeId]) -> Result<(), &'static str> {
         if !self.holders().any(|member| member.node == self.primary) {
-            return Err("a primary is not a consistent original member");
+            return Err("a primary does not hold everything");
         }
         let removed = self.removed.iter().map(|removed| removed.node);
         let members = self.members.iter().map(|member| member.node);
@@ -137,7 +183,9 @@ impl Partition {
         let is_named_once = |(index, member): (usize, &Member)| {
             self.members[..index].iter().all(|before| before.node != member.node)
         };
-        if self.members.iter().any(|member| is_original(member) == member.handoff)
+        let is_in_two_roles = |member: &Member| is_original(member) && member.handoff;
+        if self.members.iter().any(is_in_two_roles)
+            || !self.newcomers.iter().all(|node| self.originals.contains(node))
             || !self.members.iter().enumerate().all(is_named_once)
         {
             return Err("a member is named twice, or in the wrong role");
@@ -156,8 +204,10 @@ pub(crate) struct State {
     pub(crate) version: u64,
     pub(crate) cluster: u128,
     pub(crate) term: u64,
-    #[serde(with = "node_ids")]
-    pub(crate) nodes: Vec<NodeId>,
+    /// By their ids.
+    pub(crate) nodes: Vec<Node>,
+    /// The smallest id that no node ever had.
+    pub(crate) next_node: u16,
     /// Those that have come into being, in the order in which they did.
     #[serde(with = "keyspaces")]
     pub(crate) keyspaces: Vec<KeyspaceSpec>,
@@ -179,8 +229,10 @@ pub enum StateError {
     Damaged(&'static str),
     #[error("the metadata state belongs to cluster {found:032x}, not {expected:032x}")]
     OtherCluster { found: u128, expected: u128 },
-    #[error("the stored {field} differs from the configured; changing it is not supported")]
-    Changed { field: &'static str },
+    #[error(
+        "{name} is configured otherwise than the cluster knows it; `nicekv node` adds, drains and removes nodes"
+    )]
+    NodeChanged { name: String },
     #[error("keyspace {stored} is stored, {configured} is configured; changing it is not supported")]
     KeyspaceChanged { stored: String, configured: String },
 }
@@ -193,12 +245,14 @@ pub fn persisted_version(bytes: &[u8]) -> Result<u64, StateError> {
 impl State {
     /// The state of a cluster that has never been.
     pub(crate) fn new(config: &Config) -> Self {
-        let mut nodes: Vec<_> = config.nodes.iter().map(|node| node.id).collect();
-        nodes.sort_unstable();
+        let node = |config: &NodeConfig| Node { config: config.clone(), wish: Wish::Holds };
+        let mut nodes: Vec<_> = config.nodes.iter().map(node).collect();
+        nodes.sort_unstable_by_key(|node| node.config.id);
         Self {
             version: 0,
             cluster: config.cluster,
             term: 0,
+            next_node: nodes.last().map_or(0, |node| node.config.id.0 + 1),
             nodes,
             keyspaces: Vec::new(),
             partitions: BTreeMap::new(),
@@ -213,8 +267,12 @@ impl State {
         if stored.cluster != fresh.cluster {
             return Err(StateError::OtherCluster { found: stored.cluster, expected: fresh.cluster });
         }
-        if stored.nodes != fresh.nodes {
-            return Err(StateError::Changed { field: "set of nodes" });
+        for Node { config: configured, .. } in &fresh.nodes {
+            let known = stored.node(configured.id);
+            let is_removed = known.is_none() && configured.id.0 < stored.next_node;
+            if !is_removed && known.map(|node| &node.config) != Some(configured) {
+                return Err(StateError::NodeChanged { name: configured.name.clone() });
+            }
         }
         for spec in &stored.keyspaces {
             let configured = config.keyspaces.iter().find(|configured| configured.id == spec.id);
@@ -234,6 +292,30 @@ impl State {
 
     pub(crate) fn is_bootstrapped(&self) -> bool {
         !self.partitions.is_empty()
+    }
+
+    /// A node of the cluster.
+    pub(crate) fn node(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.config.id == id)
+    }
+
+    /// The nodes as a configuration has them.
+    pub(crate) fn node_configs(&self) -> Vec<NodeConfig> {
+        self.nodes.iter().map(|node| node.config.clone()).collect()
+    }
+
+    /// The nodes that are to hold something.
+    pub(crate) fn ring(&self) -> Vec<NodeId> {
+        let holds = self.nodes.iter().filter(|node| node.wish == Wish::Holds);
+        holds.map(|node| node.config.id).collect()
+    }
+
+    /// A node is none of the cluster's any more.
+    pub(crate) fn forget(&mut self, node: NodeId) {
+        self.nodes.retain(|known| known.config.id != node);
+        for partition in self.partitions.values_mut() {
+            partition.removed.retain(|removed| removed.node != node);
+        }
     }
 
     /// Every partition.
@@ -286,7 +368,7 @@ impl State {
         if self.keyspaces.is_empty() && self.partitions.is_empty() {
             return Ok(());
         }
-        check_keyspaces(&self.keyspaces, self.nodes.len()).map_err(|_| "its keyspaces make no sense")?;
+        check_keyspaces(&self.keyspaces, self.ring().len()).map_err(|_| "its keyspaces make no sense")?;
         let is_known =
             |partition: &Partition| self.keyspaces.iter().any(|spec| spec.id == partition.keyspace);
         if !self.partitions.values().all(is_known) {
@@ -301,8 +383,9 @@ impl State {
     /// Every match value is owned by one partition.
     fn validate_keyspace(&self, spec: &KeyspaceSpec) -> Result<(), &'static str> {
         let mut ranges = Vec::new();
+        let nodes: Vec<_> = self.nodes.iter().map(|node| node.config.id).collect();
         for partition in self.partitions.values().filter(|partition| partition.keyspace == spec.id) {
-            partition.validate(spec.replicas, &self.nodes)?;
+            partition.validate(spec.replicas, &nodes)?;
             ranges.push((partition.range.first(), partition.range.last()));
         }
         ranges.sort_unstable();

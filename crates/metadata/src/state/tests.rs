@@ -13,13 +13,17 @@ fn add(state: &mut State, keyspace: u16, range: MatchRange) -> PartitionId {
     state.add(epochs::first(KeyspaceId(keyspace), range, vec![NodeId(1)], process))
 }
 
-/// One node, two keyspaces, with one and two partitions.
+/// Two nodes, the first of which holds two keyspaces, with one and two partitions.
 fn state() -> State {
+    let address = core::net::SocketAddrV4::new([10, 0, 0, 1].into(), 7400);
+    let config = NodeConfig { id: NodeId(1), name: "n".into(), address, mac: [2; 6], switch_port: 1 };
+    let second = NodeConfig { id: NodeId(2), ..config.clone() };
     let mut state = State {
         version: 1,
         cluster: 7,
         term: 1,
-        nodes: vec![NodeId(1)],
+        nodes: [config, second].map(|config| Node { config, wish: Wish::Holds }).into(),
+        next_node: 3,
         keyspaces: vec![spec(0, 1), spec(1, 2)],
         partitions: BTreeMap::new(),
         next_partition: 0,
@@ -81,5 +85,5 @@ fn a_state_that_contradicts_itself_is_damaged() {
     };
     refused(within, "a partition begins or ends within a vnode");
     let other = "a replica set has the wrong size or names an unknown node";
-    refused(|state| state.nodes = vec![NodeId(2)], other);
+    refused(|state| drop(state.nodes.remove(0)), other);
 }

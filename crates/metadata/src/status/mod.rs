@@ -69,6 +69,8 @@ pub struct Status {
     pub ready: bool,
     /// The first thing that is missing.
     pub why_not_ready: Option<String>,
+    /// Replicas that are not yet where the ring wants them.
+    pub moves: usize,
     /// How many partitions are how well.
     pub health: HealthCounts,
     /// What is stored and asked.
@@ -97,6 +99,26 @@ pub struct NodeStatus {
     pub address: SocketAddrV4,
     pub state: NodeState,
     pub disk: DiskState,
+    /// What an operator wants of it.
+    pub wish: NodeWish,
+    /// Partitions of which it is a member.
+    pub members: usize,
+    /// Partitions that it is to hold.
+    pub share: usize,
+    /// Of these, those that it does not hold yet.
+    pub missing: usize,
+}
+
+/// What an operator wants of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeWish {
+    /// That it holds its share.
+    Holds,
+    /// That it holds nothing.
+    Drained,
+    /// That it holds nothing, and is forgotten then.
+    Removed,
 }
 
 /// What a node's disk has room for, as it said last.
@@ -277,6 +299,8 @@ pub struct MemberStatus {
     pub standing: MemberStanding,
     /// Stands in for an original that is away (R8).
     pub handoff: bool,
+    /// Holds everything, and goes when the originals do.
+    pub leaving: bool,
 }
 
 /// How far a member has come (R7).

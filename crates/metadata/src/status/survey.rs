@@ -5,14 +5,14 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use nicekv_placement::{KeyspaceSpec, Protocol};
-use nicekv_wire::control::DiskSpace;
+use nicekv_wire::control::{DiskSpace, MemberRole};
 use nicekv_wire::{KeyspaceId, NodeId, PartitionId};
 
 use super::*;
 use crate::leader::Metadata;
 use crate::observations::Observations;
 use crate::policy::Policy;
-use crate::state::{Member, Partition, Standing};
+use crate::state::{Member, Node, Partition, Standing, Wish};
 use crate::view::{self, Observed};
 
 impl Metadata {
@@ -32,7 +32,8 @@ impl Metadata {
             term: self.committed.term,
             ready: why_not_ready.is_none(),
             why_not_ready,
-            nodes: self.committed.nodes.iter().map(|node| self.node_status(*node)).collect(),
+            moves: self.committed.nodes.iter().map(|node| self.missing(node.config.id)).sum(),
+            nodes: self.committed.nodes.iter().map(|node| self.node_status(node)).collect(),
             health: HealthCounts::of(&partitions),
             usage,
             keyspaces,
@@ -76,8 +77,22 @@ impl Metadata {
         sum
     }
 
-    fn node_status(&self, id: NodeId) -> NodeStatus {
-        let node = self.config.node(id).expect("the stored nodes are the configured ones");
+    fn target<'a>(&'a self, id: PartitionId, partition: &'a Partition) -> &'a [NodeId] {
+        self.situation().targets.of(id).unwrap_or(&partition.originals)
+    }
+
+    /// Partitions that a node is to hold and does not.
+    fn missing(&self, node: NodeId) -> usize {
+        let lacks = |(id, partition): &(PartitionId, &Partition)| {
+            let holds = partition.originals.contains(&node) && !partition.is_newcomer(node);
+            self.target(*id, partition).contains(&node) && !holds
+        };
+        self.committed.partitions().filter(lacks).count()
+    }
+
+    fn node_status(&self, node: &Node) -> NodeStatus {
+        let Node { config: node, wish } = node;
+        let id = node.id;
         let state = match (self.observations.membership.live(id), self.observations.membership.is_known(id)) {
             (Some(_), _) => NodeState::Live,
             (None, true) => NodeState::Suspected,
@@ -88,7 +103,22 @@ impl Metadata {
             DiskSpace::Reserve => DiskState::Reserve,
             DiskSpace::Exhausted => DiskState::Exhausted,
         };
-        NodeStatus { id: id.0, name: node.name.clone(), address: node.address, state, disk }
+        let partitions = || self.committed.partitions();
+        NodeStatus {
+            id: id.0,
+            name: node.name.clone(),
+            address: node.address,
+            state,
+            disk,
+            wish: match wish {
+                Wish::Holds => NodeWish::Holds,
+                Wish::Drained => NodeWish::Drained,
+                Wish::Removed => NodeWish::Removed,
+            },
+            members: partitions().filter(|(_, partition)| partition.member(id).is_some()).count(),
+            share: partitions().filter(|(at, partition)| self.target(*at, partition).contains(&id)).count(),
+            missing: self.missing(id),
+        }
     }
 
     fn partition_status(&self, id: PartitionId, partition: &Partition) -> PartitionStatus {
@@ -112,12 +142,12 @@ impl Metadata {
             primary: partition.primary.0,
             state,
             health: self.health(partition, state, view.policy()),
-            members: partition.members.iter().map(|member| self.member_status(member)).collect(),
+            members: partition.members.iter().map(|member| self.member_status(partition, member)).collect(),
             away: away.map(|node| self.name(*node)).collect(),
         }
     }
 
-    fn member_status(&self, member: &Member) -> MemberStatus {
+    fn member_status(&self, partition: &Partition, member: &Member) -> MemberStatus {
         MemberStatus {
             node: member.node.0,
             name: self.name(member.node),
@@ -133,6 +163,7 @@ impl Metadata {
                 Standing::Serving => MemberStanding::Serving,
             },
             handoff: member.handoff,
+            leaving: partition.role(member) == MemberRole::Leaving,
         }
     }
 

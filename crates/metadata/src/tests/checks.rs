@@ -45,9 +45,10 @@ impl Checks {
             (partition.epoch(), partition.activated),
             "not persisted"
         );
-        let sent = assign.members.iter().map(|member| (member.node, member.state, member.handoff));
+        let sent = assign.members.iter().map(|member| (member.node, member.state, member.role));
         let persisted = partition.members.iter();
-        let persisted = persisted.map(|member| (member.node, member.standing.announced(), member.handoff));
+        let persisted =
+            persisted.map(|member| (member.node, member.standing.announced(), partition.role(member)));
         assert!(sent.eq(persisted), "{assign:?} is not what is persisted");
         let primary = self.primaries.entry((assign.partition, assign.epoch.0)).or_insert(assign.primary);
         assert_eq!(*primary, assign.primary, "two primaries in one epoch");

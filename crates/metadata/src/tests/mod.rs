@@ -2,6 +2,7 @@
 //! loses and reorders, a store that takes its time. `checks` looks after every step.
 
 mod assignments;
+mod changes;
 mod checks;
 mod cluster;
 mod faults;

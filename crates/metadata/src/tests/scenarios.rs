@@ -428,8 +428,11 @@ fn configurations_and_states_that_do_not_fit_are_refused() {
     assert_eq!(twice, Some(StateError::Config(ConfigError::DuplicateNode { node: NodeId(2) })));
     let other = crate::Config { cluster: 8, ..config(3, 3) };
     assert_eq!(start(other, Some(stored)), Some(StateError::OtherCluster { found: 7, expected: 8 }));
-    let changed = |field| Some(StateError::Changed { field });
-    assert_eq!(start(config(4, 3), Some(stored)), changed("set of nodes"));
+    let changed = |name: &str| Some(StateError::NodeChanged { name: name.into() });
+    assert_eq!(start(config(4, 3), Some(stored)), changed("node-4"));
+    let mut moved = config(3, 3);
+    moved.nodes[1].mac = [2; 6];
+    assert_eq!(start(moved, Some(stored)), changed("node-2"));
     assert!(matches!(start(config(3, 2), Some(stored)), Some(StateError::KeyspaceChanged { .. })));
     let newer = [&[99], &stored[1..]].concat();
     assert_eq!(start(config(3, 3), Some(&newer)), Some(StateError::Format { found: 99 }));

@@ -65,6 +65,9 @@ pub(crate) struct NodeSection {
     pub(crate) switch_port: u16,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) data_directory: Option<PathBuf>,
+    /// Not one of the nodes that the cluster begins with: `nicekv node add` makes it one.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub(crate) spare: bool,
     /// Microseconds for which the node looks again, letting others run, before it sleeps.
     #[serde(default = "NodeSection::linger_us")]
     pub(crate) linger_us: u64,

@@ -17,6 +17,8 @@ const WRITERS: usize = 4;
 pub(crate) struct Load {
     stopped: AtomicBool,
     acknowledged: AtomicUsize,
+    /// Puts that were answered by an error.
+    failed: AtomicUsize,
 }
 
 /// So that a failed assertion does not leave writers behind that nobody stops.
@@ -70,9 +72,16 @@ impl Load {
             if redis.ask(&["SET", &key(writer, number), &number.to_string()]) == Ok("OK".into()) {
                 acknowledged.push(number);
                 self.acknowledged.fetch_add(1, Ordering::Relaxed);
+            } else {
+                self.failed.fetch_add(1, Ordering::Relaxed);
             }
         }
         acknowledged
+    }
+
+    /// Puts that were answered by an error.
+    pub(crate) fn failed(&self) -> usize {
+        self.failed.load(Ordering::Relaxed)
     }
 
     pub(crate) fn wait_for_progress(&self) {

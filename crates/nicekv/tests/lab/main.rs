@@ -5,6 +5,7 @@ mod faults;
 #[path = "../../../lab/tests/lab/fixture.rs"]
 mod fixture;
 mod load;
+mod nodes;
 mod tap;
 
 use std::fs::File;

@@ -4,7 +4,7 @@ use nicekv_node::{
     CopyChunk, CopyRequest, Host, Membership, Message, NodeConfig, NodeCore, Page, PartitionStatus, Protocol,
     Request, Timing,
 };
-use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberState};
+use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberRole, MemberState};
 use nicekv_wire::{
     ClientId, Datagram, DecodeError, Epoch, KeyspaceId, MatchRange, NodeId, Now, PartitionId, Replication,
     Term,
@@ -310,7 +310,7 @@ pub(crate) fn member(node: u16) -> Member {
     Member {
         node: NodeId(node),
         state: MemberState::Consistent,
-        handoff: false,
+        role: MemberRole::Original,
         address: address(node as u8),
     }
 }

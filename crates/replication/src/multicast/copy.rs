@@ -14,7 +14,7 @@ use crate::clients::ExportCursor;
 use crate::config::{COPY_CHUNK_BYTES, COPY_PAGES_MAX};
 use alloc::vec::Vec;
 use nicekv_node::{Host, Plant, Standing, StreamPeer, stored_entries};
-use nicekv_wire::control::MemberState;
+use nicekv_wire::control::{MemberRole, MemberState};
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry};
 use nicekv_wire::{Epoch, NodeId, Now};
 
@@ -79,8 +79,7 @@ impl Partition {
 
     /// What a joiner holds of the decisions up to `base`, and whence it gets the rest.
     fn begun(&self, host: &Host, joiner: NodeId, base: u64, logged: u64, theirs: &History) -> Begun {
-        let joins_as_handoff =
-            self.membership.members.iter().any(|member| member.node == joiner && member.handoff);
+        let joins_as_handoff = self.membership.role(joiner) == Some(MemberRole::Handoff);
         let mut history = self.sequence.history().clone();
         history.truncate(base);
         let since = match joins_as_handoff {
@@ -90,7 +89,8 @@ impl Partition {
         };
         let entries_since = if joins_as_handoff { self.contents.held_by_originals() } else { since };
         let ready = |member: &&nicekv_wire::control::Member| {
-            member.handoff && member.state == MemberState::Consistent && member.node != joiner
+            let is_ready = member.role == MemberRole::Handoff && member.state == MemberState::Consistent;
+            is_ready && member.node != joiner
         };
         let source = (self.membership.members.iter().find(ready))
             .filter(|_| entries_since >= self.contents.held_by_originals())

@@ -25,7 +25,8 @@
 //! * no op is open that it took in before it had the deduplication records: that may be a datagram from the past, of an op that was
 //!   finished before the joiner's time. The primary says so (`decide_expired`).
 //!
-//! A handoff keeps the partition in a space of its own, which it empties when it joins; it copies what some original may lack.
+//! A handoff keeps the partition in a space of its own, which it empties when it joins; it copies what some original may lack. So does a
+//! newcomer, which copies all: while it was no original, deletions may have been forgotten that it has not seen.
 
 use super::copy_frames::{Begun, EntriesChunk};
 use super::history::History;
@@ -38,29 +39,33 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nicekv_node::{DiskSpace, Host, Plant, Standing, StreamPeer};
 use nicekv_wire::bytes::Reader;
-use nicekv_wire::control::ReportKind;
+use nicekv_wire::control::{MemberRole, ReportKind};
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry, read_keyed_entry};
 use nicekv_wire::{DecodeError, Epoch, Now};
 
 impl Partition {
     /// Takes part from here on, as a joiner.
     pub(super) fn start_join(&mut self, host: &mut Host) {
-        let record = Record::Join { handoff: self.membership.is_handoff(host.config.node) };
+        let afresh = match self.membership.role(host.config.node) {
+            Some(MemberRole::Newcomer) => !host.has(Plant::FormerMoveKept),
+            role => role == Some(MemberRole::Handoff),
+        };
+        let record = Record::Join { afresh };
         host.append(self.id(), |out| record.append(out));
-        self.set_aside(host, self.membership.is_handoff(host.config.node));
+        self.set_aside(host, afresh);
         self.join = Some(Join::new(host.map(), self.membership.primary));
     }
 
-    /// Sets aside what was held so far, for good if this is a handoff: what is open is void, and all knowledge of decisions; entries stay.
-    /// Replaying the log does the same.
-    pub(super) fn set_aside(&mut self, host: &mut Host, handoff: bool) {
+    /// Sets aside what was held so far, for good if the join is `afresh`: what is open is void, and all knowledge of decisions; entries
+    /// stay. Replaying the log does the same.
+    pub(super) fn set_aside(&mut self, host: &mut Host, afresh: bool) {
         let sequence = self.sequence.take();
         let none = host.map();
         let ops = self.locks.give_up(&mut host.visibility, none);
         self.clients.clear();
         self.waits.reset();
         let former = match self.former.take() {
-            _ if handoff => Former::through(host, 0, History::default()),
+            _ if afresh => Former::through(host, 0, History::default()),
             Some(former) => former,
             None => Former::of(sequence, ops),
         };

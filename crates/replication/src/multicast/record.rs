@@ -18,8 +18,8 @@ pub(super) enum Record<'a> {
     Decision(Decision<'a>),
     /// Every member holds the decisions up to this one, or this replica gets their effects by copying.
     Released { through: u64 },
-    /// The replica joins: what it held so far is set aside, for good if it is a handoff (R7, R8).
-    Join { handoff: bool },
+    /// The replica joins: what it held so far is set aside, for good if it joins afresh (R7, R8).
+    Join { afresh: bool },
     /// Deduplication records, in `Clients`' own form.
     Clients { payload: &'a [u8] },
     /// Of what was set aside, the decisions up to `since` stand; at 0 the engine's entries are void, too.
@@ -76,7 +76,7 @@ impl<'a> Record<'a> {
                 head(out, 3, false);
                 out.extend_from_slice(&through.to_be_bytes());
             }
-            Self::Join { handoff } => head(out, 4, *handoff),
+            Self::Join { afresh } => head(out, 4, *afresh),
             Self::Clients { payload } => {
                 head(out, 5, false);
                 out.extend_from_slice(payload);
@@ -124,7 +124,7 @@ impl<'a> Record<'a> {
                 reader.finish("released record")?;
                 Ok(Self::Released { through })
             }
-            4 => Ok(Self::Join { handoff: flag != 0 }),
+            4 => Ok(Self::Join { afresh: flag != 0 }),
             5 => Ok(Self::Clients { payload: reader.rest() }),
             6 => {
                 let layout: BeginLayout = reader.layout("begin record")?;

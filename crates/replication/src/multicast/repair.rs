@@ -30,7 +30,6 @@ use super::waits::PendingRead;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_node::{Host, Standing};
-use nicekv_wire::control::MemberState;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::repair::{KeyState, RepairReply, RepairRequest};
 use nicekv_wire::{Epoch, NodeId, Now};
@@ -93,7 +92,7 @@ impl Partition {
     fn repair_peer(&self, host: &Host, tries: u32) -> Option<SocketAddrV4> {
         let me = host.config.node;
         let mut peers: Vec<_> = (self.membership.members.iter())
-            .filter(|member| member.node != me && member.state == MemberState::Consistent && !member.handoff)
+            .filter(|member| member.node != me && member.holds_all())
             .collect();
         peers.sort_by_key(|member| member.node != self.membership.primary);
         peers.get(tries as usize % peers.len().max(1)).map(|member| member.address)

@@ -42,7 +42,7 @@ impl Partition {
                 self.release(host, now, through);
                 self.sequence.replay_released(through);
             }
-            Record::Join { handoff, .. } => self.set_aside(host, handoff),
+            Record::Join { afresh } => self.set_aside(host, afresh),
             Record::Clients { payload, .. } => {
                 self.clients.import(payload)?;
             }

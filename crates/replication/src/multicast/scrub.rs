@@ -24,7 +24,6 @@ use crate::config::{COMPARES_MAX, COPY_PAGES_MAX};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_node::{Host, Page, Plant, Standing, stored_entries};
-use nicekv_wire::control::MemberState;
 use nicekv_wire::scrub::{Listed, ScrubPage};
 use nicekv_wire::{NodeId, Now};
 
@@ -101,9 +100,8 @@ impl Partition {
 
     /// The other members that hold everything: those that compare, and vote.
     pub(super) fn judges(&self, me: NodeId) -> impl Iterator<Item = (NodeId, SocketAddrV4)> {
-        let holds_all = |state: MemberState, handoff: bool| state == MemberState::Consistent && !handoff;
         (self.membership.members.iter())
-            .filter(move |member| member.node != me && holds_all(member.state, member.handoff))
+            .filter(move |member| member.node != me && member.holds_all())
             .map(|member| (member.node, member.address))
     }
 

@@ -8,7 +8,7 @@ use nicekv_node::{NodeConfig, ShiftKind, StorageCompletion, StorageRequest, Stre
 use nicekv_placement::{Vrings, key_digest};
 use nicekv_replication::Replica;
 use nicekv_wire::Duration;
-use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberState};
+use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberRole, MemberState};
 use nicekv_wire::recovery::{CopyFrame, Entry, put_keyed_entry};
 use nicekv_wire::{
     ClientId, Condition, Datagram, Epoch, Expiry, Get, KeyspaceId, MatchRange, NodeId, Now, OpId, Operation,
@@ -84,7 +84,7 @@ impl Node {
 
     /// It, as a member that holds everything.
     pub(crate) fn me() -> Member {
-        Member { node: NodeId(1), state: MemberState::Consistent, handoff: false, address: NODE }
+        Member { node: NodeId(1), state: MemberState::Consistent, role: MemberRole::Original, address: NODE }
     }
 
     /// What the node answers to an epoch of its own.

@@ -1,7 +1,7 @@
 //! A node and another member of its partition, which is the test.
 
 use super::{CLIENT, Node, update};
-use nicekv_wire::control::{Member, MemberState};
+use nicekv_wire::control::{Member, MemberRole, MemberState};
 use nicekv_wire::recovery::{RecoverReply, UndecidedOp};
 use nicekv_wire::replication::{Acks, Decision, Decisions, Effect, PrepareAck, Progress, Watermark};
 use nicekv_wire::{ClientId, Datagram, Entries, Epoch, NodeId, OpId, Operation, PartitionId, Status, Term};
@@ -12,7 +12,7 @@ pub(crate) const OTHER_ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(1
 pub(crate) const PARTITION: PartitionId = PartitionId(0);
 
 pub(crate) fn other() -> Member {
-    Member { node: OTHER, state: MemberState::Consistent, handoff: false, address: OTHER_ADDRESS }
+    Member { node: OTHER, state: MemberState::Consistent, role: MemberRole::Original, address: OTHER_ADDRESS }
 }
 
 pub(crate) fn op(client: u64) -> OpId {

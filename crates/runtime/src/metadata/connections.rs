@@ -258,10 +258,16 @@ impl Connection {
         Ok(())
     }
 
-    fn answer(&mut self, core: &Metadata, frame: &[u8]) -> Result<(), StreamError> {
+    fn answer(&mut self, core: &mut Metadata, frame: &[u8]) -> Result<(), StreamError> {
         let json = match decode(frame).map_err(|_| StreamError::Closed)? {
             AdminRequest::Status => serde_json::to_vec(&core.status()),
             AdminRequest::ClusterInfo => serde_json::to_vec(&core.cluster_info()),
+            AdminRequest::Plan(change) => {
+                serde_json::to_vec(&core.plan(&change).map_err(|error| error.to_string()))
+            }
+            AdminRequest::Change(change) => {
+                serde_json::to_vec(&core.change(&change).map_err(|error| error.to_string()))
+            }
             AdminRequest::Ready => {
                 self.peer = Peer::Admin { waits: true };
                 return Ok(());

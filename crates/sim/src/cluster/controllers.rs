@@ -19,7 +19,7 @@ use crate::switch::{METADATA_MAC, METADATA_PORT};
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_dataplane::{Prefix, Topology};
 use nicekv_metadata::{
-    Balancing, Config, Metadata, NodeConfig, Persisted, ServiceConfig, StorageRequest, SwitchId,
+    Balancing, Change, Config, Metadata, Persisted, ServiceConfig, StorageRequest, SwitchId,
 };
 use nicekv_wire::Now;
 use nicekv_wire::limits::PORT_DEFAULT;
@@ -110,13 +110,7 @@ impl Cluster {
     }
 
     fn metadata_config(&self) -> Config {
-        let nodes = self.nodes.iter().map(|node| NodeConfig {
-            id: node.id,
-            name: node.id.to_string(),
-            address: node.address,
-            mac: [2, 0, 0, 0, 0, node.id.0 as u8],
-            switch_port: node.id.0,
-        });
+        let nodes = (0..self.scenario.nodes).map(|node| self.node_config(node));
         let clients = Prefix::new([10, 20, 2, 0], 24);
         Config {
             cluster: 1,
@@ -132,6 +126,23 @@ impl Cluster {
             }],
             topology: Topology::default(),
             timing: self.scenario.timing,
+        }
+    }
+
+    /// Asks the newest process for a change of the set of nodes, that concerns this one.
+    pub(super) fn change(&mut self, node: usize, change: &Change) {
+        let (now_ns, id) = (self.queue.now_ns(), self.nodes[node].id);
+        let Some(newest) = self.controllers.newest_mut().filter(|newest| newest.paused_until_ns <= now_ns)
+        else {
+            return;
+        };
+        // Numbers are given in turn: a spare gets its own only if all before it were added.
+        let plan = newest.core.plan(change).ok().filter(|plan| plan.node == id.0);
+        if plan.is_some() && newest.core.change(change).is_ok() {
+            let process = newest.process;
+            self.tally.count("changes of the set of nodes");
+            self.note(|_| Some(format!("asked of metadata: {change:?}")));
+            self.drive_metadata(process);
         }
     }
 

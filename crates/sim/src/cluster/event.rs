@@ -20,6 +20,7 @@ pub(super) enum Event {
     ToAgent(u64, Box<ControlRequest>),
     FromAgent(u64, Box<ControlReply>),
     Cut,
+    Change,
 }
 
 /// An event that is about to happen, for those who wait for one.

@@ -84,6 +84,12 @@ pub enum Mishap {
         /// When the other one starts.
         takeover_ns: u64,
     },
+    /// The operator adds a node.
+    Add(usize),
+    /// The operator wants a node to hold nothing.
+    Drain(usize),
+    /// The operator gives a node up.
+    Remove(usize),
     /// A switch starts again with empty tables.
     SwitchRestart(usize),
     /// A switch's agent loses the metadata service.
@@ -148,6 +154,9 @@ impl Cluster {
                 self.tally.count("metadata pauses");
                 self.pause_metadata(pause_ns, takeover_ns);
             }
+            Mishap::Add(node) => self.add_node(node),
+            Mishap::Drain(node) => self.drain_node(node),
+            Mishap::Remove(node) => self.remove_node(node),
             Mishap::SwitchRestart(switch) => self.crash_switch(switch),
             Mishap::AgentCut { switch, away_ns } => self.part_agent(switch, away_ns),
             Mishap::TablesFull { switch, full_ns } => self.full_until_ns[switch] = now_ns + full_ns,

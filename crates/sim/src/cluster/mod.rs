@@ -13,6 +13,7 @@
 //!
 //! A cluster is a value: a clone goes on exactly as the original does, or differently if something is done to it.
 
+mod changes;
 mod clients;
 mod controllers;
 mod event;
@@ -99,7 +100,7 @@ impl Cluster {
             plant: scenario.plant.and_then(Planted::replica),
         };
         let nodes: Vec<Node> =
-            (0..scenario.nodes).map(|index| draw_node(index, &scenario.faults, &mut random)).collect();
+            (0..scenario.node_count()).map(|index| draw_node(index, &scenario.faults, &mut random)).collect();
         let mut clients: Vec<Client> =
             (0..scenario.clients).map(|index| new_client(index, &scenario)).collect();
         if let Some(plant) = scenario.plant.and_then(Planted::client) {
@@ -148,6 +149,9 @@ impl Cluster {
         (0..self.switches.len()).for_each(|switch| self.queue.at(0, Event::AgentDial(switch)));
         if self.faults.cut_interval_ns > 0 {
             self.queue.at(self.faults.cut_interval_ns, Event::Cut);
+        }
+        if self.faults.change_interval_ns > 0 {
+            self.queue.at(self.faults.change_interval_ns, Event::Change);
         }
         self.draw_power_loss();
     }
@@ -240,7 +244,7 @@ impl Cluster {
             }
             Event::ClientTurn(client) => (Host::Client(*client), What::Turn),
             Event::MetadataTurn(_) => (Host::Metadata, What::Turn),
-            Event::MetadataStart | Event::Cut => (Host::Metadata, What::Other),
+            Event::MetadataStart | Event::Cut | Event::Change => (Host::Metadata, What::Other),
             Event::Persisted { .. } => (Host::Metadata, What::Disk),
             Event::AgentDial(switch) => (Host::Switch(*switch), What::Other),
             Event::ToAgent(link, _) => {
@@ -302,6 +306,7 @@ impl Cluster {
             Event::ToAgent(link, request) => self.serve_agent(link, *request),
             Event::FromAgent(link, reply) => self.hear_agent(link, *reply),
             Event::Cut => self.cut_or_mend(),
+            Event::Change => self.draw_change(),
         }
     }
 }

@@ -10,8 +10,10 @@ use nicekv_metadata::Timing;
 /// Shape of a cluster and of what it goes through.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Storage nodes.
+    /// Storage nodes that the cluster begins with.
     pub nodes: usize,
+    /// Nodes that run and may be added.
+    pub spares: usize,
     /// Numbered from 0.
     pub keyspaces: Vec<Shape>,
     /// Switches; hosts are attached to them in turn, and all of them have the same tables.
@@ -41,8 +43,13 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// Nodes that run.
+    pub(crate) fn node_count(&self) -> usize {
+        self.nodes + self.spares
+    }
+
     /// Switches that there are.
     pub(crate) fn switch_count(&self) -> usize {
-        if self.edges { self.nodes + self.clients } else { self.switches }
+        if self.edges { self.node_count() + self.clients } else { self.switches }
     }
 }

@@ -9,7 +9,7 @@ use crate::disk::Disk;
 use nicekv_node::{Plant, Standing};
 use nicekv_placement::Vrings;
 use nicekv_replication::Replica;
-use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberState};
+use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberRole, MemberState};
 use nicekv_wire::limits::PORT_DEFAULT;
 use nicekv_wire::{Epoch, KeyspaceId, MatchRange, NodeId, Now, PartitionId, Replication, Term};
 use std::collections::BTreeSet;
@@ -153,7 +153,7 @@ impl World {
             let member = |index: &usize| Member {
                 node: NodeId(*index as u16 + 1),
                 state: MemberState::Consistent,
-                handoff: false,
+                role: MemberRole::Original,
                 address: node_address(*index),
             };
             let assign = Assign {

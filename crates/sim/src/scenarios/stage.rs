@@ -65,6 +65,7 @@ fn busy() -> Scenario {
     Scenario {
         nodes: 3,
         keyspaces: vec![Shape::multicast(3, 0)],
+        spares: 0,
         switches: 1,
         edges: false,
         balancing: true,

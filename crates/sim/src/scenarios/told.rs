@@ -162,6 +162,7 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
     Scenario {
         nodes,
         keyspaces: vec![Shape::multicast(3, 0)],
+        spares: 0,
         switches: 1,
         edges: false,
         balancing: true,

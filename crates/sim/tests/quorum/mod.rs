@@ -22,6 +22,7 @@ pub fn scenario(replicas: u8, write_set: u8) -> Scenario {
     Scenario {
         nodes: replicas.into(),
         keyspaces: vec![Shape::quorum(replicas.into(), write_set)],
+        spares: 0,
         switches: 1,
         edges: false,
         balancing: false,

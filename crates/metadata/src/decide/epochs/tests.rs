@@ -18,6 +18,8 @@ struct Table {
     is_time: bool,
     may_lead_again: bool,
     wants_fence: bool,
+    target: Vec<NodeId>,
+    may_move: bool,
     policy: Policy,
 }
 
@@ -46,6 +48,8 @@ impl Default for Table {
             is_time: true,
             may_lead_again: false,
             wants_fence: false,
+            target: [1, 2, 3].map(NodeId).into(),
+            may_move: true,
             policy: Policy::multicast(3),
         }
     }
@@ -99,6 +103,12 @@ impl Observed for Table {
     fn wants_fence(&self) -> bool {
         self.wants_fence
     }
+    fn target(&self) -> &[NodeId] {
+        &self.target
+    }
+    fn may_move(&self, _: NodeId) -> bool {
+        self.may_move
+    }
     fn policy(&self) -> Policy {
         self.policy
     }
@@ -126,6 +136,7 @@ fn partition(members: &str) -> Partition {
         members,
         removed: Vec::new(),
         originals: [1, 2, 3].map(NodeId).into(),
+        newcomers: Vec::new(),
     }
 }
 
@@ -340,4 +351,78 @@ fn the_first_original_leads_again_what_is_whole() {
     let mut waiting = partition("2+ 1+ 3+");
     waiting.removed.push(Removed { node: NodeId(4), incarnation: 1, since: 6, served: true });
     assert_eq!(show(&next_epoch(&waiting, &again())), "-");
+}
+
+/// A partition whose ring names other nodes; the originals, newcomers marked, are shown behind the members.
+fn moving(originals: &str, members: &str, observed: &Table) -> (String, String) {
+    let mut partition = partition(members);
+    let node = |text: &str| NodeId(text[..1].parse().unwrap());
+    partition.originals = originals.split(' ').map(node).collect();
+    partition.newcomers = originals.split(' ').filter(|text| text.ends_with('n')).map(node).collect();
+    let shown = |next: Option<Partition>| {
+        let mark = |next: &Partition, node: &NodeId| if next.newcomers.contains(node) { "n" } else { "" };
+        let originals = |next: &Partition| {
+            let each = next.originals.iter().map(|node| format!("{}{}", node.0, mark(next, node)));
+            each.collect::<Vec<_>>().join(" ")
+        };
+        let originals = next.as_ref().map_or_else(String::new, originals);
+        format!("{} | {originals}", show(&next))
+    };
+    (shown(next_epoch(&partition, observed)), shown(next_step(&partition, observed)))
+}
+
+#[test]
+fn an_original_is_replaced_when_the_newcomer_holds_everything() {
+    let wants = |target: [u16; 3]| Table { target: target.map(NodeId).into(), ..Table::default() };
+    let epoch = |originals: &str, members: &str, observed: &Table| moving(originals, members, observed).0;
+    let to_124 = || wants([1, 2, 4]);
+    assert_eq!(epoch("1 2 3", "1+ 2+ 3+", &to_124()), "6 1: 1+ 2+ 3+ 4j | 1 2 4n");
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4j", &to_124()), "- | ");
+    let copied = Table { copied: true, ..to_124() };
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", &copied), "6 1: 1+ 2+ 3+ 4p | 1 2 4");
+    // Only when the newcomer serves does the other one go, and is waited for.
+    assert_eq!(epoch("1 2 4", "1+ 2+ 3+ 4p", &to_124()), "- | ");
+    assert_eq!(epoch("1 2 4", "1+ 2+ 3+ 4+", &to_124()), "6* 1: 1+ 2+ 4+ -3 | 1 2 4");
+    // The primary goes like any other: it leads on until then.
+    let to_423 = || wants([4, 2, 3]);
+    assert_eq!(epoch("1 2 3", "1+ 2+ 3+", &to_423()), "6 1: 1+ 2+ 3+ 4j | 4n 2 3");
+    assert_eq!(epoch("4 2 3", "1+ 2+ 3+ 4+", &to_423()), "6* 4: 2+ 3+ 4+ -1 | 4 2 3");
+    // Two are replaced one after the other.
+    assert_eq!(epoch("1 2 3", "1+ 2+ 3+", &wants([4, 2, 5])), "6 1: 1+ 2+ 3+ 4j | 4n 2 3");
+    assert_eq!(epoch("4n 2 3", "1+ 2+ 3+ 4j", &wants([4, 2, 5])), "- | ");
+    // Whoever leaves and is wanted back is an original at once.
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", &wants([1, 2, 3])), "6 1: 1+ 2+ 3+ -4j | 1 2 3");
+    // Only the order is another one: that takes no epoch.
+    assert_eq!(
+        moving("1 2 3", "1+ 2+ 3+", &wants([3, 1, 2])),
+        ("- | ".into(), "5 1: 1+ 2+ 3+ | 3 1 2".into())
+    );
+}
+
+#[test]
+fn a_move_waits_until_no_other_replica_is_missing() {
+    let to_124 = |table: Table| Table { target: [1, 2, 4].map(NodeId).into(), ..table };
+    let epoch = |originals: &str, members: &str, table: Table| moving(originals, members, &to_124(table)).0;
+    assert_eq!(epoch("1 2 3", "1+ 2+ 3+", Table { may_move: false, ..Table::default() }), "- | ");
+    assert_eq!(epoch("1 2 3", "1+ 2+ 3+", Table::with(4, None)), "- | ");
+    assert_eq!(epoch("1 2 3", "1+ 2+ 3+", Table { full: Some(4), ..Table::default() }), "- | ");
+    assert_eq!(epoch("1 2 3", "1+ 2+ 3+", Table { acknowledged: 4, ..Table::default() }), "- | ");
+    assert_eq!(epoch("1 2 3", "1+ 2c 3+", Table::default()), "- | ");
+    assert_eq!(epoch("1 2 3", "1+ 2+ 3+", Table::with(2, None)), "6* 1: 1+ 3+ -2 | 1 2 3");
+    // The one that is to go is dead: its place is taken all the same, also by who stands in for it.
+    assert_eq!(epoch("1 2 3", "1+ 2+", Table::with(3, None)), "6 1: 1+ 2+ 4j | 1 2 4n");
+    assert_eq!(epoch("1 2 3", "1+ 2+ 4h+", Table::with(3, None)), "6* 1: 1+ 2+ 4j -4 | 1 2 4n");
+    assert_eq!(epoch("1 2 3", "1+ 2+ 5h+", Table::with(3, None)), "6 1: 1+ 2+ 5h+ 4j | 1 2 4n");
+    // A newcomer that dies comes back as one, and is replaced if it is given up.
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", Table::with(4, None)), "6 1: 1+ 2+ 3+ -4j | 1 2 4n");
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+", Table::default()), "6 1: 1+ 2+ 3+ 4j | 1 2 4n");
+    assert_eq!(epoch("1 2 5n", "1+ 2+ 3+", Table::with(5, None)), "6 1: 1+ 2+ 3+ 4j | 1 2 4n");
+    // Who leaves holds everything: it leads when the others are gone, and is no member without what it held.
+    let alone = Table { live: only(3), ..Table::default() };
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", alone), "6* 3: 3+ -1 -2 -4j | 1 2 4n");
+    let wiped = Some(Process { incarnation: 2, storage: 2 });
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", Table::with(3, wiped)), "6* 1: 1+ 2+ 4c -3 | 1 2 4n");
+    // Where members are only counted, the newcomer takes the place at once.
+    let quorum = Table { policy: Policy::quorum(3, 2), ..Table::default() };
+    assert_eq!(epoch("1 2 3", "1+ 2+ 3+", quorum), "6* 1: 1+ 2+ 4j -3 | 1 2 4n");
 }

@@ -13,7 +13,7 @@ use nicekv_node::{NodeConfig, Timing};
 use nicekv_placement::{Vrings, key_digest};
 use nicekv_replication::Replica;
 use nicekv_store::{DataDirectory, Expected, Files, StoreError};
-use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberState};
+use nicekv_wire::control::{Assign, HeartbeatReply, Member, MemberRole, MemberState};
 use nicekv_wire::{
     ClientId, Condition, Datagram, Duration, Epoch, Expiry, Get, KeyspaceId, MatchRange, NodeId, OpId,
     Operation, PartitionId, Replication, Status, Term, Update,
@@ -123,7 +123,7 @@ fn assign(addresses: &[SocketAddrV4], epoch: u32) -> Assign {
         .map(|(address, id)| Member {
             node: NodeId(id),
             state: MemberState::Consistent,
-            handoff: false,
+            role: MemberRole::Original,
             address: *address,
         })
         .collect();

@@ -1,0 +1,227 @@
+//! What an operator asks of a running cluster (NICE §4.4, ring re-configuration): what would follow, and whether it is refused.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+
+use nicekv_placement::{KeyspaceError, check_keyspaces, replica_sets};
+use nicekv_wire::NodeId;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::config::{Config, ConfigError, NodeConfig};
+use crate::leader::Metadata;
+use crate::state::{Node, State, Wish};
+use crate::targets::is_movable;
+use crate::view::{Observed, is_intact};
+
+/// A change of the set of nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    /// A node is to hold its share: a new one, or one that was drained.
+    Add {
+        /// Its name; no other node's.
+        name: String,
+        /// Where it sends from and is reached.
+        address: SocketAddrV4,
+        /// Ethernet address.
+        mac: [u8; 6],
+        /// Port of the switch that leads to it.
+        switch_port: u16,
+    },
+    /// A node is to hold nothing, and stays in the cluster.
+    Drain {
+        /// Which.
+        name: String,
+    },
+    /// A node is to hold nothing, and is forgotten then. It may be dead.
+    Remove {
+        /// Which.
+        name: String,
+    },
+}
+
+/// What follows from a [`Change`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The node's number; that of a new node it must be configured with.
+    pub node: u16,
+    /// Replicas of partitions that go from a node to another one: by their names, how many.
+    pub moves: Vec<(String, String, usize)>,
+    /// Replicas that there are.
+    pub replicas: usize,
+}
+
+/// Why a [`Change`] is refused: nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the message of each variant says what its fields are")]
+pub enum Refused {
+    #[error("this metadata service does not lead")]
+    NotLeading,
+    #[error("another change is being written down; try again")]
+    Busy,
+    #[error("the cluster has not begun: {0}")]
+    NotBegun(&'static str),
+    #[error("there is no node {name:?}; `nicekv node list` names them")]
+    Unknown { name: String },
+    #[error("{name} is a node of this cluster already, with other settings")]
+    InUse { name: String },
+    #[error("{name} holds its share already")]
+    Holds { name: String },
+    #[error("{name} is {wish} already")]
+    Already { name: String, wish: &'static str },
+    #[error("without {name}: {error}")]
+    TooFew { name: String, error: KeyspaceError },
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    #[error(
+        "{name} alone holds {partitions} partitions whole just now; try again when `nicekv status` shows the others consistent"
+    )]
+    LastHolder { name: String, partitions: usize },
+    #[error(
+        "{name} holds a part of keyspace {keyspace:?}, which is by quorum: its replicas cannot be moved yet"
+    )]
+    Bound { name: String, keyspace: String },
+    #[error("no number is left for a node: none is given twice")]
+    NoNumber,
+}
+
+impl Metadata {
+    /// What would follow from a change.
+    ///
+    /// # Errors
+    /// Why it would be refused.
+    pub fn plan(&self, change: &Change) -> Result<Plan, Refused> {
+        self.changed(change).map(|(plan, _)| plan)
+    }
+
+    /// Begins a change. It is persisted with [`Metadata::poll_storage`], and carried out step by step from then on; [`Metadata::status`]
+    /// tells how far it is.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn change(&mut self, change: &Change) -> Result<Plan, Refused> {
+        if self.has_step_in_flight() {
+            return Err(Refused::Busy);
+        }
+        let (plan, mut next) = self.changed(change)?;
+        next.version += 1;
+        self.begin_step(next);
+        Ok(plan)
+    }
+
+    fn changed(&self, change: &Change) -> Result<(Plan, State), Refused> {
+        if !self.is_leading() {
+            return Err(Refused::NotLeading);
+        }
+        if !self.committed.is_bootstrapped() {
+            return Err(Refused::NotBegun("not all of its first nodes are there"));
+        }
+        let mut next = self.committed.clone();
+        let node = match change {
+            Change::Add { name, address, mac, switch_port } => {
+                let config = NodeConfig {
+                    id: NodeId(next.next_node),
+                    name: name.clone(),
+                    address: *address,
+                    mac: *mac,
+                    switch_port: *switch_port,
+                };
+                self.add(&mut next, config)?
+            }
+            Change::Drain { name } => take_away(&mut next, name, Wish::Drained)?,
+            Change::Remove { name } => {
+                let node = take_away(&mut next, name, Wish::Removed)?;
+                self.check_last_holder(node, name)?;
+                node
+            }
+        };
+        let plan = Plan { node: node.0, ..self.moves_to(&next) };
+        Ok((plan, next))
+    }
+
+    fn add(&self, next: &mut State, config: NodeConfig) -> Result<NodeId, Refused> {
+        if let Some(known) = next.nodes.iter_mut().find(|node| node.config.name == config.name) {
+            let id = known.config.id;
+            if known.config != (NodeConfig { id, ..config.clone() }) {
+                return Err(Refused::InUse { name: config.name });
+            }
+            match known.wish {
+                Wish::Holds => return Err(Refused::Holds { name: config.name }),
+                // It is given up: what still moves from it may be all that is left of it.
+                Wish::Removed => return Err(Refused::Already { name: config.name, wish: "being removed" }),
+                Wish::Drained => known.wish = Wish::Holds,
+            }
+            return Ok(id);
+        }
+        let id = config.id;
+        next.next_node = id.0.checked_add(1).ok_or(Refused::NoNumber)?;
+        next.nodes.push(Node { config, wish: Wish::Holds });
+        let nodes = next.nodes.iter().map(|node| node.config.clone()).collect();
+        Config { nodes, ..self.config.clone() }.validate()?;
+        Ok(id)
+    }
+
+    /// What nobody else holds must not be given up.
+    fn check_last_holder(&self, node: NodeId, name: &str) -> Result<(), Refused> {
+        let situation = self.situation();
+        let needs_it = |(id, partition): (_, &crate::state::Partition)| {
+            let view = situation.view(id, partition);
+            let other_holds =
+                partition.holders().any(|member| member.node != node && is_intact(member, &view));
+            partition.has(node) && !other_holds && view.live(node).is_none()
+        };
+        match situation.state.partitions().filter(|entry| needs_it(*entry)).count() {
+            0 => Ok(()),
+            partitions => Err(Refused::LastHolder { name: name.into(), partitions }),
+        }
+    }
+
+    fn moves_to(&self, next: &State) -> Plan {
+        let name = |id| next.node(id).map_or_else(String::new, |node| node.config.name.clone());
+        let ring = next.ring();
+        let (mut moves, mut replicas) = (BTreeMap::<_, usize>::new(), 0);
+        for spec in next.keyspaces.iter().filter(|spec| is_movable(spec)) {
+            let of_keyspace = next.partitions().filter(|(_, partition)| partition.keyspace == spec.id);
+            for ((_, partition), target) in of_keyspace.zip(replica_sets(&ring, spec)) {
+                replicas += target.len();
+                let gone = partition.originals.iter().filter(|node| !target.contains(node));
+                let come = target.iter().filter(|node| !partition.originals.contains(node));
+                for (from, to) in gone.zip(come) {
+                    *moves.entry((name(*from), name(*to))).or_default() += 1;
+                }
+            }
+        }
+        let moves = moves.into_iter().map(|((from, to), count)| (from, to, count)).collect();
+        Plan { node: 0, moves, replicas }
+    }
+}
+
+/// A keyspace that a node must stay for.
+fn bound_to(state: &State, node: NodeId) -> Option<String> {
+    let here = state.partitions().filter(|(_, partition)| partition.has(node));
+    let spec = here.map(|(_, partition)| state.keyspace(partition)).find(|spec| !is_movable(spec))?;
+    Some(spec.name.clone())
+}
+
+/// A node is to hold nothing any more.
+fn take_away(next: &mut State, name: &str, wish: Wish) -> Result<NodeId, Refused> {
+    let unknown = || Refused::Unknown { name: name.into() };
+    let place = next.nodes.iter().position(|node| node.config.name == name).ok_or_else(unknown)?;
+    let id = next.nodes[place].config.id;
+    if let Some(keyspace) = bound_to(next, id) {
+        return Err(Refused::Bound { name: name.into(), keyspace });
+    }
+    let node = &mut next.nodes[place];
+    match (node.wish, wish) {
+        (Wish::Removed, _) => return Err(Refused::Already { name: name.into(), wish: "being removed" }),
+        (Wish::Drained, Wish::Drained) => {
+            return Err(Refused::Already { name: name.into(), wish: "drained" });
+        }
+        _ => node.wish = wish,
+    }
+    check_keyspaces(&next.keyspaces, next.ring().len())
+        .map_err(|error| Refused::TooFew { name: name.into(), error })?;
+    Ok(id)
+}

@@ -1,0 +1,64 @@
+//! Nodes that are added, drained and removed while clients write.
+
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::fixture::{LabUnderTest, text};
+use crate::load::Load;
+use crate::{as_root, program, status};
+
+/// `nicekv node WORDS`, on a client host.
+fn node(lab: &LabUnderTest, words: &[&str]) -> Output {
+    let (program, endpoint) = (program(), ["--endpoint", "10.20.0.2:7400"]);
+    let command = [&["exec", "client-0", "--", &program, "node"], words, &endpoint].concat();
+    lab.command(&command).output().unwrap()
+}
+
+fn succeeds(lab: &LabUnderTest, words: &[&str]) -> String {
+    let output = node(lab, words);
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    text(&output.stdout)
+}
+
+/// Of how many partitions each node is a member, by name.
+fn members(lab: &LabUnderTest) -> Vec<(String, u64)> {
+    let nodes: Vec<Value> = serde_json::from_str(&succeeds(lab, &["list", "--json"])).unwrap();
+    let held = |node: &Value| (node["name"].as_str().unwrap().into(), node["members"].as_u64().unwrap());
+    nodes.iter().map(held).collect()
+}
+
+#[test]
+fn puts_go_on_when_nodes_are_added_drained_and_removed() {
+    as_root("puts_go_on_when_nodes_are_added_drained_and_removed", || {
+        let lab = LabUnderTest::up("nodes", &["--nodes", "3", "--spares", "2"]);
+        let config = lab.config();
+        Load::during(&lab, |load| {
+            for name in ["node-3", "node-4"] {
+                lab.succeeds(&["start", name]);
+                let before = members(&lab);
+                succeeds(&lab, &["add", name, "--config", &config, "--dry-run"]);
+                assert_eq!(members(&lab), before, "a dry run changes nothing");
+                succeeds(&lab, &["add", name, "--config", &config]);
+                load.wait_for_progress();
+            }
+            assert!(members(&lab).iter().all(|(_, held)| *held > 0), "{:?}", members(&lab));
+            succeeds(&lab, &["drain", "node-0"]);
+            load.wait_for_progress();
+            let drained = members(&lab);
+            assert_eq!(drained[0], ("node-0".into(), 0));
+            lab.succeeds(&["kill", "node-1"]);
+            succeeds(&lab, &["remove", "node-1"]);
+            load.wait_for_progress();
+            assert!(members(&lab).iter().all(|(name, _)| name != "node-1"));
+            // Three are left that may hold something.
+            let refused = node(&lab, &["drain", "node-2"]);
+            assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+            assert!(text(&refused.stderr).contains("3 replicas need at least as many nodes"), "{refused:?}");
+            succeeds(&lab, &["add", "node-0", "--config", &config]);
+            assert_eq!(load.failed(), 0, "no put has failed");
+        });
+        assert_eq!(status(&lab)["moves"], 0);
+        lab.down();
+    });
+}
