@@ -70,18 +70,21 @@ fn may_be_forgotten(situation: &Situation<'_>, node: NodeId) -> bool {
 fn found_keyspaces(situation: &Situation<'_>) -> Option<State> {
     let Situation { config, state, observations, .. } = *situation;
     let is_new = |spec: &&KeyspaceSpec| state.keyspaces.iter().all(|known| known.id != spec.id);
-    let new: Vec<_> = config.keyspaces.iter().filter(is_new).collect();
+    let ring = state.ring();
+    // One that needs more nodes than are to hold something waits for them.
+    let new: Vec<_> =
+        config.keyspaces.iter().filter(is_new).filter(|spec| spec.replicas <= ring.len()).collect();
     if new.is_empty() {
         return None;
     }
     let mut processes = BTreeMap::new();
-    for node in state.ring() {
-        processes.insert(node, observations.membership.live(node)?);
+    for node in &ring {
+        processes.insert(*node, observations.membership.live(*node)?);
     }
     let mut next = state.clone();
     next.version += 1;
     for spec in new {
-        let sets = replica_sets(&state.ring(), spec);
+        let sets = replica_sets(&ring, spec);
         for (range, originals) in spec.ranges().zip(sets) {
             next.add(epochs::first(spec.id, range, originals, |node| processes[&node]));
         }

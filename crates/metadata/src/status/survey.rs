@@ -205,8 +205,15 @@ impl Metadata {
         if let (Some(node), false) = (absent, self.committed.is_bootstrapped()) {
             return Some(format!("waiting for {} to start for the first time", node.name));
         }
+        let ring = self.committed.ring().len();
         match (missing, absent) {
             (None, _) => {}
+            (Some(KeyspaceSpec { name, replicas, .. }), _) if *replicas > ring => {
+                let line = format!(
+                    "keyspace {name} waits for {replicas} nodes that are to hold something, there are {ring}"
+                );
+                return Some(line);
+            }
             (Some(spec), Some(node)) => {
                 return Some(format!("keyspace {} waits for {}", spec.name, node.name));
             }

@@ -1,8 +1,9 @@
 //! Nodes that are added, drained and removed while puts go on.
 
-use nicekv_wire::NodeId;
+use nicekv_placement::KeyspaceSpec;
+use nicekv_wire::{KeyspaceId, NodeId};
 
-use super::cluster::{Cluster, config, partitions};
+use super::cluster::{Cluster, config, keyspace, partitions};
 use super::node::{Node, address};
 use super::scenarios::{is_gone, is_member, partition, puts_go_on, ready};
 use crate::{Change, NodeWish, Plan, Refused};
@@ -145,6 +146,33 @@ fn a_change_that_makes_no_sense_changes_nothing() {
     change(&mut cluster, &add(NEW)).unwrap();
     change(&mut cluster, &remove(NEW)).unwrap();
     refused(&mut cluster, &add(NEW), "node-4 is being removed already");
+}
+
+#[test]
+fn a_new_keyspace_waits_for_nodes_that_are_to_hold_it() {
+    let mut cluster = Cluster::new(config(4, 3), 1);
+    cluster.run_until_ready(200);
+    change(&mut cluster, &drain(NEW)).unwrap();
+    cluster.run_until(3000, "drained", |cluster| is_settled(cluster) && is_gone(cluster, NEW));
+    let wide = KeyspaceSpec {
+        id: KeyspaceId(1),
+        name: "wide".into(),
+        unicast: [10, 12, 0, 0].into(),
+        multicast: [10, 13, 0, 0].into(),
+        ..keyspace(4)
+    };
+    cluster.config.keyspaces.push(wide);
+    cluster.kill_metadata();
+    cluster.start_metadata();
+    cluster.config.switches.clone().into_iter().for_each(|switch| cluster.restart_switch(switch));
+    cluster.run(1000);
+    let status = cluster.status();
+    let waits = "keyspace wide waits for 4 nodes that are to hold something, there are 3";
+    assert_eq!((status.keyspaces.len(), status.why_not_ready.unwrap().as_str()), (1, waits));
+    puts_go_on(&mut cluster);
+    change(&mut cluster, &add(NEW)).unwrap();
+    cluster.run_until(3000, "all is there", is_settled);
+    assert_eq!(cluster.status().keyspaces.len(), 2);
 }
 
 #[test]
