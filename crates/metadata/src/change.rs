@@ -157,7 +157,7 @@ impl Metadata {
         }
         let id = config.id;
         next.next_node = id.0.checked_add(1).ok_or(Refused::NoNumber)?;
-        next.nodes.push(Node { config, wish: Wish::Holds });
+        next.nodes.push(Node { config, wish: Wish::Holds, added: true });
         let nodes = next.nodes.iter().map(|node| node.config.clone()).collect();
         Config { nodes, ..self.config.clone() }.validate()?;
         Ok(id)

@@ -82,6 +82,7 @@ impl Metadata {
         let mut targets = Targets::default();
         targets.update(&committed);
         let config = Config { nodes: committed.node_configs(), ..config };
+        config.validate()?;
         let mut next = committed.clone();
         next.version += 1;
         next.term += 1;

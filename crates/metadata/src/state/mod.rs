@@ -80,6 +80,8 @@ pub(crate) enum Wish {
 pub(crate) struct Node {
     pub(crate) config: NodeConfig,
     pub(crate) wish: Wish,
+    /// By an operator's command: the configuration need not know it.
+    pub(crate) added: bool,
 }
 
 /// A former member that has not acknowledged that it is none. It gets no lease (R12).
@@ -230,9 +232,13 @@ pub enum StateError {
     #[error("the metadata state belongs to cluster {found:032x}, not {expected:032x}")]
     OtherCluster { found: u128, expected: u128 },
     #[error(
-        "{name} is configured otherwise than the cluster knows it; `nicekv node` adds, drains and removes nodes"
+        "the set of nodes differs: {name} is configured, and no node of this cluster; `nicekv node add` adds a spare one"
     )]
-    NodeChanged { name: String },
+    NodeUnknown { name: String },
+    #[error(
+        "the set of nodes differs: {name} is a node of this cluster, and not configured; `nicekv node remove` gives nodes up"
+    )]
+    NodeMissing { name: String },
     #[error("keyspace {stored} is stored, {configured} is configured; changing it is not supported")]
     KeyspaceChanged { stored: String, configured: String },
 }
@@ -245,7 +251,7 @@ pub fn persisted_version(bytes: &[u8]) -> Result<u64, StateError> {
 impl State {
     /// The state of a cluster that has never been.
     pub(crate) fn new(config: &Config) -> Self {
-        let node = |config: &NodeConfig| Node { config: config.clone(), wish: Wish::Holds };
+        let node = |config: &NodeConfig| Node { config: config.clone(), wish: Wish::Holds, added: false };
         let mut nodes: Vec<_> = config.nodes.iter().map(node).collect();
         nodes.sort_unstable_by_key(|node| node.config.id);
         Self {
@@ -260,19 +266,26 @@ impl State {
         }
     }
 
-    /// What was persisted, if it belongs to this configuration. Keyspaces may be configured that are not there yet.
+    /// What was persisted, if it belongs to this configuration. Keyspaces may be configured that are not there yet; of nodes
+    /// only those that were added or removed since may make a difference.
     pub(crate) fn resume(config: &Config, bytes: &[u8]) -> Result<Self, StateError> {
-        let stored = Self::decode(bytes)?;
+        let mut stored = Self::decode(bytes)?;
         let fresh = Self::new(config);
         if stored.cluster != fresh.cluster {
             return Err(StateError::OtherCluster { found: stored.cluster, expected: fresh.cluster });
         }
-        for Node { config: configured, .. } in &fresh.nodes {
-            let known = stored.node(configured.id);
-            let is_removed = known.is_none() && configured.id.0 < stored.next_node;
-            if !is_removed && known.map(|node| &node.config) != Some(configured) {
-                return Err(StateError::NodeChanged { name: configured.name.clone() });
+        for Node { config: configured, .. } in fresh.nodes {
+            match stored.nodes.iter_mut().find(|node| node.config.id == configured.id) {
+                // It may have moved to another address.
+                Some(known) => known.config = configured,
+                None if configured.id.0 < stored.next_node => {}
+                None => return Err(StateError::NodeUnknown { name: configured.name }),
             }
+        }
+        let is_configured =
+            |node: &Node| config.nodes.iter().any(|configured| configured.id == node.config.id);
+        if let Some(node) = stored.nodes.iter().find(|node| !node.added && !is_configured(node)) {
+            return Err(StateError::NodeMissing { name: node.config.name.clone() });
         }
         for spec in &stored.keyspaces {
             let configured = config.keyspaces.iter().find(|configured| configured.id == spec.id);

@@ -22,7 +22,7 @@ fn state() -> State {
         version: 1,
         cluster: 7,
         term: 1,
-        nodes: [config, second].map(|config| Node { config, wish: Wish::Holds }).into(),
+        nodes: [config, second].map(|config| Node { config, wish: Wish::Holds, added: false }).into(),
         next_node: 3,
         keyspaces: vec![spec(0, 1), spec(1, 2)],
         partitions: BTreeMap::new(),

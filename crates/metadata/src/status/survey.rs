@@ -91,7 +91,7 @@ impl Metadata {
     }
 
     fn node_status(&self, node: &Node) -> NodeStatus {
-        let Node { config: node, wish } = node;
+        let Node { config: node, wish, .. } = node;
         let id = node.id;
         let state = match (self.observations.membership.live(id), self.observations.membership.is_known(id)) {
             (Some(_), _) => NodeState::Live,

@@ -428,11 +428,13 @@ fn configurations_and_states_that_do_not_fit_are_refused() {
     assert_eq!(twice, Some(StateError::Config(ConfigError::DuplicateNode { node: NodeId(2) })));
     let other = crate::Config { cluster: 8, ..config(3, 3) };
     assert_eq!(start(other, Some(stored)), Some(StateError::OtherCluster { found: 7, expected: 8 }));
-    let changed = |name: &str| Some(StateError::NodeChanged { name: name.into() });
-    assert_eq!(start(config(4, 3), Some(stored)), changed("node-4"));
+    let unknown = StateError::NodeUnknown { name: "node-4".into() };
+    assert_eq!(start(config(4, 3), Some(stored)), Some(unknown));
+    let missing = StateError::NodeMissing { name: "node-3".into() };
+    assert_eq!(start(config(2, 2), Some(stored)), Some(missing));
     let mut moved = config(3, 3);
     moved.nodes[1].mac = [2; 6];
-    assert_eq!(start(moved, Some(stored)), changed("node-2"));
+    assert_eq!(start(moved, Some(stored)), None, "it is the same node elsewhere");
     assert!(matches!(start(config(3, 2), Some(stored)), Some(StateError::KeyspaceChanged { .. })));
     let newer = [&[99], &stored[1..]].concat();
     assert_eq!(start(config(3, 3), Some(&newer)), Some(StateError::Format { found: 99 }));
