@@ -50,10 +50,9 @@ pub fn draw(seed: u64) -> Scenario {
     let keyspaces = draw_keyspaces(nodes, &mut random);
     // By chance of its own, too.
     let edges = Random::new(seed ^ EDGES).below(5) == 0;
-    Scenario {
+    let mut scenario = Scenario {
         nodes,
-        // By chance of its own, too.
-        spares: Random::new(seed ^ SPARES).below(4) as usize,
+        spares: 0,
         keyspaces: keyspaces.clone(),
         switches: random.pick(&[1, 1, 2]),
         balancing: random.below(3) > 0,
@@ -84,7 +83,12 @@ pub fn draw(seed: u64) -> Scenario {
         faults_end_ns: 3 * SECOND_NS,
         retries_max: None,
         plant: None,
+    };
+    if scenario.faults.change_interval_ns > 0 {
+        // By chance of its own, too.
+        scenario.spares = Random::new(seed ^ SPARES).below(4) as usize;
     }
+    scenario
 }
 
 /// One with primaries, one by quorum, or both beside each other.

@@ -108,7 +108,7 @@ impl Plant {
         match self.hunt {
             Hunt::Script(name) => script(name).run(seed, Some(self.planted), print).0,
             Hunt::Seeds(shape) => {
-                let mut scenario = judge::draw(seed);
+                let mut scenario = Scenario { spares: 0, ..judge::draw(seed) };
                 shape(&mut scenario);
                 scenario.plant = Some(self.planted);
                 judge::run(scenario, seed, print)
