@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
-use nicekv_placement::{KeyspaceError, check_keyspaces, replica_sets};
+use nicekv_placement::{KeyspaceError, check_keyspaces};
 use nicekv_wire::NodeId;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::config::{Config, ConfigError, NodeConfig};
 use crate::leader::Metadata;
 use crate::state::{Node, State, Wish};
-use crate::targets::is_movable;
+use crate::targets::{Targets, is_movable};
 use crate::view::{Observed, is_intact};
 
 /// A change of the set of nodes.
@@ -137,8 +137,7 @@ impl Metadata {
                 node
             }
         };
-        let plan = Plan { node: node.0, ..self.moves_to(&next) };
-        Ok((plan, next))
+        Ok((plan_of(&next, node), next))
     }
 
     fn add(&self, next: &mut State, config: NodeConfig) -> Result<NodeId, Refused> {
@@ -177,25 +176,25 @@ impl Metadata {
             partitions => Err(Refused::LastHolder { name: name.into(), partitions }),
         }
     }
+}
 
-    fn moves_to(&self, next: &State) -> Plan {
-        let name = |id| next.node(id).map_or_else(String::new, |node| node.config.name.clone());
-        let ring = next.ring();
-        let (mut moves, mut replicas) = (BTreeMap::<_, usize>::new(), 0);
-        for spec in next.keyspaces.iter().filter(|spec| is_movable(spec)) {
-            let of_keyspace = next.partitions().filter(|(_, partition)| partition.keyspace == spec.id);
-            for ((_, partition), target) in of_keyspace.zip(replica_sets(&ring, spec)) {
-                replicas += target.len();
-                let gone = partition.originals.iter().filter(|node| !target.contains(node));
-                let come = target.iter().filter(|node| !partition.originals.contains(node));
-                for (from, to) in gone.zip(come) {
-                    *moves.entry((name(*from), name(*to))).or_default() += 1;
-                }
-            }
+/// What follows from the change of a node that makes this the state.
+fn plan_of(next: &State, node: NodeId) -> Plan {
+    let name = |id| next.node(id).map_or_else(String::new, |node| node.config.name.clone());
+    let mut targets = Targets::default();
+    targets.update(next);
+    let (mut moves, mut replicas) = (BTreeMap::<_, usize>::new(), 0);
+    for (id, partition) in next.partitions() {
+        let Some(target) = targets.of(id) else { continue };
+        replicas += target.len();
+        let gone = partition.originals.iter().filter(|node| !target.contains(node));
+        let come = target.iter().filter(|node| !partition.originals.contains(node));
+        for (from, to) in gone.zip(come) {
+            *moves.entry((name(*from), name(*to))).or_default() += 1;
         }
-        let moves = moves.into_iter().map(|((from, to), count)| (from, to, count)).collect();
-        Plan { node: 0, moves, replicas }
     }
+    let moves = moves.into_iter().map(|((from, to), count)| (from, to, count)).collect();
+    Plan { node: node.0, moves, replicas }
 }
 
 /// A keyspace that a node must stay for.

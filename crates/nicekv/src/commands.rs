@@ -17,7 +17,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 /// For an answer of the metadata service.
-pub(crate) const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
+const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where a client command goes.
 #[derive(clap::Args)]

@@ -3,12 +3,11 @@
 //! A change is a wish that the metadata service writes down and carries out step by step; the command waits and tells how far it is, and may be ended:
 //! the change goes on.
 
-use crate::commands::{ADMIN_TIMEOUT, print};
+use crate::commands::{self, print};
 use crate::config;
 use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
 use nicekv_metadata::{Change, NodeStatus, NodeWish, Plan, Status};
-use nicekv_runtime::admin;
 use nicekv_runtime::control_plane::AdminRequest;
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddrV4;
@@ -187,15 +186,13 @@ fn leaving(status: &Status) -> usize {
 }
 
 fn status(endpoint: SocketAddrV4) -> Result<Status, Failure> {
-    let json = crate::commands::ask(endpoint, AdminRequest::Status)?;
+    let json = commands::ask(endpoint, AdminRequest::Status)?;
     serde_json::from_slice(&json).map_err(Failure::environment)
 }
 
 /// What is refused changes nothing.
 fn ask(endpoint: SocketAddrV4, request: AdminRequest) -> Result<Plan, Failure> {
-    let json = admin::ask(endpoint, request, ADMIN_TIMEOUT).map_err(|error| {
-        Failure::Environment(format!("no answer from the metadata service at {endpoint}: {error}"))
-    })?;
+    let json = commands::ask(endpoint, request)?;
     let answer: Result<Plan, String> = serde_json::from_slice(&json).map_err(Failure::environment)?;
     answer.map_err(Failure::Environment)
 }

@@ -203,7 +203,12 @@ fn remember_removed(next: &mut Partition, member: &Member) {
 /// Activation looks only at removals that are persisted already: from then on the removed get no lease, so one that
 /// has run out stays so.
 pub(crate) fn next_step(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
-    let mut next = partition.clone();
+    let originals = moves::in_order(partition, observed);
+    let is_final = partition.members.iter().all(|member| member.standing == Standing::Serving);
+    if is_final && partition.activated && partition.removed.is_empty() && partition.originals == originals {
+        return None;
+    }
+    let mut next = Partition { originals: originals.to_vec(), ..partition.clone() };
     if all_acknowledged(partition, observed) {
         for member in &mut next.members {
             member.standing = match member.standing {
@@ -213,7 +218,6 @@ pub(crate) fn next_step(partition: &Partition, observed: &impl Observed) -> Opti
             };
         }
     }
-    next.originals = moves::in_order(partition, observed);
     next.removed.retain(|removed| observed.acknowledged(removed.node, removed.incarnation) < removed.since);
     let activated = next.removed.iter().all(|removed| !removed.served || observed.harmless(removed));
     next.activated |= activated;

@@ -28,7 +28,7 @@ pub(crate) fn begin(partition: &Partition, observed: &impl Observed) -> Option<P
     let target = observed.target();
     let place = partition.originals.iter().position(|node| !target.contains(node))?;
     let node = *target.iter().find(|node| !partition.originals.contains(node))?;
-    let others = partition.originals.iter().filter(|original| **original != partition.originals[place]);
+    let mut others = partition.originals.iter().filter(|original| **original != partition.originals[place]);
     let serves = |original: &NodeId| {
         let member = partition.member(*original);
         member
@@ -39,7 +39,7 @@ pub(crate) fn begin(partition: &Partition, observed: &impl Observed) -> Option<P
     let is_settled = has_left && partition.activated && all_acknowledged(partition, observed);
     let returns = partition.holders().any(|member| member.node == node);
     let may_come = observed.live(node).is_some() && observed.has_space(node) && !observed.barred(node);
-    if !is_settled || !others.clone().all(serves) || !may_come || !(returns || observed.may_move(node)) {
+    if !is_settled || !others.all(serves) || !may_come || !(returns || observed.may_move(node)) {
         return None;
     }
     let mut next = partition.clone();
@@ -49,8 +49,8 @@ pub(crate) fn begin(partition: &Partition, observed: &impl Observed) -> Option<P
 }
 
 /// The same originals in the order that the ring says, the one that leads by right first.
-pub(crate) fn in_order(partition: &Partition, observed: &impl Observed) -> Vec<NodeId> {
+pub(crate) fn in_order<'a>(partition: &'a Partition, observed: &'a impl Observed) -> &'a [NodeId] {
     let target = observed.target();
     let is_same_set = target.iter().all(|node| partition.originals.contains(node));
-    if is_same_set { target.to_vec() } else { partition.originals.clone() }
+    if is_same_set { target } else { &partition.originals }
 }

@@ -22,6 +22,7 @@ impl Metadata {
         let partitions = self.committed.partitions();
         let partitions: Vec<_> =
             partitions.map(|(id, partition)| self.partition_status(id, partition)).collect();
+        let nodes: Vec<_> = self.committed.nodes.iter().map(|node| self.node_status(node)).collect();
         let keyspaces = self.committed.keyspaces.iter();
         let keyspaces: Vec<_> =
             keyspaces.map(|spec| keyspace_status(spec, &partitions, self.usage(spec.id))).collect();
@@ -32,8 +33,8 @@ impl Metadata {
             term: self.committed.term,
             ready: why_not_ready.is_none(),
             why_not_ready,
-            moves: self.committed.nodes.iter().map(|node| self.missing(node.config.id)).sum(),
-            nodes: self.committed.nodes.iter().map(|node| self.node_status(node)).collect(),
+            moves: nodes.iter().map(|node| node.missing).sum(),
+            nodes,
             health: HealthCounts::of(&partitions),
             usage,
             keyspaces,

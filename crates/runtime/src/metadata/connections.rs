@@ -14,7 +14,7 @@
 use crate::control_plane::{AdminRequest, CONTROL_LIMITS, Greeting, Role, decode};
 use crate::{FramedStream, PollFd, StreamError, accept};
 use nicekv_dataplane::control;
-use nicekv_metadata::{Metadata, SwitchId};
+use nicekv_metadata::{Metadata, Plan, Refused, SwitchId};
 use nicekv_wire::{Duration, Now};
 use std::io;
 use std::net::{IpAddr, TcpListener, TcpStream};
@@ -262,12 +262,8 @@ impl Connection {
         let json = match decode(frame).map_err(|_| StreamError::Closed)? {
             AdminRequest::Status => serde_json::to_vec(&core.status()),
             AdminRequest::ClusterInfo => serde_json::to_vec(&core.cluster_info()),
-            AdminRequest::Plan(change) => {
-                serde_json::to_vec(&core.plan(&change).map_err(|error| error.to_string()))
-            }
-            AdminRequest::Change(change) => {
-                serde_json::to_vec(&core.change(&change).map_err(|error| error.to_string()))
-            }
+            AdminRequest::Plan(change) => planned(core.plan(&change)),
+            AdminRequest::Change(change) => planned(core.change(&change)),
             AdminRequest::Ready => {
                 self.peer = Peer::Admin { waits: true };
                 return Ok(());
@@ -275,6 +271,10 @@ impl Connection {
         };
         self.stream.queue(&json.map_err(io::Error::from)?)
     }
+}
+
+fn planned(outcome: Result<Plan, Refused>) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec(&outcome.map_err(|refused| refused.to_string()))
 }
 
 #[cfg(test)]
