@@ -375,6 +375,60 @@ fn what_is_removed_gives_its_space_back_though_nothing_else_is_written() {
     assert_eq!(scan_all(&engine, 1, 1 << 20).len(), 10);
 }
 
+/// The numbers of the tables' files, ascending.
+fn tables(directory: &Path) -> Vec<u64> {
+    let files = std::fs::read_dir(directory.join("tables")).unwrap();
+    let mut numbers: Vec<u64> =
+        files.map(|file| file.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// A file where a table of this number is to be written: it cannot be. It stands for the part of a table that found room on a full disk.
+fn begin_table(directory: &Path, number: u64) {
+    std::fs::write(directory.join("tables").join(number.to_string()), [1; 1_000]).unwrap();
+}
+
+#[test]
+fn what_a_failed_step_has_written_of_a_table_does_not_stay() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut engine = DurableEngine::open(directory.path(), DurableOptions::default()).unwrap();
+    engine.put(1, b"key", b"value").unwrap();
+    engine.sync().unwrap();
+    let [first] = tables(directory.path())[..] else { panic!("one table") };
+    begin_table(directory.path(), first + 1);
+    engine.put(1, b"other", b"value").unwrap();
+    assert!(matches!(engine.sync(), Err(StoreError::Engine { .. })));
+    engine.sync().unwrap();
+    assert_eq!(tables(directory.path()), [first, first + 2], "the part of a table is gone");
+    assert_eq!(scan_all(&engine, 1, 1_000).len(), 2);
+}
+
+#[test]
+fn what_a_failed_merge_has_written_does_not_stay() {
+    const KEYS: u32 = 2_000;
+    let directory = tempfile::tempdir().unwrap();
+    let mut engine = DurableEngine::open(directory.path(), DurableOptions::default()).unwrap();
+    for number in 0..KEYS {
+        engine.put(1, &number.to_be_bytes(), b"value").unwrap();
+    }
+    engine.sync().unwrap();
+    let [first] = tables(directory.path())[..] else { panic!("one table") };
+    for number in 1..KEYS {
+        engine.remove(1, &number.to_be_bytes()).unwrap();
+    }
+    // The removals are the next table, and the merge that they are worth would be the one after it.
+    begin_table(directory.path(), first + 2);
+    engine.sync().unwrap();
+    // The next sync waits for that.
+    engine.sync().unwrap();
+    assert!(!tables(directory.path()).contains(&(first + 2)), "{:?}", tables(directory.path()));
+    assert_eq!(scan_all(&engine, 1, 1_000).len(), 1);
+    drop(engine);
+    let engine = DurableEngine::open(directory.path(), DurableOptions::default()).unwrap();
+    assert_eq!(scan_all(&engine, 1, 1_000).len(), 1);
+}
+
 #[test]
 fn what_is_in_memory_is_on_no_disk() {
     let mut engine = MemoryEngine::new();

@@ -9,6 +9,7 @@ mod checksummed;
 mod durable;
 mod memory;
 mod merge;
+mod unlisted;
 mod worker;
 
 pub use checksummed::Checksummed;

@@ -6,12 +6,17 @@
 //! ```
 //!
 //! Compaction makes flushing wait, and so what is written next is bounded by how fast tables are merged.
+//!
+//! The library leaves what it has written of a table that it cannot finish, and looks for such files only when it opens a tree. On a full disk that is
+//! the space that was to come back, so what a step leaves that fails is removed here (`unlisted`).
 
 use super::buffer::Buffer;
+use super::unlisted;
 use crate::files::{Files, RealFiles};
 use crate::{Result, StoreError};
 use lsm_tree::{AbstractTree, AnyTree, SeqNo, SequenceNumberCounter, compaction::Leveled};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 /// Compactions in a row before flushing is looked at again.
 const COMPACTIONS_IN_A_ROW_MAX: usize = 4;
@@ -24,6 +29,8 @@ const REMOVALS_MIN: u64 = 1_000;
 const MERGED_BYTES_MAX: u64 = 1 << 30;
 /// Largest table that merging makes: the size that the library's levels have.
 const TABLE_BYTES: u64 = 64 << 20;
+/// Tables are not merged for so long after a merge that found no space: it takes what there is, and gives it back, and the log could use it.
+const COMPACTION_RETRY: Duration = Duration::from_secs(5);
 
 /// What the engine and its thread share.
 pub(super) struct Worker {
@@ -56,6 +63,7 @@ impl Worker {
     }
 
     pub(super) fn run(&self) {
+        let mut compact_from = Instant::now();
         while let Some((sync, buffers)) = self.next() {
             if buffers.iter().all(|buffer| buffer.is_empty()) && self.tree.version_free_list_len() > 1 {
                 self.let_go_of_tables();
@@ -68,9 +76,11 @@ impl Worker {
             let outcome = self.flush(watermark);
             let is_flushed = outcome.is_ok();
             self.end(sync, outcome);
-            if is_flushed {
-                self.compact(watermark);
-                self.drop_removals();
+            if is_flushed && Instant::now() >= compact_from {
+                let compacted = self.compact(watermark).and_then(|()| self.drop_removals());
+                if compacted.is_err_and(|error| is_out_of_space(&error)) {
+                    compact_from = Instant::now() + COMPACTION_RETRY;
+                }
             }
         }
     }
@@ -118,7 +128,17 @@ impl Worker {
     }
 
     fn flush(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
-        self.tree.flush(&self.tree.get_flush_lock(), watermark).map(drop)
+        self.step(|tree| tree.flush(&tree.get_flush_lock(), watermark).map(drop))
+    }
+
+    /// Something that writes tables. If it fails the tables that are listed are as they were, and others there are none.
+    fn step(&self, step: impl FnOnce(&AnyTree) -> lsm_tree::Result<()>) -> lsm_tree::Result<()> {
+        let first = self.tree.next_table_id();
+        let outcome = step(&self.tree);
+        if outcome.is_err() {
+            let _ = unlisted::remove(&self.tree, first); // what is left is found when the tree is opened
+        }
+        outcome
     }
 
     fn end(&self, sync: u64, outcome: lsm_tree::Result<()>) {
@@ -132,25 +152,26 @@ impl Worker {
     }
 
     /// A compaction that fails leaves the tables as they were; flushing meets the same disk and reports it.
-    fn compact(&self, watermark: SeqNo) {
+    fn compact(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
         let strategy = Arc::new(Leveled::default());
         for _ in 0..COMPACTIONS_IN_A_ROW_MAX {
-            let outcome = self.tree.compact(strategy.clone(), watermark);
-            if outcome.is_err() || self.tree.l0_run_count() <= FIRST_LEVEL_RUNS_GOAL {
-                return;
+            self.step(|tree| tree.compact(strategy.clone(), watermark))?;
+            if self.tree.l0_run_count() <= FIRST_LEVEL_RUNS_GOAL {
+                break;
             }
         }
+        Ok(())
     }
 
     /// See [`REMOVALS_MIN`]. As with any compaction, what fails leaves the tables as they were.
-    fn drop_removals(&self) {
+    fn drop_removals(&self) -> lsm_tree::Result<()> {
         if !self.is_merging_worth_it() {
-            return;
+            return Ok(());
         }
-        if self.tree.major_compact(TABLE_BYTES, self.visible.get()).is_ok() {
-            self.let_go_of_tables();
-            let _ = self.flush(self.visible.get()); // the tables only stay a little longer
-        }
+        self.step(|tree| tree.major_compact(TABLE_BYTES, self.visible.get()))?;
+        self.let_go_of_tables();
+        let _ = self.flush(self.visible.get()); // the tables only stay a little longer
+        Ok(())
     }
 
     fn is_merging_worth_it(&self) -> bool {

@@ -1,0 +1,40 @@
+//! Files of tables that no version of the tree lists.
+//!
+//! A table's file is there before a version lists it. If the step that writes it fails between the two, for want of space above all, nobody will ever
+//! list it. It is removed only if that is certain: its number was given during the failed step, and the version that would be opened
+//! after a crash is the one in memory, which does not list it.
+
+use lsm_tree::{AbstractTree, AnyTree, TableId};
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// As the library names them.
+const CURRENT_FILE: &str = "current";
+const TABLES_DIRECTORY: &str = "tables";
+
+/// Removes what a failed step has left, whose first table would have had the number `first`. Only on the thread that writes tables.
+pub(super) fn remove(tree: &AnyTree, first: TableId) -> io::Result<()> {
+    let (version, directory) = (tree.current_version(), &tree.tree_config().path);
+    if version_after_crash(directory)? != version.id() {
+        return Ok(());
+    }
+    let listed: HashSet<TableId> = version.iter_tables().map(|table| table.id()).collect();
+    for file in fs::read_dir(directory.join(TABLES_DIRECTORY))? {
+        let file = file?;
+        let number = file.file_name().to_str().and_then(|name| name.parse::<TableId>().ok());
+        let is_left = |number| (first..tree.next_table_id()).contains(&number) && !listed.contains(&number);
+        if number.is_some_and(is_left) {
+            fs::remove_file(file.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// The number of the version that the directory names.
+fn version_after_crash(directory: &Path) -> io::Result<u64> {
+    let current = fs::read(directory.join(CURRENT_FILE))?;
+    let number = current.first_chunk().ok_or(io::ErrorKind::UnexpectedEof)?;
+    Ok(u64::from_le_bytes(*number))
+}
