@@ -6,6 +6,7 @@ use crate::parser::Arguments;
 use crate::plan::Handler;
 
 /// One command.
+#[derive(Debug)]
 pub(crate) struct Command {
     /// In lower case.
     pub(crate) name: &'static str,
@@ -130,6 +131,11 @@ impl Command {
         Some(&COMMANDS[at])
     }
 
+    /// Its place in the table.
+    pub(crate) fn number(&'static self) -> usize {
+        (std::ptr::from_ref(self).addr() - COMMANDS.as_ptr().addr()) / size_of::<Self>()
+    }
+
     /// The command that is called, if its number of arguments is right.
     pub(crate) fn resolve(arguments: Arguments<'_>) -> Result<&'static Self, CommandError> {
         let command = Self::find(arguments.prefix(0)).ok_or_else(|| unknown(arguments))?;
@@ -177,7 +183,8 @@ mod tests {
     #[test]
     fn the_table_is_sorted_and_found_in_any_case() {
         assert!(COMMANDS.is_sorted_by_key(|command| command.name));
-        for command in COMMANDS {
+        for (number, command) in COMMANDS.iter().enumerate() {
+            assert_eq!(command.number(), number);
             let found = Command::find(command.name.to_ascii_uppercase().as_bytes()).unwrap();
             assert_eq!(found.name, command.name);
         }

@@ -42,7 +42,7 @@ pub(crate) enum Progress {
 #[derive(Debug)]
 struct Issuing {
     many: Many,
-    name: &'static str,
+    called: &'static Command,
     command: u64,
     /// How many are sent.
     sent: usize,
@@ -236,7 +236,14 @@ impl Connection {
             }
             Ok(Plan::One(..)) if requests.room() == 0 => return Err(Progress::WindowFull),
             Ok(Plan::One(request, finish)) => {
-                let origin = Origin { slot, connection: session.id, command: number, part: 0 };
+                let origin = Origin {
+                    slot,
+                    connection: session.id,
+                    command: number,
+                    part: 0,
+                    called: command.number(),
+                    since_ns: requests.now.boot_ns,
+                };
                 match requests.submit(session.keyspace, request, origin, keys.first()) {
                     Ok(()) => unanswered.push(keys, State::One(finish)),
                     Err(error) => self.refuse(&error.into()),
@@ -244,7 +251,7 @@ impl Connection {
             }
             Ok(Plan::Many(many)) => {
                 unanswered.push(keys, State::Many(Gathering::new(many.finish, many.keys.len())));
-                self.issuing = Some(Issuing { many, name: command.name, command: number, sent: 0 });
+                self.issuing = Some(Issuing { many, called: command, command: number, sent: 0 });
             }
             Err(error) => self.refuse(&error),
         }
@@ -254,12 +261,19 @@ impl Connection {
     /// Sends requests of the command on several keys, until all are sent or enough are under way. It takes half of the window's room at
     /// most: the other connections have commands, too.
     fn issue_rest(&mut self, slot: usize, requests: &mut Requests<'_>) -> Result<(), Progress> {
-        let Some(Issuing { many, name, command, sent }) = &mut self.issuing else { return Ok(()) };
-        let call = Call { arguments: self.parser.command().expect("complete"), name };
+        let Some(Issuing { many, called, command, sent }) = &mut self.issuing else { return Ok(()) };
+        let call = Call { arguments: self.parser.command().expect("complete"), name: called.name };
         let in_flight = *sent - self.unanswered.answered_of_last();
         let (share, own) = (requests.room().div_ceil(2), KEYS_IN_FLIGHT_MAX - in_flight);
         for key in many.keys.iter().skip(*sent).take(share.min(own)) {
-            let origin = Origin { slot, connection: self.session.id, command: *command, part: *sent };
+            let origin = Origin {
+                slot,
+                connection: self.session.id,
+                command: *command,
+                part: *sent,
+                called: called.number(),
+                since_ns: requests.now.boot_ns,
+            };
             let request = (many.request)(&call, *key as usize);
             if let Err(error) = requests.submit(self.session.keyspace, request, origin, None) {
                 let (protocol, unix_ms) = (self.session.protocol, requests.now.unix_ms);

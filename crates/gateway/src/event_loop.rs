@@ -14,6 +14,7 @@ use crate::acceptor::Acceptor;
 use crate::budget::Budget;
 use crate::connection::{Connection, Progress};
 use crate::limits::{CONNECTIONS_MAX, MEMORY_BYTES_MAX, READ_BYTES, THREADS_MAX};
+use crate::observation::GatewayMonitor;
 use crate::requests::{Origins, Requests, TurnGets};
 use crate::shared::{Member, NewConnection, ServerState, ThreadState};
 use nicekv_client::{ClientCore, Config, OPERATION_TIMEOUT};
@@ -124,6 +125,11 @@ impl Gateway {
             Self::thread(listener.take(), uplink, waker, member, client, config.timeout)
         };
         uplinks.into_iter().zip(wakers).enumerate().map(thread).collect()
+    }
+
+    /// Where the gateway, with all its threads, may be asked how it is.
+    pub fn monitor(&self) -> GatewayMonitor {
+        GatewayMonitor(self.member.server.clone())
     }
 
     fn thread(
@@ -286,6 +292,7 @@ impl Gateway {
     fn deliver(&mut self, now: Now) {
         while let Some(completion) = self.core.poll_event() {
             for origin in self.origins.take(completion.ticket) {
+                self.member.own().requests.answered(&origin, now, completion.result.err());
                 // Its connection may have gone, and another one may have its place.
                 let Some(connection) = self.connections.get_mut(origin.slot) else { continue };
                 if connection.session.id == origin.connection {

@@ -24,6 +24,7 @@ mod error;
 mod event_loop;
 mod handlers;
 pub mod limits;
+mod observation;
 mod parser;
 mod plan;
 mod refused;
@@ -34,6 +35,7 @@ mod unanswered;
 
 pub use event_loop::{Gateway, GatewayConfig};
 pub use limits::THREADS_MAX;
+pub use observation::{GatewayMonitor, GatewayObservation};
 
 /// How many commands `bytes` are, of which the last one ends with them. For `nicekv-instructions`, which counts what parsing costs.
 #[doc(hidden)]

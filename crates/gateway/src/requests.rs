@@ -27,6 +27,10 @@ pub(crate) struct Origin {
     pub(crate) command: u64,
     /// Number of the request in the command.
     pub(crate) part: usize,
+    /// Which command it is: its number in the table.
+    pub(crate) called: usize,
+    /// When it was issued.
+    pub(crate) since_ns: u64,
 }
 
 /// The origins of each request in flight, by the index of its ticket: one, and those that share it. Each is a part of an unanswered command,
@@ -184,7 +188,7 @@ mod tests {
             let timeout = Duration::from_secs(1);
             let (core, origins, member, hasher) = (&mut core, &mut origins, &member, &hasher);
             let mut requests = Requests { now, core, origins, gets, member, hasher, timeout };
-            let origin = Origin { slot: 0, connection: 1, command, part: 0 };
+            let origin = Origin { slot: 0, connection: 1, command, part: 0, called: 0, since_ns: 0 };
             requests.submit(KEYSPACE, request, origin, None).unwrap();
             requests.core.in_flight()
         };

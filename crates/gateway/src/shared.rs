@@ -11,9 +11,13 @@
 //! each thread, by `SO_REUSEPORT`, the kernel chooses by a hash: fifty connections on two threads are 32 and 18 as often as not, and those that
 //! wait at the listener of a busy thread wait while the others have nothing to do.)
 
-use nicekv_client::Counters;
+use crate::command::COMMANDS;
+use crate::observation::GatewayObservation;
+use crate::requests::Origin;
+use nicekv_client::{Counters, OperationError};
 use nicekv_runtime::Waker;
-use nicekv_wire::KeyspaceId;
+use nicekv_wire::durations::{Durations, SharedDurations};
+use nicekv_wire::{Duration, KeyspaceId, Now};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -67,6 +71,43 @@ impl ServerState {
         self.threads.iter().map(|thread| of(thread).get()).sum()
     }
 
+    /// For operators.
+    pub(crate) fn observe(&self) -> GatewayObservation {
+        GatewayObservation {
+            connections: self.connections(),
+            connections_max: self.connections_max,
+            connections_total: self.connections_total.get(),
+            connections_refused: self.connections_refused.get(),
+            connections_evicted: self.sum(|thread| &thread.connections_evicted),
+            memory_bytes: self.memory_bytes(),
+            memory_bytes_max: self.memory_bytes_max,
+            threads: self.threads.len(),
+            commands: self.sum(|thread| &thread.commands),
+            requests: self.sum(|thread| &thread.submitted),
+            requests_in_flight: self.sum(|thread| &thread.in_flight),
+            requests_failed: self.failures(),
+            retries: self.sum(|thread| &thread.retries),
+            busy: self.sum(|thread| &thread.busy),
+            latencies: self.latencies(),
+        }
+    }
+
+    fn failures(&self) -> Vec<(&'static str, u64)> {
+        let of = |reason: usize| self.sum(|thread| &thread.requests.failed[reason]);
+        FAILURES.into_iter().enumerate().map(|(reason, name)| (name, of(reason))).collect()
+    }
+
+    /// Of every command for which something was asked of the store.
+    fn latencies(&self) -> Vec<(&'static str, Durations)> {
+        let of = |number: usize| {
+            let mut total = Durations::default();
+            self.threads.iter().for_each(|thread| total.add(&thread.requests.took[number].read()));
+            total
+        };
+        let all = COMMANDS.iter().enumerate().map(|(number, command)| (command.name, of(number)));
+        all.filter(|(_, took)| took.count() > 0).collect()
+    }
+
     /// The thread with the fewest connections.
     pub(crate) fn least_used(&self) -> &ThreadState {
         let threads = self.threads.iter();
@@ -89,6 +130,50 @@ pub(crate) struct ThreadState {
     pub(crate) in_flight: Number,
     pub(crate) retries: Number,
     pub(crate) busy: Number,
+    pub(crate) requests: RequestsDone,
+}
+
+/// Requests to the store that have ended, by the command that they were made for.
+#[derive(Debug)]
+pub(crate) struct RequestsDone {
+    took: Box<[SharedDurations]>,
+    failed: [Number; FAILURES.len()],
+}
+
+/// Why requests fail, as operators see it.
+const FAILURES: [&str; 5] = ["outcome_unknown", "timed_out", "busy", "disk_full", "refused"];
+
+/// The place in [`FAILURES`].
+fn failure(error: OperationError) -> usize {
+    match error {
+        OperationError::OutcomeUnknown => 0,
+        OperationError::TimedOut => 1,
+        OperationError::Busy => 2,
+        OperationError::DiskFull => 3,
+        // What was asked for cannot be done: nothing is wrong with the store.
+        OperationError::NotAnInteger
+        | OperationError::NotAFloat
+        | OperationError::Overflow
+        | OperationError::ResultTooLong { .. }
+        | OperationError::NoSuchKeyspace => 4,
+    }
+}
+
+impl Default for RequestsDone {
+    fn default() -> Self {
+        let took = COMMANDS.iter().map(|_| SharedDurations::default()).collect();
+        Self { took, failed: Default::default() }
+    }
+}
+
+impl RequestsDone {
+    /// By the one thread that writes it.
+    pub(crate) fn answered(&self, origin: &Origin, now: Now, error: Option<OperationError>) {
+        self.took[origin.called].count(Duration::from_nanos(now.boot_ns.saturating_sub(origin.since_ns)));
+        if let Some(error) = error {
+            self.failed[failure(error)].add(1);
+        }
+    }
 }
 
 /// A connection that was accepted.

@@ -4,7 +4,7 @@ use crate::config::NodeConfig;
 use crate::outbox::Outbox;
 use crate::plant::Plant;
 use crate::session::Session;
-use crate::status::Counters;
+use crate::status::{Counters, PutStages};
 use crate::storage::StorageQueue;
 use crate::visibility::Visibility;
 use crate::waits::Waits;
@@ -44,6 +44,8 @@ pub struct Host {
     pub session: Session,
     /// Numbers for operators.
     pub counters: Counters,
+    /// How long its puts took.
+    pub puts: PutStages,
     /// What the disk has room for.
     pub disk_space: DiskSpace,
     pub(crate) waits: Waits,
@@ -67,6 +69,7 @@ impl Host {
             visibility: Visibility::default(),
             session: Session::default(),
             counters: Counters::default(),
+            puts: PutStages::default(),
             disk_space: DiskSpace::default(),
             waits: Waits::default(),
             streams: VecDeque::new(),

@@ -44,6 +44,6 @@ pub use outbox::Outbox;
 pub use plant::Plant;
 pub use protocol::{CopyChunk, CopyRequest, Message, Page, Protocol, Request, stored_entries};
 pub use session::Session;
-pub use status::{Counters, NodeStatus, PartitionStatus, Standing};
+pub use status::{Counters, NodeStatus, PartitionStatus, PutStages, Standing};
 pub use storage::{StorageCompletion, StorageQueue, StorageRequest};
 pub use visibility::{Shift, ShiftKind, Visibility};

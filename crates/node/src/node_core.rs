@@ -397,6 +397,7 @@ impl<P: Protocol> NodeCore<P> {
         NodeStatus {
             term: self.host.session.term,
             counters: self.host.counters,
+            puts: self.host.puts,
             partitions: self.partitions.iter().map(P::status).collect(),
         }
     }

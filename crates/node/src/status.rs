@@ -1,7 +1,7 @@
 //! What a node says of itself, for operators and tests.
 
 use alloc::vec::Vec;
-use nicekv_wire::{Epoch, NodeId, PartitionId, Term};
+use nicekv_wire::{Durations, Epoch, NodeId, PartitionId, Term};
 
 /// What a node says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,6 +10,8 @@ pub struct NodeStatus {
     pub term: Term,
     /// Its counters.
     pub counters: Counters,
+    /// How long its puts took.
+    pub puts: PutStages,
     /// The partitions that it has heard of, by number.
     pub partitions: Vec<PartitionStatus>,
 }
@@ -60,6 +62,15 @@ pub struct PartitionStatus {
     pub logged: u64,
     /// The last decision that every member holds.
     pub released: u64,
+}
+
+/// How long the stages of a put took here, each counted from when the node took it in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PutStages {
+    /// Until it was forced here.
+    pub forced: Durations,
+    /// Until this node, the primary, had decided it: every member has forced it.
+    pub decided: Durations,
 }
 
 /// Numbers for operators.

@@ -23,6 +23,7 @@ mod client;
 pub mod clock;
 pub mod control_plane;
 mod inbox;
+pub mod inquiry;
 pub mod metadata;
 pub mod node;
 mod stop;
@@ -39,7 +40,10 @@ pub use client::{new_client_id, receive_into, renew_client_id, start_client};
 pub use clock::now;
 pub use stop::Stop;
 pub use stream::{FrameLimits, FramedStream, StreamError, accept, dial, listen};
-pub use switch::{AgentLink, Edges, SwitchError, UserSpaceSwitch, agent as switch_agent, run_agent};
+pub use switch::{
+    AgentLink, Edges, SwitchError, SwitchInquirer, SwitchObservation, UserSpaceSwitch, agent as switch_agent,
+    run_agent,
+};
 pub use sys::release_free_memory;
 pub use term_file::{TermFile, TermFileError};
 pub use udp::{DatagramCounters, Message, UdpEndpoint};

@@ -14,9 +14,11 @@ mod state_file;
 
 pub use state_file::{MemoryState, StateFile, StateFileError};
 
-use crate::{PollFd, Stop, UdpEndpoint, Waker, is_ready, now, readable, wait};
+use crate::inquiry::{Inquirer, Inquiries};
+use crate::{DatagramCounters, PollFd, Stop, UdpEndpoint, Waker, is_ready, now, readable, wait};
 use connections::Connections;
-use nicekv_metadata::{Metadata, Persisted, StateStore, StorageRequest, SwitchId};
+use nicekv_metadata::{Metadata, Persisted, StateStore, Status, StorageRequest, SwitchId};
+use nicekv_wire::Durations;
 use std::io;
 use std::net::TcpListener;
 use thiserror::Error;
@@ -35,6 +37,20 @@ pub enum MetadataError {
     Storage(Box<dyn std::error::Error + Send + Sync>),
 }
 
+/// What the metadata service says of itself and of the cluster.
+#[derive(Clone, Debug)]
+pub struct MetadataObservation {
+    /// Of the cluster.
+    pub status: Status,
+    /// How long it took to persist its steps.
+    pub persists: Durations,
+    /// What its socket has moved.
+    pub datagrams: DatagramCounters,
+}
+
+/// Where the metadata service may be asked.
+pub type MetadataInquirer = Inquirer<(), MetadataObservation>;
+
 /// A metadata service that is ready to run.
 pub struct MetadataService<S> {
     core: Metadata,
@@ -42,6 +58,8 @@ pub struct MetadataService<S> {
     endpoint: UdpEndpoint,
     listeners: Vec<TcpListener>,
     connections: Connections,
+    inquiries: Inquiries<(), MetadataObservation>,
+    persists: Durations,
 }
 
 impl<S: StateStore<Error: Into<Box<dyn std::error::Error + Send + Sync>>>> MetadataService<S> {
@@ -53,13 +71,20 @@ impl<S: StateStore<Error: Into<Box<dyn std::error::Error + Send + Sync>>>> Metad
         listeners: Vec<TcpListener>,
         switches: Vec<(String, SwitchId)>,
     ) -> Self {
-        Self { core, store, endpoint, listeners, connections: Connections::new(switches) }
+        let (connections, inquiries) = (Connections::new(switches), Inquiries::default());
+        Self { core, store, endpoint, listeners, connections, inquiries, persists: Durations::default() }
+    }
+
+    /// Where other threads may ask it.
+    pub fn inquirer(&self) -> MetadataInquirer {
+        self.inquiries.inquirer()
     }
 
     /// Serves until `stop`, or a failure.
     pub fn run(mut self, stop: &Stop) -> Result<(), MetadataError> {
         let waker = Waker::new()?;
         stop.register(&waker);
+        self.inquiries.begin(&waker);
         while !stop.is_stopped() {
             self.sleep(&waker)?;
             waker.clear();
@@ -87,6 +112,11 @@ impl<S: StateStore<Error: Into<Box<dyn std::error::Error + Send + Sync>>>> Metad
             self.decide()?;
             self.endpoint.send_with(|out| self.core.poll_transmit(out))?;
             self.connections.send(now, &mut self.core);
+            self.inquiries.answer(|()| MetadataObservation {
+                status: self.core.status(),
+                persists: self.persists,
+                datagrams: self.endpoint.counters(),
+            });
         }
         Ok(())
     }
@@ -110,7 +140,9 @@ impl<S: StateStore<Error: Into<Box<dyn std::error::Error + Send + Sync>>>> Metad
             let Some(StorageRequest::Persist { version, bytes }) = self.core.poll_storage() else {
                 return Ok(());
             };
+            let began = now();
             let persisted = self.store.compare_and_swap(version - 1, &bytes);
+            self.persists.count_ns(now().boot_ns - began.boot_ns);
             persisted.map_err(|error| MetadataError::Storage(error.into()))?;
             self.core.handle_storage(now(), Persisted { version });
         }

@@ -21,16 +21,18 @@ mod storage;
 mod streams;
 
 use durable_log::Forcing;
+pub use durable_log::LogObservation;
 pub use storage::{NodeStorage, OpenError, StorageOptions, open_durable, open_memory};
 
-use crate::{Linger, Stop, Uplink, Waker, is_ready, now, readable, wait};
+use crate::inquiry::{Inquirer, Inquiries};
+use crate::{DatagramCounters, Linger, Stop, Uplink, Waker, is_ready, now, readable, wait};
 use nicekv_node::NodeStatus;
 use nicekv_replication::Replica;
 use nicekv_store::StoreError;
 use nicekv_wire::Duration;
 use std::io;
 use std::net::TcpListener;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use streams::Streams;
 use thiserror::Error;
 
@@ -40,8 +42,6 @@ const RECEIVED_MIN: u64 = 512;
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 /// Between two looks at an engine that is syncing.
 const SYNC_POLL: Duration = Duration::from_millis(5);
-/// Between two publications of the status.
-const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Why a node ended.
 #[derive(Debug, Error)]
@@ -54,16 +54,19 @@ pub enum NodeError {
     Storage(#[from] StoreError),
 }
 
-/// The last published status of a node; clones see the same.
-#[derive(Clone, Debug, Default)]
-pub struct NodeMonitor(Arc<Mutex<Option<NodeStatus>>>);
-
-impl NodeMonitor {
-    /// The status of at most a second ago; `None` before the first one.
-    pub fn status(&self) -> Option<NodeStatus> {
-        self.0.lock().expect("no holder of this lock panics").clone()
-    }
+/// What a node says of itself and of what drives it.
+#[derive(Clone, Debug)]
+pub struct NodeObservation {
+    /// By its core.
+    pub status: NodeStatus,
+    /// What its socket has moved.
+    pub datagrams: DatagramCounters,
+    /// Its log; none if it keeps nothing.
+    pub log: Option<LogObservation>,
 }
+
+/// Where a node may be asked how it is.
+pub type NodeInquirer = Inquirer<(), NodeObservation>;
 
 /// A node that is ready to run.
 pub struct Node {
@@ -72,8 +75,7 @@ pub struct Node {
     uplink: Uplink,
     streams: Streams,
     waker: Waker,
-    monitor: NodeMonitor,
-    publish_at_ns: u64,
+    inquiries: Inquiries<(), NodeObservation>,
     look_at_ns: u64,
     linger: Linger,
     /// A force was made here, and is to be seen to at once.
@@ -113,22 +115,28 @@ impl Node {
             uplink,
             streams,
             waker,
-            monitor: NodeMonitor::default(),
-            publish_at_ns: 0,
+            inquiries: Inquiries::default(),
             look_at_ns: 0,
             linger: Linger::new(linger),
             has_forced: false,
         }
     }
 
-    /// Shows the node's status to other threads.
-    pub fn monitor(&self) -> NodeMonitor {
-        self.monitor.clone()
+    /// Where other threads may ask it how it is.
+    pub fn inquirer(&self) -> NodeInquirer {
+        self.inquiries.inquirer()
+    }
+
+    /// Has it asked by those who have been given the other end already.
+    pub fn answering(mut self, inquiries: Inquiries<(), NodeObservation>) -> Self {
+        self.inquiries = inquiries;
+        self
     }
 
     /// Runs until `stop`, or a failure.
     pub fn run(self, stop: &Stop) -> Result<(), NodeError> {
         stop.register(&self.waker);
+        self.inquiries.begin(&self.waker);
         helm::run(Leading { node: Box::new(self), stop })
     }
 
@@ -149,8 +157,8 @@ impl Node {
         self.storage.run(now, &mut self.core)?;
         if is_due {
             self.storage.idle(now, &mut self.core)?;
-            self.publish(now.boot_ns);
         }
+        self.inquiries.answer(|()| observe(&self.core, &self.uplink, &self.storage));
         let force = self.storage.start_force(received != Received::More && !has_streams);
         self.uplink.send_with(|out| self.core.poll_transmit(out))?;
         self.streams.send(&mut self.core);
@@ -229,13 +237,10 @@ impl Node {
         self.linger.begin(at);
         Ok(if more { Received::More } else { Received::All })
     }
+}
 
-    fn publish(&mut self, now_ns: u64) {
-        if now_ns >= self.publish_at_ns {
-            self.publish_at_ns = now_ns + PUBLISH_INTERVAL.as_nanos() as u64;
-            *self.monitor.0.lock().expect("no holder of this lock panics") = Some(self.core.status());
-        }
-    }
+fn observe(core: &Replica, uplink: &Uplink, storage: &NodeStorage) -> NodeObservation {
+    NodeObservation { status: core.status(), datagrams: uplink.counters(), log: storage.observe_log() }
 }
 
 /// A node under way, on whichever thread.

@@ -11,12 +11,15 @@ pub(crate) use edge::Edge;
 pub use edge::Edges;
 
 use crate::control_plane::{CONTROL_LIMITS, Greeting, Role, encode};
+use crate::inquiry::{Inquirer, Inquiries};
 use crate::{
     FramedStream, Message, PollFd, Stop, TermFile, UdpEndpoint, Waker, dial, is_ready, now, readable, wait,
 };
 use edge::EdgeRouters;
-use nicekv_dataplane::control::{self, SwitchAgent, TermMemory};
-use nicekv_dataplane::{Backend, GROUP_MEMBERS_MAX, HostId, Ingress, Passed, Router, TableError, VringSet};
+use nicekv_dataplane::control::{self, ControlReply, ControlRequest, SwitchAgent, TermMemory};
+use nicekv_dataplane::{
+    Backend, Counters, GROUP_MEMBERS_MAX, HostId, Ingress, Passed, Router, TableError, TableStatus, VringSet,
+};
 use nicekv_wire::{Duration, Now};
 use std::io;
 use std::net::SocketAddrV4;
@@ -38,18 +41,43 @@ pub enum SwitchError {
     Io(#[from] io::Error),
 }
 
+/// What a switch says of itself.
+#[derive(Clone, Debug)]
+pub struct SwitchObservation {
+    /// The newest term seen.
+    pub term: u64,
+    /// The generation in force; `None` before the first install.
+    pub generation: Option<u64>,
+    /// Fill and hits per table.
+    pub tables: Vec<TableStatus>,
+    /// Global counters.
+    pub counters: Counters,
+    /// Whether there is a stream to the metadata service.
+    pub is_connected: bool,
+}
+
+/// Where a switch may be asked how it is; `None`: its back end did not say.
+pub type SwitchInquirer = Inquirer<(), Option<SwitchObservation>>;
+
 /// The stream on which a switch's agent serves the metadata service: dialled by the agent, again and again.
 pub struct AgentLink {
     name: String,
     metadata: SocketAddrV4,
     stream: Option<FramedStream>,
     dial_at_ns: u64,
+    inquiries: Inquiries<(), Option<SwitchObservation>>,
 }
 
 impl AgentLink {
     /// Of the switch `name`, to the metadata service's TCP address.
     pub fn new(name: impl Into<String>, metadata: SocketAddrV4) -> Self {
-        Self { name: name.into(), metadata, stream: None, dial_at_ns: 0 }
+        let (name, inquiries) = (name.into(), Inquiries::default());
+        Self { name, metadata, stream: None, dial_at_ns: 0, inquiries }
+    }
+
+    /// Where other threads may ask the switch how it is.
+    pub fn inquirer(&self) -> SwitchInquirer {
+        self.inquiries.inquirer()
     }
 
     /// What it waits for.
@@ -73,6 +101,17 @@ impl AgentLink {
             self.stream = None;
             self.dial_at_ns = now.after(REDIAL_PAUSE);
         }
+    }
+
+    /// Answers what other threads have asked.
+    fn answer<B: Backend, M: TermMemory>(&self, agent: &mut SwitchAgent<B, M>) {
+        self.inquiries.answer(|()| match agent.handle(ControlRequest::Status { term: agent.term() }) {
+            ControlReply::Status { term, generation, tables, counters } => {
+                let is_connected = self.stream.is_some();
+                Some(SwitchObservation { term, generation, tables, counters, is_connected })
+            }
+            _ => None,
+        });
     }
 
     fn dial(&mut self) -> Result<(), crate::StreamError> {
@@ -111,11 +150,13 @@ pub fn run_agent<B: Backend, M: TermMemory>(
 ) -> io::Result<()> {
     let waker = Waker::new()?;
     stop.register(&waker);
+    link.inquiries.begin(&waker);
     while !stop.is_stopped() {
         let mut descriptors: Vec<PollFd<'_>> =
             [Some(readable(&waker)), link.interest()].into_iter().flatten().collect();
         wait(&mut descriptors, link.next_deadline())?;
         waker.clear();
+        link.answer(agent);
         link.turn(now(), agent);
     }
     Ok(())
@@ -159,9 +200,11 @@ impl UserSpaceSwitch {
     pub fn run(mut self, stop: &Stop) -> Result<(), SwitchError> {
         let waker = Waker::new()?;
         stop.register(&waker);
+        self.link.inquiries.begin(&waker);
         while !stop.is_stopped() {
             let link_ready = self.sleep(&waker)?;
             waker.clear();
+            self.link.answer(&mut self.agent);
             for _ in 0..FORWARD_ROUNDS_MAX {
                 if !self.forward()? {
                     break;

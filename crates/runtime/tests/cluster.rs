@@ -85,9 +85,12 @@ fn a_cluster_that_was_stopped_goes_on_with_what_it_held() {
     assert!(cluster.status().term > term);
     put_all(&cluster, 2, 2);
     wait_until("a node says what it decided", || {
-        let decided =
-            |number| cluster.monitor(number).status().is_some_and(|status| status.counters.decided > 0);
-        (1..=3).any(decided)
+        let mut told = (1..=3).map(|number| cluster.observe(number));
+        told.any(|told| {
+            let (status, log) = (told.status, told.log.expect("it has a disk"));
+            assert!(log.forces.count() > 0 && log.records > 0 && told.datagrams.received > 0);
+            status.counters.decided > 0 && status.puts.decided.count() == status.counters.decided
+        })
     });
     check_alone(&mut cluster, |number| Some(value(number, if number % 2 == 0 { 2 } else { 1 })));
     cluster.stop();

@@ -28,6 +28,7 @@ mod codec;
 pub mod control;
 mod datagram;
 mod declare;
+pub mod durations;
 mod error;
 mod header;
 mod identifiers;
@@ -48,6 +49,7 @@ mod time;
 
 pub use codec::Entries;
 pub use datagram::{Datagram, Opcode};
+pub use durations::Durations;
 pub use error::DecodeError;
 pub use header::{Header, HeaderLayout, stamp_reply_to};
 pub use identifiers::{ClientId, Epoch, KeyDigest, KeyspaceId, NodeId, OpId, PartitionId, Term};

@@ -101,6 +101,7 @@ impl Partition {
         let verdict = if aborts { Verdict::unchanged(Status::ConditionFailed, None) } else { verdict };
         let (locked, state) = (self.locks.key(key), self.locks.op(op));
         let (Some(locked), Some(state)) = (locked, state) else { return };
+        host.puts.decided.count_ns(now.boot_ns.saturating_sub(state.since_ns));
         let refused = verdict.status == Status::DiskFull;
         let contended = (state.votes.any_contended || locked.unreleased() > 0 || recovered || refused)
             && !host.has(Plant::IgnoreContention);

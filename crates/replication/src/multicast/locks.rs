@@ -38,6 +38,8 @@ pub(crate) struct Op {
     /// Set when it is decided but not released.
     pub(super) is_decided: bool,
     pub(super) votes: Votes,
+    /// When it was taken in.
+    pub(super) since_ns: u64,
     /// When it was last sent or acknowledged, and how often.
     sent_ns: u64,
     pub(super) tries: u32,
@@ -192,6 +194,7 @@ impl Locks {
             is_contended,
             is_decided: false,
             votes: Votes::default(),
+            since_ns: now.boot_ns,
             sent_ns: now.boot_ns,
             tries: 0,
         };
@@ -199,10 +202,11 @@ impl Locks {
         debug_assert!(before.is_none());
     }
 
-    /// An op's record is durable. Whether it is still open.
-    pub(super) fn mark_forced(&mut self, op: OpId) -> bool {
-        let state = self.ops.get_mut(&op);
-        state.map(|state| state.is_forced = true).is_some()
+    /// An op's record is durable. If it is still open, when it was taken in.
+    pub(super) fn mark_forced(&mut self, op: OpId) -> Option<u64> {
+        let state = self.ops.get_mut(&op)?;
+        state.is_forced = true;
+        Some(state.since_ns)
     }
 
     /// Primary: these members, by position, have acknowledged an open op. What is known of it now.

@@ -105,9 +105,8 @@ impl Partition {
     }
 
     pub(super) fn on_prepare_forced(&mut self, host: &mut Host, now: Now, op: OpId) {
-        if !self.locks.mark_forced(op) {
-            return;
-        }
+        let Some(since_ns) = self.locks.mark_forced(op) else { return };
+        host.puts.forced.count_ns(now.boot_ns.saturating_sub(since_ns));
         if let Some(lead) = &self.lead {
             self.count_ack(host, now, lead.me(), op, false, false);
         } else {

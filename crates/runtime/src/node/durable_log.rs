@@ -6,7 +6,7 @@ use super::storage::StorageOptions;
 use crate::Waker;
 use nicekv_replication::Replica;
 use nicekv_store::{DataDirectory, GroupCommit, Log, LogPosition, LogSync, StoreError};
-use nicekv_wire::Now;
+use nicekv_wire::{Durations, Now};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -55,6 +55,17 @@ impl Forcing {
             (_, forced) => forced,
         });
     }
+}
+
+/// What a node's log says of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct LogObservation {
+    /// How long its forces took.
+    pub forces: Durations,
+    /// Records ever written.
+    pub records: u64,
+    /// Segments that are kept.
+    pub segments: usize,
 }
 
 pub(super) struct DurableLog {
@@ -161,6 +172,14 @@ impl DurableLog {
             through = Some(record);
         }
         Ok(through)
+    }
+
+    pub(super) fn observe(&self) -> LogObservation {
+        LogObservation {
+            forces: self.forcing.sync.forces(),
+            records: self.log.last().0,
+            segments: self.log.segments(),
+        }
     }
 
     /// Whether all that was appended is durable.

@@ -12,7 +12,7 @@
 //! - The log is trimmed to the start of a checkpoint only, and a checkpoint begins with the first record of a segment: replay never
 //!   begins in the middle of a history. So the log is written (which may begin a segment) only when no request is left.
 
-use super::durable_log::{DurableLog, Forcing};
+use super::durable_log::{DurableLog, Forcing, LogObservation};
 use super::space::Space;
 use crate::Waker;
 use nicekv_node::{NodeConfig, StorageCompletion, StorageRequest};
@@ -181,6 +181,11 @@ impl NodeStorage {
             value: Vec::new(),
             entries: Vec::new(),
         }
+    }
+
+    /// What the log says of itself.
+    pub(super) fn observe_log(&self) -> Option<LogObservation> {
+        self.log.as_ref().map(DurableLog::observe)
     }
 
     /// Whether [`Self::run`] is to be called again at once.

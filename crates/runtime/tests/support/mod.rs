@@ -9,7 +9,7 @@ use nicekv_node::Timing as ReplicaTiming;
 use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase, Vrings};
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::metadata::{MetadataService, StateFile};
-use nicekv_runtime::node::{Node, NodeMonitor, StorageOptions, open_durable};
+use nicekv_runtime::node::{Node, NodeInquirer, NodeObservation, StorageOptions, open_durable};
 use nicekv_runtime::{
     AgentLink, Stop, UdpEndpoint, UserSpaceSwitch, Waker, admin, listen, new_client_id, now, random,
     start_client,
@@ -38,7 +38,7 @@ pub(crate) struct Cluster {
 
 struct RunningNode {
     stop: Stop,
-    monitor: NodeMonitor,
+    inquirer: NodeInquirer,
     thread: JoinHandle<()>,
 }
 
@@ -133,8 +133,8 @@ impl Cluster {
         let (core, storage) =
             open_durable(config, now(), files, directory, self.options, waker.clone()).unwrap();
         let node = Node::new(core, storage, endpoint, listener, waker, Duration::ZERO);
-        let (owned, monitor) = (stop.clone(), node.monitor());
-        RunningNode { stop, monitor, thread: std::thread::spawn(move || node.run(&owned).unwrap()) }
+        let (owned, inquirer) = (stop.clone(), node.inquirer());
+        RunningNode { stop, inquirer, thread: std::thread::spawn(move || node.run(&owned).unwrap()) }
     }
 
     /// Every partition has all its members, and they hold everything.
@@ -148,8 +148,10 @@ impl Cluster {
         serde_json::from_slice(&answer.unwrap()).unwrap()
     }
 
-    pub(crate) fn monitor(&self, number: u8) -> &NodeMonitor {
-        &self.nodes[usize::from(number) - 1].as_ref().expect("it runs").monitor
+    /// What a node says.
+    pub(crate) fn observe(&self, number: u8) -> NodeObservation {
+        let node = self.nodes[usize::from(number) - 1].as_ref().expect("it runs");
+        node.inquirer.ask((), READY_TIMEOUT).expect("it answers")
     }
 
     pub(crate) fn stop_node(&mut self, number: u8) {

@@ -5,6 +5,7 @@ use crate::{
     Result, StoreError,
     files::{Files, StoreFile},
 };
+use nicekv_wire::durations::{Durations, SharedDurations};
 use std::{
     path::PathBuf,
     sync::{
@@ -25,6 +26,8 @@ pub(super) struct Shared {
     synced: AtomicU64,
     /// Moving average of how long a force takes.
     recent_ns: AtomicU64,
+    /// How long forces took.
+    forces: SharedDurations,
 }
 
 /// Weight of what was before in the average of forces, to one of the newest.
@@ -53,7 +56,8 @@ impl Shared {
         let state = SyncState { written: synced, unsynced: vec![], directory_changed: false, failed: None };
         let (state, forcing) = (Mutex::new(state), Mutex::new(()));
         let (synced, recent_ns) = (AtomicU64::new(synced), AtomicU64::new(0));
-        Self { files, directory, state, forcing, synced, recent_ns }
+        let forces = SharedDurations::default();
+        Self { files, directory, state, forcing, synced, recent_ns, forces }
     }
 
     pub(super) fn synced(&self) -> u64 {
@@ -112,7 +116,9 @@ impl Shared {
         Ok(LogPosition(written))
     }
 
+    /// By whoever forces: they take turns.
     fn measured(&self, took: Duration) {
+        self.forces.count(took);
         let took_ns = (took.as_nanos() as u64).min(RECENT_NS_MAX);
         let before = self.recent_ns.load(Ordering::Relaxed);
         let recent_ns = (before * RECENT_WEIGHT + took_ns) / (RECENT_WEIGHT + 1);
@@ -135,6 +141,11 @@ impl LogSync {
     /// How long forces have taken lately.
     pub fn recent(&self) -> Duration {
         Duration::from_nanos(self.shared.recent_ns.load(Ordering::Relaxed))
+    }
+
+    /// How long each force so far has taken.
+    pub fn forces(&self) -> Durations {
+        self.shared.forces.read()
     }
 
     /// Position of the last record that the operating system has.

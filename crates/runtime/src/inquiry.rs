@@ -1,0 +1,174 @@
+//! Asking a role that runs on another thread, for operators.
+//!
+//! ```text
+//!   asker:  question ─▶ list, flag, wake ─────────────────────▶ waits, not for ever
+//!   role:                 its turn: is the flag up? ─▶ answers ──┘
+//! ```
+//!
+//! Whoever is not asked pays one look at a flag in a turn, and no lock. Answers are made of what the role has at that moment, on its own
+//! thread.
+
+use crate::Waker;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Questions that wait; further ones are not answered.
+const QUESTIONS_MAX: usize = 16;
+
+struct Shared<Q, A> {
+    is_asked: AtomicBool,
+    waiting: Mutex<Waiting<Q, A>>,
+}
+
+struct Waiting<Q, A> {
+    questions: Vec<(Q, SyncSender<A>)>,
+    /// Of the role, once it runs.
+    waker: Option<Waker>,
+    has_ended: bool,
+}
+
+impl<Q, A> Shared<Q, A> {
+    fn locked(&self) -> MutexGuard<'_, Waiting<Q, A>> {
+        // The list is whole whenever the lock is free.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The role's side.
+pub struct Inquiries<Q, A>(Arc<Shared<Q, A>>);
+
+/// Where a role may be asked; clones are the same.
+pub struct Inquirer<Q, A>(Arc<Shared<Q, A>>);
+
+impl<Q, A> Clone for Inquirer<Q, A> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<Q, A> Default for Inquiries<Q, A> {
+    fn default() -> Self {
+        let waiting = Mutex::new(Waiting { questions: Vec::new(), waker: None, has_ended: false });
+        Self(Arc::new(Shared { is_asked: AtomicBool::new(false), waiting }))
+    }
+}
+
+impl<Q, A> Inquiries<Q, A> {
+    /// Where it may be asked.
+    pub fn inquirer(&self) -> Inquirer<Q, A> {
+        Inquirer(self.0.clone())
+    }
+
+    /// `waker` wakes the role from now on.
+    pub fn begin(&self, waker: &Waker) {
+        self.0.locked().waker = Some(waker.clone());
+        waker.wake();
+    }
+
+    /// Answers what has been asked. To be called in each turn, after the waker was cleared.
+    pub fn answer(&self, mut answer: impl FnMut(Q) -> A) {
+        if !self.0.is_asked.load(Ordering::Relaxed) {
+            return;
+        }
+        self.0.is_asked.store(false, Ordering::SeqCst);
+        let questions = std::mem::take(&mut self.0.locked().questions);
+        for (question, asker) in questions {
+            // Who has given up does not hear it.
+            let _ = asker.try_send(answer(question));
+        }
+    }
+}
+
+impl<Q, A> Inquirer<Q, A> {
+    /// The role's answer. `None`: there was none in time, or it has ended, or too many ask.
+    pub fn ask(&self, question: Q, timeout: Duration) -> Option<A> {
+        let (asker, answered) = sync_channel(1);
+        {
+            let mut waiting = self.0.locked();
+            if waiting.has_ended || waiting.questions.len() >= QUESTIONS_MAX {
+                return None;
+            }
+            waiting.questions.push((question, asker));
+            self.0.is_asked.store(true, Ordering::SeqCst);
+            if let Some(waker) = &waiting.waker {
+                waker.wake();
+            }
+        }
+        answered.recv_timeout(timeout).ok()
+    }
+}
+
+impl<Q, A> Drop for Inquiries<Q, A> {
+    /// Nobody is to wait for a role that has ended.
+    fn drop(&mut self) {
+        let mut waiting = self.0.locked();
+        waiting.has_ended = true;
+        waiting.questions.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{readable, wait};
+
+    #[test]
+    fn every_question_is_answered_by_the_thread_of_the_role() {
+        let (inquiries, waker, done) =
+            (Inquiries::default(), Waker::new().unwrap(), Arc::new(AtomicBool::new(false)));
+        let inquirer = inquiries.inquirer();
+        let role = {
+            let (waker, done) = (waker.clone(), done.clone());
+            std::thread::spawn(move || {
+                inquiries.begin(&waker);
+                let own = std::thread::current().id();
+                while !done.load(Ordering::Acquire) {
+                    // No deadline: a lost wake would hang the test.
+                    wait(&mut [readable(&waker)], None).unwrap();
+                    waker.clear();
+                    inquiries.answer(|number: u64| (number + 1, own));
+                }
+            })
+        };
+        let askers: Vec<_> = (0..4)
+            .map(|asker| {
+                let inquirer = inquirer.clone();
+                std::thread::spawn(move || {
+                    for number in 0..500 {
+                        let question = asker * 1_000 + number;
+                        let answer = inquirer.ask(question, Duration::from_secs(60)).unwrap();
+                        assert_eq!(answer.0, question + 1);
+                        assert_ne!(answer.1, std::thread::current().id());
+                    }
+                })
+            })
+            .collect();
+        askers.into_iter().for_each(|asker| asker.join().unwrap());
+        done.store(true, Ordering::Release);
+        waker.wake();
+        role.join().unwrap();
+    }
+
+    #[test]
+    fn nobody_waits_for_a_role_that_does_not_answer_and_few_may_wait() {
+        let inquiries: Inquiries<(), ()> = Inquiries::default();
+        let inquirer = inquiries.inquirer();
+        for _ in 0..=QUESTIONS_MAX {
+            assert_eq!(inquirer.ask((), Duration::from_millis(1)), None);
+        }
+        assert_eq!(inquiries.0.locked().questions.len(), QUESTIONS_MAX);
+        let mut answered = 0;
+        inquiries.answer(|()| answered += 1);
+        assert_eq!(answered, QUESTIONS_MAX, "it does them when it can, whoever still listens");
+        let late = inquirer.clone();
+        let asking = std::thread::spawn(move || inquirer.ask((), Duration::from_secs(60)));
+        while inquiries.0.locked().questions.is_empty() {
+            std::thread::yield_now();
+        }
+        drop(inquiries);
+        assert_eq!(asking.join().unwrap(), None, "told at once");
+        assert_eq!(late.ask((), Duration::from_secs(60)), None, "as is who comes late");
+    }
+}

@@ -1,0 +1,136 @@
+//! How often something took how long, for operators: two buckets to a doubling, so that a quantile is right to a half.
+//!
+//! ```text
+//!   8 us   12 us   16 us   24 us  …  4.3 s   6.4 s   8.6 s   more
+//! ```
+
+use crate::Duration;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// The first bucket holds what takes up to 2 to this many nanoseconds.
+const FIRST_LOG2: u32 = 13;
+/// The last bound is 2 to this many nanoseconds.
+const LAST_LOG2: u32 = 33;
+/// Bounds of buckets; what took longer than the last is in one bucket more.
+pub const BOUNDS: usize = 2 * (LAST_LOG2 - FIRST_LOG2) as usize + 1;
+
+/// The largest duration of a bucket, in nanoseconds.
+pub const fn bound_ns(bucket: usize) -> u64 {
+    let octave = 1 << (FIRST_LOG2 + bucket as u32 / 2);
+    if bucket.is_multiple_of(2) { octave } else { octave + octave / 2 }
+}
+
+fn bucket_of(took_ns: u64) -> usize {
+    if took_ns <= bound_ns(0) {
+        return 0;
+    }
+    // Of the number below, so that a bound is in its own bucket.
+    let below = took_ns - 1;
+    let octave = below.ilog2();
+    let is_upper_half = below >> (octave - 1) & 1;
+    ((2 * (octave - FIRST_LOG2) + 1) as usize + is_upper_half as usize).min(BOUNDS)
+}
+
+/// Durations, counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Durations {
+    counts: [u64; BOUNDS + 1],
+    sum_ns: u64,
+}
+
+impl Default for Durations {
+    fn default() -> Self {
+        Self { counts: [0; BOUNDS + 1], sum_ns: 0 }
+    }
+}
+
+impl Durations {
+    /// Counts one that took so long.
+    pub fn count_ns(&mut self, took_ns: u64) {
+        self.counts[bucket_of(took_ns)] += 1;
+        self.sum_ns = self.sum_ns.wrapping_add(took_ns);
+    }
+
+    /// Adds what others have counted.
+    pub fn add(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
+        self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns);
+    }
+
+    /// How many, by bucket; the last one has those above every bound.
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+
+    /// How many.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// All taken together.
+    pub fn sum_ns(&self) -> u64 {
+        self.sum_ns
+    }
+}
+
+/// Durations that one thread counts and all may read.
+#[derive(Debug)]
+pub struct SharedDurations {
+    counts: [AtomicU64; BOUNDS + 1],
+    sum_ns: AtomicU64,
+}
+
+impl Default for SharedDurations {
+    fn default() -> Self {
+        Self { counts: [const { AtomicU64::new(0) }; BOUNDS + 1], sum_ns: AtomicU64::new(0) }
+    }
+}
+
+impl SharedDurations {
+    /// Counts one; by one thread at a time.
+    pub fn count(&self, took: Duration) {
+        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let add = |number: &AtomicU64, more| {
+            number.store(number.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+        };
+        add(&self.counts[bucket_of(took_ns)], 1);
+        add(&self.sum_ns, took_ns);
+    }
+
+    /// What has been counted so far, though perhaps not all of what is being counted right now.
+    pub fn read(&self) -> Durations {
+        let mut read = Durations { sum_ns: self.sum_ns.load(Ordering::Relaxed), ..Durations::default() };
+        read.counts.iter_mut().zip(&self.counts).for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
+        read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_belongs_to_its_bucket_and_what_is_longer_to_the_next() {
+        assert_eq!((bound_ns(0), bound_ns(1), bound_ns(2)), (8_192, 12_288, 16_384));
+        assert_eq!(bound_ns(BOUNDS - 1), 1 << LAST_LOG2);
+        for bucket in 0..BOUNDS {
+            assert_eq!(bucket_of(bound_ns(bucket)), bucket);
+            assert_eq!(bucket_of(bound_ns(bucket) + 1), bucket + 1);
+        }
+        assert_eq!((bucket_of(0), bucket_of(1), bucket_of(u64::MAX)), (0, 0, BOUNDS));
+    }
+
+    #[test]
+    fn what_is_counted_is_read_and_added() {
+        let (shared, mut own) = (SharedDurations::default(), Durations::default());
+        for us in [1, 9, 9, 20_000_000] {
+            shared.count(Duration::from_micros(us));
+            own.count_ns(us * 1_000);
+        }
+        assert_eq!(shared.read(), own);
+        assert_eq!((own.counts()[0], own.counts()[1], own.counts()[BOUNDS]), (1, 2, 1));
+        let mut twice = own;
+        twice.add(&own);
+        assert_eq!((twice.count(), twice.sum_ns()), (8, 2 * 20_000_019_000));
+    }
+}
