@@ -1,0 +1,180 @@
+//! Every metric: its name (with the unit last; counters get `_total` behind it), its type, its labels, and what it says. `docs/METRICS.md` is
+//! made of this.
+
+/// Who has a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Every process.
+    Process,
+    /// A storage node.
+    Node,
+    /// A switch, or the agent of one.
+    Switch,
+    /// The metadata service.
+    Metadata,
+    /// A gateway.
+    Gateway,
+}
+
+/// What a metric's number is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It only grows, from the start of the process on.
+    Counter,
+    /// It is what it is now.
+    Gauge,
+    /// Durations, in buckets.
+    Histogram,
+}
+
+/// A metric.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name, without `_total`.
+    pub name: &'static str,
+    /// What its number is.
+    pub kind: Kind,
+    /// Names of its labels.
+    pub labels: &'static [&'static str],
+    /// What it says.
+    pub help: &'static str,
+    /// Who has it.
+    pub owner: Owner,
+}
+
+impl Metric {
+    /// The name that queries use.
+    pub fn full_name(&self) -> String {
+        let suffix = if self.kind == Kind::Counter { "_total" } else { "" };
+        format!("{}{suffix}", self.name)
+    }
+
+    /// What it is counted in.
+    pub fn unit(&self) -> &'static str {
+        let ends_with = |unit: &&&str| self.name.rsplit('_').next() == Some(**unit);
+        ["seconds", "bytes"].iter().find(ends_with).copied().unwrap_or("1")
+    }
+}
+
+macro_rules! catalogue {
+    ($($owner:ident { $($id:ident: $kind:ident $name:literal [$($label:literal),*] $help:literal)* })*) => {
+        $($(
+            #[doc = $help]
+            pub static $id: Metric = Metric {
+                name: $name, kind: Kind::$kind, labels: &[$($label),*], help: $help, owner: Owner::$owner,
+            };
+        )*)*
+
+        /// All of them.
+        pub static ALL: &[&Metric] = &[$($(&$id),*),*];
+    };
+}
+
+catalogue! {
+    Process {
+        BUILD: Gauge "nicekv_build_info" ["version"] "1; which release this is"
+        ANSWERING: Gauge "nicekv_role_answering" ["role", "name"] "Whether the role has answered in time: 0 while it starts, or when it is stuck"
+        SCRAPES: Counter "nicekv_metrics_pages" [] "Pages of metrics that were made"
+        CPU: Counter "process_cpu_seconds" [] "User and system CPU time spent"
+        RESIDENT: Gauge "process_resident_memory_bytes" [] "Resident memory"
+        DESCRIPTORS: Gauge "process_open_fds" [] "Open file descriptors"
+        STARTED: Gauge "process_start_time_seconds" [] "When the process started, since the Unix epoch"
+    }
+    Node {
+        NODE_TERM: Gauge "nicekv_node_term" ["node"] "Highest term of a metadata leader that it has seen"
+        NODE_PARTITIONS: Gauge "nicekv_node_partitions" ["node", "standing"] "Partitions that it has heard of, by its standing there: outside, joining, handoff, consistent"
+        NODE_LEADS: Gauge "nicekv_node_partitions_led" ["node"] "Partitions of which it is the primary and has recovered"
+        NODE_OPEN: Gauge "nicekv_node_open_operations" ["node"] "Operations that are prepared and have not taken effect"
+        NODE_GETS: Counter "nicekv_node_gets" ["node"] "Gets answered here"
+        NODE_FORWARDED: Counter "nicekv_node_gets_forwarded" ["node"] "Gets passed to the primary"
+        NODE_DECIDED: Counter "nicekv_node_decisions" ["node", "path"] "Operations decided here as primary: fast (uncontended) or slow (every member forces the decision first)"
+        NODE_MALFORMED: Counter "nicekv_node_malformed" ["node"] "Datagrams that were no message of ours"
+        NODE_REFUSED: Counter "nicekv_node_refused" ["node"] "Messages of another epoch or term, or from no member"
+        NODE_DROPPED: Counter "nicekv_node_dropped" ["node"] "Requests dropped because it may not serve them now, or a bound was reached"
+        NODE_RESENT: Counter "nicekv_node_resent" ["node"] "Prepares sent again to a member that had not acknowledged them"
+        NODE_NO_SPACE: Counter "nicekv_node_refused_for_space" ["node"] "Prepares refused because the disk is full"
+        NODE_CORRUPT: Counter "nicekv_node_corrupt_values" ["node"] "Values found damaged"
+        NODE_REPAIRED: Counter "nicekv_node_repaired_values" ["node"] "Of the damaged values, those got back from another member or written anew"
+        NODE_DIFFERING: Counter "nicekv_node_differing_values" ["node"] "Entries that differed from what most members have, and were put right"
+        NODE_FORGOTTEN: Counter "nicekv_node_forgotten_deletions" ["node"] "Deletions of quorum keyspaces that were forgotten, as every replica had them"
+        NODE_SCRUBBED: Counter "nicekv_node_scrubbed_entries" ["node"] "Entries verified by the scrub"
+        NODE_SCRUBS: Counter "nicekv_node_scrubs" ["node"] "Finished passes of the scrub"
+        NODE_PUTS: Histogram "nicekv_node_put_stage_duration_seconds" ["node", "stage"] "From taking a put in: forced, until it is on this node's disk (every member); decided, until it is on every member's and decided (the primary)"
+        NODE_FORCES: Histogram "nicekv_node_log_force_duration_seconds" ["node"] "How long each force of the log took; none with the memory engine"
+        NODE_RECORDS: Counter "nicekv_node_log_records" ["node"] "Records ever written to the log, by earlier processes, too"
+        NODE_SEGMENTS: Gauge "nicekv_node_log_segments" ["node"] "Segments of the log that are kept"
+        NODE_DATAGRAMS: Counter "nicekv_node_datagrams" ["node", "outcome"] "Datagrams at its socket: received, sent, lost (refused by the kernel), too_long (dropped)"
+    }
+    Switch {
+        SWITCH_CONNECTED: Gauge "nicekv_switch_connected" ["switch"] "Whether it has a stream to the metadata service"
+        SWITCH_TERM: Gauge "nicekv_switch_term" ["switch"] "Newest term of a metadata leader that it has obeyed"
+        SWITCH_GENERATION: Gauge "nicekv_switch_generation" ["switch"] "Generation of its tables; 0: it has none"
+        SWITCH_ENTRIES: Gauge "nicekv_switch_table_entries" ["switch", "table"] "Entries in use"
+        SWITCH_CAPACITY: Gauge "nicekv_switch_table_capacity" ["switch", "table"] "Entries that there may be"
+        SWITCH_HITS: Counter "nicekv_switch_table_hits" ["switch", "table"] "Packets that matched an entry"
+        SWITCH_PACKETS: Counter "nicekv_switch_packets" ["switch", "event"] "Packets dropped (malformed, vring_miss, vring_refused, not_ours, source_refused, opcode_refused, egress_dropped, same_port_dropped), copied (multicast_copies) or passed on as plain Ethernet (learned_forwarded, flooded)"
+    }
+    Metadata {
+        METADATA_TERM: Gauge "nicekv_metadata_term" [] "Term of this leader"
+        METADATA_READY: Gauge "nicekv_metadata_ready" [] "Whether every partition has all its replicas and every table is acknowledged"
+        METADATA_NODES: Gauge "nicekv_metadata_nodes" ["state"] "Nodes: live, suspected, unknown"
+        METADATA_SWITCHES: Gauge "nicekv_metadata_switches" ["state"] "Switches: current (they have the newest tables), behind, disconnected"
+        METADATA_PARTITIONS: Gauge "nicekv_metadata_partitions" ["keyspace", "health"] "Partitions: whole, covered (by handoffs), reduced (fewer than R copies), waiting (to take puts), unavailable, lost"
+        METADATA_MOVES: Gauge "nicekv_metadata_moves" [] "Replicas that are not yet where they are to be"
+        METADATA_KEYS: Gauge "nicekv_metadata_keys" ["keyspace"] "Keys with a value, as far as they are counted"
+        METADATA_BYTES: Gauge "nicekv_metadata_stored_bytes" ["keyspace"] "Keys and values, counted once"
+        METADATA_GETS: Gauge "nicekv_metadata_gets_per_second" ["keyspace"] "Gets that came to the nodes in a second, between their last two reports"
+        METADATA_UPDATES: Gauge "nicekv_metadata_updates_per_second" ["keyspace"] "Updates, likewise"
+        METADATA_IGNORED: Counter "nicekv_metadata_ignored" ["reason"] "Messages that were not taken: malformed, foreign, forged, stale; and datagrams not sent: transmits_dropped"
+        METADATA_PERSISTS: Histogram "nicekv_metadata_persist_duration_seconds" [] "How long it took to persist each step"
+        METADATA_DATAGRAMS: Counter "nicekv_metadata_datagrams" ["outcome"] "Datagrams at its socket: received, sent, lost, too_long"
+    }
+    Gateway {
+        GATEWAY_THREADS: Gauge "nicekv_gateway_threads" ["gateway"] "Threads"
+        GATEWAY_CONNECTIONS: Gauge "nicekv_gateway_connections" ["gateway"] "Open connections"
+        GATEWAY_CONNECTIONS_MAX: Gauge "nicekv_gateway_connections_max" ["gateway"] "Connections that there may be"
+        GATEWAY_ACCEPTED: Counter "nicekv_gateway_connections_accepted" ["gateway"] "Connections ever accepted"
+        GATEWAY_REFUSED: Counter "nicekv_gateway_connections_refused" ["gateway"] "Connections refused because there were too many"
+        GATEWAY_EVICTED: Counter "nicekv_gateway_connections_evicted" ["gateway"] "Connections closed because all together held too much memory"
+        GATEWAY_MEMORY: Gauge "nicekv_gateway_connection_memory_bytes" ["gateway"] "Commands and replies that connections hold"
+        GATEWAY_MEMORY_MAX: Gauge "nicekv_gateway_connection_memory_max_bytes" ["gateway"] "What they may hold together"
+        GATEWAY_COMMANDS: Counter "nicekv_gateway_commands" ["gateway"] "Commands taken"
+        GATEWAY_REQUESTS: Counter "nicekv_gateway_requests" ["gateway"] "Requests made to the store"
+        GATEWAY_IN_FLIGHT: Gauge "nicekv_gateway_requests_in_flight" ["gateway"] "Requests that are not answered yet"
+        GATEWAY_FAILED: Counter "nicekv_gateway_request_failures" ["gateway", "reason"] "Requests that failed: outcome_unknown, timed_out, busy, disk_full; refused (what was asked for cannot be done)"
+        GATEWAY_RETRIES: Counter "nicekv_gateway_retries" ["gateway"] "Datagrams sent again because no answer came in time"
+        GATEWAY_BUSY: Counter "nicekv_gateway_busy_answers" ["gateway"] "Answers of nodes that they are at a bound"
+        GATEWAY_LATENCY: Histogram "nicekv_gateway_request_duration_seconds" ["gateway", "command"] "From when a command's request was issued to when it was answered or given up, by command; one with several keys has a request for each"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_follow_the_conventions_of_prometheus() {
+        let names: BTreeSet<_> = ALL.iter().map(|metric| metric.name).collect();
+        assert_eq!(names.len(), ALL.len());
+        for metric in ALL {
+            let is_name = |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+            assert!(is_name(metric.name) && metric.labels.iter().all(|label| is_name(label)), "{metric:?}");
+            assert!(!metric.name.ends_with("_total") && !metric.help.ends_with('.'), "{metric:?}");
+            assert_eq!(
+                metric.kind == Kind::Histogram,
+                metric.name.ends_with("_duration_seconds"),
+                "{metric:?}"
+            );
+            let owner = match metric.owner {
+                Owner::Process => continue,
+                Owner::Node => "node",
+                Owner::Switch => "switch",
+                Owner::Metadata => "metadata",
+                Owner::Gateway => "gateway",
+            };
+            assert!(metric.name.starts_with(&format!("nicekv_{owner}_")), "{metric:?}");
+            assert!(metric.owner == Owner::Metadata || metric.labels[0] == owner, "{metric:?}");
+        }
+    }
+}

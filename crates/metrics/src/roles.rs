@@ -1,0 +1,214 @@
+//! From what roles say of themselves to samples.
+
+use crate::catalogue::*;
+use crate::page::Samples;
+use nicekv_dataplane::Counter;
+use nicekv_gateway::{GatewayMonitor, GatewayObservation};
+use nicekv_metadata::{NodeState, Status};
+use nicekv_node::Standing;
+use nicekv_runtime::metadata::{MetadataInquirer, MetadataObservation};
+use nicekv_runtime::node::{NodeInquirer, NodeObservation};
+use nicekv_runtime::{DatagramCounters, SwitchInquirer, SwitchObservation};
+use std::time::{Duration, Instant};
+
+/// A role of this process.
+pub enum Source {
+    /// A storage node, by its name.
+    Node(String, NodeInquirer),
+    /// A switch, or the agent of one, by its name.
+    Switch(String, SwitchInquirer),
+    /// The metadata service.
+    Metadata(MetadataInquirer),
+    /// A gateway, by its name.
+    Gateway(String, GatewayMonitor),
+}
+
+impl Source {
+    /// Whose metrics it has.
+    pub(crate) fn owner(&self) -> Owner {
+        match self {
+            Self::Node(..) => Owner::Node,
+            Self::Switch(..) => Owner::Switch,
+            Self::Metadata(_) => Owner::Metadata,
+            Self::Gateway(..) => Owner::Gateway,
+        }
+    }
+
+    /// Asks the role, until `deadline`.
+    pub(crate) fn gather(&self, samples: &mut Samples, deadline: Instant) {
+        let left = || deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let (role, name, is_answering) = match self {
+            Self::Node(name, node) => {
+                let told = node.ask((), left());
+                told.iter().for_each(|told| observe_node(samples, name, told));
+                ("node", name.as_str(), told.is_some())
+            }
+            Self::Switch(name, switch) => {
+                let told = switch.ask((), left()).flatten();
+                told.iter().for_each(|told| observe_switch(samples, name, told));
+                ("switch", name.as_str(), told.is_some())
+            }
+            Self::Metadata(metadata) => {
+                let told = metadata.ask((), left());
+                told.iter().for_each(|told| observe_metadata(samples, told));
+                ("metadata", "metadata", told.is_some())
+            }
+            Self::Gateway(name, gateway) => {
+                observe_gateway(samples, name, &gateway.observe());
+                ("gateway", name.as_str(), true)
+            }
+        };
+        samples.set(&ANSWERING, &[role, name], is_answering.into());
+    }
+}
+
+fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
+    let NodeObservation { status, datagrams, log } = told;
+    samples.set(&NODE_TERM, &[name], status.term.0);
+    for (standing, label) in [
+        (Standing::Outside, "outside"),
+        (Standing::Joining, "joining"),
+        (Standing::Handoff, "handoff"),
+        (Standing::Consistent, "consistent"),
+    ] {
+        let count = status.partitions.iter().filter(|partition| partition.standing == standing).count();
+        samples.set(&NODE_PARTITIONS, &[name, label], count as u64);
+    }
+    samples.set(
+        &NODE_LEADS,
+        &[name],
+        status.partitions.iter().filter(|partition| partition.leads).count() as u64,
+    );
+    let open: usize = status.partitions.iter().map(|partition| partition.open_ops).sum();
+    samples.set(&NODE_OPEN, &[name], open as u64);
+    let counters = &status.counters;
+    samples.set(&NODE_DECIDED, &[name, "fast"], counters.decided - counters.decided_contended);
+    samples.set(&NODE_DECIDED, &[name, "slow"], counters.decided_contended);
+    for (metric, value) in [
+        (&NODE_GETS, counters.gets),
+        (&NODE_FORWARDED, counters.gets_forwarded),
+        (&NODE_MALFORMED, counters.malformed),
+        (&NODE_REFUSED, counters.refused),
+        (&NODE_DROPPED, counters.dropped),
+        (&NODE_RESENT, counters.resent),
+        (&NODE_NO_SPACE, counters.refused_for_space),
+        (&NODE_CORRUPT, counters.corrupt),
+        (&NODE_REPAIRED, counters.repaired),
+        (&NODE_DIFFERING, counters.differing),
+        (&NODE_FORGOTTEN, counters.forgotten),
+        (&NODE_SCRUBBED, counters.scrubbed),
+        (&NODE_SCRUBS, counters.scrubs),
+    ] {
+        samples.set(metric, &[name], value);
+    }
+    samples.set_durations(&NODE_PUTS, &[name, "forced"], &status.puts.forced);
+    samples.set_durations(&NODE_PUTS, &[name, "decided"], &status.puts.decided);
+    if let Some(log) = log {
+        samples.set_durations(&NODE_FORCES, &[name], &log.forces);
+        samples.set(&NODE_RECORDS, &[name], log.records);
+        samples.set(&NODE_SEGMENTS, &[name], log.segments as u64);
+    }
+    for (outcome, count) in outcomes(datagrams) {
+        samples.set(&NODE_DATAGRAMS, &[name, outcome], count);
+    }
+}
+
+fn outcomes(datagrams: &DatagramCounters) -> [(&'static str, u64); 4] {
+    let DatagramCounters { received, too_long, sent, lost } = *datagrams;
+    [("received", received), ("sent", sent), ("lost", lost), ("too_long", too_long)]
+}
+
+fn observe_switch(samples: &mut Samples, name: &str, told: &SwitchObservation) {
+    samples.set(&SWITCH_CONNECTED, &[name], told.is_connected.into());
+    samples.set(&SWITCH_TERM, &[name], told.term);
+    samples.set(&SWITCH_GENERATION, &[name], told.generation.unwrap_or(0));
+    for table in &told.tables {
+        samples.set(&SWITCH_ENTRIES, &[name, &table.name], table.entries as u64);
+        samples.set(&SWITCH_CAPACITY, &[name, &table.name], table.capacity as u64);
+        samples.set(&SWITCH_HITS, &[name, &table.name], table.hits);
+    }
+    for (counter, count) in told.counters.iter().filter(|(counter, _)| !matches!(counter, Counter::Hits(_))) {
+        samples.set(&SWITCH_PACKETS, &[name, counter.name()], count);
+    }
+}
+
+fn observe_metadata(samples: &mut Samples, told: &MetadataObservation) {
+    let MetadataObservation { status, persists, datagrams } = told;
+    samples.set(&METADATA_TERM, &[], status.term);
+    samples.set(&METADATA_READY, &[], status.ready.into());
+    samples.set(&METADATA_MOVES, &[], status.moves as u64);
+    for (state, label) in
+        [(NodeState::Live, "live"), (NodeState::Suspected, "suspected"), (NodeState::Unknown, "unknown")]
+    {
+        let count = status.nodes.iter().filter(|node| node.state == state).count();
+        samples.set(&METADATA_NODES, &[label], count as u64);
+    }
+    let switches = |has: fn(bool, bool) -> bool| {
+        status.switches.iter().filter(|switch| has(switch.connected, switch.current)).count() as u64
+    };
+    samples.set(&METADATA_SWITCHES, &["current"], switches(|connected, current| connected && current));
+    samples.set(&METADATA_SWITCHES, &["behind"], switches(|connected, current| connected && !current));
+    samples.set(&METADATA_SWITCHES, &["disconnected"], switches(|connected, _| !connected));
+    observe_keyspaces(samples, status);
+    let ignored = &status.counters;
+    for (reason, count) in [
+        ("malformed", ignored.malformed),
+        ("foreign", ignored.foreign),
+        ("forged", ignored.forged),
+        ("stale", ignored.stale),
+        ("transmits_dropped", ignored.transmits_dropped),
+    ] {
+        samples.set(&METADATA_IGNORED, &[reason], count);
+    }
+    samples.set_durations(&METADATA_PERSISTS, &[], persists);
+    for (outcome, count) in outcomes(datagrams) {
+        samples.set(&METADATA_DATAGRAMS, &[outcome], count);
+    }
+}
+
+fn observe_keyspaces(samples: &mut Samples, status: &Status) {
+    for keyspace in &status.keyspaces {
+        let name = keyspace.name.as_str();
+        let health = &keyspace.health;
+        for (label, count) in [
+            ("whole", health.whole),
+            ("covered", health.covered),
+            ("reduced", health.reduced),
+            ("waiting", health.waiting),
+            ("unavailable", health.unavailable),
+            ("lost", health.lost),
+        ] {
+            samples.set(&METADATA_PARTITIONS, &[name, label], count as u64);
+        }
+        samples.set(&METADATA_KEYS, &[name], keyspace.usage.keys);
+        samples.set(&METADATA_BYTES, &[name], keyspace.usage.bytes);
+        samples.set(&METADATA_GETS, &[name], keyspace.usage.gets_per_second);
+        samples.set(&METADATA_UPDATES, &[name], keyspace.usage.updates_per_second);
+    }
+}
+
+fn observe_gateway(samples: &mut Samples, name: &str, told: &GatewayObservation) {
+    for (metric, value) in [
+        (&GATEWAY_THREADS, told.threads as u64),
+        (&GATEWAY_CONNECTIONS, told.connections as u64),
+        (&GATEWAY_CONNECTIONS_MAX, told.connections_max as u64),
+        (&GATEWAY_ACCEPTED, told.connections_total),
+        (&GATEWAY_REFUSED, told.connections_refused),
+        (&GATEWAY_EVICTED, told.connections_evicted),
+        (&GATEWAY_MEMORY, told.memory_bytes as u64),
+        (&GATEWAY_MEMORY_MAX, told.memory_bytes_max as u64),
+        (&GATEWAY_COMMANDS, told.commands),
+        (&GATEWAY_REQUESTS, told.requests),
+        (&GATEWAY_IN_FLIGHT, told.requests_in_flight),
+        (&GATEWAY_RETRIES, told.retries),
+        (&GATEWAY_BUSY, told.busy),
+    ] {
+        samples.set(metric, &[name], value);
+    }
+    for (reason, count) in &told.requests_failed {
+        samples.set(&GATEWAY_FAILED, &[name, reason], *count);
+    }
+    for (command, took) in &told.latencies {
+        samples.set_durations(&GATEWAY_LATENCY, &[name, command], took);
+    }
+}
