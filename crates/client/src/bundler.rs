@@ -13,8 +13,7 @@ use crate::in_flight::InFlight;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_wire::bundle::{BUNDLED_BYTES_MAX, BUNDLED_FIXED_BYTES, Bundle, append_bundled};
-use nicekv_wire::{HeaderLayout, KeyDigest};
+use nicekv_wire::bundle::{BUNDLED_BYTES_MAX, Bundle, Common, append_bundled, bundled_bytes};
 
 /// Datagrams that are looked at before the first is sent.
 const LOOKED_AT_MAX: usize = 256;
@@ -35,12 +34,14 @@ pub(crate) struct Outgoing {
 struct Group {
     /// The slot of the first, by whose digest the datagram is routed.
     leader: u32,
+    /// The leader's.
+    datagram: Vec<u8>,
     count: usize,
     bundled: Vec<u8>,
 }
 
 /// What requests have in common that may be bundled.
-type Kind = (SocketAddrV4, Company);
+type Kind = (SocketAddrV4, Company, Common);
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -56,22 +57,20 @@ impl Bundler {
         if self.groups.is_empty() {
             for _ in 0..LOOKED_AT_MAX {
                 let Some(outgoing) = in_flight.poll_transmit(out) else { break };
-                let Some(company) = outgoing.company else {
+                let Some((company, common)) = outgoing.company.zip(Common::of(out)) else {
                     in_flight.led_by(outgoing.slot, outgoing.slot);
                     return Some(outgoing.to);
                 };
-                let leader = self.take_in((outgoing.to, company), outgoing.slot, out);
+                let leader = self.take_in((outgoing.to, company, common), outgoing.slot, out);
                 in_flight.led_by(outgoing.slot, leader);
             }
         }
-        let ((to, company), group) = self.groups.pop_front()?;
-        let first = &group.bundled[BUNDLED_FIXED_BYTES..];
+        let ((to, ..), group) = self.groups.pop_front()?;
         if group.count == 1 {
             out.clear();
-            out.extend_from_slice(first);
+            out.extend_from_slice(&group.datagram);
         } else {
-            let digest = HeaderLayout::peek(first).map(|header| KeyDigest(header.digest)).unwrap_or_default();
-            Bundle { keyspace: company.keyspace(), digest, bundled: &group.bundled }.encode(out);
+            Bundle::encode_with(&group.datagram, out, |out| out.extend_from_slice(&group.bundled));
         }
         self.spare.push(group);
         Some(to)
@@ -79,7 +78,7 @@ impl Bundler {
 
     /// The slot that leads the group which the request is in now.
     fn take_in(&mut self, kind: Kind, slot: u32, datagram: &[u8]) -> u32 {
-        let bytes = datagram.len() + BUNDLED_FIXED_BYTES;
+        let bytes = bundled_bytes(datagram);
         let has_room =
             |(of, group): &(Kind, Group)| *of == kind && group.bundled.len() + bytes <= BUNDLED_BYTES_MAX;
         // Those before are full.
@@ -87,6 +86,8 @@ impl Bundler {
         let index = known.unwrap_or_else(|| {
             let mut group = self.spare.pop().unwrap_or_default();
             group.bundled.clear();
+            group.datagram.clear();
+            group.datagram.extend_from_slice(datagram);
             self.groups.push_back((kind, Group { leader: slot, count: 0, ..group }));
             self.groups.len() - 1
         });

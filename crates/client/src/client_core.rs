@@ -109,8 +109,10 @@ impl ClientCore {
     /// A datagram arrived at the client's socket, from there.
     pub fn handle_datagram(&mut self, now: Now, from: SocketAddrV4, bytes: &[u8]) {
         match Datagram::decode(bytes) {
-            Ok((_, Datagram::Bundle(bundle))) => {
-                bundle.datagrams().for_each(|bytes| self.on_answer(now, from, Datagram::decode(bytes)));
+            Ok((header, Datagram::Bundle(bundle))) => {
+                for (header, body) in bundle.datagrams(&header) {
+                    self.on_answer(now, from, Datagram::of(&header, body).map(|datagram| (header, datagram)));
+                }
             }
             decoded => self.on_answer(now, from, decoded),
         }

@@ -38,14 +38,6 @@ pub(crate) enum Company {
     Node(KeyspaceId, SocketAddrV4),
 }
 
-impl Company {
-    /// That of all of them.
-    pub(crate) fn keyspace(self) -> KeyspaceId {
-        let (Self::Part(keyspace, _) | Self::Node(keyspace, _)) = self;
-        keyspace
-    }
-}
-
 /// Who answers gets of a part.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {

@@ -60,7 +60,7 @@ fn keys() -> Vec<(String, bool)> {
 /// The keys of each datagram that is sent, and what it begins with.
 fn sent(client: &mut ClientCore) -> Vec<(KeyDigest, Vec<String>)> {
     let (mut all, mut out) = (Vec::new(), Vec::new());
-    let name = |bytes: &[u8]| match Datagram::decode(bytes).unwrap().1 {
+    let name = |datagram: Datagram<'_>| match datagram {
         Datagram::Get(get) => String::from_utf8(get.key.to_vec()).unwrap(),
         Datagram::Update(update) => String::from_utf8(update.key.to_vec()).unwrap(),
         other => panic!("{other:?}"),
@@ -68,8 +68,11 @@ fn sent(client: &mut ClientCore) -> Vec<(KeyDigest, Vec<String>)> {
     while client.poll_transmit(&mut out).is_some() {
         let (header, datagram) = Datagram::decode(&out).unwrap();
         let names = match datagram {
-            Datagram::Bundle(bundle) => bundle.datagrams().map(name).collect(),
-            _ => vec![name(&out)],
+            Datagram::Bundle(bundle) => {
+                let datagrams = bundle.datagrams(&header);
+                datagrams.map(|(header, body)| name(Datagram::of(&header, body).unwrap())).collect()
+            }
+            lone => vec![name(lone)],
         };
         all.push((header.digest, names));
     }
@@ -139,19 +142,24 @@ fn replies_are_found_in_a_bundle_and_nonsense_in_it_is_counted() {
             op
         })
         .collect();
-    let (mut one, mut bundled) = (Vec::new(), Vec::new());
+    let mut replies = Vec::new();
     for op in &ops {
-        Reply::bare(*op, Status::NotFound).encode(&mut one);
-        append_bundled(&one, &mut bundled);
+        replies.push(Vec::new());
+        Reply::bare(*op, Status::NotFound).encode(replies.last_mut().unwrap());
     }
-    append_bundled(&[0; 60], &mut bundled);
-    Bundle { keyspace: KeyspaceId::DEFAULT, digest: KeyDigest::default(), bundled: &bundled }
-        .encode(&mut one);
-    // A bundle in a bundle is nonsense, too.
-    append_bundled(&one.clone(), &mut bundled);
-    Bundle { keyspace: KeyspaceId::DEFAULT, digest: KeyDigest::default(), bundled: &bundled }
-        .encode(&mut one);
-    client.handle_datagram(NOW, NODE, &one);
+    let bundle = |datagrams: &[Vec<u8>]| {
+        let mut out = Vec::new();
+        Bundle::encode_with(&datagrams[0], &mut out, |out| {
+            datagrams.iter().for_each(|datagram| append_bundled(datagram, out));
+        });
+        out
+    };
+    // A bundle in a bundle is nonsense, and so is a reply that ends too early.
+    replies.push(bundle(&replies));
+    let mut bytes = bundle(&replies);
+    client.handle_datagram(NOW, NODE, &bytes);
+    bytes.pop();
+    client.handle_datagram(NOW, NODE, &bytes);
     let mut answered = 0;
     while client.poll_event().is_some() {
         answered += 1;

@@ -38,7 +38,7 @@ fn requests_of_each_datagram(bytes: &[u8]) -> Vec<usize> {
         while counts.iter().sum::<usize>() < KEYS {
             let (count, _) = network.recv_from(&mut buffer).unwrap();
             counts.push(match Datagram::decode(&buffer[..count]).unwrap() {
-                (_, Datagram::Bundle(bundle)) => bundle.datagrams().count(),
+                (header, Datagram::Bundle(bundle)) => bundle.datagrams(&header).count(),
                 _ => 1,
             });
         }

@@ -6,13 +6,13 @@ use core::net::SocketAddrV4;
 use core::ops::Range;
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
-use nicekv_wire::bundle::{BUNDLED_BYTES_MAX, BUNDLED_FIXED_BYTES, Bundle, append_bundled};
+use nicekv_wire::bundle::{BUNDLED_BYTES_MAX, Bundle, Common, append_bundled, bundled_bytes};
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::replication::{
     ACKS_MAX, Acks, DECISIONS_FIXED_BYTES, Decision, Decisions, PrepareAck, Progress, WATERMARK_BYTES,
     Watermark,
 };
-use nicekv_wire::{Entries, KeyDigest, KeyspaceId, NodeId, PartitionId};
+use nicekv_wire::{Entries, NodeId, PartitionId};
 
 /// So many direct datagrams go before decisions and acks.
 const LONE_REPLIES_MAX: usize = 2;
@@ -246,17 +246,20 @@ impl Outbox {
 
     /// Writes a bundle of the direct datagram in `first` and those that follow it to the same client, if there are such.
     fn poll_bundle(&mut self, to: SocketAddrV4, first: Range<usize>, out: &mut Vec<u8>) -> bool {
-        let mut bytes = first.len() + BUNDLED_FIXED_BYTES;
+        let first = &self.bytes[first];
+        let Some(common) = Common::of(first) else { return false };
+        let mut bytes = bundled_bytes(first);
         let fits = |(next, range): &&(SocketAddrV4, Range<usize>)| {
-            bytes += range.len() + BUNDLED_FIXED_BYTES;
-            *next == to && bytes <= BUNDLED_BYTES_MAX
+            let datagram = &self.bytes[range.clone()];
+            bytes += bundled_bytes(datagram);
+            *next == to && bytes <= BUNDLED_BYTES_MAX && Common::of(datagram) == Some(common)
         };
         let more = self.direct.iter().take_while(fits).count();
         if more == 0 {
             return false;
         }
-        Bundle::encode_with(KeyspaceId::DEFAULT, KeyDigest::default(), out, |out| {
-            append_bundled(&self.bytes[first], out);
+        Bundle::encode_with(first, out, |out| {
+            append_bundled(first, out);
             for (_, range) in self.direct.drain(..more) {
                 append_bundled(&self.bytes[range], out);
             }

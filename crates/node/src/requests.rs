@@ -5,44 +5,40 @@ use crate::plant::Plant;
 use crate::protocol::{Protocol, Request};
 use core::net::SocketAddrV4;
 use nicekv_wire::bundle::Bundle;
-use nicekv_wire::{Datagram, Header, HeaderLayout, KeyDigest, KeyspaceId, Now, Opcode, stamp_reply_to};
+use nicekv_wire::{Datagram, Header, KeyDigest, KeyspaceId, Now, Opcode};
 
-/// Whether it is a request, with replies to whoever sends the bundle.
-fn may_be_bundled(header: &HeaderLayout) -> bool {
-    const REQUESTS: [Opcode; 4] = [Opcode::Get, Opcode::Update, Opcode::QuorumQuery, Opcode::QuorumStore];
-    header.reply_to().is_none() && REQUESTS.iter().any(|&opcode| opcode as u8 == header.opcode)
-}
+/// What may be in a bundle.
+const REQUESTS: [Opcode; 4] = [Opcode::Get, Opcode::Update, Opcode::QuorumQuery, Opcode::QuorumStore];
 
 impl<P: Protocol> NodeCore<P> {
     /// The requests of a client, and nothing else: no switch has looked into a bundle, so that what is inside neither says where replies go.
     pub(crate) fn on_bundle(&mut self, now: Now, from: SocketAddrV4, header: &Header, bundle: &Bundle<'_>) {
         let reply_to = header.reply_to.unwrap_or(from);
         self.host.outbox.bundle_to(reply_to);
-        let mut stamped = core::mem::take(&mut self.bundled);
-        for bytes in bundle.datagrams() {
-            if !HeaderLayout::peek(bytes).is_some_and(may_be_bundled) {
+        let mut whole = core::mem::take(&mut self.bundled);
+        for (header, body) in bundle.datagrams(header) {
+            let request = Datagram::of(&header, body).ok().filter(|_| REQUESTS.contains(&header.opcode));
+            let Some(request) = request else {
                 self.host.counters.malformed += 1;
                 continue;
-            }
-            let Some(reply_to) = header.reply_to else {
-                self.handle_datagram(now, from, bytes);
-                continue;
             };
-            stamped.clear();
-            stamped.extend_from_slice(bytes);
-            stamp_reply_to(&mut stamped, reply_to);
-            self.handle_datagram(now, from, &stamped);
+            // It will be logged as the client would have sent it alone.
+            if matches!(request, Datagram::Update(_)) {
+                header.with_body(body, &mut whole);
+            }
+            self.on_request(now, from, &header, &request, &whole);
         }
-        self.bundled = stamped;
+        self.bundled = whole;
     }
 
+    /// `update` is the datagram of an update; other requests are not looked at as bytes.
     pub(crate) fn on_request(
         &mut self,
         now: Now,
         from: SocketAddrV4,
         header: &Header,
         datagram: &Datagram<'_>,
-        bytes: &[u8],
+        update: &[u8],
     ) {
         let keyspace = header.keyspace;
         let (slot, request) = match datagram {
@@ -53,8 +49,8 @@ impl<P: Protocol> NodeCore<P> {
                 ),
                 None => (self.route(keyspace, get.key, &get.digest), Request::Get(get)),
             },
-            Datagram::Update(update) => {
-                (self.route(keyspace, update.key, &update.digest), Request::Update(update, bytes))
+            Datagram::Update(decoded) => {
+                (self.route(keyspace, decoded.key, &decoded.digest), Request::Update(decoded, update))
             }
             Datagram::QuorumQuery(query) => {
                 (self.route(keyspace, query.key, &query.digest), Request::Query(query))

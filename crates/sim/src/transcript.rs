@@ -10,8 +10,11 @@ use nicekv_wire::control::{Assign, MemberRole, MemberState, ReportKind};
 use nicekv_wire::recovery::{CopyFrame, CopySection, Wanted};
 use nicekv_wire::repair::KeyState;
 use nicekv_wire::replication::{Acks, Decision, Decisions, Effect};
-use nicekv_wire::{ClientId, Condition, Datagram, Expiry, OpId, Operation, Reply, Status, Update};
+use nicekv_wire::{ClientId, Condition, Datagram, Expiry, Header, OpId, Operation, Reply, Status, Update};
 use std::collections::BTreeMap;
+
+/// What nobody decodes.
+const NONSENSE: &str = "nonsense";
 
 /// How clients' ops are called.
 #[derive(Clone, Debug, Default)]
@@ -56,14 +59,24 @@ impl Names {
         Some(format!("{:8} -> {:8}  {what}", self.host(from), self.host(to)))
     }
 
-    fn bundle(&self, bundle: &Bundle<'_>) -> String {
-        let told: Vec<String> = bundle.datagrams().filter_map(|bytes| self.datagram(bytes)).collect();
+    fn bundle(&self, header: &Header, bundle: &Bundle<'_>) -> String {
+        let datagrams = bundle.datagrams(header).filter_map(|(header, body)| {
+            Datagram::of(&header, body)
+                .map_or_else(|_| Some(NONSENSE.into()), |datagram| self.told(&header, datagram))
+        });
+        let told: Vec<String> = datagrams.collect();
         format!("bundle: {}", told.join("; "))
     }
 
     /// What a datagram says, if it is worth a line.
     pub fn datagram(&self, bytes: &[u8]) -> Option<String> {
-        let Ok((_, datagram)) = Datagram::decode(bytes) else { return Some("nonsense".into()) };
+        match Datagram::decode(bytes) {
+            Ok((header, datagram)) => self.told(&header, datagram),
+            Err(_) => Some(NONSENSE.into()),
+        }
+    }
+
+    fn told(&self, header: &Header, datagram: Datagram<'_>) -> Option<String> {
         Some(match datagram {
             Datagram::Get(get) => {
                 let passed_on =
@@ -75,7 +88,7 @@ impl Names {
             quorum @ (Datagram::QuorumQuery(_) | Datagram::QuorumStore(_) | Datagram::QuorumHeld(_)) => {
                 format!("{quorum:?}")
             }
-            Datagram::Bundle(bundle) => self.bundle(&bundle),
+            Datagram::Bundle(bundle) => self.bundle(header, &bundle),
             Datagram::Acks(acks) => self.acks(&acks),
             Datagram::Decisions(decisions) => self.decisions(&decisions),
             Datagram::Resend(resend) => {

@@ -1,25 +1,35 @@
 //! Several datagrams of one sender to one place as one, so that what a datagram costs on its way is paid once: requests of one client for
-//! keys of the same partition, and the replies to them.
+//! keys of the same partition, and the replies to them. What their headers have in common is said once, by that of the bundle:
+//!
+//! ```text
+//!   header │ opcode, sequence, digest?, length, body │ opcode, sequence, digest?, length, body │ …
+//! ```
 //!
 //! A switch sees the header of the bundle alone, and routes it by that. So what is inside may say nothing that the switch would
 //! have to check: a node takes requests only, and replies go where the bundle's header says.
 
-use crate::bytes::Reader;
-use crate::codec::{self, Bytes, RestOf};
+use crate::bytes::{Reader, flag};
+use crate::codec::{self, Bytes, Codec, RestOf};
 use crate::declare::{codec_of, layout, message, part};
+use crate::header::HeaderLayout;
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::quorum::QuorumStore;
-use crate::{Header, KeyDigest, KeyspaceId, Reply, Update};
+#[cfg(test)]
+use crate::samples::Random;
+use crate::{ClientId, DecodeError, Header, KeyDigest, KeyspaceId, OpId, Opcode, Reply, Update};
 use alloc::vec::Vec;
+use core::mem::size_of;
 
 message! {
     /// From a client to a vnode, or from a node to a client that sends such itself.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Bundle<'a>: Bundle {
         header {
-            /// That of all requests.
+            /// That of all.
             keyspace: KeyspaceId,
-            /// Digest of the first request's key; zero in a bundle of replies.
+            /// That of the first; all are of its client.
+            op: OpId,
+            /// That of the first.
             digest: KeyDigest,
         }
         body {
@@ -30,75 +40,183 @@ message! {
 }
 
 part! {
-    /// A whole datagram.
+    /// A datagram, less what the bundle's header says of it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Bundled<'a> {
-        /// Header and body.
-        datagram: &'a [u8] as Bytes<{ Header::BYTES }, { BUNDLED_BYTES_MAX - BUNDLED_FIXED_BYTES }>,
+        /// What the body is.
+        opcode: Opcode,
+        /// The op's number.
+        sequence: u64,
+        /// Digest of the key, unless it is zero.
+        digest: Option<KeyDigest> as OptionalDigest,
+        /// What follows the header.
+        body: &'a [u8] as Bytes<0, { BUNDLED_BYTES_MAX - BUNDLED_FIXED_BYTES }>,
     }
 }
 
-/// Bytes that a datagram takes in a bundle, besides its own.
-pub const BUNDLED_FIXED_BYTES: usize = 2;
+/// Its bytes if there is one, none if not.
+pub struct OptionalDigest;
+
+impl Codec for OptionalDigest {
+    type Value<'a> = Option<KeyDigest>;
+    type Layout = u8;
+
+    fn layout(digest: &Option<KeyDigest>) -> u8 {
+        digest.is_some().into()
+    }
+
+    fn append_tail(digest: &Option<KeyDigest>, out: &mut Vec<u8>) {
+        if let Some(digest) = digest {
+            out.extend_from_slice(&digest.0);
+        }
+    }
+
+    fn read<'a>(
+        field: &'static str,
+        present: &u8,
+        tail: &mut Reader<'a>,
+    ) -> Result<Option<KeyDigest>, DecodeError> {
+        match flag(field, *present)? {
+            true => tail.layout(field).map(|digest| Some(KeyDigest(digest))),
+            false => Ok(None),
+        }
+    }
+
+    #[cfg(test)]
+    fn sample(random: &mut Random) -> Option<KeyDigest> {
+        random.coin().then(|| KeyDigest::sample(random))
+    }
+}
+
+/// Bytes that a datagram without digest and body takes in a bundle.
+const BUNDLED_FIXED_BYTES: usize = 12;
 /// Most bytes of all that is bundled.
 pub const BUNDLED_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - Header::BYTES;
 
-/// Every request and every reply can be bundled.
+/// No datagram grows by being bundled, so every request and every reply can be.
 const _: () = {
-    let longest = BUNDLED_BYTES_MAX - BUNDLED_FIXED_BYTES;
-    assert!(Update::FIXED_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX <= longest);
-    assert!(QuorumStore::FIXED_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX <= longest);
-    assert!(Reply::FIXED_BYTES + VALUE_BYTES_MAX <= longest);
+    assert!(BUNDLED_FIXED_BYTES + size_of::<KeyDigest>() <= Header::BYTES);
+    assert!(Update::FIXED_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX <= BUNDLED_BYTES_MAX);
+    assert!(QuorumStore::FIXED_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX <= BUNDLED_BYTES_MAX);
+    assert!(Reply::FIXED_BYTES + VALUE_BYTES_MAX <= BUNDLED_BYTES_MAX);
 };
 
+/// What the datagrams of a bundle have in common, besides where they go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Common {
+    keyspace: KeyspaceId,
+    client: ClientId,
+}
+
+impl Common {
+    /// That of an encoded datagram; `None` if it may be in no bundle.
+    pub fn of(datagram: &[u8]) -> Option<Self> {
+        let header = HeaderLayout::peek(datagram).filter(|header| header.reply_to().is_none())?;
+        Some(Self { keyspace: KeyspaceId(header.keyspace.get()), client: ClientId(header.client.get()) })
+    }
+}
+
+/// Bytes that an encoded datagram takes in a bundle.
+pub fn bundled_bytes(datagram: &[u8]) -> usize {
+    let has_digest = HeaderLayout::peek(datagram).is_some_and(|header| header.digest != [0; 16]);
+    let digest = if has_digest { size_of::<KeyDigest>() } else { 0 };
+    BUNDLED_FIXED_BYTES + digest + datagram.len().saturating_sub(Header::BYTES)
+}
+
+/// Appends an encoded datagram to what will be [`Bundle::bundled`]. What is none is left out.
+pub fn append_bundled(datagram: &[u8], out: &mut Vec<u8>) {
+    let Ok((header, body)) = Header::decode(datagram) else { return };
+    let digest = Some(header.digest).filter(|digest| *digest != KeyDigest::default());
+    let bundled = Bundled { opcode: header.opcode, sequence: header.op.sequence, digest, body };
+    codec::append::<Bundled<'static>>(&bundled, out);
+}
+
 impl<'a> Bundle<'a> {
-    /// The datagrams. Nobody has looked into them.
-    pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let mut reader = Reader::new(self.bundled);
+    /// Header and body of each datagram, with replies to where those of the bundle go. Nobody has looked into the bodies.
+    pub fn datagrams(&self, bundle: &Header) -> impl Iterator<Item = (Header, &'a [u8])> + use<'a> {
+        let (mut reader, bundle) = (Reader::new(self.bundled), *bundle);
         core::iter::from_fn(move || {
-            let more = !reader.is_empty();
-            let read = |reader: &mut _| codec::read::<Bundled<'static>>("bundled", reader);
-            more.then(|| read(&mut reader).expect("checked by decode").datagram)
+            if reader.is_empty() {
+                return None;
+            }
+            let read = codec::read::<Bundled<'static>>("bundled", &mut reader);
+            let Bundled { opcode, sequence, digest, body } = read.expect("checked by decode");
+            let op = OpId { sequence, ..bundle.op };
+            Some((Header { opcode, op, digest: digest.unwrap_or_default(), ..bundle }, body))
         })
     }
 }
 
 impl Bundle<'_> {
-    /// Writes a bundle to `out`, which is cleared, of what `bundle` [appends](append_bundled).
-    pub fn encode_with(
-        keyspace: KeyspaceId,
-        digest: KeyDigest,
-        out: &mut Vec<u8>,
-        bundle: impl FnOnce(&mut Vec<u8>),
-    ) {
-        Bundle { keyspace, digest, bundled: &[] }.header().encode(out, bundle);
+    /// Writes a bundle to `out`, which is cleared, of what `bundle` [appends](append_bundled); `first` is the first of them.
+    pub fn encode_with(first: &[u8], out: &mut Vec<u8>, bundle: impl FnOnce(&mut Vec<u8>)) {
+        if let Ok((first, _)) = Header::decode(first) {
+            Header { opcode: Opcode::Bundle, ..first }.encode(out, bundle);
+        }
     }
-}
-
-/// Appends a datagram to what will be [`Bundle::bundled`].
-pub fn append_bundled(datagram: &[u8], out: &mut Vec<u8>) {
-    codec::append::<Bundled<'static>>(&Bundled { datagram }, out);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Get, Status};
+
+    const CLIENT: ClientId = ClientId(7);
+
+    fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode(&mut out);
+        out
+    }
+
+    fn op(sequence: u64) -> OpId {
+        OpId { client: CLIENT, sequence }
+    }
+
+    fn get(sequence: u64) -> Vec<u8> {
+        let (keyspace, digest) = (KeyspaceId(3), KeyDigest([sequence as u8; 16]));
+        let get = Get { keyspace, op: op(sequence), digest, reply_to: None, forwarded: None, key: b"k" };
+        encoded(|out| get.encode(out))
+    }
+
+    /// What is in a bundle of these, as datagrams.
+    fn unbundled(datagrams: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        let bytes: usize = datagrams.iter().map(|datagram| bundled_bytes(datagram)).sum();
+        let bundle = encoded(|out| {
+            Bundle::encode_with(&datagrams[0], out, |out| {
+                datagrams.iter().for_each(|datagram| append_bundled(datagram, out));
+            });
+        });
+        assert_eq!(bundle.len(), Header::BYTES + bytes);
+        let (header, body) = Header::decode(&bundle).unwrap();
+        let decoded = <Bundle<'_> as crate::datagram::Message<'_>>::decode(&header, body).unwrap();
+        assert_eq!(encoded(|out| decoded.encode(out)), bundle);
+        let whole = |(header, body): (Header, &[u8])| encoded(|out| header.with_body(body, out));
+        decoded.datagrams(&header).map(whole).collect()
+    }
 
     #[test]
     fn what_was_bundled_is_what_is_found() {
-        let (one, other) = ([1; Header::BYTES], [2; 100]);
-        let mut bundled = Vec::new();
-        append_bundled(&one, &mut bundled);
-        append_bundled(&other, &mut bundled);
-        assert_eq!(bundled.len(), one.len() + other.len() + 2 * BUNDLED_FIXED_BYTES);
-        let bundle = Bundle { keyspace: KeyspaceId(3), digest: KeyDigest::default(), bundled: &bundled };
-        assert!(bundle.datagrams().eq([&one[..], &other[..]]));
-        let (mut at_once, mut in_two_steps) = (vec![7], Vec::new());
-        Bundle::encode_with(bundle.keyspace, bundle.digest, &mut at_once, |out| {
-            append_bundled(&one, out);
-            append_bundled(&other, out);
-        });
-        bundle.encode(&mut in_two_steps);
-        assert_eq!(at_once, in_two_steps);
+        let requests = [get(1), get(2)];
+        assert_eq!(unbundled(&requests), requests);
+        let reply = |sequence| encoded(|out| Reply::bare(op(sequence), Status::Busy).encode(out));
+        let replies = [reply(1), reply(2), reply(9)];
+        assert_eq!(unbundled(&replies), replies);
+        assert_eq!(bundled_bytes(&replies[0]), Reply::FIXED_BYTES - 36);
+    }
+
+    #[test]
+    fn only_what_has_the_same_header_may_share_one() {
+        let mut stamped = get(1);
+        assert_eq!(Common::of(&stamped), Common::of(&get(2)));
+        crate::stamp_reply_to(&mut stamped, "10.0.0.1:1".parse().unwrap());
+        assert_eq!(Common::of(&stamped), None);
+        let reply = |client| {
+            let op = OpId { client, sequence: 1 };
+            Common::of(&encoded(|out| Reply::bare(op, Status::Ok).encode(out)))
+        };
+        assert_ne!(reply(CLIENT), reply(ClientId(8)));
+        assert_ne!(reply(CLIENT), Common::of(&get(1)));
+        assert_eq!(Common::of(&[0; 60]), None);
     }
 }

@@ -23,7 +23,7 @@ use crate::number::LongDouble;
 #[cfg(test)]
 use crate::samples::Random;
 use crate::{
-    ClientId, DecodeError, Epoch, KeyDigest, KeyspaceId, MatchRange, NodeId, OpId, PartitionId, Term,
+    ClientId, DecodeError, Epoch, KeyDigest, KeyspaceId, MatchRange, NodeId, OpId, Opcode, PartitionId, Term,
 };
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -185,6 +185,7 @@ plain! {
     i64, U64, |value| (*value as u64).into(), |layout, _field| Ok(layout.get() as i64);
     u128, [u8; 16], |value| value.to_be_bytes(), |layout, _field| Ok(u128::from_be_bytes(*layout));
     bool, u8, |value| (*value).into(), |layout, field| flag(field, *layout);
+    Opcode, u8, |value| *value as u8, |layout, _field| Self::decode(*layout);
     LongDouble, [u8; LongDouble::BYTES], |value| value.to_bytes(), |layout, field| {
         let refused = DecodeError::UnknownValue { field, value: layout[0].into() };
         Self::from_bytes(layout).ok_or(refused)

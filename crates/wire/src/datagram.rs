@@ -56,11 +56,15 @@ macro_rules! datagrams {
             /// Decodes a whole UDP payload, strictly.
             pub fn decode(bytes: &'a [u8]) -> Result<(Header, Self), DecodeError> {
                 let (header, body) = Header::decode(bytes)?;
-                let datagram = match header.opcode {
-                    $(Opcode::$message => Self::$message(Message::decode(&header, body)?),)*
-                    $(Opcode::$also => Self::$of(Message::decode(&header, body)?),)*
-                };
-                Ok((header, datagram))
+                Ok((header, Self::of(&header, body)?))
+            }
+
+            /// Decodes what follows a header, strictly.
+            pub fn of(header: &Header, body: &'a [u8]) -> Result<Self, DecodeError> {
+                Ok(match header.opcode {
+                    $(Opcode::$message => Self::$message(Message::decode(header, body)?),)*
+                    $(Opcode::$also => Self::$of(Message::decode(header, body)?),)*
+                })
             }
 
             /// Writes the datagram to `out`, which is cleared.

@@ -182,6 +182,11 @@ impl Header {
         Ok(())
     }
 
+    /// Writes the datagram of this header and a body to `out`, which is cleared.
+    pub fn with_body(&self, body: &[u8], out: &mut Vec<u8>) {
+        self.encode(out, |out| out.extend_from_slice(body));
+    }
+
     /// Starts a datagram in `out`, which is cleared; `body` appends the body, then the length is filled in.
     pub(crate) fn encode(&self, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
         out.clear();
