@@ -7,9 +7,6 @@ use core::net::SocketAddrV4;
 use nicekv_wire::bundle::Bundle;
 use nicekv_wire::{Datagram, Header, KeyDigest, KeyspaceId, Now, Opcode};
 
-/// What may be in a bundle.
-const REQUESTS: [Opcode; 4] = [Opcode::Get, Opcode::Update, Opcode::QuorumQuery, Opcode::QuorumStore];
-
 impl<P: Protocol> NodeCore<P> {
     /// The requests of a client, and nothing else: no switch has looked into a bundle, so that what is inside neither says where replies go.
     pub(crate) fn on_bundle(&mut self, now: Now, from: SocketAddrV4, header: &Header, bundle: &Bundle<'_>) {
@@ -17,28 +14,29 @@ impl<P: Protocol> NodeCore<P> {
         self.host.outbox.bundle_to(reply_to);
         let mut whole = core::mem::take(&mut self.bundled);
         for (header, body) in bundle.datagrams(header) {
-            let request = Datagram::of(&header, body).ok().filter(|_| REQUESTS.contains(&header.opcode));
-            let Some(request) = request else {
-                self.host.counters.malformed += 1;
-                continue;
-            };
-            // It will be logged as the client would have sent it alone.
-            if matches!(request, Datagram::Update(_)) {
-                header.with_body(body, &mut whole);
+            match (header.opcode, Datagram::of(&header, body)) {
+                // It will be logged as the client would have sent it alone.
+                (Opcode::Update, _) => {
+                    header.with_body(body, &mut whole);
+                    self.handle_datagram(now, from, &whole);
+                }
+                (Opcode::Get | Opcode::QuorumQuery | Opcode::QuorumStore, Ok(request)) => {
+                    self.on_request(now, from, &header, &request, body);
+                }
+                _ => self.host.counters.malformed += 1,
             }
-            self.on_request(now, from, &header, &request, &whole);
         }
         self.bundled = whole;
     }
 
-    /// `update` is the datagram of an update; other requests are not looked at as bytes.
+    /// `bytes` are the datagram of an update, of which its parts are; those of other requests are not looked at.
     pub(crate) fn on_request(
         &mut self,
         now: Now,
         from: SocketAddrV4,
         header: &Header,
         datagram: &Datagram<'_>,
-        update: &[u8],
+        bytes: &[u8],
     ) {
         let keyspace = header.keyspace;
         let (slot, request) = match datagram {
@@ -49,8 +47,8 @@ impl<P: Protocol> NodeCore<P> {
                 ),
                 None => (self.route(keyspace, get.key, &get.digest), Request::Get(get)),
             },
-            Datagram::Update(decoded) => {
-                (self.route(keyspace, decoded.key, &decoded.digest), Request::Update(decoded, update))
+            Datagram::Update(update) => {
+                (self.route(keyspace, update.key, &update.digest), Request::Update(update, bytes))
             }
             Datagram::QuorumQuery(query) => {
                 (self.route(keyspace, query.key, &query.digest), Request::Query(query))

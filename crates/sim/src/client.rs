@@ -166,7 +166,7 @@ impl Client {
         self.core.rename(ClientId::new(now(at_ns).unix_ms, random));
     }
 
-    /// A turn of its loop: retries, takes answers, makes the next call. `tick` numbers calls and answers.
+    /// A turn of its loop: retries, takes answers, makes the next calls. `tick` numbers calls and answers.
     pub fn turn(
         &mut self,
         at_ns: u64,
@@ -177,9 +177,11 @@ impl Client {
     ) {
         self.core.handle_deadline(now(at_ns));
         self.take_answers(at_ns, tick);
-        if self.calls_left > 0 && self.open.len() < workload.window && self.call_at_ns <= at_ns {
+        while self.calls_left > 0 && self.open.len() < workload.window && self.call_at_ns <= at_ns {
             self.calls_left -= 1;
-            self.call_at_ns = at_ns + random.below(workload.pause_ns_max);
+            // What is called in one turn may share datagrams.
+            let is_alone = random.below(3) > 0;
+            self.call_at_ns = at_ns + if is_alone { random.below(workload.pause_ns_max) } else { 0 };
             let key = random.below(workload.keys.len() as u64) as usize;
             let action = match self.by_quorum[usize::from(workload.keys[key].keyspace)] {
                 true => self.draw_for_quorum(random),
