@@ -159,7 +159,7 @@ fn wait_until_whole(lab: &Lab, stop: &Stop) -> Result<Value> {
         if stop.is_stopped() {
             return Err(BenchError::Interrupted);
         }
-        let answer = lab.inside(CLIENT, || admin::ask(METADATA, AdminRequest::Status, ASK_TIMEOUT))?;
+        let answer = lab.inside(CLIENT, || admin::ask(&[METADATA], &AdminRequest::Status, ASK_TIMEOUT))?;
         let status: Value =
             answer.ok().and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default();
         if status["ready"] == true {

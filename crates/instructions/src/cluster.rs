@@ -232,7 +232,7 @@ impl Node {
     fn new(number: u16) -> Self {
         let core = Replica::new(NodeConfig {
             node: NodeId(number),
-            metadata: METADATA,
+            metadata: vec![METADATA],
             switch: None,
             incarnation: INCARNATION,
             storage: u128::from(number),

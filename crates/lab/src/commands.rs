@@ -34,7 +34,7 @@ pub(crate) fn exec(scope: &Scope, host: &str, command: &[OsString]) -> Result<()
     let [program, arguments @ ..] = command else { unreachable!("clap requires a command") };
     let mut command = Command::new(program);
     // On a host of the lab there is no other cluster, whatever runs outside.
-    let error = command.args(arguments).env(ENDPOINT_VARIABLE, state.metadata.to_string()).exec();
+    let error = command.args(arguments).env(ENDPOINT_VARIABLE, state.endpoints()).exec();
     Err(LabError::Execute { program: program.to_string_lossy().into(), source: error })
 }
 
@@ -121,7 +121,7 @@ fn start_again(scope: &Scope, state: &mut LabState, name: Host) -> Result<Proces
 pub(crate) fn status(scope: &Scope, json: bool, partitions: bool) -> Result<ExitCode> {
     let state = load(scope)?;
     let mut ask = Command::new(&state.program);
-    ask.args(["status", "--endpoint", &state.metadata.to_string()]);
+    ask.args(["status", "--endpoint", &state.endpoints()]);
     ask.args(partitions.then_some("--partitions"));
     let asked = |error| LabError::io("run", &state.program)(error);
     let namespace = scope.namespace(Host::Metadata);

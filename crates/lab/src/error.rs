@@ -35,6 +35,10 @@ pub enum LabError {
     TooFewNodes { replicas: usize, nodes: usize },
     #[error("the memory engine keeps nothing, in no directory: leave out --data-dir or --engine memory")]
     MemoryInDirectory,
+    #[error("several instances of the metadata service share their state: --metadata-store etcd")]
+    ManyInstances,
+    #[error("etcd is not installed, on Debian `apt install etcd-server`")]
+    EtcdMissing,
     #[error(transparent)]
     Keyspace(#[from] nicekv_placement::KeyspaceError),
     #[error("the lab has no host {host:?}; its hosts are {hosts}")]

@@ -20,6 +20,7 @@ mod chaos;
 mod clients;
 mod commands;
 mod error;
+mod etcd;
 mod faults;
 mod lock;
 mod namespace;
@@ -45,7 +46,7 @@ use clap::{Args, Subcommand, ValueEnum};
 pub use nicekv_dataplane_xdp::Hook;
 
 pub use error::{LabError, Result};
-pub use plan::{Plan, PlannedEdge, PlannedNode};
+pub use plan::{Plan, PlannedEdge, PlannedInstance, PlannedNode};
 pub use scope::LAB_VARIABLE;
 pub use topology::Fabric;
 
@@ -80,22 +81,22 @@ pub enum LabCommand {
     },
     /// End a host's process at once, by SIGKILL
     Kill {
-        /// switch, metadata, node-0…, client-0…; on a plain network also edge-node-0…, edge-client-0…
+        /// switch, metadata, node-0…, client-0…, also metadata-1…, etcd-0…; on a plain network edge-node-0…, edge-client-0…
         host: String,
     },
     /// Start a host's process again
     Start {
-        /// switch, metadata, node-0…, client-0…; on a plain network also edge-node-0…, edge-client-0…
+        /// switch, metadata, node-0…, client-0…, also metadata-1…, etcd-0…; on a plain network edge-node-0…, edge-client-0…
         host: String,
     },
     /// Stop a host's process where it is, by SIGSTOP, until `resume`
     Pause {
-        /// switch, metadata, node-0…, client-0…; on a plain network also edge-node-0…, edge-client-0…
+        /// switch, metadata, node-0…, client-0…, also metadata-1…, etcd-0…; on a plain network edge-node-0…, edge-client-0…
         host: String,
     },
     /// Let a paused process go on
     Resume {
-        /// switch, metadata, node-0…, client-0…; on a plain network also edge-node-0…, edge-client-0…
+        /// switch, metadata, node-0…, client-0…, also metadata-1…, etcd-0…; on a plain network edge-node-0…, edge-client-0…
         host: String,
     },
     /// Restart the switch: its tables are lost, and filled again by the metadata service
@@ -163,6 +164,8 @@ pub struct UpArguments {
     /// Copies of each value; at most as many as nodes
     #[arg(long, default_value_t = 3)]
     replicas: usize,
+    #[command(flatten)]
+    control: ControlArguments,
     /// Replicate by quorum: so many copies hold what is acknowledged (k), a get asks R - k + 1 [default: through a primary]
     #[arg(long, value_name = "K")]
     write_set: Option<u8>,
@@ -177,6 +180,33 @@ pub struct UpArguments {
     /// Where the data are kept, also after `down` [default: below /run, until `down`]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+}
+
+/// Who controls the cluster.
+#[derive(Clone, Copy, Debug, Args)]
+struct ControlArguments {
+    /// Instances of the metadata service, each on a host of its own; several need `--metadata-store etcd`
+    #[arg(long = "metadata", value_name = "N", default_value_t = 1)]
+    instances: usize,
+    /// Where the metadata service keeps its state; etcd (Debian: etcd-server) has a member on the host of each instance
+    #[arg(long = "metadata-store", value_enum, value_name = "STORE", default_value_t)]
+    store: MetadataStore,
+}
+
+impl Default for ControlArguments {
+    fn default() -> Self {
+        Self { instances: 1, store: MetadataStore::File }
+    }
+}
+
+/// Where the metadata service keeps its state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum MetadataStore {
+    /// In one file of its own
+    #[default]
+    File,
+    /// In an etcd that is started with the lab
+    Etcd,
 }
 
 /// What is between the hosts.
@@ -265,9 +295,9 @@ pub fn is_there() -> bool {
     Scope::from_environment().is_ok_and(|scope| matches!(LabState::load(&scope), Ok(Some(_))))
 }
 
-/// If there is a lab, moves the calling thread into its first client host and returns the TCP address of its
-/// metadata service. To be called before any other thread is started.
-pub fn enter_client() -> Result<Option<SocketAddrV4>> {
+/// If there is a lab, moves the calling thread into its first client host and returns the TCP addresses of its
+/// metadata service's instances. To be called before any other thread is started.
+pub fn enter_client() -> Result<Option<Vec<SocketAddrV4>>> {
     let scope = Scope::from_environment()?;
     let Some(state) = LabState::load(&scope)? else { return Ok(None) };
     require_root()?;

@@ -30,13 +30,11 @@ use crate::process::kill_all;
 use crate::scope::Scope;
 use crate::tool::run;
 use crate::topology::{
-    EDGE_INTERFACE, Host, METADATA_CONTROL, ROUTER, SWITCH_CONTROL, VRING_INTERFACE, format_mac, mac,
+    EDGE_INTERFACE, Host, ROUTER, VRING_INTERFACE, control_of, format_mac, mac, switch_control,
 };
 
 /// Of the plain network.
 const BRIDGE: &str = "bridge";
-/// Name of both ends of the management cable.
-const CONTROL_INTERFACE: &str = "mgmt0";
 
 /// What a switch at this hook asks of a host's end of a cable (see nicekv-dataplane-xdp).
 fn features(hook: Hook) -> &'static str {
@@ -50,6 +48,9 @@ fn features(hook: Hook) -> &'static str {
 /// Creates the namespace of `host` and, unless it is what is in the middle, its cable to that, which must be there. `vrings` are reached
 /// through that, or through the host's edge.
 pub(crate) fn add_host(lock: &Lock, scope: &Scope, host: Host, hook: Hook, vrings: &[String]) -> Result<()> {
+    if host.machine() != host {
+        return Ok(());
+    }
     let namespace = scope.namespace(host);
     let name = namespace.name();
     run(lock, &format!("ip netns add {name}"))?;
@@ -61,12 +62,12 @@ pub(crate) fn add_host(lock: &Lock, scope: &Scope, host: Host, hook: Hook, vring
             run(lock, &format!("ip -n {name} link add {BRIDGE} type bridge"))?;
             run(lock, &format!("ip -n {name} link set {BRIDGE} up"))
         }
-        Host::Metadata => {
+        Host::Metadata | Host::Instance(_) => {
             connect(lock, &switch, &namespace, host, hook, vrings)?;
-            connect_control(lock, &switch, &namespace)
+            connect_control(lock, &switch, &namespace, host.instance().expect("an instance"))
         }
         Host::Node(_) | Host::Client(_) => connect(lock, &switch, &namespace, host, hook, vrings),
-        Host::Switch | Host::NodeEdge(_) | Host::ClientEdge(_) => Ok(()),
+        Host::Switch | Host::NodeEdge(_) | Host::ClientEdge(_) | Host::Etcd(_) => Ok(()),
     }
 }
 
@@ -150,10 +151,11 @@ fn connect(
     Ok(())
 }
 
-fn connect_control(lock: &Lock, switch: &Namespace, metadata: &Namespace) -> Result<()> {
-    let (switch, metadata, cable) = (switch.name(), metadata.name(), CONTROL_INTERFACE);
+/// The management cable, `mgmt0` of the first instance at both ends.
+fn connect_control(lock: &Lock, switch: &Namespace, metadata: &Namespace, instance: u8) -> Result<()> {
+    let (switch, metadata, cable) = (switch.name(), metadata.name(), format!("mgmt{instance}"));
     run(lock, &format!("ip -n {switch} link add {cable} type veth peer name {cable} netns {metadata}"))?;
-    for (name, address) in [(switch, SWITCH_CONTROL), (metadata, *METADATA_CONTROL.ip())] {
+    for (name, address) in [(switch, switch_control(instance)), (metadata, *control_of(instance).ip())] {
         run(lock, &format!("ip -n {name} addr add {address}/30 dev {cable}"))?;
         run(lock, &format!("ip -n {name} link set {cable} up"))?;
     }

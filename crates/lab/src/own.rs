@@ -15,7 +15,7 @@ use crate::scope::Scope;
 use crate::state::LabState;
 use crate::topology::{Host, WIRE_PORT};
 use crate::up::{self, last_words};
-use crate::{Configure, Engine, NetworkArguments, UpArguments};
+use crate::{Configure, ControlArguments, Engine, NetworkArguments, UpArguments};
 
 /// Nodes of such a lab.
 pub(crate) const NODES: u8 = 5;
@@ -48,6 +48,7 @@ impl OwnLab {
             spares: 0,
             clients: CLIENTS.into(),
             replicas: REPLICAS,
+            control: ControlArguments::default(),
             write_set: None,
             keyspaces: further.to_vec(),
             engine: Engine::Durable,

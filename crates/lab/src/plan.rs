@@ -7,7 +7,7 @@ use nicekv_dataplane_xdp::Hook;
 use nicekv_placement::KeyspaceSpec;
 
 use crate::topology::{
-    EDGE_INTERFACE, Host, INTERFACE, METADATA, METADATA_CONTROL, RESP, ROUTER, WIRE_PORT, mac, ports,
+    EDGE_INTERFACE, ETCD_CLIENTS, Host, INTERFACE, RESP, ROUTER, WIRE_PORT, control_of, mac, ports,
 };
 
 /// A cluster whose hosts are known.
@@ -25,14 +25,10 @@ pub struct Plan {
     pub switch_directory: PathBuf,
     /// UDP port of the vrings, of the nodes and of the metadata service.
     pub wire_port: u16,
-    /// The metadata service (UDP: nodes, TCP: commands).
-    pub metadata: SocketAddrV4,
-    /// Its Ethernet address.
-    pub metadata_mac: [u8; 6],
-    /// The port of the switch that leads to it.
-    pub metadata_port: u16,
-    /// The metadata service as the agent of the switch reaches it (TCP).
-    pub metadata_control: SocketAddrV4,
+    /// The instances of the metadata service, at least one.
+    pub metadata: Vec<PlannedInstance>,
+    /// Where the members of etcd are, if that has the state.
+    pub etcd: Vec<SocketAddrV4>,
     /// The MAC of the neighbour that leads to the vrings.
     pub router_mac: [u8; 6],
     /// The smallest prefix (address, length) that holds all clients and can be divided among the replicas.
@@ -49,6 +45,21 @@ pub struct Plan {
     pub gateways: Vec<String>,
     /// Where each of them listens.
     pub resp: SocketAddrV4,
+}
+
+/// An instance of the metadata service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedInstance {
+    /// Its name.
+    pub name: String,
+    /// Where nodes (UDP) and commands (TCP) reach it.
+    pub address: SocketAddrV4,
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
+    /// The port of the switch that leads to it.
+    pub switch_port: u16,
+    /// As the agent of the switch reaches it (TCP).
+    pub control: SocketAddrV4,
 }
 
 /// A storage node of a [`Plan`].
@@ -117,6 +128,18 @@ impl Plan {
                 directory: kept.join(edge.to_string()),
             })
         };
+        let instance = |(switch_port, host): (u16, Host)| {
+            Some(PlannedInstance {
+                name: host.to_string(),
+                address: SocketAddrV4::new(host.address(), WIRE_PORT),
+                mac: mac(host.address()),
+                switch_port,
+                control: control_of(host.instance()?),
+            })
+        };
+        let member = |host: &Host| {
+            matches!(host, Host::Etcd(_)).then(|| SocketAddrV4::new(host.address(), ETCD_CLIENTS))
+        };
         let gateways: Vec<String> =
             hosts.iter().filter(|host| matches!(host, Host::Client(_))).map(Host::to_string).collect();
         Self {
@@ -126,13 +149,8 @@ impl Plan {
             data_directory: data_directory.map(Path::to_path_buf),
             switch_directory: kept.join(Host::Switch.to_string()),
             wire_port: WIRE_PORT,
-            metadata: METADATA,
-            metadata_mac: mac(*METADATA.ip()),
-            metadata_port: ports(hosts)
-                .find(|(_, host)| *host == Host::Metadata)
-                .map(|(number, _)| number)
-                .expect("every lab has one"),
-            metadata_control: METADATA_CONTROL,
+            metadata: ports(hosts).filter_map(instance).collect(),
+            etcd: hosts.iter().filter_map(member).collect(),
             router_mac: mac(ROUTER),
             clients: clients_prefix(gateways.len(), replicas),
             nodes: ports(hosts).filter_map(node).collect(),

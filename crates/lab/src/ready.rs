@@ -29,7 +29,7 @@ pub(crate) fn wait(scope: &Scope, state: &LabState, interrupted: &AtomicBool) ->
     let deadline = Instant::now() + READY_TIMEOUT;
     let metadata = scope.namespace(Host::Metadata);
     retry(scope, state, interrupted, deadline, || {
-        let ready = metadata.inside(|| admin::ask(state.metadata, AdminRequest::Ready, ASK_TIMEOUT))?;
+        let ready = metadata.inside(|| admin::ask(&state.metadata, &AdminRequest::Ready, ASK_TIMEOUT))?;
         Ok(ready.map(|_| ()).map_err(|_| String::new()))
     })
     .map_err(|error| match error {
@@ -71,7 +71,7 @@ fn retry(
 
 /// What the metadata service says.
 fn why_not(scope: &Scope, state: &LabState) -> String {
-    let ask = || admin::ask(state.metadata, AdminRequest::Status, ASK_TIMEOUT);
+    let ask = || admin::ask(&state.metadata, &AdminRequest::Status, ASK_TIMEOUT);
     let answer = match scope.namespace(Host::Metadata).inside(ask) {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => return format!("the metadata service does not answer: {error}"),

@@ -39,8 +39,8 @@ pub(crate) struct LabState {
     pub(crate) phase: Phase,
     /// The network namespace of a host is named by this and the host's name.
     pub(crate) namespace_prefix: String,
-    /// The metadata service (UDP: nodes, TCP: commands), as seen from every host.
-    pub(crate) metadata: SocketAddrV4,
+    /// The instances of the metadata service (UDP: nodes, TCP: commands), as seen from every host.
+    pub(crate) metadata: Vec<SocketAddrV4>,
     /// The RESP gateway of each client host, as seen from inside it.
     pub(crate) resp: SocketAddrV4,
     /// The names of the client hosts.
@@ -97,6 +97,11 @@ impl LabState {
     pub(crate) fn process(&self, name: Host) -> Option<ProcessId> {
         let host = self.hosts.iter().find(|host| host.name == name)?;
         host.process.filter(|process| process.is_alive())
+    }
+
+    /// The instances, for the environment of a command.
+    pub(crate) fn endpoints(&self) -> String {
+        self.metadata.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
     }
 
     /// The host of that name.

@@ -8,6 +8,9 @@
 //!           10.30.0.1 ════════╝ 10.30.0.2       the stream of table updates, outside the switch
 //! ```
 //!
+//! With `--metadata 3` there are also metadata-1 (10.20.0.3, 10.30.1.1) and metadata-2, and with `--metadata-store etcd` a member of etcd beside each
+//! (etcd-0 on the host metadata, etcd-1 on metadata-1, …).
+//!
 //! 10.20.0.1 is nobody: the permanent neighbour with the router's MAC through which every host reaches the
 //! vrings.
 
@@ -26,10 +29,12 @@ pub const WIRE_PORT: u16 = 7400;
 pub const RESP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 6379);
 /// The metadata service, for nodes and commands.
 pub const METADATA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 20, 0, 2), WIRE_PORT);
-/// The metadata service, for the agent of the switch.
-pub const METADATA_CONTROL: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 30, 0, 1), WIRE_PORT);
-/// The switch's end of the management cable.
-pub(crate) const SWITCH_CONTROL: Ipv4Addr = Ipv4Addr::new(10, 30, 0, 2);
+/// Most instances of the metadata service.
+pub const INSTANCES_MAX: usize = 9;
+/// Where members of etcd listen for their clients, …
+pub(crate) const ETCD_CLIENTS: u16 = 2379;
+/// … and for each other.
+pub(crate) const ETCD_PEERS: u16 = 2380;
 /// A host's end of its cable.
 pub(crate) const INTERFACE: &str = "eth0";
 /// On a plain network: where what a host sends to the vrings leaves it …
@@ -79,6 +84,10 @@ pub enum Host {
     NodeEdge(u8),
     /// The edge of a client host.
     ClientEdge(u8),
+    /// A further instance of the metadata service, counted from 1.
+    Instance(u8),
+    /// A member of etcd, on the host of the instance of that number.
+    Etcd(u8),
 }
 
 impl Host {
@@ -86,7 +95,8 @@ impl Host {
     pub fn role(self) -> &'static str {
         match self {
             Self::Switch | Self::Fabric | Self::NodeEdge(_) | Self::ClientEdge(_) => "switch",
-            Self::Metadata => "metadata",
+            Self::Metadata | Self::Instance(_) => "metadata",
+            Self::Etcd(_) => "etcd",
             Self::Node(_) => "node",
             Self::Client(_) => "gateway",
         }
@@ -95,8 +105,9 @@ impl Host {
     /// The address of its `eth0`. The switch has none there: its own is that of the management cable.
     pub fn address(self) -> Ipv4Addr {
         match self {
-            Self::Switch | Self::Fabric => SWITCH_CONTROL,
+            Self::Switch | Self::Fabric => switch_control(0),
             Self::Metadata => *METADATA.ip(),
+            Self::Instance(index) | Self::Etcd(index) => Ipv4Addr::new(10, 20, 0, 2 + index),
             Self::Node(index) | Self::NodeEdge(index) => Ipv4Addr::new(10, 20, 1, index + 1),
             Self::Client(index) | Self::ClientEdge(index) => Ipv4Addr::new(10, 20, 2, index + 1),
         }
@@ -107,6 +118,8 @@ impl Host {
         match self {
             Self::NodeEdge(index) => Self::Node(index),
             Self::ClientEdge(index) => Self::Client(index),
+            Self::Etcd(0) => Self::Metadata,
+            Self::Etcd(index) => Self::Instance(index),
             host => host,
         }
     }
@@ -120,9 +133,18 @@ impl Host {
         }
     }
 
+    /// The number of an instance of the metadata service.
+    pub(crate) fn instance(self) -> Option<u8> {
+        match self {
+            Self::Metadata => Some(0),
+            Self::Instance(index) => Some(index),
+            _ => None,
+        }
+    }
+
     /// Whether it has a cable of its own to what is in the middle.
     pub(crate) fn has_cable(self) -> bool {
-        matches!(self, Self::Metadata | Self::Node(_) | Self::Client(_))
+        matches!(self, Self::Metadata | Self::Instance(_) | Self::Node(_) | Self::Client(_))
     }
 }
 
@@ -131,6 +153,8 @@ impl fmt::Display for Host {
         match self {
             Self::Switch => formatter.pad("switch"),
             Self::Metadata => formatter.pad("metadata"),
+            Self::Instance(index) => formatter.pad(&format!("metadata-{index}")),
+            Self::Etcd(index) => formatter.pad(&format!("etcd-{index}")),
             Self::Node(index) => formatter.pad(&format!("node-{index}")),
             Self::Client(index) => formatter.pad(&format!("client-{index}")),
             Self::Fabric => formatter.pad("fabric"),
@@ -168,6 +192,8 @@ impl FromStr for Host {
             None if name == "fabric" => Some(Self::Fabric),
             Some(("node", digits)) => index(digits).map(Self::Node),
             Some(("client", digits)) => index(digits).map(Self::Client),
+            Some(("metadata", digits)) => index(digits).filter(|index| *index > 0).map(Self::Instance),
+            Some(("etcd", digits)) => index(digits).map(Self::Etcd),
             _ => None,
         };
         host.ok_or_else(|| format!("{name:?} is no host: switch, metadata, node-0…, client-0…"))
@@ -201,6 +227,23 @@ pub(crate) fn hosts(nodes: usize, clients: usize, fabric: Fabric) -> Vec<Host> {
     }
 }
 
+/// Further instances of the metadata service, and members of etcd beside all of them, if they are to share that.
+pub(crate) fn control_hosts(instances: usize, has_etcd: bool) -> Vec<Host> {
+    assert!((1..=INSTANCES_MAX).contains(&instances), "checked with the options");
+    let members = (0..instances as u8).filter(|_| has_etcd).map(Host::Etcd);
+    (1..instances as u8).map(Host::Instance).chain(members).collect()
+}
+
+/// The switch's end of the management cable to the instance of this number.
+pub(crate) fn switch_control(instance: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 30, instance, 2)
+}
+
+/// The instance of this number, for the agent of the switch.
+pub(crate) fn control_of(instance: u8) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, 30, instance, 1), WIRE_PORT)
+}
+
 /// The hosts with a cable to what is in the middle; their places are the numbers of its ports.
 pub(crate) fn ports(hosts: &[Host]) -> impl Iterator<Item = (u16, Host)> {
     (0..).zip(hosts.iter().copied().filter(|host| host.has_cable()))
@@ -213,7 +256,8 @@ mod tests {
     #[test]
     fn names_are_read_back_and_nothing_else_is_a_host() {
         for fabric in [Fabric::Switch, Fabric::Plain] {
-            for host in hosts(HOSTS_OF_A_KIND_MAX, 3, fabric) {
+            let control = control_hosts(INSTANCES_MAX, true);
+            for host in hosts(HOSTS_OF_A_KIND_MAX, 3, fabric).into_iter().chain(control) {
                 assert_eq!(host.to_string().parse(), Ok(host));
             }
         }
@@ -229,6 +273,8 @@ mod tests {
             "Switch",
             "edge-",
             "edge-metadata",
+            "metadata-0",
+            "etcd",
         ] {
             assert!(name.parse::<Host>().is_err(), "{name}");
         }

@@ -11,6 +11,7 @@
 
 use std::fs;
 use std::io;
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,8 +32,10 @@ use crate::process::{ProcessId, spawn_detached};
 use crate::ready;
 use crate::scope::Scope;
 use crate::state::{HostState, LabState, Phase};
-use crate::topology::{Fabric, HOSTS_OF_A_KIND_MAX, Host, METADATA, RESP, VRINGS, hosts};
-use crate::{Configure, Engine, UpArguments, network};
+use crate::topology::{
+    Fabric, HOSTS_OF_A_KIND_MAX, Host, INSTANCES_MAX, RESP, VRINGS, WIRE_PORT, control_hosts, hosts,
+};
+use crate::{Configure, ControlArguments, Engine, MetadataStore, UpArguments, etcd, network};
 
 /// For the tools of a command that was killed to end.
 const UP_PATIENCE: Duration = Duration::from_secs(1);
@@ -102,6 +105,19 @@ fn check(arguments: &UpArguments) -> Result<()> {
             limit: HOSTS_OF_A_KIND_MAX,
         });
     }
+    let ControlArguments { instances, store } = arguments.control;
+    if instances == 0 || instances > INSTANCES_MAX {
+        return Err(LabError::Count {
+            what: "instances of the metadata service",
+            count: instances,
+            limit: INSTANCES_MAX,
+        });
+    }
+    match store {
+        MetadataStore::File if instances > 1 => return Err(LabError::ManyInstances),
+        MetadataStore::Etcd => etcd::find()?,
+        MetadataStore::File => {}
+    }
     if replicas > nodes {
         return Err(LabError::TooFewNodes { replicas, nodes });
     }
@@ -146,14 +162,18 @@ fn refuse_strangers(scope: &Scope, state: &LabState) -> Result<()> {
 }
 
 fn new_state(scope: &Scope, arguments: &UpArguments) -> Result<LabState> {
-    let hosts = hosts(arguments.nodes + arguments.spares, arguments.clients, arguments.network.fabric);
+    let mut hosts = hosts(arguments.nodes + arguments.spares, arguments.clients, arguments.network.fabric);
+    let ControlArguments { instances, store } = arguments.control;
+    hosts.extend(control_hosts(instances, store == MetadataStore::Etcd));
+    let metadata = hosts.iter().filter(|host| host.instance().is_some());
+    let metadata = metadata.map(|host| SocketAddrV4::new(host.address(), WIRE_PORT)).collect();
     let clients = hosts.iter().copied().filter(|host| matches!(host, Host::Client(_))).collect();
     let is_spare = |name| matches!(name, Host::Node(number) if usize::from(number) >= arguments.nodes);
     let host = |name| HostState { name, process: None, is_spare: is_spare(name) };
     Ok(LabState {
         phase: Phase::Starting,
         namespace_prefix: scope.namespace_prefix(),
-        metadata: METADATA,
+        metadata,
         resp: RESP,
         clients,
         program: std::env::current_exe().map_err(LabError::system("find this program"))?,
@@ -243,6 +263,9 @@ fn data_directory(scope: &Scope, asked: Option<&Path>) -> Result<PathBuf> {
 
 /// Starts the process of a host.
 pub(crate) fn spawn(scope: &Scope, state: &LabState, host: Host) -> Result<ProcessId> {
+    if let Host::Etcd(_) = host {
+        return etcd::spawn(scope, state, host);
+    }
     let (config, name) = (state.config.to_string_lossy(), host.to_string());
     let mut arguments = vec![host.role(), "--config", &config];
     if host != Host::Metadata {

@@ -116,7 +116,13 @@ impl Metadata {
         self.leads_until_ns = until_ns;
     }
 
-    pub(crate) fn is_overdue(&self) -> bool {
+    /// Of the state that is persisted.
+    pub fn version(&self) -> u64 {
+        self.committed.version
+    }
+
+    /// Whether somebody else may lead (R12).
+    pub fn is_overdue(&self) -> bool {
         self.now_ns >= self.leads_until_ns
     }
 

@@ -14,7 +14,7 @@
 //! Reading order: `config`, `state` (what is persisted), `observations` (what was heard: `membership`, who is live and who has a lease;
 //! `watch`; `switches`), `policy` (what differs by protocol), `view` (what a partition sees), `decide` (`epochs`: what
 //! happens to it; `handoffs`: who stands in; `moves`: originals that change, by `targets`, what the ring says, and `change`, what an operator
-//! asks for), `announce` (`rules`: the tables), `leader` (ties them together), `status`.
+//! asks for), `announce` (`rules`: the tables), `leader` (ties them together), `election` (who leads, of several), `status`.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -24,6 +24,7 @@ mod announce;
 mod change;
 mod config;
 mod decide;
+mod election;
 mod leader;
 mod observations;
 mod plant;
@@ -42,13 +43,14 @@ pub use config::{
     Balancing, Config, ConfigError, NODES_MAX, NodeConfig, SWITCHES_MAX, ServiceConfig, SwitchId, Timing,
     host_id, service_host_id,
 };
+pub use election::{Election, ElectionEvent, Seat, SeatAnswer, SeatRequest, SeatTiming};
 pub use leader::{Metadata, Persisted, StorageRequest};
 pub use plant::Plant;
 pub use state::{StateError, persisted_version};
 pub use status::{
-    ClusterInfo, Counters, DiskState, Health, HealthCounts, KeyspaceInfo, KeyspaceStatus, MemberStanding,
-    MemberStatus, MemberStatusState, NodeState, NodeStatus, NodeWish, PartitionState, PartitionStatus,
-    Status, SwitchStatus, UsageStatus,
+    ClusterInfo, ControlPlane, Counters, DiskState, Health, HealthCounts, KeyspaceInfo, KeyspaceStatus,
+    MemberStanding, MemberStatus, MemberStatusState, NodeState, NodeStatus, NodeWish, PartitionState,
+    PartitionStatus, Status, SwitchStatus, UsageStatus,
 };
 pub use store::StateStore;
 

@@ -1,4 +1,5 @@
-//! Where the state is kept: one value, replaced by compare-and-swap. Files implement it now, etcd may later.
+//! Where the state of an only instance is kept: one value, replaced by compare-and-swap. Several instances share a store by an
+//! [`crate::Election`].
 
 use alloc::vec::Vec;
 

@@ -116,6 +116,8 @@ catalogue! {
     }
     Metadata {
         METADATA_TERM: Gauge "nicekv_metadata_term" [] "Term of this leader"
+        METADATA_LEADS: Gauge "nicekv_metadata_leads" [] "Whether this instance leads; what is of the cluster is told by the leader only"
+        METADATA_STORE_SILENT: Gauge "nicekv_metadata_store_silent_seconds" [] "For how long the store that instances share has not answered this one"
         METADATA_READY: Gauge "nicekv_metadata_ready" [] "Whether every partition has all its replicas and every table is acknowledged"
         METADATA_NODES: Gauge "nicekv_metadata_nodes" ["state"] "Nodes: live, suspected, unknown"
         METADATA_SWITCHES: Gauge "nicekv_metadata_switches" ["state"] "Switches: current (they have the newest tables), behind, disconnected"

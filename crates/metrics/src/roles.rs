@@ -133,7 +133,20 @@ fn observe_switch(samples: &mut Samples, name: &str, told: &SwitchObservation) {
 }
 
 fn observe_metadata(samples: &mut Samples, told: &MetadataObservation) {
-    let MetadataObservation { status, persists, datagrams } = told;
+    let MetadataObservation { status, control_plane, persists, datagrams } = told;
+    let silent_ms = control_plane.outage.as_ref().map_or(0, |(since_ms, _)| *since_ms);
+    samples.set(&METADATA_LEADS, &[], status.is_some().into());
+    samples.set(&METADATA_STORE_SILENT, &[], silent_ms.div_ceil(1000));
+    if let Some(status) = status {
+        observe_cluster(samples, status);
+    }
+    samples.set_durations(&METADATA_PERSISTS, &[], persists);
+    for (outcome, count) in outcomes(datagrams) {
+        samples.set(&METADATA_DATAGRAMS, &[outcome], count);
+    }
+}
+
+fn observe_cluster(samples: &mut Samples, status: &Status) {
     samples.set(&METADATA_TERM, &[], status.term);
     samples.set(&METADATA_READY, &[], status.ready.into());
     samples.set(&METADATA_MOVES, &[], status.moves as u64);
@@ -159,10 +172,6 @@ fn observe_metadata(samples: &mut Samples, told: &MetadataObservation) {
         ("transmits_dropped", ignored.transmits_dropped),
     ] {
         samples.set(&METADATA_IGNORED, &[reason], count);
-    }
-    samples.set_durations(&METADATA_PERSISTS, &[], persists);
-    for (outcome, count) in outcomes(datagrams) {
-        samples.set(&METADATA_DATAGRAMS, &[outcome], count);
     }
 }
 

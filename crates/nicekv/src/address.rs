@@ -27,6 +27,30 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     parse_v4(&text).map_err(serde::de::Error::custom)
 }
 
+/// One, or a list of them.
+pub(crate) fn deserialize_some<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<SocketAddrV4>, D::Error> {
+    struct Some;
+    impl<'de> serde::de::Visitor<'de> for Some {
+        type Value = Vec<String>;
+
+        fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            formatter.write_str("an address like 127.0.0.1:7400, or a list of them")
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Vec<String>, E> {
+            Ok(vec![text.to_owned()])
+        }
+
+        fn visit_seq<A: serde::de::SeqAccess<'de>>(self, items: A) -> Result<Vec<String>, A::Error> {
+            Vec::deserialize(serde::de::value::SeqAccessDeserializer::new(items))
+        }
+    }
+    let texts = deserializer.deserialize_any(Some)?;
+    texts.iter().map(|text| parse_v4(text).map_err(serde::de::Error::custom)).collect()
+}
+
 /// A list of them.
 pub(crate) fn deserialize_all<'de, D: Deserializer<'de>>(
     deserializer: D,

@@ -6,9 +6,10 @@ use futures_executor::block_on;
 use nicekv_client::Keyspace;
 use nicekv_client::facade::{Client, ClientError};
 use nicekv_metadata::{
-    ClusterInfo, HealthCounts, KeyspaceInfo, KeyspaceStatus, MemberStatus, NodeState, PartitionStatus,
-    Status, UsageStatus,
+    ClusterInfo, ControlPlane, HealthCounts, KeyspaceInfo, KeyspaceStatus, MemberStatus, NodeState,
+    PartitionStatus, Status, UsageStatus,
 };
+use nicekv_runtime::admin::NoLeader;
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Stop, admin, start_client};
 use nicekv_wire::{Expiry, KeyspaceId};
@@ -89,7 +90,10 @@ pub(crate) fn delete(arguments: &KeyArguments) -> Result<(), Failure> {
 
 pub(crate) fn status(arguments: &StatusArguments) -> Result<(), Failure> {
     let endpoint = discovery::find(&arguments.endpoint)?;
-    let json = ask(endpoint, AdminRequest::Status)?;
+    let json = match admin::ask(&endpoint, &AdminRequest::Status, ADMIN_TIMEOUT) {
+        Ok(json) => json,
+        Err(none) => return nobody_leads(&none, arguments),
+    };
     let mut text = if arguments.json {
         String::from_utf8_lossy(&json).into_owned()
     } else {
@@ -100,10 +104,39 @@ pub(crate) fn status(arguments: &StatusArguments) -> Result<(), Failure> {
     print(text.as_bytes())
 }
 
+/// What is known nevertheless, and the failure.
+fn nobody_leads(none: &NoLeader, arguments: &StatusArguments) -> Result<(), Failure> {
+    if let Some(status) = &none.last_known {
+        let text = match arguments.json {
+            true => serde_json::to_string(status).map_err(Failure::environment)?,
+            false => describe(status, arguments.partitions).join("\n"),
+        };
+        print(format!("{text}\n").as_bytes())?;
+    }
+    Err(no_leader(none))
+}
+
+fn no_leader(none: &NoLeader) -> Failure {
+    Failure::Environment(format!("{none}; is it running, and is that what it printed after endpoint=?"))
+}
+
+/// Who leads, and whether it hears its store.
+fn describe_control_plane(control_plane: &ControlPlane) -> String {
+    let ControlPlane { instance, store, outage, .. } = control_plane;
+    let outage = outage.as_ref().map(|(since_ms, why)| {
+        format!(
+            ", silent for {} s: nothing can change, and without leases gets stop ({why})",
+            since_ms.div_ceil(1000)
+        )
+    });
+    format!("control {instance}, state in {store}{}", outage.unwrap_or_default())
+}
+
 fn describe(status: &Status, with_partitions: bool) -> Vec<String> {
     let Status { cluster, term, why_not_ready, nodes, keyspaces, partitions, switches, tables, .. } = status;
     let readiness = why_not_ready.as_ref().map_or("ready".into(), |reason| format!("not ready: {reason}"));
     let mut lines = vec![format!("cluster {cluster} term {term} {readiness}"), summary(status)];
+    lines.push(describe_control_plane(&status.control_plane));
     lines.push(format!("stored {}", describe_usage(&status.usage, partitions.len())));
     if status.moves > 0 {
         lines.push(format!("moving {} replicas, `nicekv node list` shows where", status.moves));
@@ -210,11 +243,8 @@ pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
     }
 }
 
-pub(crate) fn ask(endpoint: SocketAddrV4, request: AdminRequest) -> Result<Vec<u8>, Failure> {
-    admin::ask(endpoint, request, ADMIN_TIMEOUT).map_err(|error| {
-        let line = format!("no answer from the metadata service at {endpoint}: {error}");
-        Failure::Environment(format!("{line}; is it running, and is that what it printed after endpoint=?"))
-    })
+pub(crate) fn ask(endpoint: &[SocketAddrV4], request: &AdminRequest) -> Result<Vec<u8>, Failure> {
+    admin::ask(endpoint, request, ADMIN_TIMEOUT).map_err(|none| no_leader(&none))
 }
 
 fn with_client(
@@ -222,7 +252,7 @@ fn with_client(
     operate: impl AsyncFnOnce(Client) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let endpoint = discovery::find(&arguments.endpoint)?;
-    let info = ask(endpoint, AdminRequest::ClusterInfo)?;
+    let info = ask(&endpoint, &AdminRequest::ClusterInfo)?;
     let info: ClusterInfo = serde_json::from_slice(&info).map_err(Failure::environment)?;
     let known = keyspace(&info, &arguments.keyspace)?;
     let keyspace = Keyspace {

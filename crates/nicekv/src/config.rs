@@ -11,7 +11,8 @@ mod tests;
 
 pub(crate) use keyspaces::{KeyspaceSection, Replication};
 pub(crate) use sections::{
-    GatewaySection, MacAddress, MetadataSection, NodeSection, PortSection, SwitchSection, TimingSection,
+    GatewaySection, InstanceSection, MacAddress, MetadataSection, NodeSection, PortSection, Store,
+    SwitchSection, TimingSection,
 };
 
 use crate::failure::Failure;
@@ -57,14 +58,23 @@ pub(crate) struct ClusterConfig {
 
 /// Reads and checks a configuration.
 pub(crate) fn read(path: &Path) -> Result<ClusterConfig, Failure> {
+    read_with(path, |_| {})
+}
+
+/// The same with what a command line says instead.
+pub(crate) fn read_with(
+    path: &Path,
+    amend: impl FnOnce(&mut ClusterConfig),
+) -> Result<ClusterConfig, Failure> {
     let named = |error: &dyn std::fmt::Display| Failure::Environment(format!("{}: {error}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
-    parse(&text).map_err(|error| Failure::Environment(format!("{}{error}", path.display())))
+    parse_with(&text, amend).map_err(|error| Failure::Environment(format!("{}{error}", path.display())))
 }
 
 /// The error follows the file's name: `:LINE: FIELD: why`, or `: why` where no line alone is to blame.
-fn parse(text: &str) -> Result<ClusterConfig, String> {
-    let config: ClusterConfig = toml::from_str(text).map_err(|error| located(text, &error))?;
+fn parse_with(text: &str, amend: impl FnOnce(&mut ClusterConfig)) -> Result<ClusterConfig, String> {
+    let mut config: ClusterConfig = toml::from_str(text).map_err(|error| located(text, &error))?;
+    amend(&mut config);
     config.metadata_config().map_err(|error| format!(": {error}"))?;
     Ok(config)
 }
@@ -127,8 +137,15 @@ impl ClusterConfig {
         Duration::from_millis(self.timing.heartbeat_ms)
     }
 
-    pub(crate) fn metadata_address(&self) -> SocketAddrV4 {
-        SocketAddrV4::new(self.metadata.address, self.port)
+    /// Where nodes reach the instances of the metadata service.
+    pub(crate) fn metadata_addresses(&self) -> Vec<SocketAddrV4> {
+        let all = self.metadata.all();
+        all.iter().map(|instance| SocketAddrV4::new(instance.address, self.port)).collect()
+    }
+
+    /// Where commands reach them.
+    pub(crate) fn metadata_controls(&self) -> Vec<SocketAddrV4> {
+        self.metadata.all().into_iter().flat_map(|instance| instance.control).collect()
     }
 
     /// The switch that hides the senders of what it passes on.
@@ -143,34 +160,42 @@ impl ClusterConfig {
         named.map(|(index, switch)| (switch.name.clone(), SwitchId(index as u16))).collect()
     }
 
-    /// Where the switches have to look for the metadata service.
-    fn service(&self) -> Result<ServiceConfig, Failure> {
+    /// Where the switches have to look for the instances of the metadata service.
+    fn services(&self) -> Result<Vec<ServiceConfig>, Failure> {
         let has_ports = self.switches.iter().any(|switch| switch.router_mac.is_some());
-        let (mac, switch_port) = match (self.metadata.mac, self.metadata.switch_port) {
-            (Some(mac), Some(switch_port)) => (mac.0, switch_port),
-            _ if has_ports => {
-                let line = "metadata needs mac and switch_port: a switch with ports lets through from there alone \
-                            what metadata says";
-                return Err(Failure::Environment(line.into()));
-            }
-            // There is no Ethernet, and there are no ports.
-            _ => ([2, 0, 0, 0xff, 0xff, 0xff], u16::MAX),
+        let service = |(instance, index): (InstanceSection, u8)| {
+            let (mac, switch_port) = match (instance.mac, instance.switch_port) {
+                (Some(mac), Some(switch_port)) => (mac.0, switch_port),
+                _ if has_ports => {
+                    let line = format!(
+                        "{} needs mac and switch_port: a switch with ports lets through from there alone what metadata says",
+                        instance.name
+                    );
+                    return Err(Failure::Environment(line));
+                }
+                // There is no Ethernet, and there are no ports.
+                _ => ([2, 0, 0, 0xff, 0xff, 0xff - index], u16::MAX - u16::from(index)),
+            };
+            Ok(ServiceConfig { address: SocketAddrV4::new(instance.address, self.port), mac, switch_port })
         };
-        Ok(ServiceConfig { address: self.metadata_address(), mac, switch_port })
+        self.metadata.all().into_iter().zip(0..).map(service).collect()
     }
 
     /// Where servers hang at which switch, if not where they say themselves.
     fn topology(&self) -> Result<Topology, Failure> {
-        let mut topology = Topology::default();
+        let (mut topology, services) = (Topology::default(), self.metadata.all());
         for (switch, index) in self.switches.iter().zip(0..) {
             for host in &switch.hosts {
                 let node = self.nodes.iter().find(|node| node.name == host.name);
-                let id = match node {
-                    Some(node) => nicekv_metadata::host_id(NodeId(node.id)),
-                    None if host.name == "metadata" => nicekv_metadata::service_host_id(0),
-                    None => {
+                let service = services.iter().zip(0..).find(|(service, _)| service.name == host.name);
+                let id = match (node, service) {
+                    (Some(node), _) => nicekv_metadata::host_id(NodeId(node.id)),
+                    (None, Some((_, index))) => nicekv_metadata::service_host_id(index),
+                    (None, None) => {
                         let (switch, host) = (&switch.name, &host.name);
-                        let line = format!("switch {switch}: hosts: {host} is no node, and not \"metadata\"");
+                        let line = format!(
+                            "switch {switch}: hosts: {host} is no node, and no instance of the metadata service"
+                        );
                         return Err(Failure::Environment(line));
                     }
                 };
@@ -200,7 +225,7 @@ impl ClusterConfig {
             port: self.port,
             balancing,
             switches: self.switch_ids().into_iter().map(|(_, id)| id).collect(),
-            services: vec![self.service()?],
+            services: self.services()?,
             topology: self.topology()?,
             timing: Timing {
                 heartbeat: self.heartbeat(),
@@ -217,6 +242,7 @@ impl ClusterConfig {
                 ..Timing::default()
             },
         };
+        self.metadata.check().map_err(Failure::Environment)?;
         // Spares must fit in, too.
         config.validate().map_err(Failure::environment)?;
         let is_first =

@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 /// Where commands find a cluster.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct EndpointArguments {
-    /// TCP address of the metadata service [default: the running `up`, then the running lab]
-    #[arg(long, env = "NICEKV_ENDPOINT", value_name = "ADDR:PORT", value_parser = address::parse_v4)]
-    endpoint: Option<SocketAddrV4>,
+    /// TCP address of the metadata service, of any of its instances or of several with commas between them [default: the running `up`, then the
+    /// running lab]
+    #[arg(long, env = "NICEKV_ENDPOINT", value_name = "ADDR:PORT", value_delimiter = ',', value_parser = address::parse_v4)]
+    endpoint: Vec<SocketAddrV4>,
 }
 
 /// What a running `up` leaves for commands.
@@ -29,11 +30,11 @@ struct UpState {
     resp: std::net::SocketAddr,
 }
 
-/// The metadata service's TCP address. For the lab, the calling thread is moved into a client's network namespace: call it before any
+/// TCP addresses of instances of the metadata service. For the lab, the calling thread is moved into a client's network namespace: call it before any
 /// other thread is started.
-pub(crate) fn find(arguments: &EndpointArguments) -> Result<SocketAddrV4, Failure> {
-    if let Some(endpoint) = arguments.endpoint {
-        return Ok(endpoint);
+pub(crate) fn find(arguments: &EndpointArguments) -> Result<Vec<SocketAddrV4>, Failure> {
+    if !arguments.endpoint.is_empty() {
+        return Ok(arguments.endpoint.clone());
     }
     let ups = running_ups();
     if let Some(up) = ups.last() {
@@ -41,7 +42,7 @@ pub(crate) fn find(arguments: &EndpointArguments) -> Result<SocketAddrV4, Failur
             let others = others(&ups[..ups.len() - 1], nicekv_lab::is_there());
             eprintln!("nicekv: this is the cluster of {up}, not {others}: choose with --endpoint ADDR:PORT");
         }
-        return Ok(up.endpoint);
+        return Ok(vec![up.endpoint]);
     }
     let lab = nicekv_lab::enter_client().map_err(Failure::environment)?;
     lab.ok_or_else(|| {

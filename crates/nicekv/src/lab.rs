@@ -1,17 +1,17 @@
 //! `nicekv lab`: the configuration that the processes of a lab read.
 
 use crate::config::{
-    ClusterConfig, GatewaySection, KeyspaceSection, MacAddress, MetadataSection, NodeSection, PortSection,
-    Replication, SwitchSection, TimingSection,
+    ClusterConfig, GatewaySection, InstanceSection, KeyspaceSection, MacAddress, MetadataSection,
+    NodeSection, PortSection, Replication, Store, SwitchSection, TimingSection,
 };
 use crate::failure::Failure;
 use crate::gateway::ThreadCount;
 use crate::roles::random_id;
-use nicekv_lab::{Hook, LabCommand, Plan, PlannedEdge, PlannedNode};
+use nicekv_lab::{Hook, LabCommand, Plan, PlannedEdge, PlannedInstance, PlannedNode};
 use nicekv_placement::{Vrings, partitions_for};
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use std::net::SocketAddrV4;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -37,7 +37,6 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         spare: node.is_spare,
         linger_us: NodeSection::linger_us(),
     };
-    let is_plain = !plan.edges.is_empty();
     let Vrings { unicast, multicast, port: wire_port } = Vrings::on_network(plan.wire_port);
     let (clients, clients_length) = plan.clients;
     let config = ClusterConfig {
@@ -51,13 +50,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         multicast_vring: multicast,
         // A get by quorum asks several replicas: there is nothing to spread.
         clients: plan.write_set.is_none().then(|| format!("{clients}/{clients_length}")),
-        metadata: MetadataSection {
-            address: *plan.metadata.ip(),
-            mac: Some(MacAddress(plan.metadata_mac)),
-            switch_port: Some(plan.metadata_port),
-            control: if is_plain { vec![plan.metadata] } else { vec![plan.metadata, plan.metadata_control] },
-            data_directory: directory("metadata"),
-        },
+        metadata: metadata(plan, directory(MetadataSection::FIRST)),
         nodes: plan.nodes.iter().map(node).collect(),
         switches: switches(plan),
         gateways: plan.gateways.iter().map(|name| gateway(plan, name)).collect(),
@@ -66,6 +59,33 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
     };
     config.metadata_config()?;
     toml::to_string(&config).map_err(Failure::environment)
+}
+
+/// The first instance of the metadata service, and in it the others.
+fn metadata(plan: &Plan, directory: Option<PathBuf>) -> MetadataSection {
+    let is_plain = !plan.edges.is_empty();
+    let instance = |planned: &PlannedInstance| InstanceSection {
+        name: planned.name.clone(),
+        address: *planned.address.ip(),
+        mac: Some(MacAddress(planned.mac)),
+        switch_port: Some(planned.switch_port),
+        control: if is_plain { vec![planned.address] } else { vec![planned.address, planned.control] },
+    };
+    let mut instances: Vec<_> = plan.metadata.iter().map(instance).collect();
+    let InstanceSection { address, mac, switch_port, control, .. } = instances.remove(0);
+    let store = if plan.etcd.is_empty() { Store::File } else { Store::Etcd };
+    MetadataSection {
+        address,
+        mac,
+        switch_port,
+        control,
+        data_directory: directory.filter(|_| store == Store::File),
+        store,
+        endpoints: plan.etcd.iter().map(|member| format!("http://{member}")).collect(),
+        prefix: None,
+        lease_ms: None,
+        instances,
+    }
 }
 
 /// The hosts of a lab share one machine: one thread for each.
@@ -85,23 +105,26 @@ fn switches(plan: &Plan) -> Vec<SwitchSection> {
         hook: plan.hook,
     };
     let ports = plan.ports.iter().map(port).collect();
-    vec![switch("switch", plan.metadata_control, plan.router_mac, ports, &plan.switch_directory)]
+    let control = plan.metadata.iter().map(|instance| instance.control).collect();
+    vec![switch("switch", control, plan.router_mac, ports, &plan.switch_directory)]
 }
 
 /// Its own port is the cable within the host, the ports of the servers are the host's way out.
 fn edge_section(plan: &Plan, edge: &PlannedEdge) -> SwitchSection {
-    let servers = plan.nodes.iter().map(|node| node.switch_port).chain([plan.metadata_port]);
+    let servers = plan.nodes.iter().map(|node| node.switch_port);
+    let servers = servers.chain(plan.metadata.iter().map(|instance| instance.switch_port));
     let others = servers.filter(|number| *number != edge.port);
     let others = others.map(|number| (number, edge.uplink, Hook::None));
     let ports = std::iter::once((edge.port, edge.device, Hook::Tc)).chain(others);
     let port =
         |(number, device, hook): (u16, &str, Hook)| PortSection { number, device: device.into(), hook };
-    switch(&edge.name, plan.metadata, edge.mac, ports.map(port).collect(), &edge.directory)
+    let control = plan.metadata.iter().map(|instance| instance.address).collect();
+    switch(&edge.name, control, edge.mac, ports.map(port).collect(), &edge.directory)
 }
 
 fn switch(
     name: &str,
-    control: SocketAddrV4,
+    control: Vec<SocketAddrV4>,
     router_mac: [u8; 6],
     ports: Vec<PortSection>,
     directory: &Path,

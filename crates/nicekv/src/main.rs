@@ -50,9 +50,9 @@ enum Command {
     /// Run one storage node of a cluster; or list, add, drain and remove nodes
     #[command(after_long_help = configuration_help())]
     Node(NodeArguments),
-    /// Run the metadata service of a cluster
+    /// Run the metadata service of a cluster, or one of its instances
     #[command(after_long_help = configuration_help())]
-    Metadata(ConfigArguments),
+    Metadata(MetadataArguments),
     /// Run one switch of a cluster, or the agent of a switch in the kernel (XDP or tc)
     #[command(after_long_help = configuration_help())]
     Switch(RoleArguments),
@@ -87,6 +87,38 @@ struct ConfigArguments {
     /// The file that describes the cluster: `--help` shows it
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+}
+
+#[derive(clap::Args)]
+struct MetadataArguments {
+    #[command(flatten)]
+    file: ConfigArguments,
+    /// Which instance this process is: one of `instances`
+    #[arg(long, default_value = config::MetadataSection::FIRST)]
+    name: String,
+    /// Where the state is kept [default: as the file says]
+    #[arg(long, value_enum)]
+    store: Option<config::Store>,
+    /// Members of etcd, such as http://10.20.0.2:2379, with commas between them [default: as the file says]
+    #[arg(long, value_name = "URL,…", value_delimiter = ',')]
+    endpoints: Vec<String>,
+}
+
+impl MetadataArguments {
+    /// The file, with what the command line says instead.
+    fn config(self) -> Result<config::ClusterConfig, Failure> {
+        let Self { file: ConfigArguments { config: path }, store, endpoints, .. } = self;
+        config::read_with(&path, |config| {
+            let section = &mut config.metadata;
+            section.store = store.unwrap_or(section.store);
+            if !endpoints.is_empty() {
+                section.endpoints = endpoints;
+            }
+            if store == Some(config::Store::Etcd) {
+                section.data_directory = None;
+            }
+        })
+    }
 }
 
 #[derive(clap::Args)]
@@ -171,7 +203,10 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
             let (config, name) = (config.expect("required"), name.expect("required"));
             roles::run_node(&config::read(&config)?, &name)
         }
-        Command::Metadata(role) => roles::run_metadata(&config::read(&role.config)?),
+        Command::Metadata(arguments) => {
+            let name = arguments.name.clone();
+            roles::run_metadata(&arguments.config()?, &name)
+        }
         Command::Switch(role) => roles::run_switch(&config::read(&role.config.config)?, &role.name),
         Command::Gateway(GatewayArguments { role, gateway_threads }) => {
             roles::run_gateway(&config::read(&role.config.config)?, &role.name, gateway_threads)

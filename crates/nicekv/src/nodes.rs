@@ -93,7 +93,7 @@ pub(crate) fn run(command: &NodeCommand) -> Result<(), Failure> {
 }
 
 fn list(arguments: &ListArguments) -> Result<(), Failure> {
-    let status = status(discovery::find(&arguments.endpoint)?)?;
+    let status = status(&discovery::find(&arguments.endpoint)?)?;
     let mut text = if arguments.json {
         serde_json::to_string(&status.nodes).map_err(Failure::environment)?
     } else {
@@ -125,7 +125,7 @@ fn describe(node: &NodeStatus) -> String {
 /// Shows what follows, does it, and waits for it.
 fn carry_out(change: &Change, number: Option<u16>, arguments: &ChangeArguments) -> Result<(), Failure> {
     let endpoint = discovery::find(&arguments.endpoint)?;
-    let plan = ask(endpoint, AdminRequest::Plan(change.clone()))?;
+    let plan = ask(&endpoint, &AdminRequest::Plan(change.clone()))?;
     if let Some(number) = number.filter(|number| *number != plan.node) {
         let line = format!("the file says id = {number}, but its number in this cluster is {}", plan.node);
         return Err(Failure::Environment(line));
@@ -134,8 +134,8 @@ fn carry_out(change: &Change, number: Option<u16>, arguments: &ChangeArguments) 
     if arguments.dry_run {
         return Ok(());
     }
-    ask(endpoint, AdminRequest::Change(change.clone()))?;
-    if arguments.no_wait { Ok(()) } else { wait(endpoint, change, &arguments.name) }
+    ask(&endpoint, &AdminRequest::Change(change.clone()))?;
+    if arguments.no_wait { Ok(()) } else { wait(&endpoint, change, &arguments.name) }
 }
 
 fn show(plan: &Plan) -> String {
@@ -147,7 +147,7 @@ fn show(plan: &Plan) -> String {
     text
 }
 
-fn wait(endpoint: SocketAddrV4, change: &Change, name: &str) -> Result<(), Failure> {
+fn wait(endpoint: &[SocketAddrV4], change: &Change, name: &str) -> Result<(), Failure> {
     let is_terminal = std::io::stdout().is_terminal();
     let (mut most, mut told) = (0, usize::MAX);
     loop {
@@ -185,13 +185,13 @@ fn leaving(status: &Status) -> usize {
     members.filter(|member| member.leaving).count()
 }
 
-fn status(endpoint: SocketAddrV4) -> Result<Status, Failure> {
-    let json = commands::ask(endpoint, AdminRequest::Status)?;
+fn status(endpoint: &[SocketAddrV4]) -> Result<Status, Failure> {
+    let json = commands::ask(endpoint, &AdminRequest::Status)?;
     serde_json::from_slice(&json).map_err(Failure::environment)
 }
 
 /// What is refused changes nothing.
-fn ask(endpoint: SocketAddrV4, request: AdminRequest) -> Result<Plan, Failure> {
+fn ask(endpoint: &[SocketAddrV4], request: &AdminRequest) -> Result<Plan, Failure> {
     let json = commands::ask(endpoint, request)?;
     let answer: Result<Plan, String> = serde_json::from_slice(&json).map_err(Failure::environment)?;
     answer.map_err(Failure::Environment)

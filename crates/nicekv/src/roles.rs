@@ -3,13 +3,15 @@
 //! A role is *prepared* first (sockets bound, locks taken, configuration checked: whatever can be refused is refused with one line)
 //! and then *spawned*. A role that fails stops the whole process.
 
-use crate::config::{ClusterConfig, NodeSection};
+use crate::config::{ClusterConfig, InstanceSection, MetadataSection, NodeSection, Store};
 use crate::failure::Failure;
 use crate::gateway::{Settings, ThreadCount};
 use nicekv_dataplane_xdp::{KernelSwitch, Port};
-use nicekv_metadata::{Metadata, StateStore};
+use nicekv_metadata::{Metadata, SeatTiming, StateStore};
 use nicekv_node::{NodeConfig, Timing};
-use nicekv_runtime::metadata::{MemoryState, MetadataService, StateFile};
+use nicekv_runtime::metadata::{
+    Etcd, EtcdConfig, EtcdError, MemoryState, MetadataService, SharedStore, StateFile,
+};
 use nicekv_runtime::node::{Node, StorageOptions, open_durable, open_memory};
 use nicekv_runtime::{
     AgentLink, Stop, TermFile, UdpEndpoint, Uplink, UserSpaceSwitch, Waker, listen, new_client_id, now,
@@ -22,6 +24,9 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+
+/// So many endpoints of etcd can be silent before the lease of who leads is over, and a beat be late.
+const ASKED_PER_LEASE: u32 = 5;
 
 /// A role that is ready to run until the stop; its error is one line.
 pub(crate) type Role = Box<dyn FnOnce(&Stop) -> Result<(), String> + Send>;
@@ -101,7 +106,8 @@ where
     let persisted = store.load().map_err(Failure::environment)?;
     let core = Metadata::new(config.metadata_config()?, persisted.as_deref(), now())
         .map_err(Failure::environment)?;
-    let service = MetadataService::new(core, store, endpoint, listeners, config.switch_ids());
+    let service = MetadataService::new(core, store, endpoint, listeners, config.switch_ids())
+        .known_as(MetadataSection::FIRST, config.metadata_controls());
     Ok(Box::new(move |stop| service.run(stop).map_err(|error| error.to_string())))
 }
 
@@ -115,7 +121,7 @@ pub(crate) fn prepare_node(
 ) -> Result<Role, Failure> {
     let replica = NodeConfig {
         node: NodeId(section.id),
-        metadata: config.metadata_address(),
+        metadata: config.metadata_addresses(),
         switch: config.hiding_switch(),
         incarnation: random().map_err(Failure::environment)?,
         storage: random_id()?,
@@ -139,18 +145,55 @@ pub(crate) fn prepare_node(
     }))
 }
 
+/// An instance of the metadata service that shares its state with others.
+fn prepare_shared(
+    config: &ClusterConfig,
+    name: &str,
+    endpoint: UdpEndpoint,
+    listeners: Vec<TcpListener>,
+) -> Result<Role, Failure> {
+    let (section, core) = (&config.metadata, config.metadata_config()?);
+    let lease = Duration::from_millis(section.lease_ms());
+    let mut etcd = Etcd::new(EtcdConfig {
+        endpoints: section.endpoints.clone(),
+        prefix: section.prefix().to_owned(),
+        cluster: config.cluster()?,
+        timeout: lease / ASKED_PER_LEASE,
+    });
+    match etcd.load() {
+        // What does not fit to it is refused here, and not when it comes to lead.
+        Ok(state) => {
+            Metadata::new(core.clone(), state.as_deref(), now()).map_err(Failure::environment)?;
+        }
+        Err(EtcdError::Unreachable(why)) => say(format_args!("{name} waits for etcd: {why}"))?,
+        Err(error) => return Err(Failure::environment(error)),
+    }
+    let timing = SeatTiming { lease, ..SeatTiming::default() };
+    let instance = random().map_err(Failure::environment)?;
+    let store = SharedStore::start(etcd, timing, instance).map_err(Failure::environment)?;
+    let service = MetadataService::standing_by(core, store, endpoint, listeners, config.switch_ids())
+        .known_as(name, config.metadata_controls());
+    Ok(Box::new(move |stop| service.run(stop).map_err(|error| error.to_string())))
+}
+
 /// `nicekv metadata`
-pub(crate) fn run_metadata(config: &ClusterConfig) -> Result<(), Failure> {
-    let address = config.metadata_address();
+pub(crate) fn run_metadata(config: &ClusterConfig, name: &str) -> Result<(), Failure> {
+    let all = config.metadata.all();
+    let InstanceSection { address, control, .. } =
+        named(&all, name, "instance of the metadata service", |instance| &instance.name)?;
+    let address = SocketAddrV4::new(*address, config.port);
     let endpoint = UdpEndpoint::bind(address).map_err(bind_error("the metadata service", address))?;
     let listen =
         |&address: &SocketAddrV4| listen(address).map_err(bind_error("the metadata service", address));
-    let listeners = config.metadata.control.iter().map(listen).collect::<Result<_, _>>()?;
+    let listeners = control.iter().map(listen).collect::<Result<_, _>>()?;
+    if config.metadata.store == Store::Etcd {
+        return run_alone(name, prepare_shared(config, name, endpoint, listeners)?);
+    }
     let directory = match &config.metadata.data_directory {
         Some(path) => Some(open_directory(path, config.cluster()?, "metadata")?),
         None => None,
     };
-    run_alone("metadata", prepare_metadata(config, directory, endpoint, listeners)?)
+    run_alone(name, prepare_metadata(config, directory, endpoint, listeners)?)
 }
 
 /// `nicekv node`
@@ -169,7 +212,7 @@ pub(crate) fn run_node(config: &ClusterConfig, name: &str) -> Result<(), Failure
 /// `nicekv switch`
 pub(crate) fn run_switch(config: &ClusterConfig, name: &str) -> Result<(), Failure> {
     let section = named(&config.switches, name, "switch", |switch| &switch.name)?;
-    let link = AgentLink::new(name, section.control);
+    let link = AgentLink::new(name, &section.control);
     let memory = Some(open_term(open_directory(&section.data_directory(), config.cluster()?, name)?)?);
     let vrings = config.metadata_config()?.vrings();
     let Some(router_mac) = section.router_mac else {

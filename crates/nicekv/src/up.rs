@@ -11,8 +11,8 @@
 //! ports differ.
 
 use crate::config::{
-    ClusterConfig, KeyspaceSection, MacAddress, MetadataSection, NodeSection, Replication, SwitchSection,
-    TimingSection,
+    ClusterConfig, KeyspaceSection, MacAddress, MetadataSection, NodeSection, Replication, Store,
+    SwitchSection, TimingSection,
 };
 use crate::failure::Failure;
 use crate::roles::{self, bind_error, open_directory, random_id};
@@ -170,11 +170,16 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
             switch_port: None,
             control: vec![control],
             data_directory: None,
+            store: Store::File,
+            endpoints: vec![],
+            prefix: None,
+            lease_ms: None,
+            instances: vec![],
         },
         nodes: (1..=arguments.nodes).map(node).collect(),
         switches: vec![SwitchSection {
             name: SWITCH.into(),
-            control,
+            control: vec![control],
             router_mac: None,
             ports: vec![],
             device: Some("lo".into()),
@@ -279,7 +284,7 @@ fn start(
     sockets: Sockets,
     stop: &Stop,
 ) -> Result<(Vec<JoinHandle<()>>, Edges), Failure> {
-    let link = AgentLink::new(SWITCH, sockets.metadata_address);
+    let link = AgentLink::new(SWITCH, &[sockets.metadata_address]);
     let memory = root.open_role(SWITCH)?.map(roles::open_term).transpose()?;
     let mut switch = UserSpaceSwitch::new(sockets.switch, config.metadata_config()?.vrings(), link, memory)
         .map_err(Failure::environment)?;
@@ -345,13 +350,13 @@ fn serve(
 
 fn wait_until_ready(endpoint: SocketAddrV4, stop: &Stop) -> Result<(), Failure> {
     let started = Instant::now();
-    while admin::ask(endpoint, AdminRequest::Ready, READY_ASK).is_err() {
+    while admin::ask(&[endpoint], &AdminRequest::Ready, READY_ASK).is_err() {
         if stop.is_stopped() {
             return Err(Failure::Environment(stop.failure().unwrap_or("stopped before it was ready".into())));
         }
         if started.elapsed() > READY_TIMEOUT {
-            let status =
-                admin::ask(endpoint, AdminRequest::Status, READY_TIMEOUT).map_err(Failure::environment)?;
+            let status = admin::ask(&[endpoint], &AdminRequest::Status, READY_TIMEOUT)
+                .map_err(Failure::environment)?;
             let status: Status = serde_json::from_slice(&status).map_err(Failure::environment)?;
             let reason =
                 status.why_not_ready.unwrap_or("for no reason that the metadata service knows".into());

@@ -1,5 +1,6 @@
 //! What a node is told at its start.
 
+use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use core::time::Duration;
 use nicekv_wire::{ClientId, NodeId};
@@ -9,8 +10,8 @@ use nicekv_wire::{ClientId, NodeId};
 pub struct NodeConfig {
     /// This node.
     pub node: NodeId,
-    /// The metadata service.
-    pub metadata: SocketAddrV4,
+    /// The instances of the metadata service, one of which leads.
+    pub metadata: Vec<SocketAddrV4>,
     /// A switch that hides the senders of what it passes on, as the one in user space does.
     pub switch: Option<SocketAddrV4>,
     /// Random per start (R9).

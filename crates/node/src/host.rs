@@ -180,7 +180,16 @@ impl Host {
     pub fn report(&mut self, partition: PartitionId, epoch: Epoch, kind: ReportKind) {
         let (node, incarnation) = (self.config.node, self.config.incarnation);
         let report = Report { node, incarnation, partition, epoch, kind };
-        self.outbox.send(self.config.metadata, |out| report.encode(out));
+        self.tell_metadata(|out| report.encode(out));
+    }
+
+    /// Sends to the leader of the metadata service; to all instances while it is in doubt who that is.
+    pub(crate) fn tell_metadata(&mut self, write: impl Fn(&mut Vec<u8>)) {
+        let leader = self.session.leader();
+        let to = leader.as_ref().map_or(self.config.metadata.as_slice(), core::slice::from_ref);
+        for instance in to {
+            self.outbox.send(*instance, &write);
+        }
     }
 
     /// The node's own client goes on under a new id, which is above `horizon`: the old one may be forgotten (R10).

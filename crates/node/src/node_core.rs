@@ -190,18 +190,27 @@ impl<P: Protocol> NodeCore<P> {
     /// The metadata service says something, if it is from there.
     fn on_control(&mut self, now: Now, from: SocketAddrV4, datagram: &Datagram<'_>) {
         let Host { session, config, .. } = &mut self.host;
-        let is_heard = from == config.metadata
+        let is_heard = config.metadata.contains(&from)
             && match datagram {
-                Datagram::HeartbeatReply(reply) => session.accept_reply(config, reply),
+                Datagram::HeartbeatReply(reply) => {
+                    session.accept_reply(config, reply) && {
+                        session.note_leader(from);
+                        true
+                    }
+                }
                 Datagram::Probe(probe) => match session.answer_probe(config, probe) {
                     Some(reply) => {
+                        session.note_leader(from);
                         self.host.outbox.send(from, |out| reply.encode(out));
                         true
                     }
                     None => false,
                 },
                 Datagram::Assign(assign) => {
-                    session.accept_assign(config, assign) && self.on_assign(now, assign)
+                    session.accept_assign(config, assign) && {
+                        session.note_leader(from);
+                        self.on_assign(now, assign)
+                    }
                 }
                 _ => false,
             };
@@ -220,9 +229,9 @@ impl<P: Protocol> NodeCore<P> {
         if partition.on_assign(&mut self.host, now, assign) {
             let membership = partition.membership();
             let (epoch, activated) = (membership.epoch, membership.activated);
-            let NodeConfig { node, incarnation, metadata, .. } = self.host.config;
+            let NodeConfig { node, incarnation, .. } = self.host.config;
             let ack = AssignAck { node, incarnation, partition: id, epoch, activated };
-            self.host.outbox.send(metadata, |out| ack.encode(out));
+            self.host.tell_metadata(|out| ack.encode(out));
         }
         self.partitions.set_route(slot);
         true
@@ -270,8 +279,12 @@ impl<P: Protocol> NodeCore<P> {
         if now.boot_ns >= self.heartbeat_at_ns {
             let Host { session, config, outbox, disk_space, .. } = &mut self.host;
             self.heartbeat_at_ns = now.after(config.timing.heartbeat);
+            let leader = session.leader();
             let heartbeat = session.heartbeat(config, *disk_space, now);
-            outbox.send(config.metadata, |out| heartbeat.encode(out));
+            let to = leader.as_ref().map_or(config.metadata.as_slice(), core::slice::from_ref);
+            for instance in to {
+                outbox.send(*instance, |out| heartbeat.encode(out));
+            }
             self.expire(now);
             self.scrub(now);
             self.watch_usage(now);

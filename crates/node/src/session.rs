@@ -1,6 +1,7 @@
 //! The session with the metadata service: heartbeats, the serving lease (R12), terms (R13), probes.
 
 use crate::config::NodeConfig;
+use core::net::SocketAddrV4;
 use nicekv_wire::control::{Assign, DiskSpace, Heartbeat, HeartbeatReply, Probe, ProbeReply};
 use nicekv_wire::{Now, Term};
 
@@ -8,6 +9,8 @@ use nicekv_wire::{Now, Term};
 #[derive(Clone, Default)]
 pub struct Session {
     pub(crate) term: Term,
+    /// The instance that has said something in that term.
+    leader: Option<SocketAddrV4>,
     /// Gets may be answered until then (R12).
     pub(crate) lease_until_ns: u64,
     /// Heartbeats sent since the metadata service answered one.
@@ -18,6 +21,16 @@ impl Session {
     /// Whether gets may be answered (R12).
     pub fn has_lease(&self, now: Now) -> bool {
         now.boot_ns < self.lease_until_ns
+    }
+
+    /// Where the leader of the metadata service is, as far as it is known: one that leaves a heartbeat without an answer may lead no more.
+    pub(crate) fn leader(&self) -> Option<SocketAddrV4> {
+        self.leader.filter(|_| self.unanswered == 0)
+    }
+
+    /// What was accepted came from there.
+    pub(crate) fn note_leader(&mut self, leader: SocketAddrV4) {
+        self.leader = Some(leader);
     }
 
     pub(crate) fn heartbeat(&mut self, config: &NodeConfig, space: DiskSpace, now: Now) -> Heartbeat {

@@ -165,7 +165,7 @@ impl<P: Protocol> NodeCore<P> {
         }
         let (node, incarnation, sent_ns) = (self.host.config.node, self.host.config.incarnation, now.boot_ns);
         let usage = Usage { node, incarnation, sent_ns, keyspaces: told.into_values().collect() };
-        self.host.outbox.send(self.host.config.metadata, |out| usage.encode(out));
+        self.host.tell_metadata(|out| usage.encode(out));
     }
 }
 

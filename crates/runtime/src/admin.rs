@@ -1,21 +1,117 @@
-//! Asking the metadata service, for commands: one connection, one question, blocking.
+//! Asking the metadata service, for commands: one connection to each instance, one question, blocking.
 
-use crate::control_plane::{AdminRequest, Greeting, Role, encode};
+use crate::control_plane::{AdminRequest, Greeting, NotLeading, Role, encode};
+use nicekv_metadata::Status;
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
-use std::time::Duration;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 /// Longest answer.
 const ANSWER_BYTES_MAX: usize = crate::control_plane::CONTROL_LIMITS.frame_bytes_max;
+/// Most instances that are asked, those included that are heard of from others.
+const INSTANCES_MAX: usize = 32;
+/// Between two tries to find a leader.
+const ELECTION_PAUSE: Duration = Duration::from_millis(100);
 
-/// Asks `request` at the metadata service's TCP address and returns the answer, JSON. Gives up after `timeout`.
-pub fn ask(metadata: SocketAddrV4, request: AdminRequest, timeout: Duration) -> io::Result<Vec<u8>> {
+/// Nobody leads: what each instance said instead of an answer.
+#[derive(Debug)]
+pub struct NoLeader {
+    /// By the addresses that were asked.
+    pub instances: Vec<(SocketAddrV4, String)>,
+    /// What the one that led last knew.
+    pub last_known: Option<Box<Status>>,
+    /// Some stand by, and their store answers them.
+    is_electing: bool,
+}
+
+impl fmt::Display for NoLeader {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told: Vec<_> =
+            self.instances.iter().map(|(address, told)| format!("{address}: {told}")).collect();
+        write!(formatter, "no answer from a leading metadata service ({})", told.join("; "))
+    }
+}
+
+impl std::error::Error for NoLeader {}
+
+/// Asks all instances, and those that they name, and returns the leader's answer, JSON. While a new one is being found it asks again. Gives up after
+/// `timeout`.
+pub fn ask(
+    instances: &[SocketAddrV4],
+    request: &AdminRequest,
+    timeout: Duration,
+) -> Result<Vec<u8>, NoLeader> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        match ask_all(instances, request, deadline.saturating_duration_since(Instant::now())) {
+            Err(none) if none.is_electing && Instant::now() + ELECTION_PAUSE < deadline => {
+                std::thread::sleep(ELECTION_PAUSE);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn ask_all(
+    instances: &[SocketAddrV4],
+    request: &AdminRequest,
+    timeout: Duration,
+) -> Result<Vec<u8>, NoLeader> {
+    let deadline = Instant::now() + timeout;
+    let (answers, heard) = mpsc::channel();
+    let mut none = NoLeader { instances: Vec::new(), last_known: None, is_electing: false };
+    let mut open = 0;
+    let begin = |none: &mut NoLeader, address: SocketAddrV4, open: &mut usize| {
+        let is_known = none.instances.iter().any(|(known, _)| *known == address);
+        if is_known || none.instances.len() == INSTANCES_MAX {
+            return;
+        }
+        none.instances.push((address, format!("no answer in {timeout:?}")));
+        *open += 1;
+        let (answers, request) = (answers.clone(), request.clone());
+        // Nobody waits for one that does not answer.
+        std::thread::spawn(move || answers.send((address, ask_one(address, &request, timeout))));
+    };
+    for instance in instances {
+        begin(&mut none, *instance, &mut open);
+    }
+    while open > 0 {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let Ok((address, answer)) = heard.recv_timeout(left) else { break };
+        open -= 1;
+        let told = match answer.map(|json| (NotLeading::decode(&json), json)) {
+            Ok((None, json)) => return Ok(json),
+            Ok((Some(NotLeading { not_leading, last_known }), _)) => {
+                none.last_known = none.last_known.take().or(last_known);
+                for other in not_leading.instances {
+                    begin(&mut none, other, &mut open);
+                }
+                none.is_electing |= not_leading.outage.is_none();
+                match not_leading.outage {
+                    Some((since_ms, why)) => {
+                        format!("does not lead, for {} s {why}", since_ms.div_ceil(1000))
+                    }
+                    None => "does not lead".into(),
+                }
+            }
+            Err(error) => error.to_string(),
+        };
+        for instance in none.instances.iter_mut().filter(|(known, _)| *known == address) {
+            instance.1.clone_from(&told);
+        }
+    }
+    Err(none)
+}
+
+fn ask_one(metadata: SocketAddrV4, request: &AdminRequest, timeout: Duration) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect_timeout(&metadata.into(), timeout)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(timeout))?;
     stream.set_write_timeout(Some(timeout))?;
     let mut frames = Vec::new();
-    for message in [encode(&Greeting::new(Role::Admin)), encode(&request)] {
+    for message in [encode(&Greeting::new(Role::Admin)), encode(request)] {
         frames.extend_from_slice(&(message.len() as u32).to_be_bytes());
         frames.extend_from_slice(&message);
     }

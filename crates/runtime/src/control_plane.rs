@@ -9,7 +9,7 @@
 //! ```
 
 use nicekv_dataplane::control::CONTROL_MESSAGE_BYTES_MAX;
-use nicekv_metadata::Change;
+use nicekv_metadata::{Change, ControlPlane, Status};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
@@ -42,7 +42,7 @@ pub enum Role {
     Admin,
 }
 
-/// What a command may ask. Each is answered by one frame of JSON.
+/// What a command may ask. Each is answered by one frame of JSON; by a [`NotLeading`] where nobody leads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AdminRequest {
     /// Nodes, partitions, tables.
@@ -55,6 +55,30 @@ pub enum AdminRequest {
     Plan(Change),
     /// The same, and it is begun: it is written down when the answer comes.
     Change(Change),
+}
+
+/// The answer of an instance that does not lead, to whatever it is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotLeading {
+    /// Who says so. No other answer has a field of this name.
+    pub not_leading: ControlPlane,
+    /// Of one that led last, as far as anybody knows, and was asked for it.
+    pub last_known: Option<Box<Status>>,
+}
+
+impl NotLeading {
+    pub(crate) fn new(control_plane: &ControlPlane, last_known: Option<Status>) -> Self {
+        Self { not_leading: control_plane.clone(), last_known: last_known.map(Box::new) }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("plain data always encodes")
+    }
+
+    /// If it is one.
+    pub fn decode(json: &[u8]) -> Option<Self> {
+        json.starts_with(b"{\"not_leading\":").then(|| serde_json::from_slice(json).ok()).flatten()
+    }
 }
 
 /// A frame that is not what was to come.
@@ -72,7 +96,7 @@ pub enum ControlPlaneError {
 }
 
 const MAGIC: [u8; 6] = *b"nicekv";
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 impl Greeting {
     /// The first frame of a connection.

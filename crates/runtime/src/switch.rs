@@ -1,4 +1,4 @@
-//! Switches: the agent's stream to the metadata service, and the switch in user space.
+//! Switches: the agent's streams to the instances of the metadata service, and the switch in user space.
 //!
 //! The user-space switch is one UDP socket that owns every address of its device to which nothing more specific is bound, vrings
 //! included. It runs the reference model's pipeline on each datagram ([`Router::process`]: admit, match, stamp), and passes it on
@@ -59,20 +59,26 @@ pub struct SwitchObservation {
 /// Where a switch may be asked how it is; `None`: its back end did not say.
 pub type SwitchInquirer = Inquirer<(), Option<SwitchObservation>>;
 
-/// The stream on which a switch's agent serves the metadata service: dialled by the agent, again and again.
+/// The streams on which a switch's agent serves the metadata service: dialled by the agent, again and again. There is one to each instance, so that whoever
+/// comes to lead need not wait; only the leader uses its own.
 pub struct AgentLink {
     name: String,
-    metadata: SocketAddrV4,
-    stream: Option<FramedStream>,
-    dial_at_ns: u64,
+    streams: Vec<InstanceLink>,
     inquiries: Inquiries<(), Option<SwitchObservation>>,
 }
 
+struct InstanceLink {
+    metadata: SocketAddrV4,
+    stream: Option<FramedStream>,
+    dial_at_ns: u64,
+}
+
 impl AgentLink {
-    /// Of the switch `name`, to the metadata service's TCP address.
-    pub fn new(name: impl Into<String>, metadata: SocketAddrV4) -> Self {
-        let (name, inquiries) = (name.into(), Inquiries::default());
-        Self { name, metadata, stream: None, dial_at_ns: 0, inquiries }
+    /// Of the switch `name`, to the TCP addresses of the metadata service's instances.
+    pub fn new(name: impl Into<String>, instances: &[SocketAddrV4]) -> Self {
+        let link = |&metadata: &SocketAddrV4| InstanceLink { metadata, stream: None, dial_at_ns: 0 };
+        let streams = instances.iter().map(link).collect();
+        Self { name: name.into(), streams, inquiries: Inquiries::default() }
     }
 
     /// Where other threads may ask the switch how it is.
@@ -81,25 +87,28 @@ impl AgentLink {
     }
 
     /// What it waits for.
-    pub fn interest(&self) -> Option<PollFd<'_>> {
-        self.stream.as_ref().map(FramedStream::interest)
+    pub fn interests(&self) -> impl Iterator<Item = PollFd<'_>> {
+        self.streams.iter().filter_map(|link| link.stream.as_ref()).map(FramedStream::interest)
     }
 
     /// When it is to be called though nothing has arrived.
     pub fn next_deadline(&self) -> Option<u64> {
-        self.stream.is_none().then_some(self.dial_at_ns)
+        let missing = self.streams.iter().filter(|link| link.stream.is_none());
+        missing.map(|link| link.dial_at_ns).min()
     }
 
     /// Carries out what has arrived. A broken stream is dialled again later: the requests are repeated there.
     pub fn turn<B: Backend, M: TermMemory>(&mut self, now: Now, agent: &mut SwitchAgent<B, M>) {
-        let served = match &mut self.stream {
-            Some(stream) => serve(stream, agent).is_ok(),
-            None if now.boot_ns < self.dial_at_ns => true,
-            None => self.dial().is_ok(),
-        };
-        if !served {
-            self.stream = None;
-            self.dial_at_ns = now.after(REDIAL_PAUSE);
+        for link in &mut self.streams {
+            let served = match &mut link.stream {
+                Some(stream) => serve(stream, agent).is_ok(),
+                None if now.boot_ns < link.dial_at_ns => true,
+                None => link.dial(&self.name).is_ok(),
+            };
+            if !served {
+                link.stream = None;
+                link.dial_at_ns = now.after(REDIAL_PAUSE);
+            }
         }
     }
 
@@ -107,16 +116,18 @@ impl AgentLink {
     fn answer<B: Backend, M: TermMemory>(&self, agent: &mut SwitchAgent<B, M>) {
         self.inquiries.answer(|()| match agent.handle(ControlRequest::Status { term: agent.term() }) {
             ControlReply::Status { term, generation, tables, counters } => {
-                let is_connected = self.stream.is_some();
+                let is_connected = self.streams.iter().any(|link| link.stream.is_some());
                 Some(SwitchObservation { term, generation, tables, counters, is_connected })
             }
             _ => None,
         });
     }
+}
 
-    fn dial(&mut self) -> Result<(), crate::StreamError> {
+impl InstanceLink {
+    fn dial(&mut self, name: &str) -> Result<(), crate::StreamError> {
         let mut stream = FramedStream::new(dial(self.metadata)?, CONTROL_LIMITS);
-        stream.queue(&encode(&Greeting::new(Role::Switch { name: self.name.clone() })))?;
+        stream.queue(&encode(&Greeting::new(Role::Switch { name: name.to_owned() })))?;
         self.stream = Some(stream);
         Ok(())
     }
@@ -153,7 +164,7 @@ pub fn run_agent<B: Backend, M: TermMemory>(
     link.inquiries.begin(&waker);
     while !stop.is_stopped() {
         let mut descriptors: Vec<PollFd<'_>> =
-            [Some(readable(&waker)), link.interest()].into_iter().flatten().collect();
+            std::iter::once(readable(&waker)).chain(link.interests()).collect();
         wait(&mut descriptors, link.next_deadline())?;
         waker.clear();
         link.answer(agent);
@@ -218,18 +229,12 @@ impl UserSpaceSwitch {
         Ok(())
     }
 
-    /// Sleeps; whether the agent's stream is ready.
+    /// Sleeps; whether one of the agent's streams is ready.
     fn sleep(&self, waker: &Waker) -> io::Result<bool> {
-        let deadline_ns = self.link.next_deadline();
-        let (endpoint, waker) = (readable(&self.endpoint), readable(waker));
-        match self.link.interest() {
-            Some(link) => {
-                let mut descriptors = [endpoint, waker, link];
-                wait(&mut descriptors, deadline_ns)?;
-                Ok(is_ready(&descriptors[2]))
-            }
-            None => wait(&mut [endpoint, waker], deadline_ns).map(|()| false),
-        }
+        let fixed = [readable(&self.endpoint), readable(waker)];
+        let mut descriptors: Vec<PollFd<'_>> = fixed.into_iter().chain(self.link.interests()).collect();
+        wait(&mut descriptors, self.link.next_deadline())?;
+        Ok(descriptors[2..].iter().any(is_ready))
     }
 
     fn forward(&mut self) -> io::Result<bool> {

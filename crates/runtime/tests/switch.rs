@@ -99,7 +99,7 @@ fn datagrams_follow_the_installed_tables() {
     });
     endpoint.share_port(false).unwrap();
     let stop = Stop::new();
-    let switch = UserSpaceSwitch::new(endpoint, RINGS, AgentLink::new("switch", metadata), None).unwrap();
+    let switch = UserSpaceSwitch::new(endpoint, RINGS, AgentLink::new("switch", &[metadata]), None).unwrap();
     let thread = {
         let stop = stop.clone();
         std::thread::spawn(move || switch.run(&stop))
@@ -161,7 +161,7 @@ fn a_switch_that_starts_again_is_empty_and_refuses_older_controllers() {
     let listener = listen(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
     let SocketAddr::V4(metadata) = listener.local_addr().unwrap() else { panic!("IPv4") };
     let life = |scene: &mut dyn FnMut(&mut FramedStream)| {
-        let (stop, link) = (Stop::new(), AgentLink::new("switch", metadata));
+        let (stop, link) = (Stop::new(), AgentLink::new("switch", &[metadata]));
         let endpoint = UdpEndpoint::bind_switch("lo", 0).unwrap();
         let memory = Some(term_file(directory.path()));
         let switch = UserSpaceSwitch::new(endpoint, RINGS, link, memory).unwrap();

@@ -78,8 +78,8 @@ pub enum Kept {
 /// What all nodes have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings {
-    /// The metadata service.
-    pub metadata: SocketAddrV4,
+    /// The instances of the metadata service.
+    pub metadata: &'static [SocketAddrV4],
     /// The switch, if it hides the senders of what it passes on.
     pub switch: Option<SocketAddrV4>,
     /// A bug of the replicas.
@@ -169,7 +169,7 @@ impl Node {
         self.internal_client = internal_client;
         let mut core = Replica::new(NodeConfig {
             node: self.id,
-            metadata: surroundings.metadata,
+            metadata: surroundings.metadata.to_vec(),
             switch: surroundings.switch,
             incarnation: random.bits(),
             storage: u128::from(self.id.0) << 64 | u128::from(life),

@@ -73,7 +73,7 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
             });
         }
         Command::Status { endpoint, json } => {
-            let answer = admin::ask(endpoint, AdminRequest::Status, Duration::from_secs(5)).unwrap();
+            let answer = admin::ask(&[endpoint], &AdminRequest::Status, Duration::from_secs(5)).unwrap();
             println!("{}{}", if json { "" } else { "cluster " }, String::from_utf8_lossy(&answer));
         }
         Command::Tcp { to, patience_ms } => exchange(to, Duration::from_millis(patience_ms)),
@@ -102,7 +102,7 @@ fn configure(plan: &Plan) -> Result<String, String> {
         .map(|node| (node.name.clone(), json!(SocketAddr::new(node.address.into(), plan.wire_port))))
         .collect();
     let config = json!({
-        "router_mac": plan.router_mac, "hook": plan.hook, "ports": plan.ports, "nodes": nodes, "metadata": plan.metadata, "resp": plan.resp,
+        "router_mac": plan.router_mac, "hook": plan.hook, "ports": plan.ports, "nodes": nodes, "metadata": plan.metadata[0].address, "resp": plan.resp,
     });
     Ok(config.to_string())
 }

@@ -88,6 +88,22 @@ pub struct Status {
     pub tables: Vec<TableStatus>,
     /// What was not understood or not taken.
     pub counters: Counters,
+    /// Who answers; the driver knows.
+    #[serde(default)]
+    pub control_plane: ControlPlane,
+}
+
+/// An instance of the metadata service, as it sees itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControlPlane {
+    /// Its name.
+    pub instance: String,
+    /// Where the state is, in a word.
+    pub store: String,
+    /// Since when the store does not answer it, in milliseconds, and why.
+    pub outage: Option<(u64, String)>,
+    /// Where commands reach the instances, this one included.
+    pub instances: Vec<SocketAddrV4>,
 }
 
 /// A node.

@@ -42,6 +42,7 @@ impl Metadata {
             switches: self.observations.switches.status(),
             tables: self.observations.switches.table_status(),
             counters: self.counters,
+            control_plane: ControlPlane::default(),
         }
     }
 

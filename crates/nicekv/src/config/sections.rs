@@ -52,6 +52,99 @@ pub(crate) struct MetadataSection {
     pub(crate) control: Vec<SocketAddrV4>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) data_directory: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) store: Store,
+    /// Of etcd.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) endpoints: Vec<String>,
+    /// Of the keys in etcd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) prefix: Option<String>,
+    /// For which an instance leads after it was heard by etcd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lease_ms: Option<u64>,
+    /// Further ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) instances: Vec<InstanceSection>,
+}
+
+/// Where the metadata service keeps its state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Store {
+    /// In one file of its own
+    #[default]
+    File,
+    /// In etcd, with several instances, one of which leads
+    Etcd,
+}
+
+/// One of `instances`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct InstanceSection {
+    pub(crate) name: String,
+    pub(crate) address: Ipv4Addr,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mac: Option<MacAddress>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) switch_port: Option<u16>,
+    #[serde(deserialize_with = "address::deserialize_all")]
+    pub(crate) control: Vec<SocketAddrV4>,
+}
+
+impl MetadataSection {
+    /// The first one is this section itself.
+    pub(crate) const FIRST: &str = "metadata";
+    const PREFIX: &str = "/nicekv";
+    const LEASE_MS: u64 = 1000;
+
+    /// Every instance.
+    pub(crate) fn all(&self) -> Vec<InstanceSection> {
+        let Self { address, mac, switch_port, control, .. } = self.clone();
+        let first = InstanceSection { name: Self::FIRST.into(), address, mac, switch_port, control };
+        std::iter::once(first).chain(self.instances.iter().cloned()).collect()
+    }
+
+    pub(crate) fn prefix(&self) -> &str {
+        self.prefix.as_deref().unwrap_or(Self::PREFIX)
+    }
+
+    pub(crate) fn lease_ms(&self) -> u64 {
+        self.lease_ms.unwrap_or(Self::LEASE_MS)
+    }
+
+    /// What makes no sense together, in one line.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let all = self.all();
+        let is_twice = |(index, instance): (usize, &InstanceSection)| {
+            all[..index].iter().any(|before| before.name == instance.name)
+        };
+        let is_no_url = |endpoint: &&String| {
+            endpoint.strip_prefix("http://").is_none_or(|host| host.is_empty() || host.contains('/'))
+        };
+        let (is_etcd, prefix) = (self.store == Store::Etcd, self.prefix());
+        let wrong = if all.iter().enumerate().any(is_twice) {
+            "two instances have the same name".into()
+        } else if !is_etcd && all.len() > 1 {
+            "several instances share their state: that takes store = \"etcd\"".into()
+        } else if is_etcd && self.endpoints.is_empty() {
+            "store = \"etcd\" takes endpoints, such as \"http://10.20.0.2:2379\"".into()
+        } else if !is_etcd && !self.endpoints.is_empty() {
+            "endpoints are of store = \"etcd\"".into()
+        } else if is_etcd && self.data_directory.is_some() {
+            "data_directory is of store = \"file\"".into()
+        } else if let Some(endpoint) = self.endpoints.iter().find(is_no_url) {
+            format!("the endpoint {endpoint:?} is not like http://10.20.0.2:2379")
+        } else if prefix.is_empty() || prefix.ends_with('/') || prefix.len() > 256 {
+            format!("the prefix {prefix:?} is empty, ends with / or has more than 256 bytes")
+        } else if !(100..=600_000).contains(&self.lease_ms()) {
+            format!("lease_ms = {} is not from 100 to 600000", self.lease_ms())
+        } else {
+            return Ok(());
+        };
+        Err(format!("metadata: {wrong}"))
+    }
 }
 
 /// `[[nodes]]`
@@ -85,8 +178,8 @@ impl NodeSection {
 #[serde(deny_unknown_fields)]
 pub(crate) struct SwitchSection {
     pub(crate) name: String,
-    #[serde(deserialize_with = "address::deserialize")]
-    pub(crate) control: SocketAddrV4,
+    #[serde(deserialize_with = "address::deserialize_some")]
+    pub(crate) control: Vec<SocketAddrV4>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) router_mac: Option<MacAddress>,
     /// In the kernel: the interfaces.

@@ -3,6 +3,10 @@
 use super::*;
 use crate::config::sections::HostSection;
 
+fn parse(text: &str) -> Result<ClusterConfig, String> {
+    parse_with(text, |_| {})
+}
+
 #[test]
 fn the_example_is_a_configuration_with_the_defaults() {
     let config = parse(EXAMPLE).unwrap();
@@ -19,6 +23,10 @@ fn the_example_has_every_field() {
     config.switches[0].hosts = vec![HostSection { name: "node-0".into(), port: 2 }];
     config.switches[0].device = Some("lo".into());
     config.switches[0].address = Some(Ipv4Addr::LOCALHOST);
+    config.metadata.endpoints = vec!["http://10.20.0.2:2379".into()];
+    config.metadata.prefix = Some("/nicekv".into());
+    config.metadata.lease_ms = Some(1000);
+    config.metadata.instances = config.metadata.all();
     let toml::Value::Table(all) = toml::Value::try_from(&config).unwrap() else { panic!("a table") };
     let mut tables = vec![&all];
     while let Some(table) = tables.pop() {
@@ -96,4 +104,51 @@ fn an_error_names_line_and_field() {
         assert!(parts.iter().all(|part| error.contains(part)), "{to}: {error:?}, not {parts:?}");
         assert!(!error.contains('\n'), "{error:?}");
     }
+}
+
+/// The example with an etcd, and other lines in `[metadata]`.
+fn with_etcd(lines: &str) -> Result<ClusterConfig, String> {
+    let text = EXAMPLE.replacen("store = \"file\"", lines, 1);
+    let directory = text.lines().find(|line| line.starts_with("data_directory")).unwrap().to_owned();
+    parse(&text.replacen(&directory, "", 1))
+}
+
+#[test]
+fn several_instances_share_an_etcd_and_have_places_of_their_own() {
+    let other = |name: &str, address: &str, port: u16| {
+        format!(
+            "{{ name = {name:?}, address = {address:?}, mac = \"02:00:00:00:00:03\", switch_port = {port}, control = [\"{address}:7400\"] }}"
+        )
+    };
+    let (one, etcd) =
+        (other("metadata-1", "10.20.0.3", 8), "store = \"etcd\"\nendpoints = [\"http://10.20.0.2:2379\"]\n");
+    let config = with_etcd(&format!("{etcd}instances = [{one}]")).unwrap();
+    let services = config.metadata_config().unwrap().services;
+    assert_eq!(services.iter().map(|service| service.switch_port).collect::<Vec<_>>(), [0, 8]);
+    assert_eq!(config.metadata_addresses().len(), 2);
+    assert_eq!(config.metadata_controls().len(), 3);
+    let two = other("metadata-1", "10.20.0.4", 9);
+    for (lines, part) in [
+        (format!("{etcd}instances = [{one}, {two}]"), "same name"),
+        (format!("{etcd}instances = [{}]", other("metadata-1", "10.20.0.3", 1)), "10.20.0.3"),
+        (format!("instances = [{one}]"), "etcd"),
+        ("store = \"etcd\"".into(), "endpoints"),
+        ("endpoints = [\"http://10.20.0.2:2379\"]".into(), "store"),
+        ("store = \"etcd\"\nendpoints = [\"10.20.0.2:2379\"]".into(), "http://"),
+        (format!("{etcd}prefix = \"/\""), "prefix"),
+        (format!("{etcd}lease_ms = 99"), "lease_ms"),
+    ] {
+        let error = with_etcd(&lines).unwrap_err();
+        assert!(error.contains(part) && !error.contains('\n'), "{lines}: {error}");
+    }
+}
+
+#[test]
+fn a_switch_names_one_instance_or_several() {
+    let control = |value: &str| {
+        parse(&EXAMPLE.replacen("control = \"10.30.0.1:7400\"", &format!("control = {value}"), 1))
+    };
+    assert_eq!(control("\"10.30.0.1:7400\"").unwrap().switches[0].control.len(), 1);
+    assert_eq!(control("[\"10.30.0.1:7400\", \"10.30.1.1:7400\"]").unwrap().switches[0].control.len(), 2);
+    assert!(control("7400").unwrap_err().contains("list of them"));
 }

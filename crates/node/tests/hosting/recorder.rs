@@ -236,7 +236,7 @@ impl Node {
     pub(crate) fn started(timing: Timing) -> Self {
         let core = NodeCore::new(NodeConfig {
             node: NodeId(1),
-            metadata: METADATA,
+            metadata: vec![METADATA],
             switch: Some(SWITCH),
             incarnation: INCARNATION,
             storage: 9,

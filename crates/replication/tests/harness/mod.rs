@@ -48,7 +48,7 @@ impl Node {
     pub(crate) fn started_with(timing: Timing) -> Self {
         let config = NodeConfig {
             node: NodeId(1),
-            metadata: METADATA,
+            metadata: vec![METADATA],
             switch: None,
             incarnation: INCARNATION,
             storage: 1,

@@ -11,10 +11,10 @@
 //!   or else the oldest; each state has its longest time
 //! ```
 
-use crate::control_plane::{AdminRequest, CONTROL_LIMITS, Greeting, Role, decode};
+use crate::control_plane::{AdminRequest, CONTROL_LIMITS, Greeting, NotLeading, Role, decode};
 use crate::{FramedStream, PollFd, StreamError, accept};
 use nicekv_dataplane::control;
-use nicekv_metadata::{Metadata, Plan, Refused, SwitchId};
+use nicekv_metadata::{ControlPlane, Metadata, Plan, Refused, Status, SwitchId};
 use nicekv_wire::{Duration, Now};
 use std::io;
 use std::net::{IpAddr, TcpListener, TcpStream};
@@ -41,6 +41,8 @@ struct Connection {
     /// Since when it is in that state, or when the last frame was complete.
     since_ns: u64,
     ready: bool,
+    /// The answer to a change, for when the state has this version.
+    held: Option<(u64, Vec<u8>)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +62,7 @@ enum State {
     Greeting,
     /// By the peer: the rest of a frame, or the reading of an answer.
     Unfinished,
-    /// By us: the news that the cluster is ready.
+    /// By us: the news that the cluster is ready, or that a change is persisted.
     Waiting,
     /// Nothing.
     Idle,
@@ -69,11 +71,13 @@ enum State {
 pub(super) struct Connections {
     switches: Vec<(String, SwitchId)>,
     open: Vec<Connection>,
+    /// What is said of this instance.
+    pub(super) control_plane: ControlPlane,
 }
 
 impl Connections {
     pub(super) fn new(switches: Vec<(String, SwitchId)>) -> Self {
-        Self { switches, open: Vec::new() }
+        Self { switches, open: Vec::new(), control_plane: ControlPlane::default() }
     }
 
     pub(super) fn interests(&self) -> impl Iterator<Item = PollFd<'_>> {
@@ -113,6 +117,7 @@ impl Connections {
             state: State::Greeting,
             since_ns: now.boot_ns,
             ready: false,
+            held: None,
         });
     }
 
@@ -126,17 +131,27 @@ impl Connections {
         }
     }
 
-    /// Hands what has arrived to the core, and closes what is broken or overdue.
-    pub(super) fn receive(&mut self, now: Now, core: &mut Metadata) {
+    /// A new leader's core learns which agents are connected.
+    pub(super) fn announce_agents(&self, now: Now, core: &mut Metadata) {
+        for connection in &self.open {
+            if let Peer::Switch(switch) = connection.peer {
+                core.handle_switch_connected(now, switch);
+            }
+        }
+    }
+
+    /// Hands what has arrived to the core, if there is one, and closes what is broken or overdue.
+    pub(super) fn receive(&mut self, now: Now, mut core: Option<&mut Metadata>) {
         let mut index = 0;
         while index < self.open.len() {
             let connection = &mut self.open[index];
             let before = connection.peer;
-            let is_sound = !connection.ready || connection.receive(now, core, &self.switches).is_ok();
+            let mut desk = Desk { core: core.as_deref_mut(), control_plane: &self.control_plane };
+            let is_sound = !connection.ready || connection.receive(now, &mut desk, &self.switches).is_ok();
             connection.note_state(now);
             let (kept, peer) = (is_sound && !connection.is_overdue(now), connection.peer);
             if !kept {
-                self.close(now, core, index);
+                self.close(now, core.as_deref_mut(), index);
             } else {
                 index += 1;
                 // An agent that dials again has given its older connection up.
@@ -151,9 +166,9 @@ impl Connections {
         }
     }
 
-    fn close(&mut self, now: Now, core: &mut Metadata, index: usize) {
+    fn close(&mut self, now: Now, core: Option<&mut Metadata>, index: usize) {
         let closed = self.open.remove(index).peer;
-        if let Peer::Switch(switch) = closed
+        if let (Peer::Switch(switch), Some(core)) = (closed, core)
             && !self.open.iter().any(|connection| connection.peer == closed)
         {
             core.handle_switch_disconnected(now, switch);
@@ -161,28 +176,95 @@ impl Connections {
     }
 
     /// Sends what the core has for agents, answers who waits for readiness, and flushes.
-    pub(super) fn send(&mut self, now: Now, core: &mut Metadata) {
-        while let Some((switch, request)) = core.poll_switch() {
+    pub(super) fn send(&mut self, now: Now, mut core: Option<&mut Metadata>) {
+        while let Some((switch, request)) = core.as_mut().and_then(|core| core.poll_switch()) {
             let connection = self.open.iter_mut().find(|connection| connection.peer == Peer::Switch(switch));
             if let (Some(connection), Ok(bytes)) = (connection, control::encode(&request)) {
                 // A stream without room loses the request: the core repeats it.
                 let _ = connection.stream.queue(&bytes);
             }
         }
-        let waits = |connection: &Connection| connection.peer == Peer::Admin { waits: true };
-        if self.open.iter().any(waits) && core.status().ready {
-            for connection in self.open.iter_mut().filter(|connection| waits(connection)) {
-                connection.peer = Peer::Admin { waits: false };
-                let _ = connection.stream.queue(b"true");
-            }
-        }
+        self.answer_waiting(core.as_deref());
+        self.answer_held(core.as_deref());
         let mut index = 0;
         while index < self.open.len() {
             match self.open[index].stream.flush() {
                 Ok(()) => index += 1,
-                Err(_) => self.close(now, core, index),
+                Err(_) => self.close(now, core.as_deref_mut(), index),
             }
         }
+    }
+
+    fn answer_waiting(&mut self, core: Option<&Metadata>) {
+        let waits = |connection: &Connection| connection.peer == Peer::Admin { waits: true };
+        if !self.open.iter().any(waits) {
+            return;
+        }
+        let answer = match core.filter(|core| !core.is_overdue()) {
+            Some(core) if core.status().ready => b"true".to_vec(),
+            Some(_) => return,
+            None => NotLeading::new(&self.control_plane, None).encode(),
+        };
+        for connection in self.open.iter_mut().filter(|connection| waits(connection)) {
+            connection.peer = Peer::Admin { waits: false };
+            let _ = connection.stream.queue(&answer);
+        }
+    }
+
+    /// Says that a change is begun when it is persisted.
+    fn answer_held(&mut self, core: Option<&Metadata>) {
+        for connection in &mut self.open {
+            let Some((version, answer)) = &connection.held else { continue };
+            let answer = match core {
+                Some(core) if core.version() >= *version => answer.clone(),
+                Some(core) if !core.is_overdue() => continue,
+                _ => NotLeading::new(&self.control_plane, None).encode(),
+            };
+            connection.held = None;
+            let _ = connection.stream.queue(&answer);
+        }
+    }
+}
+
+enum Answer {
+    Now(Vec<u8>),
+    /// When the state has this version.
+    Persisted(u64, Vec<u8>),
+    /// When the cluster is ready.
+    Ready,
+}
+
+/// Who answers.
+struct Desk<'a> {
+    core: Option<&'a mut Metadata>,
+    control_plane: &'a ControlPlane,
+}
+
+impl Desk<'_> {
+    /// The answer to a command, and when it is to be given.
+    fn answer(&mut self, request: &AdminRequest) -> serde_json::Result<Answer> {
+        let control_plane = self.control_plane;
+        let status = |core: &Metadata| Status { control_plane: control_plane.clone(), ..core.status() };
+        let core = match &mut self.core {
+            Some(core) if !core.is_overdue() => core,
+            core => {
+                let known = core.as_ref().filter(|_| *request == AdminRequest::Status);
+                let known = known.map(|core| status(core));
+                return Ok(Answer::Now(NotLeading::new(control_plane, known).encode()));
+            }
+        };
+        let json = match request {
+            AdminRequest::Status => serde_json::to_vec(&status(core)),
+            AdminRequest::ClusterInfo => serde_json::to_vec(&core.cluster_info()),
+            AdminRequest::Plan(change) => planned(core.plan(change)),
+            AdminRequest::Change(change) => {
+                let outcome = core.change(change);
+                let version = core.version() + u64::from(outcome.is_ok());
+                return planned(outcome).map(|json| Answer::Persisted(version, json));
+            }
+            AdminRequest::Ready => return Ok(Answer::Ready),
+        };
+        json.map(Answer::Now)
     }
 }
 
@@ -198,8 +280,8 @@ impl Connection {
             // What an agent does not read is lost, and said again.
             Peer::Switch(_) if owes_input => State::Unfinished,
             Peer::Admin { .. } if owes_input || self.stream.has_output() => State::Unfinished,
-            Peer::Admin { waits: true } => State::Waiting,
-            Peer::Switch(_) | Peer::Admin { waits: false } => State::Idle,
+            Peer::Admin { waits } if waits || self.held.is_some() => State::Waiting,
+            Peer::Switch(_) | Peer::Admin { .. } => State::Idle,
         };
         if state != self.state {
             (self.state, self.since_ns) = (state, now.boot_ns);
@@ -219,7 +301,7 @@ impl Connection {
     fn receive(
         &mut self,
         now: Now,
-        core: &mut Metadata,
+        desk: &mut Desk<'_>,
         switches: &[(String, SwitchId)],
     ) -> Result<(), StreamError> {
         let mut frames = Vec::new();
@@ -227,12 +309,16 @@ impl Connection {
         for frame in frames {
             self.since_ns = now.boot_ns;
             match self.peer {
-                Peer::Unknown => self.greet(now, core, switches, &frame)?,
+                Peer::Unknown => self.greet(now, desk, switches, &frame)?,
                 Peer::Switch(switch) => match control::decode(&frame) {
-                    Ok(reply) => core.handle_switch(now, switch, reply),
+                    Ok(reply) => {
+                        if let Some(core) = &mut desk.core {
+                            core.handle_switch(now, switch, reply);
+                        }
+                    }
                     Err(_) => return Err(StreamError::Closed),
                 },
-                Peer::Admin { .. } => self.answer(core, &frame)?,
+                Peer::Admin { .. } => self.answer(desk, &frame)?,
             }
         }
         Ok(())
@@ -241,7 +327,7 @@ impl Connection {
     fn greet(
         &mut self,
         now: Now,
-        core: &mut Metadata,
+        desk: &mut Desk<'_>,
         switches: &[(String, SwitchId)],
         frame: &[u8],
     ) -> Result<(), StreamError> {
@@ -250,7 +336,9 @@ impl Connection {
             Ok(Role::Switch { name }) => {
                 let known = switches.iter().find(|(known, _)| *known == name);
                 let (_, switch) = known.ok_or(StreamError::Closed)?;
-                core.handle_switch_connected(now, *switch);
+                if let Some(core) = &mut desk.core {
+                    core.handle_switch_connected(now, *switch);
+                }
                 Peer::Switch(*switch)
             }
             Err(_) => return Err(StreamError::Closed),
@@ -258,18 +346,14 @@ impl Connection {
         Ok(())
     }
 
-    fn answer(&mut self, core: &mut Metadata, frame: &[u8]) -> Result<(), StreamError> {
-        let json = match decode(frame).map_err(|_| StreamError::Closed)? {
-            AdminRequest::Status => serde_json::to_vec(&core.status()),
-            AdminRequest::ClusterInfo => serde_json::to_vec(&core.cluster_info()),
-            AdminRequest::Plan(change) => planned(core.plan(&change)),
-            AdminRequest::Change(change) => planned(core.change(&change)),
-            AdminRequest::Ready => {
-                self.peer = Peer::Admin { waits: true };
-                return Ok(());
-            }
-        };
-        self.stream.queue(&json.map_err(io::Error::from)?)
+    fn answer(&mut self, desk: &mut Desk<'_>, frame: &[u8]) -> Result<(), StreamError> {
+        let request = decode(frame).map_err(|_| StreamError::Closed)?;
+        match desk.answer(&request).map_err(io::Error::from)? {
+            Answer::Now(json) => return self.stream.queue(&json),
+            Answer::Persisted(version, json) => self.held = Some((version, json)),
+            Answer::Ready => self.peer = Peer::Admin { waits: true },
+        }
+        Ok(())
     }
 }
 

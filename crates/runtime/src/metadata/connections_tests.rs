@@ -49,8 +49,8 @@ impl Service {
 
     fn act(&mut self) {
         self.connections.accept(self.now, &self.listener).unwrap();
-        self.connections.receive(self.now, &mut self.core);
-        self.connections.send(self.now, &mut self.core);
+        self.connections.receive(self.now, Some(&mut self.core));
+        self.connections.send(self.now, Some(&mut self.core));
     }
 
     fn connect(&mut self, source: Ipv4Addr) -> TcpStream {

@@ -92,7 +92,8 @@ impl Cluster {
             unicast: Prefix::new(vrings.unicast.octets(), 16),
             multicast: Prefix::new(vrings.multicast.octets(), 16),
         };
-        let switch = UserSpaceSwitch::new(switch, rings, AgentLink::new("switch", metadata), None).unwrap();
+        let switch =
+            UserSpaceSwitch::new(switch, rings, AgentLink::new("switch", &[metadata]), None).unwrap();
         let owned = stop.clone();
         let mut threads = vec![std::thread::spawn(move || switch.run(&owned).unwrap())];
 
@@ -120,7 +121,7 @@ impl Cluster {
         let (stop, files): (_, Arc<dyn Files>) = (Stop::new(), Arc::new(RealFiles));
         let config = nicekv_node::NodeConfig {
             node: NodeId(number.into()),
-            metadata: SocketAddrV4::new(METADATA, self.port),
+            metadata: vec![SocketAddrV4::new(METADATA, self.port)],
             switch: Some(SocketAddrV4::new(Ipv4Addr::LOCALHOST, self.port)),
             incarnation: random().unwrap(),
             storage: 0,
@@ -139,12 +140,13 @@ impl Cluster {
 
     /// Every partition has all its members, and they hold everything.
     pub(crate) fn wait_until_ready(&self) {
-        admin::ask(SocketAddrV4::new(METADATA, self.port), AdminRequest::Ready, READY_TIMEOUT).unwrap();
+        admin::ask(&[SocketAddrV4::new(METADATA, self.port)], &AdminRequest::Ready, READY_TIMEOUT).unwrap();
     }
 
     /// What the metadata service says.
     pub(crate) fn status(&self) -> Status {
-        let answer = admin::ask(SocketAddrV4::new(METADATA, self.port), AdminRequest::Status, READY_TIMEOUT);
+        let answer =
+            admin::ask(&[SocketAddrV4::new(METADATA, self.port)], &AdminRequest::Status, READY_TIMEOUT);
         serde_json::from_slice(&answer.unwrap()).unwrap()
     }
 

@@ -95,7 +95,7 @@ impl Cluster {
     pub fn new(scenario: Scenario, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let surroundings = Surroundings {
-            metadata: METADATA,
+            metadata: &[METADATA],
             switch: scenario.hides_sources.then_some(SWITCH),
             plant: scenario.plant.and_then(Planted::replica),
         };

@@ -54,7 +54,7 @@ impl Machine {
         };
         let mut core = Replica::new(NodeConfig {
             node: NodeId(index as u16 + 1),
-            metadata: METADATA,
+            metadata: vec![METADATA],
             switch: Some(METADATA),
             incarnation: process,
             storage: 1,

@@ -63,7 +63,7 @@ impl Machine {
         let directory = DataDirectory::open(&self.files, &self.path, expected)?;
         let config = NodeConfig {
             node: NodeId(self.id),
-            metadata: self.metadata,
+            metadata: vec![self.metadata],
             switch: None,
             incarnation: 1,
             storage: 0,

@@ -1,0 +1,193 @@
+use super::*;
+
+const LEASE_NS: u64 = 1_000_000_000;
+const STEP_NS: u64 = 10_000_000;
+
+fn at(boot_ns: u64) -> Now {
+    Now { boot_ns, unix_ms: 0 }
+}
+
+/// A store as [`SeatRequest`] describes it.
+#[derive(Default)]
+struct Store {
+    seat: Seat,
+    state: Option<(u64, Vec<u8>)>,
+    /// Requests that were carried out.
+    writes: usize,
+}
+
+impl Store {
+    fn execute(&mut self, request: &SeatRequest) -> SeatAnswer {
+        let version = self.state.as_ref().map_or(0, |(version, _)| *version);
+        let refused = SeatAnswer::Refused { holder: self.seat.holder, version };
+        let is_allowed = match request {
+            SeatRequest::Observe => return SeatAnswer::Seen(self.seat),
+            SeatRequest::Take { seen, .. } => *seen == self.seat,
+            SeatRequest::Renew { holder } | SeatRequest::Release { holder } => *holder == self.seat.holder,
+            SeatRequest::Persist { holder, version: next, .. } => {
+                *holder == self.seat.holder && version + 1 == *next
+            }
+        };
+        if !is_allowed {
+            return refused;
+        }
+        (self.seat.beat, self.writes) = (self.seat.beat + 1, self.writes + 1);
+        match request {
+            SeatRequest::Take { holder, .. } => {
+                self.seat.holder = *holder;
+                return SeatAnswer::Taken { state: self.state.as_ref().map(|(_, bytes)| bytes.clone()) };
+            }
+            SeatRequest::Persist { version, bytes, .. } => self.state = Some((*version, bytes.clone())),
+            SeatRequest::Release { .. } => self.seat.holder = 0,
+            _ => {}
+        }
+        SeatAnswer::Done
+    }
+}
+
+/// Asks what is due at this time, and gets the store's answers at once.
+fn run(election: &mut Election, store: &mut Store, now_ns: u64) -> Vec<ElectionEvent> {
+    while let Some(request) = election.poll_request(at(now_ns)) {
+        let answer = store.execute(&request);
+        election.handle_answer(at(now_ns), answer);
+    }
+    core::iter::from_fn(|| election.poll_event()).collect()
+}
+
+/// The first time from `from_ns` on at which something follows.
+fn first(election: &mut Election, store: &mut Store, from_ns: u64) -> (u64, Vec<ElectionEvent>) {
+    let times = (from_ns..from_ns + 10 * LEASE_NS).step_by(STEP_NS as usize);
+    let mut news = times.map(|now_ns| (now_ns, run(election, store, now_ns)));
+    news.find(|(_, events)| !events.is_empty()).expect("something follows")
+}
+
+fn election(instance: u64) -> Election {
+    Election::new(SeatTiming::default(), instance)
+}
+
+const ELECTED: ElectionEvent = ElectionEvent::Elected { state: None };
+
+#[test]
+fn a_free_seat_is_taken_at_once_and_renewed_in_time() {
+    let (mut a, mut store) = (election(1), Store::default());
+    assert_eq!(run(&mut a, &mut store, 0), [ELECTED]);
+    for now_ns in (0..10 * LEASE_NS).step_by(STEP_NS as usize) {
+        assert_eq!(run(&mut a, &mut store, now_ns), []);
+        assert!(now_ns < a.exclusive_until_ns(), "{now_ns}");
+    }
+    assert!(store.writes < 50, "{} beats in ten leases", store.writes);
+}
+
+#[test]
+fn who_stands_by_waits_for_the_lease_by_the_slower_clock() {
+    let (mut a, mut b, mut store) = (election(1), election(2), Store::default());
+    assert_eq!(run(&mut a, &mut store, 0), [ELECTED]);
+    for now_ns in (0..5 * LEASE_NS).step_by(STEP_NS as usize) {
+        run(&mut a, &mut store, now_ns);
+        assert_eq!(run(&mut b, &mut store, now_ns), [], "a leads");
+    }
+    let silent_ns = a.exclusive_until_ns();
+    let (elected_ns, events) = first(&mut b, &mut store, 5 * LEASE_NS);
+    assert_eq!(events, [ELECTED]);
+    assert!(elected_ns >= 5 * LEASE_NS - LEASE_NS / 4 + LEASE_NS * 9 / 8, "{elected_ns}");
+    assert!(
+        silent_ns <= elected_ns && elected_ns < 5 * LEASE_NS + LEASE_NS * 3 / 2,
+        "{silent_ns} {elected_ns}"
+    );
+    assert_eq!(first(&mut a, &mut store, elected_ns).1, [ElectionEvent::Deposed]);
+    assert_eq!(a.exclusive_until_ns(), 0);
+}
+
+#[test]
+fn what_a_deposed_leader_has_under_way_changes_nothing() {
+    let (mut a, mut b, mut store) = (election(1), election(2), Store::default());
+    run(&mut a, &mut store, 0);
+    a.persist(1, vec![1]);
+    let late = a.poll_request(at(STEP_NS)).unwrap();
+    let (now_ns, _) = first(&mut b, &mut store, STEP_NS);
+    b.persist(1, vec![2]);
+    assert_eq!(run(&mut b, &mut store, now_ns), [ElectionEvent::Persisted { version: 1 }]);
+    let answer = store.execute(&late);
+    assert_eq!(store.state, Some((1, vec![2])));
+    a.handle_answer(at(now_ns), answer);
+    assert_eq!(a.poll_event(), Some(ElectionEvent::Deposed));
+    assert_eq!(a.poll_event(), None, "its step was not persisted, though there is one of that version");
+}
+
+#[test]
+fn a_step_without_an_answer_is_made_again_and_counts_once() {
+    let (mut a, mut store) = (election(1), Store::default());
+    run(&mut a, &mut store, 0);
+    for arrives in [true, false] {
+        let version = store.state.as_ref().map_or(0, |(version, _)| *version) + 1;
+        a.persist(version, vec![version as u8]);
+        let request = a.poll_request(at(STEP_NS)).unwrap();
+        if arrives {
+            store.execute(&request);
+        }
+        a.handle_answer(at(STEP_NS), SeatAnswer::Silence);
+        assert_eq!(run(&mut a, &mut store, STEP_NS), [ElectionEvent::Persisted { version }]);
+        assert_eq!(store.state, Some((version, vec![version as u8])));
+    }
+}
+
+#[test]
+fn a_seat_that_was_taken_without_an_answer_is_taken_again_at_once() {
+    let (mut a, mut store) = (election(1), Store::default());
+    let observe = a.poll_request(at(0)).unwrap();
+    a.handle_answer(at(0), store.execute(&observe));
+    let take = a.poll_request(at(0)).unwrap();
+    store.execute(&take);
+    a.handle_answer(at(0), SeatAnswer::Silence);
+    let (elected_ns, events) = first(&mut a, &mut store, 0);
+    assert!(events == [ELECTED] && elected_ns < LEASE_NS / 2, "{elected_ns}");
+}
+
+#[test]
+fn while_the_store_is_silent_nobody_takes_over_and_then_the_leader_goes_on() {
+    let (mut a, mut b, mut store) = (election(1), election(2), Store::default());
+    run(&mut a, &mut store, 0);
+    run(&mut b, &mut store, 0);
+    for now_ns in (STEP_NS..60 * LEASE_NS).step_by(STEP_NS as usize) {
+        for election in [&mut a, &mut b] {
+            while election.poll_request(at(now_ns)).is_some() {
+                election.handle_answer(at(now_ns), SeatAnswer::Silence);
+            }
+        }
+    }
+    assert!(a.exclusive_until_ns() <= LEASE_NS, "it holds nothing that it has not renewed");
+    // Who stands by is heard first.
+    for now_ns in (60 * LEASE_NS..62 * LEASE_NS).step_by(STEP_NS as usize) {
+        assert_eq!(run(&mut b, &mut store, now_ns), []);
+        assert_eq!(run(&mut a, &mut store, now_ns), []);
+    }
+    assert!(a.exclusive_until_ns() > 62 * LEASE_NS, "its term goes on");
+}
+
+#[test]
+fn who_resigns_is_followed_at_once_and_a_name_is_used_once() {
+    let (mut a, mut b, mut store) = (election(1), election(2), Store::default());
+    run(&mut a, &mut store, 0);
+    let first_name = store.seat.holder;
+    let release = a.resign().unwrap();
+    store.execute(&release);
+    assert_eq!(a.resign(), None);
+    let (elected_ns, _) = first(&mut b, &mut store, STEP_NS);
+    assert!(elected_ns < LEASE_NS / 2);
+    store.execute(&b.resign().unwrap());
+    first(&mut a, &mut store, elected_ns);
+    assert_ne!(store.seat.holder, first_name);
+    assert_eq!(
+        store.execute(&SeatRequest::Renew { holder: first_name }).clone(),
+        SeatAnswer::Refused { holder: store.seat.holder, version: 0 }
+    );
+}
+
+#[test]
+fn haste_is_seen() {
+    let (mut a, mut b, mut store) = (election(1), election(2), Store::default());
+    b.plant_haste();
+    run(&mut a, &mut store, 0);
+    let (elected_ns, _) = first(&mut b, &mut store, STEP_NS);
+    assert!(elected_ns < a.exclusive_until_ns());
+}
