@@ -91,7 +91,8 @@ fn ask_all(
                 none.is_electing |= not_leading.outage.is_none();
                 match not_leading.outage {
                     Some((since_ms, why)) => {
-                        format!("does not lead, for {} s {why}", since_ms.div_ceil(1000))
+                        let (store, seconds) = (not_leading.store, since_ms.div_ceil(1000));
+                        format!("does not lead, no answer from {store} for {seconds} s: {why}")
                     }
                     None => "does not lead".into(),
                 }

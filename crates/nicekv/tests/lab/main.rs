@@ -1,6 +1,7 @@
 //! The lab with the real roles: Redis clients on client hosts, datagrams on the cables, nodes that are killed.
 
 mod edges;
+mod etcd;
 mod faults;
 #[path = "../../../lab/tests/lab/fixture.rs"]
 mod fixture;

@@ -1,0 +1,136 @@
+//! Several instances of the metadata service that share an etcd: whoever of them and of its members is killed or paused.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::fixture::{LabUnderTest, not_run, text};
+use crate::load::{Load, Redis};
+use crate::{PATIENCE, POLL_PAUSE, as_root, program, status, wait_for};
+
+/// An outage that outlasts the leader's lease and those of the nodes.
+const OUTAGE: Duration = Duration::from_secs(5);
+
+fn with_etcd(name: &str, test: impl FnOnce()) {
+    as_root(name, || {
+        if Command::new("etcd").arg("--version").output().is_err() {
+            return not_run("etcd", name);
+        }
+        test();
+    });
+}
+
+fn up(name: &str) -> LabUnderTest {
+    LabUnderTest::up(name, &["--nodes", "3", "--metadata", "3", "--metadata-store", "etcd"])
+}
+
+fn leader(status: &Value) -> String {
+    status["control_plane"]["instance"].as_str().unwrap_or_default().to_owned()
+}
+
+/// The leader, once it is another one and has found everybody.
+fn wait_for_other(lab: &LabUnderTest, old: &str) -> String {
+    wait_for(lab, |status| {
+        let leader = leader(status);
+        !leader.is_empty() && leader != old && status["ready"] == true
+    });
+    leader(&status(lab))
+}
+
+#[test]
+fn puts_go_on_when_leaders_are_killed_and_paused() {
+    with_etcd("puts_go_on_when_leaders_are_killed_and_paused", || {
+        let lab = up("etcd");
+        Load::during(&lab, |load| {
+            let first = leader(&status(&lab));
+            lab.succeeds(&["kill", &first]);
+            let second = wait_for_other(&lab, &first);
+            load.wait_for_progress();
+            lab.succeeds(&["start", &first]);
+            lab.succeeds(&["pause", &second]);
+            let third = wait_for_other(&lab, &second);
+            let term = status(&lab)["term"].as_u64();
+            lab.succeeds(&["resume", &second]);
+            load.wait_for_progress();
+            // The old one stands by, and a node that dies now is noticed by the new one.
+            lab.succeeds(&["kill", "node-1"]);
+            wait_for(&lab, |status| status["nodes"][1]["state"] == "suspected");
+            load.wait_for_progress();
+            lab.succeeds(&["start", "node-1"]);
+            wait_for(&lab, |status| status["ready"] == true);
+            let status = status(&lab);
+            assert_eq!((leader(&status), status["term"].as_u64()), (third, term));
+        });
+        // Any instance leads to the one that leads.
+        for endpoint in ["10.20.0.2:7400", "10.20.0.3:7400", "10.20.0.4:7400"] {
+            let get = ["exec", "client-0", "--", &program(), "get", "writer-0-0", "--endpoint", endpoint];
+            assert_eq!(text(&lab.succeeds(&get).stdout), "0\n");
+        }
+        lab.down();
+    });
+}
+
+#[test]
+fn a_leader_goes_on_without_a_member_of_etcd_and_after_an_outage_of_it() {
+    with_etcd("a_leader_goes_on_without_a_member_of_etcd_and_after_an_outage_of_it", || {
+        let lab = up("member");
+        Load::during(&lab, |load| {
+            for member in ["etcd-0", "etcd-1", "etcd-2"] {
+                lab.succeeds(&["kill", member]);
+                load.wait_for_progress();
+                lab.succeeds(&["start", member]);
+                wait_for(&lab, |status| {
+                    status["ready"] == true && status["control_plane"]["outage"].is_null()
+                });
+            }
+            for member in ["etcd-0", "etcd-1", "etcd-2"] {
+                lab.succeeds(&["pause", member]);
+            }
+            std::thread::sleep(OUTAGE);
+            let answer = lab.command(&["exec", "client-0", "--", &program(), "status"]).output().unwrap();
+            assert_eq!(answer.status.code(), Some(2), "{answer:?}");
+            let told = text(&answer.stderr);
+            assert!(told.contains("does not lead") && told.contains("etcd"), "{told}");
+            // Puts need no leases.
+            load.wait_for_progress();
+            for member in ["etcd-0", "etcd-1", "etcd-2"] {
+                lab.succeeds(&["resume", member]);
+            }
+            wait_for(&lab, |status| status["ready"] == true);
+        });
+        let mut redis = Redis::on(&lab, "client-0");
+        let deadline = Instant::now() + PATIENCE;
+        while redis.ask(&["GET", "writer-0-0"]).is_err() {
+            assert!(Instant::now() < deadline, "gets do not go on");
+            std::thread::sleep(POLL_PAUSE);
+        }
+        lab.down();
+    });
+}
+
+#[test]
+fn an_etcd_with_another_clusters_keys_is_left_alone() {
+    with_etcd("an_etcd_with_another_clusters_keys_is_left_alone", || {
+        let lab = LabUnderTest::up("keys", &["--nodes", "3", "--clients", "1", "--metadata-store", "etcd"]);
+        let config = std::fs::read_to_string(lab.config()).unwrap();
+        let before = status(&lab);
+        lab.succeeds(&["kill", "metadata"]);
+        let directory = tempfile::tempdir().unwrap();
+        let cluster = config.lines().find(|line| line.starts_with("cluster_id")).unwrap();
+        let other = directory.path().join("other.toml");
+        let changed = config.replacen(cluster, &format!("cluster_id = \"{:032x}\"", 7), 1);
+        std::fs::write(&other, changed).unwrap();
+        let metadata =
+            ["exec", "metadata", "--", &program(), "metadata", "--config", other.to_str().unwrap()];
+        let refused = lab.command(&metadata).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        let told = text(&refused.stderr);
+        assert!(told.contains("/nicekv/cluster is ") && told.lines().count() == 1, "{told}");
+        lab.succeeds(&["start", "metadata"]);
+        wait_for(&lab, |status| status["ready"] == true);
+        assert_eq!(status(&lab)["cluster"], before["cluster"]);
+        lab.refuses(&["up", "--metadata", "2"], "--metadata-store etcd");
+        lab.down();
+    });
+}
