@@ -51,6 +51,14 @@ pub(crate) fn deserialize_some<'de, D: Deserializer<'de>>(
     texts.iter().map(|text| parse_v4(text).map_err(serde::de::Error::custom)).collect()
 }
 
+/// A field that may be absent, of IPv6, too.
+pub(crate) fn deserialize_optional<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse(&text).map(Some).map_err(serde::de::Error::custom)
+}
+
 /// A list of them.
 pub(crate) fn deserialize_all<'de, D: Deserializer<'de>>(
     deserializer: D,

@@ -1,9 +1,10 @@
 //! The RESP gateway of this process.
 
 use crate::failure::Failure;
-use crate::roles::Role;
+use crate::roles::{Prepared, Role};
 use nicekv_client::{Config, Keyspace};
 use nicekv_gateway::{Gateway, GatewayConfig, THREADS_MAX};
+use nicekv_metrics::Source;
 use nicekv_runtime::{Edges, UdpEndpoint, Uplink, new_client_id};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
@@ -77,12 +78,13 @@ impl FromStr for ThreadCount {
 /// The threads of the gateway on `listener`, whose clients are bound to `address`, and edges of this process's switch if there is one; SELECT
 /// goes to the keyspaces by their numbers.
 pub(crate) fn prepare(
+    name: &str,
     listener: TcpListener,
     address: Ipv4Addr,
     edges: Option<&Edges>,
     keyspaces: Vec<Keyspace>,
     settings: Settings,
-) -> Result<Vec<Role>, Failure> {
+) -> Result<Prepared<Vec<Role>>, Failure> {
     raise_descriptor_limit();
     let ThreadCount(threads) = settings.threads.unwrap_or_else(ThreadCount::default_here);
     let uplink = || {
@@ -103,7 +105,8 @@ pub(crate) fn prepare(
     let role = |gateway: Gateway| -> Role {
         Box::new(move |stop| gateway.run(stop).map_err(|error| error.to_string()))
     };
-    Ok(threads.into_iter().map(role).collect())
+    let source = Source::Gateway(name.to_owned(), threads[0].monitor());
+    Ok(Prepared { role: threads.into_iter().map(role).collect(), source })
 }
 
 /// As many connections as the system allows without asking: each takes a descriptor. Where it cannot be raised, fewer fit.

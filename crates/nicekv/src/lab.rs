@@ -10,10 +10,13 @@ use crate::roles::random_id;
 use nicekv_lab::{Hook, LabCommand, Plan, PlannedEdge, PlannedInstance, PlannedNode};
 use nicekv_placement::{Vrings, partitions_for};
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+
+/// Where each host of a lab has its metrics, as is usual for exporters.
+const METRICS_PORT: u16 = 9464;
 
 pub(crate) fn run(command: LabCommand) -> Result<ExitCode, Failure> {
     nicekv_lab::run(command, &|plan| configuration(plan).map_err(|failure| failure.to_string())).map_err(
@@ -35,6 +38,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         switch_port: node.switch_port,
         data_directory: directory(&node.name),
         spare: node.is_spare,
+        metrics: Some(metrics(node.address)),
         linger_us: NodeSection::linger_us(),
     };
     let Vrings { unicast, multicast, port: wire_port } = Vrings::on_network(plan.wire_port);
@@ -70,9 +74,10 @@ fn metadata(plan: &Plan, directory: Option<PathBuf>) -> MetadataSection {
         mac: Some(MacAddress(planned.mac)),
         switch_port: Some(planned.switch_port),
         control: if is_plain { vec![planned.address] } else { vec![planned.address, planned.control] },
+        metrics: Some(metrics(*planned.address.ip())),
     };
     let mut instances: Vec<_> = plan.metadata.iter().map(instance).collect();
-    let InstanceSection { address, mac, switch_port, control, .. } = instances.remove(0);
+    let InstanceSection { address, mac, switch_port, control, metrics, .. } = instances.remove(0);
     let store = if plan.etcd.is_empty() { Store::File } else { Store::Etcd };
     MetadataSection {
         address,
@@ -80,6 +85,7 @@ fn metadata(plan: &Plan, directory: Option<PathBuf>) -> MetadataSection {
         switch_port,
         control,
         data_directory: directory.filter(|_| store == Store::File),
+        metrics,
         store,
         endpoints: plan.etcd.iter().map(|member| format!("http://{member}")).collect(),
         prefix: None,
@@ -91,7 +97,13 @@ fn metadata(plan: &Plan, directory: Option<PathBuf>) -> MetadataSection {
 /// The hosts of a lab share one machine: one thread for each.
 fn gateway(plan: &Plan, name: &str) -> GatewaySection {
     let threads = Some(ThreadCount::ONE);
-    GatewaySection { name: name.into(), listen: plan.resp, threads, memory_mib_max: None }
+    GatewaySection {
+        name: name.into(),
+        listen: plan.resp,
+        threads,
+        memory_mib_max: None,
+        metrics: Some(metrics(Ipv4Addr::UNSPECIFIED)),
+    }
 }
 
 /// The switch in the middle, or the edges.
@@ -138,7 +150,14 @@ fn switch(
         hosts: vec![],
         address: None,
         data_directory: Some(directory.into()),
+        // The host of an edge has another role.
+        metrics: Some(SocketAddr::from((Ipv4Addr::UNSPECIFIED, METRICS_PORT + 1))),
     }
+}
+
+/// Every role has an endpoint on its own host.
+fn metrics(address: Ipv4Addr) -> SocketAddr {
+    (address, METRICS_PORT).into()
 }
 
 /// The cluster whose data are, or will be, in this directory.

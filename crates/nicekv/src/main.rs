@@ -12,6 +12,7 @@ mod discovery;
 mod failure;
 mod gateway;
 mod lab;
+mod metrics;
 mod nodes;
 mod roles;
 mod sim;
@@ -102,6 +103,8 @@ struct MetadataArguments {
     /// Members of etcd, such as http://10.20.0.2:2379, with commas between them [default: as the file says]
     #[arg(long, value_name = "URL,…", value_delimiter = ',')]
     endpoints: Vec<String>,
+    #[command(flatten)]
+    metrics: metrics::MetricsArguments,
 }
 
 impl MetadataArguments {
@@ -125,6 +128,8 @@ impl MetadataArguments {
 struct RoleArguments {
     #[command(flatten)]
     config: ConfigArguments,
+    #[command(flatten)]
+    metrics: metrics::MetricsArguments,
     /// Which entry of the file this process is
     #[arg(long)]
     name: String,
@@ -141,6 +146,8 @@ struct NodeArguments {
     /// Which entry of the file this process is
     #[arg(long, required = true)]
     name: Option<String>,
+    #[command(flatten)]
+    metrics: metrics::MetricsArguments,
 }
 
 #[derive(clap::Args)]
@@ -199,17 +206,20 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Bench(command) => bench(&command),
         Command::Up(arguments) => up::run(&arguments),
         Command::Node(NodeArguments { command: Some(command), .. }) => nodes::run(&command),
-        Command::Node(NodeArguments { config, name, .. }) => {
+        Command::Node(NodeArguments { config, name, metrics, .. }) => {
             let (config, name) = (config.expect("required"), name.expect("required"));
-            roles::run_node(&config::read(&config)?, &name)
+            roles::run_node(&config::read(&config)?, &name, metrics)
         }
         Command::Metadata(arguments) => {
-            let name = arguments.name.clone();
-            roles::run_metadata(&arguments.config()?, &name)
+            let (name, metrics) = (arguments.name.clone(), arguments.metrics);
+            roles::run_metadata(&arguments.config()?, &name, metrics)
         }
-        Command::Switch(role) => roles::run_switch(&config::read(&role.config.config)?, &role.name),
+        Command::Switch(RoleArguments { config, metrics, name }) => {
+            roles::run_switch(&config::read(&config.config)?, &name, metrics)
+        }
         Command::Gateway(GatewayArguments { role, gateway_threads }) => {
-            roles::run_gateway(&config::read(&role.config.config)?, &role.name, gateway_threads)
+            let RoleArguments { config, metrics, name } = role;
+            roles::run_gateway(&config::read(&config.config)?, &name, gateway_threads, metrics)
         }
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Put(arguments) => commands::put(&arguments),

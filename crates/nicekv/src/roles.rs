@@ -6,9 +6,12 @@
 use crate::config::{ClusterConfig, InstanceSection, MetadataSection, NodeSection, Store};
 use crate::failure::Failure;
 use crate::gateway::{Settings, ThreadCount};
+use crate::metrics::MetricsArguments;
 use nicekv_dataplane_xdp::{KernelSwitch, Port};
 use nicekv_metadata::{Metadata, SeatTiming, StateStore};
+use nicekv_metrics::Source;
 use nicekv_node::{NodeConfig, Timing};
+use nicekv_runtime::inquiry::Inquiries;
 use nicekv_runtime::metadata::{
     Etcd, EtcdConfig, EtcdError, MemoryState, MetadataService, SharedStore, StateFile,
 };
@@ -30,6 +33,12 @@ const ASKED_PER_LEASE: u32 = 5;
 
 /// A role that is ready to run until the stop; its error is one line.
 pub(crate) type Role = Box<dyn FnOnce(&Stop) -> Result<(), String> + Send>;
+
+/// A role, and where it may be asked how it is.
+pub(crate) struct Prepared<R = Role> {
+    pub(crate) role: R,
+    pub(crate) source: Source,
+}
 
 /// Runs `role` on a thread of its own. Its failure, and its panic, stop the process.
 pub(crate) fn spawn(
@@ -85,7 +94,7 @@ pub(crate) fn prepare_metadata(
     directory: Option<DataDirectory>,
     endpoint: UdpEndpoint,
     listeners: Vec<TcpListener>,
-) -> Result<Role, Failure> {
+) -> Result<Prepared, Failure> {
     match directory {
         Some(directory) => {
             prepare_with_state(config, StateFile::new(Arc::new(RealFiles), directory), endpoint, listeners)
@@ -99,7 +108,7 @@ fn prepare_with_state<S>(
     mut store: S,
     endpoint: UdpEndpoint,
     listeners: Vec<TcpListener>,
-) -> Result<Role, Failure>
+) -> Result<Prepared, Failure>
 where
     S: StateStore<Error: std::error::Error + Send + Sync + 'static> + Send + 'static,
 {
@@ -108,7 +117,8 @@ where
         .map_err(Failure::environment)?;
     let service = MetadataService::new(core, store, endpoint, listeners, config.switch_ids())
         .known_as(MetadataSection::FIRST, config.metadata_controls());
-    Ok(Box::new(move |stop| service.run(stop).map_err(|error| error.to_string())))
+    let source = Source::Metadata(service.inquirer());
+    Ok(Prepared { role: Box::new(move |stop| service.run(stop).map_err(|error| error.to_string())), source })
 }
 
 /// A storage node. Its log is read when the role runs.
@@ -118,7 +128,7 @@ pub(crate) fn prepare_node(
     directory: Option<DataDirectory>,
     uplink: Uplink,
     listener: TcpListener,
-) -> Result<Role, Failure> {
+) -> Result<Prepared, Failure> {
     let replica = NodeConfig {
         node: NodeId(section.id),
         metadata: config.metadata_addresses(),
@@ -130,7 +140,9 @@ pub(crate) fn prepare_node(
         timing: Timing { heartbeat: config.heartbeat(), ..Timing::default() },
     };
     let linger = Duration::from_micros(section.linger_us);
-    Ok(Box::new(move |stop| {
+    let inquiries = Inquiries::default();
+    let source = Source::Node(section.name.clone(), inquiries.inquirer());
+    let role: Role = Box::new(move |stop| {
         let waker = Waker::new().map_err(|error| error.to_string())?;
         let (core, storage) = match directory {
             None => open_memory(replica),
@@ -141,8 +153,9 @@ pub(crate) fn prepare_node(
             }
         };
         let node = Node::new(core, storage, uplink, listener, waker, linger);
-        node.run(stop).map_err(|error| error.to_string())
-    }))
+        node.answering(inquiries).run(stop).map_err(|error| error.to_string())
+    });
+    Ok(Prepared { role, source })
 }
 
 /// An instance of the metadata service that shares its state with others.
@@ -151,7 +164,7 @@ fn prepare_shared(
     name: &str,
     endpoint: UdpEndpoint,
     listeners: Vec<TcpListener>,
-) -> Result<Role, Failure> {
+) -> Result<Prepared, Failure> {
     let (section, core) = (&config.metadata, config.metadata_config()?);
     let lease = Duration::from_millis(section.lease_ms());
     let mut etcd = Etcd::new(EtcdConfig {
@@ -173,31 +186,37 @@ fn prepare_shared(
     let store = SharedStore::start(etcd, timing, instance).map_err(Failure::environment)?;
     let service = MetadataService::standing_by(core, store, endpoint, listeners, config.switch_ids())
         .known_as(name, config.metadata_controls());
-    Ok(Box::new(move |stop| service.run(stop).map_err(|error| error.to_string())))
+    let source = Source::Metadata(service.inquirer());
+    Ok(Prepared { role: Box::new(move |stop| service.run(stop).map_err(|error| error.to_string())), source })
 }
 
 /// `nicekv metadata`
-pub(crate) fn run_metadata(config: &ClusterConfig, name: &str) -> Result<(), Failure> {
+pub(crate) fn run_metadata(
+    config: &ClusterConfig,
+    name: &str,
+    metrics: MetricsArguments,
+) -> Result<(), Failure> {
     let all = config.metadata.all();
-    let InstanceSection { address, control, .. } =
+    let InstanceSection { address, control, metrics: of_file, .. } =
         named(&all, name, "instance of the metadata service", |instance| &instance.name)?;
     let address = SocketAddrV4::new(*address, config.port);
     let endpoint = UdpEndpoint::bind(address).map_err(bind_error("the metadata service", address))?;
     let listen =
         |&address: &SocketAddrV4| listen(address).map_err(bind_error("the metadata service", address));
     let listeners = control.iter().map(listen).collect::<Result<_, _>>()?;
+    let metrics = metrics.or(*of_file);
     if config.metadata.store == Store::Etcd {
-        return run_alone(name, prepare_shared(config, name, endpoint, listeners)?);
+        return run_alone(name, prepare_shared(config, name, endpoint, listeners)?, metrics);
     }
     let directory = match &config.metadata.data_directory {
         Some(path) => Some(open_directory(path, config.cluster()?, "metadata")?),
         None => None,
     };
-    run_alone(name, prepare_metadata(config, directory, endpoint, listeners)?)
+    run_alone(name, prepare_metadata(config, directory, endpoint, listeners)?, metrics)
 }
 
 /// `nicekv node`
-pub(crate) fn run_node(config: &ClusterConfig, name: &str) -> Result<(), Failure> {
+pub(crate) fn run_node(config: &ClusterConfig, name: &str, metrics: MetricsArguments) -> Result<(), Failure> {
     let section = named(&config.nodes, name, "node", |node| &node.name)?;
     let address = SocketAddrV4::new(section.address, config.port);
     let endpoint = UdpEndpoint::bind(address).map_err(bind_error(name, address))?;
@@ -206,13 +225,19 @@ pub(crate) fn run_node(config: &ClusterConfig, name: &str) -> Result<(), Failure
         Some(path) => Some(open_directory(path, config.cluster()?, name)?),
         None => None,
     };
-    run_alone(name, prepare_node(config, section, directory, endpoint.into(), listener)?)
+    let node = prepare_node(config, section, directory, endpoint.into(), listener)?;
+    run_alone(name, node, metrics.or(section.metrics))
 }
 
 /// `nicekv switch`
-pub(crate) fn run_switch(config: &ClusterConfig, name: &str) -> Result<(), Failure> {
+pub(crate) fn run_switch(
+    config: &ClusterConfig,
+    name: &str,
+    metrics: MetricsArguments,
+) -> Result<(), Failure> {
     let section = named(&config.switches, name, "switch", |switch| &switch.name)?;
     let link = AgentLink::new(name, &section.control);
+    let (source, metrics) = (Source::Switch(name.to_owned(), link.inquirer()), metrics.or(section.metrics));
     let memory = Some(open_term(open_directory(&section.data_directory(), config.cluster()?, name)?)?);
     let vrings = config.metadata_config()?.vrings();
     let Some(router_mac) = section.router_mac else {
@@ -220,7 +245,8 @@ pub(crate) fn run_switch(config: &ClusterConfig, name: &str) -> Result<(), Failu
         let address = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, config.port);
         let endpoint = UdpEndpoint::bind_switch(device, config.port).map_err(bind_error(name, address))?;
         let switch = UserSpaceSwitch::new(endpoint, vrings, link, memory).map_err(Failure::environment)?;
-        return run_alone(name, Box::new(move |stop| switch.run(stop).map_err(|error| error.to_string())));
+        let role: Role = Box::new(move |stop| switch.run(stop).map_err(|error| error.to_string()));
+        return run_alone(name, Prepared { role, source }, metrics);
     };
     let ports = section.ports.iter().map(|port| {
         let index = interface_index(&port.device);
@@ -234,10 +260,9 @@ pub(crate) fn run_switch(config: &ClusterConfig, name: &str) -> Result<(), Failu
         say(format_args!("port {} ({}): {hook}", port.number, port.device))?;
     }
     let mut agent = switch_agent(switch, memory);
-    run_alone(
-        name,
-        Box::new(move |stop| run_agent(link, &mut agent, stop).map_err(|error| error.to_string())),
-    )
+    let role: Role =
+        Box::new(move |stop| run_agent(link, &mut agent, stop).map_err(|error| error.to_string()));
+    run_alone(name, Prepared { role, source }, metrics)
 }
 
 /// The newest term that a switch has obeyed.
@@ -250,24 +275,30 @@ pub(crate) fn run_gateway(
     config: &ClusterConfig,
     name: &str,
     threads: Option<ThreadCount>,
+    metrics: MetricsArguments,
 ) -> Result<(), Failure> {
     let section = named(&config.gateways, name, "gateway", |gateway| &gateway.name)?;
     let listener = crate::gateway::bind(section.listen.into())?;
     let keyspaces = config.client_keyspaces()?;
     let settings = Settings { threads: threads.or(section.threads), memory_mib_max: section.memory_mib_max };
-    run_threads(name, crate::gateway::prepare(listener, Ipv4Addr::UNSPECIFIED, None, keyspaces, settings)?)
+    let gateway = crate::gateway::prepare(name, listener, Ipv4Addr::UNSPECIFIED, None, keyspaces, settings)?;
+    run_threads(name, gateway, metrics.or(section.metrics))
 }
 
 /// Runs one role in this process, until a signal.
-fn run_alone(name: &str, role: Role) -> Result<(), Failure> {
-    run_threads(name, vec![role])
+fn run_alone(name: &str, prepared: Prepared, metrics: MetricsArguments) -> Result<(), Failure> {
+    let Prepared { role, source } = prepared;
+    run_threads(name, Prepared { role: vec![role], source }, metrics)
 }
 
 /// The same with a role of several threads.
-fn run_threads(name: &str, roles: Vec<Role>) -> Result<(), Failure> {
+fn run_threads(name: &str, prepared: Prepared<Vec<Role>>, metrics: MetricsArguments) -> Result<(), Failure> {
+    let Prepared { role: roles, source } = prepared;
+    let metrics = metrics.bind()?.role(vec![source])?;
     let stop = Stop::new();
     stop.on_signals().map_err(Failure::environment)?;
-    let threads: Vec<_> = roles.into_iter().map(|role| spawn_role(&stop, name, role)).collect();
+    let threads: Vec<_> =
+        roles.into_iter().chain(metrics).map(|role| spawn_role(&stop, name, role)).collect();
     say(format_args!("running {name}"))?;
     ended(&stop, threads)?;
     say(format_args!("stopped {name}"))

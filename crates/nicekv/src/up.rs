@@ -15,12 +15,14 @@ use crate::config::{
     SwitchSection, TimingSection,
 };
 use crate::failure::Failure;
+use crate::metrics::{self, MetricsArguments};
 use crate::roles::{self, bind_error, open_directory, random_id};
 use crate::{address, commands, discovery, gateway};
 use clap::{Args, ValueEnum};
 use futures_executor::block_on;
 use nicekv_client::facade::Client;
 use nicekv_metadata::Status;
+use nicekv_metrics::Source;
 use nicekv_placement::{KeyspaceDefaults, RingsBase, Vrings, parse_keyspaces, partitions_for};
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{
@@ -91,6 +93,8 @@ pub(crate) struct UpArguments {
     /// Threads that serve them, each with connections of its own, 1 to 64 [default: half as many as there are processors, 1 to 8]
     #[arg(long, value_name = "N")]
     gateway_threads: Option<gateway::ThreadCount>,
+    #[command(flatten)]
+    metrics: MetricsArguments,
     /// UDP port of the virtual rings and nodes; 0 chooses a free one
     #[arg(long, default_value_t = 0)]
     port: u16,
@@ -110,15 +114,17 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
     // Checked before anything is created.
     configuration(arguments, 1, 0)?.metadata_config()?;
     let redis = gateway::bind(arguments.resp)?;
+    let metrics = arguments.metrics.bind()?;
     let root = Root::open(arguments)?;
     let sockets = Sockets::bind(arguments)?;
     let config = configuration(arguments, sockets.port, root.cluster)?;
     let endpoint = sockets.metadata_address;
     let data = root.describe();
-    let (mut threads, edges) = start(&config, root, sockets, &stop)?;
+    let (mut threads, edges, sources) = start(&config, root, sockets, &stop)?;
     roles::say(format_args!("starting {} nodes, {data}", config.nodes.len()))?;
     let settings = gateway::Settings { threads: arguments.gateway_threads, memory_mib_max: None };
-    match serve(&config, endpoint, (redis, &edges, settings), &stop, &mut threads) {
+    let front = Front { redis, edges: &edges, settings, metrics, sources };
+    match serve(&config, endpoint, front, &stop, &mut threads) {
         Ok(_announcement) => {
             roles::ended(&stop, threads)?;
             roles::say(format_args!("stopped, {data}"))
@@ -142,6 +148,7 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
         mac: MacAddress([2, 0, 0, 0, 0, number]),
         switch_port: number.into(),
         data_directory: None,
+        metrics: None,
         spare: false,
         linger_us: NodeSection::linger_us(),
     };
@@ -175,6 +182,7 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
             prefix: None,
             lease_ms: None,
             instances: vec![],
+            metrics: None,
         },
         nodes: (1..=arguments.nodes).map(node).collect(),
         switches: vec![SwitchSection {
@@ -186,6 +194,7 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
             hosts: vec![],
             address: None,
             data_directory: None,
+            metrics: None,
         }],
         gateways: vec![],
         keyspaces: keyspaces.iter().map(KeyspaceSection::of).collect(),
@@ -277,14 +286,13 @@ impl Sockets {
     }
 }
 
+/// The roles behind the gateway: their threads, where it becomes an edge of their switch, and where they may be asked.
+type Started = (Vec<JoinHandle<()>>, Edges, Vec<Source>);
+
 /// Starts the roles behind the gateway, which is to be an edge of their switch.
-fn start(
-    config: &ClusterConfig,
-    root: Root,
-    sockets: Sockets,
-    stop: &Stop,
-) -> Result<(Vec<JoinHandle<()>>, Edges), Failure> {
+fn start(config: &ClusterConfig, root: Root, sockets: Sockets, stop: &Stop) -> Result<Started, Failure> {
     let link = AgentLink::new(SWITCH, &[sockets.metadata_address]);
+    let source = Source::Switch(SWITCH.into(), link.inquirer());
     let memory = root.open_role(SWITCH)?.map(roles::open_term).transpose()?;
     let mut switch = UserSpaceSwitch::new(sockets.switch, config.metadata_config()?.vrings(), link, memory)
         .map_err(Failure::environment)?;
@@ -294,10 +302,9 @@ fn start(
     let metadata_is_new = metadata.as_ref().is_some_and(DataDirectory::is_new);
     // First, because it refuses what does not fit to the stored state, before a node's directory is made for it.
     let metadata = roles::prepare_metadata(config, metadata, endpoint, vec![listener])?;
-    let mut prepared: Vec<(String, roles::Role)> = vec![
-        (SWITCH.into(), Box::new(move |stop| switch.run(stop).map_err(|error| error.to_string()))),
-        ("metadata".into(), metadata),
-    ];
+    let switch: roles::Role = Box::new(move |stop| switch.run(stop).map_err(|error| error.to_string()));
+    let mut prepared =
+        vec![(SWITCH.into(), roles::Prepared { role: switch, source }), ("metadata".into(), metadata)];
     for (section, (endpoint, listener)) in config.nodes.iter().zip(sockets.nodes) {
         let directory = root.open_role(&section.name)?;
         if metadata_is_new && directory.as_ref().is_some_and(|directory| !directory.is_new()) {
@@ -310,33 +317,49 @@ fn start(
         prepared.push((section.name.clone(), node));
     }
     let root = Arc::new(root);
-    let spawn = |(name, role): (String, roles::Role)| {
-        let (owned, root) = (stop.clone(), root.clone());
-        roles::spawn(stop, &name, move || {
+    let spawn = |(name, prepared): (String, roles::Prepared)| {
+        let (owned, root, role) = (stop.clone(), root.clone(), prepared.role);
+        let thread = roles::spawn(stop, &name, move || {
             // The directory stays ours until the last role is done with it.
             let _root = root;
             role(&owned)
-        })
+        });
+        (thread, prepared.source)
     };
-    Ok((prepared.into_iter().map(spawn).collect(), edges))
+    let (threads, sources) = prepared.into_iter().map(spawn).unzip();
+    Ok((threads, edges, sources))
+}
+
+/// What is open to others: Redis clients, and whoever reads metrics.
+struct Front<'a> {
+    redis: TcpListener,
+    edges: &'a Edges,
+    settings: gateway::Settings,
+    metrics: metrics::Endpoint,
+    /// Of the roles behind the gateway.
+    sources: Vec<Source>,
 }
 
 /// Waits until the cluster is ready, opens it to clients, and says so.
 fn serve(
     config: &ClusterConfig,
     endpoint: SocketAddrV4,
-    (redis, edges, settings): (TcpListener, &Edges, gateway::Settings),
+    Front { redis, edges, settings, metrics, mut sources }: Front<'_>,
     stop: &Stop,
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<discovery::Announcement, Failure> {
+    let (resp, keyspaces) = (redis.local_addr().map_err(Failure::environment)?, config.client_keyspaces()?);
+    let roles::Prepared { role: gateway, source } =
+        gateway::prepare("gateway", redis, Ipv4Addr::LOCALHOST, Some(edges), keyspaces.clone(), settings)?;
+    sources.push(source);
+    // Before the cluster is ready: one that does not become so is what metrics are for.
+    let metrics = metrics.role(sources)?;
+    threads.extend(metrics.map(|role| roles::spawn_role(stop, "metrics", role)));
     wait_until_ready(endpoint, stop)?;
-    let keyspaces = config.client_keyspaces()?;
     for keyspace in &keyspaces {
         let (client, _) = start_client(stop, Ipv4Addr::LOCALHOST, *keyspace).map_err(Failure::environment)?;
         block_on(probe(&client.with_keyspace(keyspace.id)))?;
     }
-    let resp = redis.local_addr().map_err(Failure::environment)?;
-    let gateway = gateway::prepare(redis, Ipv4Addr::LOCALHOST, Some(edges), keyspaces, settings)?;
     threads.extend(gateway.into_iter().map(|role| roles::spawn_role(stop, "gateway", role)));
     let announcement = discovery::announce(endpoint, resp).map_err(Failure::environment)?;
     let (nodes, replicas) = (config.nodes.len(), config.replicas);

@@ -6,7 +6,7 @@ use nicekv_dataplane_xdp::Hook;
 use nicekv_metadata::Timing;
 use nicekv_runtime::Linger;
 use serde::{Deserialize, Serialize};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 
 /// `[timing]`
@@ -52,6 +52,13 @@ pub(crate) struct MetadataSection {
     pub(crate) control: Vec<SocketAddrV4>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) data_directory: Option<PathBuf>,
+    /// Where its metrics are read.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "address::deserialize_optional"
+    )]
+    pub(crate) metrics: Option<SocketAddr>,
     #[serde(default)]
     pub(crate) store: Store,
     /// Of etcd.
@@ -91,6 +98,12 @@ pub(crate) struct InstanceSection {
     pub(crate) switch_port: Option<u16>,
     #[serde(deserialize_with = "address::deserialize_all")]
     pub(crate) control: Vec<SocketAddrV4>,
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "address::deserialize_optional"
+    )]
+    pub(crate) metrics: Option<SocketAddr>,
 }
 
 impl MetadataSection {
@@ -101,8 +114,9 @@ impl MetadataSection {
 
     /// Every instance.
     pub(crate) fn all(&self) -> Vec<InstanceSection> {
-        let Self { address, mac, switch_port, control, .. } = self.clone();
-        let first = InstanceSection { name: Self::FIRST.into(), address, mac, switch_port, control };
+        let Self { address, mac, switch_port, control, metrics, .. } = self.clone();
+        let name = Self::FIRST.into();
+        let first = InstanceSection { name, address, mac, switch_port, control, metrics };
         std::iter::once(first).chain(self.instances.iter().cloned()).collect()
     }
 
@@ -164,6 +178,13 @@ pub(crate) struct NodeSection {
     /// Microseconds for which the node looks again, letting others run, before it sleeps.
     #[serde(default = "NodeSection::linger_us")]
     pub(crate) linger_us: u64,
+    /// Where its metrics are read.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "address::deserialize_optional"
+    )]
+    pub(crate) metrics: Option<SocketAddr>,
 }
 
 impl NodeSection {
@@ -196,6 +217,13 @@ pub(crate) struct SwitchSection {
     pub(crate) address: Option<Ipv4Addr>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) data_directory: Option<PathBuf>,
+    /// Where its metrics are read.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "address::deserialize_optional"
+    )]
+    pub(crate) metrics: Option<SocketAddr>,
 }
 
 impl SwitchSection {
@@ -239,6 +267,13 @@ pub(crate) struct GatewaySection {
     /// Most MiB of commands and replies that all its connections together may hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) memory_mib_max: Option<usize>,
+    /// Where its metrics are read.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "address::deserialize_optional"
+    )]
+    pub(crate) metrics: Option<SocketAddr>,
 }
 
 /// An Ethernet address, written as `02:00:00:00:00:01`.

@@ -3,6 +3,7 @@
 mod cluster;
 mod keyspaces;
 mod manners;
+mod metrics;
 mod quorum;
 mod refusals;
 mod usage;
