@@ -33,6 +33,11 @@ impl<P: Protocol> NodeCore<P> {
         self.host.clients_bytes_max = Some(bytes_max);
     }
 
+    /// Partitions of which is heard from now on remember what no more than these last decisions wrote.
+    pub fn bound_recent(&mut self, decisions_max: usize) {
+        self.host.recent_decisions_max = Some(decisions_max);
+    }
+
     /// The partitions, by number.
     pub fn partitions(&self) -> impl Iterator<Item = &P> {
         self.partitions.iter()

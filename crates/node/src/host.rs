@@ -56,6 +56,9 @@ pub struct Host {
     pub(crate) plant: Option<Plant>,
     #[cfg(feature = "exploration")]
     pub(crate) clients_bytes_max: Option<usize>,
+    /// As a test has it.
+    #[cfg(feature = "exploration")]
+    pub(crate) recent_decisions_max: Option<usize>,
     internal_sequence: u64,
     internal_open: BTreeSet<u64>,
 }
@@ -78,6 +81,8 @@ impl Host {
             plant: None,
             #[cfg(feature = "exploration")]
             clients_bytes_max: None,
+            #[cfg(feature = "exploration")]
+            recent_decisions_max: None,
             internal_sequence: 0,
             internal_open: BTreeSet::new(),
             config,
@@ -105,6 +110,18 @@ impl Host {
     /// As usual.
     #[cfg(not(feature = "exploration"))]
     pub const fn clients_bytes_max(&self, usual: usize) -> usize {
+        usual
+    }
+
+    /// Of how many decisions a partition may remember what they wrote: as usual, or as a test has it.
+    #[cfg(feature = "exploration")]
+    pub fn recent_decisions_max(&self, usual: usize) -> usize {
+        self.recent_decisions_max.unwrap_or(usual)
+    }
+
+    /// As usual.
+    #[cfg(not(feature = "exploration"))]
+    pub const fn recent_decisions_max(&self, usual: usize) -> usize {
         usual
     }
 
@@ -150,6 +167,18 @@ impl Host {
     /// Reads a page of entries; the protocol is given the number back with what was read.
     pub fn scan(&mut self, partition: PartitionId, after: &[u8], bytes_max: usize) -> u64 {
         let token = self.storage.scan(partition, after, bytes_max);
+        self.waits.scans.push_back((token, partition));
+        token
+    }
+
+    /// Reads the entries of these keys, as a page; the protocol is given the number back with what was read.
+    pub fn gather<'a>(
+        &mut self,
+        partition: PartitionId,
+        keys: impl Iterator<Item = &'a [u8]>,
+        bytes_max: usize,
+    ) -> u64 {
+        let token = self.storage.gather(partition, keys, bytes_max);
         self.waits.scans.push_back((token, partition));
         token
     }

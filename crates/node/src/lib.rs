@@ -45,5 +45,5 @@ pub use plant::Plant;
 pub use protocol::{CopyChunk, CopyRequest, Message, Page, Protocol, Request, stored_entries};
 pub use session::Session;
 pub use status::{Counters, NodeStatus, PartitionStatus, PutStages, Standing};
-pub use storage::{StorageCompletion, StorageQueue, StorageRequest};
+pub use storage::{StorageCompletion, StorageQueue, StorageRequest, gathered_keys};
 pub use visibility::{Shift, ShiftKind, Visibility};

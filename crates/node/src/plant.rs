@@ -34,6 +34,8 @@ pub enum Plant {
     JoinerKeepsFormerLife,
     /// R7: deletions leave nothing behind for members that are away.
     TombstoneDroppedEarly,
+    /// R7: what was written is not noted if its key was written a while before.
+    OverwriteNotNoted,
     /// R7: a joiner is served, and so may become consistent, before recovery is complete.
     CopyDuringRecovery,
     /// R8: a handoff keeps what is in its space from another time.

@@ -63,6 +63,17 @@ pub enum StorageRequest<'a> {
         /// Stop when the entries together reach this size.
         bytes_max: usize,
     },
+    /// Read the entries of these keys, in their order; answered by [`StorageCompletion::Scan`] of those that there are.
+    Gather {
+        /// To be returned.
+        token: u64,
+        /// The partition.
+        partition: PartitionId,
+        /// For [`gathered_keys`].
+        keys: &'a [u8],
+        /// Stop after the entry with which they reach this size, or after any; there is more if that was not the last key.
+        bytes_max: usize,
+    },
     /// Make durable what was written to the engine so far, then forget the log's records before this one.
     Trim {
         /// The first record that is still needed.
@@ -90,7 +101,7 @@ pub enum StorageCompletion<'a> {
         /// Of the request.
         token: u64,
     },
-    /// The entries.
+    /// The entries of a scan, or those of chosen keys.
     Scan {
         /// Of the request.
         token: u64,
@@ -98,7 +109,7 @@ pub enum StorageCompletion<'a> {
         entries: &'a [u8],
         /// Keys, in order, whose entries are damaged and not among `entries`.
         corrupt: &'a [Vec<u8>],
-        /// Whether later keys exist.
+        /// Whether later keys exist, or were chosen.
         more: bool,
     },
 }
@@ -112,7 +123,18 @@ enum Queued {
     Remove { partition: PartitionId, key: Range<usize> },
     Clear { partition: PartitionId },
     Scan { token: u64, partition: PartitionId, after: Range<usize>, bytes_max: usize },
+    Gather { token: u64, partition: PartitionId, keys: Range<usize>, bytes_max: usize },
     Trim { before: u64 },
+}
+
+/// The keys of a [`StorageRequest::Gather`].
+pub fn gathered_keys(mut keys: &[u8]) -> impl Iterator<Item = &[u8]> {
+    core::iter::from_fn(move || {
+        let (length, rest) = keys.split_first_chunk()?;
+        let key;
+        (key, keys) = rest.split_at(u16::from_be_bytes(*length).into());
+        Some(key)
+    })
 }
 
 /// Requests that wait for the driver, their bytes in one arena that is reused when the queue has run empty.
@@ -195,6 +217,24 @@ impl StorageQueue {
         token
     }
 
+    pub(crate) fn gather<'a>(
+        &mut self,
+        partition: PartitionId,
+        keys: impl Iterator<Item = &'a [u8]>,
+        bytes_max: usize,
+    ) -> u64 {
+        let token = self.token();
+        let keys = self.stage(|out| {
+            for key in keys {
+                let length = u16::try_from(key.len()).expect("keys are short");
+                out.extend_from_slice(&length.to_be_bytes());
+                out.extend_from_slice(key);
+            }
+        });
+        self.queue.push_back(Queued::Gather { token, partition, keys, bytes_max });
+        token
+    }
+
     /// A scan during which it is noted what is written to the partition, until [`Self::end_watch`].
     pub(crate) fn scan_watched(&mut self, partition: PartitionId, after: &[u8], bytes_max: usize) -> u64 {
         self.watched = Some((partition, BTreeSet::new()));
@@ -249,6 +289,9 @@ impl StorageQueue {
             Queued::Clear { partition } => StorageRequest::Clear { partition },
             Queued::Scan { token, partition, after, bytes_max } => {
                 StorageRequest::Scan { token, partition, after: &bytes[after], bytes_max }
+            }
+            Queued::Gather { token, partition, keys, bytes_max } => {
+                StorageRequest::Gather { token, partition, keys: &bytes[keys], bytes_max }
             }
             Queued::Trim { before } => StorageRequest::Trim { before },
         })

@@ -26,6 +26,11 @@ pub const EXPIRY_DELETES_OPEN_MAX: usize = 256;
 pub const CATCH_UP_DATAGRAMS_MAX: usize = 32;
 /// Most deletions of one partition that are remembered to be dropped; beyond it they are left to the scrub.
 pub const TOMBSTONES_MAX: usize = 65_536;
+/// Latest decisions of one partition of which it is remembered what they wrote: whoever was away for no more of them gets that, and
+/// nobody reads the partition for it. Each takes 32 bytes, and twice its key if that is longer than 24.
+pub(crate) const RECENT_DECISIONS_MAX: usize = 65_536;
+/// Most keys that are looked up for one frame of a copy of what they wrote.
+pub(crate) const COPY_KEYS_MAX: usize = 256;
 /// Most pages of the engine that are read for one frame of a copy, if little on them is new.
 pub const COPY_PAGES_MAX: usize = 16;
 /// Bytes of entries that one frame of a copy carries.

@@ -2,7 +2,9 @@
 
 mod harness;
 
-use harness::pair::{OTHER, OTHER_ADDRESS, PARTITION, Sent, ack, decisions, increment, other, primary};
+use harness::pair::{
+    OTHER, OTHER_ADDRESS, PARTITION, Sent, ack, decisions, increment, other, position, primary,
+};
 use harness::{CLIENT, Node};
 use nicekv_node::{StreamPeer, Timing};
 use nicekv_wire::control::{Member, MemberRole, MemberState};
@@ -108,7 +110,8 @@ fn a_copy_looks_for_what_is_new_on_several_pages() {
     const JOINER: NodeId = NodeId(3);
     let address = "10.0.0.4:7400".parse().unwrap();
     let joiner = Member { node: JOINER, state: MemberState::Joining, role: MemberRole::Original, address };
-    let mut node = Node::started();
+    // Which decisions wrote it is past remembering.
+    let mut node = Node::restarted_with(&[position(5, 4)]);
     node.grant_lease(Term(3));
     node.assign_with(Term(3), Epoch(5), &[joiner]);
     let reply = nicekv_wire::recovery::RecoverReply {

@@ -7,7 +7,7 @@
 //! disk notices, as the real engine does by its checksums.
 
 use crate::random::Random;
-use nicekv_node::{StorageCompletion, StorageRequest};
+use nicekv_node::{StorageCompletion, StorageRequest, gathered_keys};
 use nicekv_replication::Replica;
 use nicekv_wire::recovery::{Entry, put_keyed_entry};
 use nicekv_wire::{Now, PartitionId};
@@ -116,6 +116,11 @@ impl Disk {
                     let (entries, corrupt) = (&entries[..], &corrupt[..]);
                     core.handle_storage(now, StorageCompletion::Scan { token, entries, corrupt, more });
                 }
+                StorageRequest::Gather { token, partition, keys, bytes_max } => {
+                    let (entries, corrupt, more) = self.gather(partition, keys, bytes_max);
+                    let (entries, corrupt) = (&entries[..], &corrupt[..]);
+                    core.handle_storage(now, StorageCompletion::Scan { token, entries, corrupt, more });
+                }
                 StorageRequest::Trim { before } => busy.push(Busy::Sync {
                     entries: self.entries.clone(),
                     log_through: self.appended(),
@@ -177,6 +182,22 @@ impl Disk {
             }
         }
         (page, corrupt, rest.next().is_some())
+    }
+
+    /// As [`Self::scan`], of these keys.
+    fn gather(&self, partition: PartitionId, keys: &[u8], bytes_max: usize) -> (Vec<u8>, Vec<Vec<u8>>, bool) {
+        let (mut page, mut corrupt) = (Vec::new(), Vec::new());
+        let mut keys = gathered_keys(keys);
+        while page.len() < bytes_max
+            && let Some(key) = keys.next()
+        {
+            match self.entries.get(&(partition, key.to_vec())) {
+                Some(entry) if is_damaged(entry) => corrupt.push(key.to_vec()),
+                Some(entry) => put_keyed_entry(&mut page, key, entry),
+                None => {}
+            }
+        }
+        (page, corrupt, keys.next().is_some())
     }
 
     /// Something that took time is done. Forces and syncs finish in the order of their beginning.

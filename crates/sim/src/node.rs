@@ -16,6 +16,8 @@ const BATCH_MAX: usize = 64;
 const SCRUB_INTERVAL: Duration = Duration::from_millis(500);
 /// Of the clients a forgetful node remembers so much: about four with one result each.
 const FORGETFUL_BYTES: usize = 700;
+/// And of what decisions wrote, that of so many.
+const FORGETFUL_DECISIONS: usize = 20;
 /// The wall clock at the beginning of a simulation, in milliseconds of the Unix epoch.
 pub const START_UNIX_MS: u64 = 1_800_000_000_000;
 
@@ -184,6 +186,7 @@ impl Node {
         });
         if self.is_forgetful {
             core.bound_clients(FORGETFUL_BYTES);
+            core.bound_recent(FORGETFUL_DECISIONS);
         }
         if let Some(plant) = surroundings.plant {
             core.plant(plant);

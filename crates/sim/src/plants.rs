@@ -158,6 +158,7 @@ pub const PLANTS: &[Plant] = &[
     replica("epoch-unchecked", "R4", InReplica::EpochUnchecked, Hunt::Seeds(late_messages)),
     replica("copy-during-recovery", "R7", InReplica::CopyDuringRecovery, Hunt::Seeds(lossy_joins)),
     replica("tombstone-dropped-early", "R7", InReplica::TombstoneDroppedEarly, Hunt::Seeds(as_drawn)),
+    replica("overwrite-not-noted", "R7", InReplica::OverwriteNotNoted, Hunt::Seeds(as_drawn)),
     replica("former-move-kept", "R7", InReplica::FormerMoveKept, Hunt::Seeds(nodes_come_and_go)),
     replica("handoff-not-emptied", "R8", InReplica::HandoffNotEmptied, Hunt::Seeds(with_handoffs)),
     replica("handoff-denies-missing", "R8", InReplica::HandoffDeniesMissing, Hunt::Seeds(with_handoffs)),

@@ -6,8 +6,9 @@
 //! Every change of the engine's entries goes through here, and is told (`nicekv_node::Visibility`).
 
 use super::agenda::Agenda;
+use super::recent::Recent;
 use super::sequence::Decided;
-use crate::config::TOMBSTONES_MAX;
+use crate::config::{RECENT_DECISIONS_MAX, TOMBSTONES_MAX};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use nicekv_node::{Host, Map, Membership, Plant};
@@ -80,13 +81,15 @@ pub(super) struct Contents {
     held_by_originals: u64,
     tombstones: Tombstones,
     agenda: Agenda,
+    recent: Recent,
 }
 
 impl Contents {
     /// Of a partition that is empty, or of whose entries nothing is known.
     pub(super) fn new(partition: PartitionId, host: &Host) -> Self {
         let (tombstones, agenda) = (Tombstones::new(host.map()), Agenda::new(host.map()));
-        Self { partition, floor: 0, held_by_originals: 0, tombstones, agenda }
+        let recent = Recent::new(host.recent_decisions_max(RECENT_DECISIONS_MAX));
+        Self { partition, floor: 0, held_by_originals: 0, tombstones, agenda, recent }
     }
 
     pub(super) fn agenda(&self) -> &Agenda {
@@ -95,6 +98,14 @@ impl Contents {
 
     pub(super) fn agenda_mut(&mut self) -> &mut Agenda {
         &mut self.agenda
+    }
+
+    pub(super) fn recent(&self) -> &Recent {
+        &self.recent
+    }
+
+    pub(super) fn recent_mut(&mut self) -> &mut Recent {
+        &mut self.recent
     }
 
     /// A handoff lacks what was decided up to here.
@@ -124,6 +135,9 @@ impl Contents {
             return;
         }
         self.tombstones.note(key, entry);
+        if !(host.has(Plant::OverwriteNotNoted) && self.recent.has(key)) {
+            self.recent.note(entry.index, key);
+        }
         host.storage.write(self.partition, key, |out| entry.append(out));
     }
 
@@ -139,6 +153,7 @@ impl Contents {
         host.visibility.unknown(self.partition);
         self.tombstones.clear();
         self.agenda.clear();
+        self.recent.begin_after(0);
         host.storage.discard_writes(self.partition);
         host.storage.clear(self.partition);
     }

@@ -4,14 +4,18 @@
 //! which was open when its epoch began is decided: such an op may have been answered already, and a joiner that became consistent
 //! without it could lose it. The entries come from the primary or from a ready handoff, which holds everything that was decided since its
 //! `floor`.
+//!
+//! What was written since is known by decision (`recent`) as far as that reaches back; else pages of the engine are read, and what is newer on
+//! them. Either way it is enough to give what was decided before this epoch: the joiner logs all later decisions itself.
 
 use super::copy_frames::{Begun, EntriesChunk};
 use super::history::History;
 use super::joiner::Former;
 use super::partition::Partition;
-use super::waits::{CopyScan, ScanPurpose};
+use super::recent::RecentKey;
+use super::waits::{CopyRecent, CopyScan, ScanPurpose};
 use crate::clients::ExportCursor;
-use crate::config::{COPY_CHUNK_BYTES, COPY_PAGES_MAX};
+use crate::config::{COPY_CHUNK_BYTES, COPY_KEYS_MAX, COPY_PAGES_MAX};
 use alloc::vec::Vec;
 use nicekv_node::{Host, Plant, Standing, StreamPeer, stored_entries};
 use nicekv_wire::control::{MemberRole, MemberState};
@@ -58,6 +62,10 @@ impl Partition {
             CopySection::Clients => {
                 let (piece, _, more) = self.clients.export(ExportCursor::from_bytes(after), COPY_CHUNK_BYTES);
                 self.send_chunk(host, peer, self.membership.epoch, section, more, &piece);
+            }
+            // Who needs everything gets it in the order of keys, in which it lies.
+            CopySection::Entries if since > 0 && self.contents.recent().reaches(since) => {
+                self.gather_recent(host, peer, since, base);
             }
             CopySection::Entries => {
                 let token = host.scan(self.id(), after, COPY_CHUNK_BYTES);
@@ -109,6 +117,7 @@ impl Partition {
     ) {
         match purpose {
             ScanPurpose::Copy(scan) => self.on_copy_scanned(host, scan, entries, more),
+            ScanPurpose::Recent(recent) => self.on_recent_gathered(host, recent, entries, more),
             ScanPurpose::Compare(compare) => self.on_compare_scanned(host, now, compare, entries, more),
         }
     }
@@ -129,9 +138,45 @@ impl Partition {
             return;
         }
         let mut payload = Vec::new();
-        EntriesChunk::append_head(self.sequence.logged(), last, &mut payload);
+        EntriesChunk::append_head(self.sequence.logged(), scan.since, last, &mut payload);
         payload.extend_from_slice(&scan.found);
         self.send_chunk(host, scan.peer, self.membership.epoch, CopySection::Entries, more, &payload);
+    }
+
+    /// Looks up what the next decisions after `since` wrote, up to the last one before this epoch: of those after it the joiner has heard.
+    fn gather_recent(&mut self, host: &mut Host, peer: StreamPeer, since: u64, base: u64) {
+        let written = self.contents.recent().written(since, base);
+        let keys: Vec<(u64, RecentKey)> =
+            written.map(|(index, key)| (index, key.clone())).take(COPY_KEYS_MAX).collect();
+        let through = match keys.last() {
+            Some((last, _)) if keys.len() == COPY_KEYS_MAX => *last,
+            _ => base.max(since),
+        };
+        let token = host.gather(self.id(), keys.iter().map(|(_, key)| &**key), COPY_CHUNK_BYTES);
+        let purpose = ScanPurpose::Recent(CopyRecent { peer, since, keys, through });
+        self.waits.scan(token, self.membership.epoch, purpose);
+    }
+
+    /// What decisions wrote has been read: the joiner is given what is still there of it, each entry in its decision's turn if that
+    /// comes later. `more`: the page was full before the last key.
+    fn on_recent_gathered(&mut self, host: &mut Host, recent: CopyRecent, entries: &[u8], more: bool) {
+        let Some(base) = self.sequence.base() else { return };
+        let (mut found, mut through) = (Vec::new(), recent.since);
+        let mut places = recent.keys.iter();
+        for (key, stored) in stored_entries(entries) {
+            let Some((index, _)) = places.find(|(_, noted)| **noted == *key) else { break };
+            through = *index;
+            let has_turn = |at| at > *index && at <= base && self.contents.recent().is_of(at, key);
+            if Entry::decode(stored).is_ok_and(|entry| entry.index > recent.since && !has_turn(entry.index)) {
+                put_keyed_entry(&mut found, key, stored);
+            }
+        }
+        through = if more { through } else { recent.through };
+        let mut payload = Vec::new();
+        EntriesChunk::append_head(self.sequence.logged(), through, &[], &mut payload);
+        payload.extend_from_slice(&found);
+        let (epoch, section) = (self.membership.epoch, CopySection::Entries);
+        self.send_chunk(host, recent.peer, epoch, section, through < base, &payload);
     }
 
     fn send_chunk(

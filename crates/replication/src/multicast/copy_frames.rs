@@ -61,16 +61,20 @@ impl Begun {
     }
 }
 
-/// A part of the entries: the source's last decision, the cursor, and keyed entries.
+/// A part of the entries: the source's last decision, how far it is by decisions and by keys, and keyed entries.
 pub(super) struct EntriesChunk<'a> {
     pub(super) covers: u64,
+    /// With this part the joiner has what was written up to this decision: it asks for what was written since.
+    pub(super) through: u64,
+    /// And of that only keys after this one.
     pub(super) after: &'a [u8],
     pub(super) entries: &'a [u8],
 }
 
 impl<'a> EntriesChunk<'a> {
-    pub(super) fn append_head(covers: u64, after: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn append_head(covers: u64, through: u64, after: &[u8], out: &mut Vec<u8>) {
         put(out, &U64::from(covers));
+        put(out, &U64::from(through));
         put(out, &U16::from(after.len() as u16));
         out.extend_from_slice(after);
     }
@@ -78,9 +82,10 @@ impl<'a> EntriesChunk<'a> {
     pub(super) fn read(payload: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
         let covers: U64 = reader.layout("last decision of a copy")?;
+        let through: U64 = reader.layout("decisions of a copy")?;
         let length: U16 = reader.layout("cursor of a copy")?;
         let after = reader.bytes(length.get().into(), "cursor of a copy")?;
-        Ok(Self { covers: covers.get(), after, entries: reader.rest() })
+        Ok(Self { covers: covers.get(), through: through.get(), after, entries: reader.rest() })
     }
 }
 
@@ -106,9 +111,10 @@ mod tests {
         begun(4, 7).append(&mut payload);
         assert_eq!(Begun::read(&payload).unwrap(), begun(4, 7));
         let mut payload = Vec::new();
-        EntriesChunk::append_head(9, b"key", &mut payload);
+        EntriesChunk::append_head(9, 8, b"key", &mut payload);
         payload.extend(b"entries");
         let chunk = EntriesChunk::read(&payload).unwrap();
-        assert_eq!((chunk.covers, chunk.after, chunk.entries), (9, &b"key"[..], &b"entries"[..]));
+        assert_eq!((chunk.covers, chunk.through), (9, 8));
+        assert_eq!((chunk.after, chunk.entries), (&b"key"[..], &b"entries"[..]));
     }
 }

@@ -220,6 +220,11 @@ impl Partition {
         self.former = Some(Former::through(host, since, history.clone()));
         self.sequence.prepend_history(history);
         self.contents.set_floor(floor);
+        match floor {
+            0 => self.contents.recent_mut().forget_after(since),
+            // A handoff never holds what was decided up to there.
+            _ => self.contents.recent_mut().begin_after(floor),
+        }
     }
 
     fn take_clients(&mut self, host: &mut Host, more: bool, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
@@ -235,7 +240,7 @@ impl Partition {
     fn take_entries(&mut self, host: &mut Host, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
         let chunk = EntriesChunk::read(payload)?;
         let join = self.join.as_mut().expect("checked by the caller");
-        join.cover(chunk.covers);
+        join.cover(chunk.covers, chunk.through);
         let mut copied = Vec::new();
         let mut reader = Reader::new(chunk.entries);
         while !reader.is_empty() {

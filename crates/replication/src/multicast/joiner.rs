@@ -96,7 +96,7 @@ pub(super) struct Join {
     asked_ns: u64,
     /// Entries are asked of this member.
     source: NodeId,
-    /// Those written after this decision.
+    /// Those written after this decision; what is copied in the order of decisions raises it.
     since: u64,
     /// Decisions up to this one may have effects in the copy.
     covers: u64,
@@ -178,9 +178,9 @@ impl Join {
         self.stage = Stage::Copying { section, after };
     }
 
-    /// Decisions up to `covers` may have effects in what is copied.
-    pub(super) fn cover(&mut self, covers: u64) {
-        self.covers = self.covers.max(covers);
+    /// Decisions up to `covers` may have effects in what is copied, and nothing is lacking of those up to `through`.
+    pub(super) fn cover(&mut self, covers: u64, through: u64) {
+        (self.covers, self.since) = (self.covers.max(covers), self.since.max(through));
     }
 
     /// All deduplication records are here; ops up to this record were taken in without them.
@@ -272,8 +272,9 @@ mod tests {
     fn it_is_complete_when_it_could_go_on_alone() {
         let mut join = Join::new(Map::default(), PRIMARY);
         join.begin(PRIMARY, 4, 6);
-        join.cover(9);
-        join.cover(8);
+        join.cover(9, 5);
+        join.cover(8, 0);
+        assert_eq!(join.source(), (PRIMARY, 5));
         join.end_clients(20);
         assert!(join.is_complete(9, 21));
         assert!(!join.is_complete(8, 21) && !join.is_complete(9, 20));

@@ -62,6 +62,11 @@ impl Partition {
     }
 
     fn take_position(&mut self, host: &mut Host, now: Now, position: Position, history: History) {
+        if position.released > self.sequence.logged() || self.contents.recent().is_unused() {
+            // The log begins here: what was decided before is in the engine, and nobody knows which.
+            let through = position.released.max(position.since.unwrap_or(0));
+            self.contents.recent_mut().begin_after(through);
+        }
         self.release(host, now, position.released);
         self.sequence.replay_released(position.released);
         self.former = position.since.map(|since| Former::through(host, since, history.clone()));

@@ -85,7 +85,13 @@ impl Partition {
                 self.show(host, now, decided, &op.stored, result);
                 self.locks.let_go(op);
             }
-            None => self.answer_refused(host, decided, &result),
+            None => {
+                // If it wrote something, that is in the engine: it is read back from the log, and its prepare was let go.
+                if decided.effect != Effect::None {
+                    self.contents.recent_mut().forget_through(decided.index);
+                }
+                self.answer_refused(host, decided, &result);
+            }
         }
     }
 

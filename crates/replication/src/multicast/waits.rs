@@ -1,6 +1,7 @@
 //! What a partition waits for from its disk, in the order in which the disk completes.
 
 use super::compare::Compare;
+use super::recent::RecentKey;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
@@ -33,6 +34,7 @@ struct PendingScan {
 #[derive(Clone)]
 pub(super) enum ScanPurpose {
     Copy(CopyScan),
+    Recent(CopyRecent),
     Compare(Compare),
 }
 
@@ -44,6 +46,17 @@ pub(super) struct CopyScan {
     /// What was found on the pages before.
     pub(super) found: Vec<u8>,
     pub(super) pages: usize,
+}
+
+/// For a joiner that is told what the latest decisions wrote.
+#[derive(Clone)]
+pub(super) struct CopyRecent {
+    pub(super) peer: StreamPeer,
+    pub(super) since: u64,
+    /// The keys that are read, by decision.
+    pub(super) keys: Vec<(u64, RecentKey)>,
+    /// All that was written after `since` and up to this decision is among them.
+    pub(super) through: u64,
 }
 
 /// A log record whose force somebody waits for.

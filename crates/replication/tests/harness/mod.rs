@@ -4,7 +4,9 @@
 
 pub(crate) mod pair;
 
-use nicekv_node::{NodeConfig, ShiftKind, StorageCompletion, StorageRequest, StreamPeer, Timing};
+use nicekv_node::{
+    NodeConfig, ShiftKind, StorageCompletion, StorageRequest, StreamPeer, Timing, gathered_keys,
+};
 use nicekv_placement::{Vrings, key_digest};
 use nicekv_replication::Replica;
 use nicekv_wire::Duration;
@@ -32,6 +34,8 @@ pub(crate) struct Node {
     pub(crate) log: Vec<Vec<u8>>,
     pub(crate) now: Now,
     pub(crate) sequence: u64,
+    /// Originals that a partition is to have.
+    pub(crate) replicas: u8,
     /// The disk does not force the log.
     pub(crate) forces_nothing: bool,
     /// How many pages it has read.
@@ -63,6 +67,7 @@ impl Node {
             log: Vec::new(),
             now,
             sequence: 0,
+            replicas: 1,
             forces_nothing: false,
             scans: 0,
         }
@@ -144,7 +149,7 @@ impl Node {
             epoch,
             activated,
             primary,
-            replicas: 1,
+            replicas: self.replicas,
             members,
         };
         self.receive(METADATA, |out| assign.encode(out))
@@ -177,9 +182,14 @@ impl Node {
         core::iter::from_fn(|| self.core.poll_stream()).map(|(_, frame)| frame).collect()
     }
 
-    /// The process dies and another one starts, with this part of the log and what the engine holds.
+    /// The process dies and another one starts, with this part of the log and an empty engine.
     pub(crate) fn restarted_with(log: &[Vec<u8>]) -> Self {
-        let mut node = Self::started();
+        Self::restarted_on(BTreeMap::new(), log)
+    }
+
+    /// The process dies and another one starts, with what the engine holds and this part of the log.
+    pub(crate) fn restarted_on(engine: BTreeMap<Vec<u8>, Vec<u8>>, log: &[Vec<u8>]) -> Self {
+        let mut node = Self { engine, ..Self::started() };
         for record in log {
             node.core.replay(node.now, record).expect("the node wrote it");
             node.log.push(record.clone());
@@ -246,6 +256,17 @@ impl Node {
                     let more = rest.next().is_some();
                     self.scans += 1;
                     let completion = StorageCompletion::Scan { token, entries: &entries, corrupt: &[], more };
+                    self.core.handle_storage(self.now, completion);
+                }
+                StorageRequest::Gather { token, keys, .. } => {
+                    let mut entries = Vec::new();
+                    for key in gathered_keys(keys) {
+                        if let Some(entry) = self.engine.get(key) {
+                            put_keyed_entry(&mut entries, key, entry);
+                        }
+                    }
+                    let completion =
+                        StorageCompletion::Scan { token, entries: &entries, corrupt: &[], more: false };
                     self.core.handle_storage(self.now, completion);
                 }
                 other => panic!("a lone node asks for {other:?}"),

@@ -109,6 +109,17 @@ pub(crate) fn recover(node: &mut Node, epoch: u32, logged: u64, undecided: Vec<U
     node.receive(OTHER_ADDRESS, |out| reply.encode(out))
 }
 
+/// The record with which a log begins that was let go up to decision `through`; all of them were made in this epoch, and are released.
+pub(crate) fn position(through: u64, origin: u32) -> Vec<u8> {
+    let mut record = PARTITION.0.to_be_bytes().to_vec();
+    record.extend([9, 0]);
+    for number in [0, 0, through, through, 1] {
+        record.extend(number.to_be_bytes());
+    }
+    record.extend(origin.to_be_bytes());
+    record
+}
+
 /// A primary whose epoch 5 has begun with nothing.
 pub(crate) fn primary() -> Node {
     let mut node = Node::started();

@@ -15,7 +15,7 @@
 use super::durable_log::{DurableLog, Forcing, LogObservation};
 use super::space::Space;
 use crate::Waker;
-use nicekv_node::{NodeConfig, StorageCompletion, StorageRequest};
+use nicekv_node::{NodeConfig, StorageCompletion, StorageRequest, gathered_keys};
 use nicekv_replication::Replica;
 use nicekv_store::engine::DurableOptions;
 use nicekv_store::{
@@ -312,8 +312,14 @@ impl NodeStorage {
                     for (key, entry) in &page.entries {
                         put_keyed_entry(&mut self.entries, key, entry);
                     }
-                    let (entries, corrupt, more) = (&self.entries[..], &page.corrupt[..], page.more);
-                    core.handle_storage(now, StorageCompletion::Scan { token, entries, corrupt, more });
+                    self.give_page(now, core, token, &page.corrupt, page.more);
+                    if crate::now().boot_ns >= until_ns {
+                        return Ok(false);
+                    }
+                }
+                StorageRequest::Gather { token, partition, keys, bytes_max } => {
+                    let (corrupt, more) = self.gather(partition, keys, bytes_max, until_ns)?;
+                    self.give_page(now, core, token, &corrupt, more);
                     if crate::now().boot_ns >= until_ns {
                         return Ok(false);
                     }
@@ -321,6 +327,35 @@ impl NodeStorage {
                 StorageRequest::Trim { before } => self.syncs_wanted.push(AfterSync::Trim { before }),
             }
         }
+    }
+
+    /// A page has been read.
+    fn give_page(&self, now: Now, core: &mut Replica, token: u64, corrupt: &[Vec<u8>], more: bool) {
+        let entries = &self.entries[..];
+        core.handle_storage(now, StorageCompletion::Scan { token, entries, corrupt, more });
+    }
+
+    /// Reads the entries of these keys, until they are so many bytes or the time is up. Those that are damaged, and whether there are more keys.
+    fn gather(
+        &mut self,
+        partition: PartitionId,
+        keys: &[u8],
+        bytes_max: usize,
+        until_ns: u64,
+    ) -> Result<(Vec<Vec<u8>>, bool), StoreError> {
+        self.entries.clear();
+        let (mut corrupt, mut keys) = (Vec::new(), gathered_keys(keys));
+        let has_time = |entries: &[u8]| entries.is_empty() || crate::now().boot_ns < until_ns;
+        while self.entries.len() < bytes_max && has_time(&self.entries) {
+            let Some(key) = keys.next() else { return Ok((corrupt, false)) };
+            match self.engine.get_into(partition.0, key, &mut self.value) {
+                Ok(true) => put_keyed_entry(&mut self.entries, key, &self.value),
+                Ok(false) => {}
+                Err(StoreError::Corrupt { key, .. }) => corrupt.push(key),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((corrupt, keys.next().is_some()))
     }
 
     fn clear_piece(&mut self) -> Result<(), StoreError> {

@@ -1,0 +1,201 @@
+//! Which keys the latest decisions have written: what a member that comes back is given, without reading the whole partition for it (R7).
+//!
+//! ```text
+//!   decision   … 41 | 42  43  44  45  46        of whoever holds 42 are copied c (44) and a (46):
+//!   key           ? |  b   a   c   –   a        45 wrote nothing, and what 43 wrote is no more
+//! ```
+//!
+//! Invariant: the key of every entry whose decision comes after the forgotten ones is here, at the place of that decision. Where a key was
+//! written again its earlier places stay, and what the engine has of it tells which one is the last.
+//!
+//! It is in memory only, and bounded; a restart fills it from the log. Whoever was away for longer than it reaches back is given what a
+//! scan finds.
+
+use alloc::collections::VecDeque;
+use smallvec::SmallVec;
+
+/// Bytes that keys may take which are too long to need none of their own; beyond them the oldest are forgotten.
+const LONG_KEYS_BYTES_MAX: usize = 2 << 20;
+
+/// A key; none is of no bytes, so that is a decision which wrote nothing. Short ones need no memory of their own.
+pub(super) type RecentKey = SmallVec<[u8; 24]>;
+
+/// See the module.
+#[derive(Clone)]
+pub(super) struct Recent {
+    /// The decision of the first key.
+    first: u64,
+    /// By decision, without gaps.
+    keys: VecDeque<RecentKey>,
+    decisions_max: usize,
+    long_keys_bytes: usize,
+}
+
+impl Recent {
+    /// Of an empty partition.
+    pub(super) fn new(decisions_max: usize) -> Self {
+        Self { first: 1, keys: VecDeque::new(), decisions_max, long_keys_bytes: 0 }
+    }
+
+    /// Whether nothing has been noted or forgotten.
+    pub(super) fn is_unused(&self) -> bool {
+        self.first == 1 && self.keys.is_empty()
+    }
+
+    /// What decisions up to `through` wrote is not known, and those after it have written nothing yet.
+    pub(super) fn begin_after(&mut self, through: u64) {
+        self.keys.clear();
+        (self.first, self.long_keys_bytes) = (through + 1, 0);
+    }
+
+    /// What was decided after `since` is void: everything that it wrote is written again.
+    pub(super) fn forget_after(&mut self, since: u64) {
+        if !self.reaches(since) {
+            return self.begin_after(since);
+        }
+        self.keys.truncate((since + 1 - self.first) as usize);
+        self.long_keys_bytes = self.keys.iter().map(bytes_of_long).sum();
+    }
+
+    /// What decisions up to `through` wrote is forgotten.
+    pub(super) fn forget_through(&mut self, through: u64) {
+        while self.first <= through {
+            let Some(key) = self.keys.pop_front() else {
+                self.first = through + 1;
+                return;
+            };
+            self.long_keys_bytes -= bytes_of_long(&key);
+            self.first += 1;
+        }
+    }
+
+    /// The decision of this index has written this key.
+    pub(super) fn note(&mut self, index: u64, key: &[u8]) {
+        let decisions_max = self.decisions_max as u64;
+        if index >= self.first + decisions_max {
+            self.forget_through(index - decisions_max);
+        }
+        let Some(place) = index.checked_sub(self.first) else { return };
+        match self.keys.get_mut(place as usize) {
+            None => {
+                if place > self.keys.len() as u64 {
+                    self.keys.resize(place as usize, RecentKey::new());
+                }
+                self.keys.push_back(RecentKey::from_slice(key));
+            }
+            Some(noted) if noted.is_empty() => *noted = RecentKey::from_slice(key),
+            Some(noted) if **noted == *key => return,
+            // No decision writes two keys. If a damaged or forged entry says so there is no place for both.
+            Some(_) => return self.forget_through(index),
+        }
+        self.long_keys_bytes += bytes_of_long(&self.keys[place as usize]);
+        while self.long_keys_bytes > LONG_KEYS_BYTES_MAX {
+            self.forget_through(self.first);
+        }
+    }
+
+    /// Whether all is known that was written after decision `since`.
+    pub(super) fn reaches(&self, since: u64) -> bool {
+        self.first <= since + 1
+    }
+
+    /// What decisions after `since` and up to `through` have written, and which.
+    pub(super) fn written(&self, since: u64, through: u64) -> impl Iterator<Item = (u64, &RecentKey)> {
+        let skipped = (since + 1).saturating_sub(self.first) as usize;
+        let places = (self.first..=through).zip(&self.keys).skip(skipped);
+        places.filter(|(_, key)| !key.is_empty())
+    }
+
+    /// Whether decision `index` wrote this key.
+    pub(super) fn is_of(&self, index: u64, key: &[u8]) -> bool {
+        let place = index.checked_sub(self.first).and_then(|place| self.keys.get(place as usize));
+        place.is_some_and(|noted| **noted == *key)
+    }
+
+    /// Whether any decision wrote this key.
+    pub(super) fn has(&self, key: &[u8]) -> bool {
+        self.keys.iter().any(|noted| **noted == *key)
+    }
+}
+
+fn bytes_of_long(key: &RecentKey) -> usize {
+    if key.spilled() { key.capacity() } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(recent: &Recent, since: u64, through: u64) -> Vec<(u64, &str)> {
+        recent
+            .written(since, through)
+            .map(|(index, key)| (index, std::str::from_utf8(key).unwrap()))
+            .collect()
+    }
+
+    fn noted(decisions_max: usize, decisions: &[(u64, &str)]) -> Recent {
+        let mut recent = Recent::new(decisions_max);
+        for (index, key) in decisions {
+            recent.note(*index, key.as_bytes());
+        }
+        recent
+    }
+
+    #[test]
+    fn what_was_written_since_is_told_in_the_order_of_decisions() {
+        // The effect of a contended decision comes after those of later ones.
+        let recent = noted(9, &[(1, "b"), (2, "a"), (5, "a"), (3, "c")]);
+        assert_eq!(written(&recent, 0, 9), [(1, "b"), (2, "a"), (3, "c"), (5, "a")]);
+        assert_eq!(written(&recent, 2, 4), [(3, "c")]);
+        assert_eq!(written(&recent, 5, 9), []);
+        assert!(recent.is_of(5, b"a") && !recent.is_of(4, b"a") && !recent.is_of(6, b"a"));
+        assert!(recent.has(b"c") && !recent.has(b"d"));
+    }
+
+    #[test]
+    fn it_reaches_back_as_far_as_it_may() {
+        let recent = noted(3, &[(1, "a"), (2, "b"), (3, "c"), (4, "d"), (1, "e")]);
+        assert_eq!([0, 1, 4, 9].map(|since| recent.reaches(since)), [false, true, true, true]);
+        assert_eq!(written(&recent, 1, 9), [(2, "b"), (3, "c"), (4, "d")]);
+    }
+
+    #[test]
+    fn after_a_leap_it_reaches_back_to_the_newest_alone() {
+        let recent = noted(3, &[(1, "a"), (100, "b")]);
+        assert!(recent.reaches(97) && !recent.reaches(96));
+        assert_eq!(written(&recent, 97, 200), [(100, "b")]);
+    }
+
+    #[test]
+    fn long_keys_are_bounded_by_their_bytes() {
+        let mut recent = Recent::new(1 << 20);
+        let count = LONG_KEYS_BYTES_MAX as u64 / 256 + 10;
+        for index in 1..=count {
+            recent.note(index, &[1; 256]);
+        }
+        assert!(!recent.reaches(9) && recent.reaches(10));
+        recent.forget_through(count);
+        assert_eq!((recent.long_keys_bytes, recent.reaches(count)), (0, true));
+    }
+
+    #[test]
+    fn what_is_void_is_forgotten_and_written_again() {
+        let mut recent = noted(9, &[(1, "a"), (2, "b"), (3, "c")]);
+        recent.forget_after(2);
+        recent.note(4, b"d");
+        assert_eq!(written(&recent, 0, 9), [(1, "a"), (2, "b"), (4, "d")]);
+        recent.begin_after(7);
+        recent.note(7, b"e");
+        assert!(!recent.reaches(6));
+        recent.note(8, b"f");
+        recent.forget_after(4);
+        assert!(recent.reaches(4) && written(&recent, 4, 9).is_empty());
+    }
+
+    #[test]
+    fn two_keys_of_one_decision_are_not_known() {
+        let recent = noted(9, &[(1, "a"), (2, "b"), (2, "b"), (3, "c"), (2, "d")]);
+        assert!(!recent.reaches(1) && recent.reaches(2));
+        assert_eq!(written(&recent, 2, 9), [(3, "c")]);
+    }
+}
