@@ -29,7 +29,7 @@ use crate::{DatagramCounters, Linger, Stop, Uplink, Waker, is_ready, now, readab
 use nicekv_node::NodeStatus;
 use nicekv_replication::Replica;
 use nicekv_store::StoreError;
-use nicekv_wire::Duration;
+use nicekv_wire::{Duration, HeaderLayout, Now, Opcode};
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -89,6 +89,31 @@ enum Received {
     All,
     /// And there may be more.
     More,
+}
+
+/// What was received together: if it is a lot, it is from many callers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Batch {
+    datagrams: usize,
+    has_bundle: bool,
+}
+
+/// More than a single caller makes others send at once.
+const BATCH_MIN: usize = 4;
+
+impl Batch {
+    fn count(&mut self, datagram: &[u8]) {
+        self.datagrams += 1;
+        self.has_bundle |=
+            HeaderLayout::peek(datagram).is_some_and(|header| header.opcode == Opcode::Bundle as u8);
+    }
+
+    fn begin(self, linger: &mut Linger, now: Now) {
+        match self.has_bundle || self.datagrams >= BATCH_MIN {
+            true => linger.begin_after_batch(now),
+            false => linger.begin(now),
+        }
+    }
 }
 
 /// What is ready, besides what may be looked at without a system call.
@@ -208,13 +233,14 @@ impl Node {
 
     /// What other edges have left costs no system call; the socket is looked at if that is nothing, or if it is known to have something.
     fn receive(&mut self, is_readable: bool) -> io::Result<Received> {
-        let (core, mut received_at) = (&mut self.core, None);
+        let (core, mut received_at, mut batch) = (&mut self.core, None, Batch::default());
         self.uplink.receive_local(|message| {
             let now = *received_at.get_or_insert_with(now);
+            batch.count(message.bytes);
             core.handle_datagram(now, message.from, message.bytes);
         });
         let Some(at) = received_at else { return self.receive_from_socket() };
-        self.linger.begin(at);
+        batch.begin(&mut self.linger, at);
         match is_readable.then(|| self.receive_from_socket()).transpose()? {
             None | Some(Received::Nothing) => Ok(Received::All),
             Some(received) => Ok(received),
@@ -223,18 +249,19 @@ impl Node {
 
     fn receive_from_socket(&mut self) -> io::Result<Received> {
         let enough = self.uplink.counters().received + RECEIVED_MIN;
-        let (mut received_at, mut more) = (None, true);
+        let (mut received_at, mut more, mut batch) = (None, true, Batch::default());
         while more && self.uplink.counters().received < enough {
             // Of each batch anew: one that came while the process was paused must not be taken by the lease of before.
             let (core, mut now) = (&mut self.core, None);
             more = self.uplink.receive(|message| {
                 let now = *now.get_or_insert_with(crate::now);
+                batch.count(message.bytes);
                 core.handle_datagram(now, message.from, message.bytes);
             })?;
             received_at = now.or(received_at);
         }
         let Some(at) = received_at else { return Ok(Received::Nothing) };
-        self.linger.begin(at);
+        batch.begin(&mut self.linger, at);
         Ok(if more { Received::More } else { Received::All })
     }
 }
