@@ -136,9 +136,14 @@ impl Command {
         (std::ptr::from_ref(self).addr() - COMMANDS.as_ptr().addr()) / size_of::<Self>()
     }
 
-    /// The command that is called, if its number of arguments is right.
-    pub(crate) fn resolve(arguments: Arguments<'_>) -> Result<&'static Self, CommandError> {
-        let command = Self::find(arguments.prefix(0)).ok_or_else(|| unknown(arguments))?;
+    /// The command that is called, if its number of arguments is right. `last`: the one before, which is often the same.
+    pub(crate) fn resolve(
+        arguments: Arguments<'_>,
+        last: Option<&'static Self>,
+    ) -> Result<&'static Self, CommandError> {
+        let name = arguments.prefix(0);
+        let again = last.filter(|command| command.name.as_bytes().eq_ignore_ascii_case(name));
+        let command = again.or_else(|| Self::find(name)).ok_or_else(|| unknown(arguments))?;
         let count = arguments.count() as i32;
         let fits = if command.arity >= 0 { count == command.arity } else { count >= -command.arity };
         if fits { Ok(command) } else { Err(CommandError::arity(command.name)) }

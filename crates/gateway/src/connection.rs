@@ -16,7 +16,7 @@
 
 use crate::command::Command;
 use crate::error::CommandError;
-use crate::limits::{KEYS_IN_FLIGHT_MAX, OUTPUT_BYTES_MAX, PIPELINE_MAX};
+use crate::limits::{KEYS_IN_FLIGHT_MAX, OUTPUT_BYTES_MAX, PIPELINE_MAX, TOGETHER_BYTES_MAX};
 use crate::parser::Parser;
 use crate::plan::{Call, Context, Gathering, Many, Plan, Session};
 use crate::reply::ReplyWriter;
@@ -56,9 +56,12 @@ pub(crate) struct Connection {
     pub(crate) queued: bool,
     /// It was served since the event loop last looked for idle ones.
     pub(crate) active: bool,
+    /// It is in the event loop's list of connections whose replies wait for others.
+    pub(crate) delayed: bool,
     /// Bytes that the budget counts for it.
     pub(crate) counted_bytes: usize,
     parser: Parser,
+    last_command: Option<&'static Command>,
     input: Vec<u8>,
     output: Vec<u8>,
     unanswered: Unanswered,
@@ -83,8 +86,10 @@ impl Connection {
             stream,
             queued: false,
             active: true,
+            delayed: false,
             counted_bytes: 0,
             parser: Parser::new(),
+            last_command: None,
             input: Vec::new(),
             output: Vec::new(),
             unanswered: Unanswered::default(),
@@ -140,6 +145,7 @@ impl Connection {
 
     /// Tells the peer why it is closed, if that can still be said: a reply that is half sent cannot be followed by anything.
     pub(crate) fn dismiss(&mut self, error: &CommandError) {
+        self.flush();
         if self.output.is_empty() {
             self.output = self.error_reply(error);
             self.flush();
@@ -200,20 +206,21 @@ impl Connection {
 
     /// Issues the parser's command, of one on several keys nothing yet; or says what it waits for, having done nothing.
     fn issue(&mut self, slot: usize, requests: &mut Requests<'_>) -> Result<(), Progress> {
-        let Self { parser, session, unanswered, output, .. } = self;
+        let Self { parser, last_command, session, unanswered, output, .. } = self;
         let arguments = parser.command().expect("complete");
         if is_http(arguments.prefix(0)) {
             self.closing = true;
             return Ok(());
         }
         let admitted = session.refused.admit(arguments.prefix(0));
-        let command = match admitted.and_then(|()| Command::resolve(arguments)) {
+        let command = match admitted.and_then(|()| Command::resolve(arguments, *last_command)) {
             Ok(command) => command,
             Err(error) => {
                 self.refuse(&error);
                 return Ok(());
             }
         };
+        *last_command = Some(command);
         let keys = Keys::of(command, arguments, requests.turn(), |key| requests.hash(session.keyspace, key));
         if (command.alone && !unanswered.is_empty()) || unanswered.blocks(&keys) {
             return Err(Progress::Waiting);
@@ -313,6 +320,12 @@ impl Connection {
 
     fn waiting_bytes(&self) -> usize {
         self.output.len() + self.unanswered.ready_bytes()
+    }
+
+    /// Whether its replies may wait for those that come next, to leave in one write: these are soon there.
+    pub(crate) fn may_delay(&self) -> bool {
+        let is_small = (1..TOGETHER_BYTES_MAX).contains(&self.output.len());
+        is_small && self.unanswered.awaits_read() && !self.failed && !self.wants_read()
     }
 
     /// Writes what the socket takes.

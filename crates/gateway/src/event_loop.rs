@@ -7,6 +7,9 @@
 //!                                  connection ─▶ datagrams out, in batches ─┴▶ replies out, one write per connection
 //! ```
 //!
+//! Gets of a pipeline go to several nodes, and their answers come one node after the other: replies wait for those of the other gets, for no longer than
+//! [`TOGETHER_MAX`], and leave in one write, which costs more than everything else that is done for them.
+//!
 //! Connections are watched edge-triggered, so that one that is held back (its pipeline is full, or its peer does not read) costs no
 //! event; what is left to do for it is remembered in `queue`.
 
@@ -40,6 +43,9 @@ const EVENTS_MAX: usize = 1_024;
 const RECEIVE_ROUNDS_MAX: usize = 8;
 /// A connection that nothing happened on for so long, or twice as long, gives back the memory that it does not use.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
+
+/// How long replies wait for others of the same pipeline: nodes that were asked at the same time answer within that.
+const TOGETHER_MAX: Duration = Duration::from_micros(200);
 
 /// Settings of a gateway.
 #[derive(Clone, Debug)]
@@ -87,6 +93,9 @@ pub struct Gateway {
     turn: Vec<usize>,
     /// Connections with a command that waits for room in the window.
     window_queue: Vec<usize>,
+    /// Connections whose replies wait for others (`Connection::delayed`), and until when.
+    delayed: Vec<usize>,
+    delayed_until_ns: u64,
     linger: Linger,
     /// When to look for idle connections; `None` if all are known to be idle.
     sweep_ns: Option<u64>,
@@ -162,6 +171,8 @@ impl Gateway {
             queue: Vec::new(),
             turn: Vec::new(),
             window_queue: Vec::new(),
+            delayed: Vec::new(),
+            delayed_until_ns: 0,
             linger: Linger::new(Linger::DEFAULT),
             sweep_ns: None,
         })
@@ -193,12 +204,19 @@ impl Gateway {
             self.on_time(now)?;
             self.deliver(now);
             self.serve(now, &mut buffer);
-            self.gets.end_turn();
             // Replicas work while replies are written.
-            self.uplink.send_with(|out| self.core.poll_transmit(out))?;
-            self.write_all();
+            if self.leaves_at_ns().is_none_or(|at_ns| at_ns <= now.boot_ns) {
+                self.gets.end_turn();
+                self.uplink.send_with(|out| self.core.poll_transmit(out))?;
+            }
+            self.write_all(now);
         }
         Ok(())
+    }
+
+    /// When the requests of this turn leave, if they wait.
+    fn leaves_at_ns(&self) -> Option<u64> {
+        self.gets.leaves_at_ns(self.core.in_flight())
     }
 
     /// How long to wait for events; `None` is for ever.
@@ -215,8 +233,10 @@ impl Gateway {
             return Some(NO_TIME);
         }
         let accept_ns = self.acceptor.as_ref().and_then(Acceptor::next_deadline);
-        let deadline_ns =
-            [self.core.next_deadline(), accept_ns, self.sweep_ns].into_iter().flatten().min()?;
+        let delayed_ns = (!self.delayed.is_empty()).then_some(self.delayed_until_ns);
+        let deadlines =
+            [self.core.next_deadline(), accept_ns, self.sweep_ns, delayed_ns, self.leaves_at_ns()];
+        let deadline_ns = deadlines.into_iter().flatten().min()?;
         let left_ns = deadline_ns.saturating_sub(now().boot_ns);
         Some(Timespec { tv_sec: (left_ns / 1_000_000_000) as i64, tv_nsec: (left_ns % 1_000_000_000) as i64 })
     }
@@ -330,12 +350,39 @@ impl Gateway {
         self.window_queue.append(&mut served);
     }
 
-    /// Writes what there is for the connections of this turn.
-    fn write_all(&mut self) {
+    /// Writes what there is for the connections of this turn, and for those whose replies have waited for others long enough.
+    fn write_all(&mut self, now: Now) {
+        if !self.delayed.is_empty() && self.delayed_until_ns <= now.boot_ns {
+            let mut delayed = std::mem::take(&mut self.delayed);
+            for slot in delayed.drain(..) {
+                if let Some(connection) = self.connections.get_mut(slot) {
+                    connection.delayed = false;
+                    self.write(slot);
+                }
+            }
+            self.delayed = delayed;
+        }
         for index in 0..self.turn.len() {
-            self.write(self.turn[index]);
+            if !self.delay(self.turn[index], now) {
+                self.write(self.turn[index]);
+            }
         }
         self.turn.clear();
+    }
+
+    /// Lets the connection's replies wait for others, if they may.
+    fn delay(&mut self, slot: usize, now: Now) -> bool {
+        let Some(connection) = self.connections.get_mut(slot) else { return false };
+        if !connection.may_delay() {
+            return false;
+        }
+        if self.delayed.is_empty() {
+            self.delayed_until_ns = now.after(TOGETHER_MAX);
+        }
+        if !std::mem::replace(&mut connection.delayed, true) {
+            self.delayed.push(slot);
+        }
+        true
     }
 
     fn advance(&mut self, slot: usize, now: Now, buffer: &mut [u8; READ_BYTES]) -> Progress {

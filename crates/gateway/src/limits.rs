@@ -34,3 +34,5 @@ pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
 pub const READ_BYTES: usize = 64 << 10;
 /// The same while more than half of the memory is in use.
 pub const READ_BYTES_SCARCE: usize = 4 << 10;
+/// Replies of one connection, in bytes, that wait for those of gets that it has asked for together with them.
+pub const TOGETHER_BYTES_MAX: usize = 16 << 10;

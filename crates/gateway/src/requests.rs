@@ -6,8 +6,11 @@
 //!   GET k  ─┘                                   └─▶ reply
 //! ```
 //!
-//! Gets of one key that are issued in one turn of the event loop are one request: its datagram leaves at the end of the turn, after all of
+//! Gets of one key that are issued in one turn are one request: its datagram leaves at the end of the turn, after all of
 //! them were called, so what it reads is a right answer to each. Those of a later turn are not: the replica may have read already.
+//!
+//! A turn is one of the event loop, or, with many callers, several: while nodes are at work on gets, those that come wait, for
+//! about a round trip at most, and leave together. A datagram and a node's turn cost the same for one get as for many.
 
 use crate::shared::Member;
 use nicekv_client::{ClientCore, Request, SubmitError, Ticket};
@@ -15,6 +18,13 @@ use nicekv_wire::{Duration, KeyspaceId, Now};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::ops::Range;
+
+/// Of fewer that are under way or wait, none waits: with few callers it is the round trip that counts.
+const COMPANY_MIN: usize = 4;
+/// So many do not wait for more: what they cost will not become much less.
+const BATCH_ENOUGH: usize = 48;
+/// No get waits for longer, about a round trip.
+const WAIT_MAX: Duration = Duration::from_micros(60);
 
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +50,7 @@ pub(crate) struct Origins(Vec<Place>);
 
 #[derive(Debug, Default)]
 struct Place {
-    first: Option<Origin>,
+    first: Option<(Ticket, Origin)>,
     sharing: Vec<Origin>,
 }
 
@@ -49,13 +59,18 @@ impl Origins {
         if self.0.len() <= ticket.index() {
             self.0.resize_with(ticket.index() + 1, Place::default);
         }
-        self.0[ticket.index()].first = Some(origin);
+        self.0[ticket.index()].first = Some((ticket, origin));
+    }
+
+    /// Whether the request is not answered, nor given up.
+    fn is_open(&self, ticket: Ticket) -> bool {
+        self.0[ticket.index()].first.is_some_and(|(of, _)| of == ticket)
     }
 
     /// The origins of a request that is answered.
     pub(crate) fn take(&mut self, ticket: Ticket) -> impl Iterator<Item = Origin> + use<> {
         let Place { first, sharing } = &mut self.0[ticket.index()];
-        let first = first.take().expect("every ticket has an origin");
+        let (_, first) = first.take().expect("every ticket has an origin");
         [first].into_iter().chain(std::mem::take(sharing))
     }
 }
@@ -86,13 +101,27 @@ pub(crate) type HashedMap<V> = HashMap<u64, V, BuildHasherDefault<Hashed>>;
 pub(crate) struct TurnGets {
     /// Counts turns.
     turn: u64,
+    /// When the first of them was issued.
+    since_ns: Option<u64>,
+    /// Requests that were issued in this turn, and whether there are others than gets.
+    issued: usize,
+    has_updates: bool,
     by_hash: HashedMap<(KeyspaceId, Range<usize>, Ticket)>,
     keys: Vec<u8>,
 }
 
 impl TurnGets {
+    /// When what was issued leaves at the latest, if it may wait for others to leave with it: while the nodes are at work on those before.
+    pub(crate) fn leaves_at_ns(&self, in_flight: usize) -> Option<u64> {
+        let under_way = in_flight.saturating_sub(self.issued);
+        let has_company = under_way > 0 && under_way + self.issued >= COMPANY_MIN;
+        let waits = has_company && !self.has_updates && self.issued < BATCH_ENOUGH;
+        self.since_ns.filter(|_| waits).map(|since_ns| since_ns + WAIT_MAX.as_nanos() as u64)
+    }
+
     /// What was issued leaves now.
     pub(crate) fn end_turn(&mut self) {
+        (self.since_ns, self.issued, self.has_updates) = (None, 0, false);
         self.turn += 1;
         self.by_hash.clear();
         self.keys.clear();
@@ -148,7 +177,9 @@ impl Requests<'_> {
             return self.begin(keyspace, request, origin).map(|_| ());
         };
         let hash = hash.unwrap_or_else(|| self.hash(keyspace, key));
-        if let Some(ticket) = self.gets.find(hash, keyspace, key) {
+        // It may have been given up before it left.
+        let same = self.gets.find(hash, keyspace, key).filter(|ticket| self.origins.is_open(*ticket));
+        if let Some(ticket) = same {
             self.origins.0[ticket.index()].sharing.push(origin);
             return Ok(());
         }
@@ -164,6 +195,9 @@ impl Requests<'_> {
         origin: Origin,
     ) -> Result<Ticket, SubmitError> {
         let ticket = self.core.submit(self.now, keyspace, request, self.now.after(self.timeout))?;
+        self.gets.issued += 1;
+        self.gets.since_ns.get_or_insert(self.now.boot_ns);
+        self.gets.has_updates |= !matches!(request, Request::Get { .. });
         self.origins.begin(ticket, origin);
         Ok(ticket)
     }
@@ -212,6 +246,49 @@ mod tests {
         }
         answered.sort();
         assert_eq!(answered, [vec![0, 1, 5], vec![2], vec![3], vec![4], vec![6, 7]]);
+    }
+
+    #[test]
+    fn gets_wait_for_company_behind_many_that_are_under_way_and_not_for_long() {
+        let issued =
+            |issued, has_updates| TurnGets { since_ns: Some(5), issued, has_updates, ..TurnGets::default() };
+        let (few, at_ns) = (COMPANY_MIN, Some(5 + WAIT_MAX.as_nanos() as u64));
+        for (gets, under_way, expected) in [
+            (issued(1, false), few - 1, at_ns),
+            (issued(1, false), few - 2, None),
+            (issued(few, false), 1, at_ns),
+            (issued(few, false), 0, None),
+            (issued(1, true), few, None),
+            (issued(BATCH_ENOUGH - 1, false), 1_000, at_ns),
+            (issued(BATCH_ENOUGH, false), 1_000, None),
+            (TurnGets::default(), 1_000, None),
+        ] {
+            assert_eq!(gets.leaves_at_ns(under_way + gets.issued), expected, "{gets:?}, {under_way}");
+        }
+        let mut gets = issued(1, true);
+        gets.end_turn();
+        assert_eq!(gets.leaves_at_ns(1_000), None);
+    }
+
+    #[test]
+    fn a_get_that_was_given_up_before_it_left_answers_no_other() {
+        let mut core = ClientCore::new(Config::new(ClientId(1 << 32), Vrings::on_loopback(7400)));
+        let (mut origins, mut gets, hasher) = (Origins::default(), TurnGets::default(), RandomState::new());
+        let member = Member::alone(0);
+        for command in 0..3 {
+            let now = Now { boot_ns: 1 + command * 10_000_000_000, unix_ms: 1 };
+            let (core, origins, gets) = (&mut core, &mut origins, &mut gets);
+            let timeout = Duration::from_secs(1);
+            let mut requests =
+                Requests { now, core, origins, gets, member: &member, hasher: &hasher, timeout };
+            let origin = Origin { slot: 0, connection: 1, command, part: 0, called: 0, since_ns: 0 };
+            requests.submit(KEYSPACE, Request::Get { key: b"k" }, origin, None).unwrap();
+            assert_eq!(requests.core.in_flight(), 1);
+            requests.core.handle_deadline(Now { boot_ns: now.boot_ns + 3_000_000_000, ..now });
+            let given_up = requests.core.poll_event().expect("its time is over").ticket;
+            let of: Vec<u64> = requests.origins.take(given_up).map(|origin| origin.command).collect();
+            assert_eq!(of, [command]);
+        }
     }
 
     #[test]

@@ -135,6 +135,11 @@ impl Unanswered {
         self.queue.len()
     }
 
+    /// Whether the next reply is that of a read.
+    pub(crate) fn awaits_read(&self) -> bool {
+        self.queue.front().is_some_and(|pending| matches!(pending.keys.uses, Uses::Reads { .. }))
+    }
+
     /// Number of the command that is pushed next.
     pub(crate) fn next_number(&self) -> u64 {
         self.first + self.queue.len() as u64

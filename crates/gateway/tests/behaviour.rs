@@ -68,6 +68,23 @@ fn different_keys_run_at_once_and_one_key_waits() {
 }
 
 #[test]
+fn replies_wait_for_those_of_gets_behind_them_but_not_for_ever() {
+    let mut world = World::new();
+    let address = world.gateway(|_| ());
+    let mut connection = Resp::connect(address);
+    // Whoever waits for what is held sees what is not.
+    connection.stream.write_all(&pipeline(&["GET one", "GET two", "GET held", "GET three"])).unwrap();
+    assert_eq!(replies(&mut connection, 2), ["$-1\r\n", "$-1\r\n"]);
+    let mut second = Resp::connect(address);
+    connection.stream.set_read_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
+    let mut found = [0; 1];
+    while connection.stream.peek(&mut found).is_err() {
+        second.call("GET release");
+    }
+    assert_eq!(replies(&mut connection, 2), ["$-1\r\n", "$-1\r\n"]);
+}
+
+#[test]
 fn row_33_too_long_and_empty_are_refused_by_name_and_nothing_is_sent() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
