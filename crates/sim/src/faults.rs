@@ -125,6 +125,26 @@ faults! {
     wall_step "wall-step" Probability 0, 0, 1_000;
 }
 
+/// What goes wrong between instances and store; probabilities in millionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreFaults {
+    /// A request, or its answer, is lost.
+    pub lost: u64,
+    /// A request arrives late.
+    pub late: u64,
+    /// By up to so much.
+    pub late_max_ns: u64,
+    /// An instance loses the store.
+    pub outage: u64,
+    /// For up to so long.
+    pub outage_max_ns: u64,
+}
+
+impl StoreFaults {
+    /// A store that always answers.
+    pub const NONE: Self = Self { lost: 0, late: 0, late_max_ns: 1, outage: 0, outage_max_ns: 1 };
+}
+
 impl Faults {
     /// Sets one option, given as NAME=VALUE.
     ///

@@ -3,7 +3,7 @@
 use crate::checker::{Action, Call, Verdict, check};
 use crate::client::{HURRY, Workload};
 use crate::cluster::{Cluster, Scenario, Tally};
-use crate::faults::Faults;
+use crate::faults::{Faults, StoreFaults};
 use crate::keyspace::{Key, Shape};
 use crate::network::Pace;
 use crate::random::Random;
@@ -38,6 +38,9 @@ pub struct Report {
 /// Chooses the seeds in which every host has a switch of its own.
 const EDGES: u64 = 0x6564_6765;
 
+/// Chooses the seeds in which there are several instances of the metadata service.
+const INSTANCES: u64 = 0x7365_6174;
+
 /// Chooses how many nodes there are besides those that a cluster begins with.
 const SPARES: u64 = 0x73_7061_7265;
 
@@ -54,6 +57,9 @@ pub fn draw(seed: u64) -> Scenario {
         nodes,
         spares: 0,
         keyspaces: keyspaces.clone(),
+        instances: 1,
+        store_lease: Duration::from_secs(1),
+        store_faults: StoreFaults::NONE,
         switches: random.pick(&[1, 1, 2]),
         balancing: random.below(3) > 0,
         edges,
@@ -88,7 +94,25 @@ pub fn draw(seed: u64) -> Scenario {
         // By chance of its own, too.
         scenario.spares = Random::new(seed ^ SPARES).below(4) as usize;
     }
+    // And this.
+    let mut random = Random::new(seed ^ INSTANCES);
+    if random.below(3) == 0 {
+        share_store(&mut scenario, &mut random);
+    }
     scenario
+}
+
+/// Three instances of the metadata service, and a store that does not always answer.
+pub fn share_store(scenario: &mut Scenario, random: &mut Random) {
+    scenario.instances = 3;
+    scenario.store_lease = Duration::from_millis(random.pick(&[200, 300, 500]));
+    scenario.store_faults = StoreFaults {
+        lost: random.pick(&[0, 10_000, 200_000]),
+        late: random.pick(&[0, 10_000, 200_000]),
+        late_max_ns: random.pick(&[20_000_000, SECOND_NS]),
+        outage: random.pick(&[0, 5_000, 50_000]),
+        outage_max_ns: random.pick(&[300_000_000, SECOND_NS]),
+    };
 }
 
 /// One with primaries, one by quorum, or both beside each other.

@@ -13,6 +13,8 @@ pub enum Host {
     Client(usize),
     /// The metadata service.
     Metadata,
+    /// A further instance of the metadata service, counted from 1.
+    Instance(usize),
     /// A switch's agent, by its index.
     Switch(usize),
 }

@@ -16,6 +16,19 @@ pub enum Planted {
     Client(InClient),
     /// In the switches and their agents.
     Switch(InSwitch),
+    /// Between the instances of the metadata service and their store.
+    Store(InStore),
+}
+
+/// A bug of the store that instances of the metadata service share, or of how they use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InStore {
+    /// R13: a step is written without asking who has the seat, and what is there.
+    WrittenUnguarded,
+    /// R12: the seat is taken without waiting for its holder's lease.
+    TakenAtOnce,
+    /// R12: a leader goes on although its hold of the seat is over.
+    HoldIgnored,
 }
 
 impl Planted {
@@ -39,6 +52,14 @@ impl Planted {
     pub fn client(self) -> Option<InClient> {
         match self {
             Self::Client(plant) => Some(plant),
+            _ => None,
+        }
+    }
+
+    /// A bug of the store.
+    pub fn store(self) -> Option<InStore> {
+        match self {
+            Self::Store(plant) => Some(plant),
             _ => None,
         }
     }

@@ -7,11 +7,11 @@ use crate::client::Workload;
 use crate::cluster::{Scenario, Tally};
 use crate::explore::parts::{FAILOVER, increments, set_and_get};
 use crate::explore::{self, Bounds, Call, World};
-use crate::faults::Faults;
+use crate::faults::{Faults, StoreFaults};
 use crate::judge;
 use crate::keyspace::{Key, Shape};
 use crate::network::Pace;
-use crate::planted::Planted;
+use crate::planted::{InStore, Planted};
 use crate::scenarios::{self, MILLISECOND_NS};
 use nicekv_client::{Plant as InClient, RetryPolicy};
 use nicekv_dataplane::Plant as InSwitch;
@@ -108,7 +108,7 @@ impl Plant {
         match self.hunt {
             Hunt::Script(name) => script(name).run(seed, Some(self.planted), print).0,
             Hunt::Seeds(shape) => {
-                let mut scenario = Scenario { spares: 0, ..judge::draw(seed) };
+                let mut scenario = Scenario { spares: 0, instances: 1, ..judge::draw(seed) };
                 shape(&mut scenario);
                 scenario.plant = Some(self.planted);
                 judge::run(scenario, seed, print)
@@ -132,6 +132,10 @@ const fn switch(name: &'static str, rule: &'static str, plant: InSwitch, hunt: H
 
 const fn metadata(name: &'static str, rule: &'static str, plant: InMetadata, hunt: Hunt) -> Plant {
     Plant { name, rule, planted: Planted::Metadata(plant), hunt }
+}
+
+const fn store(name: &'static str, rule: &'static str, plant: InStore, hunt: Hunt) -> Plant {
+    Plant { name, rule, planted: Planted::Store(plant), hunt }
 }
 
 const fn client(name: &'static str, rule: &'static str, plant: InClient, hunt: Hunt) -> Plant {
@@ -197,10 +201,28 @@ pub const PLANTS: &[Plant] = &[
     switch("tables-acknowledged-early", "R6", InSwitch::AckBeforeInstalled, Hunt::Seeds(as_drawn)),
     switch("older-term-obeyed", "R13", InSwitch::OlderTermObeyed, Hunt::Seeds(as_drawn)),
     switch("tables-survive-restart", "R12", InSwitch::TablesSurviveRestart, Hunt::Seeds(as_drawn)),
+    store("step-written-unguarded", "R13", InStore::WrittenUnguarded, Hunt::Seeds(shared_store)),
+    store("seat-taken-at-once", "R12", InStore::TakenAtOnce, Hunt::Seeds(shared_store)),
+    store("hold-ignored", "R12", InStore::HoldIgnored, Hunt::Seeds(shared_store)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 
 fn as_drawn(_: &mut Scenario) {}
+
+/// Instances of the metadata service that lose their store again and again, and nodes that fail meanwhile.
+fn shared_store(scenario: &mut Scenario) {
+    scenario.instances = 3;
+    scenario.store_lease = Duration::from_millis(200);
+    scenario.store_faults = StoreFaults {
+        lost: 20_000,
+        late: 20_000,
+        late_max_ns: 500 * MILLISECOND_NS,
+        outage: 50_000,
+        outage_max_ns: 800 * MILLISECOND_NS,
+    };
+    scenario.faults.loss = scenario.faults.loss.max(10_000);
+    scenario.faults.cut_interval_ns = 200 * MILLISECOND_NS;
+}
 
 /// Agents of edges lose the metadata service often, and leases are longer than it takes to suspect a node.
 fn with_edges(scenario: &mut Scenario) {

@@ -40,6 +40,7 @@ impl Names {
             Host::Node(index) => format!("node-{}", index + 1),
             Host::Client(index) => format!("client-{}", index + 1),
             Host::Metadata => "metadata".into(),
+            Host::Instance(index) => format!("metadata-{index}"),
             Host::Switch(index) => format!("switch-{}", index + 1),
         }
     }

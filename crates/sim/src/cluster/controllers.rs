@@ -10,17 +10,15 @@
 //! Datagrams go to the newest process. One that was paused keeps what it had received, and its connections to the agents.
 
 use super::event::Event;
-use super::{Cluster, METADATA, MILLISECOND_NS};
+use super::instances::service;
+use super::{Cluster, MILLISECOND_NS};
 use crate::keyspace::specs;
 use crate::network::Host;
 use crate::node::Clock;
 use crate::planted::Planted;
-use crate::switch::{METADATA_MAC, METADATA_PORT};
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_dataplane::{Prefix, Topology};
-use nicekv_metadata::{
-    Balancing, Change, Config, Metadata, Persisted, ServiceConfig, StorageRequest, SwitchId,
-};
+use nicekv_metadata::{Balancing, Change, Config, Metadata, Persisted, StorageRequest, SwitchId};
 use nicekv_wire::Now;
 use nicekv_wire::limits::PORT_DEFAULT;
 use std::net::SocketAddrV4;
@@ -47,7 +45,7 @@ pub(super) struct Controllers {
     /// The newest is the last. Two at most: an old one is paused, or has resumed and not yet found out.
     running: Vec<Controller>,
     started: u64,
-    stored: Option<Vec<u8>>,
+    pub(super) stored: Option<Vec<u8>>,
     /// Writes under way.
     persists: usize,
 }
@@ -59,7 +57,27 @@ pub(super) struct Link {
     process: u64,
 }
 
+impl Controller {
+    pub(super) fn new(core: Metadata, process: u64, clock: Clock, paused_until_ns: u64) -> Self {
+        Self { core, process, clock, turn_at_ns: None, paused_until_ns, inbox: Vec::new() }
+    }
+
+    pub(super) fn pause(&mut self, until_ns: u64) {
+        self.paused_until_ns = until_ns;
+    }
+}
+
 impl Controllers {
+    /// The number of a new process.
+    pub(super) fn begin(&mut self) -> u64 {
+        self.started += 1;
+        self.started
+    }
+
+    pub(super) fn add(&mut self, controller: Controller) {
+        self.running.push(controller);
+    }
+
     /// The newest process, if it runs. An older one does not get its place back.
     pub(super) fn newest(&self) -> Option<&Controller> {
         self.running.last().filter(|newest| newest.process == self.started)
@@ -75,13 +93,16 @@ impl Controllers {
         newest.map(|newest| &newest.core)
     }
 
-    fn find(&mut self, process: u64) -> Option<&mut Controller> {
+    pub(super) fn find(&mut self, process: u64) -> Option<&mut Controller> {
         self.running.iter_mut().find(|controller| controller.process == process)
     }
 }
 
 impl Cluster {
     pub(super) fn start_metadata(&mut self) {
+        if self.scenario.instances > 1 {
+            return self.start_instances();
+        }
         let now_ns = self.queue.now_ns();
         let leads = |newest: &Controller| newest.paused_until_ns <= now_ns;
         if self.controllers.newest().is_some_and(leads) || self.controllers.running.len() == 2 {
@@ -95,21 +116,13 @@ impl Cluster {
         if let Some(plant) = self.scenario.plant.and_then(Planted::metadata) {
             core.plant(plant);
         }
-        self.controllers.started += 1;
-        let process = self.controllers.started;
-        self.controllers.running.push(Controller {
-            core,
-            process,
-            clock,
-            turn_at_ns: None,
-            paused_until_ns: 0,
-            inbox: Vec::new(),
-        });
+        let process = self.controllers.begin();
+        self.controllers.add(Controller::new(core, process, clock, 0));
         self.note(|_| Some("metadata starts".into()));
         self.drive_metadata(process);
     }
 
-    fn metadata_config(&self) -> Config {
+    pub(super) fn metadata_config(&self) -> Config {
         let nodes = (0..self.scenario.nodes).map(|node| self.node_config(node));
         let clients = Prefix::new([10, 20, 2, 0], 24);
         Config {
@@ -119,11 +132,7 @@ impl Cluster {
             port: PORT_DEFAULT,
             balancing: if self.scenario.balancing { Balancing::Source { clients } } else { Balancing::None },
             switches: (0..self.switches.len()).map(|switch| SwitchId(switch as u16)).collect(),
-            services: vec![ServiceConfig {
-                address: METADATA,
-                mac: METADATA_MAC,
-                switch_port: METADATA_PORT,
-            }],
+            services: (0..self.scenario.instances).map(service).collect(),
             topology: Topology::default(),
             timing: self.scenario.timing,
         }
@@ -132,6 +141,9 @@ impl Cluster {
     /// Asks the newest process for a change of the set of nodes, that concerns this one.
     pub(super) fn change(&mut self, node: usize, change: &Change) {
         let (now_ns, id) = (self.queue.now_ns(), self.nodes[node].id);
+        if let Some(process) = self.controllers.newest().map(|newest| newest.process) {
+            self.tell_hold(process);
+        }
         let Some(newest) = self.controllers.newest_mut().filter(|newest| newest.paused_until_ns <= now_ns)
         else {
             return;
@@ -157,6 +169,7 @@ impl Cluster {
         if is_newest {
             self.draw_metadata_fault();
         }
+        self.tell_hold(process);
         let Some(controller) = self.controllers.find(process) else { return };
         if now_ns < controller.paused_until_ns {
             controller.turn_at_ns = Some(controller.paused_until_ns);
@@ -171,23 +184,31 @@ impl Cluster {
         self.drive_metadata(process);
     }
 
-    /// A datagram reaches the address of the metadata service.
-    pub(super) fn metadata_hears(&mut self, from: SocketAddrV4, bytes: Vec<u8>) {
+    /// A datagram reaches the address of the metadata service, or of one of its instances.
+    pub(super) fn metadata_hears(&mut self, instance: usize, from: SocketAddrV4, bytes: Vec<u8>) {
         let now_ns = self.queue.now_ns();
-        let Some(newest) = self.controllers.newest_mut() else { return };
+        let process = match self.instances.members.get(instance) {
+            Some(member) => member.process,
+            None => self.controllers.newest().map(|newest| newest.process),
+        };
+        let Some(process) = process else { return };
+        self.tell_hold(process);
+        let Some(newest) = self.controllers.find(process) else { return };
         if now_ns < newest.paused_until_ns {
             if newest.inbox.len() < INBOX_MAX {
                 newest.inbox.push((from, bytes));
             }
             return;
         }
-        let (process, now) = (newest.process, newest.clock.now(now_ns));
+        let now = newest.clock.now(now_ns);
         newest.core.handle_datagram(now, from, &bytes);
         self.drive_metadata(process);
     }
 
-    fn drive_metadata(&mut self, process: u64) {
-        let now_ns = self.queue.now_ns();
+    pub(super) fn drive_metadata(&mut self, process: u64) {
+        self.tell_hold(process);
+        let (host, address) = self.place_of(process);
+        let (now_ns, instance) = (self.queue.now_ns(), self.instances.of(process));
         let Some(index) = self.controllers.running.iter().position(|known| known.process == process) else {
             return;
         };
@@ -195,13 +216,17 @@ impl Cluster {
         let now: Now = controller.clock.now(now_ns);
         controller.core.handle_batch_end(now);
         while let Some(StorageRequest::Persist { version, bytes }) = controller.core.poll_storage() {
+            if let Some(instance) = instance {
+                self.persist_shared(instance, version, bytes);
+                break;
+            }
             let takes_ns = self.scenario.pace.disk_ns + self.random.below(self.faults.disk_max_ns);
             self.controllers.persists += 1;
             self.queue.after(takes_ns, Event::Persisted { process, version, bytes });
         }
         let mut bytes = Vec::new();
         while let Some(to) = controller.core.poll_transmit(&mut bytes) {
-            self.send(Host::Metadata, METADATA, to, &bytes);
+            self.send(host, address, to, &bytes);
         }
         while let Some((switch, request)) = controller.core.poll_switch() {
             let link = Link { switch: switch.0.into(), process };
@@ -230,6 +255,9 @@ impl Cluster {
 
     /// Kills the newest process.
     pub(super) fn crash_metadata(&mut self, downtime_ns: u64) {
+        if self.scenario.instances > 1 {
+            return self.crash_instances(downtime_ns, false);
+        }
         let Some(process) = self.controllers.newest().map(|newest| newest.process) else { return };
         self.note(|_| Some("metadata is killed".into()));
         self.stop_metadata(process);
@@ -238,6 +266,9 @@ impl Cluster {
 
     /// Pauses the newest process. After `takeover_ns` another one leads, unless this one has resumed.
     pub(super) fn pause_metadata(&mut self, pause_ns: u64, takeover_ns: u64) {
+        if self.scenario.instances > 1 {
+            return self.pause_instance(pause_ns);
+        }
         let until_ns = self.queue.now_ns() + pause_ns;
         let Some(newest) = self.controllers.newest_mut() else { return };
         newest.paused_until_ns = until_ns;
@@ -282,23 +313,58 @@ impl Cluster {
     // --- Agents.
 
     pub(super) fn dial_metadata(&mut self, switch: usize) {
-        let now_ns = self.queue.now_ns();
         self.queue.after(REDIAL_NS, Event::AgentDial(switch));
-        let (agent, metadata) = (Host::Switch(switch), Host::Metadata);
-        if self.network.is_cut(agent, metadata) || self.network.is_cut(metadata, agent) {
+        let processes: Vec<u64> = if self.scenario.instances > 1 {
+            self.instances.members.iter().filter_map(|member| member.process).collect()
+        } else {
+            self.controllers.newest().map(|newest| newest.process).into_iter().collect()
+        };
+        let (agent, (metadata, _)) = (Host::Switch(switch), self.place_of(0));
+        // Cables end at the first instance, or at that of each process.
+        if processes.is_empty() && self.is_parted(agent, metadata) {
             return self.unlink(switch);
         }
-        let Some(newest) = self.controllers.newest_mut() else { return };
-        let process = newest.process;
+        for process in processes {
+            let (metadata, _) = self.place_of(process);
+            if self.is_parted(agent, metadata) {
+                self.unlink_from(switch, process);
+            } else {
+                self.link(switch, process);
+            }
+        }
+    }
+
+    fn is_parted(&self, one: Host, other: Host) -> bool {
+        self.network.is_cut(one, other) || self.network.is_cut(other, one)
+    }
+
+    fn link(&mut self, switch: usize, process: u64) {
+        let now_ns = self.queue.now_ns();
+        self.tell_hold(process);
         let is_linked = self.links.values().any(|link| (link.switch, link.process) == (switch, process));
-        if is_linked || now_ns < self.agent_away_until_ns[switch] || now_ns < newest.paused_until_ns {
+        let Some(controller) = self.controllers.find(process) else { return };
+        if is_linked || now_ns < self.agent_away_until_ns[switch] || now_ns < controller.paused_until_ns {
             return;
         }
         self.links_made += 1;
         self.links.insert(self.links_made, Link { switch, process });
-        let now = newest.clock.now(now_ns);
-        newest.core.handle_switch_connected(now, SwitchId(switch as u16));
+        let now = controller.clock.now(now_ns);
+        controller.core.handle_switch_connected(now, SwitchId(switch as u16));
         self.drive_metadata(process);
+    }
+
+    fn unlink_from(&mut self, switch: usize, process: u64) {
+        if self.scenario.instances == 1 {
+            return self.unlink(switch);
+        }
+        let now_ns = self.queue.now_ns();
+        let before = self.links.len();
+        self.links.retain(|_, link| (link.switch, link.process) != (switch, process));
+        if self.links.len() < before
+            && let Some(controller) = self.controllers.find(process)
+        {
+            controller.core.handle_switch_disconnected(controller.clock.now(now_ns), SwitchId(switch as u16));
+        }
     }
 
     /// All connections of an agent end.
@@ -344,6 +410,7 @@ impl Cluster {
     pub(super) fn hear_agent(&mut self, number: u64, reply: ControlReply) {
         let now_ns = self.queue.now_ns();
         let Some(&Link { switch, process }) = self.links.get(&number) else { return };
+        self.tell_hold(process);
         let Some(controller) = self.controllers.find(process) else { return };
         if now_ns < controller.paused_until_ns {
             let at_ns = controller.paused_until_ns;

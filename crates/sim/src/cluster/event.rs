@@ -3,6 +3,7 @@
 use crate::disk::Busy;
 use crate::network::Host;
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
+use nicekv_metadata::{SeatAnswer, SeatRequest};
 use std::net::SocketAddrV4;
 
 #[derive(Clone)]
@@ -19,6 +20,10 @@ pub(super) enum Event {
     AgentDial(usize),
     ToAgent(u64, Box<ControlRequest>),
     FromAgent(u64, Box<ControlReply>),
+    InstanceTurn { instance: usize, life: u64 },
+    InstanceStart(usize),
+    SeatAsked { instance: usize, life: u64, number: u64, request: Box<SeatRequest> },
+    SeatAnswered { instance: usize, life: u64, number: u64, answer: Box<SeatAnswer> },
     Cut,
     Change,
 }

@@ -178,6 +178,7 @@ impl Cluster {
         self.full_until_ns.fill(0);
         (0..self.nodes.len()).for_each(|node| self.queue.after(0, Event::NodeStart(node)));
         self.queue.after(0, Event::MetadataStart);
+        self.heal_instances();
     }
 
     fn cut_off(&mut self, host: Host, direction: Direction) {
@@ -195,7 +196,8 @@ impl Cluster {
         let nodes = (0..self.nodes.len()).map(Host::Node);
         let clients = (0..self.clients.len()).map(Host::Client);
         let switches = (0..self.switches.len()).map(Host::Switch);
-        nodes.chain(clients).chain(switches).chain([Host::Metadata]).collect()
+        let instances = (1..self.scenario.instances).map(Host::Instance);
+        nodes.chain(clients).chain(switches).chain([Host::Metadata]).chain(instances).collect()
     }
 
     fn pause_node(&mut self, node: usize, pause_ns: u64) {
@@ -338,6 +340,9 @@ impl Cluster {
             return true;
         }
         let now_ns = self.queue.now_ns();
+        if self.has_shared_step() {
+            return false;
+        }
         let Some(metadata) = self.controllers.at_rest(now_ns) else { return false };
         let is_well = |node: &u16| {
             let node = &self.nodes[usize::from(*node) - 1];
@@ -403,6 +408,9 @@ impl Cluster {
             self.crash_node(node, Kept::Any, Some(downtime_ns + extra_ns));
         }
         (0..self.switches.len()).for_each(|switch| self.crash_switch(switch));
+        if self.scenario.instances > 1 {
+            return self.crash_instances(downtime_ns, true);
+        }
         self.crash_metadata(downtime_ns);
     }
 

@@ -17,6 +17,7 @@ mod changes;
 mod clients;
 mod controllers;
 mod event;
+mod instances;
 mod machines;
 mod mishaps;
 mod record;
@@ -43,6 +44,7 @@ use crate::transcript::Names;
 use crate::watch::Watch;
 use controllers::{Controllers, Link};
 use event::Event;
+use instances::Instances;
 use nicekv_dataplane::{Prefix, VringConfig, VringSet};
 use nicekv_metadata::Metadata;
 use nicekv_wire::limits::PORT_DEFAULT;
@@ -52,7 +54,12 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use streams::Connection;
 
-pub(crate) const METADATA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 20, 0, 2), PORT_DEFAULT);
+/// Of the instances of the metadata service.
+pub(crate) static INSTANCES: [SocketAddrV4; 3] = [
+    SocketAddrV4::new(Ipv4Addr::new(10, 20, 0, 2), PORT_DEFAULT),
+    SocketAddrV4::new(Ipv4Addr::new(10, 20, 0, 3), PORT_DEFAULT),
+    SocketAddrV4::new(Ipv4Addr::new(10, 20, 0, 4), PORT_DEFAULT),
+];
 pub(crate) const SWITCH: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 20, 0, 1), PORT_DEFAULT);
 const CLIENT_PORT: u16 = 40_000;
 const MILLISECOND_NS: u64 = 1_000_000;
@@ -71,6 +78,8 @@ pub struct Cluster {
     clients: Vec<Client>,
     switches: Vec<Switch>,
     controllers: Controllers,
+    /// Of the metadata service, if there are several.
+    instances: Instances,
     /// Agents' connections to metadata services.
     links: BTreeMap<u64, Link>,
     links_made: u64,
@@ -95,7 +104,7 @@ impl Cluster {
     pub fn new(scenario: Scenario, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let surroundings = Surroundings {
-            metadata: &[METADATA],
+            metadata: &INSTANCES[..scenario.instances],
             switch: scenario.hides_sources.then_some(SWITCH),
             plant: scenario.plant.and_then(Planted::replica),
         };
@@ -124,6 +133,7 @@ impl Cluster {
                 .map(|_| Switch::new(rings.clone(), scenario.plant.and_then(Planted::switch)))
                 .collect(),
             controllers: Controllers::default(),
+            instances: Instances::default(),
             links: BTreeMap::new(),
             links_made: 0,
             agent_away_until_ns: vec![0; scenario.switch_count()],
@@ -246,6 +256,11 @@ impl Cluster {
             Event::MetadataTurn(_) => (Host::Metadata, What::Turn),
             Event::MetadataStart | Event::Cut | Event::Change => (Host::Metadata, What::Other),
             Event::Persisted { .. } => (Host::Metadata, What::Disk),
+            Event::InstanceTurn { instance, .. } => (instances::host(*instance), What::Turn),
+            Event::InstanceStart(instance) => (instances::host(*instance), What::Other),
+            Event::SeatAsked { instance, .. } | Event::SeatAnswered { instance, .. } => {
+                (instances::host(*instance), What::Disk)
+            }
             Event::AgentDial(switch) => (Host::Switch(*switch), What::Other),
             Event::ToAgent(link, _) => {
                 (Host::Switch(self.links.get(link).map_or(0, |link| link.switch)), What::Tables)
@@ -305,6 +320,14 @@ impl Cluster {
             Event::AgentDial(switch) => self.dial_metadata(switch),
             Event::ToAgent(link, request) => self.serve_agent(link, *request),
             Event::FromAgent(link, reply) => self.hear_agent(link, *reply),
+            Event::InstanceTurn { instance, life } => self.instance_turn(instance, life),
+            Event::InstanceStart(instance) => self.start_instance(instance),
+            Event::SeatAsked { instance, life, number, request } => {
+                self.seat_asked(instance, life, number, &request);
+            }
+            Event::SeatAnswered { instance, life, number, answer } => {
+                self.seat_answered(instance, life, number, answer);
+            }
             Event::Cut => self.cut_or_mend(),
             Event::Change => self.draw_change(),
         }

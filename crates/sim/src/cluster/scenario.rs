@@ -1,11 +1,12 @@
 //! What is simulated: how large the cluster is, what its clients do, and what goes wrong.
 
 use crate::client::Workload;
-use crate::faults::Faults;
+use crate::faults::{Faults, StoreFaults};
 use crate::keyspace::Shape;
 use crate::network::Pace;
 use crate::planted::Planted;
 use nicekv_metadata::Timing;
+use nicekv_wire::Duration;
 
 /// Shape of a cluster and of what it goes through.
 #[derive(Clone, Debug)]
@@ -20,6 +21,12 @@ pub struct Scenario {
     pub switches: usize,
     /// Whether every host has a switch of its own instead, which may die with it.
     pub edges: bool,
+    /// Instances of the metadata service; several share a store, and one leads by lease.
+    pub instances: usize,
+    /// For how long it leads after the store has heard it.
+    pub store_lease: Duration,
+    /// What goes wrong with that store.
+    pub store_faults: StoreFaults,
     /// Whether gets are spread over the replicas by their source.
     pub balancing: bool,
     /// Whether the switches hide the source addresses, as the one in user space does.

@@ -1,7 +1,7 @@
 //! Datagrams: routed by a switch or plainly addressed, then lost, late, twice, or simply delivered.
 
 use super::event::Event;
-use super::{Cluster, METADATA, SWITCH};
+use super::{Cluster, INSTANCES, SWITCH, instances};
 use crate::network::Host;
 use crate::switch::{CLIENT_PORT, Forward, METADATA_PORT};
 use nicekv_dataplane::Ring;
@@ -9,8 +9,9 @@ use std::net::SocketAddrV4;
 
 impl Cluster {
     fn host_of(&self, address: SocketAddrV4) -> Option<Host> {
-        if address == METADATA {
-            return Some(Host::Metadata);
+        let known = &INSTANCES[..self.scenario.instances];
+        if let Some(instance) = known.iter().position(|known| *known == address) {
+            return Some(instances::host(instance));
         }
         let node = self.nodes.iter().position(|node| node.address == address).map(Host::Node);
         node.or_else(|| self.clients.iter().position(|client| client.address == address).map(Host::Client))
@@ -22,6 +23,7 @@ impl Cluster {
             Host::Client(index) if self.scenario.edges => (self.nodes.len() + index, CLIENT_PORT),
             Host::Client(index) => (index, CLIENT_PORT),
             Host::Metadata | Host::Switch(_) => (0, METADATA_PORT),
+            Host::Instance(index) => (0, METADATA_PORT - index as u16),
         };
         if let Host::Node(index) = sender {
             let is_to_members = self.rings.ring_of(to.ip().octets()) == Some(Ring::Multicast);
@@ -88,7 +90,8 @@ impl Cluster {
                 self.clients[client].receive(now_ns, from, &bytes);
                 self.wake_client(client, now_ns);
             }
-            Host::Metadata => self.metadata_hears(from, bytes),
+            Host::Metadata => self.metadata_hears(0, from, bytes),
+            Host::Instance(index) => self.metadata_hears(index, from, bytes),
             Host::Switch(_) => {}
         }
     }

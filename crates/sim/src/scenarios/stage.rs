@@ -2,14 +2,14 @@
 
 use crate::client::{HURRY, Workload};
 use crate::cluster::{Cluster, Mishap, Scenario, Seen};
-use crate::faults::Faults;
+use crate::faults::{Faults, StoreFaults};
 use crate::judge::{self, Report};
 use crate::keyspace::{Key, Shape};
 use crate::network::Pace;
 use crate::planted::Planted;
 use crate::random::Random;
 use nicekv_metadata::Timing;
-use nicekv_wire::PartitionId;
+use nicekv_wire::{Duration, PartitionId};
 
 pub(crate) const MILLISECOND_NS: u64 = 1_000_000;
 /// A point of a script comes within this, or it does not come.
@@ -66,6 +66,9 @@ fn busy() -> Scenario {
         nodes: 3,
         keyspaces: vec![Shape::multicast(3, 0)],
         spares: 0,
+        instances: 1,
+        store_lease: Duration::from_secs(1),
+        store_faults: StoreFaults::NONE,
         switches: 1,
         edges: false,
         balancing: true,

@@ -7,12 +7,13 @@ use crate::checker::model::{Change, When};
 use crate::checker::{Action, Verdict, check};
 use crate::client::{HURRY, Workload};
 use crate::cluster::{Cluster, Mishap, Scenario};
-use crate::faults::Faults;
+use crate::faults::{Faults, StoreFaults};
 use crate::judge;
 use crate::keyspace::{Key, Shape};
 use crate::network::{Host, Pace};
 use crate::node::Kept;
 use nicekv_metadata::Timing;
+use nicekv_wire::Duration;
 
 /// A story.
 pub struct Story {
@@ -163,6 +164,9 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
         nodes,
         keyspaces: vec![Shape::multicast(3, 0)],
         spares: 0,
+        instances: 1,
+        store_lease: Duration::from_secs(1),
+        store_faults: StoreFaults::NONE,
         switches: 1,
         edges: false,
         balancing: true,

@@ -7,11 +7,11 @@ use nicekv_sim::checker::model::{Change, When};
 use nicekv_sim::checker::{Action, Call, Verdict, check};
 use nicekv_sim::client::{KeyCall, Workload};
 use nicekv_sim::cluster::{Cluster, Mishap, Scenario, What};
-use nicekv_sim::faults::Faults;
+use nicekv_sim::faults::{Faults, StoreFaults};
 use nicekv_sim::keyspace::{Key, Shape};
 use nicekv_sim::network::{Host, Pace};
 use nicekv_sim::node::{Kept, Node};
-use nicekv_wire::{Datagram, Status};
+use nicekv_wire::{Datagram, Duration, Status};
 
 pub const MILLISECOND_NS: u64 = 1_000_000;
 /// The cluster is ready by then, and a node that was started again counts by then.
@@ -23,6 +23,9 @@ pub fn scenario(replicas: u8, write_set: u8) -> Scenario {
         nodes: replicas.into(),
         keyspaces: vec![Shape::quorum(replicas.into(), write_set)],
         spares: 0,
+        instances: 1,
+        store_lease: Duration::from_secs(1),
+        store_faults: StoreFaults::NONE,
         switches: 1,
         edges: false,
         balancing: false,

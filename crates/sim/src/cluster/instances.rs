@@ -1,0 +1,366 @@
+//! Several instances of the metadata service, and the store that they share (R12, R13).
+//!
+//! ```text
+//!   instance: Election ── SeatAsked, late or never ──▶ store: seat, state
+//!      │  ▲                                               │
+//!      │  └──────────── SeatAnswered, late or never ──────┘
+//!      └─ elected ─▶ a `Controller` (its core) ─ persists by the election ─ deposed ─▶ gone
+//! ```
+//!
+//! An instance that is killed or paused leaves requests behind, which are carried out whenever they arrive. Nodes know all addresses, agents have a connection
+//! to each core.
+
+use super::controllers::Controller;
+use super::event::Event;
+use super::{Cluster, INSTANCES, MILLISECOND_NS};
+use crate::faults::StoreFaults;
+use crate::network::Host;
+use crate::node::Clock;
+use crate::planted::{InStore, Planted};
+use crate::switch::{METADATA_MAC, METADATA_PORT};
+use nicekv_metadata::{
+    Election, ElectionEvent, Metadata, Persisted, Seat, SeatAnswer, SeatRequest, SeatTiming, ServiceConfig,
+};
+
+/// After this a request has no answer.
+const PATIENCE_NS: u64 = 50 * MILLISECOND_NS;
+/// What a request, or an answer, takes at most when nothing is wrong.
+const WAY_NS: u64 = MILLISECOND_NS;
+
+#[derive(Clone)]
+pub(super) struct Instance {
+    /// `None`: its process is down.
+    election: Option<Election>,
+    clock: Clock,
+    /// Of all its processes, this one.
+    life: u64,
+    /// Of all requests of this process, the last.
+    asked: u64,
+    answered: u64,
+    /// Its core, while it leads or does not know better.
+    pub(super) process: Option<u64>,
+    has_step: bool,
+    turn_at_ns: Option<u64>,
+    paused_until_ns: u64,
+    storeless_until_ns: u64,
+}
+
+/// All of them.
+#[derive(Clone, Default)]
+pub(super) struct Instances {
+    pub(super) members: Vec<Instance>,
+    seat: Seat,
+}
+
+impl Instances {
+    /// The one whose core this is.
+    pub(super) fn of(&self, process: u64) -> Option<usize> {
+        self.members.iter().position(|member| member.process == Some(process))
+    }
+}
+
+/// An instance, for the switches.
+pub(super) fn service(index: usize) -> ServiceConfig {
+    let (mut mac, address) = (METADATA_MAC, INSTANCES[index]);
+    mac[5] += index as u8;
+    ServiceConfig { address, mac, switch_port: METADATA_PORT - index as u16 }
+}
+
+/// Where an instance is.
+pub(super) fn host(instance: usize) -> Host {
+    if instance == 0 { Host::Metadata } else { Host::Instance(instance) }
+}
+
+impl Cluster {
+    fn store_plant(&self) -> Option<InStore> {
+        self.scenario.plant.and_then(Planted::store)
+    }
+
+    /// Starts every instance that is down.
+    pub(super) fn start_instances(&mut self) {
+        while self.instances.members.len() < self.scenario.instances {
+            let clock = Clock::draw(&self.faults, &mut self.random);
+            self.instances.members.push(Instance {
+                election: None,
+                clock,
+                life: 0,
+                asked: 0,
+                answered: 0,
+                process: None,
+                has_step: false,
+                turn_at_ns: None,
+                paused_until_ns: 0,
+                storeless_until_ns: 0,
+            });
+        }
+        for index in 0..self.instances.members.len() {
+            self.start_instance(index);
+        }
+    }
+
+    pub(super) fn start_instance(&mut self, index: usize) {
+        let timing = SeatTiming { lease: self.scenario.store_lease, ..SeatTiming::default() };
+        let mut election = Election::new(timing, self.random.below(u64::MAX));
+        if self.store_plant() == Some(InStore::TakenAtOnce) {
+            election.plant_haste();
+        }
+        let member = &mut self.instances.members[index];
+        if member.election.is_some() {
+            return;
+        }
+        member.election = Some(election);
+        member.life += 1;
+        (member.asked, member.answered, member.turn_at_ns, member.paused_until_ns) = (0, 0, None, 0);
+        self.note(|names| Some(format!("{} starts", names.host(host(index)))));
+        self.drive_instance(index);
+    }
+
+    pub(super) fn instance_turn(&mut self, index: usize, life: u64) {
+        let now_ns = self.queue.now_ns();
+        let member = &mut self.instances.members[index];
+        if member.life == life && member.turn_at_ns == Some(now_ns) {
+            member.turn_at_ns = None;
+            self.drive_instance(index);
+        }
+    }
+
+    /// Asks the store what is due, and tells the core what has happened.
+    fn drive_instance(&mut self, index: usize) {
+        let now_ns = self.queue.now_ns();
+        let member = &mut self.instances.members[index];
+        let Some(election) = &mut member.election else { return };
+        if now_ns < member.paused_until_ns {
+            let at_ns = member.paused_until_ns;
+            return self.wake_instance(index, at_ns);
+        }
+        let request = election.poll_request(member.clock.now(now_ns));
+        let events: Vec<_> = std::iter::from_fn(|| election.poll_event()).collect();
+        if let Some(request) = request {
+            member.asked += 1;
+            self.ask_store(index, request);
+        }
+        for event in events {
+            self.elected(index, event);
+        }
+        let member = &self.instances.members[index];
+        let deadline_ns = member.election.as_ref().and_then(Election::next_deadline);
+        if let Some(boot_ns) = deadline_ns {
+            let at_ns = member.clock.when(boot_ns).max(now_ns + 1);
+            self.wake_instance(index, at_ns);
+        }
+    }
+
+    fn wake_instance(&mut self, instance: usize, at_ns: u64) {
+        let member = &mut self.instances.members[instance];
+        if member.turn_at_ns.is_none_or(|before_ns| at_ns < before_ns) {
+            member.turn_at_ns = Some(at_ns);
+            self.queue.at(at_ns, Event::InstanceTurn { instance, life: member.life });
+        }
+    }
+
+    fn ask_store(&mut self, instance: usize, request: SeatRequest) {
+        let now_ns = self.queue.now_ns();
+        let faults = self.scenario.store_faults;
+        let mut delay_ns = self.random.below(WAY_NS);
+        if self.random.chance(faults.late) {
+            self.tally.count("late requests to the store");
+            delay_ns += self.random.below(faults.late_max_ns);
+        }
+        let has_outage = self.random.chance(faults.outage);
+        let (outage_ns, is_lost) = (self.random.below(faults.outage_max_ns), self.random.chance(faults.lost));
+        if has_outage {
+            self.tally.count("instances without the store");
+            self.instances.members[instance].storeless_until_ns = now_ns + outage_ns;
+        }
+        let member = &self.instances.members[instance];
+        let (life, number) = (member.life, member.asked);
+        if !is_lost && now_ns >= member.storeless_until_ns {
+            self.queue
+                .after(delay_ns, Event::SeatAsked { instance, life, number, request: Box::new(request) });
+        }
+        self.queue.after(
+            PATIENCE_NS,
+            Event::SeatAnswered { instance, life, number, answer: Box::new(SeatAnswer::Silence) },
+        );
+    }
+
+    /// A request reaches the store, perhaps of a process that is no more.
+    pub(super) fn seat_asked(&mut self, instance: usize, life: u64, number: u64, request: &SeatRequest) {
+        let answer = Box::new(self.carry_out(request));
+        let member = &self.instances.members[instance];
+        let is_heard = self.queue.now_ns() >= member.storeless_until_ns;
+        let delay_ns = self.random.below(WAY_NS);
+        if is_heard && !self.random.chance(self.scenario.store_faults.lost) {
+            self.queue.after(delay_ns, Event::SeatAnswered { instance, life, number, answer });
+        }
+    }
+
+    fn carry_out(&mut self, request: &SeatRequest) -> SeatAnswer {
+        let (seat, stored) = (&mut self.instances.seat, &mut self.controllers.stored);
+        let persisted = |bytes: &Vec<u8>| nicekv_metadata::persisted_version(bytes).expect("our own");
+        let version = stored.as_ref().map_or(0, persisted);
+        let plant = self.scenario.plant.and_then(Planted::store);
+        let is_allowed = match request {
+            SeatRequest::Observe => return SeatAnswer::Seen(*seat),
+            SeatRequest::Take { seen, .. } => *seen == *seat,
+            SeatRequest::Renew { holder } | SeatRequest::Release { holder } => *holder == seat.holder,
+            SeatRequest::Persist { holder, version: next, .. } => {
+                (*holder == seat.holder && version + 1 == *next) || plant == Some(InStore::WrittenUnguarded)
+            }
+        };
+        if !is_allowed {
+            self.tally.count("requests that the store refused");
+            return SeatAnswer::Refused { holder: seat.holder, version };
+        }
+        seat.beat += 1;
+        match request {
+            SeatRequest::Take { holder, .. } => {
+                seat.holder = *holder;
+                return SeatAnswer::Taken { state: stored.clone() };
+            }
+            SeatRequest::Persist { bytes, .. } => *stored = Some(bytes.clone()),
+            SeatRequest::Release { .. } => seat.holder = 0,
+            SeatRequest::Renew { .. } | SeatRequest::Observe => {}
+        }
+        SeatAnswer::Done
+    }
+
+    /// An answer reaches the instance that has asked, or its patience has ended.
+    pub(super) fn seat_answered(&mut self, instance: usize, life: u64, number: u64, answer: Box<SeatAnswer>) {
+        let now_ns = self.queue.now_ns();
+        let member = &mut self.instances.members[instance];
+        let is_awaited = (member.life, member.asked) == (life, number) && member.answered < number;
+        let (Some(election), true) = (&mut member.election, is_awaited) else { return };
+        if now_ns < member.paused_until_ns {
+            let at_ns = member.paused_until_ns;
+            return self.queue.at(at_ns, Event::SeatAnswered { instance, life, number, answer });
+        }
+        member.answered = number;
+        election.handle_answer(member.clock.now(now_ns), *answer);
+        self.drive_instance(instance);
+    }
+
+    fn elected(&mut self, index: usize, event: ElectionEvent) {
+        let now_ns = self.queue.now_ns();
+        let member = &mut self.instances.members[index];
+        match event {
+            ElectionEvent::Elected { state } => {
+                self.tally.count("metadata leaders elected");
+                let process = self.controllers.begin();
+                let (clock, paused_until_ns) = (member.clock, member.paused_until_ns);
+                member.process = Some(process);
+                let mut core = Metadata::new(self.metadata_config(), state.as_deref(), clock.now(now_ns))
+                    .expect("the state is our own");
+                if let Some(plant) = self.scenario.plant.and_then(Planted::metadata) {
+                    core.plant(plant);
+                }
+                self.controllers.add(Controller::new(core, process, clock, paused_until_ns));
+                self.note(|names| Some(format!("{} leads", names.host(host(index)))));
+                self.drive_metadata(process);
+            }
+            ElectionEvent::Persisted { version } => {
+                member.has_step = false;
+                let now = member.clock.now(now_ns);
+                let Some(process) = member.process else { return };
+                self.tell_hold(process);
+                if let Some(controller) = self.controllers.find(process) {
+                    controller.core.handle_storage(now, Persisted { version });
+                }
+                self.drive_metadata(process);
+            }
+            ElectionEvent::Deposed => {
+                self.tally.count("old leaders stopped");
+                self.note(|names| Some(format!("{} leads no more", names.host(host(index)))));
+                self.end_core(index);
+            }
+        }
+    }
+
+    fn end_core(&mut self, index: usize) {
+        let member = &mut self.instances.members[index];
+        member.has_step = false;
+        if let Some(process) = member.process.take() {
+            self.stop_metadata(process);
+        }
+    }
+
+    /// The core's hold of the seat, before it does anything.
+    pub(super) fn tell_hold(&mut self, process: u64) {
+        let Some(index) = self.instances.of(process) else { return };
+        if self.store_plant() == Some(InStore::HoldIgnored) {
+            return;
+        }
+        let now_ns = self.queue.now_ns();
+        let member = &self.instances.members[index];
+        let until_ns = member.election.as_ref().map_or(0, Election::exclusive_until_ns);
+        let now = member.clock.now(now_ns);
+        if let Some(controller) = self.controllers.find(process) {
+            controller.core.handle_leadership(now, until_ns);
+        }
+    }
+
+    /// A core's step, if it is one of several instances'.
+    pub(super) fn persist_shared(&mut self, index: usize, version: u64, bytes: Vec<u8>) {
+        let member = &mut self.instances.members[index];
+        member.has_step = true;
+        if let Some(election) = &mut member.election {
+            election.persist(version, bytes);
+        }
+        let at_ns = self.queue.now_ns() + 1;
+        self.wake_instance(index, at_ns);
+    }
+
+    /// Whether any of them is about to change anything.
+    pub(super) fn has_shared_step(&self) -> bool {
+        self.instances.members.iter().any(|member| member.has_step)
+    }
+
+    /// The one that leads, as far as it knows, or any.
+    fn victim(&mut self) -> usize {
+        let leads = self.instances.members.iter().position(|member| member.process.is_some());
+        match leads {
+            Some(leader) if self.random.below(4) > 0 => leader,
+            _ => self.random.below(self.instances.members.len() as u64) as usize,
+        }
+    }
+
+    /// Kills one, or all if the power is lost.
+    pub(super) fn crash_instances(&mut self, downtime_ns: u64, all: bool) {
+        let victim = self.victim();
+        for index in (0..self.instances.members.len()).filter(|index| all || *index == victim) {
+            self.note(|names| Some(format!("{} is killed", names.host(host(index)))));
+            self.end_core(index);
+            self.instances.members[index].election = None;
+            self.queue.after(downtime_ns, Event::InstanceStart(index));
+        }
+    }
+
+    pub(super) fn pause_instance(&mut self, pause_ns: u64) {
+        let (index, until_ns) = (self.victim(), self.queue.now_ns() + pause_ns);
+        let member = &mut self.instances.members[index];
+        member.paused_until_ns = until_ns;
+        let process = member.process;
+        if let Some(controller) = process.and_then(|process| self.controllers.find(process)) {
+            controller.pause(until_ns);
+        }
+        self.note(|names| {
+            Some(format!("{} is paused until {:.3}ms", names.host(host(index)), until_ns as f64 / 1e6))
+        });
+        self.wake_instance(index, until_ns);
+    }
+
+    /// Nothing is wrong with the store any more, and all instances run.
+    pub(super) fn heal_instances(&mut self) {
+        self.scenario.store_faults = StoreFaults::NONE;
+        for index in 0..self.instances.members.len() {
+            self.instances.members[index].storeless_until_ns = 0;
+            self.queue.after(0, Event::InstanceStart(index));
+        }
+    }
+
+    /// Where an instance sends from.
+    pub(super) fn place_of(&self, process: u64) -> (Host, std::net::SocketAddrV4) {
+        let index = self.instances.of(process).unwrap_or(0);
+        (host(index), INSTANCES[index])
+    }
+}
