@@ -408,6 +408,7 @@ impl<P: Protocol> NodeCore<P> {
     /// For operators and tests.
     pub fn status(&self) -> NodeStatus {
         NodeStatus {
+            node: self.host.config.node,
             term: self.host.session.term,
             counters: self.host.counters,
             puts: self.host.puts,

@@ -6,6 +6,8 @@ use nicekv_wire::{Durations, Epoch, NodeId, PartitionId, Term};
 /// What a node says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeStatus {
+    /// Which node it is.
+    pub node: NodeId,
     /// The highest term of a metadata leader that it has seen.
     pub term: Term,
     /// Its counters.

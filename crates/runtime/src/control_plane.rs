@@ -8,7 +8,7 @@
 //!      │ ControlReply … ──────────────▶│ ─ one frame of JSON for each▶│
 //! ```
 
-use nicekv_dataplane::control::CONTROL_MESSAGE_BYTES_MAX;
+use nicekv_dataplane::control::{CONTROL_MESSAGE_BYTES_MAX, Found, Lookup};
 use nicekv_metadata::{Change, ControlPlane, Status};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
@@ -55,6 +55,53 @@ pub enum AdminRequest {
     Plan(Change),
     /// The same, and it is begun: it is written down when the answer comes.
     Change(Change),
+    /// What the installed tables do with a key: a [`SwitchAnswer`] of each switch.
+    Lookup(Lookup),
+    /// Of a node, at its own TCP port: what it knows of the partition of this number, a [`NodeAnswer`].
+    Partition(u32),
+}
+
+/// What a switch's installed tables do with a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchAnswer {
+    /// Its name.
+    pub switch: String,
+    /// The newest term that it has obeyed.
+    pub term: u64,
+    /// The generation of its tables; `None`: it has none.
+    pub generation: Option<u64>,
+    /// The entries; `None`: it did not answer.
+    pub found: Option<Found>,
+}
+
+/// What a node knows of a partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeAnswer {
+    /// Its number.
+    pub node: u16,
+    /// The newest term of a metadata leader that it has seen.
+    pub term: u64,
+    /// `None`: it has never heard of it.
+    pub partition: Option<NodePartition>,
+}
+
+/// A partition, as a node sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodePartition {
+    /// The epoch that it is in.
+    pub epoch: u32,
+    /// outside, joining, handoff or consistent.
+    pub standing: String,
+    /// The primary.
+    pub primary: u16,
+    /// Whether it is the primary and has recovered.
+    pub leads: bool,
+    /// Ops that are prepared and have not taken effect.
+    pub open_ops: usize,
+    /// The last decision logged.
+    pub logged: u64,
+    /// The last decision that every member holds.
+    pub released: u64,
 }
 
 /// The answer of an instance that does not lead, to whatever it is asked.

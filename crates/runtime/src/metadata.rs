@@ -14,6 +14,7 @@
 mod connections;
 mod etcd;
 mod keeper;
+mod lookups;
 mod shared;
 mod state_file;
 

@@ -269,7 +269,9 @@ pub fn tables_reply(switch: usize, reply: &ControlReply) -> Option<String> {
         ControlReply::Installed { generation, .. } => format!("tables {generation} are in force"),
         ControlReply::Refused { current_term } => format!("refused, term {current_term} was here"),
         ControlReply::Failed { generation, reason } => format!("tables {generation} failed: {reason}"),
-        ControlReply::Status { .. } | ControlReply::Register { .. } => return None,
+        ControlReply::Status { .. } | ControlReply::Register { .. } | ControlReply::Found { .. } => {
+            return None;
+        }
     };
     Some(format!("switch-{} -> metadata  {what}", switch + 1))
 }

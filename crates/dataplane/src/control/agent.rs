@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
+use super::lookup::{Found, Lookup};
 use super::message::{ControlReply, ControlRequest};
 use crate::plant::Plant;
 use crate::{Backend, BackendError, Register, TableSet, TableUpdate};
@@ -105,6 +106,7 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
             ControlRequest::Install { tables, .. } => self.install(tables),
             ControlRequest::Update { update, .. } => self.update(&update),
             ControlRequest::Status { .. } => self.status(),
+            ControlRequest::Lookup { lookup, .. } => self.look_up(lookup),
             ControlRequest::ReadRegister { register, .. } => self.register(register, |_| Ok(())),
             ControlRequest::WriteRegister { register, cell, value, .. } => {
                 match self.backend.write_register(register, cell, value) {
@@ -203,6 +205,12 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
             }
             (Err(error), _) | (_, Err(error)) => self.failed(&error),
         }
+    }
+
+    fn look_up(&self, lookup: Lookup) -> ControlReply {
+        let tables = self.installed.as_ref().map(|installed| &installed.tables);
+        let found = tables.map(|tables| Found::of(tables, &self.backend, lookup)).unwrap_or_default();
+        ControlReply::Found { term: self.term, generation: self.generation(), lookup, found }
     }
 
     fn has(&self, plant: Plant) -> bool {

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::lookup::{Found, Lookup};
 use crate::{Counters, Register, TableSet, TableStatus, TableUpdate};
 
 /// The longest encoded message. Tables at capacity take about 0.8 MB.
@@ -59,6 +60,13 @@ pub enum ControlRequest {
         /// Which.
         register: Register,
     },
+    /// Report what the tables do with a key.
+    Lookup {
+        /// Term of the controller's leadership.
+        term: u64,
+        /// Where the key's requests go.
+        lookup: Lookup,
+    },
 }
 
 impl ControlRequest {
@@ -70,7 +78,8 @@ impl ControlRequest {
             | Self::Status { term }
             | Self::ReadRegister { term, .. }
             | Self::WriteRegister { term, .. }
-            | Self::ResetRegister { term, .. } => *term,
+            | Self::ResetRegister { term, .. }
+            | Self::Lookup { term, .. } => *term,
         }
     }
 }
@@ -114,6 +123,17 @@ pub enum ControlReply {
         register: Register,
         /// Its cells.
         cells: Vec<u64>,
+    },
+    /// What the tables in force do with a key.
+    Found {
+        /// Newest term seen.
+        term: u64,
+        /// The generation in force; `None` before the first install.
+        generation: Option<u64>,
+        /// As in the request.
+        lookup: Lookup,
+        /// The entries.
+        found: Found,
     },
 }
 

@@ -12,6 +12,8 @@
 //!      │◀──────────────── Register{cells} ──────│
 //!      │ Status{term} ─────────────────────────▶│
 //!      │◀─────────── Status{generation, tables…} │
+//!      │ Lookup{term, addresses} ──────────────▶│  for an operator, see `lookup`
+//!      │◀─────────────── Found{generation, …} ──│
 //! ```
 //!
 //! Invariants: requests of older terms change nothing (R13), and a request of a newer term fences the older
@@ -22,7 +24,9 @@
 //! per frame of the stream; bytes after a message are an error.
 
 mod agent;
+mod lookup;
 mod message;
 
 pub use agent::{NoMemory, SwitchAgent, TermMemory};
+pub use lookup::{Found, Lookup, Met};
 pub use message::{CONTROL_MESSAGE_BYTES_MAX, ControlError, ControlReply, ControlRequest, decode, encode};

@@ -158,8 +158,8 @@ impl Switches {
                     switch.status_at_ns = now_ns;
                 }
             }
-            // No register is asked for.
-            ControlReply::Installed { .. } | ControlReply::Register { .. } => {}
+            // No register is asked for, and what is found is for operators.
+            ControlReply::Installed { .. } | ControlReply::Register { .. } | ControlReply::Found { .. } => {}
             ControlReply::Refused { current_term } if current_term > term => {
                 self.newer_term = Some(current_term);
             }

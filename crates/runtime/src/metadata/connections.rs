@@ -11,9 +11,10 @@
 //!   or else the oldest; each state has its longest time
 //! ```
 
+use super::lookups::Pending;
 use crate::control_plane::{AdminRequest, CONTROL_LIMITS, Greeting, NotLeading, Role, decode};
 use crate::{FramedStream, PollFd, StreamError, accept};
-use nicekv_dataplane::control;
+use nicekv_dataplane::control::{self, ControlReply, ControlRequest, Lookup};
 use nicekv_metadata::{ControlPlane, Metadata, Plan, Refused, Status, SwitchId};
 use nicekv_wire::{Duration, Now};
 use std::io;
@@ -43,6 +44,8 @@ struct Connection {
     ready: bool,
     /// The answer to a change, for when the state has this version.
     held: Option<(u64, Vec<u8>)>,
+    /// A visitor's, until it is answered.
+    lookup: Option<Pending>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +69,14 @@ enum State {
     Waiting,
     /// Nothing.
     Idle,
+}
+
+/// What came on one connection and concerns others.
+enum Aside {
+    /// A visitor wants to know.
+    Lookup(Lookup),
+    /// An agent has answered.
+    Found(SwitchId, ControlReply),
 }
 
 pub(super) struct Connections {
@@ -118,6 +129,7 @@ impl Connections {
             since_ns: now.boot_ns,
             ready: false,
             held: None,
+            lookup: None,
         });
     }
 
@@ -147,9 +159,12 @@ impl Connections {
             let connection = &mut self.open[index];
             let before = connection.peer;
             let mut desk = Desk { core: core.as_deref_mut(), control_plane: &self.control_plane };
-            let is_sound = !connection.ready || connection.receive(now, &mut desk, &self.switches).is_ok();
+            let mut asides = Vec::new();
+            let is_sound =
+                !connection.ready || connection.receive(now, &mut desk, &self.switches, &mut asides).is_ok();
             connection.note_state(now);
             let (kept, peer) = (is_sound && !connection.is_overdue(now), connection.peer);
+            self.on_asides(now, core.as_deref(), index, asides);
             if !kept {
                 self.close(now, core.as_deref_mut(), index);
             } else {
@@ -163,6 +178,44 @@ impl Connections {
                     }
                 }
             }
+        }
+    }
+
+    /// What concerns other connections than that which it came on.
+    fn on_asides(&mut self, now: Now, core: Option<&Metadata>, index: usize, asides: Vec<Aside>) {
+        for aside in asides {
+            match aside {
+                Aside::Found(switch, reply) => {
+                    let waiting = self.open.iter_mut().filter_map(|visitor| visitor.lookup.as_mut());
+                    waiting.for_each(|lookup| lookup.hear(switch, &reply));
+                }
+                Aside::Lookup(lookup) => {
+                    let request =
+                        ControlRequest::Lookup { term: core.map_or(0, |core| core.status().term), lookup };
+                    let request = control::encode(&request).expect("it is short");
+                    let Self { open, switches, .. } = self;
+                    let mut ask = |id| {
+                        let stream = open.iter_mut().find(|agent| agent.peer == Peer::Switch(id));
+                        stream.is_some_and(|agent| agent.stream.queue(&request).is_ok())
+                    };
+                    let asked: Vec<_> =
+                        switches.iter().map(|(name, id)| (name.clone(), *id, ask(*id))).collect();
+                    self.open[index].lookup = Some(Pending::new(now, lookup, &asked));
+                }
+            }
+        }
+    }
+
+    /// Answers those who asked what switches do with a key, when it is time.
+    fn answer_lookups(&mut self, now: Now) {
+        for visitor in &mut self.open {
+            let Some(answers) = visitor.lookup.as_ref().and_then(|lookup| lookup.answers(now)) else {
+                continue;
+            };
+            let json = serde_json::to_vec(&answers).expect("plain data");
+            // Who does not read has lost it.
+            let _ = visitor.stream.queue(&json);
+            visitor.lookup = None;
         }
     }
 
@@ -184,6 +237,7 @@ impl Connections {
                 let _ = connection.stream.queue(&bytes);
             }
         }
+        self.answer_lookups(now);
         self.answer_waiting(core.as_deref());
         self.answer_held(core.as_deref());
         let mut index = 0;
@@ -232,6 +286,8 @@ enum Answer {
     Persisted(u64, Vec<u8>),
     /// When the cluster is ready.
     Ready,
+    /// When the switches have answered.
+    Found(Lookup),
 }
 
 /// Who answers.
@@ -263,6 +319,9 @@ impl Desk<'_> {
                 return planned(outcome).map(|json| Answer::Persisted(version, json));
             }
             AdminRequest::Ready => return Ok(Answer::Ready),
+            AdminRequest::Lookup(lookup) => return Ok(Answer::Found(*lookup)),
+            // Nodes are asked themselves.
+            AdminRequest::Partition(_) => serde_json::to_vec(&()),
         };
         json.map(Answer::Now)
     }
@@ -303,6 +362,7 @@ impl Connection {
         now: Now,
         desk: &mut Desk<'_>,
         switches: &[(String, SwitchId)],
+        asides: &mut Vec<Aside>,
     ) -> Result<(), StreamError> {
         let mut frames = Vec::new();
         self.stream.receive(|frame| frames.push(frame.to_vec()))?;
@@ -311,6 +371,7 @@ impl Connection {
             match self.peer {
                 Peer::Unknown => self.greet(now, desk, switches, &frame)?,
                 Peer::Switch(switch) => match control::decode(&frame) {
+                    Ok(reply @ ControlReply::Found { .. }) => asides.push(Aside::Found(switch, reply)),
                     Ok(reply) => {
                         if let Some(core) = &mut desk.core {
                             core.handle_switch(now, switch, reply);
@@ -318,7 +379,7 @@ impl Connection {
                     }
                     Err(_) => return Err(StreamError::Closed),
                 },
-                Peer::Admin { .. } => self.answer(desk, &frame)?,
+                Peer::Admin { .. } => self.answer(desk, &frame, asides)?,
             }
         }
         Ok(())
@@ -346,11 +407,17 @@ impl Connection {
         Ok(())
     }
 
-    fn answer(&mut self, desk: &mut Desk<'_>, frame: &[u8]) -> Result<(), StreamError> {
+    fn answer(
+        &mut self,
+        desk: &mut Desk<'_>,
+        frame: &[u8],
+        asides: &mut Vec<Aside>,
+    ) -> Result<(), StreamError> {
         let request = decode(frame).map_err(|_| StreamError::Closed)?;
         match desk.answer(&request).map_err(io::Error::from)? {
             Answer::Now(json) => return self.stream.queue(&json),
             Answer::Persisted(version, json) => self.held = Some((version, json)),
+            Answer::Found(lookup) => asides.push(Aside::Lookup(lookup)),
             Answer::Ready => self.peer = Peer::Admin { waits: true },
         }
         Ok(())

@@ -1,10 +1,12 @@
-//! The TCP connections by which joiners copy (R7): those that this node has dialled and those that it has accepted.
+//! The TCP connections by which joiners copy (R7): those that this node has dialled and those that it has accepted. Commands that ask how
+//! the node stands (`nicekv explain`) are accepted there, too, and greet first.
 
+use crate::control_plane::{AdminRequest, Greeting, NodeAnswer, NodePartition, Role, decode};
 use crate::{FrameLimits, FramedStream, PollFd, accept, dial, readable};
-use nicekv_node::StreamPeer;
+use nicekv_node::{Standing, StreamPeer};
 use nicekv_replication::Replica;
-use nicekv_wire::Now;
 use nicekv_wire::recovery::FRAME_BYTES_MAX;
+use nicekv_wire::{Now, PartitionId};
 use std::io;
 use std::net::TcpListener;
 
@@ -18,11 +20,13 @@ pub(super) struct Streams {
     listener: TcpListener,
     open: Vec<(StreamPeer, FramedStream)>,
     accepted: u64,
+    /// Numbers of those that were accepted from commands.
+    visitors: Vec<u64>,
 }
 
 impl Streams {
     pub(super) fn new(listener: TcpListener) -> Self {
-        Self { listener, open: Vec::new(), accepted: 0 }
+        Self { listener, open: Vec::new(), accepted: 0, visitors: Vec::new() }
     }
 
     fn is_full(&self) -> bool {
@@ -42,9 +46,18 @@ impl Streams {
             self.accepted += 1;
             self.open.push((StreamPeer::Accepted(self.accepted), FramedStream::new(stream, LIMITS)));
         }
-        self.open.retain_mut(|(peer, stream)| {
-            stream.receive(|frame| core.handle_stream(now, *peer, frame)).is_ok()
+        let Self { open, visitors, .. } = self;
+        open.retain_mut(|(peer, stream)| {
+            let mut asked = Vec::new();
+            let is_open = stream.receive(|frame| match peer {
+                StreamPeer::Accepted(number) if visitors.contains(number) => asked.push(frame.to_vec()),
+                StreamPeer::Accepted(number) if is_visitor(frame) => visitors.push(*number),
+                _ => core.handle_stream(now, *peer, frame),
+            });
+            is_open.is_ok() && asked.iter().all(|frame| answer(core, stream, frame).is_some())
         });
+        let is_there = |number: &u64| open.iter().any(|(peer, _)| *peer == StreamPeer::Accepted(*number));
+        visitors.retain(is_there);
         Ok(())
     }
 
@@ -71,4 +84,36 @@ impl Streams {
         };
         Some(&mut self.open[index].1)
     }
+}
+
+/// Whether a stream begins as those of commands do; a frame of a copy never does.
+fn is_visitor(frame: &[u8]) -> bool {
+    Greeting::decode(frame).is_ok_and(|greeting| greeting.role == Role::Admin)
+}
+
+/// Tells a command what the node knows of a partition; `None`: that is not what was asked.
+fn answer(core: &Replica, stream: &mut FramedStream, frame: &[u8]) -> Option<()> {
+    let Ok(AdminRequest::Partition(id)) = decode(frame) else { return None };
+    let json = serde_json::to_vec(&told(core, PartitionId(id))).ok()?;
+    stream.queue(&json).ok()
+}
+
+fn told(core: &Replica, id: PartitionId) -> NodeAnswer {
+    let status = core.status();
+    let partition = status.partition(id).map(|partition| NodePartition {
+        epoch: partition.epoch.0,
+        standing: match partition.standing {
+            Standing::Outside => "outside",
+            Standing::Joining => "joining",
+            Standing::Handoff => "handoff",
+            Standing::Consistent => "consistent",
+        }
+        .into(),
+        primary: partition.primary.0,
+        leads: partition.leads,
+        open_ops: partition.open_ops,
+        logged: partition.logged,
+        released: partition.released,
+    });
+    NodeAnswer { node: status.node.0, term: status.term.0, partition }
 }

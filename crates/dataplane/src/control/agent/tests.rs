@@ -1,7 +1,11 @@
 //! Terms, generations, updates and registers at an agent of the reference pipeline.
 
+use super::super::lookup::Met;
 use super::*;
-use crate::{Host, HostId, HostRole, Route, Router, UnicastEntry, VringConfig};
+use crate::{
+    DivisionEntry, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix, Route, Router, UnicastEntry,
+    VringConfig,
+};
 
 fn tables(generation: u64, host: u8) -> TableSet {
     TableSet {
@@ -156,4 +160,55 @@ fn a_term_is_remembered_before_it_is_obeyed() {
     assert!(matches!(agent.backend_mut().route([10, 0, 0, 9], [10, 10, 0, 1], None), Route::Miss));
     assert_eq!(agent.handle(install(7)), ControlReply::Installed { term: 7, generation: 1 });
     assert_eq!(notes.term, 7);
+}
+
+#[test]
+fn a_lookup_finds_the_entries_that_a_key_meets_and_counts_nothing() {
+    let mut agent = agent();
+    let lookup = Lookup { unicast: [10, 10, 0x40, 1], multicast: [10, 11, 0x40, 1] };
+    let mut look = |agent: &mut SwitchAgent<Router>| match agent
+        .handle(ControlRequest::Lookup { term: 5, lookup })
+    {
+        ControlReply::Found { term: 5, generation, lookup: of, found } if of == lookup => (generation, found),
+        reply => panic!("{reply:?}"),
+    };
+    assert_eq!(look(&mut agent), (None, Found::default()), "there is nothing yet");
+    let mut installed = tables(7, 1);
+    let narrow = |address| Prefix::new(address, 18);
+    let of = |host: u8| Host {
+        id: HostId(host.into()),
+        ip: [10, 0, 0, host],
+        mac: [2, 0, 0, 0, 0, host],
+        port: host.into(),
+        ..installed.hosts[0]
+    };
+    installed.hosts.extend([of(2), of(3), of(4)]);
+    let specific = UnicastEntry { destination: narrow([10, 10, 0x40, 0]), partition: 9, host: HostId(2) };
+    installed.unicast.push(specific);
+    let division =
+        |partition| DivisionEntry { partition, source: Prefix::new([10, 20, 0, 0], 16), host: HostId(3) };
+    installed.division = vec![division(0), division(9)];
+    let group = |address, host| MulticastEntry {
+        destination: narrow(address),
+        members: MemberSet::new([HostId(host)]),
+    };
+    installed.multicast = vec![group([10, 11, 0, 0], 4), group([10, 11, 0x40, 0], 2)];
+    agent.handle(ControlRequest::Install { term: 5, tables: installed.clone() });
+    for _ in 0..3 {
+        let routed = agent.backend_mut().route([10, 0, 0, 9], lookup.unicast, None);
+        assert!(matches!(routed, Route::Unicast(HostId(2))), "{routed:?}");
+    }
+    for _ in 0..2 {
+        let (generation, found) = look(&mut agent);
+        assert_eq!(generation, Some(7));
+        assert_eq!(found.unicast, Some(Met { entry: specific, hits: Some(3) }), "the longest prefix");
+        assert_eq!(found.divisions, [Met { entry: division(9), hits: Some(0) }], "those of its partition");
+        let members = Met { entry: installed.multicast[1].clone(), hits: Some(0) };
+        assert_eq!(found.multicast, Some(members));
+        assert_eq!(found.hosts.iter().map(|host| host.id.0).collect::<Vec<_>>(), [2, 3]);
+    }
+    assert_eq!(
+        agent.handle(ControlRequest::Lookup { term: 4, lookup }),
+        ControlReply::Refused { current_term: 5 }
+    );
 }

@@ -1,0 +1,71 @@
+//! What the installed tables do with a key: the entries that a get and an update of it meet, for operators.
+
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Backend, DivisionEntry, Entry, Host, HostId, MulticastEntry, Table, TableSet, UnicastEntry};
+
+/// Two addresses of a key, one in each ring of its keyspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lookup {
+    /// Where its gets go.
+    pub unicast: [u8; 4],
+    /// Where its updates go.
+    pub multicast: [u8; 4],
+}
+
+/// An entry, and how many packets have met it; `None`: the switch did not say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Met<E> {
+    /// The entry.
+    pub entry: E,
+    /// Its packets.
+    pub hits: Option<u64>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// In the table of gets; `None`: they are dropped.
+    pub unicast: Option<Met<UnicastEntry>>,
+    /// The divisions of that partition: gets from there go elsewhere.
+    pub divisions: Vec<Met<DivisionEntry>>,
+    /// In the table of updates; `None`: they are dropped.
+    pub multicast: Option<Met<MulticastEntry>>,
+    /// The servers that these name.
+    pub hosts: Vec<Host>,
+}
+
+impl Found {
+    pub(super) fn of<B: Backend>(tables: &TableSet, backend: &B, lookup: Lookup) -> Self {
+        let unicast = longest(&tables.unicast, lookup.unicast).map(|at| met(backend, &tables.unicast, at));
+        let scope = unicast.as_ref().map(|met| met.entry.partition);
+        let of_scope = |at: &usize| Some(tables.division[*at].partition) == scope;
+        let divisions = (0..tables.division.len()).filter(of_scope);
+        let divisions: Vec<_> = divisions.map(|at| met(backend, &tables.division, at)).collect();
+        let multicast = longest(&tables.multicast, lookup.multicast);
+        let multicast = multicast.map(|at| met(backend, &tables.multicast, at));
+        let mut found = Self { unicast, divisions, multicast, hosts: Vec::new() };
+        found.hosts = tables.hosts.iter().filter(|host| found.names(host.id)).copied().collect();
+        found
+    }
+
+    fn names(&self, id: HostId) -> bool {
+        self.unicast.as_ref().is_some_and(|met| met.entry.host == id)
+            || self.divisions.iter().any(|met| met.entry.host == id)
+            || self.multicast.as_ref().is_some_and(|met| met.entry.members.as_slice().contains(&id))
+    }
+}
+
+/// The place of the entry with the longest prefix that holds `address`.
+fn longest<E: Entry>(entries: &[E], address: [u8; 4]) -> Option<usize> {
+    let holding = entries.iter().enumerate().filter(|(_, entry)| entry.matches().prefix.contains(address));
+    holding.max_by_key(|(_, entry)| entry.matches().prefix.length).map(|(at, _)| at)
+}
+
+fn met<B: Backend, E: Entry + Clone>(backend: &B, entries: &[E], at: usize) -> Met<E> {
+    let table = Table::ALL.into_iter().find(|table| table.name() == E::NAME).expect("each has a name");
+    let hits = backend.entry_hits(table).ok().and_then(|hits| hits.get(at).copied());
+    Met { entry: entries[at].clone(), hits }
+}
