@@ -2,6 +2,7 @@
 
 use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
+use crate::problems::problems;
 use futures_executor::block_on;
 use nicekv_client::Keyspace;
 use nicekv_client::facade::{Client, ClientError};
@@ -135,7 +136,8 @@ fn describe_control_plane(control_plane: &ControlPlane) -> String {
 fn describe(status: &Status, with_partitions: bool) -> Vec<String> {
     let Status { cluster, term, why_not_ready, nodes, keyspaces, partitions, switches, tables, .. } = status;
     let readiness = why_not_ready.as_ref().map_or("ready".into(), |reason| format!("not ready: {reason}"));
-    let mut lines = vec![format!("cluster {cluster} term {term} {readiness}"), summary(status)];
+    let mut lines: Vec<_> = problems(status).into_iter().map(|line| format!("WRONG: {line}")).collect();
+    lines.extend([format!("cluster {cluster} term {term} {readiness}"), summary(status)]);
     lines.push(describe_control_plane(&status.control_plane));
     lines.push(format!("stored {}", describe_usage(&status.usage, partitions.len())));
     if status.moves > 0 {
@@ -265,7 +267,7 @@ fn with_client(
     block_on(operate(client.with_keyspace(keyspace.id)))
 }
 
-fn keyspace<'a>(info: &'a ClusterInfo, name: &str) -> Result<&'a KeyspaceInfo, Failure> {
+pub(crate) fn keyspace<'a>(info: &'a ClusterInfo, name: &str) -> Result<&'a KeyspaceInfo, Failure> {
     let by_name = info.keyspaces.iter().find(|keyspace| keyspace.name == name);
     let found = by_name.or_else(|| name.parse().ok().and_then(|id| info.keyspace(id)));
     found.ok_or_else(|| {

@@ -9,13 +9,16 @@ mod address;
 mod commands;
 mod config;
 mod discovery;
+mod explain;
 mod failure;
 mod gateway;
 mod lab;
 mod metrics;
 mod nodes;
+mod problems;
 mod roles;
 mod sim;
+mod top;
 mod up;
 
 use clap::error::ErrorKind;
@@ -75,12 +78,21 @@ enum Command {
     Get(commands::KeyArguments),
     /// Remove a key
     Delete(commands::KeyArguments),
-    /// Show nodes, partitions, how much is stored and asked, and switch tables
+    /// Show what becomes of a key: where its gets and puts go, and who holds it
+    ///
+    /// Read from the tables that switches have installed and from what the nodes say of themselves, beside what the metadata service
+    /// believes; where they differ, a line begins with DIFFERENT.
+    Explain(explain::ExplainArguments),
+    /// Show nodes, partitions, how much is stored and asked, and switch tables; what is wrong first
+    ///
+    /// Each line that begins with WRONG names something that is, the worst first.
     ///
     /// Keys and bytes (of keys and values together, each counted once) are counted by reading what has been written to, about 1 MiB a second and
     /// node: after a second or two without writes they are exact, and with a ~ they are as old as the line says. Gets and updates a second are
     /// those that came to the nodes, between their last two reports, which they send once a second; what clients repeat counts again.
     Status(commands::StatusArguments),
+    /// Show what goes on, live: what is wrong, keyspaces with their rates, nodes, switch tables; `q` ends it
+    Top(top::TopArguments),
 }
 
 #[derive(clap::Args)]
@@ -225,7 +237,9 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Put(arguments) => commands::put(&arguments),
         Command::Get(arguments) => commands::get(&arguments),
         Command::Delete(arguments) => commands::delete(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Status(arguments) => commands::status(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
     }?;
     Ok(ExitCode::SUCCESS)
 }

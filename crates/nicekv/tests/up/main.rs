@@ -1,6 +1,7 @@
 //! `nicekv up` and the client commands, through the real binary.
 
 mod cluster;
+mod explain;
 mod keyspaces;
 mod manners;
 mod metrics;

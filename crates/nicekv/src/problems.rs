@@ -1,0 +1,132 @@
+//! What is wrong with a cluster, the worst first: what `nicekv status` and `nicekv top` begin with.
+
+use nicekv_metadata::{DiskState, HealthCounts, NodeState, NodeStatus, Status, SwitchStatus};
+
+/// A table with more of its entries in use is soon full.
+const FULL_PERCENT: u32 = 90;
+
+/// A line for each.
+pub(crate) fn problems(status: &Status) -> Vec<String> {
+    let mut lines = of_partitions(&status.health);
+    if let Some((since_ms, why)) = &status.control_plane.outage {
+        let since_s = since_ms.div_ceil(1000);
+        lines.push(format!("the store of the metadata service has been silent for {since_s} s: {why}"));
+    }
+    lines.extend(status.nodes.iter().flat_map(of_node));
+    lines.extend(status.switches.iter().filter_map(of_switch));
+    let full = status.tables.iter().filter(|table| table.entries * 100 > table.capacity * FULL_PERCENT);
+    lines.extend(full.map(|table| {
+        format!("table {} has {} of {} entries in use", table.name, table.entries, table.capacity)
+    }));
+    if lines.is_empty() {
+        lines.extend(status.why_not_ready.iter().map(|reason| format!("not ready: {reason}")));
+    }
+    lines
+}
+
+fn of_partitions(health: &HealthCounts) -> Vec<String> {
+    let HealthCounts { lost, unavailable, waiting, reduced, .. } = *health;
+    let counts = [
+        (lost, "lost: every node that held all of it came back empty; restore a backup"),
+        (unavailable, "unavailable: no node that holds all of it is there; start its nodes"),
+        (waiting, "without puts: too few of its nodes are there; gets go on"),
+        (reduced, "with fewer than R copies: another failure could stop it"),
+    ];
+    let line = |(count, what): (usize, &str)| {
+        let partitions = if count == 1 { "partition is" } else { "partitions are" };
+        format!("{count} {partitions} {what}")
+    };
+    counts.into_iter().filter(|(count, _)| *count > 0).map(line).collect()
+}
+
+fn of_node(node: &NodeStatus) -> Vec<String> {
+    let NodeStatus { name, address, .. } = node;
+    let state = match node.state {
+        NodeState::Live => None,
+        NodeState::Suspected => Some(format!("node {name} ({address}) is silent or does not hear")),
+        NodeState::Unknown => Some(format!("node {name} ({address}) has not been heard of yet")),
+    };
+    let disk = match node.disk {
+        DiskState::Enough => None,
+        DiskState::Reserve => {
+            Some(format!("the disk of node {name} is full: puts are refused, deletes go on"))
+        }
+        DiskState::Exhausted => Some(format!("the disk of node {name} is full to the last")),
+    };
+    state.into_iter().chain(disk).collect()
+}
+
+fn of_switch(switch: &SwitchStatus) -> Option<String> {
+    let SwitchStatus { id, connected, current, error } = switch;
+    match (connected, error, current) {
+        (false, _, _) => Some(format!("switch {id} is not connected: what it knows may be old")),
+        (true, Some(error), _) => Some(format!("switch {id} refused its tables: {error}")),
+        (true, None, false) => Some(format!("switch {id} does not have the newest tables yet")),
+        (true, None, true) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn status(changes: impl FnOnce(&mut Value)) -> Status {
+        let health =
+            json!({"whole": 8, "covered": 0, "reduced": 0, "waiting": 0, "unavailable": 0, "lost": 0});
+        let node = json!({"id": 1, "name": "node-1", "address": "127.20.0.1:7400", "state": "live",
+            "disk": "enough", "wish": "holds", "members": 8, "share": 8, "missing": 0});
+        let mut value = json!({
+            "cluster": "c", "term": 3, "ready": true, "why_not_ready": null, "moves": 0, "health": health,
+            "nodes": [node], "keyspaces": [], "partitions": [],
+            "switches": [{"id": 0, "connected": true, "current": true, "error": null}],
+            "tables": [{"name": "division", "entries": 9, "capacity": 10, "hits": 0}],
+            "counters": {"malformed": 0, "foreign": 0, "forged": 0, "stale": 0, "transmits_dropped": 0},
+        });
+        changes(&mut value);
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn nothing_is_wrong_with_a_cluster_that_is_well() {
+        assert_eq!(problems(&status(|_| ())), [""; 0]);
+    }
+
+    #[test]
+    fn each_problem_is_a_line_and_the_worst_is_first() {
+        type Break = fn(&mut Value);
+        let breaks: [(Break, &str); 10] = [
+            (|status| status["health"]["lost"] = 1.into(), "1 partition is lost"),
+            (|status| status["health"]["unavailable"] = 2.into(), "2 partitions are unavailable"),
+            (|status| status["health"]["waiting"] = 2.into(), "2 partitions are without puts"),
+            (|status| status["health"]["reduced"] = 2.into(), "fewer than R copies"),
+            (
+                |status| status["nodes"][0]["state"] = "suspected".into(),
+                "node node-1 (127.20.0.1:7400) is silent",
+            ),
+            (|status| status["nodes"][0]["disk"] = "reserve".into(), "the disk of node node-1 is full"),
+            (|status| status["switches"][0]["connected"] = false.into(), "switch 0 is not connected"),
+            (|status| status["switches"][0]["error"] = "no room".into(), "refused its tables: no room"),
+            (
+                |status| status["switches"][0]["current"] = false.into(),
+                "switch 0 does not have the newest tables",
+            ),
+            (|status| status["tables"][0]["entries"] = 10.into(), "table division has 10 of 10 entries"),
+        ];
+        for (broken, part) in breaks {
+            let lines = problems(&status(broken));
+            assert!(lines.len() == 1 && lines[0].contains(part), "{part}: {lines:?}");
+        }
+        let all = problems(&status(|status| {
+            // The last ones hide each other.
+            breaks
+                .into_iter()
+                .filter(|(_, part)| !part.contains("tables"))
+                .for_each(|(broken, _)| broken(status));
+            status["why_not_ready"] = "and so on".into();
+        }));
+        assert!(all.len() == 8 && all[0].contains("lost") && all[7].contains("division"), "{all:?}");
+        let waiting = problems(&status(|status| status["why_not_ready"] = "an epoch".into()));
+        assert_eq!(waiting, ["not ready: an epoch"], "what has no other reason");
+    }
+}

@@ -1,0 +1,61 @@
+//! `nicekv top`: what goes on in a cluster, live: what is wrong, keyspaces, nodes, partitions that are not whole, switch tables.
+//!
+//! ```text
+//!   metadata service ──status, once a second──▶ [`sections`] (rates from two of them) ─┬─▶ screen (ratatui)
+//!                                                                                       └─▶ plain text (`--once`, pipes)
+//! ```
+
+mod screen;
+mod sections;
+
+use crate::commands::{ask, print};
+use crate::discovery::{self, EndpointArguments};
+use crate::failure::Failure;
+use nicekv_metadata::Status;
+use nicekv_runtime::control_plane::AdminRequest;
+use sections::Sections;
+use std::io::IsTerminal;
+use std::net::SocketAddrV4;
+use std::time::{Duration, Instant};
+
+/// `nicekv top`
+#[derive(clap::Args)]
+pub(crate) struct TopArguments {
+    /// Print it once, as text, and end; so it is done, too, if the output is no terminal
+    #[arg(long)]
+    once: bool,
+    /// Milliseconds between two looks
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(100..=60_000))]
+    interval_ms: u64,
+    #[command(flatten)]
+    endpoint: EndpointArguments,
+}
+
+pub(crate) fn run(arguments: &TopArguments) -> Result<(), Failure> {
+    let mut watch = Watch { endpoint: discovery::find(&arguments.endpoint)?, last: None };
+    let interval = Duration::from_millis(arguments.interval_ms);
+    let first = watch.look()?;
+    if arguments.once || !std::io::stdout().is_terminal() {
+        // Rates need two looks.
+        std::thread::sleep(interval);
+        return print(watch.look()?.text().as_bytes());
+    }
+    screen::run(first, interval, || watch.look())
+}
+
+/// The last look at a cluster.
+struct Watch {
+    endpoint: Vec<SocketAddrV4>,
+    last: Option<(Instant, Status)>,
+}
+
+impl Watch {
+    fn look(&mut self) -> Result<Sections, Failure> {
+        let json = ask(&self.endpoint, &AdminRequest::Status)?;
+        let (now, status) = (Instant::now(), serde_json::from_slice(&json).map_err(Failure::environment)?);
+        let before = self.last.as_ref().map(|(at, status)| (status, now.duration_since(*at)));
+        let sections = Sections::of(&status, before);
+        self.last = Some((now, status));
+        Ok(sections)
+    }
+}
