@@ -12,64 +12,18 @@
 
 use super::controllers::Controller;
 use super::event::Event;
-use super::{Cluster, INSTANCES, MILLISECOND_NS};
+use super::seats::{INSTANCES, Instance, host};
+use super::{Cluster, MILLISECOND_NS};
 use crate::faults::StoreFaults;
 use crate::network::Host;
 use crate::node::Clock;
 use crate::planted::{InStore, Planted};
-use crate::switch::{METADATA_MAC, METADATA_PORT};
-use nicekv_metadata::{
-    Election, ElectionEvent, Metadata, Persisted, Seat, SeatAnswer, SeatRequest, SeatTiming, ServiceConfig,
-};
+use nicekv_metadata::{Election, ElectionEvent, Metadata, Persisted, SeatAnswer, SeatRequest, SeatTiming};
 
 /// After this a request has no answer.
 const PATIENCE_NS: u64 = 50 * MILLISECOND_NS;
 /// What a request, or an answer, takes at most when nothing is wrong.
 const WAY_NS: u64 = MILLISECOND_NS;
-
-#[derive(Clone)]
-pub(super) struct Instance {
-    /// `None`: its process is down.
-    election: Option<Election>,
-    clock: Clock,
-    /// Of all its processes, this one.
-    life: u64,
-    /// Of all requests of this process, the last.
-    asked: u64,
-    answered: u64,
-    /// Its core, while it leads or does not know better.
-    pub(super) process: Option<u64>,
-    has_step: bool,
-    turn_at_ns: Option<u64>,
-    paused_until_ns: u64,
-    storeless_until_ns: u64,
-}
-
-/// All of them.
-#[derive(Clone, Default)]
-pub(super) struct Instances {
-    pub(super) members: Vec<Instance>,
-    seat: Seat,
-}
-
-impl Instances {
-    /// The one whose core this is.
-    pub(super) fn of(&self, process: u64) -> Option<usize> {
-        self.members.iter().position(|member| member.process == Some(process))
-    }
-}
-
-/// An instance, for the switches.
-pub(super) fn service(index: usize) -> ServiceConfig {
-    let (mut mac, address) = (METADATA_MAC, INSTANCES[index]);
-    mac[5] += index as u8;
-    ServiceConfig { address, mac, switch_port: METADATA_PORT - index as u16 }
-}
-
-/// Where an instance is.
-pub(super) fn host(instance: usize) -> Host {
-    if instance == 0 { Host::Metadata } else { Host::Instance(instance) }
-}
 
 impl Cluster {
     fn store_plant(&self) -> Option<InStore> {

@@ -22,6 +22,7 @@ mod machines;
 mod mishaps;
 mod record;
 mod scenario;
+mod seats;
 mod streams;
 mod tally;
 mod traffic;
@@ -44,22 +45,16 @@ use crate::transcript::Names;
 use crate::watch::Watch;
 use controllers::{Controllers, Link};
 use event::Event;
-use instances::Instances;
 use nicekv_dataplane::{Prefix, VringConfig, VringSet};
 use nicekv_metadata::Metadata;
 use nicekv_wire::limits::PORT_DEFAULT;
 use nicekv_wire::{ClientId, NodeId, PartitionId};
 use record::Record;
+use seats::{INSTANCES, Instances};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use streams::Connection;
 
-/// Of the instances of the metadata service.
-pub(crate) static INSTANCES: [SocketAddrV4; 3] = [
-    SocketAddrV4::new(Ipv4Addr::new(10, 20, 0, 2), PORT_DEFAULT),
-    SocketAddrV4::new(Ipv4Addr::new(10, 20, 0, 3), PORT_DEFAULT),
-    SocketAddrV4::new(Ipv4Addr::new(10, 20, 0, 4), PORT_DEFAULT),
-];
 pub(crate) const SWITCH: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 20, 0, 1), PORT_DEFAULT);
 const CLIENT_PORT: u16 = 40_000;
 const MILLISECOND_NS: u64 = 1_000_000;
@@ -256,10 +251,10 @@ impl Cluster {
             Event::MetadataTurn(_) => (Host::Metadata, What::Turn),
             Event::MetadataStart | Event::Cut | Event::Change => (Host::Metadata, What::Other),
             Event::Persisted { .. } => (Host::Metadata, What::Disk),
-            Event::InstanceTurn { instance, .. } => (instances::host(*instance), What::Turn),
-            Event::InstanceStart(instance) => (instances::host(*instance), What::Other),
+            Event::InstanceTurn { instance, .. } => (seats::host(*instance), What::Turn),
+            Event::InstanceStart(instance) => (seats::host(*instance), What::Other),
             Event::SeatAsked { instance, .. } | Event::SeatAnswered { instance, .. } => {
-                (instances::host(*instance), What::Disk)
+                (seats::host(*instance), What::Disk)
             }
             Event::AgentDial(switch) => (Host::Switch(*switch), What::Other),
             Event::ToAgent(link, _) => {
