@@ -33,11 +33,12 @@ pub(crate) struct OwnLab {
 }
 
 impl OwnLab {
-    /// Returns when the lab is ready. `further`: keyspaces beside the default one.
+    /// Returns when the lab is ready, its spares started. `further`: keyspaces beside the default one.
     pub(crate) fn up(
         base: &Scope,
         name: &str,
         further: &[String],
+        spares: u8,
         network: NetworkArguments,
         configure: Configure<'_>,
         interrupted: &AtomicBool,
@@ -45,7 +46,7 @@ impl OwnLab {
         let scope = base.beside(name)?;
         let arguments = UpArguments {
             nodes: NODES.into(),
-            spares: 0,
+            spares: spares.into(),
             clients: CLIENTS.into(),
             replicas: REPLICAS,
             control: ControlArguments::default(),
@@ -57,7 +58,11 @@ impl OwnLab {
         };
         up::bring_up(&scope, &arguments, configure, interrupted)?;
         let keyspaces = up::all_keyspaces(&arguments)?;
-        Ok(Self { scope, keyspaces, kept: false })
+        let lab = Self { scope, keyspaces, kept: false };
+        for spare in NODES..NODES + spares {
+            commands::start_unwatched(&lab.scope, Host::Node(spare))?;
+        }
+        Ok(lab)
     }
 
     /// A native client, on the host of this number.

@@ -61,7 +61,7 @@ pub(crate) fn run(
     let NetworkArguments { switch, fabric } = arguments.network;
     println!("power-loss --times {} --seed {seed} --switch {switch} --fabric {fabric}", arguments.times);
     let interrupted = interruption()?;
-    let lab = OwnLab::up(base, "power-loss", &[], arguments.network, configure, &interrupted)?;
+    let lab = OwnLab::up(base, "power-loss", &[], 0, arguments.network, configure, &interrupted)?;
     let mut random = Random::new(seed);
     let (mut acknowledged, mut rounds) = (0, Vec::new());
     for round in 1..=arguments.times {

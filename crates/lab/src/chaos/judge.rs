@@ -10,6 +10,7 @@ use nicekv_history::{Action, Call, Verdict, check};
 use nicekv_placement::KeyspaceSpec;
 use nicekv_wire::Status;
 
+use super::changes::Heard;
 use super::schedule::Deed;
 use super::workload::{Key, KeyCall, Keys};
 use crate::error::{LabError, Result};
@@ -77,6 +78,8 @@ pub(crate) struct Report {
     /// Of each keyspace, with its name.
     tallies: Vec<(String, Tally)>,
     faults: Vec<Deed>,
+    /// Changes of the set of nodes.
+    pub(crate) heard: Heard,
     /// From the last fault to the last replica in its place.
     whole_after: Duration,
     phases: usize,
@@ -97,6 +100,8 @@ impl Report {
             }
         }
         self.faults.extend(&phase.faults);
+        self.heard.changes += phase.heard.changes;
+        self.heard.refused += phase.heard.refused;
         self.whole_after = self.whole_after.max(phase.whole_after);
         self.phases += 1;
     }
@@ -127,6 +132,8 @@ impl fmt::Display for Report {
         } else {
             write!(formatter, " in {} phases", self.phases)?;
         }
+        let Heard { changes, refused } = self.heard;
+        write!(formatter, ", {changes} changes of the set of nodes, {refused} refused")?;
         let (gap_ms, whole_ms) = (total.longest_gap.as_millis(), self.whole_after.as_millis());
         write!(formatter, ", longest gap {gap_ms} ms, whole after {whole_ms} ms, ")?;
         write!(formatter, "{} keys: {}", total.keys, total.verdict())
@@ -159,7 +166,7 @@ pub(crate) fn judge(
         let path = write_down(&keys.full_name(key), calls)?;
         eprintln!("nicekv: the history of {} is in {}", keys.full_name(key), path.display());
     }
-    Ok(Report { tallies, faults, whole_after, phases: 0 })
+    Ok(Report { tallies, faults, whole_after, ..Report::default() })
 }
 
 fn of_keyspace(calls: &[KeyCall], keyspace: usize) -> Vec<&Call> {

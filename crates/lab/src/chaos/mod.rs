@@ -6,6 +6,8 @@
 //!   Redis clients ── gateways ─────────┴─▶ history of each key ──▶ linearizable?
 //! ```
 //!
+//! Beside the faults, an operator drains and adds nodes ([`changes`]).
+//!
 //! Every keyspace of the lab is driven at the same time, by the same clients, and judged for itself: those with a primary and those by quorum
 //! under the same faults. Every phase has keys of its own, so that histories stay short enough to be judged. The reads at the end belong to the history: an
 //! acknowledged update that is missing then has no place in any order.
@@ -13,6 +15,7 @@
 //! What is drawn is the same for every run with a seed; when packets and processes meet is not, so a failure is found again at best
 //! by patience. The history of the key is written down.
 
+mod changes;
 mod judge;
 mod schedule;
 mod workload;
@@ -33,6 +36,7 @@ use crate::topology::Fabric;
 use crate::up::{interruption, stop_if};
 use crate::{ChaosArguments, Configure, NetworkArguments};
 
+use changes::{SPARES, Trip};
 use judge::Report;
 use schedule::{Deed, Step};
 use workload::{KeyCall, Keys};
@@ -52,7 +56,8 @@ pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, configure: Configure
     let further = further.collect::<String>();
     println!("chaos --minutes {minutes} --seed {seed} --switch {switch} --fabric {fabric}{further}");
     let interrupted = interruption()?;
-    let lab = OwnLab::up(base, "chaos", &arguments.keyspaces, arguments.network, configure, &interrupted)?;
+    let lab =
+        OwnLab::up(base, "chaos", &arguments.keyspaces, SPARES, arguments.network, configure, &interrupted)?;
     let chaos = Chaos { lab: &lab, fabric, seed, interrupted: &interrupted };
     let end = Instant::now() + Duration::from_secs_f64(60.0 * arguments.minutes);
     let mut total = Report::default();
@@ -100,9 +105,11 @@ impl Drop for StopOnDrop<'_> {
 impl Chaos<'_> {
     fn phase(&self, phase: u32, span: Duration) -> Result<Report> {
         let mut random = Random::new(self.seed.wrapping_add(u64::from(phase) << 32));
-        let steps = schedule::draw(&mut random, NODES, self.fabric, span.as_millis() as u64);
+        let span_ms = span.as_millis() as u64;
+        let steps = schedule::draw(&mut random, NODES + SPARES, self.fabric, span_ms);
+        let trip = Trip::draw(&mut random, span_ms);
         let stopped = AtomicBool::new(false);
-        let (calls, whole_after) = std::thread::scope(|scope| {
+        let (calls, whole_after, heard) = std::thread::scope(|scope| {
             let stop = StopOnDrop(&stopped);
             let clients: Vec<_> = (0..NATIVE_CLIENTS + RESP_CLIENTS)
                 .map(|number| {
@@ -110,17 +117,24 @@ impl Chaos<'_> {
                     scope.spawn(move || self.work(phase, number, &mut random, stopped))
                 })
                 .collect();
+            let begun = Instant::now();
+            let operator = scope.spawn(move || trip.make(self.lab, begun, self.interrupted));
             let whole_after = self.inject(&steps).and_then(|()| self.wait_until_whole());
+            let heard = operator.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let moved = changes::wait_until_moved(self.lab, self.interrupted);
             drop(stop);
             let calls = clients
                 .into_iter()
                 .map(|client| client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             let calls: Result<Vec<Vec<KeyCall>>> = calls.collect();
-            Ok::<_, crate::LabError>((calls?.concat(), whole_after?))
+            let (whole_after, heard, ()) = (whole_after?, heard?, moved?);
+            Ok::<_, crate::LabError>((calls?.concat(), whole_after, heard))
         })?;
         let read_back = self.read_back(phase)?;
         let faults = steps.iter().map(|step| step.deed).filter(|deed| deed.is_fault()).collect();
-        judge::judge(faults, calls, read_back, whole_after, self.keys(phase))
+        let mut report = judge::judge(faults, calls, read_back, whole_after, self.keys(phase))?;
+        report.heard = heard;
+        Ok(report)
     }
 
     fn keys(&self, phase: u32) -> Keys<'_> {
