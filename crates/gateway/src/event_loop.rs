@@ -15,12 +15,14 @@
 
 use crate::acceptor::Acceptor;
 use crate::budget::Budget;
+use crate::command::COMMANDS;
+use crate::config::GatewayConfig;
 use crate::connection::{Connection, Progress};
-use crate::limits::{CONNECTIONS_MAX, MEMORY_BYTES_MAX, READ_BYTES, THREADS_MAX};
+use crate::limits::{READ_BYTES, THREADS_MAX};
 use crate::observation::GatewayMonitor;
 use crate::requests::{Origins, Requests, TurnGets};
 use crate::shared::{Member, NewConnection, ServerState, ThreadState};
-use nicekv_client::{ClientCore, Config, OPERATION_TIMEOUT};
+use nicekv_client::{ClientCore, Config};
 use nicekv_runtime::{Linger, Stop, Uplink, Waker, now, release_free_memory, renew_client_id};
 use nicekv_wire::{ClientId, Duration, Now};
 use rustix::buffer::spare_capacity;
@@ -46,31 +48,6 @@ const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 /// How long replies wait for others of the same pipeline: nodes that were asked at the same time answer within that.
 const TOGETHER_MAX: Duration = Duration::from_micros(200);
-
-/// Settings of a gateway.
-#[derive(Clone, Debug)]
-pub struct GatewayConfig {
-    /// Of its client: id, window, and the keyspaces. SELECT goes to them by their numbers. Several threads share the window.
-    pub client: Config,
-    /// Most connections at once. Each needs a file descriptor: the caller raises `RLIMIT_NOFILE`.
-    pub connections_max: usize,
-    /// Most bytes of commands and replies that all connections together may hold.
-    pub memory_bytes_max: usize,
-    /// How long a command may take.
-    pub timeout: Duration,
-}
-
-impl GatewayConfig {
-    /// The default settings, with this client.
-    pub fn new(client: Config) -> Self {
-        Self {
-            client,
-            connections_max: CONNECTIONS_MAX,
-            memory_bytes_max: MEMORY_BYTES_MAX,
-            timeout: OPERATION_TIMEOUT,
-        }
-    }
-}
 
 /// A RESP server in front of a client of its own: one thread, or one of several.
 pub struct Gateway {
@@ -123,7 +100,7 @@ impl Gateway {
             connections_max: config.connections_max,
             memory_bytes_max: config.memory_bytes_max,
             keyspaces: config.client.keyspaces.iter().map(|keyspace| keyspace.id).collect(),
-            threads: wakers.iter().cloned().map(ThreadState::new).collect(),
+            threads: wakers.iter().map(|waker| ThreadState::new(waker.clone(), COMMANDS.len())).collect(),
             ..ServerState::default()
         });
         let in_flight_max = config.client.in_flight_max.div_ceil(uplinks.len());
@@ -312,7 +289,8 @@ impl Gateway {
     fn deliver(&mut self, now: Now) {
         while let Some(completion) = self.core.poll_event() {
             for origin in self.origins.take(completion.ticket) {
-                self.member.own().requests.answered(&origin, now, completion.result.err());
+                let took = Duration::from_nanos(now.boot_ns.saturating_sub(origin.since_ns));
+                self.member.own().requests.answered(origin.called, took, completion.result.err());
                 // Its connection may have gone, and another one may have its place.
                 let Some(connection) = self.connections.get_mut(origin.slot) else { continue };
                 if connection.session.id == origin.connection {

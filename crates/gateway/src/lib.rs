@@ -19,6 +19,7 @@
 mod acceptor;
 mod budget;
 mod command;
+mod config;
 mod connection;
 mod error;
 mod event_loop;
@@ -33,7 +34,8 @@ mod requests;
 mod shared;
 mod unanswered;
 
-pub use event_loop::{Gateway, GatewayConfig};
+pub use config::GatewayConfig;
+pub use event_loop::Gateway;
 pub use limits::THREADS_MAX;
 pub use observation::{GatewayMonitor, GatewayObservation};
 

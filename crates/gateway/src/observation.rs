@@ -1,6 +1,7 @@
 //! What a gateway says of itself, for operators.
 
-use crate::shared::ServerState;
+use crate::command::COMMANDS;
+use crate::shared::{FAILURES, ServerState};
 use nicekv_wire::Durations;
 use std::sync::Arc;
 
@@ -11,7 +12,36 @@ pub struct GatewayMonitor(pub(crate) Arc<ServerState>);
 impl GatewayMonitor {
     /// As of now.
     pub fn observe(&self) -> GatewayObservation {
-        self.0.observe()
+        let Self(server) = self;
+        GatewayObservation {
+            connections: server.connections(),
+            connections_max: server.connections_max,
+            connections_total: server.connections_total.get(),
+            connections_refused: server.connections_refused.get(),
+            connections_evicted: server.sum(|thread| &thread.connections_evicted),
+            memory_bytes: server.memory_bytes(),
+            memory_bytes_max: server.memory_bytes_max,
+            threads: server.threads.len(),
+            commands: server.sum(|thread| &thread.commands),
+            requests: server.sum(|thread| &thread.submitted),
+            requests_in_flight: server.sum(|thread| &thread.in_flight),
+            requests_failed: self.failures(),
+            retries: server.sum(|thread| &thread.retries),
+            busy: server.sum(|thread| &thread.busy),
+            latencies: self.latencies(),
+        }
+    }
+
+    fn failures(&self) -> Vec<(&'static str, u64)> {
+        let of = |reason: usize| self.0.sum(|thread| &thread.requests.failed[reason]);
+        FAILURES.into_iter().enumerate().map(|(reason, name)| (name, of(reason))).collect()
+    }
+
+    /// Of every command for which something was asked of the store.
+    fn latencies(&self) -> Vec<(&'static str, Durations)> {
+        let of = |number| self.0.durations(number);
+        let all = COMMANDS.iter().enumerate().map(|(number, command)| (command.name, of(number)));
+        all.filter(|(_, took)| took.count() > 0).collect()
     }
 }
 

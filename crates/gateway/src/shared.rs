@@ -11,13 +11,10 @@
 //! each thread, by `SO_REUSEPORT`, the kernel chooses by a hash: fifty connections on two threads are 32 and 18 as often as not, and those that
 //! wait at the listener of a busy thread wait while the others have nothing to do.)
 
-use crate::command::COMMANDS;
-use crate::observation::GatewayObservation;
-use crate::requests::Origin;
 use nicekv_client::{Counters, OperationError};
 use nicekv_runtime::Waker;
 use nicekv_wire::durations::{Durations, SharedDurations};
-use nicekv_wire::{Duration, KeyspaceId, Now};
+use nicekv_wire::{Duration, KeyspaceId};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -71,41 +68,12 @@ impl ServerState {
         self.threads.iter().map(|thread| of(thread).get()).sum()
     }
 
-    /// For operators.
-    pub(crate) fn observe(&self) -> GatewayObservation {
-        GatewayObservation {
-            connections: self.connections(),
-            connections_max: self.connections_max,
-            connections_total: self.connections_total.get(),
-            connections_refused: self.connections_refused.get(),
-            connections_evicted: self.sum(|thread| &thread.connections_evicted),
-            memory_bytes: self.memory_bytes(),
-            memory_bytes_max: self.memory_bytes_max,
-            threads: self.threads.len(),
-            commands: self.sum(|thread| &thread.commands),
-            requests: self.sum(|thread| &thread.submitted),
-            requests_in_flight: self.sum(|thread| &thread.in_flight),
-            requests_failed: self.failures(),
-            retries: self.sum(|thread| &thread.retries),
-            busy: self.sum(|thread| &thread.busy),
-            latencies: self.latencies(),
-        }
-    }
-
-    fn failures(&self) -> Vec<(&'static str, u64)> {
-        let of = |reason: usize| self.sum(|thread| &thread.requests.failed[reason]);
-        FAILURES.into_iter().enumerate().map(|(reason, name)| (name, of(reason))).collect()
-    }
-
-    /// Of every command for which something was asked of the store.
-    fn latencies(&self) -> Vec<(&'static str, Durations)> {
-        let of = |number: usize| {
-            let mut total = Durations::default();
-            self.threads.iter().for_each(|thread| total.add(&thread.requests.took[number].read()));
-            total
-        };
-        let all = COMMANDS.iter().enumerate().map(|(number, command)| (command.name, of(number)));
-        all.filter(|(_, took)| took.count() > 0).collect()
+    /// How long the requests of the command with this number took.
+    pub(crate) fn durations(&self, command: usize) -> Durations {
+        let mut total = Durations::default();
+        let took = self.threads.iter().filter_map(|thread| thread.requests.took.get(command));
+        took.for_each(|took| total.add(&took.read()));
+        total
     }
 
     /// The thread with the fewest connections.
@@ -133,15 +101,17 @@ pub(crate) struct ThreadState {
     pub(crate) requests: RequestsDone,
 }
 
-/// Requests to the store that have ended, by the command that they were made for.
-#[derive(Debug)]
+/// Requests to the store that have ended.
+#[derive(Debug, Default)]
 pub(crate) struct RequestsDone {
+    /// By the number of the command that they were made for.
     took: Box<[SharedDurations]>,
-    failed: [Number; FAILURES.len()],
+    /// By reason.
+    pub(crate) failed: [Number; FAILURES.len()],
 }
 
 /// Why requests fail, as operators see it.
-const FAILURES: [&str; 5] = ["outcome_unknown", "timed_out", "busy", "disk_full", "refused"];
+pub(crate) const FAILURES: [&str; 5] = ["outcome_unknown", "timed_out", "busy", "disk_full", "refused"];
 
 /// The place in [`FAILURES`].
 fn failure(error: OperationError) -> usize {
@@ -159,17 +129,12 @@ fn failure(error: OperationError) -> usize {
     }
 }
 
-impl Default for RequestsDone {
-    fn default() -> Self {
-        let took = COMMANDS.iter().map(|_| SharedDurations::default()).collect();
-        Self { took, failed: Default::default() }
-    }
-}
-
 impl RequestsDone {
     /// By the one thread that writes it.
-    pub(crate) fn answered(&self, origin: &Origin, now: Now, error: Option<OperationError>) {
-        self.took[origin.called].count(Duration::from_nanos(now.boot_ns.saturating_sub(origin.since_ns)));
+    pub(crate) fn answered(&self, command: usize, took: Duration, error: Option<OperationError>) {
+        if let Some(durations) = self.took.get(command) {
+            durations.count(took);
+        }
         if let Some(error) = error {
             self.failed[failure(error)].add(1);
         }
@@ -184,9 +149,11 @@ pub(crate) struct NewConnection {
 }
 
 impl ThreadState {
-    /// Of the thread that `waker` wakes.
-    pub(crate) fn new(waker: Waker) -> Self {
-        Self { waker: Some(waker), ..Self::default() }
+    /// Of the thread that `waker` wakes; there are so many `commands`.
+    pub(crate) fn new(waker: Waker, commands: usize) -> Self {
+        let took = (0..commands).map(|_| SharedDurations::default()).collect();
+        let requests = RequestsDone { took, ..RequestsDone::default() };
+        Self { waker: Some(waker), requests, ..Self::default() }
     }
 
     /// Ends its sleep.

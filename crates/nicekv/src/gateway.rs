@@ -2,17 +2,14 @@
 
 use crate::failure::Failure;
 use crate::roles::{Prepared, Role};
+use crate::thread_count::ThreadCount;
 use nicekv_client::{Config, Keyspace};
-use nicekv_gateway::{Gateway, GatewayConfig, THREADS_MAX};
+use nicekv_gateway::{Gateway, GatewayConfig};
 use nicekv_metrics::Source;
 use nicekv_runtime::{Edges, UdpEndpoint, Uplink, new_client_id};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
-use std::num::NonZero;
-use std::str::FromStr;
-use std::thread::available_parallelism;
 
 /// Binds the address for Redis clients.
 pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
@@ -28,53 +25,6 @@ pub(crate) struct Settings {
     pub(crate) memory_mib_max: Option<usize>,
 }
 
-/// How many threads a gateway has: 1 to [`THREADS_MAX`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "usize", into = "usize")]
-pub(crate) struct ThreadCount(usize);
-
-impl ThreadCount {
-    /// A half of the processors, but not more than this: the other half is for replicas, clients and the kernel.
-    const DEFAULT_MAX: usize = 8;
-
-    /// Where nothing is said, on a machine with so many processors.
-    fn default_of(processors: usize) -> Self {
-        Self((processors / 2).clamp(1, Self::DEFAULT_MAX))
-    }
-
-    fn default_here() -> Self {
-        Self::default_of(available_parallelism().map_or(1, NonZero::get))
-    }
-
-    /// One thread alone.
-    pub(crate) const ONE: Self = Self(1);
-}
-
-impl TryFrom<usize> for ThreadCount {
-    type Error = String;
-
-    fn try_from(count: usize) -> Result<Self, String> {
-        let is_possible = (1..=THREADS_MAX).contains(&count);
-        is_possible
-            .then_some(Self(count))
-            .ok_or(format!("a gateway has 1 to {THREADS_MAX} threads, not {count}"))
-    }
-}
-
-impl From<ThreadCount> for usize {
-    fn from(count: ThreadCount) -> Self {
-        count.0
-    }
-}
-
-impl FromStr for ThreadCount {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        text.parse::<usize>().map_err(|error| error.to_string())?.try_into()
-    }
-}
-
 /// The threads of the gateway on `listener`, whose clients are bound to `address`, and edges of this process's switch if there is one; SELECT
 /// goes to the keyspaces by their numbers.
 pub(crate) fn prepare(
@@ -86,7 +36,7 @@ pub(crate) fn prepare(
     settings: Settings,
 ) -> Result<Prepared<Vec<Role>>, Failure> {
     raise_descriptor_limit();
-    let ThreadCount(threads) = settings.threads.unwrap_or_else(ThreadCount::default_here);
+    let threads = settings.threads.unwrap_or_else(ThreadCount::default_here).into();
     let uplink = || {
         let endpoint = UdpEndpoint::bind(SocketAddrV4::new(address, 0))?;
         match edges {
@@ -113,21 +63,4 @@ pub(crate) fn prepare(
 fn raise_descriptor_limit() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_threads_of_a_gateway_are_bounded_and_half_the_processors_unless_said() {
-        let defaults = [1, 2, 3, 4, 8, 16, 128].map(|processors| ThreadCount::default_of(processors).0);
-        assert_eq!(defaults, [1, 1, 1, 2, 4, 8, 8]);
-        assert_eq!("64".parse(), Ok(ThreadCount(64)));
-        for refused in ["0", "65"] {
-            let error = refused.parse::<ThreadCount>().unwrap_err();
-            assert_eq!(error, format!("a gateway has 1 to 64 threads, not {refused}"));
-        }
-        assert!("-1".parse::<ThreadCount>().is_err());
-    }
 }

@@ -5,8 +5,8 @@ use crate::config::{
     NodeSection, PortSection, Replication, Store, SwitchSection, TimingSection,
 };
 use crate::failure::Failure;
-use crate::gateway::ThreadCount;
 use crate::roles::random_id;
+use crate::thread_count::ThreadCount;
 use nicekv_lab::{Hook, LabCommand, Plan, PlannedEdge, PlannedInstance, PlannedNode};
 use nicekv_placement::{Vrings, partitions_for};
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};

@@ -18,6 +18,7 @@ mod nodes;
 mod problems;
 mod roles;
 mod sim;
+mod thread_count;
 mod top;
 mod up;
 
@@ -168,7 +169,7 @@ struct GatewayArguments {
     role: RoleArguments,
     /// Threads, each with connections of its own, 1 to 64 [default: as the file says, or half as many as there are processors, 1 to 8]
     #[arg(long, value_name = "N")]
-    gateway_threads: Option<gateway::ThreadCount>,
+    gateway_threads: Option<thread_count::ThreadCount>,
 }
 
 fn configuration_help() -> String {

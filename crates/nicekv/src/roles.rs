@@ -5,8 +5,9 @@
 
 use crate::config::{ClusterConfig, InstanceSection, MetadataSection, NodeSection, Store};
 use crate::failure::Failure;
-use crate::gateway::{Settings, ThreadCount};
+use crate::gateway::Settings;
 use crate::metrics::MetricsArguments;
+use crate::thread_count::ThreadCount;
 use nicekv_dataplane_xdp::{KernelSwitch, Port};
 use nicekv_metadata::{Metadata, SeatTiming, StateStore};
 use nicekv_metrics::Source;

@@ -92,7 +92,7 @@ pub(crate) struct UpArguments {
     resp: SocketAddr,
     /// Threads that serve them, each with connections of its own, 1 to 64 [default: half as many as there are processors, 1 to 8]
     #[arg(long, value_name = "N")]
-    gateway_threads: Option<gateway::ThreadCount>,
+    gateway_threads: Option<crate::thread_count::ThreadCount>,
     #[command(flatten)]
     metrics: MetricsArguments,
     /// UDP port of the virtual rings and nodes; 0 chooses a free one

@@ -1,7 +1,7 @@
 //! The tables of the file, but those of keyspaces: one struct each, fields named as in the file.
 
 use crate::address;
-use crate::gateway::ThreadCount;
+use crate::thread_count::ThreadCount;
 use nicekv_dataplane_xdp::Hook;
 use nicekv_metadata::Timing;
 use nicekv_runtime::Linger;

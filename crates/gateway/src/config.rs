@@ -1,0 +1,30 @@
+//! Settings of a gateway.
+
+use crate::limits::{CONNECTIONS_MAX, MEMORY_BYTES_MAX};
+use nicekv_client::{Config, OPERATION_TIMEOUT};
+use nicekv_wire::Duration;
+
+/// Settings of a gateway.
+#[derive(Clone, Debug)]
+pub struct GatewayConfig {
+    /// Of its client: id, window, and the keyspaces. SELECT goes to them by their numbers. Several threads share the window.
+    pub client: Config,
+    /// Most connections at once. Each needs a file descriptor: the caller raises `RLIMIT_NOFILE`.
+    pub connections_max: usize,
+    /// Most bytes of commands and replies that all connections together may hold.
+    pub memory_bytes_max: usize,
+    /// How long a command may take.
+    pub timeout: Duration,
+}
+
+impl GatewayConfig {
+    /// The default settings, with this client.
+    pub fn new(client: Config) -> Self {
+        Self {
+            client,
+            connections_max: CONNECTIONS_MAX,
+            memory_bytes_max: MEMORY_BYTES_MAX,
+            timeout: OPERATION_TIMEOUT,
+        }
+    }
+}
