@@ -203,7 +203,6 @@ pub const PLANTS: &[Plant] = &[
     switch("tables-survive-restart", "R12", InSwitch::TablesSurviveRestart, Hunt::Seeds(as_drawn)),
     store("step-written-unguarded", "R13", InStore::WrittenUnguarded, Hunt::Seeds(shared_store)),
     store("seat-taken-at-once", "R12", InStore::TakenAtOnce, Hunt::Seeds(shared_store)),
-    store("hold-ignored", "R12", InStore::HoldIgnored, Hunt::Seeds(shared_store)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 

@@ -241,9 +241,6 @@ impl Cluster {
     /// The core's hold of the seat, before it does anything.
     pub(super) fn tell_hold(&mut self, process: u64) {
         let Some(index) = self.instances.of(process) else { return };
-        if self.store_plant() == Some(InStore::HoldIgnored) {
-            return;
-        }
         let now_ns = self.queue.now_ns();
         let member = &self.instances.members[index];
         let until_ns = member.election.as_ref().map_or(0, Election::exclusive_until_ns);
