@@ -302,3 +302,22 @@ impl helm::Led for Leading<'_> {
         force.wake();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_wire::bundle::{Bundle, append_bundled};
+    use nicekv_wire::{OpId, Reply, Status};
+
+    #[test]
+    fn a_bundle_is_from_many_callers_and_a_lone_datagram_is_not() {
+        let (mut lone, mut bundle) = (Vec::new(), Vec::new());
+        Reply::bare(OpId::NONE, Status::Ok).encode(&mut lone);
+        Bundle::encode_with(&lone, &mut bundle, |out| append_bundled(&lone, out));
+        let mut batch = Batch::default();
+        batch.count(&lone);
+        assert!(!batch.has_bundle);
+        batch.count(&bundle);
+        assert!(batch.has_bundle && batch.datagrams == 2);
+    }
+}
