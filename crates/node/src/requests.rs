@@ -14,14 +14,17 @@ impl<P: Protocol> NodeCore<P> {
         self.host.outbox.bundle_to(reply_to);
         let mut whole = core::mem::take(&mut self.bundled);
         for (header, body) in bundle.datagrams(header) {
-            match (header.opcode, Datagram::of(&header, body)) {
+            match header.opcode {
                 // It will be logged as the client would have sent it alone.
-                (Opcode::Update, _) => {
+                Opcode::Update => {
                     header.with_body(body, &mut whole);
                     self.handle_datagram(now, from, &whole);
                 }
-                (Opcode::Get | Opcode::QuorumQuery | Opcode::QuorumStore, Ok(request)) => {
-                    self.on_request(now, from, &header, &request, body);
+                Opcode::Get | Opcode::QuorumQuery | Opcode::QuorumStore => {
+                    match Datagram::of(&header, body) {
+                        Ok(request) => self.on_request(now, from, &header, &request, body),
+                        Err(_) => self.host.counters.malformed += 1,
+                    }
                 }
                 _ => self.host.counters.malformed += 1,
             }
