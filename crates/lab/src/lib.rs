@@ -26,6 +26,7 @@ mod lock;
 mod namespace;
 mod network;
 mod own;
+mod patience;
 mod plan;
 mod power_loss;
 mod process;

@@ -9,10 +9,11 @@ use nicekv_runtime::control_plane::AdminRequest;
 
 use crate::clients::{Reply, RespClient};
 use crate::error::{LabError, Result};
+use crate::patience::Patience;
 use crate::scope::Scope;
 use crate::state::LabState;
 use crate::topology::Host;
-use crate::up::{last_words, stop_if};
+use crate::up::last_words;
 
 /// From the start of the processes.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -26,19 +27,24 @@ const PROBE_KEY: &str = "nicekv lab up: probe";
 
 /// Waits until the lab is ready.
 pub(crate) fn wait(scope: &Scope, state: &LabState, interrupted: &AtomicBool) -> Result<()> {
-    let deadline = Instant::now() + READY_TIMEOUT;
+    let patience = Patience::from(Instant::now(), READY_TIMEOUT, RETRY_PAUSE);
     let metadata = scope.namespace(Host::Metadata);
-    retry(scope, state, interrupted, deadline, || {
-        let ready = metadata.inside(|| admin::ask(&state.metadata, &AdminRequest::Ready, ASK_TIMEOUT))?;
-        Ok(ready.map(|_| ()).map_err(|_| String::new()))
-    })
-    .map_err(|error| match error {
-        LabError::NotReady { seconds, .. } => LabError::NotReady { seconds, reason: why_not(scope, state) },
-        error => error,
-    })?;
+    patience
+        .retry(interrupted, || {
+            check_processes(scope, state)?;
+            let ready = metadata.inside(|| admin::ask(&state.metadata, &AdminRequest::Ready, ASK_TIMEOUT))?;
+            Ok(ready.map(|_| ()).map_err(|_| String::new()))
+        })
+        .map_err(|error| match error {
+            LabError::NotReady { seconds, .. } => {
+                LabError::NotReady { seconds, reason: why_not(scope, state) }
+            }
+            error => error,
+        })?;
     for client in &state.clients {
         let mut gateway = RespClient::new(scope.namespace(*client), 0, PROBE_TIMEOUT);
-        retry(scope, state, interrupted, deadline, || {
+        patience.retry(interrupted, || {
+            check_processes(scope, state)?;
             let probed = probe(&mut gateway)?;
             Ok(probed.map_err(|error| format!("the probe through {client}: {error}")))
         })?;
@@ -46,26 +52,11 @@ pub(crate) fn wait(scope: &Scope, state: &LabState, interrupted: &AtomicBool) ->
     Ok(())
 }
 
-/// Tries until it succeeds; a process that has ended, an interruption and the deadline end it.
-fn retry(
-    scope: &Scope,
-    state: &LabState,
-    interrupted: &AtomicBool,
-    deadline: Instant,
-    mut attempt: impl FnMut() -> Result<std::result::Result<(), String>>,
-) -> Result<()> {
-    loop {
-        stop_if(interrupted)?;
-        if let Some(ended) = state.hosts.iter().find(|host| host.process.is_some() && !host.is_running()) {
-            return Err(LabError::Ended { host: ended.name, last_words: last_words(scope, ended.name) });
-        }
-        match attempt()? {
-            Ok(()) => return Ok(()),
-            Err(reason) if Instant::now() >= deadline => {
-                return Err(LabError::NotReady { seconds: READY_TIMEOUT.as_secs(), reason });
-            }
-            Err(_) => std::thread::sleep(RETRY_PAUSE),
-        }
+/// A process that has ended makes nothing ready.
+fn check_processes(scope: &Scope, state: &LabState) -> Result<()> {
+    match state.hosts.iter().find(|host| host.process.is_some() && !host.is_running()) {
+        Some(ended) => Err(LabError::Ended { host: ended.name, last_words: last_words(scope, ended.name) }),
+        None => Ok(()),
     }
 }
 

@@ -8,17 +8,18 @@ use std::time::{Duration, Instant};
 use nicekv_history::random::Random;
 use serde_json::Value;
 
+use super::sleep_until;
 use crate::error::{LabError, Result};
 use crate::own::{NODES, OwnLab};
+use crate::patience::Patience;
 use crate::topology::Host;
-use crate::up::stop_if;
 
 /// Nodes that the lab has besides those that it begins with. A second one would have to come after it, for its number.
 pub(crate) const SPARES: u8 = 1;
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(200);
 /// After the last fault all has moved within this time.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Of a node of a quorum keyspace, which does not move yet: no later try will be heard.
 const BOUND: &str = "by quorum";
 
@@ -37,10 +38,9 @@ pub(crate) struct Heard {
     pub(crate) refused: usize,
 }
 
-/// What the cluster says to a change.
+/// What the cluster says to a change in the end.
 enum Answer {
     Done,
-    NotNow(String),
     Never,
 }
 
@@ -60,37 +60,22 @@ impl Trip {
         [(self.away, words[0]), (self.back, words[1])]
     }
 
-    /// Says it when it is time, and waits until all has moved.
+    /// Says it when it is time, and again until there is an answer that will not change.
     pub(crate) fn make(self, lab: &OwnLab, begun: Instant, interrupted: &AtomicBool) -> Result<Heard> {
+        let patience = Patience::from(begun + self.back, TIMEOUT, PAUSE);
         let mut heard = Heard::default();
         for (at, word) in self.words() {
-            while begun.elapsed() < at {
-                stop_if(interrupted)?;
-                std::thread::sleep(PAUSE.min(at));
-            }
-            match self.insist(lab, word, begun + self.back + PATIENCE, interrupted)? {
+            sleep_until(begun + at, interrupted)?;
+            match patience.retry(interrupted, || self.ask(lab, word))? {
                 Answer::Done => heard.changes += 1,
-                _ => heard.refused += 1,
+                Answer::Never => heard.refused += 1,
             }
         }
         Ok(heard)
     }
 
-    /// Asks until there is an answer that will not change.
-    fn insist(self, lab: &OwnLab, word: &str, end: Instant, interrupted: &AtomicBool) -> Result<Answer> {
-        loop {
-            stop_if(interrupted)?;
-            match self.ask(lab, word)? {
-                Answer::NotNow(reason) if Instant::now() > end => {
-                    return Err(LabError::NotReady { seconds: PATIENCE.as_secs(), reason });
-                }
-                Answer::NotNow(_) => std::thread::sleep(PAUSE),
-                answer => return Ok(answer),
-            }
-        }
-    }
-
-    fn ask(self, lab: &OwnLab, word: &str) -> Result<Answer> {
+    /// Otherwise it is to be said again.
+    fn ask(self, lab: &OwnLab, word: &str) -> Result<std::result::Result<Answer, String>> {
         let (name, config) = (Host::Node(self.node).to_string(), lab.state()?.config);
         let mut words = vec![word, &name, "--no-wait"];
         let config = config.to_string_lossy();
@@ -100,29 +85,21 @@ impl Trip {
         let (succeeded, said) = node(lab, &words)?;
         let is_so = ["holds its share already", "drained already"].iter().any(|line| said.contains(line));
         Ok(match succeeded || is_so {
-            true => Answer::Done,
-            false if said.contains(BOUND) => Answer::Never,
-            false => Answer::NotNow(said),
+            true => Ok(Answer::Done),
+            false if said.contains(BOUND) => Ok(Answer::Never),
+            false => Err(said),
         })
     }
 }
 
 /// Waits until no replica is on its way.
 pub(crate) fn wait_until_moved(lab: &OwnLab, interrupted: &AtomicBool) -> Result<()> {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        stop_if(interrupted)?;
+    Patience::from(Instant::now(), TIMEOUT, PAUSE).retry(interrupted, || {
         let (succeeded, said) = node(lab, &["list", "--json"])?;
         let nodes: Vec<Value> = serde_json::from_str(&said).unwrap_or_default();
-        if succeeded && nodes.iter().all(is_settled) {
-            return Ok(());
-        }
-        if Instant::now() > end {
-            let reason = format!("replicas are still on their way: {said}");
-            return Err(LabError::NotReady { seconds: PATIENCE.as_secs(), reason });
-        }
-        std::thread::sleep(PAUSE);
-    }
+        let is_settled = succeeded && nodes.iter().all(is_settled);
+        Ok(is_settled.then_some(()).ok_or_else(|| format!("replicas are still on their way: {said}")))
+    })
 }
 
 fn is_settled(node: &Value) -> bool {

@@ -86,6 +86,18 @@ pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, configure: Configure
     Ok(ExitCode::SUCCESS)
 }
 
+/// An interruption ends it.
+fn sleep_until(at: Instant, interrupted: &AtomicBool) -> Result<()> {
+    loop {
+        let left = at.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        stop_if(interrupted)?;
+        std::thread::sleep(left.min(NAP));
+    }
+}
+
 struct Chaos<'a> {
     lab: &'a OwnLab,
     fabric: Fabric,
@@ -159,10 +171,7 @@ impl Chaos<'_> {
     fn inject(&self, steps: &[Step]) -> Result<()> {
         let begun = Instant::now();
         for step in steps {
-            while let Some(left) = step.at.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
-                stop_if(self.interrupted)?;
-                std::thread::sleep(left.min(NAP));
-            }
+            sleep_until(begun + step.at, self.interrupted)?;
             self.carry_out(step.deed)?;
         }
         Ok(())
