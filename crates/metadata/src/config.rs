@@ -209,17 +209,25 @@ pub enum ConfigError {
     Timing,
 }
 
+/// The rings of these keyspaces.
+///
+/// # Panics
+/// If they were not checked.
+pub fn vrings_of(keyspaces: &[KeyspaceSpec]) -> VringSet {
+    let pair = |spec: &KeyspaceSpec| VringConfig {
+        unicast: Prefix::new(spec.unicast.octets(), 16),
+        multicast: Prefix::new(spec.multicast.octets(), 16),
+    };
+    VringSet::new(keyspaces.iter().map(pair)).expect("checked keyspaces share no ring")
+}
+
 impl Config {
     /// The rings that every switch has to know before its first tables arrive.
     ///
     /// # Panics
     /// If the configuration was not validated.
     pub fn vrings(&self) -> VringSet {
-        let pair = |spec: &KeyspaceSpec| VringConfig {
-            unicast: Prefix::new(spec.unicast.octets(), 16),
-            multicast: Prefix::new(spec.multicast.octets(), 16),
-        };
-        VringSet::new(self.keyspaces.iter().map(pair)).expect("checked keyspaces share no ring")
+        vrings_of(&self.keyspaces)
     }
 
     pub(crate) fn node(&self, id: NodeId) -> Option<&NodeConfig> {

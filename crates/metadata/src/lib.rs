@@ -41,7 +41,7 @@ mod tests;
 pub use change::{Change, Plan, Refused};
 pub use config::{
     Balancing, Config, ConfigError, NODES_MAX, NodeConfig, SWITCHES_MAX, ServiceConfig, SwitchId, Timing,
-    host_id, service_host_id,
+    host_id, service_host_id, vrings_of,
 };
 pub use election::{Election, ElectionEvent, Seat, SeatAnswer, SeatRequest, SeatTiming};
 pub use leader::{Metadata, Persisted, StorageRequest};

@@ -1,14 +1,21 @@
-//! A cluster in one TOML file, the same for every role.
+//! A cluster in TOML: in one file, the same for every role, or in a file for each role, which has what that role needs of it and names the role.
 //!
 //! ```toml
 #![doc = include_str!("cluster.toml")]
 //! ```
+//!
+//! [`templates`] has the files of the roles, [`check`] what is wrong with one, [`across`] what is wrong between several.
 
+mod across;
+mod check;
+mod command;
 mod keyspaces;
 mod sections;
+mod templates;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use command::{ConfigCommand, run};
 pub(crate) use keyspaces::{KeyspaceSection, Replication};
 pub(crate) use sections::{
     GatewaySection, InstanceSection, MacAddress, MetadataSection, NodeSection, PortSection, Store,
@@ -18,9 +25,9 @@ pub(crate) use sections::{
 use crate::failure::Failure;
 use keyspaces::protocol;
 use nicekv_client::Keyspace;
-use nicekv_dataplane::{Prefix, Topology};
-use nicekv_metadata::{Balancing, NodeConfig as MetadataNode, ServiceConfig, SwitchId, Timing};
-use nicekv_placement::{KeyOrder, KeyspaceSpec};
+use nicekv_dataplane::{Prefix, Topology, VringSet};
+use nicekv_metadata::{Balancing, NODES_MAX, NodeConfig as MetadataNode, ServiceConfig, SwitchId, Timing};
+use nicekv_placement::{KeyOrder, KeyspaceSpec, RingsBase, check_keyspaces};
 use nicekv_wire::{Duration, KeyspaceId, NodeId};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -33,20 +40,31 @@ pub(crate) const EXAMPLE: &str = include_str!("cluster.toml");
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClusterConfig {
+    /// Whose file it is; `None`: of all roles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) role: Option<RoleKind>,
     pub(crate) cluster_id: String,
+    #[serde(default = "ClusterConfig::port")]
     pub(crate) port: u16,
+    #[serde(default = "ClusterConfig::replicas")]
     pub(crate) replicas: usize,
     #[serde(default)]
     pub(crate) replication: Replication,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) write_set: Option<u8>,
+    #[serde(default = "ClusterConfig::partition_bits")]
     pub(crate) partition_bits: u8,
+    #[serde(default = "ClusterConfig::unicast_vring")]
     pub(crate) unicast_vring: Ipv4Addr,
+    #[serde(default = "ClusterConfig::multicast_vring")]
     pub(crate) multicast_vring: Ipv4Addr,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) clients: Option<String>,
+    #[serde(default)]
     pub(crate) metadata: MetadataSection,
+    #[serde(default)]
     pub(crate) nodes: Vec<NodeSection>,
+    #[serde(default)]
     pub(crate) switches: Vec<SwitchSection>,
     #[serde(default)]
     pub(crate) gateways: Vec<GatewaySection>,
@@ -56,27 +74,57 @@ pub(crate) struct ClusterConfig {
     pub(crate) timing: TimingSection,
 }
 
-/// Reads and checks a configuration.
-pub(crate) fn read(path: &Path) -> Result<ClusterConfig, Failure> {
-    read_with(path, |_| {})
+/// The roles that have a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum RoleKind {
+    Metadata,
+    Node,
+    Switch,
+    Gateway,
+}
+
+impl RoleKind {
+    /// As the file and the command line say it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Metadata => "metadata",
+            Self::Node => "node",
+            Self::Switch => "switch",
+            Self::Gateway => "gateway",
+        }
+    }
+}
+
+/// Reads and checks the configuration of a role.
+pub(crate) fn read(path: &Path, role: RoleKind) -> Result<ClusterConfig, Failure> {
+    read_with(path, role, |_| {})
 }
 
 /// The same with what a command line says instead.
 pub(crate) fn read_with(
     path: &Path,
+    role: RoleKind,
     amend: impl FnOnce(&mut ClusterConfig),
 ) -> Result<ClusterConfig, Failure> {
-    let named = |error: &dyn std::fmt::Display| Failure::Environment(format!("{}: {error}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
-    parse_with(&text, amend).map_err(|error| Failure::Environment(format!("{}{error}", path.display())))
+    let text = read_text(path)?;
+    let parsed = parse_with(&text, amend).and_then(|config| config.of(role));
+    parsed.map_err(|error| Failure::Environment(format!("{}{error}", path.display())))
+}
+
+fn read_text(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Failure::Environment(format!("{}: {error}", path.display())))
 }
 
 /// The error follows the file's name: `:LINE: FIELD: why`, or `: why` where no line alone is to blame.
 fn parse_with(text: &str, amend: impl FnOnce(&mut ClusterConfig)) -> Result<ClusterConfig, String> {
     let mut config: ClusterConfig = toml::from_str(text).map_err(|error| located(text, &error))?;
     amend(&mut config);
-    config.metadata_config().map_err(|error| format!(": {error}"))?;
-    Ok(config)
+    match check::problems(&config).first() {
+        Some(problem) => Err(problem.located(text)),
+        None => Ok(config),
+    }
 }
 
 fn located(text: &str, error: &toml::de::Error) -> String {
@@ -95,6 +143,44 @@ fn located(text: &str, error: &toml::de::Error) -> String {
 }
 
 impl ClusterConfig {
+    fn port() -> u16 {
+        7400
+    }
+
+    fn replicas() -> usize {
+        3
+    }
+
+    fn partition_bits() -> u8 {
+        6
+    }
+
+    fn unicast_vring() -> Ipv4Addr {
+        RingsBase::Network.rings(KeyspaceId::DEFAULT).0
+    }
+
+    fn multicast_vring() -> Ipv4Addr {
+        RingsBase::Network.rings(KeyspaceId::DEFAULT).1
+    }
+
+    /// Refuses the file of another role.
+    fn of(self, role: RoleKind) -> Result<Self, String> {
+        match self.role {
+            Some(other) if other != role => {
+                let (other, role) = (other.name(), role.name());
+                Err(format!(
+                    ": role: the file of a {other}, not of a {role}: see `nicekv config print {role}`"
+                ))
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// Whether all nodes and switches are to be in this file.
+    fn is_of_cluster(&self) -> bool {
+        matches!(self.role, None | Some(RoleKind::Metadata))
+    }
+
     pub(crate) fn cluster(&self) -> Result<u128, Failure> {
         u128::from_str_radix(&self.cluster_id, 16)
             .map_err(|_| Failure::Environment("cluster_id is not a hexadecimal number".into()))
@@ -122,6 +208,27 @@ impl ClusterConfig {
         Ok(std::iter::once(default).chain(further).collect())
     }
 
+    /// The same, checked; against the number of nodes only where the file has them.
+    fn checked_keyspaces(&self) -> Result<Vec<KeyspaceSpec>, Failure> {
+        if self.is_of_cluster() {
+            return Ok(self.metadata_config()?.keyspaces);
+        }
+        let keyspaces = self.keyspaces()?;
+        check_keyspaces(&keyspaces, NODES_MAX).map_err(Failure::environment)?;
+        Ok(keyspaces)
+    }
+
+    /// The rings of all keyspaces.
+    pub(crate) fn vrings(&self) -> Result<VringSet, Failure> {
+        Ok(nicekv_metadata::vrings_of(&self.checked_keyspaces()?))
+    }
+
+    /// What only the whole shows.
+    fn validate(&self) -> Result<(), Failure> {
+        self.cluster()?;
+        self.checked_keyspaces().map(|_| ())
+    }
+
     /// What clients have to know, the default keyspace first.
     pub(crate) fn client_keyspaces(&self) -> Result<Vec<Keyspace>, Failure> {
         let known = |spec: KeyspaceSpec| Keyspace {
@@ -130,7 +237,7 @@ impl ClusterConfig {
             partition_bits: Some(spec.partitions.ilog2()),
             ..spec.vrings(self.port).into()
         };
-        Ok(self.metadata_config()?.keyspaces.into_iter().map(known).collect())
+        Ok(self.checked_keyspaces()?.into_iter().map(known).collect())
     }
 
     pub(crate) fn heartbeat(&self) -> Duration {
@@ -151,7 +258,7 @@ impl ClusterConfig {
     /// The switch that hides the senders of what it passes on.
     pub(crate) fn hiding_switch(&self) -> Option<SocketAddrV4> {
         let user_space = self.switches.iter().find(|switch| switch.router_mac.is_none())?;
-        Some(SocketAddrV4::new(user_space.address.unwrap_or(Ipv4Addr::LOCALHOST), self.port))
+        Some(SocketAddrV4::new(user_space.address(), self.port))
     }
 
     /// Switches are known to the metadata service by their place in the file.

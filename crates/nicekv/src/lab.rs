@@ -44,6 +44,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
     let Vrings { unicast, multicast, port: wire_port } = Vrings::on_network(plan.wire_port);
     let (clients, clients_length) = plan.clients;
     let config = ClusterConfig {
+        role: None,
         replication: if plan.write_set.is_some() { Replication::Quorum } else { Replication::Multicast },
         write_set: plan.write_set,
         cluster_id: format!("{cluster:032x}"),

@@ -15,6 +15,7 @@ mod gateway;
 mod lab;
 mod metrics;
 mod nodes;
+mod notify;
 mod problems;
 mod roles;
 mod sim;
@@ -24,6 +25,7 @@ mod up;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use config::RoleKind;
 use failure::Failure;
 use rustix::fs::Mode;
 use std::path::PathBuf;
@@ -64,6 +66,9 @@ enum Command {
     /// Run one RESP gateway of a cluster
     #[command(after_long_help = configuration_help())]
     Gateway(GatewayArguments),
+    /// Check configuration files, or print one to begin with
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
     /// Run a cluster on hosts of its own: network namespaces around a switch in the kernel; needs root
     #[command(subcommand)]
     Lab(nicekv_lab::LabCommand),
@@ -124,7 +129,7 @@ impl MetadataArguments {
     /// The file, with what the command line says instead.
     fn config(self) -> Result<config::ClusterConfig, Failure> {
         let Self { file: ConfigArguments { config: path }, store, endpoints, .. } = self;
-        config::read_with(&path, |config| {
+        config::read_with(&path, RoleKind::Metadata, |config| {
             let section = &mut config.metadata;
             section.store = store.unwrap_or(section.store);
             if !endpoints.is_empty() {
@@ -174,7 +179,7 @@ struct GatewayArguments {
 
 fn configuration_help() -> String {
     format!(
-        "The configuration file, one for all roles of a cluster; relative paths are from the working directory:\n\n{}",
+        "The configuration file, here one for all roles of a cluster; `nicekv config print ROLE` has one for each role. Relative paths are from the working directory:\n\n{}",
         config::EXAMPLE
     )
 }
@@ -221,19 +226,21 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Node(NodeArguments { command: Some(command), .. }) => nodes::run(&command),
         Command::Node(NodeArguments { config, name, metrics, .. }) => {
             let (config, name) = (config.expect("required"), name.expect("required"));
-            roles::run_node(&config::read(&config)?, &name, metrics)
+            roles::run_node(&config::read(&config, RoleKind::Node)?, &name, metrics)
         }
         Command::Metadata(arguments) => {
             let (name, metrics) = (arguments.name.clone(), arguments.metrics);
             roles::run_metadata(&arguments.config()?, &name, metrics)
         }
         Command::Switch(RoleArguments { config, metrics, name }) => {
-            roles::run_switch(&config::read(&config.config)?, &name, metrics)
+            roles::run_switch(&config::read(&config.config, RoleKind::Switch)?, &name, metrics)
         }
         Command::Gateway(GatewayArguments { role, gateway_threads }) => {
             let RoleArguments { config, metrics, name } = role;
-            roles::run_gateway(&config::read(&config.config)?, &name, gateway_threads, metrics)
+            let config = config::read(&config.config, RoleKind::Gateway)?;
+            roles::run_gateway(&config, &name, gateway_threads, metrics)
         }
+        Command::Config(command) => config::run(&command),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Put(arguments) => commands::put(&arguments),
         Command::Get(arguments) => commands::get(&arguments),

@@ -4,7 +4,7 @@
 //! the change goes on.
 
 use crate::commands::{self, print};
-use crate::config;
+use crate::config::{self, RoleKind};
 use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
 use nicekv_metadata::{Change, NodeStatus, NodeWish, Plan, Status};
@@ -71,7 +71,7 @@ pub(crate) fn run(command: &NodeCommand) -> Result<(), Failure> {
     match command {
         NodeCommand::List(arguments) => list(arguments),
         NodeCommand::Add(AddArguments { config, change: arguments }) => {
-            let config = config::read(config)?;
+            let config = config::read(config, RoleKind::Node)?;
             let section = config.nodes.iter().find(|node| node.name == arguments.name);
             let section = section
                 .ok_or_else(|| Failure::Environment(format!("the file has no node {:?}", arguments.name)))?;

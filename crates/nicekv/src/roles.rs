@@ -7,6 +7,7 @@ use crate::config::{ClusterConfig, InstanceSection, MetadataSection, NodeSection
 use crate::failure::Failure;
 use crate::gateway::Settings;
 use crate::metrics::MetricsArguments;
+use crate::notify;
 use crate::thread_count::ThreadCount;
 use nicekv_dataplane_xdp::{KernelSwitch, Port};
 use nicekv_metadata::{Metadata, SeatTiming, StateStore};
@@ -240,9 +241,9 @@ pub(crate) fn run_switch(
     let link = AgentLink::new(name, &section.control);
     let (source, metrics) = (Source::Switch(name.to_owned(), link.inquirer()), metrics.or(section.metrics));
     let memory = Some(open_term(open_directory(&section.data_directory(), config.cluster()?, name)?)?);
-    let vrings = config.metadata_config()?.vrings();
+    let vrings = config.vrings()?;
     let Some(router_mac) = section.router_mac else {
-        let device = section.device.as_deref().unwrap_or("lo");
+        let device = section.device();
         let address = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, config.port);
         let endpoint = UdpEndpoint::bind_switch(device, config.port).map_err(bind_error(name, address))?;
         let switch = UserSpaceSwitch::new(endpoint, vrings, link, memory).map_err(Failure::environment)?;
@@ -301,6 +302,8 @@ fn run_threads(name: &str, prepared: Prepared<Vec<Role>>, metrics: MetricsArgume
     let threads: Vec<_> =
         roles.into_iter().chain(metrics).map(|role| spawn_role(&stop, name, role)).collect();
     say(format_args!("running {name}"))?;
+    notify::ready()
+        .map_err(|error| Failure::Environment(format!("cannot tell the service manager: {error}")))?;
     ended(&stop, threads)?;
     say(format_args!("stopped {name}"))
 }

@@ -11,8 +11,8 @@
 //! ports differ.
 
 use crate::config::{
-    ClusterConfig, KeyspaceSection, MacAddress, MetadataSection, NodeSection, Replication, Store,
-    SwitchSection, TimingSection,
+    ClusterConfig, KeyspaceSection, MacAddress, MetadataSection, NodeSection, Replication, SwitchSection,
+    TimingSection,
 };
 use crate::failure::Failure;
 use crate::metrics::{self, MetricsArguments};
@@ -162,6 +162,7 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
     let keyspaces = parse_keyspaces(arguments.keyspaces.iter().map(String::as_str), &defaults);
     let keyspaces = keyspaces.map_err(Failure::environment)?;
     Ok(ClusterConfig {
+        role: None,
         cluster_id: format!("{cluster:032x}"),
         port,
         replicas: arguments.replicas.into(),
@@ -173,16 +174,8 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
         clients: None,
         metadata: MetadataSection {
             address: METADATA_ADDRESS,
-            mac: None,
-            switch_port: None,
             control: vec![control],
-            data_directory: None,
-            store: Store::File,
-            endpoints: vec![],
-            prefix: None,
-            lease_ms: None,
-            instances: vec![],
-            metrics: None,
+            ..MetadataSection::default()
         },
         nodes: (1..=arguments.nodes).map(node).collect(),
         switches: vec![SwitchSection {

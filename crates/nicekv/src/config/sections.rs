@@ -42,13 +42,14 @@ impl Default for TimingSection {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MetadataSection {
+    /// [`Ipv4Addr::UNSPECIFIED`] in the file of a role that does not look for the service.
     pub(crate) address: Ipv4Addr,
     /// Its place at the switch, where that has ports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mac: Option<MacAddress>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) switch_port: Option<u16>,
-    #[serde(deserialize_with = "address::deserialize_all")]
+    #[serde(default, deserialize_with = "address::deserialize_all")]
     pub(crate) control: Vec<SocketAddrV4>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) data_directory: Option<PathBuf>,
@@ -96,7 +97,7 @@ pub(crate) struct InstanceSection {
     pub(crate) mac: Option<MacAddress>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) switch_port: Option<u16>,
-    #[serde(deserialize_with = "address::deserialize_all")]
+    #[serde(default, deserialize_with = "address::deserialize_all")]
     pub(crate) control: Vec<SocketAddrV4>,
     #[serde(
         default,
@@ -104,6 +105,25 @@ pub(crate) struct InstanceSection {
         deserialize_with = "address::deserialize_optional"
     )]
     pub(crate) metrics: Option<SocketAddr>,
+}
+
+impl Default for MetadataSection {
+    /// Nowhere.
+    fn default() -> Self {
+        Self {
+            address: Ipv4Addr::UNSPECIFIED,
+            mac: None,
+            switch_port: None,
+            control: vec![],
+            data_directory: None,
+            metrics: None,
+            store: Store::default(),
+            endpoints: vec![],
+            prefix: None,
+            lease_ms: None,
+            instances: vec![],
+        }
+    }
 }
 
 impl MetadataSection {
@@ -199,7 +219,8 @@ impl NodeSection {
 #[serde(deny_unknown_fields)]
 pub(crate) struct SwitchSection {
     pub(crate) name: String,
-    #[serde(deserialize_with = "address::deserialize_some")]
+    /// Where the agent finds the metadata service; only the switch itself needs it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "address::deserialize_some")]
     pub(crate) control: Vec<SocketAddrV4>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) router_mac: Option<MacAddress>,
@@ -227,6 +248,17 @@ pub(crate) struct SwitchSection {
 }
 
 impl SwitchSection {
+    /// Of the user-space switch, if it does not say.
+    const DEVICE: &str = "lo";
+
+    pub(crate) fn device(&self) -> &str {
+        self.device.as_deref().unwrap_or(Self::DEVICE)
+    }
+
+    pub(crate) fn address(&self) -> Ipv4Addr {
+        self.address.unwrap_or(Ipv4Addr::LOCALHOST)
+    }
+
     /// Where the agent keeps the newest term. There is no switch without: an older controller could reach one that has just
     /// started.
     pub(crate) fn data_directory(&self) -> PathBuf {

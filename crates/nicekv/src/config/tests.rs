@@ -96,8 +96,12 @@ fn an_error_names_line_and_field() {
             [format!(":{}:", line_of("control = \"")), "localhost:7400".into()],
         ),
         ("port = 7400", "port 7400", [format!(":{}:", line_of("port")), "port".into()]),
-        ("port = 7400", "", [":".into(), "missing field `port`".into()]),
-        ("replicas = 3", "replicas = 4", [": 4 replicas".into(), "3".into()]),
+        ("cluster_id =", "# cluster_id =", [":".into(), "missing field `cluster_id`".into()]),
+        (
+            "replicas = 3",
+            "replicas = 4",
+            [format!(":{}: replicas: 4 replicas", line_of("replicas")), "3".into()],
+        ),
         ("6379\"", "6379", [format!(":{}:", line_of("listen")), "listen".into()]),
     ] {
         let error = broken(from, to);

@@ -1,0 +1,309 @@
+//! What is wrong with one file, each problem with the field that is to blame and what to do about it. What the metadata service itself refuses is asked of
+//! it last, and has no line.
+
+use super::{ClusterConfig, NodeSection, Replication, RoleKind, SwitchSection};
+use crate::config::sections::MacAddress;
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use toml::de::{DeArray, DeTable, DeValue};
+
+/// Something that is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    /// A field, as `nodes.1.address`; empty: no field alone.
+    pub(super) place: String,
+    pub(super) line: String,
+}
+
+impl Problem {
+    /// To follow the file's name: `:LINE: FIELD: why`, or `: why`.
+    pub(super) fn located(&self, text: &str) -> String {
+        let Self { place, line } = self;
+        match line_of(text, place) {
+            Some(number) => format!(":{number}: {}: {line}", shown(place)),
+            None if place.is_empty() => format!(": {line}"),
+            None => format!(": {}: {line}", shown(place)),
+        }
+    }
+}
+
+/// `nodes.1.address` as `nodes[1].address`.
+fn shown(place: &str) -> String {
+    let mut shown = String::new();
+    for step in place.split('.') {
+        let dot = if shown.is_empty() { "" } else { "." };
+        _ = match step.parse::<usize>() {
+            Ok(index) => write!(shown, "[{index}]"),
+            Err(_) => write!(shown, "{dot}{step}"),
+        };
+    }
+    shown
+}
+
+/// Where a field is, or the section that lacks it; `None`: there is not even that.
+fn line_of(text: &str, place: &str) -> Option<usize> {
+    let document = DeTable::parse(text).ok()?;
+    let (mut table, mut found, mut array) = (Some(document.get_ref()), None, None);
+    for step in place.split('.') {
+        let (at, value) = match (table, array, step.parse::<usize>()) {
+            (_, Some(array), Ok(index)) => {
+                let array: &DeArray<'_> = array;
+                let item = array.get(index)?;
+                (item.span().start, item.get_ref())
+            }
+            (Some(table), _, _) => {
+                let Some((key, value)) = table.iter().find(|(key, _)| key.get_ref() == step) else { break };
+                (key.span().start, value.get_ref())
+            }
+            _ => break,
+        };
+        found = Some(at);
+        (table, array) = match value {
+            DeValue::Table(inner) => (Some(inner), None),
+            DeValue::Array(items) => (None, Some(items)),
+            _ => (None, None),
+        };
+    }
+    found.map(|at| text[..at].matches('\n').count() + 1)
+}
+
+/// All of them, those first that others may follow from.
+pub(super) fn problems(config: &ClusterConfig) -> Vec<Problem> {
+    let mut found = Findings::default();
+    found.presence(config);
+    found.servers(config);
+    found.replication(config);
+    config.switches.iter().enumerate().for_each(|(index, switch)| found.switch(config, index, switch));
+    found.endpoints(config);
+    found.timing(config);
+    if found.0.is_empty()
+        && let Err(failure) = config.validate()
+    {
+        found.add("", failure);
+    }
+    found.0
+}
+
+#[derive(Default)]
+struct Findings(Vec<Problem>);
+
+/// A node or an instance of the metadata service.
+pub(super) struct Server {
+    pub(super) place: String,
+    pub(super) name: String,
+    pub(super) id: Option<u16>,
+    pub(super) address: Ipv4Addr,
+    pub(super) mac: Option<MacAddress>,
+    pub(super) switch_port: Option<u16>,
+}
+
+impl Server {
+    /// What no two of them share: field and value.
+    pub(super) fn own(&self) -> impl Iterator<Item = (&'static str, String)> {
+        [
+            ("id", self.id.map(|id| id.to_string())),
+            ("address", Some(self.address.to_string())),
+            ("mac", self.mac.map(String::from)),
+            ("switch_port", self.switch_port.map(|port| port.to_string())),
+        ]
+        .into_iter()
+        .filter_map(|(field, value)| Some((field, value?)))
+    }
+}
+
+/// Those of a file, the metadata service first.
+pub(super) fn servers(config: &ClusterConfig) -> Vec<Server> {
+    let instances = config.metadata.all().into_iter().enumerate().map(|(index, instance)| Server {
+        place: if index == 0 { "metadata".into() } else { format!("metadata.instances.{}", index - 1) },
+        name: instance.name,
+        id: None,
+        address: instance.address,
+        mac: instance.mac,
+        switch_port: instance.switch_port,
+    });
+    let nodes = config.nodes.iter().enumerate().map(|(index, node)| Server {
+        place: format!("nodes.{index}"),
+        name: node.name.clone(),
+        id: Some(node.id),
+        address: node.address,
+        mac: Some(node.mac),
+        switch_port: Some(node.switch_port),
+    });
+    instances.filter(|instance| !instance.address.is_unspecified()).chain(nodes).collect()
+}
+
+impl Findings {
+    fn add(&mut self, place: impl Into<String>, line: impl Display) {
+        self.0.push(Problem { place: place.into(), line: line.to_string() });
+    }
+
+    /// What the role cannot do without.
+    fn presence(&mut self, config: &ClusterConfig) {
+        let is_in = |roles: &[RoleKind]| config.role.is_none_or(|role| roles.contains(&role));
+        if config.cluster().is_err() || config.cluster_id.len() > 32 {
+            self.add("cluster_id", "not 32 hexadecimal digits; `uuidgen | tr -d -` makes some");
+        }
+        if is_in(&[RoleKind::Metadata, RoleKind::Node]) && config.metadata.address.is_unspecified() {
+            self.add("metadata", "no [metadata] with an address; say where the metadata service is");
+        }
+        if is_in(&[RoleKind::Metadata, RoleKind::Node]) && config.nodes.is_empty() {
+            self.add("nodes", "no [[nodes]]; add the node, or all that the cluster begins with");
+        }
+        if is_in(&[RoleKind::Metadata, RoleKind::Switch]) && config.switches.is_empty() {
+            self.add("switches", "no [[switches]]; add the switch, or all that the cluster has");
+        }
+        if config.role == Some(RoleKind::Gateway) && config.gateways.is_empty() {
+            self.add("gateways", "no [[gateways]]; add the gateway");
+        }
+    }
+
+    fn servers(&mut self, config: &ClusterConfig) {
+        let (servers, mut seen) = (servers(config), BTreeMap::new());
+        let keyspaces = config.keyspaces().unwrap_or_default();
+        let rings: Vec<Ipv4Addr> = keyspaces.iter().flat_map(|spec| [spec.unicast, spec.multicast]).collect();
+        for Server { place, name, address, .. } in &servers {
+            if let Some(ring) = rings.iter().find(|ring| ring.octets()[..2] == address.octets()[..2]) {
+                let line = format!("{address} lies inside the vring {ring}/16; give {name} another address");
+                self.add(format!("{place}.address"), line);
+            }
+        }
+        for server in &servers {
+            for (field, value) in [("name", server.name.clone())].into_iter().chain(server.own()) {
+                if let Some((other, at)) = seen.insert((field, value.clone()), (&server.name, server.address))
+                {
+                    let (name, address) = (&server.name, server.address);
+                    let line = match field {
+                        "name" => format!("two have the same name, {value}; give {address} another one"),
+                        _ => format!("{value} is {other}'s ({at}); give {name} ({address}) another one"),
+                    };
+                    self.add(format!("{}.{field}", server.place), line);
+                }
+            }
+        }
+    }
+
+    fn replication(&mut self, config: &ClusterConfig) {
+        let further = config.keyspaces.iter().enumerate().map(|(index, keyspace)| {
+            let replicas = keyspace.replicas.unwrap_or(config.replicas);
+            (format!("keyspaces.{index}."), replicas, keyspace.replication, keyspace.write_set)
+        });
+        let default = (String::new(), config.replicas, config.replication, config.write_set);
+        let nodes = config.nodes.iter().filter(|node| !node.spare).count();
+        for (place, replicas, replication, write_set) in std::iter::once(default).chain(further) {
+            if config.is_of_cluster() && replicas > nodes && nodes > 0 {
+                let line =
+                    format!("{replicas} replicas take as many nodes, spares not counted; there are {nodes}");
+                self.add(format!("{place}replicas"), line);
+            }
+            match (replication, write_set) {
+                (Replication::Quorum, Some(write_set)) if !(1..=replicas).contains(&write_set.into()) => {
+                    self.add(
+                        format!("{place}write_set"),
+                        format!("{write_set} is not from 1 to {replicas}, R"),
+                    );
+                }
+                (Replication::Quorum, None) => {
+                    self.add(format!("{place}replication"), "a quorum takes write_set, too: k of R replicas");
+                }
+                (Replication::Multicast, Some(_)) => {
+                    self.add(format!("{place}write_set"), "is of replication = \"quorum\"; leave it out");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn switch(&mut self, config: &ClusterConfig, index: usize, switch: &SwitchSection) {
+        let place = |field: &str| format!("switches.{index}.{field}");
+        if config.switches[..index].iter().any(|other| other.name == switch.name) {
+            self.add(place("name"), format!("two have the same name, {}; give one another", switch.name));
+        }
+        // Whose own file it is.
+        if config.role.is_none_or(|role| role == RoleKind::Switch) {
+            if switch.control.is_empty() {
+                self.add(
+                    place("control"),
+                    "missing; say where the metadata service's `control` is, ADDR:PORT",
+                );
+            }
+            match (switch.router_mac, switch.ports.is_empty()) {
+                (Some(_), true) => self.add(place("ports"), "missing; a switch in the kernel has interfaces"),
+                (None, false) => {
+                    self.add(
+                        place("ports"),
+                        "take router_mac, too: a switch in the kernel; or leave them out",
+                    );
+                }
+                _ => {}
+            }
+        }
+        if switch.router_mac.is_some() && (switch.device.is_some() || switch.address.is_some()) {
+            let field = if switch.device.is_some() { "device" } else { "address" };
+            self.add(
+                place(field),
+                "is of the user-space switch, which has no router_mac; leave one of them out",
+            );
+        }
+        for (at, port) in switch.ports.iter().enumerate() {
+            if switch.ports[..at].iter().any(|other| other.number == port.number) {
+                let line = format!("two ports have the number {}; give one another", port.number);
+                self.add(place(&format!("ports.{at}.number")), line);
+            }
+        }
+    }
+
+    /// TCP addresses of one role, which are all its own.
+    fn endpoints(&mut self, config: &ClusterConfig) {
+        let mut check = |place: String, metrics: Option<SocketAddr>, others: &[SocketAddr]| {
+            if let Some(metrics) =
+                metrics.filter(|metrics| others.iter().any(|other| overlap(*metrics, *other)))
+            {
+                self.add(
+                    format!("{place}.metrics"),
+                    format!("{metrics} is in use by the role itself; choose another port"),
+                );
+            }
+        };
+        for (index, instance) in config.metadata.all().into_iter().enumerate() {
+            let place =
+                if index == 0 { "metadata".into() } else { format!("metadata.instances.{}", index - 1) };
+            let control: Vec<_> = instance.control.iter().map(|address| SocketAddr::V4(*address)).collect();
+            check(place, instance.metrics, &control);
+        }
+        for (index, NodeSection { address, metrics, .. }) in config.nodes.iter().enumerate() {
+            let own = SocketAddrV4::new(*address, config.port);
+            check(format!("nodes.{index}"), *metrics, &[own.into()]);
+        }
+        for (index, gateway) in config.gateways.iter().enumerate() {
+            check(format!("gateways.{index}"), gateway.metrics, &[gateway.listen.into()]);
+        }
+    }
+
+    fn timing(&mut self, config: &ClusterConfig) {
+        let timing = &config.timing;
+        for (field, value) in [
+            ("heartbeat_ms", timing.heartbeat_ms),
+            ("heartbeats_missed", timing.heartbeats_missed.into()),
+            ("probe_ms", timing.probe_ms),
+            ("grace_heartbeats", timing.grace_heartbeats.into()),
+        ] {
+            if value == 0 {
+                self.add(format!("timing.{field}"), "0; at least 1");
+            }
+        }
+        if timing.lease_ms <= timing.heartbeat_ms {
+            let line = format!(
+                "{} is not above heartbeat_ms, {}: every lease would be over before the next; 150 and 40 are the defaults",
+                timing.lease_ms, timing.heartbeat_ms
+            );
+            self.add("timing.lease_ms", line);
+        }
+    }
+}
+
+/// Whether both cannot be listened on by one process.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_any = |ip: IpAddr| ip.is_unspecified();
+    one.port() == other.port() && (one.ip() == other.ip() || is_any(one.ip()) || is_any(other.ip()))
+}

@@ -1,0 +1,166 @@
+//! `nicekv config`: what is printed is good, and what is wrong is told with file, line, field and what to do.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn nicekv(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_nicekv")).args(arguments).output().unwrap()
+}
+
+fn printed(role: &str) -> String {
+    let output = nicekv(&["config", "print", role]);
+    assert_eq!(output.status.code(), Some(0));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The files of a cluster of three nodes, as printed, with what each node and host has of its own.
+struct Files {
+    directory: tempfile::TempDir,
+    paths: Vec<PathBuf>,
+}
+
+impl Files {
+    fn new() -> Self {
+        let mut files = Self { directory: tempfile::tempdir().unwrap(), paths: Vec::new() };
+        for role in ["metadata", "switch", "gateway"] {
+            files.add(role, &printed(role));
+        }
+        for number in 0..3 {
+            files.add(&format!("node-{number}"), &node(number));
+        }
+        files
+    }
+
+    fn add(&mut self, name: &str, text: &str) {
+        let path = self.path(name);
+        std::fs::write(&path, text).unwrap();
+        self.paths.push(path);
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(format!("{name}.toml"))
+    }
+
+    fn check(&self) -> Output {
+        let paths: Vec<&str> = self.paths.iter().map(|path| path.to_str().unwrap()).collect();
+        nicekv(&[&["config", "check"], &paths[..]].concat())
+    }
+
+    /// With `from` in one file replaced, exactly this is wrong there.
+    #[track_caller]
+    fn refused(&self, name: &str, from: &str, to: &str, told: &[&str]) {
+        let path = self.path(name);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{name} has no {from}");
+        std::fs::write(&path, text.replacen(from, to, 1)).unwrap();
+        let output = self.check();
+        std::fs::write(&path, text).unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(2), true), "{error}");
+        let line = error.lines().find(|line| told.iter().all(|part| line.contains(part)));
+        assert!(
+            line.is_some_and(|line| line.contains(&format!("{name}.toml"))),
+            "{told:?} is not in: {error}"
+        );
+        assert!(error.lines().all(|line| line.starts_with("nicekv: ")), "{error}");
+    }
+}
+
+fn node(number: u16) -> String {
+    let (port, name) = (number + 1, format!("node-{number}"));
+    printed("node")
+        .replace("node-0", &name)
+        .replace("id = 0 ", &format!("id = {number} "))
+        .replace("10.20.1.1", &format!("10.20.1.{port}"))
+        .replace("02:00:00:00:01:01", &format!("02:00:00:00:01:0{port}"))
+        .replace("switch_port = 1 ", &format!("switch_port = {port} "))
+}
+
+fn line_of(path: &Path, start: &str) -> usize {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().position(|line| line.starts_with(start)).unwrap() + 1
+}
+
+#[test]
+fn the_printed_files_make_a_cluster_and_a_further_node_is_to_be_added() {
+    let mut files = Files::new();
+    let output = files.check();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(told.lines().count(), 6, "{told}");
+    assert!(told.lines().all(|line| line.contains(": good, of a ")), "{told}");
+    files.add("node-3", &node(3));
+    let switch = printed("switch").replacen("ports = [", "ports = [{ number = 4, device = \"port-4\" },", 1);
+    std::fs::write(files.path("switch"), switch).unwrap();
+    let told = String::from_utf8(files.check().stdout).unwrap();
+    assert!(told.contains("note: ") && told.contains("nicekv node add node-3 --config "), "{told}");
+}
+
+#[test]
+fn the_file_of_the_whole_cluster_is_good_and_is_every_roles() {
+    let mut files = Files { directory: tempfile::tempdir().unwrap(), paths: Vec::new() };
+    files.add("cluster", &printed("cluster"));
+    let output = files.check();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8(output.stdout).unwrap().contains("good, of the whole cluster"));
+    let path = files.path("cluster");
+    let refused = nicekv(&["gateway", "--config", path.to_str().unwrap(), "--name", "nobody"]);
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("no gateway named"));
+}
+
+#[test]
+fn one_file_is_refused_with_line_field_and_what_to_do() {
+    let files = Files::new();
+    let at = |name: &str, start: &str| format!("{name}.toml:{}:", line_of(&files.path(name), start));
+    let replicas = at("metadata", "#replicas");
+    files.refused(
+        "metadata",
+        "#replicas = 3",
+        "replicas = 4",
+        &[&replicas, "replicas: 4 replicas", "there are 3"],
+    );
+    files.refused("node-1", "#linger_us", "lingers_us", &["unknown field `lingers_us`", "`linger_us`"]);
+    files.refused("switch", "number = 1", "number = 2", &["ports[2].number", "give one another"]);
+    files.refused("gateway", "127.0.0.1:6379", "6379", &[&at("gateway", "listen"), "localhost:7400"]);
+    files.refused("node-2", "cluster_id", "# cluster_id", &["missing field `cluster_id`"]);
+    files.refused("metadata", "#lease_ms = 150", "lease_ms = 40", &["timing.lease_ms", "heartbeat_ms"]);
+    files.refused(
+        "gateway",
+        "# metrics = \"127.0.0.1:9464\"",
+        "metrics = \"127.0.0.1:6379\"",
+        &["metrics", "another port"],
+    );
+}
+
+#[test]
+fn files_are_checked_against_each_other() {
+    let files = Files::new();
+    let at = |name: &str, start: &str| format!("{name}.toml:{}:", line_of(&files.path(name), start));
+    let address = at("node-1", "address = \"10.20.1.2\"");
+    files.refused(
+        "node-1",
+        "\"10.20.1.2\"",
+        "\"10.20.1.3\"",
+        &[&address, "nodes[0].address", "make them equal"],
+    );
+    files.refused("node-2", "id = 2 ", "id = 1 ", &["nodes[0].id", "node-2 has 2"]);
+    files.refused("gateway", "#port = 7400", "port = 7401", &[&at("gateway", "#port"), "7401 here, 7400 in"]);
+    files.refused("switch", "10.30.0.1:7400", "10.30.0.9:7400", &["no control 10.30.0.9:7400"]);
+    files.refused("switch", "name = \"switch\"", "name = \"other\"", &["switches[0].name", "add it there"]);
+    files.refused("switch", "{ number = 1", "{ number = 9", &["node-0 hangs at port 1"]);
+    files.refused("node-0", "#heartbeat_ms = 40", "heartbeat_ms = 50", &["50 here, 40 in"]);
+}
+
+#[test]
+fn a_role_refuses_the_file_of_another_and_what_is_no_file() {
+    let files = Files::new();
+    let path = files.path("node-0");
+    let output = nicekv(&["switch", "--config", path.to_str().unwrap(), "--name", "switch"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{error}");
+    assert!(error.contains("the file of a node, not of a switch"), "{error}");
+    let output = nicekv(&["config", "check", "/nowhere.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("/nowhere.toml"));
+    assert_eq!(nicekv(&["config", "check"]).status.code(), Some(2));
+}
