@@ -1,0 +1,407 @@
+//! A cluster deployed as docs/OPERATIONS.md says: from the files that `nicekv config print` prints and the units of the tree, without `nicekv lab`.
+//! Three storage hosts around a switch host, the metadata service on three hosts with etcd, a gateway; a node is added, one replaced, one removed
+//! under load, the leader of the metadata service killed; at each step `status`, `explain`, `top` and the metrics are looked at.
+
+mod hosts;
+mod load;
+mod units;
+
+use hosts::{Host, Network, SWITCH};
+use load::Load;
+use serde_json::Value;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use units::{Running, Unit, give, start};
+
+/// For anything that is to happen.
+const PATIENCE: Duration = Duration::from_secs(40);
+const ENDPOINTS: &str = "10.20.0.2:7400,10.20.0.3:7400,10.20.0.4:7400";
+const ROLES: [&str; 4] = ["metadata", "node", "switch", "gateway"];
+const fn host(name: &'static str, address: &'static str, mac: &'static str, port: u16) -> Host {
+    Host { name, address, mac, port }
+}
+const METADATA: [Host; 3] = [
+    host("metadata", "10.20.0.2", "02:00:00:00:00:02", 0),
+    host("metadata-1", "10.20.0.3", "02:00:00:00:00:03", 8),
+    host("metadata-2", "10.20.0.4", "02:00:00:00:00:04", 9),
+];
+const NODES: [Host; 5] = [
+    host("node-0", "10.20.1.1", "02:00:00:00:01:01", 1),
+    host("node-1", "10.20.1.2", "02:00:00:00:01:02", 2),
+    host("node-2", "10.20.1.3", "02:00:00:00:01:03", 3),
+    host("node-3", "10.20.1.4", "02:00:00:00:01:04", 4),
+    host("node-4", "10.20.1.5", "02:00:00:00:01:05", 5),
+];
+const CLIENT: Host = host("gateway-0", "10.20.2.1", "02:00:00:00:02:01", 10);
+
+/// Past the test harness, which swallows what the macros print.
+fn not_run(needs: &str, name: &str) {
+    writeln!(std::io::stderr(), "NOT RUN (needs {needs}): {name}").expect("standard error");
+}
+
+fn is_there(tool: &str) -> bool {
+    let status =
+        Command::new("sh").args(["-c", &format!("command -v {tool}")]).stdout(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+#[test]
+fn units_are_such_as_systemd_takes_and_few_may_do_anything() {
+    if !is_there("systemd-analyze") {
+        return not_run("systemd-analyze", "units_are_such_as_systemd_takes_and_few_may_do_anything");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for role in ROLES {
+        let unit = Unit::of(role);
+        let text = fs::read_to_string(&unit.path).unwrap();
+        // Installed it would be there.
+        let text = text.replace("/usr/bin/nicekv", env!("CARGO_BIN_EXE_nicekv"));
+        let path = directory.path().join(format!("nicekv-{role}@x.service"));
+        fs::write(&path, text).unwrap();
+        let path = path.to_str().unwrap();
+        let verified = Command::new("systemd-analyze").args(["verify", "--man=no", path]).output().unwrap();
+        assert!(verified.status.success() && verified.stderr.is_empty(), "{role}: {verified:?}");
+        // Of 100: systemd calls up to 20 "ok", and what has its defaults has 96.
+        let threshold = if role == "switch" { "--threshold=35" } else { "--threshold=20" };
+        let judged =
+            Command::new("systemd-analyze").args(["security", "--offline=yes", threshold, path]).output();
+        let judged = judged.unwrap();
+        assert!(judged.status.success(), "{role}: {}", String::from_utf8_lossy(&judged.stdout));
+        assert_eq!(unit.value("AmbientCapabilities").is_some(), role == "switch", "{role}");
+    }
+}
+
+/// A file as printed, with other words in some places.
+fn edited(template: &str, changes: &[(&str, &str)]) -> String {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_nicekv")).args(["config", "print", template]).output().unwrap();
+    let mut text = String::from_utf8(output.stdout).unwrap();
+    for (from, to) in changes {
+        assert!(text.contains(from), "{template} has no {from}");
+        text = text.replace(from, to);
+    }
+    text
+}
+
+fn node_file(node: &Host) -> String {
+    let id = node.name.trim_start_matches("node-");
+    edited(
+        "node",
+        &[
+            ("node-0", node.name),
+            ("id = 0 ", &format!("id = {id} ")),
+            ("10.20.1.1", node.address),
+            ("02:00:00:00:01:01", node.mac),
+            ("switch_port = 1 ", &format!("switch_port = {} ", node.port)),
+            ("# instances = [{ name = \"metadata-1\", address = \"10.20.0.3\" }]", INSTANCES_FOR_NODES),
+            ("# metrics", "metrics"),
+        ],
+    )
+}
+
+const INSTANCES_FOR_NODES: &str = "instances = [{ name = \"metadata-1\", address = \"10.20.0.3\" }, { name = \"metadata-2\", address = \"10.20.0.4\" }]";
+
+fn metadata_file() -> String {
+    let instance = |number: usize| {
+        let Host { name, address, mac, port } = METADATA[number];
+        format!(
+            "{{ name = \"{name}\", address = \"{address}\", mac = \"{mac}\", switch_port = {port}, control = [\"{address}:7400\", \"10.30.{number}.1:7400\"], metrics = \"{address}:9464\" }}"
+        )
+    };
+    let instances = format!("instances = [{}, {}]", instance(1), instance(2));
+    let text = edited(
+        "metadata",
+        &[
+            ("#store = \"file\"", "store = \"etcd\""),
+            ("# endpoints", "endpoints"),
+            ("data_directory =", "# data_directory ="),
+            ("# metrics", "metrics"),
+        ],
+    );
+    let line = |line: &str| {
+        if line.starts_with("# instances") { instances.clone() } else { line.to_owned() }
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn switch_file() -> String {
+    let ports = METADATA.iter().chain(&NODES).chain([&CLIENT]).map(|host| host.port);
+    let ports = ports.map(|port| format!("  {{ number = {port}, device = \"port-{port}\" }},\n"));
+    let text = edited(
+        "switch",
+        &[("[\"10.30.0.1:7400\"]", "[\"10.30.0.1:7400\", \"10.30.1.1:7400\", \"10.30.2.1:7400\"]")],
+    );
+    let (before, rest) = text.split_once("ports = [\n").unwrap();
+    let (_, after) = rest.split_once("\n]\n").unwrap();
+    format!("{before}ports = [\n{}]\n{after}", ports.collect::<String>())
+}
+
+/// What an operator has: hosts, files, and roles that run.
+struct Deployment {
+    network: Arc<Network>,
+    directory: tempfile::TempDir,
+    running: Vec<Running>,
+    etcd: Vec<Child>,
+}
+
+impl Drop for Deployment {
+    fn drop(&mut self) {
+        for member in &mut self.etcd {
+            _ = member.kill();
+            _ = member.wait();
+        }
+    }
+}
+
+impl Deployment {
+    fn new() -> Self {
+        let mut network = Network::new();
+        for host in METADATA.iter().chain(&NODES).chain([&CLIENT]) {
+            network.add(*host);
+        }
+        for (number, instance) in METADATA.iter().enumerate() {
+            network.manage(number, instance.name);
+        }
+        let directory = tempfile::tempdir().unwrap();
+        // Ordinary users look for their files there.
+        fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let deployment =
+            Self { network: Arc::new(network), directory, running: Vec::new(), etcd: Vec::new() };
+        for Host { name, .. } in &METADATA {
+            deployment.write(name, "metadata", &metadata_file());
+        }
+        deployment.write(SWITCH, "switch", &switch_file());
+        deployment.write(CLIENT.name, "gateway", &edited("gateway", &[("# metrics", "metrics")]));
+        for node in &NODES {
+            deployment.write(node.name, "node", &node_file(node));
+        }
+        deployment
+    }
+
+    /// What is in /etc/nicekv of a host.
+    fn host(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn file(&self, host: &str, role: &str) -> PathBuf {
+        self.host(host).join(format!("{role}.toml"))
+    }
+
+    fn write(&self, host: &str, role: &str, text: &str) {
+        give(&self.host(host));
+        let data = self.host(host).join("data");
+        give(&data);
+        fs::write(self.file(host, role), text.replace("/var/lib/nicekv", data.to_str().unwrap())).unwrap();
+        if role == "switch" {
+            // The default, which is the same for everybody on this machine.
+            let text = fs::read_to_string(self.file(host, role)).unwrap();
+            fs::write(self.file(host, role), text.replace("#data_directory", "data_directory")).unwrap();
+        }
+    }
+
+    fn start(&mut self, role: &str, name: &str, host: &str) {
+        self.running.push(start(&self.network, role, name, host, &self.host(host)));
+    }
+
+    fn take(&mut self, name: &str) -> Running {
+        let place = self.running.iter().position(|role| role.name == name).expect("it runs");
+        self.running.remove(place)
+    }
+
+    fn start_etcd(&mut self) {
+        let url = |host: &Host, port: u16| format!("http://{}:{port}", host.address);
+        let members: Vec<_> =
+            METADATA.iter().map(|host| format!("{}={}", host.name, url(host, 2380))).collect();
+        for member in &METADATA {
+            let (clients, peers) = (url(member, 2379), url(member, 2380));
+            let mut command = Command::new("ip");
+            command.args(["netns", "exec", &self.network.name(member.name), "etcd", "--name", member.name]);
+            command.args(["--initial-cluster", &members.join(","), "--heartbeat-interval", "50"]);
+            command.args(["--election-timeout", "500", "--listen-peer-urls", &peers]);
+            command.args(["--initial-advertise-peer-urls", &peers, "--listen-client-urls", &clients]);
+            command.args(["--advertise-client-urls", &clients, "--data-dir"]);
+            command.arg(self.host(member.name).join("etcd"));
+            let log = fs::File::create(self.host(member.name).join("etcd.log")).unwrap();
+            command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+            self.etcd.push(command.spawn().unwrap());
+        }
+    }
+
+    /// A command of an operator, on the client's host.
+    fn nicekv(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.network.name(CLIENT.name), env!("CARGO_BIN_EXE_nicekv")]);
+        command.args(arguments).env("NICEKV_ENDPOINT", ENDPOINTS).output().unwrap()
+    }
+
+    #[track_caller]
+    fn told(&self, arguments: &[&str]) -> String {
+        let output = self.nicekv(arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn status(&self) -> Option<Value> {
+        serde_json::from_slice(&self.nicekv(&["status", "--json"]).stdout).ok()
+    }
+
+    #[track_caller]
+    fn wait_for(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let status = self.status();
+            match status {
+                Some(status) if holds(&status) => return status,
+                status if Instant::now() > deadline => {
+                    let logs: String = self.running.iter().map(Running::log).collect();
+                    panic!("not so: {what}: {status:?}\n{logs}");
+                }
+                _ => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+
+    /// A page of metrics, read on the client's host; without `curl`.
+    fn metrics(&self, address: &str) -> String {
+        self.network.inside(CLIENT.name, || {
+            let mut stream = std::net::TcpStream::connect(address).unwrap();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: n\r\nConnection: close\r\n\r\n").unwrap();
+            std::io::read_to_string(stream).unwrap()
+        })
+    }
+
+    fn metric(&self, address: &str, name: &str) -> Option<f64> {
+        let page = self.metrics(address);
+        page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    }
+
+    /// What everybody says when all is well with so many nodes.
+    #[track_caller]
+    fn assert_well(&self, nodes: usize, leader: &str) {
+        let status = self.wait_for("all is well", |status| {
+            status["ready"] == true
+                && live(status) == nodes
+                && status["nodes"].as_array().unwrap().len() == nodes
+        });
+        let told = self.told(&["status"]);
+        assert!(!told.contains("WRONG"), "{told}");
+        assert!(
+            told.contains(&format!("health {nodes} of {nodes} nodes live, 64 of 64 partitions whole")),
+            "{told}"
+        );
+        let explained = self.told(&["explain", "key-1"]);
+        assert!(!explained.contains("DIFFERENT"), "{explained}\n{status:#}");
+        let top = self.told(&["top", "--once"]);
+        assert!(!top.contains("WRONG") && top.contains("node-0"), "{top}");
+        let live = self.metric(leader, "nicekv_metadata_nodes{state=\"live\"}");
+        assert_eq!(live, Some(nodes as f64), "{}", self.metrics(leader));
+        assert_eq!(self.metric(leader, "nicekv_metadata_ready"), Some(1.0));
+    }
+}
+
+fn live(status: &Value) -> usize {
+    status["nodes"].as_array().unwrap().iter().filter(|node| node["state"] == "live").count()
+}
+
+fn leader(status: &Value) -> &Host {
+    let name = status["control_plane"]["instance"].as_str().unwrap();
+    METADATA.iter().find(|host| host.name == name).unwrap()
+}
+
+fn metrics_of(host: &Host) -> String {
+    format!("{}:9464", host.address)
+}
+
+#[test]
+fn a_cluster_from_files_and_units_is_operated_under_load() {
+    let name = "a_cluster_from_files_and_units_is_operated_under_load";
+    if !rustix::process::geteuid().is_root() {
+        return not_run("root", name);
+    }
+    if let Some(missing) = ["ip", "ethtool", "setpriv", "etcd"].into_iter().find(|tool| !is_there(tool)) {
+        return not_run(missing, name);
+    }
+    let mut deployment = Deployment::new();
+    check_files(&deployment);
+    deployment.start_etcd();
+    for instance in METADATA {
+        deployment.start("metadata", instance.name, instance.name);
+    }
+    deployment.start("switch", "switch", SWITCH);
+    for node in &NODES[..3] {
+        deployment.start("node", node.name, node.name);
+    }
+    let status = deployment.wait_for("ready", |status| status["ready"] == true);
+    deployment.start("gateway", CLIENT.name, CLIENT.name);
+    deployment.assert_well(3, &metrics_of(leader(&status)));
+    let network = deployment.network.clone();
+    Load::during(&network, |load| operate(&mut deployment, load));
+    for role in deployment.running.drain(..) {
+        role.stop();
+    }
+}
+
+fn check_files(deployment: &Deployment) {
+    let roles = [("metadata", "metadata"), (SWITCH, "switch"), (CLIENT.name, "gateway")];
+    let nodes = NODES.iter().map(|node| (node.name, "node"));
+    let files: Vec<_> =
+        roles.into_iter().chain(nodes).map(|(host, role)| deployment.file(host, role)).collect();
+    let files: Vec<&str> = files.iter().map(|path: &PathBuf| Path::to_str(path).unwrap()).collect();
+    let told = deployment.told(&[&["config", "check"], &files[..]].concat());
+    assert_eq!(told.matches("good, of a ").count(), files.len(), "{told}");
+    assert_eq!(told.matches("note: ").count(), 2, "two nodes are to be added: {told}");
+}
+
+/// Everything that docs/OPERATIONS.md says of nodes, and the death of who leads.
+fn operate(deployment: &mut Deployment, load: &Load) {
+    let add = |deployment: &mut Deployment, node: &Host, further: &[&str]| {
+        deployment.start("node", node.name, node.name);
+        let file = deployment.file(node.name, "node");
+        let arguments = ["node", "add", node.name, "--config", file.to_str().unwrap()];
+        deployment.told(&[&arguments, further].concat())
+    };
+    // One more.
+    let added = add(deployment, &NODES[3], &[]);
+    assert!(added.ends_with("done\n"), "{added}");
+    let leading = metrics_of(leader(&deployment.status().unwrap()));
+    deployment.assert_well(4, &leading);
+    load.wait_for_progress();
+
+    // One is replaced: it is dead, another one comes in its place.
+    deployment.take("node-1").kill();
+    deployment.wait_for("node-1 is missed", |status| live(status) == 3);
+    let told = deployment.told(&["status"]);
+    assert!(told.starts_with("WRONG: ") && told.contains("node node-1 (10.20.1.2:7400) is silent"), "{told}");
+    assert!(deployment.told(&["top", "--once"]).contains("node-1"));
+    // Nothing moves in a partition that lacks a member, so the new one waits until the dead one is removed.
+    add(deployment, &NODES[4], &["--no-wait"]);
+    let removed = deployment.told(&["node", "remove", "node-1"]);
+    assert!(removed.ends_with("done\n"), "{removed}");
+    deployment.assert_well(4, &leading);
+    load.wait_for_progress();
+
+    // One is removed that is well.
+    let removed = deployment.told(&["node", "remove", "node-2"]);
+    assert!(removed.ends_with("done\n"), "{removed}");
+    deployment.take("node-2").stop();
+    deployment.assert_well(3, &leading);
+    load.wait_for_progress();
+
+    // Who leads the metadata service dies.
+    let status = deployment.status().unwrap();
+    let (before, term) = (leader(&status).name, status["term"].as_u64());
+    deployment.take(before).kill();
+    let status = deployment.wait_for("another instance leads", |status| {
+        leader(status).name != before && status["term"].as_u64() > term
+    });
+    let leads = metrics_of(leader(&status));
+    assert_eq!(deployment.metric(&leads, "nicekv_metadata_leads"), Some(1.0));
+    deployment.assert_well(3, &leads);
+    // Its unit starts it again, and it stands by.
+    deployment.start("metadata", before, before);
+    deployment.assert_well(3, &leads);
+}
