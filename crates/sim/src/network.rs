@@ -19,6 +19,13 @@ pub enum Host {
     Switch(usize),
 }
 
+impl Host {
+    /// An instance of the metadata service, counted from 0.
+    pub fn instance(index: usize) -> Self {
+        if index == 0 { Self::Metadata } else { Self::Instance(index) }
+    }
+}
+
 /// How long things take when nothing goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {

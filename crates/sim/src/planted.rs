@@ -27,6 +27,8 @@ pub enum InStore {
     WrittenUnguarded,
     /// R12: the seat is taken without waiting for its holder's lease.
     TakenAtOnce,
+    /// R12: a leader goes on although its hold of the seat is over.
+    HoldIgnored,
 }
 
 impl Planted {

@@ -60,5 +60,6 @@ rows! {
     row_22_switch_restarts 22 "switch-restarts";
     row_23_metadata_dies_between_two_switches 23 "metadata-dies-between-two-switches";
     row_24_old_leader_resumes 24 "old-leader-resumes";
+    row_24_leader_outlives_its_seat 24 "leader-outlives-its-seat";
     row_25_tables_full 25 "tables-full";
 }

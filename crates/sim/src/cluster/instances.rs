@@ -12,7 +12,7 @@
 
 use super::controllers::Controller;
 use super::event::Event;
-use super::seats::{INSTANCES, Instance, host};
+use super::seats::{INSTANCES, Instance};
 use super::{Cluster, MILLISECOND_NS};
 use crate::faults::StoreFaults;
 use crate::network::Host;
@@ -65,7 +65,7 @@ impl Cluster {
         member.election = Some(election);
         member.life += 1;
         (member.asked, member.answered, member.turn_at_ns, member.paused_until_ns) = (0, 0, None, 0);
-        self.note(|names| Some(format!("{} starts", names.host(host(index)))));
+        self.note(|names| Some(format!("{} starts", names.host(Host::instance(index)))));
         self.drive_instance(index);
     }
 
@@ -209,7 +209,7 @@ impl Cluster {
                     core.plant(plant);
                 }
                 self.controllers.add(Controller::new(core, process, clock, paused_until_ns));
-                self.note(|names| Some(format!("{} leads", names.host(host(index)))));
+                self.note(|names| Some(format!("{} leads", names.host(Host::instance(index)))));
                 self.drive_metadata(process);
             }
             ElectionEvent::Persisted { version } => {
@@ -224,7 +224,7 @@ impl Cluster {
             }
             ElectionEvent::Deposed => {
                 self.tally.count("old leaders stopped");
-                self.note(|names| Some(format!("{} leads no more", names.host(host(index)))));
+                self.note(|names| Some(format!("{} leads no more", names.host(Host::instance(index)))));
                 self.end_core(index);
             }
         }
@@ -241,6 +241,9 @@ impl Cluster {
     /// The core's hold of the seat, before it does anything.
     pub(super) fn tell_hold(&mut self, process: u64) {
         let Some(index) = self.instances.of(process) else { return };
+        if self.store_plant() == Some(InStore::HoldIgnored) {
+            return;
+        }
         let now_ns = self.queue.now_ns();
         let member = &self.instances.members[index];
         let until_ns = member.election.as_ref().map_or(0, Election::exclusive_until_ns);
@@ -266,10 +269,23 @@ impl Cluster {
         self.instances.members.iter().any(|member| member.has_step)
     }
 
+    /// The instance that leads, as far as it knows.
+    pub fn leading_instance(&self) -> Option<usize> {
+        self.instances.members.iter().position(|member| member.process.is_some())
+    }
+
+    /// The one that leads does not reach the store any more.
+    pub(super) fn lose_store(&mut self, away_ns: u64) {
+        let until_ns = self.queue.now_ns() + away_ns;
+        let Some(leader) = self.leading_instance() else { return };
+        self.tally.count("instances without the store");
+        self.note(|names| Some(format!("{} loses the store", names.host(Host::instance(leader)))));
+        self.instances.members[leader].storeless_until_ns = until_ns;
+    }
+
     /// The one that leads, as far as it knows, or any.
     fn victim(&mut self) -> usize {
-        let leads = self.instances.members.iter().position(|member| member.process.is_some());
-        match leads {
+        match self.leading_instance() {
             Some(leader) if self.random.below(4) > 0 => leader,
             _ => self.random.below(self.instances.members.len() as u64) as usize,
         }
@@ -279,7 +295,7 @@ impl Cluster {
     pub(super) fn crash_instances(&mut self, downtime_ns: u64, all: bool) {
         let victim = self.victim();
         for index in (0..self.instances.members.len()).filter(|index| all || *index == victim) {
-            self.note(|names| Some(format!("{} is killed", names.host(host(index)))));
+            self.note(|names| Some(format!("{} is killed", names.host(Host::instance(index)))));
             self.end_core(index);
             self.instances.members[index].election = None;
             self.queue.after(downtime_ns, Event::InstanceStart(index));
@@ -295,7 +311,11 @@ impl Cluster {
             controller.pause(until_ns);
         }
         self.note(|names| {
-            Some(format!("{} is paused until {:.3}ms", names.host(host(index)), until_ns as f64 / 1e6))
+            Some(format!(
+                "{} is paused until {:.3}ms",
+                names.host(Host::instance(index)),
+                until_ns as f64 / 1e6
+            ))
         });
         self.wake_instance(index, until_ns);
     }
@@ -312,6 +332,6 @@ impl Cluster {
     /// Where an instance sends from.
     pub(super) fn place_of(&self, process: u64) -> (Host, std::net::SocketAddrV4) {
         let index = self.instances.of(process).unwrap_or(0);
-        (host(index), INSTANCES[index])
+        (Host::instance(index), INSTANCES[index])
     }
 }

@@ -84,6 +84,11 @@ pub enum Mishap {
         /// When the other one starts.
         takeover_ns: u64,
     },
+    /// The instance of the metadata service that leads loses the store.
+    StoreLost {
+        /// For how long.
+        away_ns: u64,
+    },
     /// The operator adds a node.
     Add(usize),
     /// The operator wants a node to hold nothing.
@@ -154,6 +159,7 @@ impl Cluster {
                 self.tally.count("metadata pauses");
                 self.pause_metadata(pause_ns, takeover_ns);
             }
+            Mishap::StoreLost { away_ns } => self.lose_store(away_ns),
             Mishap::Add(node) => self.add_node(node),
             Mishap::Drain(node) => self.drain_node(node),
             Mishap::Remove(node) => self.remove_node(node),

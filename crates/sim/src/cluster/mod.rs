@@ -251,10 +251,10 @@ impl Cluster {
             Event::MetadataTurn(_) => (Host::Metadata, What::Turn),
             Event::MetadataStart | Event::Cut | Event::Change => (Host::Metadata, What::Other),
             Event::Persisted { .. } => (Host::Metadata, What::Disk),
-            Event::InstanceTurn { instance, .. } => (seats::host(*instance), What::Turn),
-            Event::InstanceStart(instance) => (seats::host(*instance), What::Other),
+            Event::InstanceTurn { instance, .. } => (Host::instance(*instance), What::Turn),
+            Event::InstanceStart(instance) => (Host::instance(*instance), What::Other),
             Event::SeatAsked { instance, .. } | Event::SeatAnswered { instance, .. } => {
-                (seats::host(*instance), What::Disk)
+                (Host::instance(*instance), What::Disk)
             }
             Event::AgentDial(switch) => (Host::Switch(*switch), What::Other),
             Event::ToAgent(link, _) => {

@@ -1,6 +1,5 @@
 //! What is known of the instances of the metadata service: [`super::instances`] lets them act.
 
-use crate::network::Host;
 use crate::node::Clock;
 use crate::switch::{METADATA_MAC, METADATA_PORT};
 use nicekv_metadata::{Election, Seat, ServiceConfig};
@@ -51,9 +50,4 @@ pub(super) fn service(index: usize) -> ServiceConfig {
     let (mut mac, address) = (METADATA_MAC, INSTANCES[index]);
     mac[5] += index as u8;
     ServiceConfig { address, mac, switch_port: METADATA_PORT - index as u16 }
-}
-
-/// Where an instance is.
-pub(super) fn host(instance: usize) -> Host {
-    if instance == 0 { Host::Metadata } else { Host::Instance(instance) }
 }

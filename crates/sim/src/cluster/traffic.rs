@@ -1,7 +1,7 @@
 //! Datagrams: routed by a switch or plainly addressed, then lost, late, twice, or simply delivered.
 
 use super::event::Event;
-use super::seats::{self, INSTANCES};
+use super::seats::INSTANCES;
 use super::{Cluster, SWITCH};
 use crate::network::Host;
 use crate::switch::{CLIENT_PORT, Forward, METADATA_PORT};
@@ -12,7 +12,7 @@ impl Cluster {
     fn host_of(&self, address: SocketAddrV4) -> Option<Host> {
         let known = &INSTANCES[..self.scenario.instances];
         if let Some(instance) = known.iter().position(|known| *known == address) {
-            return Some(seats::host(instance));
+            return Some(Host::instance(instance));
         }
         let node = self.nodes.iter().position(|node| node.address == address).map(Host::Node);
         node.or_else(|| self.clients.iter().position(|client| client.address == address).map(Host::Client))

@@ -1,9 +1,10 @@
 //! Switches and metadata services that fail each other (rows 22 to 25).
 
-use super::moves::{as_it_is, crash, cut_both, two_switches};
+use super::moves::{as_it_is, crash, cut_both, removed_but_reachable, two_switches};
 use super::stage::Script;
 use crate::cluster::{Mishap, What};
 use crate::network::Host;
+use nicekv_wire::Duration;
 
 pub(super) const SCRIPTS: &[Script] = &[
     Script {
@@ -58,6 +59,31 @@ pub(super) const SCRIPTS: &[Script] = &[
             stage.inflict(Mishap::Mend);
             stage.run(700);
             Some(())
+        },
+    },
+    Script {
+        name: "leader-outlives-its-seat",
+        row: 24,
+        what: "the leader loses the store and all but a secondary, which hears only it; a switch that hears of nobody goes on sending gets there",
+        shape: |scenario| {
+            removed_but_reachable(scenario);
+            scenario.instances = 3;
+            scenario.store_lease = Duration::from_millis(200);
+        },
+        play: |stage| {
+            let leader = stage.cluster.leading_instance()?;
+            let victim = stage.secondary()?;
+            for other in (0..3).filter(|index| *index != leader) {
+                cut_both(stage, Host::Node(victim), Host::instance(other));
+            }
+            for other in (0..stage.cluster.nodes().len()).filter(|node| *node != victim) {
+                cut_both(stage, Host::Node(victim), Host::Node(other));
+                cut_both(stage, Host::instance(leader), Host::Node(other));
+            }
+            stage.inflict(Mishap::AgentCut { switch: 1, away_ns: 3_000_000_000 });
+            stage.inflict(Mishap::StoreLost { away_ns: 1_500_000_000 });
+            stage.run(1_200);
+            (stage.cluster.tally().of("metadata leaders elected") > 1).then_some(())
         },
     },
     Script {

@@ -1,11 +1,9 @@
 //! Hosts that do not hear each other, or one of them not the other (rows 11 to 13 and 26).
 
-use super::moves::{as_it_is, cut_both, two_switches};
+use super::moves::{as_it_is, cut_both, removed_but_reachable, two_switches};
 use super::stage::Script;
 use crate::cluster::{Direction, Mishap};
-use crate::keyspace::Key;
 use crate::network::Host;
-use nicekv_wire::Duration;
 
 pub(super) const SCRIPTS: &[Script] = &[
     Script {
@@ -61,16 +59,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         name: "removed-but-reachable",
         row: 13,
         what: "a removed secondary does not know it and has a long lease; a switch that does not hear of it goes on sending gets to it",
-        shape: |scenario| {
-            scenario.switches = 2;
-            // Many keys: one that is put through the old tables is locked at the removed node, which then says nothing of it.
-            scenario.clients = 8;
-            scenario.workload.keys = Key::several(0, 60);
-            scenario.workload.pause_ns_max = 8_000_000;
-            scenario.workload.calls = 600;
-            scenario.timing.lease = Duration::from_millis(500);
-            scenario.faults.drift = 50_000;
-        },
+        shape: removed_but_reachable,
         play: |stage| {
             let victim = Host::Node(stage.secondary()?);
             for other in (0..stage.cluster.nodes().len()).map(Host::Node).filter(|node| *node != victim) {

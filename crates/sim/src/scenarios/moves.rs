@@ -1,15 +1,28 @@
 //! What several scripts begin with or do.
 
-use super::stage::{Played, Stage};
+use super::stage::{MILLISECOND_NS, Played, Stage};
 use crate::cluster::{Mishap, Scenario, What};
+use crate::keyspace::Key;
 use crate::network::Host;
 use crate::node::Kept;
-use nicekv_wire::Datagram;
+use nicekv_wire::{Datagram, Duration};
 
 pub(super) fn as_it_is(_: &mut Scenario) {}
 
 pub(super) fn two_switches(scenario: &mut Scenario) {
     scenario.switches = 2;
+}
+
+/// A removed node may have a long lease, and a switch that does not hear of it; many see what it says.
+pub(super) fn removed_but_reachable(scenario: &mut Scenario) {
+    scenario.switches = 2;
+    // Many keys: one that is put through the old tables is locked at the removed node, which then says nothing of it.
+    scenario.clients = 8;
+    scenario.workload.keys = Key::several(0, 60);
+    scenario.workload.pause_ns_max = 8 * MILLISECOND_NS;
+    scenario.workload.calls = 600;
+    scenario.timing.lease = Duration::from_millis(500);
+    scenario.faults.drift = 50_000;
 }
 
 pub(super) fn crash(node: usize, downtime_ms: u64) -> Mishap {

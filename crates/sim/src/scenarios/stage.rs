@@ -111,8 +111,7 @@ impl Stage {
 
     /// Calls that have been answered.
     pub(crate) fn answered(&self) -> usize {
-        let calls = self.cluster.clients().iter().flat_map(|client| client.history());
-        calls.filter(|call| call.call.answered.is_some()).count()
+        judge::answered(&self.cluster)
     }
 
     pub(crate) fn primary(&self) -> Option<usize> {
