@@ -38,6 +38,7 @@ pub mod topology;
 mod up;
 
 use std::ffi::OsString;
+use std::fmt;
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -200,6 +201,17 @@ impl Default for ControlArguments {
     }
 }
 
+/// As it is given.
+impl fmt::Display for ControlArguments {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let store = match self.store {
+            MetadataStore::File => "file",
+            MetadataStore::Etcd => "etcd",
+        };
+        write!(formatter, "--metadata {} --metadata-store {store}", self.instances)
+    }
+}
+
 /// Where the metadata service keeps its state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum MetadataStore {
@@ -246,6 +258,8 @@ pub struct ChaosArguments {
     /// Another keyspace beside the default one, as `lab up` has it; may be repeated, each is judged for itself
     #[arg(long = "keyspace", value_name = "NAME=SPEC")]
     keyspaces: Vec<String>,
+    #[command(flatten)]
+    control: ControlArguments,
     #[command(flatten)]
     network: NetworkArguments,
 }

@@ -24,6 +24,16 @@ const REPLICAS: usize = 3;
 /// Hosts for clients.
 const CLIENTS: u8 = 2;
 
+/// In which one such lab differs from another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// Keyspaces beside the default one.
+    pub(crate) further: &'a [String],
+    pub(crate) spares: u8,
+    pub(crate) control: ControlArguments,
+    pub(crate) network: NetworkArguments,
+}
+
 /// A running lab with durable nodes, removed when it is dropped.
 pub(crate) struct OwnLab {
     pub(crate) scope: Scope,
@@ -33,23 +43,22 @@ pub(crate) struct OwnLab {
 }
 
 impl OwnLab {
-    /// Returns when the lab is ready, its spares started. `further`: keyspaces beside the default one.
+    /// Returns when the lab is ready, its spares started.
     pub(crate) fn up(
         base: &Scope,
         name: &str,
-        further: &[String],
-        spares: u8,
-        network: NetworkArguments,
+        wanted: Wanted<'_>,
         configure: Configure<'_>,
         interrupted: &AtomicBool,
     ) -> Result<Self> {
         let scope = base.beside(name)?;
+        let Wanted { further, spares, control, network } = wanted;
         let arguments = UpArguments {
             nodes: NODES.into(),
             spares: spares.into(),
             clients: CLIENTS.into(),
             replicas: REPLICAS,
-            control: ControlArguments::default(),
+            control,
             write_set: None,
             keyspaces: further.to_vec(),
             engine: Engine::Durable,

@@ -21,11 +21,11 @@ use nicekv_wire::{KeyspaceId, OpId, Status};
 
 use crate::clients::Client;
 use crate::error::{LabError, Result};
-use crate::own::OwnLab;
+use crate::own::{OwnLab, Wanted};
 use crate::process::kill_together;
 use crate::scope::Scope;
 use crate::up::{interruption, last_words, start_all, stop_if};
-use crate::{Configure, NetworkArguments, PowerLossArguments};
+use crate::{Configure, ControlArguments, NetworkArguments, PowerLossArguments};
 
 /// Writers, half of them through the gateways.
 const WRITERS: u64 = 6;
@@ -61,7 +61,9 @@ pub(crate) fn run(
     let NetworkArguments { switch, fabric } = arguments.network;
     println!("power-loss --times {} --seed {seed} --switch {switch} --fabric {fabric}", arguments.times);
     let interrupted = interruption()?;
-    let lab = OwnLab::up(base, "power-loss", &[], 0, arguments.network, configure, &interrupted)?;
+    let wanted =
+        Wanted { further: &[], spares: 0, control: ControlArguments::default(), network: arguments.network };
+    let lab = OwnLab::up(base, "power-loss", wanted, configure, &interrupted)?;
     let mut random = Random::new(seed);
     let (mut acknowledged, mut rounds) = (0, Vec::new());
     for round in 1..=arguments.times {

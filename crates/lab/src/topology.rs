@@ -142,6 +142,11 @@ impl Host {
         }
     }
 
+    /// The instance of that number.
+    pub(crate) fn of_instance(number: u8) -> Self {
+        if number == 0 { Self::Metadata } else { Self::Instance(number) }
+    }
+
     /// Whether it has a cable of its own to what is in the middle.
     pub(crate) fn has_cable(self) -> bool {
         matches!(self, Self::Metadata | Self::Instance(_) | Self::Node(_) | Self::Client(_))

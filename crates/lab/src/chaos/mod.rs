@@ -30,15 +30,14 @@ use nicekv_history::random::Random;
 use crate::commands;
 use crate::error::Result;
 use crate::faults;
-use crate::own::{NODES, OwnLab};
+use crate::own::{NODES, OwnLab, Wanted};
 use crate::scope::Scope;
-use crate::topology::Fabric;
 use crate::up::{interruption, stop_if};
-use crate::{ChaosArguments, Configure, NetworkArguments};
+use crate::{ChaosArguments, Configure, MetadataStore, NetworkArguments};
 
 use changes::{SPARES, Trip};
 use judge::Report;
-use schedule::{Deed, Step};
+use schedule::{Deed, Step, Victims};
 use workload::{KeyCall, Keys};
 
 /// For which faults are injected in a phase.
@@ -52,13 +51,22 @@ const NAP: Duration = Duration::from_millis(50);
 pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, configure: Configure<'_>) -> Result<ExitCode> {
     let seed = arguments.seed.unwrap_or_else(|| nicekv_runtime::now().boot_ns % 1_000_000);
     let further = arguments.keyspaces.iter().map(|text| format!(" --keyspace {text}"));
-    let (minutes, NetworkArguments { switch, fabric }) = (arguments.minutes, arguments.network);
+    let &ChaosArguments { minutes, control, network, .. } = arguments;
+    let NetworkArguments { switch, fabric } = network;
     let further = further.collect::<String>();
-    println!("chaos --minutes {minutes} --seed {seed} --switch {switch} --fabric {fabric}{further}");
+    println!(
+        "chaos --minutes {minutes} --seed {seed} {control} --switch {switch} --fabric {fabric}{further}"
+    );
     let interrupted = interruption()?;
-    let lab =
-        OwnLab::up(base, "chaos", &arguments.keyspaces, SPARES, arguments.network, configure, &interrupted)?;
-    let chaos = Chaos { lab: &lab, fabric, seed, interrupted: &interrupted };
+    let wanted = Wanted { further: &arguments.keyspaces, spares: SPARES, control, network };
+    let lab = OwnLab::up(base, "chaos", wanted, configure, &interrupted)?;
+    let victims = Victims {
+        nodes: NODES + SPARES,
+        fabric,
+        instances: control.instances as u8,
+        has_etcd: control.store == MetadataStore::Etcd,
+    };
+    let chaos = Chaos { lab: &lab, victims, seed, interrupted: &interrupted };
     let end = Instant::now() + Duration::from_secs_f64(60.0 * arguments.minutes);
     let mut total = Report::default();
     for phase in 1.. {
@@ -100,7 +108,7 @@ fn sleep_until(at: Instant, interrupted: &AtomicBool) -> Result<()> {
 
 struct Chaos<'a> {
     lab: &'a OwnLab,
-    fabric: Fabric,
+    victims: Victims,
     seed: u64,
     interrupted: &'a AtomicBool,
 }
@@ -118,7 +126,7 @@ impl Chaos<'_> {
     fn phase(&self, phase: u32, span: Duration) -> Result<Report> {
         let mut random = Random::new(self.seed.wrapping_add(u64::from(phase) << 32));
         let span_ms = span.as_millis() as u64;
-        let steps = schedule::draw(&mut random, NODES + SPARES, self.fabric, span_ms);
+        let steps = schedule::draw(&mut random, self.victims, span_ms);
         let trip = Trip::draw(&mut random, span_ms);
         let stopped = AtomicBool::new(false);
         let (calls, whole_after, heard) = std::thread::scope(|scope| {

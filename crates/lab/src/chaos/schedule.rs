@@ -1,7 +1,7 @@
 //! Which faults a phase has, and when: drawn from the seed, no more at once than the cluster must survive.
 //!
 //! At any time at most [`NODES_AWAY_MAX`] nodes are dead, cut off or paused, and each host has one such fault; loss, duplicates, and
-//! faults of the switch and of the metadata service come on top. All faults have ended when the phase ends.
+//! faults of the switch, of the metadata service's instances and of etcd come on top. All faults have ended when the phase ends.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,6 +34,17 @@ pub(crate) enum Deed {
     Loss(u64),
     /// Per cent, everywhere; 0 ends it.
     Duplicate(u64),
+}
+
+/// What faults may befall.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Victims {
+    pub(crate) nodes: u8,
+    pub(crate) fabric: Fabric,
+    /// Of the metadata service.
+    pub(crate) instances: u8,
+    /// Whether each of them has a member of etcd beside it.
+    pub(crate) has_etcd: bool,
 }
 
 /// A deed and its time, from the beginning of the phase.
@@ -87,13 +98,13 @@ enum Place {
 }
 
 /// The steps of a phase of so many milliseconds, in order of time.
-pub(crate) fn draw(random: &mut Random, nodes: u8, fabric: Fabric, span_ms: u64) -> Vec<Step> {
+pub(crate) fn draw(random: &mut Random, victims: Victims, span_ms: u64) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut busy: BTreeMap<Place, u64> = BTreeMap::new();
     let mut at_ms = random.between(PAUSE_MS.0, PAUSE_MS.1);
     while at_ms < span_ms {
         busy.retain(|_, end_ms| *end_ms >= at_ms);
-        let (place, fault, end, duration_ms) = draw_fault(random, nodes, fabric);
+        let (place, fault, end, duration_ms) = draw_fault(random, victims);
         let is_node = |place: &Place| matches!(place, Place::Host(Host::Node(_)));
         let too_many =
             is_node(&place) && busy.keys().filter(|place| is_node(place)).count() >= NODES_AWAY_MAX;
@@ -111,8 +122,11 @@ pub(crate) fn draw(random: &mut Random, nodes: u8, fabric: Fabric, span_ms: u64)
 }
 
 /// Where, what, how it ends, and after how long.
-fn draw_fault(random: &mut Random, nodes: u8, fabric: Fabric) -> (Place, Deed, Option<Deed>, u64) {
+fn draw_fault(random: &mut Random, victims: Victims) -> (Place, Deed, Option<Deed>, u64) {
+    let Victims { nodes, fabric, instances, has_etcd } = victims;
     let node = Host::Node(random.below(nodes.into()) as u8);
+    let number = random.below(instances.into()) as u8;
+    let (instance, member) = (Host::of_instance(number), Host::Etcd(number));
     let directions = random.pick(&[(true, true), (true, false), (false, true)]);
     let of = |host, fault: Deed, end: Deed, duration_ms| (Place::Host(host), fault, Some(end), duration_ms);
     let switch = match fabric {
@@ -121,7 +135,7 @@ fn draw_fault(random: &mut Random, nodes: u8, fabric: Fabric) -> (Place, Deed, O
         Fabric::Plain => random.pick(&[node, node, Host::Client(0), Host::Client(1)]),
     };
     let edge = switch.edge().unwrap_or(switch);
-    match random.below(16) {
+    match random.below(if has_etcd { 20 } else { 16 }) {
         0..2 if fabric == Fabric::Plain => {
             of(node, Deed::KillHost(node), Deed::StartHost(node), random.between(50, 3_000))
         }
@@ -134,22 +148,21 @@ fn draw_fault(random: &mut Random, nodes: u8, fabric: Fabric) -> (Place, Deed, O
             of(node, Deed::Cut(node, directions.0, directions.1), Deed::Join(node), random.between(50, 3_000))
         }
         7..10 => of(node, Deed::Pause(node), Deed::Resume(node), random.between(20, 1_500)),
-        10 => of(
-            Host::Metadata,
-            Deed::Kill(Host::Metadata),
-            Deed::Start(Host::Metadata),
-            random.between(20, 1_000),
-        ),
-        11 => of(
-            Host::Metadata,
-            Deed::Pause(Host::Metadata),
-            Deed::Resume(Host::Metadata),
-            random.between(20, 1_000),
-        ),
+        10 => of(instance, Deed::Kill(instance), Deed::Start(instance), random.between(20, 1_000)),
+        11 => of(instance, Deed::Pause(instance), Deed::Resume(instance), random.between(20, 1_500)),
         12 => (Place::Host(switch), Deed::RestartSwitch, None, 500),
         14 => {
             (Place::Loss, Deed::Loss(random.between(1, 20)), Some(Deed::Loss(0)), random.between(200, 3_000))
         }
+        16 => of(member, Deed::Kill(member), Deed::Start(member), random.between(50, 3_000)),
+        17 | 18 => of(member, Deed::Pause(member), Deed::Resume(member), random.between(50, 3_000)),
+        // With its member of etcd.
+        19 => of(
+            instance,
+            Deed::Cut(instance, directions.0, directions.1),
+            Deed::Join(instance),
+            random.between(50, 3_000),
+        ),
         _ => {
             let percent = random.between(5, 50);
             (
@@ -171,9 +184,12 @@ mod tests {
     #[test]
     fn faults_overlap_within_bounds_end_in_time_and_come_from_the_seed() {
         let (mut most_away, mut kinds) = (0, BTreeSet::new());
-        for (seed, fabric) in (0..200).zip([Fabric::Switch, Fabric::Plain].into_iter().cycle()) {
-            let steps = draw(&mut Random::new(seed), 5, fabric, 10_000);
-            assert_eq!(steps, draw(&mut Random::new(seed), 5, fabric, 10_000));
+        let control = [(1, false), (3, true)].into_iter().cycle();
+        let fabrics = [Fabric::Switch, Fabric::Switch, Fabric::Plain, Fabric::Plain].into_iter().cycle();
+        for (seed, (fabric, (instances, has_etcd))) in (0..400).zip(fabrics.zip(control)) {
+            let victims = Victims { nodes: 5, fabric, instances, has_etcd };
+            let steps = draw(&mut Random::new(seed), victims, 10_000);
+            assert_eq!(steps, draw(&mut Random::new(seed), victims, 10_000));
             let (mut away, mut lasting) = (BTreeSet::new(), 0i32);
             for Step { at, deed } in steps {
                 assert!(at <= Duration::from_millis(10_000));

@@ -110,6 +110,21 @@ fn a_leader_goes_on_without_a_member_of_etcd_and_after_an_outage_of_it() {
 }
 
 #[test]
+fn chaos_finds_nothing_where_instances_and_members_die() {
+    with_etcd("chaos_finds_nothing_where_instances_and_members_die", || {
+        let lab = LabUnderTest::new("ce");
+        let control = ["--metadata", "3", "--metadata-store", "etcd"];
+        let output = lab.succeeds(&[&["chaos", "--minutes", "0.4", "--seed", "5"][..], &control].concat());
+        let said = text(&output.stdout);
+        assert!(
+            said.contains("--metadata-store etcd") && said.contains("linearizable, all read back"),
+            "{said}"
+        );
+        lab.assert_nothing_left();
+    });
+}
+
+#[test]
 fn an_etcd_with_another_clusters_keys_is_left_alone() {
     with_etcd("an_etcd_with_another_clusters_keys_is_left_alone", || {
         let lab = LabUnderTest::up("keys", &["--nodes", "3", "--clients", "1", "--metadata-store", "etcd"]);
