@@ -12,8 +12,8 @@ use nicekv_metadata::{
 };
 use nicekv_runtime::admin::NoLeader;
 use nicekv_runtime::control_plane::AdminRequest;
-use nicekv_runtime::{Stop, admin, start_client};
-use nicekv_wire::{Expiry, KeyspaceId};
+use nicekv_runtime::{Stop, admin, new_client_id, start_client_as};
+use nicekv_wire::{ClientId, Expiry, KeyspaceId};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -23,12 +23,12 @@ const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where a client command goes.
 #[derive(clap::Args)]
-struct TargetArguments {
+pub(crate) struct TargetArguments {
     /// The keyspace of the key, by its name or number
     #[arg(long, value_name = "NAME", default_value = "0", hide_default_value = true)]
-    keyspace: String,
+    pub(crate) keyspace: String,
     #[command(flatten)]
-    endpoint: EndpointArguments,
+    pub(crate) endpoint: EndpointArguments,
 }
 
 /// `nicekv put`
@@ -253,6 +253,12 @@ fn with_client(
     arguments: &TargetArguments,
     operate: impl AsyncFnOnce(Client) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
+    let id = new_client_id().map_err(Failure::environment)?;
+    block_on(operate(client_of(arguments, id)?))
+}
+
+/// A client of a keyspace, with an id that no client had before.
+pub(crate) fn client_of(arguments: &TargetArguments, id: ClientId) -> Result<Client, Failure> {
     let endpoint = discovery::find(&arguments.endpoint)?;
     let info = ask(&endpoint, &AdminRequest::ClusterInfo)?;
     let info: ClusterInfo = serde_json::from_slice(&info).map_err(Failure::environment)?;
@@ -263,8 +269,8 @@ fn with_client(
         ..known.vrings(info.port).into()
     };
     let (client, _) =
-        start_client(&Stop::new(), Ipv4Addr::UNSPECIFIED, keyspace).map_err(Failure::environment)?;
-    block_on(operate(client.with_keyspace(keyspace.id)))
+        start_client_as(id, &Stop::new(), Ipv4Addr::UNSPECIFIED, keyspace).map_err(Failure::environment)?;
+    Ok(client.with_keyspace(keyspace.id))
 }
 
 pub(crate) fn keyspace<'a>(info: &'a ClusterInfo, name: &str) -> Result<&'a KeyspaceInfo, Failure> {

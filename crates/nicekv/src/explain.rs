@@ -44,31 +44,31 @@ pub(crate) struct ExplainArguments {
 
 /// Everything that is known of a key's way.
 #[derive(Serialize)]
-struct Explanation {
+pub(crate) struct Explanation {
     key: String,
-    keyspace: String,
+    pub(crate) keyspace: String,
     /// 32 hexadecimal digits.
     digest: String,
     vnode: u16,
     /// Where gets and puts are sent to.
-    unicast: SocketAddrV4,
-    multicast: SocketAddrV4,
+    pub(crate) unicast: SocketAddrV4,
+    pub(crate) multicast: SocketAddrV4,
     /// As the metadata service has it.
     term: u64,
     has_primary: bool,
-    partition: PartitionStatus,
+    pub(crate) partition: PartitionStatus,
     /// As each switch has it installed.
-    switches: Vec<SwitchAnswer>,
+    pub(crate) switches: Vec<SwitchAnswer>,
     /// The members, and what each says of itself; none: it did not answer.
     nodes: Vec<(String, Option<NodeAnswer>)>,
     differences: Vec<String>,
 }
 
 /// The question.
-struct Asked<'a> {
-    endpoint: &'a [SocketAddrV4],
-    key: &'a str,
-    keyspace: &'a str,
+pub(crate) struct Asked<'a> {
+    pub(crate) endpoint: &'a [SocketAddrV4],
+    pub(crate) key: &'a str,
+    pub(crate) keyspace: &'a str,
 }
 
 pub(crate) fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
@@ -90,7 +90,8 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
 }
 
 impl Asked<'_> {
-    fn explain(&self) -> Result<(Explanation, Vec<NodeStatus>), Failure> {
+    /// What is known of it, and the nodes of the cluster.
+    pub(crate) fn explain(&self) -> Result<(Explanation, Vec<NodeStatus>), Failure> {
         let info: ClusterInfo = self.ask(AdminRequest::ClusterInfo)?;
         let known = keyspace(&info, self.keyspace)?;
         let digest = key_digest(self.key.as_bytes());

@@ -21,6 +21,7 @@ mod roles;
 mod sim;
 mod thread_count;
 mod top;
+mod trace;
 mod up;
 
 use clap::error::ErrorKind;
@@ -89,6 +90,9 @@ enum Command {
     /// Read from the tables that switches have installed and from what the nodes say of themselves, beside what the metadata service
     /// believes; where they differ, a line begins with DIFFERENT.
     Explain(explain::ExplainArguments),
+    /// Carry out one put or get, and show its way with times: switches, replicas, logs, acknowledgements, the answer
+    #[command(subcommand)]
+    Trace(trace::TraceCommand),
     /// Show nodes, partitions, how much is stored and asked, and switch tables; what is wrong first
     ///
     /// Each line that begins with WRONG names something that is, the worst first.
@@ -246,6 +250,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Get(arguments) => commands::get(&arguments),
         Command::Delete(arguments) => commands::delete(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Trace(command) => trace::run(&command),
         Command::Status(arguments) => commands::status(&arguments),
         Command::Top(arguments) => top::run(&arguments),
     }?;

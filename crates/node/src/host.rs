@@ -6,6 +6,7 @@ use crate::plant::Plant;
 use crate::session::Session;
 use crate::status::{Counters, PutStages};
 use crate::storage::StorageQueue;
+use crate::trace::Trace;
 use crate::visibility::Visibility;
 use crate::waits::Waits;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -46,6 +47,8 @@ pub struct Host {
     pub counters: Counters,
     /// How long its puts took.
     pub puts: PutStages,
+    /// The client that an operator watches.
+    pub trace: Trace,
     /// What the disk has room for.
     pub disk_space: DiskSpace,
     pub(crate) waits: Waits,
@@ -73,6 +76,7 @@ impl Host {
             session: Session::default(),
             counters: Counters::default(),
             puts: PutStages::default(),
+            trace: Trace::default(),
             disk_space: DiskSpace::default(),
             waits: Waits::default(),
             streams: VecDeque::new(),

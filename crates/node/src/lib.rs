@@ -8,7 +8,7 @@
 //! 2. `protocol`: what a protocol is; `membership`: the epoch that it is in;
 //! 3. `host`: what it may use: `storage` (the disk), `outbox` (the network), `session` (lease and term), `waits`,
 //!    `visibility` (what may be shown elsewhere);
-//! 4. `scrub`, `usage`.
+//! 4. `scrub`, `usage`, `trace`.
 
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
@@ -29,6 +29,7 @@ mod scrub;
 mod session;
 mod status;
 mod storage;
+mod trace;
 mod usage;
 mod visibility;
 mod waits;
@@ -46,4 +47,5 @@ pub use protocol::{CopyChunk, CopyRequest, Message, Page, Protocol, Request, sto
 pub use session::Session;
 pub use status::{Counters, NodeStatus, PartitionStatus, PutStages, Standing};
 pub use storage::{StorageCompletion, StorageQueue, StorageRequest, gathered_keys};
+pub use trace::{Step, TRACE_EVENTS_MAX, Trace, TraceEvent};
 pub use visibility::{Shift, ShiftKind, Visibility};

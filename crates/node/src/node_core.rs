@@ -9,6 +9,7 @@ use crate::protocol::{CopyChunk, CopyRequest, Message, Page, Protocol};
 use crate::scrub::Scrub;
 use crate::status::NodeStatus;
 use crate::storage::{StorageCompletion, StorageRequest};
+use crate::trace::Trace;
 use crate::usage::UsageWatch;
 use crate::visibility::Shift;
 use alloc::vec::Vec;
@@ -403,6 +404,11 @@ impl<P: Protocol> NodeCore<P> {
     /// When to call [`Self::handle_deadline`], on the boot-time clock.
     pub fn next_deadline(&self) -> u64 {
         self.heartbeat_at_ns.min(self.host.sweep_at_ns.unwrap_or(u64::MAX))
+    }
+
+    /// What befalls the requests of the client that an operator watches.
+    pub fn trace(&mut self) -> &mut Trace {
+        &mut self.host.trace
     }
 
     /// For operators and tests.

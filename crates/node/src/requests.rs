@@ -3,6 +3,7 @@
 use crate::node_core::NodeCore;
 use crate::plant::Plant;
 use crate::protocol::{Protocol, Request};
+use crate::trace::Step;
 use core::net::SocketAddrV4;
 use nicekv_wire::bundle::Bundle;
 use nicekv_wire::{Datagram, Header, KeyDigest, KeyspaceId, Now, Opcode};
@@ -62,6 +63,7 @@ impl<P: Protocol> NodeCore<P> {
             _ => unreachable!("no request"),
         };
         if let Some(slot) = slot {
+            self.host.trace.note(now, header.op, Step::Arrived);
             self.usage.note_request(self.host.config.node, self.partitions[slot].membership(), &request);
             self.partitions[slot].on_request(&mut self.host, now, from, request);
         }

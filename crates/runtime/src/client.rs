@@ -19,6 +19,16 @@ pub fn start_client(
     address: Ipv4Addr,
     keyspace: impl Into<Keyspace>,
 ) -> io::Result<(Client, JoinHandle<io::Result<()>>)> {
+    start_client_as(new_client_id()?, stop, address, keyspace)
+}
+
+/// The same, with an id that no client had before.
+pub fn start_client_as(
+    id: ClientId,
+    stop: &Stop,
+    address: Ipv4Addr,
+    keyspace: impl Into<Keyspace>,
+) -> io::Result<(Client, JoinHandle<io::Result<()>>)> {
     let endpoint = UdpEndpoint::bind(SocketAddrV4::new(address, 0))?;
     let waker = Waker::new()?;
     stop.register(&waker);
@@ -27,7 +37,7 @@ pub fn start_client(
         Arc::new(move || waker.wake())
     };
     let (client, queue) = channel(wake);
-    let core = ClientCore::new(Config::new(new_client_id()?, keyspace));
+    let core = ClientCore::new(Config::new(id, keyspace));
     let stop = stop.clone();
     let run = move || run(core, queue, endpoint, &waker, &stop);
     let thread = std::thread::Builder::new().name("client".into()).spawn(run)?;

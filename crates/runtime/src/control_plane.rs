@@ -59,6 +59,10 @@ pub enum AdminRequest {
     Lookup(Lookup),
     /// Of a node, at its own TCP port: what it knows of the partition of this number, a [`NodeAnswer`].
     Partition(u32),
+    /// Of a node: to watch the client of this id, and no other any more; answered by a [`NodeTrace`] without events.
+    Watch(u64),
+    /// Of a node: what befell the requests of this client since, a [`NodeTrace`].
+    Watched(u64),
 }
 
 /// What a switch's installed tables do with a key.
@@ -104,6 +108,30 @@ pub struct NodePartition {
     pub released: u64,
 }
 
+/// What befell the requests of a client at a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeTrace {
+    /// Its number.
+    pub node: u16,
+    /// Its boot-time clock, when it answered.
+    pub now_ns: u64,
+    /// In their order.
+    pub events: Vec<NodeEvent>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeEvent {
+    /// By its boot-time clock.
+    pub at_ns: u64,
+    /// Which request of the client.
+    pub sequence: u64,
+    /// What happened.
+    pub what: String,
+    /// By whom, if not by this node.
+    pub by: Option<u16>,
+}
+
 /// The answer of an instance that does not lead, to whatever it is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotLeading {
@@ -143,7 +171,7 @@ pub enum ControlPlaneError {
 }
 
 const MAGIC: [u8; 6] = *b"nicekv";
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 impl Greeting {
     /// The first frame of a connection.

@@ -36,7 +36,7 @@ mod uplink;
 mod wait;
 mod wake;
 
-pub use client::{new_client_id, receive_into, renew_client_id, start_client};
+pub use client::{new_client_id, receive_into, renew_client_id, start_client, start_client_as};
 pub use clock::now;
 pub use stop::Stop;
 pub use stream::{FrameLimits, FramedStream, StreamError, accept, dial, listen};

@@ -59,3 +59,53 @@ fn a_key_is_explained_by_what_is_installed_and_what_nodes_say() {
     assert!(status.starts_with("cluster ") && !status.contains("WRONG"), "{status}");
     assert_eq!(up.interrupt(), Some(0));
 }
+
+#[test]
+fn a_put_and_a_get_are_followed_hop_by_hop() {
+    let scratch = tempfile::tempdir().unwrap();
+    let quorum = ["--engine", "durable", "--keyspace", "sessions=replication=quorum,write-set=2"];
+    let up = Up::start(scratch.path(), &quorum);
+    let run = |arguments: &[&str]| outcome(nicekv(scratch.path(), arguments));
+    let traced = |arguments: &[&str]| -> Vec<(String, String)> {
+        let (code, json, error) = run(&[&["trace"], arguments, &["--json"]].concat());
+        assert_eq!((code, error.as_str()), (Some(0), ""));
+        let traced: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let steps = traced["steps"].as_array().unwrap();
+        let times: Vec<_> = steps.iter().map(|step| step["after_us"].as_f64().unwrap()).collect();
+        assert!(times.is_sorted() && traced["notes"] == serde_json::json!([]), "{json}");
+        let text = |step: &serde_json::Value, field: &str| step[field].as_str().unwrap().to_owned();
+        steps.iter().map(|step| (text(step, "place"), text(step, "what"))).collect()
+    };
+    let count = |steps: &[(String, String)], what: &str| {
+        steps.iter().filter(|(_, said)| said.starts_with(what)).count()
+    };
+    let put = traced(&["put", "color", "blue"]);
+    for (what, times) in [
+        ("sends to", 1),
+        ("arrived", 3),
+        ("logged and forced", 3),
+        ("acknowledged by", 3),
+        ("decided, fast path", 1),
+        ("the decision arrived, fast path", 2),
+        ("shows", 3),
+        ("answered: Ok", 1),
+        ("has its answer: done", 1),
+    ] {
+        assert_eq!(count(&put, what), times, "{what}: {put:#?}");
+    }
+    assert_eq!(put[0].0, "client");
+    let get = traced(&["get", "color"]);
+    assert_eq!((count(&get, "arrived"), count(&get, "answered: Ok")), (1, 1), "{get:#?}");
+    assert_eq!(count(&get, "has its answer: 4 bytes"), 1, "{get:#?}");
+
+    let by_quorum = traced(&["put", "color", "green", "--keyspace", "sessions"]);
+    assert!(
+        count(&by_quorum, "arrived") >= 4 && count(&by_quorum, "logged and forced") >= 2,
+        "{by_quorum:#?}"
+    );
+    let (code, text, _) = run(&["trace", "get", "none"]);
+    assert!(code == Some(0) && text.contains("no value") && text.contains("unicast_vring"), "{text}");
+    let (code, _, error) = run(&["trace", "get", &"k".repeat(257)]);
+    assert!(code == Some(2) && error.contains("256") && error.lines().count() == 1, "{error}");
+    assert_eq!(up.interrupt(), Some(0));
+}

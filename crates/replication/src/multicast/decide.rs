@@ -21,7 +21,7 @@ use crate::clients::Lookup;
 use crate::config::UNRELEASED_MAX;
 use crate::evaluate::{KeyValue, Verdict, evaluate, needs_state};
 use alloc::vec::Vec;
-use nicekv_node::{Host, Plant};
+use nicekv_node::{Host, Plant, Step};
 use nicekv_wire::replication::{Decision, Effect, Progress};
 use nicekv_wire::{NodeId, Now, OpId, Status, StoredKey};
 
@@ -140,6 +140,7 @@ impl Partition {
             value: verdict.value.into(),
             value_is_result: verdict.value_is_result,
         };
+        host.trace.note(now, op, Step::Decided { contended });
         host.counters.decided += 1;
         host.counters.decided_contended += u64::from(decided.contended);
         self.tell_members(host, Some(&decided.wire(self.id(), self.membership.epoch)));

@@ -3,7 +3,7 @@
 use super::partition::Partition;
 use super::sequence::Decided;
 use crate::config::UNRELEASED_MAX;
-use nicekv_node::{Host, Standing};
+use nicekv_node::{Host, Standing, Step};
 use nicekv_wire::Now;
 use nicekv_wire::replication::{Decision, Progress, Watermark};
 
@@ -20,14 +20,19 @@ impl Partition {
             return self.report_gap(host, now);
         }
         if decision.index == next {
-            self.log_decision(host, now, Decided::from_wire(decision));
+            self.log_learned(host, now, Decided::from_wire(decision));
             while !self.keeps_too_much()
                 && let Some(decided) = self.sequence.take_early()
             {
-                self.log_decision(host, now, decided);
+                self.log_learned(host, now, decided);
             }
             self.tell_progress_within(host, now, host.config.timing.progress_delay.as_nanos() as u64);
         }
+    }
+
+    fn log_learned(&mut self, host: &mut Host, now: Now, decided: Decided) {
+        host.trace.note(now, decided.op, Step::Learned { contended: decided.contended });
+        self.log_decision(host, now, decided);
     }
 
     /// Whether a copy must come before further decisions.

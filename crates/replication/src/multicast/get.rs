@@ -10,7 +10,7 @@ use super::partition::Partition;
 use super::waits::PendingRead;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_node::{Host, Plant, Standing};
+use nicekv_node::{Host, Plant, Standing, Step};
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::{Get, Now, OpId, Reply, Status};
 
@@ -31,10 +31,11 @@ impl Partition {
         if !self.locks.is_locked(get.key) || self.answers_stale(host) {
             self.serve_get(host, now, waiting, get.key);
         } else if !self.is_primary() {
-            self.forward_get(host, waiting, get.key);
+            self.forward_get(host, now, waiting, get.key);
         } else if !self.is_recovering(get.key) || host.has(Plant::GetDuringRecovery) {
             self.serve_get(host, now, waiting, get.key);
         } else {
+            host.trace.note(now, get.op, Step::Waits);
             self.wait_for_outcome(host, waiting, get.key);
         }
     }
@@ -64,7 +65,8 @@ impl Partition {
         }
     }
 
-    pub(super) fn forward_get(&mut self, host: &mut Host, get: WaitingGet, key: &[u8]) {
+    pub(super) fn forward_get(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
+        host.trace.note(now, get.op, Step::PassedOn);
         host.counters.gets_forwarded += 1;
         let forwarded = Get {
             keyspace: self.membership.keyspace,
@@ -111,7 +113,7 @@ impl Partition {
                 Standing::Consistent if self.is_primary() => {
                     self.expire_for(host, now, key, entry.version, get);
                 }
-                _ => self.forward_get(host, get, key),
+                _ => self.forward_get(host, now, get, key),
             }
             return;
         }
@@ -120,7 +122,7 @@ impl Partition {
             && !host.has(Plant::HandoffDeniesMissing)
         {
             // It holds no more than what was decided since it joined (R8).
-            self.forward_get(host, get, key);
+            self.forward_get(host, now, get, key);
             return;
         }
         host.counters.gets += 1;
@@ -131,6 +133,7 @@ impl Partition {
             }
             _ => Reply::bare(get.op, Status::NotFound),
         };
+        host.trace.note(now, get.op, Step::Answered(reply.status));
         host.reply(Some(get.reply_to), &reply);
     }
 }

@@ -6,7 +6,7 @@ use super::waits::UnforcedWhat;
 use crate::clients::Lookup;
 use crate::config::OPEN_OPS_MAX;
 use core::net::SocketAddrV4;
-use nicekv_node::{Host, Plant, Standing};
+use nicekv_node::{Host, Plant, Standing, Step};
 use nicekv_wire::recovery::{Fetch, Wanted};
 use nicekv_wire::replication::PrepareAck;
 use nicekv_wire::{NodeId, Now, OpId, Reply, Status, StoredUpdate, Update};
@@ -54,6 +54,7 @@ impl Partition {
             Lookup::New => {}
             Lookup::Finished(result) => {
                 if self.is_primary() && !self.is_refusal_unreleased(op, result.status) {
+                    host.trace.note(now, op, Step::Answered(result.status));
                     host.reply(update.reply_to.or(source.address()), &result.reply(op));
                 }
                 return;
@@ -107,6 +108,7 @@ impl Partition {
     pub(super) fn on_prepare_forced(&mut self, host: &mut Host, now: Now, op: OpId) {
         let Some(since_ns) = self.locks.mark_forced(op) else { return };
         host.puts.forced.count_ns(now.boot_ns.saturating_sub(since_ns));
+        host.trace.note(now, op, Step::Forced);
         if let Some(lead) = &self.lead {
             self.count_ack(host, now, lead.me(), op, false, false);
         } else {
@@ -174,6 +176,7 @@ impl Partition {
         contended: bool,
         refused: bool,
     ) {
+        host.trace.note(now, op, Step::Acknowledged(self.membership.members[position].node));
         let all_acks = (1u16 << self.membership.members.len()) - 1;
         let acks = if host.has(Plant::DecideBeforeAllAcks) { all_acks } else { 1 << position };
         let votes = self.locks.count_acks(op, acks, contended, refused);

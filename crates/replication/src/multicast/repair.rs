@@ -42,7 +42,7 @@ impl Partition {
     pub(super) fn on_get_corrupt(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
         self.begin_repair(host, now, key);
         if self.membership.standing.serves() && !self.is_primary() {
-            return self.forward_get(host, get, key);
+            return self.forward_get(host, now, get, key);
         }
         if !self.repairs.wait(get, key) {
             host.counters.dropped += 1;

@@ -8,7 +8,7 @@ use super::record::Record;
 use super::sequence::Decided;
 use super::waits::UnforcedWhat;
 use crate::clients::StoredResult;
-use nicekv_node::{Host, Plant, Visibility};
+use nicekv_node::{Host, Plant, Step, Visibility};
 use nicekv_wire::replication::Effect;
 use nicekv_wire::{Now, OpId, StoredUpdate};
 
@@ -110,7 +110,9 @@ impl Partition {
         {
             self.contents.store(host, key, &entry);
         }
+        host.trace.note(now, decided.op, Step::Shown);
         if self.is_primary() {
+            host.trace.note(now, decided.op, Step::Answered(result.status));
             host.reply(head.reply_to, &result.reply(decided.op));
         }
         host.finish_internal(decided.op);

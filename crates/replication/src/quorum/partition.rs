@@ -18,11 +18,11 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_node::{DiskSpace, Host, Map, Membership, PartitionStatus, Plant, Standing};
+use nicekv_node::{DiskSpace, Host, Map, Membership, PartitionStatus, Plant, Standing, Step};
 use nicekv_wire::control::{Assign, ReportKind};
 use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumQuery, QuorumStore, Timestamp};
 use nicekv_wire::recovery::Entry;
-use nicekv_wire::{Now, OpId, PartitionId, Replication};
+use nicekv_wire::{Now, OpId, PartitionId, Replication, Status};
 
 /// What is under way on a key.
 #[derive(Clone, Default)]
@@ -226,13 +226,14 @@ impl QuorumPartition {
             Some(value) if wants_value => Content::Value(value),
             Some(_) => Content::Present,
         };
-        self.answer(node, op, reply_to, timestamp, content);
+        self.answer(node, now, op, reply_to, timestamp, content);
     }
 
     /// The answer names the epoch in which it leaves: in an earlier one the version may not have been durable.
     fn answer(
         &self,
         node: &mut Host,
+        now: Now,
         op: OpId,
         to: SocketAddrV4,
         timestamp: Timestamp,
@@ -242,6 +243,7 @@ impl QuorumPartition {
             node.counters.dropped += 1;
             return;
         }
+        node.trace.note(now, op, Step::Answered(Status::Ok));
         let epoch = self.membership.epoch;
         let floor = if node.has(Plant::QuorumFloorNotTold) { 0 } else { self.floor };
         let held = QuorumHeld { op, node: node.config.node, epoch, timestamp, floor, content };
@@ -410,7 +412,8 @@ impl QuorumPartition {
         match waiter {
             Waiter::Client { op, reply_to } => {
                 let content = if present { Content::Present } else { Content::Absent };
-                self.answer(node, op, reply_to, timestamp, content);
+                node.trace.note(now, op, Step::Forced);
+                self.answer(node, now, op, reply_to, timestamp, content);
             }
             Waiter::Merge { round } => self.on_merged(node, now, round),
             Waiter::Tombstone { serial } => self.on_tombstone_held(node, serial),

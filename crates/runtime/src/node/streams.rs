@@ -1,12 +1,14 @@
 //! The TCP connections by which joiners copy (R7): those that this node has dialled and those that it has accepted. Commands that ask how
-//! the node stands (`nicekv explain`) are accepted there, too, and greet first.
+//! the node stands (`nicekv explain`, `nicekv trace`) are accepted there, too, and greet first.
 
-use crate::control_plane::{AdminRequest, Greeting, NodeAnswer, NodePartition, Role, decode};
+use crate::control_plane::{
+    AdminRequest, Greeting, NodeAnswer, NodeEvent, NodePartition, NodeTrace, Role, decode,
+};
 use crate::{FrameLimits, FramedStream, PollFd, accept, dial, readable};
-use nicekv_node::{Standing, StreamPeer};
+use nicekv_node::{Standing, Step, StreamPeer, TraceEvent};
 use nicekv_replication::Replica;
 use nicekv_wire::recovery::FRAME_BYTES_MAX;
-use nicekv_wire::{Now, PartitionId};
+use nicekv_wire::{ClientId, Now, PartitionId};
 use std::io;
 use std::net::TcpListener;
 
@@ -54,7 +56,7 @@ impl Streams {
                 StreamPeer::Accepted(number) if is_visitor(frame) => visitors.push(*number),
                 _ => core.handle_stream(now, *peer, frame),
             });
-            is_open.is_ok() && asked.iter().all(|frame| answer(core, stream, frame).is_some())
+            is_open.is_ok() && asked.iter().all(|frame| answer(now, core, stream, frame).is_some())
         });
         let is_there = |number: &u64| open.iter().any(|(peer, _)| *peer == StreamPeer::Accepted(*number));
         visitors.retain(is_there);
@@ -91,11 +93,47 @@ fn is_visitor(frame: &[u8]) -> bool {
     Greeting::decode(frame).is_ok_and(|greeting| greeting.role == Role::Admin)
 }
 
-/// Tells a command what the node knows of a partition; `None`: that is not what was asked.
-fn answer(core: &Replica, stream: &mut FramedStream, frame: &[u8]) -> Option<()> {
-    let Ok(AdminRequest::Partition(id)) = decode(frame) else { return None };
-    let json = serde_json::to_vec(&told(core, PartitionId(id))).ok()?;
-    stream.queue(&json).ok()
+/// Tells a command what it asks; `None`: a node is not asked that.
+fn answer(now: Now, core: &mut Replica, stream: &mut FramedStream, frame: &[u8]) -> Option<()> {
+    let json = match decode(frame) {
+        Ok(AdminRequest::Partition(id)) => serde_json::to_vec(&told(core, PartitionId(id))),
+        Ok(AdminRequest::Watch(client)) => {
+            core.trace().watch(ClientId(client));
+            serde_json::to_vec(&traced(now, core, ClientId(client)))
+        }
+        Ok(AdminRequest::Watched(client)) => serde_json::to_vec(&traced(now, core, ClientId(client))),
+        _ => return None,
+    };
+    stream.queue(&json.ok()?).ok()
+}
+
+fn traced(now: Now, core: &mut Replica, client: ClientId) -> NodeTrace {
+    let node = core.status().node.0;
+    let event = |event: &TraceEvent| NodeEvent {
+        at_ns: event.at_ns,
+        sequence: event.sequence,
+        what: in_words(event.step),
+        by: match event.step {
+            Step::Acknowledged(node) => Some(node.0),
+            _ => None,
+        },
+    };
+    NodeTrace { node, now_ns: now.boot_ns, events: core.trace().events(client).iter().map(event).collect() }
+}
+
+fn in_words(step: Step) -> String {
+    let path = |contended| if contended { "slow path" } else { "fast path" };
+    match step {
+        Step::Arrived => "arrived".into(),
+        Step::Forced => "logged and forced".into(),
+        Step::Acknowledged(_) => "acknowledged".into(),
+        Step::Decided { contended } => format!("decided, {}", path(contended)),
+        Step::Learned { contended } => format!("the decision arrived, {}", path(contended)),
+        Step::Shown => "shows".into(),
+        Step::PassedOn => "passed on to the primary".into(),
+        Step::Waits => "waits for an op of its key".into(),
+        Step::Answered(status) => format!("answered: {status:?}"),
+    }
 }
 
 fn told(core: &Replica, id: PartitionId) -> NodeAnswer {
