@@ -17,6 +17,7 @@ mod disk_tests;
 mod durable_log;
 mod helm;
 mod space;
+mod spaces;
 mod storage;
 mod streams;
 
@@ -40,8 +41,8 @@ use thiserror::Error;
 const RECEIVED_MIN: u64 = 512;
 /// Under load, between two looks at what else there is.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
-/// Between two looks at an engine that is syncing.
-const SYNC_POLL: Duration = Duration::from_millis(5);
+/// Between two looks at an engine that is syncing, or has something to empty.
+const BUSY_POLL: Duration = Duration::from_millis(5);
 
 /// Why a node ended.
 #[derive(Debug, Error)]
@@ -217,8 +218,8 @@ impl Node {
             return 0;
         }
         let deadline_ns = self.core.next_deadline();
-        match self.storage.is_syncing() {
-            true => deadline_ns.min(now().after(SYNC_POLL)),
+        match self.storage.is_busy() {
+            true => deadline_ns.min(now().after(BUSY_POLL)),
             false => deadline_ns,
         }
     }

@@ -14,13 +14,14 @@
 
 use super::durable_log::{DurableLog, Forcing, LogObservation};
 use super::space::Space;
+use super::spaces::Spaces;
 use crate::Waker;
 use nicekv_node::{NodeConfig, StorageCompletion, StorageRequest, gathered_keys};
 use nicekv_replication::Replica;
 use nicekv_store::engine::DurableOptions;
 use nicekv_store::{
-    DataDirectory, DurableEngine, Engine, EngineSync, Files, Log, LogIdentity, LogOptions, LogPosition,
-    MemoryEngine, StoreError,
+    DataDirectory, DurableEngine, EngineSync, Files, Log, LogIdentity, LogOptions, LogPosition, MemoryEngine,
+    StoreError,
 };
 use nicekv_wire::recovery::put_keyed_entry;
 use nicekv_wire::{DecodeError, Duration, Now, PartitionId};
@@ -28,12 +29,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Clearing and scanning are done in pieces: after so long the node does its other work, heartbeats above all.
+/// Scanning is done in pieces: after so long the node does its other work, heartbeats above all.
 const SLICE: Duration = Duration::from_millis(4);
 /// Between two tries to sync an engine that finds no space.
 const SYNC_RETRY: Duration = Duration::from_secs(1);
-/// Keys and values of one piece of clearing.
-const CLEAR_BYTES: usize = 64 << 10;
+/// Between two pieces of emptying what was cleared: others have the disk and the processor most of the time.
+const EMPTY_PAUSE: Duration = Duration::from_millis(5);
 
 /// Sizes of a node's storage.
 #[derive(Clone, Copy, Debug)]
@@ -86,14 +87,14 @@ pub enum OpenError {
 
 /// What the replica's storage requests are carried out with.
 pub struct NodeStorage {
-    engine: Box<dyn Engine>,
+    engine: Spaces,
     /// None: nothing survives the process.
     log: Option<DurableLog>,
     /// Records appended and replayed, as the core counts them.
     appended: u64,
     force_wanted: bool,
-    /// What is left of a partition that is being cleared: the keys after this one.
-    clearing: Option<(PartitionId, Vec<u8>)>,
+    /// The next piece of what was cleared is emptied then.
+    empty_at_ns: u64,
     /// Requests are left: the slice of time is used up.
     is_unfinished: bool,
     syncs_wanted: Vec<AfterSync>,
@@ -116,7 +117,7 @@ enum AfterSync {
 pub fn open_memory(config: NodeConfig) -> (Replica, NodeStorage) {
     (
         Replica::new(config),
-        NodeStorage::new(Box::new(MemoryEngine::new()), None, 0, StorageOptions::default()),
+        NodeStorage::new(Spaces::new(Box::new(MemoryEngine::new())), None, 0, StorageOptions::default()),
     )
 }
 
@@ -156,7 +157,7 @@ pub fn open_durable(
         return Err(error);
     }
     let log = DurableLog::new(log, space, directory, now.after(options.trim_interval), waker);
-    let mut storage = NodeStorage::new(Box::new(engine), Some(log), replayed, options);
+    let mut storage = NodeStorage::new(Spaces::open(Box::new(engine))?, Some(log), replayed, options);
     storage.run(now, &mut core)?;
     while storage.is_unfinished() {
         storage.run(now, &mut core)?;
@@ -165,13 +166,13 @@ pub fn open_durable(
 }
 
 impl NodeStorage {
-    fn new(engine: Box<dyn Engine>, log: Option<DurableLog>, appended: u64, options: StorageOptions) -> Self {
+    fn new(engine: Spaces, log: Option<DurableLog>, appended: u64, options: StorageOptions) -> Self {
         Self {
             engine,
             log,
             appended,
             force_wanted: false,
-            clearing: None,
+            empty_at_ns: 0,
             is_unfinished: false,
             syncs_wanted: Vec::new(),
             syncs: VecDeque::new(),
@@ -194,8 +195,8 @@ impl NodeStorage {
     }
 
     /// Whether [`Self::run`] is to be called soon although nothing will wake the node.
-    pub(super) fn is_syncing(&self) -> bool {
-        !self.syncs.is_empty()
+    pub(super) fn is_busy(&self) -> bool {
+        !self.syncs.is_empty() || self.engine.is_emptying()
     }
 
     /// Starts the force that is wanted; what is returned is to be made here, by a caller that has time, or because nothing may be written
@@ -227,6 +228,7 @@ impl NodeStorage {
         if self.unsynced_bytes >= self.options.engine_sync_bytes && self.syncs_wanted.is_empty() {
             self.syncs_wanted.push(AfterSync::Nothing);
         }
+        self.empty_if_due(now)?;
         let until_ns = crate::now().after(SLICE);
         loop {
             self.is_unfinished = !self.execute(now, core, until_ns)?;
@@ -269,13 +271,6 @@ impl NodeStorage {
     /// True when no request is left, false when the time was up before.
     fn execute(&mut self, now: Now, core: &mut Replica, until_ns: u64) -> Result<bool, StoreError> {
         loop {
-            if self.clearing.is_some() {
-                self.clear_piece()?;
-                if crate::now().boot_ns >= until_ns {
-                    return Ok(false);
-                }
-                continue;
-            }
             let Some(request) = core.poll_storage() else { return Ok(true) };
             match request {
                 StorageRequest::Append { payload } => {
@@ -286,7 +281,7 @@ impl NodeStorage {
                 }
                 StorageRequest::Force => self.force_wanted = true,
                 StorageRequest::Read { token, partition, key } => {
-                    let completion = match self.engine.get_into(partition.0, key, &mut self.value) {
+                    let completion = match self.engine.get_into(partition, key, &mut self.value) {
                         Ok(found) => {
                             let entry = found.then_some(self.value.as_slice());
                             StorageCompletion::Read { token, entry }
@@ -297,17 +292,17 @@ impl NodeStorage {
                     core.handle_storage(now, completion);
                 }
                 StorageRequest::Write { partition, key, entry } => {
-                    self.engine.put(partition.0, key, entry)?;
+                    self.engine.put(partition, key, entry)?;
                     self.unsynced_bytes += (key.len() + entry.len()) as u64;
                 }
                 StorageRequest::Remove { partition, key } => {
-                    self.engine.remove(partition.0, key)?;
+                    self.engine.remove(partition, key)?;
                     self.unsynced_bytes += key.len() as u64;
                 }
-                StorageRequest::Clear { partition } => self.clearing = Some((partition, Vec::new())),
+                StorageRequest::Clear { partition } => self.unsynced_bytes += self.engine.clear(partition)?,
                 StorageRequest::Scan { token, partition, after, bytes_max } => {
                     let after = (!after.is_empty()).then_some(after);
-                    let page = self.engine.scan(partition.0, after, bytes_max)?;
+                    let page = self.engine.scan(partition, after, bytes_max)?;
                     self.entries.clear();
                     for (key, entry) in &page.entries {
                         put_keyed_entry(&mut self.entries, key, entry);
@@ -348,7 +343,7 @@ impl NodeStorage {
         let has_time = |entries: &[u8]| entries.is_empty() || crate::now().boot_ns < until_ns;
         while self.entries.len() < bytes_max && has_time(&self.entries) {
             let Some(key) = keys.next() else { return Ok((corrupt, false)) };
-            match self.engine.get_into(partition.0, key, &mut self.value) {
+            match self.engine.get_into(partition, key, &mut self.value) {
                 Ok(true) => put_keyed_entry(&mut self.entries, key, &self.value),
                 Ok(false) => {}
                 Err(StoreError::Corrupt { key, .. }) => corrupt.push(key),
@@ -358,17 +353,11 @@ impl NodeStorage {
         Ok((corrupt, keys.next().is_some()))
     }
 
-    fn clear_piece(&mut self) -> Result<(), StoreError> {
-        let Some((partition, after)) = self.clearing.take() else { return Ok(()) };
-        let after = (!after.is_empty()).then_some(after);
-        let page = self.engine.scan(partition.0, after.as_deref(), CLEAR_BYTES)?;
-        for key in page.entries.iter().map(|(key, _)| key).chain(&page.corrupt) {
-            self.engine.remove(partition.0, key)?;
-            self.unsynced_bytes += key.len() as u64;
-        }
-        if page.more {
-            let last = page.last_key().expect("a page with more after it is not empty");
-            self.clearing = Some((partition, last.to_vec()));
+    /// A piece of what was cleared, now and then.
+    fn empty_if_due(&mut self, now: Now) -> Result<(), StoreError> {
+        if self.engine.is_emptying() && now.boot_ns >= self.empty_at_ns {
+            self.unsynced_bytes += self.engine.empty_piece()?;
+            self.empty_at_ns = now.after(EMPTY_PAUSE);
         }
         Ok(())
     }

@@ -93,11 +93,11 @@ fn a_node_at_rest_waits_for_nothing() {
     let options = StorageOptions { engine_sync_bytes: 2 << 10, reserve_bytes: 0, ..StorageOptions::DEFAULT };
     let machine = Machine::new(Arc::new(nicekv_store::RealFiles), directory.path(), options, 1);
     let mut cluster = Cluster::lone(&machine, 1);
-    assert!(!cluster.nodes[0].storage.is_syncing() && !cluster.nodes[0].storage.is_unfinished());
+    assert!(!cluster.nodes[0].storage.is_busy() && !cluster.nodes[0].storage.is_unfinished());
     let began = now().boot_ns;
     put_all(&mut cluster, 0..20);
     // An engine that syncs is looked at again, until it has.
-    while cluster.nodes[0].storage.is_syncing() {
+    while cluster.nodes[0].storage.is_busy() {
         assert!(now().boot_ns < began + 30_000_000_000, "a sync without end");
         cluster.nodes[0].turn().unwrap();
     }
