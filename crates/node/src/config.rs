@@ -48,6 +48,8 @@ pub struct Timing {
     pub usage_interval: Duration,
     /// What is counted for them is read about so fast.
     pub usage_bytes_per_second: u64,
+    /// Between two reports of which sources ask for what; zero: there are none, and nothing is counted.
+    pub sources_interval: Duration,
     /// Most overdue values that the node has deleted in the background, in the partitions that it leads, some at every heartbeat.
     pub expiry_deletes_per_second: u32,
 }
@@ -64,6 +66,7 @@ impl Default for Timing {
             scrub_bytes_per_second: 1 << 20,
             usage_interval: Duration::from_secs(1),
             usage_bytes_per_second: 1 << 20,
+            sources_interval: Duration::from_secs(1),
             expiry_deletes_per_second: 2_000,
         }
     }

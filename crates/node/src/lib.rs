@@ -8,7 +8,7 @@
 //! 2. `protocol`: what a protocol is; `membership`: the epoch that it is in;
 //! 3. `host`: what it may use: `storage` (the disk), `outbox` (the network), `session` (lease and term), `waits`,
 //!    `visibility` (what may be shown elsewhere);
-//! 4. `scrub`, `usage`, `trace`.
+//! 4. `scrub`, `usage`, `sources`, `trace`.
 
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
@@ -27,6 +27,7 @@ mod requests;
 mod routes;
 mod scrub;
 mod session;
+mod sources;
 mod status;
 mod storage;
 mod trace;

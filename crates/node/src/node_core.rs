@@ -7,6 +7,7 @@ use crate::membership::Membership;
 use crate::plant::Plant;
 use crate::protocol::{CopyChunk, CopyRequest, Message, Page, Protocol};
 use crate::scrub::Scrub;
+use crate::sources::SourceCounts;
 use crate::status::NodeStatus;
 use crate::storage::{StorageCompletion, StorageRequest};
 use crate::trace::Trace;
@@ -28,6 +29,7 @@ pub struct NodeCore<P> {
     pub(crate) partitions: Partitions<P>,
     pub(crate) scrub: Scrub,
     pub(crate) usage: UsageWatch,
+    pub(crate) sources: SourceCounts,
     heartbeat_at_ns: u64,
     /// Trim the log before `.0` when it is durable through `.1`.
     trim_when_forced: Option<(u64, u64)>,
@@ -39,6 +41,7 @@ impl<P: Protocol> NodeCore<P> {
     /// A node that has just started: it answers nothing before it is admitted in a new epoch (R9).
     pub fn new(config: NodeConfig) -> Self {
         Self {
+            sources: SourceCounts::new(!config.timing.sources_interval.is_zero()),
             host: Host::new(config),
             partitions: Partitions::default(),
             scrub: Scrub::default(),
@@ -113,6 +116,7 @@ impl<P: Protocol> NodeCore<P> {
             | Datagram::AssignAck(_)
             | Datagram::Report(_)
             | Datagram::Usage(_)
+            | Datagram::Sources(_)
             | Datagram::ProbeReply(_) => self.host.counters.refused += 1,
         }
     }
@@ -289,6 +293,7 @@ impl<P: Protocol> NodeCore<P> {
             self.expire(now);
             self.scrub(now);
             self.watch_usage(now);
+            self.tell_sources(now);
         }
         if self.host.sweep_at_ns.is_some_and(|at_ns| now.boot_ns >= at_ns) {
             self.host.sweep_at_ns = None;

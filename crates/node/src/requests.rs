@@ -64,7 +64,13 @@ impl<P: Protocol> NodeCore<P> {
         };
         if let Some(slot) = slot {
             self.host.trace.note(now, header.op, Step::Arrived);
-            self.usage.note_request(self.host.config.node, self.partitions[slot].membership(), &request);
+            let membership = self.partitions[slot].membership();
+            self.usage.note_request(self.host.config.node, membership, &request);
+            if let Request::Get(get) = &request
+                && get.forwarded.is_none()
+            {
+                self.sources.note(membership.partition, *header.reply_to.unwrap_or(from).ip());
+            }
             self.partitions[slot].on_request(&mut self.host, now, from, request);
         }
     }

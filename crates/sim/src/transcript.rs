@@ -119,7 +119,7 @@ impl Names {
             }
             Datagram::TombstonesAck(ack) => format!("epoch {}: done with deletions", ack.epoch.0),
             // Every heartbeat.
-            Datagram::ScrubPage(_) | Datagram::Usage(_) => return None,
+            Datagram::ScrubPage(_) | Datagram::Usage(_) | Datagram::Sources(_) => return None,
             Datagram::Assign(assign) => describe_assign(&assign),
             Datagram::AssignAck(ack) => {
                 let activated = if ack.activated { ", activated" } else { "" };

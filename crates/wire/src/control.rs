@@ -277,6 +277,45 @@ const _: () = assert!(
         <= DATAGRAM_BYTES_MAX
 );
 
+/// Most cells of a [`Sources`].
+pub const SOURCES_MAX: usize = 96;
+
+part! {
+    /// How often clients of one address have asked a node for keys of one partition.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct SourceGets {
+        /// The partition.
+        partition: PartitionId,
+        /// The clients' IPv4 address, as a number.
+        source: u32,
+        /// Gets since the node told of them last, repeats included.
+        gets: u32,
+    }
+}
+
+message! {
+    /// Who asks a node for what: gets by partition and source address, some cells at a heartbeat. Balancing follows from it (NICE §4.5); what is
+    /// lost or comes twice makes it less exact, and nothing wrong.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Sources: Sources {
+        header {}
+        body {
+            /// Who.
+            node: NodeId,
+            /// The most asked first, at most [`SOURCES_MAX`].
+            gets: Vec<SourceGets> as List<u8, SourceGets, SOURCES_MAX> => 5 zeros,
+            /// Its process.
+            incarnation: u64,
+            /// When it was sent, on the node's own boot-time clock.
+            sent_ns: u64,
+        }
+    }
+}
+const _: () = assert!(
+    Sources::FIXED_BYTES + SOURCES_MAX * size_of::<<SourceGets as crate::codec::Codec>::Layout>()
+        <= DATAGRAM_BYTES_MAX
+);
+
 message! {
     /// Asks a node whether it hears and is heard.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]

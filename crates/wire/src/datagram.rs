@@ -1,7 +1,9 @@
 //! The one entry for received bytes, and the list of all messages.
 
 use crate::bundle::Bundle;
-use crate::control::{Assign, AssignAck, Heartbeat, HeartbeatReply, Probe, ProbeReply, Report, Usage};
+use crate::control::{
+    Assign, AssignAck, Heartbeat, HeartbeatReply, Probe, ProbeReply, Report, Sources, Usage,
+};
 use crate::header::Header;
 use crate::quorum::{QuorumHeld, QuorumQuery, QuorumStore, Tombstones, TombstonesAck};
 use crate::recovery::{Fetch, RecoverReply, RecoverRequest};
@@ -144,6 +146,8 @@ datagrams! {
     38 => ProbeReply,
     /// Node to metadata: what it stores and is asked, for operators.
     39 => Usage,
+    /// Node to metadata: who asks it for what.
+    40 => Sources,
     also
     /// Secondary that cannot answer a get itself, to the primary.
     16 => ForwardedGet is Get,

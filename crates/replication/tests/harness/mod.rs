@@ -58,7 +58,7 @@ impl Node {
             storage: 1,
             internal_client: ClientId::new(1, 1),
             hash_seed: 1,
-            timing: Timing { usage_interval: Duration::ZERO, ..timing },
+            timing: Timing { usage_interval: Duration::ZERO, sources_interval: Duration::ZERO, ..timing },
         };
         let now = Now { boot_ns: 1_000_000_000, unix_ms: 1_000_000 };
         Self {

@@ -50,6 +50,7 @@ impl Machine {
             scrub_bytes_per_second: 0,
             usage_interval: zero,
             usage_bytes_per_second: 0,
+            sources_interval: zero,
             expiry_deletes_per_second: 0,
         };
         let mut core = Replica::new(NodeConfig {
