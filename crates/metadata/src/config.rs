@@ -91,6 +91,10 @@ pub struct Timing {
     pub rebalance_delay: Option<Duration>,
     /// Between the beginning of an epoch and of one of the same members that a member asks for (R14), at least.
     pub fence_interval: Duration,
+    /// Between two looks at which replicas answer most, after which gets may be divided otherwise (NICE §4.5).
+    pub divide_interval: Duration,
+    /// A partition is divided otherwise only if it was asked so often within about two of these intervals.
+    pub divide_gets_min: u32,
     /// Between two installations of the same tables in a switch that does not answer, and between two
     /// questions for its status.
     pub switch_interval: Duration,
@@ -112,6 +116,8 @@ impl Default for Timing {
             handoff_delay: Some(Duration::from_millis(200)),
             rebalance_delay: Some(Duration::from_secs(5)),
             fence_interval: Duration::from_secs(1),
+            divide_interval: Duration::from_secs(5),
+            divide_gets_min: 1000,
             switch_interval: Duration::from_millis(200),
         }
     }
@@ -307,6 +313,7 @@ impl Config {
             timing.accusation_patience,
             timing.rejoin_delay,
             timing.fence_interval,
+            timing.divide_interval,
             timing.switch_interval,
         ];
         let sound = counts.iter().all(|count| *count > 0)

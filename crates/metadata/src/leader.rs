@@ -139,6 +139,7 @@ impl Metadata {
             Datagram::Report(report) => report.node,
             Datagram::ProbeReply(reply) => reply.node,
             Datagram::Usage(usage) => usage.node,
+            Datagram::Sources(sources) => sources.node,
             _ => {
                 self.counters.foreign += 1;
                 return;
@@ -165,6 +166,9 @@ impl Metadata {
             }
             Datagram::AssignAck(ack) => observations.handle_ack(&self.committed, ack),
             Datagram::Usage(usage) => observations.handle_usage(now_ns, usage).map(|()| false),
+            Datagram::Sources(sources) => {
+                observations.handle_sources(&self.committed, sources).map(|()| false)
+            }
             Datagram::Report(report) => observations.handle_report(&self.committed, now_ns, report),
             Datagram::ProbeReply(reply) => {
                 observations.handle_probe_reply(now_ns, reply);
@@ -201,7 +205,7 @@ impl Metadata {
         self.targets.update(&self.committed);
         self.observations.handle_change(&before, &self.committed, self.now_ns);
         if self.committed.is_bootstrapped() {
-            let tables = rules::compile(&self.config, &self.committed, 0);
+            let tables = rules::compile(&self.config, &self.committed, self.observations.planted());
             self.observations.switches.set_tables(tables);
         }
         self.observed_change = true;
@@ -298,7 +302,10 @@ impl Metadata {
             return;
         }
         self.settle();
-        let Some(Decision { state, expelled }) = decide(&self.situation()) else { return };
+        let decision = decide(&self.situation());
+        self.observations.loads.turn(self.now_ns, nanoseconds(self.config.timing.divide_interval));
+        let Some(Decision { state, expelled, divided_by_load }) = decision else { return };
+        self.observations.loads.divided += divided_by_load as u64;
         let until_ns = self.now_ns + nanoseconds(self.config.timing.rejoin_delay);
         for (id, node) in expelled {
             self.observations.watch_mut(id).bar(node, until_ns);

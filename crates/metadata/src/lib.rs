@@ -14,13 +14,14 @@
 //! Reading order: `config`, `state` (what is persisted), `observations` (what was heard: `membership`, who is live and who has a lease;
 //! `watch`; `switches`), `policy` (what differs by protocol), `view` (what a partition sees), `decide` (`epochs`: what
 //! happens to it; `handoffs`: who stands in; `moves`: originals that change, by `targets`, what the ring says, and `change`, what an operator
-//! asks for), `announce` (`rules`: the tables), `leader` (ties them together), `election` (who leads, of several), `status`.
+//! asks for; `divisions`: which replica answers whose gets), `announce` (`rules`: the tables), `leader` (ties them together), `election` (who leads, of several), `status`, `capacity`.
 
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
 
 mod announce;
+mod capacity;
 mod change;
 mod config;
 mod decide;
@@ -38,6 +39,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+pub use capacity::{Carried, Demand, MANAGED_PARTITIONS_MAX, SwitchCapacity};
 pub use change::{Change, Plan, Refused};
 pub use config::{
     Balancing, Config, ConfigError, NODES_MAX, NodeConfig, SWITCHES_MAX, ServiceConfig, SwitchId, Timing,
@@ -48,9 +50,9 @@ pub use leader::{Metadata, Persisted, StorageRequest};
 pub use plant::Plant;
 pub use state::{StateError, persisted_version};
 pub use status::{
-    ClusterInfo, ControlPlane, Counters, DiskState, Health, HealthCounts, KeyspaceInfo, KeyspaceStatus,
-    MemberStanding, MemberStatus, MemberStatusState, NodeState, NodeStatus, NodeWish, PartitionState,
-    PartitionStatus, Status, SwitchStatus, UsageStatus,
+    BalancingStatus, ClusterInfo, ControlPlane, Counters, DiskState, Health, HealthCounts, KeyspaceInfo,
+    KeyspaceStatus, MemberStanding, MemberStatus, MemberStatusState, NodeState, NodeStatus, NodeWish,
+    PartitionState, PartitionStatus, Status, SwitchStatus, UsageStatus,
 };
 pub use store::StateStore;
 

@@ -20,6 +20,10 @@ pub enum Plant {
     InconsistentLeads,
     /// R8: a handoff becomes primary.
     HandoffLeads,
+    /// R7: gets are divided among members that are not consistent yet, too.
+    DividedTooEarly,
+    /// R6: who is removed keeps its division.
+    RemovedKeepsDivision,
     /// R6: a switch that cannot be talked to is taken for one that has acknowledged.
     AbsentSwitchCounted,
     /// R9: a process that took the place of another stays in its epoch.
@@ -39,11 +43,13 @@ pub enum Plant {
 #[cfg(any(test, feature = "exploration"))]
 impl Plant {
     /// Every one.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::RemovalNotAwaited,
         Self::PromoteBeforeCopied,
         Self::InconsistentLeads,
         Self::HandoffLeads,
+        Self::DividedTooEarly,
+        Self::RemovedKeepsDivision,
         Self::AbsentSwitchCounted,
         Self::RestartUnnoticed,
         Self::EmptyStorageTrusted,

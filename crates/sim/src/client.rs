@@ -16,6 +16,9 @@ use std::net::SocketAddrV4;
 /// Clients in a hurry, so that more happens while others wait.
 pub const HURRY: Duration = Duration::from_millis(2);
 
+/// See [`Workload::shift_ns`].
+const IDLENESS: u64 = 4;
+
 /// What the clients do.
 #[derive(Clone, Debug)]
 pub struct Workload {
@@ -35,6 +38,18 @@ pub struct Workload {
     pub timeout_ns: u64,
     /// Of a million updates so many are sets of values that expire.
     pub expiring: u64,
+    /// Load shifts: of two periods of this length a client is [`IDLENESS`] times as slow in one, every second client in the other. 0: it does
+    /// not.
+    pub shift_ns: u64,
+}
+
+impl Workload {
+    /// By how much a client's pauses are longer than usual.
+    fn idleness(&self, client: ClientId, at_ns: u64) -> u64 {
+        let period = at_ns.checked_div(self.shift_ns);
+        let is_idle = period.is_some_and(|period| (period + client.0).is_multiple_of(2));
+        if is_idle { IDLENESS } else { 1 }
+    }
 }
 
 /// A call of the history, and its key.
@@ -181,7 +196,8 @@ impl Client {
             self.calls_left -= 1;
             // What is called in one turn may share datagrams.
             let is_alone = random.below(3) > 0;
-            self.call_at_ns = at_ns + if is_alone { random.below(workload.pause_ns_max) } else { 0 };
+            let pause_ns = if is_alone { random.below(workload.pause_ns_max) } else { 0 };
+            self.call_at_ns = at_ns + pause_ns * workload.idleness(self.id(), at_ns);
             let key = random.below(workload.keys.len() as u64) as usize;
             let action = match self.by_quorum[usize::from(workload.keys[key].keyspace)] {
                 true => self.draw_for_quorum(random),

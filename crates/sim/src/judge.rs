@@ -41,6 +41,9 @@ const EDGES: u64 = 0x6564_6765;
 /// Chooses the seeds in which there are several instances of the metadata service.
 const INSTANCES: u64 = 0x7365_6174;
 
+/// Chooses the seeds in which load shifts between clients.
+const SHIFTS: u64 = 0x7368_6966_7473;
+
 /// Chooses how many nodes there are besides those that a cluster begins with.
 const SPARES: u64 = 0x73_7061_7265;
 
@@ -76,6 +79,8 @@ pub fn draw(seed: u64) -> Scenario {
             pause_ns_max: if keys > 2 { 20_000_000 } else { 60_000_000 },
             timeout_ns: if keys > 2 { random.pick(&[SECOND_NS / 4, SECOND_NS]) } else { 2 * SECOND_NS },
             expiring: random.pick(&[0, 300_000]),
+            // By chance of its own, too.
+            shift_ns: Random::new(seed ^ SHIFTS).pick(&[0, 300_000_000]),
         },
         pace: Pace::VARYING,
         // A lease that is longer than it takes to suspect a node has to be waited for.
@@ -83,6 +88,9 @@ pub fn draw(seed: u64) -> Scenario {
             lease: Duration::from_millis(random.pick(&[150, 150, 500])),
             // By chance of its own: fences are of quorum keyspaces, and the others are to stay as they are.
             fence_interval: Duration::from_millis(Random::new(seed).pick(&[20, 200, 1000])),
+            // A run is short, and what is asked little.
+            divide_interval: Duration::from_millis(200),
+            divide_gets_min: 4,
             ..Timing::default()
         },
         faults: Faults::draw(&mut random),

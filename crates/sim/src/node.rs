@@ -84,6 +84,8 @@ pub struct Surroundings {
     pub metadata: &'static [SocketAddrV4],
     /// The switch, if it hides the senders of what it passes on.
     pub switch: Option<SocketAddrV4>,
+    /// Between two reports of who asks for what; zero: there are none.
+    pub sources: Duration,
     /// A bug of the replicas.
     pub plant: Option<Plant>,
 }
@@ -181,6 +183,7 @@ impl Node {
             timing: Timing {
                 scrub_interval: SCRUB_INTERVAL,
                 usage_interval: Duration::ZERO,
+                sources_interval: surroundings.sources,
                 ..Timing::default()
             },
         });

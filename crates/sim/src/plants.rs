@@ -15,7 +15,7 @@ use crate::planted::{InStore, Planted};
 use crate::scenarios::{self, MILLISECOND_NS};
 use nicekv_client::{Plant as InClient, RetryPolicy};
 use nicekv_dataplane::Plant as InSwitch;
-use nicekv_metadata::Plant as InMetadata;
+use nicekv_metadata::{Plant as InMetadata, Timing};
 use nicekv_node::Plant as InReplica;
 use nicekv_wire::Duration;
 
@@ -179,6 +179,8 @@ pub const PLANTS: &[Plant] = &[
     replica("scrub-blind", "R2", InReplica::ScrubBlind, Hunt::Seeds(replaced_entries)),
     metadata("removal-not-awaited", "R6", InMetadata::RemovalNotAwaited, Hunt::Script("removed-but-reachable")),
     metadata("absent-switch-counted", "R6", InMetadata::AbsentSwitchCounted, Hunt::Seeds(with_edges)),
+    metadata("divided-too-early", "R7", InMetadata::DividedTooEarly, Hunt::Seeds(as_drawn)),
+    metadata("removed-keeps-division", "R6", InMetadata::RemovedKeepsDivision, Hunt::Seeds(as_drawn)),
     metadata("promote-before-copied", "R7", InMetadata::PromoteBeforeCopied, Hunt::Seeds(as_drawn)),
     metadata("inconsistent-leads", "R7", InMetadata::InconsistentLeads, Hunt::Seeds(as_drawn)),
     metadata("handoff-leads", "R8", InMetadata::HandoffLeads, Hunt::Seeds(with_handoffs)),
@@ -235,9 +237,12 @@ fn with_edges(scenario: &mut Scenario) {
 
 /// No faults, and far more requests than the nodes can do.
 pub fn overloaded(scenario: &mut Scenario) {
-    scenario.nodes = 3;
+    // Several instances share a store that does not always answer.
+    (scenario.nodes, scenario.instances) = (3, 1);
     (scenario.clients, scenario.keyspaces) = (3, vec![Shape::multicast(3, 0)]);
     (scenario.pace, scenario.faults, scenario.retries_max) = (Pace::BUSY, Faults::NONE, Some(10));
+    // Who is divided otherwise in between finds another queue.
+    scenario.timing.divide_interval = Timing::default().divide_interval;
     scenario.workload = Workload {
         keys: Key::several(0, 2_000),
         calls: 4_000,
@@ -248,6 +253,7 @@ pub fn overloaded(scenario: &mut Scenario) {
         pause_ns_max: 2_000,
         timeout_ns: 5_000 * MILLISECOND_NS,
         expiring: 0,
+        shift_ns: 0,
     };
 }
 
@@ -298,12 +304,15 @@ fn nodes_come_and_go(scenario: &mut Scenario) {
     scenario.faults = Faults { change_interval_ns: 200 * MILLISECOND_NS, ..Faults::NONE };
 }
 
-/// The same on busy machines, with more keys than are written meanwhile.
+/// The same on busy machines, with more keys than are written meanwhile, and with switches that still send gets to who stood in: by the newest
+/// tables it has none when it leaves.
 fn late_with_handoffs(scenario: &mut Scenario) {
     with_handoffs(scenario);
     scenario.keyspaces = vec![Shape::multicast(3, 0)];
     scenario.workload.keys = Key::several(0, 100);
     scenario.faults.late_ns = 10 * MILLISECOND_NS;
+    scenario.balancing = true;
+    scenario.faults.agent_cut = 200_000;
 }
 
 /// At the end some entries are not what they should be.

@@ -1,8 +1,11 @@
-//! What is watched while a cluster runs, on the messages that its nodes send.
+//! What is watched while a cluster runs, on the messages that its nodes and the metadata service send.
 //!
 //! * One process alone leads a partition in an epoch: only a primary multicasts watermarks (check P).
+//! * Tables send gets to the primary and to members that serve, and to nobody else (R6, R7).
 //! * An epoch's primary decides an op once, and gives each index to one op (checks P and X).
 
+use nicekv_dataplane::TableSet;
+use nicekv_metadata::{MemberStanding, Status as Metadata};
 use nicekv_wire::{Datagram, Epoch, OpId, Opcode, PartitionId, Status};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -39,6 +42,24 @@ impl Watch {
         // An op that is past remembering may come again, and is told so again: without effect (R10).
         for decision in decisions.decisions.iter().filter(|decision| decision.status != Status::Expired) {
             self.decides(decision.partition, decision.origin, decision.index, decision.op);
+        }
+    }
+
+    /// The metadata service, in this state, sends tables to a switch.
+    pub fn tables_sent(&mut self, status: &Metadata, tables: &TableSet) {
+        let asked = tables.unicast.iter().map(|entry| (entry.partition, entry.host.0));
+        let asked = asked.chain(tables.division.iter().map(|entry| (entry.partition, entry.host.0)));
+        for (id, node) in asked {
+            let found = status.partitions.iter().find(|partition| partition.id == id);
+            let serves = found.is_some_and(|partition| {
+                let mut members = partition.members.iter();
+                let serving = members.find(|member| member.node == node).map(|member| member.standing);
+                partition.primary == node || serving == Some(MemberStanding::Serving)
+            });
+            if !serves && self.violation.is_none() {
+                self.violation =
+                    Some(format!("tables send gets of partition {id} to node-{node}, which does not serve"));
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! What follows from the persisted state for others, and is said until they acknowledge it: assignments to nodes, tables to switches
-//! ([`rules`]). As it is derived from nothing else, no message can outrun its step (R13).
+//! ([`rules`], [`divisions`]). As it is derived from nothing else, no message can outrun its step (R13).
 
+pub(crate) mod divisions;
 pub(crate) mod rules;
 
 use alloc::boxed::Box;

@@ -26,7 +26,7 @@ use nicekv_wire::{KeyspaceId, MatchRange, NodeId};
 use super::{handoffs, moves};
 use crate::plant::{self, Plant};
 use crate::policy::Silent;
-use crate::state::{Member, Partition, Process, Removed, Standing};
+use crate::state::{Divisions, Member, Partition, Process, Removed, Standing};
 use crate::view::{Observed, all_acknowledged, has_live_consistent, holders, is_intact, is_same_storage};
 
 /// The first epoch: every original is consistent, as there is nothing to be inconsistent about.
@@ -52,6 +52,7 @@ pub(crate) fn first(
         removed: Vec::new(),
         originals,
         newcomers: Vec::new(),
+        divisions: Divisions::default(),
     }
 }
 

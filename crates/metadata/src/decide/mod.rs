@@ -1,7 +1,8 @@
 //! From the persisted state and what was observed to the next state: a pure function.
 //!
-//! `policy` says what differs by protocol, `epochs` what happens to a partition, `handoffs` who stands in.
+//! `policy` says what differs by protocol, `epochs` what happens to a partition, `handoffs` who stands in, `divisions` who answers whose gets.
 
+mod divisions;
 pub(crate) mod epochs;
 mod handoffs;
 pub(crate) mod moves;
@@ -14,6 +15,8 @@ use nicekv_wire::{NodeId, PartitionId};
 
 use crate::state::{Node, Partition, State, Wish};
 use crate::view::{Load, Observed, Situation};
+#[cfg(test)]
+pub(crate) use divisions::revise as revise_divisions;
 
 /// What is to be persisted next.
 #[derive(Clone, Debug)]
@@ -21,15 +24,17 @@ pub(crate) struct Decision {
     pub(crate) state: State,
     /// Members that lose their place although they are live: they stay out for a while.
     pub(crate) expelled: Vec<(PartitionId, NodeId)>,
+    /// Partitions that are divided otherwise because of load.
+    pub(crate) divided_by_load: usize,
 }
 
 /// The next state, if what is observed calls for one.
 pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
     if let Some(state) = found_keyspaces(situation) {
-        return Some(Decision { state, expelled: Vec::new() });
+        return Some(Decision { state, expelled: Vec::new(), divided_by_load: 0 });
     }
     let mut load = Load::of(situation);
-    let (mut changes, mut expelled) = (Vec::new(), Vec::new());
+    let (mut changes, mut expelled) = (BTreeMap::new(), Vec::new());
     for (id, partition) in situation.state.partitions() {
         let view = situation.view(id, partition).with_load(&load);
         let is_settled = situation.observations.watch(id).is_settled();
@@ -39,8 +44,9 @@ pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
         expelled.extend(view.expelled().filter(leaves).map(|node| (id, node)));
         let Some(next) = epoch.or_else(|| epochs::next_step(partition, &view)) else { continue };
         load.replace(partition, &next);
-        changes.push((id, next));
+        changes.insert(id, next);
     }
+    let divided_by_load = divisions::revise(situation, &mut changes);
     let forgotten = |node: &Node| node.wish == Wish::Removed && may_be_forgotten(situation, node.config.id);
     if changes.is_empty() && !situation.state.nodes.iter().any(forgotten) {
         return None;
@@ -53,7 +59,7 @@ pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
         state.forget(node.config.id);
     }
     state.version += 1;
-    Some(Decision { state, expelled })
+    Some(Decision { state, expelled, divided_by_load })
 }
 
 /// Whether a node holds nothing, and can answer no get that it should not: it is gone, or knows that it holds nothing. From then on it

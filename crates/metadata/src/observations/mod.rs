@@ -1,8 +1,9 @@
-//! What was heard, and when: of nodes ([`membership`], [`usage`]), about partitions ([`watch`]), from switches ([`switches`]). Nothing here decides,
+//! What was heard, and when: of nodes ([`membership`], [`usage`], [`loads`]), about partitions ([`watch`]), from switches ([`switches`]). Nothing here decides,
 //! and nothing is persisted: a new leader hears it all anew.
 //!
 //! Invariant: whatever comes from a process that is not live, or concerns an epoch that is past, changes nothing.
 
+mod loads;
 mod membership;
 mod switches;
 mod usage;
@@ -10,13 +11,14 @@ mod watch;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use nicekv_wire::control::{AssignAck, Heartbeat, ProbeReply, Report, ReportKind, Usage};
+use nicekv_wire::control::{AssignAck, Heartbeat, ProbeReply, Report, ReportKind, Sources, Usage};
 use nicekv_wire::{NodeId, PartitionId};
 
 use crate::config::{Config, Timing, nanoseconds};
 use crate::plant::Plant;
 use crate::policy::Policy;
 use crate::state::State;
+pub(crate) use loads::{Load, SourceLoads};
 pub(crate) use membership::Membership;
 pub(crate) use switches::Switches;
 pub(crate) use usage::Usages;
@@ -34,6 +36,7 @@ pub(crate) struct Observations {
     watches: BTreeMap<PartitionId, Watch>,
     pub(crate) switches: Switches,
     pub(crate) usages: Usages,
+    pub(crate) loads: SourceLoads,
     /// A leader before may have granted leases that run until then.
     quiet_until_ns: u64,
     /// Processes that do not know yet that they were removed somewhere: they get no lease (R12).
@@ -55,6 +58,7 @@ impl Observations {
                 nanoseconds(config.timing.switch_interval),
             ),
             usages: Usages::default(),
+            loads: SourceLoads::default(),
             quiet_until_ns: now_ns + quiet_ns,
             unaware: BTreeSet::new(),
             plant: None,
@@ -65,6 +69,11 @@ impl Observations {
     #[inline]
     pub(crate) fn has(&self, plant: Plant) -> bool {
         self.plant == Some(plant)
+    }
+
+    /// The bug that a test has planted.
+    pub(crate) fn planted(&self) -> Option<Plant> {
+        self.plant
     }
 
     #[cfg(any(test, feature = "exploration"))]
@@ -96,6 +105,8 @@ impl Observations {
                 watch.handle_change(old, new, now_ns);
             }
         }
+        let is_node = |id| after.node(id).is_some();
+        self.loads.retain(|id| after.partition(id).is_some(), is_node);
         let removed = after.partitions().flat_map(|(_, partition)| &partition.removed);
         self.unaware = removed.map(|removed| (removed.node, removed.incarnation)).collect();
     }
@@ -122,6 +133,14 @@ impl Observations {
             return Err(Stale);
         }
         self.usages.handle(now_ns, usage);
+        Ok(())
+    }
+
+    pub(crate) fn handle_sources(&mut self, state: &State, sources: &Sources) -> Result<(), Stale> {
+        if !self.membership.is_live(sources.node, sources.incarnation) {
+            return Err(Stale);
+        }
+        self.loads.handle(sources, |id| state.partition(id).is_some());
         Ok(())
     }
 

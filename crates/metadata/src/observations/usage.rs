@@ -62,15 +62,25 @@ impl Usages {
         membership: &Membership,
         now_ns: u64,
     ) -> impl Iterator<Item = (&KeyspaceUsage, Rates)> {
-        let is_shown = move |(node, told): &(&NodeId, &Told)| {
-            membership.is_live(**node, told.incarnation) && now_ns < told.heard_ns + SHOWN_NS
-        };
+        let is_shown = move |(node, told): &(&NodeId, &Told)| told.is_shown(**node, membership, now_ns);
         let told = self.by_node.iter().filter(is_shown).flat_map(|(_, told)| &told.keyspaces);
         told.filter(move |(usage, _)| usage.keyspace == keyspace).map(|(usage, rates)| (usage, *rates))
     }
 }
 
+impl Usages {
+    /// Gets that a node was asked in a second, of late.
+    pub(crate) fn gets_of(&self, node: NodeId, membership: &Membership, now_ns: u64) -> u64 {
+        let told = self.by_node.get(&node).filter(|told| told.is_shown(node, membership, now_ns));
+        told.map_or(0, |told| told.keyspaces.iter().map(|(_, rates)| rates.gets).sum())
+    }
+}
+
 impl Told {
+    fn is_shown(&self, node: NodeId, membership: &Membership, now_ns: u64) -> bool {
+        membership.is_live(node, self.incarnation) && now_ns < self.heard_ns + SHOWN_NS
+    }
+
     fn of(&self, keyspace: KeyspaceId) -> Option<&KeyspaceUsage> {
         self.keyspaces.iter().map(|(usage, _)| usage).find(|usage| usage.keyspace == keyspace)
     }

@@ -3,6 +3,7 @@
 //! Members name the *process* that was admitted, so that a restart (R9) and a lost disk show by comparison with
 //! what the node's heartbeats say.
 
+mod divisions;
 mod encoding;
 
 use alloc::collections::BTreeMap;
@@ -17,11 +18,12 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::config::{Config, ConfigError, NodeConfig};
+pub(crate) use divisions::{Division, Divisions};
 pub(crate) use encoding::node_id;
 use encoding::{keyspace_id, keyspaces, match_range, node_ids, partitions};
 
 /// Version of the encoding, its first byte.
-const FORMAT_VERSION: u8 = 4;
+const FORMAT_VERSION: u8 = 5;
 
 /// One life of a node's process and of its storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,6 +118,8 @@ pub(crate) struct Partition {
     /// Originals that have never been consistent since they are.
     #[serde(with = "node_ids")]
     pub(crate) newcomers: Vec<NodeId>,
+    /// Which member answers whose gets.
+    pub(crate) divisions: Divisions,
 }
 
 impl Partition {
@@ -191,6 +195,9 @@ impl Partition {
             || !self.members.iter().enumerate().all(is_named_once)
         {
             return Err("a member is named twice, or in the wrong role");
+        }
+        if !self.divisions.are_sound() {
+            return Err("the divisions of a partition make no sense");
         }
         if vnode_blocks(self.range).is_none() {
             return Err("a partition begins or ends within a vnode");

@@ -86,6 +86,9 @@ pub struct Status {
     pub switches: Vec<SwitchStatus>,
     /// Fill and hits of the switch tables.
     pub tables: Vec<TableStatus>,
+    /// How gets are divided among replicas; none if they are not to be.
+    #[serde(default)]
+    pub balancing: Option<BalancingStatus>,
     /// What was not understood or not taken.
     pub counters: Counters,
     /// Who answers; the driver knows.
@@ -106,6 +109,21 @@ pub struct ControlPlane {
     pub instances: Vec<SocketAddrV4>,
 }
 
+/// How gets are divided among replicas, by their sources (NICE §4.5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BalancingStatus {
+    /// Partitions whose gets are divided.
+    pub divided: usize,
+    /// Partitions all of whose gets go to their primary, since table `division` has no room for them.
+    pub left_out: usize,
+    /// Entries that a partition takes at most, in both rings and in `division`: R + 1.
+    pub entries_per_partition: usize,
+    /// Sources that are known of late, each counted once for each partition that it asks.
+    pub sources: usize,
+    /// How often this leader has divided a partition otherwise because of load.
+    pub divided_by_load: u64,
+}
+
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "named like the configuration")]
@@ -123,6 +141,9 @@ pub struct NodeStatus {
     pub share: usize,
     /// Of these, those that it does not hold yet.
     pub missing: usize,
+    /// Gets that come to it in a second.
+    #[serde(default)]
+    pub gets_per_second: u64,
 }
 
 /// What an operator wants of a node.

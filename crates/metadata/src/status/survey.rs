@@ -4,11 +4,14 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use nicekv_dataplane::Table;
 use nicekv_placement::{KeyspaceSpec, Protocol};
 use nicekv_wire::control::{DiskSpace, MemberRole};
 use nicekv_wire::{KeyspaceId, NodeId, PartitionId};
 
 use super::*;
+use crate::announce::divisions;
+use crate::config::Balancing;
 use crate::leader::Metadata;
 use crate::observations::Observations;
 use crate::policy::Policy;
@@ -41,6 +44,7 @@ impl Metadata {
             partitions,
             switches: self.observations.switches.status(),
             tables: self.observations.switches.table_status(),
+            balancing: self.balancing_status(),
             counters: self.counters,
             control_plane: ControlPlane::default(),
         }
@@ -120,7 +124,29 @@ impl Metadata {
             members: partitions().filter(|(_, partition)| partition.member(id).is_some()).count(),
             share: partitions().filter(|(at, partition)| self.target(*at, partition).contains(&id)).count(),
             missing: self.missing(id),
+            gets_per_second: {
+                let Observations { usages, membership, .. } = &self.observations;
+                usages.gets_of(id, membership, self.situation().now_ns)
+            },
         }
+    }
+
+    fn balancing_status(&self) -> Option<BalancingStatus> {
+        if self.config.balancing == Balancing::None {
+            return None;
+        }
+        let (entries, left_out) =
+            divisions::entries(&self.config, &self.committed, None, Table::Division.capacity());
+        let mut divided: Vec<u32> = entries.iter().map(|entry| entry.partition).collect();
+        divided.dedup();
+        let spread = self.committed.keyspaces.iter().filter(|spec| Policy::of(spec).gets_are_spread);
+        Some(BalancingStatus {
+            divided: divided.len(),
+            left_out,
+            entries_per_partition: spread.map(|spec| spec.replicas + 1).max().unwrap_or(2),
+            sources: self.observations.loads.known(),
+            divided_by_load: self.observations.loads.divided,
+        })
     }
 
     fn partition_status(&self, id: PartitionId, partition: &Partition) -> PartitionStatus {

@@ -22,6 +22,8 @@ pub(super) const STEP_NS: u64 = 1_000_000;
 const DELAY_STEPS_MAX: u64 = 4;
 /// Time to persist, in steps.
 const PERSIST_STEPS_MAX: u64 = 12;
+/// Between two times that clients ask.
+const ASKED_EVERY_STEPS: u64 = 50;
 pub(super) const PARTITIONS: u32 = 4;
 
 pub(super) struct Random(pub(super) u64);
@@ -65,6 +67,8 @@ pub(super) struct Cluster {
     pub(super) acknowledged: BTreeMap<PartitionId, u64>,
     pub(super) puts: u64,
     pub(super) checks: super::checks::Checks,
+    /// Whether clients ask for everything, each time from elsewhere.
+    pub(super) is_asked: bool,
     /// In every leader.
     pub(super) plant: Option<Plant>,
 }
@@ -118,6 +122,7 @@ impl Cluster {
             acknowledged: BTreeMap::new(),
             puts: 0,
             checks: Default::default(),
+            is_asked: false,
             plant: None,
             config,
         };
@@ -263,6 +268,9 @@ impl Cluster {
         self.poll_core();
         self.copy();
         self.put();
+        if self.is_asked && self.now_ns.is_multiple_of(ASKED_EVERY_STEPS * STEP_NS) {
+            super::divisions::ask_everything(self);
+        }
         self.look();
     }
 

@@ -76,8 +76,9 @@ fn survive_with(plant: Option<Plant>, seed: u64, nodes: u16, replicas: usize) {
     let mut config = config(nodes, replicas);
     config.timing.handoff_delay = Some(Duration::from_millis(seed % 4 * 50));
     config.timing.rebalance_delay = Some(Duration::from_millis(100));
+    (config.timing.divide_interval, config.timing.divide_gets_min) = (Duration::from_millis(200), 50);
     let mut cluster = Cluster::new(config, seed);
-    cluster.plant = plant;
+    (cluster.plant, cluster.is_asked) = (plant, true);
     plant.into_iter().for_each(|plant| cluster.core().plant(plant));
     cluster.run_until_ready(1000);
     cluster.run(100);

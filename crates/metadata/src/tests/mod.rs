@@ -2,9 +2,11 @@
 //! loses and reorders, a store that takes its time. `checks` looks after every step.
 
 mod assignments;
+mod capacity;
 mod changes;
 mod checks;
 mod cluster;
+mod divisions;
 mod faults;
 mod fencing;
 mod forged;

@@ -359,6 +359,7 @@ fn a_switch_that_refuses_its_tables_delays_a_removal_and_is_shown() {
     let took =
         cluster.run_until(100, "its lease is over", |cluster| partition(cluster, PartitionId(0)).activated);
     assert!(took < 80, "{took} ms");
+    cluster.run(20);
     assert_eq!(cluster.switches[&SWITCHES[1]].tables, filled, "the tables before stay in force");
     let [fine, full] = cluster.status().switches.try_into().unwrap();
     assert_eq!((fine.current, fine.error), (true, None));

@@ -229,6 +229,9 @@ impl Cluster {
             self.send(host, address, to, &bytes);
         }
         while let Some((switch, request)) = controller.core.poll_switch() {
+            if let ControlRequest::Install { tables, .. } = &request {
+                self.watch.tables_sent(&controller.core.status(), tables);
+            }
             let link = Link { switch: switch.0.into(), process };
             let open =
                 self.links.iter().find(|(_, known)| (known.switch, known.process) == (link.switch, process));

@@ -101,6 +101,7 @@ impl Cluster {
         let surroundings = Surroundings {
             metadata: &INSTANCES[..scenario.instances],
             switch: scenario.hides_sources.then_some(SWITCH),
+            sources: scenario.sources(),
             plant: scenario.plant.and_then(Planted::replica),
         };
         let nodes: Vec<Node> =
@@ -186,6 +187,9 @@ impl Cluster {
         let mut tally = self.tally.clone();
         let cores = self.nodes.iter().filter_map(|node| node.core.as_ref());
         cores.for_each(|core| tally.add_counters(&core.status().counters));
+        let balancing = self.metadata().and_then(|metadata| metadata.status().balancing);
+        tally
+            .count_many("partitions divided otherwise by load", balancing.map_or(0, |it| it.divided_by_load));
         tally.compared = self.nodes.iter().map(|node| node.shown.compared).sum();
         tally
     }

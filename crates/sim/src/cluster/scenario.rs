@@ -55,6 +55,13 @@ impl Scenario {
         self.nodes + self.spares
     }
 
+    /// How often nodes tell who asks for what: twice as often as it is looked at, where that is so often that a run sees it.
+    pub(crate) fn sources(&self) -> Duration {
+        let interval = self.timing.divide_interval;
+        let is_seen = self.balancing && interval < Timing::default().divide_interval;
+        if is_seen { interval / 2 } else { Duration::ZERO }
+    }
+
     /// Switches that there are.
     pub(crate) fn switch_count(&self) -> usize {
         if self.edges { self.node_count() + self.clients } else { self.switches }

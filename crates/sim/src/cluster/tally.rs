@@ -12,11 +12,19 @@ pub struct Tally {
     pub faults: BTreeMap<&'static str, u64>,
     /// Answers to gets that were compared with what a node's core said may be shown.
     pub compared: u64,
+    /// Datagrams of clients that switches have sent to one node each, by its index.
+    pub asked: BTreeMap<usize, u64>,
 }
 
 impl Tally {
     pub(super) fn count(&mut self, fault: &'static str) {
         *self.faults.entry(fault).or_default() += 1;
+    }
+
+    pub(super) fn count_many(&mut self, fault: &'static str, count: u64) {
+        if count > 0 {
+            *self.faults.entry(fault).or_default() += count;
+        }
     }
 
     /// Adds what a process has counted.
@@ -27,9 +35,7 @@ impl Tally {
             ("deletions forgotten", counters.forgotten),
             ("differing entries put right", counters.differing),
         ];
-        for (what, count) in counted.into_iter().filter(|(_, count)| *count > 0) {
-            *self.faults.entry(what).or_default() += count;
-        }
+        counted.into_iter().for_each(|(what, count)| self.count_many(what, count));
     }
 
     /// How often this fault happened.
@@ -41,6 +47,9 @@ impl Tally {
     pub fn add(&mut self, other: &Self) {
         self.events += other.events;
         self.compared += other.compared;
+        for (node, count) in &other.asked {
+            *self.asked.entry(*node).or_default() += count;
+        }
         for (fault, count) in &other.faults {
             *self.faults.entry(fault).or_default() += count;
         }

@@ -39,6 +39,9 @@ impl Cluster {
                 }
             }
             Forward::Hosts(hosts) => {
+                if let (Host::Client(_), [one]) = (sender, &hosts[..]) {
+                    *self.tally.asked.entry(usize::from(one.0) - 1).or_default() += 1;
+                }
                 let from = if self.scenario.hides_sources { SWITCH } else { from };
                 for host in hosts {
                     self.deliver(sender, Host::Node(usize::from(host.0) - 1), from, &bytes);

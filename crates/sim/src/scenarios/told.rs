@@ -181,6 +181,7 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
             pause_ns_max: 0,
             timeout_ns: 10_000 * MILLISECOND_NS,
             expiring: 0,
+            shift_ns: 0,
         },
         pace: Pace::FIXED,
         timing: Timing::default(),

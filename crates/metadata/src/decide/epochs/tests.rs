@@ -137,6 +137,7 @@ fn partition(members: &str) -> Partition {
         removed: Vec::new(),
         originals: [1, 2, 3].map(NodeId).into(),
         newcomers: Vec::new(),
+        divisions: Divisions::default(),
     }
 }
 

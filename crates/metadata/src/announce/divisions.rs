@@ -1,0 +1,55 @@
+//! From divisions to the table `division` (NICE §4.5).
+//!
+//! Invariant: what the tables have of divisions is what is said of members that serve in the newest epoch, whatever is persisted: gets go to a
+//! replica that has become consistent only after all have acknowledged that (R7), and to none that was removed (R6). What no entry says is the
+//! primary's.
+
+use alloc::vec::Vec;
+
+use nicekv_dataplane::DivisionEntry;
+use nicekv_wire::PartitionId;
+
+use crate::config::{Balancing, Config, host_id};
+use crate::plant::Plant;
+use crate::state::{Division, Partition, Standing, State};
+
+/// What the tables have of them, and how many partitions go without since a table of this capacity has no room for theirs: all their gets go to
+/// their primaries. Those with the smallest ids come first.
+pub(crate) fn entries(
+    config: &Config,
+    state: &State,
+    plant: Option<Plant>,
+    capacity: usize,
+) -> (Vec<DivisionEntry>, usize) {
+    let (mut entries, mut left_out) = (Vec::new(), 0);
+    if config.balancing == Balancing::None {
+        return (entries, left_out);
+    }
+    for (id, partition) in state.partitions() {
+        let before = entries.len();
+        entries.extend(of_partition(id, partition, plant));
+        if entries.len() > capacity {
+            entries.truncate(before);
+            left_out += 1;
+        }
+    }
+    (entries, left_out)
+}
+
+fn of_partition(
+    id: PartitionId,
+    partition: &Partition,
+    plant: Option<Plant>,
+) -> impl Iterator<Item = DivisionEntry> {
+    let is_trusted = matches!(plant, Some(Plant::DividedTooEarly | Plant::RemovedKeepsDivision));
+    let serves = move |node| {
+        let member = partition.member(node);
+        is_trusted || member.is_some_and(|member| member.standing == Standing::Serving)
+    };
+    let is_there = move |division: &&Division| division.node != partition.primary && serves(division.node);
+    partition.divisions.list.iter().filter(is_there).map(move |division| DivisionEntry {
+        partition: id.0,
+        source: division.source,
+        host: host_id(division.node),
+    })
+}
