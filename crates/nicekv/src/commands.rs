@@ -7,8 +7,8 @@ use futures_executor::block_on;
 use nicekv_client::Keyspace;
 use nicekv_client::facade::{Client, ClientError};
 use nicekv_metadata::{
-    ClusterInfo, ControlPlane, HealthCounts, KeyspaceInfo, KeyspaceStatus, MemberStatus, NodeState,
-    PartitionStatus, Status, UsageStatus,
+    BalancingStatus, ClusterInfo, ControlPlane, HealthCounts, KeyspaceInfo, KeyspaceStatus, MemberStatus,
+    NodeState, NodeStatus, PartitionStatus, Status, UsageStatus,
 };
 use nicekv_runtime::admin::NoLeader;
 use nicekv_runtime::control_plane::AdminRequest;
@@ -143,7 +143,11 @@ fn describe(status: &Status, with_partitions: bool) -> Vec<String> {
     if status.moves > 0 {
         lines.push(format!("moving {} replicas, `nicekv node list` shows where", status.moves));
     }
-    lines.extend(nodes.iter().map(|node| format!("node {} {} {:?}", node.name, node.address, node.state)));
+    lines.extend(nodes.iter().map(|node| {
+        let NodeStatus { name, address, state, gets_per_second, .. } = node;
+        format!("node {name} {address} {state:?}, {gets_per_second} gets/s")
+    }));
+    lines.extend(status.balancing.as_ref().map(describe_balancing));
     lines.extend(keyspaces.iter().map(describe_keyspace));
     let partitions = partitions.iter().filter(|_| with_partitions);
     lines.extend(partitions.map(describe_partition));
@@ -157,6 +161,19 @@ fn describe(status: &Status, with_partitions: bool) -> Vec<String> {
         format!("table {} {}/{} entries, {} hits", table.name, table.entries, table.capacity, table.hits)
     }));
     lines
+}
+
+/// Whose gets go to which replicas.
+fn describe_balancing(balancing: &BalancingStatus) -> String {
+    let BalancingStatus { divided, left_out, entries_per_partition, sources, divided_by_load } = balancing;
+    let mut line = format!(
+        "balancing gets of {divided} partitions divided by source, at most {entries_per_partition} entries (R + 1) for each, \
+         {sources} sources known, {divided_by_load} times otherwise because of load"
+    );
+    if *left_out > 0 {
+        line += &format!("; {left_out} partitions without room for it: their primaries answer alone");
+    }
+    line
 }
 
 /// One line: who is there, and how many partitions are how well.

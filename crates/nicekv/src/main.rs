@@ -16,6 +16,7 @@ mod lab;
 mod metrics;
 mod nodes;
 mod notify;
+mod plan;
 mod problems;
 mod roles;
 mod sim;
@@ -101,6 +102,8 @@ enum Command {
     /// node: after a second or two without writes they are exact, and with a ~ they are as old as the line says. Gets and updates a second are
     /// those that came to the nodes, between their last two reports, which they send once a second; what clients repeat counts again.
     Status(commands::StatusArguments),
+    /// Print how many nodes and partitions a switch with tables of some sizes carries
+    Plan(plan::PlanArguments),
     /// Show what goes on, live: what is wrong, keyspaces with their rates, nodes, switch tables; `q` ends it
     Top(top::TopArguments),
 }
@@ -251,6 +254,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Delete(arguments) => commands::delete(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Trace(command) => trace::run(&command),
+        Command::Plan(arguments) => plan::run(&arguments),
         Command::Status(arguments) => commands::status(&arguments),
         Command::Top(arguments) => top::run(&arguments),
     }?;

@@ -18,6 +18,12 @@ pub(crate) fn problems(status: &Status) -> Vec<String> {
     lines.extend(full.map(|table| {
         format!("table {} has {} of {} entries in use", table.name, table.entries, table.capacity)
     }));
+    let left_out = status.balancing.map_or(0, |balancing| balancing.left_out);
+    if left_out > 0 {
+        lines.push(format!(
+            "gets of {left_out} partitions are not balanced: table division has no room, their primaries answer alone"
+        ));
+    }
     if lines.is_empty() {
         lines.extend(status.why_not_ready.iter().map(|reason| format!("not ready: {reason}")));
     }
@@ -95,7 +101,7 @@ mod tests {
     #[test]
     fn each_problem_is_a_line_and_the_worst_is_first() {
         type Break = fn(&mut Value);
-        let breaks: [(Break, &str); 10] = [
+        let breaks: [(Break, &str); 11] = [
             (|status| status["health"]["lost"] = 1.into(), "1 partition is lost"),
             (|status| status["health"]["unavailable"] = 2.into(), "2 partitions are unavailable"),
             (|status| status["health"]["waiting"] = 2.into(), "2 partitions are without puts"),
@@ -112,6 +118,13 @@ mod tests {
                 "switch 0 does not have the newest tables",
             ),
             (|status| status["tables"][0]["entries"] = 10.into(), "table division has 10 of 10 entries"),
+            (
+                |status| {
+                    status["balancing"] = json!({"divided": 1, "left_out": 7, "entries_per_partition": 4,
+                        "sources": 0, "divided_by_load": 0});
+                },
+                "gets of 7 partitions are not balanced",
+            ),
         ];
         for (broken, part) in breaks {
             let lines = problems(&status(broken));
@@ -125,7 +138,7 @@ mod tests {
                 .for_each(|(broken, _)| broken(status));
             status["why_not_ready"] = "and so on".into();
         }));
-        assert!(all.len() == 8 && all[0].contains("lost") && all[7].contains("division"), "{all:?}");
+        assert!(all.len() == 9 && all[0].contains("lost") && all[7].contains("division"), "{all:?}");
         let waiting = problems(&status(|status| status["why_not_ready"] = "an epoch".into()));
         assert_eq!(waiting, ["not ready: an epoch"], "what has no other reason");
     }
