@@ -416,6 +416,14 @@ impl<P: Protocol> NodeCore<P> {
         &mut self.host.trace
     }
 
+    /// The epoch of a partition, and the decision up to which its engine will have all, and nothing more, once the storage requests of now are
+    /// executed; if gets could be answered for it now: whatever was acknowledged before is among that (R12).
+    pub fn settled(&self, now: Now, partition: PartitionId) -> Option<(Epoch, u64)> {
+        let slot = self.partitions.slot(partition).filter(|_| self.host.has_lease(now))?;
+        let partition = &self.partitions[slot];
+        Some((partition.membership().epoch, partition.settled()?))
+    }
+
     /// For operators and tests.
     pub fn status(&self) -> NodeStatus {
         NodeStatus {

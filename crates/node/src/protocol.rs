@@ -148,6 +148,12 @@ pub trait Protocol: Sized {
     /// A page has been read.
     fn on_scanned(&mut self, host: &mut Host, now: Now, token: u64, page: Page<'_>);
 
+    /// The decision up to which everything that was decided has taken effect here, and nothing after it; `None`: not at this moment, or this replica
+    /// does not lead, or the protocol has no decisions.
+    fn settled(&self) -> Option<u64> {
+        None
+    }
+
     /// Whether a pass of the scrub is to begin before its time.
     fn wants_scrub(&self, _now: Now) -> bool {
         false

@@ -92,6 +92,10 @@ impl Protocol for Hosted {
         each!(self, partition => partition.on_scanned(host, now, token, page));
     }
 
+    fn settled(&self) -> Option<u64> {
+        each!(self, partition => partition.settled())
+    }
+
     fn wants_scrub(&self, now: Now) -> bool {
         each!(self, partition => partition.wants_scrub(now))
     }

@@ -1,7 +1,8 @@
 //! Asking the metadata service, for commands: one connection to each instance, one question, blocking.
 
-use crate::control_plane::{AdminRequest, Greeting, NotLeading, Role, encode};
+use crate::control_plane::{AdminRequest, BackupFrame, Greeting, NotLeading, Role, VERSION, decode, encode};
 use nicekv_metadata::Status;
+use nicekv_wire::recovery::FRAME_BYTES_MAX;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
@@ -106,7 +107,33 @@ fn ask_all(
     Err(none)
 }
 
+/// Reads what a partition holds from the node at this address, frame by frame; the last one is [`BackupFrame::End`] or
+/// [`BackupFrame::Refused`]. The error is one line, also that of `take`.
+pub fn back_up(
+    node: SocketAddrV4,
+    partition: u32,
+    timeout: Duration,
+    mut take: impl FnMut(BackupFrame) -> Result<(), String>,
+) -> Result<(), String> {
+    let dialled = dial(node, &AdminRequest::Backup(partition), timeout);
+    let mut stream = dialled.map_err(|error| error.to_string())?;
+    loop {
+        let frame = read_frame(&mut stream, FRAME_BYTES_MAX).map_err(|error| error.to_string())?;
+        let frame = decode(&frame).map_err(|error| error.to_string())?;
+        let is_last = matches!(frame, BackupFrame::End | BackupFrame::Refused(_));
+        take(frame)?;
+        if is_last {
+            return Ok(());
+        }
+    }
+}
+
 fn ask_one(metadata: SocketAddrV4, request: &AdminRequest, timeout: Duration) -> io::Result<Vec<u8>> {
+    read_frame(&mut dial(metadata, request, timeout)?, ANSWER_BYTES_MAX)
+}
+
+/// A connection, on which a question was asked.
+fn dial(metadata: SocketAddrV4, request: &AdminRequest, timeout: Duration) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect_timeout(&metadata.into(), timeout)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(timeout))?;
@@ -117,10 +144,22 @@ fn ask_one(metadata: SocketAddrV4, request: &AdminRequest, timeout: Duration) ->
         frames.extend_from_slice(&message);
     }
     stream.write_all(&frames)?;
+    Ok(stream)
+}
+
+fn read_frame(stream: &mut TcpStream, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
+    stream.read_exact(&mut length).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            let line = format!(
+                "it has hung up: is it of a release with control protocol {VERSION}, as this program?"
+            );
+            io::Error::new(error.kind(), line)
+        }
+        _ => error,
+    })?;
     let length = u32::from_be_bytes(length) as usize;
-    if length > ANSWER_BYTES_MAX {
+    if length > bytes_max {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "what answers there is no metadata service"));
     }
     let mut answer = vec![0; length];

@@ -63,6 +63,26 @@ pub enum AdminRequest {
     Watch(u64),
     /// Of a node: what befell the requests of this client since, a [`NodeTrace`].
     Watched(u64),
+    /// Of a node, at its own TCP port: all that the partition of this number holds, at one moment; [`BackupFrame`]s. A connection is for one.
+    Backup(u32),
+}
+
+/// A frame of a backup, as a node sends them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BackupFrame {
+    /// First: of what the entries are.
+    Begin {
+        /// The epoch.
+        epoch: u32,
+        /// The decision up to which everything is there, and nothing of later ones.
+        index: u64,
+    },
+    /// A sequence of [`put_keyed_entry`](nicekv_wire::recovery::put_keyed_entry), in no order, no key twice.
+    Entries(Vec<u8>),
+    /// Last: that was all.
+    End,
+    /// It cannot be, or not go on, for this reason; another try may succeed.
+    Refused(String),
 }
 
 /// What a switch's installed tables do with a key.
@@ -171,7 +191,7 @@ pub enum ControlPlaneError {
 }
 
 const MAGIC: [u8; 6] = *b"nicekv";
-const VERSION: u8 = 4;
+pub(crate) const VERSION: u8 = 4;
 
 impl Greeting {
     /// The first frame of a connection.

@@ -12,10 +12,13 @@
 //! The clock is read *after* a batch was received: the lease is then judged at a moment within the client's call, however long the
 //! process was paused in between (R12). A failure of the disk ends the node: what is on it is unknown from then on (docs/FAULTS.md row 8).
 
+mod backups;
 #[cfg(test)]
 mod disk_tests;
 mod durable_log;
 mod helm;
+mod open;
+mod snapshot;
 mod space;
 mod spaces;
 mod storage;
@@ -23,7 +26,8 @@ mod streams;
 
 use durable_log::Forcing;
 pub use durable_log::LogObservation;
-pub use storage::{NodeStorage, OpenError, StorageOptions, open_durable, open_memory};
+pub use open::{OpenError, open_durable, open_memory};
+pub use storage::{NodeStorage, StorageOptions};
 
 use crate::inquiry::{Inquirer, Inquiries};
 use crate::{DatagramCounters, Linger, Stop, Uplink, Waker, is_ready, now, readable, wait};
@@ -184,6 +188,7 @@ impl Node {
         if is_due {
             self.storage.idle(now, &mut self.core)?;
         }
+        self.streams.back_up(now, &self.core, &mut self.storage)?;
         self.inquiries.answer(|()| observe(&self.core, &self.uplink, &self.storage));
         let force = self.storage.start_force(received != Received::More && !has_streams);
         self.uplink.send_with(|out| self.core.poll_transmit(out))?;
@@ -217,7 +222,7 @@ impl Node {
         if std::mem::take(&mut self.has_forced) || self.storage.is_unfinished() {
             return 0;
         }
-        let deadline_ns = self.core.next_deadline();
+        let deadline_ns = self.core.next_deadline().min(self.streams.next_deadline());
         match self.storage.is_busy() {
             true => deadline_ns.min(now().after(BUSY_POLL)),
             false => deadline_ns,

@@ -233,6 +233,13 @@ impl Protocol for Partition {
         self.append_open(host);
     }
 
+    /// A contended decision takes effect when it is released (R2), so what comes after it may show before.
+    fn settled(&self) -> Option<u64> {
+        let leads = self.lead.as_ref().is_some_and(|lead| lead.is_ready()) && self.membership.activated;
+        let is_held_back = self.sequence.unreleased().any(|decided| decided.contended);
+        (leads && !is_held_back).then(|| self.sequence.logged())
+    }
+
     fn status(&self) -> PartitionStatus {
         PartitionStatus {
             partition: self.id(),

@@ -321,9 +321,10 @@ impl Desk<'_> {
             AdminRequest::Ready => return Ok(Answer::Ready),
             AdminRequest::Lookup(lookup) => return Ok(Answer::Found(*lookup)),
             // Nodes are asked themselves.
-            AdminRequest::Partition(_) | AdminRequest::Watch(_) | AdminRequest::Watched(_) => {
-                serde_json::to_vec(&())
-            }
+            AdminRequest::Partition(_)
+            | AdminRequest::Watch(_)
+            | AdminRequest::Watched(_)
+            | AdminRequest::Backup(_) => serde_json::to_vec(&()),
         };
         json.map(Answer::Now)
     }

@@ -13,21 +13,15 @@
 //!   begins in the middle of a history. So the log is written (which may begin a segment) only when no request is left.
 
 use super::durable_log::{DurableLog, Forcing, LogObservation};
-use super::space::Space;
+use super::snapshot::{Next, Snapshot};
 use super::spaces::Spaces;
-use crate::Waker;
-use nicekv_node::{NodeConfig, StorageCompletion, StorageRequest, gathered_keys};
+use nicekv_node::{StorageCompletion, StorageRequest, gathered_keys};
 use nicekv_replication::Replica;
-use nicekv_store::engine::DurableOptions;
-use nicekv_store::{
-    DataDirectory, DurableEngine, EngineSync, Files, Log, LogIdentity, LogOptions, LogPosition, MemoryEngine,
-    StoreError,
-};
+use nicekv_store::{EngineSync, StoreError};
 use nicekv_wire::recovery::put_keyed_entry;
-use nicekv_wire::{DecodeError, Duration, Now, PartitionId};
+use nicekv_wire::{Duration, Now, PartitionId};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use thiserror::Error;
 
 /// Scanning is done in pieces: after so long the node does its other work, heartbeats above all.
 const SLICE: Duration = Duration::from_millis(4);
@@ -69,22 +63,6 @@ impl Default for StorageOptions {
     }
 }
 
-/// Why a node's storage cannot be opened.
-#[derive(Debug, Error)]
-pub enum OpenError {
-    /// By the store.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// A record of the log is not of this release, or contradicts those before it.
-    #[error("record {position} of the log is not understood: {error}")]
-    Record {
-        /// Which.
-        position: LogPosition,
-        /// Why.
-        error: DecodeError,
-    },
-}
-
 /// What the replica's storage requests are carried out with.
 pub struct NodeStorage {
     engine: Spaces,
@@ -106,6 +84,8 @@ pub struct NodeStorage {
     unsynced_bytes: u64,
     value: Vec<u8>,
     entries: Vec<u8>,
+    /// Of a partition that is being backed up.
+    snapshot: Option<Snapshot>,
 }
 
 enum AfterSync {
@@ -113,60 +93,13 @@ enum AfterSync {
     Trim { before: u64 },
 }
 
-/// A replica that forgets everything with its process, and its storage.
-pub fn open_memory(config: NodeConfig) -> (Replica, NodeStorage) {
-    (
-        Replica::new(config),
-        NodeStorage::new(Spaces::new(Box::new(MemoryEngine::new())), None, 0, StorageOptions::default()),
-    )
-}
-
-/// The replica whose log and engine are in `directory`, as it was. `waker` is woken when a force is done; `config.storage` is set
-/// to the directory's.
-pub fn open_durable(
-    mut config: NodeConfig,
-    now: Now,
-    files: Arc<dyn Files>,
-    directory: DataDirectory,
-    options: StorageOptions,
-    waker: Waker,
-) -> Result<(Replica, NodeStorage), OpenError> {
-    config.storage = directory.storage_id();
-    // The engine is told when to sync, so its own bound must not come first.
-    let engine_options =
-        DurableOptions { memtable_bytes_max: 8 * options.engine_sync_bytes, ..DurableOptions::default() };
-    let engine = DurableEngine::open(&directory.path().join("engine"), engine_options)?;
-    let identity = LogIdentity {
-        cluster_id: directory.cluster_id(),
-        storage_id: directory.storage_id(),
-        node_id: config.node.0.into(),
-    };
-    let log_options = LogOptions { segment_bytes_max: options.segment_bytes_max, ..LogOptions::default() };
-    let mut core = Replica::new(config);
-    let (mut replayed, mut refused) = (0, None);
-    let path = directory.path().join("log");
-    let space = Space::open(files.clone(), directory.path(), options.reserve_bytes)?;
-    core.set_disk_space(space.state());
-    let (log, _) = Log::open(files, &path, identity, log_options, |position, record| {
-        if refused.is_none() {
-            replayed += 1;
-            refused = core.replay(now, record).err().map(|error| OpenError::Record { position, error });
-        }
-    })?;
-    if let Some(error) = refused {
-        return Err(error);
-    }
-    let log = DurableLog::new(log, space, directory, now.after(options.trim_interval), waker);
-    let mut storage = NodeStorage::new(Spaces::open(Box::new(engine))?, Some(log), replayed, options);
-    storage.run(now, &mut core)?;
-    while storage.is_unfinished() {
-        storage.run(now, &mut core)?;
-    }
-    Ok((core, storage))
-}
-
 impl NodeStorage {
-    fn new(engine: Spaces, log: Option<DurableLog>, appended: u64, options: StorageOptions) -> Self {
+    pub(super) fn new(
+        engine: Spaces,
+        log: Option<DurableLog>,
+        appended: u64,
+        options: StorageOptions,
+    ) -> Self {
         Self {
             engine,
             log,
@@ -181,7 +114,26 @@ impl NodeStorage {
             unsynced_bytes: 0,
             value: Vec::new(),
             entries: Vec::new(),
+            snapshot: None,
         }
+    }
+
+    /// Begins to read a partition as it is now: when no request is left. Ends the snapshot before.
+    pub(super) fn begin_snapshot(&mut self, partition: PartitionId) {
+        self.snapshot = Some(Snapshot::new(partition));
+    }
+
+    /// What is next of the snapshot.
+    pub(super) fn next_of_snapshot(&mut self) -> Result<Next, StoreError> {
+        match &mut self.snapshot {
+            Some(snapshot) => snapshot.next(&self.engine),
+            None => Ok(Next::End),
+        }
+    }
+
+    /// Nobody reads it any more.
+    pub(super) fn end_snapshot(&mut self) {
+        self.snapshot = None;
     }
 
     /// What the log says of itself.
@@ -292,14 +244,19 @@ impl NodeStorage {
                     core.handle_storage(now, completion);
                 }
                 StorageRequest::Write { partition, key, entry } => {
+                    before_write(&mut self.snapshot, &self.engine, partition, key)?;
                     self.engine.put(partition, key, entry)?;
                     self.unsynced_bytes += (key.len() + entry.len()) as u64;
                 }
                 StorageRequest::Remove { partition, key } => {
+                    before_write(&mut self.snapshot, &self.engine, partition, key)?;
                     self.engine.remove(partition, key)?;
                     self.unsynced_bytes += key.len() as u64;
                 }
-                StorageRequest::Clear { partition } => self.unsynced_bytes += self.engine.clear(partition)?,
+                StorageRequest::Clear { partition } => {
+                    self.snapshot.iter_mut().for_each(|snapshot| snapshot.before_clear(partition));
+                    self.unsynced_bytes += self.engine.clear(partition)?;
+                }
                 StorageRequest::Scan { token, partition, after, bytes_max } => {
                     let after = (!after.is_empty()).then_some(after);
                     let page = self.engine.scan(partition, after, bytes_max)?;
@@ -429,4 +386,14 @@ impl NodeStorage {
         }
         Ok(())
     }
+}
+
+/// What a partition that is being backed up held of a key is kept.
+fn before_write(
+    snapshot: &mut Option<Snapshot>,
+    engine: &Spaces,
+    partition: PartitionId,
+    key: &[u8],
+) -> Result<(), StoreError> {
+    snapshot.as_mut().map_or(Ok(()), |snapshot| snapshot.before_write(engine, partition, key))
 }

@@ -1,12 +1,15 @@
 //! The TCP connections by which joiners copy (R7): those that this node has dialled and those that it has accepted. Commands that ask how
 //! the node stands (`nicekv explain`, `nicekv trace`) are accepted there, too, and greet first.
 
+use super::backups::Backups;
+use super::storage::NodeStorage;
 use crate::control_plane::{
     AdminRequest, Greeting, NodeAnswer, NodeEvent, NodePartition, NodeTrace, Role, decode,
 };
 use crate::{FrameLimits, FramedStream, PollFd, accept, dial, readable};
 use nicekv_node::{Standing, Step, StreamPeer, TraceEvent};
 use nicekv_replication::Replica;
+use nicekv_store::StoreError;
 use nicekv_wire::recovery::FRAME_BYTES_MAX;
 use nicekv_wire::{ClientId, Now, PartitionId};
 use std::io;
@@ -24,11 +27,12 @@ pub(super) struct Streams {
     accepted: u64,
     /// Numbers of those that were accepted from commands.
     visitors: Vec<u64>,
+    backups: Backups,
 }
 
 impl Streams {
     pub(super) fn new(listener: TcpListener) -> Self {
-        Self { listener, open: Vec::new(), accepted: 0, visitors: Vec::new() }
+        Self { listener, open: Vec::new(), accepted: 0, visitors: Vec::new(), backups: Backups::default() }
     }
 
     fn is_full(&self) -> bool {
@@ -48,7 +52,7 @@ impl Streams {
             self.accepted += 1;
             self.open.push((StreamPeer::Accepted(self.accepted), FramedStream::new(stream, LIMITS)));
         }
-        let Self { open, visitors, .. } = self;
+        let Self { open, visitors, backups, .. } = self;
         open.retain_mut(|(peer, stream)| {
             let mut asked = Vec::new();
             let is_open = stream.receive(|frame| match peer {
@@ -56,7 +60,8 @@ impl Streams {
                 StreamPeer::Accepted(number) if is_visitor(frame) => visitors.push(*number),
                 _ => core.handle_stream(now, *peer, frame),
             });
-            is_open.is_ok() && asked.iter().all(|frame| answer(now, core, stream, frame).is_some())
+            is_open.is_ok()
+                && asked.iter().all(|frame| answer(now, core, stream, *peer, backups, frame).is_some())
         });
         let is_there = |number: &u64| open.iter().any(|(peer, _)| *peer == StreamPeer::Accepted(*number));
         visitors.retain(is_there);
@@ -72,6 +77,24 @@ impl Streams {
             }
         }
         self.open.retain_mut(|(_, stream)| stream.flush().is_ok());
+    }
+
+    /// Goes on with a backup, if somebody has asked for one; when the storage requests of this turn are executed.
+    pub(super) fn back_up(
+        &mut self,
+        now: Now,
+        core: &Replica,
+        storage: &mut NodeStorage,
+    ) -> Result<(), StoreError> {
+        let Self { open, backups, .. } = self;
+        let Some(asker) = backups.asker() else { return Ok(()) };
+        let stream = open.iter_mut().find(|(peer, _)| *peer == asker).map(|(_, stream)| stream);
+        backups.go_on(now, core, storage, stream)
+    }
+
+    /// When a backup is to be gone on with.
+    pub(super) fn next_deadline(&self) -> u64 {
+        self.backups.next_deadline()
     }
 
     fn stream(&mut self, peer: StreamPeer) -> Option<&mut FramedStream> {
@@ -94,7 +117,14 @@ fn is_visitor(frame: &[u8]) -> bool {
 }
 
 /// Tells a command what it asks; `None`: a node is not asked that.
-fn answer(now: Now, core: &mut Replica, stream: &mut FramedStream, frame: &[u8]) -> Option<()> {
+fn answer(
+    now: Now,
+    core: &mut Replica,
+    stream: &mut FramedStream,
+    peer: StreamPeer,
+    backups: &mut Backups,
+    frame: &[u8],
+) -> Option<()> {
     let json = match decode(frame) {
         Ok(AdminRequest::Partition(id)) => serde_json::to_vec(&told(core, PartitionId(id))),
         Ok(AdminRequest::Watch(client)) => {
@@ -102,6 +132,7 @@ fn answer(now: Now, core: &mut Replica, stream: &mut FramedStream, frame: &[u8])
             serde_json::to_vec(&traced(now, core, ClientId(client)))
         }
         Ok(AdminRequest::Watched(client)) => serde_json::to_vec(&traced(now, core, ClientId(client))),
+        Ok(AdminRequest::Backup(id)) => return backups.ask(peer, PartitionId(id), stream),
         _ => return None,
     };
     stream.queue(&json.ok()?).ok()

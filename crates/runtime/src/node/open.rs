@@ -1,0 +1,84 @@
+//! Opening a node's storage: the engine, the space, the log, which is read back.
+
+use super::durable_log::DurableLog;
+use super::space::Space;
+use super::spaces::Spaces;
+use super::storage::{NodeStorage, StorageOptions};
+use crate::Waker;
+use nicekv_node::NodeConfig;
+use nicekv_replication::Replica;
+use nicekv_store::engine::DurableOptions;
+use nicekv_store::{
+    DataDirectory, DurableEngine, Files, Log, LogIdentity, LogOptions, LogPosition, MemoryEngine, StoreError,
+};
+use nicekv_wire::{DecodeError, Now};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Why a node's storage cannot be opened.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// By the store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A record of the log is not of this release, or contradicts those before it.
+    #[error("record {position} of the log is not understood: {error}")]
+    Record {
+        /// Which.
+        position: LogPosition,
+        /// Why.
+        error: DecodeError,
+    },
+}
+
+/// A replica that forgets everything with its process, and its storage.
+pub fn open_memory(config: NodeConfig) -> (Replica, NodeStorage) {
+    (
+        Replica::new(config),
+        NodeStorage::new(Spaces::new(Box::new(MemoryEngine::new())), None, 0, StorageOptions::default()),
+    )
+}
+
+/// The replica whose log and engine are in `directory`, as it was. `waker` is woken when a force is done; `config.storage` is set
+/// to the directory's.
+pub fn open_durable(
+    mut config: NodeConfig,
+    now: Now,
+    files: Arc<dyn Files>,
+    directory: DataDirectory,
+    options: StorageOptions,
+    waker: Waker,
+) -> Result<(Replica, NodeStorage), OpenError> {
+    config.storage = directory.storage_id();
+    // The engine is told when to sync, so its own bound must not come first.
+    let engine_options =
+        DurableOptions { memtable_bytes_max: 8 * options.engine_sync_bytes, ..DurableOptions::default() };
+    let engine = DurableEngine::open(&directory.path().join("engine"), engine_options)?;
+    let identity = LogIdentity {
+        cluster_id: directory.cluster_id(),
+        storage_id: directory.storage_id(),
+        node_id: config.node.0.into(),
+    };
+    let log_options = LogOptions { segment_bytes_max: options.segment_bytes_max, ..LogOptions::default() };
+    let mut core = Replica::new(config);
+    let (mut replayed, mut refused) = (0, None);
+    let path = directory.path().join("log");
+    let space = Space::open(files.clone(), directory.path(), options.reserve_bytes)?;
+    core.set_disk_space(space.state());
+    let (log, _) = Log::open(files, &path, identity, log_options, |position, record| {
+        if refused.is_none() {
+            replayed += 1;
+            refused = core.replay(now, record).err().map(|error| OpenError::Record { position, error });
+        }
+    })?;
+    if let Some(error) = refused {
+        return Err(error);
+    }
+    let log = DurableLog::new(log, space, directory, now.after(options.trim_interval), waker);
+    let mut storage = NodeStorage::new(Spaces::open(Box::new(engine))?, Some(log), replayed, options);
+    storage.run(now, &mut core)?;
+    while storage.is_unfinished() {
+        storage.run(now, &mut core)?;
+    }
+    Ok((core, storage))
+}
