@@ -11,7 +11,8 @@ use nicekv_runtime::node::{NodeInquirer, NodeObservation};
 use nicekv_runtime::{DatagramCounters, SwitchInquirer, SwitchObservation};
 use std::time::{Duration, Instant};
 
-/// A role of this process.
+/// A role of this process; clones are the same.
+#[derive(Clone)]
 pub enum Source {
     /// A storage node, by its name.
     Node(String, NodeInquirer),
@@ -24,6 +25,16 @@ pub enum Source {
 }
 
 impl Source {
+    /// What it is, and its name.
+    pub fn name(&self) -> (&'static str, &str) {
+        match self {
+            Self::Node(name, _) => ("node", name),
+            Self::Switch(name, _) => ("switch", name),
+            Self::Metadata(_) => ("metadata", "metadata"),
+            Self::Gateway(name, _) => ("gateway", name),
+        }
+    }
+
     /// Whose metrics it has.
     pub(crate) fn owner(&self) -> Owner {
         match self {
@@ -37,27 +48,28 @@ impl Source {
     /// Asks the role, until `deadline`.
     pub(crate) fn gather(&self, samples: &mut Samples, deadline: Instant) {
         let left = || deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        let (role, name, is_answering) = match self {
+        let is_answering = match self {
             Self::Node(name, node) => {
                 let told = node.ask((), left());
                 told.iter().for_each(|told| observe_node(samples, name, told));
-                ("node", name.as_str(), told.is_some())
+                told.is_some()
             }
             Self::Switch(name, switch) => {
                 let told = switch.ask((), left()).flatten();
                 told.iter().for_each(|told| observe_switch(samples, name, told));
-                ("switch", name.as_str(), told.is_some())
+                told.is_some()
             }
             Self::Metadata(metadata) => {
                 let told = metadata.ask((), left());
                 told.iter().for_each(|told| observe_metadata(samples, told));
-                ("metadata", "metadata", told.is_some())
+                told.is_some()
             }
             Self::Gateway(name, gateway) => {
                 observe_gateway(samples, name, &gateway.observe());
-                ("gateway", name.as_str(), true)
+                true
             }
         };
+        let (role, name) = self.name();
         samples.set(&ANSWERING, &[role, name], is_answering.into());
     }
 }

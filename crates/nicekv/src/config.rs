@@ -23,6 +23,7 @@ pub(crate) use sections::{
 };
 
 use crate::failure::Failure;
+use crate::logs::LogSection;
 use keyspaces::protocol;
 use nicekv_client::Keyspace;
 use nicekv_dataplane::{Prefix, Topology, VringSet};
@@ -72,6 +73,8 @@ pub(crate) struct ClusterConfig {
     pub(crate) keyspaces: Vec<KeyspaceSection>,
     #[serde(default)]
     pub(crate) timing: TimingSection,
+    #[serde(default)]
+    pub(crate) log: LogSection,
 }
 
 /// The roles that have a file.

@@ -5,6 +5,7 @@ use crate::config::{
     NodeSection, PortSection, Replication, Store, SwitchSection, TimingSection,
 };
 use crate::failure::Failure;
+use crate::logs::LogSection;
 use crate::roles::random_id;
 use crate::thread_count::ThreadCount;
 use nicekv_lab::{Hook, LabCommand, Plan, PlannedEdge, PlannedInstance, PlannedNode};
@@ -61,6 +62,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         gateways: plan.gateways.iter().map(|name| gateway(plan, name)).collect(),
         keyspaces: plan.keyspaces.iter().map(KeyspaceSection::of).collect(),
         timing: TimingSection::default(),
+        log: LogSection::default(),
     };
     config.metadata_config()?;
     toml::to_string(&config).map_err(Failure::environment)

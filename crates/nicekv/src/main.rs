@@ -13,6 +13,7 @@ mod explain;
 mod failure;
 mod gateway;
 mod lab;
+mod logs;
 mod metrics;
 mod nodes;
 mod notify;
@@ -130,6 +131,8 @@ struct MetadataArguments {
     endpoints: Vec<String>,
     #[command(flatten)]
     metrics: metrics::MetricsArguments,
+    #[command(flatten)]
+    log: logs::LogArguments,
 }
 
 impl MetadataArguments {
@@ -155,6 +158,8 @@ struct RoleArguments {
     config: ConfigArguments,
     #[command(flatten)]
     metrics: metrics::MetricsArguments,
+    #[command(flatten)]
+    log: logs::LogArguments,
     /// Which entry of the file this process is
     #[arg(long)]
     name: String,
@@ -173,6 +178,8 @@ struct NodeArguments {
     name: Option<String>,
     #[command(flatten)]
     metrics: metrics::MetricsArguments,
+    #[command(flatten)]
+    log: logs::LogArguments,
 }
 
 #[derive(clap::Args)]
@@ -196,7 +203,9 @@ fn main() -> ExitCode {
     match outcome {
         Ok(exit_code) => exit_code,
         Err(failure) => {
-            eprintln!("nicekv: {failure}");
+            if !logs::failed(&failure) {
+                eprintln!("nicekv: {failure}");
+            }
             failure.exit_code()
         }
     }
@@ -231,20 +240,22 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Bench(command) => bench(&command),
         Command::Up(arguments) => up::run(&arguments),
         Command::Node(NodeArguments { command: Some(command), .. }) => nodes::run(&command),
-        Command::Node(NodeArguments { config, name, metrics, .. }) => {
+        Command::Node(NodeArguments { config, name, metrics, log, .. }) => {
             let (config, name) = (config.expect("required"), name.expect("required"));
-            roles::run_node(&config::read(&config, RoleKind::Node)?, &name, metrics)
+            let config = logged(config::read(&config, RoleKind::Node)?, log)?;
+            roles::run_node(&config, &name, metrics)
         }
         Command::Metadata(arguments) => {
-            let (name, metrics) = (arguments.name.clone(), arguments.metrics);
-            roles::run_metadata(&arguments.config()?, &name, metrics)
+            let (name, metrics, log) = (arguments.name.clone(), arguments.metrics, arguments.log);
+            roles::run_metadata(&logged(arguments.config()?, log)?, &name, metrics)
         }
-        Command::Switch(RoleArguments { config, metrics, name }) => {
-            roles::run_switch(&config::read(&config.config, RoleKind::Switch)?, &name, metrics)
+        Command::Switch(RoleArguments { config, metrics, log, name }) => {
+            let config = logged(config::read(&config.config, RoleKind::Switch)?, log)?;
+            roles::run_switch(&config, &name, metrics)
         }
         Command::Gateway(GatewayArguments { role, gateway_threads }) => {
-            let RoleArguments { config, metrics, name } = role;
-            let config = config::read(&config.config, RoleKind::Gateway)?;
+            let RoleArguments { config, metrics, log, name } = role;
+            let config = logged(config::read(&config.config, RoleKind::Gateway)?, log)?;
             roles::run_gateway(&config, &name, gateway_threads, metrics)
         }
         Command::Config(command) => config::run(&command),
@@ -259,6 +270,15 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Top(arguments) => top::run(&arguments),
     }?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A role's configuration; from here on events are logged.
+fn logged(
+    config: config::ClusterConfig,
+    arguments: logs::LogArguments,
+) -> Result<config::ClusterConfig, Failure> {
+    logs::begin(arguments.or(config.log))?;
+    Ok(config)
 }
 
 fn bench(command: &nicekv_bench::BenchCommand) -> Result<(), Failure> {

@@ -6,9 +6,13 @@
 use crate::config::{ClusterConfig, InstanceSection, MetadataSection, NodeSection, Store};
 use crate::failure::Failure;
 use crate::gateway::Settings;
+use crate::logs;
+use crate::logs::differences::Event;
+use crate::logs::watch::{emit, watcher};
 use crate::metrics::MetricsArguments;
 use crate::notify;
 use crate::thread_count::ThreadCount;
+use log::Level;
 use nicekv_dataplane_xdp::{KernelSwitch, Port};
 use nicekv_metadata::{Metadata, SeatTiming, StateStore};
 use nicekv_metrics::Source;
@@ -296,15 +300,19 @@ fn run_alone(name: &str, prepared: Prepared, metrics: MetricsArguments) -> Resul
 /// The same with a role of several threads.
 fn run_threads(name: &str, prepared: Prepared<Vec<Role>>, metrics: MetricsArguments) -> Result<(), Failure> {
     let Prepared { role: roles, source } = prepared;
+    let kind = source.name().0;
+    let watcher = watcher(vec![source.clone()]);
     let metrics = metrics.bind()?.role(vec![source])?;
     let stop = Stop::new();
     stop.on_signals().map_err(Failure::environment)?;
     let threads: Vec<_> =
-        roles.into_iter().chain(metrics).map(|role| spawn_role(&stop, name, role)).collect();
+        roles.into_iter().chain(metrics).chain([watcher]).map(|role| spawn_role(&stop, name, role)).collect();
     say(format_args!("running {name}"))?;
+    emit(kind, name, Event::new(Level::Info, "started").with("version", env!("CARGO_PKG_VERSION")));
     notify::ready()
         .map_err(|error| Failure::Environment(format!("cannot tell the service manager: {error}")))?;
     ended(&stop, threads)?;
+    emit(kind, name, Event::new(Level::Info, "stopped"));
     say(format_args!("stopped {name}"))
 }
 
@@ -316,6 +324,10 @@ pub(crate) fn spawn_role(stop: &Stop, name: &str, role: Role) -> JoinHandle<()> 
 
 /// One line for whoever has started this; that nobody listens is no failure.
 pub(crate) fn say(line: std::fmt::Arguments<'_>) -> Result<(), Failure> {
+    if logs::is_json() {
+        log::info!(text = line.to_string().as_str(); "said");
+        return Ok(());
+    }
     let mut out = std::io::stdout();
     match writeln!(out, "{line}").and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::environment(error)),

@@ -15,6 +15,7 @@ use crate::config::{
     TimingSection,
 };
 use crate::failure::Failure;
+use crate::logs::{self, LogArguments, LogLevel, LogSection};
 use crate::metrics::{self, MetricsArguments};
 use crate::roles::{self, bind_error, open_directory, random_id};
 use crate::{address, commands, discovery, gateway};
@@ -95,6 +96,8 @@ pub(crate) struct UpArguments {
     gateway_threads: Option<crate::thread_count::ThreadCount>,
     #[command(flatten)]
     metrics: MetricsArguments,
+    #[command(flatten)]
+    log: LogArguments,
     /// UDP port of the virtual rings and nodes; 0 chooses a free one
     #[arg(long, default_value_t = 0)]
     port: u16,
@@ -109,6 +112,7 @@ enum Engine {
 }
 
 pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
+    logs::begin(arguments.log.or(LogSection { level: LogLevel::Warn, ..LogSection::default() }))?;
     let stop = Stop::new();
     stop.on_signals().map_err(Failure::environment)?;
     // Checked before anything is created.
@@ -192,6 +196,7 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
         gateways: vec![],
         keyspaces: keyspaces.iter().map(KeyspaceSection::of).collect(),
         timing: TIMING,
+        log: LogSection::default(),
     })
 }
 
@@ -345,6 +350,7 @@ fn serve(
     let roles::Prepared { role: gateway, source } =
         gateway::prepare("gateway", redis, Ipv4Addr::LOCALHOST, Some(edges), keyspaces.clone(), settings)?;
     sources.push(source);
+    threads.push(roles::spawn_role(stop, "log", logs::watch::watcher(sources.clone())));
     // Before the cluster is ready: one that does not become so is what metrics are for.
     let metrics = metrics.role(sources)?;
     threads.extend(metrics.map(|role| roles::spawn_role(stop, "metrics", role)));

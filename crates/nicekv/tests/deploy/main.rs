@@ -2,13 +2,16 @@
 //! Three storage hosts around a switch host, the metadata service on three hosts with etcd, a gateway; a node is added, one replaced, one removed
 //! under load, the leader of the metadata service killed; at each step `status`, `explain`, `top` and the metrics are looked at.
 
+mod files;
 mod hosts;
 mod load;
 mod units;
 
+use files::{edited, metadata_file, node_file, switch_file};
 use hosts::{Host, Network, SWITCH};
 use load::Load;
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -75,71 +78,6 @@ fn units_are_such_as_systemd_takes_and_few_may_do_anything() {
     }
 }
 
-/// A file as printed, with other words in some places.
-fn edited(template: &str, changes: &[(&str, &str)]) -> String {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_nicekv")).args(["config", "print", template]).output().unwrap();
-    let mut text = String::from_utf8(output.stdout).unwrap();
-    for (from, to) in changes {
-        assert!(text.contains(from), "{template} has no {from}");
-        text = text.replace(from, to);
-    }
-    text
-}
-
-fn node_file(node: &Host) -> String {
-    let id = node.name.trim_start_matches("node-");
-    edited(
-        "node",
-        &[
-            ("node-0", node.name),
-            ("id = 0 ", &format!("id = {id} ")),
-            ("10.20.1.1", node.address),
-            ("02:00:00:00:01:01", node.mac),
-            ("switch_port = 1 ", &format!("switch_port = {} ", node.port)),
-            ("# instances = [{ name = \"metadata-1\", address = \"10.20.0.3\" }]", INSTANCES_FOR_NODES),
-            ("# metrics", "metrics"),
-        ],
-    )
-}
-
-const INSTANCES_FOR_NODES: &str = "instances = [{ name = \"metadata-1\", address = \"10.20.0.3\" }, { name = \"metadata-2\", address = \"10.20.0.4\" }]";
-
-fn metadata_file() -> String {
-    let instance = |number: usize| {
-        let Host { name, address, mac, port } = METADATA[number];
-        format!(
-            "{{ name = \"{name}\", address = \"{address}\", mac = \"{mac}\", switch_port = {port}, control = [\"{address}:7400\", \"10.30.{number}.1:7400\"], metrics = \"{address}:9464\" }}"
-        )
-    };
-    let instances = format!("instances = [{}, {}]", instance(1), instance(2));
-    let text = edited(
-        "metadata",
-        &[
-            ("#store = \"file\"", "store = \"etcd\""),
-            ("# endpoints", "endpoints"),
-            ("data_directory =", "# data_directory ="),
-            ("# metrics", "metrics"),
-        ],
-    );
-    let line = |line: &str| {
-        if line.starts_with("# instances") { instances.clone() } else { line.to_owned() }
-    };
-    text.lines().map(line).collect::<Vec<_>>().join("\n")
-}
-
-fn switch_file() -> String {
-    let ports = METADATA.iter().chain(&NODES).chain([&CLIENT]).map(|host| host.port);
-    let ports = ports.map(|port| format!("  {{ number = {port}, device = \"port-{port}\" }},\n"));
-    let text = edited(
-        "switch",
-        &[("[\"10.30.0.1:7400\"]", "[\"10.30.0.1:7400\", \"10.30.1.1:7400\", \"10.30.2.1:7400\"]")],
-    );
-    let (before, rest) = text.split_once("ports = [\n").unwrap();
-    let (_, after) = rest.split_once("\n]\n").unwrap();
-    format!("{before}ports = [\n{}]\n{after}", ports.collect::<String>())
-}
-
 /// What an operator has: hosts, files, and roles that run.
 struct Deployment {
     network: Arc<Network>,
@@ -195,6 +133,8 @@ impl Deployment {
         give(&self.host(host));
         let data = self.host(host).join("data");
         give(&data);
+        assert!(text.contains("#format = \"line\""), "{role} logs lines unless told otherwise");
+        let text = text.replace("#format = \"line\"", "format = \"json\"");
         fs::write(self.file(host, role), text.replace("/var/lib/nicekv", data.to_str().unwrap())).unwrap();
         if role == "switch" {
             // The default, which is the same for everybody on this machine.
@@ -279,27 +219,39 @@ impl Deployment {
         page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
     }
 
-    /// What everybody says when all is well with so many nodes.
+    /// Waits until everybody says that all is well with so many nodes: primaries may move on for a while after it is so.
     #[track_caller]
     fn assert_well(&self, nodes: usize, leader: &str) {
-        let status = self.wait_for("all is well", |status| {
-            status["ready"] == true
-                && live(status) == nodes
-                && status["nodes"].as_array().unwrap().len() == nodes
-        });
-        let told = self.told(&["status"]);
-        assert!(!told.contains("WRONG"), "{told}");
-        assert!(
-            told.contains(&format!("health {nodes} of {nodes} nodes live, 64 of 64 partitions whole")),
-            "{told}"
-        );
-        let explained = self.told(&["explain", "key-1"]);
-        assert!(!explained.contains("DIFFERENT"), "{explained}\n{status:#}");
-        let top = self.told(&["top", "--once"]);
-        assert!(!top.contains("WRONG") && top.contains("node-0"), "{top}");
+        let deadline = Instant::now() + PATIENCE;
+        while let Err(told) = self.is_well(nodes, leader) {
+            if Instant::now() > deadline {
+                let logs: String = self.running.iter().map(Running::log).collect();
+                panic!("not well with {nodes} nodes: {told}\n{logs}");
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// What the first says that does not say so.
+    fn is_well(&self, nodes: usize, leader: &str) -> Result<(), String> {
+        let whole = format!("health {nodes} of {nodes} nodes live, 64 of 64 partitions whole");
+        for (command, expected, wrong) in [
+            (&["status"][..], whole.as_str(), "WRONG"),
+            (&["explain", "key-1"], "agree", "DIFFERENT"),
+            (&["top", "--once"], "node-0", "WRONG"),
+        ] {
+            let output = self.nicekv(command);
+            let told = String::from_utf8_lossy(&output.stdout);
+            if !output.status.success() || !told.contains(expected) || told.contains(wrong) {
+                return Err(format!("{command:?}: {output:?}"));
+            }
+        }
         let live = self.metric(leader, "nicekv_metadata_nodes{state=\"live\"}");
-        assert_eq!(live, Some(nodes as f64), "{}", self.metrics(leader));
-        assert_eq!(self.metric(leader, "nicekv_metadata_ready"), Some(1.0));
+        let ready = self.metric(leader, "nicekv_metadata_ready");
+        match (live, ready) {
+            (Some(live), Some(1.0)) if live == nodes as f64 => Ok(()),
+            _ => Err(self.metrics(leader)),
+        }
     }
 }
 
@@ -343,6 +295,59 @@ fn a_cluster_from_files_and_units_is_operated_under_load() {
     for role in deployment.running.drain(..) {
         role.stop();
     }
+    read_logs(&deployment);
+}
+
+/// Every line that a role has written is one event; together they tell what has happened, and nothing of requests.
+fn read_logs(deployment: &Deployment) {
+    let of = |name: &str| -> Vec<Value> {
+        let text = fs::read_to_string(deployment.host(name).join(format!("{name}.log"))).unwrap();
+        let event =
+            |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{name}: {error}: {line}"));
+        let events: Vec<Value> = text.lines().map(event).collect();
+        let is_whole =
+            |event: &Value| ["time", "level", "event"].iter().all(|field| event[field].is_string());
+        assert!(events.iter().all(is_whole), "{name}: {text}");
+        events
+    };
+    let metadata: Vec<Value> = METADATA.iter().flat_map(|host| of(host.name)).collect();
+    let has = |events: &[Value], name: &str, field: &str, value: &str| {
+        events.iter().any(|event| event["event"] == name && event[field] == value)
+    };
+    for (name, node) in [
+        ("node-added", "node-3"),
+        ("node-silent", "node-1"),
+        ("node-removed", "node-1"),
+        ("node-removed", "node-2"),
+    ] {
+        assert!(has(&metadata, name, "node", node), "no {name} of {node}: {metadata:#?}");
+    }
+    let terms: BTreeSet<u64> = metadata
+        .iter()
+        .filter(|event| event["event"] == "leads")
+        .filter_map(|event| event["term"].as_u64())
+        .collect();
+    assert!(terms.len() > 1, "two have led: {terms:?}");
+    let nodes: Vec<(&str, Vec<Value>)> = NODES.iter().map(|node| (node.name, of(node.name))).collect();
+    for (name, events) in &nodes {
+        assert!(has(events, "partition", "standing", "consistent"), "{name}: {events:#?}");
+        assert!(events.iter().all(|event| event["event"] == "said" || event["name"] == *name), "{events:#?}");
+    }
+    // What the dead one led, others lead in a later epoch.
+    let led = |events: &[Value]| -> BTreeMap<u64, u64> {
+        let led = events.iter().filter(|event| event["event"] == "partition" && event["leads"] == true);
+        led.map(|event| (event["partition"].as_u64().unwrap(), event["epoch"].as_u64().unwrap())).collect()
+    };
+    let by_the_dead = led(&nodes[1].1);
+    assert!(!by_the_dead.is_empty());
+    for (partition, epoch) in by_the_dead {
+        let is_later = |(_, events): &(&str, Vec<Value>)| {
+            led(events).get(&partition).is_some_and(|later| *later > epoch)
+        };
+        assert!(nodes.iter().any(is_later), "partition {partition} after epoch {epoch}");
+    }
+    let gateway = of(CLIENT.name);
+    assert!(has(&gateway, "started", "role", "gateway") && gateway.len() < 20, "{gateway:#?}");
 }
 
 fn check_files(deployment: &Deployment) {

@@ -4,6 +4,7 @@ use super::*;
 use crate::config::sections::{GatewaySection, PortSection, SwitchSection, TimingSection};
 use crate::config::sections::{HostSection, InstanceSection, MetadataSection, NodeSection};
 use crate::config::{ClusterConfig, KeyspaceSection, RoleKind, check, parse_with};
+use crate::logs::LogSection;
 use crate::thread_count::ThreadCount;
 use nicekv_gateway::GatewayConfig;
 use serde::de::DeserializeOwned;
@@ -132,6 +133,8 @@ fn every_field_that_a_role_reads_is_there() {
     held::<HostSection>(&[all(Metadata, &[]), all(Cluster, &[])]);
     held::<GatewaySection>(&[all(Gateway, &[])]);
     held::<TimingSection>(&[all(Metadata, &[])]);
+    let every = [Metadata, Node, Switch, Edge, UserSwitch, Gateway, Cluster];
+    held::<LogSection>(&every.map(|template| all(template, &[])));
     let keyspaces = [Switch, Edge, UserSwitch].map(|template| all(template, &[rings]));
     held::<KeyspaceSection>(&[&keyspaces[..], &[all(Metadata, &[]), all(Gateway, &[])]].concat());
 }

@@ -1,0 +1,306 @@
+//! What has changed between two looks at a role: events.
+
+use log::Level;
+use nicekv_gateway::GatewayObservation;
+use nicekv_metadata::{DiskState, Health, NodeState, PartitionStatus, Status};
+use nicekv_node::{NodeStatus, PartitionStatus as NodePartition, Standing};
+use nicekv_runtime::SwitchObservation;
+use nicekv_runtime::metadata::MetadataObservation;
+use serde::Serialize;
+
+/// A value of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Field {
+    Number(u64),
+    Flag(bool),
+    Text(String),
+}
+
+impl From<u64> for Field {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<bool> for Field {
+    fn from(flag: bool) -> Self {
+        Self::Flag(flag)
+    }
+}
+
+impl From<&str> for Field {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+/// One line of the log, without who and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) level: Level,
+    pub(crate) name: &'static str,
+    pub(crate) fields: Vec<(&'static str, Field)>,
+}
+
+impl Event {
+    pub(crate) fn new(level: Level, name: &'static str) -> Self {
+        Self { level, name, fields: Vec::new() }
+    }
+
+    pub(crate) fn with(mut self, field: &'static str, value: impl Into<Field>) -> Self {
+        self.fields.push((field, value.into()));
+        self
+    }
+}
+
+/// As JSON and the file of `status` write it.
+fn word(value: impl Serialize) -> String {
+    let word = serde_json::to_value(value).ok();
+    word.and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// How much a counter has grown, as an event if it has.
+fn growth(level: Level, name: &'static str, before: u64, now: u64) -> Option<Event> {
+    (now > before).then(|| Event::new(level, name).with("count", now - before))
+}
+
+pub(crate) fn of_node(before: Option<&NodeStatus>, now: &NodeStatus) -> Vec<Event> {
+    let mut events = Vec::new();
+    if before.map_or(0, |before| before.term.0) != now.term.0 {
+        events.push(Event::new(Level::Info, "term").with("term", now.term.0));
+    }
+    for partition in &now.partitions {
+        let earlier = before.and_then(|before| before.partition(partition.partition));
+        events.extend(of_replica(earlier, partition));
+    }
+    let count = |status: Option<&NodeStatus>| status.map(|status| status.counters).unwrap_or_default();
+    let (before, now) = (count(before), count(Some(now)));
+    events.extend(growth(Level::Warn, "values-damaged", before.corrupt, now.corrupt));
+    events.extend(growth(Level::Info, "values-repaired", before.repaired, now.repaired));
+    events.extend(growth(Level::Warn, "values-differing", before.differing, now.differing));
+    events.extend(growth(
+        Level::Warn,
+        "puts-refused-disk-full",
+        before.refused_for_space,
+        now.refused_for_space,
+    ));
+    events
+}
+
+/// A partition at a node. That an epoch alone changes is for whoever looks closely.
+fn of_replica(before: Option<&NodePartition>, now: &NodePartition) -> Option<Event> {
+    let stands = |status: &NodePartition| (status.standing, status.leads);
+    let level = match before {
+        Some(before) if stands(before) != stands(now) => Level::Info,
+        Some(before) if before.epoch != now.epoch => Level::Debug,
+        None if now.standing != Standing::Outside => Level::Info,
+        _ => return None,
+    };
+    let standing = match now.standing {
+        Standing::Outside => "outside",
+        Standing::Joining => "joining",
+        Standing::Handoff => "handoff",
+        Standing::Consistent => "consistent",
+    };
+    let event = Event::new(level, "partition")
+        .with("partition", u64::from(now.partition.0))
+        .with("epoch", u64::from(now.epoch.0))
+        .with("standing", standing)
+        .with("primary", u64::from(now.primary.0));
+    Some(event.with("leads", now.leads).with("logged", now.logged))
+}
+
+pub(crate) fn of_metadata(before: Option<&MetadataObservation>, now: &MetadataObservation) -> Vec<Event> {
+    let mut events = Vec::new();
+    let outage = |told: &MetadataObservation| told.control_plane.outage.clone().map(|(_, why)| why);
+    let store = now.control_plane.store.as_str();
+    match (before.and_then(outage), outage(now)) {
+        (None, Some(why)) => {
+            let event = Event::new(Level::Warn, "store-silent").with("store", store);
+            events.push(event.with("reason", why.as_str()));
+        }
+        (Some(_), None) => events.push(Event::new(Level::Info, "store-answers").with("store", store)),
+        _ => {}
+    }
+    match (before.and_then(|before| before.status.as_ref()), &now.status) {
+        (Some(before), Some(now)) if before.term == now.term => of_status(before, now, &mut events),
+        (_, Some(now)) => events.push(Event::new(Level::Info, "leads").with("term", now.term)),
+        (Some(before), None) => {
+            events.push(Event::new(Level::Warn, "leads-no-more").with("term", before.term));
+        }
+        (None, None) if before.is_none() => events.push(Event::new(Level::Info, "stands-by")),
+        (None, None) => {}
+    }
+    events
+}
+
+/// What a leader knows now and did not know before.
+fn of_status(before: &Status, now: &Status, events: &mut Vec<Event>) {
+    let term = now.term;
+    of_nodes(before, now, events);
+    for partition in &now.partitions {
+        let earlier = before.partitions.iter().find(|earlier| earlier.id == partition.id);
+        events.extend(of_partition(earlier, partition).map(|event| event.with("term", term)));
+    }
+    for switch in &now.switches {
+        let Some(earlier) = before.switches.iter().find(|earlier| earlier.id == switch.id) else { continue };
+        let event = |level, name| Event::new(level, name).with("switch", u64::from(switch.id));
+        match (earlier.connected, switch.connected) {
+            (false, true) => events.push(event(Level::Info, "switch-connected")),
+            (true, false) => events.push(event(Level::Warn, "switch-lost")),
+            _ => {}
+        }
+        if let Some(why) = switch.error.as_deref().filter(|_| switch.error != earlier.error) {
+            events.push(event(Level::Warn, "switch-refused-tables").with("reason", why));
+        }
+    }
+    match (before.ready, now.ready) {
+        (false, true) => events.push(Event::new(Level::Info, "ready").with("term", term)),
+        (true, false) => {
+            let why = now.why_not_ready.as_deref().unwrap_or_default();
+            events.push(Event::new(Level::Warn, "not-ready").with("term", term).with("reason", why));
+        }
+        _ => {}
+    }
+}
+
+fn of_nodes(before: &Status, now: &Status, events: &mut Vec<Event>) {
+    for node in &now.nodes {
+        let event = |level, name| Event::new(level, name).with("node", node.name.as_str());
+        let Some(earlier) = before.nodes.iter().find(|earlier| earlier.id == node.id) else {
+            events.push(event(Level::Info, "node-added"));
+            continue;
+        };
+        match node.state {
+            state if state == earlier.state => {}
+            NodeState::Live => events.push(event(Level::Info, "node-live")),
+            NodeState::Suspected | NodeState::Unknown => events.push(event(Level::Warn, "node-silent")),
+        }
+        if node.disk != earlier.disk {
+            let level = if node.disk == DiskState::Enough { Level::Info } else { Level::Warn };
+            events.push(event(level, "node-disk").with("disk", word(node.disk).as_str()));
+        }
+        if node.wish != earlier.wish {
+            events.push(event(Level::Info, "node-wish").with("wish", word(node.wish).as_str()));
+        }
+    }
+    for node in &before.nodes {
+        if !now.nodes.iter().any(|left| left.id == node.id) {
+            events.push(Event::new(Level::Info, "node-removed").with("node", node.name.as_str()));
+        }
+    }
+}
+
+fn of_partition(before: Option<&PartitionStatus>, now: &PartitionStatus) -> Option<Event> {
+    let level = match (before, now.health) {
+        (Some(before), health) if before.health == health && before.primary == now.primary => {
+            if before.epoch == now.epoch {
+                return None;
+            }
+            Level::Debug
+        }
+        (_, Health::Whole | Health::Covered | Health::Reduced) => Level::Info,
+        (_, Health::Waiting | Health::Unavailable | Health::Lost) => Level::Warn,
+    };
+    let event = Event::new(level, "partition")
+        .with("partition", u64::from(now.id))
+        .with("keyspace", u64::from(now.keyspace))
+        .with("epoch", u64::from(now.epoch))
+        .with("primary", u64::from(now.primary));
+    Some(event.with("state", word(now.state).as_str()).with("health", word(now.health).as_str()))
+}
+
+pub(crate) fn of_switch(before: Option<&SwitchObservation>, now: &SwitchObservation) -> Vec<Event> {
+    let mut events = Vec::new();
+    match (before.is_some_and(|before| before.is_connected), now.is_connected) {
+        (false, true) => events.push(Event::new(Level::Info, "connected")),
+        (true, false) => events.push(Event::new(Level::Warn, "disconnected")),
+        _ => {}
+    }
+    if before.map_or(0, |before| before.term) != now.term {
+        events.push(Event::new(Level::Info, "term").with("term", now.term));
+    }
+    let earlier = before.and_then(|before| before.generation);
+    if let Some(generation) = now.generation.filter(|_| now.generation != earlier) {
+        let level = if earlier.is_none() { Level::Info } else { Level::Debug };
+        events.push(Event::new(level, "tables").with("generation", generation).with("term", now.term));
+    }
+    events
+}
+
+pub(crate) fn of_gateway(before: Option<&GatewayObservation>, now: &GatewayObservation) -> Vec<Event> {
+    let mut events = Vec::new();
+    for (reason, count) in &now.requests_failed {
+        let failed =
+            before.and_then(|before| before.requests_failed.iter().find(|(known, _)| known == reason));
+        // What a client should not have asked is its own affair.
+        let level = if *reason == "refused" { Level::Debug } else { Level::Warn };
+        let event = growth(level, "requests-failed", failed.map_or(0, |(_, count)| *count), *count);
+        events.extend(event.map(|event| event.with("reason", *reason)));
+    }
+    let count = |of: fn(&GatewayObservation) -> u64| (before.map_or(0, of), of(now));
+    let (before_refused, refused) = count(|told| told.connections_refused);
+    events.extend(growth(Level::Warn, "connections-refused", before_refused, refused));
+    let (before_evicted, evicted) = count(|told| told.connections_evicted);
+    events.extend(growth(Level::Warn, "connections-evicted", before_evicted, evicted));
+    events
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_node::{Counters, PutStages};
+    use nicekv_wire::{Epoch, NodeId, PartitionId, Term};
+
+    fn replica(epoch: u32, standing: Standing, leads: bool) -> NodePartition {
+        NodePartition {
+            partition: PartitionId(3),
+            epoch: Epoch(epoch),
+            standing,
+            primary: NodeId(1),
+            leads,
+            open_ops: 0,
+            logged: 9,
+            released: 9,
+        }
+    }
+
+    fn node(term: u64, partition: NodePartition) -> NodeStatus {
+        NodeStatus {
+            node: NodeId(1),
+            term: Term(term),
+            counters: Counters::default(),
+            puts: PutStages::default(),
+            partitions: vec![partition],
+        }
+    }
+
+    fn named(events: &[Event]) -> Vec<(Level, &str)> {
+        events.iter().map(|event| (event.level, event.name)).collect()
+    }
+
+    #[test]
+    fn what_stays_is_not_told_and_what_matters_less_at_a_lower_level() {
+        let first = node(2, replica(4, Standing::Consistent, false));
+        assert_eq!(named(&of_node(None, &first)), [(Level::Info, "term"), (Level::Info, "partition")]);
+        assert_eq!(of_node(Some(&first), &first), []);
+        let later = node(2, replica(5, Standing::Consistent, false));
+        assert_eq!(named(&of_node(Some(&first), &later)), [(Level::Debug, "partition")]);
+        let leads = node(2, replica(5, Standing::Consistent, true));
+        let events = of_node(Some(&first), &leads);
+        assert_eq!(named(&events), [(Level::Info, "partition")]);
+        let expected = [("partition", Field::Number(3)), ("epoch", Field::Number(5))];
+        assert_eq!(events[0].fields[..2], expected);
+        assert!(events[0].fields.contains(&("leads", Field::Flag(true))));
+    }
+
+    #[test]
+    fn counters_are_told_by_what_they_have_grown() {
+        let first = node(2, replica(4, Standing::Consistent, false));
+        let mut later = first.clone();
+        later.counters.corrupt = 3;
+        let events = of_node(Some(&first), &later);
+        assert_eq!(named(&events), [(Level::Warn, "values-damaged")]);
+        assert_eq!(events[0].fields, [("count", Field::Number(3))]);
+    }
+}
