@@ -6,6 +6,7 @@
 //! Exit codes: 0 done, 1 the check or operation failed, 2 usage or environment, each failure with one line on standard error.
 
 mod address;
+mod backup;
 mod commands;
 mod config;
 mod discovery;
@@ -87,6 +88,14 @@ enum Command {
     Get(commands::KeyArguments),
     /// Remove a key
     Delete(commands::KeyArguments),
+    /// Write what the cluster holds to a file, each partition as it was at one moment, while clients go on
+    ///
+    /// Everything that was acknowledged before is in it. Values and expiry times are; versions, and what is remembered of clients, are not.
+    Backup(backup::BackupArguments),
+    /// Put what a backup has into a cluster, which is to be empty
+    ///
+    /// The whole file is checked first. Keyspaces are found by their names; numbers of nodes, replicas and partitions may differ.
+    Restore(backup::RestoreArguments),
     /// Show what becomes of a key: where its gets and puts go, and who holds it
     ///
     /// Read from the tables that switches have installed and from what the nodes say of themselves, beside what the metadata service
@@ -263,6 +272,8 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Put(arguments) => commands::put(&arguments),
         Command::Get(arguments) => commands::get(&arguments),
         Command::Delete(arguments) => commands::delete(&arguments),
+        Command::Backup(arguments) => backup::backup(&arguments),
+        Command::Restore(arguments) => backup::restore(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Trace(command) => trace::run(&command),
         Command::Plan(arguments) => plan::run(&arguments),

@@ -1,5 +1,6 @@
 //! `nicekv up` and the client commands, through the real binary.
 
+mod backup;
 mod cluster;
 mod explain;
 mod keyspaces;

@@ -3,6 +3,15 @@
 use crate::cluster::{Up, nicekv, outcome};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
+
+/// Exit code 2, and one line that says why.
+#[track_caller]
+pub(crate) fn one_line(command: Command, reason: &str) {
+    let (code, output, error) = outcome(command);
+    assert_eq!((code, output.as_str(), error.lines().count()), (Some(2), "", 1), "{error}");
+    assert!(error.contains(reason), "{error}");
+}
 
 /// `up` with `arguments` says no, and why.
 #[track_caller]

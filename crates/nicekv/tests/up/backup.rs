@@ -1,0 +1,151 @@
+//! `nicekv backup` while clients write, the loss of everything, `nicekv restore`; and files that are no good.
+
+use crate::cluster::{Redis, Up, nicekv, outcome};
+use crate::refusals::one_line;
+use nicekv_placement::{key_digest, partitions_for};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const NODES: &[&str] = &["--nodes", "3", "--replicas", "3"];
+const WRITERS: usize = 4;
+const KEPT: usize = 3000;
+
+/// The key of this name and a second one of the same partition.
+fn pair(name: &str) -> (String, String) {
+    let bits = partitions_for(3).ilog2();
+    let partition = |key: &str| key_digest(key.as_bytes()).match_value() >> (128 - bits);
+    let second = (0..).map(|number| format!("{name}-second-{number}"));
+    let second = second.into_iter().find(|key| partition(key) == partition(name)).unwrap();
+    (name.to_owned(), second)
+}
+
+/// Writes to the first of a pair and then to the second, again and again; both hold the number of the round.
+fn write_pairs(mut redis: Redis, writer: usize, stopped: &AtomicBool, rounds: &AtomicU64) {
+    let (first, second) = pair(&format!("pair-{writer}"));
+    for round in 1u64.. {
+        if stopped.load(Ordering::Relaxed) {
+            return;
+        }
+        for key in [&first, &second] {
+            assert_eq!(redis.call(&["SET", key, &round.to_string()]), "+OK");
+        }
+        rounds.store(round, Ordering::Release);
+        // Also where the backup has not been yet, and where it has.
+        assert_eq!(redis.call(&["SET", &format!("moving-{}", round % 5000), "x"]), "+OK");
+    }
+}
+
+fn command(scratch: &Path, arguments: &[&str]) -> String {
+    let (code, output, error) = outcome(nicekv(scratch, arguments));
+    assert_eq!((code, error.as_str()), (Some(0), ""), "{arguments:?}: {output}");
+    output
+}
+
+fn number(reply: &str) -> u64 {
+    reply.strip_prefix('$').and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{reply}"))
+}
+
+#[test]
+fn what_was_backed_up_under_load_is_there_after_everything_was_lost() {
+    let scratch = tempfile::tempdir().unwrap();
+    let up = Up::start(scratch.path(), &[&["--data-dir", "data"], NODES].concat());
+    let mut redis = up.redis();
+    for kept in 0..KEPT {
+        assert_eq!(redis.call(&["SET", &format!("kept-{kept}"), &"v".repeat(kept % 900)]), "+OK");
+    }
+    assert_eq!(redis.call(&["SET", "short", "x", "PX", "1"]), "+OK");
+    assert_eq!(redis.call(&["SET", "long", "x", "PXAT", "4102444800000"]), "+OK");
+    assert_eq!(redis.call(&["DEL", "kept-7"]), ":1");
+    let (stopped, rounds) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; WRITERS]);
+    let before = std::thread::scope(|scope| {
+        for (writer, rounds) in rounds.iter().enumerate() {
+            let (redis, stopped) = (up.redis(), &stopped);
+            scope.spawn(move || write_pairs(redis, writer, stopped, rounds));
+        }
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while rounds.iter().any(|rounds| rounds.load(Ordering::Acquire) < 20) {
+            assert!(Instant::now() < deadline, "the writers do not go on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let before: Vec<u64> = rounds.iter().map(|rounds| rounds.load(Ordering::Acquire)).collect();
+        let told = command(scratch.path(), &["backup", "file", "--endpoint", &up.endpoint]);
+        stopped.store(true, Ordering::Relaxed);
+        assert!(told.contains(" partitions, ") && told.ends_with("in file\n"), "{told}");
+        before
+    });
+    let (code, _, error) = outcome(nicekv(scratch.path(), &["backup", "file", "--endpoint", &up.endpoint]));
+    assert!(code == Some(2) && error.contains("there already"), "{error}");
+    up.kill();
+    std::fs::remove_dir_all(scratch.path().join("data")).unwrap();
+
+    // Another number of nodes and partitions.
+    let up = Up::start(scratch.path(), &["--data-dir", "data", "--nodes", "1", "--replicas", "1"]);
+    assert!(command(scratch.path(), &["restore", "file", "--dry-run"]).starts_with("good: cluster "));
+    let told = command(scratch.path(), &["restore", "file", "--endpoint", &up.endpoint]);
+    assert!(told.starts_with("restored "), "{told}");
+    let mut redis = up.redis();
+    for kept in (0..KEPT).filter(|kept| *kept != 7) {
+        assert_eq!(redis.call(&["GET", &format!("kept-{kept}")]), format!("${}", "v".repeat(kept % 900)));
+    }
+    assert_eq!([redis.call(&["GET", "kept-7"]), redis.call(&["GET", "short"])], ["$-1", "$-1"]);
+    assert_eq!(redis.call(&["PEXPIRETIME", "long"]), ":4102444800000");
+    for (writer, before) in before.into_iter().enumerate() {
+        let (first, second) = pair(&format!("pair-{writer}"));
+        let (first, second) = (number(&redis.call(&["GET", &first])), number(&redis.call(&["GET", &second])));
+        assert!(
+            first >= before && second >= before,
+            "{first} and {second}, {before} were acknowledged before"
+        );
+        // What was written later is there only with what was written before it.
+        assert!(first >= second && first <= second + 1, "writer {writer}: {first} and {second}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_good_and_a_cluster_that_is_not_empty_are_refused() {
+    let scratch = tempfile::tempdir().unwrap();
+    let up = Up::start(scratch.path(), &["--engine", "memory", "--nodes", "1", "--replicas", "1"]);
+    assert_eq!(up.redis().call(&["SET", "color", "blue"]), "+OK");
+    command(scratch.path(), &["backup", "file", "--endpoint", &up.endpoint]);
+    let path = scratch.path().join("file");
+    let whole = std::fs::read(&path).unwrap();
+    let refused = |bytes: &[u8], why: &str| {
+        std::fs::write(&path, bytes).unwrap();
+        one_line(nicekv(scratch.path(), &["restore", "file", "--endpoint", &up.endpoint]), why);
+    };
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 4;
+    refused(&damaged, "damaged");
+    refused(&whole[..whole.len() - 1], "not the whole backup");
+    refused(&[b"nicekv-backup 2\n", &whole[16..]].concat(), "format 2, this program reads format 1");
+    refused(b"color=blue", "no backup of nicekv");
+    one_line(nicekv(scratch.path(), &["restore", "nowhere", "--endpoint", &up.endpoint]), "nowhere");
+    std::fs::write(&path, &whole).unwrap();
+    // Its keys are counted within a second or two.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !command(scratch.path(), &["status", "--endpoint", &up.endpoint]).contains("stored 1 keys") {
+        assert!(Instant::now() < deadline, "the key is counted");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    refused(&whole, "holds 1 keys");
+    assert_eq!(up.redis().call(&["SET", "color", "red"]), "+OK");
+    command(scratch.path(), &["restore", "file", "--merge", "--endpoint", &up.endpoint]);
+    assert_eq!(up.redis().call(&["GET", "color"]), "$blue");
+    let other = Up::start(
+        scratch.path(),
+        &[
+            "--engine",
+            "memory",
+            "--nodes",
+            "1",
+            "--replicas",
+            "1",
+            "--replication",
+            "quorum",
+            "--write-set",
+            "1",
+        ],
+    );
+    one_line(nicekv(scratch.path(), &["backup", "other", "--endpoint", &other.endpoint]), "quorum keyspace");
+}
