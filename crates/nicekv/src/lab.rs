@@ -40,6 +40,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         data_directory: directory(&node.name),
         spare: node.is_spare,
         metrics: Some(metrics(node.address)),
+        copy_mib_per_second: NodeSection::copy_mib_per_second(),
         linger_us: NodeSection::linger_us(),
     };
     let Vrings { unicast, multicast, port: wire_port } = Vrings::on_network(plan.wire_port);

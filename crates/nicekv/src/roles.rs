@@ -143,7 +143,11 @@ pub(crate) fn prepare_node(
         storage: random_id()?,
         internal_client: new_client_id().map_err(Failure::environment)?,
         hash_seed: random().map_err(Failure::environment)?,
-        timing: Timing { heartbeat: config.heartbeat(), ..Timing::default() },
+        timing: Timing {
+            heartbeat: config.heartbeat(),
+            copy_bytes_per_second: section.copy_mib_per_second.saturating_mul(1 << 20),
+            ..Timing::default()
+        },
     };
     let linger = Duration::from_micros(section.linger_us);
     let inquiries = Inquiries::default();

@@ -154,6 +154,7 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
         data_directory: None,
         metrics: None,
         spare: false,
+        copy_mib_per_second: NodeSection::copy_mib_per_second(),
         linger_us: NodeSection::linger_us(),
     };
     let control = SocketAddrV4::new(METADATA_ADDRESS, port);

@@ -40,6 +40,9 @@ pub struct Timing {
     pub progress_delay: Duration,
     /// A joiner asks again for a part of its copy after this.
     pub copy_retry: Duration,
+    /// A joiner asks for no more than so much, over all partitions (of quorum keyspaces apart, whose copies wait for the disk anyway); 0:
+    /// as much as there is.
+    pub copy_bytes_per_second: u64,
     /// Between the beginnings of two passes of the scrub; the first one begins with the process. Zero: there is none.
     pub scrub_interval: Duration,
     /// The scrub reads about so much, a page at every heartbeat.
@@ -62,6 +65,7 @@ impl Default for Timing {
             accuse_after_resends: 4,
             progress_delay: Duration::from_millis(20),
             copy_retry: Duration::from_millis(200),
+            copy_bytes_per_second: 100 << 20,
             scrub_interval: Duration::from_secs(24 * 3600),
             scrub_bytes_per_second: 1 << 20,
             usage_interval: Duration::from_secs(1),

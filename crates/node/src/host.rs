@@ -2,6 +2,7 @@
 
 use crate::config::NodeConfig;
 use crate::outbox::Outbox;
+use crate::pace::Pace;
 use crate::plant::Plant;
 use crate::session::Session;
 use crate::status::{Counters, PutStages};
@@ -47,6 +48,8 @@ pub struct Host {
     pub counters: Counters,
     /// How long its puts took.
     pub puts: PutStages,
+    /// How much it copies from others.
+    pub copies: Pace,
     /// The client that an operator watches.
     pub trace: Trace,
     /// What the disk has room for.
@@ -76,6 +79,7 @@ impl Host {
             session: Session::default(),
             counters: Counters::default(),
             puts: PutStages::default(),
+            copies: Pace::default(),
             trace: Trace::default(),
             disk_space: DiskSpace::default(),
             waits: Waits::default(),

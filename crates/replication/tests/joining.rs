@@ -2,13 +2,14 @@
 
 mod harness;
 
+use core::time::Duration;
 use harness::pair::{
     OTHER, OTHER_ADDRESS, PARTITION, Sent, acks, decide_as, increment, op, other, watermark,
 };
 use harness::{NODE, Node};
-use nicekv_node::StreamPeer;
+use nicekv_node::{StreamPeer, Timing};
 use nicekv_wire::control::{Member, MemberRole, MemberState};
-use nicekv_wire::recovery::{CopyFrame, CopySection};
+use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry};
 use nicekv_wire::{Epoch, NodeId, Term};
 
 /// An epoch in which the node joins.
@@ -85,4 +86,40 @@ fn it_takes_no_decision_before_it_knows_where_the_epoch_begins() {
     watermark(&mut node, 6, 0);
     decide_as(&mut node, 6, 1, op(1), false);
     assert_eq!(node.core.status().partitions[0].logged, 1);
+}
+
+/// It copies no faster than it may: what has come is waited for before more is asked for.
+#[test]
+fn a_copy_takes_the_time_that_it_is_given() {
+    let timing =
+        Timing { copy_bytes_per_second: 10_000, scrub_interval: Duration::ZERO, ..Timing::default() };
+    let mut node = Node::started_with(timing);
+    join(&mut node, 6);
+    watermark(&mut node, 6, 0);
+    begin(&mut node, 6, 0, 5);
+    let chunk = |section, payload: &[u8], node: &mut Node| {
+        let (partition, epoch, more) = (PARTITION, Epoch(6), section == CopySection::Entries);
+        let chunk = CopyFrame::Chunk { partition, epoch, section, more, payload };
+        node.receive_frame(StreamPeer::Dialed(OTHER_ADDRESS), &chunk)
+    };
+    let no_clients = [0, 0, 0, 0, 0, 0, 0, 0, 1];
+    assert_eq!(chunk(CopySection::Clients, &no_clients, &mut node).len(), 1, "it asks for entries");
+    // Source's last decision, how far it is by decisions and by keys, and the entries.
+    let mut payload = [[0; 8], [0; 8]].concat();
+    payload.extend([0, 2, b'k', b'9']);
+    for number in 0..10 {
+        let value = [number; 180];
+        let entry = Entry { index: 1, version: op(1), expiry_ms: 0, value: Some(&value) };
+        let mut stored = Vec::new();
+        entry.append(&mut stored);
+        put_keyed_entry(&mut payload, &[b'k', b'0' + number], &stored);
+    }
+    assert!((2_000..3_000).contains(&payload.len()), "{}", payload.len());
+    assert_eq!(chunk(CopySection::Entries, &payload, &mut node), Vec::<Vec<u8>>::new());
+    assert_eq!(node.engine.len(), 10);
+    node.pass(Duration::from_millis(190));
+    assert_eq!(node.frames().len(), 0, "it is not time yet");
+    node.pass(Duration::from_millis(110));
+    let asked = node.frames();
+    assert!(asked.len() == 1 && asked[0].ends_with(b"k9"), "{asked:?}");
 }

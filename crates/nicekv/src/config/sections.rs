@@ -198,6 +198,9 @@ pub(crate) struct NodeSection {
     /// Microseconds for which the node looks again, letting others run, before it sleeps.
     #[serde(default = "NodeSection::linger_us")]
     pub(crate) linger_us: u64,
+    /// How fast it copies what it lacks, in MiB a second over all partitions; 0: as fast as it goes.
+    #[serde(default = "NodeSection::copy_mib_per_second")]
+    pub(crate) copy_mib_per_second: u64,
     /// Where its metrics are read.
     #[serde(
         default,
@@ -208,6 +211,11 @@ pub(crate) struct NodeSection {
 }
 
 impl NodeSection {
+    /// The default of the field.
+    pub(crate) fn copy_mib_per_second() -> u64 {
+        nicekv_node::Timing::default().copy_bytes_per_second >> 20
+    }
+
     /// The default of the field.
     pub(crate) fn linger_us() -> u64 {
         Linger::DEFAULT.as_micros() as u64

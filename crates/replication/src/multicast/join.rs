@@ -98,6 +98,10 @@ impl Partition {
             CopySection::Entries if host.disk_space != DiskSpace::Enough => return,
             CopySection::Entries => (join.source(), after),
         };
+        if let Some(at_ns) = host.copies.pause(now) {
+            join.pause();
+            return host.arm_sweep_at(at_ns);
+        }
         let (joiner, partition) = (host.config.node, self.membership.partition);
         let epoch = self.membership.epoch;
         let request = CopyFrame::Request { joiner, partition, epoch, section, since, after };
@@ -148,7 +152,10 @@ impl Partition {
         let taken = match section {
             CopySection::Begin => self.take_begun(host, payload),
             CopySection::Clients => self.take_clients(host, more, payload),
-            CopySection::Entries => self.take_entries(host, payload),
+            CopySection::Entries => {
+                host.copies.take(now, payload.len(), host.config.timing.copy_bytes_per_second);
+                self.take_entries(host, payload)
+            }
         };
         let Ok(after) = taken else {
             host.counters.malformed += 1;

@@ -94,6 +94,8 @@ pub(super) struct Join {
     written: Map<Box<[u8]>, u64>,
     stage: Stage,
     asked_ns: u64,
+    /// The next part was not asked for: there was too much at once.
+    is_paused: bool,
     /// Entries are asked of this member.
     source: NodeId,
     /// Those written after this decision; what is copied in the order of decisions raises it.
@@ -107,7 +109,16 @@ pub(super) struct Join {
 impl Join {
     pub(super) fn new(written: Map<Box<[u8]>, u64>, source: NodeId) -> Self {
         let stage = Stage::Beginning { kept: BTreeMap::new() };
-        Self { written, stage, asked_ns: 0, source, since: 0, covers: 0, unchecked_through: 0 }
+        Self {
+            written,
+            stage,
+            asked_ns: 0,
+            is_paused: false,
+            source,
+            since: 0,
+            covers: 0,
+            unchecked_through: 0,
+        }
     }
 
     /// Takes note of what a decision writes. Whether it is kept back for now.
@@ -152,9 +163,15 @@ impl Join {
         self.asked_ns = now.boot_ns;
     }
 
+    /// The next part is asked for at the next sweep.
+    pub(super) fn pause(&mut self) {
+        self.is_paused = true;
+    }
+
     /// What a sweep has to do, if it is time for it.
     pub(super) fn next_step(&mut self, now: Now, retry_ns: u64, primary: NodeId) -> Step {
         match self.stage {
+            _ if core::mem::take(&mut self.is_paused) => Step::Ask,
             _ if now.boot_ns < self.asked_ns + retry_ns => Step::Wait,
             Stage::Beginning { .. } | Stage::Copying { .. } => {
                 // A handoff that does not answer is not needed: the primary has everything.

@@ -269,7 +269,7 @@ impl Node {
                         StorageCompletion::Scan { token, entries: &entries, corrupt: &[], more: false };
                     self.core.handle_storage(self.now, completion);
                 }
-                other => panic!("a lone node asks for {other:?}"),
+                StorageRequest::Clear { .. } => self.engine.clear(),
             }
         }
     }

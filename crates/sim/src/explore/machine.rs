@@ -46,6 +46,7 @@ impl Machine {
             accuse_after_resends: u32::MAX,
             progress_delay: FOREVER,
             copy_retry: FOREVER,
+            copy_bytes_per_second: 0,
             scrub_interval: zero,
             scrub_bytes_per_second: 0,
             usage_interval: zero,
