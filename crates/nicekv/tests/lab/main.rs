@@ -1,5 +1,6 @@
 //! The lab with the real roles: Redis clients on client hosts, datagrams on the cables, nodes that are killed.
 
+mod balancing;
 mod edges;
 mod etcd;
 mod faults;
