@@ -8,6 +8,7 @@
 //!   profile ─▶ lab ─▶ load::native, cost
 //!   redis-benchmark ─▶ `nicekv up`, or a lab's gateway, redis_server ─▶ redis-benchmark, load::redis ─▶ statistics ─▶ report
 //!   overload ─▶ lab ─▶ load::open ─▶ statistics
+//!   tables ─▶ namespaces and a bare switch ─▶ statistics ─▶ report
 //!   each ─▶ a table, lines of JSON (`report`), a chart (`plot`)
 //! ```
 //!
@@ -33,6 +34,7 @@ mod redis_benchmark;
 mod redis_server;
 mod report;
 mod statistics;
+mod tables;
 mod workload;
 
 pub use error::BenchError;
@@ -42,6 +44,7 @@ pub use peers::PeersArguments;
 pub use profile::ProfileArguments;
 pub use redis_benchmark::RedisBenchmarkArguments;
 pub use statistics::ROUNDS_MIN;
+pub use tables::TablesArguments;
 
 /// `nicekv bench NAME`.
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -56,6 +59,8 @@ pub enum BenchCommand {
     RedisBenchmark(RedisBenchmarkArguments),
     /// Ask a lab for more than it can do: what is answered, and what is sent twice; needs root
     Overload(OverloadArguments),
+    /// Compare a switch in the kernel with every table full and with next to nothing in them, at XDP and at tc; needs root
+    Tables(TablesArguments),
 }
 
 /// Runs a bench and prints its figures. The executable must be `nicekv` itself, which starts the lab.
@@ -66,5 +71,6 @@ pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
         BenchCommand::Profile(arguments) => profile::run(arguments),
         BenchCommand::RedisBenchmark(arguments) => redis_benchmark::run(arguments),
         BenchCommand::Overload(arguments) => overload::run(arguments),
+        BenchCommand::Tables(arguments) => tables::run(arguments),
     }
 }

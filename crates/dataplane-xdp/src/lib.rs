@@ -46,6 +46,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use aya::maps::{Array, DevMap, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuValues};
 use aya::programs::ProgramFd;
@@ -83,6 +84,21 @@ pub struct Port {
     pub ifindex: u32,
     /// Where the programs are attached.
     pub hook: Hook,
+}
+
+/// What programs have done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Runs {
+    /// How often they have run.
+    pub count: u64,
+    /// For how long, all runs together.
+    pub time: Duration,
+}
+
+/// The kernel counts how often programs run, and for how long, until this is dropped. It costs each run as much as two looks at a clock.
+pub fn count_runs() -> Result<OwnedFd, XdpError> {
+    aya::sys::enable_stats(aya::sys::Stats::RunTime)
+        .map_err(|error| XdpError::new("count runs of programs", &error, KERNEL_ADVICE))
 }
 
 /// The back end in the kernel. Detaches on drop.
@@ -166,6 +182,19 @@ impl KernelSwitch {
         };
         switch.attach()?;
         Ok(switch)
+    }
+
+    /// How often the programs that take frames have run, and for how long in all, while somebody counted ([`count_runs`]).
+    pub fn runs(&self) -> Runs {
+        let mut runs = Runs::default();
+        for name in [attach::XDP, attach::TC] {
+            // A program is loaded only for the ports that need it.
+            let program = self.programs.program(name).and_then(|program| program.info().ok());
+            let Some(info) = program else { continue };
+            runs.count += info.run_count();
+            runs.time += info.run_time();
+        }
+        runs
     }
 
     /// At which hook each port is attached, by its number; never [`Hook::Auto`].

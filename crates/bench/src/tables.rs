@@ -1,0 +1,296 @@
+//! `nicekv bench tables`: whether a switch in the kernel is as fast with every table full as with next to nothing in them.
+//!
+//! ```text
+//!   client ══ port ─▶ pipeline ─▶ one of 255 ports ══ node          with one entry in each ring,  then
+//!   64 addresses, random vnodes                                     4,096 + 16,384 + 4,096 entries, 1,024 groups, 255 servers
+//! ```
+//!
+//! There is no cluster: namespaces, cables, the programs and their loader. A thread sends as fast as it can, each datagram goes the whole way in
+//! its system call, and what is counted is what the pipeline has routed. How long the programs themselves take, the kernel tells; that is
+//! measured by itself, since the kernel's clock costs as much as a lookup.
+
+mod cables;
+mod fill;
+
+use crate::arguments::{FileArguments, LengthArguments};
+use crate::cost::MachineTime;
+use crate::error::{BenchError, Result};
+use crate::report::{self, Comparison, Goal};
+use crate::statistics::{ROUNDS_MIN, Rounds};
+use cables::{Cables, NODES};
+use fill::Fill;
+use nicekv_dataplane::{Backend as _, BackendError, Counter, Table, VringConfig};
+use nicekv_dataplane_xdp::{Hook, KernelSwitch};
+use nicekv_placement::key_digest;
+use nicekv_runtime::Stop;
+use nicekv_wire::{ClientId, Condition, Get, KeyspaceId, OpId, Operation, Update};
+use serde_json::{Map, Value, json};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::time::{Duration, Instant};
+
+/// With full tables the rate is to be so much of that with empty ones.
+const KEPT_MIN: f64 = 0.9;
+/// Of a round's time so much is for what the programs take by themselves.
+const PROGRAM_PART: u32 = 4;
+/// Datagrams between two looks at the clock.
+const BURST: usize = 256;
+/// Destinations and sources in turn, more than any table has entries.
+const WAYS: usize = 1 << 15;
+const HOOKS: [Hook; 2] = [Hook::Xdp, Hook::Tc];
+
+/// Arguments of `nicekv bench tables`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct TablesArguments {
+    #[command(flatten)]
+    length: LengthArguments,
+    /// Rounds: in each, at each hook, empty and full tables one after the other
+    #[arg(long, default_value_t = ROUNDS_MIN, value_name = "N", value_parser = clap::value_parser!(u32).range(i64::from(ROUNDS_MIN)..))]
+    rounds: u32,
+    #[command(flatten)]
+    files: FileArguments,
+}
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Get,
+    Put,
+}
+
+impl Kind {
+    const ALL: [Self; 2] = [Self::Get, Self::Put];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Put => "put to three",
+        }
+    }
+
+    fn table(self) -> Table {
+        match self {
+            Self::Get => Table::Unicast,
+            Self::Put => Table::Multicast,
+        }
+    }
+
+    /// The base of its ring.
+    fn ring(self) -> Ipv4Addr {
+        let ring = match self {
+            Self::Get => VringConfig::DEFAULT.unicast,
+            Self::Put => VringConfig::DEFAULT.multicast,
+        };
+        Ipv4Addr::from(ring.first())
+    }
+
+    fn datagram(self) -> Vec<u8> {
+        let (key, op) = (b"key".as_slice(), OpId { client: ClientId(1), sequence: 1 });
+        let (keyspace, digest, reply_to) = (KeyspaceId::DEFAULT, key_digest(key), None);
+        let mut bytes = Vec::new();
+        match self {
+            Self::Get => Get { keyspace, op, digest, reply_to, forwarded: None, key }.encode(&mut bytes),
+            Self::Put => {
+                let (watermark, condition, return_old) = (0, Condition::Always, false);
+                let operation = Operation::Delete;
+                Update { keyspace, op, digest, reply_to, watermark, condition, return_old, operation, key }
+                    .encode(&mut bytes);
+            }
+        }
+        bytes
+    }
+}
+
+/// What was measured at one hook, of one kind: full and empty.
+#[derive(Default)]
+struct Figures {
+    /// Packets a second.
+    rates: Rounds,
+    /// Microseconds of processor time for each, of the whole machine.
+    costs: Rounds,
+    /// Nanoseconds in the program.
+    program: Rounds,
+}
+
+/// A switch of its own, and who sends to it.
+struct Bed {
+    hook: Hook,
+    switch: KernelSwitch,
+    clients: Vec<UdpSocket>,
+    /// Declared last: the namespaces outlive what works in them.
+    cables: Cables,
+}
+
+pub(crate) fn run(arguments: &TablesArguments) -> Result<()> {
+    let stop = Stop::new();
+    stop.on_signals().map_err(BenchError::system("handle signals"))?;
+    // The thread changes its namespace, and is not to keep it.
+    let figures = std::thread::scope(|scope| {
+        let measured = scope.spawn(|| measure_all(arguments, &stop)).join();
+        measured.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    let comparisons = comparisons(arguments, figures);
+    print!("{}", report::table(&comparisons));
+    arguments.files.write("tables", &report::json(&comparisons), &report::panels(&comparisons))
+}
+
+/// By kind, then by hook.
+fn measure_all(arguments: &TablesArguments, stop: &Stop) -> Result<Vec<(Kind, Hook, Figures)>> {
+    let mut beds = HOOKS.into_iter().map(Bed::new).collect::<Result<Vec<_>>>()?;
+    let mut all: Vec<(Kind, Hook, Figures)> = Vec::new();
+    for kind in Kind::ALL {
+        all.extend(HOOKS.map(|hook| (kind, hook, Figures::default())));
+    }
+    let time = arguments.length.round_time();
+    for round in 1..=arguments.rounds {
+        for bed in &mut beds {
+            // Who is first in one round is second in the next.
+            let mut fills = [Fill::Empty, Fill::Full];
+            fills.rotate_left(round as usize % 2);
+            for kind in Kind::ALL {
+                let first = bed.measure(fills[0], kind, time, stop)?;
+                let second = bed.measure(fills[1], kind, time, stop)?;
+                let (full, empty) = if fills[0] == Fill::Full { (first, second) } else { (second, first) };
+                let of_it = |entry: &&mut (Kind, Hook, Figures)| (entry.0, entry.1) == (kind, bed.hook);
+                let (.., figures) = all.iter_mut().find(of_it).expect("every kind at every hook");
+                figures.rates.pairs.push((full.rate, empty.rate));
+                figures.costs.pairs.push((full.cost_us, empty.cost_us));
+                figures.program.pairs.push((full.program_ns, empty.program_ns));
+                eprintln!(
+                    "{round} {} {}: full {:.0}/s, {:.0} ns in the program, empty {:.0}/s, {:.0} ns",
+                    bed.hook,
+                    kind.name(),
+                    full.rate,
+                    full.program_ns,
+                    empty.rate,
+                    empty.program_ns
+                );
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Of one kind with one fill.
+struct Measured {
+    rate: f64,
+    cost_us: f64,
+    program_ns: f64,
+}
+
+impl Bed {
+    fn new(hook: Hook) -> Result<Self> {
+        let cables = Cables::new(hook)?;
+        let ports = cables.enter_switch()?;
+        let switch = KernelSwitch::load(VringConfig::DEFAULT, cables::ROUTER_MAC, &ports)
+            .map_err(|error| BenchError::Environment(error.to_string()))?;
+        let clients = cables.clients()?;
+        Ok(Self { hook, switch, clients, cables })
+    }
+
+    fn measure(&mut self, fill: Fill, kind: Kind, time: Duration, stop: &Stop) -> Result<Measured> {
+        self.cables.enter_switch()?;
+        self.switch.install(&fill.tables(NODES)).map_err(refused)?;
+        // What was sent to learn who is where is not counted.
+        self.send(kind, time / 20, stop)?;
+        let (before, cpu) = (self.routed(kind)?, MachineTime::now());
+        let took = self.send(kind, time, stop)?;
+        let (routed, spent) = (self.routed(kind)? - before, MachineTime::now().since(cpu));
+        if routed == 0 {
+            return Err(BenchError::Failed(format!("{} at {}: nothing was routed", kind.name(), self.hook)));
+        }
+        let counting =
+            nicekv_dataplane_xdp::count_runs().map_err(|error| BenchError::Environment(error.to_string()))?;
+        let before = self.switch.runs();
+        self.send(kind, time / PROGRAM_PART, stop)?;
+        let after = self.switch.runs();
+        drop(counting);
+        let (count, in_program) = (after.count - before.count, after.time - before.time);
+        Ok(Measured {
+            rate: routed as f64 / took.as_secs_f64(),
+            cost_us: spent.busy.as_secs_f64() * 1e6 / routed as f64,
+            program_ns: in_program.as_nanos() as f64 / count.max(1) as f64,
+        })
+    }
+
+    /// Datagrams that the pipeline has routed.
+    fn routed(&self, kind: Kind) -> Result<u64> {
+        Ok(self.switch.counters().map_err(refused)?.get(Counter::Hits(kind.table())))
+    }
+
+    /// Sends for this long; returns how long it was.
+    fn send(&self, kind: Kind, time: Duration, stop: &Stop) -> Result<Duration> {
+        let (datagram, ring) = (kind.datagram(), u32::from(kind.ring()));
+        let mut ways = fill::ways(WAYS)
+            .map(|(client, vnode)| {
+                // The ring's own address means what the digest says.
+                (
+                    &self.clients[client],
+                    SocketAddrV4::new(Ipv4Addr::from(ring + u32::from(vnode.max(1))), cables::PORT),
+                )
+            })
+            .collect::<Vec<_>>()
+            .into_iter()
+            .cycle();
+        let began = Instant::now();
+        while began.elapsed() < time {
+            if stop.is_stopped() {
+                return Err(BenchError::Interrupted);
+            }
+            for (client, to) in ways.by_ref().take(BURST) {
+                // What the cable has no room for is not routed, and not counted.
+                let _ = client.send_to(&datagram, to);
+            }
+        }
+        Ok(began.elapsed())
+    }
+}
+
+fn refused(error: BackendError) -> BenchError {
+    BenchError::Failed(error.to_string())
+}
+
+fn comparisons(arguments: &TablesArguments, all: Vec<(Kind, Hook, Figures)>) -> Vec<Comparison> {
+    let mut comparisons = Vec::new();
+    let mut programs = Vec::new();
+    for (kind, hook, figures) in all {
+        let mut parameters = Map::new();
+        let tables = Fill::Full.tables(NODES);
+        let entries: Map<String, Value> =
+            Table::ALL.iter().map(|table| (table.name().into(), tables.entries(*table).into())).collect();
+        parameters.insert("hook".into(), hook.name().into());
+        parameters.insert("kind".into(), kind.name().into());
+        parameters.insert("entries".into(), entries.into());
+        parameters.insert("groups".into(), tables.groups().len().into());
+        parameters.insert("hosts".into(), tables.hosts.len().into());
+        parameters.insert("seconds".into(), json!(arguments.length.round_time().as_secs_f64()));
+        let rate = Comparison {
+            bench: "tables",
+            target: (kind == Kind::Get).then_some("P10"),
+            goal: Some(Goal::AtLeast(KEPT_MIN)),
+            title: format!("{}, tables full", kind.name()),
+            network: Some(hook.name()),
+            metric: "packet_rate",
+            unit: "1/s",
+            peer: "empty tables",
+            parameters: parameters.clone(),
+            rounds: figures.rates,
+            costs: Rounds { pairs: figures.costs.pairs.clone() },
+        };
+        comparisons.push(rate);
+        programs.push(Comparison {
+            bench: "tables",
+            target: None,
+            goal: None,
+            title: format!("{}, tables full, in the program", kind.name()),
+            network: Some(hook.name()),
+            metric: "program_time",
+            unit: "ns",
+            peer: "empty tables",
+            parameters,
+            rounds: figures.program,
+            costs: figures.costs,
+        });
+    }
+    comparisons.extend(programs);
+    comparisons
+}

@@ -1,0 +1,132 @@
+//! What is in the tables: everything that fits, or the least that routes.
+
+use nicekv_dataplane::{
+    DivisionEntry, Entry, GROUP_CAPACITY, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix,
+    TableSet, UnicastEntry, VringConfig,
+};
+
+use super::cables;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fill {
+    Empty,
+    Full,
+}
+
+/// Addresses that a client has.
+pub(super) const CLIENTS: usize = 64;
+/// Of a partition, in a full table.
+const DIVISIONS: usize = DivisionEntry::CAPACITY / UnicastEntry::CAPACITY;
+/// Members of a group.
+const REPLICAS: u16 = 3;
+
+/// Sources and destinations without a pattern that a cache could follow: which of the client's addresses, which vnode.
+pub(super) fn ways(count: usize) -> impl Iterator<Item = (usize, u16)> {
+    // A generator of full period.
+    let step = |state: &mut u64| {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        Some(((*state >> 58) as usize % CLIENTS, (*state >> 40) as u16))
+    };
+    std::iter::from_fn({
+        let mut state = 1u64;
+        move || step(&mut state)
+    })
+    .take(count)
+}
+
+impl Fill {
+    /// For switches with this many nodes.
+    pub(super) fn tables(self, nodes: u16) -> TableSet {
+        let hosts = (1..=nodes).map(|number| Host {
+            id: HostId(number),
+            role: HostRole::Node,
+            ip: cables::node_address(number).octets(),
+            udp_port: cables::PORT,
+            mac: cables::node_mac(number),
+            port: number,
+        });
+        let tables = TableSet { generation: 1, hosts: hosts.collect(), ..TableSet::default() };
+        let VringConfig { unicast, multicast } = VringConfig::DEFAULT;
+        match self {
+            Self::Empty => TableSet {
+                unicast: vec![UnicastEntry { destination: unicast, partition: 0, host: HostId(1) }],
+                multicast: vec![MulticastEntry { destination: multicast, members: group(0, nodes) }],
+                ..tables
+            },
+            Self::Full => {
+                let partitions = 0..UnicastEntry::CAPACITY;
+                let to_unicast = |partition: usize| UnicastEntry {
+                    destination: block(unicast, partition),
+                    partition: partition as u32,
+                    host: host(partition, nodes),
+                };
+                let to_group = |partition: usize| MulticastEntry {
+                    destination: block(multicast, partition),
+                    members: group(partition % GROUP_CAPACITY, nodes),
+                };
+                let division = |index: usize| DivisionEntry {
+                    partition: (index / DIVISIONS) as u32,
+                    source: part_of_clients(index % DIVISIONS),
+                    host: host(index / DIVISIONS + index % DIVISIONS + 1, nodes),
+                };
+                TableSet {
+                    unicast: partitions.clone().map(to_unicast).collect(),
+                    division: (0..DivisionEntry::CAPACITY).map(division).collect(),
+                    multicast: partitions.map(to_group).collect(),
+                    ..tables
+                }
+            }
+        }
+    }
+}
+
+fn host(number: usize, nodes: u16) -> HostId {
+    HostId((number % usize::from(nodes)) as u16 + 1)
+}
+
+/// The addresses of a partition in a ring.
+fn block(ring: Prefix, partition: usize) -> Prefix {
+    let bits = UnicastEntry::CAPACITY.ilog2() as u8;
+    let length = ring.length + bits;
+    Prefix::new((ring.first() + ((partition as u32) << (32 - length))).to_be_bytes(), length)
+}
+
+fn part_of_clients(part: usize) -> Prefix {
+    let length = cables::CLIENTS_PREFIX.length + DIVISIONS.ilog2() as u8;
+    Prefix::new((cables::CLIENTS_PREFIX.first() + ((part as u32) << (32 - length))).to_be_bytes(), length)
+}
+
+/// No two of the same number of members are the same.
+fn group(number: usize, nodes: u16) -> MemberSet {
+    let (first, stride) = (number % usize::from(nodes), number / usize::from(nodes) + 1);
+    let member = |index: u16| host(first + usize::from(index * index) * stride, nodes);
+    MemberSet::new((0..REPLICAS).map(member))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_dataplane::Table;
+
+    #[test]
+    fn full_tables_are_full_and_valid() {
+        let vrings = VringConfig::DEFAULT.try_into().unwrap();
+        let full = Fill::Full.tables(cables::NODES);
+        full.validate(&vrings).unwrap();
+        assert!(Table::ALL.iter().all(|table| full.entries(*table) == table.capacity()));
+        assert_eq!(full.groups().len(), GROUP_CAPACITY);
+        assert!(full.multicast.iter().all(|entry| entry.members.as_slice().len() == usize::from(REPLICAS)));
+        let empty = Fill::Empty.tables(cables::NODES);
+        empty.validate(&vrings).unwrap();
+        assert_eq!(Table::ALL.map(|table| empty.entries(table)), [1, 0, 1]);
+    }
+
+    #[test]
+    fn ways_reach_every_entry() {
+        let partitions: std::collections::BTreeSet<u16> =
+            ways(1 << 17).map(|(_, vnode)| vnode / 16).collect();
+        assert_eq!(partitions.len(), UnicastEntry::CAPACITY);
+        assert!(ways(1000).map(|(client, _)| client).max() == Some(CLIENTS - 1));
+    }
+}
