@@ -5,7 +5,7 @@
 #include "parsing.h"
 
 /*
- * Where a frame has come in, by the generation in force. `host`: the server that hangs there, if one is present.
+ * Where a frame has come in, by the generation in force. `host`: what hangs there.
  * `sender`: who was admitted there before. Most frames come from whom the last one came from: nothing is looked up for them.
  * Neither is NULL, so that the verifier has one case to follow and not four.
  */
@@ -16,6 +16,14 @@ struct ingress {
 	__u32 number;
 	struct nicekv_host *host;
 	struct nicekv_sender *sender;
+};
+
+/* Whose a datagram is, as far as that makes a difference; a server's if it is sent from the server's own UDP port. */
+enum origin {
+	ORIGIN_REFUSED,
+	ORIGIN_CLIENT,
+	ORIGIN_NODE,
+	ORIGIN_METADATA,
 };
 
 static __always_inline bool is_same_mac(const __u8 *one, const __u8 *other)
@@ -65,7 +73,7 @@ static __always_inline bool is_mac_of_port(const struct ingress *ingress, const 
 	struct nicekv_station_key key = { .slot = ingress->slot };
 	__u32 *owner;
 
-	if (ingress->host->is_present && is_same_mac(ingress->host->mac, ethernet->h_source))
+	if (ingress->host->kind == NICEKV_PORT_HOST && is_same_mac(ingress->host->mac, ethernet->h_source))
 		return true;
 	if (was_admitted(ingress, ethernet))
 		return true;
@@ -86,7 +94,7 @@ static __always_inline bool is_ip_of_port(const struct ingress *ingress, const s
 {
 	struct nicekv_server *owner;
 
-	if (ingress->host->is_present && ingress->host->address == datagram->sender)
+	if (ingress->host->kind == NICEKV_PORT_HOST && ingress->host->address == datagram->sender)
 		return true;
 	if (was_admitted(ingress, datagram->ethernet) && ingress->sender->address == datagram->sender)
 		return true;
@@ -102,11 +110,40 @@ static __always_inline bool holds(__u64 opcodes, __u8 opcode)
 	return opcode < 64 && (opcodes >> opcode) & 1;
 }
 
-/* Whether a datagram from a server's port has its addresses, which others do not have. */
-static __always_inline bool is_of_host(const struct ingress *ingress, const struct datagram *datagram)
+static __always_inline enum origin origin_of_server(__be16 udp_port, __u8 role, const struct datagram *datagram)
 {
-	return ingress->host->is_present && ingress->host->address == datagram->ip->saddr &&
-	       is_same_mac(ingress->host->mac, datagram->ethernet->h_source);
+	if (udp_port != datagram->udp->source)
+		return ORIGIN_CLIENT;
+	return role == NICEKV_ROLE_METADATA ? ORIGIN_METADATA : ORIGIN_NODE;
+}
+
+/* Behind a trunk: the server that has the address, if it has the MAC, too, and is behind it. A client has neither of any server. */
+static __always_inline enum origin origin_behind(const struct ingress *ingress, const struct datagram *datagram)
+{
+	struct nicekv_server *server = server_with_ip(ingress->slot, datagram->ip->saddr);
+	struct nicekv_station_key key = { .slot = ingress->slot };
+
+	if (server) {
+		if (server->port != ingress->port || !is_same_mac(server->mac, datagram->ethernet->h_source))
+			return ORIGIN_REFUSED;
+		return origin_of_server(server->udp_port, server->role, datagram);
+	}
+	__builtin_memcpy(key.mac, datagram->ethernet->h_source, ETH_ALEN);
+	return bpf_map_lookup_elem(&stations, &key) ? ORIGIN_REFUSED : ORIGIN_CLIENT;
+}
+
+static __always_inline enum origin origin_of(const struct ingress *ingress, const struct datagram *datagram)
+{
+	const struct nicekv_host *host = ingress->host;
+
+	if (host->kind == NICEKV_PORT_TRUNK)
+		return origin_behind(ingress, datagram);
+	if (host->kind == NICEKV_PORT_OPEN)
+		return ORIGIN_CLIENT;
+	/* From a server's port, with its addresses, which others do not have. */
+	if (host->address != datagram->ip->saddr || !is_same_mac(host->mac, datagram->ethernet->h_source))
+		return ORIGIN_REFUSED;
+	return origin_of_server(host->udp_port, host->role, datagram);
 }
 
 /* Counts why and where, and drops. */
@@ -126,18 +163,18 @@ static __always_inline int admit_to_vring(const struct ingress *ingress, const s
 {
 	const struct nicekv_header *header = datagram->header;
 	__u64 allowed = NICEKV_OPCODES_UNICAST;
-	bool is_node = false;
+	enum origin origin;
+	bool is_node;
 	__be32 reply_to;
 
 	if (!is_ip_of_port(ingress, datagram))
 		return NICEKV_COUNTER_SOURCE_REFUSED;
 	if (!header)
 		return NICEKV_COUNTER_NOT_OURS;
-	if (ingress->host->is_present) {
-		if (!is_of_host(ingress, datagram))
-			return NICEKV_COUNTER_SOURCE_REFUSED;
-		is_node = ingress->host->role == NICEKV_ROLE_NODE && ingress->host->udp_port == datagram->udp->source;
-	}
+	origin = origin_of(ingress, datagram);
+	if (origin == ORIGIN_REFUSED)
+		return NICEKV_COUNTER_SOURCE_REFUSED;
+	is_node = origin == ORIGIN_NODE;
 	if (datagram->ring == RING_MULTICAST)
 		allowed = is_node ? NICEKV_OPCODES_MULTICAST_NODE : NICEKV_OPCODES_MULTICAST;
 	if (!holds(allowed, header->opcode))
@@ -153,6 +190,7 @@ static __always_inline int admit_others(const struct ingress *ingress, const str
 {
 	__u64 allowed = NICEKV_OPCODES_REQUEST;
 	struct nicekv_server *receiver;
+	enum origin origin;
 
 	if (datagram->sender && !is_ip_of_port(ingress, datagram))
 		return NICEKV_COUNTER_SOURCE_REFUSED;
@@ -161,15 +199,13 @@ static __always_inline int admit_others(const struct ingress *ingress, const str
 	receiver = server_with_ip(ingress->slot, datagram->ip->daddr);
 	if (!receiver || receiver->udp_port != datagram->udp->dest)
 		return -1;
-	if (ingress->host->is_present) {
-		if (!is_of_host(ingress, datagram))
-			return NICEKV_COUNTER_SOURCE_REFUSED;
-		if (ingress->host->udp_port == datagram->udp->source) {
-			if (ingress->host->role == NICEKV_ROLE_METADATA)
-				return -1;
-			allowed = NICEKV_OPCODES_NODE;
-		}
-	}
+	origin = origin_of(ingress, datagram);
+	if (origin == ORIGIN_REFUSED)
+		return NICEKV_COUNTER_SOURCE_REFUSED;
+	if (origin == ORIGIN_METADATA)
+		return -1;
+	if (origin == ORIGIN_NODE)
+		allowed = NICEKV_OPCODES_NODE;
 	if (datagram->header && !holds(allowed, datagram->header->opcode))
 		return NICEKV_COUNTER_OPCODE_REFUSED;
 	return datagram->is_fragment ? NICEKV_COUNTER_OPCODE_REFUSED : -1;

@@ -9,9 +9,9 @@ enum fate {
 	FATE_DROP,
 	/* Rewritten, to one port. */
 	FATE_ROUTE,
-	/* Each copy rewritten, to the ports of a group but the one that it came by. */
+	/* Each copy rewritten, but those to trunks, to the ports of a group but the one that it came by. */
 	FATE_COPY,
-	/* As it is, to one port. */
+	/* As it is, to one port; others' traffic, and what is for a vring behind a trunk. */
 	FATE_FORWARD,
 	/* As it is, to all ports but the one that it came by. */
 	FATE_FLOOD,

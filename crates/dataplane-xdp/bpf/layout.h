@@ -18,6 +18,9 @@
 #define NICEKV_PPM 1000000
 #define NICEKV_HIT_SLOTS 49152
 #define NICEKV_TABLES 3
+#define NICEKV_PORT_OPEN 0
+#define NICEKV_PORT_HOST 1
+#define NICEKV_PORT_TRUNK 2
 #define NICEKV_VRINGS_MAX 16
 #define NICEKV_REGISTER_CELLS 256
 #define NICEKV_COUNTER_COUNT 14
@@ -92,7 +95,8 @@ struct nicekv_route {
 	__be32 partition;
 	__be32 address;
 	__u8 mac[6];
-	__u8 reserved[2];
+	__u8 is_trunk;
+	__u8 reserved[1];
 };
 _Static_assert(sizeof(struct nicekv_route) == 24, "size");
 _Static_assert(offsetof(struct nicekv_route, hit_slot) == 0, "offset");
@@ -100,7 +104,8 @@ _Static_assert(offsetof(struct nicekv_route, target) == 4, "offset");
 _Static_assert(offsetof(struct nicekv_route, partition) == 8, "offset");
 _Static_assert(offsetof(struct nicekv_route, address) == 12, "offset");
 _Static_assert(offsetof(struct nicekv_route, mac) == 16, "offset");
-_Static_assert(offsetof(struct nicekv_route, reserved) == 22, "offset");
+_Static_assert(offsetof(struct nicekv_route, is_trunk) == 22, "offset");
+_Static_assert(offsetof(struct nicekv_route, reserved) == 23, "offset");
 
 struct nicekv_place {
 	__u32 ifindex;
@@ -145,7 +150,7 @@ struct nicekv_host {
 	__u8 mac[6];
 	__be16 udp_port;
 	__u8 role;
-	__u8 is_present;
+	__u8 kind;
 	__u8 reserved[2];
 };
 _Static_assert(sizeof(struct nicekv_host) == 16, "size");
@@ -153,7 +158,7 @@ _Static_assert(offsetof(struct nicekv_host, address) == 0, "offset");
 _Static_assert(offsetof(struct nicekv_host, mac) == 4, "offset");
 _Static_assert(offsetof(struct nicekv_host, udp_port) == 10, "offset");
 _Static_assert(offsetof(struct nicekv_host, role) == 12, "offset");
-_Static_assert(offsetof(struct nicekv_host, is_present) == 13, "offset");
+_Static_assert(offsetof(struct nicekv_host, kind) == 13, "offset");
 _Static_assert(offsetof(struct nicekv_host, reserved) == 14, "offset");
 
 struct nicekv_server_key {
@@ -166,13 +171,17 @@ _Static_assert(offsetof(struct nicekv_server_key, address) == 4, "offset");
 
 struct nicekv_server {
 	__u32 port;
+	__u8 mac[6];
 	__be16 udp_port;
-	__u8 reserved[2];
+	__u8 role;
+	__u8 reserved[3];
 };
-_Static_assert(sizeof(struct nicekv_server) == 8, "size");
+_Static_assert(sizeof(struct nicekv_server) == 16, "size");
 _Static_assert(offsetof(struct nicekv_server, port) == 0, "offset");
-_Static_assert(offsetof(struct nicekv_server, udp_port) == 4, "offset");
-_Static_assert(offsetof(struct nicekv_server, reserved) == 6, "offset");
+_Static_assert(offsetof(struct nicekv_server, mac) == 4, "offset");
+_Static_assert(offsetof(struct nicekv_server, udp_port) == 10, "offset");
+_Static_assert(offsetof(struct nicekv_server, role) == 12, "offset");
+_Static_assert(offsetof(struct nicekv_server, reserved) == 13, "offset");
 
 struct nicekv_station_key {
 	__u32 slot;

@@ -52,7 +52,7 @@ struct {
 	__array(values, struct group);
 } groups SEC(".maps");
 
-/* [slot * NICEKV_PORTS_MAX + port]: the server there, for what is sent to it and for admission. */
+/* [slot * NICEKV_PORTS_MAX + port]: the server there, for what is sent to it and for admission; or that there is a trunk. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2 * NICEKV_PORTS_MAX);
@@ -68,7 +68,7 @@ struct {
 	__type(value, struct nicekv_cable);
 } cables SEC(".maps");
 
-/* [group slot]: the ports of one member set, for tc. Shared by the generations like `groups`. */
+/* [group slot]: the ports of one member set, trunks first, for tc. Shared by the generations like `groups`. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, NICEKV_GROUP_SLOTS);
@@ -175,7 +175,7 @@ static __always_inline struct nicekv_place *place_of(__u32 ifindex)
 	return place && place->ifindex == ifindex ? place : NULL;
 }
 
-/* What is known of the server at a port. NULL: there is no such port. */
+/* What is known of what hangs at a port. NULL: there is no such port. */
 static __always_inline struct nicekv_host *host_cell(__u32 slot, __u32 port)
 {
 	__u32 index = slot * NICEKV_PORTS_MAX + port;
@@ -183,12 +183,12 @@ static __always_inline struct nicekv_host *host_cell(__u32 slot, __u32 port)
 	return bpf_map_lookup_elem(&hosts, &index);
 }
 
-/* The server at a port, if there is one. */
-static __always_inline struct nicekv_host *host_at(__u32 slot, __u32 port)
+/* The server at a port, or the trunk, if there is one. */
+static __always_inline struct nicekv_host *receiver_at(__u32 slot, __u32 port)
 {
 	struct nicekv_host *host = host_cell(slot, port);
 
-	return host && host->is_present ? host : NULL;
+	return host && host->kind != NICEKV_PORT_OPEN ? host : NULL;
 }
 
 static __always_inline void count(__u32 counter)

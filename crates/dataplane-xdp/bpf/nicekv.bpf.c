@@ -24,7 +24,7 @@ int nicekv_xdp(struct xdp_md *ctx)
 	return xdp_carry_out(ctx, &decision, &datagram);
 }
 
-/* Runs for each frame at the port that it leaves by. The copies of a multicast datagram, known by their metadata, are rewritten. */
+/* Runs for each frame at the port that it leaves by. The copies of a multicast datagram, known by their metadata, are rewritten for servers. */
 SEC("xdp/devmap")
 int nicekv_egress(struct xdp_md *ctx)
 {
@@ -41,9 +41,16 @@ int nicekv_egress(struct xdp_md *ctx)
 		goto drop;
 	if ((void *)(metadata + 1) > (void *)ethernet)
 		return XDP_PASS;
-	host = host_at(metadata->slot, place->port);
+	host = receiver_at(metadata->slot, place->port);
+	/* The next switch takes it as it was sent, and knows nothing of this one's metadata. */
+	if (host && host->kind == NICEKV_PORT_TRUNK) {
+		if (bpf_xdp_adjust_meta(ctx, sizeof(*metadata)))
+			goto drop;
+		count(NICEKV_COUNTER_MULTICAST_COPIES);
+		return XDP_PASS;
+	}
 	/* Classified as ours on the way in; once more, so that the verifier sees the bounds. */
-	if (!host || classify(&frame, ethernet, &datagram) != CLASS_VRING)
+	if (!host || host->kind != NICEKV_PORT_HOST || classify(&frame, ethernet, &datagram) != CLASS_VRING)
 		goto drop;
 	rewrite(&datagram, host->mac, host->address);
 	count(NICEKV_COUNTER_MULTICAST_COPIES);

@@ -49,6 +49,16 @@ static __always_inline enum fate miss(void)
 	return FATE_DROP;
 }
 
+/* To another switch, which matches it anew: as it is, and never back. */
+static __always_inline enum fate route_by_trunk(const struct decision *decision)
+{
+	if (decision->target == decision->port) {
+		count(NICEKV_COUNTER_SAME_PORT_DROPPED);
+		return FATE_DROP;
+	}
+	return FATE_FORWARD;
+}
+
 static __always_inline enum fate route_unicast(__u32 slot, struct datagram *datagram, struct decision *decision)
 {
 	struct iphdr *ip = datagram->ip;
@@ -61,6 +71,8 @@ static __always_inline enum fate route_unicast(__u32 slot, struct datagram *data
 	if (division)
 		route = division;
 	decision->target = route->target;
+	if (route->is_trunk)
+		return route_by_trunk(decision);
 	decision->address = route->address;
 	__builtin_memcpy(decision->mac, route->mac, ETH_ALEN);
 	return FATE_ROUTE;

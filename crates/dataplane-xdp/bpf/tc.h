@@ -2,7 +2,7 @@
  * Carries out a decision at the tc ingress of a port, where a frame is a socket's buffer still: nothing is converted, and
  * TCP keeps its segmentation and checksum offloads.
  *
- * - To the far end of a virtual cable a frame goes at once (bpf_redirect_peer), past the receiver's queue. Other ports send it.
+ * - To the far end of a virtual cable a frame goes at once (bpf_redirect_peer), past the receiver's queue. Other ports send it, trunks too.
  *   So do all ports what was cut from a train: the receiver's queue (NAPI, with GRO) puts the pieces together again. They are known by
  *   their payload, which is in pages; a datagram that was sent alone is in one piece.
  * - Copies share the payload with the frame that they are clones of: headers are written before each clone.
@@ -103,13 +103,20 @@ __noinline int tc_send_copy(struct __sk_buff *skb, __u32 port)
 	return cable ? bpf_clone_redirect(skb, cable->ifindex, 0) : 0;
 }
 
-/* The same, rewritten for its receiver. `from`: the address that the frame is sent to as it is. */
-__noinline int tc_rewrite_copy(struct __sk_buff *skb, __u32 port, const struct nicekv_host *receiver, __u32 udp_at, __be32 from)
+/* Rewrites the frame for a server; for a trunk it stays. `from`: the address that it is sent to as it is. */
+static __always_inline void tc_address(struct __sk_buff *skb, const struct nicekv_host *receiver, __u32 udp_at, __be32 from)
+{
+	count(NICEKV_COUNTER_MULTICAST_COPIES);
+	if (receiver->kind == NICEKV_PORT_HOST)
+		tc_rewrite(skb, udp_at, from, receiver->mac, receiver->address);
+}
+
+/* Sends a copy of the frame to its receiver. */
+__noinline int tc_address_copy(struct __sk_buff *skb, __u32 port, const struct nicekv_host *receiver, __u32 udp_at, __be32 from)
 {
 	if (!receiver)
 		return 0;
-	count(NICEKV_COUNTER_MULTICAST_COPIES);
-	tc_rewrite(skb, udp_at, from, receiver->mac, receiver->address);
+	tc_address(skb, receiver, udp_at, from);
 	return tc_send_copy(skb, port);
 }
 
@@ -126,7 +133,7 @@ static __always_inline int tc_send(struct __sk_buff *skb, __u32 port, const stru
 	return cable->has_peer && !is_piece ? bpf_redirect_peer(cable->ifindex, 0) : bpf_redirect(cable->ifindex, 0);
 }
 
-/* A receiver's turn comes when the next one is known, so that the last one gets the frame itself. */
+/* A receiver's turn comes when the next one is known, so that the last one gets the frame itself. Trunks come first, while it is as it was sent. */
 static __always_inline int tc_copy(struct __sk_buff *skb, const struct decision *decision, bool is_piece)
 {
 	struct nicekv_group *group = bpf_map_lookup_elem(&members, &decision->target);
@@ -137,23 +144,23 @@ static __always_inline int tc_copy(struct __sk_buff *skb, const struct decision 
 #pragma clang loop unroll(disable)
 	for (__u32 index = 0; group && index < NICEKV_GROUP_MEMBERS_MAX && index < group->count; index++) {
 		__u32 next = group->ports[index];
-		const struct nicekv_host *host = host_at(decision->slot, next);
+		const struct nicekv_host *host = receiver_at(decision->slot, next);
 
 		if (!host || next == decision->port)
 			continue;
 		if (receiver) {
-			tc_rewrite_copy(skb, port, receiver, decision->udp_at, from);
+			tc_address_copy(skb, port, receiver, decision->udp_at, from);
 			if (decision->doubled)
 				tc_send_copy(skb, port);
-			from = receiver->address;
+			if (receiver->kind == NICEKV_PORT_HOST)
+				from = receiver->address;
 		}
 		receiver = host;
 		port = next;
 	}
 	if (!receiver)
 		return TC_ACT_SHOT;
-	count(NICEKV_COUNTER_MULTICAST_COPIES);
-	tc_rewrite(skb, decision->udp_at, from, receiver->mac, receiver->address);
+	tc_address(skb, receiver, decision->udp_at, from);
 	return tc_send(skb, port, decision, is_piece);
 }
 

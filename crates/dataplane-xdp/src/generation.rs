@@ -44,10 +44,11 @@ use nicekv_dataplane::{Action, BackendError, Host, HostId, Match, MemberSet, POR
 
 use crate::error::platform;
 use crate::layout::{
-    EgressHost, GROUP_TWINS, Group, Route, Server, ServerKey, StationKey, TABLES, TrieKey, TrieKeyData,
+    EgressHost, GROUP_TWINS, Group, PORT_HOST, PORT_TRUNK, Route, Server, ServerKey, StationKey, TABLES,
+    TrieKey, TrieKeyData,
 };
 use crate::slots::Plan;
-use crate::{EntryKey, GroupKey, KernelSwitch, Maps, sys};
+use crate::{EntryKey, GroupKey, KernelSwitch, Maps, Receiver, sys};
 
 /// Bits of a trie key before the address.
 const SCOPE_BITS: u32 = 32;
@@ -108,7 +109,11 @@ impl KernelSwitch {
     }
 
     fn group_key(&self, tables: &TableSet, members: &MemberSet) -> GroupKey {
-        members.as_slice().iter().map(|&member| self.place(host(tables, member))).collect()
+        let receiver = |&member: &HostId| {
+            let host = host(tables, member);
+            Receiver { is_host: !host.is_remote, place: self.place(host) }
+        };
+        members.as_slice().iter().map(receiver).collect()
     }
 
     fn place(&self, host: &Host) -> u32 {
@@ -147,6 +152,7 @@ impl KernelSwitch {
                     partition: scope.to_be_bytes(),
                     address: host.ip,
                     mac: host.mac,
+                    is_trunk: host.is_remote.into(),
                     ..Route::default()
                 }
             }
@@ -158,9 +164,9 @@ impl KernelSwitch {
 
     /// The new groups for tc: nobody reads them yet.
     fn write_members(&mut self, groups: &Plan<GroupKey>) -> Result<(), MapError> {
-        groups.fresh.iter().try_for_each(|(members, slot)| {
-            let mut group = Group { count: members.len() as u32, ..Group::default() };
-            group.ports.iter_mut().zip(members).for_each(|(port, place)| *port = *place);
+        groups.fresh.iter().try_for_each(|(receivers, slot)| {
+            let mut group = Group { count: receivers.len() as u32, ..Group::default() };
+            group.ports.iter_mut().zip(receivers).for_each(|(port, receiver)| *port = receiver.place);
             self.maps.members.set(*slot, group, 0)
         })
     }
@@ -168,13 +174,14 @@ impl KernelSwitch {
     /// The new groups for XDP, and their twins.
     fn build_groups(&self, groups: &Plan<GroupKey>) -> Result<Vec<(u32, InnerMap)>, BackendError> {
         let Some(egress) = &self.egress else { return Ok(Vec::new()) };
-        let build = |slot: u32, members: &GroupKey, copies: usize| {
-            let members: Vec<u32> = members.iter().map(|&place| self.ports.ifindex(place)).collect();
-            let group = build_group(&members, copies, egress);
+        let build = |slot: u32, receivers: &GroupKey, copies: usize| {
+            let receivers: Vec<u32> =
+                receivers.iter().map(|receiver| self.ports.ifindex(receiver.place)).collect();
+            let group = build_group(&receivers, copies, egress);
             group.map(|group| (slot, group)).map_err(|error| platform("build a multicast group", &error))
         };
-        let both = |(members, slot): &(GroupKey, u32)| {
-            [build(*slot, members, 1), build(*slot + GROUP_TWINS, members, 2)]
+        let both = |(receivers, slot): &(GroupKey, u32)| {
+            [build(*slot, receivers, 1), build(*slot + GROUP_TWINS, receivers, 2)]
         };
         groups.fresh.iter().flat_map(both).collect()
     }
@@ -200,16 +207,20 @@ impl KernelSwitch {
         for host in &tables.hosts {
             let port = self.ports.place(host.port);
             let udp_port = host.udp_port.to_be_bytes();
-            let value = EgressHost {
-                address: host.ip,
-                mac: host.mac,
-                udp_port,
-                role: host.role as u8,
-                is_present: 1,
-                ..EgressHost::default()
+            let (mac, role) = (host.mac, host.role as u8);
+            let value = match host.is_remote {
+                true => EgressHost { kind: PORT_TRUNK, ..EgressHost::default() },
+                false => EgressHost {
+                    address: host.ip,
+                    mac,
+                    udp_port,
+                    role,
+                    kind: PORT_HOST,
+                    ..EgressHost::default()
+                },
             };
             hosts.set(cell(port), value, 0)?;
-            let server = Server { port, udp_port, ..Server::default() };
+            let server = Server { port, mac, udp_port, role, ..Server::default() };
             servers.insert(ServerKey { slot, address: host.ip }, server, 0)?;
             stations.insert(StationKey { slot, mac: host.mac, ..StationKey::default() }, port, 0)?;
         }

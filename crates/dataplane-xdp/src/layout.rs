@@ -23,6 +23,12 @@ pub(crate) const PLACE_BITS: u32 = 12;
 pub(crate) const PPM: u32 = 1_000_000;
 /// Twice the entries of one generation.
 pub(crate) const HIT_SLOTS: u32 = 2 * ENTRY_CAPACITY as u32;
+/// At a port: no server.
+pub(crate) const PORT_OPEN: u8 = 0;
+/// At a port: one server.
+pub(crate) const PORT_HOST: u8 = 1;
+/// At a port: another switch.
+pub(crate) const PORT_TRUNK: u8 = 2;
 /// Match tables.
 pub(crate) const TABLES: u32 = TABLE_COUNT as u32;
 
@@ -100,14 +106,15 @@ const _: () = assert!(size_of::<lpm_trie::Key<TrieKeyData>>() == size_of::<TrieK
 
 shared_struct! {
     /// Value of every trie. `target`: a port, or a group slot in `multicast_vring`. `address` and `mac`
-    /// are those of the host, unused in `multicast_vring`; `partition` is used in `unicast_vring` alone.
+    /// are those of the host, unused in `multicast_vring` and where the port `is_trunk`; `partition` is used in `unicast_vring` alone.
     Route, "nicekv_route", 24 {
         hit_slot: u32 = "__u32",
         target: u32 = "__u32",
         partition: [u8; 4] = "__be32",
         address: [u8; 4] = "__be32",
         mac: [u8; 6] = "__u8" [6],
-        reserved: [u8; 2] = "__u8" [2],
+        is_trunk: u8 = "__u8",
+        reserved: [u8; 1] = "__u8" [1],
     }
 }
 
@@ -147,13 +154,13 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// A server: what is written into what it is sent, and what it may send from. Zeros where there is none.
+    /// What hangs at a port ([`PORT_HOST`]…); if it is a server, what is written into what that is sent, and what it may send from: else zeros.
     EgressHost, "nicekv_host", 16 {
         address: [u8; 4] = "__be32",
         mac: [u8; 6] = "__u8" [6],
         udp_port: [u8; 2] = "__be16",
         role: u8 = "__u8",
-        is_present: u8 = "__u8",
+        kind: u8 = "__u8",
         reserved: [u8; 2] = "__u8" [2],
     }
 }
@@ -167,11 +174,13 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Where a server is.
-    Server, "nicekv_server", 8 {
+    /// Where a server is, and what it may send from there if the port is a trunk.
+    Server, "nicekv_server", 16 {
         port: u32 = "__u32",
+        mac: [u8; 6] = "__u8" [6],
         udp_port: [u8; 2] = "__be16",
-        reserved: [u8; 2] = "__u8" [2],
+        role: u8 = "__u8",
+        reserved: [u8; 3] = "__u8" [3],
     }
 }
 
@@ -252,6 +261,9 @@ fn write_constants(text: &mut String) -> std::fmt::Result {
         ("PPM", PPM),
         ("HIT_SLOTS", HIT_SLOTS),
         ("TABLES", TABLES),
+        ("PORT_OPEN", PORT_OPEN.into()),
+        ("PORT_HOST", PORT_HOST.into()),
+        ("PORT_TRUNK", PORT_TRUNK.into()),
         ("VRINGS_MAX", VRINGS_MAX as u32),
         ("REGISTER_CELLS", REGISTER_CELLS as u32),
         ("COUNTER_COUNT", COUNTER_COUNT as u32),

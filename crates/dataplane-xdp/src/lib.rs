@@ -15,7 +15,9 @@
 //!   `ethtool -K DEV gro on`. Checksums must be complete on the wire: `ethtool -K DEV tx off rx off`. A VLAN tag
 //!   must be in the frame, not beside it: `ethtool -K DEV txvlan off` (a tag kept in metadata is lost by a
 //!   redirect). Its MTU may be at most 3506.
-//! - A port carries at most one storage host (the egress stage rewrites by port); any number of clients.
+//! - A port carries at most one storage host (the egress stage rewrites by port); any number of clients. Or it is a trunk to another switch,
+//!   behind which there is any number of both: what is for these leaves by it as it is. No network between them: a tree of cables.
+//!   Both ends of a trunk between namespaces want at XDP what the far end of a host's cable wants, at tc nothing.
 //! - Nothing answers ARP for vring addresses: hosts reach the vrings by a route through a permanent neighbour
 //!   with the switch's MAC.
 //!
@@ -69,9 +71,18 @@ use slots::Slots;
 /// The compiled programs. `bpf/build.sh --check` proves that they are what their source compiles to.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/nicekv.bpf.o");
 
-/// The ports of a member set, by their places. Not the host names: a host that moves to another port keeps
-/// its name, and needs another group.
-type GroupKey = BTreeSet<u32>;
+/// The ports of a member set: each once, trunks first, as the programs at tc want them. Not the host names: a host that moves to another
+/// port keeps its name, and needs another group.
+type GroupKey = BTreeSet<Receiver>;
+
+/// A port that copies leave by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Receiver {
+    /// A server hangs there, for which copies are rewritten; else it is a trunk.
+    is_host: bool,
+    place: u32,
+}
+
 /// What an entry is known by.
 type EntryKey = (Table, Match);
 
@@ -84,6 +95,8 @@ pub struct Port {
     pub ifindex: u32,
     /// Where the programs are attached.
     pub hook: Hook,
+    /// Another switch is at the other end: frames are sent there, and taken by its programs, whatever hook these are at.
+    pub is_trunk: bool,
 }
 
 /// What programs have done.

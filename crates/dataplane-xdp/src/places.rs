@@ -39,7 +39,7 @@ impl Places {
             }
         }
         let ports = [taking, sending].concat();
-        for (place, &Port { index, ifindex, hook }) in (0..).zip(&ports) {
+        for (place, &Port { index, ifindex, hook, .. }) in (0..).zip(&ports) {
             let is_shared = hook != Hook::None && !interfaces.insert(ifindex);
             if by_index.insert(index, place).is_some() || is_shared {
                 return Err(XdpError::DuplicatePort { index, ifindex });

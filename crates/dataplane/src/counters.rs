@@ -19,7 +19,7 @@ pub enum Counter {
     SourceRefused,
     /// What a sender of this kind may not send there: dropped.
     OpcodeRefused,
-    /// Copies rewritten by the egress stage.
+    /// Copies of multicasts, one for each port that they leave by.
     MulticastCopies,
     /// A copy for a port that has no host: dropped by the egress stage. Means a bug in a back end.
     EgressDropped,
@@ -27,7 +27,7 @@ pub enum Counter {
     LearnedForwarded,
     /// Others' traffic, to a group or an unknown destination: sent to every other port.
     Flooded,
-    /// Others' traffic whose destination is on the port that it came from: dropped.
+    /// Whose receiver is on the port, or behind the trunk, that it came from: dropped.
     SamePortDropped,
     /// Matches in a table.
     Hits(Table),

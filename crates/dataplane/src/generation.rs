@@ -9,12 +9,21 @@ use alloc::vec::Vec;
 
 use crate::lpm::LongestPrefixMatch;
 use crate::tables::{HostIndex, Match};
-use crate::{TABLE_COUNT, Table, TableSet};
+use crate::{Hop, HostId, TABLE_COUNT, Table, TableSet};
+
+/// By which port a member of a group is reached, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    pub(crate) port: u16,
+    pub(crate) hop: Hop,
+}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Generation {
     pub(crate) tables: TableSet,
     pub(crate) hosts: HostIndex,
+    /// Per entry of `multicast_vring`: each port once.
+    ways: Arc<Vec<Vec<Way>>>,
     /// Per table.
     matches: [Arc<LongestPrefixMatch>; TABLE_COUNT],
     /// Per table, per entry in the order of `tables`.
@@ -26,18 +35,26 @@ impl Generation {
     pub(crate) fn new(tables: TableSet, old: Option<&Self>) -> Self {
         let compiled = |table| Arc::new(compile(&tables, table));
         let matches = Table::ALL.map(compiled);
-        Self::with_matches(tables, matches, old)
+        let hosts = HostIndex::new(&tables.hosts);
+        let ways = Arc::new(all_ways(&tables, &hosts));
+        Self::with_matches(tables, (hosts, ways), matches, old)
     }
 
     /// The generation after `self`, of which `table` alone differs.
     pub(crate) fn updated(&self, tables: TableSet, table: Table) -> Self {
         let mut matches = self.matches.clone();
         matches[table as usize] = Arc::new(compile(&tables, table));
-        Self::with_matches(tables, matches, Some(self))
+        let hosts = self.hosts.clone();
+        let ways = match table {
+            Table::Multicast => Arc::new(all_ways(&tables, &hosts)),
+            _ => self.ways.clone(),
+        };
+        Self::with_matches(tables, (hosts, ways), matches, Some(self))
     }
 
     fn with_matches(
         tables: TableSet,
+        (hosts, ways): (HostIndex, Arc<Vec<Vec<Way>>>),
         matches: [Arc<LongestPrefixMatch>; TABLE_COUNT],
         old: Option<&Self>,
     ) -> Self {
@@ -45,7 +62,17 @@ impl Generation {
             Some(old) => inherited(&tables, old, table),
             None => vec![0; tables.entries(table)],
         });
-        Self { hosts: HostIndex::new(&tables.hosts), matches, hits, tables }
+        Self { hosts, ways, matches, hits, tables }
+    }
+
+    /// The ways to the members of an entry of `multicast_vring`.
+    pub(crate) fn ways(&self, entry: usize) -> &[Way] {
+        &self.ways[entry]
+    }
+
+    /// The way to one host.
+    pub(crate) fn way_to(&self, host: HostId) -> Way {
+        way(&self.hosts, host)
     }
 
     /// The position of the entry with the longest prefix that covers `address` in `scope`; counts the hit.
@@ -60,6 +87,22 @@ impl Generation {
     pub(crate) fn hits(&self, table: Table) -> &[u64] {
         &self.hits[table as usize]
     }
+}
+
+fn all_ways(tables: &TableSet, hosts: &HostIndex) -> Vec<Vec<Way>> {
+    let of_members = |members: &[HostId]| {
+        let mut ways: Vec<Way> = members.iter().map(|member| way(hosts, *member)).collect();
+        ways.sort_unstable_by_key(|way| way.hop);
+        ways.dedup();
+        ways
+    };
+    tables.multicast.iter().map(|entry| of_members(entry.members.as_slice())).collect()
+}
+
+fn way(hosts: &HostIndex, id: HostId) -> Way {
+    let host = hosts.get(id).expect("validated tables know every host they name");
+    let hop = if host.is_remote { Hop::Trunk(host.port) } else { Hop::Host(id) };
+    Way { port: host.port, hop }
 }
 
 fn compile(tables: &TableSet, table: Table) -> LongestPrefixMatch {

@@ -14,6 +14,7 @@
 //! - A vring carries requests, and decisions of nodes; a port sends what its host is ([`stages::admit`]).
 //! - Others' traffic leaves byte for byte as it came.
 //! - A new generation of tables replaces the old one as a whole, or not at all.
+//! - Switches form a tree. What is for a vring crosses a trunk between them as it was sent, at most once, and never back ([`Router`]).
 //! - The network holds soft state only: everything here can be lost and reinstalled.
 //!
 //! Source: NICE §3.2, §4.2, §4.5.
@@ -49,7 +50,7 @@ pub use pipeline::{Mutation, Output, PORTS_MAX, Pipeline, Verdict};
 pub use plant::Plant;
 pub use prefix::{Prefix, Ring, VRINGS_MAX, VringConfig, VringSet};
 pub use registers::{REGISTER_CELLS, Register};
-pub use router::{Copies, Route, Router};
+pub use router::{Copies, Hop, Route, Router};
 pub use socket::Passed;
 pub use stages::admit::{
     Ingress, OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE, OPCODES_REQUEST, OPCODES_UNICAST,
@@ -61,7 +62,7 @@ pub use tables::{
     HOST_CAPACITY, Host, HostId, HostIndex, HostRole, Match, MemberSet, MulticastEntry, TABLE_COUNT, Table,
     TableChange, TableDiff, TableError, TableSet, TableUpdate, UnicastEntry,
 };
-pub use topology::Topology;
+pub use topology::{Topology, TopologyError};
 
 /// A switch whose tables can be set.
 pub trait Backend {

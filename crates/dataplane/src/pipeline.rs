@@ -9,7 +9,7 @@ use crate::stages::admit::{self, Ingress};
 use crate::stages::learn::MacTable;
 use crate::stages::parse::{self, Class, Datagram};
 use crate::{
-    Backend, BackendError, Counter, Counters, Host, HostId, Register, Ring, Route, Router, Table, TableError,
+    Backend, BackendError, Counter, Counters, Hop, Host, Register, Ring, Route, Router, Table, TableError,
     TableSet, TableStatus, TableUpdate, VringSet,
 };
 
@@ -21,9 +21,9 @@ pub const PORTS_MAX: usize = 256;
 pub enum Verdict {
     /// Gone; a counter says why.
     Dropped,
-    /// For the unicast vring: rewritten and sent to one host.
+    /// For the unicast vring: rewritten and sent to one host, or as it is to the switch that the host is behind.
     Routed,
-    /// For the multicast vring: a rewritten copy to each member but the sender.
+    /// For the multicast vring: a rewritten copy to each member but the sender, and one as it is by each trunk that leads to others.
     Multicast,
     /// Others' traffic, to the port of its destination.
     Forwarded,
@@ -49,6 +49,7 @@ pub enum Mutation {
     Ipv4Checksum,
     UdpChecksum,
     ExcludeIngress,
+    AsItIsByTrunks,
     EthernetSource,
     Source,
     Address,
@@ -185,22 +186,32 @@ impl Pipeline {
     }
 
     fn route(&mut self, ingress_port: u16, datagram: &Datagram, frame: &[u8]) -> Output {
-        let ingress_host = self.host_at(ingress_port);
-        let (verdict, receivers): (_, Vec<HostId>) =
-            match self.router.route(datagram.source, self.matched(datagram, frame), ingress_host) {
-                Route::Unicast(host) => (Verdict::Routed, [host].into()),
+        let ingress = (!self.leaves_out(Mutation::ExcludeIngress)).then_some(ingress_port);
+        let (verdict, hops): (_, Vec<Hop>) =
+            match self.router.route(datagram.source, self.matched(datagram, frame), ingress) {
+                Route::Unicast(hop) => (Verdict::Routed, hop.into_iter().collect()),
                 Route::Multicast(copies) => (Verdict::Multicast, copies.collect()),
                 Route::Miss | Route::NotVring => (Verdict::Dropped, Vec::new()),
             };
-        let mut frames: Vec<(u16, Vec<u8>)> = receivers
-            .into_iter()
-            .map(|receiver| {
-                let host = *self.router.host(receiver).expect("validated tables know every host they name");
-                (host.port, self.rewritten(datagram, frame, &host))
-            })
-            .collect();
+        let mut frames: Vec<(u16, Vec<u8>)> =
+            hops.into_iter().map(|hop| self.sent(hop, datagram, frame)).collect();
         frames.sort_unstable();
         Output { verdict, frames }
+    }
+
+    fn sent(&self, hop: Hop, datagram: &Datagram, frame: &[u8]) -> (u16, Vec<u8>) {
+        match hop {
+            Hop::Host(id) => {
+                let host = *self.router.host(id).expect("validated tables know every host they name");
+                (host.port, self.rewritten(datagram, frame, &host))
+            }
+            Hop::Trunk(port) if self.leaves_out(Mutation::AsItIsByTrunks) => {
+                let hosts = self.tables().into_iter().flat_map(|tables| &tables.hosts);
+                let first = hosts.into_iter().find(|host| host.port == port).expect("somebody is behind it");
+                (port, self.rewritten(datagram, frame, first))
+            }
+            Hop::Trunk(port) => (port, frame.to_vec()),
+        }
     }
 
     /// The address by which the tables are asked.
@@ -209,13 +220,6 @@ impl Pipeline {
             return datagram.destination;
         }
         parse::vnode_address(datagram.destination, datagram.payload(frame))
-    }
-
-    fn host_at(&self, port: u16) -> Option<HostId> {
-        if self.leaves_out(Mutation::ExcludeIngress) {
-            return None;
-        }
-        self.router.hosts()?.at_port(port).map(|host| host.id)
     }
 
     fn rewritten(&self, datagram: &Datagram, frame: &[u8], host: &Host) -> Vec<u8> {

@@ -13,4 +13,6 @@ pub enum Plant {
     OlderTermObeyed,
     /// R12: a switch that starts again goes on by the tables that it had. Planted where the switch is started.
     TablesSurviveRestart,
+    /// What came by a trunk goes back by it, too.
+    TrunkEchoes,
 }

@@ -4,8 +4,13 @@
 //! ```text
 //!  destination ∈ unicast ring:    unicast_vring ─ partition, default host ─▶ division ─▶ host
 //!                                      │ no match: miss
-//!  destination ∈ multicast ring:  multicast_vring ─ members ─▶ all of them except the ingress host
+//!  destination ∈ multicast ring:  multicast_vring ─ members ─▶ the port of each, once, but the ingress
 //! ```
+//!
+//! **Trunks.** What is for hosts behind a trunk leaves by it *as it is*, once, and the switch at its other end matches it anew, by its own tables.
+//! Nothing leaves by the trunk by which it came (split horizon). Switches form a tree, so a datagram comes to each switch at most once, crosses each
+//! trunk at most once, and reaches each host at most once, by the switch where that hangs; also while switches have different generations: then it may end
+//! on the way.
 //!
 //! [`Router::install`] is make-before-break: the new generation is validated and compiled beside the old one
 //! and takes its place by one assignment; a refused generation changes nothing. Hits of an entry that the new
@@ -15,19 +20,29 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::generation::Generation;
+use crate::generation::{Generation, Way};
+use crate::plant::Plant;
 use crate::registers::Registers;
 use crate::{
     Backend, BackendError, Counter, Counters, Host, HostId, HostIndex, Ingress, Register, Ring, Table,
     TableError, TableSet, TableStatus, TableUpdate, VringSet,
 };
 
+/// Where a datagram goes from a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hop {
+    /// To this host, rewritten for it.
+    Host(HostId),
+    /// By this port to another switch, as it is.
+    Trunk(u16),
+}
+
 /// Where a datagram goes.
 #[derive(Clone, Debug)]
 pub enum Route<'a> {
-    /// To this host.
-    Unicast(HostId),
-    /// To each of these hosts.
+    /// There; `None`: it would go back by the trunk by which it came.
+    Unicast(Option<Hop>),
+    /// To each of these.
     Multicast(Copies<'a>),
     /// For a vring, but no entry covers it: drop.
     Miss,
@@ -35,19 +50,20 @@ pub enum Route<'a> {
     NotVring,
 }
 
-/// The members of a group without the host that sent the datagram. Iterates in ascending order.
+/// Where the copies of a multicast go: each port once that leads to members of the group, but the one by which it came. Hosts in ascending order, then
+/// trunks.
 #[derive(Clone, Debug)]
 pub struct Copies<'a> {
-    members: core::slice::Iter<'a, HostId>,
-    ingress: Option<HostId>,
+    ways: core::slice::Iter<'a, Way>,
+    ingress: Option<u16>,
 }
 
 impl Iterator for Copies<'_> {
-    type Item = HostId;
+    type Item = Hop;
 
-    fn next(&mut self) -> Option<HostId> {
+    fn next(&mut self) -> Option<Hop> {
         let ingress = self.ingress;
-        self.members.by_ref().copied().find(|&member| Some(member) != ingress)
+        self.ways.by_ref().find(|way| Some(way.port) != ingress).map(|way| way.hop)
     }
 }
 
@@ -58,6 +74,8 @@ pub struct Router {
     current: Option<Box<Generation>>,
     counters: Counters,
     registers: Registers,
+    /// Always `None` outside tests.
+    plant: Option<Plant>,
 }
 
 impl Router {
@@ -71,7 +89,14 @@ impl Router {
             current: None,
             counters: Counters::default(),
             registers: Registers::new(),
+            plant: None,
         })
+    }
+
+    /// Breaks a rule from now on.
+    #[cfg(any(test, feature = "exploration"))]
+    pub fn plant(&mut self, plant: Plant) {
+        self.plant = Some(plant);
     }
 
     /// The rings that this router serves.
@@ -94,14 +119,11 @@ impl Router {
         self.current.as_deref()?.hosts.get(id)
     }
 
-    /// Matches one datagram and counts the hit. `ingress_host` is the storage host that sent it, if one did:
-    /// it gets no copy of its own multicast. Allocates nothing.
-    pub fn route(
-        &mut self,
-        source: [u8; 4],
-        destination: [u8; 4],
-        ingress_host: Option<HostId>,
-    ) -> Route<'_> {
+    /// Matches one datagram and counts the hit. `ingress` is the port by which it came, or that of the server that sent it: no copy
+    /// of a multicast leaves by it, and nothing that came by a trunk. Allocates nothing.
+    pub fn route(&mut self, source: [u8; 4], destination: [u8; 4], ingress: Option<u16>) -> Route<'_> {
+        let is_of_host = |port| self.hosts().is_some_and(|hosts| hosts.at_port(port).is_some());
+        let ingress = ingress.filter(|port| self.plant != Some(Plant::TrunkEchoes) || is_of_host(*port));
         let Some(ring) = self.vrings.ring_of(destination) else { return Route::NotVring };
         let Some(current) = self.current.as_deref_mut() else {
             self.counters.add(Counter::VringMiss, 1);
@@ -109,10 +131,11 @@ impl Router {
         };
         let counters = &mut self.counters;
         let route = match ring {
-            Ring::Unicast => route_unicast(current, source, destination, counters).map(Route::Unicast),
-            Ring::Multicast => {
-                route_multicast(current, destination, ingress_host, counters).map(Route::Multicast)
+            Ring::Unicast => {
+                let host = route_unicast(current, source, destination, counters);
+                host.map(|host| Route::Unicast(hop_to(current, host, ingress, counters)))
             }
+            Ring::Multicast => route_multicast(current, destination, ingress, counters).map(Route::Multicast),
         };
         route.unwrap_or_else(|| {
             counters.add(Counter::VringMiss, 1);
@@ -150,16 +173,39 @@ fn route_unicast(
     Some(current.tables.division[index].host)
 }
 
+/// The way to a host. `None`: the trunk by which the datagram came.
+fn hop_to(current: &Generation, host: HostId, ingress: Option<u16>, counters: &mut Counters) -> Option<Hop> {
+    let hop = current.way_to(host).hop;
+    if hop.is_trunk_at(ingress) {
+        counters.add(Counter::SamePortDropped, 1);
+        return None;
+    }
+    Some(hop)
+}
+
+impl Hop {
+    /// The host, where that hangs at this switch.
+    pub fn host(self) -> Option<HostId> {
+        match self {
+            Self::Host(host) => Some(host),
+            Self::Trunk(_) => None,
+        }
+    }
+
+    fn is_trunk_at(self, port: Option<u16>) -> bool {
+        matches!(self, Self::Trunk(own) if Some(own) == port)
+    }
+}
+
 fn route_multicast<'a>(
     current: &'a mut Generation,
     destination: [u8; 4],
-    ingress: Option<HostId>,
+    ingress: Option<u16>,
     counters: &mut Counters,
 ) -> Option<Copies<'a>> {
     let index = current.lookup(Table::Multicast, None, destination)?;
     counters.add(Counter::Hits(Table::Multicast), 1);
-    let members = current.tables.multicast[index].members.as_slice().iter();
-    let copies = Copies { members, ingress };
+    let copies = Copies { ways: current.ways(index).iter(), ingress };
     counters.add(Counter::MulticastCopies, copies.clone().count() as u64);
     Some(copies)
 }
@@ -221,6 +267,7 @@ mod tests {
             udp_port: 7000,
             mac: [2, 0, 0, 0, 0, id as u8],
             port: id,
+            is_remote: false,
         };
         let unicast = |address, length, partition, host| UnicastEntry {
             destination: Prefix::new(address, length),
@@ -252,7 +299,7 @@ mod tests {
     #[track_caller]
     fn check(router: &mut Router, source: [u8; 4], destination: [u8; 4], expected: Option<u16>) {
         match (router.route(source, destination, None), expected) {
-            (Route::Unicast(host), Some(expected)) => assert_eq!(host, HostId(expected)),
+            (Route::Unicast(hop), Some(expected)) => assert_eq!(hop, Some(Hop::Host(HostId(expected)))),
             (Route::Miss, None) => {}
             (route, expected) => panic!("{route:?}, expected {expected:?}"),
         }
@@ -276,15 +323,47 @@ mod tests {
     #[test]
     fn the_sender_gets_no_copy() {
         let mut router = router();
-        for (ingress, expected) in
-            [(None, vec![1, 2, 3]), (Some(HostId(2)), vec![1, 3]), (Some(HostId(4)), vec![1, 2, 3])]
-        {
-            let Route::Multicast(copies) = router.route([10, 0, 0, 2], [10, 11, 5, 5], ingress) else {
-                panic!("not multicast")
-            };
-            assert_eq!(copies.map(|host| host.0).collect::<Vec<_>>(), expected);
+        for (ingress, expected) in [(None, vec![1, 2, 3]), (Some(2), vec![1, 3]), (Some(4), vec![1, 2, 3])] {
+            let expected: Vec<_> = expected.into_iter().map(|id| Hop::Host(HostId(id))).collect();
+            assert_eq!(copies(&mut router, ingress), expected);
         }
         assert_eq!(router.counters().unwrap().get(Counter::MulticastCopies), 8);
+    }
+
+    fn copies(router: &mut Router, ingress: Option<u16>) -> Vec<Hop> {
+        match router.route([10, 0, 0, 2], [10, 11, 5, 5], ingress) {
+            Route::Multicast(copies) => copies.collect(),
+            route => panic!("{route:?}"),
+        }
+    }
+
+    #[test]
+    fn a_trunk_takes_one_copy_as_it_is_and_gives_none_back() {
+        let mut router = router();
+        let mut tables = tables(2);
+        // Host 1 hangs here, hosts 2 and 3 behind one trunk, host 4 behind another.
+        for (host, port) in tables.hosts.iter_mut().zip([1, 7, 7, 8]) {
+            (host.port, host.is_remote) = (port, port > 1);
+        }
+        tables.multicast[0].members = MemberSet::new([1, 2, 3, 4].map(HostId));
+        router.install(&tables).unwrap();
+        let here = Hop::Host(HostId(1));
+        for (ingress, expected) in [
+            (None, vec![here, Hop::Trunk(7), Hop::Trunk(8)]),
+            (Some(1), vec![Hop::Trunk(7), Hop::Trunk(8)]),
+            (Some(7), vec![here, Hop::Trunk(8)]),
+            (Some(8), vec![here, Hop::Trunk(7)]),
+        ] {
+            assert_eq!(copies(&mut router, ingress), expected, "from {ingress:?}");
+        }
+        let mut hop = |destination, ingress| match router.route([10, 0, 8, 1], destination, ingress) {
+            Route::Unicast(hop) => hop,
+            route => panic!("{route:?}"),
+        };
+        assert_eq!(hop([10, 10, 1, 7], Some(8)), Some(Hop::Trunk(7)));
+        assert_eq!(hop([10, 10, 1, 7], Some(7)), None, "it would go back");
+        assert_eq!(hop([10, 10, 0, 7], Some(1)), Some(here), "to the port of a host it may");
+        assert_eq!(router.counters().unwrap().get(Counter::SamePortDropped), 1);
     }
 
     #[test]

@@ -14,16 +14,16 @@ use nicekv_wire::stamp_reply_to;
 
 use crate::stages::admit::{self, Ingress};
 use crate::stages::parse::vnode_address;
-use crate::{Copies, Counter, HostId, Ring, Route, Router};
+use crate::{Copies, Counter, Hop, Ring, Route, Router};
 
 /// What becomes of a datagram.
 #[derive(Clone, Debug)]
 pub enum Passed<'a> {
     /// To no vring: to the address that it has.
     Plain,
-    /// To this host.
-    Unicast(HostId),
-    /// To each of these hosts.
+    /// To this host, or by this trunk.
+    Unicast(Hop),
+    /// To each of these.
     Multicast(Copies<'a>),
     /// Gone; a counter says why.
     Dropped,
@@ -54,21 +54,25 @@ impl Router {
             stamp_reply_to(payload, from);
         }
         let vnode = vnode_address(to.ip().octets(), payload);
-        match self.route(from.ip().octets(), vnode, sender) {
-            Route::Unicast(host) => Passed::Unicast(host),
+        let came_by = match ingress {
+            Ingress::Port { port, .. } => Some(port),
+            Ingress::Socket => sender,
+        };
+        match self.route(from.ip().octets(), vnode, came_by) {
+            Route::Unicast(Some(hop)) => Passed::Unicast(hop),
             Route::Multicast(copies) => Passed::Multicast(copies),
-            Route::Miss | Route::NotVring => Passed::Dropped,
+            Route::Unicast(None) | Route::Miss | Route::NotVring => Passed::Dropped,
         }
     }
 
-    /// The server that sends, if what it sends may cross.
+    /// The port of the server that sends, if what it sends may cross.
     fn admit(
         &self,
         ingress: Ingress,
         ends: (SocketAddrV4, SocketAddrV4),
         ring: Option<Ring>,
         payload: &[u8],
-    ) -> Result<Option<HostId>, Counter> {
+    ) -> Result<Option<u16>, Counter> {
         if let (Ingress::Port { port, mac }, Some(hosts)) = (ingress, self.hosts()) {
             let is_own = mac.is_none_or(|mac| admit::is_mac_of_port(hosts, port, mac))
                 && admit::is_ip_of_port(hosts, port, ends.0.ip().octets());
@@ -79,7 +83,7 @@ impl Router {
         match (ring, self.hosts()) {
             (Some(ring), hosts) => {
                 let sender = admit::admit_to_vring(hosts, ingress, ends.0, ring, payload)?;
-                Ok(sender.map(|host| host.id))
+                Ok(sender.map(|host| host.port))
             }
             (None, Some(hosts)) => {
                 admit::admit_to_address(hosts, ingress, ends, payload, false).map(|()| None)

@@ -3,8 +3,8 @@
 use crate::VALUE;
 use nicekv_client::{ClientCore, Config, OPERATION_TIMEOUT, Outcome, Request};
 use nicekv_dataplane::{
-    Backend, Host, HostId, HostRole, Ingress, MemberSet, MulticastEntry, Passed, Prefix, Router, TableSet,
-    UnicastEntry, VringConfig,
+    Backend, Hop, Host, HostId, HostRole, Ingress, MemberSet, MulticastEntry, Passed, Prefix, Router,
+    TableSet, UnicastEntry, VringConfig,
 };
 use nicekv_node::{NodeConfig, StorageCompletion, StorageRequest, Timing};
 use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase, Vrings, partitions_for, vnode_blocks};
@@ -191,8 +191,8 @@ impl Cluster {
                 self.nodes.iter().find(|node| node.address == from).map_or(CLIENT_PORT, |node| node.id.0);
             self.hosts.clear();
             match self.router.process(Ingress::Port { port, mac: None }, from, to, &mut bytes) {
-                Passed::Unicast(host) => self.hosts.push(host),
-                Passed::Multicast(hosts) => self.hosts.extend(hosts),
+                Passed::Unicast(hop) => self.hosts.extend(hop.host()),
+                Passed::Multicast(hops) => self.hosts.extend(hops.filter_map(Hop::host)),
                 Passed::Plain if to == CLIENT => {
                     self.answers.push((from, bytes));
                     continue;
@@ -332,6 +332,7 @@ fn tables() -> TableSet {
         udp_port: address.port(),
         mac: [2, 0, 0, 0, 0, number as u8],
         port: number,
+        is_remote: false,
     };
     let nodes = (1..=NODES).map(|number| host(number, HostRole::Node, address_of(number)));
     let service = host(NODES + 1, HostRole::Metadata, METADATA);

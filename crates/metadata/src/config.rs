@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
-use nicekv_dataplane::{HostId, Prefix, Topology, VringConfig, VringSet};
+use nicekv_dataplane::{HostId, Prefix, Topology, TopologyError, VringConfig, VringSet};
 use nicekv_placement::{KeyspaceError, KeyspaceSpec, check_keyspaces};
 use nicekv_wire::{Duration, NodeId};
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ pub struct NodeConfig {
     pub address: SocketAddrV4,
     /// Ethernet address that the switch writes; any distinct one where there is no Ethernet.
     pub mac: [u8; 6],
-    /// Port of the switch that leads to it; distinct.
+    /// Port of the switch that leads to it; distinct at each switch.
     pub switch_port: u16,
 }
 
@@ -171,7 +171,7 @@ pub struct Config {
     pub balancing: Balancing,
     /// Where the metadata services are: the switches let what they say come from there alone.
     pub services: Vec<ServiceConfig>,
-    /// Where servers hang at switches, if not at their `switch_port`.
+    /// Where servers hang at switches, if not at their `switch_port`, and how switches hang together.
     pub topology: Topology,
     /// Every switch that must acknowledge the tables, 1 to [`SWITCHES_MAX`].
     pub switches: Vec<SwitchId>,
@@ -203,6 +203,8 @@ pub enum ConfigError {
     NodeInsideVring { node: NodeId },
     #[error("switch {}: two servers hang at port {port}", switch.0)]
     SharedPort { switch: SwitchId, port: u16 },
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
     #[error("the metadata service {address} must have an address and a switch port of its own, in no vring")]
     Service { address: SocketAddrV4 },
     #[error(transparent)]
@@ -260,15 +262,17 @@ impl Config {
         let (mut ids, mut addresses, mut ports) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let vrings = self.vrings();
         for node in &self.nodes {
-            if !(ids.insert(node.id) && addresses.insert(node.address) && ports.insert(node.switch_port)) {
+            let port = (self.topology.home(host_id(node.id)), node.switch_port);
+            if !(ids.insert(node.id) && addresses.insert(node.address) && ports.insert(port)) {
                 return Err(ConfigError::DuplicateNode { node: node.id });
             }
             if vrings.contains(node.address.ip().octets()) {
                 return Err(ConfigError::NodeInsideVring { node: node.id });
             }
         }
-        for &ServiceConfig { address, switch_port, .. } in &self.services {
-            let is_own = addresses.insert(address) && ports.insert(switch_port);
+        for (&ServiceConfig { address, switch_port, .. }, index) in self.services.iter().zip(0..) {
+            let port = (self.topology.home(service_host_id(index)), switch_port);
+            let is_own = addresses.insert(address) && ports.insert(port);
             if !is_own || vrings.contains(address.ip().octets()) {
                 return Err(ConfigError::Service { address });
             }
@@ -276,15 +280,18 @@ impl Config {
         Ok(())
     }
 
-    /// The egress stage of a switch rewrites by port.
+    /// The egress stage of a switch rewrites by port, for those that hang there themselves.
     fn validate_topology(&self) -> Result<(), ConfigError> {
         let nodes = self.nodes.iter().map(|node| (host_id(node.id), node.switch_port));
         let services = self.services.iter().zip(0..);
         let services = services.map(|(service, index)| (service_host_id(index), service.switch_port));
         let servers: Vec<_> = nodes.chain(services).collect();
+        let switches: Vec<u16> = self.switches.iter().map(|switch| switch.0).collect();
+        self.topology.check(&switches, &servers)?;
         for &switch in &self.switches {
             let mut ports = BTreeSet::new();
-            for (host, port) in &servers {
+            let hangs_here = |host| self.topology.home(host).is_none_or(|home| home == switch.0);
+            for (host, port) in servers.iter().filter(|(host, _)| hangs_here(*host)) {
                 let port = self.topology.port(switch.0, *host).unwrap_or(*port);
                 if !ports.insert(port) {
                     return Err(ConfigError::SharedPort { switch, port });

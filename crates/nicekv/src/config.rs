@@ -14,6 +14,7 @@ mod sections;
 mod templates;
 #[cfg(test)]
 mod tests;
+mod topology;
 
 pub(crate) use command::{ConfigCommand, run};
 pub(crate) use keyspaces::{KeyspaceSection, Replication};
@@ -26,7 +27,7 @@ use crate::failure::Failure;
 use crate::logs::LogSection;
 use keyspaces::protocol;
 use nicekv_client::Keyspace;
-use nicekv_dataplane::{Prefix, Topology, VringSet};
+use nicekv_dataplane::{Prefix, VringSet};
 use nicekv_metadata::{Balancing, NODES_MAX, NodeConfig as MetadataNode, ServiceConfig, SwitchId, Timing};
 use nicekv_placement::{KeyOrder, KeyspaceSpec, RingsBase, check_keyspaces};
 use nicekv_wire::{Duration, KeyspaceId, NodeId};
@@ -289,30 +290,6 @@ impl ClusterConfig {
             Ok(ServiceConfig { address: SocketAddrV4::new(instance.address, self.port), mac, switch_port })
         };
         self.metadata.all().into_iter().zip(0..).map(service).collect()
-    }
-
-    /// Where servers hang at which switch, if not where they say themselves.
-    fn topology(&self) -> Result<Topology, Failure> {
-        let (mut topology, services) = (Topology::default(), self.metadata.all());
-        for (switch, index) in self.switches.iter().zip(0..) {
-            for host in &switch.hosts {
-                let node = self.nodes.iter().find(|node| node.name == host.name);
-                let service = services.iter().zip(0..).find(|(service, _)| service.name == host.name);
-                let id = match (node, service) {
-                    (Some(node), _) => nicekv_metadata::host_id(NodeId(node.id)),
-                    (None, Some((_, index))) => nicekv_metadata::service_host_id(index),
-                    (None, None) => {
-                        let (switch, host) = (&switch.name, &host.name);
-                        let line = format!(
-                            "switch {switch}: hosts: {host} is no node, and no instance of the metadata service"
-                        );
-                        return Err(Failure::Environment(line));
-                    }
-                };
-                topology.attach(index, id, host.port);
-            }
-        }
-        Ok(topology)
     }
 
     /// What the metadata service is configured with; checks everything on the way.

@@ -37,6 +37,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         address: node.address,
         mac: MacAddress(node.mac),
         switch_port: node.switch_port,
+        switch: None,
         data_directory: directory(&node.name),
         spare: node.is_spare,
         metrics: Some(metrics(node.address)),
@@ -77,16 +78,18 @@ fn metadata(plan: &Plan, directory: Option<PathBuf>) -> MetadataSection {
         address: *planned.address.ip(),
         mac: Some(MacAddress(planned.mac)),
         switch_port: Some(planned.switch_port),
+        switch: None,
         control: if is_plain { vec![planned.address] } else { vec![planned.address, planned.control] },
         metrics: Some(metrics(*planned.address.ip())),
     };
     let mut instances: Vec<_> = plan.metadata.iter().map(instance).collect();
-    let InstanceSection { address, mac, switch_port, control, metrics, .. } = instances.remove(0);
+    let InstanceSection { address, mac, switch_port, switch, control, metrics, .. } = instances.remove(0);
     let store = if plan.etcd.is_empty() { Store::File } else { Store::Etcd };
     MetadataSection {
         address,
         mac,
         switch_port,
+        switch,
         control,
         data_directory: directory.filter(|_| store == Store::File),
         metrics,
@@ -119,6 +122,7 @@ fn switches(plan: &Plan) -> Vec<SwitchSection> {
         number: *number,
         device: device.clone(),
         hook: plan.hook,
+        trunk: None,
     };
     let ports = plan.ports.iter().map(port).collect();
     let control = plan.metadata.iter().map(|instance| instance.control).collect();
@@ -132,8 +136,12 @@ fn edge_section(plan: &Plan, edge: &PlannedEdge) -> SwitchSection {
     let others = servers.filter(|number| *number != edge.port);
     let others = others.map(|number| (number, edge.uplink, Hook::None));
     let ports = std::iter::once((edge.port, edge.device, Hook::Tc)).chain(others);
-    let port =
-        |(number, device, hook): (u16, &str, Hook)| PortSection { number, device: device.into(), hook };
+    let port = |(number, device, hook): (u16, &str, Hook)| PortSection {
+        number,
+        device: device.into(),
+        hook,
+        trunk: None,
+    };
     let control = plan.metadata.iter().map(|instance| instance.address).collect();
     switch(&edge.name, control, edge.mac, ports.map(port).collect(), &edge.directory)
 }

@@ -262,7 +262,8 @@ pub(crate) fn run_switch(
         let index = interface_index(&port.device);
         let index =
             index.map_err(|error| Failure::Environment(format!("interface {}: {error}", port.device)))?;
-        Ok(Port { index: port.number, ifindex: index, hook: port.hook })
+        let is_trunk = port.trunk.is_some();
+        Ok(Port { index: port.number, ifindex: index, hook: port.hook, is_trunk })
     });
     let ports = ports.collect::<Result<Vec<_>, Failure>>()?;
     let switch = KernelSwitch::load(vrings, router_mac.0, &ports).map_err(Failure::environment)?;

@@ -151,6 +151,7 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
         address: Ipv4Addr::new(127, 20, 0, number),
         mac: MacAddress([2, 0, 0, 0, 0, number]),
         switch_port: number.into(),
+        switch: None,
         data_directory: None,
         metrics: None,
         spare: false,

@@ -191,7 +191,7 @@ pub enum ControlPlaneError {
 }
 
 const MAGIC: [u8; 6] = *b"nicekv";
-pub(crate) const VERSION: u8 = 4;
+pub(crate) const VERSION: u8 = 5;
 
 impl Greeting {
     /// The first frame of a connection.

@@ -18,7 +18,8 @@ use crate::{
 use edge::EdgeRouters;
 use nicekv_dataplane::control::{self, ControlReply, ControlRequest, SwitchAgent, TermMemory};
 use nicekv_dataplane::{
-    Backend, Counters, GROUP_MEMBERS_MAX, HostId, Ingress, Passed, Router, TableError, TableStatus, VringSet,
+    Backend, Counters, GROUP_MEMBERS_MAX, Hop, HostId, Ingress, Passed, Router, TableError, TableStatus,
+    VringSet,
 };
 use nicekv_wire::{Duration, Now};
 use std::io;
@@ -257,14 +258,15 @@ fn route(
 ) {
     let mut receivers = [HostId(0); GROUP_MEMBERS_MAX];
     let mut count = 0;
+    let mut receive = |hop: Hop| {
+        // Behind a socket there are no trunks, and configurations that say so are refused.
+        let Some(host) = hop.host() else { return };
+        receivers[count] = host;
+        count += 1;
+    };
     match router.process(Ingress::Socket, from, to, bytes) {
-        Passed::Unicast(host) => (receivers[0], count) = (host, 1),
-        Passed::Multicast(copies) => {
-            for (slot, host) in receivers.iter_mut().zip(copies) {
-                *slot = host;
-                count += 1;
-            }
-        }
+        Passed::Unicast(hop) => receive(hop),
+        Passed::Multicast(copies) => copies.for_each(receive),
         Passed::Plain | Passed::Dropped => {}
     }
     for receiver in &receivers[..count] {

@@ -28,6 +28,7 @@ fn tables(generation: u64, port: u16) -> TableSet {
         udp_port: port,
         mac: [2, 0, 0, 0, 0, last],
         port: last.into(),
+        is_remote: false,
     };
     TableSet {
         generation,

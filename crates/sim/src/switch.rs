@@ -1,7 +1,7 @@
 //! The switch: the reference model's pipeline behind the real agent, and a watch over both: what is acknowledged is what is gone by.
 
 use nicekv_dataplane::control::{ControlReply, ControlRequest, SwitchAgent};
-use nicekv_dataplane::{HostId, Ingress, Passed, Plant, Router, TableSet, VringSet};
+use nicekv_dataplane::{Hop, HostId, Ingress, Passed, Plant, Router, TableSet, VringSet};
 use nicekv_wire::HeaderLayout;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -88,8 +88,8 @@ impl Switch {
         let ingress = port.map_or(Ingress::Socket, |port| Ingress::Port { port, mac: None });
         let hosts = match self.agent.backend_mut().process(ingress, from, to, bytes) {
             Passed::Plain => return Forward::Plain,
-            Passed::Unicast(host) => vec![host],
-            Passed::Multicast(hosts) => hosts.collect(),
+            Passed::Unicast(hop) => hop.host().into_iter().collect(),
+            Passed::Multicast(hops) => hops.filter_map(Hop::host).collect(),
             Passed::Dropped => Vec::new(),
         };
         self.check(vnode_of(to, bytes), &hosts);

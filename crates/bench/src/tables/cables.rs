@@ -106,7 +106,7 @@ impl Cables {
             let name = format!("p{index}");
             let ifindex = rustix::net::netdevice::name_to_index(socket()?, &name);
             let ifindex = ifindex.map_err(BenchError::system(format!("find {name}")))?;
-            Ok(Port { index, ifindex, hook: self.hook })
+            Ok(Port { index, ifindex, hook: self.hook, is_trunk: false })
         };
         (0..=NODES).map(port).collect()
     }

@@ -45,6 +45,7 @@ impl Fill {
             udp_port: cables::PORT,
             mac: cables::node_mac(number),
             port: number,
+            is_remote: false,
         });
         let tables = TableSet { generation: 1, hosts: hosts.collect(), ..TableSet::default() };
         let VringConfig { unicast, multicast } = VringConfig::DEFAULT;

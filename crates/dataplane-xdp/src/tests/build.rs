@@ -10,7 +10,7 @@ use crate::Hook;
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
 
 /// (where it is noticed, file, what it says, what a mutant says instead).
-const MUTATIONS: [(Hook, &str, &str, &str); 27] = [
+const MUTATIONS: [(Hook, &str, &str, &str); 34] = [
     (Hook::Xdp, "admission.h", "return !owner || *owner == ingress->port;", "return !owner || true;"),
     (Hook::Xdp, "admission.h", "owner && owner->port != ingress->port", "owner && false"),
     (Hook::Xdp, "admission.h", "ingress->sender->address == datagram->sender", "true"),
@@ -35,12 +35,19 @@ const MUTATIONS: [(Hook, &str, &str, &str); 27] = [
     (Hook::Tc, "routing.h", "route = division;", ";"),
     (Hook::Xdp, "parsing.h", "if (tagged ||", "if ("),
     (Hook::Xdp, "nicekv.bpf.c", "rewrite(&datagram, host->mac, host->address);", ""),
+    (Hook::Xdp, "nicekv.bpf.c", "if (host && host->kind == NICEKV_PORT_TRUNK)", "if (false)"),
+    (Hook::Tc, "routing.h", "if (route->is_trunk)", "if (false)"),
+    (Hook::Tc, "routing.h", "if (decision->target == decision->port)", "if (false)"),
+    (Hook::Tc, "tc.h", "if (receiver->kind == NICEKV_PORT_HOST)\n\t\ttc_rewrite", "tc_rewrite"),
+    (Hook::Xdp, "admission.h", "if (host->kind == NICEKV_PORT_TRUNK)", "if (false)"),
+    (Hook::Tc, "admission.h", "|| !is_same_mac(server->mac, datagram->ethernet->h_source)", ""),
+    (Hook::Tc, "admission.h", "&stations, &key) ? ORIGIN_REFUSED", "&stations, &key) ? ORIGIN_CLIENT"),
     (Hook::Tc, "tc.h", "if (!host || next == decision->port)", "if (!host)"),
     (Hook::Tc, "tc.h", "if (port != ingress)", "if (true)"),
     (Hook::Tc, "tc.h", ".tags = skb->vlan_present,", ""),
     (Hook::Tc, "tc.h", "bpf_skb_store_bytes(skb, 0, &ethernet, 2 * ETH_ALEN, 0);", ""),
     (Hook::Tc, "tc.h", "BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0", "BPF_F_PSEUDO_HDR"),
-    (Hook::Tc, "tc.h", "from = receiver->address;", ""),
+    (Hook::Tc, "tc.h", "from = receiver->address;", ";"),
     (Hook::Tc, "tc.h", "return tc_send_copy(skb, port);", "return 0;"),
     (Hook::Tc, "tc.h", "offsetof(struct iphdr, daddr), &to", "offsetof(struct iphdr, saddr), &to"),
 ];

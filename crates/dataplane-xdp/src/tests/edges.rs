@@ -29,7 +29,7 @@ fn fixtures_at_an_edge_by_test_run() {
                 );
                 is_for_edges && fixture.ingress == own && fixture.learned.is_empty()
             });
-            assert_none(&lab.run(&fixtures.collect::<Vec<_>>(), check_by_test_run));
+            assert_none(&lab.run(&fixtures.collect::<Vec<_>>(), &tables(), check_by_test_run));
         }
     });
 }
@@ -45,10 +45,11 @@ impl EdgeHost {
     fn new(network: &Network, port: u16, ip: [u8; 4], mac: [u8; 6]) -> Self {
         let host = network.give_host(port, ip, mac);
         let (inner, outer) = host.add_edge_cable(port, mac);
-        let sending = |index| Port { index, ifindex: outer, hook: Hook::None };
+        let sending = |index| Port { index, ifindex: outer, hook: Hook::None, is_trunk: false };
         let ports: Vec<Port> = PORTS
             .map(|index| {
-                if index == port { Port { index, ifindex: inner, hook: Hook::Auto } } else { sending(index) }
+                let own = Port { index, ifindex: inner, hook: Hook::Auto, is_trunk: false };
+                if index == port { own } else { sending(index) }
             })
             .collect();
         let (edge, socket) = host.run(|| {
@@ -119,7 +120,7 @@ fn hosts_with_edges_talk_over_a_plain_network() {
 #[test]
 fn an_edge_is_at_tc() {
     let ports = [(0, 1, Hook::Xdp), (1, 2, Hook::None)];
-    let ports = ports.map(|(index, ifindex, hook)| Port { index, ifindex, hook });
+    let ports = ports.map(|(index, ifindex, hook)| Port { index, ifindex, hook, is_trunk: false });
     let error = KernelSwitch::load(VRINGS, CLIENT_MAC, &ports).err().expect("must fail");
     assert!(matches!(error, XdpError::SharedAtXdp { index: 0 }), "{error}");
 }

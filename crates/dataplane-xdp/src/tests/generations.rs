@@ -17,16 +17,21 @@ use super::namespaces::as_root;
 use super::{FRAME_BYTES_MIN, Lab, at_both};
 use crate::{Hook, KernelSwitch, OBJECT, Port, XdpError};
 
-/// Valid tables: hosts on shuffled ports, entries of /20 to /28.
+/// Valid tables: hosts on shuffled ports, some of them behind trunks, entries of /20 to /28.
 fn any_tables() -> impl Strategy<Value = TableSet> {
-    let ports = Just(PORTS.collect::<Vec<u16>>()).prop_shuffle();
+    let ports = (Just(PORTS.collect::<Vec<u16>>()).prop_shuffle(), 0u16..=3);
     let entry = || (0u8..4, 20u8..=28, 1u16..=3);
     let groups =
         prop::collection::vec((0u8..4, 20u8..=28, prop::collection::btree_set(1u16..=3, 1..=3)), 0..4);
     (ports, prop::collection::vec(entry(), 0..6), prop::collection::vec(entry(), 0..6), groups).prop_map(
-        |(ports, unicast, division, multicast)| {
+        |((ports, remote), unicast, division, multicast)| {
+            // The last ones hang at two trunks, by turns.
+            let host = |id: u16| match id > 3 - remote {
+                true => fixtures_host(id, ports[usize::from(4 + id % 2)], true),
+                false => fixtures_host(id, ports[usize::from(id)], false),
+            };
             let mut tables = TableSet {
-                hosts: (1..=3).map(|id| fixtures_host(id, ports[usize::from(id)])).collect(),
+                hosts: (1..=3).map(host).collect(),
                 unicast: unicast
                     .into_iter()
                     .map(|(net, length, id)| UnicastEntry {
@@ -63,8 +68,8 @@ fn any_tables() -> impl Strategy<Value = TableSet> {
     )
 }
 
-fn fixtures_host(id: u16, port: u16) -> nicekv_dataplane::Host {
-    nicekv_dataplane::Host { port, ..host(id) }
+fn fixtures_host(id: u16, port: u16, is_remote: bool) -> nicekv_dataplane::Host {
+    nicekv_dataplane::Host { port, is_remote, ..host(id) }
 }
 
 fn probes() -> Vec<Vec<u8>> {
@@ -321,11 +326,12 @@ fn what_does_not_start_says_why() {
     as_root("what_does_not_start_says_why", || {
         let hook = Hook::Auto;
         let load = |ports: &[Port]| KernelSwitch::load(VRINGS, ROUTER_MAC, ports).err().expect("must fail");
-        let missing = load(&[Port { index: 7, ifindex: 999_999, hook }]).to_string();
+        let missing = load(&[Port { index: 7, ifindex: 999_999, hook, is_trunk: false }]).to_string();
         assert!(missing.contains("port 7") && missing.contains("network namespace"), "{missing}");
-        let twice = [1, 2].map(|index| Port { index, ifindex: 2, hook });
+        let twice = [1, 2].map(|index| Port { index, ifindex: 2, hook, is_trunk: false });
         assert!(matches!(load(&twice), XdpError::DuplicatePort { index: 2, ifindex: 2 }));
-        let many: Vec<Port> = (0..257).map(|index| Port { index, ifindex: index.into(), hook }).collect();
+        let many: Vec<Port> =
+            (0..257).map(|index| Port { index, ifindex: index.into(), hook, is_trunk: false }).collect();
         assert!(matches!(load(&many), XdpError::TooManyPorts { ports: 257 }));
         super::namespaces::become_nobody();
         let denied = load(&[]);

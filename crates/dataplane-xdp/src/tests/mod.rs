@@ -13,9 +13,9 @@ mod random;
 use aya::maps::{HashMap, MapData};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions, Xdp};
 use nicekv_dataplane::fixtures::{
-    Counts, Fixture, PORTS, ROUTER_MAC, VRINGS, cases, frames, tables, teaching_frame, verdict_of,
+    Counts, Fixture, PORTS, ROUTER_MAC, VRINGS, cases, frames, tables, teaching_frame, trunks, verdict_of,
 };
-use nicekv_dataplane::{Backend as _, Counter, Counters, Output, Verdict};
+use nicekv_dataplane::{Backend as _, Counter, Counters, Output, TableSet, Verdict};
 
 use crate::attach::{TC, XDP};
 use crate::layout::{Mac, Metadata};
@@ -135,13 +135,14 @@ impl Lab {
     fn run(
         &mut self,
         fixtures: &[Fixture],
+        tables: &TableSet,
         check: impl Fn(&mut Self, &Fixture, &Counts) -> Result<(), String>,
     ) -> Vec<String> {
         let mut installed = false;
         let mut failures = Vec::new();
         for fixture in fixtures.iter().filter(|fixture| fixture.frame.len() >= FRAME_BYTES_MIN) {
             if fixture.installed && !installed {
-                self.xdp.install(&tables()).unwrap();
+                self.xdp.install(tables).unwrap();
                 installed = true;
             }
             assert_eq!(fixture.installed, installed, "fixtures of the empty switch come first");
@@ -178,12 +179,13 @@ fn load(object: &[u8], network: &Network) -> KernelSwitch {
     KernelSwitch::load_object(object, VRINGS.try_into().unwrap(), ROUTER_MAC, &network.ports).unwrap()
 }
 
-/// Runs every fixture that the kernel takes; those for the empty switch come first. The failures.
+/// Runs every fixture that the kernel takes, those of a switch alone, then those of one among others. The failures.
 fn run_fixtures(
     lab: &mut Lab,
     check: impl Fn(&mut Lab, &Fixture, &Counts) -> Result<(), String>,
 ) -> Vec<String> {
-    lab.run(&cases::all(), check)
+    let alone = lab.run(&cases::all(), &tables(), &check);
+    [alone, lab.run(&trunks::all(), &trunks::tables(), check)].concat()
 }
 
 /// The kernel makes no buffer of nothing, nor of less than a header of IP, for a program at tc. Live such frames come.
@@ -223,10 +225,14 @@ fn compare_test_run(
     let (drop, redirect) = if hook == Hook::Tc { (TC_DROP, TC_REDIRECT) } else { (XDP_DROP, XDP_REDIRECT) };
     let (expected_code, expected_frame) = match (verdict, hook) {
         (Verdict::Dropped, _) => (drop, sent),
-        (Verdict::Routed, _) => (redirect, &expected.frames[0].1[..]),
-        // The last receiver gets the frame itself, and nobody does who would be sent clones only.
+        (Verdict::Routed, _) => {
+            expected.frames.first().map_or((drop, sent), |(_, only)| (redirect, &only[..]))
+        }
+        // The last receiver, after the trunks, gets the frame itself, and nobody does who would be sent clones only.
         (Verdict::Multicast, Hook::Tc) => {
-            expected.frames.last().map_or((drop, sent), |(_, last)| (redirect, &last[..]))
+            let hosts = expected.frames.iter().rfind(|(_, frame)| frame != sent);
+            let last = hosts.or(expected.frames.last());
+            last.map_or((drop, sent), |(_, last)| (redirect, &last[..]))
         }
         (Verdict::Flooded, Hook::Tc) => (drop, sent),
         (Verdict::Multicast | Verdict::Forwarded | Verdict::Flooded, _) => (redirect, sent),

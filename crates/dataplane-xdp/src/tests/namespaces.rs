@@ -75,8 +75,12 @@ impl Network {
         network.stations =
             (0..ports).map(|port| Station::open(interface_index(&format!("h{port}")))).collect();
         set_namespace(&switch);
-        let port =
-            |index| Port { index, ifindex: interface_index(&format!("p{index}")), hook: hook_of(index) };
+        let port = |index| Port {
+            index,
+            ifindex: interface_index(&format!("p{index}")),
+            hook: hook_of(index),
+            is_trunk: false,
+        };
         network.ports = (0..ports).map(port).collect();
         network
     }

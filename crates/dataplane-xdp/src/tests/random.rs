@@ -1,7 +1,9 @@
 //! The model and the kernel agree on frames that nobody thought of.
 
-use nicekv_dataplane::fixtures::{Counts, PORTS, ROUTER_MAC, VRINGS, cases, frames, tables, verdict_of};
-use nicekv_dataplane::{Backend as _, Counter, Pipeline};
+use nicekv_dataplane::fixtures::{
+    Counts, PORTS, ROUTER_MAC, VRINGS, cases, frames, tables, trunks, verdict_of,
+};
+use nicekv_dataplane::{Backend as _, Counter, Pipeline, TableSet};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -16,7 +18,8 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
             frames::Udp { source, payload: [&message.payload[..], &payload].concat(), ..message }.build()
         });
     let overwrite = prop::collection::vec((0usize..80, any::<u8>()), 0..4);
-    let fixture = prop::sample::select(cases::all()).prop_map(|fixture| fixture.frame);
+    let fixtures = [cases::all(), trunks::all()].concat();
+    let fixture = prop::sample::select(fixtures).prop_map(|fixture| fixture.frame);
     let damaged =
         (prop_oneof![fixture, datagram.clone()], overwrite, any::<prop::sample::Index>(), any::<bool>())
             .prop_map(|(mut frame, overwrite, length, cut)| {
@@ -36,19 +39,23 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
 
 #[test]
 fn the_model_and_the_kernel_agree() {
-    at_both("the_model_and_the_kernel_agree", the_model_and_the_kernel_agree_at);
+    at_both("the_model_and_the_kernel_agree", |hook| {
+        [tables(), trunks::tables()]
+            .iter()
+            .for_each(|tables| the_model_and_the_kernel_agree_at(hook, tables));
+    });
 }
 
-fn the_model_and_the_kernel_agree_at(hook: Hook) {
+fn the_model_and_the_kernel_agree_at(hook: Hook, tables: &TableSet) {
     let mut lab = Lab::new(OBJECT, hook);
-    lab.xdp.install(&tables()).unwrap();
+    lab.xdp.install(tables).unwrap();
     let lab = std::cell::RefCell::new(lab);
     let config = Config { cases: 3000, failure_persistence: None, ..Config::default() };
     let property = |(ingress, frame): (u16, Vec<u8>)| {
         let lab = &mut *lab.borrow_mut();
         lab.forget_stations();
         let mut model = Pipeline::new(VRINGS.try_into().unwrap(), ROUTER_MAC, PORTS).unwrap();
-        model.install(&tables()).unwrap();
+        model.install(tables).unwrap();
         if is_refused_by_test_run(hook, &frame) {
             return Ok(());
         }

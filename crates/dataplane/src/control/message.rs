@@ -205,6 +205,7 @@ mod tests {
                     udp_port: u16::MAX,
                     mac: [2, 0, 0, 0, 1, id as u8],
                     port: id,
+                    is_remote: false,
                 })
                 .collect(),
             unicast: (0..4096)

@@ -14,8 +14,9 @@
 //!   all else           crosses
 //! ```
 //!
-//! Who the sender is, the port says; behind a socket, which has no ports, the source address. A server's privileges go with
-//! the UDP port that it owns, so that another process on its machine is a client. A switch without tables knows no servers: it
+//! Who the sender is, the port says; behind a socket, which has no ports, the source address. At a trunk it is whoever has both addresses, of
+//! those behind it: the switch where a sender hangs has admitted what it sends, and each one on the way does so again, as far as it can tell hosts
+//! behind a trunk apart. A server's privileges go with the UDP port that it owns, so that another process on its machine is a client. A switch without tables knows no servers: it
 //! drops everything for a vring, and lets others' traffic cross, heartbeats among it.
 
 use core::net::SocketAddrV4;
@@ -79,14 +80,26 @@ fn server(hosts: &HostIndex, ingress: Ingress, from: SocketAddrV4) -> Result<Ser
             let host = hosts.with_ip(ip).filter(|host| host.udp_port == from.port());
             Ok(host.map(|host| (host, true)))
         }
-        Ingress::Port { port, mac } => match hosts.at_port(port) {
-            None if is_ip_of_port(hosts, port, ip) => Ok(None),
-            Some(host) if host.ip == ip && mac.is_none_or(|mac| mac == host.mac) => {
-                Ok(Some((host, host.udp_port == from.port())))
+        Ingress::Port { port, mac } => {
+            let host = match hosts.at_port(port) {
+                Some(host) => host,
+                None => match behind(hosts, port, ip, mac)? {
+                    Some(host) => host,
+                    None => return Ok(None),
+                },
+            };
+            match host.ip == ip && mac.is_none_or(|mac| mac == host.mac) {
+                true => Ok(Some((host, host.udp_port == from.port()))),
+                false => Err(Counter::SourceRefused),
             }
-            _ => Err(Counter::SourceRefused),
-        },
+        }
     }
+}
+
+/// The server with one of these addresses, at a port where none hangs itself: then there is a trunk.
+fn behind(hosts: &HostIndex, port: u16, ip: [u8; 4], mac: Option<[u8; 6]>) -> Result<Option<&Host>, Counter> {
+    let found = hosts.with_ip(ip).or_else(|| hosts.with_mac(mac?));
+    if found.is_some_and(|host| host.port != port) { Err(Counter::SourceRefused) } else { Ok(found) }
 }
 
 /// Whether a datagram may go to a vring; if so, the server that has sent it.

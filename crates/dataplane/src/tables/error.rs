@@ -23,7 +23,7 @@ pub enum TableError {
     TooManyGroups { groups: usize },
     #[error("host {} appears twice", host.0)]
     DuplicateHost { host: HostId },
-    #[error("host {} is the second host on port {port}", host.0)]
+    #[error("host {} is the second host on port {port}, and that is no trunk to both", host.0)]
     DuplicatePort { host: HostId, port: u16 },
     #[error("host {} has an address that another host has, too", host.0)]
     DuplicateAddress { host: HostId },

@@ -1,7 +1,10 @@
 //! `hosts`: the servers of the cluster, and where each hangs at this switch. What the rewrite action writes, and who may send
 //! what from which port ([`crate::stages`]); whoever is not here is a client, or a stranger, which is the same.
+//!
+//! Behind a *trunk*, a port that leads to another switch, there are several hosts, and clients. A trunk behind which there is no server is a port like
+//! that of a client.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
@@ -38,19 +41,22 @@ pub struct Host {
     pub udp_port: u16,
     /// Ethernet address. No two hosts share one.
     pub mac: [u8; 6],
-    /// Index of the switch port; no two hosts share one.
+    /// Index of the switch port that leads there; no two hosts share one, but those behind a trunk.
     pub port: u16,
+    /// It hangs at another switch, to which the port is a trunk.
+    pub is_remote: bool,
 }
 
 /// Checks the hosts; returns those that entries may name.
 pub(super) fn validate(hosts: &[Host], vrings: &VringSet) -> Result<BTreeSet<HostId>, TableError> {
-    let (mut ids, mut ports) = (BTreeSet::new(), BTreeSet::new());
+    let (mut ids, mut ports) = (BTreeSet::new(), BTreeMap::new());
     let (mut ips, mut macs) = (BTreeSet::new(), BTreeSet::new());
     for host in hosts {
         if !ids.insert(host.id) {
             return Err(TableError::DuplicateHost { host: host.id });
         }
-        if !ports.insert(host.port) {
+        let beside = ports.insert(host.port, host.is_remote);
+        if beside.is_some_and(|is_remote| !(is_remote && host.is_remote)) {
             return Err(TableError::DuplicatePort { host: host.id, port: host.port });
         }
         if !ips.insert(host.ip) || !macs.insert(host.mac) {
@@ -68,7 +74,7 @@ pub(super) fn validate(hosts: &[Host], vrings: &VringSet) -> Result<BTreeSet<Hos
 pub struct HostIndex {
     /// Ascending by id.
     hosts: Vec<Host>,
-    /// Positions in `hosts`, ascending by what they are found by.
+    /// Positions in `hosts`, ascending by what they are found by; by ports those that hang there themselves.
     by_port: Vec<(u16, u16)>,
     by_ip: Vec<([u8; 4], u16)>,
     by_mac: Vec<([u8; 6], u16)>,
@@ -80,7 +86,7 @@ impl HostIndex {
         let mut hosts = hosts.to_vec();
         hosts.sort_unstable_by_key(|host| host.id);
         Self {
-            by_port: positions(&hosts, |host| host.port),
+            by_port: positions_if(&hosts, |host| !host.is_remote, |host| host.port),
             by_ip: positions(&hosts, |host| host.ip),
             by_mac: positions(&hosts, |host| host.mac),
             hosts,
@@ -92,7 +98,7 @@ impl HostIndex {
         self.hosts.binary_search_by_key(&id, |host| host.id).ok().map(|index| &self.hosts[index])
     }
 
-    /// The host that hangs at a port.
+    /// The host that hangs at a port; of a trunk's, none.
     pub fn at_port(&self, port: u16) -> Option<&Host> {
         self.find(&self.by_port, port)
     }
@@ -114,7 +120,16 @@ impl HostIndex {
 }
 
 fn positions<K: Ord + Copy>(hosts: &[Host], key: impl Fn(&Host) -> K) -> Vec<(K, u16)> {
-    let mut positions: Vec<(K, u16)> = hosts.iter().map(key).zip(0..).collect();
+    positions_if(hosts, |_| true, key)
+}
+
+fn positions_if<K: Ord + Copy>(
+    hosts: &[Host],
+    such: impl Fn(&Host) -> bool,
+    key: impl Fn(&Host) -> K,
+) -> Vec<(K, u16)> {
+    let such = hosts.iter().zip(0..).filter(|(host, _)| such(host));
+    let mut positions: Vec<(K, u16)> = such.map(|(host, position)| (key(host), position)).collect();
     positions.sort_unstable();
     positions
 }

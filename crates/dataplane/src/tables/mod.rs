@@ -12,7 +12,7 @@
 //!
 //! Invariants that [`TableSet::validate`] establishes, and every back end relies on: each table within its capacity, no two
 //! entries with the same match, every prefix canonical and inside its ring, every host known and a storage node, one host
-//! per port (the egress stage of multicast rewrites by port), member sets sorted, not empty, bounded.
+//! per port (the egress stage of multicast rewrites by port) but for trunks (where it does not), member sets sorted, not empty, bounded.
 
 mod diff;
 mod division;

@@ -17,6 +17,7 @@ fn host(id: u16) -> Host {
         udp_port: 7000,
         mac: [2, 0, 0, 0, 0, id as u8],
         port: id,
+        is_remote: false,
     }
 }
 
@@ -79,6 +80,13 @@ fn every_refusal_names_its_entry() {
     assert!(matches!(refused(|t| t.division[0].source.length = 33), E::BadPrefix { .. }));
     assert!(matches!(refused(|t| t.hosts.push(t.hosts[0])), E::DuplicateHost { .. }));
     assert!(matches!(refused(|t| t.hosts[1].port = 1), E::DuplicatePort { port: 1, .. }));
+    assert!(
+        matches!(
+            refused(|t| t.hosts[1] = Host { port: 1, is_remote: true, ..t.hosts[1] }),
+            E::DuplicatePort { port: 1, .. }
+        ),
+        "a host and a trunk"
+    );
     assert!(matches!(refused(|t| t.hosts[1].ip = t.hosts[0].ip), E::DuplicateAddress { host: HostId(2) }));
     assert!(matches!(refused(|t| t.hosts[1].mac = t.hosts[0].mac), E::DuplicateAddress { host: HostId(2) }));
     assert!(matches!(refused(|t| t.hosts[1].ip = [10, 11, 0, 1]), E::HostInsideVring { .. }));
@@ -115,6 +123,16 @@ fn capacities_are_exact() {
         filled(4097).validate(&vrings()),
         Err(TableError::TableFull { table: Table::Unicast, entries: 4097, capacity: 4096 })
     );
+}
+
+#[test]
+fn hosts_share_the_port_of_a_trunk_and_are_not_found_by_it() {
+    let mut tables = valid();
+    tables.hosts[..2].iter_mut().for_each(|host| (host.port, host.is_remote) = (7, true));
+    assert_eq!(tables.validate(&vrings()), Ok(()));
+    let index = HostIndex::new(&tables.hosts);
+    assert!(index.at_port(7).is_none() && index.at_port(3).is_some());
+    assert_eq!(index.with_ip([10, 0, 0, 2]).map(|host| host.port), Some(7));
 }
 
 #[test]

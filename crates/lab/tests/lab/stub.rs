@@ -114,6 +114,7 @@ fn switch(config: &Value) {
     let port = |(index, name): (u16, String)| Port {
         index,
         hook,
+        is_trunk: false,
         ifindex: rustix::net::netdevice::name_to_index(&socket, &name).unwrap(),
     };
     let vrings =

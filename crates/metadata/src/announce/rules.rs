@@ -59,6 +59,7 @@ fn hosts(config: &Config) -> Vec<Host> {
         udp_port: node.address.port(),
         mac: node.mac,
         port: node.switch_port,
+        is_remote: false,
     };
     // Numbered from the end: nodes are numbered by the operator, from the beginning.
     let service = |(service, index): (&ServiceConfig, u16)| Host {
@@ -68,6 +69,7 @@ fn hosts(config: &Config) -> Vec<Host> {
         udp_port: service.address.port(),
         mac: service.mac,
         port: service.switch_port,
+        is_remote: false,
     };
     config.nodes.iter().map(host).chain(config.services.iter().zip(0..).map(service)).collect()
 }

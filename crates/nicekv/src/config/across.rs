@@ -2,7 +2,6 @@
 
 use super::check::{Problem, Server, servers};
 use super::{ClusterConfig, RoleKind};
-use nicekv_dataplane::HostId;
 use nicekv_wire::NodeId;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -207,15 +206,19 @@ impl Across<'_> {
     }
 }
 
-/// Servers, and their ports at the switch of that number.
+/// Servers and other switches, and their ports at the switch of that number.
 fn hanging(cluster: &ClusterConfig, switch: u16) -> Vec<(String, u16)> {
     let topology = cluster.topology().unwrap_or_default();
-    let at = |host: HostId, port: u16| topology.port(switch, host).unwrap_or(port);
     let nodes = cluster.nodes.iter();
-    let nodes = nodes
-        .map(|node| (node.name.clone(), at(nicekv_metadata::host_id(NodeId(node.id)), node.switch_port)));
+    let nodes =
+        nodes.map(|node| (node.name.clone(), nicekv_metadata::host_id(NodeId(node.id)), node.switch_port));
     let services = cluster.metadata.all().into_iter().zip(0..).filter_map(|(service, index)| {
-        Some((service.name, at(nicekv_metadata::service_host_id(index), service.switch_port?)))
+        Some((service.name, nicekv_metadata::service_host_id(index), service.switch_port?))
     });
-    nodes.chain(services).collect()
+    let hangs_here = |host| topology.home(host).is_none_or(|home| home == switch);
+    let servers = nodes.chain(services).filter(|(_, host, _)| hangs_here(*host));
+    let servers = servers.map(|(name, host, port)| (name, topology.port(switch, host).unwrap_or(port)));
+    let ports = cluster.switches.get(usize::from(switch)).into_iter().flat_map(|switch| &switch.ports);
+    let trunks = ports.filter_map(|port| Some((port.trunk.clone()?, port.number)));
+    servers.chain(trunks).collect()
 }

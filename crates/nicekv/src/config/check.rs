@@ -96,6 +96,8 @@ pub(super) struct Server {
     pub(super) address: Ipv4Addr,
     pub(super) mac: Option<MacAddress>,
     pub(super) switch_port: Option<u16>,
+    /// At which that port is, where there are trunks between several.
+    pub(super) switch: Option<String>,
 }
 
 impl Server {
@@ -105,10 +107,16 @@ impl Server {
             ("id", self.id.map(|id| id.to_string())),
             ("address", Some(self.address.to_string())),
             ("mac", self.mac.map(String::from)),
-            ("switch_port", self.switch_port.map(|port| port.to_string())),
+            ("switch_port", self.switch_port.map(|port| self.port_of_switch(port))),
         ]
         .into_iter()
         .filter_map(|(field, value)| Some((field, value?)))
+    }
+}
+
+impl Server {
+    fn port_of_switch(&self, port: u16) -> String {
+        self.switch.as_ref().map_or_else(|| port.to_string(), |switch| format!("{port} of {switch}"))
     }
 }
 
@@ -121,6 +129,7 @@ pub(super) fn servers(config: &ClusterConfig) -> Vec<Server> {
         address: instance.address,
         mac: instance.mac,
         switch_port: instance.switch_port,
+        switch: instance.switch,
     });
     let nodes = config.nodes.iter().enumerate().map(|(index, node)| Server {
         place: format!("nodes.{index}"),
@@ -129,6 +138,7 @@ pub(super) fn servers(config: &ClusterConfig) -> Vec<Server> {
         address: node.address,
         mac: Some(node.mac),
         switch_port: Some(node.switch_port),
+        switch: node.switch.clone(),
     });
     instances.filter(|instance| !instance.address.is_unspecified()).chain(nodes).collect()
 }

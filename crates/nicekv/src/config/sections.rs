@@ -49,6 +49,9 @@ pub(crate) struct MetadataSection {
     pub(crate) mac: Option<MacAddress>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) switch_port: Option<u16>,
+    /// Which switch, where there are trunks between several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) switch: Option<String>,
     #[serde(default, deserialize_with = "address::deserialize_all")]
     pub(crate) control: Vec<SocketAddrV4>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,6 +100,8 @@ pub(crate) struct InstanceSection {
     pub(crate) mac: Option<MacAddress>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) switch_port: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) switch: Option<String>,
     #[serde(default, deserialize_with = "address::deserialize_all")]
     pub(crate) control: Vec<SocketAddrV4>,
     #[serde(
@@ -114,6 +119,7 @@ impl Default for MetadataSection {
             address: Ipv4Addr::UNSPECIFIED,
             mac: None,
             switch_port: None,
+            switch: None,
             control: vec![],
             data_directory: None,
             metrics: None,
@@ -134,9 +140,9 @@ impl MetadataSection {
 
     /// Every instance.
     pub(crate) fn all(&self) -> Vec<InstanceSection> {
-        let Self { address, mac, switch_port, control, metrics, .. } = self.clone();
+        let Self { address, mac, switch_port, switch, control, metrics, .. } = self.clone();
         let name = Self::FIRST.into();
-        let first = InstanceSection { name, address, mac, switch_port, control, metrics };
+        let first = InstanceSection { name, address, mac, switch_port, switch, control, metrics };
         std::iter::once(first).chain(self.instances.iter().cloned()).collect()
     }
 
@@ -190,6 +196,9 @@ pub(crate) struct NodeSection {
     pub(crate) address: Ipv4Addr,
     pub(crate) mac: MacAddress,
     pub(crate) switch_port: u16,
+    /// The one switch that it hangs at, where there are trunks between several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) switch: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) data_directory: Option<PathBuf>,
     /// Not one of the nodes that the cluster begins with: `nicekv node add` makes it one.
@@ -284,6 +293,9 @@ pub(crate) struct PortSection {
     /// Where the programs are attached there.
     #[serde(default)]
     pub(crate) hook: Hook,
+    /// The switch that it leads to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) trunk: Option<String>,
 }
 
 /// One of `hosts`.

@@ -22,6 +22,8 @@ fn the_example_has_every_field() {
     config.write_set = Some(2);
     config.switches[0].hosts = vec![HostSection { name: "node-0".into(), port: 2 }];
     config.switches[0].device = Some("lo".into());
+    config.switches[0].ports[0].trunk = Some("switch-1".into());
+    config.nodes[0].switch = Some("switch".into());
     config.switches[0].address = Some(Ipv4Addr::LOCALHOST);
     config.metadata.endpoints = vec!["http://10.20.0.2:2379".into()];
     config.metadata.prefix = Some("/nicekv".into());
@@ -79,6 +81,54 @@ fn switches_differ_in_what_hangs_where() {
     assert!(error.contains("other") && error.contains("node-9"), "{error}");
     let error = two_switches(r#"[{ name = "node-0", port = 2 }]"#).unwrap_err();
     assert!(error.contains("port 2"), "node-1 hangs there: {error}");
+}
+
+/// The example with a second switch: node-0 and the metadata service at the first one, the other nodes at the second. `ports`: its own.
+fn with_a_trunk(ports: &str, hosts_of_first: &str) -> Result<nicekv_metadata::Config, String> {
+    let second = format!(
+        "[[switches]]\nname = \"switch-1\"\ncontrol = \"10.30.0.5:7400\"\nrouter_mac = \"02:00:00:00:00:01\"\nports = {ports}\n\n[[gateways]]"
+    );
+    let settled = |text: String, (line, switch): (&str, &str)| {
+        text.replacen(line, &format!("{line}\nswitch = {switch:?} #"), 1)
+    };
+    let homes = [
+        ("switch_port = 0", "switch"),
+        ("switch_port = 1", "switch"),
+        ("switch_port = 2", "switch-1"),
+        ("switch_port = 3", hosts_of_first),
+    ];
+    let text = homes.into_iter().fold(EXAMPLE.replacen("[[gateways]]", &second, 1), settled);
+    let text = text.replacen(
+        "device = \"port-3\", hook = \"tc\" }",
+        "device = \"port-3\", trunk = \"switch-1\" }",
+        1,
+    );
+    parse(&text)?.metadata_config().map_err(|error| error.to_string())
+}
+
+#[test]
+fn trunks_make_a_tree_of_switches() {
+    let ports = "[{ number = 2, device = \"a\" }, { number = 1, device = \"b\", trunk = \"switch\" }]";
+    let topology = with_a_trunk(ports, "switch-1").unwrap().topology;
+    let home = |node| topology.home(nicekv_metadata::host_id(NodeId(node)));
+    assert_eq!([0, 1, 2].map(home), [Some(0), Some(1), Some(1)]);
+    assert_eq!(topology.home(nicekv_metadata::service_host_id(0)), Some(0));
+    for (ports, home, part) in [
+        ("[{ number = 2, device = \"a\" }]", "switch-1", "none back"),
+        (&ports.replace("\"switch\"", "\"other\""), "switch-1", "no switch \"other\""),
+        (ports, "other", "no switch \"other\""),
+        (&ports.replace("number = 1", "number = 3"), "switch-1", "port 3"),
+        (&ports.replace("device = \"b\"", "device = \"b\", hook = \"none\""), "switch-1", "nor an edge"),
+    ] {
+        let error = with_a_trunk(ports, home).unwrap_err();
+        assert!(error.contains(part) && !error.contains('\n'), "{ports}: {error}");
+    }
+    let user_space = EXAMPLE.replacen("router_mac", "# router_mac", 1).replacen(
+        "device = \"port-1\"",
+        "device = \"port-1\", trunk = \"switch\"",
+        1,
+    );
+    assert!(parse(&user_space).unwrap_err().contains("router_mac"));
 }
 
 #[test]

@@ -26,6 +26,7 @@ fn tables(generation: u64, nodes: &[UdpEndpoint; 2], reader: u16) -> TableSet {
         udp_port: node.local_address().port(),
         mac: [2, 0, 0, 0, 0, index as u8],
         port: index as u16,
+        is_remote: false,
     };
     let ring = |address: Prefix| Prefix::new(address.first().to_be_bytes(), 17);
     TableSet {

@@ -3,8 +3,8 @@
 use super::super::lookup::Met;
 use super::*;
 use crate::{
-    DivisionEntry, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix, Route, Router, UnicastEntry,
-    VringConfig,
+    DivisionEntry, Hop, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix, Route, Router,
+    UnicastEntry, VringConfig,
 };
 
 fn tables(generation: u64, host: u8) -> TableSet {
@@ -17,6 +17,7 @@ fn tables(generation: u64, host: u8) -> TableSet {
             udp_port: 7000,
             mac: [2, 0, 0, 0, 0, host],
             port: host.into(),
+            is_remote: false,
         }],
         unicast: vec![UnicastEntry {
             destination: VringConfig::DEFAULT.unicast,
@@ -33,7 +34,7 @@ fn agent() -> SwitchAgent<Router> {
 
 fn routed_to(agent: &mut SwitchAgent<Router>) -> Option<u16> {
     match agent.backend_mut().route([10, 0, 0, 9], [10, 10, 0, 1], None) {
-        Route::Unicast(host) => Some(host.0),
+        Route::Unicast(hop) => hop.and_then(Hop::host).map(|host| host.0),
         Route::Miss => None,
         route => panic!("{route:?}"),
     }
@@ -196,7 +197,7 @@ fn a_lookup_finds_the_entries_that_a_key_meets_and_counts_nothing() {
     agent.handle(ControlRequest::Install { term: 5, tables: installed.clone() });
     for _ in 0..3 {
         let routed = agent.backend_mut().route([10, 0, 0, 9], lookup.unicast, None);
-        assert!(matches!(routed, Route::Unicast(HostId(2))), "{routed:?}");
+        assert!(matches!(routed, Route::Unicast(Some(Hop::Host(HostId(2))))), "{routed:?}");
     }
     for _ in 0..2 {
         let (generation, found) = look(&mut agent);

@@ -129,7 +129,7 @@ fn every_field_that_a_role_reads_is_there() {
         all(Edge, &[in_kernel, &["hosts"]]),
         all(UserSwitch, &[&["router_mac", "ports", "hosts"]]),
     ]);
-    held::<PortSection>(&[all(Switch, &[]), all(Edge, &[])]);
+    held::<PortSection>(&[all(Switch, &[]), all(Edge, &[&["trunk"]])]);
     held::<HostSection>(&[all(Metadata, &[]), all(Cluster, &[])]);
     held::<GatewaySection>(&[all(Gateway, &[])]);
     held::<TimingSection>(&[all(Metadata, &[])]);
