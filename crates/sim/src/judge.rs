@@ -47,6 +47,9 @@ const SHIFTS: u64 = 0x7368_6966_7473;
 /// Chooses how many nodes there are besides those that a cluster begins with.
 const SPARES: u64 = 0x73_7061_7265;
 
+/// Chooses the seeds in which switches form a chain.
+const TRUNKS: u64 = 0x74_7275_6e6b;
+
 /// A random scenario.
 pub fn draw(seed: u64) -> Scenario {
     let mut random = Random::new(!seed);
@@ -64,6 +67,7 @@ pub fn draw(seed: u64) -> Scenario {
         store_lease: Duration::from_secs(1),
         store_faults: StoreFaults::NONE,
         switches: random.pick(&[1, 1, 2]),
+        trunks: false,
         balancing: random.below(3) > 0,
         edges,
         hides_sources: random.below(2) == 0 && !edges,
@@ -102,7 +106,13 @@ pub fn draw(seed: u64) -> Scenario {
         // By chance of its own, too.
         scenario.spares = Random::new(seed ^ SPARES).below(4) as usize;
     }
-    // And this.
+    // And this, …
+    if scenario.switches > 1 && !scenario.edges && !scenario.hides_sources {
+        let mut random = Random::new(seed ^ TRUNKS);
+        scenario.trunks = random.below(3) > 0;
+        scenario.switches = random.pick(&[2, 2, 3]);
+    }
+    // … and this.
     let mut random = Random::new(seed ^ INSTANCES);
     if random.below(3) == 0 {
         share_store(&mut scenario, &mut random);

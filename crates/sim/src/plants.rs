@@ -203,6 +203,7 @@ pub const PLANTS: &[Plant] = &[
     switch("tables-acknowledged-early", "R6", InSwitch::AckBeforeInstalled, Hunt::Seeds(as_drawn)),
     switch("older-term-obeyed", "R13", InSwitch::OlderTermObeyed, Hunt::Seeds(as_drawn)),
     switch("tables-survive-restart", "R12", InSwitch::TablesSurviveRestart, Hunt::Seeds(as_drawn)),
+    switch("trunk-echoes", "", InSwitch::TrunkEchoes, Hunt::Seeds(in_a_chain)),
     store("step-written-unguarded", "R13", InStore::WrittenUnguarded, Hunt::Seeds(shared_store)),
     store("seat-taken-at-once", "R12", InStore::TakenAtOnce, Hunt::Seeds(shared_store)),
     store("hold-ignored", "R12", InStore::HoldIgnored, Hunt::Script("leader-outlives-its-seat")),
@@ -210,6 +211,12 @@ pub const PLANTS: &[Plant] = &[
 ];
 
 fn as_drawn(_: &mut Scenario) {}
+
+/// Switches with trunks between them.
+fn in_a_chain(scenario: &mut Scenario) {
+    (scenario.switches, scenario.trunks) = (3, true);
+    (scenario.edges, scenario.hides_sources) = (false, false);
+}
 
 /// Instances of the metadata service that lose their store again and again, and nodes that fail meanwhile.
 fn shared_store(scenario: &mut Scenario) {

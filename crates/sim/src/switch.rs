@@ -10,6 +10,8 @@ use std::sync::Arc;
 pub const METADATA_PORT: u16 = 1_000;
 /// The port of every client: the model asks no more of a port without a server.
 pub const CLIENT_PORT: u16 = 1_001;
+/// The ports of trunks have the numbers of the neighbours above this.
+pub const TRUNK_PORT: u16 = 2_000;
 /// The metadata service in the tables.
 pub const METADATA_MAC: [u8; 6] = [2, 0, 0, 0, 3, 232];
 
@@ -31,8 +33,8 @@ pub struct Switch {
 pub enum Forward {
     /// To the address it says.
     Plain,
-    /// To these storage hosts instead.
-    Hosts(Vec<HostId>),
+    /// To these storage hosts, or by these trunks, instead.
+    Hops(Vec<Hop>),
 }
 
 impl Switch {
@@ -86,14 +88,14 @@ impl Switch {
         bytes: &mut [u8],
     ) -> Forward {
         let ingress = port.map_or(Ingress::Socket, |port| Ingress::Port { port, mac: None });
-        let hosts = match self.agent.backend_mut().process(ingress, from, to, bytes) {
+        let hops = match self.agent.backend_mut().process(ingress, from, to, bytes) {
             Passed::Plain => return Forward::Plain,
-            Passed::Unicast(hop) => hop.host().into_iter().collect(),
-            Passed::Multicast(hops) => hops.filter_map(Hop::host).collect(),
+            Passed::Unicast(hop) => vec![hop],
+            Passed::Multicast(hops) => hops.collect(),
             Passed::Dropped => Vec::new(),
         };
-        self.check(vnode_of(to, bytes), &hosts);
-        Forward::Hosts(hosts)
+        self.check(vnode_of(to, bytes), &hops);
+        Forward::Hops(hops)
     }
 
     /// What the switch did that it must never do.
@@ -101,26 +103,28 @@ impl Switch {
         self.violation.as_deref()
     }
 
-    fn violate(&mut self, what: String) {
+    /// Notes what must never happen.
+    pub fn violate(&mut self, what: String) {
         self.violation.get_or_insert(what);
     }
 
-    /// A datagram goes to no host that the acknowledged tables do not name for its destination (R6, R12).
-    fn check(&mut self, to: SocketAddrV4, hosts: &[HostId]) {
-        let names = |host: HostId| self.acknowledged.as_deref().is_some_and(|tables| names(tables, to, host));
-        if let Some(host) = hosts.iter().copied().find(|&host| !names(host)) {
-            self.violate(format!(
-                "a switch sends to host {} what is for {}, other than by its tables",
-                host.0,
-                to.ip()
-            ));
+    /// A datagram goes to no host that the acknowledged tables do not name for its destination (R6, R12), and by no trunk behind which there is none.
+    fn check(&mut self, to: SocketAddrV4, hops: &[Hop]) {
+        let acknowledged = self.acknowledged.as_deref();
+        let is_named = |hop: &Hop| acknowledged.is_some_and(|tables| leads(tables, to, *hop));
+        if let Some(hop) = hops.iter().find(|hop| !is_named(hop)) {
+            let what = format!("a switch sends to {hop:?} what is for {}, other than by its tables", to.ip());
+            self.violate(what);
         }
     }
 }
 
 fn new_agent(router: Router, term: u64, plant: Option<Plant>) -> SwitchAgent<Router> {
     let mut agent = SwitchAgent::new(router, term);
-    plant.into_iter().for_each(|plant| agent.plant(plant));
+    if let Some(plant) = plant {
+        agent.plant(plant);
+        agent.backend_mut().plant(plant);
+    }
     agent
 }
 
@@ -129,6 +133,15 @@ fn vnode_of(to: SocketAddrV4, bytes: &[u8]) -> SocketAddrV4 {
     let ([a, b, c, d], header) = (to.ip().octets(), HeaderLayout::peek(bytes));
     let Some(header) = header.filter(|_| c == 0 && d == 0) else { return to };
     SocketAddrV4::new([a, b, header.digest[0], header.digest[1]].into(), to.port())
+}
+
+/// Whether an entry that covers `to` leads there.
+fn leads(tables: &TableSet, to: SocketAddrV4, hop: Hop) -> bool {
+    let is_there = |host: &&nicekv_dataplane::Host| match hop {
+        Hop::Host(id) => host.id == id && !host.is_remote,
+        Hop::Trunk(port) => host.port == port && host.is_remote,
+    };
+    tables.hosts.iter().filter(is_there).any(|host| names(tables, to, host.id))
 }
 
 /// Whether an entry that covers `to` names the host.

@@ -16,8 +16,8 @@ use crate::keyspace::specs;
 use crate::network::Host;
 use crate::node::Clock;
 use crate::planted::Planted;
+use nicekv_dataplane::Prefix;
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
-use nicekv_dataplane::{Prefix, Topology};
 use nicekv_metadata::{Balancing, Change, Config, Metadata, Persisted, StorageRequest, SwitchId};
 use nicekv_wire::Now;
 use nicekv_wire::limits::PORT_DEFAULT;
@@ -133,7 +133,7 @@ impl Cluster {
             balancing: if self.scenario.balancing { Balancing::Source { clients } } else { Balancing::None },
             switches: (0..self.switches.len()).map(|switch| SwitchId(switch as u16)).collect(),
             services: (0..self.scenario.instances).map(service).collect(),
-            topology: Topology::default(),
+            topology: self.topology(),
             timing: self.scenario.timing,
         }
     }

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //!   traffic      datagrams: through a switch or not, lost, late, twice
+//!   trunks       switches in a chain
 //!   machines     nodes: turns, disks, crashes, restarts
 //!   clients      their turns and calls
 //!   streams      copying between nodes
@@ -26,6 +27,7 @@ mod seats;
 mod streams;
 mod tally;
 mod traffic;
+mod trunks;
 
 pub use event::{Seen, What};
 pub use mishaps::{Direction, Mishap};

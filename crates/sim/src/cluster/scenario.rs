@@ -19,6 +19,8 @@ pub struct Scenario {
     pub keyspaces: Vec<Shape>,
     /// Switches; hosts are attached to them in turn, and all of them have the same tables.
     pub switches: usize,
+    /// Whether they form a chain, by trunks, and each host hangs at one of them. Else every server hangs at each.
+    pub trunks: bool,
     /// Whether every host has a switch of its own instead, which may die with it.
     pub edges: bool,
     /// Instances of the metadata service; several share a store, and one leads by lease.
@@ -60,6 +62,11 @@ impl Scenario {
         let interval = self.timing.divide_interval;
         let is_seen = self.balancing && interval < Timing::default().divide_interval;
         if is_seen { interval / 2 } else { Duration::ZERO }
+    }
+
+    /// Trunks are between switches with ports.
+    pub(crate) fn has_trunks(&self) -> bool {
+        self.trunks && self.switches > 1 && !self.edges && !self.hides_sources
     }
 
     /// Switches that there are.

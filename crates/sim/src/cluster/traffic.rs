@@ -4,8 +4,8 @@ use super::event::Event;
 use super::seats::INSTANCES;
 use super::{Cluster, SWITCH};
 use crate::network::Host;
-use crate::switch::{CLIENT_PORT, Forward, METADATA_PORT};
-use nicekv_dataplane::Ring;
+use crate::switch::{CLIENT_PORT, Forward, METADATA_PORT, TRUNK_PORT};
+use nicekv_dataplane::{Hop, HostId, Ring};
 use std::net::SocketAddrV4;
 
 impl Cluster {
@@ -19,35 +19,75 @@ impl Cluster {
     }
 
     pub(super) fn send(&mut self, sender: Host, from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8]) {
-        let (attached, port) = match sender {
-            Host::Node(index) => (index, self.nodes[index].id.0),
-            Host::Client(index) if self.scenario.edges => (self.nodes.len() + index, CLIENT_PORT),
-            Host::Client(index) => (index, CLIENT_PORT),
-            Host::Metadata | Host::Switch(_) => (0, METADATA_PORT),
-            Host::Instance(index) => (0, METADATA_PORT - index as u16),
+        let port = match sender {
+            Host::Node(index) => self.nodes[index].id.0,
+            Host::Client(_) => CLIENT_PORT,
+            Host::Metadata | Host::Switch(_) => METADATA_PORT,
+            Host::Instance(index) => METADATA_PORT - index as u16,
         };
         if let Host::Node(index) = sender {
             let is_to_members = self.rings.ring_of(to.ip().octets()) == Some(Ring::Multicast);
             self.watch.node_sends((index, self.nodes[index].process), is_to_members, bytes);
         }
-        let switch = attached % self.switches.len();
-        let (mut bytes, port) = (bytes.to_vec(), (!self.scenario.hides_sources).then_some(port));
-        match self.switches[switch].forward(port, from, to, &mut bytes) {
-            Forward::Plain => {
-                if let Some(host) = self.host_of(to) {
-                    self.deliver(sender, host, from, &bytes);
-                }
+        let port = (!self.scenario.hides_sources).then_some(port);
+        self.pass(sender, (self.home(sender), port), (from, to), &mut bytes.to_vec());
+    }
+
+    /// From switch to switch, to all whom it reaches: each switch at most once, each host at most once.
+    fn pass(
+        &mut self,
+        sender: Host,
+        first: (usize, Option<u16>),
+        (from, to): (SocketAddrV4, SocketAddrV4),
+        bytes: &mut [u8],
+    ) {
+        let (mut arriving, mut seen, mut reached) = (vec![first], Vec::new(), Vec::new());
+        while let Some((switch, port)) = arriving.pop() {
+            if seen.contains(&switch) {
+                self.switches[switch]
+                    .violate(format!("what is for {} comes to switch {switch} again", to.ip()));
+                return;
             }
-            Forward::Hosts(hosts) => {
-                if let (Host::Client(_), [one]) = (sender, &hosts[..]) {
-                    *self.tally.asked.entry(usize::from(one.0) - 1).or_default() += 1;
-                }
-                let from = if self.scenario.hides_sources { SWITCH } else { from };
-                for host in hosts {
-                    self.deliver(sender, Host::Node(usize::from(host.0) - 1), from, &bytes);
+            seen.push(switch);
+            match self.switches[switch].forward(port, from, to, bytes) {
+                Forward::Plain => match self.host_of(to) {
+                    Some(host) if self.hangs_at(host, switch) => self.deliver(sender, host, from, bytes),
+                    Some(host) => arriving.extend(self.cross(switch, self.neighbour(switch, host))),
+                    None => {}
+                },
+                Forward::Hops(hops) => {
+                    let is_get = self.rings.ring_of(to.ip().octets()) == Some(Ring::Unicast);
+                    if let (Host::Client(_), true, [Hop::Host(one)]) = (sender, is_get, &hops[..]) {
+                        *self.tally.asked.entry(usize::from(one.0) - 1).or_default() += 1;
+                    }
+                    let from = if self.scenario.hides_sources { SWITCH } else { from };
+                    for hop in hops {
+                        match hop {
+                            Hop::Host(host) => self.reach(sender, (switch, host), from, bytes, &mut reached),
+                            Hop::Trunk(port) => {
+                                arriving.extend(self.cross(switch, usize::from(port - TRUNK_PORT)));
+                            }
+                        }
+                    }
                 }
             }
         }
+    }
+
+    /// Of a multicast nobody gets two copies, whatever switches believe.
+    fn reach(
+        &mut self,
+        sender: Host,
+        (switch, host): (usize, HostId),
+        from: SocketAddrV4,
+        bytes: &[u8],
+        reached: &mut Vec<HostId>,
+    ) {
+        if reached.contains(&host) {
+            self.switches[switch].violate(format!("host {} gets two copies", host.0));
+        }
+        reached.push(host);
+        self.deliver(sender, Host::Node(usize::from(host.0) - 1), from, bytes);
     }
 
     fn deliver(&mut self, sender: Host, to: Host, from: SocketAddrV4, bytes: &[u8]) {

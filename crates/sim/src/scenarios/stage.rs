@@ -70,6 +70,7 @@ fn busy() -> Scenario {
         store_lease: Duration::from_secs(1),
         store_faults: StoreFaults::NONE,
         switches: 1,
+        trunks: false,
         edges: false,
         balancing: true,
         hides_sources: false,

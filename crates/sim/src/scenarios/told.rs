@@ -168,6 +168,7 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
         store_lease: Duration::from_secs(1),
         store_faults: StoreFaults::NONE,
         switches: 1,
+        trunks: false,
         edges: false,
         balancing: true,
         hides_sources: false,

@@ -27,6 +27,7 @@ pub fn scenario(replicas: u8, write_set: u8) -> Scenario {
         store_lease: Duration::from_secs(1),
         store_faults: StoreFaults::NONE,
         switches: 1,
+        trunks: false,
         edges: false,
         balancing: false,
         hides_sources: false,
