@@ -64,16 +64,19 @@ pub(crate) fn start_unwatched(scope: &Scope, host: Host) -> Result<()> {
     start_again(scope, &mut load(scope)?, host).map(|_| ())
 }
 
-/// Kills the switch's process, if it runs, and starts it again: with empty tables, and the faults that it had.
-pub(crate) fn restart_switch(scope: &Scope) -> Result<()> {
+/// Kills a switch's process, if it runs, and starts it again: with empty tables, and the faults that it had.
+pub(crate) fn restart_switch(scope: &Scope, host: &str) -> Result<()> {
     let _lock = Lock::take(scope, PATIENCE)?;
     let mut state = load(scope)?;
-    state.host_mut(&Host::Switch.to_string())?;
-    if let Some(process) = state.process(Host::Switch) {
+    let switch = state.host_mut(host)?.name;
+    if switch.switch().is_none() {
+        return Err(LabError::NoSwitch { host: switch });
+    }
+    if let Some(process) = state.process(switch) {
         process.kill()?;
     }
-    let process = start_again(scope, &mut state, Host::Switch)?;
-    watch(scope, Host::Switch, process)
+    let process = start_again(scope, &mut state, switch)?;
+    watch(scope, switch, process)
 }
 
 /// Stops the host's process where it is.
@@ -96,7 +99,7 @@ pub(crate) fn resume(scope: &Scope, host: &str) -> Result<()> {
         _ => return Err(LabError::RunsNot { host: host.name }),
     }
     // It may have been paused before it had loaded its programs.
-    if host.name == Host::Switch { faults::apply(scope, &state) } else { Ok(()) }
+    if host.name.switch().is_some() { faults::apply(scope, &state) } else { Ok(()) }
 }
 
 /// Passes on the reason of a process that ends at once.
@@ -111,7 +114,7 @@ fn start_again(scope: &Scope, state: &mut LabState, name: Host) -> Result<Proces
     let process = spawn(scope, state, name)?;
     state.host_mut(&name.to_string())?.process = Some(process);
     state.save(scope)?;
-    if name == Host::Switch && !state.faults.is_empty() {
+    if name.switch().is_some() && !state.faults.is_empty() {
         faults::apply(scope, state)?;
     }
     Ok(process)
@@ -136,7 +139,7 @@ pub(crate) fn status(scope: &Scope, json: bool, partitions: bool) -> Result<Exit
             let (word, pid) = (state_of(host), process.map_or(0, |process| process.pid));
             let faults = state.faults.get(name).copied().unwrap_or_default();
             let hook = match *name {
-                Host::Switch => format!(" at {}", state.switch),
+                Host::Switch | Host::FurtherSwitch(_) => format!(" at {}", state.switch),
                 Host::NodeEdge(_) | Host::ClientEdge(_) => format!(" at {}", Hook::Tc),
                 _ => String::new(),
             };

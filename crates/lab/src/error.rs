@@ -49,6 +49,10 @@ pub enum LabError {
     RunsNot { host: Host },
     #[error("the switch has no cable of its own: name one of the other hosts")]
     NoCable,
+    #[error("{host} is no switch")]
+    NoSwitch { host: Host },
+    #[error("on a plain network there are no switches of ours: leave out --switches, or --fabric plain")]
+    SwitchesOnPlain,
     #[error(transparent)]
     Switch(#[from] nicekv_dataplane_xdp::XdpError),
     #[error("{0}")]

@@ -81,9 +81,9 @@ pub(crate) fn change(scope: &Scope, host: Option<&str>, change: impl Fn(&mut Cab
     let mut state = LabState::load(scope)?.ok_or(LabError::NotRunning)?;
     let hosts = match host {
         Some(name) => vec![state.host_mut(name)?.name],
-        None => state.hosts.iter().map(|host| host.name).filter(|host| host.has_cable()).collect(),
+        None => state.hosts.iter().map(|host| host.name).filter(|host| host.is_at_port()).collect(),
     };
-    if !hosts.iter().all(|host| host.has_cable()) {
+    if !hosts.iter().all(|host| host.is_at_port()) {
         return Err(LabError::NoCable);
     }
     for host in hosts {
@@ -94,13 +94,17 @@ pub(crate) fn change(scope: &Scope, host: Option<&str>, change: impl Fn(&mut Cab
     apply(scope, &state)
 }
 
-/// Brings the plain network, or the running switch, if there is one, to what the state says.
+/// Brings the plain network, or the running switches, to what the state says.
 pub(crate) fn apply(scope: &Scope, state: &LabState) -> Result<()> {
     if state.fabric == Fabric::Plain {
         return plain::apply(scope, state);
     }
-    let Some(process) = state.process(Host::Switch) else { return Ok(()) };
-    let by_interface = by_interface(scope, &state.faults)?;
+    state.tree().switches().try_for_each(|switch| apply_at(scope, state, switch))
+}
+
+fn apply_at(scope: &Scope, state: &LabState, switch: Host) -> Result<()> {
+    let Some(process) = state.process(switch) else { return Ok(()) };
+    let by_interface = by_interface(scope, state, switch)?;
     let deadline = Instant::now() + LOAD_TIMEOUT;
     while process.is_alive() {
         if let Some(mut control) = FaultControl::of_process(process.pid)?
@@ -121,27 +125,39 @@ pub(crate) fn apply(scope: &Scope, state: &LabState) -> Result<()> {
     Ok(())
 }
 
-/// How many frames were lost and doubled since the switch started. Empty if it does not run.
+/// How many frames were lost and doubled since the switches started. Empty where none runs.
 pub(crate) fn counts(scope: &Scope, state: &LabState) -> Result<BTreeMap<Host, FaultCounts>> {
-    let Some(process) = state.process(Host::Switch) else { return Ok(BTreeMap::new()) };
-    let Some(control) = FaultControl::of_process(process.pid)? else { return Ok(BTreeMap::new()) };
-    let counts = control.counts()?;
-    let hosts = state.faults.keys().map(|host| Ok((*host, interface(scope, *host)?)));
-    let hosts: Vec<(Host, u32)> = hosts.collect::<Result<_>>()?;
-    Ok(hosts.into_iter().filter_map(|(host, index)| Some((host, *counts.get(&index)?))).collect())
+    let mut all = BTreeMap::new();
+    for switch in state.tree().switches() {
+        let Some(process) = state.process(switch) else { continue };
+        let Some(control) = FaultControl::of_process(process.pid)? else { continue };
+        let counts = control.counts()?;
+        for (host, _) in of_switch(state, switch) {
+            let count = counts.get(&interface(scope, switch, host)?);
+            all.extend(count.map(|count| (host, *count)));
+        }
+    }
+    Ok(all)
 }
 
-fn by_interface(scope: &Scope, faults: &Faults) -> Result<BTreeMap<u32, PortFaults>> {
-    faults.iter().map(|(host, faults)| Ok((interface(scope, *host)?, faults.at_port()))).collect()
+/// The faults at the ports of one switch.
+fn of_switch(state: &LabState, switch: Host) -> impl Iterator<Item = (Host, &CableFaults)> {
+    let faults = state.faults.iter().map(|(host, faults)| (*host, faults));
+    faults.filter(move |(host, _)| state.tree().home(*host) == switch)
 }
 
-/// The interface of the switch that leads to a host.
-fn interface(scope: &Scope, host: Host) -> Result<u32> {
+fn by_interface(scope: &Scope, state: &LabState, switch: Host) -> Result<BTreeMap<u32, PortFaults>> {
+    let at = |(host, faults): (Host, &CableFaults)| Ok((interface(scope, switch, host)?, faults.at_port()));
+    of_switch(state, switch).map(at).collect()
+}
+
+/// The interface of a switch that leads to a host.
+fn interface(scope: &Scope, switch: Host, host: Host) -> Result<u32> {
     let find = || {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
         Ok(rustix::net::netdevice::name_to_index(&socket, &host.to_string())?)
     };
-    scope.namespace(Host::Switch).inside(find)?.map_err(LabError::system(format!("find the port of {host}")))
+    scope.namespace(switch).inside(find)?.map_err(LabError::system(format!("find the port of {host}")))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //!   nicekv lab down ─▶ nothing left
 //! ```
 //!
-//! Reading order: [`topology`] (who is there), `scope` (where it lives), `network` (cables), `process`, `up` (and
+//! Reading order: [`topology`] (who is there), `tree` (at which switch), `scope` (where it lives), `network` (cables), `process`, `up` (and
 //! down), `ready`, `commands`, `faults`. Then the tests that an operator can run: `clients`, `own`, `chaos`, `power_loss`.
 //!
 //! Invariants:
@@ -35,6 +35,7 @@ mod scope;
 mod state;
 mod tool;
 pub mod topology;
+mod tree;
 mod up;
 
 use std::ffi::OsString;
@@ -48,7 +49,7 @@ use clap::{Args, Subcommand, ValueEnum};
 pub use nicekv_dataplane_xdp::Hook;
 
 pub use error::{LabError, Result};
-pub use plan::{Plan, PlannedEdge, PlannedInstance, PlannedNode};
+pub use plan::{Plan, PlannedEdge, PlannedInstance, PlannedNode, PlannedPort, PlannedSwitch};
 pub use scope::LAB_VARIABLE;
 pub use topology::Fabric;
 
@@ -83,29 +84,33 @@ pub enum LabCommand {
     },
     /// End a host's process at once, by SIGKILL
     Kill {
-        /// switch, metadata, node-0…, client-0…, also metadata-1…, etcd-0…; on a plain network edge-node-0…, edge-client-0…
+        /// switch, metadata, node-0…, client-0…, also switch-1…, metadata-1…, etcd-0…; on a plain network edge-node-0…, edge-client-0…
         host: String,
     },
     /// Start a host's process again
     Start {
-        /// switch, metadata, node-0…, client-0…, also metadata-1…, etcd-0…; on a plain network edge-node-0…, edge-client-0…
+        /// switch, metadata, node-0…, client-0…, also switch-1…, metadata-1…, etcd-0…; on a plain network edge-node-0…, edge-client-0…
         host: String,
     },
     /// Stop a host's process where it is, by SIGSTOP, until `resume`
     Pause {
-        /// switch, metadata, node-0…, client-0…, also metadata-1…, etcd-0…; on a plain network edge-node-0…, edge-client-0…
+        /// switch, metadata, node-0…, client-0…, also switch-1…, metadata-1…, etcd-0…; on a plain network edge-node-0…, edge-client-0…
         host: String,
     },
     /// Let a paused process go on
     Resume {
-        /// switch, metadata, node-0…, client-0…, also metadata-1…, etcd-0…; on a plain network edge-node-0…, edge-client-0…
+        /// switch, metadata, node-0…, client-0…, also switch-1…, metadata-1…, etcd-0…; on a plain network edge-node-0…, edge-client-0…
         host: String,
     },
-    /// Restart the switch: its tables are lost, and filled again by the metadata service
-    SwitchRestart,
+    /// Restart a switch: its tables are lost, and filled again by the metadata service
+    SwitchRestart {
+        /// Which, of several
+        #[arg(default_value = "switch")]
+        host: String,
+    },
     /// Cut a host off the network: both ways, or one of them
     Cut {
-        /// metadata, node-0…, client-0…
+        /// metadata, node-0…, client-0…; switch-1…, with all that is behind its trunk
         host: String,
         /// Nothing reaches the host, what it sends arrives
         #[arg(long = "in", conflicts_with = "outward")]
@@ -231,6 +236,9 @@ struct NetworkArguments {
     /// What is in the middle: the switch, or a plain network, on which each host runs the pipeline for what it sends, at tc
     #[arg(long, value_enum, env = "NICEKV_LAB_FABRIC", default_value_t)]
     fabric: Fabric,
+    /// Switches: 2 are a chain, more are a root, which has the metadata service, and leaves; nodes and clients are dealt out over them
+    #[arg(long, value_name = "N", env = "NICEKV_LAB_SWITCHES", default_value_t = 1)]
+    switches: usize,
 }
 
 /// `nicekv lab power-loss`
@@ -285,7 +293,7 @@ pub fn run(command: LabCommand, configure: Configure<'_>) -> Result<ExitCode> {
         LabCommand::Start { host } => commands::start(&scope, &host)?,
         LabCommand::Pause { host } => commands::pause(&scope, &host)?,
         LabCommand::Resume { host } => commands::resume(&scope, &host)?,
-        LabCommand::SwitchRestart => commands::restart_switch(&scope)?,
+        LabCommand::SwitchRestart { host } => commands::restart_switch(&scope, &host)?,
         LabCommand::Cut { host, inward, outward } => faults::change(&scope, Some(&host), |faults| {
             (faults.cut_in, faults.cut_out) = (!outward, !inward);
         })?,

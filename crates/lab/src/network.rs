@@ -4,8 +4,10 @@
 //!  ns node-0            ns switch                     ns metadata
 //!    eth0 ══════ veth ══ node-0 ┐      ┌ metadata ══ veth ══ eth0
 //!                               ├ XDP ─┤  or tc
-//!    eth0 ══════ veth ══ client-0      └ …   mgmt0 ══ veth ══ mgmt0
+//!    eth0 ══════ veth ══ client-0      └ …   mgmt0 ══ veth ══ mgmt0-0
 //! ```
+//!
+//! Further switches have a namespace each, management cables, and a trunk: `switch-1` at the first one, `switch` at its own end ([`crate::tree`]).
 //!
 //! On a plain network (`--fabric plain`) there is a bridge in the middle, and hosts have a cable within themselves, whose far end is their edge's:
 //!
@@ -32,6 +34,7 @@ use crate::tool::run;
 use crate::topology::{
     EDGE_INTERFACE, Host, ROUTER, VRING_INTERFACE, control_of, format_mac, mac, switch_control,
 };
+use crate::tree::Tree;
 
 /// Of the plain network.
 const BRIDGE: &str = "bridge";
@@ -45,9 +48,16 @@ fn features(hook: Hook) -> &'static str {
     }
 }
 
-/// Creates the namespace of `host` and, unless it is what is in the middle, its cable to that, which must be there. `vrings` are reached
+/// Creates the namespace of `host` and its cable to its switch, which must be there, or a further switch's trunk. `vrings` are reached
 /// through that, or through the host's edge.
-pub(crate) fn add_host(lock: &Lock, scope: &Scope, host: Host, hook: Hook, vrings: &[String]) -> Result<()> {
+pub(crate) fn add_host(
+    lock: &Lock,
+    scope: &Scope,
+    tree: Tree,
+    host: Host,
+    hook: Hook,
+    vrings: &[String],
+) -> Result<()> {
     if host.machine() != host {
         return Ok(());
     }
@@ -56,7 +66,7 @@ pub(crate) fn add_host(lock: &Lock, scope: &Scope, host: Host, hook: Hook, vring
     run(lock, &format!("ip netns add {name}"))?;
     silence_ipv6(&namespace)?;
     run(lock, &format!("ip -n {name} link set lo up"))?;
-    let switch = scope.namespace(Host::Switch);
+    let switch = scope.namespace(tree.home(host));
     match host {
         Host::Fabric => {
             run(lock, &format!("ip -n {name} link add {BRIDGE} type bridge"))?;
@@ -64,8 +74,10 @@ pub(crate) fn add_host(lock: &Lock, scope: &Scope, host: Host, hook: Hook, vring
         }
         Host::Metadata | Host::Instance(_) => {
             connect(lock, &switch, &namespace, host, hook, vrings)?;
-            connect_control(lock, &switch, &namespace, host.instance().expect("an instance"))
+            let instance = host.instance().expect("an instance");
+            tree.switches().try_for_each(|switch| connect_control(lock, scope, switch, &namespace, instance))
         }
+        Host::FurtherSwitch(_) => connect_trunk(lock, &switch, &namespace, host, hook),
         Host::Node(_) | Host::Client(_) => connect(lock, &switch, &namespace, host, hook, vrings),
         Host::Switch | Host::NodeEdge(_) | Host::ClientEdge(_) | Host::Etcd(_) => Ok(()),
     }
@@ -77,7 +89,7 @@ pub(crate) fn add_plain_host(lock: &Lock, scope: &Scope, host: Host, vrings: &[S
         return Ok(());
     }
     if !host.has_cable() {
-        return add_host(lock, scope, host, Hook::Tc, vrings);
+        return add_host(lock, scope, Tree::new(1), host, Hook::Tc, vrings);
     }
     let namespace = scope.namespace(host);
     let (name, fabric) = (namespace.name(), scope.namespace(Host::Fabric));
@@ -151,11 +163,36 @@ fn connect(
     Ok(())
 }
 
-/// The management cable, `mgmt0` of the first instance at both ends.
-fn connect_control(lock: &Lock, switch: &Namespace, metadata: &Namespace, instance: u8) -> Result<()> {
-    let (switch, metadata, cable) = (switch.name(), metadata.name(), format!("mgmt{instance}"));
-    run(lock, &format!("ip -n {switch} link add {cable} type veth peer name {cable} netns {metadata}"))?;
-    for (name, address) in [(switch, switch_control(instance)), (metadata, *control_of(instance).ip())] {
+/// The trunk of a further switch. Each end is named by who is at the other one. TCP crosses it in the pieces in which it was sent.
+fn connect_trunk(lock: &Lock, switch: &Namespace, further: &Namespace, host: Host, hook: Hook) -> Result<()> {
+    let (near, far, back) = (switch.name(), further.name(), Host::Switch);
+    run(lock, &format!("ip -n {near} link add {host} type veth peer name {back} netns {far}"))?;
+    for (name, end) in [(near, host), (far, back)] {
+        if hook != Hook::Tc {
+            run(lock, &format!("ip netns exec {name} ethtool -K {end} {}", features(hook)))?;
+        }
+        run(lock, &format!("ip -n {name} link set {end} up"))?;
+    }
+    Ok(())
+}
+
+/// The management cable of a switch, at its end named by the instance, at that one's by both.
+fn connect_control(
+    lock: &Lock,
+    scope: &Scope,
+    switch: Host,
+    metadata: &Namespace,
+    instance: u8,
+) -> Result<()> {
+    let (namespace, number) = (scope.namespace(switch), switch.switch().expect("a switch"));
+    let (switch, metadata) = (namespace.name(), metadata.name());
+    let (near, far) = (format!("mgmt{instance}"), format!("mgmt{instance}-{number}"));
+    run(lock, &format!("ip -n {switch} link add {near} type veth peer name {far} netns {metadata}"))?;
+    let ends = [
+        (switch, near, switch_control(instance, number)),
+        (metadata, far, *control_of(instance, number).ip()),
+    ];
+    for (name, cable, address) in ends {
         run(lock, &format!("ip -n {name} addr add {address}/30 dev {cable}"))?;
         run(lock, &format!("ip -n {name} link set {cable} up"))?;
     }

@@ -9,6 +9,7 @@ use nicekv_placement::KeyspaceSpec;
 use crate::topology::{
     EDGE_INTERFACE, ETCD_CLIENTS, Host, INTERFACE, RESP, ROUTER, WIRE_PORT, control_of, mac, ports,
 };
+use crate::tree::Tree;
 
 /// A cluster whose hosts are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +22,6 @@ pub struct Plan {
     pub keyspaces: Vec<KeyspaceSpec>,
     /// Where data are kept, a directory for each host in it; `None` for a cluster in memory.
     pub data_directory: Option<PathBuf>,
-    /// Where the switch keeps the newest term, also in a cluster in memory.
-    pub switch_directory: PathBuf,
     /// UDP port of the vrings, of the nodes and of the metadata service.
     pub wire_port: u16,
     /// The instances of the metadata service, at least one.
@@ -37,8 +36,8 @@ pub struct Plan {
     pub nodes: Vec<PlannedNode>,
     /// Where the switch works on frames, at each of its ports.
     pub hook: Hook,
-    /// The ports of the switch: number, interface in the namespace of the switch. On a plain network, of nothing.
-    pub ports: Vec<(u16, String)>,
+    /// The switches, joined by trunks if they are several. On a plain network there are none.
+    pub switches: Vec<PlannedSwitch>,
     /// On a plain network: who runs the pipeline instead of the switch.
     pub edges: Vec<PlannedEdge>,
     /// Names of the gateways.
@@ -58,8 +57,34 @@ pub struct PlannedInstance {
     pub mac: [u8; 6],
     /// The port of the switch that leads to it.
     pub switch_port: u16,
-    /// As the agent of the switch reaches it (TCP).
-    pub control: SocketAddrV4,
+    /// The switch that it hangs at, of several.
+    pub switch: Option<String>,
+    /// As the agent of each switch reaches it (TCP).
+    pub controls: Vec<SocketAddrV4>,
+}
+
+/// A switch of a [`Plan`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedSwitch {
+    /// Its name.
+    pub name: String,
+    /// Its ports.
+    pub ports: Vec<PlannedPort>,
+    /// Where its agent reaches the instances of the metadata service.
+    pub control: Vec<SocketAddrV4>,
+    /// Where it keeps the newest term, also in a cluster in memory.
+    pub directory: PathBuf,
+}
+
+/// A port of a switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedPort {
+    /// Its number.
+    pub number: u16,
+    /// The interface, in the namespace of the switch: named by who is at the other end.
+    pub device: String,
+    /// That is another switch.
+    pub is_trunk: bool,
 }
 
 /// A storage node of a [`Plan`].
@@ -75,6 +100,8 @@ pub struct PlannedNode {
     pub mac: [u8; 6],
     /// The port of the switch that leads to it.
     pub switch_port: u16,
+    /// The switch that it hangs at, of several.
+    pub switch: Option<String>,
     /// It is none of the nodes that the cluster begins with.
     pub is_spare: bool,
 }
@@ -105,6 +132,8 @@ impl Plan {
         directory: &Path,
         data_directory: Option<&Path>,
     ) -> Self {
+        let tree = Tree::of(hosts.iter().copied());
+        let home = |host| (tree.switches().count() > 1).then(|| tree.home(host).to_string());
         let node = |(switch_port, host)| match host {
             Host::Node(index) => Some(PlannedNode {
                 is_spare: usize::from(index) >= nodes,
@@ -113,6 +142,7 @@ impl Plan {
                 address: host.address(),
                 mac: mac(host.address()),
                 switch_port,
+                switch: home(host),
             }),
             _ => None,
         };
@@ -134,7 +164,8 @@ impl Plan {
                 address: SocketAddrV4::new(host.address(), WIRE_PORT),
                 mac: mac(host.address()),
                 switch_port,
-                control: control_of(host.instance()?),
+                switch: home(host),
+                controls: controls(tree, host.instance()?),
             })
         };
         let member = |host: &Host| {
@@ -147,7 +178,6 @@ impl Plan {
             write_set: None,
             keyspaces: Vec::new(),
             data_directory: data_directory.map(Path::to_path_buf),
-            switch_directory: kept.join(Host::Switch.to_string()),
             wire_port: WIRE_PORT,
             metadata: ports(hosts).filter_map(instance).collect(),
             etcd: hosts.iter().filter_map(member).collect(),
@@ -155,11 +185,51 @@ impl Plan {
             clients: clients_prefix(gateways.len(), replicas),
             nodes: ports(hosts).filter_map(node).collect(),
             hook: Hook::default().on_veth(),
-            ports: ports(hosts).map(|(number, host)| (number, host.to_string())).collect(),
+            switches: planned_switches(tree, hosts, kept),
             edges: ports(hosts).filter_map(edge).collect(),
             gateways,
             resp: RESP,
         }
+    }
+}
+
+/// How the agents of all switches reach an instance of the metadata service.
+fn controls(tree: Tree, instance: u8) -> Vec<SocketAddrV4> {
+    tree.switches().filter_map(Host::switch).map(|switch| control_of(instance, switch)).collect()
+}
+
+/// On a plain network there are none.
+fn planned_switches(tree: Tree, hosts: &[Host], kept: &Path) -> Vec<PlannedSwitch> {
+    let there = tree.switches().filter(|switch| hosts.contains(switch));
+    there.map(|switch| planned_switch(tree, switch, hosts, kept)).collect()
+}
+
+/// Hosts' ports have the same numbers at all switches, trunks those behind.
+fn planned_switch(tree: Tree, switch: Host, hosts: &[Host], kept: &Path) -> PlannedSwitch {
+    let number = switch.switch().expect("a switch");
+    let own = ports(hosts)
+        .filter(|(_, host)| tree.home(*host) == switch)
+        .map(|(number, host)| (number, host, false));
+    let neighbours = tree.switches().skip(1).filter_map(|further| match (switch, tree.home(further)) {
+        (own, home) if own == home => Some(further),
+        (own, home) if own == further => Some(home),
+        _ => None,
+    });
+    let trunks = (ports(hosts).count() as u16..).zip(neighbours).map(|(number, host)| (number, host, true));
+    let port = |(number, host, is_trunk): (u16, Host, bool)| PlannedPort {
+        number,
+        device: host.to_string(),
+        is_trunk,
+    };
+    PlannedSwitch {
+        name: switch.to_string(),
+        ports: own.chain(trunks).map(port).collect(),
+        control: hosts
+            .iter()
+            .filter_map(|host| host.instance())
+            .map(|instance| control_of(instance, number))
+            .collect(),
+        directory: kept.join(switch.to_string()),
     }
 }
 
@@ -172,7 +242,12 @@ fn clients_prefix(clients: usize, replicas: usize) -> (Ipv4Addr, u8) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::{Fabric, hosts};
+    use crate::topology::Fabric;
+
+    fn plan_of(fabric: Fabric, switches: usize) -> Plan {
+        let hosts = crate::topology::hosts(3, 2, fabric, Tree::new(switches));
+        Plan::new(&hosts, 3, 3, Path::new("/run/nicekv/lab"), None)
+    }
 
     #[test]
     fn the_clients_prefix_holds_them_and_can_be_divided() {
@@ -185,16 +260,44 @@ mod tests {
 
     #[test]
     fn ports_are_numbered_alike_for_switch_and_nodes() {
-        let plan = Plan::new(&hosts(3, 2, Fabric::Switch), 3, 3, Path::new("/run/nicekv/lab"), None);
+        let plan = plan_of(Fabric::Switch, 1);
+        let [switch] = &plan.switches[..] else { panic!("{:?}", plan.switches) };
         for node in &plan.nodes {
-            assert!(plan.ports.contains(&(node.switch_port, node.name.clone())), "{node:?}");
+            let port = PlannedPort { number: node.switch_port, device: node.name.clone(), is_trunk: false };
+            assert!(switch.ports.contains(&port), "{node:?}");
         }
-        assert_eq!(plan.ports.len(), 6, "everyone but the switch");
+        assert_eq!(switch.ports.len(), 6, "everyone but the switch");
         assert_eq!(plan.gateways, ["client-0", "client-1"]);
         assert_eq!(plan.edges, []);
-        let plain = Plan::new(&hosts(3, 2, Fabric::Plain), 3, 3, Path::new("/run/nicekv/lab"), None);
-        assert_eq!((&plain.nodes, &plain.ports), (&plan.nodes, &plan.ports));
+        let plain = plan_of(Fabric::Plain, 1);
+        assert_eq!((&plain.nodes, &plain.switches[..]), (&plan.nodes, &[][..]));
         let edges = plain.edges.iter().map(|edge| (edge.port, edge.name.strip_prefix("edge-").unwrap()));
-        assert!(edges.eq(plan.ports[1..].iter().map(|(number, host)| (*number, &host[..]))));
+        assert!(edges.eq(switch.ports[1..].iter().map(|port| (port.number, &port.device[..]))));
+    }
+
+    #[test]
+    fn trunks_have_two_ends_and_hosts_one_switch() {
+        let ports = |switches| {
+            let of = |switch: &PlannedSwitch| {
+                let ports = switch.ports.iter().map(|port| format!("{}:{}", port.number, port.device));
+                format!("{} {}", switch.name, ports.collect::<Vec<_>>().join(" "))
+            };
+            plan_of(Fabric::Switch, switches).switches.iter().map(of).collect::<Vec<_>>()
+        };
+        let chain = [
+            "switch 0:metadata 1:node-0 3:node-2 4:client-0 6:switch-1",
+            "switch-1 2:node-1 5:client-1 6:switch",
+        ];
+        assert_eq!(ports(2), chain);
+        let tree = [
+            "switch 0:metadata 6:switch-1 7:switch-2",
+            "switch-1 1:node-0 3:node-2 4:client-0 6:switch",
+            "switch-2 2:node-1 5:client-1 6:switch",
+        ];
+        assert_eq!(ports(3), tree);
+        let nodes = plan_of(Fabric::Switch, 3).nodes;
+        assert!(
+            nodes.iter().map(|node| node.switch.as_deref().unwrap()).eq(["switch-1", "switch-2", "switch-1"])
+        );
     }
 }

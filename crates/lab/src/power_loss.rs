@@ -58,7 +58,7 @@ pub(crate) fn run(
     configure: Configure<'_>,
 ) -> Result<ExitCode> {
     let seed = arguments.seed.unwrap_or_else(|| nicekv_runtime::now().boot_ns % 1_000_000);
-    let NetworkArguments { switch, fabric } = arguments.network;
+    let NetworkArguments { switch, fabric, .. } = arguments.network;
     println!("power-loss --times {} --seed {seed} --switch {switch} --fabric {fabric}", arguments.times);
     let interrupted = interruption()?;
     let wanted =

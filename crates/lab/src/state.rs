@@ -21,6 +21,7 @@ use crate::faults::Faults;
 use crate::process::ProcessId;
 use crate::scope::Scope;
 use crate::topology::{Fabric, Host};
+use crate::tree::Tree;
 
 /// How far a lab is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +92,11 @@ impl LabState {
         let json = serde_json::to_vec_pretty(self).expect("plain data always encodes");
         fs::write(&new, json).map_err(LabError::io("write", &new))?;
         fs::rename(&new, &path).map_err(LabError::io("write", &path))
+    }
+
+    /// Which host hangs at which switch.
+    pub(crate) fn tree(&self) -> Tree {
+        Tree::of(self.hosts.iter().map(|host| host.name))
     }
 
     /// The process of a host, if it runs.

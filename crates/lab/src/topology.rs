@@ -8,6 +8,8 @@
 //!           10.30.0.1 ════════╝ 10.30.0.2       the stream of table updates, outside the switch
 //! ```
 //!
+//! With `--switches 2` there is also switch-1, joined to switch by a trunk ([`crate::tree`]), and each has its management cables (10.30.0.5 to 10.30.0.6).
+//!
 //! With `--metadata 3` there are also metadata-1 (10.20.0.3, 10.30.1.1) and metadata-2, and with `--metadata-store etcd` a member of etcd beside each
 //! (etcd-0 on the host metadata, etcd-1 on metadata-1, …).
 //!
@@ -20,6 +22,8 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+
+use crate::tree::Tree;
 
 /// Most nodes, and most clients: both fit a byte of their addresses, and all the ports of the switch.
 pub const HOSTS_OF_A_KIND_MAX: usize = 100;
@@ -66,7 +70,7 @@ impl fmt::Display for Fabric {
     }
 }
 
-/// A host of the lab. Written `metadata`, `switch`, `node-0`, `client-0`.
+/// A host of the lab. Written `metadata`, `switch`, `switch-1`, `node-0`, `client-0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Host {
@@ -88,13 +92,19 @@ pub enum Host {
     Instance(u8),
     /// A member of etcd, on the host of the instance of that number.
     Etcd(u8),
+    /// A further switch, counted from 1.
+    FurtherSwitch(u8),
 }
 
 impl Host {
     /// The `nicekv` subcommand that runs there.
     pub fn role(self) -> &'static str {
         match self {
-            Self::Switch | Self::Fabric | Self::NodeEdge(_) | Self::ClientEdge(_) => "switch",
+            Self::Switch
+            | Self::FurtherSwitch(_)
+            | Self::Fabric
+            | Self::NodeEdge(_)
+            | Self::ClientEdge(_) => "switch",
             Self::Metadata | Self::Instance(_) => "metadata",
             Self::Etcd(_) => "etcd",
             Self::Node(_) => "node",
@@ -105,7 +115,8 @@ impl Host {
     /// The address of its `eth0`. The switch has none there: its own is that of the management cable.
     pub fn address(self) -> Ipv4Addr {
         match self {
-            Self::Switch | Self::Fabric => switch_control(0),
+            Self::Switch | Self::Fabric => switch_control(0, 0),
+            Self::FurtherSwitch(index) => switch_control(0, index),
             Self::Metadata => *METADATA.ip(),
             Self::Instance(index) | Self::Etcd(index) => Ipv4Addr::new(10, 20, 0, 2 + index),
             Self::Node(index) | Self::NodeEdge(index) => Ipv4Addr::new(10, 20, 1, index + 1),
@@ -147,6 +158,20 @@ impl Host {
         if number == 0 { Self::Metadata } else { Self::Instance(number) }
     }
 
+    /// The number of a switch.
+    pub(crate) fn switch(self) -> Option<u8> {
+        match self {
+            Self::Switch => Some(0),
+            Self::FurtherSwitch(index) => Some(index),
+            _ => None,
+        }
+    }
+
+    /// Whether a port of a switch leads to it: its cable, or its trunk.
+    pub(crate) fn is_at_port(self) -> bool {
+        self.has_cable() || matches!(self, Self::FurtherSwitch(_))
+    }
+
     /// Whether it has a cable of its own to what is in the middle.
     pub(crate) fn has_cable(self) -> bool {
         matches!(self, Self::Metadata | Self::Instance(_) | Self::Node(_) | Self::Client(_))
@@ -158,6 +183,7 @@ impl fmt::Display for Host {
         match self {
             Self::Switch => formatter.pad("switch"),
             Self::Metadata => formatter.pad("metadata"),
+            Self::FurtherSwitch(index) => formatter.pad(&format!("switch-{index}")),
             Self::Instance(index) => formatter.pad(&format!("metadata-{index}")),
             Self::Etcd(index) => formatter.pad(&format!("etcd-{index}")),
             Self::Node(index) => formatter.pad(&format!("node-{index}")),
@@ -199,6 +225,7 @@ impl FromStr for Host {
             Some(("client", digits)) => index(digits).map(Self::Client),
             Some(("metadata", digits)) => index(digits).filter(|index| *index > 0).map(Self::Instance),
             Some(("etcd", digits)) => index(digits).map(Self::Etcd),
+            Some(("switch", digits)) => index(digits).filter(|index| *index > 0).map(Self::FurtherSwitch),
             _ => None,
         };
         host.ok_or_else(|| format!("{name:?} is no host: switch, metadata, node-0…, client-0…"))
@@ -216,15 +243,15 @@ pub(crate) fn format_mac(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// All hosts, in the order in which they are started; on a plain network each has an edge.
-pub(crate) fn hosts(nodes: usize, clients: usize, fabric: Fabric) -> Vec<Host> {
+/// All hosts, in the order in which they are started; on a plain network each has an edge, and there is no `tree`.
+pub(crate) fn hosts(nodes: usize, clients: usize, fabric: Fabric, tree: Tree) -> Vec<Host> {
     let some = |count: usize, host: fn(u8) -> Host| {
         assert!(count <= HOSTS_OF_A_KIND_MAX, "checked with the options");
         (0..count as u8).map(host)
     };
     let others: Vec<Host> = some(nodes, Host::Node).chain(some(clients, Host::Client)).collect();
     match fabric {
-        Fabric::Switch => [&[Host::Switch, Host::Metadata], &others[..]].concat(),
+        Fabric::Switch => tree.switches().chain([Host::Metadata]).chain(others).collect(),
         Fabric::Plain => {
             let edges: Vec<Host> = others.iter().filter_map(|host| host.edge()).collect();
             [&[Host::Metadata], &edges[..], &others].concat()
@@ -239,17 +266,17 @@ pub(crate) fn control_hosts(instances: usize, has_etcd: bool) -> Vec<Host> {
     (1..instances as u8).map(Host::Instance).chain(members).collect()
 }
 
-/// The switch's end of the management cable to the instance of this number.
-pub(crate) fn switch_control(instance: u8) -> Ipv4Addr {
-    Ipv4Addr::new(10, 30, instance, 2)
+/// A switch's end of the management cable to the instance of this number.
+pub(crate) fn switch_control(instance: u8, switch: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 30, instance, 4 * switch + 2)
 }
 
-/// The instance of this number, for the agent of the switch.
-pub(crate) fn control_of(instance: u8) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::new(10, 30, instance, 1), WIRE_PORT)
+/// The instance of this number, for the agent of a switch.
+pub(crate) fn control_of(instance: u8, switch: u8) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, 30, instance, 4 * switch + 1), WIRE_PORT)
 }
 
-/// The hosts with a cable to what is in the middle; their places are the numbers of its ports.
+/// The hosts with a cable to what is in the middle; their places are the numbers of its ports, also where there are several switches.
 pub(crate) fn ports(hosts: &[Host]) -> impl Iterator<Item = (u16, Host)> {
     (0..).zip(hosts.iter().copied().filter(|host| host.has_cable()))
 }
@@ -257,12 +284,15 @@ pub(crate) fn ports(hosts: &[Host]) -> impl Iterator<Item = (u16, Host)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::SWITCHES_MAX;
 
     #[test]
     fn names_are_read_back_and_nothing_else_is_a_host() {
         for fabric in [Fabric::Switch, Fabric::Plain] {
             let control = control_hosts(INSTANCES_MAX, true);
-            for host in hosts(HOSTS_OF_A_KIND_MAX, 3, fabric).into_iter().chain(control) {
+            for host in
+                hosts(HOSTS_OF_A_KIND_MAX, 3, fabric, Tree::new(SWITCHES_MAX)).into_iter().chain(control)
+            {
                 assert_eq!(host.to_string().parse(), Ok(host));
             }
         }
@@ -279,6 +309,7 @@ mod tests {
             "edge-",
             "edge-metadata",
             "metadata-0",
+            "switch-0",
             "etcd",
         ] {
             assert!(name.parse::<Host>().is_err(), "{name}");

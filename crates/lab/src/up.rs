@@ -35,6 +35,7 @@ use crate::state::{HostState, LabState, Phase};
 use crate::topology::{
     Fabric, HOSTS_OF_A_KIND_MAX, Host, INSTANCES_MAX, RESP, VRINGS, WIRE_PORT, control_hosts, hosts,
 };
+use crate::tree::{SWITCHES_MAX, Tree};
 use crate::{Configure, ControlArguments, Engine, MetadataStore, UpArguments, etcd, network};
 
 /// For the tools of a command that was killed to end.
@@ -105,6 +106,13 @@ fn check(arguments: &UpArguments) -> Result<()> {
             limit: HOSTS_OF_A_KIND_MAX,
         });
     }
+    let switches = arguments.network.switches;
+    if switches == 0 || switches > SWITCHES_MAX {
+        return Err(LabError::Count { what: "switches", count: switches, limit: SWITCHES_MAX });
+    }
+    if switches > 1 && arguments.network.fabric == Fabric::Plain {
+        return Err(LabError::SwitchesOnPlain);
+    }
     let ControlArguments { instances, store } = arguments.control;
     if instances == 0 || instances > INSTANCES_MAX {
         return Err(LabError::Count {
@@ -162,7 +170,8 @@ fn refuse_strangers(scope: &Scope, state: &LabState) -> Result<()> {
 }
 
 fn new_state(scope: &Scope, arguments: &UpArguments) -> Result<LabState> {
-    let mut hosts = hosts(arguments.nodes + arguments.spares, arguments.clients, arguments.network.fabric);
+    let (nodes, tree) = (arguments.nodes + arguments.spares, Tree::new(arguments.network.switches));
+    let mut hosts = hosts(nodes, arguments.clients, arguments.network.fabric, tree);
     let ControlArguments { instances, store } = arguments.control;
     hosts.extend(control_hosts(instances, store == MetadataStore::Etcd));
     let metadata = hosts.iter().filter(|host| host.instance().is_some());
@@ -198,10 +207,11 @@ fn build(
     if state.fabric == Fabric::Plain {
         network::add_plain_host(lock, scope, Host::Fabric, &vrings)?;
     }
+    let tree = state.tree();
     for host in &state.hosts {
         stop_if(interrupted)?;
         match state.fabric {
-            Fabric::Switch => network::add_host(lock, scope, host.name, state.switch, &vrings)?,
+            Fabric::Switch => network::add_host(lock, scope, tree, host.name, state.switch, &vrings)?,
             Fabric::Plain => network::add_plain_host(lock, scope, host.name, &vrings)?,
         }
     }

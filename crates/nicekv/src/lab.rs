@@ -8,7 +8,9 @@ use crate::failure::Failure;
 use crate::logs::LogSection;
 use crate::roles::random_id;
 use crate::thread_count::ThreadCount;
-use nicekv_lab::{Hook, LabCommand, Plan, PlannedEdge, PlannedInstance, PlannedNode};
+use nicekv_lab::{
+    Hook, LabCommand, Plan, PlannedEdge, PlannedInstance, PlannedNode, PlannedPort, PlannedSwitch,
+};
 use nicekv_placement::{Vrings, partitions_for};
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -37,7 +39,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         address: node.address,
         mac: MacAddress(node.mac),
         switch_port: node.switch_port,
-        switch: None,
+        switch: node.switch.clone(),
         data_directory: directory(&node.name),
         spare: node.is_spare,
         metrics: Some(metrics(node.address)),
@@ -78,8 +80,11 @@ fn metadata(plan: &Plan, directory: Option<PathBuf>) -> MetadataSection {
         address: *planned.address.ip(),
         mac: Some(MacAddress(planned.mac)),
         switch_port: Some(planned.switch_port),
-        switch: None,
-        control: if is_plain { vec![planned.address] } else { vec![planned.address, planned.control] },
+        switch: planned.switch.clone(),
+        control: match is_plain {
+            true => vec![planned.address],
+            false => std::iter::once(planned.address).chain(planned.controls.iter().copied()).collect(),
+        },
         metrics: Some(metrics(*planned.address.ip())),
     };
     let mut instances: Vec<_> = plan.metadata.iter().map(instance).collect();
@@ -113,20 +118,24 @@ fn gateway(plan: &Plan, name: &str) -> GatewaySection {
     }
 }
 
-/// The switch in the middle, or the edges.
+/// The switches in the middle, or the edges.
 fn switches(plan: &Plan) -> Vec<SwitchSection> {
     if !plan.edges.is_empty() {
         return plan.edges.iter().map(|edge| edge_section(plan, edge)).collect();
     }
-    let port = |(number, device): &(u16, String)| PortSection {
-        number: *number,
-        device: device.clone(),
+    plan.switches.iter().map(|planned| switch_section(plan, planned)).collect()
+}
+
+/// An interface is named by who is at the other end.
+fn switch_section(plan: &Plan, planned: &PlannedSwitch) -> SwitchSection {
+    let port = |port: &PlannedPort| PortSection {
+        number: port.number,
+        device: port.device.clone(),
         hook: plan.hook,
-        trunk: None,
+        trunk: port.is_trunk.then(|| port.device.clone()),
     };
-    let ports = plan.ports.iter().map(port).collect();
-    let control = plan.metadata.iter().map(|instance| instance.control).collect();
-    vec![switch("switch", control, plan.router_mac, ports, &plan.switch_directory)]
+    let ports = planned.ports.iter().map(port).collect();
+    switch(&planned.name, planned.control.clone(), plan.router_mac, ports, &planned.directory)
 }
 
 /// Its own port is the cable within the host, the ports of the servers are the host's way out.

@@ -52,10 +52,10 @@ pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, configure: Configure
     let seed = arguments.seed.unwrap_or_else(|| nicekv_runtime::now().boot_ns % 1_000_000);
     let further = arguments.keyspaces.iter().map(|text| format!(" --keyspace {text}"));
     let &ChaosArguments { minutes, control, network, .. } = arguments;
-    let NetworkArguments { switch, fabric } = network;
+    let NetworkArguments { switch, fabric, switches } = network;
     let further = further.collect::<String>();
     println!(
-        "chaos --minutes {minutes} --seed {seed} {control} --switch {switch} --fabric {fabric}{further}"
+        "chaos --minutes {minutes} --seed {seed} {control} --switch {switch} --fabric {fabric} --switches {switches}{further}"
     );
     let interrupted = interruption()?;
     let wanted = Wanted { further: &arguments.keyspaces, spares: SPARES, control, network };
@@ -65,6 +65,7 @@ pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, configure: Configure
         fabric,
         instances: control.instances as u8,
         has_etcd: control.store == MetadataStore::Etcd,
+        switches: switches as u8,
     };
     let chaos = Chaos { lab: &lab, victims, seed, interrupted: &interrupted };
     let end = Instant::now() + Duration::from_secs_f64(60.0 * arguments.minutes);
@@ -208,9 +209,9 @@ impl Chaos<'_> {
             Deed::Join(host) => cut(host, false, false),
             Deed::Pause(host) => commands::pause(scope, &host.to_string()),
             Deed::Resume(host) => commands::resume(scope, &host.to_string()),
-            Deed::RestartSwitch => {
-                self.lab.kill(crate::topology::Host::Switch)?;
-                commands::start_unwatched(scope, crate::topology::Host::Switch)
+            Deed::RestartSwitch(switch) => {
+                self.lab.kill(switch)?;
+                commands::start_unwatched(scope, switch)
             }
             Deed::Loss(percent) => all(&|faults| faults.loss_percent = percent as f64),
             Deed::Duplicate(percent) => all(&|faults| faults.duplicate_percent = percent as f64),

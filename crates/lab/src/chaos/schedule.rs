@@ -29,7 +29,7 @@ pub(crate) enum Deed {
     Join(Host),
     Pause(Host),
     Resume(Host),
-    RestartSwitch,
+    RestartSwitch(Host),
     /// Per cent, everywhere; 0 ends it.
     Loss(u64),
     /// Per cent, everywhere; 0 ends it.
@@ -45,6 +45,8 @@ pub(crate) struct Victims {
     pub(crate) instances: u8,
     /// Whether each of them has a member of etcd beside it.
     pub(crate) has_etcd: bool,
+    /// In the middle.
+    pub(crate) switches: u8,
 }
 
 /// A deed and its time, from the beginning of the phase.
@@ -82,7 +84,7 @@ impl fmt::Display for Deed {
             Self::Join(host) => write!(formatter, "heal {host}"),
             Self::Pause(host) => write!(formatter, "pause {host}"),
             Self::Resume(host) => write!(formatter, "resume {host}"),
-            Self::RestartSwitch => formatter.write_str("switch-restart"),
+            Self::RestartSwitch(switch) => write!(formatter, "switch-restart {switch}"),
             Self::Loss(percent) => write!(formatter, "loss {percent}"),
             Self::Duplicate(percent) => write!(formatter, "duplicate {percent}"),
         }
@@ -121,21 +123,32 @@ pub(crate) fn draw(random: &mut Random, victims: Victims, span_ms: u64) -> Vec<S
     steps
 }
 
+/// A number below 16, or that of a fault of etcd, from there, or of a trunk, from 20.
+fn draw_kind(random: &mut Random, victims: Victims) -> u64 {
+    let (of_etcd, of_trunks) =
+        (if victims.has_etcd { 4 } else { 0 }, if victims.switches > 1 { 2 } else { 0 });
+    let kind = random.below(16 + of_etcd + of_trunks);
+    if kind >= 16 + of_etcd { kind + 4 - of_etcd } else { kind }
+}
+
 /// Where, what, how it ends, and after how long.
 fn draw_fault(random: &mut Random, victims: Victims) -> (Place, Deed, Option<Deed>, u64) {
-    let Victims { nodes, fabric, instances, has_etcd } = victims;
+    let Victims { nodes, fabric, instances, switches, .. } = victims;
     let node = Host::Node(random.below(nodes.into()) as u8);
     let number = random.below(instances.into()) as u8;
     let (instance, member) = (Host::of_instance(number), Host::Etcd(number));
     let directions = random.pick(&[(true, true), (true, false), (false, true)]);
     let of = |host, fault: Deed, end: Deed, duration_ms| (Place::Host(host), fault, Some(end), duration_ms);
-    let switch = match fabric {
-        Fabric::Switch => Host::Switch,
+    let further =
+        (switches > 1).then(|| Host::FurtherSwitch(1 + random.below(u64::from(switches) - 1) as u8));
+    let switch = match (fabric, further) {
+        (Fabric::Switch, None) => Host::Switch,
+        (Fabric::Switch, Some(further)) => random.pick(&[Host::Switch, further]),
         // Of a node or of a client: their faults are those of the host.
-        Fabric::Plain => random.pick(&[node, node, Host::Client(0), Host::Client(1)]),
+        (Fabric::Plain, _) => random.pick(&[node, node, Host::Client(0), Host::Client(1)]),
     };
     let edge = switch.edge().unwrap_or(switch);
-    match random.below(if has_etcd { 20 } else { 16 }) {
+    match draw_kind(random, victims) {
         0..2 if fabric == Fabric::Plain => {
             of(node, Deed::KillHost(node), Deed::StartHost(node), random.between(50, 3_000))
         }
@@ -150,7 +163,7 @@ fn draw_fault(random: &mut Random, victims: Victims) -> (Place, Deed, Option<Dee
         7..10 => of(node, Deed::Pause(node), Deed::Resume(node), random.between(20, 1_500)),
         10 => of(instance, Deed::Kill(instance), Deed::Start(instance), random.between(20, 1_000)),
         11 => of(instance, Deed::Pause(instance), Deed::Resume(instance), random.between(20, 1_500)),
-        12 => (Place::Host(switch), Deed::RestartSwitch, None, 500),
+        12 => (Place::Host(switch), Deed::RestartSwitch(switch), None, 500),
         14 => {
             (Place::Loss, Deed::Loss(random.between(1, 20)), Some(Deed::Loss(0)), random.between(200, 3_000))
         }
@@ -162,6 +175,13 @@ fn draw_fault(random: &mut Random, victims: Victims) -> (Place, Deed, Option<Dee
             Deed::Cut(instance, directions.0, directions.1),
             Deed::Join(instance),
             random.between(50, 3_000),
+        ),
+        // All that is behind a trunk.
+        20 | 21 => of(
+            further.unwrap_or(node),
+            Deed::Cut(further.unwrap_or(node), directions.0, directions.1),
+            Deed::Join(further.unwrap_or(node)),
+            random.between(50, 1_500),
         ),
         _ => {
             let percent = random.between(5, 50);
@@ -185,9 +205,10 @@ mod tests {
     fn faults_overlap_within_bounds_end_in_time_and_come_from_the_seed() {
         let (mut most_away, mut kinds) = (0, BTreeSet::new());
         let control = [(1, false), (3, true)].into_iter().cycle();
-        let fabrics = [Fabric::Switch, Fabric::Switch, Fabric::Plain, Fabric::Plain].into_iter().cycle();
-        for (seed, (fabric, (instances, has_etcd))) in (0..400).zip(fabrics.zip(control)) {
-            let victims = Victims { nodes: 5, fabric, instances, has_etcd };
+        let fabrics = [(Fabric::Switch, 1), (Fabric::Switch, 3), (Fabric::Plain, 1), (Fabric::Plain, 1)];
+        let fabrics = fabrics.into_iter().cycle();
+        for (seed, ((fabric, switches), (instances, has_etcd))) in (0..400).zip(fabrics.zip(control)) {
+            let victims = Victims { nodes: 5, fabric, instances, has_etcd, switches };
             let steps = draw(&mut Random::new(seed), victims, 10_000);
             assert_eq!(steps, draw(&mut Random::new(seed), victims, 10_000));
             let (mut away, mut lasting) = (BTreeSet::new(), 0i32);
@@ -195,7 +216,7 @@ mod tests {
                 assert!(at <= Duration::from_millis(10_000));
                 kinds.insert(deed.to_string().split(' ').next().unwrap().to_owned());
                 lasting += match deed {
-                    Deed::RestartSwitch => 0,
+                    Deed::RestartSwitch(_) => 0,
                     deed if deed.is_fault() => 1,
                     _ => -1,
                 };

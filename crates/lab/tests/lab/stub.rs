@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use nicekv_dataplane::{Prefix, VringConfig};
 use nicekv_dataplane_xdp::{Hook, KernelSwitch, Port};
-use nicekv_lab::{LabCommand, Plan};
+use nicekv_lab::{LabCommand, Plan, PlannedSwitch};
 use nicekv_runtime::admin;
 use nicekv_runtime::control_plane::{AdminRequest, decode};
 use serde_json::{Value, json};
@@ -83,7 +83,7 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
             println!("as the test demands\n");
             return ExitCode::FAILURE;
         }
-        Command::Switch(role) => switch(&role.config()),
+        Command::Switch(role) => switch(&role.config(), &role.name),
         Command::Metadata(role) => metadata(&role.config()),
         Command::Node(role) => node(&role.config()["nodes"][&role.name]),
         Command::Gateway(role) => gateway(&role.config()),
@@ -101,20 +101,25 @@ fn configure(plan: &Plan) -> Result<String, String> {
         .iter()
         .map(|node| (node.name.clone(), json!(SocketAddr::new(node.address.into(), plan.wire_port))))
         .collect();
+    let ports = |switch: &PlannedSwitch| {
+        let ports = switch.ports.iter().map(|port| json!((port.number, &port.device, port.is_trunk)));
+        (switch.name.clone(), ports.collect::<Value>())
+    };
+    let ports: serde_json::Map<String, Value> = plan.switches.iter().map(ports).collect();
     let config = json!({
-        "router_mac": plan.router_mac, "hook": plan.hook, "ports": plan.ports, "nodes": nodes, "metadata": plan.metadata[0].address, "resp": plan.resp,
+        "router_mac": plan.router_mac, "hook": plan.hook, "ports": ports, "nodes": nodes, "metadata": plan.metadata[0].address, "resp": plan.resp,
     });
     Ok(config.to_string())
 }
 
-fn switch(config: &Value) {
-    let ports: Vec<(u16, String)> = serde_json::from_value(config["ports"].clone()).unwrap();
+fn switch(config: &Value, name: &str) {
+    let ports: Vec<(u16, String, bool)> = serde_json::from_value(config["ports"][name].clone()).unwrap();
     let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let hook: Hook = serde_json::from_value(config["hook"].clone()).unwrap();
-    let port = |(index, name): (u16, String)| Port {
+    let port = |(index, name, is_trunk): (u16, String, bool)| Port {
         index,
         hook,
-        is_trunk: false,
+        is_trunk,
         ifindex: rustix::net::netdevice::name_to_index(&socket, &name).unwrap(),
     };
     let vrings =

@@ -8,6 +8,7 @@ mod faults;
 mod fixture;
 mod load;
 mod nodes;
+mod switches;
 mod tap;
 
 use std::fs::File;
