@@ -39,7 +39,7 @@ pub(crate) enum LogLevel {
     /// And what changes: members, primaries, leaders, switches
     #[default]
     Info,
-    /// And every epoch, every generation of tables, every request whose outcome is unknown
+    /// And every epoch, and every generation of tables
     Debug,
 }
 

@@ -5,6 +5,7 @@
 mod files;
 mod hosts;
 mod load;
+mod parts;
 mod units;
 
 use files::{edited, metadata_file, node_file, switch_file};
@@ -386,6 +387,13 @@ fn operate(deployment: &mut Deployment, load: &Load) {
     add(deployment, &NODES[4], &["--no-wait"]);
     let removed = deployment.told(&["node", "remove", "node-1"]);
     assert!(removed.ends_with("done\n"), "{removed}");
+    deployment.assert_well(4, &leading);
+    load.wait_for_progress();
+
+    // A disk is replaced: the node comes back with nothing.
+    deployment.take("node-3").stop();
+    fs::remove_dir_all(deployment.host("node-3").join("data/node-3")).unwrap();
+    deployment.start("node", "node-3", "node-3");
     deployment.assert_well(4, &leading);
     load.wait_for_progress();
 

@@ -2,13 +2,14 @@
 //! say so.
 
 use crate::PATIENCE;
-use crate::hosts::Network;
+use crate::hosts::{Network, SWITCH};
 use std::fs;
 use std::os::unix::fs::chown;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// An ordinary user, `nobody`.
 const USER: u32 = 65_534;
@@ -42,8 +43,9 @@ impl Unit {
     }
 
     /// As `setpriv` takes them.
-    fn capabilities(&self, field: &str) -> String {
+    fn capabilities(&self, field: &str, without: &str) -> String {
         let names = self.value(field).unwrap_or_default().split_ascii_whitespace();
+        let names = names.filter(|name| *name != without);
         let names = names.map(|name| format!(",+{}", name.trim_start_matches("CAP_").to_ascii_lowercase()));
         format!("-all{}", names.collect::<String>())
     }
@@ -64,14 +66,8 @@ pub(crate) fn start(network: &Network, role: &str, name: &str, host: &str, direc
     let ready = UnixDatagram::bind(&socket).unwrap();
     chown(&socket, Some(USER), Some(USER)).unwrap();
     ready.set_read_timeout(Some(PATIENCE)).unwrap();
-    let user = USER.to_string();
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", &network.name(host), "setpriv", "--reuid", &user, "--regid", &user]);
-    command.args(["--clear-groups", "--no-new-privs", "--bounding-set"]);
-    let bounding = unit.capabilities("CapabilityBoundingSet");
-    let ambient = unit.capabilities("AmbientCapabilities");
-    command.args([&bounding, "--inh-caps", &ambient, "--ambient-caps", &ambient]);
-    command.args(unit.command(name, directory)).env("NOTIFY_SOCKET", &socket);
+    let mut command = reduced(network, &unit, name, host, directory, "");
+    command.env("NOTIFY_SOCKET", &socket);
     let output = fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
     command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output).process_group(0);
     let child = command.spawn().unwrap();
@@ -80,6 +76,40 @@ pub(crate) fn start(network: &Network, role: &str, name: &str, host: &str, direc
     let told = ready.recv(&mut message);
     assert_eq!(told.ok().map(|length| &message[..length]), Some(&b"READY=1"[..]), "{}", running.log());
     running
+}
+
+/// The command of a unit, on a host, as the user and with the capabilities that it says, but for one.
+fn reduced(
+    network: &Network,
+    unit: &Unit,
+    name: &str,
+    host: &str,
+    directory: &Path,
+    without: &str,
+) -> Command {
+    let user = USER.to_string();
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", &network.name(host), "setpriv", "--reuid", &user, "--regid", &user]);
+    command.args(["--clear-groups", "--no-new-privs", "--bounding-set"]);
+    let bounding = unit.capabilities("CapabilityBoundingSet", without);
+    let ambient = unit.capabilities("AmbientCapabilities", without);
+    command.args([&bounding, "--inh-caps", &ambient, "--ambient-caps", &ambient]);
+    command.args(unit.command(name, directory));
+    command
+}
+
+/// The switch with all capabilities of its unit but one: its exit code, and what it says.
+pub(crate) fn fails_without(network: &Network, without: &str, directory: &Path) -> (Option<i32>, String) {
+    let mut command = reduced(network, &Unit::of("switch"), "switch", SWITCH, directory, without);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // If it has not failed, that is told by its exit code.
+    _ = child.kill();
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 /// Has the user that roles run as own a directory.
