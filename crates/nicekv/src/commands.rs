@@ -168,7 +168,7 @@ fn describe_balancing(balancing: &BalancingStatus) -> String {
     let BalancingStatus { divided, left_out, entries_per_partition, sources, divided_by_load } = balancing;
     let mut line = format!(
         "balancing gets of {divided} partitions divided by source, at most {entries_per_partition} entries (R + 1) for each, \
-         {sources} sources known, {divided_by_load} times otherwise because of load"
+         {sources} sources known, changed {divided_by_load} times because of load"
     );
     if *left_out > 0 {
         line += &format!("; {left_out} partitions without room for it: their primaries answer alone");
