@@ -5,7 +5,7 @@ use crate::exchange::Exchange;
 use crate::in_flight::InFlight;
 #[cfg(feature = "exploration")]
 use crate::plant::{Plant, Planted};
-use crate::{Completion, Config, Counters, Request, SubmitError, Ticket};
+use crate::{Completion, Config, Counters, Keyspace, Request, SubmitError, Ticket};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::{ClientId, Datagram, DecodeError, Header, KeyspaceId, Now, OpId};
@@ -33,6 +33,8 @@ use nicekv_wire::{ClientId, Datagram, DecodeError, Header, KeyspaceId, Now, OpId
 #[derive(Clone, Debug)]
 pub struct ClientCore {
     config: Config,
+    /// By the index of the keyspace, whether it is no more. Its place is taken by another one when nothing of it is under way.
+    gone: Vec<bool>,
     in_flight: InFlight,
     bundler: Bundler,
 }
@@ -40,7 +42,8 @@ pub struct ClientCore {
 impl ClientCore {
     /// A client that has done nothing yet.
     pub fn new(config: Config) -> Self {
-        Self { in_flight: InFlight::new(&config), config, bundler: Bundler::default() }
+        let gone = alloc::vec![false; config.keyspaces.len()];
+        Self { in_flight: InFlight::new(&config), config, gone, bundler: Bundler::default() }
     }
 
     /// Plants a bug.
@@ -52,6 +55,27 @@ impl ClientCore {
     /// Its settings; `client` is the id that it has now.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// From now on there are these keyspaces, which are known by their numbers: none is given twice. Requests that are under way to one that is no more
+    /// end as they may.
+    pub fn learn(&mut self, keyspaces: &[Keyspace]) {
+        for (known, gone) in self.config.keyspaces.iter().zip(&mut self.gone) {
+            *gone = keyspaces.iter().all(|keyspace| keyspace.id != known.id);
+        }
+        for keyspace in keyspaces {
+            if self.config.keyspaces.iter().any(|known| known.id == keyspace.id) {
+                continue;
+            }
+            let is_free = |place: &usize| self.gone[*place] && !self.in_flight.has_requests_to(*place);
+            let place = (0..self.gone.len()).find(is_free).unwrap_or(self.gone.len());
+            self.in_flight.set_keyspace(place, keyspace, &self.config);
+            if place == self.gone.len() {
+                self.gone.push(false);
+                self.config.keyspaces.push(*keyspace);
+            }
+            (self.gone[place], self.config.keyspaces[place]) = (false, *keyspace);
+        }
     }
 
     /// What it has done so far.
@@ -99,7 +123,7 @@ impl ClientCore {
     ) -> Result<Ticket, SubmitError> {
         request.check()?;
         let mut keyspaces = self.config.keyspaces.iter().enumerate();
-        let found = keyspaces.find(|(_, known)| known.id == keyspace);
+        let found = keyspaces.find(|(index, known)| known.id == keyspace && !self.gone[*index]);
         let keyspace = found.ok_or(SubmitError::NoSuchKeyspace { keyspace })?;
         let exchange = Exchange::new(keyspace.1.replication, &request, self.in_flight.planted)?;
         self.in_flight.check_room()?;

@@ -154,6 +154,22 @@ impl InFlight {
         }
     }
 
+    /// Whether something is under way to the keyspace of this index.
+    pub(crate) fn has_requests_to(&self, keyspace: usize) -> bool {
+        self.slots.iter().any(|slot| slot.keyspace == keyspace && slot.state != State::Free)
+    }
+
+    /// From now on this is the keyspace of that index, to which nothing is under way, or the next one.
+    pub(crate) fn set_keyspace(&mut self, index: usize, keyspace: &Keyspace, config: &Config) {
+        let lanes = [Lane::new(config), Lane::new(config)];
+        if index == self.lanes.len() {
+            self.lanes.push(lanes);
+            self.parts.push(Parts::of(keyspace));
+        } else {
+            (self.lanes[index], self.parts[index]) = (lanes, Parts::of(keyspace));
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

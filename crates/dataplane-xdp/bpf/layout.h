@@ -66,18 +66,20 @@ _Static_assert(offsetof(struct nicekv_vring_pair, multicast_mask) == 12, "offset
 struct nicekv_config {
 	struct nicekv_vring_pair vrings[16];
 	__u32 vring_count;
+	__u32 ring_octets[8];
 	__u8 router_mac[6];
 	__u8 reserved[2];
 	__u32 place_multiplier;
 	__u32 port_count;
 };
-_Static_assert(sizeof(struct nicekv_config) == 276, "size");
+_Static_assert(sizeof(struct nicekv_config) == 308, "size");
 _Static_assert(offsetof(struct nicekv_config, vrings) == 0, "offset");
 _Static_assert(offsetof(struct nicekv_config, vring_count) == 256, "offset");
-_Static_assert(offsetof(struct nicekv_config, router_mac) == 260, "offset");
-_Static_assert(offsetof(struct nicekv_config, reserved) == 266, "offset");
-_Static_assert(offsetof(struct nicekv_config, place_multiplier) == 268, "offset");
-_Static_assert(offsetof(struct nicekv_config, port_count) == 272, "offset");
+_Static_assert(offsetof(struct nicekv_config, ring_octets) == 260, "offset");
+_Static_assert(offsetof(struct nicekv_config, router_mac) == 292, "offset");
+_Static_assert(offsetof(struct nicekv_config, reserved) == 298, "offset");
+_Static_assert(offsetof(struct nicekv_config, place_multiplier) == 300, "offset");
+_Static_assert(offsetof(struct nicekv_config, port_count) == 304, "offset");
 
 struct nicekv_trie_key {
 	__u32 prefix_length;

@@ -102,6 +102,11 @@ static __always_inline struct ethhdr *ethernet_of(const struct frame *frame)
 /* A call: inlined wherever it is needed, the loop would be most of the program. */
 __noinline enum ring ring_of(__be32 address)
 {
+	__u32 octet = ((const __u8 *)&address)[1];
+
+	/* Of most addresses the second byte is that of no ring. */
+	if (!(config.ring_octets[octet / 32] & 1u << octet % 32))
+		return RING_NONE;
 	for (int index = 0; index < NICEKV_VRINGS_MAX; index++) {
 		const volatile struct nicekv_vring_pair *pair = &config.vrings[index];
 

@@ -79,10 +79,12 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// What the programs must know before the first tables come. The first `vring_count` pairs count.
-    Config, "nicekv_config", 276 {
+    /// What the programs must know before the first tables come. The first `vring_count` pairs count; `ring_octets` has a bit for every second byte of
+    /// an address in them.
+    Config, "nicekv_config", 308 {
         vrings: [VringPair; VRINGS_MAX] = "struct nicekv_vring_pair" [16],
         vring_count: u32 = "__u32",
+        ring_octets: [u32; 8] = "__u32" [8],
         router_mac: [u8; 6] = "__u8" [6],
         reserved: [u8; 2] = "__u8" [2],
         place_multiplier: u32 = "__u32",

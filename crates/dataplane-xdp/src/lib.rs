@@ -311,6 +311,10 @@ fn config(vrings: &VringSet, router_mac: [u8; 6]) -> Config {
             multicast_mask: pair.multicast.mask().to_be_bytes(),
         };
         config.vring_count += 1;
+        for ring in [pair.unicast, pair.multicast] {
+            let octet = usize::from(ring.address[1]);
+            config.ring_octets[octet / 32] |= 1 << (octet % 32);
+        }
     }
     config
 }

@@ -103,7 +103,11 @@ pub enum Ring {
 /// The virtual rings of all keyspaces. Known to a switch before its first tables arrive, so that a switch with empty tables
 /// drops vring traffic instead of forwarding it as somebody else's (R12).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VringSet(Vec<VringConfig>);
+pub struct VringSet {
+    pairs: Vec<VringConfig>,
+    /// A bit for every second byte of an address in a ring: most addresses have another one.
+    octets: [u64; 4],
+}
 
 impl VringSet {
     /// The rings of some keyspaces. Refuses none, too many, prefixes with host bits set or without an address for each of 65,536
@@ -123,17 +127,25 @@ impl VringSet {
                 return Err(TableError::VringsOverlap { one, other });
             }
         }
-        Ok(Self(pairs))
+        let mut octets = [0; 4];
+        for octet in rings.iter().map(|ring| ring.address[1]) {
+            octets[usize::from(octet / 64)] |= 1 << (octet % 64);
+        }
+        Ok(Self { pairs, octets })
     }
 
     /// The pairs, in the order given.
     pub fn iter(&self) -> impl Iterator<Item = &VringConfig> {
-        self.0.iter()
+        self.pairs.iter()
     }
 
     /// The ring to which `address` belongs.
     pub fn ring_of(&self, address: [u8; 4]) -> Option<Ring> {
-        self.0.iter().find_map(|pair| {
+        let octet = address[1];
+        if self.octets[usize::from(octet / 64)] & 1 << (octet % 64) == 0 {
+            return None;
+        }
+        self.pairs.iter().find_map(|pair| {
             let unicast = pair.unicast.contains(address).then_some(Ring::Unicast);
             unicast.or_else(|| pair.multicast.contains(address).then_some(Ring::Multicast))
         })

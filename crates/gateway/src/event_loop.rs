@@ -18,6 +18,7 @@ use crate::budget::Budget;
 use crate::command::COMMANDS;
 use crate::config::GatewayConfig;
 use crate::connection::{Connection, Progress};
+use crate::keyspaces::{FollowedKeyspaces, KnownKeyspaces};
 use crate::limits::{READ_BYTES, THREADS_MAX};
 use crate::observation::GatewayMonitor;
 use crate::requests::{Origins, Requests, TurnGets};
@@ -58,6 +59,7 @@ pub struct Gateway {
     waker: Waker,
     epoll: OwnedFd,
     core: ClientCore,
+    keyspaces: FollowedKeyspaces,
     connections: Slab<Connection>,
     budget: Budget,
     origins: Origins,
@@ -99,7 +101,7 @@ impl Gateway {
             started_unix_ms: now().unix_ms,
             connections_max: config.connections_max,
             memory_bytes_max: config.memory_bytes_max,
-            keyspaces: config.client.keyspaces.iter().map(|keyspace| keyspace.id).collect(),
+            keyspaces: KnownKeyspaces::new(config.client.keyspaces.clone()),
             threads: wakers.iter().map(|waker| ThreadState::new(waker.clone(), COMMANDS.len())).collect(),
             ..ServerState::default()
         });
@@ -111,6 +113,11 @@ impl Gateway {
             Self::thread(listener.take(), uplink, waker, member, client, config.timeout)
         };
         uplinks.into_iter().zip(wakers).enumerate().map(thread).collect()
+    }
+
+    /// The keyspaces of all its threads.
+    pub fn keyspaces(&self) -> KnownKeyspaces {
+        self.member.server.keyspaces.clone()
     }
 
     /// Where the gateway, with all its threads, may be asked how it is.
@@ -134,6 +141,7 @@ impl Gateway {
         let acceptor = listener.map(|listener| Acceptor::new(listener, &epoll, LISTENER)).transpose()?;
         Ok(Self {
             core: ClientCore::new(client),
+            keyspaces: FollowedKeyspaces::default(),
             budget: Budget::new(member.clone()),
             timeout,
             acceptor,
@@ -178,6 +186,7 @@ impl Gateway {
             }
             self.receive_local(now, !events.is_empty());
             renew_client_id(&mut self.core)?;
+            self.keyspaces.follow(&self.member.server.keyspaces, &mut self.core);
             self.on_time(now)?;
             self.deliver(now);
             self.serve(now, &mut buffer);

@@ -24,6 +24,7 @@ mod connection;
 mod error;
 mod event_loop;
 mod handlers;
+mod keyspaces;
 pub mod limits;
 mod observation;
 mod parser;
@@ -36,6 +37,7 @@ mod unanswered;
 
 pub use config::GatewayConfig;
 pub use event_loop::Gateway;
+pub use keyspaces::KnownKeyspaces;
 pub use limits::THREADS_MAX;
 pub use observation::{GatewayMonitor, GatewayObservation};
 

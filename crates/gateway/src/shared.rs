@@ -11,10 +11,11 @@
 //! each thread, by `SO_REUSEPORT`, the kernel chooses by a hash: fifty connections on two threads are 32 and 18 as often as not, and those that
 //! wait at the listener of a busy thread wait while the others have nothing to do.)
 
+use crate::keyspaces::KnownKeyspaces;
 use nicekv_client::{Counters, OperationError};
 use nicekv_runtime::Waker;
+use nicekv_wire::Duration;
 use nicekv_wire::durations::{Durations, SharedDurations};
-use nicekv_wire::{Duration, KeyspaceId};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,7 +44,7 @@ impl Number {
 pub(crate) struct ServerState {
     pub(crate) port: u16,
     /// Those that can be selected.
-    pub(crate) keyspaces: Vec<KeyspaceId>,
+    pub(crate) keyspaces: KnownKeyspaces,
     pub(crate) started_unix_ms: u64,
     pub(crate) connections_max: usize,
     pub(crate) memory_bytes_max: usize,

@@ -321,6 +321,7 @@ fn assignment(partition: u32, range: MatchRange, activated: bool) -> Assign {
         primary: NodeId(primary_of(partition)),
         replicas: NODES as u8,
         members: (1..=NODES).map(member).collect(),
+        discard: false,
     }
 }
 

@@ -85,6 +85,24 @@ pub enum Refused {
     Bound { name: String, keyspace: String },
     #[error("no number is left for a node: none is given twice")]
     NoNumber,
+    #[error(transparent)]
+    Keyspace(#[from] KeyspaceError),
+    #[error("there is no keyspace {name:?}; `nicekv keyspace list` names them")]
+    UnknownKeyspace { name: String },
+    #[error("keyspace {name:?} stays: requests that name none go to it")]
+    DefaultKeyspace { name: String },
+    #[error("keyspace {name:?}: its number and its rings are given by the cluster")]
+    Given { name: String },
+    #[error(
+        "a keyspace comes into being when every node that is to hold something is there; not there: {nodes}"
+    )]
+    Absent { nodes: String },
+    #[error("all {pairs} pairs of rings are taken, {dropped} of them by keyspaces that are being dropped")]
+    NoRings { pairs: usize, dropped: usize },
+    #[error("no number is left for a keyspace: none is given twice")]
+    NoKeyspaceNumber,
+    #[error("the switches have no room for it: {error}")]
+    Tables { error: String },
 }
 
 impl Metadata {
@@ -111,13 +129,26 @@ impl Metadata {
         Ok(plan)
     }
 
-    fn changed(&self, change: &Change) -> Result<(Plan, State), Refused> {
+    /// Whether anything can be asked for.
+    pub(crate) fn check_begun(&self) -> Result<(), Refused> {
         if !self.is_leading() {
             return Err(Refused::NotLeading);
         }
         if !self.committed.is_bootstrapped() {
             return Err(Refused::NotBegun("not all of its first nodes are there"));
         }
+        Ok(())
+    }
+
+    /// For people.
+    pub(crate) fn names(&self, nodes: &[NodeId]) -> String {
+        let names: Vec<_> =
+            nodes.iter().filter_map(|id| Some(self.committed.node(*id)?.config.name.as_str())).collect();
+        names.join(", ")
+    }
+
+    fn changed(&self, change: &Change) -> Result<(Plan, State), Refused> {
+        self.check_begun()?;
         let mut next = self.committed.clone();
         let node = match change {
             Change::Add { name, address, mac, switch_port } => {

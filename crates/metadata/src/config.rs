@@ -3,10 +3,10 @@
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::SocketAddrV4;
+use core::net::{Ipv4Addr, SocketAddrV4};
 
 use nicekv_dataplane::{HostId, Prefix, Topology, TopologyError, VringConfig, VringSet};
-use nicekv_placement::{KeyspaceError, KeyspaceSpec, check_keyspaces};
+use nicekv_placement::{KeyspaceError, KeyspaceSpec, check_keyspaces, ring_pairs};
 use nicekv_wire::{Duration, NodeId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -163,7 +163,8 @@ pub struct Config {
     pub cluster: u128,
     /// 1 to [`NODES_MAX`]. Those that a cluster begins with; then it knows its nodes itself ([`crate::Change`]).
     pub nodes: Vec<NodeConfig>,
-    /// What is stored where and how; see [`check_keyspaces`]. One that is new to a cluster comes into being when all nodes are there.
+    /// What is stored where and how; see [`check_keyspaces`]. One that is new to a cluster comes into being when all nodes are there. Others are
+    /// created, and dropped, by commands ([`crate::KeyspaceChange`]).
     pub keyspaces: Vec<KeyspaceSpec>,
     /// UDP port of all vrings.
     pub port: u16,
@@ -199,7 +200,7 @@ pub enum ConfigError {
     SwitchCount { switches: usize },
     #[error("nodes must have different ids, addresses and switch ports: {node} does not")]
     DuplicateNode { node: NodeId },
-    #[error("the address of {node} lies inside a vring")]
+    #[error("the address of {node} lies inside a vring, or where those of further keyspaces are to be")]
     NodeInsideVring { node: NodeId },
     #[error("switch {}: two servers hang at port {port}", switch.0)]
     SharedPort { switch: SwitchId, port: u16 },
@@ -217,25 +218,30 @@ pub enum ConfigError {
     Timing,
 }
 
-/// The rings of these keyspaces.
+/// The rings of a cluster that is configured with these keyspaces, also those of keyspaces that are not there yet.
 ///
 /// # Panics
 /// If they were not checked.
 pub fn vrings_of(keyspaces: &[KeyspaceSpec]) -> VringSet {
-    let pair = |spec: &KeyspaceSpec| VringConfig {
-        unicast: Prefix::new(spec.unicast.octets(), 16),
-        multicast: Prefix::new(spec.multicast.octets(), 16),
+    let pair = |(unicast, multicast): (Ipv4Addr, Ipv4Addr)| VringConfig {
+        unicast: Prefix::new(unicast.octets(), 16),
+        multicast: Prefix::new(multicast.octets(), 16),
     };
-    VringSet::new(keyspaces.iter().map(pair)).expect("checked keyspaces share no ring")
+    VringSet::new(ring_pairs(keyspaces).into_iter().map(pair)).expect("checked keyspaces share no ring")
 }
 
 impl Config {
-    /// The rings that every switch has to know before its first tables arrive.
+    /// The rings that every switch has to know before its first tables arrive: also those of keyspaces that are not there yet.
     ///
     /// # Panics
     /// If the configuration was not validated.
     pub fn vrings(&self) -> VringSet {
         vrings_of(&self.keyspaces)
+    }
+
+    /// The same as pairs of unicast and multicast rings, in the order of the numbers of configured keyspaces.
+    pub(crate) fn ring_pairs(&self) -> Vec<(Ipv4Addr, Ipv4Addr)> {
+        ring_pairs(&self.keyspaces)
     }
 
     pub(crate) fn node(&self, id: NodeId) -> Option<&NodeConfig> {
@@ -251,6 +257,7 @@ impl Config {
         if switches.is_empty() || switches.len() > SWITCHES_MAX || switches.len() != self.switches.len() {
             return Err(ConfigError::SwitchCount { switches: self.switches.len() });
         }
+        self.keyspaces.iter().try_for_each(KeyspaceSpec::check_configured)?;
         check_keyspaces(&self.keyspaces, self.nodes.len())?;
         self.validate_nodes()?;
         self.validate_topology()?;

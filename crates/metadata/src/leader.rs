@@ -346,6 +346,10 @@ impl Metadata {
             self.observations.watch_mut(assign.partition).handle_sent(node, self.now_ns);
             self.transmit(node, Message::Assign(assign.into()));
         }
+        for Announcement { node, assign } in announce::due_discards(&self.situation()) {
+            self.observations.watch_mut(assign.partition).handle_discard_sent(node, self.now_ns);
+            self.transmit(node, Message::Assign(assign.into()));
+        }
     }
 
     fn transmit(&mut self, node: NodeId, message: Message) {

@@ -38,12 +38,16 @@ pub enum Plant {
     FormerLeasesForgotten,
     /// R13: the messages of a step leave before it is persisted.
     SpeakBeforePersisted,
+    /// R16: a keyspace is taken for gone before its members and the switches are waited for.
+    DropNotAwaited,
+    /// R16: the number of a keyspace that was dropped is given again.
+    KeyspaceNumberReused,
 }
 
 #[cfg(any(test, feature = "exploration"))]
 impl Plant {
     /// Every one.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::RemovalNotAwaited,
         Self::PromoteBeforeCopied,
         Self::InconsistentLeads,
@@ -57,6 +61,8 @@ impl Plant {
         Self::LeaseNotAwaited,
         Self::FormerLeasesForgotten,
         Self::SpeakBeforePersisted,
+        Self::DropNotAwaited,
+        Self::KeyspaceNumberReused,
     ];
 }
 

@@ -11,7 +11,7 @@ use crate::decide::moves::MOVES_PER_NODE_MAX;
 use crate::observations::{Observations, Watch};
 use crate::plant::Plant;
 use crate::policy::Policy;
-use crate::state::{Member, Partition, Process, Removed, State};
+use crate::state::{Left, Member, Partition, Process, Removed, State};
 use crate::targets::Targets;
 
 /// What is known about the nodes, from the view of one partition.
@@ -29,6 +29,8 @@ pub(crate) trait Observed {
     fn copied(&self, node: NodeId) -> bool;
     /// Whether the former member can answer no get any more.
     fn harmless(&self, removed: &Removed) -> bool;
+    /// Whether who has left has said that it holds nothing any more.
+    fn discarded(&self, left: &Left) -> bool;
     /// Whether the node's disk has room for what a joiner copies.
     fn has_space(&self, node: NodeId) -> bool;
     /// Whether the node must stay out for now.
@@ -164,6 +166,22 @@ impl<'a> Situation<'a> {
             (self.observations.watch(id), self.targets.of(id).unwrap_or(&partition.originals));
         View { situation: self, partition, policy, watch, target, load: None }
     }
+
+    /// Whether a former member can answer no get any more (R6).
+    pub(crate) fn harmless(self, removed: &Removed) -> bool {
+        let Self { observations, now_ns, .. } = self;
+        observations.switches.all_current()
+            || observations.has(Plant::LeaseNotAwaited)
+            || (observations.has(Plant::AbsentSwitchCounted) && observations.switches.connected_are_current())
+            || observations.membership.lease_is_over(removed.node, removed.incarnation, now_ns)
+    }
+
+    /// Whether nobody needs what those hold who have left: R originals hold everything without them, and are there (R16).
+    pub(crate) fn may_discard(self, id: PartitionId, partition: &Partition) -> bool {
+        let view = self.view(id, partition);
+        let is_intact = |member: &Member| is_intact(member, &view);
+        partition.is_whole() && all_acknowledged(partition, &view) && partition.members.iter().all(is_intact)
+    }
 }
 
 /// How the [`Situation`] looks to one partition.
@@ -188,13 +206,6 @@ impl<'a> View<'a> {
         let known = self.watch.acknowledged(member.node, member.process.incarnation);
         let newest = (self.partition.epoch, self.partition.activated);
         known.is_some_and(|known| (known.epoch, known.activated) == newest)
-    }
-
-    /// Whether the former member, which is none again, has not acknowledged that yet.
-    pub(crate) fn is_unaware(&self, removed: &Removed) -> bool {
-        let is_member = self.partition.member(removed.node).is_some();
-        let known = self.watch.acknowledged(removed.node, removed.incarnation);
-        !is_member && known.is_none_or(|known| known.epoch < removed.since)
     }
 }
 
@@ -222,11 +233,11 @@ impl Observed for View<'_> {
     }
 
     fn harmless(&self, removed: &Removed) -> bool {
-        let Situation { observations, now_ns, .. } = self.situation;
-        observations.switches.all_current()
-            || self.has(Plant::LeaseNotAwaited)
-            || (self.has(Plant::AbsentSwitchCounted) && observations.switches.connected_are_current())
-            || observations.membership.lease_is_over(removed.node, removed.incarnation, now_ns)
+        self.situation.harmless(removed)
+    }
+
+    fn discarded(&self, left: &Left) -> bool {
+        self.watch.has_discarded(left.node, left.since)
     }
 
     fn has(&self, plant: Plant) -> bool {

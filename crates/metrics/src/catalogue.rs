@@ -99,6 +99,7 @@ catalogue! {
         NODE_FORGOTTEN: Counter "nicekv_node_forgotten_deletions" ["node"] "Deletions of quorum keyspaces that were forgotten, as every replica had them"
         NODE_SCRUBBED: Counter "nicekv_node_scrubbed_entries" ["node"] "Entries verified by the scrub"
         NODE_SCRUBS: Counter "nicekv_node_scrubs" ["node"] "Finished passes of the scrub"
+        NODE_DISCARDED: Counter "nicekv_node_discarded_partitions" ["node"] "Partitions of which what was held here was discarded, as nobody needed it any more"
         NODE_PUTS: Histogram "nicekv_node_put_stage_duration_seconds" ["node", "stage"] "From taking a put in: forced, until it is on this node's disk (every member); decided, until it is on every member's and decided (the primary)"
         NODE_FORCES: Histogram "nicekv_node_log_force_duration_seconds" ["node"] "How long each force of the log took; none with the memory engine"
         NODE_RECORDS: Counter "nicekv_node_log_records" ["node"] "Records ever written to the log, by earlier processes, too"

@@ -110,6 +110,7 @@ fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
         (&NODE_FORGOTTEN, counters.forgotten),
         (&NODE_SCRUBBED, counters.scrubbed),
         (&NODE_SCRUBS, counters.scrubs),
+        (&NODE_DISCARDED, counters.discarded),
     ] {
         samples.set(metric, &[name], value);
     }

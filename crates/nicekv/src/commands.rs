@@ -2,6 +2,8 @@
 
 use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
+use crate::gateway;
+use crate::keyspaces::describe_dropped;
 use crate::problems::problems;
 use futures_executor::block_on;
 use nicekv_client::Keyspace;
@@ -13,7 +15,7 @@ use nicekv_metadata::{
 use nicekv_runtime::admin::NoLeader;
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Stop, admin, new_client_id, start_client_as};
-use nicekv_wire::{ClientId, Expiry, KeyspaceId};
+use nicekv_wire::{ClientId, Expiry};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -149,6 +151,7 @@ fn describe(status: &Status, with_partitions: bool) -> Vec<String> {
     }));
     lines.extend(status.balancing.as_ref().map(describe_balancing));
     lines.extend(keyspaces.iter().map(describe_keyspace));
+    lines.extend(status.dropped.iter().map(describe_dropped));
     let partitions = partitions.iter().filter(|_| with_partitions);
     lines.extend(partitions.map(describe_partition));
     lines.extend(switches.iter().map(|switch| {
@@ -225,7 +228,7 @@ fn bytes_in_words(bytes: u64) -> String {
     format!("{:.1} {}", bytes as f64 / 1000f64.powi(unit as i32 + 1), UNITS[unit])
 }
 
-fn describe_keyspace(keyspace: &KeyspaceStatus) -> String {
+pub(crate) fn describe_keyspace(keyspace: &KeyspaceStatus) -> String {
     let KeyspaceStatus { id, name, replication, write_set, replicas, unicast, multicast, .. } = keyspace;
     let write_set = write_set.map(|write_set| format!(" k={write_set}")).unwrap_or_default();
     let health = describe_health(&keyspace.health, keyspace.partitions);
@@ -280,11 +283,7 @@ pub(crate) fn client_of(arguments: &TargetArguments, id: ClientId) -> Result<Cli
     let info = ask(&endpoint, &AdminRequest::ClusterInfo)?;
     let info: ClusterInfo = serde_json::from_slice(&info).map_err(Failure::environment)?;
     let known = keyspace(&info, &arguments.keyspace)?;
-    let keyspace = Keyspace {
-        id: KeyspaceId(known.id),
-        replication: known.replication(),
-        ..known.vrings(info.port).into()
-    };
+    let keyspace = Keyspace { partition_bits: None, ..gateway::known_to_clients(known, info.port) };
     let (client, _) =
         start_client_as(id, &Stop::new(), Ipv4Addr::UNSPECIFIED, keyspace).map_err(Failure::environment)?;
     Ok(client.with_keyspace(keyspace.id))

@@ -4,12 +4,20 @@ use crate::failure::Failure;
 use crate::roles::{Prepared, Role};
 use crate::thread_count::ThreadCount;
 use nicekv_client::{Config, Keyspace};
-use nicekv_gateway::{Gateway, GatewayConfig};
+use nicekv_gateway::{Gateway, GatewayConfig, KnownKeyspaces};
+use nicekv_metadata::{ClusterInfo, KeyspaceInfo};
 use nicekv_metrics::Source;
-use nicekv_runtime::{Edges, UdpEndpoint, Uplink, new_client_id};
+use nicekv_runtime::control_plane::AdminRequest;
+use nicekv_runtime::{Edges, UdpEndpoint, Uplink, admin, new_client_id};
+use nicekv_wire::KeyspaceId;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::time::Duration;
+
+/// A keyspace that was created can be selected this much later at the latest.
+const WATCH_INTERVAL: Duration = Duration::from_millis(500);
+const WATCH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Binds the address for Redis clients.
 pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
@@ -26,13 +34,13 @@ pub(crate) struct Settings {
 }
 
 /// The threads of the gateway on `listener`, whose clients are bound to `address`, and edges of this process's switch if there is one; SELECT
-/// goes to the keyspaces by their numbers.
+/// goes to the keyspaces by their numbers, and of others it hears from these instances of the metadata service.
 pub(crate) fn prepare(
     name: &str,
     listener: TcpListener,
     address: Ipv4Addr,
     edges: Option<&Edges>,
-    keyspaces: Vec<Keyspace>,
+    (keyspaces, instances): (Vec<Keyspace>, Vec<SocketAddrV4>),
     settings: Settings,
 ) -> Result<Prepared<Vec<Role>>, Failure> {
     raise_descriptor_limit();
@@ -52,11 +60,33 @@ pub(crate) fn prepare(
         config.memory_bytes_max = mib.saturating_mul(1 << 20);
     }
     let threads = Gateway::threads(listener, uplinks, &config).map_err(Failure::environment)?;
+    let known = threads[0].keyspaces();
+    let watch: Role = Box::new(move |stop| {
+        let look = || watch_keyspaces(&known, &instances);
+        stop.every(WATCH_INTERVAL, look).map_err(|error| error.to_string())
+    });
     let role = |gateway: Gateway| -> Role {
         Box::new(move |stop| gateway.run(stop).map_err(|error| error.to_string()))
     };
     let source = Source::Gateway(name.to_owned(), threads[0].monitor());
-    Ok(Prepared { role: threads.into_iter().map(role).collect(), source })
+    Ok(Prepared { role: threads.into_iter().map(role).chain([watch]).collect(), source })
+}
+
+/// Looks whether keyspaces have been created or dropped. While nobody answers, the gateway goes on with those that it knows.
+fn watch_keyspaces(known: &KnownKeyspaces, instances: &[SocketAddrV4]) {
+    let Ok(json) = admin::ask(instances, &AdminRequest::ClusterInfo, WATCH_TIMEOUT) else { return };
+    let Ok(info) = serde_json::from_slice::<ClusterInfo>(&json) else { return };
+    known.set(info.keyspaces.iter().map(|keyspace| known_to_clients(keyspace, info.port)).collect());
+}
+
+/// What a client needs of a keyspace.
+pub(crate) fn known_to_clients(keyspace: &KeyspaceInfo, port: u16) -> Keyspace {
+    Keyspace {
+        id: KeyspaceId(keyspace.id),
+        replication: keyspace.replication(),
+        partition_bits: Some(keyspace.partition_bits),
+        ..keyspace.vrings(port).into()
+    }
 }
 
 /// As many connections as the system allows without asking: each takes a descriptor. Where it cannot be raised, fewer fit.

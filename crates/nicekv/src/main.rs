@@ -13,6 +13,7 @@ mod discovery;
 mod explain;
 mod failure;
 mod gateway;
+mod keyspaces;
 mod lab;
 mod logs;
 mod metrics;
@@ -82,6 +83,9 @@ enum Command {
     /// Run the whole system in a deterministic simulation that fails on purpose, and judge what clients saw
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Sim(sim::SimArguments),
+    /// List, create and drop keyspaces of a running cluster
+    #[command(subcommand)]
+    Keyspace(keyspaces::KeyspaceCommand),
     /// Store a value
     Put(commands::PutArguments),
     /// Print a value; exit code 1 if there is none
@@ -268,6 +272,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
             roles::run_gateway(&config, &name, gateway_threads, metrics)
         }
         Command::Config(command) => config::run(&command),
+        Command::Keyspace(command) => keyspaces::run(&command),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Put(arguments) => commands::put(&arguments),
         Command::Get(arguments) => commands::get(&arguments),

@@ -292,7 +292,8 @@ pub(crate) fn run_gateway(
     let listener = crate::gateway::bind(section.listen.into())?;
     let keyspaces = config.client_keyspaces()?;
     let settings = Settings { threads: threads.or(section.threads), memory_mib_max: section.memory_mib_max };
-    let gateway = crate::gateway::prepare(name, listener, Ipv4Addr::UNSPECIFIED, None, keyspaces, settings)?;
+    let known = (keyspaces, config.metadata_controls());
+    let gateway = crate::gateway::prepare(name, listener, Ipv4Addr::UNSPECIFIED, None, known, settings)?;
     run_threads(name, gateway, metrics.or(section.metrics))
 }
 

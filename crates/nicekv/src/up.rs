@@ -349,8 +349,9 @@ fn serve(
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<discovery::Announcement, Failure> {
     let (resp, keyspaces) = (redis.local_addr().map_err(Failure::environment)?, config.client_keyspaces()?);
+    let known = (keyspaces.clone(), vec![endpoint]);
     let roles::Prepared { role: gateway, source } =
-        gateway::prepare("gateway", redis, Ipv4Addr::LOCALHOST, Some(edges), keyspaces.clone(), settings)?;
+        gateway::prepare("gateway", redis, Ipv4Addr::LOCALHOST, Some(edges), known, settings)?;
     sources.push(source);
     threads.push(roles::spawn_role(stop, "log", logs::watch::watcher(sources.clone())));
     // Before the cluster is ready: one that does not become so is what metrics are for.

@@ -8,10 +8,12 @@ use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 use nicekv_wire::{KeyspaceId, PartitionId};
 
-/// See the module. A slot is a partition's place for the life of the process.
+/// See the module. A slot is a partition's place until it is [forgotten](Partitions::forget).
 #[derive(Clone)]
 pub(crate) struct Partitions<P> {
     slots: Vec<P>,
+    /// Slots of nobody.
+    free: Vec<usize>,
     /// To find one.
     by_id: Map<PartitionId, usize>,
     /// To visit all in the order of their numbers.
@@ -23,6 +25,7 @@ impl<P> Default for Partitions<P> {
     fn default() -> Self {
         Self {
             slots: Vec::new(),
+            free: Vec::new(),
             by_id: Map::default(),
             in_order: BTreeMap::new(),
             routes: Routes::default(),
@@ -31,7 +34,7 @@ impl<P> Default for Partitions<P> {
 }
 
 impl<P: Protocol> Partitions<P> {
-    /// How many there are: their slots are the numbers below.
+    /// Their slots are among the numbers below; in those of nobody are partitions that nobody has heard of.
     pub(crate) fn count(&self) -> usize {
         self.slots.len()
     }
@@ -50,11 +53,24 @@ impl<P: Protocol> Partitions<P> {
         if let Some(slot) = self.slot(id) {
             return Some(slot);
         }
-        self.slots.push(make()?);
-        let slot = self.slots.len() - 1;
+        let made = make()?;
+        let slot = self.free.pop().unwrap_or(self.slots.len());
+        match self.slots.get_mut(slot) {
+            Some(free) => *free = made,
+            None => self.slots.push(made),
+        }
         self.by_id.insert(id, slot);
         self.in_order.insert(id, slot);
         Some(slot)
+    }
+
+    /// Nothing is known of a partition any more: `blank` takes its place. Nothing may be pending for it.
+    pub(crate) fn forget(&mut self, id: PartitionId, blank: impl FnOnce() -> P) {
+        let Some(slot) = self.by_id.remove(&id) else { return };
+        self.in_order.remove(&id);
+        self.routes.remove(slot);
+        self.slots[slot] = blank();
+        self.free.push(slot);
     }
 
     /// A partition that something is pending for, so that it exists.

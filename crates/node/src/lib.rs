@@ -8,12 +8,13 @@
 //! 2. `protocol`: what a protocol is; `membership`: the epoch that it is in;
 //! 3. `host`: what it may use: `storage` (the disk), `outbox` (the network), `session` (lease and term), `waits`,
 //!    `visibility` (what may be shown elsewhere);
-//! 4. `scrub`, `usage`, `sources`, `trace`.
+//! 4. `scrub`, `usage`, `discard`, `sources`, `trace`.
 
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
 
 mod config;
+mod discard;
 #[cfg(feature = "exploration")]
 mod exploration;
 mod host;

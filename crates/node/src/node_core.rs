@@ -1,6 +1,7 @@
 //! The node: takes events, checks what all protocols want checked, and gives each to the partition that it concerns.
 
 use crate::config::NodeConfig;
+use crate::discard::Discards;
 use crate::host::{Host, StreamPeer};
 use crate::hosted::Partitions;
 use crate::membership::Membership;
@@ -16,8 +17,7 @@ use crate::visibility::Shift;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::bytes::Reader;
-use nicekv_wire::control::DiskSpace;
-use nicekv_wire::control::{Assign, AssignAck};
+use nicekv_wire::control::{Assign, DiskSpace};
 use nicekv_wire::recovery::CopyFrame;
 use nicekv_wire::replication::{Acks, Decisions, Resend};
 use nicekv_wire::{Datagram, DecodeError, Epoch, KeyDigest, KeyspaceId, NodeId, Now, PartitionId};
@@ -30,6 +30,7 @@ pub struct NodeCore<P> {
     pub(crate) scrub: Scrub,
     pub(crate) usage: UsageWatch,
     pub(crate) sources: SourceCounts,
+    pub(crate) discards: Discards,
     heartbeat_at_ns: u64,
     /// Trim the log before `.0` when it is durable through `.1`.
     trim_when_forced: Option<(u64, u64)>,
@@ -46,6 +47,7 @@ impl<P: Protocol> NodeCore<P> {
             partitions: Partitions::default(),
             scrub: Scrub::default(),
             usage: UsageWatch::default(),
+            discards: Discards::default(),
             heartbeat_at_ns: 0,
             trim_when_forced: None,
             bundled: Vec::new(),
@@ -61,6 +63,10 @@ impl<P: Protocol> NodeCore<P> {
         let mut reader = Reader::new(payload);
         let id = PartitionId(u32::from_be_bytes(reader.layout("partition of record")?));
         let record = reader.rest();
+        if Discards::is_record(record) {
+            self.replay_discarded(id);
+            return Ok(());
+        }
         let host = &self.host;
         let Some(slot) = self.partitions.get_or_insert(id, || P::of_record(id, record, host)) else {
             return Err(DecodeError::UnknownValue { field: "record kind", value: 0 });
@@ -224,6 +230,9 @@ impl<P: Protocol> NodeCore<P> {
 
     /// Whether this node knows such a partition.
     fn on_assign(&mut self, now: Now, assign: &Assign) -> bool {
+        if let Some(epoch) = self.discards.fence(assign) {
+            return self.on_fenced(assign, epoch);
+        }
         let (id, host) = (assign.partition, &self.host);
         let made = || Some(P::new(id, assign.replication, host));
         let Some(slot) = self.partitions.get_or_insert(id, made) else { return false };
@@ -234,9 +243,8 @@ impl<P: Protocol> NodeCore<P> {
         if partition.on_assign(&mut self.host, now, assign) {
             let membership = partition.membership();
             let (epoch, activated) = (membership.epoch, membership.activated);
-            let NodeConfig { node, incarnation, .. } = self.host.config;
-            let ack = AssignAck { node, incarnation, partition: id, epoch, activated };
-            self.host.tell_metadata(|out| ack.encode(out));
+            self.acknowledge(id, epoch, activated, false);
+            self.note_assigned(slot, assign);
         }
         self.partitions.set_route(slot);
         true
@@ -260,6 +268,8 @@ impl<P: Protocol> NodeCore<P> {
                     self.on_scrubbed(now, page);
                 } else if self.usage.is_reading(token) {
                     self.on_counted(now, page);
+                } else if self.discards.is_reading(token) {
+                    self.on_discard_page(page);
                 } else {
                     let id = self.host.waits.finish_scan(token);
                     self.partitions.by_id(id).on_scanned(&mut self.host, now, token, page);
@@ -274,6 +284,7 @@ impl<P: Protocol> NodeCore<P> {
         while let Some((record, id)) = self.host.waits.pop_forced(through) {
             self.partitions.by_id(id).on_forced(&mut self.host, now, record);
         }
+        self.tell_discarded(through);
         if let Some((before, _)) = self.trim_when_forced.take_if(|(_, needed)| *needed <= through) {
             self.host.storage.trim(before);
         }
@@ -294,6 +305,7 @@ impl<P: Protocol> NodeCore<P> {
             self.scrub(now);
             self.watch_usage(now);
             self.tell_sources(now);
+            self.discard();
         }
         if self.host.sweep_at_ns.is_some_and(|at_ns| now.boot_ns >= at_ns) {
             self.host.sweep_at_ns = None;

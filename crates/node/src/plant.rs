@@ -60,6 +60,8 @@ pub enum Plant {
     ScrubBlind,
     /// R15: nobody acknowledges old ops again, nor sends them.
     OrphansIgnored,
+    /// R16: what is held is discarded although the node has become a member again.
+    DiscardNotBrokenOff,
     /// R14: a version is acknowledged before it is forced.
     QuorumAckBeforeForce,
     /// R14: a new storage is counted before it has merged anything.

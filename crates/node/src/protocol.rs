@@ -181,6 +181,9 @@ pub trait Protocol: Sized {
     /// Appends what is open, so that earlier records are no longer needed once the engine is durable.
     fn checkpoint(&self, host: &mut Host);
 
+    /// The node forgets the partition: what is open here is void. Nothing is pending for it.
+    fn give_up(&mut self, _host: &mut Host) {}
+
     /// For operators and tests.
     fn status(&self) -> PartitionStatus;
 }

@@ -31,6 +31,11 @@ impl Routes {
         self.sorted.insert(at, Route { keyspace, range, slot });
     }
 
+    /// The slot is nobody's.
+    pub(crate) fn remove(&mut self, slot: usize) {
+        self.sorted.retain(|route| route.slot != slot);
+    }
+
     /// The slot of the partition that holds this match value.
     pub(crate) fn find(&self, keyspace: KeyspaceId, value: u128) -> Option<usize> {
         let end =
@@ -71,5 +76,7 @@ mod tests {
         }
         routes.set(one, range(5, 7), 1);
         assert_eq!((routes.find(one, 7), routes.find(one, 8)), (Some(1), None));
+        routes.remove(1);
+        assert_eq!((routes.find(one, 7), routes.find(one, 20)), (None, Some(2)));
     }
 }

@@ -40,6 +40,11 @@ impl Scrub {
     pub(crate) fn is_reading(&self, token: u64) -> bool {
         self.pending.is_some_and(|page| page.token == token)
     }
+
+    /// Whether a page of this partition is being read.
+    pub(crate) fn is_in(&self, id: PartitionId) -> bool {
+        self.pending.is_some() && self.partition == Some(id)
+    }
 }
 
 impl<P: Protocol> NodeCore<P> {

@@ -69,6 +69,8 @@ impl Session {
     /// Whether an assignment is for this process, of no older term (R13), and sound; the term is remembered.
     pub(crate) fn accept_assign(&mut self, config: &NodeConfig, assign: &Assign) -> bool {
         let lists_primary = assign.members.iter().any(|member| member.node == assign.primary);
+        // Of a keyspace that is dropped nobody is a member.
+        let lists_primary = lists_primary || assign.members.is_empty();
         if assign.incarnation != config.incarnation || assign.term < self.term || !lists_primary {
             return false;
         }

@@ -108,4 +108,6 @@ pub struct Counters {
     pub scrubbed: u64,
     /// Its finished passes.
     pub scrubs: u64,
+    /// Partitions of which what was held here was discarded.
+    pub discarded: u64,
 }

@@ -28,7 +28,8 @@ const PAGES_MAX: usize = 16;
 #[derive(Clone, Default)]
 pub(crate) struct UsageWatch {
     report_at_ns: u64,
-    requests: [Requests; USAGE_KEYSPACES_MAX],
+    /// Of at most [`USAGE_KEYSPACES_MAX`] keyspaces: the first is found first.
+    requests: Vec<(KeyspaceId, Requests)>,
     counts: BTreeMap<PartitionId, Count>,
     /// The partition that is being counted, or was last.
     partition: Option<PartitionId>,
@@ -67,9 +68,32 @@ impl UsageWatch {
         self.pending == Some(token)
     }
 
+    /// Whether a page of this partition is being read.
+    pub(crate) fn is_in(&self, id: PartitionId) -> bool {
+        self.pending.is_some() && self.partition == Some(id)
+    }
+
+    /// The node holds nothing of this partition any more; no page of it is being read.
+    pub(crate) fn forget(&mut self, id: PartitionId) {
+        self.counts.remove(&id);
+        if self.partition == Some(id) {
+            self.counting = None;
+        }
+    }
+
+    fn requests(&mut self, keyspace: KeyspaceId) -> Option<&mut Requests> {
+        let known = self.requests.iter().position(|(known, _)| *known == keyspace);
+        let place = known.unwrap_or_else(|| {
+            self.requests.truncate(USAGE_KEYSPACES_MAX - 1);
+            self.requests.push((keyspace, Requests::default()));
+            self.requests.len() - 1
+        });
+        self.requests.get_mut(place).map(|(_, requests)| requests)
+    }
+
     /// A request of a client has come, for a partition of this node.
     pub(crate) fn note_request(&mut self, me: NodeId, membership: &Membership, request: &Request<'_>) {
-        let Some(requests) = self.requests.get_mut(usize::from(membership.keyspace.0)) else { return };
+        let Some(requests) = self.requests(membership.keyspace) else { return };
         // A get comes to one member, whichever it is; all else comes to every member.
         let leads = membership.primary == me;
         match request {
@@ -148,11 +172,17 @@ impl<P: Protocol> NodeCore<P> {
 
     fn report_usage(&mut self, now: Now) {
         let mut told: BTreeMap<KeyspaceId, KeyspaceUsage> = BTreeMap::new();
+        let partitions = &self.partitions;
+        // Of those that are gone nobody asks.
+        self.usage.requests.retain(|(id, _)| partitions.iter().any(|of| of.membership().keyspace == *id));
         for membership in self.partitions.iter().map(P::membership) {
-            let Some(requests) = self.usage.requests.get(usize::from(membership.keyspace.0)) else {
+            let keyspace = membership.keyspace;
+            if told.len() == USAGE_KEYSPACES_MAX && !told.contains_key(&keyspace) {
                 continue;
-            };
-            let usage = told.entry(membership.keyspace).or_insert_with(|| requests.of(membership.keyspace));
+            }
+            let requests = self.usage.requests.iter().find(|(known, _)| *known == keyspace);
+            let requests = requests.map_or(Requests::default(), |(_, requests)| *requests);
+            let usage = told.entry(keyspace).or_insert_with(|| requests.of(keyspace));
             let count = self.usage.counts.get(&membership.partition);
             let Some(count) = count.filter(|_| tells(&self.host, membership)) else { continue };
             usage.partitions += 1;

@@ -21,6 +21,12 @@ impl Waits {
         finish(&mut self.scans, token)
     }
 
+    /// Whether nothing is pending for this partition.
+    pub(crate) fn is_idle(&self, id: PartitionId) -> bool {
+        let mut all = self.reads.iter().chain(&self.scans).chain(&self.records);
+        all.all(|(_, partition)| *partition != id)
+    }
+
     /// The oldest awaited record, if the log is durable through it.
     pub(crate) fn pop_forced(&mut self, through: u64) -> Option<(u64, PartitionId)> {
         self.records.pop_front_if(|(record, _)| *record <= through)

@@ -7,6 +7,9 @@
 //!
 //! A specification that has passed [`KeyspaceSpec::check`] makes sense by itself, a list that has passed [`check_keyspaces`] as a whole. Its
 //! text is canonical: every setting, in one order.
+//!
+//! Numbers up to [`KEYSPACES_MAX`] are those of configured keyspaces; commands give others, each once ([`CREATED_FIRST`]). The pairs of rings are as
+//! many, and all known from the beginning ([`ring_pairs`]), so that switches drop what is for a keyspace that they do not know yet.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -21,10 +24,12 @@ use nicekv_wire::quorum::{Quorum, QuorumError};
 use nicekv_wire::{KeyspaceId, MatchRange, Replication};
 use thiserror::Error;
 
-use crate::{PARTITION_BITS_MAX, Partitioning, Vrings};
+use crate::{PARTITION_BITS_MAX, Partitioning, RingsBase, Vrings};
 
 /// Most keyspaces of a cluster.
 pub const KEYSPACES_MAX: usize = 16;
+/// The first number of a keyspace that is created by a command.
+pub const CREATED_FIRST: KeyspaceId = KeyspaceId(KEYSPACES_MAX as u16);
 /// Most partitions of one keyspace.
 pub const KEYSPACE_PARTITIONS_MAX: u32 = 1 << PARTITION_BITS_MAX;
 /// Most partitions of a cluster: each is at least one entry in each table of a switch.
@@ -58,30 +63,6 @@ pub enum KeyOrder {
     Range,
 }
 
-/// Where the rings of a keyspace are unless it says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RingsBase {
-    /// Hosts of their own: `10.10.0.0/16` and `10.11.0.0/16` are those of keyspace 0.
-    Network,
-    /// One host: `127.10.0.0/16` and `127.11.0.0/16`, all of whose addresses are local.
-    Loopback,
-}
-
-impl RingsBase {
-    /// The unicast and the multicast ring of a keyspace: two /16 each, from 10 on; 20 to 39 are left to hosts.
-    pub fn rings(self, id: KeyspaceId) -> (Ipv4Addr, Ipv4Addr) {
-        let first = match self {
-            Self::Network => 10,
-            Self::Loopback => 127,
-        };
-        let second = match id.0.min(KEYSPACES_MAX as u16) as u8 {
-            id @ 0..5 => 10 + 2 * id,
-            id => 40 + 2 * (id - 5),
-        };
-        (Ipv4Addr::new(first, second, 0, 0), Ipv4Addr::new(first, second + 1, 0, 0))
-    }
-}
-
 /// What a text need not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyspaceDefaults {
@@ -112,7 +93,9 @@ pub fn parse_keyspaces<'a>(
     for text in texts {
         let is_free = |id: &KeyspaceId| keyspaces.iter().all(|other| other.id != *id);
         let id = (defaults.id.0..).map(KeyspaceId).find(is_free).expect("ids outnumber the list");
-        keyspaces.push(KeyspaceSpec::parse(text, &KeyspaceDefaults { id, ..*defaults })?);
+        let spec = KeyspaceSpec::parse(text, &KeyspaceDefaults { id, ..*defaults })?;
+        spec.check_configured()?;
+        keyspaces.push(spec);
     }
     Ok(keyspaces)
 }
@@ -186,7 +169,7 @@ pub enum Refusal {
     Ring { ring: Ipv4Addr },
     #[error("the ring {ring}/16 is used twice")]
     RingTwice { ring: Ipv4Addr },
-    #[error("id {id} is above {}", KEYSPACES_MAX - 1)]
+    #[error("id {id} is above {}: higher ones are given by `nicekv keyspace create`", KEYSPACES_MAX - 1)]
     Id { id: KeyspaceId },
     #[error("id {id} is that of another keyspace")]
     IdTwice { id: KeyspaceId },
@@ -224,12 +207,23 @@ impl KeyspaceSpec {
         self.refusal().map_err(|reason| self.refused(reason))
     }
 
+    /// Checks that its number is one of those that a configuration may name.
+    ///
+    /// # Errors
+    /// It is one that a command may give.
+    pub fn check_configured(&self) -> Result<(), KeyspaceError> {
+        match self.id {
+            id if id >= CREATED_FIRST => Err(self.refused(Refusal::Id { id })),
+            _ => Ok(()),
+        }
+    }
+
     fn refused(&self, reason: Refusal) -> KeyspaceError {
         KeyspaceError::Refused { name: self.name.clone(), reason }
     }
 
     fn refusal(&self) -> Result<(), Refusal> {
-        let Self { id, replicas, partitions, .. } = *self;
+        let Self { replicas, partitions, .. } = *self;
         let length = self.name.len();
         let is_named_by = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if length == 0 || length > KEYSPACE_NAME_BYTES_MAX {
@@ -237,9 +231,6 @@ impl KeyspaceSpec {
         }
         if !self.name.bytes().all(is_named_by) {
             return Err(Refusal::NameCharacter);
-        }
-        if usize::from(id.0) >= KEYSPACES_MAX {
-            return Err(Refusal::Id { id });
         }
         if replicas == 0 || replicas > MEMBERS_MAX {
             return Err(Refusal::Replicas { replicas });

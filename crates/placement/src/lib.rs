@@ -14,15 +14,17 @@ extern crate alloc;
 mod keyspace;
 mod partition;
 mod ring;
+mod rings;
 mod vring;
 
 pub use keyspace::{
-    KEYSPACE_NAME_BYTES_MAX, KEYSPACE_PARTITIONS_MAX, KEYSPACES_MAX, KeyOrder, KeyspaceDefaults,
-    KeyspaceError, KeyspaceSpec, PARTITIONS_MAX, Protocol, Refusal, RingsBase, check_keyspaces,
+    CREATED_FIRST, KEYSPACE_NAME_BYTES_MAX, KEYSPACE_PARTITIONS_MAX, KEYSPACES_MAX, KeyOrder,
+    KeyspaceDefaults, KeyspaceError, KeyspaceSpec, PARTITIONS_MAX, Protocol, Refusal, check_keyspaces,
     parse_keyspaces, partitions_for,
 };
 pub use partition::{PARTITION_BITS_MAX, Partitioning, VnodeBlock, vnode_blocks};
 pub use ring::replica_sets;
+pub use rings::{RingsBase, ring_pairs};
 pub use vring::Vrings;
 
 use nicekv_wire::KeyDigest;

@@ -124,6 +124,10 @@ impl Protocol for Hosted {
         each!(self, partition => partition.checkpoint(host));
     }
 
+    fn give_up(&mut self, host: &mut Host) {
+        each!(self, partition => partition.give_up(host));
+    }
+
     fn status(&self) -> PartitionStatus {
         each!(self, partition => partition.status())
     }

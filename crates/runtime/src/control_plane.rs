@@ -9,7 +9,7 @@
 //! ```
 
 use nicekv_dataplane::control::{CONTROL_MESSAGE_BYTES_MAX, Found, Lookup};
-use nicekv_metadata::{Change, ControlPlane, Status};
+use nicekv_metadata::{Change, ControlPlane, KeyspaceChange, Status};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
@@ -55,6 +55,10 @@ pub enum AdminRequest {
     Plan(Change),
     /// The same, and it is begun: it is written down when the answer comes.
     Change(Change),
+    /// What would follow from a change of the keyspaces: a [`nicekv_metadata::KeyspacePlan`], or why it is refused, likewise.
+    PlanKeyspace(KeyspaceChange),
+    /// The same, and it is begun: it is written down when the answer comes.
+    ChangeKeyspace(KeyspaceChange),
     /// What the installed tables do with a key: a [`SwitchAnswer`] of each switch.
     Lookup(Lookup),
     /// Of a node, at its own TCP port: what it knows of the partition of this number, a [`NodeAnswer`].

@@ -1,6 +1,7 @@
 //! Ending all roles of a process together.
 
 use crate::Waker;
+use nicekv_wire::Duration;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -62,6 +63,17 @@ impl Stop {
         self.register(&waker);
         while !self.is_stopped() {
             crate::wait(&mut [crate::readable(&waker)], None)?;
+        }
+        Ok(())
+    }
+
+    /// Acts again and again, with pauses, until the stop.
+    pub fn every(&self, pause: Duration, mut act: impl FnMut()) -> io::Result<()> {
+        let waker = Waker::new()?;
+        self.register(&waker);
+        while !self.is_stopped() {
+            act();
+            crate::wait(&mut [crate::readable(&waker)], Some(crate::now().after(pause)))?;
         }
         Ok(())
     }

@@ -69,8 +69,12 @@ pub struct KeyCall {
 #[derive(Clone)]
 pub struct Client {
     core: ClientCore,
-    /// By number, whether a keyspace is by quorum.
-    by_quorum: Vec<bool>,
+    /// Keyspaces that it has from the beginning.
+    first: Vec<Keyspace>,
+    /// Keys in these.
+    first_keys: usize,
+    /// Keyspaces that were created since.
+    further: Vec<Keyspace>,
     /// Where it is reached.
     pub address: SocketAddrV4,
     /// When its loop turns next.
@@ -115,7 +119,9 @@ impl Client {
         config.retry.min = workload.retry_min;
         Self {
             core: ClientCore::new(config),
-            by_quorum: shapes.iter().map(Shape::is_quorum).collect(),
+            first: keyspaces,
+            first_keys: workload.keys.len(),
+            further: Vec::new(),
             address,
             turn_at_ns: None,
             call_at_ns: workload.begins_ns,
@@ -131,6 +137,17 @@ impl Client {
     /// Plants a bug.
     pub fn plant(&mut self, plant: Plant) {
         self.core.plant(Some(plant));
+    }
+
+    /// Besides those that it has from the beginning there are these keyspaces.
+    pub fn learn(&mut self, keyspaces: &[Keyspace]) {
+        let all: Vec<Keyspace> = self.first.iter().chain(keyspaces).copied().collect();
+        self.core.learn(&all);
+        self.further = keyspaces.to_vec();
+    }
+
+    fn knows(&self, keyspace: u16) -> Option<&Keyspace> {
+        self.first.iter().chain(&self.further).find(|known| known.id.0 == keyspace)
     }
 
     /// What its core has counted.
@@ -198,10 +215,15 @@ impl Client {
             let is_alone = random.below(3) > 0;
             let pause_ns = if is_alone { random.below(workload.pause_ns_max) } else { 0 };
             self.call_at_ns = at_ns + pause_ns * workload.idleness(self.id(), at_ns);
-            let key = random.below(workload.keys.len() as u64) as usize;
-            let action = match self.by_quorum[usize::from(workload.keys[key].keyspace)] {
-                true => self.draw_for_quorum(random),
-                false => self.draw(key, at_ns, workload, random),
+            let mut key = random.below(workload.keys.len() as u64) as usize;
+            if self.knows(workload.keys[key].keyspace).is_none() {
+                // Of one that is gone.
+                key %= self.first_keys;
+            }
+            let known = self.knows(workload.keys[key].keyspace).expect("from the beginning");
+            let action = match known.replication.quorum() {
+                Some(_) => self.draw_for_quorum(random),
+                None => self.draw(key, at_ns, workload, random),
             };
             self.call(at_ns, key, action, workload, tick);
         }

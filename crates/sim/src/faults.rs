@@ -123,6 +123,8 @@ faults! {
     wall_skew_max_ns "wall-skew-max" Time 0, 1_000_000_000, 86_400_000_000_000;
     /// A node's wall clock steps, at one of its events, to another wrong time, forward or backward.
     wall_step "wall-step" Probability 0, 0, 1_000;
+    /// About so often the operator creates a keyspace, or drops it. 0: never.
+    keyspace_interval_ns "keyspace-interval" Time 0, 0, 300_000_000;
 }
 
 /// What goes wrong between instances and store; probabilities in millionths.

@@ -1,10 +1,12 @@
 //! Runs a seed to its end and judges it: what must hold when all faults are healed (docs/FAULTS.md, checks L, D, C, X and V).
 
-use crate::checker::{Action, Call, Verdict, check};
+use crate::checker::{Call, Verdict, check};
 use crate::client::{HURRY, Workload};
 use crate::cluster::{Cluster, Scenario, Tally};
 use crate::faults::{Faults, StoreFaults};
 use crate::keyspace::{Key, Shape};
+use crate::leftovers;
+use crate::listing::list;
 use crate::network::Pace;
 use crate::random::Random;
 use nicekv_metadata::Timing;
@@ -15,10 +17,7 @@ use std::collections::BTreeMap;
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// After all faults are healed something is answered within this, as long as there is something to do, and all replicas are there (check V).
-const PROGRESS_NS: u64 = 20 * SECOND_NS;
-
-/// Calls of a history that a report lists.
-const LISTED_MAX: usize = 40;
+pub(crate) const PROGRESS_NS: u64 = 20 * SECOND_NS;
 
 /// What a run came to.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +42,9 @@ const INSTANCES: u64 = 0x7365_6174;
 
 /// Chooses the seeds in which load shifts between clients.
 const SHIFTS: u64 = 0x7368_6966_7473;
+
+/// Chooses how fast nodes discard.
+const DISCARDS: u64 = 0x64_6973_6361_7264;
 
 /// Chooses how many nodes there are besides those that a cluster begins with.
 const SPARES: u64 = 0x73_7061_7265;
@@ -71,6 +73,8 @@ pub fn draw(seed: u64) -> Scenario {
         balancing: random.below(3) > 0,
         edges,
         hides_sources: random.below(2) == 0 && !edges,
+        // By chance of its own, too.
+        discard_bytes_per_second: Random::new(seed ^ DISCARDS).pick(&[16 << 20, 16 << 20, 1_000]),
         clients,
         workload: Workload {
             // Every key is in one keyspace, each has some.
@@ -169,6 +173,7 @@ pub fn run(scenario: Scenario, seed: u64, print: Option<fn(&str)>) -> Report {
 /// Heals a cluster, lets it come to rest, and judges it.
 pub fn finish(cluster: &mut Cluster) -> Report {
     cluster.heal();
+    cluster.tell_all_keyspaces();
     let mut report = Report::default();
     if let Some(violation) = cluster.violation() {
         // What comes after tells no more.
@@ -185,7 +190,11 @@ pub fn finish(cluster: &mut Cluster) -> Report {
         report.violations.push(format!("not all replicas are consistent again (V): {}", describe(cluster)));
     }
     let keys = cluster.scenario().workload.keys.len();
-    for key in 0..keys {
+    cluster.tell_all_keyspaces();
+    let is_gone = |cluster: &Cluster, key: usize| {
+        cluster.created().is_gone(cluster.scenario().workload.keys[key].keyspace)
+    };
+    for key in (0..keys).filter(|key| !is_gone(cluster, *key)).collect::<Vec<_>>() {
         for client in 0..cluster.clients().len() {
             cluster.get(client, key);
         }
@@ -203,6 +212,7 @@ pub fn finish(cluster: &mut Cluster) -> Report {
     if cluster.scenario().faults.replacement > 0 && report.violations.is_empty() {
         judge_comparison(cluster, &mut report);
     }
+    leftovers::judge(cluster, &mut report);
     report.violations.extend(cluster.violation().map(String::from));
     report.tally = cluster.tally();
     report
@@ -339,7 +349,8 @@ fn consistent(cluster: &Cluster, partition: PartitionId) -> Vec<(usize, Partitio
 /// Whether every partition has all its replicas, and no more.
 pub fn is_whole(cluster: &Cluster) -> bool {
     let (partitions, shapes) = (partitions(cluster), &cluster.scenario().keyspaces);
-    let expected: usize = shapes.iter().map(|shape| 1 << shape.partition_bits).sum();
+    let created: Vec<Shape> = cluster.created().there().collect();
+    let expected: usize = shapes.iter().chain(&created).map(|shape| 1 << shape.partition_bits).sum();
     let is_whole =
         |(partition, shape): &(PartitionId, Shape)| consistent(cluster, *partition).len() == shape.replicas;
     // Replicas that move go on moving until all are where they are to be.
@@ -385,42 +396,6 @@ fn judge_histories(cluster: &Cluster, report: &mut Report) {
             Verdict::TooLarge => report.too_large += 1,
         }
     }
-}
-
-/// The calls up to the answer that cannot be explained, the last [`LISTED_MAX`] of them.
-fn list(calls: &[Call]) -> String {
-    let mut answers: Vec<u64> = calls.iter().filter_map(|call| Some(call.answered.as_ref()?.0)).collect();
-    answers.sort_unstable();
-    let first = answers.partition_point(|end| check(&until(calls, *end)) == Verdict::Linearizable);
-    let end = answers.get(first).copied().unwrap_or(u64::MAX);
-    let mut calls = until(calls, end);
-    calls.sort_by_key(|call| call.called);
-    let skipped = calls.len().saturating_sub(LISTED_MAX);
-    calls[skipped..].iter().map(|call| format!("\n  {}", line(call))).collect()
-}
-
-/// What was known at `end`.
-fn until(calls: &[Call], end: u64) -> Vec<Call> {
-    let mut calls: Vec<Call> = calls.iter().filter(|call| call.called <= end).cloned().collect();
-    for call in &mut calls {
-        call.answered.take_if(|(at, _)| *at > end);
-    }
-    calls
-}
-
-fn line(call: &Call) -> String {
-    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-    let action = match &call.action {
-        Action::Get => "get".into(),
-        Action::Update { op, condition, return_old, change } => {
-            let old = if *return_old { ", returning the old" } else { "" };
-            format!("{op}: {condition:?} {change:?}{old}")
-        }
-    };
-    let Some((at, answer)) = &call.answered else { return format!("{:6}         {action}: ?", call.called) };
-    let (status, version, integer) = (answer.status, answer.version, answer.integer);
-    let value = answer.value.as_deref().map(text);
-    format!("{:6} {at:6}  {action}: {status:?} {version} {integer} {value:?}", call.called)
 }
 
 /// Members of a partition hold the same (check C). Tombstones go at different times. Replicas of a quorum keyspace differ: a version is

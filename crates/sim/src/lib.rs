@@ -21,6 +21,8 @@ pub mod explore;
 pub mod faults;
 pub mod judge;
 pub mod keyspace;
+mod leftovers;
+mod listing;
 pub mod network;
 pub mod node;
 pub mod planted;

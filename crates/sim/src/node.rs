@@ -86,6 +86,8 @@ pub struct Surroundings {
     pub switch: Option<SocketAddrV4>,
     /// Between two reports of who asks for what; zero: there are none.
     pub sources: Duration,
+    /// How fast they discard what nobody needs.
+    pub discard_bytes_per_second: u64,
     /// A bug of the replicas.
     pub plant: Option<Plant>,
 }
@@ -184,6 +186,7 @@ impl Node {
                 scrub_interval: SCRUB_INTERVAL,
                 usage_interval: Duration::ZERO,
                 sources_interval: surroundings.sources,
+                discard_bytes_per_second: surroundings.discard_bytes_per_second,
                 ..Timing::default()
             },
         });

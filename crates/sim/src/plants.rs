@@ -1,4 +1,4 @@
-//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R15 of the design) and must be found: else what finds nothing
+//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R16 of the design) and must be found: else what finds nothing
 //! proves nothing.
 //!
 //! A bug belongs to the core that it is in, which has a switch for it behind its `exploration` feature; a new one is a line here.
@@ -164,7 +164,7 @@ pub const PLANTS: &[Plant] = &[
     replica("tombstone-dropped-early", "R7", InReplica::TombstoneDroppedEarly, Hunt::Seeds(as_drawn)),
     replica("overwrite-not-noted", "R7", InReplica::OverwriteNotNoted, Hunt::Seeds(as_drawn)),
     replica("former-move-kept", "R7", InReplica::FormerMoveKept, Hunt::Seeds(nodes_come_and_go)),
-    replica("handoff-not-emptied", "R8", InReplica::HandoffNotEmptied, Hunt::Seeds(with_handoffs)),
+    replica("handoff-not-emptied", "R8", InReplica::HandoffNotEmptied, Hunt::Seeds(left_and_back)),
     replica("handoff-denies-missing", "R8", InReplica::HandoffDeniesMissing, Hunt::Seeds(with_handoffs)),
     replica("answer-after-leaving", "R8", InReplica::AnswerAfterLeaving, Hunt::Seeds(late_with_handoffs)),
     replica("answer-unadmitted", "R9", InReplica::AnswerUnadmitted, Hunt::Script("restarted-but-reachable")),
@@ -207,6 +207,9 @@ pub const PLANTS: &[Plant] = &[
     store("step-written-unguarded", "R13", InStore::WrittenUnguarded, Hunt::Seeds(shared_store)),
     store("seat-taken-at-once", "R12", InStore::TakenAtOnce, Hunt::Seeds(shared_store)),
     store("hold-ignored", "R12", InStore::HoldIgnored, Hunt::Script("leader-outlives-its-seat")),
+    replica("discard-not-broken-off", "R16", InReplica::DiscardNotBrokenOff, Hunt::Seeds(left_and_back)),
+    metadata("drop-not-awaited", "R16", InMetadata::DropNotAwaited, Hunt::Seeds(keyspaces_come_and_go)),
+    metadata("keyspace-number-reused", "R16", InMetadata::KeyspaceNumberReused, Hunt::Seeds(keyspaces_come_and_go)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 
@@ -309,6 +312,21 @@ fn nodes_come_and_go(scenario: &mut Scenario) {
     scenario.keyspaces = vec![Shape::multicast(3, 1)];
     scenario.workload.keys = Key::several(0, 20);
     scenario.faults = Faults { change_interval_ns: 200 * MILLISECOND_NS, ..Faults::NONE };
+}
+
+/// The operator creates keyspaces and drops them, while switches and nodes lose the metadata service.
+fn keyspaces_come_and_go(scenario: &mut Scenario) {
+    scenario.faults.keyspace_interval_ns = 150 * MILLISECOND_NS;
+    scenario.faults.cut_interval_ns = 200 * MILLISECOND_NS;
+    scenario.faults.agent_cut = 100_000;
+}
+
+/// Nodes stand in for others again and again, and take long to discard what they hold then.
+fn left_and_back(scenario: &mut Scenario) {
+    with_handoffs(scenario);
+    scenario.keyspaces = vec![Shape::multicast(3, 0)];
+    scenario.workload.keys = Key::several(0, 40);
+    scenario.discard_bytes_per_second = 1_000;
 }
 
 /// The same on busy machines, with more keys than are written meanwhile, and with switches that still send gets to who stood in: by the newest

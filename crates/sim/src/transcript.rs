@@ -123,7 +123,8 @@ impl Names {
             Datagram::Assign(assign) => describe_assign(&assign),
             Datagram::AssignAck(ack) => {
                 let activated = if ack.activated { ", activated" } else { "" };
-                format!("ack partition {} epoch {}{activated}", ack.partition, ack.epoch.0)
+                let discarded = if ack.discarded { ", discarded" } else { "" };
+                format!("ack partition {} epoch {}{activated}{discarded}", ack.partition, ack.epoch.0)
             }
             Datagram::Report(report) => match report.kind {
                 ReportKind::CopyDone => format!("partition {}: everything is copied", report.partition),
@@ -290,7 +291,11 @@ fn describe_assign(assign: &Assign) -> String {
     let members = members.collect::<Vec<_>>().join(", ");
     let activated = if assign.activated { "" } else { ", not yet activated" };
     let (partition, epoch, primary) = (assign.partition, assign.epoch.0, assign.primary);
-    format!("partition {partition} epoch {epoch}{activated}: primary {primary}, members {members}")
+    let discard = if assign.discard { "; discard it" } else { "" };
+    if assign.members.is_empty() {
+        return format!("partition {partition} epoch {epoch}{activated}: nobody is a member{discard}");
+    }
+    format!("partition {partition} epoch {epoch}{activated}: primary {primary}, members {members}{discard}")
 }
 
 /// A datagram between unnamed clients.

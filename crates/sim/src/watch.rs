@@ -28,6 +28,11 @@ impl Watch {
         self.violation.as_deref()
     }
 
+    /// Something else was seen.
+    pub fn violate(&mut self, what: String) {
+        self.violation.get_or_insert(what);
+    }
+
     /// A node sends a datagram, maybe to all members of a partition.
     pub fn node_sends(&mut self, sender: Process, is_to_members: bool, bytes: &[u8]) {
         if bytes.get(3) != Some(&(Opcode::Decisions as u8)) || self.violation.is_some() {

@@ -149,7 +149,7 @@ message! {
             primary: NodeId,
             /// Whether a removed member can answer no more gets (R6): decisions may be answered and shown.
             activated: bool,
-            /// At most [`MEMBERS_MAX`]; without the receiver in it, the receiver is no member any more.
+            /// At most [`MEMBERS_MAX`]; without the receiver in it, the receiver is no member any more. None: its keyspace is dropped.
             members: Vec<Member> as List<u8, Member, MEMBERS_MAX>,
             /// R: the partition's original members, here or away.
             replicas: u8,
@@ -159,6 +159,8 @@ message! {
             multicast: SocketAddrV4,
             /// Which of the keyspace's keys the partition owns.
             range: MatchRange,
+            /// The receiver is no member, and nobody needs what it holds of the partition: it is to discard that (R16).
+            discard: bool,
         }
     }
 }
@@ -193,7 +195,9 @@ message! {
             /// Who.
             node: NodeId,
             /// Whether it knows that the epoch is activated.
-            activated: bool => 5 zeros,
+            activated: bool,
+            /// It holds nothing of the partition any more, durably: it was told to discard it in this epoch.
+            discarded: bool => 4 zeros,
         }
     }
 }

@@ -41,8 +41,8 @@ pub(crate) fn reset<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<
 pub(crate) fn select<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     const TEXT: &str = "ERR value is out of range, value must between -2147483648 and 2147483647";
     let number = i32::try_from(call.integer(1)?).map_err(|_| CommandError::fixed(TEXT))?;
-    let known = context.server.keyspaces.iter().find(|keyspace| i32::from(keyspace.0) == number);
-    context.session.keyspace = *known.ok_or(CommandError::fixed("ERR DB index is out of range"))?;
+    let known = context.server.keyspaces.has(number);
+    context.session.keyspace = known.ok_or(CommandError::fixed("ERR DB index is out of range"))?;
     ok(context)
 }
 

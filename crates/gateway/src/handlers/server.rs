@@ -87,9 +87,7 @@ pub(crate) fn config<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plan
     if call.count() < 3 {
         return Err(CommandError::arity("config|get"));
     }
-    // SELECT takes numbers below this one, though not all of them.
-    let databases =
-        context.server.keyspaces.iter().map(|keyspace| u32::from(keyspace.0) + 1).max().unwrap_or(0);
+    let databases = context.server.keyspaces.databases();
     let parameters = [
         // Durability is the store's: no snapshots, every put is forced on its replicas.
         ("save", String::new()),

@@ -9,15 +9,21 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
+use nicekv_placement::KeyspaceSpec;
 use nicekv_wire::control::{Assign, HeartbeatReply, Member as AnnouncedMember, Probe};
-use nicekv_wire::{NodeId, PartitionId};
+use nicekv_wire::{Epoch, NodeId, PartitionId};
 
 use crate::config::nanoseconds;
-use crate::state::{Member, Partition};
+use crate::observations::Observations;
+use crate::state::{Gone, Left, Member, Partition, Removed};
 use crate::view::Situation;
 
 /// Most assignments on their way to one node; more would overrun its socket.
 const ASSIGNS_IN_FLIGHT_MAX: usize = 64;
+/// Most partitions that one node is asked to discard at once.
+const DISCARDS_IN_FLIGHT_MAX: usize = 16;
+/// Between two times that it is asked to discard the same.
+const DISCARD_INTERVAL_NS: u64 = 1_000_000_000;
 /// Most datagrams that wait to be polled; more are dropped, as by a network.
 const TRANSMIT_QUEUE_MAX: usize = 1 << 16;
 
@@ -73,17 +79,56 @@ pub(crate) fn due(situation: &Situation<'_>) -> Vec<Announcement> {
     let mut outstanding: BTreeMap<NodeId, usize> = BTreeMap::new();
     let interval_ns = nanoseconds(situation.config.timing.heartbeat);
     let mut due = Vec::new();
-    for (id, partition) in situation.state.partitions() {
+    let mut tell = |id, nodes: Vec<(NodeId, u64)>, assign: &dyn Fn(u64) -> Assign| {
         let watch = situation.observations.watch(id);
-        for (node, incarnation) in uninformed(situation, id, partition) {
+        for (node, incarnation) in nodes {
             let outstanding = outstanding.entry(node).or_default();
             if *outstanding == ASSIGNS_IN_FLIGHT_MAX {
                 continue;
             }
             *outstanding += 1;
             if !watch.is_outstanding(node, situation.now_ns, interval_ns) {
-                due.push(Announcement { node, assign: assign(situation, id, partition, incarnation) });
+                due.push(Announcement { node, assign: assign(incarnation) });
             }
+        }
+    };
+    for (id, partition) in situation.state.partitions() {
+        let nodes = uninformed(situation, id, partition);
+        tell(id, nodes, &|incarnation| assign(situation, id, partition, incarnation));
+    }
+    for (id, spec, gone) in situation.state.gone() {
+        let nodes = unaware(situation, id, &gone.removed);
+        tell(id, nodes, &|incarnation| last_assign(situation, id, spec, gone, incarnation));
+    }
+    due
+}
+
+/// What is to be discarded, by those who hold it and are there: some of it at a time, and again until they say that it is (R16).
+pub(crate) fn due_discards(situation: &Situation<'_>) -> Vec<Announcement> {
+    let mut told: BTreeMap<NodeId, usize> = BTreeMap::new();
+    let mut due = Vec::new();
+    let mut tell = |id, left: &[Left], assign: &dyn Fn(u64) -> Assign| {
+        let watch = situation.observations.watch(id);
+        for Left { node, .. } in left {
+            let Some(process) = situation.observations.membership.live(*node) else { continue };
+            let told = told.entry(*node).or_default();
+            *told += 1;
+            let has_turn = *told <= DISCARDS_IN_FLIGHT_MAX;
+            if has_turn && !watch.is_discarding(*node, situation.now_ns, DISCARD_INTERVAL_NS) {
+                let assign = Assign { discard: true, ..assign(process.incarnation) };
+                due.push(Announcement { node: *node, assign });
+            }
+        }
+    };
+    for (id, spec, gone) in situation.state.gone().filter(|(_, _, gone)| gone.quiet) {
+        tell(id, &gone.left, &|incarnation| last_assign(situation, id, spec, gone, incarnation));
+    }
+    for (id, partition) in situation.state.partitions().filter(|(_, partition)| !partition.left.is_empty()) {
+        // An original that is away comes back to what it holds.
+        let is_needed = |left: &Left| partition.has(left.node);
+        let left: Vec<_> = partition.left.iter().copied().filter(|left| !is_needed(left)).collect();
+        if !left.is_empty() && situation.may_discard(id, partition) {
+            tell(id, &left, &|incarnation| assign(situation, id, partition, incarnation));
         }
     }
     due
@@ -94,10 +139,50 @@ fn uninformed(situation: &Situation<'_>, id: PartitionId, partition: &Partition)
     let view = situation.view(id, partition);
     let members = partition.members.iter().filter(|member| !view.is_informed(member));
     let members = members.map(|member| (member.node, member.process.incarnation));
-    let removed = partition.removed.iter().filter(|removed| view.is_unaware(removed));
-    let removed = removed.map(|removed| (removed.node, removed.incarnation));
+    let removed = partition.removed.iter().filter(|removed| partition.member(removed.node).is_none());
+    let removed: Vec<_> = removed.copied().collect();
     let membership = &situation.observations.membership;
-    members.chain(removed).filter(|(node, incarnation)| membership.is_live(*node, *incarnation)).collect()
+    let members = members.filter(|(node, incarnation)| membership.is_live(*node, *incarnation));
+    members.chain(unaware(situation, id, &removed)).collect()
+}
+
+/// Live processes of former members that have not acknowledged that they are none.
+fn unaware(situation: &Situation<'_>, id: PartitionId, removed: &[Removed]) -> Vec<(NodeId, u64)> {
+    let Observations { membership, .. } = situation.observations;
+    let watch = situation.observations.watch(id);
+    let is_unaware = |removed: &&Removed| {
+        let known = watch.acknowledged(removed.node, removed.incarnation);
+        known.is_none_or(|known| known.epoch < removed.since)
+    };
+    let unaware = removed.iter().filter(is_unaware).map(|removed| (removed.node, removed.incarnation));
+    unaware.filter(|(node, incarnation)| membership.is_live(*node, *incarnation)).collect()
+}
+
+/// The epoch of a partition that nobody is a member of any more.
+fn last_assign(
+    situation: &Situation<'_>,
+    id: PartitionId,
+    spec: &KeyspaceSpec,
+    gone: &Gone,
+    incarnation: u64,
+) -> Assign {
+    let Situation { config, state, .. } = situation;
+    Assign {
+        term: state.term(),
+        incarnation,
+        partition: id,
+        keyspace: spec.id,
+        range: gone.range,
+        replication: spec.replication(),
+        multicast: spec.vrings(config.port).multicast_ring(),
+        epoch: Epoch(gone.epoch),
+        activated: gone.quiet,
+        // Nobody.
+        primary: NodeId(0),
+        replicas: spec.replicas as u8,
+        members: Vec::new(),
+        discard: false,
+    }
 }
 
 fn assign(situation: &Situation<'_>, id: PartitionId, partition: &Partition, incarnation: u64) -> Assign {
@@ -124,5 +209,6 @@ fn assign(situation: &Situation<'_>, id: PartitionId, partition: &Partition, inc
         primary: partition.primary,
         replicas: keyspace.replicas as u8,
         members: partition.members.iter().map(member).collect(),
+        discard: false,
     }
 }

@@ -53,6 +53,7 @@ pub(crate) fn first(
         originals,
         newcomers: Vec::new(),
         divisions: Divisions::default(),
+        left: Vec::new(),
     }
 }
 
@@ -75,6 +76,7 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
     for member in &before.members {
         remember_removed(&mut next, member);
     }
+    next.note_left(before);
     next.activated |= observed.has(Plant::RemovalNotAwaited);
     if !holders(&next, observed).any(|member| member.node == next.primary) {
         let in_turn = |member: &&Member| (!next.originals.contains(&member.node), observed.led(member.node));
@@ -205,8 +207,12 @@ fn remember_removed(next: &mut Partition, member: &Member) {
 /// has run out stays so.
 pub(crate) fn next_step(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
     let originals = moves::in_order(partition, observed);
-    let is_final = partition.members.iter().all(|member| member.standing == Standing::Serving);
-    if is_final && partition.activated && partition.removed.is_empty() && partition.originals == originals {
+    let is_final = partition.members.iter().all(|member| member.standing == Standing::Serving)
+        && partition.activated
+        && partition.removed.is_empty()
+        && partition.originals == originals
+        && partition.left.is_empty();
+    if is_final {
         return None;
     }
     let mut next = Partition { originals: originals.to_vec(), ..partition.clone() };
@@ -220,6 +226,7 @@ pub(crate) fn next_step(partition: &Partition, observed: &impl Observed) -> Opti
         }
     }
     next.removed.retain(|removed| observed.acknowledged(removed.node, removed.incarnation) < removed.since);
+    next.left.retain(|left| !observed.discarded(left));
     let activated = next.removed.iter().all(|removed| !removed.served || observed.harmless(removed));
     next.activated |= activated;
     if next.activated {

@@ -1,8 +1,10 @@
 //! From the persisted state and what was observed to the next state: a pure function.
 //!
-//! `policy` says what differs by protocol, `epochs` what happens to a partition, `handoffs` who stands in, `divisions` who answers whose gets.
+//! `policy` says what differs by protocol, `epochs` what happens to a partition, `handoffs` who stands in, `divisions` who answers whose gets,
+//! `dropped` what becomes of keyspaces that are to go.
 
 mod divisions;
+mod dropped;
 pub(crate) mod epochs;
 mod handoffs;
 pub(crate) mod moves;
@@ -13,7 +15,7 @@ use alloc::vec::Vec;
 use nicekv_placement::{KeyspaceSpec, replica_sets};
 use nicekv_wire::{NodeId, PartitionId};
 
-use crate::state::{Node, Partition, State, Wish};
+use crate::state::{Node, Partition, Removed, State, Wish};
 use crate::view::{Load, Observed, Situation};
 #[cfg(test)]
 pub(crate) use divisions::revise as revise_divisions;
@@ -48,12 +50,16 @@ pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
     }
     let divided_by_load = divisions::revise(situation, &mut changes);
     let forgotten = |node: &Node| node.wish == Wish::Removed && may_be_forgotten(situation, node.config.id);
-    if changes.is_empty() && !situation.state.nodes.iter().any(forgotten) {
+    let dropped = dropped::next(situation);
+    if changes.is_empty() && dropped.is_none() && !situation.state.nodes.iter().any(forgotten) {
         return None;
     }
     let mut state = situation.state.clone();
     for (id, next) in changes {
         state.replace(id, next);
+    }
+    if let Some(dropped) = dropped {
+        state.dropped = dropped;
     }
     for node in situation.state.nodes.iter().filter(|node| forgotten(node)) {
         state.forget(node.config.id);
@@ -66,35 +72,49 @@ pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
 /// gets no lease.
 fn may_be_forgotten(situation: &Situation<'_>, node: NodeId) -> bool {
     let is_gone = situation.observations.membership.live(node).is_none();
-    situation.state.partitions().all(|(_, partition)| {
-        let is_awaited = partition.removed.iter().any(|removed| removed.node == node);
-        !partition.has(node) && (!is_awaited || (is_gone && partition.activated))
-    })
+    let of = |removed: &[Removed]| removed.iter().any(|removed| removed.node == node);
+    let is_none = situation.state.partitions().all(|(_, partition)| {
+        !partition.has(node) && (!of(&partition.removed) || (is_gone && partition.activated))
+    });
+    is_none && situation.state.gone().all(|(_, _, gone)| !of(&gone.removed) || (is_gone && gone.quiet))
 }
 
 /// Keyspaces that are configured and not there yet come into being with all their partitions, empty, when every node is there.
 fn found_keyspaces(situation: &Situation<'_>) -> Option<State> {
-    let Situation { config, state, observations, .. } = *situation;
-    let is_new = |spec: &&KeyspaceSpec| state.keyspaces.iter().all(|known| known.id != spec.id);
-    let ring = state.ring();
+    let Situation { config, state, .. } = *situation;
+    let nodes = state.ring().len();
     // One that needs more nodes than are to hold something waits for them.
-    let new: Vec<_> =
-        config.keyspaces.iter().filter(is_new).filter(|spec| spec.replicas <= ring.len()).collect();
+    let new: Vec<_> = state.unfounded(config).filter(|spec| spec.replicas <= nodes).collect();
     if new.is_empty() {
         return None;
-    }
-    let mut processes = BTreeMap::new();
-    for node in &ring {
-        processes.insert(*node, observations.membership.live(*node)?);
     }
     let mut next = state.clone();
     next.version += 1;
     for spec in new {
-        let sets = replica_sets(&ring, spec);
-        for (range, originals) in spec.ranges().zip(sets) {
-            next.add(epochs::first(spec.id, range, originals, |node| processes[&node]));
-        }
-        next.keyspaces.push(spec.clone());
+        found(situation, &mut next, spec).ok()?;
     }
     Some(next)
+}
+
+/// A keyspace comes into being with all its partitions, empty.
+///
+/// # Errors
+/// The nodes that are to hold something and are not there.
+pub(crate) fn found(
+    situation: &Situation<'_>,
+    next: &mut State,
+    spec: &KeyspaceSpec,
+) -> Result<(), Vec<NodeId>> {
+    let ring = next.ring();
+    let live = |node: &NodeId| situation.observations.membership.live(*node).map(|process| (*node, process));
+    let processes: BTreeMap<_, _> = ring.iter().filter_map(live).collect();
+    if processes.len() < ring.len() {
+        return Err(ring.into_iter().filter(|node| !processes.contains_key(node)).collect());
+    }
+    let sets = replica_sets(&ring, spec);
+    for (range, originals) in spec.ranges().zip(sets) {
+        next.add(epochs::first(spec.id, range, originals, |node| processes[&node]));
+    }
+    next.keyspaces.push(spec.clone());
+    Ok(())
 }

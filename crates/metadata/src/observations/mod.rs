@@ -51,7 +51,10 @@ impl Observations {
         Self {
             timing: config.timing,
             membership: Membership::new(config, term, now_ns),
-            watches: state.partitions().map(|(id, _)| (id, Watch::dark(now_ns))).collect(),
+            watches: {
+                let gone = state.gone().map(|(id, _, _)| (id, Watch::default()));
+                state.partitions().map(|(id, _)| (id, Watch::dark(now_ns))).chain(gone).collect()
+            },
             switches: Switches::new(
                 &config.switches,
                 config.topology.clone(),
@@ -98,7 +101,7 @@ impl Observations {
         if before.nodes != after.nodes {
             self.membership.set_nodes(after.nodes.iter().map(|node| node.config.id), now_ns);
         }
-        self.watches.retain(|id, _| after.partition(*id).is_some());
+        self.watches.retain(|id, _| after.newest_epoch(*id).is_some());
         for (id, new) in after.partitions() {
             let watch = self.watches.entry(id).or_default();
             if let Some(old) = before.partition(id) {
@@ -107,8 +110,13 @@ impl Observations {
         }
         let is_node = |id| after.node(id).is_some();
         self.loads.retain(|id| after.partition(id).is_some(), is_node);
-        let removed = after.partitions().flat_map(|(_, partition)| &partition.removed);
-        self.unaware = removed.map(|removed| (removed.node, removed.incarnation)).collect();
+        for (id, _, _) in after.gone() {
+            let watch = self.watches.entry(id).or_default();
+            if before.partition(id).is_some() {
+                watch.handle_gone();
+            }
+        }
+        self.unaware = after.removed().map(|removed| (removed.node, removed.incarnation)).collect();
     }
 
     /// Returns the lease that the node gets, in nanoseconds from the sending (R12).
@@ -146,8 +154,8 @@ impl Observations {
 
     /// Returns whether the acknowledgement says something new.
     pub(crate) fn handle_ack(&mut self, state: &State, ack: &AssignAck) -> Result<bool, Stale> {
-        let current = state.partition(ack.partition);
-        let possible = current.is_some_and(|partition| ack.epoch <= partition.epoch());
+        let newest = state.newest_epoch(ack.partition);
+        let possible = newest.is_some_and(|newest| ack.epoch.0 <= newest);
         if !possible || !self.membership.is_live(ack.node, ack.incarnation) {
             return Err(Stale);
         }

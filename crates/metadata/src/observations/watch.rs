@@ -28,6 +28,10 @@ struct Accusation {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
     acknowledged: BTreeMap<NodeId, Acknowledged>,
+    /// Who holds nothing of it any more, as it said in which epoch.
+    discarded: BTreeMap<NodeId, u32>,
+    /// When that was last asked of whom.
+    discard_sent_ns: BTreeMap<NodeId, u64>,
     /// When the newest assignment was last sent to whom.
     sent_ns: BTreeMap<NodeId, u64>,
     /// Joiners that have copied everything, in which process and epoch.
@@ -76,8 +80,30 @@ impl Watch {
         self.acknowledged.get(&node).copied().filter(|known| known.incarnation == incarnation)
     }
 
+    /// Whether a node has said, after it left in the epoch `since`, that it holds nothing any more.
+    pub(crate) fn has_discarded(&self, node: NodeId, since: u32) -> bool {
+        self.discarded.get(&node).is_some_and(|epoch| *epoch >= since)
+    }
+
+    /// Whether the node was asked so recently to discard what it holds that it may be at it.
+    pub(crate) fn is_discarding(&self, node: NodeId, now_ns: u64, interval_ns: u64) -> bool {
+        self.discard_sent_ns.get(&node).is_some_and(|sent_ns| now_ns < sent_ns + interval_ns)
+    }
+
+    pub(crate) fn handle_discard_sent(&mut self, node: NodeId, now_ns: u64) {
+        self.discard_sent_ns.insert(node, now_ns);
+    }
+
     /// Returns whether the acknowledgement says something new.
     pub(crate) fn handle_ack(&mut self, ack: &AssignAck) -> bool {
+        let is_news = ack.discarded && !self.has_discarded(ack.node, ack.epoch.0);
+        if is_news {
+            self.discarded.insert(ack.node, ack.epoch.0);
+        }
+        self.note_ack(ack) || is_news
+    }
+
+    fn note_ack(&mut self, ack: &AssignAck) -> bool {
         let known = self.acknowledged(ack.node, ack.incarnation);
         if known.is_some_and(|known| (known.epoch, known.activated) >= (ack.epoch.0, ack.activated)) {
             return false;
@@ -130,6 +156,12 @@ impl Watch {
         if new.originals.iter().any(departs) {
             self.departed_ns = now_ns;
         }
+    }
+
+    /// Its keyspace is dropped: send at once.
+    pub(crate) fn handle_gone(&mut self) {
+        self.sent_ns.clear();
+        self.discard_sent_ns.clear();
     }
 
     /// When an original was last removed.

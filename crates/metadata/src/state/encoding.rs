@@ -53,6 +53,26 @@ pub(super) mod keyspace_id {
     }
 }
 
+/// `with = "keyspace_ids"`
+pub(super) mod keyspace_ids {
+    use alloc::vec::Vec;
+    use nicekv_wire::KeyspaceId;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(in crate::state) fn serialize<S: Serializer>(
+        keyspaces: &[KeyspaceId],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(keyspaces.iter().map(|keyspace| keyspace.0))
+    }
+
+    pub(in crate::state) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<KeyspaceId>, D::Error> {
+        Ok(Vec::<u16>::deserialize(deserializer)?.into_iter().map(KeyspaceId).collect())
+    }
+}
+
 /// `with = "match_range"`
 pub(super) mod match_range {
     use nicekv_wire::MatchRange;
@@ -74,24 +94,46 @@ pub(super) mod match_range {
     }
 }
 
-/// `with = "keyspaces"`
-pub(super) mod keyspaces {
+/// `with = "keyspace"`
+pub(super) mod keyspace {
     use alloc::string::String;
-    use alloc::vec::Vec;
     use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase};
     use nicekv_wire::KeyspaceId;
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
     /// A canonical text says everything.
-    const DEFAULTS: KeyspaceDefaults =
+    pub(super) const DEFAULTS: KeyspaceDefaults =
         KeyspaceDefaults { id: KeyspaceId::DEFAULT, replicas: 1, partitions: 1, rings: RingsBase::Network };
+
+    pub(in crate::state) fn serialize<S: Serializer>(
+        keyspace: &KeyspaceSpec,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(keyspace)
+    }
+
+    pub(in crate::state) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<KeyspaceSpec, D::Error> {
+        KeyspaceSpec::parse(&String::deserialize(deserializer)?, &DEFAULTS).map_err(D::Error::custom)
+    }
+}
+
+/// `with = "keyspaces"`
+pub(super) mod keyspaces {
+    use super::keyspace::DEFAULTS;
+    use alloc::string::{String, ToString};
+    use alloc::vec::Vec;
+    use nicekv_placement::KeyspaceSpec;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
 
     pub(in crate::state) fn serialize<S: Serializer>(
         keyspaces: &[KeyspaceSpec],
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(keyspaces.iter().map(alloc::string::ToString::to_string))
+        serializer.collect_seq(keyspaces.iter().map(ToString::to_string))
     }
 
     pub(in crate::state) fn deserialize<'de, D: Deserializer<'de>>(
@@ -103,35 +145,50 @@ pub(super) mod keyspaces {
     }
 }
 
-/// `with = "partitions"`: in the order of their ids.
-pub(super) mod partitions {
-    use alloc::collections::BTreeMap;
-    use alloc::vec::Vec;
-    use nicekv_wire::PartitionId;
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
+/// Makes an encoding of what is known by partitions' ids, in their order.
+macro_rules! by_partition {
+    ($(#[$doc:meta])* $name:ident: $type:ident) => {
+        $(#[$doc])*
+        pub(super) mod $name {
+            use alloc::collections::BTreeMap;
+            use alloc::vec::Vec;
+            use nicekv_wire::PartitionId;
+            use serde::de::Error;
+            use serde::{Deserialize, Deserializer, Serializer};
 
-    use crate::state::Partition;
+            use crate::state::$type;
 
-    type Partitions = BTreeMap<PartitionId, Partition>;
+            type Partitions = BTreeMap<PartitionId, $type>;
 
-    pub(in crate::state) fn serialize<S: Serializer>(
-        partitions: &Partitions,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(partitions.iter().map(|(id, partition)| (id.0, partition)))
-    }
+            pub(in crate::state) fn serialize<S: Serializer>(
+                partitions: &Partitions,
+                serializer: S,
+            ) -> Result<S::Ok, S::Error> {
+                serializer.collect_seq(partitions.iter().map(|(id, partition)| (id.0, partition)))
+            }
 
-    pub(in crate::state) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Partitions, D::Error> {
-        let listed = Vec::<(u32, Partition)>::deserialize(deserializer)?;
-        let count = listed.len();
-        let partitions: Partitions =
-            listed.into_iter().map(|(id, partition)| (PartitionId(id), partition)).collect();
-        if partitions.len() != count {
-            return Err(D::Error::custom("a partition is named twice"));
+            pub(in crate::state) fn deserialize<'de, D: Deserializer<'de>>(
+                deserializer: D,
+            ) -> Result<Partitions, D::Error> {
+                let listed = Vec::<(u32, $type)>::deserialize(deserializer)?;
+                let count = listed.len();
+                let partitions: Partitions =
+                    listed.into_iter().map(|(id, partition)| (PartitionId(id), partition)).collect();
+                if partitions.len() != count {
+                    return Err(D::Error::custom("a partition is named twice"));
+                }
+                Ok(partitions)
+            }
         }
-        Ok(partitions)
-    }
+    };
+}
+
+by_partition! {
+    /// `with = "partitions"`
+    partitions: Partition
+}
+
+by_partition! {
+    /// `with = "gone"`
+    gone: Gone
 }

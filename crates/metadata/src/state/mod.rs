@@ -4,67 +4,29 @@
 //! what the node's heartbeats say.
 
 mod divisions;
+mod dropped;
 mod encoding;
+mod partition;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::net::Ipv4Addr;
 
-use nicekv_placement::{KeyspaceSpec, check_keyspaces, vnode_blocks};
-use nicekv_wire::control::{MemberRole, MemberState};
-use nicekv_wire::limits::MEMBERS_MAX;
-use nicekv_wire::{Epoch, KeyspaceId, MatchRange, NodeId, PartitionId, Term};
+use nicekv_placement::{CREATED_FIRST, KeyspaceSpec, check_keyspaces};
+use nicekv_wire::{KeyspaceId, NodeId, PartitionId, Term};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::config::{Config, ConfigError, NodeConfig};
 pub(crate) use divisions::{Division, Divisions};
+pub(crate) use dropped::{Dropped, Gone};
 pub(crate) use encoding::node_id;
-use encoding::{keyspace_id, keyspaces, match_range, node_ids, partitions};
+use encoding::{keyspace_ids, keyspaces, partitions};
+pub(crate) use partition::{Left, Member, Partition, Process, Removed, Standing};
 
 /// Version of the encoding, its first byte.
-const FORMAT_VERSION: u8 = 5;
-
-/// One life of a node's process and of its storage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Process {
-    pub(crate) incarnation: u64,
-    pub(crate) storage: u128,
-}
-
-/// How far a member has come. Each step takes the acknowledgements of the whole epoch (R7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) enum Standing {
-    /// Announced as joining; in no ring.
-    Joining,
-    /// In the multicast ring; copies.
-    Copying,
-    /// Announced as consistent; not yet in the unicast ring, unless as primary.
-    Promoted,
-    /// In both rings.
-    Serving,
-}
-
-impl Standing {
-    pub(crate) fn is_consistent(self) -> bool {
-        matches!(self, Self::Promoted | Self::Serving)
-    }
-
-    /// What the members are told.
-    pub(crate) fn announced(self) -> MemberState {
-        if self.is_consistent() { MemberState::Consistent } else { MemberState::Joining }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Member {
-    #[serde(with = "node_id")]
-    pub(crate) node: NodeId,
-    pub(crate) process: Process,
-    pub(crate) standing: Standing,
-    /// Stands in for an original that is away (R8). Who is neither that nor an original is leaving.
-    pub(crate) handoff: bool,
-}
+const FORMAT_VERSION: u8 = 6;
 
 /// What the operator wants of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,126 +48,6 @@ pub(crate) struct Node {
     pub(crate) added: bool,
 }
 
-/// A former member that has not acknowledged that it is none. It gets no lease (R12).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Removed {
-    #[serde(with = "node_id")]
-    pub(crate) node: NodeId,
-    pub(crate) incarnation: u64,
-    /// The epoch that removed it.
-    pub(crate) since: u32,
-    /// Whether it may have been answering gets: then the epoch is activated only when it cannot any more (R6).
-    pub(crate) served: bool,
-}
-
-/// A partition in its newest epoch.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Partition {
-    #[serde(with = "keyspace_id")]
-    pub(crate) keyspace: KeyspaceId,
-    /// Which of the keyspace's match values it owns.
-    #[serde(with = "match_range")]
-    pub(crate) range: MatchRange,
-    pub(crate) epoch: u32,
-    pub(crate) activated: bool,
-    #[serde(with = "node_id")]
-    pub(crate) primary: NodeId,
-    pub(crate) members: Vec<Member>,
-    pub(crate) removed: Vec<Removed>,
-    /// The replica set by the hash ring; other members are handoffs, or leaving.
-    #[serde(with = "node_ids")]
-    pub(crate) originals: Vec<NodeId>,
-    /// Originals that have never been consistent since they are.
-    #[serde(with = "node_ids")]
-    pub(crate) newcomers: Vec<NodeId>,
-    /// Which member answers whose gets.
-    pub(crate) divisions: Divisions,
-}
-
-impl Partition {
-    pub(crate) fn epoch(&self) -> Epoch {
-        Epoch(self.epoch)
-    }
-
-    pub(crate) fn member(&self, node: NodeId) -> Option<&Member> {
-        self.members.iter().find(|member| member.node == node)
-    }
-
-    /// What a member is there for.
-    pub(crate) fn role(&self, member: &Member) -> MemberRole {
-        match (member.handoff, self.originals.contains(&member.node)) {
-            (true, _) => MemberRole::Handoff,
-            (false, false) => MemberRole::Leaving,
-            (false, true) if self.is_newcomer(member.node) => MemberRole::Newcomer,
-            (false, true) => MemberRole::Original,
-        }
-    }
-
-    /// Who holds everything, and may lead: consistent originals, and those that were.
-    pub(crate) fn holders(&self) -> impl Iterator<Item = &Member> {
-        self.members.iter().filter(|member| !member.handoff && member.standing.is_consistent())
-    }
-
-    /// Every original serves, nobody stands in, and nothing is left to wait for.
-    pub(crate) fn is_whole(&self) -> bool {
-        let all_serve = self.members.iter().all(|member| member.standing == Standing::Serving);
-        all_serve && self.has_only_originals() && self.activated && self.removed.is_empty()
-    }
-
-    fn has_only_originals(&self) -> bool {
-        let is_original = |member: &Member| self.originals.contains(&member.node);
-        self.members.len() == self.originals.len() && self.members.iter().all(is_original)
-    }
-
-    /// Whether a node is an original that does not hold everything.
-    pub(crate) fn is_newcomer(&self, node: NodeId) -> bool {
-        self.newcomers.contains(&node)
-    }
-
-    /// Whether a node is a member, or is to be one.
-    pub(crate) fn has(&self, node: NodeId) -> bool {
-        self.originals.contains(&node) || self.member(node).is_some()
-    }
-
-    pub(crate) fn handoffs(&self) -> impl Iterator<Item = &Member> {
-        self.members.iter().filter(|member| member.handoff)
-    }
-
-    /// What must hold in every epoch; `nodes` are the cluster's.
-    fn validate(&self, replicas: usize, nodes: &[NodeId]) -> Result<(), &'static str> {
-        if !self.holders().any(|member| member.node == self.primary) {
-            return Err("a primary does not hold everything");
-        }
-        let removed = self.removed.iter().map(|removed| removed.node);
-        let members = self.members.iter().map(|member| member.node);
-        let mut named = self.originals.iter().copied().chain(members).chain(removed);
-        if self.originals.len() != replicas
-            || self.members.len() > MEMBERS_MAX
-            || !named.all(|node| nodes.contains(&node))
-        {
-            return Err("a replica set has the wrong size or names an unknown node");
-        }
-        let is_original = |member: &Member| self.originals.contains(&member.node);
-        let is_named_once = |(index, member): (usize, &Member)| {
-            self.members[..index].iter().all(|before| before.node != member.node)
-        };
-        let is_in_two_roles = |member: &Member| is_original(member) && member.handoff;
-        if self.members.iter().any(is_in_two_roles)
-            || !self.newcomers.iter().all(|node| self.originals.contains(node))
-            || !self.members.iter().enumerate().all(is_named_once)
-        {
-            return Err("a member is named twice, or in the wrong role");
-        }
-        if !self.divisions.are_sound() {
-            return Err("the divisions of a partition make no sense");
-        }
-        if vnode_blocks(self.range).is_none() {
-            return Err("a partition begins or ends within a vnode");
-        }
-        Ok(())
-    }
-}
-
 /// The whole state. Before bootstrap there are no keyspaces and no partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct State {
@@ -220,6 +62,13 @@ pub(crate) struct State {
     /// Those that have come into being, in the order in which they did.
     #[serde(with = "keyspaces")]
     pub(crate) keyspaces: Vec<KeyspaceSpec>,
+    /// The smallest number that no keyspace ever had, of those that commands give.
+    pub(crate) next_keyspace: u16,
+    /// Configured keyspaces that were dropped: they do not come into being again.
+    #[serde(with = "keyspace_ids")]
+    pub(crate) retired: Vec<KeyspaceId>,
+    /// Keyspaces of which somebody may still hold something.
+    pub(crate) dropped: Vec<Dropped>,
     #[serde(with = "partitions")]
     partitions: BTreeMap<PartitionId, Partition>,
     /// The smallest id that no partition ever had.
@@ -248,6 +97,14 @@ pub enum StateError {
     NodeMissing { name: String },
     #[error("keyspace {stored} is stored, {configured} is configured; changing it is not supported")]
     KeyspaceChanged { stored: String, configured: String },
+    #[error(
+        "keyspace {name} of this cluster has the ring {ring}/16, which is none of the configuration's any more"
+    )]
+    RingUnknown { name: String, ring: Ipv4Addr },
+    #[error(
+        "keyspace {name} is configured with the ring {ring}/16, which another one of this cluster has; say `unicast_vring` and `multicast_vring`"
+    )]
+    RingTaken { name: String, ring: Ipv4Addr },
 }
 
 /// The version inside encoded state, for [`crate::StateStore::compare_and_swap`].
@@ -268,6 +125,9 @@ impl State {
             next_node: nodes.last().map_or(0, |node| node.config.id.0 + 1),
             nodes,
             keyspaces: Vec::new(),
+            next_keyspace: CREATED_FIRST.0,
+            retired: Vec::new(),
+            dropped: Vec::new(),
             partitions: BTreeMap::new(),
             next_partition: 0,
         }
@@ -294,7 +154,7 @@ impl State {
         if let Some(node) = stored.nodes.iter().find(|node| !node.added && !is_configured(node)) {
             return Err(StateError::NodeMissing { name: node.config.name.clone() });
         }
-        for spec in &stored.keyspaces {
+        for spec in stored.keyspaces.iter().filter(|spec| spec.id < CREATED_FIRST) {
             let configured = config.keyspaces.iter().find(|configured| configured.id == spec.id);
             if configured != Some(spec) {
                 return Err(StateError::KeyspaceChanged {
@@ -303,7 +163,31 @@ impl State {
                 });
             }
         }
+        stored.check_rings(config)?;
         Ok(stored)
+    }
+
+    /// Switches know the rings of the configuration, and no others; nor may a keyspace that is configured now have those of one that is there.
+    fn check_rings(&self, config: &Config) -> Result<(), StateError> {
+        let pairs = config.ring_pairs();
+        let there = || self.keyspaces.iter().chain(self.dropped.iter().map(|dropped| &dropped.spec));
+        if let Some(spec) = there().find(|spec| !pairs.contains(&(spec.unicast, spec.multicast))) {
+            let (name, ring) = (spec.name.clone(), spec.unicast);
+            return Err(StateError::RingUnknown { name, ring });
+        }
+        let takes = |new: &&KeyspaceSpec| there().any(|spec| spec.unicast == new.unicast);
+        match self.unfounded(config).find(takes) {
+            Some(new) => Err(StateError::RingTaken { name: new.name.clone(), ring: new.unicast }),
+            None => Ok(()),
+        }
+    }
+
+    /// Keyspaces that are configured and have not come into being.
+    pub(crate) fn unfounded<'a>(&'a self, config: &'a Config) -> impl Iterator<Item = &'a KeyspaceSpec> {
+        config.keyspaces.iter().filter(|spec| {
+            let is_there = self.keyspaces.iter().any(|known| known.id == spec.id);
+            !is_there && !self.retired.contains(&spec.id)
+        })
     }
 
     pub(crate) fn term(&self) -> Term {
@@ -335,7 +219,42 @@ impl State {
         self.nodes.retain(|known| known.config.id != node);
         for partition in self.partitions.values_mut() {
             partition.removed.retain(|removed| removed.node != node);
+            partition.left.retain(|left| left.node != node);
         }
+        for gone in self.dropped.iter_mut().flat_map(|dropped| dropped.partitions.values_mut()) {
+            gone.forget(node);
+        }
+    }
+
+    /// Every partition of a keyspace that is dropped.
+    pub(crate) fn gone(&self) -> impl Iterator<Item = (PartitionId, &KeyspaceSpec, &Gone)> {
+        self.dropped
+            .iter()
+            .flat_map(|dropped| dropped.partitions.iter().map(|(id, gone)| (*id, &dropped.spec, gone)))
+    }
+
+    /// Who was a member of whatever partition and may not know that it is none.
+    pub(crate) fn removed(&self) -> impl Iterator<Item = &Removed> {
+        let of_gone = self.gone().flat_map(|(_, _, gone)| &gone.removed);
+        self.partitions.values().flat_map(|partition| &partition.removed).chain(of_gone)
+    }
+
+    /// The newest epoch of a partition, or the one in which it went.
+    pub(crate) fn newest_epoch(&self, id: PartitionId) -> Option<u32> {
+        let gone = || self.dropped.iter().find_map(|dropped| dropped.partitions.get(&id));
+        self.partition(id).map(|partition| partition.epoch).or_else(|| gone().map(|gone| gone.epoch))
+    }
+
+    /// A keyspace is no more: its partitions go on without members, until nobody holds anything of them.
+    pub(crate) fn drop_keyspace(&mut self, id: KeyspaceId) {
+        let Some(place) = self.keyspaces.iter().position(|spec| spec.id == id) else { return };
+        let spec = self.keyspaces.remove(place);
+        let partitions = self.partitions.extract_if(.., |_, partition| partition.keyspace == id);
+        let partitions = partitions.map(|(id, partition)| (id, Gone::of(&partition))).collect();
+        if id < CREATED_FIRST {
+            self.retired.push(id);
+        }
+        self.dropped.push(Dropped { spec, partitions });
     }
 
     /// Every partition.
@@ -389,15 +308,38 @@ impl State {
             return Ok(());
         }
         check_keyspaces(&self.keyspaces, self.ring().len()).map_err(|_| "its keyspaces make no sense")?;
+        self.validate_dropped()?;
         let is_known =
             |partition: &Partition| self.keyspaces.iter().any(|spec| spec.id == partition.keyspace);
         if !self.partitions.values().all(is_known) {
             return Err("a partition is of no keyspace");
         }
-        if self.partitions.keys().any(|id| id.0 >= self.next_partition) {
+        let gone = self.gone().map(|(id, _, _)| id);
+        if { gone }.chain(self.partitions.keys().copied()).any(|id| id.0 >= self.next_partition) {
             return Err("a partition has an id that is to be given");
         }
         self.keyspaces.iter().try_for_each(|spec| self.validate_keyspace(spec))
+    }
+
+    /// No number and no ring is two keyspaces', whether they are there or not.
+    fn validate_dropped(&self) -> Result<(), &'static str> {
+        let dropped = || self.dropped.iter().map(|dropped| &dropped.spec);
+        let (mut ids, mut rings) = (BTreeSet::new(), BTreeSet::new());
+        for spec in self.keyspaces.iter().chain(dropped()) {
+            if !ids.insert(spec.id) || !rings.insert(spec.unicast) || !rings.insert(spec.multicast) {
+                return Err("two keyspaces share a number or a ring");
+            }
+        }
+        let is_to_be_given = |id: &KeyspaceId| *id >= CREATED_FIRST && id.0 >= self.next_keyspace;
+        if ids.iter().any(is_to_be_given) || self.keyspaces.iter().any(|spec| self.retired.contains(&spec.id))
+        {
+            return Err("a keyspace has a number that is to be given, or that it has lost");
+        }
+        let is_known = |node: NodeId| self.nodes.iter().any(|known| known.config.id == node);
+        match self.gone().all(|(_, _, gone)| gone.nodes().all(is_known)) {
+            true => Ok(()),
+            false => Err("a partition that is gone names an unknown node"),
+        }
     }
 
     /// Every match value is owned by one partition.

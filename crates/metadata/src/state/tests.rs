@@ -1,6 +1,7 @@
 use super::*;
 use crate::decide::epochs;
 use nicekv_placement::{KeyspaceDefaults, RingsBase};
+use nicekv_wire::MatchRange;
 
 fn spec(id: u16, partitions: u32) -> KeyspaceSpec {
     let (id, rings) = (KeyspaceId(id), RingsBase::Network);
@@ -25,6 +26,9 @@ fn state() -> State {
         nodes: [config, second].map(|config| Node { config, wish: Wish::Holds, added: false }).into(),
         next_node: 3,
         keyspaces: vec![spec(0, 1), spec(1, 2)],
+        next_keyspace: 16,
+        retired: Vec::new(),
+        dropped: Vec::new(),
         partitions: BTreeMap::new(),
         next_partition: 0,
     };

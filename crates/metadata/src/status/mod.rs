@@ -36,6 +36,8 @@ pub struct KeyspaceInfo {
     pub multicast: Ipv4Addr,
     /// R and k, if it is a quorum keyspace (R14).
     pub quorum: Option<(u8, u8)>,
+    /// It began with two to the power of this many partitions: requests for keys of one may share a datagram.
+    pub partition_bits: u32,
 }
 
 impl ClusterInfo {
@@ -80,6 +82,12 @@ pub struct Status {
     pub nodes: Vec<NodeStatus>,
     /// By id; those that are configured and have not come into being are not among them.
     pub keyspaces: Vec<KeyspaceStatus>,
+    /// Keyspaces that are being dropped.
+    #[serde(default)]
+    pub dropped: Vec<DroppedStatus>,
+    /// Replicas that nobody needs and that are not discarded yet, those of dropped keyspaces included.
+    #[serde(default)]
+    pub leftovers: usize,
     /// By id; empty before bootstrap.
     pub partitions: Vec<PartitionStatus>,
     /// By id.
@@ -194,6 +202,9 @@ pub struct KeyspaceStatus {
     pub replicas: usize,
     /// How many there are now.
     pub partitions: usize,
+    /// Of these, those all of whose replicas are in both rings, and known to be.
+    #[serde(default)]
+    pub ready: usize,
     pub unicast: Ipv4Addr,
     pub multicast: Ipv4Addr,
     /// How many of them are how well.
@@ -201,6 +212,23 @@ pub struct KeyspaceStatus {
     /// What is stored and asked.
     #[serde(default)]
     pub usage: UsageStatus,
+}
+
+/// A keyspace that is being dropped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DroppedStatus {
+    /// Its number.
+    pub id: u16,
+    /// Its name.
+    pub name: String,
+    /// Whether nobody answers a get, or acknowledges a put, of it any more.
+    pub quiet: bool,
+    /// Replicas of its partitions that are not discarded yet.
+    pub replicas: usize,
+    /// Names of the nodes that hold them and are there, then of those that are not.
+    pub waits_for: (Vec<String>, Vec<String>),
+    /// What else it waits for: a switch that may go by tables with it.
+    pub switches: Option<String>,
 }
 
 /// What is stored and asked, as the nodes told within the last seconds.

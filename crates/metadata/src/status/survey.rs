@@ -1,5 +1,6 @@
 //! How the status comes from the persisted state and the observations.
 
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,7 +16,7 @@ use crate::config::Balancing;
 use crate::leader::Metadata;
 use crate::observations::Observations;
 use crate::policy::Policy;
-use crate::state::{Member, Node, Partition, Standing, Wish};
+use crate::state::{Dropped, Member, Node, Partition, Standing, Wish};
 use crate::view::{self, Observed};
 
 impl Metadata {
@@ -27,8 +28,14 @@ impl Metadata {
             partitions.map(|(id, partition)| self.partition_status(id, partition)).collect();
         let nodes: Vec<_> = self.committed.nodes.iter().map(|node| self.node_status(node)).collect();
         let keyspaces = self.committed.keyspaces.iter();
-        let keyspaces: Vec<_> =
-            keyspaces.map(|spec| keyspace_status(spec, &partitions, self.usage(spec.id))).collect();
+        let keyspaces: Vec<_> = keyspaces
+            .map(|spec| KeyspaceStatus {
+                ready: self.ready_partitions(spec.id),
+                ..keyspace_status(spec, &partitions, self.usage(spec.id))
+            })
+            .collect();
+        let dropped: Vec<_> =
+            self.committed.dropped.iter().map(|dropped| self.dropped_status(dropped)).collect();
         let mut usage = UsageStatus::default();
         keyspaces.iter().for_each(|keyspace| usage.add(&keyspace.usage));
         Status {
@@ -41,6 +48,8 @@ impl Metadata {
             health: HealthCounts::of(&partitions),
             usage,
             keyspaces,
+            leftovers: self.leftovers() + dropped.iter().map(|dropped| dropped.replicas).sum::<usize>(),
+            dropped,
             partitions,
             switches: self.observations.switches.status(),
             tables: self.observations.switches.table_status(),
@@ -61,10 +70,41 @@ impl Metadata {
                 .replication()
                 .quorum()
                 .map(|quorum| (quorum.replicas() as u8, quorum.write_set() as u8)),
+            partition_bits: spec.partitions.ilog2(),
         };
-        let mut keyspaces: Vec<_> = self.config.keyspaces.iter().map(info).collect();
+        let there = self.committed.keyspaces.iter().chain(self.committed.unfounded(&self.config));
+        let mut keyspaces: Vec<_> = there.map(info).collect();
         keyspaces.sort_by_key(|keyspace| keyspace.id);
         ClusterInfo { cluster: self.committed.cluster, port: self.config.port, keyspaces }
+    }
+
+    fn ready_partitions(&self, keyspace: KeyspaceId) -> usize {
+        let of_it = self.committed.partitions().filter(|(_, partition)| partition.keyspace == keyspace);
+        of_it.filter(|(id, partition)| self.unfinished(*id, partition).is_none()).count()
+    }
+
+    /// Replicas of nodes that are no members, nor come back as such.
+    fn leftovers(&self) -> usize {
+        let is_left =
+            |partition: &Partition| partition.left.iter().filter(|left| !partition.has(left.node)).count();
+        self.committed.partitions().map(|(_, partition)| is_left(partition)).sum()
+    }
+
+    fn dropped_status(&self, Dropped { spec, partitions }: &Dropped) -> DroppedStatus {
+        let membership = &self.observations.membership;
+        let left = || partitions.values().flat_map(|gone| &gone.left);
+        let nodes: BTreeSet<NodeId> = left().map(|left| left.node).collect();
+        let (there, away): (Vec<_>, Vec<_>) =
+            nodes.into_iter().partition(|node| membership.live(*node).is_some());
+        let names = |nodes: Vec<NodeId>| nodes.into_iter().map(|node| self.name(node)).collect();
+        DroppedStatus {
+            id: spec.id.0,
+            name: spec.name.clone(),
+            quiet: partitions.values().all(|gone| gone.quiet),
+            replicas: left().count(),
+            waits_for: (names(there), names(away)),
+            switches: self.observations.switches.why_not_ready(),
+        }
     }
 
     fn usage(&self, keyspace: KeyspaceId) -> UsageStatus {
@@ -227,9 +267,7 @@ impl Metadata {
         }
         let absent =
             self.config.nodes.iter().find(|node| self.observations.membership.live(node.id).is_none());
-        let is_missing =
-            |spec: &&KeyspaceSpec| self.committed.keyspaces.iter().all(|known| known.id != spec.id);
-        let missing = self.config.keyspaces.iter().find(is_missing);
+        let missing = self.committed.unfounded(&self.config).next();
         if let (Some(node), false) = (absent, self.committed.is_bootstrapped()) {
             return Some(format!("waiting for {} to start for the first time", node.name));
         }
@@ -299,6 +337,7 @@ fn keyspace_status(
         write_set,
         replicas: spec.replicas,
         partitions: of_it().count(),
+        ready: 0,
         unicast: spec.unicast,
         multicast: spec.multicast,
         health: HealthCounts::of(of_it()),

@@ -122,7 +122,12 @@ const PLANT_SEEDS_MAX: u64 = 200;
 
 /// The nodes of this world keep no log, so it is nothing to them in which epoch they restart; and a former leader's
 /// leases have a scenario of their own.
-const FOUND_ELSEWHERE: [Plant; 2] = [Plant::RestartUnnoticed, Plant::FormerLeasesForgotten];
+const FOUND_ELSEWHERE: [Plant; 4] = [
+    Plant::RestartUnnoticed,
+    Plant::FormerLeasesForgotten,
+    Plant::DropNotAwaited,
+    Plant::KeyspaceNumberReused,
+];
 
 #[test]
 fn every_planted_bug_is_found() {

@@ -23,7 +23,14 @@ fn forgeries(cluster: &Cluster) -> Vec<Vec<u8>> {
     let deaf =
         Heartbeat { node, incarnation, storage, sent_ns: 1, unanswered: 9, space: DiskSpace::Exhausted };
     let restarted = Heartbeat { incarnation: incarnation + 1, unanswered: 0, ..deaf };
-    let ack = AssignAck { node, incarnation, partition, epoch: Epoch(epoch.0 + 1), activated: true };
+    let ack = AssignAck {
+        node,
+        incarnation,
+        partition,
+        epoch: Epoch(epoch.0 + 1),
+        activated: true,
+        discarded: false,
+    };
     vec![
         encode(|out| deaf.encode(out)),
         encode(|out| restarted.encode(out)),

@@ -6,6 +6,7 @@ mod capacity;
 mod changes;
 mod checks;
 mod cluster;
+mod created;
 mod divisions;
 mod faults;
 mod fencing;

@@ -151,14 +151,19 @@ impl Node {
                     return None;
                 }
                 running.term = assign.term;
-                let partition = assign.partition;
+                let (partition, discard, of) = (assign.partition, assign.discard, assign.epoch);
                 let known = running.assigned.entry(partition).or_insert_with(|| assign.clone());
                 if (assign.epoch, assign.activated) > (known.epoch, known.activated) {
                     *known = assign;
                 }
                 let (epoch, activated) = (known.epoch, known.activated);
+                let discarded = discard && epoch == of;
+                if discarded {
+                    assert!(known.members.iter().all(|member| member.node != id), "a member is to discard");
+                    self.values.remove(&partition);
+                }
                 Some(encode(|out| {
-                    AssignAck { node: id, incarnation, partition, epoch, activated }.encode(out);
+                    AssignAck { node: id, incarnation, partition, epoch, activated, discarded }.encode(out);
                 }))
             }
             other => panic!("a node does not expect {other:?}"),

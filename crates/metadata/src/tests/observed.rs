@@ -219,7 +219,14 @@ fn what_a_disk_has_room_for_is_what_the_live_process_said_last() {
 }
 
 fn ack(incarnation: u64, epoch: u32, activated: bool) -> AssignAck {
-    AssignAck { partition: PartitionId(0), epoch: Epoch(epoch), incarnation, node: NODE, activated }
+    AssignAck {
+        partition: PartitionId(0),
+        epoch: Epoch(epoch),
+        incarnation,
+        node: NODE,
+        activated,
+        discarded: false,
+    }
 }
 
 #[test]

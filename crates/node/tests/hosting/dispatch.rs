@@ -228,6 +228,7 @@ fn an_assignment_is_taken_if_it_is_the_metadata_services_and_sound_and_then_ackn
         partition: PARTITION,
         epoch: Epoch(6),
         activated: false,
+        discarded: false,
     };
     assert_eq!((ack(&mut node), node.turned_away()), (Some(told), (5, 0, 0)));
 }

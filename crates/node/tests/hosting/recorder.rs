@@ -330,5 +330,6 @@ pub(crate) fn assign(partition: PartitionId, range: MatchRange) -> Assign {
         primary: NodeId(2),
         replicas: 3,
         members: vec![member(1), member(2), member(3)],
+        discard: false,
     }
 }

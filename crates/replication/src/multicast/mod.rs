@@ -240,6 +240,12 @@ impl Protocol for Partition {
         (leads && !is_held_back).then(|| self.sequence.logged())
     }
 
+    fn give_up(&mut self, host: &mut Host) {
+        let none = host.map();
+        self.locks.give_up(&mut host.visibility, none);
+        host.visibility.unknown(self.id());
+    }
+
     fn status(&self) -> PartitionStatus {
         PartitionStatus {
             partition: self.id(),

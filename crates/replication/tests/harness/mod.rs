@@ -151,6 +151,7 @@ impl Node {
             primary,
             replicas: self.replicas,
             members,
+            discard: false,
         };
         self.receive(METADATA, |out| assign.encode(out))
     }

@@ -15,8 +15,9 @@ use super::lookups::Pending;
 use crate::control_plane::{AdminRequest, CONTROL_LIMITS, Greeting, NotLeading, Role, decode};
 use crate::{FramedStream, PollFd, StreamError, accept};
 use nicekv_dataplane::control::{self, ControlReply, ControlRequest, Lookup};
-use nicekv_metadata::{ControlPlane, Metadata, Plan, Refused, Status, SwitchId};
+use nicekv_metadata::{ControlPlane, Metadata, Refused, Status, SwitchId};
 use nicekv_wire::{Duration, Now};
+use serde::Serialize;
 use std::io;
 use std::net::{IpAddr, TcpListener, TcpStream};
 
@@ -318,6 +319,12 @@ impl Desk<'_> {
                 let version = core.version() + u64::from(outcome.is_ok());
                 return planned(outcome).map(|json| Answer::Persisted(version, json));
             }
+            AdminRequest::PlanKeyspace(change) => planned(core.plan_keyspace(change)),
+            AdminRequest::ChangeKeyspace(change) => {
+                let outcome = core.change_keyspace(change);
+                let version = core.version() + u64::from(outcome.is_ok());
+                return planned(outcome).map(|json| Answer::Persisted(version, json));
+            }
             AdminRequest::Ready => return Ok(Answer::Ready),
             AdminRequest::Lookup(lookup) => return Ok(Answer::Found(*lookup)),
             // Nodes are asked themselves.
@@ -427,7 +434,7 @@ impl Connection {
     }
 }
 
-fn planned(outcome: Result<Plan, Refused>) -> serde_json::Result<Vec<u8>> {
+fn planned<P: Serialize>(outcome: Result<P, Refused>) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(&outcome.map_err(|refused| refused.to_string()))
 }
 

@@ -32,10 +32,10 @@ const INBOX_MAX: usize = 4096;
 #[derive(Clone)]
 pub(super) struct Controller {
     pub(super) core: Metadata,
-    process: u64,
+    pub(super) process: u64,
     clock: Clock,
     turn_at_ns: Option<u64>,
-    paused_until_ns: u64,
+    pub(super) paused_until_ns: u64,
     inbox: Vec<(SocketAddrV4, Vec<u8>)>,
 }
 
@@ -83,7 +83,7 @@ impl Controllers {
         self.running.last().filter(|newest| newest.process == self.started)
     }
 
-    fn newest_mut(&mut self) -> Option<&mut Controller> {
+    pub(super) fn newest_mut(&mut self) -> Option<&mut Controller> {
         self.running.last_mut().filter(|newest| newest.process == self.started)
     }
 
@@ -248,6 +248,7 @@ impl Cluster {
             }
         }
         self.controllers.running.insert(index, controller);
+        self.look_at_keyspaces();
     }
 
     /// The process is gone, and its connections.

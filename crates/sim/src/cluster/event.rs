@@ -26,6 +26,7 @@ pub(super) enum Event {
     SeatAnswered { instance: usize, life: u64, number: u64, answer: Box<SeatAnswer> },
     Cut,
     Change,
+    Keyspace,
 }
 
 /// An event that is about to happen, for those who wait for one.

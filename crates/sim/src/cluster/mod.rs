@@ -19,6 +19,7 @@ mod clients;
 mod controllers;
 mod event;
 mod instances;
+mod keyspaces;
 mod machines;
 mod mishaps;
 mod record;
@@ -30,6 +31,7 @@ mod traffic;
 mod trunks;
 
 pub use event::{Seen, What};
+pub use keyspaces::Created;
 pub use mishaps::{Direction, Mishap};
 pub use scenario::Scenario;
 pub use tally::Tally;
@@ -49,6 +51,7 @@ use controllers::{Controllers, Link};
 use event::Event;
 use nicekv_dataplane::{Prefix, VringConfig, VringSet};
 use nicekv_metadata::Metadata;
+use nicekv_placement::ring_pairs;
 use nicekv_wire::limits::PORT_DEFAULT;
 use nicekv_wire::{ClientId, NodeId, PartitionId};
 use record::Record;
@@ -84,6 +87,7 @@ pub struct Cluster {
     agent_away_until_ns: Vec<u64>,
     /// A switch refuses tables before.
     full_until_ns: Vec<u64>,
+    created: Created,
     connections: BTreeMap<u64, Connection>,
     connections_made: u64,
     /// At this event the power is lost.
@@ -104,6 +108,7 @@ impl Cluster {
             metadata: &INSTANCES[..scenario.instances],
             switch: scenario.hides_sources.then_some(SWITCH),
             sources: scenario.sources(),
+            discard_bytes_per_second: scenario.discard_bytes_per_second,
             plant: scenario.plant.and_then(Planted::replica),
         };
         let nodes: Vec<Node> =
@@ -114,9 +119,9 @@ impl Cluster {
             clients.iter_mut().for_each(|client| client.plant(plant));
         }
         let ring = |base: Ipv4Addr| Prefix::new(base.octets(), 16);
-        let pairs = specs(&scenario.keyspaces)
+        let pairs = ring_pairs(&specs(&scenario.keyspaces))
             .into_iter()
-            .map(|spec| VringConfig { unicast: ring(spec.unicast), multicast: ring(spec.multicast) });
+            .map(|(unicast, multicast)| VringConfig { unicast: ring(unicast), multicast: ring(multicast) });
         let rings = VringSet::new(pairs).expect("every keyspace has its own");
         let mut cluster = Self {
             faults: scenario.faults,
@@ -136,6 +141,7 @@ impl Cluster {
             links_made: 0,
             agent_away_until_ns: vec![0; scenario.switch_count()],
             full_until_ns: vec![0; scenario.switch_count()],
+            created: Created::default(),
             connections: BTreeMap::new(),
             connections_made: 0,
             power_loss_at: None,
@@ -160,6 +166,9 @@ impl Cluster {
         }
         if self.faults.change_interval_ns > 0 {
             self.queue.at(self.faults.change_interval_ns, Event::Change);
+        }
+        if self.faults.keyspace_interval_ns > 0 {
+            self.queue.at(self.faults.keyspace_interval_ns, Event::Keyspace);
         }
         self.draw_power_loss();
     }
@@ -255,7 +264,9 @@ impl Cluster {
             }
             Event::ClientTurn(client) => (Host::Client(*client), What::Turn),
             Event::MetadataTurn(_) => (Host::Metadata, What::Turn),
-            Event::MetadataStart | Event::Cut | Event::Change => (Host::Metadata, What::Other),
+            Event::MetadataStart | Event::Cut | Event::Change | Event::Keyspace => {
+                (Host::Metadata, What::Other)
+            }
             Event::Persisted { .. } => (Host::Metadata, What::Disk),
             Event::InstanceTurn { instance, .. } => (Host::instance(*instance), What::Turn),
             Event::InstanceStart(instance) => (Host::instance(*instance), What::Other),
@@ -290,7 +301,8 @@ impl Cluster {
 
     /// The keyspace of that number.
     pub fn shape(&self, keyspace: u16) -> Shape {
-        self.scenario.keyspaces[usize::from(keyspace)]
+        let begun_with = self.scenario.keyspaces.get(usize::from(keyspace)).copied();
+        begun_with.or_else(|| self.created.shape(keyspace)).expect("a keyspace that was there")
     }
 
     /// The node that leads a partition in its newest epoch.
@@ -331,6 +343,7 @@ impl Cluster {
             }
             Event::Cut => self.cut_or_mend(),
             Event::Change => self.draw_change(),
+            Event::Keyspace => self.draw_keyspace(),
         }
     }
 }

@@ -33,6 +33,8 @@ pub struct Scenario {
     pub balancing: bool,
     /// Whether the switches hide the source addresses, as the one in user space does.
     pub hides_sources: bool,
+    /// How fast nodes discard what nobody needs: a slow one may be at it when it becomes a member again.
+    pub discard_bytes_per_second: u64,
     /// Clients.
     pub clients: usize,
     /// What they do.

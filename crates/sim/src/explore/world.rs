@@ -169,6 +169,7 @@ impl World {
                 primary: NodeId(self.roles.primary as u16 + 1),
                 replicas: NODES as u8,
                 members: self.roles.members.iter().map(member).collect(),
+                discard: false,
             };
             let lease = HeartbeatReply { term: Term(1), incarnation, sent_ns: 0, lease_ns: u64::MAX };
             let mut bytes = Vec::new();

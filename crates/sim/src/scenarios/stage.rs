@@ -74,6 +74,7 @@ fn busy() -> Scenario {
         edges: false,
         balancing: true,
         hides_sources: false,
+        discard_bytes_per_second: 16 << 20,
         clients: 3,
         workload: Workload {
             keys: Key::several(0, 6),

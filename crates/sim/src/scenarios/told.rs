@@ -172,6 +172,7 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
         edges: false,
         balancing: true,
         hides_sources: false,
+        discard_bytes_per_second: 16 << 20,
         clients,
         workload: Workload {
             keys: keys.iter().map(|key| Key { keyspace: 0, name: key.to_vec() }).collect(),

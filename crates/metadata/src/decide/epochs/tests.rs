@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::policy::Policy;
+use crate::state::Left;
 
 /// Nodes 1 to 5, of which 1 to 3 are the originals; everything is live, proven, acknowledged, unless told otherwise.
 struct Table {
@@ -18,6 +19,7 @@ struct Table {
     is_time: bool,
     may_lead_again: bool,
     wants_fence: bool,
+    discarded: Option<NodeId>,
     target: Vec<NodeId>,
     may_move: bool,
     policy: Policy,
@@ -48,6 +50,7 @@ impl Default for Table {
             is_time: true,
             may_lead_again: false,
             wants_fence: false,
+            discarded: None,
             target: [1, 2, 3].map(NodeId).into(),
             may_move: true,
             policy: Policy::multicast(3),
@@ -100,6 +103,10 @@ impl Observed for Table {
     fn may_lead_again(&self, _: NodeId) -> bool {
         self.may_lead_again
     }
+    fn discarded(&self, left: &Left) -> bool {
+        self.discarded == Some(left.node)
+    }
+
     fn wants_fence(&self) -> bool {
         self.wants_fence
     }
@@ -138,6 +145,7 @@ fn partition(members: &str) -> Partition {
         originals: [1, 2, 3].map(NodeId).into(),
         newcomers: Vec::new(),
         divisions: Divisions::default(),
+        left: Vec::new(),
     }
 }
 

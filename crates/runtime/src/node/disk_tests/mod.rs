@@ -140,6 +140,7 @@ fn assign(addresses: &[SocketAddrV4], epoch: u32) -> Assign {
         primary: NodeId(1),
         replicas: addresses.len() as u8,
         members,
+        discard: false,
     }
 }
 

@@ -1,0 +1,93 @@
+//! The keyspaces that a gateway serves: who finds out that there are others says so, and its threads go on with these.
+
+use nicekv_client::{ClientCore, Keyspace};
+use nicekv_wire::KeyspaceId;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A list that whoever has a clone may replace.
+#[derive(Clone, Debug, Default)]
+pub struct KnownKeyspaces(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Counts the lists; written with the list locked.
+    version: AtomicU64,
+    keyspaces: Mutex<Vec<Keyspace>>,
+}
+
+impl KnownKeyspaces {
+    /// These.
+    pub fn new(keyspaces: Vec<Keyspace>) -> Self {
+        Self(Arc::new(Shared { version: AtomicU64::new(1), keyspaces: Mutex::new(keyspaces) }))
+    }
+
+    /// These, as the metadata service says now. Whether there is another one, or one less.
+    pub fn set(&self, keyspaces: Vec<Keyspace>) -> bool {
+        let mut known = self.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.iter().map(|known| known.id).eq(keyspaces.iter().map(|new| new.id)) {
+            return false;
+        }
+        *known = keyspaces;
+        self.0.version.fetch_add(1, Ordering::Release);
+        true
+    }
+
+    pub(crate) fn has(&self, number: i32) -> Option<KeyspaceId> {
+        let known = self.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().map(|keyspace| keyspace.id).find(|id| i32::from(id.0) == number)
+    }
+
+    /// SELECT takes numbers below this one, though not all of them.
+    pub(crate) fn databases(&self) -> u32 {
+        let known = self.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().map(|keyspace| u32::from(keyspace.id.0) + 1).max().unwrap_or(0)
+    }
+}
+
+/// The list that a thread's client goes by: the one of this version.
+#[derive(Debug, Default)]
+pub(crate) struct FollowedKeyspaces {
+    version: u64,
+}
+
+impl FollowedKeyspaces {
+    /// Has the client go by the list, if that is another one.
+    pub(crate) fn follow(&mut self, known: &KnownKeyspaces, client: &mut ClientCore) {
+        let newest = known.0.version.load(Ordering::Acquire);
+        if newest != self.version {
+            self.version = newest;
+            client.learn(&known.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_client::{Config, Request, SubmitError};
+    use nicekv_placement::Vrings;
+    use nicekv_wire::{ClientId, Now};
+
+    fn keyspace(id: u16) -> Keyspace {
+        Keyspace { id: KeyspaceId(id), ..Vrings::on_loopback(7400).into() }
+    }
+
+    #[test]
+    fn what_is_said_is_gone_by() {
+        let (known, mut followed) = (KnownKeyspaces::new(vec![keyspace(0)]), FollowedKeyspaces::default());
+        let mut client = ClientCore::new(Config::new(ClientId(1), keyspace(0)));
+        let mut refusal = |followed: &mut FollowedKeyspaces, id| {
+            followed.follow(&known, &mut client);
+            client.submit(Now::default(), KeyspaceId(id), Request::Get { key: b"k" }, 1).err()
+        };
+        let no_such = |id| Some(SubmitError::NoSuchKeyspace { keyspace: KeyspaceId(id) });
+        assert_eq!(refusal(&mut followed, 16), no_such(16));
+        assert!(!known.set(vec![keyspace(0)]) && known.set(vec![keyspace(0), keyspace(16)]));
+        assert_eq!((refusal(&mut followed, 16), refusal(&mut followed, 0)), (None, None));
+        assert_eq!((known.has(16), known.has(1), known.databases()), (Some(KeyspaceId(16)), None, 17));
+        // A request to the one that goes is still under way.
+        assert!(known.set(vec![keyspace(0), keyspace(17)]));
+        assert_eq!((refusal(&mut followed, 16), refusal(&mut followed, 17)), (no_such(16), None));
+    }
+}

@@ -1,0 +1,272 @@
+//! `nicekv keyspace list | create | drop`: keyspaces of a running cluster.
+//!
+//! A change is written down by the metadata service and carried out step by step; the command waits and may be ended: the change goes on.
+
+use crate::commands::{self, print};
+use crate::config::Replication;
+use crate::discovery::{self, EndpointArguments};
+use crate::failure::Failure;
+use nicekv_metadata::{DroppedStatus, KeyspaceChange, KeyspacePlan, KeyspaceStatus, Refused, Status};
+use nicekv_runtime::control_plane::AdminRequest;
+use serde::Serialize;
+use std::io::{BufRead, IsTerminal, Write};
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+/// Between two looks at how far a change is, and two tries while another change is being written down.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// Tries to begin a change.
+const TRIES_MAX: usize = 50;
+
+#[derive(clap::Subcommand)]
+pub(crate) enum KeyspaceCommand {
+    /// Show the cluster's keyspaces: how each is kept, and how much it holds
+    List(ListArguments),
+    /// Create a keyspace, in a pair of virtual rings of its own
+    ///
+    /// Its number, by which Redis clients select it, is given by the cluster, and never again. Gateways know it within a second.
+    Create(CreateArguments),
+    /// Drop a keyspace and all that it holds
+    ///
+    /// First nobody serves it any more, then every node discards what it holds of it. Until all have, its rings are nobody else's.
+    Drop(DropArguments),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ListArguments {
+    /// For programs
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    endpoint: EndpointArguments,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ChangeArguments {
+    /// Which keyspace
+    name: String,
+    /// Show what would follow, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not wait until all of it is done
+    #[arg(long)]
+    no_wait: bool,
+    #[command(flatten)]
+    endpoint: EndpointArguments,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct CreateArguments {
+    #[command(flatten)]
+    change: ChangeArguments,
+    /// How copies are kept in step
+    #[arg(long, value_enum, default_value = "multicast")]
+    replication: Replication,
+    /// Of a quorum: so many copies hold what is acknowledged (k); a get asks R - k + 1
+    #[arg(long, value_name = "K")]
+    write_set: Option<u8>,
+    /// Copies of each value (R) [default: as in the default keyspace]
+    #[arg(long, value_name = "R")]
+    replicas: Option<usize>,
+    /// Partitions, a power of two [default: as in the default keyspace]
+    #[arg(long, value_name = "N")]
+    partitions: Option<u32>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DropArguments {
+    #[command(flatten)]
+    change: ChangeArguments,
+    /// The name once more, in place of typing it at the terminal
+    #[arg(long, value_name = "NAME")]
+    yes_drop: Option<String>,
+}
+
+pub(crate) fn run(command: &KeyspaceCommand) -> Result<(), Failure> {
+    match command {
+        KeyspaceCommand::List(arguments) => list(arguments),
+        KeyspaceCommand::Create(arguments) => create(arguments),
+        KeyspaceCommand::Drop(arguments) => drop_keyspace(arguments),
+    }
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    keyspaces: &'a [KeyspaceStatus],
+    dropped: &'a [DroppedStatus],
+}
+
+fn list(arguments: &ListArguments) -> Result<(), Failure> {
+    let Status { keyspaces, dropped, .. } = status(&discovery::find(&arguments.endpoint)?)?;
+    let mut text = if arguments.json {
+        let listed = Listed { keyspaces: &keyspaces, dropped: &dropped };
+        serde_json::to_string(&listed).map_err(Failure::environment)?
+    } else {
+        let there = keyspaces.iter().map(commands::describe_keyspace);
+        there.chain(dropped.iter().map(describe_dropped)).collect::<Vec<_>>().join("\n")
+    };
+    text.push('\n');
+    print(text.as_bytes())
+}
+
+/// A keyspace that goes, for people.
+pub(crate) fn describe_dropped(dropped: &DroppedStatus) -> String {
+    let DroppedStatus { id, name, quiet, replicas, waits_for: (there, away), switches } = dropped;
+    let waits = match (quiet, switches) {
+        (false, _) => "waits until nobody serves it any more".to_owned(),
+        (true, Some(reason)) if *replicas == 0 => format!("waits for the switches: {reason}"),
+        (true, _) if there.is_empty() && away.is_empty() => "is forgotten next".to_owned(),
+        (true, _) => {
+            let away: Vec<_> = away.iter().map(|name| format!("{name} (not there)")).collect();
+            let nodes = [there.as_slice(), away.as_slice()].concat().join(", ");
+            format!("{replicas} replicas are to be discarded, by {nodes}")
+        }
+    };
+    format!("keyspace {id} {name} is dropped: {waits}")
+}
+
+fn create(arguments: &CreateArguments) -> Result<(), Failure> {
+    let CreateArguments { change, replication, write_set, replicas, partitions } = arguments;
+    let replication = match replication {
+        Replication::Multicast => "multicast",
+        Replication::Quorum => "quorum",
+    };
+    // What a name must not have would be taken for a setting.
+    if change.name.contains('=') {
+        return Err(Failure::Environment(format!("keyspace {:?}: a name has no '='", change.name)));
+    }
+    let mut text = format!("{}=replication={replication}", change.name);
+    let mut set = |name: &str, value: Option<String>| {
+        text.extend(value.map(|value| format!(",{name}={value}")));
+    };
+    set("write-set", write_set.map(|value| value.to_string()));
+    set("replicas", replicas.map(|value| value.to_string()));
+    set("partitions", partitions.map(|value| value.to_string()));
+    let endpoint = discovery::find(&change.endpoint)?;
+    let Some(plan) = carry_out(&endpoint, &KeyspaceChange::Create { text }, change)? else { return Ok(()) };
+    if change.no_wait {
+        return Ok(());
+    }
+    wait(&endpoint, |status| match status.keyspaces.iter().find(|keyspace| keyspace.id == plan.id) {
+        None => Progress::Done("it has been dropped meanwhile".into()),
+        Some(keyspace) if keyspace.ready < keyspace.partitions => {
+            Progress::Left(format!("{} partitions left", keyspace.partitions - keyspace.ready))
+        }
+        Some(_) => match status.switches.iter().find(|switch| !switch.current) {
+            Some(switch) => Progress::Left(format!("waits for the tables of switch {}", switch.id)),
+            None => Progress::Done(format!("ready: SELECT {} or --keyspace {}", plan.id, plan.name)),
+        },
+    })
+}
+
+fn drop_keyspace(arguments: &DropArguments) -> Result<(), Failure> {
+    let change = &arguments.change;
+    let endpoint = discovery::find(&change.endpoint)?;
+    let wanted = KeyspaceChange::Drop { name: change.name.clone() };
+    if !change.dry_run {
+        // What is refused is refused before anything is asked.
+        let _: KeyspacePlan = ask(&endpoint, &AdminRequest::PlanKeyspace(wanted.clone()))?;
+        confirm(&change.name, arguments.yes_drop.as_deref())?;
+    }
+    let Some(plan) = carry_out(&endpoint, &wanted, change)? else { return Ok(()) };
+    if change.no_wait {
+        return Ok(());
+    }
+    wait(&endpoint, |status| match status.dropped.iter().find(|dropped| dropped.id == plan.id) {
+        None => Progress::Done("dropped, and discarded everywhere".into()),
+        Some(dropped) if dropped.quiet && dropped.replicas > 0 && dropped.waits_for.0.is_empty() => {
+            let away = dropped.waits_for.1.join(", ");
+            Progress::Done(format!("dropped; what {away} holds of it is discarded when it is back"))
+        }
+        Some(dropped) => Progress::Left(describe_dropped(dropped)),
+    })
+}
+
+/// The name is said once more.
+fn confirm(name: &str, said: Option<&str>) -> Result<(), Failure> {
+    let said = match said {
+        Some(said) => said.to_owned(),
+        None if std::io::stdin().is_terminal() => {
+            print(format!("All that keyspace {name} holds will be lost. Its name once more: ").as_bytes())?;
+            _ = std::io::stdout().flush();
+            let mut line = String::new();
+            std::io::stdin().lock().read_line(&mut line).map_err(Failure::environment)?;
+            line.trim().to_owned()
+        }
+        None => return Err(Failure::Environment(format!("say --yes-drop {name} to drop it"))),
+    };
+    match said == name {
+        true => Ok(()),
+        false => Err(Failure::Environment(format!("{said:?} is not {name:?}: nothing has changed"))),
+    }
+}
+
+/// Shows what follows, and does it; none if nothing is to be changed.
+fn carry_out(
+    endpoint: &[SocketAddrV4],
+    change: &KeyspaceChange,
+    arguments: &ChangeArguments,
+) -> Result<Option<KeyspacePlan>, Failure> {
+    let plan: KeyspacePlan = ask(endpoint, &AdminRequest::PlanKeyspace(change.clone()))?;
+    let replicas: Vec<_> = plan.replicas.iter().map(|(node, count)| format!("{node} {count}")).collect();
+    let number = if arguments.dry_run { "would be " } else { "" };
+    let what = match change {
+        KeyspaceChange::Create { .. } => format!("{number}created: {}", plan.text),
+        KeyspaceChange::Drop { .. } => format!("{number}dropped: {}", plan.text),
+    };
+    print(format!("{what}\nreplicas: {}\n", replicas.join(", ")).as_bytes())?;
+    if arguments.dry_run {
+        return Ok(None);
+    }
+    ask(endpoint, &AdminRequest::ChangeKeyspace(change.clone())).map(Some)
+}
+
+/// How far a change is.
+enum Progress {
+    Left(String),
+    Done(String),
+}
+
+fn wait(endpoint: &[SocketAddrV4], progress: impl Fn(&Status) -> Progress) -> Result<(), Failure> {
+    let is_terminal = std::io::stdout().is_terminal();
+    let mut told = String::new();
+    loop {
+        match progress(&status(endpoint)?) {
+            Progress::Done(line) if is_terminal => return print(format!("\r\x1b[K{line}\n").as_bytes()),
+            Progress::Done(line) => return print(format!("{line}\n").as_bytes()),
+            Progress::Left(line) if is_terminal => {
+                print(format!("\r\x1b[K{line}").as_bytes())?;
+                _ = std::io::stdout().flush();
+            }
+            Progress::Left(line) => {
+                if line != told {
+                    print(format!("{line}\n").as_bytes())?;
+                }
+                told = line;
+            }
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+}
+
+fn status(endpoint: &[SocketAddrV4]) -> Result<Status, Failure> {
+    let json = commands::ask(endpoint, &AdminRequest::Status)?;
+    serde_json::from_slice(&json).map_err(Failure::environment)
+}
+
+/// What is refused changes nothing; while another change is being written down, it is asked again.
+fn ask(endpoint: &[SocketAddrV4], request: &AdminRequest) -> Result<KeyspacePlan, Failure> {
+    let busy = Refused::Busy.to_string();
+    for _ in 1..TRIES_MAX {
+        match asked(endpoint, request)? {
+            Err(refused) if refused == busy => std::thread::sleep(LOOK_INTERVAL),
+            answer => return answer.map_err(Failure::Environment),
+        }
+    }
+    asked(endpoint, request)?.map_err(Failure::Environment)
+}
+
+fn asked(endpoint: &[SocketAddrV4], request: &AdminRequest) -> Result<Result<KeyspacePlan, String>, Failure> {
+    let json = commands::ask(endpoint, request)?;
+    serde_json::from_slice(&json).map_err(Failure::environment)
+}

@@ -1,0 +1,207 @@
+//! What this node holds of a partition that it has left, or whose keyspace is dropped, is discarded when the metadata service says that nobody
+//! needs it (R16).
+//!
+//! ```text
+//!   metadata                     node
+//!      │──Assign: no member, discard──▶│ outside in this epoch
+//!      │                               │ read a page, remove it: some at every heartbeat
+//!      │                               │ log "discarded", forget the partition, force
+//!      │◀──AssignAck: discarded────────│
+//! ```
+//!
+//! Invariants:
+//! * Only who stands outside discards, in the epoch in which it was told or a later one in which it still does. An epoch that makes it a member
+//!   breaks it off, and it joins with nothing: what is left is void.
+//! * What was discarded is not heard of any more in that epoch or an older one: an assignment that was held up would make an empty partition a
+//!   member (R4). The process remembers the epochs; one that is started again has another name.
+//! * The record in the log comes after all others of the partition, and replaying it empties its space: what was removed without being durable does
+//!   not come back.
+//! * Nothing is pending for a partition that is forgotten.
+
+use crate::node_core::NodeCore;
+use crate::plant::Plant;
+use crate::protocol::{Page, Protocol, stored_entries};
+use crate::status::Standing;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use nicekv_wire::control::{Assign, AssignAck};
+use nicekv_wire::{Epoch, PartitionId, Replication};
+
+/// Most pages at one heartbeat: partitions may be small.
+const PAGES_MAX: usize = 32;
+/// Most partitions that a process remembers to have discarded; beyond it the others stay until it is started again.
+const DISCARDED_MAX: usize = 65_536;
+/// The record. Its kind is none of a protocol's.
+const RECORD: [u8; 2] = [128, 0];
+
+/// See the module.
+#[derive(Clone, Default)]
+pub(crate) struct Discards {
+    /// Told, and the last key that was removed.
+    wanted: BTreeMap<PartitionId, Vec<u8>>,
+    /// Removed; what is not durable yet is not told.
+    logged: VecDeque<(u64, PartitionId)>,
+    /// Discarded by this process, in which epoch.
+    done: BTreeMap<PartitionId, Epoch>,
+    /// The page that is being read.
+    pending: Option<(u64, PartitionId)>,
+    /// What may still be read before the next heartbeat.
+    bytes_left: usize,
+    pages_left: usize,
+}
+
+impl Discards {
+    /// Whether this scan was asked for here.
+    pub(crate) fn is_reading(&self, token: u64) -> bool {
+        self.pending.is_some_and(|(pending, _)| pending == token)
+    }
+
+    /// Whether a record says that a partition was discarded.
+    pub(crate) fn is_record(record: &[u8]) -> bool {
+        record == RECORD
+    }
+
+    /// The epoch in which this process has discarded the partition, unless the assignment is of a later one.
+    pub(crate) fn fence(&self, assign: &Assign) -> Option<Epoch> {
+        self.done.get(&assign.partition).copied().filter(|epoch| assign.epoch <= *epoch)
+    }
+
+    fn is_durable(&self, id: PartitionId) -> bool {
+        self.logged.iter().all(|(_, logged)| *logged != id)
+    }
+}
+
+impl<P: Protocol> NodeCore<P> {
+    /// The partition was discarded in this epoch, or a later one; whether the assignment says nothing else.
+    pub(crate) fn on_fenced(&mut self, assign: &Assign, epoch: Epoch) -> bool {
+        let is_known = assign.epoch == epoch;
+        if is_known {
+            let is_durable = self.discards.is_durable(assign.partition);
+            self.acknowledge(assign.partition, epoch, true, is_durable);
+        }
+        is_known
+    }
+
+    /// The partition in this slot has taken up an assignment.
+    pub(crate) fn note_assigned(&mut self, slot: usize, assign: &Assign) {
+        let (id, membership) = (assign.partition, self.partitions[slot].membership());
+        let discards = &mut self.discards;
+        if membership.standing != Standing::Outside {
+            if !self.host.has(Plant::DiscardNotBrokenOff) {
+                discards.wanted.remove(&id);
+            }
+            discards.done.remove(&id);
+        } else if assign.discard && assign.epoch == membership.epoch && discards.done.len() < DISCARDED_MAX {
+            discards.wanted.entry(id).or_default();
+        }
+    }
+
+    /// To be called at every heartbeat.
+    pub(crate) fn discard(&mut self) {
+        let timing = &self.host.config.timing;
+        let heartbeat_ms = timing.heartbeat.as_millis() as u64;
+        self.discards.bytes_left = (timing.discard_bytes_per_second * heartbeat_ms / 1000) as usize;
+        self.discards.pages_left = PAGES_MAX;
+        if !self.discards.wanted.keys().all(|id| self.is_idle(*id)) {
+            // What is logged without haste may be waited for, and nothing else happens here.
+            self.host.storage.want_force();
+        }
+        self.discard_next();
+    }
+
+    fn is_idle(&self, id: PartitionId) -> bool {
+        self.host.waits.is_idle(id) && !self.scrub.is_in(id) && !self.usage.is_in(id)
+    }
+
+    /// Asks for a page, if one may be read and there is something to discard.
+    fn discard_next(&mut self) {
+        let Discards { pending, bytes_left, pages_left, wanted, .. } = &self.discards;
+        if pending.is_some() || *bytes_left == 0 || *pages_left == 0 {
+            return;
+        }
+        let Some((&id, after)) = wanted.iter().find(|(id, _)| self.is_idle(**id)) else { return };
+        let token = self.host.storage.scan(id, after, *bytes_left);
+        self.discards.pending = Some((token, id));
+        self.discards.pages_left -= 1;
+    }
+
+    /// A page has been read.
+    pub(crate) fn on_discard_page(&mut self, page: Page<'_>) {
+        let (_, id) = self.discards.pending.take().expect("checked by the caller");
+        self.discards.bytes_left = self.discards.bytes_left.saturating_sub(page.entries.len());
+        if let Some(after) = self.discards.wanted.get_mut(&id) {
+            let keys = stored_entries(page.entries).map(|(key, _)| key);
+            for key in keys.chain(page.corrupt.iter().map(Vec::as_slice)) {
+                self.host.storage.remove(id, key);
+                if key > after.as_slice() {
+                    *after = key.to_vec();
+                }
+            }
+            if !page.more {
+                self.finish_discard(id);
+            }
+        }
+        self.discard_next();
+    }
+
+    /// Nothing is left of a partition.
+    fn finish_discard(&mut self, id: PartitionId) {
+        let Some(slot) = self.partitions.slot(id) else { return };
+        let membership = self.partitions[slot].membership();
+        if membership.standing != Standing::Outside {
+            self.discards.wanted.remove(&id);
+            return;
+        }
+        // Else what it waits for comes first, and then another look at what is left.
+        if self.is_idle(id) {
+            let epoch = membership.epoch;
+            let record = self.host.append(id, |out| out.extend_from_slice(&RECORD));
+            self.host.storage.want_force();
+            self.forget_partition(id);
+            self.discards.wanted.remove(&id);
+            self.discards.done.insert(id, epoch);
+            self.discards.logged.push_back((record, id));
+        }
+    }
+
+    fn forget_partition(&mut self, id: PartitionId) {
+        self.usage.forget(id);
+        self.host.storage.note_counted(id);
+        if let Some(slot) = self.partitions.slot(id) {
+            self.partitions[slot].give_up(&mut self.host);
+        }
+        let host = &self.host;
+        self.partitions.forget(id, || P::new(id, Replication::Multicast, host));
+    }
+
+    /// The log is durable through this record.
+    pub(crate) fn tell_discarded(&mut self, through: u64) {
+        while let Some((_, id)) = self.discards.logged.pop_front_if(|(record, _)| *record <= through) {
+            self.host.counters.discarded += 1;
+            // Unless it has become a member again.
+            if let Some(epoch) = self.discards.done.get(&id).copied() {
+                self.acknowledge(id, epoch, true, true);
+            }
+        }
+    }
+
+    /// Says that this node is in the epoch, and whether it holds nothing of the partition any more.
+    pub(crate) fn acknowledge(
+        &mut self,
+        partition: PartitionId,
+        epoch: Epoch,
+        activated: bool,
+        discarded: bool,
+    ) {
+        let (node, incarnation) = (self.host.config.node, self.host.config.incarnation);
+        let ack = AssignAck { node, incarnation, partition, epoch, activated, discarded };
+        self.host.tell_metadata(|out| ack.encode(out));
+    }
+
+    /// The log says that the partition was discarded: what the records before have written is void.
+    pub(crate) fn replay_discarded(&mut self, id: PartitionId) {
+        self.forget_partition(id);
+        self.host.storage.discard_writes(id);
+        self.host.storage.clear(id);
+    }
+}

@@ -1,0 +1,177 @@
+//! Keyspaces that the operator creates and drops while all else goes on (R16), and what must hold of them: a number is never given twice, and what is
+//! dropped is not answered for any more.
+
+use super::Cluster;
+use super::event::Event;
+use crate::keyspace::{Key, Shape};
+use nicekv_client::Keyspace;
+use nicekv_metadata::{KeyspaceChange, KeyspaceInfo, Metadata, Status};
+use nicekv_placement::CREATED_FIRST;
+use nicekv_wire::KeyspaceId;
+use nicekv_wire::limits::PORT_DEFAULT;
+use std::collections::BTreeMap;
+
+/// Most keyspaces that are created in a run.
+const CREATED_MAX: usize = 8;
+/// Of each.
+const KEYS: usize = 4;
+/// There is one at a time.
+const NAME: &str = "created";
+
+/// Those that were created, by number.
+#[derive(Clone, Debug, Default)]
+pub struct Created {
+    by_number: BTreeMap<u16, Life>,
+    /// Of the state that was looked at last.
+    version: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Life {
+    shape: Shape,
+    known: Keyspace,
+    is_there: bool,
+    /// The call since which nobody may answer.
+    quiet_since: Option<u64>,
+}
+
+impl Created {
+    /// What is replicated how.
+    pub(super) fn shape(&self, number: u16) -> Option<Shape> {
+        self.by_number.get(&number).map(|life| life.shape)
+    }
+
+    /// Those that are there.
+    pub fn there(&self) -> impl Iterator<Item = Shape> {
+        self.by_number.values().filter(|life| life.is_there).map(|life| life.shape)
+    }
+
+    /// Whether there is no keyspace of this number any more.
+    pub fn is_gone(&self, number: u16) -> bool {
+        self.by_number.get(&number).is_some_and(|life| !life.is_there)
+    }
+
+    /// The call since which nobody may answer for this number.
+    pub fn quiet_since(&self, number: u16) -> Option<u64> {
+        self.by_number.get(&number)?.quiet_since
+    }
+}
+
+impl Cluster {
+    /// Keyspaces that were created.
+    pub fn created(&self) -> &Created {
+        &self.created
+    }
+
+    /// The operator creates a keyspace, or drops it; clients hear of what was before.
+    pub(super) fn draw_keyspace(&mut self) {
+        let interval_ns = self.faults.keyspace_interval_ns;
+        if interval_ns == 0 {
+            return;
+        }
+        self.tell_clients();
+        let is_there = self.created.there().next().is_some();
+        if !is_there && self.created.by_number.len() < CREATED_MAX {
+            let text = self.draw_text();
+            self.change_keyspace(&KeyspaceChange::Create { text });
+        } else if is_there && self.random.below(2) == 0 {
+            self.change_keyspace(&KeyspaceChange::Drop { name: NAME.into() });
+        }
+        let pause_ns = self.random.between(interval_ns / 4, interval_ns);
+        self.queue.after(pause_ns, Event::Keyspace);
+    }
+
+    /// Asks the newest process for a keyspace more, or less.
+    fn change_keyspace(&mut self, change: &KeyspaceChange) {
+        let now_ns = self.queue.now_ns();
+        if let Some(process) = self.controllers.newest().map(|newest| newest.process) {
+            self.tell_hold(process);
+        }
+        let newest = self.controllers.newest_mut().filter(|newest| newest.paused_until_ns <= now_ns);
+        let Some(newest) = newest else { return };
+        if newest.core.change_keyspace(change).is_ok() {
+            let process = newest.process;
+            self.tally.count("changes of the keyspaces");
+            self.note(|_| Some(format!("asked of metadata: {change:?}")));
+            self.drive_metadata(process);
+        }
+    }
+
+    fn draw_text(&mut self) -> String {
+        let partitions = 1 << self.random.below(3);
+        match self.random.below(3) {
+            0 => format!("{NAME}=replication=quorum,write-set=2,replicas=3,partitions={partitions}"),
+            _ => format!("{NAME}=replicas={},partitions={partitions}", self.random.pick(&[2, 3])),
+        }
+    }
+
+    /// All clients go by what there is, as at the end of a run.
+    pub fn tell_all_keyspaces(&mut self) {
+        self.look_at_keyspaces();
+        self.tell_clients();
+    }
+
+    /// All clients go by what there is.
+    fn tell_clients(&mut self) {
+        let there = self.created.by_number.values().filter(|life| life.is_there);
+        let there: Vec<Keyspace> = there.map(|life| life.known).collect();
+        self.clients.iter_mut().for_each(|client| client.learn(&there));
+    }
+
+    /// The newest state may have others: what is new is used at once, and nobody answers for what is gone.
+    pub(super) fn look_at_keyspaces(&mut self) {
+        if self.scenario.faults.keyspace_interval_ns == 0 {
+            return;
+        }
+        let newer = |core: &&Metadata| core.version() != self.created.version;
+        let Some(core) = self.metadata().filter(newer) else { return };
+        let (version, infos, status) = (core.version(), created(core), core.status());
+        self.created.version = version;
+        for info in &infos {
+            self.note_created(info, &status);
+        }
+        let tick = self.tick;
+        for (number, life) in &mut self.created.by_number {
+            life.is_there = infos.iter().any(|info| info.id == *number);
+            let is_dropping = status.dropped.iter().any(|dropped| dropped.id == *number && !dropped.quiet);
+            if !life.is_there && !is_dropping {
+                life.quiet_since.get_or_insert(tick);
+            }
+        }
+        if self.faults.keyspace_interval_ns == 0 {
+            // All is healed: nobody is to wait for what is gone.
+            self.tell_clients();
+        }
+    }
+
+    fn note_created(&mut self, info: &KeyspaceInfo, status: &Status) {
+        if let Some(life) = self.created.by_number.get(&info.id) {
+            if !life.is_there {
+                self.watch.violate(format!("the number {} is given to a second keyspace (R16)", info.id));
+            }
+            return;
+        }
+        let replicas = status.keyspaces.iter().find(|known| known.id == info.id);
+        let replicas = replicas.expect("it is there").replicas;
+        let (write_set, partition_bits) =
+            (info.quorum.map(|(_, write_set)| write_set), info.partition_bits as u8);
+        let known = Keyspace {
+            id: KeyspaceId(info.id),
+            replication: info.replication(),
+            partition_bits: Some(info.partition_bits),
+            ..info.vrings(PORT_DEFAULT).into()
+        };
+        let shape = Shape { replicas, write_set, partition_bits };
+        let life = Life { shape, known, is_there: true, quiet_since: None };
+        self.created.by_number.insert(info.id, life);
+        self.tally.count("keyspaces created");
+        self.scenario.workload.keys.extend(Key::several(info.id, KEYS));
+        self.tell_clients();
+    }
+}
+
+/// The keyspaces that are there by command.
+fn created(core: &Metadata) -> Vec<KeyspaceInfo> {
+    let keyspaces = core.cluster_info().keyspaces.into_iter();
+    keyspaces.filter(|known| known.id >= CREATED_FIRST.0).collect()
+}
