@@ -18,59 +18,17 @@
 //!   not come back.
 //! * Nothing is pending for a partition that is forgotten.
 
+use crate::discards::{DISCARDED_MAX, Discards, RECORD};
 use crate::node_core::NodeCore;
 use crate::plant::Plant;
 use crate::protocol::{Page, Protocol, stored_entries};
 use crate::status::Standing;
-use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use nicekv_wire::control::{Assign, AssignAck};
 use nicekv_wire::{Epoch, PartitionId, Replication};
 
 /// Most pages at one heartbeat: partitions may be small.
 const PAGES_MAX: usize = 32;
-/// Most partitions that a process remembers to have discarded; beyond it the others stay until it is started again.
-const DISCARDED_MAX: usize = 65_536;
-/// The record. Its kind is none of a protocol's.
-const RECORD: [u8; 2] = [128, 0];
-
-/// See the module.
-#[derive(Clone, Default)]
-pub(crate) struct Discards {
-    /// Told, and the last key that was removed.
-    wanted: BTreeMap<PartitionId, Vec<u8>>,
-    /// Removed; what is not durable yet is not told.
-    logged: VecDeque<(u64, PartitionId)>,
-    /// Discarded by this process, in which epoch.
-    done: BTreeMap<PartitionId, Epoch>,
-    /// The page that is being read.
-    pending: Option<(u64, PartitionId)>,
-    /// What may still be read before the next heartbeat.
-    bytes_left: usize,
-    pages_left: usize,
-}
-
-impl Discards {
-    /// Whether this scan was asked for here.
-    pub(crate) fn is_reading(&self, token: u64) -> bool {
-        self.pending.is_some_and(|(pending, _)| pending == token)
-    }
-
-    /// Whether a record says that a partition was discarded.
-    pub(crate) fn is_record(record: &[u8]) -> bool {
-        record == RECORD
-    }
-
-    /// The epoch in which this process has discarded the partition, unless the assignment is of a later one.
-    pub(crate) fn fence(&self, assign: &Assign) -> Option<Epoch> {
-        self.done.get(&assign.partition).copied().filter(|epoch| assign.epoch <= *epoch)
-    }
-
-    fn is_durable(&self, id: PartitionId) -> bool {
-        self.logged.iter().all(|(_, logged)| *logged != id)
-    }
-}
-
 impl<P: Protocol> NodeCore<P> {
     /// The partition was discarded in this epoch, or a later one; whether the assignment says nothing else.
     pub(crate) fn on_fenced(&mut self, assign: &Assign, epoch: Epoch) -> bool {

@@ -15,6 +15,7 @@ extern crate alloc;
 
 mod config;
 mod discard;
+mod discards;
 #[cfg(feature = "exploration")]
 mod exploration;
 mod host;

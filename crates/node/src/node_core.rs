@@ -1,7 +1,7 @@
 //! The node: takes events, checks what all protocols want checked, and gives each to the partition that it concerns.
 
 use crate::config::NodeConfig;
-use crate::discard::Discards;
+use crate::discards::Discards;
 use crate::host::{Host, StreamPeer};
 use crate::hosted::Partitions;
 use crate::membership::Membership;

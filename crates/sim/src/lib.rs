@@ -15,6 +15,7 @@
 
 pub mod client;
 pub mod cluster;
+pub mod created;
 pub mod disk;
 pub mod enumerate;
 pub mod explore;

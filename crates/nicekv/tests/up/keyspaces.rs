@@ -71,3 +71,23 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     }
     assert!(!scratch.path().join("data").exists(), "nothing is created");
 }
+
+#[test]
+fn one_is_created_while_the_cluster_runs_and_dropped() {
+    let scratch = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| outcome(nicekv(scratch.path(), arguments));
+    let up = Up::start(scratch.path(), &["--data-dir", "data"]);
+    let (code, told, _) = run(&["keyspace", "create", "carts", "--replicas", "2", "--partitions", "4"]);
+    assert!(code == Some(0) && told.contains("ready: SELECT 16"), "{told}");
+    assert_eq!(run(&["put", "color", "green", "--keyspace", "carts"]).0, Some(0));
+    assert_eq!(run(&["keyspace", "create", "carts"]).0, Some(2));
+    assert_eq!(up.interrupt(), Some(0));
+
+    let up = Up::start(scratch.path(), &["--data-dir", "data"]);
+    assert_eq!(run(&["get", "color", "--keyspace", "carts"]).1, "green\n");
+    assert_eq!(run(&["keyspace", "drop", "carts", "--yes-drop", "cart"]).0, Some(2));
+    let (code, told, _) = run(&["keyspace", "drop", "carts", "--yes-drop", "carts"]);
+    assert!(code == Some(0) && told.ends_with("dropped, and discarded everywhere\n"), "{told}");
+    assert_eq!(run(&["get", "color", "--keyspace", "carts"]).0, Some(2));
+    assert_eq!(up.interrupt(), Some(0));
+}

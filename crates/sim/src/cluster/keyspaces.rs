@@ -3,13 +3,13 @@
 
 use super::Cluster;
 use super::event::Event;
+use crate::created::Life;
 use crate::keyspace::{Key, Shape};
 use nicekv_client::Keyspace;
 use nicekv_metadata::{KeyspaceChange, KeyspaceInfo, Metadata, Status};
 use nicekv_placement::CREATED_FIRST;
 use nicekv_wire::KeyspaceId;
 use nicekv_wire::limits::PORT_DEFAULT;
-use std::collections::BTreeMap;
 
 /// Most keyspaces that are created in a run.
 const CREATED_MAX: usize = 8;
@@ -18,48 +18,9 @@ const KEYS: usize = 4;
 /// There is one at a time.
 const NAME: &str = "created";
 
-/// Those that were created, by number.
-#[derive(Clone, Debug, Default)]
-pub struct Created {
-    by_number: BTreeMap<u16, Life>,
-    /// Of the state that was looked at last.
-    version: u64,
-}
-
-#[derive(Clone, Debug)]
-struct Life {
-    shape: Shape,
-    known: Keyspace,
-    is_there: bool,
-    /// The call since which nobody may answer.
-    quiet_since: Option<u64>,
-}
-
-impl Created {
-    /// What is replicated how.
-    pub(super) fn shape(&self, number: u16) -> Option<Shape> {
-        self.by_number.get(&number).map(|life| life.shape)
-    }
-
-    /// Those that are there.
-    pub fn there(&self) -> impl Iterator<Item = Shape> {
-        self.by_number.values().filter(|life| life.is_there).map(|life| life.shape)
-    }
-
-    /// Whether there is no keyspace of this number any more.
-    pub fn is_gone(&self, number: u16) -> bool {
-        self.by_number.get(&number).is_some_and(|life| !life.is_there)
-    }
-
-    /// The call since which nobody may answer for this number.
-    pub fn quiet_since(&self, number: u16) -> Option<u64> {
-        self.by_number.get(&number)?.quiet_since
-    }
-}
-
 impl Cluster {
     /// Keyspaces that were created.
-    pub fn created(&self) -> &Created {
+    pub fn created(&self) -> &crate::created::Created {
         &self.created
     }
 

@@ -31,12 +31,12 @@ mod traffic;
 mod trunks;
 
 pub use event::{Seen, What};
-pub use keyspaces::Created;
 pub use mishaps::{Direction, Mishap};
 pub use scenario::Scenario;
 pub use tally::Tally;
 
 use crate::client::Client;
+use crate::created::Created;
 use crate::faults::Faults;
 use crate::keyspace::{Shape, specs};
 use crate::network::{Host, Network};
