@@ -1,0 +1,62 @@
+//! A keyspace that is created and dropped while clients write, and what becomes of it when a node, the switch and the metadata service
+//! die.
+
+use std::process::Output;
+use std::time::Instant;
+
+use crate::fixture::{LabUnderTest, text};
+use crate::load::{Load, Redis};
+use crate::{PATIENCE, POLL_PAUSE, as_root, program, wait_for};
+
+/// `nicekv WORDS`, on a client host.
+fn nicekv(lab: &LabUnderTest, words: &[&str]) -> Output {
+    let (program, endpoint) = (program(), ["--endpoint", "10.20.0.2:7400"]);
+    let command = [&["exec", "client-0", "--", &program], words, &endpoint].concat();
+    lab.command(&command).output().unwrap()
+}
+
+fn succeeds(lab: &LabUnderTest, words: &[&str]) -> String {
+    let output = nicekv(lab, words);
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    text(&output.stdout)
+}
+
+/// A gateway hears of a keyspace within half a second.
+fn select(redis: &mut Redis) {
+    let deadline = Instant::now() + PATIENCE;
+    while redis.ask(&["SELECT", "16"]).is_err() {
+        assert!(Instant::now() < deadline, "the gateway knows the keyspace");
+        std::thread::sleep(POLL_PAUSE);
+    }
+}
+
+#[test]
+fn a_keyspace_comes_and_goes_while_others_are_written_to() {
+    as_root("a_keyspace_comes_and_goes_while_others_are_written_to", || {
+        let lab = LabUnderTest::up("keyspaces", &["--nodes", "3"]);
+        Load::during(&lab, |load| {
+            succeeds(&lab, &["keyspace", "create", "sessions", "--partitions", "4"]);
+            let mut redis = Redis::on(&lab, "client-0");
+            select(&mut redis);
+            assert_eq!(redis.ask(&["SET", "color", "blue"]), Ok("OK".into()));
+            assert_eq!(succeeds(&lab, &["get", "color", "--keyspace", "sessions"]), "blue\n");
+            for host in ["node-1", "switch", "metadata"] {
+                lab.succeeds(&["kill", host]);
+                lab.succeeds(&["start", host]);
+                wait_for(&lab, |status| status["ready"] == true);
+                assert_eq!(succeeds(&lab, &["get", "color", "--keyspace", "sessions"]), "blue\n", "{host}");
+            }
+            load.wait_for_progress();
+            let refused = nicekv(&lab, &["keyspace", "drop", "sessions", "--yes-drop", "session"]);
+            assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+            assert_eq!(succeeds(&lab, &["get", "color", "--keyspace", "sessions"]), "blue\n");
+            succeeds(&lab, &["keyspace", "drop", "sessions", "--yes-drop", "sessions"]);
+            assert_eq!(nicekv(&lab, &["get", "color", "--keyspace", "sessions"]).status.code(), Some(2));
+            load.wait_for_progress();
+        });
+        // Another one of that name is another one.
+        succeeds(&lab, &["keyspace", "create", "sessions", "--partitions", "4"]);
+        assert_eq!(nicekv(&lab, &["get", "color", "--keyspace", "sessions"]).status.code(), Some(1));
+        lab.down();
+    });
+}
