@@ -45,6 +45,20 @@ fn what_is_created_is_private() {
 }
 
 #[test]
+fn a_lock_is_not_left_to_children() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("lock");
+    std::thread::scope(|scope| {
+        // Each holds a copy of every descriptor until it becomes another program.
+        let children = scope.spawn(|| (0..200).all(|_| Command::new("true").status().unwrap().success()));
+        while !children.is_finished() {
+            assert!(RealFiles.try_lock(&path).unwrap().is_some());
+        }
+        assert!(children.join().unwrap());
+    });
+}
+
+#[test]
 fn what_an_earlier_release_has_left_open_is_closed() {
     let scratch = tempfile::tempdir().unwrap();
     let (data, files) = (scratch.path().join("data"), Arc::new(RealFiles) as Arc<dyn Files>);

@@ -76,10 +76,20 @@ impl Files for RealFiles {
     fn try_lock(&self, path: &Path) -> io::Result<Option<FileLock>> {
         let file = open(path, true)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Box::new(file))),
+            Ok(()) => Ok(Some(Box::new(Locked(file)))),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+}
+
+/// Unlocked by being told so: closing alone leaves it to whoever holds a copy of the descriptor, such as a child of another thread
+/// between its fork and its exec.
+struct Locked(File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
     }
 }
 
