@@ -120,10 +120,18 @@ impl Metadata {
     /// # Errors
     /// Why it is refused.
     pub fn change(&mut self, change: &Change) -> Result<Plan, Refused> {
+        self.begin_change(|metadata| metadata.changed(change))
+    }
+
+    /// Begins the state that follows from a change, unless another step is under way.
+    pub(crate) fn begin_change<P>(
+        &mut self,
+        change: impl FnOnce(&Self) -> Result<(P, State), Refused>,
+    ) -> Result<P, Refused> {
         if self.has_step_in_flight() {
             return Err(Refused::Busy);
         }
-        let (plan, mut next) = self.changed(change)?;
+        let (plan, mut next) = change(self)?;
         next.version += 1;
         self.begin_step(next);
         Ok(plan)

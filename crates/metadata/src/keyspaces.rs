@@ -63,13 +63,7 @@ impl Metadata {
     /// # Errors
     /// Why it is refused.
     pub fn change_keyspace(&mut self, change: &KeyspaceChange) -> Result<KeyspacePlan, Refused> {
-        if self.has_step_in_flight() {
-            return Err(Refused::Busy);
-        }
-        let (plan, mut next) = self.with_keyspace(change)?;
-        next.version += 1;
-        self.begin_step(next);
-        Ok(plan)
+        self.begin_change(|metadata| metadata.with_keyspace(change))
     }
 
     fn with_keyspace(&self, change: &KeyspaceChange) -> Result<(KeyspacePlan, State), Refused> {

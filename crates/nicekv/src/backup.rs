@@ -12,21 +12,20 @@
 
 mod format;
 
-use crate::commands::{ask, failed, keyspace, print};
+use crate::commands::{answer, client_for, failed, keyspace, print};
 use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
 use format::{Begin, Header, Reader, Record, Totals, Writer};
 use futures_executor::block_on;
-use nicekv_client::Keyspace;
 use nicekv_client::facade::Client;
 use nicekv_metadata::{ClusterInfo, KeyspaceInfo, Status};
 use nicekv_runtime::control_plane::{AdminRequest, BackupFrame};
-use nicekv_runtime::{Stop, admin, now, start_client};
+use nicekv_runtime::{admin, new_client_id, now};
+use nicekv_wire::Expiry;
 use nicekv_wire::bytes::Reader as Bytes;
 use nicekv_wire::recovery::{Entry, read_keyed_entry};
-use nicekv_wire::{Expiry, KeyspaceId};
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -106,13 +105,6 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
             Err(failure)
         }
     }
-}
-
-fn answer<T: serde::de::DeserializeOwned>(
-    endpoint: &[SocketAddrV4],
-    request: &AdminRequest,
-) -> Result<T, Failure> {
-    serde_json::from_slice(&ask(endpoint, request)?).map_err(Failure::environment)
 }
 
 /// Those that are named, or all. A quorum has no decisions at which it could be consistent.
@@ -309,14 +301,8 @@ fn clients(
                 format!("keyspace {name} holds {keys} keys: restore into a new cluster, or say --merge");
             return Err(Failure::Environment(line));
         }
-        let keyspace = Keyspace {
-            id: KeyspaceId(known.id),
-            replication: known.replication(),
-            ..known.vrings(info.port).into()
-        };
-        let (client, _) =
-            start_client(&Stop::new(), Ipv4Addr::UNSPECIFIED, keyspace).map_err(Failure::environment)?;
-        clients.insert(*id, client.with_keyspace(keyspace.id).with_timeout(PUT_TIMEOUT));
+        let client = client_for(known, info.port, new_client_id().map_err(Failure::environment)?)?;
+        clients.insert(*id, client.with_timeout(PUT_TIMEOUT));
     }
     Ok(clients)
 }

@@ -16,6 +16,7 @@ use nicekv_runtime::admin::NoLeader;
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Stop, admin, new_client_id, start_client_as};
 use nicekv_wire::{ClientId, Expiry};
+use serde::de::DeserializeOwned;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -64,6 +65,16 @@ pub(crate) struct StatusArguments {
     partitions: bool,
     #[command(flatten)]
     endpoint: EndpointArguments,
+}
+
+/// `nicekv node list`, `nicekv keyspace list`
+#[derive(clap::Args)]
+pub(crate) struct ListArguments {
+    /// For programs
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) endpoint: EndpointArguments,
 }
 
 pub(crate) fn put(arguments: &PutArguments) -> Result<(), Failure> {
@@ -269,6 +280,14 @@ pub(crate) fn ask(endpoint: &[SocketAddrV4], request: &AdminRequest) -> Result<V
     admin::ask(endpoint, request, ADMIN_TIMEOUT).map_err(|none| no_leader(&none))
 }
 
+/// The same, as what it is.
+pub(crate) fn answer<T: DeserializeOwned>(
+    endpoint: &[SocketAddrV4],
+    request: &AdminRequest,
+) -> Result<T, Failure> {
+    serde_json::from_slice(&ask(endpoint, request)?).map_err(Failure::environment)
+}
+
 fn with_client(
     arguments: &TargetArguments,
     operate: impl AsyncFnOnce(Client) -> Result<(), Failure>,
@@ -280,10 +299,13 @@ fn with_client(
 /// A client of a keyspace, with an id that no client had before.
 pub(crate) fn client_of(arguments: &TargetArguments, id: ClientId) -> Result<Client, Failure> {
     let endpoint = discovery::find(&arguments.endpoint)?;
-    let info = ask(&endpoint, &AdminRequest::ClusterInfo)?;
-    let info: ClusterInfo = serde_json::from_slice(&info).map_err(Failure::environment)?;
-    let known = keyspace(&info, &arguments.keyspace)?;
-    let keyspace = Keyspace { partition_bits: None, ..gateway::known_to_clients(known, info.port) };
+    let info: ClusterInfo = answer(&endpoint, &AdminRequest::ClusterInfo)?;
+    client_for(keyspace(&info, &arguments.keyspace)?, info.port, id)
+}
+
+/// A client of this keyspace.
+pub(crate) fn client_for(known: &KeyspaceInfo, port: u16, id: ClientId) -> Result<Client, Failure> {
+    let keyspace = Keyspace { partition_bits: None, ..gateway::known_to_clients(known, port) };
     let (client, _) =
         start_client_as(id, &Stop::new(), Ipv4Addr::UNSPECIFIED, keyspace).map_err(Failure::environment)?;
     Ok(client.with_keyspace(keyspace.id))

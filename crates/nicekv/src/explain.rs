@@ -5,7 +5,7 @@ mod differences;
 #[cfg(test)]
 mod tests;
 
-use crate::commands::{ask, keyspace, print};
+use crate::commands::{answer, keyspace, print};
 use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
 use nicekv_client::{Request, SubmitError};
@@ -129,7 +129,7 @@ impl Asked<'_> {
     }
 
     fn ask<T: serde::de::DeserializeOwned>(&self, request: AdminRequest) -> Result<T, Failure> {
-        serde_json::from_slice(&ask(self.endpoint, &request)?).map_err(Failure::environment)
+        answer(self.endpoint, &request)
     }
 }
 

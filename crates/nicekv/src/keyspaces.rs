@@ -2,7 +2,7 @@
 //!
 //! A change is written down by the metadata service and carried out step by step; the command waits and may be ended: the change goes on.
 
-use crate::commands::{self, print};
+use crate::commands::{self, ListArguments, answer, print};
 use crate::config::Replication;
 use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
@@ -30,15 +30,6 @@ pub(crate) enum KeyspaceCommand {
     ///
     /// First nobody serves it any more, then every node discards what it holds of it. Until all have, its rings are nobody else's.
     Drop(DropArguments),
-}
-
-#[derive(clap::Args)]
-pub(crate) struct ListArguments {
-    /// For programs
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    endpoint: EndpointArguments,
 }
 
 #[derive(clap::Args)]
@@ -97,7 +88,8 @@ struct Listed<'a> {
 }
 
 fn list(arguments: &ListArguments) -> Result<(), Failure> {
-    let Status { keyspaces, dropped, .. } = status(&discovery::find(&arguments.endpoint)?)?;
+    let endpoint = discovery::find(&arguments.endpoint)?;
+    let Status { keyspaces, dropped, .. } = answer(&endpoint, &AdminRequest::Status)?;
     let mut text = if arguments.json {
         let listed = Listed { keyspaces: &keyspaces, dropped: &dropped };
         serde_json::to_string(&listed).map_err(Failure::environment)?
@@ -231,7 +223,7 @@ fn wait(endpoint: &[SocketAddrV4], progress: impl Fn(&Status) -> Progress) -> Re
     let is_terminal = std::io::stdout().is_terminal();
     let mut told = String::new();
     loop {
-        match progress(&status(endpoint)?) {
+        match progress(&answer(endpoint, &AdminRequest::Status)?) {
             Progress::Done(line) if is_terminal => return print(format!("\r\x1b[K{line}\n").as_bytes()),
             Progress::Done(line) => return print(format!("{line}\n").as_bytes()),
             Progress::Left(line) if is_terminal => {
@@ -249,24 +241,15 @@ fn wait(endpoint: &[SocketAddrV4], progress: impl Fn(&Status) -> Progress) -> Re
     }
 }
 
-fn status(endpoint: &[SocketAddrV4]) -> Result<Status, Failure> {
-    let json = commands::ask(endpoint, &AdminRequest::Status)?;
-    serde_json::from_slice(&json).map_err(Failure::environment)
-}
-
 /// What is refused changes nothing; while another change is being written down, it is asked again.
 fn ask(endpoint: &[SocketAddrV4], request: &AdminRequest) -> Result<KeyspacePlan, Failure> {
     let busy = Refused::Busy.to_string();
+    let asked = || answer::<Result<KeyspacePlan, String>>(endpoint, request);
     for _ in 1..TRIES_MAX {
-        match asked(endpoint, request)? {
+        match asked()? {
             Err(refused) if refused == busy => std::thread::sleep(LOOK_INTERVAL),
             answer => return answer.map_err(Failure::Environment),
         }
     }
-    asked(endpoint, request)?.map_err(Failure::Environment)
-}
-
-fn asked(endpoint: &[SocketAddrV4], request: &AdminRequest) -> Result<Result<KeyspacePlan, String>, Failure> {
-    let json = commands::ask(endpoint, request)?;
-    serde_json::from_slice(&json).map_err(Failure::environment)
+    asked()?.map_err(Failure::Environment)
 }

@@ -3,7 +3,7 @@
 //! A change is a wish that the metadata service writes down and carries out step by step; the command waits and tells how far it is, and may be ended:
 //! the change goes on.
 
-use crate::commands::{self, print};
+use crate::commands::{ListArguments, answer, print};
 use crate::config::{self, RoleKind};
 use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
@@ -33,15 +33,6 @@ pub(crate) enum NodeCommand {
     ///
     /// Its number is never given again. A node that comes back later is a new one.
     Remove(ChangeArguments),
-}
-
-#[derive(clap::Args)]
-pub(crate) struct ListArguments {
-    /// For programs
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    endpoint: EndpointArguments,
 }
 
 #[derive(clap::Args)]
@@ -93,7 +84,7 @@ pub(crate) fn run(command: &NodeCommand) -> Result<(), Failure> {
 }
 
 fn list(arguments: &ListArguments) -> Result<(), Failure> {
-    let status = status(&discovery::find(&arguments.endpoint)?)?;
+    let status: Status = answer(&discovery::find(&arguments.endpoint)?, &AdminRequest::Status)?;
     let mut text = if arguments.json {
         serde_json::to_string(&status.nodes).map_err(Failure::environment)?
     } else {
@@ -151,7 +142,7 @@ fn wait(endpoint: &[SocketAddrV4], change: &Change, name: &str) -> Result<(), Fa
     let is_terminal = std::io::stdout().is_terminal();
     let (mut most, mut told) = (0, usize::MAX);
     loop {
-        let status = status(endpoint)?;
+        let status = answer(endpoint, &AdminRequest::Status)?;
         let left = left(&status, change, name);
         most = most.max(left);
         if is_terminal {
@@ -185,14 +176,7 @@ fn leaving(status: &Status) -> usize {
     members.filter(|member| member.leaving).count()
 }
 
-fn status(endpoint: &[SocketAddrV4]) -> Result<Status, Failure> {
-    let json = commands::ask(endpoint, &AdminRequest::Status)?;
-    serde_json::from_slice(&json).map_err(Failure::environment)
-}
-
 /// What is refused changes nothing.
 fn ask(endpoint: &[SocketAddrV4], request: &AdminRequest) -> Result<Plan, Failure> {
-    let json = commands::ask(endpoint, request)?;
-    let answer: Result<Plan, String> = serde_json::from_slice(&json).map_err(Failure::environment)?;
-    answer.map_err(Failure::Environment)
+    answer::<Result<Plan, String>>(endpoint, request)?.map_err(Failure::Environment)
 }

@@ -1,77 +1,49 @@
 //! How names and keyspaces are persisted: numbers as themselves, keyspaces as their text, so that a setting more needs no other format.
 
-/// `with = "node_id"`
-pub(crate) mod node_id {
-    use nicekv_wire::NodeId;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+/// A type of numbers: `with = "$one"` for one of them, `with = "$several"` for a list.
+macro_rules! numbers {
+    ($one:ident, $several:ident, $Number:ident) => {
+        pub(crate) mod $one {
+            use nicekv_wire::$Number;
+            use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub(crate) fn serialize<S: Serializer>(node: &NodeId, serializer: S) -> Result<S::Ok, S::Error> {
-        node.0.serialize(serializer)
-    }
+            pub(crate) fn serialize<S: Serializer>(
+                number: &$Number,
+                serializer: S,
+            ) -> Result<S::Ok, S::Error> {
+                number.0.serialize(serializer)
+            }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<NodeId, D::Error> {
-        u16::deserialize(deserializer).map(NodeId)
-    }
+            pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+                deserializer: D,
+            ) -> Result<$Number, D::Error> {
+                u16::deserialize(deserializer).map($Number)
+            }
+        }
+
+        pub(super) mod $several {
+            use alloc::vec::Vec;
+            use nicekv_wire::$Number;
+            use serde::{Deserialize, Deserializer, Serializer};
+
+            pub(in crate::state) fn serialize<S: Serializer>(
+                numbers: &[$Number],
+                serializer: S,
+            ) -> Result<S::Ok, S::Error> {
+                serializer.collect_seq(numbers.iter().map(|number| number.0))
+            }
+
+            pub(in crate::state) fn deserialize<'de, D: Deserializer<'de>>(
+                deserializer: D,
+            ) -> Result<Vec<$Number>, D::Error> {
+                Ok(Vec::<u16>::deserialize(deserializer)?.into_iter().map($Number).collect())
+            }
+        }
+    };
 }
 
-/// `with = "node_ids"`
-pub(super) mod node_ids {
-    use alloc::vec::Vec;
-    use nicekv_wire::NodeId;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(in crate::state) fn serialize<S: Serializer>(
-        nodes: &[NodeId],
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(nodes.iter().map(|node| node.0))
-    }
-
-    pub(in crate::state) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Vec<NodeId>, D::Error> {
-        Ok(Vec::<u16>::deserialize(deserializer)?.into_iter().map(NodeId).collect())
-    }
-}
-
-/// `with = "keyspace_id"`
-pub(super) mod keyspace_id {
-    use nicekv_wire::KeyspaceId;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(in crate::state) fn serialize<S: Serializer>(
-        keyspace: &KeyspaceId,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        keyspace.0.serialize(serializer)
-    }
-
-    pub(in crate::state) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<KeyspaceId, D::Error> {
-        u16::deserialize(deserializer).map(KeyspaceId)
-    }
-}
-
-/// `with = "keyspace_ids"`
-pub(super) mod keyspace_ids {
-    use alloc::vec::Vec;
-    use nicekv_wire::KeyspaceId;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(in crate::state) fn serialize<S: Serializer>(
-        keyspaces: &[KeyspaceId],
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(keyspaces.iter().map(|keyspace| keyspace.0))
-    }
-
-    pub(in crate::state) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Vec<KeyspaceId>, D::Error> {
-        Ok(Vec::<u16>::deserialize(deserializer)?.into_iter().map(KeyspaceId).collect())
-    }
-}
+numbers!(node_id, node_ids, NodeId);
+numbers!(keyspace_id, keyspace_ids, KeyspaceId);
 
 /// `with = "match_range"`
 pub(super) mod match_range {
