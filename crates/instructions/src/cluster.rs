@@ -322,6 +322,9 @@ fn assignment(partition: u32, range: MatchRange, activated: bool) -> Assign {
         replicas: NODES as u8,
         members: (1..=NODES).map(member).collect(),
         discard: false,
+        children: Vec::new(),
+        sealed: false,
+        parents: Vec::new(),
     }
 }
 

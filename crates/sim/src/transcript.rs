@@ -6,7 +6,7 @@ use crate::client::Client;
 use crate::network::Host;
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_wire::bundle::Bundle;
-use nicekv_wire::control::{Assign, MemberRole, MemberState, ReportKind};
+use nicekv_wire::control::{Assign, MemberRole, MemberState, Report, ReportKind};
 use nicekv_wire::recovery::{CopyFrame, CopySection, Wanted};
 use nicekv_wire::repair::KeyState;
 use nicekv_wire::replication::{Acks, Decision, Decisions, Effect};
@@ -126,13 +126,7 @@ impl Names {
                 let discarded = if ack.discarded { ", discarded" } else { "" };
                 format!("ack partition {} epoch {}{activated}{discarded}", ack.partition, ack.epoch.0)
             }
-            Datagram::Report(report) => match report.kind {
-                ReportKind::CopyDone => format!("partition {}: everything is copied", report.partition),
-                ReportKind::Accuse(node) => {
-                    format!("partition {}: {node} does not answer", report.partition)
-                }
-                ReportKind::Fence => format!("partition {}: an epoch after this one", report.partition),
-            },
+            Datagram::Report(report) => describe_report(&report),
             Datagram::Heartbeat(_)
             | Datagram::HeartbeatReply(_)
             | Datagram::Probe(_)
@@ -275,6 +269,17 @@ pub fn tables_reply(switch: usize, reply: &ControlReply) -> Option<String> {
         }
     };
     Some(format!("switch-{} -> metadata  {what}", switch + 1))
+}
+
+fn describe_report(report: &Report) -> String {
+    let what = match report.kind {
+        ReportKind::CopyDone => "everything is copied".to_owned(),
+        ReportKind::Accuse(node) => format!("{node} does not answer"),
+        ReportKind::Fence => "an epoch after this one".to_owned(),
+        ReportKind::Formed => "its children are formed".to_owned(),
+        ReportKind::Drained(index) => format!("drained at decision {index}"),
+    };
+    format!("partition {}: {what}", report.partition)
 }
 
 fn describe_assign(assign: &Assign) -> String {

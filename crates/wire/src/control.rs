@@ -129,6 +129,31 @@ impl Member {
     }
 }
 
+/// Most partitions that one is divided into, or that become one (R17).
+pub const RESHAPED_MAX: usize = 2;
+
+part! {
+    /// A partition that is to take over some of another one's keys (R17).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Child {
+        /// Under an id that no partition had.
+        partition: PartitionId,
+        /// What of the keyspace it is to own; of a merge more than the parent's.
+        range: MatchRange,
+    }
+}
+
+part! {
+    /// A partition whose keys another one has taken over (R17).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Parent {
+        /// Which.
+        partition: PartitionId,
+        /// Its last decision, which every member has forced.
+        index: u64,
+    }
+}
+
 message! {
     /// A partition's epoch: its keys, its replica set and roles. All that a node knows of a partition, it knows from this.
     #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,11 +186,20 @@ message! {
             range: MatchRange,
             /// The receiver is no member, and nobody needs what it holds of the partition: it is to discard that (R16).
             discard: bool,
+            /// Its members form these, which are to take its place; none: what they have formed is void (R17).
+            children: Vec<Child> as List<u8, Child, RESHAPED_MAX>,
+            /// No op of a client begins any more: what is open is decided, then the children take its place (R17).
+            sealed: bool,
+            /// Whose place it takes: a consistent member makes it of what it has formed of them (R17).
+            parents: Vec<Parent> as List<u8, Parent, RESHAPED_MAX>,
         }
     }
 }
 const _: () = assert!(
-    Assign::FIXED_BYTES + MEMBERS_MAX * size_of::<<Member as crate::codec::Codec>::Layout>()
+    Assign::FIXED_BYTES
+        + MEMBERS_MAX * size_of::<<Member as crate::codec::Codec>::Layout>()
+        + RESHAPED_MAX * size_of::<<Child as crate::codec::Codec>::Layout>()
+        + RESHAPED_MAX * size_of::<<Parent as crate::codec::Codec>::Layout>()
         <= DATAGRAM_BYTES_MAX
 );
 
@@ -174,6 +208,9 @@ impl Assign {
         match self.replication.quorum() {
             Some(quorum) if quorum.replicas() != usize::from(self.replicas) => {
                 Err(DecodeError::UnknownValue { field: "replicas", value: self.replicas.into() })
+            }
+            _ if self.sealed && self.children.is_empty() => {
+                Err(DecodeError::UnknownValue { field: "sealed", value: 1 })
             }
             _ => Ok(()),
         }
@@ -212,6 +249,11 @@ tagged! {
         2 => Accuse(NodeId),
         /// The member needs an epoch after this one, of the same members: what is said in it counts with nothing that was said before (R14).
         3 => Fence,
+        /// The member has formed the partition's children, durably (R17).
+        4 => Formed,
+        /// The primary of a sealed epoch: this was the partition's last decision, every member has forced it, nothing is open, and nothing is decided any more
+        /// (R17).
+        5 => Drained(u64),
     }
 }
 
@@ -230,7 +272,7 @@ message! {
             /// Who.
             node: NodeId,
             /// What.
-            kind: ReportKind => 3 zeros,
+            kind: ReportKind => 5 zeros,
         }
     }
 }

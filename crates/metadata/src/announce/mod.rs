@@ -182,6 +182,9 @@ fn last_assign(
         replicas: spec.replicas as u8,
         members: Vec::new(),
         discard: false,
+        children: Vec::new(),
+        sealed: false,
+        parents: Vec::new(),
     }
 }
 
@@ -210,5 +213,8 @@ fn assign(situation: &Situation<'_>, id: PartitionId, partition: &Partition, inc
         replicas: keyspace.replicas as u8,
         members: partition.members.iter().map(member).collect(),
         discard: false,
+        children: Vec::new(),
+        sealed: false,
+        parents: Vec::new(),
     }
 }

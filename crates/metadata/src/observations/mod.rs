@@ -176,6 +176,8 @@ impl Observations {
             ReportKind::CopyDone => true,
             ReportKind::Accuse(accused) => accused != node && is_member(accused),
             ReportKind::Fence => Policy::of(state.keyspace(partition)).has_fences,
+            // No epoch of this release asks for it.
+            ReportKind::Formed | ReportKind::Drained(_) => false,
         };
         if !is_possible || !is_member(node) || !self.membership.is_live(node, incarnation) {
             return Err(Stale);
@@ -187,6 +189,7 @@ impl Observations {
                 Ok(false)
             }
             ReportKind::Fence => Ok(self.watch_mut(id).handle_fence()),
+            ReportKind::Formed | ReportKind::Drained(_) => Err(Stale),
         }
     }
 

@@ -331,5 +331,8 @@ pub(crate) fn assign(partition: PartitionId, range: MatchRange) -> Assign {
         replicas: 3,
         members: vec![member(1), member(2), member(3)],
         discard: false,
+        children: Vec::new(),
+        sealed: false,
+        parents: Vec::new(),
     }
 }

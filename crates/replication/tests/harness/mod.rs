@@ -152,6 +152,9 @@ impl Node {
             replicas: self.replicas,
             members,
             discard: false,
+            children: Vec::new(),
+            sealed: false,
+            parents: Vec::new(),
         };
         self.receive(METADATA, |out| assign.encode(out))
     }

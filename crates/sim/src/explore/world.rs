@@ -170,6 +170,9 @@ impl World {
                 replicas: NODES as u8,
                 members: self.roles.members.iter().map(member).collect(),
                 discard: false,
+                children: Vec::new(),
+                sealed: false,
+                parents: Vec::new(),
             };
             let lease = HeartbeatReply { term: Term(1), incarnation, sent_ns: 0, lease_ns: u64::MAX };
             let mut bytes = Vec::new();

@@ -141,6 +141,9 @@ fn assign(addresses: &[SocketAddrV4], epoch: u32) -> Assign {
         replicas: addresses.len() as u8,
         members,
         discard: false,
+        children: Vec::new(),
+        sealed: false,
+        parents: Vec::new(),
     }
 }
 
