@@ -12,12 +12,12 @@ use crate::{PATIENCE, POLL_PAUSE, inside};
 const PROGRESS_PUTS: usize = 300;
 const WRITERS: usize = 4;
 
-/// Writers that put keys of their own until they are stopped.
+/// Writers that put keys of their own, and read each at once, until they are stopped.
 #[derive(Default)]
 pub(crate) struct Load {
     stopped: AtomicBool,
     acknowledged: AtomicUsize,
-    /// Puts that were answered by an error.
+    /// Puts and gets that were answered by an error.
     failed: AtomicUsize,
 }
 
@@ -72,6 +72,10 @@ impl Load {
             if redis.ask(&["SET", &key(writer, number), &number.to_string()]) == Ok("OK".into()) {
                 acknowledged.push(number);
                 self.acknowledged.fetch_add(1, Ordering::Relaxed);
+                match redis.ask(&["GET", &key(writer, number)]) {
+                    Ok(value) => assert_eq!(value, number.to_string(), "writer {writer} reads what it wrote"),
+                    Err(_) => _ = self.failed.fetch_add(1, Ordering::Relaxed),
+                }
             } else {
                 self.failed.fetch_add(1, Ordering::Relaxed);
             }
@@ -79,7 +83,7 @@ impl Load {
         acknowledged
     }
 
-    /// Puts that were answered by an error.
+    /// Puts and gets that were answered by an error.
     pub(crate) fn failed(&self) -> usize {
         self.failed.load(Ordering::Relaxed)
     }

@@ -56,8 +56,35 @@ fn puts_go_on_when_nodes_are_added_drained_and_removed() {
             assert_eq!(refused.status.code(), Some(2), "{refused:?}");
             assert!(text(&refused.stderr).contains("3 replicas need at least as many nodes"), "{refused:?}");
             succeeds(&lab, &["add", "node-0", "--config", &config]);
-            assert_eq!(load.failed(), 0, "no put has failed");
+            assert_eq!(load.failed(), 0, "no operation has failed");
         });
+        assert_eq!(status(&lab)["moves"], 0);
+        lab.down();
+    });
+}
+
+#[test]
+fn three_nodes_become_nine_and_three_again() {
+    as_root("three_nodes_become_nine_and_three_again", || {
+        let lab = LabUnderTest::up("grow", &["--nodes", "3", "--spares", "6"]);
+        let config = lab.config();
+        let spares: Vec<String> = (3..9).map(|number| format!("node-{number}")).collect();
+        Load::during(&lab, |load| {
+            for name in &spares {
+                lab.succeeds(&["start", name]);
+                succeeds(&lab, &["add", name, "--config", &config]);
+                load.wait_for_progress();
+            }
+            let grown = members(&lab);
+            assert!(grown.len() == 9 && grown.iter().all(|(_, held)| *held > 0), "{grown:?}");
+            for name in &spares {
+                succeeds(&lab, &["remove", name]);
+                load.wait_for_progress();
+            }
+            assert_eq!(load.failed(), 0, "no operation has failed");
+        });
+        let names: Vec<String> = members(&lab).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["node-0", "node-1", "node-2"]);
         assert_eq!(status(&lab)["moves"], 0);
         lab.down();
     });
