@@ -18,13 +18,15 @@
 //!   not come back.
 //! * Nothing is pending for a partition that is forgotten.
 
-use crate::discards::{DISCARDED_MAX, Discards, RECORD};
+use crate::discards::{DISCARDED_MAX, Discards};
+use crate::membership::Membership;
 use crate::node_core::NodeCore;
 use crate::plant::Plant;
 use crate::protocol::{Page, Protocol, stored_entries};
+use crate::records::NodeRecord;
 use crate::status::Standing;
 use alloc::vec::Vec;
-use nicekv_wire::control::{Assign, AssignAck};
+use nicekv_wire::control::Assign;
 use nicekv_wire::{Epoch, PartitionId, Replication};
 
 /// Most pages at one heartbeat: partitions may be small.
@@ -32,10 +34,12 @@ const PAGES_MAX: usize = 32;
 impl<P: Protocol> NodeCore<P> {
     /// The partition was discarded in this epoch, or a later one; whether the assignment says nothing else.
     pub(crate) fn on_fenced(&mut self, assign: &Assign, epoch: Epoch) -> bool {
-        let is_known = assign.epoch == epoch;
+        // Where others have taken its place its last epochs may not have come here.
+        let is_member = Membership::of(assign, self.host.config.node).standing != Standing::Outside;
+        let is_known = assign.epoch == epoch || !is_member;
         if is_known {
-            let is_durable = self.discards.is_durable(assign.partition);
-            self.acknowledge(assign.partition, epoch, true, is_durable);
+            let is_durable = self.discards.is_durable(assign.partition) && self.births.are_durable();
+            self.acknowledge(assign.partition, assign.epoch, true, is_durable);
         }
         is_known
     }
@@ -67,8 +71,10 @@ impl<P: Protocol> NodeCore<P> {
         self.discard_next();
     }
 
-    fn is_idle(&self, id: PartitionId) -> bool {
-        self.host.waits.is_idle(id) && !self.scrub.is_in(id) && !self.usage.is_in(id)
+    /// Whether nothing is pending for a partition.
+    pub(crate) fn is_idle(&self, id: PartitionId) -> bool {
+        let is_read = self.scrub.is_in(id) || self.usage.is_in(id) || self.formations.is_in(id);
+        self.host.waits.is_idle(id) && !is_read
     }
 
     /// Asks for a page, if one may be read and there is something to discard.
@@ -113,7 +119,7 @@ impl<P: Protocol> NodeCore<P> {
         // Else what it waits for comes first, and then another look at what is left.
         if self.is_idle(id) {
             let epoch = membership.epoch;
-            let record = self.host.append(id, |out| out.extend_from_slice(&RECORD));
+            let record = self.host.append(id, |out| NodeRecord::Discarded.append(out));
             self.host.storage.want_force();
             self.forget_partition(id);
             self.discards.wanted.remove(&id);
@@ -122,7 +128,8 @@ impl<P: Protocol> NodeCore<P> {
         }
     }
 
-    fn forget_partition(&mut self, id: PartitionId) {
+    /// Nothing is known of a partition any more; nothing is pending for it.
+    pub(crate) fn forget_partition(&mut self, id: PartitionId) {
         self.usage.forget(id);
         self.host.storage.note_counted(id);
         if let Some(slot) = self.partitions.slot(id) {
@@ -141,19 +148,6 @@ impl<P: Protocol> NodeCore<P> {
                 self.acknowledge(id, epoch, true, true);
             }
         }
-    }
-
-    /// Says that this node is in the epoch, and whether it holds nothing of the partition any more.
-    pub(crate) fn acknowledge(
-        &mut self,
-        partition: PartitionId,
-        epoch: Epoch,
-        activated: bool,
-        discarded: bool,
-    ) {
-        let (node, incarnation) = (self.host.config.node, self.host.config.incarnation);
-        let ack = AssignAck { node, incarnation, partition, epoch, activated, discarded };
-        self.host.tell_metadata(|out| ack.encode(out));
     }
 
     /// The log says that the partition was discarded: what the records before have written is void.

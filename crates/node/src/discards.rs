@@ -7,8 +7,6 @@ use nicekv_wire::{Epoch, PartitionId};
 
 /// Most partitions that a process remembers to have discarded; beyond it the others stay until it is started again.
 pub(crate) const DISCARDED_MAX: usize = 65_536;
-/// The record. Its kind is none of a protocol's.
-pub(crate) const RECORD: [u8; 2] = [128, 0];
 
 /// See the module.
 #[derive(Clone, Default)]
@@ -30,11 +28,6 @@ impl Discards {
     /// Whether this scan was asked for here.
     pub(crate) fn is_reading(&self, token: u64) -> bool {
         self.pending.is_some_and(|(pending, _)| pending == token)
-    }
-
-    /// Whether a record says that a partition was discarded.
-    pub(crate) fn is_record(record: &[u8]) -> bool {
-        record == RECORD
     }
 
     /// The epoch in which this process has discarded the partition, unless the assignment is of a later one.

@@ -25,7 +25,7 @@ pub trait Explore: Protocol {
 impl<P: Protocol> NodeCore<P> {
     /// Breaks a rule from now on.
     pub fn plant(&mut self, plant: Plant) {
-        self.host.plant = Some(plant);
+        (self.host.plant, self.host.storage.plant) = (Some(plant), Some(plant));
     }
 
     /// Partitions of which is heard from now on remember no more than this of clients.

@@ -3,6 +3,7 @@
 use crate::host::Map;
 use crate::protocol::Protocol;
 use crate::routes::Routes;
+use crate::status::Standing;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
@@ -82,7 +83,11 @@ impl<P: Protocol> Partitions<P> {
     /// Requests go to a partition by its newest epoch's range.
     pub(crate) fn set_route(&mut self, slot: usize) {
         let membership = self.slots[slot].membership();
-        self.routes.set(membership.keyspace, membership.range, slot);
+        match membership.standing {
+            // Another partition may have taken its place.
+            Standing::Outside => self.routes.remove(slot),
+            _ => self.routes.set(membership.keyspace, membership.range, slot),
+        }
     }
 
     /// The partition that holds a match value.

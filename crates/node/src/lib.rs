@@ -8,24 +8,33 @@
 //! 2. `protocol`: what a protocol is; `membership`: the epoch that it is in;
 //! 3. `host`: what it may use: `storage` (the disk), `outbox` (the network), `session` (lease and term), `waits`,
 //!    `visibility` (what may be shown elsewhere);
-//! 4. `scrub`, `usage`, `discard`, `sources`, `trace`.
+//! 4. `control` (what the metadata service says) with `discard` (what nobody needs any more), `form` and `birth` (partitions that take the place of
+//!    others); `log`;
+//! 5. `scrub`, `usage`, `sources`, `trace`.
 
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
 
+mod birth;
 mod config;
+mod control;
 mod discard;
 mod discards;
 #[cfg(feature = "exploration")]
 mod exploration;
+mod form;
+mod formations;
 mod host;
 mod hosted;
+mod log;
 mod membership;
+mod mirrors;
 mod node_core;
 mod outbox;
 mod pace;
 mod plant;
 mod protocol;
+mod records;
 mod requests;
 mod routes;
 mod scrub;

@@ -19,6 +19,8 @@ pub struct Membership {
     pub epoch: Epoch,
     /// Whether it is in force: nobody outside of it can answer a get any more (R6).
     pub activated: bool,
+    /// Whether no op of a client begins in it any more (R17).
+    pub sealed: bool,
     /// This node's standing.
     pub standing: Standing,
     /// The primary, where the protocol has one.
@@ -40,6 +42,7 @@ impl Membership {
             range: MatchRange::ALL,
             epoch: Epoch(0),
             activated: false,
+            sealed: false,
             standing: Standing::Outside,
             primary: NodeId(0),
             members: Vec::new(),
@@ -63,6 +66,7 @@ impl Membership {
             range: assign.range,
             epoch: assign.epoch,
             activated: assign.activated,
+            sealed: assign.sealed,
             standing,
             primary: assign.primary,
             members: assign.members.clone(),

@@ -1,7 +1,9 @@
 //! The node: takes events, checks what all protocols want checked, and gives each to the partition that it concerns.
 
+use crate::birth::Births;
 use crate::config::NodeConfig;
 use crate::discards::Discards;
+use crate::formations::Formations;
 use crate::host::{Host, StreamPeer};
 use crate::hosted::Partitions;
 use crate::membership::Membership;
@@ -16,11 +18,10 @@ use crate::usage::UsageWatch;
 use crate::visibility::Shift;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_wire::bytes::Reader;
-use nicekv_wire::control::{Assign, DiskSpace};
+use nicekv_wire::control::DiskSpace;
 use nicekv_wire::recovery::CopyFrame;
 use nicekv_wire::replication::{Acks, Decisions, Resend};
-use nicekv_wire::{Datagram, DecodeError, Epoch, KeyDigest, KeyspaceId, NodeId, Now, PartitionId};
+use nicekv_wire::{Datagram, Epoch, KeyDigest, KeyspaceId, NodeId, Now, PartitionId};
 
 /// One node, as a pure state machine. After any `handle_*`, poll until everything returns `None`.
 #[derive(Clone)]
@@ -31,9 +32,11 @@ pub struct NodeCore<P> {
     pub(crate) usage: UsageWatch,
     pub(crate) sources: SourceCounts,
     pub(crate) discards: Discards,
+    pub(crate) formations: Formations,
+    pub(crate) births: Births,
     heartbeat_at_ns: u64,
     /// Trim the log before `.0` when it is durable through `.1`.
-    trim_when_forced: Option<(u64, u64)>,
+    pub(crate) trim_when_forced: Option<(u64, u64)>,
     /// A request of a bundle; kept so that nothing is allocated.
     pub(crate) bundled: Vec<u8>,
 }
@@ -48,30 +51,12 @@ impl<P: Protocol> NodeCore<P> {
             scrub: Scrub::default(),
             usage: UsageWatch::default(),
             discards: Discards::default(),
+            formations: Formations::default(),
+            births: Births::default(),
             heartbeat_at_ns: 0,
             trim_when_forced: None,
             bundled: Vec::new(),
         }
-    }
-
-    /// Takes up a record that was read back from the log, in the log's order, before anything else is handled.
-    ///
-    /// # Errors
-    /// The record is not one of this release's.
-    pub fn replay(&mut self, now: Now, payload: &[u8]) -> Result<(), DecodeError> {
-        let number = self.host.storage.count_replayed();
-        let mut reader = Reader::new(payload);
-        let id = PartitionId(u32::from_be_bytes(reader.layout("partition of record")?));
-        let record = reader.rest();
-        if Discards::is_record(record) {
-            self.replay_discarded(id);
-            return Ok(());
-        }
-        let host = &self.host;
-        let Some(slot) = self.partitions.get_or_insert(id, || P::of_record(id, record, host)) else {
-            return Err(DecodeError::UnknownValue { field: "record kind", value: 0 });
-        };
-        self.partitions[slot].replay(&mut self.host, now, number, record)
     }
 
     /// A datagram arrived at the node's address.
@@ -198,58 +183,6 @@ impl<P: Protocol> NodeCore<P> {
         }
     }
 
-    /// The metadata service says something, if it is from there.
-    fn on_control(&mut self, now: Now, from: SocketAddrV4, datagram: &Datagram<'_>) {
-        let Host { session, config, .. } = &mut self.host;
-        let is_heard = config.metadata.contains(&from)
-            && match datagram {
-                Datagram::HeartbeatReply(reply) => {
-                    session.accept_reply(config, reply) && {
-                        session.note_leader(from);
-                        true
-                    }
-                }
-                Datagram::Probe(probe) => match session.answer_probe(config, probe) {
-                    Some(reply) => {
-                        session.note_leader(from);
-                        self.host.outbox.send(from, |out| reply.encode(out));
-                        true
-                    }
-                    None => false,
-                },
-                Datagram::Assign(assign) => {
-                    session.accept_assign(config, assign) && {
-                        session.note_leader(from);
-                        self.on_assign(now, assign)
-                    }
-                }
-                _ => false,
-            };
-        self.host.counters.refused += u64::from(!is_heard);
-    }
-
-    /// Whether this node knows such a partition.
-    fn on_assign(&mut self, now: Now, assign: &Assign) -> bool {
-        if let Some(epoch) = self.discards.fence(assign) {
-            return self.on_fenced(assign, epoch);
-        }
-        let (id, host) = (assign.partition, &self.host);
-        let made = || Some(P::new(id, assign.replication, host));
-        let Some(slot) = self.partitions.get_or_insert(id, made) else { return false };
-        let partition = &mut self.partitions[slot];
-        if !partition.is(assign.replication) {
-            return false;
-        }
-        if partition.on_assign(&mut self.host, now, assign) {
-            let membership = partition.membership();
-            let (epoch, activated) = (membership.epoch, membership.activated);
-            self.acknowledge(id, epoch, activated, false);
-            self.note_assigned(slot, assign);
-        }
-        self.partitions.set_route(slot);
-        true
-    }
-
     /// A storage request has been completed.
     pub fn handle_storage(&mut self, now: Now, completion: StorageCompletion<'_>) {
         match completion {
@@ -270,24 +203,18 @@ impl<P: Protocol> NodeCore<P> {
                     self.on_counted(now, page);
                 } else if self.discards.is_reading(token) {
                     self.on_discard_page(page);
+                } else if self.formations.is_reading(token) {
+                    self.on_parent_page(now, page);
                 } else {
                     let id = self.host.waits.finish_scan(token);
                     self.partitions.by_id(id).on_scanned(&mut self.host, now, token, page);
                 }
             }
         }
+        self.retry_births(now);
+        self.tell_drained();
         // What the completion led to is a batch of its own.
         self.host.storage.end_batch();
-    }
-
-    fn on_forced(&mut self, now: Now, through: u64) {
-        while let Some((record, id)) = self.host.waits.pop_forced(through) {
-            self.partitions.by_id(id).on_forced(&mut self.host, now, record);
-        }
-        self.tell_discarded(through);
-        if let Some((before, _)) = self.trim_when_forced.take_if(|(_, needed)| *needed <= through) {
-            self.host.storage.trim(before);
-        }
     }
 
     /// The deadline that [`Self::next_deadline`] named has passed (or not: then nothing happens).
@@ -306,6 +233,8 @@ impl<P: Protocol> NodeCore<P> {
             self.watch_usage(now);
             self.tell_sources(now);
             self.discard();
+            self.form(now);
+            self.retry_births(now);
         }
         if self.host.sweep_at_ns.is_some_and(|at_ns| now.boot_ns >= at_ns) {
             self.host.sweep_at_ns = None;
@@ -315,6 +244,7 @@ impl<P: Protocol> NodeCore<P> {
             if is_work_left {
                 self.host.arm_sweep(now);
             }
+            self.form_next(now);
         }
     }
 
@@ -333,6 +263,7 @@ impl<P: Protocol> NodeCore<P> {
 
     /// The driver has no more input right now.
     pub fn handle_batch_end(&mut self, _now: Now) {
+        self.tell_drained();
         self.host.storage.end_batch();
     }
 
@@ -372,16 +303,6 @@ impl<P: Protocol> NodeCore<P> {
     /// Says from now on how much room the disk has. A driver that never calls this has enough.
     pub fn set_disk_space(&mut self, space: DiskSpace) {
         self.host.disk_space = space;
-    }
-
-    /// The log has begun a new segment: writes the open state again, then lets go of what was before.
-    pub fn checkpoint(&mut self) {
-        let before = self.host.storage.appended() + 1;
-        let host = &mut self.host;
-        self.partitions.for_each(|partition| partition.checkpoint(host));
-        self.trim_when_forced = Some((before, self.host.storage.appended()));
-        self.host.storage.want_force();
-        self.host.storage.end_batch();
     }
 
     /// Has every change of what may be shown told from now on, by [`Self::poll_visibility`]; to be called before anything is handled.

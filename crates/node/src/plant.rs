@@ -62,6 +62,26 @@ pub enum Plant {
     OrphansIgnored,
     /// R16: what is held is discarded although the node has become a member again.
     DiscardNotBrokenOff,
+    /// R17: a deletion is not written to the partition that is being formed.
+    DeletionNotMirrored,
+    /// R17: what is read of a partition for another one overwrites what was written meanwhile.
+    FilledOverNewer,
+    /// R17: what was formed stays when it is void.
+    FormedNotCleared,
+    /// R17: ops are taken in, and decided, in a sealed epoch as in any.
+    SealedTakesOps,
+    /// R17: a sealed partition is said to be drained while ops are open.
+    DrainedTooEarly,
+    /// R17: a partition is born without what its parents remember of clients.
+    HeirForgetsClients,
+    /// R17: gets go to the parent as long as there is one in the node.
+    ParentAnswersAfterBirth,
+    /// R17: an epoch of a partition that is no more, held up on its way, makes a member of an empty one.
+    EndedParentRevived,
+    /// R17: a partition that was just born decides before all its members are.
+    HeirDecidesEarly,
+    /// R17: a birth is acknowledged before it is forced.
+    BirthNotForced,
     /// R14: a version is acknowledged before it is forced.
     QuorumAckBeforeForce,
     /// R14: a new storage is counted before it has merged anything.

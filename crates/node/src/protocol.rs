@@ -184,6 +184,38 @@ pub trait Protocol: Sized {
     /// The node forgets the partition: what is open here is void. Nothing is pending for it.
     fn give_up(&mut self, _host: &mut Host) {}
 
+    /// Whether its partitions can be divided and united (R17).
+    fn can_be_reshaped(&self) -> bool {
+        false
+    }
+
+    /// These keys are damaged: to be got back from other members.
+    fn repair(&mut self, _host: &mut Host, _now: Now, _keys: &[alloc::vec::Vec<u8>]) {}
+
+    /// The primary of a sealed epoch: the last decision, once nothing is open and all hold everything; from then on nothing is decided any more (R17).
+    fn drain(&mut self, _host: &Host) -> Option<u64> {
+        None
+    }
+
+    /// Whether this replica holds everything up to this decision.
+    fn holds_through(&self, _index: u64) -> bool {
+        false
+    }
+
+    /// This decision is the last one that there will ever be, and every member holds it. Whether this replica does, and nothing else; then all has
+    /// taken effect here (R17).
+    fn end_at(&mut self, _host: &mut Host, _now: Now, _index: u64) -> bool {
+        false
+    }
+
+    /// What is remembered of clients, in pieces, for [`Self::inherit`].
+    fn bequeath(&self) -> alloc::vec::Vec<alloc::vec::Vec<u8>> {
+        alloc::vec::Vec::new()
+    }
+
+    /// It takes the place of others, of which it has all entries, with what they bequeath; it goes on after this decision (R17). All of that is logged.
+    fn inherit(&mut self, _host: &mut Host, _index: u64, _legacies: &[alloc::vec::Vec<u8>]) {}
+
     /// For operators and tests.
     fn status(&self) -> PartitionStatus;
 }

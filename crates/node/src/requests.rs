@@ -1,5 +1,6 @@
 //! Requests of clients: which partition each is for, and bundles of them.
 
+use crate::membership::Membership;
 use crate::node_core::NodeCore;
 use crate::plant::Plant;
 use crate::protocol::{Protocol, Request};
@@ -62,7 +63,9 @@ impl<P: Protocol> NodeCore<P> {
             }
             _ => unreachable!("no request"),
         };
-        if let Some(slot) = slot {
+        let slot = self.or_parent(slot, &request, keyspace);
+        let is_ending = |slot: &usize| self.births.ends(self.partitions[*slot].membership().partition);
+        if let Some(slot) = slot.filter(|slot| !is_ending(slot)) {
             self.host.trace.note(now, header.op, Step::Arrived);
             let membership = self.partitions[slot].membership();
             self.usage.note_request(self.host.config.node, membership, &request);
@@ -73,6 +76,21 @@ impl<P: Protocol> NodeCore<P> {
             }
             self.partitions[slot].on_request(&mut self.host, now, from, request);
         }
+    }
+
+    /// Which partition answers, if a test has planted that a parent does as long as there is one.
+    fn or_parent(&self, slot: Option<usize>, request: &Request<'_>, keyspace: KeyspaceId) -> Option<usize> {
+        let Request::Get(get) = request else { return slot };
+        if !self.host.has(Plant::ParentAnswersAfterBirth) || get.forwarded.is_some() {
+            return slot;
+        }
+        let is_parent = |membership: &&Membership| {
+            let holds = membership.range.contains(get.digest.match_value());
+            membership.keyspace == keyspace && membership.standing.serves() && holds
+        };
+        // The older one has the smaller number.
+        let parent = self.partitions.iter().map(P::membership).find(is_parent);
+        parent.and_then(|parent| self.partitions.slot(parent.partition)).or(slot)
     }
 
     /// The partition of a request, if its digest is right: a switch routes by it, and a lie must not store a key in the wrong place.

@@ -1,6 +1,7 @@
 //! Which partition a request is for: by its keyspace and its match value.
 
 use alloc::vec::Vec;
+use nicekv_wire::control::RESHAPED_MAX;
 use nicekv_wire::{KeyspaceId, MatchRange};
 
 #[derive(Clone, Copy)]
@@ -10,7 +11,10 @@ struct Route {
     slot: usize,
 }
 
-/// The ranges that this node was told of, in order. Those of two partitions may overlap while one of them is being split; then the newest
+/// So many routes may begin before a match value and end after it: a partition and what is taking its place (R17).
+const OVERLAPPING_MAX: usize = 1 + RESHAPED_MAX;
+
+/// The ranges that this node is a member for, in order. Those of two partitions overlap while one takes the place of the other; then the newest
 /// told comes first.
 #[derive(Clone, Default)]
 pub(crate) struct Routes {
@@ -40,8 +44,8 @@ impl Routes {
     pub(crate) fn find(&self, keyspace: KeyspaceId, value: u128) -> Option<usize> {
         let end =
             self.sorted.partition_point(|route| (route.keyspace, route.range.first()) <= (keyspace, value));
-        let route = self.sorted[..end].last()?;
-        (route.keyspace == keyspace && route.range.contains(value)).then_some(route.slot)
+        let holds = |route: &&Route| route.keyspace == keyspace && route.range.contains(value);
+        self.sorted[..end].iter().rev().take(OVERLAPPING_MAX).find(holds).map(|route| route.slot)
     }
 }
 
@@ -76,7 +80,12 @@ mod tests {
         }
         routes.set(one, range(5, 7), 1);
         assert_eq!((routes.find(one, 7), routes.find(one, 8)), (Some(1), None));
+        // One of two that take a partition's place is there; the other half is still the partition's.
+        routes.set(one, range(20, 29), 3);
+        assert_eq!((routes.find(one, 20), routes.find(one, 30)), (Some(3), Some(2)));
+        routes.set(one, range(40, u128::MAX), 4);
+        assert_eq!((routes.find(one, 39), routes.find(one, 40)), (Some(2), Some(4)));
         routes.remove(1);
-        assert_eq!((routes.find(one, 7), routes.find(one, 20)), (None, Some(2)));
+        assert_eq!((routes.find(one, 7), routes.find(one, 30)), (None, Some(2)));
     }
 }

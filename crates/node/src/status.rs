@@ -110,4 +110,6 @@ pub struct Counters {
     pub scrubs: u64,
     /// Partitions of which what was held here was discarded.
     pub discarded: u64,
+    /// Partitions that have taken the place of others here.
+    pub born: u64,
 }

@@ -3,6 +3,9 @@
 //! Requests are executed in order and their completions come back in order. A protocol that has asked for something is told by the number
 //! that it got then (a token of a read or scan, the number of a record): what it was for, only the protocol knows.
 
+use crate::mirrors::Mirrors;
+#[cfg(feature = "exploration")]
+use crate::plant::Plant;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -10,6 +13,7 @@ use core::ops::Range;
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use nicekv_wire::PartitionId;
+use nicekv_wire::control::Child;
 
 /// A request to the log or the engine. The driver executes requests strictly in order; what a request makes visible to later ones is
 /// visible at once, only [`StorageRequest::Force`] makes the log durable.
@@ -149,6 +153,10 @@ pub struct StorageQueue {
     watched: Option<(PartitionId, BTreeSet<Box<[u8]>>)>,
     /// Partitions that were written to since their keys were counted.
     changed: HashSet<PartitionId, FixedState>,
+    /// Where else it is written.
+    mirrors: Mirrors,
+    #[cfg(feature = "exploration")]
+    pub(crate) plant: Option<Plant>,
 }
 
 impl StorageQueue {
@@ -193,15 +201,36 @@ impl StorageQueue {
     /// Stores an entry.
     pub fn write(&mut self, partition: PartitionId, key: &[u8], entry: impl FnOnce(&mut Vec<u8>)) {
         self.note_written(partition, key);
+        let mirrored = self.mirrors.note(partition, key);
         let key = self.stage_bytes(key);
         let entry = self.stage_more(entry);
+        if let Some(partition) = mirrored.filter(|_| !self.is_not_mirrored(&entry)) {
+            self.changed.insert(partition);
+            self.queue.push_back(Queued::Write { partition, key: key.clone(), entry: entry.clone() });
+        }
         self.queue.push_back(Queued::Write { partition, key, entry });
+    }
+
+    /// Whether a test has planted that such an entry is forgotten.
+    #[cfg(feature = "exploration")]
+    fn is_not_mirrored(&self, entry: &Range<usize>) -> bool {
+        let entry = nicekv_wire::recovery::Entry::decode(&self.bytes[entry.clone()]);
+        self.plant == Some(Plant::DeletionNotMirrored) && entry.is_ok_and(|entry| entry.value.is_none())
+    }
+
+    #[cfg(not(feature = "exploration"))]
+    const fn is_not_mirrored(&self, _: &Range<usize>) -> bool {
+        false
     }
 
     /// Removes an entry.
     pub fn remove(&mut self, partition: PartitionId, key: &[u8]) {
         self.changed.insert(partition);
+        let mirrored = self.mirrors.note(partition, key);
         let key = self.stage_bytes(key);
+        if let Some(partition) = mirrored {
+            self.queue.push_back(Queued::Remove { partition, key: key.clone() });
+        }
         self.queue.push_back(Queued::Remove { partition, key });
     }
 
@@ -249,6 +278,34 @@ impl StorageQueue {
     /// Whether a key has been written since the watched scan was asked for.
     pub fn is_written_since_scan(&self, key: &[u8]) -> bool {
         self.watched.as_ref().is_some_and(|(_, keys)| keys.contains(key))
+    }
+
+    /// What is written to `parent` from now on goes to `child`'s space, too, as far as it is its (R17).
+    pub(crate) fn mirror(&mut self, parent: PartitionId, child: &Child) {
+        self.mirrors.begin(parent, child);
+    }
+
+    /// Ends [`Self::mirror`].
+    pub(crate) fn end_mirror(&mut self, parent: PartitionId, child: PartitionId) {
+        self.mirrors.end(parent, child);
+    }
+
+    /// Nobody holds anything in this space any more.
+    pub(crate) fn empty(&mut self, partition: PartitionId) {
+        self.discard_writes(partition);
+        self.clear(partition);
+        self.note_counted(partition);
+    }
+
+    /// A scan of a partition that others are formed of, until [`Self::end_page`].
+    pub(crate) fn scan_page(&mut self, parent: PartitionId, after: &[u8], bytes_max: usize) -> u64 {
+        self.mirrors.watch(parent);
+        self.scan(parent, after, bytes_max)
+    }
+
+    /// The keys that were written or removed since [`Self::scan_page`].
+    pub(crate) fn end_page(&mut self) -> BTreeSet<Box<[u8]>> {
+        self.mirrors.end_watch()
     }
 
     /// Whether the partition was written to since [`Self::note_counted`].

@@ -3,6 +3,7 @@
 use crate::multicast::Partition;
 use crate::quorum::QuorumPartition;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_node::{
     CopyChunk, CopyRequest, Host, Membership, Message, NodeCore, Page, PartitionStatus, Protocol, Request,
@@ -126,6 +127,34 @@ impl Protocol for Hosted {
 
     fn give_up(&mut self, host: &mut Host) {
         each!(self, partition => partition.give_up(host));
+    }
+
+    fn can_be_reshaped(&self) -> bool {
+        each!(self, partition => partition.can_be_reshaped())
+    }
+
+    fn repair(&mut self, host: &mut Host, now: Now, keys: &[Vec<u8>]) {
+        each!(self, partition => partition.repair(host, now, keys));
+    }
+
+    fn drain(&mut self, host: &Host) -> Option<u64> {
+        each!(self, partition => partition.drain(host))
+    }
+
+    fn holds_through(&self, index: u64) -> bool {
+        each!(self, partition => partition.holds_through(index))
+    }
+
+    fn end_at(&mut self, host: &mut Host, now: Now, index: u64) -> bool {
+        each!(self, partition => partition.end_at(host, now, index))
+    }
+
+    fn bequeath(&self) -> Vec<Vec<u8>> {
+        each!(self, partition => partition.bequeath())
+    }
+
+    fn inherit(&mut self, host: &mut Host, index: u64, legacies: &[Vec<u8>]) {
+        each!(self, partition => partition.inherit(host, index, legacies));
     }
 
     fn status(&self) -> PartitionStatus {

@@ -12,7 +12,6 @@
 //! ```
 
 use super::expiry::is_overdue;
-use super::lead::Lead;
 use super::locks::Latest;
 use super::partition::Partition;
 use super::sequence::Decided;
@@ -28,7 +27,7 @@ use nicekv_wire::{NodeId, Now, OpId, Status, StoredKey};
 impl Partition {
     /// Decides what can be decided of a key: its oldest undecided op, if all have acknowledged it, and then the next.
     pub(super) fn decide_key(&mut self, host: &mut Host, now: Now, key: &[u8]) {
-        while let Some(op) = self.next_decidable(key) {
+        while let Some(op) = self.next_decidable(host, key) {
             let Some(verdict) = self.judge(host, now, key, op) else { return };
             self.decide(host, now, key, op, verdict);
         }
@@ -71,8 +70,8 @@ impl Partition {
     }
 
     /// The key's oldest undecided op, if every member has acknowledged it and decisions may be made.
-    fn next_decidable(&self, key: &[u8]) -> Option<OpId> {
-        if !self.may_decide() || self.sequence.unreleased().len() >= UNRELEASED_MAX {
+    fn next_decidable(&self, host: &Host, key: &[u8]) -> Option<OpId> {
+        if !self.may_decide(host) || self.sequence.unreleased().len() >= UNRELEASED_MAX {
             return None;
         }
         let op = self.locks.key(key)?.undecided().next()?;
@@ -80,10 +79,11 @@ impl Partition {
         (self.locks.op(op)?.votes.acks == all_acks).then_some(op)
     }
 
-    /// Whether this is a primary that has recovered, in an epoch that is in force and has members enough (R3, R6).
-    pub(super) fn may_decide(&self) -> bool {
-        let is_ready = self.lead.as_ref().is_some_and(Lead::is_ready);
-        is_ready && self.membership.activated && self.membership.has_members_enough()
+    /// Whether this is a primary that has recovered, in an epoch that is in force and has members enough (R3, R6), and may decide on (R17).
+    pub(super) fn may_decide(&self, host: &Host) -> bool {
+        let decides = self.lead.as_ref().is_some_and(|lead| lead.is_ready() && !lead.is_drained());
+        let is_early = host.has(Plant::HeirDecidesEarly) && self.is_newborn();
+        decides && (self.membership.activated || is_early) && self.membership.has_members_enough()
     }
 
     /// Primary: whether an op was open when the epoch began.
@@ -160,7 +160,7 @@ impl Partition {
 
     /// A member holds an op that is past remembering, and every decision: tell it to let go (R10, R15).
     pub(super) fn decide_expired(&mut self, host: &mut Host, now: Now, op: OpId) {
-        if !self.may_decide() || self.locks.holds(op) || self.clients.lookup(op) == Lookup::New {
+        if !self.may_decide(host) || self.locks.holds(op) || self.clients.lookup(op) == Lookup::New {
             return;
         }
         self.publish(host, now, op, true, Verdict::unchanged(Status::Expired, None));

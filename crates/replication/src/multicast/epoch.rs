@@ -59,6 +59,10 @@ impl Partition {
             host.append(self.id(), |out| record.append(out));
         }
         self.membership = membership;
+        if self.membership.sealed {
+            // Its primary waits for that, and the clients for its primary.
+            host.storage.want_force();
+        }
         if !self.membership.standing.serves() {
             host.visibility.unknown(self.id());
         }

@@ -40,6 +40,9 @@ impl Partition {
         key: &[u8],
         version: OpId,
     ) -> Option<OpId> {
+        if self.is_closed_to(host, Source::Own) {
+            return None;
+        }
         if let Some(horizon) = self.clients.horizon_over(host.config.internal_client) {
             host.renew_internal_client(now, horizon);
         }
@@ -89,7 +92,11 @@ impl Partition {
     /// Primary: orders at most so many deletes; how many it was.
     pub(super) fn expire_overdue(&mut self, host: &mut Host, now: Now, deletes_max: usize) -> usize {
         let mut deletes = 0;
-        while deletes < deletes_max && self.may_decide() && host.internal_ops() < EXPIRY_DELETES_OPEN_MAX {
+        while deletes < deletes_max
+            && self.may_decide(host)
+            && !self.membership.sealed
+            && host.internal_ops() < EXPIRY_DELETES_OPEN_MAX
+        {
             let Some((key, version)) = self.contents.agenda_mut().take_due(now) else { break };
             // The next op of a locked key sees to it.
             if !self.locks.is_locked(&key) {

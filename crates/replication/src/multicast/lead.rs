@@ -53,6 +53,8 @@ pub(super) struct Lead {
     wanted: BTreeMap<OpId, NodeId>,
     /// When the last decision was sent.
     decided_ns: u64,
+    /// Nothing is decided any more (R17).
+    is_drained: bool,
     /// Where to answer the refusals that it decided without a prepare, by index.
     refused: BTreeMap<u64, SocketAddrV4>,
 }
@@ -70,6 +72,7 @@ impl Lead {
             recovery_end: 0,
             wanted: BTreeMap::new(),
             decided_ns: now.boot_ns,
+            is_drained: false,
             refused: BTreeMap::new(),
         }
     }
@@ -85,6 +88,16 @@ impl Lead {
 
     pub(super) fn is_ready(&self) -> bool {
         self.phase == Phase::Ready
+    }
+
+    /// Whether [`Self::end`] was called.
+    pub(super) fn is_drained(&self) -> bool {
+        self.is_drained
+    }
+
+    /// Nothing is decided any more.
+    pub(super) fn end(&mut self) {
+        self.is_drained = true;
     }
 
     /// Members, by position, that have not told everything yet, and after which record of theirs they are to go on.

@@ -1,4 +1,4 @@
-//! NICE's multicast two-phase commit (NICE §4.2 to §4.4 with rules R1 to R5, R7, R8, R10, R11 and R15). Read in this order:
+//! NICE's multicast two-phase commit (NICE §4.2 to §4.4 with rules R1 to R5, R7, R8, R10, R11, R15 and R17). Read in this order:
 //!
 //! 1. this module: which event goes where; `partition`: the parts of its state;
 //! 2. `locks` (open ops, locked keys), `sequence` (decisions), `contents` (what is in the engine) with `recent`, `lead` (what a primary keeps), `joiner`,
@@ -8,7 +8,8 @@
 //! 5. `settle`: a decision is logged, takes effect, is released; `follow`: the others hear of it;
 //! 6. `get`: who may answer a get, and with what; `expiry`: values whose time has come;
 //! 7. `epoch`: recovery when the replica set changes; `history`, `join` and `copy`: what a returning node has missed; `restore`: the log;
-//! 8. `sweep`: what is done about silence; `full` and `repair`: about disks that are full, or return damaged values;
+//! 8. `reshape`: the end of a partition, and the beginning of what takes its place;
+//! 9. `sweep`: what is done about silence; `full` and `repair`: about disks that are full, or return damaged values;
 //!    `scrub` and `compare`: about replicas that differ.
 
 mod agenda;
@@ -35,6 +36,7 @@ mod record;
 mod repair;
 mod repairs;
 mod reporting;
+mod reshape;
 mod restore;
 mod scrub;
 mod sequence;
@@ -43,6 +45,7 @@ mod sweep;
 mod waits;
 
 use crate::entry::decode_entry;
+use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use locks::WaitingGet;
 use nicekv_node::{
@@ -240,9 +243,39 @@ impl Protocol for Partition {
         (leads && !is_held_back).then(|| self.sequence.logged())
     }
 
+    fn can_be_reshaped(&self) -> bool {
+        true
+    }
+
+    fn repair(&mut self, host: &mut Host, now: Now, keys: &[Vec<u8>]) {
+        self.begin_repairs(host, now, keys);
+    }
+
+    fn drain(&mut self, host: &Host) -> Option<u64> {
+        self.drained_at(host)
+    }
+
+    fn holds_through(&self, index: u64) -> bool {
+        self.former.is_none() && self.sequence.logged() >= index
+    }
+
+    fn end_at(&mut self, host: &mut Host, now: Now, index: u64) -> bool {
+        self.end_through(host, now, index)
+    }
+
+    fn bequeath(&self) -> Vec<Vec<u8>> {
+        self.legacy()
+    }
+
+    fn inherit(&mut self, host: &mut Host, index: u64, legacies: &[Vec<u8>]) {
+        self.be_born(host, index, legacies);
+    }
+
     fn give_up(&mut self, host: &mut Host) {
         let none = host.map();
-        self.locks.give_up(&mut host.visibility, none);
+        for op in self.locks.give_up(&mut host.visibility, none).into_keys() {
+            host.finish_internal(op);
+        }
         host.visibility.unknown(self.id());
     }
 

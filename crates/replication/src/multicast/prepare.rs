@@ -69,6 +69,11 @@ impl Partition {
                 return;
             }
         }
+        if self.is_closed_to(host, source) {
+            // Silence: what takes this partition's place is asked again.
+            host.counters.dropped += 1;
+            return;
+        }
         if self.refuses(host, now, update, source) {
             return;
         }
@@ -144,7 +149,7 @@ impl Partition {
                 return;
             }
             self.count_ack(host, now, position, ack.op, ack.contended, ack.refused);
-        } else if self.clients.lookup(ack.op) == Lookup::New && !ack.refused {
+        } else if self.clients.lookup(ack.op) == Lookup::New && !ack.refused && !self.is_drained() {
             self.want_op(host, now, ack.op, sender);
         }
     }

@@ -30,6 +30,9 @@ pub(super) enum Record<'a> {
     Complete,
     /// Every original member holds the decisions up to this one.
     Held { through: u64 },
+    /// It takes the place of others, and goes on after this decision (R17). What they knew of clients follows; without the node's own record that it is
+    /// born both are void.
+    Born { index: u64 },
     /// Where the replica stands, in place of all records before.
     Position { position: Position, history: &'a [u8] },
 }
@@ -95,6 +98,10 @@ impl<'a> Record<'a> {
                 head(out, 10, false);
                 out.extend_from_slice(&through.to_be_bytes());
             }
+            Self::Born { index } => {
+                head(out, 11, false);
+                out.extend_from_slice(&index.to_be_bytes());
+            }
             Self::Position { position, history } => {
                 head(out, 9, position.since.is_some());
                 let layout = PositionLayout {
@@ -147,6 +154,11 @@ impl<'a> Record<'a> {
                 let through = u64::from_be_bytes(reader.layout("held record")?);
                 reader.finish("held record")?;
                 Ok(Self::Held { through })
+            }
+            11 => {
+                let index = u64::from_be_bytes(reader.layout("born record")?);
+                reader.finish("born record")?;
+                Ok(Self::Born { index })
             }
             other => Err(DecodeError::UnknownValue { field: "record kind", value: other.into() }),
         }

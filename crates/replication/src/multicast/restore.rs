@@ -5,7 +5,7 @@ use super::joiner::Former;
 use super::partition::Partition;
 use super::record::{Position, Record};
 use super::sequence::Decided;
-use crate::clients::{ExportCursor, Lookup};
+use crate::clients::Lookup;
 use alloc::vec::Vec;
 use nicekv_node::Host;
 use nicekv_wire::bytes::Reader;
@@ -13,7 +13,7 @@ use nicekv_wire::replication::Decision;
 use nicekv_wire::{Datagram, DecodeError, Now, StoredUpdate};
 
 /// Bytes of deduplication records per log record.
-const CLIENTS_RECORD_BYTES: usize = 128 << 10;
+pub(super) const CLIENTS_RECORD_BYTES: usize = 128 << 10;
 
 impl Partition {
     /// Takes up one record of the log. It is durable, and its effects go to the engine once more, in the order of the log.
@@ -52,6 +52,7 @@ impl Partition {
             }
             Record::Copied { payload, .. } => self.store_copied(host, payload)?,
             Record::Complete => self.former = None,
+            Record::Born { index } => self.begin_born(host, index),
             Record::Held { through, .. } => self.contents.set_held_by_originals(through),
             Record::Position { position, history, .. } => {
                 self.take_position(host, now, position, History::read(&mut Reader::new(history))?);
@@ -116,10 +117,7 @@ impl Partition {
         for decided in self.sequence.unreleased() {
             append(Record::Decision(decided.wire(self.id(), self.membership.epoch)));
         }
-        let (mut cursor, mut more) = (ExportCursor::START, true);
-        while more {
-            let piece;
-            (piece, cursor, more) = self.clients.export(cursor, CLIENTS_RECORD_BYTES);
+        for piece in self.legacy() {
             append(Record::Clients { payload: &piece });
         }
     }

@@ -145,7 +145,7 @@ impl Partition {
         if self.is_primary() {
             self.advance_release(host, now);
         } else if index > self.sequence.released() {
-            let is_waited_for = self.sequence.is_contended(index);
+            let is_waited_for = self.sequence.is_contended(index) || self.membership.sealed;
             let delay = if is_waited_for { 0 } else { host.config.timing.progress_delay.as_nanos() as u64 };
             self.tell_progress_within(host, now, delay);
         }
