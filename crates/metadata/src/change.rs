@@ -101,6 +101,38 @@ pub enum Refused {
     NoRings { pairs: usize, dropped: usize },
     #[error("no number is left for a keyspace: none is given twice")]
     NoKeyspaceNumber,
+    #[error("there is no partition {partition}; `nicekv partition list` names them")]
+    UnknownPartition { partition: u32 },
+    #[error("partition {partition} is no more: partition {by} took its place")]
+    Succeeded { partition: u32, by: String },
+    #[error("partition {partition} goes with keyspace {keyspace:?}, which is being dropped")]
+    DroppedPartition { partition: u32, keyspace: String },
+    #[error(
+        "partition {partition} is of keyspace {keyspace:?}, which is by quorum: such partitions cannot be split or merged"
+    )]
+    ByQuorum { partition: u32, keyspace: String },
+    #[error("partition {partition} is to be split or merged already")]
+    AskedAlready { partition: u32 },
+    #[error("partition {partition} is neither to be split nor merged")]
+    NotAsked { partition: u32 },
+    #[error("partition {partition} is the one vnode {vnode:04x}, which cannot be split")]
+    OneVnode { partition: u32, vnode: u16 },
+    #[error(
+        "partition {partition} has vnodes {first:04x} to {last:04x}: the second half cannot begin with {at:04x}"
+    )]
+    NotInside { partition: u32, at: u16, first: u16, last: u16 },
+    #[error("partitions {one} and {other} are of different keyspaces")]
+    OtherKeyspaces { one: u32, other: u32 },
+    #[error("partitions {one} and {other} are not adjacent")]
+    NotAdjacent { one: u32, other: u32 },
+    #[error("{wishes} partitions are to be split or merged already, and no more can wait")]
+    TooManyWishes { wishes: usize },
+    #[error(
+        "{partitions} partitions that were split or merged are not discarded everywhere yet: bring back, or remove, the nodes that hold them"
+    )]
+    Undiscarded { partitions: usize },
+    #[error("keyspace {keyspace:?} has, or is to have, {most} partitions: no keyspace can have more")]
+    TooManyPartitions { keyspace: String, most: u32 },
     #[error("the switches have no room for it: {error}")]
     Tables { error: String },
 }

@@ -13,7 +13,6 @@ use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase, check_keyspace
 use nicekv_wire::KeyspaceId;
 use serde::{Deserialize, Serialize};
 
-use crate::announce::rules;
 use crate::change::Refused;
 use crate::decide;
 use crate::leader::Metadata;
@@ -131,13 +130,8 @@ impl Metadata {
         let state = &self.committed;
         let there = state.keyspaces.iter().chain(state.unfounded(&self.config));
         let all: Vec<KeyspaceSpec> = there.chain([new]).cloned().collect();
-        Ok(check_keyspaces(&all, state.ring().len())?)
-    }
-
-    /// Whether switches have room for the tables of a state.
-    fn check_tables(&self, next: &State) -> Result<(), Refused> {
-        let tables = rules::compile(&self.config, next, None);
-        tables.validate(&self.config.vrings()).map_err(|error| Refused::Tables { error: error.to_string() })
+        check_keyspaces(&all, state.ring().len())?;
+        self.check_count(new.partitions)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The metadata service of NICEKV, as a pure core (NICE §4.1, §4.4, §4.5; rules R6, R7, R9, R12, R13, R15, R16).
+//! The metadata service of NICEKV, as a pure core (NICE §4.1, §4.4, §4.5; rules R6, R7, R9, R12, R13, R15 to R17).
 //!
 //! ```text
 //!   nodes, switch agents             observations            decide                        announce
@@ -13,8 +13,8 @@
 //!
 //! Reading order: `config`, `state` (what is persisted), `observations` (what was heard: `membership`, who is live and who has a lease;
 //! `watch`; `switches`), `policy` (what differs by protocol), `view` (what a partition sees), `decide` (`epochs`: what
-//! happens to it; `handoffs`: who stands in; `moves`: originals that change, by `targets`, what the ring says, and `change` and `keyspaces`, what an operator
-//! asks for; `dropped`: keyspaces that go; `divisions`: which replica answers whose gets), `announce` (`rules`: the tables), `leader` (ties them together), `election` (who leads, of several), `status`, `capacity`.
+//! happens to it; `handoffs`: who stands in; `moves`: originals that change, by `targets`, what the ring says, and `change`, `keyspaces` and
+//! `partitions`, what an operator asks for; `reshaping`: partitions that are split or merged; `dropped`: what becomes of partitions that are no more; `divisions`: which replica answers whose gets), `announce` (`rules`: the tables), `leader` (ties them together), `election` (who leads, of several), `status`, `capacity`.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -29,6 +29,7 @@ mod election;
 mod keyspaces;
 mod leader;
 mod observations;
+mod partitions;
 mod plant;
 mod policy;
 mod state;
@@ -49,12 +50,14 @@ pub use config::{
 pub use election::{Election, ElectionEvent, Seat, SeatAnswer, SeatRequest, SeatTiming};
 pub use keyspaces::{KeyspaceChange, KeyspacePlan};
 pub use leader::{Metadata, Persisted, StorageRequest};
+pub use partitions::{PartitionChange, PartitionPlan};
 pub use plant::Plant;
 pub use state::{StateError, persisted_version};
 pub use status::{
     BalancingStatus, ClusterInfo, ControlPlane, Counters, DiskState, DroppedStatus, Health, HealthCounts,
     KeyspaceInfo, KeyspaceStatus, MemberStanding, MemberStatus, MemberStatusState, NodeState, NodeStatus,
-    NodeWish, PartitionState, PartitionStatus, Status, SwitchStatus, UsageStatus,
+    NodeWish, PartitionState, PartitionStatus, ReshapingPhase, ReshapingStatus, Status, SwitchStatus,
+    UsageStatus,
 };
 pub use store::StateStore;
 

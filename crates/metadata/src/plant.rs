@@ -42,12 +42,18 @@ pub enum Plant {
     DropNotAwaited,
     /// R16: the number of a keyspace that was dropped is given again.
     KeyspaceNumberReused,
+    /// R17: a partition is sealed before all members have formed what is to take its place.
+    SealedUnformed,
+    /// R17: a partition that takes another one's place is in force before all its members have taken over.
+    BirthNotAwaited,
+    /// R17: what a partition that was split or merged has left is discarded before its children are whole.
+    ParentNotKept,
 }
 
 #[cfg(any(test, feature = "exploration"))]
 impl Plant {
     /// Every one.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::RemovalNotAwaited,
         Self::PromoteBeforeCopied,
         Self::InconsistentLeads,
@@ -63,6 +69,9 @@ impl Plant {
         Self::SpeakBeforePersisted,
         Self::DropNotAwaited,
         Self::KeyspaceNumberReused,
+        Self::SealedUnformed,
+        Self::BirthNotAwaited,
+        Self::ParentNotKept,
     ];
 }
 

@@ -3,10 +3,10 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use nicekv_placement::{KeyspaceSpec, Protocol, replica_sets};
+use nicekv_placement::{KeyspaceSpec, Protocol, replica_sets_of};
 use nicekv_wire::{NodeId, PartitionId};
 
-use crate::state::State;
+use crate::state::{Reshaping, State};
 
 /// Whether the replicas of a keyspace follow the ring. Those of a quorum do not yet: a newcomer there must know whether what it holds
 /// counts (R14), which only new storage knows today.
@@ -18,24 +18,43 @@ pub(crate) fn is_movable(spec: &KeyspaceSpec) -> bool {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Targets {
     ring: Vec<NodeId>,
-    partitions: usize,
+    /// What a partition owns never changes.
+    partitions: Vec<PartitionId>,
+    merges: Vec<Reshaping>,
     sets: BTreeMap<PartitionId, Vec<NodeId>>,
 }
 
 impl Targets {
     /// Of this state, computed anew if it says something else.
     pub(crate) fn update(&mut self, state: &State) {
-        let (ring, partitions) = (state.ring(), state.partitions().count());
-        if (&self.ring, self.partitions) == (&ring, partitions) {
+        let ring = state.ring();
+        let partitions: Vec<_> = state.partitions().map(|(id, _)| id).collect();
+        let merges = state.reshapings.iter().filter(|wish| wish.at.is_none()).cloned().collect();
+        if (&self.ring, &self.partitions, &self.merges) == (&ring, &partitions, &merges) {
             return;
         }
         self.sets.clear();
+        (self.ring, self.partitions, self.merges) = (ring, partitions, merges);
         for spec in state.keyspaces.iter().filter(|spec| is_movable(spec)) {
-            let of_keyspace = state.partitions().filter(|(_, partition)| partition.keyspace == spec.id);
-            let ids = of_keyspace.map(|(id, _)| id);
-            self.sets.extend(ids.zip(replica_sets(&ring, spec)));
+            self.add(state, spec);
         }
-        (self.ring, self.partitions) = (ring, partitions);
+    }
+
+    /// Partitions that are to be merged have the originals of what they become (R17).
+    fn add(&mut self, state: &State, spec: &KeyspaceSpec) {
+        let of_keyspace = state.partitions().filter(|(_, partition)| partition.keyspace == spec.id);
+        let mut begins: Vec<_> = of_keyspace.map(|(id, partition)| (partition.range.first(), id)).collect();
+        begins.sort_unstable();
+        let follower = |id: &PartitionId| self.merges.iter().any(|merge| merge.parents.last() == Some(id));
+        let places: Vec<bool> = begins.iter().map(|(_, id)| !follower(id)).collect();
+        let starts = begins.iter().zip(&places).filter(|(_, is_own)| **is_own);
+        let starts: Vec<u16> = starts.map(|((first, _), _)| (first >> 112) as u16).collect();
+        let sets = replica_sets_of(&self.ring, spec, &starts);
+        let mut index = 0;
+        for ((_, id), is_own) in begins.iter().zip(places) {
+            index += usize::from(is_own);
+            self.sets.insert(*id, sets[index - 1].clone());
+        }
     }
 
     /// The first one leads by right. None: the partition stays where it is.

@@ -29,6 +29,10 @@ pub(crate) trait Observed {
     fn copied(&self, node: NodeId) -> bool;
     /// Whether the former member can answer no get any more.
     fn harmless(&self, removed: &Removed) -> bool;
+    /// Whether the former member may still be one in its own eyes of a partition whose place this one takes (R17).
+    fn is_of_parent(&self, _removed: &Removed) -> bool {
+        false
+    }
     /// Whether who has left has said that it holds nothing any more.
     fn discarded(&self, left: &Left) -> bool;
     /// Whether the node's disk has room for what a joiner copies.
@@ -164,7 +168,7 @@ impl<'a> Situation<'a> {
         let policy = Policy::of(self.state.keyspace(partition));
         let (watch, target) =
             (self.observations.watch(id), self.targets.of(id).unwrap_or(&partition.originals));
-        View { situation: self, partition, policy, watch, target, load: None }
+        View { situation: self, id, partition, policy, watch, target, load: None }
     }
 
     /// Whether a former member can answer no get any more (R6).
@@ -188,6 +192,7 @@ impl<'a> Situation<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     situation: Situation<'a>,
+    id: PartitionId,
     partition: &'a Partition,
     policy: Policy,
     watch: &'a Watch,
@@ -234,6 +239,11 @@ impl Observed for View<'_> {
 
     fn harmless(&self, removed: &Removed) -> bool {
         self.situation.harmless(removed)
+    }
+
+    fn is_of_parent(&self, removed: &Removed) -> bool {
+        let parents = self.situation.state.reshaped.values().filter(|gone| gone.children.contains(&self.id));
+        { parents }.any(|gone| gone.is_unaware(removed))
     }
 
     fn discarded(&self, left: &Left) -> bool {

@@ -23,7 +23,7 @@ pub use keyspace::{
     parse_keyspaces, partitions_for,
 };
 pub use partition::{PARTITION_BITS_MAX, Partitioning, VnodeBlock, vnode_blocks};
-pub use ring::replica_sets;
+pub use ring::{replica_sets, replica_sets_of};
 pub use rings::{RingsBase, ring_pairs};
 pub use vring::Vrings;
 

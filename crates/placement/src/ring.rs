@@ -20,33 +20,83 @@ const TOKENS_PER_NODE: u16 = 32;
 pub fn replica_sets(nodes: &[NodeId], keyspace: &KeyspaceSpec) -> Vec<Vec<NodeId>> {
     let KeyspaceSpec { id, replicas, partitions, .. } = *keyspace;
     assert!((1..=nodes.len()).contains(&replicas), "{replicas} replicas on {} nodes", nodes.len());
-    let partitions = partitions as usize;
-    let ring = tokens(nodes);
-    let mut led: BTreeMap<NodeId, usize> = nodes.iter().map(|node| (*node, 0)).collect();
-    let mut held = led.clone();
-    let led_max = partitions.div_ceil(nodes.len());
-    let held_max = (partitions * replicas).div_ceil(nodes.len());
-    let mut sets = Vec::with_capacity(partitions);
-    for place in 0..partitions as u16 {
-        let start = ring.partition_point(|(hash, _)| *hash < ring_hash(1, place, id.0));
+    let mut shares = Shares::of(nodes, partitions as usize, replicas);
+    (0..partitions as u16).map(|place| shares.take(ring_hash(1, place, id.0))).collect()
+}
+
+/// The same of a keyspace whose partitions were split and merged: they begin at these vnodes, ascending.
+///
+/// What begins where one of the first partitions began keeps that one's replica set; what begins elsewhere has one of its own, by its first
+/// vnode and by the room that the others leave. So a split moves at most its second half, a merge nothing of its first partition, and
+/// nobody else; and who is merged again is where it was.
+///
+/// # Panics
+/// As [`replica_sets`].
+pub fn replica_sets_of(nodes: &[NodeId], keyspace: &KeyspaceSpec, starts: &[u16]) -> Vec<Vec<NodeId>> {
+    let first = replica_sets(nodes, keyspace);
+    let place = |start: &u16| {
+        let vnodes = (1usize << 16) / first.len();
+        usize::from(*start).is_multiple_of(vnodes).then(|| usize::from(*start) / vnodes)
+    };
+    let mut shares = Shares::of(nodes, starts.len(), keyspace.replicas);
+    let kept: Vec<_> = starts.iter().map(|start| place(start).map(|place| first[place].clone())).collect();
+    kept.iter().flatten().for_each(|set| shares.note(set));
+    let own = |(set, start): (Option<Vec<NodeId>>, &u16)| {
+        set.unwrap_or_else(|| shares.take(ring_hash(2, *start, keyspace.id.0)))
+    };
+    kept.into_iter().zip(starts).map(own).collect()
+}
+
+/// The ring, and what each node leads and holds already.
+struct Shares {
+    ring: Vec<(u64, NodeId)>,
+    replicas: usize,
+    led: BTreeMap<NodeId, usize>,
+    held: BTreeMap<NodeId, usize>,
+    led_max: usize,
+    held_max: usize,
+}
+
+impl Shares {
+    fn of(nodes: &[NodeId], partitions: usize, replicas: usize) -> Self {
+        let led: BTreeMap<NodeId, usize> = nodes.iter().map(|node| (*node, 0)).collect();
+        Self {
+            ring: tokens(nodes),
+            replicas,
+            held: led.clone(),
+            led,
+            led_max: partitions.div_ceil(nodes.len()),
+            held_max: (partitions * replicas).div_ceil(nodes.len()),
+        }
+    }
+
+    fn note(&mut self, set: &[NodeId]) {
+        *self.led.get_mut(&set[0]).expect("known") += 1;
+        for node in set {
+            *self.held.get_mut(node).expect("known") += 1;
+        }
+    }
+
+    /// The replica set of a partition of this hash.
+    fn take(&mut self, hash: u64) -> Vec<NodeId> {
+        let Self { ring, led, held, .. } = &*self;
+        let start = ring.partition_point(|(token, _)| *token < hash);
         let clockwise = || ring[start..].iter().chain(&ring[..start]).map(|(_, node)| *node);
         let primary =
-            clockwise().find(|node| led[node] < led_max).expect("some node leads less than its share");
-        *led.get_mut(&primary).expect("known") += 1;
-        *held.get_mut(&primary).expect("known") += 1;
+            clockwise().find(|node| led[node] < self.led_max).expect("some node leads less than its share");
         let mut set = vec![primary];
         // First those with room; the bound may leave too few distinct ones at the end, then any.
         for room_only in [true, false] {
             for node in clockwise() {
-                if set.len() < replicas && !set.contains(&node) && (!room_only || held[&node] < held_max) {
+                let has_room = !room_only || held[&node] < self.held_max;
+                if set.len() < self.replicas && !set.contains(&node) && has_room {
                     set.push(node);
-                    *held.get_mut(&node).expect("known") += 1;
                 }
             }
         }
-        sets.push(set);
+        self.note(&set);
+        set
     }
-    sets
 }
 
 fn tokens(nodes: &[NodeId]) -> Vec<(u64, NodeId)> {
@@ -105,6 +155,34 @@ mod tests {
         let moved: usize =
             before.iter().zip(&after).map(|(b, a)| a.iter().filter(|node| !b.contains(node)).count()).sum();
         assert!(moved < 256 * 3 / 2, "{moved} of 768 replicas moved, a fresh placement would move most");
+    }
+
+    #[test]
+    fn a_split_moves_its_second_half_alone_and_a_merge_undoes_it() {
+        let nodes: Vec<_> = (0..7).map(NodeId).collect();
+        let keyspace = keyspace(0, 4, 3);
+        let before = replica_sets(&nodes, &keyspace);
+        let starts: Vec<u16> = (0..16).map(|place| place << 12).collect();
+        assert_eq!(replica_sets_of(&nodes, &keyspace, &starts), before);
+        for cut in [0x0001, 0x3800, 0xf7ff] {
+            let mut starts: Vec<u16> = starts.iter().copied().chain([cut]).collect();
+            starts.sort_unstable();
+            let mut split = replica_sets_of(&nodes, &keyspace, &starts);
+            let own = split.remove(starts.binary_search(&cut).unwrap());
+            assert_eq!((split, own.len()), (before.clone(), 3));
+        }
+        // Merged, the first one's set stays; the others' as well.
+        let mut merged = starts;
+        merged.remove(5);
+        let after = replica_sets_of(&nodes, &keyspace, &merged);
+        assert_eq!(after, [&before[..5], &before[6..]].concat());
+        // All in one, and as many as there can be.
+        assert_eq!(replica_sets_of(&nodes, &keyspace, &[0]), before[..1]);
+        let many: Vec<u16> = (0..1024).map(|place| place * 64).collect();
+        let led = |node| {
+            replica_sets_of(&nodes, &keyspace, &many).iter().filter(|set| set[0] == NodeId(node)).count()
+        };
+        assert!((0..7).all(|node| led(node) <= 1024usize.div_ceil(7)));
     }
 
     #[test]

@@ -10,12 +10,16 @@ use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
 use nicekv_placement::KeyspaceSpec;
-use nicekv_wire::control::{Assign, HeartbeatReply, Member as AnnouncedMember, Probe};
+use nicekv_wire::control::{
+    Assign, Child as AnnouncedChild, HeartbeatReply, Member as AnnouncedMember, Parent as AnnouncedParent,
+    Probe,
+};
 use nicekv_wire::{Epoch, NodeId, PartitionId};
 
 use crate::config::nanoseconds;
+use crate::decide::dropped;
 use crate::observations::Observations;
-use crate::state::{Gone, Left, Member, Partition, Removed};
+use crate::state::{Child, Gone, Left, Member, Parent, Partition, Removed};
 use crate::view::Situation;
 
 /// Most assignments on their way to one node; more would overrun its socket.
@@ -97,7 +101,7 @@ pub(crate) fn due(situation: &Situation<'_>) -> Vec<Announcement> {
         tell(id, nodes, &|incarnation| assign(situation, id, partition, incarnation));
     }
     for (id, spec, gone) in situation.state.gone() {
-        let nodes = unaware(situation, id, &gone.removed);
+        let nodes = unaware(situation, id, &dropped::to_be_told(situation, gone));
         tell(id, nodes, &|incarnation| last_assign(situation, id, spec, gone, incarnation));
     }
     due
@@ -199,6 +203,9 @@ fn assign(situation: &Situation<'_>, id: PartitionId, partition: &Partition, inc
         role: partition.role(member),
         address: config.node(member.node).expect("members are configured").address,
     };
+    let forming = partition.forming.as_ref();
+    let child = |child: &Child| AnnouncedChild { partition: child.partition, range: child.range };
+    let parent = |parent: &Parent| AnnouncedParent { partition: parent.partition, index: parent.index };
     Assign {
         term: state.term(),
         incarnation,
@@ -213,8 +220,8 @@ fn assign(situation: &Situation<'_>, id: PartitionId, partition: &Partition, inc
         replicas: keyspace.replicas as u8,
         members: partition.members.iter().map(member).collect(),
         discard: false,
-        children: Vec::new(),
-        sealed: false,
-        parents: Vec::new(),
+        children: forming.map(|forming| forming.children.iter().map(child).collect()).unwrap_or_default(),
+        sealed: forming.is_some_and(|forming| forming.sealed),
+        parents: partition.parents.iter().map(parent).collect(),
     }
 }

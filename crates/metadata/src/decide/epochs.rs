@@ -54,6 +54,8 @@ pub(crate) fn first(
         newcomers: Vec::new(),
         divisions: Divisions::default(),
         left: Vec::new(),
+        forming: None,
+        parents: Vec::new(),
     }
 }
 
@@ -70,7 +72,8 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
     if moved.is_none() && members.iter().map(announced).eq(before.members.iter().map(announced)) {
         return fence(partition, observed).or_else(|| given_back(partition, observed));
     }
-    let mut next = Partition { epoch: partition.epoch + 1, members, ..partition.clone() };
+    // What was formed by other members, or under another primary, is void (R17).
+    let mut next = Partition { epoch: partition.epoch + 1, members, forming: None, ..partition.clone() };
     let hold: Vec<NodeId> = next.holders().map(|member| member.node).collect();
     next.newcomers.retain(|node| !hold.contains(node));
     for member in &before.members {
@@ -100,7 +103,8 @@ fn given_back(partition: &Partition, observed: &impl Observed) -> Option<Partiti
         && partition.is_whole()
         && all_acknowledged(partition, observed)
         && observed.may_lead_again(first);
-    calls_for_it.then(|| Partition { epoch: partition.epoch + 1, primary: first, ..partition.clone() })
+    let (epoch, forming) = (partition.epoch + 1, None);
+    calls_for_it.then(|| Partition { epoch, primary: first, forming, ..partition.clone() })
 }
 
 fn next_members(partition: &Partition, observed: &impl Observed) -> Vec<Member> {
@@ -225,17 +229,28 @@ pub(crate) fn next_step(partition: &Partition, observed: &impl Observed) -> Opti
             };
         }
     }
-    next.removed.retain(|removed| observed.acknowledged(removed.node, removed.incarnation) < removed.since);
+    next.removed.retain(|removed| {
+        let is_unaware = observed.acknowledged(removed.node, removed.incarnation) < removed.since;
+        is_unaware || observed.is_of_parent(removed)
+    });
     next.left.retain(|left| !observed.discarded(left));
     let activated = next.removed.iter().all(|removed| !removed.served || observed.harmless(removed));
-    next.activated |= activated;
+    next.activated |= activated && has_taken_over(partition, observed);
     if next.activated {
+        next.parents.clear();
         // A former process is gone for good when another one has taken its place.
         next.removed.retain(|removed| {
             observed.live(removed.node).is_none_or(|process| process.incarnation == removed.incarnation)
         });
     }
     (next != *partition).then_some(next)
+}
+
+/// Whether the members of a partition that takes another one's place have done so, or are to hold nothing from before: then nobody answers gets
+/// as a member of that one any more (R17).
+fn has_taken_over(partition: &Partition, observed: &impl Observed) -> bool {
+    let is_early = observed.has(Plant::BirthNotAwaited);
+    partition.parents.is_empty() || is_early || all_acknowledged(partition, observed)
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! From the persisted state and what was observed to the next state: a pure function.
 //!
 //! `policy` says what differs by protocol, `epochs` what happens to a partition, `handoffs` who stands in, `divisions` who answers whose gets,
-//! `dropped` what becomes of keyspaces that are to go.
+//! `dropped` what becomes of partitions that are no more, `reshaping` how some become others.
 
 mod divisions;
-mod dropped;
+pub(crate) mod dropped;
 pub(crate) mod epochs;
 mod handoffs;
 pub(crate) mod moves;
+pub(crate) mod reshaping;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -50,17 +51,19 @@ pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
     }
     let divided_by_load = divisions::revise(situation, &mut changes);
     let forgotten = |node: &Node| node.wish == Wish::Removed && may_be_forgotten(situation, node.config.id);
-    let dropped = dropped::next(situation);
-    if changes.is_empty() && dropped.is_none() && !situation.state.nodes.iter().any(forgotten) {
+    let (dropped, reshaped) = (dropped::next(situation), dropped::next_reshaped(situation));
+    let is_quiet = changes.is_empty() && dropped.is_none() && reshaped.is_none();
+    if is_quiet && !reshaping::is_due(situation) && !situation.state.nodes.iter().any(forgotten) {
         return None;
     }
     let mut state = situation.state.clone();
     for (id, next) in changes {
         state.replace(id, next);
     }
-    if let Some(dropped) = dropped {
-        state.dropped = dropped;
-    }
+    state.dropped = dropped.unwrap_or(state.dropped);
+    state.reshaped = reshaped.unwrap_or(state.reshaped);
+    reshaping::advance(situation, &mut state);
+    state.note_outside();
     for node in situation.state.nodes.iter().filter(|node| forgotten(node)) {
         state.forget(node.config.id);
     }
@@ -76,7 +79,11 @@ fn may_be_forgotten(situation: &Situation<'_>, node: NodeId) -> bool {
     let is_none = situation.state.partitions().all(|(_, partition)| {
         !partition.has(node) && (!of(&partition.removed) || (is_gone && partition.activated))
     });
-    is_none && situation.state.gone().all(|(_, _, gone)| !of(&gone.removed) || (is_gone && gone.quiet))
+    is_none
+        && situation
+            .state
+            .gone()
+            .all(|(_, _, gone)| !(of(&gone.removed) || of(&gone.members)) || (is_gone && gone.quiet))
 }
 
 /// Keyspaces that are configured and not there yet come into being with all their partitions, empty, when every node is there.

@@ -48,6 +48,15 @@ pub(crate) fn begin(partition: &Partition, observed: &impl Observed) -> Option<P
     Some(next)
 }
 
+/// Whether an original is to be another node, which is there and has room: a move begins as soon as it may.
+pub(crate) fn is_due(partition: &Partition, observed: &impl Observed) -> bool {
+    let target = observed.target();
+    let is_to_go = partition.originals.iter().any(|node| !target.contains(node));
+    let comes = |node: &&NodeId| !partition.originals.contains(node);
+    let may_come = |node: &NodeId| observed.live(*node).is_some() && observed.has_space(*node);
+    is_to_go && target.iter().filter(comes).any(may_come)
+}
+
 /// The same originals in the order that the ring says, the one that leads by right first.
 pub(crate) fn in_order<'a>(partition: &'a Partition, observed: &'a impl Observed) -> &'a [NodeId] {
     let target = observed.target();

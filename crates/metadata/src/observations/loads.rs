@@ -75,6 +75,14 @@ impl SourceLoads {
         load
     }
 
+    /// Gets of a partition in a second, of late, as far as they are told: half of what there is of intervals that are over, and all of this one.
+    pub(crate) fn gets_per_second(&self, id: PartitionId, now_ns: u64, interval_ns: u64) -> Option<u64> {
+        let begun_ns = self.due_ns.checked_sub(interval_ns).filter(|_| self.due_ns > 0)?;
+        let told: u64 = self.by_partition.get(&id)?.values().sum();
+        let counted_ns = now_ns.saturating_sub(begun_ns) + interval_ns;
+        u64::try_from(u128::from(told) * 1_000_000_000 / u128::from(counted_ns)).ok()
+    }
+
     /// Whether an interval is over.
     pub(crate) fn is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.due_ns

@@ -176,8 +176,10 @@ impl Observations {
             ReportKind::CopyDone => true,
             ReportKind::Accuse(accused) => accused != node && is_member(accused),
             ReportKind::Fence => Policy::of(state.keyspace(partition)).has_fences,
-            // No epoch of this release asks for it.
-            ReportKind::Formed | ReportKind::Drained(_) => false,
+            ReportKind::Formed => partition.forming.is_some(),
+            ReportKind::Drained(_) => {
+                partition.primary == node && partition.forming.as_ref().is_some_and(|forming| forming.sealed)
+            }
         };
         if !is_possible || !is_member(node) || !self.membership.is_live(node, incarnation) {
             return Err(Stale);
@@ -189,7 +191,8 @@ impl Observations {
                 Ok(false)
             }
             ReportKind::Fence => Ok(self.watch_mut(id).handle_fence()),
-            ReportKind::Formed | ReportKind::Drained(_) => Err(Stale),
+            ReportKind::Formed => Ok(self.watch_mut(id).handle_formed(node, incarnation, epoch.0)),
+            ReportKind::Drained(index) => Ok(self.watch_mut(id).handle_drained(incarnation, epoch.0, index)),
         }
     }
 

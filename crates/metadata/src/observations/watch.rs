@@ -36,6 +36,12 @@ pub(crate) struct Watch {
     sent_ns: BTreeMap<NodeId, u64>,
     /// Joiners that have copied everything, in which process and epoch.
     copied: BTreeMap<NodeId, (u64, u32)>,
+    /// Members that have formed what is to take its place, likewise (R17).
+    formed: BTreeMap<NodeId, (u64, u32)>,
+    /// Which process has said, as the primary of which epoch, that it decides nothing more, and its last decision.
+    drained: Option<(u64, u32, u64)>,
+    /// When what was formed was given up.
+    broken_off_ns: Option<u64>,
     /// No consistent member was there, the last time we looked, or not all that we wait for.
     is_dark: bool,
     /// Until when the first member that came back waits for the others.
@@ -123,6 +129,32 @@ impl Watch {
         self.copied.get(&node) == Some(&(incarnation, epoch))
     }
 
+    /// Returns whether the report is the first of its kind.
+    pub(crate) fn handle_formed(&mut self, node: NodeId, incarnation: u64, epoch: u32) -> bool {
+        self.formed.insert(node, (incarnation, epoch)) != Some((incarnation, epoch))
+    }
+
+    /// Whether this process has formed in this epoch what is to take the partition's place.
+    pub(crate) fn has_formed(&self, node: NodeId, incarnation: u64, epoch: u32) -> bool {
+        self.formed.get(&node) == Some(&(incarnation, epoch))
+    }
+
+    /// Returns whether the report is the first of its kind.
+    pub(crate) fn handle_drained(&mut self, incarnation: u64, epoch: u32, index: u64) -> bool {
+        self.drained.replace((incarnation, epoch, index)) != Some((incarnation, epoch, index))
+    }
+
+    /// The last decision of a partition whose primary decides nothing more in this epoch.
+    pub(crate) fn drained(&self, incarnation: u64, epoch: u32) -> Option<u64> {
+        let (by, in_epoch, index) = self.drained?;
+        ((by, in_epoch) == (incarnation, epoch)).then_some(index)
+    }
+
+    /// Whether what was formed was given up so recently that what was in the way may be yet.
+    pub(crate) fn was_broken_off(&self, now_ns: u64, timing: &Timing) -> bool {
+        self.broken_off_ns.is_some_and(|since_ns| now_ns < since_ns + nanoseconds(timing.rejoin_delay))
+    }
+
     /// Returns whether nobody has asked for it in this epoch before.
     pub(crate) fn handle_fence(&mut self) -> bool {
         !core::mem::replace(&mut self.is_fence_asked, true)
@@ -150,6 +182,10 @@ impl Watch {
         if old.epoch != new.epoch {
             self.accusations.clear();
             self.copied.clear();
+            (self.formed, self.drained) = Default::default();
+            if old.forming.is_some() && new.forming.is_none() {
+                self.broken_off_ns = Some(now_ns);
+            }
             (self.epoch_ns, self.is_fence_asked) = (now_ns, false);
         }
         let departs = |node: &NodeId| old.member(*node).is_some_and(|_| new.member(*node).is_none());
@@ -158,7 +194,7 @@ impl Watch {
         }
     }
 
-    /// Its keyspace is dropped: send at once.
+    /// It is no more: send at once.
     pub(crate) fn handle_gone(&mut self) {
         self.sent_ns.clear();
         self.discard_sent_ns.clear();

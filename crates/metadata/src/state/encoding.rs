@@ -2,7 +2,7 @@
 
 /// A type of numbers: `with = "$one"` for one of them, `with = "$several"` for a list.
 macro_rules! numbers {
-    ($one:ident, $several:ident, $Number:ident) => {
+    ($one:ident, $several:ident, $Number:ident of $Raw:ty) => {
         pub(crate) mod $one {
             use nicekv_wire::$Number;
             use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -17,7 +17,7 @@ macro_rules! numbers {
             pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
                 deserializer: D,
             ) -> Result<$Number, D::Error> {
-                u16::deserialize(deserializer).map($Number)
+                <$Raw>::deserialize(deserializer).map($Number)
             }
         }
 
@@ -36,14 +36,15 @@ macro_rules! numbers {
             pub(in crate::state) fn deserialize<'de, D: Deserializer<'de>>(
                 deserializer: D,
             ) -> Result<Vec<$Number>, D::Error> {
-                Ok(Vec::<u16>::deserialize(deserializer)?.into_iter().map($Number).collect())
+                Ok(Vec::<$Raw>::deserialize(deserializer)?.into_iter().map($Number).collect())
             }
         }
     };
 }
 
-numbers!(node_id, node_ids, NodeId);
-numbers!(keyspace_id, keyspace_ids, KeyspaceId);
+numbers!(node_id, node_ids, NodeId of u16);
+numbers!(keyspace_id, keyspace_ids, KeyspaceId of u16);
+numbers!(partition_id, partition_ids, PartitionId of u32);
 
 /// `with = "match_range"`
 pub(super) mod match_range {

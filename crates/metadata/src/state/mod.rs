@@ -7,6 +7,7 @@ mod divisions;
 mod dropped;
 mod encoding;
 mod partition;
+mod reshaping;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
@@ -22,11 +23,14 @@ use crate::config::{Config, ConfigError, NodeConfig};
 pub(crate) use divisions::{Division, Divisions};
 pub(crate) use dropped::{Dropped, Gone};
 pub(crate) use encoding::node_id;
-use encoding::{keyspace_ids, keyspaces, partitions};
+use encoding::{gone, keyspace_ids, keyspaces, partitions};
 pub(crate) use partition::{Left, Member, Partition, Process, Removed, Standing};
+pub(crate) use reshaping::{
+    Child, FORMING_MAX, Forming, Parent, RESHAPED_MAX, RESHAPINGS_MAX, Reshaping, is_followed,
+};
 
 /// Version of the encoding, its first byte.
-const FORMAT_VERSION: u8 = 6;
+const FORMAT_VERSION: u8 = 7;
 
 /// What the operator wants of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +77,11 @@ pub(crate) struct State {
     partitions: BTreeMap<PartitionId, Partition>,
     /// The smallest id that no partition ever had.
     next_partition: u32,
+    /// Partitions that are to be split or merged, in the order in which that was asked for (R17).
+    pub(crate) reshapings: Vec<Reshaping>,
+    /// Partitions that were split or merged, of which somebody may still hold something.
+    #[serde(with = "gone")]
+    pub(crate) reshaped: BTreeMap<PartitionId, Gone>,
 }
 
 /// Why the core does not start.
@@ -130,6 +139,8 @@ impl State {
             dropped: Vec::new(),
             partitions: BTreeMap::new(),
             next_partition: 0,
+            reshapings: Vec::new(),
+            reshaped: BTreeMap::new(),
         }
     }
 
@@ -221,16 +232,21 @@ impl State {
             partition.removed.retain(|removed| removed.node != node);
             partition.left.retain(|left| left.node != node);
         }
-        for gone in self.dropped.iter_mut().flat_map(|dropped| dropped.partitions.values_mut()) {
-            gone.forget(node);
-        }
+        let dropped = self.dropped.iter_mut().flat_map(|dropped| dropped.partitions.values_mut());
+        dropped.chain(self.reshaped.values_mut()).for_each(|gone| gone.forget(node));
     }
 
-    /// Every partition of a keyspace that is dropped.
+    /// Every partition of a keyspace that is dropped, or that was split or merged.
     pub(crate) fn gone(&self) -> impl Iterator<Item = (PartitionId, &KeyspaceSpec, &Gone)> {
-        self.dropped
+        let dropped = self
+            .dropped
             .iter()
-            .flat_map(|dropped| dropped.partitions.iter().map(|(id, gone)| (*id, &dropped.spec, gone)))
+            .flat_map(|dropped| dropped.partitions.iter().map(|(id, gone)| (*id, &dropped.spec, gone)));
+        let reshaped = self.reshaped.iter().map(|(id, gone)| {
+            let spec = self.keyspaces.iter().find(|spec| spec.id == gone.keyspace);
+            (*id, spec.expect("its keyspace is there"), gone)
+        });
+        dropped.chain(reshaped)
     }
 
     /// Who was a member of whatever partition and may not know that it is none.
@@ -241,7 +257,8 @@ impl State {
 
     /// The newest epoch of a partition, or the one in which it went.
     pub(crate) fn newest_epoch(&self, id: PartitionId) -> Option<u32> {
-        let gone = || self.dropped.iter().find_map(|dropped| dropped.partitions.get(&id));
+        let dropped = || self.dropped.iter().find_map(|dropped| dropped.partitions.get(&id));
+        let gone = || self.reshaped.get(&id).or_else(dropped);
         self.partition(id).map(|partition| partition.epoch).or_else(|| gone().map(|gone| gone.epoch))
     }
 
@@ -250,7 +267,12 @@ impl State {
         let Some(place) = self.keyspaces.iter().position(|spec| spec.id == id) else { return };
         let spec = self.keyspaces.remove(place);
         let partitions = self.partitions.extract_if(.., |_, partition| partition.keyspace == id);
-        let partitions = partitions.map(|(id, partition)| (id, Gone::of(&partition))).collect();
+        let partitions = partitions.map(|(id, partition)| (id, Gone::of(&partition)));
+        let reshaped = self.reshaped.extract_if(.., |_, gone| gone.keyspace == id);
+        let reshaped = reshaped.map(|(id, gone)| (id, gone.end(spec.replicas)));
+        let partitions = partitions.chain(reshaped).collect();
+        let is_there = |parent: &PartitionId| self.partitions.contains_key(parent);
+        self.reshapings.retain(|wish| wish.parents.iter().all(is_there));
         if id < CREATED_FIRST {
             self.retired.push(id);
         }
@@ -318,6 +340,7 @@ impl State {
         if { gone }.chain(self.partitions.keys().copied()).any(|id| id.0 >= self.next_partition) {
             return Err("a partition has an id that is to be given");
         }
+        self.validate_reshapings()?;
         self.keyspaces.iter().try_for_each(|spec| self.validate_keyspace(spec))
     }
 
@@ -334,6 +357,9 @@ impl State {
         if ids.iter().any(is_to_be_given) || self.keyspaces.iter().any(|spec| self.retired.contains(&spec.id))
         {
             return Err("a keyspace has a number that is to be given, or that it has lost");
+        }
+        if !self.reshaped.values().all(|gone| self.keyspaces.iter().any(|spec| spec.id == gone.keyspace)) {
+            return Err("a partition that is gone is of no keyspace");
         }
         let is_known = |node: NodeId| self.nodes.iter().any(|known| known.config.id == node);
         match self.gone().all(|(_, _, gone)| gone.nodes().all(is_known)) {

@@ -8,8 +8,8 @@ use nicekv_wire::limits::MEMBERS_MAX;
 use nicekv_wire::{Epoch, KeyspaceId, MatchRange, NodeId};
 use serde::{Deserialize, Serialize};
 
-use super::Divisions;
 use super::encoding::{keyspace_id, match_range, node_id, node_ids};
+use super::{Divisions, Forming, Parent};
 
 /// One life of a node's process and of its storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,6 +97,10 @@ pub(crate) struct Partition {
     pub(crate) divisions: Divisions,
     /// Who may hold something of it without being a member (R16).
     pub(crate) left: Vec<Left>,
+    /// What its members form to take its place (R17).
+    pub(crate) forming: Option<Forming>,
+    /// Whose place it takes, until an epoch of it is activated (R17).
+    pub(crate) parents: Vec<Parent>,
 }
 
 impl Partition {

@@ -31,6 +31,8 @@ fn state() -> State {
         dropped: Vec::new(),
         partitions: BTreeMap::new(),
         next_partition: 0,
+        reshapings: Vec::new(),
+        reshaped: BTreeMap::new(),
     };
     for keyspace in 0..2 {
         for range in spec(keyspace, 1 << keyspace).ranges() {

@@ -1,5 +1,6 @@
 //! What operators and clients may know.
 
+mod reshapings;
 mod survey;
 
 use alloc::string::String;
@@ -88,6 +89,9 @@ pub struct Status {
     /// Replicas that nobody needs and that are not discarded yet, those of dropped keyspaces included.
     #[serde(default)]
     pub leftovers: usize,
+    /// Partitions that are to be split or merged, in the order in which that was asked for, then those that were a moment ago (R17).
+    #[serde(default)]
+    pub reshapings: Vec<ReshapingStatus>,
     /// By id; empty before bootstrap.
     pub partitions: Vec<PartitionStatus>,
     /// By id.
@@ -278,6 +282,38 @@ pub struct PartitionStatus {
     pub members: Vec<MemberStatus>,
     /// Names of the originals that are no members, in ring order.
     pub away: Vec<String>,
+    /// Gets in a second of late, if any are known.
+    #[serde(default)]
+    pub gets_per_second: Option<u64>,
+}
+
+/// Partitions that are split or merged (R17).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReshapingStatus {
+    /// Number of their keyspace.
+    pub keyspace: u16,
+    /// Those that are to be others, in the order of their vnodes.
+    pub parents: Vec<u32>,
+    /// Those that are to be, or have come to be, once they are numbered.
+    pub children: Vec<u32>,
+    /// How far it is.
+    pub phase: ReshapingPhase,
+    /// What it waits for, for people.
+    pub waits_for: String,
+}
+
+/// How far a [`ReshapingStatus`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReshapingPhase {
+    /// It has not begun, or was broken off.
+    Waiting,
+    /// The parents go on; their members make the children of what they hold.
+    Forming,
+    /// The parents take no op any more, what is open is decided.
+    Sealed,
+    /// The children are there, and not all of their members yet.
+    Succeeding,
 }
 
 /// What clients and data can rely on.

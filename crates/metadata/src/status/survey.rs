@@ -12,7 +12,7 @@ use nicekv_wire::{KeyspaceId, NodeId, PartitionId};
 
 use super::*;
 use crate::announce::divisions;
-use crate::config::Balancing;
+use crate::config::{Balancing, nanoseconds};
 use crate::leader::Metadata;
 use crate::observations::Observations;
 use crate::policy::Policy;
@@ -50,6 +50,7 @@ impl Metadata {
             keyspaces,
             leftovers: self.leftovers() + dropped.iter().map(|dropped| dropped.replicas).sum::<usize>(),
             dropped,
+            reshapings: self.reshapings(),
             partitions,
             switches: self.observations.switches.status(),
             tables: self.observations.switches.table_status(),
@@ -87,7 +88,8 @@ impl Metadata {
     fn leftovers(&self) -> usize {
         let is_left =
             |partition: &Partition| partition.left.iter().filter(|left| !partition.has(left.node)).count();
-        self.committed.partitions().map(|(_, partition)| is_left(partition)).sum()
+        let reshaped: usize = self.committed.reshaped.values().map(|gone| gone.left.len()).sum();
+        reshaped + self.committed.partitions().map(|(_, partition)| is_left(partition)).sum::<usize>()
     }
 
     fn dropped_status(&self, Dropped { spec, partitions }: &Dropped) -> DroppedStatus {
@@ -212,6 +214,10 @@ impl Metadata {
             health: self.health(partition, state, view.policy()),
             members: partition.members.iter().map(|member| self.member_status(partition, member)).collect(),
             away: away.map(|node| self.name(*node)).collect(),
+            gets_per_second: {
+                let interval_ns = nanoseconds(self.config.timing.divide_interval);
+                self.observations.loads.gets_per_second(id, self.situation().now_ns, interval_ns)
+            },
         }
     }
 
@@ -235,7 +241,7 @@ impl Metadata {
         }
     }
 
-    fn name(&self, node: NodeId) -> String {
+    pub(super) fn name(&self, node: NodeId) -> String {
         self.config.node(node).map(|node| node.name.clone()).unwrap_or_default()
     }
 
@@ -293,7 +299,7 @@ impl Metadata {
         self.observations.switches.why_not_ready()
     }
 
-    fn unfinished(&self, id: PartitionId, partition: &Partition) -> Option<String> {
+    pub(super) fn unfinished(&self, id: PartitionId, partition: &Partition) -> Option<String> {
         let view = self.situation().view(id, partition);
         if view::is_lost(partition, &view) {
             return Some("its data are lost, no member kept its storage".into());
@@ -308,6 +314,13 @@ impl Metadata {
         }
         if let Some(member) = partition.members.iter().find(|member| view.live(member.node).is_none()) {
             return Some(format!("{} is not there", member.node));
+        }
+        if let (Some(parent), Some(node)) = (partition.parents.first(), self.not_taken_over(id, partition)) {
+            return Some(format!(
+                "{} has not taken over from partition {}",
+                self.name(node),
+                parent.partition
+            ));
         }
         if !partition.activated {
             return Some("a removed member may still answer".into());

@@ -122,11 +122,14 @@ const PLANT_SEEDS_MAX: u64 = 200;
 
 /// The nodes of this world keep no log, so it is nothing to them in which epoch they restart; and a former leader's
 /// leases have a scenario of their own.
-const FOUND_ELSEWHERE: [Plant; 4] = [
+const FOUND_ELSEWHERE: [Plant; 7] = [
     Plant::RestartUnnoticed,
     Plant::FormerLeasesForgotten,
     Plant::DropNotAwaited,
     Plant::KeyspaceNumberReused,
+    Plant::SealedUnformed,
+    Plant::BirthNotAwaited,
+    Plant::ParentNotKept,
 ];
 
 #[test]

@@ -56,6 +56,7 @@ fn healthy() -> Explanation {
             health: Health::Whole,
             members: [1, 2, 3].map(member).to_vec(),
             away: vec![],
+            gets_per_second: None,
         },
         switches: vec![SwitchAnswer { switch: "s".into(), term: 3, generation: Some(7), found: Some(found) }],
         nodes: [1, 2, 3].map(|node| (format!("node-{node}"), answer(node))).to_vec(),

@@ -146,6 +146,8 @@ fn partition(members: &str) -> Partition {
         newcomers: Vec::new(),
         divisions: Divisions::default(),
         left: Vec::new(),
+        forming: None,
+        parents: Vec::new(),
     }
 }
 
