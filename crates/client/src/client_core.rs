@@ -149,7 +149,7 @@ impl ClientCore {
         decoded: Result<(Header, Datagram<'_>), DecodeError>,
     ) {
         let Ok((header, datagram @ (Datagram::Reply(_) | Datagram::QuorumHeld(_)))) = decoded else {
-            self.in_flight.counters.malformed += 1;
+            self.in_flight.counters.count_malformed(from, decoded.err());
             return;
         };
         match self.in_flight.find(header.op) {

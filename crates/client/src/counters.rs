@@ -1,5 +1,8 @@
 //! What is counted.
 
+use core::net::SocketAddrV4;
+use nicekv_wire::DecodeError;
+
 /// What a client has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -17,4 +20,18 @@ pub struct Counters {
     pub stray_replies: u64,
     /// Datagrams that are not well-formed replies.
     pub malformed: u64,
+    /// Of these, messages of another wire version.
+    pub other_version: u64,
+    /// Where the last of these came from, and its version.
+    pub stranger: Option<(SocketAddrV4, u8)>,
+}
+
+impl Counters {
+    pub(crate) fn count_malformed(&mut self, from: SocketAddrV4, error: Option<DecodeError>) {
+        self.malformed += 1;
+        if let Some(DecodeError::UnsupportedVersion(version)) = error {
+            self.other_version += 1;
+            self.stranger = Some((from, version));
+        }
+    }
 }

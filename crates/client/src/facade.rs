@@ -137,7 +137,7 @@ impl CommandQueue {
     /// Hands completions to their callers, then submits waiting commands as long as the window has room.
     pub fn turn(&mut self, now: Now, core: &mut ClientCore) {
         self.waker.woken.store(false, Ordering::SeqCst);
-        while let Some(Completion { ticket, result }) = core.poll_event() {
+        while let Some(Completion { ticket, result, .. }) = core.poll_event() {
             let finished = self.waiting[ticket.index()].take().expect("submitted by this queue");
             // The caller may have dropped its future: then nobody wants the answer.
             let _ = finished.send(result.map(OwnedAnswer::from).map_err(ClientError::from));

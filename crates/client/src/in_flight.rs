@@ -297,7 +297,7 @@ impl InFlight {
         self.counters.completed += 1;
         let slot = &mut self.slots[index as usize];
         assert_eq!(slot.state, State::Done);
-        let ticket = Ticket { index, generation: slot.generation };
+        let (ticket, op) = (Ticket { index, generation: slot.generation }, slot.op);
         slot.state = State::Free;
         slot.generation = slot.generation.wrapping_add(1);
         let value = slot.buffers.value.as_slice();
@@ -308,7 +308,7 @@ impl InFlight {
             integer,
             value: has_value.then_some(value),
         });
-        Some(Completion { ticket, result })
+        Some(Completion { ticket, op, result })
     }
 
     /// Does what an exchange asks for.

@@ -109,6 +109,8 @@ pub struct Answer<'a> {
 pub struct Completion<'a> {
     /// Which.
     pub ticket: Ticket,
+    /// The op id that it was sent under last; [`OpId::NONE`] if it was not.
+    pub op: OpId,
     /// Its answer.
     pub result: Result<Answer<'a>, OperationError>,
 }

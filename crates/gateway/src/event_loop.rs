@@ -299,7 +299,7 @@ impl Gateway {
         while let Some(completion) = self.core.poll_event() {
             for origin in self.origins.take(completion.ticket) {
                 let took = Duration::from_nanos(now.boot_ns.saturating_sub(origin.since_ns));
-                self.member.own().requests.answered(origin.called, took, completion.result.err());
+                self.member.own().requests.answered(origin.called, took, &completion);
                 // Its connection may have gone, and another one may have its place.
                 let Some(connection) = self.connections.get_mut(origin.slot) else { continue };
                 if connection.session.id == origin.connection {

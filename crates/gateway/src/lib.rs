@@ -39,7 +39,7 @@ pub use config::GatewayConfig;
 pub use event_loop::Gateway;
 pub use keyspaces::KnownKeyspaces;
 pub use limits::THREADS_MAX;
-pub use observation::{GatewayMonitor, GatewayObservation};
+pub use observation::{FailedRequest, GatewayMonitor, GatewayObservation};
 
 /// How many commands `bytes` are, of which the last one ends with them. For `nicekv-instructions`, which counts what parsing costs.
 #[doc(hidden)]

@@ -1,9 +1,10 @@
 //! What a gateway says of itself, for operators.
 
 use crate::command::COMMANDS;
-use crate::shared::{FAILURES, ServerState};
-use nicekv_wire::Durations;
-use std::sync::Arc;
+use crate::shared::{FAILURES, Failed, ServerState, ThreadState};
+use nicekv_wire::{Durations, OpId};
+use std::net::SocketAddrV4;
+use std::sync::{Arc, PoisonError};
 
 /// Where a gateway may be asked how it is, by any thread and without its threads knowing; clones are the same.
 #[derive(Clone, Debug)]
@@ -29,6 +30,12 @@ impl GatewayMonitor {
             retries: server.sum(|thread| &thread.retries),
             busy: server.sum(|thread| &thread.busy),
             latencies: self.latencies(),
+            recent_failures: self.recent_failures(),
+            other_version: server.sum(|thread| &thread.other_version),
+            stranger: server
+                .threads
+                .iter()
+                .find_map(|thread| *thread.stranger.lock().unwrap_or_else(PoisonError::into_inner)),
         }
     }
 
@@ -37,12 +44,38 @@ impl GatewayMonitor {
         FAILURES.into_iter().enumerate().map(|(reason, name)| (name, of(reason))).collect()
     }
 
+    fn recent_failures(&self) -> Vec<FailedRequest> {
+        let of = |thread: &ThreadState| thread.requests.recent().iter().copied().collect::<Vec<_>>();
+        let mut recent: Vec<_> = self.0.threads.iter().flat_map(of).collect();
+        recent.sort_by_key(|failed| failed.number);
+        let named = |Failed { number, op, called, reason }| FailedRequest {
+            number,
+            op,
+            command: COMMANDS.get(called).map_or("", |command| command.name),
+            reason: FAILURES[reason],
+        };
+        recent.into_iter().map(named).collect()
+    }
+
     /// Of every command for which something was asked of the store.
     fn latencies(&self) -> Vec<(&'static str, Durations)> {
         let of = |number| self.0.durations(number);
         let all = COMMANDS.iter().enumerate().map(|(number, command)| (command.name, of(number)));
         all.filter(|(_, took)| took.count() > 0).collect()
     }
+}
+
+/// A request that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedRequest {
+    /// Grows with each that fails.
+    pub number: u64,
+    /// The op id that it was sent under last; [`OpId::NONE`] if it was not sent.
+    pub op: OpId,
+    /// The command that it was made for.
+    pub command: &'static str,
+    /// Why.
+    pub reason: &'static str,
 }
 
 /// A gateway with all its threads.
@@ -78,4 +111,10 @@ pub struct GatewayObservation {
     pub busy: u64,
     /// By command, how long its requests took from being issued to being answered.
     pub latencies: Vec<(&'static str, Durations)>,
+    /// Of those that failed, some of the last, in their order.
+    pub recent_failures: Vec<FailedRequest>,
+    /// Datagrams of another wire version.
+    pub other_version: u64,
+    /// Where one came from, and its version.
+    pub stranger: Option<(SocketAddrV4, u8)>,
 }

@@ -12,13 +12,14 @@
 //! wait at the listener of a busy thread wait while the others have nothing to do.)
 
 use crate::keyspaces::KnownKeyspaces;
-use nicekv_client::{Counters, OperationError};
+use nicekv_client::{Completion, Counters, OperationError};
 use nicekv_runtime::Waker;
-use nicekv_wire::Duration;
 use nicekv_wire::durations::{Durations, SharedDurations};
-use std::net::TcpStream;
+use nicekv_wire::{Duration, OpId};
+use std::collections::VecDeque;
+use std::net::{SocketAddrV4, TcpStream};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A number that one thread writes and all may read.
 #[derive(Debug, Default)]
@@ -99,6 +100,9 @@ pub(crate) struct ThreadState {
     pub(crate) in_flight: Number,
     pub(crate) retries: Number,
     pub(crate) busy: Number,
+    pub(crate) other_version: Number,
+    /// Who was of another release last; set where one is heard.
+    pub(crate) stranger: Mutex<Option<(SocketAddrV4, u8)>>,
     pub(crate) requests: RequestsDone,
 }
 
@@ -109,6 +113,24 @@ pub(crate) struct RequestsDone {
     took: Box<[SharedDurations]>,
     /// By reason.
     pub(crate) failed: [Number; FAILURES.len()],
+    /// Those that failed last, oldest first.
+    recent: Mutex<VecDeque<Failed>>,
+}
+
+/// Of those that failed, so many are remembered.
+const RECENT_MAX: usize = 16;
+/// Numbers failures of all threads in their order.
+static FAILED: AtomicU64 = AtomicU64::new(0);
+
+/// A request that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failed {
+    pub(crate) number: u64,
+    pub(crate) op: OpId,
+    /// The number of the command that it was made for.
+    pub(crate) called: usize,
+    /// By its place in [`FAILURES`].
+    pub(crate) reason: usize,
 }
 
 /// Why requests fail, as operators see it.
@@ -132,13 +154,24 @@ fn failure(error: OperationError) -> usize {
 
 impl RequestsDone {
     /// By the one thread that writes it.
-    pub(crate) fn answered(&self, command: usize, took: Duration, error: Option<OperationError>) {
+    pub(crate) fn answered(&self, command: usize, took: Duration, completion: &Completion<'_>) {
         if let Some(durations) = self.took.get(command) {
             durations.count(took);
         }
-        if let Some(error) = error {
+        if let Err(error) = completion.result {
             self.failed[failure(error)].add(1);
+            let (number, reason) = (FAILED.fetch_add(1, Ordering::Relaxed) + 1, failure(error));
+            let mut recent = self.recent();
+            if recent.len() == RECENT_MAX {
+                recent.pop_front();
+            }
+            recent.push_back(Failed { number, op: completion.op, called: command, reason });
         }
+    }
+
+    /// Its lock is taken for a moment, and only where a request has failed.
+    pub(crate) fn recent(&self) -> MutexGuard<'_, VecDeque<Failed>> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -194,6 +227,10 @@ impl ThreadState {
         self.submitted.set(counters.submitted);
         self.retries.set(counters.retries);
         self.busy.set(counters.busy);
+        if self.other_version.get() != counters.other_version {
+            self.other_version.set(counters.other_version);
+            *self.stranger.lock().unwrap_or_else(PoisonError::into_inner) = counters.stranger;
+        }
         self.in_flight.set(in_flight as u64);
     }
 }

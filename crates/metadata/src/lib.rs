@@ -56,8 +56,8 @@ pub use state::{StateError, persisted_version};
 pub use status::{
     BalancingStatus, ClusterInfo, ControlPlane, Counters, DiskState, DroppedStatus, Health, HealthCounts,
     KeyspaceInfo, KeyspaceStatus, MemberStanding, MemberStatus, MemberStatusState, NodeState, NodeStatus,
-    NodeWish, PartitionState, PartitionStatus, ReshapingPhase, ReshapingStatus, Status, SwitchStatus,
-    UsageStatus,
+    NodeWish, PartitionState, PartitionStatus, ReshapingPhase, ReshapingStatus, Status, StrangerStatus,
+    SwitchStatus, UsageStatus,
 };
 pub use store::StateStore;
 

@@ -89,6 +89,7 @@ catalogue! {
         NODE_FORWARDED: Counter "nicekv_node_gets_forwarded" ["node"] "Gets passed to the primary"
         NODE_DECIDED: Counter "nicekv_node_decisions" ["node", "path"] "Operations decided here as primary: fast (uncontended) or slow (every member forces the decision first)"
         NODE_MALFORMED: Counter "nicekv_node_malformed" ["node"] "Datagrams that were no message of ours"
+        NODE_OTHER_VERSION: Counter "nicekv_node_other_version" ["node"] "Of these, messages of another wire version: somebody is of another release; the log says who"
         NODE_REFUSED: Counter "nicekv_node_refused" ["node"] "Messages of another epoch or term, or from no member"
         NODE_DROPPED: Counter "nicekv_node_dropped" ["node"] "Requests dropped because it may not serve them now, or a bound was reached"
         NODE_RESENT: Counter "nicekv_node_resent" ["node"] "Prepares sent again to a member that had not acknowledged them"
@@ -110,6 +111,7 @@ catalogue! {
         SWITCH_CONNECTED: Gauge "nicekv_switch_connected" ["switch"] "Whether it has a stream to the metadata service"
         SWITCH_TERM: Gauge "nicekv_switch_term" ["switch"] "Newest term of a metadata leader that it has obeyed"
         SWITCH_GENERATION: Gauge "nicekv_switch_generation" ["switch"] "Generation of its tables; 0: it has none"
+        SWITCH_OTHER_VERSION: Counter "nicekv_switch_other_version" ["switch"] "Streams that an instance of the metadata service has closed since it speaks another version of the control protocol"
         SWITCH_ENTRIES: Gauge "nicekv_switch_table_entries" ["switch", "table"] "Entries in use"
         SWITCH_CAPACITY: Gauge "nicekv_switch_table_capacity" ["switch", "table"] "Entries that there may be"
         SWITCH_HITS: Counter "nicekv_switch_table_hits" ["switch", "table"] "Packets that matched an entry"
@@ -129,6 +131,7 @@ catalogue! {
         METADATA_GETS: Gauge "nicekv_metadata_gets_per_second" ["keyspace"] "Gets that came to the nodes in a second, between their last two reports"
         METADATA_UPDATES: Gauge "nicekv_metadata_updates_per_second" ["keyspace"] "Updates, likewise"
         METADATA_IGNORED: Counter "nicekv_metadata_ignored" ["reason"] "Messages that were not taken: malformed, foreign, forged, stale; and datagrams not sent: transmits_dropped"
+        METADATA_OTHER_VERSION: Counter "nicekv_metadata_other_version" [] "Datagrams and streams of another wire version or control protocol: somebody is of another release; `nicekv status` says who"
         METADATA_PERSISTS: Histogram "nicekv_metadata_persist_duration_seconds" [] "How long it took to persist each step"
         METADATA_DATAGRAMS: Counter "nicekv_metadata_datagrams" ["outcome"] "Datagrams at its socket: received, sent, lost, too_long"
     }
@@ -147,6 +150,7 @@ catalogue! {
         GATEWAY_FAILED: Counter "nicekv_gateway_request_failures" ["gateway", "reason"] "Requests that failed: outcome_unknown, timed_out, busy, disk_full; refused (what was asked for cannot be done)"
         GATEWAY_RETRIES: Counter "nicekv_gateway_retries" ["gateway"] "Datagrams sent again because no answer came in time"
         GATEWAY_BUSY: Counter "nicekv_gateway_busy_answers" ["gateway"] "Answers of nodes that they are at a bound"
+        GATEWAY_OTHER_VERSION: Counter "nicekv_gateway_other_version" ["gateway"] "Answers of another wire version: somebody is of another release; the log says who"
         GATEWAY_LATENCY: Histogram "nicekv_gateway_request_duration_seconds" ["gateway", "command"] "From when a command's request was issued to when it was answered or given up, by command; one with several keys has a request for each"
     }
 }

@@ -100,6 +100,7 @@ fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
         (&NODE_GETS, counters.gets),
         (&NODE_FORWARDED, counters.gets_forwarded),
         (&NODE_MALFORMED, counters.malformed),
+        (&NODE_OTHER_VERSION, counters.other_version),
         (&NODE_REFUSED, counters.refused),
         (&NODE_DROPPED, counters.dropped),
         (&NODE_RESENT, counters.resent),
@@ -134,6 +135,7 @@ fn outcomes(datagrams: &DatagramCounters) -> [(&'static str, u64); 4] {
 fn observe_switch(samples: &mut Samples, name: &str, told: &SwitchObservation) {
     samples.set(&SWITCH_CONNECTED, &[name], told.is_connected.into());
     samples.set(&SWITCH_TERM, &[name], told.term);
+    samples.set(&SWITCH_OTHER_VERSION, &[name], told.other_version.count);
     samples.set(&SWITCH_GENERATION, &[name], told.generation.unwrap_or(0));
     for table in &told.tables {
         samples.set(&SWITCH_ENTRIES, &[name, &table.name], table.entries as u64);
@@ -146,7 +148,8 @@ fn observe_switch(samples: &mut Samples, name: &str, told: &SwitchObservation) {
 }
 
 fn observe_metadata(samples: &mut Samples, told: &MetadataObservation) {
-    let MetadataObservation { status, control_plane, persists, datagrams } = told;
+    let MetadataObservation { status, control_plane, other_version, persists, datagrams } = told;
+    samples.set(&METADATA_OTHER_VERSION, &[], *other_version);
     let silent_ms = control_plane.outage.as_ref().map_or(0, |(since_ms, _)| *since_ms);
     samples.set(&METADATA_LEADS, &[], status.is_some().into());
     samples.set(&METADATA_STORE_SILENT, &[], silent_ms.div_ceil(1000));
@@ -224,6 +227,7 @@ fn observe_gateway(samples: &mut Samples, name: &str, told: &GatewayObservation)
         (&GATEWAY_IN_FLIGHT, told.requests_in_flight),
         (&GATEWAY_RETRIES, told.retries),
         (&GATEWAY_BUSY, told.busy),
+        (&GATEWAY_OTHER_VERSION, told.other_version),
     ] {
         samples.set(metric, &[name], value);
     }

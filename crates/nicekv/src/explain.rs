@@ -89,6 +89,13 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     print(format!("{text}\n").as_bytes())
 }
 
+impl Explanation {
+    /// What switches are asked of the key.
+    pub(crate) fn lookup(&self) -> Lookup {
+        Lookup { unicast: self.unicast.ip().octets(), multicast: self.multicast.ip().octets(), watch: None }
+    }
+}
+
 impl Asked<'_> {
     /// What is known of it, and the nodes of the cluster.
     pub(crate) fn explain(&self) -> Result<(Explanation, Vec<NodeStatus>), Failure> {
@@ -109,7 +116,6 @@ impl Asked<'_> {
             let line = format!("keyspace {} has no partitions yet", known.name);
             return Err(Failure::Operation(line));
         };
-        let lookup = Lookup { unicast: unicast.ip().octets(), multicast: multicast.ip().octets() };
         let mut told = Explanation {
             key: self.key.into(),
             keyspace: known.name.clone(),
@@ -119,11 +125,12 @@ impl Asked<'_> {
             multicast,
             term: status.term,
             has_primary: known.quorum.is_none(),
-            switches: self.ask(AdminRequest::Lookup(lookup))?,
+            switches: Vec::new(),
             nodes: ask_nodes(&status, &partition),
             partition,
             differences: Vec::new(),
         };
+        told.switches = self.ask(AdminRequest::Lookup(told.lookup()))?;
         told.differences = differences::find(&told);
         Ok((told, status.nodes))
     }

@@ -1,6 +1,6 @@
 //! What is wrong with a cluster, the worst first: what `nicekv status` and `nicekv top` begin with.
 
-use nicekv_metadata::{DiskState, HealthCounts, NodeState, NodeStatus, Status, SwitchStatus};
+use nicekv_metadata::{DiskState, HealthCounts, NodeState, NodeStatus, Status, StrangerStatus, SwitchStatus};
 
 /// A table with more of its entries in use is soon full.
 const FULL_PERCENT: u32 = 90;
@@ -12,6 +12,7 @@ pub(crate) fn problems(status: &Status) -> Vec<String> {
         let since_s = since_ms.div_ceil(1000);
         lines.push(format!("the store of the metadata service has been silent for {since_s} s: {why}"));
     }
+    lines.extend(status.control_plane.strangers.iter().map(|stranger| of_stranger(stranger, &status.nodes)));
     lines.extend(status.nodes.iter().flat_map(of_node));
     lines.extend(status.switches.iter().filter_map(of_switch));
     let full = status.tables.iter().filter(|table| table.entries * 100 > table.capacity * FULL_PERCENT);
@@ -62,6 +63,18 @@ fn of_node(node: &NodeStatus) -> Vec<String> {
     state.into_iter().chain(disk).collect()
 }
 
+/// Who is of another release: nobody hears it, and it is silent otherwise.
+fn of_stranger(stranger: &StrangerStatus, nodes: &[NodeStatus]) -> String {
+    let StrangerStatus { address, protocol, version, known, ago_ms, .. } = stranger;
+    let name =
+        nodes.iter().find(|node| *address == *node.address.ip()).map(|node| format!(" ({})", node.name));
+    format!(
+        "{address}{} speaks version {version} of the {protocol} protocol, this cluster version {known}: it is not heard; last {} s ago",
+        name.unwrap_or_default(),
+        ago_ms / 1000
+    )
+}
+
 fn of_switch(switch: &SwitchStatus) -> Option<String> {
     let SwitchStatus { id, connected, current, error } = switch;
     match (connected, error, current) {
@@ -101,7 +114,7 @@ mod tests {
     #[test]
     fn each_problem_is_a_line_and_the_worst_is_first() {
         type Break = fn(&mut Value);
-        let breaks: [(Break, &str); 11] = [
+        let breaks: [(Break, &str); 12] = [
             (|status| status["health"]["lost"] = 1.into(), "1 partition is lost"),
             (|status| status["health"]["unavailable"] = 2.into(), "2 partitions are unavailable"),
             (|status| status["health"]["waiting"] = 2.into(), "2 partitions are without puts"),
@@ -125,6 +138,14 @@ mod tests {
                 },
                 "gets of 7 partitions are not balanced",
             ),
+            (
+                |status| {
+                    status["control_plane"] = json!({"instance": "", "store": "file", "outage": null,
+                        "instances": [], "strangers": [{"address": "127.20.0.1", "protocol": "wire",
+                        "version": 9, "known": 2, "count": 4, "ago_ms": 3100}]});
+                },
+                "127.20.0.1 (node-1) speaks version 9 of the wire protocol, this cluster version 2",
+            ),
         ];
         for (broken, part) in breaks {
             let lines = problems(&status(broken));
@@ -138,7 +159,7 @@ mod tests {
                 .for_each(|(broken, _)| broken(status));
             status["why_not_ready"] = "and so on".into();
         }));
-        assert!(all.len() == 9 && all[0].contains("lost") && all[7].contains("division"), "{all:?}");
+        assert!(all.len() == 10 && all[0].contains("lost") && all[8].contains("division"), "{all:?}");
         let waiting = problems(&status(|status| status["why_not_ready"] = "an epoch".into()));
         assert_eq!(waiting, ["not ready: an epoch"], "what has no other reason");
     }

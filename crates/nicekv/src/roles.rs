@@ -13,7 +13,7 @@ use crate::metrics::MetricsArguments;
 use crate::notify;
 use crate::thread_count::ThreadCount;
 use log::Level;
-use nicekv_dataplane_xdp::{KernelSwitch, Port};
+use nicekv_dataplane_xdp::{Hook, KernelSwitch, Port};
 use nicekv_metadata::{Metadata, SeatTiming, StateStore};
 use nicekv_metrics::Source;
 use nicekv_node::{NodeConfig, Timing};
@@ -23,8 +23,8 @@ use nicekv_runtime::metadata::{
 };
 use nicekv_runtime::node::{Node, StorageOptions, open_durable, open_memory};
 use nicekv_runtime::{
-    AgentLink, Stop, TermFile, UdpEndpoint, Uplink, UserSpaceSwitch, Waker, listen, new_client_id, now,
-    random, run_agent, switch_agent,
+    AgentLink, Sights, Stop, TermFile, UdpEndpoint, Uplink, UserSpaceSwitch, Waker, WatchedPort, listen,
+    new_client_id, now, random, run_agent, switch_agent,
 };
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use nicekv_wire::{Duration, NodeId};
@@ -267,9 +267,15 @@ pub(crate) fn run_switch(
     });
     let ports = ports.collect::<Result<Vec<_>, Failure>>()?;
     let switch = KernelSwitch::load(vrings, router_mac.0, &ports).map_err(Failure::environment)?;
-    for ((_, hook), port) in switch.hooks().zip(&section.ports) {
-        say(format_args!("port {} ({}): {hook}", port.number, port.device))?;
+    let mut watched = Vec::new();
+    for ((_, hook), (port, section)) in switch.hooks().zip(ports.iter().zip(&section.ports)) {
+        let name = format!("port {} ({})", section.number, section.device);
+        say(format_args!("{name}: {hook}"))?;
+        if hook != Hook::None {
+            watched.push(WatchedPort { ifindex: port.ifindex, name, is_seen: hook == Hook::Tc });
+        }
     }
+    let link = link.seeing_by(Sights::at_ports(watched));
     let mut agent = switch_agent(switch, memory);
     let role: Role =
         Box::new(move |stop| run_agent(link, &mut agent, stop).map_err(|error| error.to_string()));

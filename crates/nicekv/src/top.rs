@@ -2,20 +2,22 @@
 //!
 //! ```text
 //!   metadata service ──status, once a second──▶ [`sections`] (rates from two of them) ─┬─▶ screen (ratatui)
-//!                                                                                       └─▶ plain text (`--once`, pipes)
+//!   nodes, pages of metrics ──histograms──────▶ [`latencies`] (of the time between)  ──┴─▶ plain text (`--once`, pipes)
 //! ```
 
+mod latencies;
 mod screen;
 mod sections;
 
 use crate::commands::{ask, print};
 use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
+use latencies::Histogram;
 use nicekv_metadata::Status;
 use nicekv_runtime::control_plane::AdminRequest;
 use sections::Sections;
 use std::io::IsTerminal;
-use std::net::SocketAddrV4;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
 /// `nicekv top`
@@ -27,12 +29,16 @@ pub(crate) struct TopArguments {
     /// Milliseconds between two looks
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(100..=60_000))]
     interval_ms: u64,
+    /// Pages of metrics to show latencies of, too, such as gateways'; nodes are asked in any case
+    #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',')]
+    metrics: Vec<SocketAddr>,
     #[command(flatten)]
     endpoint: EndpointArguments,
 }
 
 pub(crate) fn run(arguments: &TopArguments) -> Result<(), Failure> {
-    let mut watch = Watch { endpoint: discovery::find(&arguments.endpoint)?, last: None };
+    let (endpoint, pages) = (discovery::find(&arguments.endpoint)?, arguments.metrics.clone());
+    let mut watch = Watch { endpoint, pages, last: None };
     let interval = Duration::from_millis(arguments.interval_ms);
     let first = watch.look()?;
     if arguments.once || !std::io::stdout().is_terminal() {
@@ -43,19 +49,26 @@ pub(crate) fn run(arguments: &TopArguments) -> Result<(), Failure> {
     screen::run(first, interval, || watch.look())
 }
 
+/// After keyspaces and nodes.
+const LATENCIES_AT: usize = 2;
+
 /// The last look at a cluster.
 struct Watch {
     endpoint: Vec<SocketAddrV4>,
-    last: Option<(Instant, Status)>,
+    pages: Vec<SocketAddr>,
+    last: Option<(Instant, Status, Vec<Histogram>)>,
 }
 
 impl Watch {
     fn look(&mut self) -> Result<Sections, Failure> {
         let json = ask(&self.endpoint, &AdminRequest::Status)?;
         let (now, status) = (Instant::now(), serde_json::from_slice(&json).map_err(Failure::environment)?);
-        let before = self.last.as_ref().map(|(at, status)| (status, now.duration_since(*at)));
-        let sections = Sections::of(&status, before);
-        self.last = Some((now, status));
+        let histograms = latencies::gather(&status, &self.pages);
+        let before = self.last.as_ref().map(|(at, status, _)| (status, now.duration_since(*at)));
+        let mut sections = Sections::of(&status, before);
+        let earlier = self.last.as_ref().map_or(&[][..], |(_, _, earlier)| earlier);
+        sections.tables.insert(LATENCIES_AT, latencies::section(earlier, &histograms));
+        self.last = Some((now, status, histograms));
         Ok(sections)
     }
 }

@@ -1,18 +1,22 @@
 //! `nicekv trace`: one put or get of this command's own client, hop by hop, with times.
 //!
 //! ```text
-//!   members: watch this client ─▶ what do the switches count? ─▶ the op ─▶ what have members seen, and switches counted?
+//!   members, switches: watch this client ─▶ what do the switches count? ─▶ the op ─▶ what have members and switches seen, and counted?
 //! ```
+//!
+//! What a switch can see of a datagram depends on where it is: one in user space sees it pass, one at tc sees it arrive, one at XDP nothing, and
+//! says so; what its entries have counted is known of all.
 //!
 //! Clocks of other hosts are compared by asking what time it is: half the way there and back is the error. Where that may explain the whole
 //! difference, the clocks are taken for one, as they are on one machine.
 
-use crate::commands::{TargetArguments, client_of, failed, print};
+use crate::commands::{TargetArguments, answer, client_of, failed, print};
 use crate::discovery;
 use crate::explain::{Asked, Explanation};
 use crate::failure::Failure;
 use futures_executor::block_on;
 use nicekv_client::{Request, SubmitError};
+use nicekv_dataplane::control::Lookup;
 use nicekv_metadata::{NodeStatus, PartitionStatus};
 use nicekv_runtime::control_plane::{AdminRequest, NodeTrace, SwitchAnswer};
 use nicekv_runtime::{admin, new_client_id, now};
@@ -125,6 +129,7 @@ fn trace(key: &str, value: Option<&[u8]>, target: &TargetArguments) -> Result<Tr
     let client = client_of(target, id)?;
     let (before, nodes) = asked.explain()?;
     let members = watch(&before.partition, &nodes, id);
+    let sights = Sights::begin(&endpoint, Lookup { watch: Some(id.0), ..before.lookup() })?;
     let begun_ns = now().boot_ns;
     let outcome = block_on(async {
         match value {
@@ -137,6 +142,7 @@ fn trace(key: &str, value: Option<&[u8]>, target: &TargetArguments) -> Result<Tr
     });
     let ended_ns = now().boot_ns;
     std::thread::sleep(SETTLE_TIME);
+    let (seen_by_switches, mut notes) = sights.end(begun_ns)?;
     let (after, _) = asked.explain()?;
     let to = if value.is_some() { before.multicast } else { before.unicast };
     let own =
@@ -144,7 +150,7 @@ fn trace(key: &str, value: Option<&[u8]>, target: &TargetArguments) -> Result<Tr
     let answer = outcome.map_err(failed).unwrap_or_else(|failure| format!("failed: {failure}"));
     let mut steps =
         vec![own(begun_ns, format!("sends to {to}")), own(ended_ns, format!("has its answer: {answer}"))];
-    let mut notes = Vec::new();
+    steps.extend(seen_by_switches);
     for member in members {
         let (seen, note) = collect(&member, &nodes, id, begun_ns);
         steps.extend(seen);
@@ -162,6 +168,50 @@ fn trace(key: &str, value: Option<&[u8]>, target: &TargetArguments) -> Result<Tr
         steps,
         notes,
     })
+}
+
+/// Switches that watch the client.
+struct Sights<'a> {
+    endpoint: &'a [SocketAddrV4],
+    lookup: Lookup,
+    /// Of each that answers, by its name.
+    clocks: Vec<(String, Clock)>,
+}
+
+impl<'a> Sights<'a> {
+    /// Asked for the first time, they begin.
+    fn begin(endpoint: &'a [SocketAddrV4], lookup: Lookup) -> Result<Self, Failure> {
+        let asked_ns = now().boot_ns;
+        let answers: Vec<SwitchAnswer> = answer(endpoint, &AdminRequest::Lookup(lookup))?;
+        let heard_ns = now().boot_ns;
+        let clock = |answer: SwitchAnswer| {
+            let sight = answer.found?.sight?;
+            Some((answer.switch, Clock::between(asked_ns, sight.now_ns, heard_ns)))
+        };
+        Ok(Self { endpoint, lookup, clocks: answers.into_iter().filter_map(clock).collect() })
+    }
+
+    /// Asked again, they tell; and what is to be said of them.
+    fn end(self, begun_ns: u64) -> Result<(Vec<Step>, Vec<String>), Failure> {
+        let answers: Vec<SwitchAnswer> = answer(self.endpoint, &AdminRequest::Lookup(self.lookup))?;
+        let (mut steps, mut notes) = (Vec::new(), Vec::new());
+        for SwitchAnswer { switch, found, .. } in answers {
+            let sight = found.and_then(|found| found.sight);
+            let clock = self.clocks.iter().find(|(name, _)| *name == switch).map(|(_, clock)| *clock);
+            let (Some(sight), Some(clock)) = (sight, clock) else {
+                notes.push(format!("{switch} does not answer: what it saw is not known"));
+                continue;
+            };
+            steps.extend(sight.seen.into_iter().map(|seen| Step {
+                after_us: micros(seen.at_ns, begun_ns) - clock.ahead_ns as f64 / 1e3,
+                place: switch.clone(),
+                what: seen.what,
+            }));
+            notes.extend(sight.blind.map(|why| format!("{switch}: {why}; what it has counted is above")));
+            notes.extend(clock.describe(&switch));
+        }
+        Ok((steps, notes))
+    }
 }
 
 fn micros(at_ns: u64, begun_ns: u64) -> f64 {

@@ -5,7 +5,7 @@ use crate::outbox::Outbox;
 use crate::pace::Pace;
 use crate::plant::Plant;
 use crate::session::Session;
-use crate::status::{Counters, PutStages};
+use crate::status::{Counters, Latest, Place, PutStages, Stranger};
 use crate::storage::StorageQueue;
 use crate::trace::Trace;
 use crate::visibility::Visibility;
@@ -17,7 +17,7 @@ use foldhash::fast::FixedState;
 use nicekv_wire::control::DiskSpace;
 use nicekv_wire::control::{Report, ReportKind};
 use nicekv_wire::recovery::CopyFrame;
-use nicekv_wire::{ClientId, Epoch, Now, OpId, PartitionId, Reply, Status};
+use nicekv_wire::{ClientId, DecodeError, Epoch, Now, OpId, PartitionId, Reply, Status};
 
 /// A hash table whose order depends on the configured seed only.
 pub type Map<K, V> = hashbrown::HashMap<K, V, FixedState>;
@@ -48,6 +48,8 @@ pub struct Host {
     pub counters: Counters,
     /// How long its puts took.
     pub puts: PutStages,
+    /// Where what is counted happened last.
+    pub latest: Latest,
     /// How much it copies from others.
     pub copies: Pace,
     /// The client that an operator watches.
@@ -79,6 +81,7 @@ impl Host {
             session: Session::default(),
             counters: Counters::default(),
             puts: PutStages::default(),
+            latest: Latest::default(),
             copies: Pace::default(),
             trace: Trace::default(),
             disk_space: DiskSpace::default(),
@@ -95,6 +98,39 @@ impl Host {
             internal_open: BTreeSet::new(),
             config,
         }
+    }
+
+    /// What arrived is no message of this release.
+    pub(crate) fn on_malformed(&mut self, from: SocketAddrV4, error: DecodeError) {
+        self.counters.malformed += 1;
+        if let DecodeError::UnsupportedVersion(version) = error {
+            self.counters.other_version += 1;
+            self.latest.stranger = Some(Stranger { from, version });
+        }
+    }
+
+    /// A value of this partition was found damaged.
+    pub fn count_corrupt(&mut self, partition: PartitionId, epoch: Epoch) {
+        self.counters.corrupt += 1;
+        self.latest.corrupt = Some(Place { partition, epoch, op: OpId::NONE });
+    }
+
+    /// A damaged value of this partition is whole again.
+    pub fn count_repaired(&mut self, partition: PartitionId, epoch: Epoch) {
+        self.counters.repaired += 1;
+        self.latest.repaired = Some(Place { partition, epoch, op: OpId::NONE });
+    }
+
+    /// A key of this partition had another value here than at most members.
+    pub fn count_differing(&mut self, partition: PartitionId, epoch: Epoch) {
+        self.counters.differing += 1;
+        self.latest.differing = Some(Place { partition, epoch, op: OpId::NONE });
+    }
+
+    /// The disk has no room for an op.
+    pub fn count_refused_for_space(&mut self, partition: PartitionId, epoch: Epoch, op: OpId) {
+        self.counters.refused_for_space += 1;
+        self.latest.refused_for_space = Some(Place { partition, epoch, op });
     }
 
     /// Whether a test has planted this bug.

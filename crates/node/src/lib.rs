@@ -59,7 +59,7 @@ pub use pace::Pace;
 pub use plant::Plant;
 pub use protocol::{CopyChunk, CopyRequest, Message, Page, Protocol, Request, stored_entries};
 pub use session::Session;
-pub use status::{Counters, NodeStatus, PartitionStatus, PutStages, Standing};
+pub use status::{Counters, Latest, NodeStatus, PartitionStatus, Place, PutStages, Standing, Stranger};
 pub use storage::{StorageCompletion, StorageQueue, StorageRequest, gathered_keys};
 pub use trace::{Step, TRACE_EVENTS_MAX, Trace, TraceEvent};
 pub use visibility::{Shift, ShiftKind, Visibility};

@@ -61,9 +61,9 @@ impl<P: Protocol> NodeCore<P> {
 
     /// A datagram arrived at the node's address.
     pub fn handle_datagram(&mut self, now: Now, from: SocketAddrV4, bytes: &[u8]) {
-        let Ok((header, datagram)) = Datagram::decode(bytes) else {
-            self.host.counters.malformed += 1;
-            return;
+        let (header, datagram) = match Datagram::decode(bytes) {
+            Ok(decoded) => decoded,
+            Err(error) => return self.host.on_malformed(from, error),
         };
         match datagram {
             Datagram::Get(_) | Datagram::Update(_) | Datagram::QuorumQuery(_) | Datagram::QuorumStore(_) => {
@@ -364,6 +364,7 @@ impl<P: Protocol> NodeCore<P> {
             term: self.host.session.term,
             counters: self.host.counters,
             puts: self.host.puts,
+            latest: self.host.latest,
             partitions: self.partitions.iter().map(P::status).collect(),
         }
     }

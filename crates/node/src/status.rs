@@ -1,7 +1,8 @@
 //! What a node says of itself, for operators and tests.
 
 use alloc::vec::Vec;
-use nicekv_wire::{Durations, Epoch, NodeId, PartitionId, Term};
+use core::net::SocketAddrV4;
+use nicekv_wire::{Durations, Epoch, NodeId, OpId, PartitionId, Term};
 
 /// What a node says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub struct NodeStatus {
     pub counters: Counters,
     /// How long its puts took.
     pub puts: PutStages,
+    /// Where what is counted happened last.
+    pub latest: Latest,
     /// The partitions that it has heard of, by number.
     pub partitions: Vec<PartitionStatus>,
 }
@@ -75,6 +78,41 @@ pub struct PutStages {
     pub decided: Durations,
 }
 
+/// Where something happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// In this partition.
+    pub partition: PartitionId,
+    /// In its epoch of this number.
+    pub epoch: Epoch,
+    /// To this op; [`OpId::NONE`] if to none.
+    pub op: OpId,
+}
+
+/// A sender of another release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stranger {
+    /// Where its datagram came from.
+    pub from: SocketAddrV4,
+    /// The wire version that it speaks.
+    pub version: u8,
+}
+
+/// Of some of the [`Counters`], where the last of what they count happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latest {
+    /// Of [`Counters::corrupt`].
+    pub corrupt: Option<Place>,
+    /// Of [`Counters::repaired`].
+    pub repaired: Option<Place>,
+    /// Of [`Counters::differing`].
+    pub differing: Option<Place>,
+    /// Of [`Counters::refused_for_space`].
+    pub refused_for_space: Option<Place>,
+    /// Of [`Counters::other_version`].
+    pub stranger: Option<Stranger>,
+}
+
 /// Numbers for operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -88,6 +126,8 @@ pub struct Counters {
     pub decided_contended: u64,
     /// Datagrams that were no message of ours.
     pub malformed: u64,
+    /// Of these, messages of another wire version.
+    pub other_version: u64,
     /// Messages of another epoch or term, or from no member.
     pub refused: u64,
     /// Requests dropped because this node may not serve them now, or a bound was reached.

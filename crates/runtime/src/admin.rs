@@ -129,7 +129,14 @@ pub fn back_up(
 }
 
 fn ask_one(metadata: SocketAddrV4, request: &AdminRequest, timeout: Duration) -> io::Result<Vec<u8>> {
-    read_frame(&mut dial(metadata, request, timeout)?, ANSWER_BYTES_MAX)
+    let answer = read_frame(&mut dial(metadata, request, timeout)?, ANSWER_BYTES_MAX)?;
+    match Greeting::other_version(&answer) {
+        None => Ok(answer),
+        Some(version) => {
+            let line = format!("it speaks control protocol {version}, this program {VERSION}");
+            Err(io::Error::new(io::ErrorKind::InvalidData, line))
+        }
+    }
 }
 
 /// A connection, on which a question was asked.

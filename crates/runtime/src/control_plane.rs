@@ -67,6 +67,8 @@ pub enum AdminRequest {
     Watch(u64),
     /// Of a node: what befell the requests of this client since, a [`NodeTrace`].
     Watched(u64),
+    /// Of a node, at its own TCP port: how long what it does takes, [`NodeDurations`].
+    Durations,
     /// Of a node, at its own TCP port: all that the partition of this number holds, at one moment; [`BackupFrame`]s. A connection is for one.
     Backup(u32),
 }
@@ -132,6 +134,15 @@ pub struct NodePartition {
     pub released: u64,
 }
 
+/// How long what a node does takes, since it was started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeDurations {
+    /// Its number.
+    pub node: u16,
+    /// Stages, and how often each took how long: by bucket, as in [`nicekv_wire::Durations::counts`].
+    pub stages: Vec<(String, Vec<u64>)>,
+}
+
 /// What befell the requests of a client at a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeTrace {
@@ -195,7 +206,7 @@ pub enum ControlPlaneError {
 }
 
 const MAGIC: [u8; 6] = *b"nicekv";
-pub(crate) const VERSION: u8 = 5;
+pub(crate) const VERSION: u8 = 6;
 
 impl Greeting {
     /// The first frame of a connection.
@@ -203,14 +214,22 @@ impl Greeting {
         Self { magic: MAGIC, version: VERSION, role }
     }
 
+    /// Of whom this is the first frame.
+    fn of_version(frame: &[u8]) -> Option<u8> {
+        frame.first_chunk::<7>().filter(|start| start[..6] == MAGIC).map(|start| start[6])
+    }
+
+    /// The version of another release whose first frame this is.
+    pub(crate) fn other_version(frame: &[u8]) -> Option<u8> {
+        Self::of_version(frame).filter(|version| *version != VERSION)
+    }
+
     /// Reads and checks the first frame.
     pub fn decode(frame: &[u8]) -> Result<Self, ControlPlaneError> {
-        match frame.first_chunk::<7>() {
-            Some([magic @ .., version]) if *magic == MAGIC => match *version {
-                VERSION => Ok(postcard::from_bytes(frame)?),
-                other => Err(ControlPlaneError::Version(other)),
-            },
-            _ => Err(ControlPlaneError::NotOurs),
+        match Self::of_version(frame) {
+            Some(VERSION) => Ok(postcard::from_bytes(frame)?),
+            Some(other) => Err(ControlPlaneError::Version(other)),
+            None => Err(ControlPlaneError::NotOurs),
         }
     }
 }

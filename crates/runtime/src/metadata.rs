@@ -12,11 +12,13 @@
 //! [`Metadata::handle_storage`].
 
 mod connections;
+mod desk;
 mod etcd;
 mod keeper;
 mod lookups;
 mod shared;
 mod state_file;
+mod strangers;
 
 pub use etcd::{Etcd, EtcdConfig, EtcdError};
 pub use keeper::{Alone, Keeper, KeeperError};
@@ -29,9 +31,10 @@ use connections::Connections;
 use nicekv_metadata::{
     Config, ControlPlane, ElectionEvent, Metadata, Persisted, StateStore, Status, StorageRequest, SwitchId,
 };
-use nicekv_wire::{Duration, Durations, Now};
+use nicekv_wire::{Duration, Durations, HeaderLayout, Now};
 use std::io;
 use std::net::{SocketAddrV4, TcpListener};
+use strangers::Protocol;
 use thiserror::Error;
 
 /// Batches received before anything is decided.
@@ -57,6 +60,8 @@ pub struct MetadataObservation {
     pub status: Option<Status>,
     /// Of this instance.
     pub control_plane: ControlPlane,
+    /// How often it has heard something of another release.
+    pub other_version: u64,
     /// How long it took to persist its steps.
     pub persists: Durations,
     /// What its socket has moved.
@@ -133,7 +138,8 @@ impl<K: Keeper> MetadataService<K> {
     #[must_use]
     pub fn known_as(mut self, name: &str, instances: Vec<SocketAddrV4>) -> Self {
         let (instance, store) = (name.to_owned(), self.keeper.name().to_owned());
-        self.connections.control_plane = ControlPlane { instance, store, outage: None, instances };
+        self.connections.control_plane =
+            ControlPlane { instance, store, instances, ..ControlPlane::default() };
         self
     }
 
@@ -161,6 +167,7 @@ impl<K: Keeper> MetadataService<K> {
                 .keeper
                 .outage()
                 .map(|(since_ns, why)| (now.boot_ns.saturating_sub(since_ns) / 1_000_000, why));
+            self.connections.control_plane.strangers = self.connections.strangers.heard(now);
             self.connections.receive(now, self.core.as_mut());
             if let Some(core) = &mut self.core
                 && core.next_deadline().is_some_and(|deadline_ns| deadline_ns <= now.boot_ns)
@@ -175,6 +182,7 @@ impl<K: Keeper> MetadataService<K> {
             self.inquiries.answer(|()| MetadataObservation {
                 status: self.core.as_ref().filter(|core| !core.is_overdue()).map(Metadata::status),
                 control_plane: self.connections.control_plane.clone(),
+                other_version: self.connections.strangers.count(),
                 persists: self.persists,
                 datagrams: self.endpoint.counters(),
             });
@@ -185,9 +193,12 @@ impl<K: Keeper> MetadataService<K> {
     fn receive(&mut self) -> io::Result<()> {
         for _ in 0..RECEIVE_ROUNDS_MAX {
             // After they were received: of a process that was paused before, leases would seem to have been granted earlier.
-            let (core, mut received_at) = (&mut self.core, None);
+            let (core, strangers, mut received_at) = (&mut self.core, &mut self.connections.strangers, None);
             let more = self.endpoint.receive(|message| {
                 let now = *received_at.get_or_insert_with(crate::now);
+                if let Some(version) = HeaderLayout::other_version(message.bytes) {
+                    strangers.hear(now, (*message.from.ip()).into(), Protocol::Wire, version);
+                }
                 if let Some(core) = core {
                     core.handle_datagram(now, message.from, message.bytes);
                 }

@@ -176,7 +176,7 @@ impl Node {
         let now = now();
         self.waker.clear();
         if has_streams {
-            self.streams.receive(now, &mut self.core)?;
+            self.streams.receive(now, &mut self.core, &self.storage)?;
         }
         self.storage.finish_forces(now, &mut self.core)?;
         let is_due = now.boot_ns >= self.core.next_deadline();

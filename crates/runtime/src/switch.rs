@@ -6,9 +6,11 @@
 //! Senders of its own process do that themselves, as its [edges](edge).
 
 mod edge;
+mod sight;
 
 pub(crate) use edge::Edge;
 pub use edge::Edges;
+pub use sight::{Sights, WatchedPort};
 
 use crate::control_plane::{CONTROL_LIMITS, Greeting, Role, encode};
 use crate::inquiry::{Inquirer, Inquiries};
@@ -21,7 +23,7 @@ use nicekv_dataplane::{
     Backend, Counters, GROUP_MEMBERS_MAX, Hop, HostId, Ingress, Passed, Router, TableError, TableStatus,
     VringSet,
 };
-use nicekv_wire::{Duration, Now};
+use nicekv_wire::{ClientId, Duration, Now};
 use std::io;
 use std::net::SocketAddrV4;
 use thiserror::Error;
@@ -55,6 +57,8 @@ pub struct SwitchObservation {
     pub counters: Counters,
     /// Whether there is a stream to the metadata service.
     pub is_connected: bool,
+    /// Instances of the metadata service of another release.
+    pub other_version: OtherVersion,
 }
 
 /// Where a switch may be asked how it is; `None`: its back end did not say.
@@ -66,6 +70,17 @@ pub struct AgentLink {
     name: String,
     streams: Vec<InstanceLink>,
     inquiries: Inquiries<(), Option<SwitchObservation>>,
+    sights: Sights,
+    other_version: OtherVersion,
+}
+
+/// An instance that speaks another version of the control protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OtherVersion {
+    /// How often one has hung up for that.
+    pub count: u64,
+    /// The last one, and its version.
+    pub last: Option<(SocketAddrV4, u8)>,
 }
 
 struct InstanceLink {
@@ -79,7 +94,20 @@ impl AgentLink {
     pub fn new(name: impl Into<String>, instances: &[SocketAddrV4]) -> Self {
         let link = |&metadata: &SocketAddrV4| InstanceLink { metadata, stream: None, dial_at_ns: 0 };
         let streams = instances.iter().map(link).collect();
-        Self { name: name.into(), streams, inquiries: Inquiries::default() }
+        Self {
+            name: name.into(),
+            streams,
+            inquiries: Inquiries::default(),
+            sights: Sights::default(),
+            other_version: OtherVersion::default(),
+        }
+    }
+
+    /// Of a switch that processes packets elsewhere: how datagrams of a client that is watched are seen.
+    #[must_use]
+    pub fn seeing_by(mut self, sights: Sights) -> Self {
+        self.sights = sights;
+        self
     }
 
     /// Where other threads may ask the switch how it is.
@@ -102,7 +130,14 @@ impl AgentLink {
     pub fn turn<B: Backend, M: TermMemory>(&mut self, now: Now, agent: &mut SwitchAgent<B, M>) {
         for link in &mut self.streams {
             let served = match &mut link.stream {
-                Some(stream) => serve(stream, agent).is_ok(),
+                Some(stream) => match serve(stream, agent, &mut self.sights) {
+                    Err(ServeError::OtherVersion(version)) => {
+                        let OtherVersion { count, last } = &mut self.other_version;
+                        (*count, *last) = (*count + 1, Some((link.metadata, version)));
+                        false
+                    }
+                    served => served.is_ok(),
+                },
                 None if now.boot_ns < link.dial_at_ns => true,
                 None => link.dial(&self.name).is_ok(),
             };
@@ -118,7 +153,8 @@ impl AgentLink {
         self.inquiries.answer(|()| match agent.handle(ControlRequest::Status { term: agent.term() }) {
             ControlReply::Status { term, generation, tables, counters } => {
                 let is_connected = self.streams.iter().any(|link| link.stream.is_some());
-                Some(SwitchObservation { term, generation, tables, counters, is_connected })
+                let other_version = self.other_version;
+                Some(SwitchObservation { term, generation, tables, counters, is_connected, other_version })
             }
             _ => None,
         });
@@ -138,20 +174,46 @@ impl InstanceLink {
 fn serve<B: Backend, M: TermMemory>(
     stream: &mut FramedStream,
     agent: &mut SwitchAgent<B, M>,
-) -> Result<(), crate::StreamError> {
+    sights: &mut Sights,
+) -> Result<(), ServeError> {
     let mut replies = Vec::new();
-    let mut malformed = false;
+    let mut malformed = None;
     stream.receive(|frame| match control::decode(frame) {
-        Ok(request) => replies.push(agent.handle(request)),
-        Err(_) => malformed = true,
+        Ok(request) => replies.push(handle(agent, sights, request)),
+        Err(_) => malformed = Some(Greeting::other_version(frame)),
     })?;
-    if malformed {
-        return Err(crate::StreamError::Closed);
+    match malformed {
+        None => {}
+        Some(None) => return Err(crate::StreamError::Closed.into()),
+        Some(Some(version)) => return Err(ServeError::OtherVersion(version)),
     }
     for reply in &replies {
         stream.queue(&control::encode(reply).expect("replies are short"))?;
     }
-    stream.flush()
+    Ok(stream.flush()?)
+}
+
+/// Carries out a request, and adds what only the agent's surroundings see.
+fn handle<B: Backend, M: TermMemory>(
+    agent: &mut SwitchAgent<B, M>,
+    sights: &mut Sights,
+    request: ControlRequest,
+) -> ControlReply {
+    let mut reply = agent.handle(request);
+    if let ControlReply::Found { lookup, found, .. } = &mut reply {
+        found.sight = sights.look(now(), lookup.watch.map(ClientId));
+    }
+    reply
+}
+
+/// Why a stream is given up.
+#[derive(Debug, Error)]
+enum ServeError {
+    #[error(transparent)]
+    Stream(#[from] crate::StreamError),
+    /// The other side has greeted as another release does, and hangs up.
+    #[error("the metadata service speaks control protocol {0}")]
+    OtherVersion(u8),
 }
 
 /// Serves the metadata service for a switch whose packets are processed elsewhere (in the kernel), until `stop`.
@@ -239,11 +301,21 @@ impl UserSpaceSwitch {
     }
 
     fn forward(&mut self) -> io::Result<bool> {
-        let router = &mut self.agent.backend_mut().own;
+        let (router, sights) = (&mut self.agent.backend_mut().own, &mut self.link.sights);
         let wire_port = self.endpoint.local_address().port();
         self.endpoint.forward(|message, forward| {
             let Message { from, destination: Some(destination), bytes } = message else { return };
-            route(router, from, SocketAddrV4::new(destination, wire_port), bytes, forward);
+            let to = SocketAddrV4::new(destination, wire_port);
+            if !sights.is_of_watched(bytes) {
+                return route(router, from, to, bytes, forward);
+            }
+            let arrived = now();
+            let mut copies = 0;
+            route(router, from, to, bytes, &mut |receiver| {
+                copies += 1;
+                forward(receiver);
+            });
+            sights.note_passed(arrived, bytes, copies);
         })
     }
 }

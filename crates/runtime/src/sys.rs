@@ -165,13 +165,15 @@ struct Notes {
     destination: Option<Ipv4Addr>,
     /// Length of each of its datagrams but the last, which may be shorter.
     segment: Option<usize>,
+    /// Only with [`stamp_received`].
+    stamped_unix_ns: Option<u64>,
 }
 
 impl Notes {
     fn read(header: &libc::msghdr) -> Self {
         let mut notes = Self::default();
         // SAFETY: the kernel has set `msg_controllen` to what it wrote to `msg_control`, which is still there; the macros
-        // walk no further, and the data of these messages are an `in_pktinfo` and an int, read without assuming alignment.
+        // walk no further, and the data of these messages are an `in_pktinfo`, an int and a `timespec`, read without assuming alignment.
         unsafe {
             let mut message = libc::CMSG_FIRSTHDR(header);
             while let Some(control) = message.as_ref() {
@@ -183,6 +185,10 @@ impl Notes {
                     (libc::SOL_UDP, libc::UDP_GRO) => {
                         let segment = libc::CMSG_DATA(message).cast::<libc::c_int>().read_unaligned();
                         notes.segment = usize::try_from(segment).ok();
+                    }
+                    (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                        let at = libc::CMSG_DATA(message).cast::<libc::timespec>().read_unaligned();
+                        notes.stamped_unix_ns = Some(at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64);
                     }
                     _ => {}
                 }
@@ -206,6 +212,42 @@ pub(crate) fn merge_received(socket: BorrowedFd<'_>) -> io::Result<()> {
 /// From now on nothing that is sent is fragmented, which no switch would pass on.
 pub(crate) fn never_fragment(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)
+}
+
+/// From now on what is received comes with when the kernel got it.
+pub(crate) fn stamp_received(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+}
+
+/// Of a packet that a packet socket has received.
+pub(crate) struct Stamped {
+    /// The interface.
+    pub(crate) ifindex: u32,
+    /// It was sent there, not received.
+    pub(crate) is_outgoing: bool,
+    /// When, by the wall clock.
+    pub(crate) at_unix_ns: u64,
+    /// Bytes of it that were wanted.
+    pub(crate) length: usize,
+}
+
+/// Receives a packet, or as much of it as `bytes` has room for, on a socket of [`stamp_received`].
+pub(crate) fn receive_stamped(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Stamped> {
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut control = Control([0; CONTROL_BYTES]);
+    // SAFETY: these are plain data, of which zeros are values.
+    let (mut address, mut header) =
+        unsafe { (std::mem::zeroed::<libc::sockaddr_ll>(), std::mem::zeroed::<libc::msghdr>()) };
+    header.msg_name = (&raw mut address).cast();
+    header.msg_namelen = size_of::<libc::sockaddr_ll>() as u32;
+    (header.msg_iov, header.msg_iovlen) = (&raw mut part, 1);
+    (header.msg_control, header.msg_controllen) = (control.0.as_mut_ptr().cast(), CONTROL_BYTES);
+    // SAFETY: everything that the header names outlives the call, in the lengths that it states.
+    let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
+    let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
+    let at_unix_ns = Notes::read(&header).stamped_unix_ns.ok_or(io::ErrorKind::InvalidData)?;
+    let is_outgoing = address.sll_pkttype == libc::PACKET_OUTGOING;
+    Ok(Stamped { ifindex: address.sll_ifindex as u32, is_outgoing, at_unix_ns, length })
 }
 
 fn set_option(

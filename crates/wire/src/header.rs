@@ -95,6 +95,17 @@ impl HeaderLayout {
         (header.magic.get() == MAGIC && header.version == VERSION).then_some(header)
     }
 
+    /// The version of a datagram of ours that is of another release.
+    pub fn other_version(datagram: &[u8]) -> Option<u8> {
+        let &[first, second, version, ..] = datagram else { return None };
+        (u16::from_be_bytes([first, second]) == MAGIC && version != VERSION).then_some(version)
+    }
+
+    /// What it is, if that is known.
+    pub fn opcode(&self) -> Option<Opcode> {
+        Opcode::decode(self.opcode).ok()
+    }
+
     /// Where replies go, if it says so.
     pub fn reply_to(&self) -> Option<SocketAddrV4> {
         let address = SocketAddrV4::new(Ipv4Addr::from(self.reply_to_ip), self.reply_to_port.get());

@@ -248,7 +248,7 @@ fn every_op_completes_once_over_a_lossy_network() {
                 world.reply(reply);
             }
         }
-        while let Some(Completion { ticket, result }) = world.client.poll_event() {
+        while let Some(Completion { ticket, result, .. }) = world.client.poll_event() {
             let number = expected[ticket.index()].take().expect("completed twice");
             assert_eq!(result.unwrap().value, Some(format!("key-{number}").as_bytes()));
             completed += 1;

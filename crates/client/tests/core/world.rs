@@ -71,7 +71,7 @@ impl World {
     }
 
     pub(crate) fn outcome(&mut self) -> Option<(usize, Result<Outcome, OperationError>)> {
-        let Completion { ticket, result } = self.client.poll_event()?;
+        let Completion { ticket, result, .. } = self.client.poll_event()?;
         Some((ticket.index(), result.map(|answer| answer.outcome)))
     }
 }

@@ -1,5 +1,6 @@
 //! What the installed tables do with a key: the entries that a get and an update of it meet, for operators.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,28 @@ pub struct Lookup {
     pub unicast: [u8; 4],
     /// Where its updates go.
     pub multicast: [u8; 4],
+    /// A client whose datagrams are to be noted from now on; asked for again, they are told, and that ends. Nobody's: it ends, too.
+    pub watch: Option<u64>,
+}
+
+/// What a switch has seen of the datagrams of the client that it was to watch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sight {
+    /// Its boot-time clock, when it answered.
+    pub now_ns: u64,
+    /// Why it cannot see all of them.
+    pub blind: Option<String>,
+    /// What it has seen.
+    pub seen: Vec<Sighting>,
+}
+
+/// A datagram that a switch has seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sighting {
+    /// By its boot-time clock.
+    pub at_ns: u64,
+    /// What, and where.
+    pub what: String,
 }
 
 /// An entry, and how many packets have met it; `None`: the switch did not say.
@@ -35,6 +58,8 @@ pub struct Found {
     pub multicast: Option<Met<MulticastEntry>>,
     /// The servers that these name.
     pub hosts: Vec<Host>,
+    /// Of the client that was asked for. The tables know nothing of that: whoever runs the agent adds it.
+    pub sight: Option<Sight>,
 }
 
 impl Found {
@@ -46,7 +71,7 @@ impl Found {
         let divisions: Vec<_> = divisions.map(|at| met(backend, &tables.division, at)).collect();
         let multicast = longest(&tables.multicast, lookup.multicast);
         let multicast = multicast.map(|at| met(backend, &tables.multicast, at));
-        let mut found = Self { unicast, divisions, multicast, hosts: Vec::new() };
+        let mut found = Self { unicast, divisions, multicast, ..Self::default() };
         found.hosts = tables.hosts.iter().filter(|host| found.names(host.id)).copied().collect();
         found
     }

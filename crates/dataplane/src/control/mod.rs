@@ -28,5 +28,5 @@ mod lookup;
 mod message;
 
 pub use agent::{NoMemory, SwitchAgent, TermMemory};
-pub use lookup::{Found, Lookup, Met};
+pub use lookup::{Found, Lookup, Met, Sight, Sighting};
 pub use message::{CONTROL_MESSAGE_BYTES_MAX, ControlError, ControlReply, ControlRequest, decode, encode};

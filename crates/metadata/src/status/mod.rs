@@ -5,7 +5,7 @@ mod survey;
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 use nicekv_dataplane::TableStatus;
 use nicekv_placement::Vrings;
@@ -119,6 +119,25 @@ pub struct ControlPlane {
     pub outage: Option<(u64, String)>,
     /// Where commands reach the instances, this one included.
     pub instances: Vec<SocketAddrV4>,
+    /// Who has spoken to it as another release does, a while ago at most.
+    pub strangers: Vec<StrangerStatus>,
+}
+
+/// A sender of another release.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StrangerStatus {
+    /// Where it is.
+    pub address: IpAddr,
+    /// What it speaks: wire or control.
+    pub protocol: String,
+    /// In this version.
+    pub version: u8,
+    /// Which this instance speaks in this one.
+    pub known: u8,
+    /// How often it was heard.
+    pub count: u64,
+    /// When it was heard last, in milliseconds.
+    pub ago_ms: u64,
 }
 
 /// How gets are divided among replicas, by their sources (NICE §4.5).

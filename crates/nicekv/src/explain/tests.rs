@@ -35,6 +35,7 @@ fn healthy() -> Explanation {
         divisions: vec![Met { entry: division, hits: None }],
         multicast: Some(Met { entry: multicast, hits: Some(6) }),
         hosts: vec![],
+        sight: None,
     };
     Explanation {
         key: "color".into(),

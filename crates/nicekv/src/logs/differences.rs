@@ -2,11 +2,13 @@
 
 use log::Level;
 use nicekv_gateway::GatewayObservation;
-use nicekv_metadata::{DiskState, Health, NodeState, PartitionStatus, Status};
-use nicekv_node::{NodeStatus, PartitionStatus as NodePartition, Standing};
+use nicekv_metadata::{DiskState, Health, NodeState, PartitionStatus, Status, StrangerStatus};
+use nicekv_node::{NodeStatus, PartitionStatus as NodePartition, Place, Standing};
 use nicekv_runtime::SwitchObservation;
 use nicekv_runtime::metadata::MetadataObservation;
+use nicekv_wire::OpId;
 use serde::Serialize;
+use std::net::SocketAddrV4;
 
 /// A value of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,18 +75,42 @@ pub(crate) fn of_node(before: Option<&NodeStatus>, now: &NodeStatus) -> Vec<Even
         let earlier = before.and_then(|before| before.partition(partition.partition));
         events.extend(of_replica(earlier, partition));
     }
-    let count = |status: Option<&NodeStatus>| status.map(|status| status.counters).unwrap_or_default();
-    let (before, now) = (count(before), count(Some(now)));
-    events.extend(growth(Level::Warn, "values-damaged", before.corrupt, now.corrupt));
-    events.extend(growth(Level::Info, "values-repaired", before.repaired, now.repaired));
-    events.extend(growth(Level::Warn, "values-differing", before.differing, now.differing));
-    events.extend(growth(
-        Level::Warn,
-        "puts-refused-disk-full",
-        before.refused_for_space,
-        now.refused_for_space,
-    ));
+    let (before, latest) = (before.map(|status| status.counters).unwrap_or_default(), &now.latest);
+    let mut grown = |level, name, before, now, place: Option<Place>| {
+        events.extend(growth(level, name, before, now).map(|event| at_place(event, place)));
+    };
+    let now = &now.counters;
+    grown(Level::Warn, "values-damaged", before.corrupt, now.corrupt, latest.corrupt);
+    grown(Level::Info, "values-repaired", before.repaired, now.repaired, latest.repaired);
+    grown(Level::Warn, "values-differing", before.differing, now.differing, latest.differing);
+    let refused = (before.refused_for_space, now.refused_for_space);
+    grown(Level::Warn, "puts-refused-disk-full", refused.0, refused.1, latest.refused_for_space);
+    let stranger = growth(Level::Warn, OTHER_VERSION, before.other_version, now.other_version);
+    let stranger = stranger
+        .map(|event| of_other_version(event, "wire", latest.stranger.map(|it| (it.from, it.version))));
+    events.extend(stranger);
     events
+}
+
+/// Somebody of another release was heard.
+const OTHER_VERSION: &str = "other-version";
+
+fn of_other_version(event: Event, protocol: &str, last: Option<(SocketAddrV4, u8)>) -> Event {
+    let event = event.with("protocol", protocol);
+    let Some((from, version)) = last else { return event };
+    event.with("from", from.to_string().as_str()).with("version", u64::from(version))
+}
+
+/// Where the last of several things happened.
+fn at_place(event: Event, place: Option<Place>) -> Event {
+    let Some(Place { partition, epoch, op }) = place else { return event };
+    let event = event.with("partition", u64::from(partition.0)).with("epoch", u64::from(epoch.0));
+    if op == OpId::NONE { event } else { event.with("op", op_id(op).as_str()) }
+}
+
+/// As the client's half and the number of the op.
+fn op_id(op: OpId) -> String {
+    format!("{:016x}:{}", op.client.0, op.sequence)
 }
 
 /// A partition at a node. That an epoch alone changes is for whoever looks closely.
@@ -130,6 +156,18 @@ pub(crate) fn of_metadata(before: Option<&MetadataObservation>, now: &MetadataOb
         }
         (None, None) if before.is_none() => events.push(Event::new(Level::Info, "stands-by")),
         (None, None) => {}
+    }
+    for stranger in &now.control_plane.strangers {
+        let StrangerStatus { address, protocol, version, count, .. } = stranger;
+        let is_same = |known: &&StrangerStatus| {
+            (known.address, &known.protocol, known.version) == (*address, protocol, *version)
+        };
+        // Once for each: who goes on is in `status`.
+        if before.is_none_or(|before| !before.control_plane.strangers.iter().any(|known| is_same(&known))) {
+            let event = Event::new(Level::Warn, OTHER_VERSION).with("protocol", protocol.as_str());
+            let event = event.with("from", address.to_string().as_str()).with("version", u64::from(*version));
+            events.push(event.with("count", *count));
+        }
     }
     events
 }
@@ -220,6 +258,9 @@ pub(crate) fn of_switch(before: Option<&SwitchObservation>, now: &SwitchObservat
     if before.map_or(0, |before| before.term) != now.term {
         events.push(Event::new(Level::Info, "term").with("term", now.term));
     }
+    let count = before.map_or(0, |before| before.other_version.count);
+    let stranger = growth(Level::Warn, OTHER_VERSION, count, now.other_version.count);
+    events.extend(stranger.map(|event| of_other_version(event, "control", now.other_version.last)));
     let earlier = before.and_then(|before| before.generation);
     if let Some(generation) = now.generation.filter(|_| now.generation != earlier) {
         let level = if earlier.is_none() { Level::Info } else { Level::Debug };
@@ -236,21 +277,33 @@ pub(crate) fn of_gateway(before: Option<&GatewayObservation>, now: &GatewayObser
         // What a client should not have asked is its own affair.
         let level = if *reason == "refused" { Level::Debug } else { Level::Warn };
         let event = growth(level, "requests-failed", failed.map_or(0, |(_, count)| *count), *count);
-        events.extend(event.map(|event| event.with("reason", *reason)));
+        let last = now.recent_failures.iter().rev().find(|failed| failed.reason == *reason);
+        events.extend(event.map(|event| {
+            let event = event.with("reason", *reason);
+            last.map_or(event.clone(), |last| event.with("op", op_id(last.op).as_str()))
+        }));
     }
+    let seen = before.map_or(0, |before| before.recent_failures.last().map_or(0, |last| last.number));
+    events.extend(now.recent_failures.iter().filter(|failed| failed.number > seen).map(|failed| {
+        let event = Event::new(Level::Debug, "request-failed").with("op", op_id(failed.op).as_str());
+        event.with("command", failed.command).with("reason", failed.reason)
+    }));
     let count = |of: fn(&GatewayObservation) -> u64| (before.map_or(0, of), of(now));
     let (before_refused, refused) = count(|told| told.connections_refused);
     events.extend(growth(Level::Warn, "connections-refused", before_refused, refused));
     let (before_evicted, evicted) = count(|told| told.connections_evicted);
     events.extend(growth(Level::Warn, "connections-evicted", before_evicted, evicted));
+    let (before_other, other) = count(|told| told.other_version);
+    let stranger = growth(Level::Warn, OTHER_VERSION, before_other, other);
+    events.extend(stranger.map(|event| of_other_version(event, "wire", now.stranger)));
     events
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nicekv_node::{Counters, PutStages};
-    use nicekv_wire::{Epoch, NodeId, PartitionId, Term};
+    use nicekv_node::{Counters, Latest, PutStages, Stranger};
+    use nicekv_wire::{ClientId, Epoch, NodeId, PartitionId, Term};
 
     fn replica(epoch: u32, standing: Standing, leads: bool) -> NodePartition {
         NodePartition {
@@ -271,6 +324,7 @@ mod tests {
             term: Term(term),
             counters: Counters::default(),
             puts: PutStages::default(),
+            latest: Latest::default(),
             partitions: vec![partition],
         }
     }
@@ -299,8 +353,35 @@ mod tests {
         let first = node(2, replica(4, Standing::Consistent, false));
         let mut later = first.clone();
         later.counters.corrupt = 3;
+        let op = OpId { client: ClientId(0xa1), sequence: 7 };
+        let place = Place { partition: PartitionId(3), epoch: Epoch(5), op: OpId::NONE };
+        later.latest.corrupt = Some(place);
         let events = of_node(Some(&first), &later);
         assert_eq!(named(&events), [(Level::Warn, "values-damaged")]);
-        assert_eq!(events[0].fields, [("count", Field::Number(3))]);
+        let at = [("count", Field::Number(3)), ("partition", Field::Number(3)), ("epoch", Field::Number(5))];
+        assert_eq!(events[0].fields, at);
+        let mut full = later.clone();
+        full.counters.refused_for_space = 1;
+        full.latest.refused_for_space = Some(Place { op, ..place });
+        let events = of_node(Some(&later), &full);
+        assert_eq!(events[0].fields.last(), Some(&("op", Field::from("00000000000000a1:7"))));
+    }
+
+    #[test]
+    fn who_is_of_another_release_is_named() {
+        let first = node(2, replica(4, Standing::Consistent, false));
+        let mut later = first.clone();
+        later.counters.other_version = 2;
+        let from = "10.20.1.9:7400".parse().unwrap();
+        later.latest.stranger = Some(Stranger { from, version: 9 });
+        let events = of_node(Some(&first), &later);
+        assert_eq!(named(&events), [(Level::Warn, OTHER_VERSION)]);
+        let told = [
+            ("count", Field::Number(2)),
+            ("protocol", Field::from("wire")),
+            ("from", Field::from("10.20.1.9:7400")),
+            ("version", Field::Number(9)),
+        ];
+        assert_eq!(events[0].fields, told);
     }
 }

@@ -11,6 +11,7 @@ mod load;
 mod nodes;
 mod switches;
 mod tap;
+mod trace;
 
 use std::fs::File;
 use std::os::fd::AsFd;

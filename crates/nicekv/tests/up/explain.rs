@@ -90,6 +90,7 @@ fn a_put_and_a_get_are_followed_hop_by_hop() {
         ("decided, fast path", 1),
         ("the decision arrived, fast path", 2),
         ("shows", 3),
+        ("passes Update on, 3 copies", 1),
         ("answered: Ok", 1),
         ("has its answer: done", 1),
     ] {
@@ -99,6 +100,9 @@ fn a_put_and_a_get_are_followed_hop_by_hop() {
     let get = traced(&["get", "color"]);
     assert_eq!((count(&get, "arrived"), count(&get, "answered: Ok")), (1, 1), "{get:#?}");
     assert_eq!(count(&get, "has its answer: 4 bytes"), 1, "{get:#?}");
+    let hop = get.iter().position(|(place, what)| place == "switch" && what == "passes Get on");
+    let arrived = get.iter().position(|(_, what)| what == "arrived");
+    assert!(hop.is_some() && hop < arrived, "the switch is on the way: {get:#?}");
 
     let by_quorum = traced(&["put", "color", "green", "--keyspace", "sessions"]);
     assert!(

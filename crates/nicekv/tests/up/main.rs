@@ -9,6 +9,7 @@ mod metrics;
 mod quorum;
 mod refusals;
 mod usage;
+mod versions;
 
 use cluster::{Redis, Up, nicekv, outcome};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -11,7 +11,7 @@ const PUTS: u64 = 200;
 const GETS: u64 = 300;
 
 /// The body of a page, from the address in a line of ours.
-fn scrape(line: &str) -> String {
+pub(crate) fn scrape(line: &str) -> String {
     let address = line.split("http://").nth(1).unwrap().strip_suffix("/metrics").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -33,7 +33,7 @@ fn samples(page: &str) -> BTreeMap<&str, f64> {
 }
 
 /// Of all samples of a metric whose labels hold each of the `parts`, which are separated by spaces.
-fn sum(page: &str, metric: &str, parts: &str) -> f64 {
+pub(crate) fn sum(page: &str, metric: &str, parts: &str) -> f64 {
     let holds = |name: &str| parts.split(' ').all(|part| name.contains(part));
     let is = |name: &str| name.split('{').next() == Some(metric) && holds(name);
     samples(page).into_iter().filter(|(name, _)| is(name)).map(|(_, value)| value).sum()
@@ -117,6 +117,14 @@ fn metrics_of_all_roles_are_those_that_are_listed_and_move_with_load() {
     ] {
         assert_eq!(sum(&after, metric, part) as u64, value, "{metric} {part}");
     }
+    let address = line.split("http://").nth(1).unwrap().strip_suffix("/metrics").unwrap();
+    let (code, top, _) = outcome(nicekv(scratch.path(), &["top", "--once", "--metrics", address]));
+    for part in ["latencies since the last look", "put forced", "put decided", "log force"] {
+        assert!(code == Some(0) && top.contains(part), "{part}: {top}");
+    }
+    let gateway =
+        top.lines().find(|line| line.trim_start().starts_with("gateway ") && line.contains(" set "));
+    assert!(gateway.is_some(), "{top}");
     // Nothing is described that never has a sample.
     for (name, kind, _) in listed() {
         let name = if kind == "histogram" { format!("{name}_count") } else { name };

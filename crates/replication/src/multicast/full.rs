@@ -35,7 +35,7 @@ impl Partition {
         if host.disk_space.admits(&update.operation) {
             return false;
         }
-        host.counters.refused_for_space += 1;
+        host.count_refused_for_space(self.id(), self.membership.epoch, update.op);
         if self.is_primary() {
             self.decide_full(host, now, update, source);
         } else {

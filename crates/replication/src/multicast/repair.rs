@@ -61,7 +61,7 @@ impl Partition {
         if self.repairs.contains(key) {
             return;
         }
-        host.counters.corrupt += 1;
+        host.count_corrupt(self.id(), self.membership.epoch);
         if self.membership.standing.serves() && !self.repairs.is_full() {
             self.add_repair(host, now, key, false);
         }
@@ -199,7 +199,7 @@ impl Partition {
             None => {}
             // What is under way on the key is decided on another state than was voted of.
             Some(Vote::Outvoted(best)) if !self.locks.is_locked(key) => {
-                host.counters.differing += 1;
+                host.count_differing(self.membership.partition, self.membership.epoch);
                 self.repairs.offer(key, best);
                 self.install_offer(host, now, key);
             }
@@ -226,7 +226,7 @@ impl Partition {
     /// A key has been written: if it was damaged, it is whole again.
     pub(super) fn finish_repair(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         if let Some(waiting) = self.repairs.end(key) {
-            host.counters.repaired += 1;
+            host.count_repaired(self.id(), self.membership.epoch);
             self.serve_gets(host, now, waiting, key);
         }
     }

@@ -59,7 +59,7 @@ impl QuorumPartition {
         if self.repairs.contains_key(key) || self.is_being_written(key) {
             return;
         }
-        host.counters.corrupt += 1;
+        host.count_corrupt(self.id(), self.membership.epoch);
         let is_hopeless = self.quorum.is_none_or(|quorum| quorum.write_set() == 1);
         if is_hopeless || self.membership.standing == Standing::Outside || self.repairs.len() >= REPAIRS_MAX {
             return;
@@ -99,7 +99,7 @@ impl QuorumPartition {
     /// A key has been written, or removed: if it was damaged, it is whole again.
     pub(super) fn finish_repair(&mut self, host: &mut Host, key: &[u8]) {
         if self.repairs.remove(key).is_some() {
-            host.counters.repaired += 1;
+            host.count_repaired(self.id(), self.membership.epoch);
         }
     }
 

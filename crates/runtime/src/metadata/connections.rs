@@ -11,13 +11,14 @@
 //!   or else the oldest; each state has its longest time
 //! ```
 
+use super::desk::{Answer, Desk};
 use super::lookups::Pending;
-use crate::control_plane::{AdminRequest, CONTROL_LIMITS, Greeting, NotLeading, Role, decode};
+use super::strangers::{Protocol, Strangers};
+use crate::control_plane::{CONTROL_LIMITS, Greeting, NotLeading, Role, decode, encode};
 use crate::{FramedStream, PollFd, StreamError, accept};
 use nicekv_dataplane::control::{self, ControlReply, ControlRequest, Lookup};
-use nicekv_metadata::{ControlPlane, Metadata, Refused, Status, SwitchId};
+use nicekv_metadata::{ControlPlane, Metadata, SwitchId};
 use nicekv_wire::{Duration, Now};
-use serde::Serialize;
 use std::io;
 use std::net::{IpAddr, TcpListener, TcpStream};
 
@@ -77,7 +78,9 @@ enum Aside {
     /// A visitor wants to know.
     Lookup(Lookup),
     /// An agent has answered.
-    Found(SwitchId, ControlReply),
+    Found(SwitchId, Box<ControlReply>),
+    /// A peer speaks another version of the protocol.
+    Stranger(IpAddr, u8),
 }
 
 pub(super) struct Connections {
@@ -85,11 +88,13 @@ pub(super) struct Connections {
     open: Vec<Connection>,
     /// What is said of this instance.
     pub(super) control_plane: ControlPlane,
+    pub(super) strangers: Strangers,
 }
 
 impl Connections {
     pub(super) fn new(switches: Vec<(String, SwitchId)>) -> Self {
-        Self { switches, open: Vec::new(), control_plane: ControlPlane::default() }
+        let (control_plane, strangers) = (ControlPlane::default(), Strangers::default());
+        Self { switches, open: Vec::new(), control_plane, strangers }
     }
 
     pub(super) fn interests(&self) -> impl Iterator<Item = PollFd<'_>> {
@@ -190,6 +195,9 @@ impl Connections {
                     let waiting = self.open.iter_mut().filter_map(|visitor| visitor.lookup.as_mut());
                     waiting.for_each(|lookup| lookup.hear(switch, &reply));
                 }
+                Aside::Stranger(address, version) => {
+                    self.strangers.hear(now, address, Protocol::Control, version);
+                }
                 Aside::Lookup(lookup) => {
                     let request =
                         ControlRequest::Lookup { term: core.map_or(0, |core| core.status().term), lookup };
@@ -281,62 +289,6 @@ impl Connections {
     }
 }
 
-enum Answer {
-    Now(Vec<u8>),
-    /// When the state has this version.
-    Persisted(u64, Vec<u8>),
-    /// When the cluster is ready.
-    Ready,
-    /// When the switches have answered.
-    Found(Lookup),
-}
-
-/// Who answers.
-struct Desk<'a> {
-    core: Option<&'a mut Metadata>,
-    control_plane: &'a ControlPlane,
-}
-
-impl Desk<'_> {
-    /// The answer to a command, and when it is to be given.
-    fn answer(&mut self, request: &AdminRequest) -> serde_json::Result<Answer> {
-        let control_plane = self.control_plane;
-        let status = |core: &Metadata| Status { control_plane: control_plane.clone(), ..core.status() };
-        let core = match &mut self.core {
-            Some(core) if !core.is_overdue() => core,
-            core => {
-                let known = core.as_ref().filter(|_| *request == AdminRequest::Status);
-                let known = known.map(|core| status(core));
-                return Ok(Answer::Now(NotLeading::new(control_plane, known).encode()));
-            }
-        };
-        let json = match request {
-            AdminRequest::Status => serde_json::to_vec(&status(core)),
-            AdminRequest::ClusterInfo => serde_json::to_vec(&core.cluster_info()),
-            AdminRequest::Plan(change) => planned(core.plan(change)),
-            AdminRequest::Change(change) => {
-                let outcome = core.change(change);
-                let version = core.version() + u64::from(outcome.is_ok());
-                return planned(outcome).map(|json| Answer::Persisted(version, json));
-            }
-            AdminRequest::PlanKeyspace(change) => planned(core.plan_keyspace(change)),
-            AdminRequest::ChangeKeyspace(change) => {
-                let outcome = core.change_keyspace(change);
-                let version = core.version() + u64::from(outcome.is_ok());
-                return planned(outcome).map(|json| Answer::Persisted(version, json));
-            }
-            AdminRequest::Ready => return Ok(Answer::Ready),
-            AdminRequest::Lookup(lookup) => return Ok(Answer::Found(*lookup)),
-            // Nodes are asked themselves.
-            AdminRequest::Partition(_)
-            | AdminRequest::Watch(_)
-            | AdminRequest::Watched(_)
-            | AdminRequest::Backup(_) => serde_json::to_vec(&()),
-        };
-        json.map(Answer::Now)
-    }
-}
-
 impl Connection {
     fn is_visitor(&self) -> bool {
         !matches!(self.peer, Peer::Switch(_))
@@ -379,9 +331,17 @@ impl Connection {
         for frame in frames {
             self.since_ns = now.boot_ns;
             match self.peer {
-                Peer::Unknown => self.greet(now, desk, switches, &frame)?,
+                Peer::Unknown => {
+                    asides.extend(Greeting::other_version(&frame).map(|version| {
+                        // What it is told before it is hung up on: the version of this release.
+                        let _ = self.stream.queue(&encode(&Greeting::new(Role::Admin)));
+                        let _ = self.stream.flush();
+                        Aside::Stranger(self.source, version)
+                    }));
+                    self.greet(now, desk, switches, &frame)?;
+                }
                 Peer::Switch(switch) => match control::decode(&frame) {
-                    Ok(reply @ ControlReply::Found { .. }) => asides.push(Aside::Found(switch, reply)),
+                    Ok(reply @ ControlReply::Found { .. }) => asides.push(Aside::Found(switch, reply.into())),
                     Ok(reply) => {
                         if let Some(core) = &mut desk.core {
                             core.handle_switch(now, switch, reply);
@@ -432,10 +392,6 @@ impl Connection {
         }
         Ok(())
     }
-}
-
-fn planned<P: Serialize>(outcome: Result<P, Refused>) -> serde_json::Result<Vec<u8>> {
-    serde_json::to_vec(&outcome.map_err(|refused| refused.to_string()))
 }
 
 #[cfg(test)]

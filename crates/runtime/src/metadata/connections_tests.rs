@@ -1,7 +1,7 @@
 //! Real sockets, a clock of the test's own: nobody has to wait for a deadline.
 
 use super::*;
-use crate::control_plane::encode;
+use crate::control_plane::AdminRequest;
 use crate::metadata::state_file::tests::config;
 use crate::{PollFd, listen, readable, wait};
 use nicekv_wire::Duration;

@@ -4,14 +4,15 @@
 use super::backups::Backups;
 use super::storage::NodeStorage;
 use crate::control_plane::{
-    AdminRequest, Greeting, NodeAnswer, NodeEvent, NodePartition, NodeTrace, Role, decode,
+    AdminRequest, Greeting, NodeAnswer, NodeDurations, NodeEvent, NodePartition, NodeTrace, Role, decode,
+    encode,
 };
 use crate::{FrameLimits, FramedStream, PollFd, accept, dial, readable};
 use nicekv_node::{Standing, Step, StreamPeer, TraceEvent};
 use nicekv_replication::Replica;
 use nicekv_store::StoreError;
 use nicekv_wire::recovery::FRAME_BYTES_MAX;
-use nicekv_wire::{ClientId, Now, PartitionId};
+use nicekv_wire::{ClientId, Durations, Now, PartitionId};
 use std::io;
 use std::net::TcpListener;
 
@@ -45,7 +46,7 @@ impl Streams {
     }
 
     /// Accepts, and hands frames to the core. A broken stream is forgotten: whoever waits on it asks again.
-    pub(super) fn receive(&mut self, now: Now, core: &mut Replica) -> io::Result<()> {
+    pub(super) fn receive(&mut self, now: Now, core: &mut Replica, storage: &NodeStorage) -> io::Result<()> {
         while !self.is_full()
             && let Some(stream) = accept(&self.listener)?
         {
@@ -54,14 +55,24 @@ impl Streams {
         }
         let Self { open, visitors, backups, .. } = self;
         open.retain_mut(|(peer, stream)| {
-            let mut asked = Vec::new();
+            let (mut asked, mut is_stranger) = (Vec::new(), false);
             let is_open = stream.receive(|frame| match peer {
                 StreamPeer::Accepted(number) if visitors.contains(number) => asked.push(frame.to_vec()),
                 StreamPeer::Accepted(number) if is_visitor(frame) => visitors.push(*number),
+                StreamPeer::Accepted(_) if Greeting::other_version(frame).is_some() => is_stranger = true,
                 _ => core.handle_stream(now, *peer, frame),
             });
+            if is_stranger {
+                // It is told the version of this release, and hung up on.
+                let _ = stream.queue(&encode(&Greeting::new(Role::Admin))).and_then(|()| stream.flush());
+            }
             is_open.is_ok()
-                && asked.iter().all(|frame| answer(now, core, stream, *peer, backups, frame).is_some())
+                && !is_stranger
+                && asked.iter().all(|frame| match decode(frame) {
+                    Ok(AdminRequest::Backup(id)) => backups.ask(*peer, PartitionId(id), stream).is_some(),
+                    Ok(asked) => answer(now, core, storage, stream, &asked).is_some(),
+                    Err(_) => false,
+                })
         });
         let is_there = |number: &u64| open.iter().any(|(peer, _)| *peer == StreamPeer::Accepted(*number));
         visitors.retain(is_there);
@@ -120,22 +131,30 @@ fn is_visitor(frame: &[u8]) -> bool {
 fn answer(
     now: Now,
     core: &mut Replica,
+    storage: &NodeStorage,
     stream: &mut FramedStream,
-    peer: StreamPeer,
-    backups: &mut Backups,
-    frame: &[u8],
+    asked: &AdminRequest,
 ) -> Option<()> {
-    let json = match decode(frame) {
-        Ok(AdminRequest::Partition(id)) => serde_json::to_vec(&told(core, PartitionId(id))),
-        Ok(AdminRequest::Watch(client)) => {
+    let json = match *asked {
+        AdminRequest::Partition(id) => serde_json::to_vec(&told(core, PartitionId(id))),
+        AdminRequest::Watch(client) => {
             core.trace().watch(ClientId(client));
             serde_json::to_vec(&traced(now, core, ClientId(client)))
         }
-        Ok(AdminRequest::Watched(client)) => serde_json::to_vec(&traced(now, core, ClientId(client))),
-        Ok(AdminRequest::Backup(id)) => return backups.ask(peer, PartitionId(id), stream),
+        AdminRequest::Watched(client) => serde_json::to_vec(&traced(now, core, ClientId(client))),
+        AdminRequest::Durations => serde_json::to_vec(&durations(core, storage)),
         _ => return None,
     };
     stream.queue(&json.ok()?).ok()
+}
+
+fn durations(core: &Replica, storage: &NodeStorage) -> NodeDurations {
+    let status = core.status();
+    let named = |name: &str, took: &Durations| (name.to_owned(), took.counts().to_vec());
+    let mut stages =
+        vec![named("put forced", &status.puts.forced), named("put decided", &status.puts.decided)];
+    stages.extend(storage.observe_log().map(|log| named("log force", &log.forces)));
+    NodeDurations { node: status.node.0, stages }
 }
 
 fn traced(now: Now, core: &mut Replica, client: ClientId) -> NodeTrace {

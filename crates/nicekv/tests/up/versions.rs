@@ -1,0 +1,55 @@
+//! Peers of other releases, at every border of a running cluster: they are named, and nobody is disturbed.
+
+use crate::cluster::{Up, nicekv, outcome};
+use crate::metrics::{scrape, sum};
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[test]
+fn peers_of_another_version_are_named_by_status_and_counted() {
+    let scratch = tempfile::tempdir().unwrap();
+    let arguments = ["--engine", "memory", "--metrics", "localhost:0"];
+    let up = Up::start(scratch.path(), &arguments);
+    let page = up.said.iter().find(|line| line.starts_with("metrics at ")).expect("it says where").clone();
+    let port: u16 = up.endpoint.rsplit_once(':').unwrap().1.parse().unwrap();
+    let (metadata, node) = (up.endpoint.as_str(), ("127.20.0.1", port));
+
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut heartbeat = [0; 64];
+    heartbeat[..4].copy_from_slice(&[b'N', b'K', 9, 32]);
+    socket.send_to(&heartbeat, metadata).unwrap();
+    socket.send_to(&heartbeat, node).unwrap();
+    let mut switch = TcpStream::connect(metadata).unwrap();
+    switch.set_read_timeout(Some(PATIENCE)).unwrap();
+    let greeting = [&[0, 0, 0, 8][..], b"nicekv", &[200, 1]].concat();
+    switch.write_all(&greeting).unwrap();
+    let mut told = Vec::new();
+    switch.read_to_end(&mut told).unwrap();
+    assert_eq!((&told[4..10], told[10] == 200), (&b"nicekv"[..], false), "it says its own, and hangs up");
+
+    let deadline = Instant::now() + PATIENCE;
+    let lines = [
+        "WRONG: 127.0.0.1 speaks version 9 of the wire protocol, this cluster version",
+        "WRONG: 127.0.0.1 speaks version 200 of the control protocol, this cluster version",
+    ];
+    loop {
+        let (code, status, _) = outcome(nicekv(scratch.path(), &["status"]));
+        if code == Some(0) && lines.iter().all(|line| status.contains(line)) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{status}");
+    }
+    for (metric, part, count) in [
+        ("nicekv_metadata_other_version_total", "", 2),
+        ("nicekv_node_other_version_total", "node=\"node-1\"", 1),
+    ] {
+        while sum(&scrape(&page), metric, part) as u64 != count {
+            assert!(Instant::now() < deadline, "{metric}: {}", scrape(&page));
+        }
+    }
+    assert_eq!(up.redis().call(&["SET", "color", "blue"]), "+OK");
+    assert_eq!(up.interrupt(), Some(0));
+}

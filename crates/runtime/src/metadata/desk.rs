@@ -1,0 +1,67 @@
+//! What commands are told: at once, or when it is so.
+
+use crate::control_plane::{AdminRequest, NotLeading};
+use nicekv_dataplane::control::Lookup;
+use nicekv_metadata::{ControlPlane, Metadata, Refused, Status};
+use serde::Serialize;
+
+pub(super) enum Answer {
+    Now(Vec<u8>),
+    /// When the state has this version.
+    Persisted(u64, Vec<u8>),
+    /// When the cluster is ready.
+    Ready,
+    /// When the switches have answered.
+    Found(Lookup),
+}
+
+/// Who answers.
+pub(super) struct Desk<'a> {
+    pub(super) core: Option<&'a mut Metadata>,
+    pub(super) control_plane: &'a ControlPlane,
+}
+
+impl Desk<'_> {
+    /// The answer to a command, and when it is to be given.
+    pub(super) fn answer(&mut self, request: &AdminRequest) -> serde_json::Result<Answer> {
+        let control_plane = self.control_plane;
+        let status = |core: &Metadata| Status { control_plane: control_plane.clone(), ..core.status() };
+        let core = match &mut self.core {
+            Some(core) if !core.is_overdue() => core,
+            core => {
+                let known = core.as_ref().filter(|_| *request == AdminRequest::Status);
+                let known = known.map(|core| status(core));
+                return Ok(Answer::Now(NotLeading::new(control_plane, known).encode()));
+            }
+        };
+        let json = match request {
+            AdminRequest::Status => serde_json::to_vec(&status(core)),
+            AdminRequest::ClusterInfo => serde_json::to_vec(&core.cluster_info()),
+            AdminRequest::Plan(change) => planned(core.plan(change)),
+            AdminRequest::Change(change) => {
+                let outcome = core.change(change);
+                let version = core.version() + u64::from(outcome.is_ok());
+                return planned(outcome).map(|json| Answer::Persisted(version, json));
+            }
+            AdminRequest::PlanKeyspace(change) => planned(core.plan_keyspace(change)),
+            AdminRequest::ChangeKeyspace(change) => {
+                let outcome = core.change_keyspace(change);
+                let version = core.version() + u64::from(outcome.is_ok());
+                return planned(outcome).map(|json| Answer::Persisted(version, json));
+            }
+            AdminRequest::Ready => return Ok(Answer::Ready),
+            AdminRequest::Lookup(lookup) => return Ok(Answer::Found(*lookup)),
+            // Nodes are asked themselves.
+            AdminRequest::Partition(_)
+            | AdminRequest::Watch(_)
+            | AdminRequest::Watched(_)
+            | AdminRequest::Durations
+            | AdminRequest::Backup(_) => serde_json::to_vec(&()),
+        };
+        json.map(Answer::Now)
+    }
+}
+
+fn planned<P: Serialize>(outcome: Result<P, Refused>) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec(&outcome.map_err(|refused| refused.to_string()))
+}
