@@ -42,10 +42,10 @@ pub enum Plant {
     DropNotAwaited,
     /// R16: the number of a keyspace that was dropped is given again.
     KeyspaceNumberReused,
-    /// R17: a partition is sealed before all members have formed what is to take its place.
-    SealedUnformed,
     /// R17: a partition that takes another one's place is in force before all its members have taken over.
     BirthNotAwaited,
+    /// R17: who is none of a partition that has taken another one's place goes on as a member of that one.
+    OutsideUntold,
     /// R17: what a partition that was split or merged has left is discarded before its children are whole.
     ParentNotKept,
 }
@@ -69,8 +69,8 @@ impl Plant {
         Self::SpeakBeforePersisted,
         Self::DropNotAwaited,
         Self::KeyspaceNumberReused,
-        Self::SealedUnformed,
         Self::BirthNotAwaited,
+        Self::OutsideUntold,
         Self::ParentNotKept,
     ];
 }

@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 use nicekv_placement::{KeyspaceSpec, replica_sets};
 use nicekv_wire::{NodeId, PartitionId};
 
+use crate::plant::Plant;
 use crate::state::{Node, Partition, Removed, State, Wish};
 use crate::view::{Load, Observed, Situation};
 #[cfg(test)]
@@ -63,7 +64,9 @@ pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
     state.dropped = dropped.unwrap_or(state.dropped);
     state.reshaped = reshaped.unwrap_or(state.reshaped);
     reshaping::advance(situation, &mut state);
-    state.note_outside();
+    if !situation.observations.has(Plant::OutsideUntold) {
+        state.note_outside();
+    }
     for node in situation.state.nodes.iter().filter(|node| forgotten(node)) {
         state.forget(node.config.id);
     }

@@ -17,7 +17,6 @@ use alloc::vec::Vec;
 use nicekv_wire::{MatchRange, PartitionId};
 
 use super::{epochs, moves};
-use crate::plant::Plant;
 use crate::state::{Child, FORMING_MAX, Forming, Member, Parent, Partition, Reshaping, Standing, State};
 use crate::view::{Observed, Situation, all_acknowledged};
 
@@ -176,7 +175,7 @@ fn have_formed(situation: &Situation<'_>, next: &State, wish: &Reshaping) -> boo
             let mut members = parent.members.iter();
             members.all(|member| watch.has_formed(member.node, member.process.incarnation, parent.epoch))
         };
-        situation.observations.has(Plant::SealedUnformed) || next.partition(*id).is_some_and(has_formed)
+        next.partition(*id).is_some_and(has_formed)
     })
 }
 

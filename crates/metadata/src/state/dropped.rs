@@ -68,9 +68,9 @@ impl Gone {
         Self { keyspace, range, epoch, children, quiet, told, removed, members, left }
     }
 
-    /// What becomes of a whole one whose place `children` take.
-    pub(super) fn succeeded_by(partition: &Partition, children: Vec<PartitionId>) -> Self {
-        let gone = Self::of(partition);
+    /// What becomes of a whole one whose place `children` take in an epoch that is later than any of all parents.
+    pub(super) fn succeeded_by(partition: &Partition, epoch: u32, children: Vec<PartitionId>) -> Self {
+        let gone = Self::of(&Partition { epoch: epoch - 1, ..partition.clone() });
         Self { children, members: gone.removed, removed: Vec::new(), ..gone }
     }
 

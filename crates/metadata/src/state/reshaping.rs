@@ -132,9 +132,10 @@ impl State {
     /// Children take the place of parents.
     pub(crate) fn succeed(&mut self, reshaping: &Reshaping, children: Vec<(PartitionId, Partition)>) {
         let ids: Vec<PartitionId> = children.iter().map(|(id, _)| *id).collect();
+        let epoch = children.iter().map(|(_, child)| child.epoch).max().unwrap_or(1);
         for id in &reshaping.parents {
             let parent = self.partitions.remove(id).expect("the partition is there");
-            self.reshaped.insert(*id, Gone::succeeded_by(&parent, ids.clone()));
+            self.reshaped.insert(*id, Gone::succeeded_by(&parent, epoch, ids.clone()));
         }
         self.partitions.extend(children);
         self.reshapings.retain(|other| other != reshaping);

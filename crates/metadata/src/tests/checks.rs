@@ -7,7 +7,7 @@ use nicekv_dataplane::control::ControlRequest;
 use nicekv_wire::control::Assign;
 use nicekv_wire::{Datagram, NodeId, PartitionId};
 
-use super::cluster::{Cluster, partitions};
+use super::cluster::Cluster;
 use crate::Config;
 use crate::state::{Partition, State};
 
@@ -40,7 +40,7 @@ impl Checks {
     fn sent_assign(&mut self, assign: &Assign, state: &State) {
         assert_eq!(assign.term, state.term());
         let Some(partition) = state.partition(assign.partition) else {
-            // Of a keyspace that is dropped.
+            // Of a keyspace that is dropped, or split or merged.
             assert_eq!(Some(assign.epoch.0), state.newest_epoch(assign.partition), "not persisted");
             assert!(assign.members.is_empty());
             return;
@@ -56,6 +56,11 @@ impl Checks {
         let persisted =
             persisted.map(|member| (member.node, member.standing.announced(), partition.role(member)));
         assert!(sent.eq(persisted), "{assign:?} is not what is persisted");
+        let forming = partition.forming.as_ref();
+        let children = forming.map_or(0, |forming| forming.children.len());
+        let shape = (assign.children.len(), assign.sealed, assign.parents.len());
+        let sealed = forming.is_some_and(|forming| forming.sealed);
+        assert_eq!(shape, (children, sealed, partition.parents.len()), "not persisted");
         let primary = self.primaries.entry((assign.partition, assign.epoch.0)).or_insert(assign.primary);
         assert_eq!(*primary, assign.primary, "two primaries in one epoch");
     }
@@ -92,17 +97,40 @@ impl Checks {
     }
 
     pub(super) fn after_event(&mut self, cluster: &Cluster) {
-        for partition in partitions() {
-            let newest = cluster.acknowledged.get(&partition).copied().unwrap_or(0);
+        for partition in cluster.ids() {
+            let newest = newest(cluster, partition);
             for (id, node) in &cluster.nodes {
-                if node.answers(partition, cluster.now_ns) && cluster.is_routed(partition, *id) {
+                if node.answers(partition, cluster.now_ns) && is_led_to(cluster, partition, *id) {
                     self.stale_checks += 1;
                     let value = node.value(partition);
                     assert_eq!(value, newest, "{id} serves a stale value of partition {partition}");
+                    // What it has a child of it answers as that.
+                    let others = children(cluster, partition).filter(|id| !node.values.contains_key(id));
+                    let gone_on: Vec<_> = others.filter(|child| has_gone_on(cluster, *child)).collect();
+                    assert!(gone_on.is_empty(), "{id} answers for {partition}, but {gone_on:?} has gone on");
                 }
             }
         }
     }
+}
+
+fn children(cluster: &Cluster, id: PartitionId) -> impl Iterator<Item = PartitionId> {
+    cluster.lineage.iter().filter(move |(_, parents)| parents.contains(&id)).map(|(child, _)| *child)
+}
+
+/// The last put that was acknowledged, of a partition or of those whose place it took.
+fn newest(cluster: &Cluster, id: PartitionId) -> u64 {
+    let of_parents = || cluster.lineage[&id].iter().map(|parent| newest(cluster, *parent)).max();
+    cluster.acknowledged.get(&id).copied().or_else(of_parents).unwrap_or(0)
+}
+
+fn has_gone_on(cluster: &Cluster, id: PartitionId) -> bool {
+    cluster.acknowledged.contains_key(&id) || children(cluster, id).any(|child| has_gone_on(cluster, child))
+}
+
+/// Whether a switch leads any get to the node that it takes for one of the partition: nodes look at keys.
+fn is_led_to(cluster: &Cluster, id: PartitionId, node: NodeId) -> bool {
+    cluster.is_routed(id, node) || children(cluster, id).any(|child| is_led_to(cluster, child, node))
 }
 
 fn check_step(old: &Partition, new: &Partition) {

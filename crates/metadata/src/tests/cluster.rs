@@ -63,6 +63,11 @@ pub(super) struct Cluster {
     pub(super) deaf: BTreeSet<NodeId>,
     /// Pairs of nodes that cannot talk.
     pub(super) apart: BTreeSet<(NodeId, NodeId)>,
+    /// Partitions of the default keyspace that are or were, and those that each has come from.
+    pub(super) lineage: BTreeMap<PartitionId, Vec<PartitionId>>,
+    /// Whether nodes form what they are told to, and whether primaries come to an end.
+    pub(super) forms: bool,
+    pub(super) drains: bool,
     /// The last acknowledged put, by partition.
     pub(super) acknowledged: BTreeMap<PartitionId, u64>,
     pub(super) puts: u64,
@@ -119,6 +124,9 @@ impl Cluster {
             mute: BTreeSet::new(),
             deaf: BTreeSet::new(),
             apart: BTreeSet::new(),
+            lineage: partitions().map(|id| (id, Vec::new())).collect(),
+            forms: true,
+            drains: true,
             acknowledged: BTreeMap::new(),
             puts: 0,
             checks: Default::default(),
@@ -179,6 +187,21 @@ impl Cluster {
                 self.stored = Some(bytes);
             }
         }
+        if self.stored.is_some() {
+            self.note_lineage();
+        }
+    }
+
+    fn note_lineage(&mut self) {
+        let state = self.state().expect("persisted");
+        for (id, partition) in state.partitions().filter(|(_, partition)| !partition.parents.is_empty()) {
+            self.lineage.insert(id, partition.parents.iter().map(|parent| parent.partition).collect());
+        }
+    }
+
+    /// Every partition of the default keyspace that is or was.
+    pub(super) fn ids(&self) -> Vec<PartitionId> {
+        self.lineage.keys().copied().collect()
     }
 
     pub(super) fn start(&mut self, id: NodeId) {
@@ -267,6 +290,7 @@ impl Cluster {
         }
         self.poll_core();
         self.copy();
+        self.form();
         self.put();
         if self.is_asked && self.now_ns.is_multiple_of(ASKED_EVERY_STEPS * STEP_NS) {
             super::divisions::ask_everything(self);
@@ -321,6 +345,7 @@ impl Cluster {
             Event::Persisted(version, bytes) => {
                 self.checks.persisted(self.stored.as_deref(), &bytes, &self.config);
                 self.stored = Some(bytes);
+                self.note_lineage();
                 self.core().handle_storage(now, Persisted { version });
             }
             Event::ToSwitch(id, connection, request) => {

@@ -8,7 +8,7 @@ use super::cluster::{Cluster, config, pair};
 use crate::{Plant, SwitchId};
 
 /// One fault, or its end.
-fn disturb(cluster: &mut Cluster) {
+pub(super) fn disturb(cluster: &mut Cluster) {
     let ids = cluster.node_ids();
     let id = ids[cluster.random.below(ids.len() as u64) as usize];
     let other = ids[cluster.random.below(ids.len() as u64) as usize];
@@ -53,7 +53,7 @@ fn may_wipe(cluster: &Cluster) -> bool {
     })
 }
 
-fn heal(cluster: &mut Cluster) {
+pub(super) fn heal(cluster: &mut Cluster) {
     (cluster.loss_percent, cluster.mute, cluster.deaf, cluster.apart) = Default::default();
     if cluster.core.is_none() {
         cluster.start_metadata();
@@ -127,7 +127,7 @@ const FOUND_ELSEWHERE: [Plant; 7] = [
     Plant::FormerLeasesForgotten,
     Plant::DropNotAwaited,
     Plant::KeyspaceNumberReused,
-    Plant::SealedUnformed,
+    Plant::OutsideUntold,
     Plant::BirthNotAwaited,
     Plant::ParentNotKept,
 ];

@@ -16,6 +16,7 @@ mod keyspaces;
 mod node;
 mod observed;
 mod puts;
+mod reshaping;
 mod scenarios;
 mod space;
 mod switch;

@@ -1,11 +1,11 @@
 //! A storage node, as far as the metadata service can tell.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV4;
 
 use nicekv_wire::control::{
-    Assign, AssignAck, DiskSpace, Heartbeat, HeartbeatReply, Member, MemberState, Probe, ProbeReply, Report,
-    ReportKind,
+    Assign, AssignAck, Child, DiskSpace, Heartbeat, HeartbeatReply, Member, MemberState, Probe, ProbeReply,
+    Report, ReportKind,
 };
 use nicekv_wire::{Datagram, Epoch, NodeId, PartitionId, Term};
 
@@ -17,6 +17,8 @@ pub(super) struct Running {
     pub(super) assigned: BTreeMap<PartitionId, Assign>,
     /// Partitions copied, in which epoch.
     pub(super) copied: BTreeMap<PartitionId, Epoch>,
+    /// Partitions that it leads and has come to the end of, in which epoch.
+    drained: BTreeMap<PartitionId, Epoch>,
     term: Term,
     /// On the node's own clock.
     lease_until_ns: u64,
@@ -34,6 +36,8 @@ pub(super) struct Node {
     pub(super) clock_permille: i64,
     /// The last put that the storage holds, by partition.
     pub(super) values: BTreeMap<PartitionId, u64>,
+    /// Partitions that are formed, of which parents: durable.
+    formed: BTreeMap<PartitionId, BTreeSet<PartitionId>>,
     incarnations: u64,
 }
 
@@ -47,6 +51,7 @@ impl Node {
             space: DiskSpace::Enough,
             clock_permille,
             values: BTreeMap::new(),
+            formed: BTreeMap::new(),
             incarnations: 0,
         }
     }
@@ -59,6 +64,7 @@ impl Node {
             process,
             assigned: BTreeMap::new(),
             copied: BTreeMap::new(),
+            drained: BTreeMap::new(),
             term: Term(0),
             lease_until_ns: 0,
             unanswered: 0,
@@ -70,6 +76,7 @@ impl Node {
     pub(super) fn wipe(&mut self) {
         self.storage += 1;
         self.values.clear();
+        self.formed.clear();
     }
 
     fn clock_ns(&self, now_ns: u64) -> u64 {
@@ -123,11 +130,74 @@ impl Node {
                     report(ReportKind::Accuse(member.node));
                 }
             }
+            let has_formed = |child: &Child| {
+                self.formed.get(&child.partition).is_some_and(|parents| parents.contains(&partition))
+            };
+            if !assign.children.is_empty() && assign.children.iter().all(has_formed) {
+                report(ReportKind::Formed);
+            }
+            if running.drained.get(&partition) == Some(&epoch) {
+                report(ReportKind::Drained(self.values.get(&partition).copied().unwrap_or(0)));
+            }
             if me.state == MemberState::Joining && running.copied.get(&partition) == Some(&epoch) {
                 report(ReportKind::CopyDone);
             }
         }
         sent
+    }
+
+    /// What is made of a partition, and held beside it.
+    pub(super) fn form(&mut self, partition: PartitionId) {
+        let Some((assign, _)) = self.epoch(partition) else { return };
+        let is_born = |child: &Child| self.values.contains_key(&child.partition);
+        let children: Vec<_> = assign.children.iter().filter(|child| !is_born(child)).copied().collect();
+        for child in children {
+            self.formed.entry(child.partition).or_default().insert(partition);
+        }
+    }
+
+    pub(super) fn drain(&mut self, partition: PartitionId, epoch: Epoch) {
+        self.running.as_mut().unwrap().drained.insert(partition, epoch);
+    }
+
+    /// Whether it can be what it is to be: a partition that takes another one's place is made of what was formed, or there already. It does what it is told
+    /// and no more: who is none of a partition's members goes on as a member of that one's parent.
+    fn is_there(&mut self, assign: &Assign) -> bool {
+        let Assign { partition, ref children, ref parents, .. } = *assign;
+        let known = self.running.as_ref().and_then(|running| running.assigned.get(&partition));
+        if known.is_none_or(|known| known.epoch < assign.epoch) {
+            let is_kept = |child: &PartitionId| children.iter().any(|kept| kept.partition == *child);
+            let void = self.formed.iter_mut().filter(|(child, _)| !is_kept(child));
+            void.for_each(|(_, parents)| _ = parents.remove(&partition));
+        }
+        let me = assign.members.iter().find(|member| member.node == self.id);
+        let is_to_be_born = me.is_some_and(|me| me.state == MemberState::Consistent) && !parents.is_empty();
+        if !is_to_be_born || self.values.contains_key(&partition) {
+            return true;
+        }
+        let formed = self.formed.get(&partition);
+        let has_all = parents.iter().all(|parent| {
+            let is_formed = formed.is_some_and(|parents| parents.contains(&parent.partition));
+            is_formed && self.value(parent.partition) == parent.index
+        });
+        if !has_all {
+            return false;
+        }
+        self.formed.remove(&partition);
+        self.values.insert(partition, parents.iter().map(|parent| parent.index).max().unwrap_or(0));
+        for parent in parents {
+            // The last child buries it.
+            if self.formed.values().all(|parents| !parents.contains(&parent.partition)) {
+                self.values.remove(&parent.partition);
+                // What was on its way does not bring it back.
+                let assigned = &mut self.running.as_mut().unwrap().assigned;
+                if let Some(known) = assigned.get_mut(&parent.partition) {
+                    known.epoch.0 += 1;
+                    known.members.clear();
+                }
+            }
+        }
+        true
     }
 
     pub(super) fn handle(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
@@ -151,6 +221,10 @@ impl Node {
                     return None;
                 }
                 running.term = assign.term;
+                if !self.is_there(&assign) {
+                    return None;
+                }
+                let running = self.running.as_mut()?;
                 let (partition, discard, of) = (assign.partition, assign.discard, assign.epoch);
                 let known = running.assigned.entry(partition).or_insert_with(|| assign.clone());
                 if (assign.epoch, assign.activated) > (known.epoch, known.activated) {

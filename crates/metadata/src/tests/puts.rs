@@ -3,12 +3,12 @@
 use nicekv_wire::control::MemberState;
 use nicekv_wire::{NodeId, PartitionId};
 
-use super::cluster::{Cluster, pair, partitions};
+use super::cluster::{Cluster, pair};
 
 impl Cluster {
     /// Joiners copy from the primary, once the whole epoch is in place (R7).
     pub(super) fn copy(&mut self) {
-        for partition in partitions() {
+        for partition in self.ids() {
             for id in self.node_ids() {
                 let Some((assign, me)) = self.nodes[&id].epoch(partition) else { continue };
                 let led = self.nodes[&assign.primary].epoch(partition).map(|(led, _)| led.epoch);
@@ -24,15 +24,36 @@ impl Cluster {
         }
     }
 
+    /// Members make the children of what they hold, sooner or later (R17).
+    pub(super) fn form(&mut self) {
+        for partition in self.ids().into_iter().filter(|_| self.forms).collect::<Vec<_>>() {
+            for id in self.node_ids() {
+                let is_asked = self.nodes[&id].epoch(partition).is_some_and(|(known, me)| {
+                    !known.children.is_empty() && me.state == MemberState::Consistent
+                });
+                if is_asked && self.random.below(20) == 0 {
+                    self.nodes.get_mut(&id).unwrap().form(partition);
+                }
+            }
+        }
+    }
+
     /// One put to each partition whose primary can complete it.
     pub(super) fn put(&mut self) {
-        for partition in partitions() {
+        for partition in self.ids() {
             for primary in self.node_ids() {
                 let Some((assign, _)) = self.nodes[&primary].epoch(partition) else { continue };
                 let has_enough =
                     assign.members.len() >= usize::from(assign.replicas).saturating_sub(1).max(1);
                 let leads = assign.primary == primary && assign.activated && has_enough;
                 if !leads || !self.is_assembled(partition, primary) {
+                    continue;
+                }
+                if assign.sealed {
+                    let epoch = assign.epoch;
+                    if self.drains {
+                        self.nodes.get_mut(&primary).unwrap().drain(partition, epoch);
+                    }
                     continue;
                 }
                 let members: Vec<_> = assign.members.iter().map(|member| member.node).collect();
