@@ -126,6 +126,7 @@ catalogue! {
         METADATA_SWITCHES: Gauge "nicekv_metadata_switches" ["state"] "Switches: current (they have the newest tables), behind, disconnected"
         METADATA_PARTITIONS: Gauge "nicekv_metadata_partitions" ["keyspace", "health"] "Partitions: whole, covered (by handoffs), reduced (fewer than R copies), waiting (to take puts), unavailable, lost"
         METADATA_MOVES: Gauge "nicekv_metadata_moves" [] "Replicas that are not yet where they are to be"
+        METADATA_RESHAPINGS: Gauge "nicekv_metadata_reshapings" ["phase"] "Partitions that are split or merged: waiting, forming (their members make what takes their place), sealed (they take no op), succeeding (what took their place is not whole yet)"
         METADATA_KEYS: Gauge "nicekv_metadata_keys" ["keyspace"] "Keys with a value, as far as they are counted"
         METADATA_BYTES: Gauge "nicekv_metadata_stored_bytes" ["keyspace"] "Keys and values, counted once"
         METADATA_GETS: Gauge "nicekv_metadata_gets_per_second" ["keyspace"] "Gets that came to the nodes in a second, between their last two reports"

@@ -4,7 +4,7 @@ use crate::catalogue::*;
 use crate::page::Samples;
 use nicekv_dataplane::Counter;
 use nicekv_gateway::{GatewayMonitor, GatewayObservation};
-use nicekv_metadata::{NodeState, Status};
+use nicekv_metadata::{NodeState, ReshapingPhase, Status};
 use nicekv_node::Standing;
 use nicekv_runtime::metadata::{MetadataInquirer, MetadataObservation};
 use nicekv_runtime::node::{NodeInquirer, NodeObservation};
@@ -162,10 +162,23 @@ fn observe_metadata(samples: &mut Samples, told: &MetadataObservation) {
     }
 }
 
+fn observe_reshapings(samples: &mut Samples, status: &Status) {
+    for (phase, label) in [
+        (ReshapingPhase::Waiting, "waiting"),
+        (ReshapingPhase::Forming, "forming"),
+        (ReshapingPhase::Sealed, "sealed"),
+        (ReshapingPhase::Succeeding, "succeeding"),
+    ] {
+        let count = status.reshapings.iter().filter(|reshaping| reshaping.phase == phase).count();
+        samples.set(&METADATA_RESHAPINGS, &[label], count as u64);
+    }
+}
+
 fn observe_cluster(samples: &mut Samples, status: &Status) {
     samples.set(&METADATA_TERM, &[], status.term);
     samples.set(&METADATA_READY, &[], status.ready.into());
     samples.set(&METADATA_MOVES, &[], status.moves as u64);
+    observe_reshapings(samples, status);
     for (state, label) in
         [(NodeState::Live, "live"), (NodeState::Suspected, "suspected"), (NodeState::Unknown, "unknown")]
     {

@@ -4,6 +4,7 @@ use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
 use crate::gateway;
 use crate::keyspaces::describe_dropped;
+use crate::partitions::describe_reshaping;
 use crate::problems::problems;
 use futures_executor::block_on;
 use nicekv_client::Keyspace;
@@ -163,6 +164,7 @@ fn describe(status: &Status, with_partitions: bool) -> Vec<String> {
     lines.extend(status.balancing.as_ref().map(describe_balancing));
     lines.extend(keyspaces.iter().map(describe_keyspace));
     lines.extend(status.dropped.iter().map(describe_dropped));
+    lines.extend(status.reshapings.iter().map(describe_reshaping));
     let partitions = partitions.iter().filter(|_| with_partitions);
     lines.extend(partitions.map(describe_partition));
     lines.extend(switches.iter().map(|switch| {
@@ -249,7 +251,7 @@ pub(crate) fn describe_keyspace(keyspace: &KeyspaceStatus) -> String {
     )
 }
 
-fn describe_partition(partition: &PartitionStatus) -> String {
+pub(crate) fn describe_partition(partition: &PartitionStatus) -> String {
     let member = |member: &MemberStatus| {
         let role = if member.node == partition.primary {
             "primary:"

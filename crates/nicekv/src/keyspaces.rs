@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use nicekv_metadata::{DroppedStatus, KeyspaceChange, KeyspacePlan, KeyspaceStatus, Refused, Status};
 use nicekv_runtime::control_plane::AdminRequest;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::io::{BufRead, IsTerminal, Write};
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -214,12 +215,12 @@ fn carry_out(
 }
 
 /// How far a change is.
-enum Progress {
+pub(crate) enum Progress {
     Left(String),
     Done(String),
 }
 
-fn wait(endpoint: &[SocketAddrV4], progress: impl Fn(&Status) -> Progress) -> Result<(), Failure> {
+pub(crate) fn wait(endpoint: &[SocketAddrV4], progress: impl Fn(&Status) -> Progress) -> Result<(), Failure> {
     let is_terminal = std::io::stdout().is_terminal();
     let mut told = String::new();
     loop {
@@ -242,9 +243,12 @@ fn wait(endpoint: &[SocketAddrV4], progress: impl Fn(&Status) -> Progress) -> Re
 }
 
 /// What is refused changes nothing; while another change is being written down, it is asked again.
-fn ask(endpoint: &[SocketAddrV4], request: &AdminRequest) -> Result<KeyspacePlan, Failure> {
+pub(crate) fn ask<P: DeserializeOwned>(
+    endpoint: &[SocketAddrV4],
+    request: &AdminRequest,
+) -> Result<P, Failure> {
     let busy = Refused::Busy.to_string();
-    let asked = || answer::<Result<KeyspacePlan, String>>(endpoint, request);
+    let asked = || answer::<Result<P, String>>(endpoint, request);
     for _ in 1..TRIES_MAX {
         match asked()? {
             Err(refused) if refused == busy => std::thread::sleep(LOOK_INTERVAL),

@@ -19,6 +19,7 @@ mod logs;
 mod metrics;
 mod nodes;
 mod notify;
+mod partitions;
 mod plan;
 mod problems;
 mod roles;
@@ -86,6 +87,9 @@ enum Command {
     /// List, create and drop keyspaces of a running cluster
     #[command(subcommand)]
     Keyspace(keyspaces::KeyspaceCommand),
+    /// Partitions of a running cluster: list, split, merge
+    #[command(subcommand)]
+    Partition(partitions::PartitionCommand),
     /// Store a value
     Put(commands::PutArguments),
     /// Print a value; exit code 1 if there is none
@@ -273,6 +277,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         }
         Command::Config(command) => config::run(&command),
         Command::Keyspace(command) => keyspaces::run(&command),
+        Command::Partition(command) => partitions::run(&command),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Put(arguments) => commands::put(&arguments),
         Command::Get(arguments) => commands::get(&arguments),

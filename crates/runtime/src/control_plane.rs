@@ -9,7 +9,7 @@
 //! ```
 
 use nicekv_dataplane::control::{CONTROL_MESSAGE_BYTES_MAX, Found, Lookup};
-use nicekv_metadata::{Change, ControlPlane, KeyspaceChange, Status};
+use nicekv_metadata::{Change, ControlPlane, KeyspaceChange, PartitionChange, Status};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
@@ -71,6 +71,10 @@ pub enum AdminRequest {
     Durations,
     /// Of a node, at its own TCP port: all that the partition of this number holds, at one moment; [`BackupFrame`]s. A connection is for one.
     Backup(u32),
+    /// What would follow from a change of a keyspace's partitions: a [`nicekv_metadata::PartitionPlan`], or why it is refused, as a `Result`.
+    PlanPartitions(PartitionChange),
+    /// The same, and it is begun: it is written down when the answer comes.
+    ChangePartitions(PartitionChange),
 }
 
 /// A frame of a backup, as a node sends them.

@@ -43,6 +43,12 @@ impl Desk<'_> {
                 let version = core.version() + u64::from(outcome.is_ok());
                 return planned(outcome).map(|json| Answer::Persisted(version, json));
             }
+            AdminRequest::PlanPartitions(change) => planned(core.plan_partitions(change)),
+            AdminRequest::ChangePartitions(change) => {
+                let outcome = core.change_partitions(change);
+                let version = core.version() + u64::from(outcome.is_ok());
+                return planned(outcome).map(|json| Answer::Persisted(version, json));
+            }
             AdminRequest::PlanKeyspace(change) => planned(core.plan_keyspace(change)),
             AdminRequest::ChangeKeyspace(change) => {
                 let outcome = core.change_keyspace(change);

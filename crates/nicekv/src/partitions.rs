@@ -1,0 +1,355 @@
+//! `nicekv partition list | split | merge | cancel`: partitions of a running cluster (R17).
+//!
+//! A change is a wish that the metadata service writes down, and carries out when the partitions are whole; the command waits and may be ended: the
+//! change goes on.
+
+use crate::commands::{self, ListArguments, answer, print};
+use crate::discovery::{self, EndpointArguments};
+use crate::failure::Failure;
+use crate::keyspaces::{Progress, ask, wait};
+use nicekv_metadata::{
+    ClusterInfo, MemberStatus, PartitionChange, PartitionPlan, PartitionStatus, ReshapingPhase,
+    ReshapingStatus, Status,
+};
+use nicekv_placement::key_digest;
+use nicekv_runtime::control_plane::AdminRequest;
+use serde::Serialize;
+use std::net::SocketAddrV4;
+
+/// Vnodes of a keyspace.
+const VNODES: f64 = 65_536.0;
+
+#[derive(clap::Subcommand)]
+pub(crate) enum PartitionCommand {
+    /// Show partitions: their vnodes, how much they are asked, where they are, and what becomes of them
+    List(PartitionListArguments),
+    /// Split a partition in two
+    ///
+    /// Its members make both halves beside it while it serves; then both take its place at once. Nothing that was put is lost, and puts wait for a moment
+    /// only. Afterwards the second half may move to other nodes.
+    Split(SplitArguments),
+    /// Merge two adjacent partitions into one
+    ///
+    /// First both come to the same nodes, if they are not there.
+    Merge(MergeArguments),
+    /// Give up a split, or a merge, that is not done
+    Cancel(CancelArguments),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct PartitionListArguments {
+    /// Only of this keyspace, by its name or number
+    #[arg(long, value_name = "NAME")]
+    keyspace: Option<String>,
+    #[command(flatten)]
+    list: ListArguments,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ChangeArguments {
+    /// Show what would follow, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not wait until all of it is done
+    #[arg(long)]
+    no_wait: bool,
+    #[command(flatten)]
+    endpoint: EndpointArguments,
+}
+
+#[derive(clap::Args)]
+#[group(id = "which", required = true, multiple = false, args = ["partition", "key", "hottest"])]
+pub(crate) struct SplitArguments {
+    /// Its number, as `nicekv partition list` shows it
+    partition: Option<u32>,
+    /// The partition of this key
+    #[arg(long)]
+    key: Option<String>,
+    /// The partition that is asked most of late
+    #[arg(long)]
+    hottest: bool,
+    /// With --key and --hottest: the keyspace, by its name or number
+    #[arg(long, value_name = "NAME", default_value = "0", hide_default_value = true)]
+    keyspace: String,
+    /// The first vnode of the second half, in hexadecimal [default: the middle]
+    #[arg(long, value_name = "VNODE", value_parser = vnode)]
+    at: Option<u16>,
+    #[command(flatten)]
+    change: ChangeArguments,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct MergeArguments {
+    /// The one
+    one: u32,
+    /// The other one; the order does not matter
+    other: u32,
+    #[command(flatten)]
+    change: ChangeArguments,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct CancelArguments {
+    /// Its number
+    partition: u32,
+    #[command(flatten)]
+    endpoint: EndpointArguments,
+}
+
+fn vnode(text: &str) -> Result<u16, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    u16::from_str_radix(digits, 16).map_err(|_| "a vnode is 0 to ffff, in hexadecimal".into())
+}
+
+pub(crate) fn run(command: &PartitionCommand) -> Result<(), Failure> {
+    match command {
+        PartitionCommand::List(arguments) => list(arguments),
+        PartitionCommand::Split(arguments) => {
+            let endpoint = discovery::find(&arguments.change.endpoint)?;
+            let partition = chosen(&endpoint, arguments)?;
+            let wanted = PartitionChange::Split { partition, at: arguments.at };
+            carry_out(&endpoint, &wanted, &arguments.change)
+        }
+        PartitionCommand::Merge(MergeArguments { one, other, change }) => {
+            let endpoint = discovery::find(&change.endpoint)?;
+            carry_out(&endpoint, &PartitionChange::Merge { partitions: [*one, *other] }, change)
+        }
+        PartitionCommand::Cancel(CancelArguments { partition, endpoint }) => {
+            let endpoint = discovery::find(endpoint)?;
+            let wanted = PartitionChange::Cancel { partition: *partition };
+            let plan: PartitionPlan = ask(&endpoint, &AdminRequest::ChangePartitions(wanted))?;
+            print(format!("given up: {} as before\n", named(&plan.parents)).as_bytes())
+        }
+    }
+}
+
+/// A partition, for programs.
+#[derive(Serialize)]
+struct Listed<'a> {
+    id: u32,
+    keyspace: &'a str,
+    first_vnode: String,
+    last_vnode: String,
+    /// Of its keyspace, in percent.
+    share: f64,
+    gets_per_second: Option<u64>,
+    epoch: u32,
+    primary: u16,
+    members: &'a [MemberStatus],
+    ready: bool,
+    reshaping: Option<&'a ReshapingStatus>,
+}
+
+fn list(arguments: &PartitionListArguments) -> Result<(), Failure> {
+    let endpoint = discovery::find(&arguments.list.endpoint)?;
+    let status: Status = answer(&endpoint, &AdminRequest::Status)?;
+    let keyspace = arguments.keyspace.as_deref().map(|name| keyspace_of(&endpoint, name)).transpose()?;
+    let is_shown = |partition: &&PartitionStatus| keyspace.is_none_or(|id| partition.keyspace == id);
+    let mut shown: Vec<_> = status.partitions.iter().filter(is_shown).collect();
+    shown.sort_by_key(|partition| (partition.keyspace, vnodes(partition)));
+    let listed: Vec<_> = shown.into_iter().map(|partition| listed(&status, partition)).collect();
+    let mut text = match arguments.list.json {
+        true => serde_json::to_string(&listed).map_err(Failure::environment)?,
+        false => listed.iter().map(describe).collect::<Vec<_>>().join("\n"),
+    };
+    text.push('\n');
+    print(text.as_bytes())
+}
+
+fn keyspace_of(endpoint: &[SocketAddrV4], name: &str) -> Result<u16, Failure> {
+    let info: ClusterInfo = answer(endpoint, &AdminRequest::ClusterInfo)?;
+    commands::keyspace(&info, name).map(|keyspace| keyspace.id)
+}
+
+/// The first vnode and the last one.
+fn vnodes(partition: &PartitionStatus) -> (u16, u16) {
+    let vnode = |value: &str| value.get(..4).and_then(|text| u16::from_str_radix(text, 16).ok()).unwrap_or(0);
+    (vnode(&partition.first), vnode(&partition.last))
+}
+
+fn listed<'a>(status: &'a Status, partition: &'a PartitionStatus) -> Listed<'a> {
+    let name = status.keyspaces.iter().find(|keyspace| keyspace.id == partition.keyspace);
+    let (first, last) = vnodes(partition);
+    let is_it = |reshaping: &&ReshapingStatus| {
+        let is_child =
+            reshaping.phase == ReshapingPhase::Succeeding && reshaping.children.contains(&partition.id);
+        is_child || reshaping.parents.contains(&partition.id)
+    };
+    Listed {
+        id: partition.id,
+        keyspace: name.map_or("", |keyspace| keyspace.name.as_str()),
+        first_vnode: format!("{first:04x}"),
+        last_vnode: format!("{last:04x}"),
+        share: (f64::from(last) - f64::from(first) + 1.0) * 100.0 / VNODES,
+        gets_per_second: partition.gets_per_second,
+        epoch: partition.epoch,
+        primary: partition.primary,
+        members: &partition.members,
+        ready: partition.health == nicekv_metadata::Health::Whole,
+        reshaping: status.reshapings.iter().find(is_it),
+    }
+}
+
+fn describe(listed: &Listed<'_>) -> String {
+    let Listed { id, keyspace, first_vnode, last_vnode, share, epoch, primary, members, .. } = listed;
+    let mut members: Vec<_> = members.iter().collect();
+    members.sort_by_key(|member| member.node != *primary);
+    let member = |member: &&MemberStatus| {
+        let role = match member {
+            _ if member.node == *primary => " (primary)",
+            MemberStatus { handoff: true, .. } => " (handoff)",
+            MemberStatus { leaving: true, .. } => " (leaving)",
+            _ => "",
+        };
+        format!("{}{role}", member.name)
+    };
+    let members = members.iter().map(member).collect::<Vec<_>>().join(" ");
+    let gets = listed.gets_per_second.map_or_else(String::new, |gets| format!(", {gets} gets/s"));
+    let health = if listed.ready { "" } else { ", not whole" };
+    let under_way = listed.reshaping.map_or_else(String::new, |it| format!("; {}", how_far(it)));
+    format!(
+        "partition {id} {keyspace} {first_vnode}-{last_vnode} {share:.3} %{gets}, epoch {epoch}: {members}{health}{under_way}"
+    )
+}
+
+fn how_far(reshaping: &ReshapingStatus) -> String {
+    let phase = match reshaping.phase {
+        ReshapingPhase::Waiting => "waits for",
+        ReshapingPhase::Forming => "forming,",
+        ReshapingPhase::Sealed => "sealed, waits for",
+        ReshapingPhase::Succeeding => "taking over, waits for",
+    };
+    format!("{phase} {}", reshaping.waits_for)
+}
+
+/// Partitions that are split or merged, for people.
+pub(crate) fn describe_reshaping(reshaping: &ReshapingStatus) -> String {
+    let children = match reshaping.children.is_empty() {
+        true => String::new(),
+        false => format!(" into {}", named(&reshaping.children)),
+    };
+    let what = if reshaping.parents.len() == 2 { "merging" } else { "splitting" };
+    format!("{what} {}{children}: {}", named(&reshaping.parents), how_far(reshaping))
+}
+
+fn named(partitions: &[u32]) -> String {
+    let numbers: Vec<_> = partitions.iter().map(u32::to_string).collect();
+    let several = if partitions.len() > 1 { "s" } else { "" };
+    format!("partition{several} {}", numbers.join(" and "))
+}
+
+/// The partition that is meant.
+fn chosen(endpoint: &[SocketAddrV4], arguments: &SplitArguments) -> Result<u32, Failure> {
+    if let Some(partition) = arguments.partition {
+        return Ok(partition);
+    }
+    let keyspace = keyspace_of(endpoint, &arguments.keyspace)?;
+    let status: Status = answer(endpoint, &AdminRequest::Status)?;
+    let of_keyspace = || status.partitions.iter().filter(|partition| partition.keyspace == keyspace);
+    let Some(key) = &arguments.key else {
+        let asked = of_keyspace().filter(|partition| partition.gets_per_second.is_some_and(|gets| gets > 0));
+        let hottest = asked.max_by_key(|partition| partition.gets_per_second);
+        let none = || Failure::Environment("of no partition it is known of late how much it is asked".into());
+        return hottest.map(|partition| partition.id).ok_or_else(none);
+    };
+    let vnode = key_digest(key.as_bytes()).vnode();
+    let has_it = |partition: &&PartitionStatus| {
+        let (first, last) = vnodes(partition);
+        (first..=last).contains(&vnode)
+    };
+    let found = of_keyspace().find(has_it).map(|partition| partition.id);
+    found.ok_or_else(|| Failure::Environment("the cluster has no partitions yet".into()))
+}
+
+/// Shows what follows, does it, and waits for it.
+fn carry_out(
+    endpoint: &[SocketAddrV4],
+    wanted: &PartitionChange,
+    arguments: &ChangeArguments,
+) -> Result<(), Failure> {
+    let plan: PartitionPlan = ask(endpoint, &AdminRequest::PlanPartitions(wanted.clone()))?;
+    print(show(&plan, arguments.dry_run).as_bytes())?;
+    if arguments.dry_run {
+        return Ok(());
+    }
+    let plan: PartitionPlan = ask(endpoint, &AdminRequest::ChangePartitions(wanted.clone()))?;
+    match arguments.no_wait {
+        true => Ok(()),
+        false => wait(endpoint, |status| progress(status, &plan)),
+    }
+}
+
+fn show(plan: &PartitionPlan, is_dry: bool) -> String {
+    let children: Vec<_> =
+        plan.children.iter().map(|(first, last)| format!("{first:04x}-{last:04x}")).collect();
+    let becomes = match (is_dry, plan.parents.len()) {
+        (true, _) => "would become",
+        (false, 1) => "becomes",
+        (false, _) => "become",
+    };
+    let mut text = format!(
+        "{} of keyspace {} {becomes} {}\n",
+        named(&plan.parents),
+        plan.keyspace,
+        children.join(" and ")
+    );
+    let when = if plan.parents.len() > 1 { "before" } else { "after" };
+    for (from, to, count) in &plan.moves {
+        text += &format!("  {count} replicas move from {from} to {to} {when} that\n");
+    }
+    text
+}
+
+fn progress(status: &Status, plan: &PartitionPlan) -> Progress {
+    let of_keyspace = || status.partitions.iter().filter(|partition| partition.keyspace == plan.keyspace_id);
+    let is_child = |partition: &&PartitionStatus| plan.children.contains(&vnodes(partition));
+    let children: Vec<u32> = of_keyspace().filter(is_child).map(|partition| partition.id).collect();
+    let is_it = |reshaping: &&ReshapingStatus| reshaping.parents == plan.parents;
+    if let Some(reshaping) = status.reshapings.iter().find(is_it) {
+        return Progress::Left(how_far(reshaping));
+    }
+    match () {
+        () if children.len() == plan.children.len() => Progress::Done(format!("done: {}", named(&children))),
+        () if of_keyspace().next().is_none() => {
+            Progress::Done("its keyspace has been dropped meanwhile".into())
+        }
+        () if of_keyspace().any(|partition| plan.parents.contains(&partition.id)) => {
+            Progress::Done("it has been given up meanwhile".into())
+        }
+        () => Progress::Done("done, and split or merged again since".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vnodes_are_hexadecimal() {
+        assert_eq!((vnode("1fff"), vnode("0x2000"), vnode("0")), (Ok(0x1fff), Ok(0x2000), Ok(0)));
+        assert!(vnode("10000").is_err() && vnode("g").is_err() && vnode("").is_err());
+    }
+
+    #[test]
+    fn what_is_under_way_is_one_line() {
+        let reshaping = |parents: &[u32], children: &[u32], phase, waits_for: &str| ReshapingStatus {
+            keyspace: 0,
+            parents: parents.into(),
+            children: children.into(),
+            phase,
+            waits_for: waits_for.into(),
+        };
+        for (told, line) in [
+            (
+                reshaping(&[3], &[], ReshapingPhase::Waiting, "partition 3, n2 is not there"),
+                "splitting partition 3: waits for partition 3, n2 is not there",
+            ),
+            (
+                reshaping(&[3, 4], &[9], ReshapingPhase::Forming, "1 of 3"),
+                "merging partitions 3 and 4 into partition 9: forming, 1 of 3",
+            ),
+        ] {
+            assert_eq!(describe_reshaping(&told), line);
+        }
+    }
+}
