@@ -143,25 +143,51 @@ struct MetadataArguments {
     /// Where the state is kept [default: as the file says]
     #[arg(long, value_enum)]
     store: Option<config::Store>,
-    /// Members of etcd, such as http://10.20.0.2:2379, with commas between them [default: as the file says]
+    /// Members of etcd, such as http://10.20.0.2:2379, or https://…, with commas between them [default: as the file says]
     #[arg(long, value_name = "URL,…", value_delimiter = ',')]
     endpoints: Vec<String>,
+    #[command(flatten)]
+    tls: TlsArguments,
     #[command(flatten)]
     metrics: metrics::MetricsArguments,
     #[command(flatten)]
     log: logs::LogArguments,
 }
 
+/// Of endpoints with https; PEM files.
+#[derive(clap::Args)]
+struct TlsArguments {
+    /// The authority of etcd's certificates, for endpoints with https [default: as the file says]
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// The certificate that is shown to etcd, if it asks for one [default: as the file says]
+    #[arg(long, value_name = "FILE", requires = "key_file")]
+    certificate_file: Option<PathBuf>,
+    /// The private key of that certificate
+    #[arg(long, value_name = "FILE", requires = "certificate_file")]
+    key_file: Option<PathBuf>,
+}
+
+impl TlsArguments {
+    fn apply(self, section: &mut config::MetadataSection) {
+        let Self { ca_file, certificate_file, key_file } = self;
+        section.ca_file = ca_file.or(section.ca_file.take());
+        section.certificate_file = certificate_file.or(section.certificate_file.take());
+        section.key_file = key_file.or(section.key_file.take());
+    }
+}
+
 impl MetadataArguments {
     /// The file, with what the command line says instead.
     fn config(self) -> Result<config::ClusterConfig, Failure> {
-        let Self { file: ConfigArguments { config: path }, store, endpoints, .. } = self;
+        let Self { file: ConfigArguments { config: path }, store, endpoints, tls, .. } = self;
         config::read_with(&path, RoleKind::Metadata, |config| {
             let section = &mut config.metadata;
             section.store = store.unwrap_or(section.store);
             if !endpoints.is_empty() {
                 section.endpoints = endpoints;
             }
+            tls.apply(section);
             if store == Some(config::Store::Etcd) {
                 section.data_directory = None;
             }

@@ -19,7 +19,7 @@ use nicekv_metrics::Source;
 use nicekv_node::{NodeConfig, Timing};
 use nicekv_runtime::inquiry::Inquiries;
 use nicekv_runtime::metadata::{
-    Etcd, EtcdConfig, EtcdError, MemoryState, MetadataService, SharedStore, StateFile,
+    Etcd, EtcdConfig, EtcdError, EtcdTls, MemoryState, MetadataService, SharedStore, StateFile,
 };
 use nicekv_runtime::node::{Node, StorageOptions, open_durable, open_memory};
 use nicekv_runtime::{
@@ -30,7 +30,7 @@ use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use nicekv_wire::{Duration, NodeId};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -168,6 +168,27 @@ pub(crate) fn prepare_node(
     Ok(Prepared { role, source })
 }
 
+/// What the files say of whom to believe as etcd.
+fn etcd_tls(section: &MetadataSection) -> Result<Option<EtcdTls>, Failure> {
+    let read = |path: &PathBuf| {
+        let name = path.display().to_string();
+        match std::fs::read(path) {
+            Ok(bytes) => Ok((name, bytes)),
+            Err(error) => Err(Failure::Environment(format!("{name}: {error}"))),
+        }
+    };
+    let Some(authority) = section.ca_file.as_ref().map(read).transpose()? else { return Ok(None) };
+    let client = match (&section.certificate_file, &section.key_file) {
+        (Some(chain), Some(key)) => Some((read(chain)?, read(key)?)),
+        _ => None,
+    };
+    fn pem((name, bytes): &(String, Vec<u8>)) -> (&str, &[u8]) {
+        (name, bytes)
+    }
+    let client = client.as_ref().map(|(chain, key)| (pem(chain), pem(key)));
+    EtcdTls::new(pem(&authority), client).map(Some).map_err(Failure::environment)
+}
+
 /// An instance of the metadata service that shares its state with others.
 fn prepare_shared(
     config: &ClusterConfig,
@@ -182,6 +203,7 @@ fn prepare_shared(
         prefix: section.prefix().to_owned(),
         cluster: config.cluster()?,
         timeout: lease / ASKED_PER_LEASE,
+        tls: etcd_tls(section)?,
     });
     match etcd.load() {
         // What does not fit to it is refused here, and not when it comes to lead.

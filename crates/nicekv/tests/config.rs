@@ -164,3 +164,33 @@ fn a_role_refuses_the_file_of_another_and_what_is_no_file() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("/nowhere.toml"));
     assert_eq!(nicekv(&["config", "check"]).status.code(), Some(2));
 }
+
+#[test]
+fn certificates_for_etcd_are_read_before_anything_is_bound_or_begun() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let text: String = printed("metadata")
+        .lines()
+        .filter(|line| !line.starts_with("data_directory"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let text =
+        text.replace("10.20.0.2", "127.20.0.2").replace(", \"10.30.0.1:7400\"", "").replace(":7400", ":7419");
+    std::fs::write(path("metadata.toml"), text.replace("#port = 7400", "port = 7419")).unwrap();
+    std::fs::write(path("no.pem"), "nothing").unwrap();
+    let config = path("metadata.toml");
+    let metadata = ["metadata", "--config", &config, "--store", "etcd", "--endpoints", "https://127.0.0.1:9"];
+    let (missing, broken) = (path("missing.pem"), path("no.pem"));
+    for (arguments, told) in [
+        (&[][..], "ca_file"),
+        (&["--ca-file", &missing], "missing.pem: No such file"),
+        (&["--ca-file", &broken], "no.pem: it has no certificate"),
+    ] {
+        let output = nicekv(&[&metadata[..], arguments].concat());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{error}");
+        assert!(error.contains(told), "{told}: {error}");
+    }
+    let output = nicekv(&[&metadata[..], &["--ca-file", &broken, "--certificate-file", &broken]].concat());
+    assert_eq!(output.status.code(), Some(2), "a certificate without its key");
+}

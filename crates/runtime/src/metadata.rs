@@ -19,11 +19,13 @@ mod lookups;
 mod shared;
 mod state_file;
 mod strangers;
+mod tls;
 
 pub use etcd::{Etcd, EtcdConfig, EtcdError};
 pub use keeper::{Alone, Keeper, KeeperError};
 pub use shared::SharedStore;
 pub use state_file::{MemoryState, StateFile, StateFileError};
+pub use tls::{EtcdTls, Pem, TlsError};
 
 use crate::inquiry::{Inquirer, Inquiries};
 use crate::{DatagramCounters, PollFd, Stop, UdpEndpoint, Waker, is_ready, now, readable, wait};

@@ -2,7 +2,8 @@
 //! not run.
 
 use nicekv_metadata::{Seat, SeatAnswer, SeatRequest};
-use nicekv_runtime::metadata::{Etcd, EtcdConfig, EtcdError};
+use nicekv_runtime::metadata::{Etcd, EtcdConfig, EtcdError, EtcdTls};
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,16 +12,22 @@ use std::time::{Duration, Instant};
 struct Server {
     process: Child,
     endpoint: String,
+    tls: Option<EtcdTls>,
     _directory: tempfile::TempDir,
 }
 
 impl Server {
     /// `None` if it is not installed.
     fn start() -> Option<Self> {
+        Self::start_with("http", &[], None)
+    }
+
+    fn start_with(scheme: &str, arguments: &[&str], tls: Option<EtcdTls>) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let (clients, peers) = (format!("http://{}", free()), format!("http://{}", free()));
+        let (clients, peers) = (format!("{scheme}://{}", free()), format!("http://{}", free()));
         let mut command = Command::new("etcd");
+        command.args(arguments);
         command.arg("--data-dir").arg(directory.path());
         command.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
         command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
@@ -39,7 +46,7 @@ impl Server {
             }
             process => process.unwrap(),
         };
-        let server = Self { process, endpoint: clients, _directory: directory };
+        let server = Self { process, endpoint: clients, tls, _directory: directory };
         let deadline = Instant::now() + Duration::from_secs(30);
         while let Err(error) = server.client("/test", 7).load() {
             assert!(Instant::now() < deadline, "{error}");
@@ -54,6 +61,7 @@ impl Server {
             prefix: prefix.into(),
             cluster,
             timeout: Duration::from_secs(5),
+            tls: self.tls.clone(),
         })
     }
 }
@@ -175,4 +183,66 @@ fn without_an_answer_it_is_silence_with_a_reason() {
     let error = server.client("/test", 7).load().unwrap_err().to_string();
     assert!(error.contains("404") && error.contains("JSON gateway"), "{error}");
     told.join().unwrap();
+}
+
+/// A certificate with its key, in PEM.
+struct Certified {
+    certificate: String,
+    key: String,
+}
+
+impl Certified {
+    fn tls(&self, authority: &str) -> EtcdTls {
+        let own = (("own", self.certificate.as_bytes()), ("key", self.key.as_bytes()));
+        EtcdTls::new(("authority", authority.as_bytes()), Some(own)).unwrap()
+    }
+}
+
+/// An authority, and a certificate of it for whoever is at the loopback address: as a server, and as a client, which is what etcd's gateway is to etcd.
+fn authority() -> (String, Certified) {
+    let (authority_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let mut authority = CertificateParams::new(vec![]).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = authority.self_signed(&authority_key).unwrap().pem();
+    let issuer = Issuer::new(authority, authority_key);
+    let mut own = CertificateParams::new(vec!["127.0.0.1".into()]).unwrap();
+    own.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    let own = own.signed_by(&key, &issuer).unwrap();
+    (certificate, Certified { certificate: own.pem(), key: key.serialize_pem() })
+}
+
+#[test]
+fn an_etcd_with_tls_is_believed_by_its_certificate_and_asks_for_ours() {
+    let ((trusted, own), (foreign, stranger)) = (authority(), authority());
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (ca, certificate, key) =
+        (file("ca.pem", &trusted), file("own.pem", &own.certificate), file("own.key", &own.key));
+    let arguments =
+        ["--cert-file", &certificate, "--key-file", &key, "--trusted-ca-file", &ca, "--client-cert-auth"];
+    let Some(mut server) = Server::start_with("https", &arguments, Some(own.tls(&trusted))) else { return };
+    let mut etcd = server.client("/test", 7);
+    let free = observe(&mut etcd);
+    let take = SeatRequest::Take { seen: free, holder: 1 };
+    assert_eq!(ask(&mut etcd, take), SeatAnswer::Taken { state: None });
+    assert_eq!(persist(&mut etcd, 1, 1, b"state"), SeatAnswer::Done);
+    assert_eq!(server.client("/test", 7).load().unwrap(), Some(b"state".to_vec()));
+
+    let without = EtcdTls::new(("authority", trusted.as_bytes()), None).unwrap();
+    // Whom etcd does not believe may also be hung up on; whom we do not believe, we name.
+    for (tls, part) in [
+        (Some(stranger.tls(&trusted)), ""),
+        (Some(without), ""),
+        (Some(own.tls(&foreign)), "certificate"),
+        (None, "certificate"),
+    ] {
+        server.tls = tls;
+        let (answer, reason) = server.client("/test", 7).execute(&SeatRequest::Observe).unwrap();
+        assert_eq!(answer, SeatAnswer::Silence);
+        assert!(reason.as_ref().is_some_and(|reason| reason.contains(part)), "{part}: {reason:?}");
+    }
 }

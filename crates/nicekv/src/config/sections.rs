@@ -68,6 +68,15 @@ pub(crate) struct MetadataSection {
     /// Of etcd.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) endpoints: Vec<String>,
+    /// Of etcd's certificates, where endpoints begin with https; PEM, like the following.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// That this instance shows to etcd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) certificate_file: Option<PathBuf>,
+    /// Its private key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) key_file: Option<PathBuf>,
     /// Of the keys in etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) prefix: Option<String>,
@@ -125,6 +134,9 @@ impl Default for MetadataSection {
             metrics: None,
             store: Store::default(),
             endpoints: vec![],
+            ca_file: None,
+            certificate_file: None,
+            key_file: None,
             prefix: None,
             lease_ms: None,
             instances: vec![],
@@ -146,6 +158,10 @@ impl MetadataSection {
         std::iter::once(first).chain(self.instances.iter().cloned()).collect()
     }
 
+    fn has_tls(&self) -> bool {
+        self.endpoints.iter().any(|endpoint| endpoint.starts_with("https://"))
+    }
+
     pub(crate) fn prefix(&self) -> &str {
         self.prefix.as_deref().unwrap_or(Self::PREFIX)
     }
@@ -161,7 +177,8 @@ impl MetadataSection {
             all[..index].iter().any(|before| before.name == instance.name)
         };
         let is_no_url = |endpoint: &&String| {
-            endpoint.strip_prefix("http://").is_none_or(|host| host.is_empty() || host.contains('/'))
+            let host = endpoint.strip_prefix("http://").or(endpoint.strip_prefix("https://"));
+            host.is_none_or(|host| host.is_empty() || host.contains('/'))
         };
         let (is_etcd, prefix) = (self.store == Store::Etcd, self.prefix());
         let wrong = if all.iter().enumerate().any(is_twice) {
@@ -176,6 +193,12 @@ impl MetadataSection {
             "data_directory is of store = \"file\"".into()
         } else if let Some(endpoint) = self.endpoints.iter().find(is_no_url) {
             format!("the endpoint {endpoint:?} is not like http://10.20.0.2:2379")
+        } else if self.has_tls() && self.ca_file.is_none() {
+            "endpoints with https take ca_file, the authority of etcd's certificates".into()
+        } else if !self.has_tls() && (self.ca_file.is_some() || self.certificate_file.is_some()) {
+            "ca_file and certificate_file are of endpoints with https".into()
+        } else if self.certificate_file.is_some() != self.key_file.is_some() {
+            "certificate_file and key_file go together".into()
         } else if prefix.is_empty() || prefix.ends_with('/') || prefix.len() > 256 {
             format!("the prefix {prefix:?} is empty, ends with / or has more than 256 bytes")
         } else if !(100..=600_000).contains(&self.lease_ms()) {

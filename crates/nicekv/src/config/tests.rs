@@ -26,6 +26,9 @@ fn the_example_has_every_field() {
     config.nodes[0].switch = Some("switch".into());
     config.switches[0].address = Some(Ipv4Addr::LOCALHOST);
     config.metadata.endpoints = vec!["http://10.20.0.2:2379".into()];
+    config.metadata.ca_file = Some("/etc/nicekv/etcd-ca.pem".into());
+    config.metadata.certificate_file = Some("/etc/nicekv/etcd-client.pem".into());
+    config.metadata.key_file = Some("/etc/nicekv/etcd-client.key".into());
     config.metadata.prefix = Some("/nicekv".into());
     config.metadata.lease_ms = Some(1000);
     config.metadata.instances = config.metadata.all();
@@ -189,6 +192,9 @@ fn several_instances_share_an_etcd_and_have_places_of_their_own() {
         ("store = \"etcd\"".into(), "endpoints"),
         ("endpoints = [\"http://10.20.0.2:2379\"]".into(), "store"),
         ("store = \"etcd\"\nendpoints = [\"10.20.0.2:2379\"]".into(), "http://"),
+        (etcd.replace("http:", "https:"), "ca_file"),
+        (format!("{etcd}ca_file = \"ca.pem\""), "https"),
+        (format!("{}ca_file = \"a\"\nkey_file = \"k\"", etcd.replace("http:", "https:")), "go together"),
         (format!("{etcd}prefix = \"/\""), "prefix"),
         (format!("{etcd}lease_ms = 99"), "lease_ms"),
     ] {

@@ -14,12 +14,14 @@
 //!
 //! Requests go to one endpoint as long as it answers, then to the next.
 
+use super::tls::EtcdTls;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use nicekv_metadata::{Seat, SeatAnswer, SeatRequest};
 use nicekv_wire::Duration;
 use serde_json::{Value, json};
 use thiserror::Error;
+use ureq::tls::{RootCerts, TlsConfig};
 
 /// Of a request to etcd; its own limit is 1.5 MiB.
 const PART_BYTES_MAX: usize = 1 << 20;
@@ -29,9 +31,9 @@ const STATE_BYTES_MAX: usize = 16 * PART_BYTES_MAX;
 const ANSWER_BYTES_MAX: u64 = 4 * STATE_BYTES_MAX as u64;
 
 /// Where the state is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct EtcdConfig {
-    /// `http://HOST:PORT` of some members, at least one.
+    /// `http://HOST:PORT` or `https://HOST:PORT` of some members, at least one.
     pub endpoints: Vec<String>,
     /// What its keys begin with.
     pub prefix: String,
@@ -39,6 +41,8 @@ pub struct EtcdConfig {
     pub cluster: u128,
     /// For one endpoint's answer.
     pub timeout: Duration,
+    /// For endpoints with `https`; without it none of them is believed.
+    pub tls: Option<EtcdTls>,
 }
 
 /// Why there is nothing to be had.
@@ -94,10 +98,12 @@ struct Found {
 impl Etcd {
     /// Connects with its first request.
     pub fn new(config: EtcdConfig) -> Self {
+        let nobody = TlsConfig::builder().root_certs(RootCerts::new_with_certs(&[])).build();
         let limits = ureq::Agent::config_builder()
             .timeout_global(Some(config.timeout))
             .http_status_as_error(false)
             .proxy(None)
+            .tls_config(config.tls.clone().map_or(nobody, |EtcdTls(tls)| tls))
             .build();
         Self { config, agent: limits.into(), current: 0, revision: 0 }
     }

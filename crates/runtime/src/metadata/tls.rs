@@ -1,0 +1,71 @@
+//! Who may answer as etcd, and how this instance proves who it is: certificates of the operator's own authority, in PEM. Nobody else's is believed.
+
+use thiserror::Error;
+use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+
+/// What cannot be used.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    /// Not PEM.
+    #[error("{0}: no PEM: {1}")]
+    NoPem(String, String),
+    /// PEM, and not what is wanted.
+    #[error("{0}: it has no {1}")]
+    Missing(String, &'static str),
+}
+
+/// A file's name, for who reads why it is refused, and what is in it.
+pub type Pem<'a> = (&'a str, &'a [u8]);
+
+/// For endpoints with `https`.
+#[derive(Clone, Debug)]
+pub struct EtcdTls(pub(super) TlsConfig);
+
+impl EtcdTls {
+    /// Believes who has a certificate of `authority`; shows the certificates of `client` with their key, if etcd asks for some.
+    pub fn new(authority: Pem<'_>, client: Option<(Pem<'_>, Pem<'_>)>) -> Result<Self, TlsError> {
+        let client = match client {
+            Some((chain, key)) => Some(ClientCert::new_with_certs(&certificates(chain)?, private_key(key)?)),
+            None => None,
+        };
+        let roots = RootCerts::new_with_certs(&certificates(authority)?);
+        Ok(Self(TlsConfig::builder().root_certs(roots).client_cert(client).build()))
+    }
+}
+
+fn items((name, pem): Pem<'_>) -> Result<Vec<PemItem<'static>>, TlsError> {
+    let items = parse_pem(pem).collect::<Result<Vec<_>, _>>();
+    items.map_err(|error| TlsError::NoPem(name.into(), error.to_string()))
+}
+
+fn certificates(pem: Pem<'_>) -> Result<Vec<Certificate<'static>>, TlsError> {
+    let certificate =
+        |item| if let PemItem::Certificate(certificate) = item { Some(certificate) } else { None };
+    let found: Vec<_> = items(pem)?.into_iter().filter_map(certificate).collect();
+    if found.is_empty() { Err(TlsError::Missing(pem.0.into(), "certificate")) } else { Ok(found) }
+}
+
+fn private_key(pem: Pem<'_>) -> Result<PrivateKey<'static>, TlsError> {
+    let key = |item| if let PemItem::PrivateKey(key) = item { Some(key) } else { None };
+    items(pem)?.into_iter().find_map(key).ok_or_else(|| TlsError::Missing(pem.0.into(), "private key"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_certificate_or_key_is_refused_by_the_name_of_its_file() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::new(vec![]).unwrap().self_signed(&key).unwrap();
+        let (certificate, key) = (certificate.pem(), key.serialize_pem());
+        let (certificate, key) = (("c.pem", certificate.as_bytes()), ("k.pem", key.as_bytes()));
+        assert!(EtcdTls::new(certificate, Some((certificate, key))).is_ok());
+        let refused = |authority, client| EtcdTls::new(authority, client).unwrap_err().to_string();
+        assert_eq!(refused(key, None), "k.pem: it has no certificate");
+        assert_eq!(refused(("e.pem", b""), None), "e.pem: it has no certificate");
+        assert_eq!(refused(certificate, Some((certificate, certificate))), "c.pem: it has no private key");
+        let broken = ("b.pem", &b"-----BEGIN CERTIFICATE-----\n*\n-----END CERTIFICATE-----\n"[..]);
+        assert!(refused(broken, None).starts_with("b.pem: no PEM"));
+    }
+}
