@@ -1,5 +1,7 @@
 //! Several instances of the metadata service that share an etcd: whoever of them and of its members is killed or paused.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -7,10 +9,12 @@ use serde_json::Value;
 
 use crate::fixture::{LabUnderTest, not_run, text};
 use crate::load::{Load, Redis};
-use crate::{PATIENCE, POLL_PAUSE, as_root, program, status, wait_for};
+use crate::{PATIENCE, POLL_PAUSE, as_root, inside, program, status, wait_for};
 
 /// An outage that outlasts the leader's lease and those of the nodes.
 const OUTAGE: Duration = Duration::from_secs(5);
+/// One that lasts.
+const MINUTE: Duration = Duration::from_secs(60);
 
 fn with_etcd(name: &str, test: impl FnOnce()) {
     as_root(name, || {
@@ -105,6 +109,99 @@ fn a_leader_goes_on_without_a_member_of_etcd_and_after_an_outage_of_it() {
             assert!(Instant::now() < deadline, "gets do not go on");
             std::thread::sleep(POLL_PAUSE);
         }
+        lab.down();
+    });
+}
+
+/// What a metric of the first instance is.
+fn metric(lab: &LabUnderTest, name: &str) -> f64 {
+    let page = inside(lab, "metadata", || {
+        let mut stream = TcpStream::connect("10.20.0.2:9464").unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: lab\r\n\r\n").unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        page
+    });
+    let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{name} in {page}")).parse().unwrap()
+}
+
+const SILENT: &str = "nicekv_metadata_store_silent_seconds";
+
+#[test]
+fn an_etcd_that_is_silent_for_a_minute_is_told_of_all_the_while_and_puts_go_on() {
+    with_etcd("an_etcd_that_is_silent_for_a_minute_is_told_of_all_the_while_and_puts_go_on", || {
+        let lab = up("minute");
+        Load::during(&lab, |load| {
+            for member in ["etcd-0", "etcd-1", "etcd-2"] {
+                lab.succeeds(&["pause", member]);
+            }
+            let begun = Instant::now();
+            let mut told_s = 0.0;
+            while begun.elapsed() < MINUTE {
+                // Gets wait for leases, so that writers, which read what they wrote, are slow; puts wait for nobody.
+                load.wait_for_puts(1);
+                let silent_s = metric(&lab, SILENT);
+                assert!(silent_s >= told_s, "{silent_s} after {told_s}");
+                told_s = silent_s;
+                let answer = lab.command(&["exec", "client-0", "--", &program(), "status"]).output().unwrap();
+                let told = text(&answer.stderr);
+                let is_told = answer.status.code() == Some(2) && told.contains("no answer from etcd");
+                assert!(is_told || begun.elapsed() < OUTAGE, "{answer:?}");
+            }
+            assert!(told_s > (MINUTE - OUTAGE).as_secs_f64(), "{told_s} s");
+            assert_eq!(metric(&lab, "nicekv_metadata_leads") as u64, 0);
+            for member in ["etcd-0", "etcd-1", "etcd-2"] {
+                lab.succeeds(&["resume", member]);
+            }
+            wait_for(&lab, |status| status["ready"] == true && status["control_plane"]["outage"].is_null());
+            load.wait_for_progress();
+            // The gets of those writers are answered again, too.
+            let failed = load.failed();
+            load.wait_for_progress();
+            assert_eq!(load.failed(), failed);
+            assert_eq!(metric(&lab, SILENT) as u64, 0);
+        });
+        lab.down();
+    });
+}
+
+#[test]
+fn keyspaces_are_created_and_dropped_across_changes_of_the_leader() {
+    with_etcd("keyspaces_are_created_and_dropped_across_changes_of_the_leader", || {
+        let lab = up("spaces");
+        let run = |words: &[&str]| {
+            let (program, endpoints) = (program(), "10.20.0.2:7400,10.20.0.3:7400,10.20.0.4:7400");
+            let command = ["exec", "client-0", "--", &program];
+            lab.command(&[&command, words, &["--endpoint", endpoints]].concat()).output().unwrap()
+        };
+        let succeeds = |words: &[&str]| {
+            let output = run(words);
+            assert!(output.status.success(), "{words:?}: {output:?}");
+            text(&output.stdout)
+        };
+        Load::during(&lab, |load| {
+            succeeds(&["keyspace", "create", "sessions", "--partitions", "4"]);
+            succeeds(&["put", "color", "blue", "--keyspace", "sessions"]);
+            let first = leader(&status(&lab));
+            lab.succeeds(&["kill", &first]);
+            let second = wait_for_other(&lab, &first);
+            assert!(succeeds(&["keyspace", "list"]).contains("sessions"));
+            assert_eq!(succeeds(&["get", "color", "--keyspace", "sessions"]), "blue\n");
+            // The second one makes and drops some, and the next one knows both.
+            succeeds(&["keyspace", "create", "carts", "--partitions", "4"]);
+            succeeds(&["put", "color", "red", "--keyspace", "carts"]);
+            succeeds(&["keyspace", "drop", "sessions", "--yes-drop", "sessions"]);
+            lab.succeeds(&["start", &first]);
+            lab.succeeds(&["kill", &second]);
+            wait_for_other(&lab, &second);
+            let listed = succeeds(&["keyspace", "list"]);
+            assert!(listed.contains("carts") && !listed.contains(" sessions "), "{listed}");
+            assert_eq!(succeeds(&["get", "color", "--keyspace", "carts"]), "red\n");
+            assert_eq!(run(&["get", "color", "--keyspace", "sessions"]).status.code(), Some(2));
+            load.wait_for_progress();
+        });
         lab.down();
     });
 }

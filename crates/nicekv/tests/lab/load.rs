@@ -89,7 +89,12 @@ impl Load {
     }
 
     pub(crate) fn wait_for_progress(&self) {
-        let aim = self.acknowledged.load(Ordering::Relaxed) + PROGRESS_PUTS;
+        self.wait_for_puts(PROGRESS_PUTS);
+    }
+
+    /// Until so many more are acknowledged.
+    pub(crate) fn wait_for_puts(&self, count: usize) {
+        let aim = self.acknowledged.load(Ordering::Relaxed) + count;
         let deadline = Instant::now() + PATIENCE;
         while self.acknowledged.load(Ordering::Relaxed) < aim {
             assert!(Instant::now() < deadline, "puts do not go on");
