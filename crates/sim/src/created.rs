@@ -28,8 +28,8 @@ impl Created {
     }
 
     /// Those that are there.
-    pub fn there(&self) -> impl Iterator<Item = Shape> {
-        self.by_number.values().filter(|life| life.is_there).map(|life| life.shape)
+    pub fn there(&self) -> impl Iterator<Item = (u16, Shape)> {
+        self.by_number.iter().filter(|(_, life)| life.is_there).map(|(number, life)| (*number, life.shape))
     }
 
     /// Whether there is no keyspace of this number any more.

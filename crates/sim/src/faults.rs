@@ -125,6 +125,8 @@ faults! {
     wall_step "wall-step" Probability 0, 0, 1_000;
     /// About so often the operator creates a keyspace, or drops it. 0: never.
     keyspace_interval_ns "keyspace-interval" Time 0, 0, 300_000_000;
+    /// About so often the operator has a partition split, or two merged. 0: never.
+    reshape_interval_ns "reshape-interval" Time 0, 0, 200_000_000;
 }
 
 /// What goes wrong between instances and store; probabilities in millionths.

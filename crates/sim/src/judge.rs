@@ -9,7 +9,7 @@ use crate::leftovers;
 use crate::listing::list;
 use crate::network::Pace;
 use crate::random::Random;
-use nicekv_metadata::Timing;
+use nicekv_metadata::{Status, Timing};
 use nicekv_node::{PartitionStatus, Standing};
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::{Duration, NodeId, PartitionId};
@@ -348,14 +348,33 @@ fn consistent(cluster: &Cluster, partition: PartitionId) -> Vec<(usize, Partitio
 
 /// Whether every partition has all its replicas, and no more.
 pub fn is_whole(cluster: &Cluster) -> bool {
-    let (partitions, shapes) = (partitions(cluster), &cluster.scenario().keyspaces);
-    let created: Vec<Shape> = cluster.created().there().collect();
-    let expected: usize = shapes.iter().chain(&created).map(|shape| 1 << shape.partition_bits).sum();
+    let partitions = partitions(cluster);
     let is_whole =
         |(partition, shape): &(PartitionId, Shape)| consistent(cluster, *partition).len() == shape.replicas;
     // Replicas that move go on moving until all are where they are to be.
-    let moves = cluster.metadata().map_or(0, |metadata| metadata.status().moves);
-    partitions.len() == expected && moves == 0 && partitions.iter().all(is_whole)
+    let is_still = |status: &Status| status.moves == 0 && status.reshapings.is_empty();
+    let status = cluster.metadata().map(|metadata| metadata.status());
+    let is_as_asked = status.is_some_and(|status| is_still(&status) && has_every_key(cluster, &status));
+    is_as_asked && partitions.iter().all(is_whole)
+}
+
+/// Whether the partitions of each keyspace have every match value once, and are as many as it began with if none was split or merged.
+fn has_every_key(cluster: &Cluster, status: &Status) -> bool {
+    let shapes = &cluster.scenario().keyspaces;
+    let created = cluster.created().there();
+    let numbers = (0..shapes.len() as u16).chain(created.map(|(number, _)| number));
+    numbers.into_iter().all(|number| {
+        let of_keyspace = || status.partitions.iter().filter(|partition| partition.keyspace == number);
+        let value = |text: &str| u128::from_str_radix(text, 16).expect("hexadecimal digits");
+        let mut ranges: Vec<(u128, u128)> =
+            of_keyspace().map(|partition| (value(&partition.first), value(&partition.last))).collect();
+        ranges.sort_unstable();
+        let are_adjacent = ranges.windows(2).all(|pair| pair[0].1.checked_add(1) == Some(pair[1].0));
+        let are_all = ranges.first().map(|range| range.0) == Some(0)
+            && ranges.last().map(|range| range.1) == Some(u128::MAX);
+        let is_reshaped = cluster.scenario().faults.reshape_interval_ns > 0;
+        are_adjacent && are_all && (is_reshaped || ranges.len() == 1 << cluster.shape(number).partition_bits)
+    })
 }
 
 fn is_quiet(cluster: &Cluster) -> bool {

@@ -248,7 +248,7 @@ impl Cluster {
             }
         }
         self.controllers.running.insert(index, controller);
-        self.look_at_keyspaces();
+        self.look_at_state();
     }
 
     /// The process is gone, and its connections.

@@ -27,6 +27,7 @@ pub(super) enum Event {
     Cut,
     Change,
     Keyspace,
+    Reshape,
 }
 
 /// An event that is about to happen, for those who wait for one.

@@ -9,6 +9,7 @@
 //!   clients      their turns and calls
 //!   streams      copying between nodes
 //!   controllers  the metadata service, its store, the switches' agents
+//!   keyspaces    that come and go; partitions: that are split and merged
 //!   mishaps      faults: drawn by chance, or done by a script
 //! ```
 //!
@@ -22,6 +23,7 @@ mod instances;
 mod keyspaces;
 mod machines;
 mod mishaps;
+mod partitions;
 mod record;
 mod scenario;
 mod seats;
@@ -54,6 +56,7 @@ use nicekv_metadata::Metadata;
 use nicekv_placement::ring_pairs;
 use nicekv_wire::limits::PORT_DEFAULT;
 use nicekv_wire::{ClientId, NodeId, PartitionId};
+use partitions::Reshapings;
 use record::Record;
 use seats::{INSTANCES, Instances};
 use std::collections::BTreeMap;
@@ -88,6 +91,7 @@ pub struct Cluster {
     /// A switch refuses tables before.
     full_until_ns: Vec<u64>,
     created: Created,
+    reshapings: Reshapings,
     connections: BTreeMap<u64, Connection>,
     connections_made: u64,
     /// At this event the power is lost.
@@ -142,6 +146,7 @@ impl Cluster {
             agent_away_until_ns: vec![0; scenario.switch_count()],
             full_until_ns: vec![0; scenario.switch_count()],
             created: Created::default(),
+            reshapings: Reshapings::default(),
             connections: BTreeMap::new(),
             connections_made: 0,
             power_loss_at: None,
@@ -169,6 +174,9 @@ impl Cluster {
         }
         if self.faults.keyspace_interval_ns > 0 {
             self.queue.at(self.faults.keyspace_interval_ns, Event::Keyspace);
+        }
+        if self.faults.reshape_interval_ns > 0 {
+            self.queue.at(self.faults.reshape_interval_ns, Event::Reshape);
         }
         self.draw_power_loss();
     }
@@ -264,7 +272,7 @@ impl Cluster {
             }
             Event::ClientTurn(client) => (Host::Client(*client), What::Turn),
             Event::MetadataTurn(_) => (Host::Metadata, What::Turn),
-            Event::MetadataStart | Event::Cut | Event::Change | Event::Keyspace => {
+            Event::MetadataStart | Event::Cut | Event::Change | Event::Keyspace | Event::Reshape => {
                 (Host::Metadata, What::Other)
             }
             Event::Persisted { .. } => (Host::Metadata, What::Disk),
@@ -344,6 +352,7 @@ impl Cluster {
             Event::Cut => self.cut_or_mend(),
             Event::Change => self.draw_change(),
             Event::Keyspace => self.draw_keyspace(),
+            Event::Reshape => self.draw_reshaping(),
         }
     }
 }

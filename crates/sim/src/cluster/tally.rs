@@ -34,6 +34,7 @@ impl Tally {
             ("values repaired", counters.repaired),
             ("deletions forgotten", counters.forgotten),
             ("differing entries put right", counters.differing),
+            ("partitions born at a node that still runs", counters.born),
         ];
         counted.into_iter().for_each(|(what, count)| self.count_many(what, count));
     }

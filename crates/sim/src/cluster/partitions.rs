@@ -1,0 +1,111 @@
+//! The operator has partitions split and merged while all else goes on (R17), and what is seen of that.
+
+use super::Cluster;
+use super::event::Event;
+use nicekv_metadata::{Metadata, PartitionChange, PartitionStatus, ReshapingPhase, Status};
+use std::collections::BTreeSet;
+
+/// Of a keyspace there are no more than so many.
+const PARTITIONS_MAX: usize = 8;
+
+/// What was seen of reshapings.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reshapings {
+    /// Of the state that was looked at last.
+    version: u64,
+    /// Those whose parents form what is to take their place, by their first parent.
+    forming: BTreeSet<u32>,
+    /// Those of them that are sealed.
+    sealed: BTreeSet<u32>,
+}
+
+/// The first vnode of a partition's range, and the last one.
+fn vnodes(partition: &PartitionStatus) -> (u16, u16) {
+    let vnode = |value: &str| u16::from_str_radix(&value[..4], 16).expect("32 hexadecimal digits");
+    (vnode(&partition.first), vnode(&partition.last))
+}
+
+impl Cluster {
+    /// The operator has partitions split or merged, or changes their mind.
+    pub(super) fn draw_reshaping(&mut self) {
+        let interval_ns = self.faults.reshape_interval_ns;
+        if interval_ns == 0 {
+            return;
+        }
+        if let Some(status) = self.metadata().map(Metadata::status)
+            && let Some(change) = self.draw_partition_change(&status)
+        {
+            self.change_partitions(&change);
+        }
+        let pause_ns = self.random.between(interval_ns / 4, interval_ns);
+        self.queue.after(pause_ns, Event::Reshape);
+    }
+
+    fn draw_partition_change(&mut self, status: &Status) -> Option<PartitionChange> {
+        let partitions: Vec<&PartitionStatus> = (status.partitions.iter())
+            .filter(|partition| !self.shape(partition.keyspace).is_quorum())
+            .collect();
+        let drawn = partitions.get(self.random.below(partitions.len().max(1) as u64) as usize)?;
+        let of_keyspace = partitions.iter().filter(|partition| partition.keyspace == drawn.keyspace);
+        let (first, last) = vnodes(drawn);
+        let next = of_keyspace.clone().find(|other| Some(vnodes(other).0) == last.checked_add(1));
+        match (self.random.below(8), next) {
+            (0, _) => Some(PartitionChange::Cancel { partition: drawn.id }),
+            (1..5, Some(next)) => Some(PartitionChange::Merge { partitions: [next.id, drawn.id] }),
+            _ if of_keyspace.count() >= PARTITIONS_MAX => None,
+            (5, _) if first < last => {
+                let at = self.random.between(u64::from(first) + 1, u64::from(last)) as u16;
+                Some(PartitionChange::Split { partition: drawn.id, at: Some(at) })
+            }
+            _ => Some(PartitionChange::Split { partition: drawn.id, at: None }),
+        }
+    }
+
+    /// Asks the newest process for it.
+    pub(super) fn change_partitions(&mut self, change: &PartitionChange) {
+        let now_ns = self.queue.now_ns();
+        if let Some(process) = self.controllers.newest().map(|newest| newest.process) {
+            self.tell_hold(process);
+        }
+        let newest = self.controllers.newest_mut().filter(|newest| newest.paused_until_ns <= now_ns);
+        let Some(newest) = newest else { return };
+        if newest.core.change_partitions(change).is_ok() {
+            let process = newest.process;
+            self.tally.count("splits and merges asked for");
+            self.note(|_| Some(format!("asked of metadata: {change:?}")));
+            self.drive_metadata(process);
+        }
+    }
+
+    /// The newest state may say something new.
+    pub(super) fn look_at_state(&mut self) {
+        self.look_at_keyspaces();
+        self.look_at_reshapings();
+    }
+
+    /// The newest state may have come further with what was asked for, or given it up for now.
+    fn look_at_reshapings(&mut self) {
+        if self.scenario.faults.reshape_interval_ns == 0 {
+            return;
+        }
+        let newer = |core: &&Metadata| core.version() != self.reshapings.version;
+        let Some(core) = self.metadata().filter(newer) else { return };
+        let (version, status) = (core.version(), core.status());
+        let of = |phases: &[ReshapingPhase]| -> BTreeSet<u32> {
+            let those = status.reshapings.iter().filter(|it| phases.contains(&it.phase));
+            those.flat_map(|it| it.parents.clone()).collect()
+        };
+        let before = std::mem::take(&mut self.reshapings);
+        let sealed = of(&[ReshapingPhase::Sealed]);
+        let forming = of(&[ReshapingPhase::Forming, ReshapingPhase::Sealed]);
+        let is_there = |id: &&u32| status.partitions.iter().any(|partition| partition.id == **id);
+        let (there, gone): (Vec<u32>, Vec<u32>) =
+            before.forming.difference(&forming).partition(|id| is_there(&id));
+        let broken_when_sealed = there.iter().filter(|id| before.sealed.contains(id)).count();
+        self.tally.count_many("partitions sealed", sealed.difference(&before.sealed).count() as u64);
+        self.tally.count_many("partitions reshaped", gone.len() as u64);
+        self.tally.count_many("reshapings broken off", there.len() as u64);
+        self.tally.count_many("of them sealed ones", broken_when_sealed as u64);
+        self.reshapings = Reshapings { version, forming, sealed };
+    }
+}
