@@ -118,7 +118,7 @@ impl<P: Protocol> NodeCore<P> {
     fn give_birth(&mut self, assign: &Assign) {
         let (id, mut legacies) = (assign.partition, Vec::new());
         for parent in &assign.parents {
-            legacies.append(&mut self.partitions.by_id(parent.partition).bequeath());
+            legacies.append(&mut self.partitions.by_id(parent.partition).bequeath(&mut self.host));
         }
         // What a crash has left of a birth is void.
         self.forget_partition(id);

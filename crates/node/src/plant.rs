@@ -80,6 +80,8 @@ pub enum Plant {
     EndedParentRevived,
     /// R17: a partition that was just born decides before all its members are.
     HeirDecidesEarly,
+    /// R17: when a partition ends, its log does not say that its last decisions have taken effect.
+    EndNotLogged,
     /// R17: a birth is acknowledged before it is forced.
     BirthNotForced,
     /// R14: a version is acknowledged before it is forced.

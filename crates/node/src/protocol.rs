@@ -208,8 +208,8 @@ pub trait Protocol: Sized {
         false
     }
 
-    /// What is remembered of clients, in pieces, for [`Self::inherit`].
-    fn bequeath(&self) -> alloc::vec::Vec<alloc::vec::Vec<u8>> {
+    /// What is remembered of clients, in pieces, for [`Self::inherit`]. That everything has taken effect is logged.
+    fn bequeath(&self, _host: &mut Host) -> alloc::vec::Vec<alloc::vec::Vec<u8>> {
         alloc::vec::Vec::new()
     }
 

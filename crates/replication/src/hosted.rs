@@ -149,8 +149,8 @@ impl Protocol for Hosted {
         each!(self, partition => partition.end_at(host, now, index))
     }
 
-    fn bequeath(&self) -> Vec<Vec<u8>> {
-        each!(self, partition => partition.bequeath())
+    fn bequeath(&self, host: &mut Host) -> Vec<Vec<u8>> {
+        each!(self, partition => partition.bequeath(host))
     }
 
     fn inherit(&mut self, host: &mut Host, index: u64, legacies: &[Vec<u8>]) {

@@ -263,7 +263,8 @@ impl Protocol for Partition {
         self.end_through(host, now, index)
     }
 
-    fn bequeath(&self) -> Vec<Vec<u8>> {
+    fn bequeath(&self, host: &mut Host) -> Vec<Vec<u8>> {
+        self.log_end(host);
         self.legacy()
     }
 

@@ -62,6 +62,15 @@ impl Partition {
         is_last
     }
 
+    /// Logs that everything has taken effect. Else the log, read back, leaves contended decisions open for somebody who says that they are released, and
+    /// what takes the partition's place does without them.
+    pub(super) fn log_end(&self, host: &mut Host) {
+        let record = Record::Released { through: self.sequence.logged() };
+        if !host.has(Plant::EndNotLogged) {
+            host.append(self.id(), |out| record.append(out));
+        }
+    }
+
     /// What is known of clients, in pieces.
     pub(super) fn legacy(&self) -> Vec<Vec<u8>> {
         let (mut pieces, mut cursor, mut more) = (Vec::new(), ExportCursor::START, true);
