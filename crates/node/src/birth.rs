@@ -101,7 +101,10 @@ impl<P: Protocol> NodeCore<P> {
             return false;
         }
         for parent in &assign.parents {
-            let Some(slot) = self.partitions.slot(parent.partition) else { return false };
+            // One that was never written to has left nothing of its own in the log.
+            let host = &self.host;
+            let made = || Some(P::new(parent.partition, assign.replication, host));
+            let slot = self.partitions.get_or_insert(parent.partition, made).expect("made if need be");
             if !self.partitions[slot].end_at(&mut self.host, now, parent.index) {
                 return false;
             }
