@@ -390,7 +390,10 @@ fn describe(cluster: &Cluster) -> String {
         None => format!("\n  {} is down", node.id),
         Some(core) => format!("\n  {} {:?}", node.id, core.status()),
     });
-    lines.collect()
+    let asked = cluster.metadata().map(|metadata| metadata.status()).map(|status| {
+        format!("\n  {} moves to come; splits and merges: {:?}", status.moves, status.reshapings)
+    });
+    lines.chain(asked).collect()
 }
 
 fn judge_histories(cluster: &Cluster, report: &mut Report) {

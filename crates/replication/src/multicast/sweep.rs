@@ -34,6 +34,7 @@ impl Partition {
             self.sweep_join(host, now);
         }
         self.locks.count() > 0
+            || self.awaits_release()
             || self.sequence.forced() < self.sequence.logged()
             || self.reporting.is_pending()
             || self.membership.standing == Standing::Joining
@@ -123,13 +124,18 @@ impl Partition {
         let resend_ns = host.config.timing.resend.as_nanos() as u64;
         if !overdue.is_empty() {
             self.tell_progress(host, true);
-        } else if self.locks.has_unreleased() {
+        } else if self.awaits_release() {
             if self.reporting.take_gap(now, resend_ns) {
                 self.tell_progress(host, true);
             }
         } else if self.reporting.is_due(now) {
             self.tell_progress(host, false);
         }
+    }
+
+    /// Whether somebody waits for the primary to hear how far this member is: for the release of an op, or of the last decision that there will be (R17).
+    fn awaits_release(&self) -> bool {
+        self.locks.has_unreleased() || (self.membership.sealed && self.sequence.unreleased().len() > 0)
     }
 
     fn accuse(&self, host: &mut Host, accused: NodeId) {
