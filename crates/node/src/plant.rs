@@ -78,8 +78,6 @@ pub enum Plant {
     ParentAnswersAfterBirth,
     /// R17: an epoch of a partition that is no more, held up on its way, makes a member of an empty one.
     EndedParentRevived,
-    /// R17: a partition that was just born decides before all its members are.
-    HeirDecidesEarly,
     /// R17: when a partition ends, its log does not say that its last decisions have taken effect.
     EndNotLogged,
     /// R17: a birth is acknowledged before it is forced.

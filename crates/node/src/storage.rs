@@ -14,6 +14,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use nicekv_wire::PartitionId;
 use nicekv_wire::control::Child;
+use nicekv_wire::recovery::Entry;
 
 /// A request to the log or the engine. The driver executes requests strictly in order; what a request makes visible to later ones is
 /// visible at once, only [`StorageRequest::Force`] makes the log durable.
@@ -204,23 +205,27 @@ impl StorageQueue {
         let mirrored = self.mirrors.note(partition, key);
         let key = self.stage_bytes(key);
         let entry = self.stage_more(entry);
-        if let Some(partition) = mirrored.filter(|_| !self.is_not_mirrored(&entry)) {
+        if let Some(partition) = mirrored.filter(|_| !self.is_forgotten(&entry)) {
             self.changed.insert(partition);
             self.queue.push_back(Queued::Write { partition, key: key.clone(), entry: entry.clone() });
         }
         self.queue.push_back(Queued::Write { partition, key, entry });
     }
 
-    /// Whether a test has planted that such an entry is forgotten.
+    /// Whether a test has planted that deletions are written to the parent alone.
     #[cfg(feature = "exploration")]
-    fn is_not_mirrored(&self, entry: &Range<usize>) -> bool {
-        let entry = nicekv_wire::recovery::Entry::decode(&self.bytes[entry.clone()]);
-        self.plant == Some(Plant::DeletionNotMirrored) && entry.is_ok_and(|entry| entry.value.is_none())
+    fn forgets_deletions(&self) -> bool {
+        self.plant == Some(Plant::DeletionNotMirrored)
     }
 
     #[cfg(not(feature = "exploration"))]
-    const fn is_not_mirrored(&self, _: &Range<usize>) -> bool {
+    const fn forgets_deletions(&self) -> bool {
         false
+    }
+
+    fn is_forgotten(&self, entry: &Range<usize>) -> bool {
+        let is_deletion = |entry: &[u8]| Entry::decode(entry).is_ok_and(|entry| entry.value.is_none());
+        self.forgets_deletions() && is_deletion(&self.bytes[entry.clone()])
     }
 
     /// Removes an entry.
@@ -228,7 +233,7 @@ impl StorageQueue {
         self.changed.insert(partition);
         let mirrored = self.mirrors.note(partition, key);
         let key = self.stage_bytes(key);
-        if let Some(partition) = mirrored {
+        if let Some(partition) = mirrored.filter(|_| !self.forgets_deletions()) {
             self.queue.push_back(Queued::Remove { partition, key: key.clone() });
         }
         self.queue.push_back(Queued::Remove { partition, key });

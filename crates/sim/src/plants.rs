@@ -1,4 +1,4 @@
-//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R16 of the design) and must be found: else what finds nothing
+//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17 of the design) and must be found: else what finds nothing
 //! proves nothing.
 //!
 //! A bug belongs to the core that it is in, which has a switch for it behind its `exploration` feature; a new one is a line here.
@@ -210,6 +210,18 @@ pub const PLANTS: &[Plant] = &[
     replica("discard-not-broken-off", "R16", InReplica::DiscardNotBrokenOff, Hunt::Seeds(left_and_back)),
     metadata("drop-not-awaited", "R16", InMetadata::DropNotAwaited, Hunt::Seeds(keyspaces_come_and_go)),
     metadata("keyspace-number-reused", "R16", InMetadata::KeyspaceNumberReused, Hunt::Seeds(keyspaces_come_and_go)),
+    replica("deletion-not-mirrored", "R17", InReplica::DeletionNotMirrored, Hunt::Seeds(reshaped)),
+    replica("filled-over-newer", "R17", InReplica::FilledOverNewer, Hunt::Seeds(reshaped_busily)),
+    replica("formed-not-cleared", "R17", InReplica::FormedNotCleared, Hunt::Seeds(reshaped_with_crashes)),
+    replica("sealed-takes-ops", "R17", InReplica::SealedTakesOps, Hunt::Seeds(reshaped)),
+    replica("drained-too-early", "R17", InReplica::DrainedTooEarly, Hunt::Seeds(reshaped)),
+    replica("heir-forgets-clients", "R17", InReplica::HeirForgetsClients, Hunt::Seeds(reshaped)),
+    replica("parent-answers-after-birth", "R17", InReplica::ParentAnswersAfterBirth, Hunt::Seeds(reshaped)),
+    replica("ended-parent-revived", "R17", InReplica::EndedParentRevived, Hunt::Seeds(reshaped)),
+    replica("end-not-logged", "R17", InReplica::EndNotLogged, Hunt::Seeds(reshaped_with_losses_of_power)),
+    replica("birth-not-forced", "R17", InReplica::BirthNotForced, Hunt::Seeds(reshaped_with_losses_of_power)),
+    metadata("birth-not-awaited", "R17", InMetadata::BirthNotAwaited, Hunt::Seeds(reshaped)),
+    metadata("parent-not-kept", "R17", InMetadata::ParentNotKept, Hunt::Seeds(reshaped_with_crashes)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 
@@ -319,6 +331,45 @@ fn keyspaces_come_and_go(scenario: &mut Scenario) {
     scenario.faults.keyspace_interval_ns = 150 * MILLISECOND_NS;
     scenario.faults.cut_interval_ns = 200 * MILLISECOND_NS;
     scenario.faults.agent_cut = 100_000;
+}
+
+/// The operator has partitions split and merged all the time, while messages are lost, late, or come twice.
+fn reshaped(scenario: &mut Scenario) {
+    scenario.nodes = 3;
+    scenario.keyspaces = vec![Shape::multicast(3, 1)];
+    scenario.workload.keys = Key::several(0, 8);
+    scenario.workload.window = 2;
+    scenario.faults = Faults {
+        loss: 50_000,
+        duplication: 50_000,
+        delay: 50_000,
+        delay_max_ns: 20 * MILLISECOND_NS,
+        reshape_interval_ns: 80 * MILLISECOND_NS,
+        ..Faults::NONE
+    };
+}
+
+/// The same on busy machines, which have more to do at once.
+fn reshaped_busily(scenario: &mut Scenario) {
+    reshaped(scenario);
+    scenario.workload.keys = Key::several(0, 40);
+    (scenario.workload.calls, scenario.workload.window) = (1_500, 4);
+    scenario.workload.pause_ns_max = 2 * MILLISECOND_NS;
+    scenario.faults.late_ns = 10 * MILLISECOND_NS;
+    scenario.faults.reshape_interval_ns = 40 * MILLISECOND_NS;
+}
+
+/// The same, and nodes fail.
+fn reshaped_with_crashes(scenario: &mut Scenario) {
+    reshaped(scenario);
+    (scenario.faults.crash, scenario.faults.downtime_max_ns) = (500, 300 * MILLISECOND_NS);
+}
+
+/// The same, and all fail at once.
+fn reshaped_with_losses_of_power(scenario: &mut Scenario) {
+    reshaped(scenario);
+    (scenario.faults.power_loss, scenario.faults.disk_max_ns) = (300, 5 * MILLISECOND_NS);
+    (scenario.workload.keys, scenario.workload.window) = (Key::several(0, 2), 4);
 }
 
 /// Nodes stand in for others again and again, and take long to discard what they hold then.

@@ -27,7 +27,7 @@ use nicekv_wire::{NodeId, Now, OpId, Status, StoredKey};
 impl Partition {
     /// Decides what can be decided of a key: its oldest undecided op, if all have acknowledged it, and then the next.
     pub(super) fn decide_key(&mut self, host: &mut Host, now: Now, key: &[u8]) {
-        while let Some(op) = self.next_decidable(host, key) {
+        while let Some(op) = self.next_decidable(key) {
             let Some(verdict) = self.judge(host, now, key, op) else { return };
             self.decide(host, now, key, op, verdict);
         }
@@ -70,8 +70,8 @@ impl Partition {
     }
 
     /// The key's oldest undecided op, if every member has acknowledged it and decisions may be made.
-    fn next_decidable(&self, host: &Host, key: &[u8]) -> Option<OpId> {
-        if !self.may_decide(host) || self.sequence.unreleased().len() >= UNRELEASED_MAX {
+    fn next_decidable(&self, key: &[u8]) -> Option<OpId> {
+        if !self.may_decide() || self.sequence.unreleased().len() >= UNRELEASED_MAX {
             return None;
         }
         let op = self.locks.key(key)?.undecided().next()?;
@@ -80,10 +80,9 @@ impl Partition {
     }
 
     /// Whether this is a primary that has recovered, in an epoch that is in force and has members enough (R3, R6), and may decide on (R17).
-    pub(super) fn may_decide(&self, host: &Host) -> bool {
+    pub(super) fn may_decide(&self) -> bool {
         let decides = self.lead.as_ref().is_some_and(|lead| lead.is_ready() && !lead.is_drained());
-        let is_early = host.has(Plant::HeirDecidesEarly) && self.is_newborn();
-        decides && (self.membership.activated || is_early) && self.membership.has_members_enough()
+        decides && self.membership.activated && self.membership.has_members_enough()
     }
 
     /// Primary: whether an op was open when the epoch began.
@@ -160,7 +159,7 @@ impl Partition {
 
     /// A member holds an op that is past remembering, and every decision: tell it to let go (R10, R15).
     pub(super) fn decide_expired(&mut self, host: &mut Host, now: Now, op: OpId) {
-        if !self.may_decide(host) || self.locks.holds(op) || self.clients.lookup(op) == Lookup::New {
+        if !self.may_decide() || self.locks.holds(op) || self.clients.lookup(op) == Lookup::New {
             return;
         }
         self.publish(host, now, op, true, Verdict::unchanged(Status::Expired, None));

@@ -93,7 +93,7 @@ impl Partition {
     pub(super) fn expire_overdue(&mut self, host: &mut Host, now: Now, deletes_max: usize) -> usize {
         let mut deletes = 0;
         while deletes < deletes_max
-            && self.may_decide(host)
+            && self.may_decide()
             && !self.membership.sealed
             && host.internal_ops() < EXPIRY_DELETES_OPEN_MAX
         {

@@ -55,11 +55,6 @@ impl History {
         self.runs.iter().rev().find(|run| run.first <= index)
     }
 
-    /// Where a decision comes from, if that is known.
-    pub(super) fn origin(&self, index: u64) -> Option<Epoch> {
-        self.run(index).map(|run| run.origin)
-    }
-
     /// Forgets what comes after `through`.
     pub(super) fn truncate(&mut self, through: u64) {
         self.runs.retain(|run| run.first <= through);

@@ -45,7 +45,7 @@ impl Partition {
     pub(super) fn drained_at(&mut self, host: &Host) -> Option<u64> {
         let is_early = host.has(Plant::DrainedTooEarly);
         let is_settled = self.locks.count() == 0 && self.sequence.unreleased().len() == 0;
-        let may_end = self.membership.sealed && self.may_decide(host) && (is_settled || is_early);
+        let may_end = self.membership.sealed && self.may_decide() && (is_settled || is_early);
         let (through, lead) = (self.sequence.logged(), self.lead.as_mut()?);
         if may_end && (lead.wanted().is_empty() || is_early) && !host.has(Plant::SealedTakesOps) {
             lead.end();
@@ -110,11 +110,5 @@ impl Partition {
         self.contents = Contents::new(self.id(), host);
         self.contents.recent_mut().begin_after(index);
         self.former = None;
-    }
-
-    /// Whether it holds its first decision, which nobody made, and no other.
-    pub(super) fn is_newborn(&self) -> bool {
-        let born = self.sequence.history().origin(self.sequence.logged());
-        born == Some(BORN)
     }
 }
