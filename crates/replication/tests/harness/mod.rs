@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub(crate) mod pair;
+pub(crate) mod reshaped;
 
 use nicekv_node::{
     NodeConfig, ShiftKind, StorageCompletion, StorageRequest, StreamPeer, Timing, gathered_keys,
