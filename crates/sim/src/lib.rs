@@ -29,6 +29,7 @@ pub mod node;
 pub mod planted;
 pub mod plants;
 pub mod queue;
+mod reshapings;
 pub mod scenarios;
 pub mod shown;
 pub mod switch;

@@ -2,22 +2,12 @@
 
 use super::Cluster;
 use super::event::Event;
+use crate::reshapings::Reshapings;
 use nicekv_metadata::{Metadata, PartitionChange, PartitionStatus, ReshapingPhase, Status};
 use std::collections::BTreeSet;
 
 /// Of a keyspace there are no more than so many.
 const PARTITIONS_MAX: usize = 8;
-
-/// What was seen of reshapings.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Reshapings {
-    /// Of the state that was looked at last.
-    version: u64,
-    /// Those whose parents form what is to take their place, by their first parent.
-    forming: BTreeSet<u32>,
-    /// Those of them that are sealed.
-    sealed: BTreeSet<u32>,
-}
 
 /// The first vnode of a partition's range, and the last one.
 fn vnodes(partition: &PartitionStatus) -> (u16, u16) {
