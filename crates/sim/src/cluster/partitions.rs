@@ -90,7 +90,7 @@ impl Cluster {
         let forming = of(&[ReshapingPhase::Forming, ReshapingPhase::Sealed]);
         let is_there = |id: &&u32| status.partitions.iter().any(|partition| partition.id == **id);
         let (there, gone): (Vec<u32>, Vec<u32>) =
-            before.forming.difference(&forming).partition(|id| is_there(&id));
+            before.forming.difference(&forming).partition(|id| is_there(id));
         let broken_when_sealed = there.iter().filter(|id| before.sealed.contains(id)).count();
         self.tally.count_many("partitions sealed", sealed.difference(&before.sealed).count() as u64);
         self.tally.count_many("partitions reshaped", gone.len() as u64);
