@@ -9,6 +9,7 @@ mod fixture;
 mod keyspaces;
 mod load;
 mod nodes;
+mod partitions;
 mod switches;
 mod tap;
 mod trace;
