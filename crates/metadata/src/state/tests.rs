@@ -93,3 +93,74 @@ fn a_state_that_contradicts_itself_is_damaged() {
     let other = "a replica set has the wrong size or names an unknown node";
     refused(|state| drop(state.nodes.remove(0)), other);
 }
+
+fn child(partition: u32, first: u128, last: u128) -> Child {
+    Child { partition: PartitionId(partition), range: MatchRange::new(first, last).unwrap() }
+}
+
+/// Partition 0 is to be split, 1 and 2 are to be merged, which has begun.
+fn reshaping() -> State {
+    let mut state = state();
+    let wish =
+        |parents: &[u32], at| Reshaping { parents: parents.iter().copied().map(PartitionId).collect(), at };
+    state.reshapings = vec![wish(&[0], Some(1)), wish(&[1, 2], None)];
+    let forming = Forming { children: vec![child(3, 0, u128::MAX)], sealed: true };
+    for id in [1, 2] {
+        state.partitions.get_mut(&PartitionId(id)).unwrap().forming = Some(forming.clone());
+    }
+    state.next_partition = 4;
+    state
+}
+
+/// Both have become one.
+fn reshaped() -> State {
+    let mut state = reshaping();
+    let wish = state.reshapings[1].clone();
+    let parents = [1, 2].map(|id| Parent { partition: PartitionId(id), index: 7 }).into();
+    let first = state.partitions[&PartitionId(1)].clone();
+    let born =
+        Partition { epoch: 2, activated: false, range: MatchRange::ALL, forming: None, parents, ..first };
+    state.succeed(&wish, vec![(PartitionId(3), born)]);
+    state
+}
+
+#[test]
+fn what_is_split_and_merged_is_read_again() {
+    for state in [reshaping(), reshaped()] {
+        assert_eq!(State::decode(&state.encode()), Ok(state));
+    }
+    let state = reshaped();
+    assert!(state.is_young(PartitionId(3)) && state.reshapings.len() == 1);
+    let gone: Vec<_> = state.gone().map(|(id, _, gone)| (id.0, gone.epoch, gone.quiet)).collect();
+    assert_eq!(gone, [(1, 2, false), (2, 2, false)]);
+    assert!(state.removed().next().is_none(), "who goes on gets leases");
+}
+
+#[test]
+fn splits_and_merges_that_contradict_themselves_are_damaged() {
+    #[track_caller]
+    fn refused(mut state: State, change: impl FnOnce(&mut State), why: &'static str) {
+        change(&mut state);
+        assert_eq!(State::decode(&state.encode()), Err(StateError::Damaged(why)));
+    }
+    fn forming(state: &mut State, id: u32) -> &mut Option<Forming> {
+        &mut state.partitions.get_mut(&PartitionId(id)).unwrap().forming
+    }
+    let cannot = "partitions are to be split or merged that cannot be";
+    refused(reshaping(), |state| state.reshapings[0].at = Some(0), cannot);
+    refused(reshaping(), |state| state.reshapings[0].at = None, cannot);
+    refused(reshaping(), |state| state.reshapings[1].parents.reverse(), cannot);
+    refused(reshaping(), |state| state.reshapings.push(state.reshapings[0].clone()), cannot);
+    let one = "a partition is formed of only one of two";
+    refused(reshaping(), |state| *forming(state, 1) = None, one);
+    let other = "what is formed of a partition is not what is to be formed";
+    refused(reshaping(), |state| forming(state, 2).as_mut().unwrap().sealed = false, other);
+    refused(reshaping(), |state| state.next_partition = 3, other);
+    let more = "more is formed than is asked for";
+    refused(reshaping(), |state| drop(state.reshapings.remove(1)), more);
+    let place = "a partition that was split or merged has no place";
+    refused(reshaped(), |state| state.reshaped.get_mut(&PartitionId(1)).unwrap().children.clear(), place);
+    let from = "a partition takes the place of one that it does not come from";
+    refused(reshaped(), |state| drop(state.reshaped.remove(&PartitionId(1))), from);
+    refused(reshaped(), |state| state.partitions.get_mut(&PartitionId(3)).unwrap().activated = true, from);
+}

@@ -1,5 +1,7 @@
 //! Every transition, as a table.
 
+mod reshaping;
+
 use super::*;
 use crate::policy::Policy;
 use crate::state::Left;
