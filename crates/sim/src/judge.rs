@@ -372,8 +372,9 @@ fn has_every_key(cluster: &Cluster, status: &Status) -> bool {
         let are_adjacent = ranges.windows(2).all(|pair| pair[0].1.checked_add(1) == Some(pair[1].0));
         let are_all = ranges.first().map(|range| range.0) == Some(0)
             && ranges.last().map(|range| range.1) == Some(u128::MAX);
-        let is_reshaped = cluster.scenario().faults.reshape_interval_ns > 0;
-        are_adjacent && are_all && (is_reshaped || ranges.len() == 1 << cluster.shape(number).partition_bits)
+        are_adjacent
+            && are_all
+            && (cluster.may_be_reshaped() || ranges.len() == 1 << cluster.shape(number).partition_bits)
     })
 }
 

@@ -51,8 +51,13 @@ impl Cluster {
         }
     }
 
+    /// Whether a keyspace may have other partitions than it began with.
+    pub(crate) fn may_be_reshaped(&self) -> bool {
+        self.reshapings.are_asked
+    }
+
     /// Asks the newest process for it.
-    pub(super) fn change_partitions(&mut self, change: &PartitionChange) {
+    pub fn change_partitions(&mut self, change: &PartitionChange) {
         let now_ns = self.queue.now_ns();
         if let Some(process) = self.controllers.newest().map(|newest| newest.process) {
             self.tell_hold(process);
@@ -62,6 +67,7 @@ impl Cluster {
         if newest.core.change_partitions(change).is_ok() {
             let process = newest.process;
             self.tally.count("splits and merges asked for");
+            self.reshapings.are_asked = true;
             self.note(|_| Some(format!("asked of metadata: {change:?}")));
             self.drive_metadata(process);
         }
@@ -75,7 +81,7 @@ impl Cluster {
 
     /// The newest state may have come further with what was asked for, or given it up for now.
     fn look_at_reshapings(&mut self) {
-        if self.scenario.faults.reshape_interval_ns == 0 {
+        if !self.reshapings.are_asked {
             return;
         }
         let newer = |core: &&Metadata| core.version() != self.reshapings.version;
@@ -96,6 +102,6 @@ impl Cluster {
         self.tally.count_many("partitions reshaped", gone.len() as u64);
         self.tally.count_many("reshapings broken off", there.len() as u64);
         self.tally.count_many("of them sealed ones", broken_when_sealed as u64);
-        self.reshapings = Reshapings { version, forming, sealed };
+        self.reshapings = Reshapings { version, forming, sealed, ..before };
     }
 }

@@ -9,6 +9,7 @@ use crate::keyspace::Shape;
 use crate::node::Kept;
 use crate::scenarios::PARTITION;
 use crate::scenarios::told::quiet;
+use nicekv_metadata::PartitionChange;
 
 /// A short run: what comes before, and what is looked at.
 pub struct Script {
@@ -21,6 +22,7 @@ pub struct Script {
 }
 
 const PRIMARY: Shape = Shape { replicas: 3, write_set: None, partition_bits: 0 };
+const HALVES: Shape = Shape { replicas: 3, write_set: None, partition_bits: 1 };
 const QUORUM: Shape = Shape { replicas: 3, write_set: Some(2), partition_bits: 0 };
 
 /// All of them.
@@ -105,6 +107,32 @@ pub const SCRIPTS: &[Script] = &[
         },
     },
     Script {
+        name: "split",
+        nodes: 3,
+        keyspace: PRIMARY,
+        before: |cluster| {
+            set(cluster, 0, "7");
+            run(cluster, 50);
+        },
+        act: |cluster| {
+            cluster.change_partitions(&PartitionChange::Split { partition: PARTITION.0, at: None });
+            change_across(cluster);
+        },
+    },
+    Script {
+        name: "merge",
+        nodes: 3,
+        keyspace: HALVES,
+        before: |cluster| {
+            set(cluster, 0, "7");
+            run(cluster, 50);
+        },
+        act: |cluster| {
+            cluster.change_partitions(&PartitionChange::Merge { partitions: [0, 1] });
+            change_across(cluster);
+        },
+    },
+    Script {
         name: "quorum-put",
         nodes: 3,
         keyspace: QUORUM,
@@ -158,6 +186,16 @@ impl Script {
         (self.before)(&mut cluster);
         (self.act)(&mut cluster);
         cluster
+    }
+}
+
+/// The key is changed before, while and after its partition's place is taken.
+fn change_across(cluster: &mut Cluster) {
+    for client in [0, 1] {
+        for _ in 0..2 {
+            update(cluster, client, When::Always, Change::Increment(1));
+        }
+        cluster.get(client, 0);
     }
 }
 
