@@ -182,6 +182,12 @@ impl DurableLog {
         }
     }
 
+    /// Whether no force is wanted or under way.
+    #[cfg(test)]
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.wanted.is_none() && self.handed.is_none() && self.waiting.is_empty()
+    }
+
     /// Whether all that was appended is durable.
     pub(super) fn is_forced(&self) -> bool {
         self.log.synced() >= self.log.last()

@@ -141,6 +141,12 @@ impl NodeStorage {
         self.log.as_ref().map(DurableLog::observe)
     }
 
+    /// Whether no force is wanted or under way.
+    #[cfg(test)]
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.log.as_ref().is_none_or(DurableLog::is_at_rest)
+    }
+
     /// Whether [`Self::run`] is to be called again at once.
     pub(super) fn is_unfinished(&self) -> bool {
         self.is_unfinished

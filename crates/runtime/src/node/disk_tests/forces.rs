@@ -75,6 +75,9 @@ fn a_force_covers_what_was_written_before_it_began_and_no_more() {
     let gate = Gate::open();
     let mut cluster = Cluster::lone(&Machine::new(gate.disk(), directory.path(), LOG_ONLY, 1), 1);
     assert_eq!(cluster.put("before", b"1").unwrap(), Some(Status::Ok));
+    while !cluster.nodes[0].storage.is_at_rest() {
+        cluster.nodes[0].turn().unwrap();
+    }
     let closed = gate.close();
     // The force of the first has begun when the second is written.
     for name in ["first", "second"] {
