@@ -17,9 +17,9 @@ use crate::topology::Host;
 /// Nodes that the lab has besides those that it begins with. A second one would have to come after it, for its number.
 pub(crate) const SPARES: u8 = 1;
 /// Between two tries.
-const PAUSE: Duration = Duration::from_millis(200);
+pub(super) const PAUSE: Duration = Duration::from_millis(200);
 /// After the last fault all has moved within this time.
-const TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 /// Of a node of a quorum keyspace, which does not move yet: no later try will be heard.
 const BOUND: &str = "by quorum";
 
@@ -36,6 +36,8 @@ pub(crate) struct Trip {
 pub(crate) struct Heard {
     pub(crate) changes: usize,
     pub(crate) refused: usize,
+    /// Splits and merges.
+    pub(crate) reshapings: usize,
 }
 
 /// What the cluster says to a change in the end.
@@ -106,13 +108,17 @@ fn is_settled(node: &Value) -> bool {
     node["missing"] == 0 && (node["wish"] == "holds" || node["members"] == 0)
 }
 
-/// `nicekv node WORDS` on a client's host: whether it succeeded, and what it said.
 fn node(lab: &OwnLab, words: &[&str]) -> Result<(bool, String)> {
+    nicekv(lab, &[&["node"], words].concat())
+}
+
+/// `nicekv WORDS` on a client's host: whether it succeeded, and what it said.
+pub(super) fn nicekv(lab: &OwnLab, words: &[&str]) -> Result<(bool, String)> {
     let state = lab.state()?;
     let mut command = Command::new(&state.program);
-    command.arg("node").args(words).args(["--endpoint", &state.endpoints()]);
+    command.args(words).args(["--endpoint", &state.endpoints()]);
     let output = lab.scope.namespace(Host::Client(0)).inside(|| command.output())?;
-    let output = output.map_err(LabError::system("run `nicekv node`"))?;
+    let output = output.map_err(LabError::system("run `nicekv`"))?;
     let said = if output.status.success() { output.stdout } else { output.stderr };
     Ok((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
 }

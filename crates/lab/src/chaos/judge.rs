@@ -102,6 +102,7 @@ impl Report {
         self.faults.extend(&phase.faults);
         self.heard.changes += phase.heard.changes;
         self.heard.refused += phase.heard.refused;
+        self.heard.reshapings += phase.heard.reshapings;
         self.whole_after = self.whole_after.max(phase.whole_after);
         self.phases += 1;
     }
@@ -132,8 +133,9 @@ impl fmt::Display for Report {
         } else {
             write!(formatter, " in {} phases", self.phases)?;
         }
-        let Heard { changes, refused } = self.heard;
+        let Heard { changes, refused, reshapings } = self.heard;
         write!(formatter, ", {changes} changes of the set of nodes, {refused} refused")?;
+        write!(formatter, ", {reshapings} splits and merges")?;
         let (gap_ms, whole_ms) = (total.longest_gap.as_millis(), self.whole_after.as_millis());
         write!(formatter, ", longest gap {gap_ms} ms, whole after {whole_ms} ms, ")?;
         write!(formatter, "{} keys: {}", total.keys, total.verdict())

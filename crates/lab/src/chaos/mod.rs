@@ -6,7 +6,7 @@
 //!   Redis clients ── gateways ─────────┴─▶ history of each key ──▶ linearizable?
 //! ```
 //!
-//! Beside the faults, an operator drains and adds nodes ([`changes`]).
+//! Beside the faults, one operator drains and adds nodes ([`changes`]), and another one has partitions split and merged ([`reshapings`]).
 //!
 //! Every keyspace of the lab is driven at the same time, by the same clients, and judged for itself: those with a primary and those by quorum
 //! under the same faults. Every phase has keys of its own, so that histories stay short enough to be judged. The reads at the end belong to the history: an
@@ -17,6 +17,7 @@
 
 mod changes;
 mod judge;
+mod reshapings;
 mod schedule;
 mod workload;
 
@@ -35,8 +36,9 @@ use crate::scope::Scope;
 use crate::up::{interruption, stop_if};
 use crate::{ChaosArguments, Configure, MetadataStore, NetworkArguments};
 
-use changes::{SPARES, Trip};
+use changes::{Heard, SPARES, Trip};
 use judge::Report;
+use reshapings::Reshapings;
 use schedule::{Deed, Step, Victims};
 use workload::{KeyCall, Keys};
 
@@ -129,6 +131,7 @@ impl Chaos<'_> {
         let span_ms = span.as_millis() as u64;
         let steps = schedule::draw(&mut random, self.victims, span_ms);
         let trip = Trip::draw(&mut random, span_ms);
+        let reshapings = Reshapings::draw(&mut random, span_ms);
         let stopped = AtomicBool::new(false);
         let (calls, whole_after, heard) = std::thread::scope(|scope| {
             let stop = StopOnDrop(&stopped);
@@ -140,16 +143,19 @@ impl Chaos<'_> {
                 .collect();
             let begun = Instant::now();
             let operator = scope.spawn(move || trip.make(self.lab, begun, self.interrupted));
+            let reshaper = scope.spawn(move || reshapings.make(self.lab, begun, self.interrupted));
             let whole_after = self.inject(&steps).and_then(|()| self.wait_until_whole());
             let heard = operator.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            let moved = changes::wait_until_moved(self.lab, self.interrupted);
+            let reshaped = reshaper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let is_settled = reshapings::wait_until_done(self.lab, self.interrupted)
+                .and_then(|()| changes::wait_until_moved(self.lab, self.interrupted));
             drop(stop);
             let calls = clients
                 .into_iter()
                 .map(|client| client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             let calls: Result<Vec<Vec<KeyCall>>> = calls.collect();
-            let (whole_after, heard, ()) = (whole_after?, heard?, moved?);
-            Ok::<_, crate::LabError>((calls?.concat(), whole_after, heard))
+            let (whole_after, reshapings, ()) = (whole_after?, reshaped?, is_settled?);
+            Ok::<_, crate::LabError>((calls?.concat(), whole_after, Heard { reshapings, ..heard? }))
         })?;
         let read_back = self.read_back(phase)?;
         let faults = steps.iter().map(|step| step.deed).filter(|deed| deed.is_fault()).collect();
