@@ -11,7 +11,7 @@ use nicekv_client::Keyspace;
 use nicekv_client::facade::{Client, ClientError};
 use nicekv_metadata::{
     BalancingStatus, ClusterInfo, ControlPlane, HealthCounts, KeyspaceInfo, KeyspaceStatus, MemberStatus,
-    NodeState, NodeStatus, PartitionStatus, Status, UsageStatus,
+    NodeState, NodeStatus, PartitionStatus, Refused, Status, UsageStatus,
 };
 use nicekv_runtime::admin::NoLeader;
 use nicekv_runtime::control_plane::AdminRequest;
@@ -24,6 +24,10 @@ use std::time::Duration;
 
 /// For an answer of the metadata service.
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Between two tries to begin a change while another one is being written down.
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
+/// Tries to begin a change.
+const BUSY_TRIES_MAX: usize = 50;
 
 /// Where a client command goes.
 #[derive(clap::Args)]
@@ -288,6 +292,22 @@ pub(crate) fn answer<T: DeserializeOwned>(
     request: &AdminRequest,
 ) -> Result<T, Failure> {
     serde_json::from_slice(&ask(endpoint, request)?).map_err(Failure::environment)
+}
+
+/// What is refused changes nothing; while another change is being written down, it is asked again.
+pub(crate) fn ask_for<P: DeserializeOwned>(
+    endpoint: &[SocketAddrV4],
+    request: &AdminRequest,
+) -> Result<P, Failure> {
+    let busy = Refused::Busy.to_string();
+    let asked = || answer::<Result<P, String>>(endpoint, request);
+    for _ in 1..BUSY_TRIES_MAX {
+        match asked()? {
+            Err(refused) if refused == busy => std::thread::sleep(BUSY_PAUSE),
+            answer => return answer.map_err(Failure::Environment),
+        }
+    }
+    asked()?.map_err(Failure::Environment)
 }
 
 fn with_client(

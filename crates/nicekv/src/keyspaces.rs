@@ -2,22 +2,19 @@
 //!
 //! A change is written down by the metadata service and carried out step by step; the command waits and may be ended: the change goes on.
 
-use crate::commands::{self, ListArguments, answer, print};
+use crate::commands::{self, ListArguments, answer, ask_for, print};
 use crate::config::Replication;
 use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
-use nicekv_metadata::{DroppedStatus, KeyspaceChange, KeyspacePlan, KeyspaceStatus, Refused, Status};
+use nicekv_metadata::{DroppedStatus, KeyspaceChange, KeyspacePlan, KeyspaceStatus, Status};
 use nicekv_runtime::control_plane::AdminRequest;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use std::io::{BufRead, IsTerminal, Write};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-/// Between two looks at how far a change is, and two tries while another change is being written down.
+/// Between two looks at how far a change is.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// Tries to begin a change.
-const TRIES_MAX: usize = 50;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum KeyspaceCommand {
@@ -158,7 +155,7 @@ fn drop_keyspace(arguments: &DropArguments) -> Result<(), Failure> {
     let wanted = KeyspaceChange::Drop { name: change.name.clone() };
     if !change.dry_run {
         // What is refused is refused before anything is asked.
-        let _: KeyspacePlan = ask(&endpoint, &AdminRequest::PlanKeyspace(wanted.clone()))?;
+        let _: KeyspacePlan = ask_for(&endpoint, &AdminRequest::PlanKeyspace(wanted.clone()))?;
         confirm(&change.name, arguments.yes_drop.as_deref())?;
     }
     let Some(plan) = carry_out(&endpoint, &wanted, change)? else { return Ok(()) };
@@ -200,7 +197,7 @@ fn carry_out(
     change: &KeyspaceChange,
     arguments: &ChangeArguments,
 ) -> Result<Option<KeyspacePlan>, Failure> {
-    let plan: KeyspacePlan = ask(endpoint, &AdminRequest::PlanKeyspace(change.clone()))?;
+    let plan: KeyspacePlan = ask_for(endpoint, &AdminRequest::PlanKeyspace(change.clone()))?;
     let replicas: Vec<_> = plan.replicas.iter().map(|(node, count)| format!("{node} {count}")).collect();
     let number = if arguments.dry_run { "would be " } else { "" };
     let what = match change {
@@ -211,7 +208,7 @@ fn carry_out(
     if arguments.dry_run {
         return Ok(None);
     }
-    ask(endpoint, &AdminRequest::ChangeKeyspace(change.clone())).map(Some)
+    ask_for(endpoint, &AdminRequest::ChangeKeyspace(change.clone())).map(Some)
 }
 
 /// How far a change is.
@@ -240,20 +237,4 @@ pub(crate) fn wait(endpoint: &[SocketAddrV4], progress: impl Fn(&Status) -> Prog
         }
         std::thread::sleep(LOOK_INTERVAL);
     }
-}
-
-/// What is refused changes nothing; while another change is being written down, it is asked again.
-pub(crate) fn ask<P: DeserializeOwned>(
-    endpoint: &[SocketAddrV4],
-    request: &AdminRequest,
-) -> Result<P, Failure> {
-    let busy = Refused::Busy.to_string();
-    let asked = || answer::<Result<P, String>>(endpoint, request);
-    for _ in 1..TRIES_MAX {
-        match asked()? {
-            Err(refused) if refused == busy => std::thread::sleep(LOOK_INTERVAL),
-            answer => return answer.map_err(Failure::Environment),
-        }
-    }
-    asked()?.map_err(Failure::Environment)
 }

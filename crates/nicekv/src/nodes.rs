@@ -3,7 +3,7 @@
 //! A change is a wish that the metadata service writes down and carries out step by step; the command waits and tells how far it is, and may be ended:
 //! the change goes on.
 
-use crate::commands::{ListArguments, answer, print};
+use crate::commands::{ListArguments, answer, ask_for, print};
 use crate::config::{self, RoleKind};
 use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
@@ -116,7 +116,7 @@ fn describe(node: &NodeStatus) -> String {
 /// Shows what follows, does it, and waits for it.
 fn carry_out(change: &Change, number: Option<u16>, arguments: &ChangeArguments) -> Result<(), Failure> {
     let endpoint = discovery::find(&arguments.endpoint)?;
-    let plan = ask(&endpoint, &AdminRequest::Plan(change.clone()))?;
+    let plan: Plan = ask_for(&endpoint, &AdminRequest::Plan(change.clone()))?;
     if let Some(number) = number.filter(|number| *number != plan.node) {
         let line = format!("the file says id = {number}, but its number in this cluster is {}", plan.node);
         return Err(Failure::Environment(line));
@@ -125,7 +125,7 @@ fn carry_out(change: &Change, number: Option<u16>, arguments: &ChangeArguments) 
     if arguments.dry_run {
         return Ok(());
     }
-    ask(&endpoint, &AdminRequest::Change(change.clone()))?;
+    let _: Plan = ask_for(&endpoint, &AdminRequest::Change(change.clone()))?;
     if arguments.no_wait { Ok(()) } else { wait(&endpoint, change, &arguments.name) }
 }
 
@@ -174,9 +174,4 @@ fn left(status: &Status, change: &Change, name: &str) -> usize {
 fn leaving(status: &Status) -> usize {
     let members = status.partitions.iter().flat_map(|partition| &partition.members);
     members.filter(|member| member.leaving).count()
-}
-
-/// What is refused changes nothing.
-fn ask(endpoint: &[SocketAddrV4], request: &AdminRequest) -> Result<Plan, Failure> {
-    answer::<Result<Plan, String>>(endpoint, request)?.map_err(Failure::Environment)
 }

@@ -3,10 +3,10 @@
 //! A change is a wish that the metadata service writes down, and carries out when the partitions are whole; the command waits and may be ended: the
 //! change goes on.
 
-use crate::commands::{self, ListArguments, answer, print};
+use crate::commands::{self, ListArguments, answer, ask_for, print};
 use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
-use crate::keyspaces::{Progress, ask, wait};
+use crate::keyspaces::{Progress, wait};
 use nicekv_metadata::{
     ClusterInfo, MemberStatus, PartitionChange, PartitionPlan, PartitionStatus, ReshapingPhase,
     ReshapingStatus, Status,
@@ -117,7 +117,7 @@ pub(crate) fn run(command: &PartitionCommand) -> Result<(), Failure> {
         PartitionCommand::Cancel(CancelArguments { partition, endpoint }) => {
             let endpoint = discovery::find(endpoint)?;
             let wanted = PartitionChange::Cancel { partition: *partition };
-            let plan: PartitionPlan = ask(&endpoint, &AdminRequest::ChangePartitions(wanted))?;
+            let plan: PartitionPlan = ask_for(&endpoint, &AdminRequest::ChangePartitions(wanted))?;
             print(format!("given up: {} as before\n", named(&plan.parents)).as_bytes())
         }
     }
@@ -267,12 +267,12 @@ fn carry_out(
     wanted: &PartitionChange,
     arguments: &ChangeArguments,
 ) -> Result<(), Failure> {
-    let plan: PartitionPlan = ask(endpoint, &AdminRequest::PlanPartitions(wanted.clone()))?;
+    let plan: PartitionPlan = ask_for(endpoint, &AdminRequest::PlanPartitions(wanted.clone()))?;
     print(show(&plan, arguments.dry_run).as_bytes())?;
     if arguments.dry_run {
         return Ok(());
     }
-    let plan: PartitionPlan = ask(endpoint, &AdminRequest::ChangePartitions(wanted.clone()))?;
+    let plan: PartitionPlan = ask_for(endpoint, &AdminRequest::ChangePartitions(wanted.clone()))?;
     match arguments.no_wait {
         true => Ok(()),
         false => wait(endpoint, |status| progress(status, &plan)),
