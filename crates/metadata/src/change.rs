@@ -29,6 +29,8 @@ pub enum Change {
         mac: [u8; 6],
         /// Port of the switch that leads to it.
         switch_port: u16,
+        /// The switch that it hangs at, where there are trunks between several.
+        home: Option<u16>,
     },
     /// A node is to hold nothing, and stays in the cluster.
     Drain {
@@ -191,13 +193,14 @@ impl Metadata {
         self.check_begun()?;
         let mut next = self.committed.clone();
         let node = match change {
-            Change::Add { name, address, mac, switch_port } => {
+            Change::Add { name, address, mac, switch_port, home } => {
                 let config = NodeConfig {
                     id: NodeId(next.next_node),
                     name: name.clone(),
                     address: *address,
                     mac: *mac,
                     switch_port: *switch_port,
+                    home: *home,
                 };
                 self.add(&mut next, config)?
             }

@@ -34,6 +34,8 @@ pub struct NodeConfig {
     pub mac: [u8; 6],
     /// Port of the switch that leads to it; distinct at each switch.
     pub switch_port: u16,
+    /// The switch that it hangs at, where there are trunks between several; `None`: as [`Config::topology`] says.
+    pub home: Option<u16>,
 }
 
 /// A metadata service, as the switches have to know it.
@@ -265,11 +267,19 @@ impl Config {
         self.validate_timing()
     }
 
+    /// Where servers hang, nodes at the homes that they have themselves.
+    pub(crate) fn settled(topology: &Topology, nodes: &[NodeConfig]) -> Topology {
+        let mut topology = topology.clone();
+        let homes = nodes.iter().filter_map(|node| Some((host_id(node.id), node.home?)));
+        homes.for_each(|(host, home)| topology.settle(host, home));
+        topology
+    }
+
     fn validate_nodes(&self) -> Result<(), ConfigError> {
         let (mut ids, mut addresses, mut ports) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let vrings = self.vrings();
+        let (vrings, topology) = (self.vrings(), Self::settled(&self.topology, &self.nodes));
         for node in &self.nodes {
-            let port = (self.topology.home(host_id(node.id)), node.switch_port);
+            let port = (topology.home(host_id(node.id)), node.switch_port);
             if !(ids.insert(node.id) && addresses.insert(node.address) && ports.insert(port)) {
                 return Err(ConfigError::DuplicateNode { node: node.id });
             }
@@ -278,7 +288,7 @@ impl Config {
             }
         }
         for (&ServiceConfig { address, switch_port, .. }, index) in self.services.iter().zip(0..) {
-            let port = (self.topology.home(service_host_id(index)), switch_port);
+            let port = (topology.home(service_host_id(index)), switch_port);
             let is_own = addresses.insert(address) && ports.insert(port);
             if !is_own || vrings.contains(address.ip().octets()) {
                 return Err(ConfigError::Service { address });
@@ -289,17 +299,18 @@ impl Config {
 
     /// The egress stage of a switch rewrites by port, for those that hang there themselves.
     fn validate_topology(&self) -> Result<(), ConfigError> {
+        let topology = Self::settled(&self.topology, &self.nodes);
         let nodes = self.nodes.iter().map(|node| (host_id(node.id), node.switch_port));
         let services = self.services.iter().zip(0..);
         let services = services.map(|(service, index)| (service_host_id(index), service.switch_port));
         let servers: Vec<_> = nodes.chain(services).collect();
         let switches: Vec<u16> = self.switches.iter().map(|switch| switch.0).collect();
-        self.topology.check(&switches, &servers)?;
+        topology.check(&switches, &servers)?;
         for &switch in &self.switches {
             let mut ports = BTreeSet::new();
-            let hangs_here = |host| self.topology.home(host).is_none_or(|home| home == switch.0);
+            let hangs_here = |host| topology.home(host).is_none_or(|home| home == switch.0);
             for (host, port) in servers.iter().filter(|(host, _)| hangs_here(*host)) {
-                let port = self.topology.port(switch.0, *host).unwrap_or(*port);
+                let port = topology.port(switch.0, *host).unwrap_or(*port);
                 if !ports.insert(port) {
                     return Err(ConfigError::SharedPort { switch, port });
                 }

@@ -206,6 +206,7 @@ impl Metadata {
         self.observations.handle_change(&before, &self.committed, self.now_ns);
         if self.committed.is_bootstrapped() {
             let tables = rules::compile(&self.config, &self.committed, self.observations.planted());
+            self.observations.switches.settle(&self.config.nodes);
             self.observations.switches.set_tables(tables);
         }
         self.observed_change = true;

@@ -294,12 +294,15 @@ impl ClusterConfig {
 
     /// What the metadata service is configured with; checks everything on the way.
     pub(crate) fn metadata_config(&self) -> Result<nicekv_metadata::Config, Failure> {
-        let node = |node: &NodeSection| MetadataNode {
-            id: NodeId(node.id),
-            name: node.name.clone(),
-            address: SocketAddrV4::new(node.address, self.port),
-            mac: node.mac.0,
-            switch_port: node.switch_port,
+        let node = |node: &NodeSection| {
+            Ok(MetadataNode {
+                id: NodeId(node.id),
+                name: node.name.clone(),
+                address: SocketAddrV4::new(node.address, self.port),
+                mac: node.mac.0,
+                switch_port: node.switch_port,
+                home: self.home(&node.name, node.switch.as_deref())?,
+            })
         };
         let balancing = match &self.clients {
             Some(clients) => Balancing::Source { clients: parse_prefix(clients)? },
@@ -307,7 +310,7 @@ impl ClusterConfig {
         };
         let config = nicekv_metadata::Config {
             cluster: self.cluster()?,
-            nodes: self.nodes.iter().map(node).collect(),
+            nodes: self.nodes.iter().map(node).collect::<Result<_, Failure>>()?,
             keyspaces: self.keyspaces()?,
             port: self.port,
             balancing,

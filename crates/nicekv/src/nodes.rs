@@ -40,6 +40,9 @@ pub(crate) struct AddArguments {
     /// The file with the node's entry
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    /// The switch that it hangs at, where there are trunks between several [default: `switch` of its entry]
+    #[arg(long, value_name = "NAME")]
+    switch: Option<String>,
     #[command(flatten)]
     change: ChangeArguments,
 }
@@ -61,7 +64,7 @@ pub(crate) struct ChangeArguments {
 pub(crate) fn run(command: &NodeCommand) -> Result<(), Failure> {
     match command {
         NodeCommand::List(arguments) => list(arguments),
-        NodeCommand::Add(AddArguments { config, change: arguments }) => {
+        NodeCommand::Add(AddArguments { config, switch, change: arguments }) => {
             let config = config::read(config, RoleKind::Node)?;
             let section = config.nodes.iter().find(|node| node.name == arguments.name);
             let section = section
@@ -71,6 +74,11 @@ pub(crate) fn run(command: &NodeCommand) -> Result<(), Failure> {
                 address: SocketAddrV4::new(section.address, config.port),
                 mac: section.mac.0,
                 switch_port: section.switch_port,
+                home: switch
+                    .as_ref()
+                    .or(section.switch.as_ref())
+                    .map(|name| home(name, arguments))
+                    .transpose()?,
             };
             carry_out(&change, Some(section.id), arguments)
         }
@@ -81,6 +89,16 @@ pub(crate) fn run(command: &NodeCommand) -> Result<(), Failure> {
             carry_out(&Change::Remove { name: arguments.name.clone() }, None, arguments)
         }
     }
+}
+
+/// The number of a switch.
+fn home(name: &str, arguments: &ChangeArguments) -> Result<u16, Failure> {
+    let status: Status = answer(&discovery::find(&arguments.endpoint)?, &AdminRequest::Status)?;
+    let found = status.switches.iter().find(|switch| switch.name == name);
+    found.map(|switch| switch.id).ok_or_else(|| {
+        let names: Vec<_> = status.switches.iter().map(|switch| switch.name.as_str()).collect();
+        Failure::Environment(format!("there is no switch {name:?}, only {}", names.join(", ")))
+    })
 }
 
 fn list(arguments: &ListArguments) -> Result<(), Failure> {

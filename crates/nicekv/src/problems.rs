@@ -76,7 +76,7 @@ fn of_stranger(stranger: &StrangerStatus, nodes: &[NodeStatus]) -> String {
 }
 
 fn of_switch(switch: &SwitchStatus) -> Option<String> {
-    let SwitchStatus { id, connected, current, error } = switch;
+    let SwitchStatus { id, connected, current, error, .. } = switch;
     match (connected, error, current) {
         (false, _, _) => Some(format!("switch {id} is not connected: what it knows may be old")),
         (true, Some(error), _) => Some(format!("switch {id} refused its tables: {error}")),

@@ -43,6 +43,7 @@ fn a_leader_whose_compare_and_swap_fails_stops_at_once() {
             address,
             mac: [2; 6],
             switch_port: 1,
+            home: None,
         }],
         keyspaces: vec![KeyspaceSpec::of(&KeyspaceDefaults {
             id: KeyspaceId::DEFAULT,

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_dataplane::{TableSet, TableStatus, Topology};
 
-use crate::config::SwitchId;
+use crate::config::{Config, NodeConfig, SwitchId};
 use crate::status::SwitchStatus;
 
 #[derive(Clone, Debug, Default)]
@@ -49,6 +49,11 @@ impl Switches {
     pub(crate) fn new(switches: &[SwitchId], topology: Topology, interval_ns: u64) -> Self {
         let switches = switches.iter().map(|id| (*id, Switch::default())).collect();
         Self { switches, interval_ns, topology, newest: TableSet::default(), newer_term: None }
+    }
+
+    /// Nodes that have come since hang where they say.
+    pub(crate) fn settle(&mut self, nodes: &[NodeConfig]) {
+        self.topology = Config::settled(&self.topology, nodes);
     }
 
     /// Makes `tables` the newest, under the next generation, if they differ from the ones before.
@@ -99,6 +104,7 @@ impl Switches {
         let newest = self.newest.generation;
         let status = |(id, switch): (&SwitchId, &Switch)| SwitchStatus {
             id: id.0,
+            name: String::new(),
             connected: switch.connected,
             current: newest > 0 && switch.acknowledged == newest && !switch.doubtful,
             error: switch.failure.clone(),

@@ -30,7 +30,7 @@ pub(crate) use reshaping::{
 };
 
 /// Version of the encoding, its first byte.
-const FORMAT_VERSION: u8 = 7;
+const FORMAT_VERSION: u8 = 8;
 
 /// What the operator wants of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

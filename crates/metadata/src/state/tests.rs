@@ -17,7 +17,8 @@ fn add(state: &mut State, keyspace: u16, range: MatchRange) -> PartitionId {
 /// Two nodes, the first of which holds two keyspaces, with one and two partitions.
 fn state() -> State {
     let address = core::net::SocketAddrV4::new([10, 0, 0, 1].into(), 7400);
-    let config = NodeConfig { id: NodeId(1), name: "n".into(), address, mac: [2; 6], switch_port: 1 };
+    let config =
+        NodeConfig { id: NodeId(1), name: "n".into(), address, mac: [2; 6], switch_port: 1, home: Some(1) };
     let second = NodeConfig { id: NodeId(2), ..config.clone() };
     let mut state = State {
         version: 1,

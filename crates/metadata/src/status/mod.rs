@@ -387,6 +387,9 @@ impl HealthCounts {
 pub struct SwitchStatus {
     /// Its place in the configuration.
     pub id: u16,
+    /// Its name, where that is known.
+    #[serde(default)]
+    pub name: String,
     /// Whether it can be talked to.
     pub connected: bool,
     /// Whether it goes by the newest tables, as far as it is known.

@@ -29,6 +29,7 @@ fn cluster(nodes: usize, replicas: usize, is_balanced: bool) -> (Config, State) 
         address: std::net::SocketAddrV4::new((0x0a80_0000 + number as u32).into(), 7400),
         mac: [2, 0, 0, 0, (number >> 8) as u8, number as u8],
         switch_port: number as u16,
+        home: None,
     };
     config.nodes = (0..nodes).map(node).collect();
     let defaults =

@@ -12,7 +12,7 @@ const NEW: NodeId = NodeId(4);
 
 fn add(node: NodeId) -> Change {
     let (name, address) = (format!("node-{node}", node = node.0), address(node));
-    Change::Add { name, address, mac: [2, 0, 0, 0, 0, node.0 as u8], switch_port: node.0 }
+    Change::Add { name, address, mac: [2, 0, 0, 0, 0, node.0 as u8], switch_port: node.0, home: None }
 }
 
 fn drain(node: NodeId) -> Change {
@@ -131,14 +131,24 @@ fn a_change_that_makes_no_sense_changes_nothing() {
     refused(&mut cluster, &drain(NodeId(1)), too_few);
     refused(&mut cluster, &remove(NodeId(1)), too_few);
     refused(&mut cluster, &add(NodeId(1)), "node-1 holds its share already");
-    let other = Change::Add { name: "node-1".into(), address: address(NEW), mac: [2; 6], switch_port: 9 };
+    let other =
+        Change::Add { name: "node-1".into(), address: address(NEW), mac: [2; 6], switch_port: 9, home: None };
     refused(&mut cluster, &other, "node-1 is a node of this cluster already, with other settings");
-    let same_port = Change::Add { name: "node-4".into(), address: address(NEW), mac: [2; 6], switch_port: 1 };
+    let same_port =
+        Change::Add { name: "node-4".into(), address: address(NEW), mac: [2; 6], switch_port: 1, home: None };
     refused(
         &mut cluster,
         &same_port,
         "nodes must have different ids, addresses and switch ports: node-4 does not",
     );
+    let nowhere = Change::Add {
+        name: "node-4".into(),
+        address: address(NEW),
+        mac: [2; 6],
+        switch_port: 4,
+        home: Some(9),
+    };
+    refused(&mut cluster, &nowhere, "no trunks lead from switch 0 to switch 9");
     change(&mut cluster, &add(NEW)).unwrap();
     cluster.run_until(3000, "added", is_settled);
     change(&mut cluster, &drain(NEW)).unwrap();

@@ -91,6 +91,7 @@ pub(super) fn config(nodes: u16, replicas: usize) -> Config {
         address: address(NodeId(id)),
         mac: [2, 0, 0, 0, 0, id as u8],
         switch_port: id,
+        home: None,
     };
     Config {
         cluster: 7,

@@ -98,7 +98,8 @@ fn with_a_fourth() -> Cluster {
 
 fn add(cluster: &mut Cluster, node: u16) {
     let (name, address) = (format!("node-{node}"), address(NodeId(node)));
-    let wanted = Change::Add { name, address, mac: [2, 0, 0, 0, 0, node as u8], switch_port: node };
+    let wanted =
+        Change::Add { name, address, mac: [2, 0, 0, 0, 0, node as u8], switch_port: node, home: None };
     change(cluster, |core| core.change(&wanted)).unwrap();
 }
 

@@ -10,22 +10,18 @@ impl ClusterConfig {
     /// What differs from where servers say themselves that they hang. Whether the switches form a tree is checked with the whole.
     pub(super) fn topology(&self) -> Result<Topology, Failure> {
         let mut topology = Topology::default();
-        let nodes = self
-            .nodes
-            .iter()
-            .map(|node| (nicekv_metadata::host_id(NodeId(node.id)), &node.name, &node.switch));
+        // The cluster knows the homes of its nodes itself.
+        let nodes = self.nodes.iter();
+        let nodes = nodes.map(|node| (nicekv_metadata::host_id(NodeId(node.id)), &node.name, None));
         let services = self.metadata.all();
         let services = services.iter().zip(0..);
         let services = services.map(|(service, index)| {
-            (nicekv_metadata::service_host_id(index), &service.name, &service.switch)
+            (nicekv_metadata::service_host_id(index), &service.name, service.switch.as_deref())
         });
         let servers: Vec<_> = nodes.chain(services).collect();
         for (host, name, switch) in &servers {
-            if let Some(switch) = switch {
-                topology.settle(
-                    *host,
-                    self.switch_number(switch).map_err(|error| wrong(name, "switch", &error))?,
-                );
+            if let Some(home) = self.home(name, *switch)? {
+                topology.settle(*host, home);
             }
         }
         let known = |name: &str| servers.iter().find(|(_, known, _)| *known == name).map(|(host, ..)| *host);
@@ -34,6 +30,12 @@ impl ClusterConfig {
             self.connect_trunks(&mut topology, (switch, index))?;
         }
         Ok(topology)
+    }
+
+    /// The number of the switch that a server says it hangs at.
+    pub(super) fn home(&self, name: &str, switch: Option<&str>) -> Result<Option<u16>, Failure> {
+        let number = |switch| self.switch_number(switch).map_err(|error| wrong(name, "switch", &error));
+        switch.map(number).transpose()
     }
 
     fn connect_trunks(

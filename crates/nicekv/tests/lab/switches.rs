@@ -115,3 +115,45 @@ fn a_root_with_leaves_serves_clients_of_both() {
         lab.down();
     });
 }
+
+#[test]
+fn a_node_is_added_at_the_second_switch_and_stays_there_when_the_metadata_service_is_restarted() {
+    as_root(
+        "a_node_is_added_at_the_second_switch_and_stays_there_when_the_metadata_service_is_restarted",
+        || {
+            let lab = LabUnderTest::up("home", &["--switches", "2", "--nodes", "3", "--spares", "1"]);
+            let config = lab.config();
+            let add = |more: &[&str]| {
+                let command = ["node", "add", "node-3", "--config", &config, "--endpoint", "10.20.0.2:7400"];
+                let program = program();
+                lab.command(&[&["exec", "client-0", "--", &program], &command[..], more].concat())
+                    .output()
+                    .unwrap()
+            };
+            Load::during(&lab, |load| {
+                lab.succeeds(&["start", "node-3"]);
+                let refused = add(&["--switch", "switch-7"]);
+                let told = text(&refused.stderr);
+                assert!(refused.status.code() == Some(2) && told.contains("only switch, switch-1"), "{told}");
+                assert!(add(&["--switch", "switch-1"]).status.success());
+                wait_for(&lab, is_ready);
+                let members = status(&lab)["nodes"][3]["members"].as_u64().unwrap();
+                assert!(members > 0, "it holds its share");
+                load.wait_for_progress();
+                // What knows where it hangs is the cluster's state.
+                for host in ["metadata", "switch", "switch-1"] {
+                    lab.succeeds(&["kill", host]);
+                    lab.succeeds(&["start", host]);
+                    wait_for(&lab, is_ready);
+                    load.wait_for_progress();
+                }
+                lab.succeeds(&["kill", "node-0"]);
+                wait_for(&lab, |status| is_out(status, 0));
+                load.wait_for_progress();
+                lab.succeeds(&["start", "node-0"]);
+                wait_for(&lab, is_ready);
+            });
+            lab.down();
+        },
+    );
+}

@@ -164,7 +164,11 @@ impl Connections {
         while index < self.open.len() {
             let connection = &mut self.open[index];
             let before = connection.peer;
-            let mut desk = Desk { core: core.as_deref_mut(), control_plane: &self.control_plane };
+            let mut desk = Desk {
+                core: core.as_deref_mut(),
+                control_plane: &self.control_plane,
+                switches: &self.switches,
+            };
             let mut asides = Vec::new();
             let is_sound =
                 !connection.ready || connection.receive(now, &mut desk, &self.switches, &mut asides).is_ok();

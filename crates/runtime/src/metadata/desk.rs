@@ -2,7 +2,7 @@
 
 use crate::control_plane::{AdminRequest, NotLeading};
 use nicekv_dataplane::control::Lookup;
-use nicekv_metadata::{ControlPlane, Metadata, Refused, Status};
+use nicekv_metadata::{ControlPlane, Metadata, Refused, Status, SwitchId};
 use serde::Serialize;
 
 pub(super) enum Answer {
@@ -19,13 +19,23 @@ pub(super) enum Answer {
 pub(super) struct Desk<'a> {
     pub(super) core: Option<&'a mut Metadata>,
     pub(super) control_plane: &'a ControlPlane,
+    /// By their names.
+    pub(super) switches: &'a [(String, SwitchId)],
 }
 
 impl Desk<'_> {
     /// The answer to a command, and when it is to be given.
     pub(super) fn answer(&mut self, request: &AdminRequest) -> serde_json::Result<Answer> {
         let control_plane = self.control_plane;
-        let status = |core: &Metadata| Status { control_plane: control_plane.clone(), ..core.status() };
+        let switches = self.switches;
+        let status = |core: &Metadata| {
+            let mut status = Status { control_plane: control_plane.clone(), ..core.status() };
+            for switch in &mut status.switches {
+                let named = switches.iter().find(|(_, id)| id.0 == switch.id);
+                switch.name = named.map(|(name, _)| name.clone()).unwrap_or_default();
+            }
+            status
+        };
         let core = match &mut self.core {
             Some(core) if !core.is_overdue() => core,
             core => {

@@ -153,6 +153,7 @@ pub(super) mod tests {
             address: "127.20.0.1:7400".parse().unwrap(),
             mac: [2; 6],
             switch_port: 1,
+            home: None,
         };
         Config {
             cluster: 7,

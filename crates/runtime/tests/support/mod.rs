@@ -62,6 +62,7 @@ fn configuration(nodes: u8, port: u16) -> Config {
         address: address(number, port),
         mac: [2, 0, 0, 0, 0, number],
         switch_port: number.into(),
+        home: None,
     };
     let replicas = nodes.into();
     let (id, partitions, rings) = (KeyspaceId::DEFAULT, 1 << PARTITION_BITS, RingsBase::Loopback);

@@ -30,12 +30,13 @@ impl Cluster {
             address: node.address,
             mac: [2, 0, 0, 0, 0, node.id.0 as u8],
             switch_port: node.id.0,
+            home: None,
         }
     }
 
     pub(super) fn add_node(&mut self, node: usize) {
-        let NodeConfig { name, address, mac, switch_port, .. } = self.node_config(node);
-        self.change(node, &Change::Add { name, address, mac, switch_port });
+        let NodeConfig { name, address, mac, switch_port, home, .. } = self.node_config(node);
+        self.change(node, &Change::Add { name, address, mac, switch_port, home });
     }
 
     pub(super) fn drain_node(&mut self, node: usize) {
