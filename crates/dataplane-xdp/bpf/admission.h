@@ -175,7 +175,7 @@ static __always_inline int admit_to_vring(const struct ingress *ingress, const s
 	if (origin == ORIGIN_REFUSED)
 		return NICEKV_COUNTER_SOURCE_REFUSED;
 	is_node = origin == ORIGIN_NODE;
-	if (datagram->ring == RING_MULTICAST)
+	if (is_multicast(datagram->ring))
 		allowed = is_node ? NICEKV_OPCODES_MULTICAST_NODE : NICEKV_OPCODES_MULTICAST;
 	if (!holds(allowed, header->opcode))
 		return NICEKV_COUNTER_OPCODE_REFUSED;

@@ -16,8 +16,12 @@
 #define NICEKV_PORT_TWINS 4096
 #define NICEKV_PLACE_BITS 12
 #define NICEKV_PPM 1000000
-#define NICEKV_HIT_SLOTS 49152
-#define NICEKV_TABLES 3
+#define NICEKV_VNODES 65536
+#define NICEKV_DIVISIONS_MAX 8
+#define NICEKV_UNICAST_ROUTES 8193
+#define NICEKV_MULTICAST_ROUTES 8193
+#define NICEKV_HITS_BLOCK 512
+#define NICEKV_HITS_BLOCKS 97
 #define NICEKV_PORT_OPEN 0
 #define NICEKV_PORT_HOST 1
 #define NICEKV_PORT_TRUNK 2
@@ -34,8 +38,11 @@
 #define NICEKV_OPCODES_NODE 0xffffffd9ffffffffULL
 #define NICEKV_REGISTER_REFUSED_BY_PORT 0
 #define NICEKV_TABLE_UNICAST_VRING 0
+#define NICEKV_HITS_UNICAST_VRING 0
 #define NICEKV_TABLE_DIVISION 1
+#define NICEKV_HITS_DIVISION 8193
 #define NICEKV_TABLE_MULTICAST_VRING 2
+#define NICEKV_HITS_MULTICAST_VRING 40962
 #define NICEKV_COUNTER_MALFORMED 0
 #define NICEKV_COUNTER_VRING_MISS 1
 #define NICEKV_COUNTER_VRING_REFUSED 2
@@ -81,33 +88,29 @@ _Static_assert(offsetof(struct nicekv_config, reserved) == 298, "offset");
 _Static_assert(offsetof(struct nicekv_config, place_multiplier) == 300, "offset");
 _Static_assert(offsetof(struct nicekv_config, port_count) == 304, "offset");
 
-struct nicekv_trie_key {
-	__u32 prefix_length;
-	__be32 scope;
-	__be32 address;
+struct nicekv_division {
+	__u32 network;
+	__u16 number;
+	__u8 target;
+	__u8 ignored_bits;
 };
-_Static_assert(sizeof(struct nicekv_trie_key) == 12, "size");
-_Static_assert(offsetof(struct nicekv_trie_key, prefix_length) == 0, "offset");
-_Static_assert(offsetof(struct nicekv_trie_key, scope) == 4, "offset");
-_Static_assert(offsetof(struct nicekv_trie_key, address) == 8, "offset");
+_Static_assert(sizeof(struct nicekv_division) == 8, "size");
+_Static_assert(offsetof(struct nicekv_division, network) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_division, number) == 4, "offset");
+_Static_assert(offsetof(struct nicekv_division, target) == 6, "offset");
+_Static_assert(offsetof(struct nicekv_division, ignored_bits) == 7, "offset");
 
-struct nicekv_route {
-	__u32 hit_slot;
+struct nicekv_unicast_route {
 	__u32 target;
-	__be32 partition;
-	__be32 address;
-	__u8 mac[6];
-	__u8 is_trunk;
-	__u8 reserved[1];
+	__u32 division_count;
+	struct nicekv_division divisions[8];
+	struct nicekv_division reserved[7];
 };
-_Static_assert(sizeof(struct nicekv_route) == 24, "size");
-_Static_assert(offsetof(struct nicekv_route, hit_slot) == 0, "offset");
-_Static_assert(offsetof(struct nicekv_route, target) == 4, "offset");
-_Static_assert(offsetof(struct nicekv_route, partition) == 8, "offset");
-_Static_assert(offsetof(struct nicekv_route, address) == 12, "offset");
-_Static_assert(offsetof(struct nicekv_route, mac) == 16, "offset");
-_Static_assert(offsetof(struct nicekv_route, is_trunk) == 22, "offset");
-_Static_assert(offsetof(struct nicekv_route, reserved) == 23, "offset");
+_Static_assert(sizeof(struct nicekv_unicast_route) == 128, "size");
+_Static_assert(offsetof(struct nicekv_unicast_route, target) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_unicast_route, division_count) == 4, "offset");
+_Static_assert(offsetof(struct nicekv_unicast_route, divisions) == 8, "offset");
+_Static_assert(offsetof(struct nicekv_unicast_route, reserved) == 72, "offset");
 
 struct nicekv_place {
 	__u32 ifindex;

@@ -17,23 +17,57 @@ struct {
 	__type(value, __u32);
 } active SEC(".maps");
 
-/* Inner maps spell out sizes: a named inner struct with types becomes a forward declaration in BTF. */
-struct trie {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(key_size, sizeof(struct nicekv_trie_key));
-	__uint(value_size, sizeof(struct nicekv_route));
+/* By vnode, less its last bits, by which no two entries of the ring are told apart: the number of its entry, from one; 0: it has none. */
+struct nicekv_vnodes {
+	__u16 entries[NICEKV_VNODES];
+	__u16 ignored_bits;
 };
 
-/* [slot * NICEKV_TABLES + table]: one trie per table and generation. Empty until the first install. */
+struct nicekv_hits {
+	__u64 entries[NICEKV_HITS_BLOCK];
+};
+
+/* [slot + 2 * ring, of the rings of all pairs in a row]: whose a vnode is in the table of such rings. The loader makes as many as there are rings. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 4 * NICEKV_VRINGS_MAX);
+	__type(key, __u32);
+	__type(value, struct nicekv_vnodes);
+} vnodes SEC(".maps");
+
+/* [slot * NICEKV_UNICAST_ROUTES + number]: what becomes of a get. The flag makes the kernel begin with a page, and so each with a cache line. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 2 * NICEKV_UNICAST_ROUTES);
+	__type(key, __u32);
+	__type(value, struct nicekv_unicast_route);
+} unicast_routes SEC(".maps");
+
+/* [slot * NICEKV_MULTICAST_ROUTES + number]: the slot of its group. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * NICEKV_MULTICAST_ROUTES);
+	__type(key, __u32);
+	__type(value, __u32);
+} multicast_routes SEC(".maps");
+
+struct fenced {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+};
+
+/* Nobody reads it: to whoever sets it the kernel returns when every program that was running has ended. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, 2 * NICEKV_TABLES);
+	__uint(max_entries, 1);
 	__type(key, __u32);
-	__array(values, struct trie);
-} tables SEC(".maps");
+	__array(values, struct fenced);
+} fence SEC(".maps");
 
+/* Inner maps spell out sizes: a named inner struct with types becomes a forward declaration in BTF. */
 struct group {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, 1);
@@ -158,12 +192,12 @@ struct {
 	__type(value, __u64);
 } counters SEC(".maps");
 
-/* [hit slot]: matches of one table entry. */
+/* [number / NICEKV_HITS_BLOCK]: matches of one table entry each, side by side; layout.h says where a table begins. Only ever added to. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, NICEKV_HIT_SLOTS);
+	__uint(max_entries, NICEKV_HITS_BLOCKS);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct nicekv_hits);
 } hits SEC(".maps");
 
 /* The port of an interface; NULL if it is none of the switch's. */

@@ -28,7 +28,7 @@ enum class {
 	CLASS_OTHERS = -2,
 };
 
-/* What an address is to the switch. */
+/* What an address is to the switch: of no ring, or of one of the pair n: 2 * n + RING_UNICAST, 2 * n + RING_MULTICAST. */
 enum ring {
 	RING_NONE,
 	RING_UNICAST,
@@ -67,7 +67,7 @@ struct arp_ipv4 {
  * `is_fragment`: more is behind it than can be seen.
  */
 struct datagram {
-	enum ring ring;
+	__u32 ring;
 	struct ethhdr *ethernet;
 	struct iphdr *ip;
 	struct udphdr *udp;
@@ -100,7 +100,7 @@ static __always_inline struct ethhdr *ethernet_of(const struct frame *frame)
 }
 
 /* A call: inlined wherever it is needed, the loop would be most of the program. */
-__noinline enum ring ring_of(__be32 address)
+__noinline __u32 ring_of(__be32 address)
 {
 	__u32 octet = ((const __u8 *)&address)[1];
 
@@ -113,11 +113,16 @@ __noinline enum ring ring_of(__be32 address)
 		if (index >= config.vring_count)
 			break;
 		if ((address & pair->unicast_mask) == pair->unicast_network)
-			return RING_UNICAST;
+			return 2 * index + RING_UNICAST;
 		if ((address & pair->multicast_mask) == pair->multicast_network)
-			return RING_MULTICAST;
+			return 2 * index + RING_MULTICAST;
 	}
 	return RING_NONE;
+}
+
+static __always_inline bool is_multicast(__u32 ring)
+{
+	return !(ring & RING_UNICAST);
 }
 
 static __always_inline bool is_ours(const struct nicekv_header *header)

@@ -3,11 +3,9 @@
 //! ```text
 //!   slot 0 (in force)          slot 1 (free)                    visible to packets
 //!   ─────────────────────────────────────────────────────────────────────────────────
-//!   g: tries, egress hosts     g-1 or nothing                   g
-//!   g                          g+1: hit slots, tries built,     g      1. build, unconnected
-//!                                   device maps of new groups
-//!   g                          g+1: tries, groups connected     g      2. two batch updates
-//!                                   hosts written
+//!   g: entries, vnodes, hosts  g-1 or nothing                   g
+//!   g                          g+1: groups made and connected,  g      1. one batch update, if any is new
+//!                                   what differs written        g      2. batches
 //!   g                          g+1                              g+1    3. active = g+1
 //!   (no packet by g is left)   g+1                              g+1    4. grace period: then Ok
 //! ```
@@ -15,151 +13,156 @@
 //! `active` holds g, of which the lowest bit is the slot. The number only grows, so what the programs remember of a
 //! generation ([`Sender`](crate::layout::Sender)) is never taken for another one's.
 //!
-//! - Tries and hosts belong to one slot and are only written while that slot is not in force. Groups and
-//!   hit counters are shared: a survivor keeps its number, a new one gets a number that the generation in force
+//! - Entries, vnodes and hosts belong to one slot and are only written while that slot is not in force *and nobody reads it*: the
+//!   grace period that ended the last install has waited for whoever still went by what the slot had. So they may be written in place, a part at a
+//!   time. Groups and hit counters are shared: a survivor keeps its number, a new one gets a number that the generation in force
 //!   does not use ([`Slots`](crate::slots::Slots)).
 //! - A packet reads `active` once and takes the number along to the egress stage: it is matched and rewritten
 //!   by one generation, never by a mixture.
 //! - A packet that read `active` just before step 3 may still be on its way; so nothing that the old generation
-//!   used may be touched, and no controller told, before step 4. Connecting an inner map anew makes the kernel
+//!   used may be touched, and no controller told, before step 4. Setting an array of maps makes the kernel
 //!   wait until every program that runs has ended, copies in the queues of the device maps included. It also
 //!   makes `Ok` mean what R6 needs: nobody is reached by the old tables any more.
-//! - An error in steps 1 and 2 leaves garbage in the free slot only, which the next install overwrites. An error
-//!   in step 4 flips back, under the next number of the old slot: the old generation is still whole.
+//! - What a slot holds is known here ([`Contents`]), so that only what differs is written, and forgotten before the first write: after an error
+//!   in steps 1 and 2 there is garbage in the free slot, and the next install writes all of it. An error
+//!   in step 4 flips back, under the next number of the old slot: the old generation is still whole. Packets may then be under way by the new one, so
+//!   the next install begins with a grace period.
+//! - A loader that dies takes links and programs with it, at whatever step; until the kernel has detached them they go on by `active`, whose
+//!   slot is whole at each step.
 //!
-//! An incremental update takes the same steps; the tries of tables that do not change are connected in both slots.
+//! An incremental update takes the same steps.
 //!
-//! Cost: one or two grace periods of about 8 ms per batch, whatever its size, and microseconds per entry. Seen: a
-//! small change is visible after 6 to 8 ms (16 more if it has new groups) and returns after 24.
+//! Cost: a grace period of about 8 ms, two if there are new groups, 50 us for each ring whose partitions have other bounds, and microseconds for
+//! an entry that differs.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 use aya::Pod;
-use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::xdp::XdpMapError;
 use aya::maps::{DevMap, HashMap, Map, MapData, MapError};
 use aya::programs::ProgramFd;
-use nicekv_dataplane::{Action, BackendError, Host, HostId, Match, MemberSet, PORTS_MAX, Table, TableSet};
+use nicekv_dataplane::{BackendError, Host, HostId, Match, MemberSet, PORTS_MAX, Table, TableSet};
 
+use crate::contents::{Contents, Given, vnodes};
 use crate::error::platform;
 use crate::layout::{
-    EgressHost, GROUP_TWINS, Group, PORT_HOST, PORT_TRUNK, Route, Server, ServerKey, StationKey, TABLES,
-    TrieKey, TrieKeyData,
+    EgressHost, GROUP_TWINS, Group, PORT_HOST, PORT_TRUNK, Server, ServerKey, StationKey, numbers,
 };
 use crate::slots::Plan;
-use crate::{EntryKey, GroupKey, KernelSwitch, Maps, Receiver, sys};
+use crate::{GroupKey, KernelSwitch, Maps, Receiver, sys};
 
-/// Bits of a trie key before the address.
-const SCOPE_BITS: u32 = 32;
-/// `BPF_MAP_TYPE_LPM_TRIE`.
-const MAP_TYPE_TRIE: u32 = 11;
+/// `BPF_MAP_TYPE_ARRAY`.
+const MAP_TYPE_ARRAY: u32 = 2;
 /// `BPF_MAP_TYPE_DEVMAP`.
 const MAP_TYPE_DEVMAP: u32 = 14;
 /// Of a device map: a position, and an interface with a program.
 const DEVMAP_BYTES: (usize, usize) = (4, 8);
-/// `BPF_F_NO_PREALLOC`, which a trie must have.
-const NO_PREALLOCATION: u32 = 1;
+/// Of what stands behind the fence: nobody looks at it.
+const FENCED_BYTES: (usize, usize) = (4, 4);
 
 /// A filled map, ready to be connected to the array of its kind, which then keeps it alive.
-type InnerMap = OwnedFd;
+pub(crate) type InnerMap = OwnedFd;
 
-/// The keys of the entries of `table`, in the order of the set.
-pub(crate) fn entry_keys(tables: &TableSet, table: Table) -> impl Iterator<Item = EntryKey> {
-    tables.rules(table).into_iter().map(move |(matches, _)| (table, matches))
+/// What the entries of `table` match, in the order of the set.
+pub(crate) fn matches(tables: &TableSet, table: Table) -> impl Iterator<Item = Match> {
+    tables.rules(table).into_iter().map(|(matches, _)| matches)
 }
 
 impl KernelSwitch {
-    /// Installs tables that are valid for this switch. `changed`: the one table that differs from those in force, if no other
-    /// does, nor a host: its trie alone is built.
-    pub(crate) fn install_generation(
-        &mut self,
-        tables: &TableSet,
-        changed: Option<Table>,
-    ) -> Result<(), BackendError> {
+    /// Installs tables that are valid for this switch.
+    pub(crate) fn install_generation(&mut self, tables: &TableSet) -> Result<(), BackendError> {
+        if !self.is_quiet {
+            self.wait()?;
+        }
         let in_force =
             self.maps.active.get(&0, 0).map_err(|error| platform("read the slot in force", &error))?;
         let next = in_force + 1;
-        let slot = next & 1;
-        let groups =
-            self.group_slots.plan(tables.groups().into_iter().map(|set| self.group_key(tables, set)));
-        let hits = self.hit_slots.plan(Table::ALL.into_iter().flat_map(|table| entry_keys(tables, table)));
-        self.clear_hits(&hits).map_err(|error| platform("clear the hits of new entries", &error))?;
-        let tries = self
-            .build_tries(tables, &groups, &hits, changed)
-            .map_err(|error| platform("build the match tables", &error))?;
-        let devices = self.build_groups(&groups)?;
-        self.write_members(&groups).map_err(|error| platform("write the multicast groups", &error))?;
-
-        self.connect_tries(slot, &tries)?;
-        self.connect_groups(&devices)?;
-        self.write_hosts(slot, tables).map_err(|error| platform("write the hosts", &error))?;
-
-        self.activate(next)?;
-        // The same map in the same place changes nothing, but waits for every packet of the old generation.
-        if let Err(error) = self.connect_tries(slot, &tries[..1]) {
-            self.activate(next + 1)?;
-            return Err(error);
-        }
+        let receivers = self.receivers(tables);
+        let sets = tables.multicast.iter().map(|entry| group_key(&receivers, &entry.members));
+        let groups = self.group_slots.plan(sets);
+        let numbers = Table::ALL.map(|table| self.numbers[table as usize].plan(matches(tables, table)));
+        self.begin_hits(&numbers).map_err(|error| platform("read the hits of new entries", &error))?;
+        self.make_groups(&groups)?;
+        let given = Given {
+            numbers: numbers.each_ref().map(|numbers| &numbers.slots[..]),
+            groups: &groups.slots,
+            ports: &receivers.iter().map(|(id, receiver)| (*id, receiver.place)).collect(),
+        };
+        let contents = Contents::new(tables, &self.vrings, &given);
+        self.write_slot(next & 1, contents).map_err(|error| platform("write the tables", &error))?;
+        self.put_in_force(next)?;
         self.group_slots.commit(groups);
-        self.hit_slots.commit(hits);
-        self.tries = tries;
+        self.numbers.iter_mut().zip(numbers).for_each(|(of_table, plan)| of_table.commit(plan));
         self.installed = Some(tables.clone());
         Ok(())
     }
 
-    fn group_key(&self, tables: &TableSet, members: &MemberSet) -> GroupKey {
-        let receiver = |&member: &HostId| {
-            let host = host(tables, member);
-            Receiver { is_host: !host.is_remote, place: self.place(host) }
-        };
-        members.as_slice().iter().map(receiver).collect()
+    /// Steps 3 and 4.
+    fn put_in_force(&mut self, next: u32) -> Result<(), BackendError> {
+        // Whoever sees the number sees what was written before it.
+        fence(Ordering::SeqCst);
+        self.is_quiet = false;
+        self.activate(next)?;
+        self.wait().or_else(|error| {
+            self.activate(next + 1)?;
+            Err(error)
+        })
     }
 
-    fn place(&self, host: &Host) -> u32 {
-        self.ports.place(host.port)
+    /// Returns when no packet is under way that has met an earlier generation than the one in force.
+    fn wait(&mut self) -> Result<(), BackendError> {
+        sys::update_batch(self.maps.fence.fd().as_fd(), &[(0, self.fenced.as_fd())])
+            .map_err(|error| platform("wait for the packets of the generation before", &error))?;
+        self.is_quiet = true;
+        Ok(())
     }
 
-    fn clear_hits(&mut self, hits: &Plan<EntryKey>) -> Result<(), MapError> {
-        hits.fresh.iter().try_for_each(|&(_, slot)| crate::write(&mut self.maps.hits, slot, 0))
+    fn receivers(&self, tables: &TableSet) -> BTreeMap<HostId, Receiver> {
+        let receiver =
+            |host: &Host| Receiver { is_host: !host.is_remote, place: self.ports.place(host.port) };
+        tables.hosts.iter().map(|host| (host.id, receiver(host))).collect()
     }
 
-    /// One trie per table, in the order of [`Table::ALL`]; of tables that have not changed the one in force.
-    fn build_tries(
-        &self,
-        tables: &TableSet,
-        groups: &Plan<GroupKey>,
-        hits: &Plan<EntryKey>,
-        changed: Option<Table>,
-    ) -> Result<Vec<Arc<InnerMap>>, MapError> {
-        let trie = |table: Table| match self.tries.get(table as usize) {
-            Some(trie) if changed.is_some_and(|changed| changed != table) => Ok(trie.clone()),
-            _ => {
-                let rules = tables.rules(table).into_iter();
-                let entry = |(matches, action)| ((table, matches), self.route(tables, groups, action));
-                build_trie(rules.map(entry).collect(), hits).map(Arc::new)
-            }
-        };
-        Table::ALL.into_iter().map(trie).collect()
+    /// What is free has been counted by whoever had it before.
+    fn begin_hits(&mut self, plans: &[Plan<Match>]) -> Result<(), MapError> {
+        for (table, plan) in plans.iter().enumerate() {
+            let cells: Vec<u32> =
+                plan.fresh.iter().map(|(_, number)| crate::layout::hits_at(table) + number).collect();
+            let counted = self.counted(cells.iter().copied())?;
+            cells.iter().zip(counted).for_each(|(cell, count)| self.hits_before[*cell as usize] = count);
+        }
+        Ok(())
     }
 
-    fn route(&self, tables: &TableSet, groups: &Plan<GroupKey>, action: Action<'_>) -> Route {
-        match action {
-            Action::Host { host: id, scope } => {
-                let host = host(tables, id);
-                Route {
-                    target: self.place(host),
-                    partition: scope.to_be_bytes(),
-                    address: host.ip,
-                    mac: host.mac,
-                    is_trunk: host.is_remote.into(),
-                    ..Route::default()
-                }
-            }
-            Action::Group(members) => {
-                Route { target: groups.slot(&self.group_key(tables, members)), ..Route::default() }
+    /// Groups that are new: nobody reads them yet.
+    fn make_groups(&mut self, groups: &Plan<GroupKey>) -> Result<(), BackendError> {
+        let devices = self.build_groups(groups)?;
+        self.write_members(groups).map_err(|error| platform("write the multicast groups", &error))?;
+        let entries: Vec<_> = devices.iter().map(|(slot, group)| (*slot, group.as_fd())).collect();
+        sys::update_batch(self.maps.groups.fd().as_fd(), &entries)
+            .map_err(|error| platform("connect the multicast groups", &error))
+    }
+
+    /// Writes what differs.
+    fn write_slot(&mut self, slot: u32, contents: Contents) -> Result<(), MapError> {
+        let before = self.slots[slot as usize].take();
+        let before = before.as_ref();
+        let base = |table| slot * numbers(table);
+        let (unicast, multicast) = (before.map(|it| &it.unicast[..]), before.map(|it| &it.multicast[..]));
+        write_changed(&self.maps.unicast_routes, base(Table::Unicast), unicast, &contents.unicast)?;
+        write_changed(&self.maps.multicast_routes, base(Table::Multicast), multicast, &contents.multicast)?;
+        for (index, ring) in contents.rings.iter().enumerate() {
+            if before.is_none_or(|before| before.rings[index] != *ring) {
+                self.maps.vnodes.set(slot + 2 * index as u32, *vnodes(ring), 0)?;
             }
         }
+        if before.is_none_or(|before| before.hosts != contents.hosts) {
+            self.write_hosts(slot, &contents.hosts)?;
+        }
+        self.slots[slot as usize] = Some(contents);
+        Ok(())
     }
 
     /// The new groups for tc: nobody reads them yet.
@@ -186,25 +189,13 @@ impl KernelSwitch {
         groups.fresh.iter().flat_map(both).collect()
     }
 
-    fn connect_tries(&self, slot: u32, tries: &[Arc<InnerMap>]) -> Result<(), BackendError> {
-        let entries: Vec<_> = (slot * TABLES..).zip(tries.iter().map(|trie| trie.as_fd())).collect();
-        sys::update_batch(self.maps.tables.fd().as_fd(), &entries)
-            .map_err(|error| platform("connect the match tables", &error))
-    }
-
-    fn connect_groups(&self, groups: &[(u32, InnerMap)]) -> Result<(), BackendError> {
-        let entries: Vec<_> = groups.iter().map(|(slot, group)| (*slot, group.as_fd())).collect();
-        sys::update_batch(self.maps.groups.fd().as_fd(), &entries)
-            .map_err(|error| platform("connect the multicast groups", &error))
-    }
-
-    fn write_hosts(&mut self, slot: u32, tables: &TableSet) -> Result<(), MapError> {
+    fn write_hosts(&mut self, slot: u32, all: &[Host]) -> Result<(), MapError> {
         let Maps { hosts, servers, stations, .. } = &mut self.maps;
         let cell = |place: u32| slot * PORTS_MAX as u32 + place;
         self.ports.iter().try_for_each(|(place, _)| hosts.set(cell(place), EgressHost::default(), 0))?;
         forget(servers, |key| key.slot == slot)?;
         forget(stations, |key| key.slot == slot)?;
-        for host in &tables.hosts {
+        for host in all {
             let port = self.ports.place(host.port);
             let udp_port = host.udp_port.to_be_bytes();
             let (mac, role) = (host.mac, host.role as u8);
@@ -241,8 +232,27 @@ fn forget<K: Pod, V: Pod>(
     keys.iter().filter(|key| is_stale(key)).try_for_each(|key| map.remove(key))
 }
 
-fn host(tables: &TableSet, id: HostId) -> &Host {
-    tables.host(id).expect("validated tables know every host they name")
+/// `base`: where the slot's part begins. `before`: what is there, if that is known.
+fn write_changed<V: Pod + PartialEq>(
+    map: &MapData,
+    base: u32,
+    before: Option<&[V]>,
+    values: &[V],
+) -> Result<(), MapError> {
+    let differs = |index: usize| before.is_none_or(|before| before[index] != values[index]);
+    let changed: Vec<usize> = (0..values.len()).filter(|index| differs(*index)).collect();
+    let keys: Vec<u32> = changed.iter().map(|index| base + *index as u32).collect();
+    let values: Vec<V> = changed.iter().map(|index| values[*index]).collect();
+    sys::update_elements(map, &keys, &values).map_err(MapError::IoError)
+}
+
+fn group_key(receivers: &BTreeMap<HostId, Receiver>, members: &MemberSet) -> GroupKey {
+    members.as_slice().iter().map(|member| receivers[member]).collect()
+}
+
+/// What stands behind the fence.
+pub(crate) fn fenced() -> Result<InnerMap, MapError> {
+    create_inner(MAP_TYPE_ARRAY, FENCED_BYTES, 1).map(|(_, fd)| fd)
 }
 
 /// Creates an empty map, of at least one element, as the kernel demands.
@@ -250,31 +260,12 @@ fn create_inner(
     kind: u32,
     (key_bytes, value_bytes): (usize, usize),
     elements: usize,
-    flags: u32,
 ) -> Result<(Map, InnerMap), MapError> {
     let elements = elements.max(1) as u32;
-    let definition =
-        aya_obj::Map::new_from_params(kind, key_bytes as u32, value_bytes as u32, elements, flags);
+    let definition = aya_obj::Map::new_from_params(kind, key_bytes as u32, value_bytes as u32, elements, 0);
     let data = MapData::create(definition, "nicekv_inner", None)?;
     let fd = data.fd().as_fd().try_clone_to_owned().map_err(MapError::IoError)?;
     Ok((Map::from_map_data(data)?, fd))
-}
-
-fn build_trie(entries: Vec<(EntryKey, Route)>, hits: &Plan<EntryKey>) -> Result<InnerMap, MapError> {
-    let bytes = (size_of::<TrieKey>(), size_of::<Route>());
-    let (map, fd) = create_inner(MAP_TYPE_TRIE, bytes, entries.len(), NO_PREALLOCATION)?;
-    let mut trie: LpmTrie<MapData, TrieKeyData, Route> = map.try_into()?;
-    for (entry, route) in entries {
-        trie.insert(&trie_key(entry.1), Route { hit_slot: hits.slot(&entry), ..route }, 0)?;
-    }
-    Ok(fd)
-}
-
-fn trie_key(Match { scope, prefix }: Match) -> Key<TrieKeyData> {
-    let mut data = [0; 8];
-    data[..4].copy_from_slice(&scope.unwrap_or(0).to_be_bytes());
-    data[4..].copy_from_slice(&prefix.address);
-    Key::new(SCOPE_BITS + u32::from(prefix.length), data)
 }
 
 /// A device map of interfaces, each as often as `copies` says.
@@ -283,7 +274,7 @@ pub(crate) fn build_group(
     copies: usize,
     egress: &ProgramFd,
 ) -> Result<InnerMap, XdpMapError> {
-    let (map, fd) = create_inner(MAP_TYPE_DEVMAP, DEVMAP_BYTES, copies * members.len(), 0)?;
+    let (map, fd) = create_inner(MAP_TYPE_DEVMAP, DEVMAP_BYTES, copies * members.len())?;
     let mut group: DevMap<MapData> = map.try_into()?;
     for (index, &ifindex) in (0..).zip(std::iter::repeat_n(members, copies).flatten()) {
         group.set(index, ifindex, Some(egress), 0)?;

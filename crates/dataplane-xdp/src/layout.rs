@@ -4,11 +4,10 @@
 use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
 
-use aya::maps::lpm_trie;
 use nicekv_dataplane::{
-    COUNTER_COUNT, Counter, ENTRY_CAPACITY, GROUP_CAPACITY, GROUP_MEMBERS_MAX, HOST_CAPACITY, HostRole,
+    COUNTER_COUNT, Counter, DIVISIONS_MAX, GROUP_CAPACITY, GROUP_MEMBERS_MAX, HOST_CAPACITY, HostRole,
     MAC_CAPACITY, OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE, OPCODES_REQUEST, OPCODES_UNICAST,
-    PORTS_MAX, REGISTER_CELLS, Register, TABLE_COUNT, Table, VLAN_TAGS_MAX, VRINGS_MAX,
+    PORTS_MAX, REGISTER_CELLS, Register, TABLE_COUNT, Table, VLAN_TAGS_MAX, VNODES, VRINGS_MAX,
 };
 
 /// Twice the groups of one generation: the next one is built beside it.
@@ -21,16 +20,31 @@ pub(crate) const PORT_TWINS: u32 = 2 * GROUP_SLOTS;
 pub(crate) const PLACE_BITS: u32 = 12;
 /// A probability of one.
 pub(crate) const PPM: u32 = 1_000_000;
-/// Twice the entries of one generation.
-pub(crate) const HIT_SLOTS: u32 = 2 * ENTRY_CAPACITY as u32;
+/// Matches of so many entries are beside each other; the kernel has such a block for each processor.
+pub(crate) const HITS_BLOCK: u32 = 512;
+/// Blocks of all tables.
+pub(crate) const HITS_BLOCKS: u32 = hits_at(TABLE_COUNT).div_ceil(HITS_BLOCK);
 /// At a port: no server.
 pub(crate) const PORT_OPEN: u8 = 0;
 /// At a port: one server.
 pub(crate) const PORT_HOST: u8 = 1;
 /// At a port: another switch.
 pub(crate) const PORT_TRUNK: u8 = 2;
-/// Match tables.
-pub(crate) const TABLES: u32 = TABLE_COUNT as u32;
+
+/// Numbers of a table's entries are below that: twice what one generation has, and none is number 0.
+pub(crate) const fn numbers(table: Table) -> u32 {
+    2 * table.capacity() as u32 + 1
+}
+
+/// Where matches of the entries of a table begin; by the table's number.
+pub(crate) const fn hits_at(table: usize) -> u32 {
+    let (mut sum, mut before) = (0, 0);
+    while before < table {
+        sum += numbers(Table::ALL[before]);
+        before += 1;
+    }
+    sum
+}
 
 /// Defines a struct here and the text of the same struct for C.
 macro_rules! shared_struct {
@@ -92,31 +106,44 @@ shared_struct! {
     }
 }
 
+/// For each vnode of a ring, less its last `ignored_bits`, the number of its entry, or 0.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Vnodes {
+    pub(crate) entries: [u16; VNODES],
+    pub(crate) ignored_bits: u16,
+}
+
+#[allow(unsafe_code, reason = "plain bytes: repr(C), integers of one size only, hence no padding")]
+unsafe impl aya::Pod for Vnodes {}
+
+/// Of a vnode: one bit of 16 is always looked at.
+pub(crate) const IGNORED_BITS_MAX: u32 = VNODES.ilog2() - 1;
+
+/// Matches of entries, as one processor has counted them.
+pub(crate) type Hits = [u64; HITS_BLOCK as usize];
+
+const _: () = assert!(numbers(Table::Unicast) <= 1 << 16 && numbers(Table::Multicast) <= 1 << 16);
+const _: () = assert!(numbers(Table::Division) <= 1 << 16 && PORTS_MAX <= 1 << 8);
+
 shared_struct! {
-    /// Key of every trie. `scope`: the partition in `division`, zero elsewhere.
-    TrieKey, "nicekv_trie_key", 12 {
-        prefix_length: u32 = "__u32",
-        scope: [u8; 4] = "__be32",
-        address: [u8; 4] = "__be32",
+    /// An entry of `division`: who claims addresses that differ from `network` in no more than their last `ignored_bits`. `target`: a port.
+    Division, "nicekv_division", 8 {
+        network: u32 = "__u32",
+        number: u16 = "__u16",
+        target: u8 = "__u8",
+        ignored_bits: u8 = "__u8",
     }
 }
 
-/// The part of [`TrieKey`] behind the length, as aya wants it.
-pub(crate) type TrieKeyData = [u8; 8];
-
-const _: () = assert!(size_of::<lpm_trie::Key<TrieKeyData>>() == size_of::<TrieKey>());
-
 shared_struct! {
-    /// Value of every trie. `target`: a port, or a group slot in `multicast_vring`. `address` and `mac`
-    /// are those of the host, unused in `multicast_vring` and where the port `is_trunk`; `partition` is used in `unicast_vring` alone.
-    Route, "nicekv_route", 24 {
-        hit_slot: u32 = "__u32",
+    /// An entry of `unicast_vring`, and the divisions of its partition, longest prefixes first. `target`: a port. What most have is in one line of the
+    /// processor's cache: the first seven divisions.
+    UnicastRoute, "nicekv_unicast_route", 128 {
         target: u32 = "__u32",
-        partition: [u8; 4] = "__be32",
-        address: [u8; 4] = "__be32",
-        mac: [u8; 6] = "__u8" [6],
-        is_trunk: u8 = "__u8",
-        reserved: [u8; 1] = "__u8" [1],
+        division_count: u32 = "__u32",
+        divisions: [Division; DIVISIONS_MAX] = "struct nicekv_division" [8],
+        reserved: [Division; 7] = "struct nicekv_division" [7],
     }
 }
 
@@ -232,8 +259,8 @@ pub fn c_header() -> String {
     write_constants(&mut text)
         .and_then(|()| VringPair::write_c(&mut text))
         .and_then(|()| Config::write_c(&mut text))
-        .and_then(|()| TrieKey::write_c(&mut text))
-        .and_then(|()| Route::write_c(&mut text))
+        .and_then(|()| Division::write_c(&mut text))
+        .and_then(|()| UnicastRoute::write_c(&mut text))
         .and_then(|()| Place::write_c(&mut text))
         .and_then(|()| Cable::write_c(&mut text))
         .and_then(|()| Group::write_c(&mut text))
@@ -261,8 +288,12 @@ fn write_constants(text: &mut String) -> std::fmt::Result {
         ("PORT_TWINS", PORT_TWINS),
         ("PLACE_BITS", PLACE_BITS),
         ("PPM", PPM),
-        ("HIT_SLOTS", HIT_SLOTS),
-        ("TABLES", TABLES),
+        ("VNODES", VNODES as u32),
+        ("DIVISIONS_MAX", DIVISIONS_MAX as u32),
+        ("UNICAST_ROUTES", numbers(Table::Unicast)),
+        ("MULTICAST_ROUTES", numbers(Table::Multicast)),
+        ("HITS_BLOCK", HITS_BLOCK),
+        ("HITS_BLOCKS", HITS_BLOCKS),
         ("PORT_OPEN", PORT_OPEN.into()),
         ("PORT_HOST", PORT_HOST.into()),
         ("PORT_TRUNK", PORT_TRUNK.into()),
@@ -290,7 +321,9 @@ fn write_constants(text: &mut String) -> std::fmt::Result {
         writeln!(text, "#define NICEKV_REGISTER_{name} {}", register.range().start)?;
     }
     for table in Table::ALL {
-        writeln!(text, "#define NICEKV_TABLE_{} {}", table.name().to_uppercase(), table as u32)?;
+        let name = table.name().to_uppercase();
+        writeln!(text, "#define NICEKV_TABLE_{name} {}", table as u32)?;
+        writeln!(text, "#define NICEKV_HITS_{name} {}", hits_at(table as usize))?;
     }
     for counter in Counter::ALL {
         writeln!(text, "#define NICEKV_COUNTER_{} {}", counter.name().to_uppercase(), counter.index())?;

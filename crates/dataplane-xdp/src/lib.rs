@@ -33,6 +33,7 @@
 //! The router's MAC is the host's, so that the network learns nothing wrong; `vring0` has that MAC, too.
 
 mod attach;
+mod contents;
 mod error;
 pub mod faults;
 mod generation;
@@ -45,25 +46,27 @@ mod sys;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::time::Duration;
 
 use aya::maps::{Array, DevMap, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuValues};
 use aya::programs::ProgramFd;
 use aya::{Ebpf, EbpfLoader};
 use nicekv_dataplane::{
-    Backend, BackendError, Counter, Counters, Match, Register, Table, TableError, TableSet, TableStatus,
-    TableUpdate, VringSet,
+    Backend, BackendError, Counter, Counters, Match, Register, TABLE_COUNT, Table, TableError, TableSet,
+    TableStatus, TableUpdate, VringSet,
 };
 
+use contents::Contents;
 pub use error::XdpError;
 use error::{KERNEL_ADVICE, platform};
 pub use hook::Hook;
 pub use layout::c_header;
 use layout::{
-    Cable, Config, EgressHost, GROUP_SLOTS, Group, HIT_SLOTS, Place, Server, ServerKey, StationKey, VringPair,
+    Cable, Config, EgressHost, GROUP_SLOTS, Group, HITS_BLOCK, HITS_BLOCKS, Hits, Place, Server, ServerKey,
+    StationKey, Vnodes, VringPair,
 };
 use places::Places;
 use slots::Slots;
@@ -76,15 +79,12 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/nicekv.bpf.o");
 type GroupKey = BTreeSet<Receiver>;
 
 /// A port that copies leave by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Receiver {
     /// A server hangs there, for which copies are rewritten; else it is a trunk.
     is_host: bool,
     place: u32,
 }
-
-/// What an entry is known by.
-type EntryKey = (Table, Match);
 
 /// A port of the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,9 +124,15 @@ pub struct KernelSwitch {
     /// For device maps, once a port has XDP.
     egress: Option<ProgramFd>,
     group_slots: Slots<GroupKey>,
-    hit_slots: Slots<EntryKey>,
-    /// Of the generation in force, in the order of the tables.
-    tries: Vec<Arc<OwnedFd>>,
+    /// Of entries, by table.
+    numbers: [Slots<Match>; TABLE_COUNT],
+    /// What the matches of an entry are counted from.
+    hits_before: Vec<u64>,
+    /// What the slots hold, where that is known.
+    slots: [Option<Contents>; 2],
+    fenced: OwnedFd,
+    /// No packet is under way but by the generation in force.
+    is_quiet: bool,
     installed: Option<TableSet>,
     /// Owns the programs and their links.
     programs: Ebpf,
@@ -135,9 +141,12 @@ pub struct KernelSwitch {
 /// The maps of `bpf/maps.h`, by the same names.
 struct Maps {
     active: Array<MapData, u32>,
-    /// Arrays of maps, set through `sys`.
-    tables: MapData,
+    vnodes: Array<MapData, Vnodes>,
+    /// Set through `sys`.
+    unicast_routes: MapData,
+    multicast_routes: MapData,
     groups: MapData,
+    fence: MapData,
     hosts: Array<MapData, EgressHost>,
     servers: HashMap<MapData, ServerKey, Server>,
     stations: HashMap<MapData, StationKey, u32>,
@@ -147,7 +156,7 @@ struct Maps {
     registers: PerCpuArray<MapData, u64>,
     ports: DevMap<MapData>,
     counters: PerCpuArray<MapData, u64>,
-    hits: PerCpuArray<MapData, u64>,
+    hits: PerCpuArray<MapData, Hits>,
 }
 
 impl KernelSwitch {
@@ -177,19 +186,26 @@ impl KernelSwitch {
         let config = Config { place_multiplier, port_count, ..config(&vrings, router_mac) };
         let mut programs = EbpfLoader::new()
             .override_global("config", &config, true)
+            .map_max_entries("vnodes", 4 * config.vring_count)
             .load(object)
             .map_err(|error| XdpError::new("load the object", &error, KERNEL_ADVICE))?;
         let maps = Maps::take(&mut programs)
             .map_err(|error| XdpError::new("open the maps of the object", &error, KERNEL_ADVICE))?;
+        let fenced = generation::fenced();
+        let fenced = fenced.map_err(|error| XdpError::new("make a fence", &error, KERNEL_ADVICE))?;
+        let contents = Contents::empty(&vrings);
         let mut switch = Self {
             vrings,
             ports,
             maps,
             hooks: Vec::new(),
             egress: None,
-            group_slots: Slots::new(GROUP_SLOTS),
-            hit_slots: Slots::new(HIT_SLOTS),
-            tries: Vec::new(),
+            group_slots: Slots::new(0..GROUP_SLOTS),
+            numbers: Table::ALL.map(|table| Slots::new(1..layout::numbers(table))),
+            hits_before: vec![0; (HITS_BLOCKS * HITS_BLOCK) as usize],
+            slots: [Some(contents.clone()), Some(contents)],
+            fenced,
+            is_quiet: true,
             installed: None,
             programs,
         };
@@ -210,6 +226,23 @@ impl KernelSwitch {
         runs
     }
 
+    /// What all processors have counted in these cells of `hits` since the switch started.
+    fn counted(&self, cells: impl Iterator<Item = u32>) -> Result<Vec<u64>, MapError> {
+        let mut blocks: BTreeMap<u32, PerCpuValues<Hits>> = BTreeMap::new();
+        let mut counted = Vec::new();
+        for cell in cells {
+            let block = match blocks.entry(cell / HITS_BLOCK) {
+                Entry::Occupied(block) => block.into_mut(),
+                Entry::Vacant(place) => {
+                    let block = self.maps.hits.get(place.key(), 0)?;
+                    place.insert(block)
+                }
+            };
+            counted.push(block.iter().map(|hits| hits[(cell % HITS_BLOCK) as usize]).sum());
+        }
+        Ok(counted)
+    }
+
     /// At which hook each port is attached, by its number; never [`Hook::Auto`].
     pub fn hooks(&self) -> impl Iterator<Item = (u16, Hook)> {
         self.ports.iter().zip(&self.hooks).map(|((_, port), hook)| (port.index, *hook))
@@ -220,13 +253,13 @@ impl Backend for KernelSwitch {
     fn install(&mut self, tables: &TableSet) -> Result<(), BackendError> {
         tables.validate(&self.vrings)?;
         tables.validate_ports(|port| self.ports.contains(port))?;
-        self.install_generation(tables, None)
+        self.install_generation(tables)
     }
 
     fn update(&mut self, update: &TableUpdate) -> Result<(), BackendError> {
         let tables = update.applied_to(self.installed.as_ref())?;
         tables.validate(&self.vrings)?;
-        self.install_generation(&tables, Some(update.change.table()))
+        self.install_generation(&tables)
     }
 
     fn table_status(&self) -> Result<Vec<TableStatus>, BackendError> {
@@ -235,10 +268,12 @@ impl Backend for KernelSwitch {
 
     fn entry_hits(&self, table: Table) -> Result<Vec<u64>, BackendError> {
         let Some(tables) = &self.installed else { return Ok(Vec::new()) };
-        let slot = |key| self.hit_slots.get(&key).expect("every installed entry has a slot");
-        generation::entry_keys(tables, table)
-            .map(|key| sum(&self.maps.hits, slot(key)).map_err(|error| platform("read the hits", &error)))
-            .collect()
+        let number = |matches| self.numbers[table as usize].get(&matches).expect("every entry has a number");
+        let cells = generation::matches(tables, table).map(number);
+        let cells: Vec<u32> = cells.map(|number| layout::hits_at(table as usize) + number).collect();
+        let counted = self.counted(cells.iter().copied());
+        let counted = counted.map_err(|error| platform("read the hits", &error))?;
+        Ok(cells.iter().zip(counted).map(|(cell, hits)| hits - self.hits_before[*cell as usize]).collect())
     }
 
     fn read_register(&self, register: Register) -> Result<Vec<u64>, BackendError> {
@@ -274,8 +309,11 @@ impl Maps {
     fn take(programs: &mut Ebpf) -> Result<Self, MapError> {
         Ok(Self {
             active: take_map(programs, "active")?.try_into()?,
-            tables: take_array_of_maps(programs, "tables")?,
-            groups: take_array_of_maps(programs, "groups")?,
+            vnodes: take_map(programs, "vnodes")?.try_into()?,
+            unicast_routes: take_data(programs, "unicast_routes")?,
+            multicast_routes: take_data(programs, "multicast_routes")?,
+            groups: take_data(programs, "groups")?,
+            fence: take_data(programs, "fence")?,
             hosts: take_map(programs, "hosts")?.try_into()?,
             servers: take_map(programs, "servers")?.try_into()?,
             stations: take_map(programs, "stations")?.try_into()?,
@@ -294,9 +332,9 @@ fn take_map(programs: &mut Ebpf, name: &str) -> Result<Map, MapError> {
     programs.take_map(name).ok_or_else(|| MapError::InvalidName { name: name.into() })
 }
 
-fn take_array_of_maps(programs: &mut Ebpf, name: &str) -> Result<MapData, MapError> {
+fn take_data(programs: &mut Ebpf, name: &str) -> Result<MapData, MapError> {
     match take_map(programs, name)? {
-        Map::ArrayOfMaps(data) => Ok(data),
+        Map::ArrayOfMaps(data) | Map::Array(data) => Ok(data),
         _ => Err(MapError::InvalidName { name: name.into() }),
     }
 }

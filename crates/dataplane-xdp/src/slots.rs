@@ -4,25 +4,29 @@
 //! does not use: the two generations exist side by side until the flip. So there are twice as many slots as
 //! keys in one generation, and a slot is reused at the earliest by the generation after the one that dropped it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::ops::Range;
 
 #[derive(Debug)]
 pub(crate) struct Slots<K> {
-    assigned: BTreeMap<K, u32>,
-    capacity: u32,
+    assigned: HashMap<K, u32>,
+    all: Range<u32>,
 }
 
 /// The slots of the next generation; [`Slots::commit`] puts it in force.
 #[derive(Debug)]
 pub(crate) struct Plan<K> {
-    assigned: BTreeMap<K, u32>,
+    assigned: HashMap<K, u32>,
+    /// Of the keys as they were given.
+    pub(crate) slots: Vec<u32>,
     /// Keys whose slot must be filled first.
     pub(crate) fresh: Vec<(K, u32)>,
 }
 
-impl<K: Ord + Clone> Slots<K> {
-    pub(crate) fn new(capacity: u32) -> Self {
-        Self { assigned: BTreeMap::new(), capacity }
+impl<K: Eq + Hash + Clone> Slots<K> {
+    pub(crate) fn new(all: Range<u32>) -> Self {
+        Self { assigned: HashMap::new(), all }
     }
 
     pub(crate) fn get(&self, key: &K) -> Option<u32> {
@@ -31,19 +35,22 @@ impl<K: Ord + Clone> Slots<K> {
 
     /// Panics if `keys` are more than half of the slots; validated tables are not.
     pub(crate) fn plan(&self, keys: impl IntoIterator<Item = K>) -> Plan<K> {
-        let taken: BTreeSet<u32> = self.assigned.values().copied().collect();
-        let mut free = (0..self.capacity).filter(|slot| !taken.contains(slot));
-        let mut plan = Plan { assigned: BTreeMap::new(), fresh: Vec::new() };
+        let mut taken = vec![false; self.all.len()];
+        let position = |slot: u32| (slot - self.all.start) as usize;
+        self.assigned.values().for_each(|slot| taken[position(*slot)] = true);
+        let mut free = self.all.clone().filter(|slot| !taken[position(*slot)]);
+        let mut plan = Plan { assigned: HashMap::new(), slots: Vec::new(), fresh: Vec::new() };
         for key in keys {
-            if plan.assigned.contains_key(&key) {
-                continue;
-            }
-            let slot = self.get(&key).unwrap_or_else(|| {
-                let slot = free.next().expect("twice the slots of a generation");
-                plan.fresh.push((key.clone(), slot));
+            let slot = plan.assigned.get(&key).copied().unwrap_or_else(|| {
+                let slot = self.get(&key).unwrap_or_else(|| {
+                    let slot = free.next().expect("twice the slots of a generation");
+                    plan.fresh.push((key.clone(), slot));
+                    slot
+                });
+                plan.assigned.insert(key, slot);
                 slot
             });
-            plan.assigned.insert(key, slot);
+            plan.slots.push(slot);
         }
         plan
     }
@@ -53,26 +60,20 @@ impl<K: Ord + Clone> Slots<K> {
     }
 }
 
-impl<K: Ord> Plan<K> {
-    /// The slot of a key that was planned.
-    pub(crate) fn slot(&self, key: &K) -> u32 {
-        self.assigned[key]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn survivors_keep_their_slot_and_dropped_ones_rest_for_a_generation() {
-        let mut slots = Slots::new(4);
+        let mut slots = Slots::new(0..4);
         let first = slots.plan(["a", "b", "a"]);
         assert_eq!(first.fresh, [("a", 0), ("b", 1)]);
+        assert_eq!(first.slots, [0, 1, 0], "in the order of the keys");
         slots.commit(first);
         let second = slots.plan(["b", "c"]);
         assert_eq!(second.fresh, [("c", 2)], "the slot of a is still in use");
-        assert_eq!(second.slot(&"b"), 1);
+        assert_eq!(second.slots, [1, 2]);
         slots.commit(second);
         let third = slots.plan(["d"]);
         assert_eq!(third.fresh, [("d", 0)]);

@@ -48,7 +48,7 @@ use thiserror::Error;
 pub use counters::{COUNTER_COUNT, Counter, Counters};
 pub use pipeline::{Mutation, Output, PORTS_MAX, Pipeline, Verdict};
 pub use plant::Plant;
-pub use prefix::{Prefix, Ring, VRINGS_MAX, VringConfig, VringSet};
+pub use prefix::{Prefix, Ring, VNODES, VRINGS_MAX, VringConfig, VringSet};
 pub use registers::{REGISTER_CELLS, Register};
 pub use router::{Copies, Hop, Route, Router};
 pub use socket::Passed;
@@ -58,9 +58,9 @@ pub use stages::admit::{
 pub use stages::learn::MAC_CAPACITY;
 pub use stages::parse::VLAN_TAGS_MAX;
 pub use tables::{
-    Action, Changes, DivisionEntry, ENTRY_CAPACITY, Entry, EntryChanges, GROUP_CAPACITY, GROUP_MEMBERS_MAX,
-    HOST_CAPACITY, Host, HostId, HostIndex, HostRole, Match, MemberSet, MulticastEntry, TABLE_COUNT, Table,
-    TableChange, TableDiff, TableError, TableSet, TableUpdate, UnicastEntry,
+    Action, Changes, DIVISIONS_MAX, DivisionEntry, ENTRY_CAPACITY, Entry, EntryChanges, GROUP_CAPACITY,
+    GROUP_MEMBERS_MAX, HOST_CAPACITY, Host, HostId, HostIndex, HostRole, Match, MemberSet, MulticastEntry,
+    TABLE_COUNT, Table, TableChange, TableDiff, TableError, TableSet, TableUpdate, UnicastEntry,
 };
 pub use topology::{Topology, TopologyError};
 

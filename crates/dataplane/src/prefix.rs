@@ -85,8 +85,10 @@ impl VringConfig {
     }
 }
 
-/// A ring has one address for each of the 65,536 vnodes.
-const RING_PREFIX_LENGTH: u8 = 16;
+/// Vnodes of a ring.
+pub const VNODES: usize = 1 << 16;
+/// A ring has one address for each vnode.
+const RING_PREFIX_LENGTH: u8 = 32 - VNODES.ilog2() as u8;
 
 /// Keyspaces of one switch.
 pub const VRINGS_MAX: usize = 16;

@@ -10,7 +10,7 @@ use crate::Hook;
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
 
 /// (where it is noticed, file, what it says, what a mutant says instead).
-const MUTATIONS: [(Hook, &str, &str, &str); 34] = [
+const MUTATIONS: [(Hook, &str, &str, &str); 39] = [
     (Hook::Xdp, "admission.h", "return !owner || *owner == ingress->port;", "return !owner || true;"),
     (Hook::Xdp, "admission.h", "owner && owner->port != ingress->port", "owner && false"),
     (Hook::Xdp, "admission.h", "ingress->sender->address == datagram->sender", "true"),
@@ -32,11 +32,16 @@ const MUTATIONS: [(Hook, &str, &str, &str); 34] = [
     (Hook::Xdp, "rewrite.h", "ip->daddr = address;", ""),
     (Hook::Xdp, "xdp.h", "group, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS", "group, 0, BPF_F_BROADCAST"),
     (Hook::Xdp, "xdp.h", "&ports, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS", "&ports, 0, BPF_F_BROADCAST"),
-    (Hook::Tc, "routing.h", "route = division;", ";"),
+    (Hook::Tc, "routing.h", "decision->target = division->target;", ";"),
+    (Hook::Xdp, "routing.h", "(address ^ division->network)", "(address ^ address)"),
+    (Hook::Tc, "routing.h", "if (!vnode && datagram->header)", "if (false)"),
+    (Hook::Xdp, "routing.h", "slot + 2 * (datagram->ring", "2 * (datagram->ring"),
+    (Hook::Tc, "routing.h", ">> (found->ignored_bits & 15)", ""),
+    (Hook::Tc, "routing.h", "found->entries[cell % NICEKV_HITS_BLOCK] += 1;", ";"),
     (Hook::Xdp, "parsing.h", "if (tagged ||", "if ("),
     (Hook::Xdp, "nicekv.bpf.c", "rewrite(&datagram, host->mac, host->address);", ""),
     (Hook::Xdp, "nicekv.bpf.c", "if (host && host->kind == NICEKV_PORT_TRUNK)", "if (false)"),
-    (Hook::Tc, "routing.h", "if (route->is_trunk)", "if (false)"),
+    (Hook::Tc, "routing.h", "if (host->kind == NICEKV_PORT_TRUNK)", "if (false)"),
     (Hook::Tc, "routing.h", "if (decision->target == decision->port)", "if (false)"),
     (Hook::Tc, "tc.h", "if (receiver->kind == NICEKV_PORT_HOST)\n\t\ttc_rewrite", "tc_rewrite"),
     (Hook::Xdp, "admission.h", "if (host->kind == NICEKV_PORT_TRUNK)", "if (false)"),

@@ -186,7 +186,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        DivisionEntry, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix, UnicastEntry, VringConfig,
+        DIVISIONS_MAX, DivisionEntry, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix,
+        UnicastEntry, VringConfig,
     };
 
     fn tables_at_capacity() -> TableSet {
@@ -217,7 +218,7 @@ mod tests {
                 .collect(),
             division: (0..16384)
                 .map(|index| DivisionEntry {
-                    partition: u32::MAX,
+                    partition: u32::MAX - index / DIVISIONS_MAX as u32,
                     source: vnode(0xffff_0000, index),
                     host: HostId(255),
                 })

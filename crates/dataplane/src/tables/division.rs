@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::{Action, Entry, HostId, Match, TableError};
 use crate::{Prefix, VringSet};
 
+/// Divisions of a partition: one for each replica but the primary, which has what no division claims.
+pub const DIVISIONS_MAX: usize = 8;
+
 /// An entry of `division`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DivisionEntry {

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::{GROUP_CAPACITY, GROUP_MEMBERS_MAX, HOST_CAPACITY, HostId, Match, Table};
+use super::{DIVISIONS_MAX, GROUP_CAPACITY, GROUP_MEMBERS_MAX, HOST_CAPACITY, HostId, Match, Table};
 use crate::{Prefix, VRINGS_MAX};
 
 /// Why tables are refused. Every variant names the entry.
@@ -35,6 +35,8 @@ pub enum TableError {
     OutsideVring { table: Table, destination: Prefix },
     #[error("entry {matches} appears twice in {table}")]
     DuplicateEntry { table: Table, matches: Match },
+    #[error("partition {partition} has {divisions} divisions, the limit is {DIVISIONS_MAX}")]
+    TooManyDivisions { partition: u32, divisions: usize },
     #[error("entry {matches} of {table} names host {}, which is no storage node of these tables", host.0)]
     UnknownHost { table: Table, matches: Match, host: HostId },
     #[error(

@@ -12,7 +12,8 @@
 //!
 //! Invariants that [`TableSet::validate`] establishes, and every back end relies on: each table within its capacity, no two
 //! entries with the same match, every prefix canonical and inside its ring, every host known and a storage node, one host
-//! per port (the egress stage of multicast rewrites by port) but for trunks (where it does not), member sets sorted, not empty, bounded.
+//! per port (the egress stage of multicast rewrites by port) but for trunks (where it does not), member sets sorted, not empty, bounded, at most
+//! [`DIVISIONS_MAX`] divisions of a partition.
 
 mod diff;
 mod division;
@@ -32,7 +33,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Prefix, VringSet};
 
 pub use diff::Changes;
-pub use division::DivisionEntry;
+pub use division::{DIVISIONS_MAX, DivisionEntry};
 pub use error::TableError;
 pub use hosts::{HOST_CAPACITY, Host, HostId, HostIndex, HostRole};
 pub use multicast_vring::{GROUP_CAPACITY, GROUP_MEMBERS_MAX, MemberSet, MulticastEntry};
@@ -287,23 +288,34 @@ impl TableSet {
         nodes: &BTreeSet<HostId>,
     ) -> Result<(), TableError> {
         self.validate_entries(table, vrings)?;
-        let mut seen = BTreeSet::new();
-        for (matches, action) in self.rules(table) {
+        let rules = self.rules(table);
+        for (matches, action) in &rules {
             if !matches.prefix.is_canonical() {
                 return Err(TableError::BadPrefix { prefix: matches.prefix });
             }
-            if !seen.insert(matches) {
-                return Err(TableError::DuplicateEntry { table, matches });
-            }
-            let targets = match &action {
+            let targets = match action {
                 Action::Host { host, .. } => core::slice::from_ref(host),
                 Action::Group(members) => members.as_slice(),
             };
             if let Some(&host) = targets.iter().find(|host| !nodes.contains(host)) {
-                return Err(TableError::UnknownHost { table, matches, host });
+                return Err(TableError::UnknownHost { table, matches: *matches, host });
             }
         }
-        Ok(())
+        validate_matches(table, rules.into_iter().map(|(matches, _)| matches).collect())
+    }
+}
+
+/// Checks that no two entries match the same, and that a partition has no more divisions than switches look at.
+fn validate_matches(table: Table, mut all: Vec<Match>) -> Result<(), TableError> {
+    all.sort_unstable();
+    if let Some(twice) = all.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(TableError::DuplicateEntry { table, matches: twice[0] });
+    }
+    let scopes = all.chunk_by(|one, next| one.scope == next.scope);
+    let mut scopes = scopes.filter_map(|scope| Some((scope[0].scope?, scope.len())));
+    match scopes.find(|(_, divisions)| *divisions > DIVISIONS_MAX) {
+        Some((partition, divisions)) => Err(TableError::TooManyDivisions { partition, divisions }),
+        None => Ok(()),
     }
 }
 

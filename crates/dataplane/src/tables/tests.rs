@@ -126,6 +126,19 @@ fn capacities_are_exact() {
 }
 
 #[test]
+fn a_partition_has_so_many_divisions_and_no_more() {
+    let with = |count: u8| {
+        let source = |index| Prefix::new([10, 0, index, 0], 24);
+        let division = |index| DivisionEntry { partition: 0, source: source(index), host: HostId(2) };
+        let other = DivisionEntry { partition: 1, ..division(0) };
+        TableSet { division: (0..count).map(division).chain([other]).collect(), ..valid() }
+    };
+    assert_eq!(with(8).validate(&vrings()), Ok(()));
+    let refused = TableError::TooManyDivisions { partition: 0, divisions: 9 };
+    assert_eq!(with(9).validate(&vrings()), Err(refused));
+}
+
+#[test]
 fn hosts_share_the_port_of_a_trunk_and_are_not_found_by_it() {
     let mut tables = valid();
     tables.hosts[..2].iter_mut().for_each(|host| (host.port, host.is_remote) = (7, true));

@@ -22,8 +22,9 @@ mod by_load;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use nicekv_dataplane::Prefix;
+use nicekv_dataplane::{DIVISIONS_MAX, Prefix};
 use nicekv_wire::control::MemberRole;
+use nicekv_wire::limits::MEMBERS_MAX;
 use nicekv_wire::{NodeId, PartitionId};
 
 use crate::config::Balancing;
@@ -40,6 +41,9 @@ const GAIN_PERCENT_MIN: u64 = 10;
 const CHANGED_AT_ONCE_MAX: usize = 64;
 /// Most partitions whose load is looked at at once: those that are asked most.
 const LOOKED_AT_MAX: usize = 256;
+
+const _: () =
+    assert!(MEMBERS_MAX <= DIVISIONS_MAX + 1, "switches take as many divisions as a partition may have");
 
 /// Who answers gets of a partition: the primary, and at most R - 1 others that serve: originals in the ring's order, then who
 /// leaves, then who stands in for others.
