@@ -172,7 +172,10 @@ impl<P: Protocol> NodeCore<P> {
         if self.births.waiting.is_empty() {
             return;
         }
-        for assign in core::mem::take(&mut self.births.waiting).into_values() {
+        let is_ready = |assign: &Assign| assign.parents.iter().all(|parent| self.is_idle(parent.partition));
+        let ready: Vec<Assign> =
+            self.births.waiting.values().filter(|assign| is_ready(assign)).cloned().collect();
+        for assign in ready {
             self.on_assign(now, &assign);
         }
     }

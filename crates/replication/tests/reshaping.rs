@@ -2,10 +2,11 @@
 
 mod harness;
 
-use harness::Node;
 use harness::reshaped::{
     Engine, HIGH, KEYS, LOW, Member, PARENT, acks, child_of, epoch, half, halves, other_half, reports,
 };
+use harness::{DAMAGED, Node, answer};
+use nicekv_node::DiskSpace;
 use nicekv_wire::control::{Assign, Child, Member as WireMember, MemberState, Parent, ReportKind};
 use nicekv_wire::{ClientId, Duration, MatchRange, OpId, Operation, PartitionId, Status};
 
@@ -244,4 +245,48 @@ fn two_are_united_with_what_both_know_of_clients() {
         assert_eq!(member.get(key).as_deref(), Some(&b"1"[..]), "each was executed once");
     }
     assert_eq!((member.values(LOW).len(), member.values(HIGH).len()), (0, 0));
+}
+
+#[test]
+fn a_damaged_value_is_waited_for() {
+    let mut member = Member::filled();
+    member.engine.insert((PARENT, b"c".to_vec()), DAMAGED.to_vec());
+    assert_eq!(reports(&member.form()), []);
+    assert_eq!(reports(&member.pass(Duration::from_millis(40))), []);
+    member.set(b"c", b"new");
+    assert_eq!(reports(&member.pass(Duration::from_millis(40))), [(PARENT, ReportKind::Formed)]);
+    assert!(member.is_formed_as_it_is());
+}
+
+#[test]
+fn what_is_left_of_a_full_disk_is_not_for_what_is_formed() {
+    let mut member = Member::filled();
+    member.core.set_disk_space(DiskSpace::Reserve);
+    member.form();
+    assert_eq!(reports(&member.pass(Duration::from_millis(40))), []);
+    member.core.set_disk_space(DiskSpace::Enough);
+    assert_eq!(reports(&member.pass(Duration::from_millis(40))), [(PARENT, ReportKind::Formed)]);
+}
+
+#[test]
+fn a_parent_ends_when_nothing_is_pending_for_it_and_takes_no_request_until_then() {
+    let mut member = Member::filled();
+    let all = vec![Child { partition: LOW, range: MatchRange::ALL }];
+    member.assign(&Assign { children: all.clone(), ..epoch(PARENT, MatchRange::ALL, 6) });
+    member.assign(&Assign { children: all, sealed: true, ..epoch(PARENT, MatchRange::ALL, 7) });
+    member.holds_reads = true;
+    assert_eq!(member.get(b"a"), None);
+    let one = Assign {
+        parents: vec![Parent { partition: PARENT, index: KEYS.len() as u64 }],
+        ..epoch(LOW, MatchRange::ALL, 8)
+    };
+    assert_eq!(acks(&member.assign(&one)), []);
+    assert_eq!((member.get(b"b"), member.reads.len()), (None, 1));
+    member.holds_reads = false;
+    member.bring_reads();
+    member.run_storage();
+    let sent = member.sent();
+    assert_eq!(answer(&sent).and_then(|(_, value)| value).as_deref(), Some(&b"old"[..]));
+    assert_eq!(acks(&sent).len(), 1);
+    assert_eq!(member.get(b"b").as_deref(), Some(&b"old"[..]));
 }

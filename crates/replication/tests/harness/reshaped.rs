@@ -1,6 +1,6 @@
 //! A node that is the only member of its partitions, which are divided and united. Its engine is kept by partition, and pages may come late.
 
-use super::{CLIENT, INCARNATION, LEASE_NS, METADATA, Node, answer, update};
+use super::{CLIENT, DAMAGED, INCARNATION, LEASE_NS, METADATA, Node, answer, update};
 use nicekv_node::{NodeConfig, StorageCompletion, StorageRequest, Timing};
 use nicekv_placement::{Vrings, key_digest};
 use nicekv_replication::Replica;
@@ -31,7 +31,10 @@ pub(crate) struct Member {
     pub(crate) holds_forces: bool,
     /// Pages stay on their way.
     pub(crate) holds_pages: bool,
-    pub(crate) pages: VecDeque<(u64, Vec<u8>)>,
+    pub(crate) pages: VecDeque<(u64, Vec<u8>, Vec<Vec<u8>>)>,
+    /// So do single entries.
+    pub(crate) holds_reads: bool,
+    pub(crate) reads: VecDeque<(u64, Option<Vec<u8>>)>,
     /// What was let go of the log.
     pub(crate) trimmed: usize,
 }
@@ -117,6 +120,8 @@ impl Member {
             holds_forces: false,
             holds_pages: false,
             pages: VecDeque::new(),
+            holds_reads: false,
+            reads: VecDeque::new(),
             trimmed: 0,
         };
         for record in log {
@@ -188,15 +193,19 @@ impl Member {
                 StorageRequest::Clear { partition } => self.engine.retain(|(of, _), _| *of != partition),
                 StorageRequest::Force => self.force(),
                 StorageRequest::Read { token, partition, key } => {
-                    let entry = self.engine.get(&(partition, key.to_vec())).map(Vec::as_slice);
-                    self.core.handle_storage(self.now, StorageCompletion::Read { token, entry });
+                    let entry = self.engine.get(&(partition, key.to_vec())).cloned();
+                    self.reads.push_back((token, entry));
+                    self.bring_reads();
                 }
                 StorageRequest::Scan { token, partition, .. } => {
-                    let mut page = Vec::new();
+                    let (mut page, mut corrupt) = (Vec::new(), Vec::new());
                     for ((_, key), entry) in self.engine.iter().filter(|((of, _), _)| *of == partition) {
-                        put_keyed_entry(&mut page, key, entry);
+                        match &entry[..] {
+                            DAMAGED => corrupt.push(key.clone()),
+                            entry => put_keyed_entry(&mut page, key, entry),
+                        }
                     }
-                    self.pages.push_back((token, page));
+                    self.pages.push_back((token, page, corrupt));
                     self.bring_pages();
                 }
                 StorageRequest::Trim { before } => self.trimmed = before as usize - 1,
@@ -214,10 +223,20 @@ impl Member {
 
     pub(crate) fn bring_pages(&mut self) {
         while !self.holds_pages
-            && let Some((token, page)) = self.pages.pop_front()
+            && let Some((token, page, corrupt)) = self.pages.pop_front()
         {
-            let completion = StorageCompletion::Scan { token, entries: &page, corrupt: &[], more: false };
+            let (entries, corrupt) = (&page[..], &corrupt[..]);
+            let completion = StorageCompletion::Scan { token, entries, corrupt, more: false };
             self.core.handle_storage(self.now, completion);
+        }
+    }
+
+    pub(crate) fn bring_reads(&mut self) {
+        while !self.holds_reads
+            && let Some((token, entry)) = self.reads.pop_front()
+        {
+            let entry = entry.as_deref();
+            self.core.handle_storage(self.now, StorageCompletion::Read { token, entry });
         }
     }
 
