@@ -13,7 +13,7 @@ use nicekv_placement::KeyspaceSpec;
 use nicekv_wire::{KeyspaceId, MatchRange, NodeId, PartitionId};
 use serde::{Deserialize, Serialize};
 
-use super::encoding::{gone, keyspace, keyspace_id, match_range, partition_ids};
+use super::encoding::{by_partition, keyspace, keyspace_id, match_range, partition_ids};
 use super::{Left, Member, Partition, Removed};
 
 /// A keyspace of which somebody may still hold something. Until then its rings are nobody else's.
@@ -22,7 +22,7 @@ pub(crate) struct Dropped {
     #[serde(with = "keyspace")]
     pub(crate) spec: KeyspaceSpec,
     /// Those that somebody may hold.
-    #[serde(with = "gone")]
+    #[serde(with = "by_partition")]
     pub(crate) partitions: BTreeMap<PartitionId, Gone>,
 }
 

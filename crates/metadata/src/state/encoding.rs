@@ -118,50 +118,31 @@ pub(super) mod keyspaces {
     }
 }
 
-/// Makes an encoding of what is known by partitions' ids, in their order.
-macro_rules! by_partition {
-    ($(#[$doc:meta])* $name:ident: $type:ident) => {
-        $(#[$doc])*
-        pub(super) mod $name {
-            use alloc::collections::BTreeMap;
-            use alloc::vec::Vec;
-            use nicekv_wire::PartitionId;
-            use serde::de::Error;
-            use serde::{Deserialize, Deserializer, Serializer};
+/// `with = "by_partition"`: what is known by partitions' ids, in their order.
+pub(super) mod by_partition {
+    use alloc::collections::BTreeMap;
+    use alloc::vec::Vec;
+    use nicekv_wire::PartitionId;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-            use crate::state::$type;
+    pub(in crate::state) fn serialize<T: Serialize, S: Serializer>(
+        partitions: &BTreeMap<PartitionId, T>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(partitions.iter().map(|(id, partition)| (id.0, partition)))
+    }
 
-            type Partitions = BTreeMap<PartitionId, $type>;
-
-            pub(in crate::state) fn serialize<S: Serializer>(
-                partitions: &Partitions,
-                serializer: S,
-            ) -> Result<S::Ok, S::Error> {
-                serializer.collect_seq(partitions.iter().map(|(id, partition)| (id.0, partition)))
-            }
-
-            pub(in crate::state) fn deserialize<'de, D: Deserializer<'de>>(
-                deserializer: D,
-            ) -> Result<Partitions, D::Error> {
-                let listed = Vec::<(u32, $type)>::deserialize(deserializer)?;
-                let count = listed.len();
-                let partitions: Partitions =
-                    listed.into_iter().map(|(id, partition)| (PartitionId(id), partition)).collect();
-                if partitions.len() != count {
-                    return Err(D::Error::custom("a partition is named twice"));
-                }
-                Ok(partitions)
-            }
+    pub(in crate::state) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<PartitionId, T>, D::Error> {
+        let pairs = Vec::<(u32, T)>::deserialize(deserializer)?;
+        let count = pairs.len();
+        let partitions: BTreeMap<_, _> =
+            pairs.into_iter().map(|(id, partition)| (PartitionId(id), partition)).collect();
+        match partitions.len() == count {
+            true => Ok(partitions),
+            false => Err(D::Error::custom("a partition is named twice")),
         }
-    };
-}
-
-by_partition! {
-    /// `with = "partitions"`
-    partitions: Partition
-}
-
-by_partition! {
-    /// `with = "gone"`
-    gone: Gone
+    }
 }

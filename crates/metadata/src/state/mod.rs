@@ -7,6 +7,7 @@ mod divisions;
 mod dropped;
 mod encoding;
 mod partition;
+mod reshaped;
 mod reshaping;
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -23,7 +24,7 @@ use crate::config::{Config, ConfigError, NodeConfig};
 pub(crate) use divisions::{Division, Divisions};
 pub(crate) use dropped::{Dropped, Gone};
 pub(crate) use encoding::node_id;
-use encoding::{gone, keyspace_ids, keyspaces, partitions};
+use encoding::{by_partition, keyspace_ids, keyspaces};
 pub(crate) use partition::{Left, Member, Partition, Process, Removed, Standing};
 pub(crate) use reshaping::{
     Child, FORMING_MAX, Forming, Parent, RESHAPED_MAX, RESHAPINGS_MAX, Reshaping, is_followed,
@@ -73,14 +74,14 @@ pub(crate) struct State {
     pub(crate) retired: Vec<KeyspaceId>,
     /// Keyspaces of which somebody may still hold something.
     pub(crate) dropped: Vec<Dropped>,
-    #[serde(with = "partitions")]
+    #[serde(with = "by_partition")]
     partitions: BTreeMap<PartitionId, Partition>,
     /// The smallest id that no partition ever had.
     next_partition: u32,
     /// Partitions that are to be split or merged, in the order in which that was asked for (R17).
     pub(crate) reshapings: Vec<Reshaping>,
     /// Partitions that were split or merged, of which somebody may still hold something.
-    #[serde(with = "gone")]
+    #[serde(with = "by_partition")]
     pub(crate) reshaped: BTreeMap<PartitionId, Gone>,
 }
 

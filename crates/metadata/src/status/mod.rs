@@ -1,5 +1,6 @@
 //! What operators and clients may know.
 
+mod phases;
 mod reshapings;
 mod survey;
 
@@ -12,6 +13,8 @@ use nicekv_placement::Vrings;
 use nicekv_wire::Replication;
 use nicekv_wire::quorum::Quorum;
 use serde::{Deserialize, Serialize};
+
+pub use phases::{ReshapingPhase, ReshapingStatus};
 
 /// What a client needs to find the store: no node, no membership.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -304,35 +307,6 @@ pub struct PartitionStatus {
     /// Gets in a second of late, if any are known.
     #[serde(default)]
     pub gets_per_second: Option<u64>,
-}
-
-/// Partitions that are split or merged (R17).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReshapingStatus {
-    /// Number of their keyspace.
-    pub keyspace: u16,
-    /// Those that are to be others, in the order of their vnodes.
-    pub parents: Vec<u32>,
-    /// Those that are to be, or have come to be, once they are numbered.
-    pub children: Vec<u32>,
-    /// How far it is.
-    pub phase: ReshapingPhase,
-    /// What it waits for, for people.
-    pub waits_for: String,
-}
-
-/// How far a [`ReshapingStatus`] is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ReshapingPhase {
-    /// It has not begun, or was broken off.
-    Waiting,
-    /// The parents go on; their members make the children of what they hold.
-    Forming,
-    /// The parents take no op any more, what is open is decided.
-    Sealed,
-    /// The children are there, and not all of their members yet.
-    Succeeding,
 }
 
 /// What clients and data can rely on.
