@@ -228,16 +228,6 @@ impl fmt::Display for Table {
     }
 }
 
-/// Entries of all tables together, at most.
-pub const ENTRY_CAPACITY: usize = {
-    let (mut sum, mut index) = (0, 0);
-    while index < TABLE_COUNT {
-        sum += Table::ALL[index].capacity();
-        index += 1;
-    }
-    sum
-};
-
 impl TableSet {
     /// The distinct member sets, ascending.
     pub fn groups(&self) -> BTreeSet<&MemberSet> {
