@@ -194,3 +194,56 @@ fn certificates_for_etcd_are_read_before_anything_is_bound_or_begun() {
     let output = nicekv(&[&metadata[..], &["--ca-file", &broken, "--certificate-file", &broken]].concat());
     assert_eq!(output.status.code(), Some(2), "a certificate without its key");
 }
+
+/// A file as printed, with other switches.
+fn with_switches(role: &str, switches: &str) -> String {
+    let text = printed(role);
+    let begin = text.find("\n[[switches]]").unwrap() + 1;
+    let end = text[begin..].find("\n[log]").map_or(text.len(), |end| begin + end);
+    format!("{}{switches}{}", &text[..begin], &text[end..])
+}
+
+#[test]
+fn the_example_with_a_trunk_is_a_cluster() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/OPERATIONS.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let examples: Vec<&str> =
+        text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let [first, second] = examples[..] else { panic!("{examples:?}") };
+    let files = |homes: [&str; 3]| {
+        let mut files = Files { directory: tempfile::tempdir().unwrap(), paths: Vec::new() };
+        let mut metadata = with_switches("metadata", &format!("{first}\n{second}"));
+        metadata = metadata.replace("switch_port = 0 ", "switch = \"switch\"\nswitch_port = 0 ");
+        for (number, home) in homes.into_iter().enumerate() {
+            let name = format!("name = \"node-{number}\"");
+            metadata = metadata.replacen(&name, &format!("switch = {home:?}\n{name}"), 1);
+        }
+        files.add("metadata", &metadata);
+        files.add("first", &with_switches("switch", first));
+        files.add("second", &with_switches("switch", second));
+        files
+    };
+    let output = files(["switch", "switch-1", "switch-1"]).check();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = files(["switch-1", "switch-1", "switch-1"]).check();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && told.contains("node-0 hangs at port 1"), "{told}");
+}
+
+#[test]
+fn what_the_container_file_takes_is_there() {
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let file = std::fs::read_to_string(tree.join("deploy/Containerfile")).unwrap();
+    let line = |word: &str| {
+        file.lines().find_map(|line| line.strip_prefix(word)).unwrap_or_else(|| panic!("{word}"))
+    };
+    // What it copies is what the package's build leaves there, by its name; what it runs is in the package.
+    let build = std::fs::read_to_string(tree.join("deploy/debian/build")).unwrap();
+    assert!(line("COPY ").starts_with("nicekv_*.deb ") && build.contains("nicekv_"), "{build}");
+    assert!(build.contains("usr/bin/nicekv") && line("ENTRYPOINT ") == "[\"/usr/bin/nicekv\"]");
+    assert!(file.contains("deploy/debian/build deploy && podman build -f deploy/Containerfile"));
+    // Its command is one of ours: all but what takes a word is known.
+    let command: Vec<String> = serde_json::from_str(line("CMD ")).unwrap();
+    let arguments: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
+    assert_eq!(nicekv(&arguments).status.code(), Some(0), "{command:?}");
+}

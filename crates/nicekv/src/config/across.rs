@@ -208,7 +208,7 @@ impl Across<'_> {
 
 /// Servers and other switches, and their ports at the switch of that number.
 fn hanging(cluster: &ClusterConfig, switch: u16) -> Vec<(String, u16)> {
-    let topology = cluster.topology().unwrap_or_default();
+    let topology = cluster.topology_with_nodes().unwrap_or_default();
     let nodes = cluster.nodes.iter();
     let nodes =
         nodes.map(|node| (node.name.clone(), nicekv_metadata::host_id(NodeId(node.id)), node.switch_port));

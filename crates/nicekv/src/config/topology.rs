@@ -32,6 +32,17 @@ impl ClusterConfig {
         Ok(topology)
     }
 
+    /// With the homes of nodes, too, as their entries have them.
+    pub(super) fn topology_with_nodes(&self) -> Result<Topology, Failure> {
+        let mut topology = self.topology()?;
+        for node in &self.nodes {
+            if let Some(home) = self.home(&node.name, node.switch.as_deref())? {
+                topology.settle(nicekv_metadata::host_id(NodeId(node.id)), home);
+            }
+        }
+        Ok(topology)
+    }
+
     /// The number of the switch that a server says it hangs at.
     pub(super) fn home(&self, name: &str, switch: Option<&str>) -> Result<Option<u16>, Failure> {
         let number = |switch| self.switch_number(switch).map_err(|error| wrong(name, "switch", &error));
