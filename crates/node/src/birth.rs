@@ -16,7 +16,6 @@
 //! * An epoch of p that was held up makes nobody a member of an empty partition: its end is remembered as that of what is discarded is (R16).
 //! * Who is a member of c, and can neither be born nor was, does not say that it is one.
 
-use crate::discards::DISCARDED_MAX;
 use crate::formations::{Formation, Stage};
 use crate::membership::Membership;
 use crate::node_core::NodeCore;
@@ -96,8 +95,7 @@ impl<P: Protocol> NodeCore<P> {
             let formation = self.formations.by_parent.get(&parent.partition);
             formation.is_some_and(|formation| formation.may_bear(assign))
         };
-        let has_room = self.discards.done.len() + assign.parents.len() <= DISCARDED_MAX;
-        if !assign.parents.iter().all(is_here) || !has_room {
+        if !assign.parents.iter().all(is_here) {
             return false;
         }
         for parent in &assign.parents {
@@ -163,7 +161,7 @@ impl<P: Protocol> NodeCore<P> {
         self.formations.sealed.remove(&id);
         self.discards.wanted.remove(&id);
         if let Some(ended) = ended.filter(|_| !self.host.has(Plant::EndedParentRevived)) {
-            self.discards.done.insert(id, epoch.unwrap_or_default().max(ended));
+            self.discards.note_done(id, epoch.unwrap_or_default().max(ended));
         }
     }
 

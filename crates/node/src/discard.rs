@@ -18,7 +18,7 @@
 //!   not come back.
 //! * Nothing is pending for a partition that is forgotten.
 
-use crate::discards::{DISCARDED_MAX, Discards};
+use crate::discards::Discards;
 use crate::membership::Membership;
 use crate::node_core::NodeCore;
 use crate::plant::Plant;
@@ -52,8 +52,8 @@ impl<P: Protocol> NodeCore<P> {
             if !self.host.has(Plant::DiscardNotBrokenOff) {
                 discards.wanted.remove(&id);
             }
-            discards.done.remove(&id);
-        } else if assign.discard && assign.epoch == membership.epoch && discards.done.len() < DISCARDED_MAX {
+            discards.forget_done(id);
+        } else if assign.discard && assign.epoch == membership.epoch {
             discards.wanted.entry(id).or_default();
         }
     }
@@ -123,7 +123,7 @@ impl<P: Protocol> NodeCore<P> {
             self.host.storage.want_force();
             self.forget_partition(id);
             self.discards.wanted.remove(&id);
-            self.discards.done.insert(id, epoch);
+            self.discards.note_done(id, epoch);
             self.discards.logged.push_back((record, id));
         }
     }
@@ -144,7 +144,7 @@ impl<P: Protocol> NodeCore<P> {
         while let Some((_, id)) = self.discards.logged.pop_front_if(|(record, _)| *record <= through) {
             self.host.counters.discarded += 1;
             // Unless it has become a member again.
-            if let Some(epoch) = self.discards.done.get(&id).copied() {
+            if let Some(epoch) = self.discards.done(id) {
                 self.acknowledge(id, epoch, true, true);
             }
         }
