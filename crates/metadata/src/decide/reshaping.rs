@@ -13,12 +13,16 @@
 //! of all its parents, which every member has forced and nobody adds to.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use nicekv_wire::{MatchRange, PartitionId};
 
 use super::{epochs, moves};
 use crate::state::{Child, FORMING_MAX, Forming, Member, Parent, Partition, Reshaping, Standing, State};
 use crate::view::{Observed, Situation, all_acknowledged};
+
+/// Partitions are sealed for so long at most.
+const SEALED_MAX: Duration = Duration::from_secs(5);
 
 /// Why a wish is not carried out now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +85,9 @@ fn step(situation: &Situation<'_>, next: &State, wish: &Reshaping) -> Option<Ste
         }
         Some(first) if all.iter().all(|other| *other == Some(first)) && !is_full(situation, wish) => {
             match first.sealed {
-                true => drained(situation, next, wish).map(Step::Succeed),
+                true => drained(situation, next, wish)
+                    .map(Step::Succeed)
+                    .or_else(|| is_stuck(situation, wish).then_some(Step::BreakOff)),
                 false => have_formed(situation, next, wish)
                     .then(|| Step::Seal(Forming { sealed: true, ..first.clone() })),
             }
@@ -154,6 +160,12 @@ fn are_together(one: &Partition, other: &Partition) -> bool {
     one.members.len() == other.members.len()
         && one.members.iter().all(is_in_both)
         && one.originals.iter().all(|node| other.originals.contains(node))
+}
+
+/// Puts wait while a partition is sealed. Who holds it up is removed long before, and that breaks it off; this is for what nobody has thought of.
+fn is_stuck(situation: &Situation<'_>, wish: &Reshaping) -> bool {
+    let Situation { observations, now_ns, .. } = situation;
+    wish.parents.iter().any(|id| observations.watch(*id).has_lasted(*now_ns, SEALED_MAX))
 }
 
 /// Forming takes room: a member that has none makes every put of the parents be refused, so it is given up.

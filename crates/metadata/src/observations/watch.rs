@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use nicekv_wire::NodeId;
 use nicekv_wire::control::AssignAck;
@@ -155,6 +156,11 @@ impl Watch {
         self.broken_off_ns.is_some_and(|since_ns| now_ns < since_ns + nanoseconds(timing.rejoin_delay))
     }
 
+    /// Whether the epoch has lasted for so long, as far as this leader knows.
+    pub(crate) fn has_lasted(&self, now_ns: u64, duration: Duration) -> bool {
+        now_ns >= self.epoch_ns + nanoseconds(duration)
+    }
+
     /// Returns whether nobody has asked for it in this epoch before.
     pub(crate) fn handle_fence(&mut self) -> bool {
         !core::mem::replace(&mut self.is_fence_asked, true)
@@ -162,7 +168,7 @@ impl Watch {
 
     /// Whether a member has asked for an epoch after this one, which has lasted long enough.
     pub(crate) fn wants_fence(&self, now_ns: u64, timing: &Timing) -> bool {
-        self.is_fence_asked && now_ns >= self.epoch_ns + nanoseconds(timing.fence_interval)
+        self.is_fence_asked && self.has_lasted(now_ns, timing.fence_interval)
     }
 
     /// Whether an assignment was sent to the node so recently that an answer may be on its way.

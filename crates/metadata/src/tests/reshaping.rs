@@ -283,6 +283,18 @@ fn who_has_no_room_is_waited_for() {
 }
 
 #[test]
+fn what_stays_sealed_is_broken_off() {
+    let mut cluster = ready(3, 3);
+    cluster.drains = false;
+    begin(&mut cluster, &merge(0, 1));
+    reach(&mut cluster, ReshapingPhase::Sealed);
+    let sealed_for = cluster.run_until(6000, "broken off", |it| phase(it) != Some(ReshapingPhase::Sealed));
+    assert!((4900..5300).contains(&sealed_for), "{sealed_for} ms");
+    cluster.drains = true;
+    finish(&mut cluster);
+}
+
+#[test]
 fn what_is_asked_for_can_be_given_up() {
     let mut cluster = ready(3, 3);
     for (forms, drains) in [(false, true), (true, false)] {
