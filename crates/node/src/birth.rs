@@ -23,37 +23,9 @@ use crate::plant::Plant;
 use crate::protocol::Protocol;
 use crate::records::NodeRecord;
 use crate::status::Standing;
-use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use nicekv_wire::control::{Assign, Parent};
 use nicekv_wire::{Epoch, Now, PartitionId};
-
-/// Births that wait for something of this node.
-#[derive(Clone, Default)]
-pub(crate) struct Births {
-    /// For what is pending at a parent, which takes no request meanwhile.
-    waiting: BTreeMap<PartitionId, Assign>,
-    /// For their records to be durable: until then they are not told.
-    logged: VecDeque<(u64, PartitionId)>,
-}
-
-impl Births {
-    /// Whether this partition is about to end.
-    pub(crate) fn ends(&self, id: PartitionId) -> bool {
-        let ends = |assign: &Assign| assign.parents.iter().any(|parent| parent.partition == id);
-        !self.waiting.is_empty() && self.waiting.values().any(ends)
-    }
-
-    /// Whether all that were born here are, also after a crash.
-    pub(crate) fn are_durable(&self) -> bool {
-        self.logged.is_empty()
-    }
-
-    /// Whether this partition may be told to be there.
-    pub(crate) fn is_durable(&self, id: PartitionId) -> bool {
-        self.logged.iter().all(|(_, logged)| *logged != id)
-    }
-}
 
 /// The decision that is the last one of all parents, and one more: the first of what takes their place, which nobody made.
 fn beginning(parents: &[Parent]) -> u64 {

@@ -16,6 +16,7 @@
 extern crate alloc;
 
 mod birth;
+mod births;
 mod config;
 mod control;
 mod discard;

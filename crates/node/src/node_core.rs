@@ -1,6 +1,6 @@
 //! The node: takes events, checks what all protocols want checked, and gives each to the partition that it concerns.
 
-use crate::birth::Births;
+use crate::births::Births;
 use crate::config::NodeConfig;
 use crate::discards::Discards;
 use crate::formations::Formations;

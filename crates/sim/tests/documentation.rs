@@ -125,7 +125,7 @@ fn comments() -> Vec<(PathBuf, String)> {
 #[test]
 fn every_rule_is_defined_cited_and_broken_by_a_plant() {
     let defined = defined();
-    assert_eq!(defined, (1..=16).collect(), "the rules of docs/PROTOCOL.md");
+    assert_eq!(defined, (1..=17).collect(), "the rules of docs/PROTOCOL.md");
     let mut cited = BTreeSet::new();
     for (path, comments) in comments() {
         let here = rules(&comments);
