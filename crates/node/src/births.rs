@@ -14,10 +14,15 @@ pub(crate) struct Births {
 }
 
 impl Births {
-    /// Whether this partition is about to end.
+    /// Whether any partition may be about to end.
+    pub(crate) fn waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether this one is.
     pub(crate) fn ends(&self, id: PartitionId) -> bool {
         let ends = |assign: &Assign| assign.parents.iter().any(|parent| parent.partition == id);
-        !self.waiting.is_empty() && self.waiting.values().any(ends)
+        self.waiting.values().any(ends)
     }
 
     /// Whether all that were born here are, also after a crash.

@@ -64,7 +64,9 @@ impl<P: Protocol> NodeCore<P> {
             _ => unreachable!("no request"),
         };
         let slot = self.or_parent(slot, &request, keyspace);
-        let is_ending = |slot: &usize| self.births.ends(self.partitions[*slot].membership().partition);
+        let is_ending = |slot: &usize| {
+            self.births.waits() && self.births.ends(self.partitions[*slot].membership().partition)
+        };
         if let Some(slot) = slot.filter(|slot| !is_ending(slot)) {
             self.host.trace.note(now, header.op, Step::Arrived);
             let membership = self.partitions[slot].membership();

@@ -44,8 +44,12 @@ impl Routes {
     pub(crate) fn find(&self, keyspace: KeyspaceId, value: u128) -> Option<usize> {
         let end =
             self.sorted.partition_point(|route| (route.keyspace, route.range.first()) <= (keyspace, value));
-        let holds = |route: &&Route| route.keyspace == keyspace && route.range.contains(value);
-        self.sorted[..end].iter().rev().take(OVERLAPPING_MAX).find(holds).map(|route| route.slot)
+        let holds = |route: &Route| route.keyspace == keyspace && route.range.contains(value);
+        let (last, before) = self.sorted[..end].split_last()?;
+        if holds(last) {
+            return Some(last.slot);
+        }
+        before.iter().rev().take(OVERLAPPING_MAX - 1).find(|route| holds(route)).map(|route| route.slot)
     }
 }
 
