@@ -112,10 +112,10 @@ fn with_a_trunk(ports: &str, hosts_of_first: &str) -> Result<nicekv_metadata::Co
 #[test]
 fn trunks_make_a_tree_of_switches() {
     let ports = "[{ number = 2, device = \"a\" }, { number = 1, device = \"b\", trunk = \"switch\" }]";
-    let topology = with_a_trunk(ports, "switch-1").unwrap().topology;
-    let home = |node| topology.home(nicekv_metadata::host_id(NodeId(node)));
-    assert_eq!([0, 1, 2].map(home), [Some(0), Some(1), Some(1)]);
-    assert_eq!(topology.home(nicekv_metadata::service_host_id(0)), Some(0));
+    let config = with_a_trunk(ports, "switch-1").unwrap();
+    let homes: Vec<_> = config.nodes.iter().map(|node| node.home).collect();
+    assert_eq!(homes, [Some(0), Some(1), Some(1)]);
+    assert_eq!(config.topology.home(nicekv_metadata::service_host_id(0)), Some(0));
     for (ports, home, part) in [
         ("[{ number = 2, device = \"a\" }]", "switch-1", "none back"),
         (&ports.replace("\"switch\"", "\"other\""), "switch-1", "no switch \"other\""),
