@@ -12,11 +12,13 @@ use crate::{PATIENCE, POLL_PAUSE, inside};
 const PROGRESS_PUTS: usize = 300;
 const WRITERS: usize = 4;
 
-/// Writers that put keys of their own, and read each at once, until they are stopped.
+/// Writers that put keys of their own, and somebody who reads what they wrote last, until they are stopped.
 #[derive(Default)]
 pub(crate) struct Load {
     stopped: AtomicBool,
     acknowledged: AtomicUsize,
+    /// The number of each writer's next key: the one before is acknowledged.
+    next: [AtomicUsize; WRITERS],
     /// Puts and gets that were answered by an error.
     failed: AtomicUsize,
 }
@@ -46,9 +48,11 @@ impl Load {
                     scope.spawn(move || load.write(lab, writer))
                 })
                 .collect();
+            let reader = scope.spawn(|| load.read(lab));
             load.wait_for_progress();
             work(&load);
             load.stopped.store(true, Ordering::Relaxed);
+            reader.join().unwrap();
             writers.into_iter().map(|writer| writer.join().unwrap()).collect()
         });
         let mut redis = Redis::on(lab, "client-0");
@@ -72,15 +76,27 @@ impl Load {
             if redis.ask(&["SET", &key(writer, number), &number.to_string()]) == Ok("OK".into()) {
                 acknowledged.push(number);
                 self.acknowledged.fetch_add(1, Ordering::Relaxed);
-                match redis.ask(&["GET", &key(writer, number)]) {
-                    Ok(value) => assert_eq!(value, number.to_string(), "writer {writer} reads what it wrote"),
-                    Err(_) => _ = self.failed.fetch_add(1, Ordering::Relaxed),
-                }
+                self.next[writer].store(number + 1, Ordering::Relaxed);
             } else {
                 self.failed.fetch_add(1, Ordering::Relaxed);
             }
         }
         acknowledged
+    }
+
+    /// Apart from the writers: puts go on when gets may not, without leases.
+    fn read(&self, lab: &LabUnderTest) {
+        let mut redis = Redis::on(lab, "client-1");
+        for writer in (0..WRITERS).cycle() {
+            if self.stopped.load(Ordering::Relaxed) {
+                break;
+            }
+            let Some(number) = self.next[writer].load(Ordering::Relaxed).checked_sub(1) else { continue };
+            match redis.ask(&["GET", &key(writer, number)]) {
+                Ok(value) => assert_eq!(value, number.to_string(), "writer {writer}"),
+                Err(_) => _ = self.failed.fetch_add(1, Ordering::Relaxed),
+            }
+        }
     }
 
     /// Puts and gets that were answered by an error.
