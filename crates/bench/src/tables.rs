@@ -3,6 +3,7 @@
 //! ```text
 //!   client ══ port ─▶ pipeline ─▶ one of 255 ports ══ node          with one entry in each ring,  then
 //!   64 addresses, random vnodes                                     4,096 + 16,384 + 4,096 entries, 1,024 groups, 255 servers
+//!                                                                   and of a keyspace by range: 1 record, then 10,240 beside all that
 //! ```
 //!
 //! There is no cluster: namespaces, cables, the programs and their loader. A thread sends as fast as it can, each datagram goes the whole way in
@@ -23,7 +24,7 @@ use nicekv_dataplane::{Backend as _, BackendError, Counter, Table, VringConfig};
 use nicekv_dataplane_xdp::{Hook, KernelSwitch};
 use nicekv_placement::key_digest;
 use nicekv_runtime::Stop;
-use nicekv_wire::{ClientId, Condition, Get, KeyspaceId, OpId, Operation, Update};
+use nicekv_wire::{ClientId, Condition, Get, KeyDigest, KeyspaceId, OpId, Operation, Update};
 use serde_json::{Map, Value, json};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
@@ -55,15 +56,28 @@ pub struct TablesArguments {
 enum Kind {
     Get,
     Put,
+    /// Of keyspaces by range.
+    RecordGet,
+    RecordPut,
 }
 
 impl Kind {
-    const ALL: [Self; 2] = [Self::Get, Self::Put];
+    const ALL: [Self; 4] = [Self::Get, Self::Put, Self::RecordGet, Self::RecordPut];
+
+    /// Next to nothing, and everything.
+    fn fills(self) -> [Fill; 2] {
+        match self {
+            Self::Get | Self::Put => [Fill::Empty, Fill::Full],
+            Self::RecordGet | Self::RecordPut => [Fill::OneRecord, Fill::Records],
+        }
+    }
 
     fn name(self) -> &'static str {
         match self {
             Self::Get => "get",
             Self::Put => "put to three",
+            Self::RecordGet => "get by record",
+            Self::RecordPut => "put by record to three",
         }
     }
 
@@ -71,6 +85,7 @@ impl Kind {
         match self {
             Self::Get => Table::Unicast,
             Self::Put => Table::Multicast,
+            Self::RecordGet | Self::RecordPut => Table::Record,
         }
     }
 
@@ -79,17 +94,29 @@ impl Kind {
         let ring = match self {
             Self::Get => VringConfig::DEFAULT.unicast,
             Self::Put => VringConfig::DEFAULT.multicast,
+            Self::RecordGet => fill::RECORDS.unicast,
+            Self::RecordPut => fill::RECORDS.multicast,
         };
         Ipv4Addr::from(ring.first())
     }
 
-    fn datagram(self) -> Vec<u8> {
+    /// Of a keyspace by range: in this part of all values.
+    fn datagram(self, vnode: u16) -> Vec<u8> {
         let (key, op) = (b"key".as_slice(), OpId { client: ClientId(1), sequence: 1 });
-        let (keyspace, digest, reply_to) = (KeyspaceId::DEFAULT, key_digest(key), None);
+        let (keyspace, digest) = match self {
+            Self::Get | Self::Put => (KeyspaceId::DEFAULT, key_digest(key)),
+            Self::RecordGet | Self::RecordPut => {
+                let value = u128::from(vnode) << 112 | key_digest(key).match_value() >> 16;
+                (fill::KEYSPACE, KeyDigest::of_match_value(value))
+            }
+        };
+        let reply_to = None;
         let mut bytes = Vec::new();
         match self {
-            Self::Get => Get { keyspace, op, digest, reply_to, forwarded: None, key }.encode(&mut bytes),
-            Self::Put => {
+            Self::Get | Self::RecordGet => {
+                Get { keyspace, op, digest, reply_to, forwarded: None, key }.encode(&mut bytes);
+            }
+            Self::Put | Self::RecordPut => {
                 let (watermark, condition, return_old) = (0, Condition::Always, false);
                 let operation = Operation::Delete;
                 Update { keyspace, op, digest, reply_to, watermark, condition, return_old, operation, key }
@@ -143,13 +170,14 @@ fn measure_all(arguments: &TablesArguments, stop: &Stop) -> Result<Vec<(Kind, Ho
     let time = arguments.length.round_time();
     for round in 1..=arguments.rounds {
         for bed in &mut beds {
-            // Who is first in one round is second in the next.
-            let mut fills = [Fill::Empty, Fill::Full];
-            fills.rotate_left(round as usize % 2);
             for kind in Kind::ALL {
+                // Who is first in one round is second in the next.
+                let mut fills = kind.fills();
+                fills.rotate_left(round as usize % 2);
                 let first = bed.measure(fills[0], kind, time, stop)?;
                 let second = bed.measure(fills[1], kind, time, stop)?;
-                let (full, empty) = if fills[0] == Fill::Full { (first, second) } else { (second, first) };
+                let (full, empty) =
+                    if fills[0] == kind.fills()[1] { (first, second) } else { (second, first) };
                 let of_it = |entry: &&mut (Kind, Hook, Figures)| (entry.0, entry.1) == (kind, bed.hook);
                 let (.., figures) = all.iter_mut().find(of_it).expect("every kind at every hook");
                 figures.rates.pairs.push((full.rate, empty.rate));
@@ -181,7 +209,7 @@ impl Bed {
     fn new(hook: Hook) -> Result<Self> {
         let cables = Cables::new(hook)?;
         let ports = cables.enter_switch()?;
-        let switch = KernelSwitch::load(VringConfig::DEFAULT, cables::ROUTER_MAC, &ports)
+        let switch = KernelSwitch::load(fill::vrings(), cables::ROUTER_MAC, &ports)
             .map_err(|error| BenchError::Environment(error.to_string()))?;
         let clients = cables.clients()?;
         Ok(Self { hook, switch, clients, cables })
@@ -219,26 +247,23 @@ impl Bed {
 
     /// Sends for this long; returns how long it was.
     fn send(&self, kind: Kind, time: Duration, stop: &Stop) -> Result<Duration> {
-        let (datagram, ring) = (kind.datagram(), u32::from(kind.ring()));
-        let mut ways = fill::ways(WAYS)
+        let ring = u32::from(kind.ring());
+        let ways = fill::ways(WAYS)
             .map(|(client, vnode)| {
                 // The ring's own address means what the digest says.
-                (
-                    &self.clients[client],
-                    SocketAddrV4::new(Ipv4Addr::from(ring + u32::from(vnode.max(1))), cables::PORT),
-                )
+                let to = SocketAddrV4::new(Ipv4Addr::from(ring + u32::from(vnode.max(1))), cables::PORT);
+                (&self.clients[client], to, kind.datagram(vnode))
             })
-            .collect::<Vec<_>>()
-            .into_iter()
-            .cycle();
+            .collect::<Vec<_>>();
+        let mut ways = ways.iter().cycle();
         let began = Instant::now();
         while began.elapsed() < time {
             if stop.is_stopped() {
                 return Err(BenchError::Interrupted);
             }
-            for (client, to) in ways.by_ref().take(BURST) {
+            for &(client, to, ref datagram) in ways.by_ref().take(BURST) {
                 // What the cable has no room for is not routed, and not counted.
-                let _ = client.send_to(&datagram, to);
+                let _ = client.send_to(datagram, to);
             }
         }
         Ok(began.elapsed())
@@ -254,7 +279,7 @@ fn comparisons(arguments: &TablesArguments, all: Vec<(Kind, Hook, Figures)>) -> 
     let mut programs = Vec::new();
     for (kind, hook, figures) in all {
         let mut parameters = Map::new();
-        let tables = Fill::Full.tables(NODES);
+        let tables = kind.fills()[1].tables(NODES);
         let entries: Map<String, Value> =
             Table::ALL.iter().map(|table| (table.name().into(), tables.entries(*table).into())).collect();
         parameters.insert("hook".into(), hook.name().into());
@@ -265,7 +290,7 @@ fn comparisons(arguments: &TablesArguments, all: Vec<(Kind, Hook, Figures)>) -> 
         parameters.insert("seconds".into(), json!(arguments.length.round_time().as_secs_f64()));
         let rate = Comparison {
             bench: "tables",
-            target: (kind == Kind::Get).then_some("P10"),
+            target: matches!(kind, Kind::Get | Kind::RecordGet).then_some("P10"),
             goal: Some(Goal::AtLeast(KEPT_MIN)),
             title: format!("{}, tables full", kind.name()),
             network: Some(hook.name()),

@@ -148,7 +148,9 @@ impl ClientCore {
         from: SocketAddrV4,
         decoded: Result<(Header, Datagram<'_>), DecodeError>,
     ) {
-        let Ok((header, datagram @ (Datagram::Reply(_) | Datagram::QuorumHeld(_)))) = decoded else {
+        let Ok((header, datagram @ (Datagram::Reply(_) | Datagram::ScanPiece(_) | Datagram::QuorumHeld(_)))) =
+            decoded
+        else {
             self.in_flight.counters.count_malformed(from, decoded.err());
             return;
         };

@@ -22,7 +22,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_placement::PARTITION_BITS_MAX;
-use nicekv_wire::KeyspaceId;
+use nicekv_wire::{KeyOrder, KeyspaceId};
 
 /// How long an answer is believed: long against a round trip, short against what a switch's tables last.
 const BELIEVED_NS: u64 = 100_000_000;
@@ -59,7 +59,8 @@ pub(crate) struct Parts {
 impl Parts {
     /// Of a keyspace whose requests may share datagrams.
     pub(crate) fn of(keyspace: &Keyspace) -> Option<Self> {
-        let bits = keyspace.partition_bits?.min(PARTITION_BITS_MAX.into());
+        let bits = keyspace.partition_bits.filter(|_| keyspace.order == KeyOrder::Hash)?;
+        let bits = bits.min(PARTITION_BITS_MAX.into());
         Some(Self { keyspace: keyspace.id, bits, parts: vec![Part::default(); 1 << bits] })
     }
 
@@ -103,7 +104,8 @@ impl InFlight {
                 out.clear();
                 out.extend_from_slice(&slot.buffers.datagram);
                 // What was lost may have been lost for its company.
-                let parts = self.parts[slot.keyspace].as_ref().filter(|_| slot.attempts == 1);
+                let parts = self.parts[slot.keyspace].as_ref();
+                let parts = parts.filter(|_| slot.attempts == 1 && slot.exchange.may_share());
                 let (vnode, is_get) = (slot.buffers.vnode, slot.exchange.is_asked_of_one());
                 let company = parts.map(|parts| parts.company(vnode, is_get, slot.sent_ns));
                 return Some(Outgoing { to: slot.buffers.to, slot: index, company });
@@ -178,6 +180,13 @@ mod tests {
         assert_eq!(parts.company(7, true, 5 + APART_NS), alone);
         parts.answered(7, ONE, 5 + APART_NS);
         assert_eq!(parts.company(7, true, 6 + APART_NS), Company::Node(KeyspaceId::DEFAULT, ONE));
+    }
+
+    #[test]
+    fn where_borders_are_anywhere_nobody_has_company() {
+        let order = KeyOrder::Range;
+        let keyspace = Keyspace { partition_bits: Some(4), order, ..Vrings::on_loopback(7400).into() };
+        assert!(Parts::of(&keyspace).is_none());
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_placement::Vrings;
-use nicekv_wire::{ClientId, Duration, KeyDigest, KeyspaceId, Replication};
+use nicekv_placement::{Vrings, match_digest};
+use nicekv_wire::{ClientId, Duration, KeyDigest, KeyOrder, KeyspaceId, Replication};
 
 /// Ops in flight at once, unless configured otherwise.
 pub const IN_FLIGHT_MAX: usize = 16_384;
@@ -54,14 +54,21 @@ pub struct Keyspace {
     pub vrings: Vrings,
     /// Which protocol it speaks.
     pub replication: Replication,
+    /// How its keys become match values.
+    pub order: KeyOrder,
     /// What its switches match on.
     pub addressing: Addressing,
     /// Requests for keys of one partition may share a datagram: into how many, as a power of two, the keyspace is divided; `None`: each
-    /// request is a datagram of its own.
+    /// request is a datagram of its own, as it is where keys are partitioned by range: nobody knows the borders but switches and nodes.
     pub partition_bits: Option<u32>,
 }
 
 impl Keyspace {
+    /// What a key is matched by.
+    pub(crate) fn digest(&self, key: &[u8]) -> KeyDigest {
+        match_digest(self.order, key)
+    }
+
     /// Where a get goes.
     pub(crate) fn unicast_address(&self, digest: &KeyDigest) -> SocketAddrV4 {
         match self.addressing {
@@ -86,6 +93,7 @@ impl From<Vrings> for Keyspace {
             id: KeyspaceId::DEFAULT,
             vrings,
             replication: Replication::Multicast,
+            order: KeyOrder::Hash,
             addressing: Addressing::Ring,
             partition_bits: None,
         }

@@ -10,13 +10,19 @@
 //! [`Client`] is cheap to clone, works under any executor and does no I/O. The thread that owns the [`ClientCore`] and its sockets
 //! calls [`CommandQueue::turn`] whenever it was woken or has handled input.
 
+mod scanning;
+
 use crate::{Answer, ClientCore, Completion, OperationError, Outcome, Request, SubmitError};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use futures_channel::oneshot;
 use nicekv_wire::number::LongDouble;
-use nicekv_wire::{Condition, Duration, ExpireCondition, Expiry, KeyspaceId, Now, OpId, Operation};
+use nicekv_wire::scan::ScanWants;
+use nicekv_wire::{
+    Condition, Duration, ExpireCondition, Expiry, KeyspaceId, MatchRange, Now, OpId, Operation,
+};
+pub use scanning::{Listed, Pieces};
 use std::sync::mpsc;
 use thiserror::Error;
 
@@ -86,6 +92,7 @@ struct Command {
 #[derive(Clone, Copy)]
 enum Kind {
     Get,
+    Scan { wants: ScanWants, range: MatchRange, bytes_max: usize },
     Update { condition: Condition, return_old: bool, operation: Operation<'static> },
 }
 
@@ -94,6 +101,7 @@ impl Command {
         let key = &self.key;
         match self.kind {
             Kind::Get => Request::Get { key },
+            Kind::Scan { wants, range, bytes_max } => Request::Scan { wants, range, after: key, bytes_max },
             Kind::Update { condition, return_old, operation } => {
                 let operation = match operation {
                     Operation::Set { expiry, .. } => Operation::Set { value: &self.value, expiry },
@@ -363,6 +371,15 @@ impl Client {
     }
 
     async fn run(&self, key: &[u8], value: &[u8], kind: Kind) -> Finished {
+        self.begin(key, value, kind)?.await.unwrap_or(Err(ClientError::Stopped))
+    }
+
+    fn begin(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        kind: Kind,
+    ) -> Result<oneshot::Receiver<Finished>, ClientError> {
         let (finished, answer) = oneshot::channel();
         let Self { keyspace, timeout, .. } = *self;
         let (key, value) = (key.to_vec(), value.to_vec());
@@ -376,6 +393,6 @@ impl Client {
         if !waker.woken.swap(true, Ordering::SeqCst) {
             (waker.wake)();
         }
-        answer.await.unwrap_or(Err(ClientError::Stopped))
+        Ok(answer)
     }
 }

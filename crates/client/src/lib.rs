@@ -43,6 +43,7 @@ mod plant;
 mod random;
 mod request;
 mod round_trip;
+mod scan;
 mod sequences;
 mod turns;
 mod wheel;
@@ -56,6 +57,7 @@ pub use error::{OperationError, SubmitError};
 #[cfg(feature = "exploration")]
 pub use plant::Plant;
 pub use request::{Answer, Completion, Outcome, Request, Ticket};
+pub use scan::Scan;
 
 /// Whether this build has bugs that tests can plant. Cargo unites the features of what is built together, so a binary asks.
 pub const HAS_PLANTS: bool = cfg!(feature = "exploration");

@@ -2,7 +2,8 @@
 
 use crate::{OperationError, SubmitError};
 use nicekv_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use nicekv_wire::{Condition, OpId, Operation};
+use nicekv_wire::scan::{ScanPiece, ScanWants};
+use nicekv_wire::{Condition, Datagram, MatchRange, OpId, Operation};
 
 /// One op on one key.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,6 +12,17 @@ pub enum Request<'a> {
     Get {
         /// 1 to [`KEY_BYTES_MAX`] bytes.
         key: &'a [u8],
+    },
+    /// Lists a piece of the keyspace: of the partition in which `range` begins. [`Scan`](crate::Scan) makes these.
+    Scan {
+        /// What of it.
+        wants: ScanWants,
+        /// Keys with these match values.
+        range: MatchRange,
+        /// Keys after this one; empty: all.
+        after: &'a [u8],
+        /// How long the answer may be, about; no longer than a datagram.
+        bytes_max: usize,
     },
     /// Changes a key.
     Update {
@@ -31,17 +43,17 @@ impl<'a> Request<'a> {
         Self::Update { key, condition: Condition::Always, return_old: false, operation }
     }
 
-    /// The key.
+    /// The key; of a scan, the one after which it goes on.
     pub fn key(&self) -> &'a [u8] {
         match self {
-            Self::Get { key } | Self::Update { key, .. } => key,
+            Self::Get { key } | Self::Update { key, .. } | Self::Scan { after: key, .. } => key,
         }
     }
 
     /// The bytes that it carries.
     pub(crate) fn value(&self) -> &'a [u8] {
         match self {
-            Self::Get { .. } => &[],
+            Self::Get { .. } | Self::Scan { .. } => &[],
             Self::Update { operation, .. } => operation.value(),
         }
     }
@@ -49,7 +61,7 @@ impl<'a> Request<'a> {
     /// Whether the request is within the limits of a datagram.
     pub fn check(&self) -> Result<(), SubmitError> {
         let key = self.key();
-        if key.is_empty() {
+        if key.is_empty() && !matches!(self, Self::Scan { .. }) {
             return Err(SubmitError::KeyEmpty);
         }
         if key.len() > KEY_BYTES_MAX {
@@ -100,8 +112,24 @@ pub struct Answer<'a> {
     pub expiry_ms: u64,
     /// The integer after an increment, the length after an append.
     pub integer: i64,
-    /// The value read; after an update with `return_old` the value from before; after a float increment the new one.
+    /// The value read; after an update with `return_old` the value from before; after a float increment the new one; after a scan, what
+    /// [`Self::piece`] reads.
     pub value: Option<&'a [u8]>,
+}
+
+impl<'a> Answer<'a> {
+    /// The piece that answers a scan.
+    pub fn piece(&self) -> Option<ScanPiece<'a>> {
+        piece_of(self.value)
+    }
+}
+
+/// What the value of an answer to a scan says.
+pub(crate) fn piece_of(value: Option<&[u8]>) -> Option<ScanPiece<'_>> {
+    match Datagram::decode(value?) {
+        Ok((_, Datagram::ScanPiece(piece))) => Some(piece),
+        _ => None,
+    }
 }
 
 /// A request is finished.

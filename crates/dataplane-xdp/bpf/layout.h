@@ -20,21 +20,24 @@
 #define NICEKV_DIVISIONS_MAX 8
 #define NICEKV_UNICAST_ROUTES 8193
 #define NICEKV_MULTICAST_ROUTES 8193
+#define NICEKV_RECORD_ROUTES 20481
+#define NICEKV_RECORD_PLACES 16384
+#define NICEKV_RECORD_STEPS 14
 #define NICEKV_HITS_BLOCK 512
-#define NICEKV_HITS_BLOCKS 97
+#define NICEKV_HITS_BLOCKS 137
 #define NICEKV_PORT_OPEN 0
 #define NICEKV_PORT_HOST 1
 #define NICEKV_PORT_TRUNK 2
 #define NICEKV_VRINGS_MAX 16
 #define NICEKV_REGISTER_CELLS 256
-#define NICEKV_COUNTER_COUNT 14
+#define NICEKV_COUNTER_COUNT 15
 #define NICEKV_COUNTER_HITS 11
 #define NICEKV_ROLE_NODE 0
 #define NICEKV_ROLE_METADATA 1
-#define NICEKV_OPCODES_UNICAST 0x82ULL
+#define NICEKV_OPCODES_UNICAST 0x182ULL
 #define NICEKV_OPCODES_MULTICAST 0xb4ULL
 #define NICEKV_OPCODES_MULTICAST_NODE 0x400b4ULL
-#define NICEKV_OPCODES_REQUEST 0xb6ULL
+#define NICEKV_OPCODES_REQUEST 0x1b6ULL
 #define NICEKV_OPCODES_NODE 0xffffffd9ffffffffULL
 #define NICEKV_REGISTER_REFUSED_BY_PORT 0
 #define NICEKV_TABLE_UNICAST_VRING 0
@@ -43,6 +46,8 @@
 #define NICEKV_HITS_DIVISION 8193
 #define NICEKV_TABLE_MULTICAST_VRING 2
 #define NICEKV_HITS_MULTICAST_VRING 40962
+#define NICEKV_TABLE_RECORD 3
+#define NICEKV_HITS_RECORD 49155
 #define NICEKV_COUNTER_MALFORMED 0
 #define NICEKV_COUNTER_VRING_MISS 1
 #define NICEKV_COUNTER_VRING_REFUSED 2
@@ -57,6 +62,7 @@
 #define NICEKV_COUNTER_UNICAST_HITS 11
 #define NICEKV_COUNTER_DIVISION_HITS 12
 #define NICEKV_COUNTER_MULTICAST_HITS 13
+#define NICEKV_COUNTER_RECORD_HITS 14
 
 struct nicekv_vring_pair {
 	__be32 unicast_network;
@@ -111,6 +117,26 @@ _Static_assert(offsetof(struct nicekv_unicast_route, target) == 0, "offset");
 _Static_assert(offsetof(struct nicekv_unicast_route, division_count) == 4, "offset");
 _Static_assert(offsetof(struct nicekv_unicast_route, divisions) == 8, "offset");
 _Static_assert(offsetof(struct nicekv_unicast_route, reserved) == 72, "offset");
+
+struct nicekv_record_route {
+	__u64 last[2];
+	__u32 target;
+	__u32 group;
+	__u32 division_count;
+	__be16 keyspace;
+	__u8 unused[2];
+	struct nicekv_division divisions[8];
+	struct nicekv_division reserved[4];
+};
+_Static_assert(sizeof(struct nicekv_record_route) == 128, "size");
+_Static_assert(offsetof(struct nicekv_record_route, last) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_record_route, target) == 16, "offset");
+_Static_assert(offsetof(struct nicekv_record_route, group) == 20, "offset");
+_Static_assert(offsetof(struct nicekv_record_route, division_count) == 24, "offset");
+_Static_assert(offsetof(struct nicekv_record_route, keyspace) == 28, "offset");
+_Static_assert(offsetof(struct nicekv_record_route, unused) == 30, "offset");
+_Static_assert(offsetof(struct nicekv_record_route, divisions) == 32, "offset");
+_Static_assert(offsetof(struct nicekv_record_route, reserved) == 96, "offset");
 
 struct nicekv_place {
 	__u32 ifindex;

@@ -21,6 +21,18 @@ struct {
 struct nicekv_vnodes {
 	__u16 entries[NICEKV_VNODES];
 	__u16 ignored_bits;
+	/* Not zero: what is for the ring is matched by records. */
+	__u16 by_records;
+};
+
+/* All records, those of a pair of rings beside each other, ascending: with which value each begins, upper and lower half, and its number. */
+struct nicekv_records {
+	struct {
+		__u32 begin;
+		__u32 count;
+	} segments[NICEKV_VRINGS_MAX];
+	__u64 firsts[NICEKV_RECORD_PLACES][2];
+	__u16 numbers[NICEKV_RECORD_PLACES];
 };
 
 struct nicekv_hits {
@@ -51,6 +63,23 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } multicast_routes SEC(".maps");
+
+/* [slot]. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct nicekv_records);
+} records SEC(".maps");
+
+/* [slot * NICEKV_RECORD_ROUTES + number]: where the record ends, and what becomes of what it matches. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 2 * NICEKV_RECORD_ROUTES);
+	__type(key, __u32);
+	__type(value, struct nicekv_record_route);
+} record_routes SEC(".maps");
 
 struct fenced {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -27,29 +27,91 @@ static __always_inline __u16 vnode_of(const struct datagram *datagram)
 	return vnode;
 }
 
-/* The number of the entry with the longest prefix that covers the datagram's vnode; 0: none does. */
-static __always_inline __u32 entry_of(__u32 slot, const struct datagram *datagram)
+/* What is known of the ring that the datagram is for. */
+static __always_inline struct nicekv_vnodes *vnodes_of(__u32 slot, const struct datagram *datagram)
 {
 	__u32 ring = slot + 2 * (datagram->ring - RING_UNICAST);
-	struct nicekv_vnodes *found = bpf_map_lookup_elem(&vnodes, &ring);
+
+	return bpf_map_lookup_elem(&vnodes, &ring);
+}
+
+/* The number of the entry with the longest prefix that covers the datagram's vnode; 0: none does. */
+static __always_inline __u32 entry_of(const struct nicekv_vnodes *found, const struct datagram *datagram)
+{
 	__u32 cell;
 
-	if (!found)
-		return 0;
 	cell = vnode_of(datagram) >> (found->ignored_bits & 15);
 	/* The compiler knows that the cell is one of the array, the verifier does not. */
 	asm volatile("" : "+r"(cell));
 	return found->entries[cell % NICEKV_VNODES];
 }
 
+static __always_inline bool is_up_to(__u64 high, __u64 low, const __u64 *bound)
+{
+	return high < bound[0] || (high == bound[0] && low <= bound[1]);
+}
+
+/*
+ * The number of the last record of a pair of rings that begins with this value or before; 0: there is none. A call, so that it is verified by
+ * itself. Each step halves what is left, and never asks for more steps than all places need.
+ */
+__noinline __u32 record_of(__u32 slot, __u32 pair, __u64 high, __u64 low)
+{
+	struct nicekv_records *found = bpf_map_lookup_elem(&records, &slot);
+	__u32 at, left;
+
+	if (!found)
+		return 0;
+	pair %= NICEKV_VRINGS_MAX;
+	left = found->segments[pair].count;
+	at = found->segments[pair].begin % NICEKV_RECORD_PLACES;
+	if (!left)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (int step = 0; step < NICEKV_RECORD_STEPS && left > 1; step++) {
+		__u32 half = left / 2;
+		__u32 middle = (at + half) % NICEKV_RECORD_PLACES;
+		const __u64 *first = found->firsts[middle];
+
+		if (high > first[0] || (high == first[0] && low >= first[1]))
+			at = middle;
+		left -= half;
+	}
+	if (high < found->firsts[at][0] || (high == found->firsts[at][0] && low < found->firsts[at][1]))
+		return 0;
+	return found->numbers[at];
+}
+
+/* The record of what the header says, and its number; NULL: there is none. What the datagram is addressed to is not looked at. */
+static __always_inline struct nicekv_record_route *record_route_of(__u32 slot, const struct datagram *datagram,
+								   __u32 *number)
+{
+	const struct nicekv_header *header = datagram->header;
+	struct nicekv_record_route *record;
+	__u64 high, low;
+	__u32 index;
+
+	if (!header)
+		return NULL;
+	high = bpf_be64_to_cpu(*(const __be64 *)&header->digest[0]);
+	low = bpf_be64_to_cpu(*(const __be64 *)&header->digest[8]);
+	*number = record_of(slot, (datagram->ring - RING_UNICAST) / 2, high, low);
+	index = slot * NICEKV_RECORD_ROUTES + *number;
+	record = bpf_map_lookup_elem(&record_routes, &index);
+	if (!*number || !record || record->keyspace != header->keyspace || !is_up_to(high, low, record->last))
+		return NULL;
+	return record;
+}
+
 /* The division that claims the source: they are in the order of their prefixes, the longest first. */
-static __always_inline const struct nicekv_division *division_of(const struct nicekv_unicast_route *route, __be32 source)
+static __always_inline const struct nicekv_division *division_of(const struct nicekv_division *divisions, __u32 count,
+								 __be32 source)
 {
 	__u32 address = bpf_ntohl(source);
 
 #pragma clang loop unroll(disable)
-	for (__u32 index = 0; index < NICEKV_DIVISIONS_MAX && index < route->division_count; index++) {
-		const struct nicekv_division *division = &route->divisions[index];
+	for (__u32 index = 0; index < NICEKV_DIVISIONS_MAX && index < count; index++) {
+		const struct nicekv_division *division = &divisions[index];
 
 		/* All 32 bits may be ignored. */
 		if (!((__u64)(address ^ division->network) >> division->ignored_bits))
@@ -74,19 +136,14 @@ static __always_inline enum fate route_by_trunk(const struct decision *decision)
 	return FATE_FORWARD;
 }
 
-static __always_inline enum fate route_unicast(__u32 slot, struct datagram *datagram, struct decision *decision)
+/* To `target`, a port, or to where a division of the partition leads. */
+static __always_inline enum fate route_to(__u32 slot, struct datagram *datagram, struct decision *decision, __u32 target,
+					  const struct nicekv_division *divisions, __u32 count)
 {
-	__u32 number = entry_of(slot, datagram);
-	__u32 index = slot * NICEKV_UNICAST_ROUTES + number;
-	struct nicekv_unicast_route *route = bpf_map_lookup_elem(&unicast_routes, &index);
-	const struct nicekv_division *division;
+	const struct nicekv_division *division = division_of(divisions, count, datagram->ip->saddr);
 	struct nicekv_host *host;
 
-	if (!number || !route)
-		return miss();
-	hit(NICEKV_TABLE_UNICAST_VRING, NICEKV_HITS_UNICAST_VRING, number);
-	decision->target = route->target;
-	division = division_of(route, datagram->ip->saddr);
+	decision->target = target;
 	if (division) {
 		hit(NICEKV_TABLE_DIVISION, NICEKV_HITS_DIVISION, division->number);
 		decision->target = division->target;
@@ -101,9 +158,35 @@ static __always_inline enum fate route_unicast(__u32 slot, struct datagram *data
 	return FATE_ROUTE;
 }
 
-static __always_inline enum fate route_multicast(__u32 slot, struct datagram *datagram, struct decision *decision)
+static __always_inline enum fate route_by_record(__u32 slot, struct datagram *datagram, struct decision *decision)
 {
-	__u32 number = entry_of(slot, datagram);
+	__u32 number;
+	struct nicekv_record_route *record = record_route_of(slot, datagram, &number);
+
+	if (!record)
+		return miss();
+	hit(NICEKV_TABLE_RECORD, NICEKV_HITS_RECORD, number);
+	if (is_multicast(datagram->ring)) {
+		decision->target = record->group;
+		return FATE_COPY;
+	}
+	return route_to(slot, datagram, decision, record->target, record->divisions, record->division_count);
+}
+
+static __always_inline enum fate route_unicast(__u32 slot, __u32 number, struct datagram *datagram,
+					       struct decision *decision)
+{
+	__u32 index = slot * NICEKV_UNICAST_ROUTES + number;
+	struct nicekv_unicast_route *route = bpf_map_lookup_elem(&unicast_routes, &index);
+
+	if (!number || !route)
+		return miss();
+	hit(NICEKV_TABLE_UNICAST_VRING, NICEKV_HITS_UNICAST_VRING, number);
+	return route_to(slot, datagram, decision, route->target, route->divisions, route->division_count);
+}
+
+static __always_inline enum fate route_multicast(__u32 slot, __u32 number, struct decision *decision)
+{
 	__u32 index = slot * NICEKV_MULTICAST_ROUTES + number;
 	__u32 *group = bpf_map_lookup_elem(&multicast_routes, &index);
 
@@ -116,7 +199,15 @@ static __always_inline enum fate route_multicast(__u32 slot, struct datagram *da
 
 static __always_inline enum fate route(__u32 slot, struct datagram *datagram, struct decision *decision)
 {
+	const struct nicekv_vnodes *found = vnodes_of(slot, datagram);
+	__u32 number;
+
+	if (!found)
+		return miss();
+	if (found->by_records)
+		return route_by_record(slot, datagram, decision);
+	number = entry_of(found, datagram);
 	if (is_multicast(datagram->ring))
-		return route_multicast(slot, datagram, decision);
-	return route_unicast(slot, datagram, decision);
+		return route_multicast(slot, number, decision);
+	return route_unicast(slot, number, datagram, decision);
 }

@@ -5,6 +5,10 @@
 //!                                            ─▶ [by number: group]                                                      multicast
 //! ```
 //!
+//! ```text
+//!   ring, value of the header ─▶ [begins and numbers, ascending] ─▶ [by number: where it ends; port, divisions; group]         record
+//! ```
+//!
 //! Both are arrays, so a packet costs a look at two places, however many entries there are. The longest prefix is found here, once: each
 //! entry is written over the vnodes of its prefix, after all shorter ones. An entry that stays keeps its number
 //! ([`Slots`](crate::slots::Slots)), whatever it leads to, so who leads or has failed changes entries, and no vnode.
@@ -12,9 +16,13 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use nicekv_dataplane::{DIVISIONS_MAX, Host, HostId, Prefix, Ring, Table, TableSet, VNODES, VringSet};
+use nicekv_dataplane::{
+    DIVISIONS_MAX, Host, HostId, Prefix, Ring, TABLE_COUNT, Table, TableSet, VNODES, VRINGS_MAX, VringSet,
+};
 
-use crate::layout::{Division, IGNORED_BITS_MAX, UnicastRoute, Vnodes, numbers};
+use crate::layout::{
+    Division, IGNORED_BITS_MAX, RECORD_PLACES, RecordRoute, Records, Segment, UnicastRoute, Vnodes, numbers,
+};
 
 /// The entries of a ring: prefixes with their numbers, the shortest first.
 pub(crate) type RingEntries = Vec<(Prefix, u16)>;
@@ -26,15 +34,20 @@ pub(crate) struct Contents {
     pub(crate) unicast: Vec<UnicastRoute>,
     /// By number: slots of groups.
     pub(crate) multicast: Vec<u32>,
+    /// By number.
+    pub(crate) record: Vec<RecordRoute>,
     /// Of each pair, in their order: the unicast ring, then the other.
     pub(crate) rings: Vec<RingEntries>,
+    /// Place of the pair, first value, number: ascending.
+    pub(crate) begins: Vec<(usize, u128, u16)>,
     pub(crate) hosts: Vec<Host>,
 }
 
 /// What the entries of a generation have been given, each list in the order of the entries.
 pub(crate) struct Given<'a> {
     /// By table.
-    pub(crate) numbers: [&'a [u32]; 3],
+    pub(crate) numbers: [&'a [u32]; TABLE_COUNT],
+    /// Of the entries of `multicast_vring`, then of those of `record`.
     pub(crate) groups: &'a [u32],
     pub(crate) ports: &'a BTreeMap<HostId, u32>,
 }
@@ -45,7 +58,9 @@ impl Contents {
         Self {
             unicast: vec![UnicastRoute::default(); numbers(Table::Unicast) as usize],
             multicast: vec![0; numbers(Table::Multicast) as usize],
+            record: vec![RecordRoute::default(); numbers(Table::Record) as usize],
             rings: vec![Vec::new(); 2 * vrings.iter().count()],
+            begins: Vec::new(),
             hosts: Vec::new(),
         }
     }
@@ -55,14 +70,10 @@ impl Contents {
         let mut contents = Self { hosts: tables.hosts.clone(), ..Self::empty(vrings) };
         let divisions = divisions(tables, given);
         for (entry, &number) in tables.unicast.iter().zip(given.numbers[Table::Unicast as usize]) {
-            let mut route = UnicastRoute { target: given.ports[&entry.host], ..UnicastRoute::default() };
-            for (place, division) in
-                route.divisions.iter_mut().zip(divisions.get(&entry.partition).into_iter().flatten())
-            {
-                *place = *division;
-                route.division_count += 1;
-            }
-            contents.unicast[number as usize] = route;
+            let (divisions, division_count) = of_partition(&divisions, entry.partition);
+            let target = given.ports[&entry.host];
+            contents.unicast[number as usize] =
+                UnicastRoute { target, division_count, divisions, ..UnicastRoute::default() };
             contents.cover(vrings, Ring::Unicast, entry.destination, number);
         }
         let numbers = given.numbers[Table::Multicast as usize];
@@ -70,8 +81,41 @@ impl Contents {
             contents.multicast[number as usize] = group;
             contents.cover(vrings, Ring::Multicast, entry.destination, number);
         }
+        contents.add_records(tables, vrings, given, &divisions);
         contents.rings.iter_mut().for_each(|ring| ring.sort_by_key(|(prefix, _)| (prefix.length, *prefix)));
         contents
+    }
+
+    fn add_records(
+        &mut self,
+        tables: &TableSet,
+        vrings: &VringSet,
+        given: &Given<'_>,
+        divisions: &BTreeMap<u32, Vec<Division>>,
+    ) {
+        let numbers = given.numbers[Table::Record as usize];
+        let groups = &given.groups[tables.multicast.len()..];
+        for ((entry, &number), &group) in tables.record.iter().zip(numbers).zip(groups) {
+            let (divisions, division_count) = of_partition(divisions, entry.partition);
+            self.record[number as usize] = RecordRoute {
+                last: halves(entry.last),
+                target: given.ports[&entry.host],
+                group,
+                division_count,
+                keyspace: entry.keyspace.to_be_bytes(),
+                divisions,
+                ..RecordRoute::default()
+            };
+            let pair = vrings.iter().position(|pair| pair.unicast == entry.ring);
+            self.begins.push((pair.expect("validated"), entry.first, number as u16));
+        }
+        self.begins.sort_unstable();
+    }
+
+    /// Whether what is for a ring is matched by records.
+    pub(crate) fn is_by_records(&self, ring: usize) -> bool {
+        let at = self.begins.partition_point(|(pair, ..)| *pair < ring / 2);
+        self.begins.get(at).is_some_and(|(pair, ..)| *pair == ring / 2)
     }
 
     fn cover(&mut self, vrings: &VringSet, ring: Ring, destination: Prefix, number: u32) {
@@ -83,6 +127,39 @@ impl Contents {
         let index = 2 * pair + usize::from(ring == Ring::Multicast);
         self.rings[index].push((destination, number as u16));
     }
+}
+
+fn of_partition(
+    divisions: &BTreeMap<u32, Vec<Division>>,
+    partition: u32,
+) -> ([Division; DIVISIONS_MAX], u32) {
+    let mut places = [Division::default(); DIVISIONS_MAX];
+    let list = divisions.get(&partition).map_or(&[][..], Vec::as_slice);
+    places.iter_mut().zip(list).for_each(|(place, division)| *place = *division);
+    (places, list.len() as u32)
+}
+
+/// Of a match value: the upper half, and the lower one.
+fn halves(value: u128) -> [u64; 2] {
+    [(value >> 64) as u64, value as u64]
+}
+
+/// What the programs search.
+pub(crate) fn records(begins: &[(usize, u128, u16)]) -> Box<Records> {
+    let mut records = Box::new(Records {
+        segments: [Segment::default(); VRINGS_MAX],
+        firsts: [[0; 2]; RECORD_PLACES],
+        numbers: [0; RECORD_PLACES],
+    });
+    for (place, &(pair, first, number)) in begins.iter().enumerate() {
+        (records.firsts[place], records.numbers[place]) = (halves(first), number);
+        let segment = &mut records.segments[pair];
+        if segment.count == 0 {
+            segment.begin = place as u32;
+        }
+        segment.count += 1;
+    }
+    records
 }
 
 /// By partition, longest prefixes first.
@@ -104,10 +181,11 @@ fn divisions(tables: &TableSet, given: &Given<'_>) -> BTreeMap<u32, Vec<Division
 
 /// For each vnode of a ring the number of the entry with the longest prefix. Bits that no prefix looks at are left out: what is looked up stays
 /// small, and in the processor's cache.
-pub(crate) fn vnodes(entries: &RingEntries) -> Box<Vnodes> {
+pub(crate) fn vnodes(entries: &RingEntries, by_records: bool) -> Box<Vnodes> {
     let longest = entries.iter().map(|(prefix, _)| prefix.length).max().unwrap_or(0);
     let ignored_bits = (32 - u32::from(longest)).min(IGNORED_BITS_MAX);
-    let mut vnodes = Box::new(Vnodes { entries: [0; VNODES], ignored_bits: ignored_bits as u16 });
+    let (ignored, by_records) = (ignored_bits as u16, by_records.into());
+    let mut vnodes = Box::new(Vnodes { entries: [0; VNODES], ignored_bits: ignored, by_records });
     for (prefix, number) in entries {
         let cell = |address: u32| (address as usize % VNODES) >> ignored_bits;
         vnodes.entries[cell(prefix.first())..=cell(prefix.last())].fill(*number);
@@ -122,12 +200,15 @@ mod tests {
     #[test]
     fn the_longest_prefix_has_a_vnode_whatever_the_order_and_up_to_the_edges() {
         let ring = |address, length| Prefix::new(address, length);
-        let vnodes = vnodes(&vec![
-            (ring([10, 10, 0, 0], 17), 7),
-            (ring([10, 10, 255, 0], 24), 8),
-            (ring([10, 10, 1, 0], 24), 1),
-            (ring([10, 10, 255, 255], 32), 9),
-        ]);
+        let vnodes = vnodes(
+            &vec![
+                (ring([10, 10, 0, 0], 17), 7),
+                (ring([10, 10, 255, 0], 24), 8),
+                (ring([10, 10, 1, 0], 24), 1),
+                (ring([10, 10, 255, 255], 32), 9),
+            ],
+            false,
+        );
         assert_eq!(vnodes.ignored_bits, 0);
         let runs = vnodes.entries.chunk_by(|one, next| one == next).map(|run| (run.len(), run[0]));
         assert!(runs.eq([(256, 7), (256, 1), (32768 - 512, 7), (32768 - 256, 0), (255, 8), (1, 9)]));
@@ -136,11 +217,22 @@ mod tests {
     #[test]
     fn bits_that_no_prefix_looks_at_are_left_out() {
         let ring = |address, length| Prefix::new(address, length);
-        let found = vnodes(&vec![(ring([10, 10, 0, 0], 16), 1), (ring([10, 10, 48, 0], 20), 2)]);
+        let found = vnodes(&vec![(ring([10, 10, 0, 0], 16), 1), (ring([10, 10, 48, 0], 20), 2)], false);
         assert_eq!((found.ignored_bits, &found.entries[..6]), (12, &[1, 1, 1, 2, 1, 1][..]));
         assert_eq!((found.entries[15], found.entries[16]), (1, 0));
-        let whole = vnodes(&vec![(ring([10, 10, 0, 0], 16), 3)]);
+        let whole = vnodes(&vec![(ring([10, 10, 0, 0], 16), 3)], false);
         assert_eq!((whole.ignored_bits, &whole.entries[..3]), (15, &[3, 3, 0][..]));
-        assert!(vnodes(&Vec::new()).entries.iter().all(|number| *number == 0));
+        assert!(vnodes(&Vec::new(), true).entries.iter().all(|number| *number == 0));
+    }
+
+    #[test]
+    fn records_of_a_pair_are_beside_each_other_in_their_order() {
+        let begins = [(1, 0, 7), (1, 5, 3), (1, u128::MAX, 9), (4, 1 << 64, 2)];
+        let records = records(&begins);
+        let segment = |begin, count| Segment { begin, count };
+        assert_eq!((records.segments[1], records.segments[4]), (segment(0, 3), segment(3, 1)));
+        assert_eq!(records.segments[0], segment(0, 0));
+        assert_eq!(records.numbers[..5], [7, 3, 9, 2, 0]);
+        assert_eq!(records.firsts[..4], [[0, 0], [0, 5], [u64::MAX, u64::MAX], [1, 0]]);
     }
 }

@@ -32,7 +32,7 @@
 //!
 //! An incremental update takes the same steps.
 //!
-//! Cost: a grace period of about 8 ms, two if there are new groups, 50 us for each ring whose partitions have other bounds, and microseconds for
+//! Cost: a grace period of about 8 ms, two if there are new groups, 50 us for each ring whose partitions have other bounds, as much for all records if any has another border, and microseconds for
 //! an entry that differs.
 
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ use aya::maps::{DevMap, HashMap, Map, MapData, MapError};
 use aya::programs::ProgramFd;
 use nicekv_dataplane::{BackendError, Host, HostId, Match, MemberSet, PORTS_MAX, Table, TableSet};
 
-use crate::contents::{Contents, Given, vnodes};
+use crate::contents::{Contents, Given, records, vnodes};
 use crate::error::platform;
 use crate::layout::{
     EgressHost, GROUP_TWINS, Group, PORT_HOST, PORT_TRUNK, Server, ServerKey, StationKey, numbers,
@@ -80,7 +80,9 @@ impl KernelSwitch {
             self.maps.active.get(&0, 0).map_err(|error| platform("read the slot in force", &error))?;
         let next = in_force + 1;
         let receivers = self.receivers(tables);
-        let sets = tables.multicast.iter().map(|entry| group_key(&receivers, &entry.members));
+        let of_records = tables.record.iter().map(|entry| &entry.members);
+        let sets = tables.multicast.iter().map(|entry| &entry.members).chain(of_records);
+        let sets = sets.map(|members| group_key(&receivers, members));
         let groups = self.group_slots.plan(sets);
         let numbers = Table::ALL.map(|table| self.numbers[table as usize].plan(matches(tables, table)));
         self.begin_hits(&numbers).map_err(|error| platform("read the hits of new entries", &error))?;
@@ -153,9 +155,17 @@ impl KernelSwitch {
         let (unicast, multicast) = (before.map(|it| &it.unicast[..]), before.map(|it| &it.multicast[..]));
         write_changed(&self.maps.unicast_routes, base(Table::Unicast), unicast, &contents.unicast)?;
         write_changed(&self.maps.multicast_routes, base(Table::Multicast), multicast, &contents.multicast)?;
+        let record = before.map(|it| &it.record[..]);
+        write_changed(&self.maps.record_routes, base(Table::Record), record, &contents.record)?;
+        if before.is_none_or(|before| before.begins != contents.begins) {
+            self.maps.records.set(slot, *records(&contents.begins), 0)?;
+        }
         for (index, ring) in contents.rings.iter().enumerate() {
-            if before.is_none_or(|before| before.rings[index] != *ring) {
-                self.maps.vnodes.set(slot + 2 * index as u32, *vnodes(ring), 0)?;
+            let by_records = contents.is_by_records(index);
+            let is_same =
+                |before: &Contents| before.rings[index] == *ring && before.is_by_records(index) == by_records;
+            if !before.is_some_and(is_same) {
+                self.maps.vnodes.set(slot + 2 * index as u32, *vnodes(ring, by_records), 0)?;
             }
         }
         if before.is_none_or(|before| before.hosts != contents.hosts) {

@@ -106,16 +106,44 @@ shared_struct! {
     }
 }
 
-/// For each vnode of a ring, less its last `ignored_bits`, the number of its entry, or 0.
+/// For each vnode of a ring, less its last `ignored_bits`, the number of its entry, or 0. `by_records`: not zero if records are looked at instead.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Vnodes {
     pub(crate) entries: [u16; VNODES],
     pub(crate) ignored_bits: u16,
+    pub(crate) by_records: u16,
 }
 
 #[allow(unsafe_code, reason = "plain bytes: repr(C), integers of one size only, hence no padding")]
 unsafe impl aya::Pod for Vnodes {}
+
+/// Places of records, a power of two.
+pub(crate) const RECORD_PLACES: usize = Table::Record.capacity().next_power_of_two();
+/// A search halves so many places, to one.
+pub(crate) const RECORD_STEPS: u32 = RECORD_PLACES.ilog2();
+
+/// The records of a pair of rings: `count` places from `begin` on.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub(crate) begin: u32,
+    pub(crate) count: u32,
+}
+
+/// All records of a generation, those of a pair of rings beside each other, ascending: with which value each begins, upper and lower half, and its number.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Records {
+    pub(crate) segments: [Segment; VRINGS_MAX],
+    pub(crate) firsts: [[u64; 2]; RECORD_PLACES],
+    pub(crate) numbers: [u16; RECORD_PLACES],
+}
+
+const _: () = assert!(size_of::<Records>() == VRINGS_MAX * 8 + RECORD_PLACES * (16 + 2), "no padding");
+
+#[allow(unsafe_code, reason = "plain bytes: repr(C), integers only, no padding (asserted above)")]
+unsafe impl aya::Pod for Records {}
 
 /// Of a vnode: one bit of 16 is always looked at.
 pub(crate) const IGNORED_BITS_MAX: u32 = VNODES.ilog2() - 1;
@@ -125,6 +153,7 @@ pub(crate) type Hits = [u64; HITS_BLOCK as usize];
 
 const _: () = assert!(numbers(Table::Unicast) <= 1 << 16 && numbers(Table::Multicast) <= 1 << 16);
 const _: () = assert!(numbers(Table::Division) <= 1 << 16 && PORTS_MAX <= 1 << 8);
+const _: () = assert!(numbers(Table::Record) <= 1 << 16);
 
 shared_struct! {
     /// An entry of `division`: who claims addresses that differ from `network` in no more than their last `ignored_bits`. `target`: a port.
@@ -144,6 +173,20 @@ shared_struct! {
         division_count: u32 = "__u32",
         divisions: [Division; DIVISIONS_MAX] = "struct nicekv_division" [8],
         reserved: [Division; 7] = "struct nicekv_division" [7],
+    }
+}
+
+shared_struct! {
+    /// An entry of `record`, from its number: where it ends, and what becomes of gets (a port; the divisions of the partition) and of all else (a group).
+    RecordRoute, "nicekv_record_route", 128 {
+        last: [u64; 2] = "__u64" [2],
+        target: u32 = "__u32",
+        group: u32 = "__u32",
+        division_count: u32 = "__u32",
+        keyspace: [u8; 2] = "__be16",
+        unused: [u8; 2] = "__u8" [2],
+        divisions: [Division; DIVISIONS_MAX] = "struct nicekv_division" [8],
+        reserved: [Division; 4] = "struct nicekv_division" [4],
     }
 }
 
@@ -261,6 +304,7 @@ pub fn c_header() -> String {
         .and_then(|()| Config::write_c(&mut text))
         .and_then(|()| Division::write_c(&mut text))
         .and_then(|()| UnicastRoute::write_c(&mut text))
+        .and_then(|()| RecordRoute::write_c(&mut text))
         .and_then(|()| Place::write_c(&mut text))
         .and_then(|()| Cable::write_c(&mut text))
         .and_then(|()| Group::write_c(&mut text))
@@ -292,6 +336,9 @@ fn write_constants(text: &mut String) -> std::fmt::Result {
         ("DIVISIONS_MAX", DIVISIONS_MAX as u32),
         ("UNICAST_ROUTES", numbers(Table::Unicast)),
         ("MULTICAST_ROUTES", numbers(Table::Multicast)),
+        ("RECORD_ROUTES", numbers(Table::Record)),
+        ("RECORD_PLACES", RECORD_PLACES as u32),
+        ("RECORD_STEPS", RECORD_STEPS),
         ("HITS_BLOCK", HITS_BLOCK),
         ("HITS_BLOCKS", HITS_BLOCKS),
         ("PORT_OPEN", PORT_OPEN.into()),

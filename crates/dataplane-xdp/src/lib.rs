@@ -65,8 +65,8 @@ use error::{KERNEL_ADVICE, platform};
 pub use hook::Hook;
 pub use layout::c_header;
 use layout::{
-    Cable, Config, EgressHost, GROUP_SLOTS, Group, HITS_BLOCK, HITS_BLOCKS, Hits, Place, Server, ServerKey,
-    StationKey, Vnodes, VringPair,
+    Cable, Config, EgressHost, GROUP_SLOTS, Group, HITS_BLOCK, HITS_BLOCKS, Hits, Place, Records, Server,
+    ServerKey, StationKey, Vnodes, VringPair,
 };
 use places::Places;
 use slots::Slots;
@@ -145,6 +145,8 @@ struct Maps {
     /// Set through `sys`.
     unicast_routes: MapData,
     multicast_routes: MapData,
+    record_routes: MapData,
+    records: Array<MapData, Records>,
     groups: MapData,
     fence: MapData,
     hosts: Array<MapData, EgressHost>,
@@ -312,6 +314,8 @@ impl Maps {
             vnodes: take_map(programs, "vnodes")?.try_into()?,
             unicast_routes: take_data(programs, "unicast_routes")?,
             multicast_routes: take_data(programs, "multicast_routes")?,
+            record_routes: take_data(programs, "record_routes")?,
+            records: take_map(programs, "records")?.try_into()?,
             groups: take_data(programs, "groups")?,
             fence: take_data(programs, "fence")?,
             hosts: take_map(programs, "hosts")?.try_into()?,

@@ -8,8 +8,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::lpm::LongestPrefixMatch;
-use crate::tables::{HostIndex, Match};
-use crate::{Hop, HostId, TABLE_COUNT, Table, TableSet};
+use crate::records::Records;
+use crate::tables::{Action, HostIndex, Match};
+use crate::{Hop, HostId, Prefix, TABLE_COUNT, Table, TableSet};
 
 /// By which port a member of a group is reached, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,52 +23,69 @@ pub(crate) struct Way {
 pub(crate) struct Generation {
     pub(crate) tables: TableSet,
     pub(crate) hosts: HostIndex,
-    /// Per entry of `multicast_vring`: each port once.
-    ways: Arc<Vec<Vec<Way>>>,
-    /// Per table.
-    matches: [Arc<LongestPrefixMatch>; TABLE_COUNT],
+    /// Per entry of `multicast_vring`, and of `record`: each port once.
+    ways: [Arc<Vec<Vec<Way>>>; 2],
+    compiled: Compiled,
     /// Per table, per entry in the order of `tables`.
     hits: [Vec<u64>; TABLE_COUNT],
+}
+
+/// What entries match.
+#[derive(Clone, Debug)]
+struct Compiled {
+    /// Per table that matches addresses; nothing in the others.
+    prefixes: [Arc<LongestPrefixMatch>; TABLE_COUNT],
+    records: Arc<Records>,
 }
 
 impl Generation {
     /// Compiles validated tables. Hits of an entry that `old` has already (same match) go on counting.
     pub(crate) fn new(tables: TableSet, old: Option<&Self>) -> Self {
-        let compiled = |table| Arc::new(compile(&tables, table));
-        let matches = Table::ALL.map(compiled);
+        let prefixes = Table::ALL.map(|table| Arc::new(compile(&tables, table)));
+        let compiled = Compiled { prefixes, records: Arc::new(Records::new(&tables)) };
         let hosts = HostIndex::new(&tables.hosts);
-        let ways = Arc::new(all_ways(&tables, &hosts));
-        Self::with_matches(tables, (hosts, ways), matches, old)
+        let ways = [Table::Multicast, Table::Record].map(|table| Arc::new(all_ways(&tables, table, &hosts)));
+        Self::with_compiled(tables, (hosts, ways), compiled, old)
     }
 
     /// The generation after `self`, of which `table` alone differs.
     pub(crate) fn updated(&self, tables: TableSet, table: Table) -> Self {
-        let mut matches = self.matches.clone();
-        matches[table as usize] = Arc::new(compile(&tables, table));
+        let mut compiled = self.compiled.clone();
+        compiled.prefixes[table as usize] = Arc::new(compile(&tables, table));
         let hosts = self.hosts.clone();
-        let ways = match table {
-            Table::Multicast => Arc::new(all_ways(&tables, &hosts)),
-            _ => self.ways.clone(),
-        };
-        Self::with_matches(tables, (hosts, ways), matches, Some(self))
+        let mut ways = self.ways.clone();
+        match table {
+            Table::Multicast => ways[0] = Arc::new(all_ways(&tables, table, &hosts)),
+            Table::Record => {
+                ways[1] = Arc::new(all_ways(&tables, table, &hosts));
+                compiled.records = Arc::new(Records::new(&tables));
+            }
+            Table::Unicast | Table::Division => {}
+        }
+        Self::with_compiled(tables, (hosts, ways), compiled, Some(self))
     }
 
-    fn with_matches(
+    fn with_compiled(
         tables: TableSet,
-        (hosts, ways): (HostIndex, Arc<Vec<Vec<Way>>>),
-        matches: [Arc<LongestPrefixMatch>; TABLE_COUNT],
+        (hosts, ways): (HostIndex, [Arc<Vec<Vec<Way>>>; 2]),
+        compiled: Compiled,
         old: Option<&Self>,
     ) -> Self {
         let hits = Table::ALL.map(|table| match old {
             Some(old) => inherited(&tables, old, table),
             None => vec![0; tables.entries(table)],
         });
-        Self { hosts, ways, matches, hits, tables }
+        Self { hosts, ways, compiled, hits, tables }
     }
 
     /// The ways to the members of an entry of `multicast_vring`.
     pub(crate) fn ways(&self, entry: usize) -> &[Way] {
-        &self.ways[entry]
+        &self.ways[0][entry]
+    }
+
+    /// The ways to the members of an entry of `record`.
+    pub(crate) fn ways_of_record(&self, entry: usize) -> &[Way] {
+        &self.ways[1][entry]
     }
 
     /// The way to one host.
@@ -78,8 +96,25 @@ impl Generation {
     /// The position of the entry with the longest prefix that covers `address` in `scope`; counts the hit.
     pub(crate) fn lookup(&mut self, table: Table, scope: Option<u32>, address: [u8; 4]) -> Option<usize> {
         let key = u64::from(scope.unwrap_or(0)) << 32 | u64::from(u32::from_be_bytes(address));
-        let index = self.matches[table as usize].lookup(key)? as usize;
+        let index = self.compiled.prefixes[table as usize].lookup(key)? as usize;
         self.hits[table as usize][index] += 1;
+        Some(index)
+    }
+
+    /// Whether the keyspace of this unicast ring is matched by records.
+    pub(crate) fn has_records(&self, ring: Prefix) -> bool {
+        self.compiled.records.has(ring)
+    }
+
+    /// The position of the record of a match value; counts the hit.
+    pub(crate) fn find_record(
+        &mut self,
+        ring: Prefix,
+        (keyspace, value): (u16, u128),
+        ends_early: bool,
+    ) -> Option<usize> {
+        let index = self.compiled.records.find(ring, keyspace, value, ends_early)?;
+        self.hits[Table::Record as usize][index] += 1;
         Some(index)
     }
 
@@ -89,14 +124,18 @@ impl Generation {
     }
 }
 
-fn all_ways(tables: &TableSet, hosts: &HostIndex) -> Vec<Vec<Way>> {
+fn all_ways(tables: &TableSet, table: Table, hosts: &HostIndex) -> Vec<Vec<Way>> {
     let of_members = |members: &[HostId]| {
         let mut ways: Vec<Way> = members.iter().map(|member| way(hosts, *member)).collect();
         ways.sort_unstable_by_key(|way| way.hop);
         ways.dedup();
         ways
     };
-    tables.multicast.iter().map(|entry| of_members(entry.members.as_slice())).collect()
+    let of_group = |(_, action)| match action {
+        Action::Group(members) | Action::Record { members, .. } => of_members(members.as_slice()),
+        Action::Host { .. } => Vec::new(),
+    };
+    tables.rules(table).into_iter().map(of_group).collect()
 }
 
 fn way(hosts: &HostIndex, id: HostId) -> Way {
@@ -107,9 +146,12 @@ fn way(hosts: &HostIndex, id: HostId) -> Way {
 
 fn compile(tables: &TableSet, table: Table) -> LongestPrefixMatch {
     let rules = tables.rules(table);
-    LongestPrefixMatch::new(rules.iter().map(|(matches, _)| {
-        let scope = u64::from(matches.scope.unwrap_or(0)) << 32;
-        (scope | u64::from(matches.prefix.first()), scope | u64::from(matches.prefix.last()))
+    LongestPrefixMatch::new(rules.iter().filter_map(|(matches, _)| match matches {
+        Match::Address { scope, prefix } => {
+            let scope = u64::from(scope.unwrap_or(0)) << 32;
+            Some((scope | u64::from(prefix.first()), scope | u64::from(prefix.last())))
+        }
+        Match::Values { .. } => None,
     }))
 }
 

@@ -32,6 +32,7 @@ mod lpm;
 mod pipeline;
 mod plant;
 mod prefix;
+mod records;
 mod registers;
 mod router;
 mod socket;
@@ -50,7 +51,7 @@ pub use pipeline::{Mutation, Output, PORTS_MAX, Pipeline, Verdict};
 pub use plant::Plant;
 pub use prefix::{Prefix, Ring, VNODES, VRINGS_MAX, VringConfig, VringSet};
 pub use registers::{REGISTER_CELLS, Register};
-pub use router::{Copies, Hop, Route, Router};
+pub use router::{Copies, Hop, Route, Router, Sought};
 pub use socket::Passed;
 pub use stages::admit::{
     Ingress, OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE, OPCODES_REQUEST, OPCODES_UNICAST,
@@ -59,8 +60,8 @@ pub use stages::learn::MAC_CAPACITY;
 pub use stages::parse::VLAN_TAGS_MAX;
 pub use tables::{
     Action, Changes, DIVISIONS_MAX, DivisionEntry, Entry, EntryChanges, GROUP_CAPACITY, GROUP_MEMBERS_MAX,
-    HOST_CAPACITY, Host, HostId, HostIndex, HostRole, Match, MemberSet, MulticastEntry, TABLE_COUNT, Table,
-    TableChange, TableDiff, TableError, TableSet, TableUpdate, UnicastEntry,
+    HOST_CAPACITY, Host, HostId, HostIndex, HostRole, Match, MemberSet, MulticastEntry, RecordEntry,
+    TABLE_COUNT, Table, TableChange, TableDiff, TableError, TableSet, TableUpdate, UnicastEntry,
 };
 pub use topology::{Topology, TopologyError};
 

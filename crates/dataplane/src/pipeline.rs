@@ -5,12 +5,14 @@
 
 use alloc::vec::Vec;
 
+#[cfg(any(test, feature = "fixtures"))]
+use crate::plant::Plant;
 use crate::stages::admit::{self, Ingress};
 use crate::stages::learn::MacTable;
 use crate::stages::parse::{self, Class, Datagram};
 use crate::{
-    Backend, BackendError, Counter, Counters, Hop, Host, Register, Ring, Route, Router, Table, TableError,
-    TableSet, TableStatus, TableUpdate, VringSet,
+    Backend, BackendError, Counter, Counters, Hop, Host, Register, Ring, Route, Router, Sought, Table,
+    TableError, TableSet, TableStatus, TableUpdate, VringSet,
 };
 
 /// Ports of one switch.
@@ -55,6 +57,8 @@ pub enum Mutation {
     Address,
     Admission,
     VnodeOfHeader,
+    RecordOfHeader,
+    LastOfRecord,
 }
 
 /// A whole switch.
@@ -98,6 +102,11 @@ impl Pipeline {
     #[cfg(any(test, feature = "fixtures"))]
     pub fn mutate(&mut self, step: Mutation) {
         self.mutation = Some(step);
+        match step {
+            Mutation::RecordOfHeader => self.router.plant(Plant::RecordOfAddress),
+            Mutation::LastOfRecord => self.router.plant(Plant::RecordEndsEarly),
+            _ => {}
+        }
     }
 
     /// Processes one frame that arrived on `ingress_port`.
@@ -214,12 +223,13 @@ impl Pipeline {
         }
     }
 
-    /// The address by which the tables are asked.
-    fn matched(&self, datagram: &Datagram, frame: &[u8]) -> [u8; 4] {
+    /// What the tables are asked for.
+    fn matched(&self, datagram: &Datagram, frame: &[u8]) -> Sought {
+        let mut sought = parse::sought(datagram.destination, datagram.payload(frame));
         if self.leaves_out(Mutation::VnodeOfHeader) {
-            return datagram.destination;
+            sought.address = datagram.destination;
         }
-        parse::vnode_address(datagram.destination, datagram.payload(frame))
+        sought
     }
 
     fn rewritten(&self, datagram: &Datagram, frame: &[u8], host: &Host) -> Vec<u8> {

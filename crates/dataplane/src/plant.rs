@@ -3,7 +3,7 @@
 /// A rule that an agent breaks on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
-    not(any(test, feature = "exploration")),
+    not(any(test, feature = "exploration", feature = "fixtures")),
     allow(dead_code, unreachable_pub, reason = "only tests plant")
 )]
 pub enum Plant {
@@ -15,4 +15,8 @@ pub enum Plant {
     TablesSurviveRestart,
     /// What came by a trunk goes back by it, too.
     TrunkEchoes,
+    /// The last value of a record is not its.
+    RecordEndsEarly,
+    /// A record is found by the vnode of the address, and not by the header.
+    RecordOfAddress,
 }

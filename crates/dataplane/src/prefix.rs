@@ -153,6 +153,11 @@ impl VringSet {
         })
     }
 
+    /// The unicast ring of the pair to which `address` belongs.
+    pub(crate) fn pair_of(&self, address: [u8; 4]) -> Option<Prefix> {
+        self.pairs.iter().find(|pair| pair.contains(address)).map(|pair| pair.unicast)
+    }
+
     /// Whether `address` belongs to a ring.
     pub fn contains(&self, address: [u8; 4]) -> bool {
         self.ring_of(address).is_some()

@@ -5,6 +5,8 @@
 //!  destination ∈ unicast ring:    unicast_vring ─ partition, default host ─▶ division ─▶ host
 //!                                      │ no match: miss
 //!  destination ∈ multicast ring:  multicast_vring ─ members ─▶ the port of each, once, but the ingress
+//!
+//!  of a keyspace with records:    record ─ first ≤ value of the header ≤ last ─▶ division, host, or members, as above
 //! ```
 //!
 //! **Trunks.** What is for hosts behind a trunk leaves by it *as it is*, once, and the switch at its other end matches it anew, by its own tables.
@@ -27,6 +29,22 @@ use crate::{
     Backend, BackendError, Counter, Counters, Host, HostId, HostIndex, Ingress, Register, Ring, Table,
     TableError, TableSet, TableStatus, TableUpdate, VringSet,
 };
+
+/// What of a datagram for a ring the tables are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sought {
+    /// The address of its vnode.
+    pub address: [u8; 4],
+    /// Keyspace and match value of its header, if it shows one.
+    pub key: Option<(u16, u128)>,
+}
+
+impl From<[u8; 4]> for Sought {
+    /// What shows no header.
+    fn from(address: [u8; 4]) -> Self {
+        Self { address, key: None }
+    }
+}
 
 /// Where a datagram goes from a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,7 +112,7 @@ impl Router {
     }
 
     /// Breaks a rule from now on.
-    #[cfg(any(test, feature = "exploration"))]
+    #[cfg(any(test, feature = "exploration", feature = "fixtures"))]
     pub fn plant(&mut self, plant: Plant) {
         self.plant = Some(plant);
     }
@@ -121,7 +139,8 @@ impl Router {
 
     /// Matches one datagram and counts the hit. `ingress` is the port by which it came, or that of the server that sent it: no copy
     /// of a multicast leaves by it, and nothing that came by a trunk. Allocates nothing.
-    pub fn route(&mut self, source: [u8; 4], destination: [u8; 4], ingress: Option<u16>) -> Route<'_> {
+    pub fn route(&mut self, source: [u8; 4], sought: impl Into<Sought>, ingress: Option<u16>) -> Route<'_> {
+        let Sought { address: destination, key } = sought.into();
         let is_of_host = |port| self.hosts().is_some_and(|hosts| hosts.at_port(port).is_some());
         let ingress = ingress.filter(|port| self.plant != Some(Plant::TrunkEchoes) || is_of_host(*port));
         let Some(ring) = self.vrings.ring_of(destination) else { return Route::NotVring };
@@ -130,6 +149,24 @@ impl Router {
             return Route::Miss;
         };
         let counters = &mut self.counters;
+        let by_records = !current.tables.record.is_empty();
+        let pair = by_records.then(|| self.vrings.pair_of(destination)).flatten();
+        let pair = pair.filter(|pair| current.has_records(*pair));
+        if let Some(pair) = pair {
+            let key = match self.plant {
+                Some(Plant::RecordOfAddress) => key.map(|(keyspace, _)| (keyspace, vnode_value(destination))),
+                _ => key,
+            };
+            let ends_early = self.plant == Some(Plant::RecordEndsEarly);
+            let record = key.and_then(|key| current.find_record(pair, key, ends_early));
+            return match record {
+                Some(record) => route_by_record(current, record, ring, source, ingress, counters),
+                None => {
+                    counters.add(Counter::VringMiss, 1);
+                    Route::Miss
+                }
+            };
+        }
         let route = match ring {
             Ring::Unicast => {
                 let host = route_unicast(current, source, destination, counters);
@@ -166,11 +203,48 @@ fn route_unicast(
     let index = current.lookup(Table::Unicast, None, destination)?;
     counters.add(Counter::Hits(Table::Unicast), 1);
     let entry = current.tables.unicast[index];
-    let Some(index) = current.lookup(Table::Division, Some(entry.partition), source) else {
-        return Some(entry.host);
-    };
+    Some(divided(current, entry.partition, source, counters).unwrap_or(entry.host))
+}
+
+/// The host that a division of the partition names for the source.
+fn divided(
+    current: &mut Generation,
+    partition: u32,
+    source: [u8; 4],
+    counters: &mut Counters,
+) -> Option<HostId> {
+    let index = current.lookup(Table::Division, Some(partition), source)?;
     counters.add(Counter::Hits(Table::Division), 1);
     Some(current.tables.division[index].host)
+}
+
+/// The action of `record`.
+fn route_by_record<'a>(
+    current: &'a mut Generation,
+    record: usize,
+    ring: Ring,
+    source: [u8; 4],
+    ingress: Option<u16>,
+    counters: &mut Counters,
+) -> Route<'a> {
+    counters.add(Counter::Hits(Table::Record), 1);
+    if ring == Ring::Multicast {
+        return Route::Multicast(copies(current.ways_of_record(record), ingress, counters));
+    }
+    let (partition, host) = (current.tables.record[record].partition, current.tables.record[record].host);
+    let host = divided(current, partition, source, counters).unwrap_or(host);
+    Route::Unicast(hop_to(current, host, ingress, counters))
+}
+
+fn copies<'a>(ways: &'a [Way], ingress: Option<u16>, counters: &mut Counters) -> Copies<'a> {
+    let copies = Copies { ways: ways.iter(), ingress };
+    counters.add(Counter::MulticastCopies, copies.clone().count() as u64);
+    copies
+}
+
+/// The first match value of a vnode's address.
+fn vnode_value([_, _, c, d]: [u8; 4]) -> u128 {
+    u128::from(u16::from_be_bytes([c, d])) << 112
 }
 
 /// The way to a host. `None`: the trunk by which the datagram came.
@@ -205,9 +279,7 @@ fn route_multicast<'a>(
 ) -> Option<Copies<'a>> {
     let index = current.lookup(Table::Multicast, None, destination)?;
     counters.add(Counter::Hits(Table::Multicast), 1);
-    let copies = Copies { ways: current.ways(index).iter(), ingress };
-    counters.add(Counter::MulticastCopies, copies.clone().count() as u64);
-    Some(copies)
+    Some(copies(current.ways(index), ingress, counters))
 }
 
 impl Backend for Router {
@@ -253,170 +325,4 @@ impl Backend for Router {
 }
 
 #[cfg(test)]
-mod tests {
-    use alloc::vec;
-
-    use super::*;
-    use crate::{DivisionEntry, HostRole, MemberSet, MulticastEntry, Prefix, UnicastEntry, VringConfig};
-
-    fn tables(generation: u64) -> TableSet {
-        let host = |id: u16| Host {
-            id: HostId(id),
-            role: HostRole::Node,
-            ip: [10, 0, 0, id as u8],
-            udp_port: 7000,
-            mac: [2, 0, 0, 0, 0, id as u8],
-            port: id,
-            is_remote: false,
-        };
-        let unicast = |address, length, partition, host| UnicastEntry {
-            destination: Prefix::new(address, length),
-            partition,
-            host: HostId(host),
-        };
-        TableSet {
-            generation,
-            hosts: (1..=4).map(host).collect(),
-            unicast: vec![unicast([10, 10, 0, 0], 17, 0, 1), unicast([10, 10, 1, 0], 24, 1, 2)],
-            division: vec![DivisionEntry {
-                partition: 1,
-                source: Prefix::new([10, 0, 9, 0], 24),
-                host: HostId(3),
-            }],
-            multicast: vec![MulticastEntry {
-                destination: Prefix::new([10, 11, 0, 0], 17),
-                members: MemberSet::new([1, 2, 3].map(HostId)),
-            }],
-        }
-    }
-
-    fn router() -> Router {
-        let mut router = Router::new(VringConfig::DEFAULT).unwrap();
-        router.install(&tables(1)).unwrap();
-        router
-    }
-
-    #[track_caller]
-    fn check(router: &mut Router, source: [u8; 4], destination: [u8; 4], expected: Option<u16>) {
-        match (router.route(source, destination, None), expected) {
-            (Route::Unicast(hop), Some(expected)) => assert_eq!(hop, Some(Hop::Host(HostId(expected)))),
-            (Route::Miss, None) => {}
-            (route, expected) => panic!("{route:?}, expected {expected:?}"),
-        }
-    }
-
-    #[test]
-    fn the_longest_prefix_then_the_division_decide() {
-        let mut router = router();
-        check(&mut router, [10, 0, 8, 1], [10, 10, 0, 7], Some(1));
-        check(&mut router, [10, 0, 9, 1], [10, 10, 0, 7], Some(1));
-        check(&mut router, [10, 0, 8, 1], [10, 10, 1, 7], Some(2));
-        check(&mut router, [10, 0, 9, 1], [10, 10, 1, 7], Some(3));
-        check(&mut router, [10, 0, 9, 1], [10, 10, 128, 0], None);
-        assert!(matches!(router.route([10, 0, 9, 1], [10, 12, 0, 1], None), Route::NotVring));
-        assert_eq!(router.entry_hits(Table::Unicast).unwrap(), [2, 2]);
-        assert_eq!(router.entry_hits(Table::Division).unwrap(), [1]);
-        assert_eq!(router.counters().unwrap().get(Counter::VringMiss), 1);
-        assert_eq!(router.counters().unwrap().get(Counter::Hits(Table::Unicast)), 4);
-    }
-
-    #[test]
-    fn the_sender_gets_no_copy() {
-        let mut router = router();
-        for (ingress, expected) in [(None, vec![1, 2, 3]), (Some(2), vec![1, 3]), (Some(4), vec![1, 2, 3])] {
-            let expected: Vec<_> = expected.into_iter().map(|id| Hop::Host(HostId(id))).collect();
-            assert_eq!(copies(&mut router, ingress), expected);
-        }
-        assert_eq!(router.counters().unwrap().get(Counter::MulticastCopies), 8);
-    }
-
-    fn copies(router: &mut Router, ingress: Option<u16>) -> Vec<Hop> {
-        match router.route([10, 0, 0, 2], [10, 11, 5, 5], ingress) {
-            Route::Multicast(copies) => copies.collect(),
-            route => panic!("{route:?}"),
-        }
-    }
-
-    #[test]
-    fn a_trunk_takes_one_copy_as_it_is_and_gives_none_back() {
-        let mut router = router();
-        let mut tables = tables(2);
-        // Host 1 hangs here, hosts 2 and 3 behind one trunk, host 4 behind another.
-        for (host, port) in tables.hosts.iter_mut().zip([1, 7, 7, 8]) {
-            (host.port, host.is_remote) = (port, port > 1);
-        }
-        tables.multicast[0].members = MemberSet::new([1, 2, 3, 4].map(HostId));
-        router.install(&tables).unwrap();
-        let here = Hop::Host(HostId(1));
-        for (ingress, expected) in [
-            (None, vec![here, Hop::Trunk(7), Hop::Trunk(8)]),
-            (Some(1), vec![Hop::Trunk(7), Hop::Trunk(8)]),
-            (Some(7), vec![here, Hop::Trunk(8)]),
-            (Some(8), vec![here, Hop::Trunk(7)]),
-        ] {
-            assert_eq!(copies(&mut router, ingress), expected, "from {ingress:?}");
-        }
-        let mut hop = |destination, ingress| match router.route([10, 0, 8, 1], destination, ingress) {
-            Route::Unicast(hop) => hop,
-            route => panic!("{route:?}"),
-        };
-        assert_eq!(hop([10, 10, 1, 7], Some(8)), Some(Hop::Trunk(7)));
-        assert_eq!(hop([10, 10, 1, 7], Some(7)), None, "it would go back");
-        assert_eq!(hop([10, 10, 0, 7], Some(1)), Some(here), "to the port of a host it may");
-        assert_eq!(router.counters().unwrap().get(Counter::SamePortDropped), 1);
-    }
-
-    #[test]
-    fn an_empty_switch_fails_closed() {
-        let mut router = Router::new(VringConfig::DEFAULT).unwrap();
-        check(&mut router, [10, 0, 0, 1], [10, 10, 0, 1], None);
-        check(&mut router, [10, 0, 0, 1], [10, 11, 0, 1], None);
-        assert!(matches!(router.route([10, 0, 0, 1], [10, 0, 0, 2], None), Route::NotVring));
-        assert_eq!(router.table_status().unwrap()[0].entries, 0);
-    }
-
-    #[test]
-    fn a_refused_generation_changes_nothing_and_hits_survive_an_accepted_one() {
-        let mut router = router();
-        check(&mut router, [10, 0, 8, 1], [10, 10, 1, 7], Some(2));
-        let mut bad = tables(2);
-        bad.unicast[1].host = HostId(77);
-        assert!(matches!(router.install(&bad), Err(BackendError::Refused(TableError::UnknownHost { .. }))));
-        assert_eq!(router.tables().unwrap().generation, 1);
-        check(&mut router, [10, 0, 8, 1], [10, 10, 1, 7], Some(2));
-
-        let mut next = tables(3);
-        next.unicast.reverse();
-        next.unicast[0].host = HostId(4);
-        router.install(&next).unwrap();
-        check(&mut router, [10, 0, 8, 1], [10, 10, 1, 7], Some(4));
-        assert_eq!(router.entry_hits(Table::Unicast).unwrap(), [3, 0]);
-        let status = router.table_status().unwrap();
-        assert_eq!((status[0].name.as_str(), status[0].entries, status[0].hits), ("unicast_vring", 2, 3));
-    }
-    #[test]
-    fn an_update_is_atomic_like_an_install_and_keeps_the_hits_of_all_tables() {
-        let mut router = router();
-        check(&mut router, [10, 0, 9, 1], [10, 10, 1, 7], Some(3));
-        let mut next = tables(2);
-        next.unicast[1].host = HostId(4);
-        next.unicast[1].partition = 7;
-        let update = TableUpdate::between(&tables(1), &next).unwrap();
-        router.update(&update).unwrap();
-        assert_eq!(router.tables().unwrap().generation, 2);
-        check(&mut router, [10, 0, 9, 1], [10, 10, 1, 7], Some(4));
-        assert_eq!(router.entry_hits(Table::Unicast).unwrap().iter().sum::<u64>(), 2);
-        assert_eq!(router.entry_hits(Table::Division).unwrap(), [1]);
-
-        // Refused, whatever the reason: nothing changes.
-        let mut bad = update.clone();
-        bad.base = 2;
-        let crate::TableChange::Unicast(changes) = &mut bad.change else { panic!("unicast has changed") };
-        changes.set[0].host = HostId(77);
-        for refused in [&update, &bad] {
-            assert!(matches!(router.update(refused), Err(BackendError::Refused(_))));
-            assert_eq!(router.tables().unwrap().generation, 2);
-        }
-        check(&mut router, [10, 0, 9, 1], [10, 10, 1, 7], Some(4));
-    }
-}
+mod tests;

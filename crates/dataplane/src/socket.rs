@@ -13,7 +13,7 @@ use core::net::SocketAddrV4;
 use nicekv_wire::stamp_reply_to;
 
 use crate::stages::admit::{self, Ingress};
-use crate::stages::parse::vnode_address;
+use crate::stages::parse::sought;
 use crate::{Copies, Counter, Hop, Ring, Route, Router};
 
 /// What becomes of a datagram.
@@ -53,12 +53,12 @@ impl Router {
         if ingress == Ingress::Socket && sender.is_none() {
             stamp_reply_to(payload, from);
         }
-        let vnode = vnode_address(to.ip().octets(), payload);
+        let sought = sought(to.ip().octets(), payload);
         let came_by = match ingress {
             Ingress::Port { port, .. } => Some(port),
             Ingress::Socket => sender,
         };
-        match self.route(from.ip().octets(), vnode, came_by) {
+        match self.route(from.ip().octets(), sought, came_by) {
             Route::Unicast(Some(hop)) => Passed::Unicast(hop),
             Route::Multicast(copies) => Passed::Multicast(copies),
             Route::Unicast(None) | Route::Miss | Route::NotVring => Passed::Dropped,

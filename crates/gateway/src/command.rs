@@ -1,7 +1,7 @@
 //! The table of commands.
 
 use crate::error::CommandError;
-use crate::handlers::{connection, expiry, numbers, server, strings, transactions};
+use crate::handlers::{connection, expiry, keys, numbers, server, strings, transactions};
 use crate::parser::Arguments;
 use crate::plan::Handler;
 
@@ -26,6 +26,8 @@ pub(crate) enum Kind {
     Read,
     Write,
     Connection,
+    /// Reads all keys: it waits for all earlier commands of its connection, and all later ones for it.
+    Scan,
     /// Known only to be refused in the right way; not shown.
     Transaction,
 }
@@ -60,6 +62,10 @@ const fn alone(name: &'static str, arity: i32, handler: Handler) -> Command {
     Command { alone: true, ..other(name, arity, handler) }
 }
 
+const fn scan(name: &'static str, arity: i32, handler: Handler) -> Command {
+    on_keys(name, arity, Kind::Scan, None, handler)
+}
+
 const fn transaction(name: &'static str, arity: i32, handler: Handler) -> Command {
     on_keys(name, arity, Kind::Transaction, None, handler)
 }
@@ -71,6 +77,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     other("client", -2, connection::client),
     other("command", -1, server::command),
     other("config", -2, server::config),
+    scan("dbsize", 1, keys::dbsize),
     write("decr", 2, numbers::decr),
     write("decrby", 3, numbers::decrby),
     on_keys("del", -2, Kind::Write, ALL, strings::del),
@@ -91,6 +98,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     write("incrby", 3, numbers::incrby),
     write("incrbyfloat", 3, numbers::incrbyfloat),
     other("info", -1, server::info),
+    scan("keys", 2, keys::keys),
     on_keys("mget", -2, Kind::Read, ALL, strings::mget),
     on_keys("mset", -3, Kind::Write, PAIRS, strings::mset),
     transaction("multi", 1, transactions::multi),
@@ -103,6 +111,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     read("pttl", 2, expiry::pttl),
     alone("quit", -1, connection::quit),
     alone("reset", 1, connection::reset),
+    scan("scan", -2, keys::scan),
     other("select", 2, connection::select),
     write("set", -3, strings::set),
     write("setex", 4, strings::setex),

@@ -38,14 +38,25 @@ pub(crate) enum Progress {
     WindowFull,
 }
 
-/// A command on several keys of which not all requests are sent yet. It is the last of the unanswered ones.
+/// A command of which not all requests are sent yet. It is the last of the unanswered ones.
 #[derive(Debug)]
 struct Issuing {
-    many: Many,
     called: &'static Command,
     command: u64,
-    /// How many are sent.
-    sent: usize,
+    rest: Rest,
+}
+
+/// What is to be sent.
+#[derive(Debug)]
+enum Rest {
+    /// One request for each of several keys.
+    Many {
+        many: Many,
+        /// How many are sent.
+        sent: usize,
+    },
+    /// Whatever the answers call for.
+    Scan,
 }
 
 #[derive(Debug)]
@@ -125,7 +136,10 @@ impl Connection {
 
     /// Bytes that it occupies.
     pub(crate) fn memory(&self) -> usize {
-        let issuing = self.issuing.as_ref().map_or(0, |issuing| issuing.many.keys.capacity());
+        let issuing = match &self.issuing {
+            Some(Issuing { rest: Rest::Many { many, .. }, .. }) => many.keys.capacity(),
+            _ => 0,
+        };
         size_of::<Self>()
             + self.session.name.capacity()
             + self.input.capacity()
@@ -243,14 +257,7 @@ impl Connection {
             }
             Ok(Plan::One(..)) if requests.room() == 0 => return Err(Progress::WindowFull),
             Ok(Plan::One(request, finish)) => {
-                let origin = Origin {
-                    slot,
-                    connection: session.id,
-                    command: number,
-                    part: 0,
-                    called: command.number(),
-                    since_ns: requests.now.boot_ns,
-                };
+                let origin = origin(slot, session.id, (number, command), requests);
                 match requests.submit(session.keyspace, request, origin, keys.first()) {
                     Ok(()) => unanswered.push(keys, State::One(finish)),
                     Err(error) => self.refuse(&error.into()),
@@ -258,29 +265,63 @@ impl Connection {
             }
             Ok(Plan::Many(many)) => {
                 unanswered.push(keys, State::Many(Gathering::new(many.finish, many.keys.len())));
-                self.issuing = Some(Issuing { many, called: command, command: number, sent: 0 });
+                let rest = Rest::Many { many, sent: 0 };
+                self.issuing = Some(Issuing { called: command, command: number, rest });
+            }
+            Ok(Plan::Scan(scanning)) => {
+                unanswered.push(keys, State::Scan(scanning));
+                self.issuing = Some(Issuing { called: command, command: number, rest: Rest::Scan });
             }
             Err(error) => self.refuse(&error),
         }
         Ok(())
     }
 
+    /// Sends further requests of a command that has several.
+    fn issue_rest(&mut self, slot: usize, requests: &mut Requests<'_>) -> Result<(), Progress> {
+        match &self.issuing {
+            None => Ok(()),
+            Some(Issuing { rest: Rest::Many { .. }, .. }) => self.issue_many(slot, requests),
+            Some(Issuing { rest: Rest::Scan, called, command }) => {
+                let origin = origin(slot, self.session.id, (*command, called), requests);
+                self.issue_scan(origin, requests)
+            }
+        }
+    }
+
+    /// Asks for further pieces of the keys, until the command is answered.
+    fn issue_scan(&mut self, origin: Origin, requests: &mut Requests<'_>) -> Result<(), Progress> {
+        loop {
+            let Some(scanning) = self.unanswered.scanning(origin.command) else {
+                self.issuing = None;
+                return Ok(());
+            };
+            if requests.room() == 0 {
+                return Err(Progress::WindowFull);
+            }
+            let keyspace = scanning.keyspace();
+            let Some((part, request)) = scanning.next() else { return Err(Progress::Waiting) };
+            let origin = Origin { part: part as usize, ..origin };
+            if let Err(error) = requests.submit(keyspace, request, origin, None) {
+                let (protocol, unix_ms) = (self.session.protocol, requests.now.unix_ms);
+                let output = Output { bytes: &mut self.output, protocol, unix_ms };
+                self.unanswered.fail_scan(origin.command, part, error.into(), output);
+            }
+        }
+    }
+
     /// Sends requests of the command on several keys, until all are sent or enough are under way. It takes half of the window's room at
     /// most: the other connections have commands, too.
-    fn issue_rest(&mut self, slot: usize, requests: &mut Requests<'_>) -> Result<(), Progress> {
-        let Some(Issuing { many, called, command, sent }) = &mut self.issuing else { return Ok(()) };
+    fn issue_many(&mut self, slot: usize, requests: &mut Requests<'_>) -> Result<(), Progress> {
+        let Some(Issuing { called, command, rest: Rest::Many { many, sent } }) = &mut self.issuing else {
+            return Ok(());
+        };
         let call = Call { arguments: self.parser.command().expect("complete"), name: called.name };
         let in_flight = *sent - self.unanswered.answered_of_last();
         let (share, own) = (requests.room().div_ceil(2), KEYS_IN_FLIGHT_MAX - in_flight);
         for key in many.keys.iter().skip(*sent).take(share.min(own)) {
-            let origin = Origin {
-                slot,
-                connection: self.session.id,
-                command: *command,
-                part: *sent,
-                called: called.number(),
-                since_ns: requests.now.boot_ns,
-            };
+            let origin = origin(slot, self.session.id, (*command, called), requests);
+            let origin = Origin { part: *sent, ..origin };
             let request = (many.request)(&call, *key as usize);
             if let Err(error) = requests.submit(self.session.keyspace, request, origin, None) {
                 let (protocol, unix_ms) = (self.session.protocol, requests.now.unix_ms);
@@ -344,6 +385,16 @@ impl Connection {
             self.output.shrink_to(SPARE_BYTES);
         }
     }
+}
+
+/// The first request of a command of a connection, by its number.
+fn origin(
+    slot: usize,
+    connection: u64,
+    (command, called): (u64, &'static Command),
+    requests: &Requests<'_>,
+) -> Origin {
+    Origin { slot, connection, command, part: 0, called: called.number(), since_ns: requests.now.boot_ns }
 }
 
 /// Whether a command is a line of HTTP. A browser can be made to send one here, with commands in its body: as in Redis, the connection

@@ -3,13 +3,14 @@
 //! A [`Gateway`] is one thread with an event loop, no async runtime: it owns its TCP connections, the client's state machine
 //! and its UDP socket, so a command becomes a datagram without changing threads. Several of them [share](Gateway::threads) a listener and their
 //! limits. Read in this order: [`event_loop`](Gateway), `shared` and `acceptor` (what threads have in common), `connection`, `unanswered` (ordering), `parser`, `command` (the table), `handlers`, `plan` (from answers to replies), `requests`,
-//! `budget` (the memory of all connections).
+//! `scanning` (commands that list keys), `budget` (the memory of all connections).
 //!
 //! Commands, replies and error texts are those of Redis 7.0 as far as the store has what they are about. Different on purpose:
 //!
 //! * Keys have 1 to 256 bytes and values at most 1,024; more is refused with an error that names the limit.
 //! * `MSET`, `DEL` and other commands on several keys are not atomic: each key is an op of its own.
 //! * A database is a keyspace: `SELECT n` goes to keyspace n, and what a keyspace cannot do is refused (`INCR` without a primary).
+//! * A cursor of `SCAN` is remembered by its gateway, the last 4,096 of them; `DBSIZE` counts, and takes longer the more there is.
 //! * There are no transactions: MULTI and WATCH are refused, and so is everything up to their end (`handlers::transactions`).
 //! * A command has at most 1,048,576 arguments, of which at most 64 MiB are kept; connections that together hold too much are closed,
 //!   the greediest first, as with `maxmemory-clients`, which has a limit of 256 MiB here unless configured otherwise.
@@ -23,6 +24,7 @@ mod config;
 mod connection;
 mod error;
 mod event_loop;
+mod glob;
 mod handlers;
 mod keyspaces;
 pub mod limits;
@@ -32,6 +34,7 @@ mod plan;
 mod refused;
 mod reply;
 mod requests;
+mod scanning;
 mod shared;
 mod unanswered;
 

@@ -5,6 +5,7 @@
 use crate::error::CommandError;
 use crate::refused::Refused;
 use crate::reply::{Protocol, ReplyWriter};
+use crate::scanning::Scanning;
 use nicekv_client::{Answer, OperationError, Outcome, Request};
 use nicekv_wire::KeyspaceId;
 use nicekv_wire::number::parse_integer;
@@ -19,6 +20,8 @@ pub(crate) enum Plan<'a> {
     Close,
     /// One request.
     One(Request<'a>, Finish),
+    /// As many requests as it takes to list keys.
+    Scan(Scanning),
     /// One request for each of several keys, as many at once as there is room for. No order among them is promised.
     Many(Many),
 }

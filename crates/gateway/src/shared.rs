@@ -12,6 +12,7 @@
 //! wait at the listener of a busy thread wait while the others have nothing to do.)
 
 use crate::keyspaces::KnownKeyspaces;
+use crate::scanning::Cursors;
 use nicekv_client::{Completion, Counters, OperationError};
 use nicekv_runtime::Waker;
 use nicekv_wire::durations::{Durations, SharedDurations};
@@ -46,6 +47,8 @@ pub(crate) struct ServerState {
     pub(crate) port: u16,
     /// Those that can be selected.
     pub(crate) keyspaces: KnownKeyspaces,
+    /// Of scans that go on.
+    pub(crate) cursors: Cursors,
     pub(crate) started_unix_ms: u64,
     pub(crate) connections_max: usize,
     pub(crate) memory_bytes_max: usize,

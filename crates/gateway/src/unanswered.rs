@@ -19,6 +19,7 @@ use crate::parser::Arguments;
 use crate::plan::{Finish, Gathering};
 use crate::reply::{Protocol, ReplyWriter};
 use crate::requests::HashedMap;
+use crate::scanning::Scanning;
 use nicekv_client::{Answer, OperationError};
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
@@ -54,6 +55,9 @@ impl Keys {
         turn: u64,
         hash: impl Fn(&[u8]) -> u64,
     ) -> Self {
+        if command.kind == Kind::Scan {
+            return Self { exclusive: true, ..Self::none() };
+        }
         let uses = if command.kind == Kind::Read { Uses::Reads { turn } } else { Uses::Writes };
         let indexes = command.key_indexes(arguments.count());
         if command.key_indexes(arguments.count()).nth(KEYS_SHARED_MAX).is_some() {
@@ -85,6 +89,7 @@ impl Keys {
 pub(crate) enum State {
     One(Finish),
     Many(Gathering),
+    Scan(Scanning),
     Ready(Vec<u8>),
 }
 
@@ -93,6 +98,7 @@ impl State {
         match self {
             Self::One(_) => 0,
             Self::Many(gathering) => gathering.memory(),
+            Self::Scan(scanning) => scanning.memory(),
             Self::Ready(reply) => reply.len(),
         }
     }
@@ -212,13 +218,15 @@ impl Unanswered {
     ) {
         let index = (command - self.first) as usize;
         let state = &mut self.queue[index].state;
-        if let State::Many(gathering) = state {
-            self.held_bytes -= gathering.memory();
-            let last = gathering.take(part, answered);
-            self.held_bytes += gathering.memory();
-            if !last {
-                return;
-            }
+        self.held_bytes -= state.memory();
+        let is_last = match state {
+            State::Many(gathering) => gathering.take(part, answered),
+            State::Scan(scanning) => scanning.take(part as u32, answered),
+            State::One(_) | State::Ready(_) => true,
+        };
+        self.held_bytes += state.memory();
+        if !is_last {
+            return;
         }
         self.finish(index, Some(answered), output);
     }
@@ -231,6 +239,24 @@ impl Unanswered {
         };
         if gathering.fail(error) {
             self.finish(index, None, output);
+        }
+    }
+
+    /// The command that lists keys, if it is not answered yet.
+    pub(crate) fn scanning(&mut self, command: u64) -> Option<&mut Scanning> {
+        let index = usize::try_from(command.checked_sub(self.first)?).ok()?;
+        match &mut self.queue.get_mut(index)?.state {
+            State::Scan(scanning) => Some(scanning),
+            _ => None,
+        }
+    }
+
+    /// A part of the command that lists keys was not asked for.
+    pub(crate) fn fail_scan(&mut self, command: u64, part: u32, error: CommandError, output: Output<'_>) {
+        let Some(scanning) = self.scanning(command) else { return };
+        scanning.fail(part, error);
+        if scanning.is_over() {
+            self.finish((command - self.first) as usize, None, output);
         }
     }
 
@@ -257,6 +283,7 @@ impl Unanswered {
         match (state, answered) {
             (State::One(finish), Some(answered)) => finish.write(answered, output.unix_ms, &mut reply),
             (State::Many(gathering), _) => gathering.write(&mut reply),
+            (State::Scan(scanning), _) => scanning.write(&mut reply),
             _ => unreachable!("a command is answered once"),
         }
         self.ready_bytes += waiting.len();

@@ -79,6 +79,7 @@ impl OwnLab {
         let keyspace = |spec: &KeyspaceSpec| Keyspace {
             id: spec.id,
             replication: spec.replication(),
+            order: spec.order,
             ..spec.vrings(WIRE_PORT).into()
         };
         let keyspaces = self.keyspaces.iter().map(keyspace).collect();

@@ -5,15 +5,16 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
-use nicekv_placement::{KeyspaceError, check_keyspaces};
+use nicekv_placement::{KeyspaceError, Protocol, check_keyspaces};
 use nicekv_wire::NodeId;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::config::{Config, ConfigError, NodeConfig};
 use crate::leader::Metadata;
+use crate::plant::Plant;
 use crate::state::{Node, State, Wish};
-use crate::targets::{Targets, is_movable};
+use crate::targets::Targets;
 use crate::view::{Observed, is_intact};
 
 /// A change of the set of nodes.
@@ -82,9 +83,9 @@ pub enum Refused {
     )]
     LastHolder { name: String, partitions: usize },
     #[error(
-        "{name} holds a part of keyspace {keyspace:?}, which is by quorum: its replicas cannot be moved yet"
+        "{name} is not there, and may alone hold what was put into keyspace {keyspace:?}, whose write set is 1: bring it back first"
     )]
-    Bound { name: String, keyspace: String },
+    SoleHolder { name: String, keyspace: String },
     #[error("no number is left for a node: none is given twice")]
     NoNumber,
     #[error(transparent)]
@@ -113,6 +114,10 @@ pub enum Refused {
         "partition {partition} is of keyspace {keyspace:?}, which is by quorum: such partitions cannot be split or merged"
     )]
     ByQuorum { partition: u32, keyspace: String },
+    #[error(
+        "partition {partition} is of keyspace {keyspace:?}, whose replicas are chains: such partitions cannot be split or merged yet"
+    )]
+    Chain { partition: u32, keyspace: String },
     #[error("partition {partition} is to be split or merged already")]
     AskedAlready { partition: u32 },
     #[error("partition {partition} is neither to be split nor merged")]
@@ -123,6 +128,14 @@ pub enum Refused {
         "partition {partition} has vnodes {first:04x} to {last:04x}: the second half cannot begin with {at:04x}"
     )]
     NotInside { partition: u32, at: u16, first: u16, last: u16 },
+    #[error("partition {partition} is the one match value {value}, which cannot be split")]
+    OneValue { partition: u32, value: String },
+    #[error(
+        "partition {partition} has match values {first} to {last}: the second half cannot begin with {at}"
+    )]
+    NotWithin { partition: u32, at: String, first: String, last: String },
+    #[error("partition {partition} of keyspace {keyspace:?} is of hashed keys: it is split at a vnode")]
+    ByHash { partition: u32, keyspace: String },
     #[error("partitions {one} and {other} are of different keyspaces")]
     OtherKeyspaces { one: u32, other: u32 },
     #[error("partitions {one} and {other} are not adjacent")]
@@ -208,6 +221,7 @@ impl Metadata {
             Change::Remove { name } => {
                 let node = take_away(&mut next, name, Wish::Removed)?;
                 self.check_last_holder(node, name)?;
+                self.check_sole_holder(node, name)?;
                 node
             }
         };
@@ -250,6 +264,21 @@ impl Metadata {
             partitions => Err(Refused::LastHolder { name: name.into(), partitions }),
         }
     }
+
+    /// By quorum with k = 1, no other member need hold what one has acknowledged (R14).
+    fn check_sole_holder(&self, node: NodeId, name: &str) -> Result<(), Refused> {
+        let state = &self.committed;
+        let is_there = self.situation().observations.membership.live(node).is_some();
+        let held = state.partitions().filter(|(_, partition)| partition.has(node));
+        let mut specs = held.map(|(_, partition)| state.keyspace(partition));
+        let is_given_up = self.situation().observations.has(Plant::SoleHolderGivenUp);
+        match specs.find(|spec| spec.protocol == Protocol::Quorum { write_set: 1 }) {
+            Some(spec) if !is_there && !is_given_up => {
+                Err(Refused::SoleHolder { name: name.into(), keyspace: spec.name.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What follows from the change of a node that makes this the state.
@@ -257,25 +286,32 @@ fn plan_of(next: &State, node: NodeId) -> Plan {
     let name = |id| next.node(id).map_or_else(String::new, |node| node.config.name.clone());
     let mut targets = Targets::default();
     targets.update(next);
-    let (mut moves, mut replicas) = (BTreeMap::<_, usize>::new(), 0);
+    let (mut moves, mut replicas) = (Moves::default(), 0);
     for (id, partition) in next.partitions() {
         let Some(target) = targets.of(id) else { continue };
         replicas += target.len();
-        let gone = partition.originals.iter().filter(|node| !target.contains(node));
-        let come = target.iter().filter(|node| !partition.originals.contains(node));
-        for (from, to) in gone.zip(come) {
-            *moves.entry((name(*from), name(*to))).or_default() += 1;
-        }
+        moves.add(&partition.originals, target, name);
     }
-    let moves = moves.into_iter().map(|((from, to), count)| (from, to, count)).collect();
-    Plan { node: node.0, moves, replicas }
+    Plan { node: node.0, moves: moves.listed(), replicas }
 }
 
-/// A keyspace that a node must stay for.
-fn bound_to(state: &State, node: NodeId) -> Option<String> {
-    let here = state.partitions().filter(|(_, partition)| partition.has(node));
-    let spec = here.map(|(_, partition)| state.keyspace(partition)).find(|spec| !is_movable(spec))?;
-    Some(spec.name.clone())
+/// Replicas that go from a node to another one: by their names, how many.
+#[derive(Default)]
+pub(crate) struct Moves(BTreeMap<(String, String), usize>);
+
+impl Moves {
+    /// Those of a partition.
+    pub(crate) fn add(&mut self, originals: &[NodeId], target: &[NodeId], name: impl Fn(NodeId) -> String) {
+        let gone = originals.iter().filter(|node| !target.contains(node));
+        let come = target.iter().filter(|node| !originals.contains(node));
+        for (from, to) in gone.zip(come) {
+            *self.0.entry((name(*from), name(*to))).or_default() += 1;
+        }
+    }
+
+    pub(crate) fn listed(self) -> Vec<(String, String, usize)> {
+        self.0.into_iter().map(|((from, to), count)| (from, to, count)).collect()
+    }
 }
 
 /// A node is to hold nothing any more.
@@ -283,9 +319,6 @@ fn take_away(next: &mut State, name: &str, wish: Wish) -> Result<NodeId, Refused
     let unknown = || Refused::Unknown { name: name.into() };
     let place = next.nodes.iter().position(|node| node.config.name == name).ok_or_else(unknown)?;
     let id = next.nodes[place].config.id;
-    if let Some(keyspace) = bound_to(next, id) {
-        return Err(Refused::Bound { name: name.into(), keyspace });
-    }
     let node = &mut next.nodes[place];
     match (node.wish, wish) {
         (Wish::Removed, _) => return Err(Refused::Already { name: name.into(), wish: "being removed" }),

@@ -50,7 +50,7 @@ pub use config::{
 pub use election::{Election, ElectionEvent, Seat, SeatAnswer, SeatRequest, SeatTiming};
 pub use keyspaces::{KeyspaceChange, KeyspacePlan};
 pub use leader::{Metadata, Persisted, StorageRequest};
-pub use partitions::{PartitionChange, PartitionPlan};
+pub use partitions::{MatchValue, PartitionChange, PartitionPlan};
 pub use plant::Plant;
 pub use state::{StateError, persisted_version};
 pub use status::{

@@ -3,21 +3,25 @@
 //! What is asked for is written down as a wish, and carried out when the partitions are whole, a few at a time ([`crate::decide`]). What is refused
 //! is refused before: also what the switches would have no room for.
 
-use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt;
 
 use nicekv_dataplane::{Table, TableError};
-use nicekv_placement::{KEYSPACE_PARTITIONS_MAX, KeyspaceError, KeyspaceSpec, PARTITIONS_MAX, vnode_blocks};
+use nicekv_placement::{
+    KEYSPACE_PARTITIONS_MAX, KeyOrder, KeyspaceError, KeyspaceSpec, PARTITIONS_MAX, Protocol, vnode_blocks,
+    vnodes,
+};
 use nicekv_wire::{KeyspaceId, MatchRange, PartitionId};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::announce::rules;
-use crate::change::Refused;
+use crate::change::{Moves, Refused};
 use crate::leader::Metadata;
 use crate::state::{Gone, Partition, RESHAPED_MAX, RESHAPINGS_MAX, Reshaping, State, is_followed};
-use crate::targets::{Targets, is_movable};
+use crate::targets::Targets;
 
 /// A change of the partitions of a keyspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +32,13 @@ pub enum PartitionChange {
         partition: u32,
         /// The first vnode of the second one; none: the middle.
         at: Option<u16>,
+    },
+    /// One, of a keyspace by range, becomes two.
+    SplitAt {
+        /// Which.
+        partition: u32,
+        /// The first match value of the second one.
+        first: MatchValue,
     },
     /// Two that are adjacent become one.
     Merge {
@@ -41,6 +52,29 @@ pub enum PartitionChange {
     },
 }
 
+/// A match value, for operators and programs: 32 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MatchValue(pub u128);
+
+impl fmt::Display for MatchValue {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:032x}", self.0)
+    }
+}
+
+impl Serialize for MatchValue {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for MatchValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        u128::from_str_radix(&text, 16).map(Self).map_err(D::Error::custom)
+    }
+}
+
 /// What follows from a [`PartitionChange`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionPlan {
@@ -48,17 +82,15 @@ pub struct PartitionPlan {
     pub keyspace: String,
     /// Its number.
     pub keyspace_id: u16,
-    /// Those that are to be others, in the order of their vnodes.
+    /// Its match values are the keys' first bytes, and no digests.
+    #[serde(default)]
+    pub by_range: bool,
+    /// Those that are to be others, in the order of their match values.
     pub parents: Vec<u32>,
-    /// The first and the last vnode of each partition that is to be; of one that is cancelled, of none.
-    pub children: Vec<(u16, u16)>,
+    /// The first and the last match value of each partition that is to be; of one that is cancelled, of none.
+    pub children: Vec<(MatchValue, MatchValue)>,
     /// Replicas that go from a node to another one, before a merge or after a split: by their names, how many.
     pub moves: Vec<(String, String, usize)>,
-}
-
-/// The first and the last vnode of a range.
-pub(crate) fn vnodes(range: MatchRange) -> (u16, u16) {
-    ((range.first() >> 112) as u16, (range.last() >> 112) as u16)
 }
 
 /// How many partitions there will be when all is carried out that is to be split, of these keyspaces.
@@ -94,6 +126,7 @@ impl Metadata {
         let wish = match *change {
             PartitionChange::Cancel { partition } => return self.cancelled(PartitionId(partition)),
             PartitionChange::Split { partition, at } => self.split(PartitionId(partition), at)?,
+            PartitionChange::SplitAt { partition, first } => self.split_at(PartitionId(partition), first)?,
             PartitionChange::Merge { partitions } => self.merge(partitions.map(PartitionId))?,
         };
         self.check_bounds(&wish)?;
@@ -104,6 +137,9 @@ impl Metadata {
 
     fn split(&self, id: PartitionId, at: Option<u16>) -> Result<Reshaping, Refused> {
         let partition = self.reshapable(id)?;
+        if self.committed.keyspace(partition).order == KeyOrder::Range {
+            return self.split_range(id, partition.range, at.map(|at| u128::from(at) << 112));
+        }
         let (first, last) = vnodes(partition.range);
         if first == last {
             return Err(Refused::OneVnode { partition: id.0, vnode: first });
@@ -112,6 +148,35 @@ impl Metadata {
         let at = at.unwrap_or(first + (last - first).div_ceil(2));
         if !(first < at && at <= last) {
             return Err(Refused::NotInside { partition: id.0, at, first, last });
+        }
+        Ok(Reshaping { parents: vec![id], at: Some(u128::from(at) << 112) })
+    }
+
+    fn split_at(&self, id: PartitionId, MatchValue(at): MatchValue) -> Result<Reshaping, Refused> {
+        let partition = self.reshapable(id)?;
+        let spec = self.committed.keyspace(partition);
+        match spec.order {
+            KeyOrder::Range => self.split_range(id, partition.range, Some(at)),
+            KeyOrder::Hash => Err(Refused::ByHash { partition: id.0, keyspace: spec.name.clone() }),
+        }
+    }
+
+    /// At any value; none: the middle. Every key that is not before `at` is in the second half.
+    fn split_range(
+        &self,
+        id: PartitionId,
+        range: MatchRange,
+        at: Option<u128>,
+    ) -> Result<Reshaping, Refused> {
+        let (first, last) = (range.first(), range.last());
+        let shown = |value| MatchValue(value).to_string();
+        if first == last {
+            return Err(Refused::OneValue { partition: id.0, value: shown(first) });
+        }
+        let at = at.unwrap_or(first + (last - first) / 2 + 1);
+        if !(first < at && at <= last) {
+            let (first, last) = (shown(first), shown(last));
+            return Err(Refused::NotWithin { partition: id.0, at: shown(at), first, last });
         }
         Ok(Reshaping { parents: vec![id], at: Some(at) })
     }
@@ -137,7 +202,10 @@ impl Metadata {
         let PartitionId(partition) = id;
         let there = state.partition(id).ok_or_else(|| self.why_not_there(id))?;
         let spec = state.keyspace(there);
-        if !is_movable(spec) {
+        if spec.protocol == Protocol::Chain {
+            return Err(Refused::Chain { partition, keyspace: spec.name.clone() });
+        }
+        if spec.protocol != Protocol::Multicast {
             return Err(Refused::ByQuorum { partition, keyspace: spec.name.clone() });
         }
         match state.reshapings.iter().any(|wish| wish.parents.contains(&id)) {
@@ -193,13 +261,18 @@ impl Metadata {
         let tables = rules::compile(&self.config, next, None);
         let refused = |error: TableError| Refused::Tables { error: error.to_string() };
         tables.validate(&self.config.vrings()).map_err(refused)?;
-        let blocks = |range: &MatchRange| vnode_blocks(*range).map_or(0, |blocks| blocks.len());
-        let to_be = next.reshapings.iter().flat_map(|wish| next.ranges_of(wish));
-        let more: usize = to_be.map(|range| blocks(&range)).sum();
-        for (table, there) in
-            [(Table::Unicast, tables.unicast.len()), (Table::Multicast, tables.multicast.len())]
-        {
-            let (entries, capacity) = (there + more, table.capacity());
+        let blocks = |range: MatchRange| vnode_blocks(range).map_or(0, |blocks| blocks.len());
+        let (mut more, mut records) = (0, 0);
+        for wish in &next.reshapings {
+            let ranges = next.ranges_of(wish);
+            let order = next.parents_of(wish).map(|parents| next.keyspace(parents[0]).order);
+            match order {
+                Some(KeyOrder::Range) => records += ranges.len(),
+                _ => more += ranges.into_iter().map(blocks).sum::<usize>(),
+            }
+        }
+        for (table, more) in [(Table::Unicast, more), (Table::Multicast, more), (Table::Record, records)] {
+            let (entries, capacity) = (tables.entries(table) + more, table.capacity());
             if entries > capacity {
                 return Err(refused(TableError::TableFull { table, entries, capacity }));
             }
@@ -227,14 +300,18 @@ impl Metadata {
     /// What follows from a wish.
     fn plan_of_wish(&self, next: &State, wish: &Reshaping) -> PartitionPlan {
         let parents: Vec<&Partition> = next.parents_of(wish).unwrap_or_default();
-        let KeyspaceSpec { id, name, .. } = next.keyspace(parents[0]);
+        let KeyspaceSpec { id, name, order, .. } = next.keyspace(parents[0]);
         let ranges = next.ranges_of(wish);
         PartitionPlan {
             keyspace: name.clone(),
             keyspace_id: id.0,
+            by_range: *order == KeyOrder::Range,
             parents: wish.parents.iter().map(|id| id.0).collect(),
             moves: self.moves_of(next, wish, &parents, &ranges),
-            children: ranges.into_iter().map(vnodes).collect(),
+            children: ranges
+                .into_iter()
+                .map(|range| (MatchValue(range.first()), MatchValue(range.last())))
+                .collect(),
         }
     }
 
@@ -256,15 +333,11 @@ impl Metadata {
         };
         after.succeed(wish, ids.iter().zip(ranges).map(child).collect());
         targets.update(&after);
-        let mut moves = BTreeMap::<(String, String), usize>::new();
+        let mut moves = Moves::default();
         for (parent, target) in parents.iter().flat_map(|parent| ids.iter().map(move |id| (parent, id))) {
             let target = targets.of(*target).unwrap_or(&parent.originals);
-            let gone = parent.originals.iter().filter(|node| !target.contains(node));
-            let come = target.iter().filter(|node| !parent.originals.contains(node));
-            for (from, to) in gone.zip(come) {
-                *moves.entry((self.names(&[*from]), self.names(&[*to]))).or_default() += 1;
-            }
+            moves.add(&parent.originals, target, |node| self.names(&[node]));
         }
-        moves.into_iter().map(|((from, to), count)| (from, to, count)).collect()
+        moves.listed()
     }
 }

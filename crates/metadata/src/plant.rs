@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::state::{Partition, Standing};
+use crate::state::{Member, Partition, Standing};
 use crate::view::Observed;
 
 /// A rule that is broken on purpose.
@@ -30,6 +30,12 @@ pub enum Plant {
     RestartUnnoticed,
     /// R9: a member that comes back with empty storage is still taken for consistent.
     EmptyStorageTrusted,
+    /// R14: a succession goes on although who leaves was started again.
+    SuccessionOutlivesProcess,
+    /// R14: a succession begins although the newcomer may believe that it is in the one before.
+    SuccessorUntold,
+    /// R14: with k = 1, who is gone is replaced all the same.
+    SoleHolderGivenUp,
     /// R12: a process gets leases although it is suspected, or does not know that it was removed.
     LeaseToRemoved,
     /// R12: nobody waits for the lease of a removed member to run out.
@@ -48,12 +54,14 @@ pub enum Plant {
     OutsideUntold,
     /// R17: what a partition that was split or merged has left is discarded before its children are whole.
     ParentNotKept,
+    /// C9: an epoch with other members has the chain in another order.
+    ChainReversed,
 }
 
 #[cfg(any(test, feature = "exploration"))]
 impl Plant {
     /// Every one.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 22] = [
         Self::RemovalNotAwaited,
         Self::PromoteBeforeCopied,
         Self::InconsistentLeads,
@@ -63,6 +71,9 @@ impl Plant {
         Self::AbsentSwitchCounted,
         Self::RestartUnnoticed,
         Self::EmptyStorageTrusted,
+        Self::SuccessionOutlivesProcess,
+        Self::SuccessorUntold,
+        Self::SoleHolderGivenUp,
         Self::LeaseToRemoved,
         Self::LeaseNotAwaited,
         Self::FormerLeasesForgotten,
@@ -72,7 +83,16 @@ impl Plant {
         Self::BirthNotAwaited,
         Self::OutsideUntold,
         Self::ParentNotKept,
+        Self::ChainReversed,
     ];
+}
+
+/// Puts a chain that has become shorter into another order.
+pub(crate) fn reorder(members: &mut [Member], before: &Partition, observed: &impl Observed) {
+    let holders = members.iter().filter(|member| member.standing.is_consistent()).count();
+    if observed.has(Plant::ChainReversed) && holders < before.holders().count() {
+        members[..holders].reverse();
+    }
 }
 
 /// Puts those bugs into the epoch after `before` that show in the state alone.

@@ -1,15 +1,17 @@
 //! What differs by the protocol of a partition: everything else about membership is one for all.
 //!
-//! | | multicast 2PC | quorum (R14) |
-//! | --- | --- | --- |
-//! | a silent member | is removed (R6) | stays, and is not waited for |
-//! | handoffs (R8) | stand in | none: R is fixed |
-//! | who may lead | a consistent original | the same, though a primary has little to do |
-//! | an epoch is taken up | by every member | by every live one |
-//! | a joiner is consistent | when all have taken up its epoch, and it has copied | the same: k of the old members are merged |
-//! | a member may ask for an epoch of the same members | no: a primary orders | yes, to have older answers not count any more |
-//! | a get asks | any consistent member, so gets are spread | R − k + 1 members, through the multicast ring |
-//! | puts need | R − 1 members, all of them there | k to hold it, R − k + 1 to be asked |
+//! | | multicast 2PC | chain (C1 to C10) | quorum (R14) |
+//! | --- | --- | --- | --- |
+//! | a silent member | is removed (R6) | the same (C9) | stays, and is not waited for |
+//! | who leaves (NICE §4.4) | stays until all originals serve | the same (C10) | hands its part over to one node, and goes when that counts |
+//! | handoffs (R8) | stand in | none: who comes holds everything (C8) | none: R is fixed |
+//! | who may lead | a consistent original | the first of the chain | as with multicast, though a primary has little to do |
+//! | an epoch is taken up | by every member | by every member, before it is activated (C7) | by every live one |
+//! | a joiner is consistent | when all have taken up its epoch, and it has copied | the same | the same: k of the old members are merged |
+//! | a member may ask for an epoch of the same members | no: a primary orders | no | yes, to have older answers not count any more |
+//! | a get asks | any consistent member, so gets are spread | the tail | R − k + 1 members, through the multicast ring |
+//! | a put goes to | every member | the head | every member |
+//! | puts need | R − 1 members, all of them there | the same | k to hold it, R − k + 1 to be asked |
 
 use nicekv_placement::{KeyspaceSpec, Protocol};
 
@@ -36,8 +38,12 @@ pub(crate) struct Policy {
     pub(crate) gets_are_spread: bool,
     /// Whether members may ask for an epoch of the same members.
     pub(crate) has_fences: bool,
+    /// Whether the members are a chain, in their order.
+    pub(crate) is_chain: bool,
     /// With fewer members there are no puts.
     pub(crate) members_needed: usize,
+    /// Whether nothing that was acknowledged is held by one member alone.
+    pub(crate) others_hold: bool,
 }
 
 impl Policy {
@@ -49,8 +55,14 @@ impl Policy {
             has_handoffs: true,
             gets_are_spread: true,
             has_fences: false,
+            is_chain: false,
             members_needed,
+            others_hold: replicas > 1,
         }
+    }
+
+    pub(crate) fn chain(replicas: usize) -> Self {
+        Self { has_handoffs: false, gets_are_spread: false, is_chain: true, ..Self::multicast(replicas) }
     }
 
     pub(crate) fn quorum(replicas: usize, write_set: usize) -> Self {
@@ -62,13 +74,16 @@ impl Policy {
             has_handoffs: false,
             gets_are_spread: false,
             has_fences: true,
+            is_chain: false,
             members_needed,
+            others_hold: write_set > 1,
         }
     }
 
     pub(crate) fn of(keyspace: &KeyspaceSpec) -> Self {
         match keyspace.protocol {
             Protocol::Multicast => Self::multicast(keyspace.replicas),
+            Protocol::Chain => Self::chain(keyspace.replicas),
             Protocol::Quorum { write_set } => Self::quorum(keyspace.replicas, write_set.into()),
         }
     }

@@ -3,16 +3,10 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use nicekv_placement::{KeyspaceSpec, Protocol, replica_sets_of};
+use nicekv_placement::{KeyspaceSpec, replica_sets_of};
 use nicekv_wire::{NodeId, PartitionId};
 
 use crate::state::{Reshaping, State};
-
-/// Whether the replicas of a keyspace follow the ring. Those of a quorum do not yet: a newcomer there must know whether what it holds
-/// counts (R14), which only new storage knows today.
-pub(crate) fn is_movable(spec: &KeyspaceSpec) -> bool {
-    spec.protocol == Protocol::Multicast
-}
 
 /// The originals that every partition is to have.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +29,7 @@ impl Targets {
         }
         self.sets.clear();
         (self.ring, self.partitions, self.merges) = (ring, partitions, merges);
-        for spec in state.keyspaces.iter().filter(|spec| is_movable(spec)) {
+        for spec in &state.keyspaces {
             self.add(state, spec);
         }
     }
@@ -48,7 +42,7 @@ impl Targets {
         let follower = |id: &PartitionId| self.merges.iter().any(|merge| merge.parents.last() == Some(id));
         let places: Vec<bool> = begins.iter().map(|(_, id)| !follower(id)).collect();
         let starts = begins.iter().zip(&places).filter(|(_, is_own)| **is_own);
-        let starts: Vec<u16> = starts.map(|((first, _), _)| (first >> 112) as u16).collect();
+        let starts: Vec<u128> = starts.map(|((first, _), _)| *first).collect();
         let sets = replica_sets_of(&self.ring, spec, &starts);
         let mut index = 0;
         for ((_, id), is_own) in begins.iter().zip(places) {

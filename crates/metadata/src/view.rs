@@ -11,7 +11,7 @@ use crate::decide::moves::MOVES_PER_NODE_MAX;
 use crate::observations::{Observations, Watch};
 use crate::plant::Plant;
 use crate::policy::Policy;
-use crate::state::{Left, Member, Partition, Process, Removed, State};
+use crate::state::{Left, Member, Partition, Process, Removed, State, Wish};
 use crate::targets::Targets;
 
 /// What is known about the nodes, from the view of one partition.
@@ -53,6 +53,10 @@ pub(crate) trait Observed {
     fn target(&self) -> &[NodeId];
     /// Whether the node may copy another partition that moves to it.
     fn may_move(&self, node: NodeId) -> bool;
+    /// Whether the operator has given the node up, wherever it is.
+    fn is_given_up(&self, _node: NodeId) -> bool {
+        false
+    }
     /// Whether a member needs an epoch after this one, and that is not too soon.
     fn wants_fence(&self) -> bool;
     /// Whether a test has planted this bug.
@@ -292,6 +296,10 @@ impl Observed for View<'_> {
     fn may_move(&self, node: NodeId) -> bool {
         let moving = self.load.and_then(|load| load.moving.get(&node)).copied().unwrap_or(0);
         moving < MOVES_PER_NODE_MAX
+    }
+
+    fn is_given_up(&self, node: NodeId) -> bool {
+        self.situation.state.node(node).is_none_or(|known| known.wish == Wish::Removed)
     }
 
     fn wants_fence(&self) -> bool {

@@ -171,8 +171,8 @@ fn write_partition(
     let Some(partition) = status.partitions.iter().find(|partition| partition.id == id) else {
         return Err(Failure::Operation(format!("partition {id} is gone")));
     };
-    let Some(node) = status.nodes.iter().find(|node| node.id == partition.primary) else {
-        return Ok(Err("its primary is no node any more".into()));
+    let Some(node) = status.nodes.iter().find(|node| node.id == partition.told_by()) else {
+        return Ok(Err("who leads it is no node any more".into()));
     };
     let (mut totals, mut refused, mut failure) = (Totals::default(), None, None);
     let mut take = |frame: BackupFrame| {

@@ -82,6 +82,19 @@ pub(crate) struct ListArguments {
     pub(crate) endpoint: EndpointArguments,
 }
 
+/// What commands that change keyspaces or partitions have in common.
+#[derive(clap::Args)]
+pub(crate) struct ChangeArguments {
+    /// Show what would follow, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not wait until all of it is done
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+    #[command(flatten)]
+    pub(crate) endpoint: EndpointArguments,
+}
+
 pub(crate) fn put(arguments: &PutArguments) -> Result<(), Failure> {
     with_client(&arguments.target, async |client| {
         client
@@ -257,6 +270,9 @@ pub(crate) fn describe_keyspace(keyspace: &KeyspaceStatus) -> String {
 
 pub(crate) fn describe_partition(partition: &PartitionStatus) -> String {
     let member = |member: &MemberStatus| {
+        if let Some(role) = partition.chain_role(member.node) {
+            return format!("{}={role}:{:?}", member.name, member.standing);
+        }
         let role = if member.node == partition.primary {
             "primary:"
         } else if member.handoff {
@@ -310,7 +326,7 @@ pub(crate) fn ask_for<P: DeserializeOwned>(
     asked()?.map_err(Failure::Environment)
 }
 
-fn with_client(
+pub(crate) fn with_client(
     arguments: &TargetArguments,
     operate: impl AsyncFnOnce(Client) -> Result<(), Failure>,
 ) -> Result<(), Failure> {

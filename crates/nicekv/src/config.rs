@@ -17,7 +17,7 @@ mod tests;
 mod topology;
 
 pub(crate) use command::{ConfigCommand, run};
-pub(crate) use keyspaces::{KeyspaceSection, Replication};
+pub(crate) use keyspaces::{KeyspaceSection, Partitioning, Replication};
 pub(crate) use sections::{
     GatewaySection, InstanceSection, MacAddress, MetadataSection, NodeSection, PortSection, Store,
     SwitchSection, TimingSection,
@@ -238,6 +238,7 @@ impl ClusterConfig {
         let known = |spec: KeyspaceSpec| Keyspace {
             id: spec.id,
             replication: spec.replication(),
+            order: spec.order,
             partition_bits: Some(spec.partitions.ilog2()),
             ..spec.vrings(self.port).into()
         };

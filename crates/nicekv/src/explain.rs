@@ -10,9 +10,9 @@ use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
 use nicekv_client::{Request, SubmitError};
 use nicekv_dataplane::control::Lookup;
-use nicekv_dataplane::{HostId, Prefix};
+use nicekv_dataplane::{HostId, MemberSet, Prefix};
 use nicekv_metadata::{ClusterInfo, MemberStatus, NodeStatus, PartitionStatus, Status};
-use nicekv_placement::key_digest;
+use nicekv_placement::match_digest;
 use nicekv_runtime::admin;
 use nicekv_runtime::control_plane::{AdminRequest, NodeAnswer, SwitchAnswer};
 use serde::Serialize;
@@ -50,6 +50,7 @@ pub(crate) struct Explanation {
     /// 32 hexadecimal digits.
     digest: String,
     vnode: u16,
+    by_range: bool,
     /// Where gets and puts are sent to.
     pub(crate) unicast: SocketAddrV4,
     pub(crate) multicast: SocketAddrV4,
@@ -92,7 +93,12 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
 impl Explanation {
     /// What switches are asked of the key.
     pub(crate) fn lookup(&self) -> Lookup {
-        Lookup { unicast: self.unicast.ip().octets(), multicast: self.multicast.ip().octets(), watch: None }
+        Lookup {
+            unicast: self.unicast.ip().octets(),
+            multicast: self.multicast.ip().octets(),
+            value: u128::from_str_radix(&self.digest, 16).unwrap_or_default(),
+            watch: None,
+        }
     }
 }
 
@@ -101,16 +107,13 @@ impl Asked<'_> {
     pub(crate) fn explain(&self) -> Result<(Explanation, Vec<NodeStatus>), Failure> {
         let info: ClusterInfo = self.ask(AdminRequest::ClusterInfo)?;
         let known = keyspace(&info, self.keyspace)?;
-        let digest = key_digest(self.key.as_bytes());
+        let digest = match_digest(known.order(), self.key.as_bytes());
         let vrings = known.vrings(info.port);
         let (unicast, multicast) = (vrings.unicast_address(&digest), vrings.multicast_address(&digest));
         let status: Status = self.ask(AdminRequest::Status)?;
         let holds = |partition: &&PartitionStatus| {
-            let bound = |text: &str| u128::from_str_radix(text, 16).ok();
-            let (first, last) = (bound(&partition.first), bound(&partition.last));
-            partition.keyspace == known.id
-                && first <= Some(digest.match_value())
-                && Some(digest.match_value()) <= last
+            let has_it = partition.range().is_some_and(|range| range.contains(digest.match_value()));
+            partition.keyspace == known.id && has_it
         };
         let Some(partition) = status.partitions.iter().find(holds).cloned() else {
             let line = format!("keyspace {} has no partitions yet", known.name);
@@ -121,6 +124,7 @@ impl Asked<'_> {
             keyspace: known.name.clone(),
             digest: format!("{:032x}", digest.match_value()),
             vnode: digest.vnode(),
+            by_range: known.by_range,
             unicast,
             multicast,
             term: status.term,
@@ -162,8 +166,12 @@ fn ask_nodes(status: &Status, partition: &PartitionStatus) -> Vec<(String, Optio
 fn describe(told: &Explanation, nodes: &[NodeStatus], from: Option<Ipv4Addr>) -> Vec<String> {
     let Explanation { key, keyspace, digest, vnode, unicast, multicast, partition, .. } = told;
     let PartitionStatus { id, first, last, epoch, state, health, .. } = partition;
+    let matched = match told.by_range {
+        true => format!("match value {digest}"),
+        false => format!("digest {digest}, vnode {vnode:#06x}"),
+    };
     let mut lines = vec![
-        format!("key {key:?} of keyspace {keyspace}: digest {digest}, vnode {vnode:#06x}"),
+        format!("key {key:?} of keyspace {keyspace}: {matched}"),
         format!("gets go to {unicast}, puts to {multicast}"),
         format!("partition {id} ({first} to {last}): epoch {epoch}, {state:?}, {health:?}"),
     ];
@@ -184,7 +192,9 @@ fn describe(told: &Explanation, nodes: &[NodeStatus], from: Option<Ipv4Addr>) ->
 /// What is believed of a member, and what it says itself.
 fn describe_member(told: &Explanation, member: &MemberStatus, answer: Option<&NodeAnswer>) -> String {
     let is_primary = told.has_primary && member.node == told.partition.primary;
-    let role = if is_primary {
+    let role = if let Some(role) = told.partition.chain_role(member.node) {
+        role
+    } else if is_primary {
         "primary"
     } else if member.handoff {
         "handoff"
@@ -225,10 +235,16 @@ fn describe_switch(answer: &SwitchAnswer, nodes: &[NodeStatus], from: Option<Ipv
         holds.max_by_key(|met| met.entry.source.length)
     };
     let is_claimed = from.is_some_and(|from| division(from).is_some());
-    lines.push(match found.unicast.as_ref() {
-        None => "  get: no entry, dropped".into(),
-        Some(met) => {
-            let to = if is_claimed { "its divisions".into() } else { name(met.entry.host) };
+    let to_host = |host| if is_claimed { "its divisions".into() } else { name(host) };
+    let to_all = |members: &MemberSet| {
+        members.as_slice().iter().map(|host| name(*host)).collect::<Vec<_>>().join(", ")
+    };
+    let record = found.record.as_ref();
+    lines.push(match (found.unicast.as_ref(), record) {
+        (_, Some(met)) => format!("  get: record to {}{}", to_host(met.entry.host), packets(met.hits)),
+        (None, None) => "  get: no entry, dropped".into(),
+        (Some(met), None) => {
+            let to = to_host(met.entry.host);
             format!("  get: {}", entry("unicast_vring", met.entry.destination, to, met.hits))
         }
     });
@@ -237,9 +253,13 @@ fn describe_switch(answer: &SwitchAnswer, nodes: &[NodeStatus], from: Option<Ipv
         let to = name(met.entry.host);
         format!("       from {}", entry("division", met.entry.source, to, met.hits))
     }));
-    lines.push(found.multicast.as_ref().map_or("  put: no entry, dropped".into(), |met| {
-        let members: Vec<_> = met.entry.members.as_slice().iter().map(|host| name(*host)).collect();
-        format!("  put: {}", entry("multicast_vring", met.entry.destination, members.join(", "), met.hits))
-    }));
+    lines.push(match (found.multicast.as_ref(), record) {
+        (_, Some(met)) => format!("  put: record to {}{}", to_all(&met.entry.members), packets(met.hits)),
+        (None, None) => "  put: no entry, dropped".into(),
+        (Some(met), None) => {
+            let to = to_all(&met.entry.members);
+            format!("  put: {}", entry("multicast_vring", met.entry.destination, to, met.hits))
+        }
+    });
     lines
 }

@@ -84,6 +84,7 @@ pub(crate) fn known_to_clients(keyspace: &KeyspaceInfo, port: u16) -> Keyspace {
     Keyspace {
         id: KeyspaceId(keyspace.id),
         replication: keyspace.replication(),
+        order: keyspace.order(),
         partition_bits: Some(keyspace.partition_bits),
         ..keyspace.vrings(port).into()
     }

@@ -2,9 +2,9 @@
 //!
 //! A change is written down by the metadata service and carried out step by step; the command waits and may be ended: the change goes on.
 
-use crate::commands::{self, ListArguments, answer, ask_for, print};
-use crate::config::Replication;
-use crate::discovery::{self, EndpointArguments};
+use crate::commands::{self, ChangeArguments, ListArguments, answer, ask_for, print};
+use crate::config::{Partitioning, Replication};
+use crate::discovery;
 use crate::failure::Failure;
 use nicekv_metadata::{DroppedStatus, KeyspaceChange, KeyspacePlan, KeyspaceStatus, Status};
 use nicekv_runtime::control_plane::AdminRequest;
@@ -31,21 +31,9 @@ pub(crate) enum KeyspaceCommand {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct ChangeArguments {
+pub(crate) struct CreateArguments {
     /// Which keyspace
     name: String,
-    /// Show what would follow, and change nothing
-    #[arg(long)]
-    dry_run: bool,
-    /// Do not wait until all of it is done
-    #[arg(long)]
-    no_wait: bool,
-    #[command(flatten)]
-    endpoint: EndpointArguments,
-}
-
-#[derive(clap::Args)]
-pub(crate) struct CreateArguments {
     #[command(flatten)]
     change: ChangeArguments,
     /// How copies are kept in step
@@ -54,6 +42,9 @@ pub(crate) struct CreateArguments {
     /// Of a quorum: so many copies hold what is acknowledged (k); a get asks R - k + 1
     #[arg(long, value_name = "K")]
     write_set: Option<u8>,
+    /// How keys are divided among partitions
+    #[arg(long, value_enum, default_value = "hash")]
+    partitioning: Partitioning,
     /// Copies of each value (R) [default: as in the default keyspace]
     #[arg(long, value_name = "R")]
     replicas: Option<usize>,
@@ -64,6 +55,8 @@ pub(crate) struct CreateArguments {
 
 #[derive(clap::Args)]
 pub(crate) struct DropArguments {
+    /// Which keyspace
+    name: String,
     #[command(flatten)]
     change: ChangeArguments,
     /// The name once more, in place of typing it at the terminal
@@ -116,20 +109,24 @@ pub(crate) fn describe_dropped(dropped: &DroppedStatus) -> String {
 }
 
 fn create(arguments: &CreateArguments) -> Result<(), Failure> {
-    let CreateArguments { change, replication, write_set, replicas, partitions } = arguments;
+    let CreateArguments { name, change, replication, write_set, partitioning, replicas, partitions } =
+        arguments;
     let replication = match replication {
         Replication::Multicast => "multicast",
+        Replication::Chain => "chain",
         Replication::Quorum => "quorum",
     };
     // What a name must not have would be taken for a setting.
-    if change.name.contains('=') {
-        return Err(Failure::Environment(format!("keyspace {:?}: a name has no '='", change.name)));
+    if name.contains('=') {
+        return Err(Failure::Environment(format!("keyspace {name:?}: a name has no '='")));
     }
-    let mut text = format!("{}=replication={replication}", change.name);
+    let mut text = format!("{name}=replication={replication}");
     let mut set = |name: &str, value: Option<String>| {
         text.extend(value.map(|value| format!(",{name}={value}")));
     };
     set("write-set", write_set.map(|value| value.to_string()));
+    let by_range = *partitioning == Partitioning::Range;
+    set("partitioning", by_range.then(|| "range".into()));
     set("replicas", replicas.map(|value| value.to_string()));
     set("partitions", partitions.map(|value| value.to_string()));
     let endpoint = discovery::find(&change.endpoint)?;
@@ -150,13 +147,13 @@ fn create(arguments: &CreateArguments) -> Result<(), Failure> {
 }
 
 fn drop_keyspace(arguments: &DropArguments) -> Result<(), Failure> {
-    let change = &arguments.change;
+    let DropArguments { name, change, yes_drop } = arguments;
     let endpoint = discovery::find(&change.endpoint)?;
-    let wanted = KeyspaceChange::Drop { name: change.name.clone() };
+    let wanted = KeyspaceChange::Drop { name: name.clone() };
     if !change.dry_run {
         // What is refused is refused before anything is asked.
         let _: KeyspacePlan = ask_for(&endpoint, &AdminRequest::PlanKeyspace(wanted.clone()))?;
-        confirm(&change.name, arguments.yes_drop.as_deref())?;
+        confirm(name, yes_drop.as_deref())?;
     }
     let Some(plan) = carry_out(&endpoint, &wanted, change)? else { return Ok(()) };
     if change.no_wait {

@@ -23,6 +23,7 @@ mod partitions;
 mod plan;
 mod problems;
 mod roles;
+mod scan;
 mod sim;
 mod thread_count;
 mod top;
@@ -96,6 +97,10 @@ enum Command {
     Get(commands::KeyArguments),
     /// Remove a key
     Delete(commands::KeyArguments),
+    /// List keys
+    ///
+    /// One a line, partition by partition; within one in the order of bytes. What is there all the while is listed; what comes or goes meanwhile may be.
+    Scan(scan::ScanArguments),
     /// Write what the cluster holds to a file, each partition as it was at one moment, while clients go on
     ///
     /// Everything that was acknowledged before is in it. Values and expiry times are; versions, and what is remembered of clients, are not.
@@ -308,6 +313,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Put(arguments) => commands::put(&arguments),
         Command::Get(arguments) => commands::get(&arguments),
         Command::Delete(arguments) => commands::delete(&arguments),
+        Command::Scan(arguments) => scan::run(&arguments),
         Command::Backup(arguments) => backup::backup(&arguments),
         Command::Restore(arguments) => backup::restore(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),

@@ -3,25 +3,23 @@
 //! A change is a wish that the metadata service writes down, and carries out when the partitions are whole; the command waits and may be ended: the
 //! change goes on.
 
-use crate::commands::{self, ListArguments, answer, ask_for, print};
+use crate::commands::{self, ChangeArguments, ListArguments, answer, ask_for, print};
 use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
 use crate::keyspaces::{Progress, wait};
 use nicekv_metadata::{
-    ClusterInfo, MemberStatus, PartitionChange, PartitionPlan, PartitionStatus, ReshapingPhase,
+    ClusterInfo, MatchValue, MemberStatus, PartitionChange, PartitionPlan, PartitionStatus, ReshapingPhase,
     ReshapingStatus, Status,
 };
-use nicekv_placement::key_digest;
+use nicekv_placement::{match_digest, vnodes};
 use nicekv_runtime::control_plane::AdminRequest;
+use nicekv_wire::MatchRange;
 use serde::Serialize;
 use std::net::SocketAddrV4;
 
-/// Vnodes of a keyspace.
-const VNODES: f64 = 65_536.0;
-
 #[derive(clap::Subcommand)]
 pub(crate) enum PartitionCommand {
-    /// Show partitions: their vnodes, how much they are asked, where they are, and what becomes of them
+    /// Show partitions: their vnodes, or keys, how much they are asked, where they are, and what becomes of them
     List(PartitionListArguments),
     /// Split a partition in two
     ///
@@ -46,23 +44,11 @@ pub(crate) struct PartitionListArguments {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct ChangeArguments {
-    /// Show what would follow, and change nothing
-    #[arg(long)]
-    dry_run: bool,
-    /// Do not wait until all of it is done
-    #[arg(long)]
-    no_wait: bool,
-    #[command(flatten)]
-    endpoint: EndpointArguments,
-}
-
-#[derive(clap::Args)]
 #[group(id = "which", required = true, multiple = false, args = ["partition", "key", "hottest"])]
 pub(crate) struct SplitArguments {
     /// Its number, as `nicekv partition list` shows it
     partition: Option<u32>,
-    /// The partition of this key
+    /// The partition of this key; where keys are partitioned by range, the second half begins with it
     #[arg(long)]
     key: Option<String>,
     /// The partition that is asked most of late
@@ -71,7 +57,7 @@ pub(crate) struct SplitArguments {
     /// With --key and --hottest: the keyspace, by its name or number
     #[arg(long, value_name = "NAME", default_value = "0", hide_default_value = true)]
     keyspace: String,
-    /// The first vnode of the second half, in hexadecimal [default: the middle]
+    /// The first vnode of the second half, in hexadecimal [default: the middle]; where keys are partitioned by range, the first 16 bits of their values
     #[arg(long, value_name = "VNODE", value_parser = vnode)]
     at: Option<u16>,
     #[command(flatten)]
@@ -106,9 +92,7 @@ pub(crate) fn run(command: &PartitionCommand) -> Result<(), Failure> {
         PartitionCommand::List(arguments) => list(arguments),
         PartitionCommand::Split(arguments) => {
             let endpoint = discovery::find(&arguments.change.endpoint)?;
-            let partition = chosen(&endpoint, arguments)?;
-            let wanted = PartitionChange::Split { partition, at: arguments.at };
-            carry_out(&endpoint, &wanted, &arguments.change)
+            carry_out(&endpoint, &chosen(&endpoint, arguments)?, &arguments.change)
         }
         PartitionCommand::Merge(MergeArguments { one, other, change }) => {
             let endpoint = discovery::find(&change.endpoint)?;
@@ -130,11 +114,18 @@ struct Listed<'a> {
     keyspace: &'a str,
     first_vnode: String,
     last_vnode: String,
+    /// Match values, 32 hexadecimal digits.
+    first: &'a str,
+    last: &'a str,
+    /// They are the keys' first 16 bytes, and no digests.
+    by_range: bool,
     /// Of its keyspace, in percent.
     share: f64,
     gets_per_second: Option<u64>,
     epoch: u32,
     primary: u16,
+    /// Of a chain: who answers; then the members are in its order.
+    tail: Option<u16>,
     members: &'a [MemberStatus],
     ready: bool,
     reshaping: Option<&'a ReshapingStatus>,
@@ -143,11 +134,13 @@ struct Listed<'a> {
 fn list(arguments: &PartitionListArguments) -> Result<(), Failure> {
     let endpoint = discovery::find(&arguments.list.endpoint)?;
     let status: Status = answer(&endpoint, &AdminRequest::Status)?;
-    let keyspace = arguments.keyspace.as_deref().map(|name| keyspace_of(&endpoint, name)).transpose()?;
+    let info: ClusterInfo = answer(&endpoint, &AdminRequest::ClusterInfo)?;
+    let keyspace = arguments.keyspace.as_deref().map(|name| commands::keyspace(&info, name));
+    let keyspace = keyspace.transpose()?.map(|known| known.id);
     let is_shown = |partition: &&PartitionStatus| keyspace.is_none_or(|id| partition.keyspace == id);
     let mut shown: Vec<_> = status.partitions.iter().filter(is_shown).collect();
-    shown.sort_by_key(|partition| (partition.keyspace, vnodes(partition)));
-    let listed: Vec<_> = shown.into_iter().map(|partition| listed(&status, partition)).collect();
+    shown.sort_by_key(|partition| (partition.keyspace, range(partition).first()));
+    let listed: Vec<_> = shown.into_iter().map(|partition| listed(&info, &status, partition)).collect();
     let mut text = match arguments.list.json {
         true => serde_json::to_string(&listed).map_err(Failure::environment)?,
         false => listed.iter().map(describe).collect::<Vec<_>>().join("\n"),
@@ -156,20 +149,34 @@ fn list(arguments: &PartitionListArguments) -> Result<(), Failure> {
     print(text.as_bytes())
 }
 
-fn keyspace_of(endpoint: &[SocketAddrV4], name: &str) -> Result<u16, Failure> {
-    let info: ClusterInfo = answer(endpoint, &AdminRequest::ClusterInfo)?;
-    commands::keyspace(&info, name).map(|keyspace| keyspace.id)
+/// The match values of a partition.
+fn range(partition: &PartitionStatus) -> MatchRange {
+    partition.range().unwrap_or(MatchRange::ALL)
 }
 
-/// The first vnode and the last one.
-fn vnodes(partition: &PartitionStatus) -> (u16, u16) {
-    let vnode = |value: &str| value.get(..4).and_then(|text| u16::from_str_radix(text, 16).ok()).unwrap_or(0);
-    (vnode(&partition.first), vnode(&partition.last))
+/// Of a partition's range those borders that keys have, as keys: all of it from the first to before the last.
+fn shown_range(range: MatchRange) -> String {
+    let key = |value: u128| {
+        let bytes = value.to_be_bytes();
+        let length = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        format!("\"{}\"", bytes[..length].escape_ascii())
+    };
+    let from = if range.first() == 0 { "the first key".into() } else { key(range.first()) };
+    match range.last().checked_add(1) {
+        Some(next) => format!("{from} to before {}", key(next)),
+        None => format!("{from} to the last key"),
+    }
 }
 
-fn listed<'a>(status: &'a Status, partition: &'a PartitionStatus) -> Listed<'a> {
+fn shown_vnodes(range: MatchRange) -> String {
+    let (first, last) = vnodes(range);
+    format!("{first:04x}-{last:04x}")
+}
+
+fn listed<'a>(info: &ClusterInfo, status: &'a Status, partition: &'a PartitionStatus) -> Listed<'a> {
     let name = status.keyspaces.iter().find(|keyspace| keyspace.id == partition.keyspace);
-    let (first, last) = vnodes(partition);
+    let range = range(partition);
+    let (first, last) = vnodes(range);
     let is_it = |reshaping: &&ReshapingStatus| {
         let is_child =
             reshaping.phase == ReshapingPhase::Succeeding && reshaping.children.contains(&partition.id);
@@ -180,10 +187,14 @@ fn listed<'a>(status: &'a Status, partition: &'a PartitionStatus) -> Listed<'a> 
         keyspace: name.map_or("", |keyspace| keyspace.name.as_str()),
         first_vnode: format!("{first:04x}"),
         last_vnode: format!("{last:04x}"),
-        share: (f64::from(last) - f64::from(first) + 1.0) * 100.0 / VNODES,
+        first: &partition.first,
+        last: &partition.last,
+        by_range: info.keyspace(partition.keyspace).is_some_and(|keyspace| keyspace.by_range),
+        share: ((range.last() - range.first()) as f64 + 1.0) * 100.0 / 2f64.powi(128),
         gets_per_second: partition.gets_per_second,
         epoch: partition.epoch,
         primary: partition.primary,
+        tail: partition.tail,
         members: &partition.members,
         ready: partition.health == nicekv_metadata::Health::Whole,
         reshaping: status.reshapings.iter().find(is_it),
@@ -191,11 +202,19 @@ fn listed<'a>(status: &'a Status, partition: &'a PartitionStatus) -> Listed<'a> 
 }
 
 fn describe(listed: &Listed<'_>) -> String {
-    let Listed { id, keyspace, first_vnode, last_vnode, share, epoch, primary, members, .. } = listed;
+    let Listed { id, keyspace, first_vnode, last_vnode, share, epoch, primary, tail, members, .. } = listed;
+    let bound = |text: &str| u128::from_str_radix(text, 16).unwrap_or_default();
+    let owned = match listed.by_range {
+        true => MatchRange::new(bound(listed.first), bound(listed.last)).map_or(String::new(), shown_range),
+        false => format!("{first_vnode}-{last_vnode} {share:.3} %"),
+    };
     let mut members: Vec<_> = members.iter().collect();
     members.sort_by_key(|member| member.node != *primary);
     let member = |member: &&MemberStatus| {
         let role = match member {
+            _ if Some(member.node) == *tail && member.node == *primary => " (head and tail)",
+            _ if Some(member.node) == *tail => " (tail)",
+            _ if member.node == *primary && tail.is_some() => " (head)",
             _ if member.node == *primary => " (primary)",
             MemberStatus { handoff: true, .. } => " (handoff)",
             MemberStatus { leaving: true, .. } => " (leaving)",
@@ -207,9 +226,7 @@ fn describe(listed: &Listed<'_>) -> String {
     let gets = listed.gets_per_second.map_or_else(String::new, |gets| format!(", {gets} gets/s"));
     let health = if listed.ready { "" } else { ", not whole" };
     let under_way = listed.reshaping.map_or_else(String::new, |it| format!("; {}", how_far(it)));
-    format!(
-        "partition {id} {keyspace} {first_vnode}-{last_vnode} {share:.3} %{gets}, epoch {epoch}: {members}{health}{under_way}"
-    )
+    format!("partition {id} {keyspace} {owned}{gets}, epoch {epoch}: {members}{health}{under_way}")
 }
 
 fn how_far(reshaping: &ReshapingStatus) -> String {
@@ -238,27 +255,32 @@ fn named(partitions: &[u32]) -> String {
     format!("partition{several} {}", numbers.join(" and "))
 }
 
-/// The partition that is meant.
-fn chosen(endpoint: &[SocketAddrV4], arguments: &SplitArguments) -> Result<u32, Failure> {
+/// The partition that is meant, and where it is to be split.
+fn chosen(endpoint: &[SocketAddrV4], arguments: &SplitArguments) -> Result<PartitionChange, Failure> {
+    let at = arguments.at;
     if let Some(partition) = arguments.partition {
-        return Ok(partition);
+        return Ok(PartitionChange::Split { partition, at });
     }
-    let keyspace = keyspace_of(endpoint, &arguments.keyspace)?;
+    let info: ClusterInfo = answer(endpoint, &AdminRequest::ClusterInfo)?;
+    let known = commands::keyspace(&info, &arguments.keyspace)?;
+    let keyspace = known.id;
     let status: Status = answer(endpoint, &AdminRequest::Status)?;
     let of_keyspace = || status.partitions.iter().filter(|partition| partition.keyspace == keyspace);
     let Some(key) = &arguments.key else {
         let asked = of_keyspace().filter(|partition| partition.gets_per_second.is_some_and(|gets| gets > 0));
         let hottest = asked.max_by_key(|partition| partition.gets_per_second);
         let none = || Failure::Environment("of no partition it is known of late how much it is asked".into());
-        return hottest.map(|partition| partition.id).ok_or_else(none);
+        let partition = hottest.map(|partition| partition.id).ok_or_else(none)?;
+        return Ok(PartitionChange::Split { partition, at });
     };
-    let vnode = key_digest(key.as_bytes()).vnode();
-    let has_it = |partition: &&PartitionStatus| {
-        let (first, last) = vnodes(partition);
-        (first..=last).contains(&vnode)
-    };
+    let value = match_digest(known.order(), key.as_bytes()).match_value();
+    let has_it = |partition: &&PartitionStatus| partition.range().is_some_and(|range| range.contains(value));
     let found = of_keyspace().find(has_it).map(|partition| partition.id);
-    found.ok_or_else(|| Failure::Environment("the cluster has no partitions yet".into()))
+    let partition = found.ok_or_else(|| Failure::Environment("the cluster has no partitions yet".into()))?;
+    Ok(match known.by_range && at.is_none() {
+        true => PartitionChange::SplitAt { partition, first: MatchValue(value) },
+        false => PartitionChange::Split { partition, at },
+    })
 }
 
 /// Shows what follows, does it, and waits for it.
@@ -280,8 +302,9 @@ fn carry_out(
 }
 
 fn show(plan: &PartitionPlan, is_dry: bool) -> String {
-    let children: Vec<_> =
-        plan.children.iter().map(|(first, last)| format!("{first:04x}-{last:04x}")).collect();
+    let ranges = plan.children.iter().filter_map(|(first, last)| MatchRange::new(first.0, last.0).ok());
+    let shown = if plan.by_range { shown_range } else { shown_vnodes };
+    let children: Vec<_> = ranges.map(shown).collect();
     let becomes = match (is_dry, plan.parents.len()) {
         (true, _) => "would become",
         (false, 1) => "becomes",
@@ -302,7 +325,11 @@ fn show(plan: &PartitionPlan, is_dry: bool) -> String {
 
 fn progress(status: &Status, plan: &PartitionPlan) -> Progress {
     let of_keyspace = || status.partitions.iter().filter(|partition| partition.keyspace == plan.keyspace_id);
-    let is_child = |partition: &&PartitionStatus| plan.children.contains(&vnodes(partition));
+    let owned = |partition: &PartitionStatus| {
+        let range = range(partition);
+        (MatchValue(range.first()), MatchValue(range.last()))
+    };
+    let is_child = |partition: &&PartitionStatus| plan.children.contains(&owned(partition));
     let children: Vec<u32> = of_keyspace().filter(is_child).map(|partition| partition.id).collect();
     let is_it = |reshaping: &&ReshapingStatus| reshaping.parents == plan.parents;
     if let Some(reshaping) = status.reshapings.iter().find(is_it) {
@@ -328,6 +355,16 @@ mod tests {
     fn vnodes_are_hexadecimal() {
         assert_eq!((vnode("1fff"), vnode("0x2000"), vnode("0")), (Ok(0x1fff), Ok(0x2000), Ok(0)));
         assert!(vnode("10000").is_err() && vnode("g").is_err() && vnode("").is_err());
+    }
+
+    #[test]
+    fn a_range_of_keys_is_shown_by_its_borders() {
+        let shown = |first, last| shown_range(MatchRange::new(first, last).unwrap());
+        let value = |key: &[u8]| match_digest(nicekv_placement::KeyOrder::Range, key).match_value();
+        assert_eq!(shown(0, u128::MAX), "the first key to the last key");
+        assert_eq!(shown(value(b"g"), value(b"user1") - 1), "\"g\" to before \"user1\"");
+        assert_eq!(shown(value(b"a\"\xff"), u128::MAX), "\"a\\\"\\xff\" to the last key");
+        assert_eq!(shown_vnodes(MatchRange::ALL), "0000-ffff");
     }
 
     #[test]

@@ -191,8 +191,10 @@ impl<P: Protocol> NodeCore<P> {
         let mut rows: BTreeMap<PartitionId, Vec<u8>> = BTreeMap::new();
         let mut last: &[u8] = &[];
         for (key, entry) in stored_entries(page.entries) {
-            let value = nicekv_placement::key_digest(key).match_value();
-            let child = children.iter().find(|child| child.range.contains(value));
+            let is_its = |child: &&Child| {
+                child.range.contains(nicekv_placement::match_digest(child.order, key).match_value())
+            };
+            let child = children.iter().find(is_its);
             let is_older = touched.contains(key) && !self.host.has(Plant::FilledOverNewer);
             if let Some(child) = child.filter(|_| !is_older) {
                 put_keyed_entry(rows.entry(child.partition).or_default(), key, entry);

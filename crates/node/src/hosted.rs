@@ -95,6 +95,11 @@ impl<P: Protocol> Partitions<P> {
         self.routes.find(keyspace, value)
     }
 
+    /// Up to which match value from `first` on everything is this partition's; `None`: `first` is not.
+    pub(crate) fn reach(&self, slot: usize, first: u128) -> Option<u128> {
+        self.routes.reach(slot, first)
+    }
+
     /// The one that was heard of first.
     pub(crate) fn first(&self) -> Option<usize> {
         (!self.slots.is_empty()).then_some(0)

@@ -4,7 +4,7 @@ use crate::status::Standing;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use nicekv_wire::control::{Assign, Member, MemberRole, MemberState};
-use nicekv_wire::{Epoch, KeyspaceId, MatchRange, NodeId, PartitionId};
+use nicekv_wire::{Epoch, KeyDigest, KeyOrder, KeyspaceId, MatchRange, NodeId, PartitionId, Replication};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub struct Membership {
     pub keyspace: KeyspaceId,
     /// The keys that it holds, by their match values.
     pub range: MatchRange,
+    /// How keys become match values.
+    pub order: KeyOrder,
     /// The epoch.
     pub epoch: Epoch,
     /// Whether it is in force: nobody outside of it can answer a get any more (R6).
@@ -31,6 +33,8 @@ pub struct Membership {
     pub replicas: usize,
     /// What is sent there reaches all members.
     pub multicast: SocketAddrV4,
+    /// Whether the members are a chain, in their order.
+    pub is_chain: bool,
 }
 
 impl Membership {
@@ -40,6 +44,7 @@ impl Membership {
             partition,
             keyspace: KeyspaceId(0),
             range: MatchRange::ALL,
+            order: KeyOrder::Hash,
             epoch: Epoch(0),
             activated: false,
             sealed: false,
@@ -48,6 +53,7 @@ impl Membership {
             members: Vec::new(),
             replicas: 0,
             multicast: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
+            is_chain: false,
         }
     }
 
@@ -64,6 +70,7 @@ impl Membership {
             partition: assign.partition,
             keyspace: assign.keyspace,
             range: assign.range,
+            order: assign.order,
             epoch: assign.epoch,
             activated: assign.activated,
             sealed: assign.sealed,
@@ -72,7 +79,13 @@ impl Membership {
             members: assign.members.clone(),
             replicas: assign.replicas.into(),
             multicast: assign.multicast,
+            is_chain: assign.replication == Replication::Chain,
         }
+    }
+
+    /// What a key of the keyspace is matched by.
+    pub fn digest(&self, key: &[u8]) -> KeyDigest {
+        nicekv_placement::match_digest(self.order, key)
     }
 
     /// A member's place among the members.
@@ -91,6 +104,21 @@ impl Membership {
     /// Outside of every epoch.
     pub fn primary_address(&self) -> SocketAddrV4 {
         self.address(self.primary).expect("the primary is a member")
+    }
+
+    /// Of a chain: who answers, the last that holds everything (C3).
+    pub fn tail(&self) -> Option<NodeId> {
+        self.members.iter().rfind(|member| member.holds_all()).map(|member| member.node)
+    }
+
+    /// Of a chain: who comes before a member.
+    pub fn predecessor(&self, of: NodeId) -> Option<Member> {
+        self.members.get(self.position(of)?.checked_sub(1)?).copied()
+    }
+
+    /// Of a chain: who comes after a member; behind the tail are those that join.
+    pub fn successor(&self, of: NodeId) -> Option<Member> {
+        self.members.get(self.position(of)? + 1).copied()
     }
 
     /// Whether a message of this epoch from `sender` is to be heard (R4).

@@ -11,13 +11,14 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use nicekv_wire::control::Child;
-use nicekv_wire::{MatchRange, PartitionId};
+use nicekv_wire::{KeyOrder, MatchRange, PartitionId};
 
 #[derive(Clone)]
 struct Mirror {
     parent: PartitionId,
     child: PartitionId,
     range: MatchRange,
+    order: KeyOrder,
 }
 
 /// See the module. There are few: a cluster has some reshapings under way at most.
@@ -32,7 +33,7 @@ impl Mirrors {
     /// What is written to `parent` goes to `child`, too, if it is its.
     pub(crate) fn begin(&mut self, parent: PartitionId, child: &Child) {
         self.end(parent, child.partition);
-        self.all.push(Mirror { parent, child: child.partition, range: child.range });
+        self.all.push(Mirror { parent, child: child.partition, range: child.range, order: child.order });
     }
 
     /// What is written to `parent` does not go to `child` any more.
@@ -51,8 +52,7 @@ impl Mirrors {
             keys.insert(key.into());
         }
         let mut mirrors = self.all.iter().filter(|mirror| mirror.parent == partition).peekable();
-        mirrors.peek()?;
-        let value = nicekv_placement::key_digest(key).match_value();
+        let value = nicekv_placement::match_digest(mirrors.peek()?.order, key).match_value();
         mirrors.find(|mirror| mirror.range.contains(value)).map(|mirror| mirror.child)
     }
 
@@ -74,7 +74,8 @@ mod tests {
     const PARENT: PartitionId = PartitionId(1);
 
     fn child(id: u32, first: u128, last: u128) -> Child {
-        Child { partition: PartitionId(id), range: MatchRange::new(first, last).unwrap() }
+        let range = MatchRange::new(first, last).unwrap();
+        Child { partition: PartitionId(id), range, order: KeyOrder::Hash }
     }
 
     fn value(key: &[u8]) -> u128 {

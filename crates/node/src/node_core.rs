@@ -18,6 +18,7 @@ use crate::usage::UsageWatch;
 use crate::visibility::Shift;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
+use nicekv_wire::chain::{ChainEntry, Forwards};
 use nicekv_wire::control::DiskSpace;
 use nicekv_wire::recovery::CopyFrame;
 use nicekv_wire::replication::{Acks, Decisions, Resend};
@@ -66,7 +67,11 @@ impl<P: Protocol> NodeCore<P> {
             Err(error) => return self.host.on_malformed(from, error),
         };
         match datagram {
-            Datagram::Get(_) | Datagram::Update(_) | Datagram::QuorumQuery(_) | Datagram::QuorumStore(_) => {
+            Datagram::Get(_)
+            | Datagram::Scan(_)
+            | Datagram::Update(_)
+            | Datagram::QuorumQuery(_)
+            | Datagram::QuorumStore(_) => {
                 self.on_request(now, from, &header, &datagram, bytes);
             }
             Datagram::Bundle(bundle) => self.on_bundle(now, from, &header, &bundle),
@@ -76,6 +81,7 @@ impl<P: Protocol> NodeCore<P> {
             Datagram::Acks(acks) => self.on_acks(now, from, &acks),
             Datagram::Decisions(decisions) => self.on_decisions(now, from, &decisions),
             Datagram::Resend(resend) => self.on_resend(now, from, &resend),
+            Datagram::Forwards(forwards) => self.on_forwards(now, from, &forwards),
             Datagram::RecoverRequest(m) => {
                 self.hear(now, from, m.partition, m.epoch, m.sender, Message::RecoverRequest(&m));
             }
@@ -100,8 +106,15 @@ impl<P: Protocol> NodeCore<P> {
             Datagram::TombstonesAck(m) => {
                 self.hear(now, from, m.partition, m.epoch, m.sender, Message::TombstonesAck(m.round));
             }
+            Datagram::Entrust(m) => {
+                self.hear(now, from, m.partition, m.epoch, m.sender, Message::Entrust(&m));
+            }
+            Datagram::Entrusted(m) => {
+                self.hear(now, from, m.partition, m.epoch, m.sender, Message::Entrusted(m.serial));
+            }
             // Not for nodes.
             Datagram::Reply(_)
+            | Datagram::ScanPiece(_)
             | Datagram::QuorumHeld(_)
             | Datagram::Heartbeat(_)
             | Datagram::AssignAck(_)
@@ -170,6 +183,30 @@ impl<P: Protocol> NodeCore<P> {
         for decision in decisions.decisions.iter() {
             let message = Message::Decision(&decision);
             self.hear(now, from, decision.partition, decision.epoch, sender, message);
+        }
+    }
+
+    fn on_forwards(&mut self, now: Now, from: SocketAddrV4, forwards: &Forwards<'_>) {
+        let sender = forwards.sender;
+        for watermark in forwards.watermarks.iter() {
+            let message = Message::Watermark(&watermark);
+            self.hear(now, from, watermark.partition, watermark.epoch, sender, message);
+        }
+        for ChainEntry { decision, prepare } in forwards.entries.iter() {
+            let Some(slot) = self.heard(from, decision.partition, decision.epoch, sender) else { continue };
+            let decoded = if prepare.is_empty() { None } else { Some(Datagram::decode(prepare)) };
+            let update = match &decoded {
+                None => None,
+                Some(Ok((_, Datagram::Update(update)))) => Some(update),
+                Some(_) => {
+                    self.host.counters.malformed += 1;
+                    continue;
+                }
+            };
+            if update.is_none_or(|update| self.holds(slot, update.key, &update.digest)) {
+                let message = Message::Forwarded(&decision, update.map(|update| (update, prepare)));
+                self.partitions[slot].on_message(&mut self.host, now, sender, message);
+            }
         }
     }
 

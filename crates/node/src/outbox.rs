@@ -1,5 +1,6 @@
 //! Datagrams that wait for the driver. Acks and decisions of one batch are merged per destination.
 
+use crate::membership::Membership;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
@@ -7,12 +8,13 @@ use core::ops::Range;
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use nicekv_wire::bundle::{BUNDLED_BYTES_MAX, Bundle, Common, append_bundled, bundled_bytes};
+use nicekv_wire::chain::{ChainEntry, FORWARDS_FIXED_BYTES, Forwards};
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::replication::{
     ACKS_MAX, Acks, DECISIONS_FIXED_BYTES, Decision, Decisions, PrepareAck, Progress, WATERMARK_BYTES,
     Watermark,
 };
-use nicekv_wire::{Entries, NodeId, PartitionId};
+use nicekv_wire::{Entries, KeyDigest, KeyspaceId, NodeId, PartitionId};
 
 /// So many direct datagrams go before decisions and acks.
 const LONE_REPLIES_MAX: usize = 2;
@@ -23,6 +25,9 @@ const SPARE_BATCHES_MAX: usize = 64;
 /// So many clients that take bundles are remembered.
 const BUNDLE_TO_MAX: usize = 4_096;
 
+/// What goes to one member is matched by nothing.
+const NOBODY: (KeyspaceId, KeyDigest) = (KeyspaceId::DEFAULT, KeyDigest([0; 16]));
+
 /// Decisions under way to one destination.
 #[derive(Clone)]
 struct DecisionBatch {
@@ -30,31 +35,66 @@ struct DecisionBatch {
     destination: SocketAddrV4,
     /// In the first case: partitions with the same members share a datagram.
     members: Vec<NodeId>,
+    /// In the first case: what switches match it by, of one of these partitions.
+    matched: (KeyspaceId, KeyDigest),
     watermarks: Vec<Watermark>,
     count: usize,
+    /// Encoded; of a chain with their ops.
     decisions: Vec<u8>,
+    is_chain: bool,
 }
 
 impl DecisionBatch {
     fn to(destination: SocketAddrV4) -> Self {
-        Self { destination, members: Vec::new(), watermarks: Vec::new(), count: 0, decisions: Vec::new() }
+        let matched = NOBODY;
+        let (members, watermarks, decisions) = Default::default();
+        Self { destination, members, matched, watermarks, count: 0, decisions, is_chain: false }
     }
 
-    fn is_to(&self, destination: SocketAddrV4, members: impl Iterator<Item = NodeId>) -> bool {
-        let is_of_same = self.members.iter().copied().eq(members);
+    fn is_to(
+        &self,
+        destination: SocketAddrV4,
+        members: impl Iterator<Item = NodeId>,
+        is_chain: bool,
+    ) -> bool {
+        let is_of_same = self.members.iter().copied().eq(members) && self.is_chain == is_chain;
         is_of_same && (!self.members.is_empty() || self.destination == destination)
     }
 
     fn bytes(&self) -> usize {
+        const _: () = assert!(DECISIONS_FIXED_BYTES == FORWARDS_FIXED_BYTES);
         DECISIONS_FIXED_BYTES + self.watermarks.len() * WATERMARK_BYTES + self.decisions.len()
     }
 
-    fn has_room(&self, decision: Option<&Decision<'_>>, watermark: PartitionId) -> bool {
+    fn has_room(&self, entry_bytes: usize, watermark: PartitionId) -> bool {
         let watermark_bytes = match self.watermarks.iter().any(|known| known.partition == watermark) {
             true => 0,
             false => WATERMARK_BYTES,
         };
-        self.bytes() + decision.map_or(0, Decision::bytes) + watermark_bytes <= DATAGRAM_BYTES_MAX
+        self.bytes() + entry_bytes + watermark_bytes <= DATAGRAM_BYTES_MAX
+    }
+}
+
+/// What is put into such a batch.
+#[derive(Clone, Copy)]
+enum Queued<'a> {
+    Decision(&'a Decision<'a>),
+    Entry(&'a ChainEntry<'a>),
+}
+
+impl Queued<'_> {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Decision(decision) => decision.bytes(),
+            Self::Entry(entry) => entry.bytes(),
+        }
+    }
+
+    fn append(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Decision(decision) => decision.append(out),
+            Self::Entry(entry) => entry.append(out),
+        }
     }
 }
 
@@ -148,12 +188,14 @@ impl Outbox {
     /// Queues a decision, or a watermark alone, for all members of a partition.
     pub fn multicast_decision(
         &mut self,
-        vnode: SocketAddrV4,
-        members: impl Iterator<Item = NodeId> + Clone,
+        membership: &Membership,
         decision: Option<&Decision<'_>>,
         watermark: Watermark,
     ) {
-        self.queue_decision(vnode, members, decision, watermark);
+        let members = membership.members.iter().map(|member| member.node);
+        let matched = (membership.keyspace, KeyDigest::of_match_value(membership.range.first()));
+        let queued = decision.map(Queued::Decision);
+        self.queue_decision((membership.multicast, matched), members, queued, watermark, false);
     }
 
     /// Queues a decision, or a watermark alone, for one member.
@@ -163,23 +205,34 @@ impl Outbox {
         decision: Option<&Decision<'_>>,
         watermark: Watermark,
     ) {
-        self.queue_decision(member, core::iter::empty(), decision, watermark);
+        let queued = decision.map(Queued::Decision);
+        self.queue_decision((member, NOBODY), core::iter::empty(), queued, watermark, false);
+    }
+
+    /// Queues an entry of a chain, or a watermark alone, for the successor.
+    pub fn forward(&mut self, successor: SocketAddrV4, entry: Option<&ChainEntry<'_>>, watermark: Watermark) {
+        let queued = entry.map(Queued::Entry);
+        self.queue_decision((successor, NOBODY), core::iter::empty(), queued, watermark, true);
     }
 
     fn queue_decision(
         &mut self,
-        destination: SocketAddrV4,
+        (destination, matched): (SocketAddrV4, (KeyspaceId, KeyDigest)),
         members: impl Iterator<Item = NodeId> + Clone,
-        decision: Option<&Decision<'_>>,
+        queued: Option<Queued<'_>>,
         watermark: Watermark,
+        is_chain: bool,
     ) {
+        let bytes = queued.map_or(0, |queued| queued.bytes());
         // Only the last batch to these receivers: an earlier one with room would let a decision overtake its predecessor.
-        let last = self.decisions.iter().rposition(|batch| batch.is_to(destination, members.clone()));
+        let last =
+            self.decisions.iter().rposition(|batch| batch.is_to(destination, members.clone(), is_chain));
         let index = last
-            .filter(|index| self.decisions[*index].has_room(decision, watermark.partition))
+            .filter(|index| self.decisions[*index].has_room(bytes, watermark.partition))
             .unwrap_or_else(|| {
                 let mut batch = self.spare_decisions.pop().unwrap_or_else(|| DecisionBatch::to(destination));
-                batch.destination = destination;
+                (batch.destination, batch.is_chain) = (destination, is_chain);
+                batch.matched = matched;
                 batch.members.extend(members);
                 self.decisions.push_back(batch);
                 self.decisions.len() - 1
@@ -189,8 +242,8 @@ impl Outbox {
             Some(known) => *known = watermark,
             None => batch.watermarks.push(watermark),
         }
-        if let Some(decision) = decision {
-            decision.append(&mut batch.decisions);
+        if let Some(queued) = queued {
+            queued.append(&mut batch.decisions);
             batch.count += 1;
         }
     }
@@ -219,8 +272,16 @@ impl Outbox {
 
     fn write_decisions(&mut self, mut batch: DecisionBatch, out: &mut Vec<u8>) -> SocketAddrV4 {
         let watermarks = Entries::Values(&batch.watermarks);
-        let decisions = Entries::Encoded { count: batch.count, bytes: &batch.decisions };
-        Decisions { sender: self.node, watermarks, decisions }.encode(out);
+        let (sender, count, bytes) = (self.node, batch.count, &*batch.decisions);
+        match batch.is_chain {
+            true => {
+                Forwards { sender, watermarks, entries: Entries::Encoded { count, bytes } }.encode(out);
+            }
+            false => {
+                let ((keyspace, digest), decisions) = (batch.matched, Entries::Encoded { count, bytes });
+                Decisions { keyspace, digest, sender, watermarks, decisions }.encode(out);
+            }
+        }
         let destination = batch.destination;
         if self.spare_decisions.len() < SPARE_BATCHES_MAX {
             batch.members.clear();

@@ -58,6 +58,14 @@ pub enum Plant {
     LockNotTold,
     /// *Scrub*: what another member has is not compared with what is here.
     ScrubBlind,
+    /// C11: a secondary lists what it holds, whatever may have been decided elsewhere.
+    ScanAtSecondary,
+    /// C11: a new primary lists what it holds before its recovery is complete.
+    ScanDuringRecovery,
+    /// C11, R17: a scan goes over match values that another partition has taken over.
+    ScanBeyondReach,
+    /// C11: a piece that was cut short says that nothing comes after it.
+    ScanShort,
     /// R15: nobody acknowledges old ops again, nor sends them.
     OrphansIgnored,
     /// R16: what is held is discarded although the node has become a member again.
@@ -82,6 +90,20 @@ pub enum Plant {
     EndNotLogged,
     /// R17: a birth is acknowledged before it is forced.
     BirthNotForced,
+    /// C1: an entry that comes after a gap is logged in the place of the missing one.
+    ChainGapSkipped,
+    /// C2: entries are forwarded before they are forced.
+    ForwardBeforeForce,
+    /// C3: the head answers what it has decided.
+    HeadAnswers,
+    /// C4: nobody but the head remembers results.
+    ResultsStayAtHead,
+    /// C6: what was sent to the successor is never sent again.
+    NeverSentAgain,
+    /// C7: a new tail answers before its epoch is activated.
+    TailSpeaksEarly,
+    /// C8: the tail releases what a joiner behind it has not forced.
+    JoinerNotAwaited,
     /// R14: a version is acknowledged before it is forced.
     QuorumAckBeforeForce,
     /// R14: a new storage is counted before it has merged anything.
@@ -100,4 +122,12 @@ pub enum Plant {
     QuorumFloorNotTold,
     /// R14: a new storage does not learn which deletions are forgotten.
     QuorumFloorNotMerged,
+    /// R14: who leaves tells what it holds before its successor holds it.
+    QuorumNotEntrusted,
+    /// R14: a successor answers before the epoch is activated in which it counts.
+    QuorumSuccessorEarly,
+    /// R14: a successor says that it has merged all when it has merged a part.
+    QuorumMergeCutShort,
+    /// R14: a newcomer keeps what it holds from another time.
+    QuorumNewcomerNotEmptied,
 }

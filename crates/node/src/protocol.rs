@@ -10,10 +10,11 @@ use crate::status::PartitionStatus;
 use core::net::SocketAddrV4;
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::control::Assign;
-use nicekv_wire::quorum::{QuorumQuery, QuorumStore, Tombstones};
+use nicekv_wire::quorum::{Entrust, QuorumQuery, QuorumStore, Tombstones};
 use nicekv_wire::recovery::{CopySection, RecoverReply, RecoverRequest, Wanted, read_keyed_entry};
 use nicekv_wire::repair::{RepairReply, RepairRequest};
 use nicekv_wire::replication::{Decision, PrepareAck, Progress, Watermark};
+use nicekv_wire::scan::Scan;
 use nicekv_wire::scrub::ScrubPage;
 use nicekv_wire::{DecodeError, Entries, Epoch, Get, NodeId, Now, PartitionId, Replication, Update};
 
@@ -22,6 +23,8 @@ use nicekv_wire::{DecodeError, Entries, Epoch, Get, NodeId, Now, PartitionId, Re
 pub enum Request<'a> {
     /// Read a key; maybe passed on by another member.
     Get(&'a Get<'a>),
+    /// List what is held; maybe passed on by another member.
+    Scan(&'a Scan<'a>),
     /// Change a key; the datagram as it arrived.
     Update(&'a Update<'a>, &'a [u8]),
     /// What do you hold? (R14)
@@ -39,6 +42,8 @@ pub enum Message<'a> {
     Progress(&'a Progress, Entries<'a, PrepareAck>),
     Watermark(&'a Watermark),
     Decision(&'a Decision<'a>),
+    /// A decision, and the op that it decides unless that went before, along a chain.
+    Forwarded(&'a Decision<'a>, Option<(&'a Update<'a>, &'a [u8])>),
     /// A prepare passed on by a member whose last decision was this one.
     Resent {
         logged: u64,
@@ -54,6 +59,9 @@ pub enum Message<'a> {
     Tombstones(&'a Tombstones<'a>),
     /// The round that is done.
     TombstonesAck(u64),
+    Entrust(&'a Entrust<'a>),
+    /// The serial of what is held.
+    Entrusted(u64),
 }
 
 /// A part of a copy that a joiner asks for.

@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::control::{Child, RESHAPED_MAX};
-use nicekv_wire::{DecodeError, MatchRange, PartitionId};
+use nicekv_wire::{DecodeError, KeyOrder, MatchRange, PartitionId};
 
 const DISCARDED: u8 = 128;
 const FORMING: u8 = 129;
@@ -88,6 +88,7 @@ fn append_children(children: &[Child], out: &mut Vec<u8>) {
         out.extend_from_slice(&child.partition.0.to_be_bytes());
         out.extend_from_slice(&child.range.first().to_be_bytes());
         out.extend_from_slice(&child.range.last().to_be_bytes());
+        out.push(child.order as u8);
     }
 }
 
@@ -99,7 +100,14 @@ fn read_children(reader: &mut Reader<'_>) -> Result<Vec<Child>, DecodeError> {
         let last = u128::from_be_bytes(reader.layout("range of a child")?);
         let range = MatchRange::new(first, last)
             .map_err(|_| DecodeError::UnknownValue { field: "range of a child", value: 0 })?;
-        children.push(Child { partition, range });
+        let order = match reader.layout("order of a child")? {
+            0u8 => KeyOrder::Hash,
+            1 => KeyOrder::Range,
+            other => {
+                return Err(DecodeError::UnknownValue { field: "order of a child", value: other.into() });
+            }
+        };
+        children.push(Child { partition, range, order });
     }
     Ok(children)
 }
@@ -118,11 +126,12 @@ mod tests {
 
     #[test]
     fn a_record_is_read_as_it_was_written_and_those_of_protocols_are_none() {
-        let child = |id, first, last| Child {
+        let child = |id, first, last, order| Child {
             partition: PartitionId(id),
             range: MatchRange::new(first, last).unwrap(),
+            order,
         };
-        let children = vec![child(7, 0, 9), child(8, 10, u128::MAX)];
+        let children = vec![child(7, 0, 9, KeyOrder::Hash), child(8, 10, u128::MAX, KeyOrder::Range)];
         for record in [
             NodeRecord::Discarded,
             NodeRecord::Forming(children.clone()),

@@ -7,7 +7,8 @@ use crate::protocol::{Protocol, Request};
 use crate::trace::Step;
 use core::net::SocketAddrV4;
 use nicekv_wire::bundle::Bundle;
-use nicekv_wire::{Datagram, Header, KeyDigest, KeyspaceId, Now, Opcode};
+use nicekv_wire::scan::Scan;
+use nicekv_wire::{Datagram, Header, KeyDigest, KeyspaceId, MatchRange, Now, Opcode};
 
 impl<P: Protocol> NodeCore<P> {
     /// The requests of a client, and nothing else: no switch has looked into a bundle, so that what is inside neither says where replies go.
@@ -43,7 +44,7 @@ impl<P: Protocol> NodeCore<P> {
         datagram: &Datagram<'_>,
         bytes: &[u8],
     ) {
-        let keyspace = header.keyspace;
+        let (keyspace, reached) = (header.keyspace, &mut None);
         let (slot, request) = match datagram {
             Datagram::Get(get) => match get.forwarded {
                 Some((id, epoch, node)) => (
@@ -52,6 +53,10 @@ impl<P: Protocol> NodeCore<P> {
                 ),
                 None => (self.route(keyspace, get.key, &get.digest), Request::Get(get)),
             },
+            Datagram::Scan(scan) => {
+                let (slot, scan) = self.route_scan(from, keyspace, scan);
+                (slot, Request::Scan(reached.insert(scan)))
+            }
             Datagram::Update(update) => {
                 (self.route(keyspace, update.key, &update.digest), Request::Update(update, bytes))
             }
@@ -97,21 +102,47 @@ impl<P: Protocol> NodeCore<P> {
 
     /// The partition of a request, if its digest is right: a switch routes by it, and a lie must not store a key in the wrong place.
     fn route(&mut self, keyspace: KeyspaceId, key: &[u8], digest: &KeyDigest) -> Option<usize> {
-        if nicekv_placement::key_digest(key) != *digest {
+        let unadmitted = self.host.has(Plant::AnswerUnadmitted).then(|| self.partitions.first()).flatten();
+        let slot = self.partitions.find(keyspace, digest.match_value()).or(unadmitted);
+        let Some(slot) = slot else {
+            // Silence: this node may not have been told yet, and another member may serve it.
+            self.host.counters.dropped += 1;
+            return None;
+        };
+        if self.partitions[slot].membership().digest(key) != *digest {
             self.host.counters.malformed += 1;
             return None;
         }
-        let unadmitted = self.host.has(Plant::AnswerUnadmitted).then(|| self.partitions.first()).flatten();
-        let slot = self.partitions.find(keyspace, digest.match_value()).or(unadmitted);
-        // Silence: this node may not have been told yet, and another member may serve it.
-        self.host.counters.dropped += u64::from(slot.is_none());
-        slot
+        Some(slot)
+    }
+
+    /// The partition in which a scan begins, and the scan of what is that partition's here: another one may have taken over the rest of its
+    /// range, and decide there (R17).
+    fn route_scan<'a>(
+        &mut self,
+        from: SocketAddrV4,
+        keyspace: KeyspaceId,
+        scan: &Scan<'a>,
+    ) -> (Option<usize>, Scan<'a>) {
+        let (first, last) = (scan.range.first(), scan.range.last());
+        let slot = match scan.forwarded {
+            Some((id, epoch, node)) => self.heard(from, id, epoch, node),
+            None => self.partitions.find(keyspace, first),
+        };
+        let reach = slot.and_then(|slot| self.partitions.reach(slot, first));
+        let reach = match self.host.has(Plant::ScanBeyondReach) {
+            true => slot.map(|slot| self.partitions[slot].membership().range.last()),
+            false => reach,
+        };
+        let range = reach.and_then(|reach| MatchRange::new(first, last.min(reach)).ok());
+        self.host.counters.dropped += u64::from(range.is_none());
+        (slot.filter(|_| range.is_some()), Scan { range: range.unwrap_or(scan.range), ..*scan })
     }
 
     /// Whether a partition is that of a key that another member names it for.
     pub(crate) fn holds(&mut self, slot: usize, key: &[u8], digest: &KeyDigest) -> bool {
-        let range = self.partitions[slot].membership().range;
-        let holds = nicekv_placement::key_digest(key) == *digest && range.contains(digest.match_value());
+        let membership = self.partitions[slot].membership();
+        let holds = membership.digest(key) == *digest && membership.range.contains(digest.match_value());
         self.host.counters.malformed += u64::from(!holds);
         holds
     }

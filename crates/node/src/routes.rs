@@ -51,6 +51,20 @@ impl Routes {
         }
         before.iter().rev().take(OVERLAPPING_MAX - 1).find(|route| holds(route)).map(|route| route.slot)
     }
+
+    /// Up to which match value from `first` on everything is this slot's; `None`: `first` is not.
+    pub(crate) fn reach(&self, slot: usize, first: u128) -> Option<u128> {
+        let own = self.sorted.iter().find(|route| route.slot == slot)?;
+        if self.find(own.keyspace, first) != Some(slot) {
+            return None;
+        }
+        let is_behind = |route: &&Route| {
+            let begin = route.range.first();
+            route.keyspace == own.keyspace && route.slot != slot && begin > first && own.range.contains(begin)
+        };
+        let next = self.sorted.iter().filter(is_behind).map(|route| route.range.first() - 1).min();
+        Some(next.unwrap_or(own.range.last()))
+    }
 }
 
 #[cfg(test)]
@@ -89,6 +103,15 @@ mod tests {
         assert_eq!((routes.find(one, 20), routes.find(one, 30)), (Some(3), Some(2)));
         routes.set(one, range(40, u128::MAX), 4);
         assert_eq!((routes.find(one, 39), routes.find(one, 40)), (Some(2), Some(4)));
+        assert_eq!(
+            (routes.reach(3, 20), routes.reach(3, 25), routes.reach(3, 30)),
+            (Some(29), Some(29), None)
+        );
+        assert_eq!((routes.reach(2, 20), routes.reach(2, 30), routes.reach(2, 40)), (None, Some(39), None));
+        assert_eq!(
+            (routes.reach(4, 40), routes.reach(0, 0), routes.reach(7, 0)),
+            (Some(u128::MAX), Some(9), None)
+        );
         routes.remove(1);
         assert_eq!((routes.find(one, 7), routes.find(one, 30)), (None, Some(2)));
     }

@@ -21,7 +21,7 @@ use core::str::FromStr;
 
 use nicekv_wire::limits::MEMBERS_MAX;
 use nicekv_wire::quorum::{Quorum, QuorumError};
-use nicekv_wire::{KeyspaceId, MatchRange, Replication};
+use nicekv_wire::{KeyOrder, KeyspaceId, MatchRange, Replication};
 use thiserror::Error;
 
 use crate::{PARTITION_BITS_MAX, Partitioning, RingsBase, Vrings};
@@ -51,16 +51,8 @@ pub enum Protocol {
         /// k.
         write_set: u8,
     },
-}
-
-/// How keys become match values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum KeyOrder {
-    /// By their digests: evenly, in no order.
-    #[default]
-    Hash,
-    /// By their first bytes: in order. Not yet.
-    Range,
+    /// The first replica orders all puts, each passes them to the next one, the last answers (C1 to C10).
+    Chain,
 }
 
 /// What a text need not say.
@@ -151,14 +143,14 @@ pub enum Refusal {
     SaidTwice { setting: String },
     #[error("{setting} is {value:?}, but must be {expected}")]
     Value { setting: &'static str, value: String, expected: &'static str },
-    #[error("write-set belongs to quorum replication: with multicast every replica holds every put")]
-    WriteSetOfMulticast,
+    #[error(
+        "write-set belongs to quorum replication: with multicast or a chain every replica holds every put"
+    )]
+    WriteSetWithoutQuorum,
     #[error("quorum replication needs a write-set, 1 to the number of replicas")]
     QuorumWithoutWriteSet,
     #[error(transparent)]
     Quorum(#[from] QuorumError),
-    #[error("partitioning by range is not supported yet: scans need it, and nothing else does")]
-    Range,
     #[error("{replicas} replicas, allowed are 1 to {MEMBERS_MAX}")]
     Replicas { replicas: usize },
     #[error("{replicas} replicas need at least as many nodes, there are {nodes}")]
@@ -238,9 +230,6 @@ impl KeyspaceSpec {
         if let Protocol::Quorum { write_set } = self.protocol {
             Quorum::new(replicas as u8, write_set)?;
         }
-        if self.order == KeyOrder::Range {
-            return Err(Refusal::Range);
-        }
         if !partitions.is_power_of_two() || partitions > KEYSPACE_PARTITIONS_MAX {
             return Err(Refusal::Partitions { partitions });
         }
@@ -261,6 +250,7 @@ impl KeyspaceSpec {
     pub fn replication(&self) -> Replication {
         match self.protocol {
             Protocol::Multicast => Replication::Multicast,
+            Protocol::Chain => Replication::Chain,
             Protocol::Quorum { write_set } => {
                 Replication::Quorum(Quorum::new(self.replicas as u8, write_set).expect("checked"))
             }
@@ -287,6 +277,7 @@ impl fmt::Display for KeyspaceSpec {
         let Self { id, name, replicas, partitions, unicast, multicast, .. } = self;
         let replication = match self.protocol {
             Protocol::Multicast => "multicast".into(),
+            Protocol::Chain => "chain".into(),
             Protocol::Quorum { write_set } => format!("quorum,write-set={write_set}"),
         };
         let partitioning = match self.order {
@@ -340,7 +331,7 @@ pub fn check_keyspaces(keyspaces: &[KeyspaceSpec], nodes: usize) -> Result<(), K
 #[derive(Default)]
 struct Settings {
     id: Option<u16>,
-    is_quorum: Option<bool>,
+    protocol: Option<Protocol>,
     write_set: Option<u8>,
     replicas: Option<usize>,
     order: Option<KeyOrder>,
@@ -363,7 +354,7 @@ impl Settings {
     fn set(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
         match name {
             "id" => once(&mut self.id, "id", number("id", value)?),
-            "replication" => once(&mut self.is_quorum, "replication", is_quorum(value)?),
+            "replication" => once(&mut self.protocol, "replication", protocol(value)?),
             "write-set" => once(&mut self.write_set, "write-set", number("write-set", value)?),
             "replicas" => once(&mut self.replicas, "replicas", number("replicas", value)?),
             "partitioning" => once(&mut self.order, "partitioning", key_order(value)?),
@@ -375,11 +366,11 @@ impl Settings {
     }
 
     fn complete(self, name: &str, defaults: &KeyspaceDefaults) -> Result<KeyspaceSpec, Refusal> {
-        let protocol = match (self.is_quorum.unwrap_or(false), self.write_set) {
-            (false, None) => Protocol::Multicast,
-            (false, Some(_)) => return Err(Refusal::WriteSetOfMulticast),
-            (true, None) => return Err(Refusal::QuorumWithoutWriteSet),
-            (true, Some(write_set)) => Protocol::Quorum { write_set },
+        let protocol = match (self.protocol.unwrap_or_default(), self.write_set) {
+            (Protocol::Quorum { .. }, None) => return Err(Refusal::QuorumWithoutWriteSet),
+            (Protocol::Quorum { .. }, Some(write_set)) => Protocol::Quorum { write_set },
+            (_, Some(_)) => return Err(Refusal::WriteSetWithoutQuorum),
+            (protocol, None) => protocol,
         };
         let id = self.id.map_or(defaults.id, KeyspaceId);
         let default = KeyspaceSpec::of(&KeyspaceDefaults { id, ..*defaults });
@@ -411,11 +402,13 @@ fn number<T: FromStr>(setting: &'static str, value: &str) -> Result<T, Refusal> 
     value.parse().map_err(|_| bad_value(setting, value, "a number that is not too large"))
 }
 
-fn is_quorum(value: &str) -> Result<bool, Refusal> {
+/// Of a quorum the write set is said apart.
+fn protocol(value: &str) -> Result<Protocol, Refusal> {
     match value {
-        "multicast" => Ok(false),
-        "quorum" => Ok(true),
-        _ => Err(bad_value("replication", value, "multicast or quorum")),
+        "multicast" => Ok(Protocol::Multicast),
+        "quorum" => Ok(Protocol::Quorum { write_set: 0 }),
+        "chain" => Ok(Protocol::Chain),
+        _ => Err(bad_value("replication", value, "multicast, chain or quorum")),
     }
 }
 
@@ -423,7 +416,7 @@ fn key_order(value: &str) -> Result<KeyOrder, Refusal> {
     match value {
         "hash" => Ok(KeyOrder::Hash),
         "range" => Ok(KeyOrder::Range),
-        _ => Err(bad_value("partitioning", value, "hash")),
+        _ => Err(bad_value("partitioning", value, "hash or range")),
     }
 }
 

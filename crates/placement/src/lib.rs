@@ -5,6 +5,9 @@
 //!                                                      └─top bits──▶ partition ──hash ring──▶ replica set
 //! ```
 //!
+//! In a keyspace that is partitioned by range (TurboKV §4.1.1) the first 16 bytes of the key take the place of the digest ([`match_digest`]), and a partition is any
+//! range of them.
+//!
 //! Clients know only the first line: a digest and two address ranges. Which node serves a partition is the business of the metadata
 //! service, which writes it into the switch.
 
@@ -18,14 +21,16 @@ mod rings;
 mod vring;
 
 pub use keyspace::{
-    CREATED_FIRST, KEYSPACE_NAME_BYTES_MAX, KEYSPACE_PARTITIONS_MAX, KEYSPACES_MAX, KeyOrder,
-    KeyspaceDefaults, KeyspaceError, KeyspaceSpec, PARTITIONS_MAX, Protocol, Refusal, check_keyspaces,
-    parse_keyspaces, partitions_for,
+    CREATED_FIRST, KEYSPACE_NAME_BYTES_MAX, KEYSPACE_PARTITIONS_MAX, KEYSPACES_MAX, KeyspaceDefaults,
+    KeyspaceError, KeyspaceSpec, PARTITIONS_MAX, Protocol, Refusal, check_keyspaces, parse_keyspaces,
+    partitions_for,
 };
-pub use partition::{PARTITION_BITS_MAX, Partitioning, VnodeBlock, vnode_blocks};
+pub use partition::{PARTITION_BITS_MAX, Partitioning, VnodeBlock, vnode_blocks, vnodes};
 pub use ring::{replica_sets, replica_sets_of};
 pub use rings::{RingsBase, ring_pairs};
 pub use vring::Vrings;
+
+pub use nicekv_wire::KeyOrder;
 
 use nicekv_wire::KeyDigest;
 
@@ -35,4 +40,36 @@ pub fn key_digest(key: &[u8]) -> KeyDigest {
     let mut digest = [0; 16];
     digest.copy_from_slice(&hash.as_bytes()[..16]);
     KeyDigest(digest)
+}
+
+/// What a key is matched by. In order: its first 16 bytes, padded with zeros, so that no key is before another one whose match value is smaller; keys that
+/// share 16 bytes, or differ in zeros at the end of less, share a match value, and with it partition and record.
+pub fn match_digest(order: KeyOrder, key: &[u8]) -> KeyDigest {
+    match order {
+        KeyOrder::Hash => key_digest(key),
+        KeyOrder::Range => {
+            let mut first = [0; 16];
+            let length = key.len().min(first.len());
+            first[..length].copy_from_slice(&key[..length]);
+            KeyDigest(first)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn match_values_are_in_the_order_of_their_keys() {
+        let value = |key: &[u8]| match_digest(KeyOrder::Range, key).match_value();
+        let keys: [&[u8]; 7] =
+            [b"", b"\0\x01", b"a", b"a\x01", b"ab", b"abcdefghijklmnop", b"abcdefghijklmnoq"];
+        assert!(keys.windows(2).all(|pair| value(pair[0]) < value(pair[1])));
+        assert_eq!(value(b"a"), 0x61 << 120);
+        assert_eq!(value(b"abcdefghijklmnop"), value(b"abcdefghijklmnopq"), "16 bytes are shared");
+        assert_eq!(value(b"a"), value(b"a\0\0"), "as is what was padded");
+        assert_eq!((value(&[0xff; 16]), value(&[0xff; 40])), (u128::MAX, u128::MAX));
+        assert_eq!(match_digest(KeyOrder::Hash, b"a"), key_digest(b"a"));
+    }
 }

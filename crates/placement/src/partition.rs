@@ -51,6 +51,11 @@ impl Partitioning {
     }
 }
 
+/// The vnodes of the smallest and of the largest match value of a range.
+pub fn vnodes(range: MatchRange) -> (u16, u16) {
+    ((range.first() >> 112) as u16, (range.last() >> 112) as u16)
+}
+
 /// An aligned power-of-two block of vnodes: what one entry of a switch's table can match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VnodeBlock {
@@ -66,7 +71,8 @@ pub fn vnode_blocks(range: MatchRange) -> Option<Vec<VnodeBlock>> {
     if !range.first().is_multiple_of(VNODE) || range.last() % VNODE != VNODE - 1 {
         return None;
     }
-    let (mut first, end) = ((range.first() >> 112) as u32, (range.last() >> 112) as u32 + 1);
+    let (first, last) = vnodes(range);
+    let (mut first, end) = (u32::from(first), u32::from(last) + 1);
     let mut blocks = Vec::new();
     while first < end {
         let aligned = if first == 0 { 16 } else { first.trailing_zeros() };

@@ -24,25 +24,26 @@ pub fn replica_sets(nodes: &[NodeId], keyspace: &KeyspaceSpec) -> Vec<Vec<NodeId
     (0..partitions as u16).map(|place| shares.take(ring_hash(1, place, id.0))).collect()
 }
 
-/// The same of a keyspace whose partitions were split and merged: they begin at these vnodes, ascending.
+/// The same of a keyspace whose partitions were split and merged: they begin at these match values, ascending.
 ///
 /// What begins where one of the first partitions began keeps that one's replica set; what begins elsewhere has one of its own, by its first
-/// vnode and by the room that the others leave. So a split moves at most its second half, a merge nothing of its first partition, and
+/// match value and by the room that the others leave. So a split moves at most its second half, a merge nothing of its first partition, and
 /// nobody else; and who is merged again is where it was.
 ///
 /// # Panics
 /// As [`replica_sets`].
-pub fn replica_sets_of(nodes: &[NodeId], keyspace: &KeyspaceSpec, starts: &[u16]) -> Vec<Vec<NodeId>> {
+pub fn replica_sets_of(nodes: &[NodeId], keyspace: &KeyspaceSpec, starts: &[u128]) -> Vec<Vec<NodeId>> {
     let first = replica_sets(nodes, keyspace);
-    let place = |start: &u16| {
-        let vnodes = (1usize << 16) / first.len();
-        usize::from(*start).is_multiple_of(vnodes).then(|| usize::from(*start) / vnodes)
+    let below = u128::BITS - first.len().ilog2();
+    let place = |start: &u128| {
+        let place = start.checked_shr(below).unwrap_or(0);
+        (place.checked_shl(below).unwrap_or(0) == *start).then_some(place as usize)
     };
     let mut shares = Shares::of(nodes, starts.len(), keyspace.replicas);
     let kept: Vec<_> = starts.iter().map(|start| place(start).map(|place| first[place].clone())).collect();
     kept.iter().flatten().for_each(|set| shares.note(set));
-    let own = |(set, start): (Option<Vec<NodeId>>, &u16)| {
-        set.unwrap_or_else(|| shares.take(ring_hash(2, *start, keyspace.id.0)))
+    let own = |(set, start): (Option<Vec<NodeId>>, &u128)| {
+        set.unwrap_or_else(|| shares.take(own_hash(*start, keyspace.id.0)))
     };
     kept.into_iter().zip(starts).map(own).collect()
 }
@@ -115,6 +116,17 @@ fn ring_hash(kind: u8, name: u16, token: u16) -> u64 {
     u64::from_be_bytes(hash.as_bytes()[..8].try_into().expect("eight bytes"))
 }
 
+/// Of a partition that begins where none of the first did: by its vnode where it begins with one.
+fn own_hash(start: u128, keyspace: u16) -> u64 {
+    const VNODE: u128 = 1 << 112;
+    if start.is_multiple_of(VNODE) {
+        return ring_hash(2, (start / VNODE) as u16, keyspace);
+    }
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&[3]).update(&start.to_be_bytes()).update(&keyspace.to_be_bytes());
+    u64::from_be_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("eight bytes"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,10 +174,10 @@ mod tests {
         let nodes: Vec<_> = (0..7).map(NodeId).collect();
         let keyspace = keyspace(0, 4, 3);
         let before = replica_sets(&nodes, &keyspace);
-        let starts: Vec<u16> = (0..16).map(|place| place << 12).collect();
+        let starts: Vec<u128> = (0..16).map(|place| place << 124).collect();
         assert_eq!(replica_sets_of(&nodes, &keyspace, &starts), before);
-        for cut in [0x0001, 0x3800, 0xf7ff] {
-            let mut starts: Vec<u16> = starts.iter().copied().chain([cut]).collect();
+        for cut in [1 << 112, 0x3800 << 112, 0xf7ff << 112, 1, (7 << 124) - 1, u128::MAX] {
+            let mut starts: Vec<u128> = starts.iter().copied().chain([cut]).collect();
             starts.sort_unstable();
             let mut split = replica_sets_of(&nodes, &keyspace, &starts);
             let own = split.remove(starts.binary_search(&cut).unwrap());
@@ -178,7 +190,7 @@ mod tests {
         assert_eq!(after, [&before[..5], &before[6..]].concat());
         // All in one, and as many as there can be.
         assert_eq!(replica_sets_of(&nodes, &keyspace, &[0]), before[..1]);
-        let many: Vec<u16> = (0..1024).map(|place| place * 64).collect();
+        let many: Vec<u128> = (0..1024).map(|place| (place * 64) << 112).collect();
         let led = |node| {
             replica_sets_of(&nodes, &keyspace, &many).iter().filter(|set| set[0] == NodeId(node)).count()
         };

@@ -6,6 +6,14 @@ pub const OPEN_OPS_MAX: usize = 8192;
 pub const UNRELEASED_MAX: usize = 65_536;
 /// Most decisions of one partition that are kept although some before them are missing; further ones are sent again.
 pub(crate) const EARLY_DECISIONS_MAX: usize = 256;
+/// Most scans of one partition that are read at once; further ones are dropped and clients ask again.
+pub(crate) const SCANS_MAX: usize = 16;
+/// How much is read for a piece of a scan that tells no values, about.
+pub(crate) const SCAN_PAGE_BYTES: usize = 16 << 10;
+/// Most entries of one partition that are under way to a chain's successor; the others follow as it logs these.
+pub(crate) const CHAIN_ENTRIES_IN_FLIGHT_MAX: u64 = 512;
+/// Most ops of one partition that are kept because they came before their entries along a chain; beyond it the oldest come again.
+pub(crate) const CHAIN_OPS_EARLY_MAX: usize = 64;
 /// Most gets that wait for the outcome of an op, per key; further ones are dropped and clients retry.
 pub const WAITING_GETS_MAX: usize = 1024;
 /// Most damaged keys of one partition that are got back from other members at once; others when they are read again.

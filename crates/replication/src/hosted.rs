@@ -17,7 +17,7 @@ pub type Replica = NodeCore<Hosted>;
 /// A partition by the protocol of its keyspace.
 #[derive(Clone)]
 pub enum Hosted {
-    /// Multicast two-phase commit with a primary.
+    /// One that orders: multicast two-phase commit, or a chain.
     Multicast(Box<Partition>),
     /// Registers without one (R14).
     Quorum(Box<QuorumPartition>),
@@ -35,7 +35,9 @@ macro_rules! each {
 impl Protocol for Hosted {
     fn new(id: PartitionId, replication: Replication, host: &Host) -> Self {
         match replication {
-            Replication::Multicast => Self::Multicast(Box::new(Protocol::new(id, replication, host))),
+            Replication::Multicast | Replication::Chain => {
+                Self::Multicast(Box::new(Protocol::new(id, replication, host)))
+            }
             Replication::Quorum(_) => Self::Quorum(Box::new(Protocol::new(id, replication, host))),
         }
     }

@@ -15,6 +15,7 @@ mod exploration;
 mod hosted;
 mod multicast;
 mod ordered;
+mod pieces;
 mod quorum;
 
 pub use config::{

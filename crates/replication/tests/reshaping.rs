@@ -3,11 +3,11 @@
 mod harness;
 
 use harness::reshaped::{
-    Engine, HIGH, KEYS, LOW, Member, PARENT, acks, child_of, epoch, half, halves, other_half, reports,
+    Engine, HIGH, KEYS, LOW, Member, PARENT, acks, child, child_of, epoch, half, halves, other_half, reports,
 };
 use harness::{DAMAGED, Node, answer};
 use nicekv_node::DiskSpace;
-use nicekv_wire::control::{Assign, Child, Member as WireMember, MemberState, Parent, ReportKind};
+use nicekv_wire::control::{Assign, Member as WireMember, MemberState, Parent, ReportKind};
 use nicekv_wire::{ClientId, Duration, MatchRange, OpId, Operation, PartitionId, Status};
 
 #[test]
@@ -69,7 +69,7 @@ fn an_epoch_that_does_not_name_them_makes_them_void() {
         assert_eq!((member.values(LOW).len(), member.values(HIGH).len()), (0, 0));
         // Other ones may be formed then, under ids of their own.
         let range = MatchRange::ALL;
-        let children = vec![Child { partition: PartitionId(9), range }];
+        let children = vec![child(PartitionId(9), range)];
         member.assign(&Assign { children, ..epoch(PARENT, range, 8) });
         assert_eq!(member.values(PartitionId(9)), member.values(PARENT));
     }
@@ -206,7 +206,7 @@ fn a_child_that_joins_instead_begins_with_nothing() {
 #[test]
 fn two_are_united_with_what_both_know_of_clients() {
     let mut member = Member::started(Engine::new(), Vec::new());
-    let united = vec![Child { partition: PartitionId(9), range: MatchRange::ALL }];
+    let united = vec![child(PartitionId(9), MatchRange::ALL)];
     member.assign(&epoch(LOW, half(), 5));
     member.assign(&epoch(HIGH, other_half(), 15));
     let first: Vec<OpId> = KEYS
@@ -271,7 +271,7 @@ fn what_is_left_of_a_full_disk_is_not_for_what_is_formed() {
 #[test]
 fn a_parent_ends_when_nothing_is_pending_for_it_and_takes_no_request_until_then() {
     let mut member = Member::filled();
-    let all = vec![Child { partition: LOW, range: MatchRange::ALL }];
+    let all = vec![child(LOW, MatchRange::ALL)];
     member.assign(&Assign { children: all.clone(), ..epoch(PARENT, MatchRange::ALL, 6) });
     member.assign(&Assign { children: all, sealed: true, ..epoch(PARENT, MatchRange::ALL, 7) });
     member.holds_reads = true;

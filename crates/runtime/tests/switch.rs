@@ -39,6 +39,7 @@ fn tables(generation: u64, port: u16) -> TableSet {
             destination: RINGS.multicast,
             members: MemberSet::new([1, 2, 3].map(HostId)),
         }],
+        record: vec![],
     }
 }
 

@@ -5,6 +5,7 @@ use crate::checker::model::{Action, Answer, Change, When};
 use crate::keyspace::{Key, Shape, known_to_clients};
 use crate::node::START_UNIX_MS;
 use crate::random::Random;
+use crate::scanning::Scanning;
 use nicekv_client::{
     Addressing, Answer as Told, ClientCore, Config, Counters, Keyspace, OperationError, Outcome, Plant,
     Request,
@@ -38,6 +39,8 @@ pub struct Workload {
     pub timeout_ns: u64,
     /// Of a million updates so many are sets of values that expire.
     pub expiring: u64,
+    /// Each client scans a keyspace after so many calls, in pieces of about so many bytes. (0, _): it does not.
+    pub scans: (usize, usize),
     /// Load shifts: of two periods of this length a client is [`IDLENESS`] times as slow in one, every second client in the other. 0: it does
     /// not.
     pub shift_ns: u64,
@@ -92,6 +95,7 @@ pub struct Client {
     seen: BTreeMap<usize, OpId>,
     /// How often it has got another id.
     renamed: u64,
+    scanning: Option<Scanning>,
 }
 
 fn now(at_ns: u64) -> Now {
@@ -131,6 +135,7 @@ impl Client {
             void: Vec::new(),
             seen: BTreeMap::new(),
             renamed: 0,
+            scanning: None,
         }
     }
 
@@ -162,7 +167,7 @@ impl Client {
 
     /// Whether it has nothing left to do.
     pub fn is_done(&self) -> bool {
-        self.calls_left == 0 && self.open.is_empty()
+        self.calls_left == 0 && self.open.is_empty() && self.scanning.is_none()
     }
 
     /// Calls that are not answered yet.
@@ -208,7 +213,7 @@ impl Client {
         mut send: impl FnMut(SocketAddrV4, &[u8]),
     ) {
         self.core.handle_deadline(now(at_ns));
-        self.take_answers(at_ns, tick);
+        self.take_answers(at_ns, workload, tick);
         while self.calls_left > 0 && self.open.len() < workload.window && self.call_at_ns <= at_ns {
             self.calls_left -= 1;
             // What is called in one turn may share datagrams.
@@ -226,7 +231,9 @@ impl Client {
                 None => self.draw(key, at_ns, workload, random),
             };
             self.call(at_ns, key, action, workload, tick);
+            self.begin_scan(workload);
         }
+        self.scan_on(at_ns, workload, tick);
         self.transmit(&mut send);
     }
 
@@ -256,6 +263,24 @@ impl Client {
         self.open.insert(ticket.index(), self.history.len());
         let call = Call { action, called: *tick, answered: None };
         self.history.push(KeyCall { key, call, called_ns: at_ns, ended_ns: None });
+    }
+
+    /// It is time for another scan.
+    fn begin_scan(&mut self, workload: &Workload) {
+        let (calls, piece_bytes) = workload.scans;
+        let is_due = calls > 0 && self.calls_left.is_multiple_of(calls) && self.scanning.is_none();
+        let scanned = self.first.iter().find(|keyspace| keyspace.replication.quorum().is_none());
+        if let Some(keyspace) = scanned.filter(|_| is_due) {
+            self.scanning = Some(Scanning::new(keyspace, piece_bytes));
+        }
+    }
+
+    fn scan_on(&mut self, at_ns: u64, workload: &Workload, tick: &mut u64) {
+        let Some(scanning) = &mut self.scanning else { return };
+        let deadline_ns = at_ns + workload.timeout_ns;
+        scanning.ask(tick, |keyspace, request| {
+            self.core.submit(now(at_ns), keyspace, request, deadline_ns).expect("within limits").index()
+        });
     }
 
     /// More calls to make.
@@ -305,8 +330,15 @@ impl Client {
         Action::Update { op, condition: When::Always, return_old: false, change }
     }
 
-    fn take_answers(&mut self, at_ns: u64, tick: &mut u64) {
+    fn take_answers(&mut self, at_ns: u64, workload: &Workload, tick: &mut u64) {
         while let Some(completion) = self.core.poll_event() {
+            let ticket = completion.ticket.index();
+            if let Some(scanning) = self.scanning.as_mut().filter(|scanning| scanning.awaits(ticket)) {
+                let seen = scanning.take(ticket, completion.result, workload, (at_ns, tick));
+                self.history.extend(seen);
+                self.scanning = self.scanning.take().filter(Scanning::goes_on);
+                continue;
+            }
             let index = self.open.remove(&completion.ticket.index()).expect("each call completes once");
             let answer = match completion.result {
                 Ok(told) => Some(answer(&told)),

@@ -150,6 +150,16 @@ impl StoreFaults {
 }
 
 impl Faults {
+    /// Nodes start again, some with nothing, and messages from the epoch before arrive late.
+    pub(crate) const LATE_MESSAGES: Self = Self {
+        crash: 4_000,
+        memory: 500_000,
+        delay: 400_000,
+        delay_max_ns: 100_000_000,
+        downtime_max_ns: 20_000_000,
+        ..Self::NONE
+    };
+
     /// Sets one option, given as NAME=VALUE.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use crate::checker::{Call, Verdict, check};
 use crate::client::{HURRY, Workload};
 use crate::cluster::{Cluster, Scenario, Tally};
 use crate::faults::{Faults, StoreFaults};
-use crate::keyspace::{Key, Shape};
+use crate::keyspace::{self, Key, Shape};
 use crate::leftovers;
 use crate::listing::list;
 use crate::network::Pace;
@@ -43,6 +43,9 @@ const INSTANCES: u64 = 0x7365_6174;
 /// Chooses the seeds in which load shifts between clients.
 const SHIFTS: u64 = 0x7368_6966_7473;
 
+/// Chooses the seeds in which clients scan.
+const SCANS: u64 = 0x73_6361_6e73;
+
 /// Chooses how fast nodes discard.
 const DISCARDS: u64 = 0x64_6973_6361_7264;
 
@@ -51,15 +54,18 @@ const SPARES: u64 = 0x73_7061_7265;
 
 /// Chooses the seeds in which switches form a chain.
 const TRUNKS: u64 = 0x74_7275_6e6b;
+/// Which keyspaces are partitioned by range.
+const ORDERS: u64 = 0x6f_7264_6572;
 
-/// A random scenario.
+/// A random scenario. What has a chance of its own leaves the others as they are.
 pub fn draw(seed: u64) -> Scenario {
     let mut random = Random::new(!seed);
     let keys = random.pick(&[1, 2, 8, 40]);
     let clients = random.between(2, 5) as usize;
     let nodes = random.pick(&[3, 3, 4, 5]);
-    let keyspaces = draw_keyspaces(nodes, &mut random);
-    // By chance of its own, too.
+    let mut keyspaces = keyspace::with_chains(draw_keyspaces(nodes, &mut random), nodes, seed);
+    let mut orders = Random::new(seed ^ ORDERS);
+    keyspaces.iter_mut().filter(|_| orders.below(3) == 0).for_each(|shape| *shape = shape.by_range());
     let edges = Random::new(seed ^ EDGES).below(5) == 0;
     let mut scenario = Scenario {
         nodes,
@@ -78,7 +84,7 @@ pub fn draw(seed: u64) -> Scenario {
         clients,
         workload: Workload {
             // Every key is in one keyspace, each has some.
-            keys: draw_keys(keys, keyspaces.len()),
+            keys: draw_keys(keys, &keyspaces),
             calls: if keys > 2 { 300 } else { 70 },
             // Few keys get few calls at a time: calls of unknown outcome make a history hard to judge.
             window: if keys > 2 { random.pick(&[1, 2, 4]) } else { random.pick(&[1, 2]) },
@@ -88,6 +94,7 @@ pub fn draw(seed: u64) -> Scenario {
             timeout_ns: if keys > 2 { random.pick(&[SECOND_NS / 4, SECOND_NS]) } else { 2 * SECOND_NS },
             expiring: random.pick(&[0, 300_000]),
             // By chance of its own, too.
+            scans: Random::new(seed ^ SCANS).pick(&[(0, 0), (10, 0), (30, 1_472)]),
             shift_ns: Random::new(seed ^ SHIFTS).pick(&[0, 300_000_000]),
         },
         pace: Pace::VARYING,
@@ -107,16 +114,13 @@ pub fn draw(seed: u64) -> Scenario {
         plant: None,
     };
     if scenario.faults.change_interval_ns > 0 {
-        // By chance of its own, too.
         scenario.spares = Random::new(seed ^ SPARES).below(4) as usize;
     }
-    // And this, …
     if scenario.switches > 1 && !scenario.edges && !scenario.hides_sources {
         let mut random = Random::new(seed ^ TRUNKS);
         scenario.trunks = random.below(3) > 0;
         scenario.switches = random.pick(&[2, 2, 3]);
     }
-    // … and this.
     let mut random = Random::new(seed ^ INSTANCES);
     if random.below(3) == 0 {
         share_store(&mut scenario, &mut random);
@@ -154,9 +158,9 @@ fn draw_keyspaces(nodes: usize, random: &mut Random) -> Vec<Shape> {
     }
 }
 
-fn draw_keys(keys: usize, keyspaces: usize) -> Vec<Key> {
-    let share = keys.div_ceil(keyspaces);
-    (0..keyspaces).flat_map(|keyspace| Key::several(keyspace as u16, share)).collect()
+fn draw_keys(keys: usize, keyspaces: &[Shape]) -> Vec<Key> {
+    let share = keys.div_ceil(keyspaces.len());
+    keyspaces.iter().zip(0..).flat_map(|(shape, number)| Key::of(number, shape.order, share)).collect()
 }
 
 /// Runs a scenario to its end, and tells `print` what happens.

@@ -1,7 +1,8 @@
 //! The keyspaces of a simulated cluster.
 
+use crate::random::Random;
 use nicekv_client::Keyspace;
-use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, Protocol, RingsBase};
+use nicekv_placement::{KeyOrder, KeyspaceDefaults, KeyspaceSpec, Protocol, RingsBase};
 use nicekv_wire::KeyspaceId;
 use nicekv_wire::limits::PORT_DEFAULT;
 
@@ -12,24 +13,43 @@ pub struct Shape {
     pub replicas: usize,
     /// k, if it is by quorum (R14); else a primary orders the puts.
     pub write_set: Option<u8>,
+    /// Whether the replicas are chains.
+    pub is_chain: bool,
     /// `2^bits` partitions.
     pub partition_bits: u8,
+    /// How keys become match values.
+    pub order: KeyOrder,
 }
 
 impl Shape {
     /// With a primary.
     pub fn multicast(replicas: usize, partition_bits: u8) -> Self {
-        Self { replicas, write_set: None, partition_bits }
+        Self { replicas, write_set: None, is_chain: false, partition_bits, order: KeyOrder::Hash }
+    }
+
+    /// Of chains.
+    pub fn chain(replicas: usize, partition_bits: u8) -> Self {
+        Self { is_chain: true, ..Self::multicast(replicas, partition_bits) }
     }
 
     /// By quorum.
     pub fn quorum(replicas: usize, write_set: u8) -> Self {
-        Self { replicas, write_set: Some(write_set), partition_bits: 0 }
+        Self { write_set: Some(write_set), ..Self::multicast(replicas, 0) }
+    }
+
+    /// The same, of keys in their order.
+    pub fn by_range(self) -> Self {
+        Self { order: KeyOrder::Range, ..self }
     }
 
     /// Whether it has no primary.
     pub fn is_quorum(&self) -> bool {
         self.write_set.is_some()
+    }
+
+    /// Whether its partitions can be split and merged.
+    pub fn can_be_reshaped(&self) -> bool {
+        !self.is_quorum() && !self.is_chain
     }
 
     /// R − k + 1, or one.
@@ -42,10 +62,34 @@ impl Shape {
         let (replicas, partitions, rings) = (self.replicas, 1 << self.partition_bits, RingsBase::Network);
         let mut spec = KeyspaceSpec::of(&KeyspaceDefaults { id, replicas, partitions, rings });
         spec.name = format!("keyspace-{id}");
+        spec.order = self.order;
         if let Some(write_set) = self.write_set {
             spec.protocol = Protocol::Quorum { write_set };
         }
+        if self.is_chain {
+            spec.protocol = Protocol::Chain;
+        }
         spec
+    }
+}
+
+/// Chooses the seeds with chains.
+const CHAINS: u64 = 0x63_6861_696e;
+
+/// Of the keyspaces of a random scenario those with a primary are chains in a quarter of the seeds.
+pub fn with_chains(mut shapes: Vec<Shape>, nodes: usize, seed: u64) -> Vec<Shape> {
+    if Random::new(!(seed ^ CHAINS)).below(4) == 0 {
+        make_chains(&mut shapes, nodes, seed);
+    }
+    shapes
+}
+
+/// Has every keyspace with a primary be one of chains, among so many nodes.
+pub fn make_chains(shapes: &mut [Shape], nodes: usize, seed: u64) {
+    let mut random = Random::new(seed ^ CHAINS);
+    for shape in shapes.iter_mut().filter(|shape| !shape.is_quorum()) {
+        let replicas = random.pick(&[2, 3, 3, 3, 4, 5]).min(nodes);
+        *shape = Shape::chain(replicas, shape.partition_bits);
     }
 }
 
@@ -59,6 +103,7 @@ pub fn known_to_clients(shapes: &[Shape]) -> Vec<Keyspace> {
     let keyspace = |spec: KeyspaceSpec| Keyspace {
         id: spec.id,
         replication: spec.replication(),
+        order: spec.order,
         partition_bits: Some(spec.partitions.ilog2()),
         ..spec.vrings(PORT_DEFAULT).into()
     };
@@ -75,6 +120,24 @@ pub struct Key {
 }
 
 impl Key {
+    /// So many keys of a keyspace of this order. Where that is theirs, some lie at borders: just before the middle of all, just behind it, and last of all;
+    /// of these several share a match value.
+    pub fn of(keyspace: u16, order: KeyOrder, count: usize) -> Vec<Self> {
+        let mut keys = Self::several(keyspace, count);
+        if order == KeyOrder::Range {
+            for (number, key) in keys.iter_mut().enumerate() {
+                let name = std::mem::take(&mut key.name);
+                key.name = match number % 4 {
+                    0 => name,
+                    1 => [&[0xff; 16][..], &name].concat(),
+                    2 => [&[0x7f][..], &[0xff; 15], &name].concat(),
+                    _ => [&[0x80][..], &name].concat(),
+                };
+            }
+        }
+        keys
+    }
+
     /// So many keys of a keyspace.
     pub fn several(keyspace: u16, count: usize) -> Vec<Self> {
         (0..count).map(|key| Self { keyspace, name: format!("key-{key}").into_bytes() }).collect()

@@ -13,6 +13,8 @@
 //!
 //! All are judged by [`checker`]: the history of each key must be linearizable.
 
+mod by_chain;
+mod by_quorum;
 pub mod client;
 pub mod cluster;
 pub mod created;
@@ -26,10 +28,12 @@ mod leftovers;
 mod listing;
 pub mod network;
 pub mod node;
+mod places;
 pub mod planted;
 pub mod plants;
 pub mod queue;
 mod reshapings;
+mod scanning;
 pub mod scenarios;
 pub mod shown;
 pub mod switch;

@@ -1,11 +1,16 @@
-//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17 of the design) and must be found: else what finds nothing
+//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17, C1 to C11) and must be found: else what finds nothing
 //! proves nothing.
 //!
 //! A bug belongs to the core that it is in, which has a switch for it behind its `exploration` feature; a new one is a line here.
 
+use crate::by_chain::{chains, chains_that_move, chains_that_restart, chains_with_late_messages};
+use crate::by_quorum::{
+    by_quorum, by_quorum_in_memory, damage_by_quorum, deletions_by_quorum, places_change,
+    places_change_and_deletions, sole_holders_leave,
+};
 use crate::client::Workload;
 use crate::cluster::{Scenario, Tally};
-use crate::explore::parts::{FAILOVER, increments, set_and_get};
+use crate::explore::parts::{FAILOVER, SUSPICION, increments, set_and_get};
 use crate::explore::{self, Bounds, Call, World};
 use crate::faults::{Faults, StoreFaults};
 use crate::judge;
@@ -17,7 +22,7 @@ use nicekv_client::{Plant as InClient, RetryPolicy};
 use nicekv_dataplane::Plant as InSwitch;
 use nicekv_metadata::{Plant as InMetadata, Timing};
 use nicekv_node::Plant as InReplica;
-use nicekv_wire::Duration;
+use nicekv_wire::{Duration, KeyOrder};
 
 /// A bug that is not found within so many seeds is not found.
 pub const SEEDS_MAX: u64 = 500;
@@ -43,6 +48,8 @@ enum Hunt {
     Script(&'static str),
     /// Every state of a tiny cluster.
     Explore(fn() -> Vec<Call>, Bounds),
+    /// The same, of a chain.
+    ExploreChain(fn() -> Vec<Call>, Bounds),
 }
 
 /// A bug that was found.
@@ -74,8 +81,15 @@ impl Plant {
     /// Looks for it in at most [`SEEDS_MAX`] seeds, or in one.
     pub fn hunt(&self, only: Option<u64>, print: Option<fn(&str)>) -> Hunted {
         let mut hunted = Hunted::default();
-        if let Hunt::Explore(script, bounds) = self.hunt {
-            let world = World::new(script(), bounds, self.planted.replica());
+        let world: Option<fn(_, _, _) -> _> = match self.hunt {
+            Hunt::Explore(..) => Some(World::new),
+            Hunt::ExploreChain(..) => Some(World::of_chain),
+            _ => None,
+        };
+        if let (Some(world), Hunt::Explore(script, bounds) | Hunt::ExploreChain(script, bounds)) =
+            (world, self.hunt)
+        {
+            let world = world(script(), bounds, self.planted.replica());
             let seen = explore::explore(world, STATES_MAX);
             hunted.found = seen.violation.map(|(what, steps)| {
                 let steps = steps.iter().map(|step| format!("\n  {step:?}"));
@@ -109,11 +123,12 @@ impl Plant {
             Hunt::Script(name) => script(name).run(seed, Some(self.planted), print).0,
             Hunt::Seeds(shape) => {
                 let mut scenario = Scenario { spares: 0, instances: 1, ..judge::draw(seed) };
+                scenario.workload.scans = (0, 0);
                 shape(&mut scenario);
                 scenario.plant = Some(self.planted);
                 judge::run(scenario, seed, print)
             }
-            Hunt::Explore(..) => unreachable!("has no seeds"),
+            Hunt::Explore(..) | Hunt::ExploreChain(..) => unreachable!("has no seeds"),
         }
     }
 }
@@ -153,6 +168,10 @@ pub const PLANTS: &[Plant] = &[
     replica("contended-not-forced", "R2", InReplica::ContendedNotForced, Hunt::Script("power-loss-and-another-primary")),
     replica("stale-get-at-locked-secondary", "R2", InReplica::StaleGetAtLockedSecondary, Hunt::Seeds(as_drawn)),
     replica("lock-not-told", "R2", InReplica::LockNotTold, Hunt::Seeds(as_drawn)),
+    replica("scan-at-secondary", "C11", InReplica::ScanAtSecondary, Hunt::Seeds(|scenario| scenario.workload.scans = (5, 0))),
+    replica("scan-during-recovery", "C11", InReplica::ScanDuringRecovery, Hunt::Seeds(|scenario| scenario.workload.scans = (5, 0))),
+    replica("scan-beyond-reach", "C11", InReplica::ScanBeyondReach, Hunt::Seeds(|scenario| { reshaped(scenario); scenario.workload.scans = (5, 0); })),
+    replica("scan-short", "C11", InReplica::ScanShort, Hunt::Seeds(|scenario| scenario.workload.scans = (5, 0))),
     replica("recovery-aborts", "R3", InReplica::RecoveryAborts, Hunt::Seeds(as_drawn)),
     replica("adopt-nothing", "R3", InReplica::AdoptNothing, Hunt::Explore(set_and_get, FAILOVER)),
     replica("get-during-recovery", "R4", InReplica::GetDuringRecovery, Hunt::Explore(set_and_get, FAILOVER)),
@@ -200,10 +219,19 @@ pub const PLANTS: &[Plant] = &[
     replica("deletion-forgotten-that-not-all-hold", "R14", InReplica::QuorumForgetUnheld, Hunt::Seeds(deletions_by_quorum)),
     replica("store-of-older-epoch-taken", "R14", InReplica::QuorumOlderEpochTaken, Hunt::Seeds(deletions_by_quorum)),
     replica("floor-not-told", "R14", InReplica::QuorumFloorNotTold, Hunt::Seeds(deletions_by_quorum)),
+    replica("successor-not-awaited", "R14", InReplica::QuorumNotEntrusted, Hunt::Seeds(places_change)),
+    replica("successor-answers-early", "R14", InReplica::QuorumSuccessorEarly, Hunt::Script("who-has-left-does-not-hear-of-it")),
+    replica("successor-merges-a-part", "R14", InReplica::QuorumMergeCutShort, Hunt::Seeds(places_change)),
+    replica("newcomer-by-quorum-not-emptied", "R14", InReplica::QuorumNewcomerNotEmptied, Hunt::Seeds(places_change_and_deletions)),
+    metadata("succession-outlives-process", "R14", InMetadata::SuccessionOutlivesProcess, Hunt::Script("who-leaves-starts-again")),
+    metadata("successor-untold", "R14", InMetadata::SuccessorUntold, Hunt::Script("successor-does-not-hear-that-it-is-none")),
+    metadata("sole-holder-given-up", "R14", InMetadata::SoleHolderGivenUp, Hunt::Seeds(sole_holders_leave)),
     switch("tables-acknowledged-early", "R6", InSwitch::AckBeforeInstalled, Hunt::Seeds(as_drawn)),
     switch("older-term-obeyed", "R13", InSwitch::OlderTermObeyed, Hunt::Seeds(as_drawn)),
     switch("tables-survive-restart", "R12", InSwitch::TablesSurviveRestart, Hunt::Seeds(as_drawn)),
     switch("trunk-echoes", "", InSwitch::TrunkEchoes, Hunt::Seeds(in_a_chain)),
+    switch("record-ends-early", "", InSwitch::RecordEndsEarly, Hunt::Seeds(by_range)),
+    switch("record-of-the-address", "", InSwitch::RecordOfAddress, Hunt::Seeds(by_range)),
     store("step-written-unguarded", "R13", InStore::WrittenUnguarded, Hunt::Seeds(shared_store)),
     store("seat-taken-at-once", "R12", InStore::TakenAtOnce, Hunt::Seeds(shared_store)),
     store("hold-ignored", "R12", InStore::HoldIgnored, Hunt::Script("leader-outlives-its-seat")),
@@ -222,6 +250,16 @@ pub const PLANTS: &[Plant] = &[
     replica("birth-not-forced", "R17", InReplica::BirthNotForced, Hunt::Seeds(reshaped_with_losses_of_power)),
     metadata("birth-not-awaited", "R17", InMetadata::BirthNotAwaited, Hunt::Seeds(reshaped)),
     metadata("parent-not-kept", "R17", InMetadata::ParentNotKept, Hunt::Seeds(reshaped_with_crashes)),
+    replica("chain-gap-skipped", "C1", InReplica::ChainGapSkipped, Hunt::Seeds(chains)),
+    replica("forward-before-force", "C2", InReplica::ForwardBeforeForce, Hunt::Seeds(chains_that_restart)),
+    replica("head-answers", "C3", InReplica::HeadAnswers, Hunt::Seeds(chains)),
+    replica("results-stay-at-head", "C4", InReplica::ResultsStayAtHead, Hunt::Seeds(chains)),
+    replica("chain-epoch-unchecked", "C5", InReplica::EpochUnchecked, Hunt::Seeds(chains_with_late_messages)),
+    replica("never-sent-again", "C6", InReplica::NeverSentAgain, Hunt::Seeds(chains)),
+    replica("tail-speaks-early", "C7", InReplica::TailSpeaksEarly, Hunt::ExploreChain(set_and_get, SUSPICION)),
+    replica("joiner-not-awaited", "C8", InReplica::JoinerNotAwaited, Hunt::Seeds(chains)),
+    metadata("chain-reversed", "C9", InMetadata::ChainReversed, Hunt::Seeds(chains)),
+    metadata("move-uncopied", "C10", InMetadata::PromoteBeforeCopied, Hunt::Seeds(chains_that_move)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 
@@ -250,8 +288,7 @@ fn shared_store(scenario: &mut Scenario) {
 
 /// Agents of edges lose the metadata service often, and leases are longer than it takes to suspect a node.
 fn with_edges(scenario: &mut Scenario) {
-    scenario.edges = true;
-    scenario.hides_sources = false;
+    (scenario.edges, scenario.hides_sources) = (true, false);
     scenario.timing.lease = Duration::from_millis(500);
     scenario.faults.agent_cut = 200_000;
     scenario.faults.downtime_max_ns = 1_000_000_000;
@@ -275,41 +312,15 @@ pub fn overloaded(scenario: &mut Scenario) {
         pause_ns_max: 2_000,
         timeout_ns: 5_000 * MILLISECOND_NS,
         expiring: 0,
+        scans: (0, 0),
         shift_ns: 0,
     };
 }
 
-/// A keyspace without a primary alone, of few keys.
-fn by_quorum(scenario: &mut Scenario) {
-    scenario.keyspaces = vec![Shape::quorum(3, 2)];
-    scenario.workload.keys = Key::several(0, 2);
-}
-
-/// The same; storage is lost again and again, and much of what would hide it.
-fn by_quorum_in_memory(scenario: &mut Scenario) {
-    by_quorum(scenario);
-    scenario.faults = Faults { loss: 250_000, memory: 1_000_000, ..Faults::NONE };
-    (scenario.faults.crash, scenario.faults.downtime_max_ns) = (3_000, 20 * MILLISECOND_NS);
-}
-
-/// Much is lost, and what is stored is damaged again and again.
-fn damage_by_quorum(scenario: &mut Scenario) {
-    by_quorum(scenario);
-    scenario.timing.fence_interval = Duration::from_millis(20);
-    scenario.faults = Faults { loss: 250_000, corruption: 20_000, ..Faults::NONE };
-}
-
-/// Much is lost, comes twice, or late, and deletions are forgotten as soon as they can be.
-fn deletions_by_quorum(scenario: &mut Scenario) {
-    by_quorum(scenario);
-    scenario.timing.fence_interval = Duration::from_millis(20);
-    scenario.faults = Faults {
-        loss: 200_000,
-        duplication: 500_000,
-        delay: 300_000,
-        delay_max_ns: 1_500 * MILLISECOND_NS,
-        ..Faults::NONE
-    };
+/// Keys in their order, in partitions of different nodes.
+fn by_range(scenario: &mut Scenario) {
+    (scenario.nodes, scenario.keyspaces) = (5, vec![Shape::multicast(3, 2).by_range()]);
+    scenario.workload.keys = Key::of(0, KeyOrder::Range, 12);
 }
 
 /// Nodes go often and for long, and others stand in for them.
@@ -416,14 +427,7 @@ fn lossy_joins(scenario: &mut Scenario) {
 fn late_messages(scenario: &mut Scenario) {
     scenario.keyspaces = vec![Shape::multicast(3, 0)];
     scenario.workload.keys.iter_mut().for_each(|key| key.keyspace = 0);
-    scenario.faults = Faults {
-        crash: 4_000,
-        memory: 500_000,
-        delay: 400_000,
-        delay_max_ns: 100 * MILLISECOND_NS,
-        downtime_max_ns: 20 * MILLISECOND_NS,
-        ..Faults::NONE
-    };
+    scenario.faults = Faults::LATE_MESSAGES;
 }
 
 /// Some nodes come back with nothing.

@@ -1,7 +1,9 @@
 //! The switch: the reference model's pipeline behind the real agent, and a watch over both: what is acknowledged is what is gone by.
 
 use nicekv_dataplane::control::{ControlReply, ControlRequest, SwitchAgent};
-use nicekv_dataplane::{Hop, HostId, Ingress, Passed, Plant, Router, TableSet, VringSet};
+use nicekv_dataplane::{
+    Backend as _, Counter, Hop, HostId, Ingress, Passed, Plant, RecordEntry, Router, TableSet, VringSet,
+};
 use nicekv_wire::HeaderLayout;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -88,14 +90,31 @@ impl Switch {
         bytes: &mut [u8],
     ) -> Forward {
         let ingress = port.map_or(Ingress::Socket, |port| Ingress::Port { port, mac: None });
+        let missed_before = self.missed();
         let hops = match self.agent.backend_mut().process(ingress, from, to, bytes) {
             Passed::Plain => return Forward::Plain,
             Passed::Unicast(hop) => vec![hop],
             Passed::Multicast(hops) => hops.collect(),
             Passed::Dropped => Vec::new(),
         };
-        self.check(vnode_of(to, bytes), &hops);
+        self.check(vnode_of(to, bytes), value_of(bytes), &hops);
+        if self.missed() > missed_before {
+            self.check_missed(to, value_of(bytes));
+        }
         Forward::Hops(hops)
+    }
+
+    fn missed(&self) -> u64 {
+        self.agent.backend().counters().map_or(0, |counters| counters.get(Counter::VringMiss))
+    }
+
+    /// What a record covers is no miss, with either border.
+    fn check_missed(&mut self, to: SocketAddrV4, value: Option<(u16, u128)>) {
+        let tables = self.agent.backend().tables();
+        let covers = |record: &RecordEntry| holds(record, value);
+        if tables.is_some_and(|tables| of_ring(tables, to).any(covers)) {
+            self.violate(format!("a switch drops what is for {}, though a record covers it", to.ip()));
+        }
     }
 
     /// What the switch did that it must never do.
@@ -109,9 +128,9 @@ impl Switch {
     }
 
     /// A datagram goes to no host that the acknowledged tables do not name for its destination (R6, R12), and by no trunk behind which there is none.
-    fn check(&mut self, to: SocketAddrV4, hops: &[Hop]) {
+    fn check(&mut self, to: SocketAddrV4, value: Option<(u16, u128)>, hops: &[Hop]) {
         let acknowledged = self.acknowledged.as_deref();
-        let is_named = |hop: &Hop| acknowledged.is_some_and(|tables| leads(tables, to, *hop));
+        let is_named = |hop: &Hop| acknowledged.is_some_and(|tables| leads(tables, to, value, *hop));
         if let Some(hop) = hops.iter().find(|hop| !is_named(hop)) {
             let what = format!("a switch sends to {hop:?} what is for {}, other than by its tables", to.ip());
             self.violate(what);
@@ -135,21 +154,45 @@ fn vnode_of(to: SocketAddrV4, bytes: &[u8]) -> SocketAddrV4 {
     SocketAddrV4::new([a, b, header.digest[0], header.digest[1]].into(), to.port())
 }
 
+/// Keyspace and match value of a datagram's header.
+fn value_of(bytes: &[u8]) -> Option<(u16, u128)> {
+    HeaderLayout::peek(bytes).map(|header| (header.keyspace.get(), u128::from_be_bytes(header.digest)))
+}
+
+/// The records of the keyspace of an address: of a pair of rings the unicast one is the even one.
+fn of_ring(tables: &TableSet, to: SocketAddrV4) -> impl Iterator<Item = &RecordEntry> {
+    let [a, b, ..] = to.ip().octets();
+    tables.record.iter().filter(move |record| record.ring.address == [a, b & !1, 0, 0])
+}
+
+fn holds(record: &RecordEntry, value: Option<(u16, u128)>) -> bool {
+    let is_its =
+        |(keyspace, value)| record.keyspace == keyspace && (record.first..=record.last).contains(&value);
+    value.is_some_and(is_its)
+}
+
 /// Whether an entry that covers `to` leads there.
-fn leads(tables: &TableSet, to: SocketAddrV4, hop: Hop) -> bool {
+fn leads(tables: &TableSet, to: SocketAddrV4, value: Option<(u16, u128)>, hop: Hop) -> bool {
     let is_there = |host: &&nicekv_dataplane::Host| match hop {
         Hop::Host(id) => host.id == id && !host.is_remote,
         Hop::Trunk(port) => host.port == port && host.is_remote,
     };
-    tables.hosts.iter().filter(is_there).any(|host| names(tables, to, host.id))
+    tables.hosts.iter().filter(is_there).any(|host| names(tables, to, value, host.id))
 }
 
 /// Whether an entry that covers `to` names the host.
-fn names(tables: &TableSet, to: SocketAddrV4, host: HostId) -> bool {
-    let to = to.ip().octets();
-    let covering = tables.unicast.iter().filter(|entry| entry.destination.contains(to));
+fn names(tables: &TableSet, address: SocketAddrV4, value: Option<(u16, u128)>, host: HostId) -> bool {
+    let to = address.ip().octets();
     let by_division =
         |partition| tables.division.iter().any(|entry| entry.partition == partition && entry.host == host);
+    if of_ring(tables, address).next().is_some() {
+        let is_put = to[1] & 1 != 0;
+        return of_ring(tables, address).filter(|record| holds(record, value)).any(|record| match is_put {
+            true => record.members.as_slice().contains(&host),
+            false => record.host == host || by_division(record.partition),
+        });
+    }
+    let covering = tables.unicast.iter().filter(|entry| entry.destination.contains(to));
     covering.into_iter().any(|entry| entry.host == host || by_division(entry.partition))
         || tables
             .multicast

@@ -6,10 +6,12 @@ use crate::client::Client;
 use crate::network::Host;
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_wire::bundle::Bundle;
+use nicekv_wire::chain::Forwards;
 use nicekv_wire::control::{Assign, MemberRole, MemberState, Report, ReportKind};
+use nicekv_wire::quorum::{Content, Timestamp};
 use nicekv_wire::recovery::{CopyFrame, CopySection, Wanted};
 use nicekv_wire::repair::KeyState;
-use nicekv_wire::replication::{Acks, Decision, Decisions, Effect};
+use nicekv_wire::replication::{Acks, Decision, Decisions, Effect, Watermark};
 use nicekv_wire::{ClientId, Condition, Datagram, Expiry, Header, OpId, Operation, Reply, Status, Update};
 use std::collections::BTreeMap;
 
@@ -77,6 +79,59 @@ impl Names {
         }
     }
 
+    /// What is said in a quorum keyspace.
+    fn quorum(&self, datagram: &Datagram<'_>) -> Option<String> {
+        Some(match datagram {
+            Datagram::QuorumQuery(query) => {
+                format!("{} what do you hold of {}?", self.op(query.op), text(query.key))
+            }
+            Datagram::QuorumStore(store) => {
+                let (epoch, version) = (store.epoch.0, self.version(store.timestamp));
+                format!("{} epoch {epoch}: hold {} of {version}", self.op(store.op), text(store.key))
+            }
+            Datagram::QuorumHeld(held) => {
+                let deletion = if held.content == Content::Absent { ", a deletion" } else { "" };
+                let what = match held.timestamp {
+                    Timestamp::NEVER => "nothing".into(),
+                    timestamp => format!("{}{deletion}", self.version(timestamp)),
+                };
+                format!("{} epoch {}: {what}", self.op(held.op), held.epoch.0)
+            }
+            Datagram::Tombstones(told) => {
+                let count = told.entries().count();
+                format!("epoch {}: {:?} {count} deletions", told.epoch.0, told.stage)
+            }
+            Datagram::TombstonesAck(ack) => format!("epoch {}: done with deletions", ack.epoch.0),
+            Datagram::Entrust(entrust) => {
+                let version = self.version(entrust.timestamp);
+                format!("epoch {}: hold {} of {version}", entrust.epoch.0, text(entrust.key))
+            }
+            Datagram::Entrusted(held) => format!("epoch {}: held", held.epoch.0),
+            _ => return None,
+        })
+    }
+
+    fn scan(&self, datagram: &Datagram<'_>) -> Option<String> {
+        Some(match datagram {
+            Datagram::Scan(scan) => {
+                let epoch = scan.forwarded.map(|(_, epoch, _)| format!(", passed on in epoch {}", epoch.0));
+                let (vnode, after) = (scan.digest.vnode(), text(scan.after));
+                let passed_on = epoch.unwrap_or_default();
+                format!("{} scan from {vnode:04x} after {after}{passed_on}", self.op(scan.op))
+            }
+            Datagram::ScanPiece(piece) => {
+                let keys: Vec<_> = piece.entries().map(|entry| text(entry.key)).collect();
+                let more = if piece.more { ", and more" } else { "" };
+                format!("{} there is {}{more}", self.op(piece.op), keys.join(" "))
+            }
+            _ => return None,
+        })
+    }
+
+    fn version(&self, Timestamp { counter, op }: Timestamp) -> String {
+        format!("version {counter} by {}", self.op(op))
+    }
+
     fn told(&self, header: &Header, datagram: Datagram<'_>) -> Option<String> {
         Some(match datagram {
             Datagram::Get(get) => {
@@ -84,14 +139,20 @@ impl Names {
                     get.forwarded.map(|(_, epoch, _)| format!(", passed on in epoch {}", epoch.0));
                 format!("{} get {}{}", self.op(get.op), text(get.key), passed_on.unwrap_or_default())
             }
+            scan @ (Datagram::Scan(_) | Datagram::ScanPiece(_)) => self.scan(&scan)?,
             Datagram::Update(update) => self.update(&update),
             Datagram::Reply(reply) => self.reply(&reply),
-            quorum @ (Datagram::QuorumQuery(_) | Datagram::QuorumStore(_) | Datagram::QuorumHeld(_)) => {
-                format!("{quorum:?}")
-            }
+            Datagram::QuorumQuery(_)
+            | Datagram::QuorumStore(_)
+            | Datagram::QuorumHeld(_)
+            | Datagram::Tombstones(_)
+            | Datagram::TombstonesAck(_)
+            | Datagram::Entrust(_)
+            | Datagram::Entrusted(_) => self.quorum(&datagram)?,
             Datagram::Bundle(bundle) => self.bundle(header, &bundle),
             Datagram::Acks(acks) => self.acks(&acks),
             Datagram::Decisions(decisions) => self.decisions(&decisions),
+            Datagram::Forwards(forwards) => self.forwards(&forwards),
             Datagram::Resend(resend) => {
                 format!("epoch {}, passed on: {}", resend.epoch.0, self.datagram(resend.datagram)?)
             }
@@ -113,11 +174,6 @@ impl Names {
                 };
                 format!("epoch {}: {state} {}", reply.epoch.0, text(reply.key))
             }
-            Datagram::Tombstones(told) => {
-                let count = told.entries().count();
-                format!("epoch {}: {:?} {count} deletions", told.epoch.0, told.stage)
-            }
-            Datagram::TombstonesAck(ack) => format!("epoch {}: done with deletions", ack.epoch.0),
             // Every heartbeat.
             Datagram::ScrubPage(_) | Datagram::Usage(_) | Datagram::Sources(_) => return None,
             Datagram::Assign(assign) => describe_assign(&assign),
@@ -212,6 +268,18 @@ impl Names {
         let list = decisions.decisions.iter().map(|decision| self.decision(&decision));
         let watermarks = decisions.watermarks.iter().map(|watermark| {
             format!("epoch {}: all hold decisions through {}", watermark.epoch.0, watermark.released)
+        });
+        list.chain(watermarks).collect::<Vec<_>>().join("; ")
+    }
+
+    fn forwards(&self, forwards: &Forwards<'_>) -> String {
+        let list = forwards.entries.iter().map(|entry| {
+            let decision = Decision { contended: false, ..entry.decision };
+            format!("entry: {}", self.decision(&decision))
+        });
+        let watermarks = forwards.watermarks.iter().map(|watermark| {
+            let Watermark { epoch, base, released, .. } = watermark;
+            format!("epoch {} begins after {base}: held from here on through {released}", epoch.0)
         });
         list.chain(watermarks).collect::<Vec<_>>().join("; ")
     }

@@ -6,6 +6,7 @@
 
 use nicekv_dataplane::TableSet;
 use nicekv_metadata::{MemberStanding, Status as Metadata};
+use nicekv_wire::chain::ChainEntry;
 use nicekv_wire::{Datagram, Epoch, OpId, Opcode, PartitionId, Status};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -35,6 +36,9 @@ impl Watch {
 
     /// A node sends a datagram, maybe to all members of a partition.
     pub fn node_sends(&mut self, sender: Process, is_to_members: bool, bytes: &[u8]) {
+        if bytes.get(3) == Some(&(Opcode::Forwards as u8)) {
+            return self.node_forwards(bytes);
+        }
         if bytes.get(3) != Some(&(Opcode::Decisions as u8)) || self.violation.is_some() {
             return;
         }
@@ -50,6 +54,14 @@ impl Watch {
         }
     }
 
+    /// Along a chain.
+    fn node_forwards(&mut self, bytes: &[u8]) {
+        let Ok((_, Datagram::Forwards(forwards))) = Datagram::decode(bytes) else { return };
+        for ChainEntry { decision, .. } in forwards.entries.iter() {
+            self.decides(decision.partition, decision.origin, decision.index, decision.op);
+        }
+    }
+
     /// The metadata service, in this state, sends tables to a switch.
     pub fn tables_sent(&mut self, status: &Metadata, tables: &TableSet) {
         let asked = tables.unicast.iter().map(|entry| (entry.partition, entry.host.0));
@@ -59,7 +71,11 @@ impl Watch {
             let serves = found.is_some_and(|partition| {
                 let mut members = partition.members.iter();
                 let serving = members.find(|member| member.node == node).map(|member| member.standing);
-                partition.primary == node || serving == Some(MemberStanding::Serving)
+                let keyspace = status.keyspaces.iter().find(|keyspace| keyspace.id == partition.keyspace);
+                let is_chain = keyspace.is_some_and(|keyspace| keyspace.replication == "chain");
+                // The tail of a chain knows by itself whether it may answer (C7).
+                let is_tail = is_chain && serving == Some(MemberStanding::Promoted);
+                partition.primary == node || is_tail || serving == Some(MemberStanding::Serving)
             });
             if !serves && self.violation.is_none() {
                 self.violation =

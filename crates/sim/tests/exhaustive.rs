@@ -4,7 +4,7 @@
 
 use nicekv_node::Plant;
 use nicekv_sim::explore::parts::{
-    FAILOVER, GETS, LOSS_AND_SWEEP, Part, RESTART, UPDATES, increments, set_and_get,
+    CHAINS, FAILOVER, GETS, LOSS_AND_SWEEP, Part, RESTART, UPDATES, increments, set_and_get,
 };
 use nicekv_sim::explore::{Bounds, Call, Exploration, World, explore};
 
@@ -25,7 +25,8 @@ fn visit(
     plant: Option<Plant>,
     states_max: usize,
 ) -> Exploration {
-    let seen = explore(World::new(script.to_vec(), bounds, plant), states_max);
+    let world = if name.starts_with("chain") { World::of_chain } else { World::new };
+    let seen = explore(world(script.to_vec(), bounds, plant), states_max);
     println!(
         "{name} {bounds:?}: {} states, {} steps, {} ends judged, {} histories{}",
         seen.states,
@@ -65,6 +66,11 @@ fn every_state_of_two_updates_is_sound() {
 #[test]
 fn every_state_of_an_update_and_a_get_is_sound() {
     visit_parts("an update and a get", GETS);
+}
+
+#[test]
+fn every_state_of_a_chain_is_sound() {
+    visit_parts("a chain", CHAINS);
 }
 
 #[test]

@@ -43,6 +43,9 @@ rows! {
     row_05_power_loss 5 "power-loss";
     row_05_power_loss_and_another_primary 5 "power-loss-and-another-primary";
     row_28_last_holder_dies 28 "last-holder-dies";
+    row_28_who_leaves_starts_again 28 "who-leaves-starts-again";
+    row_28_successor_does_not_hear_that_it_is_none 28 "successor-does-not-hear-that-it-is-none";
+    row_28_who_has_left_does_not_hear_of_it 28 "who-has-left-does-not-hear-of-it";
     row_09_returns_without_space 9 "returns-without-space";
     row_11_primary_in_a_minority 11 "primary-in-a-minority";
     row_12_primary_deaf_or_dumb 12 "primary-deaf-or-dumb";

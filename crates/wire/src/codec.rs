@@ -75,6 +75,15 @@ pub(crate) fn read<'a, C: Codec>(
     C::read(field, layout, reader)
 }
 
+/// Each of the values of `T` that a [`RestOf`] field was found to be.
+pub(crate) fn each<'a, C: Codec>(listed: &'a [u8]) -> impl Iterator<Item = C::Value<'a>> + use<'a, C> {
+    let mut reader = Reader::new(listed);
+    core::iter::from_fn(move || {
+        let more = !reader.is_empty();
+        more.then(|| read::<C>("listed", &mut reader).expect("checked by decode"))
+    })
+}
+
 /// A field's layout and the zeros after it.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]

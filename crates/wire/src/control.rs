@@ -3,7 +3,9 @@
 use crate::codec::List;
 use crate::declare::{code, codec_of, for_each, layout, message, part, tagged};
 use crate::limits::{DATAGRAM_BYTES_MAX, MEMBERS_MAX};
-use crate::{DecodeError, Epoch, KeyspaceId, MatchRange, NodeId, Operation, PartitionId, Replication, Term};
+use crate::{
+    DecodeError, Epoch, KeyOrder, KeyspaceId, MatchRange, NodeId, Operation, PartitionId, Replication, Term,
+};
 use alloc::vec::Vec;
 use core::mem::size_of;
 use core::net::SocketAddrV4;
@@ -140,6 +142,8 @@ part! {
         partition: PartitionId,
         /// What of the keyspace it is to own; of a merge more than the parent's.
         range: MatchRange,
+        /// How keys become match values there.
+        order: KeyOrder,
     }
 }
 
@@ -184,6 +188,8 @@ message! {
             multicast: SocketAddrV4,
             /// Which of the keyspace's keys the partition owns.
             range: MatchRange,
+            /// How keys become match values there.
+            order: KeyOrder,
             /// The receiver is no member, and nobody needs what it holds of the partition: it is to discard that (R16).
             discard: bool,
             /// Its members form these, which are to take its place; none: what they have formed is void (R17).

@@ -1,14 +1,16 @@
 //! The one entry for received bytes, and the list of all messages.
 
 use crate::bundle::Bundle;
+use crate::chain::Forwards;
 use crate::control::{
     Assign, AssignAck, Heartbeat, HeartbeatReply, Probe, ProbeReply, Report, Sources, Usage,
 };
 use crate::header::Header;
-use crate::quorum::{QuorumHeld, QuorumQuery, QuorumStore, Tombstones, TombstonesAck};
+use crate::quorum::{Entrust, Entrusted, QuorumHeld, QuorumQuery, QuorumStore, Tombstones, TombstonesAck};
 use crate::recovery::{Fetch, RecoverReply, RecoverRequest};
 use crate::repair::{RepairReply, RepairRequest};
 use crate::replication::{Acks, Decisions, Resend};
+use crate::scan::{Scan, ScanPiece};
 use crate::scrub::ScrubPage;
 use crate::{DecodeError, Get, Reply, Update};
 use alloc::vec::Vec;
@@ -108,6 +110,10 @@ datagrams! {
     6 => QuorumHeld<'a>,
     /// Several requests to a vnode, or replies to a client.
     7 => Bundle<'a>,
+    /// Client to unicast vnode: what do you hold from here on?
+    8 => Scan<'a>,
+    /// The answer.
+    9 => ScanPiece<'a>,
     /// Secondary to primary: prepares and decisions that are safe here.
     17 => Acks<'a>,
     /// Primary to every member: what was decided, and what may be shown.
@@ -130,6 +136,12 @@ datagrams! {
     26 => Tombstones<'a>,
     /// The answer.
     27 => TombstonesAck,
+    /// Member that leaves, of a quorum keyspace, to its successor: hold this.
+    28 => Entrust<'a>,
+    /// The answer.
+    29 => Entrusted,
+    /// Node of a chain to its successor: what is forced here.
+    30 => Forwards<'a>,
     /// Node to metadata.
     32 => Heartbeat,
     /// Metadata to node: the serving lease.
@@ -151,4 +163,6 @@ datagrams! {
     also
     /// Secondary that cannot answer a get itself, to the primary.
     16 => ForwardedGet is Get,
+    /// The same of a scan.
+    15 => ForwardedScan is Scan,
 }

@@ -172,7 +172,7 @@ macro_rules! part {
                     tail: &mut Reader<'a>,
                 ) -> Result<Self::Value<'a>, DecodeError> {
                     $(
-                        let $field = <codec_of!($type $(, $codec)?)>::read(
+                        let $field = <codec_of!($type $(, $codec)?) as Codec>::read(
                             stringify!($field),
                             &fixed.$field.layout,
                             tail,

@@ -91,7 +91,7 @@ pub struct Epoch(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term(pub u64);
 
-/// 128-bit digest of a key; its top 16 bits are the vnode.
+/// What a key is matched by: its 128-bit digest, or its first 16 bytes ([`crate::KeyOrder`]); the top 16 bits are the vnode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyDigest(pub [u8; 16]);
 
@@ -101,8 +101,13 @@ impl KeyDigest {
         u16::from_be_bytes([self.0[0], self.0[1]])
     }
 
-    /// The match value of a hash-partitioned keyspace ([`crate::MatchRange`]): the digest as one number.
+    /// As one number ([`crate::MatchRange`]).
     pub fn match_value(&self) -> u128 {
         u128::from_be_bytes(self.0)
+    }
+
+    /// Of a match value.
+    pub fn of_match_value(value: u128) -> Self {
+        Self(value.to_be_bytes())
     }
 }

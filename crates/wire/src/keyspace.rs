@@ -1,6 +1,6 @@
 //! What a partition is a part of: a range of match values of one keyspace, replicated in the keyspace's way.
 
-use crate::declare::{codec_of, for_each, part, tagged};
+use crate::declare::{code, codec_of, for_each, part, tagged};
 use crate::quorum::Quorum;
 use thiserror::Error;
 
@@ -50,6 +50,18 @@ impl MatchRange {
     }
 }
 
+code! {
+    /// How keys become match values.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum KeyOrder {
+        /// By their digests: evenly, in no order.
+        #[default]
+        Hash = 0,
+        /// By their first 16 bytes: in order. Keys that share these are in one partition.
+        Range = 1,
+    }
+}
+
 tagged! {
     /// How the members of a partition keep what they hold the same.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +70,8 @@ tagged! {
         0 => Multicast,
         /// Any k of R members hold a put (R14).
         1 => Quorum(Quorum),
+        /// The first member orders the puts, each passes them to the next one, the last answers (chain replication).
+        2 => Chain,
     }
 }
 
@@ -65,7 +79,7 @@ impl Replication {
     /// R and k, if it is by quorum.
     pub fn quorum(&self) -> Option<Quorum> {
         match *self {
-            Self::Multicast => None,
+            Self::Multicast | Self::Chain => None,
             Self::Quorum(quorum) => Some(quorum),
         }
     }

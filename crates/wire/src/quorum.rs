@@ -12,6 +12,7 @@
 //! ```text
 //!   member ──Tombstones, Hold────▶ each other member ──TombstonesAck──▶   hold these deletions, or what you have if it is newer
 //!   member ──Tombstones, Forget──▶ each other member ──TombstonesAck──▶   in a later epoch: forget them
+//!   who leaves ──Entrust──▶ its successor ──Entrusted──▶                  hold this version, or what you have if it is newer
 //! ```
 
 use crate::bytes::Reader;
@@ -294,11 +295,7 @@ impl<'a> Tombstones<'a> {
 
     /// What is listed.
     pub fn entries(&self) -> impl Iterator<Item = Tombstone<'a>> + use<'a> {
-        let mut reader = Reader::new(self.listed);
-        core::iter::from_fn(move || {
-            let more = !reader.is_empty();
-            more.then(|| codec::read::<Tombstone<'static>>("listed", &mut reader).expect("checked by decode"))
-        })
+        codec::each::<Tombstone<'static>>(self.listed)
     }
 }
 
@@ -328,6 +325,58 @@ message! {
             sender: NodeId => 6 zeros,
             /// Of what is answered.
             round: u64,
+        }
+    }
+}
+
+message! {
+    /// From a member that leaves to the one that comes in its place: hold this version durably, or something newer.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Entrust<'a>: Entrust where is_possible {
+        header {}
+        body {
+            /// The partition.
+            partition: PartitionId,
+            /// The epoch of the message.
+            epoch: Epoch,
+            /// The member that leaves.
+            sender: NodeId => 6 zeros,
+            /// Names the version; the answer carries it.
+            serial: u64,
+            /// Of the version; never [`Timestamp::NEVER`].
+            timestamp: Timestamp,
+            /// The key, 1 to [`KEY_BYTES_MAX`] bytes.
+            key: &'a [u8] as Key,
+            /// Its value; `None` is a deletion.
+            value: Option<&'a [u8]> as OptionalValue => 1 zeros,
+        }
+    }
+}
+const _: () = assert!(Entrust::FIXED_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX <= DATAGRAM_BYTES_MAX);
+
+impl Entrust<'_> {
+    fn is_possible(&self) -> Result<(), DecodeError> {
+        match self.timestamp {
+            Timestamp::NEVER => Err(DecodeError::UnknownValue { field: "timestamp", value: 0 }),
+            _ => Ok(()),
+        }
+    }
+}
+
+message! {
+    /// The answer to [`Entrust`]: that version, or a newer one, is held durably.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Entrusted: Entrusted {
+        header {}
+        body {
+            /// The partition.
+            partition: PartitionId,
+            /// The epoch of the message.
+            epoch: Epoch,
+            /// The member that answers.
+            sender: NodeId => 6 zeros,
+            /// Of what is answered.
+            serial: u64,
         }
     }
 }

@@ -9,7 +9,10 @@ use crate::declare::{code, codec_of, layout, message, part};
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 #[cfg(test)]
 use crate::samples::{Random, Sample};
-use crate::{Datagram, DecodeError, Epoch, Header, NodeId, OpId, Opcode, PartitionId, Status, Update};
+use crate::{
+    Datagram, DecodeError, Epoch, Header, KeyDigest, KeyspaceId, NodeId, OpId, Opcode, PartitionId, Status,
+    Update,
+};
 use alloc::vec::Vec;
 use core::mem::size_of;
 
@@ -158,7 +161,12 @@ message! {
     /// What a primary has decided; in recovery also what a member passes to the new primary.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct Decisions<'a>: Decisions {
-        header {}
+        header {
+            /// Of the partition by whose entry switches are to send it to all members; zero in what goes to one member.
+            keyspace: KeyspaceId,
+            /// The first match value of that partition: of what goes to a ring, a switch may believe nothing but this (see `KeyOrder::Range`).
+            digest: KeyDigest,
+        }
         body {
             /// Who sends it.
             sender: NodeId,

@@ -36,12 +36,12 @@ message! {
     }
 }
 
-/// Zeros in a client's get; no epoch is 0.
-struct Forwarded;
+/// Zeros in what a client asks; no epoch is 0.
+pub(crate) struct Forwarded;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct ForwardedLayout {
+pub(crate) struct ForwardedLayout {
     partition: U32,
     epoch: U32,
     node: U16,

@@ -1,6 +1,5 @@
 //! A node-to-node message by which replicas find that they differ: what one of them has of a range of keys, as digests.
 
-use crate::bytes::Reader;
 use crate::codec::{self, Bytes, Codec, Key, Maybe, RestOf};
 use crate::declare::{codec_of, layout, message, part};
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX};
@@ -66,11 +65,7 @@ impl<'a> ScrubPage<'a> {
 
     /// What is listed.
     pub fn entries(&self) -> impl Iterator<Item = Listed<'a>> + use<'a> {
-        let mut reader = Reader::new(self.listed);
-        core::iter::from_fn(move || {
-            let more = !reader.is_empty();
-            more.then(|| codec::read::<Listed<'static>>("listed", &mut reader).expect("checked by decode"))
-        })
+        codec::each::<Listed<'static>>(self.listed)
     }
 }
 

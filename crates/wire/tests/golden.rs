@@ -159,13 +159,27 @@ fn of_primaries() {
          00000000000021220000000000000031000000000000000300000000000000040005000076616c75\
          65";
     check(golden, |out| {
-        Decisions { sender, watermarks, decisions: Entries::Values(&[decision]) }.encode(out);
+        Decisions {
+            keyspace: nicekv_wire::KeyspaceId::DEFAULT,
+            digest: nicekv_wire::KeyDigest::default(),
+            sender,
+            watermarks,
+            decisions: Entries::Values(&[decision]),
+        }
+        .encode(out);
     });
     // The same of decisions that are encoded one by one.
     check(golden, |out| {
         let mut bytes = Vec::new();
         decision.append(&mut bytes);
-        Decisions { sender, watermarks, decisions: Entries::Encoded { count: 1, bytes: &bytes } }.encode(out);
+        Decisions {
+            keyspace: nicekv_wire::KeyspaceId::DEFAULT,
+            digest: nicekv_wire::KeyDigest::default(),
+            sender,
+            watermarks,
+            decisions: Entries::Encoded { count: 1, bytes: &bytes },
+        }
+        .encode(out);
     });
 }
 

@@ -75,7 +75,7 @@ impl Cables {
         }
         let at_client = format!(
             "link set lo up\nlink set c0 up\naddr add 10.20.0.1/16 dev c0\nroute add local {CLIENTS_PREFIX} dev lo\n\
-             neigh add {ROUTER} lladdr {} dev c0 nud permanent\nroute add 10.10.0.0/15 via {ROUTER} dev c0\n",
+             neigh add {ROUTER} lladdr {} dev c0 nud permanent\nroute add 10.8.0.0/13 via {ROUTER} dev c0\n",
             text(ROUTER_MAC)
         );
         for (namespace, commands) in [(switch, links), (nodes, ends), (client, at_client)] {

@@ -2,8 +2,9 @@
 
 use nicekv_dataplane::{
     DivisionEntry, Entry, GROUP_CAPACITY, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix,
-    TableSet, UnicastEntry, VringConfig,
+    RecordEntry, TableSet, UnicastEntry, VringConfig, VringSet,
 };
+use nicekv_wire::KeyspaceId;
 
 use super::cables;
 
@@ -12,6 +13,20 @@ use super::cables;
 pub(super) enum Fill {
     Empty,
     Full,
+    /// A keyspace by range, of one record.
+    OneRecord,
+    /// Of as many as fit, beside all else that does.
+    Records,
+}
+
+/// The rings of the keyspace by range, and its number.
+pub(super) const RECORDS: VringConfig =
+    VringConfig { unicast: Prefix::new([10, 12, 0, 0], 16), multicast: Prefix::new([10, 13, 0, 0], 16) };
+pub(super) const KEYSPACE: KeyspaceId = KeyspaceId(1);
+
+/// Both pairs of rings.
+pub(super) fn vrings() -> VringSet {
+    VringSet::new([VringConfig::DEFAULT, RECORDS]).expect("rings that do not overlap")
 }
 
 /// Addresses that a client has.
@@ -78,7 +93,30 @@ impl Fill {
                     ..tables
                 }
             }
+            Self::OneRecord => TableSet { record: vec![record(0, 0, u128::MAX, nodes)], ..tables },
+            Self::Records => {
+                let part = u128::MAX / RecordEntry::CAPACITY as u128;
+                let of_part = |number: usize| {
+                    let first = number as u128 * part;
+                    let last = if number + 1 == RecordEntry::CAPACITY { u128::MAX } else { first + part - 1 };
+                    record(number, first, last, nodes)
+                };
+                let record = (0..RecordEntry::CAPACITY).map(of_part).collect();
+                TableSet { record, ..Self::Full.tables(nodes) }
+            }
         }
+    }
+}
+
+fn record(number: usize, first: u128, last: u128, nodes: u16) -> RecordEntry {
+    RecordEntry {
+        ring: RECORDS.unicast,
+        keyspace: KEYSPACE.0,
+        first,
+        last,
+        partition: number as u32,
+        host: host(number, nodes),
+        members: group(number % GROUP_CAPACITY, nodes),
     }
 }
 
@@ -112,15 +150,18 @@ mod tests {
 
     #[test]
     fn full_tables_are_full_and_valid() {
-        let vrings = VringConfig::DEFAULT.try_into().unwrap();
+        let vrings = vrings();
         let full = Fill::Full.tables(cables::NODES);
         full.validate(&vrings).unwrap();
-        assert!(Table::ALL.iter().all(|table| full.entries(*table) == table.capacity()));
+        let by_range = Fill::Records.tables(cables::NODES);
+        by_range.validate(&vrings).unwrap();
+        assert!(Table::ALL.iter().all(|table| by_range.entries(*table) == table.capacity()));
+        Fill::OneRecord.tables(cables::NODES).validate(&vrings).unwrap();
         assert_eq!(full.groups().len(), GROUP_CAPACITY);
         assert!(full.multicast.iter().all(|entry| entry.members.as_slice().len() == usize::from(REPLICAS)));
         let empty = Fill::Empty.tables(cables::NODES);
         empty.validate(&vrings).unwrap();
-        assert_eq!(Table::ALL.map(|table| empty.entries(table)), [1, 0, 1]);
+        assert_eq!(Table::ALL.map(|table| empty.entries(table)), [1, 0, 1, 0]);
     }
 
     #[test]

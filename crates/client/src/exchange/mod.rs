@@ -147,7 +147,9 @@ impl Exchange {
         planted: Planted,
     ) -> Result<Self, SubmitError> {
         Ok(match replication {
-            Replication::Multicast => Self::Multicast(MulticastExchange::new(request, planted)),
+            Replication::Multicast | Replication::Chain => {
+                Self::Multicast(MulticastExchange::new(request, planted))
+            }
             Replication::Quorum(quorum) => Self::Quorum(QuorumExchange::new(quorum, request, planted)?),
         })
     }
@@ -177,6 +179,11 @@ impl Exchange {
     /// Whether the switch passes what is sent now to one node, and that answers.
     pub(crate) fn is_asked_of_one(&self) -> bool {
         matches!(self, Self::Multicast(exchange) if exchange.is_get())
+    }
+
+    /// Whether it shares its datagrams with others.
+    pub(crate) fn may_share(&self) -> bool {
+        !matches!(self, Self::Multicast(exchange) if exchange.is_scan())
     }
 
     /// It is time for a retry.

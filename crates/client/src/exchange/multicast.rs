@@ -2,18 +2,26 @@
 //!
 //! ```text
 //!   get     ──▶ unicast vnode   ──▶ one replica ──────────────▶ reply
+//!   scan    ──▶ unicast vnode   ──▶ one replica ─▶ the primary ─▶ piece
 //!   update  ──▶ multicast vnode ──▶ every replica, the primary ─▶ reply
 //! ```
 
 use super::{Buffers, Name, Round, Step, Summary};
 use crate::plant::{Plant, Planted};
 use crate::{Keyspace, OperationError, Outcome, Request};
-use nicekv_placement::key_digest;
-use nicekv_wire::{Datagram, Get, Reply, Status, Update};
+use nicekv_wire::scan::Scan;
+use nicekv_wire::{Datagram, Get, KeyDigest, OpId, Reply, Status, Update};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Get,
+    Scan,
+    Update,
+}
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MulticastExchange {
-    is_get: bool,
+    kind: Kind,
     /// Replicas have refused the op for now, and it has not been sent since.
     is_refused: bool,
     planted: Planted,
@@ -21,11 +29,20 @@ pub(crate) struct MulticastExchange {
 
 impl MulticastExchange {
     pub(super) fn new(request: &Request<'_>, planted: Planted) -> Self {
-        Self { is_get: matches!(request, Request::Get { .. }), is_refused: false, planted }
+        let kind = match request {
+            Request::Get { .. } => Kind::Get,
+            Request::Scan { .. } => Kind::Scan,
+            Request::Update { .. } => Kind::Update,
+        };
+        Self { kind, is_refused: false, planted }
     }
 
     pub(super) fn is_get(&self) -> bool {
-        self.is_get
+        self.kind == Kind::Get
+    }
+
+    pub(super) fn is_scan(&self) -> bool {
+        self.kind == Kind::Scan
     }
 
     pub(super) fn begin(
@@ -35,11 +52,23 @@ impl MulticastExchange {
         request: &Request<'_>,
         buffers: &mut Buffers,
     ) -> Round {
-        let (keyspace, digest) = (to.id, key_digest(request.key()));
+        let digest = match request {
+            Request::Scan { range, .. } => KeyDigest(range.first().to_be_bytes()),
+            _ => to.digest(request.key()),
+        };
+        let keyspace = to.id;
         buffers.vnode = digest.vnode();
         match *request {
             Request::Get { key } => {
                 Get { keyspace, op, digest, reply_to: None, forwarded: None, key }
+                    .encode(&mut buffers.datagram);
+                buffers.to = to.unicast_address(&digest);
+                Round::Read
+            }
+            Request::Scan { wants, range, after, bytes_max } => {
+                let (reply_to, forwarded) = (None, None);
+                let padding = Scan::padding_for(after, bytes_max);
+                Scan { keyspace, op, digest, reply_to, forwarded, wants, range, after, padding }
                     .encode(&mut buffers.datagram);
                 buffers.to = to.unicast_address(&digest);
                 Round::Read
@@ -64,7 +93,14 @@ impl MulticastExchange {
     }
 
     pub(super) fn on_datagram(&mut self, datagram: &Datagram<'_>, buffers: &mut Buffers) -> Step {
-        let Datagram::Reply(reply) = datagram else { return Step::Stray };
+        let reply = match datagram {
+            Datagram::Reply(reply) => reply,
+            Datagram::ScanPiece(piece) if self.is_scan() => {
+                piece.encode(&mut buffers.value);
+                return Step::Done(Ok(LISTED));
+            }
+            _ => return Step::Stray,
+        };
         match reply.status {
             Status::Busy => {
                 self.is_refused = true;
@@ -86,19 +122,24 @@ impl MulticastExchange {
         self.is_refused = false;
         buffers.rewrite(|datagram, _, out| match datagram {
             Datagram::Get(get) => Get { op, ..get }.encode(out),
+            Datagram::Scan(scan) => Scan { op, ..scan }.encode(out),
             Datagram::Update(update) => Update { op, watermark, ..update }.encode(out),
             other => unreachable!("not a request: {other:?}"),
         });
     }
 
     pub(super) fn given_up(&self) -> OperationError {
-        match self.is_get {
+        match self.kind {
             _ if self.is_refused || self.planted.has(Plant::TimeoutIsFailure) => OperationError::Busy,
-            true => OperationError::TimedOut,
-            false => OperationError::OutcomeUnknown,
+            Kind::Get | Kind::Scan => OperationError::TimedOut,
+            Kind::Update => OperationError::OutcomeUnknown,
         }
     }
 }
+
+/// Of a scan, whose answer is its piece.
+const LISTED: Summary =
+    Summary { outcome: Outcome::Done, version: OpId::NONE, expiry_ms: 0, integer: 0, has_value: true };
 
 fn summary(reply: &Reply<'_>) -> Result<Summary, OperationError> {
     let outcome = match reply.status {

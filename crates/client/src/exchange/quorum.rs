@@ -30,7 +30,6 @@
 use super::{Buffers, Held, Name, Round, Step, Summary};
 use crate::plant::{Plant, Planted};
 use crate::{Keyspace, OperationError, Outcome, Request, SubmitError};
-use nicekv_placement::key_digest;
 use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumQuery, QuorumStore, Timestamp};
 use nicekv_wire::{Condition, Datagram, Epoch, Expiry, OpId, Operation, Status};
 
@@ -82,7 +81,7 @@ impl QuorumExchange {
         buffers: &mut Buffers,
     ) -> Round {
         self.op = op;
-        let (quorum, key, digest) = (self.quorum, request.key(), key_digest(request.key()));
+        let (quorum, key, digest) = (self.quorum, request.key(), to.digest(request.key()));
         let wants_value = self.kind == Kind::Get;
         QuorumQuery { keyspace: to.id, op, digest, reply_to: None, quorum, wants_value, key }
             .encode(&mut buffers.datagram);
@@ -260,8 +259,12 @@ impl QuorumExchange {
 
 /// What a request asks for, if no primary is needed for it.
 fn understood(request: &Request<'_>) -> Result<Kind, SubmitError> {
-    let Request::Update { condition, return_old, operation, .. } = *request else { return Ok(Kind::Get) };
     let needs = |what| Err(SubmitError::NeedsPrimary { what });
+    let (condition, return_old, operation) = match *request {
+        Request::Get { .. } => return Ok(Kind::Get),
+        Request::Scan { .. } => return needs("a scan"),
+        Request::Update { condition, return_old, operation, .. } => (condition, return_old, operation),
+    };
     if condition != Condition::Always {
         return needs("a condition");
     }

@@ -2,7 +2,7 @@
 
 use std::net::UdpSocket;
 
-use nicekv_dataplane::fixtures::{PORTS, VRINGS, cases, frames, host, tables};
+use nicekv_dataplane::fixtures::{PORTS, cases, frames, host, tables, vrings};
 use nicekv_dataplane::{Backend as _, Counter, Verdict};
 use nicekv_wire::Opcode;
 
@@ -53,7 +53,7 @@ impl EdgeHost {
             })
             .collect();
         let (edge, socket) = host.run(|| {
-            let mut edge = KernelSwitch::load(VRINGS, mac, &ports).unwrap();
+            let mut edge = KernelSwitch::load(vrings(), mac, &ports).unwrap();
             edge.install(&tables()).unwrap();
             let socket = UdpSocket::bind(("0.0.0.0", WIRE_PORT)).unwrap();
             socket.set_read_timeout(Some(RECEIVE_TIMEOUT)).unwrap();
@@ -121,6 +121,6 @@ fn hosts_with_edges_talk_over_a_plain_network() {
 fn an_edge_is_at_tc() {
     let ports = [(0, 1, Hook::Xdp), (1, 2, Hook::None)];
     let ports = ports.map(|(index, ifindex, hook)| Port { index, ifindex, hook, is_trunk: false });
-    let error = KernelSwitch::load(VRINGS, CLIENT_MAC, &ports).err().expect("must fail");
+    let error = KernelSwitch::load(vrings(), CLIENT_MAC, &ports).err().expect("must fail");
     assert!(matches!(error, XdpError::SharedAtXdp { index: 0 }), "{error}");
 }

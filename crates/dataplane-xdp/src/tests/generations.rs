@@ -1,12 +1,15 @@
 //! Installing, replacing and refusing tables in the kernel.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nicekv_dataplane::control::{ControlReply, ControlRequest, SwitchAgent};
-use nicekv_dataplane::fixtures::{self, PORTS, ROUTER_MAC, VRINGS, frames, host, tables};
+use nicekv_dataplane::fixtures::{
+    self, PORTS, RECORD_KEYSPACE, RECORD_VRINGS, ROUTER_MAC, VRINGS, frames, host, tables, vrings,
+};
 use nicekv_dataplane::{
-    Backend as _, BackendError, DivisionEntry, HostId, MemberSet, MulticastEntry, Pipeline, Prefix, Table,
-    TableError, TableSet, TableUpdate, UnicastEntry,
+    Backend as _, BackendError, DivisionEntry, HostId, MemberSet, MulticastEntry, Pipeline, Prefix,
+    RecordEntry, Table, TableError, TableSet, TableUpdate, UnicastEntry,
 };
 use nicekv_wire::Opcode;
 use proptest::prelude::*;
@@ -23,8 +26,11 @@ fn any_tables() -> impl Strategy<Value = TableSet> {
     let entry = || (0u8..4, 20u8..=28, 1u16..=3);
     let groups =
         prop::collection::vec((0u8..4, 20u8..=28, prop::collection::btree_set(1u16..=3, 1..=3)), 0..4);
-    (ports, prop::collection::vec(entry(), 0..6), prop::collection::vec(entry(), 0..6), groups).prop_map(
-        |((ports, remote), unicast, division, multicast)| {
+    let members = prop::collection::btree_set(1u16..=3, 1..=3);
+    let records = prop::collection::btree_map(0u8..CELLS, (1u16..=3, members), 0..6);
+    let entries = || prop::collection::vec(entry(), 0..6);
+    (ports, entries(), entries(), groups, records).prop_map(
+        |((ports, remote), unicast, division, multicast, records)| {
             // The last ones hang at two trunks, by turns.
             let host = |id: u16| match id > 3 - remote {
                 true => fixtures_host(id, ports[usize::from(4 + id % 2)], true),
@@ -55,6 +61,7 @@ fn any_tables() -> impl Strategy<Value = TableSet> {
                         members: MemberSet::new(members.into_iter().map(HostId)),
                     })
                     .collect(),
+                record: records.into_iter().map(|(cell, (id, members))| in_cell(cell, id, members)).collect(),
                 ..TableSet::default()
             };
             tables.unicast.sort_by_key(|entry| entry.destination);
@@ -68,6 +75,22 @@ fn any_tables() -> impl Strategy<Value = TableSet> {
     )
 }
 
+/// Parts of all match values that records of [`any_tables`] are.
+const CELLS: u8 = 8;
+
+fn in_cell(cell: u8, id: u16, members: BTreeSet<u16>) -> RecordEntry {
+    let first = u128::from(cell) << 125;
+    RecordEntry {
+        ring: RECORD_VRINGS.unicast,
+        keyspace: RECORD_KEYSPACE,
+        first,
+        last: first + ((1 << 125) - 1),
+        partition: u32::from(cell % 2),
+        host: HostId(id),
+        members: MemberSet::new(members.into_iter().map(HostId)),
+    }
+}
+
 fn fixtures_host(id: u16, port: u16, is_remote: bool) -> nicekv_dataplane::Host {
     nicekv_dataplane::Host { port, is_remote, ..host(id) }
 }
@@ -77,14 +100,19 @@ fn probes() -> Vec<Vec<u8>> {
     let to = |ring: u8, net: u8, from: u8| {
         frames::Udp { source: [10, 0, from, 1], ..frames::Udp::request([10, ring, net, 1]) }.build()
     };
-    nets.iter().flat_map(|&net| [to(10, net, 0), to(10, net, 16), to(11, net, 0)]).collect()
+    let borders = (0..CELLS).map(|cell| u128::from(cell) << 125);
+    let values = borders.flat_map(|first| [first, first.wrapping_sub(1)]);
+    let of_records = values
+        .flat_map(|value| [fixtures::records::probe(value).build(), fixtures::records::put(value).build()]);
+    let to_vnodes = nets.iter().flat_map(|&net| [to(10, net, 0), to(10, net, 16), to(11, net, 0)]);
+    to_vnodes.chain(of_records).collect()
 }
 
 #[test]
 fn successive_generations_route_like_the_model() {
     at_both("successive_generations_route_like_the_model", |hook| {
         let mut lab = Lab::new(OBJECT, hook);
-        let mut model = Pipeline::new(VRINGS.try_into().unwrap(), ROUTER_MAC, PORTS).unwrap();
+        let mut model = Pipeline::new(vrings(), ROUTER_MAC, PORTS).unwrap();
         let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
         let mut runner = TestRunner::new_with_rng(Config::default(), random);
         let mut updates = 0;
@@ -92,7 +120,8 @@ fn successive_generations_route_like_the_model() {
             let tables = TableSet { generation, ..any_tables().new_tree(&mut runner).unwrap().current() };
             // Now all tables, now one of them.
             let before = model.tables().cloned().unwrap_or_default();
-            let changed = match generation % 4 {
+            let changed = match generation % 5 {
+                4 => TableSet { generation, record: tables.record.clone(), ..before.clone() },
                 0 => TableSet { generation, unicast: tables.unicast.clone(), ..before.clone() },
                 2 => TableSet { generation, division: tables.division.clone(), ..before.clone() },
                 3 => TableSet { generation, multicast: tables.multicast.clone(), ..before.clone() },
@@ -325,7 +354,7 @@ fn dropping_detaches() {
 fn what_does_not_start_says_why() {
     as_root("what_does_not_start_says_why", || {
         let hook = Hook::Auto;
-        let load = |ports: &[Port]| KernelSwitch::load(VRINGS, ROUTER_MAC, ports).err().expect("must fail");
+        let load = |ports: &[Port]| KernelSwitch::load(vrings(), ROUTER_MAC, ports).err().expect("must fail");
         let missing = load(&[Port { index: 7, ifindex: 999_999, hook, is_trunk: false }]).to_string();
         assert!(missing.contains("port 7") && missing.contains("network namespace"), "{missing}");
         let twice = [1, 2].map(|index| Port { index, ifindex: 2, hook, is_trunk: false });
@@ -338,6 +367,20 @@ fn what_does_not_start_says_why() {
         assert!(matches!(denied, XdpError::Denied { .. }), "{denied}");
         assert!(denied.to_string().contains("sudo"), "{denied}");
     });
+}
+
+/// Records of 2^113 values beside each other.
+fn record(index: u32, shift: u32) -> RecordEntry {
+    let first = (u128::from(index) + u128::from(shift)) << 113;
+    RecordEntry {
+        ring: RECORD_VRINGS.unicast,
+        keyspace: RECORD_KEYSPACE,
+        first,
+        last: first + ((1 << 113) - 1),
+        partition: index % 4096,
+        host: HostId(1 + (index % 3) as u16),
+        members: MemberSet::new([HostId(1 + (index % 3) as u16)]),
+    }
 }
 
 #[test]
@@ -368,6 +411,7 @@ fn tables_at_capacity_fit() {
                     members: MemberSet::new([HostId(1 + (index % 3) as u16)]),
                 })
                 .collect(),
+            record: (0..10240).map(|index| record(index, shift)).collect(),
         };
         // No entry of one survives in the other: both generations need all their slots at once.
         for generation in 0..4 {
@@ -385,6 +429,18 @@ fn tables_at_capacity_fit() {
                 1,
                 "counters start at zero"
             );
+            for index in [0, 1, 5119, 5120, 10_238, 10_239] {
+                let RecordEntry { first, last, .. } = record(index, shift);
+                for value in [first, last] {
+                    let sent = lab.send(0, &fixtures::records::probe(value).build()).frames;
+                    let ports: Vec<u16> = sent.iter().map(|(port, _)| *port).collect();
+                    assert_eq!(ports, [1 + (index % 3) as u16], "record {index}, generation {generation}");
+                }
+            }
+            let (before, behind) = (record(0, shift).first.checked_sub(1), record(10_239, shift).last + 1);
+            for value in before.into_iter().chain([behind]) {
+                assert!(lab.send(0, &fixtures::records::probe(value).build()).frames.is_empty());
+            }
         }
     });
 }

@@ -13,7 +13,7 @@ mod random;
 use aya::maps::{HashMap, MapData};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions, Xdp};
 use nicekv_dataplane::fixtures::{
-    Counts, Fixture, PORTS, ROUTER_MAC, VRINGS, cases, frames, tables, teaching_frame, trunks, verdict_of,
+    Counts, Fixture, PORTS, ROUTER_MAC, cases, frames, tables, teaching_frame, trunks, verdict_of, vrings,
 };
 use nicekv_dataplane::{Backend as _, Counter, Counters, Output, TableSet, Verdict};
 
@@ -122,7 +122,7 @@ impl Lab {
         let other = (ingress + 1) % PORTS.end;
         frames.extend(self.collect(other, |port| port == ingress));
         frames.sort_unstable();
-        Output { verdict: verdict_of(&self.without_sentinels(&before)), frames }
+        Output { verdict: verdict_of(&self.without_sentinels(&before), frame), frames }
     }
 
     fn without_sentinels(&self, before: &Counters) -> Counters {
@@ -176,7 +176,7 @@ impl Lab {
 
 /// In whose namespace the caller is.
 fn load(object: &[u8], network: &Network) -> KernelSwitch {
-    KernelSwitch::load_object(object, VRINGS.try_into().unwrap(), ROUTER_MAC, &network.ports).unwrap()
+    KernelSwitch::load_object(object, vrings(), ROUTER_MAC, &network.ports).unwrap()
 }
 
 /// Runs every fixture that the kernel takes, those of a switch alone, then those of one among others. The failures.
@@ -204,7 +204,7 @@ fn check_by_test_run(lab: &mut Lab, fixture: &Fixture, before: &Counts) -> Resul
     }
     let (code, out) = lab.test_run(fixture.ingress, &fixture.frame);
     let after = Counts::read(&lab.xdp).unwrap();
-    let verdict = verdict_of(&after.since(before));
+    let verdict = verdict_of(&after.since(before), &fixture.frame);
     compare_test_run(lab.hook, &fixture.expected, &fixture.frame, verdict, code, &out)
         .map_err(|difference| format!("{}: {difference}", fixture.name))?;
     // There are no copies without a real port.

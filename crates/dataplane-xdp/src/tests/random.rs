@@ -1,7 +1,7 @@
 //! The model and the kernel agree on frames that nobody thought of.
 
 use nicekv_dataplane::fixtures::{
-    Counts, PORTS, ROUTER_MAC, VRINGS, cases, frames, tables, trunks, verdict_of,
+    Counts, PORTS, ROUTER_MAC, cases, frames, tables, trunks, verdict_of, vrings,
 };
 use nicekv_dataplane::{Backend as _, Counter, Pipeline, TableSet};
 use proptest::prelude::*;
@@ -54,7 +54,7 @@ fn the_model_and_the_kernel_agree_at(hook: Hook, tables: &TableSet) {
     let property = |(ingress, frame): (u16, Vec<u8>)| {
         let lab = &mut *lab.borrow_mut();
         lab.forget_stations();
-        let mut model = Pipeline::new(VRINGS.try_into().unwrap(), ROUTER_MAC, PORTS).unwrap();
+        let mut model = Pipeline::new(vrings(), ROUTER_MAC, PORTS).unwrap();
         model.install(tables).unwrap();
         if is_refused_by_test_run(hook, &frame) {
             return Ok(());
@@ -64,7 +64,7 @@ fn the_model_and_the_kernel_agree_at(hook: Hook, tables: &TableSet) {
         let before = lab.xdp.counters().unwrap();
         let (code, out) = lab.test_run(ingress, &frame);
         let counted = lab.xdp.counters().unwrap().since(&before);
-        let compared = compare_test_run(hook, &expected, &frame, verdict_of(&counted), code, &out);
+        let compared = compare_test_run(hook, &expected, &frame, verdict_of(&counted, &frame), code, &out);
         compared.map_err(TestCaseError::fail)?;
         let modelled = Counts::read(&model).unwrap().since(&model_before);
         for counter in Counter::ALL.into_iter().filter(|counter| *counter != Counter::MulticastCopies) {

@@ -82,6 +82,11 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
     }
 
     /// The back end, to process packets with.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    /// The same, to be changed.
     pub fn backend_mut(&mut self) -> &mut B {
         &mut self.backend
     }

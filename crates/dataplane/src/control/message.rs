@@ -10,8 +10,8 @@ use thiserror::Error;
 use super::lookup::{Found, Lookup};
 use crate::{Counters, Register, TableSet, TableStatus, TableUpdate};
 
-/// The longest encoded message. Tables at capacity take about 0.8 MB.
-pub const CONTROL_MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// The longest encoded message. Tables at capacity take about 1.5 MB.
+pub const CONTROL_MESSAGE_BYTES_MAX: usize = 1 << 21;
 
 /// From the controller to the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,8 +186,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        DIVISIONS_MAX, DivisionEntry, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix,
-        UnicastEntry, VringConfig,
+        DIVISIONS_MAX, DivisionEntry, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix, RecordEntry,
+        UnicastEntry, VringConfig, VringSet,
     };
 
     fn tables_at_capacity() -> TableSet {
@@ -229,13 +229,27 @@ mod tests {
                     members: members(index),
                 })
                 .collect(),
+            record: (0..10240)
+                .map(|index| RecordEntry {
+                    ring: Prefix::new([10, 12, 0, 0], 16),
+                    keyspace: u16::MAX,
+                    first: u128::from(index) << 114,
+                    last: (u128::from(index) << 114) + u128::MAX / (1 << 14),
+                    partition: u32::MAX - index,
+                    host: HostId(255),
+                    members: members(index),
+                })
+                .collect(),
         }
     }
 
     #[test]
     fn full_tables_fit_into_one_message() {
         let tables = tables_at_capacity();
-        assert_eq!(tables.validate(&VringConfig::DEFAULT.try_into().unwrap()), Ok(()));
+        let ring = |second| Prefix::new([10, second, 0, 0], 16);
+        let of_records = VringConfig { unicast: ring(12), multicast: ring(13) };
+        let vrings = VringSet::new([VringConfig::DEFAULT, of_records]).unwrap();
+        assert_eq!(tables.validate(&vrings), Ok(()));
         let request = ControlRequest::Install { term: u64::MAX, tables };
         let bytes = encode(&request).unwrap();
         assert_eq!(decode(&bytes), Ok(request));

@@ -6,7 +6,7 @@
 //!   to a vring         no datagram of the store                                            ─▶ not_ours
 //!                      from a server's port, but not with its MAC and IP                   ─▶ source_refused
 //!                      from others, a place for replies that is not the sender             ─▶ source_refused
-//!                      unicast: anything but gets; multicast: anything but updates
+//!                      unicast: anything but gets and scans; multicast: anything but updates
 //!                      and quorum requests, and decisions of a node; bundles of these      ─▶ opcode_refused
 //!   to a server's      from a server's port, but not with its MAC and IP                   ─▶ source_refused
 //!   own UDP port       from a client, anything but requests; from a node, what only
@@ -40,7 +40,7 @@ pub enum Ingress {
 }
 
 /// What may go to unicast vrings, from anybody.
-pub const OPCODES_UNICAST: u64 = bit(Opcode::Get) | bit(Opcode::Bundle);
+pub const OPCODES_UNICAST: u64 = bit(Opcode::Get) | bit(Opcode::Scan) | bit(Opcode::Bundle);
 /// What may go to multicast vrings, from anybody.
 pub const OPCODES_MULTICAST: u64 =
     bit(Opcode::Update) | bit(Opcode::QuorumQuery) | bit(Opcode::QuorumStore) | bit(Opcode::Bundle);

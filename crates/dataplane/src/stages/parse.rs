@@ -15,7 +15,7 @@ use core::net::SocketAddrV4;
 
 use nicekv_wire::HeaderLayout;
 
-use crate::{Counter, Ring, VringSet};
+use crate::{Counter, Ring, Sought, VringSet};
 
 /// VLAN tags that are looked behind.
 pub const VLAN_TAGS_MAX: usize = 2;
@@ -81,15 +81,20 @@ impl Datagram {
     }
 }
 
-/// The vnode's address by which a datagram for a ring is matched. A sender that wants to hand many datagrams for different vnodes to its
-/// kernel at once, as a train with a single destination, sends them to the ring's own address, which is also that of vnode 0; the vnode
-/// is then in the header: the first 16 bits of the key's digest (TurboKV §4.1 matches on such a value). A datagram about no key has a
-/// digest of zeros, so that to it the ring's address is vnode 0's and nothing else.
-pub(crate) fn vnode_address(destination: [u8; 4], payload: &[u8]) -> [u8; 4] {
-    match (destination, HeaderLayout::peek(payload)) {
+/// What the tables are asked for of a datagram for a ring.
+///
+/// By vnodes: the address. A sender that wants to hand many datagrams for different vnodes to its kernel at once, as a train with a single destination,
+/// sends them to the ring's own address, which is also that of vnode 0; the vnode is then in the header: the first 16 bits of the key's digest. A datagram
+/// about no key has a digest of zeros, so that to it the ring's address is vnode 0's and nothing else. By records: the whole value of the header, and its
+/// keyspace (TurboKV §4.1).
+pub(crate) fn sought(destination: [u8; 4], payload: &[u8]) -> Sought {
+    let header = HeaderLayout::peek(payload);
+    let key = header.map(|header| (header.keyspace.get(), u128::from_be_bytes(header.digest)));
+    let address = match (destination, header) {
         ([a, b, 0, 0], Some(header)) => [a, b, header.digest[0], header.digest[1]],
         _ => destination,
-    }
+    };
+    Sought { address, key }
 }
 
 /// The Ethernet addresses of a frame: (destination, source).

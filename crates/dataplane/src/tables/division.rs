@@ -25,7 +25,7 @@ impl Entry for DivisionEntry {
     const CAPACITY: usize = 16384;
 
     fn matches(&self) -> Match {
-        Match { scope: Some(self.partition), prefix: self.source }
+        Match::Address { scope: Some(self.partition), prefix: self.source }
     }
 
     fn action(&self) -> Action<'_> {

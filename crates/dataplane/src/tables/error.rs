@@ -39,12 +39,16 @@ pub enum TableError {
     TooManyDivisions { partition: u32, divisions: usize },
     #[error("entry {matches} of {table} names host {}, which is no storage node of these tables", host.0)]
     UnknownHost { table: Table, matches: Match, host: HostId },
-    #[error(
-        "entry {destination} of multicast_vring has {members} members, allowed are 1 to {GROUP_MEMBERS_MAX}"
-    )]
-    GroupSize { destination: Prefix, members: usize },
-    #[error("the members of entry {destination} of multicast_vring are not in ascending order")]
-    MembersNotSorted { destination: Prefix },
+    #[error("entry {matches} of {table} has {members} members, allowed are 1 to {GROUP_MEMBERS_MAX}")]
+    GroupSize { table: Table, matches: Match, members: usize },
+    #[error("the members of entry {matches} of {table} are not in ascending order")]
+    MembersNotSorted { table: Table, matches: Match },
+    #[error("record {matches} ends before it begins")]
+    EmptyRecord { matches: Match },
+    #[error("the records {one} and {other} share match values")]
+    RecordsOverlap { one: Match, other: Match },
+    #[error("the keyspace of {ring} has both records and vnodes")]
+    MixedRing { ring: Prefix },
     #[error("the update is of generation {base}, {} is installed", .installed.map_or(-1, |generation| generation as i64))]
     OtherBase { base: u64, installed: Option<u64> },
     #[error("the update removes entry {matches} of {table}, which is not there")]

@@ -8,18 +8,20 @@
 //!   unicast_vring    destination prefix           ─▶ host, partition
 //!   division         (partition, source prefix)   ─▶ host
 //!   multicast_vring  destination prefix           ─▶ group of hosts
+//!   record           range of match values        ─▶ host, partition, group of hosts
 //! ```
 //!
 //! Invariants that [`TableSet::validate`] establishes, and every back end relies on: each table within its capacity, no two
 //! entries with the same match, every prefix canonical and inside its ring, every host known and a storage node, one host
 //! per port (the egress stage of multicast rewrites by port) but for trunks (where it does not), member sets sorted, not empty, bounded, at most
-//! [`DIVISIONS_MAX`] divisions of a partition.
+//! [`DIVISIONS_MAX`] divisions of a partition, no two records of a keyspace that share a value, and no keyspace with both records and vnodes.
 
 mod diff;
 mod division;
 mod error;
 mod hosts;
 mod multicast_vring;
+mod record;
 mod unicast_vring;
 mod update;
 
@@ -30,30 +32,61 @@ use core::fmt;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{Prefix, VringSet};
+use crate::{Prefix, VringConfig, VringSet};
 
 pub use diff::Changes;
 pub use division::{DIVISIONS_MAX, DivisionEntry};
 pub use error::TableError;
 pub use hosts::{HOST_CAPACITY, Host, HostId, HostIndex, HostRole};
 pub use multicast_vring::{GROUP_CAPACITY, GROUP_MEMBERS_MAX, MemberSet, MulticastEntry};
+pub use record::RecordEntry;
 pub use unicast_vring::UnicastEntry;
 pub use update::{EntryChanges, TableUpdate};
 
-/// What an entry matches: the longest prefix of an address wins, within a scope if the table has scopes.
+/// What an entry matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Match {
-    /// What must be equal: the partition in `division`; none in tables that match an address alone.
-    pub scope: Option<u32>,
-    /// Addresses.
-    pub prefix: Prefix,
+pub enum Match {
+    /// An address: the longest prefix wins, within a scope if the table has scopes.
+    Address {
+        /// What must be equal: the partition in `division`; none in tables that match an address alone.
+        scope: Option<u32>,
+        /// Addresses.
+        prefix: Prefix,
+    },
+    /// The match value in the header of what is for a keyspace.
+    Values {
+        /// The unicast ring of the keyspace.
+        ring: Prefix,
+        /// The smallest value.
+        first: u128,
+        /// The largest one.
+        last: u128,
+    },
+}
+
+impl Match {
+    fn scope(&self) -> Option<u32> {
+        match *self {
+            Self::Address { scope, .. } => scope,
+            Self::Values { .. } => None,
+        }
+    }
+
+    /// Of what matches an address.
+    pub(crate) fn prefix(&self) -> Option<Prefix> {
+        match *self {
+            Self::Address { prefix, .. } => Some(prefix),
+            Self::Values { .. } => None,
+        }
+    }
 }
 
 impl fmt::Display for Match {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.scope {
-            Some(scope) => write!(formatter, "({scope}, {})", self.prefix),
-            None => self.prefix.fmt(formatter),
+        match self {
+            Self::Address { scope: Some(scope), prefix } => write!(formatter, "({scope}, {prefix})"),
+            Self::Address { scope: None, prefix } => prefix.fmt(formatter),
+            Self::Values { ring, first, last } => write!(formatter, "({ring}, {first:032x} to {last:032x})"),
         }
     }
 }
@@ -70,6 +103,13 @@ pub enum Action<'a> {
     },
     /// A copy to each of these hosts.
     Group(&'a MemberSet),
+    /// Gets to the host, of others a copy to each of the members.
+    Record {
+        /// The receiver of gets.
+        host: HostId,
+        /// Those of all else.
+        members: &'a MemberSet,
+    },
 }
 
 /// What a table's file says about its entries.
@@ -220,6 +260,8 @@ tables! {
     Division, division: DivisionEntry;
     /// `multicast_vring`.
     Multicast, multicast: MulticastEntry;
+    /// `record`.
+    Record, record: RecordEntry;
 }
 
 impl fmt::Display for Table {
@@ -231,7 +273,8 @@ impl fmt::Display for Table {
 impl TableSet {
     /// The distinct member sets, ascending.
     pub fn groups(&self) -> BTreeSet<&MemberSet> {
-        self.multicast.iter().map(|entry| &entry.members).collect()
+        let of_records = self.record.iter().map(|entry| &entry.members);
+        self.multicast.iter().map(|entry| &entry.members).chain(of_records).collect()
     }
 
     /// The host named `id`.
@@ -243,7 +286,22 @@ impl TableSet {
     pub fn validate(&self, vrings: &VringSet) -> Result<(), TableError> {
         self.validate_capacities()?;
         let nodes = hosts::validate(&self.hosts, vrings)?;
-        Table::ALL.into_iter().try_for_each(|table| self.validate_table(table, vrings, &nodes))
+        Table::ALL.into_iter().try_for_each(|table| self.validate_table(table, vrings, &nodes))?;
+        self.validate_rings(vrings)
+    }
+
+    /// Checks that every keyspace is matched in one way.
+    fn validate_rings(&self, vrings: &VringSet) -> Result<(), TableError> {
+        let by_records: BTreeSet<_> = self.record.iter().map(|entry| entry.ring).collect();
+        let mut pairs = vrings.iter().filter(|pair| by_records.contains(&pair.unicast));
+        let is_mixed = |pair: &&VringConfig| {
+            self.unicast.iter().any(|entry| pair.contains(entry.destination.address))
+                || self.multicast.iter().any(|entry| pair.contains(entry.destination.address))
+        };
+        match pairs.find(is_mixed) {
+            Some(pair) => Err(TableError::MixedRing { ring: pair.unicast }),
+            None => Ok(()),
+        }
     }
 
     /// Checks that every host is on one of `ports`.
@@ -280,14 +338,15 @@ impl TableSet {
         self.validate_entries(table, vrings)?;
         let rules = self.rules(table);
         for (matches, action) in &rules {
-            if !matches.prefix.is_canonical() {
-                return Err(TableError::BadPrefix { prefix: matches.prefix });
+            if let Some(prefix) = matches.prefix().filter(|prefix| !prefix.is_canonical()) {
+                return Err(TableError::BadPrefix { prefix });
             }
-            let targets = match action {
-                Action::Host { host, .. } => core::slice::from_ref(host),
-                Action::Group(members) => members.as_slice(),
+            let (host, group): (_, &[HostId]) = match action {
+                Action::Host { host, .. } => (Some(host), &[]),
+                Action::Group(members) => (None, members.as_slice()),
+                Action::Record { host, members } => (Some(host), members.as_slice()),
             };
-            if let Some(&host) = targets.iter().find(|host| !nodes.contains(host)) {
+            if let Some(&host) = host.into_iter().chain(group).find(|host| !nodes.contains(host)) {
                 return Err(TableError::UnknownHost { table, matches: *matches, host });
             }
         }
@@ -301,8 +360,17 @@ fn validate_matches(table: Table, mut all: Vec<Match>) -> Result<(), TableError>
     if let Some(twice) = all.windows(2).find(|pair| pair[0] == pair[1]) {
         return Err(TableError::DuplicateEntry { table, matches: twice[0] });
     }
-    let scopes = all.chunk_by(|one, next| one.scope == next.scope);
-    let mut scopes = scopes.filter_map(|scope| Some((scope[0].scope?, scope.len())));
+    let overlap = |pair: &&[Match]| match (pair[0], pair[1]) {
+        (Match::Values { ring, last, .. }, Match::Values { ring: next, first, .. }) => {
+            ring == next && first <= last
+        }
+        _ => false,
+    };
+    if let Some(both) = all.windows(2).find(overlap) {
+        return Err(TableError::RecordsOverlap { one: both[0], other: both[1] });
+    }
+    let scopes = all.chunk_by(|one, next| one.scope() == next.scope());
+    let mut scopes = scopes.filter_map(|scope| Some((scope[0].scope()?, scope.len())));
     match scopes.find(|(_, divisions)| *divisions > DIVISIONS_MAX) {
         Some((partition, divisions)) => Err(TableError::TooManyDivisions { partition, divisions }),
         None => Ok(()),

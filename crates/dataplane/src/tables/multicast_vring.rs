@@ -50,7 +50,7 @@ impl Entry for MulticastEntry {
     const CAPACITY: usize = 4096;
 
     fn matches(&self) -> Match {
-        Match { scope: None, prefix: self.destination }
+        Match::Address { scope: None, prefix: self.destination }
     }
 
     fn action(&self) -> Action<'_> {
@@ -58,15 +58,21 @@ impl Entry for MulticastEntry {
     }
 
     fn validate(&self, vrings: &VringSet) -> Result<(), TableError> {
-        let (destination, members) = (self.destination, self.members.as_slice());
-        validate_destination(Table::Multicast, destination, vrings.iter().map(|pair| pair.multicast))?;
-        if members.is_empty() || members.len() > GROUP_MEMBERS_MAX {
-            return Err(TableError::GroupSize { destination, members: members.len() });
-        }
-        // A decoded set did not go through the constructor.
-        if members.windows(2).any(|pair| pair[0] >= pair[1]) {
-            return Err(TableError::MembersNotSorted { destination });
-        }
-        Ok(())
+        let rings = vrings.iter().map(|pair| pair.multicast);
+        validate_destination(Table::Multicast, self.destination, rings)?;
+        validate_members(Table::Multicast, self.matches(), &self.members)
     }
+}
+
+/// Checks a group of an entry.
+pub(super) fn validate_members(table: Table, matches: Match, members: &MemberSet) -> Result<(), TableError> {
+    let members = members.as_slice();
+    if members.is_empty() || members.len() > GROUP_MEMBERS_MAX {
+        return Err(TableError::GroupSize { table, matches, members: members.len() });
+    }
+    // A decoded set did not go through the constructor.
+    if members.windows(2).any(|pair| pair[0] >= pair[1]) {
+        return Err(TableError::MembersNotSorted { table, matches });
+    }
+    Ok(())
 }

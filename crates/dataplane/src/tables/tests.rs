@@ -39,6 +39,7 @@ fn valid() -> TableSet {
             destination: Prefix::new([10, 11, 0, 0], 17),
             members: MemberSet::new([HostId(2), HostId(1)]),
         }],
+        record: vec![],
     }
 }
 
@@ -55,7 +56,7 @@ fn every_refusal_names_its_entry() {
     assert_eq!(valid().validate(&vrings()), Ok(()));
     let (unknown, prefix) = (HostId(9), Prefix::new([10, 10, 0, 0], 17));
     let group = Prefix::new([10, 11, 0, 0], 17);
-    let matches = Match { scope: None, prefix };
+    let [matches, of_group] = [prefix, group].map(|prefix| Match::Address { scope: None, prefix });
     assert_eq!(
         refused(|t| t.unicast[0].host = unknown),
         E::UnknownHost { table: Table::Unicast, matches, host: unknown }
@@ -92,7 +93,7 @@ fn every_refusal_names_its_entry() {
     assert!(matches!(refused(|t| t.hosts[1].ip = [10, 11, 0, 1]), E::HostInsideVring { .. }));
     assert_eq!(
         refused(|t| t.multicast[0].members = MemberSet::unchecked(&[])),
-        E::GroupSize { destination: group, members: 0 }
+        E::GroupSize { table: Table::Multicast, matches: of_group, members: 0 }
     );
     assert!(matches!(
         refused(|t| t.multicast[0].members = MemberSet::unchecked(&[1; 17])),
@@ -100,7 +101,7 @@ fn every_refusal_names_its_entry() {
     ));
     assert_eq!(
         refused(|t| t.multicast[0].members = MemberSet::unchecked(&[2, 1])),
-        E::MembersNotSorted { destination: group }
+        E::MembersNotSorted { table: Table::Multicast, matches: of_group }
     );
     let mut elsewhere = valid();
     elsewhere.hosts[0].port = 7;
@@ -250,4 +251,36 @@ fn an_update_that_overfills_or_doubles_is_seen_when_its_result_is_validated() {
     let one = valid();
     let twice = set(vec![one.unicast[0]; 2]).applied_to(Some(&one)).unwrap();
     assert!(matches!(twice.validate(&vrings()), Err(TableError::DuplicateEntry { .. })));
+}
+
+fn record(first: u128, last: u128) -> RecordEntry {
+    let members = MemberSet::new([HostId(1), HostId(2)]);
+    let ring = Prefix::new([10, 10, 0, 0], 16);
+    RecordEntry { ring, keyspace: 0, first, last, partition: 0, host: HostId(1), members }
+}
+
+#[test]
+fn records_of_a_ring_do_not_overlap_and_stand_beside_no_vnodes() {
+    use TableError as E;
+    let with = |record: Vec<RecordEntry>| {
+        let tables = TableSet { unicast: vec![], multicast: vec![], record, ..valid() };
+        tables.validate(&vrings())
+    };
+    assert_eq!(with(vec![record(10, u128::MAX), record(0, 4), record(5, 5)]), Ok(()));
+    assert!(matches!(with(vec![record(4, 9), record(0, 4)]), Err(E::RecordsOverlap { .. })));
+    assert!(matches!(with(vec![record(0, 9), record(3, 4)]), Err(E::RecordsOverlap { .. })));
+    assert!(matches!(with(vec![record(0, 4), record(0, 4)]), Err(E::DuplicateEntry { .. })));
+    assert!(matches!(with(vec![record(5, 4)]), Err(E::EmptyRecord { .. })));
+    let elsewhere = RecordEntry { ring: Prefix::new([10, 11, 0, 0], 16), ..record(0, 4) };
+    assert!(matches!(with(vec![elsewhere]), Err(E::OutsideVring { .. })));
+    let unknown = RecordEntry { host: HostId(9), ..record(0, 4) };
+    assert!(matches!(with(vec![unknown]), Err(E::UnknownHost { table: Table::Record, .. })));
+    let nobody = RecordEntry { members: MemberSet::unchecked(&[]), ..record(0, 4) };
+    assert!(matches!(with(vec![nobody]), Err(E::GroupSize { table: Table::Record, .. })));
+    assert!(matches!(refused(|t| t.record.push(record(0, 4))), E::MixedRing { .. }));
+    assert_eq!(
+        refused(|t| t.record.push(record(5, 4))).to_string(),
+        "record (10.10.0.0/16, \
+        00000000000000000000000000000005 to 00000000000000000000000000000004) ends before it begins"
+    );
 }

@@ -22,7 +22,7 @@ impl Entry for UnicastEntry {
     const CAPACITY: usize = 4096;
 
     fn matches(&self) -> Match {
-        Match { scope: None, prefix: self.destination }
+        Match::Address { scope: None, prefix: self.destination }
     }
 
     fn action(&self) -> Action<'_> {

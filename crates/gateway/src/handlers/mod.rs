@@ -2,6 +2,7 @@
 
 pub(crate) mod connection;
 pub(crate) mod expiry;
+pub(crate) mod keys;
 pub(crate) mod numbers;
 pub(crate) mod server;
 pub(crate) mod strings;

@@ -3,6 +3,7 @@
 use super::{Planned, unknown_subcommand};
 use crate::command::{Command, Kind};
 use crate::error::CommandError;
+use crate::glob;
 use crate::limits::ARGUMENT_BYTES_MAX;
 use crate::plan::{Call, Context, Plan};
 use std::fmt::Write;
@@ -104,7 +105,9 @@ pub(crate) fn config<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plan
     let matching: Vec<_> = parameters
         .iter()
         .filter(|(name, _)| {
-            (2..call.count()).any(|index| matches_glob(call.arguments.prefix(index), name.as_bytes()))
+            let is_named =
+                |index| glob::matches(&call.arguments.prefix(index).to_ascii_lowercase(), name.as_bytes());
+            (2..call.count()).any(is_named)
         })
         .collect();
     context.reply.map(matching.len());
@@ -113,31 +116,6 @@ pub(crate) fn config<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plan
         context.reply.bulk(value.as_bytes());
     }
     Ok(Plan::Replied)
-}
-
-/// `*` and `?`, in capitals or not. Linear in the product of the lengths.
-fn matches_glob(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut at, mut pattern_at, mut star) = (0, 0, None);
-    while at < name.len() {
-        match pattern.get(pattern_at) {
-            Some(b'*') => {
-                star = Some((pattern_at, at));
-                pattern_at += 1;
-            }
-            Some(byte) if *byte == b'?' || byte.eq_ignore_ascii_case(&name[at]) => {
-                (at, pattern_at) = (at + 1, pattern_at + 1);
-            }
-            _ => match star {
-                // The last star takes one byte more.
-                Some((star_at, taken)) => {
-                    star = Some((star_at, taken + 1));
-                    (at, pattern_at) = (taken + 1, star_at + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[pattern_at..].iter().all(|byte| *byte == b'*')
 }
 
 /// `COMMAND [COUNT | INFO [name …] | DOCS [name …] | LIST]`.
@@ -170,7 +148,11 @@ pub(crate) fn command<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Pla
             reply.bulk(b"summary");
             reply.bulk(b"As in Redis 7.0, where the store has what it is about");
             reply.bulk(b"group");
-            reply.bulk(if command.kind == Kind::Connection { b"connection" } else { b"string" });
+            reply.bulk(match command.kind {
+                Kind::Connection => b"connection",
+                Kind::Scan => b"generic",
+                _ => b"string",
+            });
         }
     } else if call.is(1, "count") || call.is(1, "list") {
         let subcommand = String::from_utf8_lossy(call.bytes(1)?).to_ascii_lowercase();
@@ -189,7 +171,7 @@ fn write_info(command: &Command, reply: &mut crate::reply::ReplyWriter<'_>) {
     reply.integer(command.arity.into());
     reply.set(1);
     reply.simple(match command.kind {
-        Kind::Read => "readonly",
+        Kind::Read | Kind::Scan => "readonly",
         Kind::Write => "write",
         Kind::Connection | Kind::Transaction => "fast",
     });
@@ -198,26 +180,4 @@ fn write_info(command: &Command, reply: &mut crate::reply::ReplyWriter<'_>) {
     reply.integer(step.into());
     (0..3).for_each(|_| reply.set(0));
     reply.array(0);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::matches_glob;
-
-    #[test]
-    fn globs_match_as_in_redis() {
-        for (pattern, name, expected) in [
-            ("save", "save", true),
-            ("SAVE", "save", true),
-            ("s?ve", "save", true),
-            ("*", "save", true),
-            ("*a*e", "save", true),
-            ("sav", "save", false),
-            ("save?", "save", false),
-            ("*x", "save", false),
-            ("", "save", false),
-        ] {
-            assert_eq!(matches_glob(pattern.as_bytes(), name.as_bytes()), expected, "{pattern}");
-        }
-    }
 }

@@ -21,6 +21,8 @@ use crate::error::Result;
 pub(crate) const KEYS: usize = 128;
 /// Of these many keys of either half, every third call is to one: so that calls meet.
 const HOT_KEYS: u64 = 4;
+/// Calls of a client between two scans of all keys, on average.
+const CALLS_PER_SCAN: u64 = 400;
 /// Longest pause of a client between two calls: bounds the length of histories.
 const PAUSE_US_MAX: u64 = 8_000;
 
@@ -84,6 +86,27 @@ impl Keys<'_> {
         Ok(call)
     }
 
+    /// Lists the phase's keys of a keyspace: what a scan says is what gets of all keys would have been told (C11).
+    fn scan(self, client: &mut Client, keyspace: usize) -> Result<Vec<KeyCall>> {
+        let spec = &self.keyspaces[keyspace];
+        // Digits come after the dash, and before the colon.
+        let prefix = format!("chaos-{}-{}", self.seed, self.phase);
+        let (after, last) = (format!("{prefix}-"), format!("{prefix}-:"));
+        let covered = client.scan(spec.id, after.as_bytes(), last.as_bytes())?;
+        let mut calls = Vec::new();
+        for (piece, index) in covered.iter().flat_map(|piece| (0..KEYS).map(move |index| (piece, index))) {
+            let key = Key { keyspace, index };
+            let (called, at) = piece.between;
+            let answer = piece.answer(self.name(key).as_bytes());
+            let answered = answer.map(|answer| (at, answer));
+            calls.extend(
+                answered
+                    .map(|answered| (key, Call { action: Action::Get, called, answered: Some(answered) })),
+            );
+        }
+        Ok(calls)
+    }
+
     fn draw_key(self, client: &Client, random: &mut Random) -> Key {
         let keyspace = random.below(self.keyspaces.len() as u64) as usize;
         let half = KEYS as u64 / 2;
@@ -95,7 +118,9 @@ impl Keys<'_> {
 
     fn draw(self, client: &Client, key: Key, seen: OpId, value: Vec<u8>, random: &mut Random) -> Action {
         match self.keyspaces[key.keyspace].protocol {
-            Protocol::Multicast => draw(client.is_told_versions() && key.has_versions(), seen, value, random),
+            Protocol::Multicast | Protocol::Chain => {
+                draw(client.is_told_versions() && key.has_versions(), seen, value, random)
+            }
             Protocol::Quorum { .. } => draw_for_quorum(value, random),
         }
     }
@@ -121,6 +146,10 @@ pub(crate) fn run(
             seen.insert(key, answer.version);
         }
         calls.push((key, call));
+        let is_ordered = matches!(keys.keyspaces[key.keyspace].protocol, Protocol::Multicast);
+        if is_ordered && random.below(CALLS_PER_SCAN) == 0 {
+            calls.extend(keys.scan(client, key.keyspace)?);
+        }
         std::thread::sleep(Duration::from_micros(random.below(PAUSE_US_MAX)));
     }
     Ok(calls)

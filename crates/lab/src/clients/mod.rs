@@ -16,7 +16,7 @@ use crate::error::{LabError, Result};
 use crate::scope::Scope;
 use crate::topology::Host;
 
-pub(crate) use native::NativeClient;
+pub(crate) use native::{Covered, NativeClient};
 pub(crate) use resp::{Reply, RespClient};
 
 /// A gateway that is there answers within its own client's timeout of 5 s.
@@ -47,6 +47,17 @@ impl Client {
     /// Whether it can do things that concern versions.
     pub(crate) fn is_told_versions(&self) -> bool {
         matches!(self, Self::Native(_))
+    }
+
+    /// Lists the keys after `after` and up to `last`, as far as it comes, if it can.
+    pub(crate) fn scan(&mut self, keyspace: KeyspaceId, after: &[u8], last: &[u8]) -> Result<Vec<Covered>> {
+        match self {
+            Self::Native(client) => {
+                let failed = LabError::system("use a client's socket".to_owned());
+                client.scan(keyspace, after, last).map_err(failed)
+            }
+            Self::Resp(_) => Ok(Vec::new()),
+        }
     }
 
     /// Makes a call and waits for its end. The op id in `action` is replaced by that of the call.

@@ -9,7 +9,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
-use nicekv_placement::KeyspaceSpec;
+use nicekv_placement::{KeyspaceSpec, vnodes};
 use nicekv_wire::control::{
     Assign, Child as AnnouncedChild, HeartbeatReply, Member as AnnouncedMember, Parent as AnnouncedParent,
     Probe,
@@ -177,6 +177,7 @@ fn last_assign(
         partition: id,
         keyspace: spec.id,
         range: gone.range,
+        order: spec.order,
         replication: spec.replication(),
         multicast: spec.vrings(config.port).multicast_ring(),
         epoch: Epoch(gone.epoch),
@@ -196,7 +197,7 @@ fn assign(situation: &Situation<'_>, id: PartitionId, partition: &Partition, inc
     let Situation { config, state, .. } = situation;
     let keyspace = state.keyspace(partition);
     // Any vnode of the partition reaches all of its members.
-    let vnode = (partition.range.first() >> 112) as u16;
+    let (vnode, _) = vnodes(partition.range);
     let member = |member: &Member| AnnouncedMember {
         node: member.node,
         state: member.standing.announced(),
@@ -204,7 +205,8 @@ fn assign(situation: &Situation<'_>, id: PartitionId, partition: &Partition, inc
         address: config.node(member.node).expect("members are configured").address,
     };
     let forming = partition.forming.as_ref();
-    let child = |child: &Child| AnnouncedChild { partition: child.partition, range: child.range };
+    let order = keyspace.order;
+    let child = |child: &Child| AnnouncedChild { partition: child.partition, range: child.range, order };
     let parent = |parent: &Parent| AnnouncedParent { partition: parent.partition, index: parent.index };
     Assign {
         term: state.term(),
@@ -212,6 +214,7 @@ fn assign(situation: &Situation<'_>, id: PartitionId, partition: &Partition, inc
         partition: id,
         keyspace: partition.keyspace,
         range: partition.range,
+        order,
         replication: keyspace.replication(),
         multicast: keyspace.vrings(config.port).multicast_vnode(vnode),
         epoch: partition.epoch(),

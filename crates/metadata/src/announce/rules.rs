@@ -4,20 +4,30 @@
 //!   unicast_vring    vnodes of the partition ─▶ primary
 //!   division         (partition, clients)    ─▶ another serving member
 //!   multicast_vring  vnodes of the partition ─▶ consistent and copying members
+//!   record           match values of a partition by range ─▶ both of these
 //! ```
+//!
+//! Of a chain the unicast ring names the tail, and the multicast ring the head alone.
 //!
 //! Invariant: whoever the unicast ring names is a consistent member of the newest epoch.
 
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-use nicekv_dataplane::{Host, HostRole, MemberSet, MulticastEntry, Prefix, Table, TableSet, UnicastEntry};
-use nicekv_placement::{VnodeBlock, vnode_blocks};
+use nicekv_dataplane::{
+    Host, HostRole, MemberSet, MulticastEntry, Prefix, RecordEntry, Table, TableSet, UnicastEntry,
+};
+use nicekv_placement::{KeyOrder, KeyspaceSpec, VnodeBlock, vnode_blocks};
+use nicekv_wire::{NodeId, PartitionId};
 
 use super::divisions;
 use crate::config::{Config, ServiceConfig, host_id, service_host_id};
 use crate::plant::Plant;
+use crate::policy::Policy;
 use crate::state::{Member, Partition, Standing, State};
+
+/// Leading bits of an address that name its ring.
+const RING_BITS: u8 = 16;
 
 /// All tables for `state`, in no generation yet.
 pub(crate) fn compile(config: &Config, state: &State, plant: Option<Plant>) -> TableSet {
@@ -35,20 +45,49 @@ pub(crate) fn compile_within(
     let mut tables = TableSet { hosts: hosts(config), division, ..TableSet::default() };
     for (id, partition) in state.partitions() {
         let keyspace = state.keyspace(partition);
+        let is_chain = Policy::of(keyspace).is_chain;
+        let answering = if is_chain { partition.tail() } else { partition.primary };
+        if keyspace.order == KeyOrder::Range {
+            tables.record.push(record(keyspace, id, partition, answering, is_chain));
+            continue;
+        }
         let blocks = vnode_blocks(partition.range).expect("partitions end with vnodes");
         for block in blocks {
             tables.unicast.push(UnicastEntry {
                 destination: prefix(keyspace.unicast, block),
                 partition: id.0,
-                host: host_id(partition.primary),
+                host: host_id(answering),
             });
             tables.multicast.push(MulticastEntry {
                 destination: prefix(keyspace.multicast, block),
-                members: MemberSet::new(multicast_members(partition).map(|member| host_id(member.node))),
+                members: members(partition, is_chain),
             });
         }
     }
     tables
+}
+
+/// Of a partition of a keyspace by range.
+fn record(
+    keyspace: &KeyspaceSpec,
+    id: PartitionId,
+    partition: &Partition,
+    answering: NodeId,
+    is_chain: bool,
+) -> RecordEntry {
+    RecordEntry {
+        ring: Prefix::new(keyspace.unicast.octets(), RING_BITS),
+        keyspace: keyspace.id.0,
+        first: partition.range.first(),
+        last: partition.range.last(),
+        partition: id.0,
+        host: host_id(answering),
+        members: members(partition, is_chain),
+    }
+}
+
+fn members(partition: &Partition, is_chain: bool) -> MemberSet {
+    MemberSet::new(multicast_members(partition, is_chain).map(|member| host_id(member.node)))
 }
 
 fn hosts(config: &Config) -> Vec<Host> {
@@ -78,9 +117,13 @@ fn hosts(config: &Config) -> Vec<Host> {
 fn prefix(ring: Ipv4Addr, block: VnodeBlock) -> Prefix {
     let [a, b, _, _] = ring.octets();
     let [c, d] = block.first.to_be_bytes();
-    Prefix::new([a, b, c, d], 16 + block.bits)
+    Prefix::new([a, b, c, d], RING_BITS + block.bits)
 }
 
-fn multicast_members(partition: &Partition) -> impl Iterator<Item = &Member> {
-    partition.members.iter().filter(|member| member.standing != Standing::Joining)
+fn multicast_members(partition: &Partition, is_chain: bool) -> impl Iterator<Item = &Member> {
+    let takes_puts = move |member: &&Member| match is_chain {
+        true => member.node == partition.primary,
+        false => member.standing != Standing::Joining,
+    };
+    partition.members.iter().filter(takes_puts)
 }

@@ -115,7 +115,7 @@ fn is_told(situation: &Situation<'_>, watch: &Watch, removed: &Removed) -> bool 
 /// So many members must be out of it that the others acknowledge no put.
 fn told_needed(spec: &KeyspaceSpec) -> usize {
     match spec.protocol {
-        Protocol::Multicast => 1,
+        Protocol::Multicast | Protocol::Chain => 1,
         Protocol::Quorum { write_set } => spec.replicas + 1 - usize::from(write_set),
     }
 }

@@ -64,10 +64,15 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
     if !has_live_consistent(partition, observed) {
         return None;
     }
-    let moved = moves::begin(partition, observed);
+    let moved = moves::break_off(partition, observed).or_else(|| moves::begin(partition, observed));
     let before = partition;
     let partition = moved.as_ref().unwrap_or(partition);
-    let members = next_members(partition, observed);
+    let mut members = next_members(partition, observed);
+    if observed.policy().is_chain {
+        // Who holds everything stays where it is, and who joins comes behind them, and begins anew (C8, C9).
+        members.sort_by_key(|member| !member.standing.is_consistent());
+    }
+    plant::reorder(&mut members, partition, observed);
     let announced = |member: &Member| (member.node, member.process, member.standing.is_consistent());
     if moved.is_none() && members.iter().map(announced).eq(before.members.iter().map(announced)) {
         return fence(partition, observed).or_else(|| given_back(partition, observed));
@@ -77,11 +82,18 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
     let hold: Vec<NodeId> = next.holders().map(|member| member.node).collect();
     next.newcomers.retain(|node| !hold.contains(node));
     for member in &before.members {
-        remember_removed(&mut next, member);
+        // By quorum, who joins may answer already, but for newcomers.
+        let may_answer = observed.policy().silent == Silent::Counted
+            && !before.is_newcomer(member.node)
+            && next.member(member.node).is_none();
+        remember_removed(&mut next, member, may_answer);
     }
     next.note_left(before);
+    next.activated &= !observed.policy().is_chain;
     next.activated |= observed.has(Plant::RemovalNotAwaited);
-    if !holders(&next, observed).any(|member| member.node == next.primary) {
+    if observed.policy().is_chain {
+        next.primary = next.members[0].node;
+    } else if !holders(&next, observed).any(|member| member.node == next.primary) {
         let in_turn = |member: &&Member| (!next.originals.contains(&member.node), observed.led(member.node));
         let successor = holders(&next, observed).min_by_key(in_turn);
         next.primary = successor.expect("a live consistent original stays").node;
@@ -100,6 +112,7 @@ fn fence(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
 fn given_back(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
     let first = partition.originals[0];
     let calls_for_it = first != partition.primary
+        && !observed.policy().is_chain
         && partition.is_whole()
         && all_acknowledged(partition, observed)
         && observed.may_lead_again(first);
@@ -113,7 +126,11 @@ fn next_members(partition: &Partition, observed: &impl Observed) -> Vec<Member> 
             && holders(partition, observed)
                 .any(|member| is_intact(member, observed) && observed.outlives(member.node, silent))
     };
-    let expelled = observed.expelled().filter(|expelled| {
+    let may_go = |node: &NodeId| {
+        let is_counted = holders(partition, observed).any(|member| member.node == *node);
+        observed.policy().silent == Silent::Removed || !is_counted
+    };
+    let expelled = observed.expelled().filter(may_go).filter(|expelled| {
         holders(partition, observed).any(|member| member.node != *expelled && is_intact(member, observed))
     });
     let all_acknowledged = all_acknowledged(partition, observed);
@@ -125,7 +142,7 @@ fn next_members(partition: &Partition, observed: &impl Observed) -> Vec<Member> 
         match observed.live(member.node) {
             Some(process) => {
                 let next = next_member(member, process, all_acknowledged, observed);
-                let stays = is_welcome(&next, observed) && has_place(partition, &next, observed);
+                let stays = is_welcome(&next, observed) && has_place(partition, &next);
                 members.extend(Some(next).filter(|_| stays));
             }
             None if has_survivor(member.node) => {}
@@ -140,18 +157,18 @@ fn next_members(partition: &Partition, observed: &impl Observed) -> Vec<Member> 
             members.push(Member { node, process, standing: Standing::Joining, handoff: false });
         }
     }
+    moves::release(partition, &mut members, observed);
     handoffs::dismiss(&partition.originals, &mut members);
     handoffs::recruit(partition, &mut members, observed);
     members
 }
 
-/// Who is no original, nor stands in for one, stays while it holds everything, where there is room for it; who stood in for
-/// others and is an original now joins as one.
-fn has_place(partition: &Partition, member: &Member, observed: &impl Observed) -> bool {
+/// Who is no original, nor stands in for one, stays while it holds everything; who stood in for others and is an original now joins as one.
+fn has_place(partition: &Partition, member: &Member) -> bool {
     if partition.originals.contains(&member.node) {
         return !member.handoff;
     }
-    member.handoff || (member.standing.is_consistent() && observed.policy().silent == Silent::Removed)
+    member.handoff || member.standing.is_consistent()
 }
 
 /// A joiner without room for what it copies would make every put answer that a disk is full: it stays out until it has room. One that
@@ -191,8 +208,8 @@ fn is_consistent(member: &Member, all_acknowledged: bool, observed: &impl Observ
 ///
 /// A restarted member that stays consistent is not noted: nothing is decided without it, and its former process
 /// is gone.
-fn remember_removed(next: &mut Partition, member: &Member) {
-    let served = member.standing.is_consistent();
+fn remember_removed(next: &mut Partition, member: &Member, may_answer: bool) {
+    let served = member.standing.is_consistent() || may_answer;
     let stays = next.member(member.node).is_some_and(|now| now.standing.is_consistent() || !served);
     if stays {
         return;
@@ -247,10 +264,11 @@ pub(crate) fn next_step(partition: &Partition, observed: &impl Observed) -> Opti
 }
 
 /// Whether the members of a partition that takes another one's place have done so, or are to hold nothing from before: then nobody answers gets
-/// as a member of that one any more (R17).
+/// as a member of that one any more (R17). And those of a chain, of which one may have been another epoch's tail (C7).
 fn has_taken_over(partition: &Partition, observed: &impl Observed) -> bool {
     let is_early = observed.has(Plant::BirthNotAwaited);
-    partition.parents.is_empty() || is_early || all_acknowledged(partition, observed)
+    let is_awaited = !partition.parents.is_empty() || observed.policy().is_chain;
+    !is_awaited || is_early || all_acknowledged(partition, observed)
 }
 
 #[cfg(test)]

@@ -7,8 +7,12 @@
 //! ```
 //!
 //! One original goes at a time, and stays as a member that holds everything, and may lead, until all originals serve. In parentheses:
-//! removed, waited for (R6). Where members are only counted (R14) there is no room for a fourth: D takes C's place, as a newcomer that
-//! counts when it has merged what the others hold.
+//! removed, waited for (R6).
+//!
+//! Where members are only counted (R14) C hands its part over to D alone, and goes in the epoch in which D counts. That takes both processes from
+//! its beginning to its end. When one of them fails, or nobody wants D there any more, the succession is *broken off*: D is out, C is an
+//! original as before. The next one begins when D knows that. C that does not live is waited for, unless the operator has given it up and what it
+//! has acknowledged is held by others (k > 1): then D takes its place in one step, and merges what they hold.
 //!
 //! Invariants: a move begins only when every other original serves and is live, so no two copies of a partition are missing at once; and
 //! what a newcomer holds from another time is void, since deletions may have been forgotten while it was no original (R7).
@@ -16,8 +20,11 @@
 use alloc::vec::Vec;
 
 use nicekv_wire::NodeId;
+use nicekv_wire::limits::MEMBERS_MAX;
 
-use crate::state::{Partition, Standing};
+use crate::plant::Plant;
+use crate::policy::Silent;
+use crate::state::{Member, Partition, Removed, Standing};
 use crate::view::{Observed, all_acknowledged};
 
 /// Most partitions that a node copies at once because they move to it.
@@ -39,13 +46,81 @@ pub(crate) fn begin(partition: &Partition, observed: &impl Observed) -> Option<P
     let is_settled = has_left && partition.activated && all_acknowledged(partition, observed);
     let returns = partition.holders().any(|member| member.node == node);
     let may_come = observed.live(node).is_some() && observed.has_space(node) && !observed.barred(node);
-    if !is_settled || !others.all(serves) || !may_come || !(returns || observed.may_move(node)) {
+    let follows = match observed.policy().silent {
+        // Who leaves stays until the newcomer serves: it is one member more.
+        Silent::Removed => partition.member(node).is_some() || partition.members.len() < MEMBERS_MAX,
+        Silent::Counted => may_follow(partition, partition.originals[place], node, observed),
+    };
+    if !follows || !is_settled || !others.all(serves) || !may_come || !(returns || observed.may_move(node)) {
         return None;
     }
     let mut next = partition.clone();
     next.originals[place] = node;
     next.newcomers = if returns { Vec::new() } else { [node].into() };
     Some(next)
+}
+
+/// By quorum: whether a node may come in an original's place now.
+fn may_follow(partition: &Partition, original: NodeId, node: NodeId, observed: &impl Observed) -> bool {
+    let is_told = |removed: &Removed| removed.node != node || observed.has(Plant::SuccessorUntold);
+    let has_room = partition.members.len() < MEMBERS_MAX;
+    let may_go = match observed.live(original) {
+        // It has never answered.
+        _ if partition.is_newcomer(original) => true,
+        Some(_) => {
+            let serves = |member: &Member| member.standing == Standing::Serving;
+            has_room && partition.member(original).is_some_and(serves)
+        }
+        None => {
+            let held = observed.policy().others_hold || observed.has(Plant::SoleHolderGivenUp);
+            held && observed.is_given_up(original)
+        }
+    };
+    may_go && partition.removed.iter().all(is_told)
+}
+
+/// By quorum: who leaves is an original again, since it, or who was to come in its place, is not as it was when that began, or is not to go.
+pub(crate) fn break_off(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
+    if observed.policy().silent == Silent::Removed {
+        return None;
+    }
+    let leaves = partition.members.iter().find(|member| !partition.originals.contains(&member.node))?;
+    let newcomer = *partition.newcomers.first()?;
+    let is_as_before = |node: NodeId| {
+        let process = |member: &Member| (member.node, member.process.incarnation);
+        let live = observed.live(node).map(|process| (node, process.incarnation));
+        live.is_some() && partition.member(node).map(process) == live
+    };
+    let target = observed.target();
+    let goes_on = (is_as_before(leaves.node) || observed.has(Plant::SuccessionOutlivesProcess))
+        && is_as_before(newcomer)
+        && observed.expelled() != Some(newcomer)
+        && observed.has_space(newcomer)
+        && target.contains(&newcomer)
+        && !target.contains(&leaves.node);
+    if goes_on {
+        return None;
+    }
+    let mut next = partition.clone();
+    let place = partition.originals.iter().position(|node| *node == newcomer)?;
+    next.originals[place] = leaves.node;
+    next.newcomers.clear();
+    Some(next)
+}
+
+/// By quorum: who leaves does so as soon as all originals count, and not before, as long as it lives.
+pub(crate) fn release(partition: &Partition, members: &mut Vec<Member>, observed: &impl Observed) {
+    if observed.policy().silent == Silent::Removed {
+        return;
+    }
+    let is_awaited = |member: &Member| {
+        partition.is_newcomer(member.node) && !member.standing.is_consistent() && !member.handoff
+    };
+    let is_needed = members.iter().any(is_awaited);
+    members.retain(|member| {
+        let is_original = partition.originals.contains(&member.node);
+        is_original || (is_needed && observed.live(member.node).is_some())
+    });
 }
 
 /// Whether an original is to be another node, which is there and has room: a move begins as soon as it may.

@@ -15,7 +15,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-use nicekv_placement::{CREATED_FIRST, KeyspaceSpec, check_keyspaces};
+use nicekv_placement::{CREATED_FIRST, KeyOrder, KeyspaceSpec, check_keyspaces, vnode_blocks};
 use nicekv_wire::{KeyspaceId, NodeId, PartitionId, Term};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -31,7 +31,7 @@ pub(crate) use reshaping::{
 };
 
 /// Version of the encoding, its first byte.
-const FORMAT_VERSION: u8 = 8;
+const FORMAT_VERSION: u8 = 9;
 
 /// What the operator wants of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -375,12 +375,16 @@ impl State {
         let nodes: Vec<_> = self.nodes.iter().map(|node| node.config.id).collect();
         for partition in self.partitions.values().filter(|partition| partition.keyspace == spec.id) {
             partition.validate(spec.replicas, &nodes)?;
-            ranges.push((partition.range.first(), partition.range.last()));
+            if spec.order == KeyOrder::Hash && vnode_blocks(partition.range).is_none() {
+                return Err("a partition begins or ends within a vnode");
+            }
+            ranges.push(partition.range);
         }
-        ranges.sort_unstable();
-        let follows = |pair: &[(u128, u128)]| pair[0].1.checked_add(1) == Some(pair[1].0);
-        let (first, last) = (ranges.first().map(|range| range.0), ranges.last().map(|range| range.1));
-        if (first, last) == (Some(0), Some(u128::MAX)) && ranges.windows(2).all(follows) {
+        ranges.sort_unstable_by_key(|range| range.first());
+        let (first, last) =
+            (ranges.first().map(|range| range.first()), ranges.last().map(|range| range.last()));
+        let is_gapless = ranges.windows(2).all(|pair| is_followed(pair[0], pair[1]));
+        if (first, last) == (Some(0), Some(u128::MAX)) && is_gapless {
             return Ok(());
         }
         Err("the partitions of a keyspace leave a gap, or overlap")

@@ -2,7 +2,6 @@
 
 use alloc::vec::Vec;
 
-use nicekv_placement::vnode_blocks;
 use nicekv_wire::control::{MemberRole, MemberState};
 use nicekv_wire::limits::MEMBERS_MAX;
 use nicekv_wire::{Epoch, KeyspaceId, MatchRange, NodeId};
@@ -127,6 +126,11 @@ impl Partition {
         self.members.iter().filter(|member| !member.handoff && member.standing.is_consistent())
     }
 
+    /// Of a chain: who answers, the last that holds everything (C3).
+    pub(crate) fn tail(&self) -> NodeId {
+        self.holders().last().map_or(self.primary, |member| member.node)
+    }
+
     /// Every original serves, nobody stands in, and nothing is left to wait for.
     pub(crate) fn is_whole(&self) -> bool {
         let all_serve = self.members.iter().all(|member| member.standing == Standing::Serving);
@@ -193,9 +197,6 @@ impl Partition {
         }
         if !self.divisions.are_sound() {
             return Err("the divisions of a partition make no sense");
-        }
-        if vnode_blocks(self.range).is_none() {
-            return Err("a partition begins or ends within a vnode");
         }
         Ok(())
     }

@@ -29,8 +29,8 @@ pub(crate) struct Reshaping {
     /// In the order of their ranges.
     #[serde(with = "partition_ids")]
     pub(crate) parents: Vec<PartitionId>,
-    /// The vnode with which the second child begins; none: they are merged.
-    pub(crate) at: Option<u16>,
+    /// The match value with which the second child begins; none: they are merged.
+    pub(crate) at: Option<u128>,
 }
 
 /// What the members of a parent form.
@@ -58,11 +58,6 @@ pub(crate) struct Parent {
     pub(crate) index: u64,
 }
 
-/// The first match value of a vnode.
-fn vnode_start(vnode: u16) -> u128 {
-    u128::from(vnode) << 112
-}
-
 /// Whether one range ends where the other one begins.
 pub(crate) fn is_followed(low: MatchRange, high: MatchRange) -> bool {
     low.last().checked_add(1) == Some(high.first())
@@ -73,7 +68,6 @@ impl Reshaping {
     pub(crate) fn ranges(&self, parents: &[MatchRange]) -> Option<Vec<MatchRange>> {
         match (parents, self.at) {
             (&[whole], Some(at)) => {
-                let at = vnode_start(at);
                 let is_inside = whole.first() < at && at <= whole.last();
                 let low = MatchRange::new(whole.first(), at.checked_sub(1)?).ok()?;
                 let high = MatchRange::new(at, whole.last()).ok()?;

@@ -1,5 +1,7 @@
 //! What operators and clients may know.
 
+mod chains;
+mod info;
 mod phases;
 mod reshapings;
 mod survey;
@@ -9,60 +11,11 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 use nicekv_dataplane::TableStatus;
-use nicekv_placement::Vrings;
-use nicekv_wire::Replication;
-use nicekv_wire::quorum::Quorum;
+use nicekv_wire::MatchRange;
 use serde::{Deserialize, Serialize};
 
+pub use info::{ClusterInfo, KeyspaceInfo};
 pub use phases::{ReshapingPhase, ReshapingStatus};
-
-/// What a client needs to find the store: no node, no membership.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClusterInfo {
-    /// The cluster.
-    pub cluster: u128,
-    /// UDP port of all vrings.
-    pub port: u16,
-    /// By id.
-    pub keyspaces: Vec<KeyspaceInfo>,
-}
-
-/// What a client needs to know of a keyspace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeyspaceInfo {
-    /// Its number in the header of a request.
-    pub id: u16,
-    /// Its name.
-    pub name: String,
-    /// Base of the unicast vring, a /16.
-    pub unicast: Ipv4Addr,
-    /// Base of the multicast vring, a /16.
-    pub multicast: Ipv4Addr,
-    /// R and k, if it is a quorum keyspace (R14).
-    pub quorum: Option<(u8, u8)>,
-    /// It began with two to the power of this many partitions: requests for keys of one may share a datagram.
-    pub partition_bits: u32,
-}
-
-impl ClusterInfo {
-    /// The keyspace of this number.
-    pub fn keyspace(&self, id: u16) -> Option<&KeyspaceInfo> {
-        self.keyspaces.iter().find(|keyspace| keyspace.id == id)
-    }
-}
-
-impl KeyspaceInfo {
-    /// The pair of rings.
-    pub fn vrings(&self, port: u16) -> Vrings {
-        Vrings { unicast: self.unicast, multicast: self.multicast, port }
-    }
-
-    /// How its replicas are kept in step.
-    pub fn replication(&self) -> Replication {
-        let quorum = self.quorum.and_then(|(replicas, write_set)| Quorum::new(replicas, write_set).ok());
-        quorum.map_or(Replication::Multicast, Replication::Quorum)
-    }
-}
 
 /// The state of everything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -299,6 +252,9 @@ pub struct PartitionStatus {
     pub epoch: u32,
     /// Node that orders its puts.
     pub primary: u16,
+    /// Of a chain: node that answers; its members are in the chain's order.
+    #[serde(default)]
+    pub tail: Option<u16>,
     pub state: PartitionState,
     pub health: Health,
     pub members: Vec<MemberStatus>,
@@ -337,6 +293,14 @@ pub struct HealthCounts {
     pub waiting: usize,
     pub unavailable: usize,
     pub lost: usize,
+}
+
+impl PartitionStatus {
+    /// The match values that it owns; `None`: these are none.
+    pub fn range(&self) -> Option<MatchRange> {
+        let value = |text: &str| u128::from_str_radix(text, 16).ok();
+        MatchRange::new(value(&self.first)?, value(&self.last)?).ok()
+    }
 }
 
 impl HealthCounts {

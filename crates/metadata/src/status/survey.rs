@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use nicekv_dataplane::Table;
-use nicekv_placement::{KeyspaceSpec, Protocol};
+use nicekv_placement::{KeyOrder, KeyspaceSpec, Protocol};
 use nicekv_wire::control::{DiskSpace, MemberRole};
 use nicekv_wire::{KeyspaceId, NodeId, PartitionId};
 
@@ -63,6 +63,7 @@ impl Metadata {
     /// What clients need.
     pub fn cluster_info(&self) -> ClusterInfo {
         let info = |spec: &KeyspaceSpec| KeyspaceInfo {
+            by_range: spec.order == KeyOrder::Range,
             id: spec.id.0,
             name: spec.name.clone(),
             unicast: spec.unicast,
@@ -71,6 +72,7 @@ impl Metadata {
                 .replication()
                 .quorum()
                 .map(|quorum| (quorum.replicas() as u8, quorum.write_set() as u8)),
+            chain: spec.protocol == Protocol::Chain,
             partition_bits: spec.partitions.ilog2(),
         };
         let there = self.committed.keyspaces.iter().chain(self.committed.unfounded(&self.config));
@@ -210,6 +212,7 @@ impl Metadata {
             last: format!("{:032x}", partition.range.last()),
             epoch: partition.epoch,
             primary: partition.primary.0,
+            tail: view.policy().is_chain.then(|| partition.tail().0),
             state,
             health: self.health(partition, state, view.policy()),
             members: partition.members.iter().map(|member| self.member_status(partition, member)).collect(),
@@ -340,6 +343,7 @@ fn keyspace_status(
 ) -> KeyspaceStatus {
     let (replication, write_set) = match spec.protocol {
         Protocol::Multicast => ("multicast", None),
+        Protocol::Chain => ("chain", None),
         Protocol::Quorum { write_set } => ("quorum", Some(write_set)),
     };
     let of_it = || partitions.iter().filter(|partition| partition.keyspace == spec.id.0);

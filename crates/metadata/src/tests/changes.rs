@@ -8,23 +8,23 @@ use super::node::{Node, address};
 use super::scenarios::{is_gone, is_member, partition, puts_go_on, ready};
 use crate::{Change, NodeWish, Plan, Refused};
 
-const NEW: NodeId = NodeId(4);
+pub(super) const NEW: NodeId = NodeId(4);
 
-fn add(node: NodeId) -> Change {
+pub(super) fn add(node: NodeId) -> Change {
     let (name, address) = (format!("node-{node}", node = node.0), address(node));
     Change::Add { name, address, mac: [2, 0, 0, 0, 0, node.0 as u8], switch_port: node.0, home: None }
 }
 
-fn drain(node: NodeId) -> Change {
+pub(super) fn drain(node: NodeId) -> Change {
     Change::Drain { name: format!("node-{}", node.0) }
 }
 
-fn remove(node: NodeId) -> Change {
+pub(super) fn remove(node: NodeId) -> Change {
     Change::Remove { name: format!("node-{}", node.0) }
 }
 
 /// A change is asked for again while a step is being persisted, as it is itself when this returns.
-fn change(cluster: &mut Cluster, change: &Change) -> Result<Plan, Refused> {
+pub(super) fn change(cluster: &mut Cluster, change: &Change) -> Result<Plan, Refused> {
     for _ in 0..100 {
         match cluster.core().change(change) {
             Err(Refused::Busy) => cluster.run(1),
@@ -45,12 +45,12 @@ fn with_a_fourth() -> Cluster {
     cluster
 }
 
-fn is_settled(cluster: &Cluster) -> bool {
+pub(super) fn is_settled(cluster: &Cluster) -> bool {
     let status = cluster.status();
     status.ready && status.moves == 0
 }
 
-fn refused(cluster: &mut Cluster, wanted: &Change, why: &str) {
+pub(super) fn refused(cluster: &mut Cluster, wanted: &Change, why: &str) {
     let nodes = |cluster: &Cluster| cluster.state().unwrap().nodes;
     let before = nodes(cluster);
     assert_eq!(change(cluster, wanted).unwrap_err().to_string(), why);

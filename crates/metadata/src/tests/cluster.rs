@@ -44,7 +44,7 @@ enum Event {
     ToNode(NodeId, Vec<u8>),
     Persisted(u64, Vec<u8>),
     ToSwitch(SwitchId, u64, ControlRequest),
-    FromSwitch(SwitchId, u64, ControlReply),
+    FromSwitch(SwitchId, u64, Box<ControlReply>),
 }
 
 pub(super) struct Cluster {
@@ -353,13 +353,14 @@ impl Cluster {
                 let switch = self.switches.get_mut(&id).unwrap();
                 if switch.connection == connection {
                     let reply = switch.handle(request);
-                    self.events.push((now.boot_ns + STEP_NS, Event::FromSwitch(id, connection, reply)));
+                    self.events
+                        .push((now.boot_ns + STEP_NS, Event::FromSwitch(id, connection, Box::new(reply))));
                 }
             }
             Event::FromSwitch(id, connection, reply) => {
                 if let Some(core) = self.core.as_mut().filter(|_| self.switches[&id].connection == connection)
                 {
-                    core.handle_switch(now, id, reply);
+                    core.handle_switch(now, id, *reply);
                 }
             }
         }

@@ -120,9 +120,10 @@ proptest! {
 /// Seeds within which every planted bug shows.
 const PLANT_SEEDS_MAX: u64 = 200;
 
-/// The nodes of this world keep no log, so it is nothing to them in which epoch they restart; and a former leader's
-/// leases have a scenario of their own.
-const FOUND_ELSEWHERE: [Plant; 7] = [
+/// The nodes of this world keep no log, so it is nothing to them in which epoch they restart; a former leader's
+/// leases have a scenario of their own; and keyspaces by quorum need replicas that count.
+const FOUND_ELSEWHERE: [Plant; 11] = [
+    Plant::ChainReversed,
     Plant::RestartUnnoticed,
     Plant::FormerLeasesForgotten,
     Plant::DropNotAwaited,
@@ -130,6 +131,9 @@ const FOUND_ELSEWHERE: [Plant; 7] = [
     Plant::OutsideUntold,
     Plant::BirthNotAwaited,
     Plant::ParentNotKept,
+    Plant::SuccessionOutlivesProcess,
+    Plant::SuccessorUntold,
+    Plant::SoleHolderGivenUp,
 ];
 
 #[test]

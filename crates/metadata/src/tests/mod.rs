@@ -19,6 +19,7 @@ mod puts;
 mod reshaping;
 mod scenarios;
 mod space;
+mod succession;
 mod switch;
 mod switches;
 mod usage;

@@ -216,7 +216,7 @@ impl Findings {
                 (Replication::Quorum, None) => {
                     self.add(format!("{place}replication"), "a quorum takes write_set, too: k of R replicas");
                 }
-                (Replication::Multicast, Some(_)) => {
+                (Replication::Multicast | Replication::Chain, Some(_)) => {
                     self.add(format!("{place}write_set"), "is of replication = \"quorum\"; leave it out");
                 }
                 _ => {}

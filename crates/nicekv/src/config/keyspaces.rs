@@ -14,8 +14,44 @@ pub(crate) enum Replication {
     /// A primary orders all puts (multicast two-phase commit): every operation
     #[default]
     Multicast,
+    /// The first replica orders all puts, each passes them to the next one, the last answers: every operation
+    Chain,
     /// Any k replicas hold a put, nobody orders: get, set and delete without conditions or expiry
     Quorum,
+}
+
+/// How the keys of a keyspace are divided among its partitions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Partitioning {
+    /// By their digests: evenly
+    #[default]
+    Hash,
+    /// By their first 16 bytes: in order, split where keys are
+    Range,
+}
+
+impl From<Partitioning> for KeyOrder {
+    fn from(partitioning: Partitioning) -> Self {
+        match partitioning {
+            Partitioning::Hash => Self::Hash,
+            Partitioning::Range => Self::Range,
+        }
+    }
+}
+
+impl From<KeyOrder> for Partitioning {
+    fn from(order: KeyOrder) -> Self {
+        match order {
+            KeyOrder::Hash => Self::Hash,
+            KeyOrder::Range => Self::Range,
+        }
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_hash(partitioning: &Partitioning) -> bool {
+    *partitioning == Partitioning::Hash
 }
 
 /// `[[keyspaces]]`: one beside the default one. What it does not say is as in that.
@@ -30,6 +66,8 @@ pub(crate) struct KeyspaceSection {
     pub(crate) write_set: Option<u8>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) replicas: Option<usize>,
+    #[serde(default, skip_serializing_if = "is_hash")]
+    pub(crate) partitioning: Partitioning,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) partitions: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,6 +81,7 @@ impl KeyspaceSection {
     pub(crate) fn of(spec: &KeyspaceSpec) -> Self {
         let (replication, write_set) = match spec.protocol {
             Protocol::Multicast => (Replication::Multicast, None),
+            Protocol::Chain => (Replication::Chain, None),
             Protocol::Quorum { write_set } => (Replication::Quorum, Some(write_set)),
         };
         Self {
@@ -51,6 +90,7 @@ impl KeyspaceSection {
             replication,
             write_set,
             replicas: Some(spec.replicas),
+            partitioning: spec.order.into(),
             partitions: Some(spec.partitions),
             unicast_vring: Some(spec.unicast),
             multicast_vring: Some(spec.multicast),
@@ -64,7 +104,7 @@ impl KeyspaceSection {
             id: KeyspaceId(self.id),
             name: self.name.clone(),
             protocol: protocol(&self.name, self.replication, self.write_set)?,
-            order: KeyOrder::Hash,
+            order: self.partitioning.into(),
             replicas: self.replicas.unwrap_or(default.replicas),
             partitions: self.partitions.unwrap_or(default.partitions),
             unicast: self.unicast_vring.unwrap_or(unicast),
@@ -81,8 +121,9 @@ pub(super) fn protocol(
 ) -> Result<Protocol, Failure> {
     let reason = match (replication, write_set) {
         (Replication::Multicast, None) => return Ok(Protocol::Multicast),
+        (Replication::Chain, None) => return Ok(Protocol::Chain),
         (Replication::Quorum, Some(write_set)) => return Ok(Protocol::Quorum { write_set }),
-        (Replication::Multicast, Some(_)) => Refusal::WriteSetOfMulticast,
+        (Replication::Multicast | Replication::Chain, Some(_)) => Refusal::WriteSetWithoutQuorum,
         (Replication::Quorum, None) => Refusal::QuorumWithoutWriteSet,
     };
     Err(Failure::environment(KeyspaceError::Refused { name: name.into(), reason }))

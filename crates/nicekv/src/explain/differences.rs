@@ -43,29 +43,37 @@ fn of_switch(told: &Explanation, answer: &SwitchAnswer) -> Vec<String> {
 
 fn of_gets(told: &Explanation, found: &Found) -> Vec<String> {
     let partition = &told.partition;
-    let serving = partition.members.iter().filter(|member| member.standing == MemberStanding::Serving);
+    let serves = |member: &&MemberStatus| match partition.tail {
+        Some(tail) => member.node == tail,
+        None => member.standing == MemberStanding::Serving,
+    };
+    let serving = partition.members.iter().filter(serves);
     let serving: BTreeSet<u16> = serving.map(|member| member.node).collect();
-    let Some(met) = &found.unicast else {
+    let Some((of_gets, host)) = found.gets() else {
         // Nobody could answer them.
         let is_meant = serving.is_empty();
         return (!is_meant).then(|| "has no entry for gets: it drops them".into()).into_iter().collect();
     };
     let mut lines = Vec::new();
-    if met.entry.partition != partition.id {
-        lines.push(format!("takes gets for partition {}, not {}", met.entry.partition, partition.id));
+    if of_gets != partition.id {
+        lines.push(format!("takes gets for partition {of_gets}, not {}", partition.id));
     }
-    let hosts = std::iter::once(met.entry.host).chain(found.divisions.iter().map(|met| met.entry.host));
+    let hosts = std::iter::once(host).chain(found.divisions.iter().map(|met| met.entry.host));
     let others: BTreeSet<u16> = hosts.map(|host| host.0).filter(|host| !serving.contains(host)).collect();
     lines.extend(others.iter().map(|host| format!("sends gets to node {host}, which is not serving them")));
     lines
 }
 
 fn of_puts(told: &Explanation, found: &Found) -> Option<String> {
-    let Some(met) = &found.multicast else { return Some("has no entry for puts: it drops them".into()) };
+    let Some(group) = found.puts() else { return Some("has no entry for puts: it drops them".into()) };
     // Who has just joined gets copies when all know of it (R7).
-    let members = told.partition.members.iter().filter(|member| member.standing != MemberStanding::Joining);
+    let takes_puts = |member: &&MemberStatus| match told.partition.tail {
+        Some(_) => member.node == told.partition.primary,
+        None => member.standing != MemberStanding::Joining,
+    };
+    let members = told.partition.members.iter().filter(takes_puts);
     let members: BTreeSet<u16> = members.map(|member| member.node).collect();
-    let copies: BTreeSet<u16> = met.entry.members.as_slice().iter().map(|&HostId(id)| id).collect();
+    let copies: BTreeSet<u16> = group.as_slice().iter().map(|&HostId(id)| id).collect();
     (members != copies).then(|| format!("sends puts to nodes {copies:?}, the members are {members:?}"))
 }
 

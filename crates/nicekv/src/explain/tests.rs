@@ -34,6 +34,7 @@ fn healthy() -> Explanation {
         unicast: Some(Met { entry: unicast, hits: Some(5) }),
         divisions: vec![Met { entry: division, hits: None }],
         multicast: Some(Met { entry: multicast, hits: Some(6) }),
+        record: None,
         hosts: vec![],
         sight: None,
     };
@@ -42,6 +43,7 @@ fn healthy() -> Explanation {
         keyspace: "default".into(),
         digest: "0".repeat(32),
         vnode: 0,
+        by_range: false,
         unicast: "127.10.0.0:7400".parse().unwrap(),
         multicast: "127.11.0.0:7400".parse().unwrap(),
         term: 3,
@@ -53,6 +55,7 @@ fn healthy() -> Explanation {
             last: "f".repeat(32),
             epoch: 4,
             primary: 1,
+            tail: None,
             state: PartitionState::Active,
             health: Health::Whole,
             members: [1, 2, 3].map(member).to_vec(),

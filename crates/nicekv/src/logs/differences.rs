@@ -280,7 +280,10 @@ pub(crate) fn of_gateway(before: Option<&GatewayObservation>, now: &GatewayObser
         let last = now.recent_failures.iter().rev().find(|failed| failed.reason == *reason);
         events.extend(event.map(|event| {
             let event = event.with("reason", *reason);
-            last.map_or(event.clone(), |last| event.with("op", op_id(last.op).as_str()))
+            match last {
+                Some(last) => event.with("op", op_id(last.op).as_str()),
+                None => event,
+            }
         }));
     }
     let seen = before.map_or(0, |before| before.recent_failures.last().map_or(0, |last| last.number));

@@ -1,25 +1,11 @@
 //! A keyspace that is created and dropped while clients write, and what becomes of it when a node, the switch and the metadata service
 //! die.
 
-use std::process::Output;
 use std::time::Instant;
 
-use crate::fixture::{LabUnderTest, text};
+use crate::fixture::LabUnderTest;
 use crate::load::{Load, Redis};
-use crate::{PATIENCE, POLL_PAUSE, as_root, program, wait_for};
-
-/// `nicekv WORDS`, on a client host.
-fn nicekv(lab: &LabUnderTest, words: &[&str]) -> Output {
-    let (program, endpoint) = (program(), ["--endpoint", "10.20.0.2:7400"]);
-    let command = [&["exec", "client-0", "--", &program], words, &endpoint].concat();
-    lab.command(&command).output().unwrap()
-}
-
-fn succeeds(lab: &LabUnderTest, words: &[&str]) -> String {
-    let output = nicekv(lab, words);
-    assert!(output.status.success(), "{words:?}: {output:?}");
-    text(&output.stdout)
-}
+use crate::{PATIENCE, POLL_PAUSE, as_root, nicekv, succeeds, wait_for};
 
 /// A gateway hears of a keyspace within half a second.
 fn select(redis: &mut Redis) {

@@ -10,13 +10,14 @@ mod keyspaces;
 mod load;
 mod nodes;
 mod partitions;
+mod ranges;
 mod switches;
 mod tap;
 mod trace;
 
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use fixture::{LabUnderTest, not_run, text};
@@ -33,6 +34,19 @@ const NODES: usize = 5;
 
 pub(crate) fn program() -> String {
     env!("CARGO_BIN_EXE_nicekv").into()
+}
+
+/// `nicekv WORDS`, on a client host.
+fn nicekv(lab: &LabUnderTest, words: &[&str]) -> Output {
+    let (program, endpoint) = (program(), ["--endpoint", "10.20.0.2:7400"]);
+    let command = [&["exec", "client-0", "--", &program], words, &endpoint].concat();
+    lab.command(&command).output().unwrap()
+}
+
+fn succeeds(lab: &LabUnderTest, words: &[&str]) -> String {
+    let output = nicekv(lab, words);
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    text(&output.stdout)
 }
 
 fn as_root(name: &str, test: impl FnOnce()) {

@@ -6,13 +6,11 @@ use serde_json::Value;
 
 use crate::fixture::{LabUnderTest, text};
 use crate::load::Load;
-use crate::{as_root, program, status};
+use crate::{as_root, nicekv, status};
 
 /// `nicekv node WORDS`, on a client host.
 fn node(lab: &LabUnderTest, words: &[&str]) -> Output {
-    let (program, endpoint) = (program(), ["--endpoint", "10.20.0.2:7400"]);
-    let command = [&["exec", "client-0", "--", &program, "node"], words, &endpoint].concat();
-    lab.command(&command).output().unwrap()
+    nicekv(lab, &[&["node"], words].concat())
 }
 
 fn succeeds(lab: &LabUnderTest, words: &[&str]) -> String {
@@ -65,27 +63,36 @@ fn puts_go_on_when_nodes_are_added_drained_and_removed() {
 
 #[test]
 fn three_nodes_become_nine_and_three_again() {
-    as_root("three_nodes_become_nine_and_three_again", || {
-        let lab = LabUnderTest::up("grow", &["--nodes", "3", "--spares", "6"]);
-        let config = lab.config();
-        let spares: Vec<String> = (3..9).map(|number| format!("node-{number}")).collect();
-        Load::during(&lab, |load| {
-            for name in &spares {
-                lab.succeeds(&["start", name]);
-                succeeds(&lab, &["add", name, "--config", &config]);
-                load.wait_for_progress();
-            }
-            let grown = members(&lab);
-            assert!(grown.len() == 9 && grown.iter().all(|(_, held)| *held > 0), "{grown:?}");
-            for name in &spares {
-                succeeds(&lab, &["remove", name]);
-                load.wait_for_progress();
-            }
-            assert_eq!(load.failed(), 0, "no operation has failed");
-        });
-        let names: Vec<String> = members(&lab).into_iter().map(|(name, _)| name).collect();
-        assert_eq!(names, ["node-0", "node-1", "node-2"]);
-        assert_eq!(status(&lab)["moves"], 0);
-        lab.down();
+    as_root("three_nodes_become_nine_and_three_again", || grow_and_shrink("grow", &[]));
+}
+
+#[test]
+fn three_nodes_become_nine_and_three_again_by_quorum() {
+    let name = "three_nodes_become_nine_and_three_again_by_quorum";
+    as_root(name, || grow_and_shrink("growq", &["--write-set", "2"]));
+}
+
+/// Under load, of which no operation fails.
+fn grow_and_shrink(name: &str, options: &[&str]) {
+    let lab = LabUnderTest::up(name, &[&["--nodes", "3", "--spares", "6"], options].concat());
+    let config = lab.config();
+    let spares: Vec<String> = (3..9).map(|number| format!("node-{number}")).collect();
+    Load::during(&lab, |load| {
+        for name in &spares {
+            lab.succeeds(&["start", name]);
+            succeeds(&lab, &["add", name, "--config", &config]);
+            load.wait_for_progress();
+        }
+        let grown = members(&lab);
+        assert!(grown.len() == 9 && grown.iter().all(|(_, held)| *held > 0), "{grown:?}");
+        for name in &spares {
+            succeeds(&lab, &["remove", name]);
+            load.wait_for_progress();
+        }
+        assert_eq!(load.failed(), 0, "no operation has failed");
     });
+    let names: Vec<String> = members(&lab).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["node-0", "node-1", "node-2"]);
+    assert_eq!(status(&lab)["moves"], 0);
+    lab.down();
 }

@@ -1,27 +1,12 @@
 //! Partitions that are split and merged while clients write and read (R17).
 
-use std::process::Output;
-
 use serde_json::Value;
 
-use crate::fixture::{LabUnderTest, text};
+use crate::fixture::LabUnderTest;
 use crate::load::{Load, Redis};
-use crate::{as_root, program, status, wait_for};
+use crate::{as_root, nicekv, status, succeeds, wait_for};
 
 const KEY: &str = "color";
-
-/// `nicekv WORDS`, on a client host.
-fn nicekv(lab: &LabUnderTest, words: &[&str]) -> Output {
-    let (program, endpoint) = (program(), ["--endpoint", "10.20.0.2:7400"]);
-    let command = [&["exec", "client-0", "--", &program], words, &endpoint].concat();
-    lab.command(&command).output().unwrap()
-}
-
-fn succeeds(lab: &LabUnderTest, words: &[&str]) -> String {
-    let output = nicekv(lab, words);
-    assert!(output.status.success(), "{words:?}: {output:?}");
-    text(&output.stdout)
-}
 
 /// The number of the partition that a key is in, by what its nodes say.
 fn partition_of(lab: &LabUnderTest, key: &str) -> u64 {

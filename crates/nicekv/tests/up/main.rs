@@ -7,6 +7,7 @@ mod keyspaces;
 mod manners;
 mod metrics;
 mod quorum;
+mod ranges;
 mod refusals;
 mod usage;
 mod versions;

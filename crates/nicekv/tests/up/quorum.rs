@@ -77,7 +77,7 @@ fn quorums_that_make_no_sense_are_refused() {
     refused(
         scratch.path(),
         &["--engine", "memory", "--write-set", "2"],
-        "with multicast every replica holds every put",
+        "with multicast or a chain every replica holds every put",
     );
 
     // R and k are fixed for the life of the data.

@@ -120,8 +120,13 @@ fn messages(epoch: Epoch, sender: NodeId) -> Vec<(Vec<u8>, &'static str)> {
     add("prepare ack 7", &|out| acks(Entries::Values(&prepares), Entries::Values(&[])).encode(out));
     add("progress 8 with 0", &|out| acks(Entries::Values(&[]), Entries::Values(&progress)).encode(out));
     let watermarks = [Watermark { partition, epoch, base: 1, released: 2 }];
-    let decisions =
-        Decisions { sender, watermarks: Entries::Values(&watermarks), decisions: Entries::Values(&[]) };
+    let decisions = Decisions {
+        keyspace: nicekv_wire::KeyspaceId::DEFAULT,
+        digest: nicekv_wire::KeyDigest::default(),
+        sender,
+        watermarks: Entries::Values(&watermarks),
+        decisions: Entries::Values(&[]),
+    };
     add("watermark 2", &|out| decisions.encode(out));
     let mut datagram = Vec::new();
     delete(9, b"k", Some(CLIENT)).encode(&mut datagram);

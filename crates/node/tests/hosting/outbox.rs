@@ -1,12 +1,12 @@
 //! What leaves in which datagram, and in which order.
 
-use crate::recorder::{CLIENT, EPOCH, Node, address};
-use nicekv_node::Outbox;
+use crate::recorder::{CLIENT, EPOCH, Node, address, member};
+use nicekv_node::{Membership, Outbox};
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::replication::{
     ACKS_MAX, DECISIONS_FIXED_BYTES, Decision, Effect, PrepareAck, Progress, WATERMARK_BYTES, Watermark,
 };
-use nicekv_wire::{ClientId, Datagram, NodeId, OpId, PartitionId, Reply, Status};
+use nicekv_wire::{ClientId, Datagram, OpId, PartitionId, Reply, Status};
 use std::net::SocketAddrV4;
 
 /// In words: where each datagram goes and what is in it, after a protocol has done this.
@@ -115,13 +115,17 @@ fn acks_to_one_primary_share_a_datagram_as_long_as_they_fit() {
 #[test]
 fn decisions_for_the_same_members_share_a_datagram_and_none_overtakes() {
     let (one, other) = (address(11), address(12));
-    let members = |ids: &'static [u16]| ids.iter().copied().map(NodeId);
+    let of = |multicast, ids: &[u16]| Membership {
+        multicast,
+        members: ids.iter().map(|id| member(*id)).collect(),
+        ..Membership::outside(PartitionId(4))
+    };
     let mut node = Node::member();
     let decided = sent(&mut node, move |outbox| {
-        outbox.multicast_decision(one, members(&[1, 2]), Some(&decision(4, 1, b"a")), watermark(4, 1));
-        outbox.multicast_decision(other, members(&[1, 2]), Some(&decision(5, 7, b"b")), watermark(5, 2));
-        outbox.multicast_decision(other, members(&[1, 3]), None, watermark(6, 3));
-        outbox.multicast_decision(one, members(&[1, 2]), None, watermark(4, 4));
+        outbox.multicast_decision(&of(one, &[1, 2]), Some(&decision(4, 1, b"a")), watermark(4, 1));
+        outbox.multicast_decision(&of(other, &[1, 2]), Some(&decision(5, 7, b"b")), watermark(5, 2));
+        outbox.multicast_decision(&of(other, &[1, 3]), None, watermark(6, 3));
+        outbox.multicast_decision(&of(one, &[1, 2]), None, watermark(4, 4));
     });
     assert_eq!(
         decided,

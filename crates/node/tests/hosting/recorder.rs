@@ -104,6 +104,7 @@ impl Protocol for Recorder {
     fn on_request(&mut self, host: &mut Host, now: Now, from: SocketAddrV4, request: Request<'_>) {
         let what = match request {
             Request::Get(get) => ("get", get.key),
+            Request::Scan(scan) => ("scan", scan.after),
             Request::Update(update, datagram) => {
                 assert!(
                     matches!(Datagram::decode(datagram), Ok((_, Datagram::Update(same))) if same == *update)
@@ -127,6 +128,7 @@ impl Protocol for Recorder {
             }
             Message::Watermark(watermark) => format!("watermark {}", watermark.released),
             Message::Decision(decision) => format!("decision {}", decision.index),
+            Message::Forwarded(decision, op) => format!("entry {} {}", decision.index, op.is_some()),
             Message::Resent { logged, update, .. } => format!("resent {logged} {}", update.op.sequence),
             Message::RecoverRequest(request) => format!("recover request {}", request.cursor),
             Message::RecoverReply(reply) => format!("recover reply {}", reply.cursor),
@@ -136,6 +138,8 @@ impl Protocol for Recorder {
             Message::ScrubPage(page) => format!("scrub page {}", page.logged),
             Message::Tombstones(told) => format!("tombstones {}", told.round),
             Message::TombstonesAck(round) => format!("tombstones done {round}"),
+            Message::Entrust(entrust) => format!("entrust {}", entrust.serial),
+            Message::Entrusted(serial) => format!("entrusted {serial}"),
         };
         self.tell(format!("{what} of {}", sender.0));
     }
@@ -323,6 +327,7 @@ pub(crate) fn assign(partition: PartitionId, range: MatchRange) -> Assign {
         partition,
         keyspace: KeyspaceId::DEFAULT,
         range,
+        order: nicekv_wire::KeyOrder::Hash,
         replication: Replication::Multicast,
         multicast: SocketAddrV4::new(Ipv4Addr::new(10, 11, 0, 0), 7400),
         epoch: EPOCH,

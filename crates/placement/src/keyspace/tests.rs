@@ -21,6 +21,9 @@ fn what_is_not_said_comes_from_the_defaults() {
                      unicast=10.12.0.0/16,multicast=10.13.0.0/16";
     assert_eq!(spec.to_string(), canonical);
     assert_eq!(parse(canonical), Ok(spec));
+    let spec = parse("orders=replication=chain").unwrap();
+    assert_eq!((spec.protocol, spec.replication()), (Protocol::Chain, Replication::Chain));
+    assert_eq!(parse(&spec.to_string()).unwrap(), spec);
     let spec = parse("sessions=replication=quorum,write-set=2,replicas=3,partitions=64").unwrap();
     assert_eq!(spec.replication(), Replication::Quorum(Quorum::new(3, 2).unwrap()));
     assert_eq!((spec.id, spec.partitions), (KeyspaceId(1), 64));
@@ -52,8 +55,11 @@ fn every_refusal_says_why() {
     let number = "but must be a number that is not too large";
     refused("a=replicas=three", &format!("keyspace \"a\": replicas is \"three\", {number}"));
     refused("a=write-set=256", &format!("keyspace \"a\": write-set is \"256\", {number}"));
-    refused("a=replication=x", "keyspace \"a\": replication is \"x\", but must be multicast or quorum");
-    refused("a=partitioning=x", "keyspace \"a\": partitioning is \"x\", but must be hash");
+    refused(
+        "a=replication=x",
+        "keyspace \"a\": replication is \"x\", but must be multicast, chain or quorum",
+    );
+    refused("a=partitioning=x", "keyspace \"a\": partitioning is \"x\", but must be hash or range");
     for ring in ["10.12.0.0", "10.12.0.0/24", "ring/16"] {
         let why = format!("keyspace \"a\": unicast is {ring:?}, but must be a /16 like 10.12.0.0/16");
         refused(&format!("a=unicast={ring}"), &why);
@@ -66,9 +72,11 @@ fn what_makes_no_sense_is_refused() {
     let because = |settings: &str, why: &str| {
         assert_eq!(of(settings), Err(format!("keyspace \"a\": {why}")), "{settings}");
     };
-    let multicast = "write-set belongs to quorum replication: with multicast every replica holds every put";
+    let multicast =
+        "write-set belongs to quorum replication: with multicast or a chain every replica holds every put";
     because("write-set=2", multicast);
     because("write-set=2,replication=multicast", multicast);
+    because("replication=chain,write-set=2", multicast);
     because("replication=quorum", "quorum replication needs a write-set, 1 to the number of replicas");
     because(
         "replication=quorum,write-set=0",
@@ -82,10 +90,6 @@ fn what_makes_no_sense_is_refused() {
         let why = format!("{partitions} partitions, allowed are powers of two up to 1024");
         because(&format!("partitions={partitions}"), &why);
     }
-    because(
-        "partitioning=range",
-        "partitioning by range is not supported yet: scans need it, and nothing else does",
-    );
     because("unicast=10.12.1.0/16", "10.12.1.0 is not the base of a /16");
     because("multicast=10.12.0.0/16", "the ring 10.12.0.0/16 is used twice");
 }
@@ -152,4 +156,13 @@ proptest! {
             prop_assert_eq!(spec.check(), Ok(()));
         }
     }
+}
+
+#[test]
+fn keys_are_matched_in_order_where_that_is_said() {
+    let spec = parse("orders=partitioning=range,partitions=4").unwrap();
+    assert_eq!(spec.order, KeyOrder::Range);
+    assert_eq!(parse(&spec.to_string()), Ok(spec.clone()));
+    let firsts: Vec<u128> = spec.ranges().map(|range| range.first()).collect();
+    assert_eq!(firsts, [0, 1 << 126, 2 << 126, 3 << 126]);
 }

@@ -17,14 +17,14 @@ use super::waits::{CopyRecent, CopyScan, ScanPurpose};
 use crate::clients::ExportCursor;
 use crate::config::{COPY_CHUNK_BYTES, COPY_KEYS_MAX, COPY_PAGES_MAX};
 use alloc::vec::Vec;
-use nicekv_node::{Host, Plant, Standing, StreamPeer, stored_entries};
+use nicekv_node::{Host, Page, Plant, Standing, StreamPeer, stored_entries};
 use nicekv_wire::control::{MemberRole, MemberState};
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry};
 use nicekv_wire::{Epoch, NodeId, Now};
 
 impl Partition {
     /// Whether every op that was open when this primary's epoch began is decided, everywhere.
-    fn is_recovered_wholly(&self, host: &Host) -> bool {
+    pub(super) fn is_recovered_wholly(&self, host: &Host) -> bool {
         let Some(lead) = self.lead.as_ref().filter(|lead| lead.is_ready()) else { return false };
         if host.has(Plant::CopyDuringRecovery) {
             return self.membership.activated;
@@ -107,18 +107,13 @@ impl Partition {
     }
 
     /// A page has been read.
-    pub(super) fn take_page(
-        &mut self,
-        host: &mut Host,
-        now: Now,
-        purpose: ScanPurpose,
-        entries: &[u8],
-        more: bool,
-    ) {
+    pub(super) fn take_page(&mut self, host: &mut Host, now: Now, purpose: ScanPurpose, page: &Page<'_>) {
+        let Page { entries, more, .. } = *page;
         match purpose {
             ScanPurpose::Copy(scan) => self.on_copy_scanned(host, scan, entries, more),
             ScanPurpose::Recent(recent) => self.on_recent_gathered(host, recent, entries, more),
             ScanPurpose::Compare(compare) => self.on_compare_scanned(host, now, compare, entries, more),
+            ScanPurpose::Client(scan) => self.on_client_scanned(host, now, scan, page),
         }
     }
 

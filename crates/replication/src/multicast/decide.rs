@@ -11,13 +11,13 @@
 //!                                                              contended
 //! ```
 
-use super::expiry::is_overdue;
 use super::locks::Latest;
 use super::partition::Partition;
 use super::sequence::Decided;
 use super::waits::PendingRead;
-use crate::clients::Lookup;
+use crate::clients::{Lookup, StoredResult};
 use crate::config::UNRELEASED_MAX;
+use crate::entry::is_overdue;
 use crate::evaluate::{KeyValue, Verdict, evaluate, needs_state};
 use alloc::vec::Vec;
 use nicekv_node::{Host, Plant, Step};
@@ -28,7 +28,13 @@ impl Partition {
     /// Decides what can be decided of a key: its oldest undecided op, if all have acknowledged it, and then the next.
     pub(super) fn decide_key(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         while let Some(op) = self.next_decidable(key) {
-            let Some(verdict) = self.judge(host, now, key, op) else { return };
+            let Some(verdict) = self.judge(host, now, key, op) else {
+                // Along a chain a delete by expiry that goes before it waits for nobody.
+                if self.is_chain() && self.next_decidable(key).is_some_and(|next| next != op) {
+                    continue;
+                }
+                return;
+            };
             self.decide(host, now, key, op, verdict);
         }
     }
@@ -75,6 +81,9 @@ impl Partition {
             return None;
         }
         let op = self.locks.key(key)?.undecided().next()?;
+        if self.is_chain() {
+            return Some(op);
+        }
         let all_acks = (1u16 << self.membership.members.len()) - 1;
         (self.locks.op(op)?.votes.acks == all_acks).then_some(op)
     }
@@ -104,6 +113,8 @@ impl Partition {
         let refused = verdict.status == Status::DiskFull;
         let contended = (state.votes.any_contended || locked.unreleased() > 0 || recovered || refused)
             && !host.has(Plant::IgnoreContention);
+        // Along a chain nothing is shown before all behind have it.
+        let contended = contended || self.membership.is_chain;
         // Only worth keeping if somebody is waiting for it.
         let is_waited_for = contended || locked.undecided().nth(1).is_some();
         let value = match verdict.effect {
@@ -139,10 +150,17 @@ impl Partition {
             value: verdict.value.into(),
             value_is_result: verdict.value_is_result,
         };
-        host.trace.note(now, op, Step::Decided { contended });
+        host.trace.note(now, op, Step::Decided { contended: contended && !self.is_chain() });
         host.counters.decided += 1;
-        host.counters.decided_contended += u64::from(decided.contended);
-        self.tell_members(host, Some(&decided.wire(self.id(), self.membership.epoch)));
+        host.counters.decided_contended += u64::from(contended && !self.is_chain());
+        if self.is_chain() && host.has(Plant::HeadAnswers) {
+            let reply_to = self.locks.op(op).and_then(|op| op.stored.head().reply_to);
+            let result = StoredResult::of(&decided.wire(self.id(), self.membership.epoch));
+            host.reply(reply_to, &result.reply(op));
+        }
+        if !self.is_chain() {
+            self.tell_members(host, Some(&decided.wire(self.id(), self.membership.epoch)));
+        }
         self.log_decision(host, now, decided);
         self.lead.as_mut().expect("a primary").note_decided(now);
         host.arm_sweep(now);
@@ -151,9 +169,7 @@ impl Partition {
     /// Multicasts the watermark, and a decision if there is one.
     fn tell_members(&self, host: &mut Host, decision: Option<&Decision<'_>>) {
         if self.membership.members.len() > 1 {
-            let vnode = self.membership.multicast;
-            let members = self.membership.members.iter().map(|member| member.node);
-            host.outbox.multicast_decision(vnode, members, decision, self.watermark());
+            host.outbox.multicast_decision(&self.membership, decision, self.watermark());
         }
     }
 
@@ -192,6 +208,9 @@ impl Partition {
 
     /// Primary: releases what every member of the epoch has forced, and tells them if they wait for it.
     pub(super) fn advance_release(&mut self, host: &mut Host, now: Now) {
+        if self.is_chain() {
+            return self.advance_chain(host, now);
+        }
         let Some(lead) = &self.lead else { return };
         if !lead.is_ready() || !self.membership.activated {
             return;

@@ -58,6 +58,7 @@ impl Partition {
             let record = Record::Held { through: self.contents.held_by_originals() };
             host.append(self.id(), |out| record.append(out));
         }
+        self.enter_chain(host, now, &membership);
         self.membership = membership;
         if self.membership.sealed {
             // Its primary waits for that, and the clients for its primary.
@@ -91,6 +92,10 @@ impl Partition {
         let forced: Vec<OpId> = forced.map(|(op, _)| op).collect();
         for op in forced {
             self.locks.count_acks(op, 1 << me, false, false);
+        }
+        if self.is_chain() {
+            // Nobody has more than the head (C9).
+            return self.become_ready(host, now);
         }
         self.ask(host);
         self.finish_collecting(host, now);
@@ -210,6 +215,10 @@ impl Partition {
             .map(|position| (position, lead.logged_by(position)))
             .collect();
         host.storage.want_force();
+        if self.is_chain() {
+            self.tell_successor(host);
+            return self.resume(host, now);
+        }
         for (position, logged) in behind {
             self.catch_up(host, now, position, logged);
         }
@@ -236,7 +245,7 @@ impl Partition {
 
     /// Decisions may be made, or released, that could not before.
     fn resume(&mut self, host: &mut Host, now: Now) {
-        if !self.is_primary() {
+        if !self.is_primary() && !self.is_chain() {
             return;
         }
         self.advance_release(host, now);

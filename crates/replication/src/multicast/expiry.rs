@@ -11,11 +11,6 @@ use alloc::vec::Vec;
 use nicekv_node::Host;
 use nicekv_wire::{Condition, Datagram, Now, OpId, Operation, Update};
 
-/// Whether an expiry time has passed on this node's wall clock.
-pub(super) fn is_overdue(expiry_ms: u64, now: Now) -> bool {
-    expiry_ms != 0 && expiry_ms <= now.unix_ms
-}
-
 impl Partition {
     /// Primary: deletes an overdue value and lets the get wait for that.
     pub(super) fn expire_for(
@@ -27,7 +22,7 @@ impl Partition {
         get: WaitingGet,
     ) {
         if !self.locks.is_locked(key) {
-            self.order_delete(host, now, key, version);
+            self.order_alone(host, now, key, version);
         }
         self.wait_for_outcome(host, get, key);
     }
@@ -50,7 +45,7 @@ impl Partition {
         let delete = Update {
             keyspace: self.membership.keyspace,
             op,
-            digest: nicekv_placement::key_digest(key),
+            digest: self.membership.digest(key),
             reply_to: None,
             watermark,
             condition: Condition::IfVersion(version),
@@ -58,7 +53,9 @@ impl Partition {
             operation: Operation::Delete,
             key,
         };
-        host.outbox.send(self.membership.multicast, |out| delete.encode(out));
+        if !self.is_chain() {
+            host.outbox.send(self.membership.multicast, |out| delete.encode(out));
+        }
         let mut datagram = Vec::new();
         delete.encode(&mut datagram);
         let Ok((_, Datagram::Update(own))) = Datagram::decode(&datagram) else {
@@ -70,6 +67,14 @@ impl Partition {
         }
         host.finish_internal(op);
         None
+    }
+
+    /// Primary: the same, where nothing else is open of the key.
+    pub(super) fn order_alone(&mut self, host: &mut Host, now: Now, key: &[u8], version: OpId) {
+        self.order_delete(host, now, key, version);
+        if self.is_chain() {
+            self.decide_key(host, now, key);
+        }
     }
 
     /// Primary: the next op of `key` meets an overdue value; have it deleted first. Whether that is under way.
@@ -100,7 +105,7 @@ impl Partition {
             let Some((key, version)) = self.contents.agenda_mut().take_due(now) else { break };
             // The next op of a locked key sees to it.
             if !self.locks.is_locked(&key) {
-                self.order_delete(host, now, &key, version);
+                self.order_alone(host, now, &key, version);
                 deletes += 1;
             }
         }

@@ -36,7 +36,7 @@ impl Partition {
     }
 
     /// Whether a copy must come before further decisions.
-    fn keeps_too_much(&self) -> bool {
+    pub(super) fn keeps_too_much(&self) -> bool {
         self.join.as_ref().is_some_and(|join| join.kept_back() >= UNRELEASED_MAX)
     }
 
@@ -55,7 +55,7 @@ impl Partition {
 
     /// Another member says what all hold. The primary may have told nobody yet, if it was uncontended.
     pub(super) fn learn_released(&mut self, host: &mut Host, now: Now, released: u64) {
-        if !self.is_primary() && released > self.sequence.released() {
+        if !self.is_primary() && !self.is_chain() && released > self.sequence.released() {
             self.release(host, now, released);
         }
     }
@@ -83,6 +83,9 @@ impl Partition {
 
     pub(super) fn tell_progress(&mut self, host: &mut Host, gap: bool) {
         self.reporting.tell();
+        if self.is_chain() {
+            return self.chain_progress(host, gap);
+        }
         let progress = Progress {
             partition: self.id(),
             epoch: self.membership.epoch,

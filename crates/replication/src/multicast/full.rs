@@ -36,7 +36,11 @@ impl Partition {
             return false;
         }
         host.count_refused_for_space(self.id(), self.membership.epoch, update.op);
-        if self.is_primary() {
+        if self.is_chain() {
+            if source != Source::Own {
+                self.refuse_full(host, now, update, source.address());
+            }
+        } else if self.is_primary() {
             self.decide_full(host, now, update, source);
         } else {
             let (partition, epoch, op) = (self.id(), self.membership.epoch, update.op);

@@ -4,10 +4,10 @@
 //! answers what is visible. The value is read as of the datagram's arrival, which lies within the client's call however late the answer
 //! leaves.
 
-use super::expiry::is_overdue;
 use super::locks::WaitingGet;
 use super::partition::Partition;
 use super::waits::PendingRead;
+use crate::entry::is_overdue;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_node::{Host, Plant, Standing, Step};
@@ -17,6 +17,9 @@ use nicekv_wire::{Get, Now, OpId, Reply, Status};
 impl Partition {
     /// A get arrived, from a client or passed on by a member.
     pub(super) fn on_get(&mut self, host: &mut Host, now: Now, get: &Get<'_>, from: SocketAddrV4) {
+        if self.is_chain() {
+            return self.on_chain_get(host, now, get, from);
+        }
         let serves = self.membership.standing.serves() || self.answers_unadmitted(host, get.key);
         let may_serve = serves && host.has_lease(now);
         let heard = match get.forwarded {
@@ -27,7 +30,7 @@ impl Partition {
             host.counters.dropped += 1;
             return;
         }
-        let waiting = WaitingGet { op: get.op, reply_to: get.reply_to.unwrap_or(from) };
+        let waiting = WaitingGet { op: get.op, reply_to: get.reply_to.unwrap_or(from), is_judged: false };
         if !self.locks.is_locked(get.key) || self.answers_stale(host) {
             self.serve_get(host, now, waiting, get.key);
         } else if !self.is_primary() {
@@ -66,17 +69,29 @@ impl Partition {
     }
 
     pub(super) fn forward_get(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
+        self.pass_get(host, now, get, key, self.membership.primary_address());
+    }
+
+    /// Passes a get on to another member.
+    pub(super) fn pass_get(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        get: WaitingGet,
+        key: &[u8],
+        to: SocketAddrV4,
+    ) {
         host.trace.note(now, get.op, Step::PassedOn);
         host.counters.gets_forwarded += 1;
         let forwarded = Get {
             keyspace: self.membership.keyspace,
             op: get.op,
-            digest: nicekv_placement::key_digest(key),
+            digest: self.membership.digest(key),
             reply_to: Some(get.reply_to),
             forwarded: Some((self.id(), self.membership.epoch, host.config.node)),
             key,
         };
-        host.outbox.send(self.membership.primary_address(), |out| forwarded.encode(out));
+        host.outbox.send(to, |out| forwarded.encode(out));
     }
 
     /// Reads the visible value for a get.
@@ -86,8 +101,7 @@ impl Partition {
             return;
         }
         let token = host.read(self.id(), key);
-        let read = PendingRead::Get { op: get.op, reply_to: get.reply_to, key: key.into() };
-        self.waits.read(token, read);
+        self.waits.read(token, PendingRead::Get { get, key: key.into() });
     }
 
     /// The visible value has been read: answer.
@@ -104,7 +118,11 @@ impl Partition {
             host.counters.dropped += 1;
             return;
         }
-        let overdue = entry.filter(|entry| is_overdue(entry.expiry_ms, now));
+        if self.is_chain() && !self.is_tail(host) {
+            return self.judge_expiry(host, now, get, key, entry);
+        }
+        let entry_to_expire = entry.filter(|_| !get.is_judged);
+        let overdue = entry_to_expire.filter(|entry| is_overdue(entry.expiry_ms, now));
         if let Some(entry) = overdue
             && !host.has(Plant::ExpiryByLocalClock)
         {

@@ -72,6 +72,8 @@ pub(super) enum Latest {
 pub(crate) struct WaitingGet {
     pub(super) op: OpId,
     pub(super) reply_to: SocketAddrV4,
+    /// Of a chain: the head has looked whether the value's time has come (R11).
+    pub(super) is_judged: bool,
 }
 
 /// A locked key.
@@ -333,6 +335,25 @@ impl Locks {
             op.votes = Votes { acks, ..Votes::default() };
             (op.sent_ns, op.tries) = (now.boot_ns, 0);
         }
+    }
+
+    /// Lets go of the undecided ops: of a chain nobody was told anything of them. Which they were.
+    pub(super) fn drop_undecided(&mut self, visibility: &mut Visibility) -> Vec<OpId> {
+        let mut dropped = Vec::new();
+        while let Some((_, op)) = self.undecided.pop_first() {
+            let state = self.ops.remove(&op).expect("an undecided op is open");
+            let EntryRef::Occupied(mut entry) = self.keys.entry_ref(state.stored.key()) else {
+                panic!("an open op locks its key")
+            };
+            let key = entry.get_mut();
+            key.queue.retain(|queued| *queued != op);
+            if key.queue.is_empty() && key.unreleased == 0 {
+                visibility.unlocked(self.partition, state.stored.key());
+                entry.remove();
+            }
+            dropped.push(op);
+        }
+        dropped
     }
 
     /// Lets go of all ops; they are put into `ops`.

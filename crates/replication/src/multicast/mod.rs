@@ -6,13 +6,15 @@
 //! 3. `prepare`: every replica logs and acknowledges an op;
 //! 4. `decide`: the primary orders it, on the fast or the slow path; [`crate::evaluate`] says what it does;
 //! 5. `settle`: a decision is logged, takes effect, is released; `follow`: the others hear of it;
-//! 6. `get`: who may answer a get, and with what; `expiry`: values whose time has come;
+//! 6. `get` and `scan`: who may answer them, and with what; `expiry`: values whose time has come;
 //! 7. `epoch`: recovery when the replica set changes; `history`, `join` and `copy`: what a returning node has missed; `restore`: the log;
 //! 8. `reshape`: the end of a partition, and the beginning of what takes its place;
 //! 9. `sweep`: what is done about silence; `full` and `repair`: about disks that are full, or return damaged values;
-//!    `scrub` and `compare`: about replicas that differ.
+//!    `scrub` and `compare`: about replicas that differ;
+//! 10. `chain`: the same sequence, agreed on along a chain.
 
 mod agenda;
+mod chain;
 mod compare;
 mod contents;
 mod copy;
@@ -38,6 +40,7 @@ mod repairs;
 mod reporting;
 mod reshape;
 mod restore;
+mod scan;
 mod scrub;
 mod sequence;
 mod settle;
@@ -47,7 +50,6 @@ mod waits;
 use crate::entry::decode_entry;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use locks::WaitingGet;
 use nicekv_node::{
     CopyChunk, CopyRequest, Host, Membership, Message, Page, PartitionStatus, Protocol, Request, Standing,
     stored_entries,
@@ -72,7 +74,7 @@ impl Protocol for Partition {
     }
 
     fn is(&self, replication: Replication) -> bool {
-        replication == Replication::Multicast
+        matches!(replication, Replication::Multicast | Replication::Chain)
     }
 
     fn membership(&self) -> &Membership {
@@ -90,6 +92,7 @@ impl Protocol for Partition {
     fn on_request(&mut self, host: &mut Host, now: Now, from: SocketAddrV4, request: Request<'_>) {
         match request {
             Request::Get(get) => self.on_get(host, now, get, from),
+            Request::Scan(scan) => self.on_scan(host, now, scan, from),
             Request::Update(update, datagram) => {
                 self.on_update(host, now, update, datagram, Source::Client(from));
             }
@@ -100,6 +103,19 @@ impl Protocol for Partition {
 
     fn on_message(&mut self, host: &mut Host, now: Now, sender: NodeId, message: Message<'_>) {
         match message {
+            Message::Forwarded(decision, op) if self.is_chain() => {
+                self.on_forwarded(host, now, sender, decision, op);
+            }
+            Message::Watermark(watermark) if self.is_chain() => {
+                self.on_chain_watermark(host, now, sender, watermark);
+            }
+            Message::Progress(progress, _) if self.is_chain() => {
+                self.on_chain_progress(host, now, sender, progress);
+            }
+            Message::Resent { update, datagram, .. } if self.is_chain() => {
+                self.on_early_op(host, sender, update, datagram);
+            }
+            Message::Forwarded(..) => host.counters.refused += 1,
             Message::PrepareAck(ack) if self.is_primary() => self.on_prepare_ack(host, now, sender, ack),
             Message::PrepareAck(_) => {}
             Message::Progress(progress, prepares) => {
@@ -128,7 +144,10 @@ impl Protocol for Partition {
             Message::RepairRequest(request) => self.on_repair_request(host, now, request),
             Message::RepairReply(reply) => self.on_repair_reply(host, now, reply),
             Message::ScrubPage(page) => self.on_scrub_page(host, now, page),
-            Message::Tombstones(_) | Message::TombstonesAck(_) => host.counters.refused += 1,
+            Message::Tombstones(_)
+            | Message::TombstonesAck(_)
+            | Message::Entrust(_)
+            | Message::Entrusted(_) => host.counters.refused += 1,
         }
     }
 
@@ -152,8 +171,7 @@ impl Protocol for Partition {
 
     fn on_read(&mut self, host: &mut Host, now: Now, token: u64, entry: Option<&[u8]>) {
         match self.waits.finish_read(token) {
-            PendingRead::Get { op, reply_to, key } => {
-                let get = WaitingGet { op, reply_to };
+            PendingRead::Get { get, key } => {
                 self.on_get_read(host, now, get, &key, entry.map(decode_entry));
             }
             PendingRead::Evaluate { key } => {
@@ -169,9 +187,7 @@ impl Protocol for Partition {
 
     fn on_read_corrupt(&mut self, host: &mut Host, now: Now, token: u64) {
         match self.waits.finish_read(token) {
-            PendingRead::Get { op, reply_to, key } => {
-                self.on_get_corrupt(host, now, WaitingGet { op, reply_to }, &key);
-            }
+            PendingRead::Get { get, key } => self.on_get_corrupt(host, now, get, &key),
             PendingRead::Evaluate { key } => self.on_state_corrupt(host, now, token, &key),
             PendingRead::Repair { epoch, to, asked, key } => {
                 self.on_repair_read(host, now, (epoch, to, asked), &key, KeyState::Corrupt);
@@ -184,7 +200,7 @@ impl Protocol for Partition {
         // A copy must not go without them: the joiner asks again.
         self.begin_repairs(host, now, page.corrupt);
         if let Some(purpose) = scan.filter(|_| page.corrupt.is_empty()) {
-            self.take_page(host, now, purpose, page.entries, page.more);
+            self.take_page(host, now, purpose, &page);
         }
     }
 
@@ -238,13 +254,17 @@ impl Protocol for Partition {
 
     /// A contended decision takes effect when it is released (R2), so what comes after it may show before.
     fn settled(&self) -> Option<u64> {
+        if self.is_chain() {
+            // What the tail has released is what was said, and nothing else has taken effect here.
+            return self.hop.has_spoken().then(|| self.sequence.released());
+        }
         let leads = self.lead.as_ref().is_some_and(|lead| lead.is_ready()) && self.membership.activated;
         let is_held_back = self.sequence.unreleased().any(|decided| decided.contended);
         (leads && !is_held_back).then(|| self.sequence.logged())
     }
 
     fn can_be_reshaped(&self) -> bool {
-        true
+        !self.is_chain()
     }
 
     fn repair(&mut self, host: &mut Host, now: Now, keys: &[Vec<u8>]) {
@@ -342,6 +362,7 @@ mod exploration {
             self.clients.export(ExportCursor::START, usize::MAX).0.hash(state);
             self.contents.fingerprint(state);
             self.reporting.is_pending().hash(state);
+            self.hop.fingerprint(state);
             self.lead.as_ref().inspect(|lead| lead.fingerprint(state));
         }
 

@@ -1,5 +1,6 @@
 //! One partition at one node: the parts that own its state. What it does about events, the other modules say.
 
+use super::chain::Hop;
 use super::contents::Contents;
 use super::joiner::{Former, Join};
 use super::lead::Lead;
@@ -37,6 +38,8 @@ pub struct Partition {
     pub(super) reporting: Reporting,
     /// Keys that cannot be read, or differ.
     pub(super) repairs: Repairs,
+    /// Of a chain: the successor.
+    pub(super) hop: Hop,
     /// What the disk is asked for.
     pub(super) waits: Waits,
 }
@@ -54,6 +57,7 @@ impl Partition {
             join: None,
             reporting: Reporting::default(),
             repairs: Repairs::default(),
+            hop: Hop::default(),
             waits: Waits::default(),
         }
     }

@@ -41,13 +41,16 @@ impl Partition {
         datagram: &[u8],
         source: Source,
     ) {
-        if self.membership.standing == Standing::Outside {
+        if self.membership.standing == Standing::Outside || (self.is_chain() && !self.is_primary()) {
             host.counters.dropped += 1;
             return;
         }
         let op = update.op;
         if self.locks.holds(op) {
-            self.acknowledge(host, op);
+            // Of a chain the tail answers, when it has it; nothing that is held here goes without (C3, C6).
+            if !self.is_chain() {
+                self.acknowledge(host, op);
+            }
             return;
         }
         match self.clients.lookup(op) {
@@ -83,6 +86,10 @@ impl Partition {
             return;
         }
         let spare = self.locks.take_spare();
+        if self.is_chain() {
+            let stored = StoredUpdate::new(update, datagram, source.address(), spare);
+            return self.take_in(host, now, stored, source);
+        }
         self.log_prepare(host, now, StoredUpdate::new(update, datagram, source.address(), spare));
     }
 

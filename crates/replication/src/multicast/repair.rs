@@ -41,7 +41,7 @@ impl Partition {
     /// The value for a get is damaged.
     pub(super) fn on_get_corrupt(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
         self.begin_repair(host, now, key);
-        if self.membership.standing.serves() && !self.is_primary() {
+        if self.membership.standing.serves() && !self.is_primary() && !self.is_chain() {
             return self.forward_get(host, now, get, key);
         }
         if !self.repairs.wait(get, key) {

@@ -162,7 +162,11 @@ mod tests {
     }
 
     fn get(sequence: u64) -> WaitingGet {
-        WaitingGet { op: OpId { client: ClientId(1), sequence }, reply_to: "10.0.0.9:900".parse().unwrap() }
+        WaitingGet {
+            op: OpId { client: ClientId(1), sequence },
+            reply_to: "10.0.0.9:900".parse().unwrap(),
+            is_judged: false,
+        }
     }
 
     #[track_caller]

@@ -111,12 +111,15 @@ impl Partition {
             self.contents.store(host, key, &entry);
         }
         host.trace.note(now, decided.op, Step::Shown);
-        if self.is_primary() {
+        let answers = if self.is_chain() { self.speaks(host) } else { self.is_primary() };
+        if answers {
             host.trace.note(now, decided.op, Step::Answered(result.status));
             host.reply(head.reply_to, &result.reply(decided.op));
         }
         host.finish_internal(decided.op);
-        self.clients.remember(decided.op, decided.index, result);
+        if !self.is_chain() || self.is_primary() || !host.has(Plant::ResultsStayAtHead) {
+            self.clients.remember(decided.op, decided.index, result);
+        }
         self.clients.advance(decided.op.client, head.watermark);
         if decided.effect != Effect::None {
             self.finish_repair(host, now, key);
@@ -142,7 +145,9 @@ impl Partition {
     /// A decision is durable here.
     pub(super) fn on_decision_forced(&mut self, host: &mut Host, now: Now, index: u64) {
         self.sequence.force(index);
-        if self.is_primary() {
+        if self.is_chain() {
+            self.on_entry_forced(host, now);
+        } else if self.is_primary() {
             self.advance_release(host, now);
         } else if index > self.sequence.released() {
             let is_waited_for = self.sequence.is_contended(index) || self.membership.sealed;

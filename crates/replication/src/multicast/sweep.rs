@@ -20,6 +20,9 @@ impl Partition {
         if self.sequence.forced() < self.sequence.logged() {
             host.storage.want_force();
         }
+        if self.is_chain() {
+            return self.sweep_chain(host, now);
+        }
         if self.is_primary() {
             self.sweep_lead(host, now);
             let lead = self.lead.as_ref().expect("a primary");

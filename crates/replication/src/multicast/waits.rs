@@ -1,10 +1,11 @@
 //! What a partition waits for from its disk, in the order in which the disk completes.
 
 use super::compare::Compare;
+use super::locks::WaitingGet;
 use super::recent::RecentKey;
+use super::scan::ClientScan;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::SocketAddrV4;
 use nicekv_node::StreamPeer;
 use nicekv_wire::{Epoch, NodeId, OpId};
 use smallvec::SmallVec;
@@ -16,7 +17,7 @@ pub(super) type ReadKey = SmallVec<[u8; 32]>;
 #[derive(Clone)]
 pub(super) enum PendingRead {
     /// To answer a get.
-    Get { op: OpId, reply_to: SocketAddrV4, key: ReadKey },
+    Get { get: WaitingGet, key: ReadKey },
     /// To evaluate the next op of a key.
     Evaluate { key: ReadKey },
     /// For a member that cannot read the key; `asked` is its request's `logged` and `released`.
@@ -36,6 +37,7 @@ pub(super) enum ScanPurpose {
     Copy(CopyScan),
     Recent(CopyRecent),
     Compare(Compare),
+    Client(ClientScan),
 }
 
 /// For a joiner.

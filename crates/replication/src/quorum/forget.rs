@@ -129,7 +129,7 @@ impl QuorumPartition {
     fn may_forget(&self, host: &Host, now: Now) -> bool {
         let is_quiet = now.boot_ns >= self.epoch_began_ns + QUIET_NS;
         let begins = self.membership.primary == host.config.node || is_quiet;
-        begins && self.answers() && self.membership.is_whole()
+        begins && self.answers() && self.membership.is_whole() && self.has_only_originals()
     }
 
     /// Another epoch has begun.
@@ -257,8 +257,13 @@ impl QuorumPartition {
         }
     }
 
+    /// While a member's place goes to another node, what all originals hold is not yet what all hold that are to count: nothing is forgotten anew.
+    fn has_only_originals(&self) -> bool {
+        self.membership.members.len() <= self.membership.replicas
+    }
+
     fn hold(&mut self, host: &mut Host, now: Now, told: &Tombstones<'_>) {
-        if host.disk_space == DiskSpace::Exhausted {
+        if !self.has_only_originals() || host.disk_space == DiskSpace::Exhausted {
             host.counters.dropped += 1;
             return;
         }

@@ -1,4 +1,5 @@
-//! How new storage comes to count (R14): it merges what R − k + 1 counted members hold, one after the other, over the copying stream.
+//! How new storage comes to count (R14): it merges what R − k + 1 counted members hold, one after the other, over the copying stream; who
+//! succeeds a member (`succession`), what that one holds.
 //!
 //! ```text
 //!   newcomer ──Request(after)──▶ member      engine scan
@@ -16,6 +17,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_node::{CopyChunk, Host, Page, Plant, StreamPeer};
 use nicekv_wire::bytes::Reader;
+use nicekv_wire::control::{Member, MemberRole, MemberState};
 use nicekv_wire::recovery::{CopyFrame, CopySection, Entry, read_keyed_entry};
 use nicekv_wire::{DecodeError, Epoch, NodeId, Now};
 
@@ -40,6 +42,32 @@ pub(super) struct Merge {
     next: usize,
     /// Tells the versions of one part from those of parts that were given up.
     round: u64,
+    end: End,
+}
+
+/// Of a newcomer that has merged all: whether that is durable.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum End {
+    #[default]
+    Open,
+    Forcing,
+    Durable,
+}
+
+impl Merge {
+    /// All is merged; whether that is new.
+    pub(super) fn begin_end(&mut self) -> bool {
+        let is_new = self.end == End::Open;
+        if is_new {
+            self.end = End::Forcing;
+        }
+        is_new
+    }
+
+    /// All that is merged is durable.
+    pub(super) fn end(&mut self) {
+        self.end = End::Durable;
+    }
 }
 
 #[derive(Clone)]
@@ -71,8 +99,14 @@ impl QuorumPartition {
     pub(super) fn resume_merge(&mut self, node: &mut Host, now: Now) {
         let merge = self.merge.get_or_insert_default();
         let Some(quorum) = self.quorum else { return };
-        if merge.merged.len() >= quorum.read_set() {
-            return self.count(node);
+        let is_enough = match self.newcomer {
+            Some(Some(predecessor)) => merge.merged.contains(&predecessor),
+            _ => merge.merged.len() >= quorum.read_set(),
+        };
+        match self.newcomer {
+            None if is_enough => return self.count(node),
+            Some(_) if is_enough || node.has(Plant::QuorumMergeCutShort) => return self.finish_merge(node),
+            _ => {}
         }
         if let Some(source) = &mut merge.source
             && source.epoch != self.membership.epoch
@@ -103,6 +137,19 @@ impl QuorumPartition {
         self.ask(node);
     }
 
+    /// Newcomer: whether all that it has to merge is durable here.
+    pub(super) fn has_merged(&self) -> bool {
+        self.newcomer.is_some() && self.merge.as_ref().is_some_and(|merge| merge.end == End::Durable)
+    }
+
+    /// Another epoch has begun: who has left does not count any more, as another one may have come in its place.
+    pub(super) fn keep_merged(&mut self) {
+        let Self { merge, membership, .. } = self;
+        if let Some(merge) = merge {
+            merge.merged.retain(|node| membership.position(*node).is_some());
+        }
+    }
+
     /// A version of the part that is being taken could not be: the part is asked for again.
     pub(super) fn restart_part(&mut self, now: Now) {
         let source = self.merge.as_mut().and_then(|merge| merge.source.as_mut());
@@ -114,11 +161,16 @@ impl QuorumPartition {
     }
 
     fn choose_source(&mut self, node: &Host, now: Now) {
+        let newcomer = self.newcomer;
         let Some(merge) = &mut self.merge else { return };
-        let candidates =
-            self.membership.members.iter().enumerate().filter(|(_, member)| {
-                member.node != node.config.node && !merge.merged.contains(&member.node)
-            });
+        let may_serve = |member: &Member| match newcomer {
+            Some(Some(predecessor)) => member.node == predecessor,
+            // Who comes in another's place is silent.
+            _ => member.state == MemberState::Consistent || member.role != MemberRole::Newcomer,
+        };
+        let candidates = self.membership.members.iter().enumerate().filter(|(_, member)| {
+            member.node != node.config.node && !merge.merged.contains(&member.node) && may_serve(member)
+        });
         let candidates: Vec<_> = candidates.collect();
         let chosen = candidates.iter().find(|(place, _)| *place >= merge.next).or(candidates.first());
         let Some((place, member)) = chosen else { return };

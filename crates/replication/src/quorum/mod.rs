@@ -9,8 +9,8 @@
 //!
 //! This is the multi-writer register of Attiya, Bar-Noy and Dolev with a write set of k and a read set of R − k + 1, which always have
 //! a replica in common. Replicas decide nothing: each keeps the newest version of a key, by timestamp, and says what it durably holds.
-//! Read `partition` (query and store), then `merge` (a node whose storage is new), `repair` (a key that cannot be read), `forget`
-//! (deletions), then this module's dispatch.
+//! Read `partition` (query and store), then `epoch` and `merge` (a node whose storage is new), `succession` (a place that goes to another node),
+//! `repair` (a key that cannot be read), `forget` (deletions), then this module's dispatch.
 //!
 //! What must hold: *if a store was answered by k replicas in one epoch before a query began, the R − k + 1 that answer the query in
 //! one epoch include one that holds that version or a newer one.* It does because
@@ -23,17 +23,28 @@
 //!    answer names the epoch in which it leaves, after the version was forced;
 //! 4. the old process of a storage that was replaced answers no more queries: lease (R12), for the end of which merging waits (`activated`);
 //! 5. a key that cannot be read is new storage for that key alone, and 2. and 3. hold for it likewise (`repair`). The epoch that they need
-//!    is made by a *fence*: the metadata service begins the next epoch, of the same members, for a member that asks.
+//!    is made by a *fence*: the metadata service begins the next epoch, of the same members, for a member that asks;
+//! 6. a member's place goes from C to D by a *succession*: D is silent while C counts, and when D counts and C does not any more, its storage has
+//!    whatever C's had told (`succession`). So the two are one storage that goes on, for 1. to 5.: a write set with C and a read set with D have a
+//!    member in common as if D were C, and likewise the members that a new storage or a damaged key has heard; C, once it has left, is none of those,
+//!    or both would be counted for one. What D acknowledges C does not have, but then C answers no query any more: D is silent until
+//!    the epoch is activated (4.). Of a succession that is broken off nothing is left: D was silent all the time;
+//! 7. nothing is forgotten anew while there is a fourth member: all that count must have held a deletion when a round ends, D among them. What was
+//!    held by all before is on C's pages, as the deletion itself or as C's floor;
+//! 8. who comes in a place whose owner is gone is new storage (2. to 4.), with k > 1: else what the owner has told is held by nobody.
 //!
-//! R and k are fixed: a removed member is silent, not gone, so a node is never replaced by another one, and fewer than R − k + 1
+//! R and k are fixed: a silent member is counted as silent, not gone, and fewer than R − k + 1
 //! counted members answer nothing rather than something stale. Deletions are versions, until every
 //! member holds them and they are forgotten: what remains of them is a number, the *floor*, and `forget` says why that is enough. Stores name
 //! the epoch in which their query was answered and are taken in no other, so none that is older than a deletion arrives after it is forgotten.
 
+mod entrusting;
+mod epoch;
 mod forget;
 mod merge;
 mod partition;
 mod repair;
+mod succession;
 mod version;
 
 use crate::entry::decode_entry;
@@ -62,7 +73,7 @@ impl Protocol for QuorumPartition {
         match (replication, self.quorum) {
             (Replication::Quorum(quorum), Some(known)) => quorum == known,
             (Replication::Quorum(_), None) => true,
-            (Replication::Multicast, _) => false,
+            (Replication::Multicast | Replication::Chain, _) => false,
         }
     }
 
@@ -86,6 +97,7 @@ impl Protocol for QuorumPartition {
                 host.storage.remove(self.id(), key);
             }
             Record::Floor { floor } => self.floor = self.floor.max(floor),
+            Record::Emptied => self.forget_everything(host),
         }
         Ok(())
     }
@@ -102,6 +114,7 @@ impl Protocol for QuorumPartition {
             Request::Query(query) => host.refuse(query.op, query.reply_to.or(Some(from))),
             Request::Store(store) => host.refuse(store.op, store.reply_to.or(Some(from))),
             Request::Get(get) => host.refuse(get.op, get.reply_to.or(Some(from))),
+            Request::Scan(scan) => host.refuse(scan.op, scan.reply_to.or(Some(from))),
             Request::Update(update, _) => host.refuse(update.op, update.reply_to.or(Some(from))),
         }
     }
@@ -112,6 +125,8 @@ impl Protocol for QuorumPartition {
             Message::RepairReply(reply) => self.on_repair_reply(host, now, reply),
             Message::Tombstones(told) => self.on_tombstones(host, now, told),
             Message::TombstonesAck(round) => self.on_tombstones_ack(host, now, sender, round),
+            Message::Entrust(entrust) => self.on_entrust(host, now, entrust),
+            Message::Entrusted(serial) => self.on_entrusted(host, now, sender, serial),
             _ => host.counters.refused += 1,
         }
     }
@@ -136,6 +151,9 @@ impl Protocol for QuorumPartition {
 
     fn on_read(&mut self, host: &mut Host, now: Now, token: u64, entry: Option<&[u8]>) {
         let PendingRead { key, what } = self.finish_read(token);
+        if matches!(what, ReadFor::Void) {
+            return;
+        }
         if !self.is_believed(&key) {
             return self.on_unreadable(host, now, &key, &what);
         }
@@ -148,11 +166,15 @@ impl Protocol for QuorumPartition {
             ReadFor::Forgetting { timestamp } => {
                 self.on_forgetting_read(host, &key, timestamp, entry.map(decode_entry));
             }
+            ReadFor::Void => unreachable!("see above"),
         }
     }
 
     fn on_read_corrupt(&mut self, host: &mut Host, now: Now, token: u64) {
         let PendingRead { key, what } = self.finish_read(token);
+        if matches!(what, ReadFor::Void) {
+            return;
+        }
         self.on_unreadable(host, now, &key, &what);
         self.begin_repair(host, now, &key);
     }
@@ -178,11 +200,14 @@ impl Protocol for QuorumPartition {
     fn sweep(&mut self, host: &mut Host, now: Now) -> bool {
         self.look_over(host, now);
         let is_repairing = self.sweep_repairs(host, now);
-        self.sweep_forgetting(host, now) || is_repairing
+        let is_entrusting = self.sweep_entrusted(host, now);
+        self.sweep_forgetting(host, now) || is_repairing || is_entrusting
     }
 
-    /// Versions need no second record: when the records from here on are durable, all before are, and in the engine.
+    /// Versions need no second record: when the records from here on are durable, all before are, and in the engine; but for those that wait
+    /// for a successor to hold them.
     fn checkpoint(&self, host: &mut Host) {
+        self.log_entrusted_again(host);
         if self.floor > 0 {
             host.append(self.id(), |out| Record::Floor { floor: self.floor }.append(out));
         }

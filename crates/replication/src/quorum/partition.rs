@@ -6,9 +6,11 @@
 //!   Query ─▶ read the engine ─▶ answer
 //! ```
 //!
-//! Invariants: the engine holds forced versions only, so a query tells of nothing that a crash could take away; what is done to a key's entry
-//! is done in the order of the log, which is that of the timestamps but where a repair goes back to what others hold.
+//! Invariants: the engine holds forced versions only, so a query tells of nothing that a crash could take away; that of a member that leaves
+//! holds only what its successor holds, or is to read from it (`succession`); what is done to a key's entry is done in the order of the log,
+//! which is that of the timestamps but where a repair goes back to what others hold.
 
+use super::entrusting::{Entrusting, Forced, has_room};
 use super::forget::Forgetting;
 use super::merge::{Merge, PendingScan};
 use super::repair::Repairs;
@@ -18,19 +20,20 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_node::{DiskSpace, Host, Map, Membership, PartitionStatus, Plant, Standing, Step};
-use nicekv_wire::control::{Assign, ReportKind};
+use nicekv_node::{Host, Map, Membership, PartitionStatus, Plant, Standing, Step};
 use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumQuery, QuorumStore, Timestamp};
 use nicekv_wire::recovery::Entry;
-use nicekv_wire::{Now, OpId, PartitionId, Replication, Status};
+use nicekv_wire::{NodeId, Now, OpId, PartitionId, Replication, Status};
 
 /// What is under way on a key.
 #[derive(Clone, Default)]
 pub(super) struct Key {
     /// Wait for the engine's version to be read.
-    waiting: Vec<(Version, Waiter)>,
-    /// The newest version in the log that is not known to be forced, and its record.
-    newest: Option<(Timestamp, u64)>,
+    pub(super) waiting: Vec<(Version, Waiter)>,
+    /// The newest version in the log that is not in the engine, and its record.
+    pub(super) newest: Option<(Timestamp, u64)>,
+    /// Serials of versions that are forced, and that a successor is to hold before they go to the engine.
+    pub(super) entrusted: Vec<u64>,
 }
 
 /// One partition of a quorum keyspace at one node. See the module `quorum`.
@@ -42,7 +45,12 @@ pub struct QuorumPartition {
     /// This storage is one of the R: it has been a member from the beginning, or has merged enough.
     pub(super) counted: bool,
     /// Its record is in the log and not yet forced.
-    counting: bool,
+    pub(super) counting: bool,
+    /// What it says counts, if it is counted: see `succession`.
+    pub(super) admitted: bool,
+    /// It comes in the place of another node: of this one, if that is there.
+    pub(super) newcomer: Option<Option<NodeId>>,
+    pub(super) entrusting: Entrusting,
     pub(super) merge: Option<Merge>,
     pub(super) keys: Map<Box<[u8]>, Key>,
     pub(super) reads: VecDeque<(u64, PendingRead)>,
@@ -57,7 +65,7 @@ pub struct QuorumPartition {
     /// When an epoch after this one was last asked for.
     pub(super) fence_asked_ns: u64,
     /// Nothing is looked over before.
-    sweep_ns: u64,
+    pub(super) sweep_ns: u64,
 }
 
 impl QuorumPartition {
@@ -67,6 +75,9 @@ impl QuorumPartition {
             quorum: None,
             counted: false,
             counting: false,
+            admitted: false,
+            newcomer: None,
+            entrusting: Entrusting::default(),
             merge: None,
             keys: host.map(),
             reads: VecDeque::new(),
@@ -93,12 +104,12 @@ impl QuorumPartition {
 
     /// Whether what it says counts.
     pub(super) fn answers(&self) -> bool {
-        self.membership.standing != Standing::Outside && self.counted
+        self.membership.standing != Standing::Outside && self.counted && self.admitted
     }
 
     /// Whether a bound is reached: what more arrives is dropped, and clients retry.
     pub(super) fn is_full(&self) -> bool {
-        self.unforced.len() + self.reads.len() >= OPEN_OPS_MAX
+        self.unforced.len() + self.reads.len() + self.entrusting.held.len() >= OPEN_OPS_MAX
     }
 
     pub(super) fn tell_status(&self) -> PartitionStatus {
@@ -129,64 +140,6 @@ impl QuorumPartition {
         let scan = self.scans.pop_front().expect("a scan is pending");
         assert_eq!(token, scan.token, "scans complete in order");
         scan
-    }
-
-    /// Takes up an epoch; whether it is to be acknowledged.
-    pub(super) fn take_assign(&mut self, node: &mut Host, now: Now, assign: &Assign) -> bool {
-        if assign.epoch < self.membership.epoch {
-            return false;
-        }
-        let is_new = assign.epoch > self.membership.epoch;
-        let was_activated = self.membership.activated && !is_new;
-        self.learn(assign.replication);
-        self.membership = Membership::of(assign, node.config.node);
-        self.membership.activated |= was_activated;
-        if self.membership.standing == Standing::Handoff {
-            // One too many: R is fixed.
-            self.membership.standing = Standing::Outside;
-        }
-        let is_consistent = self.membership.standing == Standing::Consistent;
-        if is_consistent || node.has(Plant::NewcomerCountsAtOnce) {
-            // Only storage that was counted, or one of a cluster that has never been, is told so.
-            self.count(node);
-        }
-        if is_new {
-            (self.sweep_ns, self.fence_asked_ns, self.epoch_began_ns) = (0, 0, now.boot_ns);
-            self.look_over(node, now);
-            self.on_epoch_while_forgetting(node, now);
-            self.restart_repairs();
-            if self.sweep_repairs(node, now) {
-                node.arm_sweep(now);
-            }
-        }
-        true
-    }
-
-    /// Writes down that this storage counts.
-    pub(super) fn count(&mut self, node: &mut Host) {
-        if self.counted || core::mem::replace(&mut self.counting, true) {
-            return;
-        }
-        let record = node.append_awaited(self.id(), |out| Record::Counted.append(out));
-        node.storage.want_force();
-        self.unforced.push_back(Unforced { record, what: UnforcedWhat::Counted });
-    }
-
-    /// What is to be done again while this node is on its way to be a full member.
-    pub(super) fn look_over(&mut self, node: &mut Host, now: Now) {
-        if self.membership.standing != Standing::Joining {
-            self.merge = None;
-            return;
-        }
-        if now.boot_ns >= self.sweep_ns {
-            self.sweep_ns = now.after(node.config.timing.copy_retry);
-            if self.counted {
-                node.report(self.id(), self.membership.epoch, ReportKind::CopyDone);
-            } else {
-                self.resume_merge(node, now);
-            }
-        }
-        node.arm_sweep_at(self.sweep_ns);
     }
 
     /// What does this replica hold?
@@ -266,11 +219,7 @@ impl QuorumPartition {
             let query = QuorumQuery { keyspace, op, digest, reply_to: None, quorum, wants_value, key };
             return self.on_query(node, now, query, reply_to);
         }
-        let has_room = match node.disk_space {
-            DiskSpace::Enough => true,
-            DiskSpace::Reserve => store.value.is_none(),
-            DiskSpace::Exhausted => false,
-        };
+        let has_room = has_room(node.disk_space, store.value.is_none());
         let is_early = store.epoch > epoch;
         if self.membership.standing == Standing::Outside || self.is_full() || !has_room || is_early {
             node.counters.dropped += 1;
@@ -289,7 +238,7 @@ impl QuorumPartition {
             }
             Some(state) => state.waiting.push((version, waiter)),
             None => {
-                let state = Key { waiting: alloc::vec![(version, waiter)], newest: None };
+                let state = Key { waiting: alloc::vec![(version, waiter)], ..Key::default() };
                 self.keys.insert(key.into(), state);
                 let token = node.read(self.id(), key);
                 self.reads.push_back((token, PendingRead { key: key.into(), what: ReadFor::Newest }));
@@ -340,7 +289,7 @@ impl QuorumPartition {
         self.keys.get(key).is_some_and(|state| state.newest.is_some())
     }
 
-    /// A version of a key whose newest one is not yet forced.
+    /// A version of a key whose newest one is not yet in the engine.
     fn keep(
         &mut self,
         node: &mut Host,
@@ -354,9 +303,10 @@ impl QuorumPartition {
             return self.log(node, now, key, version, waiter);
         }
         let at = self.unforced.binary_search_by_key(&newest.1, |unforced| unforced.record);
-        let unforced = &mut self.unforced[at.expect("its record is not forced")];
-        let UnforcedWhat::Version { waiters, .. } = &mut unforced.what else {
-            unreachable!("a version's record")
+        let waiters = match at.map(|at| &mut self.unforced[at].what) {
+            Ok(UnforcedWhat::Version { waiters, .. }) => waiters,
+            Ok(_) => unreachable!("a version's record"),
+            Err(_) => self.waiters_of_entrusted(key),
         };
         waiters.push(waiter);
     }
@@ -386,24 +336,36 @@ impl QuorumPartition {
                 self.sweep_ns = 0;
                 self.look_over(node, now);
             }
+            UnforcedWhat::Merged => {
+                self.merge.iter_mut().for_each(Merge::end);
+                self.sweep_ns = 0;
+                self.look_over(node, now);
+            }
+            UnforcedWhat::Void => {}
             UnforcedWhat::Forgotten { key } => {
                 node.storage.remove(self.id(), &key);
                 self.finish_repair(node, &key);
             }
             UnforcedWhat::Version { key, version, waiters } => {
-                node.storage.write(self.id(), &key, |out| version.entry().append(out));
-                self.finish_repair(node, &key);
-                let state = self.keys.get_mut(&key).expect("it is under way");
-                if state.newest == Some((version.timestamp, unforced.record)) {
-                    state.newest = None;
-                    if state.waiting.is_empty() {
-                        self.keys.remove(&key);
-                    }
-                }
-                for waiter in waiters {
-                    self.tell(node, now, waiter, version.timestamp, version.value.is_some());
-                }
+                self.on_version_forced(node, now, Forced::new(unforced.record, key, version, waiters));
             }
+        }
+    }
+
+    /// A version may be told from now on.
+    pub(super) fn write_forced(&mut self, node: &mut Host, now: Now, forced: Forced) {
+        let Forced { record, key, version, waiters, .. } = forced;
+        node.storage.write(self.id(), &key, |out| version.entry().append(out));
+        self.finish_repair(node, &key);
+        let state = self.keys.get_mut(&key).expect("it is under way");
+        if state.newest == Some((version.timestamp, record)) {
+            state.newest = None;
+            if state.waiting.is_empty() {
+                self.keys.remove(&key);
+            }
+        }
+        for waiter in waiters {
+            self.tell(node, now, waiter, version.timestamp, version.value.is_some());
         }
     }
 
@@ -417,6 +379,7 @@ impl QuorumPartition {
             }
             Waiter::Merge { round } => self.on_merged(node, now, round),
             Waiter::Tombstone { serial } => self.on_tombstone_held(node, serial),
+            Waiter::Predecessor { node: to, serial } => self.tell_entrusted(node, to, serial),
             Waiter::Nobody => {}
         }
     }

@@ -42,6 +42,11 @@ pub(super) enum Waiter {
     Tombstone {
         serial: u64,
     },
+    /// The member in whose place this one comes, which named it so.
+    Predecessor {
+        node: NodeId,
+        serial: u64,
+    },
     /// It takes the place of what is damaged.
     Nobody,
 }
@@ -71,6 +76,8 @@ pub(super) enum ReadFor {
     Forgetting {
         timestamp: Timestamp,
     },
+    /// What was held before this replica was emptied.
+    Void,
 }
 
 #[derive(Clone)]
@@ -82,8 +89,18 @@ pub(super) struct Unforced {
 #[derive(Clone)]
 pub(super) enum UnforcedWhat {
     Counted,
-    Version { key: Box<[u8]>, version: Version, waiters: Vec<Waiter> },
-    Forgotten { key: Box<[u8]> },
+    /// Of a newcomer: all that it has to merge.
+    Merged,
+    Version {
+        key: Box<[u8]>,
+        version: Version,
+        waiters: Vec<Waiter>,
+    },
+    Forgotten {
+        key: Box<[u8]>,
+    },
+    /// Of what was held before this replica was emptied.
+    Void,
 }
 
 /// A record of the log. Kinds differ from the primary's, so that neither protocol takes up the other's log.
@@ -96,12 +113,15 @@ pub(super) enum Record<'a> {
     Forgotten { key: &'a [u8], floor: u64 },
     /// The floor is at least this.
     Floor { floor: u64 },
+    /// What is in earlier records is void: the replica comes in another one's place, and begins with nothing.
+    Emptied,
 }
 
 const KIND_COUNTED: u8 = 64;
 const KIND_VERSION: u8 = 65;
 const KIND_FORGOTTEN: u8 = 66;
 const KIND_FLOOR: u8 = 67;
+const KIND_EMPTIED: u8 = 68;
 
 impl<'a> Record<'a> {
     pub(super) fn append(&self, out: &mut Vec<u8>) {
@@ -120,6 +140,7 @@ impl<'a> Record<'a> {
                 out.extend_from_slice(&[KIND_FLOOR, 0]);
                 out.extend_from_slice(&floor.to_be_bytes());
             }
+            Self::Emptied => out.extend_from_slice(&[KIND_EMPTIED, 0]),
         }
     }
 
@@ -135,6 +156,7 @@ impl<'a> Record<'a> {
             }
             KIND_FORGOTTEN => Self::Forgotten { floor: read_floor(&mut reader)?, key: reader.rest() },
             KIND_FLOOR => Self::Floor { floor: read_floor(&mut reader)? },
+            KIND_EMPTIED => Self::Emptied,
             other => return Err(DecodeError::UnknownValue { field: "record kind", value: other.into() }),
         };
         reader.finish("record")?;

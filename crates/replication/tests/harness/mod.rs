@@ -37,10 +37,26 @@ pub(crate) struct Node {
     pub(crate) sequence: u64,
     /// Originals that a partition is to have.
     pub(crate) replicas: u8,
+    /// Of its keyspace.
+    pub(crate) replication: Replication,
     /// The disk does not force the log.
     pub(crate) forces_nothing: bool,
     /// How many pages it has read.
     pub(crate) scans: usize,
+}
+
+/// A node's, with these periods; it counts nothing.
+fn config(timing: Timing) -> NodeConfig {
+    NodeConfig {
+        node: NodeId(1),
+        metadata: vec![METADATA],
+        switch: None,
+        incarnation: INCARNATION,
+        storage: 1,
+        internal_client: ClientId::new(1, 1),
+        hash_seed: 1,
+        timing: Timing { usage_interval: Duration::ZERO, sources_interval: Duration::ZERO, ..timing },
+    }
 }
 
 impl Node {
@@ -49,26 +65,17 @@ impl Node {
         Self::started_with(Timing { scrub_interval: Duration::ZERO, ..Timing::default() })
     }
 
-    /// One with these periods; it counts nothing.
+    /// One with these periods.
     pub(crate) fn started_with(timing: Timing) -> Self {
-        let config = NodeConfig {
-            node: NodeId(1),
-            metadata: vec![METADATA],
-            switch: None,
-            incarnation: INCARNATION,
-            storage: 1,
-            internal_client: ClientId::new(1, 1),
-            hash_seed: 1,
-            timing: Timing { usage_interval: Duration::ZERO, sources_interval: Duration::ZERO, ..timing },
-        };
         let now = Now { boot_ns: 1_000_000_000, unix_ms: 1_000_000 };
         Self {
-            core: Replica::new(config),
+            core: Replica::new(config(timing)),
             engine: BTreeMap::new(),
             log: Vec::new(),
             now,
             sequence: 0,
             replicas: 1,
+            replication: Replication::Multicast,
             forces_nothing: false,
             scans: 0,
         }
@@ -145,7 +152,8 @@ impl Node {
             partition: PartitionId(0),
             keyspace: KeyspaceId::DEFAULT,
             range: MatchRange::ALL,
-            replication: Replication::Multicast,
+            order: nicekv_wire::KeyOrder::Hash,
+            replication: self.replication,
             multicast: Vrings::on_network(7400).multicast_vnode(0),
             epoch,
             activated,

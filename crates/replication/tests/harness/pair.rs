@@ -83,14 +83,32 @@ pub(crate) fn decide_as(node: &mut Node, epoch: u32, index: u64, op: OpId, conte
     };
     let decisions = Entries::Values(&[decision]);
     let watermarks = Entries::Values(&[]);
-    node.receive(OTHER_ADDRESS, |out| Decisions { sender: OTHER, watermarks, decisions }.encode(out))
+    node.receive(OTHER_ADDRESS, |out| {
+        Decisions {
+            keyspace: nicekv_wire::KeyspaceId::DEFAULT,
+            digest: nicekv_wire::KeyDigest::default(),
+            sender: OTHER,
+            watermarks,
+            decisions,
+        }
+        .encode(out);
+    })
 }
 
 /// The other member, as the primary, tells where its epoch begins; all hold what was decided up to there.
 pub(crate) fn watermark(node: &mut Node, epoch: u32, base: u64) -> Sent {
     let watermark = Watermark { partition: PARTITION, epoch: Epoch(epoch), base, released: base };
     let (watermarks, decisions) = (Entries::Values(&[watermark]), Entries::Values(&[]));
-    node.receive(OTHER_ADDRESS, |out| Decisions { sender: OTHER, watermarks, decisions }.encode(out))
+    node.receive(OTHER_ADDRESS, |out| {
+        Decisions {
+            keyspace: nicekv_wire::KeyspaceId::DEFAULT,
+            digest: nicekv_wire::KeyDigest::default(),
+            sender: OTHER,
+            watermarks,
+            decisions,
+        }
+        .encode(out);
+    })
 }
 
 /// The other member has logged and forced the decisions up to this one.

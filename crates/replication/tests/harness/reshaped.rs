@@ -1,7 +1,7 @@
 //! A node that is the only member of its partitions, which are divided and united. Its engine is kept by partition, and pages may come late.
 
-use super::{CLIENT, DAMAGED, INCARNATION, LEASE_NS, METADATA, Node, answer, update};
-use nicekv_node::{NodeConfig, StorageCompletion, StorageRequest, Timing};
+use super::{CLIENT, DAMAGED, INCARNATION, LEASE_NS, METADATA, Node, answer, config, update};
+use nicekv_node::{StorageCompletion, StorageRequest, Timing};
 use nicekv_placement::{Vrings, key_digest};
 use nicekv_replication::Replica;
 use nicekv_wire::control::{Assign, AssignAck, Child, HeartbeatReply, Parent, ReportKind};
@@ -47,8 +47,12 @@ pub(crate) fn other_half() -> MatchRange {
     MatchRange::new(u128::MAX / 2 + 1, u128::MAX).unwrap()
 }
 
+pub(crate) fn child(partition: PartitionId, range: MatchRange) -> Child {
+    Child { partition, range, order: nicekv_wire::KeyOrder::Hash }
+}
+
 pub(crate) fn halves() -> Vec<Child> {
-    vec![Child { partition: LOW, range: half() }, Child { partition: HIGH, range: other_half() }]
+    vec![child(LOW, half()), child(HIGH, other_half())]
 }
 
 pub(crate) fn child_of(key: &[u8]) -> PartitionId {
@@ -62,6 +66,7 @@ pub(crate) fn epoch(partition: PartitionId, range: MatchRange, epoch: u32) -> As
         partition,
         keyspace: KeyspaceId::DEFAULT,
         range,
+        order: nicekv_wire::KeyOrder::Hash,
         replication: Replication::Multicast,
         multicast: Vrings::on_network(7400).multicast_vnode(0),
         epoch: Epoch(epoch),
@@ -95,24 +100,9 @@ pub(crate) fn reports(sent: &Sent) -> Vec<(PartitionId, ReportKind)> {
 impl Member {
     /// A process that finds this.
     pub(crate) fn started(engine: Engine, log: Vec<Vec<u8>>) -> Self {
-        let config = NodeConfig {
-            node: NodeId(1),
-            metadata: vec![METADATA],
-            switch: None,
-            incarnation: INCARNATION,
-            storage: 1,
-            internal_client: ClientId::new(1, 1),
-            hash_seed: 1,
-            timing: Timing {
-                scrub_interval: Duration::ZERO,
-                usage_interval: Duration::ZERO,
-                copy_bytes_per_second: 0,
-                sources_interval: Duration::ZERO,
-                ..Timing::default()
-            },
-        };
+        let timing = Timing { scrub_interval: Duration::ZERO, copy_bytes_per_second: 0, ..Timing::default() };
         let mut member = Self {
-            core: Replica::new(config),
+            core: Replica::new(config(timing)),
             engine,
             log: Vec::new(),
             now: Now { boot_ns: 1_000_000_000, unix_ms: 1_000_000 },

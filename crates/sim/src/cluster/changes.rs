@@ -1,9 +1,10 @@
-//! What an operator asks of the metadata service: nodes that are added, drained and removed.
+//! What an operator asks of the metadata service, and of nodes above all: that they are added, drained and removed.
 
 use super::Cluster;
 use super::event::Event;
 use crate::cluster::Mishap;
-use nicekv_metadata::{Change, NodeConfig};
+use nicekv_metadata::{Change, Metadata, NodeConfig};
+use std::fmt::Debug;
 
 impl Cluster {
     /// The operator asks for something, sensible or not.
@@ -45,5 +46,38 @@ impl Cluster {
 
     pub(super) fn remove_node(&mut self, node: usize) {
         self.change(node, &Change::Remove { name: self.node_config(node).name });
+    }
+
+    /// Asks the newest process for a change of the set of nodes, that concerns this one.
+    pub(super) fn change(&mut self, node: usize, change: &Change) {
+        let id = self.nodes[node].id;
+        self.places.are_asked |= self.ask_newest("changes of the set of nodes", change, |core| {
+            // Numbers are given in turn: a spare gets its own only if all before it were added.
+            let plan = core.plan(change).ok().filter(|plan| plan.node == id.0);
+            plan.is_some() && core.change(change).is_ok()
+        });
+    }
+
+    /// Asks the newest process for something, counted as `what` if it is not refused; whether it is not.
+    pub(super) fn ask_newest(
+        &mut self,
+        what: &'static str,
+        wanted: &impl Debug,
+        ask: impl FnOnce(&mut Metadata) -> bool,
+    ) -> bool {
+        let now_ns = self.queue.now_ns();
+        if let Some(process) = self.controllers.newest().map(|newest| newest.process) {
+            self.tell_hold(process);
+        }
+        let newest = self.controllers.newest_mut().filter(|newest| newest.paused_until_ns <= now_ns);
+        let Some(newest) = newest else { return false };
+        if !ask(&mut newest.core) {
+            return false;
+        }
+        let process = newest.process;
+        self.tally.count(what);
+        self.note(|_| Some(format!("asked of metadata: {wanted:?}")));
+        self.drive_metadata(process);
+        true
     }
 }

@@ -7,6 +7,8 @@
 //!   link ──Install──▶ agent ◀──Install (older term: refused)── older link
 //! ```
 //!
+//! Longer than 450 lines: each step of this is a few lines, and none is understood without the others.
+//!
 //! Datagrams go to the newest process. One that was paused keeps what it had received, and its connections to the agents.
 
 use super::event::Event;
@@ -18,7 +20,7 @@ use crate::node::Clock;
 use crate::planted::Planted;
 use nicekv_dataplane::Prefix;
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
-use nicekv_metadata::{Balancing, Change, Config, Metadata, Persisted, StorageRequest, SwitchId};
+use nicekv_metadata::{Balancing, Config, Metadata, Persisted, StorageRequest, SwitchId};
 use nicekv_wire::Now;
 use nicekv_wire::limits::PORT_DEFAULT;
 use std::net::SocketAddrV4;
@@ -135,26 +137,6 @@ impl Cluster {
             services: (0..self.scenario.instances).map(service).collect(),
             topology: self.topology(),
             timing: self.scenario.timing,
-        }
-    }
-
-    /// Asks the newest process for a change of the set of nodes, that concerns this one.
-    pub(super) fn change(&mut self, node: usize, change: &Change) {
-        let (now_ns, id) = (self.queue.now_ns(), self.nodes[node].id);
-        if let Some(process) = self.controllers.newest().map(|newest| newest.process) {
-            self.tell_hold(process);
-        }
-        let Some(newest) = self.controllers.newest_mut().filter(|newest| newest.paused_until_ns <= now_ns)
-        else {
-            return;
-        };
-        // Numbers are given in turn: a spare gets its own only if all before it were added.
-        let plan = newest.core.plan(change).ok().filter(|plan| plan.node == id.0);
-        if plan.is_some() && newest.core.change(change).is_ok() {
-            let process = newest.process;
-            self.tally.count("changes of the set of nodes");
-            self.note(|_| Some(format!("asked of metadata: {change:?}")));
-            self.drive_metadata(process);
         }
     }
 

@@ -44,25 +44,18 @@ impl Cluster {
 
     /// Asks the newest process for a keyspace more, or less.
     fn change_keyspace(&mut self, change: &KeyspaceChange) {
-        let now_ns = self.queue.now_ns();
-        if let Some(process) = self.controllers.newest().map(|newest| newest.process) {
-            self.tell_hold(process);
-        }
-        let newest = self.controllers.newest_mut().filter(|newest| newest.paused_until_ns <= now_ns);
-        let Some(newest) = newest else { return };
-        if newest.core.change_keyspace(change).is_ok() {
-            let process = newest.process;
-            self.tally.count("changes of the keyspaces");
-            self.note(|_| Some(format!("asked of metadata: {change:?}")));
-            self.drive_metadata(process);
-        }
+        self.ask_newest("changes of the keyspaces", change, |core| core.change_keyspace(change).is_ok());
     }
 
     fn draw_text(&mut self) -> String {
         let partitions = 1 << self.random.below(3);
         match self.random.below(3) {
             0 => format!("{NAME}=replication=quorum,write-set=2,replicas=3,partitions={partitions}"),
-            _ => format!("{NAME}=replicas={},partitions={partitions}", self.random.pick(&[2, 3])),
+            order => {
+                let (replicas, order) =
+                    (self.random.pick(&[2, 3]), if order == 1 { "hash" } else { "range" });
+                format!("{NAME}=replicas={replicas},partitioning={order},partitions={partitions}")
+            }
         }
     }
 
@@ -119,14 +112,16 @@ impl Cluster {
         let known = Keyspace {
             id: KeyspaceId(info.id),
             replication: info.replication(),
+            order: info.order(),
             partition_bits: Some(info.partition_bits),
             ..info.vrings(PORT_DEFAULT).into()
         };
-        let shape = Shape { replicas, write_set, partition_bits };
+        let (is_chain, order) = (info.chain, info.order());
+        let shape = Shape { replicas, write_set, is_chain, partition_bits, order };
         let life = Life { shape, known, is_there: true, quiet_since: None };
         self.created.by_number.insert(info.id, life);
         self.tally.count("keyspaces created");
-        self.scenario.workload.keys.extend(Key::several(info.id, KEYS));
+        self.scenario.workload.keys.extend(Key::of(info.id, info.order(), KEYS));
         self.tell_clients();
     }
 }

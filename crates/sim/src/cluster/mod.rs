@@ -9,7 +9,7 @@
 //!   clients      their turns and calls
 //!   streams      copying between nodes
 //!   controllers  the metadata service, its store, the switches' agents
-//!   keyspaces    that come and go; partitions: that are split and merged
+//!   keyspaces    that come and go; partitions: that are split and merged; places: of members, that others take
 //!   mishaps      faults: drawn by chance, or done by a script
 //! ```
 //!
@@ -24,6 +24,7 @@ mod keyspaces;
 mod machines;
 mod mishaps;
 mod partitions;
+mod places;
 mod record;
 mod scenario;
 mod seats;
@@ -43,6 +44,7 @@ use crate::faults::Faults;
 use crate::keyspace::{Shape, specs};
 use crate::network::{Host, Network};
 use crate::node::{Clock, Node, Surroundings};
+use crate::places::Places;
 use crate::planted::Planted;
 use crate::queue::Queue;
 use crate::random::Random;
@@ -92,6 +94,7 @@ pub struct Cluster {
     full_until_ns: Vec<u64>,
     created: Created,
     reshapings: Reshapings,
+    places: Places,
     connections: BTreeMap<u64, Connection>,
     connections_made: u64,
     /// At this event the power is lost.
@@ -147,6 +150,7 @@ impl Cluster {
             full_until_ns: vec![0; scenario.switch_count()],
             created: Created::default(),
             reshapings: Reshapings::default(),
+            places: Places::default(),
             connections: BTreeMap::new(),
             connections_made: 0,
             power_loss_at: None,

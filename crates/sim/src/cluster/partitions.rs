@@ -3,16 +3,16 @@
 use super::Cluster;
 use super::event::Event;
 use crate::reshapings::Reshapings;
-use nicekv_metadata::{Metadata, PartitionChange, PartitionStatus, ReshapingPhase, Status};
+use nicekv_metadata::{MatchValue, Metadata, PartitionChange, PartitionStatus, ReshapingPhase, Status};
+use nicekv_placement::{KeyOrder, match_digest, vnodes};
+use nicekv_wire::MatchRange;
 use std::collections::BTreeSet;
 
 /// Of a keyspace there are no more than so many.
 const PARTITIONS_MAX: usize = 8;
 
-/// The first vnode of a partition's range, and the last one.
-fn vnodes(partition: &PartitionStatus) -> (u16, u16) {
-    let vnode = |value: &str| u16::from_str_radix(&value[..4], 16).expect("32 hexadecimal digits");
-    (vnode(&partition.first), vnode(&partition.last))
+fn range(partition: &PartitionStatus) -> MatchRange {
+    partition.range().expect("32 hexadecimal digits")
 }
 
 impl Cluster {
@@ -33,22 +33,34 @@ impl Cluster {
 
     fn draw_partition_change(&mut self, status: &Status) -> Option<PartitionChange> {
         let partitions: Vec<&PartitionStatus> = (status.partitions.iter())
-            .filter(|partition| !self.shape(partition.keyspace).is_quorum())
+            .filter(|partition| self.shape(partition.keyspace).can_be_reshaped())
             .collect();
         let drawn = partitions.get(self.random.below(partitions.len().max(1) as u64) as usize)?;
         let of_keyspace = partitions.iter().filter(|partition| partition.keyspace == drawn.keyspace);
-        let (first, last) = vnodes(drawn);
-        let next = of_keyspace.clone().find(|other| Some(vnodes(other).0) == last.checked_add(1));
+        let owned = range(drawn);
+        let next =
+            of_keyspace.clone().find(|other| Some(range(other).first()) == owned.last().checked_add(1));
+        let (first, last) = vnodes(owned);
         match (self.random.below(8), next) {
             (0, _) => Some(PartitionChange::Cancel { partition: drawn.id }),
             (1..5, Some(next)) => Some(PartitionChange::Merge { partitions: [next.id, drawn.id] }),
             _ if of_keyspace.count() >= PARTITIONS_MAX => None,
+            _ if self.shape(drawn.keyspace).order == KeyOrder::Range => self.draw_border(drawn),
             (5, _) if first < last => {
                 let at = self.random.between(u64::from(first) + 1, u64::from(last)) as u16;
                 Some(PartitionChange::Split { partition: drawn.id, at: Some(at) })
             }
             _ => Some(PartitionChange::Split { partition: drawn.id, at: None }),
         }
+    }
+
+    /// To be split at a key, or just behind one, so that this is the last that the first half owns.
+    fn draw_border(&mut self, drawn: &PartitionStatus) -> Option<PartitionChange> {
+        let keys = self.scenario.workload.keys.iter().filter(|key| key.keyspace == drawn.keyspace);
+        let values = keys.map(|key| match_digest(KeyOrder::Range, &key.name).match_value());
+        let borders: Vec<u128> = values.flat_map(|value| [value, value.saturating_add(1)]).collect();
+        let border = borders.get(self.random.below(borders.len().max(1) as u64) as usize)?;
+        Some(PartitionChange::SplitAt { partition: drawn.id, first: MatchValue(*border) })
     }
 
     /// Whether a keyspace may have other partitions than it began with.
@@ -58,25 +70,15 @@ impl Cluster {
 
     /// Asks the newest process for it.
     pub fn change_partitions(&mut self, change: &PartitionChange) {
-        let now_ns = self.queue.now_ns();
-        if let Some(process) = self.controllers.newest().map(|newest| newest.process) {
-            self.tell_hold(process);
-        }
-        let newest = self.controllers.newest_mut().filter(|newest| newest.paused_until_ns <= now_ns);
-        let Some(newest) = newest else { return };
-        if newest.core.change_partitions(change).is_ok() {
-            let process = newest.process;
-            self.tally.count("splits and merges asked for");
-            self.reshapings.are_asked = true;
-            self.note(|_| Some(format!("asked of metadata: {change:?}")));
-            self.drive_metadata(process);
-        }
+        let ask = |core: &mut Metadata| core.change_partitions(change).is_ok();
+        self.reshapings.are_asked |= self.ask_newest("splits and merges asked for", change, ask);
     }
 
     /// The newest state may say something new.
     pub(super) fn look_at_state(&mut self) {
         self.look_at_keyspaces();
         self.look_at_reshapings();
+        self.look_at_places();
     }
 
     /// The newest state may have come further with what was asked for, or given it up for now.

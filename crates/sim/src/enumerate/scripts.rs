@@ -10,6 +10,7 @@ use crate::node::Kept;
 use crate::scenarios::PARTITION;
 use crate::scenarios::told::quiet;
 use nicekv_metadata::PartitionChange;
+use nicekv_wire::KeyOrder;
 
 /// A short run: what comes before, and what is looked at.
 pub struct Script {
@@ -21,9 +22,10 @@ pub struct Script {
     act: fn(&mut Cluster),
 }
 
-const PRIMARY: Shape = Shape { replicas: 3, write_set: None, partition_bits: 0 };
-const HALVES: Shape = Shape { replicas: 3, write_set: None, partition_bits: 1 };
-const QUORUM: Shape = Shape { replicas: 3, write_set: Some(2), partition_bits: 0 };
+const PRIMARY: Shape =
+    Shape { replicas: 3, write_set: None, is_chain: false, partition_bits: 0, order: KeyOrder::Hash };
+const HALVES: Shape = Shape { partition_bits: 1, ..PRIMARY };
+const QUORUM: Shape = Shape { write_set: Some(2), ..PRIMARY };
 
 /// All of them.
 pub const SCRIPTS: &[Script] = &[
@@ -172,6 +174,23 @@ pub const SCRIPTS: &[Script] = &[
             cluster.inflict(Mishap::Start(2));
             set(cluster, 0, "green");
             cluster.get(1, 0);
+        },
+    },
+    Script {
+        name: "quorum-succession",
+        nodes: 4,
+        keyspace: QUORUM,
+        before: |cluster| {
+            set(cluster, 0, "blue");
+            run(cluster, 50);
+        },
+        act: |cluster| {
+            cluster.inflict(Mishap::Drain(judge::members(cluster, PARTITION)[0]));
+            for client in [0, 1] {
+                set(cluster, client, "green");
+                update(cluster, client, When::Always, Change::Erase);
+                cluster.get(client, 0);
+            }
         },
     },
 ];

@@ -58,7 +58,9 @@ impl World {
                     key: KEY,
                 }
                 .encode(&mut bytes);
-                for to in self.roles.members.clone() {
+                // To the head of a chain alone.
+                let receivers = if self.is_chain() { 1 } else { self.roles.members.len() };
+                for to in self.roles.members.clone().into_iter().take(receivers) {
                     self.messages.insert(Message::new(to, bytes.as_slice().into()));
                 }
             }

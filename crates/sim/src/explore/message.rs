@@ -40,6 +40,7 @@ fn epoch_of(bytes: &[u8]) -> Option<Epoch> {
         Datagram::Decisions(decisions) => {
             decisions.watermarks.iter().map(|watermark| watermark.epoch).max()?
         }
+        Datagram::Forwards(forwards) => forwards.watermarks.iter().map(|watermark| watermark.epoch).max()?,
         Datagram::Resend(resend) => resend.epoch,
         Datagram::RecoverRequest(request) => request.epoch,
         Datagram::RecoverReply(reply) => reply.epoch,

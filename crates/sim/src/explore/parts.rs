@@ -48,6 +48,30 @@ pub const GETS: &[Part] = &[
     },
 ];
 
+/// Of a chain.
+pub const CHAINS: &[Part] = &[
+    Part {
+        name: "chain: set, set",
+        script: two_sets,
+        bounds: &[SLOW_DISKS, LOSS_AND_SWEEP, FAILOVER, RESTART, SUSPICION],
+    },
+    Part {
+        name: "chain: increment, increment",
+        script: increments,
+        bounds: &[SLOW_DISKS, LOSS_AND_SWEEP, FAILOVER, RESTART, SUSPICION],
+    },
+    Part {
+        name: "chain: set, get",
+        script: set_and_get,
+        bounds: &[SLOW_DISKS, LOSS_AND_SWEEP, FAILOVER, RESTART, SUSPICION],
+    },
+    Part {
+        name: "chain: increment, get",
+        script: increment_and_get,
+        bounds: &[SLOW_DISKS, LOSS_AND_SWEEP, FAILOVER, RESTART, SUSPICION],
+    },
+];
+
 fn update(client: usize, condition: When, change: Change) -> Call {
     Call::Update(Action::Update { op: op(client), condition, return_old: false, change })
 }

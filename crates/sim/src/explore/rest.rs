@@ -22,6 +22,14 @@ pub(super) fn bring_to_rest(mut world: World) -> Result<Vec<checker::Call>, Stri
             world.restart(index);
         }
     }
+    if world.is_chain() {
+        for _ in 0..ROUNDS_MAX {
+            if world.may_activate() || world.roles.activated || !world.deliver_all() {
+                break;
+            }
+            world.announce();
+        }
+    }
     world.activate();
     let mut rounds = 0;
     while rounds == 0 || !is_at_rest(&world) {
@@ -30,7 +38,8 @@ pub(super) fn bring_to_rest(mut world: World) -> Result<Vec<checker::Call>, Stri
             return Err(format!("no progress (V): {}", describe(&world)));
         }
         for client in world.unanswered() {
-            world.request(client, world.roles.members[0]);
+            let asked = if world.is_chain() { world.tail() } else { world.roles.members[0] };
+            world.request(client, asked);
         }
         for index in world.roles.members.clone() {
             world.act(index, |core, _| core.handle_deadline(NOW));
@@ -40,7 +49,8 @@ pub(super) fn bring_to_rest(mut world: World) -> Result<Vec<checker::Call>, Stri
         }
     }
     let mut calls = world.calls().to_vec();
-    for index in world.roles.members.clone() {
+    let readers = if world.is_chain() { vec![world.tail()] } else { world.roles.members.clone() };
+    for index in readers {
         calls.push(read(&mut world, index)?);
     }
     let values = |index: usize| world.machines[index].disk.values(PartitionId(0)).collect::<Vec<_>>();

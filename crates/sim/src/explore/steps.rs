@@ -65,7 +65,7 @@ impl World {
     /// All steps from here.
     pub fn steps(&self) -> Vec<Step> {
         let mut steps: Vec<Step> = (0..NODES).flat_map(|index| self.mishaps_of(index)).collect();
-        if !self.roles.activated {
+        if self.may_activate() {
             steps.push(Step::Activate);
         }
         steps.extend(self.first_calls());

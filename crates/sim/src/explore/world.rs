@@ -50,6 +50,7 @@ pub struct World {
     pub(super) callers: Vec<usize>,
     pub(super) events: u64,
     plant: Option<Plant>,
+    pub(super) replication: Replication,
     pub(super) wrong: Option<String>,
 }
 
@@ -60,6 +61,15 @@ fn vrings() -> Vrings {
 impl World {
     /// A cluster in its first epoch; each client will make its call of the script.
     pub fn new(script: Vec<Call>, bounds: Bounds, plant: Option<Plant>) -> Self {
+        Self::with(Replication::Multicast, script, bounds, plant)
+    }
+
+    /// The same, as a chain.
+    pub fn of_chain(script: Vec<Call>, bounds: Bounds, plant: Option<Plant>) -> Self {
+        Self::with(Replication::Chain, script, bounds, plant)
+    }
+
+    fn with(replication: Replication, script: Vec<Call>, bounds: Bounds, plant: Option<Plant>) -> Self {
         let machine = |index| Rc::new(Machine::start(index, 1, Disk::new(), plant));
         let members: Vec<usize> = (0..NODES).collect();
         let roles = Roles { epoch: 1, activated: true, primary: 0, unicast: members.clone(), members };
@@ -73,6 +83,7 @@ impl World {
             callers: Vec::new(),
             events: 0,
             plant,
+            replication,
             wrong: None,
         };
         for index in 0..NODES {
@@ -162,7 +173,8 @@ impl World {
                 partition: PartitionId(0),
                 keyspace: KeyspaceId::DEFAULT,
                 range: MatchRange::ALL,
-                replication: Replication::Multicast,
+                order: nicekv_wire::KeyOrder::Hash,
+                replication: self.replication,
                 multicast: vrings().multicast_vnode(0),
                 epoch: Epoch(self.roles.epoch),
                 activated: self.roles.activated,
@@ -191,11 +203,28 @@ impl World {
         if roles.primary == index {
             roles.primary = roles.members[0];
         }
-        if self.machines[index].core.is_none() {
+        if self.machines[index].core.is_none() && !self.is_chain() {
             return self.activate();
         }
-        roles.activated = false;
+        self.roles.activated = false;
         self.announce();
+    }
+
+    pub(super) fn is_chain(&self) -> bool {
+        self.replication == Replication::Chain
+    }
+
+    /// Who answers gets of a chain.
+    pub(super) fn tail(&self) -> usize {
+        *self.roles.members.last().expect("somebody stays")
+    }
+
+    /// Whether the epoch may be activated: of a chain all members that are there have taken it up (C7), and none is away.
+    pub(super) fn may_activate(&self) -> bool {
+        let has_taken_up = |index: &usize| {
+            self.machines[*index].status.is_some_and(|status| status.epoch == Epoch(self.roles.epoch))
+        };
+        !self.roles.activated && (!self.is_chain() || self.roles.members.iter().all(has_taken_up))
     }
 
     pub(super) fn activate(&mut self) {
@@ -210,6 +239,7 @@ impl World {
         self.machines[index] = Rc::new(started);
         self.act(index, |_, _| {});
         self.roles.epoch += 1;
+        self.roles.activated &= !self.is_chain();
         self.announce();
     }
 

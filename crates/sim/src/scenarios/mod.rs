@@ -8,6 +8,7 @@ mod cuts;
 mod datagrams;
 mod deaths;
 mod moves;
+mod places;
 mod space;
 mod stage;
 mod time;
@@ -17,8 +18,15 @@ pub use stage::Script;
 pub(crate) use stage::{MILLISECOND_NS, PARTITION};
 
 /// By what fails.
-const SCRIPTS: [&[Script]; 6] =
-    [deaths::SCRIPTS, space::SCRIPTS, cuts::SCRIPTS, datagrams::SCRIPTS, time::SCRIPTS, control::SCRIPTS];
+const SCRIPTS: [&[Script]; 7] = [
+    deaths::SCRIPTS,
+    places::SCRIPTS,
+    space::SCRIPTS,
+    cuts::SCRIPTS,
+    datagrams::SCRIPTS,
+    time::SCRIPTS,
+    control::SCRIPTS,
+];
 
 /// All scripts.
 pub fn scripts() -> impl Iterator<Item = &'static Script> {

@@ -85,6 +85,7 @@ fn busy() -> Scenario {
             pause_ns_max: 20 * MILLISECOND_NS,
             timeout_ns: 1_000 * MILLISECOND_NS,
             expiring: 0,
+            scans: (0, 0),
             shift_ns: 0,
         },
         pace: Pace::VARYING,

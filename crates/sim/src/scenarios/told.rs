@@ -13,7 +13,10 @@ use crate::keyspace::{Key, Shape};
 use crate::network::{Host, Pace};
 use crate::node::Kept;
 use nicekv_metadata::Timing;
-use nicekv_wire::Duration;
+use nicekv_wire::{Duration, KeyOrder};
+
+const PRIMARY: Shape =
+    Shape { replicas: 3, write_set: None, is_chain: false, partition_bits: 0, order: KeyOrder::Hash };
 
 /// A story.
 pub struct Story {
@@ -22,6 +25,7 @@ pub struct Story {
     /// What it shows; the first lines of the file.
     pub shows: &'static str,
     nodes: usize,
+    keyspace: Shape,
     tell: fn(&mut Teller),
 }
 
@@ -32,6 +36,7 @@ pub const STORIES: &[Story] = &[
         shows: "A put on the fast path (R2): one forced write and three one-way delays. All replicas log and force it, the primary\n\
                 decides when the last ack is there, answers the client and tells the members at once.",
         nodes: 3,
+        keyspace: PRIMARY,
         tell: |teller| {
             teller.put(0, "blue");
             teller.run(30);
@@ -44,6 +49,7 @@ pub const STORIES: &[Story] = &[
         shows: "A put on the slow path (R2): its copy to one replica is late, so that two puts arrive in different orders. The decision\n\
                 is forced by every member before it is answered or shown.",
         nodes: 3,
+        keyspace: PRIMARY,
         tell: |teller| {
             teller.cut(Host::Client(0), teller.secondary());
             teller.put(0, "blue");
@@ -57,6 +63,7 @@ pub const STORIES: &[Story] = &[
         name: "two-puts-race",
         shows: "Two clients put the same key at the same moment. Every replica holds both as one lock; the primary orders them.",
         nodes: 3,
+        keyspace: PRIMARY,
         tell: |teller| {
             teller.put(0, "blue");
             teller.put(1, "green");
@@ -68,6 +75,7 @@ pub const STORIES: &[Story] = &[
         shows: "The primary decides a contended put and is killed before anybody is answered. The metadata service removes it, the new\n\
                 primary takes over the decisions that others hold, decides what is open, and the clients, who ask again, get their answers.",
         nodes: 3,
+        keyspace: PRIMARY,
         tell: |teller| {
             teller.cut(Host::Client(0), teller.secondary());
             teller.put(0, "blue");
@@ -87,6 +95,7 @@ pub const STORIES: &[Story] = &[
         shows: "A secondary is killed and misses a put. It returns, joins in a new epoch, copies what it lacks, is declared consistent and\n\
                 gets its share of the gets again.",
         nodes: 3,
+        keyspace: PRIMARY,
         tell: |teller| {
             teller.put(0, "blue");
             teller.run(40);
@@ -103,6 +112,7 @@ pub const STORIES: &[Story] = &[
         shows: "Four nodes, three replicas. A secondary is killed; the fourth node stands in for it and takes part in the next put. The\n\
                 original returns, copies what it missed, and the handoff leaves.",
         nodes: 4,
+        keyspace: PRIMARY,
         tell: |teller| {
             teller.put(0, "blue");
             teller.run(40);
@@ -116,10 +126,29 @@ pub const STORIES: &[Story] = &[
         },
     },
     Story {
+        name: "succession",
+        shows: "A quorum keyspace, two of three replicas hold a put. A node is drained, and the fourth one takes its place: it merges what that\n\
+                one holds, which tells nobody of a put that its successor does not hold. The successor answers when the other can no more.",
+        nodes: 4,
+        keyspace: Shape { write_set: Some(2), ..PRIMARY },
+        tell: |teller| {
+            teller.put(0, "blue");
+            teller.run(40);
+            let leaves = *judge::members(&teller.cluster, PARTITION).last().expect("three replicas");
+            teller.cluster.inflict(Mishap::Drain(leaves));
+            teller.cluster.run_until(teller.cluster.now_ns() + 250_000, |_| false);
+            teller.put(0, "green");
+            teller.run(40);
+            teller.get(1);
+            teller.run(2);
+        },
+    },
+    Story {
         name: "restart-after-power-loss",
         shows: "Everything loses power while one put is answered and the next one is under way. All start again from their logs, the\n\
                 metadata service waits for all of them, and the client that asks again is answered.",
         nodes: 3,
+        keyspace: PRIMARY,
         tell: |teller| {
             teller.put(0, "blue");
             teller.run(30);
@@ -144,7 +173,8 @@ impl Story {
     /// # Panics
     /// What the clients were told is not linearizable.
     pub fn tell(&self) -> String {
-        let mut cluster = Cluster::new(quiet(self.nodes, 2, &[b"sky"]), 1);
+        let scenario = Scenario { keyspaces: vec![self.keyspace], ..quiet(self.nodes, 2, &[b"sky"]) };
+        let mut cluster = Cluster::new(scenario, 1);
         cluster.run_until(400 * MILLISECOND_NS, |_| false);
         assert!(judge::is_whole(&cluster), "the first epoch has begun");
         cluster.keep_lines();
@@ -183,6 +213,7 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
             pause_ns_max: 0,
             timeout_ns: 10_000 * MILLISECOND_NS,
             expiring: 0,
+            scans: (0, 0),
             shift_ns: 0,
         },
         pace: Pace::FIXED,

@@ -166,7 +166,7 @@ fn a_term_is_remembered_before_it_is_obeyed() {
 #[test]
 fn a_lookup_finds_the_entries_that_a_key_meets_and_counts_nothing() {
     let mut agent = agent();
-    let lookup = Lookup { unicast: [10, 10, 0x40, 1], multicast: [10, 11, 0x40, 1], watch: None };
+    let lookup = Lookup { unicast: [10, 10, 0x40, 1], multicast: [10, 11, 0x40, 1], value: 0, watch: None };
     let look = |agent: &mut SwitchAgent<Router>| match agent
         .handle(ControlRequest::Lookup { term: 5, lookup })
     {

@@ -49,7 +49,7 @@ fn undecided(locks: &Locks, key: &[u8]) -> Vec<u64> {
 }
 
 fn get(sequence: u64) -> WaitingGet {
-    WaitingGet { op: op(sequence), reply_to: "10.0.0.9:900".parse().unwrap() }
+    WaitingGet { op: op(sequence), reply_to: "10.0.0.9:900".parse().unwrap(), is_judged: false }
 }
 
 fn unlock(locks: &mut Locks, key: &[u8]) -> Option<usize> {

@@ -133,6 +133,7 @@ fn assign(addresses: &[SocketAddrV4], epoch: u32) -> Assign {
         partition: PartitionId(0),
         keyspace: KeyspaceId::DEFAULT,
         range: MatchRange::ALL,
+        order: nicekv_wire::KeyOrder::Hash,
         replication: Replication::Multicast,
         multicast: Vrings::on_network(7400).multicast_vnode(0),
         epoch: Epoch(epoch),

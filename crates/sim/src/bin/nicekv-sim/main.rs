@@ -7,6 +7,7 @@ use clap::Parser;
 use nicekv_sim::cluster::Tally;
 use nicekv_sim::faults::{Faults, OPTIONS};
 use nicekv_sim::judge::{self, Report};
+use nicekv_sim::keyspace;
 use nicekv_sim::plants::{self, PLANTS};
 use nicekv_sim::scenarios;
 use std::error::Error;
@@ -78,6 +79,9 @@ struct SimArguments {
     /// Sets a fault instead of drawing it from the seed, as NAME=VALUE; may be repeated; "list" names all
     #[arg(long, value_name = "NAME=VALUE")]
     fault: Vec<String>,
+    /// Every keyspace that has a primary is one of chains; else those of a quarter of the seeds are
+    #[arg(long, conflicts_with_all = ["scenario", "plant", "enumerate"])]
+    chains: bool,
 }
 
 impl SimArguments {
@@ -194,9 +198,13 @@ fn run_seeds(arguments: &SimArguments) -> Outcome {
     let faults: Vec<String> = arguments.fault.iter().map(|fault| format!(" --fault {fault}")).collect();
     let mut sum = Sum::new();
     for seed in arguments.seeds(SEEDS_DEFAULT) {
-        let replay = format!("nicekv sim --seed {seed}{}", faults.concat());
+        let chains = if arguments.chains { " --chains" } else { "" };
+        let replay = format!("nicekv sim --seed {seed}{}{chains}", faults.concat());
         remember(&replay);
         let mut scenario = judge::draw(seed);
+        if arguments.chains {
+            keyspace::make_chains(&mut scenario.keyspaces, scenario.nodes, seed);
+        }
         arguments.fault.iter().try_for_each(|fault| scenario.faults.set(fault))?;
         if arguments.trace {
             say!("faults:{}", scenario.faults);

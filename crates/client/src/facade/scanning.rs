@@ -1,0 +1,66 @@
+//! Scans through the handle.
+
+use super::{Client, ClientError, Kind, OwnedAnswer};
+use crate::request::piece_of;
+use crate::{Request, Scan};
+use alloc::vec::Vec;
+use nicekv_wire::scan::Scanned;
+
+/// A key that a scan has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The key.
+    pub key: Vec<u8>,
+    /// Its value, if the scan wants values.
+    pub value: Option<Vec<u8>>,
+}
+
+/// What pieces of a scan say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pieces {
+    /// How many keys there are of those that they cover.
+    pub count: u64,
+    /// The keys, piece by piece in the order of keys; none if only their count is wanted.
+    pub listed: Vec<Listed>,
+}
+
+impl Client {
+    /// Asks for the next pieces of a scan, at most so many at once, in the order of their match values. What fails is left of the scan.
+    pub async fn scan(&self, scan: &mut Scan, pieces_max: usize) -> Result<Pieces, ClientError> {
+        let mut asked = Vec::new();
+        while let Some(part) = scan.unasked().filter(|_| asked.len() < pieces_max) {
+            let Request::Scan { wants, range, after, bytes_max } = scan.ask(part) else {
+                unreachable!("scans ask for pieces")
+            };
+            asked.push((part, self.begin(after, &[], Kind::Scan { wants, range, bytes_max })));
+        }
+        let (mut pieces, mut failed) = (Pieces::default(), None);
+        for (part, answer) in asked {
+            let answer = match answer {
+                Ok(answer) => answer.await.unwrap_or(Err(ClientError::Stopped)),
+                Err(error) => Err(error),
+            };
+            match answer {
+                Ok(answer) => answer.add_to(&mut pieces, scan, part),
+                Err(error) => {
+                    scan.give_up(part);
+                    failed = failed.or(Some(error));
+                }
+            }
+        }
+        failed.map_or(Ok(pieces), Err)
+    }
+}
+
+impl OwnedAnswer {
+    /// Takes the answer to the request for a part.
+    fn add_to(&self, pieces: &mut Pieces, scan: &mut Scan, part: u32) {
+        let Some(piece) = piece_of(self.value.as_deref()) else { return scan.give_up(part) };
+        if scan.take(part, &piece) {
+            pieces.count += u64::from(piece.count);
+            let listed =
+                |one: Scanned<'_>| Listed { key: one.key.to_vec(), value: one.value.map(<[u8]>::to_vec) };
+            pieces.listed.extend(piece.entries().map(listed));
+        }
+    }
+}

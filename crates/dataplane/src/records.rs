@@ -1,0 +1,112 @@
+//! Records, compiled for lookup: sorted by their first values, found by a binary search for the last one that does not begin behind the value.
+//!
+//! ```text
+//!   ring r   |---a---|  gap  |--b--||----c----|          value v: the last that begins at v or before,
+//!                      v ─────────┘                      if it ends at v or behind; else none
+//! ```
+
+use alloc::vec::Vec;
+
+use crate::tables::RecordEntry;
+use crate::{Prefix, TableSet};
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    ring: Prefix,
+    keyspace: u16,
+    first: u128,
+    last: u128,
+    index: u32,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Records {
+    sorted: Vec<Record>,
+}
+
+impl Records {
+    /// Of validated tables: no two records of a ring share a value.
+    pub(crate) fn new(tables: &TableSet) -> Self {
+        let record = |(entry, index): (&RecordEntry, u32)| {
+            let &RecordEntry { ring, keyspace, first, last, .. } = entry;
+            Record { ring, keyspace, first, last, index }
+        };
+        let mut sorted: Vec<_> = tables.record.iter().zip(0..).map(record).collect();
+        sorted.sort_unstable_by_key(|record| (record.ring, record.first));
+        Self { sorted }
+    }
+
+    /// Whether the keyspace of this unicast ring is matched by records.
+    pub(crate) fn has(&self, ring: Prefix) -> bool {
+        let at = self.sorted.partition_point(|record| record.ring < ring);
+        self.sorted.get(at).is_some_and(|record| record.ring == ring)
+    }
+
+    /// The number of the record of a value. `ends_early`: a bug that tests plant, the last value does not belong to the range.
+    pub(crate) fn find(&self, ring: Prefix, keyspace: u16, value: u128, ends_early: bool) -> Option<usize> {
+        let after = self.sorted.partition_point(|record| (record.ring, record.first) <= (ring, value));
+        let record = self.sorted[..after].last()?;
+        let is_its = record.ring == ring && record.keyspace == keyspace;
+        let holds = if ends_early { value < record.last } else { value <= record.last };
+        (is_its && holds).then_some(record.index as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::{HostId, MemberSet};
+
+    const LOW: Prefix = Prefix::new([10, 10, 0, 0], 16);
+    const HIGH: Prefix = Prefix::new([10, 12, 0, 0], 16);
+
+    fn records(all: &[(Prefix, u128, u128)]) -> Records {
+        let entry = |&(ring, first, last): &(Prefix, u128, u128)| {
+            let members = MemberSet::new([HostId(1)]);
+            RecordEntry { ring, keyspace: 3, first, last, partition: 0, host: HostId(1), members }
+        };
+        Records::new(&TableSet { record: all.iter().map(entry).collect(), ..TableSet::default() })
+    }
+
+    #[test]
+    fn borders_belong_to_the_range_and_gaps_to_nobody() {
+        let all = vec![(HIGH, 0, u128::MAX), (LOW, 20, 20), (LOW, 5, 9), (LOW, 10, 12), (LOW, 30, u128::MAX)];
+        let records = records(&all);
+        let find = |ring, value| records.find(ring, 3, value, false);
+        for (value, found) in [
+            (0, None),
+            (4, None),
+            (5, Some(2)),
+            (9, Some(2)),
+            (10, Some(3)),
+            (12, Some(3)),
+            (13, None),
+            (19, None),
+            (20, Some(1)),
+            (21, None),
+            (29, None),
+            (30, Some(4)),
+            (u128::MAX, Some(4)),
+        ] {
+            assert_eq!(find(LOW, value), found, "{value}");
+        }
+        assert_eq!((find(HIGH, 0), find(HIGH, u128::MAX)), (Some(0), Some(0)));
+        assert_eq!(records.find(LOW, 4, 5, false), None, "another keyspace");
+        assert_eq!(records.find(LOW, 3, 9, true), None, "planted");
+    }
+
+    #[test]
+    fn a_ring_without_records_has_none_whatever_its_neighbours_have() {
+        let other = Prefix::new([10, 11, 0, 0], 16);
+        let of_both = records(&[(LOW, 0, u128::MAX), (HIGH, 0, 7)]);
+        assert_eq!([LOW, other, HIGH].map(|ring| of_both.has(ring)), [true, false, true]);
+        assert_eq!(
+            (of_both.find(other, 3, 0, false), of_both.find(other, 3, u128::MAX, false)),
+            (None, None)
+        );
+        assert!(!records(&[]).has(LOW) && records(&[]).find(LOW, 3, 0, false).is_none());
+    }
+}

@@ -1,0 +1,60 @@
+//! Commands that list keys.
+
+use super::Planned;
+use crate::error::CommandError;
+use crate::plan::{Call, Context, Plan};
+use crate::scanning::{Purpose, Scanning};
+use nicekv_client::Scan;
+use nicekv_wire::number::parse_integer;
+use nicekv_wire::scan::ScanWants;
+
+/// Keys that a SCAN looks at unless it says otherwise.
+const COUNT_DEFAULT: usize = 10;
+
+/// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`.
+pub(crate) fn scan<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    const INVALID: CommandError = CommandError::fixed("ERR invalid cursor");
+    let cursor = std::str::from_utf8(call.bytes(1)?).ok().and_then(|text| text.parse::<u64>().ok());
+    let cursor = cursor.ok_or(INVALID)?;
+    let (mut pattern, mut count, mut has_type) = (None, COUNT_DEFAULT, true);
+    let mut index = 2;
+    while index < call.count() {
+        if index + 1 == call.count() {
+            return Err(CommandError::SYNTAX);
+        }
+        if call.is(index, "match") {
+            pattern = Some(call.bytes(index + 1)?);
+        } else if call.is(index, "count") {
+            let given = parse_integer(call.bytes(index + 1)?).ok_or(CommandError::NOT_AN_INTEGER)?;
+            count = usize::try_from(given).ok().filter(|count| *count > 0).ok_or(CommandError::SYNTAX)?;
+        } else if call.is(index, "type") {
+            has_type = call.is(index + 1, "string");
+        } else {
+            return Err(CommandError::SYNTAX);
+        }
+        index += 2;
+    }
+    let keyspace = context.session.keyspace;
+    let scan = match cursor {
+        0 => Scan::new(ScanWants::Keys, b""),
+        _ => context.server.cursors.at(cursor, keyspace).ok_or(INVALID)?,
+    };
+    if !has_type {
+        context.reply.array(2);
+        context.reply.bulk(b"0");
+        context.reply.array(0);
+        return Ok(Plan::Replied);
+    }
+    let purpose = Purpose::Some { count, cursors: context.server.cursors.clone() };
+    Ok(Plan::Scan(Scanning::new(keyspace, scan, purpose, pattern)))
+}
+
+/// `KEYS pattern`.
+pub(crate) fn keys<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+    Ok(Plan::Scan(Scanning::of_all(context.session.keyspace, Purpose::All, Some(call.bytes(1)?))))
+}
+
+/// `DBSIZE`.
+pub(crate) fn dbsize<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'a> {
+    Ok(Plan::Scan(Scanning::of_all(context.session.keyspace, Purpose::Size, None)))
+}

@@ -1,0 +1,208 @@
+//! Commands that list keys: SCAN, KEYS and DBSIZE, each made of requests for pieces (`nicekv_client::Scan`).
+//!
+//! ```text
+//!   SCAN 0 ─▶ pieces, one after the other, until there are as many keys as asked for ─▶ [cursor, keys]
+//!   KEYS, DBSIZE ─▶ pieces, several at a time, until nothing is left
+//! ```
+//!
+//! A cursor is a number for what is left of a scan, which the gateway keeps: the last ones of all its clients, each for any number of uses. Redis keeps
+//! nothing, since its cursors are places in its table; here a place is a key, which is no number. One that was forgotten, or is another gateway's, is
+//! refused as invalid.
+
+use crate::error::CommandError;
+use crate::glob;
+use crate::reply::ReplyWriter;
+use nicekv_client::{Answer, OperationError, Scan};
+use nicekv_runtime::now;
+use nicekv_wire::KeyspaceId;
+use nicekv_wire::scan::ScanWants;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Cursors that are remembered.
+const CURSORS_MAX: usize = 4_096;
+/// Pieces that KEYS and DBSIZE ask for at a time.
+const PIECES_MAX: usize = 8;
+
+/// The cursors of a gateway; clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cursors(Arc<Mutex<Remembered>>);
+
+#[derive(Debug, Default)]
+struct Remembered {
+    /// Oldest first, by their numbers, which are consecutive.
+    scans: VecDeque<(KeyspaceId, Scan)>,
+    /// The number of the first; 0, which is for the beginning of a scan: there has been none yet.
+    first: u64,
+}
+
+impl Cursors {
+    fn remember(&self, keyspace: KeyspaceId, scan: Scan) -> u64 {
+        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if remembered.first == 0 {
+            // Those of another gateway, or of one before, are others. Clients take them for 64-bit numbers, some for signed ones.
+            remembered.first = (now().unix_ms << 20) & (u64::MAX >> 1) | 1;
+        }
+        if remembered.scans.len() == CURSORS_MAX {
+            remembered.scans.pop_front();
+            remembered.first += 1;
+        }
+        remembered.scans.push_back((keyspace, scan));
+        remembered.first + remembered.scans.len() as u64 - 1
+    }
+
+    /// What is left at a cursor of a keyspace.
+    pub(crate) fn at(&self, cursor: u64, keyspace: KeyspaceId) -> Option<Scan> {
+        let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = usize::try_from(cursor.checked_sub(remembered.first)?).ok()?;
+        let (of, scan) = remembered.scans.get(place)?;
+        (*of == keyspace).then(|| scan.clone())
+    }
+}
+
+/// What a command makes of the keys.
+#[derive(Debug)]
+pub(crate) enum Purpose {
+    /// SCAN: so many are enough.
+    Some { count: usize, cursors: Cursors },
+    /// KEYS.
+    All,
+    /// DBSIZE.
+    Size,
+}
+
+/// A command that lists keys, under way.
+#[derive(Debug)]
+pub(crate) struct Scanning {
+    keyspace: KeyspaceId,
+    scan: Scan,
+    purpose: Purpose,
+    pattern: Option<Box<[u8]>>,
+    /// Keys that were looked at.
+    looked_at: u64,
+    found: Vec<Box<[u8]>>,
+    found_bytes: usize,
+    error: Option<CommandError>,
+}
+
+impl Scanning {
+    pub(crate) fn new(keyspace: KeyspaceId, scan: Scan, purpose: Purpose, pattern: Option<&[u8]>) -> Self {
+        let pattern = pattern.map(Box::from);
+        Self {
+            keyspace,
+            scan,
+            purpose,
+            pattern,
+            looked_at: 0,
+            found: Vec::new(),
+            found_bytes: 0,
+            error: None,
+        }
+    }
+
+    /// Of everything that a keyspace holds.
+    pub(crate) fn of_all(keyspace: KeyspaceId, purpose: Purpose, pattern: Option<&[u8]>) -> Self {
+        let wants = if matches!(purpose, Purpose::Size) { ScanWants::Count } else { ScanWants::Keys };
+        Self::new(keyspace, Scan::new(wants, b""), purpose, pattern)
+    }
+
+    pub(crate) fn keyspace(&self) -> KeyspaceId {
+        self.keyspace
+    }
+
+    /// Bytes that it occupies.
+    pub(crate) fn memory(&self) -> usize {
+        self.scan.memory() + self.found.capacity() * size_of::<Box<[u8]>>() + self.found_bytes
+    }
+
+    /// The next part to be asked for; `None`: enough is, for now or for good.
+    pub(crate) fn next(&mut self) -> Option<(u32, nicekv_client::Request<'_>)> {
+        let at_once = if matches!(self.purpose, Purpose::Some { .. }) { 1 } else { PIECES_MAX };
+        if self.has_enough() || self.scan.asked() >= at_once {
+            return None;
+        }
+        let part = self.scan.unasked()?;
+        Some((part, self.scan.ask(part)))
+    }
+
+    fn has_enough(&self) -> bool {
+        let is_page = match self.purpose {
+            Purpose::Some { count, .. } => self.looked_at >= count as u64,
+            Purpose::All | Purpose::Size => false,
+        };
+        is_page || self.error.is_some() || self.scan.is_done()
+    }
+
+    /// Takes the answer to the request for a part; true if nothing more is waited for.
+    pub(crate) fn take(&mut self, part: u32, answered: Result<Answer<'_>, OperationError>) -> bool {
+        match answered.map(|answer| answer.piece()) {
+            Ok(Some(piece)) => {
+                if self.scan.take(part, &piece) {
+                    self.looked_at += u64::from(piece.count);
+                    piece.entries().for_each(|entry| self.note(entry.key));
+                }
+            }
+            Ok(None) => self.scan.give_up(part),
+            Err(error) => self.fail(part, error.into()),
+        }
+        self.is_over()
+    }
+
+    /// A part could not be asked for.
+    pub(crate) fn fail(&mut self, part: u32, error: CommandError) {
+        self.scan.give_up(part);
+        self.error.get_or_insert(error);
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.has_enough() && self.scan.asked() == 0
+    }
+
+    fn note(&mut self, key: &[u8]) {
+        if self.pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, key)) {
+            self.found_bytes += key.len();
+            self.found.push(key.into());
+        }
+    }
+
+    pub(crate) fn write(self, reply: &mut ReplyWriter<'_>) {
+        if let Some(error) = &self.error {
+            return reply.error(error.as_bytes());
+        }
+        match self.purpose {
+            Purpose::Size => return reply.integer(self.looked_at as i64),
+            Purpose::Some { cursors, .. } => {
+                let is_done = self.scan.is_done();
+                let cursor = if is_done { 0 } else { cursors.remember(self.keyspace, self.scan) };
+                reply.array(2);
+                reply.bulk(cursor.to_string().as_bytes());
+            }
+            Purpose::All => {}
+        }
+        reply.array(self.found.len());
+        self.found.into_iter().for_each(|key| reply.bulk(&key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_for_its_keyspace_and_the_oldest_are_forgotten() {
+        let cursors = Cursors::default();
+        let scan = |after: &[u8]| Scan::new(ScanWants::Keys, after);
+        let (keyspace, other) = (KeyspaceId(0), KeyspaceId(1));
+        let first = cursors.remember(keyspace, scan(b"a"));
+        let second = cursors.remember(other, scan(b"b"));
+        assert!(first > 0 && first < second && second < 1 << 63);
+        assert_eq!(cursors.at(first, keyspace), Some(scan(b"a")));
+        assert_eq!(cursors.at(first, keyspace), Some(scan(b"a")), "as often as one likes");
+        assert_eq!((cursors.at(second, keyspace), cursors.at(second, other)), (None, Some(scan(b"b"))));
+        assert_eq!((cursors.at(0, keyspace), cursors.at(second + 1, keyspace)), (None, None));
+        for _ in 0..CURSORS_MAX - 1 {
+            cursors.remember(keyspace, scan(b"c"));
+        }
+        assert_eq!((cursors.at(first, keyspace), cursors.at(second, other)), (None, Some(scan(b"b"))));
+    }
+}

@@ -1,0 +1,253 @@
+//! A store of one process, which answers as replicas do.
+
+use nicekv_placement::key_digest;
+use nicekv_runtime::now;
+use nicekv_wire::number::{LongDouble, parse_integer};
+use nicekv_wire::scan::{Scan, ScanPiece, ScanWants, Scanned};
+use nicekv_wire::{
+    Condition, Datagram, Epoch, ExpireCondition, Expiry, KeyspaceId, MatchRange, OpId, Operation,
+    PartitionId, Reply, Status, Update,
+};
+use std::collections::HashMap;
+use std::net::SocketAddrV4;
+
+#[derive(Clone)]
+struct Stored {
+    value: Vec<u8>,
+    version: OpId,
+    expiry_ms: u64,
+}
+
+/// Keys and values, and what was asked of them.
+#[derive(Default)]
+pub(crate) struct Store {
+    /// Of the keyspace that the last request named.
+    keys: HashMap<Vec<u8>, Stored>,
+    /// Its number, and the keys of the others.
+    keyspace: KeyspaceId,
+    other_keyspaces: HashMap<KeyspaceId, HashMap<Vec<u8>, Stored>>,
+    /// Results of updates, as replicas remember them.
+    pub(crate) answered: HashMap<OpId, Vec<u8>>,
+    /// Keys of all requests, in the order of their first arrival.
+    pub(crate) requests: Vec<Vec<u8>>,
+    /// Replies to requests for keys that begin with "held", until one for "release" comes.
+    held: Vec<(SocketAddrV4, Vec<u8>)>,
+    /// If not 0, requests that arrive together are handled in an order that follows from it.
+    pub(crate) disorder: u64,
+}
+
+/// A number from 0 to `below` - 1, by xorshift: enough to mix up an order.
+pub(crate) fn draw(seed: &mut u64, below: usize) -> usize {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    (*seed % below as u64) as usize
+}
+
+impl Store {
+    pub(crate) fn handle_all(
+        &mut self,
+        mut requests: Vec<(SocketAddrV4, Vec<u8>)>,
+    ) -> Vec<(SocketAddrV4, Vec<u8>)> {
+        let mut replies = Vec::new();
+        while !requests.is_empty() {
+            let mixed = self.disorder != 0;
+            let index = if mixed { draw(&mut self.disorder, requests.len()) } else { 0 };
+            let (from, bytes) = requests.remove(index);
+            replies.append(&mut self.handle(from, &bytes));
+        }
+        replies
+    }
+
+    /// The replies to send for a request: none for keys that begin with "silent".
+    fn handle(&mut self, from: SocketAddrV4, bytes: &[u8]) -> Vec<(SocketAddrV4, Vec<u8>)> {
+        let (header, message) = Datagram::decode(bytes).expect("the client sends what it should");
+        if let Some(reply) = self.answered.get(&header.op) {
+            // It names the op. On a busy machine what is held is asked for again.
+            let is_held = self.held.iter().any(|(_, held)| held == reply);
+            return if is_held { Vec::new() } else { vec![(from, reply.clone())] };
+        }
+        if header.keyspace != self.keyspace {
+            let keys = self.other_keyspaces.remove(&header.keyspace).unwrap_or_default();
+            let before = std::mem::replace(&mut self.keys, keys);
+            self.other_keyspaces.insert(std::mem::replace(&mut self.keyspace, header.keyspace), before);
+        }
+        let key = match &message {
+            Datagram::Get(get) => get.key.to_vec(),
+            Datagram::Update(update) => update.key.to_vec(),
+            Datagram::Scan(scan) => scan.after.to_vec(),
+            other => panic!("{other:?}"),
+        };
+        self.requests.push(key.clone());
+        self.remove_if_expired(&key);
+        let mut reply = Vec::new();
+        match message {
+            Datagram::Get(get) => self.get(get.op, get.key).encode(&mut reply),
+            Datagram::Update(update) => self.update(&update, &mut reply),
+            Datagram::Scan(scan) => self.scan(&scan, &mut reply),
+            _ => unreachable!(),
+        }
+        self.answered.insert(header.op, reply.clone());
+        if key.starts_with(b"silent") {
+            self.answered.remove(&header.op);
+            return Vec::new();
+        }
+        if key.starts_with(b"held") {
+            self.held.push((from, reply));
+            return Vec::new();
+        }
+        let mut replies = vec![(from, reply)];
+        if key == b"release" {
+            replies.append(&mut self.held);
+        }
+        replies
+    }
+
+    fn remove_if_expired(&mut self, key: &[u8]) {
+        let now_ms = now().unix_ms;
+        if self.keys.get(key).is_some_and(|stored| stored.expiry_ms != 0 && stored.expiry_ms <= now_ms) {
+            self.keys.remove(key);
+        }
+    }
+
+    fn get(&self, op: OpId, key: &[u8]) -> Reply<'_> {
+        match self.keys.get(key) {
+            None => Reply::bare(op, Status::NotFound),
+            Some(Stored { value, version, expiry_ms }) => Reply {
+                version: *version,
+                expiry_ms: *expiry_ms,
+                value: Some(value),
+                ..Reply::bare(op, Status::Ok)
+            },
+        }
+    }
+
+    /// As two partitions, in pieces of at most three keys.
+    fn scan(&self, scan: &Scan<'_>, reply: &mut Vec<u8>) {
+        const HALF: u128 = 1 << 127;
+        let first = scan.range.first();
+        let last = if first < HALF { HALF - 1 } else { u128::MAX };
+        let range = MatchRange::new(first, last.min(scan.range.last())).unwrap();
+        let is_asked =
+            |key: &&Vec<u8>| range.contains(key_digest(key).match_value()) && key.as_slice() > scan.after;
+        let mut keys: Vec<&Vec<u8>> = self.keys.keys().filter(is_asked).collect();
+        keys.sort();
+        let (mut listed, covered) = (Vec::new(), keys.len().min(3));
+        for key in &keys[..covered] {
+            Scanned { key, value: None }.append(&mut listed);
+        }
+        let more = covered < keys.len();
+        let is_count = scan.wants == ScanWants::Count;
+        let piece = ScanPiece {
+            op: scan.op,
+            partition: PartitionId(1),
+            epoch: Epoch(1),
+            range,
+            more,
+            count: covered as u32,
+            through: if more { keys[covered - 1] } else { b"" },
+            listed: if is_count { &[] } else { &listed },
+        };
+        piece.encode(reply);
+    }
+
+    fn update(&mut self, update: &Update<'_>, reply: &mut Vec<u8>) {
+        let before = self.keys.get(update.key).cloned();
+        let holds = match update.condition {
+            Condition::Always => true,
+            Condition::IfAbsent => before.is_none(),
+            Condition::IfPresent => before.is_some(),
+            Condition::IfVersion(version) => {
+                before.as_ref().map_or(OpId::NONE, |stored| stored.version) == version
+            }
+        };
+        let mut result = Reply::bare(update.op, Status::ConditionFailed);
+        let mut after = before.clone();
+        let mut shown = None;
+        if holds {
+            match apply(update, before.as_ref()) {
+                Ok((stored, integer)) => {
+                    result.status = Status::Ok;
+                    result.integer = integer;
+                    if matches!(update.operation, Operation::IncrementFloat(_)) {
+                        shown = stored.as_ref().map(|stored| stored.value.clone());
+                    }
+                    after = stored;
+                }
+                Err(status) => result.status = status,
+            }
+        }
+        match after {
+            Some(stored) => self.keys.insert(update.key.to_vec(), stored),
+            None => self.keys.remove(update.key),
+        };
+        if update.return_old {
+            shown = before.map(|stored| stored.value);
+        }
+        Reply { value: shown.as_deref(), ..result }.encode(reply);
+        self.remove_if_expired(update.key);
+    }
+}
+
+/// The key's state after the update and the integer of the reply.
+fn apply(update: &Update<'_>, before: Option<&Stored>) -> Result<(Option<Stored>, i64), Status> {
+    let expiry_before = before.map_or(0, |stored| stored.expiry_ms);
+    let store = |value: Vec<u8>, expiry_ms| Some(Stored { value, version: update.op, expiry_ms });
+    match update.operation {
+        Operation::Set { value, expiry } => {
+            let expiry_ms = match expiry {
+                Expiry::Never => 0,
+                Expiry::Keep => expiry_before,
+                Expiry::At(at_ms) => at_ms,
+            };
+            Ok((store(value.to_vec(), expiry_ms), 0))
+        }
+        Operation::Delete => before.map(|_| (None, 0)).ok_or(Status::NotFound),
+        Operation::Increment(delta) => {
+            let value = before.map_or(Some(0), |stored| parse_integer(&stored.value));
+            let sum = value.ok_or(Status::NotAnInteger)?.checked_add(delta).ok_or(Status::Overflow)?;
+            Ok((store(sum.to_string().into_bytes(), expiry_before), sum))
+        }
+        Operation::IncrementFloat(delta) => {
+            let value = LongDouble::parse(before.map_or(b"0", |stored| &stored.value));
+            let sum = value.ok_or(Status::NotAFloat)?.checked_add(delta).ok_or(Status::Overflow)?;
+            let text = sum.to_text().into_bytes();
+            if text.len() > 1024 {
+                return Err(Status::ValueTooLong);
+            }
+            Ok((store(text, expiry_before), 0))
+        }
+        Operation::Append(suffix) => {
+            let value = [before.map_or(&[][..], |stored| &stored.value), suffix].concat();
+            let length = value.len() as i64;
+            if value.len() > 1024 {
+                Err(Status::ValueTooLong)
+            } else {
+                Ok((store(value, expiry_before), length))
+            }
+        }
+        Operation::Expire { at_ms, condition } => {
+            let stored = before.ok_or(Status::NotFound)?;
+            let (some, later) = (expiry_before != 0, expiry_before != 0 && at_ms > expiry_before);
+            let earlier = expiry_before == 0 || at_ms < expiry_before;
+            let applies = match condition {
+                ExpireCondition::Always => true,
+                ExpireCondition::IfNone => !some,
+                ExpireCondition::IfSome => some,
+                ExpireCondition::IfLater => later,
+                ExpireCondition::IfEarlier => earlier,
+                ExpireCondition::IfSomeAndLater => some && later,
+                ExpireCondition::IfSomeAndEarlier => some && earlier,
+            };
+            if !applies {
+                return Err(Status::ConditionFailed);
+            }
+            Ok((store(stored.value.clone(), at_ms.max(1)), 0))
+        }
+        Operation::Persist => match before {
+            None => Err(Status::NotFound),
+            Some(stored) if stored.expiry_ms == 0 => Err(Status::ConditionFailed),
+            Some(stored) => Ok((store(stored.value.clone(), 0), 0)),
+        },
+    }
+}

@@ -1,0 +1,90 @@
+//! A member's place goes to another node where members are only counted (R14).
+
+use super::*;
+
+/// The ring names node 4 instead of node 3.
+fn wants(write_set: usize, table: Table) -> Table {
+    Table { target: [1, 2, 4].map(NodeId).into(), policy: Policy::quorum(3, write_set), ..table }
+}
+
+fn epoch(originals: &str, members: &str, table: Table) -> String {
+    moving(originals, members, &wants(2, table)).0
+}
+
+#[test]
+fn who_leaves_counts_until_its_successor_does() {
+    let default = Table::default;
+    assert_eq!(epoch("1 2 3", "1+ 2+ 3+", default()), "6 1: 1+ 2+ 3+ 4j | 1 2 4n");
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4j", default()), "- | ");
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", default()), "- | ");
+    // It goes in the epoch in which the other one counts, and is waited for.
+    let copied = || Table { copied: true, ..default() };
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", copied()), "6* 1: 1+ 2+ 4p -3 | 1 2 4");
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", Table { acknowledged: 4, ..copied() }), "- | ");
+    // Who leads goes like any other.
+    assert_eq!(epoch("1 2 4n", "3+ 1+ 2+ 4c", copied()), "6* 4: 1+ 2+ 4p -3 | 1 2 4");
+    // A fence goes on with it, and so does what befalls others.
+    let fence = Table { wants_fence: true, ..default() };
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", fence), "6 1: 1+ 2+ 3+ 4c | 1 2 4n");
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", Table::with(1, None)), "- | ");
+    let again = || Table::with(1, Some(process(2)));
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", again()), "6 1: 1p 2+ 3+ 4c | 1 2 4n");
+    // A new storage beside it does not keep who leaves: four would count.
+    assert_eq!(epoch("1 2 4n", "2+ 1j 3+ 4c", copied()), "6* 2: 2+ 1j 4p -3 | 1 2 4");
+}
+
+#[test]
+fn a_succession_is_broken_off_when_one_of_the_two_is_not_as_it_was() {
+    let default = Table::default;
+    let back = "6 1: 1+ 2+ 3+ -4j | 1 2 3";
+    // Who comes, who leaves: silent, started again.
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", Table::with(4, None)), back);
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", Table::with(4, Some(process(2)))), back);
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", Table::with(3, None)), back);
+    let again = Table { copied: true, ..Table::with(3, Some(process(2))) };
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", again), "6 1: 1+ 2+ 3p -4j | 1 2 3");
+    // Who leaves has lost its disk: it is waited for as one that served.
+    let wiped = Some(Process { incarnation: 2, storage: 2 });
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", Table::with(3, wiped)), "6* 1: 1+ 2+ 3j -3 -4j | 1 2 3");
+    // Who comes has no room, or cannot talk to who leaves; nobody wants it there, or the other one is wanted back.
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", Table { full: Some(4), ..default() }), back);
+    let expelled = |node| Table { expelled: Some(NodeId(node)), ..default() };
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", expelled(4)), back);
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", expelled(3)), "- | ", "nobody who counts is expelled");
+    let of = |target: [u16; 3]| Table { target: target.map(NodeId).into(), ..wants(2, default()) };
+    assert_eq!(moving("1 2 4n", "1+ 2+ 3+ 4c", &of([1, 2, 3])).0, back);
+    assert_eq!(moving("1 2 4n", "1+ 2+ 3+ 4c", &of([1, 2, 5])).0, back);
+}
+
+#[test]
+fn the_next_succession_waits_until_its_newcomer_knows_that_it_is_none() {
+    let mut after = partition("1+ 2+ 3+");
+    after.removed.push(Removed { node: NodeId(4), incarnation: 1, since: 5, served: false });
+    assert_eq!(show(&next_epoch(&after, &wants(2, Table::default()))), "-");
+    after.removed[0].node = NodeId(5);
+    assert_eq!(show(&next_epoch(&after, &wants(2, Table::default()))), "6 1: 1+ 2+ 3+ 4j -5j");
+}
+
+#[test]
+fn a_succession_begins_when_who_leaves_is_there_and_counts() {
+    let default = Table::default;
+    assert_eq!(epoch("1 2 3", "1+ 2+ 3+", Table::with(3, None)), "- | ", "it may come back");
+    assert_eq!(epoch("1 2 3", "1+ 2+ 3p", default()), "- | ", "when all have acknowledged it");
+    assert_eq!(epoch("1 2 3", "1+ 2+ 3c", default()), "- | ", "it may answer already, and holds not all");
+    assert_eq!(epoch("1 2 3", "1+ 2c 3+", default()), "- | ");
+}
+
+#[test]
+fn who_is_given_up_is_replaced_if_others_hold_what_it_holds() {
+    let gone = || Table { given_up: Some(NodeId(3)), ..Table::with(3, None) };
+    assert_eq!(epoch("1 2 3", "1+ 2+ 3+", gone()), "6* 1: 1+ 2+ 4j -3 | 1 2 4n");
+    assert_eq!(epoch("1 2 3", "1+ 2+ 3c", gone()), "6* 1: 1+ 2+ 4j -3 | 1 2 4n", "it may have answered");
+    let alone = moving("1 2 3", "1+ 2+ 3+", &wants(1, gone())).0;
+    assert_eq!(alone, "- | ", "with k = 1 nobody else need hold it");
+    // As long as it is there it hands its part over.
+    let there = Table { given_up: Some(NodeId(3)), ..Table::default() };
+    assert_eq!(epoch("1 2 3", "1+ 2+ 3+", there), "6 1: 1+ 2+ 3+ 4j | 1 2 4n");
+    // Who comes in its place is a newcomer that may be replaced in turn: it has never answered.
+    assert_eq!(epoch("1 2 4n", "1+ 2+ 4c", Table { copied: true, ..gone() }), "6 1: 1+ 2+ 4p | 1 2 4");
+    assert_eq!(epoch("1 2 5n", "1+ 2+ 5c", gone()), "6 1: 1+ 2+ 4j -5j | 1 2 4n");
+}

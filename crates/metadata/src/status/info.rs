@@ -1,0 +1,70 @@
+//! What clients ask for: where keyspaces are.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+
+use nicekv_placement::{KeyOrder, Vrings};
+use nicekv_wire::Replication;
+use nicekv_wire::quorum::Quorum;
+use serde::{Deserialize, Serialize};
+
+/// What a client needs to find the store: no node, no membership.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterInfo {
+    /// The cluster.
+    pub cluster: u128,
+    /// UDP port of all vrings.
+    pub port: u16,
+    /// By id.
+    pub keyspaces: Vec<KeyspaceInfo>,
+}
+
+/// What a client needs to know of a keyspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyspaceInfo {
+    /// Its number in the header of a request.
+    pub id: u16,
+    /// Its name.
+    pub name: String,
+    /// Base of the unicast vring, a /16.
+    pub unicast: Ipv4Addr,
+    /// Base of the multicast vring, a /16.
+    pub multicast: Ipv4Addr,
+    /// R and k, if it is a quorum keyspace (R14).
+    pub quorum: Option<(u8, u8)>,
+    /// Whether its replicas are chains.
+    #[serde(default)]
+    pub chain: bool,
+    /// Its keys are partitioned by range, and not by their digests.
+    #[serde(default)]
+    pub by_range: bool,
+    /// It began with two to the power of this many partitions: requests for keys of one may share a datagram.
+    pub partition_bits: u32,
+}
+
+impl ClusterInfo {
+    /// The keyspace of this number.
+    pub fn keyspace(&self, id: u16) -> Option<&KeyspaceInfo> {
+        self.keyspaces.iter().find(|keyspace| keyspace.id == id)
+    }
+}
+
+impl KeyspaceInfo {
+    /// The pair of rings.
+    pub fn vrings(&self, port: u16) -> Vrings {
+        Vrings { unicast: self.unicast, multicast: self.multicast, port }
+    }
+
+    /// How its keys become match values.
+    pub fn order(&self) -> KeyOrder {
+        if self.by_range { KeyOrder::Range } else { KeyOrder::Hash }
+    }
+
+    /// How its replicas are kept in step.
+    pub fn replication(&self) -> Replication {
+        let quorum = self.quorum.and_then(|(replicas, write_set)| Quorum::new(replicas, write_set).ok());
+        let ordered = if self.chain { Replication::Chain } else { Replication::Multicast };
+        quorum.map_or(ordered, Replication::Quorum)
+    }
+}

@@ -1,0 +1,86 @@
+//! A keyspace that is partitioned by range.
+
+use crate::cluster::{Redis, Up, nicekv, outcome};
+
+/// Keys that share 16 bytes, that are just before a border and at it, and the last of all.
+const KEYS: [&str; 7] =
+    ["a", "fruit:apple", "fruit:apple:of-the-garden", "fruit:apple:of-the-garage", "g", "m", "\u{10ffff}"];
+
+fn ids(list: &str) -> Vec<u64> {
+    list.lines().map(|line| line.split(' ').nth(1).unwrap().parse().unwrap()).collect()
+}
+
+#[test]
+fn partitions_are_split_at_keys_and_merged_while_redis_goes_on() {
+    let scratch = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| outcome(nicekv(scratch.path(), arguments));
+    let up = Up::start(scratch.path(), &["--keyspace", "orders=partitioning=range,partitions=2"]);
+    let mut redis = up.redis();
+    assert_eq!(redis.call(&["SELECT", "1"]), "+OK");
+    for (number, key) in KEYS.iter().enumerate() {
+        assert_eq!(redis.call(&["SET", key, &number.to_string()]), "+OK");
+    }
+    let check = |redis: &mut Redis| {
+        for (number, key) in KEYS.iter().enumerate() {
+            assert_eq!(redis.call(&["GET", key]), format!("${number}"), "{key}");
+            let got = run(&["get", key, "--keyspace", "orders"]);
+            assert_eq!(got.1, format!("{number}\n"), "{key}: {}", got.2);
+        }
+    };
+    check(&mut redis);
+    let list = || run(&["partition", "list", "--keyspace", "orders"]).1;
+    assert!(list().contains("orders the first key to before \"\\x80\","), "{}", list());
+
+    for key in ["fruit:apple:of-the-garden", "m"] {
+        let (code, output, error) = run(&["partition", "split", "--key", key, "--keyspace", "orders"]);
+        assert_eq!(code, Some(0), "{output}{error}");
+        assert!(output.contains(&format!("\"{}\" to before", &key[..key.len().min(16)])), "{output}");
+        check(&mut redis);
+    }
+    let split = list();
+    for range in [
+        "the first key to before \"fruit:apple:of-t\"",
+        "\"fruit:apple:of-t\" to before \"m\"",
+        "\"m\" to before \"\\x80\"",
+        "\"\\x80\" to the last key",
+    ] {
+        assert!(split.contains(&format!(" orders {range}, epoch ")), "{range}: {split}");
+    }
+    // Not at what another one begins with, and not what is of hashes.
+    let refused = run(&["partition", "split", "--key", "m", "--keyspace", "orders"]);
+    assert_eq!(refused.0, Some(2), "{}", refused.2);
+    assert!(refused.2.contains("cannot begin with 6d0000"), "{}", refused.2);
+
+    let told = run(&["explain", "fruit:apple", "--keyspace", "orders"]).1;
+    for part in
+        ["match value 66727569743a6170706c650000000000", "get: record to ", "put: record to ", "agree"]
+    {
+        assert!(told.contains(part), "{part} in {told}");
+    }
+    let all = ids(&split);
+    let [one, other] = [all[0].to_string(), all[1].to_string()];
+    let (code, output, error) = run(&["partition", "merge", &one, &other]);
+    assert_eq!(code, Some(0), "{output}{error}");
+    check(&mut redis);
+    assert_eq!(ids(&list()).len(), 3);
+    assert_eq!(up.interrupt(), Some(0));
+}
+
+#[test]
+fn one_that_is_created_keeps_its_order() {
+    let scratch = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| outcome(nicekv(scratch.path(), arguments));
+    let up = Up::start(scratch.path(), &["--data-dir", "data"]);
+    let create = ["keyspace", "create", "orders", "--partitioning", "range", "--partitions", "1"];
+    let (code, output, error) = run(&create);
+    assert_eq!(code, Some(0), "{output}{error}");
+    assert_eq!(run(&["put", "m", "1", "--keyspace", "orders"]).0, Some(0));
+    assert_eq!(run(&["partition", "split", "--key", "m", "--keyspace", "orders"]).0, Some(0));
+    assert_eq!(up.interrupt(), Some(0));
+
+    let up = Up::start(scratch.path(), &["--data-dir", "data"]);
+    assert_eq!(run(&["get", "m", "--keyspace", "orders"]).1, "1\n");
+    let list = run(&["partition", "list", "--keyspace", "orders"]).1;
+    assert!(list.contains("\"m\" to the last key"), "{list}");
+    assert_eq!(up.interrupt(), Some(0));
+}

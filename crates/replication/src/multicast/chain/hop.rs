@@ -1,0 +1,124 @@
+//! What a node of a chain knows of its successor, and whether it may speak as the tail.
+
+use crate::config::CHAIN_OPS_EARLY_MAX;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use nicekv_wire::replication::Progress;
+use nicekv_wire::{Now, OpId};
+
+/// A timeout doubles at most this often.
+const DOUBLINGS_MAX: u32 = 3;
+
+/// See the module. All of it is of one epoch.
+#[derive(Clone, Default)]
+pub(crate) struct Hop {
+    /// As the tail it may speak, and so may those that follow it in the next epoch (C7).
+    pub(super) is_entitled: bool,
+    /// The successor has said how far it is.
+    is_heard: bool,
+    /// The last entry that was sent to it.
+    sent: u64,
+    /// The last one that it has logged.
+    logged: u64,
+    /// The last one that it and all behind it have forced.
+    held: u64,
+    /// When it was last heard, or sent something after a pause.
+    heard_ns: u64,
+    /// How often it was sent the same in vain.
+    tries: u32,
+    /// What the predecessor was told to be held from here on.
+    pub(super) told: u64,
+    /// Ops that the predecessor has sent before their entries.
+    early: VecDeque<(OpId, Vec<u8>)>,
+}
+
+impl Hop {
+    /// Of an epoch that begins.
+    pub(super) fn new(now: Now, is_entitled: bool) -> Self {
+        Self { is_entitled, heard_ns: now.boot_ns, ..Self::default() }
+    }
+
+    /// Whether this is a tail that may answer gets.
+    pub(in crate::multicast) fn has_spoken(&self) -> bool {
+        self.is_entitled
+    }
+
+    pub(super) fn is_heard(&self) -> bool {
+        self.is_heard
+    }
+
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// The last entry that the successor and all behind it have forced.
+    pub(super) fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// How many entries are under way to it.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.sent.saturating_sub(self.logged)
+    }
+
+    /// This entry is being sent.
+    pub(super) fn note_sent(&mut self, now: Now, index: u64) {
+        if self.in_flight() == 0 && self.held >= self.sent {
+            self.heard_ns = now.boot_ns;
+        }
+        self.sent = self.sent.max(index);
+    }
+
+    /// The successor says how far it is: entries are to go on from there, if it lacks some.
+    pub(super) fn take_progress(&mut self, now: Now, progress: &Progress, sends_again: bool) {
+        let is_first = !core::mem::replace(&mut self.is_heard, true);
+        self.logged = self.logged.max(progress.logged);
+        self.held = self.held.max(progress.forced);
+        (self.heard_ns, self.tries) = (now.boot_ns, 0);
+        if is_first || (progress.gap && sends_again) {
+            self.sent = self.logged;
+        }
+        self.sent = self.sent.max(self.logged);
+    }
+
+    /// If it has let a timeout pass: how often. Then everything that it has not logged is to be sent again.
+    pub(super) fn take_silent(&mut self, now: Now, timeout_ns: u64, sends_again: bool) -> Option<u32> {
+        let patience_ns = timeout_ns << self.tries.min(DOUBLINGS_MAX);
+        if now.boot_ns < self.heard_ns + patience_ns {
+            return None;
+        }
+        (self.heard_ns, self.tries) = (now.boot_ns, self.tries + 1);
+        if sends_again {
+            self.sent = self.logged;
+        }
+        Some(self.tries)
+    }
+
+    /// An op has come before its entry.
+    pub(super) fn keep_early(&mut self, op: OpId, datagram: &[u8]) {
+        self.early.retain(|(known, _)| *known != op);
+        if self.early.len() == CHAIN_OPS_EARLY_MAX {
+            self.early.pop_front();
+        }
+        self.early.push_back((op, datagram.into()));
+    }
+
+    /// An op that has come before its entry.
+    pub(super) fn take_early(&mut self, op: OpId) -> Option<Vec<u8>> {
+        let place = self.early.iter().position(|(known, _)| *known == op)?;
+        self.early.remove(place).map(|(_, datagram)| datagram)
+    }
+}
+
+#[cfg(feature = "exploration")]
+mod exploration {
+    use super::Hop;
+    use core::hash::{Hash, Hasher};
+
+    impl Hop {
+        pub(in crate::multicast) fn fingerprint(&self, state: &mut impl Hasher) {
+            (self.is_entitled, self.is_heard, self.sent, self.logged, self.held, self.told).hash(state);
+            self.early.iter().for_each(|(op, _)| op.hash(state));
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! The members of a partition as a chain (TurboKV §4.1.2 with rules C1 to C10): another way to agree on the same sequence.
+//!
+//! ```text
+//!  client        head             middle             tail
+//!    │──Update───▶│ decide,          │                 │
+//!    │            │ log, force       │                 │
+//!    │            │──Forwards───────▶│ log, force      │
+//!    │            │                  │──Forwards──────▶│ log, force, show
+//!    │◀──Reply─────────────────────────────────────────│
+//!    │            │                  │◀────Acks────────│
+//!    │            │◀────Acks─────────│ show            │
+//!    │            │ show
+//!    │──Get────────────────────────────────────────────▶
+//!    │◀──Reply─────────────────────────────────────────│
+//! ```
+//!
+//! The parts are those of the multicast: `sequence`, `locks`, `contents`, joining, repair, expiry. What differs is how an op becomes one that all hold, and
+//! who says so. The primary is the **head**. It decides an op as soon as it has it (C1, C4): every decision is a contended one, which takes effect at
+//! a member when it is *released*, that is forced by all, here: by this member and all behind it.
+//!
+//! * A node forwards what it has forced, in order, to the next one of *its own* epoch (C2, C5), keeps it until that and all behind it have forced it, and sends it again
+//!   by timer (C6). What is acknowledged is one number, which travels up the chain.
+//! * The **tail** is the last one that holds everything. It alone answers (C3): puts when it releases them, gets from what it has released.
+//! * Who joins stands behind the tail (C8). It forces and acknowledges like all others, and the tail releases nothing before. So what the tail has said is held by all
+//!   members of its epoch, and a joiner that has copied what was before its epoch lacks nothing.
+//! * Therefore logs are prefixes of each other along the chain, the head's being the longest; removing any node leaves that so (C9). An epoch begins where its head's log
+//!   ended, at its *base*, which travels down the chain with its first datagram. A tail that was none in the epoch before says nothing until the epoch is
+//!   activated and everything up to the base is released (C7): nothing beyond the base was shown in any epoch before, since an earlier tail had it from the head's predecessors in
+//!   the chain, or from the head.
+//!
+//! Invariants: `released <= held from here on <= forced <= logged`; `logged` of a node is no less than its successor's, unless that joins.
+
+mod get;
+mod head;
+mod hop;
+
+pub(super) use hop::Hop;
+
+use super::partition::Partition;
+use super::record::Record;
+use super::sequence::Decided;
+use crate::config::CHAIN_ENTRIES_IN_FLIGHT_MAX;
+use alloc::vec::Vec;
+use nicekv_node::{Host, Membership, Plant, Standing, Step};
+use nicekv_wire::chain::{CHAIN_ENTRY_BYTES_MAX, ChainEntry};
+use nicekv_wire::control::ReportKind;
+use nicekv_wire::replication::{Decision, Progress, Watermark};
+use nicekv_wire::{Datagram, NodeId, Now, StoredKey, StoredUpdate, Update};
+
+impl Partition {
+    pub(super) fn is_chain(&self) -> bool {
+        self.membership.is_chain
+    }
+
+    /// Whether this node is the one that answers (C3).
+    pub(super) fn is_tail(&self, host: &Host) -> bool {
+        self.membership.tail() == Some(host.config.node)
+    }
+
+    /// Whether this node is the tail, and may answer (C7).
+    pub(super) fn speaks(&self, host: &Host) -> bool {
+        let is_reached = |base| self.held_from_here(host) >= base;
+        let is_activated = self.membership.activated || host.has(Plant::TailSpeaksEarly);
+        let may = self.hop.is_entitled || (is_activated && self.sequence.base().is_some_and(is_reached));
+        may && self.is_tail(host)
+    }
+
+    /// The last entry that this node and all behind it have forced.
+    fn held_from_here(&self, host: &Host) -> u64 {
+        match self.membership.successor(host.config.node) {
+            None => self.sequence.forced(),
+            Some(_) if self.is_tail(host) && host.has(Plant::JoinerNotAwaited) => self.sequence.forced(),
+            Some(_) => self.sequence.forced().min(self.hop.held()),
+        }
+    }
+
+    /// What is told up the chain: everything up to there is held from here on; and was said by the tail, if it is here or behind.
+    fn released_from_here(&self, host: &Host) -> u64 {
+        let held = self.held_from_here(host);
+        match self.is_tail(host) && !self.speaks(host) {
+            true => held.min(self.sequence.released()),
+            false => held,
+        }
+    }
+
+    /// A new epoch begins for this node.
+    pub(super) fn enter_chain(&mut self, host: &mut Host, now: Now, next: &Membership) {
+        if next.is_chain {
+            // What the head has not decided nobody was told of, and no other node has; the log may have it without its decision, since that was lost with the power.
+            for op in self.locks.drop_undecided(&mut host.visibility) {
+                host.finish_internal(op);
+            }
+        }
+        let me = Some(host.config.node);
+        let follows = next.epoch.0 == self.membership.epoch.0 + 1;
+        let is_entitled =
+            self.hop.is_entitled && follows && self.membership.tail() == me && next.tail() == me;
+        self.hop = Hop::new(now, is_entitled);
+    }
+
+    /// A decision is durable here.
+    pub(super) fn on_entry_forced(&mut self, host: &mut Host, now: Now) {
+        self.forward(host, now);
+        self.advance_chain(host, now);
+    }
+
+    /// Sends the successor what is forced here and was not sent (C2, C6).
+    pub(super) fn forward(&mut self, host: &mut Host, now: Now) {
+        let Some(next) = self.membership.successor(host.config.node) else { return };
+        if !self.hop.is_heard() || self.sequence.base().is_none() {
+            return;
+        }
+        let watermark = self.watermark();
+        let through = match host.has(Plant::ForwardBeforeForce) {
+            true => self.sequence.logged(),
+            false => self.sequence.forced(),
+        };
+        let mut sent = self.hop.sent();
+        for decided in self.sequence.after(sent) {
+            let has_room = self.hop.in_flight() + (decided.index - sent) <= CHAIN_ENTRIES_IN_FLIGHT_MAX;
+            if decided.index > through || !has_room {
+                break;
+            }
+            let Some(op) = self.locks.op(decided.op) else { break };
+            let decision = decided.wire(self.id(), self.membership.epoch);
+            let mut entry = ChainEntry { decision, prepare: op.stored.datagram() };
+            if entry.bytes() > CHAIN_ENTRY_BYTES_MAX {
+                self.resend(host, entry.prepare, next.address);
+                entry.prepare = &[];
+            }
+            host.outbox.forward(next.address, Some(&entry), watermark);
+            self.hop.note_sent(now, decided.index);
+            sent = decided.index;
+        }
+        host.arm_sweep(now);
+    }
+
+    /// Releases what is held from here on, and says so up the chain.
+    pub(super) fn advance_chain(&mut self, host: &mut Host, now: Now) {
+        if self.membership.standing == Standing::Outside {
+            return;
+        }
+        let through = self.released_from_here(host).min(self.sequence.logged());
+        let newly = through.saturating_sub(self.sequence.released()) as usize;
+        if newly > 0 {
+            let keys = self.keys_to_decide(newly);
+            self.release(host, now, through);
+            for key in keys {
+                self.decide_key(host, now, &key);
+            }
+        }
+        let has_base = self.sequence.base().is_some_and(|base| self.sequence.released() >= base);
+        self.hop.is_entitled |= has_base && self.membership.activated && self.is_tail(host);
+        if self.released_from_here(host) > self.hop.told {
+            self.tell_progress(host, false);
+        }
+    }
+
+    /// Head: the keys of the next so many decisions, of which ops may wait for these.
+    fn keys_to_decide(&self, decisions: usize) -> Vec<StoredKey> {
+        if !self.is_primary() {
+            return Vec::new();
+        }
+        let ops = self.sequence.unreleased().take(decisions).filter_map(|decided| self.locks.op(decided.op));
+        let has_undecided =
+            |key: &StoredKey| self.locks.key(key).is_some_and(|key| key.undecided().next().is_some());
+        ops.map(|op| op.stored.stored_key()).filter(has_undecided).collect()
+    }
+
+    /// What the predecessor is told.
+    pub(super) fn chain_progress(&mut self, host: &mut Host, gap: bool) {
+        let Some(before) = self.membership.predecessor(host.config.node) else { return };
+        let held = self.released_from_here(host);
+        self.hop.told = self.hop.told.max(held);
+        let (partition, epoch, logged) = (self.id(), self.membership.epoch, self.sequence.logged());
+        host.outbox.ack_progress(before.address, Progress { partition, epoch, logged, forced: held, gap });
+    }
+
+    fn is_predecessor(&self, host: &Host, sender: NodeId) -> bool {
+        self.membership.predecessor(host.config.node).is_some_and(|before| before.node == sender)
+    }
+
+    /// Another member says how far it is; the successor alone counts (C5).
+    pub(super) fn on_chain_progress(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        sender: NodeId,
+        progress: &Progress,
+    ) {
+        let next = self.membership.successor(host.config.node);
+        let Some(next) = next.filter(|next| next.node == sender) else { return };
+        self.hop.take_progress(now, progress, !host.has(Plant::NeverSentAgain));
+        if progress.gap && self.sequence.base().is_some() {
+            host.outbox.forward(next.address, None, self.watermark());
+        }
+        self.forward(host, now);
+        self.advance_chain(host, now);
+    }
+
+    /// The predecessor says where the epoch begins. It wants to hear how far this node is.
+    pub(super) fn on_chain_watermark(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        sender: NodeId,
+        watermark: &Watermark,
+    ) {
+        if !self.is_predecessor(host, sender) {
+            return;
+        }
+        if self.sequence.base().is_some() {
+            return self.answer_soon(host, now);
+        }
+        self.sequence.begin_at(watermark.base);
+        if self.membership.standing == Standing::Joining {
+            self.start_after(host, now, watermark.base);
+        }
+        self.tell_successor(host);
+        self.tell_progress(host, false);
+        self.advance_chain(host, now);
+        host.arm_sweep(now);
+    }
+
+    /// Tells the successor where the epoch begins.
+    pub(super) fn tell_successor(&self, host: &mut Host) {
+        if let Some(next) = self.membership.successor(host.config.node) {
+            host.outbox.forward(next.address, None, self.watermark());
+        }
+    }
+
+    /// The predecessor is to hear how far this node is, though nothing changes.
+    fn answer_soon(&mut self, host: &mut Host, now: Now) {
+        let delay_ns = host.config.timing.resend.as_nanos() as u64 / 4;
+        self.reporting.be_due(now.boot_ns + delay_ns);
+        host.arm_sweep_at(now.boot_ns + delay_ns);
+    }
+
+    /// An op whose entry follows.
+    pub(super) fn on_early_op(&mut self, host: &Host, sender: NodeId, update: &Update<'_>, datagram: &[u8]) {
+        if self.is_predecessor(host, sender) {
+            self.hop.keep_early(update.op, datagram);
+        }
+    }
+
+    /// An entry: it is logged in its turn (C1).
+    pub(super) fn on_forwarded(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        sender: NodeId,
+        decision: &Decision<'_>,
+        op: Option<(&Update<'_>, &[u8])>,
+    ) {
+        if !self.is_predecessor(host, sender) || self.sequence.base().is_none() {
+            return;
+        }
+        let next = self.sequence.logged() + 1;
+        if decision.index < next {
+            return self.answer_soon(host, now);
+        }
+        let is_next = decision.index == next || host.has(Plant::ChainGapSkipped);
+        let is_taken = is_next && !self.keeps_too_much() && self.take_op(host, now, decision, op);
+        if !is_taken {
+            return self.report_gap(host, now);
+        }
+        host.trace.note(now, decision.op, Step::Learned { contended: false });
+        self.log_decision(
+            host,
+            now,
+            Decided { contended: true, index: next, ..Decided::from_wire(decision) },
+        );
+        self.answer_soon(host, now);
+    }
+
+    /// Logs the op of an entry, unless that was done. Whether it is here.
+    fn take_op(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        decision: &Decision<'_>,
+        op: Option<(&Update<'_>, &[u8])>,
+    ) -> bool {
+        if self.locks.holds(decision.op) {
+            return true;
+        }
+        let spare = self.locks.take_spare();
+        let stored = match op {
+            Some((update, datagram)) => StoredUpdate::new(update, datagram, None, spare),
+            None => {
+                let Some(datagram) = self.hop.take_early(decision.op) else { return false };
+                let Ok((_, Datagram::Update(update))) = Datagram::decode(&datagram) else { return false };
+                StoredUpdate::new(&update, &datagram, None, spare)
+            }
+        };
+        if stored.head().op != decision.op {
+            host.counters.malformed += 1;
+            return false;
+        }
+        self.log_op(host, now, stored);
+        true
+    }
+
+    /// Logs an op whose decision is logged next, and forced with it.
+    pub(super) fn log_op(&mut self, host: &mut Host, now: Now, stored: StoredUpdate) {
+        let record = Record::Prepare { contended: true, datagram: stored.datagram() };
+        let order = host.append(self.id(), |out| record.append(out));
+        self.insert_op(host, now, order, true, stored);
+    }
+
+    /// What is done about silence; whether there is anything to look at again later.
+    pub(super) fn sweep_chain(&mut self, host: &mut Host, now: Now) -> bool {
+        let resend_ns = host.config.timing.resend.as_nanos() as u64;
+        if self.sequence.base().is_none() {
+            self.report_gap(host, now);
+        } else if self.reporting.is_due(now) {
+            self.tell_progress(host, false);
+        }
+        if self.membership.standing == Standing::Joining {
+            self.sweep_join(host, now);
+        }
+        self.advance_chain(host, now);
+        self.serve_successor(host, now, resend_ns);
+        self.locks.count() > 0
+            || self.sequence.unreleased().len() > 0
+            || self.sequence.base().is_none()
+            || self.sequence.forced() < self.sequence.logged()
+            || self.reporting.is_pending()
+            || self.lacks_successor(host)
+            || self.membership.standing == Standing::Joining
+    }
+
+    /// Whether there is a successor that has not said that it, and all behind it, hold everything.
+    fn lacks_successor(&self, host: &Host) -> bool {
+        let has_successor = self.membership.successor(host.config.node).is_some();
+        has_successor && (!self.hop.is_heard() || self.hop.held() < self.sequence.logged())
+    }
+
+    /// Sends the successor again what it has not acknowledged, and accuses it if it says nothing at all.
+    fn serve_successor(&mut self, host: &mut Host, now: Now, resend_ns: u64) {
+        let Some(next) = self.membership.successor(host.config.node) else { return };
+        if self.sequence.base().is_none() || !self.lacks_successor(host) {
+            return;
+        }
+        let Some(tries) = self.hop.take_silent(now, resend_ns, !host.has(Plant::NeverSentAgain)) else {
+            return;
+        };
+        host.counters.resent += 1;
+        host.outbox.forward(next.address, None, self.watermark());
+        self.forward(host, now);
+        if tries >= host.config.timing.accuse_after_resends {
+            host.report(self.id(), self.membership.epoch, ReportKind::Accuse(next.node));
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Pieces of scans (C11): what of a page of the engine an answer lists, and what it covers.
+//!
+//! ```text
+//!   page     a   b(deleted)   c   d(overdue)   e
+//!   piece    a                c │                 covers all up to c; d is deleted first, as any get of it would have it (R11)
+//! ```
+//!
+//! Invariants: what is covered and not listed was not there; a piece covers at least one key more than it was asked after, or the whole rest, unless the
+//! first key is overdue or needs more room than there is.
+
+use crate::entry::{decode_entry, is_overdue};
+use alloc::vec::Vec;
+use nicekv_node::{Page, stored_entries};
+use nicekv_wire::scan::{ScanWants, Scanned};
+use nicekv_wire::{KeyOrder, MatchRange, Now, OpId};
+
+/// What an answer may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame {
+    pub(crate) wants: ScanWants,
+    /// Only keys with these match values.
+    pub(crate) range: MatchRange,
+    /// How keys become these.
+    pub(crate) order: KeyOrder,
+    /// For what is listed, and the last key that is covered.
+    pub(crate) bytes_max: usize,
+}
+
+/// What is cut of a page.
+#[derive(Debug, Default)]
+pub(crate) struct Piece<'a> {
+    pub(crate) listed: Vec<u8>,
+    pub(crate) count: u32,
+    /// The last key that is covered, if that is not the last one listed.
+    pub(crate) through: &'a [u8],
+    /// Something on the page is not covered.
+    pub(crate) is_cut: bool,
+    /// Nothing is covered.
+    pub(crate) is_empty: bool,
+    /// Keys of the page whose time has come, and the versions that are to be deleted.
+    pub(crate) overdue: Vec<(&'a [u8], OpId)>,
+}
+
+impl<'a> Piece<'a> {
+    /// Of a page.
+    pub(crate) fn of(page: &Page<'a>, frame: Frame, now: Now) -> Self {
+        let mut piece = Self { is_empty: true, ..Self::default() };
+        for (key, entry) in stored_entries(page.entries) {
+            let entry = decode_entry(entry);
+            let is_asked =
+                frame.range.contains(nicekv_placement::match_digest(frame.order, key).match_value());
+            let value = entry.value.filter(|_| is_asked);
+            if value.is_some() && is_overdue(entry.expiry_ms, now) {
+                piece.overdue.push((key, entry.version));
+                piece.is_cut = true;
+            }
+            // What is overdue further on is deleted at once, too.
+            if !piece.is_cut {
+                piece.is_cut = !piece.cover(key, value, frame);
+            }
+        }
+        piece
+    }
+
+    /// Covers one key more, if there is room for that.
+    fn cover(&mut self, key: &'a [u8], value: Option<&[u8]>, frame: Frame) -> bool {
+        let value = value
+            .map(|value| Scanned { key, value: Some(value).filter(|_| frame.wants == ScanWants::Values) });
+        let listed = value.filter(|_| frame.wants != ScanWants::Count);
+        let through = if listed.is_some() { &[][..] } else { key };
+        let bytes = self.listed.len() + listed.map_or(0, |listed| listed.bytes()) + through.len();
+        if bytes > frame.bytes_max {
+            return false;
+        }
+        if let Some(listed) = listed {
+            listed.append(&mut self.listed);
+        }
+        self.count += u32::from(value.is_some());
+        (self.through, self.is_empty) = (through, false);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_wire::recovery::{Entry, put_keyed_entry};
+    use nicekv_wire::{ClientId, DecodeError};
+
+    const NOW: Now = Now { boot_ns: 1, unix_ms: 1_000 };
+
+    /// Key, value, time of expiry.
+    type Held<'a> = (&'a [u8], Option<&'a [u8]>, u64);
+
+    fn page(entries: &[Held<'_>]) -> Vec<u8> {
+        let mut page = Vec::new();
+        for (key, value, expiry_ms) in entries {
+            let version = OpId { client: ClientId(1), sequence: 1 };
+            let mut bytes = Vec::new();
+            Entry { index: 1, version, expiry_ms: *expiry_ms, value: *value }.append(&mut bytes);
+            put_keyed_entry(&mut page, key, &bytes);
+        }
+        page
+    }
+
+    fn keys(piece: &Piece<'_>) -> Result<Vec<Vec<u8>>, DecodeError> {
+        let told = nicekv_wire::scan::ScanPiece {
+            op: OpId::NONE,
+            partition: nicekv_wire::PartitionId(1),
+            epoch: nicekv_wire::Epoch(1),
+            range: MatchRange::ALL,
+            more: true,
+            count: piece.count,
+            through: piece.through,
+            listed: &piece.listed,
+        };
+        let mut datagram = Vec::new();
+        told.encode(&mut datagram);
+        nicekv_wire::Datagram::decode(&datagram)?;
+        Ok(told.entries().map(|entry| entry.key.to_vec()).collect())
+    }
+
+    fn cut<'a>(entries: &'a [u8], wants: ScanWants, bytes_max: usize) -> Piece<'a> {
+        let page = Page { entries, corrupt: &[], more: true };
+        Piece::of(&page, Frame { wants, range: MatchRange::ALL, order: KeyOrder::Hash, bytes_max }, NOW)
+    }
+
+    #[test]
+    fn what_is_deleted_is_covered_and_not_listed() {
+        let entries =
+            page(&[(b"a", Some(b"1"), 0), (b"b", None, 0), (b"c", Some(b"3"), 2_000), (b"d", None, 0)]);
+        let piece = cut(&entries, ScanWants::Keys, 1_000);
+        assert_eq!(keys(&piece).unwrap(), [b"a", b"c"]);
+        assert_eq!((piece.through, piece.is_cut, piece.count), (&b"d"[..], false, 2));
+        let counted = cut(&entries, ScanWants::Count, 1_000);
+        assert_eq!((counted.count, counted.listed.len(), counted.through), (2, 0, &b"d"[..]));
+    }
+
+    #[test]
+    fn a_piece_ends_before_what_has_no_room() {
+        let entries = page(&[(b"a", Some(&[7; 100]), 0), (b"b", Some(&[7; 100]), 0), (b"c", None, 0)]);
+        let one = Scanned { key: b"a", value: Some(&[7; 100]) }.bytes();
+        let piece = cut(&entries, ScanWants::Values, 2 * one - 1);
+        assert_eq!((keys(&piece).unwrap().len(), piece.is_cut, piece.through), (1, true, &b""[..]));
+        let both = cut(&entries, ScanWants::Values, 2 * one);
+        assert_eq!(
+            (both.count, both.is_cut, both.through),
+            (2, true, &b""[..]),
+            "no room to say that it covers c"
+        );
+        let none = cut(&entries, ScanWants::Values, one - 1);
+        assert!(none.is_empty && none.is_cut);
+    }
+
+    #[test]
+    fn what_is_overdue_is_deleted_first() {
+        let entries = page(&[
+            (b"a", Some(b"1"), 0),
+            (b"b", Some(b"2"), 999),
+            (b"c", Some(b"3"), 1_000),
+            (b"d", Some(b"4"), 0),
+        ]);
+        let piece = cut(&entries, ScanWants::Keys, 1_000);
+        assert_eq!((keys(&piece).unwrap().len(), piece.is_cut), (1, true));
+        let overdue: Vec<_> = piece.overdue.iter().map(|(key, _)| *key).collect();
+        assert_eq!(overdue, [b"b", b"c"]);
+    }
+
+    #[test]
+    fn keys_of_other_match_values_are_passed_over() {
+        let entries = page(&[(b"a", Some(b"1"), 0), (b"b", Some(b"2"), 0)]);
+        let at = nicekv_placement::key_digest(b"b").match_value();
+        let (order, range) = (KeyOrder::Hash, MatchRange::new(at, at).unwrap());
+        let frame = Frame { wants: ScanWants::Keys, range, order, bytes_max: 100 };
+        let piece = Piece::of(&Page { entries: &entries, corrupt: &[], more: false }, frame, NOW);
+        assert_eq!(keys(&piece).unwrap(), [b"b"]);
+    }
+}

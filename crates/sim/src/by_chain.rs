@@ -1,0 +1,32 @@
+//! Runs shaped so that bugs of chains (C1 to C10) matter. Which bugs those are: [`crate::plants`].
+
+use crate::cluster::Scenario;
+use crate::faults::Faults;
+use crate::keyspace::{Key, Shape};
+use crate::scenarios::MILLISECOND_NS;
+
+/// Chains alone, of few keys.
+pub(crate) fn chains(scenario: &mut Scenario) {
+    scenario.keyspaces = vec![Shape::chain(3, 0)];
+    scenario.workload.keys = Key::several(0, 2);
+}
+
+/// The same; nodes die and start again before their disks have done what they were asked.
+pub(crate) fn chains_that_restart(scenario: &mut Scenario) {
+    chains(scenario);
+    scenario.faults = Faults { crash: 3_000, downtime_max_ns: 20 * MILLISECOND_NS, ..Faults::NONE };
+    (scenario.faults.slow, scenario.faults.slow_factor) = (500_000, 20);
+}
+
+/// The same; messages come late, and nodes start again, some with nothing.
+pub(crate) fn chains_with_late_messages(scenario: &mut Scenario) {
+    chains(scenario);
+    scenario.faults = Faults::LATE_MESSAGES;
+}
+
+/// The same; the operator drains nodes and adds them again.
+pub(crate) fn chains_that_move(scenario: &mut Scenario) {
+    chains(scenario);
+    scenario.nodes = 5;
+    scenario.faults = Faults { change_interval_ns: 200 * MILLISECOND_NS, ..Faults::NONE };
+}

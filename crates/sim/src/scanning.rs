@@ -1,0 +1,113 @@
+//! A client that scans: what a piece lists, and what it does not, is what gets of all keys that it covers would have answered at one moment (C11).
+
+use crate::checker::Call;
+use crate::checker::model::{Action, Answer};
+use crate::client::{KeyCall, Workload};
+use nicekv_client::{Answer as Told, Keyspace, OperationError, Request, Scan};
+use nicekv_placement::{KeyOrder, match_digest};
+use nicekv_wire::scan::{ScanPiece, ScanWants};
+use nicekv_wire::{KeyspaceId, OpId, Status};
+use std::collections::BTreeMap;
+
+/// Parts that it asks for at a time.
+const ASKED_MAX: usize = 2;
+
+/// A scan under way.
+#[derive(Clone)]
+pub(crate) struct Scanning {
+    keyspace: KeyspaceId,
+    order: KeyOrder,
+    scan: Scan,
+    /// By the ticket's index.
+    open: BTreeMap<usize, Asked>,
+    has_failed: bool,
+}
+
+#[derive(Clone)]
+struct Asked {
+    part: u32,
+    after: Vec<u8>,
+    called: u64,
+}
+
+impl Scanning {
+    pub(crate) fn new(keyspace: &Keyspace, piece_bytes: usize) -> Self {
+        let scan = Scan::new(ScanWants::Values, b"").in_pieces_of(piece_bytes);
+        let (keyspace, order) = (keyspace.id, keyspace.order);
+        Self { keyspace, order, scan, open: BTreeMap::new(), has_failed: false }
+    }
+
+    /// Whether the request with this ticket is one of its own.
+    pub(crate) fn awaits(&self, ticket: usize) -> bool {
+        self.open.contains_key(&ticket)
+    }
+
+    /// Whether anything is left of it.
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.open.is_empty() || !(self.has_failed || self.scan.is_done())
+    }
+
+    /// Asks for what is left; `submit` tells the ticket's index.
+    pub(crate) fn ask(&mut self, tick: &mut u64, mut submit: impl FnMut(KeyspaceId, Request<'_>) -> usize) {
+        while let Some(part) = self.scan.unasked().filter(|_| self.open.len() < ASKED_MAX && !self.has_failed)
+        {
+            *tick += 1;
+            let request = self.scan.ask(part);
+            let asked = Asked { part, after: request.key().to_vec(), called: *tick };
+            self.open.insert(submit(self.keyspace, request), asked);
+        }
+    }
+
+    /// A request has ended: the gets that its answer stands for.
+    pub(crate) fn take(
+        &mut self,
+        ticket: usize,
+        told: Result<Told<'_>, OperationError>,
+        workload: &Workload,
+        (at_ns, tick): (u64, &mut u64),
+    ) -> Vec<KeyCall> {
+        let asked = self.open.remove(&ticket).expect("it is one of these");
+        let piece = match &told {
+            Ok(told) => told.piece().expect("a scan is answered by a piece"),
+            Err(_) => {
+                self.has_failed = true;
+                return Vec::new();
+            }
+        };
+        assert!(self.scan.take(asked.part, &piece), "{piece:?} says nothing of what was asked for");
+        *tick += 1;
+        let answered = *tick;
+        let seen = |(key, answer)| KeyCall {
+            key,
+            call: Call { action: Action::Get, called: asked.called, answered: Some((answered, answer)) },
+            called_ns: at_ns,
+            ended_ns: Some(at_ns),
+        };
+        self.answers(&piece, &asked, workload).into_iter().map(seen).collect()
+    }
+
+    /// What the piece says of the keys that it covers, by their index.
+    fn answers(&self, piece: &ScanPiece<'_>, asked: &Asked, workload: &Workload) -> Vec<(usize, Answer)> {
+        let mut listed: BTreeMap<&[u8], &[u8]> =
+            piece.entries().map(|entry| (entry.key, entry.value.expect("values were asked for"))).collect();
+        assert_eq!(listed.len(), piece.count as usize, "{piece:?} lists a key twice, or counts wrongly");
+        let is_covered = |name: &[u8]| {
+            let is_before_end = !piece.more || name <= piece.covered_through();
+            piece.range.contains(match_digest(self.order, name).match_value())
+                && name > asked.after.as_slice()
+                && is_before_end
+        };
+        let mut answers = Vec::new();
+        for (index, key) in workload.keys.iter().enumerate() {
+            if key.keyspace != self.keyspace.0 || !is_covered(&key.name) {
+                continue;
+            }
+            let value = listed.remove(key.name.as_slice()).map(<[u8]>::to_vec);
+            let status = if value.is_some() { Status::Ok } else { Status::NotFound };
+            let version = if value.is_some() { Answer::VERSION_NOT_TOLD } else { OpId::NONE };
+            answers.push((index, Answer { status, version, integer: 0, value }));
+        }
+        assert!(listed.is_empty(), "a scan lists what it does not cover, or nobody has put: {listed:?}");
+        answers
+    }
+}
