@@ -116,6 +116,8 @@ pub enum Plant {
     QuorumForgetUnfenced,
     /// R14: a deletion is forgotten whether or not all hold it.
     QuorumForgetUnheld,
+    /// R14: a version that was written while its key was read, to be forgotten, is forgotten with it.
+    QuorumForgottenUnseen,
     /// R14: a store is taken although it was asked for in an older epoch.
     QuorumOlderEpochTaken,
     /// R14: answers do not tell which deletions are forgotten.

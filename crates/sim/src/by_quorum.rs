@@ -39,6 +39,14 @@ pub(crate) fn deletions_by_quorum(scenario: &mut Scenario) {
     };
 }
 
+/// Deletions are forgotten as soon as they can be, by busy machines, which have more to do at once.
+pub(crate) fn deletions_at_busy_nodes(scenario: &mut Scenario) {
+    by_quorum(scenario);
+    scenario.timing.fence_interval = Duration::from_millis(20);
+    scenario.workload.pause_ns_max = 10 * MILLISECOND_NS;
+    scenario.faults = Faults { late_ns: 5 * MILLISECOND_NS, ..Faults::NONE };
+}
+
 /// The operator adds and drains nodes all the time, so that members' places go to others, and much is lost.
 pub(crate) fn places_change(scenario: &mut Scenario) {
     by_quorum(scenario);

@@ -92,6 +92,18 @@ impl Disk {
     /// Executes all requests of `core` and what they lead to; returns what takes time.
     pub fn execute(&mut self, now: Now, core: &mut Replica) -> Vec<Busy> {
         let mut busy = Vec::new();
+        self.execute_until(now, core, &mut busy, || false);
+        busy
+    }
+
+    /// The same, while `is_over` says no, which is asked after each page; whether all requests are executed.
+    pub fn execute_until(
+        &mut self,
+        now: Now,
+        core: &mut Replica,
+        busy: &mut Vec<Busy>,
+        mut is_over: impl FnMut() -> bool,
+    ) -> bool {
         while let Some(request) = core.poll_storage() {
             match request {
                 StorageRequest::Append { payload } => self.log.push(payload.to_vec()),
@@ -115,11 +127,17 @@ impl Disk {
                     let (entries, corrupt, more) = self.scan(partition, after, bytes_max);
                     let (entries, corrupt) = (&entries[..], &corrupt[..]);
                     core.handle_storage(now, StorageCompletion::Scan { token, entries, corrupt, more });
+                    if is_over() {
+                        return false;
+                    }
                 }
                 StorageRequest::Gather { token, partition, keys, bytes_max } => {
                     let (entries, corrupt, more) = self.gather(partition, keys, bytes_max);
                     let (entries, corrupt) = (&entries[..], &corrupt[..]);
                     core.handle_storage(now, StorageCompletion::Scan { token, entries, corrupt, more });
+                    if is_over() {
+                        return false;
+                    }
                 }
                 StorageRequest::Trim { before } => busy.push(Busy::Sync {
                     entries: self.entries.clone(),
@@ -128,7 +146,7 @@ impl Disk {
                 }),
             }
         }
-        busy
+        true
     }
 
     /// Damages the stored value of a key.

@@ -121,6 +121,12 @@ pub struct Node {
     pub internal_client: ClientId,
     /// What the socket holds.
     pub inbox: VecDeque<(SocketAddrV4, Vec<u8>)>,
+    /// Of a busy machine: says when the time for the disk's requests is up. The next turn goes on with them.
+    pub slices: Option<Random>,
+    /// Requests are left.
+    pub is_unfinished: bool,
+    /// What the disk has done, and the loop has not yet looked at.
+    pub done: VecDeque<Busy>,
     /// It does nothing before.
     pub paused_until_ns: u64,
     /// It takes no datagram before: it has others to work on.
@@ -154,6 +160,9 @@ impl Node {
             process: 0,
             internal_client: ClientId(0),
             inbox: VecDeque::new(),
+            slices: None,
+            is_unfinished: false,
+            done: VecDeque::new(),
             paused_until_ns: 0,
             busy_until_ns: 0,
             disk_free_ns: 0,
@@ -218,6 +227,8 @@ impl Node {
     pub fn crash(&mut self, kept: Kept, random: &mut Random) {
         self.core = None;
         self.inbox.clear();
+        self.done.clear();
+        self.is_unfinished = false;
         match kept {
             _ if self.in_memory => self.disk = Disk::new(),
             Kept::Any => self.disk.crash(random),
@@ -257,11 +268,21 @@ impl Node {
             self.shown.before(core, &self.disk, &bytes);
             core.handle_datagram(now, from, &bytes);
         }
+        // In this order, as in the driver: a read for a datagram comes before what is written because of a force, and its answer after.
+        for busy in self.done.drain(..) {
+            self.disk.finish(now, core, busy);
+        }
         if core.next_deadline() <= now.boot_ns {
             core.handle_deadline(now);
         }
         core.handle_batch_end(now);
-        let mut busy = self.disk.execute(now, core);
+        let mut busy = Vec::new();
+        let slices = &mut self.slices;
+        let is_over = || slices.as_mut().is_some_and(|random| random.below(2) == 0);
+        self.is_unfinished = !self.disk.execute_until(now, core, &mut busy, is_over);
+        if self.is_unfinished {
+            return busy;
+        }
         if self.disk.appended() >= self.checkpoint_after {
             core.checkpoint();
             busy.extend(self.disk.execute(now, core));

@@ -5,8 +5,8 @@
 
 use crate::by_chain::{chains, chains_that_move, chains_that_restart, chains_with_late_messages};
 use crate::by_quorum::{
-    by_quorum, by_quorum_in_memory, damage_by_quorum, deletions_by_quorum, places_change,
-    places_change_and_deletions, sole_holders_leave,
+    by_quorum, by_quorum_in_memory, damage_by_quorum, deletions_at_busy_nodes, deletions_by_quorum,
+    places_change, places_change_and_deletions, sole_holders_leave,
 };
 use crate::client::Workload;
 use crate::cluster::{Scenario, Tally};
@@ -217,6 +217,7 @@ pub const PLANTS: &[Plant] = &[
     replica("repair-from-too-few", "R14", InReplica::QuorumRepairFromOne, Hunt::Seeds(damage_by_quorum)),
     replica("deletion-forgotten-without-fence", "R14", InReplica::QuorumForgetUnfenced, Hunt::Seeds(deletions_by_quorum)),
     replica("deletion-forgotten-that-not-all-hold", "R14", InReplica::QuorumForgetUnheld, Hunt::Seeds(deletions_by_quorum)),
+    replica("written-while-forgetting-is-read", "R14", InReplica::QuorumForgottenUnseen, Hunt::Seeds(deletions_at_busy_nodes)),
     replica("store-of-older-epoch-taken", "R14", InReplica::QuorumOlderEpochTaken, Hunt::Seeds(deletions_by_quorum)),
     replica("floor-not-told", "R14", InReplica::QuorumFloorNotTold, Hunt::Seeds(deletions_by_quorum)),
     replica("successor-not-awaited", "R14", InReplica::QuorumNotEntrusted, Hunt::Seeds(places_change)),

@@ -35,6 +35,7 @@ use super::QuorumPartition;
 use super::version::{PendingRead, ReadFor, Record, Unforced, UnforcedWhat, Version, Waiter, timestamp_of};
 use crate::entry::decode_entry;
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use nicekv_node::{Host, Page, Plant, stored_entries};
 use nicekv_wire::control::DiskSpace;
@@ -61,6 +62,8 @@ pub(super) struct Forgetting {
     asked: Vec<Asked>,
     /// Names messages and what is asked.
     serial: u64,
+    /// Keys that are being read to be forgotten, and that were not written since.
+    reading: BTreeSet<Box<[u8]>>,
 }
 
 type Found = (Box<[u8]>, Timestamp);
@@ -303,11 +306,19 @@ impl QuorumPartition {
 
     fn read_to_forget(&mut self, host: &mut Host, key: &[u8], timestamp: Timestamp) {
         let token = host.read(self.id(), key);
+        self.forgetting.reading.insert(key.into());
         self.reads
             .push_back((token, PendingRead { key: key.into(), what: ReadFor::Forgetting { timestamp } }));
     }
 
-    /// What is to be forgotten, unless something else is there or on its way.
+    /// A version of a key goes to the engine: what is being read there may be the one before.
+    pub(super) fn note_written(&mut self, host: &Host, key: &[u8]) {
+        if !host.has(Plant::QuorumForgottenUnseen) {
+            self.forgetting.reading.remove(key);
+        }
+    }
+
+    /// What is to be forgotten, unless something else is there, has come there since it was read, or is on its way.
     pub(super) fn on_forgetting_read(
         &mut self,
         host: &mut Host,
@@ -316,7 +327,8 @@ impl QuorumPartition {
         entry: Option<Entry<'_>>,
     ) {
         let is_it = entry.is_some_and(|it| it.value.is_none() && timestamp_of(&it) == timestamp);
-        if is_it && !self.keys.contains_key(key) {
+        let is_unwritten = self.forgetting.reading.remove(key);
+        if is_it && is_unwritten && !self.keys.contains_key(key) {
             host.counters.forgotten += 1;
             self.log_forgotten(host, key, timestamp.counter);
         }

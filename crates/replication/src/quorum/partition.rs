@@ -268,8 +268,10 @@ impl QuorumPartition {
     /// What this replica has promised to hold of a key is not known: it is silent about it.
     pub(super) fn on_unreadable(&mut self, node: &mut Host, now: Now, key: &[u8], what: &ReadFor) {
         node.counters.dropped += 1;
-        if !matches!(what, ReadFor::Newest) {
-            return;
+        match what {
+            ReadFor::Newest => {}
+            ReadFor::Forgetting { .. } => return self.note_written(node, key),
+            ReadFor::Query { .. } | ReadFor::Repair { .. } | ReadFor::Void => return,
         }
         let state = self.keys.get_mut(key).expect("it waits");
         let (newest, waiting) = (state.newest, core::mem::take(&mut state.waiting));
@@ -356,6 +358,7 @@ impl QuorumPartition {
     pub(super) fn write_forced(&mut self, node: &mut Host, now: Now, forced: Forced) {
         let Forced { record, key, version, waiters, .. } = forced;
         node.storage.write(self.id(), &key, |out| version.entry().append(out));
+        self.note_written(node, &key);
         self.finish_repair(node, &key);
         let state = self.keys.get_mut(&key).expect("it is under way");
         if state.newest == Some((version.timestamp, record)) {

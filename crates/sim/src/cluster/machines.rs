@@ -96,9 +96,12 @@ impl Cluster {
         if matches!(*busy, Busy::Force { .. }) {
             self.note(|names| Some(format!("{} has forced its log", names.host(Host::Node(index)))));
         }
-        let node = &mut self.nodes[index];
-        let now = node.clock.now(now_ns);
-        node.disk.finish(now, node.core.as_mut().expect("checked"), *busy);
+        self.nodes[index].done.push_back(*busy);
+        if self.turns.below(2) == 0 && self.faults.late_ns > 0 {
+            // A busy machine: the loop has other things to do, and then datagrams, too.
+            let late_ns = self.turns.below(self.faults.late_ns);
+            return self.wake_node(index, now_ns + late_ns);
+        }
         let more = self.nodes[index].turn(now_ns, self.scenario.pace.service_ns, &mut self.random);
         self.start_disk(index, more);
         self.flush_node(index);
@@ -117,6 +120,10 @@ impl Cluster {
         if let Some(core) = &self.nodes[index].core {
             let at_ns = self.nodes[index].clock.when(core.next_deadline());
             self.wake_node(index, at_ns);
+        }
+        if self.nodes[index].is_unfinished {
+            let late_ns = self.turns.below(self.faults.late_ns.max(1));
+            self.wake_node(index, self.queue.now_ns() + late_ns);
         }
         if !self.nodes[index].inbox.is_empty() {
             self.wake_node(index, self.nodes[index].busy_until_ns);

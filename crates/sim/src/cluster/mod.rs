@@ -68,6 +68,9 @@ use streams::Connection;
 pub(crate) const SWITCH: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 20, 0, 1), PORT_DEFAULT);
 const CLIENT_PORT: u16 = 40_000;
 const MILLISECOND_NS: u64 = 1_000_000;
+/// Tells what is drawn for this from what is drawn for everything else.
+const TURNS: u64 = 0x7475_726e_73;
+const SLICES: u64 = 0x736c_6963_6573;
 
 /// See the module.
 #[derive(Clone)]
@@ -75,6 +78,8 @@ pub struct Cluster {
     scenario: Scenario,
     faults: Faults,
     random: Random,
+    /// When loops turn.
+    turns: Random,
     queue: Queue<Event>,
     network: Network,
     surroundings: Surroundings,
@@ -118,8 +123,13 @@ impl Cluster {
             discard_bytes_per_second: scenario.discard_bytes_per_second,
             plant: scenario.plant.and_then(Planted::replica),
         };
-        let nodes: Vec<Node> =
+        let mut nodes: Vec<Node> =
             (0..scenario.node_count()).map(|index| draw_node(index, &scenario.faults, &mut random)).collect();
+        if scenario.faults.late_ns > 0 {
+            for (node, salt) in nodes.iter_mut().zip(0..) {
+                node.slices = Some(Random::new(seed ^ SLICES ^ salt));
+            }
+        }
         let mut clients: Vec<Client> =
             (0..scenario.clients).map(|index| new_client(index, &scenario)).collect();
         if let Some(plant) = scenario.plant.and_then(Planted::client) {
@@ -134,6 +144,7 @@ impl Cluster {
             faults: scenario.faults,
             network: Network::new(scenario.pace),
             random,
+            turns: Random::new(seed ^ TURNS),
             queue: Queue::default(),
             surroundings,
             names: Names::new(&clients),
