@@ -69,7 +69,7 @@ pub(crate) const SWITCH: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 20, 
 const CLIENT_PORT: u16 = 40_000;
 const MILLISECOND_NS: u64 = 1_000_000;
 /// Tells what is drawn for this from what is drawn for everything else.
-const TURNS: u64 = 0x7475_726e_73;
+const TURNS: u64 = 0x74_7572_6e73;
 const SLICES: u64 = 0x736c_6963_6573;
 
 /// See the module.
