@@ -105,11 +105,6 @@ static __always_inline bool is_ip_of_port(const struct ingress *ingress, const s
 	return true;
 }
 
-static __always_inline bool holds(__u64 opcodes, __u8 opcode)
-{
-	return opcode < 64 && (opcodes >> opcode) & 1;
-}
-
 static __always_inline enum origin origin_of_server(__be16 udp_port, __u8 role, const struct datagram *datagram)
 {
 	if (udp_port != datagram->udp->source)

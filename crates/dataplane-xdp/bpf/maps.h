@@ -221,7 +221,8 @@ struct {
 	__type(value, __u64);
 } counters SEC(".maps");
 
-/* [number / NICEKV_HITS_BLOCK]: matches of one table entry each, side by side; layout.h says where a table begins. Only ever added to. */
+/* [number / NICEKV_HITS_BLOCK]: matches of one table entry each, side by side; layout.h says where a table begins, and how far behind
+   them reads and updates are. Only ever added to. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, NICEKV_HITS_BLOCKS);

@@ -81,6 +81,11 @@ struct cursor {
 	void *end;
 };
 
+static __always_inline bool holds(__u64 opcodes, __u8 opcode)
+{
+	return opcode < 64 && (opcodes >> opcode) & 1;
+}
+
 /* Advances past `bytes`, or returns NULL if the frame is shorter. */
 static __always_inline void *take(struct cursor *cursor, __u64 bytes)
 {

@@ -4,15 +4,30 @@
 #include "decision.h"
 #include "parsing.h"
 
-/* `hits_at`: where those of the table begin. */
-static __always_inline void hit(__u32 table, __u32 hits_at, __u32 number)
+static __always_inline void count_at(__u32 cell)
 {
-	__u32 cell = hits_at + number;
 	__u32 block = cell / NICEKV_HITS_BLOCK;
 	struct nicekv_hits *found = bpf_map_lookup_elem(&hits, &block);
 
 	if (found)
 		found->entries[cell % NICEKV_HITS_BLOCK] += 1;
+}
+
+/* The request of a client that an entry has matched whose hits are at `hits_cell`: reads are counted behind the hits, updates behind these. */
+static __always_inline void count_request(__u32 hits_cell, const struct datagram *datagram)
+{
+	__u8 opcode = datagram->header ? datagram->header->opcode : 0;
+
+	if (!is_multicast(datagram->ring) || holds(NICEKV_OPCODES_READ, opcode))
+		count_at(hits_cell + NICEKV_REQUESTS);
+	else if (holds(NICEKV_OPCODES_UPDATE, opcode))
+		count_at(hits_cell + 2 * NICEKV_REQUESTS);
+}
+
+/* `hits_at`: where those of the table begin. */
+static __always_inline void hit(__u32 table, __u32 hits_at, __u32 number)
+{
+	count_at(hits_at + number);
 	/* The tables' hit counters are numbered like the tables. */
 	count(NICEKV_COUNTER_HITS + table);
 }
@@ -166,6 +181,7 @@ static __always_inline enum fate route_by_record(__u32 slot, struct datagram *da
 	if (!record)
 		return miss();
 	hit(NICEKV_TABLE_RECORD, NICEKV_HITS_RECORD, number);
+	count_request(NICEKV_HITS_RECORD + number, datagram);
 	if (is_multicast(datagram->ring)) {
 		decision->target = record->group;
 		return FATE_COPY;
@@ -185,7 +201,8 @@ static __always_inline enum fate route_unicast(__u32 slot, __u32 number, struct 
 	return route_to(slot, datagram, decision, route->target, route->divisions, route->division_count);
 }
 
-static __always_inline enum fate route_multicast(__u32 slot, __u32 number, struct decision *decision)
+static __always_inline enum fate route_multicast(__u32 slot, __u32 number, const struct datagram *datagram,
+						 struct decision *decision)
 {
 	__u32 index = slot * NICEKV_MULTICAST_ROUTES + number;
 	__u32 *group = bpf_map_lookup_elem(&multicast_routes, &index);
@@ -193,6 +210,7 @@ static __always_inline enum fate route_multicast(__u32 slot, __u32 number, struc
 	if (!number || !group)
 		return miss();
 	hit(NICEKV_TABLE_MULTICAST_VRING, NICEKV_HITS_MULTICAST_VRING, number);
+	count_request(NICEKV_HITS_MULTICAST_VRING + number, datagram);
 	decision->target = *group;
 	return FATE_COPY;
 }
@@ -208,6 +226,6 @@ static __always_inline enum fate route(__u32 slot, struct datagram *datagram, st
 		return route_by_record(slot, datagram, decision);
 	number = entry_of(found, datagram);
 	if (is_multicast(datagram->ring))
-		return route_multicast(slot, number, decision);
+		return route_multicast(slot, number, datagram, decision);
 	return route_unicast(slot, number, datagram, decision);
 }

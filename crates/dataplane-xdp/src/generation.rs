@@ -130,8 +130,10 @@ impl KernelSwitch {
     /// What is free has been counted by whoever had it before.
     fn begin_hits(&mut self, plans: &[Plan<Match>]) -> Result<(), MapError> {
         for (table, plan) in plans.iter().enumerate() {
-            let cells: Vec<u32> =
-                plan.fresh.iter().map(|(_, number)| crate::layout::hits_at(table) + number).collect();
+            let kinds = if Table::ALL[table].is_of_updates() { 3 } else { 1 };
+            let begin = |kind| crate::layout::hits_at(table) + kind * crate::layout::REQUESTS;
+            let of_kind = |kind| plan.fresh.iter().map(move |(_, number)| begin(kind) + number);
+            let cells: Vec<u32> = (0..kinds).flat_map(of_kind).collect();
             let counted = self.counted(cells.iter().copied())?;
             cells.iter().zip(counted).for_each(|(cell, count)| self.hits_before[*cell as usize] = count);
         }

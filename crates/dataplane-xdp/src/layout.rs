@@ -6,8 +6,9 @@ use std::mem::{offset_of, size_of};
 
 use nicekv_dataplane::{
     COUNTER_COUNT, Counter, DIVISIONS_MAX, GROUP_CAPACITY, GROUP_MEMBERS_MAX, HOST_CAPACITY, HostRole,
-    MAC_CAPACITY, OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE, OPCODES_REQUEST, OPCODES_UNICAST,
-    PORTS_MAX, REGISTER_CELLS, Register, TABLE_COUNT, Table, VLAN_TAGS_MAX, VNODES, VRINGS_MAX,
+    MAC_CAPACITY, OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE, OPCODES_READ, OPCODES_REQUEST,
+    OPCODES_UNICAST, OPCODES_UPDATE, PORTS_MAX, REGISTER_CELLS, Register, TABLE_COUNT, Table, VLAN_TAGS_MAX,
+    VNODES, VRINGS_MAX,
 };
 
 /// Twice the groups of one generation: the next one is built beside it.
@@ -23,7 +24,11 @@ pub(crate) const PPM: u32 = 1_000_000;
 /// Matches of so many entries are beside each other; the kernel has such a block for each processor.
 pub(crate) const HITS_BLOCK: u32 = 512;
 /// Blocks of all tables.
-pub(crate) const HITS_BLOCKS: u32 = hits_at(TABLE_COUNT).div_ceil(HITS_BLOCK);
+pub(crate) const HITS_BLOCKS: u32 = (hits_at(TABLE_COUNT) + 2 * REQUESTS).div_ceil(HITS_BLOCK);
+/// From the hits of an entry that matches updates, too, to its reads, and from these to its updates. Such tables are the last ones.
+pub(crate) const REQUESTS: u32 = hits_at(TABLE_COUNT) - hits_at(Table::Multicast as usize);
+const _: () =
+    assert!(Table::Multicast as usize + 2 == TABLE_COUNT && Table::Record as usize + 1 == TABLE_COUNT);
 /// At a port: no server.
 pub(crate) const PORT_OPEN: u8 = 0;
 /// At a port: one server.
@@ -360,9 +365,12 @@ fn write_constants(text: &mut String) -> std::fmt::Result {
         ("MULTICAST_NODE", OPCODES_MULTICAST_NODE),
         ("REQUEST", OPCODES_REQUEST),
         ("NODE", OPCODES_NODE),
+        ("UPDATE", OPCODES_UPDATE),
+        ("READ", OPCODES_READ),
     ] {
         writeln!(text, "#define NICEKV_OPCODES_{name} {opcodes:#x}ULL")?;
     }
+    writeln!(text, "#define NICEKV_REQUESTS {REQUESTS}")?;
     for register in Register::ALL {
         let name = register.name().to_uppercase();
         writeln!(text, "#define NICEKV_REGISTER_{name} {}", register.range().start)?;

@@ -55,8 +55,8 @@ use aya::maps::{Array, DevMap, HashMap, Map, MapData, MapError, PerCpuArray, Per
 use aya::programs::ProgramFd;
 use aya::{Ebpf, EbpfLoader};
 use nicekv_dataplane::{
-    Backend, BackendError, Counter, Counters, Match, Register, TABLE_COUNT, Table, TableError, TableSet,
-    TableStatus, TableUpdate, VringSet,
+    Backend, BackendError, Counter, Counters, EntryRequests, Match, Register, TABLE_COUNT, Table, TableError,
+    TableSet, TableStatus, TableUpdate, VringSet,
 };
 
 use contents::Contents;
@@ -245,6 +245,13 @@ impl KernelSwitch {
         Ok(counted)
     }
 
+    /// The same since the entries of these cells were installed.
+    fn entries_counted(&self, cells: &[u32]) -> Result<Vec<u64>, BackendError> {
+        let counted = self.counted(cells.iter().copied());
+        let counted = counted.map_err(|error| platform("read the hits", &error))?;
+        Ok(cells.iter().zip(counted).map(|(cell, hits)| hits - self.hits_before[*cell as usize]).collect())
+    }
+
     /// At which hook each port is attached, by its number; never [`Hook::Auto`].
     pub fn hooks(&self) -> impl Iterator<Item = (u16, Hook)> {
         self.ports.iter().zip(&self.hooks).map(|((_, port), hook)| (port.index, *hook))
@@ -273,9 +280,23 @@ impl Backend for KernelSwitch {
         let number = |matches| self.numbers[table as usize].get(&matches).expect("every entry has a number");
         let cells = generation::matches(tables, table).map(number);
         let cells: Vec<u32> = cells.map(|number| layout::hits_at(table as usize) + number).collect();
-        let counted = self.counted(cells.iter().copied());
-        let counted = counted.map_err(|error| platform("read the hits", &error))?;
-        Ok(cells.iter().zip(counted).map(|(cell, hits)| hits - self.hits_before[*cell as usize]).collect())
+        self.entries_counted(&cells)
+    }
+
+    fn entry_requests(&self, table: Table) -> Result<Vec<EntryRequests>, BackendError> {
+        if !table.is_of_updates() {
+            let reads = self.entry_hits(table)?.into_iter();
+            return Ok(reads.map(|reads| EntryRequests { reads, updates: 0 }).collect());
+        }
+        let Some(tables) = &self.installed else { return Ok(Vec::new()) };
+        let number = |matches| self.numbers[table as usize].get(&matches).expect("every entry has a number");
+        let reads_at = layout::hits_at(table as usize) + layout::REQUESTS;
+        let cells: Vec<u32> =
+            generation::matches(tables, table).map(|matches| reads_at + number(matches)).collect();
+        let reads = self.entries_counted(&cells)?;
+        let cells: Vec<u32> = cells.into_iter().map(|cell| cell + layout::REQUESTS).collect();
+        let both = reads.into_iter().zip(self.entries_counted(&cells)?);
+        Ok(both.map(|(reads, updates)| EntryRequests { reads, updates }).collect())
     }
 
     fn read_register(&self, register: Register) -> Result<Vec<u64>, BackendError> {

@@ -9,8 +9,9 @@ use alloc::vec::Vec;
 
 use crate::lpm::LongestPrefixMatch;
 use crate::records::Records;
+use crate::stages::admit::{self, OPCODES_READ, OPCODES_UPDATE};
 use crate::tables::{Action, HostIndex, Match};
-use crate::{Hop, HostId, Prefix, TABLE_COUNT, Table, TableSet};
+use crate::{EntryRequests, Hop, HostId, Prefix, Ring, TABLE_COUNT, Table, TableSet};
 
 /// By which port a member of a group is reached, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(crate) struct Generation {
     compiled: Compiled,
     /// Per table, per entry in the order of `tables`.
     hits: [Vec<u64>; TABLE_COUNT],
+    /// Of those whose entries serve multicast rings; nothing in the others.
+    requests: [Vec<EntryRequests>; TABLE_COUNT],
 }
 
 /// What entries match.
@@ -72,10 +75,15 @@ impl Generation {
         old: Option<&Self>,
     ) -> Self {
         let hits = Table::ALL.map(|table| match old {
-            Some(old) => inherited(&tables, old, table),
+            Some(old) => inherited(&tables, old, table, old.hits(table)),
             None => vec![0; tables.entries(table)],
         });
-        Self { hosts, ways, compiled, hits, tables }
+        let requests = Table::ALL.map(|table| match old {
+            _ if !table.is_of_updates() => Vec::new(),
+            Some(old) => inherited(&tables, old, table, &old.requests[table as usize]),
+            None => vec![EntryRequests::default(); tables.entries(table)],
+        });
+        Self { hosts, ways, compiled, hits, requests, tables }
     }
 
     /// The ways to the members of an entry of `multicast_vring`.
@@ -118,6 +126,25 @@ impl Generation {
         Some(index)
     }
 
+    /// Counts a request of a client that an entry has matched.
+    pub(crate) fn count_request(&mut self, table: Table, entry: usize, ring: Ring, opcode: Option<u8>) {
+        let requests = &mut self.requests[table as usize][entry];
+        match (ring, opcode) {
+            (Ring::Unicast, _) => requests.reads += 1,
+            (_, Some(opcode)) if admit::holds(OPCODES_UPDATE, opcode) => requests.updates += 1,
+            (_, Some(opcode)) if admit::holds(OPCODES_READ, opcode) => requests.reads += 1,
+            _ => {}
+        }
+    }
+
+    /// Requests of each entry, likewise.
+    pub(crate) fn requests(&self, table: Table) -> Vec<EntryRequests> {
+        if table.is_of_updates() {
+            return self.requests[table as usize].clone();
+        }
+        self.hits(table).iter().map(|hits| EntryRequests { reads: *hits, updates: 0 }).collect()
+    }
+
     /// Hits of each entry, in the order of the tables.
     pub(crate) fn hits(&self, table: Table) -> &[u64] {
         &self.hits[table as usize]
@@ -155,10 +182,11 @@ fn compile(tables: &TableSet, table: Table) -> LongestPrefixMatch {
     }))
 }
 
-fn inherited(tables: &TableSet, old: &Generation, table: Table) -> Vec<u64> {
+/// What the entries of `old` have counted, for those of `tables` that match the same.
+fn inherited<C: Copy + Default>(tables: &TableSet, old: &Generation, table: Table, counted: &[C]) -> Vec<C> {
     let old_rules = old.tables.rules(table);
-    let before: BTreeMap<Match, u64> =
-        old_rules.iter().map(|(matches, _)| *matches).zip(old.hits(table).iter().copied()).collect();
-    let hits = |(matches, _): &(Match, _)| before.get(matches).copied().unwrap_or(0);
-    tables.rules(table).iter().map(hits).collect()
+    let before: BTreeMap<Match, C> =
+        old_rules.iter().map(|(matches, _)| *matches).zip(counted.iter().copied()).collect();
+    let count = |(matches, _): &(Match, _)| before.get(matches).copied().unwrap_or_default();
+    tables.rules(table).iter().map(count).collect()
 }

@@ -54,7 +54,8 @@ pub use registers::{REGISTER_CELLS, Register};
 pub use router::{Copies, Hop, Route, Router, Sought};
 pub use socket::Passed;
 pub use stages::admit::{
-    Ingress, OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE, OPCODES_REQUEST, OPCODES_UNICAST,
+    Ingress, OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE, OPCODES_READ, OPCODES_REQUEST,
+    OPCODES_UNICAST, OPCODES_UPDATE,
 };
 pub use stages::learn::MAC_CAPACITY;
 pub use stages::parse::VLAN_TAGS_MAX;
@@ -80,6 +81,10 @@ pub trait Backend {
     /// Hits of each entry of `table`, in the order of the installed [`TableSet`]. An entry keeps counting
     /// across generations as long as its match stays.
     fn entry_hits(&self, table: Table) -> Result<Vec<u64>, BackendError>;
+
+    /// Of these hits, the requests of clients, likewise: each entry's reads and updates (TurboKV §5.1). What nodes say to each other through a
+    /// multicast ring is neither.
+    fn entry_requests(&self, table: Table) -> Result<Vec<EntryRequests>, BackendError>;
 
     /// All cells of a register.
     fn read_register(&self, register: Register) -> Result<Vec<u64>, BackendError>;
@@ -111,6 +116,15 @@ pub enum BackendError {
     /// The platform below failed; the old tables are in force.
     #[error("{0}")]
     Platform(String),
+}
+
+/// Datagrams with requests of clients that an entry has matched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EntryRequests {
+    /// Gets and scans, and queries of a quorum.
+    pub reads: u64,
+    /// What changes values.
+    pub updates: u64,
 }
 
 /// Fill and hits of one table.

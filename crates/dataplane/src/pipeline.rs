@@ -11,8 +11,8 @@ use crate::stages::admit::{self, Ingress};
 use crate::stages::learn::MacTable;
 use crate::stages::parse::{self, Class, Datagram};
 use crate::{
-    Backend, BackendError, Counter, Counters, Hop, Host, Register, Ring, Route, Router, Sought, Table,
-    TableError, TableSet, TableStatus, TableUpdate, VringSet,
+    Backend, BackendError, Counter, Counters, EntryRequests, Hop, Host, Register, Ring, Route, Router,
+    Sought, Table, TableError, TableSet, TableStatus, TableUpdate, VringSet,
 };
 
 /// Ports of one switch.
@@ -284,6 +284,10 @@ impl Backend for Pipeline {
 
     fn entry_hits(&self, table: Table) -> Result<Vec<u64>, BackendError> {
         self.router.entry_hits(table)
+    }
+
+    fn entry_requests(&self, table: Table) -> Result<Vec<EntryRequests>, BackendError> {
+        self.router.entry_requests(table)
     }
 
     fn read_register(&self, register: Register) -> Result<Vec<u64>, BackendError> {

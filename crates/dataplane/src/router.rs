@@ -26,8 +26,8 @@ use crate::generation::{Generation, Way};
 use crate::plant::Plant;
 use crate::registers::Registers;
 use crate::{
-    Backend, BackendError, Counter, Counters, Host, HostId, HostIndex, Ingress, Register, Ring, Table,
-    TableError, TableSet, TableStatus, TableUpdate, VringSet,
+    Backend, BackendError, Counter, Counters, EntryRequests, Host, HostId, HostIndex, Ingress, Register,
+    Ring, Table, TableError, TableSet, TableStatus, TableUpdate, VringSet,
 };
 
 /// What of a datagram for a ring the tables are asked for.
@@ -37,12 +37,14 @@ pub struct Sought {
     pub address: [u8; 4],
     /// Keyspace and match value of its header, if it shows one.
     pub key: Option<(u16, u128)>,
+    /// Of its header.
+    pub opcode: Option<u8>,
 }
 
 impl From<[u8; 4]> for Sought {
     /// What shows no header.
     fn from(address: [u8; 4]) -> Self {
-        Self { address, key: None }
+        Self { address, key: None, opcode: None }
     }
 }
 
@@ -140,7 +142,7 @@ impl Router {
     /// Matches one datagram and counts the hit. `ingress` is the port by which it came, or that of the server that sent it: no copy
     /// of a multicast leaves by it, and nothing that came by a trunk. Allocates nothing.
     pub fn route(&mut self, source: [u8; 4], sought: impl Into<Sought>, ingress: Option<u16>) -> Route<'_> {
-        let Sought { address: destination, key } = sought.into();
+        let Sought { address: destination, key, opcode } = sought.into();
         let is_of_host = |port| self.hosts().is_some_and(|hosts| hosts.at_port(port).is_some());
         let ingress = ingress.filter(|port| self.plant != Some(Plant::TrunkEchoes) || is_of_host(*port));
         let Some(ring) = self.vrings.ring_of(destination) else { return Route::NotVring };
@@ -160,7 +162,10 @@ impl Router {
             let ends_early = self.plant == Some(Plant::RecordEndsEarly);
             let record = key.and_then(|key| current.find_record(pair, key, ends_early));
             return match record {
-                Some(record) => route_by_record(current, record, ring, source, ingress, counters),
+                Some(record) => {
+                    current.count_request(Table::Record, record, ring, opcode);
+                    route_by_record(current, record, ring, source, ingress, counters)
+                }
                 None => {
                     counters.add(Counter::VringMiss, 1);
                     Route::Miss
@@ -172,7 +177,9 @@ impl Router {
                 let host = route_unicast(current, source, destination, counters);
                 host.map(|host| Route::Unicast(hop_to(current, host, ingress, counters)))
             }
-            Ring::Multicast => route_multicast(current, destination, ingress, counters).map(Route::Multicast),
+            Ring::Multicast => {
+                route_multicast(current, destination, opcode, ingress, counters).map(Route::Multicast)
+            }
         };
         route.unwrap_or_else(|| {
             counters.add(Counter::VringMiss, 1);
@@ -274,10 +281,12 @@ impl Hop {
 fn route_multicast<'a>(
     current: &'a mut Generation,
     destination: [u8; 4],
+    opcode: Option<u8>,
     ingress: Option<u16>,
     counters: &mut Counters,
 ) -> Option<Copies<'a>> {
     let index = current.lookup(Table::Multicast, None, destination)?;
+    current.count_request(Table::Multicast, index, Ring::Multicast, opcode);
     counters.add(Counter::Hits(Table::Multicast), 1);
     Some(copies(current.ways(index), ingress, counters))
 }
@@ -303,6 +312,10 @@ impl Backend for Router {
 
     fn entry_hits(&self, table: Table) -> Result<Vec<u64>, BackendError> {
         Ok(self.current.as_deref().map(|current| current.hits(table).to_vec()).unwrap_or_default())
+    }
+
+    fn entry_requests(&self, table: Table) -> Result<Vec<EntryRequests>, BackendError> {
+        Ok(self.current.as_deref().map(|current| current.requests(table)).unwrap_or_default())
     }
 
     fn read_register(&self, register: Register) -> Result<Vec<u64>, BackendError> {

@@ -97,6 +97,8 @@ pub struct Timing {
     pub divide_interval: Duration,
     /// A partition is divided otherwise only if it was asked so often within about two of these intervals.
     pub divide_gets_min: u32,
+    /// Between two questions to a switch for what clients ask (TurboKV §5.1); zero: it is not asked.
+    pub count_interval: Duration,
     /// Between two installations of the same tables in a switch that does not answer, and between two
     /// questions for its status.
     pub switch_interval: Duration,
@@ -120,6 +122,7 @@ impl Default for Timing {
             fence_interval: Duration::from_secs(1),
             divide_interval: Duration::from_secs(5),
             divide_gets_min: 1000,
+            count_interval: Duration::from_secs(1),
             switch_interval: Duration::from_millis(200),
         }
     }

@@ -122,6 +122,9 @@ struct Listed<'a> {
     /// Of its keyspace, in percent.
     share: f64,
     gets_per_second: Option<u64>,
+    /// As switches count them.
+    reads_per_second: Option<u64>,
+    updates_per_second: Option<u64>,
     epoch: u32,
     primary: u16,
     /// Of a chain: who answers; then the members are in its order.
@@ -192,6 +195,8 @@ fn listed<'a>(info: &ClusterInfo, status: &'a Status, partition: &'a PartitionSt
         by_range: info.keyspace(partition.keyspace).is_some_and(|keyspace| keyspace.by_range),
         share: ((range.last() - range.first()) as f64 + 1.0) * 100.0 / 2f64.powi(128),
         gets_per_second: partition.gets_per_second,
+        reads_per_second: partition.asked_per_second.map(|(reads, _)| reads),
+        updates_per_second: partition.asked_per_second.map(|(_, updates)| updates),
         epoch: partition.epoch,
         primary: partition.primary,
         tail: partition.tail,
@@ -223,10 +228,14 @@ fn describe(listed: &Listed<'_>) -> String {
         format!("{}{role}", member.name)
     };
     let members = members.iter().map(member).collect::<Vec<_>>().join(" ");
-    let gets = listed.gets_per_second.map_or_else(String::new, |gets| format!(", {gets} gets/s"));
+    let asked = match (listed.reads_per_second.zip(listed.updates_per_second), listed.gets_per_second) {
+        (Some((reads, updates)), _) => format!(", {reads} reads/s, {updates} updates/s"),
+        (None, Some(gets)) => format!(", {gets} gets/s"),
+        (None, None) => String::new(),
+    };
     let health = if listed.ready { "" } else { ", not whole" };
     let under_way = listed.reshaping.map_or_else(String::new, |it| format!("; {}", how_far(it)));
-    format!("partition {id} {keyspace} {owned}{gets}, epoch {epoch}: {members}{health}{under_way}")
+    format!("partition {id} {keyspace} {owned}{asked}, epoch {epoch}: {members}{health}{under_way}")
 }
 
 fn how_far(reshaping: &ReshapingStatus) -> String {
@@ -267,8 +276,11 @@ fn chosen(endpoint: &[SocketAddrV4], arguments: &SplitArguments) -> Result<Parti
     let status: Status = answer(endpoint, &AdminRequest::Status)?;
     let of_keyspace = || status.partitions.iter().filter(|partition| partition.keyspace == keyspace);
     let Some(key) = &arguments.key else {
-        let asked = of_keyspace().filter(|partition| partition.gets_per_second.is_some_and(|gets| gets > 0));
-        let hottest = asked.max_by_key(|partition| partition.gets_per_second);
+        let load = |partition: &&PartitionStatus| {
+            let counted = partition.asked_per_second.map(|(reads, updates)| reads + updates);
+            counted.or(partition.gets_per_second).unwrap_or(0)
+        };
+        let hottest = of_keyspace().filter(|partition| load(partition) > 0).max_by_key(load);
         let none = || Failure::Environment("of no partition it is known of late how much it is asked".into());
         let partition = hottest.map(|partition| partition.id).ok_or_else(none)?;
         return Ok(PartitionChange::Split { partition, at });

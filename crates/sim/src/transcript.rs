@@ -332,7 +332,10 @@ pub fn tables_reply(switch: usize, reply: &ControlReply) -> Option<String> {
         ControlReply::Installed { generation, .. } => format!("tables {generation} are in force"),
         ControlReply::Refused { current_term } => format!("refused, term {current_term} was here"),
         ControlReply::Failed { generation, reason } => format!("tables {generation} failed: {reason}"),
-        ControlReply::Status { .. } | ControlReply::Register { .. } | ControlReply::Found { .. } => {
+        ControlReply::Status { .. }
+        | ControlReply::Requests { .. }
+        | ControlReply::Register { .. }
+        | ControlReply::Found { .. } => {
             return None;
         }
     };

@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use super::lookup::{Found, Lookup};
 use super::message::{ControlReply, ControlRequest};
 use crate::plant::Plant;
-use crate::{Backend, BackendError, Register, TableSet, TableUpdate};
+use crate::{Backend, BackendError, Counter, Register, Table, TableSet, TableUpdate};
 
 /// Where an agent keeps the newest term over its restarts.
 pub trait TermMemory {
@@ -112,6 +112,7 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
             ControlRequest::Update { update, .. } => self.update(&update),
             ControlRequest::Status { .. } => self.status(),
             ControlRequest::Lookup { lookup, .. } => self.look_up(lookup),
+            ControlRequest::Requests { .. } => self.requests().unwrap_or_else(|error| self.failed(&error)),
             ControlRequest::ReadRegister { register, .. } => self.register(register, |_| Ok(())),
             ControlRequest::WriteRegister { register, cell, value, .. } => {
                 match self.backend.write_register(register, cell, value) {
@@ -210,6 +211,17 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
             }
             (Err(error), _) | (_, Err(error)) => self.failed(&error),
         }
+    }
+
+    fn requests(&self) -> Result<ControlReply, BackendError> {
+        // First: what is matched meanwhile makes a switch look no younger.
+        let counters = self.backend.counters()?;
+        let matched = Table::ALL.map(|table| counters.get(Counter::Hits(table))).iter().sum();
+        let requests = Table::ALL
+            .into_iter()
+            .map(|table| self.backend.entry_requests(table))
+            .collect::<Result<_, _>>()?;
+        Ok(ControlReply::Requests { term: self.term, generation: self.generation(), matched, requests })
     }
 
     fn look_up(&self, lookup: Lookup) -> ControlReply {

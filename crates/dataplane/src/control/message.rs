@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::lookup::{Found, Lookup};
-use crate::{Counters, Register, TableSet, TableStatus, TableUpdate};
+use crate::{Counters, EntryRequests, Register, TableSet, TableStatus, TableUpdate};
 
 /// The longest encoded message. Tables at capacity take about 1.5 MB.
 pub const CONTROL_MESSAGE_BYTES_MAX: usize = 1 << 21;
@@ -67,6 +67,11 @@ pub enum ControlRequest {
         /// Where the key's requests go.
         lookup: Lookup,
     },
+    /// Report what clients have asked for, by entry.
+    Requests {
+        /// Term of the controller's leadership.
+        term: u64,
+    },
 }
 
 impl ControlRequest {
@@ -79,6 +84,7 @@ impl ControlRequest {
             | Self::ReadRegister { term, .. }
             | Self::WriteRegister { term, .. }
             | Self::ResetRegister { term, .. }
+            | Self::Requests { term }
             | Self::Lookup { term, .. } => *term,
         }
     }
@@ -134,6 +140,17 @@ pub enum ControlReply {
         lookup: Lookup,
         /// The entries.
         found: Found,
+    },
+    /// What clients have asked for. No count ever falls while the switch runs and its entry stays.
+    Requests {
+        /// Newest term seen, that of the request included.
+        term: u64,
+        /// The generation in force; `None` before the first install.
+        generation: Option<u64>,
+        /// Matches of all tables since the switch started: fewer than before, and it has started anew.
+        matched: u64,
+        /// By table in the order of [`Table::ALL`](crate::Table::ALL), by entry in the order of the generation.
+        requests: Vec<Vec<EntryRequests>>,
     },
 }
 

@@ -51,11 +51,16 @@ pub const OPCODES_REQUEST: u64 = OPCODES_UNICAST | OPCODES_MULTICAST;
 /// What nodes may send to a server's own address: all that the metadata service alone does not.
 pub const OPCODES_NODE: u64 = !(bit(Opcode::HeartbeatReply) | bit(Opcode::Assign) | bit(Opcode::Probe));
 
+/// What counts as an update in a multicast ring: bundles there are of updates.
+pub const OPCODES_UPDATE: u64 = bit(Opcode::Update) | bit(Opcode::QuorumStore) | bit(Opcode::Bundle);
+/// What counts as a read in a multicast ring. In a unicast ring there is nothing else.
+pub const OPCODES_READ: u64 = bit(Opcode::QuorumQuery);
+
 const fn bit(opcode: Opcode) -> u64 {
     1 << opcode as u8
 }
 
-fn holds(opcodes: u64, opcode: u8) -> bool {
+pub(crate) fn holds(opcodes: u64, opcode: u8) -> bool {
     opcodes.checked_shr(opcode.into()).is_some_and(|shifted| shifted & 1 == 1)
 }
 

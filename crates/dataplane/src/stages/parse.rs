@@ -94,7 +94,7 @@ pub(crate) fn sought(destination: [u8; 4], payload: &[u8]) -> Sought {
         ([a, b, 0, 0], Some(header)) => [a, b, header.digest[0], header.digest[1]],
         _ => destination,
     };
-    Sought { address, key }
+    Sought { address, key, opcode: header.map(|header| header.opcode) }
 }
 
 /// The Ethernet addresses of a frame: (destination, source).

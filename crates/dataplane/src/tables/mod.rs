@@ -112,6 +112,13 @@ pub enum Action<'a> {
     },
 }
 
+impl Table {
+    /// Whether its entries match updates, too. Those of the others match reads and nothing else.
+    pub const fn is_of_updates(self) -> bool {
+        matches!(self, Self::Multicast | Self::Record)
+    }
+}
+
 /// What a table's file says about its entries.
 pub trait Entry: Clone + fmt::Debug + PartialEq + Serialize + DeserializeOwned {
     /// The table's name for operators.

@@ -5,6 +5,7 @@
 
 mod loads;
 mod membership;
+pub(crate) mod requests;
 mod switches;
 mod usage;
 mod watch;
@@ -55,11 +56,7 @@ impl Observations {
                 let gone = state.gone().map(|(id, _, _)| (id, Watch::default()));
                 state.partitions().map(|(id, _)| (id, Watch::dark(now_ns))).chain(gone).collect()
             },
-            switches: Switches::new(
-                &config.switches,
-                config.topology.clone(),
-                nanoseconds(config.timing.switch_interval),
-            ),
+            switches: Switches::new(&config.switches, config.topology.clone(), &config.timing),
             usages: Usages::default(),
             loads: SourceLoads::default(),
             quiet_until_ns: now_ns + quiet_ns,
@@ -110,6 +107,7 @@ impl Observations {
         }
         let is_node = |id| after.node(id).is_some();
         self.loads.retain(|id| after.partition(id).is_some(), is_node);
+        self.switches.requests.retain(|id| after.partition(id).is_some());
         for (id, _, _) in after.gone() {
             let watch = self.watches.entry(id).or_default();
             if before.partition(id).is_some() {

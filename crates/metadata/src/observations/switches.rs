@@ -16,7 +16,8 @@ use alloc::vec::Vec;
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_dataplane::{TableSet, TableStatus, Topology};
 
-use crate::config::{Config, NodeConfig, SwitchId};
+use super::requests::RequestCounts;
+use crate::config::{Config, NodeConfig, SwitchId, Timing, nanoseconds};
 use crate::status::SwitchStatus;
 
 #[derive(Clone, Debug, Default)]
@@ -28,6 +29,7 @@ struct Switch {
     doubtful: bool,
     install_at_ns: u64,
     status_at_ns: u64,
+    requests_at_ns: u64,
     /// As it reported last.
     tables: Vec<TableStatus>,
     /// Why it refused the newest tables.
@@ -38,6 +40,10 @@ struct Switch {
 pub(crate) struct Switches {
     switches: BTreeMap<SwitchId, Switch>,
     interval_ns: u64,
+    /// Between two questions for what clients ask; none if it is 0.
+    count_interval_ns: u64,
+    /// What clients have asked.
+    pub(crate) requests: RequestCounts,
     /// The tables of a switch are the newest ones, with its own ports.
     topology: Topology,
     newest: TableSet,
@@ -46,9 +52,16 @@ pub(crate) struct Switches {
 }
 
 impl Switches {
-    pub(crate) fn new(switches: &[SwitchId], topology: Topology, interval_ns: u64) -> Self {
-        let switches = switches.iter().map(|id| (*id, Switch::default())).collect();
-        Self { switches, interval_ns, topology, newest: TableSet::default(), newer_term: None }
+    pub(crate) fn new(switches: &[SwitchId], topology: Topology, timing: &Timing) -> Self {
+        Self {
+            switches: switches.iter().map(|id| (*id, Switch::default())).collect(),
+            interval_ns: nanoseconds(timing.switch_interval),
+            count_interval_ns: nanoseconds(timing.count_interval),
+            requests: RequestCounts::default(),
+            topology,
+            newest: TableSet::default(),
+            newer_term: None,
+        }
     }
 
     /// Nodes that have come since hang where they say.
@@ -174,6 +187,10 @@ impl Switches {
                 switch.failure = Some(reason);
             }
             ControlReply::Failed { .. } => {}
+            ControlReply::Requests { generation, matched, requests, .. } if generation == Some(newest) => {
+                self.requests.handle(now_ns, id, matched, &requests, &self.newest, &self.topology);
+            }
+            ControlReply::Requests { .. } => {}
             ControlReply::Status { generation, tables, .. } => {
                 switch.tables = tables;
                 if switch.acknowledged == newest && generation != Some(newest) {
@@ -200,6 +217,10 @@ impl Switches {
             if now_ns >= switch.status_at_ns {
                 switch.status_at_ns = now_ns + self.interval_ns;
                 return Some((id, ControlRequest::Status { term }));
+            }
+            if current && self.count_interval_ns > 0 && now_ns >= switch.requests_at_ns {
+                switch.requests_at_ns = now_ns + self.count_interval_ns;
+                return Some((id, ControlRequest::Requests { term }));
             }
         }
         None

@@ -263,6 +263,9 @@ pub struct PartitionStatus {
     /// Gets in a second of late, if any are known.
     #[serde(default)]
     pub gets_per_second: Option<u64>,
+    /// Reads and updates in a second of late, as switches count them; none if they do not.
+    #[serde(default)]
+    pub asked_per_second: Option<(u64, u64)>,
 }
 
 /// What clients and data can rely on.

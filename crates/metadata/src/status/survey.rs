@@ -221,6 +221,7 @@ impl Metadata {
                 let interval_ns = nanoseconds(self.config.timing.divide_interval);
                 self.observations.loads.gets_per_second(id, self.situation().now_ns, interval_ns)
             },
+            asked_per_second: self.observations.switches.requests.per_second(id, self.situation().now_ns),
         }
     }
 

@@ -16,6 +16,7 @@ mod keyspaces;
 mod node;
 mod observed;
 mod puts;
+mod requests;
 mod reshaping;
 mod scenarios;
 mod space;

@@ -3,8 +3,9 @@
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_dataplane::{HostId, Prefix, TableSet, TableStatus, UnicastEntry};
 
-use crate::config::SwitchId;
+use crate::config::{SwitchId, Timing};
 use crate::observations::Switches;
+use core::time::Duration;
 
 const MS: u64 = 1_000_000;
 const START: u64 = 1_000 * MS;
@@ -14,7 +15,9 @@ const TERM: u64 = 3;
 
 /// Two switches that are connected, and tables.
 fn switches() -> Switches {
-    let mut switches = Switches::new(&SWITCHES, Default::default(), INTERVAL);
+    let timing = Timing { count_interval: Duration::ZERO, ..Timing::default() };
+    assert_eq!(timing.switch_interval, Duration::from_nanos(INTERVAL));
+    let mut switches = Switches::new(&SWITCHES, Default::default(), &timing);
     SWITCHES.iter().for_each(|&id| switches.handle_connected(id));
     assert_eq!(switches.poll(START, TERM), None, "there is nothing to install");
     assert!(!switches.all_current());

@@ -4,6 +4,19 @@ use nicekv_dataplane::{DivisionEntry, MemberSet, MulticastEntry, UnicastEntry};
 use nicekv_metadata::{Health, MemberStanding, MemberStatusState, PartitionState};
 use nicekv_runtime::control_plane::NodePartition;
 
+/// What a node knows of the partition.
+fn known_to(node: u16) -> NodePartition {
+    NodePartition {
+        epoch: 4,
+        standing: "consistent".into(),
+        primary: 1,
+        leads: node == 1,
+        open_ops: 0,
+        logged: 12,
+        released: 12,
+    }
+}
+
 /// A partition of nodes 1, 2 and 3 as it should be, with one switch.
 fn healthy() -> Explanation {
     let member = |node: u16| MemberStatus {
@@ -14,16 +27,7 @@ fn healthy() -> Explanation {
         handoff: false,
         leaving: false,
     };
-    let own = |node: u16| NodePartition {
-        epoch: 4,
-        standing: "consistent".into(),
-        primary: 1,
-        leads: node == 1,
-        open_ops: 0,
-        logged: 12,
-        released: 12,
-    };
-    let answer = |node: u16| Some(NodeAnswer { node, term: 3, partition: Some(own(node)) });
+    let answer = |node: u16| Some(NodeAnswer { node, term: 3, partition: Some(known_to(node)) });
     let ring = |address| Prefix::new(address, 16);
     let unicast = UnicastEntry { destination: ring([127, 10, 0, 0]), partition: 9, host: HostId(1) };
     let source = Prefix::new([10, 20, 2, 0], 24);
@@ -61,6 +65,7 @@ fn healthy() -> Explanation {
             members: [1, 2, 3].map(member).to_vec(),
             away: vec![],
             gets_per_second: None,
+            asked_per_second: None,
         },
         switches: vec![SwitchAnswer { switch: "s".into(), term: 3, generation: Some(7), found: Some(found) }],
         nodes: [1, 2, 3].map(|node| (format!("node-{node}"), answer(node))).to_vec(),

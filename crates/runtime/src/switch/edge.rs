@@ -14,8 +14,8 @@ use super::route;
 use crate::UdpEndpoint;
 use crate::inbox::LocalNetwork;
 use nicekv_dataplane::{
-    Backend, BackendError, Counters, Register, Router, Table, TableError, TableSet, TableStatus, TableUpdate,
-    VringSet,
+    Backend, BackendError, Counters, EntryRequests, Register, Router, Table, TableError, TableSet,
+    TableStatus, TableUpdate, VringSet,
 };
 use std::io;
 use std::net::SocketAddrV4;
@@ -222,6 +222,16 @@ impl Backend for EdgeRouters {
 
     fn entry_hits(&self, table: Table) -> Result<Vec<u64>, BackendError> {
         self.gather(|router| router.entry_hits(table), |total, hits| add_each(total, &hits))
+    }
+
+    fn entry_requests(&self, table: Table) -> Result<Vec<EntryRequests>, BackendError> {
+        let add = |total: &mut Vec<EntryRequests>, requests: Vec<EntryRequests>| {
+            total.iter_mut().zip(requests).for_each(|(total, more)| {
+                total.reads += more.reads;
+                total.updates += more.updates;
+            });
+        };
+        self.gather(|router| router.entry_requests(table), add)
     }
 
     fn read_register(&self, register: Register) -> Result<Vec<u64>, BackendError> {

@@ -136,7 +136,7 @@ impl Cluster {
             switches: (0..self.switches.len()).map(|switch| SwitchId(switch as u16)).collect(),
             services: (0..self.scenario.instances).map(service).collect(),
             topology: self.topology(),
-            timing: self.scenario.timing,
+            timing: self.scenario.timing(),
         }
     }
 

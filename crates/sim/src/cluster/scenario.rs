@@ -66,6 +66,11 @@ impl Scenario {
         if is_seen { interval / 2 } else { Duration::ZERO }
     }
 
+    /// The same as the metadata service has them: switches are asked for what they count only where something follows from it.
+    pub(crate) fn timing(&self) -> Timing {
+        Timing { count_interval: Duration::ZERO, ..self.timing }
+    }
+
     /// Trunks are between switches with ports.
     pub(crate) fn has_trunks(&self) -> bool {
         self.trunks && self.switches > 1 && !self.edges && !self.hides_sources
