@@ -114,10 +114,6 @@ pub enum Refused {
         "partition {partition} is of keyspace {keyspace:?}, which is by quorum: such partitions cannot be split or merged"
     )]
     ByQuorum { partition: u32, keyspace: String },
-    #[error(
-        "partition {partition} is of keyspace {keyspace:?}, whose replicas are chains: such partitions cannot be split or merged yet"
-    )]
-    Chain { partition: u32, keyspace: String },
     #[error("partition {partition} is to be split or merged already")]
     AskedAlready { partition: u32 },
     #[error("partition {partition} is neither to be split nor merged")]

@@ -202,10 +202,7 @@ impl Metadata {
         let PartitionId(partition) = id;
         let there = state.partition(id).ok_or_else(|| self.why_not_there(id))?;
         let spec = state.keyspace(there);
-        if spec.protocol == Protocol::Chain {
-            return Err(Refused::Chain { partition, keyspace: spec.name.clone() });
-        }
-        if spec.protocol != Protocol::Multicast {
+        if matches!(spec.protocol, Protocol::Quorum { .. }) {
             return Err(Refused::ByQuorum { partition, keyspace: spec.name.clone() });
         }
         match state.reshapings.iter().any(|wish| wish.parents.contains(&id)) {

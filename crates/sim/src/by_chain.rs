@@ -1,5 +1,6 @@
 //! Runs shaped so that bugs of chains (C1 to C10) matter. Which bugs those are: [`crate::plants`].
 
+use crate::by_reshaping::reshaped;
 use crate::cluster::Scenario;
 use crate::faults::Faults;
 use crate::keyspace::{Key, Shape};
@@ -29,4 +30,10 @@ pub(crate) fn chains_that_move(scenario: &mut Scenario) {
     chains(scenario);
     scenario.nodes = 5;
     scenario.faults = Faults { change_interval_ns: 200 * MILLISECOND_NS, ..Faults::NONE };
+}
+
+/// Two chains, which the operator has split and merged all the time, while messages are lost, late, or come twice.
+pub(crate) fn chains_reshaped(scenario: &mut Scenario) {
+    reshaped(scenario);
+    scenario.keyspaces = vec![Shape::chain(3, 1)];
 }

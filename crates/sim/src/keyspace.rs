@@ -49,7 +49,7 @@ impl Shape {
 
     /// Whether its partitions can be split and merged.
     pub fn can_be_reshaped(&self) -> bool {
-        !self.is_quorum() && !self.is_chain
+        !self.is_quorum()
     }
 
     /// R − k + 1, or one.

@@ -15,6 +15,7 @@
 
 mod by_chain;
 mod by_quorum;
+mod by_reshaping;
 pub mod client;
 pub mod cluster;
 pub mod created;

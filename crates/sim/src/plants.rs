@@ -3,11 +3,14 @@
 //!
 //! A bug belongs to the core that it is in, which has a switch for it behind its `exploration` feature; a new one is a line here.
 
-use crate::by_chain::{chains, chains_that_move, chains_that_restart, chains_with_late_messages};
+use crate::by_chain::{
+    chains, chains_reshaped, chains_that_move, chains_that_restart, chains_with_late_messages,
+};
 use crate::by_quorum::{
     by_quorum, by_quorum_in_memory, damage_by_quorum, deletions_at_busy_nodes, deletions_by_quorum,
     places_change, places_change_and_deletions, sole_holders_leave,
 };
+use crate::by_reshaping::{reshaped, reshaped_busily, reshaped_with_crashes, reshaped_with_losses_of_power};
 use crate::client::Workload;
 use crate::cluster::{Scenario, Tally};
 use crate::explore::parts::{FAILOVER, SUSPICION, increments, set_and_get};
@@ -261,6 +264,10 @@ pub const PLANTS: &[Plant] = &[
     replica("joiner-not-awaited", "C8", InReplica::JoinerNotAwaited, Hunt::Seeds(chains)),
     metadata("chain-reversed", "C9", InMetadata::ChainReversed, Hunt::Seeds(chains)),
     metadata("move-uncopied", "C10", InMetadata::PromoteBeforeCopied, Hunt::Seeds(chains_that_move)),
+    replica("chain-split-before-level", "C10", InReplica::DrainedTooEarly, Hunt::Seeds(chains_reshaped)),
+    replica("chain-split-takes-puts", "C10", InReplica::SealedTakesOps, Hunt::Seeds(chains_reshaped)),
+    replica("chain-heir-forgets-clients", "C10", InReplica::HeirForgetsClients, Hunt::Seeds(chains_reshaped)),
+    metadata("chain-born-tail-not-awaited", "C7", InMetadata::BirthNotAwaited, Hunt::Seeds(chains_reshaped)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 
@@ -343,45 +350,6 @@ fn keyspaces_come_and_go(scenario: &mut Scenario) {
     scenario.faults.keyspace_interval_ns = 150 * MILLISECOND_NS;
     scenario.faults.cut_interval_ns = 200 * MILLISECOND_NS;
     scenario.faults.agent_cut = 100_000;
-}
-
-/// The operator has partitions split and merged all the time, while messages are lost, late, or come twice.
-fn reshaped(scenario: &mut Scenario) {
-    scenario.nodes = 3;
-    scenario.keyspaces = vec![Shape::multicast(3, 1)];
-    scenario.workload.keys = Key::several(0, 8);
-    scenario.workload.window = 2;
-    scenario.faults = Faults {
-        loss: 50_000,
-        duplication: 50_000,
-        delay: 50_000,
-        delay_max_ns: 20 * MILLISECOND_NS,
-        reshape_interval_ns: 80 * MILLISECOND_NS,
-        ..Faults::NONE
-    };
-}
-
-/// The same on busy machines, which have more to do at once.
-fn reshaped_busily(scenario: &mut Scenario) {
-    reshaped(scenario);
-    scenario.workload.keys = Key::several(0, 40);
-    (scenario.workload.calls, scenario.workload.window) = (1_500, 4);
-    scenario.workload.pause_ns_max = 2 * MILLISECOND_NS;
-    scenario.faults.late_ns = 10 * MILLISECOND_NS;
-    scenario.faults.reshape_interval_ns = 40 * MILLISECOND_NS;
-}
-
-/// The same, and nodes fail.
-fn reshaped_with_crashes(scenario: &mut Scenario) {
-    reshaped(scenario);
-    (scenario.faults.crash, scenario.faults.downtime_max_ns) = (500, 300 * MILLISECOND_NS);
-}
-
-/// The same, and all fail at once.
-fn reshaped_with_losses_of_power(scenario: &mut Scenario) {
-    reshaped(scenario);
-    (scenario.faults.power_loss, scenario.faults.disk_max_ns) = (300, 5 * MILLISECOND_NS);
-    (scenario.workload.keys, scenario.workload.window) = (Key::several(0, 2), 4);
 }
 
 /// Nodes stand in for others again and again, and take long to discard what they hold then.

@@ -48,7 +48,7 @@ impl Reshapings {
 
     /// Asks when it is time, and again until it is heard. How often it was.
     pub(crate) fn make(mut self, lab: &OwnLab, begun: Instant, interrupted: &AtomicBool) -> Result<usize> {
-        let is_reshaped = |spec: &&KeyspaceSpec| spec.protocol == Protocol::Multicast;
+        let is_reshaped = |spec: &&KeyspaceSpec| !matches!(spec.protocol, Protocol::Quorum { .. });
         let keyspaces: Vec<_> = lab.keyspaces.iter().filter(is_reshaped).collect();
         if keyspaces.is_empty() {
             return Ok(0);

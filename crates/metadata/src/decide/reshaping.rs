@@ -18,7 +18,7 @@ use core::time::Duration;
 use nicekv_wire::{MatchRange, PartitionId};
 
 use super::{epochs, moves};
-use crate::state::{Child, FORMING_MAX, Forming, Member, Parent, Partition, Reshaping, Standing, State};
+use crate::state::{Child, FORMING_MAX, Forming, Member, Parent, Partition, Reshaping, State};
 use crate::view::{Observed, Situation, all_acknowledged};
 
 /// Partitions are sealed for so long at most.
@@ -208,10 +208,10 @@ fn succeed(next: &mut State, wish: &Reshaping, drained: &[Parent]) {
     let epoch = parents.iter().map(|parent| parent.epoch).max().unwrap_or(first.epoch) + 1;
     let born = |child: &Child| {
         let process = |node| first.member(node).expect("a whole partition has its originals").process;
-        let mut partition = epochs::first(first.keyspace, child.range, first.originals.clone(), process);
-        partition.members.iter_mut().for_each(|member| member.standing = Standing::Serving);
-        let (primary, parents) = (first.primary, drained.to_vec());
-        (child.partition, Partition { epoch, activated: false, primary, parents, ..partition })
+        let partition = epochs::first(first.keyspace, child.range, first.originals.clone(), process);
+        // In their order, which is the chain's where they are one, and all of them serve: the parent is whole.
+        let (primary, members, parents) = (first.primary, first.members.clone(), drained.to_vec());
+        (child.partition, Partition { epoch, activated: false, primary, members, parents, ..partition })
     };
     let children = first.forming.iter().flat_map(|forming| &forming.children).map(born).collect();
     next.succeed(wish, children);

@@ -70,9 +70,10 @@ impl State {
         let is_named_once = self.reshapings.iter().flat_map(|wish| &wish.parents).all(|id| named.insert(*id));
         let is_possible = |wish: &Reshaping| {
             let parents = self.parents_of(wish).unwrap_or_default();
-            let is_multicast = |parent: &&Partition| self.keyspace(parent).protocol == Protocol::Multicast;
+            let by_quorum =
+                |parent: &&Partition| matches!(self.keyspace(parent).protocol, Protocol::Quorum { .. });
             let one = |parent: &&Partition| parent.keyspace == parents[0].keyspace;
-            !self.ranges_of(wish).is_empty() && parents.iter().all(is_multicast) && parents.iter().all(one)
+            !self.ranges_of(wish).is_empty() && !parents.iter().any(by_quorum) && parents.iter().all(one)
         };
         if !is_named_once
             || self.reshapings.len() > RESHAPINGS_MAX

@@ -1,5 +1,6 @@
 //! Partitions that are split and merged while puts go on (R17); `faults`: whatever fails meanwhile.
 
+mod chains;
 mod faults;
 mod ranges;
 

@@ -264,7 +264,7 @@ impl Protocol for Partition {
     }
 
     fn can_be_reshaped(&self) -> bool {
-        !self.is_chain()
+        true
     }
 
     fn repair(&mut self, host: &mut Host, now: Now, keys: &[Vec<u8>]) {

@@ -1,0 +1,45 @@
+//! Runs shaped so that bugs of splits and merges (R17) matter. Which bugs those are: [`crate::plants`].
+
+use crate::cluster::Scenario;
+use crate::faults::Faults;
+use crate::keyspace::{Key, Shape};
+use crate::scenarios::MILLISECOND_NS;
+
+/// The operator has partitions split and merged all the time, while messages are lost, late, or come twice.
+pub(crate) fn reshaped(scenario: &mut Scenario) {
+    scenario.nodes = 3;
+    scenario.keyspaces = vec![Shape::multicast(3, 1)];
+    scenario.workload.keys = Key::several(0, 8);
+    scenario.workload.window = 2;
+    scenario.faults = Faults {
+        loss: 50_000,
+        duplication: 50_000,
+        delay: 50_000,
+        delay_max_ns: 20 * MILLISECOND_NS,
+        reshape_interval_ns: 80 * MILLISECOND_NS,
+        ..Faults::NONE
+    };
+}
+
+/// The same on busy machines, which have more to do at once.
+pub(crate) fn reshaped_busily(scenario: &mut Scenario) {
+    reshaped(scenario);
+    scenario.workload.keys = Key::several(0, 40);
+    (scenario.workload.calls, scenario.workload.window) = (1_500, 4);
+    scenario.workload.pause_ns_max = 2 * MILLISECOND_NS;
+    scenario.faults.late_ns = 10 * MILLISECOND_NS;
+    scenario.faults.reshape_interval_ns = 40 * MILLISECOND_NS;
+}
+
+/// The same, and nodes fail.
+pub(crate) fn reshaped_with_crashes(scenario: &mut Scenario) {
+    reshaped(scenario);
+    (scenario.faults.crash, scenario.faults.downtime_max_ns) = (500, 300 * MILLISECOND_NS);
+}
+
+/// The same, and all fail at once.
+pub(crate) fn reshaped_with_losses_of_power(scenario: &mut Scenario) {
+    reshaped(scenario);
+    (scenario.faults.power_loss, scenario.faults.disk_max_ns) = (300, 5 * MILLISECOND_NS);
+    (scenario.workload.keys, scenario.workload.window) = (Key::several(0, 2), 4);
+}
