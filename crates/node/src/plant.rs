@@ -98,6 +98,8 @@ pub enum Plant {
     HeadAnswers,
     /// C4: nobody but the head remembers results.
     ResultsStayAtHead,
+    /// C3: nobody is told of a full disk behind it.
+    FullTailNotTold,
     /// C6: what was sent to the successor is never sent again.
     NeverSentAgain,
     /// C7: a new tail answers before its epoch is activated.

@@ -210,6 +210,7 @@ fn progress_of_joiner(node: &mut Node) {
         logged: 1,
         forced: 1,
         gap: false,
+        space: DiskSpace::Enough,
     };
     let (prepares, progress) = (Entries::Values(&[]), Entries::Values(&[progress]));
     node.receive(JOINER_ADDRESS, |out| Acks { sender: JOINER, prepares, progress }.encode(out));
@@ -243,7 +244,7 @@ fn it_tells_a_member_to_let_go_of_what_is_past_remembering() {
         let (partition, epoch) = (PARTITION, Epoch(epoch));
         let op = OpId { sequence, ..op(1) };
         let ack = PrepareAck { partition, epoch, op, contended: false, refused: false };
-        let progress = Progress { partition, epoch, logged: 1, forced: 1, gap };
+        let progress = Progress { partition, epoch, logged: 1, forced: 1, gap, space: DiskSpace::Enough };
         let told = if gap { vec![progress] } else { vec![] };
         let (prepares, progress) = (Entries::Values(&[ack]), Entries::Values(&told));
         node.receive(OTHER_ADDRESS, |out| Acks { sender: OTHER, prepares, progress }.encode(out))

@@ -47,6 +47,7 @@ rows! {
     row_28_successor_does_not_hear_that_it_is_none 28 "successor-does-not-hear-that-it-is-none";
     row_28_who_has_left_does_not_hear_of_it 28 "who-has-left-does-not-hear-of-it";
     row_09_returns_without_space 9 "returns-without-space";
+    row_09_chain_without_space_behind_the_head 9 "chain-without-space-behind-the-head";
     row_11_primary_in_a_minority 11 "primary-in-a-minority";
     row_12_primary_deaf_or_dumb 12 "primary-deaf-or-dumb";
     row_13_primary_cut_from_metadata 13 "primary-cut-from-metadata";

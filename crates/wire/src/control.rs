@@ -35,7 +35,7 @@ message! {
 
 code! {
     /// What a node's disk has room for (docs/FAULTS.md, row 9).
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum DiskSpace {
         /// Everything.
         #[default]

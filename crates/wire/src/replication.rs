@@ -5,6 +5,7 @@
 
 use crate::bytes::Reader;
 use crate::codec::{self, Codec, Entries, ListOf, Value};
+use crate::control::DiskSpace;
 use crate::declare::{code, codec_of, layout, message, part};
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 #[cfg(test)]
@@ -46,7 +47,9 @@ part! {
         /// The last decision that survives its crash.
         forced: u64,
         /// It has seen a later decision than `logged + 1`: send the missing ones.
-        gap: bool => 3 zeros,
+        gap: bool,
+        /// What its disk has room for; along a chain, and the disks of all behind it (docs/FAULTS.md, row 9).
+        space: DiskSpace => 2 zeros,
     }
 }
 

@@ -120,12 +120,12 @@ fn of_nodes() {
     check(
         "4e4b02110040000000000000000000000000000000000000000000000000000000000000000000000000000000000000\
 000400010001000000070001000000050102030405060708000000000000111201000000000700010000000500000000\
-00000007000000000000000601000000",
+00000007000000000000000601010000",
         |out| {
             let ack =
                 PrepareAck { partition: PARTITION, epoch: Epoch(5), op: OP, contended: true, refused: false };
-            let progress =
-                Progress { partition: PARTITION, epoch: Epoch(5), logged: 7, forced: 6, gap: true };
+            let (epoch, space) = (Epoch(5), DiskSpace::Reserve);
+            let progress = Progress { partition: PARTITION, epoch, logged: 7, forced: 6, gap: true, space };
             let (prepares, progress) = ([ack], [progress]);
             let (prepares, progress) = (Entries::Values(&prepares), Entries::Values(&progress));
             Acks { sender, prepares, progress }.encode(out);

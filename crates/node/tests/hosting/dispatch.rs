@@ -5,7 +5,7 @@ use crate::recorder::{
 };
 use nicekv_placement::key_digest;
 use nicekv_wire::bundle::{Bundle, append_bundled};
-use nicekv_wire::control::{Assign, AssignAck, HeartbeatReply};
+use nicekv_wire::control::{Assign, AssignAck, DiskSpace, HeartbeatReply};
 use nicekv_wire::quorum::{Quorum, QuorumQuery};
 use nicekv_wire::recovery::{Fetch, RecoverReply, RecoverRequest, Wanted};
 use nicekv_wire::repair::RepairRequest;
@@ -115,7 +115,8 @@ fn messages(epoch: Epoch, sender: NodeId) -> Vec<(Vec<u8>, &'static str)> {
         all.push((bytes, told));
     };
     let prepares = [PrepareAck { partition, epoch, op: op(7), contended: false, refused: false }];
-    let progress = [Progress { partition, epoch, logged: 8, forced: 8, gap: false }];
+    let progress =
+        [Progress { partition, epoch, logged: 8, forced: 8, gap: false, space: DiskSpace::Enough }];
     let acks = |prepares, progress| Acks { sender, prepares, progress };
     add("prepare ack 7", &|out| acks(Entries::Values(&prepares), Entries::Values(&[])).encode(out));
     add("progress 8 with 0", &|out| acks(Entries::Values(&[]), Entries::Values(&progress)).encode(out));

@@ -2,6 +2,7 @@
 
 use crate::recorder::{CLIENT, EPOCH, Node, address, member};
 use nicekv_node::{Membership, Outbox};
+use nicekv_wire::control::DiskSpace;
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::replication::{
     ACKS_MAX, DECISIONS_FIXED_BYTES, Decision, Effect, PrepareAck, Progress, WATERMARK_BYTES, Watermark,
@@ -62,7 +63,14 @@ fn decision(partition: u32, index: u64, value: &[u8]) -> Decision<'_> {
 }
 
 fn progress(partition: u32, logged: u64, gap: bool) -> Progress {
-    Progress { partition: PartitionId(partition), epoch: EPOCH, logged, forced: logged, gap }
+    Progress {
+        partition: PartitionId(partition),
+        epoch: EPOCH,
+        logged,
+        forced: logged,
+        gap,
+        space: DiskSpace::Enough,
+    }
 }
 
 #[test]

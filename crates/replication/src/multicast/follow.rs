@@ -92,6 +92,7 @@ impl Partition {
             logged: self.sequence.logged(),
             forced: self.sequence.forced(),
             gap,
+            space: host.disk_space,
         };
         host.outbox.ack_progress(self.membership.primary_address(), progress);
     }

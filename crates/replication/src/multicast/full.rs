@@ -9,6 +9,8 @@
 //!   │◀DiskFull─│◀──Acks───│ (progress)                  │◀DiskFull─│◀──Acks───│ (progress)
 //! ```
 //!
+//! Along a chain each node tells its predecessor the least room that it, or anybody behind it, has; the head refuses what that does not admit.
+//!
 //! A decision needs space too, so the driver sets some aside; from that also deletes are taken in, as long as it lasts. Gets need none.
 //!
 //! Why a client that is told "disk full" can rely on it:
@@ -32,7 +34,8 @@ use nicekv_wire::{Now, OpId, Status, Update};
 impl Partition {
     /// Whether an update that this member does not hold yet was refused because of a full disk.
     pub(super) fn refuses(&mut self, host: &mut Host, now: Now, update: &Update<'_>, source: Source) -> bool {
-        if host.disk_space.admits(&update.operation) {
+        let space = if self.is_chain() { self.space_from_here(host) } else { host.disk_space };
+        if space.admits(&update.operation) {
             return false;
         }
         host.count_refused_for_space(self.id(), self.membership.epoch, update.op);

@@ -252,6 +252,7 @@ mod exploration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nicekv_wire::control::DiskSpace;
     use nicekv_wire::{ClientId, Epoch, PartitionId};
 
     fn at(boot_ns: u64) -> Now {
@@ -268,7 +269,8 @@ mod tests {
     }
 
     fn progress(logged: u64, forced: u64) -> Progress {
-        Progress { partition: PartitionId(0), epoch: Epoch(1), logged, forced, gap: false }
+        let (partition, epoch, space) = (PartitionId(0), Epoch(1), DiskSpace::Enough);
+        Progress { partition, epoch, logged, forced, gap: false, space }
     }
 
     /// The second of three members, which has heard the others.

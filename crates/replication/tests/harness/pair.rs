@@ -1,7 +1,7 @@
 //! A node and another member of its partition, which is the test.
 
 use super::{CLIENT, Node, update};
-use nicekv_wire::control::{Member, MemberRole, MemberState};
+use nicekv_wire::control::{DiskSpace, Member, MemberRole, MemberState};
 use nicekv_wire::recovery::{RecoverReply, UndecidedOp};
 use nicekv_wire::replication::{Acks, Decision, Decisions, Effect, PrepareAck, Progress, Watermark};
 use nicekv_wire::{ClientId, Datagram, Entries, Epoch, NodeId, OpId, Operation, PartitionId, Status, Term};
@@ -114,7 +114,8 @@ pub(crate) fn watermark(node: &mut Node, epoch: u32, base: u64) -> Sent {
 /// The other member has logged and forced the decisions up to this one.
 pub(crate) fn progress(node: &mut Node, epoch: u32, forced: u64) -> Sent {
     let (partition, epoch) = (PARTITION, Epoch(epoch));
-    let progress = Progress { partition, epoch, logged: forced, forced, gap: false };
+    let progress =
+        Progress { partition, epoch, logged: forced, forced, gap: false, space: DiskSpace::Enough };
     let (prepares, progress) = (Entries::Values(&[]), Entries::Values(&[progress]));
     node.receive(OTHER_ADDRESS, |out| Acks { sender: OTHER, prepares, progress }.encode(out))
 }

@@ -3,6 +3,7 @@
 use crate::config::CHAIN_OPS_EARLY_MAX;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use nicekv_wire::control::DiskSpace;
 use nicekv_wire::replication::Progress;
 use nicekv_wire::{Now, OpId};
 
@@ -28,6 +29,10 @@ pub(crate) struct Hop {
     tries: u32,
     /// What the predecessor was told to be held from here on.
     pub(super) told: u64,
+    /// What the successor's disk, and those behind it, have room for.
+    space: DiskSpace,
+    /// What the predecessor was told of that.
+    pub(super) told_space: DiskSpace,
     /// Ops that the predecessor has sent before their entries.
     early: VecDeque<(OpId, Vec<u8>)>,
 }
@@ -56,6 +61,11 @@ impl Hop {
         self.held
     }
 
+    /// What the disks behind this node have room for: the least of all.
+    pub(super) fn space(&self) -> DiskSpace {
+        self.space
+    }
+
     /// How many entries are under way to it.
     pub(super) fn in_flight(&self) -> u64 {
         self.sent.saturating_sub(self.logged)
@@ -74,7 +84,7 @@ impl Hop {
         let is_first = !core::mem::replace(&mut self.is_heard, true);
         self.logged = self.logged.max(progress.logged);
         self.held = self.held.max(progress.forced);
-        (self.heard_ns, self.tries) = (now.boot_ns, 0);
+        (self.heard_ns, self.tries, self.space) = (now.boot_ns, 0, progress.space);
         if is_first || (progress.gap && sends_again) {
             self.sent = self.logged;
         }
@@ -118,6 +128,7 @@ mod exploration {
     impl Hop {
         pub(in crate::multicast) fn fingerprint(&self, state: &mut impl Hasher) {
             (self.is_entitled, self.is_heard, self.sent, self.logged, self.held, self.told).hash(state);
+            (self.space, self.told_space).hash(state);
             self.early.iter().for_each(|(op, _)| op.hash(state));
         }
     }

@@ -43,7 +43,7 @@ use crate::config::CHAIN_ENTRIES_IN_FLIGHT_MAX;
 use alloc::vec::Vec;
 use nicekv_node::{Host, Membership, Plant, Standing, Step};
 use nicekv_wire::chain::{CHAIN_ENTRY_BYTES_MAX, ChainEntry};
-use nicekv_wire::control::ReportKind;
+use nicekv_wire::control::{DiskSpace, ReportKind};
 use nicekv_wire::replication::{Decision, Progress, Watermark};
 use nicekv_wire::{Datagram, NodeId, Now, StoredKey, StoredUpdate, Update};
 
@@ -151,7 +151,8 @@ impl Partition {
         }
         let has_base = self.sequence.base().is_some_and(|base| self.sequence.released() >= base);
         self.hop.is_entitled |= has_base && self.membership.activated && self.is_tail(host);
-        if self.released_from_here(host) > self.hop.told {
+        let has_news = self.hop.told_space != self.space_from_here(host);
+        if self.released_from_here(host) > self.hop.told || has_news {
             self.tell_progress(host, false);
         }
     }
@@ -169,11 +170,20 @@ impl Partition {
 
     /// What the predecessor is told.
     pub(super) fn chain_progress(&mut self, host: &mut Host, gap: bool) {
+        let (forced, space) = (self.released_from_here(host), self.space_from_here(host));
+        (self.hop.told, self.hop.told_space) = (self.hop.told.max(forced), space);
         let Some(before) = self.membership.predecessor(host.config.node) else { return };
-        let held = self.released_from_here(host);
-        self.hop.told = self.hop.told.max(held);
         let (partition, epoch, logged) = (self.id(), self.membership.epoch, self.sequence.logged());
-        host.outbox.ack_progress(before.address, Progress { partition, epoch, logged, forced: held, gap });
+        let progress = Progress { partition, epoch, logged, forced, gap, space };
+        host.outbox.ack_progress(before.address, progress);
+    }
+
+    /// What this node, and all behind it, have room for (docs/FAULTS.md row 9). An entry is in its place, and is logged by all; so the head is told, and has no more of them.
+    pub(super) fn space_from_here(&self, host: &Host) -> DiskSpace {
+        match host.has(Plant::FullTailNotTold) {
+            true => host.disk_space,
+            false => host.disk_space.max(self.hop.space()),
+        }
     }
 
     fn is_predecessor(&self, host: &Host, sender: NodeId) -> bool {
@@ -327,6 +337,7 @@ impl Partition {
             || self.sequence.forced() < self.sequence.logged()
             || self.reporting.is_pending()
             || self.lacks_successor(host)
+            || self.hop.told_space != DiskSpace::Enough
             || self.membership.standing == Standing::Joining
     }
 
