@@ -4,7 +4,7 @@
 //! | --- | --- | --- | --- |
 //! | a silent member | is removed (R6) | the same (C9) | stays, and is not waited for |
 //! | who leaves (NICE §4.4) | stays until all originals serve | the same (C10) | hands its part over to one node, and goes when that counts |
-//! | handoffs (R8) | stand in | none: who comes holds everything (C8) | none: R is fixed |
+//! | for an original that is away | a handoff stands in (R8) | a spare, which is to hold everything (C8) | nobody: R is fixed |
 //! | who may lead | a consistent original | the first of the chain | as with multicast, though a primary has little to do |
 //! | an epoch is taken up | by every member | by every member, before it is activated (C7) | by every live one |
 //! | a joiner is consistent | when all have taken up its epoch, and it has copied | the same | the same: k of the old members are merged |
@@ -32,7 +32,7 @@ pub(crate) struct Policy {
     /// R.
     pub(crate) replicas: usize,
     pub(crate) silent: Silent,
-    /// Whether other nodes stand in for originals that are away.
+    /// Whether other nodes stand in for originals that are away: handoffs, in a chain spares.
     pub(crate) has_handoffs: bool,
     /// Whether any consistent member may answer a get alone, so that gets may be spread by the clients' addresses.
     pub(crate) gets_are_spread: bool,
@@ -62,7 +62,7 @@ impl Policy {
     }
 
     pub(crate) fn chain(replicas: usize) -> Self {
-        Self { has_handoffs: false, gets_are_spread: false, is_chain: true, ..Self::multicast(replicas) }
+        Self { gets_are_spread: false, is_chain: true, ..Self::multicast(replicas) }
     }
 
     pub(crate) fn quorum(replicas: usize, write_set: usize) -> Self {

@@ -37,3 +37,12 @@ pub(crate) fn chains_reshaped(scenario: &mut Scenario) {
     reshaped(scenario);
     scenario.keyspaces = vec![Shape::chain(3, 1)];
 }
+
+/// Nodes go often and for long, others stand in for them again and again, and take long to discard what they hold then.
+pub(crate) fn chains_with_spares(scenario: &mut Scenario) {
+    scenario.nodes = 5;
+    scenario.keyspaces = vec![Shape::chain(3, 0)];
+    scenario.workload.keys = Key::several(0, 40);
+    scenario.discard_bytes_per_second = 1_000;
+    scenario.faults = Faults { crash: 1_000, downtime_max_ns: 1_500 * MILLISECOND_NS, ..Faults::NONE };
+}

@@ -5,6 +5,7 @@
 
 use crate::by_chain::{
     chains, chains_reshaped, chains_that_move, chains_that_restart, chains_with_late_messages,
+    chains_with_spares,
 };
 use crate::by_quorum::{
     by_quorum, by_quorum_in_memory, damage_by_quorum, deletions_at_busy_nodes, deletions_by_quorum,
@@ -260,7 +261,10 @@ pub const PLANTS: &[Plant] = &[
     replica("results-stay-at-head", "C4", InReplica::ResultsStayAtHead, Hunt::Seeds(chains)),
     replica("chain-epoch-unchecked", "C5", InReplica::EpochUnchecked, Hunt::Seeds(chains_with_late_messages)),
     replica("never-sent-again", "C6", InReplica::NeverSentAgain, Hunt::Seeds(chains)),
+    replica("full-disk-not-told", "C6", InReplica::FullTailNotTold, Hunt::Script("chain-without-space-behind-the-head")),
     replica("tail-speaks-early", "C7", InReplica::TailSpeaksEarly, Hunt::ExploreChain(set_and_get, SUSPICION)),
+    replica("spare-keeps-former-life", "C8", InReplica::FormerMoveKept, Hunt::Seeds(chains_with_spares)),
+    metadata("spare-promoted-uncopied", "C8", InMetadata::PromoteBeforeCopied, Hunt::Seeds(chains_with_spares)),
     replica("joiner-not-awaited", "C8", InReplica::JoinerNotAwaited, Hunt::Seeds(chains)),
     metadata("chain-reversed", "C9", InMetadata::ChainReversed, Hunt::Seeds(chains)),
     metadata("move-uncopied", "C10", InMetadata::PromoteBeforeCopied, Hunt::Seeds(chains_that_move)),

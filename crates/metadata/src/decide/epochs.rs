@@ -142,7 +142,7 @@ fn next_members(partition: &Partition, observed: &impl Observed) -> Vec<Member> 
         match observed.live(member.node) {
             Some(process) => {
                 let next = next_member(member, process, all_acknowledged, observed);
-                let stays = is_welcome(&next, observed) && has_place(partition, &next);
+                let stays = is_welcome(&next, observed) && has_place(partition, member, &next, observed);
                 members.extend(Some(next).filter(|_| stays));
             }
             None if has_survivor(member.node) => {}
@@ -163,12 +163,14 @@ fn next_members(partition: &Partition, observed: &impl Observed) -> Vec<Member> 
     members
 }
 
-/// Who is no original, nor stands in for one, stays while it holds everything; who stood in for others and is an original now joins as one.
-fn has_place(partition: &Partition, member: &Member) -> bool {
+/// Who is no original, nor stands in for one, stays while it holds everything; who stood in for others and is an original now joins as one. A spare
+/// of a chain stays while it joins, if it is the process that was asked to.
+fn has_place(partition: &Partition, before: &Member, member: &Member, observed: &impl Observed) -> bool {
     if partition.originals.contains(&member.node) {
         return !member.handoff;
     }
-    member.handoff || member.standing.is_consistent()
+    let is_spare = observed.policy().is_chain && before.process == member.process;
+    member.handoff || member.standing.is_consistent() || is_spare
 }
 
 /// A joiner without room for what it copies would make every put answer that a disk is full: it stays out until it has room. One that

@@ -8,6 +8,8 @@
 //! A partition should have as many handoffs as originals that are no members; it lets one go when there are more than originals
 //! that do not serve. In parentheses: removed, waited for (R6).
 //!
+//! In a chain who stands in is a *spare*: it joins as newcomers do, with nothing, behind all others, and when it holds everything it may be its tail, or lead. It goes by C9.
+//!
 //! Invariant: an epoch that removes somebody adds no handoff. So puts go on with those that are left while a handoff is found,
 //! and a failover waits for no newcomer.
 
@@ -53,7 +55,9 @@ pub(crate) fn recruit(partition: &Partition, members: &mut Vec<Member>, observed
     let mut stand_ins = observed.stand_ins(is_urgent);
     stand_ins.retain(|(node, _)| !is_member(members, *node) && !originals.contains(node));
     for (node, process) in stand_ins.into_iter().take((away - handoffs).min(room)) {
-        members.push(Member { node, process, standing: Standing::Joining, handoff: true });
+        // In a chain it is to hold everything, and then is a member like any other (C8).
+        let handoff = !observed.policy().is_chain;
+        members.push(Member { node, process, standing: Standing::Joining, handoff });
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct Member {
     pub(crate) node: NodeId,
     pub(crate) process: Process,
     pub(crate) standing: Standing,
-    /// Stands in for an original that is away (R8). Who is neither that nor an original is leaving.
+    /// Stands in for an original that is away (R8). Who is neither that nor an original is leaving, or a spare of a chain (C8).
     pub(crate) handoff: bool,
 }
 
@@ -115,6 +115,8 @@ impl Partition {
     pub(crate) fn role(&self, member: &Member) -> MemberRole {
         match (member.handoff, self.originals.contains(&member.node)) {
             (true, _) => MemberRole::Handoff,
+            // A spare of a chain: whatever it holds from another time is void (C8).
+            (false, false) if !member.standing.is_consistent() => MemberRole::Newcomer,
             (false, false) => MemberRole::Leaving,
             (false, true) if self.is_newcomer(member.node) => MemberRole::Newcomer,
             (false, true) => MemberRole::Original,
@@ -152,8 +154,19 @@ impl Partition {
         self.originals.contains(&node) || self.member(node).is_some()
     }
 
+    /// Handoffs, and spares of a chain that join.
     pub(crate) fn handoffs(&self) -> impl Iterator<Item = &Member> {
-        self.members.iter().filter(|member| member.handoff)
+        let joins = |member: &Member| !member.standing.is_consistent();
+        let is_other = |member: &Member| !self.originals.contains(&member.node);
+        self.members.iter().filter(move |member| member.handoff || (is_other(member) && joins(member)))
+    }
+
+    /// Of a chain: whether a member stands in for an original that is away or behind, and has never been to come in this one's place.
+    pub(crate) fn is_spare(&self, member: &Member) -> bool {
+        let is_behind =
+            |node: &NodeId| self.member(*node).is_none_or(|original| !original.standing.is_consistent());
+        let is_missed = |node: &NodeId| !self.is_newcomer(*node) && is_behind(node);
+        !self.originals.contains(&member.node) && self.originals.iter().any(is_missed)
     }
 
     /// Notes who is a member no more after `before`, and who is one again.

@@ -215,7 +215,11 @@ impl Metadata {
             tail: view.policy().is_chain.then(|| partition.tail().0),
             state,
             health: self.health(partition, state, view.policy()),
-            members: partition.members.iter().map(|member| self.member_status(partition, member)).collect(),
+            members: {
+                let is_chain = view.policy().is_chain;
+                let members = partition.members.iter();
+                members.map(|member| self.member_status(partition, member, is_chain)).collect()
+            },
             away: away.map(|node| self.name(*node)).collect(),
             gets_per_second: {
                 let interval_ns = nanoseconds(self.config.timing.divide_interval);
@@ -225,7 +229,8 @@ impl Metadata {
         }
     }
 
-    fn member_status(&self, partition: &Partition, member: &Member) -> MemberStatus {
+    fn member_status(&self, partition: &Partition, member: &Member, is_chain: bool) -> MemberStatus {
+        let is_spare = is_chain && partition.is_spare(member);
         MemberStatus {
             node: member.node.0,
             name: self.name(member.node),
@@ -240,8 +245,8 @@ impl Metadata {
                 Standing::Promoted => MemberStanding::Promoted,
                 Standing::Serving => MemberStanding::Serving,
             },
-            handoff: member.handoff,
-            leaving: partition.role(member) == MemberRole::Leaving,
+            handoff: member.handoff || is_spare,
+            leaving: partition.role(member) == MemberRole::Leaving && !is_spare,
         }
     }
 
@@ -253,7 +258,8 @@ impl Metadata {
         let membership = &self.observations.membership;
         let is_there = |member: &&Member| membership.is_live(member.node, member.process.incarnation);
         let there = partition.members.iter().filter(is_there);
-        let originals = partition.holders().filter(is_there).count();
+        let is_spare = |member: &&Member| policy.is_chain && partition.is_spare(member);
+        let originals = partition.holders().filter(is_there).filter(|member| !is_spare(member)).count();
         let consistent = there.clone().filter(|member| member.standing.is_consistent()).count();
         match state {
             PartitionState::Lost => Health::Lost,
@@ -308,7 +314,9 @@ impl Metadata {
         if view::is_lost(partition, &view) {
             return Some("its data are lost, no member kept its storage".into());
         }
-        let (consistent, replicas) = (partition.holders().count(), view.policy().replicas);
+        let is_spare = |member: &&Member| view.policy().is_chain && partition.is_spare(member);
+        let holders = partition.holders().filter(|member| !is_spare(member));
+        let (consistent, replicas) = (holders.count(), view.policy().replicas);
         let outside = partition.originals.iter().filter(|node| partition.member(**node).is_none());
         if let Some(full) = { outside }.find(|node| view.live(**node).is_some() && !view.has_space(**node)) {
             return Some(format!("{} stays out until its disk has room", self.name(*full)));

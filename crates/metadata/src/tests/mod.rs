@@ -3,6 +3,7 @@
 
 mod assignments;
 mod capacity;
+mod chains;
 mod changes;
 mod checks;
 mod cluster;
