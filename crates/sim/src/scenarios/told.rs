@@ -18,6 +18,8 @@ use nicekv_wire::{Duration, KeyOrder};
 const PRIMARY: Shape =
     Shape { replicas: 3, write_set: None, is_chain: false, partition_bits: 0, order: KeyOrder::Hash };
 
+const CHAIN: Shape = Shape { is_chain: true, ..PRIMARY };
+
 /// A story.
 pub struct Story {
     /// Name of its file.
@@ -144,6 +146,83 @@ pub const STORIES: &[Story] = &[
         },
     },
     Story {
+        name: "chain-put",
+        shows: "A put along a chain (C1 to C3): each node forces the entry, then passes it on, the tail answers, and the others hear from behind\n\
+                that all hold it. The tail answers the get.",
+        nodes: 3,
+        keyspace: CHAIN,
+        tell: |teller| {
+            teller.put(0, "blue");
+            teller.run(30);
+            teller.get(1);
+            teller.run(2);
+        },
+    },
+    Story {
+        name: "chain-head-dies",
+        shows: "The head of a chain is killed when it has passed a put on, which the others complete (C9). The middle leads, and is asked again for the\n\
+                next one. The head returns, and joins at the end.",
+        nodes: 3,
+        keyspace: CHAIN,
+        tell: |teller| teller.lose(0, 130),
+    },
+    Story {
+        name: "chain-middle-dies",
+        shows: "The middle of a chain is killed while it has the entry of a put. The head sends it to the tail from where that says that it is (C6).",
+        nodes: 3,
+        keyspace: CHAIN,
+        tell: |teller| teller.lose(1, 200),
+    },
+    Story {
+        name: "chain-tail-dies",
+        shows: "The tail of a chain is killed when it has said that a put is done. The middle says nothing before the epoch is activated and it\n\
+                has released all that the old tail may have said (C7).",
+        nodes: 3,
+        keyspace: CHAIN,
+        tell: |teller| teller.lose(2, 370),
+    },
+    Story {
+        name: "chain-tail-falsely-removed",
+        shows: "The tail of a chain is cut off from the metadata service alone, so it is removed although it is there. Its lease runs out before\n\
+                the middle speaks (C7); what it is sent is of an epoch that it does not know (C5). Then it hears of it, and joins at the end.",
+        nodes: 3,
+        keyspace: CHAIN,
+        tell: |teller| {
+            teller.put(0, "blue");
+            teller.run(40);
+            let tail = teller.chain()[2];
+            teller.cut(tail, Host::Metadata);
+            teller.cut(Host::Metadata, tail);
+            teller.run(250);
+            teller.put(0, "green");
+            teller.get(1);
+            teller.run(40);
+            teller.cluster.inflict(Mishap::Mend);
+            teller.run(700);
+            teller.get(1);
+            teller.run(2);
+        },
+    },
+    Story {
+        name: "chain-spare",
+        shows: "Four nodes, a chain of three (C8). The tail is killed; the fourth node joins at the end, holds everything, and is the tail. When the\n\
+                original is back and holds everything it is the tail again, and the spare leaves.",
+        nodes: 4,
+        keyspace: CHAIN,
+        tell: |teller| {
+            teller.put(0, "blue");
+            teller.run(40);
+            let tail = teller.chain()[2];
+            teller.crash(tail);
+            teller.run(800);
+            teller.put(0, "green");
+            teller.get(1);
+            teller.run(40);
+            teller.start(tail);
+            teller.run(1000);
+        },
+    },
+    Story {
         name: "restart-after-power-loss",
         shows: "Everything loses power while one put is answered and the next one is under way. All start again from their logs, the\n\
                 metadata service waits for all of them, and the client that asks again is answered.",
@@ -246,6 +325,34 @@ impl Teller {
         let primary = self.cluster.primary(PARTITION);
         let others = judge::members(&self.cluster, PARTITION).into_iter();
         Host::Node(others.filter(|node| Some(*node) != primary).max().expect("three replicas"))
+    }
+
+    /// The members of a chain, in their order.
+    fn chain(&self) -> Vec<Host> {
+        let status = self.cluster.metadata().expect("it leads").status();
+        let members = status.partitions[0].members.iter();
+        members.map(|member| Host::Node(usize::from(member.node) - 1)).collect()
+    }
+
+    /// A member of a chain is killed so many microseconds after a put, and another one comes; later it starts again.
+    fn lose(&mut self, place: usize, after_us: u64) {
+        self.put(0, "blue");
+        self.run(40);
+        self.put(0, "green");
+        self.cluster.run_until(self.cluster.now_ns() + after_us * 1_000, |_| false);
+        let lost = self.chain()[place];
+        self.crash(lost);
+        self.put(1, "red");
+        self.run(400);
+        self.start(lost);
+        self.run(600);
+        self.get(1);
+        self.run(2);
+    }
+
+    fn start(&mut self, host: Host) {
+        let Host::Node(node) = host else { unreachable!("only nodes are started") };
+        self.cluster.inflict(Mishap::Start(node));
     }
 
     fn kill_secondary(&mut self) -> usize {
