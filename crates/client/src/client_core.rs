@@ -148,11 +148,18 @@ impl ClientCore {
         from: SocketAddrV4,
         decoded: Result<(Header, Datagram<'_>), DecodeError>,
     ) {
-        let Ok((header, datagram @ (Datagram::Reply(_) | Datagram::ScanPiece(_) | Datagram::QuorumHeld(_)))) =
-            decoded
-        else {
-            self.in_flight.counters.count_malformed(from, decoded.err());
-            return;
+        let (header, datagram) = match decoded {
+            Ok((
+                header,
+                datagram @ (Datagram::Reply(_) | Datagram::ScanPiece(_) | Datagram::QuorumHeld(_)),
+            )) => (header, datagram),
+            Ok((header, Datagram::Misdirected(_))) => {
+                return self.in_flight.on_misdirected(now.boot_ns, header.op);
+            }
+            Ok((_, Datagram::DirectoryPage(page))) => {
+                return self.in_flight.on_directory(now.boot_ns, from, &page);
+            }
+            other => return self.in_flight.counters.count_malformed(from, other.err()),
         };
         match self.in_flight.find(header.op) {
             Some(index) => self.in_flight.on_datagram(index, now.boot_ns, from, &datagram),
@@ -162,17 +169,22 @@ impl ClientCore {
 
     /// Retries and gives up what is due.
     pub fn handle_deadline(&mut self, now: Now) {
+        self.in_flight.coordinator.on_deadline(now.boot_ns);
         self.in_flight.on_deadline(now.boot_ns);
     }
 
     /// When to call [`Self::handle_deadline`], in nanoseconds of the boot-time clock.
     pub fn next_deadline(&self) -> Option<u64> {
-        self.in_flight.next_deadline()
+        let asks_ns = self.in_flight.coordinator.next_deadline();
+        asks_ns.into_iter().chain(self.in_flight.next_deadline()).min()
     }
 
     /// Writes the next datagram to `out`, which is cleared, and says where it goes.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
         let Self { bundler, in_flight, .. } = self;
+        if let Some(to) = in_flight.coordinator.poll_query(out) {
+            return Some(to);
+        }
         bundler.poll(out, in_flight)
     }
 

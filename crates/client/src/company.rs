@@ -104,8 +104,13 @@ impl InFlight {
                 out.clear();
                 out.extend_from_slice(&slot.buffers.datagram);
                 // What was lost may have been lost for its company.
+                let is_directed = slot.buffers.is_for_chain && !self.coordinator.is_switch();
+                if is_directed {
+                    slot.buffers.to = self.coordinator.direct(out);
+                }
                 let parts = self.parts[slot.keyspace].as_ref();
-                let parts = parts.filter(|_| slot.attempts == 1 && slot.exchange.may_share());
+                let may_share = slot.attempts == 1 && slot.exchange.may_share() && !is_directed;
+                let parts = parts.filter(|_| may_share);
                 let (vnode, is_get) = (slot.buffers.vnode, slot.exchange.is_asked_of_one());
                 let company = parts.map(|parts| parts.company(vnode, is_get, slot.sent_ns));
                 return Some(Outgoing { to: slot.buffers.to, slot: index, company });

@@ -1,5 +1,6 @@
 //! Settings of a client, and its named bounds.
 
+use crate::coordination::Coordination;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
@@ -113,6 +114,10 @@ pub struct Config {
     pub retry: RetryPolicy,
     /// Seeds the jitter of retries.
     pub jitter_seed: u64,
+    /// Who finds the node for a request to a chain.
+    pub coordination: Coordination,
+    /// Where nodes are that coordinate; none where the switch does.
+    pub nodes: Vec<SocketAddrV4>,
 }
 
 impl Config {
@@ -124,6 +129,8 @@ impl Config {
             in_flight_max: IN_FLIGHT_MAX,
             retry: RetryPolicy::default(),
             jitter_seed: client.0,
+            coordination: Coordination::Switch,
+            nodes: Vec::new(),
         }
     }
 }

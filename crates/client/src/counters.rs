@@ -24,6 +24,8 @@ pub struct Counters {
     pub other_version: u64,
     /// Where the last of these came from, and its version.
     pub stranger: Option<(SocketAddrV4, u8)>,
+    /// Directed requests that a node refused, being of another epoch.
+    pub misdirected: u64,
 }
 
 impl Counters {

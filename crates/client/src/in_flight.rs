@@ -21,6 +21,7 @@
 
 use crate::company::Parts;
 use crate::config::{Keyspace, RetryPolicy};
+use crate::coordination::Coordinator;
 use crate::exchange::{Buffers, Exchange, Name, Round, Step, Summary};
 use crate::line::Links;
 use crate::plant::{Plant, Planted};
@@ -99,6 +100,10 @@ impl Slot {
             result: Err(OperationError::TimedOut),
         }
     }
+
+    pub(crate) fn op(&self) -> OpId {
+        self.op
+    }
 }
 
 /// See the module.
@@ -125,6 +130,7 @@ pub(crate) struct InFlight {
     pub(crate) outgoing: VecDeque<u32>,
     done: VecDeque<u32>,
     jitter: Jitter,
+    pub(crate) coordinator: Coordinator,
     pub(crate) counters: Counters,
     pub(crate) planted: Planted,
 }
@@ -149,6 +155,8 @@ impl InFlight {
             outgoing: VecDeque::new(),
             done: VecDeque::new(),
             jitter: Jitter(config.jitter_seed),
+            // A stream of its own.
+            coordinator: Coordinator::new(config.coordination, &config.nodes, !config.jitter_seed),
             counters: Counters::default(),
             planted: Planted::default(),
         }
@@ -348,6 +356,7 @@ impl InFlight {
             return self.set_timer(index, now_ns);
         }
         self.counters.retries += 1;
+        self.coordinator.doubt(now_ns);
         self.unanswered(index, now_ns);
         self.keep_apart(index, now_ns);
         self.transmit(index, now_ns);

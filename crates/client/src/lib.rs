@@ -31,6 +31,7 @@ mod client_core;
 mod company;
 mod config;
 mod congestion;
+mod coordination;
 mod counters;
 mod destinations;
 mod error;
@@ -52,6 +53,7 @@ pub use client_core::ClientCore;
 pub use config::{
     Addressing, Config, IN_FLIGHT_MAX, Keyspace, OPERATION_TIMEOUT, RetryPolicy, SEQUENCE_SPAN_MAX,
 };
+pub use coordination::Coordination;
 pub use counters::Counters;
 pub use error::{OperationError, SubmitError};
 #[cfg(feature = "exploration")]

@@ -12,6 +12,8 @@ pub enum Plant {
     AnyReplyAnswers,
     /// Whatever is submitted is sent at once, however slow the replicas.
     NoWindow,
+    /// C5: that a node refuses a request is taken for the end of it.
+    RefusalIsFailure,
     /// R14: a get returns the newest version although fewer than k replicas hold it.
     NoWriteBack,
     /// R14: answers of different epochs are counted together.

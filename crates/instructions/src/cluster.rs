@@ -234,6 +234,7 @@ impl Node {
             node: NodeId(number),
             metadata: vec![METADATA],
             switch: None,
+            coordinates: false,
             incarnation: INCARNATION,
             storage: u128::from(number),
             internal_client: ClientId::new(1, number.into()),

@@ -184,6 +184,9 @@ pub struct UpArguments {
     engine: Engine,
     #[command(flatten)]
     network: NetworkArguments,
+    /// Nodes pass on requests to chains that are for others, as where no switch knows keys (TurboKV §1)
+    #[arg(long)]
+    nodes_coordinate: bool,
     /// Where the data are kept, also after `down` [default: below /run, until `down`]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,

@@ -62,6 +62,7 @@ impl OwnLab {
             write_set: None,
             keyspaces: further.to_vec(),
             engine: Engine::Durable,
+            nodes_coordinate: false,
             network,
             data_dir: None,
         };

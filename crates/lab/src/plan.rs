@@ -34,6 +34,8 @@ pub struct Plan {
     pub clients: (Ipv4Addr, u8),
     /// The storage nodes.
     pub nodes: Vec<PlannedNode>,
+    /// Whether nodes pass on requests to chains that are for others (TurboKV §1).
+    pub nodes_coordinate: bool,
     /// Where the switch works on frames, at each of its ports.
     pub hook: Hook,
     /// The switches, joined by trunks if they are several. On a plain network there are none.
@@ -184,6 +186,7 @@ impl Plan {
             router_mac: mac(ROUTER),
             clients: clients_prefix(gateways.len(), replicas),
             nodes: ports(hosts).filter_map(node).collect(),
+            nodes_coordinate: false,
             hook: Hook::default().on_veth(),
             switches: planned_switches(tree, hosts, kept),
             edges: ports(hosts).filter_map(edge).collect(),

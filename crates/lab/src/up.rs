@@ -258,6 +258,7 @@ fn create_files(
         write_set: arguments.write_set,
         keyspaces: keyspaces(arguments)?,
         hook: state.switch,
+        nodes_coordinate: arguments.nodes_coordinate,
         ..Plan::new(&hosts, arguments.nodes, arguments.replicas, &scope.directory(), data.as_deref())
     };
     let text = configure(&plan).map_err(LabError::Configuration)?;

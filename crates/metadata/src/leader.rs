@@ -14,7 +14,9 @@ use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
+use nicekv_placement::Directory;
 use nicekv_wire::control::{Heartbeat, HeartbeatReply, Probe};
+use nicekv_wire::directory::DirectoryQuery;
 use nicekv_wire::{Datagram, NodeId, Now};
 
 use crate::announce::{self, Announcement, Message, Outbox, rules};
@@ -64,6 +66,8 @@ pub struct Metadata {
     pub(crate) observations: Observations,
     targets: Targets,
     outbox: Outbox,
+    /// Of `committed`, once somebody has asked for it.
+    directory: Option<Directory>,
     pub(crate) counters: Counters,
     now_ns: u64,
     tick_at_ns: u64,
@@ -96,6 +100,7 @@ impl Metadata {
             requested: false,
             targets,
             outbox: Outbox::default(),
+            directory: None,
             counters: Counters::default(),
             observed_change: false,
             committed,
@@ -133,6 +138,9 @@ impl Metadata {
             self.counters.malformed += 1;
             return;
         };
+        if let Datagram::DirectoryQuery(query) = &datagram {
+            return self.on_directory_query(from, query);
+        }
         let node = match &datagram {
             Datagram::Heartbeat(heartbeat) => heartbeat.node,
             Datagram::AssignAck(ack) => ack.node,
@@ -153,6 +161,19 @@ impl Metadata {
             return;
         }
         self.take(from, &datagram);
+    }
+
+    /// A node asks for the directory.
+    fn on_directory_query(&mut self, from: SocketAddrV4, query: &DirectoryQuery) {
+        if !self.config.nodes.iter().any(|node| node.address == from) {
+            self.counters.forged += 1;
+        } else if self.is_leading() {
+            let directory =
+                &*self.directory.get_or_insert_with(|| announce::directory::compile(&self.committed));
+            let mut page = Vec::new();
+            directory.answer(query, &mut page);
+            self.push(from, Message::Directory(page));
+        }
     }
 
     /// Takes note of a datagram from a node.
@@ -199,6 +220,7 @@ impl Metadata {
     /// From now on everything that leaves follows from `next`.
     fn adopt(&mut self, next: State) {
         let before = core::mem::replace(&mut self.committed, next);
+        self.directory = None;
         if before.nodes != self.committed.nodes {
             self.config.nodes = self.committed.node_configs();
         }

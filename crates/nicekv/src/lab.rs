@@ -45,6 +45,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         metrics: Some(metrics(node.address)),
         copy_mib_per_second: NodeSection::copy_mib_per_second(),
         linger_us: NodeSection::linger_us(),
+        coordinates: plan.nodes_coordinate,
     };
     let Vrings { unicast, multicast, port: wire_port } = Vrings::on_network(plan.wire_port);
     let (clients, clients_length) = plan.clients;

@@ -139,6 +139,7 @@ pub(crate) fn prepare_node(
         node: NodeId(section.id),
         metadata: config.metadata_addresses(),
         switch: config.hiding_switch(),
+        coordinates: section.coordinates,
         incarnation: random().map_err(Failure::environment)?,
         storage: random_id()?,
         internal_client: new_client_id().map_err(Failure::environment)?,

@@ -157,6 +157,7 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
         spare: false,
         copy_mib_per_second: NodeSection::copy_mib_per_second(),
         linger_us: NodeSection::linger_us(),
+        coordinates: false,
     };
     let control = SocketAddrV4::new(METADATA_ADDRESS, port);
     let defaults = KeyspaceDefaults {

@@ -14,6 +14,8 @@ pub struct NodeConfig {
     pub metadata: Vec<SocketAddrV4>,
     /// A switch that hides the senders of what it passes on, as the one in user space does.
     pub switch: Option<SocketAddrV4>,
+    /// Whether it passes on requests to chains that are for other nodes, by a directory of all of them (TurboKV §1).
+    pub coordinates: bool,
     /// Random per start (R9).
     pub incarnation: u64,
     /// Random per life of the data directory; for the memory engine, per start.

@@ -19,6 +19,7 @@ mod birth;
 mod births;
 mod config;
 mod control;
+mod coordination;
 mod discard;
 mod discards;
 #[cfg(feature = "exploration")]

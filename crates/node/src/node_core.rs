@@ -2,6 +2,7 @@
 
 use crate::births::Births;
 use crate::config::NodeConfig;
+use crate::coordination::Coordination;
 use crate::discards::Discards;
 use crate::formations::Formations;
 use crate::host::{Host, StreamPeer};
@@ -35,6 +36,7 @@ pub struct NodeCore<P> {
     pub(crate) discards: Discards,
     pub(crate) formations: Formations,
     pub(crate) births: Births,
+    pub(crate) coordination: Coordination,
     heartbeat_at_ns: u64,
     /// Trim the log before `.0` when it is durable through `.1`.
     pub(crate) trim_when_forced: Option<(u64, u64)>,
@@ -54,6 +56,7 @@ impl<P: Protocol> NodeCore<P> {
             discards: Discards::default(),
             formations: Formations::default(),
             births: Births::default(),
+            coordination: Coordination::default(),
             heartbeat_at_ns: 0,
             trim_when_forced: None,
             bundled: Vec::new(),
@@ -72,8 +75,14 @@ impl<P: Protocol> NodeCore<P> {
             | Datagram::Update(_)
             | Datagram::QuorumQuery(_)
             | Datagram::QuorumStore(_) => {
-                self.on_request(now, from, &header, &datagram, bytes);
+                if !self.passes_on(from, &header, bytes) {
+                    self.on_request(now, from, &header, &datagram, bytes);
+                }
             }
+            Datagram::Directed(_)
+            | Datagram::Misdirected(_)
+            | Datagram::DirectoryQuery(_)
+            | Datagram::DirectoryPage(_) => self.on_coordination(now, from, &datagram),
             Datagram::Bundle(bundle) => self.on_bundle(now, from, &header, &bundle),
             Datagram::HeartbeatReply(_) | Datagram::Assign(_) | Datagram::Probe(_) => {
                 self.on_control(now, from, &datagram);
@@ -272,6 +281,7 @@ impl<P: Protocol> NodeCore<P> {
             self.discard();
             self.form(now);
             self.retry_births(now);
+            self.follow_directory();
         }
         if self.host.sweep_at_ns.is_some_and(|at_ns| now.boot_ns >= at_ns) {
             self.host.sweep_at_ns = None;

@@ -120,6 +120,10 @@ pub struct Counters {
     pub gets: u64,
     /// Gets passed to the primary.
     pub gets_forwarded: u64,
+    /// Requests passed on to the node that they are for, by the directory.
+    pub coordinated: u64,
+    /// Requests that another one's directory had sent here, and were refused, being of another epoch.
+    pub misdirected: u64,
     /// Ops decided here as primary.
     pub decided: u64,
     /// Of these, on the slow path of R2.

@@ -14,12 +14,14 @@
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
 
+mod directory;
 mod keyspace;
 mod partition;
 mod ring;
 mod rings;
 mod vring;
 
+pub use directory::{Directory, DirectoryFetch};
 pub use keyspace::{
     CREATED_FIRST, KEYSPACE_NAME_BYTES_MAX, KEYSPACE_PARTITIONS_MAX, KEYSPACES_MAX, KeyspaceDefaults,
     KeyspaceError, KeyspaceSpec, PARTITIONS_MAX, Protocol, Refusal, check_keyspaces, parse_keyspaces,

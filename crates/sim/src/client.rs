@@ -2,7 +2,8 @@
 
 use crate::checker::Call;
 use crate::checker::model::{Action, Answer, Change, When};
-use crate::keyspace::{Key, Shape, known_to_clients};
+use crate::cluster::Scenario;
+use crate::keyspace::{Key, known_to_clients};
 use crate::node::START_UNIX_MS;
 use crate::random::Random;
 use crate::scanning::Scanning;
@@ -116,11 +117,13 @@ fn vary(keyspace: &mut Keyspace, id: ClientId) {
 
 impl Client {
     /// A client that has yet to do its share of `workload`.
-    pub fn new(id: ClientId, address: SocketAddrV4, shapes: &[Shape], workload: &Workload) -> Self {
-        let mut keyspaces = known_to_clients(shapes);
+    pub fn new(id: ClientId, address: SocketAddrV4, scenario: &Scenario, nodes: Vec<SocketAddrV4>) -> Self {
+        let Scenario { workload, coordination, .. } = scenario;
+        let mut keyspaces = known_to_clients(&scenario.keyspaces);
         keyspaces.iter_mut().for_each(|keyspace| vary(keyspace, id));
         let mut config = Config { keyspaces: keyspaces.clone(), ..Config::new(id, keyspaces[0]) };
         config.retry.min = workload.retry_min;
+        (config.coordination, config.nodes) = (*coordination, nodes);
         Self {
             core: ClientCore::new(config),
             first: keyspaces,

@@ -51,7 +51,6 @@ const DISCARDS: u64 = 0x64_6973_6361_7264;
 
 /// Chooses how many nodes there are besides those that a cluster begins with.
 const SPARES: u64 = 0x73_7061_7265;
-
 /// Chooses the seeds in which switches form a chain.
 const TRUNKS: u64 = 0x74_7275_6e6b;
 /// Which keyspaces are partitioned by range.
@@ -79,6 +78,7 @@ pub fn draw(seed: u64) -> Scenario {
         balancing: random.below(3) > 0,
         edges,
         hides_sources: random.below(2) == 0 && !edges,
+        coordination: crate::coordination::draw(seed),
         // By chance of its own, too.
         discard_bytes_per_second: Random::new(seed ^ DISCARDS).pick(&[16 << 20, 16 << 20, 1_000]),
         clients,

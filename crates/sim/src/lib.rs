@@ -18,6 +18,7 @@ mod by_quorum;
 mod by_reshaping;
 pub mod client;
 pub mod cluster;
+mod coordination;
 pub mod created;
 pub mod disk;
 pub mod enumerate;

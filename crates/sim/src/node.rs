@@ -84,6 +84,8 @@ pub struct Surroundings {
     pub metadata: &'static [SocketAddrV4],
     /// The switch, if it hides the senders of what it passes on.
     pub switch: Option<SocketAddrV4>,
+    /// Whether nodes pass on requests to chains that are for others.
+    pub coordinates: bool,
     /// Between two reports of who asks for what; zero: there are none.
     pub sources: Duration,
     /// How fast they discard what nobody needs.
@@ -186,6 +188,7 @@ impl Node {
             node: self.id,
             metadata: surroundings.metadata.to_vec(),
             switch: surroundings.switch,
+            coordinates: surroundings.coordinates,
             incarnation: random.bits(),
             storage: u128::from(self.id.0) << 64 | u128::from(life),
             internal_client,

@@ -126,7 +126,7 @@ impl Plant {
         match self.hunt {
             Hunt::Script(name) => script(name).run(seed, Some(self.planted), print).0,
             Hunt::Seeds(shape) => {
-                let mut scenario = Scenario { spares: 0, instances: 1, ..judge::draw(seed) };
+                let mut scenario = crate::coordination::by_switch(judge::draw(seed));
                 scenario.workload.scans = (0, 0);
                 shape(&mut scenario);
                 scenario.plant = Some(self.planted);
@@ -260,6 +260,7 @@ pub const PLANTS: &[Plant] = &[
     replica("head-answers", "C3", InReplica::HeadAnswers, Hunt::Seeds(chains)),
     replica("results-stay-at-head", "C4", InReplica::ResultsStayAtHead, Hunt::Seeds(chains)),
     replica("chain-epoch-unchecked", "C5", InReplica::EpochUnchecked, Hunt::Seeds(chains_with_late_messages)),
+    client("refusal-is-failure", "C5", InClient::RefusalIsFailure, Hunt::Seeds(crate::coordination::by_clients)),
     replica("never-sent-again", "C6", InReplica::NeverSentAgain, Hunt::Seeds(chains)),
     replica("full-disk-not-told", "C6", InReplica::FullTailNotTold, Hunt::Script("chain-without-space-behind-the-head")),
     replica("tail-speaks-early", "C7", InReplica::TailSpeaksEarly, Hunt::ExploreChain(set_and_get, SUSPICION)),

@@ -67,6 +67,11 @@ impl Shown {
     /// A datagram is about to be handled.
     pub fn before(&mut self, core: &Replica, disk: &Disk, bytes: &[u8]) {
         let opcode = bytes.get(3).copied();
+        if opcode == Some(Opcode::Directed as u8)
+            && let Ok((_, Datagram::Directed(directed))) = Datagram::decode(bytes)
+        {
+            return self.before(core, disk, directed.request);
+        }
         if ![Opcode::Get, Opcode::ForwardedGet].iter().any(|get| opcode == Some(*get as u8)) {
             return;
         }

@@ -174,7 +174,14 @@ impl Names {
                 };
                 format!("epoch {}: {state} {}", reply.epoch.0, text(reply.key))
             }
-            // Every heartbeat.
+            Datagram::Directed(directed) => {
+                format!("epoch {}, directed: {}", directed.epoch.0, self.datagram(directed.request)?)
+            }
+            Datagram::Misdirected(refusal) => {
+                format!("{} misdirected, epoch is {}", self.op(refusal.op), refusal.epoch.0)
+            }
+            // Every heartbeat, or every few.
+            Datagram::DirectoryQuery(_) | Datagram::DirectoryPage(_) => return None,
             Datagram::ScrubPage(_) | Datagram::Usage(_) | Datagram::Sources(_) => return None,
             Datagram::Assign(assign) => describe_assign(&assign),
             Datagram::AssignAck(ack) => {

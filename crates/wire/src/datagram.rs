@@ -5,6 +5,7 @@ use crate::chain::Forwards;
 use crate::control::{
     Assign, AssignAck, Heartbeat, HeartbeatReply, Probe, ProbeReply, Report, Sources, Usage,
 };
+use crate::directory::{Directed, DirectoryPage, DirectoryQuery, Misdirected};
 use crate::header::Header;
 use crate::quorum::{Entrust, Entrusted, QuorumHeld, QuorumQuery, QuorumStore, Tombstones, TombstonesAck};
 use crate::recovery::{Fetch, RecoverReply, RecoverRequest};
@@ -114,6 +115,14 @@ datagrams! {
     8 => Scan<'a>,
     /// The answer.
     9 => ScanPiece<'a>,
+    /// Client or node to whom a directory names: a request.
+    10 => Directed<'a>,
+    /// The answer, if the directory is out of date.
+    11 => Misdirected,
+    /// Client to node, or node to metadata: whom do you name?
+    12 => DirectoryQuery,
+    /// The answer.
+    13 => DirectoryPage<'a>,
     /// Secondary to primary: prepares and decisions that are safe here.
     17 => Acks<'a>,
     /// Primary to every member: what was decided, and what may be shown.

@@ -29,6 +29,7 @@ mod codec;
 pub mod control;
 mod datagram;
 mod declare;
+pub mod directory;
 pub mod durations;
 mod error;
 mod header;

@@ -67,7 +67,7 @@ message! {
 }
 
 /// Zeros to the end of the message.
-struct Zeros;
+pub struct Zeros;
 
 impl Codec for Zeros {
     type Value<'a> = usize;

@@ -76,6 +76,8 @@ pub(crate) struct Buffers {
     pub(crate) to: SocketAddrV4,
     /// The key's.
     pub(crate) vnode: u16,
+    /// Its members are a chain, so that whom it is for follows from a directory.
+    pub(crate) is_for_chain: bool,
     /// Of the present round.
     pub(crate) datagram: Vec<u8>,
     /// Of the answer; before it, whatever the exchange needs.
@@ -97,7 +99,8 @@ struct Held {
 impl Buffers {
     pub(crate) fn new() -> Self {
         let to = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-        Self { to, vnode: 0, datagram: Vec::new(), value: Vec::new(), spare: Vec::new(), held: Vec::new() }
+        let (datagram, value, spare, held) = Default::default();
+        Self { to, vnode: 0, is_for_chain: false, datagram, value, spare, held }
     }
 
     /// How many replicas hold that version or a newer one.
@@ -162,6 +165,7 @@ impl Exchange {
         request: &Request<'_>,
         buffers: &mut Buffers,
     ) -> Round {
+        buffers.is_for_chain = keyspace.replication == Replication::Chain;
         match self {
             Self::Multicast(exchange) => exchange.begin(name, keyspace, request, buffers),
             Self::Quorum(exchange) => exchange.begin(name, keyspace, request, buffers),

@@ -46,8 +46,9 @@ pub const OPCODES_MULTICAST: u64 =
     bit(Opcode::Update) | bit(Opcode::QuorumQuery) | bit(Opcode::QuorumStore) | bit(Opcode::Bundle);
 /// What may go to multicast vrings from nodes.
 pub const OPCODES_MULTICAST_NODE: u64 = OPCODES_MULTICAST | bit(Opcode::Decisions);
-/// What anybody may send to a server's own address.
-pub const OPCODES_REQUEST: u64 = OPCODES_UNICAST | OPCODES_MULTICAST;
+/// What anybody may send to a server's own address: requests, directed or not, and questions for whom to direct them to.
+pub const OPCODES_REQUEST: u64 =
+    OPCODES_UNICAST | OPCODES_MULTICAST | bit(Opcode::Directed) | bit(Opcode::DirectoryQuery);
 /// What nodes may send to a server's own address: all that the metadata service alone does not.
 pub const OPCODES_NODE: u64 = !(bit(Opcode::HeartbeatReply) | bit(Opcode::Assign) | bit(Opcode::Probe));
 

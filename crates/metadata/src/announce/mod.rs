@@ -1,6 +1,7 @@
 //! What follows from the persisted state for others, and is said until they acknowledge it: assignments to nodes, tables to switches
 //! ([`rules`], [`divisions`]). As it is derived from nothing else, no message can outrun its step (R13).
 
+pub(crate) mod directory;
 pub(crate) mod divisions;
 pub(crate) mod rules;
 
@@ -37,6 +38,8 @@ pub(crate) enum Message {
     HeartbeatReply(HeartbeatReply),
     Assign(Box<Assign>),
     Probe(Probe),
+    /// A page of the directory, as it is sent.
+    Directory(Vec<u8>),
 }
 
 /// Datagrams that wait to be polled.
@@ -62,6 +65,7 @@ impl Outbox {
             Message::HeartbeatReply(message) => message.encode(out),
             Message::Assign(message) => message.encode(out),
             Message::Probe(message) => message.encode(out),
+            Message::Directory(page) => *out = page,
         }
         Some(address)
     }

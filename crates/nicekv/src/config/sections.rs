@@ -227,6 +227,9 @@ pub(crate) struct NodeSection {
     /// Not one of the nodes that the cluster begins with: `nicekv node add` makes it one.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub(crate) spare: bool,
+    /// Passes on requests to chains that are for other nodes.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub(crate) coordinates: bool,
     /// Microseconds for which the node looks again, letting others run, before it sleeps.
     #[serde(default = "NodeSection::linger_us")]
     pub(crate) linger_us: u64,

@@ -242,6 +242,7 @@ impl Node {
             node: NodeId(1),
             metadata: vec![METADATA],
             switch: Some(SWITCH),
+            coordinates: false,
             incarnation: INCARNATION,
             storage: 9,
             internal_client: ClientId::new(1, 1),

@@ -51,6 +51,7 @@ fn config(timing: Timing) -> NodeConfig {
         node: NodeId(1),
         metadata: vec![METADATA],
         switch: None,
+        coordinates: false,
         incarnation: INCARNATION,
         storage: 1,
         internal_client: ClientId::new(1, 1),

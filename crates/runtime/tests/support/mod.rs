@@ -124,6 +124,7 @@ impl Cluster {
             node: NodeId(number.into()),
             metadata: vec![SocketAddrV4::new(METADATA, self.port)],
             switch: Some(SocketAddrV4::new(Ipv4Addr::LOCALHOST, self.port)),
+            coordinates: false,
             incarnation: random().unwrap(),
             storage: 0,
             internal_client: new_client_id().unwrap(),

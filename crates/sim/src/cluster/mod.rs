@@ -54,6 +54,7 @@ use crate::transcript::Names;
 use crate::watch::Watch;
 use controllers::{Controllers, Link};
 use event::Event;
+use nicekv_client::Coordination;
 use nicekv_dataplane::{Prefix, VringConfig, VringSet};
 use nicekv_metadata::Metadata;
 use nicekv_placement::ring_pairs;
@@ -119,6 +120,7 @@ impl Cluster {
         let surroundings = Surroundings {
             metadata: &INSTANCES[..scenario.instances],
             switch: scenario.hides_sources.then_some(SWITCH),
+            coordinates: scenario.coordination != Coordination::Switch,
             sources: scenario.sources(),
             discard_bytes_per_second: scenario.discard_bytes_per_second,
             plant: scenario.plant.and_then(Planted::replica),
@@ -373,12 +375,15 @@ impl Cluster {
 }
 
 fn draw_node(index: usize, faults: &Faults, random: &mut Random) -> Node {
-    let address = SocketAddrV4::new([10, 20, 1, index as u8 + 1].into(), PORT_DEFAULT);
-    let mut node = Node::new(NodeId(index as u16 + 1), address, Clock::draw(faults, random));
+    let mut node = Node::new(NodeId(index as u16 + 1), node_address(index), Clock::draw(faults, random));
     node.in_memory = random.chance(faults.memory);
     node.is_slow = random.chance(faults.slow);
     node.is_forgetful = faults.forgetful > 0 && random.chance(faults.forgetful);
     node
+}
+
+fn node_address(index: usize) -> SocketAddrV4 {
+    SocketAddrV4::new([10, 20, 1, index as u8 + 1].into(), PORT_DEFAULT)
 }
 
 fn new_client(index: usize, scenario: &Scenario) -> Client {
@@ -386,5 +391,6 @@ fn new_client(index: usize, scenario: &Scenario) -> Client {
     let host = (index * 256 / scenario.clients + 1) as u8;
     let address = SocketAddrV4::new([10, 20, 2, host].into(), CLIENT_PORT);
     let id = ClientId::new(crate::node::START_UNIX_MS, index as u64 + 1);
-    Client::new(id, address, &scenario.keyspaces, &scenario.workload)
+    let nodes = (0..scenario.nodes).map(node_address).collect();
+    Client::new(id, address, scenario, nodes)
 }

@@ -5,6 +5,7 @@ use crate::faults::{Faults, StoreFaults};
 use crate::keyspace::Shape;
 use crate::network::Pace;
 use crate::planted::Planted;
+use nicekv_client::Coordination;
 use nicekv_metadata::Timing;
 use nicekv_wire::Duration;
 
@@ -33,6 +34,8 @@ pub struct Scenario {
     pub balancing: bool,
     /// Whether the switches hide the source addresses, as the one in user space does.
     pub hides_sources: bool,
+    /// Who finds the node for a request to a chain.
+    pub coordination: Coordination,
     /// How fast nodes discard what nobody needs: a slow one may be at it when it becomes a member again.
     pub discard_bytes_per_second: u64,
     /// Clients.

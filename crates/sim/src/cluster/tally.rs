@@ -34,6 +34,8 @@ impl Tally {
             ("values repaired", counters.repaired),
             ("deletions forgotten", counters.forgotten),
             ("differing entries put right", counters.differing),
+            ("requests passed on by a node's directory", counters.coordinated),
+            ("requests misdirected", counters.misdirected),
             ("partitions born at a node that still runs", counters.born),
         ];
         counted.into_iter().for_each(|(what, count)| self.count_many(what, count));

@@ -59,6 +59,7 @@ impl Machine {
             node: NodeId(index as u16 + 1),
             metadata: vec![METADATA],
             switch: Some(METADATA),
+            coordinates: false,
             incarnation: process,
             storage: 1,
             internal_client: ClientId(index as u64 + 1),

@@ -8,6 +8,7 @@ use crate::keyspace::{Key, Shape};
 use crate::network::Pace;
 use crate::planted::Planted;
 use crate::random::Random;
+use nicekv_client::Coordination;
 use nicekv_metadata::Timing;
 use nicekv_wire::{Duration, PartitionId};
 
@@ -74,6 +75,7 @@ fn busy() -> Scenario {
         edges: false,
         balancing: true,
         hides_sources: false,
+        coordination: Coordination::Switch,
         discard_bytes_per_second: 16 << 20,
         clients: 3,
         workload: Workload {

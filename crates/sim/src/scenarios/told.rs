@@ -12,6 +12,7 @@ use crate::judge;
 use crate::keyspace::{Key, Shape};
 use crate::network::{Host, Pace};
 use crate::node::Kept;
+use nicekv_client::Coordination;
 use nicekv_metadata::Timing;
 use nicekv_wire::{Duration, KeyOrder};
 
@@ -281,6 +282,7 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
         edges: false,
         balancing: true,
         hides_sources: false,
+        coordination: Coordination::Switch,
         discard_bytes_per_second: 16 << 20,
         clients,
         workload: Workload {

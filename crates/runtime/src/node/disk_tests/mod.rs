@@ -65,6 +65,7 @@ impl Machine {
             node: NodeId(self.id),
             metadata: vec![self.metadata],
             switch: None,
+            coordinates: false,
             incarnation: 1,
             storage: 0,
             internal_client: ClientId::new(1, self.id.into()),
