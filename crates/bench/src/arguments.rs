@@ -75,13 +75,18 @@ impl FileArguments {
 
     /// Writes the lines of JSON, and draws the panels of the bench of this name, where they are wanted, replacing what was there.
     pub(crate) fn write(&self, name: &str, lines: &str, panels: &[Panel]) -> Result<()> {
+        self.write_image(name, lines, &plot::svg(panels))
+    }
+
+    /// The same of another image.
+    pub(crate) fn write_image(&self, name: &str, lines: &str, image: &str) -> Result<()> {
         if let Some(path) = &self.json {
             write(path, lines)?;
         }
         let Some(directory) = &self.plot else { return Ok(()) };
         let made = std::fs::create_dir_all(directory);
         made.map_err(BenchError::system(format!("make {}", directory.display())))?;
-        write(&directory.join(name).with_extension("svg"), &plot::svg(panels))
+        write(&directory.join(name).with_extension("svg"), image)
     }
 }
 

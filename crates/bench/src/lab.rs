@@ -73,7 +73,18 @@ pub(crate) struct Lab {
 impl Lab {
     /// Returns when the lab is ready, durable nodes with their data below `directory`.
     pub(crate) fn up(size: Size, engine: Engine, network: Network, directory: &Path) -> Result<Self> {
-        Self::named(NAME.into(), size, engine, network, directory)
+        Self::named(NAME.into(), size, engine, network, directory, &[])
+    }
+
+    /// The same, told more.
+    pub(crate) fn with(
+        size: Size,
+        engine: Engine,
+        network: Network,
+        directory: &Path,
+        further: &[&str],
+    ) -> Result<Self> {
+        Self::named(NAME.into(), size, engine, network, directory, further)
     }
 
     /// The same, beside labs with other networks.
@@ -83,14 +94,21 @@ impl Lab {
         network: Network,
         directory: &Path,
     ) -> Result<Self> {
-        Self::named(format!("{NAME}-{}", network.name()), size, engine, network, directory)
+        Self::named(format!("{NAME}-{}", network.name()), size, engine, network, directory, &[])
     }
 
-    fn named(name: String, size: Size, engine: Engine, network: Network, directory: &Path) -> Result<Self> {
+    fn named(
+        name: String,
+        size: Size,
+        engine: Engine,
+        network: Network,
+        directory: &Path,
+        further: &[&str],
+    ) -> Result<Self> {
         let (nodes, replicas) = (size.nodes.to_string(), size.replicas.to_string());
         let mut command = command(&name, "up")?;
         command.args(["--nodes", &nodes, "--replicas", &replicas, "--clients", "1"]);
-        command.args(["--engine", engine.name()]).args(network.options());
+        command.args(["--engine", engine.name()]).args(network.options()).args(further);
         if engine == Engine::Durable {
             command.arg("--data-dir").arg(directory.join(&name));
         }

@@ -8,6 +8,7 @@
 //!   profile ─▶ lab ─▶ load::native, cost
 //!   redis-benchmark ─▶ `nicekv up`, or a lab's gateway, redis_server ─▶ redis-benchmark, load::redis ─▶ statistics ─▶ report
 //!   overload ─▶ lab ─▶ load::open ─▶ statistics
+//!   turbokv-… ─▶ lab ─▶ turbokv::load ─▶ statistics ─▶ report
 //!   tables ─▶ namespaces and a bare switch ─▶ statistics ─▶ report
 //!   each ─▶ a table, lines of JSON (`report`), a chart (`plot`)
 //! ```
@@ -21,9 +22,11 @@
 
 mod arguments;
 mod cost;
+mod curves;
 mod error;
 mod etcd_server;
 mod lab;
+mod latencies;
 mod load;
 mod outage;
 mod overload;
@@ -35,7 +38,9 @@ mod redis_server;
 mod report;
 mod statistics;
 mod tables;
+mod turbokv;
 mod workload;
+mod zipf;
 
 pub use error::BenchError;
 pub use outage::OutageArguments;
@@ -45,6 +50,9 @@ pub use profile::ProfileArguments;
 pub use redis_benchmark::RedisBenchmarkArguments;
 pub use statistics::ROUNDS_MIN;
 pub use tables::TablesArguments;
+pub use turbokv::TurbokvArguments;
+
+use turbokv::Figure;
 
 /// `nicekv bench NAME`.
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -61,6 +69,21 @@ pub enum BenchCommand {
     Overload(OverloadArguments),
     /// Compare a switch in the kernel with every table full and with next to nothing in them, at XDP and at tc; needs root
     Tables(TablesArguments),
+    /// Compare who finds the node, switch, client or any node: throughput against skew and writes (TurboKV Fig. 13); needs root
+    #[command(name = "turbokv-fig13")]
+    TurbokvFig13(TurbokvArguments),
+    /// The same, distribution of times of gets, puts and scans, all keys alike (Fig. 14); needs root
+    #[command(name = "turbokv-fig14")]
+    TurbokvFig14(TurbokvArguments),
+    /// The same, keys by Zipf 1.2 (Fig. 15); needs root
+    #[command(name = "turbokv-fig15")]
+    TurbokvFig15(TurbokvArguments),
+    /// Mean, median and 99th percentile of Fig. 14; needs root
+    #[command(name = "turbokv-table1")]
+    TurbokvTable1(TurbokvArguments),
+    /// Mean, median and 99th percentile of Fig. 15; needs root
+    #[command(name = "turbokv-table2")]
+    TurbokvTable2(TurbokvArguments),
 }
 
 /// Runs a bench and prints its figures. The executable must be `nicekv` itself, which starts the lab.
@@ -72,5 +95,10 @@ pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
         BenchCommand::RedisBenchmark(arguments) => redis_benchmark::run(arguments),
         BenchCommand::Overload(arguments) => overload::run(arguments),
         BenchCommand::Tables(arguments) => tables::run(arguments),
+        BenchCommand::TurbokvFig13(arguments) => turbokv::run(Figure::Fig13, arguments),
+        BenchCommand::TurbokvFig14(arguments) => turbokv::run(Figure::Fig14, arguments),
+        BenchCommand::TurbokvFig15(arguments) => turbokv::run(Figure::Fig15, arguments),
+        BenchCommand::TurbokvTable1(arguments) => turbokv::run(Figure::Table1, arguments),
+        BenchCommand::TurbokvTable2(arguments) => turbokv::run(Figure::Table2, arguments),
     }
 }

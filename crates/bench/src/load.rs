@@ -8,6 +8,7 @@
 //!
 //! All of them check every answer, and count an op only if it was answered within the time.
 
+pub(crate) mod driver;
 pub(crate) mod echo;
 pub(crate) mod etcd;
 pub(crate) mod native;
@@ -24,7 +25,7 @@ use nicekv_wire::{Expiry, KeyspaceId, Now, Operation};
 use std::time::{Duration, Instant};
 
 /// An op that is not answered in this time makes the run fail. Long enough for a failover.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How a run is bounded, beside the length of its sequence.
 #[derive(Clone, Copy)]
@@ -89,7 +90,7 @@ fn submit_request(
 }
 
 /// Counts ops until the time is over.
-struct Meter<'a> {
+pub(crate) struct Meter<'a> {
     limits: Limits<'a>,
     started: Instant,
     machine: MachineTime,
@@ -98,12 +99,12 @@ struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    fn start(limits: Limits<'a>) -> Self {
+    pub(crate) fn start(limits: Limits<'a>) -> Self {
         Self { limits, started: Instant::now(), machine: MachineTime::now(), operations: 0, finished: None }
     }
 
     /// Notes `operations` answers; true as long as callers shall go on.
-    fn count(&mut self, operations: u64) -> bool {
+    pub(crate) fn count(&mut self, operations: u64) -> bool {
         if self.finished.is_some() {
             return false;
         }
@@ -121,7 +122,7 @@ impl<'a> Meter<'a> {
     }
 
     /// After the last answer.
-    fn finish(self) -> Result<Measured> {
+    pub(crate) fn finish(self) -> Result<Measured> {
         if self.limits.stop.is_stopped() {
             return Err(BenchError::Interrupted);
         }

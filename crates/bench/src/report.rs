@@ -46,6 +46,23 @@ pub(crate) fn row(
     line(&row)
 }
 
+/// The same of one of several systems, which may be compared with another one of them.
+pub(crate) fn row_of(
+    bench: &str,
+    system: &str,
+    parameters: &Value,
+    (metric, unit): (&str, &str),
+    figures: &[f64],
+    ratio: Option<(&str, f64)>,
+) -> String {
+    let Summary { median, min, max } = Summary::of(figures.iter().copied());
+    let (rounds, target) = (figures.len(), None);
+    let (ratio_to, ratio) = (ratio.map(|(to, _)| to), ratio.map(|(_, ratio)| ratio));
+    let row =
+        Row { bench, system, parameters, rounds, metric, unit, median, min, max, ratio_to, ratio, target };
+    line(&row)
+}
+
 fn line<P: Serialize>(row: &Row<'_, P>) -> String {
     serde_json::to_string(row).expect("plain data always encodes") + "\n"
 }
@@ -192,7 +209,7 @@ pub(crate) fn across_networks(comparisons: &[Comparison]) -> String {
 }
 
 /// Columns as wide as their widest cell.
-fn aligned<const COLUMNS: usize>(lines: &[[String; COLUMNS]]) -> String {
+pub(crate) fn aligned<const COLUMNS: usize>(lines: &[[String; COLUMNS]]) -> String {
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; COLUMNS] = std::array::from_fn(width);
     let mut text = String::new();

@@ -101,10 +101,10 @@ impl Iterator for Sequence {
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
 #[derive(Clone, Copy, Debug)]
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -112,7 +112,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, limit: u32) -> u32 {
+    /// From 0 to below 1, all multiples of 2 to the power of -53.
+    pub(crate) fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    pub(crate) fn below(&mut self, limit: u32) -> u32 {
         (((self.next() >> 32) * u64::from(limit)) >> 32) as u32
     }
 }

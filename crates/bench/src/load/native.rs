@@ -1,20 +1,17 @@
 //! The native client under load: [`ClientCore`] over [`UdpEndpoint`], one op per datagram unless it may bundle.
 
+use super::driver::Driver;
 use super::{ANSWER_TIMEOUT, Limits, Measured, Meter};
 use crate::error::{BenchError, Result};
 use crate::workload::{Sequence, Step};
-use nicekv_client::{Answer, ClientCore, Config, Keyspace, OperationError, Outcome};
-use nicekv_runtime::{Linger, UdpEndpoint, new_client_id, now, readable, receive_into, wait};
+use nicekv_client::{Answer, Config, Keyspace, OperationError, Outcome};
+use nicekv_runtime::{new_client_id, now};
 use nicekv_wire::Now;
 use std::net::SocketAddrV4;
 
-/// Batches received before answers are looked at.
-const RECEIVE_ROUNDS_MAX: usize = 2;
-
 /// A client of a NICEKV cluster.
 pub(crate) struct NativeLoad {
-    core: ClientCore,
-    endpoint: UdpEndpoint,
+    driver: Driver,
     /// What each request in flight asks for, and for which caller, by the index of its ticket.
     steps: Vec<Option<(Step, usize)>>,
     /// How many ops of each caller are in flight.
@@ -41,9 +38,8 @@ impl Callers {
 impl NativeLoad {
     /// A client whose socket belongs to the calling thread's network namespace.
     pub(crate) fn bind(address: SocketAddrV4, keyspace: impl Into<Keyspace>) -> std::io::Result<Self> {
-        let core = ClientCore::new(Config::new(new_client_id()?, keyspace));
-        let endpoint = UdpEndpoint::bind(address)?;
-        Ok(Self { core, endpoint, steps: Vec::new(), callers: Vec::new(), free: Vec::new() })
+        let driver = Driver::bind(address, Config::new(new_client_id()?, keyspace))?;
+        Ok(Self { driver, steps: Vec::new(), callers: Vec::new(), free: Vec::new() })
     }
 
     /// Runs `sequence`.
@@ -53,40 +49,23 @@ impl NativeLoad {
         callers: Callers,
         limits: Limits<'_>,
     ) -> Result<Measured> {
-        let system = || BenchError::system("use the client's socket");
-        let retries_before = self.core.counters().retries;
+        let retries_before = self.driver.core.counters().retries;
         let mut failures = Failures::default();
         let mut meter = Meter::start(limits);
         let begun = now();
-        let mut linger = Linger::new(Linger::DEFAULT);
         self.callers = vec![0; callers.count];
         self.free = (0..callers.count).collect();
         self.ask(begun, &mut sequence, callers.at_once)?;
-        while self.core.in_flight() > 0 {
-            self.endpoint.send_with(|out| self.core.poll_transmit(out)).map_err(system())?;
-            let deadline_ns = self.core.next_deadline();
-            if !linger.look(deadline_ns, || self.receive()).map_err(system())? {
-                wait(&mut [readable(&self.endpoint)], deadline_ns).map_err(system())?;
-                self.receive().map_err(system())?;
-            }
-            let now = now();
-            linger.begin(now);
-            if self.core.next_deadline().is_some_and(|deadline_ns| deadline_ns <= now.boot_ns) {
-                self.core.handle_deadline(now);
-            }
+        while self.driver.core.in_flight() > 0 {
+            let now = self.driver.turn()?;
             let finished = self.take_answers(&mut failures);
             if meter.count(finished) {
                 self.ask(now, &mut sequence, callers.at_once)?;
             }
         }
         failures.check()?;
-        let retries = self.core.counters().retries - retries_before;
+        let retries = self.driver.core.counters().retries - retries_before;
         Ok(Measured { retries, ..meter.finish()? })
-    }
-
-    /// Whether something was received.
-    fn receive(&mut self) -> std::io::Result<bool> {
-        receive_into(&mut self.core, &mut self.endpoint, RECEIVE_ROUNDS_MAX)
     }
 
     /// Callers that have all their answers ask for more.
@@ -100,7 +79,7 @@ impl NativeLoad {
     }
 
     fn submit(&mut self, now: Now, step: Step, caller: usize) -> Result<()> {
-        let ticket = super::submit(&mut self.core, now, &step, ANSWER_TIMEOUT)?;
+        let ticket = super::submit(&mut self.driver.core, now, &step, ANSWER_TIMEOUT)?;
         if self.steps.len() <= ticket.index() {
             self.steps.resize(ticket.index() + 1, None);
         }
@@ -112,7 +91,7 @@ impl NativeLoad {
     /// Checks what has been answered; how many that were.
     fn take_answers(&mut self, failures: &mut Failures) -> u64 {
         let mut finished = 0;
-        while let Some(completion) = self.core.poll_event() {
+        while let Some(completion) = self.driver.core.poll_event() {
             let (step, caller) = self.steps[completion.ticket.index()].take().expect("submitted here");
             if !is_right(&step, completion.result) {
                 failures.note(&step, completion.result);
@@ -168,7 +147,7 @@ mod tests {
     use crate::load::testing::limits;
     use crate::workload::Work;
     use nicekv_placement::Vrings;
-    use nicekv_runtime::Stop;
+    use nicekv_runtime::{Stop, UdpEndpoint, readable, wait};
     use nicekv_wire::{Datagram, OpId, Reply, Status};
     use std::net::Ipv4Addr;
 

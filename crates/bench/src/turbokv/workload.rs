@@ -1,0 +1,158 @@
+//! What the clients of TurboKV §8 ask for: 100,000 keys of 16 bytes, spread evenly over the range, with values of 128 bytes.
+//!
+//! Which key is popular has nothing to do with where it lies, as with YCSB: ranks are dealt out over the keys.
+
+use crate::workload::Random;
+use crate::zipf::Zipf;
+
+pub(crate) const KEYS: u32 = 100_000;
+pub(crate) const KEY_BYTES: usize = 16;
+pub(crate) const VALUE_BYTES: usize = 128;
+/// Keys of the longest scan.
+pub(crate) const SCAN_KEYS_MAX: u32 = 100;
+/// Between two keys.
+const DISTANCE: u128 = u128::MAX / KEYS as u128;
+
+/// How popular keys are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Skew {
+    Uniform,
+    Zipf(f64),
+}
+
+impl Skew {
+    pub(crate) fn exponent(self) -> f64 {
+        match self {
+            Self::Uniform => 0.0,
+            Self::Zipf(exponent) => exponent,
+        }
+    }
+
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Uniform => "uniform".into(),
+            Self::Zipf(exponent) => format!("zipf-{exponent}"),
+        }
+    }
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Mix {
+    /// Puts of this share, gets otherwise.
+    Writes(f64),
+    /// Scans of 1 to 100 keys.
+    Scans,
+}
+
+/// An op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Get(u32),
+    Put(u32),
+    /// From the first key to the second one.
+    Scan(u32, u32),
+}
+
+/// The key of a number; keys are in the order of their numbers.
+pub(crate) fn key(number: u32) -> [u8; KEY_BYTES] {
+    (u128::from(number) * DISTANCE).to_be_bytes()
+}
+
+/// A value of a key: whoever reads one can tell whose it is.
+pub(crate) fn value(number: u32, version: u64) -> [u8; VALUE_BYTES] {
+    let mut value = [0; VALUE_BYTES];
+    let (name, rest) = value.split_at_mut(KEY_BYTES);
+    name.copy_from_slice(&key(number));
+    let mut random = Random(version);
+    for word in rest.chunks_exact_mut(8) {
+        word.copy_from_slice(&random.next().to_le_bytes());
+    }
+    value
+}
+
+/// Whether it is a value of that key.
+pub(crate) fn is_value_of(value: &[u8], key: &[u8]) -> bool {
+    value.len() == VALUE_BYTES && value.starts_with(key)
+}
+
+/// The popularity of keys, computed once for all runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Popularity {
+    zipf: Zipf,
+    /// The key of each rank.
+    keys: Vec<u32>,
+}
+
+impl Popularity {
+    pub(crate) fn new(skew: Skew) -> Self {
+        let mut keys: Vec<u32> = (0..KEYS).collect();
+        let mut random = Random(0x74_7572_626f_6b76);
+        for last in (1..KEYS).rev() {
+            keys.swap(last as usize, random.below(last + 1) as usize);
+        }
+        Self { zipf: Zipf::new(KEYS, skew.exponent()), keys }
+    }
+}
+
+/// The ops of a run, the same for the same seed.
+#[derive(Clone, Debug)]
+pub(crate) struct Ops<'a> {
+    popularity: &'a Popularity,
+    mix: Mix,
+    random: Random,
+}
+
+impl<'a> Ops<'a> {
+    pub(crate) fn new(popularity: &'a Popularity, mix: Mix, seed: u64) -> Self {
+        Self { popularity, mix, random: Random(seed) }
+    }
+
+    pub(crate) fn next(&mut self) -> Op {
+        let rank = self.popularity.zipf.sample(&mut self.random);
+        let number = self.popularity.keys[rank as usize];
+        match self.mix {
+            Mix::Writes(share) if self.random.fraction() < share => Op::Put(number),
+            Mix::Writes(_) => Op::Get(number),
+            Mix::Scans => {
+                let count = 1 + self.random.below(SCAN_KEYS_MAX);
+                Op::Scan(number, (number + count - 1).min(KEYS - 1))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_ordered_and_in_all_of_128_records() {
+        assert!((1..KEYS).all(|number| key(number - 1) < key(number)));
+        let record = |number| u128::from_be_bytes(key(number)) >> 121;
+        let counts = (0..128).map(|wanted| (0..KEYS).filter(|number| record(*number) == wanted).count());
+        assert!(counts.into_iter().all(|count| (781..=782).contains(&count)));
+    }
+
+    #[test]
+    fn ops_are_of_the_mix() {
+        let popularity = Popularity::new(Skew::Zipf(1.2));
+        let mut ops = Ops::new(&popularity, Mix::Writes(0.25), 1);
+        let puts = (0..40_000).filter(|_| matches!(ops.next(), Op::Put(_))).count();
+        assert!((9_600..10_400).contains(&puts), "{puts}");
+        let mut ops = Ops::new(&popularity, Mix::Scans, 1);
+        let lengths: Vec<u32> = (0..40_000)
+            .map(|_| match ops.next() {
+                Op::Scan(first, last) => last - first + 1,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!((lengths.iter().min(), lengths.iter().max()), (Some(&1), Some(&SCAN_KEYS_MAX)));
+    }
+
+    #[test]
+    fn a_value_is_of_one_key() {
+        assert!(is_value_of(&value(7, 1), &key(7)) && !is_value_of(&value(7, 1), &key(8)));
+        assert!(!is_value_of(&value(7, 1)[1..], &key(7)));
+    }
+}
