@@ -8,9 +8,6 @@
 //!
 //! Who knows nothing yet, or has no record for a key, asks any node.
 
-use crate::OperationError;
-use crate::in_flight::{InFlight, State};
-use crate::plant::Plant;
 use crate::random::Jitter;
 use alloc::vec::Vec;
 use core::mem::take;
@@ -121,8 +118,15 @@ impl Coordinator {
         Some(self.any_node())
     }
 
+    /// A request of this slot was refused, one of so many slots.
+    pub(crate) fn refused(&mut self, index: u32, op: OpId, slots: usize) {
+        if self.refused.len() < slots {
+            self.refused.push((index, op));
+        }
+    }
+
     /// A page came: the requests that were refused, if they are to be sent again now.
-    fn on_page(&mut self, from: SocketAddrV4, page: &DirectoryPage<'_>) -> Vec<(u32, OpId)> {
+    pub(crate) fn on_page(&mut self, from: SocketAddrV4, page: &DirectoryPage<'_>) -> Vec<(u32, OpId)> {
         if !self.nodes.contains(&from) {
             return Vec::new();
         }
@@ -133,34 +137,5 @@ impl Coordinator {
             self.ask_at_ns = None;
         }
         if version == before { Vec::new() } else { take(&mut self.refused) }
-    }
-}
-
-impl InFlight {
-    /// A node has told what its directory names.
-    pub(crate) fn on_directory(&mut self, now_ns: u64, from: SocketAddrV4, page: &DirectoryPage<'_>) {
-        for (index, op) in self.coordinator.on_page(from, page) {
-            let slot = &self.slots[index as usize];
-            if slot.op() == op && slot.state == State::InFlight {
-                self.counters.retries += 1;
-                self.transmit(index, now_ns);
-            }
-        }
-    }
-
-    /// A node has refused a request that was directed to it.
-    pub(crate) fn on_misdirected(&mut self, now_ns: u64, op: OpId) {
-        let Some(index) = self.find(op) else {
-            self.counters.stray_replies += 1;
-            return;
-        };
-        self.counters.misdirected += 1;
-        if self.planted.has(Plant::RefusalIsFailure) {
-            return self.finish(index, Err(OperationError::Busy));
-        }
-        if self.coordinator.refused.len() < self.slots.len() {
-            self.coordinator.refused.push((index, op));
-        }
-        self.coordinator.doubt(now_ns);
     }
 }

@@ -34,6 +34,7 @@ mod congestion;
 mod coordination;
 mod counters;
 mod destinations;
+mod directed;
 mod error;
 mod exchange;
 #[cfg(feature = "facade")]

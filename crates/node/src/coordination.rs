@@ -9,12 +9,11 @@
 //! * A request that says where its answer goes was passed on before, and is not passed on again: nothing goes in circles.
 //! * Only those whom the directory names may say that an answer goes elsewhere than to them.
 
+use crate::directory::Coordination;
 use crate::membership::Membership;
 use crate::node_core::NodeCore;
 use crate::protocol::Protocol;
-use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_placement::DirectoryFetch;
 use nicekv_wire::directory::{Directed, DirectoryPage, DirectoryQuery, Misdirected};
 use nicekv_wire::{Datagram, Epoch, Header, Now, Opcode, stamp_reply_to};
 
@@ -22,16 +21,6 @@ use nicekv_wire::{Datagram, Epoch, Header, Now, Opcode, stamp_reply_to};
 const LOOK_HEARTBEATS: u32 = 5;
 /// Least heartbeats between two questions that refusals lead to.
 const DOUBT_HEARTBEATS: u32 = 1;
-
-/// See the module.
-#[derive(Clone, Default)]
-pub(crate) struct Coordination {
-    fetch: DirectoryFetch,
-    /// Heartbeats since it was asked for.
-    waited: u32,
-    is_in_doubt: bool,
-    request: Vec<u8>,
-}
 
 /// A request that a client may send as it is.
 fn is_request(datagram: &Datagram<'_>) -> bool {

@@ -20,6 +20,7 @@ mod births;
 mod config;
 mod control;
 mod coordination;
+mod directory;
 mod discard;
 mod discards;
 #[cfg(feature = "exploration")]

@@ -2,7 +2,7 @@
 
 use crate::births::Births;
 use crate::config::NodeConfig;
-use crate::coordination::Coordination;
+use crate::directory::Coordination;
 use crate::discards::Discards;
 use crate::formations::Formations;
 use crate::host::{Host, StreamPeer};

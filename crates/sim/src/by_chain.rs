@@ -46,3 +46,9 @@ pub(crate) fn chains_with_spares(scenario: &mut Scenario) {
     scenario.discard_bytes_per_second = 1_000;
     scenario.faults = Faults { crash: 1_000, downtime_max_ns: 1_500 * MILLISECOND_NS, ..Faults::NONE };
 }
+
+/// The same; clients hold the directory.
+pub(crate) fn by_clients(scenario: &mut Scenario) {
+    chains(scenario);
+    scenario.coordination = nicekv_client::Coordination::Client;
+}

@@ -1,6 +1,5 @@
 //! Runs in which nodes or clients find the node for a request, not the switch (TurboKV §1).
 
-use crate::by_chain::chains;
 use crate::cluster::Scenario;
 use crate::random::Random;
 use nicekv_client::Coordination;
@@ -17,10 +16,4 @@ pub(crate) fn draw(seed: u64) -> Coordination {
 /// What bugs are looked for in, unless they say otherwise.
 pub(crate) fn by_switch(scenario: Scenario) -> Scenario {
     Scenario { coordination: Coordination::Switch, spares: 0, instances: 1, ..scenario }
-}
-
-/// Chains alone; clients hold the directory.
-pub(crate) fn by_clients(scenario: &mut Scenario) {
-    chains(scenario);
-    scenario.coordination = Coordination::Client;
 }

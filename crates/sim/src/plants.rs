@@ -260,7 +260,7 @@ pub const PLANTS: &[Plant] = &[
     replica("head-answers", "C3", InReplica::HeadAnswers, Hunt::Seeds(chains)),
     replica("results-stay-at-head", "C4", InReplica::ResultsStayAtHead, Hunt::Seeds(chains)),
     replica("chain-epoch-unchecked", "C5", InReplica::EpochUnchecked, Hunt::Seeds(chains_with_late_messages)),
-    client("refusal-is-failure", "C5", InClient::RefusalIsFailure, Hunt::Seeds(crate::coordination::by_clients)),
+    client("refusal-is-failure", "C5", InClient::RefusalIsFailure, Hunt::Seeds(crate::by_chain::by_clients)),
     replica("never-sent-again", "C6", InReplica::NeverSentAgain, Hunt::Seeds(chains)),
     replica("full-disk-not-told", "C6", InReplica::FullTailNotTold, Hunt::Script("chain-without-space-behind-the-head")),
     replica("tail-speaks-early", "C7", InReplica::TailSpeaksEarly, Hunt::ExploreChain(set_and_get, SUSPICION)),
