@@ -109,18 +109,10 @@ impl<P: Protocol> NodeCore<P> {
             Datagram::ScrubPage(m) => {
                 self.hear(now, from, m.partition, m.epoch, m.sender, Message::ScrubPage(&m));
             }
-            Datagram::Tombstones(m) => {
-                self.hear(now, from, m.partition, m.epoch, m.sender, Message::Tombstones(&m));
-            }
-            Datagram::TombstonesAck(m) => {
-                self.hear(now, from, m.partition, m.epoch, m.sender, Message::TombstonesAck(m.round));
-            }
-            Datagram::Entrust(m) => {
-                self.hear(now, from, m.partition, m.epoch, m.sender, Message::Entrust(&m));
-            }
-            Datagram::Entrusted(m) => {
-                self.hear(now, from, m.partition, m.epoch, m.sender, Message::Entrusted(m.serial));
-            }
+            Datagram::Tombstones(_)
+            | Datagram::TombstonesAck(_)
+            | Datagram::Entrust(_)
+            | Datagram::Entrusted(_) => self.on_quorum(now, from, &datagram),
             // Not for nodes.
             Datagram::Reply(_)
             | Datagram::ScanPiece(_)
@@ -169,6 +161,25 @@ impl<P: Protocol> NodeCore<P> {
     ) {
         if let Some(slot) = self.heard(from, id, epoch, sender) {
             self.partitions[slot].on_message(&mut self.host, now, sender, message);
+        }
+    }
+
+    /// What members of a quorum keyspace say to each other.
+    fn on_quorum(&mut self, now: Now, from: SocketAddrV4, datagram: &Datagram<'_>) {
+        match datagram {
+            Datagram::Tombstones(m) => {
+                self.hear(now, from, m.partition, m.epoch, m.sender, Message::Tombstones(m));
+            }
+            Datagram::TombstonesAck(m) => {
+                self.hear(now, from, m.partition, m.epoch, m.sender, Message::TombstonesAck(m.round));
+            }
+            Datagram::Entrust(m) => {
+                self.hear(now, from, m.partition, m.epoch, m.sender, Message::Entrust(m));
+            }
+            Datagram::Entrusted(m) => {
+                self.hear(now, from, m.partition, m.epoch, m.sender, Message::Entrusted(m.serial));
+            }
+            _ => unreachable!("no message of quorum keyspaces"),
         }
     }
 
