@@ -59,8 +59,7 @@ const ORDERS: u64 = 0x6f_7264_6572;
 /// A random scenario. What has a chance of its own leaves the others as they are.
 pub fn draw(seed: u64) -> Scenario {
     let mut random = Random::new(!seed);
-    let keys = random.pick(&[1, 2, 8, 40]);
-    let clients = random.between(2, 5) as usize;
+    let (keys, clients) = (random.pick(&[1, 2, 8, 40]), random.between(2, 5) as usize);
     let nodes = random.pick(&[3, 3, 4, 5]);
     let mut keyspaces = keyspace::with_chains(draw_keyspaces(nodes, &mut random), nodes, seed);
     let mut orders = Random::new(seed ^ ORDERS);

@@ -174,12 +174,7 @@ impl Names {
                 };
                 format!("epoch {}: {state} {}", reply.epoch.0, text(reply.key))
             }
-            Datagram::Directed(directed) => {
-                format!("epoch {}, directed: {}", directed.epoch.0, self.datagram(directed.request)?)
-            }
-            Datagram::Misdirected(refusal) => {
-                format!("{} misdirected, epoch is {}", self.op(refusal.op), refusal.epoch.0)
-            }
+            directed @ (Datagram::Directed(_) | Datagram::Misdirected(_)) => self.directed(&directed)?,
             // Every heartbeat, or every few.
             Datagram::DirectoryQuery(_) | Datagram::DirectoryPage(_) => return None,
             Datagram::ScrubPage(_) | Datagram::Usage(_) | Datagram::Sources(_) => return None,
@@ -194,6 +189,18 @@ impl Names {
             | Datagram::HeartbeatReply(_)
             | Datagram::Probe(_)
             | Datagram::ProbeReply(_) => return None,
+        })
+    }
+
+    fn directed(&self, datagram: &Datagram<'_>) -> Option<String> {
+        Some(match datagram {
+            Datagram::Directed(directed) => {
+                format!("epoch {}, directed: {}", directed.epoch.0, self.datagram(directed.request)?)
+            }
+            Datagram::Misdirected(refusal) => {
+                format!("{} misdirected, epoch is {}", self.op(refusal.op), refusal.epoch.0)
+            }
+            _ => return None,
         })
     }
 
