@@ -14,7 +14,10 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::bundle::{BUNDLED_BYTES_MAX, Bundle, Common, append_bundled, bundled_bytes};
+use nicekv_wire::route::ChainHeader;
 
+/// Most bytes of all in a bundle: that of a chain has room for what the switch writes (C5).
+const BYTES_MAX: usize = BUNDLED_BYTES_MAX - ChainHeader::BYTES;
 /// Datagrams that are looked at before the first is sent.
 const LOOKED_AT_MAX: usize = 256;
 
@@ -79,8 +82,7 @@ impl Bundler {
     /// The slot that leads the group which the request is in now.
     fn take_in(&mut self, kind: Kind, slot: u32, datagram: &[u8]) -> u32 {
         let bytes = bundled_bytes(datagram);
-        let has_room =
-            |(of, group): &(Kind, Group)| *of == kind && group.bundled.len() + bytes <= BUNDLED_BYTES_MAX;
+        let has_room = |(of, group): &(Kind, Group)| *of == kind && group.bundled.len() + bytes <= BYTES_MAX;
         // Those before are full.
         let known = self.groups.iter().rposition(has_room);
         let index = known.unwrap_or_else(|| {

@@ -8,7 +8,10 @@ use crate::plant::{Plant, Planted};
 use crate::{Completion, Config, Counters, Keyspace, Request, SubmitError, Ticket};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_wire::{ClientId, Datagram, DecodeError, Header, KeyspaceId, Now, OpId};
+use nicekv_wire::route::leave_room;
+use nicekv_wire::{
+    ClientId, Datagram, DecodeError, Header, HeaderLayout, KeyspaceId, Now, OpId, Replication,
+};
 
 /// A client of one or more keyspaces. See the [crate documentation](crate) and the driver's duties below.
 ///
@@ -181,11 +184,23 @@ impl ClientCore {
 
     /// Writes the next datagram to `out`, which is cleared, and says where it goes.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
-        let Self { bundler, in_flight, .. } = self;
+        let Self { bundler, in_flight, config, .. } = self;
         if let Some(to) = in_flight.coordinator.poll_query(out) {
             return Some(to);
         }
-        bundler.poll(out, in_flight)
+        let to = bundler.poll(out, in_flight)?;
+        // Most clients know no chains, and need not look. What goes to a node itself no switch fills.
+        let network = |address: SocketAddrV4| [address.ip().octets()[0], address.ip().octets()[1]];
+        let is_ring = |ring| network(ring) == network(to);
+        let mut chains = config.keyspaces.iter().filter(|known| {
+            known.replication == Replication::Chain
+                && (is_ring(known.vrings.unicast_ring()) || is_ring(known.vrings.multicast_ring()))
+        });
+        let first = HeaderLayout::peek(out).map(|header| header.keyspace.get());
+        if chains.any(|known| Some(known.id.0) == first) {
+            leave_room(out);
+        }
+        Some(to)
     }
 
     /// Takes the next completion. Its ticket's index may be used again from here on.

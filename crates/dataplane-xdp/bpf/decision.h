@@ -31,4 +31,6 @@ struct decision {
 	bool doubled;
 	__u32 udp_at;
 	__be32 destination;
+	/* Of FATE_ROUTE along a chain: the request has room, into which `chain_header` is written. */
+	bool has_room;
 };

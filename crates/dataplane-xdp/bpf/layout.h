@@ -30,8 +30,8 @@
 #define NICEKV_PORT_TRUNK 2
 #define NICEKV_VRINGS_MAX 16
 #define NICEKV_REGISTER_CELLS 256
-#define NICEKV_COUNTER_COUNT 15
-#define NICEKV_COUNTER_HITS 11
+#define NICEKV_COUNTER_COUNT 16
+#define NICEKV_COUNTER_HITS 12
 #define NICEKV_ROLE_NODE 0
 #define NICEKV_ROLE_METADATA 1
 #define NICEKV_OPCODES_UNICAST 0x182ULL
@@ -62,10 +62,11 @@
 #define NICEKV_COUNTER_LEARNED_FORWARDED 8
 #define NICEKV_COUNTER_FLOODED 9
 #define NICEKV_COUNTER_SAME_PORT_DROPPED 10
-#define NICEKV_COUNTER_UNICAST_HITS 11
-#define NICEKV_COUNTER_DIVISION_HITS 12
-#define NICEKV_COUNTER_MULTICAST_HITS 13
-#define NICEKV_COUNTER_RECORD_HITS 14
+#define NICEKV_COUNTER_CHAINED 11
+#define NICEKV_COUNTER_UNICAST_HITS 12
+#define NICEKV_COUNTER_DIVISION_HITS 13
+#define NICEKV_COUNTER_MULTICAST_HITS 14
+#define NICEKV_COUNTER_RECORD_HITS 15
 
 struct nicekv_vring_pair {
 	__be32 unicast_network;
@@ -109,17 +110,47 @@ _Static_assert(offsetof(struct nicekv_division, number) == 4, "offset");
 _Static_assert(offsetof(struct nicekv_division, target) == 6, "offset");
 _Static_assert(offsetof(struct nicekv_division, ignored_bits) == 7, "offset");
 
+struct nicekv_chain {
+	__be32 partition;
+	__be32 epoch;
+	__u32 head;
+	__u8 length;
+	__u8 nodes[9];
+	__u8 tail;
+	__u8 reserved;
+};
+_Static_assert(sizeof(struct nicekv_chain) == 24, "size");
+_Static_assert(offsetof(struct nicekv_chain, partition) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_chain, epoch) == 4, "offset");
+_Static_assert(offsetof(struct nicekv_chain, head) == 8, "offset");
+_Static_assert(offsetof(struct nicekv_chain, length) == 12, "offset");
+_Static_assert(offsetof(struct nicekv_chain, nodes) == 13, "offset");
+_Static_assert(offsetof(struct nicekv_chain, tail) == 22, "offset");
+_Static_assert(offsetof(struct nicekv_chain, reserved) == 23, "offset");
+
+struct nicekv_multicast_route {
+	__u32 group;
+	struct nicekv_chain chain;
+	__u8 reserved[4];
+};
+_Static_assert(sizeof(struct nicekv_multicast_route) == 32, "size");
+_Static_assert(offsetof(struct nicekv_multicast_route, group) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_multicast_route, chain) == 4, "offset");
+_Static_assert(offsetof(struct nicekv_multicast_route, reserved) == 28, "offset");
+
 struct nicekv_unicast_route {
 	__u32 target;
 	__u32 division_count;
 	struct nicekv_division divisions[8];
-	struct nicekv_division reserved[7];
+	struct nicekv_chain chain;
+	struct nicekv_division reserved[4];
 };
 _Static_assert(sizeof(struct nicekv_unicast_route) == 128, "size");
 _Static_assert(offsetof(struct nicekv_unicast_route, target) == 0, "offset");
 _Static_assert(offsetof(struct nicekv_unicast_route, division_count) == 4, "offset");
 _Static_assert(offsetof(struct nicekv_unicast_route, divisions) == 8, "offset");
-_Static_assert(offsetof(struct nicekv_unicast_route, reserved) == 72, "offset");
+_Static_assert(offsetof(struct nicekv_unicast_route, chain) == 72, "offset");
+_Static_assert(offsetof(struct nicekv_unicast_route, reserved) == 96, "offset");
 
 struct nicekv_record_route {
 	__u64 last[2];
@@ -129,7 +160,8 @@ struct nicekv_record_route {
 	__be16 keyspace;
 	__u8 unused[2];
 	struct nicekv_division divisions[8];
-	struct nicekv_division reserved[4];
+	struct nicekv_chain chain;
+	__u8 reserved[8];
 };
 _Static_assert(sizeof(struct nicekv_record_route) == 128, "size");
 _Static_assert(offsetof(struct nicekv_record_route, last) == 0, "offset");
@@ -139,7 +171,8 @@ _Static_assert(offsetof(struct nicekv_record_route, division_count) == 24, "offs
 _Static_assert(offsetof(struct nicekv_record_route, keyspace) == 28, "offset");
 _Static_assert(offsetof(struct nicekv_record_route, unused) == 30, "offset");
 _Static_assert(offsetof(struct nicekv_record_route, divisions) == 32, "offset");
-_Static_assert(offsetof(struct nicekv_record_route, reserved) == 96, "offset");
+_Static_assert(offsetof(struct nicekv_record_route, chain) == 96, "offset");
+_Static_assert(offsetof(struct nicekv_record_route, reserved) == 120, "offset");
 
 struct nicekv_place {
 	__u32 ifindex;

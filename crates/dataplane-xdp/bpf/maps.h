@@ -4,6 +4,8 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
+#include <nicekv_wire.h>
+
 #include "layout.h"
 
 /* Set by the loader before the programs are loaded. */
@@ -61,7 +63,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2 * NICEKV_MULTICAST_ROUTES);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, struct nicekv_multicast_route);
 } multicast_routes SEC(".maps");
 
 /* [slot]. */
@@ -80,6 +82,22 @@ struct {
 	__type(key, __u32);
 	__type(value, struct nicekv_record_route);
 } record_routes SEC(".maps");
+
+/* [slot * NICEKV_HOST_CAPACITY + place]: the address of a node that chains name by its place. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * NICEKV_HOST_CAPACITY);
+	__type(key, __u32);
+	__type(value, __be32);
+} nodes SEC(".maps");
+
+/* [0]: what is to be written into the request that this processor has in hand: too much for its stack. Filled by the data path. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct nicekv_chain_header);
+} chain_header SEC(".maps");
 
 struct fenced {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -63,7 +63,7 @@ struct arp_ipv4 {
 
 /*
  * What a frame holds. `ip` and `udp`: NULL if it shows none; of others' traffic `udp` is that of a first fragment, too.
- * `header`: NULL if there is no whole header of the store behind `udp`. `sender`: source of IPv4, sender of ARP.
+ * `header`: NULL if there is no whole header of the store behind `udp`. `room`: for a chain header; NULL if there is none. `sender`: source of IPv4, sender of ARP.
  * `is_fragment`: more is behind it than can be seen.
  */
 struct datagram {
@@ -72,6 +72,7 @@ struct datagram {
 	struct iphdr *ip;
 	struct udphdr *udp;
 	struct nicekv_header *header;
+	struct nicekv_chain_header *room;
 	__be32 sender;
 	bool is_fragment;
 };
@@ -135,6 +136,28 @@ static __always_inline bool is_ours(const struct nicekv_header *header)
 	return header && header->magic == bpf_htons(NICEKV_MAGIC) && header->version == NICEKV_VERSION;
 }
 
+/* Finds the header of the store, if it is whole, and so is the room that it speaks of. `bytes`: of the datagram, from the cursor on. */
+static __always_inline void find_header(struct cursor cursor, __u32 bytes, struct datagram *datagram)
+{
+	struct nicekv_chain_header *room = NULL;
+	struct nicekv_header *header;
+
+	if (bytes < sizeof(*header))
+		return;
+	header = take(&cursor, sizeof(*header));
+	if (!is_ours(header))
+		return;
+	if (header->chain) {
+		if (header->chain != 1 || bytes < sizeof(*header) + sizeof(*room))
+			return;
+		room = take(&cursor, sizeof(*room));
+		if (!room)
+			return;
+	}
+	datagram->header = header;
+	datagram->room = room;
+}
+
 static __always_inline int classify_arp(struct cursor cursor, struct datagram *datagram)
 {
 	struct arp_ipv4 *arp = take(&cursor, sizeof(*arp));
@@ -152,8 +175,6 @@ static __always_inline int classify_arp(struct cursor cursor, struct datagram *d
 static __always_inline void find_udp_of_others(const struct frame *frame, struct cursor cursor, struct iphdr *ip,
 					       struct datagram *datagram)
 {
-	struct nicekv_header *header;
-
 	if (ip->protocol != IPPROTO_UDP || ip->frag_off & bpf_htons(IPV4_FRAGMENT_OFFSET_BITS) ||
 	    ip->ihl * 4 < IPV4_HEADER_BYTES_MIN)
 		return;
@@ -162,9 +183,7 @@ static __always_inline void find_udp_of_others(const struct frame *frame, struct
 	if (!datagram->udp)
 		return;
 	datagram->is_fragment = frame->datagram_bytes || ip->frag_off & bpf_htons(IPV4_MORE_FRAGMENTS);
-	header = take(&cursor, sizeof(*header));
-	if (is_ours(header))
-		datagram->header = header;
+	find_header(cursor, ~0u, datagram);
 }
 
 static __always_inline int classify_ipv4(const struct frame *frame, struct cursor cursor, bool tagged,
@@ -202,12 +221,7 @@ static __always_inline int classify_ipv4(const struct frame *frame, struct curso
 	if (udp_bytes < sizeof(*udp) || udp_bytes > total_bytes - header_bytes)
 		return NICEKV_COUNTER_MALFORMED;
 	datagram->udp = udp;
-	if (udp_bytes >= sizeof(*udp) + sizeof(struct nicekv_header)) {
-		struct nicekv_header *header = take(&cursor, sizeof(*header));
-
-		if (is_ours(header))
-			datagram->header = header;
-	}
+	find_header(cursor, udp_bytes - sizeof(*udp), datagram);
 	return CLASS_VRING;
 }
 

@@ -155,7 +155,7 @@ static __always_inline enum fate route_by_trunk(const struct decision *decision)
 static __always_inline enum fate route_to(__u32 slot, struct datagram *datagram, struct decision *decision, __u32 target,
 					  const struct nicekv_division *divisions, __u32 count)
 {
-	const struct nicekv_division *division = division_of(divisions, count, datagram->ip->saddr);
+	const struct nicekv_division *division = divisions ? division_of(divisions, count, datagram->ip->saddr) : NULL;
 	struct nicekv_host *host;
 
 	decision->target = target;
@@ -173,6 +173,55 @@ static __always_inline enum fate route_to(__u32 slot, struct datagram *datagram,
 	return FATE_ROUTE;
 }
 
+static __always_inline __be32 address_of_node(__u32 slot, __u8 place)
+{
+	__u32 index = slot * NICEKV_HOST_CAPACITY + place;
+	__be32 *address = bpf_map_lookup_elem(&nodes, &index);
+
+	return address ? *address : 0;
+}
+
+/* What is written into a request along a chain: the nodes that it passes, a put all of them, a get the tail. */
+static __always_inline void fill_chain(__u32 slot, const struct nicekv_chain *chain, bool is_put,
+				       struct nicekv_chain_header *header)
+{
+	__be32 *addresses = (__be32 *)header->nodes;
+	__u32 length = chain->length;
+
+	__builtin_memset(header, 0, sizeof(*header));
+	header->partition = chain->partition;
+	header->epoch = chain->epoch;
+	header->length = is_put ? length : 1;
+	if (is_put) {
+#pragma unroll
+		for (__u32 index = 0; index < sizeof(header->nodes) / sizeof(*addresses); index++)
+			if (index < length)
+				addresses[index] = address_of_node(slot, chain->nodes[index]);
+	} else {
+		addresses[0] = address_of_node(slot, chain->tail);
+	}
+}
+
+/* Puts to the head, gets to `tail`, a port. A call, as three tables lead here. */
+static __noinline enum fate route_by_chain(__u32 slot, struct datagram *datagram, struct decision *decision,
+						const struct nicekv_chain *chain, __u32 tail)
+{
+	bool is_put = is_multicast(datagram->ring);
+	enum fate fate = route_to(slot, datagram, decision, is_put ? chain->head : tail, NULL, 0);
+	struct nicekv_chain_header *header;
+
+	count(NICEKV_COUNTER_CHAINED);
+	/* Who is behind a trunk gets what the switch there writes. */
+	if (fate != FATE_ROUTE || !datagram->room)
+		return fate;
+	header = bpf_map_lookup_elem(&chain_header, &(__u32){ 0 });
+	if (header) {
+		decision->has_room = true;
+		fill_chain(slot, chain, is_put, header);
+	}
+	return fate;
+}
+
 static __always_inline enum fate route_by_record(__u32 slot, struct datagram *datagram, struct decision *decision)
 {
 	__u32 number;
@@ -182,6 +231,8 @@ static __always_inline enum fate route_by_record(__u32 slot, struct datagram *da
 		return miss();
 	hit(NICEKV_TABLE_RECORD, NICEKV_HITS_RECORD, number);
 	count_request(NICEKV_HITS_RECORD + number, datagram);
+	if (record->chain.length)
+		return route_by_chain(slot, datagram, decision, &record->chain, record->target);
 	if (is_multicast(datagram->ring)) {
 		decision->target = record->group;
 		return FATE_COPY;
@@ -198,20 +249,24 @@ static __always_inline enum fate route_unicast(__u32 slot, __u32 number, struct 
 	if (!number || !route)
 		return miss();
 	hit(NICEKV_TABLE_UNICAST_VRING, NICEKV_HITS_UNICAST_VRING, number);
+	if (route->chain.length)
+		return route_by_chain(slot, datagram, decision, &route->chain, route->target);
 	return route_to(slot, datagram, decision, route->target, route->divisions, route->division_count);
 }
 
-static __always_inline enum fate route_multicast(__u32 slot, __u32 number, const struct datagram *datagram,
+static __always_inline enum fate route_multicast(__u32 slot, __u32 number, struct datagram *datagram,
 						 struct decision *decision)
 {
 	__u32 index = slot * NICEKV_MULTICAST_ROUTES + number;
-	__u32 *group = bpf_map_lookup_elem(&multicast_routes, &index);
+	struct nicekv_multicast_route *route = bpf_map_lookup_elem(&multicast_routes, &index);
 
-	if (!number || !group)
+	if (!number || !route)
 		return miss();
 	hit(NICEKV_TABLE_MULTICAST_VRING, NICEKV_HITS_MULTICAST_VRING, number);
 	count_request(NICEKV_HITS_MULTICAST_VRING + number, datagram);
-	decision->target = *group;
+	if (route->chain.length)
+		return route_by_chain(slot, datagram, decision, &route->chain, 0);
+	decision->target = route->group;
 	return FATE_COPY;
 }
 

@@ -20,7 +20,7 @@
 /* All headers that may be looked at. */
 #define HEADER_BYTES_MAX                                                                                               \
 	(sizeof(struct ethhdr) + NICEKV_VLAN_TAGS_MAX * sizeof(struct vlan_tag) + IPV4_HEADER_BYTES_MAX +              \
-	 sizeof(struct udphdr) + sizeof(struct nicekv_header))
+	 sizeof(struct udphdr) + sizeof(struct nicekv_header) + sizeof(struct nicekv_chain_header))
 /* Datagrams for a vring have no tag. */
 #define IPV4_AT sizeof(struct ethhdr)
 
@@ -85,6 +85,22 @@ static __always_inline void tc_rewrite(struct __sk_buff *skb, __u32 udp_at, __be
 	bpf_l4_csum_replace(skb, udp_at + offsetof(struct udphdr, check), from, to,
 			    BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0 | sizeof(to));
 	bpf_skb_store_bytes(skb, IPV4_AT + offsetof(struct iphdr, daddr), &to, sizeof(to), 0);
+}
+
+/* Fills the room of a request, and adds the sum of what differs to the checksum. */
+__noinline int tc_write_chain(struct __sk_buff *skb, __u32 udp_at)
+{
+	struct nicekv_chain_header *header = bpf_map_lookup_elem(&chain_header, &(__u32){ 0 });
+	__u32 at = udp_at + sizeof(struct udphdr) + sizeof(struct nicekv_header);
+	struct nicekv_chain_header room;
+	__s64 sum;
+
+	if (!header || bpf_skb_load_bytes(skb, at, &room, sizeof(room)))
+		return 0;
+	sum = bpf_csum_diff((__be32 *)&room, sizeof(room), (__be32 *)header, sizeof(*header), 0);
+	bpf_l4_csum_replace(skb, udp_at + offsetof(struct udphdr, check), 0, sum, BPF_F_MARK_MANGLED_0);
+	bpf_skb_store_bytes(skb, at, header, sizeof(*header), 0);
+	return 0;
 }
 
 /* The interface of a port that a frame is sent to, if it is not lost on the way. */
@@ -179,6 +195,8 @@ static __always_inline int tc_carry_out(struct __sk_buff *skb, const struct deci
 	switch (decision->fate) {
 	case FATE_ROUTE:
 		tc_rewrite(skb, decision->udp_at, decision->destination, decision->mac, decision->address);
+		if (decision->has_room)
+			tc_write_chain(skb, decision->udp_at);
 		return tc_send(skb, decision->target, decision, is_piece);
 	case FATE_COPY:
 		return tc_copy(skb, decision, is_piece);

@@ -51,6 +51,8 @@ static __always_inline int xdp_carry_out(struct xdp_md *ctx, const struct decisi
 	switch (decision->fate) {
 	case FATE_ROUTE:
 		rewrite(datagram, decision->mac, decision->address);
+		if (decision->has_room)
+			write_chain(datagram);
 		return xdp_send(decision->target, decision->doubled);
 	case FATE_COPY:
 		return xdp_copy(ctx, decision);

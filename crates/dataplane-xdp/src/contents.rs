@@ -17,11 +17,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use nicekv_dataplane::{
-    DIVISIONS_MAX, Host, HostId, Prefix, Ring, TABLE_COUNT, Table, TableSet, VNODES, VRINGS_MAX, VringSet,
+    CHAIN_NODES_MAX, Chain, DIVISIONS_MAX, HOST_CAPACITY, Host, HostId, Prefix, Ring, TABLE_COUNT, Table,
+    TableSet, VNODES, VRINGS_MAX, VringSet,
 };
 
 use crate::layout::{
-    Division, IGNORED_BITS_MAX, RECORD_PLACES, RecordRoute, Records, Segment, UnicastRoute, Vnodes, numbers,
+    ChainNodes, Division, IGNORED_BITS_MAX, MulticastRoute, RECORD_PLACES, RecordRoute, Records, Segment,
+    UnicastRoute, Vnodes, numbers,
 };
 
 /// The entries of a ring: prefixes with their numbers, the shortest first.
@@ -32,8 +34,8 @@ pub(crate) type RingEntries = Vec<(Prefix, u16)>;
 pub(crate) struct Contents {
     /// By number.
     pub(crate) unicast: Vec<UnicastRoute>,
-    /// By number: slots of groups.
-    pub(crate) multicast: Vec<u32>,
+    /// By number.
+    pub(crate) multicast: Vec<MulticastRoute>,
     /// By number.
     pub(crate) record: Vec<RecordRoute>,
     /// Of each pair, in their order: the unicast ring, then the other.
@@ -41,6 +43,8 @@ pub(crate) struct Contents {
     /// Place of the pair, first value, number: ascending.
     pub(crate) begins: Vec<(usize, u128, u16)>,
     pub(crate) hosts: Vec<Host>,
+    /// Their addresses, in their order: chains name them by their places.
+    pub(crate) nodes: Vec<[u8; 4]>,
 }
 
 /// What the entries of a generation have been given, each list in the order of the entries.
@@ -57,31 +61,37 @@ impl Contents {
     pub(crate) fn empty(vrings: &VringSet) -> Self {
         Self {
             unicast: vec![UnicastRoute::default(); numbers(Table::Unicast) as usize],
-            multicast: vec![0; numbers(Table::Multicast) as usize],
+            multicast: vec![MulticastRoute::default(); numbers(Table::Multicast) as usize],
             record: vec![RecordRoute::default(); numbers(Table::Record) as usize],
             rings: vec![Vec::new(); 2 * vrings.iter().count()],
             begins: Vec::new(),
             hosts: Vec::new(),
+            nodes: vec![[0; 4]; HOST_CAPACITY],
         }
     }
 
     /// Of validated tables.
     pub(crate) fn new(tables: &TableSet, vrings: &VringSet, given: &Given<'_>) -> Self {
         let mut contents = Self { hosts: tables.hosts.clone(), ..Self::empty(vrings) };
+        contents.nodes.iter_mut().zip(&tables.hosts).for_each(|(node, host)| *node = host.ip);
+        let places = tables.hosts.iter().map(|host| host.id).zip(0..).collect();
+        let chains = Chains { places, ports: given.ports };
         let divisions = divisions(tables, given);
         for (entry, &number) in tables.unicast.iter().zip(given.numbers[Table::Unicast as usize]) {
             let (divisions, division_count) = of_partition(&divisions, entry.partition);
-            let target = given.ports[&entry.host];
+            let (target, chain) = (given.ports[&entry.host], chains.nodes(entry.chain.as_ref()));
             contents.unicast[number as usize] =
-                UnicastRoute { target, division_count, divisions, ..UnicastRoute::default() };
+                UnicastRoute { target, division_count, divisions, chain, ..UnicastRoute::default() };
             contents.cover(vrings, Ring::Unicast, entry.destination, number);
         }
         let numbers = given.numbers[Table::Multicast as usize];
         for ((entry, &number), &group) in tables.multicast.iter().zip(numbers).zip(given.groups) {
-            contents.multicast[number as usize] = group;
+            let chain = chains.nodes(entry.chain.as_ref());
+            contents.multicast[number as usize] =
+                MulticastRoute { group, chain, ..MulticastRoute::default() };
             contents.cover(vrings, Ring::Multicast, entry.destination, number);
         }
-        contents.add_records(tables, vrings, given, &divisions);
+        contents.add_records(tables, vrings, given, (&divisions, &chains));
         contents.rings.iter_mut().for_each(|ring| ring.sort_by_key(|(prefix, _)| (prefix.length, *prefix)));
         contents
     }
@@ -91,7 +101,7 @@ impl Contents {
         tables: &TableSet,
         vrings: &VringSet,
         given: &Given<'_>,
-        divisions: &BTreeMap<u32, Vec<Division>>,
+        (divisions, chains): (&BTreeMap<u32, Vec<Division>>, &Chains<'_>),
     ) {
         let numbers = given.numbers[Table::Record as usize];
         let groups = &given.groups[tables.multicast.len()..];
@@ -104,6 +114,7 @@ impl Contents {
                 division_count,
                 keyspace: entry.keyspace.to_be_bytes(),
                 divisions,
+                chain: chains.nodes(entry.chain.as_ref()),
                 ..RecordRoute::default()
             };
             let pair = vrings.iter().position(|pair| pair.unicast == entry.ring);
@@ -126,6 +137,31 @@ impl Contents {
         let pair = vrings.iter().position(is_its).expect("validated entries lie in a ring");
         let index = 2 * pair + usize::from(ring == Ring::Multicast);
         self.rings[index].push((destination, number as u16));
+    }
+}
+
+/// Where the nodes are that chains name.
+struct Chains<'a> {
+    places: BTreeMap<HostId, u8>,
+    ports: &'a BTreeMap<HostId, u32>,
+}
+
+impl Chains<'_> {
+    fn nodes(&self, chain: Option<&Chain>) -> ChainNodes {
+        let Some((chain, head)) = chain.and_then(|chain| Some((chain, chain.nodes().first()?))) else {
+            return ChainNodes::default();
+        };
+        let mut nodes = [0; CHAIN_NODES_MAX];
+        nodes.iter_mut().zip(chain.nodes()).for_each(|(place, node)| *place = self.places[node]);
+        ChainNodes {
+            partition: chain.partition.to_be_bytes(),
+            epoch: chain.epoch.to_be_bytes(),
+            head: self.ports[head],
+            length: chain.nodes().len() as u8,
+            nodes,
+            tail: nodes[chain.nodes().len() - 1],
+            ..ChainNodes::default()
+        }
     }
 }
 

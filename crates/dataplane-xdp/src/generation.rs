@@ -43,7 +43,9 @@ use aya::Pod;
 use aya::maps::xdp::XdpMapError;
 use aya::maps::{DevMap, HashMap, Map, MapData, MapError};
 use aya::programs::ProgramFd;
-use nicekv_dataplane::{BackendError, Host, HostId, Match, MemberSet, PORTS_MAX, Table, TableSet};
+use nicekv_dataplane::{
+    BackendError, HOST_CAPACITY, Host, HostId, Match, MemberSet, PORTS_MAX, Table, TableSet,
+};
 
 use crate::contents::{Contents, Given, records, vnodes};
 use crate::error::platform;
@@ -159,6 +161,8 @@ impl KernelSwitch {
         write_changed(&self.maps.multicast_routes, base(Table::Multicast), multicast, &contents.multicast)?;
         let record = before.map(|it| &it.record[..]);
         write_changed(&self.maps.record_routes, base(Table::Record), record, &contents.record)?;
+        let nodes = before.map(|it| &it.nodes[..]);
+        write_changed(&self.maps.nodes, slot * HOST_CAPACITY as u32, nodes, &contents.nodes)?;
         if before.is_none_or(|before| before.begins != contents.begins) {
             self.maps.records.set(slot, *records(&contents.begins), 0)?;
         }

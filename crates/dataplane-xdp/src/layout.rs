@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
 
 use nicekv_dataplane::{
-    COUNTER_COUNT, Counter, DIVISIONS_MAX, GROUP_CAPACITY, GROUP_MEMBERS_MAX, HOST_CAPACITY, HostRole,
-    MAC_CAPACITY, OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE, OPCODES_READ, OPCODES_REQUEST,
-    OPCODES_UNICAST, OPCODES_UPDATE, PORTS_MAX, REGISTER_CELLS, Register, TABLE_COUNT, Table, VLAN_TAGS_MAX,
-    VNODES, VRINGS_MAX,
+    CHAIN_NODES_MAX, COUNTER_COUNT, Counter, DIVISIONS_MAX, GROUP_CAPACITY, GROUP_MEMBERS_MAX, HOST_CAPACITY,
+    HostRole, MAC_CAPACITY, OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE, OPCODES_READ,
+    OPCODES_REQUEST, OPCODES_UNICAST, OPCODES_UPDATE, PORTS_MAX, REGISTER_CELLS, Register, TABLE_COUNT,
+    Table, VLAN_TAGS_MAX, VNODES, VRINGS_MAX,
 };
 
 /// Twice the groups of one generation: the next one is built beside it.
@@ -171,13 +171,39 @@ shared_struct! {
 }
 
 shared_struct! {
+    /// Of an entry whose partition is replicated along a chain: what is written into its requests. `head`: the port of the head. `length`: 0 if there is no
+    /// chain. `nodes`: where their addresses are, the head first, and that of the `tail` alone.
+    ChainNodes, "nicekv_chain", 24 {
+        partition: [u8; 4] = "__be32",
+        epoch: [u8; 4] = "__be32",
+        head: u32 = "__u32",
+        length: u8 = "__u8",
+        nodes: [u8; CHAIN_NODES_MAX] = "__u8" [9],
+        tail: u8 = "__u8",
+        reserved: u8 = "__u8",
+    }
+}
+
+const _: () = assert!(HOST_CAPACITY <= 1 << 8);
+
+shared_struct! {
+    /// An entry of `multicast_vring`: the slot of its group.
+    MulticastRoute, "nicekv_multicast_route", 32 {
+        group: u32 = "__u32",
+        chain: ChainNodes = "struct nicekv_chain",
+        reserved: [u8; 4] = "__u8" [4],
+    }
+}
+
+shared_struct! {
     /// An entry of `unicast_vring`, and the divisions of its partition, longest prefixes first. `target`: a port. What most have is in one line of the
     /// processor's cache: the first seven divisions.
     UnicastRoute, "nicekv_unicast_route", 128 {
         target: u32 = "__u32",
         division_count: u32 = "__u32",
         divisions: [Division; DIVISIONS_MAX] = "struct nicekv_division" [8],
-        reserved: [Division; 7] = "struct nicekv_division" [7],
+        chain: ChainNodes = "struct nicekv_chain",
+        reserved: [Division; 4] = "struct nicekv_division" [4],
     }
 }
 
@@ -191,7 +217,8 @@ shared_struct! {
         keyspace: [u8; 2] = "__be16",
         unused: [u8; 2] = "__u8" [2],
         divisions: [Division; DIVISIONS_MAX] = "struct nicekv_division" [8],
-        reserved: [Division; 4] = "struct nicekv_division" [4],
+        chain: ChainNodes = "struct nicekv_chain",
+        reserved: [u8; 8] = "__u8" [8],
     }
 }
 
@@ -308,6 +335,8 @@ pub fn c_header() -> String {
         .and_then(|()| VringPair::write_c(&mut text))
         .and_then(|()| Config::write_c(&mut text))
         .and_then(|()| Division::write_c(&mut text))
+        .and_then(|()| ChainNodes::write_c(&mut text))
+        .and_then(|()| MulticastRoute::write_c(&mut text))
         .and_then(|()| UnicastRoute::write_c(&mut text))
         .and_then(|()| RecordRoute::write_c(&mut text))
         .and_then(|()| Place::write_c(&mut text))

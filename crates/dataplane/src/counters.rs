@@ -29,12 +29,14 @@ pub enum Counter {
     Flooded,
     /// Whose receiver is on the port, or behind the trunk, that it came from: dropped.
     SamePortDropped,
+    /// Requests sent along a chain: puts to its head, gets to its tail.
+    Chained,
     /// Matches in a table.
     Hits(Table),
 }
 
 /// Those that no table brings along.
-const FIXED: [Counter; 11] = [
+const FIXED: [Counter; 12] = [
     Counter::Malformed,
     Counter::VringMiss,
     Counter::VringRefused,
@@ -46,6 +48,7 @@ const FIXED: [Counter; 11] = [
     Counter::LearnedForwarded,
     Counter::Flooded,
     Counter::SamePortDropped,
+    Counter::Chained,
 ];
 
 /// Number of counters.
@@ -78,6 +81,7 @@ impl Counter {
             Self::LearnedForwarded => 8,
             Self::Flooded => 9,
             Self::SamePortDropped => 10,
+            Self::Chained => 11,
             Self::Hits(table) => FIXED.len() + table as usize,
         }
     }
@@ -96,6 +100,7 @@ impl Counter {
             Self::LearnedForwarded => "learned_forwarded",
             Self::Flooded => "flooded",
             Self::SamePortDropped => "same_port_dropped",
+            Self::Chained => "chained",
             Self::Hits(table) => table.hits_name(),
         }
     }

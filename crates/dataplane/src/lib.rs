@@ -60,9 +60,10 @@ pub use stages::admit::{
 pub use stages::learn::MAC_CAPACITY;
 pub use stages::parse::VLAN_TAGS_MAX;
 pub use tables::{
-    Action, Changes, DIVISIONS_MAX, DivisionEntry, Entry, EntryChanges, GROUP_CAPACITY, GROUP_MEMBERS_MAX,
-    HOST_CAPACITY, Host, HostId, HostIndex, HostRole, Match, MemberSet, MulticastEntry, RecordEntry,
-    TABLE_COUNT, Table, TableChange, TableDiff, TableError, TableSet, TableUpdate, UnicastEntry,
+    Action, CHAIN_NODES_MAX, Chain, Changes, DIVISIONS_MAX, DivisionEntry, Entry, EntryChanges,
+    GROUP_CAPACITY, GROUP_MEMBERS_MAX, HOST_CAPACITY, Host, HostId, HostIndex, HostRole, Match, MemberSet,
+    MulticastEntry, RecordEntry, TABLE_COUNT, Table, TableChange, TableDiff, TableError, TableSet,
+    TableUpdate, UnicastEntry,
 };
 pub use topology::{Topology, TopologyError};
 

@@ -5,6 +5,8 @@
 
 use alloc::vec::Vec;
 
+use nicekv_wire::route::ChainHeader;
+
 #[cfg(any(test, feature = "fixtures"))]
 use crate::plant::Plant;
 use crate::stages::admit::{self, Ingress};
@@ -59,6 +61,7 @@ pub enum Mutation {
     VnodeOfHeader,
     RecordOfHeader,
     LastOfRecord,
+    ChainHeader,
 }
 
 /// A whole switch.
@@ -196,23 +199,38 @@ impl Pipeline {
 
     fn route(&mut self, ingress_port: u16, datagram: &Datagram, frame: &[u8]) -> Output {
         let ingress = (!self.leaves_out(Mutation::ExcludeIngress)).then_some(ingress_port);
+        let mut written = None;
         let (verdict, hops): (_, Vec<Hop>) =
             match self.router.route(datagram.source, self.matched(datagram, frame), ingress) {
                 Route::Unicast(hop) => (Verdict::Routed, hop.into_iter().collect()),
+                Route::Chain(hop, header) => {
+                    written = Some(header);
+                    (Verdict::Routed, hop.into_iter().collect())
+                }
                 Route::Multicast(copies) => (Verdict::Multicast, copies.collect()),
                 Route::Miss | Route::NotVring => (Verdict::Dropped, Vec::new()),
             };
         let mut frames: Vec<(u16, Vec<u8>)> =
-            hops.into_iter().map(|hop| self.sent(hop, datagram, frame)).collect();
+            hops.into_iter().map(|hop| self.sent(hop, datagram, frame, written.as_ref())).collect();
         frames.sort_unstable();
         Output { verdict, frames }
     }
 
-    fn sent(&self, hop: Hop, datagram: &Datagram, frame: &[u8]) -> (u16, Vec<u8>) {
+    fn sent(
+        &self,
+        hop: Hop,
+        datagram: &Datagram,
+        frame: &[u8],
+        written: Option<&ChainHeader>,
+    ) -> (u16, Vec<u8>) {
         match hop {
             Hop::Host(id) => {
                 let host = *self.router.host(id).expect("validated tables know every host they name");
-                (host.port, self.rewritten(datagram, frame, &host))
+                let mut sent = self.rewritten(datagram, frame, &host);
+                if let Some(header) = written.filter(|_| !self.leaves_out(Mutation::ChainHeader)) {
+                    datagram.write_chain(&mut sent, header);
+                }
+                (host.port, sent)
             }
             Hop::Trunk(port) if self.leaves_out(Mutation::AsItIsByTrunks) => {
                 let hosts = self.tables().into_iter().flat_map(|tables| &tables.hosts);

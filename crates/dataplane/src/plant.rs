@@ -19,4 +19,6 @@ pub enum Plant {
     RecordEndsEarly,
     /// A record is found by the vnode of the address, and not by the header.
     RecordOfAddress,
+    /// C5: what a client wrote into the room for a chain header stays.
+    ChainHeaderBelieved,
 }

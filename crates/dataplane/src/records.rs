@@ -66,7 +66,16 @@ mod tests {
     fn records(all: &[(Prefix, u128, u128)]) -> Records {
         let entry = |&(ring, first, last): &(Prefix, u128, u128)| {
             let members = MemberSet::new([HostId(1)]);
-            RecordEntry { ring, keyspace: 3, first, last, partition: 0, host: HostId(1), members }
+            RecordEntry {
+                ring,
+                keyspace: 3,
+                first,
+                last,
+                partition: 0,
+                host: HostId(1),
+                members,
+                chain: None,
+            }
         };
         Records::new(&TableSet { record: all.iter().map(entry).collect(), ..TableSet::default() })
     }

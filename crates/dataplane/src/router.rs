@@ -6,6 +6,8 @@
 //!                                      │ no match: miss
 //!  destination ∈ multicast ring:  multicast_vring ─ members ─▶ the port of each, once, but the ingress
 //!
+//!  entries of chains:             puts to the head, gets to the tail, and into the room that requests have: partition, epoch, nodes
+//!
 //!  of a keyspace with records:    record ─ first ≤ value of the header ≤ last ─▶ division, host, or members, as above
 //! ```
 //!
@@ -22,12 +24,14 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use nicekv_wire::route::ChainHeader;
+
 use crate::generation::{Generation, Way};
 use crate::plant::Plant;
 use crate::registers::Registers;
 use crate::{
-    Backend, BackendError, Counter, Counters, EntryRequests, Host, HostId, HostIndex, Ingress, Register,
-    Ring, Table, TableError, TableSet, TableStatus, TableUpdate, VringSet,
+    Backend, BackendError, Chain, Counter, Counters, EntryRequests, Host, HostId, HostIndex, Ingress,
+    Register, Ring, Table, TableError, TableSet, TableStatus, TableUpdate, VringSet,
 };
 
 /// What of a datagram for a ring the tables are asked for.
@@ -62,6 +66,8 @@ pub enum Hop {
 pub enum Route<'a> {
     /// There; `None`: it would go back by the trunk by which it came.
     Unicast(Option<Hop>),
+    /// The same to a node of a chain, with this written into the room that the request has for it.
+    Chain(Option<Hop>, ChainHeader),
     /// To each of these.
     Multicast(Copies<'a>),
     /// For a vring, but no entry covers it: drop.
@@ -119,6 +125,11 @@ impl Router {
         self.plant = Some(plant);
     }
 
+    /// Whether what a client wrote where the chain header belongs is left there, as a test has planted.
+    pub(crate) fn believes_clients(&self) -> bool {
+        self.plant == Some(Plant::ChainHeaderBelieved)
+    }
+
     /// The rings that this router serves.
     pub fn vrings(&self) -> &VringSet {
         &self.vrings
@@ -173,13 +184,8 @@ impl Router {
             };
         }
         let route = match ring {
-            Ring::Unicast => {
-                let host = route_unicast(current, source, destination, counters);
-                host.map(|host| Route::Unicast(hop_to(current, host, ingress, counters)))
-            }
-            Ring::Multicast => {
-                route_multicast(current, destination, opcode, ingress, counters).map(Route::Multicast)
-            }
+            Ring::Unicast => route_unicast(current, source, destination, ingress, counters),
+            Ring::Multicast => route_multicast(current, destination, opcode, ingress, counters),
         };
         route.unwrap_or_else(|| {
             counters.add(Counter::VringMiss, 1);
@@ -201,16 +207,36 @@ impl Router {
 }
 
 /// The action of `unicast_vring`, and of `division` if it claims the source.
-fn route_unicast(
+fn route_unicast<'a>(
     current: &mut Generation,
     source: [u8; 4],
     destination: [u8; 4],
+    ingress: Option<u16>,
     counters: &mut Counters,
-) -> Option<HostId> {
+) -> Option<Route<'a>> {
     let index = current.lookup(Table::Unicast, None, destination)?;
     counters.add(Counter::Hits(Table::Unicast), 1);
     let entry = current.tables.unicast[index];
-    Some(divided(current, entry.partition, source, counters).unwrap_or(entry.host))
+    if let Some(chain) = entry.chain {
+        return Some(route_by_chain(current, &chain, Ring::Unicast, ingress, counters));
+    }
+    let host = divided(current, entry.partition, source, counters).unwrap_or(entry.host);
+    Some(Route::Unicast(hop_to(current, host, ingress, counters)))
+}
+
+/// Along a chain: puts to its head, gets to its tail, whoever asks.
+fn route_by_chain<'a>(
+    current: &Generation,
+    chain: &Chain,
+    ring: Ring,
+    ingress: Option<u16>,
+    counters: &mut Counters,
+) -> Route<'a> {
+    let is_put = ring == Ring::Multicast;
+    counters.add(Counter::Chained, 1);
+    let receiver = chain.receiver(is_put).expect("validated chains have nodes");
+    let hop = hop_to(current, receiver, ingress, counters);
+    Route::Chain(hop, chain.header(&current.hosts, is_put))
 }
 
 /// The host that a division of the partition names for the source.
@@ -235,6 +261,9 @@ fn route_by_record<'a>(
     counters: &mut Counters,
 ) -> Route<'a> {
     counters.add(Counter::Hits(Table::Record), 1);
+    if let Some(chain) = current.tables.record[record].chain {
+        return route_by_chain(current, &chain, ring, ingress, counters);
+    }
     if ring == Ring::Multicast {
         return Route::Multicast(copies(current.ways_of_record(record), ingress, counters));
     }
@@ -284,11 +313,14 @@ fn route_multicast<'a>(
     opcode: Option<u8>,
     ingress: Option<u16>,
     counters: &mut Counters,
-) -> Option<Copies<'a>> {
+) -> Option<Route<'a>> {
     let index = current.lookup(Table::Multicast, None, destination)?;
     current.count_request(Table::Multicast, index, Ring::Multicast, opcode);
     counters.add(Counter::Hits(Table::Multicast), 1);
-    Some(copies(current.ways(index), ingress, counters))
+    if let Some(chain) = current.tables.multicast[index].chain {
+        return Some(route_by_chain(current, &chain, Ring::Multicast, ingress, counters));
+    }
+    Some(Route::Multicast(copies(current.ways(index), ingress, counters)))
 }
 
 impl Backend for Router {

@@ -10,6 +10,7 @@
 
 use core::net::SocketAddrV4;
 
+use nicekv_wire::route::room_of;
 use nicekv_wire::stamp_reply_to;
 
 use crate::stages::admit::{self, Ingress};
@@ -58,10 +59,20 @@ impl Router {
             Ingress::Port { port, .. } => Some(port),
             Ingress::Socket => sender,
         };
+        let believes_clients = self.believes_clients();
         match self.route(from.ip().octets(), sought, came_by) {
             Route::Unicast(Some(hop)) => Passed::Unicast(hop),
+            Route::Chain(Some(hop), header) => {
+                // Who is behind a trunk gets what the switch there writes.
+                if let (Hop::Host(_), Some(room)) = (hop, room_of(payload))
+                    && !(believes_clients && room.iter().any(|byte| *byte != 0))
+                {
+                    *room = header.to_bytes();
+                }
+                Passed::Unicast(hop)
+            }
             Route::Multicast(copies) => Passed::Multicast(copies),
-            Route::Unicast(None) | Route::Miss | Route::NotVring => Passed::Dropped,
+            Route::Unicast(None) | Route::Chain(None, _) | Route::Miss | Route::NotVring => Passed::Dropped,
         }
     }
 

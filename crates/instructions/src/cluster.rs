@@ -349,9 +349,9 @@ fn tables() -> TableSet {
             let [c, d] = block.first.to_be_bytes();
             let prefix = |ring: u8| Prefix::new([10, ring, c, d], 16 + block.bits);
             let host = HostId(primary_of(partition));
-            tables.unicast.push(UnicastEntry { destination: prefix(10), partition, host });
+            tables.unicast.push(UnicastEntry { destination: prefix(10), partition, host, chain: None });
             let members = MemberSet::new((1..=NODES).map(HostId));
-            tables.multicast.push(MulticastEntry { destination: prefix(11), members });
+            tables.multicast.push(MulticastEntry { destination: prefix(11), members, chain: None });
         }
     }
     tables

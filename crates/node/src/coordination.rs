@@ -102,7 +102,7 @@ impl<P: Protocol> NodeCore<P> {
             let refusal = Misdirected { keyspace, op, partition, epoch };
             return self.host.outbox.send(from, |out| refusal.encode(out));
         }
-        self.on_request(now, from, &header, &datagram, directed.request);
+        self.on_request(now, from, &header, &datagram, (directed.request, None));
     }
 
     /// Whether a node is there, as far as is known here.

@@ -4,6 +4,7 @@ use crate::status::Standing;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use nicekv_wire::control::{Assign, Member, MemberRole, MemberState};
+use nicekv_wire::route::ChainHeader;
 use nicekv_wire::{Epoch, KeyDigest, KeyOrder, KeyspaceId, MatchRange, NodeId, PartitionId, Replication};
 
 /// See the module.
@@ -109,6 +110,22 @@ impl Membership {
     /// Of a chain: who answers, the last that holds everything (C3).
     pub fn tail(&self) -> Option<NodeId> {
         self.members.iter().rfind(|member| member.holds_all()).map(|member| member.node)
+    }
+
+    /// Whether a switch has written this into a request for the partition, if it goes by this epoch (C5). Of no chain nothing is written.
+    pub fn is_passed_by(&self, chain: &ChainHeader, is_put: bool) -> bool {
+        if !self.is_chain {
+            return *chain == ChainHeader::EMPTY;
+        }
+        let place = |node| self.position(node);
+        let (Some(head), Some(tail)) = (place(self.primary), self.tail().and_then(place)) else {
+            return false;
+        };
+        let first = if is_put { head } else { tail };
+        let nodes = self.members.iter().take(tail + 1).skip(first).map(|member| *member.address.ip());
+        chain.partition == self.partition
+            && chain.epoch == self.epoch
+            && nodes.eq(chain.nodes().iter().copied())
     }
 
     /// Of a chain: who comes before a member.

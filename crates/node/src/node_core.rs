@@ -23,6 +23,7 @@ use nicekv_wire::chain::{ChainEntry, Forwards};
 use nicekv_wire::control::DiskSpace;
 use nicekv_wire::recovery::CopyFrame;
 use nicekv_wire::replication::{Acks, Decisions, Resend};
+use nicekv_wire::route::{ChainHeader, take_room};
 use nicekv_wire::{Datagram, Epoch, KeyDigest, KeyspaceId, NodeId, Now, PartitionId};
 
 /// One node, as a pure state machine. After any `handle_*`, poll until everything returns `None`.
@@ -42,6 +43,8 @@ pub struct NodeCore<P> {
     pub(crate) trim_when_forced: Option<(u64, u64)>,
     /// A request of a bundle; kept so that nothing is allocated.
     pub(crate) bundled: Vec<u8>,
+    /// A request without the room for its chain header; kept likewise.
+    without_room: Vec<u8>,
 }
 
 impl<P: Protocol> NodeCore<P> {
@@ -60,11 +63,29 @@ impl<P: Protocol> NodeCore<P> {
             heartbeat_at_ns: 0,
             trim_when_forced: None,
             bundled: Vec::new(),
+            without_room: Vec::new(),
         }
     }
 
     /// A datagram arrived at the node's address.
     pub fn handle_datagram(&mut self, now: Now, from: SocketAddrV4, bytes: &[u8]) {
+        let mut plain = core::mem::take(&mut self.without_room);
+        match take_room(bytes, &mut plain) {
+            None => self.handle_plain(now, from, bytes, None),
+            Some(Ok(chain)) => self.handle_plain(now, from, &plain, Some(&chain)),
+            Some(Err(error)) => self.host.on_malformed(from, error),
+        }
+        self.without_room = plain;
+    }
+
+    /// A datagram without room for a chain header; `chain` was there.
+    pub(crate) fn handle_plain(
+        &mut self,
+        now: Now,
+        from: SocketAddrV4,
+        bytes: &[u8],
+        chain: Option<&ChainHeader>,
+    ) {
         let (header, datagram) = match Datagram::decode(bytes) {
             Ok(decoded) => decoded,
             Err(error) => return self.host.on_malformed(from, error),
@@ -76,14 +97,14 @@ impl<P: Protocol> NodeCore<P> {
             | Datagram::QuorumQuery(_)
             | Datagram::QuorumStore(_) => {
                 if !self.passes_on(from, &header, bytes) {
-                    self.on_request(now, from, &header, &datagram, bytes);
+                    self.on_request(now, from, &header, &datagram, (bytes, chain));
                 }
             }
             Datagram::Directed(_)
             | Datagram::Misdirected(_)
             | Datagram::DirectoryQuery(_)
             | Datagram::DirectoryPage(_) => self.on_coordination(now, from, &datagram),
-            Datagram::Bundle(bundle) => self.on_bundle(now, from, &header, &bundle),
+            Datagram::Bundle(bundle) => self.on_bundle(now, from, &header, &bundle, chain),
             Datagram::HeartbeatReply(_) | Datagram::Assign(_) | Datagram::Probe(_) => {
                 self.on_control(now, from, &datagram);
             }

@@ -100,6 +100,8 @@ pub enum Plant {
     ResultsStayAtHead,
     /// C3: nobody is told of a full disk behind it.
     FullTailNotTold,
+    /// C5: what a switch has written into a request is not looked at.
+    ChainHeaderUnchecked,
     /// C6: what was sent to the successor is never sent again.
     NeverSentAgain,
     /// C7: a new tail answers before its epoch is activated.

@@ -33,6 +33,13 @@ pub enum Request<'a> {
     Store(&'a QuorumStore<'a>),
 }
 
+impl Request<'_> {
+    /// Whether it is for the head of a chain, and goes on to the tail.
+    pub(crate) fn is_put(&self) -> bool {
+        matches!(self, Self::Update(..))
+    }
+}
+
 /// A message from another member in the partition's epoch.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "each variant is documented by the type that it holds")]

@@ -7,12 +7,20 @@ use crate::protocol::{Protocol, Request};
 use crate::trace::Step;
 use core::net::SocketAddrV4;
 use nicekv_wire::bundle::Bundle;
+use nicekv_wire::route::ChainHeader;
 use nicekv_wire::scan::Scan;
 use nicekv_wire::{Datagram, Header, KeyDigest, KeyspaceId, MatchRange, Now, Opcode};
 
 impl<P: Protocol> NodeCore<P> {
     /// The requests of a client, and nothing else: no switch has looked into a bundle, so that what is inside neither says where replies go.
-    pub(crate) fn on_bundle(&mut self, now: Now, from: SocketAddrV4, header: &Header, bundle: &Bundle<'_>) {
+    pub(crate) fn on_bundle(
+        &mut self,
+        now: Now,
+        from: SocketAddrV4,
+        header: &Header,
+        bundle: &Bundle<'_>,
+        chain: Option<&ChainHeader>,
+    ) {
         let reply_to = header.reply_to.unwrap_or(from);
         self.host.outbox.bundle_to(reply_to);
         let mut whole = core::mem::take(&mut self.bundled);
@@ -21,11 +29,11 @@ impl<P: Protocol> NodeCore<P> {
                 // It will be logged as the client would have sent it alone.
                 Opcode::Update => {
                     header.with_body(body, &mut whole);
-                    self.handle_datagram(now, from, &whole);
+                    self.handle_plain(now, from, &whole, chain);
                 }
                 Opcode::Get | Opcode::QuorumQuery | Opcode::QuorumStore => {
                     match Datagram::of(&header, body) {
-                        Ok(request) => self.on_request(now, from, &header, &request, body),
+                        Ok(request) => self.on_request(now, from, &header, &request, (body, chain)),
                         Err(_) => self.host.counters.malformed += 1,
                     }
                 }
@@ -35,14 +43,15 @@ impl<P: Protocol> NodeCore<P> {
         self.bundled = whole;
     }
 
-    /// `bytes` are the datagram of an update, of which its parts are; those of other requests are not looked at.
+    /// `bytes` are the datagram of an update, of which its parts are; those of other requests are not looked at. `chain`: what a switch has written
+    /// beside it.
     pub(crate) fn on_request(
         &mut self,
         now: Now,
         from: SocketAddrV4,
         header: &Header,
         datagram: &Datagram<'_>,
-        bytes: &[u8],
+        (bytes, chain): (&[u8], Option<&ChainHeader>),
     ) {
         let (keyspace, reached) = (header.keyspace, &mut None);
         let (slot, request) = match datagram {
@@ -69,6 +78,7 @@ impl<P: Protocol> NodeCore<P> {
             _ => unreachable!("no request"),
         };
         let slot = self.or_parent(slot, &request, keyspace);
+        let slot = slot.filter(|slot| self.came_by_its_chain(*slot, &request, chain));
         let is_ending = |slot: &usize| {
             self.births.waits() && self.births.ends(self.partitions[*slot].membership().partition)
         };
@@ -83,6 +93,15 @@ impl<P: Protocol> NodeCore<P> {
             }
             self.partitions[slot].on_request(&mut self.host, now, from, request);
         }
+    }
+
+    /// Whether a request has come by the chain of this epoch (C5), if a switch has said by which; what another node passes on has come to that. A client
+    /// that leaves no room names no epoch: then the roles alone decide (C3).
+    fn came_by_its_chain(&mut self, slot: usize, request: &Request<'_>, chain: Option<&ChainHeader>) -> bool {
+        let Some(chain) = chain.filter(|_| !self.host.has(Plant::ChainHeaderUnchecked)) else { return true };
+        let is_its = self.partitions[slot].membership().is_passed_by(chain, request.is_put());
+        self.host.counters.refused += u64::from(!is_its);
+        is_its
     }
 
     /// Which partition answers, if a test has planted that a parent does as long as there is one.

@@ -33,11 +33,17 @@ fn tables(generation: u64, port: u16) -> TableSet {
     TableSet {
         generation,
         hosts: vec![host(1), host(2), host(3)],
-        unicast: vec![UnicastEntry { destination: RINGS.unicast, partition: 0, host: HostId(2) }],
+        unicast: vec![UnicastEntry {
+            destination: RINGS.unicast,
+            partition: 0,
+            host: HostId(2),
+            chain: None,
+        }],
         division: vec![],
         multicast: vec![MulticastEntry {
             destination: RINGS.multicast,
             members: MemberSet::new([1, 2, 3].map(HostId)),
+            chain: None,
         }],
         record: vec![],
     }

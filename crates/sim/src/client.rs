@@ -6,6 +6,7 @@ use crate::cluster::Scenario;
 use crate::keyspace::{Key, known_to_clients};
 use crate::node::START_UNIX_MS;
 use crate::random::Random;
+use crate::rooms;
 use crate::scanning::Scanning;
 use nicekv_client::{
     Addressing, Answer as Told, ClientCore, Config, Counters, Keyspace, OperationError, Outcome, Plant,
@@ -243,6 +244,7 @@ impl Client {
     fn transmit(&mut self, send: &mut impl FnMut(SocketAddrV4, &[u8])) {
         let mut bytes = Vec::new();
         while let Some(to) = self.core.poll_transmit(&mut bytes) {
+            rooms::forge(self.id(), &mut bytes);
             send(to, &bytes);
         }
     }

@@ -35,6 +35,7 @@ pub mod planted;
 pub mod plants;
 pub mod queue;
 mod reshapings;
+mod rooms;
 mod scanning;
 pub mod scenarios;
 pub mod shown;

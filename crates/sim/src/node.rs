@@ -3,6 +3,7 @@
 use crate::disk::{Busy, Disk};
 use crate::faults::Faults;
 use crate::random::Random;
+use crate::rooms;
 use crate::shown::Shown;
 use nicekv_node::{DiskSpace, NodeConfig, Plant, Timing};
 use nicekv_replication::Replica;
@@ -268,8 +269,13 @@ impl Node {
         let Some(core) = &mut self.core else { return Vec::new() };
         for (from, bytes) in self.inbox.drain(..batch) {
             self.shown.listen(core);
-            self.shown.before(core, &self.disk, &bytes);
+            self.shown.before(core, &self.disk, &rooms::plain(&bytes));
+            let refused_before = rooms::to_be_refused(core, &bytes);
             core.handle_datagram(now, from, &bytes);
+            if refused_before == Some(rooms::not_taken_in(core)) {
+                let what = "a node takes in a request that came by another epoch of a chain (C5)";
+                self.shown.violation.get_or_insert_with(|| what.into());
+            }
         }
         // In this order, as in the driver: a read for a datagram comes before what is written because of a force, and its answer after.
         for busy in self.done.drain(..) {

@@ -261,6 +261,8 @@ pub const PLANTS: &[Plant] = &[
     replica("results-stay-at-head", "C4", InReplica::ResultsStayAtHead, Hunt::Seeds(chains)),
     replica("chain-epoch-unchecked", "C5", InReplica::EpochUnchecked, Hunt::Seeds(chains_with_late_messages)),
     client("refusal-is-failure", "C5", InClient::RefusalIsFailure, Hunt::Seeds(crate::by_chain::by_clients)),
+    replica("chain-header-unchecked", "C5", InReplica::ChainHeaderUnchecked, Hunt::Seeds(chains)),
+    switch("chain-header-believed", "C5", InSwitch::ChainHeaderBelieved, Hunt::Seeds(chains)),
     replica("never-sent-again", "C6", InReplica::NeverSentAgain, Hunt::Seeds(chains)),
     replica("full-disk-not-told", "C6", InReplica::FullTailNotTold, Hunt::Script("chain-without-space-behind-the-head")),
     replica("tail-speaks-early", "C7", InReplica::TailSpeaksEarly, Hunt::ExploreChain(set_and_get, SUSPICION)),

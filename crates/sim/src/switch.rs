@@ -1,5 +1,6 @@
 //! The switch: the reference model's pipeline behind the real agent, and a watch over both: what is acknowledged is what is gone by.
 
+use crate::rooms;
 use nicekv_dataplane::control::{ControlReply, ControlRequest, SwitchAgent};
 use nicekv_dataplane::{
     Backend as _, Counter, Hop, HostId, Ingress, Passed, Plant, RecordEntry, Router, TableSet, VringSet,
@@ -98,6 +99,12 @@ impl Switch {
             Passed::Dropped => Vec::new(),
         };
         self.check(vnode_of(to, bytes), value_of(bytes), &hops);
+        if hops.iter().any(|hop| matches!(hop, Hop::Host(_)))
+            && let Some(what) =
+                self.acknowledged.as_deref().and_then(|tables| rooms::foreign_to(tables, bytes))
+        {
+            self.violate(what);
+        }
         if self.missed() > missed_before {
             self.check_missed(to, value_of(bytes));
         }

@@ -4,6 +4,7 @@
 
 use crate::client::Client;
 use crate::network::Host;
+use crate::rooms;
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_wire::bundle::Bundle;
 use nicekv_wire::chain::Forwards;
@@ -73,7 +74,7 @@ impl Names {
 
     /// What a datagram says, if it is worth a line.
     pub fn datagram(&self, bytes: &[u8]) -> Option<String> {
-        match Datagram::decode(bytes) {
+        match Datagram::decode(&rooms::plain(bytes)) {
             Ok((header, datagram)) => self.told(&header, datagram),
             Err(_) => Some(NONSENSE.into()),
         }

@@ -60,7 +60,8 @@ struct nicekv_header {
 	__be16 keyspace;
 	__u8 reply_to_ip[4];
 	__be16 reply_to_port;
-	__be16 reserved;
+	__u8 chain;
+	__u8 reserved;
 	__be64 client;
 	__be64 sequence;
 	__u8 digest[16];
@@ -74,9 +75,26 @@ _Static_assert(offsetof(struct nicekv_header, body_length) == 4, "offset of body
 _Static_assert(offsetof(struct nicekv_header, keyspace) == 6, "offset of keyspace");
 _Static_assert(offsetof(struct nicekv_header, reply_to_ip) == 8, "offset of reply_to_ip");
 _Static_assert(offsetof(struct nicekv_header, reply_to_port) == 12, "offset of reply_to_port");
-_Static_assert(offsetof(struct nicekv_header, reserved) == 14, "offset of reserved");
+_Static_assert(offsetof(struct nicekv_header, chain) == 14, "offset of chain");
+_Static_assert(offsetof(struct nicekv_header, reserved) == 15, "offset of reserved");
 _Static_assert(offsetof(struct nicekv_header, client) == 16, "offset of client");
 _Static_assert(offsetof(struct nicekv_header, sequence) == 24, "offset of sequence");
 _Static_assert(offsetof(struct nicekv_header, digest) == 32, "offset of digest");
+
+/* Behind a header that says so: zeros until a switch fills them. */
+struct nicekv_chain_header {
+	__be32 partition;
+	__be32 epoch;
+	__u8 length;
+	__u8 reserved[3];
+	__u8 nodes[36];
+} __attribute__((packed));
+
+_Static_assert(sizeof(struct nicekv_chain_header) == 48, "size of nicekv_chain_header");
+_Static_assert(offsetof(struct nicekv_chain_header, partition) == 0, "offset of partition");
+_Static_assert(offsetof(struct nicekv_chain_header, epoch) == 4, "offset of epoch");
+_Static_assert(offsetof(struct nicekv_chain_header, length) == 8, "offset of length");
+_Static_assert(offsetof(struct nicekv_chain_header, reserved) == 9, "offset of reserved");
+_Static_assert(offsetof(struct nicekv_chain_header, nodes) == 12, "offset of nodes");
 
 #endif

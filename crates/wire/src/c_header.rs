@@ -4,6 +4,7 @@
 use crate::Opcode;
 use crate::header::{HeaderLayout, MAGIC, VERSION};
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::route::ChainLayout;
 use alloc::format;
 use alloc::string::String;
 use core::mem::size_of;
@@ -20,22 +21,26 @@ pub fn generate() -> String {
     for (name, code) in Opcode::ALL {
         text.push_str(&format!("#define NICEKV_OPCODE_{} {code}\n", upper_case(name)));
     }
-    text.push_str("\n/* Integers are big-endian. */\nstruct nicekv_header {\n");
-    for (kind, name, suffix, _) in HeaderLayout::FIELDS {
-        text.push_str(&format!("\t{kind} {name}{suffix};\n"));
-    }
-    text.push_str("} __attribute__((packed));\n\n");
-    text.push_str(&format!(
-        "_Static_assert(sizeof(struct nicekv_header) == {}, \"size of nicekv_header\");\n",
-        size_of::<HeaderLayout>()
-    ));
-    for (_, name, _, offset) in HeaderLayout::FIELDS {
-        text.push_str(&format!(
-            "_Static_assert(offsetof(struct nicekv_header, {name}) == {offset}, \"offset of {name}\");\n"
-        ));
-    }
+    text.push_str("\n/* Integers are big-endian. */\n");
+    write_struct("nicekv_header", HeaderLayout::FIELDS, size_of::<HeaderLayout>(), &mut text);
+    text.push_str("\n/* Behind a header that says so: zeros until a switch fills them. */\n");
+    write_struct("nicekv_chain_header", ChainLayout::FIELDS, size_of::<ChainLayout>(), &mut text);
     text.push_str("\n#endif\n");
     text
+}
+
+fn write_struct(name: &str, fields: &[(&str, &str, &str, usize)], bytes: usize, text: &mut String) {
+    text.push_str(&format!("struct {name} {{\n"));
+    for (kind, field, suffix, _) in fields {
+        text.push_str(&format!("\t{kind} {field}{suffix};\n"));
+    }
+    text.push_str("} __attribute__((packed));\n\n");
+    text.push_str(&format!("_Static_assert(sizeof(struct {name}) == {bytes}, \"size of {name}\");\n"));
+    for (_, field, _, offset) in fields {
+        text.push_str(&format!(
+            "_Static_assert(offsetof(struct {name}, {field}) == {offset}, \"offset of {field}\");\n"
+        ));
+    }
 }
 
 /// `ForwardedGet` as `FORWARDED_GET`.

@@ -2,6 +2,7 @@
 
 use crate::bytes::{Reader, put, reserved};
 use crate::limits::DATAGRAM_BYTES_MAX;
+use crate::route::ChainHeader;
 use crate::{ClientId, DecodeError, KeyDigest, KeyspaceId, OpId, Opcode};
 use alloc::vec::Vec;
 use core::mem::{offset_of, size_of};
@@ -40,6 +41,9 @@ macro_rules! c_type {
     (U16) => {
         ("__be16", "")
     };
+    (U32) => {
+        ("__be32", "")
+    };
     (U64) => {
         ("__be64", "")
     };
@@ -47,6 +51,8 @@ macro_rules! c_type {
         ("__u8", concat!("[", $count, "]"))
     };
 }
+
+pub(crate) use {c_type, layout_for_c};
 
 layout_for_c! {
     /// The 48 bytes, as they stand on the wire. Fields at the front are for switches and deduplication, the digest is aligned to 16 so that
@@ -68,8 +74,10 @@ layout_for_c! {
         pub reply_to_ip: [u8; 4],
         /// The port that belongs to it.
         pub reply_to_port: U16,
+        /// 1 if there is room for a chain header behind this one ([`crate::route`]), else 0.
+        pub chain: u8,
         /// Zero.
-        pub reserved: U16,
+        pub reserved: u8,
         /// The client half of the op id.
         pub client: U64,
         /// The sequence half of the op id.
@@ -89,10 +97,16 @@ impl HeaderLayout {
     /// Version of all layouts.
     pub const VERSION: u8 = VERSION;
 
-    /// What a switch reads of a datagram that nobody has decoded: the header, if there is a whole one of this version.
+    /// What a switch reads of a datagram that nobody has decoded: the header, if there is a whole one of this version, with the whole room that it
+    /// speaks of.
     pub fn peek(datagram: &[u8]) -> Option<&Self> {
-        let (header, _) = Self::ref_from_prefix(datagram).ok()?;
-        (header.magic.get() == MAGIC && header.version == VERSION).then_some(header)
+        let (header, rest) = Self::ref_from_prefix(datagram).ok()?;
+        let is_whole = match header.chain {
+            0 => true,
+            1 => rest.len() >= ChainHeader::BYTES,
+            _ => false,
+        };
+        (header.magic.get() == MAGIC && header.version == VERSION && is_whole).then_some(header)
     }
 
     /// The version of a datagram of ours that is of another release.
@@ -154,7 +168,9 @@ impl Header {
             return Err(DecodeError::UnsupportedVersion(layout.version));
         }
         let opcode = Opcode::decode(layout.opcode)?;
-        reserved("reserved", layout.reserved.get().into())?;
+        // Whoever takes such in has taken the room out before.
+        reserved("chain", layout.chain.into())?;
+        reserved("reserved", layout.reserved.into())?;
         let body = reader.rest();
         let stated = usize::from(layout.body_length.get());
         if stated != body.len() || datagram.len() > DATAGRAM_BYTES_MAX {
@@ -210,7 +226,8 @@ impl Header {
             keyspace: self.keyspace.0.into(),
             reply_to_ip: reply_to.ip().octets(),
             reply_to_port: reply_to.port().into(),
-            reserved: 0.into(),
+            chain: 0,
+            reserved: 0,
             client: self.op.client.0.into(),
             sequence: self.op.sequence.into(),
             digest: self.digest.0,

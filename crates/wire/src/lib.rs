@@ -43,6 +43,7 @@ pub mod repair;
 pub mod replication;
 mod reply;
 mod request;
+pub mod route;
 #[cfg(test)]
 mod samples;
 pub mod scan;

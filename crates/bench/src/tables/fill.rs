@@ -66,20 +66,17 @@ impl Fill {
         let VringConfig { unicast, multicast } = VringConfig::DEFAULT;
         match self {
             Self::Empty => TableSet {
-                unicast: vec![UnicastEntry { destination: unicast, partition: 0, host: HostId(1) }],
-                multicast: vec![MulticastEntry { destination: multicast, members: group(0, nodes) }],
+                unicast: vec![to_host(unicast, 0, HostId(1))],
+                multicast: vec![to_group(multicast, group(0, nodes))],
                 ..tables
             },
             Self::Full => {
                 let partitions = 0..UnicastEntry::CAPACITY;
-                let to_unicast = |partition: usize| UnicastEntry {
-                    destination: block(unicast, partition),
-                    partition: partition as u32,
-                    host: host(partition, nodes),
+                let unicast = |partition: usize| {
+                    to_host(block(unicast, partition), partition as u32, host(partition, nodes))
                 };
-                let to_group = |partition: usize| MulticastEntry {
-                    destination: block(multicast, partition),
-                    members: group(partition % GROUP_CAPACITY, nodes),
+                let multicast = |partition: usize| {
+                    to_group(block(multicast, partition), group(partition % GROUP_CAPACITY, nodes))
                 };
                 let division = |index: usize| DivisionEntry {
                     partition: (index / DIVISIONS) as u32,
@@ -87,9 +84,9 @@ impl Fill {
                     host: host(index / DIVISIONS + index % DIVISIONS + 1, nodes),
                 };
                 TableSet {
-                    unicast: partitions.clone().map(to_unicast).collect(),
+                    unicast: partitions.clone().map(unicast).collect(),
                     division: (0..DivisionEntry::CAPACITY).map(division).collect(),
-                    multicast: partitions.map(to_group).collect(),
+                    multicast: partitions.map(multicast).collect(),
                     ..tables
                 }
             }
@@ -108,6 +105,14 @@ impl Fill {
     }
 }
 
+fn to_host(destination: Prefix, partition: u32, host: HostId) -> UnicastEntry {
+    UnicastEntry { destination, partition, host, chain: None }
+}
+
+fn to_group(destination: Prefix, members: MemberSet) -> MulticastEntry {
+    MulticastEntry { destination, members, chain: None }
+}
+
 fn record(number: usize, first: u128, last: u128, nodes: u16) -> RecordEntry {
     RecordEntry {
         ring: RECORDS.unicast,
@@ -117,6 +122,7 @@ fn record(number: usize, first: u128, last: u128, nodes: u16) -> RecordEntry {
         partition: number as u32,
         host: host(number, nodes),
         members: group(number % GROUP_CAPACITY, nodes),
+        chain: None,
     }
 }
 

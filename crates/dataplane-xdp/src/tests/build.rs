@@ -10,7 +10,7 @@ use crate::Hook;
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
 
 /// (where it is noticed, file, what it says, what a mutant says instead).
-const MUTATIONS: [(Hook, &str, &str, &str); 39] = [
+const MUTATIONS: [(Hook, &str, &str, &str); 45] = [
     (Hook::Xdp, "admission.h", "return !owner || *owner == ingress->port;", "return !owner || true;"),
     (Hook::Xdp, "admission.h", "owner && owner->port != ingress->port", "owner && false"),
     (Hook::Xdp, "admission.h", "ingress->sender->address == datagram->sender", "true"),
@@ -55,6 +55,12 @@ const MUTATIONS: [(Hook, &str, &str, &str); 39] = [
     (Hook::Tc, "tc.h", "from = receiver->address;", ";"),
     (Hook::Tc, "tc.h", "return tc_send_copy(skb, port);", "return 0;"),
     (Hook::Tc, "tc.h", "offsetof(struct iphdr, daddr), &to", "offsetof(struct iphdr, saddr), &to"),
+    (Hook::Xdp, "rewrite.h", "__builtin_memcpy(room, header, sizeof(*room));", ""),
+    (Hook::Xdp, "rewrite.h", "(__u16)~sum ? (__u16)~sum : 0xffff", "udp->check"),
+    (Hook::Tc, "tc.h", "0, sum, BPF_F_MARK_MANGLED_0);", "0, 0, BPF_F_MARK_MANGLED_0);"),
+    (Hook::Tc, "routing.h", "addresses[0] = address_of_node(slot, chain->tail);", ""),
+    (Hook::Xdp, "routing.h", "fate != FATE_ROUTE || !datagram->room", "true"),
+    (Hook::Xdp, "parsing.h", "header->chain != 1 ||", ""),
 ];
 
 fn has_clang(name: &str) -> bool {

@@ -44,6 +44,7 @@ fn any_tables() -> impl Strategy<Value = TableSet> {
                         destination: Prefix::new([10, 10, net << 4, 0], length),
                         partition: u32::from(net % 2),
                         host: HostId(id),
+                        chain: None,
                     })
                     .collect(),
                 division: division
@@ -59,6 +60,7 @@ fn any_tables() -> impl Strategy<Value = TableSet> {
                     .map(|(net, length, members)| MulticastEntry {
                         destination: Prefix::new([10, 11, net << 4, 0], length),
                         members: MemberSet::new(members.into_iter().map(HostId)),
+                        chain: None,
                     })
                     .collect(),
                 record: records.into_iter().map(|(cell, (id, members))| in_cell(cell, id, members)).collect(),
@@ -81,13 +83,11 @@ const CELLS: u8 = 8;
 fn in_cell(cell: u8, id: u16, members: BTreeSet<u16>) -> RecordEntry {
     let first = u128::from(cell) << 125;
     RecordEntry {
-        ring: RECORD_VRINGS.unicast,
-        keyspace: RECORD_KEYSPACE,
         first,
         last: first + ((1 << 125) - 1),
-        partition: u32::from(cell % 2),
         host: HostId(id),
         members: MemberSet::new(members.into_iter().map(HostId)),
+        ..record(u32::from(cell % 2), 0)
     }
 }
 
@@ -164,6 +164,7 @@ fn a_flip_under_traffic_loses_and_mixes_nothing() {
             multicast: vec![MulticastEntry {
                 destination: VRINGS.multicast,
                 members: MemberSet::new(members.map(HostId)),
+                chain: None,
             }],
             ..tables()
         };
@@ -380,6 +381,7 @@ fn record(index: u32, shift: u32) -> RecordEntry {
         partition: index % 4096,
         host: HostId(1 + (index % 3) as u16),
         members: MemberSet::new([HostId(1 + (index % 3) as u16)]),
+        chain: None,
     }
 }
 
@@ -396,6 +398,7 @@ fn tables_at_capacity_fit() {
                     destination: vnode(0x0a0a_0000, index + shift),
                     partition: index,
                     host: HostId(1),
+                    chain: None,
                 })
                 .collect(),
             division: (0..16384)
@@ -409,6 +412,7 @@ fn tables_at_capacity_fit() {
                 .map(|index| MulticastEntry {
                     destination: vnode(0x0a0b_0000, index + shift),
                     members: MemberSet::new([HostId(1 + (index % 3) as u16)]),
+                    chain: None,
                 })
                 .collect(),
             record: (0..10240).map(|index| record(index, shift)).collect(),

@@ -92,6 +92,7 @@ impl ControlRequest {
 
 /// From the agent to the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(clippy::large_enum_variant, reason = "one at a time, and seldom")]
 pub enum ControlReply {
     /// The tables are in force, and no packet is on its way by older ones.
     Installed {
@@ -203,8 +204,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        DIVISIONS_MAX, DivisionEntry, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix, RecordEntry,
-        UnicastEntry, VringConfig, VringSet,
+        Chain, DIVISIONS_MAX, DivisionEntry, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix,
+        RecordEntry, UnicastEntry, VringConfig, VringSet,
     };
 
     fn tables_at_capacity() -> TableSet {
@@ -231,6 +232,7 @@ mod tests {
                     destination: vnode(0x0a0a_0000, index),
                     partition: u32::MAX - index,
                     host: HostId(255),
+                    chain: None,
                 })
                 .collect(),
             division: (0..16384)
@@ -244,6 +246,7 @@ mod tests {
                 .map(|index| MulticastEntry {
                     destination: vnode(0x0a0b_0000, index),
                     members: members(index),
+                    chain: None,
                 })
                 .collect(),
             record: (0..10240)
@@ -254,7 +257,8 @@ mod tests {
                     last: (u128::from(index) << 114) + u128::MAX / (1 << 14),
                     partition: u32::MAX - index,
                     host: HostId(255),
-                    members: members(index),
+                    members: MemberSet::new([HostId(247)]),
+                    chain: Some(Chain::new(u32::MAX - index, u32::MAX, (247..=255).map(HostId))),
                 })
                 .collect(),
         }

@@ -19,6 +19,7 @@ fn tables(generation: u64) -> TableSet {
         destination: Prefix::new(address, length),
         partition,
         host: HostId(host),
+        chain: None,
     };
     TableSet {
         generation,
@@ -32,6 +33,7 @@ fn tables(generation: u64) -> TableSet {
         multicast: vec![MulticastEntry {
             destination: Prefix::new([10, 11, 0, 0], 17),
             members: MemberSet::new([1, 2, 3].map(HostId)),
+            chain: None,
         }],
         record: vec![],
     }

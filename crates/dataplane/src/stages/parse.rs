@@ -14,6 +14,7 @@
 use core::net::SocketAddrV4;
 
 use nicekv_wire::HeaderLayout;
+use nicekv_wire::route::{ChainHeader, room_of};
 
 use crate::{Counter, Ring, Sought, VringSet};
 
@@ -73,6 +74,12 @@ impl Datagram {
     pub(crate) fn ends(&self) -> (SocketAddrV4, SocketAddrV4) {
         let address = |ip: [u8; 4], port| SocketAddrV4::new(ip.into(), port);
         (address(self.source, self.source_port), address(self.destination, self.destination_port))
+    }
+
+    /// Where that begins which is in it, in the frame.
+    #[cfg(any(test, feature = "fixtures"))]
+    pub(crate) fn payload_at(&self) -> usize {
+        self.udp_at + UDP_BYTES
     }
 
     /// What is in it, of the frame that it was found in.
@@ -212,36 +219,47 @@ impl Datagram {
 
     pub(crate) fn update_ipv4_checksum(&self, frame: &mut [u8], destination: [u8; 4]) {
         let field = &mut frame[ETHERNET_BYTES + 10..ETHERNET_BYTES + 12];
-        let updated = self.updated([field[0], field[1]], destination);
+        let updated = updated_checksum([field[0], field[1]], &self.destination, &destination);
         field.copy_from_slice(&updated.to_be_bytes());
     }
 
     pub(crate) fn update_udp_checksum(&self, frame: &mut [u8], destination: [u8; 4]) {
         let field = &mut frame[self.udp_at + 6..self.udp_at + 8];
-        if field == [0, 0] {
-            return;
-        }
-        // Zero would read as "no checksum"; its other form in one's complement is all ones.
-        let updated = match self.updated([field[0], field[1]], destination) {
-            0 => 0xffff,
-            other => other,
-        };
-        field.copy_from_slice(&updated.to_be_bytes());
+        update_udp_checksum(field, &self.destination, &destination);
     }
 
-    /// RFC 1624, equation 3: HC' = ~(~HC + ~m + m'), over both halves of the destination.
-    fn updated(&self, checksum: [u8; 2], destination: [u8; 4]) -> u16 {
-        let half =
-            |address: [u8; 4], at: usize| u32::from(u16::from_be_bytes([address[at], address[at + 1]]));
-        let mut sum = u32::from(!u16::from_be_bytes(checksum));
-        for at in [0, 2] {
-            sum += (half(self.destination, at) ^ 0xffff) + half(destination, at);
-        }
-        // At most five 16-bit terms: two folds reach 16 bits.
-        sum = (sum & 0xffff) + (sum >> 16);
-        sum = (sum & 0xffff) + (sum >> 16);
-        !(sum as u16)
+    /// Fills the room for a chain header, if the datagram has some, whatever is there.
+    pub(crate) fn write_chain(&self, frame: &mut [u8], header: &ChainHeader) {
+        let (udp, payload) = frame[self.udp_at..self.end_at].split_at_mut(UDP_BYTES);
+        let Some(room) = room_of(payload) else { return };
+        let before = core::mem::replace(room, header.to_bytes());
+        update_udp_checksum(&mut udp[6..8], &before, room);
     }
+}
+
+fn update_udp_checksum(field: &mut [u8], before: &[u8], after: &[u8]) {
+    if field == [0, 0] {
+        return;
+    }
+    // Zero would read as "no checksum"; its other form in one's complement is all ones.
+    let updated = match updated_checksum([field[0], field[1]], before, after) {
+        0 => 0xffff,
+        other => other,
+    };
+    field.copy_from_slice(&updated.to_be_bytes());
+}
+
+/// RFC 1624, equation 3: HC' = ~(~HC + ~m + m'), over all halves of words, of which there are as many before as after.
+fn updated_checksum(checksum: [u8; 2], before: &[u8], after: &[u8]) -> u16 {
+    let half = |half: &[u8]| u32::from(u16::from_be_bytes([half[0], half[1]]));
+    let mut sum = u32::from(!u16::from_be_bytes(checksum));
+    for (before, after) in before.chunks_exact(2).zip(after.chunks_exact(2)) {
+        sum += (half(before) ^ 0xffff) + half(after);
+    }
+    // Less than 2^16 terms of 16 bits: two folds reach 16 bits.
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    !(sum as u16)
 }
 
 fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {

@@ -43,6 +43,10 @@ pub enum TableError {
     GroupSize { table: Table, matches: Match, members: usize },
     #[error("the members of entry {matches} of {table} are not in ascending order")]
     MembersNotSorted { table: Table, matches: Match },
+    #[error(
+        "the chain of entry {matches} of {table} is none, or does not begin and end where the entry leads"
+    )]
+    BadChain { table: Table, matches: Match },
     #[error("record {matches} ends before it begins")]
     EmptyRecord { matches: Match },
     #[error("the records {one} and {other} share match values")]

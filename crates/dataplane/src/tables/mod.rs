@@ -16,6 +16,7 @@
 //! per port (the egress stage of multicast rewrites by port) but for trunks (where it does not), member sets sorted, not empty, bounded, at most
 //! [`DIVISIONS_MAX`] divisions of a partition, no two records of a keyspace that share a value, and no keyspace with both records and vnodes.
 
+mod chain;
 mod diff;
 mod division;
 mod error;
@@ -34,6 +35,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Prefix, VringConfig, VringSet};
 
+pub use chain::{CHAIN_NODES_MAX, Chain};
 pub use diff::Changes;
 pub use division::{DIVISIONS_MAX, DivisionEntry};
 pub use error::TableError;
@@ -134,6 +136,11 @@ pub trait Entry: Clone + fmt::Debug + PartialEq + Serialize + DeserializeOwned {
     /// What it does.
     fn action(&self) -> Action<'_>;
 
+    /// The chain of its partition, if there is one.
+    fn chain(&self) -> Option<&Chain> {
+        None
+    }
+
     /// Checks what is particular to the table: not the prefix's form, nor that hosts exist, nor that the entry is alone.
     fn validate(&self, vrings: &VringSet) -> Result<(), TableError>;
 }
@@ -191,6 +198,11 @@ macro_rules! tables {
                 match table {
                     $(Table::$table => self.$field.iter().map(|entry| (entry.matches(), entry.action())).collect(),)*
                 }
+            }
+
+            /// The chains of the entries of `table`, in their order.
+            fn chains(&self, table: Table) -> Vec<Option<&Chain>> {
+                match table { $(Table::$table => self.$field.iter().map(Entry::chain).collect(),)* }
             }
 
             fn validate_entries(&self, table: Table, vrings: &VringSet) -> Result<(), TableError> {
@@ -344,7 +356,10 @@ impl TableSet {
     ) -> Result<(), TableError> {
         self.validate_entries(table, vrings)?;
         let rules = self.rules(table);
-        for (matches, action) in &rules {
+        for ((matches, action), chain) in rules.iter().zip(self.chains(table)) {
+            if let Some(chain) = chain {
+                validate_chain(table, *matches, action, chain, nodes)?;
+            }
             if let Some(prefix) = matches.prefix().filter(|prefix| !prefix.is_canonical()) {
                 return Err(TableError::BadPrefix { prefix });
             }
@@ -358,6 +373,30 @@ impl TableSet {
             }
         }
         validate_matches(table, rules.into_iter().map(|(matches, _)| matches).collect())
+    }
+}
+
+/// Checks that a chain is one, and that its entry sends puts to its head alone, and gets to its tail.
+fn validate_chain(
+    table: Table,
+    matches: Match,
+    action: &Action<'_>,
+    chain: &Chain,
+    nodes: &BTreeSet<HostId>,
+) -> Result<(), TableError> {
+    if let Some(&host) = chain.nodes().iter().find(|host| !nodes.contains(host)) {
+        return Err(TableError::UnknownHost { table, matches, host });
+    }
+    let (put, get) = (chain.receiver(true), chain.receiver(false));
+    let is_head = |members: &MemberSet| put.is_some_and(|head| members.as_slice() == [head]);
+    let leads_there = match action {
+        Action::Host { host, .. } => get == Some(*host),
+        Action::Group(members) => is_head(members),
+        Action::Record { host, members } => get == Some(*host) && is_head(members),
+    };
+    match chain.is_sound() && leads_there {
+        true => Ok(()),
+        false => Err(TableError::BadChain { table, matches }),
     }
 }
 

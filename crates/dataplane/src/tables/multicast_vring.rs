@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Entry, HostId, Match, Table, TableError, validate_destination};
+use super::{Action, Chain, Entry, HostId, Match, Table, TableError, validate_destination};
 use crate::{Prefix, VringSet};
 
 /// Distinct member sets.
@@ -21,6 +21,8 @@ pub struct MulticastEntry {
     pub destination: Prefix,
     /// Who receives a copy.
     pub members: MemberSet,
+    /// Of a partition that is replicated along a chain; its head is the only member.
+    pub chain: Option<Chain>,
 }
 
 /// The members of a multicast group: ascending, distinct.
@@ -55,6 +57,10 @@ impl Entry for MulticastEntry {
 
     fn action(&self) -> Action<'_> {
         Action::Group(&self.members)
+    }
+
+    fn chain(&self) -> Option<&Chain> {
+        self.chain.as_ref()
     }
 
     fn validate(&self, vrings: &VringSet) -> Result<(), TableError> {

@@ -10,7 +10,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::multicast_vring::validate_members;
-use super::{Action, Entry, HostId, Match, MemberSet, Table, TableError};
+use super::{Action, Chain, Entry, HostId, Match, MemberSet, Table, TableError};
 use crate::{Prefix, VringSet};
 
 /// An entry of `record`.
@@ -30,6 +30,8 @@ pub struct RecordEntry {
     pub host: HostId,
     /// Who receives a copy of puts.
     pub members: MemberSet,
+    /// Of a partition that is replicated along a chain: `host` is its tail, its head the only member.
+    pub chain: Option<Chain>,
 }
 
 impl Entry for RecordEntry {
@@ -43,6 +45,10 @@ impl Entry for RecordEntry {
 
     fn action(&self) -> Action<'_> {
         Action::Record { host: self.host, members: &self.members }
+    }
+
+    fn chain(&self) -> Option<&Chain> {
+        self.chain.as_ref()
     }
 
     fn validate(&self, vrings: &VringSet) -> Result<(), TableError> {

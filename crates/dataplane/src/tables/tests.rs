@@ -29,6 +29,7 @@ fn valid() -> TableSet {
             destination: Prefix::new([10, 10, 0, 0], 17),
             partition: 0,
             host: HostId(1),
+            chain: None,
         }],
         division: vec![DivisionEntry {
             partition: 0,
@@ -38,6 +39,7 @@ fn valid() -> TableSet {
         multicast: vec![MulticastEntry {
             destination: Prefix::new([10, 11, 0, 0], 17),
             members: MemberSet::new([HostId(2), HostId(1)]),
+            chain: None,
         }],
         record: vec![],
     }
@@ -113,6 +115,7 @@ fn filled(count: u32) -> TableSet {
         destination: Prefix::new((0x0a0a_0000 + index).to_be_bytes(), 32),
         partition: index,
         host: HostId(1),
+        chain: None,
     };
     TableSet { unicast: (0..count).map(entry).collect(), ..valid() }
 }
@@ -155,6 +158,7 @@ fn groups_are_keyed_by_member_set() {
     tables.multicast.push(MulticastEntry {
         destination: Prefix::new([10, 11, 128, 0], 17),
         members: MemberSet::new([HostId(1), HostId(2), HostId(1)]),
+        chain: None,
     });
     assert_eq!(tables.groups().len(), 1);
 }
@@ -177,6 +181,7 @@ fn entry(net: u8, host: u16) -> UnicastEntry {
         destination: Prefix::new([10, 10, net, 0], 24),
         partition: u32::from(net),
         host: HostId(host),
+        chain: None,
     }
 }
 
@@ -184,6 +189,7 @@ fn group(net: u8, hosts: [u16; 2]) -> MulticastEntry {
     MulticastEntry {
         destination: Prefix::new([10, 11, net, 0], 24),
         members: MemberSet::new(hosts.map(HostId)),
+        chain: None,
     }
 }
 
@@ -256,7 +262,7 @@ fn an_update_that_overfills_or_doubles_is_seen_when_its_result_is_validated() {
 fn record(first: u128, last: u128) -> RecordEntry {
     let members = MemberSet::new([HostId(1), HostId(2)]);
     let ring = Prefix::new([10, 10, 0, 0], 16);
-    RecordEntry { ring, keyspace: 0, first, last, partition: 0, host: HostId(1), members }
+    RecordEntry { ring, keyspace: 0, first, last, partition: 0, host: HostId(1), members, chain: None }
 }
 
 #[test]

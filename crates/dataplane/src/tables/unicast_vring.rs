@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Entry, HostId, Match, Table, TableError, validate_destination};
+use super::{Action, Chain, Entry, HostId, Match, Table, TableError, validate_destination};
 use crate::{Prefix, VringSet};
 
 /// An entry of `unicast_vring`.
@@ -14,6 +14,8 @@ pub struct UnicastEntry {
     pub partition: u32,
     /// Receives what no division claims.
     pub host: HostId,
+    /// Of a partition that is replicated along a chain; `host` is its tail.
+    pub chain: Option<Chain>,
 }
 
 impl Entry for UnicastEntry {
@@ -27,6 +29,10 @@ impl Entry for UnicastEntry {
 
     fn action(&self) -> Action<'_> {
         Action::Host { host: self.host, scope: self.partition }
+    }
+
+    fn chain(&self) -> Option<&Chain> {
+        self.chain.as_ref()
     }
 
     fn validate(&self, vrings: &VringSet) -> Result<(), TableError> {

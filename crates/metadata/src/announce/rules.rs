@@ -7,7 +7,7 @@
 //!   record           match values of a partition by range ─▶ both of these
 //! ```
 //!
-//! Of a chain the unicast ring names the tail, and the multicast ring the head alone.
+//! Of a chain the unicast ring names the tail, and the multicast ring the head alone; both its epoch and its nodes, for the header that switches write (C5).
 //!
 //! Invariant: whoever the unicast ring names is a consistent member of the newest epoch.
 
@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 use nicekv_dataplane::{
-    Host, HostRole, MemberSet, MulticastEntry, Prefix, RecordEntry, Table, TableSet, UnicastEntry,
+    Chain, Host, HostRole, MemberSet, MulticastEntry, Prefix, RecordEntry, Table, TableSet, UnicastEntry,
 };
 use nicekv_placement::{KeyOrder, KeyspaceSpec, VnodeBlock, vnode_blocks};
 use nicekv_wire::{NodeId, PartitionId};
@@ -47,8 +47,9 @@ pub(crate) fn compile_within(
         let keyspace = state.keyspace(partition);
         let is_chain = Policy::of(keyspace).is_chain;
         let answering = if is_chain { partition.tail() } else { partition.primary };
+        let chain = is_chain.then(|| chain(id, partition));
         if keyspace.order == KeyOrder::Range {
-            tables.record.push(record(keyspace, id, partition, answering, is_chain));
+            tables.record.push(record(keyspace, id, partition, answering, chain));
             continue;
         }
         let blocks = vnode_blocks(partition.range).expect("partitions end with vnodes");
@@ -57,10 +58,12 @@ pub(crate) fn compile_within(
                 destination: prefix(keyspace.unicast, block),
                 partition: id.0,
                 host: host_id(answering),
+                chain,
             });
             tables.multicast.push(MulticastEntry {
                 destination: prefix(keyspace.multicast, block),
                 members: members(partition, is_chain),
+                chain,
             });
         }
     }
@@ -73,7 +76,7 @@ fn record(
     id: PartitionId,
     partition: &Partition,
     answering: NodeId,
-    is_chain: bool,
+    chain: Option<Chain>,
 ) -> RecordEntry {
     RecordEntry {
         ring: Prefix::new(keyspace.unicast.octets(), RING_BITS),
@@ -82,8 +85,17 @@ fn record(
         last: partition.range.last(),
         partition: id.0,
         host: host_id(answering),
-        members: members(partition, is_chain),
+        members: members(partition, chain.is_some()),
+        chain,
     }
+}
+
+/// From the head to the tail; who joins stands behind that, and no request passes it (C8).
+fn chain(id: PartitionId, partition: &Partition) -> Chain {
+    let place = |node| partition.members.iter().position(|member| member.node == node).unwrap_or(0);
+    let (head, tail) = (place(partition.primary), place(partition.tail()));
+    let nodes = partition.members.iter().take(tail + 1).skip(head);
+    Chain::new(id.0, partition.epoch, nodes.map(|member| host_id(member.node)))
 }
 
 fn members(partition: &Partition, is_chain: bool) -> MemberSet {

@@ -16,8 +16,9 @@ const OTHER: SwitchId = SwitchId(1);
 fn tables() -> TableSet {
     let block = |ring: u8, third: u8| Prefix::new([10, ring, third, 0], 24);
     let members = || MemberSet::new([HostId(1), HostId(2)]);
-    let unicast = |third| UnicastEntry { destination: block(10, third), partition: 4, host: HostId(1) };
-    let multicast = |third| MulticastEntry { destination: block(11, third), members: members() };
+    let unicast =
+        |third| UnicastEntry { destination: block(10, third), partition: 4, host: HostId(1), chain: None };
+    let multicast = |third| MulticastEntry { destination: block(11, third), members: members(), chain: None };
     let source = Prefix::new([10, 20, 0, 0], 24);
     TableSet {
         generation: 1,
@@ -32,6 +33,7 @@ fn tables() -> TableSet {
             partition: 5,
             host: HostId(2),
             members: members(),
+            chain: None,
         }],
         ..TableSet::default()
     }

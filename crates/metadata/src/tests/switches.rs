@@ -62,7 +62,7 @@ fn a_switch_is_current_when_it_said_so_of_the_newest_tables_in_this_term() {
     assert_eq!(asked(&mut switches, START + INTERVAL + 1), [(0, false), (1, false)]);
     // Newer tables are due at once, and an older acknowledgement is not theirs.
     let destination = Prefix::new([10, 10, 0, 0], 16);
-    let entry = UnicastEntry { destination, partition: 0, host: HostId(1) };
+    let entry = UnicastEntry { destination, partition: 0, host: HostId(1), chain: None };
     let newer = TableSet { unicast: vec![entry], ..TableSet::default() };
     switches.set_tables(newer.clone());
     assert!(!switches.all_current());

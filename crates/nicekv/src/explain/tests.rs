@@ -29,11 +29,12 @@ fn healthy() -> Explanation {
     };
     let answer = |node: u16| Some(NodeAnswer { node, term: 3, partition: Some(known_to(node)) });
     let ring = |address| Prefix::new(address, 16);
-    let unicast = UnicastEntry { destination: ring([127, 10, 0, 0]), partition: 9, host: HostId(1) };
+    let unicast =
+        UnicastEntry { destination: ring([127, 10, 0, 0]), partition: 9, host: HostId(1), chain: None };
     let source = Prefix::new([10, 20, 2, 0], 24);
     let division = DivisionEntry { partition: 9, source, host: HostId(2) };
     let members = MemberSet::new([HostId(1), HostId(2), HostId(3)]);
-    let multicast = MulticastEntry { destination: ring([127, 11, 0, 0]), members };
+    let multicast = MulticastEntry { destination: ring([127, 11, 0, 0]), members, chain: None };
     let found = Found {
         unicast: Some(Met { entry: unicast, hits: Some(5) }),
         divisions: vec![Met { entry: division, hits: None }],

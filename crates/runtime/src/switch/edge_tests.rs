@@ -32,11 +32,17 @@ fn tables(generation: u64, nodes: &[UdpEndpoint; 2], reader: u16) -> TableSet {
     TableSet {
         generation,
         hosts: nodes.iter().enumerate().map(host).collect(),
-        unicast: vec![UnicastEntry { destination: ring(VRINGS.unicast), partition: 0, host: HostId(reader) }],
+        unicast: vec![UnicastEntry {
+            destination: ring(VRINGS.unicast),
+            partition: 0,
+            host: HostId(reader),
+            chain: None,
+        }],
         division: vec![],
         multicast: vec![MulticastEntry {
             destination: ring(VRINGS.multicast),
             members: MemberSet::new([0, 1].map(HostId)),
+            chain: None,
         }],
         record: vec![],
     }

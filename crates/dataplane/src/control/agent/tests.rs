@@ -23,6 +23,7 @@ fn tables(generation: u64, host: u8) -> TableSet {
             destination: VringConfig::DEFAULT.unicast,
             partition: 0,
             host: HostId(host.into()),
+            chain: None,
         }],
         ..TableSet::default()
     }
@@ -184,7 +185,8 @@ fn a_lookup_finds_the_entries_that_a_key_meets_and_counts_nothing() {
         ..installed.hosts[0]
     };
     installed.hosts.extend([of(2), of(3), of(4)]);
-    let specific = UnicastEntry { destination: narrow([10, 10, 0x40, 0]), partition: 9, host: HostId(2) };
+    let specific =
+        UnicastEntry { destination: narrow([10, 10, 0x40, 0]), partition: 9, host: HostId(2), chain: None };
     installed.unicast.push(specific);
     let division =
         |partition| DivisionEntry { partition, source: Prefix::new([10, 20, 0, 0], 16), host: HostId(3) };
@@ -192,6 +194,7 @@ fn a_lookup_finds_the_entries_that_a_key_meets_and_counts_nothing() {
     let group = |address, host| MulticastEntry {
         destination: narrow(address),
         members: MemberSet::new([HostId(host)]),
+        chain: None,
     };
     installed.multicast = vec![group([10, 11, 0, 0], 4), group([10, 11, 0x40, 0], 2)];
     agent.handle(ControlRequest::Install { term: 5, tables: installed.clone() });

@@ -1,0 +1,67 @@
+//! The room in requests of chains, and what must become of it (rule C5): a switch writes over whatever clients leave there, and a node takes in nothing that came by
+//! another epoch.
+
+use nicekv_dataplane::TableSet;
+use nicekv_replication::Replica;
+use nicekv_wire::route::{ChainHeader, room_of, take_room};
+use nicekv_wire::{ClientId, Epoch, PartitionId};
+use std::borrow::Cow;
+use std::net::Ipv4Addr;
+
+/// The datagram as if it had no room.
+pub(crate) fn plain(bytes: &[u8]) -> Cow<'_, [u8]> {
+    let mut plain = Vec::new();
+    match take_room(bytes, &mut plain) {
+        Some(Ok(_)) => plain.into(),
+        Some(Err(_)) | None => bytes.into(),
+    }
+}
+
+fn written(bytes: &[u8]) -> Option<ChainHeader> {
+    take_room(bytes, &mut Vec::new())?.ok()
+}
+
+/// What clients write there who lie; every second one does: nine hops to one node, a loop, an epoch that may be another one.
+pub(crate) fn forge(client: ClientId, bytes: &mut [u8]) {
+    let length = bytes.len();
+    let Some(room) = room_of(bytes).filter(|_| client.0.is_multiple_of(2)) else { return };
+    let node = |node: u8| Ipv4Addr::new(127, 20, 0, node);
+    let header = |nodes: &[u8]| {
+        let (partition, epoch) = (PartitionId(length as u32 % 3), Epoch(length as u32 % 5));
+        ChainHeader::new(partition, epoch, nodes.iter().map(|&one| node(one)))
+    };
+    *room = match length % 4 {
+        0 => [0xff; ChainHeader::BYTES],
+        1 => header(&[1; 9]).to_bytes(),
+        2 => header(&[1, 2, 1, 2]).to_bytes(),
+        _ => header(&[1, 2, 3]).to_bytes(),
+    };
+}
+
+/// What a switch that sends a request to a host has not written.
+pub(crate) fn foreign_to(tables: &TableSet, bytes: &[u8]) -> Option<String> {
+    let mut room = bytes.to_vec();
+    room_of(&mut room)?;
+    let header = written(bytes);
+    let of_vnodes = tables.unicast.iter().filter_map(|entry| entry.chain);
+    let mut chains = of_vnodes.chain(tables.record.iter().filter_map(|record| record.chain));
+    let is_its = |header: &ChainHeader| {
+        chains.any(|chain| (chain.partition, chain.epoch) == (header.partition.0, header.epoch.0))
+    };
+    let is_right = header.as_ref().is_some_and(is_its);
+    (!is_right).then(|| format!("a switch passes on a chain header that is not of its tables: {header:?}"))
+}
+
+/// So many datagrams has this node not taken in so far, if it must not take in this one.
+pub(crate) fn to_be_refused(core: &Replica, bytes: &[u8]) -> Option<u64> {
+    let header = written(bytes)?;
+    let status = core.status();
+    let mut known = status.partitions.iter().filter(|known| known.partition == header.partition);
+    known.any(|known| known.epoch != header.epoch).then(|| not_taken_in(core))
+}
+
+/// See [`to_be_refused`].
+pub(crate) fn not_taken_in(core: &Replica) -> u64 {
+    let counters = core.status().counters;
+    counters.refused + counters.dropped + counters.malformed
+}

@@ -1,0 +1,235 @@
+//! The chain header: what a switch writes into the requests of a keyspace that is replicated along chains (TurboKV §4.2; rule C5).
+//!
+//! ```text
+//!   client   header │ chain = 1 │ 48 bytes of zeros                                  │ body
+//!   switch                      │ partition, epoch, CLength, addresses of the nodes  │
+//!   node     header │ chain = 0 │ body                 and the chain header beside it
+//! ```
+//!
+//! The client leaves the room, so that a datagram never grows on its way: nothing is fragmented, and a switch writes at one place and updates one checksum.
+//! Whatever a client leaves there is written over. A node takes the room out before it does anything with a request, so that what is logged and
+//! forwarded is what the client meant.
+
+use crate::bytes::{Reader, in_range, reserved_bytes};
+use crate::header::{HeaderLayout, c_type, layout_for_c};
+use crate::limits::MEMBERS_MAX;
+use crate::{DecodeError, Epoch, Opcode, PartitionId};
+use alloc::vec::Vec;
+use core::mem::{offset_of, size_of};
+use core::net::Ipv4Addr;
+use zerocopy::network_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+layout_for_c! {
+    /// The room, as it stands behind the header; zeros until a switch has filled it.
+    #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+    #[repr(C)]
+    pub struct ChainLayout {
+        /// Whose record has matched.
+        pub partition: U32,
+        /// Of that record.
+        pub epoch: U32,
+        /// How many nodes the request passes: the whole chain if it changes something, else the tail alone (TurboKV's `CLength`, less the client).
+        pub length: u8,
+        /// Zero.
+        pub reserved: [u8; 3],
+        /// Their addresses, the next one first.
+        pub nodes: [u8; 36],
+    }
+}
+
+const _: () = assert!(size_of::<ChainLayout>() == ChainHeader::BYTES);
+const _: () = assert!(ChainHeader::BYTES == 12 + 4 * MEMBERS_MAX);
+
+/// What a switch says of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainHeader {
+    /// Whose record has matched.
+    pub partition: PartitionId,
+    /// Of that record; no epoch is 0.
+    pub epoch: Epoch,
+    length: u8,
+    nodes: [Ipv4Addr; MEMBERS_MAX],
+}
+
+impl ChainHeader {
+    /// Bytes on the wire.
+    pub const BYTES: usize = 48;
+    /// What no switch has filled.
+    pub const EMPTY: Self = Self {
+        partition: PartitionId(0),
+        epoch: Epoch(0),
+        length: 0,
+        nodes: [Ipv4Addr::UNSPECIFIED; MEMBERS_MAX],
+    };
+
+    /// Of the nodes that the request passes, the next one first; those beyond [`MEMBERS_MAX`] are left out.
+    pub fn new(partition: PartitionId, epoch: Epoch, nodes: impl IntoIterator<Item = Ipv4Addr>) -> Self {
+        let mut header = Self { partition, epoch, ..Self::EMPTY };
+        for (place, node) in header.nodes.iter_mut().zip(nodes) {
+            *place = node;
+            header.length += 1;
+        }
+        header
+    }
+
+    /// The nodes that the request passes, the next one first.
+    pub fn nodes(&self) -> &[Ipv4Addr] {
+        &self.nodes[..usize::from(self.length)]
+    }
+
+    /// As it stands behind the header.
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        let mut nodes = [0; 4 * MEMBERS_MAX];
+        nodes.chunks_exact_mut(4).zip(self.nodes()).for_each(|(to, node)| to.copy_from_slice(&node.octets()));
+        let layout = ChainLayout {
+            partition: self.partition.0.into(),
+            epoch: self.epoch.0.into(),
+            length: self.length,
+            reserved: [0; 3],
+            nodes,
+        };
+        zerocopy::transmute!(layout)
+    }
+
+    fn decode(layout: &ChainLayout) -> Result<Self, DecodeError> {
+        let length = in_range("chain length", layout.length.into(), 0, MEMBERS_MAX)?;
+        reserved_bytes("chain reserved", &layout.reserved)?;
+        let (used, unused) = layout.nodes.split_at(4 * length);
+        reserved_bytes("chain nodes", unused)?;
+        let nodes = used.chunks_exact(4).map(|node| Ipv4Addr::new(node[0], node[1], node[2], node[3]));
+        Ok(Self::new(PartitionId(layout.partition.get()), Epoch(layout.epoch.get()), nodes))
+    }
+}
+
+/// Makes room for a chain header in an encoded request. What is none, or has room, is left as it is.
+pub fn leave_room(datagram: &mut Vec<u8>) {
+    let Ok((header, _)) = HeaderLayout::mut_from_prefix(datagram) else { return };
+    if header.chain != 0 || !may_have_room(header) {
+        return;
+    }
+    header.chain = 1;
+    let length = header.body_length.get() + ChainHeader::BYTES as u16;
+    header.body_length = length.into();
+    let at = size_of::<HeaderLayout>();
+    datagram.splice(at..at, [0; ChainHeader::BYTES]);
+}
+
+/// The room of a datagram, if it has some: a switch writes there.
+pub fn room_of(datagram: &mut [u8]) -> Option<&mut [u8; ChainHeader::BYTES]> {
+    let has_room = HeaderLayout::peek(datagram)?.chain != 0;
+    datagram.get_mut(size_of::<HeaderLayout>()..)?.first_chunk_mut().filter(|_| has_room)
+}
+
+/// Writes a datagram that has room to `out`, which is cleared, as if it had none; what was there. `None`: it has no room, and nothing is written.
+pub fn take_room(datagram: &[u8], out: &mut Vec<u8>) -> Option<Result<ChainHeader, DecodeError>> {
+    let header = *HeaderLayout::peek(datagram).filter(|header| header.chain != 0)?;
+    Some(without_room(header, &datagram[size_of::<HeaderLayout>()..], out))
+}
+
+fn without_room(
+    mut header: HeaderLayout,
+    rest: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<ChainHeader, DecodeError> {
+    if !may_have_room(&header) {
+        return Err(DecodeError::UnknownValue { field: "chain", value: header.chain.into() });
+    }
+    let mut reader = Reader::new(rest);
+    let chain = ChainHeader::decode(reader.layout_ref("chain header")?)?;
+    let stated = usize::from(header.body_length.get());
+    let length = stated.checked_sub(ChainHeader::BYTES);
+    let length = length.ok_or(DecodeError::TooShort { field: "body_length" })?;
+    header.chain = 0;
+    header.body_length = (length as u16).into();
+    out.clear();
+    out.extend_from_slice(header.as_bytes());
+    out.extend_from_slice(reader.rest());
+    Ok(chain)
+}
+
+/// Only what clients send to a ring.
+fn may_have_room(header: &HeaderLayout) -> bool {
+    matches!(header.opcode(), Some(Opcode::Get | Opcode::Update | Opcode::Scan | Opcode::Bundle))
+}
+
+/// Where the number is that says whether there is room: for programs that look at bytes.
+pub const CHAIN_FLAG_AT: usize = offset_of!(HeaderLayout, chain);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+    use crate::{ClientId, Datagram, Get, KeyDigest, KeyspaceId, OpId, Update};
+
+    fn get() -> Vec<u8> {
+        let op = OpId { client: ClientId(7), sequence: 9 };
+        let (keyspace, digest) = (KeyspaceId(3), KeyDigest([5; 16]));
+        let mut bytes = Vec::new();
+        Get { keyspace, op, digest, reply_to: None, forwarded: None, key: b"key" }.encode(&mut bytes);
+        bytes
+    }
+
+    fn chain(nodes: u8) -> ChainHeader {
+        let nodes = (0..nodes).map(|node| Ipv4Addr::new(10, 0, 0, node));
+        ChainHeader::new(PartitionId(0x0102_0304), Epoch(0x0506_0708), nodes)
+    }
+
+    #[test]
+    fn what_is_put_into_the_room_is_what_is_taken_out() {
+        for nodes in 0..=MEMBERS_MAX as u8 {
+            let mut sent = get();
+            leave_room(&mut sent);
+            assert_eq!(sent.len(), get().len() + ChainHeader::BYTES);
+            assert!(Datagram::decode(&sent).is_err(), "who does not take the room out takes nothing in");
+            *room_of(&mut sent).unwrap() = chain(nodes).to_bytes();
+            let mut left = b"left over".to_vec();
+            assert_eq!(take_room(&sent, &mut left), Some(Ok(chain(nodes))));
+            assert_eq!(left, get());
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_stays_as_it_is() {
+        let (mut plain, mut out) = (get(), b"as it was".to_vec());
+        assert_eq!(room_of(&mut plain), None);
+        assert_eq!(take_room(&plain, &mut out), None);
+        assert_eq!(out, b"as it was");
+        let mut once = get();
+        leave_room(&mut once);
+        let mut twice = once.clone();
+        leave_room(&mut twice);
+        assert_eq!(once, twice);
+        let mut other = Vec::new();
+        crate::control::Probe { term: crate::Term(1), nonce: 1 }.encode(&mut other);
+        let before = other.clone();
+        leave_room(&mut other);
+        assert_eq!(other, before, "no request");
+        other[CHAIN_FLAG_AT] = 1;
+        other.resize(200, 0);
+        assert!(take_room(&other, &mut out).unwrap().is_err(), "nobody but a client leaves room");
+    }
+
+    #[test]
+    fn a_header_that_lies_is_refused() {
+        let refused = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut bytes = get();
+            leave_room(&mut bytes);
+            *room_of(&mut bytes).unwrap() = chain(3).to_bytes();
+            change(&mut bytes);
+            let taken = take_room(&bytes, &mut Vec::new());
+            assert!(taken.is_none_or(|taken| taken.is_err()), "{bytes:?}");
+        };
+        refused(&|bytes| bytes[48 + 8] = 10);
+        refused(&|bytes| bytes[48 + 9] = 1);
+        refused(&|bytes| bytes[48 + 12 + 12] = 1);
+        refused(&|bytes| bytes.truncate(95));
+        refused(&|bytes| bytes[5] = 1);
+        refused(&|bytes| bytes[CHAIN_FLAG_AT] = 2);
+    }
+
+    /// The largest request is still a datagram.
+    const _: () = assert!(
+        Update::FIXED_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX + ChainHeader::BYTES <= DATAGRAM_BYTES_MAX
+    );
+}
