@@ -99,7 +99,10 @@ impl MixedLoad {
                 let [first, last] = [asked.next, last].map(|number| u128::from_be_bytes(key(number)));
                 let range = MatchRange::new(first, last).expect("keys are in the order of their numbers");
                 let (wants, bytes_max) = (ScanWants::Values, DATAGRAM_BYTES_MAX);
-                self.submit(now, Request::Scan { wants, range, after: &[], bytes_max })?
+                // So that the node need not look through the partition from its beginning, and ends within it.
+                let before = range.first().checked_sub(1).map(u128::to_be_bytes);
+                let after = before.as_ref().map_or(&[][..], |key| key);
+                self.submit(now, Request::Scan { wants, range, after, bytes_max })?
             }
         };
         if self.asked.len() <= ticket.index() {
