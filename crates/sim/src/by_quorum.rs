@@ -44,7 +44,8 @@ pub(crate) fn deletions_at_busy_nodes(scenario: &mut Scenario) {
     by_quorum(scenario);
     scenario.timing.fence_interval = Duration::from_millis(20);
     scenario.workload.pause_ns_max = 10 * MILLISECOND_NS;
-    scenario.faults = Faults { late_ns: 5 * MILLISECOND_NS, ..Faults::NONE };
+    scenario.faults =
+        Faults { late_ns: 5 * MILLISECOND_NS, late_disk_ns: 5 * MILLISECOND_NS, ..Faults::NONE };
 }
 
 /// The operator adds and drains nodes all the time, so that members' places go to others, and much is lost.

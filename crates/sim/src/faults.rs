@@ -127,6 +127,8 @@ faults! {
     keyspace_interval_ns "keyspace-interval" Time 0, 0, 300_000_000;
     /// About so often the operator has a partition split, or two merged. 0: never.
     reshape_interval_ns "reshape-interval" Time 0, 0, 200_000_000;
+    /// A busy machine: a node gets to what its disk has done up to so late, and to the rest of what the disk is to do after a page of it.
+    late_disk_ns "late-disk" Time 0, 500_000, 10_000_000;
 }
 
 /// What goes wrong between instances and store; probabilities in millionths.

@@ -57,7 +57,7 @@ const MUTATIONS: [(Hook, &str, &str, &str); 45] = [
     (Hook::Tc, "tc.h", "offsetof(struct iphdr, daddr), &to", "offsetof(struct iphdr, saddr), &to"),
     (Hook::Xdp, "rewrite.h", "__builtin_memcpy(room, header, sizeof(*room));", ""),
     (Hook::Xdp, "rewrite.h", "(__u16)~sum ? (__u16)~sum : 0xffff", "udp->check"),
-    (Hook::Tc, "tc.h", "0, sum, BPF_F_MARK_MANGLED_0);", "0, 0, BPF_F_MARK_MANGLED_0);"),
+    (Hook::Tc, "tc.h", "0, sum, BPF_F_MARK_MANGLED_0);", "0, sum + 1, BPF_F_MARK_MANGLED_0);"),
     (Hook::Tc, "routing.h", "addresses[0] = address_of_node(slot, chain->tail);", ""),
     (Hook::Xdp, "routing.h", "fate != FATE_ROUTE || !datagram->room", "true"),
     (Hook::Xdp, "parsing.h", "header->chain != 1 ||", ""),

@@ -54,7 +54,8 @@ fn a_spare_joins_at_the_end_and_leaves_when_the_original_holds_everything() {
         let before = order(&cluster);
         let (away, spare) = replaced(&mut cluster, place);
         assert_eq!(partition(&cluster, P0).tail(), spare);
-        cluster.run(10);
+        // Every epoch of a chain is in the tables (C5), and switches are waited for (C7).
+        cluster.run(60);
         assert!(cluster.is_routed(P0, spare), "the tail answers the gets");
         let status = cluster.status().partitions.into_iter().find(|it| it.id == P0.0).unwrap();
         let shown = status.members.last().unwrap();

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use nicekv_dataplane::Prefix;
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase};
-use nicekv_wire::{Datagram, KeyspaceId, NodeId, Now, PartitionId};
+use nicekv_wire::{Datagram, Duration, KeyspaceId, NodeId, Now, PartitionId};
 
 use super::node::{Node, address};
 use super::switch::Switch;
@@ -102,7 +102,8 @@ pub(super) fn config(nodes: u16, replicas: usize) -> Config {
         switches: vec![SwitchId(0), SwitchId(1)],
         services: Vec::new(),
         topology: Default::default(),
-        timing: Timing::default(),
+        // Asked of switches, or not: the same seeds are to be the same worlds.
+        timing: Timing { count_interval: Duration::ZERO, ..Timing::default() },
     }
 }
 

@@ -63,7 +63,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         ("x=write-set=2", "write-set belongs to quorum"),
         ("x=replication=quorum", "needs a write-set"),
         ("x=replicas=4", "4 replicas need at least as many nodes, there are 3"),
-        ("x=partitioning=range", "not supported yet"),
+        ("x=partitioning=x", "must be hash or range"),
         ("x=unicast=127.10.0.0/16", "used twice"),
         ("x=colour=red", "there is no setting \"colour\""),
     ] {

@@ -97,9 +97,9 @@ impl Cluster {
             self.note(|names| Some(format!("{} has forced its log", names.host(Host::Node(index)))));
         }
         self.nodes[index].done.push_back(*busy);
-        if self.turns.below(2) == 0 && self.faults.late_ns > 0 {
+        if self.faults.late_disk_ns > 0 && self.turns.below(2) == 0 {
             // A busy machine: the loop has other things to do, and then datagrams, too.
-            let late_ns = self.turns.below(self.faults.late_ns);
+            let late_ns = self.turns.below(self.faults.late_disk_ns);
             return self.wake_node(index, now_ns + late_ns);
         }
         let more = self.nodes[index].turn(now_ns, self.scenario.pace.service_ns, &mut self.random);
@@ -122,7 +122,7 @@ impl Cluster {
             self.wake_node(index, at_ns);
         }
         if self.nodes[index].is_unfinished {
-            let late_ns = self.turns.below(self.faults.late_ns.max(1));
+            let late_ns = self.turns.below(self.faults.late_disk_ns.max(1));
             self.wake_node(index, self.queue.now_ns() + late_ns);
         }
         if !self.nodes[index].inbox.is_empty() {

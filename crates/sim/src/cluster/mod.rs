@@ -127,7 +127,7 @@ impl Cluster {
         };
         let mut nodes: Vec<Node> =
             (0..scenario.node_count()).map(|index| draw_node(index, &scenario.faults, &mut random)).collect();
-        if scenario.faults.late_ns > 0 {
+        if scenario.faults.late_disk_ns > 0 {
             for (node, salt) in nodes.iter_mut().zip(0..) {
                 node.slices = Some(Random::new(seed ^ SLICES ^ salt));
             }

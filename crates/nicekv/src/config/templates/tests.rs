@@ -103,7 +103,7 @@ fn fields<T: DeserializeOwned>() -> Vec<String> {
 #[test]
 fn every_field_that_a_role_reads_is_there() {
     use Template::{Cluster, Edge, Gateway, Metadata, Node, Switch, UserSwitch};
-    let rings = &["replication", "write_set", "replicas", "partitions"][..];
+    let rings = &["partitioning", "replication", "write_set", "replicas", "partitions"][..];
     let of_cluster = &["replicas", "replication", "write_set", "partition_bits", "clients"][..];
     let others = &["metadata", "nodes", "gateways", "timing"][..];
     let own = &["data_directory", "coordinates", "copy_mib_per_second", "linger_us", "metrics"][..];
