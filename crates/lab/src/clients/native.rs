@@ -8,6 +8,7 @@ use nicekv_client::{ClientCore, Config, Keyspace, OperationError, Outcome, Reque
 use nicekv_history::{Action, Answer, Call};
 use nicekv_placement::{KeyOrder, match_digest};
 use nicekv_runtime::{UdpEndpoint, new_client_id, now, readable, renew_client_id, wait};
+use nicekv_wire::route::take_room;
 use nicekv_wire::scan::ScanWants;
 use nicekv_wire::{Header, KeyspaceId, MatchRange, OpId, Status};
 
@@ -105,12 +106,14 @@ impl NativeClient {
     /// Drives the one op in flight to its end: the op id that it was sent under last (one that replicas were too busy for is tried
     /// again under another), and what is taken of what the client was told.
     fn finish<T>(&mut self, take: impl FnOnce(Told<'_>) -> T) -> io::Result<(OpId, T)> {
-        let mut sent = OpId::NONE;
+        let (mut sent, mut plain) = (OpId::NONE, Vec::new());
         loop {
             let core = &mut self.core;
             self.endpoint.send_with(|out| {
                 let to = core.poll_transmit(out)?;
-                sent = Header::decode(out).expect("what the core has encoded").0.op;
+                // Requests to chains have room that a switch is to fill (C5).
+                let bytes = if take_room(out, &mut plain).is_some() { &plain } else { &*out };
+                sent = Header::decode(bytes).expect("what the core has encoded").0.op;
                 Some(to)
             })?;
             if let Some(completion) = self.core.poll_event() {
