@@ -150,7 +150,7 @@ fn datagrams_follow_the_installed_tables() {
         panic!("a status was asked for")
     };
     let hits: Vec<_> = tables.iter().map(|table| (table.name.as_str(), table.hits)).collect();
-    assert_eq!(hits, [("unicast_vring", 1), ("division", 0), ("multicast_vring", 2)]);
+    assert_eq!(hits, [("unicast_vring", 1), ("division", 0), ("multicast_vring", 2), ("record", 0)]);
     assert_eq!(counters.get(Counter::OpcodeRefused), 1);
     stop.stop();
     thread.join().unwrap().unwrap();
