@@ -99,6 +99,10 @@ pub struct Timing {
     pub divide_gets_min: u32,
     /// Between two questions to a switch for what clients ask (TurboKV §5.1); zero: it is not asked.
     pub count_interval: Duration,
+    /// So long is counted, while nothing else goes on, before partitions are moved, split or merged because of load (TurboKV §5.1).
+    pub balance_period: Duration,
+    /// That is done because of load only if a keyspace was asked so often in such a period.
+    pub balance_requests_min: u32,
     /// Between two installations of the same tables in a switch that does not answer, and between two
     /// questions for its status.
     pub switch_interval: Duration,
@@ -123,6 +127,8 @@ impl Default for Timing {
             divide_interval: Duration::from_secs(5),
             divide_gets_min: 1000,
             count_interval: Duration::from_secs(1),
+            balance_period: Duration::from_secs(10),
+            balance_requests_min: 1000,
             switch_interval: Duration::from_millis(200),
         }
     }
@@ -342,6 +348,7 @@ impl Config {
             timing.rejoin_delay,
             timing.fence_interval,
             timing.divide_interval,
+            timing.balance_period,
             timing.switch_interval,
         ];
         let sound = counts.iter().all(|count| *count > 0)

@@ -148,6 +148,7 @@ impl Metadata {
             Datagram::ProbeReply(reply) => reply.node,
             Datagram::Usage(usage) => usage.node,
             Datagram::Sources(sources) => sources.node,
+            Datagram::Heat(heat) => heat.node,
             _ => {
                 self.counters.foreign += 1;
                 return;
@@ -190,6 +191,7 @@ impl Metadata {
             Datagram::Sources(sources) => {
                 observations.handle_sources(&self.committed, sources).map(|()| false)
             }
+            Datagram::Heat(heat) => observations.handle_heat(&self.committed, heat).map(|()| false),
             Datagram::Report(report) => observations.handle_report(&self.committed, now_ns, report),
             Datagram::ProbeReply(reply) => {
                 observations.handle_probe_reply(now_ns, reply);
@@ -327,7 +329,7 @@ impl Metadata {
         self.settle();
         let decision = decide(&self.situation());
         self.observations.loads.turn(self.now_ns, nanoseconds(self.config.timing.divide_interval));
-        let Some(Decision { state, expelled, divided_by_load }) = decision else { return };
+        let Some(Decision { state, expelled, divided_by_load }) = decision else { return self.balance() };
         self.observations.loads.divided += divided_by_load as u64;
         let until_ns = self.now_ns + nanoseconds(self.config.timing.rejoin_delay);
         for (id, node) in expelled {

@@ -14,13 +14,14 @@
 //! Reading order: `config`, `state` (what is persisted), `observations` (what was heard: `membership`, who is live and who has a lease;
 //! `watch`; `switches`), `policy` (what differs by protocol), `view` (what a partition sees), `decide` (`epochs`: what
 //! happens to it; `handoffs`: who stands in; `moves`: originals that change, by `targets`, what the ring says, and `change`, `keyspaces` and
-//! `partitions`, what an operator asks for; `reshaping`: partitions that are split or merged; `dropped`: what becomes of partitions that are no more; `divisions`: which replica answers whose gets), `announce` (`rules`: the tables), `leader` (ties them together), `election` (who leads, of several), `status`, `capacity`.
+//! `partitions`, what an operator asks for; `reshaping`: partitions that are split or merged; `dropped`: what becomes of partitions that are no more; `divisions`: which replica answers whose gets; `migration`: what is moved, split and merged by load, which `balance` carries out), `announce` (`rules`: the tables), `leader` (ties them together), `election` (who leads, of several), `status`, `capacity`.
 
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
 
 mod announce;
+mod balance;
 mod capacity;
 mod change;
 mod config;
@@ -55,9 +56,9 @@ pub use plant::Plant;
 pub use state::{StateError, persisted_version};
 pub use status::{
     BalancingStatus, ClusterInfo, ControlPlane, Counters, DiskState, DroppedStatus, Health, HealthCounts,
-    KeyspaceInfo, KeyspaceStatus, MemberStanding, MemberStatus, MemberStatusState, NodeState, NodeStatus,
-    NodeWish, PartitionState, PartitionStatus, ReshapingPhase, ReshapingStatus, Status, StrangerStatus,
-    SwitchStatus, UsageStatus,
+    HotKeyStatus, KeyspaceInfo, KeyspaceStatus, MemberStanding, MemberStatus, MemberStatusState,
+    MigrationStatus, NodeState, NodeStatus, NodeWish, PartitionState, PartitionStatus, ReshapingPhase,
+    ReshapingStatus, Status, StrangerStatus, SwitchStatus, UsageStatus,
 };
 pub use store::StateStore;
 

@@ -15,6 +15,8 @@ pub(crate) struct Targets {
     /// What a partition owns never changes.
     partitions: Vec<PartitionId>,
     merges: Vec<Reshaping>,
+    /// Where some are to be because of load.
+    placed: BTreeMap<PartitionId, Vec<NodeId>>,
     sets: BTreeMap<PartitionId, Vec<NodeId>>,
 }
 
@@ -24,13 +26,36 @@ impl Targets {
         let ring = state.ring();
         let partitions: Vec<_> = state.partitions().map(|(id, _)| id).collect();
         let merges = state.reshapings.iter().filter(|wish| wish.at.is_none()).cloned().collect();
-        if (&self.ring, &self.partitions, &self.merges) == (&ring, &partitions, &merges) {
+        let placed = state.placements().map(|(id, nodes)| (id, nodes.to_vec())).collect();
+        if (&self.ring, &self.partitions, &self.merges, &self.placed)
+            == (&ring, &partitions, &merges, &placed)
+        {
             return;
         }
+        self.placed = placed;
         self.sets.clear();
         (self.ring, self.partitions, self.merges) = (ring, partitions, merges);
         for spec in &state.keyspaces {
             self.add(state, spec);
+        }
+        self.place();
+    }
+
+    /// What is placed is there, as far as these nodes are to hold something; what is to be merged is where the first one is.
+    fn place(&mut self) {
+        let Self { ring, merges, placed, sets, .. } = self;
+        for (id, nodes) in placed.iter() {
+            let Some(set) = sets.get_mut(id) else { continue };
+            let mut others: Vec<NodeId> = set.iter().copied().filter(|node| !nodes.contains(node)).collect();
+            others.reverse();
+            let of = |node: &NodeId| if ring.contains(node) { Some(*node) } else { others.pop() };
+            *set = nodes.iter().filter_map(of).collect();
+        }
+        for merge in merges.iter().filter(|merge| merge.parents.iter().any(|id| placed.contains_key(id))) {
+            let first = merge.parents.first().and_then(|id| sets.get(id)).cloned();
+            if let (Some(first), Some(last)) = (first, merge.parents.last()) {
+                sets.insert(*last, first);
+            }
         }
     }
 

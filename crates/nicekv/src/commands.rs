@@ -4,6 +4,7 @@ use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
 use crate::gateway;
 use crate::keyspaces::describe_dropped;
+use crate::migration::describe_migration;
 use crate::partitions::describe_reshaping;
 use crate::problems::problems;
 use futures_executor::block_on;
@@ -179,6 +180,7 @@ fn describe(status: &Status, with_partitions: bool) -> Vec<String> {
         format!("node {name} {address} {state:?}, {gets_per_second} gets/s")
     }));
     lines.extend(status.balancing.as_ref().map(describe_balancing));
+    lines.extend(status.migrations.iter().flat_map(describe_migration));
     lines.extend(keyspaces.iter().map(describe_keyspace));
     lines.extend(status.dropped.iter().map(describe_dropped));
     lines.extend(status.reshapings.iter().map(describe_reshaping));

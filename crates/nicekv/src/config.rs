@@ -17,7 +17,7 @@ mod tests;
 mod topology;
 
 pub(crate) use command::{ConfigCommand, run};
-pub(crate) use keyspaces::{KeyspaceSection, Partitioning, Replication};
+pub(crate) use keyspaces::{KeyspaceBalancing, KeyspaceSection, Partitioning, Replication};
 pub(crate) use sections::{
     GatewaySection, InstanceSection, MacAddress, MetadataSection, NodeSection, PortSection, Store,
     SwitchSection, TimingSection,
@@ -29,7 +29,7 @@ use keyspaces::protocol;
 use nicekv_client::Keyspace;
 use nicekv_dataplane::{Prefix, VringSet};
 use nicekv_metadata::{Balancing, NODES_MAX, NodeConfig as MetadataNode, ServiceConfig, SwitchId, Timing};
-use nicekv_placement::{KeyOrder, KeyspaceSpec, RingsBase, check_keyspaces};
+use nicekv_placement::{KeyOrder, KeyspaceSpec, LoadBalancing, RingsBase, check_keyspaces};
 use nicekv_wire::{Duration, KeyspaceId, NodeId};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -197,6 +197,9 @@ impl ClusterConfig {
             name: "default".into(),
             protocol: protocol("default", self.replication, self.write_set)?,
             order: KeyOrder::Hash,
+            balancing: LoadBalancing::None,
+            partition_keys: None,
+            partition_bytes: None,
             replicas: self.replicas,
             partitions: 1u32.checked_shl(self.partition_bits.into()).unwrap_or(0),
             unicast: self.unicast_vring,

@@ -3,7 +3,7 @@
 //! A change is written down by the metadata service and carried out step by step; the command waits and may be ended: the change goes on.
 
 use crate::commands::{self, ChangeArguments, ListArguments, answer, ask_for, print};
-use crate::config::{Partitioning, Replication};
+use crate::config::{KeyspaceBalancing, Partitioning, Replication};
 use crate::discovery;
 use crate::failure::Failure;
 use nicekv_metadata::{DroppedStatus, KeyspaceChange, KeyspacePlan, KeyspaceStatus, Status};
@@ -51,6 +51,15 @@ pub(crate) struct CreateArguments {
     /// Partitions, a power of two [default: as in the default keyspace]
     #[arg(long, value_name = "N")]
     partitions: Option<u32>,
+    /// Whether partitions are moved, split and merged by what they are asked
+    #[arg(long, value_enum, default_value = "none")]
+    balancing: KeyspaceBalancing,
+    /// With `--balancing migrate`: a partition with more keys is split
+    #[arg(long, value_name = "N")]
+    partition_keys: Option<u64>,
+    /// The same of bytes, keys and values together
+    #[arg(long, value_name = "N")]
+    partition_bytes: Option<u64>,
 }
 
 #[derive(clap::Args)]
@@ -109,7 +118,7 @@ pub(crate) fn describe_dropped(dropped: &DroppedStatus) -> String {
 }
 
 fn create(arguments: &CreateArguments) -> Result<(), Failure> {
-    let CreateArguments { name, change, replication, write_set, partitioning, replicas, partitions } =
+    let CreateArguments { name, change, replication, write_set, partitioning, replicas, partitions, .. } =
         arguments;
     let replication = match replication {
         Replication::Multicast => "multicast",
@@ -127,6 +136,10 @@ fn create(arguments: &CreateArguments) -> Result<(), Failure> {
     set("write-set", write_set.map(|value| value.to_string()));
     let by_range = *partitioning == Partitioning::Range;
     set("partitioning", by_range.then(|| "range".into()));
+    let migrates = arguments.balancing == KeyspaceBalancing::Migrate;
+    set("balancing", migrates.then(|| "migrate".into()));
+    set("partition-keys", arguments.partition_keys.map(|value| value.to_string()));
+    set("partition-bytes", arguments.partition_bytes.map(|value| value.to_string()));
     set("replicas", replicas.map(|value| value.to_string()));
     set("partitions", partitions.map(|value| value.to_string()));
     let endpoint = discovery::find(&change.endpoint)?;

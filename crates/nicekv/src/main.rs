@@ -17,6 +17,7 @@ mod keyspaces;
 mod lab;
 mod logs;
 mod metrics;
+mod migration;
 mod nodes;
 mod notify;
 mod partitions;

@@ -30,6 +30,8 @@ pub(crate) enum PartitionCommand {
     ///
     /// First both come to the same nodes, if they are not there.
     Merge(MergeArguments),
+    /// Show what balancing by migration has done, waits for and would do next, and keys that it cannot help
+    Balance(ListArguments),
     /// Give up a split, or a merge, that is not done
     Cancel(CancelArguments),
 }
@@ -98,6 +100,7 @@ pub(crate) fn run(command: &PartitionCommand) -> Result<(), Failure> {
             let endpoint = discovery::find(&change.endpoint)?;
             carry_out(&endpoint, &PartitionChange::Merge { partitions: [*one, *other] }, change)
         }
+        PartitionCommand::Balance(arguments) => crate::migration::show(arguments),
         PartitionCommand::Cancel(CancelArguments { partition, endpoint }) => {
             let endpoint = discovery::find(endpoint)?;
             let wanted = PartitionChange::Cancel { partition: *partition };

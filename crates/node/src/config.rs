@@ -55,6 +55,8 @@ pub struct Timing {
     pub usage_bytes_per_second: u64,
     /// Between two reports of which sources ask for what; zero: there are none, and nothing is counted.
     pub sources_interval: Duration,
+    /// Between two reports of where the load of partitions lies; zero: there are none, and no samples are taken.
+    pub heat_interval: Duration,
     /// What nobody needs any more is read, and removed, about so fast (R16), some at every heartbeat.
     pub discard_bytes_per_second: u64,
     /// Most overdue values that the node has deleted in the background, in the partitions that it leads, some at every heartbeat.
@@ -75,6 +77,7 @@ impl Default for Timing {
             usage_interval: Duration::from_secs(1),
             usage_bytes_per_second: 1 << 20,
             sources_interval: Duration::from_secs(1),
+            heat_interval: Duration::from_secs(2),
             discard_bytes_per_second: 16 << 20,
             expiry_deletes_per_second: 2_000,
         }

@@ -10,7 +10,7 @@
 //!    `visibility` (what may be shown elsewhere);
 //! 4. `control` (what the metadata service says) with `discard` (what nobody needs any more), `form` and `birth` (partitions that take the place of
 //!    others); `log`;
-//! 5. `scrub`, `usage`, `sources`, `trace`.
+//! 5. `scrub`, `usage`, `sources`, `heat`, `trace`.
 
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
@@ -27,6 +27,7 @@ mod discards;
 mod exploration;
 mod form;
 mod formations;
+mod heat;
 mod host;
 mod hosted;
 mod log;
@@ -40,6 +41,7 @@ mod protocol;
 mod records;
 mod requests;
 mod routes;
+mod samples;
 mod scrub;
 mod session;
 mod sources;

@@ -10,6 +10,7 @@ use crate::hosted::Partitions;
 use crate::membership::Membership;
 use crate::plant::Plant;
 use crate::protocol::{CopyChunk, CopyRequest, Message, Page, Protocol};
+use crate::samples::HeatWatch;
 use crate::scrub::Scrub;
 use crate::sources::SourceCounts;
 use crate::status::NodeStatus;
@@ -34,6 +35,7 @@ pub struct NodeCore<P> {
     pub(crate) scrub: Scrub,
     pub(crate) usage: UsageWatch,
     pub(crate) sources: SourceCounts,
+    pub(crate) heat: HeatWatch,
     pub(crate) discards: Discards,
     pub(crate) formations: Formations,
     pub(crate) births: Births,
@@ -52,6 +54,7 @@ impl<P: Protocol> NodeCore<P> {
     pub fn new(config: NodeConfig) -> Self {
         Self {
             sources: SourceCounts::new(!config.timing.sources_interval.is_zero()),
+            heat: HeatWatch::default(),
             host: Host::new(config),
             partitions: Partitions::default(),
             scrub: Scrub::default(),
@@ -68,6 +71,7 @@ impl<P: Protocol> NodeCore<P> {
     }
 
     /// A datagram arrived at the node's address.
+    #[allow(clippy::too_many_lines, reason = "one arm for each message")]
     pub fn handle_datagram(&mut self, now: Now, from: SocketAddrV4, bytes: &[u8]) {
         let mut plain = core::mem::take(&mut self.without_room);
         match take_room(bytes, &mut plain) {
@@ -143,6 +147,7 @@ impl<P: Protocol> NodeCore<P> {
             | Datagram::Report(_)
             | Datagram::Usage(_)
             | Datagram::Sources(_)
+            | Datagram::Heat(_)
             | Datagram::ProbeReply(_) => self.host.counters.refused += 1,
         }
     }
@@ -310,6 +315,7 @@ impl<P: Protocol> NodeCore<P> {
             self.scrub(now);
             self.watch_usage(now);
             self.tell_sources(now);
+            self.tell_heat(now);
             self.discard();
             self.form(now);
             self.retry_births(now);

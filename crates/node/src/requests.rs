@@ -91,6 +91,10 @@ impl<P: Protocol> NodeCore<P> {
             {
                 self.sources.note(membership.partition, *header.reply_to.unwrap_or(from).ip());
             }
+            let (id, value) = (membership.partition, asked_value(&request));
+            if let Some(value) = value {
+                self.note_heat(id, value);
+            }
             self.partitions[slot].on_request(&mut self.host, now, from, request);
         }
     }
@@ -165,4 +169,16 @@ impl<P: Protocol> NodeCore<P> {
         self.host.counters.malformed += u64::from(!holds);
         holds
     }
+}
+
+/// The match value of the key that a client has asked this node for; none of a scan, nor of what another node has passed on.
+fn asked_value(request: &Request<'_>) -> Option<u128> {
+    let digest = match request {
+        Request::Get(get) if get.forwarded.is_none() => &get.digest,
+        Request::Update(update, _) => &update.digest,
+        Request::Query(query) => &query.digest,
+        Request::Store(store) => &store.digest,
+        Request::Get(_) | Request::Scan(_) => return None,
+    };
+    Some(digest.match_value())
 }

@@ -15,6 +15,7 @@ use crate::host::Host;
 use crate::membership::Membership;
 use crate::node_core::NodeCore;
 use crate::protocol::{Page, Protocol, Request, stored_entries};
+use crate::samples;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use nicekv_wire::control::{KeyspaceUsage, USAGE_KEYSPACES_MAX, Usage};
@@ -23,6 +24,8 @@ use nicekv_wire::{KeyspaceId, NodeId, Now, PartitionId};
 
 /// Most pages at one heartbeat: partitions may be small.
 const PAGES_MAX: usize = 16;
+/// Keys whose values are kept, to know where the middle is; every second one goes when there are so many.
+const SAMPLE_MAX: usize = 256;
 
 /// See the module.
 #[derive(Clone, Default)]
@@ -54,12 +57,18 @@ struct Count {
     bytes: u64,
     /// When counting began: later writes may not be in it.
     begun_ns: u64,
+    /// The match value behind half of the keys.
+    middle: u128,
 }
 
 #[derive(Clone, Default)]
 struct Counting {
     count: Count,
     after: Vec<u8>,
+    /// Match values of every so many-th key.
+    sample: Vec<u128>,
+    /// 2 to the power of that.
+    stride_bits: u32,
 }
 
 impl UsageWatch {
@@ -79,6 +88,12 @@ impl UsageWatch {
         if self.partition == Some(id) {
             self.counting = None;
         }
+    }
+
+    /// Keys, bytes, and the match value behind half of the keys, of a partition that this node tells of and has counted.
+    pub(crate) fn size_of(&self, host: &Host, membership: &Membership) -> (u64, u64, u128) {
+        let count = self.counts.get(&membership.partition).filter(|_| tells(host, membership));
+        count.map_or((0, 0, 0), |count| (count.keys, count.bytes, count.middle))
     }
 
     fn requests(&mut self, keyspace: KeyspaceId) -> Option<&mut Requests> {
@@ -148,7 +163,7 @@ impl<P: Protocol> NodeCore<P> {
             self.host.storage.note_counted(id);
             usage.partition = Some(id);
             let count = Count { begun_ns: now.boot_ns, ..Count::default() };
-            usage.counting = Some(Counting { count, after: Vec::new() });
+            usage.counting = Some(Counting { count, ..Counting::default() });
         }
         let (id, counting) = (usage.partition.expect("one is counted"), usage.counting.as_ref());
         let after = &counting.expect("just begun").after;
@@ -162,11 +177,15 @@ impl<P: Protocol> NodeCore<P> {
         usage.pending = None;
         let mut counting = usage.counting.take().expect("a page of it was asked for");
         usage.bytes_left = usage.bytes_left.saturating_sub(page.entries.len());
-        counting.add(page);
-        if page.more {
+        let (more, id) = (page.more, usage.partition.expect("one is counted"));
+        let slot = self.partitions.slot(id);
+        let membership = slot.map(|slot| self.partitions[slot].membership());
+        counting.add(page, |key| membership.map_or(0, |it| it.digest(key).match_value()));
+        if more {
             usage.counting = Some(counting);
         } else {
-            usage.counts.insert(usage.partition.expect("one is counted"), counting.count);
+            let middle = membership.map_or(0, |it| samples::middle(&counting.sample, it.range, it.order));
+            usage.counts.insert(id, Count { middle, ..counting.count });
         }
         self.count_next(now);
     }
@@ -209,7 +228,7 @@ impl Requests {
 }
 
 impl Counting {
-    fn add(&mut self, page: Page<'_>) {
+    fn add(&mut self, page: Page<'_>, value: impl Fn(&[u8]) -> u128) {
         let mut last = page.corrupt.last().map_or(&[][..], |key| key);
         // One that is damaged has a value, here or elsewhere.
         for key in page.corrupt {
@@ -217,12 +236,29 @@ impl Counting {
             self.count.bytes += key.len() as u64;
         }
         for (key, entry) in stored_entries(page.entries) {
-            if let Ok(Entry { value: Some(value), .. }) = Entry::decode(entry) {
+            if let Ok(Entry { value: Some(stored), .. }) = Entry::decode(entry) {
                 self.count.keys += 1;
-                self.count.bytes += (key.len() + value.len()) as u64;
+                self.count.bytes += (key.len() + stored.len()) as u64;
+                self.take_sample(|| value(key));
             }
             last = last.max(key);
         }
         self.after = last.to_vec();
+    }
+
+    /// Keeps few values of many keys, at equal distances.
+    fn take_sample(&mut self, value: impl FnOnce() -> u128) {
+        if !self.count.keys.is_multiple_of(1 << self.stride_bits) {
+            return;
+        }
+        self.sample.push(value());
+        if self.sample.len() == SAMPLE_MAX {
+            let mut at = 0;
+            self.sample.retain(|_| {
+                at += 1;
+                at % 2 == 0
+            });
+            self.stride_bits += 1;
+        }
     }
 }

@@ -11,18 +11,21 @@
 //! Numbers up to [`KEYSPACES_MAX`] are those of configured keyspaces; commands give others, each once ([`CREATED_FIRST`]). The pairs of rings are as
 //! many, and all known from the beginning ([`ring_pairs`]), so that switches drop what is for a keyspace that they do not know yet.
 
+mod settings;
+
 use alloc::collections::BTreeSet;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::Ipv4Addr;
-use core::str::FromStr;
 
 use nicekv_wire::limits::MEMBERS_MAX;
 use nicekv_wire::quorum::{Quorum, QuorumError};
 use nicekv_wire::{KeyOrder, KeyspaceId, MatchRange, Replication};
 use thiserror::Error;
+
+use settings::Settings;
 
 use crate::{PARTITION_BITS_MAX, Partitioning, RingsBase, Vrings};
 
@@ -37,8 +40,7 @@ pub const PARTITIONS_MAX: u32 = 4096;
 /// Longest name of a keyspace.
 pub const KEYSPACE_NAME_BYTES_MAX: usize = 64;
 
-const SETTINGS: &str =
-    "id, replication, write-set, replicas, partitioning, partitions, unicast and multicast";
+const SETTINGS: &str = "id, replication, write-set, replicas, partitioning, partitions, balancing, partition-keys, partition-bytes, unicast and multicast";
 
 /// How the replicas are kept in step, as far as an operator chooses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +55,16 @@ pub enum Protocol {
     },
     /// The first replica orders all puts, each passes them to the next one, the last answers (C1 to C10).
     Chain,
+}
+
+/// Whether partitions go where load is little.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LoadBalancing {
+    /// They are where the ring says.
+    #[default]
+    None,
+    /// They are moved, split and merged by what they are asked (TurboKV §5.1).
+    Migrate,
 }
 
 /// What a text need not say.
@@ -107,6 +119,12 @@ pub struct KeyspaceSpec {
     pub replicas: usize,
     /// Partitions that it begins with, a power of two.
     pub partitions: u32,
+    /// Whether they go where load is little.
+    pub balancing: LoadBalancing,
+    /// Keys that one may hold before it is split; none: any.
+    pub partition_keys: Option<u64>,
+    /// The same of what keys and values are together.
+    pub partition_bytes: Option<u64>,
     /// Base of the unicast ring, a /16.
     pub unicast: Ipv4Addr,
     /// Base of the multicast ring, a /16.
@@ -157,6 +175,10 @@ pub enum Refusal {
     TooFewNodes { replicas: usize, nodes: usize },
     #[error("{partitions} partitions, allowed are powers of two up to {KEYSPACE_PARTITIONS_MAX}")]
     Partitions { partitions: u32 },
+    #[error("balancing=migrate splits partitions, which those by quorum cannot be")]
+    MigrateByQuorum,
+    #[error("partition-keys and partition-bytes belong to balancing=migrate, which splits what is larger")]
+    LimitWithoutMigrate,
     #[error("{ring} is not the base of a /16")]
     Ring { ring: Ipv4Addr },
     #[error("the ring {ring}/16 is used twice")]
@@ -174,8 +196,19 @@ impl KeyspaceSpec {
     pub fn of(defaults: &KeyspaceDefaults) -> Self {
         let KeyspaceDefaults { id, replicas, partitions, rings } = *defaults;
         let (unicast, multicast) = rings.rings(id);
-        let (protocol, order) = Default::default();
-        Self { id, name: "default".into(), protocol, order, replicas, partitions, unicast, multicast }
+        Self {
+            id,
+            name: "default".into(),
+            protocol: Protocol::default(),
+            order: KeyOrder::default(),
+            replicas,
+            partitions,
+            balancing: LoadBalancing::None,
+            partition_keys: None,
+            partition_bytes: None,
+            unicast,
+            multicast,
+        }
     }
 
     /// Reads `name` or `name=setting=value,…`, and checks it.
@@ -233,6 +266,13 @@ impl KeyspaceSpec {
         if !partitions.is_power_of_two() || partitions > KEYSPACE_PARTITIONS_MAX {
             return Err(Refusal::Partitions { partitions });
         }
+        let migrates = self.balancing == LoadBalancing::Migrate;
+        if migrates && matches!(self.protocol, Protocol::Quorum { .. }) {
+            return Err(Refusal::MigrateByQuorum);
+        }
+        if !migrates && (self.partition_keys.is_some() || self.partition_bytes.is_some()) {
+            return Err(Refusal::LimitWithoutMigrate);
+        }
         let is_inside = |ring: &Ipv4Addr| ring.octets()[2..] != [0, 0];
         if let Some(ring) = [self.unicast, self.multicast].into_iter().find(is_inside) {
             return Err(Refusal::Ring { ring });
@@ -287,8 +327,17 @@ impl fmt::Display for KeyspaceSpec {
         write!(
             formatter,
             "{name}=id={id},replication={replication},replicas={replicas},partitioning={partitioning},\
-             partitions={partitions},unicast={unicast}/16,multicast={multicast}/16"
-        )
+             partitions={partitions},"
+        )?;
+        if self.balancing == LoadBalancing::Migrate {
+            formatter.write_str("balancing=migrate,")?;
+        }
+        for (name, limit) in [("keys", self.partition_keys), ("bytes", self.partition_bytes)] {
+            if let Some(limit) = limit {
+                write!(formatter, "partition-{name}={limit},")?;
+            }
+        }
+        write!(formatter, "unicast={unicast}/16,multicast={multicast}/16")
     }
 }
 
@@ -325,104 +374,6 @@ pub fn check_keyspaces(keyspaces: &[KeyspaceSpec], nodes: usize) -> Result<(), K
         return Err(KeyspaceError::TooManyPartitions { partitions });
     }
     Ok(())
-}
-
-/// What a text says.
-#[derive(Default)]
-struct Settings {
-    id: Option<u16>,
-    protocol: Option<Protocol>,
-    write_set: Option<u8>,
-    replicas: Option<usize>,
-    order: Option<KeyOrder>,
-    partitions: Option<u32>,
-    unicast: Option<Ipv4Addr>,
-    multicast: Option<Ipv4Addr>,
-}
-
-impl Settings {
-    fn parse(text: &str) -> Result<Self, Refusal> {
-        let mut settings = Self::default();
-        for setting in text.split(',').filter(|_| !text.is_empty()) {
-            let (name, value) =
-                setting.split_once('=').ok_or_else(|| Refusal::NoSetting { setting: setting.into() })?;
-            settings.set(name, value)?;
-        }
-        Ok(settings)
-    }
-
-    fn set(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
-        match name {
-            "id" => once(&mut self.id, "id", number("id", value)?),
-            "replication" => once(&mut self.protocol, "replication", protocol(value)?),
-            "write-set" => once(&mut self.write_set, "write-set", number("write-set", value)?),
-            "replicas" => once(&mut self.replicas, "replicas", number("replicas", value)?),
-            "partitioning" => once(&mut self.order, "partitioning", key_order(value)?),
-            "partitions" => once(&mut self.partitions, "partitions", number("partitions", value)?),
-            "unicast" => once(&mut self.unicast, "unicast", ring("unicast", value)?),
-            "multicast" => once(&mut self.multicast, "multicast", ring("multicast", value)?),
-            _ => Err(Refusal::UnknownSetting { setting: name.into() }),
-        }
-    }
-
-    fn complete(self, name: &str, defaults: &KeyspaceDefaults) -> Result<KeyspaceSpec, Refusal> {
-        let protocol = match (self.protocol.unwrap_or_default(), self.write_set) {
-            (Protocol::Quorum { .. }, None) => return Err(Refusal::QuorumWithoutWriteSet),
-            (Protocol::Quorum { .. }, Some(write_set)) => Protocol::Quorum { write_set },
-            (_, Some(_)) => return Err(Refusal::WriteSetWithoutQuorum),
-            (protocol, None) => protocol,
-        };
-        let id = self.id.map_or(defaults.id, KeyspaceId);
-        let default = KeyspaceSpec::of(&KeyspaceDefaults { id, ..*defaults });
-        Ok(KeyspaceSpec {
-            name: name.to_string(),
-            protocol,
-            order: self.order.unwrap_or(default.order),
-            replicas: self.replicas.unwrap_or(default.replicas),
-            partitions: self.partitions.unwrap_or(default.partitions),
-            unicast: self.unicast.unwrap_or(default.unicast),
-            multicast: self.multicast.unwrap_or(default.multicast),
-            ..default
-        })
-    }
-}
-
-fn once<T>(place: &mut Option<T>, setting: &str, value: T) -> Result<(), Refusal> {
-    match place.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(Refusal::SaidTwice { setting: setting.into() }),
-    }
-}
-
-fn bad_value(setting: &'static str, value: &str, expected: &'static str) -> Refusal {
-    Refusal::Value { setting, value: value.into(), expected }
-}
-
-fn number<T: FromStr>(setting: &'static str, value: &str) -> Result<T, Refusal> {
-    value.parse().map_err(|_| bad_value(setting, value, "a number that is not too large"))
-}
-
-/// Of a quorum the write set is said apart.
-fn protocol(value: &str) -> Result<Protocol, Refusal> {
-    match value {
-        "multicast" => Ok(Protocol::Multicast),
-        "quorum" => Ok(Protocol::Quorum { write_set: 0 }),
-        "chain" => Ok(Protocol::Chain),
-        _ => Err(bad_value("replication", value, "multicast, chain or quorum")),
-    }
-}
-
-fn key_order(value: &str) -> Result<KeyOrder, Refusal> {
-    match value {
-        "hash" => Ok(KeyOrder::Hash),
-        "range" => Ok(KeyOrder::Range),
-        _ => Err(bad_value("partitioning", value, "hash or range")),
-    }
-}
-
-fn ring(setting: &'static str, value: &str) -> Result<Ipv4Addr, Refusal> {
-    let address = value.strip_suffix("/16").and_then(|address| address.parse().ok());
-    address.ok_or_else(|| bad_value(setting, value, "a /16 like 10.12.0.0/16"))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::random::Random;
 use nicekv_client::Keyspace;
-use nicekv_placement::{KeyOrder, KeyspaceDefaults, KeyspaceSpec, Protocol, RingsBase};
+use nicekv_placement::{KeyOrder, KeyspaceDefaults, KeyspaceSpec, LoadBalancing, Protocol, RingsBase};
 use nicekv_wire::KeyspaceId;
 use nicekv_wire::limits::PORT_DEFAULT;
 
@@ -19,12 +19,21 @@ pub struct Shape {
     pub partition_bits: u8,
     /// How keys become match values.
     pub order: KeyOrder,
+    /// Whether partitions go where load is little.
+    pub migrates: bool,
 }
 
 impl Shape {
     /// With a primary.
     pub fn multicast(replicas: usize, partition_bits: u8) -> Self {
-        Self { replicas, write_set: None, is_chain: false, partition_bits, order: KeyOrder::Hash }
+        Self {
+            replicas,
+            write_set: None,
+            is_chain: false,
+            partition_bits,
+            order: KeyOrder::Hash,
+            migrates: false,
+        }
     }
 
     /// Of chains.
@@ -40,6 +49,11 @@ impl Shape {
     /// The same, of keys in their order.
     pub fn by_range(self) -> Self {
         Self { order: KeyOrder::Range, ..self }
+    }
+
+    /// The same, with partitions that go where load is little.
+    pub fn that_migrates(self) -> Self {
+        Self { migrates: true, ..self }
     }
 
     /// Whether it has no primary.
@@ -63,6 +77,9 @@ impl Shape {
         let mut spec = KeyspaceSpec::of(&KeyspaceDefaults { id, replicas, partitions, rings });
         spec.name = format!("keyspace-{id}");
         spec.order = self.order;
+        if self.migrates {
+            spec.balancing = LoadBalancing::Migrate;
+        }
         if let Some(write_set) = self.write_set {
             spec.protocol = Protocol::Quorum { write_set };
         }

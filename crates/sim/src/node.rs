@@ -89,6 +89,8 @@ pub struct Surroundings {
     pub coordinates: bool,
     /// Between two reports of who asks for what; zero: there are none.
     pub sources: Duration,
+    /// Between two reports of where load lies, likewise.
+    pub heat: Duration,
     /// How fast they discard what nobody needs.
     pub discard_bytes_per_second: u64,
     /// A bug of the replicas.
@@ -199,6 +201,7 @@ impl Node {
                 scrub_interval: SCRUB_INTERVAL,
                 usage_interval: Duration::ZERO,
                 sources_interval: surroundings.sources,
+                heat_interval: surroundings.heat,
                 discard_bytes_per_second: surroundings.discard_bytes_per_second,
                 ..Timing::default()
             },

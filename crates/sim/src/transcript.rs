@@ -178,7 +178,9 @@ impl Names {
             directed @ (Datagram::Directed(_) | Datagram::Misdirected(_)) => self.directed(&directed)?,
             // Every heartbeat, or every few.
             Datagram::DirectoryQuery(_) | Datagram::DirectoryPage(_) => return None,
-            Datagram::ScrubPage(_) | Datagram::Usage(_) | Datagram::Sources(_) => return None,
+            Datagram::ScrubPage(_) | Datagram::Usage(_) | Datagram::Sources(_) | Datagram::Heat(_) => {
+                return None;
+            }
             Datagram::Assign(assign) => describe_assign(&assign),
             Datagram::AssignAck(ack) => {
                 let activated = if ack.activated { ", activated" } else { "" };

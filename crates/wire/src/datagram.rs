@@ -7,6 +7,7 @@ use crate::control::{
 };
 use crate::directory::{Directed, DirectoryPage, DirectoryQuery, Misdirected};
 use crate::header::Header;
+use crate::heat::Heat;
 use crate::quorum::{Entrust, Entrusted, QuorumHeld, QuorumQuery, QuorumStore, Tombstones, TombstonesAck};
 use crate::recovery::{Fetch, RecoverReply, RecoverRequest};
 use crate::repair::{RepairReply, RepairRequest};
@@ -169,6 +170,8 @@ datagrams! {
     39 => Usage,
     /// Node to metadata: who asks it for what.
     40 => Sources,
+    /// Node to metadata: where the load of its partitions lies.
+    41 => Heat,
     also
     /// Secondary that cannot answer a get itself, to the primary.
     16 => ForwardedGet is Get,

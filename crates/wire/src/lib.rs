@@ -33,6 +33,7 @@ pub mod directory;
 pub mod durations;
 mod error;
 mod header;
+pub mod heat;
 mod identifiers;
 mod keyspace;
 pub mod limits;

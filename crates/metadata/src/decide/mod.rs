@@ -1,12 +1,13 @@
 //! From the persisted state and what was observed to the next state: a pure function.
 //!
 //! `policy` says what differs by protocol, `epochs` what happens to a partition, `handoffs` who stands in, `divisions` who answers whose gets,
-//! `dropped` what becomes of partitions that are no more, `reshaping` how some become others.
+//! `dropped` what becomes of partitions that are no more, `reshaping` how some become others, `migration` what follows from load.
 
 mod divisions;
 pub(crate) mod dropped;
 pub(crate) mod epochs;
 mod handoffs;
+pub(crate) mod migration;
 pub(crate) mod moves;
 pub(crate) mod reshaping;
 

@@ -3,6 +3,8 @@
 //!
 //! Invariant: whatever comes from a process that is not live, or concerns an epoch that is past, changes nothing.
 
+mod balance;
+mod heats;
 mod loads;
 mod membership;
 pub(crate) mod requests;
@@ -13,12 +15,15 @@ mod watch;
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use nicekv_wire::control::{AssignAck, Heartbeat, ProbeReply, Report, ReportKind, Sources, Usage};
+use nicekv_wire::heat::Heat;
 use nicekv_wire::{NodeId, PartitionId};
 
 use crate::config::{Config, Timing, nanoseconds};
 use crate::plant::Plant;
 use crate::policy::Policy;
 use crate::state::State;
+pub(crate) use balance::{Balance, REST_PERIODS};
+pub(crate) use heats::Heats;
 pub(crate) use loads::{Load, SourceLoads};
 pub(crate) use membership::Membership;
 pub(crate) use switches::Switches;
@@ -38,6 +43,8 @@ pub(crate) struct Observations {
     pub(crate) switches: Switches,
     pub(crate) usages: Usages,
     pub(crate) loads: SourceLoads,
+    pub(crate) heats: Heats,
+    pub(crate) balance: Balance,
     /// A leader before may have granted leases that run until then.
     quiet_until_ns: u64,
     /// Processes that do not know yet that they were removed somewhere: they get no lease (R12).
@@ -59,6 +66,8 @@ impl Observations {
             switches: Switches::new(&config.switches, config.topology.clone(), &config.timing),
             usages: Usages::default(),
             loads: SourceLoads::default(),
+            heats: Heats::default(),
+            balance: Balance::new(now_ns),
             quiet_until_ns: now_ns + quiet_ns,
             unaware: BTreeSet::new(),
             plant: None,
@@ -108,6 +117,9 @@ impl Observations {
         let is_node = |id| after.node(id).is_some();
         self.loads.retain(|id| after.partition(id).is_some(), is_node);
         self.switches.requests.retain(|id| after.partition(id).is_some());
+        self.heats
+            .retain(|id, node| after.partition(id).is_some_and(|it| it.member(node).is_some()), is_node);
+        self.balance.handle_change(before, after, now_ns);
         for (id, _, _) in after.gone() {
             let watch = self.watches.entry(id).or_default();
             if before.partition(id).is_some() {
@@ -147,6 +159,14 @@ impl Observations {
             return Err(Stale);
         }
         self.loads.handle(sources, |id| state.partition(id).is_some());
+        Ok(())
+    }
+
+    pub(crate) fn handle_heat(&mut self, state: &State, heat: &Heat) -> Result<(), Stale> {
+        if !self.membership.is_live(heat.node, heat.incarnation) {
+            return Err(Stale);
+        }
+        self.heats.handle(heat, |id, node| state.partition(id).is_some_and(|it| it.member(node).is_some()));
         Ok(())
     }
 

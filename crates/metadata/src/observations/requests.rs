@@ -48,6 +48,10 @@ impl Window {
         Self { begun_ns: now_ns, by_partition: BTreeMap::new() }
     }
 
+    pub(crate) fn begun_ns(&self) -> u64 {
+        self.begun_ns
+    }
+
     pub(crate) fn of(&self, id: PartitionId) -> Option<&Asked> {
         self.by_partition.get(&id)
     }
@@ -64,7 +68,7 @@ struct Counted {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestCounts {
     switches: BTreeMap<SwitchId, Counted>,
-    /// Since this leader began.
+    /// What decisions go by.
     pub(crate) window: Window,
     /// What is shown next, and what is shown, with its end.
     recent: Window,
@@ -124,6 +128,11 @@ impl RequestCounts {
         };
         let of_table = |table: Table| keys(table).zip(&requests[table as usize]).map(difference).collect();
         Some(Table::ALL.map(of_table).into())
+    }
+
+    /// Decisions go by what is asked from now on.
+    pub(crate) fn begin_window(&mut self, now_ns: u64) {
+        self.window = Window::begun_at(now_ns);
     }
 
     fn turn(&mut self, now_ns: u64) {

@@ -7,6 +7,7 @@ mod divisions;
 mod dropped;
 mod encoding;
 mod partition;
+mod placed;
 mod reshaped;
 mod reshaping;
 
@@ -26,12 +27,13 @@ pub(crate) use dropped::{Dropped, Gone};
 pub(crate) use encoding::node_id;
 use encoding::{by_partition, keyspace_ids, keyspaces};
 pub(crate) use partition::{Left, Member, Partition, Process, Removed, Standing};
+use placed::Placed;
 pub(crate) use reshaping::{
     Child, FORMING_MAX, Forming, Parent, RESHAPED_MAX, RESHAPINGS_MAX, Reshaping, is_followed,
 };
 
 /// Version of the encoding, its first byte.
-const FORMAT_VERSION: u8 = 9;
+const FORMAT_VERSION: u8 = 10;
 
 /// What the operator wants of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +85,9 @@ pub(crate) struct State {
     /// Partitions that were split or merged, of which somebody may still hold something.
     #[serde(with = "by_partition")]
     pub(crate) reshaped: BTreeMap<PartitionId, Gone>,
+    /// Where partitions are to be, if not where the ring says (TurboKV §5.1).
+    #[serde(with = "by_partition")]
+    placed: BTreeMap<PartitionId, Placed>,
 }
 
 /// Why the core does not start.
@@ -142,6 +147,7 @@ impl State {
             next_partition: 0,
             reshapings: Vec::new(),
             reshaped: BTreeMap::new(),
+            placed: BTreeMap::new(),
         }
     }
 
@@ -272,6 +278,7 @@ impl State {
         let reshaped = self.reshaped.extract_if(.., |_, gone| gone.keyspace == id);
         let reshaped = reshaped.map(|(id, gone)| (id, gone.end(spec.replicas)));
         let partitions = partitions.chain(reshaped).collect();
+        self.placed.retain(|id, _| self.partitions.contains_key(id));
         let is_there = |parent: &PartitionId| self.partitions.contains_key(parent);
         self.reshapings.retain(|wish| wish.parents.iter().all(is_there));
         if id < CREATED_FIRST {
@@ -342,6 +349,7 @@ impl State {
             return Err("a partition has an id that is to be given");
         }
         self.validate_reshapings()?;
+        self.validate_placed()?;
         self.keyspaces.iter().try_for_each(|spec| self.validate_keyspace(spec))
     }
 

@@ -52,8 +52,10 @@ impl State {
     pub(crate) fn succeed(&mut self, reshaping: &Reshaping, children: Vec<(PartitionId, Partition)>) {
         let ids: Vec<PartitionId> = children.iter().map(|(id, _)| *id).collect();
         let epoch = children.iter().map(|(_, child)| child.epoch).max().unwrap_or(1);
-        for id in &reshaping.parents {
+        for id in reshaping.parents.iter().rev() {
             let parent = self.partitions.remove(id).expect("the partition is there");
+            self.placed.remove(id);
+            self.inherit_placement(&parent, &ids);
             self.reshaped.insert(*id, Gone::succeeded_by(&parent, epoch, ids.clone()));
         }
         self.partitions.extend(children);

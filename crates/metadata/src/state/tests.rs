@@ -34,6 +34,7 @@ fn state() -> State {
         next_partition: 0,
         reshapings: Vec::new(),
         reshaped: BTreeMap::new(),
+        placed: BTreeMap::new(),
     };
     for keyspace in 0..2 {
         for range in spec(keyspace, 1 << keyspace).ranges() {
@@ -41,6 +42,21 @@ fn state() -> State {
         }
     }
     state
+}
+
+#[test]
+fn what_is_to_be_elsewhere_is_there_and_can_be_there() {
+    let place = |nodes: &[u16]| {
+        let nodes = nodes.iter().copied().map(NodeId).collect::<Vec<_>>();
+        move |state: &mut State| state.place(PartitionId(0), nodes)
+    };
+    let mut state = state();
+    place(&[1])(&mut state);
+    assert_eq!(State::decode(&state.encode()), Ok(state));
+    let why = "a partition is to be where it cannot be";
+    refused(place(&[]), why);
+    refused(place(&[1, 1]), why);
+    refused(|state| state.place(PartitionId(99), vec![NodeId(1)]), why);
 }
 
 #[track_caller]

@@ -2,6 +2,8 @@
 
 mod chains;
 mod info;
+mod migration;
+mod migrations;
 mod phases;
 mod reshapings;
 mod survey;
@@ -15,6 +17,7 @@ use nicekv_wire::MatchRange;
 use serde::{Deserialize, Serialize};
 
 pub use info::{ClusterInfo, KeyspaceInfo};
+pub use migration::{HotKeyStatus, MigrationStatus};
 pub use phases::{ReshapingPhase, ReshapingStatus};
 
 /// The state of everything.
@@ -57,6 +60,9 @@ pub struct Status {
     /// How gets are divided among replicas; none if they are not to be.
     #[serde(default)]
     pub balancing: Option<BalancingStatus>,
+    /// Keyspaces whose partitions go where load is little.
+    #[serde(default)]
+    pub migrations: Vec<MigrationStatus>,
     /// What was not understood or not taken.
     pub counters: Counters,
     /// Who answers; the driver knows.

@@ -55,6 +55,7 @@ impl Metadata {
             switches: self.observations.switches.status(),
             tables: self.observations.switches.table_status(),
             balancing: self.balancing_status(),
+            migrations: self.migrations(),
             counters: self.counters,
             control_plane: ControlPlane::default(),
         }
@@ -309,7 +310,7 @@ impl Metadata {
         self.observations.switches.why_not_ready()
     }
 
-    pub(super) fn unfinished(&self, id: PartitionId, partition: &Partition) -> Option<String> {
+    pub(crate) fn unfinished(&self, id: PartitionId, partition: &Partition) -> Option<String> {
         let view = self.situation().view(id, partition);
         if view::is_lost(partition, &view) {
             return Some("its data are lost, no member kept its storage".into());

@@ -14,6 +14,7 @@ mod fencing;
 mod forged;
 mod handoffs;
 mod keyspaces;
+mod migration;
 mod node;
 mod observed;
 mod puts;

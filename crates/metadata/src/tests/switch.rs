@@ -43,6 +43,13 @@ impl Switch {
         reply
     }
 
+    /// A client asks so often for what is at this address.
+    pub(super) fn ask(&mut self, address: [u8; 4], times: u64) {
+        for _ in 0..times {
+            let _counted = self.agent.backend_mut().route([10, 20, 2, 1], address, None);
+        }
+    }
+
     pub(super) fn routes(&self, partition: PartitionId, node: NodeId) -> bool {
         let Some(tables) = &self.tables else { return false };
         let (partition, host) = (partition.0, HostId(node.0));

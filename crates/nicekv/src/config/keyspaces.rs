@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use clap::ValueEnum;
-use nicekv_placement::{KeyOrder, KeyspaceError, KeyspaceSpec, Protocol, Refusal, RingsBase};
+use nicekv_placement::{KeyOrder, KeyspaceError, KeyspaceSpec, LoadBalancing, Protocol, Refusal, RingsBase};
 use nicekv_wire::KeyspaceId;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
@@ -49,6 +49,40 @@ impl From<KeyOrder> for Partitioning {
     }
 }
 
+/// Whether the partitions of a keyspace go where load is little.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum KeyspaceBalancing {
+    /// They are where the ring says
+    #[default]
+    None,
+    /// They are moved, split and merged by what they are asked
+    Migrate,
+}
+
+impl From<KeyspaceBalancing> for LoadBalancing {
+    fn from(balancing: KeyspaceBalancing) -> Self {
+        match balancing {
+            KeyspaceBalancing::None => Self::None,
+            KeyspaceBalancing::Migrate => Self::Migrate,
+        }
+    }
+}
+
+impl From<LoadBalancing> for KeyspaceBalancing {
+    fn from(balancing: LoadBalancing) -> Self {
+        match balancing {
+            LoadBalancing::None => Self::None,
+            LoadBalancing::Migrate => Self::Migrate,
+        }
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_none(balancing: &KeyspaceBalancing) -> bool {
+    *balancing == KeyspaceBalancing::None
+}
+
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_hash(partitioning: &Partitioning) -> bool {
     *partitioning == Partitioning::Hash
@@ -70,6 +104,12 @@ pub(crate) struct KeyspaceSection {
     pub(crate) partitioning: Partitioning,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) partitions: Option<u32>,
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub(crate) balancing: KeyspaceBalancing,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) partition_keys: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) partition_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unicast_vring: Option<Ipv4Addr>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,6 +132,9 @@ impl KeyspaceSection {
             replicas: Some(spec.replicas),
             partitioning: spec.order.into(),
             partitions: Some(spec.partitions),
+            balancing: spec.balancing.into(),
+            partition_keys: spec.partition_keys,
+            partition_bytes: spec.partition_bytes,
             unicast_vring: Some(spec.unicast),
             multicast_vring: Some(spec.multicast),
         }
@@ -107,6 +150,9 @@ impl KeyspaceSection {
             order: self.partitioning.into(),
             replicas: self.replicas.unwrap_or(default.replicas),
             partitions: self.partitions.unwrap_or(default.partitions),
+            balancing: self.balancing.into(),
+            partition_keys: self.partition_keys,
+            partition_bytes: self.partition_bytes,
             unicast: self.unicast_vring.unwrap_or(unicast),
             multicast: self.multicast_vring.unwrap_or(multicast),
         })

@@ -136,6 +136,25 @@ fn of_replica(before: Option<&NodePartition>, now: &NodePartition) -> Option<Eve
     Some(event.with("leads", now.leads).with("logged", now.logged))
 }
 
+/// What balancing by migration has done since, and keys that it names.
+fn of_migrations(before: &Status, now: &Status) -> Vec<Event> {
+    let mut events = Vec::new();
+    for told in &now.migrations {
+        let earlier = before.migrations.iter().find(|known| known.keyspace == told.keyspace);
+        let seen = earlier.and_then(|known| known.events.last()).map_or(0, |(number, _)| *number);
+        let event = |level| Event::new(level, "balancing").with("keyspace", told.name.as_str());
+        let done = told.events.iter().filter(|(number, _)| *number > seen);
+        events.extend(done.map(|(_, what)| event(Level::Info).with("what", what.as_str())));
+        let is_new =
+            |value: &str| !earlier.is_some_and(|known| known.hot_keys.iter().any(|key| key.value == value));
+        for key in told.hot_keys.iter().filter(|key| is_new(&key.value)) {
+            let event = event(Level::Warn).with("hot_value", key.value.as_str());
+            events.push(event.with("partition", u64::from(key.partition)).with("percent", key.percent));
+        }
+    }
+    events
+}
+
 pub(crate) fn of_metadata(before: Option<&MetadataObservation>, now: &MetadataObservation) -> Vec<Event> {
     let mut events = Vec::new();
     let outage = |told: &MetadataObservation| told.control_plane.outage.clone().map(|(_, why)| why);
@@ -149,7 +168,10 @@ pub(crate) fn of_metadata(before: Option<&MetadataObservation>, now: &MetadataOb
         _ => {}
     }
     match (before.and_then(|before| before.status.as_ref()), &now.status) {
-        (Some(before), Some(now)) if before.term == now.term => of_status(before, now, &mut events),
+        (Some(before), Some(now)) if before.term == now.term => {
+            of_status(before, now, &mut events);
+            events.extend(of_migrations(before, now));
+        }
         (_, Some(now)) => events.push(Event::new(Level::Info, "leads").with("term", now.term)),
         (Some(before), None) => {
             events.push(Event::new(Level::Warn, "leads-no-more").with("term", before.term));

@@ -308,7 +308,13 @@ impl Node {
 /// Nothing happens of its own accord but heartbeats.
 pub(crate) fn quiet() -> Timing {
     let zero = std::time::Duration::ZERO;
-    Timing { scrub_interval: zero, usage_interval: zero, sources_interval: zero, ..Timing::default() }
+    Timing {
+        scrub_interval: zero,
+        usage_interval: zero,
+        sources_interval: zero,
+        heat_interval: zero,
+        ..Timing::default()
+    }
 }
 
 pub(crate) fn member(node: u16) -> Member {

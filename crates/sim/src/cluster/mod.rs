@@ -113,18 +113,23 @@ pub struct Cluster {
     record: Record,
 }
 
+fn surroundings_of(scenario: &Scenario) -> Surroundings {
+    Surroundings {
+        metadata: &INSTANCES[..scenario.instances],
+        switch: scenario.hides_sources.then_some(SWITCH),
+        coordinates: scenario.coordination != Coordination::Switch,
+        sources: scenario.sources(),
+        heat: scenario.heat(),
+        discard_bytes_per_second: scenario.discard_bytes_per_second,
+        plant: scenario.plant.and_then(Planted::replica),
+    }
+}
+
 impl Cluster {
     /// A new cluster, all of whose processes start now.
     pub fn new(scenario: Scenario, seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let surroundings = Surroundings {
-            metadata: &INSTANCES[..scenario.instances],
-            switch: scenario.hides_sources.then_some(SWITCH),
-            coordinates: scenario.coordination != Coordination::Switch,
-            sources: scenario.sources(),
-            discard_bytes_per_second: scenario.discard_bytes_per_second,
-            plant: scenario.plant.and_then(Planted::replica),
-        };
+        let surroundings = surroundings_of(&scenario);
         let mut nodes: Vec<Node> =
             (0..scenario.node_count()).map(|index| draw_node(index, &scenario.faults, &mut random)).collect();
         if scenario.faults.late_disk_ns > 0 {

@@ -71,7 +71,18 @@ impl Scenario {
 
     /// The same as the metadata service has them: switches are asked for what they count only where something follows from it.
     pub(crate) fn timing(&self) -> Timing {
-        Timing { count_interval: Duration::ZERO, ..self.timing }
+        let count_interval = if self.migrates() { self.timing.balance_period / 5 } else { Duration::ZERO };
+        Timing { count_interval, ..self.timing }
+    }
+
+    /// Whether partitions of any keyspace go where load is little.
+    fn migrates(&self) -> bool {
+        self.keyspaces.iter().any(|shape| shape.migrates)
+    }
+
+    /// How often nodes tell where load lies.
+    pub(crate) fn heat(&self) -> Duration {
+        if self.migrates() { self.timing.balance_period / 3 } else { Duration::ZERO }
     }
 
     /// Trunks are between switches with ports.

@@ -22,8 +22,14 @@ pub struct Script {
     act: fn(&mut Cluster),
 }
 
-const PRIMARY: Shape =
-    Shape { replicas: 3, write_set: None, is_chain: false, partition_bits: 0, order: KeyOrder::Hash };
+const PRIMARY: Shape = Shape {
+    replicas: 3,
+    write_set: None,
+    is_chain: false,
+    partition_bits: 0,
+    order: KeyOrder::Hash,
+    migrates: false,
+};
 const HALVES: Shape = Shape { partition_bits: 1, ..PRIMARY };
 const QUORUM: Shape = Shape { write_set: Some(2), ..PRIMARY };
 

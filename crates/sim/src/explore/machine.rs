@@ -52,6 +52,7 @@ impl Machine {
             usage_interval: zero,
             usage_bytes_per_second: 0,
             sources_interval: zero,
+            heat_interval: zero,
             discard_bytes_per_second: 0,
             expiry_deletes_per_second: 0,
         };

@@ -16,8 +16,14 @@ use nicekv_client::Coordination;
 use nicekv_metadata::Timing;
 use nicekv_wire::{Duration, KeyOrder};
 
-const PRIMARY: Shape =
-    Shape { replicas: 3, write_set: None, is_chain: false, partition_bits: 0, order: KeyOrder::Hash };
+const PRIMARY: Shape = Shape {
+    replicas: 3,
+    write_set: None,
+    is_chain: false,
+    partition_bits: 0,
+    order: KeyOrder::Hash,
+    migrates: false,
+};
 
 const CHAIN: Shape = Shape { is_chain: true, ..PRIMARY };
 
