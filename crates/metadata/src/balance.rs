@@ -8,25 +8,28 @@
 //!
 //! While anything is under way, or anybody is away, nothing is counted and nothing is begun: what was counted then would say little.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use nicekv_placement::{KEYSPACE_PARTITIONS_MAX, KeyOrder, KeyspaceSpec, LoadBalancing};
+use nicekv_wire::control::DiskSpace;
 use nicekv_wire::{KeyspaceId, NodeId, PartitionId};
 
 use crate::change::Refused;
 use crate::config::nanoseconds;
-use crate::decide::migration::{Because, Load, Rules, Step, Verdict, judge};
+use crate::decide::migration::{Because, Load, Room, Rules, Step, Verdict, judge};
 use crate::leader::Metadata;
 use crate::observations::REST_PERIODS;
 use crate::partitions::{MatchValue, PartitionChange};
+use crate::plant::Plant;
 use crate::policy::Policy;
 use crate::state::Partition;
 
-/// Splits because of load end at so many partitions for each node.
+/// Splits end at so many partitions of a keyspace for each node.
 const PARTITIONS_PER_NODE: usize = 16;
-/// No node holds more because of splits.
+/// No node is given more, of all keyspaces, nor holds more because of splits.
 const HELD_MAX: usize = 512;
 
 impl Metadata {
@@ -51,6 +54,7 @@ impl Metadata {
             return;
         }
         if waits_for.is_none() {
+            self.observations.balance.periods += 1;
             for spec in self.migrating() {
                 let verdict = self.judged(&spec);
                 self.observations.balance.steps.extend(verdict.steps.iter().cloned());
@@ -58,6 +62,9 @@ impl Metadata {
             }
         }
         self.observations.switches.requests.begin_window(now_ns);
+        if waits_for.is_none() {
+            self.observations.heats.age();
+        }
         self.observations.balance.waits_for = waits_for;
         if let Some(step) = self.observations.balance.steps.pop_front() {
             self.carry_out(&step);
@@ -78,7 +85,7 @@ impl Metadata {
 
     /// What would follow if the period ended now.
     pub(crate) fn judged(&self, spec: &KeyspaceSpec) -> Verdict {
-        let nodes = self.committed.ring();
+        let nodes = self.rooms(spec.id);
         let partitions_max = (PARTITIONS_PER_NODE * nodes.len()).max(2 * spec.partitions as usize);
         let rules = Rules {
             is_chain: Policy::of(spec).is_chain,
@@ -88,10 +95,25 @@ impl Metadata {
             keys_max: spec.partition_keys,
             bytes_max: spec.partition_bytes,
             requests_min: self.config.timing.balance_requests_min.into(),
+            plant: self.observations.planted(),
         };
         let loads =
             self.partitions_of(spec.id).into_iter().map(|(id, partition)| self.load_of(id, partition));
         judge(&rules, &nodes, &loads.collect::<Vec<_>>())
+    }
+
+    /// The nodes of the ring, with what they hold of other keyspaces.
+    fn rooms(&self, keyspace: KeyspaceId) -> Vec<Room> {
+        let mut held = BTreeMap::<NodeId, usize>::new();
+        for (_, partition) in self.committed.partitions().filter(|(_, it)| it.keyspace != keyspace) {
+            partition.members.iter().for_each(|member| *held.entry(member.node).or_default() += 1);
+        }
+        let room = |node: NodeId| Room {
+            node,
+            has_space: self.observations.membership.space(node) == DiskSpace::Enough,
+            held: held.get(&node).copied().unwrap_or(0),
+        };
+        self.committed.ring().into_iter().map(room).collect()
     }
 
     fn load_of(&self, id: PartitionId, partition: &Partition) -> Load {
@@ -101,6 +123,11 @@ impl Metadata {
         let is_border = |at: &u128| partition.range.first() < *at && *at <= partition.range.last();
         let now_ns = self.situation().now_ns;
         let rest_ns = nanoseconds(self.config.timing.balance_period) * REST_PERIODS;
+        let is_at_rest = self.observations.has(Plant::RestIgnored);
+        let rests = observations.balance.rests(id, self.committed.placement(id).is_some(), now_ns, rest_ns);
+        let first = partition.range.first().checked_add(1);
+        let at_first = first.filter(|_| self.observations.has(Plant::SplitAtFirst)).map(|at| (at, 500));
+        let cut = hottest.map(|heat| (heat.cut, heat.below_cut));
         Load {
             id,
             range: partition.range,
@@ -109,10 +136,10 @@ impl Metadata {
             updates: asked.updates,
             keys: fullest.map_or(0, |heat| heat.keys),
             bytes: fullest.map_or(0, |heat| heat.bytes),
-            cut: hottest.map(|heat| (heat.cut, heat.below_cut)).filter(|(at, _)| is_border(at)),
+            cut: at_first.or(cut).filter(|(at, _)| is_border(at)),
             top: hottest.filter(|heat| heat.for_top > 0).map(|heat| (heat.top, heat.for_top)),
             middle: fullest.map(|heat| heat.middle).filter(is_border),
-            rests: observations.balance.rests(id, self.committed.placement(id).is_some(), now_ns, rest_ns),
+            rests: rests && !is_at_rest,
             is_young: observations.balance.is_young(id, now_ns, rest_ns),
         }
     }
@@ -177,7 +204,10 @@ impl Metadata {
             }
         };
         let what = match begun {
-            Ok(()) => what,
+            Ok(()) => {
+                self.observations.balance.count(keyspace, step);
+                what
+            }
             Err(refused) => format!("{what}: refused: {refused}"),
         };
         self.observations.balance.tell(keyspace, what);

@@ -56,12 +56,20 @@ pub enum Plant {
     ParentNotKept,
     /// C9: an epoch with other members has the chain in another order.
     ChainReversed,
+    /// Balancing: what was moved a moment ago is moved again.
+    RestIgnored,
+    /// Balancing: what is too hot is split behind its first value, wherever its load lies.
+    SplitAtFirst,
+    /// Balancing: the hottest partition is given away, whether that helps or not.
+    UnfittingGiven,
+    /// Balancing: neighbours are merged however much they are asked, and however new they are.
+    HotMerged,
 }
 
 #[cfg(any(test, feature = "exploration"))]
 impl Plant {
     /// Every one.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 26] = [
         Self::RemovalNotAwaited,
         Self::PromoteBeforeCopied,
         Self::InconsistentLeads,
@@ -84,6 +92,10 @@ impl Plant {
         Self::OutsideUntold,
         Self::ParentNotKept,
         Self::ChainReversed,
+        Self::RestIgnored,
+        Self::SplitAtFirst,
+        Self::UnfittingGiven,
+        Self::HotMerged,
     ];
 }
 

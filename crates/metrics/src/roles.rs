@@ -192,6 +192,7 @@ fn observe_cluster(samples: &mut Samples, status: &Status) {
     samples.set(&METADATA_SWITCHES, &["behind"], switches(|connected, current| connected && !current));
     samples.set(&METADATA_SWITCHES, &["disconnected"], switches(|connected, _| !connected));
     observe_keyspaces(samples, status);
+    observe_migrations(samples, status);
     let ignored = &status.counters;
     for (reason, count) in [
         ("malformed", ignored.malformed),
@@ -201,6 +202,19 @@ fn observe_cluster(samples: &mut Samples, status: &Status) {
         ("transmits_dropped", ignored.transmits_dropped),
     ] {
         samples.set(&METADATA_IGNORED, &[reason], count);
+    }
+}
+
+fn observe_migrations(samples: &mut Samples, status: &Status) {
+    for told in &status.migrations {
+        let name = told.name.as_str();
+        for (step, count) in [("move", told.moves), ("split", told.splits), ("merge", told.merges)] {
+            samples.set(&METADATA_BALANCING_STEPS, &[name, step], count);
+        }
+        if let Some((_, percent)) = told.hottest {
+            samples.set(&METADATA_BALANCING_LOAD, &[name], percent);
+        }
+        samples.set(&METADATA_HOT_KEYS, &[name], told.hot_keys.len() as u64);
     }
 }
 

@@ -333,6 +333,8 @@ impl ClusterConfig {
                     .then(|| Duration::from_millis(self.timing.handoff_delay_ms)),
                 rebalance_delay: (self.timing.rebalance_delay_ms > 0)
                     .then(|| Duration::from_millis(self.timing.rebalance_delay_ms)),
+                balance_period: Duration::from_millis(self.timing.balance_period_ms),
+                balance_requests_min: self.timing.balance_requests_min,
                 ..Timing::default()
             },
         };

@@ -58,6 +58,8 @@ const TIMING: TimingSection = TimingSection {
     handoffs: false,
     handoff_delay_ms: 0,
     rebalance_delay_ms: 5000,
+    balance_period_ms: 10_000,
+    balance_requests_min: 1000,
 };
 
 /// `nicekv up`

@@ -8,6 +8,7 @@
 use crate::node_core::NodeCore;
 use crate::protocol::Protocol;
 use crate::samples::{PARTITIONS_MAX, Reservoir, cut, top};
+use alloc::vec::Vec;
 use nicekv_wire::heat::{HEAT_PARTITIONS_MAX, Heat, PartitionHeat};
 use nicekv_wire::{Now, PartitionId};
 
@@ -36,7 +37,9 @@ impl<P: Protocol> NodeCore<P> {
             self.turn_heat();
         }
         let rest = self.heat.untold.len().saturating_sub(HEAT_PARTITIONS_MAX);
-        let partitions = self.heat.untold.split_off(rest);
+        let untold = self.heat.untold.split_off(rest);
+        let partitions: Vec<_> =
+            untold.into_iter().filter_map(|(id, asked)| self.heat_of(id, asked)).collect();
         if partitions.is_empty() {
             return;
         }
@@ -51,27 +54,31 @@ impl<P: Protocol> NodeCore<P> {
         self.heat.untold.clear();
         for membership in self.partitions.iter().map(P::membership) {
             let id = membership.partition;
-            let Reservoir { seen, mut values } = reservoirs.remove(&id).unwrap_or_default();
-            let (keys, bytes, middle) = self.usage.size_of(&self.host, membership);
-            if seen == 0 && keys == 0 {
-                continue;
+            let asked = reservoirs.remove(&id).unwrap_or_default();
+            if asked.seen > 0 || self.usage.size_of(&self.host, membership).0 > 0 {
+                self.heat.untold.push((id, asked));
             }
-            values.sort_unstable();
-            let (cut, below_cut) = cut(&values, membership.range, membership.order).unwrap_or_default();
-            let (top, for_top) = top(&values).unwrap_or_default();
-            let requests = seen;
-            self.heat.untold.push(PartitionHeat {
-                partition: id,
-                requests,
-                keys,
-                bytes,
-                cut,
-                middle,
-                top,
-                below_cut,
-                for_top,
-            });
         }
-        self.heat.untold.sort_unstable_by_key(|heat| (heat.requests, heat.partition));
+        self.heat.untold.sort_unstable_by_key(|(id, asked)| (asked.seen, *id));
+    }
+
+    /// What follows from a sample; nothing, if the partition is no longer here. Values are sorted here: few of them at each heartbeat.
+    fn heat_of(&self, id: PartitionId, Reservoir { seen, mut values }: Reservoir) -> Option<PartitionHeat> {
+        let membership = self.partitions[self.partitions.slot(id)?].membership();
+        let (keys, bytes, middle) = self.usage.size_of(&self.host, membership);
+        values.sort_unstable();
+        let (cut, below_cut) = cut(&values, membership.range, membership.order).unwrap_or_default();
+        let (top, for_top) = top(&values).unwrap_or_default();
+        Some(PartitionHeat {
+            partition: id,
+            requests: seen,
+            keys,
+            bytes,
+            cut,
+            middle,
+            top,
+            below_cut,
+            for_top,
+        })
     }
 }

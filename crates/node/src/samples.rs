@@ -5,7 +5,6 @@
 
 use crate::host::Map;
 use alloc::vec::Vec;
-use nicekv_wire::heat::PartitionHeat;
 use nicekv_wire::{KeyOrder, MatchRange, PartitionId};
 
 /// Values of a partition: a share is known to about four in a hundred.
@@ -18,7 +17,7 @@ pub(crate) const PARTITIONS_MAX: usize = 1024;
 pub(crate) struct HeatWatch {
     pub(crate) reservoirs: Map<PartitionId, Reservoir>,
     /// The last interval's, the least asked first.
-    pub(crate) untold: Vec<PartitionHeat>,
+    pub(crate) untold: Vec<(PartitionId, Reservoir)>,
     pub(crate) report_at_ns: u64,
 }
 

@@ -18,6 +18,8 @@ use alloc::vec::Vec;
 
 use nicekv_wire::{MatchRange, NodeId, PartitionId};
 
+use crate::plant::Plant;
+
 /// A node above this, in percent of the mean, gives something away; a partition above it is too hot for any node.
 pub(crate) const HOT_PERCENT: u64 = 130;
 /// What no node can take is split if it is above this, in percent of the mean.
@@ -84,6 +86,18 @@ pub(crate) struct Rules {
     pub(crate) bytes_max: Option<u64>,
     /// With fewer requests in a period nothing follows from how they lie.
     pub(crate) requests_min: u64,
+    /// A bug that a test has planted.
+    pub(crate) plant: Option<Plant>,
+}
+
+/// A node, and what it can still take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    pub(crate) node: NodeId,
+    /// Its disk is not full.
+    pub(crate) has_space: bool,
+    /// Partitions of other keyspaces that it holds.
+    pub(crate) held: usize,
 }
 
 impl Rules {
@@ -145,7 +159,7 @@ fn percent_of_mean(load: u64, total: u64, nodes: usize) -> u64 {
 }
 
 /// What is to be done. `partitions`: all of a keyspace, ascending by range.
-pub(crate) fn judge(rules: &Rules, nodes: &[NodeId], partitions: &[Load]) -> Verdict {
+pub(crate) fn judge(rules: &Rules, nodes: &[Room], partitions: &[Load]) -> Verdict {
     let mut judge = Judge::new(rules, nodes, partitions);
     if judge.requests >= rules.requests_min.max(1) {
         judge.split_hot();
@@ -166,20 +180,19 @@ struct Judge<'a> {
     total: u64,
     /// As it will be.
     loads: BTreeMap<NodeId, u64>,
+    /// Partitions, those of other keyspaces too.
     held: BTreeMap<NodeId, usize>,
+    full: BTreeSet<NodeId>,
     splits: usize,
     changed: BTreeSet<PartitionId>,
     verdict: Verdict,
 }
 
 impl<'a> Judge<'a> {
-    fn new(rules: &'a Rules, nodes: &[NodeId], partitions: &'a [Load]) -> Self {
-        let mut loads: BTreeMap<NodeId, u64> = nodes.iter().map(|node| (*node, 0)).collect();
-        let mut held: BTreeMap<NodeId, usize> = nodes.iter().map(|node| (*node, 0)).collect();
-        for (node, load) in &mut loads {
-            *load = partitions.iter().map(|partition| partition.at(*node)).sum();
-            held.insert(*node, partitions.iter().filter(|it| it.nodes.contains(node)).count());
-        }
+    fn new(rules: &'a Rules, nodes: &[Room], partitions: &'a [Load]) -> Self {
+        let load = |node: NodeId| partitions.iter().map(|partition| partition.at(node)).sum();
+        let here = |node: NodeId| partitions.iter().filter(|it| it.nodes.contains(&node)).count();
+        let loads: BTreeMap<NodeId, u64> = nodes.iter().map(|room| (room.node, load(room.node))).collect();
         Self {
             rules,
             partitions,
@@ -187,7 +200,8 @@ impl<'a> Judge<'a> {
             total: loads.values().sum(),
             verdict: Verdict { loads: loads.clone(), ..Verdict::default() },
             loads,
-            held,
+            held: nodes.iter().map(|room| (room.node, room.held + here(room.node))).collect(),
+            full: nodes.iter().filter(|room| !room.has_space).map(|room| room.node).collect(),
             splits: 0,
             changed: BTreeSet::new(),
         }
@@ -197,8 +211,13 @@ impl<'a> Judge<'a> {
         percent_of_mean(load, self.total, self.loads.len())
     }
 
+    /// Whether it may hold a partition more.
+    fn has_room(&self, node: NodeId) -> bool {
+        self.held.get(&node).is_some_and(|held| *held < self.rules.per_node_max) && !self.full.contains(&node)
+    }
+
     fn may_split(&self, load: &Load) -> bool {
-        let has_room = |node: &NodeId| self.held.get(node).is_none_or(|held| *held < self.rules.per_node_max);
+        let has_room = |node: &NodeId| self.has_room(*node);
         let count = self.partitions.len() + self.splits;
         count < self.rules.partitions_max
             && !self.changed.contains(&load.id)
@@ -278,18 +297,18 @@ impl<'a> Judge<'a> {
             let gift = Gift { load, from, to, relief: reads, gain: reads };
             return (!self.rules.is_chain).then_some(gift);
         }
-        let has_room = self.held.get(&to).is_some_and(|held| *held < self.rules.per_node_max);
         // Who comes to a chain is its tail, whoever goes.
         let all_reads: u64 = load.reads.values().sum();
         let gained = if self.rules.is_chain { all_reads } else { reads };
         let relief = reads + load.updates;
-        has_room.then_some(Gift { load, from, to, relief, gain: gained + load.updates })
+        self.has_room(to).then_some(Gift { load, from, to, relief, gain: gained + load.updates })
     }
 
     /// The least utilised node does not become a hot one, nor as hot as the giver was.
     fn fits(&self, gift: &Gift<'_>) -> bool {
         let after = self.loads[&gift.to] + gift.gain;
-        after < self.loads[&gift.from] && self.percent(after) <= HOT_PERCENT
+        let is_better = after < self.loads[&gift.from] && self.percent(after) <= HOT_PERCENT;
+        is_better || self.rules.plant == Some(Plant::UnfittingGiven)
     }
 
     fn hand_over(&mut self, gift: Gift<'_>) {
@@ -306,6 +325,12 @@ impl<'a> Judge<'a> {
         if !load.nodes.contains(&to) {
             *self.held.entry(to).or_default() += 1;
             self.held.entry(from).and_modify(|held| *held = held.saturating_sub(1));
+            if self.rules.is_chain {
+                // The tail until now answers no more.
+                for (tail, reads) in load.reads.iter().filter(|(node, _)| **node != from) {
+                    self.loads.entry(*tail).and_modify(|load| *load = load.saturating_sub(*reads));
+                }
+            }
         }
         self.loads.entry(from).and_modify(|load| *load = load.saturating_sub(relief));
         *self.loads.entry(to).or_default() += gain;
@@ -349,6 +374,9 @@ impl<'a> Judge<'a> {
             ..pair[0].clone()
         };
         let may_merge = |pair: &&[Load]| {
+            if self.rules.plant == Some(Plant::HotMerged) {
+                return true;
+            }
             let is_at_rest = pair.iter().all(|load| !load.rests && !load.is_young);
             is_at_rest && self.percent(both(pair)) <= COLD_PERCENT && !self.rules.is_full(&size(pair), 50)
         };

@@ -22,13 +22,36 @@ pub(crate) struct Balance {
     pub(crate) steps: VecDeque<Step>,
     moved_ns: BTreeMap<PartitionId, u64>,
     born_ns: BTreeMap<PartitionId, u64>,
+    /// Periods that were counted to their end.
+    pub(crate) periods: u64,
     /// What followed from the last period.
     pub(crate) verdicts: BTreeMap<KeyspaceId, Verdict>,
     /// Why nothing is counted.
     pub(crate) waits_for: Option<String>,
-    /// What was done, numbered from 1.
+    /// What was begun.
+    pub(crate) begun: BTreeMap<KeyspaceId, Begun>,
+    /// The same in words, numbered from 1.
     pub(crate) events: VecDeque<(u64, KeyspaceId, String)>,
     told: u64,
+}
+
+/// How many partitions of a keyspace were moved and split, and pairs of them merged.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Begun {
+    pub(crate) moves: u64,
+    pub(crate) splits: u64,
+    pub(crate) merges: u64,
+}
+
+impl Begun {
+    fn count(&mut self, step: &Step) {
+        let kind = match step {
+            Step::Move { .. } => &mut self.moves,
+            Step::Split { .. } => &mut self.splits,
+            Step::Merge { .. } => &mut self.merges,
+        };
+        *kind += 1;
+    }
 }
 
 impl Balance {
@@ -50,7 +73,9 @@ impl Balance {
         let is_there = |id: &PartitionId| after.partition(*id).is_some();
         self.moved_ns.retain(|id, _| is_there(id));
         self.born_ns.retain(|id, _| is_there(id));
-        self.verdicts.retain(|id, _| after.keyspaces.iter().any(|spec| spec.id == *id));
+        let is_keyspace = |id: &KeyspaceId| after.keyspaces.iter().any(|spec| spec.id == *id);
+        self.verdicts.retain(|id, _| is_keyspace(id));
+        self.begun.retain(|id, _| is_keyspace(id));
     }
 
     /// Whether it was moved within so many nanoseconds, as far as this leader can know.
@@ -63,6 +88,11 @@ impl Balance {
     /// Whether it came into being within so many nanoseconds.
     pub(crate) fn is_young(&self, id: PartitionId, now_ns: u64, rest_ns: u64) -> bool {
         self.born_ns.get(&id).is_some_and(|born_ns| now_ns < born_ns + rest_ns)
+    }
+
+    /// This step of a keyspace has begun.
+    pub(crate) fn count(&mut self, keyspace: KeyspaceId, step: &Step) {
+        self.begun.entry(keyspace).or_default().count(step);
     }
 
     pub(crate) fn tell(&mut self, keyspace: KeyspaceId, what: String) {

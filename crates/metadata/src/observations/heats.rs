@@ -5,6 +5,9 @@ use alloc::collections::BTreeMap;
 use nicekv_wire::heat::{Heat, PartitionHeat};
 use nicekv_wire::{NodeId, PartitionId};
 
+/// What was asked in an earlier period counts so many times less: who answers may be another one since.
+const AGED_BY: u32 = 8;
+
 /// See the module. Nodes and partitions bound it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heats {
@@ -24,6 +27,12 @@ impl Heats {
         for heat in told.partitions.iter().filter(|heat| is_member(heat.partition, told.node)) {
             self.told.entry(heat.partition).or_default().insert(told.node, *heat);
         }
+    }
+
+    /// A period begins: what was told before counts less than what will be.
+    pub(crate) fn age(&mut self) {
+        let told = self.told.values_mut().flat_map(BTreeMap::values_mut);
+        told.for_each(|heat| heat.requests /= AGED_BY);
     }
 
     /// As the member tells that is asked most.

@@ -22,7 +22,7 @@ use crate::config::{Config, Timing, nanoseconds};
 use crate::plant::Plant;
 use crate::policy::Policy;
 use crate::state::State;
-pub(crate) use balance::{Balance, REST_PERIODS};
+pub(crate) use balance::{Balance, Begun, REST_PERIODS};
 pub(crate) use heats::Heats;
 pub(crate) use loads::{Load, SourceLoads};
 pub(crate) use membership::Membership;

@@ -121,8 +121,8 @@ proptest! {
 const PLANT_SEEDS_MAX: u64 = 200;
 
 /// The nodes of this world keep no log, so it is nothing to them in which epoch they restart; a former leader's
-/// leases have a scenario of their own; and keyspaces by quorum need replicas that count.
-const FOUND_ELSEWHERE: [Plant; 11] = [
+/// leases have a scenario of their own; keyspaces by quorum need replicas that count, and balancing clients that ask.
+const FOUND_ELSEWHERE: [Plant; 15] = [
     Plant::ChainReversed,
     Plant::RestartUnnoticed,
     Plant::FormerLeasesForgotten,
@@ -134,6 +134,10 @@ const FOUND_ELSEWHERE: [Plant; 11] = [
     Plant::SuccessionOutlivesProcess,
     Plant::SuccessorUntold,
     Plant::SoleHolderGivenUp,
+    Plant::RestIgnored,
+    Plant::SplitAtFirst,
+    Plant::UnfittingGiven,
+    Plant::HotMerged,
 ];
 
 #[test]

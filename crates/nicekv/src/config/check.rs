@@ -8,6 +8,9 @@ use std::fmt::{Display, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use toml::de::{DeArray, DeTable, DeValue};
 
+/// Shorter periods of balancing by migration would hold two counts of a switch.
+const BALANCE_PERIOD_MS_MIN: u64 = 2_000;
+
 /// Something that is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
@@ -301,6 +304,13 @@ impl Findings {
             if value == 0 {
                 self.add(format!("timing.{field}"), "0; at least 1");
             }
+        }
+        if timing.balance_period_ms < BALANCE_PERIOD_MS_MIN {
+            let line = format!(
+                "{}; at least {BALANCE_PERIOD_MS_MIN}: switches are asked once a second what they have counted",
+                timing.balance_period_ms
+            );
+            self.add("timing.balance_period_ms", line);
         }
         if timing.lease_ms <= timing.heartbeat_ms {
             let line = format!(

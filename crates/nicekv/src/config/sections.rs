@@ -21,6 +21,8 @@ pub(crate) struct TimingSection {
     pub(crate) handoffs: bool,
     pub(crate) handoff_delay_ms: u64,
     pub(crate) rebalance_delay_ms: u64,
+    pub(crate) balance_period_ms: u64,
+    pub(crate) balance_requests_min: u32,
 }
 
 impl Default for TimingSection {
@@ -34,6 +36,8 @@ impl Default for TimingSection {
             handoffs: Timing::default().handoff_delay.is_some(),
             handoff_delay_ms: 200,
             rebalance_delay_ms: 5000,
+            balance_period_ms: 10_000,
+            balance_requests_min: 1000,
         }
     }
 }

@@ -13,11 +13,16 @@ fn rules() -> Rules {
         keys_max: None,
         bytes_max: None,
         requests_min: 100,
+        plant: None,
     }
 }
 
 fn nodes(count: u16) -> Vec<NodeId> {
     (0..count).map(NodeId).collect()
+}
+
+fn rooms(count: u16) -> Vec<Room> {
+    (0..count).map(|node| Room { node: NodeId(node), has_space: true, held: 0 }).collect()
 }
 
 /// Of match values from a thousand times its number on, at these nodes, the first of which answers so many reads.
@@ -40,7 +45,7 @@ fn load(number: u32, nodes: &[u16], reads: u64) -> Load {
 }
 
 fn steps(rules: &Rules, count: u16, partitions: &[Load]) -> Vec<Step> {
-    judge(rules, &nodes(count), partitions).steps
+    judge(rules, &rooms(count), partitions).steps
 }
 
 fn given(id: u32, from: u16, to: u16, at: &[u16]) -> Step {
@@ -81,6 +86,30 @@ fn a_hot_node_gives_the_hottest_partition_that_fits_to_the_least_utilised_node()
 }
 
 #[test]
+fn nothing_goes_to_a_node_without_room() {
+    let partitions = [load(0, &[0], 200), load(1, &[0], 200), load(2, &[1], 200), load(3, &[2], 50)];
+    assert_eq!(steps(&rules(), 3, &partitions), [given(0, 0, 2, &[2])]);
+    let mut nodes = rooms(3);
+    nodes[2].has_space = false;
+    let next_best = [split(0, 500, Because::Hot)];
+    assert_eq!(judge(&rules(), &nodes, &partitions).steps, next_best, "its disk is full");
+    nodes[2] = Room { node: NodeId(2), has_space: true, held: 4 };
+    let few = Rules { per_node_max: 5, ..rules() };
+    assert_eq!(judge(&few, &nodes, &partitions).steps, next_best, "it holds enough of other keyspaces");
+    nodes[2].held = 3;
+    assert_eq!(judge(&few, &nodes, &partitions).steps, [given(0, 0, 2, &[2])]);
+}
+
+#[test]
+fn who_comes_to_a_chain_takes_over_its_tails_reads() {
+    let mut chain = [load(0, &[0, 1], 0), load(1, &[0, 3], 0), load(2, &[2, 3], 0), load(3, &[1], 60)];
+    (chain[0].reads, chain[0].updates) = ([(NodeId(1), 150)].into(), 300);
+    chain[1].updates = 290;
+    // 590, 510, 0, 290; the mean is 347. The head of the first gives its place; the tail, hot too, has nothing to give any more.
+    assert_eq!(steps(&Rules { is_chain: true, ..rules() }, 4, &chain), [given(0, 0, 2, &[2, 1])]);
+}
+
+#[test]
 fn nothing_follows_from_even_or_little_load() {
     let even = [0, 1, 2].map(|number| load(number, &[number as u16], 400));
     assert_eq!(steps(&rules(), 3, &even), []);
@@ -108,7 +137,7 @@ fn what_is_too_hot_for_any_node_is_split_at_the_median_of_its_load() {
     // One key alone: it is named, and not moved about.
     partitions[0].cut = Some((1, 980));
     partitions[0].top = Some((7, 970));
-    let verdict = judge(&rules(), &nodes(3), &partitions);
+    let verdict = judge(&rules(), &rooms(3), &partitions);
     assert_eq!(verdict.steps, []);
     assert_eq!(verdict.hot_keys, [HotKey { id: PartitionId(0), value: 7, percent: 261 }]);
     assert_eq!(verdict.hottest(), Some((NodeId(0), 270)));
@@ -195,7 +224,7 @@ fn periods(keys: &Keys, replicas: u16, periods: u64) -> Vec<u64> {
             .iter()
             .map(|(id, range, nodes)| keys.load(*id, *range, nodes.clone(), rests(id)))
             .collect();
-        let verdict = judge(&rules(), &nodes(NODES), &loads);
+        let verdict = judge(&rules(), &rooms(NODES), &loads);
         percents.push(verdict.hottest().unwrap().1);
         for step in verdict.steps {
             match step {
