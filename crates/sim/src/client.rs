@@ -27,6 +27,8 @@ const IDLENESS: u64 = 4;
 pub struct Workload {
     /// The keys.
     pub keys: Vec<Key>,
+    /// A call is for the first of so many keys that are drawn: 1 means that all are asked alike.
+    pub skew: u64,
     /// Calls per client.
     pub calls: usize,
     /// Calls of one client at a time.
@@ -224,7 +226,8 @@ impl Client {
             let is_alone = random.below(3) > 0;
             let pause_ns = if is_alone { random.below(workload.pause_ns_max) } else { 0 };
             self.call_at_ns = at_ns + pause_ns * workload.idleness(self.id(), at_ns);
-            let mut key = random.below(workload.keys.len() as u64) as usize;
+            let drawn = (0..workload.skew).map(|_| random.below(workload.keys.len() as u64));
+            let mut key = drawn.min().unwrap_or(0) as usize;
             if self.knows(workload.keys[key].keyspace).is_none() {
                 // Of one that is gone.
                 key %= self.first_keys;

@@ -84,6 +84,7 @@ pub fn draw(seed: u64) -> Scenario {
         workload: Workload {
             // Every key is in one keyspace, each has some.
             keys: draw_keys(keys, &keyspaces),
+            skew: 1,
             calls: if keys > 2 { 300 } else { 70 },
             // Few keys get few calls at a time: calls of unknown outcome make a history hard to judge.
             window: if keys > 2 { random.pick(&[1, 2, 4]) } else { random.pick(&[1, 2]) },
@@ -124,7 +125,7 @@ pub fn draw(seed: u64) -> Scenario {
     if random.below(3) == 0 {
         share_store(&mut scenario, &mut random);
     }
-    scenario
+    crate::by_migration::draw(scenario, seed)
 }
 
 /// Three instances of the metadata service, and a store that does not always answer.

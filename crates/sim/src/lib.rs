@@ -14,6 +14,7 @@
 //! All are judged by [`checker`]: the history of each key must be linearizable.
 
 mod by_chain;
+mod by_migration;
 mod by_quorum;
 mod by_reshaping;
 pub mod client;
@@ -28,6 +29,7 @@ pub mod judge;
 pub mod keyspace;
 mod leftovers;
 mod listing;
+mod migrations;
 pub mod network;
 pub mod node;
 mod places;

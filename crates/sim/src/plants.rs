@@ -7,6 +7,7 @@ use crate::by_chain::{
     chains, chains_reshaped, chains_that_move, chains_that_restart, chains_with_late_messages,
     chains_with_spares,
 };
+use crate::by_migration::migrating;
 use crate::by_quorum::{
     by_quorum, by_quorum_in_memory, damage_by_quorum, deletions_at_busy_nodes, deletions_by_quorum,
     places_change, places_change_and_deletions, sole_holders_leave,
@@ -275,6 +276,10 @@ pub const PLANTS: &[Plant] = &[
     replica("chain-split-takes-puts", "C10", InReplica::SealedTakesOps, Hunt::Seeds(chains_reshaped)),
     replica("chain-heir-forgets-clients", "C10", InReplica::HeirForgetsClients, Hunt::Seeds(chains_reshaped)),
     metadata("chain-born-tail-not-awaited", "C7", InMetadata::BirthNotAwaited, Hunt::Seeds(chains_reshaped)),
+    metadata("moved-within-its-rest", "", InMetadata::RestIgnored, Hunt::Seeds(migrating)),
+    metadata("split-at-the-first", "", InMetadata::SplitAtFirst, Hunt::Script("load-on-the-first-of-ordered-keys")),
+    metadata("hot-key-moved-about", "", InMetadata::UnfittingGiven, Hunt::Script("one-key-is-too-hot")),
+    metadata("hot-neighbours-merged", "", InMetadata::HotMerged, Hunt::Script("load-on-the-first-of-ordered-keys")),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 
@@ -319,6 +324,7 @@ pub fn overloaded(scenario: &mut Scenario) {
     scenario.timing.divide_interval = Timing::default().divide_interval;
     scenario.workload = Workload {
         keys: Key::several(0, 2_000),
+        skew: 1,
         calls: 4_000,
         window: 1_500,
         // When the first epoch has begun.

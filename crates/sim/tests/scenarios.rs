@@ -66,4 +66,7 @@ rows! {
     row_24_old_leader_resumes 24 "old-leader-resumes";
     row_24_leader_outlives_its_seat 24 "leader-outlives-its-seat";
     row_25_tables_full 25 "tables-full";
+    row_35_load_on_the_first_of_ordered_keys 35 "load-on-the-first-of-ordered-keys";
+    row_35_load_on_the_first_of_chains 35 "load-on-the-first-of-chains";
+    row_35_one_key_is_too_hot 35 "one-key-is-too-hot";
 }

@@ -22,6 +22,7 @@ mod event;
 mod instances;
 mod keyspaces;
 mod machines;
+mod migrations;
 mod mishaps;
 mod partitions;
 mod places;
@@ -42,6 +43,7 @@ use crate::client::Client;
 use crate::created::Created;
 use crate::faults::Faults;
 use crate::keyspace::{Shape, specs};
+use crate::migrations::Migrations;
 use crate::network::{Host, Network};
 use crate::node::{Clock, Node, Surroundings};
 use crate::places::Places;
@@ -101,6 +103,7 @@ pub struct Cluster {
     created: Created,
     reshapings: Reshapings,
     places: Places,
+    migrations: Migrations,
     connections: BTreeMap<u64, Connection>,
     connections_made: u64,
     /// At this event the power is lost.
@@ -169,6 +172,7 @@ impl Cluster {
             created: Created::default(),
             reshapings: Reshapings::default(),
             places: Places::default(),
+            migrations: Migrations::default(),
             connections: BTreeMap::new(),
             connections_made: 0,
             power_loss_at: None,
@@ -179,6 +183,8 @@ impl Cluster {
             rings,
             scenario,
         };
+        // Load may split and merge, too.
+        cluster.reshapings.are_asked = cluster.scenario.migrates();
         cluster.begin();
         cluster
     }
@@ -231,6 +237,10 @@ impl Cluster {
         let balancing = self.metadata().and_then(|metadata| metadata.status().balancing);
         tally
             .count_many("partitions divided otherwise by load", balancing.map_or(0, |it| it.divided_by_load));
+        for migration in self.metadata().into_iter().flat_map(|metadata| metadata.status().migrations) {
+            tally.count_many("partitions split by load or size", migration.splits);
+            tally.count_many("partitions merged as they were cold", migration.merges);
+        }
         tally.compared = self.nodes.iter().map(|node| node.shown.compared).sum();
         tally
     }

@@ -79,6 +79,7 @@ impl Cluster {
         self.look_at_keyspaces();
         self.look_at_reshapings();
         self.look_at_places();
+        self.look_at_migrations();
     }
 
     /// The newest state may have come further with what was asked for, or given it up for now.

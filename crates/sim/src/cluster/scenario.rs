@@ -76,7 +76,7 @@ impl Scenario {
     }
 
     /// Whether partitions of any keyspace go where load is little.
-    fn migrates(&self) -> bool {
+    pub(crate) fn migrates(&self) -> bool {
         self.keyspaces.iter().any(|shape| shape.migrates)
     }
 

@@ -7,6 +7,7 @@ mod control;
 mod cuts;
 mod datagrams;
 mod deaths;
+mod load;
 mod moves;
 mod places;
 mod space;
@@ -18,7 +19,7 @@ pub use stage::Script;
 pub(crate) use stage::{MILLISECOND_NS, PARTITION};
 
 /// By what fails.
-const SCRIPTS: [&[Script]; 7] = [
+const SCRIPTS: [&[Script]; 8] = [
     deaths::SCRIPTS,
     places::SCRIPTS,
     space::SCRIPTS,
@@ -26,6 +27,7 @@ const SCRIPTS: [&[Script]; 7] = [
     datagrams::SCRIPTS,
     time::SCRIPTS,
     control::SCRIPTS,
+    load::SCRIPTS,
 ];
 
 /// All scripts.

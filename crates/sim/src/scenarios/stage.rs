@@ -80,6 +80,7 @@ fn busy() -> Scenario {
         clients: 3,
         workload: Workload {
             keys: Key::several(0, 6),
+            skew: 1,
             calls: 300,
             window: 2,
             begins_ns: 0,

@@ -293,6 +293,7 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
         clients,
         workload: Workload {
             keys: keys.iter().map(|key| Key { keyspace: 0, name: key.to_vec() }).collect(),
+            skew: 1,
             calls: 0,
             window: 1,
             begins_ns: 0,

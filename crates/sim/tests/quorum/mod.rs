@@ -36,6 +36,7 @@ pub fn scenario(replicas: u8, write_set: u8) -> Scenario {
         clients: 2,
         workload: Workload {
             keys: Key::several(0, 1),
+            skew: 1,
             calls: 0,
             window: 1,
             begins_ns: 0,
