@@ -4,7 +4,7 @@
 //! datagrams and disk requests go out through `poll_*`. It checks, once and for all protocols, what a datagram says of itself; the rest is
 //! the business of the partition that it is for, a state machine of its own ([`Protocol`]). Read in this order:
 //!
-//! 1. `node_core`: dispatch, and what is checked there; `routes`, `hosted`: which partition;
+//! 1. `node_core`: dispatch, and what is checked there; `peers`; `routes`, `hosted`: which partition;
 //! 2. `protocol`: what a protocol is; `membership`: the epoch that it is in;
 //! 3. `host`: what it may use: `storage` (the disk), `outbox` (the network), `session` (lease and term), `waits`,
 //!    `visibility` (what may be shown elsewhere);
@@ -36,6 +36,7 @@ mod mirrors;
 mod node_core;
 mod outbox;
 mod pace;
+mod peers;
 mod plant;
 mod protocol;
 mod records;

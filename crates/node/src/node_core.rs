@@ -71,7 +71,6 @@ impl<P: Protocol> NodeCore<P> {
     }
 
     /// A datagram arrived at the node's address.
-    #[allow(clippy::too_many_lines, reason = "one arm for each message")]
     pub fn handle_datagram(&mut self, now: Now, from: SocketAddrV4, bytes: &[u8]) {
         let mut plain = core::mem::take(&mut self.without_room);
         match take_room(bytes, &mut plain) {
@@ -116,28 +115,16 @@ impl<P: Protocol> NodeCore<P> {
             Datagram::Decisions(decisions) => self.on_decisions(now, from, &decisions),
             Datagram::Resend(resend) => self.on_resend(now, from, &resend),
             Datagram::Forwards(forwards) => self.on_forwards(now, from, &forwards),
-            Datagram::RecoverRequest(m) => {
-                self.hear(now, from, m.partition, m.epoch, m.sender, Message::RecoverRequest(&m));
-            }
-            Datagram::RecoverReply(m) => {
-                self.hear(now, from, m.partition, m.epoch, m.sender, Message::RecoverReply(&m));
-            }
-            Datagram::Fetch(m) => {
-                self.hear(now, from, m.partition, m.epoch, m.sender, Message::Fetch(m.wanted));
-            }
-            Datagram::RepairRequest(m) => {
-                self.hear(now, from, m.partition, m.epoch, m.sender, Message::RepairRequest(&m));
-            }
-            Datagram::RepairReply(m) => {
-                self.hear(now, from, m.partition, m.epoch, m.sender, Message::RepairReply(&m));
-            }
-            Datagram::ScrubPage(m) => {
-                self.hear(now, from, m.partition, m.epoch, m.sender, Message::ScrubPage(&m));
-            }
-            Datagram::Tombstones(_)
+            Datagram::RecoverRequest(_)
+            | Datagram::RecoverReply(_)
+            | Datagram::Fetch(_)
+            | Datagram::RepairRequest(_)
+            | Datagram::RepairReply(_)
+            | Datagram::ScrubPage(_)
+            | Datagram::Tombstones(_)
             | Datagram::TombstonesAck(_)
             | Datagram::Entrust(_)
-            | Datagram::Entrusted(_) => self.on_quorum(now, from, &datagram),
+            | Datagram::Entrusted(_) => self.on_peer(now, from, &datagram),
             // Not for nodes.
             Datagram::Reply(_)
             | Datagram::ScanPiece(_)
@@ -176,7 +163,7 @@ impl<P: Protocol> NodeCore<P> {
         membership.address(sender) == Some(from) || self.host.config.switch == Some(from)
     }
 
-    fn hear(
+    pub(crate) fn hear(
         &mut self,
         now: Now,
         from: SocketAddrV4,
@@ -187,25 +174,6 @@ impl<P: Protocol> NodeCore<P> {
     ) {
         if let Some(slot) = self.heard(from, id, epoch, sender) {
             self.partitions[slot].on_message(&mut self.host, now, sender, message);
-        }
-    }
-
-    /// What members of a quorum keyspace say to each other.
-    fn on_quorum(&mut self, now: Now, from: SocketAddrV4, datagram: &Datagram<'_>) {
-        match datagram {
-            Datagram::Tombstones(m) => {
-                self.hear(now, from, m.partition, m.epoch, m.sender, Message::Tombstones(m));
-            }
-            Datagram::TombstonesAck(m) => {
-                self.hear(now, from, m.partition, m.epoch, m.sender, Message::TombstonesAck(m.round));
-            }
-            Datagram::Entrust(m) => {
-                self.hear(now, from, m.partition, m.epoch, m.sender, Message::Entrust(m));
-            }
-            Datagram::Entrusted(m) => {
-                self.hear(now, from, m.partition, m.epoch, m.sender, Message::Entrusted(m.serial));
-            }
-            _ => unreachable!("no message of quorum keyspaces"),
         }
     }
 
