@@ -19,7 +19,7 @@ use nicekv_wire::{KeyspaceId, NodeId, PartitionId};
 
 use crate::change::Refused;
 use crate::config::nanoseconds;
-use crate::decide::migration::{Because, Load, Room, Rules, Step, Verdict, judge};
+use crate::decide::migration::{Because, Bugs, Load, Room, Rules, Step, Verdict, judge};
 use crate::leader::Metadata;
 use crate::observations::REST_PERIODS;
 use crate::partitions::{MatchValue, PartitionChange};
@@ -95,7 +95,10 @@ impl Metadata {
             keys_max: spec.partition_keys,
             bytes_max: spec.partition_bytes,
             requests_min: self.config.timing.balance_requests_min.into(),
-            plant: self.observations.planted(),
+            bugs: Bugs {
+                gives_what_does_not_fit: self.observations.has(Plant::UnfittingGiven),
+                merges_what_is_hot: self.observations.has(Plant::HotMerged),
+            },
         };
         let loads =
             self.partitions_of(spec.id).into_iter().map(|(id, partition)| self.load_of(id, partition));

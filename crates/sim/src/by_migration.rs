@@ -4,7 +4,6 @@ use crate::cluster::Scenario;
 use crate::faults::Faults;
 use crate::keyspace::{Key, Shape};
 use crate::random::Random;
-use crate::scenarios::MILLISECOND_NS;
 use nicekv_client::Coordination;
 use nicekv_wire::Duration;
 
@@ -45,7 +44,7 @@ pub(crate) fn migrating(scenario: &mut Scenario) {
     scenario.keyspaces = vec![Shape::multicast(1, 4)];
     scenario.workload.keys = Key::several(0, 40);
     (scenario.workload.skew, scenario.workload.calls) = (2, 1_200);
-    (scenario.workload.window, scenario.workload.pause_ns_max) = (2, 8 * MILLISECOND_NS);
+    (scenario.workload.window, scenario.workload.pause_ns_max) = (2, 8_000_000);
     scenario.faults = Faults::NONE;
     scenario.balancing = false;
     migrate(scenario);

@@ -118,8 +118,7 @@ pub fn draw(seed: u64) -> Scenario {
     }
     if scenario.switches > 1 && !scenario.edges && !scenario.hides_sources {
         let mut random = Random::new(seed ^ TRUNKS);
-        scenario.trunks = random.below(3) > 0;
-        scenario.switches = random.pick(&[2, 2, 3]);
+        (scenario.trunks, scenario.switches) = (random.below(3) > 0, random.pick(&[2, 2, 3]));
     }
     let mut random = Random::new(seed ^ INSTANCES);
     if random.below(3) == 0 {

@@ -18,8 +18,6 @@ use alloc::vec::Vec;
 
 use nicekv_wire::{MatchRange, NodeId, PartitionId};
 
-use crate::plant::Plant;
-
 /// A node above this, in percent of the mean, gives something away; a partition above it is too hot for any node.
 pub(crate) const HOT_PERCENT: u64 = 130;
 /// What no node can take is split if it is above this, in percent of the mean.
@@ -86,8 +84,15 @@ pub(crate) struct Rules {
     pub(crate) bytes_max: Option<u64>,
     /// With fewer requests in a period nothing follows from how they lie.
     pub(crate) requests_min: u64,
-    /// A bug that a test has planted.
-    pub(crate) plant: Option<Plant>,
+    /// What tests have broken.
+    pub(crate) bugs: Bugs,
+}
+
+/// Bugs that tests plant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bugs {
+    pub(crate) gives_what_does_not_fit: bool,
+    pub(crate) merges_what_is_hot: bool,
 }
 
 /// A node, and what it can still take.
@@ -308,7 +313,7 @@ impl<'a> Judge<'a> {
     fn fits(&self, gift: &Gift<'_>) -> bool {
         let after = self.loads[&gift.to] + gift.gain;
         let is_better = after < self.loads[&gift.from] && self.percent(after) <= HOT_PERCENT;
-        is_better || self.rules.plant == Some(Plant::UnfittingGiven)
+        is_better || self.rules.bugs.gives_what_does_not_fit
     }
 
     fn hand_over(&mut self, gift: Gift<'_>) {
@@ -374,7 +379,7 @@ impl<'a> Judge<'a> {
             ..pair[0].clone()
         };
         let may_merge = |pair: &&[Load]| {
-            if self.rules.plant == Some(Plant::HotMerged) {
+            if self.rules.bugs.merges_what_is_hot {
                 return true;
             }
             let is_at_rest = pair.iter().all(|load| !load.rests && !load.is_young);

@@ -13,7 +13,7 @@ fn rules() -> Rules {
         keys_max: None,
         bytes_max: None,
         requests_min: 100,
-        plant: None,
+        bugs: Bugs::default(),
     }
 }
 
