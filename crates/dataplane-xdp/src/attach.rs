@@ -86,10 +86,12 @@ impl KernelSwitch {
         let Port { index, ifindex, .. } = port;
         let step = || format!("register port {index} (interface index {ifindex})");
         let known = Place { ifindex, port: place, number: index.into() };
-        let cable = Cable { ifindex, has_peer: (interface.has_peer && !port.is_trunk).into() };
-        let mut result = self.maps.cables.set(place, cable, 0);
+        let cable = Cable { ifindex, has_peer: interface.has_peer.into() };
+        let mut result = if port.is_trunk { Ok(()) } else { self.maps.cables.set(place, cable, 0) };
         if port.hook != Hook::None {
-            result = result.and_then(|()| self.maps.places.set(self.ports.cell(ifindex), known, 0));
+            if !port.is_trunk {
+                result = result.and_then(|()| self.maps.places.set(self.ports.cell(ifindex), known, 0));
+            }
             result = result.and_then(|()| self.faults()?.insert(ifindex, Fault::default(), 0));
         }
         result.map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))

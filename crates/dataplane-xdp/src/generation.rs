@@ -96,7 +96,9 @@ impl KernelSwitch {
         };
         let contents = Contents::new(tables, &self.vrings, &given);
         self.write_slot(next & 1, contents).map_err(|error| platform("write the tables", &error))?;
+        self.close_trunks(tables)?;
         self.put_in_force(next)?;
+        self.open_trunks(tables)?;
         self.group_slots.commit(groups);
         self.numbers.iter_mut().zip(numbers).for_each(|(of_table, plan)| of_table.commit(plan));
         self.installed = Some(tables.clone());

@@ -16,7 +16,8 @@
 //!   must be in the frame, not beside it: `ethtool -K DEV txvlan off` (a tag kept in metadata is lost by a
 //!   redirect). Its MTU may be at most 3506.
 //! - A port carries at most one storage host (the egress stage rewrites by port); any number of clients. Or it is a trunk to another switch,
-//!   behind which there is any number of both: what is for these leaves by it as it is. No network between them: a tree of cables.
+//!   behind which there is any number of both: what is for these leaves by it as it is. No network between them: cables. A trunk is closed, either
+//!   way, unless the tables open it: of redundant ones those are open that form no circle, and an empty switch floods none.
 //!   Both ends of a trunk between namespaces want at XDP what the far end of a host's cable wants, at tc nothing.
 //! - Nothing answers ARP for vring addresses: hosts reach the vrings by a route through a permanent neighbour
 //!   with the switch's MAC.
@@ -45,6 +46,7 @@ mod slots;
 mod sys;
 #[cfg(test)]
 mod tests;
+mod trunks;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,8 +67,8 @@ use error::{KERNEL_ADVICE, platform};
 pub use hook::Hook;
 pub use layout::c_header;
 use layout::{
-    Cable, Config, EgressHost, GROUP_SLOTS, Group, HITS_BLOCK, HITS_BLOCKS, Hits, Place, Records, Server,
-    ServerKey, StationKey, Vnodes, VringPair,
+    Cable, Config, EgressHost, GROUP_SLOTS, Group, HITS_BLOCK, HITS_BLOCKS, Hits, Mac, Place, Records,
+    Server, ServerKey, StationKey, Vnodes, VringPair,
 };
 use places::Places;
 use slots::Slots;
@@ -158,6 +160,7 @@ struct Maps {
     members: Array<MapData, Group>,
     registers: PerCpuArray<MapData, u64>,
     ports: DevMap<MapData>,
+    macs: HashMap<MapData, Mac, u32>,
     counters: PerCpuArray<MapData, u64>,
     hits: PerCpuArray<MapData, Hits>,
 }
@@ -349,6 +352,7 @@ impl Maps {
             members: take_map(programs, "members")?.try_into()?,
             registers: take_map(programs, "registers")?.try_into()?,
             ports: take_map(programs, "ports")?.try_into()?,
+            macs: take_map(programs, "macs")?.try_into()?,
             counters: take_map(programs, "counters")?.try_into()?,
             hits: take_map(programs, "hits")?.try_into()?,
         })

@@ -35,6 +35,7 @@ mod prefix;
 mod records;
 mod registers;
 mod router;
+mod routes;
 mod socket;
 mod stages;
 mod tables;
@@ -52,6 +53,7 @@ pub use plant::Plant;
 pub use prefix::{Prefix, Ring, VNODES, VRINGS_MAX, VringConfig, VringSet};
 pub use registers::{REGISTER_CELLS, Register};
 pub use router::{Copies, Hop, Route, Router, Sought};
+pub use routes::{Failed, Passage, Routes};
 pub use socket::Passed;
 pub use stages::admit::{
     Ingress, OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE, OPCODES_READ, OPCODES_REQUEST,
@@ -65,7 +67,7 @@ pub use tables::{
     MulticastEntry, RecordEntry, TABLE_COUNT, Table, TableChange, TableDiff, TableError, TableSet,
     TableUpdate, UnicastEntry,
 };
-pub use topology::{Topology, TopologyError};
+pub use topology::{Link, Topology, TopologyError};
 
 /// A switch whose tables can be set.
 pub trait Backend {

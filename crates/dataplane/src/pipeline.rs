@@ -3,6 +3,7 @@
 //! Order of the stages: whose Ethernet address it is, learn it, classify, admit, then match-action and rewrite, or learned
 //! forwarding.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use nicekv_wire::route::ChainHeader;
@@ -73,6 +74,8 @@ pub struct Pipeline {
     router_mac: [u8; 6],
     /// Ascending.
     ports: Vec<u16>,
+    /// Those that lead to other switches: closed, unless the tables say otherwise.
+    trunks: BTreeSet<u16>,
     /// Always `None` outside tests.
     mutation: Option<Mutation>,
 }
@@ -92,8 +95,21 @@ impl Pipeline {
             macs: MacTable::default(),
             router_mac,
             ports,
+            trunks: BTreeSet::new(),
             mutation: None,
         })
+    }
+
+    /// Whose other ends are switches.
+    #[must_use]
+    pub fn with_trunks(mut self, ports: impl IntoIterator<Item = u16>) -> Self {
+        self.trunks = ports.into_iter().collect();
+        self
+    }
+
+    /// Whether frames neither leave by a port nor are taken there.
+    fn is_closed(&self, port: u16) -> bool {
+        self.trunks.contains(&port) && self.tables().is_none_or(|tables| !tables.trunks.contains(&port))
     }
 
     /// The installed tables, if any.
@@ -114,6 +130,9 @@ impl Pipeline {
 
     /// Processes one frame that arrived on `ingress_port`.
     pub fn process(&mut self, ingress_port: u16, frame: &[u8]) -> Output {
+        if self.is_closed(ingress_port) {
+            return Output { verdict: Verdict::Dropped, frames: Vec::new() };
+        }
         let Some((destination, source)) = parse::ethernet_addresses(frame) else {
             return self.drop(Counter::Malformed);
         };
@@ -212,6 +231,7 @@ impl Pipeline {
             };
         let mut frames: Vec<(u16, Vec<u8>)> =
             hops.into_iter().map(|hop| self.sent(hop, datagram, frame, written.as_ref())).collect();
+        frames.retain(|(port, _)| !self.is_closed(*port));
         frames.sort_unstable();
         Output { verdict, frames }
     }
@@ -277,7 +297,8 @@ impl Pipeline {
             Some(port) if port == ingress_port => return self.drop(Counter::SamePortDropped),
             Some(port) => (Verdict::Forwarded, Counter::LearnedForwarded, Vec::from([port])),
             None => {
-                let others = self.ports.iter().copied().filter(|&port| port != ingress_port);
+                let others = self.ports.iter().copied();
+                let others = others.filter(|&port| port != ingress_port && !self.is_closed(port));
                 (Verdict::Flooded, Counter::Flooded, others.collect())
             }
         };
@@ -289,7 +310,13 @@ impl Pipeline {
 impl Backend for Pipeline {
     fn install(&mut self, tables: &TableSet) -> Result<(), BackendError> {
         tables.validate_ports(|port| self.ports.binary_search(&port).is_ok())?;
-        self.router.install(tables)
+        let is_rerouted = self.router.tables().is_none_or(|installed| installed.leads_otherwise(tables));
+        self.router.install(tables)?;
+        // Who was behind a trunk may be behind another one.
+        if is_rerouted {
+            self.trunks.iter().for_each(|port| self.macs.forget(*port));
+        }
+        Ok(())
     }
 
     fn update(&mut self, update: &TableUpdate) -> Result<(), BackendError> {
@@ -322,5 +349,41 @@ impl Backend for Pipeline {
 
     fn counters(&self) -> Result<Counters, BackendError> {
         self.router.counters()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{ROUTER_MAC, frames, teaching_frame, trunks, vrings};
+
+    /// Port 3 and 4 are trunks, as in the fixtures.
+    fn switch() -> Pipeline {
+        Pipeline::new(vrings(), ROUTER_MAC, 0..6).unwrap().with_trunks([3, 4])
+    }
+
+    fn ports(output: &Output) -> Vec<u16> {
+        output.frames.iter().map(|(port, _)| *port).collect()
+    }
+
+    #[test]
+    fn a_trunk_is_closed_until_tables_open_it_and_when_they_do_no_more() {
+        let (one, other) = ([2, 0, 0, 0, 1, 1], [2, 0, 0, 0, 1, 2]);
+        let asks = frames::ethernet([255; 6], one, frames::TYPE_EXPERIMENT);
+        let answers = frames::ethernet(one, other, frames::TYPE_EXPERIMENT);
+        let mut switch = switch();
+        assert_eq!(ports(&switch.process(0, &asks)), [1, 2, 5], "an empty switch in a circle floods nothing");
+        assert_eq!(switch.process(4, &asks).verdict, Verdict::Dropped);
+        switch.install(&trunks::tables()).unwrap();
+        assert_eq!(ports(&switch.process(4, &asks)), [0, 1, 2, 3, 5]);
+        assert_eq!(ports(&switch.process(0, &answers)), [4], "learned there");
+        let mut fewer = trunks::tables();
+        fewer.generation += 1;
+        fewer.trunks = Vec::from([3]);
+        switch.install(&fewer).unwrap();
+        assert_eq!(switch.process(4, &asks).verdict, Verdict::Dropped);
+        assert_eq!(ports(&switch.process(0, &answers)), [1, 2, 3, 5], "what was learned there is forgotten");
+        switch.process(4, &teaching_frame(one));
+        assert_eq!(ports(&switch.process(0, &answers)), [1, 2, 3, 5], "and not learned again");
     }
 }

@@ -1,6 +1,6 @@
 //! Where each server hangs at each switch. Switches have the same entries, and each its own ports.
 //!
-//! A server that has a cable to several switches hangs at any port of each of them. Or the switches are joined by *trunks*, as a tree, and each
+//! A server that has a cable to several switches hangs at any port of each of them. Or the switches are joined by *trunks*, and each
 //! server hangs at one of them, its home; at every other switch it hangs at the port of the trunk that leads there.
 //!
 //! ```text
@@ -9,13 +9,37 @@
 //!   node-1 ══ 2 ┘ 9 ═trunk═ 9 switch 1             node-1: port 2                 node-1: port 9, remote
 //!                                                  node-2: port 9, remote         node-2: port 1
 //! ```
+//!
+//! Trunks may be redundant. Those in use are a tree ([`Routes`]): nothing circles, whatever is flooded. All others are closed.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::routes::Routes;
 use crate::{HostId, TableSet};
+
+/// A trunk, by the switches at its ends, the lower number first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Link {
+    /// The switch with the lower number.
+    pub one: u16,
+    /// The other.
+    pub other: u16,
+}
+
+impl Link {
+    /// Whichever is named first.
+    pub fn between(one: u16, other: u16) -> Self {
+        Self { one: one.min(other), other: one.max(other) }
+    }
+
+    /// Whether it ends there.
+    pub fn is_of(self, switch: u16) -> bool {
+        self.one == switch || self.other == switch
+    }
+}
 
 /// Ports that differ from those that the hosts of a [`TableSet`] have anyway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,10 +58,8 @@ pub struct Topology {
 pub enum TopologyError {
     #[error("switch {switch} has a trunk to switch {neighbour}, which has none back")]
     OneEnded { switch: u16, neighbour: u16 },
-    #[error(
-        "the trunks between {switches} switches are {trunks}; between switches that form a tree there is one less than switches"
-    )]
-    NoTree { switches: usize, trunks: usize },
+    #[error("switch {switch} has a trunk to itself")]
+    ToItself { switch: u16 },
     #[error("no trunks lead from switch {switch} to switch {other}")]
     Apart { switch: u16, other: u16 },
     #[error("where there are trunks every server hangs at one switch; host {} names none", host.0)]
@@ -72,37 +94,60 @@ impl Topology {
         self.homes.get(&host).copied()
     }
 
+    /// Whether a server such as that hangs at a switch.
+    pub fn is_home(&self, switch: u16, such: impl Fn(HostId) -> bool) -> bool {
+        self.homes.iter().any(|(host, home)| *home == switch && such(*host))
+    }
+
     /// Whether there are trunks.
     pub fn has_trunks(&self) -> bool {
         !self.trunks.is_empty()
     }
 
-    /// The tables of one switch.
+    /// The port of a switch where its trunk to a neighbour is.
+    pub fn trunk(&self, switch: u16, neighbour: u16) -> Option<u16> {
+        self.trunks.get(&(switch, neighbour)).copied()
+    }
+
+    /// Neighbours of a switch, ascending, and the ports of the trunks to them.
+    pub fn neighbours(&self, switch: u16) -> impl Iterator<Item = (u16, u16)> {
+        self.trunks.range((switch, 0)..=(switch, u16::MAX)).map(|(&(_, neighbour), &port)| (neighbour, port))
+    }
+
+    /// All trunks, each once, the lower number first.
+    pub fn links(&self) -> impl Iterator<Item = Link> {
+        self.trunks.keys().filter(|(one, other)| one < other).map(|&(one, other)| Link::between(one, other))
+    }
+
+    /// The tables of one switch, where these routes are in force.
     ///
     /// # Panics
     /// If a server is at home at a switch to which no trunks lead; [`Self::check`] tells.
-    pub fn place(&self, switch: u16, mut tables: TableSet) -> TableSet {
-        let ways = self.ways(switch);
+    pub fn place(&self, routes: &Routes, switch: u16, mut tables: TableSet) -> TableSet {
+        let ways = routes.ways(self, switch);
         for host in &mut tables.hosts {
             match self.home(host.id).filter(|home| *home != switch) {
                 Some(home) => {
-                    host.port = *ways.get(&home).expect("checked: the switches form a tree");
+                    host.port = *ways.get(&home).expect("checked: trunks lead to every home");
                     host.is_remote = true;
                 }
                 None => host.port = self.port(switch, host.id).unwrap_or(host.port),
             }
         }
+        tables.trunks = routes.open_at(self, switch);
         tables
     }
 
-    /// Checks that the switches form a tree, and that every server has its place in it: `servers` with the ports that they have anyway.
+    /// Checks that trunks lead from each switch to each, and that every server has its place: `servers` with the ports that they have anyway.
     pub fn check(&self, switches: &[u16], servers: &[(HostId, u16)]) -> Result<(), TopologyError> {
         let one_ended = self.trunks.keys().find(|(one, other)| !self.trunks.contains_key(&(*other, *one)));
         if let Some(&(switch, neighbour)) = one_ended {
             return Err(TopologyError::OneEnded { switch, neighbour });
         }
         if self.has_trunks() {
-            self.check_tree(switches)?;
+            if let Some(&(switch, _)) = self.trunks.keys().find(|(one, other)| one == other) {
+                return Err(TopologyError::ToItself { switch });
+            }
             if let Some((host, _)) = servers.iter().find(|(host, _)| self.home(*host).is_none()) {
                 return Err(TopologyError::Homeless { host: *host });
             }
@@ -111,20 +156,12 @@ impl Topology {
         switches.iter().try_for_each(|switch| self.check_ports(*switch, servers))
     }
 
-    fn check_tree(&self, switches: &[u16]) -> Result<(), TopologyError> {
-        let (switches_count, trunks) = (switches.len(), self.trunks.len() / 2);
-        if trunks + 1 != switches_count || self.trunks.keys().any(|(one, other)| one == other) {
-            return Err(TopologyError::NoTree { switches: switches_count, trunks });
-        }
-        Ok(())
-    }
-
     fn check_homes(&self, switches: &[u16], servers: &[(HostId, u16)]) -> Result<(), TopologyError> {
         let homes = servers.iter().filter_map(|(host, _)| self.home(*host));
         let others = switches.iter().copied().filter(|_| self.has_trunks());
         let needed: BTreeSet<u16> = homes.chain(others).collect();
         for &switch in switches {
-            let ways = self.ways(switch);
+            let ways = Routes::default().ways(self, switch);
             if let Some(&other) = needed.iter().find(|other| **other != switch && !ways.contains_key(other)) {
                 return Err(TopologyError::Apart { switch, other });
             }
@@ -143,22 +180,6 @@ impl Topology {
             None => Ok(()),
         }
     }
-
-    /// By which port of a switch each other one is reached.
-    fn ways(&self, switch: u16) -> BTreeMap<u16, u16> {
-        let mut ways = BTreeMap::new();
-        let mut next: Vec<(u16, Option<u16>)> = [(switch, None)].into();
-        while let Some((at, way)) = next.pop() {
-            for (&(_, neighbour), &port) in self.trunks.range((at, 0)..=(at, u16::MAX)) {
-                if neighbour != switch && !ways.contains_key(&neighbour) {
-                    let way = way.unwrap_or(port);
-                    ways.insert(neighbour, way);
-                    next.push((neighbour, Some(way)));
-                }
-            }
-        }
-        ways
-    }
 }
 
 #[cfg(test)]
@@ -170,8 +191,8 @@ mod tests {
     fn switches_differ_in_ports_alone() {
         let mut topology = Topology::default();
         topology.attach(1, HostId(2), 9);
-        assert_eq!(topology.place(0, tables()), tables());
-        let placed = topology.place(1, tables());
+        assert_eq!(topology.place(&Routes::default(), 0, tables()), tables());
+        let placed = topology.place(&Routes::default(), 1, tables());
         assert_eq!(placed.host(HostId(2)).unwrap().port, 9);
         assert_eq!(placed.host(HostId(1)).unwrap().port, 1);
         let diff = TableSet::diff(&tables(), &placed);
@@ -199,7 +220,7 @@ mod tests {
     #[test]
     fn in_a_tree_a_server_hangs_at_the_trunk_that_leads_to_it() {
         let places = |switch| {
-            let placed = tree().place(switch, tables());
+            let placed = tree().place(&Routes::all(&tree()), switch, tables());
             placed.hosts.iter().map(|host| (host.port, host.is_remote)).collect::<Vec<_>>()
         };
         assert_eq!(check(&tree()), Ok(()));
@@ -209,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tree_is_refused() {
+    fn what_does_not_hang_together_is_refused() {
         use TopologyError as E;
         let refused = |change: &dyn Fn(&mut Topology)| {
             let mut topology = tree();
@@ -220,11 +241,10 @@ mod tests {
             refused(&|tree| tree.trunks.retain(|ends, _| *ends != (3, 1))),
             E::OneEnded { switch: 1, neighbour: 3 }
         );
-        let circle = refused(&|tree| {
-            tree.connect(2, 3, 20);
-            tree.connect(3, 2, 20);
+        let to_itself = refused(&|tree| {
+            tree.connect(2, 2, 20);
         });
-        assert_eq!(circle, E::NoTree { switches: 4, trunks: 4 });
+        assert_eq!(to_itself, E::ToItself { switch: 2 });
         let apart = refused(&|tree| {
             tree.trunks.retain(|ends, _| !matches!(ends, (1, 3) | (3, 1)));
             tree.connect(1, 2, 20);

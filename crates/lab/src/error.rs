@@ -49,6 +49,8 @@ pub enum LabError {
     RunsNot { host: Host },
     #[error("the switch has no cable of its own: name one of the other hosts")]
     NoCable,
+    #[error("there is no cable between {one} and {other}, or these are no switches")]
+    NoTrunk { one: Host, other: Host },
     #[error("{host} is no switch")]
     NoSwitch { host: Host },
     #[error("on a plain network there are no switches of ours: leave out --switches, or --fabric plain")]

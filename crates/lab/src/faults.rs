@@ -99,7 +99,7 @@ pub(crate) fn apply(scope: &Scope, state: &LabState) -> Result<()> {
     if state.fabric == Fabric::Plain {
         return plain::apply(scope, state);
     }
-    state.tree().switches().try_for_each(|switch| apply_at(scope, state, switch))
+    state.layout().switches().try_for_each(|switch| apply_at(scope, state, switch))
 }
 
 fn apply_at(scope: &Scope, state: &LabState, switch: Host) -> Result<()> {
@@ -128,7 +128,7 @@ fn apply_at(scope: &Scope, state: &LabState, switch: Host) -> Result<()> {
 /// How many frames were lost and doubled since the switches started. Empty where none runs.
 pub(crate) fn counts(scope: &Scope, state: &LabState) -> Result<BTreeMap<Host, FaultCounts>> {
     let mut all = BTreeMap::new();
-    for switch in state.tree().switches() {
+    for switch in state.layout().switches() {
         let Some(process) = state.process(switch) else { continue };
         let Some(control) = FaultControl::of_process(process.pid)? else { continue };
         let counts = control.counts()?;
@@ -140,10 +140,14 @@ pub(crate) fn counts(scope: &Scope, state: &LabState) -> Result<BTreeMap<Host, F
     Ok(all)
 }
 
-/// The faults at the ports of one switch.
+/// The faults at the ports of one switch. Those of a switch are at the other ends of all of its trunks.
 fn of_switch(state: &LabState, switch: Host) -> impl Iterator<Item = (Host, &CableFaults)> {
     let faults = state.faults.iter().map(|(host, faults)| (*host, faults));
-    faults.filter(move |(host, _)| state.tree().home(*host) == switch)
+    let layout = state.layout();
+    faults.filter(move |(host, _)| match host.switch() {
+        Some(_) => layout.neighbours(*host).contains(&switch),
+        None => layout.home(*host) == switch,
+    })
 }
 
 fn by_interface(scope: &Scope, state: &LabState, switch: Host) -> Result<BTreeMap<u32, PortFaults>> {

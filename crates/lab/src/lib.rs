@@ -7,7 +7,7 @@
 //!   nicekv lab down ─▶ nothing left
 //! ```
 //!
-//! Reading order: [`topology`] (who is there), `tree` (at which switch), `scope` (where it lives), `network` (cables), `process`, `up` (and
+//! Reading order: [`topology`] (who is there), `layout` (at which switch), `scope` (where it lives), `network` (cables), `process`, `up` (and
 //! down), `ready`, `commands`, `faults`. Then the tests that an operator can run: `clients`, `own`, `chaos`, `power_loss`.
 //!
 //! Invariants:
@@ -22,6 +22,8 @@ mod commands;
 mod error;
 mod etcd;
 mod faults;
+mod layout;
+mod links;
 mod lock;
 mod namespace;
 mod network;
@@ -35,7 +37,6 @@ mod scope;
 mod state;
 mod tool;
 pub mod topology;
-mod tree;
 mod up;
 
 use std::ffi::OsString;
@@ -54,6 +55,7 @@ pub use scope::LAB_VARIABLE;
 pub use topology::Fabric;
 
 use faults::CableFaults;
+use layout::{Shape, TURBOKV_HOSTS, TURBOKV_SWITCHES};
 use scope::Scope;
 use state::LabState;
 
@@ -110,7 +112,7 @@ pub enum LabCommand {
     },
     /// Cut a host off the network: both ways, or one of them
     Cut {
-        /// metadata, node-0…, client-0…; switch-1…, with all that is behind its trunk
+        /// metadata, node-0…, client-0…; switch-1…, at all of its trunks
         host: String,
         /// Nothing reaches the host, what it sends arrives
         #[arg(long = "in", conflicts_with = "outward")]
@@ -118,6 +120,20 @@ pub enum LabCommand {
         /// Nothing that the host sends arrives, it is reached
         #[arg(long = "out")]
         outward: bool,
+    },
+    /// Pull the cable between two switches: both see that it is dead
+    Unplug {
+        /// switch, switch-1…
+        one: String,
+        /// The switch at its other end
+        other: String,
+    },
+    /// Put it in again
+    Plug {
+        /// switch, switch-1…
+        one: String,
+        /// The switch at its other end
+        other: String,
     },
     /// Lose frames at random, on their way to a host and from it
     Loss {
@@ -135,7 +151,7 @@ pub enum LabCommand {
         /// metadata, node-0…, client-0… [default: all of them]
         host: Option<String>,
     },
-    /// End cuts, loss and duplicates
+    /// End cuts, loss and duplicates; of all hosts, put in cables that were pulled, too
     Heal {
         /// metadata, node-0…, client-0… [default: all of them]
         host: Option<String>,
@@ -159,15 +175,15 @@ pub enum LabCommand {
 /// `nicekv lab up`
 #[derive(Clone, Debug, Args)]
 pub struct UpArguments {
-    /// Storage nodes
-    #[arg(long, default_value_t = 5)]
-    nodes: usize,
+    /// Storage nodes [default: 5; 16 with --topology turbokv]
+    #[arg(long)]
+    nodes: Option<usize>,
     /// Further hosts with nodes that do not run yet: `lab start NODE` and `nicekv node add` make them nodes of the cluster
     #[arg(long, default_value_t = 0)]
     spares: usize,
-    /// Client hosts, each with a RESP gateway on 127.0.0.1:6379
-    #[arg(long, default_value_t = 2)]
-    clients: usize,
+    /// Client hosts, each with a RESP gateway on 127.0.0.1:6379 [default: 2; 4 with --topology turbokv]
+    #[arg(long)]
+    clients: Option<usize>,
     /// Copies of each value; at most as many as nodes
     #[arg(long, default_value_t = 3)]
     replicas: usize,
@@ -190,6 +206,18 @@ pub struct UpArguments {
     /// Where the data are kept, also after `down` [default: below /run, until `down`]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+}
+
+impl UpArguments {
+    fn nodes(&self) -> usize {
+        let default = if self.network.topology == Shape::Turbokv { TURBOKV_HOSTS.0 } else { 5 };
+        self.nodes.unwrap_or(default)
+    }
+
+    fn clients(&self) -> usize {
+        let default = if self.network.topology == Shape::Turbokv { TURBOKV_HOSTS.1 } else { 2 };
+        self.clients.unwrap_or(default)
+    }
 }
 
 /// Who controls the cluster.
@@ -242,6 +270,28 @@ struct NetworkArguments {
     /// Switches: 2 are a chain, more are a root, which has the metadata service, and leaves; nodes and clients are dealt out over them
     #[arg(long, value_name = "N", env = "NICEKV_LAB_SWITCHES", default_value_t = 1)]
     switches: usize,
+    /// How switches hang together
+    #[arg(long, value_enum, env = "NICEKV_LAB_TOPOLOGY", default_value_t, conflicts_with = "switches")]
+    topology: Shape,
+}
+
+impl NetworkArguments {
+    /// How many there are.
+    fn switch_count(&self) -> usize {
+        if self.topology == Shape::Turbokv { TURBOKV_SWITCHES } else { self.switches }
+    }
+}
+
+/// As it is given.
+impl fmt::Display for NetworkArguments {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { switch, fabric, switches, topology } = self;
+        write!(formatter, "--switch {switch} --fabric {fabric}")?;
+        match topology {
+            Shape::Tree => write!(formatter, " --switches {switches}"),
+            Shape::Turbokv => write!(formatter, " --topology {topology}"),
+        }
+    }
 }
 
 /// `nicekv lab power-loss`
@@ -308,7 +358,12 @@ pub fn run(command: LabCommand, configure: Configure<'_>) -> Result<ExitCode> {
         }
         LabCommand::Heal { host } => {
             faults::change(&scope, host.as_deref(), |faults| *faults = CableFaults::default())?;
+            if host.is_none() {
+                links::plug_all(&scope)?;
+            }
         }
+        LabCommand::Unplug { one, other } => links::change(&scope, &one, &other, false)?,
+        LabCommand::Plug { one, other } => links::change(&scope, &one, &other, true)?,
         LabCommand::Chaos(arguments) => return chaos::run(&scope, &arguments, configure),
         LabCommand::PowerLoss(arguments) => return power_loss::run(&scope, &arguments, configure),
         LabCommand::Down => up::down(&scope)?,

@@ -7,7 +7,7 @@
 //!    eth0 ══════ veth ══ client-0      └ …   mgmt0 ══ veth ══ mgmt0-0
 //! ```
 //!
-//! Further switches have a namespace each, management cables, and a trunk: `switch-1` at the first one, `switch` at its own end ([`crate::tree`]).
+//! Further switches have a namespace each, management cables, and trunks: `switch-1` at the first one, `switch` at its own end ([`crate::layout`]).
 //!
 //! On a plain network (`--fabric plain`) there is a bridge in the middle, and hosts have a cable within themselves, whose far end is their edge's:
 //!
@@ -26,6 +26,7 @@ use std::path::Path;
 use nicekv_dataplane_xdp::Hook;
 
 use crate::error::{LabError, Result};
+use crate::layout::Layout;
 use crate::lock::Lock;
 use crate::namespace::Namespace;
 use crate::process::kill_all;
@@ -34,7 +35,6 @@ use crate::tool::run;
 use crate::topology::{
     EDGE_INTERFACE, Host, ROUTER, VRING_INTERFACE, control_of, format_mac, mac, switch_control,
 };
-use crate::tree::Tree;
 
 /// Of the plain network.
 const BRIDGE: &str = "bridge";
@@ -53,7 +53,7 @@ fn features(hook: Hook) -> &'static str {
 pub(crate) fn add_host(
     lock: &Lock,
     scope: &Scope,
-    tree: Tree,
+    layout: Layout,
     host: Host,
     hook: Hook,
     vrings: &[String],
@@ -66,7 +66,7 @@ pub(crate) fn add_host(
     run(lock, &format!("ip netns add {name}"))?;
     silence_ipv6(&namespace)?;
     run(lock, &format!("ip -n {name} link set lo up"))?;
-    let switch = scope.namespace(tree.home(host));
+    let switch = scope.namespace(layout.home(host));
     match host {
         Host::Fabric => {
             run(lock, &format!("ip -n {name} link add {BRIDGE} type bridge"))?;
@@ -75,9 +75,13 @@ pub(crate) fn add_host(
         Host::Metadata | Host::Instance(_) => {
             connect(lock, &switch, &namespace, host, hook, vrings)?;
             let instance = host.instance().expect("an instance");
-            tree.switches().try_for_each(|switch| connect_control(lock, scope, switch, &namespace, instance))
+            layout
+                .switches()
+                .try_for_each(|switch| connect_control(lock, scope, switch, &namespace, instance))
         }
-        Host::FurtherSwitch(_) => connect_trunk(lock, &switch, &namespace, host, hook),
+        Host::FurtherSwitch(_) => layout.above(host).into_iter().try_for_each(|above| {
+            connect_trunk(lock, (&scope.namespace(above), above), (&namespace, host), hook)
+        }),
         Host::Node(_) | Host::Client(_) => connect(lock, &switch, &namespace, host, hook, vrings),
         Host::Switch | Host::NodeEdge(_) | Host::ClientEdge(_) | Host::Etcd(_) => Ok(()),
     }
@@ -89,7 +93,7 @@ pub(crate) fn add_plain_host(lock: &Lock, scope: &Scope, host: Host, vrings: &[S
         return Ok(());
     }
     if !host.has_cable() {
-        return add_host(lock, scope, Tree::new(1), host, Hook::Tc, vrings);
+        return add_host(lock, scope, Layout::single(), host, Hook::Tc, vrings);
     }
     let namespace = scope.namespace(host);
     let (name, fabric) = (namespace.name(), scope.namespace(Host::Fabric));
@@ -163,9 +167,14 @@ fn connect(
     Ok(())
 }
 
-/// The trunk of a further switch. Each end is named by who is at the other one. TCP crosses it in the pieces in which it was sent.
-fn connect_trunk(lock: &Lock, switch: &Namespace, further: &Namespace, host: Host, hook: Hook) -> Result<()> {
-    let (near, far, back) = (switch.name(), further.name(), Host::Switch);
+/// A trunk of a further switch. Each end is named by who is at the other one. TCP crosses it in the pieces in which it was sent.
+fn connect_trunk(
+    lock: &Lock,
+    (above, back): (&Namespace, Host),
+    (below, host): (&Namespace, Host),
+    hook: Hook,
+) -> Result<()> {
+    let (near, far) = (above.name(), below.name());
     run(lock, &format!("ip -n {near} link add {host} type veth peer name {back} netns {far}"))?;
     for (name, end) in [(near, host), (far, back)] {
         if hook != Hook::Tc {

@@ -54,9 +54,9 @@ impl OwnLab {
         let scope = base.beside(name)?;
         let Wanted { further, spares, control, network } = wanted;
         let arguments = UpArguments {
-            nodes: NODES.into(),
+            nodes: Some(NODES.into()),
             spares: spares.into(),
-            clients: CLIENTS.into(),
+            clients: Some(CLIENTS.into()),
             replicas: REPLICAS,
             control,
             write_set: None,

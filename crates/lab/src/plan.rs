@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use nicekv_dataplane_xdp::Hook;
 use nicekv_placement::KeyspaceSpec;
 
+use crate::layout::Layout;
 use crate::topology::{
     EDGE_INTERFACE, ETCD_CLIENTS, Host, INTERFACE, RESP, ROUTER, WIRE_PORT, control_of, mac, ports,
 };
-use crate::tree::Tree;
 
 /// A cluster whose hosts are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,13 +129,13 @@ impl Plan {
     /// `directory` is that of the lab; the cluster begins with so many `nodes`, others are spares.
     pub(crate) fn new(
         hosts: &[Host],
+        layout: Layout,
         nodes: usize,
         replicas: usize,
         directory: &Path,
         data_directory: Option<&Path>,
     ) -> Self {
-        let tree = Tree::of(hosts.iter().copied());
-        let home = |host| (tree.switches().count() > 1).then(|| tree.home(host).to_string());
+        let home = |host| (layout.switches().count() > 1).then(|| layout.home(host).to_string());
         let node = |(switch_port, host)| match host {
             Host::Node(index) => Some(PlannedNode {
                 is_spare: usize::from(index) >= nodes,
@@ -167,7 +167,7 @@ impl Plan {
                 mac: mac(host.address()),
                 switch_port,
                 switch: home(host),
-                controls: controls(tree, host.instance()?),
+                controls: controls(layout, host.instance()?),
             })
         };
         let member = |host: &Host| {
@@ -188,7 +188,7 @@ impl Plan {
             nodes: ports(hosts).filter_map(node).collect(),
             nodes_coordinate: false,
             hook: Hook::default().on_veth(),
-            switches: planned_switches(tree, hosts, kept),
+            switches: planned_switches(layout, hosts, kept),
             edges: ports(hosts).filter_map(edge).collect(),
             gateways,
             resp: RESP,
@@ -197,27 +197,23 @@ impl Plan {
 }
 
 /// How the agents of all switches reach an instance of the metadata service.
-fn controls(tree: Tree, instance: u8) -> Vec<SocketAddrV4> {
-    tree.switches().filter_map(Host::switch).map(|switch| control_of(instance, switch)).collect()
+fn controls(layout: Layout, instance: u8) -> Vec<SocketAddrV4> {
+    layout.switches().filter_map(Host::switch).map(|switch| control_of(instance, switch)).collect()
 }
 
 /// On a plain network there are none.
-fn planned_switches(tree: Tree, hosts: &[Host], kept: &Path) -> Vec<PlannedSwitch> {
-    let there = tree.switches().filter(|switch| hosts.contains(switch));
-    there.map(|switch| planned_switch(tree, switch, hosts, kept)).collect()
+fn planned_switches(layout: Layout, hosts: &[Host], kept: &Path) -> Vec<PlannedSwitch> {
+    let there = layout.switches().filter(|switch| hosts.contains(switch));
+    there.map(|switch| planned_switch(layout, switch, hosts, kept)).collect()
 }
 
 /// Hosts' ports have the same numbers at all switches, trunks those behind.
-fn planned_switch(tree: Tree, switch: Host, hosts: &[Host], kept: &Path) -> PlannedSwitch {
+fn planned_switch(layout: Layout, switch: Host, hosts: &[Host], kept: &Path) -> PlannedSwitch {
     let number = switch.switch().expect("a switch");
     let own = ports(hosts)
-        .filter(|(_, host)| tree.home(*host) == switch)
+        .filter(|(_, host)| layout.home(*host) == switch)
         .map(|(number, host)| (number, host, false));
-    let neighbours = tree.switches().skip(1).filter_map(|further| match (switch, tree.home(further)) {
-        (own, home) if own == home => Some(further),
-        (own, home) if own == further => Some(home),
-        _ => None,
-    });
+    let neighbours = layout.neighbours(switch);
     let trunks = (ports(hosts).count() as u16..).zip(neighbours).map(|(number, host)| (number, host, true));
     let port = |(number, host, is_trunk): (u16, Host, bool)| PlannedPort {
         number,
@@ -245,11 +241,16 @@ fn clients_prefix(clients: usize, replicas: usize) -> (Ipv4Addr, u8) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::Shape;
     use crate::topology::Fabric;
 
     fn plan_of(fabric: Fabric, switches: usize) -> Plan {
-        let hosts = crate::topology::hosts(3, 2, fabric, Tree::new(switches));
-        Plan::new(&hosts, 3, 3, Path::new("/run/nicekv/lab"), None)
+        plan_in(fabric, Layout::new(Shape::Tree, switches, 3))
+    }
+
+    fn plan_in(fabric: Fabric, layout: Layout) -> Plan {
+        let hosts = crate::topology::hosts(3, 2, fabric, layout);
+        Plan::new(&hosts, layout, 3, 3, Path::new("/run/nicekv/lab"), None)
     }
 
     #[test]
@@ -280,24 +281,33 @@ mod tests {
 
     #[test]
     fn trunks_have_two_ends_and_hosts_one_switch() {
-        let ports = |switches| {
+        let ports = |layout| {
             let of = |switch: &PlannedSwitch| {
                 let ports = switch.ports.iter().map(|port| format!("{}:{}", port.number, port.device));
                 format!("{} {}", switch.name, ports.collect::<Vec<_>>().join(" "))
             };
-            plan_of(Fabric::Switch, switches).switches.iter().map(of).collect::<Vec<_>>()
+            let Plan { switches, .. } = plan_in(Fabric::Switch, layout);
+            switches.iter().map(of).collect::<Vec<_>>()
         };
+        let tree = |switches| Layout::new(Shape::Tree, switches, 3);
         let chain = [
             "switch 0:metadata 1:node-0 3:node-2 4:client-0 6:switch-1",
             "switch-1 2:node-1 5:client-1 6:switch",
         ];
-        assert_eq!(ports(2), chain);
-        let tree = [
+        assert_eq!(ports(tree(2)), chain);
+        let root = [
             "switch 0:metadata 6:switch-1 7:switch-2",
             "switch-1 1:node-0 3:node-2 4:client-0 6:switch",
             "switch-2 2:node-1 5:client-1 6:switch",
         ];
-        assert_eq!(ports(3), tree);
+        assert_eq!(ports(tree(3)), root);
+        let fabric = ports(Layout::new(Shape::Turbokv, 1, 3));
+        assert_eq!(fabric[0], "switch 0:metadata 4:client-0 6:switch-2 7:switch-3");
+        assert_eq!(fabric[3], "switch-3 6:switch 7:switch-1 8:switch-4 9:switch-5 10:switch-6 11:switch-7");
+        assert_eq!(
+            fabric[6..],
+            ["switch-6 3:node-2 6:switch-2 7:switch-3", "switch-7 6:switch-2 7:switch-3"]
+        );
         let nodes = plan_of(Fabric::Switch, 3).nodes;
         assert!(
             nodes.iter().map(|node| node.switch.as_deref().unwrap()).eq(["switch-1", "switch-2", "switch-1"])

@@ -18,10 +18,11 @@ use nicekv_dataplane_xdp::Hook;
 
 use crate::error::{LabError, Result};
 use crate::faults::Faults;
+use crate::layout::{Layout, Shape};
+use crate::links::Unplugged;
 use crate::process::ProcessId;
 use crate::scope::Scope;
 use crate::topology::{Fabric, Host};
-use crate::tree::Tree;
 
 /// How far a lab is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +59,12 @@ pub(crate) struct LabState {
     /// Where the switch works on frames: never `auto`.
     #[serde(default)]
     pub(crate) switch: Hook,
+    /// How switches hang together.
+    #[serde(default)]
+    pub(crate) topology: Shape,
+    /// Cables between switches that are pulled.
+    #[serde(default)]
+    pub(crate) unplugged: Unplugged,
     /// What is wrong on purpose.
     #[serde(default)]
     pub(crate) faults: Faults,
@@ -95,8 +102,8 @@ impl LabState {
     }
 
     /// Which host hangs at which switch.
-    pub(crate) fn tree(&self) -> Tree {
-        Tree::of(self.hosts.iter().map(|host| host.name))
+    pub(crate) fn layout(&self) -> Layout {
+        Layout::of(self.topology, self.hosts.iter().map(|host| host.name))
     }
 
     /// The process of a host, if it runs.

@@ -8,7 +8,7 @@
 //!           10.30.0.1 ════════╝ 10.30.0.2       the stream of table updates, outside the switch
 //! ```
 //!
-//! With `--switches 2` there is also switch-1, joined to switch by a trunk ([`crate::tree`]), and each has its management cables (10.30.0.5 to 10.30.0.6).
+//! With `--switches 2` there is also switch-1, joined to switch by a trunk ([`crate::layout`]), and each has its management cables (10.30.0.5 to 10.30.0.6).
 //!
 //! With `--metadata 3` there are also metadata-1 (10.20.0.3, 10.30.1.1) and metadata-2, and with `--metadata-store etcd` a member of etcd beside each
 //! (etcd-0 on the host metadata, etcd-1 on metadata-1, …).
@@ -23,7 +23,7 @@ use std::str::FromStr;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::tree::Tree;
+use crate::layout::Layout;
 
 /// Most nodes, and most clients: both fit a byte of their addresses, and all the ports of the switch.
 pub const HOSTS_OF_A_KIND_MAX: usize = 100;
@@ -251,15 +251,15 @@ pub(crate) fn format_mac(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// All hosts, in the order in which they are started; on a plain network each has an edge, and there is no `tree`.
-pub(crate) fn hosts(nodes: usize, clients: usize, fabric: Fabric, tree: Tree) -> Vec<Host> {
+/// All hosts, in the order in which they are started; on a plain network each has an edge, and there is no `layout`.
+pub(crate) fn hosts(nodes: usize, clients: usize, fabric: Fabric, layout: Layout) -> Vec<Host> {
     let some = |count: usize, host: fn(u8) -> Host| {
         assert!(count <= HOSTS_OF_A_KIND_MAX, "checked with the options");
         (0..count as u8).map(host)
     };
     let others: Vec<Host> = some(nodes, Host::Node).chain(some(clients, Host::Client)).collect();
     match fabric {
-        Fabric::Switch => tree.switches().chain([Host::Metadata]).chain(others).collect(),
+        Fabric::Switch => layout.switches().chain([Host::Metadata]).chain(others).collect(),
         Fabric::Plain => {
             let edges: Vec<Host> = others.iter().filter_map(|host| host.edge()).collect();
             [&[Host::Metadata], &edges[..], &others].concat()
@@ -292,14 +292,15 @@ pub(crate) fn ports(hosts: &[Host]) -> impl Iterator<Item = (u16, Host)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::SWITCHES_MAX;
+    use crate::layout::{SWITCHES_MAX, Shape};
 
     #[test]
     fn names_are_read_back_and_nothing_else_is_a_host() {
         for fabric in [Fabric::Switch, Fabric::Plain] {
             let control = control_hosts(INSTANCES_MAX, true);
-            for host in
-                hosts(HOSTS_OF_A_KIND_MAX, 3, fabric, Tree::new(SWITCHES_MAX)).into_iter().chain(control)
+            for host in hosts(HOSTS_OF_A_KIND_MAX, 3, fabric, Layout::new(Shape::Tree, SWITCHES_MAX, 0))
+                .into_iter()
+                .chain(control)
             {
                 assert_eq!(host.to_string().parse(), Ok(host));
             }

@@ -26,6 +26,7 @@ use nicekv_wire::KeyspaceId;
 
 use crate::error::{LabError, Result};
 use crate::faults::Faults;
+use crate::layout::{Layout, SWITCHES_MAX};
 use crate::lock::Lock;
 use crate::plan::Plan;
 use crate::process::{ProcessId, spawn_detached};
@@ -35,8 +36,9 @@ use crate::state::{HostState, LabState, Phase};
 use crate::topology::{
     Fabric, HOSTS_OF_A_KIND_MAX, Host, INSTANCES_MAX, RESP, VRINGS, WIRE_PORT, control_hosts, hosts,
 };
-use crate::tree::{SWITCHES_MAX, Tree};
-use crate::{Configure, ControlArguments, Engine, MetadataStore, UpArguments, etcd, network};
+use crate::{
+    Configure, ControlArguments, Engine, MetadataStore, NetworkArguments, UpArguments, etcd, network,
+};
 
 /// For the tools of a command that was killed to end.
 const UP_PATIENCE: Duration = Duration::from_secs(1);
@@ -46,7 +48,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) fn up(scope: &Scope, arguments: &UpArguments, configure: Configure<'_>) -> Result<()> {
     let state = bring_up(scope, arguments, configure, &*interruption()?)?;
     let clients = state.clients.iter().map(Host::to_string).collect::<Vec<_>>().join(",");
-    let (resp, nodes, replicas) = (state.resp, arguments.nodes, arguments.replicas);
+    let (resp, nodes, replicas) = (state.resp, arguments.nodes(), arguments.replicas);
     println!("ready resp={resp} inside={clients} nodes={nodes} replicas={replicas}");
     Ok(())
 }
@@ -93,7 +95,8 @@ pub(crate) fn bring_up(
 }
 
 fn check(arguments: &UpArguments) -> Result<()> {
-    let &UpArguments { nodes, spares, clients, replicas, .. } = arguments;
+    let &UpArguments { spares, replicas, .. } = arguments;
+    let (nodes, clients) = (arguments.nodes(), arguments.clients());
     for (what, count) in [("nodes", nodes), ("clients", clients), ("replicas", replicas)] {
         if count == 0 || count > HOSTS_OF_A_KIND_MAX {
             return Err(LabError::Count { what, count, limit: HOSTS_OF_A_KIND_MAX });
@@ -106,7 +109,7 @@ fn check(arguments: &UpArguments) -> Result<()> {
             limit: HOSTS_OF_A_KIND_MAX,
         });
     }
-    let switches = arguments.network.switches;
+    let switches = arguments.network.switch_count();
     if switches == 0 || switches > SWITCHES_MAX {
         return Err(LabError::Count { what: "switches", count: switches, limit: SWITCHES_MAX });
     }
@@ -137,7 +140,7 @@ fn check(arguments: &UpArguments) -> Result<()> {
 
 /// What a keyspace need not say.
 fn defaults(arguments: &UpArguments, id: KeyspaceId) -> KeyspaceDefaults {
-    let (replicas, partitions) = (arguments.replicas, partitions_for(arguments.nodes));
+    let (replicas, partitions) = (arguments.replicas, partitions_for(arguments.nodes()));
     KeyspaceDefaults { id, replicas, partitions, rings: RingsBase::Network }
 }
 
@@ -170,14 +173,15 @@ fn refuse_strangers(scope: &Scope, state: &LabState) -> Result<()> {
 }
 
 fn new_state(scope: &Scope, arguments: &UpArguments) -> Result<LabState> {
-    let (nodes, tree) = (arguments.nodes + arguments.spares, Tree::new(arguments.network.switches));
-    let mut hosts = hosts(nodes, arguments.clients, arguments.network.fabric, tree);
+    let nodes = arguments.nodes() + arguments.spares;
+    let NetworkArguments { topology, switches, fabric, .. } = arguments.network;
+    let mut hosts = hosts(nodes, arguments.clients(), fabric, Layout::new(topology, switches, nodes));
     let ControlArguments { instances, store } = arguments.control;
     hosts.extend(control_hosts(instances, store == MetadataStore::Etcd));
     let metadata = hosts.iter().filter(|host| host.instance().is_some());
     let metadata = metadata.map(|host| SocketAddrV4::new(host.address(), WIRE_PORT)).collect();
     let clients = hosts.iter().copied().filter(|host| matches!(host, Host::Client(_))).collect();
-    let is_spare = |name| matches!(name, Host::Node(number) if usize::from(number) >= arguments.nodes);
+    let is_spare = |name| matches!(name, Host::Node(number) if usize::from(number) >= arguments.nodes());
     let host = |name| HostState { name, process: None, is_spare: is_spare(name) };
     Ok(LabState {
         phase: Phase::Starting,
@@ -188,8 +192,10 @@ fn new_state(scope: &Scope, arguments: &UpArguments) -> Result<LabState> {
         program: std::env::current_exe().map_err(LabError::system("find this program"))?,
         config: scope.directory().join("config.toml"),
         hosts: hosts.into_iter().map(host).collect(),
+        topology,
+        unplugged: Default::default(),
         faults: Faults::new(),
-        fabric: arguments.network.fabric,
+        fabric,
         switch: arguments.network.switch.on_veth(),
     })
 }
@@ -207,11 +213,11 @@ fn build(
     if state.fabric == Fabric::Plain {
         network::add_plain_host(lock, scope, Host::Fabric, &vrings)?;
     }
-    let tree = state.tree();
+    let layout = state.layout();
     for host in &state.hosts {
         stop_if(interrupted)?;
         match state.fabric {
-            Fabric::Switch => network::add_host(lock, scope, tree, host.name, state.switch, &vrings)?,
+            Fabric::Switch => network::add_host(lock, scope, layout, host.name, state.switch, &vrings)?,
             Fabric::Plain => network::add_plain_host(lock, scope, host.name, &vrings)?,
         }
     }
@@ -259,7 +265,14 @@ fn create_files(
         keyspaces: keyspaces(arguments)?,
         hook: state.switch,
         nodes_coordinate: arguments.nodes_coordinate,
-        ..Plan::new(&hosts, arguments.nodes, arguments.replicas, &scope.directory(), data.as_deref())
+        ..Plan::new(
+            &hosts,
+            state.layout(),
+            arguments.nodes(),
+            arguments.replicas,
+            &scope.directory(),
+            data.as_deref(),
+        )
     };
     let text = configure(&plan).map_err(LabError::Configuration)?;
     fs::write(&state.config, text).map_err(LabError::io("write", &state.config))

@@ -14,7 +14,7 @@ use thiserror::Error;
 /// Most storage nodes.
 pub const NODES_MAX: usize = 256;
 /// Most switches, edges of hosts included.
-pub const SWITCHES_MAX: usize = 48;
+pub const SWITCHES_MAX: usize = 512;
 
 /// One switch agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -228,7 +228,8 @@ impl Metadata {
         }
         self.targets.update(&self.committed);
         self.observations.handle_change(&before, &self.committed, self.now_ns);
-        if self.committed.is_bootstrapped() {
+        // Before there is anything to route, trunks have to be opened: nodes behind them could not be heard.
+        if self.committed.is_bootstrapped() || self.config.topology.has_trunks() {
             let tables = rules::compile(&self.config, &self.committed, self.observations.planted());
             self.observations.switches.settle(&self.config.nodes);
             self.observations.switches.set_tables(tables);
@@ -245,6 +246,7 @@ impl Metadata {
         self.tick_at_ns = self.now_ns + self.config.timing.tick_ns();
         if self.is_leading() {
             self.observations.membership.tick(self.now_ns);
+            self.observations.switches.reroute(self.now_ns);
             self.observed_change = true;
         }
     }

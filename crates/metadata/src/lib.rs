@@ -58,7 +58,7 @@ pub use status::{
     BalancingStatus, ClusterInfo, ControlPlane, Counters, DiskState, DroppedStatus, Health, HealthCounts,
     HotKeyStatus, KeyspaceInfo, KeyspaceStatus, MemberStanding, MemberStatus, MemberStatusState,
     MigrationStatus, NodeState, NodeStatus, NodeWish, PartitionState, PartitionStatus, ReshapingPhase,
-    ReshapingStatus, Status, StrangerStatus, SwitchStatus, UsageStatus,
+    ReshapingStatus, Status, StrangerStatus, SwitchStatus, TrunkState, TrunkStatus, UsageStatus,
 };
 pub use store::StateStore;
 

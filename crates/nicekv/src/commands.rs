@@ -190,7 +190,15 @@ fn describe(status: &Status, with_partitions: bool) -> Vec<String> {
         let tables = if switch.current { "current" } else { "not current" };
         let connection = if switch.connected { "connected" } else { "not connected" };
         let error = switch.error.as_ref().map(|error| format!(", refused its tables: {error}"));
-        format!("switch {} {connection}, tables {tables}{}", switch.id, error.unwrap_or_default())
+        let trunks =
+            switch.trunks.iter().map(|trunk| format!(" {} {:?}", trunk.name, trunk.state).to_lowercase());
+        let trunks = trunks.collect::<Vec<_>>().join(",");
+        let between = if trunks.is_empty() {
+            String::new()
+        } else {
+            format!(", {} entries, trunks{trunks}", switch.entries)
+        };
+        format!("switch {} {connection}, tables {tables}{}{between}", switch.id, error.unwrap_or_default())
     }));
     lines.extend(tables.iter().map(|table| {
         format!("table {} {}/{} entries, {} hits", table.name, table.entries, table.capacity, table.hits)

@@ -23,8 +23,8 @@ use nicekv_runtime::metadata::{
 };
 use nicekv_runtime::node::{Node, StorageOptions, open_durable, open_memory};
 use nicekv_runtime::{
-    AgentLink, Sights, Stop, TermFile, UdpEndpoint, Uplink, UserSpaceSwitch, Waker, WatchedPort, listen,
-    new_client_id, now, random, run_agent, switch_agent,
+    AgentLink, Cables, Sights, Stop, TermFile, UdpEndpoint, Uplink, UserSpaceSwitch, Waker, WatchedPort,
+    listen, new_client_id, now, random, run_agent, switch_agent,
 };
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use nicekv_wire::{Duration, NodeId};
@@ -298,7 +298,10 @@ pub(crate) fn run_switch(
             watched.push(WatchedPort { ifindex: port.ifindex, name, is_seen: hook == Hook::Tc });
         }
     }
-    let link = link.seeing_by(Sights::at_ports(watched));
+    let trunks = section.ports.iter().filter(|port| port.trunk.is_some());
+    let cables = Cables::of(trunks.map(|port| (port.number, port.device.clone())));
+    let cables = cables.map_err(|error| Failure::Environment(format!("look at trunks: {error}")))?;
+    let link = link.seeing_by(Sights::at_ports(watched)).watching(cables);
     let mut agent = switch_agent(switch, memory);
     let role: Role =
         Box::new(move |stop| run_agent(link, &mut agent, stop).map_err(|error| error.to_string()));

@@ -210,7 +210,7 @@ pub enum ControlPlaneError {
 }
 
 const MAGIC: [u8; 6] = *b"nicekv";
-pub(crate) const VERSION: u8 = 8;
+pub(crate) const VERSION: u8 = 9;
 
 impl Greeting {
     /// The first frame of a connection.
@@ -258,8 +258,8 @@ mod tests {
         let mut frame = encode(&greeting);
         assert_eq!(Greeting::decode(&frame).unwrap(), greeting);
         assert!(matches!(Greeting::decode(&frame[..frame.len() - 1]), Err(ControlPlaneError::Malformed(_))));
-        frame[6] = 9;
-        assert!(matches!(Greeting::decode(&frame), Err(ControlPlaneError::Version(9))));
+        frame[6] = 7;
+        assert!(matches!(Greeting::decode(&frame), Err(ControlPlaneError::Version(7))));
         assert!(matches!(Greeting::decode(b"GET / HTTP/1.1"), Err(ControlPlaneError::NotOurs)));
     }
 }

@@ -41,8 +41,8 @@ pub use clock::now;
 pub use stop::Stop;
 pub use stream::{FrameLimits, FramedStream, StreamError, accept, dial, listen};
 pub use switch::{
-    AgentLink, Edges, OtherVersion, Sights, SwitchError, SwitchInquirer, SwitchObservation, UserSpaceSwitch,
-    WatchedPort, agent as switch_agent, run_agent,
+    AgentLink, Cables, Edges, OtherVersion, Sights, SwitchError, SwitchInquirer, SwitchObservation,
+    UserSpaceSwitch, WatchedPort, agent as switch_agent, run_agent,
 };
 pub use sys::release_free_memory;
 pub use term_file::{TermFile, TermFileError};

@@ -5,9 +5,11 @@
 //! from its own address. The kernel does here what a port and a cable do elsewhere: servers are known by their addresses.
 //! Senders of its own process do that themselves, as its [edges](edge).
 
+mod cables;
 mod edge;
 mod sight;
 
+pub use cables::Cables;
 pub(crate) use edge::Edge;
 pub use edge::Edges;
 pub use sight::{Sights, WatchedPort};
@@ -71,6 +73,7 @@ pub struct AgentLink {
     streams: Vec<InstanceLink>,
     inquiries: Inquiries<(), Option<SwitchObservation>>,
     sights: Sights,
+    cables: Cables,
     other_version: OtherVersion,
 }
 
@@ -87,18 +90,22 @@ struct InstanceLink {
     metadata: SocketAddrV4,
     stream: Option<FramedStream>,
     dial_at_ns: u64,
+    /// Which cables it knows to be dead.
+    told: Option<Vec<u16>>,
 }
 
 impl AgentLink {
     /// Of the switch `name`, to the TCP addresses of the metadata service's instances.
     pub fn new(name: impl Into<String>, instances: &[SocketAddrV4]) -> Self {
-        let link = |&metadata: &SocketAddrV4| InstanceLink { metadata, stream: None, dial_at_ns: 0 };
+        let link =
+            |&metadata: &SocketAddrV4| InstanceLink { metadata, stream: None, dial_at_ns: 0, told: None };
         let streams = instances.iter().map(link).collect();
         Self {
             name: name.into(),
             streams,
             inquiries: Inquiries::default(),
             sights: Sights::default(),
+            cables: Cables::default(),
             other_version: OtherVersion::default(),
         }
     }
@@ -107,6 +114,13 @@ impl AgentLink {
     #[must_use]
     pub fn seeing_by(mut self, sights: Sights) -> Self {
         self.sights = sights;
+        self
+    }
+
+    /// Of a switch with cables to others: it says which are dead.
+    #[must_use]
+    pub fn watching(mut self, cables: Cables) -> Self {
+        self.cables = cables;
         self
     }
 
@@ -123,11 +137,12 @@ impl AgentLink {
     /// When it is to be called though nothing has arrived.
     pub fn next_deadline(&self) -> Option<u64> {
         let missing = self.streams.iter().filter(|link| link.stream.is_none());
-        missing.map(|link| link.dial_at_ns).min()
+        missing.map(|link| link.dial_at_ns).chain(self.cables.next_deadline()).min()
     }
 
     /// Carries out what has arrived. A broken stream is dialled again later: the requests are repeated there.
     pub fn turn<B: Backend, M: TermMemory>(&mut self, now: Now, agent: &mut SwitchAgent<B, M>) {
+        self.cables.look(now);
         for link in &mut self.streams {
             let served = match &mut link.stream {
                 Some(stream) => match serve(stream, agent, &mut self.sights) {
@@ -136,7 +151,7 @@ impl AgentLink {
                         (*count, *last) = (*count + 1, Some((link.metadata, version)));
                         false
                     }
-                    served => served.is_ok(),
+                    served => served.is_ok() && link.tell(self.cables.down()).is_ok(),
                 },
                 None if now.boot_ns < link.dial_at_ns => true,
                 None => link.dial(&self.name).is_ok(),
@@ -165,8 +180,20 @@ impl InstanceLink {
     fn dial(&mut self, name: &str) -> Result<(), crate::StreamError> {
         let mut stream = FramedStream::new(dial(self.metadata)?, CONTROL_LIMITS);
         stream.queue(&encode(&Greeting::new(Role::Switch { name: name.to_owned() })))?;
-        self.stream = Some(stream);
+        (self.stream, self.told) = (Some(stream), None);
         Ok(())
+    }
+
+    /// Says which cables are dead, if it was not told yet.
+    fn tell(&mut self, down: Option<&[u16]>) -> Result<(), crate::StreamError> {
+        let (Some(stream), Some(down)) = (&mut self.stream, down) else { return Ok(()) };
+        if self.told.as_deref() == Some(down) {
+            return Ok(());
+        }
+        let reply = ControlReply::Ports { down: down.to_vec() };
+        stream.queue(&control::encode(&reply).expect("replies are short"))?;
+        self.told = Some(down.to_vec());
+        stream.flush()
     }
 }
 

@@ -418,6 +418,25 @@ fn lost_before_the_wire(error: io::Error) -> io::Result<bool> {
     }
 }
 
+/// Whether an interface is up and has a signal.
+pub(crate) fn has_carrier(socket: BorrowedFd<'_>, device: &str) -> io::Result<bool> {
+    // SAFETY: all zeros are a request without a name and flags.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // The last byte stays zero.
+    if device.len() >= request.ifr_name.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    request.ifr_name.iter_mut().zip(device.bytes()).for_each(|(place, byte)| *place = byte as libc::c_char);
+    // SAFETY: the kernel reads the name and writes the flags, all within the request, which outlives the call.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS as _, &raw mut request) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: this request's answer is flags.
+    let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
+    Ok(flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0)
+}
+
 /// Gives back to the system what the allocator keeps of freed memory. Takes about a millisecond for 100 MB; does nothing where the C
 /// library has no such call.
 pub fn release_free_memory() {

@@ -32,6 +32,7 @@ fn tables(generation: u64, port: u16) -> TableSet {
     };
     TableSet {
         generation,
+        trunks: vec![],
         hosts: vec![host(1), host(2), host(3)],
         unicast: vec![UnicastEntry {
             destination: RINGS.unicast,

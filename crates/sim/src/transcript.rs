@@ -352,6 +352,7 @@ pub fn tables_reply(switch: usize, reply: &ControlReply) -> Option<String> {
         ControlReply::Status { .. }
         | ControlReply::Requests { .. }
         | ControlReply::Register { .. }
+        | ControlReply::Ports { .. }
         | ControlReply::Found { .. } => {
             return None;
         }

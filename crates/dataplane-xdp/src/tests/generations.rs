@@ -392,7 +392,6 @@ fn tables_at_capacity_fit() {
         let vnode = |ring: u32, index: u32| Prefix::new((ring + index).to_be_bytes(), 32);
         let full = |generation: u64, shift: u32| TableSet {
             generation,
-            hosts: fixtures::tables().hosts,
             unicast: (0..4096)
                 .map(|index| UnicastEntry {
                     destination: vnode(0x0a0a_0000, index + shift),
@@ -416,6 +415,7 @@ fn tables_at_capacity_fit() {
                 })
                 .collect(),
             record: (0..10240).map(|index| record(index, shift)).collect(),
+            ..fixtures::tables()
         };
         // No entry of one survives in the other: both generations need all their slots at once.
         for generation in 0..4 {

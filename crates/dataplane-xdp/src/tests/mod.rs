@@ -10,7 +10,6 @@ mod loading;
 mod namespaces;
 mod random;
 
-use aya::maps::{HashMap, MapData};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions, Xdp};
 use nicekv_dataplane::fixtures::{
     Counts, Fixture, PORTS, ROUTER_MAC, cases, frames, tables, teaching_frame, trunks, verdict_of, vrings,
@@ -57,8 +56,7 @@ impl Lab {
     }
 
     fn forget_stations(&mut self) {
-        let map = self.xdp.programs.map_mut("macs").unwrap();
-        let mut macs: HashMap<&mut MapData, Mac, u32> = map.try_into().unwrap();
+        let macs = &mut self.xdp.maps.macs;
         let known: Vec<Mac> = macs.keys().collect::<Result<_, _>>().unwrap();
         known.iter().for_each(|mac| macs.remove(mac).unwrap());
     }

@@ -142,6 +142,11 @@ pub enum ControlReply {
         /// The entries.
         found: Found,
     },
+    /// Ports whose cable is dead, as far as the switch can tell: said without being asked, whenever it changes and with each new connection.
+    Ports {
+        /// Their numbers, ascending.
+        down: Vec<u16>,
+    },
     /// What clients have asked for. No count ever falls while the switch runs and its entry stays.
     Requests {
         /// Newest term seen, that of the request included.
@@ -216,6 +221,7 @@ mod tests {
         };
         TableSet {
             generation: u64::MAX,
+            trunks: (0..256).collect(),
             hosts: (0..256)
                 .map(|id| Host {
                     id: HostId(id),

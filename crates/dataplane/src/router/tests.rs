@@ -24,6 +24,7 @@ fn tables(generation: u64) -> TableSet {
     TableSet {
         generation,
         hosts: (1..=4).map(host).collect(),
+        trunks: vec![],
         unicast: vec![unicast([10, 10, 0, 0], 17, 0, 1), unicast([10, 10, 1, 0], 24, 1, 2)],
         division: vec![DivisionEntry {
             partition: 1,

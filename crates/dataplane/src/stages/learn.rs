@@ -26,6 +26,11 @@ impl MacTable {
         self.ports.insert(mac, (port, self.learned_total));
     }
 
+    /// What was learned at a port.
+    pub(crate) fn forget(&mut self, port: u16) {
+        self.ports.retain(|_, (known, _)| *known != port);
+    }
+
     pub(crate) fn lookup(&self, mac: [u8; 6]) -> Option<u16> {
         self.ports.get(&mac).map(|&(port, _)| port)
     }

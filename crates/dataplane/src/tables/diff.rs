@@ -23,9 +23,21 @@ impl<T> Changes<T> {
     }
 }
 
+impl TableSet {
+    /// Whether `next` has other trunks open, or hosts at other ports.
+    pub fn leads_otherwise(&self, next: &Self) -> bool {
+        let place = |host: &Host| (host.id, host.port, host.is_remote);
+        self.trunks != next.trunks || !self.hosts.iter().map(place).eq(next.hosts.iter().map(place))
+    }
+}
+
 /// Changes of what is no entry of a match table.
 pub(super) fn host_changes(old: &[Host], new: &[Host]) -> Changes<Host> {
     changes_by(old, new, |host| host.id)
+}
+
+pub(super) fn trunk_changes(old: &[u16], new: &[u16]) -> Changes<u16> {
+    changes_by(old, new, |port| *port)
 }
 
 pub(super) fn group_changes(old: &TableSet, new: &TableSet) -> Changes<MemberSet> {

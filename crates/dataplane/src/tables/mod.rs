@@ -184,6 +184,8 @@ macro_rules! tables {
             pub generation: u64,
             /// The servers.
             pub hosts: Vec<Host>,
+            /// Ports of trunks that are open, ascending: no frame leaves by the others, and none is taken there.
+            pub trunks: Vec<u16>,
             $($(#[$doc])* pub $field: Vec<$entry>,)*
         }
 
@@ -217,6 +219,8 @@ macro_rules! tables {
         pub struct TableDiff {
             /// Servers, known by their ids.
             pub hosts: Changes<Host>,
+            /// Trunks that are open.
+            pub trunks: Changes<u16>,
             $($(#[$doc])* pub $field: Changes<$entry>,)*
             /// Groups are known by their member set, hence never *changed*.
             pub groups: Changes<MemberSet>,
@@ -225,7 +229,7 @@ macro_rules! tables {
         impl TableDiff {
             /// Whether the two generations route alike.
             pub fn is_empty(&self) -> bool {
-                self.hosts.is_empty() $(&& self.$field.is_empty())*
+                self.hosts.is_empty() && self.trunks.is_empty() $(&& self.$field.is_empty())*
             }
         }
 
@@ -234,6 +238,7 @@ macro_rules! tables {
             pub fn diff(old: &TableSet, new: &TableSet) -> TableDiff {
                 TableDiff {
                     hosts: diff::host_changes(&old.hosts, &new.hosts),
+                    trunks: diff::trunk_changes(&old.trunks, &new.trunks),
                     $($field: diff::entry_changes(&old.$field, &new.$field),)*
                     groups: diff::group_changes(old, new),
                 }

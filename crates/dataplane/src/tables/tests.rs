@@ -25,6 +25,7 @@ fn valid() -> TableSet {
     TableSet {
         generation: 1,
         hosts: vec![host(1), host(2), Host { role: HostRole::Metadata, ..host(3) }],
+        trunks: vec![],
         unicast: vec![UnicastEntry {
             destination: Prefix::new([10, 10, 0, 0], 17),
             partition: 0,

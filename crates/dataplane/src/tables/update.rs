@@ -38,7 +38,7 @@ impl TableUpdate {
     /// What leads from `old` to `new`, if they differ in one table and nothing else.
     pub fn between(old: &TableSet, new: &TableSet) -> Option<Self> {
         let diff = TableSet::diff(old, new);
-        if !diff.hosts.is_empty() {
+        if !diff.hosts.is_empty() || !diff.trunks.is_empty() {
             return None;
         }
         let mut changes = TableChange::all(diff);

@@ -31,6 +31,8 @@ use nicekv_history::random::Random;
 use crate::commands;
 use crate::error::Result;
 use crate::faults;
+use crate::layout::Layout;
+use crate::links;
 use crate::own::{NODES, OwnLab, Wanted};
 use crate::scope::Scope;
 use crate::up::{interruption, stop_if};
@@ -54,11 +56,9 @@ pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, configure: Configure
     let seed = arguments.seed.unwrap_or_else(|| nicekv_runtime::now().boot_ns % 1_000_000);
     let further = arguments.keyspaces.iter().map(|text| format!(" --keyspace {text}"));
     let &ChaosArguments { minutes, control, network, .. } = arguments;
-    let NetworkArguments { switch, fabric, switches } = network;
+    let NetworkArguments { fabric, .. } = network;
     let further = further.collect::<String>();
-    println!(
-        "chaos --minutes {minutes} --seed {seed} {control} --switch {switch} --fabric {fabric} --switches {switches}{further}"
-    );
+    println!("chaos --minutes {minutes} --seed {seed} {control} {network}{further}");
     let interrupted = interruption()?;
     let wanted = Wanted { further: &arguments.keyspaces, spares: SPARES, control, network };
     let lab = OwnLab::up(base, "chaos", wanted, configure, &interrupted)?;
@@ -67,7 +67,7 @@ pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, configure: Configure
         fabric,
         instances: control.instances as u8,
         has_etcd: control.store == MetadataStore::Etcd,
-        switches: switches as u8,
+        layout: Layout::new(network.topology, network.switches, usize::from(NODES + SPARES)),
     };
     let chaos = Chaos { lab: &lab, victims, seed, interrupted: &interrupted };
     let end = Instant::now() + Duration::from_secs_f64(60.0 * arguments.minutes);
@@ -219,6 +219,8 @@ impl Chaos<'_> {
                 self.lab.kill(switch)?;
                 commands::start_unwatched(scope, switch)
             }
+            Deed::Unplug(one, other) => links::change(scope, &one.to_string(), &other.to_string(), false),
+            Deed::Plug(one, other) => links::change(scope, &one.to_string(), &other.to_string(), true),
             Deed::Loss(percent) => all(&|faults| faults.loss_percent = percent as f64),
             Deed::Duplicate(percent) => all(&|faults| faults.duplicate_percent = percent as f64),
         }

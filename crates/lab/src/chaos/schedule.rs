@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use nicekv_history::random::Random;
 
+use crate::layout::Layout;
 use crate::topology::{Fabric, Host};
 
 /// R − 1: one original of a partition is left.
@@ -30,6 +31,9 @@ pub(crate) enum Deed {
     Pause(Host),
     Resume(Host),
     RestartSwitch(Host),
+    /// The cable between two switches.
+    Unplug(Host, Host),
+    Plug(Host, Host),
     /// Per cent, everywhere; 0 ends it.
     Loss(u64),
     /// Per cent, everywhere; 0 ends it.
@@ -46,7 +50,7 @@ pub(crate) struct Victims {
     /// Whether each of them has a member of etcd beside it.
     pub(crate) has_etcd: bool,
     /// In the middle.
-    pub(crate) switches: u8,
+    pub(crate) layout: Layout,
 }
 
 /// A deed and its time, from the beginning of the phase.
@@ -65,6 +69,7 @@ impl Deed {
                 | Self::StartHost(_)
                 | Self::Join(_)
                 | Self::Resume(_)
+                | Self::Plug(..)
                 | Self::Loss(0)
                 | Self::Duplicate(0)
         )
@@ -85,6 +90,8 @@ impl fmt::Display for Deed {
             Self::Pause(host) => write!(formatter, "pause {host}"),
             Self::Resume(host) => write!(formatter, "resume {host}"),
             Self::RestartSwitch(switch) => write!(formatter, "switch-restart {switch}"),
+            Self::Unplug(one, other) => write!(formatter, "unplug {one} {other}"),
+            Self::Plug(one, other) => write!(formatter, "plug {one} {other}"),
             Self::Loss(percent) => write!(formatter, "loss {percent}"),
             Self::Duplicate(percent) => write!(formatter, "duplicate {percent}"),
         }
@@ -95,6 +102,7 @@ impl fmt::Display for Deed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Host(Host),
+    Cable(Host, Host),
     Loss,
     Duplicates,
 }
@@ -123,24 +131,50 @@ pub(crate) fn draw(random: &mut Random, victims: Victims, span_ms: u64) -> Vec<S
     steps
 }
 
-/// A number below 16, or that of a fault of etcd, from there, or of a trunk, from 20.
+/// A number below 16, or that of a fault of etcd, from there, or of a trunk, from 20, or of a cable between switches, from 22.
 fn draw_kind(random: &mut Random, victims: Victims) -> u64 {
-    let (of_etcd, of_trunks) =
-        (if victims.has_etcd { 4 } else { 0 }, if victims.switches > 1 { 2 } else { 0 });
+    let of_etcd = if victims.has_etcd { 4 } else { 0 };
+    let of_trunks = match victims.layout.links().len() {
+        0 => 0,
+        links if is_redundant(victims.layout, links) => 5,
+        _ => 2,
+    };
     let kind = random.below(16 + of_etcd + of_trunks);
     if kind >= 16 + of_etcd { kind + 4 - of_etcd } else { kind }
 }
 
+fn is_redundant(layout: Layout, links: usize) -> bool {
+    links >= layout.switches().count()
+}
+
 /// Where, what, how it ends, and after how long.
-fn draw_fault(random: &mut Random, victims: Victims) -> (Place, Deed, Option<Deed>, u64) {
-    let Victims { nodes, fabric, instances, switches, .. } = victims;
+type Fault = (Place, Deed, Option<Deed>, u64);
+
+fn draw_fault(random: &mut Random, victims: Victims) -> Fault {
+    let kind = draw_kind(random, victims);
+    if kind >= 22 {
+        let (one, other) = random.pick(&victims.layout.links());
+        let duration_ms = random.between(50, 3_000);
+        return (
+            Place::Cable(one, other),
+            Deed::Unplug(one, other),
+            Some(Deed::Plug(one, other)),
+            duration_ms,
+        );
+    }
+    draw_fault_of(kind, random, victims)
+}
+
+/// Of a host, or everywhere.
+fn draw_fault_of(kind: u64, random: &mut Random, victims: Victims) -> Fault {
+    let Victims { nodes, fabric, instances, layout, .. } = victims;
+    let switches = layout.switches().count() as u64;
     let node = Host::Node(random.below(nodes.into()) as u8);
     let number = random.below(instances.into()) as u8;
     let (instance, member) = (Host::of_instance(number), Host::Etcd(number));
     let directions = random.pick(&[(true, true), (true, false), (false, true)]);
     let of = |host, fault: Deed, end: Deed, duration_ms| (Place::Host(host), fault, Some(end), duration_ms);
-    let further =
-        (switches > 1).then(|| Host::FurtherSwitch(1 + random.below(u64::from(switches) - 1) as u8));
+    let further = (switches > 1).then(|| Host::FurtherSwitch(1 + random.below(switches - 1) as u8));
     let switch = match (fabric, further) {
         (Fabric::Switch, None) => Host::Switch,
         (Fabric::Switch, Some(further)) => random.pick(&[Host::Switch, further]),
@@ -148,7 +182,7 @@ fn draw_fault(random: &mut Random, victims: Victims) -> (Place, Deed, Option<Dee
         (Fabric::Plain, _) => random.pick(&[node, node, Host::Client(0), Host::Client(1)]),
     };
     let edge = switch.edge().unwrap_or(switch);
-    match draw_kind(random, victims) {
+    match kind {
         0..2 if fabric == Fabric::Plain => {
             of(node, Deed::KillHost(node), Deed::StartHost(node), random.between(50, 3_000))
         }
@@ -200,15 +234,23 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::layout::Shape;
 
     #[test]
     fn faults_overlap_within_bounds_end_in_time_and_come_from_the_seed() {
         let (mut most_away, mut kinds) = (0, BTreeSet::new());
         let control = [(1, false), (3, true)].into_iter().cycle();
-        let fabrics = [(Fabric::Switch, 1), (Fabric::Switch, 3), (Fabric::Plain, 1), (Fabric::Plain, 1)];
+        let tree = |switches| Layout::new(Shape::Tree, switches, 5);
+        let fabrics = [
+            (Fabric::Switch, tree(1)),
+            (Fabric::Switch, tree(3)),
+            (Fabric::Plain, tree(1)),
+            (Fabric::Switch, Layout::new(Shape::Turbokv, 1, 5)),
+            (Fabric::Plain, tree(1)),
+        ];
         let fabrics = fabrics.into_iter().cycle();
-        for (seed, ((fabric, switches), (instances, has_etcd))) in (0..400).zip(fabrics.zip(control)) {
-            let victims = Victims { nodes: 5, fabric, instances, has_etcd, switches };
+        for (seed, ((fabric, layout), (instances, has_etcd))) in (0..400).zip(fabrics.zip(control)) {
+            let victims = Victims { nodes: 5, fabric, instances, has_etcd, layout };
             let steps = draw(&mut Random::new(seed), victims, 10_000);
             assert_eq!(steps, draw(&mut Random::new(seed), victims, 10_000));
             let (mut away, mut lasting) = (BTreeSet::new(), 0i32);
@@ -236,6 +278,6 @@ mod tests {
             assert_eq!((away.len(), lasting), (0, 0), "seed {seed}");
         }
         assert_eq!(most_away, NODES_AWAY_MAX);
-        assert_eq!(kinds.len(), 11, "{kinds:?}");
+        assert_eq!(kinds.len(), 13, "{kinds:?}");
     }
 }

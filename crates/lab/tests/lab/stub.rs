@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use nicekv_dataplane::{Prefix, VringConfig};
+use nicekv_dataplane::{Backend as _, Prefix, TableSet, VringConfig};
 use nicekv_dataplane_xdp::{Hook, KernelSwitch, Port};
 use nicekv_lab::{LabCommand, Plan, PlannedSwitch};
 use nicekv_runtime::admin;
@@ -126,7 +126,9 @@ fn switch(config: &Value, name: &str) {
         VringConfig { unicast: Prefix::new([10, 10, 0, 0], 16), multicast: Prefix::new([10, 11, 0, 0], 16) };
     let router_mac = serde_json::from_value(config["router_mac"].clone()).unwrap();
     let ports: Vec<Port> = ports.into_iter().map(port).collect();
-    let _attached = KernelSwitch::load(vrings, router_mac, &ports).unwrap();
+    let mut attached = KernelSwitch::load(vrings, router_mac, &ports).unwrap();
+    let trunks = ports.iter().filter(|port| port.is_trunk).map(|port| port.index).collect();
+    attached.install(&TableSet { generation: 1, trunks, ..TableSet::default() }).unwrap();
     loop {
         std::thread::park();
     }

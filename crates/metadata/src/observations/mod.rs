@@ -4,9 +4,11 @@
 //! Invariant: whatever comes from a process that is not live, or concerns an epoch that is past, changes nothing.
 
 mod balance;
+mod fabric;
 mod heats;
 mod loads;
 mod membership;
+mod order;
 pub(crate) mod requests;
 mod switches;
 mod usage;
@@ -88,6 +90,10 @@ impl Observations {
     #[cfg(any(test, feature = "exploration"))]
     pub(crate) fn plant(&mut self, plant: Plant) {
         self.plant = Some(plant);
+        self.switches.plant(switches::Bugs {
+            leaves_uncounted: plant == Plant::LeavesUncounted,
+            above_before_below: plant == Plant::AboveBeforeBelow,
+        });
         if plant == Plant::FormerLeasesForgotten {
             self.quiet_until_ns = 0;
             self.membership.forget_former_leases();

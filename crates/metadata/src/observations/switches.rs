@@ -9,15 +9,17 @@
 //! Invariants: a switch that acknowledged a generation never goes by older tables again in this term: it keeps them, takes
 //! newer ones, or starts empty and drops (R12). So an acknowledgement holds while the switch is disconnected.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
-use nicekv_dataplane::{TableSet, TableStatus, Topology};
+use nicekv_dataplane::{Table, TableSet, TableStatus, Topology};
 
+use super::fabric::Fabric;
+use super::order::Order;
 use super::requests::RequestCounts;
-use crate::config::{Config, NodeConfig, SwitchId, Timing, nanoseconds};
+use crate::config::{NodeConfig, SwitchId, Timing, nanoseconds};
 use crate::status::SwitchStatus;
 
 #[derive(Clone, Debug, Default)]
@@ -30,6 +32,8 @@ struct Switch {
     install_at_ns: u64,
     status_at_ns: u64,
     requests_at_ns: u64,
+    /// Of the tables that it was sent last.
+    entries: usize,
     /// As it reported last.
     tables: Vec<TableStatus>,
     /// Why it refused the newest tables.
@@ -45,10 +49,22 @@ pub(crate) struct Switches {
     /// What clients have asked.
     pub(crate) requests: RequestCounts,
     /// The tables of a switch are the newest ones, with its own ports.
-    topology: Topology,
+    fabric: Fabric,
+    /// Who gets them first.
+    order: Order,
     newest: TableSet,
     /// Term of a newer leader, if a switch knows one.
     newer_term: Option<u64>,
+    bugs: Bugs,
+}
+
+/// What tests plant. Outside of them there is nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bugs {
+    /// Switches at which nodes hang are not waited for.
+    pub(crate) leaves_uncounted: bool,
+    /// Those above are told first.
+    pub(crate) above_before_below: bool,
 }
 
 impl Switches {
@@ -58,15 +74,23 @@ impl Switches {
             interval_ns: nanoseconds(timing.switch_interval),
             count_interval_ns: nanoseconds(timing.count_interval),
             requests: RequestCounts::default(),
-            topology,
+            fabric: Fabric::new(topology, switches.iter().map(|id| id.0)),
+            order: Order::default(),
             newest: TableSet::default(),
             newer_term: None,
+            bugs: Bugs::default(),
         }
+    }
+
+    /// Breaks a rule from now on.
+    #[cfg(any(test, feature = "exploration"))]
+    pub(crate) fn plant(&mut self, bugs: Bugs) {
+        self.bugs = bugs;
     }
 
     /// Nodes that have come since hang where they say.
     pub(crate) fn settle(&mut self, nodes: &[NodeConfig]) {
-        self.topology = Config::settled(&self.topology, nodes);
+        self.fabric.settle(nodes);
     }
 
     /// Makes `tables` the newest, under the next generation, if they differ from the ones before.
@@ -75,18 +99,37 @@ impl Switches {
         if self.newest.generation > 0 && TableSet::diff(&self.newest, &tables).is_empty() {
             return;
         }
+        let order = Order::between(self.fabric.topology(), self.fabric.routes(), &self.newest, &tables);
+        self.order = if self.bugs.above_before_below { order.reversed() } else { order };
         tables.generation += 1;
         self.newest = tables;
+        self.renew();
+    }
+
+    /// The newest tables are to be installed at once.
+    fn renew(&mut self) {
         for switch in self.switches.values_mut() {
             switch.install_at_ns = 0;
             switch.failure = None;
         }
     }
 
+    /// Leads around what is wrong between switches.
+    pub(crate) fn reroute(&mut self, now_ns: u64) {
+        let generation = self.newest.generation + 1;
+        if generation > 1 && self.fabric.reroute(now_ns, generation) {
+            self.newest.generation = generation;
+            self.order = Order::default();
+            self.renew();
+        }
+    }
+
     /// Whether no packet goes by any but the newest tables, at any switch.
     pub(crate) fn all_current(&self) -> bool {
         let newest = self.newest.generation;
-        newest > 0 && self.switches.values().all(|switch| switch.acknowledged == newest)
+        // All of them: a switch below the head or the tail of a record leads there by what it knows itself (C12).
+        let counts = |id: &SwitchId| !self.bugs.leaves_uncounted || !self.fabric.has_nodes(id.0);
+        newest > 0 && self.switches.iter().all(|(id, switch)| switch.acknowledged == newest || !counts(id))
     }
 
     /// The same of those that can be talked to: of the others nobody knows what they go by.
@@ -121,6 +164,8 @@ impl Switches {
             connected: switch.connected,
             current: newest > 0 && switch.acknowledged == newest && !switch.doubtful,
             error: switch.failure.clone(),
+            entries: switch.entries,
+            trunks: self.fabric.trunks(id.0),
         };
         self.switches.iter().map(status).collect()
     }
@@ -143,17 +188,20 @@ impl Switches {
 
     /// What an agent holds after a new connection is not known: it is filled again.
     pub(crate) fn handle_connected(&mut self, id: SwitchId) {
+        self.fabric.connected(id.0);
         if let Some(switch) = self.switches.get_mut(&id) {
             *switch = Switch {
                 connected: true,
                 doubtful: true,
                 acknowledged: switch.acknowledged,
+                entries: switch.entries,
                 ..Switch::default()
             };
         }
     }
 
     pub(crate) fn handle_disconnected(&mut self, id: SwitchId) {
+        self.fabric.disconnected(id.0);
         if let Some(switch) = self.switches.get_mut(&id) {
             switch.connected = false;
         }
@@ -170,6 +218,7 @@ impl Switches {
         match reply {
             ControlReply::Installed { term: of, generation } if of == term && generation <= newest => {
                 switch.acknowledged = switch.acknowledged.max(generation);
+                self.fabric.acknowledged(id.0, generation);
                 if generation == newest {
                     switch.doubtful = false;
                     switch.failure = None;
@@ -188,8 +237,10 @@ impl Switches {
             }
             ControlReply::Failed { .. } => {}
             ControlReply::Requests { generation, matched, requests, .. } if generation == Some(newest) => {
-                self.requests.handle(now_ns, id, matched, &requests, &self.newest, &self.topology);
+                let tables = self.fabric.place(id.0, &self.newest);
+                self.requests.handle(now_ns, id, matched, &requests, &tables, self.fabric.topology());
             }
+            ControlReply::Ports { down } => self.fabric.ports_down(id.0, down),
             ControlReply::Requests { .. } => {}
             ControlReply::Status { generation, tables, .. } => {
                 switch.tables = tables;
@@ -198,6 +249,7 @@ impl Switches {
                 }
             }
         }
+        self.reroute(now_ns);
     }
 
     /// The next request that is due.
@@ -205,14 +257,18 @@ impl Switches {
         if self.newest.generation == 0 {
             return None;
         }
+        let newest = self.newest.generation;
+        let awaited = self.switches.iter();
+        let awaited = awaited.filter(|(_, switch)| switch.connected && switch.acknowledged != newest);
+        let awaited: BTreeSet<u16> = awaited.map(|(id, _)| id.0).collect();
         for (&id, switch) in self.switches.iter_mut().filter(|(_, switch)| switch.connected) {
-            let current = switch.acknowledged == self.newest.generation && !switch.doubtful;
-            if !current && now_ns >= switch.install_at_ns {
+            let current = switch.acknowledged == newest && !switch.doubtful;
+            let mut is_due = || self.order.is_due(now_ns, id.0, |other| awaited.contains(&other));
+            if !current && now_ns >= switch.install_at_ns && is_due() {
                 switch.install_at_ns = now_ns + self.interval_ns;
-                return Some((
-                    id,
-                    ControlRequest::Install { term, tables: self.topology.place(id.0, self.newest.clone()) },
-                ));
+                let tables = self.fabric.place(id.0, &self.newest);
+                switch.entries = Table::ALL.iter().map(|table| tables.entries(*table)).sum();
+                return Some((id, ControlRequest::Install { term, tables }));
             }
             if now_ns >= switch.status_at_ns {
                 switch.status_at_ns = now_ns + self.interval_ns;

@@ -343,6 +343,36 @@ pub struct SwitchStatus {
     pub current: bool,
     /// Why it refused them: the tables before are in force there.
     pub error: Option<String>,
+    /// Entries of its newest tables. Where trunks lead to what is behind them, neighbours share one.
+    #[serde(default)]
+    pub entries: usize,
+    /// The trunks to other switches, by their numbers.
+    #[serde(default)]
+    pub trunks: Vec<TrunkStatus>,
+}
+
+/// A trunk of a switch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrunkStatus {
+    /// The switch at its other end.
+    pub to: u16,
+    /// The name of that, where it is known.
+    #[serde(default)]
+    pub name: String,
+    /// What it is for.
+    pub state: TrunkState,
+}
+
+/// What becomes of a trunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TrunkState {
+    /// It is in use.
+    Open,
+    /// It is there for when another fails.
+    Closed,
+    /// One of its ends says that it carries nothing.
+    Dead,
 }
 
 /// Whether a partition can work.

@@ -23,7 +23,7 @@ use std::io;
 use std::net::{IpAddr, TcpListener, TcpStream};
 
 /// Most connections. Agents are fewer (`nicekv_metadata::SWITCHES_MAX`), so that there is always a visitor who can give way.
-const CONNECTIONS_MAX: usize = 64;
+const CONNECTIONS_MAX: usize = 544;
 /// Most visitors from one address.
 const VISITORS_PER_SOURCE_MAX: usize = 16;
 /// Connections accepted before other work is done.

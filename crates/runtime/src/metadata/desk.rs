@@ -30,9 +30,13 @@ impl Desk<'_> {
         let switches = self.switches;
         let status = |core: &Metadata| {
             let mut status = Status { control_plane: control_plane.clone(), ..core.status() };
+            let name = |number: u16| {
+                let named = switches.iter().find(|(_, id)| id.0 == number);
+                named.map(|(name, _)| name.clone()).unwrap_or_default()
+            };
             for switch in &mut status.switches {
-                let named = switches.iter().find(|(_, id)| id.0 == switch.id);
-                switch.name = named.map(|(name, _)| name.clone()).unwrap_or_default();
+                switch.name = name(switch.id);
+                switch.trunks.iter_mut().for_each(|trunk| trunk.name = name(trunk.to));
             }
             status
         };

@@ -31,6 +31,7 @@ fn tables(generation: u64, nodes: &[UdpEndpoint; 2], reader: u16) -> TableSet {
     let ring = |address: Prefix| Prefix::new(address.first().to_be_bytes(), 17);
     TableSet {
         generation,
+        trunks: vec![],
         hosts: nodes.iter().enumerate().map(host).collect(),
         unicast: vec![UnicastEntry {
             destination: ring(VRINGS.unicast),

@@ -10,6 +10,7 @@ use crate::{
 fn tables(generation: u64, host: u8) -> TableSet {
     TableSet {
         generation,
+        trunks: vec![],
         hosts: vec![Host {
             id: HostId(host.into()),
             role: HostRole::Node,
