@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::route::leave_room;
 use nicekv_wire::{
-    ClientId, Datagram, DecodeError, Header, HeaderLayout, KeyspaceId, Now, OpId, Replication,
+    ClientId, Datagram, DecodeError, Header, HeaderLayout, KeyOrder, KeyspaceId, Now, OpId, Replication,
 };
 
 /// A client of one or more keyspaces. See the [crate documentation](crate) and the driver's duties below.
@@ -128,6 +128,8 @@ impl ClientCore {
         let mut keyspaces = self.config.keyspaces.iter().enumerate();
         let found = keyspaces.find(|(index, known)| known.id == keyspace && !self.gone[*index]);
         let keyspace = found.ok_or(SubmitError::NoSuchKeyspace { keyspace })?;
+        let is_split = keyspace.1.order == KeyOrder::Range && self.in_flight.coordinator.is_switch();
+        let request = if is_split { request } else { request.alone() };
         let exchange = Exchange::new(keyspace.1.replication, &request, self.in_flight.planted)?;
         self.in_flight.check_room()?;
         Ok(self.in_flight.begin(now.boot_ns, keyspace, &request, exchange, deadline_ns))

@@ -92,7 +92,7 @@ struct Command {
 #[derive(Clone, Copy)]
 enum Kind {
     Get,
-    Scan { wants: ScanWants, range: MatchRange, bytes_max: usize },
+    Scan { wants: ScanWants, range: MatchRange, bytes_max: usize, pieces: u8 },
     Update { condition: Condition, return_old: bool, operation: Operation<'static> },
 }
 
@@ -101,7 +101,9 @@ impl Command {
         let key = &self.key;
         match self.kind {
             Kind::Get => Request::Get { key },
-            Kind::Scan { wants, range, bytes_max } => Request::Scan { wants, range, after: key, bytes_max },
+            Kind::Scan { wants, range, bytes_max, pieces } => {
+                Request::Scan { wants, range, after: key, bytes_max, pieces }
+            }
             Kind::Update { condition, return_old, operation } => {
                 let operation = match operation {
                     Operation::Set { expiry, .. } => Operation::Set { value: &self.value, expiry },

@@ -24,10 +24,14 @@ pub enum Plant {
     CountTwice,
     /// R14: a put that was cut off by a newer epoch is stored again whatever replicas say.
     StoreAgainUnasked,
+    /// C11: what no piece of a scan covers, between those that have come, is taken for covered.
+    ScanHolesForgotten,
+    /// C11: what is behind the last piece that a switch makes of a scan is taken for covered.
+    ScanLimitIsEnd,
 }
 
 /// The bug that a test has planted, if any.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Planted {
     #[cfg(feature = "exploration")]
     pub(crate) plant: Option<Plant>,

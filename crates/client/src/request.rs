@@ -3,7 +3,7 @@
 use crate::{OperationError, SubmitError};
 use nicekv_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use nicekv_wire::scan::{ScanPiece, ScanWants};
-use nicekv_wire::{Condition, Datagram, MatchRange, OpId, Operation};
+use nicekv_wire::{Condition, Datagram, HeaderLayout, MatchRange, OpId, Operation};
 
 /// One op on one key.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,7 +13,7 @@ pub enum Request<'a> {
         /// 1 to [`KEY_BYTES_MAX`] bytes.
         key: &'a [u8],
     },
-    /// Lists a piece of the keyspace: of the partition in which `range` begins. [`Scan`](crate::Scan) makes these.
+    /// Lists pieces of the keyspace: of the partition in which `range` begins, and of those behind it. [`Scan`](crate::Scan) makes these.
     Scan {
         /// What of it.
         wants: ScanWants,
@@ -23,6 +23,8 @@ pub enum Request<'a> {
         after: &'a [u8],
         /// How long the answer may be, about; no longer than a datagram.
         bytes_max: usize,
+        /// Into how many pieces a switch may split it, at least 1.
+        pieces: u8,
     },
     /// Changes a key.
     Update {
@@ -41,6 +43,16 @@ impl<'a> Request<'a> {
     /// An unconditional update that does not ask for the old value.
     pub fn update(key: &'a [u8], operation: Operation<'a>) -> Self {
         Self::Update { key, condition: Condition::Always, return_old: false, operation }
+    }
+
+    /// As it goes to where nothing splits scans: keyspaces that are matched by vnodes, and nodes.
+    pub(crate) fn alone(self) -> Self {
+        match self {
+            Self::Scan { wants, range, after, bytes_max, .. } => {
+                Self::Scan { wants, range, after, bytes_max, pieces: 1 }
+            }
+            other => other,
+        }
     }
 
     /// The key; of a scan, the one after which it goes on.
@@ -113,23 +125,29 @@ pub struct Answer<'a> {
     /// The integer after an increment, the length after an append.
     pub integer: i64,
     /// The value read; after an update with `return_old` the value from before; after a float increment the new one; after a scan, what
-    /// [`Self::piece`] reads.
+    /// [`Self::pieces`] reads.
     pub value: Option<&'a [u8]>,
 }
 
 impl<'a> Answer<'a> {
-    /// The piece that answers a scan.
-    pub fn piece(&self) -> Option<ScanPiece<'a>> {
-        piece_of(self.value)
+    /// The pieces that answer a scan, in the order in which they came.
+    pub fn pieces(&self) -> impl Iterator<Item = ScanPiece<'a>> + use<'a> {
+        pieces_of(self.value)
     }
 }
 
 /// What the value of an answer to a scan says.
-pub(crate) fn piece_of(value: Option<&[u8]>) -> Option<ScanPiece<'_>> {
-    match Datagram::decode(value?) {
-        Ok((_, Datagram::ScanPiece(piece))) => Some(piece),
-        _ => None,
-    }
+pub(crate) fn pieces_of(value: Option<&[u8]>) -> impl Iterator<Item = ScanPiece<'_>> {
+    let mut rest = value.unwrap_or_default();
+    core::iter::from_fn(move || {
+        let length = usize::from(HeaderLayout::peek(rest)?.body_length.get()) + size_of::<HeaderLayout>();
+        let (piece, behind) = rest.split_at_checked(length)?;
+        rest = behind;
+        match Datagram::decode(piece) {
+            Ok((_, Datagram::ScanPiece(piece))) => Some(piece),
+            _ => None,
+        }
+    })
 }
 
 /// A request is finished.

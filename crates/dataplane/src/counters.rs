@@ -31,12 +31,14 @@ pub enum Counter {
     SamePortDropped,
     /// Requests sent along a chain: puts to its head, gets to its tail.
     Chained,
+    /// Pieces cut off scans at the borders of records: of n pieces n - 1.
+    ScanSplits,
     /// Matches in a table.
     Hits(Table),
 }
 
 /// Those that no table brings along.
-const FIXED: [Counter; 12] = [
+const FIXED: [Counter; 13] = [
     Counter::Malformed,
     Counter::VringMiss,
     Counter::VringRefused,
@@ -49,6 +51,7 @@ const FIXED: [Counter; 12] = [
     Counter::Flooded,
     Counter::SamePortDropped,
     Counter::Chained,
+    Counter::ScanSplits,
 ];
 
 /// Number of counters.
@@ -82,6 +85,7 @@ impl Counter {
             Self::Flooded => 9,
             Self::SamePortDropped => 10,
             Self::Chained => 11,
+            Self::ScanSplits => 12,
             Self::Hits(table) => FIXED.len() + table as usize,
         }
     }
@@ -101,6 +105,7 @@ impl Counter {
             Self::Flooded => "flooded",
             Self::SamePortDropped => "same_port_dropped",
             Self::Chained => "chained",
+            Self::ScanSplits => "scan_splits",
             Self::Hits(table) => table.hits_name(),
         }
     }

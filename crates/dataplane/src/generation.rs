@@ -126,6 +126,12 @@ impl Generation {
         Some(index)
     }
 
+    /// The last value of the record of a match value.
+    pub(crate) fn border(&self, ring: Prefix, (keyspace, value): (u16, u128)) -> Option<u128> {
+        let record = self.compiled.records.find(ring, keyspace, value, false)?;
+        Some(self.tables.record[record].last)
+    }
+
     /// Counts a request of a client that an entry has matched.
     pub(crate) fn count_request(&mut self, table: Table, entry: usize, ring: Ring, opcode: Option<u8>) {
         let requests = &mut self.requests[table as usize][entry];

@@ -3,7 +3,7 @@
 //! same packet fixtures (feature `fixtures`).
 //!
 //! ```text
-//!  frame ─▶ parse ─▶ admit ─┬─ for a vring ─▶ match-action ([`Router`]) ─▶ rewrite ─▶ one port
+//!  frame ─▶ parse ─▶ admit ─┬─ for a vring ─▶ match-action ([`Router`]) ─▶ rewrite ─▶ one port; a scan: as many as it has pieces
 //!                    │      │                                           └▶ traffic manager ─▶ rewrite per copy ─▶ ports
 //!                    │      └─ others' traffic ─▶ learned forwarding ─▶ one port, or all but the ingress
 //!                    └──────▶ not ours to route, or not theirs to send ─▶ drop, counted
@@ -61,6 +61,7 @@ pub use stages::admit::{
 };
 pub use stages::learn::MAC_CAPACITY;
 pub use stages::parse::VLAN_TAGS_MAX;
+pub use stages::split::Rest;
 pub use tables::{
     Action, CHAIN_NODES_MAX, Chain, Changes, DIVISIONS_MAX, DivisionEntry, Entry, EntryChanges,
     GROUP_CAPACITY, GROUP_MEMBERS_MAX, HOST_CAPACITY, Host, HostId, HostIndex, HostRole, Match, MemberSet,

@@ -13,8 +13,9 @@ use crate::plant::Plant;
 use crate::stages::admit::{self, Ingress};
 use crate::stages::learn::MacTable;
 use crate::stages::parse::{self, Class, Datagram};
+use crate::stages::split;
 use crate::{
-    Backend, BackendError, Counter, Counters, EntryRequests, Hop, Host, Register, Ring, Route, Router,
+    Backend, BackendError, Counter, Counters, EntryRequests, Hop, Host, Register, Rest, Ring, Route, Router,
     Sought, Table, TableError, TableSet, TableStatus, TableUpdate, VringSet,
 };
 
@@ -63,6 +64,9 @@ pub enum Mutation {
     RecordOfHeader,
     LastOfRecord,
     ChainHeader,
+    CutByClient,
+    RestOfScan,
+    CutOfPiece,
 }
 
 /// A whole switch.
@@ -217,23 +221,53 @@ impl Pipeline {
     }
 
     fn route(&mut self, ingress_port: u16, datagram: &Datagram, frame: &[u8]) -> Output {
+        let came_by_switch = self.router.is_trunk(Ingress::Port { port: ingress_port, mac: None })
+            || self.leaves_out(Mutation::CutByClient);
+        let mut frame = frame.to_vec();
+        let mut pieces = datagram.edit(&mut frame, |payload| split::pieces_of(payload, came_by_switch));
+        let (mut verdict, mut sent) = (Verdict::Dropped, Vec::new());
+        loop {
+            let matched = self.matched(datagram, &frame);
+            let rest = self.split(matched, datagram, &mut frame, pieces);
+            let passed = self.route_piece(ingress_port, matched, datagram, &frame, &mut sent);
+            // A scan is what its first piece is.
+            verdict = if verdict == Verdict::Dropped { passed } else { verdict };
+            let Some(rest) = rest.filter(|_| !self.leaves_out(Mutation::RestOfScan)) else { break };
+            pieces = datagram.edit(&mut frame, |payload| rest.write(payload));
+        }
+        sent.sort_unstable();
+        Output { verdict, frames: sent }
+    }
+
+    fn split(&mut self, matched: Sought, datagram: &Datagram, frame: &mut [u8], pieces: u8) -> Option<Rest> {
+        if self.leaves_out(Mutation::CutOfPiece) {
+            return self.router.split(matched, &mut datagram.payload(frame).to_vec(), pieces);
+        }
+        datagram.edit(frame, |payload| self.router.split(matched, payload, pieces))
+    }
+
+    fn route_piece(
+        &mut self,
+        ingress_port: u16,
+        matched: Sought,
+        datagram: &Datagram,
+        frame: &[u8],
+        sent: &mut Vec<(u16, Vec<u8>)>,
+    ) -> Verdict {
         let ingress = (!self.leaves_out(Mutation::ExcludeIngress)).then_some(ingress_port);
         let mut written = None;
-        let (verdict, hops): (_, Vec<Hop>) =
-            match self.router.route(datagram.source, self.matched(datagram, frame), ingress) {
-                Route::Unicast(hop) => (Verdict::Routed, hop.into_iter().collect()),
-                Route::Chain(hop, header) => {
-                    written = Some(header);
-                    (Verdict::Routed, hop.into_iter().collect())
-                }
-                Route::Multicast(copies) => (Verdict::Multicast, copies.collect()),
-                Route::Miss | Route::NotVring => (Verdict::Dropped, Vec::new()),
-            };
-        let mut frames: Vec<(u16, Vec<u8>)> =
-            hops.into_iter().map(|hop| self.sent(hop, datagram, frame, written.as_ref())).collect();
-        frames.retain(|(port, _)| !self.is_closed(*port));
-        frames.sort_unstable();
-        Output { verdict, frames }
+        let (verdict, hops): (_, Vec<Hop>) = match self.router.route(datagram.source, matched, ingress) {
+            Route::Unicast(hop) => (Verdict::Routed, hop.into_iter().collect()),
+            Route::Chain(hop, header) => {
+                written = Some(header);
+                (Verdict::Routed, hop.into_iter().collect())
+            }
+            Route::Multicast(copies) => (Verdict::Multicast, copies.collect()),
+            Route::Miss | Route::NotVring => (Verdict::Dropped, Vec::new()),
+        };
+        let frames = hops.into_iter().map(|hop| self.sent(hop, datagram, frame, written.as_ref()));
+        sent.extend(frames.filter(|(port, _)| !self.is_closed(*port)));
+        verdict
     }
 
     fn sent(

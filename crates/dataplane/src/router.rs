@@ -29,6 +29,7 @@ use nicekv_wire::route::ChainHeader;
 use crate::generation::{Generation, Way};
 use crate::plant::Plant;
 use crate::registers::Registers;
+use crate::stages::split::{self, Rest};
 use crate::{
     Backend, BackendError, Chain, Counter, Counters, EntryRequests, Host, HostId, HostIndex, Ingress,
     Register, Ring, Table, TableError, TableSet, TableStatus, TableUpdate, VringSet,
@@ -191,6 +192,21 @@ impl Router {
             counters.add(Counter::VringMiss, 1);
             Route::Miss
         })
+    }
+
+    /// Cuts a scan at the end of the record in which it begins, if it goes on behind that and may be split; what is left of it then.
+    pub(crate) fn split(&mut self, sought: Sought, payload: &mut [u8], pieces: u8) -> Option<Rest> {
+        let pair = self.vrings.pair_of(sought.address).filter(|_| pieces > 1)?;
+        let border = self.current.as_deref()?.border(pair, sought.key?)?;
+        let rest = split::cut(payload, border, pieces)?;
+        self.count(Counter::ScanSplits);
+        Some(rest)
+    }
+
+    /// Whether another switch has seen what has come in there.
+    pub(crate) fn is_trunk(&self, ingress: Ingress) -> bool {
+        let Ingress::Port { port, .. } = ingress else { return false };
+        self.hosts().is_some_and(|hosts| hosts.is_trunk(port))
     }
 
     pub(crate) fn count(&mut self, counter: Counter) {

@@ -15,7 +15,8 @@ use nicekv_wire::stamp_reply_to;
 
 use crate::stages::admit::{self, Ingress};
 use crate::stages::parse::sought;
-use crate::{Copies, Counter, Hop, Ring, Route, Router};
+use crate::stages::split;
+use crate::{Copies, Counter, Hop, Rest, Ring, Route, Router};
 
 /// What becomes of a datagram.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub enum Passed<'a> {
     Unicast(Hop),
     /// To each of these.
     Multicast(Copies<'a>),
+    /// A piece of a scan to this host, or by this trunk; `None`: nowhere. What is left of the scan is to be processed next ([`Router::process_rest`]).
+    Piece(Option<Hop>, Rest),
     /// Gone; a counter says why.
     Dropped,
 }
@@ -54,25 +57,63 @@ impl Router {
         if ingress == Ingress::Socket && sender.is_none() {
             stamp_reply_to(payload, from);
         }
-        let sought = sought(to.ip().octets(), payload);
+        let pieces = split::pieces_of(payload, self.is_trunk(ingress));
         let came_by = match ingress {
             Ingress::Port { port, .. } => Some(port),
             Ingress::Socket => sender,
         };
+        self.pass((from, to), came_by, payload, pieces)
+    }
+
+    /// Processes what is left of a scan of which [`Self::process`] has made `payload`, a piece; likewise. At most [`PIECES_MAX`] times, then nothing is left.
+    ///
+    /// [`PIECES_MAX`]: nicekv_wire::scan::PIECES_MAX
+    pub fn process_rest(
+        &mut self,
+        ingress: Ingress,
+        from: SocketAddrV4,
+        to: SocketAddrV4,
+        payload: &mut [u8],
+        rest: &Rest,
+    ) -> Passed<'_> {
+        let came_by = match ingress {
+            Ingress::Port { port, .. } => Some(port),
+            // Of what has one receiver nothing depends on who has sent it.
+            Ingress::Socket => None,
+        };
+        let pieces = rest.write(payload);
+        self.pass((from, to), came_by, payload, pieces)
+    }
+
+    /// Matches a datagram for a vring, of which so many pieces may be made.
+    fn pass(
+        &mut self,
+        (from, to): (SocketAddrV4, SocketAddrV4),
+        came_by: Option<u16>,
+        payload: &mut [u8],
+        pieces: u8,
+    ) -> Passed<'_> {
+        let sought = sought(to.ip().octets(), payload);
+        let rest = self.split(sought, payload, pieces);
         let believes_clients = self.believes_clients();
-        match self.route(from.ip().octets(), sought, came_by) {
-            Route::Unicast(Some(hop)) => Passed::Unicast(hop),
-            Route::Chain(Some(hop), header) => {
+        let hop = match self.route(from.ip().octets(), sought, came_by) {
+            Route::Unicast(hop) => hop,
+            Route::Chain(hop, header) => {
                 // Who is behind a trunk gets what the switch there writes.
-                if let (Hop::Host(_), Some(room)) = (hop, room_of(payload))
+                if let (Some(Hop::Host(_)), Some(room)) = (hop, room_of(payload))
                     && !(believes_clients && room.iter().any(|byte| *byte != 0))
                 {
                     *room = header.to_bytes();
                 }
-                Passed::Unicast(hop)
+                hop
             }
-            Route::Multicast(copies) => Passed::Multicast(copies),
-            Route::Unicast(None) | Route::Chain(None, _) | Route::Miss | Route::NotVring => Passed::Dropped,
+            Route::Multicast(copies) => return Passed::Multicast(copies),
+            Route::Miss | Route::NotVring => None,
+        };
+        match (hop, rest) {
+            (hop, Some(rest)) => Passed::Piece(hop, rest),
+            (Some(hop), None) => Passed::Unicast(hop),
+            (None, None) => Passed::Dropped,
         }
     }
 

@@ -135,14 +135,15 @@ impl Scanning {
 
     /// Takes the answer to the request for a part; true if nothing more is waited for.
     pub(crate) fn take(&mut self, part: u32, answered: Result<Answer<'_>, OperationError>) -> bool {
-        match answered.map(|answer| answer.piece()) {
-            Ok(Some(piece)) => {
-                if self.scan.take(part, &piece) {
+        match answered {
+            Ok(answer) => {
+                let mut taken = Vec::new();
+                self.scan.take(part, answer.pieces(), |piece| taken.push(*piece));
+                for piece in taken {
                     self.looked_at += u64::from(piece.count);
                     piece.entries().for_each(|entry| self.note(entry.key));
                 }
             }
-            Ok(None) => self.scan.give_up(part),
             Err(error) => self.fail(part, error.into()),
         }
         self.is_over()

@@ -201,7 +201,7 @@ impl Cluster {
                     let node = self.nodes.iter().find(|node| node.address == to);
                     self.hosts.extend(node.map(|node| HostId(node.id.0)));
                 }
-                Passed::Dropped => panic!("dropped: {from} to {to}"),
+                Passed::Piece(..) | Passed::Dropped => panic!("dropped or split: {from} to {to}"),
             }
             for host in &self.hosts {
                 let mut copy = spare.pop().unwrap_or_default();

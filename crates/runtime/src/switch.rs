@@ -338,23 +338,28 @@ impl UserSpaceSwitch {
             }
             let arrived = now();
             let mut copies = 0;
-            route(router, from, to, bytes, &mut |receiver| {
+            route(router, from, to, bytes, &mut |receiver, piece| {
                 copies += 1;
-                forward(receiver);
+                forward(receiver, piece);
             });
             sights.note_passed(arrived, bytes, copies);
         })
     }
 }
 
-/// Runs the pipeline on a datagram. What is for no vring has come here for want of a receiver, and goes nowhere.
-fn route(
-    router: &mut Router,
-    from: SocketAddrV4,
-    to: SocketAddrV4,
-    bytes: &mut [u8],
-    forward: &mut dyn FnMut(SocketAddrV4),
-) {
+/// Where a datagram goes, and what goes there if that is a piece of it.
+type Forward<'a> = &'a mut dyn FnMut(SocketAddrV4, Option<&[u8]>);
+
+/// Runs the pipeline on a datagram. What is for no vring has come here for want of a receiver, and goes nowhere. A piece of a scan is forwarded as it is at
+/// that moment, all else as it is in the end.
+fn route(router: &mut Router, from: SocketAddrV4, to: SocketAddrV4, bytes: &mut [u8], forward: Forward<'_>) {
+    let mut passed = router.process(Ingress::Socket, from, to, bytes);
+    while let Passed::Piece(hop, rest) = passed {
+        if let Some(host) = hop.and_then(Hop::host) {
+            forward(address_of(router, host), Some(bytes));
+        }
+        passed = router.process_rest(Ingress::Socket, from, to, bytes, &rest);
+    }
     let mut receivers = [HostId(0); GROUP_MEMBERS_MAX];
     let mut count = 0;
     let mut receive = |hop: Hop| {
@@ -363,15 +368,19 @@ fn route(
         receivers[count] = host;
         count += 1;
     };
-    match router.process(Ingress::Socket, from, to, bytes) {
+    match passed {
         Passed::Unicast(hop) => receive(hop),
         Passed::Multicast(copies) => copies.for_each(receive),
-        Passed::Plain | Passed::Dropped => {}
+        Passed::Plain | Passed::Piece(..) | Passed::Dropped => {}
     }
     for receiver in &receivers[..count] {
-        let host = router.host(*receiver).expect("validated tables know every host they name");
-        forward(SocketAddrV4::new(host.ip.into(), host.udp_port));
+        forward(address_of(router, *receiver), None);
     }
+}
+
+fn address_of(router: &Router, host: HostId) -> SocketAddrV4 {
+    let host = router.host(host).expect("validated tables know every host they name");
+    SocketAddrV4::new(host.ip.into(), host.udp_port)
 }
 
 #[cfg(test)]
@@ -382,11 +391,15 @@ mod tests {
     #[test]
     fn the_switch_passes_the_fixtures() {
         let process = |router: &mut Router, fixture: &DatagramFixture, bytes: &mut [u8]| {
-            let mut receivers = Vec::new();
-            route(router, fixture.from, fixture.to, bytes, &mut |to| receivers.push(to));
+            let (mut received, mut whole) = (Vec::new(), Vec::new());
+            route(router, fixture.from, fixture.to, bytes, &mut |to, piece| match piece {
+                Some(piece) => received.push((to, piece.to_vec())),
+                None => whole.push(to),
+            });
+            received.extend(whole.into_iter().map(|to| (to, bytes.to_vec())));
             // What goes where it was sent to does not come through the switch.
             let is_plain = fixture.expected(true).is_none();
-            (!is_plain || !receivers.is_empty()).then_some(receivers)
+            (!is_plain || !received.is_empty()).then_some(received)
         };
         let fixtures = datagrams::all().into_iter().filter(DatagramFixture::is_from_a_socket);
         let failures: Vec<String> = fixtures.filter_map(|fixture| fixture.run(true, process).err()).collect();

@@ -8,6 +8,7 @@ use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// Asked of the kernel for each direction; it may grant less.
@@ -37,6 +38,14 @@ pub struct Message<'a> {
     pub bytes: &'a mut [u8],
 }
 
+/// A datagram that is passed on.
+enum Forwarded {
+    /// The one of this index in `incoming`.
+    Received(usize),
+    /// What is here in `replaced`.
+    Replaced(Range<usize>),
+}
+
 /// A bound UDP socket with its buffers.
 pub struct UdpEndpoint {
     socket: Socket,
@@ -44,8 +53,9 @@ pub struct UdpEndpoint {
     incoming: ReceiveBatch,
     sending: SendBatch,
     outgoing: Vec<(Vec<u8>, SocketAddrV4)>,
-    /// (index in `incoming`, destination): what is passed on of a batch.
-    forwards: Vec<(usize, SocketAddrV4)>,
+    /// What is passed on of a batch, and where.
+    forwards: Vec<(Forwarded, SocketAddrV4)>,
+    replaced: Vec<u8>,
     counters: DatagramCounters,
 }
 
@@ -89,6 +99,7 @@ impl UdpEndpoint {
             sending: SendBatch::new(),
             outgoing: vec![(Vec::with_capacity(DATAGRAM_BYTES_MAX), local); BATCH_MAX],
             forwards: Vec::with_capacity(BATCH_MAX),
+            replaced: Vec::new(),
             counters: DatagramCounters::default(),
         })
     }
@@ -118,26 +129,39 @@ impl UdpEndpoint {
         Ok(self.incoming.may_be_more())
     }
 
-    /// Receives one batch and passes its datagrams on: `route` may change one and names the addresses that get it.
+    /// Receives one batch and passes its datagrams on: `route` may change one and names the addresses that get it, or something else in its place.
     /// True if there may be more.
     pub fn forward(
         &mut self,
-        mut route: impl FnMut(Message<'_>, &mut dyn FnMut(SocketAddrV4)),
+        mut route: impl FnMut(Message<'_>, &mut dyn FnMut(SocketAddrV4, Option<&[u8]>)),
     ) -> io::Result<bool> {
         self.forwards.clear();
+        self.replaced.clear();
         let count = self.incoming.receive(self.socket.as_fd())?;
         for index in 0..count {
             let (from, destination, bytes) = self.incoming.get(index);
             if bytes.len() > DATAGRAM_BYTES_MAX {
                 self.counters.too_long += 1;
             } else {
-                route(Message { from, destination, bytes }, &mut |to| self.forwards.push((index, to)));
+                let (forwards, replaced) = (&mut self.forwards, &mut self.replaced);
+                route(Message { from, destination, bytes }, &mut |to, other| {
+                    let start = replaced.len();
+                    replaced.extend_from_slice(other.unwrap_or_default());
+                    let forwarded = match other {
+                        Some(other) => Forwarded::Replaced(start..start + other.len()),
+                        None => Forwarded::Received(index),
+                    };
+                    forwards.push((forwarded, to));
+                });
             }
         }
         self.counters.received += count as u64;
         for batch in self.forwards.chunks(BATCH_MAX) {
-            let incoming = &self.incoming;
-            let datagram = |at: usize| (incoming.bytes(batch[at].0), batch[at].1);
+            let (incoming, replaced) = (&self.incoming, &self.replaced);
+            let datagram = |at: usize| match &batch[at] {
+                (Forwarded::Received(index), to) => (incoming.bytes(*index), *to),
+                (Forwarded::Replaced(range), to) => (&replaced[range.clone()], *to),
+            };
             let lost = self.sending.send(self.socket.as_fd(), batch.len(), datagram)?;
             self.counters.sent += (batch.len() - lost) as u64;
             self.counters.lost += lost as u64;

@@ -105,13 +105,16 @@ fn a_switch_sees_where_datagrams_were_sent_to_and_copies_them() {
     switch
         .forward(|Message { from, destination, bytes }, forward| {
             assert_eq!((from, destination), (client.local_address(), Some(vnode)));
+            bytes[0] = 9;
+            forward(members[1], Some(bytes));
             bytes[0] = 8;
-            members.into_iter().for_each(forward);
+            members.into_iter().for_each(|member| forward(member, None));
         })
         .unwrap();
-    for node in &mut nodes {
-        let received = receive(node, 1);
-        assert_eq!((received[0].1[0], received[0].1.len()), (8, 100));
+    for (node, expected) in nodes.iter_mut().zip([&[8][..], &[9, 8]]) {
+        let received = receive(node, expected.len());
+        assert!(received.iter().all(|(_, bytes)| bytes.len() == 100));
+        assert!(received.iter().map(|(_, bytes)| bytes[0]).eq(expected.iter().copied()));
     }
 }
 
@@ -143,7 +146,7 @@ fn a_switch_passes_on_what_is_as_long_as_ours_may_be_and_nothing_longer() {
         let more = switch
             .forward(|_, forward| {
                 passed_on += 1;
-                forward(to);
+                forward(to, None);
             })
             .unwrap();
         assert!(!more);

@@ -45,6 +45,8 @@ pub struct Workload {
     pub expiring: u64,
     /// Each client scans a keyspace after so many calls, in pieces of about so many bytes. (0, _): it does not.
     pub scans: (usize, usize),
+    /// Into how many pieces switches may split these.
+    pub scan_pieces: u8,
     /// Load shifts: of two periods of this length a client is [`IDLENESS`] times as slow in one, every second client in the other. 0: it does
     /// not.
     pub shift_ns: u64,
@@ -100,6 +102,7 @@ pub struct Client {
     /// How often it has got another id.
     renamed: u64,
     scanning: Option<Scanning>,
+    plant: Option<Plant>,
 }
 
 fn now(at_ns: u64) -> Now {
@@ -142,12 +145,14 @@ impl Client {
             seen: BTreeMap::new(),
             renamed: 0,
             scanning: None,
+            plant: None,
         }
     }
 
     /// Plants a bug.
     pub fn plant(&mut self, plant: Plant) {
         self.core.plant(Some(plant));
+        self.plant = Some(plant);
     }
 
     /// Besides those that it has from the beginning there are these keyspaces.
@@ -276,10 +281,11 @@ impl Client {
     /// It is time for another scan.
     fn begin_scan(&mut self, workload: &Workload) {
         let (calls, piece_bytes) = workload.scans;
+        let pieces = (piece_bytes, workload.scan_pieces);
         let is_due = calls > 0 && self.calls_left.is_multiple_of(calls) && self.scanning.is_none();
         let scanned = self.first.iter().find(|keyspace| keyspace.replication.quorum().is_none());
         if let Some(keyspace) = scanned.filter(|_| is_due) {
-            self.scanning = Some(Scanning::new(keyspace, piece_bytes));
+            self.scanning = Some(Scanning::new(keyspace, pieces, self.plant));
         }
     }
 

@@ -95,6 +95,7 @@ pub fn draw(seed: u64) -> Scenario {
             expiring: random.pick(&[0, 300_000]),
             // By chance of its own, too.
             scans: Random::new(seed ^ SCANS).pick(&[(0, 0), (10, 0), (30, 1_472)]),
+            scan_pieces: Random::new(seed ^ !SCANS).pick(&[1, 2, 3, 8]),
             shift_ns: Random::new(seed ^ SHIFTS).pick(&[0, 300_000_000]),
         },
         pace: Pace::VARYING,

@@ -177,6 +177,8 @@ pub const PLANTS: &[Plant] = &[
     replica("scan-during-recovery", "C11", InReplica::ScanDuringRecovery, Hunt::Seeds(|scenario| scenario.workload.scans = (5, 0))),
     replica("scan-beyond-reach", "C11", InReplica::ScanBeyondReach, Hunt::Seeds(|scenario| { reshaped(scenario); scenario.workload.scans = (5, 0); })),
     replica("scan-short", "C11", InReplica::ScanShort, Hunt::Seeds(|scenario| scenario.workload.scans = (5, 0))),
+    client("scan-holes-forgotten", "C11", InClient::ScanHolesForgotten, Hunt::Seeds(scans_that_are_split)),
+    client("scan-limit-is-end", "C11", InClient::ScanLimitIsEnd, Hunt::Seeds(scans_that_are_split)),
     replica("recovery-aborts", "R3", InReplica::RecoveryAborts, Hunt::Seeds(as_drawn)),
     replica("adopt-nothing", "R3", InReplica::AdoptNothing, Hunt::Explore(set_and_get, FAILOVER)),
     replica("get-during-recovery", "R4", InReplica::GetDuringRecovery, Hunt::Explore(set_and_get, FAILOVER)),
@@ -334,6 +336,7 @@ pub fn overloaded(scenario: &mut Scenario) {
         timeout_ns: 5_000 * MILLISECOND_NS,
         expiring: 0,
         scans: (0, 0),
+        scan_pieces: 1,
         shift_ns: 0,
     };
 }
@@ -342,6 +345,13 @@ pub fn overloaded(scenario: &mut Scenario) {
 fn by_range(scenario: &mut Scenario) {
     (scenario.nodes, scenario.keyspaces) = (5, vec![Shape::multicast(3, 2).by_range()]);
     scenario.workload.keys = Key::of(0, KeyOrder::Range, 12);
+}
+
+/// The same scanned in more pieces than come, and fewer than there are partitions.
+fn scans_that_are_split(scenario: &mut Scenario) {
+    by_range(scenario);
+    (scenario.workload.scans, scenario.workload.scan_pieces) = ((5, 300), 3);
+    scenario.faults.loss = scenario.faults.loss.max(50_000);
 }
 
 /// Nodes go often and for long, and others stand in for them.

@@ -3,11 +3,11 @@
 use crate::checker::Call;
 use crate::checker::model::{Action, Answer};
 use crate::client::{KeyCall, Workload};
-use nicekv_client::{Answer as Told, Keyspace, OperationError, Request, Scan};
+use nicekv_client::{Answer as Told, Keyspace, OperationError, Plant, Request, Scan};
 use nicekv_placement::{KeyOrder, match_digest};
 use nicekv_wire::scan::{ScanPiece, ScanWants};
 use nicekv_wire::{KeyspaceId, OpId, Status};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Parts that it asks for at a time.
 const ASKED_MAX: usize = 2;
@@ -21,6 +21,8 @@ pub(crate) struct Scanning {
     /// By the ticket's index.
     open: BTreeMap<usize, Asked>,
     has_failed: bool,
+    /// Keys that pieces have covered, by their index.
+    covered: BTreeSet<usize>,
 }
 
 #[derive(Clone)]
@@ -31,10 +33,11 @@ struct Asked {
 }
 
 impl Scanning {
-    pub(crate) fn new(keyspace: &Keyspace, piece_bytes: usize) -> Self {
-        let scan = Scan::new(ScanWants::Values, b"").in_pieces_of(piece_bytes);
+    pub(crate) fn new(keyspace: &Keyspace, (piece_bytes, pieces): (usize, u8), plant: Option<Plant>) -> Self {
+        let mut scan = Scan::new(ScanWants::Values, b"").in_pieces_of(piece_bytes).split_into(pieces);
+        scan.plant(plant);
         let (keyspace, order) = (keyspace.id, keyspace.order);
-        Self { keyspace, order, scan, open: BTreeMap::new(), has_failed: false }
+        Self { keyspace, order, scan, open: BTreeMap::new(), has_failed: false, covered: BTreeSet::new() }
     }
 
     /// Whether the request with this ticket is one of its own.
@@ -67,14 +70,13 @@ impl Scanning {
         (at_ns, tick): (u64, &mut u64),
     ) -> Vec<KeyCall> {
         let asked = self.open.remove(&ticket).expect("it is one of these");
-        let piece = match &told {
-            Ok(told) => told.piece().expect("a scan is answered by a piece"),
-            Err(_) => {
-                self.has_failed = true;
-                return Vec::new();
-            }
+        let Ok(told) = told else {
+            self.has_failed = true;
+            return Vec::new();
         };
-        assert!(self.scan.take(asked.part, &piece), "{piece:?} says nothing of what was asked for");
+        let mut pieces = Vec::new();
+        let is_told = self.scan.take(asked.part, told.pieces(), |piece| pieces.push(*piece));
+        assert!(is_told, "{:?} say nothing of what was asked for", told.pieces().collect::<Vec<_>>());
         *tick += 1;
         let answered = *tick;
         let seen = |(key, answer)| KeyCall {
@@ -83,7 +85,21 @@ impl Scanning {
             called_ns: at_ns,
             ended_ns: Some(at_ns),
         };
-        self.answers(&piece, &asked, workload).into_iter().map(seen).collect()
+        let answers: Vec<_> = pieces.iter().flat_map(|piece| self.answers(piece, &asked, workload)).collect();
+        self.covered.extend(answers.iter().map(|(key, _)| *key));
+        if self.scan.is_done() {
+            self.check_covered(workload);
+        }
+        answers.into_iter().map(seen).collect()
+    }
+
+    /// A scan that ends has covered all that it was asked for (C11).
+    fn check_covered(&self, workload: &Workload) {
+        let of_keyspace = workload.keys.iter().enumerate().filter(|(_, key)| key.keyspace == self.keyspace.0);
+        for (index, key) in of_keyspace {
+            let name = key.name.escape_ascii();
+            assert!(self.covered.contains(&index), "a scan ends short: no piece covers {name}");
+        }
     }
 
     /// What the piece says of the keys that it covers, by their index.

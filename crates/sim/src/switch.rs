@@ -3,9 +3,10 @@
 use crate::rooms;
 use nicekv_dataplane::control::{ControlReply, ControlRequest, SwitchAgent};
 use nicekv_dataplane::{
-    Backend as _, Counter, Hop, HostId, Ingress, Passed, Plant, RecordEntry, Router, TableSet, VringSet,
+    Backend as _, Counter, Hop, HostId, Ingress, Passed, Plant, RecordEntry, Rest, Router, TableSet, VringSet,
 };
 use nicekv_wire::HeaderLayout;
+use nicekv_wire::scan::{PIECES_MAX, ScanLayout};
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
@@ -38,6 +39,8 @@ pub enum Forward {
     Plain,
     /// To these storage hosts, or by these trunks, instead.
     Hops(Vec<Hop>),
+    /// A scan, each piece to one of these.
+    Pieces(Vec<(Hop, Vec<u8>)>),
 }
 
 impl Switch {
@@ -92,13 +95,37 @@ impl Switch {
     ) -> Forward {
         let ingress = port.map_or(Ingress::Socket, |port| Ingress::Port { port, mac: None });
         let missed_before = self.missed();
-        let hops = match self.agent.backend_mut().process(ingress, from, to, bytes) {
+        let (hops, mut rest) = match self.agent.backend_mut().process(ingress, from, to, bytes) {
             Passed::Plain => return Forward::Plain,
-            Passed::Unicast(hop) => vec![hop],
-            Passed::Multicast(hops) => hops.collect(),
-            Passed::Dropped => Vec::new(),
+            passed => hops_of(passed),
         };
-        self.check(vnode_of(to, bytes), value_of(bytes), &hops);
+        self.check_passed(to, bytes, &hops, missed_before);
+        if rest.is_none() {
+            return Forward::Hops(hops);
+        }
+        let mut pieces: Vec<_> = hops.into_iter().map(|hop| (hop, bytes.to_vec())).collect();
+        while let Some(left) = rest {
+            let missed_before = self.missed();
+            let hops;
+            (hops, rest) = hops_of(self.agent.backend_mut().process_rest(ingress, from, to, bytes, &left));
+            self.check_passed(to, bytes, &hops, missed_before);
+            pieces.extend(hops.into_iter().map(|hop| (hop, bytes.to_vec())));
+        }
+        self.check_pieces(&pieces);
+        Forward::Pieces(pieces)
+    }
+
+    /// No two pieces have a match value in common, and none is made that a node would be asked twice for.
+    fn check_pieces(&mut self, pieces: &[(Hop, Vec<u8>)]) {
+        let ranges: Vec<_> = pieces.iter().filter_map(|(_, piece)| range_of(piece)).collect();
+        let is_sound = ranges.is_sorted_by(|one, next| one.1 < next.0) && ranges.len() == pieces.len();
+        if !is_sound || pieces.len() > usize::from(PIECES_MAX) {
+            self.violate(format!("a switch splits a scan into {ranges:?}"));
+        }
+    }
+
+    fn check_passed(&mut self, to: SocketAddrV4, bytes: &[u8], hops: &[Hop], missed_before: u64) {
+        self.check(vnode_of(to, bytes), value_of(bytes), hops);
         if hops.iter().any(|hop| matches!(hop, Hop::Host(_)))
             && let Some(what) =
                 self.acknowledged.as_deref().and_then(|tables| rooms::foreign_to(tables, bytes))
@@ -108,7 +135,6 @@ impl Switch {
         if self.missed() > missed_before {
             self.check_missed(to, value_of(bytes));
         }
-        Forward::Hops(hops)
     }
 
     fn missed(&self) -> u64 {
@@ -143,6 +169,23 @@ impl Switch {
             self.violate(what);
         }
     }
+}
+
+/// Where a datagram goes, and what is left of it.
+fn hops_of(passed: Passed<'_>) -> (Vec<Hop>, Option<Rest>) {
+    match passed {
+        Passed::Unicast(hop) => (vec![hop], None),
+        Passed::Multicast(hops) => (hops.collect(), None),
+        Passed::Piece(hop, rest) => (hop.into_iter().collect(), Some(rest)),
+        Passed::Plain | Passed::Dropped => (Vec::new(), None),
+    }
+}
+
+/// What a scan asks for.
+fn range_of(piece: &[u8]) -> Option<(u128, u128)> {
+    let mut piece = piece.to_vec();
+    let (_, scan) = ScanLayout::of(&mut piece)?;
+    Some((u128::from_be_bytes(scan.first), u128::from_be_bytes(scan.last)))
 }
 
 fn new_agent(router: Router, term: u64, plant: Option<Plant>) -> SwitchAgent<Router> {

@@ -11,6 +11,7 @@
 #define NICEKV_KEY_BYTES_MAX 256
 #define NICEKV_VALUE_BYTES_MAX 1024
 #define NICEKV_DATAGRAM_BYTES_MAX 1472
+#define NICEKV_SCAN_PIECES_MAX 64
 
 #define NICEKV_OPCODE_GET 1
 #define NICEKV_OPCODE_UPDATE 2
@@ -97,5 +98,25 @@ _Static_assert(offsetof(struct nicekv_chain_header, epoch) == 4, "offset of epoc
 _Static_assert(offsetof(struct nicekv_chain_header, length) == 8, "offset of length");
 _Static_assert(offsetof(struct nicekv_chain_header, reserved) == 9, "offset of reserved");
 _Static_assert(offsetof(struct nicekv_chain_header, nodes) == 12, "offset of nodes");
+
+/* Of a scan, behind the header, or the room behind that. */
+struct nicekv_scan {
+	__u8 forwarded[10];
+	__u8 wants;
+	__u8 pieces;
+	__u8 is_cut;
+	__u8 reserved;
+	__u8 first[16];
+	__u8 last[16];
+} __attribute__((packed));
+
+_Static_assert(sizeof(struct nicekv_scan) == 46, "size of nicekv_scan");
+_Static_assert(offsetof(struct nicekv_scan, forwarded) == 0, "offset of forwarded");
+_Static_assert(offsetof(struct nicekv_scan, wants) == 10, "offset of wants");
+_Static_assert(offsetof(struct nicekv_scan, pieces) == 11, "offset of pieces");
+_Static_assert(offsetof(struct nicekv_scan, is_cut) == 12, "offset of is_cut");
+_Static_assert(offsetof(struct nicekv_scan, reserved) == 13, "offset of reserved");
+_Static_assert(offsetof(struct nicekv_scan, first) == 14, "offset of first");
+_Static_assert(offsetof(struct nicekv_scan, last) == 30, "offset of last");
 
 #endif

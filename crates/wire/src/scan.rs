@@ -7,22 +7,35 @@
 //! A piece says what it covers: match values, and of the keys that have one of these, those after the key that was named, up to the last one that was
 //! looked at. At one moment between question and answer the partition held, of what is covered, exactly what the piece lists. Pieces are joined by the client.
 //!
-//! **Nobody is made to shout.** An answer has at most three times the bytes of its question, so a client that wants long pieces pads its question.
+//! **Splitting** (Algorithm 1; rule C11). A scan of a keyspace with records may ask for several pieces at once: a switch sends a copy of it to each record that
+//! it goes over, up to as many as [`Scan::pieces`], each cut at the record's borders, and says in it that it is one ([`Scan::is_cut`]). Whatever a client writes
+//! there is overwritten by the first switch, and what has been cut is not cut again by the next one. What is behind the last copy the client asks for on
+//! its own.
+//!
+//! **Nobody is made to shout.** All answers to a question together have at most three times its bytes, so a client that wants long pieces pads its question: one
+//! that is to be answered by up to n pieces has to be as long as n questions for one. So nobody needs to prove that an address is its own before it is answered.
 
 use crate::bytes::{Reader, reserved_bytes};
 use crate::codec::{self, Bytes, Codec, Key, OptionalValue, RestOf};
 use crate::declare::{code, codec_of, layout, message, part};
+use crate::header::{HeaderLayout, c_type, layout_for_c};
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::request::Forwarded;
+use crate::route::ChainHeader;
 #[cfg(test)]
 use crate::samples::Random;
-use crate::{DecodeError, Epoch, KeyDigest, KeyspaceId, MatchRange, NodeId, OpId, PartitionId};
+use crate::{DecodeError, Epoch, KeyDigest, KeyspaceId, MatchRange, NodeId, OpId, Opcode, PartitionId};
 use alloc::vec::Vec;
-use core::mem::size_of;
+use core::mem::{offset_of, size_of};
 use core::net::SocketAddrV4;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// An answer has at most so many times the bytes of its question.
+/// All answers to a question together have at most so many times its bytes.
 pub const AMPLIFICATION_MAX: usize = 3;
+/// Most pieces that a switch makes of a scan (TurboKV's circles).
+pub const PIECES_MAX: u8 = 64;
+/// The longest question: a switch may need room in it, too.
+const QUESTION_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - ChainHeader::BYTES;
 
 code! {
     /// What a scan is for.
@@ -55,7 +68,11 @@ message! {
             /// In a [`ForwardedScan`](crate::Opcode::ForwardedScan), the forwarding replica's partition, epoch and name.
             forwarded: Option<(PartitionId, Epoch, NodeId)> as Forwarded,
             /// What for.
-            wants: ScanWants => 3 zeros,
+            wants: ScanWants,
+            /// Into how many pieces a switch may split it, 1 to [`PIECES_MAX`]; each answer has that part of the bytes that all may have.
+            pieces: u8,
+            /// A switch has cut this piece off a scan, and no other switch splits it again. Switches write this, whatever a client has written.
+            is_cut: bool => 1 zeros,
             /// Only keys with these match values.
             range: MatchRange,
             /// Of each partition only keys after this one; empty: all.
@@ -95,23 +112,72 @@ impl Codec for Zeros {
 const _: () = assert!(Scan::FIXED_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX <= DATAGRAM_BYTES_MAX);
 
 impl Scan<'_> {
-    /// The padding with which an answer may have so many bytes.
-    pub fn padding_for(after: &[u8], answer_bytes: usize) -> usize {
+    /// The padding with which each answer of so many may have so many bytes, as far as a datagram allows that.
+    pub fn padding_for(after: &[u8], answer_bytes: usize, pieces: u8) -> usize {
         let bytes = Self::FIXED_BYTES + after.len();
-        answer_bytes.min(DATAGRAM_BYTES_MAX).div_ceil(AMPLIFICATION_MAX).saturating_sub(bytes)
+        let least = if pieces > 1 { ScanPiece::FIXED_BYTES } else { 0 };
+        let answers = answer_bytes.clamp(least, DATAGRAM_BYTES_MAX) * usize::from(pieces);
+        answers.div_ceil(AMPLIFICATION_MAX).min(QUESTION_BYTES_MAX).saturating_sub(bytes)
+    }
+
+    /// The most pieces that may answer a question, since each must have room for what it says of itself.
+    pub const fn pieces_max() -> u8 {
+        (AMPLIFICATION_MAX * QUESTION_BYTES_MAX / ScanPiece::FIXED_BYTES) as u8
     }
 
     /// The most bytes of an answer's datagram.
     pub fn answer_bytes_max(&self) -> usize {
         let bytes = Self::FIXED_BYTES + self.after.len() + self.padding;
-        (AMPLIFICATION_MAX * bytes).min(DATAGRAM_BYTES_MAX)
+        (AMPLIFICATION_MAX * bytes / usize::from(self.pieces).max(1)).min(DATAGRAM_BYTES_MAX)
     }
 
     fn is_possible(&self) -> Result<(), DecodeError> {
-        match self.digest.match_value() == self.range.first() {
-            true => Ok(()),
-            false => Err(DecodeError::UnknownValue { field: "digest", value: self.digest.vnode().into() }),
+        let refused = |field, value| Err(DecodeError::UnknownValue { field, value });
+        if self.digest.match_value() != self.range.first() {
+            return refused("digest", self.digest.vnode().into());
         }
+        let is_told = (1..=PIECES_MAX).contains(&self.pieces);
+        if !is_told || self.answer_bytes_max() < ScanPiece::FIXED_BYTES {
+            return refused("pieces", self.pieces.into());
+        }
+        Ok(())
+    }
+}
+
+const _: () = assert!(Scan::pieces_max() <= PIECES_MAX && Scan::pieces_max() > 32);
+
+layout_for_c! {
+    /// What a switch reads and writes of a scan: it stands behind the header, or the room behind that.
+    #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+    #[repr(C)]
+    pub struct ScanLayout {
+        /// Nothing to a switch.
+        pub forwarded: [u8; 10],
+        /// A [`ScanWants`].
+        pub wants: u8,
+        /// [`Scan::pieces`].
+        pub pieces: u8,
+        /// [`Scan::is_cut`].
+        pub is_cut: u8,
+        /// Zero.
+        pub reserved: u8,
+        /// [`Scan::range`] begins here.
+        pub first: [u8; 16],
+        /// It ends here.
+        pub last: [u8; 16],
+    }
+}
+
+const _: () = assert!(size_of::<ScanLayout>() == 46);
+
+impl ScanLayout {
+    /// Of a datagram that nobody has decoded, with its header; `None`: it is no scan, or not a whole one.
+    pub fn of(datagram: &mut [u8]) -> Option<(&mut HeaderLayout, &mut Self)> {
+        let has_room = HeaderLayout::peek(datagram)?.chain != 0;
+        let (header, rest) = HeaderLayout::mut_from_prefix(datagram).ok()?;
+        let rest = if has_room { rest.get_mut(ChainHeader::BYTES..)? } else { rest };
+        let (scan, _) = Self::mut_from_prefix(rest).ok()?;
+        (header.opcode == Opcode::Scan as u8).then_some((header, scan))
     }
 }
 
@@ -195,6 +261,8 @@ mod tests {
             reply_to: None,
             forwarded: None,
             wants: ScanWants::Keys,
+            pieces: 1,
+            is_cut: false,
             range,
             after,
             padding,
@@ -204,7 +272,7 @@ mod tests {
     #[test]
     fn an_answer_fills_a_datagram_if_the_question_is_a_third_of_it() {
         for after in [&b""[..], b"key", &[7; KEY_BYTES_MAX]] {
-            let padded = scan(after, Scan::padding_for(after, DATAGRAM_BYTES_MAX));
+            let padded = scan(after, Scan::padding_for(after, DATAGRAM_BYTES_MAX, 1));
             let mut bytes = Vec::new();
             padded.encode(&mut bytes);
             assert_eq!(padded.answer_bytes_max(), DATAGRAM_BYTES_MAX, "{after:?}");
@@ -212,6 +280,49 @@ mod tests {
             let bare = scan(after, 0);
             bare.encode(&mut bytes);
             assert_eq!(bare.answer_bytes_max(), (AMPLIFICATION_MAX * bytes.len()).min(DATAGRAM_BYTES_MAX));
+        }
+    }
+
+    #[test]
+    fn all_answers_together_are_no_longer_than_three_questions() {
+        for (pieces, answer_bytes) in [(2, 0), (8, 300), (8, DATAGRAM_BYTES_MAX), (Scan::pieces_max(), 0)] {
+            let padding = Scan::padding_for(b"key", answer_bytes, pieces);
+            let scan = Scan { pieces, ..scan(b"key", padding) };
+            let mut bytes = Vec::new();
+            scan.encode(&mut bytes);
+            assert!(Datagram::decode(&bytes).is_ok() && bytes.len() <= QUESTION_BYTES_MAX, "{pieces}");
+            let each = scan.answer_bytes_max();
+            assert!(
+                each >= ScanPiece::FIXED_BYTES
+                    && each * usize::from(pieces) <= AMPLIFICATION_MAX * bytes.len()
+            );
+            assert!(each >= answer_bytes.min(AMPLIFICATION_MAX * QUESTION_BYTES_MAX / usize::from(pieces)));
+        }
+    }
+
+    #[test]
+    fn a_question_that_is_too_short_for_its_answers_is_refused() {
+        for pieces in [0, 3, PIECES_MAX, PIECES_MAX + 1, 255] {
+            let mut bytes = Vec::new();
+            Scan { pieces, ..scan(b"", 0) }.encode(&mut bytes);
+            assert!(Datagram::decode(&bytes).is_err(), "{pieces}");
+        }
+    }
+
+    #[test]
+    fn a_switch_finds_what_it_cuts() {
+        let range = MatchRange::new(7, 9).unwrap();
+        let mut bytes = Vec::new();
+        Scan { pieces: 2, ..scan(b"key", 100) }.encode(&mut bytes);
+        for leaves_room in [false, true] {
+            if leaves_room {
+                crate::route::leave_room(&mut bytes);
+            }
+            let (header, found) = ScanLayout::of(&mut bytes).unwrap();
+            assert_eq!((u128::from_be_bytes(header.digest), found.pieces, found.is_cut), (7, 2, 0));
+            assert_eq!([found.first, found.last], [range.first(), range.last()].map(u128::to_be_bytes));
+            let whole = HeaderLayout::peek(&bytes).map_or(0, |_| bytes.len() - 103 - 2);
+            assert!(ScanLayout::of(&mut bytes[..whole - 1]).is_none());
         }
     }
 

@@ -102,7 +102,7 @@ impl MixedLoad {
                 // So that the node need not look through the partition from its beginning, and ends within it.
                 let before = range.first().checked_sub(1).map(u128::to_be_bytes);
                 let after = before.as_ref().map_or(&[][..], |key| key);
-                self.submit(now, Request::Scan { wants, range, after, bytes_max })?
+                self.submit(now, Request::Scan { wants, range, after, bytes_max, pieces: 1 })?
             }
         };
         if self.asked.len() <= ticket.index() {

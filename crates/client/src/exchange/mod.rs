@@ -20,7 +20,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use multicast::MulticastExchange;
 use nicekv_wire::limits::MEMBERS_MAX;
 use nicekv_wire::quorum::{QuorumHeld, Timestamp};
-use nicekv_wire::{Datagram, NodeId, OpId, Replication};
+use nicekv_wire::{Datagram, MatchRange, NodeId, OpId, Replication};
 use quorum::QuorumExchange;
 
 /// What an exchange wants.
@@ -86,6 +86,8 @@ pub(crate) struct Buffers {
     spare: Vec<u8>,
     /// Who has answered, and what it holds.
     held: Vec<Held>,
+    /// What the pieces of a scan have covered, which are in `value`.
+    covered: Vec<MatchRange>,
 }
 
 /// What a replica of a quorum keyspace has said that it holds durably.
@@ -99,8 +101,8 @@ struct Held {
 impl Buffers {
     pub(crate) fn new() -> Self {
         let to = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-        let (datagram, value, spare, held) = Default::default();
-        Self { to, vnode: 0, is_for_chain: false, datagram, value, spare, held }
+        let (datagram, value, spare, held, covered) = Default::default();
+        Self { to, vnode: 0, is_for_chain: false, datagram, value, spare, held, covered }
     }
 
     /// How many replicas hold that version or a newer one.
@@ -193,7 +195,7 @@ impl Exchange {
     /// It is time for a retry.
     pub(crate) fn on_timeout(&mut self, buffers: &mut Buffers) -> Step {
         match self {
-            Self::Multicast(exchange) => exchange.on_timeout(),
+            Self::Multicast(exchange) => exchange.on_timeout(buffers),
             Self::Quorum(exchange) => exchange.on_timeout(buffers),
         }
     }

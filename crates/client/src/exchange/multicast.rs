@@ -2,15 +2,15 @@
 //!
 //! ```text
 //!   get     ──▶ unicast vnode   ──▶ one replica ──────────────▶ reply
-//!   scan    ──▶ unicast vnode   ──▶ one replica ─▶ the primary ─▶ piece
+//!   scan    ──▶ unicast vnode   ──▶ one replica ─▶ the primary ─▶ piece; if a switch may split it, several
 //!   update  ──▶ multicast vnode ──▶ every replica, the primary ─▶ reply
 //! ```
 
 use super::{Buffers, Name, Round, Step, Summary};
 use crate::plant::{Plant, Planted};
 use crate::{Keyspace, OperationError, Outcome, Request};
-use nicekv_wire::scan::Scan;
-use nicekv_wire::{Datagram, Get, KeyDigest, OpId, Reply, Status, Update};
+use nicekv_wire::scan::{Scan, ScanPiece};
+use nicekv_wire::{Datagram, Get, KeyDigest, MatchRange, OpId, Reply, Status, Update};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -25,6 +25,29 @@ pub(crate) struct MulticastExchange {
     /// Replicas have refused the op for now, and it has not been sent since.
     is_refused: bool,
     planted: Planted,
+    /// Of a scan.
+    wanted: Wanted,
+}
+
+/// What has not come yet.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    range: MatchRange,
+    /// Match values of it, of which there may be 2^128, which is 0.
+    values: u128,
+    pieces: u8,
+}
+
+impl Wanted {
+    const NOTHING: Self = Self { range: MatchRange::ALL, values: 0, pieces: 0 };
+
+    fn new(range: MatchRange, pieces: u8) -> Self {
+        Self { range, values: values_of(range), pieces }
+    }
+}
+
+fn values_of(range: MatchRange) -> u128 {
+    (range.last() - range.first()).wrapping_add(1)
 }
 
 impl MulticastExchange {
@@ -34,7 +57,7 @@ impl MulticastExchange {
             Request::Scan { .. } => Kind::Scan,
             Request::Update { .. } => Kind::Update,
         };
-        Self { kind, is_refused: false, planted }
+        Self { kind, is_refused: false, planted, wanted: Wanted::NOTHING }
     }
 
     pub(super) fn is_get(&self) -> bool {
@@ -46,7 +69,7 @@ impl MulticastExchange {
     }
 
     pub(super) fn begin(
-        &self,
+        &mut self,
         Name { op, watermark }: Name,
         to: &Keyspace,
         request: &Request<'_>,
@@ -65,12 +88,27 @@ impl MulticastExchange {
                 buffers.to = to.unicast_address(&digest);
                 Round::Read
             }
-            Request::Scan { wants, range, after, bytes_max } => {
-                let (reply_to, forwarded) = (None, None);
-                let padding = Scan::padding_for(after, bytes_max);
-                Scan { keyspace, op, digest, reply_to, forwarded, wants, range, after, padding }
-                    .encode(&mut buffers.datagram);
+            Request::Scan { wants, range, after, bytes_max, pieces } => {
+                let (reply_to, forwarded, is_cut) = (None, None, false);
+                let padding = Scan::padding_for(after, bytes_max, pieces);
+                Scan {
+                    keyspace,
+                    op,
+                    digest,
+                    reply_to,
+                    forwarded,
+                    wants,
+                    pieces,
+                    is_cut,
+                    range,
+                    after,
+                    padding,
+                }
+                .encode(&mut buffers.datagram);
                 buffers.to = to.unicast_address(&digest);
+                buffers.value.clear();
+                buffers.covered.clear();
+                self.wanted = Wanted::new(range, pieces);
                 Round::Read
             }
             Request::Update { key, condition, return_old, operation } => {
@@ -95,10 +133,7 @@ impl MulticastExchange {
     pub(super) fn on_datagram(&mut self, datagram: &Datagram<'_>, buffers: &mut Buffers) -> Step {
         let reply = match datagram {
             Datagram::Reply(reply) => reply,
-            Datagram::ScanPiece(piece) if self.is_scan() => {
-                piece.encode(&mut buffers.value);
-                return Step::Done(Ok(LISTED));
-            }
+            Datagram::ScanPiece(piece) if self.is_scan() => return self.gather(piece, buffers),
             _ => return Step::Stray,
         };
         match reply.status {
@@ -114,7 +149,28 @@ impl MulticastExchange {
         }
     }
 
-    pub(super) fn on_timeout(&self) -> Step {
+    /// A piece has come. When nothing is missing, or no more can come, it is the last.
+    fn gather(&mut self, piece: &ScanPiece<'_>, buffers: &mut Buffers) -> Step {
+        let Wanted { range: asked, values, pieces } = &mut self.wanted;
+        let covered = piece.range;
+        let is_new = |known: &MatchRange| covered.first() > known.last() || covered.last() < known.first();
+        let is_within = covered.first() >= asked.first() && covered.last() <= asked.last();
+        if !is_within || !buffers.covered.iter().all(is_new) {
+            return Step::Stray;
+        }
+        buffers.covered.push(covered);
+        piece.encode(&mut buffers.spare);
+        buffers.value.extend_from_slice(&buffers.spare);
+        *values = values.wrapping_sub(values_of(covered));
+        *pieces = pieces.saturating_sub(1);
+        if *values == 0 || *pieces == 0 { Step::Done(Ok(LISTED)) } else { Step::Wait }
+    }
+
+    pub(super) fn on_timeout(&self, buffers: &Buffers) -> Step {
+        if self.is_scan() && !buffers.covered.is_empty() {
+            // What is missing is asked for on its own.
+            return Step::Done(Ok(LISTED));
+        }
         if self.planted.has(Plant::RetryIsNewOp) { Step::Afresh } else { Step::Again }
     }
 

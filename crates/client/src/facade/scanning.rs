@@ -1,7 +1,7 @@
 //! Scans through the handle.
 
 use super::{Client, ClientError, Kind, OwnedAnswer};
-use crate::request::piece_of;
+use crate::request::pieces_of;
 use crate::{Request, Scan};
 use alloc::vec::Vec;
 use nicekv_wire::scan::Scanned;
@@ -25,14 +25,14 @@ pub struct Pieces {
 }
 
 impl Client {
-    /// Asks for the next pieces of a scan, at most so many at once, in the order of their match values. What fails is left of the scan.
-    pub async fn scan(&self, scan: &mut Scan, pieces_max: usize) -> Result<Pieces, ClientError> {
+    /// Asks for the next parts of a scan, at most so many at once, in the order of their match values. What fails is left of the scan.
+    pub async fn scan(&self, scan: &mut Scan, parts_max: usize) -> Result<Pieces, ClientError> {
         let mut asked = Vec::new();
-        while let Some(part) = scan.unasked().filter(|_| asked.len() < pieces_max) {
-            let Request::Scan { wants, range, after, bytes_max } = scan.ask(part) else {
+        while let Some(part) = scan.unasked().filter(|_| asked.len() < parts_max) {
+            let Request::Scan { wants, range, after, bytes_max, pieces } = scan.ask(part) else {
                 unreachable!("scans ask for pieces")
             };
-            asked.push((part, self.begin(after, &[], Kind::Scan { wants, range, bytes_max })));
+            asked.push((part, self.begin(after, &[], Kind::Scan { wants, range, bytes_max, pieces })));
         }
         let (mut pieces, mut failed) = (Pieces::default(), None);
         for (part, answer) in asked {
@@ -55,12 +55,11 @@ impl Client {
 impl OwnedAnswer {
     /// Takes the answer to the request for a part.
     fn add_to(&self, pieces: &mut Pieces, scan: &mut Scan, part: u32) {
-        let Some(piece) = piece_of(self.value.as_deref()) else { return scan.give_up(part) };
-        if scan.take(part, &piece) {
+        scan.take(part, pieces_of(self.value.as_deref()), |piece| {
             pieces.count += u64::from(piece.count);
             let listed =
                 |one: Scanned<'_>| Listed { key: one.key.to_vec(), value: one.value.map(<[u8]>::to_vec) };
             pieces.listed.extend(piece.entries().map(listed));
-        }
+        });
     }
 }

@@ -5,6 +5,7 @@
 //!   admit   whether its sender may send that
 //!   learn   where stations are, for others' traffic
 //!   match   which hosts receive it ([`crate::Router`])
+//!   split   a scan, at the borders of records
 //!   rewrite a copy for each of them (with parsing, since it needs the same offsets)
 //! ```
 //!
@@ -14,3 +15,4 @@
 pub(crate) mod admit;
 pub(crate) mod learn;
 pub(crate) mod parse;
+pub(crate) mod split;

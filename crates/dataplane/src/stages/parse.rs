@@ -228,6 +228,16 @@ impl Datagram {
         update_udp_checksum(field, &self.destination, &destination);
     }
 
+    /// Changes the payload, with its checksum.
+    pub(crate) fn edit<T>(&self, frame: &mut [u8], edit: impl FnOnce(&mut [u8]) -> T) -> T {
+        let (udp, payload) = frame[self.udp_at..self.end_at].split_at_mut(UDP_BYTES);
+        let before = payload.to_vec();
+        let told = edit(payload);
+        // What is edited has fixed places: an odd byte at the end is not among them.
+        update_udp_checksum(&mut udp[6..8], &before, payload);
+        told
+    }
+
     /// Fills the room for a chain header, if the datagram has some, whatever is there.
     pub(crate) fn write_chain(&self, frame: &mut [u8], header: &ChainHeader) {
         let (udp, payload) = frame[self.udp_at..self.end_at].split_at_mut(UDP_BYTES);

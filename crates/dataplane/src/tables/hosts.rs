@@ -78,6 +78,8 @@ pub struct HostIndex {
     by_port: Vec<(u16, u16)>,
     by_ip: Vec<([u8; 4], u16)>,
     by_mac: Vec<([u8; 6], u16)>,
+    /// Ascending.
+    trunks: Vec<u16>,
 }
 
 impl HostIndex {
@@ -85,7 +87,10 @@ impl HostIndex {
     pub fn new(hosts: &[Host]) -> Self {
         let mut hosts = hosts.to_vec();
         hosts.sort_unstable_by_key(|host| host.id);
+        let trunks: BTreeSet<u16> =
+            hosts.iter().filter(|host| host.is_remote).map(|host| host.port).collect();
         Self {
+            trunks: trunks.into_iter().collect(),
             by_port: positions_if(&hosts, |host| !host.is_remote, |host| host.port),
             by_ip: positions(&hosts, |host| host.ip),
             by_mac: positions(&hosts, |host| host.mac),
@@ -101,6 +106,11 @@ impl HostIndex {
     /// The host that hangs at a port; of a trunk's, none.
     pub fn at_port(&self, port: u16) -> Option<&Host> {
         self.find(&self.by_port, port)
+    }
+
+    /// Whether a port leads to another switch.
+    pub fn is_trunk(&self, port: u16) -> bool {
+        self.trunks.binary_search(&port).is_ok()
     }
 
     /// The host of an address.

@@ -88,17 +88,20 @@ impl NativeClient {
             let after = request.key().to_vec();
             let deadline_ns = called.boot_ns + ANSWER_TIMEOUT_NS;
             self.core.submit(called, keyspace, request, deadline_ns).map_err(io::Error::other)?;
-            let (_, piece) = self.finish(|told| {
-                let piece = told.ok()?.piece()?;
-                let entries =
-                    piece.entries().map(|one| (one.key.into(), one.value.unwrap_or_default().into()));
-                let through = piece.more.then(|| piece.covered_through().into());
+            let (_, is_told) = self.finish(|told| {
+                let Ok(told) = told else { return false };
                 let between = (called.boot_ns, now().boot_ns);
-                let (range, listed) = (piece.range, entries.collect());
-                scan.take(part, &piece).then_some(Covered { between, range, order, after, through, listed })
+                scan.take(part, told.pieces(), |piece| {
+                    let entries =
+                        piece.entries().map(|one| (one.key.into(), one.value.unwrap_or_default().into()));
+                    let through = piece.more.then(|| piece.covered_through().into());
+                    let (range, after, listed) = (piece.range, after.clone(), entries.collect());
+                    covered.push(Covered { between, range, order, after, through, listed });
+                })
             })?;
-            let Some(piece) = piece else { break };
-            covered.push(piece);
+            if !is_told {
+                break;
+            }
         }
         Ok(covered)
     }

@@ -19,6 +19,8 @@ pub(super) struct ClientScan {
     op: OpId,
     reply_to: SocketAddrV4,
     frame: Frame,
+    /// Other pieces are asked for at the same time: there is less room than for a piece alone.
+    is_one_of_several: bool,
 }
 
 impl Partition {
@@ -49,7 +51,12 @@ impl Partition {
         let page_bytes = if scan.wants == ScanWants::Values { bytes_max } else { SCAN_PAGE_BYTES };
         let token = host.scan(self.id(), scan.after, page_bytes);
         let frame = Frame { wants: scan.wants, range: scan.range, order: self.membership.order, bytes_max };
-        let purpose = ScanPurpose::Client(ClientScan { op: scan.op, reply_to, frame });
+        let purpose = ScanPurpose::Client(ClientScan {
+            op: scan.op,
+            reply_to,
+            frame,
+            is_one_of_several: scan.pieces > 1,
+        });
         self.waits.scan(token, self.membership.epoch, purpose);
     }
 
@@ -64,7 +71,7 @@ impl Partition {
 
     /// The page has been read, in this epoch.
     pub(super) fn on_client_scanned(&mut self, host: &mut Host, now: Now, scan: ClientScan, page: &Page<'_>) {
-        let ClientScan { op, reply_to, frame } = scan;
+        let ClientScan { op, reply_to, frame, is_one_of_several } = scan;
         if !host.has_lease(now) {
             host.counters.dropped += 1;
             return;
@@ -77,7 +84,8 @@ impl Partition {
                 self.order_alone(host, now, key, version);
             }
         }
-        if piece.is_cut && piece.is_empty {
+        // Who asks for several learns how far this partition goes, and asks for what there was no room for.
+        if piece.is_cut && piece.is_empty && !is_one_of_several {
             host.counters.dropped += 1;
             return;
         }

@@ -111,12 +111,15 @@ impl Edge {
     /// Runs the pipeline on the datagram, if it is for a vring.
     fn pass(&mut self, router: &mut Router, to: SocketAddrV4) {
         let Self { from, datagram, bytes, copies, .. } = self;
-        let start = bytes.len();
-        let copied = start..start + datagram.len();
+        let length = datagram.len();
         if router.vrings().ring_of(to.ip().octets()).is_some() {
-            route(router, *from, to, datagram, &mut |receiver| copies.push((receiver, copied.clone())));
+            route(router, *from, to, datagram, &mut |receiver, piece| {
+                // Whole copies come last.
+                copies.push((receiver, bytes.len()..bytes.len() + length));
+                bytes.extend_from_slice(piece.unwrap_or_default());
+            });
         } else {
-            copies.push((to, copied));
+            copies.push((to, bytes.len()..bytes.len() + length));
         }
         // Behind the pipeline: it has written the sender into them.
         bytes.extend_from_slice(datagram);

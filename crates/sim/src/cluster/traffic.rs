@@ -41,6 +41,7 @@ impl Cluster {
         (from, to): (SocketAddrV4, SocketAddrV4),
         bytes: &mut [u8],
     ) {
+        let ends = (from, to);
         let (mut arriving, mut seen, mut reached) = (vec![first], Vec::new(), Vec::new());
         while let Some((switch, port)) = arriving.pop() {
             if seen.contains(&switch) {
@@ -69,6 +70,31 @@ impl Cluster {
                             }
                         }
                     }
+                }
+                Forward::Pieces(pieces) => {
+                    self.tally.count("scans split by a switch");
+                    pieces.into_iter().for_each(|piece| self.pass_piece(sender, switch, ends, piece));
+                }
+            }
+        }
+    }
+
+    /// A piece of a scan goes its own way: a host may get several.
+    fn pass_piece(
+        &mut self,
+        sender: Host,
+        switch: usize,
+        (from, to): (SocketAddrV4, SocketAddrV4),
+        (hop, mut bytes): (Hop, Vec<u8>),
+    ) {
+        match hop {
+            Hop::Host(host) => {
+                let from = if self.scenario.hides_sources { SWITCH } else { from };
+                self.reach(sender, (switch, host), from, &bytes, &mut Vec::new());
+            }
+            Hop::Trunk(port) => {
+                if let Some(first) = self.cross(switch, usize::from(port - TRUNK_PORT)) {
+                    self.pass(sender, first, (from, to), &mut bytes);
                 }
             }
         }

@@ -89,6 +89,7 @@ fn busy() -> Scenario {
             timeout_ns: 1_000 * MILLISECOND_NS,
             expiring: 0,
             scans: (0, 0),
+            scan_pieces: 1,
             shift_ns: 0,
         },
         pace: Pace::VARYING,

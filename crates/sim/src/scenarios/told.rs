@@ -302,6 +302,7 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
             timeout_ns: 10_000 * MILLISECOND_NS,
             expiring: 0,
             scans: (0, 0),
+            scan_pieces: 1,
             shift_ns: 0,
         },
         pace: Pace::FIXED,

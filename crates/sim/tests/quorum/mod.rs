@@ -45,6 +45,7 @@ pub fn scenario(replicas: u8, write_set: u8) -> Scenario {
             timeout_ns: 3_000 * MILLISECOND_NS,
             expiring: 0,
             scans: (0, 0),
+            scan_pieces: 1,
             shift_ns: 0,
         },
         pace: Pace::VARYING,
