@@ -15,6 +15,8 @@ enum fate {
 	FATE_FORWARD,
 	/* As it is, to all ports but the one that it came by. */
 	FATE_FLOOD,
+	/* At XDP, which makes no copies: up to the program at tc of the same port. */
+	FATE_UP,
 };
 
 /*
@@ -33,4 +35,10 @@ struct decision {
 	__be32 destination;
 	/* Of FATE_ROUTE along a chain: the request has room, into which `chain_header` is written. */
 	bool has_room;
+	/* A scan that a record has matched, whose last value is `border`, upper and lower half. `is_roomy`: room is between the header and the rest of it. */
+	bool is_scan;
+	bool is_roomy;
+	/* It has come by a trunk: another switch has seen it. */
+	bool by_trunk;
+	__u64 border[2];
 };

@@ -5,12 +5,14 @@
  *              |--------- not its sender's to send -> drop
  *              |--------- others' traffic -> learned forwarding -> port(s)
  *              |--------- unicast vring ---> rewrite ------------> port
+ *              |            a scan: tc cuts it at borders of records, and sends a copy of each piece but the last
  *              `--------- multicast vring -> XDP: device map of the group -> nicekv_egress per copy: rewrite -> ports
  *                                            tc: rewrite, clone, per copy ------------------------------------> ports
  *
  * Constants and shared structs are generated from src/layout.rs into layout.h.
  */
 #include "pipeline.h"
+#include "scan.h"
 #include "tc.h"
 #include "xdp.h"
 
@@ -19,7 +21,7 @@ int nicekv_xdp(struct xdp_md *ctx)
 {
 	struct frame frame = frame_of_xdp(ctx, ctx->ingress_ifindex);
 	struct datagram datagram = {};
-	struct decision decision = decide(&frame, &datagram);
+	struct decision decision = decide(&frame, &datagram, TURN_XDP);
 
 	return xdp_carry_out(ctx, &decision, &datagram);
 }
@@ -66,7 +68,9 @@ int nicekv_tc(struct __sk_buff *skb)
 	bool is_piece = tc_pull_headers(skb);
 	struct decision decision = {};
 
-	tc_decide(skb, &decision);
+	tc_decide(skb, &decision, false);
+	if (decision.is_scan)
+		tc_split(skb, &decision);
 	return tc_carry_out(skb, &decision, is_piece);
 }
 

@@ -8,15 +8,35 @@
 #include "parsing.h"
 #include "routing.h"
 
+/* How far a frame has come. */
+enum turn {
+	TURN_XDP,
+	TURN_TC,
+	/* What is left of a scan, of which a piece was sent. */
+	TURN_REST,
+};
+
+/* Whether a scan may have to be cut, or something that is not its sender's to say to be written over. */
+static __always_inline bool is_for_tc(const struct frame *frame, const struct datagram *datagram)
+{
+	struct nicekv_scan *scan = (void *)(datagram->header + 1);
+
+	if (is_multicast(datagram->ring) || !datagram->header || datagram->header->opcode != NICEKV_OPCODE_SCAN)
+		return false;
+	if (datagram->room)
+		scan = (void *)(datagram->room + 1);
+	return (void *)(scan + 1) <= frame->end && (scan->pieces > 1 || scan->is_cut);
+}
+
 static __always_inline enum fate fate_of(const struct frame *frame, struct datagram *datagram,
-					 struct decision *decision)
+					 struct decision *decision, enum turn turn)
 {
 	struct nicekv_place *place = place_of(frame->ifindex);
 	struct ethhdr *ethernet = ethernet_of(frame);
 	struct ingress ingress;
 	int class, refused;
 
-	if (!place || is_lost_from(fault_at(frame->ifindex)) || !find_ingress(place, &ingress))
+	if (!place || (turn != TURN_REST && is_lost_from(fault_at(frame->ifindex))) || !find_ingress(place, &ingress))
 		return FATE_DROP;
 	if (!ethernet) {
 		count(NICEKV_COUNTER_MALFORMED);
@@ -24,6 +44,9 @@ static __always_inline enum fate fate_of(const struct frame *frame, struct datag
 	}
 	decision->slot = ingress.slot;
 	decision->port = ingress.port;
+	decision->by_trunk = ingress.host->kind == NICEKV_PORT_TRUNK;
+	if (turn == TURN_REST)
+		return classify(frame, ethernet, datagram) == CLASS_VRING ? route(ingress.slot, datagram, decision) : FATE_DROP;
 	if (!is_mac_of_port(&ingress, ethernet))
 		return refuse(&ingress, NICEKV_COUNTER_SOURCE_REFUSED);
 	learn(ethernet, ingress.port);
@@ -35,6 +58,8 @@ static __always_inline enum fate fate_of(const struct frame *frame, struct datag
 	refused = class == CLASS_VRING ? admit_to_vring(&ingress, datagram) : admit_others(&ingress, datagram);
 	if (refused >= 0)
 		return refuse(&ingress, refused);
+	if (turn == TURN_XDP && class == CLASS_VRING && is_for_tc(frame, datagram))
+		return FATE_UP;
 	decision->doubled = is_doubled(fault_at(frame->ifindex));
 	if (class == CLASS_OTHERS)
 		return forward(ethernet, ingress.port, decision);
@@ -42,11 +67,11 @@ static __always_inline enum fate fate_of(const struct frame *frame, struct datag
 }
 
 /* Fills `datagram` if the frame is for a vring. Its pointers hold until the frame is changed. */
-static __always_inline struct decision decide(const struct frame *frame, struct datagram *datagram)
+static __always_inline struct decision decide(const struct frame *frame, struct datagram *datagram, enum turn turn)
 {
 	struct decision decision = {};
 
-	decision.fate = fate_of(frame, datagram, &decision);
+	decision.fate = fate_of(frame, datagram, &decision, turn);
 	if (decision.fate == FATE_ROUTE || decision.fate == FATE_COPY) {
 		decision.udp_at = (void *)datagram->udp - (void *)datagram->ethernet;
 		decision.destination = datagram->ip->daddr;

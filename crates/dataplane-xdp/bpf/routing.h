@@ -222,6 +222,20 @@ static __noinline enum fate route_by_chain(__u32 slot, struct datagram *datagram
 	return fate;
 }
 
+/* What is to be known of a scan so that it can be cut, wherever this piece of it goes. */
+static __always_inline void note_scan(const struct datagram *datagram, const struct nicekv_record_route *record,
+				      struct decision *decision)
+{
+	if (is_multicast(datagram->ring) || datagram->header->opcode != NICEKV_OPCODE_SCAN)
+		return;
+	decision->is_scan = true;
+	decision->is_roomy = datagram->room;
+	decision->border[0] = record->last[0];
+	decision->border[1] = record->last[1];
+	decision->udp_at = (void *)datagram->udp - (void *)datagram->ethernet;
+	decision->destination = datagram->ip->daddr;
+}
+
 static __always_inline enum fate route_by_record(__u32 slot, struct datagram *datagram, struct decision *decision)
 {
 	__u32 number;
@@ -231,6 +245,7 @@ static __always_inline enum fate route_by_record(__u32 slot, struct datagram *da
 		return miss();
 	hit(NICEKV_TABLE_RECORD, NICEKV_HITS_RECORD, number);
 	count_request(NICEKV_HITS_RECORD + number, datagram);
+	note_scan(datagram, record, decision);
 	if (record->chain.length)
 		return route_by_chain(slot, datagram, decision, &record->chain, record->target);
 	if (is_multicast(datagram->ring)) {

@@ -55,7 +55,7 @@ static __always_inline bool tc_pull_headers(struct __sk_buff *skb)
  * The pipeline. Functions that are not static are verified once, by themselves, with whatever arguments they may be called, and not anew
  * for each way on which their callers get there: of the programs' ways times these functions' there are too many.
  */
-__noinline int tc_decide(struct __sk_buff *skb, struct decision *decision)
+__noinline int tc_decide(struct __sk_buff *skb, struct decision *decision, bool is_rest)
 {
 	struct frame frame = {
 		.data = (void *)(long)skb->data,
@@ -69,8 +69,18 @@ __noinline int tc_decide(struct __sk_buff *skb, struct decision *decision)
 	struct datagram datagram = {};
 
 	if (decision)
-		*decision = decide(&frame, &datagram);
+		*decision = decide(&frame, &datagram, is_rest ? TURN_REST : TURN_TC);
 	return 0;
+}
+
+/* `addresses`: both of Ethernet. */
+static __always_inline void tc_readdress(struct __sk_buff *skb, __u32 udp_at, __be32 from, const void *addresses, __be32 to)
+{
+	bpf_skb_store_bytes(skb, 0, addresses, 2 * ETH_ALEN, 0);
+	bpf_l3_csum_replace(skb, IPV4_AT + offsetof(struct iphdr, check), from, to, sizeof(to));
+	bpf_l4_csum_replace(skb, udp_at + offsetof(struct udphdr, check), from, to,
+			    BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0 | sizeof(to));
+	bpf_skb_store_bytes(skb, IPV4_AT + offsetof(struct iphdr, daddr), &to, sizeof(to), 0);
 }
 
 static __always_inline void tc_rewrite(struct __sk_buff *skb, __u32 udp_at, __be32 from, const __u8 *mac, __be32 to)
@@ -80,11 +90,7 @@ static __always_inline void tc_rewrite(struct __sk_buff *skb, __u32 udp_at, __be
 	__builtin_memcpy(ethernet.h_dest, mac, ETH_ALEN);
 	for (int index = 0; index < ETH_ALEN; index++)
 		ethernet.h_source[index] = config.router_mac[index];
-	bpf_skb_store_bytes(skb, 0, &ethernet, 2 * ETH_ALEN, 0);
-	bpf_l3_csum_replace(skb, IPV4_AT + offsetof(struct iphdr, check), from, to, sizeof(to));
-	bpf_l4_csum_replace(skb, udp_at + offsetof(struct udphdr, check), from, to,
-			    BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0 | sizeof(to));
-	bpf_skb_store_bytes(skb, IPV4_AT + offsetof(struct iphdr, daddr), &to, sizeof(to), 0);
+	tc_readdress(skb, udp_at, from, &ethernet, to);
 }
 
 /* Fills the room of a request, and adds the sum of what differs to the checksum. */

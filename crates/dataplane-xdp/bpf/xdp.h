@@ -58,6 +58,8 @@ static __always_inline int xdp_carry_out(struct xdp_md *ctx, const struct decisi
 		return xdp_copy(ctx, decision);
 	case FATE_FORWARD:
 		return xdp_send(decision->target, decision->doubled);
+	case FATE_UP:
+		return XDP_PASS;
 	case FATE_FLOOD:
 		return bpf_redirect_map(&ports, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS);
 	default:

@@ -118,10 +118,9 @@ impl KernelSwitch {
     /// Loads what a hook needs, when the first port needs it.
     fn prepare(&mut self, hook: Hook) -> Result<(), XdpError> {
         let failed = |name| move |error| XdpError::new(format!("load {name}"), &error, KERNEL_ADVICE);
-        if hook != Hook::Xdp {
-            return load(&mut self.programs, TC).map_err(failed(TC));
-        }
-        if self.egress.is_some() {
+        // XDP leaves scans to it that are to be split.
+        load(&mut self.programs, TC).map_err(failed(TC))?;
+        if hook != Hook::Xdp || self.egress.is_some() {
             return Ok(());
         }
         load(&mut self.programs, XDP).map_err(failed(XDP))?;
@@ -150,10 +149,15 @@ impl KernelSwitch {
     }
 }
 
+/// Behind XDP there is tc, too: what the one does not make, copies of a piece of a scan, the other does.
 fn attach_hook(programs: &mut Ebpf, hook: Hook, ifindex: u32, name: &str) -> Result<(), ProgramError> {
-    if hook == Hook::Xdp {
-        return program::<Xdp>(programs, XDP).attach_to_if_index(ifindex, XdpMode::Driver).map(drop);
-    }
     let order = TcAttachOptions::TcxOrder(LinkOrder::default());
-    program::<SchedClassifier>(programs, TC).attach_with_options(name, TcAttachType::Ingress, order).map(drop)
+    let tc = program::<SchedClassifier>(programs, TC);
+    let attached = tc.attach_with_options(name, TcAttachType::Ingress, order)?;
+    if hook != Hook::Xdp {
+        return Ok(());
+    }
+    let xdp = program::<Xdp>(programs, XDP).attach_to_if_index(ifindex, XdpMode::Driver);
+    // No port is left with a half.
+    xdp.map(drop).or_else(|error| program::<SchedClassifier>(programs, TC).detach(attached).and(Err(error)))
 }

@@ -5,7 +5,10 @@
 //! | what it sees | what the driver has received | the kernel's packet buffer |
 //! | fast | on physical NICs: no buffer is made | on veth: the buffer that the sender has made is handed on |
 //! | takes from the far end of a veth | segmentation and checksum offload, an MTU above 3506 | nothing, but UDP segmentation must be off there |
-//! | needs | Linux 5.15, a driver with native XDP | Linux 6.6 |
+//! | needs | a driver with native XDP, and for scans what tc needs | Linux 6.6 |
+//!
+//! XDP cannot send a frame and go on with it. So scans that may have to be split go up from there to the program at tc of the same port, which is always attached, and
+//! sees nothing else (`bpf/scan.h`).
 //!
 //! Tables, maps, stages and counters are the same, and ports of both kinds work in one switch.
 

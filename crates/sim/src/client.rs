@@ -43,10 +43,8 @@ pub struct Workload {
     pub timeout_ns: u64,
     /// Of a million updates so many are sets of values that expire.
     pub expiring: u64,
-    /// Each client scans a keyspace after so many calls, in pieces of about so many bytes. (0, _): it does not.
-    pub scans: (usize, usize),
-    /// Into how many pieces switches may split these.
-    pub scan_pieces: u8,
+    /// Each client scans a keyspace after so many calls, in pieces of about so many bytes, so many of which switches may make of a scan. (0, …): it does not.
+    pub scans: (usize, usize, u8),
     /// Load shifts: of two periods of this length a client is [`IDLENESS`] times as slow in one, every second client in the other. 0: it does
     /// not.
     pub shift_ns: u64,
@@ -280,12 +278,11 @@ impl Client {
 
     /// It is time for another scan.
     fn begin_scan(&mut self, workload: &Workload) {
-        let (calls, piece_bytes) = workload.scans;
-        let pieces = (piece_bytes, workload.scan_pieces);
+        let (calls, piece_bytes, pieces) = workload.scans;
         let is_due = calls > 0 && self.calls_left.is_multiple_of(calls) && self.scanning.is_none();
         let scanned = self.first.iter().find(|keyspace| keyspace.replication.quorum().is_none());
         if let Some(keyspace) = scanned.filter(|_| is_due) {
-            self.scanning = Some(Scanning::new(keyspace, pieces, self.plant));
+            self.scanning = Some(Scanning::new(keyspace, (piece_bytes, pieces), self.plant));
         }
     }
 

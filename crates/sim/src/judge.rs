@@ -9,6 +9,7 @@ use crate::leftovers;
 use crate::listing::list;
 use crate::network::Pace;
 use crate::random::Random;
+use crate::scanning;
 use nicekv_metadata::{Status, Timing};
 use nicekv_node::{PartitionStatus, Standing};
 use nicekv_wire::recovery::Entry;
@@ -42,9 +43,6 @@ const INSTANCES: u64 = 0x7365_6174;
 
 /// Chooses the seeds in which load shifts between clients.
 const SHIFTS: u64 = 0x7368_6966_7473;
-
-/// Chooses the seeds in which clients scan.
-const SCANS: u64 = 0x73_6361_6e73;
 
 /// Chooses how fast nodes discard.
 const DISCARDS: u64 = 0x64_6973_6361_7264;
@@ -94,8 +92,7 @@ pub fn draw(seed: u64) -> Scenario {
             timeout_ns: if keys > 2 { random.pick(&[SECOND_NS / 4, SECOND_NS]) } else { 2 * SECOND_NS },
             expiring: random.pick(&[0, 300_000]),
             // By chance of its own, too.
-            scans: Random::new(seed ^ SCANS).pick(&[(0, 0), (10, 0), (30, 1_472)]),
-            scan_pieces: Random::new(seed ^ !SCANS).pick(&[1, 2, 3, 8]),
+            scans: scanning::drawn(seed),
             shift_ns: Random::new(seed ^ SHIFTS).pick(&[0, 300_000_000]),
         },
         pace: Pace::VARYING,

@@ -128,7 +128,7 @@ impl Plant {
             Hunt::Script(name) => script(name).run(seed, Some(self.planted), print).0,
             Hunt::Seeds(shape) => {
                 let mut scenario = crate::coordination::by_switch(judge::draw(seed));
-                scenario.workload.scans = (0, 0);
+                scenario.workload.scans = (0, 0, 1);
                 shape(&mut scenario);
                 scenario.plant = Some(self.planted);
                 judge::run(scenario, seed, print)
@@ -173,10 +173,10 @@ pub const PLANTS: &[Plant] = &[
     replica("contended-not-forced", "R2", InReplica::ContendedNotForced, Hunt::Script("power-loss-and-another-primary")),
     replica("stale-get-at-locked-secondary", "R2", InReplica::StaleGetAtLockedSecondary, Hunt::Seeds(as_drawn)),
     replica("lock-not-told", "R2", InReplica::LockNotTold, Hunt::Seeds(as_drawn)),
-    replica("scan-at-secondary", "C11", InReplica::ScanAtSecondary, Hunt::Seeds(|scenario| scenario.workload.scans = (5, 0))),
-    replica("scan-during-recovery", "C11", InReplica::ScanDuringRecovery, Hunt::Seeds(|scenario| scenario.workload.scans = (5, 0))),
-    replica("scan-beyond-reach", "C11", InReplica::ScanBeyondReach, Hunt::Seeds(|scenario| { reshaped(scenario); scenario.workload.scans = (5, 0); })),
-    replica("scan-short", "C11", InReplica::ScanShort, Hunt::Seeds(|scenario| scenario.workload.scans = (5, 0))),
+    replica("scan-at-secondary", "C11", InReplica::ScanAtSecondary, Hunt::Seeds(|scenario| scenario.workload.scans = (5, 0, 1))),
+    replica("scan-during-recovery", "C11", InReplica::ScanDuringRecovery, Hunt::Seeds(|scenario| scenario.workload.scans = (5, 0, 1))),
+    replica("scan-beyond-reach", "C11", InReplica::ScanBeyondReach, Hunt::Seeds(|scenario| { reshaped(scenario); scenario.workload.scans = (5, 0, 1); })),
+    replica("scan-short", "C11", InReplica::ScanShort, Hunt::Seeds(|scenario| scenario.workload.scans = (5, 0, 1))),
     client("scan-holes-forgotten", "C11", InClient::ScanHolesForgotten, Hunt::Seeds(scans_that_are_split)),
     client("scan-limit-is-end", "C11", InClient::ScanLimitIsEnd, Hunt::Seeds(scans_that_are_split)),
     replica("recovery-aborts", "R3", InReplica::RecoveryAborts, Hunt::Seeds(as_drawn)),
@@ -335,8 +335,7 @@ pub fn overloaded(scenario: &mut Scenario) {
         pause_ns_max: 2_000,
         timeout_ns: 5_000 * MILLISECOND_NS,
         expiring: 0,
-        scans: (0, 0),
-        scan_pieces: 1,
+        scans: (0, 0, 1),
         shift_ns: 0,
     };
 }
@@ -350,7 +349,7 @@ fn by_range(scenario: &mut Scenario) {
 /// The same scanned in more pieces than come, and fewer than there are partitions.
 fn scans_that_are_split(scenario: &mut Scenario) {
     by_range(scenario);
-    (scenario.workload.scans, scenario.workload.scan_pieces) = ((5, 300), 3);
+    scenario.workload.scans = (5, 300, 3);
     scenario.faults.loss = scenario.faults.loss.max(50_000);
 }
 

@@ -3,6 +3,7 @@
 use crate::checker::Call;
 use crate::checker::model::{Action, Answer};
 use crate::client::{KeyCall, Workload};
+use crate::random::Random;
 use nicekv_client::{Answer as Told, Keyspace, OperationError, Plant, Request, Scan};
 use nicekv_placement::{KeyOrder, match_digest};
 use nicekv_wire::scan::{ScanPiece, ScanWants};
@@ -11,6 +12,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Parts that it asks for at a time.
 const ASKED_MAX: usize = 2;
+
+/// Chooses the seeds in which clients scan.
+const SCANS: u64 = 0x73_6361_6e73;
+
+/// How the clients of a seed scan: [`Workload::scans`].
+pub(crate) fn drawn(seed: u64) -> (usize, usize, u8) {
+    let (calls, piece_bytes) = Random::new(seed ^ SCANS).pick(&[(0, 0), (10, 0), (30, 1_472)]);
+    (calls, piece_bytes, Random::new(seed ^ !SCANS).pick(&[1, 2, 3, 8]))
+}
 
 /// A scan under way.
 #[derive(Clone)]

@@ -50,7 +50,7 @@ const MUTATIONS: [(Hook, &str, &str, &str); 45] = [
     (Hook::Tc, "tc.h", "if (!host || next == decision->port)", "if (!host)"),
     (Hook::Tc, "tc.h", "if (port != ingress)", "if (true)"),
     (Hook::Tc, "tc.h", ".tags = skb->vlan_present,", ""),
-    (Hook::Tc, "tc.h", "bpf_skb_store_bytes(skb, 0, &ethernet, 2 * ETH_ALEN, 0);", ""),
+    (Hook::Tc, "tc.h", "bpf_skb_store_bytes(skb, 0, addresses, 2 * ETH_ALEN, 0);", ""),
     (Hook::Tc, "tc.h", "BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0", "BPF_F_PSEUDO_HDR"),
     (Hook::Tc, "tc.h", "from = receiver->address;", ";"),
     (Hook::Tc, "tc.h", "return tc_send_copy(skb, port);", "return 0;"),
@@ -61,6 +61,14 @@ const MUTATIONS: [(Hook, &str, &str, &str); 45] = [
     (Hook::Tc, "routing.h", "addresses[0] = address_of_node(slot, chain->tail);", ""),
     (Hook::Xdp, "routing.h", "fate != FATE_ROUTE || !datagram->room", "true"),
     (Hook::Xdp, "parsing.h", "header->chain != 1 ||", ""),
+    (Hook::Xdp, "pipeline.h", "(scan->pieces > 1 || scan->is_cut)", "scan->is_cut"),
+    (Hook::Tc, "scan.h", "written.is_cut = 0;", ""),
+    (Hook::Tc, "scan.h", "cut.is_cut = 1;", ""),
+    (Hook::Tc, "scan.h", "put_value(cut.last, decision->border);", ""),
+    (Hook::Tc, "scan.h", "decision->border[0] + !first[1]", "decision->border[0]"),
+    (Hook::Xdp, "scan.h", "tc_readdress(skb, decision->udp_at, decision->address, addresses, to);", ""),
+    (Hook::Tc, "scan.h", "scan.pieces > NICEKV_SCAN_PIECES_MAX ||", ""),
+    (Hook::Tc, "scan.h", "if (decision->fate == FATE_FORWARD)", "if (false)"),
 ];
 
 fn has_clang(name: &str) -> bool {

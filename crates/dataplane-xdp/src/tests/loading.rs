@@ -22,7 +22,8 @@ fn a_program_is_loaded_for_the_ports_that_need_it_and_verified_soon() {
         let lab = Lab::new(OBJECT, hook);
         for name in [XDP, EGRESS, TC] {
             let program = lab.xdp.programs.program(name).unwrap();
-            assert_eq!(program.fd().is_ok(), (name == TC) == (hook == Hook::Tc), "{name} for {hook}");
+            // XDP leaves scans to tc.
+            assert_eq!(program.fd().is_ok(), name == TC || hook == Hook::Xdp, "{name} for {hook}");
             let Ok(info) = program.info() else { continue };
             let verified = info.verified_instruction_count().expect("Linux 5.16");
             assert!(verified < VERIFIED_MAX, "{name}: {verified} instructions were followed");

@@ -24,6 +24,7 @@ use namespaces::{Network, as_root};
 /// Where a switch can work on frames.
 const HOOKS: [Hook; 2] = [Hook::Xdp, Hook::Tc];
 const XDP_DROP: u32 = 1;
+const XDP_PASS: u32 = 2;
 const XDP_REDIRECT: u32 = 4;
 const TC_DROP: u32 = 2;
 const TC_REDIRECT: u32 = 7;
@@ -202,7 +203,16 @@ fn check_by_test_run(lab: &mut Lab, fixture: &Fixture, before: &Counts) -> Resul
     }
     let (code, out) = lab.test_run(fixture.ingress, &fixture.frame);
     let after = Counts::read(&lab.xdp).unwrap();
+    if lab.hook == Hook::Xdp && code == XDP_PASS {
+        let is_scan = fixture.name.contains("scan");
+        let passed_up = is_scan && is_passed_up(&fixture.frame, &after.since(before), &out);
+        return if passed_up { Ok(()) } else { Err(format!("{}: passed up", fixture.name)) };
+    }
     let verdict = verdict_of(&after.since(before), &fixture.frame);
+    // Of a scan that is split the frame itself is the last piece; which that is, only live frames show.
+    if fixture.counters.iter().any(|(counter, _)| *counter == Counter::ScanSplits) {
+        return fixture.check_counts(before, &after, &[]);
+    }
     compare_test_run(lab.hook, &fixture.expected, &fixture.frame, verdict, code, &out)
         .map_err(|difference| format!("{}: {difference}", fixture.name))?;
     // There are no copies without a real port.
@@ -245,6 +255,11 @@ fn compare_test_run(
         return Err(format!("frame {}, expected {}", hex(out), hex(expected_frame)));
     }
     Ok(())
+}
+
+/// XDP leaves a scan as it is, and counts nothing of it; live it goes on at tc.
+fn is_passed_up(sent: &[u8], counted: &Counters, out: &[u8]) -> bool {
+    Counter::ALL.into_iter().all(|counter| counted.get(counter) == 0) && out == sent
 }
 
 /// The kernel drops a tag without a type behind it before tc could count it.
