@@ -39,7 +39,7 @@ fn quiet(shape: Shape) -> Scenario {
     (scenario.pace, scenario.faults, scenario.keyspaces) = (Pace::VARYING, Faults::NONE, vec![shape]);
     scenario.coordination = nicekv_client::Coordination::Switch;
     (scenario.workload.keys, scenario.workload.calls) = (Key::several(0, 40), 0);
-    (scenario.workload.shift_ns, scenario.workload.scans) = (0, (0, 0));
+    (scenario.workload.shift_ns, scenario.workload.scans) = (0, (0, 0, 1));
     scenario
 }
 

@@ -10,7 +10,7 @@ use crate::Hook;
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
 
 /// (where it is noticed, file, what it says, what a mutant says instead).
-const MUTATIONS: [(Hook, &str, &str, &str); 45] = [
+const MUTATIONS: [(Hook, &str, &str, &str); 53] = [
     (Hook::Xdp, "admission.h", "return !owner || *owner == ingress->port;", "return !owner || true;"),
     (Hook::Xdp, "admission.h", "owner && owner->port != ingress->port", "owner && false"),
     (Hook::Xdp, "admission.h", "ingress->sender->address == datagram->sender", "true"),

@@ -7,7 +7,9 @@ use nicekv_dataplane::{Backend as _, Counter, Pipeline, TableSet};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::{FRAME_BYTES_MIN, Lab, at_both, compare_test_run, is_passed_up, is_refused_by_test_run};
+use super::{
+    FRAME_BYTES_MIN, Lab, XDP_PASS, at_both, compare_test_run, is_passed_up, is_refused_by_test_run,
+};
 use crate::{Hook, OBJECT};
 
 /// Anything at all; datagrams to around the vrings; and fixtures with bytes overwritten or cut.
