@@ -15,14 +15,15 @@ use nicekv_wire::{Now, PartitionId};
 impl<P: Protocol> NodeCore<P> {
     /// A client has asked this node for a key of this match value.
     pub(crate) fn note_heat(&mut self, partition: PartitionId, value: u128) {
-        let reservoirs = &mut self.heat.reservoirs;
         if self.host.config.timing.heat_interval.is_zero() {
             return;
         }
+        let Some(weight) = self.heat.weight(value) else { return };
+        let reservoirs = &mut self.heat.reservoirs;
         if let Some(reservoir) = reservoirs.get_mut(&partition) {
-            reservoir.note(value);
+            reservoir.note(value, weight);
         } else if reservoirs.len() < PARTITIONS_MAX {
-            reservoirs.entry(partition).or_default().note(value);
+            reservoirs.entry(partition).or_default().note(value, weight);
         }
     }
 
@@ -50,8 +51,7 @@ impl<P: Protocol> NodeCore<P> {
 
     /// An interval ends. What is still untold is of the past.
     fn turn_heat(&mut self) {
-        let mut reservoirs = core::mem::take(&mut self.heat.reservoirs);
-        self.heat.untold.clear();
+        let mut reservoirs = self.heat.turn();
         for membership in self.partitions.iter().map(P::membership) {
             let id = membership.partition;
             let asked = reservoirs.remove(&id).unwrap_or_default();

@@ -9,6 +9,9 @@ use nicekv_wire::{KeyOrder, MatchRange, PartitionId};
 
 /// Values of a partition: a share is known to about four in a hundred.
 const SAMPLES: usize = 256;
+/// So many requests of an interval are looked at each; of those after them one of [`ONE_OF`], for all.
+const EACH_MAX: u32 = 4096;
+const ONE_OF: u32 = 8;
 /// Most partitions of which samples are taken.
 pub(crate) const PARTITIONS_MAX: usize = 1024;
 
@@ -19,6 +22,27 @@ pub(crate) struct HeatWatch {
     /// The last interval's, the least asked first.
     pub(crate) untold: Vec<(PartitionId, Reservoir)>,
     pub(crate) report_at_ns: u64,
+    /// Requests of the interval.
+    asked: u32,
+}
+
+impl HeatWatch {
+    /// A client asks for this value: how many requests it stands for. Of many a few are looked at, so that none costs much.
+    pub(crate) fn weight(&mut self, value: u128) -> Option<u32> {
+        self.asked = self.asked.saturating_add(1);
+        if self.asked <= EACH_MAX {
+            return Some(1);
+        }
+        let is_looked_at = mixed(u64::from(self.asked) ^ value as u64).is_multiple_of(u64::from(ONE_OF));
+        is_looked_at.then_some(ONE_OF)
+    }
+
+    /// The interval ends.
+    pub(crate) fn turn(&mut self) -> Map<PartitionId, Reservoir> {
+        self.asked = 0;
+        self.untold.clear();
+        core::mem::take(&mut self.reservoirs)
+    }
 }
 
 #[derive(Clone, Default)]
@@ -28,14 +52,14 @@ pub(crate) struct Reservoir {
 }
 
 impl Reservoir {
-    /// Keeps the value, or not, in place of any other one.
-    pub(crate) fn note(&mut self, value: u128) {
-        self.seen = self.seen.saturating_add(1);
+    /// Keeps the value, which stands for so many requests, or not, in place of any other one.
+    pub(crate) fn note(&mut self, value: u128, weight: u32) {
+        self.seen = self.seen.saturating_add(weight);
         if self.values.len() < SAMPLES {
             return self.values.push(value);
         }
         let place = (mixed(u64::from(self.seen) ^ value as u64) % u64::from(self.seen)) as usize;
-        if let Some(kept) = self.values.get_mut(place) {
+        if let Some(kept) = self.values.get_mut(place / weight.max(1) as usize) {
             *kept = value;
         }
     }
@@ -125,7 +149,12 @@ mod tests {
         let mut reservoir = Reservoir::default();
         // The first half of all is for small values.
         for request in 0..100_000u128 {
-            reservoir.note(if request < 50_000 { request % 100 } else { 1_000 + request % 100 });
+            let weight = if request < 20_000 { 1 } else { ONE_OF };
+            if weight > 1 && !request.is_multiple_of(u128::from(ONE_OF)) {
+                continue;
+            }
+            let value = if request < 50_000 { request % 100 } else { 1_000 + request % 100 };
+            reservoir.note(value, weight);
         }
         assert_eq!((reservoir.values.len(), reservoir.seen), (SAMPLES, 100_000));
         let small = reservoir.values.iter().filter(|value| **value < 1_000).count();

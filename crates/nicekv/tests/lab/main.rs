@@ -8,6 +8,7 @@ mod faults;
 mod fixture;
 mod keyspaces;
 mod load;
+mod migration;
 mod nodes;
 mod partitions;
 mod ranges;

@@ -104,6 +104,7 @@ fn fields<T: DeserializeOwned>() -> Vec<String> {
 fn every_field_that_a_role_reads_is_there() {
     use Template::{Cluster, Edge, Gateway, Metadata, Node, Switch, UserSwitch};
     let rings = &["partitioning", "replication", "write_set", "replicas", "partitions"][..];
+    let by_load = &["balancing", "partition_keys", "partition_bytes"][..];
     let of_cluster = &["replicas", "replication", "write_set", "partition_bits", "clients"][..];
     let others = &["metadata", "nodes", "gateways", "timing"][..];
     let own = &["data_directory", "coordinates", "copy_mib_per_second", "linger_us", "metrics"][..];
@@ -135,8 +136,8 @@ fn every_field_that_a_role_reads_is_there() {
     held::<TimingSection>(&[all(Metadata, &[])]);
     let every = [Metadata, Node, Switch, Edge, UserSwitch, Gateway, Cluster];
     held::<LogSection>(&every.map(|template| all(template, &[])));
-    let keyspaces = [Switch, Edge, UserSwitch].map(|template| all(template, &[rings]));
-    held::<KeyspaceSection>(&[&keyspaces[..], &[all(Metadata, &[]), all(Gateway, &[])]].concat());
+    let keyspaces = [Switch, Edge, UserSwitch].map(|template| all(template, &[rings, by_load]));
+    held::<KeyspaceSection>(&[&keyspaces[..], &[all(Metadata, &[]), all(Gateway, &[by_load])]].concat());
 }
 
 /// Whether the templates have every field of the struct but some.
