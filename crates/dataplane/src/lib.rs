@@ -23,6 +23,7 @@
 
 extern crate alloc;
 
+mod coarse;
 pub mod control;
 mod counters;
 #[cfg(any(test, feature = "fixtures"))]

@@ -17,6 +17,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::coarse;
 use crate::routes::Routes;
 use crate::{HostId, TableSet};
 
@@ -94,11 +95,6 @@ impl Topology {
         self.homes.get(&host).copied()
     }
 
-    /// Whether a server such as that hangs at a switch.
-    pub fn is_home(&self, switch: u16, such: impl Fn(HostId) -> bool) -> bool {
-        self.homes.iter().any(|(host, home)| *home == switch && such(*host))
-    }
-
     /// Whether there are trunks.
     pub fn has_trunks(&self) -> bool {
         !self.trunks.is_empty()
@@ -119,7 +115,7 @@ impl Topology {
         self.trunks.keys().filter(|(one, other)| one < other).map(|&(one, other)| Link::between(one, other))
     }
 
-    /// The tables of one switch, where these routes are in force.
+    /// The tables of one switch, where these routes are in force, coarse where all that they say is which trunk.
     ///
     /// # Panics
     /// If a server is at home at a switch to which no trunks lead; [`Self::check`] tells.
@@ -135,7 +131,7 @@ impl Topology {
             }
         }
         tables.trunks = routes.open_at(self, switch);
-        tables
+        if self.has_trunks() { coarse::merged(tables) } else { tables }
     }
 
     /// Checks that trunks lead from each switch to each, and that every server has its place: `servers` with the ports that they have anyway.

@@ -26,8 +26,6 @@ pub enum Plant {
     RemovedKeepsDivision,
     /// R6: a switch that cannot be talked to is taken for one that has acknowledged.
     AbsentSwitchCounted,
-    /// C12: switches at which nodes hang need not have acknowledged.
-    LeavesUncounted,
     /// Switches above learn new ways first.
     AboveBeforeBelow,
     /// R9: a process that took the place of another stays in its epoch.
@@ -73,7 +71,7 @@ pub enum Plant {
 #[cfg(any(test, feature = "exploration"))]
 impl Plant {
     /// Every one.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 27] = [
         Self::RemovalNotAwaited,
         Self::PromoteBeforeCopied,
         Self::InconsistentLeads,
@@ -81,7 +79,6 @@ impl Plant {
         Self::DividedTooEarly,
         Self::RemovedKeepsDivision,
         Self::AbsentSwitchCounted,
-        Self::LeavesUncounted,
         Self::AboveBeforeBelow,
         Self::RestartUnnoticed,
         Self::EmptyStorageTrusted,

@@ -10,6 +10,7 @@ use crate::listing::list;
 use crate::network::Pace;
 use crate::random::Random;
 use crate::scanning;
+use crate::trunks::Trunks;
 use nicekv_metadata::{Status, Timing};
 use nicekv_node::{PartitionStatus, Standing};
 use nicekv_wire::recovery::Entry;
@@ -49,8 +50,6 @@ const DISCARDS: u64 = 0x64_6973_6361_7264;
 
 /// Chooses how many nodes there are besides those that a cluster begins with.
 const SPARES: u64 = 0x73_7061_7265;
-/// Chooses the seeds in which switches form a chain.
-const TRUNKS: u64 = 0x74_7275_6e6b;
 /// Which keyspaces are partitioned by range.
 const ORDERS: u64 = 0x6f_7264_6572;
 
@@ -71,7 +70,8 @@ pub fn draw(seed: u64) -> Scenario {
         store_lease: Duration::from_secs(1),
         store_faults: StoreFaults::NONE,
         switches: random.pick(&[1, 1, 2]),
-        trunks: false,
+        trunks: Trunks::None,
+        ways_are_whole: false,
         balancing: random.below(3) > 0,
         edges,
         hides_sources: random.below(2) == 0 && !edges,
@@ -115,8 +115,7 @@ pub fn draw(seed: u64) -> Scenario {
         scenario.spares = Random::new(seed ^ SPARES).below(4) as usize;
     }
     if scenario.switches > 1 && !scenario.edges && !scenario.hides_sources {
-        let mut random = Random::new(seed ^ TRUNKS);
-        (scenario.trunks, scenario.switches) = (random.below(3) > 0, random.pick(&[2, 2, 3]));
+        (scenario.trunks, scenario.switches) = crate::trunks::draw(seed);
     }
     let mut random = Random::new(seed ^ INSTANCES);
     if random.below(3) == 0 {

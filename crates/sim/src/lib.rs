@@ -43,6 +43,7 @@ pub mod scenarios;
 pub mod shown;
 pub mod switch;
 pub mod transcript;
+pub mod trunks;
 pub mod watch;
 
 pub use nicekv_history as checker;

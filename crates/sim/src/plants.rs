@@ -282,6 +282,7 @@ pub const PLANTS: &[Plant] = &[
     metadata("split-at-the-first", "", InMetadata::SplitAtFirst, Hunt::Script("load-on-the-first-of-ordered-keys")),
     metadata("hot-key-moved-about", "", InMetadata::UnfittingGiven, Hunt::Script("one-key-is-too-hot")),
     metadata("hot-neighbours-merged", "", InMetadata::HotMerged, Hunt::Script("load-on-the-first-of-ordered-keys")),
+    metadata("switches-above-learn-first", "", InMetadata::AboveBeforeBelow, Hunt::Script("a-chain-moves-from-rack-to-rack")),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 
@@ -289,7 +290,7 @@ fn as_drawn(_: &mut Scenario) {}
 
 /// Switches with trunks between them.
 fn in_a_chain(scenario: &mut Scenario) {
-    (scenario.switches, scenario.trunks) = (3, true);
+    (scenario.switches, scenario.trunks) = (3, crate::trunks::Trunks::Chain);
     (scenario.edges, scenario.hides_sources) = (false, false);
 }
 

@@ -137,6 +137,16 @@ impl Switch {
         }
     }
 
+    /// Whether it goes by tables that have the trunk at a port open.
+    pub fn has_open(&self, port: u16) -> bool {
+        self.agent.backend().tables().is_some_and(|tables| tables.trunks.contains(&port))
+    }
+
+    /// What it has dropped as it would have gone back by the trunk by which it came.
+    pub fn turned_back(&self) -> u64 {
+        self.agent.backend().counters().map_or(0, |counters| counters.get(Counter::SamePortDropped))
+    }
+
     fn missed(&self) -> u64 {
         self.agent.backend().counters().map_or(0, |counters| counters.get(Counter::VringMiss))
     }

@@ -4,7 +4,7 @@
 //! * Tables send gets to the primary and to members that serve, and to nobody else (R6, R7).
 //! * An epoch's primary decides an op once, and gives each index to one op (checks P and X).
 
-use nicekv_dataplane::TableSet;
+use nicekv_dataplane::{HostId, TableSet};
 use nicekv_metadata::{MemberStanding, Status as Metadata};
 use nicekv_wire::chain::ChainEntry;
 use nicekv_wire::{Datagram, Epoch, OpId, Opcode, PartitionId, Status};
@@ -66,7 +66,9 @@ impl Watch {
     pub fn tables_sent(&mut self, status: &Metadata, tables: &TableSet) {
         let asked = tables.unicast.iter().map(|entry| (entry.partition, entry.host.0));
         let asked = asked.chain(tables.division.iter().map(|entry| (entry.partition, entry.host.0)));
-        for (id, node) in asked {
+        // An entry that only leads to another switch stands for several, and names anybody who is there.
+        let is_here = |node: u16| tables.host(HostId(node)).is_some_and(|host| !host.is_remote);
+        for (id, node) in asked.filter(|(_, node)| is_here(*node)) {
             let found = status.partitions.iter().find(|partition| partition.id == id);
             let serves = found.is_some_and(|partition| {
                 let mut members = partition.members.iter();

@@ -85,11 +85,6 @@ impl Fabric {
         self.topology.place(self.passage.routes(), switch, tables.clone())
     }
 
-    /// Whether nodes hang at a switch.
-    pub(crate) fn has_nodes(&self, switch: u16) -> bool {
-        self.topology.is_home(switch, |host| host.0 < u16::MAX / 2)
-    }
-
     /// The trunks of a switch.
     pub(crate) fn trunks(&self, switch: u16) -> Vec<TrunkStatus> {
         let state = |link| match () {

@@ -61,8 +61,6 @@ pub(crate) struct Switches {
 /// What tests plant. Outside of them there is nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bugs {
-    /// Switches at which nodes hang are not waited for.
-    pub(crate) leaves_uncounted: bool,
     /// Those above are told first.
     pub(crate) above_before_below: bool,
 }
@@ -128,8 +126,7 @@ impl Switches {
     pub(crate) fn all_current(&self) -> bool {
         let newest = self.newest.generation;
         // All of them: a switch below the head or the tail of a record leads there by what it knows itself (C12).
-        let counts = |id: &SwitchId| !self.bugs.leaves_uncounted || !self.fabric.has_nodes(id.0);
-        newest > 0 && self.switches.iter().all(|(id, switch)| switch.acknowledged == newest || !counts(id))
+        newest > 0 && self.switches.values().all(|switch| switch.acknowledged == newest)
     }
 
     /// The same of those that can be talked to: of the others nobody knows what they go by.

@@ -36,9 +36,16 @@ fn of_switch(told: &Explanation, answer: &SwitchAnswer) -> Vec<String> {
     if answer.term != told.term {
         lines.push(format!("obeys term {}, the metadata service is in term {}", answer.term, told.term));
     }
-    lines.extend(of_gets(told, found));
-    lines.extend(of_puts(told, found));
+    if !passes_on(found) {
+        lines.extend(of_gets(told, found));
+        lines.extend(of_puts(told, found));
+    }
     lines
+}
+
+/// Whether all that it does is to pass requests on by trunks: such entries stand for several partitions, and name anybody who is behind the same ones.
+fn passes_on(found: &Found) -> bool {
+    !found.hosts.is_empty() && found.hosts.iter().all(|host| host.is_remote)
 }
 
 fn of_gets(told: &Explanation, found: &Found) -> Vec<String> {

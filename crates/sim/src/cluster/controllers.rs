@@ -53,10 +53,12 @@ pub(super) struct Controllers {
 }
 
 /// An agent's connection to a process of the metadata service.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Link {
     pub(super) switch: usize,
     process: u64,
+    /// Which ports are dead, as far as that process was told.
+    pub(super) told: Option<Vec<u16>>,
 }
 
 impl Controller {
@@ -214,7 +216,7 @@ impl Cluster {
             if let ControlRequest::Install { tables, .. } = &request {
                 self.watch.tables_sent(&controller.core.status(), tables);
             }
-            let link = Link { switch: switch.0.into(), process };
+            let link = Link { switch: switch.0.into(), process, told: None };
             let open =
                 self.links.iter().find(|(_, known)| (known.switch, known.process) == (link.switch, process));
             if let Some((&number, _)) = open {
@@ -318,9 +320,10 @@ impl Cluster {
                 self.link(switch, process);
             }
         }
+        self.tell_ports(switch);
     }
 
-    fn is_parted(&self, one: Host, other: Host) -> bool {
+    pub(super) fn is_parted(&self, one: Host, other: Host) -> bool {
         self.network.is_cut(one, other) || self.network.is_cut(other, one)
     }
 
@@ -333,7 +336,7 @@ impl Cluster {
             return;
         }
         self.links_made += 1;
-        self.links.insert(self.links_made, Link { switch, process });
+        self.links.insert(self.links_made, Link { switch, process, told: None });
         let now = controller.clock.now(now_ns);
         controller.core.handle_switch_connected(now, SwitchId(switch as u16));
         self.drive_metadata(process);
@@ -395,7 +398,7 @@ impl Cluster {
 
     pub(super) fn hear_agent(&mut self, number: u64, reply: ControlReply) {
         let now_ns = self.queue.now_ns();
-        let Some(&Link { switch, process }) = self.links.get(&number) else { return };
+        let Some(&Link { switch, process, .. }) = self.links.get(&number) else { return };
         self.tell_hold(process);
         let Some(controller) = self.controllers.find(process) else { return };
         if now_ns < controller.paused_until_ns {

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   traffic      datagrams: through a switch or not, lost, late, twice
-//!   trunks       switches in a chain
+//!   trunks       switches with cables between them
 //!   machines     nodes: turns, disks, crashes, restarts
 //!   clients      their turns and calls
 //!   streams      copying between nodes
@@ -95,6 +95,8 @@ pub struct Cluster {
     instances: Instances,
     /// Agents' connections to metadata services.
     links: BTreeMap<u64, Link>,
+    /// Neighbours of each switch.
+    trunks: Vec<Vec<usize>>,
     links_made: u64,
     /// An agent does not try to connect before.
     agent_away_until_ns: Vec<u64>,
@@ -166,6 +168,7 @@ impl Cluster {
             controllers: Controllers::default(),
             instances: Instances::default(),
             links: BTreeMap::new(),
+            trunks: scenario.trunks.neighbours(scenario.switch_count()),
             links_made: 0,
             agent_away_until_ns: vec![0; scenario.switch_count()],
             full_until_ns: vec![0; scenario.switch_count()],

@@ -5,6 +5,7 @@ use crate::faults::{Faults, StoreFaults};
 use crate::keyspace::Shape;
 use crate::network::Pace;
 use crate::planted::Planted;
+use crate::trunks::Trunks;
 use nicekv_client::Coordination;
 use nicekv_metadata::Timing;
 use nicekv_wire::Duration;
@@ -20,8 +21,10 @@ pub struct Scenario {
     pub keyspaces: Vec<Shape>,
     /// Switches; hosts are attached to them in turn, and all of them have the same tables.
     pub switches: usize,
-    /// Whether they form a chain, by trunks, and each host hangs at one of them. Else every server hangs at each.
-    pub trunks: bool,
+    /// How they hang together, if they do: then each host hangs at one of them. Else every server hangs at each.
+    pub trunks: Trunks,
+    /// Whether no switch may ever send back, and so lose, what a client asks for: where nothing but the order of updates could make it.
+    pub ways_are_whole: bool,
     /// Whether every host has a switch of its own instead, which may die with it.
     pub edges: bool,
     /// Instances of the metadata service; several share a store, and one leads by lease.
@@ -87,11 +90,15 @@ impl Scenario {
 
     /// Trunks are between switches with ports.
     pub(crate) fn has_trunks(&self) -> bool {
-        self.trunks && self.switches > 1 && !self.edges && !self.hides_sources
+        let are_there = self.trunks != Trunks::None && self.switch_count() > 1;
+        are_there && !self.edges && !self.hides_sources
     }
 
     /// Switches that there are.
     pub(crate) fn switch_count(&self) -> usize {
-        if self.edges { self.node_count() + self.clients } else { self.switches }
+        if self.edges {
+            return self.node_count() + self.clients;
+        }
+        self.trunks.switches().filter(|_| !self.hides_sources).unwrap_or(self.switches)
     }
 }

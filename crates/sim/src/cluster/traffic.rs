@@ -50,10 +50,20 @@ impl Cluster {
                 return;
             }
             seen.push(switch);
-            match self.switches[switch].forward(port, from, to, bytes) {
+            let turned_back = self.switches[switch].turned_back();
+            let forward = self.switches[switch].forward(port, from, to, bytes);
+            let is_asked = self.scenario.ways_are_whole && matches!(sender, Host::Client(_));
+            if is_asked && self.switches[switch].turned_back() > turned_back {
+                let what = format!("what is for {} would go back where it came from, and is lost", to.ip());
+                self.switches[switch].violate(what);
+            }
+            match forward {
                 Forward::Plain => match self.host_of(to) {
                     Some(host) if self.hangs_at(host, switch) => self.deliver(sender, host, from, bytes),
-                    Some(host) => arriving.extend(self.cross(switch, self.neighbour(switch, host))),
+                    Some(host) => {
+                        let next = self.neighbour(switch, host);
+                        arriving.extend(next.and_then(|next| self.cross(switch, next)));
+                    }
                     None => {}
                 },
                 Forward::Hops(hops) => {

@@ -1,13 +1,27 @@
-//! Switches in a chain: where hosts hang, and what crosses the trunks between them.
+//! Switches with trunks between them: how they hang together, where hosts hang, and what crosses trunks.
 
 use super::Cluster;
+use super::event::Event;
 use crate::network::Host;
 use crate::switch::TRUNK_PORT;
 use nicekv_dataplane::Topology;
+use nicekv_dataplane::control::ControlReply;
 use nicekv_metadata::{host_id, service_host_id};
 
+/// An agent sees that a cable is dead, and its word arrives, after this.
+const NOTICE_NS: u64 = 100_000;
 impl Cluster {
-    /// A chain of switches, or none: then every server hangs at each.
+    /// The switch that a node hangs at.
+    pub(crate) fn switch_of(&self, node: usize) -> usize {
+        self.home(Host::Node(node))
+    }
+
+    /// Those to which trunks lead from a switch, ascending.
+    pub(crate) fn neighbours(&self, switch: usize) -> &[usize] {
+        &self.trunks[switch]
+    }
+
+    /// As the scenario says, or none: then every server hangs at each switch.
     pub(super) fn topology(&self) -> Topology {
         let mut topology = Topology::default();
         if !self.scenario.has_trunks() {
@@ -19,15 +33,26 @@ impl Cluster {
         for instance in 0..self.scenario.instances {
             topology.settle(service_host_id(instance as u16), 0);
         }
-        for switch in 1..self.switches.len() as u16 {
-            topology.connect(switch - 1, switch, TRUNK_PORT + switch);
-            topology.connect(switch, switch - 1, TRUNK_PORT + switch - 1);
+        for (switch, neighbours) in self.trunks.iter().enumerate() {
+            for neighbour in neighbours {
+                topology.connect(switch as u16, *neighbour as u16, port_of(*neighbour));
+            }
         }
         topology
     }
 
     /// The switch that a host hangs at; where there are no trunks, the one that it sends by.
     pub(super) fn home(&self, host: Host) -> usize {
+        if let Some((first, racks)) = self.scenario.trunks.racks().filter(|_| self.scenario.has_trunks()) {
+            let rack = |node: usize| first + node * racks / self.nodes.len();
+            return match host {
+                Host::Node(index) => rack(index),
+                // Beside a node, or anywhere.
+                Host::Client(index) if index % 2 == 0 => rack(index % self.nodes.len()),
+                Host::Client(index) => index * 5 % self.switches.len(),
+                Host::Metadata | Host::Switch(_) | Host::Instance(_) => 0,
+            };
+        }
         let attached = match host {
             Host::Node(index) => index,
             Host::Client(index) if self.scenario.edges => self.nodes.len() + index,
@@ -41,16 +66,57 @@ impl Cluster {
         !self.scenario.has_trunks() || self.home(host) == switch
     }
 
-    /// The neighbour of a switch, in the chain, towards a host.
-    pub(super) fn neighbour(&self, switch: usize, host: Host) -> usize {
-        if self.home(host) > switch { switch + 1 } else { switch - 1 }
+    /// The neighbour of a switch towards a host, by trunks that both of their ends have open: what is learned and flooded takes this way.
+    pub(super) fn neighbour(&self, switch: usize, host: Host) -> Option<usize> {
+        let mut next: Vec<Option<usize>> = vec![None; self.switches.len()];
+        let mut level = vec![self.home(host)];
+        next[level[0]] = Some(level[0]);
+        while !level.is_empty() && next[switch].is_none() {
+            let mut farther = Vec::new();
+            for near in level {
+                for &far in &self.trunks[near] {
+                    if next[far].is_none() && self.is_open(near, far) {
+                        next[far] = Some(near);
+                        farther.push(far);
+                    }
+                }
+            }
+            level = farther;
+        }
+        next[switch]
     }
 
-    /// Where a datagram comes in that leaves by the trunk to a neighbour, if it is not lost.
+    fn is_open(&self, one: usize, other: usize) -> bool {
+        self.switches[one].has_open(port_of(other)) && self.switches[other].has_open(port_of(one))
+    }
+
+    /// Where a datagram comes in that leaves by the trunk to a neighbour, if it is not lost, and neither end is closed.
     pub(super) fn cross(&mut self, switch: usize, neighbour: usize) -> Option<(usize, Option<u16>)> {
         self.tally.count("datagrams that crossed a trunk");
         let is_cut = self.network.is_cut(Host::Switch(switch), Host::Switch(neighbour));
         let is_lost = is_cut || self.random.chance(self.faults.loss);
-        (!is_lost).then(|| (neighbour, Some(TRUNK_PORT + switch as u16)))
+        (!is_lost && self.is_open(switch, neighbour)).then(|| (neighbour, Some(port_of(switch))))
     }
+
+    /// What an agent says of the cables to other switches, over connections that do not know it yet.
+    pub(super) fn tell_ports(&mut self, switch: usize) {
+        if !self.scenario.has_trunks() {
+            return;
+        }
+        let is_dead = |other: &usize| self.is_parted(Host::Switch(switch), Host::Switch(*other));
+        let down: Vec<u16> =
+            self.trunks[switch].iter().filter(|other| is_dead(other)).map(|other| port_of(*other)).collect();
+        for (number, link) in self.links.iter_mut().filter(|(_, link)| link.switch == switch) {
+            if link.told.as_ref() != Some(&down) {
+                link.told = Some(down.clone());
+                let reply = ControlReply::Ports { down: down.clone() };
+                self.queue.after(NOTICE_NS, Event::FromAgent(*number, Box::new(reply)));
+            }
+        }
+    }
+}
+
+/// The port of every switch where the trunk to a neighbour is.
+fn port_of(neighbour: usize) -> u16 {
+    TRUNK_PORT + neighbour as u16
 }

@@ -7,6 +7,7 @@ mod control;
 mod cuts;
 mod datagrams;
 mod deaths;
+mod fabric;
 mod load;
 mod moves;
 mod places;
@@ -19,7 +20,7 @@ pub use stage::Script;
 pub(crate) use stage::{MILLISECOND_NS, PARTITION};
 
 /// By what fails.
-const SCRIPTS: [&[Script]; 8] = [
+const SCRIPTS: [&[Script]; 9] = [
     deaths::SCRIPTS,
     places::SCRIPTS,
     space::SCRIPTS,
@@ -27,6 +28,7 @@ const SCRIPTS: [&[Script]; 8] = [
     datagrams::SCRIPTS,
     time::SCRIPTS,
     control::SCRIPTS,
+    fabric::SCRIPTS,
     load::SCRIPTS,
 ];
 

@@ -8,6 +8,7 @@ use crate::keyspace::{Key, Shape};
 use crate::network::Pace;
 use crate::planted::Planted;
 use crate::random::Random;
+use crate::trunks::Trunks;
 use nicekv_client::Coordination;
 use nicekv_metadata::Timing;
 use nicekv_wire::{Duration, PartitionId};
@@ -71,7 +72,8 @@ fn busy() -> Scenario {
         store_lease: Duration::from_secs(1),
         store_faults: StoreFaults::NONE,
         switches: 1,
-        trunks: false,
+        trunks: Trunks::None,
+        ways_are_whole: false,
         edges: false,
         balancing: true,
         hides_sources: false,

@@ -12,6 +12,7 @@ use crate::judge;
 use crate::keyspace::{Key, Shape};
 use crate::network::{Host, Pace};
 use crate::node::Kept;
+use crate::trunks::Trunks;
 use nicekv_client::Coordination;
 use nicekv_metadata::Timing;
 use nicekv_wire::{Duration, KeyOrder};
@@ -284,7 +285,8 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
         store_lease: Duration::from_secs(1),
         store_faults: StoreFaults::NONE,
         switches: 1,
-        trunks: false,
+        trunks: Trunks::None,
+        ways_are_whole: false,
         edges: false,
         balancing: true,
         hides_sources: false,
