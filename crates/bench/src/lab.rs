@@ -3,7 +3,7 @@
 //! A bench that is killed leaves its labs behind with all that runs in them; the next one then says how to remove them.
 
 use crate::error::{BenchError, Result};
-use nicekv_lab::topology::Host;
+use nicekv_lab::topology::{Host, METADATA};
 use nicekv_lab::{Hook, LAB_VARIABLE};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
@@ -65,46 +65,41 @@ pub(crate) struct Size {
     pub(crate) replicas: u8,
 }
 
+/// A lab that is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LabPlan<'a> {
+    pub(crate) size: Size,
+    pub(crate) engine: Engine,
+    pub(crate) network: Network,
+    /// Durable nodes have their data below it.
+    pub(crate) directory: &'a Path,
+    /// What else `nicekv lab up` is told.
+    pub(crate) further: &'a [&'a str],
+    /// Labs with other networks are up at the same time.
+    pub(crate) has_neighbours: bool,
+}
+
+impl<'a> LabPlan<'a> {
+    /// Alone, and with nothing special.
+    pub(crate) fn new(size: Size, engine: Engine, network: Network, directory: &'a Path) -> Self {
+        Self { size, engine, network, directory, further: &[], has_neighbours: false }
+    }
+
+    fn name(&self) -> String {
+        if self.has_neighbours { format!("{NAME}-{}", self.network.name()) } else { NAME.into() }
+    }
+}
+
 /// A running lab with one client, removed when it is dropped.
 pub(crate) struct Lab {
     name: String,
 }
 
 impl Lab {
-    /// Returns when the lab is ready, durable nodes with their data below `directory`.
-    pub(crate) fn up(size: Size, engine: Engine, network: Network, directory: &Path) -> Result<Self> {
-        Self::named(NAME.into(), size, engine, network, directory, &[])
-    }
-
-    /// The same, told more.
-    pub(crate) fn with(
-        size: Size,
-        engine: Engine,
-        network: Network,
-        directory: &Path,
-        further: &[&str],
-    ) -> Result<Self> {
-        Self::named(NAME.into(), size, engine, network, directory, further)
-    }
-
-    /// The same, beside labs with other networks.
-    pub(crate) fn beside_others(
-        size: Size,
-        engine: Engine,
-        network: Network,
-        directory: &Path,
-    ) -> Result<Self> {
-        Self::named(format!("{NAME}-{}", network.name()), size, engine, network, directory, &[])
-    }
-
-    fn named(
-        name: String,
-        size: Size,
-        engine: Engine,
-        network: Network,
-        directory: &Path,
-        further: &[&str],
-    ) -> Result<Self> {
+    /// Returns when the lab is ready.
+    pub(crate) fn up(plan: &LabPlan<'_>) -> Result<Self> {
+        let LabPlan { size, engine, network, directory, further, .. } = *plan;
+        let name = plan.name();
         let (nodes, replicas) = (size.nodes.to_string(), size.replicas.to_string());
         let mut command = command(&name, "up")?;
         command.args(["--nodes", &nodes, "--replicas", &replicas, "--clients", "1"]);
@@ -131,15 +126,20 @@ impl Lab {
 
     /// The processes of its hosts, by the hosts' names.
     pub(crate) fn processes(&self) -> Result<Vec<(String, u32)>> {
-        let mut command = command(&self.name, "status")?;
-        let output = command.arg("--json").stderr(Stdio::null()).output();
-        let output = output.map_err(BenchError::system("start `nicekv lab status`"))?;
-        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let status = self.status()?;
         let hosts = status["hosts"].as_array().into_iter().flatten();
         let process = |host: &serde_json::Value| {
             Some((host["name"].as_str()?.to_owned(), u32::try_from(host["pid"].as_u64()?).ok()?))
         };
         Ok(hosts.filter_map(process).collect())
+    }
+
+    /// What `nicekv lab status` tells.
+    pub(crate) fn status(&self) -> Result<serde_json::Value> {
+        let mut command = command(&self.name, "status")?;
+        let output = command.arg("--json").stderr(Stdio::null()).output();
+        let output = output.map_err(BenchError::system("start `nicekv lab status`"))?;
+        Ok(serde_json::from_slice(&output.stdout).unwrap_or_default())
     }
 
     /// Carries out another lab command, such as `kill node-0`.
@@ -148,11 +148,19 @@ impl Lab {
         command.args(&words[1..]);
         run(&self.name, command)
     }
+
+    /// Carries out a command of an operator, such as `node drain node-0`, to its end.
+    pub(crate) fn operate(&self, words: &[&str]) -> Result<()> {
+        let program = std::env::current_exe().map_err(BenchError::system("find the executable"))?;
+        let mut command = Command::new(program);
+        command.args(words).args(["--endpoint", &METADATA.to_string()]);
+        self.inside(Host::Client(0), || run(&self.name, command))?
+    }
 }
 
-/// Runs a lab command to its end; its line of an error becomes ours.
+/// Runs a command to its end; its line of an error becomes ours.
 fn run(name: &str, mut command: Command) -> Result<()> {
-    let output = command.stdin(Stdio::null()).output().map_err(BenchError::system("start `nicekv lab`"))?;
+    let output = command.stdin(Stdio::null()).output().map_err(BenchError::system("start `nicekv`"))?;
     if output.status.success() {
         return Ok(());
     }

@@ -25,6 +25,7 @@ mod cost;
 mod curves;
 mod error;
 mod etcd_server;
+mod keyspace;
 mod lab;
 mod latencies;
 mod load;
@@ -59,7 +60,7 @@ use turbokv::Figure;
 pub enum BenchCommand {
     /// Compare with a bare UDP echo, Redis 7 and etcd, between the hosts of a lab; needs root
     Peers(PeersArguments),
-    /// Kill replicas in a lab, and see for how long puts stop; needs root
+    /// Kill replicas in a lab, split, merge and move a partition, and see for how long puts stop; needs root
     Outage(OutageArguments),
     /// Count what an op costs each role: processor time, system calls, sleeps, datagrams, forces; needs root
     Profile(ProfileArguments),

@@ -76,16 +76,17 @@ fn submit(core: &mut ClientCore, now: Now, step: &Step, timeout: Duration) -> Re
         true => Request::Get { key: &key },
         false => Request::update(&key, Operation::Set { value: &value, expiry: Expiry::Never }),
     };
-    submit_request(core, now, request, timeout)
+    submit_request(core, now, KeyspaceId::DEFAULT, request, timeout)
 }
 
 fn submit_request(
     core: &mut ClientCore,
     now: Now,
+    keyspace: KeyspaceId,
     request: Request<'_>,
     timeout: Duration,
 ) -> Result<Ticket> {
-    core.submit(now, KeyspaceId::DEFAULT, request, now.after(timeout))
+    core.submit(now, keyspace, request, now.after(timeout))
         .map_err(|error| BenchError::Failed(format!("the client refuses an op: {error}")))
 }
 

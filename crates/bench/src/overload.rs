@@ -8,7 +8,7 @@
 
 use crate::arguments::{FileArguments, LengthArguments, NetworkArguments};
 use crate::error::{BenchError, Result};
-use crate::lab::{Engine, Lab, Size};
+use crate::lab::{Engine, Lab, LabPlan, Size};
 use crate::load::native::{Callers, NativeLoad};
 use crate::load::open::{self, Offered};
 use crate::load::{Limits, Measured};
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &OverloadArguments) -> Result<()> {
     for (engine, works) in
         [(Engine::Memory, [Work::Get, Work::Put].as_slice()), (Engine::Durable, [Work::Put].as_slice())]
     {
-        let lab = Lab::up(SIZE, engine, arguments.network.network(), directory.path())?;
+        let lab = Lab::up(&LabPlan::new(SIZE, engine, arguments.network.network(), directory.path()))?;
         for &work in works {
             let rounds =
                 (1..=arguments.rounds).map(|round| measure(arguments, &lab, work, round.into(), &stop));

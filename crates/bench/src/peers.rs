@@ -20,7 +20,7 @@ mod target;
 
 use crate::arguments::{FileArguments, LengthArguments};
 use crate::error::{BenchError, Result};
-use crate::lab::{Engine, Lab, Network, Size};
+use crate::lab::{Engine, Lab, LabPlan, Network, Size};
 use crate::load::Limits;
 use crate::load::native::{Callers, NativeLoad};
 use crate::report::{self, Comparison};
@@ -155,7 +155,8 @@ impl Bench<'_> {
         let lab = |network: Network| {
             eprintln!("starting a lab of {NODES} nodes, {} engine, {}", engine.name(), network.name());
             let size = Size { nodes: NODES, replicas: NODES };
-            let lab = Lab::beside_others(size, engine, network, self.directory.path());
+            let alone = LabPlan::new(size, engine, network, self.directory.path());
+            let lab = Lab::up(&LabPlan { has_neighbours: true, ..alone });
             if self.stop.is_stopped() { Err(BenchError::Interrupted) } else { Ok((network, lab?)) }
         };
         self.arguments.networks().into_iter().map(lab).collect()

@@ -13,7 +13,7 @@ mod tracer;
 use crate::arguments::{FileArguments, LengthArguments, NetworkArguments};
 use crate::cost::{MachineTime, ProcessCounts};
 use crate::error::{BenchError, Result};
-use crate::lab::{Engine, Lab, Size};
+use crate::lab::{Engine, Lab, LabPlan, Size};
 use crate::load::native::{Callers, NativeLoad};
 use crate::load::{Limits, Measured};
 use crate::plot::{Bar, Panel};
@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &ProfileArguments) -> Result<()> {
         (Engine::Durable, [("durable put", Work::Put)].as_slice()),
     ];
     for (engine, works) in kinds {
-        let lab = Lab::up(SIZE, engine, arguments.network.network(), directory.path())?;
+        let lab = Lab::up(&LabPlan::new(SIZE, engine, arguments.network.network(), directory.path()))?;
         let mut roles = lab.processes()?;
         roles.push((LOAD.into(), std::process::id()));
         for &(name, work) in works {

@@ -185,6 +185,7 @@ fn merged(scope: &Scope, state: &LabState, mut cluster: Value) -> Value {
     cluster["phase"] = json!(state.phase);
     cluster["fabric"] = json!(state.fabric);
     cluster["switch_hook"] = json!(state.switch);
+    cluster["config"] = json!(state.config);
     cluster["hosts"] = state.hosts.iter().map(host).collect();
     cluster
 }

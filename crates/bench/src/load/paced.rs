@@ -1,8 +1,7 @@
 //! Puts at a fixed pace, whether or not earlier ones are answered: what a moment without answers looks like to clients.
 
 use crate::error::{BenchError, Result};
-use nicekv_client::{ClientCore, Config, Outcome, Request};
-use nicekv_placement::Vrings;
+use nicekv_client::{ClientCore, Config, Keyspace, Outcome, Request};
 use nicekv_runtime::{UdpEndpoint, new_client_id, now, readable, wait};
 use nicekv_wire::{Expiry, Now, Operation};
 use std::net::SocketAddrV4;
@@ -17,19 +16,19 @@ const VALUE: &[u8] = b"sixty-four bytes or so, as in the other benches, to have 
 /// of them succeeded, on the boot-time clock, ascending.
 pub(crate) fn put(
     address: SocketAddrV4,
-    vrings: Vrings,
+    keyspace: Keyspace,
     keys: &[Vec<u8>],
     pace_ns: u64,
     stopped: &AtomicBool,
 ) -> Result<Vec<u64>> {
     let system = || BenchError::system("use the client's socket");
     let mut endpoint = UdpEndpoint::bind(address).map_err(system())?;
-    let mut core = ClientCore::new(Config::new(new_client_id().map_err(system())?, vrings));
+    let mut core = ClientCore::new(Config::new(new_client_id().map_err(system())?, keyspace));
     let mut successes_ns = Vec::new();
     let mut next_ns = now().boot_ns;
     for key in keys.iter().cycle() {
         let request = Request::update(key, Operation::Set { value: VALUE, expiry: Expiry::Never });
-        super::submit_request(&mut core, now(), request, ANSWER_TIMEOUT)?;
+        super::submit_request(&mut core, now(), keyspace.id, request, ANSWER_TIMEOUT)?;
         next_ns += pace_ns;
         while now().boot_ns < next_ns {
             endpoint.send_with(|out| core.poll_transmit(out)).map_err(system())?;

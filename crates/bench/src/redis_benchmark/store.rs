@@ -2,7 +2,7 @@
 
 use super::{CLIENT, NODES, PEER_PORT};
 use crate::error::{BenchError, Result};
-use crate::lab::{Engine, Lab, Network, Size};
+use crate::lab::{Engine, Lab, LabPlan, Network, Size};
 use crate::redis_server::{RedisServer, Role};
 use nicekv_lab::topology::{Host, RESP};
 use std::io::{BufRead, BufReader};
@@ -21,7 +21,7 @@ impl Store {
     pub(super) fn up(network: Option<Network>, engine: Engine, directory: &Path) -> Result<Self> {
         if let Some(network) = network {
             let size = Size { nodes: NODES, replicas: NODES };
-            return Lab::up(size, engine, network, directory).map(Self::Lab);
+            return Lab::up(&LabPlan::new(size, engine, network, directory)).map(Self::Lab);
         }
         let program = std::env::current_exe().map_err(BenchError::system("find the executable"))?;
         let mut command = Command::new(program);

@@ -9,15 +9,14 @@
 use super::load::MixedLoad;
 use super::workload::{Mix, Ops, Popularity};
 use crate::error::{BenchError, Result};
-use crate::lab::{Engine, Lab, Network, Size};
+use crate::keyspace;
+use crate::lab::{Engine, Lab, LabPlan, Network, Size};
 use crate::latencies::Latencies;
 use crate::load::{Limits, Measured};
-use nicekv_client::{Config, Coordination, Keyspace};
+use nicekv_client::{Config, Coordination};
 use nicekv_lab::topology::{Host, METADATA, WIRE_PORT};
-use nicekv_placement::{KeyspaceDefaults, KeyspaceSpec, RingsBase, parse_keyspaces};
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Stop, admin, new_client_id};
-use nicekv_wire::KeyspaceId;
 use serde_json::Value;
 use std::net::SocketAddrV4;
 use std::path::Path;
@@ -63,8 +62,8 @@ impl<'a> Field<'a> {
         let size = Size { nodes: NODES, replicas: REPLICAS };
         eprintln!("starting a lab of {NODES} nodes, {} engine, {}", engine.name(), network.name());
         let further = ["--keyspace", &keyspace, "--nodes-coordinate"];
-        let lab = Lab::with(size, engine, network, directory, &further)?;
-        let keyspace = known(&keyspace)?;
+        let lab = Lab::up(&LabPlan { further: &further, ..LabPlan::new(size, engine, network, directory) })?;
+        let keyspace = keyspace::known(&keyspace, size, RECORDS)?;
         let bind = || -> std::io::Result<Vec<MixedLoad>> {
             let load = |(coordination, _)| {
                 let nodes = (0..NODES).map(|node| SocketAddrV4::new(Host::Node(node).address(), WIRE_PORT));
@@ -125,17 +124,6 @@ impl<'a> Field<'a> {
         }
         Ok(all)
     }
-}
-
-/// What clients know of the keyspace.
-fn known(text: &str) -> Result<Keyspace> {
-    let (replicas, partitions, rings) = (REPLICAS.into(), RECORDS, RingsBase::Network);
-    let defaults = KeyspaceDefaults { id: KeyspaceId(1), replicas, partitions, rings };
-    let specs = parse_keyspaces([text], &defaults);
-    let specs: Vec<KeyspaceSpec> = specs.map_err(|error| BenchError::Failed(error.to_string()))?;
-    let spec = specs.first().ok_or_else(|| BenchError::Failed("no keyspace".into()))?;
-    let (id, replication, order) = (spec.id, spec.replication(), spec.order);
-    Ok(Keyspace { id, replication, order, ..spec.vrings(WIRE_PORT).into() })
 }
 
 /// In how many records of the keyspace a node is first, and last; least and most of all nodes.
