@@ -39,7 +39,8 @@ fn fill(redis: &mut Redis) {
 
 fn told(engine: &[&str]) {
     let scratch = tempfile::tempdir().unwrap();
-    let quorum = ["--keyspace", "sessions=replication=quorum,write-set=2,partitions=8"];
+    // All replicas hold what is acknowledged: else one that has missed a deletion counts a key more until somebody compares.
+    let quorum = ["--keyspace", "sessions=replication=quorum,write-set=3,partitions=8"];
     let up = Up::start(scratch.path(), &[engine, &quorum].concat());
     let mut redis = up.redis();
     fill(&mut redis);
