@@ -77,7 +77,7 @@ pub(crate) struct UpArguments {
     /// Of a quorum: so many copies hold what is acknowledged (k); a get asks R - k + 1
     #[arg(long, value_name = "K")]
     write_set: Option<u8>,
-    /// Another keyspace beside the default one, such as sessions=replication=quorum,write-set=2, orders=replication=chain or carts=replicas=2; may be repeated
+    /// Another keyspace beside the default one, such as sessions=replication=quorum,write-set=2, orders=range,chain or carts=replicas=2; may be repeated
     ///
     /// NAME alone, or NAME= and settings: id (1, 2, … in the order given, as in SELECT 1), replication, write-set, replicas, partitions,
     /// unicast and multicast (rings like 127.12.0.0/16). What is not said is as in the default keyspace, but for replication, which is

@@ -3,6 +3,7 @@
 //! ```text
 //!   sessions=replication=quorum,write-set=2,replicas=3,partitions=64,unicast=10.12.0.0/16,multicast=10.13.0.0/16
 //!   └ name   └ settings, in any order; what is not said comes from the cluster's defaults
+//!   orders=range,chain                 a value that no other setting has needs no name
 //! ```
 //!
 //! A specification that has passed [`KeyspaceSpec::check`] makes sense by itself, a list that has passed [`check_keyspaces`] as a whole. Its
@@ -153,7 +154,7 @@ pub enum Refusal {
     NameLength { length: usize },
     #[error("a name consists of letters, digits, '-', '_' and '.'")]
     NameCharacter,
-    #[error("{setting:?} is no setting like replicas=3")]
+    #[error("{setting:?} is no setting like replicas=3, nor range, hash, chain, multicast or quorum")]
     NoSetting { setting: String },
     #[error("there is no setting {setting:?}, only {SETTINGS}")]
     UnknownSetting { setting: String },

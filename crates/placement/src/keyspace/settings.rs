@@ -28,8 +28,8 @@ impl Settings {
     pub(super) fn parse(text: &str) -> Result<Self, Refusal> {
         let mut settings = Self::default();
         for setting in text.split(',').filter(|_| !text.is_empty()) {
-            let (name, value) =
-                setting.split_once('=').ok_or_else(|| Refusal::NoSetting { setting: setting.into() })?;
+            let said = setting.split_once('=').or_else(|| named_by_value(setting));
+            let (name, value) = said.ok_or_else(|| Refusal::NoSetting { setting: setting.into() })?;
             settings.set(name, value)?;
         }
         Ok(settings)
@@ -78,6 +78,15 @@ impl Settings {
             multicast: self.multicast.unwrap_or(default.multicast),
             ..default
         })
+    }
+}
+
+/// The setting that has this value and no other has: `range,chain` says enough.
+fn named_by_value(word: &str) -> Option<(&'static str, &str)> {
+    match word {
+        "hash" | "range" => Some(("partitioning", word)),
+        "multicast" | "chain" | "quorum" => Some(("replication", word)),
+        _ => None,
     }
 }
 

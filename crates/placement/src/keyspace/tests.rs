@@ -27,6 +27,8 @@ fn what_is_not_said_comes_from_the_defaults() {
     let spec = parse("sessions=replication=quorum,write-set=2,replicas=3,partitions=64").unwrap();
     assert_eq!(spec.replication(), Replication::Quorum(Quorum::new(3, 2).unwrap()));
     assert_eq!((spec.id, spec.partitions), (KeyspaceId(1), 64));
+    assert_eq!(parse("orders=range,chain"), parse("orders=partitioning=range,replication=chain"));
+    assert_eq!(parse("orders=hash,quorum,write-set=2"), parse("orders=replication=quorum,write-set=2"));
     let spec = parse("b=id=4,unicast=10.50.0.0/16").unwrap();
     assert_eq!((spec.unicast, spec.multicast), ([10, 50, 0, 0].into(), [10, 19, 0, 0].into()));
 }
@@ -48,8 +50,10 @@ fn every_refusal_says_why() {
     let long = "n".repeat(65);
     refused(&long, &format!("keyspace {long:?}: a name has 1 to 64 characters, this one has 65"));
     refused("a b", "keyspace \"a b\": a name consists of letters, digits, '-', '_' and '.'");
-    refused("a=b", "keyspace \"a\": \"b\" is no setting like replicas=3");
-    refused("a=replicas=3,", "keyspace \"a\": \"\" is no setting like replicas=3");
+    let words = "is no setting like replicas=3, nor range, hash, chain, multicast or quorum";
+    refused("a=b", &format!("keyspace \"a\": \"b\" {words}"));
+    refused("a=replicas=3,", &format!("keyspace \"a\": \"\" {words}"));
+    refused("a=range,partitioning=hash", "keyspace \"a\": partitioning is said twice");
     refused("a=engine=memory", &format!("keyspace \"a\": there is no setting \"engine\", only {SETTINGS}"));
     refused("a=id=1,id=1", "keyspace \"a\": id is said twice");
     let number = "but must be a number that is not too large";
