@@ -125,7 +125,7 @@ impl Switches {
     /// Whether no packet goes by any but the newest tables, at any switch.
     pub(crate) fn all_current(&self) -> bool {
         let newest = self.newest.generation;
-        // All of them: a switch below the head or the tail of a record leads there by what it knows itself (C12).
+        // All of them: a switch below the head or the tail of a record leads there by what it knows itself (C7 (a)).
         newest > 0 && self.switches.values().all(|switch| switch.acknowledged == newest)
     }
 
