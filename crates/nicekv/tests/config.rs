@@ -209,7 +209,11 @@ fn the_example_with_a_trunk_is_a_cluster() {
     let text = std::fs::read_to_string(path).unwrap();
     let examples: Vec<&str> =
         text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    let [first, second] = examples[..] else { panic!("{examples:?}") };
+    let [first, second, rack] = examples[..] else { panic!("{examples:?}") };
+    let mut alone = Files { directory: tempfile::tempdir().unwrap(), paths: Vec::new() };
+    alone.add("rack", &with_switches("switch", rack));
+    let output = alone.check();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let files = |homes: [&str; 3]| {
         let mut files = Files { directory: tempfile::tempdir().unwrap(), paths: Vec::new() };
         let mut metadata = with_switches("metadata", &format!("{first}\n{second}"));
