@@ -22,8 +22,8 @@ use nicekv_wire::{Duration, Now};
 use std::io;
 use std::net::{IpAddr, TcpListener, TcpStream};
 
-/// Most connections. Agents are fewer (`nicekv_metadata::SWITCHES_MAX`), so that there is always a visitor who can give way.
-const CONNECTIONS_MAX: usize = 544;
+/// Most connections beside one of each switch: so there is always a visitor who can give way.
+const VISITORS_MAX: usize = 64;
 /// Most visitors from one address.
 const VISITORS_PER_SOURCE_MAX: usize = 16;
 /// Connections accepted before other work is done.
@@ -97,6 +97,10 @@ impl Connections {
         Self { switches, open: Vec::new(), control_plane, strangers }
     }
 
+    fn connections_max(&self) -> usize {
+        self.switches.len() + VISITORS_MAX
+    }
+
     pub(super) fn interests(&self) -> impl Iterator<Item = PollFd<'_>> {
         self.open.iter().map(|connection| connection.stream.interest())
     }
@@ -123,7 +127,7 @@ impl Connections {
         let of_source = self.open.iter().filter(|other| other.is_visitor() && other.source == source);
         if of_source.count() >= VISITORS_PER_SOURCE_MAX {
             self.give_way(|visitor| visitor.source == source);
-        } else if self.open.len() >= CONNECTIONS_MAX {
+        } else if self.open.len() >= self.connections_max() {
             self.give_way(|_| true);
         }
         self.open.push(Connection {
