@@ -2,7 +2,8 @@
 
 use crate::cluster::Cluster;
 use crate::judge::{PROGRESS_NS, Report};
-use nicekv_wire::PartitionId;
+use crate::node::Node;
+use nicekv_wire::{NodeId, PartitionId};
 
 /// Whether somebody still holds what nobody needs, as far as the metadata service knows.
 fn has_leftovers(cluster: &Cluster) -> bool {
@@ -15,7 +16,8 @@ fn has_leftovers(cluster: &Cluster) -> bool {
 /// What a node holds of partitions that it has left, or whose keyspace is dropped, is discarded; what is dropped is not answered for.
 pub(crate) fn judge(cluster: &mut Cluster, report: &mut Report) {
     let end_ns = cluster.now_ns() + PROGRESS_NS;
-    cluster.run_until(end_ns, |cluster| !has_leftovers(cluster));
+    // Load may still move partitions: what one of them has just left is told with a node's next heartbeat only.
+    cluster.run_until(end_ns, |cluster| !has_leftovers(cluster) && needless(cluster).is_empty());
     judge_nodes(cluster, report);
     judge_dropped(cluster, report);
 }
@@ -27,11 +29,19 @@ fn judge_nodes(cluster: &Cluster, report: &mut Report) {
         let line = format!("{} leftovers, dropped: {:?}", status.leftovers, status.dropped);
         report.violations.push(format!("what nobody needs is kept (V): {line}"));
     }
-    for node in cluster.nodes() {
-        // What is removed is none of ours.
-        if status.nodes.iter().all(|known| known.id != node.id.0) {
-            continue;
-        }
+    let kept = needless(cluster).into_iter();
+    report
+        .violations
+        .extend(kept.map(|(node, id)| format!("{node} keeps something of partition {id} (R16)")));
+}
+
+/// Of each node of the cluster the first partition of which it holds something that nobody needs.
+fn needless(cluster: &Cluster) -> Vec<(NodeId, PartitionId)> {
+    let Some(metadata) = cluster.metadata() else { return Vec::new() };
+    let status = metadata.status();
+    // What is removed is none of ours.
+    let is_known = |id: NodeId| status.nodes.iter().any(|known| known.id == id.0);
+    let of_node = |node: &Node| {
         // An original that is away comes back to what it holds.
         let is_needed = |id: PartitionId| {
             let partition = status.partitions.iter().find(|partition| partition.id == id.0);
@@ -40,10 +50,10 @@ fn judge_nodes(cluster: &Cluster, report: &mut Report) {
                 is_member || known.away.contains(&node.id.to_string())
             })
         };
-        if let Some((id, _)) = node.disk.entries().keys().find(|(id, _)| !is_needed(*id)) {
-            report.violations.push(format!("{} keeps something of partition {id} (R16)", node.id));
-        }
-    }
+        let (id, _) = node.disk.entries().keys().find(|(id, _)| !is_needed(*id))?;
+        Some((node.id, *id))
+    };
+    cluster.nodes().iter().filter(|node| is_known(node.id)).filter_map(of_node).collect()
 }
 
 /// Nobody answers for a keyspace that is gone (R16).
