@@ -25,7 +25,7 @@ pub struct Shape {
 
 impl Shape {
     /// With a primary.
-    pub fn multicast(replicas: usize, partition_bits: u8) -> Self {
+    pub const fn multicast(replicas: usize, partition_bits: u8) -> Self {
         Self {
             replicas,
             write_set: None,
@@ -37,12 +37,12 @@ impl Shape {
     }
 
     /// Of chains.
-    pub fn chain(replicas: usize, partition_bits: u8) -> Self {
+    pub const fn chain(replicas: usize, partition_bits: u8) -> Self {
         Self { is_chain: true, ..Self::multicast(replicas, partition_bits) }
     }
 
     /// By quorum.
-    pub fn quorum(replicas: usize, write_set: u8) -> Self {
+    pub const fn quorum(replicas: usize, write_set: u8) -> Self {
         Self { write_set: Some(write_set), ..Self::multicast(replicas, 0) }
     }
 

@@ -10,7 +10,6 @@ use crate::node::Kept;
 use crate::scenarios::PARTITION;
 use crate::scenarios::told::quiet;
 use nicekv_metadata::PartitionChange;
-use nicekv_wire::KeyOrder;
 
 /// A short run: what comes before, and what is looked at.
 pub struct Script {
@@ -22,16 +21,9 @@ pub struct Script {
     act: fn(&mut Cluster),
 }
 
-const PRIMARY: Shape = Shape {
-    replicas: 3,
-    write_set: None,
-    is_chain: false,
-    partition_bits: 0,
-    order: KeyOrder::Hash,
-    migrates: false,
-};
-const HALVES: Shape = Shape { partition_bits: 1, ..PRIMARY };
-const QUORUM: Shape = Shape { write_set: Some(2), ..PRIMARY };
+const PRIMARY: Shape = Shape::multicast(3, 0);
+const HALVES: Shape = Shape::multicast(3, 1);
+const QUORUM: Shape = Shape::quorum(3, 2);
 
 /// All of them.
 pub const SCRIPTS: &[Script] = &[

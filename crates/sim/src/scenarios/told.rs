@@ -15,18 +15,10 @@ use crate::node::Kept;
 use crate::trunks::Trunks;
 use nicekv_client::Coordination;
 use nicekv_metadata::Timing;
-use nicekv_wire::{Duration, KeyOrder};
+use nicekv_wire::Duration;
 
-const PRIMARY: Shape = Shape {
-    replicas: 3,
-    write_set: None,
-    is_chain: false,
-    partition_bits: 0,
-    order: KeyOrder::Hash,
-    migrates: false,
-};
-
-const CHAIN: Shape = Shape { is_chain: true, ..PRIMARY };
+const PRIMARY: Shape = Shape::multicast(3, 0);
+const CHAIN: Shape = Shape::chain(3, 0);
 
 /// A story.
 pub struct Story {
@@ -140,7 +132,7 @@ pub const STORIES: &[Story] = &[
         shows: "A quorum keyspace, two of three replicas hold a put. A node is drained, and the fourth one takes its place: it merges what that\n\
                 one holds, which tells nobody of a put that its successor does not hold. The successor answers when the other can no more.",
         nodes: 4,
-        keyspace: Shape { write_set: Some(2), ..PRIMARY },
+        keyspace: Shape::quorum(3, 2),
         tell: |teller| {
             teller.put(0, "blue");
             teller.run(40);
