@@ -22,6 +22,8 @@ pub struct Plan {
     pub keyspaces: Vec<KeyspaceSpec>,
     /// Where data are kept, a directory for each host in it; `None` for a cluster in memory.
     pub data_directory: Option<PathBuf>,
+    /// Of the metadata service, which remembers the nodes of a cluster in memory, too: it may be killed without them.
+    pub metadata_directory: PathBuf,
     /// UDP port of the vrings, of the nodes and of the metadata service.
     pub wire_port: u16,
     /// The instances of the metadata service, at least one.
@@ -180,6 +182,7 @@ impl Plan {
             write_set: None,
             keyspaces: Vec::new(),
             data_directory: data_directory.map(Path::to_path_buf),
+            metadata_directory: kept.join(Host::Metadata.to_string()),
             wire_port: WIRE_PORT,
             metadata: ports(hosts).filter_map(instance).collect(),
             etcd: hosts.iter().filter_map(member).collect(),

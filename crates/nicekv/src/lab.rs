@@ -14,7 +14,7 @@ use nicekv_lab::{
 use nicekv_placement::{Vrings, partitions_for};
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         multicast_vring: multicast,
         // A get by quorum asks several replicas: there is nothing to spread.
         clients: plan.write_set.is_none().then(|| format!("{clients}/{clients_length}")),
-        metadata: metadata(plan, directory(MetadataSection::FIRST)),
+        metadata: metadata(plan),
         nodes: plan.nodes.iter().map(node).collect(),
         switches: switches(plan),
         gateways: plan.gateways.iter().map(|name| gateway(plan, name)).collect(),
@@ -74,7 +74,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
 }
 
 /// The first instance of the metadata service, and in it the others.
-fn metadata(plan: &Plan, directory: Option<PathBuf>) -> MetadataSection {
+fn metadata(plan: &Plan) -> MetadataSection {
     let is_plain = !plan.edges.is_empty();
     let instance = |planned: &PlannedInstance| InstanceSection {
         name: planned.name.clone(),
@@ -97,7 +97,7 @@ fn metadata(plan: &Plan, directory: Option<PathBuf>) -> MetadataSection {
         switch_port,
         switch,
         control,
-        data_directory: directory.filter(|_| store == Store::File),
+        data_directory: (store == Store::File).then(|| plan.metadata_directory.clone()),
         metrics,
         store,
         endpoints: plan.etcd.iter().map(|member| format!("http://{member}")).collect(),

@@ -241,11 +241,8 @@ pub(crate) fn run_metadata(
     if config.metadata.store == Store::Etcd {
         return run_alone(name, prepare_shared(config, name, endpoint, listeners)?, metrics);
     }
-    let directory = match &config.metadata.data_directory {
-        Some(path) => Some(open_directory(path, config.cluster()?, "metadata")?),
-        None => None,
-    };
-    run_alone(name, prepare_metadata(config, directory, endpoint, listeners)?, metrics)
+    let directory = open_directory(&config.metadata.data_directory(), config.cluster()?, "metadata")?;
+    run_alone(name, prepare_metadata(config, Some(directory), endpoint, listeners)?, metrics)
 }
 
 /// `nicekv node`

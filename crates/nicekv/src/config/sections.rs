@@ -174,6 +174,12 @@ impl MetadataSection {
         self.lease_ms.unwrap_or(Self::LEASE_MS)
     }
 
+    /// Where the state is, if etcd does not have it. There is no service without: one that comes back and knows nothing would
+    /// found the cluster anew, at term 1, and no switch would obey it.
+    pub(crate) fn data_directory(&self) -> PathBuf {
+        self.data_directory.clone().unwrap_or_else(|| usual_directory(Self::FIRST))
+    }
+
     /// What makes no sense together, in one line.
     pub(crate) fn check(&self) -> Result<(), String> {
         let all = self.all();
@@ -309,9 +315,12 @@ impl SwitchSection {
     /// Where the agent keeps the newest term. There is no switch without: an older controller could reach one that has just
     /// started.
     pub(crate) fn data_directory(&self) -> PathBuf {
-        let default = || Path::new("/var/lib/nicekv").join(&self.name);
-        self.data_directory.clone().unwrap_or_else(default)
+        self.data_directory.clone().unwrap_or_else(|| usual_directory(&self.name))
     }
+}
+
+fn usual_directory(name: &str) -> PathBuf {
+    Path::new("/var/lib/nicekv").join(name)
 }
 
 /// One of `ports`.

@@ -178,7 +178,11 @@ fn wait_for(lab: &LabUnderTest, holds: impl Fn(&Value) -> bool) {
         if holds(&status) {
             return;
         }
-        assert!(Instant::now() < deadline, "the cluster stays like this: {status:#}");
+        assert!(
+            Instant::now() < deadline,
+            "the cluster stays like this, {}: {status:#}",
+            status["why_not_ready"]
+        );
         std::thread::sleep(POLL_PAUSE);
     }
 }
