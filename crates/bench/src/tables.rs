@@ -3,7 +3,7 @@
 //! ```text
 //!   client ══ port ─▶ pipeline ─▶ one of 255 ports ══ node          with one entry in each ring,  then
 //!   64 addresses, random vnodes                                     4,096 + 16,384 + 4,096 entries, 1,024 groups, 255 servers
-//!                                                                   and of a keyspace by range: 1 record, then 10,240 beside all that
+//!                                                                   and of a keyspace by range: 1 record, then 10,240 beside all that; 1, then 4,096 of one node
 //! ```
 //!
 //! There is no cluster: namespaces, cables, the programs and their loader. A thread sends as fast as it can, each datagram goes the whole way in
@@ -59,25 +59,40 @@ enum Kind {
     /// Of keyspaces by range.
     RecordGet,
     RecordPut,
+    /// The same where one node has all records.
+    PlainRecordGet,
+    PlainRecordPut,
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::Get, Self::Put, Self::RecordGet, Self::RecordPut];
+    const ALL: [Self; 6] =
+        [Self::Get, Self::Put, Self::RecordGet, Self::RecordPut, Self::PlainRecordGet, Self::PlainRecordPut];
 
     /// Next to nothing, and everything.
     fn fills(self) -> [Fill; 2] {
         match self {
             Self::Get | Self::Put => [Fill::Empty, Fill::Full],
             Self::RecordGet | Self::RecordPut => [Fill::OneRecord, Fill::Records],
+            Self::PlainRecordGet | Self::PlainRecordPut => [Fill::OneRecord, Fill::RecordsOnly],
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Self::Get => "get",
-            Self::Put => "put to three",
-            Self::RecordGet => "get by record",
-            Self::RecordPut => "put by record to three",
+            Self::Get => "get, tables full",
+            Self::Put => "put to three, tables full",
+            Self::RecordGet => "get by record, tables full",
+            Self::RecordPut => "put by record to three, tables full",
+            Self::PlainRecordGet => "get, 4,096 records",
+            Self::PlainRecordPut => "put to three, 4,096 records",
+        }
+    }
+
+    /// What it is compared with.
+    fn peer(self) -> &'static str {
+        match self {
+            Self::PlainRecordGet | Self::PlainRecordPut => "1 record",
+            _ => "empty tables",
         }
     }
 
@@ -85,7 +100,7 @@ impl Kind {
         match self {
             Self::Get => Table::Unicast,
             Self::Put => Table::Multicast,
-            Self::RecordGet | Self::RecordPut => Table::Record,
+            Self::RecordGet | Self::RecordPut | Self::PlainRecordGet | Self::PlainRecordPut => Table::Record,
         }
     }
 
@@ -94,8 +109,8 @@ impl Kind {
         let ring = match self {
             Self::Get => VringConfig::DEFAULT.unicast,
             Self::Put => VringConfig::DEFAULT.multicast,
-            Self::RecordGet => fill::RECORDS.unicast,
-            Self::RecordPut => fill::RECORDS.multicast,
+            Self::RecordGet | Self::PlainRecordGet => fill::RECORDS.unicast,
+            Self::RecordPut | Self::PlainRecordPut => fill::RECORDS.multicast,
         };
         Ipv4Addr::from(ring.first())
     }
@@ -105,7 +120,7 @@ impl Kind {
         let (key, op) = (b"key".as_slice(), OpId { client: ClientId(1), sequence: 1 });
         let (keyspace, digest) = match self {
             Self::Get | Self::Put => (KeyspaceId::DEFAULT, key_digest(key)),
-            Self::RecordGet | Self::RecordPut => {
+            _ => {
                 let value = u128::from(vnode) << 112 | key_digest(key).match_value() >> 16;
                 (fill::KEYSPACE, KeyDigest::of_match_value(value))
             }
@@ -113,10 +128,10 @@ impl Kind {
         let reply_to = None;
         let mut bytes = Vec::new();
         match self {
-            Self::Get | Self::RecordGet => {
+            Self::Get | Self::RecordGet | Self::PlainRecordGet => {
                 Get { keyspace, op, digest, reply_to, forwarded: None, key }.encode(&mut bytes);
             }
-            Self::Put | Self::RecordPut => {
+            Self::Put | Self::RecordPut | Self::PlainRecordPut => {
                 let (watermark, condition, return_old) = (0, Condition::Always, false);
                 let operation = Operation::Delete;
                 Update { keyspace, op, digest, reply_to, watermark, condition, return_old, operation, key }
@@ -292,11 +307,11 @@ fn comparisons(arguments: &TablesArguments, all: Vec<(Kind, Hook, Figures)>) -> 
             bench: "tables",
             target: matches!(kind, Kind::Get | Kind::RecordGet).then_some("P10"),
             goal: Some(Goal::AtLeast(KEPT_MIN)),
-            title: format!("{}, tables full", kind.name()),
+            title: kind.name().into(),
             network: Some(hook.name()),
             metric: "packet_rate",
             unit: "1/s",
-            peer: "empty tables",
+            peer: kind.peer(),
             parameters: parameters.clone(),
             rounds: figures.rates,
             costs: Rounds { pairs: figures.costs.pairs.clone() },
@@ -306,11 +321,11 @@ fn comparisons(arguments: &TablesArguments, all: Vec<(Kind, Hook, Figures)>) -> 
             bench: "tables",
             target: None,
             goal: None,
-            title: format!("{}, tables full, in the program", kind.name()),
+            title: format!("{}, in the program", kind.name()),
             network: Some(hook.name()),
             metric: "program_time",
             unit: "ns",
-            peer: "empty tables",
+            peer: kind.peer(),
             parameters,
             rounds: figures.program,
             costs: figures.costs,

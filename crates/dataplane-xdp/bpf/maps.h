@@ -27,14 +27,23 @@ struct nicekv_vnodes {
 	__u16 by_records;
 };
 
+/* The records of a pair of rings, and where the search for one begins; ../src/layout.rs says how. */
+struct nicekv_segment {
+	__u64 first[2];
+	__u32 begin;
+	__u32 count;
+	__u32 guesses;
+	__u32 cells;
+	__u32 shift;
+	__u32 reserved;
+};
+
 /* All records, those of a pair of rings beside each other, ascending: with which value each begins, upper and lower half, and its number. */
 struct nicekv_records {
-	struct {
-		__u32 begin;
-		__u32 count;
-	} segments[NICEKV_VRINGS_MAX];
+	struct nicekv_segment segments[NICEKV_VRINGS_MAX];
 	__u64 firsts[NICEKV_RECORD_PLACES][2];
 	__u16 numbers[NICEKV_RECORD_PLACES];
+	__u16 guesses[NICEKV_RECORD_GUESSES];
 };
 
 struct nicekv_hits {

@@ -66,22 +66,42 @@ static __always_inline bool is_up_to(__u64 high, __u64 low, const __u64 *bound)
 	return high < bound[0] || (high == bound[0] && low <= bound[1]);
 }
 
+/* Which of the segment's cells a value is in that is none before its first. */
+static __always_inline __u32 cell_of(const struct nicekv_segment *segment, __u64 high, __u64 low)
+{
+	__u32 shift = segment->shift, last = segment->cells - 1;
+	__u64 cell;
+
+	high -= segment->first[0] + (low < segment->first[1]);
+	low -= segment->first[1];
+	if (shift >= 64)
+		cell = high >> (shift & 63);
+	else if (high >> shift)
+		return last;
+	else
+		cell = shift ? high << (64 - shift) | low >> shift : low;
+	return cell < last ? cell : last;
+}
+
 /*
  * The number of the last record of a pair of rings that begins with this value or before; 0: there is none. A call, so that it is verified by
- * itself. Each step halves what is left, and never asks for more steps than all places need.
+ * itself. Guesses say between which places it is. Each step halves what is left, and never asks for more steps than all places need.
  */
 __noinline __u32 record_of(__u32 slot, __u32 pair, __u64 high, __u64 low)
 {
 	struct nicekv_records *found = bpf_map_lookup_elem(&records, &slot);
-	__u32 at, left;
+	const struct nicekv_segment *segment;
+	__u32 at, left, cell;
 
 	if (!found)
 		return 0;
-	pair %= NICEKV_VRINGS_MAX;
-	left = found->segments[pair].count;
-	at = found->segments[pair].begin % NICEKV_RECORD_PLACES;
-	if (!left)
+	segment = &found->segments[pair % NICEKV_VRINGS_MAX];
+	if (!segment->count || high < segment->first[0] || (high == segment->first[0] && low < segment->first[1]))
 		return 0;
+	cell = segment->guesses + cell_of(segment, high, low);
+	at = found->guesses[cell % NICEKV_RECORD_GUESSES];
+	left = found->guesses[(cell + 1) % NICEKV_RECORD_GUESSES] - at + 1;
+	at = (segment->begin + at) % NICEKV_RECORD_PLACES;
 #pragma clang loop unroll(disable)
 	for (int step = 0; step < NICEKV_RECORD_STEPS && left > 1; step++) {
 		__u32 half = left / 2;
@@ -92,8 +112,6 @@ __noinline __u32 record_of(__u32 slot, __u32 pair, __u64 high, __u64 low)
 			at = middle;
 		left -= half;
 	}
-	if (high < found->firsts[at][0] || (high == found->firsts[at][0] && low < found->firsts[at][1]))
-		return 0;
 	return found->numbers[at];
 }
 

@@ -22,8 +22,8 @@ use nicekv_dataplane::{
 };
 
 use crate::layout::{
-    ChainNodes, Division, IGNORED_BITS_MAX, MulticastRoute, RECORD_PLACES, RecordRoute, Records, Segment,
-    UnicastRoute, Vnodes, numbers,
+    ChainNodes, Division, IGNORED_BITS_MAX, MulticastRoute, RECORD_GUESSES, RECORD_PLACES, RecordRoute,
+    Records, Segment, UnicastRoute, Vnodes, numbers,
 };
 
 /// The entries of a ring: prefixes with their numbers, the shortest first.
@@ -186,16 +186,47 @@ pub(crate) fn records(begins: &[(usize, u128, u16)]) -> Box<Records> {
         segments: [Segment::default(); VRINGS_MAX],
         firsts: [[0; 2]; RECORD_PLACES],
         numbers: [0; RECORD_PLACES],
+        guesses: [0; RECORD_GUESSES],
     });
-    for (place, &(pair, first, number)) in begins.iter().enumerate() {
-        (records.firsts[place], records.numbers[place]) = (halves(first), number);
-        let segment = &mut records.segments[pair];
-        if segment.count == 0 {
-            segment.begin = place as u32;
+    let (mut begin, mut guessed) = (0, 0);
+    for of_pair in begins.chunk_by(|one, next| one.0 == next.0) {
+        for (place, &(_, first, number)) in (begin..).zip(of_pair) {
+            (records.firsts[place], records.numbers[place]) = (halves(first), number);
         }
-        segment.count += 1;
+        let firsts: Vec<u128> = of_pair.iter().map(|(_, first, _)| *first).collect();
+        let (shift, guesses) = guesses(&firsts);
+        records.segments[of_pair[0].0] = Segment {
+            first: halves(firsts[0]),
+            begin: begin as u32,
+            count: firsts.len() as u32,
+            guesses: guessed as u32,
+            cells: guesses.len() as u32 - 1,
+            shift,
+            reserved: 0,
+        };
+        records.guesses[guessed..][..guesses.len()].copy_from_slice(&guesses);
+        (begin, guessed) = (begin + of_pair.len(), guessed + guesses.len());
     }
     records
+}
+
+/// Cells of equal size over what is from the first of these values to the last, and a guess for where each begins and the last ends. Where values
+/// are spread evenly, hardly more than one begins in a cell; where they are not, more is left to be halved.
+fn guesses(firsts: &[u128]) -> (u32, Vec<u16>) {
+    let (base, span) = (firsts[0], firsts[firsts.len() - 1] - firsts[0]);
+    let cells = firsts.len().next_power_of_two();
+    let shift = (u128::BITS - span.leading_zeros()).saturating_sub(cells.ilog2());
+    let mut last = 0;
+    let mut guess = |cell: usize| {
+        let within = (cell as u128) << shift;
+        while firsts.get(last + 1).is_some_and(|next| next - base <= within) {
+            last += 1;
+        }
+        last as u16
+    };
+    let mut guesses: Vec<u16> = (0..cells).map(&mut guess).collect();
+    guesses.push(firsts.len() as u16 - 1);
+    (shift, guesses)
 }
 
 /// By partition, longest prefixes first.
@@ -262,12 +293,35 @@ mod tests {
     }
 
     #[test]
+    fn what_is_in_a_cell_begins_between_two_guesses() {
+        let spread: Vec<u128> = (0..1000).map(|number| number * (u128::MAX / 1000)).collect();
+        let crowded: Vec<u128> = [0, 1, 2, 3, 1 << 100, u128::MAX].into();
+        let beside: Vec<u128> = (7..=20).collect();
+        for (firsts, halvings) in
+            [(spread, 1), (crowded, 2), (beside, 1), (vec![5], 0), (vec![0, u128::MAX], 1)]
+        {
+            let (shift, guesses) = guesses(&firsts);
+            assert_eq!(guesses.len(), firsts.len().next_power_of_two() + 1);
+            let around =
+                firsts.iter().flat_map(|first| [first.saturating_sub(1), *first, first.saturating_add(1)]);
+            for value in around.filter(|value| *value >= firsts[0]) {
+                let cell = ((value - firsts[0]) >> shift).min(guesses.len() as u128 - 2) as usize;
+                let at = firsts.partition_point(|first| *first <= value) - 1;
+                let (low, high) = (usize::from(guesses[cell]), usize::from(guesses[cell + 1]));
+                assert!((low..=high).contains(&at), "{value:x}: {at} is not from {low} to {high}");
+                assert!((high - low).next_power_of_two().ilog2() <= halvings, "{low} to {high}");
+            }
+        }
+    }
+
+    #[test]
     fn records_of_a_pair_are_beside_each_other_in_their_order() {
         let begins = [(1, 0, 7), (1, 5, 3), (1, u128::MAX, 9), (4, 1 << 64, 2)];
         let records = records(&begins);
-        let segment = |begin, count| Segment { begin, count };
-        assert_eq!((records.segments[1], records.segments[4]), (segment(0, 3), segment(3, 1)));
-        assert_eq!(records.segments[0], segment(0, 0));
+        let places = |pair: usize| (records.segments[pair].begin, records.segments[pair].count);
+        assert_eq!((places(0), places(1), places(4)), ((0, 0), (0, 3), (3, 1)));
+        let guessed = |pair: usize| (records.segments[pair].guesses, records.segments[pair].cells);
+        assert_eq!((guessed(1), guessed(4)), ((0, 4), (5, 1)));
         assert_eq!(records.numbers[..5], [7, 3, 9, 2, 0]);
         assert_eq!(records.firsts[..4], [[0, 0], [0, 5], [u64::MAX, u64::MAX], [1, 0]]);
     }

@@ -17,6 +17,8 @@ pub(super) enum Fill {
     OneRecord,
     /// Of as many as fit, beside all else that does.
     Records,
+    /// Of 4,096, all where the one is, and nothing else: what is measured is the search.
+    RecordsOnly,
 }
 
 /// The rings of the keyspace by range, and its number.
@@ -92,17 +94,26 @@ impl Fill {
             }
             Self::OneRecord => TableSet { record: vec![record(0, 0, u128::MAX, nodes)], ..tables },
             Self::Records => {
-                let part = u128::MAX / RecordEntry::CAPACITY as u128;
-                let of_part = |number: usize| {
-                    let first = number as u128 * part;
-                    let last = if number + 1 == RecordEntry::CAPACITY { u128::MAX } else { first + part - 1 };
-                    record(number, first, last, nodes)
-                };
-                let record = (0..RecordEntry::CAPACITY).map(of_part).collect();
-                TableSet { record, ..Self::Full.tables(nodes) }
+                TableSet { record: records(RecordEntry::CAPACITY, nodes), ..Self::Full.tables(nodes) }
+            }
+            Self::RecordsOnly => {
+                let RecordEntry { host, members, .. } = record(0, 0, u128::MAX, nodes);
+                let moved = |entry| RecordEntry { host, members: members.clone(), ..entry };
+                TableSet { record: records(4096, nodes).into_iter().map(moved).collect(), ..tables }
             }
         }
     }
+}
+
+/// So many of equal size, which cover all values.
+fn records(count: usize, nodes: u16) -> Vec<RecordEntry> {
+    let part = u128::MAX / count as u128;
+    let of_part = |number: usize| {
+        let first = number as u128 * part;
+        let last = if number + 1 == count { u128::MAX } else { first + part - 1 };
+        record(number, first, last, nodes)
+    };
+    (0..count).map(of_part).collect()
 }
 
 fn to_host(destination: Prefix, partition: u32, host: HostId) -> UnicastEntry {
