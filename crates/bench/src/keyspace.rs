@@ -4,8 +4,46 @@ use crate::error::{BenchError, Result};
 use crate::lab::Size;
 use nicekv_client::Keyspace;
 use nicekv_lab::topology::WIRE_PORT;
-use nicekv_placement::{KeyspaceDefaults, RingsBase, parse_keyspaces};
+use nicekv_placement::{KeyspaceDefaults, RingsBase, Vrings, parse_keyspaces};
 use nicekv_wire::KeyspaceId;
+
+/// Partitions of the keyspace of chains.
+const CHAINS: u32 = 64;
+
+/// How puts reach all replicas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Replicated {
+    /// By a primary
+    #[default]
+    Multicast,
+    /// From one to the next
+    Chain,
+}
+
+impl Replicated {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Multicast => "multicast",
+            Self::Chain => "chain",
+        }
+    }
+
+    /// What the lab is told of the keyspace; none: it has it anyway.
+    pub(crate) fn keyspace(self) -> Option<String> {
+        match self {
+            Self::Multicast => None,
+            Self::Chain => Some(format!("chains=id=1,replication=chain,partitions={CHAINS}")),
+        }
+    }
+
+    /// What the clients of a lab of this size are told.
+    pub(crate) fn known(self, size: Size) -> Result<Keyspace> {
+        match self.keyspace() {
+            None => Ok(Vrings::on_network(WIRE_PORT).into()),
+            Some(text) => known(&text, size, CHAINS),
+        }
+    }
+}
 
 /// The keyspace of this text, in a lab of this size whose partitions are so many.
 pub(crate) fn known(text: &str, size: Size, partitions: u32) -> Result<Keyspace> {

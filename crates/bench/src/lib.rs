@@ -7,6 +7,7 @@
 //!   outage ─▶ lab ─▶ load::paced ─▶ statistics
 //!   profile ─▶ lab ─▶ load::native, cost
 //!   redis-benchmark ─▶ `nicekv up`, or a lab's gateway, redis_server ─▶ redis-benchmark, load::redis ─▶ statistics ─▶ report
+//!   chains ─▶ lab ─▶ load::native ─▶ statistics ─▶ report
 //!   overload ─▶ lab ─▶ load::open ─▶ statistics
 //!   turbokv-… ─▶ lab ─▶ turbokv::load ─▶ statistics ─▶ report
 //!   tables ─▶ namespaces and a bare switch ─▶ statistics ─▶ report
@@ -21,6 +22,7 @@
 //! * Every answer is checked. A run with a wrong or missing answer fails and prints no figures.
 
 mod arguments;
+mod chains;
 mod cost;
 mod curves;
 mod error;
@@ -43,6 +45,7 @@ mod turbokv;
 mod workload;
 mod zipf;
 
+pub use chains::ChainsArguments;
 pub use error::BenchError;
 pub use outage::OutageArguments;
 pub use overload::OverloadArguments;
@@ -66,6 +69,8 @@ pub enum BenchCommand {
     Profile(ProfileArguments),
     /// Compare with Redis as redis-benchmark does, in `nicekv up` and, with --lab, from a lab's client
     RedisBenchmark(RedisBenchmarkArguments),
+    /// Compare durable puts along chains with puts by multicast; needs root
+    Chains(ChainsArguments),
     /// Ask a lab for more than it can do: what is answered, and what is sent twice; needs root
     Overload(OverloadArguments),
     /// Compare a switch in the kernel with every table full and with next to nothing in them, at XDP and at tc; needs root
@@ -94,6 +99,7 @@ pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
         BenchCommand::Outage(arguments) => outage::run(arguments),
         BenchCommand::Profile(arguments) => profile::run(arguments),
         BenchCommand::RedisBenchmark(arguments) => redis_benchmark::run(arguments),
+        BenchCommand::Chains(arguments) => chains::run(arguments),
         BenchCommand::Overload(arguments) => overload::run(arguments),
         BenchCommand::Tables(arguments) => tables::run(arguments),
         BenchCommand::TurbokvFig13(arguments) => turbokv::run(Figure::Fig13, arguments),

@@ -70,13 +70,19 @@ impl Measured {
 }
 
 /// Hands an op to a client of ours, to be answered within `timeout`.
-fn submit(core: &mut ClientCore, now: Now, step: &Step, timeout: Duration) -> Result<Ticket> {
+fn submit(
+    core: &mut ClientCore,
+    now: Now,
+    keyspace: KeyspaceId,
+    step: &Step,
+    timeout: Duration,
+) -> Result<Ticket> {
     let (key, value) = (step.key(), step.value());
     let request = match step.is_get() {
         true => Request::Get { key: &key },
         false => Request::update(&key, Operation::Set { value: &value, expiry: Expiry::Never }),
     };
-    submit_request(core, now, KeyspaceId::DEFAULT, request, timeout)
+    submit_request(core, now, keyspace, request, timeout)
 }
 
 fn submit_request(

@@ -13,6 +13,7 @@ mod tracer;
 use crate::arguments::{FileArguments, LengthArguments, NetworkArguments};
 use crate::cost::{MachineTime, ProcessCounts};
 use crate::error::{BenchError, Result};
+use crate::keyspace::Replicated;
 use crate::lab::{Engine, Lab, LabPlan, Size};
 use crate::load::native::{Callers, NativeLoad};
 use crate::load::{Limits, Measured};
@@ -20,8 +21,7 @@ use crate::plot::{Bar, Panel};
 use crate::report;
 use crate::statistics::Summary;
 use crate::workload::{Sequence, VALUE_BYTES, Work};
-use nicekv_lab::topology::{Host, WIRE_PORT};
-use nicekv_placement::Vrings;
+use nicekv_lab::topology::Host;
 use nicekv_runtime::Stop;
 use serde_json::{Value, json};
 use std::net::SocketAddrV4;
@@ -54,6 +54,9 @@ const PERF_STARTS: Duration = Duration::from_millis(200);
 pub struct ProfileArguments {
     #[command(flatten)]
     length: LengthArguments,
+    /// How what is put is replicated
+    #[arg(long, value_enum, default_value_t)]
+    replication: Replicated,
     #[command(flatten)]
     network: NetworkArguments,
     #[command(flatten)]
@@ -73,6 +76,7 @@ struct Share {
 /// One kind of op.
 struct Profile {
     name: &'static str,
+    replication: &'static str,
     callers: usize,
     measured: Measured,
     soft_interrupts: Duration,
@@ -83,13 +87,16 @@ pub(crate) fn run(arguments: &ProfileArguments) -> Result<()> {
     let stop = Stop::new();
     stop.on_signals().map_err(BenchError::system("handle signals"))?;
     let directory = arguments.files.directory()?;
+    let keyspace = arguments.replication.keyspace();
+    let further: Vec<&str> = keyspace.iter().flat_map(|text| ["--keyspace", text]).collect();
     let mut profiles = Vec::new();
     let kinds = [
         (Engine::Memory, [("get", Work::Get), ("put", Work::Put)].as_slice()),
         (Engine::Durable, [("durable put", Work::Put)].as_slice()),
     ];
     for (engine, works) in kinds {
-        let lab = Lab::up(&LabPlan::new(SIZE, engine, arguments.network.network(), directory.path()))?;
+        let plan = LabPlan::new(SIZE, engine, arguments.network.network(), directory.path());
+        let lab = Lab::up(&LabPlan { further: &further, ..plan })?;
         let mut roles = lab.processes()?;
         roles.push((LOAD.into(), std::process::id()));
         for &(name, work) in works {
@@ -114,7 +121,8 @@ fn measure(
 ) -> Result<Profile> {
     let duration = arguments.length.round_time();
     let limits = |duration| Limits { duration, stop };
-    let bind = || NativeLoad::bind(SocketAddrV4::new(CLIENT.address(), 0), Vrings::on_network(WIRE_PORT));
+    let keyspace = arguments.replication.known(SIZE)?;
+    let bind = || NativeLoad::bind(SocketAddrV4::new(CLIENT.address(), 0), keyspace);
     let mut load = lab.inside(CLIENT, bind)?.map_err(BenchError::system("make a client's socket"))?;
     load.run(Sequence::new(Work::Preload, 0), Callers::single(64), limits(PRELOAD_TIMEOUT))?;
     load.run(Sequence::new(work, 0), Callers::single(callers), limits(WARM_UP))?;
@@ -143,7 +151,8 @@ fn measure(
         allocations: allocations[index].as_ref().map(|counts| counts.iter().sum()),
     });
     let shares = shares.collect();
-    Ok(Profile { name, callers, measured, soft_interrupts: machine.soft_interrupts, shares })
+    let replication = arguments.replication.name();
+    Ok(Profile { name, replication, callers, measured, soft_interrupts: machine.soft_interrupts, shares })
 }
 
 /// This process' socket is in the client's network namespace, this process is not. An edge is in that of its host, whose datagrams are
@@ -239,7 +248,7 @@ impl Profile {
 
     fn parameters(&self, role: &str) -> Value {
         json!({
-            "work": self.name, "callers": self.callers, "role": role,
+            "work": self.name, "replication": self.replication, "callers": self.callers, "role": role,
             "nodes": SIZE.nodes, "replicas": SIZE.replicas, "value_bytes": VALUE_BYTES,
         })
     }

@@ -6,12 +6,13 @@ use crate::error::{BenchError, Result};
 use crate::workload::{Sequence, Step};
 use nicekv_client::{Answer, Config, Keyspace, OperationError, Outcome};
 use nicekv_runtime::{new_client_id, now};
-use nicekv_wire::Now;
+use nicekv_wire::{KeyspaceId, Now};
 use std::net::SocketAddrV4;
 
 /// A client of a NICEKV cluster.
 pub(crate) struct NativeLoad {
     driver: Driver,
+    keyspace: KeyspaceId,
     /// What each request in flight asks for, and for which caller, by the index of its ticket.
     steps: Vec<Option<(Step, usize)>>,
     /// How many ops of each caller are in flight.
@@ -38,8 +39,10 @@ impl Callers {
 impl NativeLoad {
     /// A client whose socket belongs to the calling thread's network namespace.
     pub(crate) fn bind(address: SocketAddrV4, keyspace: impl Into<Keyspace>) -> std::io::Result<Self> {
+        let keyspace = keyspace.into();
+        let id = keyspace.id;
         let driver = Driver::bind(address, Config::new(new_client_id()?, keyspace))?;
-        Ok(Self { driver, steps: Vec::new(), callers: Vec::new(), free: Vec::new() })
+        Ok(Self { driver, keyspace: id, steps: Vec::new(), callers: Vec::new(), free: Vec::new() })
     }
 
     /// Runs `sequence`.
@@ -79,7 +82,7 @@ impl NativeLoad {
     }
 
     fn submit(&mut self, now: Now, step: Step, caller: usize) -> Result<()> {
-        let ticket = super::submit(&mut self.driver.core, now, &step, ANSWER_TIMEOUT)?;
+        let ticket = super::submit(&mut self.driver.core, now, self.keyspace, &step, ANSWER_TIMEOUT)?;
         if self.steps.len() <= ticket.index() {
             self.steps.resize(ticket.index() + 1, None);
         }

@@ -6,6 +6,7 @@ use crate::workload::Sequence;
 use nicekv_client::{ClientCore, Config, Outcome};
 use nicekv_placement::Vrings;
 use nicekv_runtime::{UdpEndpoint, new_client_id, now, readable, receive_into, wait};
+use nicekv_wire::KeyspaceId;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
@@ -68,7 +69,7 @@ pub(crate) fn offer(
         let taken = due.min(core.room() as u64);
         counts.refused += due - taken;
         for step in sequence.by_ref().take(taken as usize) {
-            super::submit(&mut core, turn, &step, ANSWER_TIMEOUT)?;
+            super::submit(&mut core, turn, KeyspaceId::DEFAULT, &step, ANSWER_TIMEOUT)?;
         }
         endpoint.send_with(|out| core.poll_transmit(out)).map_err(system())?;
         wait(&mut [readable(&endpoint)], Some(turn.after(TURN))).map_err(system())?;

@@ -13,7 +13,7 @@ mod mishap;
 
 use crate::arguments::{FileArguments, NetworkArguments};
 use crate::error::{BenchError, Result};
-use crate::keyspace;
+use crate::keyspace::Replicated;
 use crate::lab::{Engine, Lab, LabPlan, Size};
 use crate::load::paced;
 use crate::plot::{Bar, Panel};
@@ -21,8 +21,8 @@ use crate::report;
 use crate::statistics::Summary;
 use mishap::{Mishap, Partition};
 use nicekv_client::Keyspace;
-use nicekv_lab::topology::{Host, METADATA, WIRE_PORT};
-use nicekv_placement::{Vrings, key_digest};
+use nicekv_lab::topology::{Host, METADATA};
+use nicekv_placement::key_digest;
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Stop, admin, now};
 use serde_json::{Value, json};
@@ -32,8 +32,6 @@ use std::time::{Duration, Instant};
 
 /// The lab's own default.
 const SIZE: Size = Size { nodes: 5, replicas: 3 };
-/// Partitions of the keyspace of chains.
-const CHAINS: u32 = 64;
 /// Between two puts.
 const PACE: Duration = Duration::from_millis(2);
 /// Puts succeed for so long before it happens.
@@ -67,40 +65,6 @@ pub struct OutageArguments {
     files: FileArguments,
 }
 
-/// How puts reach all replicas.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Replicated {
-    /// By a primary
-    #[default]
-    Multicast,
-    /// From one to the next
-    Chain,
-}
-
-impl Replicated {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Multicast => "multicast",
-            Self::Chain => "chain",
-        }
-    }
-
-    /// What the lab is told of the keyspace; none: it has it anyway.
-    fn keyspace(self) -> Option<String> {
-        match self {
-            Self::Multicast => None,
-            Self::Chain => Some(format!("chains=id=1,replication=chain,partitions={CHAINS}")),
-        }
-    }
-
-    fn known(self) -> Result<Keyspace> {
-        match self.keyspace() {
-            None => Ok(Vrings::on_network(WIRE_PORT).into()),
-            Some(text) => keyspace::known(&text, SIZE, CHAINS),
-        }
-    }
-}
-
 /// Of each round, milliseconds.
 type Outages = [(Mishap, Vec<f64>)];
 
@@ -113,7 +77,8 @@ pub(crate) fn run(arguments: &OutageArguments) -> Result<()> {
     let further: Vec<&str> = keyspace.iter().flat_map(|text| ["--keyspace", text]).collect();
     let plan = LabPlan::new(SIZE, Engine::Durable, arguments.network.network(), directory.path());
     let lab = Lab::up(&LabPlan { further: &further, ..plan })?;
-    let mut bench = Bench { lab: &lab, keyspace: arguments.replication.known()?, stop: &stop, drained: None };
+    let mut bench =
+        Bench { lab: &lab, keyspace: arguments.replication.known(SIZE)?, stop: &stop, drained: None };
     let all = Mishap::all(arguments.replication == Replicated::Chain);
     let mut outages: Vec<(Mishap, Vec<f64>)> = all.into_iter().map(|one| (one, Vec::new())).collect();
     for round in 1..=rounds {
@@ -243,7 +208,8 @@ mod tests {
 
     #[test]
     fn clients_know_how_it_is_replicated() {
-        let known = [Replicated::Multicast, Replicated::Chain].map(|replicated| replicated.known().unwrap());
+        let known =
+            [Replicated::Multicast, Replicated::Chain].map(|replicated| replicated.known(SIZE).unwrap());
         let told = known.map(|keyspace| (keyspace.id.0, keyspace.replication));
         assert_eq!(told, [(0, Replication::Multicast), (1, Replication::Chain)]);
     }
