@@ -9,6 +9,7 @@
 //!   redis-benchmark ─▶ `nicekv up`, or a lab's gateway, redis_server ─▶ redis-benchmark, load::redis ─▶ statistics ─▶ report
 //!   chains ─▶ lab ─▶ load::native ─▶ statistics ─▶ report
 //!   overload ─▶ lab ─▶ load::open ─▶ statistics
+//!   scans ─▶ lab, redis_server ─▶ load::driver ─▶ statistics ─▶ report
 //!   turbokv-… ─▶ lab ─▶ turbokv::load ─▶ statistics ─▶ report
 //!   tables ─▶ namespaces and a bare switch ─▶ statistics ─▶ report
 //!   each ─▶ a table, lines of JSON (`report`), a chart (`plot`)
@@ -39,6 +40,7 @@ mod profile;
 mod redis_benchmark;
 mod redis_server;
 mod report;
+mod scans;
 mod statistics;
 mod tables;
 mod turbokv;
@@ -52,6 +54,7 @@ pub use overload::OverloadArguments;
 pub use peers::PeersArguments;
 pub use profile::ProfileArguments;
 pub use redis_benchmark::RedisBenchmarkArguments;
+pub use scans::ScansArguments;
 pub use statistics::ROUNDS_MIN;
 pub use tables::TablesArguments;
 pub use turbokv::TurbokvArguments;
@@ -75,6 +78,8 @@ pub enum BenchCommand {
     Overload(OverloadArguments),
     /// Compare a switch in the kernel with every table full and with next to nothing in them, at XDP and at tc; needs root
     Tables(TablesArguments),
+    /// Compare scans of 8 pieces with scans of one, and scans of everything with SCAN and MGET of Redis; needs root
+    Scans(ScansArguments),
     /// Compare who finds the node, switch, client or any node: throughput against skew and writes (TurboKV Fig. 13); needs root
     #[command(name = "turbokv-fig13")]
     TurbokvFig13(TurbokvArguments),
@@ -102,6 +107,7 @@ pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
         BenchCommand::Chains(arguments) => chains::run(arguments),
         BenchCommand::Overload(arguments) => overload::run(arguments),
         BenchCommand::Tables(arguments) => tables::run(arguments),
+        BenchCommand::Scans(arguments) => scans::run(arguments),
         BenchCommand::TurbokvFig13(arguments) => turbokv::run(Figure::Fig13, arguments),
         BenchCommand::TurbokvFig14(arguments) => turbokv::run(Figure::Fig14, arguments),
         BenchCommand::TurbokvFig15(arguments) => turbokv::run(Figure::Fig15, arguments),

@@ -85,7 +85,7 @@ fn submit(
     submit_request(core, now, keyspace, request, timeout)
 }
 
-fn submit_request(
+pub(crate) fn submit_request(
     core: &mut ClientCore,
     now: Now,
     keyspace: KeyspaceId,
