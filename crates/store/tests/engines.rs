@@ -29,6 +29,10 @@ fn scan_all(engine: &dyn Engine, partition: u32, bytes_max: usize) -> Vec<(Vec<u
         let after = entries.last().map(|(key, _)| key.clone());
         let page = engine.scan(partition, after.as_deref(), bytes_max).expect("scans");
         assert!(page.more <= !page.entries.is_empty(), "a page that promises more makes progress");
+        let mut told = Vec::new();
+        let mut tell = |key: &[u8], value: &[u8]| told.push((key.to_vec(), value.to_vec()));
+        let rest = engine.scan_each(partition, after.as_deref(), bytes_max, &mut tell).expect("scans");
+        assert_eq!((&told, rest.more, rest.entries.len()), (&page.entries, page.more, 0), "told one by one");
         entries.extend(page.entries);
         if !page.more {
             return entries;
@@ -73,6 +77,10 @@ fn scans_in_pages() {
         for bytes_max in [0, 1, 11, 12, 110, 1_099, 1_100, 1 << 20] {
             assert_eq!(scan_all(engine, 5, bytes_max), all, "pages of {bytes_max}");
         }
+        // Entries of any length: how many a page has room for is not known from those before.
+        let put = |number: u8| engine.put(3, &[number], &vec![7; number as usize * 37 % 90]).unwrap();
+        (0..100).for_each(put);
+        assert!([1, 40, 300, 5_000].iter().all(|bytes_max| scan_all(engine, 3, *bytes_max).len() == 100));
         assert_eq!(engine.scan(5, None, 22).unwrap().entries.len(), 2, "a page ends when it is full");
         let last = engine.scan(5, Some(b"key-098"), 11).unwrap();
         assert_eq!((last.entries.len(), last.more), (1, false), "a full last page promises nothing");

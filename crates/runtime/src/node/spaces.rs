@@ -118,6 +118,16 @@ impl Spaces {
         self.engine.scan(self.space(partition), after, bytes_max)
     }
 
+    pub(super) fn scan_each(
+        &self,
+        partition: PartitionId,
+        after: Option<&[u8]>,
+        bytes_max: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<ScanPage, StoreError> {
+        self.engine.scan_each(self.space(partition), after, bytes_max, each)
+    }
+
     /// The partition is empty from now on. Bytes given to the engine.
     pub(super) fn clear(&mut self, partition: PartitionId) -> Result<u64, StoreError> {
         let old = self.space(partition);

@@ -265,11 +265,10 @@ impl NodeStorage {
                 }
                 StorageRequest::Scan { token, partition, after, bytes_max } => {
                     let after = (!after.is_empty()).then_some(after);
-                    let page = self.engine.scan(partition, after, bytes_max)?;
                     self.entries.clear();
-                    for (key, entry) in &page.entries {
-                        put_keyed_entry(&mut self.entries, key, entry);
-                    }
+                    let entries = &mut self.entries;
+                    let mut put = |key: &[u8], entry: &[u8]| put_keyed_entry(entries, key, entry);
+                    let page = self.engine.scan_each(partition, after, bytes_max, &mut put)?;
                     self.give_page(now, core, token, &page.corrupt, page.more);
                     if crate::now().boot_ns >= until_ns {
                         return Ok(false);

@@ -18,6 +18,11 @@ use std::{collections::BTreeSet, hash::BuildHasher, ops::Bound};
 /// A value gives memory back when it leaves more than this unused, and more than it uses.
 const UNUSED_BYTES_MAX: usize = 256;
 
+/// Most entries that a scan looks up at a time, …
+const TOGETHER_MAX: usize = 16;
+/// … by so many bytes of each, as long as it has seen none.
+const ENTRY_BYTES_GUESS: usize = 128;
+
 /// Keeps everything in memory. Its syncs are finished at once and mean nothing: after a restart it is empty.
 #[derive(Default)]
 pub struct MemoryEngine {
@@ -81,6 +86,46 @@ impl Partition {
         self.table.insert_unique(spread(hash), entry, |entry| spread(entry.hash));
     }
 
+    /// Tells entries in their order until they are so many bytes; whether there are more. They are looked up several at a time: each is somewhere else in memory,
+    /// and so the processor waits for all of them at once.
+    fn tell(
+        &self,
+        hash: impl Fn(&[u8]) -> u32,
+        after: Option<&[u8]>,
+        bytes_max: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> bool {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut keys = self.order.range::<[u8], _>((from, Bound::Unbounded));
+        let (mut bytes, mut count) = (0, 0);
+        let mut found: [Option<&Entry>; TOGETHER_MAX] = [None; TOGETHER_MAX];
+        loop {
+            // About as many as there is room for.
+            let left = bytes_max.saturating_sub(bytes);
+            let likely = left / bytes.checked_div(count).unwrap_or(ENTRY_BYTES_GUESS).max(1) + 1;
+            let mut asked: [(u32, &[u8]); TOGETHER_MAX] = [(0, &[]); TOGETHER_MAX];
+            let mut together = 0;
+            for (key, place) in keys.by_ref().take(likely.min(TOGETHER_MAX)).zip(&mut asked) {
+                *place = (hash(key), key);
+                together += 1;
+            }
+            if together == 0 {
+                return false;
+            }
+            for ((hash, key), place) in asked[..together].iter().zip(&mut found) {
+                *place = self.find(*hash, key);
+            }
+            for ((_, key), entry) in asked[..together].iter().zip(found) {
+                if bytes >= bytes_max && count > 0 {
+                    return true;
+                }
+                let entry = entry.expect("what is in order is in the table");
+                (bytes, count) = (bytes + entry.bytes.len(), count + 1);
+                each(key, entry.value());
+            }
+        }
+    }
+
     fn remove(&mut self, hash: u32, key: &[u8]) {
         if let Ok(entry) = self.table.find_entry(spread(hash), |entry| entry.is_of(hash, key)) {
             entry.remove();
@@ -124,20 +169,23 @@ impl Engine for MemoryEngine {
     }
 
     fn scan(&self, partition: u32, after: Option<&[u8]>, bytes_max: usize) -> Result<ScanPage> {
-        let mut page = ScanPage::default();
-        let Some(partition) = self.partitions.get(&partition) else { return Ok(page) };
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut bytes = 0;
-        for key in partition.order.range::<[u8], _>((from, Bound::Unbounded)) {
-            if bytes >= bytes_max && !page.entries.is_empty() {
-                page.more = true;
-                break;
-            }
-            let entry = partition.find(self.hash(key), key).expect("what is in order is in the table");
-            bytes += entry.bytes.len();
-            page.entries.push((key.to_vec(), entry.value().to_vec()));
-        }
-        Ok(page)
+        let mut entries = Vec::new();
+        let mut push = |key: &[u8], value: &[u8]| entries.push((key.to_vec(), value.to_vec()));
+        let page = self.scan_each(partition, after, bytes_max, &mut push)?;
+        Ok(ScanPage { entries, ..page })
+    }
+
+    fn scan_each(
+        &self,
+        partition: u32,
+        after: Option<&[u8]>,
+        bytes_max: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<ScanPage> {
+        let partition = self.partitions.get(&partition);
+        let hash = |key: &[u8]| self.hash(key);
+        let more = partition.is_some_and(|partition| partition.tell(hash, after, bytes_max, each));
+        Ok(ScanPage { more, ..ScanPage::default() })
     }
 
     fn clear(&mut self, partition: u32) -> Result<()> {

@@ -69,6 +69,19 @@ pub trait Engine: Send {
     /// and values reach `bytes_max` (so it has at least one if there is one). Between pages the state may change.
     fn scan(&self, partition: u32, after: Option<&[u8]>, bytes_max: usize) -> Result<ScanPage>;
 
+    /// The same page, its entries handed to `each` one after the other instead of being copied: of what is returned they are missing.
+    fn scan_each(
+        &self,
+        partition: u32,
+        after: Option<&[u8]>,
+        bytes_max: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<ScanPage> {
+        let mut page = self.scan(partition, after, bytes_max)?;
+        page.entries.drain(..).for_each(|(key, value)| each(&key, &value));
+        Ok(page)
+    }
+
     /// Removes all keys of a partition; time and, until compaction, space grow with their number.
     fn clear(&mut self, partition: u32) -> Result<()>;
 
