@@ -133,6 +133,12 @@ impl Scan {
         self.parts.is_empty()
     }
 
+    /// Of keys in order, whether nothing is left before this one, which has that match value, nor it.
+    pub fn has_passed(&self, match_value: u128, key: &[u8]) -> bool {
+        let is_before = |part: &Part| match_value < part.range.first() || key <= part.after.as_slice();
+        self.parts.first().is_none_or(is_before)
+    }
+
     /// Parts that are asked for and not answered.
     pub fn asked(&self) -> usize {
         self.parts.iter().filter(|part| part.is_asked).count()
@@ -317,6 +323,22 @@ mod tests {
         assert_eq!(asked(&mut scan).len(), 2);
         take(&mut scan, 0, &[piece(0, 99, Some(b"m"))]);
         assert!(!take(&mut scan, 1, &[piece(100, u128::MAX, Some(b"n"))]).is_empty() && scan.is_done());
+    }
+
+    #[test]
+    fn of_keys_in_order_it_is_known_what_nothing_is_left_before() {
+        let mut scan = by_one().within(MatchRange::new(10, 99).unwrap());
+        assert_eq!(asked(&mut scan), [(0, 10, 99, Vec::new(), 1)]);
+        assert!(!scan.has_passed(10, b"a"));
+        take(&mut scan, 0, &[piece(10, 19, Some(b"k"))]);
+        let passed =
+            [(10, &b"k"[..]), (19, b"ka"), (20, b"m")].map(|(value, key)| scan.has_passed(value, key));
+        assert_eq!(passed, [true, false, false]);
+        asked(&mut scan);
+        take(&mut scan, 1, &[piece(20, 99, None)]);
+        assert!(!scan.has_passed(20, b"m"), "what is behind a hole waits");
+        take(&mut scan, 0, &[piece(10, 19, None)]);
+        assert!(scan.has_passed(20, b"m") && scan.is_done());
     }
 
     #[test]

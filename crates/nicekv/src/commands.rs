@@ -17,7 +17,7 @@ use nicekv_metadata::{
 use nicekv_runtime::admin::NoLeader;
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Stop, admin, new_client_id, start_client_as};
-use nicekv_wire::{ClientId, Expiry};
+use nicekv_wire::{ClientId, Expiry, KeyOrder};
 use serde::de::DeserializeOwned;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -346,9 +346,18 @@ pub(crate) fn with_client(
 
 /// A client of a keyspace, with an id that no client had before.
 pub(crate) fn client_of(arguments: &TargetArguments, id: ClientId) -> Result<Client, Failure> {
+    Ok(client_with_order(arguments, id)?.0)
+}
+
+/// The same, and how the keyspace's keys are partitioned.
+pub(crate) fn client_with_order(
+    arguments: &TargetArguments,
+    id: ClientId,
+) -> Result<(Client, KeyOrder), Failure> {
     let endpoint = discovery::find(&arguments.endpoint)?;
     let info: ClusterInfo = answer(&endpoint, &AdminRequest::ClusterInfo)?;
-    client_for(keyspace(&info, &arguments.keyspace)?, info.port, id)
+    let known = keyspace(&info, &arguments.keyspace)?;
+    Ok((client_for(known, info.port, id)?, known.order()))
 }
 
 /// A client of this keyspace.

@@ -100,7 +100,8 @@ enum Command {
     Delete(commands::KeyArguments),
     /// List keys
     ///
-    /// One a line, partition by partition; within one in the order of bytes. What is there all the while is listed; what comes or goes meanwhile may be.
+    /// One a line, in the order of bytes where keys are partitioned by range; else partition by partition, each in that order. What is there all the while is
+    /// listed; what comes or goes meanwhile may be.
     Scan(scan::ScanArguments),
     /// Write what the cluster holds to a file, each partition as it was at one moment, while clients go on
     ///

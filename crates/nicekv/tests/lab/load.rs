@@ -15,6 +15,8 @@ const WRITERS: usize = 4;
 /// Writers that put keys of their own, and somebody who reads what they wrote last, until they are stopped.
 #[derive(Default)]
 pub(crate) struct Load {
+    /// The number of the keyspace.
+    keyspace: usize,
     stopped: AtomicBool,
     acknowledged: AtomicUsize,
     /// The number of each writer's next key: the one before is acknowledged.
@@ -32,14 +34,15 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-fn key(writer: usize, number: usize) -> String {
-    format!("writer-{writer}-{number}")
-}
-
 impl Load {
     /// Has writers at work while `work` is done, and sees to it that nothing acknowledged is missing then.
     pub(crate) fn during(lab: &LabUnderTest, work: impl FnOnce(&Self)) {
-        let load = Self::default();
+        Self::of_keyspace(0, lab, work);
+    }
+
+    /// The same in a keyspace.
+    pub(crate) fn of_keyspace(keyspace: usize, lab: &LabUnderTest, work: impl FnOnce(&Self)) {
+        let load = Self { keyspace, ..Self::default() };
         let acknowledged: Vec<Vec<usize>> = std::thread::scope(|scope| {
             let _stop = StopOnDrop(&load.stopped);
             let writers: Vec<_> = (0..WRITERS)
@@ -55,25 +58,40 @@ impl Load {
             reader.join().unwrap();
             writers.into_iter().map(|writer| writer.join().unwrap()).collect()
         });
-        let mut redis = Redis::on(lab, "client-0");
+        let mut redis = load.redis(lab, 0);
         for (writer, numbers) in acknowledged.iter().enumerate() {
             for number in numbers {
-                let value = redis.ask(&["GET", &key(writer, *number)]);
+                let value = redis.ask(&["GET", &load.key(writer, *number)]);
                 assert_eq!(value, Ok(number.to_string()), "writer {writer}");
             }
         }
     }
 
+    fn redis(&self, lab: &LabUnderTest, client: usize) -> Redis {
+        let mut redis = Redis::on(lab, &format!("client-{client}"));
+        assert_eq!(redis.ask(&["SELECT", &self.keyspace.to_string()]), Ok("OK".into()));
+        redis
+    }
+
+    /// In a keyspace that may be ordered they are all over it.
+    fn key(&self, writer: usize, number: usize) -> String {
+        let key = format!("writer-{writer}-{number}");
+        match self.keyspace {
+            0 => key,
+            _ => format!("{}-{key}", char::from(b'a' + (number % 26) as u8)),
+        }
+    }
+
     /// The numbers of the keys whose put was acknowledged.
     fn write(&self, lab: &LabUnderTest, writer: usize) -> Vec<usize> {
-        let mut redis = Redis::on(lab, &format!("client-{}", writer % 2));
+        let mut redis = self.redis(lab, writer % 2);
         let mut acknowledged = Vec::new();
         for number in 0.. {
             if self.stopped.load(Ordering::Relaxed) {
                 break;
             }
             // An outcome that is unknown promises nothing.
-            if redis.ask(&["SET", &key(writer, number), &number.to_string()]) == Ok("OK".into()) {
+            if redis.ask(&["SET", &self.key(writer, number), &number.to_string()]) == Ok("OK".into()) {
                 acknowledged.push(number);
                 self.acknowledged.fetch_add(1, Ordering::Relaxed);
                 self.next[writer].store(number + 1, Ordering::Relaxed);
@@ -86,13 +104,13 @@ impl Load {
 
     /// Apart from the writers: puts go on when gets may not, without leases.
     fn read(&self, lab: &LabUnderTest) {
-        let mut redis = Redis::on(lab, "client-1");
+        let mut redis = self.redis(lab, 1);
         for writer in (0..WRITERS).cycle() {
             if self.stopped.load(Ordering::Relaxed) {
                 break;
             }
             let Some(number) = self.next[writer].load(Ordering::Relaxed).checked_sub(1) else { continue };
-            match redis.ask(&["GET", &key(writer, number)]) {
+            match redis.ask(&["GET", &self.key(writer, number)]) {
                 Ok(value) => assert_eq!(value, number.to_string(), "writer {writer}"),
                 Err(_) => _ = self.failed.fetch_add(1, Ordering::Relaxed),
             }
@@ -142,11 +160,36 @@ impl Redis {
 
     /// A simple string, a bulk string, or an error.
     pub(crate) fn ask(&mut self, words: &[&str]) -> Result<String, String> {
+        self.say(words);
+        self.hear()
+    }
+
+    /// What an array says, with the arrays in it.
+    pub(crate) fn list(&mut self, words: &[&str]) -> Vec<String> {
+        self.say(words);
+        let (mut listed, mut left) = (Vec::new(), 1);
+        while left > 0 {
+            left -= 1;
+            match self.hear() {
+                Ok(one) => listed.push(one),
+                Err(line) => {
+                    left +=
+                        line.strip_prefix('*').unwrap_or_else(|| panic!("{line}")).parse::<usize>().unwrap();
+                }
+            }
+        }
+        listed
+    }
+
+    fn say(&mut self, words: &[&str]) {
         let mut command = format!("*{}\r\n", words.len());
         for word in words {
             command += &format!("${}\r\n{word}\r\n", word.len());
         }
         self.stream.get_mut().write_all(command.as_bytes()).unwrap();
+    }
+
+    fn hear(&mut self) -> Result<String, String> {
         let mut line = String::new();
         self.stream.read_line(&mut line).unwrap();
         let line = line.trim_end();

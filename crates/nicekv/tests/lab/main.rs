@@ -15,8 +15,11 @@ mod ranges;
 mod switches;
 mod tap;
 mod trace;
+mod turbokv;
 
 use std::fs::File;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -39,15 +42,48 @@ pub(crate) fn program() -> String {
 
 /// `nicekv WORDS`, on a client host.
 fn nicekv(lab: &LabUnderTest, words: &[&str]) -> Output {
+    nicekv_on(lab, "client-0", words)
+}
+
+fn nicekv_on(lab: &LabUnderTest, client: &str, words: &[&str]) -> Output {
     let (program, endpoint) = (program(), ["--endpoint", "10.20.0.2:7400"]);
-    let command = [&["exec", "client-0", "--", &program], words, &endpoint].concat();
+    let command = [&["exec", client, "--", &program], words, &endpoint].concat();
     lab.command(&command).output().unwrap()
 }
 
 fn succeeds(lab: &LabUnderTest, words: &[&str]) -> String {
-    let output = nicekv(lab, words);
+    succeeds_on(lab, "client-0", words)
+}
+
+fn succeeds_on(lab: &LabUnderTest, client: &str, words: &[&str]) -> String {
+    let output = nicekv_on(lab, client, words);
     assert!(output.status.success(), "{words:?}: {output:?}");
     text(&output.stdout)
+}
+
+/// Pieces that switches have cut off scans, by their metrics, a page of which is kept for a moment.
+fn scan_splits(lab: &LabUnderTest, switches: &[&str]) -> u64 {
+    let of = |switch: &&str| {
+        let metrics = inside(lab, switch, || {
+            let mut stream = TcpStream::connect("127.0.0.1:9465").unwrap();
+            stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+            let mut metrics = String::new();
+            stream.read_to_string(&mut metrics).unwrap();
+            metrics
+        });
+        let line = metrics.lines().find(|line| line.contains(r#"event="scan_splits""#));
+        line.map_or(0, |line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+    };
+    switches.iter().map(of).sum()
+}
+
+/// Scans until switches tell that they split scans.
+fn scan_until_split(lab: &LabUnderTest, switches: &[&str], scan: impl Fn()) {
+    let (before, deadline) = (scan_splits(lab, switches), Instant::now() + PATIENCE);
+    while scan_splits(lab, switches) == before {
+        assert!(Instant::now() < deadline, "no switch splits scans");
+        scan();
+    }
 }
 
 fn as_root(name: &str, test: impl FnOnce()) {

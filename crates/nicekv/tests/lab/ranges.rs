@@ -2,7 +2,7 @@
 
 use crate::fixture::LabUnderTest;
 use crate::load::Redis;
-use crate::{as_root, succeeds, wait_for};
+use crate::{as_root, scan_until_split, succeeds, wait_for};
 
 const KEYS: [&str; 4] = ["a", "fruit:apple", "m", "zebra"];
 
@@ -31,6 +31,7 @@ fn keys_in_order_are_split_merged_moved_and_survive_a_node_at_both_hooks() {
             let list = || succeeds(&lab, &["partition", "list", "--keyspace", "orders"]);
             let listed = list();
             assert!(listed.contains("orders \"m\" to before \"\\x80\""), "{listed}");
+            check_scans(&lab, hook);
             let told = succeeds(&lab, &["explain", "m", "--keyspace", "orders"]);
             assert!(
                 told.contains("put: record to node-0, node-1, node-2") && told.contains("agree"),
@@ -54,4 +55,21 @@ fn keys_in_order_are_split_merged_moved_and_survive_a_node_at_both_hooks() {
             lab.down();
         }
     });
+}
+
+/// The keys in order, of three partitions, by clients of both kinds; the switch splits the question.
+fn check_scans(lab: &LabUnderTest, hook: &str) {
+    let scan = |words: &[&str]| succeeds(lab, &[&["scan", "--keyspace", "orders"], words].concat());
+    scan_until_split(lab, &["switch"], || {
+        assert_eq!(scan(&[]), "a\nfruit:apple\nm\nzebra\n", "at {hook}");
+    });
+    assert_eq!(scan(&["b", "m"]), "fruit:apple\nm\n", "at {hook}");
+    assert_eq!(scan(&["b", "--limit", "2"]), "fruit:apple\nm\n", "at {hook}");
+    assert_eq!(scan(&["b", "y", "--count"]), "2\n", "at {hook}");
+    let mut redis = Redis::on(lab, "client-0");
+    assert_eq!(redis.ask(&["SELECT", "1"]), Ok("OK".into()));
+    let mut keys = redis.list(&["KEYS", "*"]);
+    keys.sort();
+    assert_eq!(keys, KEYS, "at {hook}");
+    assert_eq!(redis.list(&["SCAN", "0", "COUNT", "100"])[1..], KEYS, "at {hook}");
 }

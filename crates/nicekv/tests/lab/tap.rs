@@ -13,9 +13,17 @@ pub(crate) struct Tap {
 }
 
 /// Of a UDP datagram.
-pub(crate) struct Packet {
+pub(crate) struct Packet<'a> {
     pub(crate) source: [u8; 4],
     pub(crate) destination: [u8; 4],
+    frame: &'a [u8],
+}
+
+impl Packet<'_> {
+    /// Whether it says these bytes anywhere.
+    pub(crate) fn says(&self, bytes: &[u8]) -> bool {
+        self.frame.windows(bytes.len()).any(|window| window == bytes)
+    }
 }
 
 impl Tap {
@@ -31,20 +39,25 @@ impl Tap {
     }
 
     /// How many such datagrams came or went since the last call. A frame is here before its host has seen it.
-    pub(crate) fn count(&self, such: impl Fn(&Packet) -> bool) -> usize {
-        let mut count = 0;
-        let mut frame = [0; 2048];
+    pub(crate) fn count(&self, such: impl Fn(&Packet<'_>) -> bool) -> usize {
+        self.ways(such).len()
+    }
+
+    /// The same, from where to where.
+    pub(crate) fn ways(&self, such: impl Fn(&Packet<'_>) -> bool) -> Vec<([u8; 4], [u8; 4])> {
+        let (mut ways, mut frame) = (Vec::new(), [0; 2048]);
         while let Ok(length) = (&self.socket).read(&mut frame) {
-            count += usize::from(udp(&frame[..length]).is_some_and(|packet| such(&packet)));
+            let packet = udp(&frame[..length]).filter(&such);
+            ways.extend(packet.map(|packet| (packet.source, packet.destination)));
         }
-        count
+        ways
     }
 }
 
 /// Ethernet, IPv4 without options, UDP.
-fn udp(frame: &[u8]) -> Option<Packet> {
+fn udp(frame: &[u8]) -> Option<Packet<'_>> {
     let header = frame.get(14..34)?;
     let is_udp = frame[12..14] == [0x08, 0x00] && header[0] == 0x45 && header[9] == 17;
     let address = |offset: usize| header[offset..offset + 4].try_into().expect("four bytes");
-    is_udp.then(|| Packet { source: address(12), destination: address(16) })
+    is_udp.then(|| Packet { source: address(12), destination: address(16), frame })
 }
