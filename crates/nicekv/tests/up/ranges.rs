@@ -84,3 +84,35 @@ fn one_that_is_created_keeps_its_order() {
     assert!(list.contains("\"m\" to the last key"), "{list}");
     assert_eq!(up.interrupt(), Some(0));
 }
+
+#[test]
+fn keys_are_listed_in_order_over_partitions_and_pieces() {
+    const LETTER_KEYS: usize = 40;
+    let scratch = tempfile::tempdir().unwrap();
+    let up = Up::start(scratch.path(), &["--keyspace", "orders=range,chain"]);
+    let mut redis = up.redis();
+    assert_eq!(redis.call(&["SELECT", "1"]), "+OK");
+    // Of a partition more than fits the pieces that are asked for at first.
+    let key = |letter: char, number: usize| format!("{letter}-{number:03}-{}", "long".repeat(20));
+    let keys: Vec<String> =
+        ('a'..='z').flat_map(|letter| (0..LETTER_KEYS).map(move |number| key(letter, number))).collect();
+    keys.iter().for_each(|key| assert_eq!(redis.call(&["SET", key, "value"]), "+OK"));
+    let scan = |words: &[&str]| {
+        let (code, output, error) =
+            outcome(nicekv(scratch.path(), &[&["scan", "--keyspace", "orders"], words].concat()));
+        assert_eq!(code, Some(0), "{words:?}: {error}");
+        output.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(scan(&[]), keys);
+    let with_values: Vec<String> = keys.iter().map(|key| format!("{key}\tvalue")).collect();
+    assert_eq!(scan(&["--values"]), with_values);
+    assert_eq!(scan(&["c-010", &keys[500]]), keys[2 * LETTER_KEYS + 10..=500]);
+    for limit in [1, 32, 33, 700, 5000] {
+        assert_eq!(scan(&["--limit", &limit.to_string()]), keys[..limit.min(keys.len())]);
+        let from = scan(&[&keys[100], "--limit", &limit.to_string()]);
+        assert_eq!(from, keys[100..(100 + limit).min(keys.len())]);
+    }
+    assert_eq!(scan(&["b", "c", "--count"]), [LETTER_KEYS.to_string()]);
+    assert_eq!(scan(&["zz"]), [""; 0]);
+    assert_eq!(up.interrupt(), Some(0));
+}
