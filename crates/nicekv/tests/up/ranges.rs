@@ -114,5 +114,12 @@ fn keys_are_listed_in_order_over_partitions_and_pieces() {
     }
     assert_eq!(scan(&["b", "c", "--count"]), [LETTER_KEYS.to_string()]);
     assert_eq!(scan(&["zz"]), [""; 0]);
+    // By their hashes they are in no order, and all of them.
+    assert_eq!(redis.call(&["SELECT", "0"]), "+OK");
+    keys[..100].iter().for_each(|key| assert_eq!(redis.call(&["SET", key, "value"]), "+OK"));
+    let (_, output, error) = outcome(nicekv(scratch.path(), &["scan", &keys[10], &keys[89]]));
+    let mut listed: Vec<&str> = output.lines().collect();
+    listed.sort_unstable();
+    assert_eq!(listed, keys[10..=89], "{error}");
     assert_eq!(up.interrupt(), Some(0));
 }
