@@ -26,8 +26,8 @@ pub(crate) const NODES: u8 = 16;
 pub(crate) const REPLICAS: u8 = 3;
 pub(crate) const RECORDS: u32 = 128;
 const CLIENT: Host = Host::Client(0);
-const PRELOAD_TIMEOUT: Duration = Duration::from_secs(120);
-const PRELOADERS: usize = 64;
+pub(crate) const PRELOAD_TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const PRELOADERS: usize = 64;
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -49,7 +49,8 @@ pub(crate) struct Turn {
 pub(crate) type Rounds = Vec<[Turn; 3]>;
 
 pub(crate) struct Field<'a> {
-    lab: Lab,
+    /// Taken down with this.
+    _lab: Lab,
     loads: Vec<MixedLoad>,
     stop: &'a Stop,
 }
@@ -74,29 +75,12 @@ impl<'a> Field<'a> {
             SYSTEMS.into_iter().map(load).collect()
         };
         let loads = lab.inside(CLIENT, bind)?.map_err(BenchError::system("make a client's socket"))?;
-        let mut field = Self { lab, loads, stop };
-        field.say_who_holds_what()?;
+        // The paper has each node at the head of 8 chains, in the middle of 8, and at the tail of 8; here the ring decides, which bounds the first and the sum.
+        eprintln!("of {RECORDS} records, a node {}", shares(&wait_until_ready(&lab, stop)?));
+        let mut field = Self { _lab: lab, loads, stop };
         let limits = Limits { duration: PRELOAD_TIMEOUT, stop };
         field.loads[0].preload(PRELOADERS, limits)?;
         Ok(field)
-    }
-
-    /// The paper has each node at the head of 8 chains, in the middle of 8, and at the tail of 8; here the ring decides, which bounds the first and the sum.
-    fn say_who_holds_what(&self) -> Result<()> {
-        let deadline = Instant::now() + READY_TIMEOUT;
-        loop {
-            let ask = || admin::ask(&[METADATA], &AdminRequest::Status, ASK_TIMEOUT);
-            let answer = self.lab.inside(CLIENT, ask)?.unwrap_or_default();
-            let status: Value = serde_json::from_slice(&answer).unwrap_or_default();
-            if status["ready"] == true {
-                eprintln!("of {RECORDS} records, a node {}", shares(&status));
-                return Ok(());
-            }
-            if self.stop.is_stopped() || Instant::now() > deadline {
-                return Err(BenchError::Failed(format!("not ready: {}", status["why_not_ready"])));
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
     }
 
     /// All three in so many rounds, after a turn of each that does not count.
@@ -123,6 +107,28 @@ impl<'a> Field<'a> {
             all.push(turns.map(|turn| turn.expect("each had its turn")));
         }
         Ok(all)
+    }
+}
+
+/// What the metadata service says; nothing if it does not answer.
+pub(crate) fn status(lab: &Lab) -> Result<Value> {
+    let ask = || admin::ask(&[METADATA], &AdminRequest::Status, ASK_TIMEOUT);
+    let answer = lab.inside(CLIENT, ask)?.unwrap_or_default();
+    Ok(serde_json::from_slice(&answer).unwrap_or_default())
+}
+
+/// What it says when all are ready.
+pub(crate) fn wait_until_ready(lab: &Lab, stop: &Stop) -> Result<Value> {
+    let deadline = Instant::now() + READY_TIMEOUT;
+    loop {
+        let status = status(lab)?;
+        if status["ready"] == true {
+            return Ok(status);
+        }
+        if stop.is_stopped() || Instant::now() > deadline {
+            return Err(BenchError::Failed(format!("not ready: {}", status["why_not_ready"])));
+        }
+        std::thread::sleep(Duration::from_millis(100));
     }
 }
 

@@ -12,6 +12,7 @@
 mod cells;
 mod field;
 mod load;
+mod migration;
 mod workload;
 
 use crate::arguments::{FileArguments, NetworkArguments};
@@ -125,6 +126,13 @@ pub(crate) fn run(figure: Figure, arguments: &TurbokvArguments) -> Result<()> {
     }
     drop(field);
     print!("{}", report::aligned(&[&[cells::HEADER.map(String::from)], &text[..]].concat()));
+    if figure == Figure::Fig13 {
+        let lab = (engine, network, directory.path());
+        let migration = migration::measure(lab, (ROUNDS, duration), &stop)?;
+        print!("{}", migration.text());
+        lines.push_str(&migration.json());
+        panels.extend(report::panels(&[migration.comparison]));
+    }
     match figure {
         Figure::Fig14 | Figure::Fig15 => {
             arguments.files.write_image(figure.name(), &lines, &curves::svg(&charts))

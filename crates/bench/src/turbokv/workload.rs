@@ -85,13 +85,18 @@ pub(crate) struct Popularity {
 }
 
 impl Popularity {
+    /// The first key is the most popular one, then the next.
+    pub(crate) fn in_order(skew: Skew) -> Self {
+        Self { zipf: Zipf::new(KEYS, skew.exponent()), keys: (0..KEYS).collect() }
+    }
+
     pub(crate) fn new(skew: Skew) -> Self {
-        let mut keys: Vec<u32> = (0..KEYS).collect();
+        let Self { zipf, mut keys } = Self::in_order(skew);
         let mut random = Random(0x74_7572_626f_6b76);
         for last in (1..KEYS).rev() {
             keys.swap(last as usize, random.below(last + 1) as usize);
         }
-        Self { zipf: Zipf::new(KEYS, skew.exponent()), keys }
+        Self { zipf, keys }
     }
 }
 
