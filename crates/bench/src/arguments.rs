@@ -3,6 +3,7 @@
 use crate::error::{BenchError, Result};
 use crate::lab::Network;
 use crate::plot::{self, Panel};
+use crate::statistics::ROUNDS_MIN;
 use nicekv_lab::{Fabric, Hook};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,6 +21,14 @@ impl LengthArguments {
     pub(crate) fn round_time(self) -> Duration {
         Duration::from_millis(if self.quick { 500 } else { 2_000 })
     }
+}
+
+/// How many rounds there are.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct RoundsArguments {
+    /// Rounds of each comparison: in each, both sides one after the other
+    #[arg(long, default_value_t = ROUNDS_MIN, value_name = "N", value_parser = clap::value_parser!(u32).range(i64::from(ROUNDS_MIN)..))]
+    pub(crate) rounds: u32,
 }
 
 /// What is between the hosts of a lab.

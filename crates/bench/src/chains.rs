@@ -2,14 +2,14 @@
 //!
 //! Both keyspaces are in one lab, on the same three nodes; rounds ask one and the other in turn.
 
-use crate::arguments::{FileArguments, LengthArguments, NetworkArguments};
+use crate::arguments::{FileArguments, LengthArguments, NetworkArguments, RoundsArguments};
 use crate::error::{BenchError, Result};
 use crate::keyspace::Replicated;
 use crate::lab::{Engine, Lab, LabPlan, Size};
 use crate::load::native::{Callers, NativeLoad};
 use crate::load::{Limits, Measured};
 use crate::report::{self, Comparison, Goal};
-use crate::statistics::{ROUNDS_MIN, Rounds};
+use crate::statistics::{Rounds, in_turn};
 use crate::workload::{Sequence, VALUE_BYTES, Work};
 use nicekv_client::Keyspace;
 use nicekv_lab::topology::Host;
@@ -29,9 +29,8 @@ const WARM_UP: Duration = Duration::from_millis(300);
 pub struct ChainsArguments {
     #[command(flatten)]
     length: LengthArguments,
-    /// Rounds: in each, puts along chains and by multicast one after the other
-    #[arg(long, default_value_t = ROUNDS_MIN, value_name = "N", value_parser = clap::value_parser!(u32).range(i64::from(ROUNDS_MIN)..))]
-    rounds: u32,
+    #[command(flatten)]
+    rounds: RoundsArguments,
     #[command(flatten)]
     network: NetworkArguments,
     #[command(flatten)]
@@ -46,21 +45,15 @@ pub(crate) fn run(arguments: &ChainsArguments) -> Result<()> {
     let network = arguments.network.network();
     let plan = LabPlan::new(SIZE, Engine::Durable, network, directory.path());
     let lab = Lab::up(&LabPlan { further: &["--keyspace", &chains], ..plan })?;
-    let mut chain = client(&lab, Replicated::Chain.known(SIZE)?)?;
-    let mut multicast = client(&lab, Replicated::Multicast.known(SIZE)?)?;
+    let client = |replicated: Replicated| client(&lab, replicated.known(SIZE)?);
+    let mut loads = [client(Replicated::Chain)?, client(Replicated::Multicast)?];
     let mut comparisons = Vec::new();
     for callers in CALLERS {
         let (mut rates, mut costs) = (Rounds::default(), Rounds::default());
-        for round in 0..arguments.rounds {
+        for round in 1..=arguments.rounds.rounds {
             let time = arguments.length.round_time();
-            let mut both = [(&mut chain, None), (&mut multicast, None)];
-            // Who is first in one round is second in the next.
-            let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
-            for index in order {
-                let (load, measured) = &mut both[index];
-                *measured = Some(puts(load, callers, u64::from(round), (time, &stop))?);
-            }
-            let [(_, Some(chain)), (_, Some(multicast))] = both else { unreachable!("both are measured") };
+            let measure = |side: usize| puts(&mut loads[side], callers, u64::from(round), (time, &stop));
+            let [chain, multicast] = in_turn(round, measure)?;
             eprintln!("{callers} in flight: {:.0}/s, {:.0}/s", chain.throughput(), multicast.throughput());
             rates.pairs.push((chain.throughput(), multicast.throughput()));
             costs.pairs.push((chain.cost_us(), multicast.cost_us()));

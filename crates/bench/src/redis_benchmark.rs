@@ -11,7 +11,7 @@
 
 mod store;
 
-use crate::arguments::{FileArguments, LengthArguments, NetworkArguments};
+use crate::arguments::{FileArguments, LengthArguments, NetworkArguments, RoundsArguments};
 use crate::cost::MachineTime;
 use crate::error::{BenchError, Result};
 use crate::lab::Engine;
@@ -19,7 +19,7 @@ use crate::load::redis::RedisLoad;
 use crate::load::{Limits, Measured};
 use crate::redis_server;
 use crate::report::{self, Comparison, Goal};
-use crate::statistics::{ROUNDS_MIN, Rounds};
+use crate::statistics::Rounds;
 use crate::workload::{KEYS, Sequence, VALUE_BYTES, Work};
 use nicekv_lab::topology::Host;
 use nicekv_runtime::Stop;
@@ -47,9 +47,8 @@ pub struct RedisBenchmarkArguments {
     lab: bool,
     #[command(flatten)]
     length: LengthArguments,
-    /// Rounds of each comparison
-    #[arg(long, default_value_t = ROUNDS_MIN, value_name = "N", value_parser = clap::value_parser!(u32).range(i64::from(ROUNDS_MIN)..))]
-    rounds: u32,
+    #[command(flatten)]
+    rounds: RoundsArguments,
     #[command(flatten)]
     network: NetworkArguments,
     #[command(flatten)]
@@ -196,7 +195,7 @@ impl Bench<'_> {
         mut sides: [Side; 2],
     ) -> Result<Comparison> {
         let (mut rounds, mut costs) = (Rounds::default(), Rounds::default());
-        for round in 0..=self.arguments.rounds {
+        for round in 0..=self.arguments.rounds.rounds {
             let mut figures = [(0.0, 0.0); 2];
             for index in if round % 2 == 1 { [0, 1] } else { [1, 0] } {
                 let duration = if round == 0 { WARM_UP } else { self.round_time() };
@@ -210,7 +209,7 @@ impl Bench<'_> {
                 rounds.pairs.push((ours.0, peers.0));
                 costs.pairs.push((ours.1, peers.1));
                 let (title, engine, peer) = (row.title, engine.name(), row.peer_name(engine));
-                let total = self.arguments.rounds;
+                let total = self.arguments.rounds.rounds;
                 eprintln!(
                     "{title}, {engine} {round}/{total}: nicekv {:.0} op/s, {peer} {:.0}, ratio {:.2}",
                     ours.0,

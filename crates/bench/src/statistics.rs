@@ -54,6 +54,16 @@ impl Rounds {
     }
 }
 
+/// Measures both sides of a round, ours (0) and the peer's (1): who is first in one round is second in the next.
+pub(crate) fn in_turn<T, E>(round: u32, mut measure: impl FnMut(usize) -> Result<T, E>) -> Result<[T; 2], E> {
+    if round % 2 == 1 {
+        let ours = measure(0)?;
+        return Ok([ours, measure(1)?]);
+    }
+    let peers = measure(1)?;
+    Ok([measure(0)?, peers])
+}
+
 /// A figure as people read it.
 pub(crate) fn figure(value: f64) -> String {
     if value >= 1_000.0 { format!("{value:.0}") } else { format!("{value:.1}") }

@@ -13,11 +13,11 @@
 mod cables;
 mod fill;
 
-use crate::arguments::{FileArguments, LengthArguments};
+use crate::arguments::{FileArguments, LengthArguments, RoundsArguments};
 use crate::cost::MachineTime;
 use crate::error::{BenchError, Result};
 use crate::report::{self, Comparison, Goal};
-use crate::statistics::{ROUNDS_MIN, Rounds};
+use crate::statistics::{Rounds, in_turn};
 use cables::{Cables, NODES};
 use fill::Fill;
 use nicekv_dataplane::{Backend as _, BackendError, Counter, Table, VringConfig};
@@ -44,9 +44,8 @@ const HOOKS: [Hook; 2] = [Hook::Xdp, Hook::Tc];
 pub struct TablesArguments {
     #[command(flatten)]
     length: LengthArguments,
-    /// Rounds: in each, at each hook, empty and full tables one after the other
-    #[arg(long, default_value_t = ROUNDS_MIN, value_name = "N", value_parser = clap::value_parser!(u32).range(i64::from(ROUNDS_MIN)..))]
-    rounds: u32,
+    #[command(flatten)]
+    rounds: RoundsArguments,
     #[command(flatten)]
     files: FileArguments,
 }
@@ -183,16 +182,12 @@ fn measure_all(arguments: &TablesArguments, stop: &Stop) -> Result<Vec<(Kind, Ho
         all.extend(HOOKS.map(|hook| (kind, hook, Figures::default())));
     }
     let time = arguments.length.round_time();
-    for round in 1..=arguments.rounds {
+    for round in 1..=arguments.rounds.rounds {
         for bed in &mut beds {
             for kind in Kind::ALL {
-                // Who is first in one round is second in the next.
-                let mut fills = kind.fills();
-                fills.rotate_left(round as usize % 2);
-                let first = bed.measure(fills[0], kind, time, stop)?;
-                let second = bed.measure(fills[1], kind, time, stop)?;
-                let (full, empty) =
-                    if fills[0] == kind.fills()[1] { (first, second) } else { (second, first) };
+                let [empty, full] = kind.fills();
+                let [full, empty] =
+                    in_turn(round, |side| bed.measure([full, empty][side], kind, time, stop))?;
                 let of_it = |entry: &&mut (Kind, Hook, Figures)| (entry.0, entry.1) == (kind, bed.hook);
                 let (.., figures) = all.iter_mut().find(of_it).expect("every kind at every hook");
                 figures.rates.pairs.push((full.rate, empty.rate));

@@ -12,7 +12,7 @@ use crate::keyspace;
 use crate::lab::{Engine, Lab, LabPlan, Network, Size};
 use crate::load::Limits;
 use crate::report::{self, Comparison};
-use crate::statistics::Rounds;
+use crate::statistics::{Rounds, in_turn};
 use nicekv_client::Config;
 use nicekv_lab::topology::Host;
 use nicekv_runtime::{Stop, new_client_id};
@@ -74,22 +74,19 @@ pub(crate) fn measure(
     eprintln!("starting a lab of {NODES} nodes, of which one has most to do");
     let lab = Lab::up(&LabPlan { further: &further, ..LabPlan::new(size, engine, network, directory) })?;
     field::wait_until_ready(&lab, stop)?;
-    let [mut still, mut moved] = [client(&lab, &keyspaces[0], size)?, client(&lab, &keyspaces[1], size)?];
-    for load in [&mut still, &mut moved] {
+    let mut loads = [client(&lab, &keyspaces[1], size)?, client(&lab, &keyspaces[0], size)?];
+    for load in &mut loads {
         load.preload(field::PRELOADERS, Limits { duration: field::PRELOAD_TIMEOUT, stop })?;
     }
     let popularity = Popularity::in_order(SKEW);
-    let hottest = migrate(&lab, &mut moved, &popularity, stop)?;
-    let asked = |load: &mut MixedLoad, seed, duration| {
-        let ops = Ops::new(&popularity, Mix::Writes(WRITES), seed);
-        load.run(ops, CALLERS_MANY, Limits { duration, stop }).map(|(measured, _)| measured)
-    };
+    let hottest = migrate(&lab, &mut loads[0], &popularity, stop)?;
     let (mut rates, mut costs) = (Rounds::default(), Rounds::default());
-    for round in 0..u64::from(rounds) {
-        // Who is first in one round is second in the next.
-        let first = asked(if round % 2 == 0 { &mut still } else { &mut moved }, round, duration)?;
-        let second = asked(if round % 2 == 0 { &mut moved } else { &mut still }, round, duration)?;
-        let (after, before) = if round % 2 == 0 { (second, first) } else { (first, second) };
+    for round in 1..=rounds {
+        let ask = |side: usize| {
+            let ops = Ops::new(&popularity, Mix::Writes(WRITES), u64::from(round));
+            loads[side].run(ops, CALLERS_MANY, Limits { duration, stop }).map(|(measured, _)| measured)
+        };
+        let [after, before] = in_turn(round, ask)?;
         rates.pairs.push((after.throughput(), before.throughput()));
         costs.pairs.push((after.cost_us(), before.cost_us()));
     }
