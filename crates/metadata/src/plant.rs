@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::state::{Member, Partition, Standing};
+use crate::state::{Partition, Standing};
 use crate::view::Observed;
 
 /// A rule that is broken on purpose.
@@ -56,8 +56,6 @@ pub enum Plant {
     OutsideUntold,
     /// R17: what a partition that was split or merged has left is discarded before its children are whole.
     ParentNotKept,
-    /// C9: an epoch with other members has the chain in another order.
-    ChainReversed,
     /// Balancing: what was moved a moment ago is moved again.
     RestIgnored,
     /// Balancing: what is too hot is split behind its first value, wherever its load lies.
@@ -71,7 +69,7 @@ pub enum Plant {
 #[cfg(any(test, feature = "exploration"))]
 impl Plant {
     /// Every one.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 26] = [
         Self::RemovalNotAwaited,
         Self::PromoteBeforeCopied,
         Self::InconsistentLeads,
@@ -94,20 +92,11 @@ impl Plant {
         Self::BirthNotAwaited,
         Self::OutsideUntold,
         Self::ParentNotKept,
-        Self::ChainReversed,
         Self::RestIgnored,
         Self::SplitAtFirst,
         Self::UnfittingGiven,
         Self::HotMerged,
     ];
-}
-
-/// Puts a chain that has become shorter into another order.
-pub(crate) fn reorder(members: &mut [Member], before: &Partition, observed: &impl Observed) {
-    let holders = members.iter().filter(|member| member.standing.is_consistent()).count();
-    if observed.has(Plant::ChainReversed) && holders < before.holders().count() {
-        members[..holders].reverse();
-    }
 }
 
 /// Puts those bugs into the epoch after `before` that show in the state alone.

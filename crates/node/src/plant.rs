@@ -92,8 +92,8 @@ pub enum Plant {
     BirthNotForced,
     /// C1: an entry that comes after a gap is logged in the place of the missing one.
     ChainGapSkipped,
-    /// C2: entries are forwarded before they are forced.
-    ForwardBeforeForce,
+    /// C2: the tail releases what those before it have not forced.
+    ForcedBeforeNotAwaited,
     /// C3: the head answers what it has decided.
     HeadAnswers,
     /// C4: nobody but the head remembers results.

@@ -19,6 +19,13 @@ pub(crate) fn chains_that_restart(scenario: &mut Scenario) {
     (scenario.faults.slow, scenario.faults.slow_factor) = (500_000, 20);
 }
 
+/// The same; nodes die, and so many messages are lost that clients ask again for what was done.
+pub(crate) fn chains_losing_answers(scenario: &mut Scenario) {
+    chains(scenario);
+    scenario.faults =
+        Faults { crash: 1_000, loss: 100_000, downtime_max_ns: 1_000 * MILLISECOND_NS, ..Faults::NONE };
+}
+
 /// The same; messages come late, and nodes start again, some with nothing.
 pub(crate) fn chains_with_late_messages(scenario: &mut Scenario) {
     chains(scenario);

@@ -4,8 +4,8 @@
 //! A bug belongs to the core that it is in, which has a switch for it behind its `exploration` feature; a new one is a line here.
 
 use crate::by_chain::{
-    chains, chains_reshaped, chains_that_move, chains_that_restart, chains_with_late_messages,
-    chains_with_spares,
+    chains, chains_losing_answers, chains_reshaped, chains_that_move, chains_that_restart,
+    chains_with_late_messages, chains_with_spares,
 };
 use crate::by_migration::migrating;
 use crate::by_quorum::{
@@ -259,9 +259,9 @@ pub const PLANTS: &[Plant] = &[
     metadata("birth-not-awaited", "R17", InMetadata::BirthNotAwaited, Hunt::Seeds(reshaped)),
     metadata("parent-not-kept", "R17", InMetadata::ParentNotKept, Hunt::Seeds(reshaped_with_crashes)),
     replica("chain-gap-skipped", "C1", InReplica::ChainGapSkipped, Hunt::Seeds(chains)),
-    replica("forward-before-force", "C2", InReplica::ForwardBeforeForce, Hunt::Seeds(chains_that_restart)),
+    replica("forced-before-not-awaited", "C2", InReplica::ForcedBeforeNotAwaited, Hunt::Seeds(chains_that_restart)),
     replica("head-answers", "C3", InReplica::HeadAnswers, Hunt::Seeds(chains)),
-    replica("results-stay-at-head", "C4", InReplica::ResultsStayAtHead, Hunt::Seeds(chains)),
+    replica("results-stay-at-head", "C4", InReplica::ResultsStayAtHead, Hunt::Seeds(chains_losing_answers)),
     replica("chain-epoch-unchecked", "C5", InReplica::EpochUnchecked, Hunt::Seeds(chains_with_late_messages)),
     client("refusal-is-failure", "C5", InClient::RefusalIsFailure, Hunt::Seeds(crate::by_chain::by_clients)),
     replica("chain-header-unchecked", "C5", InReplica::ChainHeaderUnchecked, Hunt::Seeds(chains)),
@@ -272,7 +272,7 @@ pub const PLANTS: &[Plant] = &[
     replica("spare-keeps-former-life", "C8", InReplica::FormerMoveKept, Hunt::Seeds(chains_with_spares)),
     metadata("spare-promoted-uncopied", "C8", InMetadata::PromoteBeforeCopied, Hunt::Seeds(chains_with_spares)),
     replica("joiner-not-awaited", "C8", InReplica::JoinerNotAwaited, Hunt::Seeds(chains)),
-    metadata("chain-reversed", "C9", InMetadata::ChainReversed, Hunt::Seeds(chains)),
+    replica("head-adopts-nothing", "C9", InReplica::AdoptNothing, Hunt::Seeds(chains_that_restart)),
     metadata("move-uncopied", "C10", InMetadata::PromoteBeforeCopied, Hunt::Seeds(chains_that_move)),
     replica("chain-split-before-level", "C10", InReplica::DrainedTooEarly, Hunt::Seeds(chains_reshaped)),
     replica("chain-split-takes-puts", "C10", InReplica::SealedTakesOps, Hunt::Seeds(chains_reshaped)),

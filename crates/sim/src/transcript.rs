@@ -284,7 +284,7 @@ impl Names {
     fn decisions(&self, decisions: &Decisions<'_>) -> String {
         let list = decisions.decisions.iter().map(|decision| self.decision(&decision));
         let watermarks = decisions.watermarks.iter().map(|watermark| {
-            format!("epoch {}: all hold decisions through {}", watermark.epoch.0, watermark.released)
+            format!("epoch {}: all hold decisions through {}", watermark.epoch.0, watermark.forced)
         });
         list.chain(watermarks).collect::<Vec<_>>().join("; ")
     }
@@ -295,8 +295,8 @@ impl Names {
             format!("entry: {}", self.decision(&decision))
         });
         let watermarks = forwards.watermarks.iter().map(|watermark| {
-            let Watermark { epoch, base, released, .. } = watermark;
-            format!("epoch {} begins after {base}: held from here on through {released}", epoch.0)
+            let Watermark { epoch, base, forced, .. } = watermark;
+            format!("epoch {} begins after {base}: forced up to here through {forced}", epoch.0)
         });
         list.chain(watermarks).collect::<Vec<_>>().join("; ")
     }

@@ -1,7 +1,7 @@
 //! What a node of a chain forwards to its successor (TurboKV §4.1.2 with rules C1 to C6).
 //!
 //! ```text
-//!   head ──Forwards──▶ middle ──Forwards──▶ tail        entries that the sender has forced, in their order
+//!   head ──Forwards──▶ middle ──Forwards──▶ tail        entries in their order; how far the sender, and all before it, have forced
 //!   head ◀───Acks───── middle ◀───Acks───── tail        `Progress`: logged here; forced from here to the end
 //! ```
 //!
@@ -40,14 +40,14 @@ impl<'a> ChainEntry<'a> {
 }
 
 message! {
-    /// What a node of a chain has forced, for its successor.
+    /// What a node of a chain has logged, for its successor.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct Forwards<'a>: Forwards {
         header {}
         body {
             /// The predecessor.
             sender: NodeId,
-            /// Of the partitions that it is about: where their epochs begin, and how far the sender knows that all hold them.
+            /// Of the partitions that it is about: where their epochs begin, and how far the sender, and all before it, have forced.
             watermarks: Entries<'a, Watermark> as ListOf<Watermark>,
             /// Entries, each partition's in their order.
             entries: Entries<'a, ChainEntry<'a>> as ListOf<ChainEntry<'static>> => 2 zeros,

@@ -143,7 +143,7 @@ impl<'a> Decision<'a> {
 }
 
 part! {
-    /// How far the members of an epoch may show what was decided.
+    /// How far what was decided is durable.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Watermark {
         /// The partition.
@@ -152,8 +152,8 @@ part! {
         epoch: Epoch,
         /// The last decision from before this epoch: what a joiner copies reaches at least up to it.
         base: u64,
-        /// Every member has forced the decisions up to this one: contended ones may be shown, all may be forgotten.
-        released: u64,
+        /// Every member has forced the decisions up to this one: contended ones may be shown, all may be forgotten. Along a chain: the sender has, and every one before it.
+        forced: u64,
     }
 }
 

@@ -151,7 +151,7 @@ fn of_primaries() {
         value: VALUE,
         value_is_result: true,
     };
-    let watermarks = [Watermark { partition: PARTITION, epoch: Epoch(2), base: 3, released: 4 }];
+    let watermarks = [Watermark { partition: PARTITION, epoch: Epoch(2), base: 3, forced: 4 }];
     let watermarks = Entries::Values(&watermarks);
     let golden = "4e4b0212007100000000000000000000000000000000000000000000000000000000000000000000\
          00000000000000000004000100010000000700010000000200000000000000030000000000000004\

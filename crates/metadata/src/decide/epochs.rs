@@ -72,7 +72,6 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
         // Who holds everything stays where it is, and who joins comes behind them, and begins anew (C8, C9).
         members.sort_by_key(|member| !member.standing.is_consistent());
     }
-    plant::reorder(&mut members, partition, observed);
     let announced = |member: &Member| (member.node, member.process, member.standing.is_consistent());
     if moved.is_none() && members.iter().map(announced).eq(before.members.iter().map(announced)) {
         return fence(partition, observed).or_else(|| given_back(partition, observed));

@@ -25,7 +25,7 @@ fn words(to: SocketAddrV4, bytes: &[u8]) -> String {
             format!("{} prepares, progress {progress:?}", acks.prepares.len())
         }
         Datagram::Decisions(all) => {
-            let watermarks: Vec<_> = all.watermarks.iter().map(|w| (w.partition.0, w.released)).collect();
+            let watermarks: Vec<_> = all.watermarks.iter().map(|w| (w.partition.0, w.forced)).collect();
             let decisions: Vec<_> = all.decisions.iter().map(|d| d.index).collect();
             format!("decisions {decisions:?}, watermarks {watermarks:?}")
         }
@@ -39,8 +39,8 @@ fn reply(outbox: &mut Outbox, sequence: u64) {
     outbox.send(CLIENT, |out| Reply::bare(op, Status::Ok).encode(out));
 }
 
-fn watermark(partition: u32, released: u64) -> Watermark {
-    Watermark { partition: PartitionId(partition), epoch: EPOCH, base: 0, released }
+fn watermark(partition: u32, forced: u64) -> Watermark {
+    Watermark { partition: PartitionId(partition), epoch: EPOCH, base: 0, forced }
 }
 
 fn decision(partition: u32, index: u64, value: &[u8]) -> Decision<'_> {

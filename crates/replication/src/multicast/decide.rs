@@ -162,6 +162,9 @@ impl Partition {
             self.tell_members(host, Some(&decided.wire(self.id(), self.membership.epoch)));
         }
         self.log_decision(host, now, decided);
+        if self.is_chain() {
+            self.forward(host, now);
+        }
         self.lead.as_mut().expect("a primary").note_decided(now);
         host.arm_sweep(now);
     }

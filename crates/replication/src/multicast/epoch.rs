@@ -93,10 +93,6 @@ impl Partition {
         for op in forced {
             self.locks.count_acks(op, 1 << me, false, false);
         }
-        if self.is_chain() {
-            // Nobody has more than the head (C9).
-            return self.become_ready(host, now);
-        }
         self.ask(host);
         self.finish_collecting(host, now);
     }
@@ -182,13 +178,28 @@ impl Partition {
 
     /// In recovery the primary adopts what a member has decided of.
     pub(super) fn on_adopted(&mut self, host: &mut Host, now: Now, sender: NodeId, decision: &Decision<'_>) {
-        let phase = self.lead.as_ref().map(Lead::phase);
-        let Some(Phase::Adopting { from, target }) = phase else { return };
-        if self.membership.members[from].node != sender || decision.index != self.sequence.logged() + 1 {
-            return;
+        if self.adopts(sender, decision) {
+            self.adopt(host, now, Decided::from_wire(decision));
         }
-        self.log_decision(host, now, Decided::from_wire(decision));
-        if self.sequence.logged() >= target {
+    }
+
+    /// Whether this is the decision that is adopted next, from who has it.
+    pub(super) fn adopts(&self, sender: NodeId, decision: &Decision<'_>) -> bool {
+        self.adopts_from(sender) && decision.index == self.sequence.logged() + 1
+    }
+
+    /// Whether this member has more than this primary, which takes it over.
+    pub(super) fn adopts_from(&self, sender: NodeId) -> bool {
+        let phase = self.lead.as_ref().map(Lead::phase);
+        matches!(phase, Some(Phase::Adopting { from, .. }) if self.membership.members[from].node == sender)
+    }
+
+    pub(super) fn adopt(&mut self, host: &mut Host, now: Now, decided: Decided) {
+        self.log_decision(host, now, decided);
+        let phase = self.lead.as_ref().map(Lead::phase);
+        if let Some(Phase::Adopting { target, .. }) = phase
+            && self.sequence.logged() >= target
+        {
             self.become_ready(host, now);
         }
     }
@@ -196,6 +207,9 @@ impl Partition {
     /// A member sends the primary the decisions that it lacks.
     pub(super) fn on_fetch_decisions(&mut self, host: &mut Host, to: NodeId, after: u64) {
         let Some(address) = self.membership.address(to) else { return };
+        if self.is_chain() {
+            return self.send_entries_after(host, address, after);
+        }
         let watermark = self.watermark();
         for decided in self.sequence.after(after).take(CATCH_UP_DATAGRAMS_MAX) {
             let decision = decided.wire(self.id(), self.membership.epoch);

@@ -48,8 +48,8 @@ impl Partition {
                 self.start_after(host, now, watermark.base);
             }
         }
-        if watermark.released > self.sequence.released() {
-            self.release(host, now, watermark.released);
+        if watermark.forced > self.sequence.released() {
+            self.release(host, now, watermark.forced);
         }
     }
 

@@ -80,7 +80,7 @@ impl Partition {
             partition: self.id(),
             epoch: self.membership.epoch,
             base: self.sequence.base().unwrap_or(0),
-            released: self.sequence.released(),
+            forced: if self.is_chain() { self.held_up_to_here() } else { self.sequence.released() },
         }
     }
 }

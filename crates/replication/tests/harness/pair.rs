@@ -97,7 +97,7 @@ pub(crate) fn decide_as(node: &mut Node, epoch: u32, index: u64, op: OpId, conte
 
 /// The other member, as the primary, tells where its epoch begins; all hold what was decided up to there.
 pub(crate) fn watermark(node: &mut Node, epoch: u32, base: u64) -> Sent {
-    let watermark = Watermark { partition: PARTITION, epoch: Epoch(epoch), base, released: base };
+    let watermark = Watermark { partition: PARTITION, epoch: Epoch(epoch), base, forced: base };
     let (watermarks, decisions) = (Entries::Values(&[watermark]), Entries::Values(&[]));
     node.receive(OTHER_ADDRESS, |out| {
         Decisions {

@@ -1,13 +1,15 @@
-//! The head of a chain: it takes ops in, once (C4), and decides them at once, in its own order (C1).
+//! The head of a chain: it adopts what others have of its log, takes ops in, once (C4), and decides them at once, in its own order (C1).
 
 use crate::config::UNRELEASED_MAX;
 use crate::evaluate::Verdict;
 use crate::multicast::partition::Partition;
 use crate::multicast::prepare::Source;
+use crate::multicast::sequence::Decided;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_node::Host;
-use nicekv_wire::{Condition, Datagram, Now, Operation, Status, StoredUpdate, Update};
+use nicekv_wire::replication::Decision;
+use nicekv_wire::{Condition, Datagram, NodeId, Now, Operation, Status, StoredUpdate, Update};
 
 impl Partition {
     /// A new op, at the head: logged, and decided unless something comes first.
@@ -24,6 +26,20 @@ impl Partition {
         // One of its own may go before others: who has ordered it decides.
         if source != Source::Own {
             self.decide_key(host, now, &key);
+        }
+    }
+
+    /// When an epoch begins: what a member has and this head has not, since it lost what it had not forced.
+    pub(super) fn adopt_entry(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        sender: NodeId,
+        decision: &Decision<'_>,
+        op: Option<(&Update<'_>, &[u8])>,
+    ) {
+        if self.adopts(sender, decision) && self.take_op(host, now, decision, op) {
+            self.adopt(host, now, Decided { contended: true, ..Decided::from_wire(decision) });
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a node of a chain knows of its successor, and whether it may speak as the tail.
+//! What a node of a chain knows of its neighbours, and whether it may speak as the tail.
 
 use crate::config::CHAIN_OPS_EARLY_MAX;
 use alloc::collections::VecDeque;
@@ -23,6 +23,10 @@ pub(crate) struct Hop {
     logged: u64,
     /// The last one that it and all behind it have forced.
     held: u64,
+    /// The last entry that the predecessor, and all before it, have forced.
+    before: u64,
+    /// What the successor was told of that, and of this node.
+    told_on: u64,
     /// When it was last heard, or sent something after a pause.
     heard_ns: u64,
     /// How often it was sent the same in vain.
@@ -59,6 +63,25 @@ impl Hop {
     /// The last entry that the successor and all behind it have forced.
     pub(super) fn held(&self) -> u64 {
         self.held
+    }
+
+    /// The last entry that the predecessor, and all before it, have forced.
+    pub(super) fn before(&self) -> u64 {
+        self.before
+    }
+
+    /// The predecessor says how far it, and all before it, have forced.
+    pub(super) fn take_before(&mut self, before: u64) {
+        self.before = self.before.max(before);
+    }
+
+    /// Whether the successor is to be told that all up to this node have forced `held`. Then it is told.
+    pub(super) fn take_news(&mut self, held: u64) -> bool {
+        let is_news = self.is_heard && held > self.told_on;
+        if is_news {
+            self.told_on = held;
+        }
+        is_news
     }
 
     /// What the disks behind this node have room for: the least of all.
@@ -128,7 +151,7 @@ mod exploration {
     impl Hop {
         pub(in crate::multicast) fn fingerprint(&self, state: &mut impl Hasher) {
             (self.is_entitled, self.is_heard, self.sent, self.logged, self.held, self.told).hash(state);
-            (self.space, self.told_space).hash(state);
+            (self.before, self.told_on, self.space, self.told_space).hash(state);
             self.early.iter().for_each(|(op, _)| op.hash(state));
         }
     }

@@ -1,34 +1,37 @@
 //! The members of a partition as a chain (TurboKV §4.1.2 with rules C1 to C10): another way to agree on the same sequence.
 //!
 //! ```text
-//!  client        head             middle             tail
-//!    │──Update───▶│ decide,          │                 │
-//!    │            │ log, force       │                 │
-//!    │            │──Forwards───────▶│ log, force      │
-//!    │            │                  │──Forwards──────▶│ log, force, show
+//!  client        head              middle            tail
+//!    │──Update───▶│ decide, log      │                 │
+//!    │            │──Forwards───────▶│ log             │
+//!    │            │                  │──Forwards──────▶│ log
+//!    │            │ force            │ force           │ force
+//!    │            │──watermark──────▶│                 │
+//!    │            │                  │──watermark─────▶│ show
 //!    │◀──Reply─────────────────────────────────────────│
 //!    │            │                  │◀────Acks────────│
 //!    │            │◀────Acks─────────│ show            │
-//!    │            │ show
-//!    │──Get────────────────────────────────────────────▶
+//!    │            │ show             │                 │
+//!    │──Get────────────────────────────────────────────▶│
 //!    │◀──Reply─────────────────────────────────────────│
 //! ```
 //!
 //! The parts are those of the multicast: `sequence`, `locks`, `contents`, joining, repair, expiry. What differs is how an op becomes one that all hold, and
 //! who says so. The primary is the **head**. It decides an op as soon as it has it (C1, C4): every decision is a contended one, which takes effect at
-//! a member when it is *released*, that is forced by all, here: by this member and all behind it.
+//! a member when it is *released*, that is forced by all.
 //!
-//! * A node forwards what it has forced, in order, to the next one of *its own* epoch (C2, C5), keeps it until that and all behind it have forced it, and sends it again
-//!   by timer (C6). What is acknowledged is one number, which travels up the chain.
+//! * A node forwards what it has logged, in order, to the next one of *its own* epoch (C5), and forces it meanwhile. How far it and all before it have forced is one number,
+//!   which travels down the chain (C2).
+//! * It keeps an entry until all have forced it, and sends it again by timer (C6). What is acknowledged is one number, which travels up the chain.
 //! * The **tail** is the last one that holds everything. It alone answers (C3): puts when it releases them, gets from what it has released.
 //! * Who joins stands behind the tail (C8). It forces and acknowledges like all others, and the tail releases nothing before. So what the tail has said is held by all
 //!   members of its epoch, and a joiner that has copied what was before its epoch lacks nothing.
-//! * Therefore logs are prefixes of each other along the chain, the head's being the longest; removing any node leaves that so (C9). An epoch begins where its head's log
-//!   ended, at its *base*, which travels down the chain with its first datagram. A tail that was none in the epoch before says nothing until the epoch is
-//!   activated and everything up to the base is released (C7): nothing beyond the base was shown in any epoch before, since an earlier tail had it from the head's predecessors in
-//!   the chain, or from the head.
+//! * Logs are prefixes of each other. A node that has lost what it had not forced may have less than its successor; so a head begins its epoch as the primary of a multicast
+//!   does: it hears all members, and adopts the longest log (`epoch`). Removing any node leaves that so (C9). An epoch begins where its head's log ended then, at its *base*,
+//!   which travels down the chain with its first datagram. A tail that was none in the epoch before says nothing until the epoch is
+//!   activated and everything up to the base is released (C7): nothing beyond the base was shown in any epoch before, since what was shown all had forced.
 //!
-//! Invariants: `released <= held from here on <= forced <= logged`; `logged` of a node is no less than its successor's, unless that joins.
+//! Invariants: `released <= held from here on <= forced <= logged`.
 
 mod get;
 mod head;
@@ -39,8 +42,9 @@ pub(super) use hop::Hop;
 use super::partition::Partition;
 use super::record::Record;
 use super::sequence::Decided;
-use crate::config::CHAIN_ENTRIES_IN_FLIGHT_MAX;
+use crate::config::{CATCH_UP_DATAGRAMS_MAX, CHAIN_ENTRIES_IN_FLIGHT_MAX};
 use alloc::vec::Vec;
+use core::net::SocketAddrV4;
 use nicekv_node::{Host, Membership, Plant, Standing, Step};
 use nicekv_wire::chain::{CHAIN_ENTRY_BYTES_MAX, ChainEntry};
 use nicekv_wire::control::{DiskSpace, ReportKind};
@@ -65,16 +69,26 @@ impl Partition {
         may && self.is_tail(host)
     }
 
-    /// The last entry that this node and all behind it have forced.
+    /// The last entry that this node and all before it have forced (C2).
+    pub(super) fn held_up_to_here(&self) -> u64 {
+        let forced = self.sequence.forced();
+        if self.is_primary() { forced } else { forced.min(self.hop.before()) }
+    }
+
+    /// The last entry that this node and all behind it have forced; at the tail, which all others hear, also all before it.
     fn held_from_here(&self, host: &Host) -> u64 {
+        let forced = match self.is_tail(host) && !host.has(Plant::ForcedBeforeNotAwaited) {
+            true => self.held_up_to_here(),
+            false => self.sequence.forced(),
+        };
         match self.membership.successor(host.config.node) {
-            None => self.sequence.forced(),
-            Some(_) if self.is_tail(host) && host.has(Plant::JoinerNotAwaited) => self.sequence.forced(),
-            Some(_) => self.sequence.forced().min(self.hop.held()),
+            None => forced,
+            Some(_) if self.is_tail(host) && host.has(Plant::JoinerNotAwaited) => forced,
+            Some(_) => forced.min(self.hop.held()),
         }
     }
 
-    /// What is told up the chain: everything up to there is held from here on; and was said by the tail, if it is here or behind.
+    /// What is told up the chain: everything up to there is held from here on; by all, if the tail is here or behind, and was said by it.
     fn released_from_here(&self, host: &Host) -> u64 {
         let held = self.held_from_here(host);
         match self.is_tail(host) && !self.speaks(host) {
@@ -98,41 +112,63 @@ impl Partition {
         self.hop = Hop::new(now, is_entitled);
     }
 
-    /// A decision is durable here.
+    /// More is durable here, or before.
     pub(super) fn on_entry_forced(&mut self, host: &mut Host, now: Now) {
-        self.forward(host, now);
+        self.tell_news(host);
         self.advance_chain(host, now);
     }
 
-    /// Sends the successor what is forced here and was not sent (C2, C6).
+    /// Tells the successor how far all up to here have forced, unless it knows.
+    fn tell_news(&mut self, host: &mut Host) {
+        if self.sequence.base().is_some() && self.hop.take_news(self.held_up_to_here()) {
+            self.tell_successor(host);
+        }
+    }
+
+    /// Sends the successor what is logged here and was not sent (C6).
     pub(super) fn forward(&mut self, host: &mut Host, now: Now) {
         let Some(next) = self.membership.successor(host.config.node) else { return };
         if !self.hop.is_heard() || self.sequence.base().is_none() {
             return;
         }
         let watermark = self.watermark();
-        let through = match host.has(Plant::ForwardBeforeForce) {
-            true => self.sequence.logged(),
-            false => self.sequence.forced(),
-        };
         let mut sent = self.hop.sent();
         for decided in self.sequence.after(sent) {
             let has_room = self.hop.in_flight() + (decided.index - sent) <= CHAIN_ENTRIES_IN_FLIGHT_MAX;
-            if decided.index > through || !has_room {
+            if !has_room {
                 break;
             }
-            let Some(op) = self.locks.op(decided.op) else { break };
-            let decision = decided.wire(self.id(), self.membership.epoch);
-            let mut entry = ChainEntry { decision, prepare: op.stored.datagram() };
-            if entry.bytes() > CHAIN_ENTRY_BYTES_MAX {
-                self.resend(host, entry.prepare, next.address);
-                entry.prepare = &[];
+            if !self.send_entry(host, next.address, decided, watermark) {
+                break;
             }
-            host.outbox.forward(next.address, Some(&entry), watermark);
             self.hop.note_sent(now, decided.index);
+            self.hop.take_news(watermark.forced);
             sent = decided.index;
         }
         host.arm_sweep(now);
+    }
+
+    /// Sends an entry, if its op is here, which is so as long as it is not released.
+    fn send_entry(&self, host: &mut Host, to: SocketAddrV4, decided: &Decided, watermark: Watermark) -> bool {
+        let Some(op) = self.locks.op(decided.op) else { return false };
+        let decision = decided.wire(self.id(), self.membership.epoch);
+        let mut entry = ChainEntry { decision, prepare: op.stored.datagram() };
+        if entry.bytes() > CHAIN_ENTRY_BYTES_MAX {
+            self.resend(host, entry.prepare, to);
+            entry.prepare = &[];
+        }
+        host.outbox.forward(to, Some(&entry), watermark);
+        true
+    }
+
+    /// Sends the head of an epoch that begins the entries that it lacks.
+    pub(super) fn send_entries_after(&self, host: &mut Host, to: SocketAddrV4, after: u64) {
+        let watermark = self.watermark();
+        for decided in self.sequence.after(after).take(CATCH_UP_DATAGRAMS_MAX) {
+            if !self.send_entry(host, to, decided, watermark) {
+                break;
+            }
+        }
     }
 
     /// Releases what is held from here on, and says so up the chain.
@@ -151,10 +187,19 @@ impl Partition {
         }
         let has_base = self.sequence.base().is_some_and(|base| self.sequence.released() >= base);
         self.hop.is_entitled |= has_base && self.membership.activated && self.is_tail(host);
-        let has_news = self.hop.told_space != self.space_from_here(host);
-        if self.released_from_here(host) > self.hop.told || has_news {
+        let untold = self.released_from_here(host).saturating_sub(self.hop.told);
+        if self.hop.told_space != self.space_from_here(host) || (untold > 0 && self.is_waited_for(untold)) {
             self.tell_progress(host, false);
+        } else if untold > 0 {
+            self.answer_soon(host, now);
         }
+    }
+
+    /// Whether somebody waits to hear that so many more entries are held from here on: the tail to speak, if this node is behind it; the head to end (R17), or to send more (C6).
+    /// Else the predecessor merely forgets them, and hears of several forces at once.
+    fn is_waited_for(&self, untold: u64) -> bool {
+        let joins = self.membership.standing == Standing::Joining;
+        joins || self.membership.sealed || untold >= CHAIN_ENTRIES_IN_FLIGHT_MAX / 4
     }
 
     /// Head: the keys of the next so many decisions, of which ops may wait for these.
@@ -205,6 +250,7 @@ impl Partition {
             host.outbox.forward(next.address, None, self.watermark());
         }
         self.forward(host, now);
+        self.tell_news(host);
         self.advance_chain(host, now);
     }
 
@@ -219,7 +265,9 @@ impl Partition {
         if !self.is_predecessor(host, sender) {
             return;
         }
+        self.hop.take_before(watermark.forced);
         if self.sequence.base().is_some() {
+            self.on_entry_forced(host, now);
             return self.answer_soon(host, now);
         }
         self.sequence.begin_at(watermark.base);
@@ -232,7 +280,7 @@ impl Partition {
         host.arm_sweep(now);
     }
 
-    /// Tells the successor where the epoch begins.
+    /// Tells the successor where the epoch begins, and how far all up to here have forced.
     pub(super) fn tell_successor(&self, host: &mut Host) {
         if let Some(next) = self.membership.successor(host.config.node) {
             host.outbox.forward(next.address, None, self.watermark());
@@ -248,7 +296,7 @@ impl Partition {
 
     /// An op whose entry follows.
     pub(super) fn on_early_op(&mut self, host: &Host, sender: NodeId, update: &Update<'_>, datagram: &[u8]) {
-        if self.is_predecessor(host, sender) {
+        if self.is_predecessor(host, sender) || self.adopts_from(sender) {
             self.hop.keep_early(update.op, datagram);
         }
     }
@@ -262,6 +310,9 @@ impl Partition {
         decision: &Decision<'_>,
         op: Option<(&Update<'_>, &[u8])>,
     ) {
+        if self.is_primary() {
+            return self.adopt_entry(host, now, sender, decision, op);
+        }
         if !self.is_predecessor(host, sender) || self.sequence.base().is_none() {
             return;
         }
@@ -280,6 +331,7 @@ impl Partition {
             now,
             Decided { contended: true, index: next, ..Decided::from_wire(decision) },
         );
+        self.forward(host, now);
         self.answer_soon(host, now);
     }
 
@@ -321,7 +373,9 @@ impl Partition {
     /// What is done about silence; whether there is anything to look at again later.
     pub(super) fn sweep_chain(&mut self, host: &mut Host, now: Now) -> bool {
         let resend_ns = host.config.timing.resend.as_nanos() as u64;
-        if self.sequence.base().is_none() {
+        if self.lead.as_ref().is_some_and(|lead| !lead.is_ready()) {
+            self.ask(host);
+        } else if self.sequence.base().is_none() {
             self.report_gap(host, now);
         } else if self.reporting.is_due(now) {
             self.tell_progress(host, false);
