@@ -168,7 +168,7 @@ impl Cluster {
             controllers: Controllers::default(),
             instances: Instances::default(),
             links: BTreeMap::new(),
-            trunks: scenario.trunks.neighbours(scenario.switch_count()),
+            trunks: scenario.neighbours(),
             links_made: 0,
             agent_away_until_ns: vec![0; scenario.switch_count()],
             full_until_ns: vec![0; scenario.switch_count()],

@@ -94,6 +94,12 @@ impl Scenario {
         are_there && !self.edges && !self.hides_sources
     }
 
+    /// Of each switch those to which trunks lead.
+    pub(crate) fn neighbours(&self) -> Vec<Vec<usize>> {
+        let trunks = if self.has_trunks() { self.trunks } else { Trunks::None };
+        trunks.neighbours(self.switch_count())
+    }
+
     /// Switches that there are.
     pub(crate) fn switch_count(&self) -> usize {
         if self.edges {
