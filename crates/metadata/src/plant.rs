@@ -28,6 +28,8 @@ pub enum Plant {
     AbsentSwitchCounted,
     /// Switches above learn new ways first.
     AboveBeforeBelow,
+    /// C12: of several switches those at which servers hang are not waited for.
+    RacksNotCounted,
     /// R9: a process that took the place of another stays in its epoch.
     RestartUnnoticed,
     /// R9: a member that comes back with empty storage is still taken for consistent.
@@ -69,7 +71,7 @@ pub enum Plant {
 #[cfg(any(test, feature = "exploration"))]
 impl Plant {
     /// Every one.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::RemovalNotAwaited,
         Self::PromoteBeforeCopied,
         Self::InconsistentLeads,
@@ -78,6 +80,7 @@ impl Plant {
         Self::RemovedKeepsDivision,
         Self::AbsentSwitchCounted,
         Self::AboveBeforeBelow,
+        Self::RacksNotCounted,
         Self::RestartUnnoticed,
         Self::EmptyStorageTrusted,
         Self::SuccessionOutlivesProcess,

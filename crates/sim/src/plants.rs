@@ -1,4 +1,4 @@
-//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17, C1 to C11) and must be found: else what finds nothing
+//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17, C1 to C12) and must be found: else what finds nothing
 //! proves nothing.
 //!
 //! A bug belongs to the core that it is in, which has a switch for it behind its `exploration` feature; a new one is a line here.
@@ -283,6 +283,8 @@ pub const PLANTS: &[Plant] = &[
     metadata("hot-key-moved-about", "", InMetadata::UnfittingGiven, Hunt::Script("one-key-is-too-hot")),
     metadata("hot-neighbours-merged", "", InMetadata::HotMerged, Hunt::Script("load-on-the-first-of-ordered-keys")),
     metadata("switches-above-learn-first", "", InMetadata::AboveBeforeBelow, Hunt::Script("a-chain-moves-from-rack-to-rack")),
+    metadata("racks-not-counted", "C12", InMetadata::RacksNotCounted, Hunt::Script("a-rack-is-cut-off-with-the-tail")),
+    switch("rack-keeps-records", "C12", InSwitch::TablesSurviveRestart, Hunt::Script("a-rack-starts-again-without-records")),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 

@@ -69,6 +69,8 @@ rows! {
     row_22_ways_around_a_cable_and_a_switch 22 "ways-around-a-cable-and-a-switch";
     row_22_hundreds_of_switches 22 "hundreds-of-switches-of-which-one-lags";
     row_22_a_chain_moves_from_rack_to_rack 22 "a-chain-moves-from-rack-to-rack";
+    row_13_a_rack_is_cut_off_with_the_tail 13 "a-rack-is-cut-off-with-the-tail";
+    row_22_a_rack_starts_again_without_records 22 "a-rack-starts-again-without-records";
     row_35_load_on_the_first_of_ordered_keys 35 "load-on-the-first-of-ordered-keys";
     row_35_load_on_the_first_of_chains 35 "load-on-the-first-of-chains";
     row_35_one_key_is_too_hot 35 "one-key-is-too-hot";

@@ -90,7 +90,10 @@ impl Observations {
     #[cfg(any(test, feature = "exploration"))]
     pub(crate) fn plant(&mut self, plant: Plant) {
         self.plant = Some(plant);
-        self.switches.plant(switches::Bugs { above_before_below: plant == Plant::AboveBeforeBelow });
+        self.switches.plant(switches::Bugs {
+            above_before_below: plant == Plant::AboveBeforeBelow,
+            racks_not_counted: plant == Plant::RacksNotCounted,
+        });
         if plant == Plant::FormerLeasesForgotten {
             self.quiet_until_ns = 0;
             self.membership.forget_former_leases();

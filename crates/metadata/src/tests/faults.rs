@@ -122,9 +122,10 @@ const PLANT_SEEDS_MAX: u64 = 200;
 
 /// The nodes of this world keep no log, so it is nothing to them in which epoch they restart; a former leader's
 /// leases have a scenario of their own; keyspaces by quorum need replicas that count, and balancing clients that ask.
-const FOUND_ELSEWHERE: [Plant; 15] = [
-    // This takes trunks between switches.
+const FOUND_ELSEWHERE: [Plant; 16] = [
+    // These take trunks between switches.
     Plant::AboveBeforeBelow,
+    Plant::RacksNotCounted,
     Plant::RestartUnnoticed,
     Plant::FormerLeasesForgotten,
     Plant::DropNotAwaited,

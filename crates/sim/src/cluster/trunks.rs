@@ -42,7 +42,7 @@ impl Cluster {
     }
 
     /// The switch that a host hangs at; where there are no trunks, the one that it sends by.
-    pub(super) fn home(&self, host: Host) -> usize {
+    pub(crate) fn home(&self, host: Host) -> usize {
         if let Some((first, racks)) = self.scenario.trunks.racks().filter(|_| self.scenario.has_trunks()) {
             let rack = |node: usize| first + node * racks / self.nodes.len();
             return match host {

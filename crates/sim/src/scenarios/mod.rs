@@ -11,6 +11,7 @@ mod fabric;
 mod load;
 mod moves;
 mod places;
+mod racks;
 mod space;
 mod stage;
 mod time;
@@ -20,7 +21,7 @@ pub use stage::Script;
 pub(crate) use stage::{MILLISECOND_NS, PARTITION};
 
 /// By what fails.
-const SCRIPTS: [&[Script]; 9] = [
+const SCRIPTS: [&[Script]; 10] = [
     deaths::SCRIPTS,
     places::SCRIPTS,
     space::SCRIPTS,
@@ -29,6 +30,7 @@ const SCRIPTS: [&[Script]; 9] = [
     time::SCRIPTS,
     control::SCRIPTS,
     fabric::SCRIPTS,
+    racks::SCRIPTS,
     load::SCRIPTS,
 ];
 

@@ -1,6 +1,8 @@
 //! What several scripts begin with or do.
 
 use super::stage::{MILLISECOND_NS, Played, Stage};
+use crate::checker::Action;
+use crate::checker::model::{Change, When};
 use crate::cluster::{Mishap, Scenario, What};
 use crate::keyspace::Key;
 use crate::network::Host;
@@ -32,6 +34,13 @@ pub(super) fn crash(node: usize, downtime_ms: u64) -> Mishap {
 pub(super) fn cut_both(stage: &mut Stage, one: Host, other: Host) {
     stage.inflict(Mishap::Cut { from: one, to: other });
     stage.inflict(Mishap::Cut { from: other, to: one });
+}
+
+/// A client sets the first key.
+pub(super) fn set(stage: &mut Stage, client: usize, value: &str) {
+    let op = stage.cluster.clients()[client].next_op();
+    let change = Change::Set(value.into());
+    stage.cluster.call(client, 0, Action::Update { op, condition: When::Always, return_old: false, change });
 }
 
 pub(super) fn opened(what: What<'_>) -> Option<Datagram<'_>> {

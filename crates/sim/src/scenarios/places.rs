@@ -1,9 +1,7 @@
 //! A member's place goes to another node, and one of the two fails, or does not hear of it, in the middle (row 28).
 
-use super::moves::crash;
+use super::moves::{crash, set};
 use super::stage::{MILLISECOND_NS, PARTITION, Script, Stage};
-use crate::checker::Action;
-use crate::checker::model::{Change, When};
 use crate::cluster::{Mishap, Scenario, What};
 use crate::judge;
 use crate::keyspace::{Key, Shape};
@@ -97,9 +95,7 @@ fn one_key(scenario: &mut Scenario, write_set: u8) {
 }
 
 fn update(stage: &mut Stage, value: &str) {
-    let op = stage.cluster.clients()[0].next_op();
-    let change = Change::Set(value.into());
-    stage.cluster.call(0, 0, Action::Update { op, condition: When::Always, return_old: false, change });
+    set(stage, 0, value);
 }
 
 /// A member is to leave, and what it holds has just arrived at the node that comes in its place. Who leaves, and who comes.
