@@ -19,6 +19,8 @@ pub enum Plant {
     RecordEndsEarly,
     /// A record is found by the vnode of the address, and not by the header.
     RecordOfAddress,
+    /// C11: a piece of a scan that comes by a trunk is cut again.
+    PiecesCutAgain,
     /// C5: what a client wrote into the room for a chain header stays.
     ChainHeaderBelieved,
 }

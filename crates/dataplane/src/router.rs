@@ -131,6 +131,11 @@ impl Router {
         self.plant == Some(Plant::ChainHeaderBelieved)
     }
 
+    /// Whether what another switch has cut is cut again, as a test has planted.
+    pub(crate) fn cuts_again(&self) -> bool {
+        self.plant == Some(Plant::PiecesCutAgain)
+    }
+
     /// The rings that this router serves.
     pub fn vrings(&self) -> &VringSet {
         &self.vrings

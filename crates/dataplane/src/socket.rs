@@ -57,7 +57,7 @@ impl Router {
         if ingress == Ingress::Socket && sender.is_none() {
             stamp_reply_to(payload, from);
         }
-        let pieces = split::pieces_of(payload, self.is_trunk(ingress));
+        let pieces = split::pieces_of(payload, self.is_trunk(ingress) && !self.cuts_again());
         let came_by = match ingress {
             Ingress::Port { port, .. } => Some(port),
             Ingress::Socket => sender,

@@ -11,6 +11,7 @@ use crate::network::Pace;
 use crate::random::Random;
 use crate::scanning;
 use crate::trunks::Trunks;
+use crate::{by_migration, by_tree};
 use nicekv_metadata::{Status, Timing};
 use nicekv_node::{PartitionStatus, Standing};
 use nicekv_wire::recovery::Entry;
@@ -121,7 +122,7 @@ pub fn draw(seed: u64) -> Scenario {
     if random.below(3) == 0 {
         share_store(&mut scenario, &mut random);
     }
-    crate::by_migration::draw(scenario, seed)
+    by_tree::draw(by_migration::draw(scenario, seed), seed)
 }
 
 /// Three instances of the metadata service, and a store that does not always answer.

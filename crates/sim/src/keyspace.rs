@@ -155,6 +155,22 @@ impl Key {
         keys
     }
 
+    /// So many ordered keys of a keyspace of `2^bits` partitions: in turn the last before a partition begins, its first, and one within. Several share a
+    /// match value.
+    pub fn at_borders(keyspace: u16, bits: u8, count: usize) -> Vec<Self> {
+        let partitions = 1u128 << bits;
+        let key = |number: usize| {
+            let first = (number as u128 % partitions) << (128 - u32::from(bits));
+            let value = match number as u128 / partitions % 3 {
+                0 => first,
+                1 => first.wrapping_sub(1),
+                _ => first | u128::MAX >> (u32::from(bits) + 1),
+            };
+            Self { keyspace, name: [&value.to_be_bytes()[..], format!("key-{number}").as_bytes()].concat() }
+        };
+        (0..count).map(key).collect()
+    }
+
     /// So many keys of a keyspace.
     pub fn several(keyspace: u16, count: usize) -> Vec<Self> {
         (0..count).map(|key| Self { keyspace, name: format!("key-{key}").into_bytes() }).collect()

@@ -17,6 +17,7 @@ mod by_chain;
 mod by_migration;
 mod by_quorum;
 mod by_reshaping;
+mod by_tree;
 pub mod client;
 pub mod cluster;
 mod coordination;

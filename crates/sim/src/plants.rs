@@ -179,6 +179,7 @@ pub const PLANTS: &[Plant] = &[
     replica("scan-short", "C11", InReplica::ScanShort, Hunt::Seeds(|scenario| scenario.workload.scans = (5, 0, 1))),
     client("scan-holes-forgotten", "C11", InClient::ScanHolesForgotten, Hunt::Seeds(scans_that_are_split)),
     client("scan-limit-is-end", "C11", InClient::ScanLimitIsEnd, Hunt::Seeds(scans_that_are_split)),
+    switch("pieces-cut-again", "C11", InSwitch::PiecesCutAgain, Hunt::Seeds(crate::by_tree::trees)),
     replica("recovery-aborts", "R3", InReplica::RecoveryAborts, Hunt::Seeds(as_drawn)),
     replica("adopt-nothing", "R3", InReplica::AdoptNothing, Hunt::Explore(set_and_get, FAILOVER)),
     replica("get-during-recovery", "R4", InReplica::GetDuringRecovery, Hunt::Explore(set_and_get, FAILOVER)),

@@ -95,6 +95,7 @@ impl Switch {
     ) -> Forward {
         let ingress = port.map_or(Ingress::Socket, |port| Ingress::Port { port, mac: None });
         let missed_before = self.missed();
+        let was_cut = port.is_some_and(|port| port >= TRUNK_PORT) && is_cut(bytes);
         let (hops, mut rest) = match self.agent.backend_mut().process(ingress, from, to, bytes) {
             Passed::Plain => return Forward::Plain,
             passed => hops_of(passed),
@@ -112,6 +113,9 @@ impl Switch {
             pieces.extend(hops.into_iter().map(|hop| (hop, bytes.to_vec())));
         }
         self.check_pieces(&pieces);
+        if was_cut {
+            self.violate(format!("a switch cuts a piece that another one has made, into {}", pieces.len()));
+        }
         Forward::Pieces(pieces)
     }
 
@@ -140,6 +144,11 @@ impl Switch {
     /// Whether it goes by tables that have the trunk at a port open.
     pub fn has_open(&self, port: u16) -> bool {
         self.agent.backend().tables().is_some_and(|tables| tables.trunks.contains(&port))
+    }
+
+    /// Records that it has.
+    pub fn records(&self) -> usize {
+        self.agent.backend().tables().map_or(0, |tables| tables.record.len())
     }
 
     /// What it has dropped as it would have gone back by the trunk by which it came.
@@ -189,6 +198,11 @@ fn hops_of(passed: Passed<'_>) -> (Vec<Hop>, Option<Rest>) {
         Passed::Piece(hop, rest) => (hop.into_iter().collect(), Some(rest)),
         Passed::Plain | Passed::Dropped => (Vec::new(), None),
     }
+}
+
+/// Whether a switch has made this piece of a scan.
+fn is_cut(piece: &[u8]) -> bool {
+    ScanLayout::of(&mut piece.to_vec()).is_some_and(|(_, scan)| scan.is_cut != 0)
 }
 
 /// What a scan asks for.

@@ -244,6 +244,9 @@ impl Cluster {
             tally.count_many("partitions split by load or size", migration.splits);
             tally.count_many("partitions merged as they were cold", migration.merges);
         }
+        let most = self.switches.iter().map(Switch::records).max().unwrap_or(0);
+        let coarse = self.switches.iter().filter(|switch| (1..most).contains(&switch.records())).count();
+        tally.count_many("switches with coarse records at the end", coarse as u64);
         tally.compared = self.nodes.iter().map(|node| node.shown.compared).sum();
         tally
     }

@@ -83,6 +83,9 @@ impl Cluster {
                 }
                 Forward::Pieces(pieces) => {
                     self.tally.count("scans split by a switch");
+                    if self.scenario.has_trunks() && self.is_above_racks(switch) {
+                        self.tally.count("scans split above the racks");
+                    }
                     pieces.into_iter().for_each(|piece| self.pass_piece(sender, switch, ends, piece));
                 }
             }

@@ -16,6 +16,11 @@ impl Cluster {
         self.home(Host::Node(node))
     }
 
+    /// Whether no node hangs at a switch of a tree.
+    pub(super) fn is_above_racks(&self, switch: usize) -> bool {
+        self.scenario.trunks.racks().is_some_and(|(first, _)| switch < first)
+    }
+
     /// Those to which trunks lead from a switch, ascending.
     pub(crate) fn neighbours(&self, switch: usize) -> &[usize] {
         &self.trunks[switch]
