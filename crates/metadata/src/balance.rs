@@ -98,6 +98,7 @@ impl Metadata {
             bugs: Bugs {
                 gives_what_does_not_fit: self.observations.has(Plant::UnfittingGiven),
                 merges_what_is_hot: self.observations.has(Plant::HotMerged),
+                keeps_what_is_full: self.observations.has(Plant::FullKept),
             },
         };
         let loads =

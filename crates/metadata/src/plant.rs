@@ -66,12 +66,14 @@ pub enum Plant {
     UnfittingGiven,
     /// Balancing: neighbours are merged however much they are asked, and however new they are.
     HotMerged,
+    /// Balancing: what is full stays as it is.
+    FullKept,
 }
 
 #[cfg(any(test, feature = "exploration"))]
 impl Plant {
     /// Every one.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::RemovalNotAwaited,
         Self::PromoteBeforeCopied,
         Self::InconsistentLeads,
@@ -99,6 +101,7 @@ impl Plant {
         Self::SplitAtFirst,
         Self::UnfittingGiven,
         Self::HotMerged,
+        Self::FullKept,
     ];
 }
 

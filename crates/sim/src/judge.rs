@@ -11,7 +11,7 @@ use crate::network::Pace;
 use crate::random::Random;
 use crate::scanning;
 use crate::trunks::Trunks;
-use crate::{by_migration, by_tree};
+use crate::{by_fill, by_migration, by_tree};
 use nicekv_metadata::{Status, Timing};
 use nicekv_node::{PartitionStatus, Standing};
 use nicekv_wire::recovery::Entry;
@@ -122,7 +122,7 @@ pub fn draw(seed: u64) -> Scenario {
     if random.below(3) == 0 {
         share_store(&mut scenario, &mut random);
     }
-    by_tree::draw(by_migration::draw(scenario, seed), seed)
+    by_fill::draw(by_tree::draw(by_migration::draw(scenario, seed), seed), seed)
 }
 
 /// Three instances of the metadata service, and a store that does not always answer.
@@ -183,6 +183,7 @@ pub fn finish(cluster: &mut Cluster) -> Report {
         return report;
     }
     come_to_rest(cluster);
+    by_fill::judge(cluster, &mut report);
     report.violations.extend(judge_retries(cluster));
     if !all_done(cluster) {
         report.violations.push("clients wait for answers for ever (V)".into());

@@ -21,6 +21,8 @@ pub struct Shape {
     pub order: KeyOrder,
     /// Whether partitions go where load is little.
     pub migrates: bool,
+    /// Those with more keys are split.
+    pub keys_max: Option<u64>,
 }
 
 impl Shape {
@@ -33,6 +35,7 @@ impl Shape {
             partition_bits,
             order: KeyOrder::Hash,
             migrates: false,
+            keys_max: None,
         }
     }
 
@@ -54,6 +57,11 @@ impl Shape {
     /// The same, with partitions that go where load is little.
     pub fn that_migrates(self) -> Self {
         Self { migrates: true, ..self }
+    }
+
+    /// The same, with partitions that are split when they have more keys than that.
+    pub fn of_at_most(self, keys: u64) -> Self {
+        Self { keys_max: Some(keys), ..self.that_migrates() }
     }
 
     /// Whether it has no primary.
@@ -79,6 +87,7 @@ impl Shape {
         spec.order = self.order;
         if self.migrates {
             spec.balancing = LoadBalancing::Migrate;
+            spec.partition_keys = self.keys_max;
         }
         if let Some(write_set) = self.write_set {
             spec.protocol = Protocol::Quorum { write_set };

@@ -14,6 +14,7 @@
 //! All are judged by [`checker`]: the history of each key must be linearizable.
 
 mod by_chain;
+mod by_fill;
 mod by_migration;
 mod by_quorum;
 mod by_reshaping;

@@ -91,6 +91,8 @@ pub struct Surroundings {
     pub sources: Duration,
     /// Between two reports of where load lies, likewise.
     pub heat: Duration,
+    /// Between two reports of what is stored, likewise.
+    pub usage: Duration,
     /// How fast they discard what nobody needs.
     pub discard_bytes_per_second: u64,
     /// A bug of the replicas.
@@ -196,10 +198,9 @@ impl Node {
             storage: u128::from(self.id.0) << 64 | u128::from(life),
             internal_client,
             hash_seed: 7,
-            // What it tells operators is decided by nothing, and decides nothing.
             timing: Timing {
                 scrub_interval: SCRUB_INTERVAL,
-                usage_interval: Duration::ZERO,
+                usage_interval: surroundings.usage,
                 sources_interval: surroundings.sources,
                 heat_interval: surroundings.heat,
                 discard_bytes_per_second: surroundings.discard_bytes_per_second,

@@ -283,6 +283,7 @@ pub const PLANTS: &[Plant] = &[
     metadata("split-at-the-first", "", InMetadata::SplitAtFirst, Hunt::Script("load-on-the-first-of-ordered-keys")),
     metadata("hot-key-moved-about", "", InMetadata::UnfittingGiven, Hunt::Script("one-key-is-too-hot")),
     metadata("hot-neighbours-merged", "", InMetadata::HotMerged, Hunt::Script("load-on-the-first-of-ordered-keys")),
+    metadata("full-partition-kept", "", InMetadata::FullKept, Hunt::Seeds(crate::by_fill::fills)),
     metadata("switches-above-learn-first", "", InMetadata::AboveBeforeBelow, Hunt::Script("a-chain-moves-from-rack-to-rack")),
     metadata("racks-not-counted", "C12", InMetadata::RacksNotCounted, Hunt::Script("a-rack-is-cut-off-with-the-tail")),
     switch("rack-keeps-records", "C12", InSwitch::TablesSurviveRestart, Hunt::Script("a-rack-starts-again-without-records")),

@@ -31,6 +31,22 @@ fn load_moves_splits_and_merges_in_random_runs() {
     assert!(moves >= 20 && splits >= 5, "{moves} moves, {splits} splits, {merges} merges");
 }
 
+/// Partitions that are full are split, and cold neighbours merged, in runs in which nodes fail.
+#[test]
+fn full_partitions_are_split_in_random_runs() {
+    let is_bounded = |seed: &u64| judge::draw(*seed).keyspaces.iter().any(|shape| shape.keys_max.is_some());
+    let (mut full, mut merges, mut crashes) = (0, 0, 0);
+    for seed in (1..).filter(is_bounded).take(40) {
+        let report = judge::run(judge::draw(seed), seed, None);
+        assert_eq!(report.violations, [""; 0], "replay: nicekv sim --seed {seed}");
+        full += report.tally.of("partitions split as they were full");
+        merges += report.tally.of("partitions merged as they were cold");
+        crashes += report.tally.of("crashes");
+    }
+    writeln!(std::io::stderr(), "{full} full ones split, {merges} merges, {crashes} crashes").unwrap();
+    assert!(full >= 80 && merges >= 3 && crashes >= 40, "{full} splits, {merges} merges, {crashes} crashes");
+}
+
 /// One key, and no call but those that the test makes.
 fn quiet(shape: Shape) -> Scenario {
     let mut scenario = judge::draw(1);

@@ -93,6 +93,7 @@ pub(crate) struct Rules {
 pub(crate) struct Bugs {
     pub(crate) gives_what_does_not_fit: bool,
     pub(crate) merges_what_is_hot: bool,
+    pub(crate) keeps_what_is_full: bool,
 }
 
 /// A node, and what it can still take.
@@ -360,6 +361,9 @@ impl<'a> Judge<'a> {
     }
 
     fn split_full(&mut self) {
+        if self.rules.bugs.keeps_what_is_full {
+            return;
+        }
         for load in self.partitions.iter().filter(|load| self.rules.is_full(load, 100)) {
             if let Some(at) = load.middle.filter(|_| self.may_split(load)) {
                 self.split(load, at, Because::Full);

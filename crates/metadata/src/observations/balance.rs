@@ -5,7 +5,7 @@ use alloc::string::String;
 
 use nicekv_wire::{KeyspaceId, PartitionId};
 
-use crate::decide::migration::{Step, Verdict};
+use crate::decide::migration::{Because, Step, Verdict};
 use crate::state::State;
 
 /// Most events that are told of.
@@ -40,11 +40,14 @@ pub(crate) struct Balance {
 pub(crate) struct Begun {
     pub(crate) moves: u64,
     pub(crate) splits: u64,
+    /// Of these, those that were full.
+    pub(crate) full: u64,
     pub(crate) merges: u64,
 }
 
 impl Begun {
     fn count(&mut self, step: &Step) {
+        self.full += u64::from(matches!(step, Step::Split { because: Because::Full, .. }));
         let kind = match step {
             Step::Move { .. } => &mut self.moves,
             Step::Split { .. } => &mut self.splits,

@@ -21,6 +21,9 @@ pub struct MigrationStatus {
     /// Partitions that it has split.
     #[serde(default)]
     pub splits: u64,
+    /// Of these, those that were full.
+    #[serde(default)]
+    pub full: u64,
     /// Pairs of partitions that it has merged.
     #[serde(default)]
     pub merges: u64,

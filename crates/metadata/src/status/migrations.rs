@@ -31,7 +31,7 @@ impl Metadata {
 
     fn migration(&self, spec: &KeyspaceSpec) -> MigrationStatus {
         let balance = &self.observations.balance;
-        let Begun { moves, splits, merges } = balance.begun.get(&spec.id).copied().unwrap_or_default();
+        let Begun { moves, splits, full, merges } = balance.begun.get(&spec.id).copied().unwrap_or_default();
         let verdict = balance.verdicts.get(&spec.id);
         let hot_key = |hot: &HotKey| HotKeyStatus {
             partition: hot.id.0,
@@ -50,6 +50,7 @@ impl Metadata {
             periods: balance.periods,
             moves,
             splits,
+            full,
             merges,
             hottest: hottest.map(|(node, percent)| (self.names(&[node]), percent)),
             hot_keys: verdict.iter().flat_map(|verdict| &verdict.hot_keys).map(hot_key).collect(),

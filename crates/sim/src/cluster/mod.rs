@@ -125,6 +125,7 @@ fn surroundings_of(scenario: &Scenario) -> Surroundings {
         coordinates: scenario.coordination != Coordination::Switch,
         sources: scenario.sources(),
         heat: scenario.heat(),
+        usage: scenario.usage(),
         discard_bytes_per_second: scenario.discard_bytes_per_second,
         plant: scenario.plant.and_then(Planted::replica),
     }
@@ -242,6 +243,7 @@ impl Cluster {
             .count_many("partitions divided otherwise by load", balancing.map_or(0, |it| it.divided_by_load));
         for migration in self.metadata().into_iter().flat_map(|metadata| metadata.status().migrations) {
             tally.count_many("partitions split by load or size", migration.splits);
+            tally.count_many("partitions split as they were full", migration.full);
             tally.count_many("partitions merged as they were cold", migration.merges);
         }
         let most = self.switches.iter().map(Switch::records).max().unwrap_or(0);

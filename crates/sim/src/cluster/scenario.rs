@@ -88,6 +88,12 @@ impl Scenario {
         if self.migrates() { self.timing.balance_period / 3 } else { Duration::ZERO }
     }
 
+    /// How often nodes count what they store: where something follows from it, as often as they tell where load lies.
+    pub(crate) fn usage(&self) -> Duration {
+        let is_bounded = self.keyspaces.iter().any(|shape| shape.keys_max.is_some());
+        if is_bounded { self.heat() } else { Duration::ZERO }
+    }
+
     /// Trunks are between switches with ports.
     pub(crate) fn has_trunks(&self) -> bool {
         let are_there = self.trunks != Trunks::None && self.switch_count() > 1;
