@@ -2,15 +2,14 @@
 
 use crate::cluster::{Cluster, Scenario};
 use crate::faults::Faults;
-use crate::judge::{PROGRESS_NS, Report, is_whole};
 use crate::keyspace::{Key, Shape};
 use crate::random::Random;
-use crate::scenarios::MILLISECOND_NS;
 use nicekv_client::Coordination;
 use nicekv_metadata::{Metadata, PartitionStatus};
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::{Duration, KeyOrder, PartitionId};
 
+const MILLISECOND_NS: u64 = 1_000_000;
 /// Chooses the seeds in which partitions become full, and what they are like.
 const FILLS: u64 = 0x66_696c_6c73;
 
@@ -59,17 +58,16 @@ fn fill(scenario: &mut Scenario, shape: Shape) {
     scenario.coordination = Coordination::Switch;
 }
 
-/// When all is healed no partition stays full (check V).
-pub(crate) fn judge(cluster: &mut Cluster, report: &mut Report) {
-    if full(cluster).is_empty() {
-        return;
+/// When all is healed no partition stays full (check V): what is wrong after so long.
+pub(crate) fn judge(cluster: &mut Cluster, wait_ns: u64, is_whole: fn(&Cluster) -> bool) -> Vec<String> {
+    let end_ns = cluster.now_ns() + wait_ns;
+    let is_as_asked = |cluster: &Cluster| full(cluster).is_empty() && is_whole(cluster);
+    if !full(cluster).is_empty() {
+        cluster.run_until(end_ns, is_as_asked);
     }
-    let end_ns = cluster.now_ns() + PROGRESS_NS;
-    cluster.run_until(end_ns, |cluster| full(cluster).is_empty() && is_whole(cluster));
-    for partition in full(cluster) {
-        let waits_for = cluster.metadata().map(|metadata| metadata.status().migrations);
-        report.violations.push(format!("{partition} stays full (V): {waits_for:?}"));
-    }
+    let migrations = |cluster: &Cluster| cluster.metadata().map(|metadata| metadata.status().migrations);
+    let stays = |partition| format!("partition {partition} stays full (V): {:?}", migrations(cluster));
+    full(cluster).into_iter().map(stays).collect()
 }
 
 fn full(cluster: &Cluster) -> Vec<PartitionId> {

@@ -183,7 +183,7 @@ pub fn finish(cluster: &mut Cluster) -> Report {
         return report;
     }
     come_to_rest(cluster);
-    by_fill::judge(cluster, &mut report);
+    report.violations.extend(by_fill::judge(cluster, PROGRESS_NS, is_whole));
     report.violations.extend(judge_retries(cluster));
     if !all_done(cluster) {
         report.violations.push("clients wait for answers for ever (V)".into());
