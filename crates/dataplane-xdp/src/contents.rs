@@ -43,6 +43,8 @@ pub(crate) struct Contents {
     /// Place of the pair, first value, number: ascending.
     pub(crate) begins: Vec<(usize, u128, u16)>,
     pub(crate) hosts: Vec<Host>,
+    /// Ports of trunks that are open.
+    pub(crate) trunks: Vec<u16>,
     /// Their addresses, in their order: chains name them by their places.
     pub(crate) nodes: Vec<[u8; 4]>,
 }
@@ -66,13 +68,15 @@ impl Contents {
             rings: vec![Vec::new(); 2 * vrings.iter().count()],
             begins: Vec::new(),
             hosts: Vec::new(),
+            trunks: Vec::new(),
             nodes: vec![[0; 4]; HOST_CAPACITY],
         }
     }
 
     /// Of validated tables.
     pub(crate) fn new(tables: &TableSet, vrings: &VringSet, given: &Given<'_>) -> Self {
-        let mut contents = Self { hosts: tables.hosts.clone(), ..Self::empty(vrings) };
+        let (hosts, trunks) = (tables.hosts.clone(), tables.trunks.clone());
+        let mut contents = Self { hosts, trunks, ..Self::empty(vrings) };
         contents.nodes.iter_mut().zip(&tables.hosts).for_each(|(node, host)| *node = host.ip);
         let places = tables.hosts.iter().map(|host| host.id).zip(0..).collect();
         let chains = Chains { places, ports: given.ports };

@@ -176,8 +176,9 @@ impl KernelSwitch {
                 self.maps.vnodes.set(slot + 2 * index as u32, *vnodes(ring, by_records), 0)?;
             }
         }
-        if before.is_none_or(|before| before.hosts != contents.hosts) {
-            self.write_hosts(slot, &contents.hosts)?;
+        let is_same = |before: &Contents| before.hosts == contents.hosts && before.trunks == contents.trunks;
+        if !before.is_some_and(is_same) {
+            self.write_hosts(slot, &contents.hosts, &contents.trunks)?;
         }
         self.slots[slot as usize] = Some(contents);
         Ok(())
@@ -207,10 +208,15 @@ impl KernelSwitch {
         groups.fresh.iter().flat_map(both).collect()
     }
 
-    fn write_hosts(&mut self, slot: u32, all: &[Host]) -> Result<(), MapError> {
+    fn write_hosts(&mut self, slot: u32, all: &[Host], trunks: &[u16]) -> Result<(), MapError> {
         let Maps { hosts, servers, stations, .. } = &mut self.maps;
         let cell = |place: u32| slot * PORTS_MAX as u32 + place;
-        self.ports.iter().try_for_each(|(place, _)| hosts.set(cell(place), EgressHost::default(), 0))?;
+        let trunk = EgressHost { kind: PORT_TRUNK, ..EgressHost::default() };
+        for (place, port) in self.ports.iter() {
+            // Behind some trunks there are clients alone.
+            let value = if trunks.contains(&port.index) { trunk } else { EgressHost::default() };
+            hosts.set(cell(place), value, 0)?;
+        }
         forget(servers, |key| key.slot == slot)?;
         forget(stations, |key| key.slot == slot)?;
         for host in all {
@@ -218,7 +224,7 @@ impl KernelSwitch {
             let udp_port = host.udp_port.to_be_bytes();
             let (mac, role) = (host.mac, host.role as u8);
             let value = match host.is_remote {
-                true => EgressHost { kind: PORT_TRUNK, ..EgressHost::default() },
+                true => trunk,
                 false => EgressHost {
                     address: host.ip,
                     mac,

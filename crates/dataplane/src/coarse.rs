@@ -59,7 +59,7 @@ impl Trunks {
             divided.entry(entry.partition).or_default().push(entry.host);
         }
         let mut trunks = Self {
-            hosts: HostIndex::new(&tables.hosts),
+            hosts: HostIndex::new(&tables.hosts, &tables.trunks),
             divided,
             passed: BTreeSet::new(),
             first_behind: BTreeMap::new(),

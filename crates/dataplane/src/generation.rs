@@ -46,7 +46,7 @@ impl Generation {
     pub(crate) fn new(tables: TableSet, old: Option<&Self>) -> Self {
         let prefixes = Table::ALL.map(|table| Arc::new(compile(&tables, table)));
         let compiled = Compiled { prefixes, records: Arc::new(Records::new(&tables)) };
-        let hosts = HostIndex::new(&tables.hosts);
+        let hosts = HostIndex::new(&tables.hosts, &tables.trunks);
         let ways = [Table::Multicast, Table::Record].map(|table| Arc::new(all_ways(&tables, table, &hosts)));
         Self::with_compiled(tables, (hosts, ways), compiled, old)
     }

@@ -83,12 +83,12 @@ pub struct HostIndex {
 }
 
 impl HostIndex {
-    /// The index of validated hosts.
-    pub fn new(hosts: &[Host]) -> Self {
+    /// The index of validated hosts, and of the trunks that are open: behind some there are clients alone.
+    pub fn new(hosts: &[Host], open_trunks: &[u16]) -> Self {
         let mut hosts = hosts.to_vec();
         hosts.sort_unstable_by_key(|host| host.id);
-        let trunks: BTreeSet<u16> =
-            hosts.iter().filter(|host| host.is_remote).map(|host| host.port).collect();
+        let to_hosts = hosts.iter().filter(|host| host.is_remote).map(|host| host.port);
+        let trunks: BTreeSet<u16> = to_hosts.chain(open_trunks.iter().copied()).collect();
         Self {
             trunks: trunks.into_iter().collect(),
             by_port: positions_if(&hosts, |host| !host.is_remote, |host| host.port),

@@ -148,7 +148,8 @@ fn hosts_share_the_port_of_a_trunk_and_are_not_found_by_it() {
     let mut tables = valid();
     tables.hosts[..2].iter_mut().for_each(|host| (host.port, host.is_remote) = (7, true));
     assert_eq!(tables.validate(&vrings()), Ok(()));
-    let index = HostIndex::new(&tables.hosts);
+    let index = HostIndex::new(&tables.hosts, &[8]);
+    assert!(index.is_trunk(7) && index.is_trunk(8) && !index.is_trunk(3));
     assert!(index.at_port(7).is_none() && index.at_port(3).is_some());
     assert_eq!(index.with_ip([10, 0, 0, 2]).map(|host| host.port), Some(7));
 }
@@ -166,7 +167,7 @@ fn groups_are_keyed_by_member_set() {
 
 #[test]
 fn hosts_are_found_by_whatever_a_packet_shows() {
-    let index = HostIndex::new(&[host(7), host(2)]);
+    let index = HostIndex::new(&[host(7), host(2)], &[]);
     for id in [2, 7] {
         let host = Some(host(id));
         assert_eq!(index.get(HostId(id)).copied(), host);
