@@ -7,6 +7,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 use nicekv_dataplane::{HostId, Prefix, Topology, TopologyError, VringConfig, VringSet};
 use nicekv_placement::{KeyspaceError, KeyspaceSpec, check_keyspaces, ring_pairs};
+use nicekv_wire::control::direct_lease_ns;
 use nicekv_wire::{Duration, NodeId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -149,7 +150,15 @@ impl Timing {
 
     /// From the last grant, by the metadata's clock, until the lease is over by everybody's (R12).
     pub(crate) fn lease_wait_ns(&self) -> u64 {
-        let lease_ns = nanoseconds(self.lease);
+        self.with_drift_ns(nanoseconds(self.lease))
+    }
+
+    /// The same of the part of it in which a node answers gets that come past the switches.
+    pub(crate) fn direct_lease_wait_ns(&self) -> u64 {
+        self.with_drift_ns(direct_lease_ns(nanoseconds(self.lease)))
+    }
+
+    fn with_drift_ns(&self, lease_ns: u64) -> u64 {
         lease_ns + lease_ns.div_ceil(u64::from(self.drift_divisor))
     }
 

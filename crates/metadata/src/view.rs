@@ -178,10 +178,14 @@ impl<'a> Situation<'a> {
     /// Whether a former member can answer no get any more (R6).
     pub(crate) fn harmless(self, removed: &Removed) -> bool {
         let Self { observations, now_ns, .. } = self;
-        observations.switches.all_current()
+        let Observations { switches, membership, .. } = observations;
+        let &Removed { node, incarnation, .. } = removed;
+        let no_switch_leads_there = switches.all_current()
+            || (observations.has(Plant::AbsentSwitchCounted) && switches.connected_are_current());
+        // Clients with a directory come past the switches.
+        (no_switch_leads_there && membership.direct_lease_is_over(node, incarnation, now_ns))
+            || membership.lease_is_over(node, incarnation, now_ns)
             || observations.has(Plant::LeaseNotAwaited)
-            || (observations.has(Plant::AbsentSwitchCounted) && observations.switches.connected_are_current())
-            || observations.membership.lease_is_over(removed.node, removed.incarnation, now_ns)
     }
 
     /// Whether nobody needs what those hold who have left: R originals hold everything without them, and are there (R16).

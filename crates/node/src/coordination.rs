@@ -102,7 +102,17 @@ impl<P: Protocol> NodeCore<P> {
             let refusal = Misdirected { keyspace, op, partition, epoch };
             return self.host.outbox.send(from, |out| refusal.encode(out));
         }
-        self.on_request(now, from, &header, &datagram, (directed.request, None));
+        if self.may_answer_directly(now, &datagram) {
+            self.on_request(now, from, &header, &datagram, (directed.request, None));
+        }
+    }
+
+    /// Whether what may have come past the switches may be answered (R12).
+    pub(crate) fn may_answer_directly(&mut self, now: Now, request: &Datagram<'_>) -> bool {
+        let is_read = matches!(request, Datagram::Get(_) | Datagram::Scan(_) | Datagram::QuorumQuery(_));
+        let may = !is_read || self.host.has_direct_lease(now);
+        self.host.counters.dropped += u64::from(!may);
+        may
     }
 
     /// Whether a node is there, as far as is known here.

@@ -49,7 +49,7 @@ impl<P: Explore> NodeCore<P> {
     /// is under way and all that could be polled has been polled. Record numbers count from the end of the log.
     pub fn fingerprint(&self, state: &mut impl Hasher) {
         let Host { session, waits, storage, streams, sweep_at_ns, .. } = &self.host;
-        (session.term.0, session.lease_until_ns, sweep_at_ns.is_some()).hash(state);
+        (session.term.0, session.lease_until_ns, session.direct_until_ns, sweep_at_ns.is_some()).hash(state);
         assert!(waits.reads.is_empty() && waits.scans.is_empty() && streams.is_empty());
         for (record, id) in &waits.records {
             (storage.appended() - record).hash(state);

@@ -189,6 +189,11 @@ impl Host {
         self.session.has_lease(now) || self.has(Plant::LeaseIgnored)
     }
 
+    /// Whether gets may be answered that may have come past the switches: when those lead to this node no more, they are not waited for as long (R6, R12).
+    pub(crate) fn has_direct_lease(&self, now: Now) -> bool {
+        self.session.has_direct_lease(now) || self.has(Plant::DirectLeaseIgnored)
+    }
+
     /// Answers a client.
     pub fn reply(&mut self, to: Option<SocketAddrV4>, reply: &Reply<'_>) {
         if let Some(to) = to {

@@ -54,6 +54,8 @@ pub enum Plant {
     ExpiryByLocalClock,
     /// R12: gets are answered without a lease.
     LeaseIgnored,
+    /// R12: gets that come past the switches are answered as long as others.
+    DirectLeaseIgnored,
     /// *Get*: nobody is told that a key is locked.
     LockNotTold,
     /// *Scrub*: what another member has is not compared with what is here.

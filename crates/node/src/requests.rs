@@ -53,6 +53,11 @@ impl<P: Protocol> NodeCore<P> {
         datagram: &Datagram<'_>,
         (bytes, chain): (&[u8], Option<&ChainHeader>),
     ) {
+        // Clients ask a node that coordinates without a switch in between; what a switch has sent to a chain says so.
+        let may_be_direct = self.host.config.coordinates && chain.is_none();
+        if may_be_direct && !self.may_answer_directly(now, datagram) {
+            return;
+        }
         let (keyspace, reached) = (header.keyspace, &mut None);
         let (slot, request) = match datagram {
             Datagram::Get(get) => match get.forwarded {

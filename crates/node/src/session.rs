@@ -2,7 +2,9 @@
 
 use crate::config::NodeConfig;
 use core::net::SocketAddrV4;
-use nicekv_wire::control::{Assign, DiskSpace, Heartbeat, HeartbeatReply, Probe, ProbeReply};
+use nicekv_wire::control::{
+    Assign, DiskSpace, Heartbeat, HeartbeatReply, Probe, ProbeReply, direct_lease_ns,
+};
 use nicekv_wire::{Now, Term};
 
 /// See the module.
@@ -13,6 +15,8 @@ pub struct Session {
     leader: Option<SocketAddrV4>,
     /// Gets may be answered until then (R12).
     pub(crate) lease_until_ns: u64,
+    /// The end of the part of it in which gets are answered that may have come past the switches.
+    pub(crate) direct_until_ns: u64,
     /// Heartbeats sent since the metadata service answered one.
     unanswered: u16,
 }
@@ -21,6 +25,11 @@ impl Session {
     /// Whether gets may be answered (R12).
     pub fn has_lease(&self, now: Now) -> bool {
         now.boot_ns < self.lease_until_ns
+    }
+
+    /// Whether gets may be answered that may have come past the switches (R12).
+    pub(crate) fn has_direct_lease(&self, now: Now) -> bool {
+        now.boot_ns < self.direct_until_ns
     }
 
     /// Where the leader of the metadata service is, as far as it is known: one that leaves a heartbeat without an answer may lead no more.
@@ -53,7 +62,9 @@ impl Session {
         }
         self.term = reply.term;
         self.unanswered = 0;
-        self.lease_until_ns = self.lease_until_ns.max(reply.sent_ns.saturating_add(reply.lease_ns));
+        let until = |lease_ns| reply.sent_ns.saturating_add(lease_ns);
+        self.lease_until_ns = self.lease_until_ns.max(until(reply.lease_ns));
+        self.direct_until_ns = self.direct_until_ns.max(until(direct_lease_ns(reply.lease_ns)));
         true
     }
 

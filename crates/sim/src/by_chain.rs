@@ -5,6 +5,7 @@ use crate::cluster::Scenario;
 use crate::faults::Faults;
 use crate::keyspace::{Key, Shape};
 use crate::scenarios::MILLISECOND_NS;
+use nicekv_wire::Duration;
 
 /// Chains alone, of few keys.
 pub(crate) fn chains(scenario: &mut Scenario) {
@@ -54,7 +55,14 @@ pub(crate) fn chains_with_spares(scenario: &mut Scenario) {
     scenario.faults = Faults { crash: 1_000, downtime_max_ns: 1_500 * MILLISECOND_NS, ..Faults::NONE };
 }
 
-/// The same; clients hold the directory.
+/// The same; nodes pause, some so long that they are removed, and have a lease that outlasts that.
+pub(crate) fn by_clients_of_paused_nodes(scenario: &mut Scenario) {
+    by_clients(scenario);
+    scenario.timing.lease = Duration::from_millis(500);
+    scenario.faults = Faults { pause: 1_000, pause_max_ns: 500 * MILLISECOND_NS, ..Faults::NONE };
+}
+
+/// The same as [`chains`]; clients hold the directory.
 pub(crate) fn by_clients(scenario: &mut Scenario) {
     chains(scenario);
     scenario.coordination = nicekv_client::Coordination::Client;

@@ -4,8 +4,8 @@
 //! A bug belongs to the core that it is in, which has a switch for it behind its `exploration` feature; a new one is a line here.
 
 use crate::by_chain::{
-    chains, chains_losing_answers, chains_reshaped, chains_that_move, chains_that_restart,
-    chains_with_late_messages, chains_with_spares,
+    by_clients_of_paused_nodes, chains, chains_losing_answers, chains_reshaped, chains_that_move,
+    chains_that_restart, chains_with_late_messages, chains_with_spares,
 };
 use crate::by_migration::migrating;
 use crate::by_quorum::{
@@ -213,6 +213,7 @@ pub const PLANTS: &[Plant] = &[
     metadata("handoff-leads", "R8", InMetadata::HandoffLeads, Hunt::Seeds(with_handoffs)),
     metadata("restart-unnoticed", "R9", InMetadata::RestartUnnoticed, Hunt::Seeds(as_drawn)),
     metadata("empty-storage-trusted", "R9", InMetadata::EmptyStorageTrusted, Hunt::Seeds(in_memory)),
+    replica("direct-lease-ignored", "R12", InReplica::DirectLeaseIgnored, Hunt::Seeds(by_clients_of_paused_nodes)),
     metadata("lease-to-removed", "R12", InMetadata::LeaseToRemoved, Hunt::Script("removed-but-reachable")),
     metadata("lease-not-awaited", "R12", InMetadata::LeaseNotAwaited, Hunt::Script("removed-but-reachable")),
     metadata("former-leases-forgotten", "R12", InMetadata::FormerLeasesForgotten, Hunt::Script("removed-but-reachable")),

@@ -94,9 +94,9 @@ fn step(situation: &Situation<'_>, id: PartitionId, spec: &KeyspaceSpec, gone: &
     gone.told = gone.told.saturating_add(told as u8);
     gone.removed.retain(|removed| !is_told(removed));
     let is_silent = |removed: &Removed| !removed.served || situation.harmless(removed);
-    let switches = &situation.observations.switches;
-    gone.quiet |= switches.all_current()
-        || (gone.removed.iter().all(is_silent) && usize::from(gone.told) >= told_needed(spec))
+    let is_out_of_reach =
+        situation.observations.switches.all_current() || usize::from(gone.told) >= told_needed(spec);
+    gone.quiet |= (gone.removed.iter().all(is_silent) && is_out_of_reach)
         || situation.observations.has(Plant::DropNotAwaited);
     if gone.quiet {
         let has_discarded = |left: &Left| watch.has_discarded(left.node, left.since);

@@ -140,10 +140,19 @@ impl Membership {
 
     /// Whether every lease of the process is over (R12).
     pub(crate) fn lease_is_over(&self, node: NodeId, incarnation: u64, now_ns: u64) -> bool {
+        self.is_over(node, incarnation, self.timing.lease_wait_ns(), now_ns)
+    }
+
+    /// The same of the part in which a process answers gets that come past the switches.
+    pub(crate) fn direct_lease_is_over(&self, node: NodeId, incarnation: u64, now_ns: u64) -> bool {
+        self.is_over(node, incarnation, self.timing.direct_lease_wait_ns(), now_ns)
+    }
+
+    fn is_over(&self, node: NodeId, incarnation: u64, wait_ns: u64, now_ns: u64) -> bool {
         let Some(node) = self.nodes.get(&node) else { return true };
         let is_current = node.process.is_some_and(|process| process.incarnation == incarnation);
         let granted_ns = if is_current { node.granted_ns } else { node.granted_before_ns };
-        now_ns >= granted_ns + self.timing.lease_wait_ns()
+        now_ns >= granted_ns + wait_ns
     }
 
     #[cfg(any(test, feature = "exploration"))]

@@ -342,7 +342,8 @@ fn switches_that_answer_shorten_the_wait_for_the_lease() {
         cluster.run_until(400, "activated", |cluster| partition(cluster, PartitionId(0)).activated)
     };
     let (fast, slow) = (activation(true), activation(false));
-    assert!(fast < 40 && (90..200).contains(&slow), "{fast} and {slow} ms");
+    // Two thirds of the lease, which clients count on who come past the switches, and all of it; of both what has passed since the last grant is gone.
+    assert!((40..=113).contains(&fast) && (fast + 35..=169).contains(&slow), "{fast} and {slow} ms");
 }
 
 /// docs/FAULTS.md row 25.
