@@ -1,0 +1,134 @@
+//! Parameters, and what they may be.
+
+/// Most hot keys, and so most slots of a HashPipe: what the kernel's maps have room for.
+pub const KEYS_MAX: u32 = 65_536;
+/// Most stages of a HashPipe: a program's loop over them is unrolled.
+pub const STAGES_MAX: u32 = 8;
+/// What shares are counted in.
+pub const MILLION: u32 = 1_000_000;
+
+/// Parameters of detection and of the policy. Shares are in millionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// K: hot keys at most, and slots of the HashPipe in all its stages.
+    pub keys_max: u32,
+    /// d: stages of the HashPipe.
+    pub stages: u32,
+    /// α: what the period before the last one weighs in a prediction.
+    pub history_ppm: u32,
+    /// Fewer requests for a key in a period are chance: it is not watched.
+    pub requests_min: u32,
+    /// T₀ of the mean load of a server.
+    pub threshold_start_ppm: u32,
+    /// T never falls below this.
+    pub threshold_min_ppm: u32,
+    /// γ: T is multiplied with this while load is uneven, and divided after it has been even for long.
+    pub threshold_factor_ppm: u32,
+    /// By how much of the mean the most loaded server may be above it.
+    pub imbalance_max_ppm: u32,
+    /// Periods in which load must be even before T rises.
+    pub calm_periods: u32,
+    /// By how much of its load a key must be beyond a border before its holders change, besides what is chance.
+    pub slack_ppm: u32,
+}
+
+impl Default for Config {
+    /// The paper's K; α, γ, T₀ and the bound by `nicekv bench kvswitch-fig9`.
+    fn default() -> Self {
+        Self {
+            keys_max: 10_000,
+            stages: 4,
+            history_ppm: 500_000,
+            requests_min: 4,
+            threshold_start_ppm: 100_000,
+            threshold_min_ppm: 250,
+            threshold_factor_ppm: 700_000,
+            imbalance_max_ppm: 15_000,
+            calm_periods: 8,
+            slack_ppm: 50_000,
+        }
+    }
+}
+
+/// A parameter that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is {value}, but must be from {least} to {most}")]
+pub struct ConfigError {
+    /// The field's name.
+    pub field: &'static str,
+    /// What it is.
+    pub value: u32,
+    /// The least that it may be.
+    pub least: u32,
+    /// The most.
+    pub most: u32,
+}
+
+impl Config {
+    /// The first parameter that cannot be.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let below_all = MILLION - 1;
+        let bounds = [
+            ("keys_max", self.keys_max, 1, KEYS_MAX),
+            // A stage without a slot would keep nothing.
+            ("stages", self.stages, 1, STAGES_MAX.min(self.keys_max)),
+            ("history_ppm", self.history_ppm, 0, below_all),
+            ("requests_min", self.requests_min, 1, u32::MAX),
+            ("threshold_start_ppm", self.threshold_start_ppm, 1, 100 * MILLION),
+            ("threshold_min_ppm", self.threshold_min_ppm, 1, self.threshold_start_ppm),
+            ("threshold_factor_ppm", self.threshold_factor_ppm, 1, below_all),
+            ("imbalance_max_ppm", self.imbalance_max_ppm, 1, 100 * MILLION),
+            ("calm_periods", self.calm_periods, 1, 10_000),
+            ("slack_ppm", self.slack_ppm, 0, below_all),
+        ];
+        let wrong = bounds.into_iter().find(|(_, value, least, most)| !(least..=most).contains(&value));
+        wrong.map_or(Ok(()), |(field, value, least, most)| Err(ConfigError { field, value, least, most }))
+    }
+
+    /// w: slots of each stage.
+    pub fn stage_slots(&self) -> u32 {
+        self.keys_max / self.stages
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        type Edit = fn(&mut Config);
+        let edits: [(&str, Edit); 11] = [
+            ("keys_max", |config| config.keys_max = 0),
+            ("keys_max", |config| config.keys_max = KEYS_MAX + 1),
+            ("stages", |config| config.stages = 0),
+            ("stages", |config| config.stages = STAGES_MAX + 1),
+            ("stages", |config| (config.keys_max, config.stages) = (3, 4)),
+            ("history_ppm", |config| config.history_ppm = MILLION),
+            ("threshold_start_ppm", |config| config.threshold_start_ppm = 0),
+            ("threshold_min_ppm", |config| config.threshold_min_ppm = config.threshold_start_ppm + 1),
+            ("threshold_factor_ppm", |config| config.threshold_factor_ppm = MILLION),
+            ("imbalance_max_ppm", |config| config.imbalance_max_ppm = 0),
+            ("calm_periods", |config| config.calm_periods = 0),
+        ];
+        for (field, edit) in edits {
+            let mut config = Config::default();
+            edit(&mut config);
+            let error = config.check().unwrap_err();
+            assert_eq!(error.field, field);
+            assert!(error.to_string().starts_with(field), "{error}");
+        }
+        assert_eq!(Config::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn slots_are_at_most_the_keys() {
+        for (keys_max, stages) in [(1, 1), (10, 4), (10_000, 8), (KEYS_MAX, STAGES_MAX)] {
+            let config = Config { keys_max, stages, ..Config::default() };
+            config.check().unwrap();
+            let slots = config.stage_slots();
+            assert!(slots >= 1 && slots * stages <= keys_max && (slots + 1) * stages > keys_max);
+        }
+    }
+}

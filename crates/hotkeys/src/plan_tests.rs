@@ -1,0 +1,207 @@
+//! What entries go through from period to period.
+
+use super::*;
+use crate::key::tests::key;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+const SERVERS: u16 = 8;
+const ALL: Ring<'static> = Ring { available: &[true; SERVERS as usize] };
+
+fn config() -> Config {
+    Config { keys_max: 100, imbalance_max_ppm: 300_000, requests_min: 10, ..Config::default() }
+}
+
+fn owner(key: &HotKey) -> Option<u16> {
+    Some((key.digest.match_value() % u128::from(SERVERS)) as u16)
+}
+
+/// A rack whose servers have 10,000 requests each beside those for these keys, which the table spreads.
+struct Rack {
+    config: Config,
+    state: State,
+}
+
+impl Rack {
+    fn new(config: Config) -> Self {
+        Self { state: State::new(&config), config }
+    }
+
+    fn period(&mut self, requests: &[(u64, u64)]) -> Vec<Change> {
+        let mut loads = [10_000; SERVERS as usize];
+        let (mut hot, mut candidates) = (Vec::new(), Vec::new());
+        for (number, count) in requests {
+            let key = key(*number);
+            let entry = self.state.table.get(&key);
+            let holders = entry.map_or_else(|| vec![owner(&key).unwrap()], |entry| entry.holders.clone());
+            for holder in &holders {
+                loads[usize::from(*holder)] += count / holders.len() as u64;
+            }
+            (if entry.is_some() { &mut hot } else { &mut candidates }).push((key, *count));
+        }
+        let report = Report { loads: &loads, hot: &hot, candidates: &candidates };
+        let plan = plan(&self.config, &self.state, &report, &ALL, owner);
+        assert_eq!(plan.refused, 0);
+        self.state = plan.state;
+        plan.changes
+    }
+
+    fn holders(&self, number: u64) -> usize {
+        self.state.table.get(&key(number)).map_or(0, |entry| entry.holders.len())
+    }
+}
+
+fn kinds(changes: &[Change]) -> Vec<(HotKey, Kind)> {
+    changes.iter().map(|change| (change.key, change.kind)).collect()
+}
+
+#[test]
+fn a_key_that_turns_hot_is_spread_after_two_periods_and_gone_after_three() {
+    let mut rack = Rack::new(config());
+    rack.period(&[]);
+    assert_eq!(kinds(&rack.period(&[(3, 50_000)])), [(key(3), Kind::Installed)]);
+    rack.period(&[(3, 50_000)]);
+    assert_eq!(rack.holders(3), usize::from(SERVERS), "more than all servers have otherwise");
+    let cold: Vec<Vec<Change>> = (0..3).map(|_| rack.period(&[])).collect();
+    assert_eq!(rack.holders(3), 0);
+    assert_eq!(kinds(&cold.concat()).last(), Some(&(key(3), Kind::Removed)));
+    assert_eq!(rack.state.previous.len(), 0, "and nothing of it is left");
+}
+
+#[test]
+fn a_key_at_its_owner_is_counted_and_not_copied() {
+    let mut rack = Rack::new(config());
+    // T is a tenth of a mean of 10,000.
+    assert_eq!(kinds(&rack.period(&[(3, 100), (4, 9)])), [(key(3), Kind::Watched)]);
+    assert_eq!(rack.state.table[&key(3)].holders, [3]);
+    assert_eq!(kinds(&rack.period(&[(3, 3_000)])), [(key(3), Kind::Installed)]);
+    assert_eq!(kinds(&rack.period(&[(3, 9_000)])), [(key(3), Kind::Grown)]);
+    assert_eq!(kinds(&rack.period(&[(3, 100)])), [(key(3), Kind::Shrunk)]);
+    assert_eq!(kinds(&rack.period(&[(3, 100)])), [(key(3), Kind::Withdrawn)]);
+    assert_eq!(kinds(&rack.period(&[])), [], "a half of the hundred before");
+    assert_eq!(kinds(&rack.period(&[])), [(key(3), Kind::Removed)]);
+}
+
+#[test]
+fn chance_changes_no_holders() {
+    let mut rack = Rack::new(Config { threshold_start_ppm: 5_000, ..config() });
+    let (mut changes, mut state) = (0, 1_u64);
+    // T is 50 requests; loads of one to six times T, each of which stands at a border, and counts that scatter as chance does.
+    for period in 0..300 {
+        let scattered = |number: u64, state: &mut u64| {
+            let mean = number * 50;
+            *state = crate::key::mix(*state + 1);
+            let sum: u64 = (0..8).map(|byte| *state >> (8 * byte) & 0xff).sum();
+            // A sum of eight bytes has a deviation of 209.
+            mean.saturating_add_signed((sum as i64 - 1_020) * (mean.isqrt() as i64) / 209)
+        };
+        let requests: Vec<(u64, u64)> =
+            (1..=6).map(|number| (number, scattered(number, &mut state))).collect();
+        let changed = rack.period(&requests).len();
+        changes += if period < 20 { 0 } else { changed };
+    }
+    assert!(changes <= 17, "{changes} changes of 6 keys in 280 periods, one in a hundred");
+}
+
+#[test]
+fn the_table_is_full_of_the_highest_and_challengers_must_be_ahead() {
+    let mut rack = Rack::new(Config { keys_max: 4, ..config() });
+    let requests: Vec<(u64, u64)> = (1..=9).map(|number| (number, number * 100)).collect();
+    for _ in 0..3 {
+        rack.period(&requests);
+    }
+    let entries = |rack: &Rack| rack.state.table.keys().copied().collect::<Vec<_>>();
+    assert_eq!(entries(&rack), [6, 7, 8, 9].map(key));
+    // 620 beside 600 is chance, 900 is not.
+    assert_eq!(kinds(&rack.period(&[(5, 620), (6, 600), (7, 700), (8, 800), (9, 900)])), []);
+    for _ in 0..2 {
+        rack.period(&[(5, 900), (6, 600), (7, 700), (8, 800), (9, 900)]);
+    }
+    assert_eq!(entries(&rack), [5, 7, 8, 9].map(key));
+}
+
+#[test]
+fn holders_that_are_away_are_replaced_and_owners_followed() {
+    let mut rack = Rack::new(config());
+    for _ in 0..6 {
+        rack.period(&[(3, 3_000)]);
+    }
+    let entry = rack.state.table[&key(3)].clone();
+    let away = entry.holders[1];
+    let available: Vec<bool> = (0..SERVERS).map(|server| server != away).collect();
+    let (ring, hot) = (Ring { available: &available }, [(key(3), 3_000)]);
+    let report = Report { loads: &[10_000; SERVERS as usize], hot: &hot, candidates: &[] };
+    let plan_with = |ring: &Ring<'_>, owner: fn(&HotKey) -> Option<u16>| {
+        plan(&rack.config, &rack.state, &report, ring, owner)
+    };
+    let replaced = plan_with(&ring, owner);
+    assert_eq!(kinds(&replaced.changes), [(key(3), Kind::Moved)]);
+    let holders = &replaced.changes[0].holders;
+    assert!(!holders.contains(&away) && holders[0] == 3 && holders.len() == entry.holders.len());
+    let followed = plan_with(&ALL, |_| Some(6));
+    assert_eq!((kinds(&followed.changes), followed.changes[0].holders[0]), (vec![(key(3), Kind::Moved)], 6));
+    for nobodys in [plan_with(&ALL, |_| None), plan_with(&ALL, |_| Some(SERVERS))] {
+        assert_eq!((kinds(&nobodys.changes), nobodys.refused), (vec![(key(3), Kind::Removed)], 1));
+    }
+}
+
+#[test]
+fn a_report_of_anything_is_bounded() {
+    let config = config();
+    let candidates: Vec<_> = (0..10_000).map(|number| (key(number), u64::MAX)).collect();
+    let loads = [u64::MAX; SERVERS as usize];
+    let mut state = State::new(&config);
+    for _ in 0..3 {
+        let report = Report { loads: &loads, hot: &candidates, candidates: &candidates };
+        state = plan(&config, &state, &report, &ALL, owner).state;
+        assert_eq!(state.table.len(), 100);
+        assert!(state.previous.len() <= 200);
+    }
+    let nothing = Report { loads: &[], hot: &[], candidates: &[] };
+    let nobody = Ring { available: &[] };
+    assert_eq!(plan(&config, &state, &nothing, &nobody, owner).state.table.len(), 0);
+}
+
+/// Requests of some periods: keys and counts.
+fn periods() -> impl Strategy<Value = Vec<Vec<(u64, u64)>>> {
+    let request = (0_u64..40, prop_oneof![0_u64..20, 0_u64..2_000, 0_u64..200_000]);
+    prop::collection::vec(prop::collection::vec(request, 0..40), 1..12)
+}
+
+proptest! {
+    #[test]
+    fn changes_lead_from_table_to_table_and_entries_are_sound(periods in periods(), keys_max in 4_u32..30) {
+        let mut rack = Rack::new(Config { keys_max, ..config() });
+        let mut table: BTreeMap<HotKey, Vec<u16>> = BTreeMap::new();
+        for requests in periods {
+            let requests: BTreeMap<u64, u64> = requests.into_iter().collect();
+            let changes = rack.period(&requests.into_iter().collect::<Vec<_>>());
+            let keys: BTreeSet<HotKey> = changes.iter().map(|change| change.key).collect();
+            prop_assert_eq!(keys.len(), changes.len(), "a key changes once");
+            for Change { key, kind, holders } in changes {
+                let before = if holders.is_empty() { table.remove(&key) } else { table.insert(key, holders.clone()) };
+                let (before, after) = (before.map_or(0, |before| before.len()), holders.len());
+                let is_so = match kind {
+                    Kind::Watched => (before, after) == (0, 1),
+                    Kind::Installed => before <= 1 && after > 1,
+                    Kind::Grown => 1 < before && before < after,
+                    Kind::Shrunk => before > after && after > 1,
+                    Kind::Moved => false,
+                    Kind::Withdrawn => before > 1 && after == 1,
+                    Kind::Removed => before > 0 && after == 0,
+                };
+                prop_assert!(is_so, "{:?} from {} to {} holders", kind, before, after);
+            }
+            let state = &rack.state;
+            let held: BTreeMap<HotKey, Vec<u16>> =
+                state.table.iter().map(|(key, entry)| (*key, entry.holders.clone())).collect();
+            prop_assert_eq!(&table, &held);
+            prop_assert!(table.len() <= keys_max as usize && state.previous.len() <= 2 * keys_max as usize);
+            for (key, holders) in &table {
+                let distinct: BTreeSet<_> = holders.iter().collect();
+                prop_assert_eq!((distinct.len(), Some(holders[0])), (holders.len(), owner(key)));
+                prop_assert!(holders.iter().all(|holder| *holder < SERVERS));
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The threshold T (KVSwitch §4.1.3), and its way back up.
+//!
+//! The paper lowers T while the most loaded server is too far above the mean, and never raises it: after one burst everything stays copied for ever. Here load that was even for
+//! some periods raises T by one step. If that was too much, T falls again, and the next try comes after twice as long; a try that goes well halves the wait again.
+//!
+//! T is a share of the mean load of a server, so that it means the same in a quiet night. And what is chance is no imbalance: of n requests that are spread evenly, a server
+//! has √n more or less.
+
+use crate::config::{Config, MILLION};
+use crate::predict::MicroQueries;
+
+/// A wait doubles so often at most.
+const DOUBLINGS_MAX: u32 = 5;
+/// By so many standard deviations a server is above the mean by chance. Of 1,024 servers one is, at most.
+const CHANCE_DEVIATIONS: u64 = 3;
+
+/// T, and how long load has been even.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threshold {
+    /// T of the mean load of a server, in millionths.
+    pub share_ppm: u32,
+    even_periods: u32,
+    /// How often the wait is doubled.
+    doublings: u32,
+    /// Whether T was raised by the last step.
+    was_raised: bool,
+}
+
+/// What loads say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Load {
+    Uneven,
+    /// Neither too uneven nor so even that T could rise.
+    Fair,
+    Even,
+}
+
+impl Threshold {
+    /// T₀.
+    pub fn new(config: &Config) -> Self {
+        Self { share_ppm: config.threshold_start_ppm, even_periods: 0, doublings: 0, was_raised: false }
+    }
+
+    /// T of the next period, by the loads of this one.
+    #[must_use]
+    pub fn next(self, config: &Config, loads: &[u64]) -> Self {
+        let (share, factor) = (u64::from(self.share_ppm), u64::from(config.threshold_factor_ppm));
+        let load = judge(config, loads);
+        let doublings = match (self.was_raised, load) {
+            (false, _) => self.doublings,
+            (true, Load::Uneven) => (self.doublings + 1).min(DOUBLINGS_MAX),
+            (true, _) => self.doublings.saturating_sub(1),
+        };
+        let stays = Self { even_periods: 0, was_raised: false, doublings, ..self };
+        match load {
+            Load::Uneven => {
+                let lower = (share * factor / u64::from(MILLION)) as u32;
+                Self { share_ppm: lower.max(config.threshold_min_ppm), ..stays }
+            }
+            Load::Fair => stays,
+            Load::Even if self.even_periods + 1 < config.calm_periods << doublings => {
+                Self { even_periods: self.even_periods + 1, ..stays }
+            }
+            Load::Even => {
+                // At least a step, or a small share would stay for ever.
+                let higher = (share * u64::from(MILLION) / factor).max(share + 1);
+                let share_ppm = higher.min(config.threshold_start_ppm.into()) as u32;
+                Self { share_ppm, was_raised: share_ppm > self.share_ppm, ..stays }
+            }
+        }
+    }
+
+    /// T itself, of servers with these loads.
+    pub fn of(self, loads: &[u64]) -> MicroQueries {
+        let micro = total(loads).saturating_mul(self.share_ppm.into()) / loads.len().max(1) as u128;
+        MicroQueries(micro.min(u64::MAX.into()) as u64)
+    }
+}
+
+fn total(loads: &[u64]) -> u128 {
+    loads.iter().map(|load| u128::from(*load)).sum()
+}
+
+fn judge(config: &Config, loads: &[u64]) -> Load {
+    let mean = (total(loads) / loads.len().max(1) as u128) as u64;
+    let most = loads.iter().copied().max().unwrap_or(0);
+    let above = most.saturating_sub(mean).saturating_sub(CHANCE_DEVIATIONS * mean.isqrt());
+    let bound = (u128::from(mean) * u128::from(config.imbalance_max_ppm) / u128::from(MILLION)) as u64;
+    match above {
+        above if above > bound => Load::Uneven,
+        above if above > bound / 2 => Load::Fair,
+        _ => Load::Even,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: Config = Config {
+        keys_max: 100,
+        stages: 2,
+        history_ppm: 0,
+        requests_min: 1,
+        threshold_start_ppm: 100_000,
+        threshold_min_ppm: 1_000,
+        threshold_factor_ppm: 500_000,
+        imbalance_max_ppm: 100_000,
+        calm_periods: 3,
+        slack_ppm: 0,
+    };
+    const EVEN: [u64; 4] = [1_000_000; 4];
+    const UNEVEN: [u64; 4] = [1_300_000, 900_000, 900_000, 900_000];
+    const FAIR: [u64; 4] = [1_080_000, 980_000, 970_000, 970_000];
+
+    fn after(threshold: Threshold, loads: &[u64], periods: u32) -> Threshold {
+        (0..periods).fold(threshold, |threshold, _| threshold.next(&CONFIG, loads))
+    }
+
+    #[test]
+    fn it_falls_by_its_factor_down_to_its_floor() {
+        let first = Threshold::new(&CONFIG);
+        assert_eq!(
+            [1, 2, 3].map(|periods| after(first, &UNEVEN, periods).share_ppm),
+            [50_000, 25_000, 12_500]
+        );
+        assert_eq!(after(first, &UNEVEN, 100).share_ppm, CONFIG.threshold_min_ppm);
+        assert_eq!(after(first, &FAIR, 100).share_ppm, CONFIG.threshold_start_ppm, "good enough");
+        assert_eq!(first.of(&EVEN), MicroQueries(100_000 * 1_000_000));
+        assert_eq!((first.of(&[]), first.of(&[0; 3])), (MicroQueries(0), MicroQueries(0)));
+    }
+
+    #[test]
+    fn after_a_burst_it_comes_back_and_no_further() {
+        let low = after(Threshold::new(&CONFIG), &UNEVEN, 100);
+        assert_eq!(after(low, &EVEN, 2).share_ppm, low.share_ppm);
+        assert_eq!(after(low, &EVEN, 3).share_ppm, 2 * low.share_ppm);
+        assert_eq!(
+            after(low, &FAIR, 1_000).share_ppm,
+            low.share_ppm,
+            "what is only fair would be too uneven then"
+        );
+        assert_eq!(after(low, &EVEN, 1_000).share_ppm, CONFIG.threshold_start_ppm);
+    }
+
+    /// Load that is even at one share and uneven at the next one above: tries become rare.
+    #[test]
+    fn at_a_border_it_tries_less_and_less_often() {
+        let mut threshold = after(Threshold::new(&CONFIG), &UNEVEN, 3);
+        let border = threshold.share_ppm;
+        let mut tries = Vec::new();
+        for period in 0..1_000 {
+            threshold = threshold.next(&CONFIG, if threshold.share_ppm > border { &UNEVEN } else { &EVEN });
+            if threshold.share_ppm > border {
+                tries.push(period);
+            }
+        }
+        let waits: Vec<i32> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(waits.windows(2).all(|pair| pair[1] >= pair[0]), "{waits:?}");
+        assert!(waits.last() >= Some(&(3 << 4)), "{waits:?}");
+    }
+
+    #[test]
+    fn chance_is_no_imbalance() {
+        // 100 requests a server: 13 and 8 are luck, though 13 is above the bound of 10 %.
+        let first = Threshold::new(&CONFIG);
+        assert_eq!(first.next(&CONFIG, &[113, 92, 95, 100]).share_ppm, first.share_ppm);
+        assert_ne!(first.next(&CONFIG, &[160, 80, 80, 80]).share_ppm, first.share_ppm);
+        // The same shares of many requests are not.
+        assert_ne!(first.next(&CONFIG, &[1_130_000, 920_000, 950_000, 1_000_000]).share_ppm, first.share_ppm);
+        assert_eq!(first.next(&CONFIG, &[]).share_ppm, first.share_ppm);
+        assert_eq!(first.next(&CONFIG, &[u64::MAX; 2]).share_ppm, first.share_ppm, "nothing overflows");
+    }
+}
