@@ -51,15 +51,22 @@ impl NetworkArguments {
     }
 }
 
-/// Where things are kept.
+/// Where figures go besides the terminal.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct FileArguments {
+pub(crate) struct OutputArguments {
     /// Also write one JSON object per line and figure to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Also draw the figures, as NAME.svg in this directory, which is made if it is not there
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
+}
+
+/// Where things are kept.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct FileArguments {
+    #[command(flatten)]
+    output: OutputArguments,
     /// Keep data of durable nodes and servers below this directory, which must be on a disk
     #[arg(long, default_value = "/var/tmp", value_name = "DIR")]
     data_dir: PathBuf,
@@ -88,6 +95,13 @@ impl FileArguments {
     }
 
     /// The same of another image.
+    pub(crate) fn write_image(&self, name: &str, lines: &str, image: &str) -> Result<()> {
+        self.output.write_image(name, lines, image)
+    }
+}
+
+impl OutputArguments {
+    /// As [`FileArguments::write_image`].
     pub(crate) fn write_image(&self, name: &str, lines: &str, image: &str) -> Result<()> {
         if let Some(path) = &self.json {
             write(path, lines)?;

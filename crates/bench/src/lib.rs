@@ -11,6 +11,7 @@
 //!   overload ─▶ lab ─▶ load::open ─▶ statistics
 //!   scans ─▶ lab, redis_server ─▶ load::driver ─▶ statistics ─▶ report
 //!   turbokv-… ─▶ lab ─▶ turbokv::load ─▶ statistics ─▶ report
+//!   kvswitch-… ─▶ kvswitch::rack, a simulation ─▶ statistics ─▶ report
 //!   tables ─▶ namespaces and a bare switch ─▶ statistics ─▶ report
 //!   each ─▶ a table, lines of JSON (`report`), a chart (`plot`)
 //! ```
@@ -29,6 +30,7 @@ mod curves;
 mod error;
 mod etcd_server;
 mod keyspace;
+mod kvswitch;
 mod lab;
 mod latencies;
 mod load;
@@ -49,6 +51,7 @@ mod zipf;
 
 pub use chains::ChainsArguments;
 pub use error::BenchError;
+pub use kvswitch::KvswitchArguments;
 pub use outage::OutageArguments;
 pub use overload::OverloadArguments;
 pub use peers::PeersArguments;
@@ -95,6 +98,15 @@ pub enum BenchCommand {
     /// Mean, median and 99th percentile of Fig. 15; needs root
     #[command(name = "turbokv-table2")]
     TurbokvTable2(TurbokvArguments),
+    /// Simulate hot keys on up to 1,024 servers: balance and throughput against skew, big values, writes and racks (KVSwitch Fig. 7)
+    #[command(name = "kvswitch-fig7")]
+    KvswitchFig7(KvswitchArguments),
+    /// The same, how many of the hottest keys are found (Fig. 8)
+    #[command(name = "kvswitch-fig8")]
+    KvswitchFig8(KvswitchArguments),
+    /// The same, the threshold, and what copies cost (Fig. 9)
+    #[command(name = "kvswitch-fig9")]
+    KvswitchFig9(KvswitchArguments),
 }
 
 /// Runs a bench and prints its figures. The executable must be `nicekv` itself, which starts the lab.
@@ -113,5 +125,8 @@ pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
         BenchCommand::TurbokvFig15(arguments) => turbokv::run(Figure::Fig15, arguments),
         BenchCommand::TurbokvTable1(arguments) => turbokv::run(Figure::Table1, arguments),
         BenchCommand::TurbokvTable2(arguments) => turbokv::run(Figure::Table2, arguments),
+        BenchCommand::KvswitchFig7(arguments) => kvswitch::run(kvswitch::Figure::Fig7, arguments),
+        BenchCommand::KvswitchFig8(arguments) => kvswitch::run(kvswitch::Figure::Fig8, arguments),
+        BenchCommand::KvswitchFig9(arguments) => kvswitch::run(kvswitch::Figure::Fig9, arguments),
     }
 }

@@ -14,7 +14,7 @@ pub(crate) enum Goal {
 }
 
 impl Goal {
-    fn is_met(self, ratio: f64) -> bool {
+    pub(crate) fn is_met(self, ratio: f64) -> bool {
         match self {
             Self::AtLeast(least) => ratio >= least,
             Self::AtMost(most) => ratio <= most,

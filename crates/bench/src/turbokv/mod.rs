@@ -16,7 +16,7 @@ mod migration;
 mod workload;
 
 use crate::arguments::{FileArguments, NetworkArguments};
-use crate::curves::{self, Chart};
+use crate::curves::{self, Axes, Chart};
 use crate::error::{BenchError, Result};
 use crate::lab::Engine;
 use crate::report;
@@ -150,5 +150,6 @@ fn chart(cell: &Cell, rounds: &Rounds) -> Chart {
         let points = (0..=100).map(|percent| f64::from(percent) / 100.0);
         (name, points.map(|part| (all.quantile_us(part), part)).collect())
     };
-    Chart { title: cell.title(), curves: field::SYSTEMS.into_iter().enumerate().map(curve).collect() }
+    let axes = Axes { x: "us", y: "part of all", is_logarithmic: true };
+    Chart { title: cell.title(), axes, curves: field::SYSTEMS.into_iter().enumerate().map(curve).collect() }
 }
