@@ -62,7 +62,7 @@ impl Cell {
         let mut text = if self.skew == 0.0 { "uniform".into() } else { format!("zipf {}", self.skew) };
         let mut note = |is: bool, part: String| {
             if is {
-                text = format!("{text}, {part}")
+                text = format!("{text}, {part}");
             }
         };
         note(writes > 0.0, format!("{:.0} % writes", 100.0 * writes));
