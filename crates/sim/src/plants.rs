@@ -394,8 +394,8 @@ fn late_with_handoffs(scenario: &mut Scenario) {
     with_handoffs(scenario);
     scenario.keyspaces = vec![Shape::multicast(3, 0)];
     scenario.workload.keys = Key::several(0, 100);
-    scenario.clients = 6;
-    scenario.faults.late_ns = 4 * MILLISECOND_NS;
+    scenario.clients = 10;
+    scenario.faults.late_ns = 2 * MILLISECOND_NS;
     scenario.balancing = true;
     scenario.faults.agent_cut = 200_000;
 }
