@@ -40,6 +40,7 @@ impl<P: Protocol> NodeCore<P> {
 
     /// Whether this node knows such a partition.
     pub(crate) fn on_assign(&mut self, now: Now, assign: &Assign) -> bool {
+        self.host.visibility.epochs += 1;
         if let Some(epoch) = self.discards.fence(assign) {
             return self.on_fenced(assign, epoch);
         }

@@ -23,6 +23,7 @@ mod coordination;
 mod directory;
 mod discard;
 mod discards;
+mod elsewhere;
 #[cfg(feature = "exploration")]
 mod exploration;
 mod form;
@@ -68,4 +69,4 @@ pub use session::Session;
 pub use status::{Counters, Latest, NodeStatus, PartitionStatus, Place, PutStages, Standing, Stranger};
 pub use storage::{StorageCompletion, StorageQueue, StorageRequest, gathered_keys};
 pub use trace::{Step, TRACE_EVENTS_MAX, Trace, TraceEvent};
-pub use visibility::{Shift, ShiftKind, Visibility};
+pub use visibility::{Changes, Shift, ShiftKind, Visibility};

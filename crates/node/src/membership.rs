@@ -128,6 +128,15 @@ impl Membership {
             && nodes.eq(chain.nodes().iter().copied())
     }
 
+    /// What switches write into a get that has room for it, by this epoch (C5).
+    pub fn chain_of_gets(&self) -> ChainHeader {
+        let tail = self.tail().filter(|_| self.is_chain).and_then(|tail| self.address(tail));
+        match tail {
+            Some(tail) => ChainHeader::new(self.partition, self.epoch, [*tail.ip()]),
+            None => ChainHeader::EMPTY,
+        }
+    }
+
     /// Of a chain: who comes before a member.
     pub fn predecessor(&self, of: NodeId) -> Option<Member> {
         self.members.get(self.position(of)?.checked_sub(1)?).copied()

@@ -163,6 +163,11 @@ pub trait Protocol: Sized {
     /// A page has been read.
     fn on_scanned(&mut self, host: &mut Host, now: Now, token: u64, page: Page<'_>);
 
+    /// Whether a get of a key that is not locked, for any of its keys, would be answered here (within the lease), by whichever entry was last told of it.
+    fn answers_gets(&self, _host: &Host) -> bool {
+        false
+    }
+
     /// The decision up to which everything that was decided has taken effect here, and nothing after it; `None`: not at this moment, or this replica
     /// does not lead, or the protocol has no decisions.
     fn settled(&self) -> Option<u64> {

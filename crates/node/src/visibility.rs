@@ -10,12 +10,14 @@
 //!
 //! The rules of whoever listens: an entry is *open* if it is the last one that was told of its key since `Unknown`, and the key is not
 //! locked; `Locked` and `Unlocked` of a key come in turn, also across epochs. All effects are taken before the next datagram leaves
-//! (`NodeCore::poll_visibility` before `poll_transmit`). Besides an open entry it takes what any get takes: the standing of a serving
+//! (`NodeCore::poll_visibility` before `poll_transmit`). A key's entry is told when it changes, and when a get was answered with it. Besides an open entry it takes what any get takes: the standing of a serving
 //! member and the lease (R12); and an entry that expires is the primary's business (R11).
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::hash::BuildHasher;
+use foldhash::fast::FixedState;
 use nicekv_wire::PartitionId;
 use nicekv_wire::recovery::Entry;
 
@@ -41,21 +43,62 @@ pub enum ShiftKind {
     Unknown,
 }
 
+/// Counters of changes; keys share them.
+const CHANGES: usize = 1024;
+
 /// See the module. Nothing is kept unless somebody listens.
 #[derive(Clone, Default)]
 pub struct Visibility {
-    is_told: bool,
     shifts: VecDeque<Shift>,
+    /// How often keys have changed, by their hash; empty unless somebody listens.
+    changes: Vec<u64>,
+    /// How often all may have.
+    unknowns: u64,
+    /// How often the node was told of an epoch.
+    pub(crate) epochs: u64,
 }
+
+/// How often a key has changed, at most: so what was read of it since is its entry unless it has changed again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changes(u64);
 
 impl Visibility {
     /// Somebody listens from now on, and takes every effect.
     pub(crate) fn tell(&mut self) {
-        self.is_told = true;
+        self.changes.resize(CHANGES, 0);
+    }
+
+    fn cell(partition: PartitionId, key: &[u8]) -> usize {
+        FixedState::with_seed(0).hash_one((partition, key)) as usize % CHANGES
+    }
+
+    /// Of this key, so far; to be given to [`Self::read`].
+    pub fn changes(&self, partition: PartitionId, key: &[u8]) -> Changes {
+        match self.is_told() {
+            true => Changes(self.changes[Self::cell(partition, key)] + self.unknowns),
+            false => Changes(0),
+        }
+    }
+
+    fn is_told(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    fn count(&mut self, partition: PartitionId, key: &[u8]) {
+        if self.is_told() {
+            self.changes[Self::cell(partition, key)] += 1;
+        }
+    }
+
+    /// What was read of the key, after so many changes, is told unless there was another one since.
+    pub fn read(&mut self, partition: PartitionId, key: &[u8], entry: &Entry<'_>, after: Changes) {
+        if self.is_told() && self.changes(partition, key) == after {
+            self.tell_entry(partition, key, Some(entry));
+        }
     }
 
     fn push(&mut self, partition: PartitionId, kind: impl FnOnce() -> ShiftKind) {
-        if self.is_told {
+        if self.is_told() {
             self.shifts.push_back(Shift { partition, kind: kind() });
         }
     }
@@ -67,6 +110,11 @@ impl Visibility {
 
     /// See [`ShiftKind::Changed`].
     pub fn changed(&mut self, partition: PartitionId, key: &[u8], entry: Option<&Entry<'_>>) {
+        self.count(partition, key);
+        self.tell_entry(partition, key, entry);
+    }
+
+    fn tell_entry(&mut self, partition: PartitionId, key: &[u8], entry: Option<&Entry<'_>>) {
         self.push(partition, || {
             let encoded = entry.map(|entry| {
                 let mut bytes = Vec::new();
@@ -84,6 +132,7 @@ impl Visibility {
 
     /// See [`ShiftKind::Unknown`].
     pub fn unknown(&mut self, partition: PartitionId) {
+        self.unknowns += 1;
         self.push(partition, || ShiftKind::Unknown);
     }
 

@@ -95,6 +95,10 @@ impl Protocol for Hosted {
         each!(self, partition => partition.on_scanned(host, now, token, page));
     }
 
+    fn answers_gets(&self, host: &Host) -> bool {
+        each!(self, partition => Protocol::answers_gets(&**partition, host))
+    }
+
     fn settled(&self) -> Option<u64> {
         each!(self, partition => partition.settled())
     }

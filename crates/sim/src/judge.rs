@@ -11,7 +11,7 @@ use crate::network::Pace;
 use crate::random::Random;
 use crate::scanning;
 use crate::trunks::Trunks;
-use crate::{by_fill, by_migration, by_tree};
+use crate::{by_fill, by_kernel, by_migration, by_tree};
 use nicekv_metadata::{Status, Timing};
 use nicekv_node::{PartitionStatus, Standing};
 use nicekv_wire::recovery::Entry;
@@ -51,17 +51,14 @@ const DISCARDS: u64 = 0x64_6973_6361_7264;
 
 /// Chooses how many nodes there are besides those that a cluster begins with.
 const SPARES: u64 = 0x73_7061_7265;
-/// Which keyspaces are partitioned by range.
-const ORDERS: u64 = 0x6f_7264_6572;
 
 /// A random scenario. What has a chance of its own leaves the others as they are.
 pub fn draw(seed: u64) -> Scenario {
     let mut random = Random::new(!seed);
     let (keys, clients) = (random.pick(&[1, 2, 8, 40]), random.between(2, 5) as usize);
     let nodes = random.pick(&[3, 3, 4, 5]);
-    let mut keyspaces = keyspace::with_chains(draw_keyspaces(nodes, &mut random), nodes, seed);
-    let mut orders = Random::new(seed ^ ORDERS);
-    keyspaces.iter_mut().filter(|_| orders.below(3) == 0).for_each(|shape| *shape = shape.by_range());
+    let keyspaces = keyspace::with_chains(draw_keyspaces(nodes, &mut random), nodes, seed);
+    let keyspaces = keyspace::with_orders(keyspaces, seed);
     let edges = Random::new(seed ^ EDGES).below(5) == 0;
     let mut scenario = Scenario {
         nodes,
@@ -76,6 +73,7 @@ pub fn draw(seed: u64) -> Scenario {
         balancing: random.below(3) > 0,
         edges,
         hides_sources: random.below(2) == 0 && !edges,
+        kernel_gets: by_kernel::drawn(seed),
         coordination: crate::coordination::draw(seed),
         // By chance of its own, too.
         discard_bytes_per_second: Random::new(seed ^ DISCARDS).pick(&[16 << 20, 16 << 20, 1_000]),

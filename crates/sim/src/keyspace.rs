@@ -119,6 +119,16 @@ pub fn make_chains(shapes: &mut [Shape], nodes: usize, seed: u64) {
     }
 }
 
+/// Which keyspaces are partitioned by range.
+const ORDERS: u64 = 0x6f_7264_6572;
+
+/// A third of the keyspaces of a random scenario is partitioned by range.
+pub fn with_orders(mut shapes: Vec<Shape>, seed: u64) -> Vec<Shape> {
+    let mut orders = Random::new(seed ^ ORDERS);
+    shapes.iter_mut().filter(|_| orders.below(3) == 0).for_each(|shape| *shape = shape.by_range());
+    shapes
+}
+
 /// What the metadata service is told of the keyspaces, which are numbered from 0.
 pub fn specs(shapes: &[Shape]) -> Vec<KeyspaceSpec> {
     shapes.iter().enumerate().map(|(id, shape)| shape.spec(KeyspaceId(id as u16))).collect()

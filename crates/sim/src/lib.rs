@@ -15,6 +15,8 @@
 
 mod by_chain;
 mod by_fill;
+mod by_kernel;
+mod by_metadata;
 mod by_migration;
 mod by_quorum;
 mod by_reshaping;
@@ -28,6 +30,7 @@ pub mod enumerate;
 pub mod explore;
 pub mod faults;
 pub mod judge;
+pub mod kernel;
 pub mod keyspace;
 mod leftovers;
 mod listing;

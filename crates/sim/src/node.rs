@@ -2,6 +2,7 @@
 
 use crate::disk::{Busy, Disk};
 use crate::faults::Faults;
+use crate::kernel::Kernel;
 use crate::random::Random;
 use crate::rooms;
 use crate::shown::Shown;
@@ -19,6 +20,8 @@ const SCRUB_INTERVAL: Duration = Duration::from_millis(500);
 const FORGETFUL_BYTES: usize = 700;
 /// And of what decisions wrote, that of so many.
 const FORGETFUL_DECISIONS: usize = 20;
+/// What lookups do by chance is drawn apart.
+const KERNEL: u64 = 0x6b65_726e_656c;
 /// The wall clock at the beginning of a simulation, in milliseconds of the Unix epoch.
 pub const START_UNIX_MS: u64 = 1_800_000_000_000;
 
@@ -78,6 +81,15 @@ pub enum Kept {
     NoDisk,
 }
 
+/// Kernels answer gets.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelGets {
+    /// Of the simulation.
+    pub seed: u64,
+    /// A bug.
+    pub plant: Option<nicekv_kernel_gets::Plant>,
+}
+
 /// What all nodes have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings {
@@ -95,6 +107,8 @@ pub struct Surroundings {
     pub usage: Duration,
     /// How fast they discard what nobody needs.
     pub discard_bytes_per_second: u64,
+    /// Whether their kernels answer gets, and a bug of that.
+    pub kernel_gets: Option<KernelGets>,
     /// A bug of the replicas.
     pub plant: Option<Plant>,
 }
@@ -146,6 +160,8 @@ pub struct Node {
     checkpoint_after: u64,
     /// What may be shown elsewhere.
     pub shown: Shown,
+    /// Where it is shown, if it is.
+    pub kernel: Option<Kernel>,
 }
 
 impl Node {
@@ -176,6 +192,7 @@ impl Node {
             turn_at_ns: None,
             checkpoint_after: 0,
             shown: Shown::default(),
+            kernel: None,
         }
     }
 
@@ -217,7 +234,10 @@ impl Node {
         core.tell_visibility();
         self.shown.begin();
         self.disk.replay(now, &mut core);
-        self.shown.listen(&mut core);
+        self.kernel = surroundings.kernel_gets.map(|KernelGets { seed, plant }| {
+            Kernel::new(plant, Random::new(seed ^ KERNEL ^ self.process << 16 ^ u64::from(self.id.0)))
+        });
+        listen(&mut core, &mut self.shown, &mut self.kernel);
         core.set_disk_space(self.space);
         self.core = Some(core);
         self.checkpoint_after = self.disk.appended() + random.between(20, 400);
@@ -233,7 +253,7 @@ impl Node {
 
     /// Kills the process; `kept`: the last record of the log that stays, if not left to chance.
     pub fn crash(&mut self, kept: Kept, random: &mut Random) {
-        self.core = None;
+        (self.core, self.kernel) = (None, None);
         self.inbox.clear();
         self.done.clear();
         self.is_unfinished = false;
@@ -248,7 +268,13 @@ impl Node {
     }
 
     /// A datagram reaches the socket; false if there is no room for it.
-    pub fn receive(&mut self, from: SocketAddrV4, bytes: Vec<u8>, inbox_max: usize) -> bool {
+    pub fn receive(&mut self, at_ns: u64, from: SocketAddrV4, bytes: Vec<u8>, inbox_max: usize) -> bool {
+        let now_ns = self.clock.now(at_ns).boot_ns;
+        let for_process = match &mut self.kernel {
+            Some(kernel) => kernel.receive(now_ns, from, bytes),
+            None => Some(bytes),
+        };
+        let Some(bytes) = for_process else { return true };
         let has_room = self.inbox.len() < inbox_max;
         if self.core.is_some() && has_room {
             self.inbox.push_back((from, bytes));
@@ -272,7 +298,7 @@ impl Node {
         let batch = self.take_batch(at_ns, service_ns);
         let Some(core) = &mut self.core else { return Vec::new() };
         for (from, bytes) in self.inbox.drain(..batch) {
-            self.shown.listen(core);
+            listen(core, &mut self.shown, &mut self.kernel);
             self.shown.before(core, &self.disk, &rooms::plain(&bytes));
             let refused_before = rooms::to_be_refused(core, &bytes);
             core.handle_datagram(now, from, &bytes);
@@ -307,9 +333,30 @@ impl Node {
     /// Writes the next datagram to `out`; returns where it goes.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
         let core = self.core.as_mut()?;
-        self.shown.listen(core);
+        listen(core, &mut self.shown, &mut self.kernel);
+        if let Some(kernel) = &mut self.kernel {
+            kernel.grant(core);
+        }
         let to = core.poll_transmit(out)?;
         self.shown.after(out);
         Some(to)
+    }
+
+    /// The kernel goes on by itself; what it sends.
+    pub fn pass_kernel(&mut self, inbox_max: usize) -> Vec<(SocketAddrV4, Vec<u8>)> {
+        let Some(kernel) = &mut self.kernel else { return Vec::new() };
+        let has_room = inbox_max.saturating_sub(self.inbox.len());
+        self.inbox.extend(kernel.pass().take(has_room));
+        kernel.answers()
+    }
+}
+
+/// What the core tells is known wherever it is to be.
+fn listen(core: &mut Replica, shown: &mut Shown, kernel: &mut Option<Kernel>) {
+    while let Some(shift) = core.poll_visibility() {
+        if let Some(kernel) = kernel {
+            kernel.take(core, shift.clone());
+        }
+        shown.make(shift);
     }
 }

@@ -2,6 +2,7 @@
 
 use nicekv_client::Plant as InClient;
 use nicekv_dataplane::Plant as InSwitch;
+use nicekv_kernel_gets::Plant as InKernel;
 use nicekv_metadata::Plant as InMetadata;
 use nicekv_node::Plant as InReplica;
 
@@ -16,8 +17,20 @@ pub enum Planted {
     Client(InClient),
     /// In the switches and their agents.
     Switch(InSwitch),
+    /// Of gets that the kernel answers.
+    Kernel(InKernel),
     /// Between the instances of the metadata service and their store.
     Store(InStore),
+}
+
+impl Planted {
+    /// A bug of gets in the kernel.
+    pub fn kernel(self) -> Option<InKernel> {
+        match self {
+            Self::Kernel(plant) => Some(plant),
+            _ => None,
+        }
+    }
 }
 
 /// A bug of the store that instances of the metadata service share, or of how they use it.

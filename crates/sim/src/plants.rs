@@ -1,4 +1,4 @@
-//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17, C1 to C12) and must be found: else what finds nothing
+//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17, C1 to C12, G1 to G5) and must be found: else what finds nothing
 //! proves nothing.
 //!
 //! A bug belongs to the core that it is in, which has a switch for it behind its `exploration` feature; a new one is a line here.
@@ -7,6 +7,8 @@ use crate::by_chain::{
     by_clients_of_paused_nodes, chains, chains_losing_answers, chains_reshaped, chains_that_move,
     chains_that_restart, chains_with_late_messages, chains_with_spares,
 };
+use crate::by_kernel;
+use crate::by_metadata::{forgetful_metadata, shared_store};
 use crate::by_migration::migrating;
 use crate::by_quorum::{
     by_quorum, by_quorum_in_memory, damage_by_quorum, deletions_at_busy_nodes, deletions_by_quorum,
@@ -17,7 +19,7 @@ use crate::client::Workload;
 use crate::cluster::{Scenario, Tally};
 use crate::explore::parts::{FAILOVER, SUSPICION, increments, set_and_get};
 use crate::explore::{self, Bounds, Call, World};
-use crate::faults::{Faults, StoreFaults};
+use crate::faults::Faults;
 use crate::judge;
 use crate::keyspace::{Key, Shape};
 use crate::network::Pace;
@@ -25,6 +27,7 @@ use crate::planted::{InStore, Planted};
 use crate::scenarios::{self, MILLISECOND_NS};
 use nicekv_client::{Plant as InClient, RetryPolicy};
 use nicekv_dataplane::Plant as InSwitch;
+use nicekv_kernel_gets::Plant as InKernel;
 use nicekv_metadata::{Plant as InMetadata, Timing};
 use nicekv_node::Plant as InReplica;
 use nicekv_wire::{Duration, KeyOrder};
@@ -129,6 +132,7 @@ impl Plant {
             Hunt::Seeds(shape) => {
                 let mut scenario = crate::coordination::by_switch(judge::draw(seed));
                 scenario.workload.scans = (0, 0, 1);
+                scenario.kernel_gets = false;
                 shape(&mut scenario);
                 scenario.plant = Some(self.planted);
                 judge::run(scenario, seed, print)
@@ -152,6 +156,10 @@ const fn switch(name: &'static str, rule: &'static str, plant: InSwitch, hunt: H
 
 const fn metadata(name: &'static str, rule: &'static str, plant: InMetadata, hunt: Hunt) -> Plant {
     Plant { name, rule, planted: Planted::Metadata(plant), hunt }
+}
+
+const fn kernel(name: &'static str, rule: &'static str, plant: InKernel, shape: fn(&mut Scenario)) -> Plant {
+    Plant { name, rule, planted: Planted::Kernel(plant), hunt: Hunt::Seeds(shape) }
 }
 
 const fn store(name: &'static str, rule: &'static str, plant: InStore, hunt: Hunt) -> Plant {
@@ -288,6 +296,13 @@ pub const PLANTS: &[Plant] = &[
     metadata("switches-above-learn-first", "", InMetadata::AboveBeforeBelow, Hunt::Script("a-chain-moves-from-rack-to-rack")),
     metadata("racks-not-counted", "C12", InMetadata::RacksNotCounted, Hunt::Script("a-rack-is-cut-off-with-the-tail")),
     switch("rack-keeps-records", "C12", InSwitch::TablesSurviveRestart, Hunt::Script("a-rack-starts-again-without-records")),
+    kernel("lock-ignored-by-kernel", "G1", InKernel::LockIgnored, by_kernel::shared),
+    kernel("entry-evicted-open", "G1", InKernel::EvictedOpen, by_kernel::crowded),
+    kernel("version-read-once", "G2", InKernel::VersionReadOnce, by_kernel::crowded),
+    kernel("kernel-lease-unchecked", "G3", InKernel::LeaseUnchecked, by_kernel::removed),
+    kernel("void-entries-kept", "G3", InKernel::VoidKept, by_kernel::removed),
+    kernel("digest-for-key", "G4", InKernel::KeyUnchecked, by_kernel::alike),
+    kernel("kernel-shows-expiring", "G5", InKernel::ExpiringShown, by_kernel::expiring),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 
@@ -297,21 +312,6 @@ fn as_drawn(_: &mut Scenario) {}
 fn in_a_chain(scenario: &mut Scenario) {
     (scenario.switches, scenario.trunks) = (3, crate::trunks::Trunks::Chain);
     (scenario.edges, scenario.hides_sources) = (false, false);
-}
-
-/// Instances of the metadata service that lose their store again and again, and nodes that fail meanwhile.
-fn shared_store(scenario: &mut Scenario) {
-    scenario.instances = 3;
-    scenario.store_lease = Duration::from_millis(200);
-    scenario.store_faults = StoreFaults {
-        lost: 20_000,
-        late: 20_000,
-        late_max_ns: 500 * MILLISECOND_NS,
-        outage: 50_000,
-        outage_max_ns: 800 * MILLISECOND_NS,
-    };
-    scenario.faults.loss = scenario.faults.loss.max(10_000);
-    scenario.faults.cut_interval_ns = 200 * MILLISECOND_NS;
 }
 
 /// Agents of edges lose the metadata service often, and leases are longer than it takes to suspect a node.
@@ -432,15 +432,4 @@ fn late_messages(scenario: &mut Scenario) {
 fn in_memory(scenario: &mut Scenario) {
     scenario.faults =
         Faults { crash: 2_000, memory: 500_000, downtime_max_ns: 100 * MILLISECOND_NS, ..Faults::NONE };
-}
-
-/// The metadata service takes long to persist what it decides, and often dies before.
-fn forgetful_metadata(scenario: &mut Scenario) {
-    scenario.faults = Faults {
-        crash: 2_000,
-        metadata_crash: 60_000,
-        disk_max_ns: 30 * MILLISECOND_NS,
-        downtime_max_ns: 30 * MILLISECOND_NS,
-        ..Faults::NONE
-    };
 }

@@ -35,13 +35,7 @@ impl Shown {
     }
 
     /// Takes what the core tells.
-    pub fn listen(&mut self, core: &mut Replica) {
-        while let Some(shift) = core.poll_visibility() {
-            self.make(shift);
-        }
-    }
-
-    fn make(&mut self, Shift { partition, kind }: Shift) {
+    pub fn make(&mut self, Shift { partition, kind }: Shift) {
         let is_in_turn = match kind {
             ShiftKind::Locked(key) => self.locked.insert((partition, key)),
             ShiftKind::Unlocked(key) => self.locked.remove(&(partition, key)),

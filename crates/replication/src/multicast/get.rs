@@ -10,7 +10,7 @@ use super::waits::PendingRead;
 use crate::entry::is_overdue;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_node::{Host, Plant, Standing, Step};
+use nicekv_node::{Changes, Host, Plant, Standing, Step};
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::{Get, Now, OpId, Reply, Status};
 
@@ -101,7 +101,8 @@ impl Partition {
             return;
         }
         let token = host.read(self.id(), key);
-        self.waits.read(token, PendingRead::Get { get, key: key.into() });
+        let changes = host.visibility.changes(self.id(), key);
+        self.waits.read(token, PendingRead::Get { get, key: key.into(), changes });
     }
 
     /// The visible value has been read: answer.
@@ -110,7 +111,7 @@ impl Partition {
         host: &mut Host,
         now: Now,
         get: WaitingGet,
-        key: &[u8],
+        (key, changes): (&[u8], Changes),
         entry: Option<Entry<'_>>,
     ) {
         if !self.membership.standing.serves() && !self.answers_after_leaving(host, key) {
@@ -144,6 +145,9 @@ impl Partition {
             return;
         }
         host.counters.gets += 1;
+        if let Some(entry) = &entry {
+            host.visibility.read(self.id(), key, entry, changes);
+        }
         let reply = match entry {
             _ if overdue.is_some() => Reply::bare(get.op, Status::NotFound),
             Some(Entry { value: Some(value), version, expiry_ms, .. }) => {

@@ -169,10 +169,17 @@ impl Protocol for Partition {
         }
     }
 
+    fn answers_gets(&self, host: &Host) -> bool {
+        match self.is_chain() {
+            true => self.is_tail(host) && self.tail_answers_gets(host),
+            false => self.membership.standing.serves(),
+        }
+    }
+
     fn on_read(&mut self, host: &mut Host, now: Now, token: u64, entry: Option<&[u8]>) {
         match self.waits.finish_read(token) {
-            PendingRead::Get { get, key } => {
-                self.on_get_read(host, now, get, &key, entry.map(decode_entry));
+            PendingRead::Get { get, key, changes } => {
+                self.on_get_read(host, now, get, (&key, changes), entry.map(decode_entry));
             }
             PendingRead::Evaluate { key } => {
                 let value = entry.map(decode_entry).as_ref().and_then(crate::evaluate::KeyValue::from_entry);
@@ -187,7 +194,7 @@ impl Protocol for Partition {
 
     fn on_read_corrupt(&mut self, host: &mut Host, now: Now, token: u64) {
         match self.waits.finish_read(token) {
-            PendingRead::Get { get, key } => self.on_get_corrupt(host, now, get, &key),
+            PendingRead::Get { get, key, .. } => self.on_get_corrupt(host, now, get, &key),
             PendingRead::Evaluate { key } => self.on_state_corrupt(host, now, token, &key),
             PendingRead::Repair { epoch, to, asked, key } => {
                 self.on_repair_read(host, now, (epoch, to, asked), &key, KeyState::Corrupt);

@@ -37,7 +37,7 @@ impl Partition {
             return;
         }
         let is_recovered = match self.is_chain() {
-            true => self.answers_gets(host),
+            true => self.tail_answers_gets(host),
             false => self.is_recovered_wholly(host) || host.has(Plant::ScanDuringRecovery),
         };
         let is_ready = host.has_lease(now) && (is_recovered || answers_anyway);

@@ -6,7 +6,7 @@ use super::recent::RecentKey;
 use super::scan::ClientScan;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use nicekv_node::StreamPeer;
+use nicekv_node::{Changes, StreamPeer};
 use nicekv_wire::{Epoch, NodeId, OpId};
 use smallvec::SmallVec;
 
@@ -17,7 +17,7 @@ pub(super) type ReadKey = SmallVec<[u8; 32]>;
 #[derive(Clone)]
 pub(super) enum PendingRead {
     /// To answer a get.
-    Get { get: WaitingGet, key: ReadKey },
+    Get { get: WaitingGet, key: ReadKey, changes: Changes },
     /// To evaluate the next op of a key.
     Evaluate { key: ReadKey },
     /// For a member that cannot read the key; `asked` is its request's `logged` and `released`.

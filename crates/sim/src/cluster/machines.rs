@@ -114,6 +114,7 @@ impl Cluster {
         while let Some(to) = self.nodes[index].poll_transmit(&mut bytes) {
             self.send(Host::Node(index), from, to, &bytes);
         }
+        self.pass_kernel(index);
         while let Some((peer, frame)) = self.nodes[index].core.as_mut().and_then(|core| core.poll_stream()) {
             self.send_frame(index, peer, frame);
         }
@@ -127,6 +128,15 @@ impl Cluster {
         }
         if !self.nodes[index].inbox.is_empty() {
             self.wake_node(index, self.nodes[index].busy_until_ns);
+        }
+    }
+
+    /// What the kernel of a node answers, it sends, whatever its process does.
+    pub(super) fn pass_kernel(&mut self, index: usize) {
+        let from = self.nodes[index].address;
+        for (to, bytes) in self.nodes[index].pass_kernel(self.scenario.pace.inbox_max) {
+            self.tally.count("gets answered by a kernel");
+            self.send(Host::Node(index), from, to, &bytes);
         }
     }
 }

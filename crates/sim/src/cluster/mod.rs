@@ -42,10 +42,11 @@ pub use tally::Tally;
 use crate::client::Client;
 use crate::created::Created;
 use crate::faults::Faults;
+use crate::kernel::Kernel;
 use crate::keyspace::{Shape, specs};
 use crate::migrations::Migrations;
 use crate::network::{Host, Network};
-use crate::node::{Clock, Node, Surroundings};
+use crate::node::{Clock, KernelGets, Node, Surroundings};
 use crate::places::Places;
 use crate::planted::Planted;
 use crate::queue::Queue;
@@ -118,8 +119,10 @@ pub struct Cluster {
     record: Record,
 }
 
-fn surroundings_of(scenario: &Scenario) -> Surroundings {
+fn surroundings_of(scenario: &Scenario, seed: u64) -> Surroundings {
+    let kernel = || KernelGets { seed, plant: scenario.plant.and_then(Planted::kernel) };
     Surroundings {
+        kernel_gets: scenario.kernel_gets.then(kernel),
         metadata: &INSTANCES[..scenario.instances],
         switch: scenario.hides_sources.then_some(SWITCH),
         coordinates: scenario.coordination != Coordination::Switch,
@@ -135,7 +138,7 @@ impl Cluster {
     /// A new cluster, all of whose processes start now.
     pub fn new(scenario: Scenario, seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let surroundings = surroundings_of(&scenario);
+        let surroundings = surroundings_of(&scenario, seed);
         let mut nodes: Vec<Node> =
             (0..scenario.node_count()).map(|index| draw_node(index, &scenario.faults, &mut random)).collect();
         if scenario.faults.late_disk_ns > 0 {
@@ -255,8 +258,14 @@ impl Cluster {
 
     /// What must never be seen, and was.
     pub fn violation(&self) -> Option<&str> {
+        let kernels =
+            || self.nodes.iter().filter_map(|node| node.kernel.as_ref()).find_map(Kernel::violation);
         let shown = || self.nodes.iter().find_map(|node| node.shown.violation.as_deref());
-        self.watch.violation().or_else(|| self.switches.iter().find_map(Switch::violation)).or_else(shown)
+        self.watch
+            .violation()
+            .or_else(|| self.switches.iter().find_map(Switch::violation))
+            .or_else(shown)
+            .or_else(kernels)
     }
 
     /// The simulated time.

@@ -37,6 +37,8 @@ pub struct Scenario {
     pub balancing: bool,
     /// Whether the switches hide the source addresses, as the one in user space does.
     pub hides_sources: bool,
+    /// Whether nodes' kernels answer gets.
+    pub kernel_gets: bool,
     /// Who finds the node for a request to a chain.
     pub coordination: Coordination,
     /// How fast nodes discard what nobody needs: a slow one may be at it when it becomes a member again.

@@ -162,11 +162,12 @@ impl Cluster {
         }
         match to {
             Host::Node(node) => {
-                if !self.nodes[node].receive(from, bytes, self.scenario.pace.inbox_max) {
+                if !self.nodes[node].receive(now_ns, from, bytes, self.scenario.pace.inbox_max) {
                     self.tally.count("datagrams for which a socket had no room");
                 }
                 let late_ns = self.scenario.pace.drain_max_ns.max(self.faults.late_ns);
                 let drain_ns = self.random.below(late_ns) * self.slowness(to);
+                self.pass_kernel(node);
                 self.wake_node(node, (now_ns + drain_ns).max(self.nodes[node].busy_until_ns));
             }
             Host::Client(client) => {

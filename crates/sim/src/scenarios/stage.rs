@@ -77,6 +77,7 @@ fn busy() -> Scenario {
         edges: false,
         balancing: true,
         hides_sources: false,
+        kernel_gets: false,
         coordination: Coordination::Switch,
         discard_bytes_per_second: 16 << 20,
         clients: 3,

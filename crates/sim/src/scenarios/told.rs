@@ -282,6 +282,7 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
         edges: false,
         balancing: true,
         hides_sources: false,
+        kernel_gets: false,
         coordination: Coordination::Switch,
         discard_bytes_per_second: 16 << 20,
         clients,

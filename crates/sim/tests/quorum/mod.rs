@@ -32,6 +32,7 @@ pub fn scenario(replicas: u8, write_set: u8) -> Scenario {
         edges: false,
         balancing: false,
         hides_sources: false,
+        kernel_gets: false,
         coordination: nicekv_client::Coordination::Switch,
         discard_bytes_per_second: 16 << 20,
         clients: 2,

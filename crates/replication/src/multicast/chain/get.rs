@@ -10,7 +10,7 @@ use nicekv_wire::{Get, Now};
 
 impl Partition {
     /// Whether this node is the tail, and has released whatever was said before (C7).
-    pub(in crate::multicast) fn answers_gets(&self, host: &Host) -> bool {
+    pub(in crate::multicast) fn tail_answers_gets(&self, host: &Host) -> bool {
         let is_released = self.sequence.base().is_some_and(|base| self.sequence.released() >= base);
         self.speaks(host) && (is_released || self.hop.is_entitled)
     }
@@ -27,7 +27,7 @@ impl Partition {
         let is_judged = get.forwarded.is_some_and(|(_, _, node)| node == self.membership.primary);
         let waiting = WaitingGet { op: get.op, reply_to, is_judged };
         if self.is_tail(host) {
-            match self.answers_gets(host) && host.has_lease(now) {
+            match self.tail_answers_gets(host) && host.has_lease(now) {
                 true => self.serve_get(host, now, waiting, get.key),
                 false => host.counters.dropped += 1,
             }

@@ -1,0 +1,78 @@
+//! Where the words stand.
+
+use nicekv_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use nicekv_wire::route::ChainHeader;
+use nicekv_wire::{Header, KeyDigest, KeyspaceId, Reply};
+
+/// The body of a reply to a get, at most.
+pub const BODY_BYTES_MAX: usize = Reply::FIXED_BYTES - Header::BYTES + VALUE_BYTES_MAX;
+/// Entries whose keys have a hash in common; of these the one that was not used for the longest time makes room.
+pub const WAYS: u32 = 4;
+
+/// Even: nothing of the entry means anything.
+pub(crate) const VERSION: usize = 0;
+/// The number of the gate.
+pub(crate) const GATE: usize = 1;
+/// Keyspace, length of the key, length of the body.
+pub(crate) const SHAPE: usize = 2;
+/// When the program has last answered from it.
+pub(crate) const USED: usize = 3;
+pub(crate) const DIGEST: usize = 4;
+pub(crate) const KEY: usize = 6;
+/// The reply, less its header.
+pub(crate) const BODY: usize = KEY + KEY_BYTES_MAX.div_ceil(8);
+/// Of an entry.
+pub const ENTRY_WORDS: usize = BODY + BODY_BYTES_MAX.div_ceil(8);
+
+/// Gets may be answered until then, on the boot-time clock (R12).
+pub(crate) const LEASE: usize = 0;
+/// What a switch has written into a get, if it has room for that (C5).
+pub(crate) const CHAIN: usize = 1;
+/// Of a gate.
+pub const GATE_WORDS: usize = CHAIN + ChainHeader::BYTES / 8;
+
+/// A word of what program and process share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// Of a partition.
+    Gate(u32, usize),
+    /// Of a key.
+    Entry(u32, usize),
+}
+
+/// What program and process share.
+pub trait Memory {
+    /// What is there.
+    fn load(&self, at: Word) -> u64;
+    /// Changes it; whoever sees that sees all that was stored before.
+    fn store(&mut self, at: Word, word: u64);
+}
+
+/// Bytes as words; the last one is filled up with zeros.
+pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    })
+}
+
+pub(crate) fn shape(keyspace: KeyspaceId, key_length: usize, body_length: usize) -> u64 {
+    u64::from(keyspace.0) << 32 | (key_length as u64) << 16 | body_length as u64
+}
+
+pub(crate) fn body_length(shape: u64) -> usize {
+    usize::from(shape as u16)
+}
+
+/// The first of the [`WAYS`] entries where a key may be, of `entries` that are a power of two.
+pub(crate) fn first_way(keyspace: KeyspaceId, digest: &KeyDigest, entries: u32) -> u32 {
+    let [low, high] = digest_words(digest);
+    let mixed = (low ^ high.rotate_left(29) ^ u64::from(keyspace.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((mixed >> 32) as u32 & (entries - 1)) & !(WAYS - 1)
+}
+
+pub(crate) fn digest_words(digest: &KeyDigest) -> [u64; 2] {
+    let mut words = words(&digest.0);
+    core::array::from_fn(|_| words.next().unwrap_or_default())
+}

@@ -1,0 +1,204 @@
+//! What the program does for one get that it may answer: the reference that the program in C is held against.
+
+use crate::layout::{
+    BODY, CHAIN, DIGEST, ENTRY_WORDS, GATE, GATE_WORDS, KEY, LEASE, Memory, SHAPE, USED, VERSION, WAYS, Word,
+    body_length, digest_words, first_way, shape, words,
+};
+use crate::plant::Plant;
+use alloc::vec::Vec;
+use nicekv_wire::route::{ChainHeader, take_room};
+use nicekv_wire::{Datagram, Get, Header, KeyspaceId, OpId, Opcode, Reply};
+
+/// A get that the program may answer if it finds the key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Asked {
+    /// Names the request.
+    pub op: OpId,
+    keyspace: u16,
+    digest: [u8; 16],
+    key: Vec<u8>,
+    chain: Option<[u8; ChainHeader::BYTES]>,
+}
+
+impl Asked {
+    /// Of the payload of a datagram. `None`: it is for the process, whatever is found. The program looks at what a lookup goes by and at nothing else, since
+    /// what is malformed in another way is answered as if it was not; bundles, and what says where its answer goes, it leaves alone.
+    pub fn of(datagram: &[u8]) -> Option<Self> {
+        let mut plain = Vec::new();
+        let chain = match take_room(datagram, &mut plain) {
+            Some(chain) => Some(chain.ok()?.to_bytes()),
+            None => {
+                plain.extend_from_slice(datagram);
+                None
+            }
+        };
+        let Ok((header, Datagram::Get(get))) = Datagram::decode(&plain) else { return None };
+        let Get { keyspace, op, digest, reply_to: None, forwarded: None, key } = get else { return None };
+        let may = header.opcode == Opcode::Get;
+        may.then(|| Self { op, keyspace: keyspace.0, digest: digest.0, key: key.to_vec(), chain })
+    }
+
+    /// The reply with this body.
+    pub fn reply(&self, body: &[u8]) -> Vec<u8> {
+        let mut datagram = Vec::new();
+        Header { op: self.op, ..Header::internal(Opcode::Reply) }.with_body(body, &mut datagram);
+        datagram
+    }
+}
+
+/// Why the process is left to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Miss {
+    /// The key has no entry.
+    Absent,
+    /// An op locks the key, or its entry is being written.
+    Closed,
+    /// The lease is over, or the node does not answer for the partition.
+    Lease,
+    /// It came by another chain.
+    Chain,
+    /// The entry was written to meanwhile.
+    Changed,
+}
+
+/// How a lookup ends.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// This is the reply, less its header.
+    Answer(Vec<u8>),
+    /// The process answers.
+    Up(Miss),
+}
+
+/// What is to be loaded next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Next {
+    Version,
+    /// What the entry is of, up to the last word of the key.
+    Identity(usize),
+    Gate,
+    Lease,
+    Chain(usize),
+    Body(usize),
+    VersionAgain,
+}
+
+/// See the module. Each step loads one word.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Lookup {
+    asked: Asked,
+    now_ns: u64,
+    /// The entry that is looked at, and the one behind the last.
+    entry: u32,
+    end: u32,
+    next: Next,
+    version: u64,
+    gate: u32,
+    body_length: usize,
+    body: Vec<u64>,
+    /// One of the entries may be that of the key.
+    met_closed: bool,
+}
+
+impl Lookup {
+    /// Of a table of so many entries. `now_ns`: what the boot-time clock says, after the get has arrived.
+    pub fn new(asked: Asked, entries: u32, now_ns: u64) -> Self {
+        let entry = first_way(KeyspaceId(asked.keyspace), &nicekv_wire::KeyDigest(asked.digest), entries);
+        let (end, next) = (entry + WAYS, Next::Version);
+        let (version, gate, body_length, body) = (0, 0, 0, Vec::new());
+        Self { asked, now_ns, entry, end, next, version, gate, body_length, body, met_closed: false }
+    }
+
+    /// What was asked.
+    pub fn asked(&self) -> &Asked {
+        &self.asked
+    }
+
+    /// Loads a word; how it ends, if it does.
+    pub fn step(&mut self, memory: &mut impl Memory, plant: Option<Plant>) -> Option<Outcome> {
+        let entry = |at| Word::Entry(self.entry, at);
+        match self.next {
+            Next::Version => {
+                self.version = memory.load(entry(VERSION));
+                self.next = Next::Identity(SHAPE);
+                if self.version & 1 == 0 {
+                    self.met_closed |= self.version > 0;
+                    return self.next_way();
+                }
+            }
+            Next::Identity(at) => {
+                let word = memory.load(entry(at));
+                let is_trusted = plant == Some(Plant::KeyUnchecked) && at >= KEY;
+                if !(is_trusted || self.is_of_key(at, word)) {
+                    return self.next_way();
+                }
+                self.identified(at, word);
+            }
+            Next::Gate => {
+                self.gate = memory.load(entry(GATE)) as u32;
+                self.next = Next::Lease;
+            }
+            Next::Lease => {
+                let until_ns = memory.load(Word::Gate(self.gate, LEASE));
+                if until_ns <= self.now_ns && plant != Some(Plant::LeaseUnchecked) {
+                    return Some(Outcome::Up(Miss::Lease));
+                }
+                self.next = if self.asked.chain.is_some() { Next::Chain(CHAIN) } else { Next::Body(BODY) };
+            }
+            Next::Chain(at) => {
+                let word = memory.load(Word::Gate(self.gate, at));
+                let chain = self.asked.chain.as_ref().expect("a reason to be here");
+                if words(chain).nth(at - CHAIN) != Some(word) {
+                    return Some(Outcome::Up(Miss::Chain));
+                }
+                self.next = if at + 1 < GATE_WORDS { Next::Chain(at + 1) } else { Next::Body(BODY) };
+            }
+            Next::Body(at) => {
+                self.body.push(memory.load(entry(at)));
+                let is_more = 8 * self.body.len() < self.body_length;
+                self.next = if is_more { Next::Body(at + 1) } else { Next::VersionAgain };
+            }
+            Next::VersionAgain => {
+                let is_same = memory.load(entry(VERSION)) == self.version;
+                if !is_same && plant != Some(Plant::VersionReadOnce) {
+                    return Some(Outcome::Up(Miss::Changed));
+                }
+                memory.store(Word::Entry(self.entry, USED), self.now_ns);
+                let bytes = self.body.iter().flat_map(|word| word.to_le_bytes());
+                return Some(Outcome::Answer(bytes.take(self.body_length).collect()));
+            }
+        }
+        None
+    }
+
+    /// Whether a word of what an entry is of is as in the key's.
+    fn is_of_key(&self, at: usize, word: u64) -> bool {
+        let Asked { keyspace, digest, key, .. } = &self.asked;
+        match at {
+            SHAPE => word & !0xffff == shape(KeyspaceId(*keyspace), key.len(), 0),
+            DIGEST..KEY => digest_words(&nicekv_wire::KeyDigest(*digest))[at - DIGEST] == word,
+            _ => words(key).nth(at - KEY) == Some(word),
+        }
+    }
+
+    /// So far it is the key's.
+    fn identified(&mut self, at: usize, word: u64) {
+        if at == SHAPE {
+            self.body_length = body_length(word).min(8 * (ENTRY_WORDS - BODY));
+        }
+        let last = KEY + self.asked.key.len().div_ceil(8) - 1;
+        self.next = match at {
+            SHAPE => Next::Identity(DIGEST),
+            at if at < last => Next::Identity(at + 1),
+            _ => Next::Gate,
+        };
+    }
+
+    fn next_way(&mut self) -> Option<Outcome> {
+        (self.entry, self.next) = (self.entry + 1, Next::Version);
+        let miss = if self.met_closed { Miss::Closed } else { Miss::Absent };
+        (self.entry == self.end).then_some(Outcome::Up(miss))
+    }
+}
+
+const _: () = assert!(BODY + Reply::FIXED_BYTES / 8 < ENTRY_WORDS);

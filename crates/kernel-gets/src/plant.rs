@@ -1,0 +1,20 @@
+//! Bugs that tests plant, to see that they are found.
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// G1: an entry stays open when an op locks its key.
+    LockIgnored,
+    /// G1: an entry that makes room for another key's stays open meanwhile.
+    EvictedOpen,
+    /// G2: the version is not looked at again.
+    VersionReadOnce,
+    /// G3: the lease is not looked at.
+    LeaseUnchecked,
+    /// G3: what is void stays open, and its lease in force.
+    VoidKept,
+    /// G4: the digest stands for the key.
+    KeyUnchecked,
+    /// G5: values that expire are answered.
+    ExpiringShown,
+}

@@ -1,0 +1,41 @@
+//! What whoever answers gets without asking the core has to know, besides what may be shown (`visibility`).
+
+use crate::host::Host;
+use crate::membership::Membership;
+use crate::node_core::NodeCore;
+use crate::protocol::Protocol;
+use crate::status::Standing;
+use nicekv_wire::route::ChainHeader;
+use nicekv_wire::{KeyDigest, KeyspaceId, PartitionId};
+
+impl<P: Protocol> NodeCore<P> {
+    /// Keyspace and digest of a key of a partition that this node is a member of.
+    pub fn named(&self, partition: PartitionId, key: &[u8]) -> Option<(KeyspaceId, KeyDigest)> {
+        let membership = self.partitions[self.partitions.slot(partition)?].membership();
+        let is_member = membership.standing != Standing::Outside;
+        is_member.then(|| (membership.keyspace, membership.digest(key)))
+    }
+
+    /// The partitions of which gets may be answered elsewhere while an entry is open, until when, and what switches write into them that have room for
+    /// it. Whether a get came past the switches is not known there, so that where some do the shorter lease is for all.
+    pub fn served_elsewhere(&self) -> impl Iterator<Item = (PartitionId, u64, ChainHeader)> {
+        let Host { session, config, .. } = &self.host;
+        let until_ns = if config.coordinates { session.direct_until_ns } else { session.lease_until_ns };
+        let answers = |partition: &&P| {
+            let Membership { partition: id, range, .. } = partition.membership();
+            let slot = self.partitions.slot(*id);
+            // What another one takes the place of has given its keys away, or is about to (R17).
+            let reach = slot.and_then(|slot| self.partitions.reach(slot, range.first()));
+            partition.answers_gets(&self.host) && reach == Some(range.last()) && !self.births.ends(*id)
+        };
+        self.partitions.iter().filter(answers).map(move |partition| {
+            let membership = partition.membership();
+            (membership.partition, until_ns, membership.chain_of_gets())
+        })
+    }
+
+    /// Counts what [`Self::served_elsewhere`] may get shorter by: to be asked for, if this is another number, before a datagram is polled.
+    pub fn epochs_told(&self) -> u64 {
+        self.host.visibility.epochs
+    }
+}
