@@ -1,9 +1,9 @@
 //! The cluster: its cores, and what passes between them.
 
 use crate::VALUE;
-use nicekv_client::{ClientCore, Config, OPERATION_TIMEOUT, Outcome, Request};
+use nicekv_client::{ClientCore, Config, Keyspace, OPERATION_TIMEOUT, Outcome, Request};
 use nicekv_dataplane::{
-    Backend, Hop, Host, HostId, HostRole, Ingress, MemberSet, MulticastEntry, Passed, Prefix, Router,
+    Backend, Chain, Hop, Host, HostId, HostRole, Ingress, MemberSet, MulticastEntry, Passed, Prefix, Router,
     TableSet, UnicastEntry, VringConfig,
 };
 use nicekv_node::{NodeConfig, StorageCompletion, StorageRequest, Timing};
@@ -80,23 +80,23 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// A cluster that serves.
-    pub(crate) fn started() -> Self {
+    pub(crate) fn started(replication: Replication) -> Self {
         let now = Now { boot_ns: 1_000_000_000, unix_ms: 1_800_000_000_000 };
         let mut router = Router::new(VringConfig::DEFAULT).expect("the rings are sound");
-        router.install(&tables()).expect("the tables are sound");
-        let client =
-            ClientCore::new(Config::new(ClientId::new(now.unix_ms, 1), Vrings::on_network(PORT_DEFAULT)));
+        router.install(&tables(replication)).expect("the tables are sound");
+        let keyspace = Keyspace { replication, ..Keyspace::from(Vrings::on_network(PORT_DEFAULT)) };
+        let client = ClientCore::new(Config::new(ClientId::new(now.unix_ms, 1), keyspace));
         let nodes: Vec<Node> = (1..=NODES).map(Node::new).collect();
         let (answers, network, hosts) = (Vec::new(), Network::default(), Vec::new());
         let allocations = Allocations::default();
         let mut cluster = Self { client, answers, router, nodes, network, hosts, allocations, now };
-        cluster.assign(false);
-        cluster.assign(true);
+        cluster.assign(replication, false);
+        cluster.assign(replication, true);
         cluster
     }
 
     /// All partitions, to all nodes, each of which leads a third of them.
-    fn assign(&mut self, activated: bool) {
+    fn assign(&mut self, replication: Replication, activated: bool) {
         let reply = HeartbeatReply {
             term: TERM,
             incarnation: INCARNATION,
@@ -109,7 +109,7 @@ impl Cluster {
             node.inbox.push((METADATA, bytes));
             for (partition, range) in (0..).zip(ranges()) {
                 let mut bytes = Vec::new();
-                assignment(partition, range, activated).encode(&mut bytes);
+                assignment(partition, range, replication, activated).encode(&mut bytes);
                 node.inbox.push((METADATA, bytes));
             }
         }
@@ -302,7 +302,12 @@ fn primary_of(partition: u32) -> u16 {
     partition as u16 % NODES + 1
 }
 
-fn assignment(partition: u32, range: MatchRange, activated: bool) -> Assign {
+/// The nodes of a partition, its primary first.
+fn nodes_of(partition: u32) -> impl Iterator<Item = u16> {
+    (0..NODES).map(move |place| (primary_of(partition) - 1 + place) % NODES + 1)
+}
+
+fn assignment(partition: u32, range: MatchRange, replication: Replication, activated: bool) -> Assign {
     let member = |number| Member {
         node: NodeId(number),
         state: MemberState::Consistent,
@@ -316,13 +321,13 @@ fn assignment(partition: u32, range: MatchRange, activated: bool) -> Assign {
         keyspace: KeyspaceId::DEFAULT,
         range,
         order: nicekv_wire::KeyOrder::Hash,
-        replication: Replication::Multicast,
+        replication,
         multicast: Vrings::on_network(PORT_DEFAULT).multicast_vnode(nicekv_placement::vnodes(range).0),
         epoch: EPOCH,
         activated,
         primary: NodeId(primary_of(partition)),
         replicas: NODES as u8,
-        members: (1..=NODES).map(member).collect(),
+        members: nodes_of(partition).map(member).collect(),
         discard: false,
         children: Vec::new(),
         sealed: false,
@@ -330,7 +335,7 @@ fn assignment(partition: u32, range: MatchRange, activated: bool) -> Assign {
     }
 }
 
-fn tables() -> TableSet {
+fn tables(replication: Replication) -> TableSet {
     let host = |number: u16, role, address: SocketAddrV4| Host {
         id: HostId(number),
         role,
@@ -348,10 +353,14 @@ fn tables() -> TableSet {
         for block in vnode_blocks(range).expect("partitions end with vnodes") {
             let [c, d] = block.first.to_be_bytes();
             let prefix = |ring: u8| Prefix::new([10, ring, c, d], 16 + block.bits);
-            let host = HostId(primary_of(partition));
-            tables.unicast.push(UnicastEntry { destination: prefix(10), partition, host, chain: None });
-            let members = MemberSet::new((1..=NODES).map(HostId));
-            tables.multicast.push(MulticastEntry { destination: prefix(11), members, chain: None });
+            let of_chain = Chain::new(partition, EPOCH.0, nodes_of(partition).map(HostId));
+            let (head, tail) = (of_chain.nodes()[0], of_chain.nodes()[usize::from(NODES) - 1]);
+            let (host, members, chain) = match replication {
+                Replication::Chain => (tail, MemberSet::new([head]), Some(of_chain)),
+                _ => (head, MemberSet::new((1..=NODES).map(HostId)), None),
+            };
+            tables.unicast.push(UnicastEntry { destination: prefix(10), partition, host, chain });
+            tables.multicast.push(MulticastEntry { destination: prefix(11), members, chain });
         }
     }
     tables

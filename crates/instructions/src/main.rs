@@ -16,6 +16,7 @@ mod cluster;
 
 use cluster::{Allocations, Cluster};
 use nicekv_store::{Engine, MemoryEngine};
+use nicekv_wire::Replication;
 use std::process::ExitCode;
 
 /// Ops that are counted, in batches of [`BATCH`].
@@ -37,12 +38,14 @@ fn key(number: u32) -> [u8; 16] {
 
 fn main() -> ExitCode {
     let load: &dyn Fn() = match std::env::args().nth(1).as_deref() {
-        Some("get") => &|| on_cluster(Cluster::get),
-        Some("put") => &|| on_cluster(Cluster::put),
+        Some("get") => &|| on_cluster(Replication::Multicast, Cluster::get),
+        Some("put") => &|| on_cluster(Replication::Multicast, Cluster::put),
+        Some("chain-get") => &|| on_cluster(Replication::Chain, Cluster::get),
+        Some("chain-put") => &|| on_cluster(Replication::Chain, Cluster::put),
         Some("engine") => &on_engine,
         Some("parser") => &on_parser,
         _ => {
-            eprintln!("usage: nicekv-instructions get|put|engine|parser");
+            eprintln!("usage: nicekv-instructions get|put|chain-get|chain-put|engine|parser");
             return ExitCode::from(2);
         }
     };
@@ -57,8 +60,8 @@ fn measured(work: impl FnOnce()) {
     work();
 }
 
-fn on_cluster(call: fn(&mut Cluster, &[u8])) {
-    let mut cluster = Cluster::started();
+fn on_cluster(replication: Replication, call: fn(&mut Cluster, &[u8])) {
+    let mut cluster = Cluster::started(replication);
     let batches = |cluster: &mut Cluster, call: fn(&mut Cluster, &[u8])| {
         for first in (0..OPERATIONS).step_by(BATCH as usize) {
             (first..first + BATCH).for_each(|number| call(cluster, &key(number)));
@@ -116,8 +119,10 @@ mod tests {
 
     #[test]
     fn every_load_gets_right_answers() {
-        on_cluster(Cluster::get);
-        on_cluster(Cluster::put);
+        for replication in [Replication::Multicast, Replication::Chain] {
+            on_cluster(replication, Cluster::get);
+            on_cluster(replication, Cluster::put);
+        }
         on_engine();
         on_parser();
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write as _;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,17 +12,22 @@ use nicekv_placement::KeyspaceSpec;
 use nicekv_wire::Status;
 
 use super::changes::Heard;
-use super::schedule::Deed;
+use super::schedule::{Deed, Done};
 use super::workload::{Key, KeyCall, Keys};
 use crate::error::{LabError, Result};
+
+/// What has led to a longer time without an update than this is told.
+const LONG_GAP: Duration = Duration::from_secs(2);
+/// What was done so long before a gap may have led to it.
+const BEFORE_GAP: Duration = Duration::from_secs(3);
 
 /// What was seen of one keyspace.
 #[derive(Clone, Debug, Default)]
 struct Tally {
     operations: usize,
     unknown: usize,
-    /// For which no update succeeded.
-    longest_gap: Duration,
+    /// In which no update succeeded; the longest one, on the boot-time clock.
+    longest_gap_ns: Range<u64>,
     keys: usize,
     /// Keys that could not be read at the end.
     unreadable: usize,
@@ -37,7 +43,7 @@ impl Tally {
         Self {
             operations: calls.len(),
             unknown: calls.iter().filter(unknown).count(),
-            longest_gap: longest_gap(calls),
+            longest_gap_ns: longest_gap(calls),
             keys: read_back.len(),
             unreadable: read_back.iter().filter(|call| call.answered.is_none()).count(),
             ..Self::default()
@@ -47,11 +53,17 @@ impl Tally {
     fn add(&mut self, other: &Self) {
         self.operations += other.operations;
         self.unknown += other.unknown;
-        self.longest_gap = self.longest_gap.max(other.longest_gap);
+        if other.longest_gap() > self.longest_gap() {
+            self.longest_gap_ns = other.longest_gap_ns.clone();
+        }
         self.keys += other.keys;
         self.unreadable += other.unreadable;
         self.violations += other.violations;
         self.undecided += other.undecided;
+    }
+
+    fn longest_gap(&self) -> Duration {
+        Duration::from_nanos(self.longest_gap_ns.end - self.longest_gap_ns.start)
     }
 
     fn is_failure(&self) -> bool {
@@ -77,7 +89,8 @@ impl Tally {
 pub(crate) struct Report {
     /// Of each keyspace, with its name.
     tallies: Vec<(String, Tally)>,
-    faults: Vec<Deed>,
+    /// Faults, and their ends.
+    done: Vec<Done>,
     /// Changes of the set of nodes.
     pub(crate) heard: Heard,
     /// From the last fault to the last replica in its place.
@@ -99,7 +112,7 @@ impl Report {
                 pairs.for_each(|((_, sum), (_, tally))| sum.add(tally));
             }
         }
-        self.faults.extend(&phase.faults);
+        self.done.extend(&phase.done);
         self.heard.changes += phase.heard.changes;
         self.heard.refused += phase.heard.refused;
         self.heard.reshapings += phase.heard.reshapings;
@@ -113,10 +126,31 @@ impl Report {
         total
     }
 
+    fn faults(&self) -> Vec<Deed> {
+        self.done.iter().map(|done| done.deed).filter(|deed| deed.is_fault()).collect()
+    }
+
+    /// A line for each keyspace that had no update for long: what was done, and how long after the gap began.
+    pub(crate) fn long_gaps(&self) -> impl Iterator<Item = String> {
+        let long = self.tallies.iter().filter(|(_, tally)| tally.longest_gap() > LONG_GAP);
+        long.map(|(name, tally)| {
+            let Range { start, end } = tally.longest_gap_ns;
+            let is_near =
+                |done: &&Done| done.at_ns + BEFORE_GAP.as_nanos() as u64 >= start && done.at_ns <= end;
+            let told = |done: &Done| {
+                let after_ms = (done.at_ns as i64 - start as i64) / 1_000_000;
+                format!("{after_ms} ms {}", done.deed)
+            };
+            let near: Vec<String> = self.done.iter().filter(is_near).map(told).collect();
+            let gap_ms = tally.longest_gap().as_millis();
+            format!("keyspace {name} had no update for {gap_ms} ms: {}", near.join(", "))
+        })
+    }
+
     /// A line for each keyspace.
     pub(crate) fn keyspaces(&self) -> impl Iterator<Item = String> {
         self.tallies.iter().map(|(name, tally)| {
-            let gap_ms = tally.longest_gap.as_millis();
+            let gap_ms = tally.longest_gap().as_millis();
             let (calls, keys, verdict) = (tally.calls(), tally.keys, tally.verdict());
             format!("keyspace {name}: {calls}, longest gap {gap_ms} ms, {keys} keys: {verdict}")
         })
@@ -125,7 +159,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (total, faults) = (self.total(), &self.faults);
+        let (total, faults) = (self.total(), self.faults());
         write!(formatter, "{}, {} faults", total.calls(), faults.len())?;
         if self.phases == 0 {
             let names: Vec<String> = faults.iter().map(Deed::to_string).collect();
@@ -136,7 +170,7 @@ impl fmt::Display for Report {
         let Heard { changes, refused, reshapings } = self.heard;
         write!(formatter, ", {changes} changes of the set of nodes, {refused} refused")?;
         write!(formatter, ", {reshapings} splits and merges")?;
-        let (gap_ms, whole_ms) = (total.longest_gap.as_millis(), self.whole_after.as_millis());
+        let (gap_ms, whole_ms) = (total.longest_gap().as_millis(), self.whole_after.as_millis());
         write!(formatter, ", longest gap {gap_ms} ms, whole after {whole_ms} ms, ")?;
         write!(formatter, "{} keys: {}", total.keys, total.verdict())
     }
@@ -144,7 +178,7 @@ impl fmt::Display for Report {
 
 /// Judges the calls of a phase and the reads after it.
 pub(crate) fn judge(
-    faults: Vec<Deed>,
+    done: Vec<Done>,
     calls: Vec<KeyCall>,
     read_back: Vec<KeyCall>,
     whole_after: Duration,
@@ -168,7 +202,7 @@ pub(crate) fn judge(
         let path = write_down(&keys.full_name(key), calls)?;
         eprintln!("nicekv: the history of {} is in {}", keys.full_name(key), path.display());
     }
-    Ok(Report { tallies, faults, whole_after, ..Report::default() })
+    Ok(Report { tallies, done, whole_after, ..Report::default() })
 }
 
 fn of_keyspace(calls: &[KeyCall], keyspace: usize) -> Vec<&Call> {
@@ -176,7 +210,7 @@ fn of_keyspace(calls: &[KeyCall], keyspace: usize) -> Vec<&Call> {
 }
 
 /// The longest time without an update that succeeded.
-fn longest_gap(calls: &[&Call]) -> Duration {
+fn longest_gap(calls: &[&Call]) -> Range<u64> {
     let mut successes_ns: Vec<u64> = calls
         .iter()
         .filter(|call| call.action != Action::Get)
@@ -184,8 +218,8 @@ fn longest_gap(calls: &[&Call]) -> Duration {
         .filter_map(|(at_ns, answer)| (answer.status == Status::Ok).then_some(*at_ns))
         .collect();
     successes_ns.sort_unstable();
-    let gaps = successes_ns.windows(2).map(|pair| pair[1] - pair[0]);
-    Duration::from_nanos(gaps.max().unwrap_or(0))
+    let gaps = successes_ns.windows(2).map(|pair| pair[0]..pair[1]);
+    gaps.max_by_key(|gap| gap.end - gap.start).unwrap_or_default()
 }
 
 /// One call a line, in the order in which they were made.
@@ -212,6 +246,8 @@ mod tests {
     use nicekv_history::model::{Change, When};
     use nicekv_placement::{KeyspaceDefaults, RingsBase};
     use nicekv_wire::{KeyspaceId, OpId};
+
+    use crate::topology::Host;
 
     use super::*;
 
@@ -251,7 +287,7 @@ mod tests {
         let judged = |read_back| judge(Vec::new(), calls(), read_back, Duration::ZERO, keys).unwrap();
         let good = judged(vec![(FIRST, get(Some("a"), 9_000_000)), (SECOND, get(Some("b"), 9_000_000))]);
         assert!(!good.is_failure());
-        assert_eq!(good.total().longest_gap, Duration::from_nanos(5_000), "keyspaces are apart");
+        assert_eq!(good.total().longest_gap(), Duration::from_nanos(5_000), "keyspaces are apart");
         assert_eq!(good.total().operations, 3);
         let lost = judged(vec![(FIRST, get(None, 9_000_000)), (SECOND, get(Some("b"), 9_000_000))]);
         assert_eq!((lost.total().violations, lost.total().unreadable), (1, 0));
@@ -267,6 +303,22 @@ mod tests {
         let silent = Call { answered: None, ..get(None, 9_000_000) };
         let unread = judged(vec![(FIRST, silent), (SECOND, get(Some("b"), 9_000_000))]);
         assert_eq!((unread.total().violations, unread.total().unreadable), (0, 1));
+        assert_eq!(good.long_gaps().count(), 0);
+        let host = Host::Node(1);
+        let deeds = [
+            (1, Deed::Kill(host)),
+            (4_000_000_000, Deed::Cut(host, true, true)),
+            (4_500_000_000, Deed::Join(host)),
+        ];
+        let done = deeds.map(|(at_ns, deed)| Done { at_ns, deed }).to_vec();
+        let calls = vec![(FIRST, set("a", 1, 4_100_000_000)), (FIRST, set("b", 2, 7_000_000_000))];
+        let slow = judge(done, calls, Vec::new(), Duration::ZERO, keys).unwrap();
+        let lines: Vec<String> = slow.long_gaps().collect();
+        assert_eq!(
+            lines,
+            ["keyspace default had no update for 2900 ms: -100 ms cut node-1, 400 ms heal node-1"]
+        );
+        assert_eq!(slow.faults().len(), 2, "the end of a fault is none");
         let mut sum = Report::default();
         sum.add(&good);
         sum.add(&unread);

@@ -41,7 +41,7 @@ use crate::{ChaosArguments, Configure, MetadataStore, NetworkArguments};
 use changes::{Heard, SPARES, Trip};
 use judge::Report;
 use reshapings::Reshapings;
-use schedule::{Deed, Step, Victims};
+use schedule::{Deed, Done, Step, Victims};
 use workload::{KeyCall, Keys};
 
 /// For which faults are injected in a phase.
@@ -87,6 +87,7 @@ pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, configure: Configure
             }
         };
         println!("phase {phase}: {report}");
+        report.long_gaps().for_each(|line| println!("  {line}"));
         total.add(&report);
         if report.is_failure() {
             return Ok(lab.keep());
@@ -133,7 +134,7 @@ impl Chaos<'_> {
         let trip = Trip::draw(&mut random, span_ms);
         let reshapings = Reshapings::draw(&mut random, span_ms);
         let stopped = AtomicBool::new(false);
-        let (calls, whole_after, heard) = std::thread::scope(|scope| {
+        let (calls, (done, whole_after), heard) = std::thread::scope(|scope| {
             let stop = StopOnDrop(&stopped);
             let clients: Vec<_> = (0..NATIVE_CLIENTS + RESP_CLIENTS)
                 .map(|number| {
@@ -144,7 +145,8 @@ impl Chaos<'_> {
             let begun = Instant::now();
             let operator = scope.spawn(move || trip.make(self.lab, begun, self.interrupted));
             let reshaper = scope.spawn(move || reshapings.make(self.lab, begun, self.interrupted));
-            let whole_after = self.inject(&steps).and_then(|()| self.wait_until_whole());
+            let done = self.inject(&steps);
+            let whole_after = done.and_then(|done| Ok((done, self.wait_until_whole()?)));
             let heard = operator.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             let reshaped = reshaper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             let is_settled = reshapings::wait_until_done(self.lab, self.interrupted)
@@ -158,8 +160,7 @@ impl Chaos<'_> {
             Ok::<_, crate::LabError>((calls?.concat(), whole_after, Heard { reshapings, ..heard? }))
         })?;
         let read_back = self.read_back(phase)?;
-        let faults = steps.iter().map(|step| step.deed).filter(|deed| deed.is_fault()).collect();
-        let mut report = judge::judge(faults, calls, read_back, whole_after, self.keys(phase))?;
+        let mut report = judge::judge(done, calls, read_back, whole_after, self.keys(phase))?;
         report.heard = heard;
         Ok(report)
     }
@@ -182,14 +183,16 @@ impl Chaos<'_> {
         workload::run(&mut client, number, random, self.keys(phase), stopped)
     }
 
-    /// Does what the schedule says when it says so.
-    fn inject(&self, steps: &[Step]) -> Result<()> {
+    /// Does what the schedule says when it says so; what was begun when.
+    fn inject(&self, steps: &[Step]) -> Result<Vec<Done>> {
         let begun = Instant::now();
-        for step in steps {
+        let carry_out = |step: &Step| {
             sleep_until(begun + step.at, self.interrupted)?;
+            let at_ns = nicekv_runtime::now().boot_ns;
             self.carry_out(step.deed)?;
-        }
-        Ok(())
+            Ok(Done { at_ns, deed: step.deed })
+        };
+        steps.iter().map(carry_out).collect()
     }
 
     fn carry_out(&self, deed: Deed) -> Result<()> {

@@ -60,6 +60,13 @@ pub(crate) struct Step {
     pub(crate) deed: Deed,
 }
 
+/// A deed, and when it was begun, on the boot-time clock.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Done {
+    pub(crate) at_ns: u64,
+    pub(crate) deed: Deed,
+}
+
 impl Deed {
     /// Whether it is a fault, and not the end of one.
     pub(crate) fn is_fault(self) -> bool {
