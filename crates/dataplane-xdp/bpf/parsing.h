@@ -147,8 +147,8 @@ static __always_inline void find_header(struct cursor cursor, __u32 bytes, struc
 	header = take(&cursor, sizeof(*header));
 	if (!is_ours(header))
 		return;
-	if (header->chain) {
-		if (header->chain != 1 || bytes < sizeof(*header) + sizeof(*room))
+	if (header->room) {
+		if (header->room != NICEKV_ROOM_CHAIN || bytes < sizeof(*header) + sizeof(*room))
 			return;
 		room = take(&cursor, sizeof(*room));
 		if (!room)

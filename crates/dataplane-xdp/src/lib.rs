@@ -38,6 +38,7 @@ mod contents;
 mod error;
 pub mod faults;
 mod generation;
+pub mod gets;
 mod hook;
 mod interface;
 mod layout;

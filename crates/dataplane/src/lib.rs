@@ -29,6 +29,7 @@ mod counters;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 mod generation;
+mod hot;
 mod lpm;
 mod pipeline;
 mod plant;
@@ -49,6 +50,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use counters::{COUNTER_COUNT, Counter, Counters};
+pub use hot::{HOT_CAPACITY, HOT_HOLDERS_MAX, HOT_KEY_BYTES_MAX, HotCounters, HotEntry, HotError, HotTable};
 pub use pipeline::{Mutation, Output, PORTS_MAX, Pipeline, Verdict};
 pub use plant::Plant;
 pub use prefix::{Prefix, Ring, VNODES, VRINGS_MAX, VringConfig, VringSet};
@@ -58,7 +60,7 @@ pub use routes::{Failed, Passage, Routes};
 pub use socket::Passed;
 pub use stages::admit::{
     Ingress, OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE, OPCODES_READ, OPCODES_REQUEST,
-    OPCODES_UNICAST, OPCODES_UPDATE,
+    OPCODES_UNICAST, OPCODES_UNICAST_NODE, OPCODES_UPDATE,
 };
 pub use stages::learn::MAC_CAPACITY;
 pub use stages::parse::VLAN_TAGS_MAX;

@@ -7,6 +7,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use nicekv_wire::route::ChainHeader;
+use nicekv_wire::{HeaderLayout, Opcode, ROOM_STAMP};
 
 #[cfg(any(test, feature = "fixtures"))]
 use crate::plant::Plant;
@@ -206,6 +207,14 @@ impl Pipeline {
             return Err(Counter::SourceRefused);
         }
         let (from, payload) = (datagram.ends().0, datagram.payload(frame));
+        // The programs in the kernel know no hot keys: what has room for a stamp, or is said to a switch, ends, as nobody would write there (H2).
+        let header = HeaderLayout::peek(payload);
+        if header.is_some_and(|header| header.room == ROOM_STAMP) {
+            return Err(Counter::NotOurs);
+        }
+        if matches!(header.and_then(HeaderLayout::opcode), Some(Opcode::HotConfirm | Opcode::HotClose)) {
+            return Err(Counter::OpcodeRefused);
+        }
         let admitted = admit::admit_to_vring(self.router.hosts(), ingress, from, ring, payload);
         if self.leaves_out(Mutation::Admission) { Ok(()) } else { admitted.map(|_| ()) }
     }
@@ -390,6 +399,7 @@ impl Backend for Pipeline {
 mod tests {
     use super::*;
     use crate::fixtures::{ROUTER_MAC, frames, teaching_frame, trunks, vrings};
+    use nicekv_wire::route::leave_room_for_stamp;
 
     /// Port 3 and 4 are trunks, as in the fixtures.
     fn switch() -> Pipeline {
@@ -398,6 +408,16 @@ mod tests {
 
     fn ports(output: &Output) -> Vec<u16> {
         output.frames.iter().map(|(port, _)| *port).collect()
+    }
+
+    #[test]
+    fn what_has_room_for_a_stamp_ends_where_nobody_writes_it() {
+        let mut switch = switch();
+        switch.install(&trunks::tables()).unwrap();
+        let mut get = frames::Udp { destination: [10, 10, 0, 1], ..frames::Udp::default() };
+        leave_room_for_stamp(&mut get.payload);
+        assert_eq!(switch.process(0, &get.build()).verdict, Verdict::Dropped);
+        assert_eq!(switch.counters().unwrap().get(Counter::NotOurs), 1);
     }
 
     #[test]

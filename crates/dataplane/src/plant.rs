@@ -23,4 +23,14 @@ pub enum Plant {
     PiecesCutAgain,
     /// C5: what a client wrote into the room for a chain header stays.
     ChainHeaderBelieved,
+    /// H1: a new entry redirects before anybody has confirmed a copy.
+    HotEntryStartsOpen,
+    /// H2: a stamp that a client wrote stays where the key has no hot entry.
+    StampBelieved,
+    /// H2: updates that pass are not counted.
+    SeenNotCounted,
+    /// H7: gets are redirected without a lease.
+    HotLeaseIgnored,
+    /// A key with the digest of a hot key is taken for it.
+    HotKeyNotCompared,
 }

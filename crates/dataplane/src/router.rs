@@ -27,12 +27,14 @@ use alloc::vec::Vec;
 use nicekv_wire::route::ChainHeader;
 
 use crate::generation::{Generation, Way};
+use crate::hot::{self, Heat};
 use crate::plant::Plant;
 use crate::registers::Registers;
 use crate::stages::split::{self, Rest};
 use crate::{
-    Backend, BackendError, Chain, Counter, Counters, EntryRequests, Host, HostId, HostIndex, Ingress,
-    Register, Ring, Table, TableError, TableSet, TableStatus, TableUpdate, VringSet,
+    Backend, BackendError, Chain, Counter, Counters, EntryRequests, Host, HostId, HostIndex, HotEntry,
+    HotError, HotTable, Ingress, Register, Ring, Table, TableError, TableSet, TableStatus, TableUpdate,
+    VringSet,
 };
 
 /// What of a datagram for a ring the tables are asked for.
@@ -101,6 +103,7 @@ pub struct Router {
     current: Option<Box<Generation>>,
     counters: Counters,
     registers: Registers,
+    hot: HotTable,
     /// Always `None` outside tests.
     plant: Option<Plant>,
 }
@@ -116,6 +119,7 @@ impl Router {
             current: None,
             counters: Counters::default(),
             registers: Registers::new(),
+            hot: HotTable::default(),
             plant: None,
         })
     }
@@ -212,6 +216,41 @@ impl Router {
     pub(crate) fn is_trunk(&self, ingress: Ingress) -> bool {
         let Ingress::Port { port, .. } = ingress else { return false };
         self.hosts().is_some_and(|hosts| hosts.is_trunk(port))
+    }
+
+    /// Table `hot`: its entries outlive generations of the others.
+    pub fn hot(&self) -> &HotTable {
+        &self.hot
+    }
+
+    /// The same, to tell it the time and its lease.
+    pub fn hot_mut(&mut self) -> &mut HotTable {
+        &mut self.hot
+    }
+
+    /// Removes instances of hot keys and installs others ([`HotTable::change`]).
+    pub fn change_hot(&mut self, removed: &[u64], set: &[HotEntry]) -> Result<(), HotError> {
+        self.hot.change(removed, set, self.current.as_deref().map(|current| &current.hosts))
+    }
+
+    /// Fills the room for a stamp. The hop of what does not go its usual way; `None` in it: nowhere.
+    pub(crate) fn heat(
+        &mut self,
+        ring: Ring,
+        sender: Option<u16>,
+        payload: &mut [u8],
+    ) -> Option<Option<Hop>> {
+        hot::is_concerned(payload).then_some(())?;
+        let current = self.current.as_deref()?;
+        let sender = sender.and_then(|port| current.hosts.at_port(port)).map(|host| host.id);
+        match self.hot.process(ring, sender, payload, self.plant) {
+            Heat::Usual => None,
+            Heat::Ends => Some(None),
+            Heat::To(host) => {
+                let is_here = current.hosts.get(host).is_some_and(|host| !host.is_remote);
+                Some(is_here.then_some(Hop::Host(host)))
+            }
+        }
     }
 
     pub(crate) fn count(&mut self, counter: Counter) {

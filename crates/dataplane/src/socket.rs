@@ -11,12 +11,12 @@
 use core::net::SocketAddrV4;
 
 use nicekv_wire::route::room_of;
-use nicekv_wire::stamp_reply_to;
+use nicekv_wire::{HeaderLayout, ROOM_STAMP, stamp_reply_to};
 
 use crate::stages::admit::{self, Ingress};
 use crate::stages::parse::sought;
 use crate::stages::split;
-use crate::{Copies, Counter, Hop, Rest, Ring, Route, Router};
+use crate::{Copies, Counter, Hop, HostIndex, Rest, Ring, Route, Router};
 
 /// What becomes of a datagram.
 #[derive(Clone, Debug)]
@@ -56,6 +56,9 @@ impl Router {
         }
         if ingress == Ingress::Socket && sender.is_none() {
             stamp_reply_to(payload, from);
+        }
+        if let Some(hop) = ring.and_then(|ring| self.heat(ring, sender, payload)) {
+            return hop.map_or(Passed::Dropped, Passed::Unicast);
         }
         let pieces = split::pieces_of(payload, self.is_trunk(ingress) && !self.cuts_again());
         let came_by = match ingress {
@@ -137,10 +140,20 @@ impl Router {
                 let sender = admit::admit_to_vring(hosts, ingress, ends.0, ring, payload)?;
                 Ok(sender.map(|host| host.port))
             }
+            // A stamp that no switch has written.
+            (None, Some(hosts)) if is_stamped_for_server(hosts, ends.1, payload) => {
+                Err(Counter::OpcodeRefused)
+            }
             (None, Some(hosts)) => {
                 admit::admit_to_address(hosts, ingress, ends, payload, false).map(|()| None)
             }
             (None, None) => Ok(None),
         }
     }
+}
+
+/// Whether it has room for a stamp, and goes to a server itself, past the tables.
+fn is_stamped_for_server(hosts: &HostIndex, to: SocketAddrV4, payload: &[u8]) -> bool {
+    hosts.with_ip(to.ip().octets()).is_some_and(|host| host.udp_port == to.port())
+        && HeaderLayout::peek(payload).is_some_and(|header| header.room == ROOM_STAMP)
 }

@@ -1,5 +1,7 @@
 //! Where the words stand.
 
+use alloc::format;
+use alloc::string::String;
 use nicekv_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use nicekv_wire::route::ChainHeader;
 use nicekv_wire::{Header, KeyDigest, KeyspaceId, Reply};
@@ -8,6 +10,9 @@ use nicekv_wire::{Header, KeyDigest, KeyspaceId, Reply};
 pub const BODY_BYTES_MAX: usize = Reply::FIXED_BYTES - Header::BYTES + VALUE_BYTES_MAX;
 /// Entries whose keys have a hash in common; of these the one that was not used for the longest time makes room.
 pub const WAYS: u32 = 4;
+
+/// Spreads digests over the entries.
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Even: nothing of the entry means anything.
 pub(crate) const VERSION: usize = 0;
@@ -68,11 +73,45 @@ pub(crate) fn body_length(shape: u64) -> usize {
 /// The first of the [`WAYS`] entries where a key may be, of `entries` that are a power of two.
 pub(crate) fn first_way(keyspace: KeyspaceId, digest: &KeyDigest, entries: u32) -> u32 {
     let [low, high] = digest_words(digest);
-    let mixed = (low ^ high.rotate_left(29) ^ u64::from(keyspace.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (low ^ high.rotate_left(29) ^ u64::from(keyspace.0)).wrapping_mul(MULTIPLIER);
     ((mixed >> 32) as u32 & (entries - 1)) & !(WAYS - 1)
 }
 
 pub(crate) fn digest_words(digest: &KeyDigest) -> [u64; 2] {
     let mut words = words(&digest.0);
     core::array::from_fn(|_| words.next().unwrap_or_default())
+}
+
+/// The text of the C header that the program includes.
+pub fn c_header() -> String {
+    let mut text = String::from(
+        "/* Generated from crates/kernel-gets/src/layout.rs: do not edit. `NICEKV_BLESS=1 cargo test -p nicekv-dataplane-xdp layout`\n \
+         * writes it anew. */\n#pragma once\n\n#include <linux/types.h>\n\n",
+    );
+    let words = [
+        ("VERSION", VERSION),
+        ("GATE", GATE),
+        ("SHAPE", SHAPE),
+        ("USED", USED),
+        ("DIGEST", DIGEST),
+        ("KEY", KEY),
+        ("BODY", BODY),
+        ("ENTRY_WORDS", ENTRY_WORDS),
+        ("LEASE", LEASE),
+        ("CHAIN", CHAIN),
+        ("GATE_WORDS", GATE_WORDS),
+        ("WAYS", WAYS as usize),
+    ];
+    let outcomes = crate::OUTCOMES.iter().enumerate();
+    words.iter().for_each(|(name, value)| text.push_str(&format!("#define NICEKV_GETS_{name} {value}\n")));
+    text.push_str(&format!("#define NICEKV_GETS_MULTIPLIER {MULTIPLIER:#x}ULL\n\n/* How a get ends. */\n"));
+    outcomes.for_each(|(at, name)| {
+        text.push_str(&format!("#define NICEKV_GETS_OUTCOME_{} {at}\n", name.to_uppercase()));
+    });
+    text.push_str(&format!(
+        "#define NICEKV_GETS_OUTCOMES {}\n\n/* Of a node. */\nstruct nicekv_gets_config {{\n\t__be32 address;\n\t__be16 port;\n\t\
+         __u16 reserved;\n\t__u32 entries;\n}};\n",
+        crate::OUTCOMES.len()
+    ));
+    text
 }

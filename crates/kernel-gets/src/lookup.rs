@@ -6,7 +6,7 @@ use crate::layout::{
 };
 use crate::plant::Plant;
 use alloc::vec::Vec;
-use nicekv_wire::route::{ChainHeader, take_room};
+use nicekv_wire::route::{ChainHeader, Room, take_room};
 use nicekv_wire::{Datagram, Get, Header, KeyspaceId, OpId, Opcode, Reply};
 
 /// A get that the program may answer if it finds the key.
@@ -26,7 +26,9 @@ impl Asked {
     pub fn of(datagram: &[u8]) -> Option<Self> {
         let mut plain = Vec::new();
         let chain = match take_room(datagram, &mut plain) {
-            Some(chain) => Some(chain.ok()?.to_bytes()),
+            Some(Ok(Room::Chain(chain))) => Some(chain.to_bytes()),
+            // A hot key's may be for a copy that the process has (H6).
+            Some(Ok(Room::Stamp(_)) | Err(_)) => return None,
             None => {
                 plain.extend_from_slice(datagram);
                 None
@@ -69,6 +71,9 @@ pub enum Outcome {
     /// The process answers.
     Up(Miss),
 }
+
+/// How the program counts gets that it may answer: what it answered, then by [`Miss`], then what it left because the reply is longer than the get.
+pub const OUTCOMES: [&str; 7] = ["hit", "absent", "closed", "lease", "chain", "changed", "room"];
 
 /// What is to be loaded next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

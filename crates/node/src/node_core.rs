@@ -24,7 +24,7 @@ use nicekv_wire::chain::{ChainEntry, Forwards};
 use nicekv_wire::control::DiskSpace;
 use nicekv_wire::recovery::CopyFrame;
 use nicekv_wire::replication::{Acks, Decisions, Resend};
-use nicekv_wire::route::{ChainHeader, take_room};
+use nicekv_wire::route::{ChainHeader, Room, take_room};
 use nicekv_wire::{Datagram, Epoch, KeyDigest, KeyspaceId, NodeId, Now, PartitionId};
 
 /// One node, as a pure state machine. After any `handle_*`, poll until everything returns `None`.
@@ -75,7 +75,8 @@ impl<P: Protocol> NodeCore<P> {
         let mut plain = core::mem::take(&mut self.without_room);
         match take_room(bytes, &mut plain) {
             None => self.handle_plain(now, from, bytes, None),
-            Some(Ok(chain)) => self.handle_plain(now, from, &plain, Some(&chain)),
+            Some(Ok(Room::Chain(chain))) => self.handle_plain(now, from, &plain, Some(&chain)),
+            Some(Ok(Room::Stamp(_))) => self.handle_plain(now, from, &plain, None),
             Some(Err(error)) => self.host.on_malformed(from, error),
         }
         self.without_room = plain;
@@ -135,6 +136,9 @@ impl<P: Protocol> NodeCore<P> {
             | Datagram::Usage(_)
             | Datagram::Sources(_)
             | Datagram::Heat(_)
+            | Datagram::HotConfirm(_)
+            | Datagram::HotClose(_)
+            | Datagram::HotClosed(_)
             | Datagram::ProbeReply(_) => self.host.counters.refused += 1,
         }
     }

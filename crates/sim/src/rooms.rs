@@ -3,7 +3,7 @@
 
 use nicekv_dataplane::TableSet;
 use nicekv_replication::Replica;
-use nicekv_wire::route::{ChainHeader, room_of, take_room};
+use nicekv_wire::route::{ChainHeader, Room, room_of, take_room};
 use nicekv_wire::{ClientId, Epoch, PartitionId};
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
@@ -18,7 +18,10 @@ pub(crate) fn plain(bytes: &[u8]) -> Cow<'_, [u8]> {
 }
 
 fn written(bytes: &[u8]) -> Option<ChainHeader> {
-    take_room(bytes, &mut Vec::new())?.ok()
+    match take_room(bytes, &mut Vec::new())? {
+        Ok(Room::Chain(header)) => Some(header),
+        Ok(Room::Stamp(_)) | Err(_) => None,
+    }
 }
 
 /// What clients write there who lie; every second one does: nine hops to one node, a loop, an epoch that may be another one.

@@ -13,7 +13,9 @@ use nicekv_wire::quorum::{Content, Timestamp};
 use nicekv_wire::recovery::{CopyFrame, CopySection, Wanted};
 use nicekv_wire::repair::KeyState;
 use nicekv_wire::replication::{Acks, Decision, Decisions, Effect, Watermark};
-use nicekv_wire::{ClientId, Condition, Datagram, Expiry, Header, OpId, Operation, Reply, Status, Update};
+use nicekv_wire::{
+    ClientId, Condition, Datagram, Expiry, Header, OpId, Operation, Reply, Status, Update, hot,
+};
 use std::collections::BTreeMap;
 
 /// What nobody decodes.
@@ -176,11 +178,12 @@ impl Names {
                 format!("epoch {}: {state} {}", reply.epoch.0, text(reply.key))
             }
             directed @ (Datagram::Directed(_) | Datagram::Misdirected(_)) => self.directed(&directed)?,
+            Datagram::HotConfirm(hot::HotConfirm { stamp, .. }) => describe_hot(stamp, "my copy is number"),
+            Datagram::HotClose(hot::HotClose { stamp, .. }) => describe_hot(stamp, "close above"),
+            Datagram::HotClosed(hot::HotClosed { stamp, .. }) => describe_hot(stamp, "closed at"),
             // Every heartbeat, or every few.
-            Datagram::DirectoryQuery(_) | Datagram::DirectoryPage(_) => return None,
-            Datagram::ScrubPage(_) | Datagram::Usage(_) | Datagram::Sources(_) | Datagram::Heat(_) => {
-                return None;
-            }
+            Datagram::DirectoryQuery(_) | Datagram::DirectoryPage(_) | Datagram::ScrubPage(_) => return None,
+            Datagram::Usage(_) | Datagram::Sources(_) | Datagram::Heat(_) => return None,
             Datagram::Assign(assign) => describe_assign(&assign),
             Datagram::AssignAck(ack) => {
                 let activated = if ack.activated { ", activated" } else { "" };
@@ -369,6 +372,10 @@ fn describe_report(report: &Report) -> String {
         ReportKind::Drained(index) => format!("drained at decision {index}"),
     };
     format!("partition {}: {what}", report.partition)
+}
+
+fn describe_hot(stamp: hot::Stamp, said: &str) -> String {
+    format!("hot instance {:#x}: {said} {}", stamp.instance, stamp.seen)
 }
 
 fn describe_assign(assign: &Assign) -> String {

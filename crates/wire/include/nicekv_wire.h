@@ -12,6 +12,8 @@
 #define NICEKV_VALUE_BYTES_MAX 1024
 #define NICEKV_DATAGRAM_BYTES_MAX 1472
 #define NICEKV_SCAN_PIECES_MAX 64
+#define NICEKV_ROOM_CHAIN 1
+#define NICEKV_ROOM_STAMP 2
 
 #define NICEKV_OPCODE_GET 1
 #define NICEKV_OPCODE_UPDATE 2
@@ -50,6 +52,9 @@
 #define NICEKV_OPCODE_USAGE 39
 #define NICEKV_OPCODE_SOURCES 40
 #define NICEKV_OPCODE_HEAT 41
+#define NICEKV_OPCODE_HOT_CONFIRM 42
+#define NICEKV_OPCODE_HOT_CLOSE 43
+#define NICEKV_OPCODE_HOT_CLOSED 44
 #define NICEKV_OPCODE_FORWARDED_GET 16
 #define NICEKV_OPCODE_FORWARDED_SCAN 15
 
@@ -62,7 +67,7 @@ struct nicekv_header {
 	__be16 keyspace;
 	__u8 reply_to_ip[4];
 	__be16 reply_to_port;
-	__u8 chain;
+	__u8 room;
 	__u8 reserved;
 	__be64 client;
 	__be64 sequence;
@@ -77,7 +82,7 @@ _Static_assert(offsetof(struct nicekv_header, body_length) == 4, "offset of body
 _Static_assert(offsetof(struct nicekv_header, keyspace) == 6, "offset of keyspace");
 _Static_assert(offsetof(struct nicekv_header, reply_to_ip) == 8, "offset of reply_to_ip");
 _Static_assert(offsetof(struct nicekv_header, reply_to_port) == 12, "offset of reply_to_port");
-_Static_assert(offsetof(struct nicekv_header, chain) == 14, "offset of chain");
+_Static_assert(offsetof(struct nicekv_header, room) == 14, "offset of room");
 _Static_assert(offsetof(struct nicekv_header, reserved) == 15, "offset of reserved");
 _Static_assert(offsetof(struct nicekv_header, client) == 16, "offset of client");
 _Static_assert(offsetof(struct nicekv_header, sequence) == 24, "offset of sequence");
@@ -98,6 +103,16 @@ _Static_assert(offsetof(struct nicekv_chain_header, epoch) == 4, "offset of epoc
 _Static_assert(offsetof(struct nicekv_chain_header, length) == 8, "offset of length");
 _Static_assert(offsetof(struct nicekv_chain_header, reserved) == 9, "offset of reserved");
 _Static_assert(offsetof(struct nicekv_chain_header, nodes) == 12, "offset of nodes");
+
+/* Likewise; and the body of what holders and primaries of hot keys say to a switch. */
+struct nicekv_stamp {
+	__be64 instance;
+	__be64 seen;
+} __attribute__((packed));
+
+_Static_assert(sizeof(struct nicekv_stamp) == 16, "size of nicekv_stamp");
+_Static_assert(offsetof(struct nicekv_stamp, instance) == 0, "offset of instance");
+_Static_assert(offsetof(struct nicekv_stamp, seen) == 8, "offset of seen");
 
 /* Of a scan, behind the header, or the room behind that. */
 struct nicekv_scan {

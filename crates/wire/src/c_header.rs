@@ -2,7 +2,8 @@
 //! that it includes, so that eBPF programs can include it.
 
 use crate::Opcode;
-use crate::header::{HeaderLayout, MAGIC, VERSION};
+use crate::header::{HeaderLayout, MAGIC, ROOM_CHAIN, ROOM_STAMP, VERSION};
+use crate::hot::StampLayout;
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::route::ChainLayout;
 use crate::scan::{PIECES_MAX, ScanLayout};
@@ -17,7 +18,8 @@ pub fn generate() -> String {
          #ifndef NICEKV_WIRE_H\n#define NICEKV_WIRE_H\n\n#include <linux/types.h>\n#include <stddef.h>\n\n\
          #define NICEKV_MAGIC {MAGIC:#06x}\n#define NICEKV_VERSION {VERSION}\n\
          #define NICEKV_KEY_BYTES_MAX {KEY_BYTES_MAX}\n#define NICEKV_VALUE_BYTES_MAX {VALUE_BYTES_MAX}\n\
-         #define NICEKV_DATAGRAM_BYTES_MAX {DATAGRAM_BYTES_MAX}\n#define NICEKV_SCAN_PIECES_MAX {PIECES_MAX}\n\n"
+         #define NICEKV_DATAGRAM_BYTES_MAX {DATAGRAM_BYTES_MAX}\n#define NICEKV_SCAN_PIECES_MAX {PIECES_MAX}\n\
+         #define NICEKV_ROOM_CHAIN {ROOM_CHAIN}\n#define NICEKV_ROOM_STAMP {ROOM_STAMP}\n\n"
     );
     for (name, code) in Opcode::ALL {
         text.push_str(&format!("#define NICEKV_OPCODE_{} {code}\n", upper_case(name)));
@@ -26,6 +28,10 @@ pub fn generate() -> String {
     write_struct("nicekv_header", HeaderLayout::FIELDS, size_of::<HeaderLayout>(), &mut text);
     text.push_str("\n/* Behind a header that says so: zeros until a switch fills them. */\n");
     write_struct("nicekv_chain_header", ChainLayout::FIELDS, size_of::<ChainLayout>(), &mut text);
+    text.push_str(
+        "\n/* Likewise; and the body of what holders and primaries of hot keys say to a switch. */\n",
+    );
+    write_struct("nicekv_stamp", StampLayout::FIELDS, size_of::<StampLayout>(), &mut text);
     text.push_str("\n/* Of a scan, behind the header, or the room behind that. */\n");
     write_struct("nicekv_scan", ScanLayout::FIELDS, size_of::<ScanLayout>(), &mut text);
     text.push_str("\n#endif\n");

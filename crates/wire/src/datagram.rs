@@ -8,6 +8,7 @@ use crate::control::{
 use crate::directory::{Directed, DirectoryPage, DirectoryQuery, Misdirected};
 use crate::header::Header;
 use crate::heat::Heat;
+use crate::hot::{HotClose, HotClosed, HotConfirm};
 use crate::quorum::{Entrust, Entrusted, QuorumHeld, QuorumQuery, QuorumStore, Tombstones, TombstonesAck};
 use crate::recovery::{Fetch, RecoverReply, RecoverRequest};
 use crate::repair::{RepairReply, RepairRequest};
@@ -172,6 +173,12 @@ datagrams! {
     40 => Sources,
     /// Node to metadata: where the load of its partitions lies.
     41 => Heat,
+    /// Holder of a hot key to unicast vnode, for the switch: what my copy is.
+    42 => HotConfirm,
+    /// Primary of a hot key to unicast vnode, for the switch: redirect no more gets by what it has seen.
+    43 => HotClose,
+    /// The switch's answer.
+    44 => HotClosed,
     also
     /// Secondary that cannot answer a get itself, to the primary.
     16 => ForwardedGet is Get,

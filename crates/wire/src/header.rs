@@ -1,6 +1,7 @@
 //! The header that every datagram begins with.
 
 use crate::bytes::{Reader, put, reserved};
+use crate::hot::Stamp;
 use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::route::ChainHeader;
 use crate::{ClientId, DecodeError, KeyDigest, KeyspaceId, OpId, Opcode};
@@ -14,6 +15,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub(crate) const MAGIC: u16 = 0x4e4b;
 /// Version of all layouts of this crate.
 pub(crate) const VERSION: u8 = 2;
+/// There is room for a chain header ([`crate::route`]).
+pub const ROOM_CHAIN: u8 = 1;
+/// There is room for a stamp ([`crate::hot`]).
+pub const ROOM_STAMP: u8 = 2;
 
 /// A layout that programs in C know, too: its fields are declared once for both.
 macro_rules! layout_for_c {
@@ -74,8 +79,8 @@ layout_for_c! {
         pub reply_to_ip: [u8; 4],
         /// The port that belongs to it.
         pub reply_to_port: U16,
-        /// 1 if there is room for a chain header behind this one ([`crate::route`]), else 0.
-        pub chain: u8,
+        /// What there is room for behind this header: 0 nothing, [`ROOM_CHAIN`], [`ROOM_STAMP`].
+        pub room: u8,
         /// Zero.
         pub reserved: u8,
         /// The client half of the op id.
@@ -101,9 +106,10 @@ impl HeaderLayout {
     /// speaks of.
     pub fn peek(datagram: &[u8]) -> Option<&Self> {
         let (header, rest) = Self::ref_from_prefix(datagram).ok()?;
-        let is_whole = match header.chain {
+        let is_whole = match header.room {
             0 => true,
-            1 => rest.len() >= ChainHeader::BYTES,
+            ROOM_CHAIN => rest.len() >= ChainHeader::BYTES,
+            ROOM_STAMP => rest.len() >= Stamp::BYTES,
             _ => false,
         };
         (header.magic.get() == MAGIC && header.version == VERSION && is_whole).then_some(header)
@@ -169,7 +175,7 @@ impl Header {
         }
         let opcode = Opcode::decode(layout.opcode)?;
         // Whoever takes such in has taken the room out before.
-        reserved("chain", layout.chain.into())?;
+        reserved("room", layout.room.into())?;
         reserved("reserved", layout.reserved.into())?;
         let body = reader.rest();
         let stated = usize::from(layout.body_length.get());
@@ -226,7 +232,7 @@ impl Header {
             keyspace: self.keyspace.0.into(),
             reply_to_ip: reply_to.ip().octets(),
             reply_to_port: reply_to.port().into(),
-            chain: 0,
+            room: 0,
             reserved: 0,
             client: self.op.client.0.into(),
             sequence: self.op.sequence.into(),

@@ -1,9 +1,9 @@
 //! The chain header: what a switch writes into the requests of a keyspace that is replicated along chains (TurboKV §4.2; rule C5).
 //!
 //! ```text
-//!   client   header │ chain = 1 │ 48 bytes of zeros                                  │ body
+//!   client   header │ room = 1 │  48 bytes of zeros                                  │ body
 //!   switch                      │ partition, epoch, CLength, addresses of the nodes  │
-//!   node     header │ chain = 0 │ body                 and the chain header beside it
+//!   node     header │ room = 0 │  body                 and the chain header beside it
 //! ```
 //!
 //! The client leaves the room, so that a datagram never grows on its way: nothing is fragmented, and a switch writes at one place and updates one checksum.
@@ -11,7 +11,8 @@
 //! forwarded is what the client meant.
 
 use crate::bytes::{Reader, in_range, reserved_bytes};
-use crate::header::{HeaderLayout, c_type, layout_for_c};
+use crate::header::{HeaderLayout, ROOM_CHAIN, ROOM_STAMP, c_type, layout_for_c};
+use crate::hot::Stamp;
 use crate::limits::MEMBERS_MAX;
 use crate::{DecodeError, Epoch, Opcode, PartitionId};
 use alloc::vec::Vec;
@@ -102,59 +103,95 @@ impl ChainHeader {
     }
 }
 
-/// Makes room for a chain header in an encoded request. What is none, or has room, is left as it is.
-pub fn leave_room(datagram: &mut Vec<u8>) {
-    let Ok((header, _)) = HeaderLayout::mut_from_prefix(datagram) else { return };
-    if header.chain != 0 || !may_have_room(header) {
-        return;
-    }
-    header.chain = 1;
-    let length = header.body_length.get() + ChainHeader::BYTES as u16;
-    header.body_length = length.into();
-    let at = size_of::<HeaderLayout>();
-    datagram.splice(at..at, [0; ChainHeader::BYTES]);
+/// What a switch has left in the room of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// Along which chain it goes.
+    Chain(ChainHeader),
+    /// What it had seen of the key ([`Stamp::NONE`] if the key has no hot entry there).
+    Stamp(Stamp),
 }
 
-/// The room of a datagram, if it has some: a switch writes there.
+impl Room {
+    /// Bytes of the room that this number in a header speaks of.
+    fn bytes(room: u8) -> usize {
+        if room == ROOM_STAMP { Stamp::BYTES } else { ChainHeader::BYTES }
+    }
+}
+
+/// Makes room for a chain header in an encoded request. What is none, or has room, is left as it is.
+pub fn leave_room(datagram: &mut Vec<u8>) {
+    leave(datagram, ROOM_CHAIN);
+}
+
+/// Makes room for a stamp in an encoded get or update, likewise: what has none is never redirected, and its stamp is none.
+pub fn leave_room_for_stamp(datagram: &mut Vec<u8>) {
+    leave(datagram, ROOM_STAMP);
+}
+
+fn leave(datagram: &mut Vec<u8>, room: u8) {
+    let Ok((header, _)) = HeaderLayout::mut_from_prefix(datagram) else { return };
+    if header.room != 0 || !may_have_room(header, room) {
+        return;
+    }
+    header.room = room;
+    let bytes = Room::bytes(room);
+    let length = header.body_length.get() + bytes as u16;
+    header.body_length = length.into();
+    let at = size_of::<HeaderLayout>();
+    datagram.splice(at..at, core::iter::repeat_n(0, bytes));
+}
+
+/// The room of a datagram for a chain header, if it has some: a switch writes there.
 pub fn room_of(datagram: &mut [u8]) -> Option<&mut [u8; ChainHeader::BYTES]> {
-    let has_room = HeaderLayout::peek(datagram)?.chain != 0;
+    let has_room = HeaderLayout::peek(datagram)?.room == ROOM_CHAIN;
+    datagram.get_mut(size_of::<HeaderLayout>()..)?.first_chunk_mut().filter(|_| has_room)
+}
+
+/// The room of a datagram for a stamp, if it has some: a switch writes there.
+pub fn room_for_stamp(datagram: &mut [u8]) -> Option<&mut [u8; Stamp::BYTES]> {
+    let has_room = HeaderLayout::peek(datagram)?.room == ROOM_STAMP;
     datagram.get_mut(size_of::<HeaderLayout>()..)?.first_chunk_mut().filter(|_| has_room)
 }
 
 /// Writes a datagram that has room to `out`, which is cleared, as if it had none; what was there. `None`: it has no room, and nothing is written.
-pub fn take_room(datagram: &[u8], out: &mut Vec<u8>) -> Option<Result<ChainHeader, DecodeError>> {
-    let header = *HeaderLayout::peek(datagram).filter(|header| header.chain != 0)?;
+pub fn take_room(datagram: &[u8], out: &mut Vec<u8>) -> Option<Result<Room, DecodeError>> {
+    let header = *HeaderLayout::peek(datagram).filter(|header| header.room != 0)?;
     Some(without_room(header, &datagram[size_of::<HeaderLayout>()..], out))
 }
 
-fn without_room(
-    mut header: HeaderLayout,
-    rest: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<ChainHeader, DecodeError> {
-    if !may_have_room(&header) {
-        return Err(DecodeError::UnknownValue { field: "chain", value: header.chain.into() });
+fn without_room(mut header: HeaderLayout, rest: &[u8], out: &mut Vec<u8>) -> Result<Room, DecodeError> {
+    let room = header.room;
+    if !may_have_room(&header, room) {
+        return Err(DecodeError::UnknownValue { field: "room", value: room.into() });
     }
     let mut reader = Reader::new(rest);
-    let chain = ChainHeader::decode(reader.layout_ref("chain header")?)?;
+    let left = match room {
+        ROOM_STAMP => Room::Stamp(Stamp::decode(reader.layout_ref("stamp")?)?),
+        _ => Room::Chain(ChainHeader::decode(reader.layout_ref("chain header")?)?),
+    };
     let stated = usize::from(header.body_length.get());
-    let length = stated.checked_sub(ChainHeader::BYTES);
+    let length = stated.checked_sub(Room::bytes(room));
     let length = length.ok_or(DecodeError::TooShort { field: "body_length" })?;
-    header.chain = 0;
+    header.room = 0;
     header.body_length = (length as u16).into();
     out.clear();
     out.extend_from_slice(header.as_bytes());
     out.extend_from_slice(reader.rest());
-    Ok(chain)
+    Ok(left)
 }
 
-/// Only what clients send to a ring.
-fn may_have_room(header: &HeaderLayout) -> bool {
-    matches!(header.opcode(), Some(Opcode::Get | Opcode::Update | Opcode::Scan | Opcode::Bundle))
+/// Only what clients send to a ring; stamps are of one key.
+fn may_have_room(header: &HeaderLayout, room: u8) -> bool {
+    match header.opcode() {
+        Some(Opcode::Get | Opcode::Update) => true,
+        Some(Opcode::Scan | Opcode::Bundle) => room == ROOM_CHAIN,
+        _ => false,
+    }
 }
 
-/// Where the number is that says whether there is room: for programs that look at bytes.
-pub const CHAIN_FLAG_AT: usize = offset_of!(HeaderLayout, chain);
+/// Where the number is that says what there is room for: for programs that look at bytes.
+pub const ROOM_AT: usize = offset_of!(HeaderLayout, room);
 
 #[cfg(test)]
 mod tests {
@@ -184,7 +221,7 @@ mod tests {
             assert!(Datagram::decode(&sent).is_err(), "who does not take the room out takes nothing in");
             *room_of(&mut sent).unwrap() = chain(nodes).to_bytes();
             let mut left = b"left over".to_vec();
-            assert_eq!(take_room(&sent, &mut left), Some(Ok(chain(nodes))));
+            assert_eq!(take_room(&sent, &mut left), Some(Ok(Room::Chain(chain(nodes)))));
             assert_eq!(left, get());
         }
     }
@@ -205,7 +242,7 @@ mod tests {
         let before = other.clone();
         leave_room(&mut other);
         assert_eq!(other, before, "no request");
-        other[CHAIN_FLAG_AT] = 1;
+        other[ROOM_AT] = 1;
         other.resize(200, 0);
         assert!(take_room(&other, &mut out).unwrap().is_err(), "nobody but a client leaves room");
     }
@@ -225,7 +262,42 @@ mod tests {
         refused(&|bytes| bytes[48 + 12 + 12] = 1);
         refused(&|bytes| bytes.truncate(95));
         refused(&|bytes| bytes[5] = 1);
-        refused(&|bytes| bytes[CHAIN_FLAG_AT] = 2);
+        refused(&|bytes| bytes[ROOM_AT] = 3);
+    }
+
+    #[test]
+    fn a_stamp_that_is_put_into_its_room_is_taken_out() {
+        for stamp in [Stamp::NONE, Stamp { instance: 7 << 40, seen: u64::MAX }] {
+            let mut sent = get();
+            leave_room_for_stamp(&mut sent);
+            assert_eq!(sent.len(), get().len() + Stamp::BYTES);
+            assert_eq!((Datagram::decode(&sent).is_ok(), room_of(&mut sent)), (false, None));
+            *room_for_stamp(&mut sent).unwrap() = stamp.to_bytes();
+            let (again, mut left) = (sent.clone(), Vec::new());
+            leave_room(&mut sent);
+            assert_eq!(sent, again, "one room is enough");
+            assert_eq!(take_room(&sent, &mut left), Some(Ok(Room::Stamp(stamp))));
+            assert_eq!(left, get());
+            sent.truncate(48 + Stamp::BYTES - 1);
+            assert_eq!((take_room(&sent, &mut left), room_for_stamp(&mut sent)), (None, None));
+        }
+    }
+
+    #[test]
+    fn a_stamp_that_makes_no_sense_is_refused() {
+        let refused = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut bytes = get();
+            leave_room_for_stamp(&mut bytes);
+            change(&mut bytes);
+            take_room(&bytes, &mut Vec::new()).unwrap().unwrap_err()
+        };
+        let no_instance = DecodeError::UnknownValue { field: "seen", value: 1 };
+        assert_eq!(refused(&|bytes| bytes[48 + 15] = 1), no_instance);
+        let no_request = DecodeError::UnknownValue { field: "room", value: 2 };
+        for opcode in [Opcode::Scan, Opcode::Bundle, Opcode::ForwardedGet, Opcode::HotClose] {
+            assert_eq!(refused(&|bytes| bytes[3] = opcode as u8), no_request);
+        }
+        refused(&|bytes| bytes[5] = 1);
     }
 
     /// The largest request is still a datagram.

@@ -18,7 +18,7 @@
 use crate::bytes::{Reader, reserved_bytes};
 use crate::codec::{self, Bytes, Codec, Key, OptionalValue, RestOf};
 use crate::declare::{code, codec_of, layout, message, part};
-use crate::header::{HeaderLayout, c_type, layout_for_c};
+use crate::header::{HeaderLayout, ROOM_CHAIN, c_type, layout_for_c};
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::request::Forwarded;
 use crate::route::ChainHeader;
@@ -173,7 +173,7 @@ const _: () = assert!(size_of::<ScanLayout>() == 46);
 impl ScanLayout {
     /// Of a datagram that nobody has decoded, with its header; `None`: it is no scan, or not a whole one.
     pub fn of(datagram: &mut [u8]) -> Option<(&mut HeaderLayout, &mut Self)> {
-        let has_room = HeaderLayout::peek(datagram)?.chain != 0;
+        let has_room = HeaderLayout::peek(datagram)?.room == ROOM_CHAIN;
         let (header, rest) = HeaderLayout::mut_from_prefix(datagram).ok()?;
         let rest = if has_room { rest.get_mut(ChainHeader::BYTES..)? } else { rest };
         let (scan, _) = Self::mut_from_prefix(rest).ok()?;

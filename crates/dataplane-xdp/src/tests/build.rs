@@ -60,7 +60,7 @@ const MUTATIONS: [(Hook, &str, &str, &str); 53] = [
     (Hook::Tc, "tc.h", "0, sum, BPF_F_MARK_MANGLED_0);", "0, sum + 1, BPF_F_MARK_MANGLED_0);"),
     (Hook::Tc, "routing.h", "addresses[0] = address_of_node(slot, chain->tail);", ""),
     (Hook::Xdp, "routing.h", "fate != FATE_ROUTE || !datagram->room", "true"),
-    (Hook::Xdp, "parsing.h", "header->chain != 1 ||", ""),
+    (Hook::Xdp, "parsing.h", "header->room != NICEKV_ROOM_CHAIN ||", ""),
     (Hook::Xdp, "pipeline.h", "(scan->pieces > 1 || scan->is_cut)", "scan->is_cut"),
     (Hook::Tc, "scan.h", "written.is_cut = 0;", ""),
     (Hook::Tc, "scan.h", "cut.is_cut = 1;", ""),

@@ -5,6 +5,7 @@ mod build;
 mod edges;
 mod faults;
 mod generations;
+mod gets;
 mod hosts;
 mod loading;
 mod namespaces;

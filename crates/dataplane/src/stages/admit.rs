@@ -41,6 +41,8 @@ pub enum Ingress {
 
 /// What may go to unicast vrings, from anybody.
 pub const OPCODES_UNICAST: u64 = bit(Opcode::Get) | bit(Opcode::Scan) | bit(Opcode::Bundle);
+/// What may go to unicast vrings from nodes: what ends at a switch, too.
+pub const OPCODES_UNICAST_NODE: u64 = OPCODES_UNICAST | bit(Opcode::HotConfirm) | bit(Opcode::HotClose);
 /// What may go to multicast vrings, from anybody.
 pub const OPCODES_MULTICAST: u64 =
     bit(Opcode::Update) | bit(Opcode::QuorumQuery) | bit(Opcode::QuorumStore) | bit(Opcode::Bundle);
@@ -49,8 +51,13 @@ pub const OPCODES_MULTICAST_NODE: u64 = OPCODES_MULTICAST | bit(Opcode::Decision
 /// What anybody may send to a server's own address: requests, directed or not, and questions for whom to direct them to.
 pub const OPCODES_REQUEST: u64 =
     OPCODES_UNICAST | OPCODES_MULTICAST | bit(Opcode::Directed) | bit(Opcode::DirectoryQuery);
-/// What nodes may send to a server's own address: all that the metadata service alone does not.
-pub const OPCODES_NODE: u64 = !(bit(Opcode::HeartbeatReply) | bit(Opcode::Assign) | bit(Opcode::Probe));
+/// What nodes may send to a server's own address: all but what the metadata service alone says, and what is between nodes and switches.
+pub const OPCODES_NODE: u64 = !(bit(Opcode::HeartbeatReply)
+    | bit(Opcode::Assign)
+    | bit(Opcode::Probe)
+    | bit(Opcode::HotConfirm)
+    | bit(Opcode::HotClose)
+    | bit(Opcode::HotClosed));
 
 /// What counts as an update in a multicast ring: bundles there are of updates.
 pub const OPCODES_UPDATE: u64 = bit(Opcode::Update) | bit(Opcode::QuorumStore) | bit(Opcode::Bundle);
@@ -120,6 +127,7 @@ pub(crate) fn admit_to_vring<'a>(
     let server = hosts.map_or(Ok(None), |hosts| server(hosts, ingress, from))?;
     let is_node = server.is_some_and(|(host, is_own_port)| is_own_port && host.role == HostRole::Node);
     let allowed = match ring {
+        Ring::Unicast if is_node => OPCODES_UNICAST_NODE,
         Ring::Unicast => OPCODES_UNICAST,
         Ring::Multicast if is_node => OPCODES_MULTICAST_NODE,
         Ring::Multicast => OPCODES_MULTICAST,

@@ -1,0 +1,385 @@
+/*
+ * Gets that a storage node's kernel answers (crate `kernel-gets`, rules G1 to G5), at the tc ingress of the node's own interface.
+ *
+ *   frame -> a get for this node? -> entry of the key, open -> gate: lease, chain -> body copied, version as before -> rewritten, sent back
+ *              |                       |                         |                       |
+ *              `-----------------------+-------------------------+-----------------------+-> up, as it came
+ *
+ * Step for step the reference `Lookup`. The process writes `gates` and `entries` through memory that both share, in the order in which this
+ * is seen on x86-64 (volatile: the compiler keeps the order of what is read, too).
+ *
+ * The reply replaces the request in its own buffer, so it is at most as long. Its checksum is that of the request, changed by what differs: a damaged
+ * request makes a damaged reply, and what is still to be computed stays so.
+ */
+#include <stdbool.h>
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/pkt_cls.h>
+#include <linux/udp.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include <nicekv_wire.h>
+
+#include "gets.h"
+
+#define IPV4_AT sizeof(struct ethhdr)
+#define UDP_AT (IPV4_AT + sizeof(struct iphdr))
+#define PAYLOAD_AT (UDP_AT + sizeof(struct udphdr))
+#define IPV4_DONT_FRAGMENT 0x4000
+#define IPV4_TTL 64
+#define TC_NEXT (-1)
+/* Of a get, in front of the key. */
+#define GET_FIXED_BYTES 12
+#define FORWARDED_BYTES 10
+#define KEY_WORDS (NICEKV_KEY_BYTES_MAX / 8)
+#define BODY_WORDS (NICEKV_GETS_ENTRY_WORDS - NICEKV_GETS_BODY)
+#define REPLY_BYTES_MAX (sizeof(struct nicekv_header) + 8 * BODY_WORDS)
+/* A payload, and zeros behind it. */
+#define PAYLOAD_BYTES_MAX 1536
+
+struct gate {
+	__u64 words[NICEKV_GETS_GATE_WORDS];
+};
+
+struct entry {
+	__u64 words[NICEKV_GETS_ENTRY_WORDS];
+};
+
+/* A get, and what becomes its reply. */
+struct scratch {
+	__u8 request[PAYLOAD_BYTES_MAX];
+	__u8 reply[PAYLOAD_BYTES_MAX];
+	__u64 key[KEY_WORDS];
+	__u64 digest[2];
+	__u64 chain[NICEKV_GETS_GATE_WORDS - NICEKV_GETS_CHAIN];
+	__u64 shape;
+	__u64 now_ns;
+	__u32 bytes;
+	__u32 key_bytes;
+	__u32 has_chain;
+	__u32 reply_bytes;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct gate);
+	__uint(max_entries, 1);
+} gates SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct entry);
+	__uint(max_entries, 1);
+} entries SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct scratch);
+	__uint(max_entries, 1);
+} scratch SEC(".maps");
+
+/* By outcome. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, __u64);
+	__uint(max_entries, NICEKV_GETS_OUTCOMES);
+} outcomes SEC(".maps");
+
+/* Of the node; set by whoever loads. */
+const volatile struct nicekv_gets_config config = {};
+
+static __always_inline struct scratch *scratch_of_cpu(void)
+{
+	return bpf_map_lookup_elem(&scratch, &(__u32){ 0 });
+}
+
+static __always_inline __u64 load(const __u64 *word)
+{
+	return *(const volatile __u64 *)word;
+}
+
+static __always_inline __u32 folded(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
+
+/* Whether the frame is a whole datagram for the node's socket, in one piece and without options. `bytes`: of its payload. */
+static __always_inline bool is_ours(struct __sk_buff *skb, struct iphdr *ip, struct udphdr *udp, __u32 *bytes)
+{
+	if (skb->pkt_type || skb->vlan_present || skb->gso_size || skb->protocol != bpf_htons(ETH_P_IP))
+		return false;
+	if (bpf_skb_load_bytes(skb, IPV4_AT, ip, sizeof(*ip)) || bpf_skb_load_bytes(skb, UDP_AT, udp, sizeof(*udp)))
+		return false;
+	if (*(__u8 *)ip != 0x45 || ip->protocol != IPPROTO_UDP || ip->frag_off & ~bpf_htons(IPV4_DONT_FRAGMENT))
+		return false;
+	if (ip->daddr != config.address || udp->dest != config.port || !udp->source)
+		return false;
+	if (ip->saddr == ip->daddr || folded(bpf_csum_diff(NULL, 0, (__be32 *)ip, sizeof(*ip), 0)) != 0xffff)
+		return false;
+	*bytes = skb->len - PAYLOAD_AT;
+	return skb->len > PAYLOAD_AT && *bytes <= NICEKV_DATAGRAM_BYTES_MAX &&
+	       bpf_ntohs(ip->tot_len) == skb->len - IPV4_AT && bpf_ntohs(udp->len) == skb->len - UDP_AT;
+}
+
+/* Not zero if what a switch is said to have written is none of what it writes. */
+static __always_inline __u8 has_lies(const __u8 *room)
+{
+	const struct nicekv_chain_header *chain = (const void *)room;
+	__u8 any = chain->length > sizeof(chain->nodes) / sizeof(__be32);
+
+	for (__u32 index = 0; index < sizeof(chain->reserved); index++)
+		any |= chain->reserved[index];
+	for (__u32 index = 0; index < sizeof(chain->nodes); index++)
+		any |= index < sizeof(__be32) * chain->length ? 0 : chain->nodes[index];
+	return any;
+}
+
+/* Looks at a get in the scratch as strictly as `Asked::of`. */
+__noinline int read_request(void)
+{
+	struct scratch *s = scratch_of_cpu();
+	struct nicekv_header *header;
+	__u32 at = sizeof(*header), key_bytes;
+	__u8 any = 0;
+
+	if (!s || s->bytes < sizeof(*header) + GET_FIXED_BYTES || s->bytes > NICEKV_DATAGRAM_BYTES_MAX)
+		return 0;
+	header = (void *)s->request;
+	if (header->magic != bpf_htons(NICEKV_MAGIC) || header->version != NICEKV_VERSION ||
+	    header->opcode != NICEKV_OPCODE_GET || header->reserved || header->room > NICEKV_ROOM_CHAIN || header->reply_to_port ||
+	    bpf_ntohs(header->body_length) != s->bytes - sizeof(*header))
+		return 0;
+	s->has_chain = header->room;
+	if (header->room) {
+		__builtin_memcpy(s->chain, s->request + at, sizeof(s->chain));
+		any |= has_lies(s->request + at);
+		at += sizeof(s->chain);
+	}
+	for (int index = 0; index < 4; index++)
+		any |= header->reply_to_ip[index];
+	for (int index = 0; index < FORWARDED_BYTES; index++)
+		any |= s->request[at + index];
+	key_bytes = s->request[at + FORWARDED_BYTES] << 8 | s->request[at + FORWARDED_BYTES + 1];
+	at += GET_FIXED_BYTES;
+	if (any || !key_bytes || key_bytes > NICEKV_KEY_BYTES_MAX || at + key_bytes != s->bytes)
+		return 0;
+	s->key_bytes = key_bytes;
+	s->shape = (__u64)bpf_ntohs(header->keyspace) << 32 | key_bytes << 16;
+	__builtin_memcpy(s->digest, header->digest, sizeof(s->digest));
+	/* Behind the key there are zeros. */
+	for (__u32 word = 0; word < KEY_WORDS; word++) {
+		if (8 * word >= key_bytes)
+			break;
+		__builtin_memcpy(&s->key[word], s->request + at + 8 * word, 8);
+	}
+	return 1;
+}
+
+/* Whether an entry that is open is the key's. */
+__noinline int is_of_key(__u32 at)
+{
+	struct entry *entry = bpf_map_lookup_elem(&entries, &at);
+	struct scratch *s = scratch_of_cpu();
+
+	if (!entry || !s || (load(&entry->words[NICEKV_GETS_SHAPE]) & ~0xffffULL) != s->shape)
+		return 0;
+	for (__u32 word = 0; word < 2; word++)
+		if (load(&entry->words[NICEKV_GETS_DIGEST + word]) != s->digest[word])
+			return 0;
+	for (__u32 word = 0; word < KEY_WORDS; word++) {
+		if (8 * word >= s->key_bytes)
+			break;
+		if (load(&entry->words[NICEKV_GETS_KEY + word]) != s->key[word])
+			return 0;
+	}
+	return 1;
+}
+
+/* What the gate of an entry says. */
+__noinline int at_gate(__u32 number)
+{
+	struct gate *gate = bpf_map_lookup_elem(&gates, &number);
+	struct scratch *s = scratch_of_cpu();
+
+	if (!gate || !s || load(&gate->words[NICEKV_GETS_LEASE]) <= s->now_ns)
+		return NICEKV_GETS_OUTCOME_LEASE;
+	for (__u32 word = 0; s->has_chain && word < NICEKV_GETS_GATE_WORDS - NICEKV_GETS_CHAIN; word++)
+		if (load(&gate->words[NICEKV_GETS_CHAIN + word]) != s->chain[word])
+			return NICEKV_GETS_OUTCOME_CHAIN;
+	return NICEKV_GETS_OUTCOME_HIT;
+}
+
+/* Copies the reply's body. Behind it there are zeros as far as the request went: then what is cut off changes no checksum. */
+__noinline int copy_body(__u32 at, __u32 body_bytes)
+{
+	struct entry *entry = bpf_map_lookup_elem(&entries, &at);
+	struct scratch *s = scratch_of_cpu();
+	__u8 *to;
+
+	if (!entry || !s)
+		return 0;
+	for (__u32 word = 0; word < PAYLOAD_BYTES_MAX / 8 && 8 * word < s->bytes; word++)
+		__builtin_memset(s->reply + 8 * word, 0, 8);
+	to = s->reply + sizeof(struct nicekv_header);
+	for (__u32 word = 0; word < BODY_WORDS; word++) {
+		__u64 value;
+
+		if (8 * word >= body_bytes)
+			break;
+		value = load(&entry->words[NICEKV_GETS_BODY + word]);
+		if (body_bytes - 8 * word < 8)
+			value &= (1ULL << 8 * (body_bytes - 8 * word)) - 1;
+		__builtin_memcpy(to + 8 * word, &value, 8);
+	}
+	return 0;
+}
+
+/* An entry whose version is odd: what becomes of the get. */
+__noinline int answer_from(__u32 at, __u64 version)
+{
+	struct entry *entry = bpf_map_lookup_elem(&entries, &at);
+	struct scratch *s = scratch_of_cpu();
+	__u32 body_bytes;
+	int outcome;
+
+	if (!entry || !s)
+		return NICEKV_GETS_OUTCOME_ABSENT;
+	body_bytes = load(&entry->words[NICEKV_GETS_SHAPE]) & 0xffff;
+	if (body_bytes > 8 * BODY_WORDS)
+		body_bytes = 8 * BODY_WORDS;
+	outcome = at_gate(load(&entry->words[NICEKV_GETS_GATE]));
+	if (outcome != NICEKV_GETS_OUTCOME_HIT)
+		return outcome;
+	if (sizeof(struct nicekv_header) + body_bytes > s->bytes)
+		return NICEKV_GETS_OUTCOME_ROOM;
+	copy_body(at, body_bytes);
+	if (load(&entry->words[NICEKV_GETS_VERSION]) != version)
+		return NICEKV_GETS_OUTCOME_CHANGED;
+	*(volatile __u64 *)&entry->words[NICEKV_GETS_USED] = s->now_ns;
+	s->reply_bytes = sizeof(struct nicekv_header) + body_bytes;
+	return NICEKV_GETS_OUTCOME_HIT;
+}
+
+/* The entries where the key may be, one after the other. */
+__noinline int look_up(void)
+{
+	struct scratch *s = scratch_of_cpu();
+	__u64 mixed;
+	__u32 first;
+	int outcome = NICEKV_GETS_OUTCOME_ABSENT;
+
+	if (!s)
+		return outcome;
+	mixed = (s->digest[0] ^ (s->digest[1] << 29 | s->digest[1] >> 35) ^ s->shape >> 32) * NICEKV_GETS_MULTIPLIER;
+	first = ((__u32)(mixed >> 32) & (config.entries - 1)) & ~(NICEKV_GETS_WAYS - 1);
+	for (__u32 way = 0; way < NICEKV_GETS_WAYS; way++) {
+		__u32 at = first + way;
+		struct entry *entry = bpf_map_lookup_elem(&entries, &at);
+		__u64 version;
+
+		if (!entry)
+			break;
+		version = load(&entry->words[NICEKV_GETS_VERSION]);
+		if (!(version & 1)) {
+			if (version)
+				outcome = NICEKV_GETS_OUTCOME_CLOSED;
+			continue;
+		}
+		if (is_of_key(at))
+			return answer_from(at, version);
+	}
+	return outcome;
+}
+
+static __always_inline void write_reply_header(struct scratch *s)
+{
+	struct nicekv_header *request = (void *)s->request, *header = (void *)s->reply;
+
+	__builtin_memset(header, 0, sizeof(*header));
+	header->magic = bpf_htons(NICEKV_MAGIC);
+	header->version = NICEKV_VERSION;
+	header->opcode = NICEKV_OPCODE_REPLY;
+	header->body_length = bpf_htons(s->reply_bytes - sizeof(*header));
+	header->client = request->client;
+	header->sequence = request->sequence;
+}
+
+/* The request becomes the reply; whether it did. The checksum's helper is told of the length twice, as it stands in UDP's header, and in the pseudo-header. */
+static __always_inline bool rewrite(struct __sk_buff *skb, struct scratch *s, struct iphdr *ip, struct udphdr *udp)
+{
+	__u32 bytes = s->bytes, reply_bytes = s->reply_bytes, check_at = UDP_AT + offsetof(struct udphdr, check);
+	__be16 length = bpf_htons(reply_bytes + sizeof(*udp)), ports[2] = { udp->dest, udp->source };
+	__be32 address = ip->saddr;
+	__s64 sum;
+
+	write_reply_header(s);
+	if (bytes < sizeof(struct nicekv_header) || bytes > NICEKV_DATAGRAM_BYTES_MAX || reply_bytes > bytes)
+		return false;
+	sum = bpf_csum_diff((__be32 *)s->request, (bytes + 3) & ~3, (__be32 *)s->reply, (bytes + 3) & ~3, 0);
+	if (bpf_skb_store_bytes(skb, PAYLOAD_AT, s->reply, bytes, 0))
+		return false;
+	bpf_l4_csum_replace(skb, check_at, 0, sum, BPF_F_MARK_MANGLED_0);
+	bpf_l4_csum_replace(skb, check_at, udp->len, length, BPF_F_MARK_MANGLED_0 | sizeof(length));
+	bpf_l4_csum_replace(skb, check_at, udp->len, length, BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0 | sizeof(length));
+	bpf_skb_store_bytes(skb, UDP_AT, ports, sizeof(ports), 0);
+	bpf_skb_store_bytes(skb, UDP_AT + offsetof(struct udphdr, len), &length, sizeof(length), 0);
+	ip->tos = 0;
+	ip->id = 0;
+	ip->frag_off = bpf_htons(IPV4_DONT_FRAGMENT);
+	ip->ttl = IPV4_TTL;
+	ip->tot_len = bpf_htons(reply_bytes + PAYLOAD_AT - IPV4_AT);
+	ip->saddr = ip->daddr;
+	ip->daddr = address;
+	ip->check = 0;
+	ip->check = ~folded(bpf_csum_diff(NULL, 0, (__be32 *)ip, sizeof(*ip), 0));
+	bpf_skb_store_bytes(skb, IPV4_AT, ip, sizeof(*ip), 0);
+	bpf_skb_change_tail(skb, PAYLOAD_AT + reply_bytes, 0);
+	return true;
+}
+
+SEC("classifier")
+int nicekv_gets(struct __sk_buff *skb)
+{
+	struct scratch *s = scratch_of_cpu();
+	struct iphdr ip;
+	struct udphdr udp;
+	__u64 *counter;
+	__u32 bytes, outcome;
+
+	if (!s || !is_ours(skb, &ip, &udp, &bytes))
+		return TC_NEXT;
+	/* What the compiler knows of these, the verifier does not. */
+	asm volatile("" : "+r"(bytes));
+	if (bytes < sizeof(struct nicekv_header) || bytes > NICEKV_DATAGRAM_BYTES_MAX)
+		return TC_NEXT;
+	if (bpf_skb_load_bytes(skb, PAYLOAD_AT, s->request, bytes))
+		return TC_NEXT;
+	__builtin_memset(s->request + bytes, 0, 8);
+	s->bytes = bytes;
+	if (!read_request())
+		return TC_NEXT;
+	s->now_ns = bpf_ktime_get_boot_ns();
+	outcome = look_up();
+	counter = bpf_map_lookup_elem(&outcomes, &outcome);
+	if (counter)
+		*counter += 1;
+	if (outcome != NICEKV_GETS_OUTCOME_HIT || !rewrite(skb, s, &ip, &udp))
+		return TC_NEXT;
+	/* The sender may be a router that a switch pretends to be: the kernel knows the way back. */
+	return bpf_redirect_neigh(skb->ifindex, NULL, 0, 0);
+}
+
+char LICENSE[] SEC("license") = "Apache-2.0";

@@ -1,0 +1,37 @@
+/* Generated from crates/kernel-gets/src/layout.rs: do not edit. `NICEKV_BLESS=1 cargo test -p nicekv-dataplane-xdp layout`
+ * writes it anew. */
+#pragma once
+
+#include <linux/types.h>
+
+#define NICEKV_GETS_VERSION 0
+#define NICEKV_GETS_GATE 1
+#define NICEKV_GETS_SHAPE 2
+#define NICEKV_GETS_USED 3
+#define NICEKV_GETS_DIGEST 4
+#define NICEKV_GETS_KEY 6
+#define NICEKV_GETS_BODY 38
+#define NICEKV_GETS_ENTRY_WORDS 171
+#define NICEKV_GETS_LEASE 0
+#define NICEKV_GETS_CHAIN 1
+#define NICEKV_GETS_GATE_WORDS 7
+#define NICEKV_GETS_WAYS 4
+#define NICEKV_GETS_MULTIPLIER 0x9e3779b97f4a7c15ULL
+
+/* How a get ends. */
+#define NICEKV_GETS_OUTCOME_HIT 0
+#define NICEKV_GETS_OUTCOME_ABSENT 1
+#define NICEKV_GETS_OUTCOME_CLOSED 2
+#define NICEKV_GETS_OUTCOME_LEASE 3
+#define NICEKV_GETS_OUTCOME_CHAIN 4
+#define NICEKV_GETS_OUTCOME_CHANGED 5
+#define NICEKV_GETS_OUTCOME_ROOM 6
+#define NICEKV_GETS_OUTCOMES 7
+
+/* Of a node. */
+struct nicekv_gets_config {
+	__be32 address;
+	__be16 port;
+	__u16 reserved;
+	__u32 entries;
+};

@@ -1,0 +1,177 @@
+//! Gets that a storage node's kernel answers: the program at the tc ingress of the node's own interface, and the memory that it shares with the process
+//! (`nicekv-kernel-gets` says what stands there, and has the reference that the program is held against).
+//!
+//! The process stores into the maps as they are mapped, without a system call. The link to the interface is a file descriptor, and nothing is
+//! pinned: program and maps go when the process ends, however it ends.
+
+#![allow(unsafe_code, reason = "the maps are mapped into memory")]
+
+use std::net::SocketAddrV4;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{io, ptr};
+
+use aya::maps::{Map, MapData, MapError, PerCpuArray};
+use aya::programs::links::LinkOrder;
+use aya::programs::tc::TcAttachOptions;
+use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
+use aya::{Ebpf, EbpfLoader, Pod};
+use nicekv_kernel_gets::{ENTRY_WORDS, GATE_WORDS, Memory, OUTCOMES, Size, Word};
+
+use crate::error::{KERNEL_ADVICE, PORT_ADVICE, XdpError};
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/gets.bpf.o");
+const PROGRAM: &str = "nicekv_gets";
+const COUNTERS: &str = "outcomes";
+
+/// `struct nicekv_gets_config`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Config {
+    address: [u8; 4],
+    port: [u8; 2],
+    reserved: u16,
+    entries: u32,
+}
+
+// SAFETY: without padding, and whatever its bytes are.
+unsafe impl Pod for Config {}
+
+/// An array map, as the process sees it.
+struct Mapped {
+    words: *mut u64,
+    count: usize,
+    /// Of an element.
+    stride: usize,
+}
+
+// SAFETY: memory that belongs to no thread, and is accessed by atomic operations.
+unsafe impl Send for Mapped {}
+
+impl Mapped {
+    fn new(map: &MapData, elements: u32, stride: usize) -> io::Result<Self> {
+        let count = elements as usize * stride;
+        let (protection, fd) = (libc::PROT_READ | libc::PROT_WRITE, map.fd().as_fd().as_raw_fd());
+        // SAFETY: a mapping of its own; the kernel refuses one that is longer than the map.
+        let words = unsafe { libc::mmap(ptr::null_mut(), 8 * count, protection, libc::MAP_SHARED, fd, 0) };
+        match words {
+            libc::MAP_FAILED => Err(io::Error::last_os_error()),
+            words => Ok(Self { words: words.cast(), count, stride }),
+        }
+    }
+
+    fn word(&self, element: u32, word: usize) -> &AtomicU64 {
+        let at = element as usize * self.stride + word;
+        assert!(word < self.stride && at < self.count, "word {word} of element {element}");
+        // SAFETY: within the mapping, which is aligned to pages and lives as long as this.
+        unsafe { AtomicU64::from_ptr(self.words.add(at)) }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: as it was mapped; nothing refers to it any more.
+        unsafe { libc::munmap(self.words.cast(), 8 * self.count) };
+    }
+}
+
+/// What program and process share.
+pub struct SharedWords {
+    gates: Mapped,
+    entries: Mapped,
+}
+
+impl SharedWords {
+    fn at(&self, at: Word) -> &AtomicU64 {
+        match at {
+            Word::Gate(gate, word) => self.gates.word(gate, word),
+            Word::Entry(entry, word) => self.entries.word(entry, word),
+        }
+    }
+}
+
+impl Memory for SharedWords {
+    fn load(&self, at: Word) -> u64 {
+        self.at(at).load(Ordering::Acquire)
+    }
+
+    fn store(&mut self, at: Word, word: u64) {
+        self.at(at).store(word, Ordering::Release);
+    }
+}
+
+/// The program of a node. Detaches on drop.
+pub struct KernelGets {
+    pub(crate) programs: Ebpf,
+}
+
+impl KernelGets {
+    /// Loads it for a node's socket. What is loaded answers nothing until it is attached, and the memory, which is all zeros, is filled.
+    pub fn load(socket: SocketAddrV4, size: Size) -> Result<(Self, SharedWords), XdpError> {
+        if !cfg!(target_arch = "x86_64") {
+            let error = io::Error::from(io::ErrorKind::Unsupported);
+            return Err(XdpError::new(
+                "share memory with a program in the kernel",
+                &error,
+                "It needs x86-64",
+            ));
+        }
+        let (address, port) = (socket.ip().octets(), socket.port().to_be_bytes());
+        let config = Config { address, port, reserved: 0, entries: size.entries };
+        let mut programs = EbpfLoader::new()
+            .override_global("config", &config, true)
+            .map_max_entries("gates", size.gates)
+            .map_max_entries("entries", size.entries)
+            .load(OBJECT)
+            .map_err(|error| XdpError::new("load the object of kernel gets", &error, KERNEL_ADVICE))?;
+        let shared = |name, elements, stride| {
+            let Some(Map::Array(map)) = programs.map(name) else { unreachable!("the object holds {name}") };
+            Mapped::new(map, elements, stride)
+                .map_err(|error| XdpError::new(format!("map {name} into memory"), &error, KERNEL_ADVICE))
+        };
+        let gates = shared("gates", size.gates, GATE_WORDS)?;
+        let entries = shared("entries", size.entries, ENTRY_WORDS)?;
+        program(&mut programs)
+            .and_then(SchedClassifier::load)
+            .map_err(|error| XdpError::new(format!("load {PROGRAM}"), &error, KERNEL_ADVICE))?;
+        Ok((Self { programs }, SharedWords { gates, entries }))
+    }
+
+    /// Attaches it to an interface of the caller's network namespace.
+    pub fn attach(&mut self, interface: &str) -> Result<(), XdpError> {
+        let order = TcAttachOptions::TcxOrder(LinkOrder::default());
+        program(&mut self.programs)
+            .and_then(|program| program.attach_with_options(interface, TcAttachType::Ingress, order))
+            .map(drop)
+            .map_err(|error| XdpError::new(format!("attach {PROGRAM} to {interface}"), &error, PORT_ADVICE))
+    }
+
+    /// How gets have ended, by [`OUTCOMES`].
+    pub fn outcomes(&self) -> Result<[u64; OUTCOMES.len()], MapError> {
+        let map = self.programs.map(COUNTERS).expect("the object holds the map");
+        let map = PerCpuArray::<_, u64>::try_from(map)?;
+        let mut outcomes = [0; OUTCOMES.len()];
+        for (at, outcome) in outcomes.iter_mut().enumerate() {
+            *outcome = map.get(&(at as u32), 0)?.iter().sum();
+        }
+        Ok(outcomes)
+    }
+}
+
+fn program(programs: &mut Ebpf) -> Result<&mut SchedClassifier, ProgramError> {
+    programs.program_mut(PROGRAM).expect("the object holds the program").try_into()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_c_layout_is_up_to_date() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/gets.h");
+        let text = nicekv_kernel_gets::c_header();
+        if std::env::var_os("NICEKV_BLESS").is_some() {
+            std::fs::write(path, &text).unwrap();
+        }
+        let found = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(found == text, "bpf/gets.h is stale: set NICEKV_BLESS=1 and run this test again");
+    }
+}

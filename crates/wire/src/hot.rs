@@ -1,0 +1,219 @@
+//! Hot keys: what a switch writes into requests, and what holders and primaries say to it (KVSwitch §4.2 with rules H1, H2, H4 and H6).
+//!
+//! ```text
+//!   client   header │ room = 2 │ 16 bytes of zeros │ body            a get, or an update
+//!   switch                     │ instance, seen    │                 of the key's hot entry; zeros if it has none
+//!
+//!   holder  ──HotConfirm──▶ switch                  my copy is of this instance, and of this number
+//!   primary ──HotClose────▶ switch ──HotClosed──▶ primary          from here on every stamp is of this number, or a later one
+//! ```
+//!
+//! As with chain headers the client leaves the room and the last switch before the receiver fills it, whatever is there. What has come past every switch has a
+//! stamp that nobody may believe: switches let no such thing through to a server's own address. All three messages go to the vnode of the key, as its gets
+//! do, so that they meet the switch that all traffic of the key's owner crosses (H8), and end there.
+
+use crate::DecodeError;
+use crate::bytes::{Reader, reserved};
+use crate::codec::Codec;
+use crate::declare::{codec_of, layout, message};
+use crate::header::{HeaderLayout, ROOM_STAMP, c_type, layout_for_c};
+#[cfg(test)]
+use crate::samples::Random;
+use crate::{Get, Header, KeyDigest, KeyspaceId, Opcode, Update};
+use core::mem::{offset_of, size_of};
+use zerocopy::network_endian::U64;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+layout_for_c! {
+    /// The room, as it stands behind the header; zeros until a switch has filled it. The body of what is said to a switch, too.
+    #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+    #[repr(C)]
+    pub struct StampLayout {
+        /// Of the hot entry; 0: none.
+        pub instance: U64,
+        /// Updates of the key that have passed.
+        pub seen: U64,
+    }
+}
+
+const _: () = assert!(size_of::<StampLayout>() == Stamp::BYTES);
+
+/// What a switch had seen of a hot key when a request passed it (H2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Stamp {
+    /// Names the installation of the hot entry for ever (H1); 0: the key has none there.
+    pub instance: u64,
+    /// Updates that have passed since then, this one included. Grows by closes, too.
+    pub seen: u64,
+}
+
+impl Stamp {
+    /// Bytes on the wire.
+    pub const BYTES: usize = 16;
+    /// Of a key that has no hot entry.
+    pub const NONE: Self = Self { instance: 0, seen: 0 };
+
+    /// Whether a switch with a hot entry of the key has written it.
+    pub fn is_some(&self) -> bool {
+        self.instance != 0
+    }
+
+    /// As it stands behind the header.
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        zerocopy::transmute!(Self::layout(self))
+    }
+
+    pub(crate) fn decode(layout: &StampLayout) -> Result<Self, DecodeError> {
+        let stamp = Self { instance: layout.instance.get(), seen: layout.seen.get() };
+        if !stamp.is_some() {
+            reserved("seen", stamp.seen)?;
+        }
+        Ok(stamp)
+    }
+}
+
+/// The key of a get or an update that has room for a stamp, as a switch finds it in what nobody has decoded: (keyspace, digest, key). A datagram that says more
+/// than it has shows none.
+pub fn key_of(datagram: &[u8]) -> Option<(KeyspaceId, KeyDigest, &[u8])> {
+    let header = HeaderLayout::peek(datagram).filter(|header| header.room == ROOM_STAMP)?;
+    let (length_at, fixed_bytes) = match header.opcode()? {
+        Opcode::Get => (GET_KEY_LENGTH_AT, Get::FIXED_BYTES),
+        Opcode::Update => (UPDATE_KEY_LENGTH_AT, Update::FIXED_BYTES),
+        _ => return None,
+    };
+    let behind = datagram.get(Stamp::BYTES..)?;
+    let length = usize::from(u16::from_be_bytes(*behind.get(length_at..)?.first_chunk()?));
+    let key = behind.get(fixed_bytes..)?.get(..length)?;
+    Some((KeyspaceId(header.keyspace.get()), KeyDigest(header.digest), key))
+}
+
+/// Behind what a forwarding replica says.
+const GET_KEY_LENGTH_AT: usize = Get::FIXED_BYTES - 2;
+/// Behind watermark, condition and whether the old value is wanted.
+const UPDATE_KEY_LENGTH_AT: usize = Header::BYTES + 8 + 17 + 1;
+
+impl Codec for Stamp {
+    type Value<'a> = Self;
+    type Layout = StampLayout;
+
+    fn layout(stamp: &Self) -> StampLayout {
+        StampLayout { instance: stamp.instance.into(), seen: stamp.seen.into() }
+    }
+
+    fn read<'a>(_: &'static str, layout: &StampLayout, _: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Self::decode(layout)
+    }
+
+    #[cfg(test)]
+    fn sample(random: &mut Random) -> Self {
+        random.layout(Self::decode)
+    }
+}
+
+message! {
+    /// What the sender's copy of a hot key is (H3): the switch may send it gets that have a stamp of that instance up to this number. Steers load, and
+    /// nothing else depends on it (H6).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct HotConfirm: HotConfirm where is_of_an_instance {
+        header {
+            /// The keyspace of the key.
+            keyspace: KeyspaceId,
+            /// Digest of the key.
+            digest: KeyDigest,
+        }
+        body {
+            /// Of the copy.
+            stamp: Stamp,
+        }
+    }
+}
+
+message! {
+    /// The primary asks the switch to count one more, as if an update had passed (H4).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct HotClose: HotClose where is_of_an_instance {
+        header {
+            /// The keyspace of the key.
+            keyspace: KeyspaceId,
+            /// Digest of the key.
+            digest: KeyDigest,
+        }
+        body {
+            /// Which instance; the number is that above which it is to be closed, and may be anything.
+            stamp: Stamp,
+        }
+    }
+}
+
+message! {
+    /// The answer: gets and updates that pass from here on have this number or a later one. A switch that does not know the instance is silent.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct HotClosed: HotClosed where is_of_an_instance {
+        header {
+            /// The keyspace of the key.
+            keyspace: KeyspaceId,
+            /// Digest of the key.
+            digest: KeyDigest,
+        }
+        body {
+            /// The instance, and its number now.
+            stamp: Stamp,
+        }
+    }
+}
+
+fn is_of_an_instance(stamp: Stamp) -> Result<(), DecodeError> {
+    match stamp.instance {
+        0 => Err(DecodeError::UnknownValue { field: "instance", value: 0 }),
+        _ => Ok(()),
+    }
+}
+
+impl HotConfirm {
+    fn is_of_an_instance(&self) -> Result<(), DecodeError> {
+        is_of_an_instance(self.stamp)
+    }
+}
+
+impl HotClose {
+    fn is_of_an_instance(&self) -> Result<(), DecodeError> {
+        is_of_an_instance(self.stamp)
+    }
+}
+
+impl HotClosed {
+    fn is_of_an_instance(&self) -> Result<(), DecodeError> {
+        is_of_an_instance(self.stamp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::leave_room_for_stamp;
+    use crate::{ClientId, Condition, Expiry, OpId, Operation};
+
+    #[test]
+    fn a_switch_finds_the_key_where_it_is() {
+        let (keyspace, digest, reply_to) = (KeyspaceId(3), KeyDigest([5; 16]), None);
+        let op = OpId { client: ClientId(7), sequence: 9 };
+        for key in [&b"k"[..], b"color", &[7; 256]] {
+            let (mut get, mut update) = (alloc::vec::Vec::new(), alloc::vec::Vec::new());
+            Get { keyspace, op, digest, reply_to, forwarded: None, key }.encode(&mut get);
+            let operation = Operation::Set { value: b"value", expiry: Expiry::At(77) };
+            let (condition, return_old, watermark) = (Condition::IfVersion(op), true, 4);
+            Update { keyspace, op, digest, reply_to, watermark, condition, return_old, key, operation }
+                .encode(&mut update);
+            for mut sent in [get, update] {
+                assert_eq!(key_of(&sent), None, "it has no room");
+                leave_room_for_stamp(&mut sent);
+                assert_eq!(key_of(&sent), Some((keyspace, digest, key)));
+                let whole = sent.len();
+                for bytes in 0..whole {
+                    let found = key_of(&sent[..bytes]);
+                    assert!(found.is_none_or(|(.., found)| found == key), "cut to {bytes}");
+                }
+            }
+        }
+    }
+}
