@@ -128,7 +128,7 @@ impl Kind {
         let mut bytes = Vec::new();
         match self {
             Self::Get | Self::RecordGet | Self::PlainRecordGet => {
-                Get { keyspace, op, digest, reply_to, forwarded: None, key }.encode(&mut bytes);
+                Get { keyspace, op, digest, reply_to, forwarded: None, key, padding: 0 }.encode(&mut bytes);
             }
             Self::Put | Self::RecordPut | Self::PlainRecordPut => {
                 let (watermark, condition, return_old) = (0, Condition::Always, false);

@@ -14,6 +14,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::bundle::{BUNDLED_BYTES_MAX, Bundle, Common, append_bundled, bundled_bytes};
+use nicekv_wire::lengthen;
 use nicekv_wire::route::ChainHeader;
 
 /// Most bytes of all in a bundle: that of a chain has room for what the switch writes (C5).
@@ -62,6 +63,7 @@ impl Bundler {
                 let Some(outgoing) = in_flight.poll_transmit(out) else { break };
                 let Some((company, common)) = outgoing.company.zip(Common::of(out)) else {
                     in_flight.led_by(outgoing.slot, outgoing.slot);
+                    lengthen_get(in_flight, outgoing.slot, out);
                     return Some(outgoing.to);
                 };
                 let leader = self.take_in((outgoing.to, company, common), outgoing.slot, out);
@@ -72,6 +74,7 @@ impl Bundler {
         if group.count == 1 {
             out.clear();
             out.extend_from_slice(&group.datagram);
+            lengthen_get(in_flight, group.leader, out);
         } else {
             Bundle::encode_with(&group.datagram, out, |out| out.extend_from_slice(&group.bundled));
         }
@@ -97,5 +100,14 @@ impl Bundler {
         append_bundled(datagram, &mut group.bundled);
         group.count += 1;
         group.leader
+    }
+}
+
+/// The datagram of a slot is sent alone: if it is a get, it is made as long as its reply may be.
+fn lengthen_get(in_flight: &InFlight, slot: u32, datagram: &mut Vec<u8>) {
+    let slot = &in_flight.slots[slot as usize];
+    let bytes = in_flight.get_lengths[slot.keyspace].bytes();
+    if datagram.len() < bytes && slot.exchange.may_be_lengthened() {
+        lengthen(datagram, bytes);
     }
 }

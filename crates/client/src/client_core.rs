@@ -2,7 +2,7 @@
 
 use crate::bundler::Bundler;
 use crate::exchange::Exchange;
-use crate::in_flight::InFlight;
+use crate::in_flight::{InFlight, State};
 #[cfg(feature = "exploration")]
 use crate::plant::{Plant, Planted};
 use crate::{Completion, Config, Counters, Keyspace, Request, SubmitError, Ticket};
@@ -70,7 +70,7 @@ impl ClientCore {
             if self.config.keyspaces.iter().any(|known| known.id == keyspace.id) {
                 continue;
             }
-            let is_free = |place: &usize| self.gone[*place] && !self.in_flight.has_requests_to(*place);
+            let is_free = |place: &usize| self.gone[*place] && !self.has_requests_to(*place);
             let place = (0..self.gone.len()).find(is_free).unwrap_or(self.gone.len());
             self.in_flight.set_keyspace(place, keyspace, &self.config);
             if place == self.gone.len() {
@@ -79,6 +79,11 @@ impl ClientCore {
             }
             (self.gone[place], self.config.keyspaces[place]) = (false, *keyspace);
         }
+    }
+
+    fn has_requests_to(&self, keyspace: usize) -> bool {
+        let mut slots = self.in_flight.slots.iter();
+        slots.any(|slot| slot.keyspace == keyspace && slot.state != State::Free)
     }
 
     /// What it has done so far.
@@ -167,8 +172,22 @@ impl ClientCore {
             other => return self.in_flight.counters.count_malformed(from, other.err()),
         };
         match self.in_flight.find(header.op) {
-            Some(index) => self.in_flight.on_datagram(index, now.boot_ns, from, &datagram),
+            Some(index) => {
+                self.note_length(index, &datagram);
+                self.in_flight.on_datagram(index, now.boot_ns, from, &datagram);
+            }
             None => self.in_flight.counters.stray_replies += 1,
+        }
+    }
+
+    /// An answer says how long gets are to be.
+    fn note_length(&mut self, slot: u32, datagram: &Datagram<'_>) {
+        let InFlight { slots, get_lengths, .. } = &mut self.in_flight;
+        let slot = &slots[slot as usize];
+        if let Datagram::Reply(reply) = datagram
+            && slot.exchange.may_be_lengthened()
+        {
+            get_lengths[slot.keyspace].answered(reply.integer);
         }
     }
 

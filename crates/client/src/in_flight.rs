@@ -23,6 +23,7 @@ use crate::company::Parts;
 use crate::config::{Keyspace, RetryPolicy};
 use crate::coordination::Coordinator;
 use crate::exchange::{Buffers, Exchange, Name, Round, Step, Summary};
+use crate::lengths::GetLength;
 use crate::line::Links;
 use crate::plant::{Plant, Planted};
 use crate::random::Jitter;
@@ -33,6 +34,7 @@ use crate::{
     Answer, Completion, Config, Counters, OperationError, Request, SEQUENCE_SPAN_MAX, SubmitError, Ticket,
 };
 use alloc::collections::VecDeque;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::{ClientId, Datagram, OpId};
@@ -118,6 +120,7 @@ pub(crate) struct InFlight {
     pub(crate) lanes: Vec<[Lane; 2]>,
     /// By the index of the keyspace; none where each request is sent alone.
     pub(crate) parts: Vec<Option<Parts>>,
+    pub(crate) get_lengths: Vec<GetLength>,
     pub(crate) slots: Vec<Slot>,
     pub(crate) links: Links,
     /// Slots in the lines of all lanes.
@@ -146,6 +149,7 @@ impl InFlight {
             retry: config.retry,
             lanes: config.keyspaces.iter().map(lanes).collect(),
             parts: config.keyspaces.iter().map(Parts::of).collect(),
+            get_lengths: vec![GetLength::default(); config.keyspaces.len()],
             slots: Vec::new(),
             links: Links::default(),
             in_line: 0,
@@ -162,14 +166,10 @@ impl InFlight {
         }
     }
 
-    /// Whether something is under way to the keyspace of this index.
-    pub(crate) fn has_requests_to(&self, keyspace: usize) -> bool {
-        self.slots.iter().any(|slot| slot.keyspace == keyspace && slot.state != State::Free)
-    }
-
     /// From now on this is the keyspace of that index, to which nothing is under way, or the next one.
     pub(crate) fn set_keyspace(&mut self, index: usize, keyspace: &Keyspace, config: &Config) {
         let lanes = [Lane::new(config), Lane::new(config)];
+        self.get_lengths.resize(self.get_lengths.len().max(index + 1), GetLength::default());
         if index == self.lanes.len() {
             self.lanes.push(lanes);
             self.parts.push(Parts::of(keyspace));

@@ -40,6 +40,7 @@ mod exchange;
 #[cfg(feature = "facade")]
 pub mod facade;
 mod in_flight;
+mod lengths;
 mod line;
 mod plant;
 mod random;

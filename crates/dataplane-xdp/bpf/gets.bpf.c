@@ -1,5 +1,5 @@
 /*
- * Gets that a storage node's kernel answers (crate `kernel-gets`, rules G1 to G5), at the tc ingress of the node's own interface.
+ * Gets that a storage node's kernel answers (crate `kernel-gets`, rules G1 to G8), at the tc ingress of the node's own interface.
  *
  *   frame -> a get for this node? -> entry of the key, open -> gate: lease, chain -> body copied, version as before -> rewritten, sent back
  *              |                       |                         |                       |
@@ -8,7 +8,7 @@
  * Step for step the reference `Lookup`. The process writes `gates` and `entries` through memory that both share, in the order in which this
  * is seen on x86-64 (volatile: the compiler keeps the order of what is read, too).
  *
- * The reply replaces the request in its own buffer, so it is at most as long. Its checksum is that of the request, changed by what differs: a damaged
+ * The reply replaces the request in its own buffer, so it is at most as long (G8). Its checksum is that of the request, changed by what differs: a damaged
  * request makes a damaged reply, and what is still to be computed stays so.
  */
 #include <stdbool.h>
@@ -40,6 +40,8 @@
 #define REPLY_BYTES_MAX (sizeof(struct nicekv_header) + 8 * BODY_WORDS)
 /* A payload, and zeros behind it. */
 #define PAYLOAD_BYTES_MAX 1536
+/* Whatever an offset of 9 bits and a length of 11 reach. */
+#define REQUEST_BYTES_MAX 2560
 
 struct gate {
 	__u64 words[NICEKV_GETS_GATE_WORDS];
@@ -51,11 +53,11 @@ struct entry {
 
 /* A get, and what becomes its reply. */
 struct scratch {
-	__u8 request[PAYLOAD_BYTES_MAX];
+	__u8 request[REQUEST_BYTES_MAX];
 	__u8 reply[PAYLOAD_BYTES_MAX];
 	__u64 key[KEY_WORDS];
 	__u64 digest[2];
-	__u64 chain[NICEKV_GETS_GATE_WORDS - NICEKV_GETS_CHAIN];
+	__u64 chain[NICEKV_GETS_HITS - NICEKV_GETS_CHAIN];
 	__u64 shape;
 	__u64 now_ns;
 	__u32 bytes;
@@ -152,7 +154,7 @@ __noinline int read_request(void)
 {
 	struct scratch *s = scratch_of_cpu();
 	struct nicekv_header *header;
-	__u32 at = sizeof(*header), key_bytes;
+	__u32 at = sizeof(*header), key_bytes, padding_bytes;
 	__u8 any = 0;
 
 	if (!s || s->bytes < sizeof(*header) + GET_FIXED_BYTES || s->bytes > NICEKV_DATAGRAM_BYTES_MAX)
@@ -174,8 +176,14 @@ __noinline int read_request(void)
 		any |= s->request[at + index];
 	key_bytes = s->request[at + FORWARDED_BYTES] << 8 | s->request[at + FORWARDED_BYTES + 1];
 	at += GET_FIXED_BYTES;
-	if (any || !key_bytes || key_bytes > NICEKV_KEY_BYTES_MAX || at + key_bytes != s->bytes)
+	if (any || !key_bytes || key_bytes > NICEKV_KEY_BYTES_MAX || at + key_bytes > s->bytes)
 		return 0;
+	/* A sum of words is zero if all of them are. */
+	at += key_bytes;
+	padding_bytes = (s->bytes - at + 3) & ~3;
+	if (bpf_csum_diff(NULL, 0, (__be32 *)(s->request + (at & 511)), padding_bytes & 2044, 0))
+		return 0;
+	at -= key_bytes;
 	s->key_bytes = key_bytes;
 	s->shape = (__u64)bpf_ntohs(header->keyspace) << 32 | key_bytes << 16;
 	__builtin_memcpy(s->digest, header->digest, sizeof(s->digest));
@@ -216,7 +224,7 @@ __noinline int at_gate(__u32 number)
 
 	if (!gate || !s || load(&gate->words[NICEKV_GETS_LEASE]) <= s->now_ns)
 		return NICEKV_GETS_OUTCOME_LEASE;
-	for (__u32 word = 0; s->has_chain && word < NICEKV_GETS_GATE_WORDS - NICEKV_GETS_CHAIN; word++)
+	for (__u32 word = 0; s->has_chain && word < NICEKV_GETS_HITS - NICEKV_GETS_CHAIN; word++)
 		if (load(&gate->words[NICEKV_GETS_CHAIN + word]) != s->chain[word])
 			return NICEKV_GETS_OUTCOME_CHAIN;
 	return NICEKV_GETS_OUTCOME_HIT;
@@ -252,7 +260,8 @@ __noinline int answer_from(__u32 at, __u64 version)
 {
 	struct entry *entry = bpf_map_lookup_elem(&entries, &at);
 	struct scratch *s = scratch_of_cpu();
-	__u32 body_bytes;
+	struct gate *gate;
+	__u32 body_bytes, number;
 	int outcome;
 
 	if (!entry || !s)
@@ -260,7 +269,8 @@ __noinline int answer_from(__u32 at, __u64 version)
 	body_bytes = load(&entry->words[NICEKV_GETS_SHAPE]) & 0xffff;
 	if (body_bytes > 8 * BODY_WORDS)
 		body_bytes = 8 * BODY_WORDS;
-	outcome = at_gate(load(&entry->words[NICEKV_GETS_GATE]));
+	number = load(&entry->words[NICEKV_GETS_GATE]);
+	outcome = at_gate(number);
 	if (outcome != NICEKV_GETS_OUTCOME_HIT)
 		return outcome;
 	if (sizeof(struct nicekv_header) + body_bytes > s->bytes)
@@ -270,6 +280,9 @@ __noinline int answer_from(__u32 at, __u64 version)
 		return NICEKV_GETS_OUTCOME_CHANGED;
 	*(volatile __u64 *)&entry->words[NICEKV_GETS_USED] = s->now_ns;
 	s->reply_bytes = sizeof(struct nicekv_header) + body_bytes;
+	gate = bpf_map_lookup_elem(&gates, &number);
+	if (gate)
+		__sync_fetch_and_add(&gate->words[NICEKV_GETS_HITS], 1);
 	return NICEKV_GETS_OUTCOME_HIT;
 }
 

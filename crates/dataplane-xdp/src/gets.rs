@@ -2,7 +2,7 @@
 //! (`nicekv-kernel-gets` says what stands there, and has the reference that the program is held against).
 //!
 //! The process stores into the maps as they are mapped, without a system call. The link to the interface is a file descriptor, and nothing is
-//! pinned: program and maps go when the process ends, however it ends.
+//! pinned: program and maps go when the process ends, however it ends (G6).
 
 #![allow(unsafe_code, reason = "the maps are mapped into memory")]
 
@@ -16,7 +16,7 @@ use aya::programs::links::LinkOrder;
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfLoader, Pod};
-use nicekv_kernel_gets::{ENTRY_WORDS, GATE_WORDS, Memory, OUTCOMES, Size, Word};
+use nicekv_kernel_gets::{ENTRY_WORDS, GATE_WORDS, Memory, OUTCOMES, Outcomes, Program, Size, Word};
 
 use crate::error::{KERNEL_ADVICE, PORT_ADVICE, XdpError};
 
@@ -100,6 +100,37 @@ impl Memory for SharedWords {
     }
 }
 
+/// A program that is attached, and what it shares with the process. Detaches on drop.
+pub struct RunningGets {
+    program: KernelGets,
+    words: SharedWords,
+}
+
+impl RunningGets {
+    /// Loads the program for a node's socket, and attaches it to an interface of the caller's network namespace. It answers nothing before the memory is filled.
+    pub fn begin(interface: &str, socket: SocketAddrV4, size: Size) -> Result<Self, XdpError> {
+        let (mut program, words) = KernelGets::load(socket, size)?;
+        program.attach(interface)?;
+        Ok(Self { program, words })
+    }
+}
+
+impl Memory for RunningGets {
+    fn load(&self, at: Word) -> u64 {
+        self.words.load(at)
+    }
+
+    fn store(&mut self, at: Word, word: u64) {
+        self.words.store(at, word);
+    }
+}
+
+impl Program for RunningGets {
+    fn outcomes(&self) -> Option<Outcomes> {
+        self.program.outcomes().ok()
+    }
+}
+
 /// The program of a node. Detaches on drop.
 pub struct KernelGets {
     pub(crate) programs: Ebpf,
@@ -147,7 +178,7 @@ impl KernelGets {
     }
 
     /// How gets have ended, by [`OUTCOMES`].
-    pub fn outcomes(&self) -> Result<[u64; OUTCOMES.len()], MapError> {
+    pub fn outcomes(&self) -> Result<Outcomes, MapError> {
         let map = self.programs.map(COUNTERS).expect("the object holds the map");
         let map = PerCpuArray::<_, u64>::try_from(map)?;
         let mut outcomes = [0; OUTCOMES.len()];

@@ -239,6 +239,7 @@ impl Node {
             storage: u128::from(number),
             internal_client: ClientId::new(1, number.into()),
             hash_seed: 7,
+            tells_visibility: false,
             timing: Timing {
                 scrub_interval: Duration::ZERO,
                 usage_interval: Duration::ZERO,

@@ -33,8 +33,10 @@ pub const ENTRY_WORDS: usize = BODY + BODY_BYTES_MAX.div_ceil(8);
 pub(crate) const LEASE: usize = 0;
 /// What a switch has written into a get, if it has room for that (C5).
 pub(crate) const CHAIN: usize = 1;
+/// How many gets the program has answered; it alone writes there (G7).
+pub(crate) const HITS: usize = CHAIN + ChainHeader::BYTES / 8;
 /// Of a gate.
-pub const GATE_WORDS: usize = CHAIN + ChainHeader::BYTES / 8;
+pub const GATE_WORDS: usize = HITS + 1;
 
 /// A word of what program and process share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +53,29 @@ pub trait Memory {
     fn load(&self, at: Word) -> u64;
     /// Changes it; whoever sees that sees all that was stored before.
     fn store(&mut self, at: Word, word: u64);
+    /// Adds one.
+    fn count(&mut self, at: Word) {
+        self.store(at, self.load(at).wrapping_add(1));
+    }
+}
+
+/// The memory of a program that runs.
+pub trait Program: Memory {
+    /// How gets have ended so far, by [`OUTCOMES`](crate::OUTCOMES); none if the kernel does not tell.
+    fn outcomes(&self) -> Option<Outcomes>;
+}
+
+/// Counts by [`OUTCOMES`](crate::OUTCOMES).
+pub type Outcomes = [u64; crate::OUTCOMES.len()];
+
+impl<P: Program + ?Sized> Memory for alloc::boxed::Box<P> {
+    fn load(&self, at: Word) -> u64 {
+        (**self).load(at)
+    }
+
+    fn store(&mut self, at: Word, word: u64) {
+        (**self).store(at, word);
+    }
 }
 
 /// Bytes as words; the last one is filled up with zeros.
@@ -99,6 +124,7 @@ pub fn c_header() -> String {
         ("ENTRY_WORDS", ENTRY_WORDS),
         ("LEASE", LEASE),
         ("CHAIN", CHAIN),
+        ("HITS", HITS),
         ("GATE_WORDS", GATE_WORDS),
         ("WAYS", WAYS as usize),
     ];

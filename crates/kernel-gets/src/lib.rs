@@ -1,4 +1,4 @@
-//! Gets that the kernel answers at a storage node, without its process (rules G1 to G5, docs/PROTOCOL.md): the words of memory that both share, what the
+//! Gets that the kernel answers at a storage node, without its process (rules G1 to G8, docs/PROTOCOL.md): the words of memory that both share, what the
 //! process writes there ([`Table`]), and what the program does for one get ([`Lookup`]), one word at a time.
 //!
 //! ```text
@@ -22,7 +22,7 @@ mod lookup;
 mod plant;
 mod table;
 
-pub use layout::{BODY_BYTES_MAX, ENTRY_WORDS, GATE_WORDS, Memory, WAYS, Word, c_header};
+pub use layout::{BODY_BYTES_MAX, ENTRY_WORDS, GATE_WORDS, Memory, Outcomes, Program, WAYS, Word, c_header};
 pub use lookup::{Asked, Lookup, Miss, OUTCOMES, Outcome};
 pub use plant::Plant;
 pub use table::{Grant, Size, Table};

@@ -1,7 +1,7 @@
 //! What the program does for one get that it may answer: the reference that the program in C is held against.
 
 use crate::layout::{
-    BODY, CHAIN, DIGEST, ENTRY_WORDS, GATE, GATE_WORDS, KEY, LEASE, Memory, SHAPE, USED, VERSION, WAYS, Word,
+    BODY, CHAIN, DIGEST, ENTRY_WORDS, GATE, HITS, KEY, LEASE, Memory, SHAPE, USED, VERSION, WAYS, Word,
     body_length, digest_words, first_way, shape, words,
 };
 use crate::plant::Plant;
@@ -18,6 +18,8 @@ pub struct Asked {
     digest: [u8; 16],
     key: Vec<u8>,
     chain: Option<[u8; ChainHeader::BYTES]>,
+    /// Of the whole datagram.
+    length: usize,
 }
 
 impl Asked {
@@ -35,9 +37,16 @@ impl Asked {
             }
         };
         let Ok((header, Datagram::Get(get))) = Datagram::decode(&plain) else { return None };
-        let Get { keyspace, op, digest, reply_to: None, forwarded: None, key } = get else { return None };
+        let Get { keyspace, op, digest, reply_to: None, forwarded: None, key, .. } = get else { return None };
         let may = header.opcode == Opcode::Get;
-        may.then(|| Self { op, keyspace: keyspace.0, digest: digest.0, key: key.to_vec(), chain })
+        may.then(|| Self {
+            op,
+            keyspace: keyspace.0,
+            digest: digest.0,
+            key: key.to_vec(),
+            chain,
+            length: datagram.len(),
+        })
     }
 
     /// The reply with this body.
@@ -61,6 +70,8 @@ pub enum Miss {
     Chain,
     /// The entry was written to meanwhile.
     Changed,
+    /// The reply is longer than the get (G8).
+    Room,
 }
 
 /// How a lookup ends.
@@ -72,7 +83,7 @@ pub enum Outcome {
     Up(Miss),
 }
 
-/// How the program counts gets that it may answer: what it answered, then by [`Miss`], then what it left because the reply is longer than the get.
+/// How the program counts gets that it may answer: what it answered, then by [`Miss`].
 pub const OUTCOMES: [&str; 7] = ["hit", "absent", "closed", "lease", "chain", "changed", "room"];
 
 /// What is to be loaded next.
@@ -148,7 +159,10 @@ impl Lookup {
                 if until_ns <= self.now_ns && plant != Some(Plant::LeaseUnchecked) {
                     return Some(Outcome::Up(Miss::Lease));
                 }
-                self.next = if self.asked.chain.is_some() { Next::Chain(CHAIN) } else { Next::Body(BODY) };
+                self.next = Next::Chain(CHAIN);
+                if self.asked.chain.is_none() {
+                    return self.admitted(plant);
+                }
             }
             Next::Chain(at) => {
                 let word = memory.load(Word::Gate(self.gate, at));
@@ -156,24 +170,40 @@ impl Lookup {
                 if words(chain).nth(at - CHAIN) != Some(word) {
                     return Some(Outcome::Up(Miss::Chain));
                 }
-                self.next = if at + 1 < GATE_WORDS { Next::Chain(at + 1) } else { Next::Body(BODY) };
+                self.next = Next::Chain(at + 1);
+                if at + 1 == HITS {
+                    return self.admitted(plant);
+                }
             }
             Next::Body(at) => {
                 self.body.push(memory.load(entry(at)));
                 let is_more = 8 * self.body.len() < self.body_length;
                 self.next = if is_more { Next::Body(at + 1) } else { Next::VersionAgain };
             }
-            Next::VersionAgain => {
-                let is_same = memory.load(entry(VERSION)) == self.version;
-                if !is_same && plant != Some(Plant::VersionReadOnce) {
-                    return Some(Outcome::Up(Miss::Changed));
-                }
-                memory.store(Word::Entry(self.entry, USED), self.now_ns);
-                let bytes = self.body.iter().flat_map(|word| word.to_le_bytes());
-                return Some(Outcome::Answer(bytes.take(self.body_length).collect()));
-            }
+            Next::VersionAgain => return Some(self.copied(memory, plant)),
         }
         None
+    }
+
+    /// The reply is copied: it is right if the entry is still the same.
+    fn copied(&self, memory: &mut impl Memory, plant: Option<Plant>) -> Outcome {
+        let is_same = memory.load(Word::Entry(self.entry, VERSION)) == self.version;
+        if !is_same && plant != Some(Plant::VersionReadOnce) {
+            return Outcome::Up(Miss::Changed);
+        }
+        memory.store(Word::Entry(self.entry, USED), self.now_ns);
+        if plant != Some(Plant::HitsUncounted) {
+            memory.count(Word::Gate(self.gate, HITS));
+        }
+        let bytes = self.body.iter().flat_map(|word| word.to_le_bytes());
+        Outcome::Answer(bytes.take(self.body_length).collect())
+    }
+
+    /// The gate is open: the reply is copied if there is room for it.
+    fn admitted(&mut self, plant: Option<Plant>) -> Option<Outcome> {
+        self.next = Next::Body(BODY);
+        let has_room = Header::BYTES + self.body_length <= self.asked.length;
+        (!has_room && plant != Some(Plant::RoomIgnored)).then_some(Outcome::Up(Miss::Room))
     }
 
     /// Whether a word of what an entry is of is as in the key's.

@@ -17,4 +17,10 @@ pub enum Plant {
     KeyUnchecked,
     /// G5: values that expire are answered.
     ExpiringShown,
+    /// G6: the program goes on when its process has ended.
+    OutlivesProcess,
+    /// G7: what it answers is not counted.
+    HitsUncounted,
+    /// G8: the reply may be longer than the get.
+    RoomIgnored,
 }

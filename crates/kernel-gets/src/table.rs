@@ -4,8 +4,8 @@
 //! hash, so the memory is bounded, and what is evicted is answered by the process, as it was before.
 
 use crate::layout::{
-    BODY, CHAIN, DIGEST, GATE, KEY, LEASE, Memory, SHAPE, USED, VERSION, WAYS, Word, digest_words, first_way,
-    shape, words,
+    BODY, CHAIN, DIGEST, GATE, HITS, KEY, LEASE, Memory, SHAPE, USED, VERSION, WAYS, Word, digest_words,
+    first_way, shape, words,
 };
 use crate::plant::Plant;
 use alloc::boxed::Box;
@@ -55,6 +55,8 @@ pub struct Table {
     size: Size,
     gates: Map<PartitionId, Gate>,
     free_gates: Vec<u32>,
+    /// Of what the program has counted at each gate, so much is told.
+    told: Vec<u64>,
     /// Whose each entry is, and its version.
     entries: Vec<(Option<Key>, u64)>,
     of_key: Map<Key, u32>,
@@ -77,6 +79,7 @@ impl Table {
             size,
             gates: Map::with_hasher(state()),
             free_gates: (0..size.gates).rev().collect(),
+            told: (0..size.gates).map(|_| 0).collect(),
             entries: (0..size.entries).map(|_| (None, 0)).collect(),
             of_key: Map::with_hasher(state()),
             locked: Map::with_hasher(state()),
@@ -161,6 +164,18 @@ impl Table {
             gate.until_ns = grant.until_ns;
             memory.store(Word::Gate(number, LEASE), grant.until_ns);
         }
+    }
+
+    /// How many gets the program has answered of each partition, since it was asked last (G7). What it answers while a gate changes hands counts for the next
+    /// partition there.
+    pub fn hits(&mut self, memory: &impl Memory) -> impl Iterator<Item = (PartitionId, u64)> {
+        let Self { gates, told, .. } = self;
+        gates.iter().filter_map(|(partition, gate)| {
+            let (told, counted) =
+                (&mut told[gate.number as usize], memory.load(Word::Gate(gate.number, HITS)));
+            let hits = counted.wrapping_sub(core::mem::replace(told, counted));
+            (hits > 0).then_some((*partition, hits))
+        })
     }
 
     /// The gate of a partition, if there are enough; a new one is shut.
@@ -272,7 +287,7 @@ impl Table {
     }
 }
 
-/// The reply to a get of an entry, less its header.
+/// The reply to a get of an entry, less its header. As in that of the process, the integer is its length (G8).
 fn body_of(entry: &Entry<'_>) -> Vec<u8> {
     let reply = match entry.value {
         Some(value) => Reply {
@@ -283,6 +298,7 @@ fn body_of(entry: &Entry<'_>) -> Vec<u8> {
         },
         None => Reply::bare(OpId::NONE, Status::NotFound),
     };
+    let reply = Reply { integer: reply.length() as i64, ..reply };
     let mut datagram = Vec::new();
     reply.encode(&mut datagram);
     datagram.split_off(Header::BYTES)

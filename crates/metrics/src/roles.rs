@@ -4,6 +4,7 @@ use crate::catalogue::*;
 use crate::page::Samples;
 use nicekv_dataplane::Counter;
 use nicekv_gateway::{GatewayMonitor, GatewayObservation};
+use nicekv_kernel_gets::OUTCOMES;
 use nicekv_metadata::{NodeState, ReshapingPhase, Status};
 use nicekv_node::Standing;
 use nicekv_runtime::metadata::{MetadataInquirer, MetadataObservation};
@@ -75,7 +76,7 @@ impl Source {
 }
 
 fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
-    let NodeObservation { status, datagrams, log } = told;
+    let NodeObservation { status, datagrams, log, kernel } = told;
     samples.set(&NODE_TERM, &[name], status.term.0);
     for (standing, label) in [
         (Standing::Outside, "outside"),
@@ -121,6 +122,13 @@ fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
         samples.set_durations(&NODE_FORCES, &[name], &log.forces);
         samples.set(&NODE_RECORDS, &[name], log.records);
         samples.set(&NODE_SEGMENTS, &[name], log.segments as u64);
+    }
+    if let Some(kernel) = kernel {
+        samples.set(&NODE_KERNEL_ENTRIES, &[name], kernel.entries as u64);
+        samples.set(&NODE_KERNEL_CLOSES, &[name], kernel.closes);
+        for (outcome, count) in OUTCOMES.iter().zip(kernel.outcomes) {
+            samples.set(&NODE_KERNEL_GETS, &[name, outcome], count);
+        }
     }
     for (outcome, count) in outcomes(datagrams) {
         samples.set(&NODE_DATAGRAMS, &[name, outcome], count);

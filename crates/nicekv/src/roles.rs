@@ -6,6 +6,7 @@
 use crate::config::{ClusterConfig, InstanceSection, MetadataSection, NodeSection, Store};
 use crate::failure::Failure;
 use crate::gateway::Settings;
+use crate::kernel_gets;
 use crate::logs;
 use crate::logs::differences::Event;
 use crate::logs::watch::{emit, watcher};
@@ -135,6 +136,7 @@ pub(crate) fn prepare_node(
     uplink: Uplink,
     listener: TcpListener,
 ) -> Result<Prepared, Failure> {
+    let kernel = kernel_gets::begin(config, section);
     let replica = NodeConfig {
         node: NodeId(section.id),
         metadata: config.metadata_addresses(),
@@ -144,6 +146,7 @@ pub(crate) fn prepare_node(
         storage: random_id()?,
         internal_client: new_client_id().map_err(Failure::environment)?,
         hash_seed: random().map_err(Failure::environment)?,
+        tells_visibility: kernel.is_some(),
         timing: Timing {
             heartbeat: config.heartbeat(),
             copy_bytes_per_second: section.copy_mib_per_second.saturating_mul(1 << 20),
@@ -164,6 +167,10 @@ pub(crate) fn prepare_node(
             }
         };
         let node = Node::new(core, storage, uplink, listener, waker, linger);
+        let node = match kernel {
+            Some((program, size)) => node.with_kernel(program, size),
+            None => node,
+        };
         node.answering(inquiries).run(stop).map_err(|error| error.to_string())
     });
     Ok(Prepared { role, source })

@@ -157,6 +157,7 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
         data_directory: None,
         metrics: None,
         spare: false,
+        kernel_get_mib: NodeSection::kernel_get_mib(),
         copy_mib_per_second: NodeSection::copy_mib_per_second(),
         linger_us: NodeSection::linger_us(),
         coordinates: false,

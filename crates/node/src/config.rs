@@ -24,6 +24,8 @@ pub struct NodeConfig {
     pub internal_client: ClientId,
     /// Seeds the hash tables of op ids and keys.
     pub hash_seed: u64,
+    /// Whether it tells what may be shown, so that gets may be answered elsewhere ([`NodeCore::poll_visibility`](crate::NodeCore::poll_visibility)).
+    pub tells_visibility: bool,
     /// Timeouts.
     pub timing: Timing,
 }

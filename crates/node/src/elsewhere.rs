@@ -34,6 +34,13 @@ impl<P: Protocol> NodeCore<P> {
         })
     }
 
+    /// So many gets of a partition were answered elsewhere (G7).
+    pub fn count_gets_elsewhere(&mut self, partition: PartitionId, gets: u64) {
+        let Some(slot) = self.partitions.slot(partition) else { return };
+        self.host.counters.gets += gets;
+        self.usage.note_gets(self.partitions[slot].membership(), gets);
+    }
+
     /// Counts what [`Self::served_elsewhere`] may get shorter by: to be asked for, if this is another number, before a datagram is polled.
     pub fn epochs_told(&self) -> u64 {
         self.host.visibility.epochs

@@ -52,7 +52,8 @@ pub struct NodeCore<P> {
 impl<P: Protocol> NodeCore<P> {
     /// A node that has just started: it answers nothing before it is admitted in a new epoch (R9).
     pub fn new(config: NodeConfig) -> Self {
-        Self {
+        let tells_visibility = config.tells_visibility;
+        let mut core = Self {
             sources: SourceCounts::new(!config.timing.sources_interval.is_zero()),
             heat: HeatWatch::default(),
             host: Host::new(config),
@@ -67,7 +68,11 @@ impl<P: Protocol> NodeCore<P> {
             trim_when_forced: None,
             bundled: Vec::new(),
             without_room: Vec::new(),
+        };
+        if tells_visibility {
+            core.tell_visibility();
         }
+        core
     }
 
     /// A datagram arrived at the node's address.
@@ -362,7 +367,7 @@ impl<P: Protocol> NodeCore<P> {
         self.host.disk_space = space;
     }
 
-    /// Has every change of what may be shown told from now on, by [`Self::poll_visibility`]; to be called before anything is handled.
+    /// As [`NodeConfig::tells_visibility`] says; to be called before anything is handled.
     pub fn tell_visibility(&mut self) {
         self.host.visibility.tell();
     }

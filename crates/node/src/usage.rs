@@ -106,6 +106,13 @@ impl UsageWatch {
         self.requests.get_mut(place).map(|(_, requests)| requests)
     }
 
+    /// Gets of clients were answered outside of the process.
+    pub(crate) fn note_gets(&mut self, membership: &Membership, gets: u64) {
+        if let Some(requests) = self.requests(membership.keyspace) {
+            requests.gets += gets;
+        }
+    }
+
     /// A request of a client has come, for a partition of this node.
     pub(crate) fn note_request(&mut self, me: NodeId, membership: &Membership, request: &Request<'_>) {
         let Some(requests) = self.requests(membership.keyspace) else { return };

@@ -18,8 +18,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use foldhash::fast::FixedState;
-use nicekv_wire::PartitionId;
 use nicekv_wire::recovery::Entry;
+use nicekv_wire::{PartitionId, Reply};
 
 /// A change of what may be shown of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +82,12 @@ impl Visibility {
 
     fn is_told(&self) -> bool {
         !self.changes.is_empty()
+    }
+
+    /// How long a get is to be so that it may be answered elsewhere by this reply (G8); 0: it never is.
+    pub fn useful_length(&self, reply: &Reply<'_>) -> i64 {
+        let is_told = self.is_told() && reply.expiry_ms == 0;
+        if is_told { reply.length() as i64 } else { 0 }
     }
 
     fn count(&mut self, partition: PartitionId, key: &[u8]) {

@@ -17,6 +17,7 @@ mod backups;
 mod disk_tests;
 mod durable_log;
 mod helm;
+mod kernel;
 mod open;
 mod snapshot;
 mod space;
@@ -25,12 +26,16 @@ mod storage;
 mod streams;
 
 use durable_log::Forcing;
+use kernel::Kernel;
+
 pub use durable_log::LogObservation;
+pub use kernel::KernelObservation;
 pub use open::{OpenError, open_durable, open_memory};
 pub use storage::{NodeStorage, StorageOptions};
 
 use crate::inquiry::{Inquirer, Inquiries};
 use crate::{DatagramCounters, Linger, Stop, Uplink, Waker, is_ready, now, readable, wait};
+use nicekv_kernel_gets::{Program, Size};
 use nicekv_node::NodeStatus;
 use nicekv_replication::Replica;
 use nicekv_store::StoreError;
@@ -68,6 +73,8 @@ pub struct NodeObservation {
     pub datagrams: DatagramCounters,
     /// Its log; none if it keeps nothing.
     pub log: Option<LogObservation>,
+    /// Gets that its kernel answers; none if it answers none.
+    pub kernel: Option<KernelObservation>,
 }
 
 /// Where a node may be asked how it is.
@@ -85,6 +92,7 @@ pub struct Node {
     linger: Linger,
     /// A force was made here, and is to be seen to at once.
     has_forced: bool,
+    kernel: Option<Kernel>,
 }
 
 /// What there was to be received.
@@ -149,7 +157,14 @@ impl Node {
             look_at_ns: 0,
             linger: Linger::new(linger),
             has_forced: false,
+            kernel: None,
         }
+    }
+
+    /// From its first turn on this program answers gets. The core [tells](nicekv_node::NodeConfig::tells_visibility) what may be shown.
+    pub fn with_kernel(mut self, program: Box<dyn Program + Send>, size: Size) -> Self {
+        self.kernel = Some(Kernel::new(program, size));
+        self
     }
 
     /// Where other threads may ask it how it is.
@@ -189,8 +204,12 @@ impl Node {
             self.storage.idle(now, &mut self.core)?;
         }
         self.streams.back_up(now, &self.core, &mut self.storage)?;
-        self.inquiries.answer(|()| observe(&self.core, &self.uplink, &self.storage));
+        let kernel = || self.kernel.as_ref().map(Kernel::observe);
+        self.inquiries.answer(|()| observe(&self.core, &self.uplink, &self.storage, kernel()));
         let force = self.storage.start_force(received != Received::More && !has_streams);
+        if let Some(kernel) = &mut self.kernel {
+            kernel.catch_up(now, &mut self.core);
+        }
         self.uplink.send_with(|out| self.core.poll_transmit(out))?;
         self.streams.send(&mut self.core);
         Ok(force)
@@ -272,8 +291,18 @@ impl Node {
     }
 }
 
-fn observe(core: &Replica, uplink: &Uplink, storage: &NodeStorage) -> NodeObservation {
-    NodeObservation { status: core.status(), datagrams: uplink.counters(), log: storage.observe_log() }
+fn observe(
+    core: &Replica,
+    uplink: &Uplink,
+    storage: &NodeStorage,
+    kernel: Option<KernelObservation>,
+) -> NodeObservation {
+    NodeObservation {
+        status: core.status(),
+        datagrams: uplink.counters(),
+        log: storage.observe_log(),
+        kernel,
+    }
 }
 
 /// A node under way, on whichever thread.

@@ -124,8 +124,16 @@ fn datagrams_follow_the_installed_tables() {
     let digest = key_digest(b"color");
     let op = OpId { client: ClientId(1), sequence: 1 };
     let mut bytes = Vec::new();
-    Get { keyspace: KeyspaceId::DEFAULT, op, digest, reply_to: None, forwarded: None, key: b"color" }
-        .encode(&mut bytes);
+    Get {
+        keyspace: KeyspaceId::DEFAULT,
+        op,
+        digest,
+        reply_to: None,
+        forwarded: None,
+        key: b"color",
+        padding: 0,
+    }
+    .encode(&mut bytes);
 
     let mut client = UdpEndpoint::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
     send(&mut client, &bytes, vrings.unicast_address(&digest));

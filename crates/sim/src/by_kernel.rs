@@ -1,4 +1,4 @@
-//! Runs in which nodes' kernels answer gets (G1 to G5). Which bugs those find: [`crate::plants`].
+//! Runs in which nodes' kernels answer gets (G1 to G8). Which bugs those find: [`crate::plants`].
 
 use crate::cluster::Scenario;
 use crate::faults::Faults;
@@ -44,6 +44,13 @@ pub(crate) fn removed(scenario: &mut Scenario) {
         downtime_max_ns: 1_000 * MILLISECOND_NS,
         ..Faults::NONE
     };
+}
+
+/// Processes end, and their nodes start again.
+pub(crate) fn killed(scenario: &mut Scenario) {
+    shared(scenario);
+    scenario.workload.pause_ns_max = 10 * MILLISECOND_NS;
+    scenario.faults = Faults { crash: 4_000, downtime_max_ns: 300 * MILLISECOND_NS, ..Faults::NONE };
 }
 
 /// Keys whose digests are the same, as they are ordered and begin alike.

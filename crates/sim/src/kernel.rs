@@ -57,6 +57,8 @@ struct Reader {
 struct Program {
     words: Words,
     readers: Vec<Reader>,
+    /// Of all gets so far.
+    answered: u64,
     /// For clients.
     answers: Vec<(SocketAddrV4, Vec<u8>)>,
     /// For the process.
@@ -78,7 +80,8 @@ impl Program {
                 None => self.readers.push(reader),
                 Some(Outcome::Answer(body)) => {
                     let answer = reader.lookup.asked().reply(&body);
-                    self.judge(&answer);
+                    self.answered += 1;
+                    self.judge(&answer, reader.bytes.len());
                     self.answers.push((reader.from, answer));
                 }
                 Some(Outcome::Up(_)) => self.up.push((reader.from, reader.bytes)),
@@ -86,8 +89,9 @@ impl Program {
         }
     }
 
-    fn judge(&mut self, answer: &[u8]) {
+    fn judge(&mut self, answer: &[u8], asked_length: usize) {
         let what = match Datagram::decode(answer) {
+            _ if answer.len() > asked_length => "a kernel answers more than it was asked (G8)".into(),
             Ok((_, Datagram::Reply(reply))) if reply.expiry_ms == 0 => return,
             Ok(_) => "a kernel answers a value that expires (G5)".into(),
             Err(error) => format!("a kernel answers what is no reply: {error}"),
@@ -126,7 +130,10 @@ impl Kernel {
             entries: vec![0; SIZE.entries as usize * ENTRY_WORDS],
         };
         let (readers, answers, up) = (Vec::new(), Vec::new(), Vec::new());
-        Self { table, program: Program { words, readers, answers, up, random, plant, violation: None } }
+        Self {
+            table,
+            program: Program { words, readers, answered: 0, answers, up, random, plant, violation: None },
+        }
     }
 
     /// A datagram has arrived; what is none of its business is returned.
@@ -145,8 +152,22 @@ impl Kernel {
         self.table.take(&mut self.program, shift, |partition, key| core.named(partition, key));
     }
 
+    /// What was answered is counted where it is reported (G7).
+    fn count(&mut self, core: &mut Replica) {
+        let counted: u64 =
+            (0..SIZE.gates).map(|gate| self.program.load(Word::Gate(gate, GATE_WORDS - 1))).sum();
+        if counted != self.program.answered {
+            let what = format!("{} gets were answered, and {counted} counted (G7)", self.program.answered);
+            self.program.violation.get_or_insert(what);
+        }
+        for (partition, gets) in self.table.hits(&self.program) {
+            core.count_gets_elsewhere(partition, gets);
+        }
+    }
+
     /// The core has nothing to tell before its next datagram.
-    pub fn grant(&mut self, core: &Replica) {
+    pub fn grant(&mut self, core: &mut Replica) {
+        self.count(core);
         let grants: Vec<_> = core
             .served_elsewhere()
             .map(|(partition, until_ns, chain)| Grant { partition, until_ns, chain })
@@ -159,6 +180,11 @@ impl Kernel {
         let steps_max = self.program.random.pick(&[4, STEPS_MAX, 1_000]);
         self.program.go_on(steps_max);
         self.program.up.drain(..)
+    }
+
+    /// A bug: whether it goes on when its process has ended (G6).
+    pub fn outlives_process(&self) -> bool {
+        self.program.plant == Some(Plant::OutlivesProcess)
     }
 
     /// What it has answered since the last time.

@@ -162,6 +162,8 @@ pub struct Node {
     pub shown: Shown,
     /// Where it is shown, if it is.
     pub kernel: Option<Kernel>,
+    /// That of a process that has ended, by a planted bug.
+    left: Option<Kernel>,
 }
 
 impl Node {
@@ -193,6 +195,7 @@ impl Node {
             checkpoint_after: 0,
             shown: Shown::default(),
             kernel: None,
+            left: None,
         }
     }
 
@@ -215,6 +218,7 @@ impl Node {
             storage: u128::from(self.id.0) << 64 | u128::from(life),
             internal_client,
             hash_seed: 7,
+            tells_visibility: true,
             timing: Timing {
                 scrub_interval: SCRUB_INTERVAL,
                 usage_interval: surroundings.usage,
@@ -231,7 +235,6 @@ impl Node {
         if let Some(plant) = surroundings.plant {
             core.plant(plant);
         }
-        core.tell_visibility();
         self.shown.begin();
         self.disk.replay(now, &mut core);
         self.kernel = surroundings.kernel_gets.map(|KernelGets { seed, plant }| {
@@ -253,7 +256,8 @@ impl Node {
 
     /// Kills the process; `kept`: the last record of the log that stays, if not left to chance.
     pub fn crash(&mut self, kept: Kept, random: &mut Random) {
-        (self.core, self.kernel) = (None, None);
+        self.left = self.kernel.take().filter(Kernel::outlives_process);
+        self.core = None;
         self.inbox.clear();
         self.done.clear();
         self.is_unfinished = false;
@@ -270,7 +274,7 @@ impl Node {
     /// A datagram reaches the socket; false if there is no room for it.
     pub fn receive(&mut self, at_ns: u64, from: SocketAddrV4, bytes: Vec<u8>, inbox_max: usize) -> bool {
         let now_ns = self.clock.now(at_ns).boot_ns;
-        let for_process = match &mut self.kernel {
+        let for_process = match self.left.as_mut().or(self.kernel.as_mut()) {
             Some(kernel) => kernel.receive(now_ns, from, bytes),
             None => Some(bytes),
         };
@@ -344,10 +348,16 @@ impl Node {
 
     /// The kernel goes on by itself; what it sends.
     pub fn pass_kernel(&mut self, inbox_max: usize) -> Vec<(SocketAddrV4, Vec<u8>)> {
-        let Some(kernel) = &mut self.kernel else { return Vec::new() };
-        let has_room = inbox_max.saturating_sub(self.inbox.len());
-        self.inbox.extend(kernel.pass().take(has_room));
-        kernel.answers()
+        let mut answers = Vec::new();
+        for kernel in self.left.iter_mut().chain(&mut self.kernel) {
+            let has_room = inbox_max.saturating_sub(self.inbox.len());
+            let for_process: Vec<_> = kernel.pass().take(has_room).collect();
+            if self.core.is_some() {
+                self.inbox.extend(for_process);
+            }
+            answers.extend(kernel.answers());
+        }
+        answers
     }
 }
 

@@ -1,4 +1,4 @@
-//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17, C1 to C12, G1 to G5) and must be found: else what finds nothing
+//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17, C1 to C12, G1 to G8) and must be found: else what finds nothing
 //! proves nothing.
 //!
 //! A bug belongs to the core that it is in, which has a switch for it behind its `exploration` feature; a new one is a line here.
@@ -303,6 +303,9 @@ pub const PLANTS: &[Plant] = &[
     kernel("void-entries-kept", "G3", InKernel::VoidKept, by_kernel::removed),
     kernel("digest-for-key", "G4", InKernel::KeyUnchecked, by_kernel::alike),
     kernel("kernel-shows-expiring", "G5", InKernel::ExpiringShown, by_kernel::expiring),
+    kernel("kernel-outlives-process", "G6", InKernel::OutlivesProcess, by_kernel::killed),
+    kernel("kernel-gets-uncounted", "G7", InKernel::HitsUncounted, by_kernel::shared),
+    kernel("kernel-answers-more", "G8", InKernel::RoomIgnored, by_kernel::shared),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 

@@ -175,7 +175,15 @@ mod tests {
 
     fn get(sequence: u64) -> Vec<u8> {
         let (keyspace, digest) = (KeyspaceId(3), KeyDigest([sequence as u8; 16]));
-        let get = Get { keyspace, op: op(sequence), digest, reply_to: None, forwarded: None, key: b"k" };
+        let get = Get {
+            keyspace,
+            op: op(sequence),
+            digest,
+            reply_to: None,
+            forwarded: None,
+            key: b"k",
+            padding: 0,
+        };
         encoded(|out| get.encode(out))
     }
 

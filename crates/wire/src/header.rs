@@ -247,6 +247,17 @@ impl Header {
     }
 }
 
+/// Appends zeros to an encoded datagram, so that it has so many bytes at least.
+pub fn lengthen(datagram: &mut Vec<u8>, bytes: usize) {
+    let bytes = bytes.min(DATAGRAM_BYTES_MAX - ChainHeader::BYTES);
+    if datagram.len() < bytes {
+        datagram.resize(bytes, 0);
+        let length = (bytes - Header::BYTES) as u16;
+        let at = offset_of!(HeaderLayout, body_length);
+        datagram[at..at + 2].copy_from_slice(&length.to_be_bytes());
+    }
+}
+
 /// Stamps `address` as the place for replies into an encoded datagram that names none yet. What the first hop that hides the
 /// client's source address does (the user-space switch), and a replica before it passes a request on.
 pub fn stamp_reply_to(datagram: &mut [u8], address: SocketAddrV4) {

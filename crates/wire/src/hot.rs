@@ -199,7 +199,7 @@ mod tests {
         let op = OpId { client: ClientId(7), sequence: 9 };
         for key in [&b"k"[..], b"color", &[7; 256]] {
             let (mut get, mut update) = (alloc::vec::Vec::new(), alloc::vec::Vec::new());
-            Get { keyspace, op, digest, reply_to, forwarded: None, key }.encode(&mut get);
+            Get { keyspace, op, digest, reply_to, forwarded: None, key, padding: 0 }.encode(&mut get);
             let operation = Operation::Set { value: b"value", expiry: Expiry::At(77) };
             let (condition, return_old, watermark) = (Condition::IfVersion(op), true, 4);
             Update { keyspace, op, digest, reply_to, watermark, condition, return_old, key, operation }

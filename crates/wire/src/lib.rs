@@ -57,7 +57,7 @@ pub use codec::Entries;
 pub use datagram::{Datagram, Opcode};
 pub use durations::Durations;
 pub use error::DecodeError;
-pub use header::{Header, HeaderLayout, ROOM_CHAIN, ROOM_STAMP, stamp_reply_to};
+pub use header::{Header, HeaderLayout, ROOM_CHAIN, ROOM_STAMP, lengthen, stamp_reply_to};
 pub use identifiers::{ClientId, Epoch, KeyDigest, KeyspaceId, NodeId, OpId, PartitionId, Term};
 pub use keyspace::{EmptyRange, KeyOrder, MatchRange, Replication};
 pub use reply::{Reply, Status};

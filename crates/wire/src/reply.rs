@@ -58,13 +58,19 @@ message! {
             version: OpId,
             /// When that value expires, in milliseconds of the Unix epoch; 0 is never.
             expiry_ms: u64,
-            /// The integer after an increment, the length after an append.
+            /// The integer after an increment, the length after an append; after a get of a node whose kernel answers some, the length of this reply:
+            /// a get that is as long may be answered there (G8).
             integer: i64,
         }
     }
 }
 
 impl Reply<'_> {
+    /// Of the encoded datagram, in bytes.
+    pub fn length(&self) -> usize {
+        Self::FIXED_BYTES + self.value.map_or(0, <[u8]>::len)
+    }
+
     /// A reply without a value.
     pub fn bare(op: OpId, status: Status) -> Self {
         Self { op, status, version: OpId::NONE, expiry_ms: 0, integer: 0, value: None }

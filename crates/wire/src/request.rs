@@ -7,6 +7,7 @@ use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::number::LongDouble;
 #[cfg(test)]
 use crate::samples::Random;
+use crate::scan::Zeros;
 use crate::{DecodeError, Epoch, KeyDigest, KeyspaceId, NodeId, OpId, PartitionId};
 use core::mem::size_of;
 use core::net::SocketAddrV4;
@@ -32,6 +33,8 @@ message! {
             forwarded: Option<(PartitionId, Epoch, NodeId)> as Forwarded,
             /// The key, 1 to [`KEY_BYTES_MAX`] bytes.
             key: &'a [u8] as Key,
+            /// Bytes that are there so that the kernel of a node may answer in their place (G8).
+            padding: usize as Zeros,
         }
     }
 }

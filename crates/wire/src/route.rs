@@ -203,7 +203,8 @@ mod tests {
         let op = OpId { client: ClientId(7), sequence: 9 };
         let (keyspace, digest) = (KeyspaceId(3), KeyDigest([5; 16]));
         let mut bytes = Vec::new();
-        Get { keyspace, op, digest, reply_to: None, forwarded: None, key: b"key" }.encode(&mut bytes);
+        Get { keyspace, op, digest, reply_to: None, forwarded: None, key: b"key", padding: 0 }
+            .encode(&mut bytes);
         bytes
     }
 

@@ -106,6 +106,7 @@ fn row_29_keys_and_values_outside_their_limits_are_refused_by_name() {
             reply_to: None,
             forwarded: None,
             key,
+            padding: 0,
         }
         .encode(&mut bytes);
         assert!(matches!(decode(&bytes), Err(DecodeError::OutOfRange { field: "key", .. })));

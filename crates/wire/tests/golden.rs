@@ -25,30 +25,25 @@ fn check(expected: &str, encode: impl FnOnce(&mut Vec<u8>)) {
     assert_eq!(found, expected);
 }
 
+fn get(forwarded: Option<(PartitionId, Epoch, NodeId)>) -> Get<'static> {
+    let (keyspace, op, digest, reply_to) = (KEYSPACE, OP, DIGEST, REPLY_TO);
+    Get { keyspace, op, digest, reply_to, forwarded, key: b"color", padding: 0 }
+}
+
 #[test]
 fn of_clients() {
     check(
         "4e4b0201001100030a1402011b5800000102030405060708000000000000111209090909090909090909090909090909\
 000000000000000000000005636f6c6f72",
         |out| {
-            Get {
-                keyspace: KEYSPACE,
-                op: OP,
-                digest: DIGEST,
-                reply_to: REPLY_TO,
-                forwarded: None,
-                key: b"color",
-            }
-            .encode(out);
+            get(None).encode(out);
         },
     );
     check(
         "4e4b0210001100030a1402011b580000010203040506070800000000000011120909090909090909\
          0909090909090909000700010000000500060005636f6c6f72",
         |out| {
-            let forwarded = Some((PARTITION, Epoch(5), NodeId(6)));
-            Get { keyspace: KEYSPACE, op: OP, digest: DIGEST, reply_to: REPLY_TO, forwarded, key: b"color" }
-                .encode(out);
+            get(Some((PARTITION, Epoch(5), NodeId(6)))).encode(out);
         },
     );
     check(

@@ -145,6 +145,11 @@ pub(crate) enum Exchange {
 }
 
 impl Exchange {
+    /// Whether zeros at the end of its datagram are of use: of a get that any consistent replica answers.
+    pub(crate) fn may_be_lengthened(&self) -> bool {
+        matches!(self, Self::Multicast(exchange) if exchange.is_get())
+    }
+
     /// Of a request; fails if the protocol has no way to do that.
     pub(crate) fn new(
         replication: Replication,

@@ -83,7 +83,7 @@ impl MulticastExchange {
         buffers.vnode = digest.vnode();
         match *request {
             Request::Get { key } => {
-                Get { keyspace, op, digest, reply_to: None, forwarded: None, key }
+                Get { keyspace, op, digest, reply_to: None, forwarded: None, key, padding: 0 }
                     .encode(&mut buffers.datagram);
                 buffers.to = to.unicast_address(&digest);
                 Round::Read
@@ -144,7 +144,7 @@ impl MulticastExchange {
             Status::Expired => Step::Forgotten,
             _ => {
                 buffers.set_value(reply.value.unwrap_or_default());
-                Step::Done(summary(reply))
+                Step::Done(summary(reply, self.kind))
             }
         }
     }
@@ -197,7 +197,7 @@ impl MulticastExchange {
 const LISTED: Summary =
     Summary { outcome: Outcome::Done, version: OpId::NONE, expiry_ms: 0, integer: 0, has_value: true };
 
-fn summary(reply: &Reply<'_>) -> Result<Summary, OperationError> {
+fn summary(reply: &Reply<'_>, kind: Kind) -> Result<Summary, OperationError> {
     let outcome = match reply.status {
         Status::NotFound => Outcome::NotFound,
         Status::ConditionFailed => Outcome::ConditionFailed,
@@ -207,7 +207,8 @@ fn summary(reply: &Reply<'_>) -> Result<Summary, OperationError> {
         outcome,
         version: reply.version,
         expiry_ms: reply.expiry_ms,
-        integer: reply.integer,
+        // Of a get it is for whoever sends the next one.
+        integer: if kind == Kind::Get { 0 } else { reply.integer },
         has_value: reply.value.is_some(),
     })
 }

@@ -103,7 +103,8 @@ fn payload(number: u64, random: &mut Random) -> Vec<u8> {
     let (key, keyspace, digest, partition) = key(number);
     let op = OpId { client: ClientId(77), sequence: 1 + random.below(1 << 40) };
     let mut payload = Vec::new();
-    Get { keyspace, op, digest, reply_to: None, forwarded: None, key: &key }.encode(&mut payload);
+    let padding = if random.below(4) == 0 { 0 } else { random.below(1_100) as usize };
+    Get { keyspace, op, digest, reply_to: None, forwarded: None, key: &key, padding }.encode(&mut payload);
     if random.below(3) > 0 {
         leave_room(&mut payload);
         let other = PartitionId(9);
@@ -150,7 +151,8 @@ impl Run {
                 self.table.grant(&mut self.memory, &grants);
             }
             _ => {
-                let value = vec![self.random.below(256) as u8; self.random.below(90) as usize];
+                let length_max = if self.random.below(4) == 0 { 1_025 } else { 90 };
+                let value = vec![self.random.below(256) as u8; self.random.below(length_max) as usize];
                 let version = OpId { client: ClientId(1), sequence: 1 + self.random.below(1000) };
                 let value = (self.random.below(5) > 0).then_some(&value[..]);
                 let mut bytes = Vec::new();
@@ -181,12 +183,14 @@ impl Run {
         Some(match outcome {
             Outcome::Answer(body) => {
                 let reply = lookup.asked().reply(&body);
-                (if reply.len() > payload.len() { 6 } else { 0 }, reply)
+                assert!(reply.len() <= payload.len(), "no longer than the get");
+                (0, reply)
             }
             Outcome::Up(Miss::Absent) => (1, Vec::new()),
             Outcome::Up(Miss::Closed) => (2, Vec::new()),
             Outcome::Up(Miss::Lease) => (3, Vec::new()),
             Outcome::Up(Miss::Chain) => (4, Vec::new()),
+            Outcome::Up(Miss::Room) => (6, Vec::new()),
             Outcome::Up(Miss::Changed) => unreachable!("nobody writes meanwhile"),
         })
     }

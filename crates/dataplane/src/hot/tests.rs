@@ -123,7 +123,7 @@ fn op() -> OpId {
 }
 
 fn get(key: &[u8]) -> Get<'_> {
-    Get { keyspace: KEYSPACE, op: op(), digest: DIGEST, reply_to: None, forwarded: None, key }
+    Get { keyspace: KEYSPACE, op: op(), digest: DIGEST, reply_to: None, forwarded: None, key, padding: 0 }
 }
 
 fn put(key: &[u8]) -> Update<'_> {

@@ -243,6 +243,9 @@ pub(crate) struct NodeSection {
     /// Microseconds for which the node looks again, letting others run, before it sleeps.
     #[serde(default = "NodeSection::linger_us")]
     pub(crate) linger_us: u64,
+    /// Memory for gets that the kernel answers, in MiB; 0: it answers none.
+    #[serde(default = "NodeSection::kernel_get_mib")]
+    pub(crate) kernel_get_mib: u32,
     /// How fast it copies what it lacks, in MiB a second over all partitions; 0: as fast as it goes.
     #[serde(default = "NodeSection::copy_mib_per_second")]
     pub(crate) copy_mib_per_second: u64,
@@ -259,6 +262,11 @@ impl NodeSection {
     /// The default of the field.
     pub(crate) fn copy_mib_per_second() -> u64 {
         nicekv_node::Timing::default().copy_bytes_per_second >> 20
+    }
+
+    /// The default of the field.
+    pub(crate) fn kernel_get_mib() -> u32 {
+        16
     }
 
     /// The default of the field.

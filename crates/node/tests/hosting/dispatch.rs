@@ -22,7 +22,7 @@ fn op(sequence: u64) -> OpId {
 
 fn get(key: &[u8]) -> Get<'_> {
     let digest = key_digest(key);
-    Get { keyspace: KeyspaceId::DEFAULT, op: op(1), digest, reply_to: None, forwarded: None, key }
+    Get { keyspace: KeyspaceId::DEFAULT, op: op(1), digest, reply_to: None, forwarded: None, key, padding: 0 }
 }
 
 /// Of a client.

@@ -247,6 +247,7 @@ impl Node {
             storage: 9,
             internal_client: ClientId::new(1, 1),
             hash_seed: 1,
+            tells_visibility: false,
             timing,
         });
         Self { core, now: Now { boot_ns: 10_000_000_000, unix_ms: 1_000_000 } }

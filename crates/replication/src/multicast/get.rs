@@ -90,6 +90,7 @@ impl Partition {
             reply_to: Some(get.reply_to),
             forwarded: Some((self.id(), self.membership.epoch, host.config.node)),
             key,
+            padding: 0,
         };
         host.outbox.send(to, |out| forwarded.encode(out));
     }
@@ -155,6 +156,7 @@ impl Partition {
             }
             _ => Reply::bare(get.op, Status::NotFound),
         };
+        let reply = Reply { integer: host.visibility.useful_length(&reply), ..reply };
         host.trace.note(now, get.op, Step::Answered(reply.status));
         host.reply(Some(get.reply_to), &reply);
     }

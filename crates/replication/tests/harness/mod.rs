@@ -56,6 +56,7 @@ fn config(timing: Timing) -> NodeConfig {
         storage: 1,
         internal_client: ClientId::new(1, 1),
         hash_seed: 1,
+        tells_visibility: false,
         timing: Timing { usage_interval: Duration::ZERO, sources_interval: Duration::ZERO, ..timing },
     }
 }
@@ -310,6 +311,7 @@ impl Node {
             reply_to: None,
             forwarded: None,
             key,
+            padding: 0,
         };
         answer(&self.receive(CLIENT, |out| get.encode(out)))
     }

@@ -247,7 +247,7 @@ impl Member {
 
     pub(crate) fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         let (op, digest, keyspace) = (self.next_op(), key_digest(key), KeyspaceId::DEFAULT);
-        let get = Get { keyspace, op, digest, reply_to: None, forwarded: None, key };
+        let get = Get { keyspace, op, digest, reply_to: None, forwarded: None, key, padding: 0 };
         answer(&self.receive(CLIENT, |out| get.encode(out)))?.1
     }
 

@@ -55,7 +55,8 @@ fn get(out: &mut Vec<u8>) -> Option<SocketAddrV4> {
     let (op, key) = (OpId { client: CLIENT, sequence: 1 }, b"color".as_slice());
     let digest = key_digest(key);
     out.clear();
-    Get { keyspace: KeyspaceId::DEFAULT, op, digest, reply_to: None, forwarded: None, key }.encode(out);
+    Get { keyspace: KeyspaceId::DEFAULT, op, digest, reply_to: None, forwarded: None, key, padding: 0 }
+        .encode(out);
     Some(SocketAddrV4::new(Ipv4Addr::new(10, 10, 0, 7), 7400))
 }
 

@@ -177,8 +177,16 @@ mod tests {
         let mut bytes = Vec::new();
         let op = OpId { client: ClientId(client), sequence: 3 };
         let digest = nicekv_placement::key_digest(b"k");
-        Get { keyspace: KeyspaceId::DEFAULT, op, digest, forwarded: None, reply_to: None, key: b"k" }
-            .encode(&mut bytes);
+        Get {
+            keyspace: KeyspaceId::DEFAULT,
+            op,
+            digest,
+            forwarded: None,
+            reply_to: None,
+            key: b"k",
+            padding: 0,
+        }
+        .encode(&mut bytes);
         bytes
     }
 

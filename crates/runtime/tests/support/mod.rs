@@ -129,6 +129,7 @@ impl Cluster {
             storage: 0,
             internal_client: new_client_id().unwrap(),
             hash_seed: 1,
+            tells_visibility: false,
             timing: ReplicaTiming::default(),
         };
         let (waker, directory) =

@@ -39,8 +39,16 @@ impl World {
         let mut bytes = Vec::new();
         match &self.script[client] {
             Call::Get => {
-                Get { keyspace: KeyspaceId::DEFAULT, op, digest, reply_to, forwarded: None, key: KEY }
-                    .encode(&mut bytes);
+                Get {
+                    keyspace: KeyspaceId::DEFAULT,
+                    op,
+                    digest,
+                    reply_to,
+                    forwarded: None,
+                    key: KEY,
+                    padding: 0,
+                }
+                .encode(&mut bytes);
                 self.messages.insert(Message::new(target, bytes.as_slice().into()));
             }
             Call::Update(Action::Update { condition, return_old, change, .. }) => {

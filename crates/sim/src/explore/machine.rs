@@ -65,6 +65,7 @@ impl Machine {
             storage: 1,
             internal_client: ClientId(index as u64 + 1),
             hash_seed: 7,
+            tells_visibility: false,
             timing,
         });
         if let Some(plant) = plant {

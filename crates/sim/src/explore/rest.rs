@@ -87,6 +87,7 @@ fn read(world: &mut World, index: usize) -> Result<checker::Call, String> {
         reply_to: Some(READER),
         forwarded: None,
         key: KEY,
+        padding: 0,
     }
     .encode(&mut bytes);
     let mut machine = (*world.machines[index]).clone();

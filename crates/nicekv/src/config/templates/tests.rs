@@ -107,7 +107,14 @@ fn every_field_that_a_role_reads_is_there() {
     let by_load = &["balancing", "partition_keys", "partition_bytes"][..];
     let of_cluster = &["replicas", "replication", "write_set", "partition_bits", "clients"][..];
     let others = &["metadata", "nodes", "gateways", "timing"][..];
-    let own = &["data_directory", "coordinates", "copy_mib_per_second", "linger_us", "metrics"][..];
+    let own = &[
+        "data_directory",
+        "coordinates",
+        "copy_mib_per_second",
+        "kernel_get_mib",
+        "linger_us",
+        "metrics",
+    ][..];
     // And what it does not read.
     fn all<'a>(template: Template, unread: &[&[&'a str]]) -> (Template, Vec<&'a str>) {
         (template, unread.concat())

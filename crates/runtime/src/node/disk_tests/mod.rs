@@ -70,6 +70,7 @@ impl Machine {
             storage: 0,
             internal_client: ClientId::new(1, self.id.into()),
             hash_seed: 1,
+            tells_visibility: false,
             timing: Timing {
                 heartbeat: self.heartbeat,
                 scrub_interval: Duration::from_secs(if self.scrubs { 3600 } else { 0 }),
@@ -174,7 +175,8 @@ fn get_datagram(key: &[u8], sequence: u64, reply_to: SocketAddrV4) -> Vec<u8> {
     let op = OpId { client: ClientId::new(2, 2), sequence };
     let (digest, keyspace) = (key_digest(key), KeyspaceId::DEFAULT);
     let mut bytes = Vec::new();
-    Get { keyspace, op, digest, reply_to: Some(reply_to), forwarded: None, key }.encode(&mut bytes);
+    Get { keyspace, op, digest, reply_to: Some(reply_to), forwarded: None, key, padding: 0 }
+        .encode(&mut bytes);
     bytes
 }
 

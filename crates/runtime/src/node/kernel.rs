@@ -1,0 +1,59 @@
+//! Gets that the node's kernel answers: what the core tells is written where the program reads it, before anything leaves (G1, G3).
+
+use nicekv_kernel_gets::{Grant, Outcomes, Program, Size, Table};
+use nicekv_replication::Replica;
+use nicekv_wire::{Duration, Now};
+
+/// Between two looks at leases, which are longer by far.
+const LEASE_LOOK: Duration = Duration::from_millis(10);
+
+/// How gets in the kernel go.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KernelObservation {
+    /// How gets have ended so far, by [`nicekv_kernel_gets::OUTCOMES`].
+    pub outcomes: Outcomes,
+    /// Keys that have an entry.
+    pub entries: usize,
+    /// How often an open entry was closed.
+    pub closes: u64,
+}
+
+/// See the module.
+pub(super) struct Kernel {
+    table: Table,
+    program: Box<dyn Program + Send>,
+    /// Of the core, when it was last asked what it serves.
+    epochs: u64,
+    look_at_ns: u64,
+}
+
+impl Kernel {
+    pub(super) fn new(program: Box<dyn Program + Send>, size: Size) -> Self {
+        Self { table: Table::new(size), program, epochs: 0, look_at_ns: 0 }
+    }
+
+    /// To be called before a datagram or a frame leaves.
+    pub(super) fn catch_up(&mut self, now: Now, core: &mut Replica) {
+        while let Some(shift) = core.poll_visibility() {
+            self.table.take(&mut self.program, shift, |partition, key| core.named(partition, key));
+        }
+        let epochs = core.epochs_told();
+        if epochs == self.epochs && now.boot_ns < self.look_at_ns {
+            return;
+        }
+        (self.epochs, self.look_at_ns) = (epochs, now.after(LEASE_LOOK));
+        for (partition, gets) in self.table.hits(&self.program) {
+            core.count_gets_elsewhere(partition, gets);
+        }
+        let grants: Vec<_> = core
+            .served_elsewhere()
+            .map(|(partition, until_ns, chain)| Grant { partition, until_ns, chain })
+            .collect();
+        self.table.grant(&mut self.program, &grants);
+    }
+
+    pub(super) fn observe(&self) -> KernelObservation {
+        let outcomes = self.program.outcomes().unwrap_or_default();
+        KernelObservation { outcomes, entries: self.table.len(), closes: self.table.closes }
+    }
+}
