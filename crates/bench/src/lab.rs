@@ -75,18 +75,18 @@ pub(crate) struct LabPlan<'a> {
     pub(crate) directory: &'a Path,
     /// What else `nicekv lab up` is told.
     pub(crate) further: &'a [&'a str],
-    /// Labs with other networks are up at the same time.
-    pub(crate) has_neighbours: bool,
+    /// What tells it from others that are up at the same time.
+    pub(crate) apart: Option<&'a str>,
 }
 
 impl<'a> LabPlan<'a> {
     /// Alone, and with nothing special.
     pub(crate) fn new(size: Size, engine: Engine, network: Network, directory: &'a Path) -> Self {
-        Self { size, engine, network, directory, further: &[], has_neighbours: false }
+        Self { size, engine, network, directory, further: &[], apart: None }
     }
 
     fn name(&self) -> String {
-        if self.has_neighbours { format!("{NAME}-{}", self.network.name()) } else { NAME.into() }
+        self.apart.map_or_else(|| NAME.into(), |apart| format!("{NAME}-{apart}"))
     }
 }
 

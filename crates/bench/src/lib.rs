@@ -7,7 +7,7 @@
 //!   outage ─▶ lab ─▶ load::paced ─▶ statistics
 //!   profile ─▶ lab ─▶ load::native, cost
 //!   redis-benchmark ─▶ `nicekv up`, or a lab's gateway, redis_server ─▶ redis-benchmark, load::redis ─▶ statistics ─▶ report
-//!   chains ─▶ lab ─▶ load::native ─▶ statistics ─▶ report
+//!   chains, kernel-gets ─▶ lab ─▶ load::native ─▶ statistics ─▶ report
 //!   overload ─▶ lab ─▶ load::open ─▶ statistics
 //!   scans ─▶ lab, redis_server ─▶ load::driver ─▶ statistics ─▶ report
 //!   turbokv-… ─▶ lab ─▶ turbokv::load ─▶ statistics ─▶ report
@@ -29,6 +29,7 @@ mod cost;
 mod curves;
 mod error;
 mod etcd_server;
+mod kernel_gets;
 mod keyspace;
 mod kvswitch;
 mod lab;
@@ -51,6 +52,7 @@ mod zipf;
 
 pub use chains::ChainsArguments;
 pub use error::BenchError;
+pub use kernel_gets::KernelGetsArguments;
 pub use kvswitch::KvswitchArguments;
 pub use outage::OutageArguments;
 pub use overload::OverloadArguments;
@@ -77,6 +79,8 @@ pub enum BenchCommand {
     RedisBenchmark(RedisBenchmarkArguments),
     /// Compare durable puts along chains with puts by multicast; needs root
     Chains(ChainsArguments),
+    /// Compare gets and puts of nodes whose kernels answer gets with those of nodes whose processes do; needs root
+    KernelGets(KernelGetsArguments),
     /// Ask a lab for more than it can do: what is answered, and what is sent twice; needs root
     Overload(OverloadArguments),
     /// Compare a switch in the kernel with every table full and with next to nothing in them, at XDP and at tc; needs root
@@ -117,6 +121,7 @@ pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
         BenchCommand::Profile(arguments) => profile::run(arguments),
         BenchCommand::RedisBenchmark(arguments) => redis_benchmark::run(arguments),
         BenchCommand::Chains(arguments) => chains::run(arguments),
+        BenchCommand::KernelGets(arguments) => kernel_gets::run(arguments),
         BenchCommand::Overload(arguments) => overload::run(arguments),
         BenchCommand::Tables(arguments) => tables::run(arguments),
         BenchCommand::Scans(arguments) => scans::run(arguments),

@@ -156,7 +156,7 @@ impl Bench<'_> {
             eprintln!("starting a lab of {NODES} nodes, {} engine, {}", engine.name(), network.name());
             let size = Size { nodes: NODES, replicas: NODES };
             let alone = LabPlan::new(size, engine, network, self.directory.path());
-            let lab = Lab::up(&LabPlan { has_neighbours: true, ..alone });
+            let lab = Lab::up(&LabPlan { apart: Some(network.name()), ..alone });
             if self.stop.is_stopped() { Err(BenchError::Interrupted) } else { Ok((network, lab?)) }
         };
         self.arguments.networks().into_iter().map(lab).collect()

@@ -63,6 +63,7 @@ struct scratch {
 	__u32 bytes;
 	__u32 key_bytes;
 	__u32 has_chain;
+	__u32 source;
 	__u32 reply_bytes;
 };
 
@@ -81,6 +82,20 @@ struct {
 	__type(value, struct entry);
 	__uint(max_entries, 1);
 } entries SEC(".maps");
+
+/* A client that asks at a gate: both in one word, the gate's number above, plus one. */
+struct source {
+	__u64 name;
+	__u64 gets;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct source);
+	__uint(max_entries, NICEKV_GETS_SOURCES);
+} sources SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -255,6 +270,33 @@ __noinline int copy_body(__u32 at, __u32 body_bytes)
 	return 0;
 }
 
+/* Who asks is counted as far as there are cells. */
+__noinline int count_source(__u32 number)
+{
+	struct scratch *s = scratch_of_cpu();
+	__u64 name;
+	__u32 first;
+
+	if (!s)
+		return 0;
+	name = ((__u64)number + 1) << 32 | s->source;
+	first = (name * NICEKV_GETS_MULTIPLIER) >> 32;
+	for (__u32 place = 0; place < NICEKV_GETS_SOURCE_PLACES; place++) {
+		__u32 at = (first + place) % NICEKV_GETS_SOURCES;
+		struct source *source = bpf_map_lookup_elem(&sources, &at);
+
+		if (!source)
+			break;
+		if (!load(&source->name))
+			__sync_val_compare_and_swap(&source->name, 0, name);
+		if (load(&source->name) == name) {
+			__sync_fetch_and_add(&source->gets, 1);
+			break;
+		}
+	}
+	return 0;
+}
+
 /* An entry whose version is odd: what becomes of the get. */
 __noinline int answer_from(__u32 at, __u64 version)
 {
@@ -283,6 +325,7 @@ __noinline int answer_from(__u32 at, __u64 version)
 	gate = bpf_map_lookup_elem(&gates, &number);
 	if (gate)
 		__sync_fetch_and_add(&gate->words[NICEKV_GETS_HITS], 1);
+	count_source(number);
 	return NICEKV_GETS_OUTCOME_HIT;
 }
 
@@ -371,8 +414,12 @@ int nicekv_gets(struct __sk_buff *skb)
 	struct udphdr udp;
 	__u64 *counter;
 	__u32 bytes, outcome;
+	__u8 first[4];
 
-	if (!s || !is_ours(skb, &ip, &udp, &bytes))
+	/* Most of what comes to a node is no get: one look. */
+	if (!s || bpf_skb_load_bytes(skb, PAYLOAD_AT, first, sizeof(first)) || first[3] != NICEKV_OPCODE_GET)
+		return TC_NEXT;
+	if (!is_ours(skb, &ip, &udp, &bytes))
 		return TC_NEXT;
 	/* What the compiler knows of these, the verifier does not. */
 	asm volatile("" : "+r"(bytes));
@@ -382,6 +429,7 @@ int nicekv_gets(struct __sk_buff *skb)
 		return TC_NEXT;
 	__builtin_memset(s->request + bytes, 0, 8);
 	s->bytes = bytes;
+	s->source = bpf_ntohl(ip.saddr);
 	if (!read_request())
 		return TC_NEXT;
 	s->now_ns = bpf_ktime_get_boot_ns();

@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code, reason = "the maps are mapped into memory")]
 
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{io, ptr};
@@ -16,7 +16,7 @@ use aya::programs::links::LinkOrder;
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfLoader, Pod};
-use nicekv_kernel_gets::{ENTRY_WORDS, GATE_WORDS, Memory, OUTCOMES, Outcomes, Program, Size, Word};
+use nicekv_kernel_gets::{ENTRY_WORDS, GATE_WORDS, Memory, OUTCOMES, Outcomes, Program, SOURCES, Size, Word};
 
 use crate::error::{KERNEL_ADVICE, PORT_ADVICE, XdpError};
 
@@ -79,9 +79,22 @@ impl Drop for Mapped {
 pub struct SharedWords {
     gates: Mapped,
     entries: Mapped,
+    sources: Mapped,
 }
 
 impl SharedWords {
+    /// See [`Program::take_sources`].
+    pub(crate) fn take_sources(&mut self) -> Vec<(u32, Ipv4Addr, u64)> {
+        let take = |cell| {
+            let name = self.sources.word(cell, 0).load(Ordering::Acquire);
+            let gate = u32::try_from(name >> 32).ok()?.checked_sub(1)?;
+            let gets = self.sources.word(cell, 1).swap(0, Ordering::AcqRel);
+            self.sources.word(cell, 0).store(0, Ordering::Release);
+            Some((gate, Ipv4Addr::from_bits(name as u32), gets))
+        };
+        (0..SOURCES).filter_map(take).collect()
+    }
+
     fn at(&self, at: Word) -> &AtomicU64 {
         match at {
             Word::Gate(gate, word) => self.gates.word(gate, word),
@@ -129,6 +142,10 @@ impl Program for RunningGets {
     fn outcomes(&self) -> Option<Outcomes> {
         self.program.outcomes().ok()
     }
+
+    fn take_sources(&mut self) -> Vec<(u32, Ipv4Addr, u64)> {
+        self.words.take_sources()
+    }
 }
 
 /// The program of a node. Detaches on drop.
@@ -162,10 +179,11 @@ impl KernelGets {
         };
         let gates = shared("gates", size.gates, GATE_WORDS)?;
         let entries = shared("entries", size.entries, ENTRY_WORDS)?;
+        let sources = shared("sources", SOURCES, 2)?;
         program(&mut programs)
             .and_then(SchedClassifier::load)
             .map_err(|error| XdpError::new(format!("load {PROGRAM}"), &error, KERNEL_ADVICE))?;
-        Ok((Self { programs }, SharedWords { gates, entries }))
+        Ok((Self { programs }, SharedWords { gates, entries, sources }))
     }
 
     /// Attaches it to an interface of the caller's network namespace.

@@ -2,6 +2,8 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
 use nicekv_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use nicekv_wire::route::ChainHeader;
 use nicekv_wire::{Header, KeyDigest, KeyspaceId, Reply};
@@ -59,10 +61,19 @@ pub trait Memory {
     }
 }
 
+/// Cells in which the program counts who asks.
+pub const SOURCES: u32 = 2048;
+/// Places that a cell may have.
+const SOURCE_PLACES: u32 = 4;
+
 /// The memory of a program that runs.
 pub trait Program: Memory {
     /// How gets have ended so far, by [`OUTCOMES`](crate::OUTCOMES); none if the kernel does not tell.
     fn outcomes(&self) -> Option<Outcomes>;
+
+    /// Gate, client, and how many of its gets were answered since this was asked last, as far as there were cells (G7). What is answered meanwhile may go
+    /// uncounted.
+    fn take_sources(&mut self) -> Vec<(u32, Ipv4Addr, u64)>;
 }
 
 /// Counts by [`OUTCOMES`](crate::OUTCOMES).
@@ -127,6 +138,8 @@ pub fn c_header() -> String {
         ("HITS", HITS),
         ("GATE_WORDS", GATE_WORDS),
         ("WAYS", WAYS as usize),
+        ("SOURCES", SOURCES as usize),
+        ("SOURCE_PLACES", SOURCE_PLACES as usize),
     ];
     let outcomes = crate::OUTCOMES.iter().enumerate();
     words.iter().for_each(|(name, value)| text.push_str(&format!("#define NICEKV_GETS_{name} {value}\n")));

@@ -9,7 +9,7 @@ use crate::layout::{
 };
 use crate::plant::Plant;
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use foldhash::fast::FixedState;
 use nicekv_node::{Shift, ShiftKind};
@@ -124,17 +124,34 @@ impl Table {
                 }
             }
             ShiftKind::Changed(key, entry) => {
-                let entry = entry.as_deref().and_then(|bytes| Entry::decode(bytes).ok());
-                let may_expire = self.plant == Some(Plant::ExpiringShown);
-                let entry = entry.filter(|entry| entry.expiry_ms == 0 || may_expire);
-                let name = entry.and_then(|_| named(partition, &key));
-                match (entry, name) {
-                    (Some(entry), Some(name)) => self.write(memory, (partition, key), name, &entry),
-                    _ => self.forget(memory, &(partition, key)),
+                // What nobody asks for takes no room.
+                let key = (partition, key);
+                if self.of_key.contains_key(&key) {
+                    self.renew(memory, key, entry.as_deref(), named);
                 }
             }
+            ShiftKind::Read(key, entry) => self.renew(memory, (partition, key), Some(&entry), named),
             ShiftKind::Unknown if self.plant == Some(Plant::VoidKept) => {}
             ShiftKind::Unknown => self.void(memory, partition),
+        }
+    }
+
+    /// The entry of a key is another one, or there is none.
+    fn renew(
+        &mut self,
+        memory: &mut impl Memory,
+        key: Key,
+        entry: Option<&[u8]>,
+        named: impl FnOnce(PartitionId, &[u8]) -> Option<(KeyspaceId, KeyDigest)>,
+    ) {
+        let entry = entry.and_then(|bytes| Entry::decode(bytes).ok());
+        let may_expire = self.plant == Some(Plant::ExpiringShown);
+        // What expires the process answers (G5).
+        let entry = entry.filter(|entry| entry.expiry_ms == 0 || may_expire);
+        let name = entry.and_then(|_| named(key.0, &key.1));
+        match (entry, name) {
+            (Some(entry), Some(name)) => self.write(memory, key, name, &entry),
+            _ => self.forget(memory, &key),
         }
     }
 
@@ -176,6 +193,11 @@ impl Table {
             let hits = counted.wrapping_sub(core::mem::replace(told, counted));
             (hits > 0).then_some((*partition, hits))
         })
+    }
+
+    /// The partitions that have gates, by their numbers.
+    pub fn gates(&self) -> BTreeMap<u32, PartitionId> {
+        self.gates.iter().map(|(partition, gate)| (gate.number, *partition)).collect()
     }
 
     /// The gate of a partition, if there are enough; a new one is shut.

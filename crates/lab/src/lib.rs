@@ -203,6 +203,9 @@ pub struct UpArguments {
     /// Nodes pass on requests to chains that are for others, as where no switch knows keys (TurboKV §1)
     #[arg(long)]
     nodes_coordinate: bool,
+    /// MiB of each node's memory from which its kernel answers gets; 0: none
+    #[arg(long, value_name = "MIB", default_value_t = plan::KERNEL_GET_MIB)]
+    kernel_get_mib: u32,
     /// Where the data are kept, also after `down` [default: below /run, until `down`]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,

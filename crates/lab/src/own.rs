@@ -63,6 +63,7 @@ impl OwnLab {
             keyspaces: further.to_vec(),
             engine: Engine::Durable,
             nodes_coordinate: false,
+            kernel_get_mib: crate::plan::KERNEL_GET_MIB,
             network,
             data_dir: None,
         };

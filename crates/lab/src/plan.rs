@@ -11,6 +11,9 @@ use crate::topology::{
     EDGE_INTERFACE, ETCD_CLIENTS, Host, INTERFACE, RESP, ROUTER, WIRE_PORT, control_of, mac, ports,
 };
 
+/// What a node's kernel has for gets unless it is told otherwise.
+pub(crate) const KERNEL_GET_MIB: u32 = 32;
+
 /// A cluster whose hosts are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -38,6 +41,8 @@ pub struct Plan {
     pub nodes: Vec<PlannedNode>,
     /// Whether nodes pass on requests to chains that are for others (TurboKV §1).
     pub nodes_coordinate: bool,
+    /// Of each node's memory, for gets that its kernel answers.
+    pub kernel_get_mib: u32,
     /// Where the switch works on frames, at each of its ports.
     pub hook: Hook,
     /// The switches, joined by trunks if they are several. On a plain network there are none.
@@ -190,6 +195,7 @@ impl Plan {
             clients: clients_prefix(gateways.len(), replicas),
             nodes: ports(hosts).filter_map(node).collect(),
             nodes_coordinate: false,
+            kernel_get_mib: KERNEL_GET_MIB,
             hook: Hook::default().on_veth(),
             switches: planned_switches(layout, hosts, kept),
             edges: ports(hosts).filter_map(edge).collect(),

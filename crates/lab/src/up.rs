@@ -265,6 +265,7 @@ fn create_files(
         keyspaces: keyspaces(arguments)?,
         hook: state.switch,
         nodes_coordinate: arguments.nodes_coordinate,
+        kernel_get_mib: arguments.kernel_get_mib,
         ..Plan::new(
             &hosts,
             state.layout(),

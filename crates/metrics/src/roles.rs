@@ -123,12 +123,11 @@ fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
         samples.set(&NODE_RECORDS, &[name], log.records);
         samples.set(&NODE_SEGMENTS, &[name], log.segments as u64);
     }
-    if let Some(kernel) = kernel {
-        samples.set(&NODE_KERNEL_ENTRIES, &[name], kernel.entries as u64);
-        samples.set(&NODE_KERNEL_CLOSES, &[name], kernel.closes);
-        for (outcome, count) in OUTCOMES.iter().zip(kernel.outcomes) {
-            samples.set(&NODE_KERNEL_GETS, &[name, outcome], count);
-        }
+    let kernel = kernel.unwrap_or_default();
+    samples.set(&NODE_KERNEL_ENTRIES, &[name], kernel.entries as u64);
+    samples.set(&NODE_KERNEL_CLOSES, &[name], kernel.closes);
+    for (outcome, count) in OUTCOMES.iter().zip(kernel.outcomes) {
+        samples.set(&NODE_KERNEL_GETS, &[name, outcome], count);
     }
     for (outcome, count) in outcomes(datagrams) {
         samples.set(&NODE_DATAGRAMS, &[name, outcome], count);

@@ -43,7 +43,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         data_directory: directory(&node.name),
         spare: node.is_spare,
         metrics: Some(metrics(node.address)),
-        kernel_get_mib: NodeSection::kernel_get_mib(),
+        kernel_get_mib: plan.kernel_get_mib,
         copy_mib_per_second: NodeSection::copy_mib_per_second(),
         linger_us: NodeSection::linger_us(),
         coordinates: plan.nodes_coordinate,

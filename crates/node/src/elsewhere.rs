@@ -5,6 +5,7 @@ use crate::membership::Membership;
 use crate::node_core::NodeCore;
 use crate::protocol::Protocol;
 use crate::status::Standing;
+use core::net::Ipv4Addr;
 use nicekv_wire::route::ChainHeader;
 use nicekv_wire::{KeyDigest, KeyspaceId, PartitionId};
 
@@ -39,6 +40,11 @@ impl<P: Protocol> NodeCore<P> {
         let Some(slot) = self.partitions.slot(partition) else { return };
         self.host.counters.gets += gets;
         self.usage.note_gets(self.partitions[slot].membership(), gets);
+    }
+
+    /// So many of them, at most, a client asked for.
+    pub fn count_source_elsewhere(&mut self, partition: PartitionId, source: Ipv4Addr, gets: u64) {
+        self.sources.note(partition, source, u32::try_from(gets).unwrap_or(u32::MAX));
     }
 
     /// Counts what [`Self::served_elsewhere`] may get shorter by: to be asked for, if this is another number, before a datagram is polled.

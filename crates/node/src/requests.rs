@@ -94,7 +94,7 @@ impl<P: Protocol> NodeCore<P> {
             if let Request::Get(get) = &request
                 && get.forwarded.is_none()
             {
-                self.sources.note(membership.partition, *header.reply_to.unwrap_or(from).ip());
+                self.sources.note(membership.partition, *header.reply_to.unwrap_or(from).ip(), 1);
             }
             let (id, value) = (membership.partition, asked_value(&request));
             if let Some(value) = value {

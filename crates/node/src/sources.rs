@@ -42,8 +42,8 @@ impl SourceCounts {
         Self { cells, ..Self::default() }
     }
 
-    /// A client has asked this node.
-    pub(crate) fn note(&mut self, partition: PartitionId, source: Ipv4Addr) {
+    /// A client has asked this node so often.
+    pub(crate) fn note(&mut self, partition: PartitionId, source: Ipv4Addr, gets: u32) {
         if self.cells.is_empty() {
             return;
         }
@@ -52,11 +52,11 @@ impl SourceCounts {
         for step in 0..PLACES {
             let cell = &mut self.cells[(first + step) % CELLS];
             if cell.gets == 0 {
-                *cell = SourceGets { partition, source, gets: 1 };
+                *cell = SourceGets { partition, source, gets };
                 return;
             }
             if (cell.partition, cell.source) == (partition, source) {
-                cell.gets = cell.gets.saturating_add(1);
+                cell.gets = cell.gets.saturating_add(gets);
                 return;
             }
         }
@@ -116,7 +116,7 @@ mod tests {
     fn the_most_asked_are_told_first_and_all_once() {
         let mut counts = SourceCounts::new(true);
         for source in 1..=150u32 {
-            (0..source).for_each(|_| counts.note(PartitionId(source % 3), Ipv4Addr::from(source)));
+            (0..source).for_each(|_| counts.note(PartitionId(source % 3), Ipv4Addr::from(source), 1));
         }
         counts.turn();
         let (first, second, third) = (counts.take(), counts.take(), counts.take());
@@ -132,15 +132,15 @@ mod tests {
     fn memory_is_bounded_and_who_asks_often_is_counted() {
         let mut counts = SourceCounts::new(true);
         for _ in 0..1_000 {
-            counts.note(PartitionId(7), Ipv4Addr::new(10, 20, 2, 1));
+            counts.note(PartitionId(7), Ipv4Addr::new(10, 20, 2, 1), 1);
         }
-        (0..100_000u32).for_each(|source| counts.note(PartitionId(1), Ipv4Addr::from(source)));
+        (0..100_000u32).for_each(|source| counts.note(PartitionId(1), Ipv4Addr::from(source), 1));
         assert_eq!(counts.cells.len(), CELLS);
         counts.turn();
         assert_eq!(counts.untold.len(), TOLD_MAX);
         assert_eq!(counts.take()[0].gets, 1_000);
         // Whoever is told of a second time is told of the second interval.
-        counts.note(PartitionId(1), Ipv4Addr::from(5));
+        counts.note(PartitionId(1), Ipv4Addr::from(5), 1);
         counts.turn();
         assert_eq!(counts.take(), [SourceGets { partition: PartitionId(1), source: 5, gets: 1 }]);
     }
@@ -150,12 +150,12 @@ mod tests {
         let mut counts = SourceCounts::new(true);
         let cells = (0..64).flat_map(|partition| (1..=16).map(move |client| (partition, client)));
         cells.clone().for_each(|(partition, client)| {
-            counts.note(PartitionId(partition), Ipv4Addr::new(10, 20, 2, client));
+            counts.note(PartitionId(partition), Ipv4Addr::new(10, 20, 2, client), 1);
         });
         let counted = counts.cells.iter().filter(|cell| cell.gets == 1).count();
         assert!(counted * 100 >= cells.count() * 95, "{counted}");
         let mut none = SourceCounts::new(false);
-        none.note(PartitionId(1), Ipv4Addr::LOCALHOST);
+        none.note(PartitionId(1), Ipv4Addr::LOCALHOST, 1);
         none.turn();
         assert_eq!(none.take(), []);
     }

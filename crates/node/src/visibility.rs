@@ -4,14 +4,15 @@
 //! entries outside of the core, to answer gets without asking it, is told before anybody else learns of a change:
 //!
 //! ```text
+//!   get:      Read(k, entry) ──▶ reply leaves
 //!   put:      Locked(k) ──▶ ack leaves … Changed(k, entry) ─▶ Unlocked(k) ──▶ reply, decision leave
 //!   removal:  Unknown ──▶ acknowledgement of the epoch leaves
 //! ```
 //!
-//! The rules of whoever listens: an entry is *open* if it is the last one that was told of its key since `Unknown`, and the key is not
-//! locked; `Locked` and `Unlocked` of a key come in turn, also across epochs. All effects are taken before the next datagram leaves
-//! (`NodeCore::poll_visibility` before `poll_transmit`). A key's entry is told when it changes, and when a get was answered with it. Besides an open entry it takes what any get takes: the standing of a serving
-//! member and the lease (R12); and an entry that expires is the primary's business (R11).
+//! The rules of whoever listens: an entry begins with `Read`, when no op locks its key; what is told of keys without one means nothing. An entry is
+//! *open* if it is the last one that was told of its key since `Unknown`, and the key is not locked; a key is not locked twice in turn. All effects are
+//! taken before the next datagram leaves (`NodeCore::poll_visibility` before `poll_transmit`). Besides an open entry it takes what any get takes: the
+//! standing of a serving member and the lease (R12); and an entry that expires is the primary's business (R11).
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -37,6 +38,8 @@ pub enum ShiftKind {
     Locked(Box<[u8]>),
     /// The key's entry is another one, encoded as [`Entry`]; `None`: it has none. Shown when the key is not locked.
     Changed(Box<[u8]>, Option<Vec<u8>>),
+    /// A get was answered with the key's entry, which is this one, and no op locks the key.
+    Read(Box<[u8]>, Vec<u8>),
     /// No op locks the key any more.
     Unlocked(Box<[u8]>),
     /// All entries that were told are void; locks stay.
@@ -45,6 +48,12 @@ pub enum ShiftKind {
 
 /// Counters of changes; keys share them.
 const CHANGES: usize = 1024;
+/// Marks of what was read and told; keys share them.
+const TOLD: usize = 8192;
+/// Bits of keys that gets have asked for; keys share them.
+const ASKED: usize = 1 << 16;
+/// Of what was told already, every so manieth read is told again: whoever listens may have dropped it.
+const TOLD_AGAIN: u32 = 64;
 
 /// See the module. Nothing is kept unless somebody listens.
 #[derive(Clone, Default)]
@@ -54,6 +63,11 @@ pub struct Visibility {
     changes: Vec<u64>,
     /// How often all may have.
     unknowns: u64,
+    /// By the hash of a key: the hash of what was last told of it.
+    told: Vec<u64>,
+    reads: u32,
+    /// A bit by the hash of a key: set once a get was answered with its entry.
+    asked: Vec<u64>,
     /// How often the node was told of an epoch.
     pub(crate) epochs: u64,
 }
@@ -66,16 +80,18 @@ impl Visibility {
     /// Somebody listens from now on, and takes every effect.
     pub(crate) fn tell(&mut self) {
         self.changes.resize(CHANGES, 0);
+        self.told.resize(TOLD, 0);
+        self.asked.resize(ASKED / 64, 0);
     }
 
-    fn cell(partition: PartitionId, key: &[u8]) -> usize {
-        FixedState::with_seed(0).hash_one((partition, key)) as usize % CHANGES
+    fn hash(partition: PartitionId, key: &[u8]) -> usize {
+        FixedState::with_seed(0).hash_one((partition, key)) as usize
     }
 
     /// Of this key, so far; to be given to [`Self::read`].
     pub fn changes(&self, partition: PartitionId, key: &[u8]) -> Changes {
         match self.is_told() {
-            true => Changes(self.changes[Self::cell(partition, key)] + self.unknowns),
+            true => Changes(self.changes[Self::hash(partition, key) % CHANGES] + self.unknowns),
             false => Changes(0),
         }
     }
@@ -92,15 +108,31 @@ impl Visibility {
 
     fn count(&mut self, partition: PartitionId, key: &[u8]) {
         if self.is_told() {
-            self.changes[Self::cell(partition, key)] += 1;
+            self.changes[Self::hash(partition, key) % CHANGES] += 1;
         }
     }
 
-    /// What was read of the key, after so many changes, is told unless there was another one since.
+    /// What was read of the key, which no op locks now, after so many changes, is told unless there was another one since.
     pub fn read(&mut self, partition: PartitionId, key: &[u8], entry: &Entry<'_>, after: Changes) {
-        if self.is_told() && self.changes(partition, key) == after {
-            self.tell_entry(partition, key, Some(entry));
+        if self.is_told() && self.changes(partition, key) == after && !self.was_told(partition, key, entry) {
+            let bit = Self::hash(partition, key) % ASKED;
+            self.asked[bit / 64] |= 1 << (bit % 64);
+            self.push(partition, || ShiftKind::Read(key.into(), encoded(entry)));
         }
+    }
+
+    /// Whether this entry of the key, or one that cannot be told from it, was told of late.
+    fn was_told(&mut self, partition: PartitionId, key: &[u8], entry: &Entry<'_>) -> bool {
+        let hash = FixedState::with_seed(1).hash_one((
+            partition,
+            key,
+            entry.version.client.0,
+            entry.version.sequence,
+            self.unknowns,
+        ));
+        let place = &mut self.told[Self::hash(partition, key) % TOLD];
+        self.reads = self.reads.wrapping_add(1);
+        core::mem::replace(place, hash) == hash && !self.reads.is_multiple_of(TOLD_AGAIN)
     }
 
     fn push(&mut self, partition: PartitionId, kind: impl FnOnce() -> ShiftKind) {
@@ -109,31 +141,30 @@ impl Visibility {
         }
     }
 
+    /// Of a key that nobody has asked for, nothing is told: puts of such keys are to cost next to nothing.
+    fn push_if_asked(&mut self, partition: PartitionId, key: &[u8], kind: impl FnOnce() -> ShiftKind) {
+        if self.is_told() {
+            let bit = Self::hash(partition, key) % ASKED;
+            if self.asked[bit / 64] >> (bit % 64) & 1 == 1 {
+                self.push(partition, kind);
+            }
+        }
+    }
+
     /// See [`ShiftKind::Locked`].
     pub fn locked(&mut self, partition: PartitionId, key: &[u8]) {
-        self.push(partition, || ShiftKind::Locked(key.into()));
+        self.push_if_asked(partition, key, || ShiftKind::Locked(key.into()));
     }
 
     /// See [`ShiftKind::Changed`].
     pub fn changed(&mut self, partition: PartitionId, key: &[u8], entry: Option<&Entry<'_>>) {
         self.count(partition, key);
-        self.tell_entry(partition, key, entry);
-    }
-
-    fn tell_entry(&mut self, partition: PartitionId, key: &[u8], entry: Option<&Entry<'_>>) {
-        self.push(partition, || {
-            let encoded = entry.map(|entry| {
-                let mut bytes = Vec::new();
-                entry.append(&mut bytes);
-                bytes
-            });
-            ShiftKind::Changed(key.into(), encoded)
-        });
+        self.push_if_asked(partition, key, || ShiftKind::Changed(key.into(), entry.map(encoded)));
     }
 
     /// See [`ShiftKind::Unlocked`].
     pub fn unlocked(&mut self, partition: PartitionId, key: &[u8]) {
-        self.push(partition, || ShiftKind::Unlocked(key.into()));
+        self.push_if_asked(partition, key, || ShiftKind::Unlocked(key.into()));
     }
 
     /// See [`ShiftKind::Unknown`].
@@ -149,4 +180,10 @@ impl Visibility {
     pub(crate) fn is_taken(&self) -> bool {
         self.shifts.is_empty()
     }
+}
+
+fn encoded(entry: &Entry<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    entry.append(&mut bytes);
+    bytes
 }

@@ -8,9 +8,10 @@ use harness::pair::{
 };
 use harness::{CLIENT, Node, answer, update};
 use nicekv_node::ShiftKind;
+use nicekv_placement::key_digest;
 use nicekv_wire::recovery::{RecoverRequest, UndecidedOp};
 use nicekv_wire::replication::Resend;
-use nicekv_wire::{Datagram, Duration, Epoch, OpId, Operation, Status, Term, Update};
+use nicekv_wire::{Datagram, Duration, Epoch, Get, KeyspaceId, OpId, Operation, Status, Term, Update};
 
 #[test]
 fn the_second_op_of_a_key_is_contended_and_stays_so_in_later_epochs() {
@@ -134,15 +135,32 @@ fn nothing_leaves_before_it_is_taken_what_may_be_shown() {
     let mut node = primary();
     node.core.tell_visibility();
     let key = || b"n".as_slice().into();
-    assert_eq!(increment(&mut node, 1), []);
+    // Of what nobody has asked for nothing is told.
+    increment(&mut node, 1);
+    ack(&mut node, 5, 1, false);
+    assert_eq!(node.shifts(), []);
+    let get = Get {
+        keyspace: KeyspaceId::DEFAULT,
+        op: op(9),
+        digest: key_digest(b"n"),
+        reply_to: None,
+        forwarded: None,
+        key: b"n",
+        padding: 0,
+    };
+    assert_eq!(node.receive(CLIENT, |out| get.encode(out)), [], "the answer waits");
+    let stored = node.engine[b"n".as_slice()].clone();
+    assert_eq!(node.shifts(), [ShiftKind::Read(key(), stored)]);
+    node.sent();
+    assert_eq!(increment(&mut node, 2), []);
     assert_eq!(node.shifts(), [ShiftKind::Locked(key())]);
-    assert_eq!(ack(&mut node, 5, 1, false), [], "the reply waits");
+    assert_eq!(ack(&mut node, 5, 2, false), [], "the reply waits");
     let stored = node.engine[b"n".as_slice()].clone();
     assert_eq!(node.shifts(), [ShiftKind::Changed(key(), Some(stored)), ShiftKind::Unlocked(key())]);
     assert_eq!(answer(&node.sent()), Some((Status::Ok, None)));
     // Two ops of a key lock it once.
-    increment(&mut node, 2);
     increment(&mut node, 3);
+    increment(&mut node, 4);
     assert_eq!(node.shifts(), [ShiftKind::Locked(key())]);
     assert_eq!(
         node.assign_members(Term(3), Epoch(6), OTHER, vec![other()]),

@@ -38,9 +38,19 @@ impl Shown {
     pub fn make(&mut self, Shift { partition, kind }: Shift) {
         let is_in_turn = match kind {
             ShiftKind::Locked(key) => self.locked.insert((partition, key)),
-            ShiftKind::Unlocked(key) => self.locked.remove(&(partition, key)),
+            // It may be one that nobody had asked for when it was locked.
+            ShiftKind::Unlocked(key) => {
+                self.locked.remove(&(partition, key));
+                true
+            }
             ShiftKind::Changed(key, entry) => {
-                self.entries.insert((partition, key), entry);
+                if let Some(known) = self.entries.get_mut(&(partition, key)) {
+                    *known = entry;
+                }
+                true
+            }
+            ShiftKind::Read(key, entry) => {
+                self.entries.insert((partition, key), Some(entry));
                 true
             }
             ShiftKind::Unknown => {
@@ -49,7 +59,7 @@ impl Shown {
             }
         };
         if !is_in_turn {
-            self.complain(format!("a key of {partition:?} is locked or unlocked twice in turn"));
+            self.complain(format!("a key of {partition:?} is locked twice in turn"));
         }
     }
 

@@ -157,7 +157,10 @@ impl Run {
                 let value = (self.random.below(5) > 0).then_some(&value[..]);
                 let mut bytes = Vec::new();
                 Entry { index: 1, version, expiry_ms: 0, value }.append(&mut bytes);
-                self.take(number, ShiftKind::Changed(name, Some(bytes)));
+                match self.random.below(3) {
+                    0 => self.take(number, ShiftKind::Changed(name, Some(bytes))),
+                    _ => self.take(number, ShiftKind::Read(name, bytes)),
+                }
             }
         }
     }
@@ -253,6 +256,13 @@ fn the_program_of_gets_ends_as_the_reference_does() {
                 ends[end] += 1;
             }
         }
+        let counted = run.memory.take_sources();
+        let from_client = counted
+            .iter()
+            .all(|(gate, source, gets)| *gate < SIZE.gates && source == CLIENT.ip() && *gets > 0);
+        let sum: u64 = counted.iter().map(|(_, _, gets)| gets).sum();
+        assert!(from_client && sum == ends[0] as u64 && counted.len() > 1, "{counted:?} {ends:?}");
+        assert_eq!(run.memory.take_sources(), [], "taken once");
         println!("{ROUNDS} gets, {damaged} of them damaged: {OUTCOMES:?} {ends:?}");
         assert!(ends.iter().enumerate().all(|(at, count)| at == 5 || *count > 100), "{ends:?}");
     });

@@ -266,7 +266,7 @@ impl NodeSection {
 
     /// The default of the field.
     pub(crate) fn kernel_get_mib() -> u32 {
-        16
+        32
     }
 
     /// The default of the field.

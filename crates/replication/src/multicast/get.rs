@@ -146,7 +146,9 @@ impl Partition {
             return;
         }
         host.counters.gets += 1;
-        if let Some(entry) = &entry {
+        if let Some(entry) = &entry
+            && !self.locks.is_locked(key)
+        {
             host.visibility.read(self.id(), key, entry, changes);
         }
         let reply = match entry {

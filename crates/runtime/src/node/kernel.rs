@@ -6,6 +6,8 @@ use nicekv_wire::{Duration, Now};
 
 /// Between two looks at leases, which are longer by far.
 const LEASE_LOOK: Duration = Duration::from_millis(10);
+/// Between two looks at who asks: a part of the time between two reports.
+const SOURCES_LOOK: Duration = Duration::from_millis(100);
 
 /// How gets in the kernel go.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,11 +27,12 @@ pub(super) struct Kernel {
     /// Of the core, when it was last asked what it serves.
     epochs: u64,
     look_at_ns: u64,
+    sources_at_ns: u64,
 }
 
 impl Kernel {
     pub(super) fn new(program: Box<dyn Program + Send>, size: Size) -> Self {
-        Self { table: Table::new(size), program, epochs: 0, look_at_ns: 0 }
+        Self { table: Table::new(size), program, epochs: 0, look_at_ns: 0, sources_at_ns: 0 }
     }
 
     /// To be called before a datagram or a frame leaves.
@@ -44,6 +47,14 @@ impl Kernel {
         (self.epochs, self.look_at_ns) = (epochs, now.after(LEASE_LOOK));
         for (partition, gets) in self.table.hits(&self.program) {
             core.count_gets_elsewhere(partition, gets);
+        }
+        if now.boot_ns >= self.sources_at_ns {
+            self.sources_at_ns = now.after(SOURCES_LOOK);
+            let gates = self.table.gates();
+            for (gate, source, gets) in self.program.take_sources() {
+                let Some(partition) = gates.get(&gate) else { continue };
+                core.count_source_elsewhere(*partition, source, gets);
+            }
         }
         let grants: Vec<_> = core
             .served_elsewhere()
