@@ -22,12 +22,14 @@ use alloc::vec::Vec;
 use core::mem::{offset_of, size_of};
 
 use nicekv_wire::hot::{Stamp, key_of};
-use nicekv_wire::route::room_for_stamp;
+use nicekv_wire::route::{ROOM_AT, room_for_stamp};
 use nicekv_wire::{HeaderLayout, Opcode, ROOM_STAMP};
 use thiserror::Error;
 
 use crate::plant::Plant;
 use crate::{HostId, HostIndex, HostRole, Ring};
+
+const OPCODE_AT: usize = offset_of!(HeaderLayout, opcode);
 
 /// Hot entries of one switch.
 pub const HOT_CAPACITY: usize = 10_000;
@@ -121,11 +123,15 @@ pub(crate) enum Heat {
     Ends,
 }
 
-/// Whether it has room for a stamp, or is said to a switch: all else costs two comparisons.
+/// Whether it may have room for a stamp, or be said to a switch: all else, of which nobody has looked at the header, costs two comparisons.
 pub(crate) fn is_concerned(payload: &[u8]) -> bool {
-    let said = [Opcode::HotConfirm as u8, Opcode::HotClose as u8];
-    HeaderLayout::peek(payload)
-        .is_some_and(|header| header.room == ROOM_STAMP || said.contains(&header.opcode))
+    const SAID: [u8; 2] = [Opcode::HotConfirm as u8, Opcode::HotClose as u8];
+    has_room_for_stamp(payload) || payload.get(OPCODE_AT).is_some_and(|opcode| SAID.contains(opcode))
+}
+
+/// Whether it may have room for a stamp.
+pub(crate) fn has_room_for_stamp(payload: &[u8]) -> bool {
+    payload.get(ROOM_AT) == Some(&ROOM_STAMP)
 }
 
 impl HotTable {

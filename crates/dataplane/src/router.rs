@@ -27,7 +27,7 @@ use alloc::vec::Vec;
 use nicekv_wire::route::ChainHeader;
 
 use crate::generation::{Generation, Way};
-use crate::hot::{self, Heat};
+use crate::hot::Heat;
 use crate::plant::Plant;
 use crate::registers::Registers;
 use crate::stages::split::{self, Rest};
@@ -233,14 +233,13 @@ impl Router {
         self.hot.change(removed, set, self.current.as_deref().map(|current| &current.hosts))
     }
 
-    /// Fills the room for a stamp. The hop of what does not go its usual way; `None` in it: nowhere.
+    /// Of what is concerned ([`is_concerned`](crate::hot::is_concerned)): fills the room for a stamp. The hop of what does not go its usual way; `None` in it: nowhere.
     pub(crate) fn heat(
         &mut self,
         ring: Ring,
         sender: Option<u16>,
         payload: &mut [u8],
     ) -> Option<Option<Hop>> {
-        hot::is_concerned(payload).then_some(())?;
         let current = self.current.as_deref()?;
         let sender = sender.and_then(|port| current.hosts.at_port(port)).map(|host| host.id);
         match self.hot.process(ring, sender, payload, self.plant) {

@@ -11,8 +11,9 @@
 use core::net::SocketAddrV4;
 
 use nicekv_wire::route::room_of;
-use nicekv_wire::{HeaderLayout, ROOM_STAMP, stamp_reply_to};
+use nicekv_wire::{HeaderLayout, stamp_reply_to};
 
+use crate::hot::{has_room_for_stamp, is_concerned};
 use crate::stages::admit::{self, Ingress};
 use crate::stages::parse::sought;
 use crate::stages::split;
@@ -57,7 +58,9 @@ impl Router {
         if ingress == Ingress::Socket && sender.is_none() {
             stamp_reply_to(payload, from);
         }
-        if let Some(hop) = ring.and_then(|ring| self.heat(ring, sender, payload)) {
+        if is_concerned(payload)
+            && let Some(hop) = ring.and_then(|ring| self.heat(ring, sender, payload))
+        {
             return hop.map_or(Passed::Dropped, Passed::Unicast);
         }
         let pieces = split::pieces_of(payload, self.is_trunk(ingress) && !self.cuts_again());
@@ -154,6 +157,7 @@ impl Router {
 
 /// Whether it has room for a stamp, and goes to a server itself, past the tables.
 fn is_stamped_for_server(hosts: &HostIndex, to: SocketAddrV4, payload: &[u8]) -> bool {
-    hosts.with_ip(to.ip().octets()).is_some_and(|host| host.udp_port == to.port())
-        && HeaderLayout::peek(payload).is_some_and(|header| header.room == ROOM_STAMP)
+    has_room_for_stamp(payload)
+        && HeaderLayout::peek(payload).is_some()
+        && hosts.with_ip(to.ip().octets()).is_some_and(|host| host.udp_port == to.port())
 }
