@@ -1,0 +1,111 @@
+//! Gets that nodes' kernels answer: through processes that stop, die and come back.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use crate::fixture::LabUnderTest;
+use crate::load::{Load, Redis};
+use crate::{PATIENCE, POLL_PAUSE, as_root, inside, partition_of, status};
+
+const NODES: usize = 3;
+const GETS: u64 = 300;
+/// A process that stands still for so long keeps its lease meanwhile.
+const SHORT: Duration = Duration::from_millis(20);
+
+/// How a node's gets have ended, as its metrics say.
+fn outcome(lab: &LabUnderTest, node: usize, outcome: &str) -> u64 {
+    let page = inside(lab, &format!("node-{node}"), || {
+        let mut stream = TcpStream::connect(format!("10.20.1.{}:9464", node + 1)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        page
+    });
+    let name = format!("nicekv_node_kernel_gets_total{{node=\"node-{node}\",outcome=\"{outcome}\"}} ");
+    let line = page.lines().find_map(|line| line.strip_prefix(&name));
+    line.unwrap_or_else(|| panic!("{name} in {page}")).parse().unwrap()
+}
+
+fn hits(lab: &LabUnderTest) -> u64 {
+    (0..NODES).map(|node| outcome(lab, node, "hit")).sum()
+}
+
+/// Waits until metrics, a page of which is kept for a moment, say so.
+#[track_caller]
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(POLL_PAUSE);
+    }
+}
+
+#[test]
+fn kernels_answer_gets_and_never_an_old_value() {
+    as_root("kernels_answer_gets_and_never_an_old_value", || {
+        let lab = LabUnderTest::up("kernel", &["--nodes", "3", "--engine", "memory"]);
+        let mut redis = Redis::on(&lab, "client-0");
+        let get = |redis: &mut Redis, value: &str| {
+            assert_eq!(redis.ask(&["GET", "color"]), Ok(value.into()));
+        };
+        assert_eq!(redis.ask(&["SET", "color", "blue"]), Ok("OK".into()));
+        (0..GETS).for_each(|_| get(&mut redis, "blue"));
+        // All but the first few: those that fill entries, and those that are too short.
+        until("kernels answer gets", || hits(&lab) > GETS / 2);
+        // Each new value is the one that is read, whoever answers.
+        for number in 0..GETS {
+            let value = number.to_string();
+            assert_eq!(redis.ask(&["SET", "color", &value]), Ok("OK".into()));
+            (0..3).for_each(|_| get(&mut redis, &value));
+        }
+        assert_eq!(redis.ask(&["DEL", "color"]), Err(":1".into()));
+        assert!(redis.ask(&["GET", "color"]).is_err(), "it has no value");
+        // They count where nodes tell of their load (G7).
+        assert_eq!(redis.ask(&["SET", "color", "red"]), Ok("OK".into()));
+        until("gets in kernels are reported", || {
+            (0..50).for_each(|_| get(&mut redis_again(&lab), "red"));
+            let status = status(&lab);
+            let nodes = status["nodes"].as_array().unwrap();
+            nodes.iter().filter_map(|node| node["gets_per_second"].as_u64()).sum::<u64>() > 20
+        });
+        lab.down();
+    });
+}
+
+fn redis_again(lab: &LabUnderTest) -> Redis {
+    Redis::on(lab, "client-0")
+}
+
+#[test]
+fn a_kernel_stops_answering_with_its_process() {
+    as_root("a_kernel_stops_answering_with_its_process", || {
+        let lab = LabUnderTest::up("kernel-ends", &["--nodes", "3"]);
+        let mut redis = Redis::on(&lab, "client-0");
+        assert_eq!(redis.ask(&["SET", "color", "blue"]), Ok("OK".into()));
+        let primary = partition_of(&status(&lab), "color")["primary"].as_u64().unwrap() as usize;
+        let name = format!("node-{primary}");
+        Load::during(&lab, |load| {
+            for _ in 0..5 {
+                // Its kernel goes on for the rest of the lease, and then no more: the others change what it had.
+                lab.succeeds(&["pause", &name]);
+                std::thread::sleep(SHORT);
+                load.wait_for_progress();
+                lab.succeeds(&["resume", &name]);
+                load.wait_for_progress();
+            }
+            // What it had goes with it (G6): else gets would be answered by what was when the process ended.
+            lab.succeeds(&["kill", &name]);
+            load.wait_for_progress();
+            lab.succeeds(&["start", &name]);
+            load.wait_for_progress();
+        });
+        assert_eq!(redis.ask(&["GET", "color"]), Ok("blue".into()));
+        until("the new process has a program", || {
+            (0..50).for_each(|_| assert_eq!(redis_again(&lab).ask(&["GET", "color"]), Ok("blue".into())));
+            outcome(&lab, primary, "hit") > 0
+        });
+        lab.down();
+    });
+}
