@@ -60,6 +60,7 @@ fn a_log_is_let_go_and_nothing_with_it() {
 fn what_has_expired_gives_its_space_back_though_nothing_else_is_written() {
     const VALUES: u32 = 4_000;
     const BYTES: usize = 400;
+    const WRITERS: u32 = 16;
     /// After the last has expired: 2 s for deletes at 2,000 a second, 1 s for the trim, all the rest for a busy machine.
     const PATIENCE: Duration = Duration::from_secs(30);
     let options = StorageOptions {
@@ -71,14 +72,19 @@ fn what_has_expired_gives_its_space_back_though_nothing_else_is_written() {
     let cluster = Cluster::start(path.path(), 1, options);
     let sizes = || [bytes_in(&path.path().join("node-1/engine")), log_bytes(path.path())];
     let at_ms = now().unix_ms + 10_000;
-    let puts = (0..VALUES).map(|number| {
-        let client = cluster.client.clone();
-        async move {
-            let (key, value) = (format!("key {number}"), vec![number as u8; BYTES]);
-            client.put(key.as_bytes(), &value, Expiry::At(at_ms)).await.unwrap();
+    // Several at once share forces: on a slow disk, too, all are there long before they expire.
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let client = cluster.client.clone();
+            scope.spawn(move || {
+                for number in (writer..VALUES).step_by(WRITERS as usize) {
+                    let (key, value) = (format!("key {number}"), vec![number as u8; BYTES]);
+                    let put = client.put(key.as_bytes(), &value, Expiry::At(at_ms));
+                    futures_executor::block_on(put).unwrap();
+                }
+            });
         }
     });
-    puts.for_each(futures_executor::block_on);
     // The first steps bring the values from the log into the engine.
     let stored = u64::from(VALUES) * BYTES as u64;
     let wait_until = |what: &str, until_ms: u64, holds: &dyn Fn([u64; 2]) -> bool| {
