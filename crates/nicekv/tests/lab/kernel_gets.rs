@@ -45,7 +45,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 #[test]
 fn kernels_answer_gets_and_never_an_old_value() {
     as_root("kernels_answer_gets_and_never_an_old_value", || {
-        let lab = LabUnderTest::up("kernel", &["--nodes", "3", "--engine", "memory"]);
+        let lab = LabUnderTest::up("kernel-serves", &["--nodes", "3", "--engine", "memory"]);
         let mut redis = Redis::on(&lab, "client-0");
         let get = |redis: &mut Redis, value: &str| {
             assert_eq!(redis.ask(&["GET", "color"]), Ok(value.into()));
