@@ -14,8 +14,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::bundle::{BUNDLED_BYTES_MAX, Bundle, Common, append_bundled, bundled_bytes};
-use nicekv_wire::lengthen;
 use nicekv_wire::route::ChainHeader;
+use nicekv_wire::{HeaderLayout, Opcode, lengthen};
 
 /// Most bytes of all in a bundle: that of a chain has room for what the switch writes (C5).
 const BYTES_MAX: usize = BUNDLED_BYTES_MAX - ChainHeader::BYTES;
@@ -103,11 +103,12 @@ impl Bundler {
     }
 }
 
-/// The datagram of a slot is sent alone: if it is a get, it is made as long as its reply may be.
+/// The datagram of a slot is sent alone: if it is a get, it is made as long as its reply may be. One that is directed is for a process.
 fn lengthen_get(in_flight: &InFlight, slot: u32, datagram: &mut Vec<u8>) {
     let slot = &in_flight.slots[slot as usize];
     let bytes = in_flight.get_lengths[slot.keyspace].bytes();
-    if datagram.len() < bytes && slot.exchange.may_be_lengthened() {
+    let is_get = || HeaderLayout::peek(datagram).and_then(HeaderLayout::opcode) == Some(Opcode::Get);
+    if datagram.len() < bytes && slot.exchange.may_be_lengthened() && is_get() {
         lengthen(datagram, bytes);
     }
 }

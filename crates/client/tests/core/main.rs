@@ -3,12 +3,15 @@
 mod window;
 mod world;
 
-use nicekv_client::{Completion, Keyspace, OPERATION_TIMEOUT, OperationError, Outcome, Request, SubmitError};
-use nicekv_placement::Vrings;
+use nicekv_client::{
+    Completion, Coordination, Keyspace, OPERATION_TIMEOUT, OperationError, Outcome, Request, SubmitError,
+};
+use nicekv_placement::{Directory, Vrings};
+use nicekv_wire::directory::DirectoryRecord;
 use nicekv_wire::quorum::Quorum;
 use nicekv_wire::{
-    ClientId, Condition, Datagram, Duration, Expiry, KeyspaceId, OpId, Opcode, Operation, Replication, Reply,
-    Status, Update,
+    ClientId, Condition, Datagram, Duration, Epoch, Expiry, KeyspaceId, MatchRange, OpId, Opcode, Operation,
+    PartitionId, Replication, Reply, Status, Update,
 };
 use world::{REPLICA, World};
 
@@ -38,6 +41,37 @@ fn a_get_goes_to_the_unicast_ring_and_its_reply_completes_it() {
     assert_eq!((answer.version, answer.expiry_ms, answer.value), (version, 77, Some(b"blue".as_slice())));
     assert_eq!(world.client.next_deadline(), None);
     assert_eq!(world.client.in_flight(), 0);
+}
+
+#[test]
+fn a_directed_get_is_as_long_as_it_says_though_replies_were_long() {
+    let mut world = World::with(|config| {
+        (config.coordination, config.nodes) = (Coordination::Client, vec![REPLICA]);
+    });
+    let record = DirectoryRecord {
+        keyspace: KeyspaceId::DEFAULT,
+        partition: PartitionId(3),
+        epoch: Epoch(5),
+        head: REPLICA,
+        tail: REPLICA,
+        range: MatchRange::new(0, u128::MAX).unwrap(),
+    };
+    world.client.handle_deadline(world.now);
+    let queries = world.sent();
+    let (_, Datagram::DirectoryQuery(query)) = Datagram::decode(&queries[0]).unwrap() else { panic!() };
+    let mut page = Vec::new();
+    Directory::new(7, vec![record]).answer(&query, &mut page);
+    world.client.handle_datagram(world.now, REPLICA, &page);
+    for _ in 0..2 {
+        world.get("color");
+        let sent = world.sent();
+        let (_, Datagram::Directed(directed)) = Datagram::decode(&sent[0]).unwrap() else { panic!() };
+        let (header, Datagram::Get(get)) = Datagram::decode(directed.request).unwrap() else { panic!() };
+        assert_eq!(get.key, b"color");
+        // So long is the reply that a kernel would give to a get that is as long.
+        world.reply(Reply { integer: 600, ..Reply::bare(header.op, Status::NotFound) });
+        assert!(world.outcome().is_some());
+    }
 }
 
 #[test]
