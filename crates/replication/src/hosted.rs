@@ -99,6 +99,14 @@ impl Protocol for Hosted {
         each!(self, partition => Protocol::answers_gets(&**partition, host))
     }
 
+    fn leads(&self) -> bool {
+        each!(self, partition => partition.leads())
+    }
+
+    fn reconsider(&mut self, host: &mut Host, now: Now, key: &[u8]) {
+        each!(self, partition => partition.reconsider(host, now, key));
+    }
+
     fn settled(&self) -> Option<u64> {
         each!(self, partition => partition.settled())
     }
