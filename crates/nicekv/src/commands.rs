@@ -271,10 +271,12 @@ fn bytes_in_words(bytes: u64) -> String {
 pub(crate) fn describe_keyspace(keyspace: &KeyspaceStatus) -> String {
     let KeyspaceStatus { id, name, replication, write_set, replicas, unicast, multicast, .. } = keyspace;
     let write_set = write_set.map(|write_set| format!(" k={write_set}")).unwrap_or_default();
+    let balancing =
+        keyspace.balancing.as_ref().map(|balancing| format!(" balancing={balancing}")).unwrap_or_default();
     let health = describe_health(&keyspace.health, keyspace.partitions);
     let usage = describe_usage(&keyspace.usage, keyspace.partitions);
     format!(
-        "keyspace {id} {name} {replication} R={replicas}{write_set} {health}, {usage}, rings {unicast}/16 {multicast}/16"
+        "keyspace {id} {name} {replication} R={replicas}{write_set}{balancing} {health}, {usage}, rings {unicast}/16 {multicast}/16"
     )
 }
 

@@ -184,6 +184,9 @@ pub struct KeyspaceStatus {
     pub replication: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_set: Option<u8>,
+    /// How its load spreads: migrate or hot; none: partitions are where the ring says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub balancing: Option<String>,
     pub replicas: usize,
     /// How many there are now.
     pub partitions: usize,
