@@ -22,6 +22,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_placement::PARTITION_BITS_MAX;
+use nicekv_wire::route::leave_room_for_stamp;
 use nicekv_wire::{KeyOrder, KeyspaceId};
 
 /// How long an answer is believed: long against a round trip, short against what a switch's tables last.
@@ -59,7 +60,8 @@ pub(crate) struct Parts {
 impl Parts {
     /// Of a keyspace whose requests may share datagrams.
     pub(crate) fn of(keyspace: &Keyspace) -> Option<Self> {
-        let bits = keyspace.partition_bits.filter(|_| keyspace.order == KeyOrder::Hash)?;
+        let bits =
+            keyspace.partition_bits.filter(|_| keyspace.order == KeyOrder::Hash && !keyspace.is_hot)?;
         let bits = bits.min(PARTITION_BITS_MAX.into());
         Some(Self { keyspace: keyspace.id, bits, parts: vec![Part::default(); 1 << bits] })
     }
@@ -107,6 +109,11 @@ impl InFlight {
                 let is_directed = slot.buffers.is_for_chain && !self.coordinator.is_switch();
                 if is_directed {
                     slot.buffers.to = self.coordinator.direct(out);
+                }
+                // A get that was not answered asks the owner: a holder may have lost what the switch believes it has.
+                let may_go_to_holder = slot.attempts == 1 || !slot.exchange.is_asked_of_one();
+                if self.hot[slot.keyspace] && may_go_to_holder && !is_directed {
+                    leave_room_for_stamp(out);
                 }
                 let parts = self.parts[slot.keyspace].as_ref();
                 let may_share = slot.attempts == 1 && slot.exchange.may_share() && !is_directed;

@@ -62,6 +62,8 @@ pub struct Keyspace {
     /// Requests for keys of one partition may share a datagram: into how many, as a power of two, the keyspace is divided; `None`: each
     /// request is a datagram of its own, as it is where keys are partitioned by range: nobody knows the borders but switches and nodes.
     pub partition_bits: Option<u32>,
+    /// Whether switches spread its hot keys: then its gets and updates have room for what a switch says of their key, and go alone (H2).
+    pub is_hot: bool,
 }
 
 impl Keyspace {
@@ -97,6 +99,7 @@ impl From<Vrings> for Keyspace {
             order: KeyOrder::Hash,
             addressing: Addressing::Ring,
             partition_bits: None,
+            is_hot: false,
         }
     }
 }

@@ -120,6 +120,8 @@ pub(crate) struct InFlight {
     pub(crate) lanes: Vec<[Lane; 2]>,
     /// By the index of the keyspace; none where each request is sent alone.
     pub(crate) parts: Vec<Option<Parts>>,
+    /// Whether a keyspace's hot keys are spread.
+    pub(crate) hot: Vec<bool>,
     pub(crate) get_lengths: Vec<GetLength>,
     pub(crate) slots: Vec<Slot>,
     pub(crate) links: Links,
@@ -149,6 +151,7 @@ impl InFlight {
             retry: config.retry,
             lanes: config.keyspaces.iter().map(lanes).collect(),
             parts: config.keyspaces.iter().map(Parts::of).collect(),
+            hot: config.keyspaces.iter().map(|keyspace| keyspace.is_hot).collect(),
             get_lengths: vec![GetLength::default(); config.keyspaces.len()],
             slots: Vec::new(),
             links: Links::default(),
@@ -173,8 +176,10 @@ impl InFlight {
         if index == self.lanes.len() {
             self.lanes.push(lanes);
             self.parts.push(Parts::of(keyspace));
+            self.hot.push(keyspace.is_hot);
         } else {
             (self.lanes[index], self.parts[index]) = (lanes, Parts::of(keyspace));
+            self.hot[index] = keyspace.is_hot;
         }
     }
 

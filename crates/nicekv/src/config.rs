@@ -243,6 +243,7 @@ impl ClusterConfig {
             replication: spec.replication(),
             order: spec.order,
             partition_bits: Some(spec.partitions.ilog2()),
+            is_hot: false,
             ..spec.vrings(self.port).into()
         };
         Ok(self.checked_keyspaces()?.into_iter().map(known).collect())

@@ -86,6 +86,7 @@ pub(crate) fn known_to_clients(keyspace: &KeyspaceInfo, port: u16) -> Keyspace {
         replication: keyspace.replication(),
         order: keyspace.order(),
         partition_bits: Some(keyspace.partition_bits),
+        is_hot: false,
         ..keyspace.vrings(port).into()
     }
 }

@@ -144,6 +144,11 @@ impl<P: Protocol> NodeCore<P> {
             | Datagram::HotConfirm(_)
             | Datagram::HotClose(_)
             | Datagram::HotClosed(_)
+            | Datagram::HotAssign(_)
+            | Datagram::HotCopy(_)
+            | Datagram::HotDrop(_)
+            | Datagram::HotPulse(_)
+            | Datagram::HotPulsed(_)
             | Datagram::ProbeReply(_) => self.host.counters.refused += 1,
         }
     }

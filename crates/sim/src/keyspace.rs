@@ -141,6 +141,7 @@ pub fn known_to_clients(shapes: &[Shape]) -> Vec<Keyspace> {
         replication: spec.replication(),
         order: spec.order,
         partition_bits: Some(spec.partitions.ilog2()),
+        is_hot: false,
         ..spec.vrings(PORT_DEFAULT).into()
     };
     specs(shapes).into_iter().map(keyspace).collect()

@@ -181,6 +181,14 @@ impl Names {
             Datagram::HotConfirm(hot::HotConfirm { stamp, .. }) => describe_hot(stamp, "my copy is number"),
             Datagram::HotClose(hot::HotClose { stamp, .. }) => describe_hot(stamp, "close above"),
             Datagram::HotClosed(hot::HotClosed { stamp, .. }) => describe_hot(stamp, "closed at"),
+            Datagram::HotAssign(assign) => {
+                format!("hot: {} holders of instance {}", assign.holders.len(), assign.instance)
+            }
+            Datagram::HotCopy(hot::HotCopy { stamp, .. }) => describe_hot(stamp, "a copy, number"),
+            Datagram::HotDrop(hot::HotDrop { instance, .. }) => {
+                format!("hot: drop copies up to instance {instance}")
+            }
+            Datagram::HotPulse(_) | Datagram::HotPulsed(_) => return None,
             // Every heartbeat, or every few.
             Datagram::DirectoryQuery(_) | Datagram::DirectoryPage(_) | Datagram::ScrubPage(_) => return None,
             Datagram::Usage(_) | Datagram::Sources(_) | Datagram::Heat(_) => return None,

@@ -8,7 +8,7 @@ use crate::control::{
 use crate::directory::{Directed, DirectoryPage, DirectoryQuery, Misdirected};
 use crate::header::Header;
 use crate::heat::Heat;
-use crate::hot::{HotClose, HotClosed, HotConfirm};
+use crate::hot::{HotAssign, HotClose, HotClosed, HotConfirm, HotCopy, HotDrop, HotPulse, HotPulsed};
 use crate::quorum::{Entrust, Entrusted, QuorumHeld, QuorumQuery, QuorumStore, Tombstones, TombstonesAck};
 use crate::recovery::{Fetch, RecoverReply, RecoverRequest};
 use crate::repair::{RepairReply, RepairRequest};
@@ -179,6 +179,16 @@ datagrams! {
     43 => HotClose,
     /// The switch's answer.
     44 => HotClosed,
+    /// Metadata to the primary of a hot key: where copies are to be.
+    45 => HotAssign,
+    /// Primary of a hot key to a holder: what is shown.
+    46 => HotCopy<'a>,
+    /// The same: copies are of no use any more.
+    47 => HotDrop,
+    /// The same: copies may be shown until then.
+    48 => HotPulse,
+    /// The answer.
+    49 => HotPulsed,
     also
     /// Secondary that cannot answer a get itself, to the primary.
     16 => ForwardedGet is Get,

@@ -11,18 +11,33 @@
 //! As with chain headers the client leaves the room and the last switch before the receiver fills it, whatever is there. What has come past every switch has a
 //! stamp that nobody may believe: switches let no such thing through to a server's own address. All three messages go to the vnode of the key, as its gets
 //! do, so that they meet the switch that all traffic of the key's owner crosses (H8), and end there.
+//!
+//! Between nodes there are the copies themselves, and the leases within which they may be shown (H5, H7):
+//!
+//! ```text
+//!   metadata ──HotAssign──▶ primary        these nodes are to have copies, of this instance
+//!   primary  ──HotCopy, HotDrop──▶ holder
+//!   primary  ──HotPulse──▶ holder ──HotPulsed──▶ primary      what time is it there? until then copies of this serial may be shown
+//! ```
 
 use crate::DecodeError;
 use crate::bytes::{Reader, reserved};
-use crate::codec::Codec;
+use crate::codec::{Codec, Key, List};
 use crate::declare::{codec_of, layout, message};
 use crate::header::{HeaderLayout, ROOM_STAMP, c_type, layout_for_c};
+use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX};
+use crate::repair::{ENTRY_BYTES_MAX, StoredEntry};
 #[cfg(test)]
 use crate::samples::Random;
-use crate::{Get, Header, KeyDigest, KeyspaceId, Opcode, Update};
+use crate::{Get, Header, KeyDigest, KeyspaceId, Opcode, Term, Update};
+use alloc::vec::Vec;
 use core::mem::{offset_of, size_of};
+use core::net::SocketAddrV4;
 use zerocopy::network_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Nodes that have copies of a hot key, at most.
+pub const HOT_HOLDERS_MAX: usize = 31;
 
 layout_for_c! {
     /// The room, as it stands behind the header; zeros until a switch has filled it. The body of what is said to a switch, too.
@@ -139,14 +154,15 @@ message! {
             digest: KeyDigest,
         }
         body {
-            /// Which instance; the number is that above which it is to be closed, and may be anything.
+            /// Which instance; the number may be anything.
             stamp: Stamp,
         }
     }
 }
 
 message! {
-    /// The answer: gets and updates that pass from here on have this number or a later one. A switch that does not know the instance is silent.
+    /// The answer: gets and updates that pass from here on have this number or a later one. The greatest number: no get will have that instance any more, as
+    /// the switch has let go of it. A switch that does not know the instance, but may yet, is silent.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct HotClosed: HotClosed where is_of_an_instance {
         header {
@@ -162,10 +178,116 @@ message! {
     }
 }
 
+message! {
+    /// Where copies of a hot key are to be. Steers load: what an owner makes of it is safe whatever it is told.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct HotAssign: HotAssign where is_of_an_instance {
+        header {
+            /// The keyspace of the key.
+            keyspace: KeyspaceId,
+            /// Digest of the key.
+            digest: KeyDigest,
+        }
+        body {
+            /// The leader's term; a node refuses older ones.
+            term: Term,
+            /// Of the hot entry; a node takes no older one.
+            instance: u64,
+            /// Nodes that are to have copies; none: nobody any more.
+            holders: Vec<SocketAddrV4> as List<u8, SocketAddrV4, HOT_HOLDERS_MAX> => 7 zeros,
+        }
+    }
+}
+
+message! {
+    /// What the primary shows of a hot key (H3): right for gets that a switch has stamped with this instance and up to this number, within the lease.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct HotCopy<'a>: HotCopy where is_of_an_instance {
+        header {
+            /// The keyspace of the key.
+            keyspace: KeyspaceId,
+            /// Digest of the key.
+            digest: KeyDigest,
+        }
+        body {
+            /// Of the copy.
+            stamp: Stamp,
+            /// Which leases of the primary's it is shown under.
+            serial: u64,
+            /// What is sent there meets the switch.
+            vring: SocketAddrV4,
+            /// The key.
+            key: &'a [u8] as Key,
+            /// In its stored form.
+            entry: &'a [u8] as StoredEntry,
+        }
+    }
+}
+const _: () = assert!(HotCopy::FIXED_BYTES + KEY_BYTES_MAX + ENTRY_BYTES_MAX <= DATAGRAM_BYTES_MAX);
+
+message! {
+    /// Copies of keys with this digest are of no use any more, up to this instance. What is lost costs the holder memory.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct HotDrop: HotDrop {
+        header {
+            /// The keyspace of the keys.
+            keyspace: KeyspaceId,
+            /// Their digest.
+            digest: KeyDigest,
+        }
+        body {
+            /// The newest instance that is meant.
+            instance: u64,
+        }
+    }
+}
+
+message! {
+    /// The primary lets a holder show its copies until then, and asks for the time there.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct HotPulse: HotPulse {
+        header {}
+        body {
+            /// Copies of this serial, and of no other.
+            serial: u64,
+            /// The process that is meant, as it names itself; 0: it is not known yet, and nothing is allowed.
+            nonce: u64,
+            /// On that process's boot-time clock.
+            until_ns: u64,
+        }
+    }
+}
+
+message! {
+    /// The answer.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct HotPulsed: HotPulsed {
+        header {}
+        body {
+            /// Names the process.
+            nonce: u64,
+            /// What its boot-time clock says.
+            clock_ns: u64,
+        }
+    }
+}
+
 fn is_of_an_instance(stamp: Stamp) -> Result<(), DecodeError> {
     match stamp.instance {
         0 => Err(DecodeError::UnknownValue { field: "instance", value: 0 }),
         _ => Ok(()),
+    }
+}
+
+impl HotAssign {
+    fn is_of_an_instance(&self) -> Result<(), DecodeError> {
+        is_of_an_instance(Stamp { instance: self.instance, seen: 0 })
+    }
+}
+
+impl HotCopy<'_> {
+    fn is_of_an_instance(&self) -> Result<(), DecodeError> {
+        is_of_an_instance(self.stamp)
     }
 }
 

@@ -70,11 +70,11 @@ message! {
     }
 }
 
-const ENTRY_BYTES_MAX: usize = Entry::FIXED_BYTES + VALUE_BYTES_MAX;
+pub(crate) const ENTRY_BYTES_MAX: usize = Entry::FIXED_BYTES + VALUE_BYTES_MAX;
 const _: () = assert!(RepairReply::FIXED_BYTES + KEY_BYTES_MAX + ENTRY_BYTES_MAX <= DATAGRAM_BYTES_MAX);
 
 /// An entry in its stored form, to the end of the message.
-struct StoredEntry;
+pub(crate) struct StoredEntry;
 
 impl Codec for StoredEntry {
     type Value<'a> = &'a [u8];

@@ -47,6 +47,7 @@ fn a_get_goes_to_the_unicast_ring_and_its_reply_completes_it() {
 fn a_directed_get_is_as_long_as_it_says_though_replies_were_long() {
     let mut world = World::with(|config| {
         (config.coordination, config.nodes) = (Coordination::Client, vec![REPLICA]);
+        config.keyspaces[0].replication = Replication::Chain;
     });
     let record = DirectoryRecord {
         keyspace: KeyspaceId::DEFAULT,

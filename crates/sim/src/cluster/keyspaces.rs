@@ -114,6 +114,7 @@ impl Cluster {
             replication: info.replication(),
             order: info.order(),
             partition_bits: Some(info.partition_bits),
+            is_hot: false,
             ..info.vrings(PORT_DEFAULT).into()
         };
         let (is_chain, order) = (info.chain, info.order());
