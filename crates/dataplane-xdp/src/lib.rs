@@ -58,8 +58,8 @@ use aya::maps::{Array, DevMap, HashMap, Map, MapData, MapError, PerCpuArray, Per
 use aya::programs::ProgramFd;
 use aya::{Ebpf, EbpfLoader};
 use nicekv_dataplane::{
-    Backend, BackendError, Counter, Counters, EntryRequests, Match, Register, TABLE_COUNT, Table, TableError,
-    TableSet, TableStatus, TableUpdate, VringSet,
+    Backend, BackendError, Counter, Counters, EntryRequests, HotConfig, HotEntry, HotReading, Match,
+    Register, TABLE_COUNT, Table, TableError, TableSet, TableStatus, TableUpdate, VringSet,
 };
 
 use contents::Contents;
@@ -323,6 +323,22 @@ impl Backend for KernelSwitch {
         })
     }
 
+    fn set_hot(&mut self, config: &HotConfig) -> Result<(), BackendError> {
+        config.check()?;
+        match config.keyspaces.is_empty() {
+            true => Ok(()),
+            false => Err(no_hot_keys()),
+        }
+    }
+
+    fn change_hot(&mut self, _: bool, _: &[u64], set: &[HotEntry]) -> Result<(), BackendError> {
+        if set.is_empty() { Ok(()) } else { Err(no_hot_keys()) }
+    }
+
+    fn read_hot(&mut self) -> Result<HotReading, BackendError> {
+        Ok(HotReading::default())
+    }
+
     fn counters(&self) -> Result<Counters, BackendError> {
         let mut counters = Counters::default();
         for counter in Counter::ALL {
@@ -331,6 +347,10 @@ impl Backend for KernelSwitch {
         }
         Ok(counters)
     }
+}
+
+fn no_hot_keys() -> BackendError {
+    BackendError::Platform("the programs in the kernel have no table of hot keys".into())
 }
 
 impl Maps {

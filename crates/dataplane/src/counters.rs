@@ -33,12 +33,20 @@ pub enum Counter {
     Chained,
     /// Pieces cut off scans at the borders of records: of n pieces n - 1.
     ScanSplits,
+    /// Gets of hot keys that a holder of a copy got.
+    HotRedirected,
+    /// Confirmations of copies that were taken in.
+    HotConfirmed,
+    /// Closes of hot keys that were answered.
+    HotClosed,
+    /// What else was said to the switch of hot keys: it had no such instance, or no such holder.
+    HotUnheard,
     /// Matches in a table.
     Hits(Table),
 }
 
 /// Those that no table brings along.
-const FIXED: [Counter; 13] = [
+const FIXED: [Counter; 17] = [
     Counter::Malformed,
     Counter::VringMiss,
     Counter::VringRefused,
@@ -52,6 +60,10 @@ const FIXED: [Counter; 13] = [
     Counter::SamePortDropped,
     Counter::Chained,
     Counter::ScanSplits,
+    Counter::HotRedirected,
+    Counter::HotConfirmed,
+    Counter::HotClosed,
+    Counter::HotUnheard,
 ];
 
 /// Number of counters.
@@ -86,6 +98,10 @@ impl Counter {
             Self::SamePortDropped => 10,
             Self::Chained => 11,
             Self::ScanSplits => 12,
+            Self::HotRedirected => 13,
+            Self::HotConfirmed => 14,
+            Self::HotClosed => 15,
+            Self::HotUnheard => 16,
             Self::Hits(table) => FIXED.len() + table as usize,
         }
     }
@@ -106,6 +122,10 @@ impl Counter {
             Self::SamePortDropped => "same_port_dropped",
             Self::Chained => "chained",
             Self::ScanSplits => "scan_splits",
+            Self::HotRedirected => "hot_redirected",
+            Self::HotConfirmed => "hot_confirmed",
+            Self::HotClosed => "hot_closed",
+            Self::HotUnheard => "hot_unheard",
             Self::Hits(table) => table.hits_name(),
         }
     }

@@ -46,11 +46,15 @@ mod topology;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use nicekv_hotkeys::ConfigError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use counters::{COUNTER_COUNT, Counter, Counters};
-pub use hot::{HOT_CAPACITY, HOT_HOLDERS_MAX, HOT_KEY_BYTES_MAX, HotCounters, HotEntry, HotError, HotTable};
+pub use hot::detection::{HotCandidate, HotConfig, HotCount, HotReading};
+pub use hot::{
+    HOT_CAPACITY, HOT_GONE, HOT_HOLDERS_MAX, HOT_USUAL_TURNS_MAX, HotChange, HotEntry, HotError, HotTable,
+};
 pub use pipeline::{Mutation, Output, PORTS_MAX, Pipeline, Verdict};
 pub use plant::Plant;
 pub use prefix::{Prefix, Ring, VNODES, VRINGS_MAX, VringConfig, VringSet};
@@ -102,6 +106,16 @@ pub trait Backend {
     /// Sets all cells of a register to zero.
     fn reset_register(&mut self, register: Register) -> Result<(), BackendError>;
 
+    /// Says which keyspaces spread their hot keys, and how these are found; changes nothing if it is the same.
+    fn set_hot(&mut self, config: &HotConfig) -> Result<(), BackendError>;
+
+    /// Removes all hot entries if it is to `clear`, else the instances of `removed`, then installs those of `set` ([`HotTable::change`]). Entries outlive generations of
+    /// the tables.
+    fn change_hot(&mut self, clear: bool, removed: &[u64], set: &[HotEntry]) -> Result<(), BackendError>;
+
+    /// What was counted of hot keys, and of those that could be.
+    fn read_hot(&mut self) -> Result<HotReading, BackendError>;
+
     /// The global counters since the switch started.
     fn counters(&self) -> Result<Counters, BackendError>;
 }
@@ -112,6 +126,12 @@ pub enum BackendError {
     /// The tables break a rule; nothing was touched.
     #[error(transparent)]
     Refused(#[from] TableError),
+    /// Hot entries break a rule; nothing was touched.
+    #[error(transparent)]
+    HotRefused(#[from] HotError),
+    /// Hot keys cannot be found so; nothing was touched.
+    #[error(transparent)]
+    HotConfigRefused(#[from] ConfigError),
     /// There is no such cell; nothing was touched.
     #[error("register {} has no cell {cell}", .register.name())]
     NoCell {

@@ -3,22 +3,22 @@
 //! Order of the stages: whose Ethernet address it is, learn it, classify, admit, then match-action and rewrite, or learned
 //! forwarding.
 
+mod backend;
+
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
+use nicekv_wire::hot::Stamp;
 use nicekv_wire::route::ChainHeader;
-use nicekv_wire::{HeaderLayout, Opcode, ROOM_STAMP};
 
+use crate::hot::stage::{self, Heard, has_room_for_stamp, is_said};
 #[cfg(any(test, feature = "fixtures"))]
 use crate::plant::Plant;
 use crate::stages::admit::{self, Ingress};
 use crate::stages::learn::MacTable;
 use crate::stages::parse::{self, Class, Datagram};
 use crate::stages::split;
-use crate::{
-    Backend, BackendError, Counter, Counters, EntryRequests, Hop, Host, Register, Rest, Ring, Route, Router,
-    Sought, Table, TableError, TableSet, TableStatus, TableUpdate, VringSet,
-};
+use crate::{Counter, Hop, Host, Rest, Ring, Route, Router, Sought, TableError, TableSet, VringSet};
 
 /// Ports of one switch.
 pub const PORTS_MAX: usize = 256;
@@ -68,6 +68,19 @@ pub enum Mutation {
     CutByClient,
     RestOfScan,
     CutOfPiece,
+    Stamp,
+    StampOfClient,
+    Seen,
+    Close,
+    Gone,
+    Closed,
+    Turned,
+}
+
+/// What is written into the room of a request, for hosts of this switch.
+struct Written {
+    chain: Option<ChainHeader>,
+    stamp: Option<Stamp>,
 }
 
 /// A whole switch.
@@ -129,6 +142,11 @@ impl Pipeline {
         match step {
             Mutation::RecordOfHeader => self.router.plant(Plant::RecordOfAddress),
             Mutation::LastOfRecord => self.router.plant(Plant::RecordEndsEarly),
+            Mutation::Seen => self.router.plant(Plant::SeenNotCounted),
+            Mutation::StampOfClient => self.router.plant(Plant::StampBelieved),
+            Mutation::Close => self.router.plant(Plant::CloseNotCounted),
+            Mutation::Gone => self.router.plant(Plant::UnknownInstanceGone),
+            Mutation::Closed => self.router.plant(Plant::HotEntryStartsOpen),
             _ => {}
         }
     }
@@ -158,6 +176,7 @@ impl Pipeline {
             }
             Class::Vring(ring, datagram) => {
                 match self.admit_to_vring(ingress_port, ingress, ring, &datagram, frame) {
+                    Ok(()) if is_said(datagram.payload(frame)) => self.hear(ingress_port, &datagram, frame),
                     Ok(()) => self.route(ingress_port, &datagram, frame),
                     Err(counter) => self.refuse(ingress, counter),
                 }
@@ -207,14 +226,6 @@ impl Pipeline {
             return Err(Counter::SourceRefused);
         }
         let (from, payload) = (datagram.ends().0, datagram.payload(frame));
-        // The programs in the kernel know no hot keys: what has room for a stamp, or is said to a switch, ends, as nobody would write there (H2).
-        let header = HeaderLayout::peek(payload);
-        if header.is_some_and(|header| header.room == ROOM_STAMP) {
-            return Err(Counter::NotOurs);
-        }
-        if matches!(header.and_then(HeaderLayout::opcode), Some(Opcode::HotConfirm | Opcode::HotClose)) {
-            return Err(Counter::OpcodeRefused);
-        }
         let admitted = admit::admit_to_vring(self.router.hosts(), ingress, from, ring, payload);
         if self.leaves_out(Mutation::Admission) { Ok(()) } else { admitted.map(|_| ()) }
     }
@@ -227,6 +238,22 @@ impl Pipeline {
     fn drop(&mut self, counter: Counter) -> Output {
         self.router.count(counter);
         Output { verdict: Verdict::Dropped, frames: Vec::new() }
+    }
+
+    /// What was said to the switch ends here; an answer goes back by the port where it came in.
+    fn hear(&mut self, ingress_port: u16, datagram: &Datagram, frame: &[u8]) -> Output {
+        let (sender, heard) = self.router.hear(Some(ingress_port), datagram.payload(frame));
+        let sender = sender.and_then(|sender| self.router.host(sender));
+        let (Some(sender), Heard::Answer(stamp)) = (sender, heard) else {
+            return Output { verdict: Verdict::Dropped, frames: Vec::new() };
+        };
+        let mut frame = frame.to_vec();
+        datagram.edit(&mut frame, |payload| stage::answer(payload, stamp));
+        if self.leaves_out(Mutation::Turned) {
+            return Output { verdict: Verdict::Routed, frames: Vec::from([(ingress_port, frame)]) };
+        }
+        datagram.turn_round(&mut frame, sender.mac, self.router_mac);
+        Output { verdict: Verdict::Routed, frames: Vec::from([(ingress_port, frame)]) }
     }
 
     fn route(&mut self, ingress_port: u16, datagram: &Datagram, frame: &[u8]) -> Output {
@@ -264,34 +291,35 @@ impl Pipeline {
         sent: &mut Vec<(u16, Vec<u8>)>,
     ) -> Verdict {
         let ingress = (!self.leaves_out(Mutation::ExcludeIngress)).then_some(ingress_port);
-        let mut written = None;
-        let (verdict, hops): (_, Vec<Hop>) = match self.router.route(datagram.source, matched, ingress) {
+        let has_room = has_room_for_stamp(datagram.payload(frame));
+        let believes_stamps = self.router.believes_stamps();
+        let (route, stamp) = self.router.route_hot(datagram.source, matched, ingress, has_room);
+        let stamp = stamp.filter(|stamp| stamp.is_some() || !believes_stamps);
+        let mut written = Written { chain: None, stamp };
+        let (verdict, hops): (_, Vec<Hop>) = match route {
             Route::Unicast(hop) => (Verdict::Routed, hop.into_iter().collect()),
             Route::Chain(hop, header) => {
-                written = Some(header);
+                written.chain = Some(header);
                 (Verdict::Routed, hop.into_iter().collect())
             }
             Route::Multicast(copies) => (Verdict::Multicast, copies.collect()),
             Route::Miss | Route::NotVring => (Verdict::Dropped, Vec::new()),
         };
-        let frames = hops.into_iter().map(|hop| self.sent(hop, datagram, frame, written.as_ref()));
+        let frames = hops.into_iter().map(|hop| self.sent(hop, datagram, frame, &written));
         sent.extend(frames.filter(|(port, _)| !self.is_closed(*port)));
         verdict
     }
 
-    fn sent(
-        &self,
-        hop: Hop,
-        datagram: &Datagram,
-        frame: &[u8],
-        written: Option<&ChainHeader>,
-    ) -> (u16, Vec<u8>) {
+    fn sent(&self, hop: Hop, datagram: &Datagram, frame: &[u8], written: &Written) -> (u16, Vec<u8>) {
         match hop {
             Hop::Host(id) => {
                 let host = *self.router.host(id).expect("validated tables know every host they name");
                 let mut sent = self.rewritten(datagram, frame, &host);
-                if let Some(header) = written.filter(|_| !self.leaves_out(Mutation::ChainHeader)) {
-                    datagram.write_chain(&mut sent, header);
+                if let Some(header) = written.chain.filter(|_| !self.leaves_out(Mutation::ChainHeader)) {
+                    datagram.write_chain(&mut sent, &header);
+                }
+                if let Some(stamp) = written.stamp.filter(|_| !self.leaves_out(Mutation::Stamp)) {
+                    datagram.write_stamp(&mut sent, stamp);
                 }
                 (host.port, sent)
             }
@@ -350,56 +378,11 @@ impl Pipeline {
     }
 }
 
-impl Backend for Pipeline {
-    fn install(&mut self, tables: &TableSet) -> Result<(), BackendError> {
-        tables.validate_ports(|port| self.ports.binary_search(&port).is_ok())?;
-        let is_rerouted = self.router.tables().is_none_or(|installed| installed.leads_otherwise(tables));
-        self.router.install(tables)?;
-        // Who was behind a trunk may be behind another one.
-        if is_rerouted {
-            self.trunks.iter().for_each(|port| self.macs.forget(*port));
-        }
-        Ok(())
-    }
-
-    fn update(&mut self, update: &TableUpdate) -> Result<(), BackendError> {
-        self.router.update(update)
-    }
-
-    fn table_status(&self) -> Result<Vec<TableStatus>, BackendError> {
-        self.router.table_status()
-    }
-
-    fn entry_hits(&self, table: Table) -> Result<Vec<u64>, BackendError> {
-        self.router.entry_hits(table)
-    }
-
-    fn entry_requests(&self, table: Table) -> Result<Vec<EntryRequests>, BackendError> {
-        self.router.entry_requests(table)
-    }
-
-    fn read_register(&self, register: Register) -> Result<Vec<u64>, BackendError> {
-        self.router.read_register(register)
-    }
-
-    fn write_register(&mut self, register: Register, cell: u32, value: u64) -> Result<(), BackendError> {
-        self.router.write_register(register, cell, value)
-    }
-
-    fn reset_register(&mut self, register: Register) -> Result<(), BackendError> {
-        self.router.reset_register(register)
-    }
-
-    fn counters(&self) -> Result<Counters, BackendError> {
-        self.router.counters()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Backend as _;
     use crate::fixtures::{ROUTER_MAC, frames, teaching_frame, trunks, vrings};
-    use nicekv_wire::route::leave_room_for_stamp;
 
     /// Port 3 and 4 are trunks, as in the fixtures.
     fn switch() -> Pipeline {
@@ -408,16 +391,6 @@ mod tests {
 
     fn ports(output: &Output) -> Vec<u16> {
         output.frames.iter().map(|(port, _)| *port).collect()
-    }
-
-    #[test]
-    fn what_has_room_for_a_stamp_ends_where_nobody_writes_it() {
-        let mut switch = switch();
-        switch.install(&trunks::tables()).unwrap();
-        let mut get = frames::Udp { destination: [10, 10, 0, 1], ..frames::Udp::default() };
-        leave_room_for_stamp(&mut get.payload);
-        assert_eq!(switch.process(0, &get.build()).verdict, Verdict::Dropped);
-        assert_eq!(switch.counters().unwrap().get(Counter::NotOurs), 1);
     }
 
     #[test]

@@ -29,8 +29,10 @@ pub enum Plant {
     StampBelieved,
     /// H2: updates that pass are not counted.
     SeenNotCounted,
-    /// H7: gets are redirected without a lease.
-    HotLeaseIgnored,
-    /// A key with the digest of a hot key is taken for it.
-    HotKeyNotCompared,
+    /// H4: a close is answered with what was seen before.
+    CloseNotCounted,
+    /// H4: a close of what is not installed yet is answered as if it had gone.
+    UnknownInstanceGone,
+    /// H1: an instance is installed that was there before.
+    InstanceReused,
 }

@@ -21,21 +21,24 @@
 //! generation still has (same match) go on counting. Before the first install every vring address is a miss:
 //! an empty switch fails closed (R12).
 
+mod matching;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use nicekv_wire::hot::Stamp;
 use nicekv_wire::route::ChainHeader;
 
 use crate::generation::{Generation, Way};
-use crate::hot::Heat;
+use crate::hot::stage::{Heard, HotStage, Request};
 use crate::plant::Plant;
 use crate::registers::Registers;
 use crate::stages::split::{self, Rest};
 use crate::{
-    Backend, BackendError, Chain, Counter, Counters, EntryRequests, Host, HostId, HostIndex, HotEntry,
-    HotError, HotTable, Ingress, Register, Ring, Table, TableError, TableSet, TableStatus, TableUpdate,
-    VringSet,
+    Backend, BackendError, Counter, Counters, EntryRequests, Host, HostId, HostIndex, HotConfig, HotEntry,
+    HotReading, HotTable, Ingress, Register, Table, TableError, TableSet, TableStatus, TableUpdate, VringSet,
 };
+use matching::Matching;
 
 /// What of a datagram for a ring the tables are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +65,20 @@ pub enum Hop {
     Host(HostId),
     /// By this port to another switch, as it is.
     Trunk(u16),
+}
+
+impl Hop {
+    /// The host, where that hangs at this switch.
+    pub fn host(self) -> Option<HostId> {
+        match self {
+            Self::Host(host) => Some(host),
+            Self::Trunk(_) => None,
+        }
+    }
+
+    fn is_trunk_at(self, port: Option<u16>) -> bool {
+        matches!(self, Self::Trunk(own) if Some(own) == port)
+    }
 }
 
 /// Where a datagram goes.
@@ -103,7 +120,7 @@ pub struct Router {
     current: Option<Box<Generation>>,
     counters: Counters,
     registers: Registers,
-    hot: HotTable,
+    hot: HotStage,
     /// Always `None` outside tests.
     plant: Option<Plant>,
 }
@@ -119,7 +136,7 @@ impl Router {
             current: None,
             counters: Counters::default(),
             registers: Registers::new(),
-            hot: HotTable::default(),
+            hot: HotStage::default(),
             plant: None,
         })
     }
@@ -128,6 +145,7 @@ impl Router {
     #[cfg(any(test, feature = "exploration", feature = "fixtures"))]
     pub fn plant(&mut self, plant: Plant) {
         self.plant = Some(plant);
+        self.hot.table.plant(plant);
     }
 
     /// Whether what a client wrote where the chain header belongs is left there, as a test has planted.
@@ -163,44 +181,31 @@ impl Router {
     /// Matches one datagram and counts the hit. `ingress` is the port by which it came, or that of the server that sent it: no copy
     /// of a multicast leaves by it, and nothing that came by a trunk. Allocates nothing.
     pub fn route(&mut self, source: [u8; 4], sought: impl Into<Sought>, ingress: Option<u16>) -> Route<'_> {
-        let Sought { address: destination, key, opcode } = sought.into();
-        let is_of_host = |port| self.hosts().is_some_and(|hosts| hosts.at_port(port).is_some());
-        let ingress = ingress.filter(|port| self.plant != Some(Plant::TrunkEchoes) || is_of_host(*port));
-        let Some(ring) = self.vrings.ring_of(destination) else { return Route::NotVring };
-        let Some(current) = self.current.as_deref_mut() else {
-            self.counters.add(Counter::VringMiss, 1);
-            return Route::Miss;
-        };
-        let counters = &mut self.counters;
-        let by_records = !current.tables.record.is_empty();
-        let pair = by_records.then(|| self.vrings.pair_of(destination)).flatten();
-        let pair = pair.filter(|pair| current.has_records(*pair));
-        if let Some(pair) = pair {
-            let key = match self.plant {
-                Some(Plant::RecordOfAddress) => key.map(|(keyspace, _)| (keyspace, vnode_value(destination))),
-                _ => key,
-            };
-            let ends_early = self.plant == Some(Plant::RecordEndsEarly);
-            let record = key.and_then(|key| current.find_record(pair, key, ends_early));
-            return match record {
-                Some(record) => {
-                    current.count_request(Table::Record, record, ring, opcode);
-                    route_by_record(current, record, ring, source, ingress, counters)
-                }
-                None => {
-                    counters.add(Counter::VringMiss, 1);
-                    Route::Miss
-                }
-            };
-        }
-        let route = match ring {
-            Ring::Unicast => route_unicast(current, source, destination, ingress, counters),
-            Ring::Multicast => route_multicast(current, destination, opcode, ingress, counters),
-        };
-        route.unwrap_or_else(|| {
-            counters.add(Counter::VringMiss, 1);
-            Route::Miss
-        })
+        let Self { vrings, current, counters, plant, .. } = self;
+        let matching = Matching { vrings, counters, plant: *plant };
+        matching.route(current.as_deref_mut(), source, sought.into(), ingress)
+    }
+
+    /// The same, then the stage of hot keys; the stamp that is to be written into the room of a request, if it `has_room`, for hosts of this switch.
+    pub(crate) fn route_hot(
+        &mut self,
+        source: [u8; 4],
+        sought: Sought,
+        ingress: Option<u16>,
+        has_room: bool,
+    ) -> (Route<'_>, Option<Stamp>) {
+        let Self { vrings, current, counters, plant, hot, .. } = self;
+        let matching = Matching { vrings, counters: &mut *counters, plant: *plant };
+        let route = matching.route(current.as_deref_mut(), source, sought, ingress);
+        let Sought { key, opcode, .. } = sought;
+        hot.pass(Request { key, opcode, has_room }, route, counters)
+    }
+
+    /// What is said to the switch by who hangs at a port, if it is a node: others are not admitted to say such things.
+    pub(crate) fn hear(&mut self, port: Option<u16>, payload: &[u8]) -> (Option<HostId>, Heard) {
+        let hosts = self.current.as_deref().map(|current| &current.hosts);
+        let sender = hosts.zip(port).and_then(|(hosts, port)| hosts.at_port(port)).map(|host| host.id);
+        (sender, self.hot.hear(sender, payload, &mut self.counters))
     }
 
     /// Cuts a scan at the end of the record in which it begins, if it goes on behind that and may be split; what is left of it then.
@@ -220,35 +225,18 @@ impl Router {
 
     /// Table `hot`: its entries outlive generations of the others.
     pub fn hot(&self) -> &HotTable {
-        &self.hot
+        &self.hot.table
     }
 
-    /// The same, to tell it the time and its lease.
-    pub fn hot_mut(&mut self) -> &mut HotTable {
-        &mut self.hot
+    /// Whether what a client wrote where the stamp belongs is left there, as a test has planted.
+    pub(crate) fn believes_stamps(&self) -> bool {
+        self.plant == Some(Plant::StampBelieved)
     }
 
-    /// Removes instances of hot keys and installs others ([`HotTable::change`]).
-    pub fn change_hot(&mut self, removed: &[u64], set: &[HotEntry]) -> Result<(), HotError> {
-        self.hot.change(removed, set, self.current.as_deref().map(|current| &current.hosts))
-    }
-
-    /// Of what is concerned ([`is_concerned`](crate::hot::is_concerned)): fills the room for a stamp. The hop of what does not go its usual way; `None` in it: nowhere.
-    pub(crate) fn heat(
-        &mut self,
-        ring: Ring,
-        sender: Option<u16>,
-        payload: &mut [u8],
-    ) -> Option<Option<Hop>> {
-        let current = self.current.as_deref()?;
-        let sender = sender.and_then(|port| current.hosts.at_port(port)).map(|host| host.id);
-        match self.hot.process(ring, sender, payload, self.plant) {
-            Heat::Usual => None,
-            Heat::Ends => Some(None),
-            Heat::To(host) => {
-                let is_here = current.hosts.get(host).is_some_and(|host| !host.is_remote);
-                Some(is_here.then_some(Hop::Host(host)))
-            }
+    /// Other hosts may be here.
+    fn tell_hosts(&mut self) {
+        if let Some(current) = self.current.as_deref() {
+            self.hot.set_hosts(&current.hosts, current.tables.hosts.iter().map(|host| host.id));
         }
     }
 
@@ -265,127 +253,11 @@ impl Router {
     }
 }
 
-/// The action of `unicast_vring`, and of `division` if it claims the source.
-fn route_unicast<'a>(
-    current: &mut Generation,
-    source: [u8; 4],
-    destination: [u8; 4],
-    ingress: Option<u16>,
-    counters: &mut Counters,
-) -> Option<Route<'a>> {
-    let index = current.lookup(Table::Unicast, None, destination)?;
-    counters.add(Counter::Hits(Table::Unicast), 1);
-    let entry = current.tables.unicast[index];
-    if let Some(chain) = entry.chain {
-        return Some(route_by_chain(current, &chain, Ring::Unicast, ingress, counters));
-    }
-    let host = divided(current, entry.partition, source, counters).unwrap_or(entry.host);
-    Some(Route::Unicast(hop_to(current, host, ingress, counters)))
-}
-
-/// Along a chain: puts to its head, gets to its tail, whoever asks.
-fn route_by_chain<'a>(
-    current: &Generation,
-    chain: &Chain,
-    ring: Ring,
-    ingress: Option<u16>,
-    counters: &mut Counters,
-) -> Route<'a> {
-    let is_put = ring == Ring::Multicast;
-    counters.add(Counter::Chained, 1);
-    let receiver = chain.receiver(is_put).expect("validated chains have nodes");
-    let hop = hop_to(current, receiver, ingress, counters);
-    Route::Chain(hop, chain.header(&current.hosts, is_put))
-}
-
-/// The host that a division of the partition names for the source.
-fn divided(
-    current: &mut Generation,
-    partition: u32,
-    source: [u8; 4],
-    counters: &mut Counters,
-) -> Option<HostId> {
-    let index = current.lookup(Table::Division, Some(partition), source)?;
-    counters.add(Counter::Hits(Table::Division), 1);
-    Some(current.tables.division[index].host)
-}
-
-/// The action of `record`.
-fn route_by_record<'a>(
-    current: &'a mut Generation,
-    record: usize,
-    ring: Ring,
-    source: [u8; 4],
-    ingress: Option<u16>,
-    counters: &mut Counters,
-) -> Route<'a> {
-    counters.add(Counter::Hits(Table::Record), 1);
-    if let Some(chain) = current.tables.record[record].chain {
-        return route_by_chain(current, &chain, ring, ingress, counters);
-    }
-    if ring == Ring::Multicast {
-        return Route::Multicast(copies(current.ways_of_record(record), ingress, counters));
-    }
-    let (partition, host) = (current.tables.record[record].partition, current.tables.record[record].host);
-    let host = divided(current, partition, source, counters).unwrap_or(host);
-    Route::Unicast(hop_to(current, host, ingress, counters))
-}
-
-fn copies<'a>(ways: &'a [Way], ingress: Option<u16>, counters: &mut Counters) -> Copies<'a> {
-    let copies = Copies { ways: ways.iter(), ingress };
-    counters.add(Counter::MulticastCopies, copies.clone().count() as u64);
-    copies
-}
-
-/// The first match value of a vnode's address.
-fn vnode_value([_, _, c, d]: [u8; 4]) -> u128 {
-    u128::from(u16::from_be_bytes([c, d])) << 112
-}
-
-/// The way to a host. `None`: the trunk by which the datagram came.
-fn hop_to(current: &Generation, host: HostId, ingress: Option<u16>, counters: &mut Counters) -> Option<Hop> {
-    let hop = current.way_to(host).hop;
-    if hop.is_trunk_at(ingress) {
-        counters.add(Counter::SamePortDropped, 1);
-        return None;
-    }
-    Some(hop)
-}
-
-impl Hop {
-    /// The host, where that hangs at this switch.
-    pub fn host(self) -> Option<HostId> {
-        match self {
-            Self::Host(host) => Some(host),
-            Self::Trunk(_) => None,
-        }
-    }
-
-    fn is_trunk_at(self, port: Option<u16>) -> bool {
-        matches!(self, Self::Trunk(own) if Some(own) == port)
-    }
-}
-
-fn route_multicast<'a>(
-    current: &'a mut Generation,
-    destination: [u8; 4],
-    opcode: Option<u8>,
-    ingress: Option<u16>,
-    counters: &mut Counters,
-) -> Option<Route<'a>> {
-    let index = current.lookup(Table::Multicast, None, destination)?;
-    current.count_request(Table::Multicast, index, Ring::Multicast, opcode);
-    counters.add(Counter::Hits(Table::Multicast), 1);
-    if let Some(chain) = current.tables.multicast[index].chain {
-        return Some(route_by_chain(current, &chain, Ring::Multicast, ingress, counters));
-    }
-    Some(Route::Multicast(copies(current.ways(index), ingress, counters)))
-}
-
 impl Backend for Router {
     fn install(&mut self, tables: &TableSet) -> Result<(), BackendError> {
         tables.validate(&self.vrings)?;
         self.current = Some(Box::new(Generation::new(tables.clone(), self.current.as_deref())));
+        self.tell_hosts();
         Ok(())
     }
 
@@ -421,6 +293,19 @@ impl Backend for Router {
     fn reset_register(&mut self, register: Register) -> Result<(), BackendError> {
         self.registers.reset(register);
         Ok(())
+    }
+
+    fn set_hot(&mut self, config: &HotConfig) -> Result<(), BackendError> {
+        Ok(self.hot.detection.set(config)?)
+    }
+
+    fn change_hot(&mut self, clear: bool, removed: &[u64], set: &[HotEntry]) -> Result<(), BackendError> {
+        let hosts = self.current.as_deref().map(|current| &current.hosts);
+        Ok(self.hot.table.change(clear, removed, set, hosts)?)
+    }
+
+    fn read_hot(&mut self) -> Result<HotReading, BackendError> {
+        Ok(self.hot.read())
     }
 
     fn counters(&self) -> Result<Counters, BackendError> {

@@ -10,14 +10,14 @@
 
 use core::net::SocketAddrV4;
 
-use nicekv_wire::route::room_of;
-use nicekv_wire::{HeaderLayout, stamp_reply_to};
+use nicekv_wire::route::{room_for_stamp, room_of};
+use nicekv_wire::stamp_reply_to;
 
-use crate::hot::{has_room_for_stamp, is_concerned};
+use crate::hot::stage::{Heard, answer, has_room_for_stamp, is_said};
 use crate::stages::admit::{self, Ingress};
 use crate::stages::parse::sought;
 use crate::stages::split;
-use crate::{Copies, Counter, Hop, HostIndex, Rest, Ring, Route, Router};
+use crate::{Copies, Counter, Hop, Rest, Ring, Route, Router};
 
 /// What becomes of a datagram.
 #[derive(Clone, Debug)]
@@ -58,10 +58,8 @@ impl Router {
         if ingress == Ingress::Socket && sender.is_none() {
             stamp_reply_to(payload, from);
         }
-        if is_concerned(payload)
-            && let Some(hop) = ring.and_then(|ring| self.heat(ring, sender, payload))
-        {
-            return hop.map_or(Passed::Dropped, Passed::Unicast);
+        if is_said(payload) {
+            return self.answered(sender, payload);
         }
         let pieces = split::pieces_of(payload, self.is_trunk(ingress) && !self.cuts_again());
         let came_by = match ingress {
@@ -69,6 +67,17 @@ impl Router {
             Ingress::Socket => sender,
         };
         self.pass((from, to), came_by, payload, pieces)
+    }
+
+    /// What was said to the switch ends here, but the answer, for which `payload` has room.
+    fn answered(&mut self, port: Option<u16>, payload: &mut [u8]) -> Passed<'_> {
+        match self.hear(port, payload) {
+            (Some(sender), Heard::Answer(stamp)) => {
+                answer(payload, stamp);
+                Passed::Unicast(Hop::Host(sender))
+            }
+            _ => Passed::Dropped,
+        }
     }
 
     /// Processes what is left of a scan of which [`Self::process`] has made `payload`, a piece; likewise. At most [`PIECES_MAX`] times, then nothing is left.
@@ -101,8 +110,16 @@ impl Router {
     ) -> Passed<'_> {
         let sought = sought(to.ip().octets(), payload);
         let rest = self.split(sought, payload, pieces);
-        let believes_clients = self.believes_clients();
-        let hop = match self.route(from.ip().octets(), sought, came_by) {
+        let (believes_clients, believes_stamps) = (self.believes_clients(), self.believes_stamps());
+        let has_room = has_room_for_stamp(payload);
+        let (route, stamp) = self.route_hot(from.ip().octets(), sought, came_by, has_room);
+        // Behind a socket there are no trunks, whose copies would stay as they are.
+        if let (Some(stamp), Some(room)) = (stamp, room_for_stamp(payload))
+            && !(believes_stamps && !stamp.is_some())
+        {
+            *room = stamp.to_bytes();
+        }
+        let hop = match route {
             Route::Unicast(hop) => hop,
             Route::Chain(hop, header) => {
                 // Who is behind a trunk gets what the switch there writes.
@@ -143,21 +160,10 @@ impl Router {
                 let sender = admit::admit_to_vring(hosts, ingress, ends.0, ring, payload)?;
                 Ok(sender.map(|host| host.port))
             }
-            // A stamp that no switch has written.
-            (None, Some(hosts)) if is_stamped_for_server(hosts, ends.1, payload) => {
-                Err(Counter::OpcodeRefused)
-            }
             (None, Some(hosts)) => {
                 admit::admit_to_address(hosts, ingress, ends, payload, false).map(|()| None)
             }
             (None, None) => Ok(None),
         }
     }
-}
-
-/// Whether it has room for a stamp, and goes to a server itself, past the tables.
-fn is_stamped_for_server(hosts: &HostIndex, to: SocketAddrV4, payload: &[u8]) -> bool {
-    has_room_for_stamp(payload)
-        && HeaderLayout::peek(payload).is_some()
-        && hosts.with_ip(to.ip().octets()).is_some_and(|host| host.udp_port == to.port())
 }

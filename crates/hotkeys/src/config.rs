@@ -1,7 +1,7 @@
 //! Parameters, and what they may be.
 
 /// Most hot keys, and so most slots of a HashPipe: what the kernel's maps have room for.
-pub const KEYS_MAX: u32 = 65_536;
+pub const KEYS_MAX: u32 = 16_384;
 /// Most stages of a HashPipe: a program's loop over them is unrolled.
 pub const STAGES_MAX: u32 = 8;
 /// What shares are counted in.

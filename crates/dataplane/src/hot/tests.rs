@@ -1,4 +1,4 @@
-//! What becomes of requests of hot keys behind a socket, and that each planted bug shows.
+//! What becomes of requests of hot keys behind a socket, what is counted of them, and that each planted bug shows.
 
 use alloc::string::{String, ToString};
 use alloc::{format, vec};
@@ -12,14 +12,15 @@ use nicekv_wire::{
 
 use super::*;
 use crate::{
-    Backend, Hop, Host, Ingress, MemberSet, MulticastEntry, Passed, Prefix, Router, TableSet, UnicastEntry,
-    VringConfig,
+    Backend, BackendError, Counter, Hop, Host, HotCandidate, HotConfig, Ingress, MemberSet, MulticastEntry,
+    Passed, Prefix, Ring, Router, TableSet, UnicastEntry, VringConfig,
 };
 
 const KEYSPACE: KeyspaceId = KeyspaceId(3);
 const DIGEST: KeyDigest = KeyDigest([5; 16]);
+const COLD: KeyDigest = KeyDigest([6; 16]);
 const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 9, 9), 4000);
-const LEASE_NS: u64 = 1_000;
+const NONE: &str = "Some(1) Some((0, 0))";
 
 fn host(id: u16) -> Host {
     let (ip, mac) = ([10, 0, 0, id as u8], [2, 0, 0, 0, 0, id as u8]);
@@ -27,15 +28,21 @@ fn host(id: u16) -> Host {
 }
 
 fn entry(instance: u64) -> HotEntry {
-    let holders = vec![HostId(2), HostId(3)];
-    HotEntry {
-        keyspace: 3,
-        digest: DIGEST.0,
-        key: b"hot".to_vec(),
-        instance,
-        partition: 0,
-        epoch: 7,
-        holders,
+    HotEntry { keyspace: 3, digest: DIGEST.0, instance, usual_turns: 1, holders: vec![HostId(2), HostId(3)] }
+}
+
+fn tables(generation: u64, hosts: impl Iterator<Item = u16>) -> TableSet {
+    let (ring, multicast) = (Prefix::new([10, 10, 0, 0], 16), Prefix::new([10, 11, 0, 0], 16));
+    let unicast = vec![UnicastEntry { destination: ring, partition: 0, host: HostId(1), chain: None }];
+    let members = MemberSet::new([HostId(1)]);
+    let multicast = vec![MulticastEntry { destination: multicast, members, chain: None }];
+    TableSet {
+        generation,
+        hosts: hosts.map(host).collect(),
+        trunks: vec![4],
+        unicast,
+        multicast,
+        ..TableSet::default()
     }
 }
 
@@ -48,18 +55,11 @@ struct Switch {
 impl Switch {
     fn new(plant: Option<Plant>) -> Self {
         let mut router = Router::new(VringConfig::DEFAULT).unwrap();
-        let (ring, multicast) = (Prefix::new([10, 10, 0, 0], 16), Prefix::new([10, 11, 0, 0], 16));
-        let unicast = vec![UnicastEntry { destination: ring, partition: 0, host: HostId(1), chain: None }];
-        let members = MemberSet::new([HostId(1)]);
-        let multicast = vec![MulticastEntry { destination: multicast, members, chain: None }];
-        let (hosts, trunks) = ((1..=4).map(host).collect(), vec![4]);
-        let tables = TableSet { generation: 1, hosts, trunks, unicast, multicast, ..TableSet::default() };
-        router.install(&tables).unwrap();
+        router.install(&tables(1, 1..5)).unwrap();
         if let Some(plant) = plant {
             router.plant(plant);
         }
-        router.change_hot(&[], &[entry(1)]).unwrap();
-        router.hot_mut().extend_lease(LEASE_NS);
+        router.change_hot(false, &[], &[entry(1)]).unwrap();
         Self { router, log: Vec::new() }
     }
 
@@ -89,21 +89,33 @@ impl Switch {
         told
     }
 
-    fn get(&mut self, key: &[u8], forged: Stamp) -> String {
-        let bytes = with_room(|out| get(key).encode(out), forged);
+    fn get(&mut self, digest: KeyDigest, forged: Stamp) -> String {
+        let bytes = with_room(|out| get(digest).encode(out), forged);
         self.send(CLIENT, Ring::Unicast, bytes)
     }
 
-    fn put(&mut self, key: &[u8], forged: Stamp) -> String {
-        let bytes = with_room(|out| put(key).encode(out), forged);
+    fn gets(&mut self, count: usize) -> Vec<String> {
+        (0..count).map(|_| self.get(DIGEST, Stamp { instance: 1, seen: 1 })).collect()
+    }
+
+    fn put(&mut self, digest: KeyDigest, forged: Stamp) -> String {
+        let bytes = with_room(|out| put(digest).encode(out), forged);
         self.send(CLIENT, Ring::Multicast, bytes)
+    }
+
+    /// Neither has room.
+    fn plain(&mut self, digest: KeyDigest) -> [String; 2] {
+        let (mut asked, mut set) = (Vec::new(), Vec::new());
+        get(digest).encode(&mut asked);
+        put(digest).encode(&mut set);
+        [self.send(CLIENT, Ring::Unicast, asked), self.send(CLIENT, Ring::Multicast, set)]
     }
 
     fn confirm(&mut self, node: u16, instance: u64, seen: u64) -> String {
         let mut bytes = Vec::new();
         let stamp = Stamp { instance, seen };
         HotConfirm { keyspace: KEYSPACE, digest: DIGEST, stamp }.encode(&mut bytes);
-        self.send(address(node), Ring::Unicast, bytes)
+        self.send(address(node), Ring::Multicast, bytes)
     }
 
     fn close(&mut self, from: SocketAddrV4, instance: u64) -> String {
@@ -111,6 +123,15 @@ impl Switch {
         HotClose { keyspace: KEYSPACE, digest: DIGEST, stamp: Stamp { instance, seen: 0 } }
             .encode(&mut bytes);
         self.send(from, Ring::Unicast, bytes)
+    }
+
+    fn spread(&mut self) {
+        let config = HotConfig { keyspaces: vec![9, 3], keys_max: 8, stages: 2, seed: 7 };
+        self.router.set_hot(&config).unwrap();
+    }
+
+    fn counted(&self, counter: Counter) -> u64 {
+        self.router.counters().unwrap().get(counter)
     }
 }
 
@@ -122,14 +143,14 @@ fn op() -> OpId {
     OpId { client: ClientId(7), sequence: 9 }
 }
 
-fn get(key: &[u8]) -> Get<'_> {
-    Get { keyspace: KEYSPACE, op: op(), digest: DIGEST, reply_to: None, forwarded: None, key, padding: 0 }
+fn get(digest: KeyDigest) -> Get<'static> {
+    Get { keyspace: KEYSPACE, op: op(), digest, reply_to: None, forwarded: None, key: b"k", padding: 0 }
 }
 
-fn put(key: &[u8]) -> Update<'_> {
+fn put(digest: KeyDigest) -> Update<'static> {
     let operation = Operation::Set { value: b"value", expiry: Expiry::Never };
     let (condition, return_old, watermark) = (Condition::Always, false, 4);
-    let (keyspace, op, digest, reply_to) = (KEYSPACE, op(), DIGEST, None);
+    let (keyspace, op, reply_to, key) = (KEYSPACE, op(), None, b"k");
     Update { keyspace, op, digest, reply_to, watermark, condition, return_old, key, operation }
 }
 
@@ -144,24 +165,41 @@ fn with_room(encode: impl FnOnce(&mut Vec<u8>), forged: Stamp) -> Vec<u8> {
 #[test]
 fn an_entry_starts_closed_opens_by_confirmations_and_closes_by_updates() {
     let mut switch = Switch::new(None);
-    let (none, forged) = (Stamp::NONE, Stamp { instance: 1, seen: 1 });
-    assert_eq!(switch.get(b"hot", none), "Some(1) Some((0, 0))", "H1");
-    assert_eq!(switch.put(b"hot", forged), "Some(1) Some((1, 2))", "H2");
+    let forged = Stamp { instance: 1, seen: 1 };
+    assert_eq!(switch.gets(3), [NONE; 3], "H1");
+    assert_eq!(switch.put(DIGEST, forged), "Some(1) Some((1, 2))", "H2");
     switch.confirm(2, 1, 1);
-    assert_eq!(switch.get(b"hot", none), "Some(1) Some((0, 0))", "a copy from before the update");
+    assert_eq!(switch.gets(3), [NONE; 3], "a copy from before the update");
     switch.confirm(2, 1, 2);
-    let gets: Vec<_> = (0..6).map(|_| switch.get(b"hot", forged)).collect();
-    let (holder, owner) = ("Some(2) Some((1, 2))", "Some(1) Some((0, 0))");
-    assert_eq!(gets, [owner, holder, owner, owner, holder, owner], "one of three turns is node 2's");
+    let (two, three) = ("Some(2) Some((1, 2))", "Some(3) Some((1, 2))");
+    assert_eq!(switch.gets(6), [two, two, NONE, two, two, NONE], "node 2 has the turns of node 3");
     switch.confirm(3, 1, 2);
-    let gets: Vec<_> = (0..3).map(|_| switch.get(b"hot", none)).collect();
-    assert_eq!(gets, [owner, holder, "Some(3) Some((1, 2))"]);
+    assert_eq!(switch.gets(4), [two, three, NONE, two]);
+    switch.confirm(2, 1, 0);
+    assert_eq!(switch.gets(3), [three, NONE, three], "who has lost its copy says so");
     assert_eq!(
         switch.close(address(1), 1),
         "Some(1) Some((1, 3))",
         "H4: the answer is of the number that follows"
     );
-    assert!((0..6).all(|_| switch.get(b"hot", none) == owner));
+    assert_eq!(switch.gets(3), [NONE; 3]);
+    assert_eq!(switch.counted(Counter::HotRedirected), 9);
+}
+
+#[test]
+fn usual_turns_are_of_the_members_and_hosts_that_are_gone_are_passed_over() {
+    let mut switch = Switch::new(None);
+    switch.router.change_hot(false, &[], &[HotEntry { usual_turns: 3, ..entry(2) }]).unwrap();
+    switch.confirm(2, 2, 1);
+    switch.confirm(3, 2, 1);
+    let (two, three) = ("Some(2) Some((2, 1))", "Some(3) Some((2, 1))");
+    assert_eq!(switch.gets(6), [two, three, NONE, NONE, NONE, two]);
+    switch.router.install(&tables(2, [1, 3, 4].into_iter())).unwrap();
+    assert_eq!(switch.gets(5), [three, NONE, NONE, NONE, three]);
+    switch.router.install(&tables(3, 1..5)).unwrap();
+    assert_eq!(switch.gets(1), [three]);
+    switch.gets(3);
+    assert_eq!(switch.gets(1), [two], "it is here again, and its copy was never closed");
 }
 
 #[test]
@@ -174,18 +212,34 @@ fn only_holders_confirm_and_only_what_the_switch_has_seen_of_this_instance() {
     let stamp = Stamp { instance: 1, seen: 1 };
     HotConfirm { keyspace: KEYSPACE, digest: DIGEST, stamp }.encode(&mut forged);
     switch.send(CLIENT, Ring::Unicast, forged);
-    assert!((0..6).all(|_| switch.get(b"hot", Stamp::NONE) == "Some(1) Some((0, 0))"));
-    assert_eq!(switch.close(address(1), 2), "gone None", "an instance that is not here is no evidence");
+    assert_eq!(switch.gets(6), [NONE; 6]);
     assert_eq!(switch.close(CLIENT, 1), "gone None");
     assert_eq!(switch.router.hot().seen(1), Some(1));
-    let counted = switch.router.hot().counters();
-    assert_eq!((counted.heard, counted.unheard, counted.redirected), (0, 5, 0));
+    let counted = [Counter::HotConfirmed, Counter::HotClosed, Counter::HotUnheard, Counter::OpcodeRefused];
+    assert_eq!(counted.map(|counter| switch.counted(counter)), [0, 0, 4, 2]);
+}
+
+#[test]
+fn what_is_gone_for_good_is_closed_and_what_is_not_there_yet_is_no_evidence() {
+    let mut switch = Switch::new(None);
+    assert_eq!(switch.close(address(3), 2), "gone None");
+    switch.router.change_hot(false, &[], &[entry(2)]).unwrap();
+    let gone = format!("Some(3) Some((1, {HOT_GONE}))");
+    assert_eq!(switch.close(address(3), 1), gone, "another one has its place");
+    assert_eq!(switch.close(address(3), 2), "Some(3) Some((2, 2))");
+    switch.router.change_hot(true, &[], &[]).unwrap();
+    assert_eq!(switch.router.hot().entries().count(), 0);
+    assert_eq!(switch.close(address(3), 1), gone);
+    let gone = format!("Some(3) Some((2, {HOT_GONE}))");
+    assert_eq!(switch.close(address(3), 2), gone);
+    assert_eq!(switch.close(address(3), 3), "gone None");
+    assert_eq!(switch.router.hot().newest(), 2, "a new controller begins behind that");
 }
 
 #[test]
 fn a_stamp_that_goes_to_a_server_itself_crosses_no_switch() {
     let mut switch = Switch::new(None);
-    let mut bytes = with_room(|out| get(b"hot").encode(out), Stamp { instance: 1, seen: 1 });
+    let mut bytes = with_room(|out| get(DIGEST).encode(out), Stamp { instance: 1, seen: 1 });
     let passed = switch.router.process(Ingress::Socket, CLIENT, address(2), &mut bytes);
     assert!(matches!(passed, Passed::Dropped), "{passed:?}");
 }
@@ -193,23 +247,23 @@ fn a_stamp_that_goes_to_a_server_itself_crosses_no_switch() {
 #[test]
 fn changes_are_refused_by_name_and_as_a_whole() {
     let mut switch = Switch::new(None);
-    let long = HotEntry { key: vec![1; 65], ..entry(3) };
     let holders =
         |holders: &[u16]| HotEntry { holders: holders.iter().copied().map(HostId).collect(), ..entry(3) };
     let many: Vec<u16> = (0..32).collect();
     let bad = |holder| HotError::BadHolder { instance: 3, holder: HostId(holder) };
     for (wrong, error) in [
-        (long, HotError::KeyLength { bytes: 65 }),
-        (HotEntry { key: vec![], ..entry(3) }, HotError::KeyLength { bytes: 0 }),
-        (HotEntry { epoch: 8, ..entry(1) }, HotError::InstanceUsed { instance: 1, newest: 1 }),
+        (HotEntry { usual_turns: 0, ..entry(3) }, HotError::UsualTurns { instance: 3, turns: 0 }),
+        (HotEntry { usual_turns: 17, ..entry(3) }, HotError::UsualTurns { instance: 3, turns: 17 }),
+        (HotEntry { usual_turns: 2, ..entry(1) }, HotError::InstanceUsed { instance: 1, newest: 1 }),
+        (entry(1), HotError::InstanceUsed { instance: 1, newest: 1 }),
         (entry(0), HotError::InstanceUsed { instance: 0, newest: 1 }),
-        (holders(&[]), HotError::Holders { instance: 3, holders: 0 }),
         (holders(&many), HotError::Holders { instance: 3, holders: 32 }),
         (holders(&[9]), bad(9)),
         (holders(&[4]), bad(4)),
         (holders(&[2, 2]), bad(2)),
     ] {
-        assert_eq!(switch.router.change_hot(&[1], &[wrong]), Err(error));
+        let refused = switch.router.change_hot(false, &[1], &[wrong]);
+        assert_eq!(refused, Err(BackendError::HotRefused(error)));
     }
     let all = (0..=HOT_CAPACITY as u64).map(|instance| {
         let mut digest = [0; 16];
@@ -218,45 +272,79 @@ fn changes_are_refused_by_name_and_as_a_whole() {
     });
     let all: Vec<_> = all.collect();
     let full = HotError::Full { entries: HOT_CAPACITY + 1 };
-    assert_eq!(switch.router.change_hot(&[1], &all), Err(full));
+    for (clear, set) in [(false, &all[1..]), (true, &all[..])] {
+        assert_eq!(switch.router.change_hot(clear, &[], set), Err(full.clone().into()));
+    }
     assert_eq!(switch.router.hot().entries().collect::<Vec<_>>(), [&entry(1)]);
-    switch.router.change_hot(&[1], &all[1..]).unwrap();
-    assert!(switch.router.change_hot(&[], &[entry(1)]).is_err(), "H1: an instance comes once");
+    switch.router.change_hot(false, &[1], &all[1..]).unwrap();
+    assert!(switch.router.change_hot(false, &[], &[entry(1)]).is_err(), "H1: an instance comes once");
 }
 
 #[test]
 fn registers_are_those_of_the_instance() {
     let mut switch = Switch::new(None);
-    switch.put(b"hot", Stamp::NONE);
-    switch.router.change_hot(&[], &[entry(1)]).unwrap();
+    switch.put(DIGEST, Stamp::NONE);
+    switch.router.change_hot(false, &[], &[entry(1)]).unwrap();
     assert_eq!(switch.router.hot().seen(1), Some(2), "told again");
-    switch.router.change_hot(&[], &[entry(2)]).unwrap();
+    switch.router.install(&tables(2, 1..5)).unwrap();
+    assert_eq!(switch.router.hot().seen(1), Some(2), "other tables");
+    switch.router.change_hot(false, &[], &[entry(2)]).unwrap();
     assert_eq!((switch.router.hot().seen(1), switch.router.hot().seen(2)), (None, Some(1)));
-    switch.router.hot_mut().remove_older(0, 7);
-    assert_eq!(switch.router.hot().seen(2), Some(1));
-    switch.router.hot_mut().remove_older(0, 8);
-    assert_eq!(switch.router.hot().seen(2), None, "H5");
+}
+
+#[test]
+fn what_is_counted_is_told_once_or_goes_on() {
+    let mut switch = Switch::new(None);
+    let loads = |one, two| vec![(HostId(1), one), (HostId(2), two), (HostId(3), 0)];
+    let _ = (switch.gets(1), switch.plain(DIGEST), switch.put(COLD, Stamp::NONE));
+    let reading = switch.router.read_hot().unwrap();
+    assert_eq!(
+        reading.entries,
+        [HotCount { instance: 1, requests: 1 }],
+        "without room, not of a hot keyspace"
+    );
+    assert_eq!((reading.newest, reading.candidates.len(), reading.loads), (1, 0, loads(0, 0)));
+
+    switch.spread();
+    switch.confirm(2, 1, 1);
+    assert_eq!(switch.gets(2), ["Some(2) Some((1, 1))", NONE]);
+    assert_eq!(switch.plain(DIGEST)[0], "Some(1) None");
+    assert_eq!(switch.router.hot().seen(1), Some(2), "counted without room, too");
+    let _ = (switch.get(COLD, Stamp::NONE), switch.put(COLD, Stamp::NONE), switch.plain(COLD));
+    switch.spread();
+    let reading = switch.router.read_hot().unwrap();
+    assert_eq!(reading.entries, [HotCount { instance: 1, requests: 5 }]);
+    assert_eq!(reading.candidates, [HotCandidate { keyspace: 3, digest: COLD.0, count: 4 }]);
+    assert_eq!((reading.dropped, reading.loads), (0, loads(7, 1)));
+    let reading = switch.router.read_hot().unwrap();
+    assert_eq!((reading.candidates.len(), reading.loads), (0, loads(7, 1)), "since the last reading");
+
+    let wrong = HotConfig { stages: 0, ..HotConfig::default() };
+    assert!(matches!(switch.router.set_hot(&wrong), Err(BackendError::HotConfigRefused(_))));
+    switch.router.set_hot(&HotConfig::default()).unwrap();
+    switch.get(COLD, Stamp::NONE);
+    let reading = switch.router.read_hot().unwrap();
+    assert_eq!((reading.candidates.len(), reading.loads), (0, loads(7, 1)), "off again");
 }
 
 /// What is told of a run that goes past every rule.
 fn run(plant: Option<Plant>) -> Vec<String> {
     let mut switch = Switch::new(plant);
     let forged = Stamp { instance: 1, seen: 99 };
-    switch.get(b"hot", Stamp::NONE);
-    switch.get(b"cold", forged);
-    switch.put(b"hot", forged);
+    switch.get(DIGEST, Stamp::NONE);
+    switch.get(COLD, forged);
+    switch.put(DIGEST, forged);
     for node in [2, 3] {
         switch.confirm(node, 1, 1);
         switch.confirm(node, 1, 2);
     }
-    for key in [b"hot", b"cld", b"hot"] {
-        switch.get(key, forged);
-    }
-    switch.put(b"hot", Stamp::NONE);
-    switch.get(b"hot", Stamp::NONE);
-    switch.confirm(2, 1, 3);
-    switch.router.hot_mut().set_now(LEASE_NS);
-    (0..3).for_each(|_| drop(switch.get(b"hot", forged)));
+    switch.gets(3);
+    switch.close(address(1), 1);
+    switch.close(address(1), 2);
+    switch.gets(3);
+    let reused = HotEntry { usual_turns: 2, ..entry(1) };
+    let again = switch.router.change_hot(false, &[], &[reused]);
+    switch.log.push(format!("{again:?} {:?}", switch.router.hot().seen(1)));
     switch.log
 }
 
@@ -267,8 +355,9 @@ fn every_plant_shows() {
         Plant::HotEntryStartsOpen,
         Plant::StampBelieved,
         Plant::SeenNotCounted,
-        Plant::HotLeaseIgnored,
-        Plant::HotKeyNotCompared,
+        Plant::CloseNotCounted,
+        Plant::UnknownInstanceGone,
+        Plant::InstanceReused,
     ] {
         assert_ne!(run(Some(plant)), honest, "{plant:?}");
     }

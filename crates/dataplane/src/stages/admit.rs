@@ -7,9 +7,11 @@
 //!                      from a server's port, but not with its MAC and IP                   ─▶ source_refused
 //!                      from others, a place for replies that is not the sender             ─▶ source_refused
 //!                      unicast: anything but gets and scans; multicast: anything but updates
-//!                      and quorum requests, and decisions of a node; bundles of these      ─▶ opcode_refused
-//!   to a server's      from a server's port, but not with its MAC and IP                   ─▶ source_refused
-//!   own UDP port       from a client, anything but requests; from a node, what only
+//!                      and quorum requests, and decisions of a node; bundles of these;
+//!                      in both what nodes say to the switch of hot keys                    ─▶ opcode_refused
+//!   to a server's      what has room for a stamp                                           ─▶ opcode_refused
+//!   own UDP port       from a server's port, but not with its MAC and IP                   ─▶ source_refused
+//!                      from a client, anything but requests; from a node, what only
 //!                      the metadata service says                                           ─▶ opcode_refused
 //!   all else           crosses
 //! ```
@@ -21,7 +23,7 @@
 
 use core::net::SocketAddrV4;
 
-use nicekv_wire::{HeaderLayout, Opcode};
+use nicekv_wire::{HeaderLayout, Opcode, ROOM_STAMP};
 
 use crate::{Counter, Host, HostIndex, HostRole, Ring};
 
@@ -41,13 +43,15 @@ pub enum Ingress {
 
 /// What may go to unicast vrings, from anybody.
 pub const OPCODES_UNICAST: u64 = bit(Opcode::Get) | bit(Opcode::Scan) | bit(Opcode::Bundle);
-/// What may go to unicast vrings from nodes: what ends at a switch, too.
-pub const OPCODES_UNICAST_NODE: u64 = OPCODES_UNICAST | bit(Opcode::HotConfirm) | bit(Opcode::HotClose);
+/// What nodes say to a switch, to a vring of either kind; it ends there.
+pub(crate) const OPCODES_SAID: u64 = bit(Opcode::HotConfirm) | bit(Opcode::HotClose);
+/// What may go to unicast vrings from nodes.
+pub const OPCODES_UNICAST_NODE: u64 = OPCODES_UNICAST | OPCODES_SAID;
 /// What may go to multicast vrings, from anybody.
 pub const OPCODES_MULTICAST: u64 =
     bit(Opcode::Update) | bit(Opcode::QuorumQuery) | bit(Opcode::QuorumStore) | bit(Opcode::Bundle);
 /// What may go to multicast vrings from nodes.
-pub const OPCODES_MULTICAST_NODE: u64 = OPCODES_MULTICAST | bit(Opcode::Decisions);
+pub const OPCODES_MULTICAST_NODE: u64 = OPCODES_MULTICAST | bit(Opcode::Decisions) | OPCODES_SAID;
 /// What anybody may send to a server's own address: requests, directed or not, and questions for whom to direct them to.
 pub const OPCODES_REQUEST: u64 =
     OPCODES_UNICAST | OPCODES_MULTICAST | bit(Opcode::Directed) | bit(Opcode::DirectoryQuery);
@@ -154,13 +158,18 @@ pub(crate) fn admit_to_address(
     if !is_server {
         return Ok(());
     }
+    let header = HeaderLayout::peek(payload);
+    // A stamp that no switch has written (H2).
+    if header.is_some_and(|header| header.room == ROOM_STAMP) {
+        return Err(Counter::OpcodeRefused);
+    }
     let server = server(hosts, ingress, from)?;
     let allowed = match server {
         Some((host, true)) if host.role == HostRole::Metadata => return Ok(()),
         Some((_, true)) => OPCODES_NODE,
         _ => OPCODES_REQUEST,
     };
-    match HeaderLayout::peek(payload) {
+    match header {
         Some(header) if !holds(allowed, header.opcode) => Err(Counter::OpcodeRefused),
         // The store sends none, and what is in the next one cannot be seen.
         _ if is_fragment => Err(Counter::OpcodeRefused),

@@ -14,7 +14,8 @@
 use core::net::SocketAddrV4;
 
 use nicekv_wire::HeaderLayout;
-use nicekv_wire::route::{ChainHeader, room_of};
+use nicekv_wire::hot::Stamp;
+use nicekv_wire::route::{ChainHeader, room_for_stamp, room_of};
 
 use crate::{Counter, Ring, Sought, VringSet};
 
@@ -244,6 +245,23 @@ impl Datagram {
         let Some(room) = room_of(payload) else { return };
         let before = core::mem::replace(room, header.to_bytes());
         update_udp_checksum(&mut udp[6..8], &before, room);
+    }
+
+    /// The same with a stamp.
+    pub(crate) fn write_stamp(&self, frame: &mut [u8], stamp: Stamp) {
+        let (udp, payload) = frame[self.udp_at..self.end_at].split_at_mut(UDP_BYTES);
+        let Some(room) = room_for_stamp(payload) else { return };
+        let before = core::mem::replace(room, stamp.to_bytes());
+        update_udp_checksum(&mut udp[6..8], &before, room);
+    }
+
+    /// Sends it back to its sender, from where it was sent to. No checksum differs: their terms change places.
+    pub(crate) fn turn_round(&self, frame: &mut [u8], destination: [u8; 6], source: [u8; 6]) {
+        self.rewrite_ethernet(frame, destination, source);
+        let ports = self.udp_at;
+        for (one, other, bytes) in [(ETHERNET_BYTES + 12, ETHERNET_BYTES + 16, 4), (ports, ports + 2, 2)] {
+            (0..bytes).for_each(|byte| frame.swap(one + byte, other + byte));
+        }
     }
 }
 

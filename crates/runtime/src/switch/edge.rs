@@ -14,8 +14,8 @@ use super::route;
 use crate::UdpEndpoint;
 use crate::inbox::LocalNetwork;
 use nicekv_dataplane::{
-    Backend, BackendError, Counters, EntryRequests, Register, Router, Table, TableError, TableSet,
-    TableStatus, TableUpdate, VringSet,
+    Backend, BackendError, Counters, EntryRequests, HotConfig, HotEntry, HotReading, Register, Router, Table,
+    TableError, TableSet, TableStatus, TableUpdate, VringSet,
 };
 use std::io;
 use std::net::SocketAddrV4;
@@ -247,6 +247,18 @@ impl Backend for EdgeRouters {
 
     fn reset_register(&mut self, register: Register) -> Result<(), BackendError> {
         self.own.reset_register(register)
+    }
+
+    fn set_hot(&mut self, config: &HotConfig) -> Result<(), BackendError> {
+        self.own.set_hot(config)
+    }
+
+    fn change_hot(&mut self, clear: bool, removed: &[u64], set: &[HotEntry]) -> Result<(), BackendError> {
+        self.own.change_hot(clear, removed, set)
+    }
+
+    fn read_hot(&mut self) -> Result<HotReading, BackendError> {
+        self.own.read_hot()
     }
 
     fn counters(&self) -> Result<Counters, BackendError> {
