@@ -47,6 +47,9 @@ impl<P: Protocol> NodeCore<P> {
         if !self.admit_child(now, assign) {
             return true;
         }
+        if self.holds_back(now, assign) {
+            return true;
+        }
         let (id, host) = (assign.partition, &self.host);
         let made = || Some(P::new(id, assign.replication, host));
         let Some(slot) = self.partitions.get_or_insert(id, made) else { return false };
@@ -61,6 +64,7 @@ impl<P: Protocol> NodeCore<P> {
                 self.acknowledge(id, epoch, activated, false);
             }
             self.note_assigned(slot, assign);
+            self.entered(slot);
             self.note_children(now, slot, assign);
         }
         self.partitions.set_route(slot);

@@ -1,6 +1,7 @@
 //! What a node offers to the protocols that it hosts: the disk, the network, the lease, and a client of its own.
 
 use crate::config::NodeConfig;
+use crate::hot::Hot;
 use crate::outbox::Outbox;
 use crate::pace::Pace;
 use crate::plant::Plant;
@@ -42,6 +43,8 @@ pub struct Host {
     pub outbox: Outbox,
     /// What of the entries may be shown.
     pub visibility: Visibility,
+    /// Copies of hot keys.
+    pub hot: Hot,
     /// With the metadata service.
     pub session: Session,
     /// Numbers for operators.
@@ -78,6 +81,7 @@ impl Host {
             storage: StorageQueue::default(),
             outbox: Outbox::new(config.node),
             visibility: Visibility::default(),
+            hot: Hot::new(config.incarnation),
             session: Session::default(),
             counters: Counters::default(),
             puts: PutStages::default(),
@@ -137,6 +141,18 @@ impl Host {
     #[cfg(feature = "exploration")]
     pub fn has(&self, plant: Plant) -> bool {
         self.plant == Some(plant)
+    }
+
+    /// The bug that a test has planted.
+    #[cfg(feature = "exploration")]
+    pub(crate) fn planted(&self) -> Option<Plant> {
+        self.plant
+    }
+
+    /// None.
+    #[cfg(not(feature = "exploration"))]
+    pub(crate) const fn planted(&self) -> Option<Plant> {
+        None
     }
 
     /// No.

@@ -10,7 +10,8 @@
 //!    `visibility` (what may be shown elsewhere);
 //! 4. `control` (what the metadata service says) with `discard` (what nobody needs any more), `form` and `birth` (partitions that take the place of
 //!    others); `log`;
-//! 5. `scrub`, `usage`, `sources`, `heat`, `trace`.
+//! 5. `hot`: copies of hot keys at other nodes;
+//! 6. `scrub`, `usage`, `sources`, `heat`, `trace`.
 
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
@@ -31,6 +32,7 @@ mod formations;
 mod heat;
 mod host;
 mod hosted;
+mod hot;
 mod log;
 mod membership;
 mod mirrors;
@@ -58,6 +60,7 @@ pub use config::{NodeConfig, Timing};
 #[cfg(feature = "exploration")]
 pub use exploration::Explore;
 pub use host::{Host, Map, StreamPeer};
+pub use hot::{Hot, HotCounters};
 pub use membership::Membership;
 pub use nicekv_wire::control::DiskSpace;
 pub use node_core::NodeCore;

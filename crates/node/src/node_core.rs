@@ -24,7 +24,7 @@ use nicekv_wire::chain::{ChainEntry, Forwards};
 use nicekv_wire::control::DiskSpace;
 use nicekv_wire::recovery::CopyFrame;
 use nicekv_wire::replication::{Acks, Decisions, Resend};
-use nicekv_wire::route::{ChainHeader, Room, take_room};
+use nicekv_wire::route::{Room, take_room};
 use nicekv_wire::{Datagram, Epoch, KeyDigest, KeyspaceId, NodeId, Now, PartitionId};
 
 /// One node, as a pure state machine. After any `handle_*`, poll until everything returns `None`.
@@ -80,21 +80,14 @@ impl<P: Protocol> NodeCore<P> {
         let mut plain = core::mem::take(&mut self.without_room);
         match take_room(bytes, &mut plain) {
             None => self.handle_plain(now, from, bytes, None),
-            Some(Ok(Room::Chain(chain))) => self.handle_plain(now, from, &plain, Some(&chain)),
-            Some(Ok(Room::Stamp(_))) => self.handle_plain(now, from, &plain, None),
+            Some(Ok(room)) => self.handle_plain(now, from, &plain, Some(&room)),
             Some(Err(error)) => self.host.on_malformed(from, error),
         }
         self.without_room = plain;
     }
 
-    /// A datagram without room for a chain header; `chain` was there.
-    pub(crate) fn handle_plain(
-        &mut self,
-        now: Now,
-        from: SocketAddrV4,
-        bytes: &[u8],
-        chain: Option<&ChainHeader>,
-    ) {
+    /// A datagram without room; `room` was there.
+    pub(crate) fn handle_plain(&mut self, now: Now, from: SocketAddrV4, bytes: &[u8], room: Option<&Room>) {
         let (header, datagram) = match Datagram::decode(bytes) {
             Ok(decoded) => decoded,
             Err(error) => return self.host.on_malformed(from, error),
@@ -106,14 +99,14 @@ impl<P: Protocol> NodeCore<P> {
             | Datagram::QuorumQuery(_)
             | Datagram::QuorumStore(_) => {
                 if !self.passes_on(from, &header, bytes) {
-                    self.on_request(now, from, &header, &datagram, (bytes, chain));
+                    self.on_request(now, from, &header, &datagram, (bytes, room));
                 }
             }
             Datagram::Directed(_)
             | Datagram::Misdirected(_)
             | Datagram::DirectoryQuery(_)
             | Datagram::DirectoryPage(_) => self.on_coordination(now, from, &datagram),
-            Datagram::Bundle(bundle) => self.on_bundle(now, from, &header, &bundle, chain),
+            Datagram::Bundle(bundle) => self.on_bundle(now, from, &header, &bundle, room),
             Datagram::HeartbeatReply(_) | Datagram::Assign(_) | Datagram::Probe(_) => {
                 self.on_control(now, from, &datagram);
             }
@@ -131,6 +124,12 @@ impl<P: Protocol> NodeCore<P> {
             | Datagram::TombstonesAck(_)
             | Datagram::Entrust(_)
             | Datagram::Entrusted(_) => self.on_peer(now, from, &datagram),
+            Datagram::HotClosed(_)
+            | Datagram::HotAssign(_)
+            | Datagram::HotCopy(_)
+            | Datagram::HotDrop(_)
+            | Datagram::HotPulse(_)
+            | Datagram::HotPulsed(_) => self.on_hot(now, from, &datagram),
             // Not for nodes.
             Datagram::Reply(_)
             | Datagram::ScanPiece(_)
@@ -143,12 +142,6 @@ impl<P: Protocol> NodeCore<P> {
             | Datagram::Heat(_)
             | Datagram::HotConfirm(_)
             | Datagram::HotClose(_)
-            | Datagram::HotClosed(_)
-            | Datagram::HotAssign(_)
-            | Datagram::HotCopy(_)
-            | Datagram::HotDrop(_)
-            | Datagram::HotPulse(_)
-            | Datagram::HotPulsed(_)
             | Datagram::ProbeReply(_) => self.host.counters.refused += 1,
         }
     }
@@ -329,7 +322,8 @@ impl<P: Protocol> NodeCore<P> {
     }
 
     /// The driver has no more input right now.
-    pub fn handle_batch_end(&mut self, _now: Now) {
+    pub fn handle_batch_end(&mut self, now: Now) {
+        self.flush_hot(now);
         self.tell_drained();
         self.host.storage.end_batch();
     }
@@ -408,7 +402,8 @@ impl<P: Protocol> NodeCore<P> {
 
     /// When to call [`Self::handle_deadline`], on the boot-time clock.
     pub fn next_deadline(&self) -> u64 {
-        self.heartbeat_at_ns.min(self.host.sweep_at_ns.unwrap_or(u64::MAX))
+        let hot_ns = self.host.hot.next_deadline();
+        self.heartbeat_at_ns.min(self.host.sweep_at_ns.unwrap_or(u64::MAX)).min(hot_ns)
     }
 
     /// What befalls the requests of the client that an operator watches.

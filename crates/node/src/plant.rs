@@ -110,6 +110,16 @@ pub enum Plant {
     TailSpeaksEarly,
     /// C8: the tail releases what a joiner behind it has not forced.
     JoinerNotAwaited,
+    /// H4: ops are decided whatever copies may be shown.
+    HotEvidenceIgnored,
+    /// H5: an epoch is acknowledged while copies may be shown.
+    HotLeftOpen,
+    /// H6: a holder answers from a copy of another instance.
+    HotInstanceUnchecked,
+    /// H6: a holder answers from a copy that is older than the stamp.
+    HotStampUnchecked,
+    /// H7: a holder answers without a lease of its owner.
+    HotLeaseUnchecked,
     /// R14: a version is acknowledged before it is forced.
     QuorumAckBeforeForce,
     /// R14: a new storage is counted before it has merged anything.

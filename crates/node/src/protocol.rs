@@ -168,6 +168,14 @@ pub trait Protocol: Sized {
         false
     }
 
+    /// Whether this replica decides what becomes of its keys, and shows what it has decided: then there may be copies of them elsewhere ([`crate::Hot`]).
+    fn leads(&self) -> bool {
+        false
+    }
+
+    /// An op of this key may be decided that could not ([`Host::may_decide`]).
+    fn reconsider(&mut self, _host: &mut Host, _now: Now, _key: &[u8]) {}
+
     /// The decision up to which everything that was decided has taken effect here, and nothing after it; `None`: not at this moment, or this replica
     /// does not lead, or the protocol has no decisions.
     fn settled(&self) -> Option<u64> {

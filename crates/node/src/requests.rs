@@ -7,7 +7,8 @@ use crate::protocol::{Protocol, Request};
 use crate::trace::Step;
 use core::net::SocketAddrV4;
 use nicekv_wire::bundle::Bundle;
-use nicekv_wire::route::ChainHeader;
+use nicekv_wire::hot::Stamp;
+use nicekv_wire::route::{ChainHeader, Room};
 use nicekv_wire::scan::Scan;
 use nicekv_wire::{Datagram, Header, KeyDigest, KeyspaceId, MatchRange, Now, Opcode};
 
@@ -19,7 +20,7 @@ impl<P: Protocol> NodeCore<P> {
         from: SocketAddrV4,
         header: &Header,
         bundle: &Bundle<'_>,
-        chain: Option<&ChainHeader>,
+        room: Option<&Room>,
     ) {
         let reply_to = header.reply_to.unwrap_or(from);
         self.host.outbox.bundle_to(reply_to);
@@ -29,11 +30,11 @@ impl<P: Protocol> NodeCore<P> {
                 // It will be logged as the client would have sent it alone.
                 Opcode::Update => {
                     header.with_body(body, &mut whole);
-                    self.handle_plain(now, from, &whole, chain);
+                    self.handle_plain(now, from, &whole, room);
                 }
                 Opcode::Get | Opcode::QuorumQuery | Opcode::QuorumStore => {
                     match Datagram::of(&header, body) {
-                        Ok(request) => self.on_request(now, from, &header, &request, (body, chain)),
+                        Ok(request) => self.on_request(now, from, &header, &request, (body, room)),
                         Err(_) => self.host.counters.malformed += 1,
                     }
                 }
@@ -43,7 +44,7 @@ impl<P: Protocol> NodeCore<P> {
         self.bundled = whole;
     }
 
-    /// `bytes` are the datagram of an update, of which its parts are; those of other requests are not looked at. `chain`: what a switch has written
+    /// `bytes` are the datagram of an update, of which its parts are; those of other requests are not looked at. `room`: what a switch has written
     /// beside it.
     pub(crate) fn on_request(
         &mut self,
@@ -51,11 +52,22 @@ impl<P: Protocol> NodeCore<P> {
         from: SocketAddrV4,
         header: &Header,
         datagram: &Datagram<'_>,
-        (bytes, chain): (&[u8], Option<&ChainHeader>),
+        (bytes, room): (&[u8], Option<&Room>),
     ) {
+        let (chain, stamp) = match room {
+            Some(Room::Chain(chain)) => (Some(chain), Stamp::NONE),
+            Some(Room::Stamp(stamp)) => (None, *stamp),
+            None => (None, Stamp::NONE),
+        };
         // Clients ask a node that coordinates without a switch in between; what a switch has sent to a chain says so.
         let may_be_direct = self.host.config.coordinates && chain.is_none();
         if may_be_direct && !self.may_answer_directly(now, datagram) {
+            return;
+        }
+        if let Datagram::Get(get) = datagram
+            && get.forwarded.is_none()
+            && self.is_answered_hot(now, from, get, stamp)
+        {
             return;
         }
         let (keyspace, reached) = (header.keyspace, &mut None);
@@ -99,6 +111,9 @@ impl<P: Protocol> NodeCore<P> {
             let (id, value) = (membership.partition, asked_value(&request));
             if let Some(value) = value {
                 self.note_heat(id, value);
+            }
+            if let Request::Update(update, _) = &request {
+                self.note_stamp(slot, update.key, stamp);
             }
             self.partitions[slot].on_request(&mut self.host, now, from, request);
         }

@@ -68,6 +68,12 @@ impl Session {
         true
     }
 
+    /// Whether what a leader of this term says counts (R13).
+    pub(crate) fn accept_term(&mut self, term: Term) -> bool {
+        self.term = self.term.max(term);
+        term == self.term
+    }
+
     /// The answer to a probe, unless it is of an older term (R13).
     pub(crate) fn answer_probe(&mut self, config: &NodeConfig, probe: &Probe) -> Option<ProbeReply> {
         if probe.term < self.term {

@@ -15,7 +15,7 @@
 //! standing of a serving member and the lease (R12); and an entry that expires is the primary's business (R11).
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use foldhash::fast::FixedState;
@@ -59,6 +59,11 @@ const TOLD_AGAIN: u32 = 64;
 #[derive(Clone, Default)]
 pub struct Visibility {
     shifts: VecDeque<Shift>,
+    /// Whether the driver takes these.
+    is_heard: bool,
+    /// Partitions of which the owner of hot keys is told, too, and what it has not taken yet.
+    hot: BTreeSet<PartitionId>,
+    hot_shifts: VecDeque<Shift>,
     /// How often keys have changed, by their hash; empty unless somebody listens.
     changes: Vec<u64>,
     /// How often all may have.
@@ -77,8 +82,19 @@ pub struct Visibility {
 pub struct Changes(u64);
 
 impl Visibility {
-    /// Somebody listens from now on, and takes every effect.
+    /// The driver listens from now on, and takes every effect.
     pub(crate) fn tell(&mut self) {
+        self.is_heard = true;
+        self.begin();
+    }
+
+    /// What happens in this partition is told to the owner of hot keys from now on.
+    pub(crate) fn tell_of(&mut self, partition: PartitionId) {
+        self.hot.insert(partition);
+        self.begin();
+    }
+
+    fn begin(&mut self) {
         self.changes.resize(CHANGES, 0);
         self.told.resize(TOLD, 0);
         self.asked.resize(ASKED / 64, 0);
@@ -102,7 +118,7 @@ impl Visibility {
 
     /// How long a get is to be so that it may be answered elsewhere by this reply (G8); 0: it never is.
     pub fn useful_length(&self, reply: &Reply<'_>) -> i64 {
-        let is_told = self.is_told() && reply.expiry_ms == 0;
+        let is_told = self.is_heard && reply.expiry_ms == 0;
         if is_told { reply.length() as i64 } else { 0 }
     }
 
@@ -136,8 +152,16 @@ impl Visibility {
     }
 
     fn push(&mut self, partition: PartitionId, kind: impl FnOnce() -> ShiftKind) {
-        if self.is_told() {
-            self.shifts.push_back(Shift { partition, kind: kind() });
+        let is_hot = self.hot.contains(&partition);
+        if !is_hot && !self.is_heard {
+            return;
+        }
+        let shift = Shift { partition, kind: kind() };
+        if is_hot {
+            self.hot_shifts.push_back(shift.clone());
+        }
+        if self.is_heard {
+            self.shifts.push_back(shift);
         }
     }
 
@@ -175,6 +199,10 @@ impl Visibility {
 
     pub(crate) fn poll(&mut self) -> Option<Shift> {
         self.shifts.pop_front()
+    }
+
+    pub(crate) fn poll_hot(&mut self) -> Option<Shift> {
+        self.hot_shifts.pop_front()
     }
 
     pub(crate) fn is_taken(&self) -> bool {

@@ -28,6 +28,9 @@ impl Partition {
     /// Decides what can be decided of a key: its oldest undecided op, if all have acknowledged it, and then the next.
     pub(super) fn decide_key(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         while let Some(op) = self.next_decidable(key) {
+            if !host.may_decide(now, self.id(), key) {
+                return;
+            }
             let Some(verdict) = self.judge(host, now, key, op) else {
                 // Along a chain a delete by expiry that goes before it waits for nobody.
                 if self.is_chain() && self.next_decidable(key).is_some_and(|next| next != op) {

@@ -259,6 +259,20 @@ impl Protocol for Partition {
         self.append_open(host);
     }
 
+    /// Along a chain it takes more than one to show something, so that of its keys there are no copies.
+    fn leads(&self) -> bool {
+        let is_whole = self.membership.activated && !self.membership.sealed && !self.is_chain();
+        is_whole
+            && self.lead.as_ref().is_some_and(|lead| lead.is_ready())
+            && self.membership.standing.serves()
+    }
+
+    fn reconsider(&mut self, host: &mut Host, now: Now, key: &[u8]) {
+        if self.is_primary() {
+            self.decide_key(host, now, key);
+        }
+    }
+
     /// A contended decision takes effect when it is released (R2), so what comes after it may show before.
     fn settled(&self) -> Option<u64> {
         if self.is_chain() {

@@ -45,7 +45,9 @@ impl Partition {
     pub(super) fn drained_at(&mut self, host: &Host) -> Option<u64> {
         let is_early = host.has(Plant::DrainedTooEarly);
         let is_settled = self.locks.count() == 0 && self.sequence.unreleased().len() == 0;
-        let may_end = self.membership.sealed && self.may_decide() && (is_settled || is_early);
+        // What takes its place knows of no copies.
+        let is_quiet = host.hot.is_quiet(self.id());
+        let may_end = self.membership.sealed && self.may_decide() && is_quiet && (is_settled || is_early);
         let (through, lead) = (self.sequence.logged(), self.lead.as_mut()?);
         if may_end && (lead.wanted().is_empty() || is_early) && !host.has(Plant::SealedTakesOps) {
             lead.end();

@@ -1,0 +1,145 @@
+//! A node that shows copies of keys which others own.
+
+use super::{HOT_KEYS_MAX, Name};
+use crate::outbox::Outbox;
+use crate::plant::Plant;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use core::net::SocketAddrV4;
+use nicekv_wire::hot::{HotConfirm, HotCopy, HotDrop, HotPulse, HotPulsed, Stamp};
+use nicekv_wire::recovery::Entry;
+use nicekv_wire::{Get, Now, Reply, Status};
+
+/// Keys and entries of all copies, at most.
+const COPIES_BYTES_MAX: usize = 32 << 20;
+/// Copies of owners that have let their leases run out are forgotten after this, or twice as long.
+const ABANDONED_NS: u64 = 10_000_000_000;
+/// Owners whose leases are remembered, at most.
+const OWNERS_MAX: usize = 1024;
+
+#[derive(Clone, Debug)]
+struct Copy {
+    stamp: Stamp,
+    serial: u64,
+    owner: SocketAddrV4,
+    entry: Box<[u8]>,
+}
+
+/// Until when copies of a serial may be shown, on this node's clock.
+#[derive(Clone, Copy, Debug)]
+struct Lease {
+    serial: u64,
+    until_ns: u64,
+}
+
+/// What becomes of a get that a switch has sent here because its key is hot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer<'a> {
+    /// This is the reply.
+    Reply(Reply<'a>),
+    /// The owner is to answer.
+    Pass(SocketAddrV4),
+    /// Nobody here knows the key: its client asks again, and then no holder.
+    Unknown,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Holder {
+    copies: BTreeMap<(Name, Box<[u8]>), Copy>,
+    leases: BTreeMap<SocketAddrV4, Lease>,
+    /// Names the process.
+    nonce: u64,
+    bytes: usize,
+    /// When it was last looked for copies that nobody needs.
+    looked_ns: u64,
+}
+
+impl Holder {
+    /// Of a process that has just started, of this name.
+    pub(crate) fn new(incarnation: u64) -> Self {
+        // 0 means nobody.
+        let nonce = incarnation.max(1);
+        Self { copies: BTreeMap::new(), leases: BTreeMap::new(), nonce, bytes: 0, looked_ns: 0 }
+    }
+
+    /// Somebody sends a copy of what it owns. One that is older than what is here changes nothing.
+    pub(crate) fn on_copy(&mut self, from: SocketAddrV4, copy: &HotCopy<'_>, outbox: &mut Outbox) {
+        let name = ((copy.keyspace, copy.digest), Box::from(copy.key));
+        let known = self.copies.get(&name);
+        if known.is_some_and(|known| known.stamp > copy.stamp) {
+            return;
+        }
+        let before = known.map_or(0, |known| known.entry.len());
+        let bytes = self.bytes + copy.entry.len() + if before == 0 { copy.key.len() } else { 0 } - before;
+        let is_full = before == 0 && self.copies.len() >= HOT_KEYS_MAX;
+        if is_full || bytes > COPIES_BYTES_MAX {
+            // The switch is not told that there is one, and sends none.
+            return;
+        }
+        self.bytes = bytes;
+        let kept = Copy { stamp: copy.stamp, serial: copy.serial, owner: from, entry: copy.entry.into() };
+        self.copies.insert(name, kept);
+        let confirm = HotConfirm { keyspace: copy.keyspace, digest: copy.digest, stamp: copy.stamp };
+        outbox.send(copy.vring, |out| confirm.encode(out));
+    }
+
+    /// Copies of this digest are of no use any more.
+    pub(crate) fn on_drop(&mut self, from: SocketAddrV4, drop: &HotDrop) {
+        let name = (drop.keyspace, drop.digest);
+        let bytes = &mut self.bytes;
+        self.copies.retain(|(of, key), copy| {
+            let stays = *of != name || copy.owner != from || copy.stamp.instance > drop.instance;
+            *bytes -= if stays { 0 } else { key.len() + copy.entry.len() };
+            stays
+        });
+    }
+
+    /// An owner says until when its copies may be shown, and is told the time. A lease of another serial takes the place of the one before.
+    pub(crate) fn on_pulse(&mut self, now: Now, from: SocketAddrV4, pulse: &HotPulse, outbox: &mut Outbox) {
+        let has_room = self.leases.len() < OWNERS_MAX || self.leases.contains_key(&from);
+        if pulse.nonce == self.nonce && has_room {
+            self.leases.insert(from, Lease { serial: pulse.serial, until_ns: pulse.until_ns });
+        }
+        let answer = HotPulsed { nonce: self.nonce, clock_ns: now.boot_ns };
+        outbox.send(from, |out| answer.encode(out));
+    }
+
+    /// Forgets copies of owners who have let their leases run out long ago; looks for them now and then.
+    pub(crate) fn forget_abandoned(&mut self, now: Now) {
+        if self.copies.is_empty() || now.boot_ns < self.looked_ns + ABANDONED_NS {
+            return;
+        }
+        self.looked_ns = now.boot_ns;
+        self.leases.retain(|_, lease| lease.until_ns.saturating_add(ABANDONED_NS) > now.boot_ns);
+        let Self { copies, leases, bytes, .. } = self;
+        copies.retain(|(_, key), copy| {
+            let stays = leases.contains_key(&copy.owner);
+            *bytes -= if stays { 0 } else { key.len() + copy.entry.len() };
+            stays
+        });
+    }
+
+    /// A get that a switch has stamped (H6): answered from a copy of that instance with that number or a later one, within the lease of its owner.
+    pub(crate) fn answer(&self, now: Now, get: &Get<'_>, stamp: Stamp, plant: Option<Plant>) -> Answer<'_> {
+        let name = ((get.keyspace, get.digest), Box::from(get.key));
+        let Some(copy) = self.copies.get(&name) else { return Answer::Unknown };
+        let is_of_instance =
+            copy.stamp.instance == stamp.instance || plant == Some(Plant::HotInstanceUnchecked);
+        let is_new_enough = copy.stamp.seen >= stamp.seen || plant == Some(Plant::HotStampUnchecked);
+        let has_lease = self
+            .leases
+            .get(&copy.owner)
+            .is_some_and(|lease| lease.serial == copy.serial && now.boot_ns < lease.until_ns);
+        if !is_of_instance || !is_new_enough || !(has_lease || plant == Some(Plant::HotLeaseUnchecked)) {
+            return Answer::Pass(copy.owner);
+        }
+        match Entry::decode(&copy.entry) {
+            Ok(Entry { value: Some(value), version, .. }) => {
+                Answer::Reply(Reply { version, value: Some(value), ..Reply::bare(get.op, Status::Ok) })
+            }
+            // What expires, or is not there, has no copies.
+            _ => Answer::Pass(copy.owner),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! One hot key, as its owner knows it.
+//!
+//! ```text
+//!            HotClosed, a stamp                unlocked, shown
+//!   told ────────────────────▶ number known ──────────────────▶ open (i, n): copies may be shown
+//!    ▲                              ▲                                  │ another op of the key is to be decided
+//!    └── HotAssign                  │   a number of i above n, or i is gone, or the leases are over
+//!                                   └──────────────────────────────────┘
+//! ```
+
+use super::Name;
+use alloc::boxed::Box;
+use nicekv_wire::Now;
+use nicekv_wire::hot::Stamp;
+
+/// Between two copies of a key: one that changes faster is not worth more.
+const COPY_NS: u64 = 500_000;
+/// A switch is asked again after this, for what an op waits for; for anything else twice as long after each time.
+const ASK_NS: u64 = 1_000_000;
+const DOUBLINGS_MAX: u32 = 8;
+/// After so many questions the leases are let run out.
+const ASKS_MAX: u32 = 4;
+/// A copy is made anew after this: it may have been lost, or the switch may have counted what never came.
+const REFRESH_NS: u64 = 1_000_000_000;
+
+/// Copies that may be shown.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    /// The label of the newest.
+    label: Stamp,
+    /// From then on none is shown, whatever the switch counts. `None`: their lease may be renewed.
+    until_ns: Option<u64>,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct HotKey {
+    pub(super) name: Name,
+    /// What the switch has counted of the newest instance, at least; `seen` is 0 if that is not known.
+    counted: Stamp,
+    open: Option<Open>,
+    /// What is shown, if it is known, and may have copies.
+    entry: Option<Box<[u8]>>,
+    is_locked: bool,
+    /// Copies are to be made.
+    is_due: bool,
+    copied_ns: u64,
+    /// When the switch was asked last, and how often in vain.
+    asked_ns: u64,
+    asks: u32,
+    /// An op waits for evidence.
+    is_awaited: bool,
+    /// When it is looked at next.
+    pub(super) look_ns: u64,
+}
+
+/// What is to be done about a key.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Step {
+    /// Copies with this label are to be sent.
+    pub(super) copy: Option<Stamp>,
+    /// The switch is to be asked to close this instance.
+    pub(super) ask: Option<u64>,
+    /// There is no evidence to be had: its copies are to be taken back.
+    pub(super) takes_back: bool,
+    /// Nothing depends on it any more.
+    pub(super) is_over: bool,
+}
+
+impl HotKey {
+    pub(super) fn new(name: Name, instance: u64) -> Self {
+        Self {
+            name,
+            counted: Stamp { instance, seen: 0 },
+            open: None,
+            entry: None,
+            is_locked: false,
+            is_due: true,
+            copied_ns: 0,
+            asked_ns: 0,
+            asks: 0,
+            is_awaited: false,
+            look_ns: 0,
+        }
+    }
+
+    /// Copies are to be made, of this instance if it is a newer one.
+    pub(super) fn renew(&mut self, instance: u64) {
+        if self.counted.instance < instance {
+            (self.counted, self.asks) = (Stamp { instance, seen: 0 }, 0);
+        }
+        self.is_due = true;
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Whether copies may be shown for longer than is known.
+    pub(super) fn is_renewed(&self) -> bool {
+        self.open.is_some_and(|open| open.until_ns.is_none())
+    }
+
+    /// A switch stamps with this, or with more, from here on. A newer instance has taken the place of those before, for ever (H1).
+    pub(super) fn note(&mut self, stamp: Stamp) {
+        if self.counted.instance == stamp.instance {
+            self.counted = self.counted.max(stamp);
+        }
+        self.open = self.open.filter(|open| open.label >= stamp);
+    }
+
+    /// The same of one instance; at the greatest number it is gone.
+    pub(super) fn closed(&mut self, stamp: Stamp) {
+        if self.counted.instance == stamp.instance && stamp.seen < u64::MAX {
+            (self.counted, self.asks) = (self.counted.max(stamp), 0);
+        }
+        let is_of = |open: &Open| open.label.instance == stamp.instance && open.label < stamp;
+        self.open = self.open.filter(|open| !is_of(open));
+    }
+
+    /// The leases are over.
+    pub(super) fn lapse(&mut self, now: Now) {
+        let is_over = |open: &Open| open.until_ns.is_some_and(|until_ns| until_ns <= now.boot_ns);
+        self.open = self.open.filter(|open| !is_over(open));
+    }
+
+    /// No lease of its copies is longer than this, and none is renewed. Others are made.
+    pub(super) fn take_back(&mut self, until_ns: u64) {
+        if let Some(open) = &mut self.open {
+            open.until_ns.get_or_insert(until_ns);
+            self.is_due = true;
+        }
+    }
+
+    /// An op waits. Whether that is news.
+    pub(super) fn await_evidence(&mut self) -> bool {
+        if self.is_awaited {
+            return false;
+        }
+        (self.is_awaited, self.asks, self.asked_ns) = (true, 0, 0);
+        true
+    }
+
+    /// Whether an op has waited, and need not any longer.
+    pub(super) fn take_awaited(&mut self) -> bool {
+        !self.is_open() && core::mem::take(&mut self.is_awaited)
+    }
+
+    pub(super) fn lock(&mut self) {
+        self.is_locked = true;
+    }
+
+    pub(super) fn unlock(&mut self) {
+        (self.is_locked, self.is_due) = (false, true);
+    }
+
+    /// What is shown of it, unless that may have no copies.
+    pub(super) fn set_entry(&mut self, entry: Option<Box<[u8]>>) {
+        if self.entry != entry {
+            (self.entry, self.is_due) = (entry, true);
+        }
+    }
+
+    pub(super) fn entry(&self) -> Option<&[u8]> {
+        self.entry.as_deref()
+    }
+
+    /// What is to be done now. `wanted`: the instance of which there are to be copies; `may_copy`: whether this node may let others show them.
+    pub(super) fn step(&mut self, now: Now, wanted: Option<u64>, may_copy: bool) -> Step {
+        self.lapse(now);
+        let stale = now.boot_ns >= self.copied_ns + REFRESH_NS && self.counted.seen > 0;
+        let mut step = Step {
+            copy: wanted.filter(|_| may_copy).and_then(|instance| self.copy(now, instance)),
+            ..Step::default()
+        };
+        step.ask = self.ask(now, wanted.is_some() && may_copy, stale);
+        let is_old = self.open.is_some_and(|open| open.label.instance != self.counted.instance);
+        let in_vain = (self.is_awaited || is_old) && self.asks > ASKS_MAX;
+        step.takes_back = self.is_renewed() && (in_vain || !may_copy || wanted.is_none());
+        step.is_over = wanted.is_none() && !self.is_open() && !self.is_awaited;
+        step
+    }
+
+    fn copy(&mut self, now: Now, instance: u64) -> Option<Stamp> {
+        let is_counted = self.counted.instance == instance && self.counted.seen > 0;
+        // Those of an older instance are taken back first.
+        let is_free = self.open.is_none_or(|open| open.label.instance == instance);
+        let is_shown = self.entry.is_some() && !self.is_locked && !self.is_awaited;
+        if !(self.is_due && is_counted && is_free && is_shown && now.boot_ns >= self.copied_ns + COPY_NS) {
+            return None;
+        }
+        (self.is_due, self.copied_ns) = (false, now.boot_ns);
+        self.open = Some(Open { label: self.counted, until_ns: None });
+        Some(self.counted)
+    }
+
+    /// Of which instance the switch is to be asked: that of copies that stand in the way, or whose number is not known.
+    fn ask(&mut self, now: Now, is_wanted: bool, is_stale: bool) -> Option<u64> {
+        let is_old = |open: &Open| open.label.instance != self.counted.instance;
+        let in_the_way = self.open.filter(|open| self.is_awaited || is_old(open));
+        let is_unknown = is_wanted && self.entry.is_some() && (self.counted.seen == 0 || is_stale);
+        let instance =
+            in_the_way.map(|open| open.label.instance).or(is_unknown.then_some(self.counted.instance))?;
+        if now.boot_ns < self.ask_ns() {
+            return None;
+        }
+        if is_stale {
+            (self.is_due, self.copied_ns) = (true, now.boot_ns);
+        }
+        (self.asked_ns, self.asks) = (now.boot_ns, self.asks.saturating_add(1));
+        Some(instance)
+    }
+
+    fn ask_ns(&self) -> u64 {
+        let doublings = if self.is_awaited { 0 } else { self.asks.min(DOUBLINGS_MAX) };
+        if self.asked_ns == 0 { 0 } else { self.asked_ns + (ASK_NS << doublings) }
+    }
+
+    /// When something may be to be done if nothing is told before.
+    pub(super) fn next_ns(&self, wanted: Option<u64>) -> u64 {
+        let is_shown = self.entry.is_some() && !self.is_locked && !self.is_awaited;
+        let is_old = self.open.is_some_and(|open| open.label.instance != self.counted.instance);
+        let asks = self.is_awaited || is_old || (self.entry.is_some() && self.counted.seen == 0);
+        let times = [
+            self.open.and_then(|open| open.until_ns),
+            asks.then(|| self.ask_ns()),
+            (wanted.is_some() && is_shown && self.counted.seen > 0)
+                .then_some(self.copied_ns + if self.is_due && !is_old { COPY_NS } else { REFRESH_NS }),
+        ];
+        times.into_iter().flatten().min().unwrap_or(u64::MAX)
+    }
+}

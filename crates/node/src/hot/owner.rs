@@ -1,0 +1,349 @@
+//! The primary of hot keys: which copies there may be of what it leads, and whether an op may be decided in spite of them.
+
+use super::key::HotKey;
+use super::leases::Leases;
+use super::{HOT_KEYS_MAX, HotCounters, Name};
+use crate::outbox::Outbox;
+use crate::plant::Plant;
+use crate::visibility::{Shift, ShiftKind};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_wire::hot::{HotAssign, HotClose, HotCopy, HotDrop, HotPulsed, Stamp};
+use nicekv_wire::recovery::Entry;
+use nicekv_wire::{Now, PartitionId};
+
+/// A member that does not lead passes a get of a hot name on after this, so that the primary learns of its key.
+const SHOW_NS: u64 = 100_000_000;
+/// Keys of one name that are known, at most: those that share their first 16 bytes, where keys are partitioned by range.
+const KEYS_OF_NAME_MAX: usize = 16;
+
+/// A key of a partition.
+pub(super) type Key = (PartitionId, Box<[u8]>);
+
+/// What the metadata service wants.
+#[derive(Clone, Debug)]
+struct Spread {
+    instance: u64,
+    holders: Vec<SocketAddrV4>,
+    shown_ns: u64,
+}
+
+/// Of a partition that this node leads now: an address of its vring, where a switch listens.
+pub(crate) type Leads<'a> = &'a dyn Fn(PartitionId) -> Option<SocketAddrV4>;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Owner {
+    spreads: BTreeMap<Name, Spread>,
+    keys: BTreeMap<Key, HotKey>,
+    of_name: BTreeMap<Name, Vec<Key>>,
+    /// When each key is looked at next.
+    looks: BTreeSet<(u64, Key)>,
+    leases: Leases,
+    /// Partitions of which there are to be no copies any more.
+    closing: BTreeSet<PartitionId>,
+    /// Keys whose ops may be decided now.
+    woken: Vec<Key>,
+}
+
+impl Owner {
+    /// Of a process that has just started, of this name.
+    pub(crate) fn new(incarnation: u64) -> Self {
+        Self {
+            spreads: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            of_name: BTreeMap::new(),
+            looks: BTreeSet::new(),
+            leases: Leases::new(incarnation),
+            closing: BTreeSet::new(),
+            woken: Vec::new(),
+        }
+    }
+
+    /// The metadata service says where copies are to be. Older news are none. Whether these were.
+    pub(crate) fn assign(&mut self, assign: &HotAssign, outbox: &mut Outbox) -> bool {
+        let name = (assign.keyspace, assign.digest);
+        let is_news = match self.spreads.get(&name) {
+            Some(known) if known.instance == assign.instance => known.holders != assign.holders,
+            Some(known) => known.instance < assign.instance,
+            None => !assign.holders.is_empty() && self.spreads.len() < HOT_KEYS_MAX,
+        };
+        if !is_news {
+            return false;
+        }
+        assign.holders.iter().for_each(|holder| self.leases.want(*holder));
+        for holder in self.spreads.remove(&name).into_iter().flat_map(|spread| spread.holders) {
+            self.leases.unwant(holder);
+            if !assign.holders.contains(&holder) {
+                let drop = HotDrop { keyspace: name.0, digest: name.1, instance: assign.instance };
+                outbox.send(holder, |out| drop.encode(out));
+            }
+        }
+        if !assign.holders.is_empty() {
+            let (instance, holders) = (assign.instance, assign.holders.clone());
+            self.spreads.insert(name, Spread { instance, holders, shown_ns: 0 });
+        }
+        for key in self.of_name.get(&name).cloned().unwrap_or_default() {
+            self.change(&key, |hot| hot.renew(assign.instance));
+        }
+        true
+    }
+
+    /// Whether there is nothing that requests could concern.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.spreads.is_empty()
+    }
+
+    /// Whether the primary is to see a get of this name that came to another member: now and then.
+    pub(crate) fn is_to_be_shown(&mut self, now: Now, name: &Name) -> bool {
+        let Some(spread) = self.spreads.get_mut(name) else { return false };
+        let is_time = now.boot_ns >= spread.shown_ns + SHOW_NS;
+        spread.shown_ns = if is_time { now.boot_ns } else { spread.shown_ns };
+        is_time
+    }
+
+    /// Changes what is known of a key, which is looked at again at once.
+    fn change(&mut self, key: &Key, change: impl FnOnce(&mut HotKey)) {
+        let Some(hot) = self.keys.get_mut(key) else { return };
+        change(hot);
+        self.look_at(key, 0);
+        let hot = self.keys.get_mut(key).expect("it was there");
+        if hot.take_awaited() {
+            self.woken.push(key.clone());
+        }
+    }
+
+    fn look_at(&mut self, key: &Key, at_ns: u64) {
+        let hot = self.keys.get_mut(key).expect("a known key");
+        if hot.look_ns != at_ns {
+            self.looks.remove(&(hot.look_ns, key.clone()));
+            hot.look_ns = at_ns;
+        }
+        self.looks.insert((at_ns, key.clone()));
+    }
+
+    fn forget(&mut self, key: &Key) {
+        let Some(hot) = self.keys.remove(key) else { return };
+        self.looks.remove(&(hot.look_ns, key.clone()));
+        if let Some(keys) = self.of_name.get_mut(&hot.name) {
+            keys.retain(|other| other != key);
+            if keys.is_empty() {
+                self.of_name.remove(&hot.name);
+            }
+        }
+    }
+
+    /// A switch has written this into a request for a key: it counts so far, or further, from here on (H4).
+    pub(crate) fn note_stamp(&mut self, partition: PartitionId, key: &[u8], stamp: Stamp) {
+        if stamp.is_some() && !self.keys.is_empty() {
+            self.change(&(partition, key.into()), |hot| hot.note(stamp));
+        }
+    }
+
+    /// The switch says what it has counted of an instance, or that it has let go of it.
+    pub(crate) fn on_closed(&mut self, name: Name, stamp: Stamp) {
+        for key in self.of_name.get(&name).cloned().unwrap_or_default() {
+            self.change(&key, |hot| hot.closed(stamp));
+        }
+    }
+
+    /// Whether ops of a key may be decided now (H4); else it is told when they may ([`Self::poll_woken`]).
+    pub(crate) fn may_decide(
+        &mut self,
+        now: Now,
+        partition: PartitionId,
+        key: &[u8],
+        counters: &mut HotCounters,
+        plant: Option<Plant>,
+    ) -> bool {
+        if self.keys.is_empty() || plant == Some(Plant::HotEvidenceIgnored) {
+            return true;
+        }
+        let key = (partition, Box::from(key));
+        let Some(hot) = self.keys.get_mut(&key) else { return true };
+        hot.lapse(now);
+        let may = !hot.is_open();
+        if !may && hot.await_evidence() {
+            counters.waits += 1;
+            self.look_at(&key, 0);
+        }
+        may
+    }
+
+    /// A key whose ops may be decided now.
+    pub(crate) fn poll_woken(&mut self) -> Option<Key> {
+        self.woken.pop()
+    }
+
+    /// What is shown of a key has changed. `name`: of the key, if it was read.
+    pub(crate) fn take(&mut self, shift: Shift, name: Option<Name>) {
+        let partition = shift.partition;
+        match shift.kind {
+            ShiftKind::Unknown => {
+                for key in self.keys_of(partition) {
+                    self.change(&key, |hot| hot.set_entry(None));
+                }
+            }
+            ShiftKind::Locked(key) => self.change(&(partition, key), HotKey::lock),
+            ShiftKind::Unlocked(key) => self.change(&(partition, key), HotKey::unlock),
+            ShiftKind::Changed(key, entry) => {
+                self.change(&(partition, key), |hot| hot.set_entry(copied(entry.as_deref())));
+            }
+            ShiftKind::Read(key, entry) => self.read((partition, key), &entry, name),
+        }
+    }
+
+    /// A get was answered with an entry, and nothing locks its key, which is known from then on if copies are wanted.
+    fn read(&mut self, key: Key, entry: &[u8], name: Option<Name>) {
+        if !self.keys.contains_key(&key)
+            && let Some(name) = name
+            && let Some(spread) = self.spreads.get(&name)
+        {
+            let of_name = self.of_name.entry(name).or_default();
+            if of_name.len() < KEYS_OF_NAME_MAX && self.keys.len() < HOT_KEYS_MAX {
+                of_name.push(key.clone());
+                self.keys.insert(key.clone(), HotKey::new(name, spread.instance));
+                self.looks.insert((0, key.clone()));
+            }
+        }
+        self.change(&key, |hot| hot.set_entry(copied(Some(entry))));
+    }
+
+    fn keys_of(&self, partition: PartitionId) -> Vec<Key> {
+        let all = self.keys.range((partition, Box::default())..);
+        all.map(|(key, _)| key).take_while(|(of, _)| *of == partition).cloned().collect()
+    }
+
+    /// A holder answers.
+    pub(crate) fn on_pulsed(&mut self, now: Now, from: SocketAddrV4, pulsed: &HotPulsed) {
+        if !self.leases.on_pulsed(now, from, pulsed) {
+            return;
+        }
+        let has = self.spreads.iter().filter(|(_, spread)| spread.holders.contains(&from));
+        let names: Vec<(Name, u64)> = has.map(|(name, spread)| (*name, spread.instance)).collect();
+        for (name, instance) in names {
+            for key in self.of_name.get(&name).cloned().unwrap_or_default() {
+                self.change(&key, |hot| hot.renew(instance));
+            }
+        }
+    }
+
+    /// Takes all copies back that may be shown now: when their leases are over, they are. Those that are still wanted are made again.
+    fn take_back(&mut self, counters: &mut HotCounters) {
+        let until_ns = self.leases.renounce();
+        counters.revocations += 1;
+        let open: Vec<Key> =
+            self.keys.iter().filter(|(_, hot)| hot.is_renewed()).map(|(key, _)| key.clone()).collect();
+        for key in open {
+            self.change(&key, |hot| hot.take_back(until_ns));
+        }
+    }
+
+    /// Whether copies of a partition may be shown yet: to be asked before an epoch is acknowledged in which this node leads it no more (H5). From the first time on
+    /// there are no new ones.
+    pub(crate) fn holds_back(
+        &mut self,
+        now: Now,
+        partition: PartitionId,
+        counters: &mut HotCounters,
+    ) -> bool {
+        self.closing.insert(partition);
+        let keys = self.keys_of(partition);
+        if keys.iter().any(|key| self.keys[key].is_renewed()) {
+            self.take_back(counters);
+        }
+        keys.iter().for_each(|key| self.change(key, |hot| hot.lapse(now)));
+        !self.is_quiet(partition)
+    }
+
+    /// Whether no copy of a partition may be shown.
+    pub(crate) fn is_quiet(&self, partition: PartitionId) -> bool {
+        self.keys_of(partition).iter().all(|key| !self.keys[key].is_open())
+    }
+
+    /// This node is in a new epoch of a partition, which it leads as before, or not.
+    pub(crate) fn entered(&mut self, partition: PartitionId, leads: bool) {
+        self.closing.remove(&partition);
+        if !leads {
+            self.keys_of(partition).iter().for_each(|key| self.forget(key));
+        }
+    }
+
+    /// Says what is to be said now. `direct_until_ns`: until then this node may answer gets that come past the switches (R12), and lets others.
+    pub(crate) fn flush(
+        &mut self,
+        now: Now,
+        leads: Leads<'_>,
+        direct_until_ns: u64,
+        outbox: &mut Outbox,
+        counters: &mut HotCounters,
+    ) {
+        let mut takes_back = false;
+        while let Some((at_ns, _)) = self.looks.first()
+            && *at_ns <= now.boot_ns
+        {
+            let (_, key) = self.looks.pop_first().expect("there is one");
+            let has_lease = now.boot_ns < direct_until_ns;
+            takes_back |= self.look(now, &key, leads(key.0), has_lease, outbox, counters);
+        }
+        if takes_back {
+            self.take_back(counters);
+        }
+        self.leases.pulse(now, direct_until_ns, outbox);
+    }
+
+    /// Does what is to be done about a key; whether its copies are to be taken back.
+    fn look(
+        &mut self,
+        now: Now,
+        key: &Key,
+        vring: Option<SocketAddrV4>,
+        has_lease: bool,
+        outbox: &mut Outbox,
+        counters: &mut HotCounters,
+    ) -> bool {
+        let may_copy = has_lease && vring.is_some() && !self.closing.contains(&key.0);
+        let hot = self.keys.get_mut(key).expect("only known keys are looked at");
+        let spread = self.spreads.get(&hot.name);
+        let wanted = spread.map(|spread| spread.instance);
+        let step = hot.step(now, wanted, may_copy);
+        let (keyspace, digest) = hot.name;
+        if let (Some(stamp), Some(entry), Some(vring)) = (step.copy, hot.entry(), vring) {
+            let serial = self.leases.serial();
+            let copy = HotCopy { keyspace, digest, stamp, serial, vring, key: &key.1, entry };
+            for holder in spread.into_iter().flat_map(|spread| &spread.holders) {
+                counters.copies += 1;
+                outbox.send(*holder, |out| copy.encode(out));
+            }
+        }
+        if let (Some(instance), Some(vring)) = (step.ask, vring) {
+            let close = HotClose { keyspace, digest, stamp: Stamp { instance, seen: 0 } };
+            outbox.send(vring, |out| close.encode(out));
+        }
+        let next_ns = hot.next_ns(wanted).max(now.boot_ns + 1);
+        if hot.take_awaited() {
+            self.woken.push(key.clone());
+        }
+        if step.is_over {
+            self.forget(key);
+        } else {
+            self.look_at(key, next_ns);
+        }
+        step.takes_back
+    }
+
+    /// When to call [`Self::flush`] at the latest.
+    pub(crate) fn next_deadline(&self) -> u64 {
+        let look_ns = self.looks.first().map_or(u64::MAX, |(at_ns, _)| *at_ns);
+        look_ns.min(self.leases.next_ns())
+    }
+}
+
+/// What may have copies: what expires, or is not there, the primary answers (R11).
+fn copied(entry: Option<&[u8]>) -> Option<Box<[u8]>> {
+    let may_have =
+        |bytes: &&[u8]| Entry::decode(bytes).is_ok_and(|entry| entry.value.is_some() && entry.expiry_ms == 0);
+    entry.filter(may_have).map(Box::from)
+}
