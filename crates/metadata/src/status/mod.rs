@@ -1,6 +1,7 @@
 //! What operators and clients may know.
 
 mod chains;
+mod hot;
 mod info;
 mod migration;
 mod migrations;
@@ -16,6 +17,7 @@ use nicekv_dataplane::TableStatus;
 use nicekv_wire::MatchRange;
 use serde::{Deserialize, Serialize};
 
+pub use hot::{HotEntryStatus, HotStatus, HotSwitchStatus};
 pub use info::{ClusterInfo, KeyspaceInfo};
 pub use migration::{HotKeyStatus, MigrationStatus};
 pub use phases::{ReshapingPhase, ReshapingStatus};
@@ -63,6 +65,9 @@ pub struct Status {
     /// Keyspaces whose partitions go where load is little.
     #[serde(default)]
     pub migrations: Vec<MigrationStatus>,
+    /// How hot keys are spread; none if no keyspace wants it.
+    #[serde(default)]
+    pub hot: Option<HotStatus>,
     /// What was not understood or not taken.
     pub counters: Counters,
     /// Who answers; the driver knows.

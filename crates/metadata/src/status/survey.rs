@@ -56,6 +56,7 @@ impl Metadata {
             tables: self.observations.switches.table_status(),
             balancing: self.balancing_status(),
             migrations: self.migrations(),
+            hot: self.hot_status(),
             counters: self.counters,
             control_plane: ControlPlane::default(),
         }
