@@ -99,6 +99,14 @@ impl Protocol for Hosted {
         each!(self, partition => Protocol::answers_gets(&**partition, host))
     }
 
+    fn leads(&self) -> bool {
+        each!(self, partition => Protocol::leads(&**partition))
+    }
+
+    fn reconsider(&mut self, host: &mut Host, now: Now, key: &[u8]) {
+        each!(self, partition => Protocol::reconsider(&mut **partition, host, now, key));
+    }
+
     fn settled(&self) -> Option<u64> {
         each!(self, partition => partition.settled())
     }
