@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use nicekv_dataplane::{HostId, HotCandidate, HotReading};
-use nicekv_hotkeys::{HotKey, Report};
+use nicekv_hotkeys::HotKey;
 use nicekv_wire::{KeyDigest, KeyspaceId, NodeId};
 
 use super::table::Table;
@@ -33,10 +33,6 @@ pub(super) struct Period {
 }
 
 impl Period {
-    pub(super) fn report(&self) -> Report<'_> {
-        Report { loads: &self.loads, hot: &self.hot, candidates: &self.candidates }
-    }
-
     /// Requests for keys that have an entry, and for all.
     pub(super) fn requests(&self) -> (u64, u64) {
         let sum = |counts: &[(HotKey, u64)]| counts.iter().map(|(_, count)| count).sum::<u64>();

@@ -23,6 +23,7 @@ pub(super) struct Owners<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Owned<'a> {
     partition: &'a Partition,
+    gets_are_divided: bool,
     /// How many turns of the round robin go the usual way.
     pub(super) usual_turns: u8,
 }
@@ -31,6 +32,13 @@ impl Owned<'_> {
     /// Who orders its updates, and pushes copies.
     pub(super) fn primary(&self) -> NodeId {
         self.partition.primary
+    }
+
+    /// Whether gets that go the usual way come there.
+    pub(super) fn answers(&self, node: NodeId) -> bool {
+        let member = self.partition.member(node);
+        node == self.primary()
+            || self.gets_are_divided && member.is_some_and(|member| member.standing == Standing::Serving)
     }
 
     /// Whether a node holds the key already.
@@ -61,6 +69,6 @@ impl<'a> Owners<'a> {
         let answering = partition.members.iter().filter(|member| member.standing == Standing::Serving);
         let turns = if self.gets_are_divided { answering.count() } else { 1 };
         let usual_turns = turns.clamp(1, HOT_USUAL_TURNS_MAX.into()) as u8;
-        Some(Owned { partition, usual_turns })
+        Some(Owned { partition, gets_are_divided: self.gets_are_divided, usual_turns })
     }
 }

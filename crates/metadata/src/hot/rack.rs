@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_dataplane::{HOT_CAPACITY, HOT_HOLDERS_MAX, HotConfig, HotReading};
-use nicekv_hotkeys::{HotKey, Ring, State};
+use nicekv_hotkeys::{HotKey, Report, Ring, State};
 use nicekv_wire::NodeId;
 
 use super::counts::{Counts, Period};
@@ -309,7 +309,10 @@ impl Rack {
         let place_of = |node: NodeId| self.servers.binary_search(&node).ok().map(|place| place as u16);
         let owner = |key: &HotKey| place_of(owners.find(key)?.primary());
         let ring = Ring { available: &available };
-        let plan = nicekv_hotkeys::plan(&settings.keys, &self.state, &period.report(), &ring, owner);
+        // What no copy can spread further is no reason to copy other keys.
+        let loads = self.loads_to_spread(&period, owners, &available);
+        let report = Report { loads: &loads, hot: &period.hot, candidates: &period.candidates };
+        let plan = nicekv_hotkeys::plan(&settings.keys, &self.state, &report, &ring, owner);
         let wanted = plan.state.table.iter().filter_map(|(key, entry)| {
             let owned = owners.find(key)?;
             let others = entry.holders.iter().skip(1).map(|place| self.servers[usize::from(*place)]);
@@ -322,8 +325,33 @@ impl Rack {
         let is_nobodys = |(key, _): &&(HotKey, u64)| owners.find(key).is_none();
         self.counted.0 += 1;
         self.counted.2 += period.candidates.iter().filter(is_nobodys).count() as u64;
-        self.note(period);
+        self.note(period, &loads);
         self.repeat();
+    }
+
+    /// Loads of servers as they would be if keys that all have who may were everywhere. Members of a key's partition may not, so that one key alone can keep load uneven: T would
+    /// fall and fall for it, and in the end every key would be copied.
+    fn loads_to_spread(&self, period: &Period, owners: &Owners<'_>, available: &[bool]) -> Vec<u64> {
+        let (mut loads, mut spread) = (period.loads.clone(), 0);
+        for (key, count) in &period.hot {
+            let Some((placed, owned)) = self.table.get(key).zip(owners.find(key)) else { continue };
+            let holders = &placed.entry.holders;
+            let others = self.servers.iter().zip(available);
+            let others = others.filter(|(node, is_there)| **is_there && !owned.is_member(**node)).count();
+            if holders.is_empty() || holders.len() < others.min(HOT_HOLDERS_MAX) {
+                continue;
+            }
+            let share = count / (holders.len() as u64 + u64::from(placed.entry.usual_turns));
+            for (node, load) in self.servers.iter().zip(&mut loads) {
+                if holders.contains(node) || owned.answers(*node) {
+                    let taken = share.min(*load);
+                    (*load, spread) = (*load - taken, spread + taken);
+                }
+            }
+        }
+        let each = spread / loads.len().max(1) as u64;
+        loads.iter_mut().for_each(|load| *load += each);
+        loads
     }
 
     /// Nodes have come or gone: places are others from now on.
@@ -343,12 +371,12 @@ impl Rack {
         });
     }
 
-    fn note(&mut self, period: Period) {
+    fn note(&mut self, period: Period, to_spread: &[u64]) {
         let requests = period.requests();
         let Period { loads, mut hot, .. } = period;
         hot.sort_unstable_by_key(|(key, count)| (core::cmp::Reverse(*count), *key));
         hot.truncate(SHOWN_MAX);
-        let threshold = self.state.threshold.of(&loads).0 / u64::from(nicekv_hotkeys::MILLION);
+        let threshold = self.state.threshold.of(to_spread).0 / u64::from(nicekv_hotkeys::MILLION);
         self.last = LastPeriod { loads, threshold, requests, hottest: hot };
     }
 }

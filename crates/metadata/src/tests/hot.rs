@@ -118,6 +118,36 @@ fn a_hot_key_has_holders_within_two_periods_and_no_entry_within_three_after_it_i
     assert_eq!(assigned(&cluster, 1).unwrap().1, 0, "its owner was told");
 }
 
+/// Copies confirm what they hold, as often as they do.
+fn confirm(cluster: &mut Cluster, number: u16) {
+    let Some(entry) = entry(cluster, number) else { return };
+    let (digest, vring) = (digest(number), vring(cluster, &digest(number)));
+    let switch = cluster.switches.get_mut(&SWITCH).unwrap();
+    for holder in entry.holders {
+        switch.confirm(super::node::address(NodeId(holder.0)), vring, (KEYSPACE, digest), entry.instance);
+    }
+}
+
+#[test]
+fn a_key_that_is_everywhere_where_it_may_be_is_no_reason_to_copy_others() {
+    let mut cluster = ready();
+    // One key has nearly all of the load, and three nodes may not have copies of it: load stays uneven, whatever is done.
+    let others: Vec<(u16, u64)> =
+        (0..32).map(|number| (number << 11 | 2, u64::from(number % 3 == 0))).collect();
+    let asked: Vec<(u16, u64)> = [(1, 40)].into_iter().chain(others).collect();
+    for _ in 0..30 {
+        keep_asking(&mut cluster, PERIOD, &asked);
+        asked.iter().for_each(|(number, _)| confirm(&mut cluster, *number));
+    }
+    let told = told(&cluster);
+    let of_switch = &told.switches[0];
+    assert_eq!(entry(&cluster, 1).unwrap().holders.len(), 3, "all that may");
+    assert!(of_switch.imbalance_percent > 30, "{of_switch:?}");
+    let mean = of_switch.requests_per_second / 6;
+    let start = u64::from(cluster.config.hot.keys.threshold_start_ppm);
+    assert!(of_switch.threshold_per_second > mean * start / 1_000_000 / 64, "{of_switch:?}");
+}
+
 #[test]
 fn entries_of_a_primary_that_died_are_its_successors() {
     let mut cluster = ready();
