@@ -9,6 +9,7 @@
 mod across;
 mod check;
 mod command;
+mod hot;
 mod keyspaces;
 mod sections;
 mod templates;
@@ -17,10 +18,11 @@ mod tests;
 mod topology;
 
 pub(crate) use command::{ConfigCommand, run};
+pub(crate) use hot::HotSection;
 pub(crate) use keyspaces::{KeyspaceBalancing, KeyspaceSection, Partitioning, Replication};
 pub(crate) use sections::{
-    GatewaySection, HotSection, InstanceSection, MacAddress, MetadataSection, NodeSection, PortSection,
-    Store, SwitchSection, TimingSection,
+    GatewaySection, InstanceSection, MacAddress, MetadataSection, NodeSection, PortSection, Store,
+    SwitchSection, TimingSection,
 };
 
 use crate::failure::Failure;

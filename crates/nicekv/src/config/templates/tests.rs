@@ -1,9 +1,9 @@
 //! What is printed is what the structs say: every field that a role reads, with the default that it has.
 
 use super::*;
-use crate::config::sections::{GatewaySection, HotSection, PortSection, SwitchSection, TimingSection};
+use crate::config::sections::{GatewaySection, PortSection, SwitchSection, TimingSection};
 use crate::config::sections::{HostSection, InstanceSection, MetadataSection, NodeSection};
-use crate::config::{ClusterConfig, KeyspaceSection, RoleKind, check, parse_with};
+use crate::config::{ClusterConfig, HotSection, KeyspaceSection, RoleKind, check, parse_with};
 use crate::logs::LogSection;
 use crate::thread_count::ThreadCount;
 use nicekv_gateway::GatewayConfig;
