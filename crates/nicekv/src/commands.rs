@@ -3,6 +3,7 @@
 use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
 use crate::gateway;
+use crate::hot::describe_hot;
 use crate::keyspaces::describe_dropped;
 use crate::migration::describe_migration;
 use crate::partitions::describe_reshaping;
@@ -181,6 +182,7 @@ fn describe(status: &Status, with_partitions: bool) -> Vec<String> {
     }));
     lines.extend(status.balancing.as_ref().map(describe_balancing));
     lines.extend(status.migrations.iter().flat_map(describe_migration));
+    lines.extend(status.hot.iter().flat_map(describe_hot));
     lines.extend(keyspaces.iter().map(describe_keyspace));
     lines.extend(status.dropped.iter().map(describe_dropped));
     lines.extend(status.reshapings.iter().map(describe_reshaping));
