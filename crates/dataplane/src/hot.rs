@@ -206,7 +206,7 @@ impl HotTable {
 
 impl HotEntry {
     /// By what it is found.
-    pub(crate) fn key(&self) -> Key {
+    pub fn key(&self) -> (u16, [u8; 16]) {
         (self.keyspace, self.digest)
     }
 

@@ -18,7 +18,9 @@ use crate::stages::admit::{self, Ingress};
 use crate::stages::learn::MacTable;
 use crate::stages::parse::{self, Class, Datagram};
 use crate::stages::split;
-use crate::{Counter, Hop, Host, Rest, Ring, Route, Router, Sought, TableError, TableSet, VringSet};
+use crate::{
+    Counter, Hop, Host, HotTable, Rest, Ring, Route, Router, Sought, TableError, TableSet, VringSet,
+};
 
 /// Ports of one switch.
 pub const PORTS_MAX: usize = 256;
@@ -133,6 +135,11 @@ impl Pipeline {
     /// The installed tables, if any.
     pub fn tables(&self) -> Option<&TableSet> {
         self.router.tables()
+    }
+
+    /// Table `hot`.
+    pub fn hot(&self) -> &HotTable {
+        self.router.hot()
     }
 
     /// Leaves a step out from now on.

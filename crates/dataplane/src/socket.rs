@@ -115,7 +115,7 @@ impl Router {
         let (route, stamp) = self.route_hot(from.ip().octets(), sought, came_by, has_room);
         // Behind a socket there are no trunks, whose copies would stay as they are.
         if let (Some(stamp), Some(room)) = (stamp, room_for_stamp(payload))
-            && !(believes_stamps && !stamp.is_some())
+            && (stamp.is_some() || !believes_stamps)
         {
             *room = stamp.to_bytes();
         }
