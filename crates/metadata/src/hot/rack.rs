@@ -130,7 +130,7 @@ impl Rack {
         }
     }
 
-    /// Nothing is known of what the switch has, but that what it had may be gone: owners need not be told, what they have pushed is never asked for.
+    /// What the switch has is not known.
     pub(super) fn handle_connected(&mut self) {
         (self.connected, self.asked, self.told, self.quiet_until_ns) = (true, None, None, 0);
         self.counts = Counts::default();
@@ -141,11 +141,15 @@ impl Rack {
         self.connected = false;
     }
 
-    /// What is there is to go.
+    /// What is there is to go. Owners are told, as what is wanted then may be less.
     fn forget_table(&mut self) {
         (self.is_clear, self.change) = (false, None);
         self.due.clear();
-        self.table.clear();
+        for (key, gone) in core::mem::take(&mut self.table) {
+            if !gone.entry.holders.is_empty() {
+                self.part(gone.entry.owner, key, gone.instance);
+            }
+        }
     }
 
     /// Nobody's hot keys are spread any more.

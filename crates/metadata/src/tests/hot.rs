@@ -11,7 +11,7 @@ use nicekv_wire::{KeyDigest, KeyspaceId, NodeId, Now, PartitionId};
 
 use super::cluster::{Cluster, config};
 use crate::state::Partition;
-use crate::{Config, HotSettings, HotStatus, SwitchId};
+use crate::{Config, HotSettings, HotStatus, KeyspaceChange, Refused, SwitchId};
 
 /// A period, in steps of a millisecond.
 const PERIOD: u64 = 100;
@@ -244,4 +244,34 @@ fn where_no_keyspace_has_hot_keys_nothing_is_asked() {
     cluster.run_until_ready(3_000);
     keep_asking(&mut cluster, 3 * PERIOD, &[(1, 5)]);
     assert_eq!((cluster.status().hot, entry(&cluster, 1)), (None, None));
+}
+
+#[test]
+fn a_keyspace_that_is_created_is_spread_and_nothing_is_left_of_one_that_is_dropped() {
+    let mut config = hot_config();
+    config.keyspaces[0].balancing = LoadBalancing::None;
+    let mut cluster = Cluster::new(config, 7);
+    cluster.run_until_ready(3_000);
+    let change = |cluster: &mut Cluster, wanted: &KeyspaceChange| {
+        while let Err(refused) = cluster.core().change_keyspace(wanted) {
+            assert_eq!(refused, Refused::Busy);
+            cluster.run(1);
+        }
+    };
+    let text = "carts=replicas=2,partitions=4,balancing=hot".to_string();
+    change(&mut cluster, &KeyspaceChange::Create { text });
+    cluster.run_until(3_000, "created", |cluster| cluster.status().ready && cluster.status().hot.is_some());
+    cluster.run(PERIOD);
+    let (id, rings) = (KeyspaceId(16), cluster.core().cluster_info().keyspace(16).unwrap().vrings(7400));
+    for _ in 0..3 * PERIOD {
+        let vring = rings.unicast_address(&digest(1));
+        cluster.switches.get_mut(&SWITCH).unwrap().get(vring, id, digest(1), 5);
+        cluster.run(1);
+    }
+    assert_eq!(entry(&cluster, 1).map(|entry| entry.keyspace), Some(16));
+    change(&mut cluster, &KeyspaceChange::Drop { name: "carts".into() });
+    cluster.run_until(3_000, "nothing is left", |cluster| {
+        let is_forgotten = cluster.core.as_ref().is_some_and(|core| core.hot.racks.is_empty());
+        entry(cluster, 1).is_none() && cluster.status().hot.is_none() && is_forgotten
+    });
 }
