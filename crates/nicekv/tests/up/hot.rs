@@ -3,10 +3,26 @@
 use crate::cluster::{Up, nicekv, outcome};
 use crate::refusals::refused;
 use serde_json::Value;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Operators see who has copies.
+fn is_shown(scratch: &Path) {
+    let run = |arguments: &[&str]| outcome(nicekv(scratch, arguments));
+    let explained = run(&["explain", "color", "--keyspace", "carts"]).1;
+    assert!(explained.contains("hot: entry 0x") && explained.contains("one each to node-"), "{explained}");
+    let status = run(&["status"]).1;
+    for part in
+        ["keyspace 1 carts multicast R=3 balancing=hot", "hot key with match value", "copies at node-"]
+    {
+        assert!(status.contains(part), "{part} in {status}");
+    }
+    let top = run(&["top", "--once"]).1;
+    assert!(top.contains("hot keys\n  switch  entries  copied"), "{top}");
+}
 
 #[test]
 fn gets_of_a_hot_key_go_to_other_nodes_too_and_see_every_write() {
@@ -53,19 +69,7 @@ fn gets_of_a_hot_key_go_to_other_nodes_too_and_see_every_write() {
                 "after its write was acknowledged"
             );
         }
-        let explained = run(&["explain", "color", "--keyspace", "carts"]).1;
-        assert!(
-            explained.contains("hot: entry 0x") && explained.contains("one each to node-"),
-            "{explained}"
-        );
-        let status = run(&["status"]).1;
-        for part in
-            ["keyspace 1 carts multicast R=3 balancing=hot", "hot key with match value", "copies at node-"]
-        {
-            assert!(status.contains(part), "{part} in {status}");
-        }
-        let top = run(&["top", "--once"]).1;
-        assert!(top.contains("hot keys\n  switch  entries  copied"), "{top}");
+        is_shown(scratch.path());
         ended.store(true, Ordering::Relaxed);
     });
     while hot()["entries"].as_u64() != Some(0) {
