@@ -83,6 +83,8 @@ pub(crate) struct Rack {
     /// What the switch has.
     pub(crate) table: Table,
     change: Option<Change>,
+    /// Whether what is wanted may be otherwise than the table: tables are not compared at every question.
+    may_differ: bool,
     /// Why it did not do what was asked last.
     pub(crate) failure: Option<String>,
     /// Keys whose owners are to be told, again, who holds copies.
@@ -121,6 +123,7 @@ impl Rack {
             wanted: BTreeMap::new(),
             table: Table::new(),
             change: None,
+            may_differ: true,
             failure: None,
             due: VecDeque::new(),
             partings: VecDeque::new(),
@@ -154,6 +157,7 @@ impl Rack {
 
     /// Nobody's hot keys are spread any more.
     pub(super) fn retire(&mut self, settings: &HotSettings) {
+        self.may_differ |= !self.wanted.is_empty();
         self.wanted.clear();
         self.state = State::new(&settings.keys);
     }
@@ -176,7 +180,7 @@ impl Rack {
         if !self.connected || is_awaited || now_ns < self.quiet_until_ns {
             return None;
         }
-        if self.is_clear && self.change.is_none() {
+        if self.is_clear && self.change.is_none() && core::mem::take(&mut self.may_differ) {
             let change = Change::between(&self.table, &self.wanted, instances);
             self.change = Some(change).filter(|change| !change.is_empty());
         }
@@ -216,7 +220,9 @@ impl Rack {
                 self.told = Some(common.keyspaces.to_vec());
                 self.failure = None;
             }
-            (ControlReply::HotChanged { .. }, Asked::Clear) => self.is_clear = true,
+            (ControlReply::HotChanged { .. }, Asked::Clear) => {
+                (self.is_clear, self.may_differ) = (true, true)
+            }
             (ControlReply::HotChanged { newest, .. }, Asked::Change) => {
                 let change = self.change.take_if(|change| change.newest() <= *newest);
                 change.into_iter().for_each(|change| self.adopt(change));
@@ -232,6 +238,7 @@ impl Rack {
     /// The switch has made the change: owners are told.
     fn adopt(&mut self, change: Change) {
         self.counted.1 += change.len() as u64;
+        self.may_differ = true;
         for (key, _) in change.removed {
             if let Some(gone) = self.table.remove(&key).filter(|gone| !gone.entry.holders.is_empty()) {
                 self.part(gone.entry.owner, key, gone.instance);
@@ -324,7 +331,7 @@ impl Rack {
             let holders = holders.take(HOT_HOLDERS_MAX).collect();
             Some((*key, Wanted { owner: owned.primary(), holders, usual_turns: owned.usual_turns }))
         });
-        self.wanted = wanted.collect();
+        (self.wanted, self.may_differ) = (wanted.collect(), true);
         self.state = plan.state;
         let is_nobodys = |(key, _): &&(HotKey, u64)| owners.find(key).is_none();
         self.counted.0 += 1;

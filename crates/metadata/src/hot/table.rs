@@ -106,3 +106,59 @@ impl Change {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use alloc::vec;
+    use nicekv_wire::{KeyDigest, KeyspaceId};
+    use proptest::prelude::*;
+
+    /// Key, owner and holder of each entry.
+    fn wanted(entries: &[(u8, u16, u16)]) -> BTreeMap<HotKey, Wanted> {
+        let entry = |(key, owner, holder): &(u8, u16, u16)| {
+            let key = HotKey { keyspace: KeyspaceId(1), digest: KeyDigest([*key; 16]) };
+            (key, Wanted { owner: NodeId(*owner), holders: vec![NodeId(*holder)], usual_turns: 1 })
+        };
+        entries.iter().map(entry).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn changes_lead_to_what_is_wanted_and_use_no_instance_twice(
+            steps in prop::collection::vec(prop::collection::vec((0_u8..6, 0_u16..2, 2_u16..4), 0..6), 1..12),
+        ) {
+            let (mut table, mut instances) = (Table::new(), Instances::of_term(3));
+            let mut used = BTreeSet::new();
+            for step in steps {
+                let wanted = wanted(&step);
+                let change = Change::between(&table, &wanted, &mut instances);
+                let before = table.clone();
+                for (key, instance) in &change.removed {
+                    prop_assert_eq!(table.remove(key).map(|gone| gone.instance), Some(*instance));
+                }
+                for (key, placed) in &change.set {
+                    prop_assert!(placed.instance >> 32 == 3 && used.last().is_none_or(|last| last < &placed.instance));
+                    used.insert(placed.instance);
+                    table.insert(*key, placed.clone());
+                }
+                let made: BTreeMap<HotKey, Wanted> =
+                    table.iter().map(|(key, placed)| (*key, placed.entry.clone())).collect();
+                prop_assert_eq!(made, wanted);
+                // What is as it was stays the same instance.
+                prop_assert!(table.iter().all(|(key, placed)| {
+                    before.get(key).is_none_or(|before| (before.entry == placed.entry) == (before == placed))
+                }));
+                prop_assert!(Change::between(&table, &self::wanted(&step), &mut instances).is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn a_leader_that_has_used_all_instances_installs_nothing_more() {
+        let mut instances = Instances { term: 1, count: u32::MAX - 1 };
+        let change = Change::between(&Table::new(), &wanted(&[(1, 0, 2), (2, 0, 2)]), &mut instances);
+        assert_eq!((change.set.len(), change.newest()), (1, 0x1_ffff_ffff));
+    }
+}

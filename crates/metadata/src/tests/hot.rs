@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
-use nicekv_dataplane::{HotEntry, HotReading};
+use nicekv_dataplane::{HostId, HotEntry, HotReading};
 use nicekv_placement::LoadBalancing;
 use nicekv_wire::{KeyDigest, KeyspaceId, NodeId, Now, PartitionId};
 
@@ -225,6 +225,39 @@ fn a_switch_that_refuses_says_why_and_is_asked_again() {
     keep_asking(&mut cluster, 4 * PERIOD, &[(1, 5), (2, 9)]);
     assert!(entry(&cluster, 1).is_some() && entry(&cluster, 2).is_some(), "{:?}", told(&cluster));
     assert_eq!(told(&cluster).switches[0].failure, None);
+}
+
+#[test]
+fn with_trunks_an_entry_is_in_the_switch_of_its_primary_and_so_are_its_holders() {
+    let home = |node: NodeId| SwitchId((node.0 - 1) / 4);
+    let mut config = hot_config();
+    config.nodes = super::cluster::config(8, 2).nodes;
+    config.keyspaces[0].replicas = 2;
+    config.switches = vec![SwitchId(0), SwitchId(1)];
+    config.nodes.iter_mut().for_each(|node| node.home = Some(home(node.id).0));
+    config.topology.connect(0, 1, 90);
+    config.topology.connect(1, 0, 90);
+    let mut cluster = Cluster::new(config, 7);
+    cluster.run_until_ready(5_000);
+    cluster.run(PERIOD);
+    let number = 1;
+    let (_, primary) = partition_of(&cluster, number);
+    let (of_primary, other) = (home(primary), SwitchId(1 - home(primary).0));
+    for _ in 0..4 * PERIOD {
+        let (digest, vring) = (digest(number), vring(&cluster, &digest(number)));
+        // Whoever asks hangs there, too, or comes by the trunk; at the other one the requests leave by it.
+        for id in [of_primary, other] {
+            let asked = cluster.switches.get_mut(&id).unwrap().get(vring, KEYSPACE, digest, 5);
+            assert_eq!(asked.is_empty(), id == other);
+        }
+        cluster.run(1);
+    }
+    let entries = |id: SwitchId| cluster.switches[&id].hot().entries().cloned().collect::<Vec<_>>();
+    let [entry] = &entries(of_primary)[..] else { panic!("one hot key: {:?}", told(&cluster)) };
+    assert!(entries(other).is_empty());
+    let is_here = |holder: &HostId| home(NodeId(holder.0)) == of_primary;
+    assert!(!entry.holders.is_empty() && entry.holders.iter().all(is_here), "{entry:?}");
+    assert_eq!(assigned(&cluster, number), Some((entry.instance, entry.holders.len())));
 }
 
 #[test]
