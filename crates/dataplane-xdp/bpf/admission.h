@@ -157,7 +157,7 @@ static __always_inline enum fate refuse(const struct ingress *ingress, __u32 cou
 static __always_inline int admit_to_vring(const struct ingress *ingress, const struct datagram *datagram)
 {
 	const struct nicekv_header *header = datagram->header;
-	__u64 allowed = NICEKV_OPCODES_UNICAST;
+	__u64 allowed;
 	enum origin origin;
 	bool is_node;
 	__be32 reply_to;
@@ -172,6 +172,8 @@ static __always_inline int admit_to_vring(const struct ingress *ingress, const s
 	is_node = origin == ORIGIN_NODE;
 	if (is_multicast(datagram->ring))
 		allowed = is_node ? NICEKV_OPCODES_MULTICAST_NODE : NICEKV_OPCODES_MULTICAST;
+	else
+		allowed = is_node ? NICEKV_OPCODES_UNICAST_NODE : NICEKV_OPCODES_UNICAST;
 	if (!holds(allowed, header->opcode))
 		return NICEKV_COUNTER_OPCODE_REFUSED;
 	__builtin_memcpy(&reply_to, header->reply_to_ip, sizeof(reply_to));
@@ -194,6 +196,9 @@ static __always_inline int admit_others(const struct ingress *ingress, const str
 	receiver = server_with_ip(ingress->slot, datagram->ip->daddr);
 	if (!receiver || receiver->udp_port != datagram->udp->dest)
 		return -1;
+	/* A stamp that no switch has written. */
+	if (has_room_for_stamp(datagram))
+		return NICEKV_COUNTER_OPCODE_REFUSED;
 	origin = origin_of(ingress, datagram);
 	if (origin == ORIGIN_REFUSED)
 		return NICEKV_COUNTER_SOURCE_REFUSED;

@@ -17,24 +17,34 @@ enum fate {
 	FATE_FLOOD,
 	/* At XDP, which makes no copies: up to the program at tc of the same port. */
 	FATE_UP,
+	/* What was said to the switch, turned round, by the port that it came by. */
+	FATE_ANSWER,
+};
+
+/* `target`: a port, or the group. `address`, `mac`: of the server that FATE_ROUTE leads to. `stamp`: what it is shown, or answered. */
+struct receiver {
+	__be64 stamp[2];
+	__u32 target;
+	__be32 address;
+	__u8 mac[6];
+	__u8 reserved[2];
 };
 
 /*
- * `slot`: of the generation that has decided. `target`: a port, or the group. `address`, `mac`: of the server that FATE_ROUTE leads to.
- * `doubled`: a fault. Of FATE_ROUTE and FATE_COPY also where the UDP header is, and to which address the datagram was sent.
+ * `slot`: of the generation that has decided. `doubled`: a fault. Of FATE_ROUTE, FATE_COPY and FATE_ANSWER also where the UDP header is, and to which address the datagram was sent.
  */
 struct decision {
 	enum fate fate;
 	__u32 slot;
 	__u32 port;
-	__u32 target;
-	__be32 address;
-	__u8 mac[6];
+	struct receiver to;
 	bool doubled;
 	__u32 udp_at;
 	__be32 destination;
 	/* Of FATE_ROUTE along a chain: the request has room, into which `chain_header` is written. */
 	bool has_room;
+	/* Of FATE_ROUTE and FATE_COPY: the request has room, into which the stamp is written for servers. */
+	bool has_stamp;
 	/* A scan that a record has matched, whose last value is `border`, upper and lower half. `is_roomy`: room is between the header and the rest of it. */
 	bool is_scan;
 	bool is_roomy;

@@ -49,6 +49,6 @@ static __always_inline enum fate forward(const struct ethhdr *ethernet, __u32 po
 		return FATE_DROP;
 	}
 	count(NICEKV_COUNTER_LEARNED_FORWARDED);
-	decision->target = *learned;
+	decision->to.target = *learned;
 	return FATE_FORWARD;
 }

@@ -36,6 +36,7 @@
 #define NICEKV_ROLE_NODE 0
 #define NICEKV_ROLE_METADATA 1
 #define NICEKV_OPCODES_UNICAST 0x182ULL
+#define NICEKV_OPCODES_UNICAST_NODE 0xc0000000182ULL
 #define NICEKV_OPCODES_MULTICAST 0xb4ULL
 #define NICEKV_OPCODES_MULTICAST_NODE 0xc00000400b4ULL
 #define NICEKV_OPCODES_REQUEST 0x15b6ULL
@@ -224,7 +225,7 @@ struct nicekv_host {
 	__be16 udp_port;
 	__u8 role;
 	__u8 kind;
-	__u8 reserved[2];
+	__u16 id;
 };
 _Static_assert(sizeof(struct nicekv_host) == 16, "size");
 _Static_assert(offsetof(struct nicekv_host, address) == 0, "offset");
@@ -232,7 +233,7 @@ _Static_assert(offsetof(struct nicekv_host, mac) == 4, "offset");
 _Static_assert(offsetof(struct nicekv_host, udp_port) == 10, "offset");
 _Static_assert(offsetof(struct nicekv_host, role) == 12, "offset");
 _Static_assert(offsetof(struct nicekv_host, kind) == 13, "offset");
-_Static_assert(offsetof(struct nicekv_host, reserved) == 14, "offset");
+_Static_assert(offsetof(struct nicekv_host, id) == 14, "offset");
 
 struct nicekv_server_key {
 	__u32 slot;
@@ -276,9 +277,13 @@ _Static_assert(offsetof(struct nicekv_mac, reserved) == 6, "offset");
 
 struct nicekv_metadata {
 	__u32 slot;
+	__u32 has_stamp;
+	__be64 stamp[2];
 };
-_Static_assert(sizeof(struct nicekv_metadata) == 4, "size");
+_Static_assert(sizeof(struct nicekv_metadata) == 24, "size");
 _Static_assert(offsetof(struct nicekv_metadata, slot) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_metadata, has_stamp) == 4, "offset");
+_Static_assert(offsetof(struct nicekv_metadata, stamp) == 8, "offset");
 
 struct nicekv_fault {
 	__u32 lost_from_ppm;
@@ -295,3 +300,68 @@ _Static_assert(offsetof(struct nicekv_fault, doubled_ppm) == 8, "offset");
 _Static_assert(offsetof(struct nicekv_fault, reserved) == 12, "offset");
 _Static_assert(offsetof(struct nicekv_fault, lost) == 16, "offset");
 _Static_assert(offsetof(struct nicekv_fault, doubled) == 24, "offset");
+#define NICEKV_HOT_CAPACITY 10000
+#define NICEKV_HOT_HOLDERS_MAX 31
+#define NICEKV_HOT_SLOTS_MAX 16384
+#define NICEKV_HOT_STAGES_MAX 8
+#define NICEKV_HOT_BANKS 2
+#define NICEKV_HOT_HOST_IDS 65536
+#define NICEKV_HOT_KEYSPACES_OF_WORD 64
+#define NICEKV_HOT_KEYSPACE_WORDS 1024
+#define NICEKV_HOT_GONE 0xffffffffffffffffULL
+
+struct nicekv_hot_key {
+	__be64 digest[2];
+	__be16 keyspace;
+	__u8 reserved[6];
+};
+_Static_assert(sizeof(struct nicekv_hot_key) == 24, "size");
+_Static_assert(offsetof(struct nicekv_hot_key, digest) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_hot_key, keyspace) == 16, "offset");
+_Static_assert(offsetof(struct nicekv_hot_key, reserved) == 18, "offset");
+
+struct nicekv_hot_entry {
+	__u64 instance;
+	__u64 seen;
+	__u64 requests;
+	__u32 turn;
+	__u8 holder_count;
+	__u8 usual_turns;
+	__u16 holders[31];
+	__u8 reserved[4];
+	__u64 confirmed[31];
+};
+_Static_assert(sizeof(struct nicekv_hot_entry) == 344, "size");
+_Static_assert(offsetof(struct nicekv_hot_entry, instance) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_hot_entry, seen) == 8, "offset");
+_Static_assert(offsetof(struct nicekv_hot_entry, requests) == 16, "offset");
+_Static_assert(offsetof(struct nicekv_hot_entry, turn) == 24, "offset");
+_Static_assert(offsetof(struct nicekv_hot_entry, holder_count) == 28, "offset");
+_Static_assert(offsetof(struct nicekv_hot_entry, usual_turns) == 29, "offset");
+_Static_assert(offsetof(struct nicekv_hot_entry, holders) == 30, "offset");
+_Static_assert(offsetof(struct nicekv_hot_entry, reserved) == 92, "offset");
+_Static_assert(offsetof(struct nicekv_hot_entry, confirmed) == 96, "offset");
+
+struct nicekv_hot_slot {
+	__u64 high;
+	__u64 low;
+	__u64 count;
+	__u32 keyspace;
+	__u8 reserved[4];
+};
+_Static_assert(sizeof(struct nicekv_hot_slot) == 32, "size");
+_Static_assert(offsetof(struct nicekv_hot_slot, high) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_hot_slot, low) == 8, "offset");
+_Static_assert(offsetof(struct nicekv_hot_slot, count) == 16, "offset");
+_Static_assert(offsetof(struct nicekv_hot_slot, keyspace) == 24, "offset");
+_Static_assert(offsetof(struct nicekv_hot_slot, reserved) == 28, "offset");
+
+struct nicekv_hot_pipe {
+	__u64 seeds[8];
+	__u32 stages;
+	__u32 stage_slots;
+};
+_Static_assert(sizeof(struct nicekv_hot_pipe) == 72, "size");
+_Static_assert(offsetof(struct nicekv_hot_pipe, seeds) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_hot_pipe, stages) == 64, "offset");
+_Static_assert(offsetof(struct nicekv_hot_pipe, stage_slots) == 68, "offset");

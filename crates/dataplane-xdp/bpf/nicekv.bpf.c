@@ -21,12 +21,13 @@ int nicekv_xdp(struct xdp_md *ctx)
 {
 	struct frame frame = frame_of_xdp(ctx, ctx->ingress_ifindex);
 	struct datagram datagram = {};
-	struct decision decision = decide(&frame, &datagram, TURN_XDP);
+	struct decision decision;
 
-	return xdp_carry_out(ctx, &decision, &datagram);
+	decide(&frame, &datagram, TURN_XDP, &decision);
+	return xdp_carry_out(ctx, &frame, &decision, &datagram);
 }
 
-/* Runs for each frame at the port that it leaves by. The copies of a multicast datagram, known by their metadata, are rewritten for servers. */
+/* Runs for each frame at the port that it leaves by. The copies of a multicast datagram, known by their metadata, are rewritten and stamped for servers. */
 SEC("xdp/devmap")
 int nicekv_egress(struct xdp_md *ctx)
 {
@@ -36,6 +37,7 @@ int nicekv_egress(struct xdp_md *ctx)
 	struct ethhdr *ethernet = ethernet_of(&frame);
 	struct datagram datagram = {};
 	struct nicekv_host *host;
+	__be64 stamp[2];
 
 	if (is_lost_to(fault_at(frame.ifindex)))
 		return XDP_DROP;
@@ -55,6 +57,11 @@ int nicekv_egress(struct xdp_md *ctx)
 	if (!host || host->kind != NICEKV_PORT_HOST || classify(&frame, ethernet, &datagram) != CLASS_VRING)
 		goto drop;
 	rewrite(&datagram, host->mac, host->address);
+	if (metadata->has_stamp) {
+		stamp[0] = metadata->stamp[0];
+		stamp[1] = metadata->stamp[1];
+		write_stamp(&frame, &datagram, stamp);
+	}
 	count(NICEKV_COUNTER_MULTICAST_COPIES);
 	return XDP_PASS;
 drop:

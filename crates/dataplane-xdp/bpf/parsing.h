@@ -63,7 +63,8 @@ struct arp_ipv4 {
 
 /*
  * What a frame holds. `ip` and `udp`: NULL if it shows none; of others' traffic `udp` is that of a first fragment, too.
- * `header`: NULL if there is no whole header of the store behind `udp`. `room`: for a chain header; NULL if there is none. `sender`: source of IPv4, sender of ARP.
+ * `header`: NULL if there is no whole header of the store behind `udp`, with the room that it speaks of. `room`: for a chain header; NULL if there is none. `sender`: source
+ * of IPv4, sender of ARP.
  * `is_fragment`: more is behind it than can be seen.
  */
 struct datagram {
@@ -139,7 +140,6 @@ static __always_inline bool is_ours(const struct nicekv_header *header)
 /* Finds the header of the store, if it is whole, and so is the room that it speaks of. `bytes`: of the datagram, from the cursor on. */
 static __always_inline void find_header(struct cursor cursor, __u32 bytes, struct datagram *datagram)
 {
-	struct nicekv_chain_header *room = NULL;
 	struct nicekv_header *header;
 
 	if (bytes < sizeof(*header))
@@ -147,15 +147,33 @@ static __always_inline void find_header(struct cursor cursor, __u32 bytes, struc
 	header = take(&cursor, sizeof(*header));
 	if (!is_ours(header))
 		return;
-	if (header->room) {
-		if (header->room != NICEKV_ROOM_CHAIN || bytes < sizeof(*header) + sizeof(*room))
+	if (header->room == NICEKV_ROOM_CHAIN && bytes >= sizeof(*header) + sizeof(*datagram->room)) {
+		datagram->room = take(&cursor, sizeof(*datagram->room));
+		if (!datagram->room)
 			return;
-		room = take(&cursor, sizeof(*room));
-		if (!room)
+	} else if (header->room) {
+		if (header->room != NICEKV_ROOM_STAMP || bytes < sizeof(*header) + sizeof(struct nicekv_stamp) ||
+		    !take(&cursor, sizeof(struct nicekv_stamp)))
 			return;
 	}
 	datagram->header = header;
-	datagram->room = room;
+}
+
+static __always_inline bool has_room_for_stamp(const struct datagram *datagram)
+{
+	return datagram->header && datagram->header->room == NICEKV_ROOM_STAMP;
+}
+
+/* What a stamp differs by from what it is written over, as a sum of 32 bits: a helper takes longer than eight additions. */
+static __always_inline __u32 stamp_difference(const __be32 *before, const __be32 *after)
+{
+	__u64 sum = 0;
+
+#pragma unroll
+	for (int word = 0; word < sizeof(struct nicekv_stamp) / sizeof(__be32); word++)
+		sum += (__u64)(__u32)~before[word] + after[word];
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	return (sum & 0xffffffff) + (sum >> 32);
 }
 
 static __always_inline int classify_arp(struct cursor cursor, struct datagram *datagram)

@@ -5,6 +5,7 @@
 #include "decision.h"
 #include "faults.h"
 #include "forwarding.h"
+#include "hot.h"
 #include "parsing.h"
 #include "routing.h"
 
@@ -35,6 +36,7 @@ static __always_inline enum fate fate_of(const struct frame *frame, struct datag
 	struct ethhdr *ethernet = ethernet_of(frame);
 	struct ingress ingress;
 	int class, refused;
+	bool is_hot;
 
 	if (!place || (turn != TURN_REST && is_lost_from(fault_at(frame->ifindex))) || !find_ingress(place, &ingress))
 		return FATE_DROP;
@@ -58,23 +60,28 @@ static __always_inline enum fate fate_of(const struct frame *frame, struct datag
 	refused = class == CLASS_VRING ? admit_to_vring(&ingress, datagram) : admit_others(&ingress, datagram);
 	if (refused >= 0)
 		return refuse(&ingress, refused);
+	if (class == CLASS_VRING && is_said(datagram->header))
+		return hear(frame, ingress.host, datagram, decision);
 	if (turn == TURN_XDP && class == CLASS_VRING && is_for_tc(frame, datagram))
 		return FATE_UP;
 	decision->doubled = is_doubled(fault_at(frame->ifindex));
 	if (class == CLASS_OTHERS)
 		return forward(ethernet, ingress.port, decision);
-	return route(ingress.slot, datagram, decision);
+	is_hot = note_hot(datagram);
+	decision->fate = route(ingress.slot, datagram, decision);
+	if (is_hot && (decision->fate == FATE_ROUTE || decision->fate == FATE_COPY))
+		warm(decision);
+	return decision->fate;
 }
 
 /* Fills `datagram` if the frame is for a vring. Its pointers hold until the frame is changed. */
-static __always_inline struct decision decide(const struct frame *frame, struct datagram *datagram, enum turn turn)
+static __always_inline void decide(const struct frame *frame, struct datagram *datagram, enum turn turn,
+				   struct decision *decision)
 {
-	struct decision decision = {};
-
-	decision.fate = fate_of(frame, datagram, &decision, turn);
-	if (decision.fate == FATE_ROUTE || decision.fate == FATE_COPY) {
-		decision.udp_at = (void *)datagram->udp - (void *)datagram->ethernet;
-		decision.destination = datagram->ip->daddr;
+	__builtin_memset(decision, 0, sizeof(*decision));
+	decision->fate = fate_of(frame, datagram, decision, turn);
+	if (decision->fate == FATE_ROUTE || decision->fate == FATE_COPY || decision->fate == FATE_ANSWER) {
+		decision->udp_at = (void *)datagram->udp - (void *)datagram->ethernet;
+		decision->destination = datagram->ip->daddr;
 	}
-	return decision;
 }

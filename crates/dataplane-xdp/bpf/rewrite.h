@@ -16,24 +16,78 @@ static __always_inline __u16 updated_checksum(__u16 checksum, __be32 from, __be3
 	return ~sum;
 }
 
-/* Fills the room of a request. The sum of what differs is added to the checksum, as above. */
+/* From the switch's own address. */
+static __always_inline void address_frame(struct ethhdr *ethernet, const __u8 *mac)
+{
+	__builtin_memcpy(ethernet->h_dest, mac, ETH_ALEN);
+	/* Byte by byte: a cast would lose `volatile`, and the compiler fold the zeros in before the loader sets it. */
+	for (int index = 0; index < ETH_ALEN; index++)
+		ethernet->h_source[index] = config.router_mac[index];
+}
+
+/* The sum of what differs is added to the checksum, as above. */
+static __always_inline void add_sum(struct udphdr *udp, __u32 difference)
+{
+	__u64 sum = (__u64)difference + (__u16)~udp->check;
+
+	if (!udp->check)
+		return;
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	/* Of what is not all zeros the sum is not zero: only its complement is, which would read as "no checksum". */
+	udp->check = (__u16)~sum ? (__u16)~sum : 0xffff;
+}
+
+/* What is to be written over. */
+static __always_inline void sum_up(struct udphdr *udp, void *before, void *after, __u32 bytes)
+{
+	if (udp->check)
+		add_sum(udp, bpf_csum_diff(before, bytes, after, bytes, 0));
+}
+
+/* Fills the room of a request. */
 static __always_inline void write_chain(struct datagram *datagram)
 {
 	struct nicekv_chain_header *header = bpf_map_lookup_elem(&chain_header, &(__u32){ 0 });
 	struct nicekv_chain_header *room = datagram->room;
-	struct udphdr *udp = datagram->udp;
-	__u64 sum;
 
 	if (!room || !header)
 		return;
-	if (udp->check != 0) {
-		sum = bpf_csum_diff((__be32 *)room, sizeof(*room), (__be32 *)header, sizeof(*header), (__u16)~udp->check);
-		sum = (sum & 0xffff) + ((__u32)sum >> 16);
-		sum = (sum & 0xffff) + (sum >> 16);
-		/* Of what is not all zeros the sum is not zero: only its complement is, which would read as "no checksum". */
-		udp->check = (__u16)~sum ? (__u16)~sum : 0xffff;
-	}
+	sum_up(datagram->udp, room, header, sizeof(*room));
 	__builtin_memcpy(room, header, sizeof(*room));
+}
+
+/* The same with a stamp; what is answered stands at the same place. */
+static __always_inline void write_stamp(const struct frame *frame, struct datagram *datagram, __be64 *stamp)
+{
+	struct nicekv_stamp *room = (void *)(datagram->udp + 1) + sizeof(struct nicekv_header);
+
+	if ((void *)(room + 1) > frame->end)
+		return;
+	add_sum(datagram->udp, stamp_difference((void *)room, (void *)stamp));
+	__builtin_memcpy(room, stamp, sizeof(*room));
+}
+
+/* Turns what was said to the switch into its answer, and sends it back from where it was sent to: of the headers' sums the terms change places. */
+static __always_inline void write_answer(const struct frame *frame, struct datagram *datagram, __be64 *stamp)
+{
+	struct nicekv_header *header = (void *)(datagram->udp + 1);
+	struct ethhdr *ethernet = datagram->ethernet;
+	__be32 sender = datagram->ip->saddr, before, after;
+	__be16 port = datagram->udp->source;
+
+	if ((void *)(header + 1) > frame->end)
+		return;
+	__builtin_memcpy(&before, header, sizeof(before));
+	header->opcode = NICEKV_OPCODE_HOT_CLOSED;
+	__builtin_memcpy(&after, header, sizeof(after));
+	sum_up(datagram->udp, &before, &after, sizeof(before));
+	write_stamp(frame, datagram, stamp);
+	address_frame(ethernet, ethernet->h_source);
+	datagram->ip->saddr = datagram->ip->daddr;
+	datagram->ip->daddr = sender;
+	datagram->udp->source = datagram->udp->dest;
+	datagram->udp->dest = port;
 }
 
 /* Sends the datagram on to a host, from the switch's own address. The TTL stays (packet.rs says why). */
@@ -42,10 +96,7 @@ static __always_inline void rewrite(struct datagram *datagram, const __u8 *mac, 
 	struct iphdr *ip = datagram->ip;
 	struct udphdr *udp = datagram->udp;
 
-	__builtin_memcpy(datagram->ethernet->h_dest, mac, ETH_ALEN);
-	/* Byte by byte: a cast would lose `volatile`, and the compiler fold the zeros in before the loader sets it. */
-	for (int index = 0; index < ETH_ALEN; index++)
-		datagram->ethernet->h_source[index] = config.router_mac[index];
+	address_frame(datagram->ethernet, mac);
 	ip->check = updated_checksum(ip->check, ip->daddr, address);
 	if (udp->check) {
 		udp->check = updated_checksum(udp->check, ip->daddr, address);

@@ -162,7 +162,7 @@ static __always_inline enum fate miss(void)
 /* To another switch, which matches it anew: as it is, and never back. */
 static __always_inline enum fate route_by_trunk(const struct decision *decision)
 {
-	if (decision->target == decision->port) {
+	if (decision->to.target == decision->port) {
 		count(NICEKV_COUNTER_SAME_PORT_DROPPED);
 		return FATE_DROP;
 	}
@@ -176,18 +176,18 @@ static __always_inline enum fate route_to(__u32 slot, struct datagram *datagram,
 	const struct nicekv_division *division = divisions ? division_of(divisions, count, datagram->ip->saddr) : NULL;
 	struct nicekv_host *host;
 
-	decision->target = target;
+	decision->to.target = target;
 	if (division) {
 		hit(NICEKV_TABLE_DIVISION, NICEKV_HITS_DIVISION, division->number);
-		decision->target = division->target;
+		decision->to.target = division->target;
 	}
-	host = receiver_at(slot, decision->target);
+	host = receiver_at(slot, decision->to.target);
 	if (!host)
 		return FATE_DROP;
 	if (host->kind == NICEKV_PORT_TRUNK)
 		return route_by_trunk(decision);
-	decision->address = host->address;
-	__builtin_memcpy(decision->mac, host->mac, ETH_ALEN);
+	decision->to.address = host->address;
+	__builtin_memcpy(decision->to.mac, host->mac, ETH_ALEN);
 	return FATE_ROUTE;
 }
 
@@ -267,7 +267,7 @@ static __always_inline enum fate route_by_record(__u32 slot, struct datagram *da
 	if (record->chain.length)
 		return route_by_chain(slot, datagram, decision, &record->chain, record->target);
 	if (is_multicast(datagram->ring)) {
-		decision->target = record->group;
+		decision->to.target = record->group;
 		return FATE_COPY;
 	}
 	return route_to(slot, datagram, decision, record->target, record->divisions, record->division_count);
@@ -299,7 +299,7 @@ static __always_inline enum fate route_multicast(__u32 slot, __u32 number, struc
 	count_request(NICEKV_HITS_MULTICAST_VRING + number, datagram);
 	if (route->chain.length)
 		return route_by_chain(slot, datagram, decision, &route->chain, 0);
-	decision->target = route->group;
+	decision->to.target = route->group;
 	return FATE_COPY;
 }
 

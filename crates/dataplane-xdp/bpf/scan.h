@@ -38,14 +38,6 @@ static __always_inline void put_value(__u8 *bytes, const __u64 *value)
 	__builtin_memcpy(bytes + sizeof(half), &half, sizeof(half));
 }
 
-/* Adds the sum of what differs to the checksum, as with a chain header. */
-static __always_inline void tc_sum(struct __sk_buff *skb, __u32 udp_at, void *before, void *after, __u32 bytes)
-{
-	__s64 sum = bpf_csum_diff(before, bytes, after, bytes, 0);
-
-	bpf_l4_csum_replace(skb, udp_at + offsetof(struct udphdr, check), 0, sum, BPF_F_MARK_MANGLED_0);
-}
-
 static __always_inline void tc_write_scan(struct __sk_buff *skb, const struct splitting *splitting,
 					  struct nicekv_scan *before, struct nicekv_scan *after)
 {
@@ -124,15 +116,15 @@ __noinline int tc_send_piece(struct __sk_buff *skb, const struct decision *decis
 	if (!decision)
 		return 0;
 	if (decision->fate == FATE_FORWARD)
-		return tc_send_copy(skb, decision->target);
+		return tc_send_copy(skb, decision->to.target);
 	if (decision->fate != FATE_ROUTE || bpf_skb_load_bytes(skb, 0, addresses, sizeof(addresses)))
 		return 0;
 	to = decision->destination;
-	tc_rewrite(skb, decision->udp_at, to, decision->mac, decision->address);
+	tc_rewrite(skb, decision->udp_at, to, decision->to.mac, decision->to.address);
 	if (decision->has_room)
 		tc_write_chain(skb, decision->udp_at);
-	tc_send_copy(skb, decision->target);
-	tc_readdress(skb, decision->udp_at, decision->address, addresses, to);
+	tc_send_copy(skb, decision->to.target);
+	tc_readdress(skb, decision->udp_at, decision->to.address, addresses, to);
 	return 0;
 }
 

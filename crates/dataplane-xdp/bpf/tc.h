@@ -69,7 +69,7 @@ __noinline int tc_decide(struct __sk_buff *skb, struct decision *decision, bool 
 	struct datagram datagram = {};
 
 	if (decision)
-		*decision = decide(&frame, &datagram, is_rest ? TURN_REST : TURN_TC);
+		decide(&frame, &datagram, is_rest ? TURN_REST : TURN_TC, decision);
 	return 0;
 }
 
@@ -93,18 +93,74 @@ static __always_inline void tc_rewrite(struct __sk_buff *skb, __u32 udp_at, __be
 	tc_readdress(skb, udp_at, from, &ethernet, to);
 }
 
+/* Adds the sum of what differs to the checksum. */
+static __always_inline void tc_sum(struct __sk_buff *skb, __u32 udp_at, void *before, void *after, __u32 bytes)
+{
+	__s64 sum = bpf_csum_diff(before, bytes, after, bytes, 0);
+
+	bpf_l4_csum_replace(skb, udp_at + offsetof(struct udphdr, check), 0, sum, BPF_F_MARK_MANGLED_0);
+}
+
+/* Fills the room of a request with the stamp that it has been given, if it has; once. */
+__noinline int tc_write_stamp(struct __sk_buff *skb, struct decision *decision)
+{
+	struct nicekv_stamp room, stamp;
+	__u32 at;
+
+	if (!decision || !decision->has_stamp)
+		return 0;
+	decision->has_stamp = false;
+	at = decision->udp_at + sizeof(struct udphdr) + sizeof(struct nicekv_header);
+	if (bpf_skb_load_bytes(skb, at, &room, sizeof(room)))
+		return 0;
+	stamp.instance = decision->to.stamp[0];
+	stamp.seen = decision->to.stamp[1];
+	bpf_l4_csum_replace(skb, decision->udp_at + offsetof(struct udphdr, check), 0,
+			    stamp_difference((void *)&room, (void *)&stamp), BPF_F_MARK_MANGLED_0);
+	bpf_skb_store_bytes(skb, at, &stamp, sizeof(stamp), 0);
+	return 0;
+}
+
+/* Turns what was said to the switch into its answer, and addresses it to its sender: of the headers' sums the terms change places. */
+__noinline int tc_write_answer(struct __sk_buff *skb, struct decision *decision)
+{
+	__u32 before, after;
+	struct ethhdr ethernet;
+	__be32 addresses[2];
+	__be16 ports[2];
+
+	if (!decision || bpf_skb_load_bytes(skb, 0, &ethernet, sizeof(ethernet)) ||
+	    bpf_skb_load_bytes(skb, IPV4_AT + offsetof(struct iphdr, saddr), addresses, sizeof(addresses)) ||
+	    bpf_skb_load_bytes(skb, decision->udp_at, ports, sizeof(ports)) ||
+	    bpf_skb_load_bytes(skb, decision->udp_at + sizeof(struct udphdr), &before, sizeof(before)))
+		return 0;
+	after = before;
+	((__u8 *)&after)[offsetof(struct nicekv_header, opcode)] = NICEKV_OPCODE_HOT_CLOSED;
+	tc_sum(skb, decision->udp_at, &before, &after, sizeof(after));
+	bpf_skb_store_bytes(skb, decision->udp_at + sizeof(struct udphdr), &after, sizeof(after), 0);
+	__builtin_memcpy(ethernet.h_dest, ethernet.h_source, ETH_ALEN);
+	for (int index = 0; index < ETH_ALEN; index++)
+		ethernet.h_source[index] = config.router_mac[index];
+	bpf_skb_store_bytes(skb, 0, &ethernet, sizeof(ethernet), 0);
+	bpf_skb_store_bytes(skb, IPV4_AT + offsetof(struct iphdr, saddr), &addresses[1], sizeof(addresses[1]), 0);
+	bpf_skb_store_bytes(skb, IPV4_AT + offsetof(struct iphdr, daddr), &addresses[0], sizeof(addresses[0]), 0);
+	bpf_skb_store_bytes(skb, decision->udp_at, &ports[1], sizeof(ports[1]), 0);
+	bpf_skb_store_bytes(skb, decision->udp_at + sizeof(ports[0]), &ports[0], sizeof(ports[0]), 0);
+	/* The body is where room would be. */
+	decision->has_stamp = true;
+	return tc_write_stamp(skb, decision);
+}
+
 /* Fills the room of a request, and adds the sum of what differs to the checksum. */
 __noinline int tc_write_chain(struct __sk_buff *skb, __u32 udp_at)
 {
 	struct nicekv_chain_header *header = bpf_map_lookup_elem(&chain_header, &(__u32){ 0 });
 	__u32 at = udp_at + sizeof(struct udphdr) + sizeof(struct nicekv_header);
 	struct nicekv_chain_header room;
-	__s64 sum;
 
 	if (!header || bpf_skb_load_bytes(skb, at, &room, sizeof(room)))
 		return 0;
-	sum = bpf_csum_diff((__be32 *)&room, sizeof(room), (__be32 *)header, sizeof(*header), 0);
-	bpf_l4_csum_replace(skb, udp_at + offsetof(struct udphdr, check), 0, sum, BPF_F_MARK_MANGLED_0);
+	tc_sum(skb, udp_at, &room, header, sizeof(room));
 	bpf_skb_store_bytes(skb, at, header, sizeof(*header), 0);
 	return 0;
 }
@@ -155,10 +211,13 @@ static __always_inline int tc_send(struct __sk_buff *skb, __u32 port, const stru
 	return cable->has_peer && !is_piece ? bpf_redirect_peer(cable->ifindex, 0) : bpf_redirect(cable->ifindex, 0);
 }
 
-/* A receiver's turn comes when the next one is known, so that the last one gets the frame itself. Trunks come first, while it is as it was sent. */
-static __always_inline int tc_copy(struct __sk_buff *skb, const struct decision *decision, bool is_piece)
+/*
+ * A receiver's turn comes when the next one is known, so that the last one gets the frame itself. Trunks come first, while it is as it was sent; before the
+ * first server it is stamped.
+ */
+static __always_inline int tc_copy(struct __sk_buff *skb, struct decision *decision, bool is_piece)
 {
-	struct nicekv_group *group = bpf_map_lookup_elem(&members, &decision->target);
+	struct nicekv_group *group = bpf_map_lookup_elem(&members, &decision->to.target);
 	const struct nicekv_host *receiver = NULL;
 	__be32 from = decision->destination;
 	__u32 port = 0;
@@ -171,6 +230,8 @@ static __always_inline int tc_copy(struct __sk_buff *skb, const struct decision 
 		if (!host || next == decision->port)
 			continue;
 		if (receiver) {
+			if (receiver->kind == NICEKV_PORT_HOST)
+				tc_write_stamp(skb, decision);
 			tc_address_copy(skb, port, receiver, decision->udp_at, from);
 			if (decision->doubled)
 				tc_send_copy(skb, port);
@@ -182,6 +243,8 @@ static __always_inline int tc_copy(struct __sk_buff *skb, const struct decision 
 	}
 	if (!receiver)
 		return TC_ACT_SHOT;
+	if (receiver->kind == NICEKV_PORT_HOST)
+		tc_write_stamp(skb, decision);
 	tc_address(skb, receiver, decision->udp_at, from);
 	return tc_send(skb, port, decision, is_piece);
 }
@@ -196,18 +259,22 @@ static __always_inline int tc_flood(struct __sk_buff *skb, __u32 ingress)
 	return TC_ACT_SHOT;
 }
 
-static __always_inline int tc_carry_out(struct __sk_buff *skb, const struct decision *decision, bool is_piece)
+static __always_inline int tc_carry_out(struct __sk_buff *skb, struct decision *decision, bool is_piece)
 {
 	switch (decision->fate) {
 	case FATE_ROUTE:
-		tc_rewrite(skb, decision->udp_at, decision->destination, decision->mac, decision->address);
+		tc_rewrite(skb, decision->udp_at, decision->destination, decision->to.mac, decision->to.address);
 		if (decision->has_room)
 			tc_write_chain(skb, decision->udp_at);
-		return tc_send(skb, decision->target, decision, is_piece);
+		tc_write_stamp(skb, decision);
+		return tc_send(skb, decision->to.target, decision, is_piece);
 	case FATE_COPY:
 		return tc_copy(skb, decision, is_piece);
 	case FATE_FORWARD:
-		return tc_send(skb, decision->target, decision, is_piece);
+		return tc_send(skb, decision->to.target, decision, is_piece);
+	case FATE_ANSWER:
+		tc_write_answer(skb, decision);
+		return tc_send(skb, decision->to.target, decision, is_piece);
 	case FATE_FLOOD:
 		return tc_flood(skb, decision->port);
 	default:

@@ -96,6 +96,7 @@ impl KernelSwitch {
         };
         let contents = Contents::new(tables, &self.vrings, &given);
         self.write_slot(next & 1, contents).map_err(|error| platform("write the tables", &error))?;
+        self.settle_loads()?;
         self.close_trunks(tables)?;
         self.put_in_force(next)?;
         self.open_trunks(tables)?;
@@ -118,7 +119,7 @@ impl KernelSwitch {
     }
 
     /// Returns when no packet is under way that has met an earlier generation than the one in force.
-    fn wait(&mut self) -> Result<(), BackendError> {
+    pub(crate) fn wait(&mut self) -> Result<(), BackendError> {
         sys::update_batch(self.maps.fence.fd().as_fd(), &[(0, self.fenced.as_fd())])
             .map_err(|error| platform("wait for the packets of the generation before", &error))?;
         self.is_quiet = true;
@@ -179,6 +180,8 @@ impl KernelSwitch {
         let is_same = |before: &Contents| before.hosts == contents.hosts && before.trunks == contents.trunks;
         if !before.is_some_and(is_same) {
             self.write_hosts(slot, &contents.hosts, &contents.trunks)?;
+            let (hosts, place) = (before.map(|before| &before.hosts[..]), |port| self.ports.place(port));
+            self.maps.hot.write_holders(slot, hosts, &contents.hosts, place)?;
         }
         self.slots[slot as usize] = Some(contents);
         Ok(())
@@ -225,14 +228,7 @@ impl KernelSwitch {
             let (mac, role) = (host.mac, host.role as u8);
             let value = match host.is_remote {
                 true => trunk,
-                false => EgressHost {
-                    address: host.ip,
-                    mac,
-                    udp_port,
-                    role,
-                    kind: PORT_HOST,
-                    ..EgressHost::default()
-                },
+                false => EgressHost { address: host.ip, mac, udp_port, role, kind: PORT_HOST, id: host.id.0 },
             };
             hosts.set(cell(port), value, 0)?;
             let server = Server { port, mac, udp_port, role, ..Server::default() };

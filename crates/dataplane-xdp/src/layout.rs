@@ -11,8 +11,8 @@ use std::mem::{offset_of, size_of};
 use nicekv_dataplane::{
     CHAIN_NODES_MAX, COUNTER_COUNT, Counter, DIVISIONS_MAX, GROUP_CAPACITY, GROUP_MEMBERS_MAX, HOST_CAPACITY,
     HostRole, MAC_CAPACITY, OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE, OPCODES_READ,
-    OPCODES_REQUEST, OPCODES_UNICAST, OPCODES_UPDATE, PORTS_MAX, REGISTER_CELLS, Register, TABLE_COUNT,
-    Table, VLAN_TAGS_MAX, VNODES, VRINGS_MAX,
+    OPCODES_REQUEST, OPCODES_UNICAST, OPCODES_UNICAST_NODE, OPCODES_UPDATE, PORTS_MAX, REGISTER_CELLS,
+    Register, TABLE_COUNT, Table, VLAN_TAGS_MAX, VNODES, VRINGS_MAX,
 };
 
 /// Twice the groups of one generation: the next one is built beside it.
@@ -75,7 +75,7 @@ macro_rules! shared_struct {
         unsafe impl aya::Pod for $name {}
 
         impl $name {
-            fn write_c(text: &mut String) -> std::fmt::Result {
+            pub(in crate::layout) fn write_c(text: &mut String) -> std::fmt::Result {
                 writeln!(text, "\nstruct {} {{", $c_name)?;
                 $(writeln!(text, "\t{} {}{};", $c_type, stringify!($field), concat!($("[", $count, "]")?))?;)*
                 writeln!(text, "}};")?;
@@ -90,6 +90,12 @@ macro_rules! shared_struct {
         }
     };
 }
+
+mod hot;
+
+pub(crate) use hot::{
+    BANKS, HOST_IDS, HotEntry, HotKey, HotPipe, HotSlot, KEYSPACE_WORDS, KEYSPACES_OF_WORD,
+};
 
 shared_struct! {
     /// The rings of a keyspace.
@@ -235,14 +241,14 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// What hangs at a port ([`PORT_HOST`]…); if it is a server, what is written into what that is sent, and what it may send from: else zeros.
+    /// What hangs at a port ([`PORT_HOST`]…); if it is a server, what is written into what that is sent, what it may send from, and its name: else zeros.
     EgressHost, "nicekv_host", 16 {
         address: [u8; 4] = "__be32",
         mac: [u8; 6] = "__u8" [6],
         udp_port: [u8; 2] = "__be16",
         role: u8 = "__u8",
         kind: u8 = "__u8",
-        reserved: [u8; 2] = "__u8" [2],
+        id: u16 = "__u16",
     }
 }
 
@@ -283,9 +289,11 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Travels with a multicast frame from the ingress to the egress stage.
-    Metadata, "nicekv_metadata", 4 {
+    /// Travels with a multicast frame from the ingress to the egress stage. `has_stamp`: not zero if `stamp` is to be written into copies for servers.
+    Metadata, "nicekv_metadata", 24 {
         slot: u32 = "__u32",
+        has_stamp: u32 = "__u32",
+        stamp: [[u8; 8]; 2] = "__be64" [2],
     }
 }
 
@@ -327,6 +335,7 @@ pub fn c_header() -> String {
         .and_then(|()| Mac::write_c(&mut text))
         .and_then(|()| Metadata::write_c(&mut text))
         .and_then(|()| Fault::write_c(&mut text))
+        .and_then(|()| hot::write_c(&mut text))
         .expect("writing to a string does not fail");
     text
 }
@@ -368,6 +377,7 @@ fn write_constants(text: &mut String) -> std::fmt::Result {
     }
     for (name, opcodes) in [
         ("UNICAST", OPCODES_UNICAST),
+        ("UNICAST_NODE", OPCODES_UNICAST_NODE),
         ("MULTICAST", OPCODES_MULTICAST),
         ("MULTICAST_NODE", OPCODES_MULTICAST_NODE),
         ("REQUEST", OPCODES_REQUEST),

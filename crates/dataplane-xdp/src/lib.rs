@@ -40,6 +40,7 @@ pub mod faults;
 mod generation;
 pub mod gets;
 mod hook;
+mod hot;
 mod interface;
 mod layout;
 mod places;
@@ -66,6 +67,7 @@ use contents::Contents;
 pub use error::XdpError;
 use error::{KERNEL_ADVICE, platform};
 pub use hook::Hook;
+use hot::{Hot, HotMaps};
 pub use layout::c_header;
 use layout::{
     Cable, Config, EgressHost, GROUP_SLOTS, Group, HITS_BLOCK, HITS_BLOCKS, Hits, Mac, Place, Records,
@@ -137,6 +139,7 @@ pub struct KernelSwitch {
     /// No packet is under way but by the generation in force.
     is_quiet: bool,
     installed: Option<TableSet>,
+    hot: Hot,
     /// Owns the programs and their links.
     programs: Ebpf,
 }
@@ -164,6 +167,7 @@ struct Maps {
     macs: HashMap<MapData, Mac, u32>,
     counters: PerCpuArray<MapData, u64>,
     hits: PerCpuArray<MapData, Hits>,
+    hot: HotMaps,
 }
 
 impl KernelSwitch {
@@ -214,6 +218,7 @@ impl KernelSwitch {
             fenced,
             is_quiet: true,
             installed: None,
+            hot: Hot::default(),
             programs,
         };
         switch.attach()?;
@@ -324,19 +329,15 @@ impl Backend for KernelSwitch {
     }
 
     fn set_hot(&mut self, config: &HotConfig) -> Result<(), BackendError> {
-        config.check()?;
-        match config.keyspaces.is_empty() {
-            true => Ok(()),
-            false => Err(no_hot_keys()),
-        }
+        self.configure_hot(config)
     }
 
-    fn change_hot(&mut self, _: bool, _: &[u64], set: &[HotEntry]) -> Result<(), BackendError> {
-        if set.is_empty() { Ok(()) } else { Err(no_hot_keys()) }
+    fn change_hot(&mut self, clear: bool, removed: &[u64], set: &[HotEntry]) -> Result<(), BackendError> {
+        self.change_hot_entries(clear, removed, set)
     }
 
     fn read_hot(&mut self) -> Result<HotReading, BackendError> {
-        Ok(HotReading::default())
+        self.take_hot_reading()
     }
 
     fn counters(&self) -> Result<Counters, BackendError> {
@@ -347,10 +348,6 @@ impl Backend for KernelSwitch {
         }
         Ok(counters)
     }
-}
-
-fn no_hot_keys() -> BackendError {
-    BackendError::Platform("the programs in the kernel have no table of hot keys".into())
 }
 
 impl Maps {
@@ -376,6 +373,7 @@ impl Maps {
             macs: take_map(programs, "macs")?.try_into()?,
             counters: take_map(programs, "counters")?.try_into()?,
             hits: take_map(programs, "hits")?.try_into()?,
+            hot: HotMaps::take(programs)?,
         })
     }
 }
@@ -386,7 +384,7 @@ fn take_map(programs: &mut Ebpf, name: &str) -> Result<Map, MapError> {
 
 fn take_data(programs: &mut Ebpf, name: &str) -> Result<MapData, MapError> {
     match take_map(programs, name)? {
-        Map::ArrayOfMaps(data) | Map::Array(data) => Ok(data),
+        Map::ArrayOfMaps(data) | Map::Array(data) | Map::PerCpuArray(data) => Ok(data),
         _ => Err(MapError::InvalidName { name: name.into() }),
     }
 }

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use aya::Pod;
 use aya::maps::MapData;
 
+const BPF_MAP_LOOKUP_BATCH: libc::c_long = 24;
 const BPF_MAP_UPDATE_BATCH: libc::c_long = 26;
 
 /// The part of `union bpf_attr` that batch operations use.
@@ -41,27 +42,75 @@ pub(crate) fn update_elements<V: Pod>(map: &MapData, keys: &[u32], values: &[V])
     unsafe { update(map.fd().as_fd(), keys, values) }
 }
 
+/// Elements of an array of which each processor has its own, from `first` on: all processors' values of the first one, then of the next. Values are of whole words.
+pub(crate) fn lookup_per_cpu<V: Pod + Default>(map: &MapData, first: u32, count: u32) -> io::Result<Vec<V>> {
+    let processors = processors::<V>(map)?;
+    let (mut keys, mut values) =
+        (vec![0_u32; count as usize], vec![V::default(); count as usize * processors]);
+    let (before, mut last) = (first.wrapping_sub(1), 0_u32);
+    let mut attributes = BatchAttributes {
+        in_batch: if first == 0 { 0 } else { (&raw const before).addr() as u64 },
+        out_batch: (&raw mut last).addr() as u64,
+        keys: keys.as_mut_ptr().addr() as u64,
+        values: values.as_mut_ptr().addr() as u64,
+        count,
+        map_fd: map.fd().as_fd().as_raw_fd() as u32,
+        ..BatchAttributes::default()
+    };
+    // SAFETY: keys and values have room for `count` elements of the map's sizes (asserted), a key each for the others, and all outlive the call.
+    unsafe { batch(BPF_MAP_LOOKUP_BATCH, &mut attributes, count as usize) }.map(|()| values)
+}
+
+/// Sets such elements to zeros, for all processors.
+pub(crate) fn empty_per_cpu<V: Pod + Default>(map: &MapData, first: u32, count: u32) -> io::Result<()> {
+    let processors = processors::<V>(map)?;
+    let keys: Vec<u32> = (first..first + count).collect();
+    let values = vec![V::default(); count as usize * processors];
+    // SAFETY: an element's values are as many as there are processors, of the map's size (asserted).
+    unsafe { update_raw(map.fd().as_fd(), &keys, values.as_ptr().addr()) }
+}
+
+/// How many values an element has.
+fn processors<V>(map: &MapData) -> io::Result<usize> {
+    let bytes = map.info().map_err(io::Error::other)?.value_size() as usize;
+    assert!(bytes == size_of::<V>() && bytes.is_multiple_of(8), "the map's value, of whole words");
+    aya::util::nr_cpus().map_err(|(_, error)| error)
+}
+
 /// # Safety
 /// A value of the map, whose keys are of four bytes, is as long as a `V`.
 unsafe fn update<V>(map: BorrowedFd<'_>, keys: &[u32], values: &[V]) -> io::Result<()> {
     assert_eq!(keys.len(), values.len(), "a value for each key");
+    // SAFETY: the caller's promise.
+    unsafe { update_raw(map, keys, values.as_ptr().addr()) }
+}
+
+/// # Safety
+/// At `values` there are as many values as keys, as the map wants them.
+unsafe fn update_raw(map: BorrowedFd<'_>, keys: &[u32], values: usize) -> io::Result<()> {
     if keys.is_empty() {
         return Ok(());
     }
     let mut attributes = BatchAttributes {
         keys: keys.as_ptr().addr() as u64,
-        values: values.as_ptr().addr() as u64,
+        values: values as u64,
         count: keys.len() as u32,
         map_fd: map.as_raw_fd() as u32,
         ..BatchAttributes::default()
     };
-    // SAFETY: keys and values hold `count` elements of the map's sizes and outlive the call; the kernel writes to `count` only.
-    let result = unsafe {
-        libc::syscall(libc::SYS_bpf, BPF_MAP_UPDATE_BATCH, &raw mut attributes, size_of::<BatchAttributes>())
-    };
+    // SAFETY: keys and values hold `count` elements of the map's sizes and outlive the call.
+    unsafe { batch(BPF_MAP_UPDATE_BATCH, &mut attributes, keys.len()) }
+}
+
+/// # Safety
+/// What the attributes point to is as the command wants it. The kernel writes to `count`, too.
+unsafe fn batch(command: libc::c_long, attributes: &mut BatchAttributes, elements: usize) -> io::Result<()> {
+    // SAFETY: the caller's promise.
+    let result =
+        unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attributes, size_of::<BatchAttributes>()) };
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    assert_eq!(attributes.count as usize, keys.len(), "a batch that succeeds is complete");
+    assert_eq!(attributes.count as usize, elements, "a batch that succeeds is complete");
     Ok(())
 }

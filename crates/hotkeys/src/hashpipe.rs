@@ -55,7 +55,7 @@ impl HashPipe {
         config.check()?;
         let stage_slots = config.stage_slots();
         let slots = BANKS * config.stages as usize * stage_slots as usize;
-        let seeds = (1..=u64::from(config.stages)).map(|stage| mix(seed ^ mix(stage))).collect();
+        let seeds = stage_seeds(config.stages, seed).collect();
         Ok(Self { slots: vec![Slot::default(); slots], seeds, stage_slots, bank: 0, dropped: [0; BANKS] })
     }
 
@@ -91,6 +91,11 @@ impl HashPipe {
         slots.fill(Slot::default());
         Reading { counts, dropped: core::mem::take(&mut self.dropped[read]) }
     }
+}
+
+/// The seeds of the stages' hash functions, made of one.
+pub fn stage_seeds(stages: u32, seed: u64) -> impl Iterator<Item = u64> {
+    (1..=u64::from(stages)).map(move |stage| mix(seed ^ mix(stage)))
 }
 
 /// Keys with all that slots of stages, and of processors, have of them, the most asked first.

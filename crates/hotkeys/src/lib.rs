@@ -26,7 +26,7 @@ mod threshold;
 
 pub use config::{Config, ConfigError, KEYS_MAX, MILLION, STAGES_MAX};
 pub use counters::{Differences, imbalance};
-pub use hashpipe::{HashPipe, Reading, Slot, add_up};
+pub use hashpipe::{HashPipe, Reading, Slot, add_up, stage_seeds};
 pub use holders::{HOLDERS_MAX, Ring, choose, copies, place};
 pub use key::HotKey;
 pub use plan::{Change, Entry, Kind, Plan, Report, State, plan};

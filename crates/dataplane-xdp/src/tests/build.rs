@@ -23,7 +23,7 @@ const MUTATIONS: [(Hook, &str, &str, &str); 53] = [
     ),
     (Hook::Tc, "admission.h", "receiver->udp_port != datagram->udp->dest", "true"),
     (Hook::Tc, "pipeline.h", "if (refused >= 0)", "if (false)"),
-    (Hook::Xdp, "rewrite.h", "__builtin_memcpy(datagram->ethernet->h_dest, mac, ETH_ALEN);", ""),
+    (Hook::Xdp, "rewrite.h", "__builtin_memcpy(ethernet->h_dest, mac, ETH_ALEN);", ""),
     (Hook::Xdp, "rewrite.h", "h_source[index] = config.router_mac[index];", "h_source[index] = 0;"),
     (Hook::Xdp, "rewrite.h", "ip->check = updated_checksum(ip->check, ip->daddr, address);", ""),
     (Hook::Xdp, "rewrite.h", "udp->check = updated_checksum(udp->check, ip->daddr, address);", ""),
@@ -32,7 +32,7 @@ const MUTATIONS: [(Hook, &str, &str, &str); 53] = [
     (Hook::Xdp, "rewrite.h", "ip->daddr = address;", ""),
     (Hook::Xdp, "xdp.h", "group, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS", "group, 0, BPF_F_BROADCAST"),
     (Hook::Xdp, "xdp.h", "&ports, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS", "&ports, 0, BPF_F_BROADCAST"),
-    (Hook::Tc, "routing.h", "decision->target = division->target;", ";"),
+    (Hook::Tc, "routing.h", "decision->to.target = division->target;", ";"),
     (Hook::Xdp, "routing.h", "(address ^ division->network)", "(address ^ address)"),
     (Hook::Tc, "routing.h", "if (!vnode && datagram->header)", "if (false)"),
     (Hook::Xdp, "routing.h", "slot + 2 * (datagram->ring", "2 * (datagram->ring"),
@@ -42,7 +42,7 @@ const MUTATIONS: [(Hook, &str, &str, &str); 53] = [
     (Hook::Xdp, "nicekv.bpf.c", "rewrite(&datagram, host->mac, host->address);", ""),
     (Hook::Xdp, "nicekv.bpf.c", "if (host && host->kind == NICEKV_PORT_TRUNK)", "if (false)"),
     (Hook::Tc, "routing.h", "if (host->kind == NICEKV_PORT_TRUNK)", "if (false)"),
-    (Hook::Tc, "routing.h", "if (decision->target == decision->port)", "if (false)"),
+    (Hook::Tc, "routing.h", "if (decision->to.target == decision->port)", "if (false)"),
     (Hook::Tc, "tc.h", "if (receiver->kind == NICEKV_PORT_HOST)\n\t\ttc_rewrite", "tc_rewrite"),
     (Hook::Xdp, "admission.h", "if (host->kind == NICEKV_PORT_TRUNK)", "if (false)"),
     (Hook::Tc, "admission.h", "|| !is_same_mac(server->mac, datagram->ethernet->h_source)", ""),
@@ -53,22 +53,74 @@ const MUTATIONS: [(Hook, &str, &str, &str); 53] = [
     (Hook::Tc, "tc.h", "bpf_skb_store_bytes(skb, 0, addresses, 2 * ETH_ALEN, 0);", ""),
     (Hook::Tc, "tc.h", "BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0", "BPF_F_PSEUDO_HDR"),
     (Hook::Tc, "tc.h", "from = receiver->address;", ";"),
-    (Hook::Tc, "tc.h", "return tc_send_copy(skb, port);", "return 0;"),
+    (
+        Hook::Tc,
+        "tc.h",
+        "return tc_send_copy(skb, port);",
+        "return port == ~0u ? tc_send_copy(skb, port) : 0;",
+    ),
     (Hook::Tc, "tc.h", "offsetof(struct iphdr, daddr), &to", "offsetof(struct iphdr, saddr), &to"),
     (Hook::Xdp, "rewrite.h", "__builtin_memcpy(room, header, sizeof(*room));", ""),
     (Hook::Xdp, "rewrite.h", "(__u16)~sum ? (__u16)~sum : 0xffff", "udp->check"),
     (Hook::Tc, "tc.h", "0, sum, BPF_F_MARK_MANGLED_0);", "0, sum + 1, BPF_F_MARK_MANGLED_0);"),
     (Hook::Tc, "routing.h", "addresses[0] = address_of_node(slot, chain->tail);", ""),
     (Hook::Xdp, "routing.h", "fate != FATE_ROUTE || !datagram->room", "true"),
-    (Hook::Xdp, "parsing.h", "header->room != NICEKV_ROOM_CHAIN ||", ""),
+    (Hook::Xdp, "parsing.h", "header->room == NICEKV_ROOM_CHAIN &&", "header->room != NICEKV_ROOM_STAMP &&"),
     (Hook::Xdp, "pipeline.h", "(scan->pieces > 1 || scan->is_cut)", "scan->is_cut"),
     (Hook::Tc, "scan.h", "written.is_cut = 0;", ""),
     (Hook::Tc, "scan.h", "cut.is_cut = 1;", ""),
     (Hook::Tc, "scan.h", "put_value(cut.last, decision->border);", ""),
     (Hook::Tc, "scan.h", "decision->border[0] + !first[1]", "decision->border[0]"),
-    (Hook::Xdp, "scan.h", "tc_readdress(skb, decision->udp_at, decision->address, addresses, to);", ""),
+    (Hook::Xdp, "scan.h", "tc_readdress(skb, decision->udp_at, decision->to.address, addresses, to);", ""),
     (Hook::Tc, "scan.h", "scan.pieces > NICEKV_SCAN_PIECES_MAX ||", ""),
     (Hook::Tc, "scan.h", "if (decision->fate == FATE_FORWARD)", "if (false)"),
+];
+
+/// Of the stage of hot keys: noticed by its runs.
+const HOT_MUTATIONS: [(Hook, &str, &str, &str); 28] = [
+    (Hook::Xdp, "admission.h", "if (has_room_for_stamp(datagram))", "if (false)"),
+    (Hook::Tc, "admission.h", "is_node ? NICEKV_OPCODES_UNICAST_NODE", "true ? NICEKV_OPCODES_UNICAST_NODE"),
+    (Hook::Xdp, "parsing.h", "|| bytes < sizeof(*header) + sizeof(struct nicekv_stamp) ||", "||"),
+    (
+        Hook::Xdp,
+        "pipeline.h",
+        "if (is_hot && (decision->fate == FATE_ROUTE || decision->fate == FATE_COPY))",
+        "if (is_hot)",
+    ),
+    (Hook::Tc, "hot.h", "if (!is_counted && header->room != NICEKV_ROOM_STAMP)", "if (!is_counted)"),
+    (Hook::Xdp, "hot.h", "if (!is_counted && header->room", "if (header->room"),
+    (Hook::Xdp, "hot.h", "is_counted = is_spread(header->keyspace);", "is_counted = 1;"),
+    (
+        Hook::Tc,
+        "hot.h",
+        "return request->room == NICEKV_ROOM_STAMP;",
+        "return request->room == NICEKV_ROOM_STAMP && entry;",
+    ),
+    (Hook::Xdp, "hot.h", "__sync_fetch_and_add(&entry->seen, 1) + 1);", "entry->seen);"),
+    (Hook::Tc, "hot.h", "__sync_fetch_and_add(&entry->requests, 1);", ""),
+    (Hook::Xdp, "hot.h", "} else if (request->room == NICEKV_ROOM_STAMP) {", "} else {"),
+    (Hook::Tc, "hot.h", "|| entry->confirmed[place] != seen)", "|| entry->confirmed[place] > seen)"),
+    (Hook::Xdp, "hot.h", "first = __sync_fetch_and_add(&entry->turn, 1) %", "first = entry->turn %"),
+    (Hook::Tc, "hot.h", "% (holders + entry->usual_turns);", "% (holders + 1);"),
+    (Hook::Xdp, "hot.h", ": first + step - holders, seen", ": NICEKV_HOT_HOLDERS_MAX, seen"),
+    (Hook::Xdp, "hot.h", "index = slot * NICEKV_HOT_HOST_IDS +", "index = NICEKV_HOT_HOST_IDS +"),
+    (Hook::Tc, "hot.h", "__builtin_memcpy(to->mac, host->mac, ETH_ALEN);", ""),
+    (Hook::Tc, "hot.h", "|| (request->is_copied && !leaves_for_servers(request, &request->to))", ""),
+    (Hook::Xdp, "hot.h", "|| port == request->port", ""),
+    (Hook::Tc, "hot.h", "entry->instance != said->instance || said->seen", "said->seen"),
+    (Hook::Xdp, "hot.h", "|| said->seen > *(volatile __u64 *)&entry->seen", ""),
+    (Hook::Tc, "hot.h", "if (entry->holders[place] == said->sender)", "if (true)"),
+    (Hook::Tc, "hot.h", "return __sync_fetch_and_add(&entry->seen, 1) + 1;", "return entry->seen;"),
+    (Hook::Xdp, "hot.h", "return said->instance <= newest ? NICEKV_HOT_GONE : 0;", "return NICEKV_HOT_GONE;"),
+    (Hook::Tc, "hot.h", "|| datagram->udp->len != bpf_htons(bytes) ||", "|| !bytes ||"),
+    (
+        Hook::Tc,
+        "tc.h",
+        "\t\t\tif (receiver->kind == NICEKV_PORT_HOST)\n\t\t\t\ttc_write_stamp",
+        "\t\t\t\ttc_write_stamp",
+    ),
+    (Hook::Xdp, "nicekv.bpf.c", "if (metadata->has_stamp)", "if (false)"),
+    (Hook::Xdp, "rewrite.h", "datagram->udp->dest = port;", "datagram->udp->dest = port + 1;"),
 ];
 
 fn has_clang(name: &str) -> bool {
@@ -115,12 +167,25 @@ fn the_committed_object_is_what_its_source_compiles_to() {
 
 #[test]
 fn every_mutation_of_the_programs_fails_a_fixture() {
-    let name = "every_mutation_of_the_programs_fails_a_fixture";
+    all_fail("every_mutation_of_the_programs_fails_a_fixture", &MUTATIONS, live_failures);
+}
+
+#[test]
+fn every_mutation_of_the_stage_of_hot_keys_fails_a_run() {
+    let name = "every_mutation_of_the_stage_of_hot_keys_fails_a_run";
+    all_fail(name, &HOT_MUTATIONS, super::hot::live_failures);
+}
+
+fn all_fail(
+    name: &str,
+    mutations: &[(Hook, &str, &str, &str)],
+    failures: impl Fn(&[u8], Hook) -> Vec<String> + Send + Sync,
+) {
     as_root(name, || {
         if !has_clang(name) {
             return;
         }
-        for (hook, file, original, mutant) in MUTATIONS {
+        for &(hook, file, original, mutant) in mutations {
             let tree = tempfile::tempdir().unwrap();
             let directory = copy_sources(tree.path());
             let path = directory.join(file);
@@ -130,7 +195,7 @@ fn every_mutation_of_the_programs_fails_a_fixture() {
             let object = directory.join("mutant.o");
             let output = build(&directory, &["--output", object.to_str().unwrap()]);
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            let failures = live_failures(&std::fs::read(&object).unwrap(), hook);
+            let failures = failures(&std::fs::read(&object).unwrap(), hook);
             assert!(!failures.is_empty(), "{file} without `{original}` went unnoticed");
         }
     });

@@ -7,6 +7,8 @@ mod faults;
 mod generations;
 mod gets;
 mod hosts;
+mod hot;
+mod hot_costs;
 mod loading;
 mod namespaces;
 mod random;

@@ -1,0 +1,316 @@
+/*
+ * Hot keys: the stage behind match-action. Step for step the reference model's hot/stage.rs, which states the rules, and its HashPipe.
+ *
+ * Registers are shared by processors, and so are changed by atomic steps. A get that passes while an update does has passed before it, or behind it.
+ * What a request is, and what becomes of it, is too much for the stack, on which all callers and callees have 512 bytes: it is in a map.
+ */
+#pragma once
+
+#include "decision.h"
+#include "hot_maps.h"
+#include "parsing.h"
+#include "routing.h"
+
+/* What a node has said to the switch. `sender`: its name. `seen`: what it says, and in the end what it is told. */
+struct hot_said {
+	struct nicekv_hot_key key;
+	__u16 sender;
+	bool is_close;
+	__u64 instance;
+	__u64 seen;
+};
+
+static __always_inline bool is_said(const struct nicekv_header *header)
+{
+	return header && (header->opcode == NICEKV_OPCODE_HOT_CONFIRM || header->opcode == NICEKV_OPCODE_HOT_CLOSE);
+}
+
+static __always_inline void set_hot_key(struct nicekv_hot_key *key, const struct nicekv_header *header)
+{
+	key->digest[0] = *(const __be64 *)&header->digest[0];
+	key->digest[1] = *(const __be64 *)&header->digest[8];
+	key->keyspace = header->keyspace;
+}
+
+/* One bit. */
+static __always_inline __u8 is_spread(__be16 keyspace)
+{
+	__u32 number = bpf_ntohs(keyspace), word = number / NICEKV_HOT_KEYSPACES_OF_WORD;
+	__u64 *bits = bpf_map_lookup_elem(&hot_keyspaces, &word);
+
+	return bits ? *bits >> number % NICEKV_HOT_KEYSPACES_OF_WORD & 1 : 0;
+}
+
+static __always_inline __u64 hot_mix(__u64 value)
+{
+	value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9ULL;
+	value = (value ^ value >> 27) * 0x94d049bb133111ebULL;
+	return value ^ value >> 31;
+}
+
+static __always_inline __u32 hot_place(const struct nicekv_hot_slot *slot, __u64 seed, __u32 places)
+{
+	__u64 hash = hot_mix(hot_mix(slot->high ^ seed) ^ slot->low ^ (__u64)slot->keyspace << 48);
+
+	return (hash >> 32) * places >> 32;
+}
+
+static __always_inline void set_hot_slot(struct nicekv_hot_slot *slot, const struct nicekv_hot_slot *value)
+{
+	slot->high = value->high;
+	slot->low = value->low;
+	slot->keyspace = value->keyspace;
+	slot->count = value->count;
+}
+
+/* Counts a request of a key without an entry in the HashPipe. The bank's number is read once. */
+static __noinline void count_hot(const struct hot_request *request)
+{
+	struct nicekv_hot_pipe *pipe = bpf_map_lookup_elem(&hot_pipe, &(__u32){ 0 });
+	__u32 *bank = bpf_map_lookup_elem(&hot_bank, &(__u32){ 0 });
+	struct nicekv_hot_slot carried = { .count = 1 };
+	__u32 in_force, first;
+	__u64 *dropped;
+
+	if (!pipe || !bank || !pipe->stages)
+		return;
+	in_force = *bank;
+	first = in_force * NICEKV_HOT_SLOTS_MAX;
+	carried.high = bpf_be64_to_cpu(request->key.digest[0]);
+	carried.low = bpf_be64_to_cpu(request->key.digest[1]);
+	carried.keyspace = bpf_ntohs(request->key.keyspace);
+#pragma clang loop unroll(disable)
+	for (__u32 stage = 0; stage < NICEKV_HOT_STAGES_MAX && stage < pipe->stages; stage++) {
+		__u32 place = first + hot_place(&carried, pipe->seeds[stage], pipe->stage_slots);
+		struct nicekv_hot_slot *slot = bpf_map_lookup_elem(&hot_slots, &place), kept;
+
+		if (!slot)
+			return;
+		if (!slot->count) {
+			set_hot_slot(slot, &carried);
+			return;
+		}
+		if (slot->high == carried.high && slot->low == carried.low && slot->keyspace == carried.keyspace) {
+			slot->count += carried.count;
+			return;
+		}
+		/* The first stage takes everybody, or a key would never get beyond a count of one. */
+		if (!stage || slot->count < carried.count) {
+			set_hot_slot(&kept, slot);
+			set_hot_slot(slot, &carried);
+			set_hot_slot(&carried, &kept);
+		}
+		first += pipe->stage_slots;
+	}
+	dropped = bpf_map_lookup_elem(&hot_dropped, &in_force);
+	if (dropped)
+		*dropped += carried.count;
+}
+
+static __always_inline void count_load(__u32 port)
+{
+	__u64 *load = bpf_map_lookup_elem(&hot_loads, &port);
+
+	if (load)
+		*load += 1;
+}
+
+/* Whether an update leaves for a server of this switch; if it is counted, for which. */
+static __always_inline bool leaves_for_servers(const struct hot_request *request, const struct receiver *to)
+{
+	struct nicekv_group *group = bpf_map_lookup_elem(&members, &to->target);
+	bool any = false;
+
+#pragma clang loop unroll(disable)
+	for (__u32 index = 0; group && index < NICEKV_GROUP_MEMBERS_MAX && index < group->count; index++) {
+		__u32 port = group->ports[index];
+		const struct nicekv_host *host = receiver_at(request->slot, port);
+
+		if (!host || host->kind != NICEKV_PORT_HOST || port == request->port)
+			continue;
+		any = true;
+		if (request->is_counted)
+			count_load(port);
+	}
+	return any;
+}
+
+/* The port, plus one, of a holder that is a node at this switch still, and of which the copy is valid; else 0. A call, so that it is verified once, and not in each step. */
+__noinline __u32 port_of_holder(const struct nicekv_hot_entry *entry, __u32 place, __u64 seen, __u32 slot)
+{
+	__u32 index, *port;
+
+	if (!entry || place >= NICEKV_HOT_HOLDERS_MAX || entry->confirmed[place] != seen)
+		return 0;
+	index = slot * NICEKV_HOT_HOST_IDS + entry->holders[place];
+	port = bpf_map_lookup_elem(&hot_holders, &index);
+	return port ? *port : 0;
+}
+
+/* To the holder whose turn it is, or the next one after it whose copy is valid. Whether there is one. */
+static __always_inline bool redirect(struct nicekv_hot_entry *entry, __u32 slot, struct receiver *to, __u64 seen)
+{
+	__u32 holders = entry->holder_count, first, port = 0;
+	const struct nicekv_host *host;
+
+	first = __sync_fetch_and_add(&entry->turn, 1) % (holders + entry->usual_turns);
+	if (first >= holders)
+		return false;
+#pragma clang loop unroll(disable)
+	for (__u32 step = 0; step < NICEKV_HOT_HOLDERS_MAX && step < holders && !port; step++)
+		port = port_of_holder(entry, first + step < holders ? first + step : first + step - holders, seen, slot);
+	host = port ? receiver_at(slot, port - 1) : NULL;
+	if (!host || host->kind != NICEKV_PORT_HOST)
+		return false;
+	to->target = port - 1;
+	to->address = host->address;
+	__builtin_memcpy(to->mac, host->mac, ETH_ALEN);
+	count(NICEKV_COUNTER_HOT_REDIRECTED);
+	return true;
+}
+
+static __always_inline void put_stamp(__be64 *stamp, __u64 instance, __u64 seen)
+{
+	stamp[0] = bpf_cpu_to_be64(instance);
+	stamp[1] = bpf_cpu_to_be64(seen);
+}
+
+/* The request of a key with an entry. */
+static __always_inline void heat(struct nicekv_hot_entry *entry, const struct hot_request *request, struct receiver *to)
+{
+	__sync_fetch_and_add(&entry->requests, 1);
+	if (request->opcode == NICEKV_OPCODE_UPDATE) {
+		put_stamp(to->stamp, entry->instance, __sync_fetch_and_add(&entry->seen, 1) + 1);
+	} else if (request->room == NICEKV_ROOM_STAMP) {
+		__u64 seen = *(volatile __u64 *)&entry->seen;
+
+		if (redirect(entry, request->slot, to, seen))
+			put_stamp(to->stamp, entry->instance, seen);
+	}
+}
+
+/* What leaves for servers of this switch: steered, stamped, counted. Whether its stamp is to be written. */
+__noinline int pass_hot(void)
+{
+	struct hot_request *request = bpf_map_lookup_elem(&hot_request, &(__u32){ 0 });
+	struct nicekv_hot_entry *entry;
+
+	if (!request || (request->is_copied && !leaves_for_servers(request, &request->to)))
+		return 0;
+	request->to.stamp[0] = 0;
+	request->to.stamp[1] = 0;
+	entry = bpf_map_lookup_elem(&hot_entries, &request->key);
+	if (entry)
+		heat(entry, request, &request->to);
+	else if (request->is_counted)
+		count_hot(request);
+	if (request->is_counted && !request->is_copied)
+		count_load(request->to.target);
+	return request->room == NICEKV_ROOM_STAMP;
+}
+
+/* Whether a request is to be looked at: it has room for a stamp, or is of a keyspace that spreads its hot keys. What is to be known of it is noted. */
+static __always_inline bool note_hot(const struct datagram *datagram)
+{
+	const struct nicekv_header *header = datagram->header;
+	struct hot_request *request;
+	__u8 is_counted;
+
+	if (!header || (header->opcode != NICEKV_OPCODE_GET && header->opcode != NICEKV_OPCODE_UPDATE))
+		return false;
+	is_counted = is_spread(header->keyspace);
+	if (!is_counted && header->room != NICEKV_ROOM_STAMP)
+		return false;
+	request = bpf_map_lookup_elem(&hot_request, &(__u32){ 0 });
+	if (!request)
+		return false;
+	request->opcode = header->opcode;
+	request->room = header->room;
+	request->is_counted = is_counted;
+	set_hot_key(&request->key, header);
+	return true;
+}
+
+/* The stage of what was noted, and leaves by this decision. */
+static __always_inline void warm(struct decision *decision)
+{
+	struct hot_request *request = bpf_map_lookup_elem(&hot_request, &(__u32){ 0 });
+
+	if (!request)
+		return;
+	request->slot = decision->slot;
+	request->port = decision->port;
+	request->is_copied = decision->fate == FATE_COPY;
+	request->to = decision->to;
+	decision->has_stamp = pass_hot();
+	decision->to = request->to;
+}
+
+/* A holder says of which number its copy is: taken in if it is of this instance, from a holder, and nothing that has not been seen. */
+static __always_inline bool confirm_hot(struct nicekv_hot_entry *entry, const struct hot_said *said)
+{
+	if (!entry || entry->instance != said->instance || said->seen > *(volatile __u64 *)&entry->seen)
+		return false;
+#pragma clang loop unroll(disable)
+	for (__u32 place = 0; place < NICEKV_HOT_HOLDERS_MAX && place < entry->holder_count; place++)
+		if (entry->holders[place] == said->sender) {
+			*(volatile __u64 *)&entry->confirmed[place] = said->seen;
+			return true;
+		}
+	return false;
+}
+
+/* What a primary is told that wants an instance closed; 0: nothing. */
+static __always_inline __u64 close_hot(struct nicekv_hot_entry *entry, const struct hot_said *said, __u64 newest)
+{
+	if (entry && entry->instance == said->instance)
+		return __sync_fetch_and_add(&entry->seen, 1) + 1;
+	return said->instance <= newest ? NICEKV_HOT_GONE : 0;
+}
+
+/*
+ * What was said to the switch ends here; whether it is answered. Which instance is the newest is read before the entry is looked for: what is not found then, and is not
+ * above it, has been there and is gone.
+ */
+__noinline int hear_hot(struct hot_said *said)
+{
+	__u64 *newest = bpf_map_lookup_elem(&hot_newest, &(__u32){ 0 }), installed, seen;
+	struct nicekv_hot_entry *entry;
+
+	if (!said || !newest)
+		return 0;
+	installed = __sync_fetch_and_add(newest, 0);
+	entry = bpf_map_lookup_elem(&hot_entries, &said->key);
+	if (!said->is_close) {
+		count(confirm_hot(entry, said) ? NICEKV_COUNTER_HOT_CONFIRMED : NICEKV_COUNTER_HOT_UNHEARD);
+		return 0;
+	}
+	seen = close_hot(entry, said, installed);
+	count(seen ? NICEKV_COUNTER_HOT_CLOSED : NICEKV_COUNTER_HOT_UNHEARD);
+	said->seen = seen;
+	return seen != 0;
+}
+
+/* Admitted, so it is a node's; heard if that hangs here, and the datagram is what it says, and no more. */
+static __always_inline enum fate hear(const struct frame *frame, const struct nicekv_host *host,
+				      const struct datagram *datagram, struct decision *decision)
+{
+	const struct nicekv_stamp *body = (const void *)(datagram->header + 1);
+	struct hot_said said = { .sender = host->id };
+	__u32 bytes = sizeof(struct udphdr) + sizeof(struct nicekv_header) + sizeof(*body);
+
+	if (host->kind != NICEKV_PORT_HOST || datagram->header->room || datagram->udp->len != bpf_htons(bytes) ||
+	    (void *)(body + 1) > frame->end) {
+		count(NICEKV_COUNTER_HOT_UNHEARD);
+		return FATE_DROP;
+	}
+	set_hot_key(&said.key, datagram->header);
+	said.is_close = datagram->header->opcode == NICEKV_OPCODE_HOT_CLOSE;
+	said.instance = bpf_be64_to_cpu(body->instance);
+	said.seen = bpf_be64_to_cpu(body->seen);
+	if (!hear_hot(&said))
+		return FATE_DROP;
+	decision->to.target = decision->port;
+	put_stamp(decision->to.stamp, said.instance, said.seen);
+	return FATE_ANSWER;
+}

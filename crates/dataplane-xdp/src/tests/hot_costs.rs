@@ -1,0 +1,143 @@
+//! What the stage of hot keys costs a packet, by `BPF_PROG_TEST_RUN`: the kernel's own count of how long programs run. The clock is read around each run, so only differences
+//! say something; caches are as cold as a system call leaves them.
+
+use nicekv_dataplane::fixtures::hot::KEYSPACE;
+use nicekv_dataplane::fixtures::{frames, host, tables};
+use nicekv_dataplane::{Backend as _, Counter, HOT_CAPACITY, HostId, HotConfig, HotEntry};
+use nicekv_wire::Opcode;
+use nicekv_wire::hot::Stamp;
+use nicekv_wire::route::leave_room_for_stamp;
+
+use super::hot::of_key;
+use super::{Lab, at_both};
+use crate::{OBJECT, count_runs};
+
+/// Keys that are asked for, in blocks: medians of blocks are compared.
+const BLOCK: usize = 1_000;
+const BLOCKS: usize = 20;
+/// More than that, and something is wrong, on whatever machine; what it is on this one is printed.
+const NANOSECONDS_MAX: f64 = 2_000.0;
+/// Neither spreads its hot keys nor has entries.
+const PLAIN: u16 = 5;
+
+fn digest(number: usize) -> [u8; 16] {
+    (number as u128).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835).to_be_bytes()
+}
+
+fn frame(opcode: Opcode, keyspace: u16, number: usize, has_room: bool) -> Vec<u8> {
+    let destination = if opcode == Opcode::Update { [10, 11, 0, 7] } else { [10, 10, 0, 7] };
+    let mut payload = of_key(frames::message(opcode, b"and something behind"), keyspace, digest(number));
+    if has_room {
+        leave_room_for_stamp(&mut payload);
+    }
+    frames::Udp { payload, ..frames::Udp::request(destination) }.build()
+}
+
+/// Full of entries, all with copies that may be read.
+fn full(lab: &mut Lab) {
+    lab.xdp.install(&tables()).unwrap();
+    let config = HotConfig { keyspaces: vec![KEYSPACE], keys_max: 10_000, stages: 4, seed: 5 };
+    lab.xdp.set_hot(&config).unwrap();
+    let entry = |number: usize| HotEntry {
+        keyspace: KEYSPACE,
+        digest: digest(number),
+        instance: number as u64 + 1,
+        usual_turns: 1,
+        holders: vec![HostId(2), HostId(3)],
+    };
+    let entries: Vec<HotEntry> = (0..HOT_CAPACITY).map(entry).collect();
+    lab.xdp.change_hot(false, &[], &entries).unwrap();
+    for (number, node) in (0..HOT_CAPACITY).flat_map(|number| [(number, 2), (number, 3)]) {
+        let told = Stamp { instance: number as u64 + 1, seen: 1 };
+        let payload = of_key(frames::message(Opcode::HotConfirm, &told.to_bytes()), KEYSPACE, digest(number));
+        let (source, source_mac) = (host(node).ip, host(node).mac);
+        let said = frames::Udp {
+            source,
+            source_mac,
+            source_port: frames::STORE_PORT,
+            payload,
+            ..frames::Udp::default()
+        };
+        lab.test_run(node, &said.build());
+    }
+    let confirmed = lab.xdp.counters().unwrap().get(Counter::HotConfirmed);
+    assert_eq!(confirmed, 2 * HOT_CAPACITY as u64);
+}
+
+/// Which keys are asked for.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    /// One of all.
+    Evenly,
+    /// The n-th of all in proportion to 1/n, as keys are that are worth an entry.
+    Skewed,
+}
+
+impl Asked {
+    /// The n-th draw.
+    fn key(self, draw: usize) -> usize {
+        let drawn = u128::from_be_bytes(digest(draw + 1)) >> 64;
+        let part = drawn as f64 / 2_f64.powi(64);
+        match self {
+            Self::Evenly => (part * HOT_CAPACITY as f64) as usize,
+            Self::Skewed => (HOT_CAPACITY as f64).powf(part) as usize - 1,
+        }
+    }
+}
+
+/// What is sent: keys with entries, or the same number of others.
+type Kind = (&'static str, Opcode, u16, bool, bool);
+
+const KINDS: [Kind; 7] = [
+    ("get, not hot", Opcode::Get, PLAIN, false, false),
+    ("get, not hot, room", Opcode::Get, PLAIN, true, false),
+    ("get, hot", Opcode::Get, KEYSPACE, true, false),
+    ("get, candidate", Opcode::Get, KEYSPACE, true, true),
+    ("get, candidate, no room", Opcode::Get, KEYSPACE, false, true),
+    ("put, not hot", Opcode::Update, PLAIN, false, false),
+    ("put, hot", Opcode::Update, KEYSPACE, true, false),
+];
+
+/// Nanoseconds of a run, by blocks in turn: of each kind the median.
+fn measure(lab: &Lab, asked: Asked) -> Vec<f64> {
+    let _counting = count_runs().unwrap();
+    let mut blocks = vec![Vec::new(); KINDS.len()];
+    for block in 0..BLOCKS {
+        for (at, (&(_, opcode, keyspace, has_room, is_other), blocks)) in
+            KINDS.iter().zip(&mut blocks).enumerate()
+        {
+            // Each has draws of its own, or the next one would find what it asks for in the cache.
+            let draw = |number: usize| asked.key((block * KINDS.len() + at) * BLOCK + number);
+            let key = |number| draw(number) + if is_other { HOT_CAPACITY } else { 0 };
+            let frames: Vec<_> =
+                (0..BLOCK).map(|number| frame(opcode, keyspace, key(number), has_room)).collect();
+            let before = lab.xdp.runs();
+            frames.iter().for_each(|frame| drop(lab.test_run(0, frame)));
+            let after = lab.xdp.runs();
+            let time = (after.time - before.time).as_nanos() as f64;
+            blocks.push(time / (after.count - before.count) as f64);
+        }
+    }
+    let median = |mut blocks: Vec<f64>| {
+        blocks.sort_by(f64::total_cmp);
+        blocks[blocks.len() / 2]
+    };
+    blocks.into_iter().map(median).collect()
+}
+
+#[test]
+fn what_hot_keys_cost() {
+    at_both("what_hot_keys_cost", |hook| {
+        let mut lab = Lab::new(OBJECT, hook);
+        full(&mut lab);
+        for asked in [Asked::Skewed, Asked::Evenly] {
+            let measured = measure(&lab, asked);
+            for ((name, ..), nanoseconds) in KINDS.iter().zip(&measured) {
+                println!("{hook}, {asked:?}: {name}: {nanoseconds:.0} ns");
+            }
+            assert!(measured.iter().all(|time| time - measured[0] < NANOSECONDS_MAX), "{measured:?}");
+        }
+        let redirected = lab.xdp.counters().unwrap().get(Counter::HotRedirected);
+        assert!(redirected > 1_000, "{redirected} were redirected");
+    });
+}
