@@ -147,9 +147,10 @@ mod tests {
                     table.iter().map(|(key, placed)| (*key, placed.entry.clone())).collect();
                 prop_assert_eq!(made, wanted);
                 // What is as it was stays the same instance.
-                prop_assert!(table.iter().all(|(key, placed)| {
+                let stays = |(key, placed): (&HotKey, &Placed)| {
                     before.get(key).is_none_or(|before| (before.entry == placed.entry) == (before == placed))
-                }));
+                };
+                prop_assert!(table.iter().all(stays));
                 prop_assert!(Change::between(&table, &self::wanted(&step), &mut instances).is_empty());
             }
         }
