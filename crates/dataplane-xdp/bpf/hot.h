@@ -140,9 +140,9 @@ __noinline __u32 port_of_holder(const struct nicekv_hot_entry *entry, __u32 plac
 {
 	__u32 index, *port;
 
-	if (!entry || place >= NICEKV_HOT_HOLDERS_MAX || entry->confirmed[place] != seen)
+	if (!entry || place >= NICEKV_HOT_HOLDERS_MAX || entry->holders[place].confirmed != seen)
 		return 0;
-	index = slot * NICEKV_HOT_HOST_IDS + entry->holders[place];
+	index = slot * NICEKV_HOT_HOST_IDS + entry->holders[place].id;
 	port = bpf_map_lookup_elem(&hot_holders, &index);
 	return port ? *port : 0;
 }
@@ -253,8 +253,8 @@ static __always_inline bool confirm_hot(struct nicekv_hot_entry *entry, const st
 		return false;
 #pragma clang loop unroll(disable)
 	for (__u32 place = 0; place < NICEKV_HOT_HOLDERS_MAX && place < entry->holder_count; place++)
-		if (entry->holders[place] == said->sender) {
-			*(volatile __u64 *)&entry->confirmed[place] = said->seen;
+		if (entry->holders[place].id == said->sender) {
+			*(volatile __u64 *)&entry->holders[place].confirmed = said->seen;
 			return true;
 		}
 	return false;

@@ -320,6 +320,16 @@ _Static_assert(offsetof(struct nicekv_hot_key, digest) == 0, "offset");
 _Static_assert(offsetof(struct nicekv_hot_key, keyspace) == 16, "offset");
 _Static_assert(offsetof(struct nicekv_hot_key, reserved) == 18, "offset");
 
+struct nicekv_hot_holder {
+	__u64 confirmed;
+	__u16 id;
+	__u8 reserved[6];
+};
+_Static_assert(sizeof(struct nicekv_hot_holder) == 16, "size");
+_Static_assert(offsetof(struct nicekv_hot_holder, confirmed) == 0, "offset");
+_Static_assert(offsetof(struct nicekv_hot_holder, id) == 8, "offset");
+_Static_assert(offsetof(struct nicekv_hot_holder, reserved) == 10, "offset");
+
 struct nicekv_hot_entry {
 	__u64 instance;
 	__u64 seen;
@@ -327,20 +337,18 @@ struct nicekv_hot_entry {
 	__u32 turn;
 	__u8 holder_count;
 	__u8 usual_turns;
-	__u16 holders[31];
-	__u8 reserved[4];
-	__u64 confirmed[31];
+	__u8 reserved[2];
+	struct nicekv_hot_holder holders[31];
 };
-_Static_assert(sizeof(struct nicekv_hot_entry) == 344, "size");
+_Static_assert(sizeof(struct nicekv_hot_entry) == 528, "size");
 _Static_assert(offsetof(struct nicekv_hot_entry, instance) == 0, "offset");
 _Static_assert(offsetof(struct nicekv_hot_entry, seen) == 8, "offset");
 _Static_assert(offsetof(struct nicekv_hot_entry, requests) == 16, "offset");
 _Static_assert(offsetof(struct nicekv_hot_entry, turn) == 24, "offset");
 _Static_assert(offsetof(struct nicekv_hot_entry, holder_count) == 28, "offset");
 _Static_assert(offsetof(struct nicekv_hot_entry, usual_turns) == 29, "offset");
-_Static_assert(offsetof(struct nicekv_hot_entry, holders) == 30, "offset");
-_Static_assert(offsetof(struct nicekv_hot_entry, reserved) == 92, "offset");
-_Static_assert(offsetof(struct nicekv_hot_entry, confirmed) == 96, "offset");
+_Static_assert(offsetof(struct nicekv_hot_entry, reserved) == 30, "offset");
+_Static_assert(offsetof(struct nicekv_hot_entry, holders) == 32, "offset");
 
 struct nicekv_hot_slot {
 	__u64 high;

@@ -10,7 +10,7 @@
 //!   own, and are added up. Its shape changes while it has no stages, so that nobody counts by one shape in the places of another.
 //! - *Loads are counted by port*, and told by node: what a port has counted belongs to the node that was there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray};
@@ -174,12 +174,15 @@ impl KernelSwitch {
     ) -> Result<(), BackendError> {
         let hosts = self.installed.as_ref().map(|tables| HostIndex::new(&tables.hosts, &tables.trunks));
         let is_there = |entry: &HotEntry| self.hot.entries.get(&entry.key()) == Some(entry);
-        let change = HotChange::new(self.hot.newest, clear, removed, set, is_there)
-            .validated(self.hot.entries.values(), hosts.as_ref())?;
+        let entries = &self.hot.entries;
+        let change = HotChange::new(self.hot.newest, clear, removed, set, is_there);
+        let mut going = change.going(entries.values());
+        let has = |key: &_| entries.contains_key(key);
+        let change = change.validated((entries.len(), &going), has, hosts.as_ref())?;
         self.hot.newest = change.newest;
-        let replaced: BTreeSet<_> = change.added.iter().map(|entry| entry.key()).collect();
-        let goes = |entry: &&HotEntry| change.removes(entry.instance) || replaced.contains(&entry.key());
-        let going: Vec<_> = self.hot.entries.values().filter(goes).map(HotEntry::key).collect();
+        going.extend(
+            change.added.iter().map(|entry| entry.key()).filter(|key| self.hot.entries.contains_key(key)),
+        );
         for key in &going {
             let removed = self.maps.hot.entries.remove(&in_map(key));
             removed.map_err(|error| platform("remove a hot entry", &error))?;
@@ -249,8 +252,8 @@ fn in_map(&(keyspace, digest): &(u16, [u8; 16])) -> layout::HotKey {
 
 /// Closed: nothing is confirmed, and what was seen is above that (H1).
 fn fresh(entry: &HotEntry) -> layout::HotEntry {
-    let mut holders = [0; HOT_HOLDERS_MAX];
-    holders.iter_mut().zip(&entry.holders).for_each(|(place, holder)| *place = holder.0);
+    let mut holders = [layout::HotHolder::default(); HOT_HOLDERS_MAX];
+    holders.iter_mut().zip(&entry.holders).for_each(|(place, holder)| place.id = holder.0);
     layout::HotEntry {
         instance: entry.instance,
         seen: 1,
@@ -258,8 +261,7 @@ fn fresh(entry: &HotEntry) -> layout::HotEntry {
         turn: 0,
         holder_count: entry.holders.len() as u8,
         usual_turns: entry.usual_turns,
+        reserved: [0; 2],
         holders,
-        reserved: [0; 4],
-        confirmed: [0; HOT_HOLDERS_MAX],
     }
 }

@@ -94,7 +94,7 @@ macro_rules! shared_struct {
 mod hot;
 
 pub(crate) use hot::{
-    BANKS, HOST_IDS, HotEntry, HotKey, HotPipe, HotSlot, KEYSPACE_WORDS, KEYSPACES_OF_WORD,
+    BANKS, HOST_IDS, HotEntry, HotHolder, HotKey, HotPipe, HotSlot, KEYSPACE_WORDS, KEYSPACES_OF_WORD,
 };
 
 shared_struct! {

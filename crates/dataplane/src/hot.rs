@@ -153,8 +153,10 @@ impl HotTable {
             let there = self.slots.get(&entry.key());
             there.is_some_and(|there| there.entry == *entry)
         });
-        let change = change.planted(self.plant).validated(self.entries(), hosts)?;
-        self.slots.retain(|_, slot| !change.removes(slot.entry.instance));
+        let going = change.going(self.entries());
+        let has = |key: &Key| self.slots.contains_key(key);
+        let change = change.planted(self.plant).validated((self.slots.len(), &going), has, hosts)?;
+        going.iter().for_each(|key| drop(self.slots.remove(key)));
         for entry in change.added {
             self.slots.insert(entry.key(), Slot::new(entry));
         }
@@ -272,10 +274,19 @@ impl<'a> HotChange<'a> {
         self
     }
 
-    /// Refuses what breaks a rule. `entries`: those that are there.
-    pub fn validated<'b>(
+    /// The keys whose entries have to go, whatever takes their places; of those that are there. Who removes nothing looks at none.
+    pub fn going<'b>(&self, entries: impl Iterator<Item = &'b HotEntry>) -> BTreeSet<(u16, [u8; 16])> {
+        if !self.clear && self.removed.is_empty() {
+            return BTreeSet::new();
+        }
+        entries.filter(|entry| self.removes(entry.instance)).map(HotEntry::key).collect()
+    }
+
+    /// Refuses what breaks a rule. Of the `entries` that are there these are `going`; `has`: whether there is one of a key.
+    pub fn validated(
         self,
-        entries: impl Iterator<Item = &'b HotEntry>,
+        (entries, going): (usize, &BTreeSet<(u16, [u8; 16])>),
+        has: impl Fn(&(u16, [u8; 16])) -> bool,
         hosts: Option<&HostIndex>,
     ) -> Result<Self, HotError> {
         let mut newest = self.newest_before;
@@ -283,14 +294,13 @@ impl<'a> HotChange<'a> {
             entry.check(newest, hosts)?;
             newest = entry.instance;
         }
-        let staying = entries.filter(|entry| !self.removes(entry.instance)).map(HotEntry::key);
-        let keys: BTreeSet<Key> = staying.chain(self.added.iter().map(|entry| entry.key())).collect();
-        let entries = keys.len();
+        let is_new = |key: &Key| !has(key) || going.contains(key);
+        let keys: BTreeSet<Key> = self.added.iter().map(|entry| entry.key()).filter(is_new).collect();
+        let entries = entries - going.len() + keys.len();
         if entries > HOT_CAPACITY { Err(HotError::Full { entries }) } else { Ok(self) }
     }
 
-    /// Whether an instance that is there has to go, whatever takes its place.
-    pub fn removes(&self, instance: u64) -> bool {
+    fn removes(&self, instance: u64) -> bool {
         self.clear || self.removed.contains(&instance)
     }
 }

@@ -25,17 +25,25 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// A hot entry with its registers. `holders`: names of hosts, the first `holder_count` of them; `confirmed`: of each.
-    HotEntry, "nicekv_hot_entry", 344 {
+    /// Who holds a copy, the name of a host, and what it has confirmed: beside each other, so that both are in one line of the processor's cache.
+    HotHolder, "nicekv_hot_holder", 16 {
+        confirmed: u64 = "__u64",
+        id: u16 = "__u16",
+        reserved: [u8; 6] = "__u8" [6],
+    }
+}
+
+shared_struct! {
+    /// A hot entry with its registers; of `holders` the first `holder_count`.
+    HotEntry, "nicekv_hot_entry", 528 {
         instance: u64 = "__u64",
         seen: u64 = "__u64",
         requests: u64 = "__u64",
         turn: u32 = "__u32",
         holder_count: u8 = "__u8",
         usual_turns: u8 = "__u8",
-        holders: [u16; HOT_HOLDERS_MAX] = "__u16" [31],
-        reserved: [u8; 4] = "__u8" [4],
-        confirmed: [u64; HOT_HOLDERS_MAX] = "__u64" [31],
+        reserved: [u8; 2] = "__u8" [2],
+        holders: [HotHolder; HOT_HOLDERS_MAX] = "struct nicekv_hot_holder" [31],
     }
 }
 
@@ -75,6 +83,7 @@ pub(super) fn write_c(text: &mut String) -> std::fmt::Result {
     }
     writeln!(text, "#define NICEKV_HOT_GONE {HOT_GONE:#x}ULL")?;
     HotKey::write_c(text)
+        .and_then(|()| HotHolder::write_c(text))
         .and_then(|()| HotEntry::write_c(text))
         .and_then(|()| HotSlot::write_c(text))
         .and_then(|()| HotPipe::write_c(text))

@@ -67,6 +67,8 @@ fn full(lab: &mut Lab) {
 /// Which keys are asked for.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
+    /// The same one: what the program itself takes.
+    One,
     /// One of all.
     Evenly,
     /// The n-th of all in proportion to 1/n, as keys are that are worth an entry.
@@ -79,6 +81,7 @@ impl Asked {
         let drawn = u128::from_be_bytes(digest(draw + 1)) >> 64;
         let part = drawn as f64 / 2_f64.powi(64);
         match self {
+            Self::One => 77,
             Self::Evenly => (part * HOT_CAPACITY as f64) as usize,
             Self::Skewed => (HOT_CAPACITY as f64).powf(part) as usize - 1,
         }
@@ -130,7 +133,7 @@ fn what_hot_keys_cost() {
     at_both("what_hot_keys_cost", |hook| {
         let mut lab = Lab::new(OBJECT, hook);
         full(&mut lab);
-        for asked in [Asked::Skewed, Asked::Evenly] {
+        for asked in [Asked::One, Asked::Skewed, Asked::Evenly] {
             let measured = measure(&lab, asked);
             for ((name, ..), nanoseconds) in KINDS.iter().zip(&measured) {
                 println!("{hook}, {asked:?}: {name}: {nanoseconds:.0} ns");
