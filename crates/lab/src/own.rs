@@ -82,6 +82,7 @@ impl OwnLab {
             id: spec.id,
             replication: spec.replication(),
             order: spec.order,
+            is_hot: spec.is_hot(),
             ..spec.vrings(WIRE_PORT).into()
         };
         let keyspaces = self.keyspaces.iter().map(keyspace).collect();

@@ -12,6 +12,8 @@ use nicekv_wire::{Duration, NodeId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::hot::{HotSettings, HotSettingsError};
+
 /// Most storage nodes.
 pub const NODES_MAX: usize = 256;
 /// Most switches, edges of hosts included.
@@ -198,6 +200,8 @@ pub struct Config {
     pub switches: Vec<SwitchId>,
     /// Periods and bounds.
     pub timing: Timing,
+    /// How hot keys are found and spread, in keyspaces that want it.
+    pub hot: HotSettings,
 }
 
 /// A node's name in switch tables and in [`Config::topology`].
@@ -236,6 +240,8 @@ pub enum ConfigError {
         "every period must be positive, the heartbeat at least 4 ns, the lease longer than the heartbeat"
     )]
     Timing,
+    #[error("hot keys: {0}")]
+    Hot(#[from] HotSettingsError),
 }
 
 /// The rings of a cluster that is configured with these keyspaces, also those of keyspaces that are not there yet.
@@ -282,6 +288,7 @@ impl Config {
         self.validate_nodes()?;
         self.validate_topology()?;
         self.validate_clients()?;
+        self.hot.check()?;
         self.validate_timing()
     }
 

@@ -22,6 +22,7 @@ use nicekv_wire::{Datagram, NodeId, Now};
 use crate::announce::{self, Announcement, Message, Outbox, rules};
 use crate::config::{Config, SwitchId, nanoseconds};
 use crate::decide::{Decision, decide};
+use crate::hot::HotKeys;
 use crate::observations::{Observations, Stale};
 use crate::plant::Plant;
 use crate::state::{State, StateError};
@@ -68,6 +69,7 @@ pub struct Metadata {
     outbox: Outbox,
     /// Of `committed`, once somebody has asked for it.
     directory: Option<Directory>,
+    pub(crate) hot: HotKeys,
     pub(crate) counters: Counters,
     now_ns: u64,
     tick_at_ns: u64,
@@ -101,6 +103,7 @@ impl Metadata {
             targets,
             outbox: Outbox::default(),
             directory: None,
+            hot: HotKeys::new(committed.term + 1, now.boot_ns),
             counters: Counters::default(),
             observed_change: false,
             committed,
@@ -247,6 +250,7 @@ impl Metadata {
         if self.is_leading() {
             self.observations.membership.tick(self.now_ns);
             self.observations.switches.reroute(self.now_ns);
+            self.tick_hot();
             self.observed_change = true;
         }
     }
@@ -268,12 +272,14 @@ impl Metadata {
     pub fn handle_switch_connected(&mut self, now: Now, switch: SwitchId) {
         self.now_ns = now.boot_ns;
         self.observations.switches.handle_connected(switch);
+        self.hot.handle_connected(switch);
     }
 
     /// It cannot any more.
     pub fn handle_switch_disconnected(&mut self, now: Now, switch: SwitchId) {
         self.now_ns = now.boot_ns;
         self.observations.switches.handle_disconnected(switch);
+        self.hot.handle_disconnected(switch);
     }
 
     /// The agent of a switch answered, over its newest connection.
@@ -282,6 +288,11 @@ impl Metadata {
         if !self.observations.switches.is_connected(switch) {
             self.counters.forged += 1;
             return;
+        }
+        if let ControlReply::HotChanged { .. } | ControlReply::HotFailed { .. } | ControlReply::Hot { .. } =
+            reply
+        {
+            return self.handle_hot(switch, &reply);
         }
         self.observations.switches.handle_reply(self.now_ns, switch, self.committed.term, reply);
         self.observed_change = true;
@@ -307,7 +318,8 @@ impl Metadata {
         if !self.is_leading() {
             return None;
         }
-        self.observations.switches.poll(self.now_ns, self.committed.term)
+        let request = self.observations.switches.poll(self.now_ns, self.committed.term);
+        request.or_else(|| self.poll_hot())
     }
 
     /// When to call [`Metadata::handle_deadline`], by the boot-time clock.
@@ -384,7 +396,7 @@ impl Metadata {
         self.push(address, message);
     }
 
-    fn push(&mut self, address: SocketAddrV4, message: Message) {
+    pub(crate) fn push(&mut self, address: SocketAddrV4, message: Message) {
         if !self.outbox.push(address, message) {
             self.counters.transmits_dropped += 1;
         }

@@ -14,7 +14,7 @@
 //! Reading order: `config`, `state` (what is persisted), `observations` (what was heard: `membership`, who is live and who has a lease;
 //! `watch`; `switches`), `policy` (what differs by protocol), `view` (what a partition sees), `decide` (`epochs`: what
 //! happens to it; `handoffs`: who stands in; `moves`: originals that change, by `targets`, what the ring says, and `change`, `keyspaces` and
-//! `partitions`, what an operator asks for; `reshaping`: partitions that are split or merged; `dropped`: what becomes of partitions that are no more; `divisions`: which replica answers whose gets; `migration`: what is moved, split and merged by load, which `balance` carries out), `announce` (`rules`: the tables), `leader` (ties them together), `election` (who leads, of several), `status`, `capacity`.
+//! `partitions`, what an operator asks for; `reshaping`: partitions that are split or merged; `dropped`: what becomes of partitions that are no more; `divisions`: which replica answers whose gets; `migration`: what is moved, split and merged by load, which `balance` carries out), `hot` (which keys have entries in switches, and who holds copies), `announce` (`rules`: the tables), `leader` (ties them together), `election` (who leads, of several), `status`, `capacity`.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -27,6 +27,7 @@ mod change;
 mod config;
 mod decide;
 mod election;
+mod hot;
 mod keyspaces;
 mod leader;
 mod observations;
@@ -49,6 +50,7 @@ pub use config::{
     host_id, service_host_id, vrings_of,
 };
 pub use election::{Election, ElectionEvent, Seat, SeatAnswer, SeatRequest, SeatTiming};
+pub use hot::{HotSettings, HotSettingsError};
 pub use keyspaces::{KeyspaceChange, KeyspacePlan};
 pub use leader::{Metadata, Persisted, StorageRequest};
 pub use partitions::{MatchValue, PartitionChange, PartitionPlan};
@@ -56,9 +58,10 @@ pub use plant::Plant;
 pub use state::{StateError, persisted_version};
 pub use status::{
     BalancingStatus, ClusterInfo, ControlPlane, Counters, DiskState, DroppedStatus, Health, HealthCounts,
-    HotKeyStatus, KeyspaceInfo, KeyspaceStatus, MemberStanding, MemberStatus, MemberStatusState,
-    MigrationStatus, NodeState, NodeStatus, NodeWish, PartitionState, PartitionStatus, ReshapingPhase,
-    ReshapingStatus, Status, StrangerStatus, SwitchStatus, TrunkState, TrunkStatus, UsageStatus,
+    HotEntryStatus, HotKeyStatus, HotStatus, HotSwitchStatus, KeyspaceInfo, KeyspaceStatus, MemberStanding,
+    MemberStatus, MemberStatusState, MigrationStatus, NodeState, NodeStatus, NodeWish, PartitionState,
+    PartitionStatus, ReshapingPhase, ReshapingStatus, Status, StrangerStatus, SwitchStatus, TrunkState,
+    TrunkStatus, UsageStatus,
 };
 pub use store::StateStore;
 

@@ -200,6 +200,7 @@ fn observe_cluster(samples: &mut Samples, status: &Status) {
     samples.set(&METADATA_SWITCHES, &["disconnected"], switches(|connected, _| !connected));
     observe_keyspaces(samples, status);
     observe_migrations(samples, status);
+    observe_hot_keys(samples, status);
     let ignored = &status.counters;
     for (reason, count) in [
         ("malformed", ignored.malformed),
@@ -222,6 +223,25 @@ fn observe_migrations(samples: &mut Samples, status: &Status) {
             samples.set(&METADATA_BALANCING_LOAD, &[name], percent);
         }
         samples.set(&METADATA_HOT_KEYS, &[name], told.hot_keys.len() as u64);
+    }
+}
+
+fn observe_hot_keys(samples: &mut Samples, status: &Status) {
+    for told in status.hot.iter().flat_map(|hot| &hot.switches) {
+        let switch = told.switch.to_string();
+        for (metric, value) in [
+            (&METADATA_HOT_ENTRIES, told.entries as u64),
+            (&METADATA_HOT_COPIED, told.copied as u64),
+            (&METADATA_HOT_COPIES, told.copies as u64),
+            (&METADATA_HOT_THRESHOLD, told.threshold_per_second),
+            (&METADATA_HOT_IMBALANCE, told.imbalance_percent),
+            (&METADATA_HOT_SHARE, told.hot_percent()),
+            (&METADATA_HOT_CHANGES, told.changes),
+            (&METADATA_HOT_REFUSED, told.refused),
+        ] {
+            samples.set(metric, &[&switch], value);
+        }
+        samples.set(&METADATA_HOT_FAILING, &[&switch], told.failure.is_some().into());
     }
 }
 

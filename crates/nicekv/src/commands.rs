@@ -3,6 +3,7 @@
 use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
 use crate::gateway;
+use crate::hot::describe_hot;
 use crate::keyspaces::describe_dropped;
 use crate::migration::describe_migration;
 use crate::partitions::describe_reshaping;
@@ -181,6 +182,7 @@ fn describe(status: &Status, with_partitions: bool) -> Vec<String> {
     }));
     lines.extend(status.balancing.as_ref().map(describe_balancing));
     lines.extend(status.migrations.iter().flat_map(describe_migration));
+    lines.extend(status.hot.iter().flat_map(describe_hot));
     lines.extend(keyspaces.iter().map(describe_keyspace));
     lines.extend(status.dropped.iter().map(describe_dropped));
     lines.extend(status.reshapings.iter().map(describe_reshaping));
@@ -271,10 +273,12 @@ fn bytes_in_words(bytes: u64) -> String {
 pub(crate) fn describe_keyspace(keyspace: &KeyspaceStatus) -> String {
     let KeyspaceStatus { id, name, replication, write_set, replicas, unicast, multicast, .. } = keyspace;
     let write_set = write_set.map(|write_set| format!(" k={write_set}")).unwrap_or_default();
+    let balancing =
+        keyspace.balancing.as_ref().map(|balancing| format!(" balancing={balancing}")).unwrap_or_default();
     let health = describe_health(&keyspace.health, keyspace.partitions);
     let usage = describe_usage(&keyspace.usage, keyspace.partitions);
     format!(
-        "keyspace {id} {name} {replication} R={replicas}{write_set} {health}, {usage}, rings {unicast}/16 {multicast}/16"
+        "keyspace {id} {name} {replication} R={replicas}{write_set}{balancing} {health}, {usage}, rings {unicast}/16 {multicast}/16"
     )
 }
 

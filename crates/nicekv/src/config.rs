@@ -9,6 +9,7 @@
 mod across;
 mod check;
 mod command;
+mod hot;
 mod keyspaces;
 mod sections;
 mod templates;
@@ -17,6 +18,7 @@ mod tests;
 mod topology;
 
 pub(crate) use command::{ConfigCommand, run};
+pub(crate) use hot::HotSection;
 pub(crate) use keyspaces::{KeyspaceBalancing, KeyspaceSection, Partitioning, Replication};
 pub(crate) use sections::{
     GatewaySection, InstanceSection, MacAddress, MetadataSection, NodeSection, PortSection, Store,
@@ -74,6 +76,8 @@ pub(crate) struct ClusterConfig {
     pub(crate) keyspaces: Vec<KeyspaceSection>,
     #[serde(default)]
     pub(crate) timing: TimingSection,
+    #[serde(default)]
+    pub(crate) hot: HotSection,
     #[serde(default)]
     pub(crate) log: LogSection,
 }
@@ -243,7 +247,7 @@ impl ClusterConfig {
             replication: spec.replication(),
             order: spec.order,
             partition_bits: Some(spec.partitions.ilog2()),
-            is_hot: false,
+            is_hot: spec.is_hot(),
             ..spec.vrings(self.port).into()
         };
         Ok(self.checked_keyspaces()?.into_iter().map(known).collect())
@@ -338,6 +342,7 @@ impl ClusterConfig {
                 balance_requests_min: self.timing.balance_requests_min,
                 ..Timing::default()
             },
+            hot: self.hot.settings(),
         };
         self.metadata.check().map_err(Failure::Environment)?;
         // Spares must fit in, too.

@@ -10,7 +10,7 @@ use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
 use nicekv_client::{Request, SubmitError};
 use nicekv_dataplane::control::Lookup;
-use nicekv_dataplane::{HostId, MemberSet, Prefix};
+use nicekv_dataplane::{HostId, HotEntry, MemberSet, Prefix};
 use nicekv_metadata::{ClusterInfo, MemberStatus, NodeStatus, PartitionStatus, Status};
 use nicekv_placement::match_digest;
 use nicekv_runtime::admin;
@@ -97,6 +97,7 @@ impl Explanation {
             unicast: self.unicast.ip().octets(),
             multicast: self.multicast.ip().octets(),
             value: u128::from_str_radix(&self.digest, 16).unwrap_or_default(),
+            keyspace: self.partition.keyspace,
             watch: None,
         }
     }
@@ -216,6 +217,16 @@ fn describe_member(told: &Explanation, member: &MemberStatus, answer: Option<&No
     format!("  {}: {role}, {:?}{leaving}; {own}", member.name, member.standing)
 }
 
+/// Where gets of a hot key go besides.
+fn describe_hot_entry(entry: &HotEntry, name: impl Fn(HostId) -> String) -> String {
+    let HotEntry { instance, usual_turns, holders, .. } = entry;
+    if holders.is_empty() {
+        return format!("  hot: entry {instance:#x} counts its requests, nobody has a copy");
+    }
+    let holders = holders.iter().map(|host| name(*host)).collect::<Vec<_>>().join(", ");
+    format!("  hot: entry {instance:#x}, gets in turn: {usual_turns} as above, one each to {holders}")
+}
+
 fn describe_switch(answer: &SwitchAnswer, nodes: &[NodeStatus], from: Option<Ipv4Addr>) -> Vec<String> {
     let SwitchAnswer { switch, term, generation, found } = answer;
     let Some(found) = found else { return vec![format!("switch {switch}: does not answer")] };
@@ -261,5 +272,6 @@ fn describe_switch(answer: &SwitchAnswer, nodes: &[NodeStatus], from: Option<Ipv
             format!("  put: {}", entry("multicast_vring", met.entry.destination, to, met.hits))
         }
     });
+    lines.extend(found.hot.as_ref().map(|entry| describe_hot_entry(entry, name)));
     lines
 }

@@ -86,7 +86,7 @@ pub(crate) fn known_to_clients(keyspace: &KeyspaceInfo, port: u16) -> Keyspace {
         replication: keyspace.replication(),
         order: keyspace.order(),
         partition_bits: Some(keyspace.partition_bits),
-        is_hot: false,
+        is_hot: keyspace.hot,
         ..keyspace.vrings(port).into()
     }
 }

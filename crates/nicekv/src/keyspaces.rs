@@ -7,6 +7,7 @@ use crate::config::{KeyspaceBalancing, Partitioning, Replication};
 use crate::discovery;
 use crate::failure::Failure;
 use nicekv_metadata::{DroppedStatus, KeyspaceChange, KeyspacePlan, KeyspaceStatus, Status};
+use nicekv_placement::LoadBalancing;
 use nicekv_runtime::control_plane::AdminRequest;
 use serde::Serialize;
 use std::io::{BufRead, IsTerminal, Write};
@@ -51,7 +52,7 @@ pub(crate) struct CreateArguments {
     /// Partitions, a power of two [default: as in the default keyspace]
     #[arg(long, value_name = "N")]
     partitions: Option<u32>,
-    /// Whether partitions are moved, split and merged by what they are asked
+    /// How load spreads: partitions go where load is little, or keys that are asked most are copied
     #[arg(long, value_enum, default_value = "none")]
     balancing: KeyspaceBalancing,
     /// With `--balancing migrate`: a partition with more keys is split
@@ -136,8 +137,8 @@ fn create(arguments: &CreateArguments) -> Result<(), Failure> {
     set("write-set", write_set.map(|value| value.to_string()));
     let by_range = *partitioning == Partitioning::Range;
     set("partitioning", by_range.then(|| "range".into()));
-    let migrates = arguments.balancing == KeyspaceBalancing::Migrate;
-    set("balancing", migrates.then(|| "migrate".into()));
+    let balancing = LoadBalancing::from(arguments.balancing);
+    set("balancing", (balancing != LoadBalancing::None).then(|| balancing.name().into()));
     set("partition-keys", arguments.partition_keys.map(|value| value.to_string()));
     set("partition-bytes", arguments.partition_bytes.map(|value| value.to_string()));
     set("replicas", replicas.map(|value| value.to_string()));

@@ -1,7 +1,7 @@
 //! `nicekv lab`: the configuration that the processes of a lab read.
 
 use crate::config::{
-    ClusterConfig, GatewaySection, InstanceSection, KeyspaceSection, MacAddress, MetadataSection,
+    ClusterConfig, GatewaySection, HotSection, InstanceSection, KeyspaceSection, MacAddress, MetadataSection,
     NodeSection, PortSection, Replication, Store, SwitchSection, TimingSection,
 };
 use crate::failure::Failure;
@@ -68,6 +68,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         gateways: plan.gateways.iter().map(|name| gateway(plan, name)).collect(),
         keyspaces: plan.keyspaces.iter().map(KeyspaceSection::of).collect(),
         timing: TimingSection::default(),
+        hot: HotSection::default(),
         log: LogSection::default(),
     };
     config.metadata_config()?;

@@ -10,6 +10,7 @@
 //! crate; libraries are not heard.
 
 pub(crate) mod differences;
+mod hot;
 pub(crate) mod watch;
 
 use crate::failure::Failure;

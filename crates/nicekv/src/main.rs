@@ -13,6 +13,7 @@ mod discovery;
 mod explain;
 mod failure;
 mod gateway;
+mod hot;
 mod kernel_gets;
 mod keyspaces;
 mod lab;

@@ -11,8 +11,8 @@
 //! ports differ.
 
 use crate::config::{
-    ClusterConfig, KeyspaceSection, MacAddress, MetadataSection, NodeSection, Replication, SwitchSection,
-    TimingSection,
+    ClusterConfig, HotSection, KeyspaceSection, MacAddress, MetadataSection, NodeSection, Replication,
+    SwitchSection, TimingSection,
 };
 use crate::failure::Failure;
 use crate::logs::{self, LogArguments, LogLevel, LogSection};
@@ -202,6 +202,7 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
         gateways: vec![],
         keyspaces: keyspaces.iter().map(KeyspaceSection::of).collect(),
         timing: TIMING,
+        hot: HotSection::default(),
         log: LogSection::default(),
     })
 }

@@ -58,14 +58,27 @@ pub enum Protocol {
     Chain,
 }
 
-/// Whether partitions go where load is little.
+/// How load spreads over nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LoadBalancing {
-    /// They are where the ring says.
+    /// Partitions are where the ring says.
     #[default]
     None,
-    /// They are moved, split and merged by what they are asked (TurboKV §5.1).
+    /// Partitions are moved, split and merged by what they are asked (TurboKV §5.1).
     Migrate,
+    /// Keys that are asked most are copied to other nodes, which answer gets in turn with their members (KVSwitch §4).
+    Hot,
+}
+
+impl LoadBalancing {
+    /// As a keyspace's text says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Migrate => "migrate",
+            Self::Hot => "hot",
+        }
+    }
 }
 
 /// What a text need not say.
@@ -120,7 +133,7 @@ pub struct KeyspaceSpec {
     pub replicas: usize,
     /// Partitions that it begins with, a power of two.
     pub partitions: u32,
-    /// Whether they go where load is little.
+    /// How load spreads over nodes.
     pub balancing: LoadBalancing,
     /// Keys that one may hold before it is split; none: any.
     pub partition_keys: Option<u64>,
@@ -178,6 +191,8 @@ pub enum Refusal {
     Partitions { partitions: u32 },
     #[error("balancing=migrate splits partitions, which those by quorum cannot be")]
     MigrateByQuorum,
+    #[error("hot keys need multicast: {because}")]
+    HotWithoutMulticast { because: &'static str },
     #[error("partition-keys and partition-bytes belong to balancing=migrate, which splits what is larger")]
     LimitWithoutMigrate,
     #[error("{ring} is not the base of a /16")]
@@ -271,6 +286,11 @@ impl KeyspaceSpec {
         if migrates && matches!(self.protocol, Protocol::Quorum { .. }) {
             return Err(Refusal::MigrateByQuorum);
         }
+        if self.balancing == LoadBalancing::Hot
+            && let Some(because) = self.why_no_hot_keys()
+        {
+            return Err(Refusal::HotWithoutMulticast { because });
+        }
         if !migrates && (self.partition_keys.is_some() || self.partition_bytes.is_some()) {
             return Err(Refusal::LimitWithoutMigrate);
         }
@@ -282,6 +302,22 @@ impl KeyspaceSpec {
             return Err(Refusal::RingTwice { ring: self.unicast });
         }
         Ok(())
+    }
+
+    /// Copies of a hot key are pushed, and closed before an update is decided, by whoever decides all ops of the key and answers for them (H3, H4).
+    fn why_no_hot_keys(&self) -> Option<&'static str> {
+        match self.protocol {
+            Protocol::Multicast => None,
+            Protocol::Quorum { .. } => {
+                Some("by quorum no node orders a key's puts, and so none could close its copies")
+            }
+            Protocol::Chain => Some("of a chain the tail alone may answer, and the head decides"),
+        }
+    }
+
+    /// Whether hot keys are spread: its clients leave room for stamps.
+    pub fn is_hot(&self) -> bool {
+        self.balancing == LoadBalancing::Hot
     }
 
     /// What its nodes and clients are told.
@@ -330,8 +366,8 @@ impl fmt::Display for KeyspaceSpec {
             "{name}=id={id},replication={replication},replicas={replicas},partitioning={partitioning},\
              partitions={partitions},"
         )?;
-        if self.balancing == LoadBalancing::Migrate {
-            formatter.write_str("balancing=migrate,")?;
+        if self.balancing != LoadBalancing::None {
+            write!(formatter, "balancing={},", self.balancing.name())?;
         }
         for (name, limit) in [("keys", self.partition_keys), ("bytes", self.partition_bytes)] {
             if let Some(limit) = limit {

@@ -57,6 +57,7 @@ fn a_leader_whose_compare_and_swap_fails_stops_at_once() {
         services: Vec::new(),
         topology: Default::default(),
         timing: Timing::default(),
+        hot: Default::default(),
     };
     let endpoint = UdpEndpoint::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let mut bytes = Vec::new();

@@ -364,6 +364,9 @@ pub fn tables_reply(switch: usize, reply: &ControlReply) -> Option<String> {
         | ControlReply::Requests { .. }
         | ControlReply::Register { .. }
         | ControlReply::Ports { .. }
+        | ControlReply::HotChanged { .. }
+        | ControlReply::HotFailed { .. }
+        | ControlReply::Hot { .. }
         | ControlReply::Found { .. } => {
             return None;
         }

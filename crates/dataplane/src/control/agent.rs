@@ -3,10 +3,11 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
+use super::hot::KnownHot;
 use super::lookup::{Found, Lookup};
 use super::message::{ControlReply, ControlRequest};
 use crate::plant::Plant;
-use crate::{Backend, BackendError, Counter, Register, Table, TableSet, TableUpdate};
+use crate::{Backend, BackendError, Counter, HotConfig, HotEntry, Register, Table, TableSet, TableUpdate};
 
 /// Where an agent keeps the newest term over its restarts.
 pub trait TermMemory {
@@ -37,6 +38,7 @@ pub struct SwitchAgent<B, M = NoMemory> {
     memory: M,
     term: u64,
     installed: Option<Installed>,
+    hot: KnownHot,
     /// Always `None` outside tests.
     plant: Option<Plant>,
     #[cfg(any(test, feature = "exploration"))]
@@ -65,6 +67,7 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
             memory,
             term,
             installed: None,
+            hot: KnownHot::default(),
             plant: None,
             #[cfg(any(test, feature = "exploration"))]
             owed: None,
@@ -100,6 +103,9 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
             return ControlReply::Refused { current_term: self.term };
         }
         if let Err(reason) = self.obey(term) {
+            if request.is_of_hot_keys() {
+                return ControlReply::HotFailed { term, reason };
+            }
             let generation = match &request {
                 ControlRequest::Install { tables, .. } => tables.generation,
                 ControlRequest::Update { update, .. } => update.generation,
@@ -113,6 +119,9 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
             ControlRequest::Status { .. } => self.status(),
             ControlRequest::Lookup { lookup, .. } => self.look_up(lookup),
             ControlRequest::Requests { .. } => self.requests().unwrap_or_else(|error| self.failed(&error)),
+            ControlRequest::SetHot { config, .. } => self.set_hot(&config),
+            ControlRequest::ChangeHot { clear, removed, set, .. } => self.change_hot(clear, &removed, &set),
+            ControlRequest::ReadHot { .. } => self.read_hot(),
             ControlRequest::ReadRegister { register, .. } => self.register(register, |_| Ok(())),
             ControlRequest::WriteRegister { register, cell, value, .. } => {
                 match self.backend.write_register(register, cell, value) {
@@ -187,6 +196,36 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
         self.concluded(generation, made)
     }
 
+    fn set_hot(&mut self, config: &HotConfig) -> ControlReply {
+        let made = self.backend.set_hot(config);
+        self.hot_changed(made)
+    }
+
+    fn change_hot(&mut self, clear: bool, removed: &[u64], set: &[HotEntry]) -> ControlReply {
+        let made = self.backend.change_hot(clear, removed, set);
+        if made.is_ok() {
+            self.hot.change(clear, removed, set);
+        }
+        self.hot_changed(made)
+    }
+
+    fn hot_changed(&self, made: Result<(), BackendError>) -> ControlReply {
+        match made {
+            Ok(()) => ControlReply::HotChanged { term: self.term, newest: self.hot.newest() },
+            Err(error) => ControlReply::HotFailed { term: self.term, reason: error.to_string() },
+        }
+    }
+
+    fn read_hot(&mut self) -> ControlReply {
+        match self.backend.read_hot() {
+            Ok(reading) => {
+                self.hot.note_newest(reading.newest);
+                ControlReply::Hot { term: self.term, reading }
+            }
+            Err(error) => ControlReply::HotFailed { term: self.term, reason: error.to_string() },
+        }
+    }
+
     /// What a register holds before `then`.
     fn register(
         &mut self,
@@ -226,7 +265,8 @@ impl<B: Backend, M: TermMemory> SwitchAgent<B, M> {
 
     fn look_up(&self, lookup: Lookup) -> ControlReply {
         let tables = self.installed.as_ref().map(|installed| &installed.tables);
-        let found = tables.map(|tables| Found::of(tables, &self.backend, lookup)).unwrap_or_default();
+        let mut found = tables.map(|tables| Found::of(tables, &self.backend, lookup)).unwrap_or_default();
+        found.hot = self.hot.of(lookup.keyspace, lookup.value).cloned();
         ControlReply::Found { term: self.term, generation: self.generation(), lookup, found }
     }
 

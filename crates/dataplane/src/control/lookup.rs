@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Backend, DivisionEntry, Entry, Host, HostId, MemberSet, MulticastEntry, RecordEntry, Table, TableSet,
-    UnicastEntry,
+    Backend, DivisionEntry, Entry, Host, HostId, HotEntry, MemberSet, MulticastEntry, RecordEntry, Table,
+    TableSet, UnicastEntry,
 };
 
 /// Two addresses of a key, one in each ring of its keyspace.
@@ -19,6 +19,8 @@ pub struct Lookup {
     pub multicast: [u8; 4],
     /// Its match value.
     pub value: u128,
+    /// Its keyspace.
+    pub keyspace: u16,
     /// A client whose datagrams are to be noted from now on; asked for again, they are told, and that ends. Nobody's: it ends, too.
     pub watch: Option<u64>,
 }
@@ -65,6 +67,8 @@ pub struct Found {
     pub record: Option<Met<RecordEntry>>,
     /// The servers that these name.
     pub hosts: Vec<Host>,
+    /// Its hot entry, if it has one.
+    pub hot: Option<HotEntry>,
     /// Of the client that was asked for. The tables know nothing of that: whoever runs the agent adds it.
     pub sight: Option<Sight>,
 }

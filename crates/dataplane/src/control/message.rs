@@ -8,9 +8,11 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::lookup::{Found, Lookup};
-use crate::{Counters, EntryRequests, Register, TableSet, TableStatus, TableUpdate};
+use crate::{
+    Counters, EntryRequests, HotConfig, HotEntry, HotReading, Register, TableSet, TableStatus, TableUpdate,
+};
 
-/// The longest encoded message. Tables at capacity take about 1.5 MB.
+/// The longest encoded message. Tables at capacity take about 1.5 MB, and so do hot entries.
 pub const CONTROL_MESSAGE_BYTES_MAX: usize = 1 << 21;
 
 /// From the controller to the agent.
@@ -72,9 +74,37 @@ pub enum ControlRequest {
         /// Term of the controller's leadership.
         term: u64,
     },
+    /// Count what is asked of these keyspaces' keys.
+    SetHot {
+        /// Term of the controller's leadership.
+        term: u64,
+        /// Which, and how.
+        config: HotConfig,
+    },
+    /// Change the table of hot keys, as a whole or not at all; entries outlive generations of the other tables.
+    ChangeHot {
+        /// Term of the controller's leadership.
+        term: u64,
+        /// Whether all entries go first.
+        clear: bool,
+        /// Instances that go.
+        removed: Vec<u64>,
+        /// Entries that come, ascending by instances; one takes the place of its key's older one.
+        set: Vec<HotEntry>,
+    },
+    /// Report what was counted of hot keys, and of those that could be.
+    ReadHot {
+        /// Term of the controller's leadership.
+        term: u64,
+    },
 }
 
 impl ControlRequest {
+    /// Whether it concerns hot keys, and no tables.
+    pub(super) fn is_of_hot_keys(&self) -> bool {
+        matches!(self, Self::SetHot { .. } | Self::ChangeHot { .. } | Self::ReadHot { .. })
+    }
+
     /// Term of the controller's leadership.
     pub fn term(&self) -> u64 {
         match self {
@@ -85,6 +115,9 @@ impl ControlRequest {
             | Self::WriteRegister { term, .. }
             | Self::ResetRegister { term, .. }
             | Self::Requests { term }
+            | Self::SetHot { term, .. }
+            | Self::ChangeHot { term, .. }
+            | Self::ReadHot { term }
             | Self::Lookup { term, .. } => *term,
         }
     }
@@ -158,6 +191,27 @@ pub enum ControlReply {
         /// By table in the order of [`Table::ALL`](crate::Table::ALL), by entry in the order of the generation.
         requests: Vec<Vec<EntryRequests>>,
     },
+    /// Hot keys are counted, or their table is changed, as was asked.
+    HotChanged {
+        /// As in the request.
+        term: u64,
+        /// The newest instance that this agent has installed.
+        newest: u64,
+    },
+    /// What was asked of hot keys was not done; the entries before are in force.
+    HotFailed {
+        /// As in the request.
+        term: u64,
+        /// For the operator.
+        reason: String,
+    },
+    /// What was counted of hot keys.
+    Hot {
+        /// As in the request.
+        term: u64,
+        /// Since when, each of its parts says.
+        reading: HotReading,
+    },
 }
 
 /// Why bytes are no control message.
@@ -209,8 +263,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        Chain, DIVISIONS_MAX, DivisionEntry, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix,
-        RecordEntry, UnicastEntry, VringConfig, VringSet,
+        Chain, DIVISIONS_MAX, DivisionEntry, HOST_CAPACITY, HOT_CAPACITY, HOT_HOLDERS_MAX,
+        HOT_USUAL_TURNS_MAX, Host, HostId, HostRole, HotCandidate, HotCount, MemberSet, MulticastEntry,
+        Prefix, RecordEntry, UnicastEntry, VringConfig, VringSet,
     };
 
     fn tables_at_capacity() -> TableSet {
@@ -280,6 +335,34 @@ mod tests {
         let request = ControlRequest::Install { term: u64::MAX, tables };
         let bytes = encode(&request).unwrap();
         assert_eq!(decode(&bytes), Ok(request));
+    }
+
+    #[test]
+    fn a_full_table_of_hot_keys_and_its_reading_fit_into_one_message() {
+        let digest = |index: u64| [[0xff; 8], index.to_be_bytes()].concat().try_into().unwrap();
+        let entry = |index: u64| HotEntry {
+            keyspace: u16::MAX,
+            digest: digest(index),
+            instance: u64::MAX - HOT_CAPACITY as u64 + index,
+            usual_turns: HOT_USUAL_TURNS_MAX,
+            holders: (0..HOT_HOLDERS_MAX as u16).map(|holder| HostId(u16::MAX - holder)).collect(),
+        };
+        let set: Vec<_> = (0..HOT_CAPACITY as u64).map(entry).collect();
+        let removed = (0..HOT_CAPACITY as u64).map(|instance| u64::MAX - instance).collect();
+        let request = ControlRequest::ChangeHot { term: u64::MAX, clear: true, removed, set };
+        assert_eq!(decode(&encode(&request).unwrap()), Ok(request));
+        let count = |index: u64| HotCount { instance: u64::MAX - index, requests: u64::MAX };
+        let candidate =
+            |index: u64| HotCandidate { keyspace: u16::MAX, digest: digest(index), count: u64::MAX };
+        let reading = HotReading {
+            newest: u64::MAX,
+            entries: (0..HOT_CAPACITY as u64).map(count).collect(),
+            candidates: (0..u64::from(nicekv_hotkeys::KEYS_MAX)).map(candidate).collect(),
+            dropped: u64::MAX,
+            loads: (0..HOST_CAPACITY as u16).map(|host| (HostId(host), u64::MAX)).collect(),
+        };
+        let reply = ControlReply::Hot { term: u64::MAX, reading };
+        assert_eq!(decode(&encode(&reply).unwrap()), Ok(reply));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use nicekv_wire::control::{
     Assign, Child as AnnouncedChild, HeartbeatReply, Member as AnnouncedMember, Parent as AnnouncedParent,
     Probe,
 };
+use nicekv_wire::hot::HotAssign;
 use nicekv_wire::{Epoch, NodeId, PartitionId};
 
 use crate::config::nanoseconds;
@@ -40,6 +41,8 @@ pub(crate) enum Message {
     Probe(Probe),
     /// A page of the directory, as it is sent.
     Directory(Vec<u8>),
+    /// Who is to hold copies of a hot key. It only steers, so it follows from no persisted state.
+    HotAssign(HotAssign),
 }
 
 /// Datagrams that wait to be polled.
@@ -66,6 +69,7 @@ impl Outbox {
             Message::Assign(message) => message.encode(out),
             Message::Probe(message) => message.encode(out),
             Message::Directory(page) => *out = page,
+            Message::HotAssign(message) => message.encode(out),
         }
         Some(address)
     }

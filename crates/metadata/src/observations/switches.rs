@@ -218,6 +218,14 @@ impl Switches {
         self.switches.get(&id).is_some_and(|switch| switch.connected)
     }
 
+    /// Whether it goes by the newest tables.
+    pub(crate) fn is_current(&self, id: SwitchId) -> bool {
+        let is_current = |switch: &Switch| {
+            switch.connected && switch.acknowledged == self.newest.generation && !switch.doubtful
+        };
+        self.newest.generation > 0 && self.switches.get(&id).is_some_and(is_current)
+    }
+
     pub(crate) fn handle_reply(&mut self, now_ns: u64, id: SwitchId, term: u64, reply: ControlReply) {
         let newest = self.newest.generation;
         let Some(switch) = self.switches.get_mut(&id) else { return };
@@ -247,7 +255,11 @@ impl Switches {
                 self.requests.handle(now_ns, id, matched, &requests, &tables, self.fabric.topology());
             }
             ControlReply::Ports { down } => self.fabric.ports_down(id.0, down),
-            ControlReply::Requests { .. } => {}
+            // Hot keys have a core of their own.
+            ControlReply::Requests { .. }
+            | ControlReply::HotChanged { .. }
+            | ControlReply::HotFailed { .. }
+            | ControlReply::Hot { .. } => {}
             ControlReply::Status { generation, tables, .. } => {
                 switch.tables = tables;
                 if switch.acknowledged == newest && generation != Some(newest) {

@@ -36,6 +36,9 @@ pub struct KeyspaceInfo {
     /// Whether its replicas are chains.
     #[serde(default)]
     pub chain: bool,
+    /// Whether its hot keys are spread: its clients leave room for stamps.
+    #[serde(default)]
+    pub hot: bool,
     /// Its keys are partitioned by range, and not by their digests.
     #[serde(default)]
     pub by_range: bool,

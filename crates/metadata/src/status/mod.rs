@@ -1,6 +1,8 @@
 //! What operators and clients may know.
 
 mod chains;
+mod control_plane;
+mod hot;
 mod info;
 mod migration;
 mod migrations;
@@ -10,12 +12,14 @@ mod survey;
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use core::net::{Ipv4Addr, SocketAddrV4};
 
 use nicekv_dataplane::TableStatus;
 use nicekv_wire::MatchRange;
 use serde::{Deserialize, Serialize};
 
+pub use control_plane::{ControlPlane, StrangerStatus};
+pub use hot::{HotEntryStatus, HotStatus, HotSwitchStatus};
 pub use info::{ClusterInfo, KeyspaceInfo};
 pub use migration::{HotKeyStatus, MigrationStatus};
 pub use phases::{ReshapingPhase, ReshapingStatus};
@@ -63,43 +67,14 @@ pub struct Status {
     /// Keyspaces whose partitions go where load is little.
     #[serde(default)]
     pub migrations: Vec<MigrationStatus>,
+    /// How hot keys are spread; none if no keyspace wants it.
+    #[serde(default)]
+    pub hot: Option<HotStatus>,
     /// What was not understood or not taken.
     pub counters: Counters,
     /// Who answers; the driver knows.
     #[serde(default)]
     pub control_plane: ControlPlane,
-}
-
-/// An instance of the metadata service, as it sees itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ControlPlane {
-    /// Its name.
-    pub instance: String,
-    /// Where the state is, in a word.
-    pub store: String,
-    /// Since when the store does not answer it, in milliseconds, and why.
-    pub outage: Option<(u64, String)>,
-    /// Where commands reach the instances, this one included.
-    pub instances: Vec<SocketAddrV4>,
-    /// Who has spoken to it as another release does, a while ago at most.
-    pub strangers: Vec<StrangerStatus>,
-}
-
-/// A sender of another release.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StrangerStatus {
-    /// Where it is.
-    pub address: IpAddr,
-    /// What it speaks: wire or control.
-    pub protocol: String,
-    /// In this version.
-    pub version: u8,
-    /// Which this instance speaks in this one.
-    pub known: u8,
-    /// How often it was heard.
-    pub count: u64,
-    /// When it was heard last, in milliseconds.
-    pub ago_ms: u64,
 }
 
 /// How gets are divided among replicas, by their sources (NICE §4.5).
@@ -184,6 +159,9 @@ pub struct KeyspaceStatus {
     pub replication: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_set: Option<u8>,
+    /// How its load spreads: migrate or hot; none: partitions are where the ring says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub balancing: Option<String>,
     pub replicas: usize,
     /// How many there are now.
     pub partitions: usize,

@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use nicekv_dataplane::Table;
-use nicekv_placement::{KeyOrder, KeyspaceSpec, Protocol};
+use nicekv_placement::{KeyOrder, KeyspaceSpec, LoadBalancing, Protocol};
 use nicekv_wire::control::{DiskSpace, MemberRole};
 use nicekv_wire::{KeyspaceId, NodeId, PartitionId};
 
@@ -56,6 +56,7 @@ impl Metadata {
             tables: self.observations.switches.table_status(),
             balancing: self.balancing_status(),
             migrations: self.migrations(),
+            hot: self.hot_status(),
             counters: self.counters,
             control_plane: ControlPlane::default(),
         }
@@ -74,6 +75,7 @@ impl Metadata {
                 .quorum()
                 .map(|quorum| (quorum.replicas() as u8, quorum.write_set() as u8)),
             chain: spec.protocol == Protocol::Chain,
+            hot: spec.is_hot(),
             partition_bits: spec.partitions.ilog2(),
         };
         let there = self.committed.keyspaces.iter().chain(self.committed.unfounded(&self.config));
@@ -362,6 +364,7 @@ fn keyspace_status(
         name: spec.name.clone(),
         replication: replication.into(),
         write_set,
+        balancing: (spec.balancing != LoadBalancing::None).then(|| spec.balancing.name().into()),
         replicas: spec.replicas,
         partitions: of_it().count(),
         ready: 0,

@@ -33,6 +33,7 @@ impl Checks {
             }
             Datagram::Probe(probe) => assert_eq!(probe.term, state.term()),
             Datagram::Assign(assign) => self.sent_assign(assign, &state),
+            Datagram::HotAssign(assign) => assert_eq!(assign.term, state.term()),
             other => panic!("a metadata service does not send {other:?}"),
         }
     }

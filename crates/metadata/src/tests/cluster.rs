@@ -14,7 +14,8 @@ use super::node::{Node, address};
 use super::switch::Switch;
 use crate::state::State;
 use crate::{
-    Balancing, Config, Metadata, NodeConfig, Persisted, Plant, Status, StorageRequest, SwitchId, Timing,
+    Balancing, Config, HotSettings, Metadata, NodeConfig, Persisted, Plant, Status, StorageRequest, SwitchId,
+    Timing,
 };
 
 pub(super) const STEP_NS: u64 = 1_000_000;
@@ -104,6 +105,7 @@ pub(super) fn config(nodes: u16, replicas: usize) -> Config {
         topology: Default::default(),
         // Asked of switches, or not: the same seeds are to be the same worlds.
         timing: Timing { count_interval: Duration::ZERO, ..Timing::default() },
+        hot: HotSettings::default(),
     }
 }
 

@@ -13,6 +13,7 @@ mod faults;
 mod fencing;
 mod forged;
 mod handoffs;
+mod hot;
 mod keyspaces;
 mod migration;
 mod node;

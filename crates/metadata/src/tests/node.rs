@@ -7,7 +7,7 @@ use nicekv_wire::control::{
     Assign, AssignAck, Child, DiskSpace, Heartbeat, HeartbeatReply, Member, MemberState, Probe, ProbeReply,
     Report, ReportKind,
 };
-use nicekv_wire::{Datagram, Epoch, NodeId, PartitionId, Term};
+use nicekv_wire::{Datagram, Epoch, KeyDigest, NodeId, PartitionId, Term};
 
 use crate::state::Process;
 
@@ -20,6 +20,8 @@ pub(super) struct Running {
     /// Partitions that it leads and has come to the end of, in which epoch.
     drained: BTreeMap<PartitionId, Epoch>,
     term: Term,
+    /// The newest word on each hot key: instance, and how many are to hold copies.
+    pub(super) hot: BTreeMap<KeyDigest, (u64, usize)>,
     /// On the node's own clock.
     lease_until_ns: u64,
     unanswered: u16,
@@ -66,6 +68,7 @@ impl Node {
             copied: BTreeMap::new(),
             drained: BTreeMap::new(),
             term: Term(0),
+            hot: BTreeMap::new(),
             lease_until_ns: 0,
             unanswered: 0,
             heartbeat_at_ns: now_ns,
@@ -239,6 +242,13 @@ impl Node {
                 Some(encode(|out| {
                     AssignAck { node: id, incarnation, partition, epoch, activated, discarded }.encode(out);
                 }))
+            }
+            Datagram::HotAssign(assign) => {
+                let known = running.hot.entry(assign.digest).or_default();
+                if assign.term >= running.term && assign.instance >= known.0 {
+                    *known = (assign.instance, assign.holders.len());
+                }
+                None
             }
             other => panic!("a node does not expect {other:?}"),
         }

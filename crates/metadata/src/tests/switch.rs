@@ -1,8 +1,11 @@
 //! A switch as the metadata service sees it: an agent behind a connection that may break.
 
 use nicekv_dataplane::control::{ControlReply, ControlRequest, SwitchAgent};
-use nicekv_dataplane::{HostId, Router, TableSet};
-use nicekv_wire::{NodeId, PartitionId};
+use nicekv_dataplane::{HostId, HotTable, Ingress, Passed, Router, TableSet};
+use nicekv_wire::hot::{HotConfirm, Stamp};
+use nicekv_wire::route::leave_room_for_stamp;
+use nicekv_wire::{ClientId, Get, KeyDigest, KeyspaceId, NodeId, OpId, PartitionId};
+use std::net::SocketAddrV4;
 
 use crate::Config;
 
@@ -13,6 +16,8 @@ pub(super) struct Switch {
     pub(super) connected: bool,
     /// Installs nothing, as if a table were full.
     pub(super) is_full: bool,
+    /// Refuses all that concerns hot keys.
+    pub(super) has_no_hot_keys: bool,
     /// Counts connections: what was sent over an older one is lost.
     pub(super) connection: u64,
 }
@@ -23,7 +28,14 @@ fn agent(config: &Config) -> SwitchAgent<Router> {
 
 impl Switch {
     pub(super) fn new(config: &Config) -> Self {
-        Self { agent: agent(config), tables: None, connected: false, is_full: false, connection: 0 }
+        Self {
+            agent: agent(config),
+            tables: None,
+            connected: false,
+            is_full: false,
+            has_no_hot_keys: false,
+            connection: 0,
+        }
     }
 
     /// The agent starts anew, without tables.
@@ -32,7 +44,14 @@ impl Switch {
     }
 
     pub(super) fn handle(&mut self, request: ControlRequest) -> ControlReply {
+        let is_of_hot_keys = matches!(
+            request,
+            ControlRequest::SetHot { .. } | ControlRequest::ChangeHot { .. } | ControlRequest::ReadHot { .. }
+        );
         let reply = match request {
+            request if is_of_hot_keys && self.has_no_hot_keys => {
+                ControlReply::HotFailed { term: request.term(), reason: "no table of hot keys".into() }
+            }
             ControlRequest::Install { tables, .. } if self.is_full => {
                 let reason = "table division is full".into();
                 ControlReply::Failed { generation: tables.generation, reason }
@@ -48,6 +67,47 @@ impl Switch {
         for _ in 0..times {
             let _counted = self.agent.backend_mut().route([10, 20, 2, 1], address, None);
         }
+    }
+
+    /// A client asks for a key so often, with room for a stamp: the hosts that the gets leave for.
+    pub(super) fn get(
+        &mut self,
+        vring: SocketAddrV4,
+        keyspace: KeyspaceId,
+        digest: KeyDigest,
+        times: u64,
+    ) -> Vec<HostId> {
+        let from = SocketAddrV4::new([10, 20, 2, 1].into(), 9999);
+        let (op, key) = (OpId { client: ClientId(1), sequence: 1 }, &b"key"[..]);
+        let mut bytes = Vec::new();
+        Get { keyspace, op, digest, reply_to: None, forwarded: None, key, padding: 0 }.encode(&mut bytes);
+        leave_room_for_stamp(&mut bytes);
+        let mut get =
+            |_| match self.agent.backend_mut().process(Ingress::Socket, from, vring, &mut bytes.clone()) {
+                Passed::Unicast(hop) => hop.host(),
+                _ => None,
+            };
+        (0..times).filter_map(&mut get).collect()
+    }
+
+    /// A holder says that it has everything that there was until now.
+    pub(super) fn confirm(
+        &mut self,
+        from: SocketAddrV4,
+        vring: SocketAddrV4,
+        key: (KeyspaceId, KeyDigest),
+        instance: u64,
+    ) {
+        let seen = self.hot().seen(instance).expect("it is installed");
+        let mut bytes = Vec::new();
+        let stamp = Stamp { instance, seen };
+        HotConfirm { keyspace: key.0, digest: key.1, stamp }.encode(&mut bytes);
+        let _ends_here = self.agent.backend_mut().process(Ingress::Socket, from, vring, &mut bytes);
+    }
+
+    /// Its table of hot keys.
+    pub(super) fn hot(&self) -> &HotTable {
+        self.agent.backend().hot()
     }
 
     pub(super) fn routes(&self, partition: PartitionId, node: NodeId) -> bool {

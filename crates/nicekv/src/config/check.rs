@@ -10,6 +10,8 @@ use toml::de::{DeArray, DeTable, DeValue};
 
 /// Shorter periods of balancing by migration would hold two counts of a switch.
 const BALANCE_PERIOD_MS_MIN: u64 = 2_000;
+/// What a period of hot keys may be: in shorter ones entries change before copies have come, in longer ones load has gone elsewhere.
+const HOT_PERIOD_MS: std::ops::RangeInclusive<u64> = 100..=60_000;
 
 /// Something that is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +82,7 @@ pub(super) fn problems(config: &ClusterConfig) -> Vec<Problem> {
     config.switches.iter().enumerate().for_each(|(index, switch)| found.switch(config, index, switch));
     found.endpoints(config);
     found.timing(config);
+    found.hot(config);
     if found.0.is_empty()
         && let Err(failure) = config.validate()
     {
@@ -318,6 +321,18 @@ impl Findings {
                 timing.lease_ms, timing.heartbeat_ms
             );
             self.add("timing.lease_ms", line);
+        }
+    }
+}
+
+impl Findings {
+    fn hot(&mut self, config: &ClusterConfig) {
+        let period_ms = config.hot.period_ms;
+        if !HOT_PERIOD_MS.contains(&period_ms) {
+            let (least, most) = (HOT_PERIOD_MS.start(), HOT_PERIOD_MS.end());
+            self.add("hot.period_ms", format!("{period_ms}; from {least} to {most}"));
+        } else if let Err(error) = config.hot.settings().check() {
+            self.add(format!("hot.{}", error.field()), error);
         }
     }
 }

@@ -49,15 +49,17 @@ impl From<KeyOrder> for Partitioning {
     }
 }
 
-/// Whether the partitions of a keyspace go where load is little.
+/// How the load of a keyspace spreads over nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum KeyspaceBalancing {
-    /// They are where the ring says
+    /// Partitions are where the ring says
     #[default]
     None,
-    /// They are moved, split and merged by what they are asked
+    /// Partitions are moved, split and merged by what they are asked
     Migrate,
+    /// Keys that are asked most are copied to other nodes, which answer gets, too
+    Hot,
 }
 
 impl From<KeyspaceBalancing> for LoadBalancing {
@@ -65,6 +67,7 @@ impl From<KeyspaceBalancing> for LoadBalancing {
         match balancing {
             KeyspaceBalancing::None => Self::None,
             KeyspaceBalancing::Migrate => Self::Migrate,
+            KeyspaceBalancing::Hot => Self::Hot,
         }
     }
 }
@@ -74,6 +77,7 @@ impl From<LoadBalancing> for KeyspaceBalancing {
         match balancing {
             LoadBalancing::None => Self::None,
             LoadBalancing::Migrate => Self::Migrate,
+            LoadBalancing::Hot => Self::Hot,
         }
     }
 }

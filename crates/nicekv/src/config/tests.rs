@@ -11,6 +11,7 @@ fn parse(text: &str) -> Result<ClusterConfig, String> {
 fn the_example_is_a_configuration_with_the_defaults() {
     let config = parse(EXAMPLE).unwrap();
     assert_eq!(config.timing, TimingSection::default());
+    assert_eq!(config.hot, HotSection::default());
     assert_eq!(config.replication, Replication::default());
     assert_eq!(config.nodes[0].linger_us, 60);
 }
@@ -211,4 +212,26 @@ fn a_switch_names_one_instance_or_several() {
     assert_eq!(control("\"10.30.0.1:7400\"").unwrap().switches[0].control.len(), 1);
     assert_eq!(control("[\"10.30.0.1:7400\", \"10.30.1.1:7400\"]").unwrap().switches[0].control.len(), 2);
     assert!(control("7400").unwrap_err().contains("list of them"));
+}
+
+#[test]
+fn what_hot_keys_cannot_be_found_by_is_refused_with_the_field() {
+    let place_of =
+        |field: &str| EXAMPLE.lines().position(|line| line.starts_with(&format!("{field} ="))).unwrap();
+    let with = |field: &str, value: u32| {
+        let line = EXAMPLE.lines().nth(place_of(field)).unwrap();
+        parse(&EXAMPLE.replacen(line, &format!("{field} = {value}"), 1))
+    };
+    assert_eq!(with("keys_max", 9000).unwrap().hot.settings().keys.keys_max, 9000);
+    for (field, value, why) in [
+        ("keys_max", 0, "keys_max is 0, but must be from 1"),
+        ("keys_max", 10_001, "keys_max is 10001, but table hot holds 10000"),
+        ("stages", 0, "stages is 0"),
+        ("period_ms", 99, "99; from 100 to 60000"),
+        ("history_ppm", 1_000_000, "history_ppm is 1000000"),
+        ("calm_periods", 0, "calm_periods is 0"),
+    ] {
+        let (error, number) = (with(field, value).unwrap_err(), place_of(field) + 1);
+        assert!(error.starts_with(&format!(":{number}: hot.{field}: {why}")), "{error}");
+    }
 }

@@ -41,6 +41,7 @@ fn healthy() -> Explanation {
         multicast: Some(Met { entry: multicast, hits: Some(6) }),
         record: None,
         hosts: vec![],
+        hot: None,
         sight: None,
     };
     Explanation {
@@ -101,6 +102,19 @@ fn what_agrees_is_said_to_and_shown() {
     assert!(of_others.contains("to host 1 (5") && !of_others.contains("division"), "{of_others}");
     let of_division = describe(&told, &[], Some(Ipv4Addr::new(10, 20, 2, 1))).join("\n");
     assert!(of_division.contains("to its divisions") && of_division.contains("to host 2"), "{of_division}");
+}
+
+#[test]
+fn a_hot_entry_is_told_with_its_holders() {
+    let mut told = healthy();
+    let holders = vec![HostId(5), HostId(6)];
+    let entry = HotEntry { keyspace: 0, digest: [0; 16], instance: 0x30_0000_0002, usual_turns: 3, holders };
+    found(&mut told).hot = Some(entry.clone());
+    let line = "  hot: entry 0x3000000002, gets in turn: 3 as above, one each to host 5, host 6";
+    assert!(describe(&told, &[], None).contains(&line.to_owned()));
+    found(&mut told).hot = Some(HotEntry { holders: vec![], ..entry });
+    let lines = describe(&told, &[], None).join("\n");
+    assert!(lines.contains("hot: entry 0x3000000002 counts its requests, nobody has a copy"), "{lines}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What has changed between two looks at a role: events.
 
+use super::hot::of_hot;
 use log::Level;
 use nicekv_gateway::GatewayObservation;
 use nicekv_metadata::{DiskState, Health, NodeState, PartitionStatus, Status, StrangerStatus};
@@ -179,6 +180,8 @@ pub(crate) fn of_metadata(before: Option<&MetadataObservation>, now: &MetadataOb
         (None, None) if before.is_none() => events.push(Event::new(Level::Info, "stands-by")),
         (None, None) => {}
     }
+    let hot = |told: &MetadataObservation| told.status.as_ref().and_then(|status| status.hot.clone());
+    events.extend(of_hot(before.and_then(hot).as_ref(), hot(now).as_ref()));
     for stranger in &now.control_plane.strangers {
         let StrangerStatus { address, protocol, version, count, .. } = stranger;
         let is_same = |known: &&StrangerStatus| {

@@ -3,6 +3,7 @@
 mod backup;
 mod cluster;
 mod explain;
+mod hot;
 mod keyspaces;
 mod manners;
 mod metrics;

@@ -132,7 +132,8 @@ fn balancing(value: &str) -> Result<LoadBalancing, Refusal> {
     match value {
         "none" => Ok(LoadBalancing::None),
         "migrate" => Ok(LoadBalancing::Migrate),
-        _ => Err(bad_value("balancing", value, "none or migrate")),
+        "hot" => Ok(LoadBalancing::Hot),
+        _ => Err(bad_value("balancing", value, "none, migrate or hot")),
     }
 }
 

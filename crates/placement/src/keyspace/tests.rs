@@ -63,6 +63,7 @@ fn every_refusal_says_why() {
         "a=replication=x",
         "keyspace \"a\": replication is \"x\", but must be multicast, chain or quorum",
     );
+    refused("a=balancing=x", "keyspace \"a\": balancing is \"x\", but must be none, migrate or hot");
     refused("a=partitioning=x", "keyspace \"a\": partitioning is \"x\", but must be hash or range");
     for ring in ["10.12.0.0", "10.12.0.0/24", "ring/16"] {
         let why = format!("keyspace \"a\": unicast is {ring:?}, but must be a /16 like 10.12.0.0/16");
@@ -94,6 +95,17 @@ fn what_makes_no_sense_is_refused() {
         let why = format!("{partitions} partitions, allowed are powers of two up to 1024");
         because(&format!("partitions={partitions}"), &why);
     }
+    let hot =
+        "hot keys need multicast: by quorum no node orders a key's puts, and so none could close its copies";
+    because("replication=quorum,write-set=2,balancing=hot", hot);
+    because(
+        "chain,balancing=hot",
+        "hot keys need multicast: of a chain the tail alone may answer, and the head decides",
+    );
+    because(
+        "balancing=hot,partition-keys=9",
+        "partition-keys and partition-bytes belong to balancing=migrate, which splits what is larger",
+    );
     because("unicast=10.12.1.0/16", "10.12.1.0 is not the base of a /16");
     because("multicast=10.12.0.0/16", "the ring 10.12.0.0/16 is used twice");
 }
@@ -144,13 +156,17 @@ proptest! {
         write_set in 0u8..=9,
         replicas in 1usize..=9,
         bits in 0u32..=10,
+        is_hot: bool,
     ) {
         let protocol = match write_set {
             0 => Protocol::Multicast,
             write_set => Protocol::Quorum { write_set: write_set.min(replicas as u8) },
         };
         let default = KeyspaceSpec::of(&KeyspaceDefaults { id: KeyspaceId(id), ..DEFAULTS });
-        let spec = KeyspaceSpec { name, protocol, replicas, partitions: 1 << bits, ..default };
+        let may_be_hot = protocol == Protocol::Multicast && is_hot;
+        let balancing = if may_be_hot { LoadBalancing::Hot } else { LoadBalancing::None };
+        let spec = KeyspaceSpec { name, protocol, replicas, partitions: 1 << bits, balancing, ..default };
+        prop_assert_eq!(spec.is_hot(), may_be_hot);
         prop_assert_eq!(parse(&spec.to_string()), Ok(spec));
     }
 

@@ -38,6 +38,8 @@ impl Desk<'_> {
                 switch.name = name(switch.id);
                 switch.trunks.iter_mut().for_each(|trunk| trunk.name = name(trunk.to));
             }
+            let of_hot_keys = status.hot.iter_mut().flat_map(|hot| &mut hot.switches);
+            of_hot_keys.for_each(|switch| switch.name = name(switch.switch));
             status
         };
         let core = match &mut self.core {

@@ -55,7 +55,8 @@ mod tests {
 
     #[test]
     fn a_visitor_hears_all_that_are_connected_or_waits_long_enough() {
-        let lookup = Lookup { unicast: [10, 10, 0, 1], multicast: [10, 11, 0, 1], value: 0, watch: None };
+        let lookup =
+            Lookup { unicast: [10, 10, 0, 1], multicast: [10, 11, 0, 1], value: 0, keyspace: 0, watch: None };
         let at = |boot_ns| Now { boot_ns, unix_ms: 0 };
         let asked = [
             ("a".into(), SwitchId(0), true),

@@ -170,6 +170,7 @@ pub(super) mod tests {
             services: Vec::new(),
             topology: Default::default(),
             timing: Timing::default(),
+            hot: Default::default(),
         }
     }
 

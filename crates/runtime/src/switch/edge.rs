@@ -9,6 +9,9 @@
 //! one has them. Nodes of the process are reached by memory (`inbox`). A sender holds the lock of its router from matching a datagram
 //! until the kernel has it, so that nothing leaves by older tables once they are replaced (R6). When the switch ends, its edges have no
 //! tables any more, and pass nothing (R12).
+//!
+//! Hot keys are no edge's: what is seen of one is counted in one place (H8). So requests with room for a stamp, and what is said of hot keys, go on to the switch's own
+//! socket as they are.
 
 use super::route;
 use crate::UdpEndpoint;
@@ -17,6 +20,8 @@ use nicekv_dataplane::{
     Backend, BackendError, Counters, EntryRequests, HotConfig, HotEntry, HotReading, Register, Router, Table,
     TableError, TableSet, TableStatus, TableUpdate, VringSet,
 };
+use nicekv_wire::route::ROOM_AT;
+use nicekv_wire::{HeaderLayout, Opcode, ROOM_STAMP};
 use std::io;
 use std::net::SocketAddrV4;
 use std::ops::Range;
@@ -112,7 +117,8 @@ impl Edge {
     fn pass(&mut self, router: &mut Router, to: SocketAddrV4) {
         let Self { from, datagram, bytes, copies, .. } = self;
         let length = datagram.len();
-        if router.vrings().ring_of(to.ip().octets()).is_some() {
+        let is_for_vring = router.vrings().ring_of(to.ip().octets()).is_some();
+        if is_for_vring && !is_of_hot_keys(datagram) {
             route(router, *from, to, datagram, &mut |receiver, piece| {
                 // Whole copies come last.
                 copies.push((receiver, bytes.len()..bytes.len() + length));
@@ -141,6 +147,13 @@ impl Edge {
             Some(*to)
         })
     }
+}
+
+/// Whether only the switch's own registers may judge a datagram for a vring.
+fn is_of_hot_keys(datagram: &[u8]) -> bool {
+    let opcode = HeaderLayout::peek(datagram).and_then(HeaderLayout::opcode);
+    datagram.get(ROOM_AT) == Some(&ROOM_STAMP)
+        || matches!(opcode, Some(Opcode::HotConfirm | Opcode::HotClose))
 }
 
 /// Where a datagram goes, and where its bytes are.

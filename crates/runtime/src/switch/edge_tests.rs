@@ -1,8 +1,11 @@
 use super::*;
+use crate::{now, readable, wait};
 use nicekv_dataplane::{
     Counter, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix, UnicastEntry, VringConfig,
 };
 use nicekv_placement::key_digest;
+use nicekv_wire::hot::{HotConfirm, Stamp};
+use nicekv_wire::route::leave_room_for_stamp;
 use nicekv_wire::{ClientId, Condition, Datagram, Get, KeyspaceId, OpId, Operation, Update};
 use std::net::Ipv4Addr;
 use std::sync::mpsc;
@@ -189,4 +192,47 @@ fn an_edge_needs_an_address_and_there_are_not_too_many() {
     assert!(
         edges.attach(&endpoint).unwrap_err().to_string().contains(&format!("there are {}", attached.len()))
     );
+}
+
+#[test]
+fn what_concerns_hot_keys_goes_to_the_switch_itself() {
+    let ring = |second| Prefix::new([127, second, 0, 0], 16);
+    let vrings = VringConfig { unicast: ring(10), multicast: ring(11) };
+    let bind = |[a, b, c, d]: [u8; 4]| UdpEndpoint::bind(SocketAddrV4::new([a, b, c, d].into(), 0)).unwrap();
+    let (mut switch, mut sender) = (bind([127, 10, 0, 7]), bind([127, 0, 0, 1]));
+    let edges = EdgeRouters::new(Router::new(vrings).unwrap()).edges();
+    let mut edge = edges.attach(&sender).unwrap();
+    let to = switch.local_address();
+    // Without tables an edge passes nothing that is its own.
+    let (mut left, mut with_room) = (3, Vec::new());
+    edge.send_with(&mut sender, |out| {
+        left -= 1;
+        match left {
+            2 => drop(get(out)),
+            1 => {
+                get(out);
+                leave_room_for_stamp(out);
+                with_room.clone_from(out);
+            }
+            0 => {
+                let stamp = Stamp { instance: 9, seen: 1 };
+                let (keyspace, digest) = (KeyspaceId::DEFAULT, key_digest(b"color"));
+                out.clear();
+                HotConfirm { keyspace, digest, stamp }.encode(out);
+            }
+            _ => return None,
+        }
+        Some(to)
+    })
+    .unwrap();
+    let mut received = Vec::new();
+    while received.len() < 2 {
+        let mut descriptors = [readable(&switch)];
+        assert!(wait(&mut descriptors, Some(now().after(Duration::from_secs(5)))).is_ok());
+        let before = received.len();
+        switch.receive(|message| received.push(message.bytes.to_vec())).unwrap();
+        assert!(received.len() > before, "nothing has come: {received:?}");
+    }
+    assert_eq!(received[0], with_room, "as it was sent");
+    assert!(matches!(Datagram::decode(&received[1]), Ok((_, Datagram::HotConfirm(_)))));
 }

@@ -76,6 +76,7 @@ fn configuration(nodes: u8, port: u16) -> Config {
         services: Vec::new(),
         topology: Default::default(),
         timing: Timing::default(),
+        hot: Default::default(),
     }
 }
 

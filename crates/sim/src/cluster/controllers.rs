@@ -139,6 +139,7 @@ impl Cluster {
             services: (0..self.scenario.instances).map(service).collect(),
             topology: self.topology(),
             timing: self.scenario.timing(),
+            hot: Default::default(),
         }
     }
 

@@ -168,7 +168,13 @@ fn a_term_is_remembered_before_it_is_obeyed() {
 #[test]
 fn a_lookup_finds_the_entries_that_a_key_meets_and_counts_nothing() {
     let mut agent = agent();
-    let lookup = Lookup { unicast: [10, 10, 0x40, 1], multicast: [10, 11, 0x40, 1], value: 0, watch: None };
+    let lookup = Lookup {
+        unicast: [10, 10, 0x40, 1],
+        multicast: [10, 11, 0x40, 1],
+        value: 0,
+        keyspace: 3,
+        watch: None,
+    };
     let look = |agent: &mut SwitchAgent<Router>| match agent
         .handle(ControlRequest::Lookup { term: 5, lookup })
     {
@@ -216,4 +222,74 @@ fn a_lookup_finds_the_entries_that_a_key_meets_and_counts_nothing() {
         agent.handle(ControlRequest::Lookup { term: 4, lookup }),
         ControlReply::Refused { current_term: 5 }
     );
+}
+
+fn hot_entry(instance: u64, digest: u8, holders: &[u16]) -> HotEntry {
+    let holders = holders.iter().copied().map(HostId).collect();
+    HotEntry { keyspace: 3, digest: [digest; 16], instance, usual_turns: 1, holders }
+}
+
+#[test]
+fn hot_entries_are_changed_as_a_whole_by_the_newest_controller_alone() {
+    let mut agent = agent();
+    let change = |term, removed: &[u64], set: &[HotEntry]| ControlRequest::ChangeHot {
+        term,
+        clear: false,
+        removed: removed.to_vec(),
+        set: set.to_vec(),
+    };
+    let failed = |reply: ControlReply| match reply {
+        ControlReply::HotFailed { term: 5, reason } => reason,
+        reply => panic!("{reply:?}"),
+    };
+    let no_node = agent.handle(change(5, &[], &[hot_entry(9, 1, &[1])]));
+    assert!(failed(no_node).contains("no node at this switch"), "nothing is installed");
+    agent.handle(ControlRequest::Install { term: 5, tables: tables(1, 1) });
+    let set = [hot_entry(9, 1, &[1]), hot_entry(10, 2, &[])];
+    for _ in 0..2 {
+        assert_eq!(agent.handle(change(5, &[], &set)), ControlReply::HotChanged { term: 5, newest: 10 });
+    }
+    assert_eq!(agent.handle(change(4, &[9], &[])), ControlReply::Refused { current_term: 5 });
+    assert!(failed(agent.handle(change(5, &[9], &[hot_entry(8, 4, &[])]))).contains("instance 0x8"));
+    let value = |digest: u8| u128::from_be_bytes([digest; 16]);
+    let found = |agent: &mut SwitchAgent<Router>, digest| {
+        let lookup =
+            Lookup { unicast: [0; 4], multicast: [0; 4], value: value(digest), keyspace: 3, watch: None };
+        match agent.handle(ControlRequest::Lookup { term: 5, lookup }) {
+            ControlReply::Found { found, .. } => found.hot.map(|entry| entry.instance),
+            reply => panic!("{reply:?}"),
+        }
+    };
+    assert_eq!([1, 2, 4].map(|digest| found(&mut agent, digest)), [Some(9), Some(10), None]);
+    // The newest stays what it is when entries go: no instance is used again.
+    assert_eq!(agent.handle(change(5, &[10], &[])), ControlReply::HotChanged { term: 5, newest: 10 });
+    assert_eq!([1, 2].map(|digest| found(&mut agent, digest)), [Some(9), None]);
+    let clear = ControlRequest::ChangeHot {
+        term: 5,
+        clear: true,
+        removed: vec![],
+        set: vec![hot_entry(11, 1, &[1])],
+    };
+    assert_eq!(agent.handle(clear), ControlReply::HotChanged { term: 5, newest: 11 });
+    assert_eq!(found(&mut agent, 1), Some(11));
+}
+
+#[test]
+fn what_is_counted_of_hot_keys_is_read_by_the_newest_controller_alone() {
+    let mut agent = agent();
+    agent.handle(ControlRequest::Install { term: 5, tables: tables(1, 1) });
+    let set = |keys_max| ControlRequest::SetHot {
+        term: 5,
+        config: HotConfig { keyspaces: vec![3], keys_max, ..HotConfig::default() },
+    };
+    let reply = agent.handle(set(0));
+    assert!(
+        matches!(&reply, ControlReply::HotFailed { reason, .. } if reason.starts_with("keys_max is 0")),
+        "{reply:?}"
+    );
+    assert_eq!(agent.handle(set(100)), ControlReply::HotChanged { term: 5, newest: 0 });
+    let reply = agent.handle(ControlRequest::ReadHot { term: 5 });
+    let ControlReply::Hot { term: 5, reading } = reply else { panic!("{reply:?}") };
+    assert_eq!(reading.loads, [(HostId(1), 0)]);
+    assert_eq!(agent.handle(ControlRequest::ReadHot { term: 4 }), ControlReply::Refused { current_term: 5 });
 }

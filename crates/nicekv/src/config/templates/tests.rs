@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::sections::{GatewaySection, PortSection, SwitchSection, TimingSection};
 use crate::config::sections::{HostSection, InstanceSection, MetadataSection, NodeSection};
-use crate::config::{ClusterConfig, KeyspaceSection, RoleKind, check, parse_with};
+use crate::config::{ClusterConfig, HotSection, KeyspaceSection, RoleKind, check, parse_with};
 use crate::logs::LogSection;
 use crate::thread_count::ThreadCount;
 use nicekv_gateway::GatewayConfig;
@@ -106,7 +106,7 @@ fn every_field_that_a_role_reads_is_there() {
     let rings = &["partitioning", "replication", "write_set", "replicas", "partitions"][..];
     let by_load = &["balancing", "partition_keys", "partition_bytes"][..];
     let of_cluster = &["replicas", "replication", "write_set", "partition_bits", "clients"][..];
-    let others = &["metadata", "nodes", "gateways", "timing"][..];
+    let others = &["metadata", "nodes", "gateways", "timing", "hot"][..];
     let own = &[
         "data_directory",
         "coordinates",
@@ -121,11 +121,11 @@ fn every_field_that_a_role_reads_is_there() {
     }
     held::<ClusterConfig>(&[
         all(Metadata, &[&["gateways"]]),
-        all(Node, &[of_cluster, &["unicast_vring", "multicast_vring", "gateways", "keyspaces"]]),
+        all(Node, &[of_cluster, &["unicast_vring", "multicast_vring", "gateways", "keyspaces", "hot"]]),
         all(Switch, &[of_cluster, others]),
         all(Edge, &[of_cluster, others]),
         all(UserSwitch, &[of_cluster, others]),
-        all(Gateway, &[&["clients", "metadata", "nodes", "switches", "timing"]]),
+        all(Gateway, &[&["clients", "metadata", "nodes", "switches", "timing", "hot"]]),
         all(Cluster, &[&["role"]]),
     ]);
     held::<MetadataSection>(&[all(Metadata, &[])]);
@@ -141,10 +141,13 @@ fn every_field_that_a_role_reads_is_there() {
     held::<HostSection>(&[all(Metadata, &[]), all(Cluster, &[])]);
     held::<GatewaySection>(&[all(Gateway, &[])]);
     held::<TimingSection>(&[all(Metadata, &[])]);
+    held::<HotSection>(&[all(Metadata, &[]), all(Cluster, &[])]);
     let every = [Metadata, Node, Switch, Edge, UserSwitch, Gateway, Cluster];
     held::<LogSection>(&every.map(|template| all(template, &[])));
     let keyspaces = [Switch, Edge, UserSwitch].map(|template| all(template, &[rings, by_load]));
-    held::<KeyspaceSection>(&[&keyspaces[..], &[all(Metadata, &[]), all(Gateway, &[by_load])]].concat());
+    held::<KeyspaceSection>(
+        &[&keyspaces[..], &[all(Metadata, &[]), all(Gateway, &[&by_load[1..]])]].concat(),
+    );
 }
 
 /// Whether the templates have every field of the struct but some.

@@ -1,0 +1,62 @@
+//! `[hot]`: how hot keys are found and spread, in keyspaces with `balancing = "hot"`. Shares are in millionths.
+
+use nicekv_metadata::HotSettings;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct HotSection {
+    pub(crate) period_ms: u64,
+    pub(crate) keys_max: u32,
+    pub(crate) stages: u32,
+    pub(crate) history_ppm: u32,
+    pub(crate) requests_min: u32,
+    pub(crate) threshold_start_ppm: u32,
+    pub(crate) threshold_min_ppm: u32,
+    pub(crate) threshold_factor_ppm: u32,
+    pub(crate) imbalance_max_ppm: u32,
+    pub(crate) calm_periods: u32,
+    pub(crate) slack_ppm: u32,
+}
+
+impl Default for HotSection {
+    fn default() -> Self {
+        let HotSettings { period, keys } = HotSettings::default();
+        Self {
+            period_ms: period.as_millis() as u64,
+            keys_max: keys.keys_max,
+            stages: keys.stages,
+            history_ppm: keys.history_ppm,
+            requests_min: keys.requests_min,
+            threshold_start_ppm: keys.threshold_start_ppm,
+            threshold_min_ppm: keys.threshold_min_ppm,
+            threshold_factor_ppm: keys.threshold_factor_ppm,
+            imbalance_max_ppm: keys.imbalance_max_ppm,
+            calm_periods: keys.calm_periods,
+            slack_ppm: keys.slack_ppm,
+        }
+    }
+}
+
+impl HotSection {
+    pub(crate) fn settings(&self) -> HotSettings {
+        let Self { keys_max, stages, history_ppm, requests_min, calm_periods, slack_ppm, .. } = *self;
+        HotSettings {
+            period: Duration::from_millis(self.period_ms),
+            keys: nicekv_hotkeys::Config {
+                keys_max,
+                stages,
+                history_ppm,
+                requests_min,
+                threshold_start_ppm: self.threshold_start_ppm,
+                threshold_min_ppm: self.threshold_min_ppm,
+                threshold_factor_ppm: self.threshold_factor_ppm,
+                imbalance_max_ppm: self.imbalance_max_ppm,
+                calm_periods,
+                slack_ppm,
+            },
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! A hot key spreads over nodes that are no members of its partition, by the switch in user space; what is read is what was written last.
+
+use crate::cluster::{Up, nicekv, outcome};
+use crate::refusals::refused;
+use serde_json::Value;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Operators see who has copies.
+fn is_shown(scratch: &Path) {
+    let run = |arguments: &[&str]| outcome(nicekv(scratch, arguments));
+    let explained = run(&["explain", "color", "--keyspace", "carts"]).1;
+    assert!(explained.contains("hot: entry 0x") && explained.contains("one each to node-"), "{explained}");
+    let status = run(&["status"]).1;
+    for part in
+        ["keyspace 1 carts multicast R=3 balancing=hot", "hot key with match value", "copies at node-"]
+    {
+        assert!(status.contains(part), "{part} in {status}");
+    }
+    let top = run(&["top", "--once"]).1;
+    assert!(top.contains("hot keys\n  switch  entries  copied"), "{top}");
+}
+
+#[test]
+fn gets_of_a_hot_key_go_to_other_nodes_too_and_see_every_write() {
+    let scratch = tempfile::tempdir().unwrap();
+    let keyspace = "carts=balancing=hot";
+    let up = Up::start(scratch.path(), &["--engine", "memory", "--nodes", "6", "--keyspace", keyspace]);
+    let run = |arguments: &[&str]| outcome(nicekv(scratch.path(), arguments));
+    let hot = || -> Value {
+        let status: Value = serde_json::from_str(&run(&["status", "--json"]).1).unwrap();
+        status["hot"]["switches"][0].clone()
+    };
+    let (until, ended) = (Instant::now() + PATIENCE, AtomicBool::new(false));
+    let connect = || {
+        let mut redis = up.redis();
+        assert_eq!(redis.call(&["SELECT", "1"]), "+OK");
+        redis
+    };
+    assert_eq!(connect().call(&["SET", "color", "0"]), "+OK");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let (mut redis, ended) = (connect(), &ended);
+            scope.spawn(move || {
+                while !ended.load(Ordering::Relaxed) {
+                    assert!(redis.call(&["GET", "color"]).starts_with('$'));
+                }
+            });
+        }
+        // Without copies the owner answers all: six times the mean of six nodes.
+        let is_spread = |told: &Value| {
+            let most = told["most_loaded"][1].as_u64().unwrap_or(u64::MAX);
+            told["copies"].as_u64() >= Some(2) && most < 300
+        };
+        while !is_spread(&hot()) {
+            assert!(Instant::now() < until, "{}", hot());
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        let mut redis = connect();
+        for number in 1..=200 {
+            let value = number.to_string();
+            assert_eq!(redis.call(&["SET", "color", &value]), "+OK");
+            assert_eq!(
+                redis.call(&["GET", "color"]),
+                format!("${value}"),
+                "after its write was acknowledged"
+            );
+        }
+        is_shown(scratch.path());
+        ended.store(true, Ordering::Relaxed);
+    });
+    while hot()["entries"].as_u64() != Some(0) {
+        assert!(Instant::now() < until + PATIENCE, "it is cold: {}", hot());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(up.interrupt(), Some(0));
+}
+
+#[test]
+fn keyspaces_whose_hot_keys_cannot_be_spread_are_refused_with_the_reason() {
+    let scratch = tempfile::tempdir().unwrap();
+    for spec in ["x=quorum,write-set=2,balancing=hot", "x=chain,balancing=hot"] {
+        refused(scratch.path(), &["--data-dir", "data", "--keyspace", spec], "hot keys need multicast: ");
+    }
+    let up = Up::start(scratch.path(), &["--engine", "memory"]);
+    let run = |arguments: &[&str]| outcome(nicekv(scratch.path(), arguments));
+    let created = run(&["keyspace", "create", "carts", "--balancing", "hot", "--replication", "chain"]);
+    assert!(created.0 == Some(2) && created.2.contains("hot keys need multicast: "), "{created:?}");
+    assert_eq!(run(&["keyspace", "create", "carts", "--balancing", "hot"]).0, Some(0));
+    assert_eq!(run(&["put", "color", "blue", "--keyspace", "carts"]).0, Some(0));
+    assert_eq!(run(&["get", "color", "--keyspace", "carts"]).1, "blue\n");
+    assert!(run(&["status"]).1.contains("carts multicast R=3 balancing=hot"));
+    assert_eq!(up.interrupt(), Some(0));
+}
