@@ -21,7 +21,7 @@ mod rack;
 mod settings;
 mod table;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use nicekv_dataplane::Topology;
@@ -32,7 +32,7 @@ use nicekv_wire::hot::HotAssign;
 use crate::announce::Message;
 use crate::config::{Config, SwitchId, host_id, nanoseconds};
 use crate::leader::Metadata;
-use crate::state::Wish;
+use crate::state::{Partition, Wish};
 use owners::Owners;
 pub(crate) use rack::Rack;
 use rack::{Announcement, Common};
@@ -125,11 +125,16 @@ impl Metadata {
         self.hot.racks = racks;
     }
 
+    /// Tells the owner, and the other members of the key's partition: they show the owner what they are asked for (it may never be asked itself).
     fn announce_entry(&mut self, Announcement { to, key, instance, holders }: &Announcement) {
         let address = |node: NodeId| self.config.node(node).map(|node| node.address);
-        let Some(owner) = address(*to).filter(|_| self.observations.membership.live(*to).is_some()) else {
-            return;
+        let value = key.digest.match_value();
+        let is_its = |partition: &&Partition| {
+            partition.keyspace == key.keyspace && partition.range.contains(value) && partition.primary == *to
         };
+        let partition = self.committed.partitions().map(|(_, partition)| partition).find(is_its);
+        let members = partition.into_iter().flat_map(|partition| &partition.members);
+        let told: BTreeSet<NodeId> = members.map(|member| member.node).chain([*to]).collect();
         let assign = HotAssign {
             keyspace: key.keyspace,
             digest: key.digest,
@@ -137,7 +142,11 @@ impl Metadata {
             instance: *instance,
             holders: holders.iter().filter_map(|node| address(*node)).collect(),
         };
-        self.push(owner, Message::HotAssign(assign));
+        let is_live = |node: &NodeId| self.observations.membership.live(*node).is_some();
+        let receivers: Vec<_> = told.into_iter().filter(is_live).filter_map(address).collect();
+        for receiver in receivers {
+            self.push(receiver, Message::HotAssign(assign.clone()));
+        }
     }
 
     /// What a switch says of hot keys. Of another term it is counted, and nothing else.

@@ -8,7 +8,7 @@
 //!                                   └──────────────────────────────────┘
 //! ```
 
-use super::Name;
+use super::{Name, REFRESH_NS};
 use alloc::boxed::Box;
 use nicekv_wire::Now;
 use nicekv_wire::hot::Stamp;
@@ -24,8 +24,6 @@ const ASKS_MAX: u32 = 4;
 const IDLE_NS: u64 = 10_000_000;
 /// Between any two looks at a key of which nothing is told.
 const LOOK_NS: u64 = 100_000;
-/// A copy is made anew after this: it may have been lost, or the switch may have counted what never came.
-const REFRESH_NS: u64 = 1_000_000_000;
 
 /// Copies that may be shown.
 #[derive(Clone, Copy, Debug)]

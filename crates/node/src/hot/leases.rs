@@ -12,9 +12,11 @@ use nicekv_wire::Now;
 use nicekv_wire::hot::{HotPulse, HotPulsed};
 
 /// For so long a holder may show copies after it was asked for the time.
-const LEASE_NS: u64 = 30_000_000;
+pub(super) const LEASE_NS: u64 = 30_000_000;
 /// Clocks run apart by no more than this part of a time, as with the serving lease (R12).
 const DRIFT_DIVISOR: u64 = 8;
+/// A holder that was sent no copy for so long has none: each is made anew more often.
+const USED_NS: u64 = 2 * super::REFRESH_NS;
 /// Between two leases for a holder.
 const PULSE_NS: u64 = LEASE_NS / 3;
 
@@ -30,6 +32,15 @@ struct Peer {
     granted_ns: u64,
     /// Of how many names it is to have copies.
     wanted_by: usize,
+    /// When it was sent a copy last.
+    used_ns: u64,
+}
+
+impl Peer {
+    /// Whether there is something that it may show.
+    fn is_used(&self, now: Now) -> bool {
+        self.wanted_by > 0 && self.used_ns > 0 && now.boot_ns < self.used_ns + USED_NS
+    }
 }
 
 /// See the module.
@@ -52,6 +63,13 @@ impl Leases {
     /// A holder is to have copies of one name more.
     pub(super) fn want(&mut self, holder: SocketAddrV4) {
         self.peers.entry(holder).or_default().wanted_by += 1;
+    }
+
+    /// It is sent a copy.
+    pub(super) fn note_copy(&mut self, now: Now, holder: SocketAddrV4) {
+        if let Some(peer) = self.peers.get_mut(&holder) {
+            peer.used_ns = now.boot_ns;
+        }
     }
 
     /// Of one less.
@@ -83,7 +101,7 @@ impl Leases {
     pub(super) fn pulse(&mut self, now: Now, direct_until_ns: u64, outbox: &mut Outbox) {
         let serial = self.serial;
         self.peers.retain(|_, peer| peer.wanted_by > 0 || peer.granted_ns > now.boot_ns);
-        let due = |peer: &Peer| peer.wanted_by > 0 && now.boot_ns >= peer.pulse_ns;
+        let due = |peer: &Peer| peer.is_used(now) && now.boot_ns >= peer.pulse_ns;
         for (address, peer) in self.peers.iter_mut().filter(|(_, peer)| due(peer)) {
             peer.pulse_ns = now.boot_ns + PULSE_NS;
             let bound_ns = peer.heard_ns + LEASE_NS + LEASE_NS / DRIFT_DIVISOR;
@@ -97,8 +115,8 @@ impl Leases {
     }
 
     /// When [`Self::pulse`] is to be called next.
-    pub(super) fn next_ns(&self) -> u64 {
-        let next_ns = |peer: &Peer| if peer.wanted_by > 0 { peer.pulse_ns } else { peer.granted_ns };
-        self.peers.values().map(next_ns).min().unwrap_or(u64::MAX)
+    pub(super) fn next_ns(&self, now: Now) -> u64 {
+        let used = self.peers.values().filter(|peer| peer.is_used(now));
+        used.map(|peer| peer.pulse_ns).min().unwrap_or(u64::MAX)
     }
 }

@@ -18,12 +18,16 @@
 //! A lease is of all copies of one *serial*. To take some back the owner goes on under another serial: what was granted under the old one runs out. Of a partition that it
 //! is to lead no more it acknowledges the epoch only then (H5): the next primary knows of no copy, and need not.
 
+#[cfg(test)]
+mod exhaustive;
 mod holder;
 mod key;
 mod leases;
 mod owner;
 
 use holder::{Answer, Holder};
+#[cfg(test)]
+use leases::LEASE_NS;
 use owner::Owner;
 
 use crate::host::Host;
@@ -42,6 +46,9 @@ pub(crate) type Name = (KeyspaceId, KeyDigest);
 
 /// Most hot entries of which a node is told, and most keys of which it keeps copies.
 pub(crate) const HOT_KEYS_MAX: usize = 16_384;
+
+/// A copy is made anew after this: it may have been lost, or the switch may have counted what never came.
+const REFRESH_NS: u64 = 1_000_000_000;
 
 /// What was done, for operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -42,6 +42,8 @@ pub(crate) struct Owner {
     /// When each key is looked at next.
     looks: BTreeSet<(u64, Key)>,
     leases: Leases,
+    /// When leases are to be renewed next.
+    pulse_ns: u64,
     /// Partitions of which there are to be no copies any more.
     closing: BTreeSet<PartitionId>,
     /// Keys whose ops may be decided now.
@@ -57,6 +59,7 @@ impl Owner {
             of_name: BTreeMap::new(),
             looks: BTreeSet::new(),
             leases: Leases::new(incarnation),
+            pulse_ns: u64::MAX,
             closing: BTreeSet::new(),
             woken: Vec::new(),
         }
@@ -237,6 +240,7 @@ impl Owner {
         if !self.leases.on_pulsed(now, from, pulsed) {
             return;
         }
+        self.pulse_ns = 0;
         let has = self.spreads.iter().filter(|(_, spread)| spread.holders.contains(&from));
         let names: Vec<(Name, u64)> = has.map(|(name, spread)| (*name, spread.instance)).collect();
         for (name, instance) in names {
@@ -311,6 +315,7 @@ impl Owner {
             }
         }
         self.leases.pulse(now, direct_until_ns, outbox);
+        self.pulse_ns = self.leases.next_ns(now);
     }
 
     /// Does what is to be done about a key; whether its copies are to be taken back.
@@ -334,6 +339,7 @@ impl Owner {
             let copy = HotCopy { keyspace, digest, stamp, serial, vring, key: &key.1, entry };
             for holder in spread.into_iter().flat_map(|spread| &spread.holders) {
                 counters.copies += 1;
+                self.leases.note_copy(now, *holder);
                 outbox.send(*holder, |out| copy.encode(out));
             }
         }
@@ -356,7 +362,7 @@ impl Owner {
     /// When to call [`Self::flush`] at the latest.
     pub(crate) fn next_deadline(&self) -> u64 {
         let look_ns = self.looks.first().map_or(u64::MAX, |(at_ns, _)| *at_ns);
-        look_ns.min(self.leases.next_ns())
+        look_ns.min(self.pulse_ns)
     }
 }
 
