@@ -221,7 +221,7 @@ impl Rack {
                 self.failure = None;
             }
             (ControlReply::HotChanged { .. }, Asked::Clear) => {
-                (self.is_clear, self.may_differ) = (true, true)
+                (self.is_clear, self.may_differ) = (true, true);
             }
             (ControlReply::HotChanged { newest, .. }, Asked::Change) => {
                 let change = self.change.take_if(|change| change.newest() <= *newest);
