@@ -427,6 +427,7 @@ impl<P: Protocol> NodeCore<P> {
             counters: self.host.counters,
             puts: self.host.puts,
             latest: self.host.latest,
+            hot: self.host.hot.counters,
             partitions: self.partitions.iter().map(P::status).collect(),
         }
     }

@@ -110,6 +110,10 @@ pub enum Plant {
     TailSpeaksEarly,
     /// C8: the tail releases what a joiner behind it has not forced.
     JoinerNotAwaited,
+    /// H3: copies are made of what is not decided yet.
+    HotCopyUndecided,
+    /// R12: a member answers gets that a hot entry has sent to it as long as others.
+    HotMemberUnfenced,
     /// H4: ops are decided whatever copies may be shown.
     HotEvidenceIgnored,
     /// H5: an epoch is acknowledged while copies may be shown.

@@ -65,7 +65,6 @@ impl<P: Protocol> NodeCore<P> {
             return;
         }
         if let Datagram::Get(get) = datagram
-            && get.forwarded.is_none()
             && self.is_answered_hot(now, from, get, stamp)
         {
             return;
@@ -113,7 +112,7 @@ impl<P: Protocol> NodeCore<P> {
                 self.note_heat(id, value);
             }
             if let Request::Update(update, _) = &request {
-                self.note_stamp(slot, update.key, stamp);
+                self.note_stamp(slot, update, stamp);
             }
             self.partitions[slot].on_request(&mut self.host, now, from, request);
         }

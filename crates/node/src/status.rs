@@ -1,5 +1,6 @@
 //! What a node says of itself, for operators and tests.
 
+use crate::hot::HotCounters;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::{Durations, Epoch, NodeId, OpId, PartitionId, Term};
@@ -17,6 +18,8 @@ pub struct NodeStatus {
     pub puts: PutStages,
     /// Where what is counted happened last.
     pub latest: Latest,
+    /// What it has done about hot keys.
+    pub hot: HotCounters,
     /// The partitions that it has heard of, by number.
     pub partitions: Vec<PartitionStatus>,
 }

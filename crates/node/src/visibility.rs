@@ -137,6 +137,13 @@ impl Visibility {
         }
     }
 
+    /// What is read next of the key is told, though it was told already.
+    pub(crate) fn tell_again(&mut self, partition: PartitionId, key: &[u8]) {
+        if let Some(place) = self.told.get_mut(Self::hash(partition, key) % TOLD) {
+            *place = 0;
+        }
+    }
+
     /// Whether this entry of the key, or one that cannot be told from it, was told of late.
     fn was_told(&mut self, partition: PartitionId, key: &[u8], entry: &Entry<'_>) -> bool {
         let hash = FixedState::with_seed(1).hash_one((

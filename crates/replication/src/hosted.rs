@@ -100,11 +100,11 @@ impl Protocol for Hosted {
     }
 
     fn leads(&self) -> bool {
-        each!(self, partition => Protocol::leads(&**partition))
+        each!(self, partition => partition.leads())
     }
 
     fn reconsider(&mut self, host: &mut Host, now: Now, key: &[u8]) {
-        each!(self, partition => Protocol::reconsider(&mut **partition, host, now, key));
+        each!(self, partition => partition.reconsider(host, now, key));
     }
 
     fn settled(&self) -> Option<u64> {

@@ -43,6 +43,8 @@ pub struct Workload {
     pub timeout_ns: u64,
     /// Of a million updates so many are sets of values that expire.
     pub expiring: u64,
+    /// Of a million calls so many are gets, and a third of the others.
+    pub gets: u64,
     /// Each client scans a keyspace after so many calls, in pieces of about so many bytes, so many of which switches may make of a scan. (0, …): it does not.
     pub scans: (usize, usize, u8),
     /// Load shifts: of two periods of this length a client is [`IDLENESS`] times as slow in one, every second client in the other. 0: it does
@@ -145,6 +147,12 @@ impl Client {
             scanning: None,
             plant: None,
         }
+    }
+
+    /// Where gets of a keyspace go that it has from the beginning.
+    pub fn vring(&self, keyspace: KeyspaceId) -> SocketAddrV4 {
+        let known = self.first.iter().find(|known| known.id == keyspace).expect("one of those");
+        known.vrings.unicast_ring()
     }
 
     /// Plants a bug.
@@ -305,7 +313,8 @@ impl Client {
     }
 
     fn draw(&self, key: usize, at_ns: u64, workload: &Workload, random: &mut Random) -> Action {
-        if random.below(3) == 0 {
+        let reads = workload.gets > 0 && random.chance(workload.gets);
+        if reads || random.below(3) == 0 {
             return Action::Get;
         }
         let op = self.next_op();

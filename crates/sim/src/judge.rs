@@ -11,7 +11,7 @@ use crate::network::Pace;
 use crate::random::Random;
 use crate::scanning;
 use crate::trunks::Trunks;
-use crate::{by_fill, by_kernel, by_migration, by_tree};
+use crate::{by_fill, by_hot, by_kernel, by_migration, by_tree};
 use nicekv_metadata::{Status, Timing};
 use nicekv_node::{PartitionStatus, Standing};
 use nicekv_wire::recovery::Entry;
@@ -74,6 +74,7 @@ pub fn draw(seed: u64) -> Scenario {
         edges,
         hides_sources: random.below(2) == 0 && !edges,
         kernel_gets: by_kernel::drawn(seed),
+        hot_interval_ns: 0,
         coordination: crate::coordination::draw(seed),
         // By chance of its own, too.
         discard_bytes_per_second: Random::new(seed ^ DISCARDS).pick(&[16 << 20, 16 << 20, 1_000]),
@@ -90,6 +91,7 @@ pub fn draw(seed: u64) -> Scenario {
             pause_ns_max: if keys > 2 { 20_000_000 } else { 60_000_000 },
             timeout_ns: if keys > 2 { random.pick(&[SECOND_NS / 4, SECOND_NS]) } else { 2 * SECOND_NS },
             expiring: random.pick(&[0, 300_000]),
+            gets: 0,
             // By chance of its own, too.
             scans: scanning::drawn(seed),
             shift_ns: Random::new(seed ^ SHIFTS).pick(&[0, 300_000_000]),
@@ -120,7 +122,7 @@ pub fn draw(seed: u64) -> Scenario {
     if random.below(3) == 0 {
         share_store(&mut scenario, &mut random);
     }
-    by_fill::draw(by_tree::draw(by_migration::draw(scenario, seed), seed), seed)
+    by_hot::draw(by_fill::draw(by_tree::draw(by_migration::draw(scenario, seed), seed), seed), seed)
 }
 
 /// Three instances of the metadata service, and a store that does not always answer.

@@ -23,6 +23,8 @@ pub struct Shape {
     pub migrates: bool,
     /// Those with more keys are split.
     pub keys_max: Option<u64>,
+    /// Whether hot keys are spread.
+    pub is_hot: bool,
 }
 
 impl Shape {
@@ -36,6 +38,7 @@ impl Shape {
             order: KeyOrder::Hash,
             migrates: false,
             keys_max: None,
+            is_hot: false,
         }
     }
 
@@ -62,6 +65,11 @@ impl Shape {
     /// The same, with partitions that are split when they have more keys than that.
     pub fn of_at_most(self, keys: u64) -> Self {
         Self { keys_max: Some(keys), ..self.that_migrates() }
+    }
+
+    /// The same, with hot keys that are spread.
+    pub fn with_hot_keys(self) -> Self {
+        Self { is_hot: true, ..self }
     }
 
     /// Whether it has no primary.
@@ -136,15 +144,15 @@ pub fn specs(shapes: &[Shape]) -> Vec<KeyspaceSpec> {
 
 /// What clients are told of them.
 pub fn known_to_clients(shapes: &[Shape]) -> Vec<Keyspace> {
-    let keyspace = |spec: KeyspaceSpec| Keyspace {
+    let keyspace = |(spec, shape): (KeyspaceSpec, &Shape)| Keyspace {
         id: spec.id,
         replication: spec.replication(),
         order: spec.order,
         partition_bits: Some(spec.partitions.ilog2()),
-        is_hot: false,
+        is_hot: shape.is_hot,
         ..spec.vrings(PORT_DEFAULT).into()
     };
-    specs(shapes).into_iter().map(keyspace).collect()
+    specs(shapes).into_iter().zip(shapes).map(keyspace).collect()
 }
 
 /// A key of the workload.

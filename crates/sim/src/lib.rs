@@ -15,6 +15,7 @@
 
 mod by_chain;
 mod by_fill;
+pub mod by_hot;
 mod by_kernel;
 mod by_metadata;
 mod by_migration;

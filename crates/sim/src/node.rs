@@ -303,7 +303,10 @@ impl Node {
         let Some(core) = &mut self.core else { return Vec::new() };
         for (from, bytes) in self.inbox.drain(..batch) {
             listen(core, &mut self.shown, &mut self.kernel);
-            self.shown.before(core, &self.disk, &rooms::plain(&bytes));
+            match rooms::is_stamped(&bytes) {
+                true => self.shown.before_stamped(&rooms::plain(&bytes)),
+                false => self.shown.before(core, &self.disk, &rooms::plain(&bytes)),
+            }
             let refused_before = rooms::to_be_refused(core, &bytes);
             core.handle_datagram(now, from, &bytes);
             if refused_before == Some(rooms::not_taken_in(core)) {

@@ -7,7 +7,6 @@ use crate::by_chain::{
     by_clients_of_paused_nodes, chains, chains_losing_answers, chains_reshaped, chains_that_move,
     chains_that_restart, chains_with_late_messages, chains_with_spares,
 };
-use crate::by_kernel;
 use crate::by_metadata::{forgetful_metadata, shared_store};
 use crate::by_migration::migrating;
 use crate::by_quorum::{
@@ -25,6 +24,7 @@ use crate::keyspace::{Key, Shape};
 use crate::network::Pace;
 use crate::planted::{InStore, Planted};
 use crate::scenarios::{self, MILLISECOND_NS};
+use crate::{by_hot, by_kernel};
 use nicekv_client::{Plant as InClient, RetryPolicy};
 use nicekv_dataplane::Plant as InSwitch;
 use nicekv_kernel_gets::Plant as InKernel;
@@ -306,6 +306,15 @@ pub const PLANTS: &[Plant] = &[
     kernel("kernel-outlives-process", "G6", InKernel::OutlivesProcess, by_kernel::killed),
     kernel("kernel-gets-uncounted", "G7", InKernel::HitsUncounted, by_kernel::shared),
     kernel("kernel-answers-more", "G8", InKernel::RoomIgnored, by_kernel::shared),
+    switch("hot-instance-reused", "H1", InSwitch::InstanceReused, Hunt::Seeds(by_hot::restless)),
+    switch("hot-updates-not-counted", "H2", InSwitch::SeenNotCounted, Hunt::Seeds(by_hot::shared)),
+    replica("hot-copy-undecided", "H3", InReplica::HotCopyUndecided, Hunt::Seeds(by_hot::shared)),
+    replica("hot-evidence-ignored", "H4", InReplica::HotEvidenceIgnored, Hunt::Seeds(by_hot::lossy)),
+    replica("hot-copies-left-open", "H5", InReplica::HotLeftOpen, Hunt::Seeds(by_hot::led_by_turns)),
+    replica("hot-instance-unchecked", "H6", InReplica::HotInstanceUnchecked, Hunt::Seeds(by_hot::restless)),
+    replica("hot-stamp-unchecked", "H6", InReplica::HotStampUnchecked, Hunt::Seeds(by_hot::shared)),
+    replica("hot-lease-unchecked", "H7", InReplica::HotLeaseUnchecked, Hunt::Seeds(by_hot::led_by_turns)),
+    replica("hot-member-past-its-fence", "R12", InReplica::HotMemberUnfenced, Hunt::Seeds(by_hot::led_by_turns)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 
@@ -344,6 +353,7 @@ pub fn overloaded(scenario: &mut Scenario) {
         pause_ns_max: 2_000,
         timeout_ns: 5_000 * MILLISECOND_NS,
         expiring: 0,
+        gets: 0,
         scans: (0, 0, 1),
         shift_ns: 0,
     };

@@ -3,7 +3,8 @@
 
 use nicekv_dataplane::TableSet;
 use nicekv_replication::Replica;
-use nicekv_wire::route::{ChainHeader, Room, room_of, take_room};
+use nicekv_wire::hot::Stamp;
+use nicekv_wire::route::{ChainHeader, Room, room_for_stamp, room_of, take_room};
 use nicekv_wire::{ClientId, Epoch, PartitionId};
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
@@ -17,6 +18,12 @@ pub(crate) fn plain(bytes: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
+/// Whether a switch has written a stamp there.
+pub(crate) fn is_stamped(bytes: &[u8]) -> bool {
+    let is_some = |room| matches!(room, Room::Stamp(stamp) if stamp.is_some());
+    take_room(bytes, &mut Vec::new()).is_some_and(|room| room.is_ok_and(is_some))
+}
+
 fn written(bytes: &[u8]) -> Option<ChainHeader> {
     match take_room(bytes, &mut Vec::new())? {
         Ok(Room::Chain(header)) => Some(header),
@@ -27,6 +34,12 @@ fn written(bytes: &[u8]) -> Option<ChainHeader> {
 /// What clients write there who lie; every second one does: nine hops to one node, a loop, an epoch that may be another one.
 pub(crate) fn forge(client: ClientId, bytes: &mut [u8]) {
     let length = bytes.len();
+    if let Some(room) = room_for_stamp(bytes).filter(|_| client.0.is_multiple_of(2)) {
+        // Of an instance that there may be, and older than anything that is counted, or newer.
+        let (instance, seen) = (length as u64 % 11, if length.is_multiple_of(2) { 1 } else { u64::MAX - 1 });
+        *room = Stamp { instance, seen: seen * instance.min(1) }.to_bytes();
+        return;
+    }
     let Some(room) = room_of(bytes).filter(|_| client.0.is_multiple_of(2)) else { return };
     let node = |node: u8| Ipv4Addr::new(127, 20, 0, node);
     let header = |nodes: &[u8]| {

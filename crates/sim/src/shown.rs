@@ -88,6 +88,13 @@ impl Shown {
         }
     }
 
+    /// A datagram is about to be handled on which a switch has written a stamp: what it is answered may be a copy that another node has made.
+    pub fn before_stamped(&mut self, bytes: &[u8]) {
+        if let Ok((header, Datagram::Get(_))) = Datagram::decode(bytes) {
+            self.expected.insert(header.op, None);
+        }
+    }
+
     /// What a get is to be answered, if its key is open.
     fn open(&self, core: &Replica, disk: &Disk, keyspace: KeyspaceId, get: &Get<'_>) -> Option<Shows> {
         let partition = core.partition_of(keyspace, &get.digest)?;

@@ -3,10 +3,11 @@
 use crate::rooms;
 use nicekv_dataplane::control::{ControlReply, ControlRequest, SwitchAgent};
 use nicekv_dataplane::{
-    Backend as _, Counter, Hop, HostId, Ingress, Passed, Plant, RecordEntry, Rest, Router, TableSet, VringSet,
+    Backend as _, Counter, Hop, HostId, HotEntry, Ingress, Passed, Plant, RecordEntry, Rest, Router,
+    TableSet, VringSet,
 };
-use nicekv_wire::HeaderLayout;
 use nicekv_wire::scan::{PIECES_MAX, ScanLayout};
+use nicekv_wire::{HeaderLayout, Opcode};
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
@@ -129,7 +130,9 @@ impl Switch {
     }
 
     fn check_passed(&mut self, to: SocketAddrV4, bytes: &[u8], hops: &[Hop], missed_before: u64) {
-        self.check(vnode_of(to, bytes), value_of(bytes), hops);
+        if !goes_by_hot_entry(bytes) {
+            self.check(vnode_of(to, bytes), value_of(bytes), hops);
+        }
         if hops.iter().any(|hop| matches!(hop, Hop::Host(_)))
             && let Some(what) =
                 self.acknowledged.as_deref().and_then(|tables| rooms::foreign_to(tables, bytes))
@@ -139,6 +142,16 @@ impl Switch {
         if self.missed() > missed_before {
             self.check_missed(to, value_of(bytes));
         }
+    }
+
+    /// Removes instances of hot keys, and installs entries; whether it could.
+    pub fn change_hot(&mut self, removed: &[u64], set: &[HotEntry]) -> bool {
+        self.agent.backend_mut().change_hot(false, removed, set).is_ok()
+    }
+
+    /// What it has counted of an instance; 0: it is not there.
+    pub fn hot_seen(&self, instance: u64) -> u64 {
+        self.agent.backend().hot().seen(instance).unwrap_or(0)
     }
 
     /// Whether it goes by tables that have the trunk at a port open.
@@ -188,6 +201,12 @@ impl Switch {
             self.violate(what);
         }
     }
+}
+
+/// Whether a get goes to the holder of a copy, or what was said to the switch goes back: no table leads there.
+fn goes_by_hot_entry(bytes: &[u8]) -> bool {
+    let opcode = HeaderLayout::peek(bytes).and_then(HeaderLayout::opcode);
+    opcode == Some(Opcode::HotClosed) || (opcode == Some(Opcode::Get) && rooms::is_stamped(bytes))
 }
 
 /// Where a datagram goes, and what is left of it.

@@ -20,6 +20,10 @@ const ASK_NS: u64 = 1_000_000;
 const DOUBLINGS_MAX: u32 = 8;
 /// After so many questions the leases are let run out.
 const ASKS_MAX: u32 = 4;
+/// Between two looks at a key of which this node may have no copies.
+const IDLE_NS: u64 = 10_000_000;
+/// Between any two looks at a key of which nothing is told.
+const LOOK_NS: u64 = 100_000;
 /// A copy is made anew after this: it may have been lost, or the switch may have counted what never came.
 const REFRESH_NS: u64 = 1_000_000_000;
 
@@ -217,16 +221,20 @@ impl HotKey {
     }
 
     /// When something may be to be done if nothing is told before.
-    pub(super) fn next_ns(&self, wanted: Option<u64>) -> u64 {
-        let is_shown = self.entry.is_some() && !self.is_locked && !self.is_awaited;
+    pub(super) fn next_ns(&self, now: Now, wanted: Option<u64>, may_copy: bool) -> u64 {
         let is_old = self.open.is_some_and(|open| open.label.instance != self.counted.instance);
-        let asks = self.is_awaited || is_old || (self.entry.is_some() && self.counted.seen == 0);
+        let is_counted = self.counted.seen > 0;
+        let may_have = wanted.is_some() && may_copy && self.entry.is_some();
+        let may_be_due = self.is_due && is_counted && !is_old && !self.is_locked && !self.is_awaited;
         let times = [
             self.open.and_then(|open| open.until_ns),
-            asks.then(|| self.ask_ns()),
-            (wanted.is_some() && is_shown && self.counted.seen > 0)
-                .then_some(self.copied_ns + if self.is_due && !is_old { COPY_NS } else { REFRESH_NS }),
+            (self.is_awaited || is_old || (may_have && !is_counted)).then(|| self.ask_ns()),
+            (may_have && may_be_due).then_some(self.copied_ns + COPY_NS),
+            (may_have && is_counted).then(|| self.ask_ns().max(self.copied_ns + REFRESH_NS)),
+            // Nobody tells when it may.
+            (!may_copy && wanted.is_some()).then_some(now.boot_ns + IDLE_NS),
         ];
-        times.into_iter().flatten().min().unwrap_or(u64::MAX)
+        let next_ns = times.into_iter().flatten().min().unwrap_or(u64::MAX);
+        next_ns.max(now.boot_ns + LOOK_NS)
     }
 }

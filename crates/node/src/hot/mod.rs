@@ -34,7 +34,8 @@ use crate::visibility::{Shift, ShiftKind};
 use core::net::SocketAddrV4;
 use nicekv_wire::control::Assign;
 use nicekv_wire::hot::Stamp;
-use nicekv_wire::{Datagram, Get, KeyDigest, KeyspaceId, Now, PartitionId};
+use nicekv_wire::recovery::Entry;
+use nicekv_wire::{Datagram, Get, KeyDigest, KeyspaceId, Now, Operation, PartitionId, Update};
 
 /// What a hot entry is of.
 pub(crate) type Name = (KeyspaceId, KeyDigest);
@@ -122,9 +123,16 @@ impl<P: Protocol> NodeCore<P> {
     }
 
     /// A request for a key has come, on which a switch has written this.
-    pub(crate) fn note_stamp(&mut self, slot: usize, key: &[u8], stamp: Stamp) {
+    pub(crate) fn note_stamp(&mut self, slot: usize, update: &Update<'_>, stamp: Stamp) {
         let partition = self.partitions[slot].membership().partition;
-        self.host.hot.owner.note_stamp(partition, key, stamp);
+        let is_planted = self.host.has(Plant::HotCopyUndecided);
+        self.host.hot.owner.note_stamp(partition, update.key, stamp);
+        if let Operation::Set { value, .. } = update.operation
+            && is_planted
+        {
+            let entry = Entry { index: 1, version: update.op, expiry_ms: 0, value: Some(value) };
+            self.host.hot.owner.copy_undecided(partition, update.key, &entry);
+        }
     }
 
     /// Whether a get that a switch has stamped, or that is for the primary to see, is none of this node's partitions' business.
@@ -139,7 +147,10 @@ impl<P: Protocol> NodeCore<P> {
             return false;
         }
         let slot = self.partitions.find(get.keyspace, get.digest.match_value());
-        let serves = |slot: &usize| self.partitions[*slot].membership().standing.serves();
+        // A hot entry may lead here when no other table does, so that its gets are fenced as those that come past the switches (R6, R12).
+        let is_fenced =
+            !stamp.is_some() || self.host.has_direct_lease(now) || self.host.has(Plant::HotMemberUnfenced);
+        let serves = |slot: &usize| is_fenced && self.partitions[*slot].membership().standing.serves();
         if let Some(slot) = slot.filter(serves) {
             return self.shows_primary(now, from, get, slot);
         }
@@ -167,15 +178,19 @@ impl<P: Protocol> NodeCore<P> {
         }
     }
 
-    /// Passes a get of a hot key on to the primary, now and then: it has to know the key, and maybe nobody asks it.
+    /// The primary has to know a hot key. Another member, which may be the one that is asked, passes a get on to it now and then.
     fn shows_primary(&mut self, now: Now, from: SocketAddrV4, get: &Get<'_>, slot: usize) -> bool {
         let membership = self.partitions[slot].membership();
         let (id, epoch, me) = (membership.partition, membership.epoch, self.host.config.node);
         let name = (get.keyspace, get.digest);
-        if membership.primary == me
-            || get.forwarded.is_some()
-            || !self.host.hot.owner.is_to_be_shown(now, &name)
-        {
+        let Host { hot: Hot { owner, .. }, visibility, .. } = &mut self.host;
+        if membership.primary == me {
+            if owner.lacks(id, &name, get.key) {
+                visibility.tell_again(id, get.key);
+            }
+            return false;
+        }
+        if get.forwarded.is_some() || !owner.is_to_be_shown(now, &name) {
             return false;
         }
         let primary = membership.primary_address();
@@ -210,8 +225,24 @@ impl<P: Protocol> NodeCore<P> {
         self.named(shift.partition, key)
     }
 
-    /// What is shown of hot keys is told, what there is to say is said, and ops that waited are decided.
+    /// What is shown of hot keys is told, what there is to say is said, and ops that waited are decided. Nothing is to be done then, before its time.
     pub(crate) fn flush_hot(&mut self, now: Now) {
+        loop {
+            self.say_what_is_due(now);
+            let mut is_done = true;
+            while let Some((partition, key)) = self.host.hot.owner.poll_woken() {
+                is_done = false;
+                if let Some(slot) = self.partitions.slot(partition) {
+                    self.partitions[slot].reconsider(&mut self.host, now, &key);
+                }
+            }
+            if is_done {
+                return;
+            }
+        }
+    }
+
+    fn say_what_is_due(&mut self, now: Now) {
         while let Some(shift) = self.host.visibility.poll_hot() {
             let name = self.name_of_read(&shift);
             self.host.hot.owner.take(shift, name);
@@ -224,10 +255,5 @@ impl<P: Protocol> NodeCore<P> {
         };
         owner.flush(now, &leads, session.direct_until_ns, outbox, counters);
         holder.forget_abandoned(now);
-        while let Some((partition, key)) = self.host.hot.owner.poll_woken() {
-            if let Some(slot) = self.partitions.slot(partition) {
-                self.partitions[slot].reconsider(&mut self.host, now, &key);
-            }
-        }
     }
 }

@@ -104,6 +104,12 @@ impl Owner {
         is_time
     }
 
+    /// Whether copies of a key are wanted, and what is shown of it is not known.
+    pub(crate) fn lacks(&self, partition: PartitionId, name: &Name, key: &[u8]) -> bool {
+        let is_known = || self.keys.get(&(partition, key.into())).is_some_and(|hot| hot.entry().is_some());
+        self.spreads.contains_key(name) && !is_known()
+    }
+
     /// Changes what is known of a key, which is looked at again at once.
     fn change(&mut self, key: &Key, change: impl FnOnce(&mut HotKey)) {
         let Some(hot) = self.keys.get_mut(key) else { return };
@@ -140,6 +146,16 @@ impl Owner {
         if stamp.is_some() && !self.keys.is_empty() {
             self.change(&(partition, key.into()), |hot| hot.note(stamp));
         }
+    }
+
+    /// A bug (H3): what is asked for is copied as if it was shown.
+    pub(crate) fn copy_undecided(&mut self, partition: PartitionId, key: &[u8], entry: &Entry<'_>) {
+        let mut bytes = Vec::new();
+        entry.append(&mut bytes);
+        self.change(&(partition, key.into()), |hot| {
+            hot.set_entry(Some(bytes.into()));
+            hot.unlock();
+        });
     }
 
     /// The switch says what it has counted of an instance, or that it has let go of it.
@@ -280,16 +296,19 @@ impl Owner {
         outbox: &mut Outbox,
         counters: &mut HotCounters,
     ) {
-        let mut takes_back = false;
-        while let Some((at_ns, _)) = self.looks.first()
-            && *at_ns <= now.boot_ns
-        {
-            let (_, key) = self.looks.pop_first().expect("there is one");
-            let has_lease = now.boot_ns < direct_until_ns;
-            takes_back |= self.look(now, &key, leads(key.0), has_lease, outbox, counters);
-        }
-        if takes_back {
-            self.take_back(counters);
+        let has_lease = now.boot_ns < direct_until_ns;
+        let mut takes_back = true;
+        while takes_back {
+            takes_back = false;
+            while let Some((at_ns, _)) = self.looks.first()
+                && *at_ns <= now.boot_ns
+            {
+                let (_, key) = self.looks.pop_first().expect("there is one");
+                takes_back |= self.look(now, &key, leads(key.0), has_lease, outbox, counters);
+            }
+            if takes_back {
+                self.take_back(counters);
+            }
         }
         self.leases.pulse(now, direct_until_ns, outbox);
     }
@@ -322,7 +341,7 @@ impl Owner {
             let close = HotClose { keyspace, digest, stamp: Stamp { instance, seen: 0 } };
             outbox.send(vring, |out| close.encode(out));
         }
-        let next_ns = hot.next_ns(wanted).max(now.boot_ns + 1);
+        let next_ns = hot.next_ns(now, wanted, may_copy);
         if hot.take_awaited() {
             self.woken.push(key.clone());
         }

@@ -28,6 +28,7 @@ pub(super) enum Event {
     Change,
     Keyspace,
     Reshape,
+    Hot,
 }
 
 /// An event that is about to happen, for those who wait for one.

@@ -118,8 +118,16 @@ impl Cluster {
             ..info.vrings(PORT_DEFAULT).into()
         };
         let (is_chain, order) = (info.chain, info.order());
-        let shape =
-            Shape { replicas, write_set, is_chain, partition_bits, order, migrates: false, keys_max: None };
+        let shape = Shape {
+            replicas,
+            write_set,
+            is_chain,
+            partition_bits,
+            order,
+            migrates: false,
+            keys_max: None,
+            is_hot: false,
+        };
         let life = Life { shape, known, is_there: true, quiet_since: None };
         self.created.by_number.insert(info.id, life);
         self.tally.count("keyspaces created");

@@ -10,6 +10,7 @@
 //!   streams      copying between nodes
 //!   controllers  the metadata service, its store, the switches' agents
 //!   keyspaces    that come and go; partitions: that are split and merged; places: of members, that others take
+//!   hot          hot entries in switches, and what nodes are told of them
 //!   mishaps      faults: drawn by chance, or done by a script
 //! ```
 //!
@@ -19,6 +20,7 @@ mod changes;
 mod clients;
 mod controllers;
 mod event;
+mod hot;
 mod instances;
 mod keyspaces;
 mod machines;
@@ -57,6 +59,7 @@ use crate::transcript::Names;
 use crate::watch::Watch;
 use controllers::{Controllers, Link};
 use event::Event;
+use hot::HotEntries;
 use nicekv_client::Coordination;
 use nicekv_dataplane::{Prefix, VringConfig, VringSet};
 use nicekv_metadata::Metadata;
@@ -74,6 +77,7 @@ const CLIENT_PORT: u16 = 40_000;
 const MILLISECOND_NS: u64 = 1_000_000;
 /// Tells what is drawn for this from what is drawn for everything else.
 const TURNS: u64 = 0x74_7572_6e73;
+const HOT: u64 = 0x686f_7420;
 const SLICES: u64 = 0x736c_6963_6573;
 
 /// See the module.
@@ -107,6 +111,7 @@ pub struct Cluster {
     reshapings: Reshapings,
     places: Places,
     migrations: Migrations,
+    hot: HotEntries,
     connections: BTreeMap<u64, Connection>,
     connections_made: u64,
     /// At this event the power is lost.
@@ -180,6 +185,7 @@ impl Cluster {
             reshapings: Reshapings::default(),
             places: Places::default(),
             migrations: Migrations::default(),
+            hot: HotEntries::new(seed ^ HOT),
             connections: BTreeMap::new(),
             connections_made: 0,
             power_loss_at: None,
@@ -213,6 +219,9 @@ impl Cluster {
         if self.faults.reshape_interval_ns > 0 {
             self.queue.at(self.faults.reshape_interval_ns, Event::Reshape);
         }
+        if self.scenario.hot_interval_ns > 0 {
+            self.queue.at(self.scenario.hot_interval_ns, Event::Hot);
+        }
         self.draw_power_loss();
     }
 
@@ -240,7 +249,13 @@ impl Cluster {
     pub fn tally(&self) -> Tally {
         let mut tally = self.tally.clone();
         let cores = self.nodes.iter().filter_map(|node| node.core.as_ref());
-        cores.for_each(|core| tally.add_counters(&core.status().counters));
+        for status in cores.map(nicekv_replication::Replica::status) {
+            tally.add_counters(&status.counters);
+            tally.count_many("gets answered by holders of copies", status.hot.answered);
+            tally.count_many("gets passed on by holders", status.hot.passed);
+            tally.count_many("ops that waited until copies were closed", status.hot.waits);
+            tally.count_many("times that leases of copies ran out", status.hot.revocations);
+        }
         let balancing = self.metadata().and_then(|metadata| metadata.status().balancing);
         tally
             .count_many("partitions divided otherwise by load", balancing.map_or(0, |it| it.divided_by_load));
@@ -321,9 +336,12 @@ impl Cluster {
             }
             Event::ClientTurn(client) => (Host::Client(*client), What::Turn),
             Event::MetadataTurn(_) => (Host::Metadata, What::Turn),
-            Event::MetadataStart | Event::Cut | Event::Change | Event::Keyspace | Event::Reshape => {
-                (Host::Metadata, What::Other)
-            }
+            Event::MetadataStart
+            | Event::Cut
+            | Event::Change
+            | Event::Keyspace
+            | Event::Reshape
+            | Event::Hot => (Host::Metadata, What::Other),
             Event::Persisted { .. } => (Host::Metadata, What::Disk),
             Event::InstanceTurn { instance, .. } => (Host::instance(*instance), What::Turn),
             Event::InstanceStart(instance) => (Host::instance(*instance), What::Other),
@@ -402,6 +420,7 @@ impl Cluster {
             Event::Change => self.draw_change(),
             Event::Keyspace => self.draw_keyspace(),
             Event::Reshape => self.draw_reshaping(),
+            Event::Hot => self.draw_hot(),
         }
     }
 }

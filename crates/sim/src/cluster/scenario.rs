@@ -39,6 +39,8 @@ pub struct Scenario {
     pub hides_sources: bool,
     /// Whether nodes' kernels answer gets.
     pub kernel_gets: bool,
+    /// Between two changes of the hot entries in switches; 0: there are none.
+    pub hot_interval_ns: u64,
     /// Who finds the node for a request to a chain.
     pub coordination: Coordination,
     /// How fast nodes discard what nobody needs: a slow one may be at it when it becomes a member again.

@@ -1,0 +1,75 @@
+//! Runs in which switches have hot entries, and nodes copies of keys that others own (H1 to H8). Which bugs those find: [`crate::plants`].
+//!
+//! Who changes the entries knows nothing of load: any keys, any nodes as holders, members too, at any time, and what is said of it to nodes may be lost. That is worse than
+//! any policy, and nothing but load depends on it.
+
+use crate::cluster::Scenario;
+use crate::faults::Faults;
+use crate::keyspace::{Key, Shape};
+use crate::random::Random;
+use nicekv_client::Coordination;
+use nicekv_wire::KeyOrder;
+
+const MILLISECOND_NS: u64 = 1_000_000;
+/// Chooses the seeds with hot keys, and what they are like.
+const HOT: u64 = 0x686f_7473;
+
+/// In a quarter of the seeds with primaries and one switch, or a tree of them, keys are hot.
+pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
+    let mut random = Random::new(!(seed ^ HOT));
+    let is_drawn = random.below(4) == 0;
+    let is_multicast = |shape: &Shape| !shape.is_quorum() && !shape.is_chain;
+    let has_one_way = !scenario.edges && (scenario.switch_count() == 1 || scenario.has_trunks());
+    if is_drawn && has_one_way && scenario.keyspaces.iter().any(is_multicast) {
+        let hot = scenario.keyspaces.iter_mut().filter(|shape| is_multicast(shape));
+        hot.for_each(|shape| *shape = shape.with_hot_keys());
+        scenario.hot_interval_ns = random.pick(&[5, 30, 200]) * MILLISECOND_NS;
+        scenario.coordination = Coordination::Switch;
+    }
+    scenario
+}
+
+/// The worlds in which bugs of hot keys are looked for, by their names. Without a bug nothing is to be found in them.
+pub const WORLDS: [(&str, fn(&mut Scenario)); 4] =
+    [("shared", shared), ("lossy", lossy), ("restless", restless), ("led by turns", led_by_turns)];
+
+/// Few keys that all ask for and change, at five nodes of which three are members.
+pub(crate) fn shared(scenario: &mut Scenario) {
+    (scenario.edges, scenario.hides_sources, scenario.switches) = (false, false, 1);
+    scenario.trunks = crate::trunks::Trunks::None;
+    (scenario.nodes, scenario.coordination) = (5, Coordination::Switch);
+    scenario.keyspaces = vec![Shape::multicast(3, 0).with_hot_keys()];
+    scenario.workload.keys = Key::of(0, KeyOrder::Hash, 2);
+    (scenario.workload.pause_ns_max, scenario.workload.window) = (2 * MILLISECOND_NS, 1);
+    (scenario.clients, scenario.workload.calls) = (4, 500);
+    (scenario.workload.expiring, scenario.workload.gets) = (0, 850_000);
+    scenario.kernel_gets = false;
+    scenario.hot_interval_ns = 40 * MILLISECOND_NS;
+}
+
+/// Most datagrams are lost, so that switches are asked in vain what they count.
+pub(crate) fn lossy(scenario: &mut Scenario) {
+    shared(scenario);
+    scenario.hot_interval_ns = 1_000 * MILLISECOND_NS;
+    scenario.faults = Faults { loss: 400_000, ..Faults::NONE };
+}
+
+/// Entries change all the time.
+pub(crate) fn restless(scenario: &mut Scenario) {
+    shared(scenario);
+    scenario.hot_interval_ns = 4 * MILLISECOND_NS;
+}
+
+/// Who leads changes often, while switches keep the entries.
+pub(crate) fn led_by_turns(scenario: &mut Scenario) {
+    shared(scenario);
+    scenario.hot_interval_ns = 1_000 * MILLISECOND_NS;
+    (scenario.workload.pause_ns_max, scenario.workload.calls) = (MILLISECOND_NS, 2_000);
+    scenario.faults = Faults {
+        pause: 1_000,
+        pause_max_ns: 300 * MILLISECOND_NS,
+        crash: 300,
+        downtime_max_ns: 200 * MILLISECOND_NS,
+        ..Faults::NONE
+    };
+}

@@ -1,0 +1,138 @@
+//! Hot entries in switches, which somebody changes who knows nothing of load, and says so to nodes.
+
+use super::Cluster;
+use super::event::Event;
+use super::seats::INSTANCES;
+use crate::network::Host;
+use crate::planted::Planted;
+use crate::random::Random;
+use nicekv_dataplane::{HostId, HotEntry, Plant};
+use nicekv_placement::match_digest;
+use nicekv_wire::hot::{HotAssign, HotConfirm, Stamp};
+use nicekv_wire::{KeyDigest, KeyspaceId};
+use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
+
+/// What is installed.
+#[derive(Clone, Debug)]
+struct Installed {
+    instance: u64,
+    switch: usize,
+    holders: Vec<usize>,
+}
+
+/// What was changed so far.
+#[derive(Clone)]
+pub(super) struct HotEntries {
+    random: Random,
+    /// The newest instance.
+    newest: u64,
+    installed: BTreeMap<(KeyspaceId, KeyDigest), Installed>,
+}
+
+impl HotEntries {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed), newest: 0, installed: BTreeMap::new() }
+    }
+}
+
+impl Cluster {
+    /// An entry comes, goes, or is told of once more.
+    pub(super) fn draw_hot(&mut self) {
+        let interval_ns = self.scenario.hot_interval_ns;
+        if self.faults_are_over() {
+            return;
+        }
+        let is_hot = |keyspace: u16| {
+            self.scenario.keyspaces.get(usize::from(keyspace)).is_some_and(|shape| shape.is_hot)
+        };
+        let keys = self.scenario.workload.keys.iter().filter(|key| is_hot(key.keyspace));
+        let names: Vec<(KeyspaceId, KeyDigest)> = keys
+            .map(|key| {
+                let order = self.shape(key.keyspace).order;
+                (KeyspaceId(key.keyspace), match_digest(order, &key.name))
+            })
+            .collect();
+        if let Some(name) = names.get(self.hot.random.below(names.len().max(1) as u64) as usize).copied() {
+            match self.hot.random.below(10) {
+                0..5 => self.install_hot(name),
+                5 | 6 => self.remove_hot(name),
+                7 | 8 => self.lie_for_holders(name),
+                _ => {}
+            }
+            self.tell_hot(name);
+        }
+        let pause_ns = self.hot.random.between(interval_ns / 4, interval_ns);
+        self.queue.after(pause_ns, Event::Hot);
+    }
+
+    /// Some nodes at a switch are holders from now on, with an instance of its own; what was there before makes room.
+    fn install_hot(&mut self, name: (KeyspaceId, KeyDigest)) {
+        self.remove_hot(name);
+        let switch = self.hot.random.below(self.switches.len() as u64) as usize;
+        let mut holders: Vec<usize> =
+            (0..self.nodes.len()).filter(|node| self.hangs_at(Host::Node(*node), switch)).collect();
+        let count = self.hot.random.between(1, 3) as usize;
+        while holders.len() > count {
+            holders.remove(self.hot.random.below(holders.len() as u64) as usize);
+        }
+        let is_reused = self.scenario.plant == Some(Planted::Switch(Plant::InstanceReused));
+        self.hot.newest += if is_reused { self.hot.newest.min(1) ^ 1 } else { 1 };
+        let instance = self.hot.newest;
+        let entry = HotEntry {
+            keyspace: name.0.0,
+            digest: name.1.0,
+            instance,
+            usual_turns: 1,
+            holders: holders.iter().map(|node| HostId(self.nodes[*node].id.0)).collect(),
+        };
+        // A switch without tables knows no nodes.
+        if self.switches[switch].change_hot(&[], &[entry]) {
+            self.tally.count("hot entries installed");
+            self.hot.installed.insert(name, Installed { instance, switch, holders });
+        }
+    }
+
+    /// The switch believes that holders have the newest copy.
+    fn lie_for_holders(&mut self, name: (KeyspaceId, KeyDigest)) {
+        if let Some(Installed { instance, switch, holders }) = self.hot.installed.get(&name).cloned() {
+            let to = self.clients[0].vring(name.0);
+            let (keyspace, digest) = name;
+            let seen = self.switches[switch].hot_seen(instance);
+            let confirm = HotConfirm { keyspace, digest, stamp: Stamp { instance, seen } };
+            for holder in holders {
+                let (mut bytes, from) = (Vec::new(), self.nodes[holder].address);
+                confirm.encode(&mut bytes);
+                self.send(Host::Node(holder), from, to, &bytes);
+            }
+        }
+    }
+
+    fn remove_hot(&mut self, name: (KeyspaceId, KeyDigest)) {
+        if let Some(installed) = self.hot.installed.remove(&name) {
+            self.switches[installed.switch].change_hot(&[installed.instance], &[]);
+        }
+    }
+
+    /// All nodes are told, by who speaks for the metadata service.
+    fn tell_hot(&mut self, name: (KeyspaceId, KeyDigest)) {
+        let installed = self.hot.installed.get(&name).cloned();
+        let holders = installed.iter().flat_map(|installed| &installed.holders);
+        let holders: Vec<SocketAddrV4> = holders.map(|node| self.nodes[*node].address).collect();
+        let instance = installed.map_or(self.hot.newest.max(1), |installed| installed.instance);
+        for node in 0..self.nodes.len() {
+            let Some(core) = &self.nodes[node].core else { continue };
+            let (keyspace, digest) = name;
+            let assign =
+                HotAssign { keyspace, digest, term: core.status().term, instance, holders: holders.clone() };
+            let (mut bytes, to) = (Vec::new(), self.nodes[node].address);
+            assign.encode(&mut bytes);
+            self.send(Host::Metadata, INSTANCES[0], to, &bytes);
+        }
+    }
+
+    /// Nothing is changed any more when all else is healed.
+    fn faults_are_over(&self) -> bool {
+        self.queue.now_ns() >= self.scenario.faults_end_ns
+    }
+}
