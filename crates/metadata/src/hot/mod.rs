@@ -18,7 +18,6 @@
 mod counts;
 mod owners;
 mod rack;
-mod settings;
 mod table;
 
 use alloc::collections::BTreeMap;
@@ -36,7 +35,6 @@ use crate::state::Wish;
 use owners::Owners;
 pub(crate) use rack::Rack;
 use rack::{Announcement, Common};
-pub use settings::{HotSettings, HotSettingsError};
 use table::Instances;
 
 /// Most announcements of a switch's entries at one tick: more would overrun the sockets of owners.

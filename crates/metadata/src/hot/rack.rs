@@ -23,8 +23,8 @@ use nicekv_wire::NodeId;
 
 use super::counts::{Counts, Period};
 use super::owners::Owners;
-use super::settings::HotSettings;
 use super::table::{Change, Instances, Table, Wanted};
+use crate::config::HotSettings;
 
 /// A question that was not answered for so long was lost.
 const PATIENCE_NS: u64 = 1_000_000_000;
