@@ -33,8 +33,8 @@ use crate::config::{Config, SwitchId, host_id, nanoseconds};
 use crate::leader::Metadata;
 use crate::state::Wish;
 use owners::Owners;
-pub(crate) use rack::Rack;
 use rack::{Announcement, Common};
+pub(crate) use rack::{Rack, Totals};
 use table::Instances;
 
 /// Most announcements of a switch's entries at one tick: more would overrun the sockets of owners.

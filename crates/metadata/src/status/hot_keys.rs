@@ -8,7 +8,7 @@ use nicekv_hotkeys::{HotKey, imbalance};
 
 use super::hot::{HotEntryStatus, HotStatus, HotSwitchStatus};
 use crate::config::{SwitchId, nanoseconds};
-use crate::hot::{HotKeys, Rack};
+use crate::hot::{HotKeys, Rack, Totals};
 use crate::leader::Metadata;
 
 impl Metadata {
@@ -30,7 +30,7 @@ impl Metadata {
         };
         let copies = || rack.table.values().map(|placed| placed.entry.holders.len());
         let (hot, all) = rack.last.requests;
-        let (periods, changes, refused) = rack.counted;
+        let Totals { periods, changes, refused } = rack.totals;
         HotSwitchStatus {
             switch: id.0,
             name: String::new(),
