@@ -96,7 +96,8 @@ impl KernelSwitch {
         };
         let contents = Contents::new(tables, &self.vrings, &given);
         self.write_slot(next & 1, contents).map_err(|error| platform("write the tables", &error))?;
-        self.settle_loads()?;
+        let hosts = self.installed.as_ref().map_or(&[][..], |tables| &tables.hosts);
+        self.hot.settle_loads(hosts, |port| self.ports.place(port))?;
         self.close_trunks(tables)?;
         self.put_in_force(next)?;
         self.open_trunks(tables)?;
@@ -119,9 +120,8 @@ impl KernelSwitch {
     }
 
     /// Returns when no packet is under way that has met an earlier generation than the one in force.
-    pub(crate) fn wait(&mut self) -> Result<(), BackendError> {
-        sys::update_batch(self.maps.fence.fd().as_fd(), &[(0, self.fenced.as_fd())])
-            .map_err(|error| platform("wait for the packets of the generation before", &error))?;
+    fn wait(&mut self) -> Result<(), BackendError> {
+        wait(&self.maps.fence, &self.fenced)?;
         self.is_quiet = true;
         Ok(())
     }
@@ -181,7 +181,7 @@ impl KernelSwitch {
         if !before.is_some_and(is_same) {
             self.write_hosts(slot, &contents.hosts, &contents.trunks)?;
             let (hosts, place) = (before.map(|before| &before.hosts[..]), |port| self.ports.place(port));
-            self.maps.hot.write_holders(slot, hosts, &contents.hosts, place)?;
+            self.hot.write_holders(slot, hosts, &contents.hosts, place)?;
         }
         self.slots[slot as usize] = Some(contents);
         Ok(())
@@ -241,6 +241,12 @@ impl KernelSwitch {
     fn activate(&mut self, generation: u32) -> Result<(), BackendError> {
         self.maps.active.set(0, generation, 0).map_err(|error| platform("flip the generation", &error))
     }
+}
+
+/// Returns when every program that was running has ended.
+pub(crate) fn wait(fence: &MapData, fenced: &OwnedFd) -> Result<(), BackendError> {
+    sys::update_batch(fence.fd().as_fd(), &[(0, fenced.as_fd())])
+        .map_err(|error| platform("wait for the programs that run", &error))
 }
 
 /// Removes the keys of a slot that is not in force.

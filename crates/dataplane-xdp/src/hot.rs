@@ -18,15 +18,16 @@ use nicekv_dataplane::{
     BackendError, HOST_CAPACITY, HOT_HOLDERS_MAX, Host, HostId, HostIndex, HostRole, HotChange, HotConfig,
     HotCount, HotEntry, HotReading, PORTS_MAX,
 };
-use nicekv_hotkeys::{Config, HotKey, Reading, STAGES_MAX, Slot, add_up, stage_seeds};
+use nicekv_hotkeys::{Config, HotKey, KEYS_MAX, Reading, STAGES_MAX, Slot, add_up, stage_seeds};
 use nicekv_wire::{KeyDigest, KeyspaceId};
 
 use crate::error::platform;
 use crate::layout::{self, BANKS, HOST_IDS, HotPipe, HotSlot, KEYSPACE_WORDS, KEYSPACES_OF_WORD};
-use crate::{KernelSwitch, sum, sys, take_data, take_map, write};
+use crate::maps::{sum, take_data, take_map, write};
+use crate::sys;
 
 /// The maps of `bpf/hot_maps.h`, by the same names.
-pub(crate) struct HotMaps {
+struct HotMaps {
     entries: HashMap<MapData, layout::HotKey, layout::HotEntry>,
     newest: Array<MapData, u64>,
     /// Set through `sys`.
@@ -39,15 +40,17 @@ pub(crate) struct HotMaps {
     loads: PerCpuArray<MapData, u64>,
 }
 
-/// What is in them, as far as the loader has put it there.
-#[derive(Debug)]
+/// The maps, and what the loader has put there.
 pub(crate) struct Hot {
+    maps: HotMaps,
     config: HotConfig,
     /// Once there is one.
     pipe: Option<(u32, u32, u64)>,
     bank: u32,
     entries: BTreeMap<(u16, [u8; 16]), HotEntry>,
     newest: u64,
+    /// No program looks at an entry that was removed.
+    is_quiet: bool,
     /// Of each port, when it was last asked.
     port_loads: Vec<u64>,
     /// At most as many as there are names of hosts.
@@ -55,7 +58,7 @@ pub(crate) struct Hot {
 }
 
 impl HotMaps {
-    pub(crate) fn take(programs: &mut Ebpf) -> Result<Self, MapError> {
+    fn take(programs: &mut Ebpf) -> Result<Self, MapError> {
         Ok(Self {
             entries: take_map(programs, "hot_entries")?.try_into()?,
             newest: take_map(programs, "hot_newest")?.try_into()?,
@@ -66,6 +69,52 @@ impl HotMaps {
             slots: take_data(programs, "hot_slots")?,
             dropped: take_map(programs, "hot_dropped")?.try_into()?,
             loads: take_map(programs, "hot_loads")?.try_into()?,
+        })
+    }
+
+    fn write_keyspaces(&self, keyspaces: &[u16]) -> Result<(), MapError> {
+        let mut words = vec![0_u64; KEYSPACE_WORDS as usize];
+        for keyspace in keyspaces.iter().copied().map(u32::from) {
+            words[(keyspace / KEYSPACES_OF_WORD) as usize] |= 1 << (keyspace % KEYSPACES_OF_WORD);
+        }
+        let keys: Vec<u32> = (0..KEYSPACE_WORDS).collect();
+        sys::update_elements(&self.keyspaces, &keys, &words).map_err(MapError::IoError)
+    }
+
+    /// What is in a bank in which nobody counts.
+    fn read_bank(&mut self, bank: u32, slots: u32) -> Result<Reading, MapError> {
+        let first = bank * KEYS_MAX;
+        let found: Vec<HotSlot> =
+            sys::lookup_per_cpu(&self.slots, first, slots).map_err(MapError::IoError)?;
+        let slot = |slot: &HotSlot| Slot {
+            key: HotKey {
+                keyspace: KeyspaceId(slot.keyspace as u16),
+                digest: KeyDigest((u128::from(slot.high) << 64 | u128::from(slot.low)).to_be_bytes()),
+            },
+            count: slot.count,
+        };
+        Ok(Reading { counts: add_up(found.iter().map(slot)), dropped: sum(&self.dropped, bank)? })
+    }
+
+    fn empty_bank(&mut self, bank: u32, slots: u32) -> Result<(), MapError> {
+        let first = bank * KEYS_MAX;
+        sys::empty_per_cpu::<HotSlot>(&self.slots, first, slots).map_err(MapError::IoError)?;
+        write(&mut self.dropped, bank, 0)
+    }
+}
+
+impl Hot {
+    pub(crate) fn take(programs: &mut Ebpf) -> Result<Self, MapError> {
+        Ok(Self {
+            maps: HotMaps::take(programs)?,
+            config: HotConfig::default(),
+            pipe: None,
+            bank: 0,
+            entries: BTreeMap::new(),
+            newest: 0,
+            is_quiet: true,
+            port_loads: vec![0; PORTS_MAX],
+            loads: BTreeMap::new(),
         })
     }
 
@@ -84,156 +133,130 @@ impl HotMaps {
         ports.extend(nodes(hosts).map(|host| (host.id.0.into(), place(host.port) + 1)));
         let keys: Vec<u32> = ports.keys().map(|id| slot * HOST_IDS + id).collect();
         let ports: Vec<u32> = ports.into_values().collect();
-        sys::update_elements(&self.holders, &keys, &ports).map_err(MapError::IoError)
+        sys::update_elements(&self.maps.holders, &keys, &ports).map_err(MapError::IoError)
     }
 
-    fn write_keyspaces(&self, keyspaces: &[u16]) -> Result<(), MapError> {
-        let mut words = vec![0_u64; KEYSPACE_WORDS as usize];
-        for keyspace in keyspaces.iter().copied().map(u32::from) {
-            words[(keyspace / KEYSPACES_OF_WORD) as usize] |= 1 << (keyspace % KEYSPACES_OF_WORD);
-        }
-        let keys: Vec<u32> = (0..KEYSPACE_WORDS).collect();
-        sys::update_elements(&self.keyspaces, &keys, &words).map_err(MapError::IoError)
-    }
-
-    /// What is in a bank in which nobody counts.
-    fn read_bank(&mut self, bank: u32, slots: u32) -> Result<Reading, MapError> {
-        let first = bank * nicekv_hotkeys::KEYS_MAX;
-        let found: Vec<HotSlot> =
-            sys::lookup_per_cpu(&self.slots, first, slots).map_err(MapError::IoError)?;
-        let slot = |slot: &HotSlot| Slot {
-            key: HotKey {
-                keyspace: KeyspaceId(slot.keyspace as u16),
-                digest: KeyDigest((u128::from(slot.high) << 64 | u128::from(slot.low)).to_be_bytes()),
-            },
-            count: slot.count,
-        };
-        Ok(Reading { counts: add_up(found.iter().map(slot)), dropped: sum(&self.dropped, bank)? })
-    }
-
-    fn empty_bank(&mut self, bank: u32, slots: u32) -> Result<(), MapError> {
-        let first = bank * nicekv_hotkeys::KEYS_MAX;
-        sys::empty_per_cpu::<HotSlot>(&self.slots, first, slots).map_err(MapError::IoError)?;
-        write(&mut self.dropped, bank, 0)
-    }
-}
-
-impl Default for Hot {
-    fn default() -> Self {
-        Self {
-            config: HotConfig::default(),
-            pipe: None,
-            bank: 0,
-            entries: BTreeMap::new(),
-            newest: 0,
-            port_loads: vec![0; PORTS_MAX],
-            loads: BTreeMap::new(),
-        }
-    }
-}
-
-impl KernelSwitch {
-    pub(crate) fn configure_hot(&mut self, config: &HotConfig) -> Result<(), BackendError> {
+    /// `wait`: until every program that was running has ended.
+    pub(crate) fn configure(
+        &mut self,
+        config: &HotConfig,
+        wait: impl Fn() -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
         config.check()?;
-        if self.hot.pipe != Some(config.pipe()) {
-            self.shape_pipe(config)?;
+        if self.pipe != Some(config.pipe()) {
+            self.shape_pipe(config, wait)?;
         }
-        if self.hot.config.keyspaces != config.keyspaces {
+        if self.config.keyspaces != config.keyspaces {
             self.maps
-                .hot
                 .write_keyspaces(&config.keyspaces)
                 .map_err(|error| platform("write which keyspaces spread their hot keys", &error))?;
         }
-        self.hot.config = config.clone();
+        self.config = config.clone();
         Ok(())
     }
 
     /// Puts an empty HashPipe of another shape in the place of the one that is there.
-    fn shape_pipe(&mut self, config: &HotConfig) -> Result<(), BackendError> {
+    fn shape_pipe(
+        &mut self,
+        config: &HotConfig,
+        wait: impl Fn() -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
         let failed = |error: MapError| platform("shape the HashPipe", &error);
-        self.maps.hot.pipe.set(0, HotPipe::default(), 0).map_err(failed)?;
-        self.wait()?;
-        if let Some((slots, ..)) = self.hot.pipe.take() {
-            (0..BANKS).try_for_each(|bank| self.maps.hot.empty_bank(bank, slots)).map_err(failed)?;
-        }
+        self.maps.pipe.set(0, HotPipe::default(), 0).map_err(failed)?;
+        wait()?;
+        // After an error nobody knows what is where.
+        let slots = self.pipe.take().map_or(KEYS_MAX, |(slots, ..)| slots);
+        (0..BANKS).try_for_each(|bank| self.maps.empty_bank(bank, slots)).map_err(failed)?;
         let shape = Config { keys_max: config.keys_max, stages: config.stages, ..Config::default() };
         let mut pipe =
             HotPipe { stages: config.stages, stage_slots: shape.stage_slots(), ..HotPipe::default() };
         let seeds = stage_seeds(config.stages.min(STAGES_MAX), config.seed);
         pipe.seeds.iter_mut().zip(seeds).for_each(|(place, seed)| *place = seed);
-        self.maps.hot.pipe.set(0, pipe, 0).map_err(failed)?;
-        self.hot.pipe = Some(config.pipe());
+        self.maps.pipe.set(0, pipe, 0).map_err(failed)?;
+        self.pipe = Some(config.pipe());
         Ok(())
     }
 
-    pub(crate) fn change_hot_entries(
+    /// `hosts`: those of the tables in force; `wait` as above.
+    pub(crate) fn change(
         &mut self,
         clear: bool,
         removed: &[u64],
         set: &[HotEntry],
+        hosts: Option<&HostIndex>,
+        wait: impl Fn() -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
-        let hosts = self.installed.as_ref().map(|tables| HostIndex::new(&tables.hosts, &tables.trunks));
-        let is_there = |entry: &HotEntry| self.hot.entries.get(&entry.key()) == Some(entry);
-        let entries = &self.hot.entries;
-        let change = HotChange::new(self.hot.newest, clear, removed, set, is_there);
+        let is_there = |entry: &HotEntry| self.entries.get(&entry.key()) == Some(entry);
+        let entries = &self.entries;
+        let change = HotChange::new(self.newest, clear, removed, set, is_there);
         let mut going = change.going(entries.values());
         let has = |key: &_| entries.contains_key(key);
-        let change = change.validated((entries.len(), &going), has, hosts.as_ref())?;
-        self.hot.newest = change.newest;
+        let change = change.validated((entries.len(), &going), has, hosts)?;
+        self.newest = change.newest;
         going.extend(
-            change.added.iter().map(|entry| entry.key()).filter(|key| self.hot.entries.contains_key(key)),
+            change.added.iter().map(|entry| entry.key()).filter(|key| self.entries.contains_key(key)),
         );
         for key in &going {
-            let removed = self.maps.hot.entries.remove(&in_map(key));
+            let removed = self.maps.entries.remove(&in_map(key));
             removed.map_err(|error| platform("remove a hot entry", &error))?;
-            self.hot.entries.remove(key);
+            self.entries.remove(key);
+            self.is_quiet = false;
         }
-        if !going.is_empty() {
-            self.wait()?;
+        if !self.is_quiet {
+            wait()?;
+            self.is_quiet = true;
         }
         // Of two for the same key the later one stays.
         let added: BTreeMap<_, _> = change.added.iter().map(|entry| (entry.key(), *entry)).collect();
         for (key, entry) in added {
-            let installed = self.maps.hot.entries.insert(in_map(&key), fresh(entry), 0);
+            let installed = self.maps.entries.insert(in_map(&key), fresh(entry), 0);
             installed.map_err(|error| platform("install a hot entry", &error))?;
-            self.hot.entries.insert(key, entry.clone());
+            self.entries.insert(key, entry.clone());
         }
-        let raised = self.maps.hot.newest.set(0, change.newest, 0);
+        let raised = self.maps.newest.set(0, change.newest, 0);
         raised.map_err(|error| platform("say which instance is the newest", &error))
     }
 
-    pub(crate) fn take_hot_reading(&mut self) -> Result<HotReading, BackendError> {
+    /// `place`: of a port, among those of the maps.
+    pub(crate) fn read(
+        &mut self,
+        hosts: &[Host],
+        place: impl Fn(u16) -> u32,
+        wait: impl Fn() -> Result<(), BackendError>,
+    ) -> Result<HotReading, BackendError> {
         let failed = |error: MapError| platform("read what was counted of hot keys", &error);
-        let mut reading = HotReading { newest: self.hot.newest, ..HotReading::default() };
-        for (key, entry) in &self.hot.entries {
-            let requests = self.maps.hot.entries.get(&in_map(key), 0).map_err(failed)?.requests;
+        let mut reading = HotReading { newest: self.newest, ..HotReading::default() };
+        for (key, entry) in &self.entries {
+            let requests = self.maps.entries.get(&in_map(key), 0).map_err(failed)?.requests;
             reading.entries.push(HotCount { instance: entry.instance, requests });
         }
         reading.entries.sort_unstable_by_key(|count| count.instance);
-        self.settle_loads()?;
-        let hosts = self.installed.as_ref().map_or(&[][..], |tables| &tables.hosts);
-        let load = |host: &Host| (host.id, self.hot.loads.get(&host.id).copied().unwrap_or(0));
+        self.settle_loads(hosts, place)?;
+        let load = |host: &Host| (host.id, self.loads.get(&host.id).copied().unwrap_or(0));
         reading.loads = nodes(hosts).map(load).collect();
         reading.loads.sort_unstable();
-        let Some((slots, ..)) = self.hot.pipe else { return Ok(reading) };
-        let counted = self.hot.bank;
-        self.maps.hot.bank.set(0, (counted + 1) % BANKS, 0).map_err(failed)?;
-        self.hot.bank = (counted + 1) % BANKS;
-        self.wait()?;
-        let pipe = self.maps.hot.read_bank(counted, slots).map_err(failed)?;
-        self.maps.hot.empty_bank(counted, slots).map_err(failed)?;
-        Ok(reading.with_candidates(&pipe, self.hot.config.keys_max))
+        let Some((slots, ..)) = self.pipe else { return Ok(reading) };
+        let counted = self.bank;
+        self.maps.bank.set(0, (counted + 1) % BANKS, 0).map_err(failed)?;
+        self.bank = (counted + 1) % BANKS;
+        wait()?;
+        let pipe = self.maps.read_bank(counted, slots).map_err(failed)?;
+        self.maps.empty_bank(counted, slots).map_err(failed)?;
+        Ok(reading.with_candidates(&pipe, self.config.keys_max))
     }
 
     /// What ports have counted since they were last asked belongs to the nodes that are there: before others are, and when somebody asks.
-    pub(crate) fn settle_loads(&mut self) -> Result<(), BackendError> {
-        let hosts = self.installed.as_ref().map_or(&[][..], |tables| &tables.hosts);
+    pub(crate) fn settle_loads(
+        &mut self,
+        hosts: &[Host],
+        place: impl Fn(u16) -> u32,
+    ) -> Result<(), BackendError> {
         for host in nodes(hosts) {
-            let place = self.ports.place(host.port);
-            let counted = sum(&self.maps.hot.loads, place)
-                .map_err(|error| platform("read the loads of ports", &error))?;
-            let before = std::mem::replace(&mut self.hot.port_loads[place as usize], counted);
-            *self.hot.loads.entry(host.id).or_default() += counted - before;
+            let place = place(host.port);
+            let counted =
+                sum(&self.maps.loads, place).map_err(|error| platform("read the loads of ports", &error))?;
+            let before = std::mem::replace(&mut self.port_loads[place as usize], counted);
+            *self.loads.entry(host.id).or_default() += counted - before;
         }
         Ok(())
     }

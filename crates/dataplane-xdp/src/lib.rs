@@ -43,6 +43,7 @@ mod hook;
 mod hot;
 mod interface;
 mod layout;
+mod maps;
 mod places;
 mod slots;
 mod sys;
@@ -55,24 +56,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use aya::maps::{Array, DevMap, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuValues};
+use aya::maps::{Array, DevMap, HashMap, MapData, MapError, PerCpuArray, PerCpuValues};
 use aya::programs::ProgramFd;
 use aya::{Ebpf, EbpfLoader};
 use nicekv_dataplane::{
-    Backend, BackendError, Counter, Counters, EntryRequests, HotConfig, HotEntry, HotReading, Match,
-    Register, TABLE_COUNT, Table, TableError, TableSet, TableStatus, TableUpdate, VringSet,
+    Backend, BackendError, Counter, Counters, EntryRequests, HostIndex, HotConfig, HotEntry, HotReading,
+    Match, Register, TABLE_COUNT, Table, TableError, TableSet, TableStatus, TableUpdate, VringSet,
 };
 
 use contents::Contents;
 pub use error::XdpError;
 use error::{KERNEL_ADVICE, platform};
 pub use hook::Hook;
-use hot::{Hot, HotMaps};
+use hot::Hot;
 pub use layout::c_header;
 use layout::{
     Cable, Config, EgressHost, GROUP_SLOTS, Group, HITS_BLOCK, HITS_BLOCKS, Hits, Mac, Place, Records,
     Server, ServerKey, StationKey, Vnodes, VringPair,
 };
+use maps::{sum, take_data, take_map, write};
 use places::Places;
 use slots::Slots;
 
@@ -167,7 +169,6 @@ struct Maps {
     macs: HashMap<MapData, Mac, u32>,
     counters: PerCpuArray<MapData, u64>,
     hits: PerCpuArray<MapData, Hits>,
-    hot: HotMaps,
 }
 
 impl KernelSwitch {
@@ -202,6 +203,8 @@ impl KernelSwitch {
             .map_err(|error| XdpError::new("load the object", &error, KERNEL_ADVICE))?;
         let maps = Maps::take(&mut programs)
             .map_err(|error| XdpError::new("open the maps of the object", &error, KERNEL_ADVICE))?;
+        let hot = Hot::take(&mut programs)
+            .map_err(|error| XdpError::new("open the maps of hot keys", &error, KERNEL_ADVICE))?;
         let fenced = generation::fenced();
         let fenced = fenced.map_err(|error| XdpError::new("make a fence", &error, KERNEL_ADVICE))?;
         let contents = Contents::empty(&vrings);
@@ -218,7 +221,7 @@ impl KernelSwitch {
             fenced,
             is_quiet: true,
             installed: None,
-            hot: Hot::default(),
+            hot,
             programs,
         };
         switch.attach()?;
@@ -329,15 +332,19 @@ impl Backend for KernelSwitch {
     }
 
     fn set_hot(&mut self, config: &HotConfig) -> Result<(), BackendError> {
-        self.configure_hot(config)
+        self.hot.configure(config, || generation::wait(&self.maps.fence, &self.fenced))
     }
 
     fn change_hot(&mut self, clear: bool, removed: &[u64], set: &[HotEntry]) -> Result<(), BackendError> {
-        self.change_hot_entries(clear, removed, set)
+        let hosts = self.installed.as_ref().map(|tables| HostIndex::new(&tables.hosts, &tables.trunks));
+        let wait = || generation::wait(&self.maps.fence, &self.fenced);
+        self.hot.change(clear, removed, set, hosts.as_ref(), wait)
     }
 
     fn read_hot(&mut self) -> Result<HotReading, BackendError> {
-        self.take_hot_reading()
+        let hosts = self.installed.as_ref().map_or(&[][..], |tables| &tables.hosts);
+        let wait = || generation::wait(&self.maps.fence, &self.fenced);
+        self.hot.read(hosts, |port| self.ports.place(port), wait)
     }
 
     fn counters(&self) -> Result<Counters, BackendError> {
@@ -373,19 +380,7 @@ impl Maps {
             macs: take_map(programs, "macs")?.try_into()?,
             counters: take_map(programs, "counters")?.try_into()?,
             hits: take_map(programs, "hits")?.try_into()?,
-            hot: HotMaps::take(programs)?,
         })
-    }
-}
-
-fn take_map(programs: &mut Ebpf, name: &str) -> Result<Map, MapError> {
-    programs.take_map(name).ok_or_else(|| MapError::InvalidName { name: name.into() })
-}
-
-fn take_data(programs: &mut Ebpf, name: &str) -> Result<MapData, MapError> {
-    match take_map(programs, name)? {
-        Map::ArrayOfMaps(data) | Map::Array(data) | Map::PerCpuArray(data) => Ok(data),
-        _ => Err(MapError::InvalidName { name: name.into() }),
     }
 }
 
@@ -405,16 +400,4 @@ fn config(vrings: &VringSet, router_mac: [u8; 6]) -> Config {
         }
     }
     config
-}
-
-fn sum(map: &PerCpuArray<MapData, u64>, index: u32) -> Result<u64, MapError> {
-    Ok(map.get(&index, 0)?.iter().sum())
-}
-
-/// Processors add to values of their own: the first one gets all of it.
-fn write(map: &mut PerCpuArray<MapData, u64>, index: u32, value: u64) -> Result<(), MapError> {
-    let processors = aya::util::nr_cpus().map_err(|(_, error)| MapError::IoError(error))?;
-    let mut values = vec![0; processors];
-    values[0] = value;
-    map.set(index, PerCpuValues::try_from(values).expect("one value per processor"), 0)
 }

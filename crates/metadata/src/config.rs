@@ -1,5 +1,7 @@
 //! What the operator decides.
 
+mod hot;
+
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,7 +14,7 @@ use nicekv_wire::{Duration, NodeId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::hot::{HotSettings, HotSettingsError};
+pub use hot::{HotSettings, HotSettingsError};
 
 /// Most storage nodes.
 pub const NODES_MAX: usize = 256;

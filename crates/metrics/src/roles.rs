@@ -6,7 +6,7 @@ use nicekv_dataplane::Counter;
 use nicekv_gateway::{GatewayMonitor, GatewayObservation};
 use nicekv_kernel_gets::OUTCOMES;
 use nicekv_metadata::{NodeState, ReshapingPhase, Status};
-use nicekv_node::Standing;
+use nicekv_node::{HotCounters, Standing};
 use nicekv_runtime::metadata::{MetadataInquirer, MetadataObservation};
 use nicekv_runtime::node::{NodeInquirer, NodeObservation};
 use nicekv_runtime::{DatagramCounters, SwitchInquirer, SwitchObservation};
@@ -116,6 +116,7 @@ fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
     ] {
         samples.set(metric, &[name], value);
     }
+    observe_hot_of_node(samples, name, &status.hot);
     samples.set_durations(&NODE_PUTS, &[name, "forced"], &status.puts.forced);
     samples.set_durations(&NODE_PUTS, &[name, "decided"], &status.puts.decided);
     if let Some(log) = log {
@@ -131,6 +132,15 @@ fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
     }
     for (outcome, count) in outcomes(datagrams) {
         samples.set(&NODE_DATAGRAMS, &[name, outcome], count);
+    }
+}
+
+fn observe_hot_of_node(samples: &mut Samples, name: &str, hot: &HotCounters) {
+    samples.set(&NODE_HOT_COPIES, &[name], hot.copies);
+    samples.set(&NODE_HOT_WAITS, &[name], hot.waits);
+    samples.set(&NODE_HOT_REVOCATIONS, &[name], hot.revocations);
+    for (outcome, count) in [("answered", hot.answered), ("passed", hot.passed), ("unknown", hot.unknown)] {
+        samples.set(&NODE_HOT_GETS, &[name, outcome], count);
     }
 }
 

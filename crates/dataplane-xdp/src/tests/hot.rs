@@ -2,11 +2,12 @@
 
 use std::cell::RefCell;
 use std::mem::offset_of;
+use std::time::Duration;
 
 use nicekv_dataplane::fixtures::hot::{self, KEYSPACE, Plane};
 use nicekv_dataplane::fixtures::{PORTS, ROUTER_MAC, frames, host, tables, trunks, verdict_of, vrings};
 use nicekv_dataplane::{
-    Backend as _, Counter, HostId, HostRole, HotConfig, HotEntry, Output, Pipeline, TableSet,
+    Backend as _, Counter, HostId, HostRole, HotConfig, HotEntry, Output, Pipeline, Table, TableSet,
 };
 use nicekv_wire::hot::Stamp;
 use nicekv_wire::route::leave_room_for_stamp;
@@ -222,5 +223,57 @@ fn the_model_and_the_kernel_agree_on_hot_keys() {
                 assert!(counted.get(counter) > 10, "{} is {}", counter.name(), counted.get(counter));
             }
         }
+    });
+}
+
+/// Two processors, if there are as many, while the banks are turned all the time.
+#[test]
+fn no_count_is_lost_while_it_is_read() {
+    const SENT: u16 = 20_000;
+    at_both("no_count_is_lost_while_it_is_read", |hook| {
+        let mut lab = Lab::new(OBJECT, hook);
+        lab.xdp.install(&tables()).unwrap();
+        let config = HotConfig { keyspaces: vec![KEYSPACE], keys_max: 24, stages: 3, seed: 11 };
+        lab.xdp.set_hot(&config).unwrap();
+        let entry =
+            HotEntry { keyspace: KEYSPACE, digest: digest(0), instance: 1, usual_turns: 1, holders: vec![] };
+        lab.xdp.change_hot(false, &[], &[entry]).unwrap();
+        let Lab { network, xdp, .. } = &mut lab;
+        let routed = |xdp: &KernelSwitch| xdp.counters().unwrap().get(Counter::Hits(Table::Unicast));
+        let (mut counted, mut readings) = (0, 0);
+        let mut read = |xdp: &mut KernelSwitch| {
+            let reading = xdp.read_hot().unwrap();
+            counted +=
+                reading.dropped + reading.candidates.iter().map(|candidate| candidate.count).sum::<u64>();
+            readings += 1;
+            (reading, counted)
+        };
+        std::thread::scope(|scope| {
+            let sends = |port: u16| {
+                let station = &network.stations[usize::from(port)];
+                move || {
+                    for number in 0..SENT {
+                        let payload = frames::message(Opcode::Get, b"and something behind");
+                        let payload = of_key(payload, KEYSPACE, digest((number % 40) as u8));
+                        let sent = frames::Udp { payload, ..frames::Udp::request([10, 10, 0, 7]) };
+                        station.send(&frames::Udp { source: [10, 0, 20, port as u8], ..sent }.build());
+                    }
+                }
+            };
+            let senders = [0, 4].map(|port| scope.spawn(sends(port)));
+            while senders.iter().any(|sender| !sender.is_finished()) {
+                read(xdp);
+            }
+        });
+        // What was under way comes to an end.
+        let mut before = 0;
+        while before != routed(xdp) {
+            before = routed(xdp);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let (reading, candidates) = read(xdp);
+        let loads: u64 = reading.loads.iter().map(|(_, load)| load).sum();
+        assert_eq!((reading.entries[0].requests + candidates, loads), (before, before));
+        assert!(before > u64::from(SENT) / 10 && readings > 5, "{before} were routed, {readings} readings");
     });
 }

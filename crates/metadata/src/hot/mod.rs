@@ -18,7 +18,6 @@
 mod counts;
 mod owners;
 mod rack;
-mod settings;
 mod table;
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -34,9 +33,8 @@ use crate::config::{Config, SwitchId, host_id, nanoseconds};
 use crate::leader::Metadata;
 use crate::state::{Partition, Wish};
 use owners::Owners;
-pub(crate) use rack::Rack;
 use rack::{Announcement, Common};
-pub use settings::{HotSettings, HotSettingsError};
+pub(crate) use rack::{Rack, Totals};
 use table::Instances;
 
 /// Most announcements of a switch's entries at one tick: more would overrun the sockets of owners.

@@ -23,8 +23,8 @@ use nicekv_wire::NodeId;
 
 use super::counts::{Counts, Period};
 use super::owners::Owners;
-use super::settings::HotSettings;
 use super::table::{Change, Instances, Table, Wanted};
+use crate::config::HotSettings;
 
 /// A question that was not answered for so long was lost.
 const PATIENCE_NS: u64 = 1_000_000_000;
@@ -62,6 +62,17 @@ pub(crate) struct LastPeriod {
     pub(crate) hottest: Vec<(HotKey, u64)>,
 }
 
+/// What was done since this leader began, for operators.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    /// Periods that were planned for.
+    pub(crate) periods: u64,
+    /// Entries that the switch has installed, changed or removed.
+    pub(crate) changes: u64,
+    /// Keys that it has counted and that are nobody's.
+    pub(crate) refused: u64,
+}
+
 /// Hot keys of which status speaks one by one.
 const SHOWN_MAX: usize = 16;
 
@@ -93,8 +104,7 @@ pub(crate) struct Rack {
     partings: VecDeque<(Announcement, u8)>,
     /// Those of them that are due.
     due_partings: usize,
-    /// Periods, changes of entries that the switch has made, and requests for what is nobody's key.
-    pub(crate) counted: (u64, u64, u64),
+    pub(crate) totals: Totals,
     pub(crate) last: LastPeriod,
 }
 
@@ -128,7 +138,7 @@ impl Rack {
             due: VecDeque::new(),
             partings: VecDeque::new(),
             due_partings: 0,
-            counted: (0, 0, 0),
+            totals: Totals::default(),
             last: LastPeriod::default(),
         }
     }
@@ -221,7 +231,7 @@ impl Rack {
                 self.failure = None;
             }
             (ControlReply::HotChanged { .. }, Asked::Clear) => {
-                (self.is_clear, self.may_differ) = (true, true)
+                (self.is_clear, self.may_differ) = (true, true);
             }
             (ControlReply::HotChanged { newest, .. }, Asked::Change) => {
                 let change = self.change.take_if(|change| change.newest() <= *newest);
@@ -237,7 +247,7 @@ impl Rack {
 
     /// The switch has made the change: owners are told.
     fn adopt(&mut self, change: Change) {
-        self.counted.1 += change.len() as u64;
+        self.totals.changes += change.len() as u64;
         self.may_differ = true;
         for (key, _) in change.removed {
             if let Some(gone) = self.table.remove(&key).filter(|gone| !gone.entry.holders.is_empty()) {
@@ -334,8 +344,8 @@ impl Rack {
         (self.wanted, self.may_differ) = (wanted.collect(), true);
         self.state = plan.state;
         let is_nobodys = |(key, _): &&(HotKey, u64)| owners.find(key).is_none();
-        self.counted.0 += 1;
-        self.counted.2 += period.candidates.iter().filter(is_nobodys).count() as u64;
+        self.totals.periods += 1;
+        self.totals.refused += period.candidates.iter().filter(is_nobodys).count() as u64;
         self.note(period, &loads);
         self.repeat();
     }

@@ -3,6 +3,7 @@
 mod chains;
 mod control_plane;
 mod hot;
+mod hot_keys;
 mod info;
 mod migration;
 mod migrations;

@@ -330,7 +330,7 @@ pub(crate) fn of_gateway(before: Option<&GatewayObservation>, now: &GatewayObser
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nicekv_node::{Counters, Latest, PutStages, Stranger};
+    use nicekv_node::{Counters, HotCounters, Latest, PutStages, Stranger};
     use nicekv_wire::{ClientId, Epoch, NodeId, PartitionId, Term};
 
     fn replica(epoch: u32, standing: Standing, leads: bool) -> NodePartition {
@@ -353,6 +353,7 @@ mod tests {
             counters: Counters::default(),
             puts: PutStages::default(),
             latest: Latest::default(),
+            hot: HotCounters::default(),
             partitions: vec![partition],
         }
     }

@@ -26,7 +26,7 @@ pub(crate) struct Load {
 }
 
 /// So that a failed assertion does not leave writers behind that nobody stops.
-struct StopOnDrop<'a>(&'a AtomicBool);
+pub(crate) struct StopOnDrop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {

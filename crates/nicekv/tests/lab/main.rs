@@ -6,6 +6,7 @@ mod etcd;
 mod faults;
 #[path = "../../../lab/tests/lab/fixture.rs"]
 mod fixture;
+mod hot;
 mod kernel_gets;
 mod keyspaces;
 mod load;

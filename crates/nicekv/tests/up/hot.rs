@@ -9,6 +9,15 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// So that a failed assertion does not leave readers behind that nobody ends.
+struct EndOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Operators see who has copies.
 fn is_shown(scratch: &Path) {
     let run = |arguments: &[&str]| outcome(nicekv(scratch, arguments));
@@ -42,6 +51,7 @@ fn gets_of_a_hot_key_go_to_other_nodes_too_and_see_every_write() {
     };
     assert_eq!(connect().call(&["SET", "color", "0"]), "+OK");
     std::thread::scope(|scope| {
+        let _end = EndOnDrop(&ended);
         for _ in 0..4 {
             let (mut redis, ended) = (connect(), &ended);
             scope.spawn(move || {
@@ -70,7 +80,6 @@ fn gets_of_a_hot_key_go_to_other_nodes_too_and_see_every_write() {
             );
         }
         is_shown(scratch.path());
-        ended.store(true, Ordering::Relaxed);
     });
     while hot()["entries"].as_u64() != Some(0) {
         assert!(Instant::now() < until + PATIENCE, "it is cold: {}", hot());

@@ -1,0 +1,99 @@
+//! A hot key is spread by the switch in the kernel, its owner dies, and no get ever sees less than what was acknowledged before.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::fixture::LabUnderTest;
+use crate::load::{Redis, StopOnDrop};
+use crate::{PATIENCE, POLL_PAUSE, as_root, status, succeeds};
+
+const KEY: &str = "color";
+const READERS: usize = 4;
+/// What is written with nobody in between.
+const WRITES: usize = 200;
+
+fn connect(lab: &LabUnderTest, client: usize) -> Redis {
+    let mut redis = Redis::on(lab, &format!("client-{client}"));
+    assert_eq!(redis.ask(&["SELECT", "1"]), Ok("OK".into()));
+    redis
+}
+
+/// The hot key as the metadata service shows it.
+fn shown(lab: &LabUnderTest) -> Value {
+    status(lab)["hot"]["switches"][0]["keys"][0].clone()
+}
+
+/// Asks without a pause until it is stopped; what it reads never goes back.
+fn read(lab: &LabUnderTest, client: usize, stopped: &AtomicBool) {
+    let (mut redis, mut last) = (connect(lab, client), 0);
+    while !stopped.load(Ordering::Relaxed) {
+        // While the key has no primary its gets fail.
+        let Ok(value) = redis.ask(&["GET", KEY]) else { continue };
+        let value: usize = value.parse().unwrap();
+        assert!(value >= last, "{value} after {last}");
+        last = value;
+    }
+}
+
+/// Each write is seen by a get that begins after it.
+fn write(redis: &mut Redis, next: &mut usize) {
+    for _ in 0..WRITES {
+        let value = next.to_string();
+        assert_eq!(redis.ask(&["SET", KEY, &value]), Ok("OK".into()));
+        assert_eq!(redis.ask(&["GET", KEY]), Ok(value));
+        *next += 1;
+    }
+}
+
+#[track_caller]
+fn wait_for_key(lab: &LabUnderTest, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let key = shown(lab);
+        if holds(&key) {
+            return key;
+        }
+        assert!(began.elapsed() < PATIENCE, "{what}: {}", status(lab)["hot"]);
+        std::thread::sleep(POLL_PAUSE);
+    }
+}
+
+#[test]
+fn a_hot_key_is_spread_by_the_kernel_and_outlives_its_owner() {
+    as_root("a_hot_key_is_spread_by_the_kernel_and_outlives_its_owner", || {
+        let keyspace = ["--keyspace", "carts=balancing=hot"];
+        let cluster = ["--nodes", "6", "--clients", "2", "--engine", "memory"];
+        let lab = LabUnderTest::up("hot", &[&cluster[..], &keyspace].concat());
+        let (mut redis, mut next, stopped) = (connect(&lab, 0), 1, AtomicBool::new(false));
+        assert_eq!(redis.ask(&["SET", KEY, "0"]), Ok("OK".into()));
+        std::thread::scope(|scope| {
+            let _stop = StopOnDrop(&stopped);
+            for reader in 0..READERS {
+                let (lab, stopped) = (&lab, &stopped);
+                scope.spawn(move || read(lab, reader % 2, stopped));
+            }
+            let holders = |key: &Value| key["holders"].as_array().map_or(0, Vec::len);
+            let before = wait_for_key(&lab, "it has copies", |key| holders(key) >= 2);
+            // Of six nodes the owner would have six times the mean to do.
+            let percent = |lab: &LabUnderTest| status(lab)["hot"]["switches"][0]["most_loaded"][1].as_u64();
+            wait_for_key(&lab, "others answer, too", |_| percent(&lab).is_some_and(|most| most < 400));
+            write(&mut redis, &mut next);
+            let explained = succeeds(&lab, &["explain", KEY, "--keyspace", "carts"]);
+            assert!(
+                explained.contains("  hot: entry 0x") && explained.contains("one each to node-"),
+                "{explained}"
+            );
+            let owner = before["owner"].as_str().unwrap().to_owned();
+            lab.succeeds(&["kill", &owner]);
+            let is_another =
+                |key: &Value| key["owner"].as_str().is_some_and(|now| now != owner) && holders(key) >= 1;
+            let after = wait_for_key(&lab, "it has another owner", is_another);
+            assert!(after["instance"].as_u64() > before["instance"].as_u64(), "{before}, {after}");
+            write(&mut redis, &mut next);
+        });
+        wait_for_key(&lab, "it is cold", Value::is_null);
+        lab.down();
+    });
+}
