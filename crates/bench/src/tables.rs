@@ -4,6 +4,7 @@
 //!   client ══ port ─▶ pipeline ─▶ one of 255 ports ══ node          with one entry in each ring,  then
 //!   64 addresses, random vnodes                                     4,096 + 16,384 + 4,096 entries, 1,024 groups, 255 servers
 //!                                                                   and of a keyspace by range: 1 record, then 10,240 beside all that; 1, then 4,096 of one node
+//!                                                                   and of a keyspace that does not spread its hot keys, then does: gets of 10,000 hot keys, of others
 //! ```
 //!
 //! There is no cluster: namespaces, cables, the programs and their loader. A thread sends as fast as it can, each datagram goes the whole way in
@@ -20,10 +21,11 @@ use crate::report::{self, Comparison, Goal};
 use crate::statistics::{Rounds, in_turn};
 use cables::{Cables, NODES};
 use fill::Fill;
-use nicekv_dataplane::{Backend as _, BackendError, Counter, Table, VringConfig};
+use nicekv_dataplane::{Backend as _, BackendError, Counter, HOT_CAPACITY, Table, VNODES, VringConfig};
 use nicekv_dataplane_xdp::{Hook, KernelSwitch};
 use nicekv_placement::key_digest;
 use nicekv_runtime::Stop;
+use nicekv_wire::route::leave_room_for_stamp;
 use nicekv_wire::{ClientId, Condition, Get, KeyDigest, KeyspaceId, OpId, Operation, Update};
 use serde_json::{Map, Value, json};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -61,11 +63,23 @@ enum Kind {
     /// The same where one node has all records.
     PlainRecordGet,
     PlainRecordPut,
+    /// Of a key with a hot entry.
+    HotGet,
+    /// Of a key without one, which is counted in the HashPipe.
+    CandidateGet,
 }
 
 impl Kind {
-    const ALL: [Self; 6] =
-        [Self::Get, Self::Put, Self::RecordGet, Self::RecordPut, Self::PlainRecordGet, Self::PlainRecordPut];
+    const ALL: [Self; 8] = [
+        Self::Get,
+        Self::Put,
+        Self::RecordGet,
+        Self::RecordPut,
+        Self::PlainRecordGet,
+        Self::PlainRecordPut,
+        Self::HotGet,
+        Self::CandidateGet,
+    ];
 
     /// Next to nothing, and everything.
     fn fills(self) -> [Fill; 2] {
@@ -73,6 +87,7 @@ impl Kind {
             Self::Get | Self::Put => [Fill::Empty, Fill::Full],
             Self::RecordGet | Self::RecordPut => [Fill::OneRecord, Fill::Records],
             Self::PlainRecordGet | Self::PlainRecordPut => [Fill::OneRecord, Fill::RecordsOnly],
+            Self::HotGet | Self::CandidateGet => [Fill::Empty, Fill::Hot],
         }
     }
 
@@ -84,20 +99,27 @@ impl Kind {
             Self::RecordPut => "put by record to three, tables full",
             Self::PlainRecordGet => "get, 4,096 records",
             Self::PlainRecordPut => "put to three, 4,096 records",
+            Self::HotGet => "get, 10,000 hot keys",
+            Self::CandidateGet => "get, none of 10,000 hot keys",
         }
+    }
+
+    fn is_of_hot_keys(self) -> bool {
+        matches!(self, Self::HotGet | Self::CandidateGet)
     }
 
     /// What it is compared with.
     fn peer(self) -> &'static str {
         match self {
             Self::PlainRecordGet | Self::PlainRecordPut => "1 record",
+            Self::HotGet | Self::CandidateGet => "no hot keys",
             _ => "empty tables",
         }
     }
 
     fn table(self) -> Table {
         match self {
-            Self::Get => Table::Unicast,
+            Self::Get | Self::HotGet | Self::CandidateGet => Table::Unicast,
             Self::Put => Table::Multicast,
             Self::RecordGet | Self::RecordPut | Self::PlainRecordGet | Self::PlainRecordPut => Table::Record,
         }
@@ -106,7 +128,7 @@ impl Kind {
     /// The base of its ring.
     fn ring(self) -> Ipv4Addr {
         let ring = match self {
-            Self::Get => VringConfig::DEFAULT.unicast,
+            Self::Get | Self::HotGet | Self::CandidateGet => VringConfig::DEFAULT.unicast,
             Self::Put => VringConfig::DEFAULT.multicast,
             Self::RecordGet | Self::PlainRecordGet => fill::RECORDS.unicast,
             Self::RecordPut | Self::PlainRecordPut => fill::RECORDS.multicast,
@@ -119,6 +141,8 @@ impl Kind {
         let (key, op) = (b"key".as_slice(), OpId { client: ClientId(1), sequence: 1 });
         let (keyspace, digest) = match self {
             Self::Get | Self::Put => (KeyspaceId::DEFAULT, key_digest(key)),
+            Self::HotGet => (KeyspaceId::DEFAULT, fill::hot_digest(vnode.into())),
+            Self::CandidateGet => (KeyspaceId::DEFAULT, fill::hot_digest(usize::from(vnode) + VNODES)),
             _ => {
                 let value = u128::from(vnode) << 112 | key_digest(key).match_value() >> 16;
                 (fill::KEYSPACE, KeyDigest::of_match_value(value))
@@ -127,8 +151,11 @@ impl Kind {
         let reply_to = None;
         let mut bytes = Vec::new();
         match self {
-            Self::Get | Self::RecordGet | Self::PlainRecordGet => {
+            Self::Get | Self::RecordGet | Self::PlainRecordGet | Self::HotGet | Self::CandidateGet => {
                 Get { keyspace, op, digest, reply_to, forwarded: None, key, padding: 0 }.encode(&mut bytes);
+                if self.is_of_hot_keys() {
+                    leave_room_for_stamp(&mut bytes);
+                }
             }
             Self::Put | Self::RecordPut | Self::PlainRecordPut => {
                 let (watermark, condition, return_old) = (0, Condition::Always, false);
@@ -157,6 +184,8 @@ struct Bed {
     hook: Hook,
     switch: KernelSwitch,
     clients: Vec<UdpSocket>,
+    /// Of hot entries, so far.
+    instances: u64,
     /// Declared last: the namespaces outlive what works in them.
     cables: Cables,
 }
@@ -222,12 +251,16 @@ impl Bed {
         let switch = KernelSwitch::load(fill::vrings(), cables::ROUTER_MAC, &ports)
             .map_err(|error| BenchError::Environment(error.to_string()))?;
         let clients = cables.clients()?;
-        Ok(Self { hook, switch, clients, cables })
+        Ok(Self { hook, switch, clients, instances: 0, cables })
     }
 
     fn measure(&mut self, fill: Fill, kind: Kind, time: Duration, stop: &Stop) -> Result<Measured> {
         self.cables.enter_switch()?;
         self.switch.install(&fill.tables(NODES)).map_err(refused)?;
+        self.switch.set_hot(&fill.hot_config()).map_err(refused)?;
+        // Instances are used once.
+        self.instances += HOT_CAPACITY as u64;
+        self.switch.change_hot(true, &[], &fill.hot_entries(self.instances)).map_err(refused)?;
         // What was sent to learn who is where is not counted.
         self.send(kind, time / 20, stop)?;
         let (before, cpu) = (self.routed(kind)?, MachineTime::now());
@@ -295,13 +328,15 @@ fn comparisons(arguments: &TablesArguments, all: Vec<(Kind, Hook, Figures)>) -> 
         parameters.insert("hook".into(), hook.name().into());
         parameters.insert("kind".into(), kind.name().into());
         parameters.insert("entries".into(), entries.into());
+        parameters.insert("hot entries".into(), kind.fills()[1].hot_entries(0).len().into());
         parameters.insert("groups".into(), tables.groups().len().into());
         parameters.insert("hosts".into(), tables.hosts.len().into());
         parameters.insert("seconds".into(), json!(arguments.length.round_time().as_secs_f64()));
         let rate = Comparison {
             bench: "tables",
             target: matches!(kind, Kind::Get | Kind::RecordGet).then_some("P10"),
-            goal: Some(Goal::AtLeast(KEPT_MIN)),
+            // What is done for hot keys takes time, whatever is in the tables.
+            goal: (!kind.is_of_hot_keys()).then_some(Goal::AtLeast(KEPT_MIN)),
             title: kind.name().into(),
             network: Some(hook.name()),
             metric: "packet_rate",

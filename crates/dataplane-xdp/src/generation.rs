@@ -97,7 +97,9 @@ impl KernelSwitch {
         let contents = Contents::new(tables, &self.vrings, &given);
         self.write_slot(next & 1, contents).map_err(|error| platform("write the tables", &error))?;
         let hosts = self.installed.as_ref().map_or(&[][..], |tables| &tables.hosts);
-        self.hot.settle_loads(hosts, |port| self.ports.place(port))?;
+        if hosts != tables.hosts {
+            self.hot.settle_loads(hosts, |port| self.ports.place(port))?;
+        }
         self.close_trunks(tables)?;
         self.put_in_force(next)?;
         self.open_trunks(tables)?;

@@ -197,6 +197,9 @@ impl Router {
         let Self { vrings, current, counters, plant, hot, .. } = self;
         let matching = Matching { vrings, counters: &mut *counters, plant: *plant };
         let route = matching.route(current.as_deref_mut(), source, sought, ingress);
+        if !has_room && !hot.detection.is_on() {
+            return (route, None);
+        }
         let Sought { key, opcode, .. } = sought;
         hot.pass(Request { key, opcode, has_room }, route, counters)
     }

@@ -1,10 +1,11 @@
 //! What is in the tables: everything that fits, or the least that routes.
 
 use nicekv_dataplane::{
-    DivisionEntry, Entry, GROUP_CAPACITY, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix,
-    RecordEntry, TableSet, UnicastEntry, VringConfig, VringSet,
+    DivisionEntry, Entry, GROUP_CAPACITY, HOT_CAPACITY, Host, HostId, HostRole, HotConfig, HotEntry,
+    MemberSet, MulticastEntry, Prefix, RecordEntry, TableSet, UnicastEntry, VringConfig, VringSet,
 };
-use nicekv_wire::KeyspaceId;
+use nicekv_placement::key_digest;
+use nicekv_wire::{KeyDigest, KeyspaceId};
 
 use super::cables;
 
@@ -19,6 +20,8 @@ pub(super) enum Fill {
     Records,
     /// Of 4,096, all where the one is, and nothing else: what is measured is the search.
     RecordsOnly,
+    /// A keyspace that spreads its hot keys, of which there are as many as fit.
+    Hot,
 }
 
 /// The rings of the keyspace by range, and its number.
@@ -67,7 +70,7 @@ impl Fill {
         let tables = TableSet { generation: 1, hosts: hosts.collect(), ..TableSet::default() };
         let VringConfig { unicast, multicast } = VringConfig::DEFAULT;
         match self {
-            Self::Empty => TableSet {
+            Self::Empty | Self::Hot => TableSet {
                 unicast: vec![to_host(unicast, 0, HostId(1))],
                 multicast: vec![to_group(multicast, group(0, nodes))],
                 ..tables
@@ -103,6 +106,30 @@ impl Fill {
             }
         }
     }
+
+    /// Which keyspaces spread their hot keys.
+    pub(super) fn hot_config(self) -> HotConfig {
+        let keyspaces = if self == Self::Hot { Vec::from([KeyspaceId::DEFAULT.0]) } else { Vec::new() };
+        HotConfig { keyspaces, ..HotConfig::default() }
+    }
+
+    /// Of instances above this one. Nobody confirms a copy: what is measured is that they are looked for.
+    pub(super) fn hot_entries(self, newest: u64) -> Vec<HotEntry> {
+        let entry = |number: usize| HotEntry {
+            keyspace: KeyspaceId::DEFAULT.0,
+            digest: hot_digest(number).0,
+            instance: newest + 1 + number as u64,
+            usual_turns: 1,
+            holders: Vec::from([HostId(2), HostId(3)]),
+        };
+        if self == Self::Hot { (0..HOT_CAPACITY).map(entry).collect() } else { Vec::new() }
+    }
+}
+
+/// Of a vnode the digest of one of as many hot keys as fit; beyond those, of keys that are not hot.
+pub(super) fn hot_digest(number: usize) -> KeyDigest {
+    let number = if number <= usize::from(u16::MAX) { number % HOT_CAPACITY } else { number };
+    key_digest(&number.to_be_bytes())
 }
 
 /// So many of equal size, which cover all values.

@@ -229,7 +229,7 @@ fn the_model_and_the_kernel_agree_on_hot_keys() {
 /// Two processors, if there are as many, while the banks are turned all the time.
 #[test]
 fn no_count_is_lost_while_it_is_read() {
-    const SENT: u16 = 20_000;
+    const SENT: u16 = 30_000;
     at_both("no_count_is_lost_while_it_is_read", |hook| {
         let mut lab = Lab::new(OBJECT, hook);
         lab.xdp.install(&tables()).unwrap();
@@ -274,6 +274,6 @@ fn no_count_is_lost_while_it_is_read() {
         let (reading, candidates) = read(xdp);
         let loads: u64 = reading.loads.iter().map(|(_, load)| load).sum();
         assert_eq!((reading.entries[0].requests + candidates, loads), (before, before));
-        assert!(before > u64::from(SENT) / 10 && readings > 5, "{before} were routed, {readings} readings");
+        assert!(before > u64::from(SENT) / 10 && readings > 2, "{before} were routed, {readings} readings");
     });
 }

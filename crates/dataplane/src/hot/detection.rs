@@ -130,9 +130,14 @@ impl Detection {
         Ok(())
     }
 
+    /// Whether requests of some keyspace are counted.
+    pub(crate) fn is_on(&self) -> bool {
+        !self.keyspaces.is_empty()
+    }
+
     /// Whether requests of the keyspace are counted.
     pub(crate) fn has(&self, keyspace: u16) -> bool {
-        !self.keyspaces.is_empty() && self.keyspaces.binary_search(&keyspace).is_ok()
+        self.is_on() && self.keyspaces.binary_search(&keyspace).is_ok()
     }
 
     /// A request of a key without an entry.
