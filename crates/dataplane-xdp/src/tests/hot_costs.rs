@@ -16,7 +16,7 @@ use crate::{OBJECT, count_runs};
 const BLOCK: usize = 1_000;
 const BLOCKS: usize = 20;
 /// More than that, and something is wrong, on whatever machine; what it is on this one is printed.
-const NANOSECONDS_MAX: f64 = 2_000.0;
+const NANOSECONDS_MAX: f64 = 10_000.0;
 /// Neither spreads its hot keys nor has entries.
 const PLAIN: u16 = 5;
 
@@ -138,7 +138,12 @@ fn what_hot_keys_cost() {
             for ((name, ..), nanoseconds) in KINDS.iter().zip(&measured) {
                 println!("{hook}, {asked:?}: {name}: {nanoseconds:.0} ns");
             }
-            assert!(measured.iter().all(|time| time - measured[0] < NANOSECONDS_MAX), "{measured:?}");
+            let is_of = |opcode| move |(kind, _): &(&Kind, &f64)| kind.1 == opcode;
+            for opcode in [Opcode::Get, Opcode::Update] {
+                let mut times = KINDS.iter().zip(&measured).filter(is_of(opcode)).map(|(_, time)| *time);
+                let plain = times.next().expect("the first one is not hot");
+                assert!(times.all(|time| time - plain < NANOSECONDS_MAX), "{measured:?}");
+            }
         }
         let redirected = lab.xdp.counters().unwrap().get(Counter::HotRedirected);
         assert!(redirected > 1_000, "{redirected} were redirected");
