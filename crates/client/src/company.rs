@@ -16,8 +16,10 @@
 //! primary, though the switch chooses another member.
 
 use crate::bundler::Outgoing;
-use crate::config::Keyspace;
+use crate::config::{Config, Keyspace};
 use crate::in_flight::{InFlight, State};
+use crate::lengths::GetLength;
+use crate::turns::Lane;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
@@ -124,6 +126,20 @@ impl InFlight {
             }
         }
         None
+    }
+
+    /// From now on this is the keyspace of that index, to which nothing is under way, or the next one.
+    pub(crate) fn set_keyspace(&mut self, index: usize, keyspace: &Keyspace, config: &Config) {
+        let lanes = [Lane::new(config), Lane::new(config)];
+        self.get_lengths.resize(self.get_lengths.len().max(index + 1), GetLength::default());
+        if index == self.lanes.len() {
+            self.lanes.push(lanes);
+            self.parts.push(Parts::of(keyspace));
+            self.hot.push(false);
+        } else {
+            (self.lanes[index], self.parts[index]) = (lanes, Parts::of(keyspace));
+        }
+        self.hot[index] = keyspace.is_hot;
     }
 
     /// The slot's request leaves in the datagram that `leader` leads, which may be itself.

@@ -118,9 +118,8 @@ pub(crate) struct InFlight {
     retry: RetryPolicy,
     /// By the index of the keyspace, and [`Round`].
     pub(crate) lanes: Vec<[Lane; 2]>,
-    /// By the index of the keyspace; none where each request is sent alone.
+    /// By the index of the keyspace; none where each request is sent alone; and whether its hot keys are spread.
     pub(crate) parts: Vec<Option<Parts>>,
-    /// Whether a keyspace's hot keys are spread.
     pub(crate) hot: Vec<bool>,
     pub(crate) get_lengths: Vec<GetLength>,
     pub(crate) slots: Vec<Slot>,
@@ -166,20 +165,6 @@ impl InFlight {
             coordinator: Coordinator::new(config.coordination, &config.nodes, !config.jitter_seed),
             counters: Counters::default(),
             planted: Planted::default(),
-        }
-    }
-
-    /// From now on this is the keyspace of that index, to which nothing is under way, or the next one.
-    pub(crate) fn set_keyspace(&mut self, index: usize, keyspace: &Keyspace, config: &Config) {
-        let lanes = [Lane::new(config), Lane::new(config)];
-        self.get_lengths.resize(self.get_lengths.len().max(index + 1), GetLength::default());
-        if index == self.lanes.len() {
-            self.lanes.push(lanes);
-            self.parts.push(Parts::of(keyspace));
-            self.hot.push(keyspace.is_hot);
-        } else {
-            (self.lanes[index], self.parts[index]) = (lanes, Parts::of(keyspace));
-            self.hot[index] = keyspace.is_hot;
         }
     }
 

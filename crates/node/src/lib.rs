@@ -10,7 +10,7 @@
 //!    `visibility` (what may be shown elsewhere);
 //! 4. `control` (what the metadata service says) with `discard` (what nobody needs any more), `form` and `birth` (partitions that take the place of
 //!    others); `log`;
-//! 5. `hot`: copies of hot keys at other nodes;
+//! 5. `hot` and `hot_keys`: copies of hot keys at other nodes;
 //! 6. `scrub`, `usage`, `sources`, `heat`, `trace`.
 
 #![cfg_attr(not(test), no_std)]
@@ -33,6 +33,7 @@ mod heat;
 mod host;
 mod hosted;
 mod hot;
+mod hot_keys;
 mod log;
 mod membership;
 mod mirrors;
@@ -60,7 +61,7 @@ pub use config::{NodeConfig, Timing};
 #[cfg(feature = "exploration")]
 pub use exploration::Explore;
 pub use host::{Host, Map, StreamPeer};
-pub use hot::{Hot, HotCounters};
+pub use hot::Hot;
 pub use membership::Membership;
 pub use nicekv_wire::control::DiskSpace;
 pub use node_core::NodeCore;
@@ -69,7 +70,9 @@ pub use pace::Pace;
 pub use plant::Plant;
 pub use protocol::{CopyChunk, CopyRequest, Message, Page, Protocol, Request, stored_entries};
 pub use session::Session;
-pub use status::{Counters, Latest, NodeStatus, PartitionStatus, Place, PutStages, Standing, Stranger};
+pub use status::{
+    Counters, HotCounters, Latest, NodeStatus, PartitionStatus, Place, PutStages, Standing, Stranger,
+};
 pub use storage::{StorageCompletion, StorageQueue, StorageRequest, gathered_keys};
 pub use trace::{Step, TRACE_EVENTS_MAX, Trace, TraceEvent};
 pub use visibility::{Changes, Shift, ShiftKind, Visibility};

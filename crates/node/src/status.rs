@@ -1,6 +1,5 @@
 //! What a node says of itself, for operators and tests.
 
-use crate::hot::HotCounters;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::{Durations, Epoch, NodeId, OpId, PartitionId, Term};
@@ -29,6 +28,23 @@ impl NodeStatus {
     pub fn partition(&self, id: PartitionId) -> Option<&PartitionStatus> {
         self.partitions.iter().find(|status| status.partition == id)
     }
+}
+
+/// What was done, for operators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HotCounters {
+    /// Copies sent to holders.
+    pub copies: u64,
+    /// Ops that waited for evidence.
+    pub waits: u64,
+    /// Times that leases were let run out, as there was none.
+    pub revocations: u64,
+    /// Gets of others' keys that were answered here.
+    pub answered: u64,
+    /// Gets of others' keys that were passed on to their owners.
+    pub passed: u64,
+    /// Gets of others' keys of which nothing was known.
+    pub unknown: u64,
 }
 
 /// A replica's standing in a partition's replica set.

@@ -30,6 +30,7 @@ pub mod disk;
 pub mod enumerate;
 pub mod explore;
 pub mod faults;
+mod hot_entries;
 pub mod judge;
 pub mod kernel;
 pub mod keyspace;

@@ -1,6 +1,6 @@
 //! A node that shows copies of keys which others own.
 
-use super::{HOT_KEYS_MAX, Name};
+use super::bounds::{HOT_KEYS_MAX, Name};
 use crate::outbox::Outbox;
 use crate::plant::Plant;
 use alloc::boxed::Box;

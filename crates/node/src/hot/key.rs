@@ -8,7 +8,7 @@
 //!                                   └──────────────────────────────────┘
 //! ```
 
-use super::{Name, REFRESH_NS};
+use super::bounds::{Name, REFRESH_NS};
 use alloc::boxed::Box;
 use nicekv_wire::Now;
 use nicekv_wire::hot::Stamp;

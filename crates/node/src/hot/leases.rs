@@ -16,7 +16,7 @@ pub(super) const LEASE_NS: u64 = 30_000_000;
 /// Clocks run apart by no more than this part of a time, as with the serving lease (R12).
 const DRIFT_DIVISOR: u64 = 8;
 /// A holder that was sent no copy for so long has none: each is made anew more often.
-const USED_NS: u64 = 2 * super::REFRESH_NS;
+const USED_NS: u64 = 2 * super::bounds::REFRESH_NS;
 /// Between two leases for a holder.
 const PULSE_NS: u64 = LEASE_NS / 3;
 

@@ -1,10 +1,11 @@
 //! The primary of hot keys: which copies there may be of what it leads, and whether an op may be decided in spite of them.
 
+use super::bounds::{HOT_KEYS_MAX, Name};
 use super::key::HotKey;
 use super::leases::Leases;
-use super::{HOT_KEYS_MAX, HotCounters, Name};
 use crate::outbox::Outbox;
 use crate::plant::Plant;
+use crate::status::HotCounters;
 use crate::visibility::{Shift, ShiftKind};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -161,8 +162,13 @@ impl Owner {
         });
     }
 
-    /// The switch says what it has counted of an instance, or that it has let go of it.
+    /// The switch says what it has counted of an instance, or that it has let go of it: then nobody needs its copies, whoever was to say so.
     pub(crate) fn on_closed(&mut self, name: Name, stamp: Stamp) {
+        let is_gone = |spread: &Spread| spread.instance == stamp.instance && stamp.seen == u64::MAX;
+        if self.spreads.get(&name).is_some_and(is_gone) {
+            let spread = self.spreads.remove(&name).expect("it was there");
+            spread.holders.iter().for_each(|holder| self.leases.unwant(*holder));
+        }
         for key in self.of_name.get(&name).cloned().unwrap_or_default() {
             self.change(&key, |hot| hot.closed(stamp));
         }

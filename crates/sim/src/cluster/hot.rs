@@ -3,38 +3,14 @@
 use super::Cluster;
 use super::event::Event;
 use super::seats::INSTANCES;
+use crate::hot_entries::Installed;
 use crate::network::Host;
 use crate::planted::Planted;
-use crate::random::Random;
 use nicekv_dataplane::{HostId, HotEntry, Plant};
 use nicekv_placement::match_digest;
 use nicekv_wire::hot::{HotAssign, HotConfirm, Stamp};
 use nicekv_wire::{KeyDigest, KeyspaceId};
-use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
-
-/// What is installed.
-#[derive(Clone, Debug)]
-struct Installed {
-    instance: u64,
-    switch: usize,
-    holders: Vec<usize>,
-}
-
-/// What was changed so far.
-#[derive(Clone)]
-pub(super) struct HotEntries {
-    random: Random,
-    /// The newest instance.
-    newest: u64,
-    installed: BTreeMap<(KeyspaceId, KeyDigest), Installed>,
-}
-
-impl HotEntries {
-    pub(super) fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed), newest: 0, installed: BTreeMap::new() }
-    }
-}
 
 impl Cluster {
     /// An entry comes, goes, or is told of once more.

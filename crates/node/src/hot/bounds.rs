@@ -1,0 +1,11 @@
+//! What owner and holder have in common.
+
+use nicekv_wire::{KeyDigest, KeyspaceId};
+
+/// What a hot entry is of.
+pub(crate) type Name = (KeyspaceId, KeyDigest);
+
+/// Most hot entries of which a node is told, and most keys of which it keeps copies.
+pub(super) const HOT_KEYS_MAX: usize = 16_384;
+/// A copy is made anew after this: it may have been lost, or the switch may have counted what never came.
+pub(super) const REFRESH_NS: u64 = 1_000_000_000;
