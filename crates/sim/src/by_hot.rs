@@ -8,7 +8,7 @@ use crate::faults::Faults;
 use crate::keyspace::{Key, Shape};
 use crate::random::Random;
 use nicekv_client::Coordination;
-use nicekv_wire::KeyOrder;
+use nicekv_wire::{Duration, KeyOrder};
 
 const MILLISECOND_NS: u64 = 1_000_000;
 /// Chooses the seeds with hot keys, and what they are like.
@@ -30,8 +30,14 @@ pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
 }
 
 /// The worlds in which bugs of hot keys are looked for, by their names. Without a bug nothing is to be found in them.
-pub const WORLDS: [(&str, fn(&mut Scenario)); 4] =
-    [("shared", shared), ("lossy", lossy), ("restless", restless), ("led by turns", led_by_turns)];
+pub const WORLDS: [(&str, fn(&mut Scenario)); 6] = [
+    ("shared", shared),
+    ("lossy", lossy),
+    ("restless", restless),
+    ("among switches", among_switches),
+    ("removed", removed),
+    ("led by turns", led_by_turns),
+];
 
 /// Few keys that all ask for and change, at five nodes of which three are members.
 pub(crate) fn shared(scenario: &mut Scenario) {
@@ -47,17 +53,30 @@ pub(crate) fn shared(scenario: &mut Scenario) {
     scenario.hot_interval_ns = 40 * MILLISECOND_NS;
 }
 
-/// Most datagrams are lost, so that switches are asked in vain what they count.
+/// Datagrams are lost often: ops come by others than the switch, and switches are asked in vain what they count.
 pub(crate) fn lossy(scenario: &mut Scenario) {
     shared(scenario);
-    scenario.hot_interval_ns = 1_000 * MILLISECOND_NS;
-    scenario.faults = Faults { loss: 400_000, ..Faults::NONE };
+    scenario.faults = Faults { loss: 200_000, ..Faults::NONE };
 }
 
 /// Entries change all the time.
 pub(crate) fn restless(scenario: &mut Scenario) {
     shared(scenario);
     scenario.hot_interval_ns = 4 * MILLISECOND_NS;
+}
+
+/// The same at three switches in a row.
+pub(crate) fn among_switches(scenario: &mut Scenario) {
+    shared(scenario);
+    (scenario.switches, scenario.trunks, scenario.nodes) = (3, crate::trunks::Trunks::Chain, 6);
+}
+
+/// Members pause for long, and are removed, while hot entries still lead to them.
+pub(crate) fn removed(scenario: &mut Scenario) {
+    shared(scenario);
+    scenario.timing.lease = Duration::from_millis(500);
+    scenario.workload.pause_ns_max = 10 * MILLISECOND_NS;
+    scenario.faults = Faults { pause: 4_000, pause_max_ns: 300 * MILLISECOND_NS, ..Faults::NONE };
 }
 
 /// Who leads changes often, while switches keep the entries.

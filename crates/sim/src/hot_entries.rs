@@ -22,8 +22,8 @@ pub(crate) struct HotEntries {
     pub(crate) random: Random,
     /// The newest instance.
     pub(crate) newest: u64,
-    /// By keyspace and digest.
-    pub(crate) installed: BTreeMap<(KeyspaceId, KeyDigest), Installed>,
+    /// By keyspace and digest: in one switch, but for a planted bug.
+    pub(crate) installed: BTreeMap<(KeyspaceId, KeyDigest), Vec<Installed>>,
 }
 
 impl HotEntries {

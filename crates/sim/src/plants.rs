@@ -1,4 +1,4 @@
-//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17, C1 to C12, G1 to G8) and must be found: else what finds nothing
+//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17, C1 to C12, G1 to G8, H1 to H8) and must be found: else what finds nothing
 //! proves nothing.
 //!
 //! A bug belongs to the core that it is in, which has a switch for it behind its `exploration` feature; a new one is a line here.
@@ -310,11 +310,10 @@ pub const PLANTS: &[Plant] = &[
     switch("hot-updates-not-counted", "H2", InSwitch::SeenNotCounted, Hunt::Seeds(by_hot::shared)),
     replica("hot-copy-undecided", "H3", InReplica::HotCopyUndecided, Hunt::Seeds(by_hot::shared)),
     replica("hot-evidence-ignored", "H4", InReplica::HotEvidenceIgnored, Hunt::Seeds(by_hot::lossy)),
-    replica("hot-copies-left-open", "H5", InReplica::HotLeftOpen, Hunt::Seeds(by_hot::led_by_turns)),
     replica("hot-instance-unchecked", "H6", InReplica::HotInstanceUnchecked, Hunt::Seeds(by_hot::restless)),
     replica("hot-stamp-unchecked", "H6", InReplica::HotStampUnchecked, Hunt::Seeds(by_hot::shared)),
-    replica("hot-lease-unchecked", "H7", InReplica::HotLeaseUnchecked, Hunt::Seeds(by_hot::led_by_turns)),
-    replica("hot-member-past-its-fence", "R12", InReplica::HotMemberUnfenced, Hunt::Seeds(by_hot::led_by_turns)),
+    switch("hot-instance-in-two-switches", "H8", InSwitch::InstanceReused, Hunt::Seeds(by_hot::among_switches)),
+    replica("hot-member-past-its-fence", "R12", InReplica::HotMemberUnfenced, Hunt::Seeds(by_hot::removed)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 

@@ -45,35 +45,44 @@ impl Cluster {
     /// Some nodes at a switch are holders from now on, with an instance of its own; what was there before makes room.
     fn install_hot(&mut self, name: (KeyspaceId, KeyDigest)) {
         self.remove_hot(name);
-        let switch = self.hot.random.below(self.switches.len() as u64) as usize;
+        let is_planted = self.scenario.plant == Some(Planted::Switch(Plant::InstanceReused));
+        self.hot.newest = if is_planted { 1 } else { self.hot.newest + 1 };
+        let count = self.switches.len();
+        let drawn = self.hot.random.below(count as u64) as usize;
+        let switches = if is_planted { 0..count } else { drawn..drawn + 1 };
+        let installed: Vec<Installed> = switches.filter_map(|switch| self.install_at(name, switch)).collect();
+        if !installed.is_empty() {
+            self.tally.count("hot entries installed");
+            self.hot.installed.insert(name, installed);
+        }
+    }
+
+    fn install_at(&mut self, name: (KeyspaceId, KeyDigest), switch: usize) -> Option<Installed> {
         let mut holders: Vec<usize> =
             (0..self.nodes.len()).filter(|node| self.hangs_at(Host::Node(*node), switch)).collect();
         let count = self.hot.random.between(1, 3) as usize;
         while holders.len() > count {
             holders.remove(self.hot.random.below(holders.len() as u64) as usize);
         }
-        let is_reused = self.scenario.plant == Some(Planted::Switch(Plant::InstanceReused));
-        self.hot.newest += if is_reused { self.hot.newest.min(1) ^ 1 } else { 1 };
-        let instance = self.hot.newest;
         let entry = HotEntry {
             keyspace: name.0.0,
             digest: name.1.0,
-            instance,
+            instance: self.hot.newest,
             usual_turns: 1,
             holders: holders.iter().map(|node| HostId(self.nodes[*node].id.0)).collect(),
         };
+        let installed = Installed { instance: entry.instance, switch, holders };
         // A switch without tables knows no nodes.
-        if self.switches[switch].change_hot(&[], &[entry]) {
-            self.tally.count("hot entries installed");
-            self.hot.installed.insert(name, Installed { instance, switch, holders });
-        }
+        self.switches[switch].change_hot(&[], &[entry]).then_some(installed)
     }
 
     /// The switch believes that holders have the newest copy.
     fn lie_for_holders(&mut self, name: (KeyspaceId, KeyDigest)) {
-        if let Some(Installed { instance, switch, holders }) = self.hot.installed.get(&name).cloned() {
-            let to = self.clients[0].vring(name.0);
-            let (keyspace, digest) = name;
+        let to = self.clients[0].vring(name.0);
+        let (keyspace, digest) = name;
+        for Installed { instance, switch, holders } in
+            self.hot.installed.get(&name).cloned().unwrap_or_default()
+        {
             let seen = self.switches[switch].hot_seen(instance);
             let confirm = HotConfirm { keyspace, digest, stamp: Stamp { instance, seen } };
             for holder in holders {
@@ -85,17 +94,17 @@ impl Cluster {
     }
 
     fn remove_hot(&mut self, name: (KeyspaceId, KeyDigest)) {
-        if let Some(installed) = self.hot.installed.remove(&name) {
-            self.switches[installed.switch].change_hot(&[installed.instance], &[]);
+        for Installed { instance, switch, .. } in self.hot.installed.remove(&name).unwrap_or_default() {
+            self.switches[switch].change_hot(&[instance], &[]);
         }
     }
 
     /// All nodes are told, by who speaks for the metadata service.
     fn tell_hot(&mut self, name: (KeyspaceId, KeyDigest)) {
-        let installed = self.hot.installed.get(&name).cloned();
+        let installed = self.hot.installed.get(&name).cloned().unwrap_or_default();
         let holders = installed.iter().flat_map(|installed| &installed.holders);
         let holders: Vec<SocketAddrV4> = holders.map(|node| self.nodes[*node].address).collect();
-        let instance = installed.map_or(self.hot.newest.max(1), |installed| installed.instance);
+        let instance = installed.first().map_or(self.hot.newest.max(1), |installed| installed.instance);
         for node in 0..self.nodes.len() {
             let Some(core) = &self.nodes[node].core else { continue };
             let (keyspace, digest) = name;
