@@ -2,7 +2,7 @@
 //!
 //! Every keyspace has the same keys, so that one which is taken for that of another keyspace shows. Half of them belong to the native
 //! clients, who compare versions; the other half is shared with Redis clients, who are not told any, so that there nobody's answer counts
-//! as having told one. A keyspace by quorum is only asked for what it understands (R14).
+//! as having told one. A keyspace by quorum is only asked for what it understands (R14); one whose hot keys are spread is asked for few of its keys most of the time, and mostly gets.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use nicekv_history::model::{Change, When};
 use nicekv_history::random::Random;
 use nicekv_history::{Action, Answer, Call};
-use nicekv_placement::{KeyspaceSpec, Protocol};
+use nicekv_placement::{KeyspaceSpec, LoadBalancing, Protocol};
 use nicekv_wire::{OpId, Status};
 
 use crate::clients::Client;
@@ -21,6 +21,8 @@ use crate::error::Result;
 pub(crate) const KEYS: usize = 128;
 /// Of these many keys of either half, every third call is to one: so that calls meet.
 const HOT_KEYS: u64 = 4;
+/// Of ten calls to a keyspace whose hot keys are spread so many are gets, and a part of the others.
+const HOT_GETS_OF_TEN: u64 = 8;
 /// Calls of a client between two scans of all keys, on average.
 const CALLS_PER_SCAN: u64 = 400;
 /// Longest pause of a client between two calls: bounds the length of histories.
@@ -110,13 +112,24 @@ impl Keys<'_> {
     fn draw_key(self, client: &Client, random: &mut Random) -> Key {
         let keyspace = random.below(self.keyspaces.len() as u64) as usize;
         let half = KEYS as u64 / 2;
-        let choice = if random.below(3) == 0 { HOT_KEYS } else { half };
-        let place = random.below(choice) as usize;
+        let place = match random.below(3) == 0 {
+            _ if self.is_hot(keyspace) => by_popularity(half, random),
+            true => random.below(HOT_KEYS),
+            false => random.below(half),
+        } as usize;
         let shared = !client.is_told_versions() || random.below(3) == 0;
         Key { keyspace, index: 2 * place + usize::from(shared) }
     }
 
+    fn is_hot(self, keyspace: usize) -> bool {
+        self.keyspaces[keyspace].balancing == LoadBalancing::Hot
+    }
+
     fn draw(self, client: &Client, key: Key, seen: OpId, value: Vec<u8>, random: &mut Random) -> Action {
+        // What is written all the time has no copies.
+        if self.is_hot(key.keyspace) && random.below(10) < HOT_GETS_OF_TEN {
+            return Action::Get;
+        }
         match self.keyspaces[key.keyspace].protocol {
             Protocol::Multicast | Protocol::Chain => {
                 draw(client.is_told_versions() && key.has_versions(), seen, value, random)
@@ -124,6 +137,12 @@ impl Keys<'_> {
             Protocol::Quorum { .. } => draw_for_quorum(value, random),
         }
     }
+}
+
+/// One of so many places, the first ones most often: by Zipf's law with an exponent of one.
+fn by_popularity(places: u64, random: &mut Random) -> u64 {
+    let share = random.below(1 << 32) as f64 / (1_u64 << 32) as f64;
+    (((places as f64 + 1.0).powf(share)) as u64).clamp(1, places) - 1
 }
 
 /// Makes calls until it is stopped; all of them.
