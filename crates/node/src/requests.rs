@@ -54,11 +54,7 @@ impl<P: Protocol> NodeCore<P> {
         datagram: &Datagram<'_>,
         (bytes, room): (&[u8], Option<&Room>),
     ) {
-        let (chain, stamp) = match room {
-            Some(Room::Chain(chain)) => (Some(chain), Stamp::NONE),
-            Some(Room::Stamp(stamp)) => (None, *stamp),
-            None => (None, Stamp::NONE),
-        };
+        let (chain, stamp) = written_in(room);
         // Clients ask a node that coordinates without a switch in between; what a switch has sent to a chain says so.
         let may_be_direct = self.host.config.coordinates && chain.is_none();
         if may_be_direct && !self.may_answer_directly(now, datagram) {
@@ -187,6 +183,15 @@ impl<P: Protocol> NodeCore<P> {
         let holds = membership.digest(key) == *digest && membership.range.contains(digest.match_value());
         self.host.counters.malformed += u64::from(!holds);
         holds
+    }
+}
+
+/// The chain header, and the stamp, that a switch has left.
+fn written_in(room: Option<&Room>) -> (Option<&ChainHeader>, Stamp) {
+    match room {
+        Some(Room::Chain(chain)) => (Some(chain), Stamp::NONE),
+        Some(Room::Stamp(stamp)) => (None, *stamp),
+        None => (None, Stamp::NONE),
     }
 }
 

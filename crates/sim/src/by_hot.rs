@@ -29,8 +29,11 @@ pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
     scenario
 }
 
+/// Its name, and how it is made of a random scenario.
+pub type World = (&'static str, fn(&mut Scenario));
+
 /// The worlds in which bugs of hot keys are looked for, by their names. Without a bug nothing is to be found in them.
-pub const WORLDS: [(&str, fn(&mut Scenario)); 6] = [
+pub const WORLDS: [World; 6] = [
     ("shared", shared),
     ("lossy", lossy),
     ("restless", restless),

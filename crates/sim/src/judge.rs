@@ -81,7 +81,7 @@ pub fn draw(seed: u64) -> Scenario {
         clients,
         workload: Workload {
             // Every key is in one keyspace, each has some.
-            keys: draw_keys(keys, &keyspaces),
+            keys: Key::of_all(keys, &keyspaces),
             skew: 1,
             calls: if keys > 2 { 300 } else { 70 },
             // Few keys get few calls at a time: calls of unknown outcome make a history hard to judge.
@@ -112,6 +112,12 @@ pub fn draw(seed: u64) -> Scenario {
         retries_max: None,
         plant: None,
     };
+    draw_rest(&mut scenario, seed);
+    by_hot::draw(by_fill::draw(by_tree::draw(by_migration::draw(scenario, seed), seed), seed), seed)
+}
+
+/// What depends on what was drawn.
+fn draw_rest(scenario: &mut Scenario, seed: u64) {
     if scenario.faults.change_interval_ns > 0 {
         scenario.spares = Random::new(seed ^ SPARES).below(4) as usize;
     }
@@ -120,9 +126,8 @@ pub fn draw(seed: u64) -> Scenario {
     }
     let mut random = Random::new(seed ^ INSTANCES);
     if random.below(3) == 0 {
-        share_store(&mut scenario, &mut random);
+        share_store(scenario, &mut random);
     }
-    by_hot::draw(by_fill::draw(by_tree::draw(by_migration::draw(scenario, seed), seed), seed), seed)
 }
 
 /// Three instances of the metadata service, and a store that does not always answer.
@@ -153,11 +158,6 @@ fn draw_keyspaces(nodes: usize, random: &mut Random) -> Vec<Shape> {
         5 => vec![quorum, multicast],
         _ => vec![quorum],
     }
-}
-
-fn draw_keys(keys: usize, keyspaces: &[Shape]) -> Vec<Key> {
-    let share = keys.div_ceil(keyspaces.len());
-    keyspaces.iter().zip(0..).flat_map(|(shape, number)| Key::of(number, shape.order, share)).collect()
 }
 
 /// Runs a scenario to its end, and tells `print` what happens.

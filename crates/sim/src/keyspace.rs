@@ -183,6 +183,12 @@ impl Key {
         keys
     }
 
+    /// So many keys, of all keyspaces alike.
+    pub fn of_all(keys: usize, keyspaces: &[Shape]) -> Vec<Self> {
+        let share = keys.div_ceil(keyspaces.len());
+        keyspaces.iter().zip(0..).flat_map(|(shape, number)| Self::of(number, shape.order, share)).collect()
+    }
+
     /// So many ordered keys of a keyspace of `2^bits` partitions: in turn the last before a partition begins, its first, and one within. Several share a
     /// match value.
     pub fn at_borders(keyspace: u16, bits: u8, count: usize) -> Vec<Self> {

@@ -8,7 +8,7 @@ use crate::rooms;
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_wire::bundle::Bundle;
 use nicekv_wire::chain::Forwards;
-use nicekv_wire::control::{Assign, MemberRole, MemberState, Report, ReportKind};
+use nicekv_wire::control::{Assign, AssignAck, MemberRole, MemberState, Report, ReportKind};
 use nicekv_wire::quorum::{Content, Timestamp};
 use nicekv_wire::recovery::{CopyFrame, CopySection, Wanted};
 use nicekv_wire::repair::KeyState;
@@ -178,26 +178,18 @@ impl Names {
                 format!("epoch {}: {state} {}", reply.epoch.0, text(reply.key))
             }
             directed @ (Datagram::Directed(_) | Datagram::Misdirected(_)) => self.directed(&directed)?,
-            Datagram::HotConfirm(hot::HotConfirm { stamp, .. }) => describe_hot(stamp, "my copy is number"),
-            Datagram::HotClose(hot::HotClose { stamp, .. }) => describe_hot(stamp, "close above"),
-            Datagram::HotClosed(hot::HotClosed { stamp, .. }) => describe_hot(stamp, "closed at"),
-            Datagram::HotAssign(assign) => {
-                format!("hot: {} holders of instance {}", assign.holders.len(), assign.instance)
-            }
-            Datagram::HotCopy(hot::HotCopy { stamp, .. }) => describe_hot(stamp, "a copy, number"),
-            Datagram::HotDrop(hot::HotDrop { instance, .. }) => {
-                format!("hot: drop copies up to instance {instance}")
-            }
+            hot @ (Datagram::HotConfirm(_)
+            | Datagram::HotClose(_)
+            | Datagram::HotClosed(_)
+            | Datagram::HotAssign(_)
+            | Datagram::HotCopy(_)
+            | Datagram::HotDrop(_)) => describe_hot(&hot)?,
             Datagram::HotPulse(_) | Datagram::HotPulsed(_) => return None,
             // Every heartbeat, or every few.
             Datagram::DirectoryQuery(_) | Datagram::DirectoryPage(_) | Datagram::ScrubPage(_) => return None,
             Datagram::Usage(_) | Datagram::Sources(_) | Datagram::Heat(_) => return None,
             Datagram::Assign(assign) => describe_assign(&assign),
-            Datagram::AssignAck(ack) => {
-                let activated = if ack.activated { ", activated" } else { "" };
-                let discarded = if ack.discarded { ", discarded" } else { "" };
-                format!("ack partition {} epoch {}{activated}{discarded}", ack.partition, ack.epoch.0)
-            }
+            Datagram::AssignAck(ack) => describe_ack(&ack),
             Datagram::Report(report) => describe_report(&report),
             Datagram::Heartbeat(_)
             | Datagram::HeartbeatReply(_)
@@ -385,8 +377,28 @@ fn describe_report(report: &Report) -> String {
     format!("partition {}: {what}", report.partition)
 }
 
-fn describe_hot(stamp: hot::Stamp, said: &str) -> String {
-    format!("hot instance {:#x}: {said} {}", stamp.instance, stamp.seen)
+/// What is said of hot keys.
+fn describe_hot(datagram: &Datagram<'_>) -> Option<String> {
+    let (stamp, said) = match datagram {
+        Datagram::HotConfirm(hot::HotConfirm { stamp, .. }) => (stamp, "my copy is number"),
+        Datagram::HotClose(hot::HotClose { stamp, .. }) => (stamp, "close above"),
+        Datagram::HotClosed(hot::HotClosed { stamp, .. }) => (stamp, "closed at"),
+        Datagram::HotCopy(hot::HotCopy { stamp, .. }) => (stamp, "a copy, number"),
+        Datagram::HotAssign(assign) => {
+            return Some(format!("hot: {} holders of instance {}", assign.holders.len(), assign.instance));
+        }
+        Datagram::HotDrop(hot::HotDrop { instance, .. }) => {
+            return Some(format!("hot: drop copies up to instance {instance}"));
+        }
+        _ => return None,
+    };
+    Some(format!("hot instance {:#x}: {said} {}", stamp.instance, stamp.seen))
+}
+
+fn describe_ack(ack: &AssignAck) -> String {
+    let activated = if ack.activated { ", activated" } else { "" };
+    let discarded = if ack.discarded { ", discarded" } else { "" };
+    format!("ack partition {} epoch {}{activated}{discarded}", ack.partition, ack.epoch.0)
 }
 
 fn describe_assign(assign: &Assign) -> String {
