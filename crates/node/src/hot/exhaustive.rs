@@ -238,11 +238,9 @@ impl World {
             if stamp.is_none() && (set == 0 || self.sets[0].stamp.is_some()) {
                 steps.push(Step::Send(set));
             }
-            for node in 0..2 {
-                if under_way[node] {
-                    steps.push(Step::Arrive(set, node));
-                    steps.extend((self.losses_left > 0).then_some(Step::Lose(set, node)));
-                }
+            for (node, _) in under_way.iter().enumerate().filter(|(_, is_under_way)| **is_under_way) {
+                steps.push(Step::Arrive(set, node));
+                steps.extend((self.losses_left > 0).then_some(Step::Lose(set, node)));
             }
             if !logged[self.leader] && logged[1 - self.leader] && !under_way[self.leader] {
                 steps.push(Step::Fetch(set));
