@@ -92,14 +92,19 @@ __noinline int read_request(void)
 		return 0;
 	header = (void *)s->request;
 	if (header->magic != bpf_htons(NICEKV_MAGIC) || header->version != NICEKV_VERSION ||
-	    header->opcode != NICEKV_OPCODE_GET || header->reserved || header->room > NICEKV_ROOM_CHAIN || header->reply_to_port ||
+	    header->opcode != NICEKV_OPCODE_GET || header->reserved || header->room > NICEKV_ROOM_STAMP || header->reply_to_port ||
 	    bpf_ntohs(header->body_length) != s->bytes - sizeof(*header))
 		return 0;
-	s->has_chain = header->room;
-	if (header->room) {
+	s->has_chain = header->room == NICEKV_ROOM_CHAIN;
+	if (s->has_chain) {
 		__builtin_memcpy(s->chain, s->request + at, sizeof(s->chain));
 		any |= has_lies(s->request + at);
 		at += sizeof(s->chain);
+	} else if (header->room == NICEKV_ROOM_STAMP) {
+		/* What a switch has stamped is for a copy that the process has; it goes up as what is malformed does. */
+		for (__u32 index = 0; index < sizeof(struct nicekv_stamp); index++)
+			any |= s->request[at + index];
+		at += sizeof(struct nicekv_stamp);
 	}
 	for (int index = 0; index < 4; index++)
 		any |= header->reply_to_ip[index];
