@@ -24,7 +24,7 @@
 
 #include <nicekv_wire.h>
 
-#include "gets.h"
+#include "gets_maps.h"
 
 #define IPV4_AT sizeof(struct ethhdr)
 #define UDP_AT (IPV4_AT + sizeof(struct iphdr))
@@ -35,90 +35,6 @@
 /* Of a get, in front of the key. */
 #define GET_FIXED_BYTES 12
 #define FORWARDED_BYTES 10
-#define KEY_WORDS (NICEKV_KEY_BYTES_MAX / 8)
-#define BODY_WORDS (NICEKV_GETS_ENTRY_WORDS - NICEKV_GETS_BODY)
-#define REPLY_BYTES_MAX (sizeof(struct nicekv_header) + 8 * BODY_WORDS)
-/* A payload, and zeros behind it. */
-#define PAYLOAD_BYTES_MAX 1536
-/* Whatever an offset of 9 bits and a length of 11 reach. */
-#define REQUEST_BYTES_MAX 2560
-
-struct gate {
-	__u64 words[NICEKV_GETS_GATE_WORDS];
-};
-
-struct entry {
-	__u64 words[NICEKV_GETS_ENTRY_WORDS];
-};
-
-/* A get, and what becomes its reply. */
-struct scratch {
-	__u8 request[REQUEST_BYTES_MAX];
-	__u8 reply[PAYLOAD_BYTES_MAX];
-	__u64 key[KEY_WORDS];
-	__u64 digest[2];
-	__u64 chain[NICEKV_GETS_HITS - NICEKV_GETS_CHAIN];
-	__u64 shape;
-	__u64 now_ns;
-	__u32 bytes;
-	__u32 key_bytes;
-	__u32 has_chain;
-	__u32 source;
-	__u32 reply_bytes;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct gate);
-	__uint(max_entries, 1);
-} gates SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct entry);
-	__uint(max_entries, 1);
-} entries SEC(".maps");
-
-/* A client that asks at a gate: both in one word, the gate's number above, plus one. */
-struct source {
-	__u64 name;
-	__u64 gets;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct source);
-	__uint(max_entries, NICEKV_GETS_SOURCES);
-} sources SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__type(key, __u32);
-	__type(value, struct scratch);
-	__uint(max_entries, 1);
-} scratch SEC(".maps");
-
-/* By outcome. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__type(key, __u32);
-	__type(value, __u64);
-	__uint(max_entries, NICEKV_GETS_OUTCOMES);
-} outcomes SEC(".maps");
-
-/* Of the node; set by whoever loads. */
-const volatile struct nicekv_gets_config config = {};
-
-static __always_inline struct scratch *scratch_of_cpu(void)
-{
-	return bpf_map_lookup_elem(&scratch, &(__u32){ 0 });
-}
 
 static __always_inline __u64 load(const __u64 *word)
 {
@@ -176,14 +92,19 @@ __noinline int read_request(void)
 		return 0;
 	header = (void *)s->request;
 	if (header->magic != bpf_htons(NICEKV_MAGIC) || header->version != NICEKV_VERSION ||
-	    header->opcode != NICEKV_OPCODE_GET || header->reserved || header->room > NICEKV_ROOM_CHAIN || header->reply_to_port ||
+	    header->opcode != NICEKV_OPCODE_GET || header->reserved || header->room > NICEKV_ROOM_STAMP || header->reply_to_port ||
 	    bpf_ntohs(header->body_length) != s->bytes - sizeof(*header))
 		return 0;
-	s->has_chain = header->room;
-	if (header->room) {
+	s->has_chain = header->room == NICEKV_ROOM_CHAIN;
+	if (s->has_chain) {
 		__builtin_memcpy(s->chain, s->request + at, sizeof(s->chain));
 		any |= has_lies(s->request + at);
 		at += sizeof(s->chain);
+	} else if (header->room == NICEKV_ROOM_STAMP) {
+		/* What a switch has stamped is for a copy that the process has; it goes up as what is malformed does. */
+		for (__u32 index = 0; index < sizeof(struct nicekv_stamp); index++)
+			any |= s->request[at + index];
+		at += sizeof(struct nicekv_stamp);
 	}
 	for (int index = 0; index < 4; index++)
 		any |= header->reply_to_ip[index];

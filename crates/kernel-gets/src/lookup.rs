@@ -29,7 +29,8 @@ impl Asked {
         let mut plain = Vec::new();
         let chain = match take_room(datagram, &mut plain) {
             Some(Ok(Room::Chain(chain))) => Some(chain.to_bytes()),
-            // A hot key's may be for a copy that the process has (H6).
+            // What has no stamp went its usual way; what a switch has stamped is for a copy that the process has (H6).
+            Some(Ok(Room::Stamp(stamp))) if !stamp.is_some() => None,
             Some(Ok(Room::Stamp(_)) | Err(_)) => return None,
             None => {
                 plain.extend_from_slice(datagram);
@@ -237,3 +238,90 @@ impl Lookup {
 }
 
 const _: () = assert!(BODY + Reply::FIXED_BYTES / 8 < ENTRY_WORDS);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_wire::hot::Stamp;
+    use nicekv_wire::route::{ROOM_AT, leave_room, leave_room_for_stamp, room_for_stamp, room_of};
+    use nicekv_wire::{
+        ClientId, Epoch, HeaderLayout, KeyDigest, PartitionId, ROOM_CHAIN, ROOM_STAMP, lengthen,
+    };
+
+    const BODY_LENGTH_AT: usize = core::mem::offset_of!(HeaderLayout, body_length);
+    const OP: OpId = OpId { client: ClientId(7), sequence: 9 };
+
+    fn get() -> Vec<u8> {
+        let (keyspace, digest) = (KeyspaceId(3), KeyDigest([5; 16]));
+        let mut bytes = Vec::new();
+        let get = Get { keyspace, op: OP, digest, reply_to: None, forwarded: None, key: b"key", padding: 0 };
+        get.encode(&mut bytes);
+        bytes
+    }
+
+    fn with_stamp(stamp: [u8; Stamp::BYTES]) -> Vec<u8> {
+        let mut bytes = get();
+        leave_room_for_stamp(&mut bytes);
+        *room_for_stamp(&mut bytes).unwrap() = stamp;
+        bytes
+    }
+
+    #[test]
+    fn a_get_without_a_stamp_is_as_one_without_room() {
+        let (plain, roomy) = (get(), with_stamp([0; 16]));
+        let asked = Asked::of(&plain).expect("an ordinary one");
+        let expected = Asked { length: plain.len() + Stamp::BYTES, ..asked };
+        assert_eq!(Asked::of(&roomy), Some(expected), "the room counts as what it is long (G8)");
+        let mut longer = roomy.clone();
+        lengthen(&mut longer, 300);
+        assert_eq!(Asked::of(&longer).map(|asked| (asked.op, asked.length)), Some((OP, 300)));
+    }
+
+    #[test]
+    fn a_get_with_a_stamp_is_for_the_process() {
+        for (instance, seen) in [(1, 0), (1, 1), (u64::MAX, u64::MAX), (1 << 63, 9)] {
+            assert_eq!(Asked::of(&with_stamp(Stamp { instance, seen }.to_bytes())), None);
+        }
+        for at in 0..Stamp::BYTES {
+            let mut stamp = [0; Stamp::BYTES];
+            stamp[at] = 1;
+            assert_eq!(Asked::of(&with_stamp(stamp)), None, "of an instance, or malformed: {stamp:?}");
+        }
+    }
+
+    #[test]
+    fn what_says_more_than_it_has_is_for_the_process() {
+        let whole = with_stamp([0; 16]);
+        let says = |bytes: &[u8], room: u8, body_bytes: usize| {
+            let mut changed = bytes.to_vec();
+            changed[ROOM_AT] = room;
+            changed[BODY_LENGTH_AT..][..2].copy_from_slice(&(body_bytes as u16).to_be_bytes());
+            Asked::of(&changed)
+        };
+        let body_bytes = whole.len() - Header::BYTES;
+        assert!(says(&whole, ROOM_STAMP, body_bytes).is_some());
+        for bytes in 0..whole.len() {
+            assert_eq!(Asked::of(&whole[..bytes]), None, "cut to {bytes}");
+            if bytes >= Header::BYTES {
+                let body_bytes = bytes - Header::BYTES;
+                assert_eq!(says(&whole[..bytes], ROOM_STAMP, body_bytes), None, "says so");
+            }
+        }
+        for stated in [0, 15, 16, body_bytes - Stamp::BYTES, body_bytes - 1, body_bytes + 1] {
+            assert_eq!(says(&whole, ROOM_STAMP, stated), None, "{stated} bytes of body");
+        }
+        for room in [0, ROOM_CHAIN, 3, u8::MAX] {
+            assert_eq!(says(&whole, room, body_bytes), None, "room {room}");
+        }
+    }
+
+    #[test]
+    fn a_chain_is_compared_and_a_stamp_is_not() {
+        let chain = ChainHeader::new(PartitionId(1), Epoch(2), []);
+        let mut of_chain = get();
+        leave_room(&mut of_chain);
+        *room_of(&mut of_chain).unwrap() = chain.to_bytes();
+        assert_eq!(Asked::of(&of_chain).and_then(|asked| asked.chain), Some(chain.to_bytes()));
+        assert_eq!(Asked::of(&with_stamp([0; 16])).map(|asked| asked.chain), Some(None));
+    }
+}

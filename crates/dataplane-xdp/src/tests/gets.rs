@@ -1,13 +1,15 @@
 //! The program that answers gets at a node, under `BPF_PROG_TEST_RUN`, against the reference over the same memory.
 
+use std::mem::offset_of;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
 use nicekv_kernel_gets::{Asked, Grant, Lookup, Miss, OUTCOMES, Outcome, Size, Table};
 use nicekv_node::{Shift, ShiftKind};
+use nicekv_wire::hot::Stamp;
 use nicekv_wire::recovery::Entry;
-use nicekv_wire::route::{ChainHeader, leave_room, room_of};
-use nicekv_wire::{ClientId, Epoch, Get, KeyDigest, KeyspaceId, OpId, PartitionId};
+use nicekv_wire::route::{ChainHeader, ROOM_AT, leave_room, leave_room_for_stamp, room_for_stamp, room_of};
+use nicekv_wire::{ClientId, Epoch, Get, Header, HeaderLayout, KeyDigest, KeyspaceId, OpId, PartitionId};
 
 use super::TC_REDIRECT;
 use super::namespaces::as_root;
@@ -105,13 +107,50 @@ fn payload(number: u64, random: &mut Random) -> Vec<u8> {
     let mut payload = Vec::new();
     let padding = if random.below(4) == 0 { 0 } else { random.below(1_100) as usize };
     Get { keyspace, op, digest, reply_to: None, forwarded: None, key: &key, padding }.encode(&mut payload);
-    if random.below(3) > 0 {
-        leave_room(&mut payload);
-        let other = PartitionId(9);
-        let told = chain(if random.below(8) == 0 { other } else { partition });
-        *room_of(&mut payload).unwrap() = told.to_bytes();
+    match random.below(4) {
+        0 => {}
+        1 => {
+            leave_room_for_stamp(&mut payload);
+            *room_for_stamp(&mut payload).unwrap() = stamp(random).to_bytes();
+        }
+        _ => {
+            leave_room(&mut payload);
+            let other = PartitionId(9);
+            let told = chain(if random.below(8) == 0 { other } else { partition });
+            *room_of(&mut payload).unwrap() = told.to_bytes();
+        }
     }
     payload
+}
+
+/// Mostly none; that of an instance, or what no switch writes.
+fn stamp(random: &mut Random) -> Stamp {
+    let number = |random: &mut Random| 1 << random.below(64);
+    match random.below(8) {
+        0 => Stamp { instance: number(random), seen: 0 },
+        1 => Stamp { instance: number(random), seen: number(random) },
+        2 => Stamp { instance: 0, seen: number(random) },
+        _ => Stamp::NONE,
+    }
+}
+
+/// Says of itself what is not so: of its room, or of its length; or is cut, and says so.
+fn lie(payload: &mut Vec<u8>, random: &mut Random) {
+    let stated_at = offset_of!(HeaderLayout, body_length);
+    match random.below(3) {
+        0 => payload[ROOM_AT] = random.below(4) as u8,
+        1 => {
+            let off_by = 1 << random.below(7);
+            let stated = u16::from_be_bytes([payload[stated_at], payload[stated_at + 1]]);
+            let stated = if random.below(2) == 0 { stated + off_by } else { stated.wrapping_sub(off_by) };
+            payload[stated_at..][..2].copy_from_slice(&stated.to_be_bytes());
+        }
+        _ => {
+            let body_bytes = random.below((payload.len() - Header::BYTES) as u64) as usize;
+            payload.truncate(Header::BYTES + body_bytes);
+            payload[stated_at..][..2].copy_from_slice(&(body_bytes as u16).to_be_bytes());
+        }
+    }
 }
 
 struct Run {
@@ -232,7 +271,7 @@ impl Run {
 fn the_program_of_gets_ends_as_the_reference_does() {
     as_root("the_program_of_gets_ends_as_the_reference_does", || {
         let mut run = Run::new();
-        let (mut ends, mut damaged) = ([0; OUTCOMES.len()], 0);
+        let (mut ends, mut damaged, mut hits_by_room) = ([0; OUTCOMES.len()], 0, [0; 3]);
         for round in 0..ROUNDS {
             run.change();
             let number = run.random.below(KEYS);
@@ -242,6 +281,9 @@ fn the_program_of_gets_ends_as_the_reference_does() {
                 let at = run.random.below(payload.len() as u64) as usize;
                 payload[at] ^= 1 << run.random.below(8);
                 damaged += 1;
+            }
+            if run.random.below(8) == 0 {
+                lie(&mut payload, &mut run.random);
             }
             if run.random.below(16) == 0 {
                 payload.truncate(run.random.below(payload.len() as u64) as usize);
@@ -254,6 +296,7 @@ fn the_program_of_gets_ends_as_the_reference_does() {
             }
             if let Some(end) = run.compare(round, &frame) {
                 ends[end] += 1;
+                hits_by_room[usize::from(payload[ROOM_AT])] += usize::from(end == 0);
             }
         }
         let counted = run.memory.take_sources();
@@ -263,7 +306,10 @@ fn the_program_of_gets_ends_as_the_reference_does() {
         let sum: u64 = counted.iter().map(|(_, _, gets)| gets).sum();
         assert!(from_client && sum == ends[0] as u64 && counted.len() > 1, "{counted:?} {ends:?}");
         assert_eq!(run.memory.take_sources(), [], "taken once");
-        println!("{ROUNDS} gets, {damaged} of them damaged: {OUTCOMES:?} {ends:?}");
+        println!(
+            "{ROUNDS} gets, {damaged} of them damaged: {OUTCOMES:?} {ends:?}, hits by room {hits_by_room:?}"
+        );
+        assert!(hits_by_room.iter().all(|count| *count > 100), "{hits_by_room:?}");
         assert!(ends.iter().enumerate().all(|(at, count)| at == 5 || *count > 100), "{ends:?}");
     });
 }

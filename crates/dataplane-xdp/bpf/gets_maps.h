@@ -1,0 +1,93 @@
+/* What the program of gets shares with the process, counts, and keeps for itself while it looks at one get. */
+#pragma once
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include <nicekv_wire.h>
+
+#include "gets.h"
+
+#define KEY_WORDS (NICEKV_KEY_BYTES_MAX / 8)
+#define BODY_WORDS (NICEKV_GETS_ENTRY_WORDS - NICEKV_GETS_BODY)
+/* A payload, and zeros behind it. */
+#define PAYLOAD_BYTES_MAX 1536
+/* Whatever an offset of 9 bits and a length of 11 reach. */
+#define REQUEST_BYTES_MAX 2560
+
+struct gate {
+	__u64 words[NICEKV_GETS_GATE_WORDS];
+};
+
+struct entry {
+	__u64 words[NICEKV_GETS_ENTRY_WORDS];
+};
+
+/* A get, and what becomes its reply. */
+struct scratch {
+	__u8 request[REQUEST_BYTES_MAX];
+	__u8 reply[PAYLOAD_BYTES_MAX];
+	__u64 key[KEY_WORDS];
+	__u64 digest[2];
+	__u64 chain[NICEKV_GETS_HITS - NICEKV_GETS_CHAIN];
+	__u64 shape;
+	__u64 now_ns;
+	__u32 bytes;
+	__u32 key_bytes;
+	__u32 has_chain;
+	__u32 source;
+	__u32 reply_bytes;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct gate);
+	__uint(max_entries, 1);
+} gates SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct entry);
+	__uint(max_entries, 1);
+} entries SEC(".maps");
+
+/* A client that asks at a gate: both in one word, the gate's number above, plus one. */
+struct source {
+	__u64 name;
+	__u64 gets;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct source);
+	__uint(max_entries, NICEKV_GETS_SOURCES);
+} sources SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct scratch);
+	__uint(max_entries, 1);
+} scratch SEC(".maps");
+
+/* By outcome. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, __u64);
+	__uint(max_entries, NICEKV_GETS_OUTCOMES);
+} outcomes SEC(".maps");
+
+/* Of the node; set by whoever loads. */
+const volatile struct nicekv_gets_config config = {};
+
+static __always_inline struct scratch *scratch_of_cpu(void)
+{
+	return bpf_map_lookup_elem(&scratch, &(__u32){ 0 });
+}
