@@ -80,6 +80,15 @@ static __always_inline __u8 has_lies(const __u8 *room)
 	return any;
 }
 
+/* Whether the process is to see a get with room for a stamp, so that owners learn of hot keys. */
+static __always_inline bool is_shown(const struct nicekv_header *header)
+{
+	__u64 op = bpf_be64_to_cpu(header->client) ^ bpf_be64_to_cpu(header->sequence);
+	__u64 mixed = op * NICEKV_GETS_MULTIPLIER;
+
+	return !((mixed ^ mixed >> 32) * NICEKV_GETS_MULTIPLIER >> (64 - NICEKV_GETS_SHOWN_BITS));
+}
+
 /* Looks at a get in the scratch as strictly as `Asked::of`. */
 __noinline int read_request(void)
 {
@@ -104,6 +113,7 @@ __noinline int read_request(void)
 		/* What a switch has stamped is for a copy that the process has; it goes up as what is malformed does. */
 		for (__u32 index = 0; index < sizeof(struct nicekv_stamp); index++)
 			any |= s->request[at + index];
+		any |= is_shown(header);
 		at += sizeof(struct nicekv_stamp);
 	}
 	for (int index = 0; index < 4; index++)

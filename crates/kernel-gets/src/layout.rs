@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use nicekv_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use nicekv_wire::route::ChainHeader;
-use nicekv_wire::{Header, KeyDigest, KeyspaceId, Reply};
+use nicekv_wire::{Header, KeyDigest, KeyspaceId, OpId, Reply};
 
 /// The body of a reply to a get, at most.
 pub const BODY_BYTES_MAX: usize = Reply::FIXED_BYTES - Header::BYTES + VALUE_BYTES_MAX;
@@ -15,6 +15,9 @@ pub const WAYS: u32 = 4;
 
 /// Spreads digests over the entries.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Of gets with room for a stamp, as their op ids say, one in 2 to the power of this is for the process, so that it sees what its kernel answers.
+const SHOWN_BITS: u32 = 6;
 
 /// Even: nothing of the entry means anything.
 pub(crate) const VERSION: usize = 0;
@@ -113,6 +116,13 @@ pub(crate) fn first_way(keyspace: KeyspaceId, digest: &KeyDigest, entries: u32) 
     ((mixed >> 32) as u32 & (entries - 1)) & !(WAYS - 1)
 }
 
+/// Whether the process is to see a get with room for a stamp. Owners learn of hot keys by the gets that they answer, and by those that other members show them.
+pub(crate) fn is_shown(op: OpId) -> bool {
+    // Mixed twice: a client's gets of one key may have sequences that are any number apart.
+    let mixed = (op.client.0 ^ op.sequence).wrapping_mul(MULTIPLIER);
+    (mixed ^ mixed >> 32).wrapping_mul(MULTIPLIER) >> (u64::BITS - SHOWN_BITS) == 0
+}
+
 pub(crate) fn digest_words(digest: &KeyDigest) -> [u64; 2] {
     let mut words = words(&digest.0);
     core::array::from_fn(|_| words.next().unwrap_or_default())
@@ -140,6 +150,7 @@ pub fn c_header() -> String {
         ("WAYS", WAYS as usize),
         ("SOURCES", SOURCES as usize),
         ("SOURCE_PLACES", SOURCE_PLACES as usize),
+        ("SHOWN_BITS", SHOWN_BITS as usize),
     ];
     let outcomes = crate::OUTCOMES.iter().enumerate();
     words.iter().for_each(|(name, value)| text.push_str(&format!("#define NICEKV_GETS_{name} {value}\n")));

@@ -2,7 +2,7 @@
 
 use crate::layout::{
     BODY, CHAIN, DIGEST, ENTRY_WORDS, GATE, HITS, KEY, LEASE, Memory, SHAPE, USED, VERSION, WAYS, Word,
-    body_length, digest_words, first_way, shape, words,
+    body_length, digest_words, first_way, is_shown, shape, words,
 };
 use crate::plant::Plant;
 use alloc::vec::Vec;
@@ -27,11 +27,12 @@ impl Asked {
     /// what is malformed in another way is answered as if it was not; bundles, and what says where its answer goes, it leaves alone.
     pub fn of(datagram: &[u8]) -> Option<Self> {
         let mut plain = Vec::new();
-        let chain = match take_room(datagram, &mut plain) {
-            Some(Ok(Room::Chain(chain))) => Some(chain.to_bytes()),
-            // What has no stamp went its usual way; what a switch has stamped is for a copy that the process has (H6).
-            Some(Ok(Room::Stamp(stamp))) if !stamp.is_some() => None,
-            Some(Ok(Room::Stamp(_)) | Err(_)) => return None,
+        let room = take_room(datagram, &mut plain).transpose().ok()?;
+        let chain = match room {
+            Some(Room::Chain(chain)) => Some(chain.to_bytes()),
+            // What a switch has stamped is for a copy that the process has (H6); any other went its usual way.
+            Some(Room::Stamp(stamp)) if stamp.is_some() => return None,
+            Some(Room::Stamp(_)) => None,
             None => {
                 plain.extend_from_slice(datagram);
                 None
@@ -39,7 +40,8 @@ impl Asked {
         };
         let Ok((header, Datagram::Get(get))) = Datagram::decode(&plain) else { return None };
         let Get { keyspace, op, digest, reply_to: None, forwarded: None, key, .. } = get else { return None };
-        let may = header.opcode == Opcode::Get;
+        let is_for_owner = matches!(room, Some(Room::Stamp(_))) && is_shown(op);
+        let may = header.opcode == Opcode::Get && !is_for_owner;
         may.then(|| Self {
             op,
             keyspace: keyspace.0,
@@ -252,9 +254,13 @@ mod tests {
     const OP: OpId = OpId { client: ClientId(7), sequence: 9 };
 
     fn get() -> Vec<u8> {
+        get_of(OP)
+    }
+
+    fn get_of(op: OpId) -> Vec<u8> {
         let (keyspace, digest) = (KeyspaceId(3), KeyDigest([5; 16]));
         let mut bytes = Vec::new();
-        let get = Get { keyspace, op: OP, digest, reply_to: None, forwarded: None, key: b"key", padding: 0 };
+        let get = Get { keyspace, op, digest, reply_to: None, forwarded: None, key: b"key", padding: 0 };
         get.encode(&mut bytes);
         bytes
     }
@@ -286,6 +292,24 @@ mod tests {
             let mut stamp = [0; Stamp::BYTES];
             stamp[at] = 1;
             assert_eq!(Asked::of(&with_stamp(stamp)), None, "of an instance, or malformed: {stamp:?}");
+        }
+    }
+
+    #[test]
+    fn the_process_sees_some_gets_of_every_client_with_room_for_a_stamp() {
+        for client in [0, 1, 7, 0x1a31_85c5_0000_0001, u64::MAX] {
+            // Others of the client's ops may be puts, or gets of other keys.
+            for every in 1..=64 {
+                let is_answered = |leave: fn(&mut Vec<u8>), at: u64| {
+                    let op = OpId { client: ClientId(client), sequence: 1 + every * at };
+                    let mut bytes = get_of(op);
+                    leave(&mut bytes);
+                    Asked::of(&bytes).is_some()
+                };
+                let answered = |leave| (0..1_280).filter(|at| is_answered(leave, *at)).count();
+                assert!((1_230..1_276).contains(&answered(leave_room_for_stamp)), "{client:x}, {every}");
+                assert_eq!((answered(|_| ()), answered(leave_room)), (1_280, 1_280), "of no hot key");
+            }
         }
     }
 
