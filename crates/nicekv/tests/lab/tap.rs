@@ -20,6 +20,12 @@ pub(crate) struct Packet<'a> {
 }
 
 impl Packet<'_> {
+    /// What kind of the store's datagrams it would be, behind headers without options.
+    pub(crate) fn opcode(&self) -> Option<u8> {
+        const AT: usize = 14 + 20 + 8 + 3;
+        self.frame.get(AT).copied()
+    }
+
     /// Whether it says these bytes anywhere.
     pub(crate) fn says(&self, bytes: &[u8]) -> bool {
         self.frame.windows(bytes.len()).any(|window| window == bytes)

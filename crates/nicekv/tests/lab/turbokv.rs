@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use nicekv_wire::Opcode;
 use serde_json::Value;
 
 use crate::faults::is_ready;
@@ -10,6 +11,8 @@ use crate::load::{Load, Redis};
 use crate::tap::{Packet, Tap};
 use crate::{PATIENCE, as_root, scan_until_split, status, succeeds_on, wait_for};
 
+/// What members tell each other of what they hold, whatever is put.
+const SCRUB: [u8; 3] = [Opcode::ScrubPage as u8, Opcode::RepairRequest as u8, Opcode::RepairReply as u8];
 const NODES: usize = 16;
 const CLIENTS: usize = 4;
 const SWITCHES: [&str; 8] =
@@ -105,8 +108,11 @@ fn a_put_visits_each_node_of_its_chain_once_and_its_tail_answers(lab: &LabUnderT
         });
         let (sent, answers): (Vec<_>, Vec<_>) =
             with_client.into_iter().partition(|(source, _)| *source == CLIENT);
-        // Nodes name hot keys to the metadata service, too.
-        let is_visit = |packet: &Packet<'_>| packet.says(key.as_bytes()) && is_node(packet.destination);
+        // Nodes name hot keys to the metadata service, too; and what is scrubbed meanwhile to each other.
+        let is_scrub = |packet: &Packet<'_>| packet.opcode().is_some_and(|opcode| SCRUB.contains(&opcode));
+        let is_visit = |packet: &Packet<'_>| {
+            packet.says(key.as_bytes()) && is_node(packet.destination) && !is_scrub(packet)
+        };
         let at_nodes: Vec<_> = nodes.iter().map(|node| node.ways(is_visit)).collect();
         let chain = chain_of(&before);
         let [head, middle, tail] = [0, 1, 2].map(|place| address(chain[place]));
