@@ -28,6 +28,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 
+pub use nicekv_wire::hot::HOT_HOLDERS_MAX;
 use nicekv_wire::hot::Stamp;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -37,8 +38,6 @@ use crate::{HostId, HostIndex, HostRole, HotCount};
 
 /// Hot entries of one switch.
 pub const HOT_CAPACITY: usize = 10_000;
-/// Holders of a hot entry.
-pub const HOT_HOLDERS_MAX: usize = 31;
 /// Most turns of the round robin that go the usual way.
 pub const HOT_USUAL_TURNS_MAX: u8 = 16;
 
