@@ -41,6 +41,9 @@ pub const HOT_CAPACITY: usize = 10_000;
 /// Most turns of the round robin that go the usual way.
 pub const HOT_USUAL_TURNS_MAX: u8 = 16;
 
+/// Entries of one switch of which it may have a copy itself.
+pub const HOT_VALUES_MAX: usize = 1024;
+
 /// What is in a `HotClosed` for an instance that is gone for good: no copy has a label above it.
 pub const HOT_GONE: u64 = u64::MAX;
 
@@ -57,6 +60,8 @@ pub struct HotEntry {
     pub usual_turns: u8,
     /// Who has a copy, less the partition's members: at most [`HOT_HOLDERS_MAX`] nodes that hang at this switch, each once (H8). None: the entry only counts.
     pub holders: Vec<HostId>,
+    /// Whether the switch itself may have one, of which it answers gets (H9): at most [`HOT_VALUES_MAX`] entries of a table.
+    pub in_switch: bool,
 }
 
 /// Why a change of the table is refused. Nothing was changed.
@@ -73,6 +78,8 @@ pub enum HotError {
     UsualTurns { instance: u64, turns: u8 },
     #[error("{holders} holders of instance {instance:#x} in table hot, allowed are {HOT_HOLDERS_MAX}")]
     Holders { instance: u64, holders: usize },
+    #[error("{entries} entries with a copy in the switch in table hot, which has room for {HOT_VALUES_MAX}")]
+    Values { entries: usize },
     #[error("holder {} of instance {instance:#x} in table hot is no node at this switch, or is there twice", .holder.0)]
     BadHolder { instance: u64, holder: HostId },
 }

@@ -53,7 +53,8 @@ use thiserror::Error;
 pub use counters::{COUNTER_COUNT, Counter, Counters};
 pub use hot::detection::{HotCandidate, HotConfig, HotCount, HotReading};
 pub use hot::{
-    HOT_CAPACITY, HOT_GONE, HOT_HOLDERS_MAX, HOT_USUAL_TURNS_MAX, HotChange, HotEntry, HotError, HotTable,
+    HOT_CAPACITY, HOT_GONE, HOT_HOLDERS_MAX, HOT_USUAL_TURNS_MAX, HOT_VALUES_MAX, HotChange, HotEntry,
+    HotError, HotTable,
 };
 pub use pipeline::{Mutation, Output, PORTS_MAX, Pipeline, Verdict};
 pub use plant::Plant;

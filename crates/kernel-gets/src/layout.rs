@@ -4,12 +4,12 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use nicekv_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use nicekv_wire::limits::KEY_BYTES_MAX;
 use nicekv_wire::route::ChainHeader;
-use nicekv_wire::{Header, KeyDigest, KeyspaceId, OpId, Reply};
+use nicekv_wire::{KeyDigest, KeyspaceId, OpId};
 
 /// The body of a reply to a get, at most.
-pub const BODY_BYTES_MAX: usize = Reply::FIXED_BYTES - Header::BYTES + VALUE_BYTES_MAX;
+pub const BODY_BYTES_MAX: usize = nicekv_wire::hot::REPLY_BODY_BYTES_MAX;
 /// Entries whose keys have a hash in common; of these the one that was not used for the longest time makes room.
 pub const WAYS: u32 = 4;
 

@@ -129,7 +129,8 @@ impl<P: Protocol> NodeCore<P> {
             | Datagram::HotCopy(_)
             | Datagram::HotDrop(_)
             | Datagram::HotPulse(_)
-            | Datagram::HotPulsed(_) => self.on_hot(now, from, &datagram),
+            | Datagram::HotPulsed(_)
+            | Datagram::HotLeased(_) => self.on_hot(now, from, &datagram),
             // Not for nodes.
             Datagram::Reply(_)
             | Datagram::ScanPiece(_)
@@ -142,6 +143,8 @@ impl<P: Protocol> NodeCore<P> {
             | Datagram::Heat(_)
             | Datagram::HotConfirm(_)
             | Datagram::HotClose(_)
+            | Datagram::HotValue(_)
+            | Datagram::HotLease(_)
             | Datagram::ProbeReply(_) => self.host.counters.refused += 1,
         }
     }

@@ -183,8 +183,10 @@ impl Names {
             | Datagram::HotClosed(_)
             | Datagram::HotAssign(_)
             | Datagram::HotCopy(_)
+            | Datagram::HotValue(_)
             | Datagram::HotDrop(_)) => describe_hot(&hot)?,
             Datagram::HotPulse(_) | Datagram::HotPulsed(_) => return None,
+            Datagram::HotLease(_) | Datagram::HotLeased(_) => return None,
             // Every heartbeat, or every few.
             Datagram::DirectoryQuery(_) | Datagram::DirectoryPage(_) | Datagram::ScrubPage(_) => return None,
             Datagram::Usage(_) | Datagram::Sources(_) | Datagram::Heat(_) => return None,
@@ -384,8 +386,11 @@ fn describe_hot(datagram: &Datagram<'_>) -> Option<String> {
         Datagram::HotClose(hot::HotClose { stamp, .. }) => (stamp, "close above"),
         Datagram::HotClosed(hot::HotClosed { stamp, .. }) => (stamp, "closed at"),
         Datagram::HotCopy(hot::HotCopy { stamp, .. }) => (stamp, "a copy, number"),
+        Datagram::HotValue(hot::HotValue { stamp, .. }) => (stamp, "a reply, number"),
         Datagram::HotAssign(assign) => {
-            return Some(format!("hot: {} holders of instance {}", assign.holders.len(), assign.instance));
+            let in_switch = if assign.in_switch { ", and the switch" } else { "" };
+            let holders = assign.holders.len();
+            return Some(format!("hot: {holders} holders of instance {}{in_switch}", assign.instance));
         }
         Datagram::HotDrop(hot::HotDrop { instance, .. }) => {
             return Some(format!("hot: drop copies up to instance {instance}"));

@@ -10,6 +10,7 @@
 #define NICEKV_VERSION 2
 #define NICEKV_KEY_BYTES_MAX 256
 #define NICEKV_VALUE_BYTES_MAX 1024
+#define NICEKV_REPLY_BODY_BYTES_MAX 1064
 #define NICEKV_DATAGRAM_BYTES_MAX 1472
 #define NICEKV_SCAN_PIECES_MAX 64
 #define NICEKV_ROOM_CHAIN 1
@@ -60,6 +61,9 @@
 #define NICEKV_OPCODE_HOT_DROP 47
 #define NICEKV_OPCODE_HOT_PULSE 48
 #define NICEKV_OPCODE_HOT_PULSED 49
+#define NICEKV_OPCODE_HOT_VALUE 50
+#define NICEKV_OPCODE_HOT_LEASE 51
+#define NICEKV_OPCODE_HOT_LEASED 52
 #define NICEKV_OPCODE_FORWARDED_GET 16
 #define NICEKV_OPCODE_FORWARDED_SCAN 15
 
@@ -118,6 +122,34 @@ struct nicekv_stamp {
 _Static_assert(sizeof(struct nicekv_stamp) == 16, "size of nicekv_stamp");
 _Static_assert(offsetof(struct nicekv_stamp, instance) == 0, "offset of instance");
 _Static_assert(offsetof(struct nicekv_stamp, seen) == 8, "offset of seen");
+
+/* A reply that a switch may give: then come the key and, to the end, the reply, less its header. */
+struct nicekv_hot_value {
+	__be64 instance;
+	__be64 seen;
+	__be64 serial;
+	__be16 key_length;
+	__u8 reserved[6];
+} __attribute__((packed));
+
+_Static_assert(sizeof(struct nicekv_hot_value) == 32, "size of nicekv_hot_value");
+_Static_assert(offsetof(struct nicekv_hot_value, instance) == 0, "offset of instance");
+_Static_assert(offsetof(struct nicekv_hot_value, seen) == 8, "offset of seen");
+_Static_assert(offsetof(struct nicekv_hot_value, serial) == 16, "offset of serial");
+_Static_assert(offsetof(struct nicekv_hot_value, key_length) == 24, "offset of key_length");
+_Static_assert(offsetof(struct nicekv_hot_value, reserved) == 26, "offset of reserved");
+
+/* Until when, and the answer. */
+struct nicekv_hot_lease {
+	__be64 nonce;
+	__be64 time_ns;
+	__be64 serial;
+} __attribute__((packed));
+
+_Static_assert(sizeof(struct nicekv_hot_lease) == 24, "size of nicekv_hot_lease");
+_Static_assert(offsetof(struct nicekv_hot_lease, nonce) == 0, "offset of nonce");
+_Static_assert(offsetof(struct nicekv_hot_lease, time_ns) == 8, "offset of time_ns");
+_Static_assert(offsetof(struct nicekv_hot_lease, serial) == 16, "offset of serial");
 
 /* Of a scan, behind the header, or the room behind that. */
 struct nicekv_scan {

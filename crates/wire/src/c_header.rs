@@ -3,7 +3,7 @@
 
 use crate::Opcode;
 use crate::header::{HeaderLayout, MAGIC, ROOM_CHAIN, ROOM_STAMP, VERSION};
-use crate::hot::StampLayout;
+use crate::hot::{HotLeaseLayout, HotValueLayout, REPLY_BODY_BYTES_MAX, StampLayout};
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::route::ChainLayout;
 use crate::scan::{PIECES_MAX, ScanLayout};
@@ -18,6 +18,7 @@ pub fn generate() -> String {
          #ifndef NICEKV_WIRE_H\n#define NICEKV_WIRE_H\n\n#include <linux/types.h>\n#include <stddef.h>\n\n\
          #define NICEKV_MAGIC {MAGIC:#06x}\n#define NICEKV_VERSION {VERSION}\n\
          #define NICEKV_KEY_BYTES_MAX {KEY_BYTES_MAX}\n#define NICEKV_VALUE_BYTES_MAX {VALUE_BYTES_MAX}\n\
+         #define NICEKV_REPLY_BODY_BYTES_MAX {REPLY_BODY_BYTES_MAX}\n\
          #define NICEKV_DATAGRAM_BYTES_MAX {DATAGRAM_BYTES_MAX}\n#define NICEKV_SCAN_PIECES_MAX {PIECES_MAX}\n\
          #define NICEKV_ROOM_CHAIN {ROOM_CHAIN}\n#define NICEKV_ROOM_STAMP {ROOM_STAMP}\n\n"
     );
@@ -32,6 +33,10 @@ pub fn generate() -> String {
         "\n/* Likewise; and the body of what holders and primaries of hot keys say to a switch. */\n",
     );
     write_struct("nicekv_stamp", StampLayout::FIELDS, size_of::<StampLayout>(), &mut text);
+    text.push_str("\n/* A reply that a switch may give: then come the key and, to the end, the reply, less its header. */\n");
+    write_struct("nicekv_hot_value", HotValueLayout::FIELDS, size_of::<HotValueLayout>(), &mut text);
+    text.push_str("\n/* Until when, and the answer. */\n");
+    write_struct("nicekv_hot_lease", HotLeaseLayout::FIELDS, size_of::<HotLeaseLayout>(), &mut text);
     text.push_str("\n/* Of a scan, behind the header, or the room behind that. */\n");
     write_struct("nicekv_scan", ScanLayout::FIELDS, size_of::<ScanLayout>(), &mut text);
     text.push_str("\n#endif\n");

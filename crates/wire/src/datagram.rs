@@ -8,7 +8,10 @@ use crate::control::{
 use crate::directory::{Directed, DirectoryPage, DirectoryQuery, Misdirected};
 use crate::header::Header;
 use crate::heat::Heat;
-use crate::hot::{HotAssign, HotClose, HotClosed, HotConfirm, HotCopy, HotDrop, HotPulse, HotPulsed};
+use crate::hot::{
+    HotAssign, HotClose, HotClosed, HotConfirm, HotCopy, HotDrop, HotLease, HotLeased, HotPulse, HotPulsed,
+    HotValue,
+};
 use crate::quorum::{Entrust, Entrusted, QuorumHeld, QuorumQuery, QuorumStore, Tombstones, TombstonesAck};
 use crate::recovery::{Fetch, RecoverReply, RecoverRequest};
 use crate::repair::{RepairReply, RepairRequest};
@@ -189,6 +192,12 @@ datagrams! {
     48 => HotPulse,
     /// The answer.
     49 => HotPulsed,
+    /// Primary of a hot key to unicast vnode, for the switch: a reply that it may give.
+    50 => HotValue<'a>,
+    /// The same: replies may be given until then.
+    51 => HotLease,
+    /// The switch's answer.
+    52 => HotLeased,
     also
     /// Secondary that cannot answer a get itself, to the primary.
     16 => ForwardedGet is Get,

@@ -19,21 +19,28 @@
 //!   primary  ──HotCopy, HotDrop──▶ holder
 //!   primary  ──HotPulse──▶ holder ──HotPulsed──▶ primary      what time is it there? until then copies of this serial may be shown
 //! ```
+//!
+//! The switch itself may hold a copy, which is a reply that it has ready (H9). It is told of it as of closes, by the vnode of the key:
+//!
+//! ```text
+//!   primary  ──HotValue──▶ switch
+//!   primary  ──HotLease──▶ switch ──HotLeased──▶ primary
+//! ```
 
 use crate::DecodeError;
 use crate::bytes::{Reader, reserved};
-use crate::codec::{Codec, Key, List};
+use crate::codec::{Codec, Key, List, Rest};
 use crate::declare::{codec_of, layout, message};
-use crate::header::{HeaderLayout, ROOM_STAMP, c_type, layout_for_c};
-use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX};
+use crate::header::{c_type, layout_for_c};
+use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::repair::{ENTRY_BYTES_MAX, StoredEntry};
 #[cfg(test)]
 use crate::samples::Random;
-use crate::{Get, Header, KeyDigest, KeyspaceId, Opcode, Term, Update};
+use crate::{Header, KeyDigest, KeyspaceId, Reply, Term};
 use alloc::vec::Vec;
 use core::mem::{offset_of, size_of};
 use core::net::SocketAddrV4;
-use zerocopy::network_endian::U64;
+use zerocopy::network_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Nodes that have copies of a hot key, at most.
@@ -52,6 +59,41 @@ layout_for_c! {
 }
 
 const _: () = assert!(size_of::<StampLayout>() == Stamp::BYTES);
+
+layout_for_c! {
+    /// A [`HotValue`], as it stands behind the header: then come the key and, to the end, the reply.
+    #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+    #[repr(C)]
+    pub struct HotValueLayout {
+        /// Of the copy.
+        pub instance: U64,
+        /// Likewise.
+        pub seen: U64,
+        /// Which leases of the primary's it is shown under.
+        pub serial: U64,
+        /// Of the key, in bytes.
+        pub key_length: U16,
+        /// Zero.
+        pub reserved: [u8; 6],
+    }
+}
+
+layout_for_c! {
+    /// A [`HotLease`] and its answer, as they stand behind the header.
+    #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+    #[repr(C)]
+    pub struct HotLeaseLayout {
+        /// Names the switch's life.
+        pub nonce: U64,
+        /// On its boot-time clock.
+        pub time_ns: U64,
+        /// Of the leases.
+        pub serial: U64,
+    }
+}
+
+const _: () = assert!(size_of::<HotValueLayout>() == HotValue::FIXED_BYTES - Header::BYTES);
+const _: () = assert!(size_of::<HotLeaseLayout>() == HotLease::FIXED_BYTES - Header::BYTES);
 
 /// What a switch had seen of a hot key when a request passed it (H2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -86,26 +128,6 @@ impl Stamp {
         Ok(stamp)
     }
 }
-
-/// The key of a get or an update that has room for a stamp, as a switch finds it in what nobody has decoded: (keyspace, digest, key). A datagram that says more
-/// than it has shows none.
-pub fn key_of(datagram: &[u8]) -> Option<(KeyspaceId, KeyDigest, &[u8])> {
-    let header = HeaderLayout::peek(datagram).filter(|header| header.room == ROOM_STAMP)?;
-    let (length_at, fixed_bytes) = match header.opcode()? {
-        Opcode::Get => (GET_KEY_LENGTH_AT, Get::FIXED_BYTES),
-        Opcode::Update => (UPDATE_KEY_LENGTH_AT, Update::FIXED_BYTES),
-        _ => return None,
-    };
-    let behind = datagram.get(Stamp::BYTES..)?;
-    let length = usize::from(u16::from_be_bytes(*behind.get(length_at..)?.first_chunk()?));
-    let key = behind.get(fixed_bytes..)?.get(..length)?;
-    Some((KeyspaceId(header.keyspace.get()), KeyDigest(header.digest), key))
-}
-
-/// Behind what a forwarding replica says.
-const GET_KEY_LENGTH_AT: usize = Get::FIXED_BYTES - 2;
-/// Behind watermark, condition and whether the old value is wanted.
-const UPDATE_KEY_LENGTH_AT: usize = Header::BYTES + 8 + 17 + 1;
 
 impl Codec for Stamp {
     type Value<'a> = Self;
@@ -194,7 +216,9 @@ message! {
             /// Of the hot entry; a node takes no older one.
             instance: u64,
             /// Nodes that are to have copies; none: nobody any more.
-            holders: Vec<SocketAddrV4> as List<u8, SocketAddrV4, HOT_HOLDERS_MAX> => 7 zeros,
+            holders: Vec<SocketAddrV4> as List<u8, SocketAddrV4, HOT_HOLDERS_MAX>,
+            /// Whether the switch is to have one, too (H9).
+            in_switch: bool => 6 zeros,
         }
     }
 }
@@ -272,6 +296,76 @@ message! {
     }
 }
 
+message! {
+    /// What the primary shows of a hot key, for the switch (H9): a reply to gets that pass while the switch counts just this number of that instance, within
+    /// the lease.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct HotValue<'a>: HotValue where is_of_an_instance {
+        header {
+            /// The keyspace of the key.
+            keyspace: KeyspaceId,
+            /// Digest of the key.
+            digest: KeyDigest,
+        }
+        body {
+            /// Of the copy.
+            stamp: Stamp,
+            /// Which leases of the primary's it is shown under.
+            serial: u64,
+            /// The key.
+            key: &'a [u8] as Key => 6 zeros,
+            /// The reply to a get, less its header.
+            reply: &'a [u8] as Rest<REPLY_BODY_BYTES_MAX>,
+        }
+    }
+}
+
+/// The body of a reply to a get, at most.
+pub const REPLY_BODY_BYTES_MAX: usize = Reply::FIXED_BYTES - Header::BYTES + VALUE_BYTES_MAX;
+const _: () = assert!(HotValue::FIXED_BYTES + KEY_BYTES_MAX + REPLY_BODY_BYTES_MAX <= DATAGRAM_BYTES_MAX);
+
+message! {
+    /// The primary lets the switch show its copies until then, and asks for the time there, as by [`HotPulse`]. Of any key that it leads.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct HotLease: HotLease {
+        header {
+            /// The keyspace of the key.
+            keyspace: KeyspaceId,
+            /// Digest of the key.
+            digest: KeyDigest,
+        }
+        body {
+            /// The switch's life that is meant, as it names itself; 0: it is not known yet, and nothing is allowed.
+            nonce: u64,
+            /// On the boot-time clock there.
+            until_ns: u64,
+            /// Copies of this serial, and of no other.
+            serial: u64,
+        }
+    }
+}
+
+message! {
+    /// The answer.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct HotLeased: HotLeased {
+        header {
+            /// The keyspace of the key.
+            keyspace: KeyspaceId,
+            /// Digest of the key.
+            digest: KeyDigest,
+        }
+        body {
+            /// Names the switch's life: from its start until what it holds is lost.
+            nonce: u64,
+            /// What the boot-time clock says there.
+            clock_ns: u64,
+            /// As it was asked.
+            serial: u64,
+        }
+    }
+}
+
 fn is_of_an_instance(stamp: Stamp) -> Result<(), DecodeError> {
     match stamp.instance {
         0 => Err(DecodeError::UnknownValue { field: "instance", value: 0 }),
@@ -286,6 +380,12 @@ impl HotAssign {
 }
 
 impl HotCopy<'_> {
+    fn is_of_an_instance(&self) -> Result<(), DecodeError> {
+        is_of_an_instance(self.stamp)
+    }
+}
+
+impl HotValue<'_> {
     fn is_of_an_instance(&self) -> Result<(), DecodeError> {
         is_of_an_instance(self.stamp)
     }
@@ -306,36 +406,5 @@ impl HotClose {
 impl HotClosed {
     fn is_of_an_instance(&self) -> Result<(), DecodeError> {
         is_of_an_instance(self.stamp)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::route::leave_room_for_stamp;
-    use crate::{ClientId, Condition, Expiry, OpId, Operation};
-
-    #[test]
-    fn a_switch_finds_the_key_where_it_is() {
-        let (keyspace, digest, reply_to) = (KeyspaceId(3), KeyDigest([5; 16]), None);
-        let op = OpId { client: ClientId(7), sequence: 9 };
-        for key in [&b"k"[..], b"color", &[7; 256]] {
-            let (mut get, mut update) = (alloc::vec::Vec::new(), alloc::vec::Vec::new());
-            Get { keyspace, op, digest, reply_to, forwarded: None, key, padding: 0 }.encode(&mut get);
-            let operation = Operation::Set { value: b"value", expiry: Expiry::At(77) };
-            let (condition, return_old, watermark) = (Condition::IfVersion(op), true, 4);
-            Update { keyspace, op, digest, reply_to, watermark, condition, return_old, key, operation }
-                .encode(&mut update);
-            for mut sent in [get, update] {
-                assert_eq!(key_of(&sent), None, "it has no room");
-                leave_room_for_stamp(&mut sent);
-                assert_eq!(key_of(&sent), Some((keyspace, digest, key)));
-                let whole = sent.len();
-                for bytes in 0..whole {
-                    let found = key_of(&sent[..bytes]);
-                    assert!(found.is_none_or(|(.., found)| found == key), "cut to {bytes}");
-                }
-            }
-        }
     }
 }

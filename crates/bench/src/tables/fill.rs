@@ -121,6 +121,7 @@ impl Fill {
             instance: newest + 1 + number as u64,
             usual_turns: 1,
             holders: Vec::from([HostId(2), HostId(3)]),
+            in_switch: false,
         };
         if self == Self::Hot { (0..HOT_CAPACITY).map(entry).collect() } else { Vec::new() }
     }

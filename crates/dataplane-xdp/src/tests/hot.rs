@@ -136,7 +136,7 @@ impl Both {
         self.newest += 1;
         self.instances[usize::from(key)] = self.newest;
         let (digest, instance) = (digest(key), self.newest);
-        let set = [HotEntry { keyspace: KEYSPACE, digest, instance, usual_turns, holders }];
+        let set = [HotEntry { keyspace: KEYSPACE, digest, instance, usual_turns, holders, in_switch: false }];
         let removed: Vec<u64> = removed.map(|back| self.newest.saturating_sub(back)).into_iter().collect();
         // The one that comes is none of those that go.
         let removed: Vec<u64> = removed.into_iter().filter(|instance| *instance != self.newest).collect();
@@ -235,8 +235,14 @@ fn no_count_is_lost_while_it_is_read() {
         lab.xdp.install(&tables()).unwrap();
         let config = HotConfig { keyspaces: vec![KEYSPACE], keys_max: 24, stages: 3, seed: 11 };
         lab.xdp.set_hot(&config).unwrap();
-        let entry =
-            HotEntry { keyspace: KEYSPACE, digest: digest(0), instance: 1, usual_turns: 1, holders: vec![] };
+        let entry = HotEntry {
+            keyspace: KEYSPACE,
+            digest: digest(0),
+            instance: 1,
+            usual_turns: 1,
+            holders: vec![],
+            in_switch: false,
+        };
         lab.xdp.change_hot(false, &[], &[entry]).unwrap();
         let Lab { network, xdp, .. } = &mut lab;
         let routed = |xdp: &KernelSwitch| xdp.counters().unwrap().get(Counter::Hits(Table::Unicast));

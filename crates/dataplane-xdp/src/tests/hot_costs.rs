@@ -44,6 +44,7 @@ fn full(lab: &mut Lab) {
         instance: number as u64 + 1,
         usual_turns: 1,
         holders: vec![HostId(2), HostId(3)],
+        in_switch: false,
     };
     let entries: Vec<HotEntry> = (0..HOT_CAPACITY).map(entry).collect();
     lab.xdp.change_hot(false, &[], &entries).unwrap();

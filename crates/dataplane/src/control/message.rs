@@ -346,6 +346,7 @@ mod tests {
             instance: u64::MAX - HOT_CAPACITY as u64 + index,
             usual_turns: HOT_USUAL_TURNS_MAX,
             holders: (0..HOT_HOLDERS_MAX as u16).map(|holder| HostId(u16::MAX - holder)).collect(),
+            in_switch: false,
         };
         let set: Vec<_> = (0..HOT_CAPACITY as u64).map(entry).collect();
         let removed = (0..HOT_CAPACITY as u64).map(|instance| u64::MAX - instance).collect();

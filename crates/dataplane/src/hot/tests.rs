@@ -28,7 +28,14 @@ fn host(id: u16) -> Host {
 }
 
 fn entry(instance: u64) -> HotEntry {
-    HotEntry { keyspace: 3, digest: DIGEST.0, instance, usual_turns: 1, holders: vec![HostId(2), HostId(3)] }
+    HotEntry {
+        keyspace: 3,
+        digest: DIGEST.0,
+        instance,
+        usual_turns: 1,
+        holders: vec![HostId(2), HostId(3)],
+        in_switch: false,
+    }
 }
 
 fn tables(generation: u64, hosts: impl Iterator<Item = u16>) -> TableSet {

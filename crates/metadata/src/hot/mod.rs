@@ -139,6 +139,7 @@ impl Metadata {
             term: self.committed.term(),
             instance: *instance,
             holders: holders.iter().filter_map(|node| address(*node)).collect(),
+            in_switch: false,
         };
         let is_live = |node: &NodeId| self.observations.membership.live(*node).is_some();
         let receivers: Vec<_> = told.into_iter().filter(is_live).filter_map(address).collect();

@@ -97,6 +97,7 @@ impl Change {
             instance: placed.instance,
             usual_turns: placed.entry.usual_turns,
             holders: placed.entry.holders.iter().copied().map(host_id).collect(),
+            in_switch: false,
         };
         ControlRequest::ChangeHot {
             term,

@@ -108,7 +108,14 @@ fn what_agrees_is_said_to_and_shown() {
 fn a_hot_entry_is_told_with_its_holders() {
     let mut told = healthy();
     let holders = vec![HostId(5), HostId(6)];
-    let entry = HotEntry { keyspace: 0, digest: [0; 16], instance: 0x30_0000_0002, usual_turns: 3, holders };
+    let entry = HotEntry {
+        keyspace: 0,
+        digest: [0; 16],
+        instance: 0x30_0000_0002,
+        usual_turns: 3,
+        holders,
+        in_switch: false,
+    };
     found(&mut told).hot = Some(entry.clone());
     let line = "  hot: entry 0x3000000002, gets in turn: 3 as above, one each to host 5, host 6";
     assert!(describe(&told, &[], None).contains(&line.to_owned()));

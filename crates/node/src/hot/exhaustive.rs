@@ -130,7 +130,8 @@ impl World {
         let mut outbox = Outbox::new(NodeId(node as u16));
         let holders = std::vec![address(HOLDER)];
         let (keyspace, digest) = NAME;
-        let assign = HotAssign { keyspace, digest, term: Term(1), instance: INSTANCE, holders };
+        let assign =
+            HotAssign { keyspace, digest, term: Term(1), instance: INSTANCE, holders, in_switch: false };
         self.owners[node].assign(&assign, &mut outbox);
         if !self.is_locked(node) {
             self.tell(node, ShiftKind::Read(KEY.into(), self.entry()));

@@ -70,6 +70,7 @@ impl Cluster {
             instance: self.hot.newest,
             usual_turns: 1,
             holders: holders.iter().map(|node| HostId(self.nodes[*node].id.0)).collect(),
+            in_switch: false,
         };
         let installed = Installed { instance: entry.instance, switch, holders };
         // A switch without tables knows no nodes.
@@ -108,8 +109,14 @@ impl Cluster {
         for node in 0..self.nodes.len() {
             let Some(core) = &self.nodes[node].core else { continue };
             let (keyspace, digest) = name;
-            let assign =
-                HotAssign { keyspace, digest, term: core.status().term, instance, holders: holders.clone() };
+            let assign = HotAssign {
+                keyspace,
+                digest,
+                term: core.status().term,
+                instance,
+                holders: holders.clone(),
+                in_switch: false,
+            };
             let (mut bytes, to) = (Vec::new(), self.nodes[node].address);
             assign.encode(&mut bytes);
             self.send(Host::Metadata, INSTANCES[0], to, &bytes);

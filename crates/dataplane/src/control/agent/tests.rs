@@ -226,7 +226,7 @@ fn a_lookup_finds_the_entries_that_a_key_meets_and_counts_nothing() {
 
 fn hot_entry(instance: u64, digest: u8, holders: &[u16]) -> HotEntry {
     let holders = holders.iter().copied().map(HostId).collect();
-    HotEntry { keyspace: 3, digest: [digest; 16], instance, usual_turns: 1, holders }
+    HotEntry { keyspace: 3, digest: [digest; 16], instance, usual_turns: 1, holders, in_switch: false }
 }
 
 #[test]
