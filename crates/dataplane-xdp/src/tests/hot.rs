@@ -271,7 +271,7 @@ impl Both {
     }
 }
 
-fn said_by(node: u16, payload: Vec<u8>) -> Vec<u8> {
+pub(super) fn said_by(node: u16, payload: Vec<u8>) -> Vec<u8> {
     let (source, source_mac) = (host(node).ip, host(node).mac);
     let source_port = frames::STORE_PORT;
     frames::Udp { source, source_mac, source_port, payload, ..frames::Udp::default() }.build()
