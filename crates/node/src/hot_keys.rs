@@ -88,11 +88,13 @@ impl<P: Protocol> NodeCore<P> {
 
     fn answer_as_holder(&mut self, now: Now, from: SocketAddrV4, get: &Get<'_>, stamp: Stamp) {
         let plant = self.host.planted();
-        let Host { hot: Hot { holder, counters, .. }, outbox, .. } = &mut self.host;
+        let Self { host, usage, .. } = self;
+        let Host { hot: Hot { holder, counters, .. }, outbox, .. } = host;
         let client = get.reply_to.unwrap_or(from);
         match holder.answer(now, get, stamp, plant) {
             Answer::Reply(reply) => {
                 counters.answered += 1;
+                usage.note_held_gets(get.keyspace, 1);
                 outbox.send(client, |out| reply.encode(out));
             }
             Answer::Pass(owner) => {

@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 use core::net::SocketAddrV4;
 use nicekv_wire::hot::{HotConfirm, HotCopy, HotDrop, HotPulse, HotPulsed, Stamp};
 use nicekv_wire::recovery::Entry;
-use nicekv_wire::{Get, Now, Reply, Status};
+use nicekv_wire::{Get, KeyDigest, KeyspaceId, Now, Reply, Status};
 
 /// Keys and entries of all copies, at most.
 const COPIES_BYTES_MAX: usize = 32 << 20;
@@ -82,6 +82,12 @@ impl Holder {
         self.copies.insert(name, kept);
         let confirm = HotConfirm { keyspace: copy.keyspace, digest: copy.digest, stamp: copy.stamp };
         outbox.send(copy.vring, |out| confirm.encode(out));
+    }
+
+    /// Whether there are any of a keyspace.
+    pub(crate) fn has_copies_of(&self, keyspace: KeyspaceId) -> bool {
+        let first = ((keyspace, KeyDigest::default()), Box::default());
+        self.copies.range(first..).next().is_some_and(|(((of, _), _), _)| *of == keyspace)
     }
 
     /// Copies of this digest are of no use any more.
