@@ -122,7 +122,7 @@ catalogue! {
         SWITCH_ENTRIES: Gauge "nicekv_switch_table_entries" ["switch", "table"] "Entries in use"
         SWITCH_CAPACITY: Gauge "nicekv_switch_table_capacity" ["switch", "table"] "Entries that there may be"
         SWITCH_HITS: Counter "nicekv_switch_table_hits" ["switch", "table"] "Packets that matched an entry"
-        SWITCH_PACKETS: Counter "nicekv_switch_packets" ["switch", "event"] "Packets dropped (malformed, vring_miss, vring_refused, not_ours, source_refused, opcode_refused, egress_dropped, same_port_dropped), copied (multicast_copies), sent along a chain (chained), cut off scans at borders of records (scan_splits), of hot keys sent to holders of copies (hot_redirected) or said to the switch (hot_confirmed, hot_closed, hot_unheard), or passed on as plain Ethernet (learned_forwarded, flooded)"
+        SWITCH_PACKETS: Counter "nicekv_switch_packets" ["switch", "event"] "Packets dropped (malformed, vring_miss, vring_refused, not_ours, source_refused, opcode_refused, egress_dropped, same_port_dropped), copied (multicast_copies), sent along a chain (chained), cut off scans at borders of records (scan_splits), of hot keys sent to holders of copies (hot_redirected) answered by the switch (hot_answered) or said to the switch (hot_confirmed, hot_closed, hot_kept, hot_leased, hot_unheard), or passed on as plain Ethernet (learned_forwarded, flooded)"
     }
     Metadata {
         METADATA_TERM: Gauge "nicekv_metadata_term" [] "Term of this leader"
@@ -140,9 +140,11 @@ catalogue! {
         METADATA_HOT_ENTRIES: Gauge "nicekv_metadata_hot_entries" ["switch"] "Hot keys (balancing=hot) that have an entry in a switch, those that it only counts included"
         METADATA_HOT_COPIED: Gauge "nicekv_metadata_hot_copied_keys" ["switch"] "Of these, keys of which other nodes than the members of their partitions hold copies"
         METADATA_HOT_COPIES: Gauge "nicekv_metadata_hot_copies" ["switch"] "Copies of hot keys"
+        METADATA_HOT_VALUES: Gauge "nicekv_metadata_hot_values" ["switch"] "Hot keys of which the switch is to have a copy itself, from which it answers gets"
         METADATA_HOT_THRESHOLD: Gauge "nicekv_metadata_hot_threshold_per_second" ["switch"] "T: a key that is asked more often in a second is to have copies"
         METADATA_HOT_IMBALANCE: Gauge "nicekv_metadata_hot_imbalance_percent" ["switch"] "How far the loads of nodes were from their mean in the last period, in percent of it, on average"
         METADATA_HOT_SHARE: Gauge "nicekv_metadata_hot_requests_percent" ["switch"] "Requests of the last period that were for keys with an entry"
+        METADATA_HOT_ANSWERED: Gauge "nicekv_metadata_hot_answered_percent" ["switch"] "Requests of the last period that the switch has answered itself"
         METADATA_HOT_CHANGES: Counter "nicekv_metadata_hot_changes" ["switch"] "Entries that this leader has installed, changed or removed"
         METADATA_HOT_REFUSED: Counter "nicekv_metadata_hot_refused" ["switch"] "Keys that a switch has counted and that are nobody's: of a keyspace that is gone, or made up"
         METADATA_HOT_FAILING: Gauge "nicekv_metadata_hot_failing" ["switch"] "Whether the switch has not done what it was asked last of hot keys; `nicekv status` says why"

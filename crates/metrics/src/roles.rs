@@ -243,9 +243,11 @@ fn observe_hot_keys(samples: &mut Samples, status: &Status) {
             (&METADATA_HOT_ENTRIES, told.entries as u64),
             (&METADATA_HOT_COPIED, told.copied as u64),
             (&METADATA_HOT_COPIES, told.copies as u64),
+            (&METADATA_HOT_VALUES, told.values as u64),
             (&METADATA_HOT_THRESHOLD, told.threshold_per_second),
             (&METADATA_HOT_IMBALANCE, told.imbalance_percent),
             (&METADATA_HOT_SHARE, told.hot_percent()),
+            (&METADATA_HOT_ANSWERED, told.answered_percent()),
             (&METADATA_HOT_CHANGES, told.changes),
             (&METADATA_HOT_REFUSED, told.refused),
         ] {

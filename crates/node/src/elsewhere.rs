@@ -39,6 +39,7 @@ impl<P: Protocol> NodeCore<P> {
     pub fn count_gets_elsewhere(&mut self, partition: PartitionId, gets: u64) {
         let Some(slot) = self.partitions.slot(partition) else { return };
         self.host.counters.gets += gets;
+        self.host.counters.gets_elsewhere += gets;
         self.usage.note_gets(self.partitions[slot].membership(), gets);
     }
 

@@ -137,6 +137,8 @@ pub struct Latest {
 pub struct Counters {
     /// Gets answered here.
     pub gets: u64,
+    /// Of these, by the kernel (G7).
+    pub gets_elsewhere: u64,
     /// Gets passed to the primary.
     pub gets_forwarded: u64,
     /// Requests passed on to the node that they are for, by the directory.
