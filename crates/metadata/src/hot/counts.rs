@@ -116,7 +116,12 @@ mod tests {
     fn reading(entries: &[(u64, u64, u64)]) -> HotReading {
         let entry = |&(instance, requests, answered)| HotCount { instance, requests, answered };
         let loads = vec![(host_id(NodeId(1)), 70)];
-        HotReading { entries: entries.iter().map(entry).collect(), loads, dropped: 7, ..HotReading::default() }
+        HotReading {
+            entries: entries.iter().map(entry).collect(),
+            loads,
+            dropped: 7,
+            ..HotReading::default()
+        }
     }
 
     #[test]

@@ -179,6 +179,25 @@ fn the_hottest_key_is_in_the_switch_too_until_it_is_cold() {
 }
 
 #[test]
+fn what_the_switch_answers_is_told_and_is_no_load_of_nodes() {
+    let mut cluster = ready();
+    keep_asking(&mut cluster, 3 * PERIOD, &[(1, 20), (2, 1)]);
+    let (before, owner) = (entry(&cluster, 1).unwrap(), partition_of(&cluster, 1).1);
+    let (digest, vring) = (digest(1), vring(&cluster, &digest(1)));
+    let switch = cluster.switches.get_mut(&SWITCH).unwrap();
+    switch.keep(super::node::address(owner), vring, (KEYSPACE, digest), before.instance);
+    assert_eq!(switch.get(vring, KEYSPACE, digest, 10), [], "it leaves for nobody");
+    keep_asking(&mut cluster, 2 * PERIOD, &[(1, 20), (2, 1)]);
+    let told = told(&cluster);
+    let (of_switch, of_key) = (&told.switches[0], &told.switches[0].keys[0]);
+    assert!((90..=96).contains(&of_switch.answered_percent()), "{of_switch:?}");
+    assert!(of_key.in_switch && of_key.answered_per_second == of_key.requests_per_second, "{of_key:?}");
+    // Of what it leaves, which one node gets, that one has six times the mean.
+    assert_eq!(of_switch.most_loaded.as_ref().map(|(_, percent)| *percent), Some(600), "{of_switch:?}");
+    assert_eq!(entry(&cluster, 1).unwrap(), before, "who has copies goes by all that is asked");
+}
+
+#[test]
 fn where_nodes_get_no_copies_owners_are_told_of_those_in_the_switch() {
     let mut config = hot_config();
     (config.hot.keys.values_max, config.hot.keys.holders_max) = (2, 0);

@@ -3,9 +3,10 @@
 use crate::dispatch::some_get;
 use crate::recorder::{CLIENT, INCARNATION, METADATA, Node, PARTITION, SWITCH, address, assign, quiet};
 use nicekv_node::{StorageCompletion, StorageRequest, Timing};
+use nicekv_placement::key_digest;
 use nicekv_wire::control::{Assign, KeyspaceUsage, Usage};
-use nicekv_wire::recovery::{Entry, put_keyed_entry};
 use nicekv_wire::hot::{HotCopy, HotDrop, HotPulse, Stamp};
+use nicekv_wire::recovery::{Entry, put_keyed_entry};
 use nicekv_wire::route::{leave_room_for_stamp, room_for_stamp};
 use nicekv_wire::{ClientId, Datagram, Duration, Get, KeyspaceId, MatchRange, NodeId, OpId};
 use std::collections::BTreeMap;
