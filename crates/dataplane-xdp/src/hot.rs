@@ -190,8 +190,9 @@ impl Hot {
         let entries = &self.entries;
         let change = HotChange::new(self.newest, clear, removed, set, is_there);
         let mut going = change.going(entries.values());
-        let has = |key: &_| entries.contains_key(key);
-        let change = change.validated((entries.len(), &going), has, hosts)?;
+        let values = entries.values().filter(|entry| entry.in_switch).count();
+        let of = |key: &_| entries.get(key);
+        let change = change.validated((entries.len(), values), &going, of, hosts)?;
         self.newest = change.newest;
         going.extend(
             change.added.iter().map(|entry| entry.key()).filter(|key| self.entries.contains_key(key)),
@@ -228,7 +229,7 @@ impl Hot {
         let mut reading = HotReading { newest: self.newest, ..HotReading::default() };
         for (key, entry) in &self.entries {
             let requests = self.maps.entries.get(&in_map(key), 0).map_err(failed)?.requests;
-            reading.entries.push(HotCount { instance: entry.instance, requests });
+            reading.entries.push(HotCount { instance: entry.instance, requests, answered: 0 });
         }
         reading.entries.sort_unstable_by_key(|count| count.instance);
         self.settle_loads(hosts, place)?;

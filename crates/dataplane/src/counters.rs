@@ -39,14 +39,20 @@ pub enum Counter {
     HotConfirmed,
     /// Closes of hot keys that were answered.
     HotClosed,
-    /// What else was said to the switch of hot keys: it had no such instance, or no such holder.
+    /// What else was said to the switch of hot keys: it had no such instance, or no such holder, or wants no such value.
     HotUnheard,
+    /// Gets of hot keys that the switch has answered itself.
+    HotAnswered,
+    /// Values of hot keys that the switch has taken in.
+    HotKept,
+    /// Leases of such values that were given, or asked for.
+    HotLeased,
     /// Matches in a table.
     Hits(Table),
 }
 
 /// Those that no table brings along.
-const FIXED: [Counter; 17] = [
+const FIXED: [Counter; 20] = [
     Counter::Malformed,
     Counter::VringMiss,
     Counter::VringRefused,
@@ -64,6 +70,9 @@ const FIXED: [Counter; 17] = [
     Counter::HotConfirmed,
     Counter::HotClosed,
     Counter::HotUnheard,
+    Counter::HotAnswered,
+    Counter::HotKept,
+    Counter::HotLeased,
 ];
 
 /// Number of counters.
@@ -102,6 +111,9 @@ impl Counter {
             Self::HotConfirmed => 14,
             Self::HotClosed => 15,
             Self::HotUnheard => 16,
+            Self::HotAnswered => 17,
+            Self::HotKept => 18,
+            Self::HotLeased => 19,
             Self::Hits(table) => FIXED.len() + table as usize,
         }
     }
@@ -126,6 +138,9 @@ impl Counter {
             Self::HotConfirmed => "hot_confirmed",
             Self::HotClosed => "hot_closed",
             Self::HotUnheard => "hot_unheard",
+            Self::HotAnswered => "hot_answered",
+            Self::HotKept => "hot_kept",
+            Self::HotLeased => "hot_leased",
             Self::Hits(table) => table.hits_name(),
         }
     }

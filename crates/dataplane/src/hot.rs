@@ -11,6 +11,8 @@
 //!   close      seen += 1; of an instance that is gone: MAX   back to the sender, with the number
 //! ```
 //!
+//! Of an entry that wants it the switch has a copy itself ([`values`], H9): a get that it may answer ends here, before its turn.
+//!
 //! An entry without holders only counts. It names no full key: who answers compares that, and keys of a keyspace by range that share a digest share its load.
 //!
 //! Invariants:
@@ -23,6 +25,7 @@
 
 pub(crate) mod detection;
 pub(crate) mod stage;
+pub(crate) mod values;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -35,6 +38,7 @@ use thiserror::Error;
 
 use crate::plant::Plant;
 use crate::{HostId, HostIndex, HostRole, HotCount};
+use values::{Leases, Value};
 
 /// Hot entries of one switch.
 pub const HOT_CAPACITY: usize = 10_000;
@@ -95,6 +99,9 @@ struct Slot {
     /// Per holder; 0: nothing.
     confirmed: Vec<u64>,
     requests: u64,
+    /// Of the requests, those that the switch has answered.
+    answered: u64,
+    value: Option<Value>,
 }
 
 /// What becomes of a get that has room for a stamp.
@@ -112,6 +119,7 @@ pub struct HotTable {
     slots: BTreeMap<Key, Slot>,
     /// The newest instance that was ever installed.
     newest: u64,
+    leases: Leases,
     /// Always `None` outside tests.
     plant: Option<Plant>,
 }
@@ -140,7 +148,11 @@ impl HotTable {
 
     /// Gets and updates of each entry since it was installed, ascending by instances.
     pub(crate) fn counts(&self) -> Vec<HotCount> {
-        let count = |slot: &Slot| HotCount { instance: slot.entry.instance, requests: slot.requests };
+        let count = |slot: &Slot| HotCount {
+            instance: slot.entry.instance,
+            requests: slot.requests,
+            answered: slot.answered,
+        };
         let mut counts: Vec<HotCount> = self.slots.values().map(count).collect();
         counts.sort_unstable_by_key(|count| count.instance);
         counts
@@ -160,8 +172,9 @@ impl HotTable {
             there.is_some_and(|there| there.entry == *entry)
         });
         let going = change.going(self.entries());
-        let has = |key: &Key| self.slots.contains_key(key);
-        let change = change.planted(self.plant).validated((self.slots.len(), &going), has, hosts)?;
+        let of = |key: &Key| self.slots.get(key).map(|slot| &slot.entry);
+        let values = self.slots.values().filter(|slot| slot.entry.in_switch).count();
+        let change = change.planted(self.plant).validated((self.slots.len(), values), &going, of, hosts)?;
         going.iter().for_each(|key| drop(self.slots.remove(key)));
         for entry in change.added {
             self.slots.insert(entry.key(), Slot::new(entry));
@@ -288,11 +301,12 @@ impl<'a> HotChange<'a> {
         entries.filter(|entry| self.removes(entry.instance)).map(HotEntry::key).collect()
     }
 
-    /// Refuses what breaks a rule. Of the `entries` that are there these are `going`; `has`: whether there is one of a key.
-    pub fn validated(
+    /// Refuses what breaks a rule. Of so many `entries` that are there so many want a value, and these are `going`; `of`: the one of a key.
+    pub fn validated<'b>(
         self,
-        (entries, going): (usize, &BTreeSet<(u16, [u8; 16])>),
-        has: impl Fn(&(u16, [u8; 16])) -> bool,
+        (entries, values): (usize, usize),
+        going: &BTreeSet<(u16, [u8; 16])>,
+        of: impl Fn(&(u16, [u8; 16])) -> Option<&'b HotEntry>,
         hosts: Option<&HostIndex>,
     ) -> Result<Self, HotError> {
         let mut newest = self.newest_before;
@@ -300,10 +314,17 @@ impl<'a> HotChange<'a> {
             entry.check(newest, hosts)?;
             newest = entry.instance;
         }
-        let is_new = |key: &Key| !has(key) || going.contains(key);
-        let keys: BTreeSet<Key> = self.added.iter().map(|entry| entry.key()).filter(is_new).collect();
-        let entries = entries - going.len() + keys.len();
-        if entries > HOT_CAPACITY { Err(HotError::Full { entries }) } else { Ok(self) }
+        // Of two for the same key the later one stays.
+        let added: BTreeMap<Key, bool> = self.added.iter().map(|it| (it.key(), it.in_switch)).collect();
+        let is_new = |key: &&Key| of(key).is_none() || going.contains(*key);
+        let entries = entries - going.len() + added.keys().filter(is_new).count();
+        if entries > HOT_CAPACITY {
+            return Err(HotError::Full { entries });
+        }
+        let leave: BTreeSet<&Key> = going.iter().chain(added.keys()).collect();
+        let leaving = leave.into_iter().filter(|key| of(key).is_some_and(|entry| entry.in_switch)).count();
+        let values = values - leaving + added.values().filter(|in_switch| **in_switch).count();
+        if values > HOT_VALUES_MAX { Err(HotError::Values { entries: values }) } else { Ok(self) }
     }
 
     fn removes(&self, instance: u64) -> bool {
@@ -313,7 +334,15 @@ impl<'a> HotChange<'a> {
 
 impl Slot {
     fn new(entry: &HotEntry) -> Self {
-        Self { entry: entry.clone(), seen: 1, turn: 0, confirmed: vec![0; entry.holders.len()], requests: 0 }
+        Self {
+            entry: entry.clone(),
+            seen: 1,
+            turn: 0,
+            confirmed: vec![0; entry.holders.len()],
+            requests: 0,
+            answered: 0,
+            value: None,
+        }
     }
 
     fn stamp(&self) -> Stamp {

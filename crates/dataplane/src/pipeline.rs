@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use nicekv_wire::hot::Stamp;
 use nicekv_wire::route::ChainHeader;
 
-use crate::hot::stage::{self, Heard, has_room_for_stamp, is_said};
+use crate::hot::stage::{Heard, Request, has_room_for_stamp, is_said};
 #[cfg(any(test, feature = "fixtures"))]
 use crate::plant::Plant;
 use crate::stages::admit::{self, Ingress};
@@ -77,6 +77,9 @@ pub enum Mutation {
     Gone,
     Closed,
     Turned,
+    NumberOfValue,
+    KeyOfValue,
+    LeaseOfValue,
 }
 
 /// What is written into the room of a request, for hosts of this switch.
@@ -96,6 +99,8 @@ pub struct Pipeline {
     ports: Vec<u16>,
     /// Those that lead to other switches: closed, unless the tables say otherwise.
     trunks: BTreeSet<u16>,
+    /// What the boot-time clock says.
+    now_ns: u64,
     /// Always `None` outside tests.
     mutation: Option<Mutation>,
 }
@@ -116,6 +121,7 @@ impl Pipeline {
             router_mac,
             ports,
             trunks: BTreeSet::new(),
+            now_ns: 0,
             mutation: None,
         })
     }
@@ -130,6 +136,16 @@ impl Pipeline {
     /// Whether frames neither leave by a port nor are taken there.
     fn is_closed(&self, port: u16) -> bool {
         self.trunks.contains(&port) && self.tables().is_none_or(|tables| !tables.trunks.contains(&port))
+    }
+
+    /// See [`Router::begin_life`].
+    pub fn begin_life(&mut self, nonce: u64) {
+        self.router.begin_life(nonce);
+    }
+
+    /// What the boot-time clock says from now on.
+    pub fn set_clock(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
     }
 
     /// The installed tables, if any.
@@ -154,6 +170,9 @@ impl Pipeline {
             Mutation::Close => self.router.plant(Plant::CloseNotCounted),
             Mutation::Gone => self.router.plant(Plant::UnknownInstanceGone),
             Mutation::Closed => self.router.plant(Plant::HotEntryStartsOpen),
+            Mutation::NumberOfValue => self.router.plant(Plant::HotValueStaleShown),
+            Mutation::KeyOfValue => self.router.plant(Plant::HotValueKeyUnchecked),
+            Mutation::LeaseOfValue => self.router.plant(Plant::HotValueLeaseUnchecked),
             _ => {}
         }
     }
@@ -249,13 +268,13 @@ impl Pipeline {
 
     /// What was said to the switch ends here; an answer goes back by the port where it came in.
     fn hear(&mut self, ingress_port: u16, datagram: &Datagram, frame: &[u8]) -> Output {
-        let (sender, heard) = self.router.hear(Some(ingress_port), datagram.payload(frame));
+        let (sender, heard) = self.router.hear(Some(ingress_port), datagram.payload(frame), self.now_ns);
         let sender = sender.and_then(|sender| self.router.host(sender));
-        let (Some(sender), Heard::Answer(stamp)) = (sender, heard) else {
+        let (Some(sender), Heard::Answer(answer)) = (sender, heard) else {
             return Output { verdict: Verdict::Dropped, frames: Vec::new() };
         };
         let mut frame = frame.to_vec();
-        datagram.edit(&mut frame, |payload| stage::answer(payload, stamp));
+        datagram.edit(&mut frame, |payload| answer.write(payload));
         if self.leaves_out(Mutation::Turned) {
             return Output { verdict: Verdict::Routed, frames: Vec::from([(ingress_port, frame)]) };
         }
@@ -300,7 +319,14 @@ impl Pipeline {
         let ingress = (!self.leaves_out(Mutation::ExcludeIngress)).then_some(ingress_port);
         let has_room = has_room_for_stamp(datagram.payload(frame));
         let believes_stamps = self.router.believes_stamps();
-        let (route, stamp) = self.router.route_hot(datagram.source, matched, ingress, has_room);
+        let request = Request {
+            sought: matched,
+            has_room,
+            from: datagram.ends().0,
+            payload: datagram.is_bare(frame).then(|| datagram.payload(frame)),
+            now_ns: self.now_ns,
+        };
+        let (route, stamp) = self.router.route_hot(request, ingress);
         let stamp = stamp.filter(|stamp| stamp.is_some() || !believes_stamps);
         let mut written = Written { chain: None, stamp };
         let (verdict, hops): (_, Vec<Hop>) = match route {
@@ -308,6 +334,10 @@ impl Pipeline {
             Route::Chain(hop, header) => {
                 written.chain = Some(header);
                 (Verdict::Routed, hop.into_iter().collect())
+            }
+            Route::Answered(body) => {
+                sent.push((ingress_port, datagram.answered(frame, body, self.router_mac)));
+                (Verdict::Routed, Vec::new())
             }
             Route::Multicast(copies) => (Verdict::Multicast, copies.collect()),
             Route::Miss | Route::NotVring => (Verdict::Dropped, Vec::new()),

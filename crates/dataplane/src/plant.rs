@@ -35,4 +35,10 @@ pub enum Plant {
     UnknownInstanceGone,
     /// H1: an instance is installed that was there before.
     InstanceReused,
+    /// H9: a value is shown whatever was counted since.
+    HotValueStaleShown,
+    /// H9: a value is shown for every key of its digest.
+    HotValueKeyUnchecked,
+    /// H9: a value is shown without a lease.
+    HotValueLeaseUnchecked,
 }

@@ -90,6 +90,8 @@ pub enum Route<'a> {
     Chain(Option<Hop>, ChainHeader),
     /// To each of these.
     Multicast(Copies<'a>),
+    /// Back to its sender: the switch answers it, with this behind a reply's header (H9).
+    Answered(&'a [u8]),
     /// For a vring, but no entry covers it: drop.
     Miss,
     /// Not for a vring: none of our business.
@@ -186,29 +188,32 @@ impl Router {
         matching.route(current.as_deref_mut(), source, sought.into(), ingress)
     }
 
-    /// The same, then the stage of hot keys; the stamp that is to be written into the room of a request, if it `has_room`, for hosts of this switch.
+    /// The same, then the stage of hot keys; the stamp that is to be written into the room of a request, if it has some, for hosts of this switch.
     pub(crate) fn route_hot(
         &mut self,
-        source: [u8; 4],
-        sought: Sought,
+        request: Request<'_>,
         ingress: Option<u16>,
-        has_room: bool,
     ) -> (Route<'_>, Option<Stamp>) {
         let Self { vrings, current, counters, plant, hot, .. } = self;
         let matching = Matching { vrings, counters: &mut *counters, plant: *plant };
-        let route = matching.route(current.as_deref_mut(), source, sought, ingress);
-        if !has_room && !hot.detection.is_on() {
+        let source = request.from.ip().octets();
+        let route = matching.route(current.as_deref_mut(), source, request.sought, ingress);
+        if !request.has_room && !hot.detection.is_on() {
             return (route, None);
         }
-        let Sought { key, opcode, .. } = sought;
-        hot.pass(Request { key, opcode, has_room }, route, counters)
+        hot.pass(request, route, counters)
+    }
+
+    /// A life of the switch begins, of which `nonce`, not 0, is the name: no other of its lives has that. Until then it grants no leases, and so answers no gets (H9).
+    pub fn begin_life(&mut self, nonce: u64) {
+        self.hot.table.begin_life(nonce);
     }
 
     /// What is said to the switch by who hangs at a port, if it is a node: others are not admitted to say such things.
-    pub(crate) fn hear(&mut self, port: Option<u16>, payload: &[u8]) -> (Option<HostId>, Heard) {
+    pub(crate) fn hear(&mut self, port: Option<u16>, payload: &[u8], now_ns: u64) -> (Option<HostId>, Heard) {
         let hosts = self.current.as_deref().map(|current| &current.hosts);
         let sender = hosts.zip(port).and_then(|(hosts, port)| hosts.at_port(port)).map(|host| host.id);
-        (sender, self.hot.hear(sender, payload, &mut self.counters))
+        (sender, self.hot.hear(sender, payload, now_ns, &mut self.counters))
     }
 
     /// Cuts a scan at the end of the record in which it begins, if it goes on behind that and may be split; what is left of it then.

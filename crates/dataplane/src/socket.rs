@@ -13,7 +13,8 @@ use core::net::SocketAddrV4;
 use nicekv_wire::route::{room_for_stamp, room_of};
 use nicekv_wire::stamp_reply_to;
 
-use crate::hot::stage::{Heard, answer, has_room_for_stamp, is_said};
+use crate::hot::stage::{Heard, Request, has_room_for_stamp, is_said};
+use crate::hot::values::write_reply;
 use crate::stages::admit::{self, Ingress};
 use crate::stages::parse::sought;
 use crate::stages::split;
@@ -30,15 +31,19 @@ pub enum Passed<'a> {
     Multicast(Copies<'a>),
     /// A piece of a scan to this host, or by this trunk; `None`: nowhere. What is left of the scan is to be processed next ([`Router::process_rest`]).
     Piece(Option<Hop>, Rest),
+    /// Back to its sender, where it has come in: the switch has turned it into a reply of so many bytes (H9).
+    Answered(usize),
     /// Gone; a counter says why.
     Dropped,
 }
 
 impl Router {
     /// Processes one datagram from `from` to `to`. Behind a socket, a datagram for a vring is stamped with its sender, unless a
-    /// server has sent it. Allocates nothing.
+    /// server has sent it. `now_ns`: what the boot-time clock says, read when the datagram is there; only what has room for a stamp and what nodes say of leases
+    /// depends on it. Allocates nothing, but for what the switch keeps.
     pub fn process(
         &mut self,
+        now_ns: u64,
         ingress: Ingress,
         from: SocketAddrV4,
         to: SocketAddrV4,
@@ -59,21 +64,21 @@ impl Router {
             stamp_reply_to(payload, from);
         }
         if is_said(payload) {
-            return self.answered(sender, payload);
+            return self.answered(sender, payload, now_ns);
         }
         let pieces = split::pieces_of(payload, self.is_trunk(ingress) && !self.cuts_again());
         let came_by = match ingress {
             Ingress::Port { port, .. } => Some(port),
             Ingress::Socket => sender,
         };
-        self.pass((from, to), came_by, payload, pieces)
+        self.pass((from, to), came_by, payload, pieces, now_ns)
     }
 
     /// What was said to the switch ends here, but the answer, for which `payload` has room.
-    fn answered(&mut self, port: Option<u16>, payload: &mut [u8]) -> Passed<'_> {
-        match self.hear(port, payload) {
-            (Some(sender), Heard::Answer(stamp)) => {
-                answer(payload, stamp);
+    fn answered(&mut self, port: Option<u16>, payload: &mut [u8], now_ns: u64) -> Passed<'_> {
+        match self.hear(port, payload, now_ns) {
+            (Some(sender), Heard::Answer(answer)) => {
+                answer.write(payload);
                 Passed::Unicast(Hop::Host(sender))
             }
             _ => Passed::Dropped,
@@ -97,7 +102,8 @@ impl Router {
             Ingress::Socket => None,
         };
         let pieces = rest.write(payload);
-        self.pass((from, to), came_by, payload, pieces)
+        // No time matters to a scan.
+        self.pass((from, to), came_by, payload, pieces, 0)
     }
 
     /// Matches a datagram for a vring, of which so many pieces may be made.
@@ -107,12 +113,14 @@ impl Router {
         came_by: Option<u16>,
         payload: &mut [u8],
         pieces: u8,
+        now_ns: u64,
     ) -> Passed<'_> {
         let sought = sought(to.ip().octets(), payload);
         let rest = self.split(sought, payload, pieces);
         let (believes_clients, believes_stamps) = (self.believes_clients(), self.believes_stamps());
         let has_room = has_room_for_stamp(payload);
-        let (route, stamp) = self.route_hot(from.ip().octets(), sought, came_by, has_room);
+        let request = Request { sought, has_room, from, payload: Some(&*payload), now_ns };
+        let (route, stamp) = self.route_hot(request, came_by);
         // Behind a socket there are no trunks, whose copies would stay as they are.
         if let (Some(stamp), Some(room)) = (stamp, room_for_stamp(payload))
             && (stamp.is_some() || !believes_stamps)
@@ -130,6 +138,7 @@ impl Router {
                 }
                 hop
             }
+            Route::Answered(body) => return Passed::Answered(write_reply(payload, body)),
             Route::Multicast(copies) => return Passed::Multicast(copies),
             Route::Miss | Route::NotVring => None,
         };

@@ -190,7 +190,7 @@ impl Cluster {
             let port =
                 self.nodes.iter().find(|node| node.address == from).map_or(CLIENT_PORT, |node| node.id.0);
             self.hosts.clear();
-            match self.router.process(Ingress::Port { port, mac: None }, from, to, &mut bytes) {
+            match self.router.process(0, Ingress::Port { port, mac: None }, from, to, &mut bytes) {
                 Passed::Unicast(hop) => self.hosts.extend(hop.host()),
                 Passed::Multicast(hops) => self.hosts.extend(hops.filter_map(Hop::host)),
                 Passed::Plain if to == CLIENT => {
@@ -201,7 +201,9 @@ impl Cluster {
                     let node = self.nodes.iter().find(|node| node.address == to);
                     self.hosts.extend(node.map(|node| HostId(node.id.0)));
                 }
-                Passed::Piece(..) | Passed::Dropped => panic!("dropped or split: {from} to {to}"),
+                Passed::Piece(..) | Passed::Answered(_) | Passed::Dropped => {
+                    panic!("dropped, split or answered: {from} to {to}")
+                }
             }
             for host in &self.hosts {
                 let mut copy = spare.pop().unwrap_or_default();

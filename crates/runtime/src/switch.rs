@@ -288,7 +288,9 @@ impl UserSpaceSwitch {
     where
         TableError: From<V::Error>,
     {
-        let agent = agent(EdgeRouters::new(Router::new(vrings)?), memory);
+        let mut router = Router::new(vrings)?;
+        router.begin_life(crate::random()?.max(1));
+        let agent = agent(EdgeRouters::new(router), memory);
         Ok(Self { endpoint, agent, link })
     }
 
@@ -353,7 +355,9 @@ type Forward<'a> = &'a mut dyn FnMut(SocketAddrV4, Option<&[u8]>);
 /// Runs the pipeline on a datagram. What is for no vring has come here for want of a receiver, and goes nowhere. A piece of a scan is forwarded as it is at
 /// that moment, all else as it is in the end.
 fn route(router: &mut Router, from: SocketAddrV4, to: SocketAddrV4, bytes: &mut [u8], forward: Forward<'_>) {
-    let mut passed = router.process(Ingress::Socket, from, to, bytes);
+    // To what is not of hot keys the time is nothing.
+    let now_ns = if edge::is_of_hot_keys(bytes) { now().boot_ns } else { 0 };
+    let mut passed = router.process(now_ns, Ingress::Socket, from, to, bytes);
     while let Passed::Piece(hop, rest) = passed {
         if let Some(host) = hop.and_then(Hop::host) {
             forward(address_of(router, host), Some(bytes));
@@ -371,6 +375,7 @@ fn route(router: &mut Router, from: SocketAddrV4, to: SocketAddrV4, bytes: &mut 
     match passed {
         Passed::Unicast(hop) => receive(hop),
         Passed::Multicast(copies) => copies.for_each(receive),
+        Passed::Answered(length) => forward(from, Some(&bytes[..length])),
         Passed::Plain | Passed::Piece(..) | Passed::Dropped => {}
     }
     for receiver in &receivers[..count] {

@@ -97,7 +97,7 @@ impl Switch {
         let ingress = port.map_or(Ingress::Socket, |port| Ingress::Port { port, mac: None });
         let missed_before = self.missed();
         let was_cut = port.is_some_and(|port| port >= TRUNK_PORT) && is_cut(bytes);
-        let (hops, mut rest) = match self.agent.backend_mut().process(ingress, from, to, bytes) {
+        let (hops, mut rest) = match self.agent.backend_mut().process(0, ingress, from, to, bytes) {
             Passed::Plain => return Forward::Plain,
             passed => hops_of(passed),
         };
@@ -215,7 +215,7 @@ fn hops_of(passed: Passed<'_>) -> (Vec<Hop>, Option<Rest>) {
         Passed::Unicast(hop) => (vec![hop], None),
         Passed::Multicast(hops) => (hops.collect(), None),
         Passed::Piece(hop, rest) => (hop.into_iter().collect(), Some(rest)),
-        Passed::Plain | Passed::Dropped => (Vec::new(), None),
+        Passed::Plain | Passed::Answered(_) | Passed::Dropped => (Vec::new(), None),
     }
 }
 

@@ -37,7 +37,7 @@ fn hops(tables: &TableSet, values: u128) -> Vec<Option<Hop>> {
                 Route::Unicast(hop) | Route::Chain(hop, _) => hop,
                 Route::Multicast(mut copies) => copies.next(),
                 Route::Miss => None,
-                Route::NotVring => panic!("it is one"),
+                Route::NotVring | Route::Answered(_) => panic!("it is one, and nothing is hot"),
             });
         }
     }

@@ -352,7 +352,8 @@ mod tests {
         let removed = (0..HOT_CAPACITY as u64).map(|instance| u64::MAX - instance).collect();
         let request = ControlRequest::ChangeHot { term: u64::MAX, clear: true, removed, set };
         assert_eq!(decode(&encode(&request).unwrap()), Ok(request));
-        let count = |index: u64| HotCount { instance: u64::MAX - index, requests: u64::MAX };
+        let count =
+            |index: u64| HotCount { instance: u64::MAX - index, requests: u64::MAX, answered: u64::MAX };
         let candidate =
             |index: u64| HotCandidate { keyspace: u16::MAX, digest: digest(index), count: u64::MAX };
         let reading = HotReading {

@@ -60,6 +60,8 @@ pub struct HotCount {
     pub instance: u64,
     /// Gets and updates.
     pub requests: u64,
+    /// Of these, gets that the switch has answered itself (H9).
+    pub answered: u64,
 }
 
 /// Requests of a key that has no entry since the last reading, as far as the HashPipe knows of them.

@@ -5,6 +5,7 @@
 
 use alloc::vec::Vec;
 use core::mem::{offset_of, size_of};
+use core::net::SocketAddrV4;
 
 use nicekv_hotkeys::HotKey;
 use nicekv_wire::hot::Stamp;
@@ -12,8 +13,10 @@ use nicekv_wire::route::ROOM_AT;
 use nicekv_wire::{HeaderLayout, KeyDigest, KeyspaceId, Opcode, ROOM_STAMP};
 
 use super::detection::Detection;
-use super::{HotTable, Turn};
-use crate::{Counter, Counters, Hop, HostId, HostIndex, HotReading, Route};
+use super::values::{Asked, Offered, Pulse};
+use super::{HotTable, Key, Turn};
+use crate::stages::admit::{OPCODES_SAID, holds};
+use crate::{Counter, Counters, Hop, HostId, HostIndex, HotReading, Route, Sought};
 
 /// Table and counts.
 #[derive(Clone, Debug, Default)]
@@ -26,12 +29,16 @@ pub(crate) struct HotStage {
 
 /// What of a request is looked at.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
-    /// Keyspace and match value of its header.
-    pub(crate) key: Option<(u16, u128)>,
-    pub(crate) opcode: Option<u8>,
+pub(crate) struct Request<'a> {
+    pub(crate) sought: Sought,
     /// For a stamp.
     pub(crate) has_room: bool,
+    /// Who sends it.
+    pub(crate) from: SocketAddrV4,
+    /// The whole of it, if the switch may answer it.
+    pub(crate) payload: Option<&'a [u8]>,
+    /// What the switch's boot-time clock says.
+    pub(crate) now_ns: u64,
 }
 
 /// A request that leaves for hosts of this switch. `counts`: its keyspace spreads its hot keys.
@@ -47,7 +54,14 @@ struct Passing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     Nothing,
-    Answer(Stamp),
+    Answer(Answer),
+}
+
+/// It goes back as this, with these words in front of its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    opcode: Opcode,
+    words: [u64; 2],
 }
 
 /// Whether it may have room for a stamp.
@@ -57,14 +71,18 @@ pub(crate) fn has_room_for_stamp(payload: &[u8]) -> bool {
 
 /// Whether it is said to the switch.
 pub(crate) fn is_said(payload: &[u8]) -> bool {
-    const SAID: [u8; 2] = [Opcode::HotConfirm as u8, Opcode::HotClose as u8];
-    payload.get(offset_of!(HeaderLayout, opcode)).is_some_and(|opcode| SAID.contains(opcode))
+    payload.get(offset_of!(HeaderLayout, opcode)).is_some_and(|opcode| holds(OPCODES_SAID, *opcode))
 }
 
-/// Turns a `HotClose` into its answer.
-pub(crate) fn answer(payload: &mut [u8], stamp: Stamp) {
-    payload[offset_of!(HeaderLayout, opcode)] = Opcode::HotClosed as u8;
-    payload[size_of::<HeaderLayout>()..].copy_from_slice(&stamp.to_bytes());
+impl Answer {
+    /// Turns what was said, and is heard, into this.
+    pub(crate) fn write(self, payload: &mut [u8]) {
+        payload[offset_of!(HeaderLayout, opcode)] = self.opcode as u8;
+        let body = &mut payload[size_of::<HeaderLayout>()..];
+        body.chunks_exact_mut(8)
+            .zip(self.words)
+            .for_each(|(to, word)| to.copy_from_slice(&word.to_be_bytes()));
+    }
 }
 
 impl HotStage {
@@ -74,22 +92,31 @@ impl HotStage {
         self.nodes.sort_unstable();
     }
 
-    /// Steers a request that leaves by `route`; the stamp that is to be written into its room, if it has some, for hosts of this switch.
+    /// Steers a request that leaves by `route`, or answers it; the stamp that is to be written into its room, if it has some, for hosts of this switch.
     pub(crate) fn pass<'a>(
-        &mut self,
-        request: Request,
+        &'a mut self,
+        request: Request<'_>,
         route: Route<'a>,
         counters: &mut Counters,
     ) -> (Route<'a>, Option<Stamp>) {
-        let Some((keyspace, value)) = request.key else { return (route, None) };
+        let Sought { key, opcode, .. } = request.sought;
+        let Some((keyspace, value)) = key else { return (route, None) };
         let counts = self.detection.has(keyspace);
-        let is_request = [Opcode::Get, Opcode::Update].iter().any(|it| request.opcode == Some(*it as u8));
+        let is_request = [Opcode::Get, Opcode::Update].iter().any(|it| opcode == Some(*it as u8));
         if !is_request || !(request.has_room || counts) {
             return (route, None);
         }
         let key = HotKey { keyspace: KeyspaceId(keyspace), digest: KeyDigest(value.to_be_bytes()) };
-        let is_update = request.opcode == Some(Opcode::Update as u8);
+        let is_update = opcode == Some(Opcode::Update as u8);
         let passing = Passing { key, is_update, has_room: request.has_room, counts };
+        let leaves_here =
+            matches!(route, Route::Unicast(Some(Hop::Host(_))) | Route::Chain(Some(Hop::Host(_)), _));
+        let place = (keyspace, key.digest.0);
+        if leaves_here && self.answers(&place, &request) {
+            counters.add(Counter::HotAnswered, 1);
+            let reply = self.table.answer(&place).expect("there is a value");
+            return (Route::Answered(reply), None);
+        }
         let (route, stamp) = match route {
             Route::Multicast(copies) => {
                 let hosts = || copies.clone().filter_map(Hop::host);
@@ -111,6 +138,14 @@ impl HotStage {
             elsewhere => return (elsewhere, None),
         };
         (route, request.has_room.then_some(stamp))
+    }
+
+    /// Whether the switch itself answers (H9).
+    fn answers(&self, place: &Key, request: &Request<'_>) -> bool {
+        let asked = request.payload.filter(|_| request.has_room && self.table.has_value_of(place));
+        asked
+            .and_then(|payload| Asked::of(payload, request.from))
+            .is_some_and(|asked| self.table.answers(place, asked, request.now_ns))
     }
 
     /// Of what has one receiver: `usual`, unless a holder gets it; and its stamp.
@@ -143,15 +178,32 @@ impl HotStage {
     }
 
     /// What is said to the switch. `sender`: the node that says it, which hangs here.
-    pub(crate) fn hear(&mut self, sender: Option<HostId>, payload: &[u8], counters: &mut Counters) -> Heard {
-        let heard = sender.zip(said(payload)).and_then(|(sender, (header, told))| {
-            let place = (header.keyspace.get(), header.digest);
-            if header.opcode == Opcode::HotConfirm as u8 {
+    pub(crate) fn hear(
+        &mut self,
+        sender: Option<HostId>,
+        payload: &[u8],
+        now_ns: u64,
+        counters: &mut Counters,
+    ) -> Heard {
+        let heard = sender.zip(Said::of(payload)).and_then(|(sender, (place, said))| match said {
+            Said::Confirm(told) => {
                 let heard = self.table.confirm(&place, sender, told);
-                return heard.then_some((Counter::HotConfirmed, Heard::Nothing));
+                heard.then_some((Counter::HotConfirmed, Heard::Nothing))
             }
-            let stamp = self.table.close(&place, told.instance)?;
-            Some((Counter::HotClosed, Heard::Answer(stamp)))
+            Said::Close(told) => {
+                let Stamp { instance, seen } = self.table.close(&place, told.instance)?;
+                let answer = Answer { opcode: Opcode::HotClosed, words: [instance, seen] };
+                Some((Counter::HotClosed, Heard::Answer(answer)))
+            }
+            Said::Value(offered) => {
+                let kept = self.table.keep(&place, sender, offered);
+                kept.then_some((Counter::HotKept, Heard::Nothing))
+            }
+            Said::Lease(pulse) => {
+                let life = self.table.lease(sender, pulse)?;
+                let answer = Answer { opcode: Opcode::HotLeased, words: [life, now_ns] };
+                Some((Counter::HotLeased, Heard::Answer(answer)))
+            }
         });
         let (counter, heard) = heard.unwrap_or((Counter::HotUnheard, Heard::Nothing));
         counters.add(counter, 1);
@@ -166,10 +218,33 @@ impl HotStage {
     }
 }
 
-/// What is said to a switch, of a datagram that nobody has decoded: nothing is behind it, and there is no room.
-fn said(payload: &[u8]) -> Option<(&HeaderLayout, Stamp)> {
-    let header = HeaderLayout::peek(payload).filter(|header| header.room == 0)?;
-    let body: &[u8; Stamp::BYTES] = payload.get(size_of::<HeaderLayout>()..)?.try_into().ok()?;
+/// What is said to a switch, of a datagram that nobody has decoded.
+#[derive(Clone, Copy, Debug)]
+enum Said<'a> {
+    Confirm(Stamp),
+    Close(Stamp),
+    Value(Offered<'a>),
+    Lease(Pulse),
+}
+
+impl<'a> Said<'a> {
+    /// And of which key. Nothing is behind it, and there is no room.
+    fn of(payload: &'a [u8]) -> Option<(Key, Self)> {
+        let header = HeaderLayout::peek(payload).filter(|header| header.room == 0)?;
+        let body = &payload[size_of::<HeaderLayout>()..];
+        let said = match header.opcode()? {
+            Opcode::HotConfirm => Self::Confirm(stamp(body)?),
+            Opcode::HotClose => Self::Close(stamp(body)?),
+            Opcode::HotValue => Self::Value(Offered::of(body)?),
+            Opcode::HotLease => Self::Lease(Pulse::of(body)?),
+            _ => return None,
+        };
+        Some(((header.keyspace.get(), header.digest), said))
+    }
+}
+
+fn stamp(body: &[u8]) -> Option<Stamp> {
+    let body: &[u8; Stamp::BYTES] = body.try_into().ok()?;
     let word = |at: usize| u64::from_be_bytes(*body[at..].first_chunk().expect("two words"));
-    Some((header, Stamp { instance: word(0), seen: word(8) }))
+    Some(Stamp { instance: word(0), seen: word(8) })
 }

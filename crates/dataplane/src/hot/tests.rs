@@ -74,7 +74,7 @@ impl Switch {
     fn send(&mut self, from: SocketAddrV4, ring: Ring, mut bytes: Vec<u8>) -> String {
         let to =
             SocketAddrV4::new(Ipv4Addr::new(10, if ring == Ring::Unicast { 10 } else { 11 }, 5, 5), 7000);
-        let told = match self.router.process(Ingress::Socket, from, to, &mut bytes) {
+        let told = match self.router.process(0, Ingress::Socket, from, to, &mut bytes) {
             Passed::Unicast(hop) => format!("{:?}", hop.host().map(|host| host.0)),
             Passed::Multicast(mut hops) => {
                 format!("{:?}", hops.next().and_then(Hop::host).map(|host| host.0))
@@ -247,7 +247,7 @@ fn what_is_gone_for_good_is_closed_and_what_is_not_there_yet_is_no_evidence() {
 fn a_stamp_that_goes_to_a_server_itself_crosses_no_switch() {
     let mut switch = Switch::new(None);
     let mut bytes = with_room(|out| get(DIGEST).encode(out), Stamp { instance: 1, seen: 1 });
-    let passed = switch.router.process(Ingress::Socket, CLIENT, address(2), &mut bytes);
+    let passed = switch.router.process(0, Ingress::Socket, CLIENT, address(2), &mut bytes);
     assert!(matches!(passed, Passed::Dropped), "{passed:?}");
 }
 
@@ -307,7 +307,7 @@ fn what_is_counted_is_told_once_or_goes_on() {
     let reading = switch.router.read_hot().unwrap();
     assert_eq!(
         reading.entries,
-        [HotCount { instance: 1, requests: 1 }],
+        [HotCount { instance: 1, requests: 1, answered: 0 }],
         "without room, not of a hot keyspace"
     );
     assert_eq!((reading.newest, reading.candidates.len(), reading.loads), (1, 0, loads(0, 0)));
@@ -320,7 +320,7 @@ fn what_is_counted_is_told_once_or_goes_on() {
     let _ = (switch.get(COLD, Stamp::NONE), switch.put(COLD, Stamp::NONE), switch.plain(COLD));
     switch.spread();
     let reading = switch.router.read_hot().unwrap();
-    assert_eq!(reading.entries, [HotCount { instance: 1, requests: 5 }]);
+    assert_eq!(reading.entries, [HotCount { instance: 1, requests: 5, answered: 0 }]);
     assert_eq!(reading.candidates, [HotCandidate { keyspace: 3, digest: COLD.0, count: 4 }]);
     assert_eq!((reading.dropped, reading.loads), (0, loads(7, 1)));
     let reading = switch.router.read_hot().unwrap();

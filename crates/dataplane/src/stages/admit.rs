@@ -44,7 +44,8 @@ pub enum Ingress {
 /// What may go to unicast vrings, from anybody.
 pub const OPCODES_UNICAST: u64 = bit(Opcode::Get) | bit(Opcode::Scan) | bit(Opcode::Bundle);
 /// What nodes say to a switch, to a vring of either kind; it ends there.
-pub(crate) const OPCODES_SAID: u64 = bit(Opcode::HotConfirm) | bit(Opcode::HotClose);
+pub(crate) const OPCODES_SAID: u64 =
+    bit(Opcode::HotConfirm) | bit(Opcode::HotClose) | bit(Opcode::HotValue) | bit(Opcode::HotLease);
 /// What may go to unicast vrings from nodes.
 pub const OPCODES_UNICAST_NODE: u64 = OPCODES_UNICAST | OPCODES_SAID;
 /// What may go to multicast vrings, from anybody.
@@ -59,9 +60,9 @@ pub const OPCODES_REQUEST: u64 =
 pub const OPCODES_NODE: u64 = !(bit(Opcode::HeartbeatReply)
     | bit(Opcode::Assign)
     | bit(Opcode::Probe)
-    | bit(Opcode::HotConfirm)
-    | bit(Opcode::HotClose)
-    | bit(Opcode::HotClosed));
+    | OPCODES_SAID
+    | bit(Opcode::HotClosed)
+    | bit(Opcode::HotLeased));
 
 /// What counts as an update in a multicast ring: bundles there are of updates.
 pub const OPCODES_UPDATE: u64 = bit(Opcode::Update) | bit(Opcode::QuorumStore) | bit(Opcode::Bundle);

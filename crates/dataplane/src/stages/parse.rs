@@ -11,12 +11,14 @@
 //! - The TTL is left alone: a rewritten datagram has a host's address, so it is rewritten at most once and
 //!   cannot circle.
 
+use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
 use nicekv_wire::HeaderLayout;
 use nicekv_wire::hot::Stamp;
 use nicekv_wire::route::{ChainHeader, room_for_stamp, room_of};
 
+use crate::hot::values::write_reply;
 use crate::{Counter, Ring, Sought, VringSet};
 
 /// VLAN tags that are looked behind.
@@ -32,6 +34,9 @@ const TYPE_IPV4: u16 = 0x0800;
 const TYPE_ARP: u16 = 0x0806;
 const TYPE_VLAN: [u16; 2] = [0x8100, 0x88a8];
 const PROTOCOL_UDP: u8 = 17;
+const IPV4_TTL: u8 = 64;
+/// In a frame without tags and IP options.
+const UDP_AT: usize = ETHERNET_BYTES + IPV4_BYTES_MIN;
 /// "More fragments" and the fragment offset.
 const FRAGMENT_BITS: u16 = MORE_FRAGMENTS | FRAGMENT_OFFSET_BITS;
 const MORE_FRAGMENTS: u16 = 0x2000;
@@ -234,7 +239,6 @@ impl Datagram {
         let (udp, payload) = frame[self.udp_at..self.end_at].split_at_mut(UDP_BYTES);
         let before = payload.to_vec();
         let told = edit(payload);
-        // What is edited has fixed places: an odd byte at the end is not among them.
         update_udp_checksum(&mut udp[6..8], &before, payload);
         told
     }
@@ -253,6 +257,51 @@ impl Datagram {
         let Some(room) = room_for_stamp(payload) else { return };
         let before = core::mem::replace(room, stamp.to_bytes());
         update_udp_checksum(&mut udp[6..8], &before, room);
+    }
+
+    /// Whether the frame is this datagram, without IP options, and nothing else, and what its IP header says is what was sent: then it may be answered in its own place.
+    pub(crate) fn is_bare(&self, frame: &[u8]) -> bool {
+        let header = &frame[ETHERNET_BYTES..];
+        self.udp_at == UDP_AT && self.end_at == frame.len() && sum(&header[..IPV4_BYTES_MIN]) == 0xffff
+    }
+
+    /// The reply of a switch to what is in a bare frame, for its sender: of the body, in an IP header of its own. The UDP checksum is that of the request, less what
+    /// differs: a damaged request has a damaged reply.
+    pub(crate) fn answered(&self, frame: &[u8], body: &[u8], router_mac: [u8; 6]) -> Vec<u8> {
+        let mut frame = frame.to_vec();
+        let sender = bytes_at(&frame, 6).expect("an Ethernet header");
+        let bytes = self.edit(&mut frame, |payload| {
+            let bytes = write_reply(payload, body);
+            payload[bytes..].fill(0);
+            bytes
+        });
+        self.turn_round(&mut frame, sender, router_mac);
+        frame.truncate(UDP_AT + UDP_BYTES + bytes);
+        let [old, new] =
+            [self.end_at - UDP_AT, UDP_BYTES + bytes].map(|length| (length as u16).to_be_bytes());
+        let udp = &mut frame[UDP_AT..];
+        udp[4..6].copy_from_slice(&new);
+        // The length is in the pseudo-header, too.
+        update_udp_checksum(&mut udp[6..8], &[old, old].concat(), &[new, new].concat());
+        let packet_bytes = ((IPV4_BYTES_MIN + UDP_BYTES + bytes) as u16).to_be_bytes();
+        let header = &mut frame[ETHERNET_BYTES..UDP_AT];
+        header[..12].copy_from_slice(&[
+            0x45,
+            0,
+            packet_bytes[0],
+            packet_bytes[1],
+            0,
+            0,
+            0x40,
+            0,
+            IPV4_TTL,
+            PROTOCOL_UDP,
+            0,
+            0,
+        ]);
+        let checksum = !sum(header);
+        header[10..12].copy_from_slice(&checksum.to_be_bytes());
+        frame
     }
 
     /// Sends it back to its sender, from where it was sent to. No checksum differs: their terms change places.
@@ -279,15 +328,25 @@ fn update_udp_checksum(field: &mut [u8], before: &[u8], after: &[u8]) {
 
 /// RFC 1624, equation 3: HC' = ~(~HC + ~m + m'), over all halves of words, of which there are as many before as after.
 fn updated_checksum(checksum: [u8; 2], before: &[u8], after: &[u8]) -> u16 {
-    let half = |half: &[u8]| u32::from(u16::from_be_bytes([half[0], half[1]]));
-    let mut sum = u32::from(!u16::from_be_bytes(checksum));
-    for (before, after) in before.chunks_exact(2).zip(after.chunks_exact(2)) {
-        sum += (half(before) ^ 0xffff) + half(after);
-    }
-    // Less than 2^16 terms of 16 bits: two folds reach 16 bits.
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum = (sum & 0xffff) + (sum >> 16);
-    !(sum as u16)
+    let sum = u32::from(!u16::from_be_bytes(checksum));
+    let added = |sum, (before, after)| sum + u32::from(!half(before)) + u32::from(half(after));
+    !folded(before.chunks(2).zip(after.chunks(2)).fold(sum, added))
+}
+
+/// In one's complement.
+fn sum(bytes: &[u8]) -> u16 {
+    folded(bytes.chunks(2).map(|bytes| u32::from(half(bytes))).sum())
+}
+
+/// Half of a word; a last byte that is odd has a zero behind it.
+fn half(bytes: &[u8]) -> u16 {
+    u16::from_be_bytes([bytes[0], bytes.get(1).copied().unwrap_or(0)])
+}
+
+/// Less than 2^16 terms of 16 bits: two folds reach 16 bits.
+fn folded(sum: u32) -> u16 {
+    let sum = (sum & 0xffff) + (sum >> 16);
+    (sum as u16).wrapping_add((sum >> 16) as u16)
 }
 
 fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {

@@ -83,7 +83,7 @@ impl Switch {
         Get { keyspace, op, digest, reply_to: None, forwarded: None, key, padding: 0 }.encode(&mut bytes);
         leave_room_for_stamp(&mut bytes);
         let mut get =
-            |_| match self.agent.backend_mut().process(Ingress::Socket, from, vring, &mut bytes.clone()) {
+            |_| match self.agent.backend_mut().process(0, Ingress::Socket, from, vring, &mut bytes.clone()) {
                 Passed::Unicast(hop) => hop.host(),
                 _ => None,
             };
@@ -102,7 +102,7 @@ impl Switch {
         let mut bytes = Vec::new();
         let stamp = Stamp { instance, seen };
         HotConfirm { keyspace: key.0, digest: key.1, stamp }.encode(&mut bytes);
-        let _ends_here = self.agent.backend_mut().process(Ingress::Socket, from, vring, &mut bytes);
+        let _ends_here = self.agent.backend_mut().process(0, Ingress::Socket, from, vring, &mut bytes);
     }
 
     /// Its table of hot keys.

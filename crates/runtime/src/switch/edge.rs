@@ -150,10 +150,10 @@ impl Edge {
 }
 
 /// Whether only the switch's own registers may judge a datagram for a vring.
-fn is_of_hot_keys(datagram: &[u8]) -> bool {
+pub(super) fn is_of_hot_keys(datagram: &[u8]) -> bool {
     let opcode = HeaderLayout::peek(datagram).and_then(HeaderLayout::opcode);
     datagram.get(ROOM_AT) == Some(&ROOM_STAMP)
-        || matches!(opcode, Some(Opcode::HotConfirm | Opcode::HotClose))
+        || matches!(opcode, Some(Opcode::HotConfirm | Opcode::HotClose | Opcode::HotValue | Opcode::HotLease))
 }
 
 /// Where a datagram goes, and where its bytes are.
