@@ -12,10 +12,10 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use foldhash::fast::FixedState;
-use nicekv_node::{Shift, ShiftKind};
+use nicekv_node::{Shift, ShiftKind, reply_body};
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::route::ChainHeader;
-use nicekv_wire::{Header, KeyDigest, KeyspaceId, OpId, PartitionId, Reply, Status};
+use nicekv_wire::{KeyDigest, KeyspaceId, PartitionId};
 
 type Map<K, V> = hashbrown::HashMap<K, V, FixedState>;
 type Key = (PartitionId, Box<[u8]>);
@@ -267,7 +267,7 @@ impl Table {
         if self.plant != Some(Plant::EvictedOpen) {
             self.close(memory, at);
         }
-        let body = body_of(entry);
+        let body = reply_body(entry);
         let mut store = |word, value| memory.store(Word::Entry(at, word), value);
         store(GATE, gate.into());
         store(SHAPE, shape(keyspace, key.1.len(), body.len()));
@@ -307,21 +307,4 @@ impl Table {
         }
         at
     }
-}
-
-/// The reply to a get of an entry, less its header. As in that of the process, the integer is its length (G8).
-fn body_of(entry: &Entry<'_>) -> Vec<u8> {
-    let reply = match entry.value {
-        Some(value) => Reply {
-            version: entry.version,
-            expiry_ms: entry.expiry_ms,
-            value: Some(value),
-            ..Reply::bare(OpId::NONE, Status::Ok)
-        },
-        None => Reply::bare(OpId::NONE, Status::NotFound),
-    };
-    let reply = Reply { integer: reply.length() as i64, ..reply };
-    let mut datagram = Vec::new();
-    reply.encode(&mut datagram);
-    datagram.split_off(Header::BYTES)
 }

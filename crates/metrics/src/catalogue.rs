@@ -92,6 +92,7 @@ catalogue! {
         NODE_FORWARDED: Counter "nicekv_node_gets_forwarded" ["node"] "Gets passed to the primary"
         NODE_HOT_GETS: Counter "nicekv_node_hot_gets" ["node", "outcome"] "Gets of hot keys of others that a switch has sent here: answered (from a copy), passed (to the owner), unknown (there was no copy, and the client asks again)"
         NODE_HOT_COPIES: Counter "nicekv_node_hot_copies_sent" ["node"] "Copies of its own hot keys that it has sent to other nodes"
+        NODE_HOT_VALUES: Counter "nicekv_node_hot_values_sent" ["node"] "Copies of its own hot keys that it has sent to a switch, to be shown there"
         NODE_HOT_WAITS: Counter "nicekv_node_hot_waits" ["node"] "Operations that waited until no get could be answered from an older copy"
         NODE_HOT_REVOCATIONS: Counter "nicekv_node_hot_revocations" ["node"] "Times that leases of copies were let run out, as a switch did not answer"
         NODE_DECIDED: Counter "nicekv_node_decisions" ["node", "path"] "Operations decided here as primary: fast (uncontended) or slow (every member forces the decision first)"

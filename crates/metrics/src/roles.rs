@@ -137,6 +137,7 @@ fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
 
 fn observe_hot_of_node(samples: &mut Samples, name: &str, hot: &HotCounters) {
     samples.set(&NODE_HOT_COPIES, &[name], hot.copies);
+    samples.set(&NODE_HOT_VALUES, &[name], hot.values);
     samples.set(&NODE_HOT_WAITS, &[name], hot.waits);
     samples.set(&NODE_HOT_REVOCATIONS, &[name], hot.revocations);
     for (outcome, count) in [("answered", hot.answered), ("passed", hot.passed), ("unknown", hot.unknown)] {

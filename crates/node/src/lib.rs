@@ -75,4 +75,4 @@ pub use status::{
 };
 pub use storage::{StorageCompletion, StorageQueue, StorageRequest, gathered_keys};
 pub use trace::{Step, TRACE_EVENTS_MAX, Trace, TraceEvent};
-pub use visibility::{Changes, Shift, ShiftKind, Visibility};
+pub use visibility::{Changes, Shift, ShiftKind, Visibility, reply_body};

@@ -35,6 +35,8 @@ impl NodeStatus {
 pub struct HotCounters {
     /// Copies sent to holders.
     pub copies: u64,
+    /// Copies sent to a switch (H9).
+    pub values: u64,
     /// Ops that waited for evidence.
     pub waits: u64,
     /// Times that leases were let run out, as there was none.
