@@ -1,6 +1,7 @@
 //! What whoever answers gets without asking the core has to know, besides what may be shown (`visibility`).
 
 use crate::host::Host;
+use crate::hot::{CopyOf, CopyShift};
 use crate::membership::Membership;
 use crate::node_core::NodeCore;
 use crate::protocol::Protocol;
@@ -40,6 +41,22 @@ impl<P: Protocol> NodeCore<P> {
         let Some(slot) = self.partitions.slot(partition) else { return };
         self.host.counters.gets += gets;
         self.usage.note_gets(self.partitions[slot].membership(), gets);
+    }
+
+    /// The next change of what may be shown of copies; to be made before a datagram is polled, and before what is told of it later. A key is a member's or a
+    /// copy, and a node that is a member has its own way to show it.
+    pub fn poll_copies(&mut self) -> Option<CopyShift> {
+        let shift = self.host.hot.holder.poll()?;
+        let is_member = |of: &CopyOf| self.partitions.find(of.name.0, of.name.1.match_value()).is_some();
+        Some(match shift {
+            CopyShift::Kept { of, .. } if is_member(&of) => CopyShift::Dropped(of),
+            shift => shift,
+        })
+    }
+
+    /// So many gets were answered from copies elsewhere (G7).
+    pub fn count_copies_elsewhere(&mut self, gets: u64) {
+        self.host.hot.counters.answered += gets;
     }
 
     /// So many of them, at most, a client asked for.

@@ -5,12 +5,13 @@ use crate::hot::{Answer, Hot, Name};
 use crate::node_core::NodeCore;
 use crate::plant::Plant;
 use crate::protocol::Protocol;
+use crate::status::Standing;
 use crate::visibility::{Shift, ShiftKind};
 use core::net::SocketAddrV4;
 use nicekv_wire::control::Assign;
 use nicekv_wire::hot::Stamp;
 use nicekv_wire::recovery::Entry;
-use nicekv_wire::{Datagram, Get, Now, Operation, PartitionId, Update};
+use nicekv_wire::{Datagram, Get, Now, Operation, PartitionId, Reply, Update};
 
 impl Host {
     /// Whether an op of a key may be decided: no get that a switch lets pass from here on may be answered without its effect (H4). Else the protocol is told
@@ -88,11 +89,12 @@ impl<P: Protocol> NodeCore<P> {
 
     fn answer_as_holder(&mut self, now: Now, from: SocketAddrV4, get: &Get<'_>, stamp: Stamp) {
         let plant = self.host.planted();
-        let Host { hot: Hot { holder, counters, .. }, outbox, .. } = &mut self.host;
+        let Host { hot: Hot { holder, counters, .. }, visibility, outbox, .. } = &mut self.host;
         let client = get.reply_to.unwrap_or(from);
         match holder.answer(now, get, stamp, plant) {
             Answer::Reply(reply) => {
                 counters.answered += 1;
+                let reply = Reply { integer: visibility.useful_length(&reply), ..reply };
                 outbox.send(client, |out| reply.encode(out));
             }
             Answer::Pass(owner) => {
@@ -142,7 +144,15 @@ impl<P: Protocol> NodeCore<P> {
     pub(crate) fn entered(&mut self, slot: usize) {
         let membership = self.partitions[slot].membership();
         let leads = membership.primary == self.host.config.node && membership.standing.serves();
-        self.host.hot.owner.entered(membership.partition, leads);
+        let Hot { owner, holder, .. } = &mut self.host.hot;
+        owner.entered(membership.partition, leads);
+        if membership.standing != Standing::Outside {
+            // What a member shows is told in another way.
+            let is_meant = |(keyspace, digest): &Name| {
+                *keyspace == membership.keyspace && membership.range.contains(digest.match_value())
+            };
+            holder.withdraw(is_meant);
+        }
     }
 
     /// Keyspace and digest of a key of which it is told that it was read.
