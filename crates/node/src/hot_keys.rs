@@ -5,6 +5,7 @@ use crate::hot::{Answer, Hot, Name};
 use crate::node_core::NodeCore;
 use crate::plant::Plant;
 use crate::protocol::Protocol;
+use crate::status::Standing;
 use crate::visibility::{Shift, ShiftKind};
 use core::net::SocketAddrV4;
 use nicekv_wire::control::Assign;
@@ -161,7 +162,15 @@ impl<P: Protocol> NodeCore<P> {
     pub(crate) fn entered(&mut self, slot: usize) {
         let membership = self.partitions[slot].membership();
         let leads = membership.primary == self.host.config.node && membership.standing.serves();
-        self.host.hot.owner.entered(membership.partition, leads);
+        let Hot { owner, holder, .. } = &mut self.host.hot;
+        owner.entered(membership.partition, leads);
+        if membership.standing != Standing::Outside {
+            // What a member shows is told in another way.
+            let is_meant = |(keyspace, digest): &Name| {
+                *keyspace == membership.keyspace && membership.range.contains(digest.match_value())
+            };
+            holder.withdraw(is_meant);
+        }
     }
 
     /// Keyspace and digest of a key of which it is told that it was read.

@@ -61,7 +61,7 @@ pub use config::{NodeConfig, Timing};
 #[cfg(feature = "exploration")]
 pub use exploration::Explore;
 pub use host::{Host, Map, StreamPeer};
-pub use hot::Hot;
+pub use hot::{CopyOf, CopyShift, Hot, Lessor};
 pub use membership::Membership;
 pub use nicekv_wire::control::DiskSpace;
 pub use node_core::NodeCore;

@@ -43,6 +43,8 @@ pub struct HotCounters {
     pub revocations: u64,
     /// Gets of others' keys that were answered here.
     pub answered: u64,
+    /// Of these, by the kernel (G7).
+    pub answered_elsewhere: u64,
     /// Gets of others' keys that were passed on to their owners.
     pub passed: u64,
     /// Gets of others' keys of which nothing was known.

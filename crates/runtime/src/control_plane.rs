@@ -153,11 +153,11 @@ pub struct NodeDurations {
 /// Gets that a node has answered, since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeGets {
-    /// As a member of their partitions, by its process.
+    /// By its process.
     pub by_process: u64,
-    /// Likewise, by its kernel.
+    /// By its kernel.
     pub by_kernel: u64,
-    /// Of hot keys of others, from copies (H6).
+    /// Of all these, of hot keys of others, from copies (H6).
     pub of_copies: u64,
 }
 

@@ -96,7 +96,7 @@ pub(super) fn answers(
     };
     let switches = hot.into_iter().flat_map(|hot| &hot.switches);
     let rows = switches.map(of_switch).chain(now.iter().map(of_node)).collect();
-    let head = vec!["where", "in the switch", "in the kernel", "in the process", "of copies"];
+    let head = vec!["where", "in the switch", "in the kernel", "in the process", "of these from copies"];
     Section { title: "gets answered in a second".into(), head, rows }
 }
 

@@ -8,7 +8,7 @@ use crate::control_plane::{
     decode, encode,
 };
 use crate::{FrameLimits, FramedStream, PollFd, accept, dial, readable};
-use nicekv_node::{Counters, Standing, Step, StreamPeer, TraceEvent};
+use nicekv_node::{Counters, HotCounters, Standing, Step, StreamPeer, TraceEvent};
 use nicekv_replication::Replica;
 use nicekv_store::StoreError;
 use nicekv_wire::recovery::FRAME_BYTES_MAX;
@@ -155,11 +155,9 @@ fn durations(core: &Replica, storage: &NodeStorage) -> NodeDurations {
         vec![named("put forced", &status.puts.forced), named("put decided", &status.puts.decided)];
     stages.extend(storage.observe_log().map(|log| named("log force", &log.forces)));
     let Counters { gets, gets_elsewhere, .. } = status.counters;
-    let gets = NodeGets {
-        by_process: gets - gets_elsewhere,
-        by_kernel: gets_elsewhere,
-        of_copies: status.hot.answered,
-    };
+    let HotCounters { answered: of_copies, answered_elsewhere, .. } = status.hot;
+    let by_kernel = gets_elsewhere + answered_elsewhere;
+    let gets = NodeGets { by_process: gets + of_copies - by_kernel, by_kernel, of_copies };
     NodeDurations { node: status.node.0, stages, gets }
 }
 
