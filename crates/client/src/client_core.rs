@@ -61,13 +61,14 @@ impl ClientCore {
     }
 
     /// From now on there are these keyspaces, which are known by their numbers: none is given twice. Requests that are under way to one that is no more
-    /// end as they may.
+    /// end as they may. Of one that is known already, what is said now of its hot keys and its partitions wins over what was said before: a file may not have it, or be old.
     pub fn learn(&mut self, keyspaces: &[Keyspace]) {
         for (known, gone) in self.config.keyspaces.iter().zip(&mut self.gone) {
             *gone = keyspaces.iter().all(|keyspace| keyspace.id != known.id);
         }
         for keyspace in keyspaces {
-            if self.config.keyspaces.iter().any(|known| known.id == keyspace.id) {
+            if let Some(place) = self.config.keyspaces.iter().position(|known| known.id == keyspace.id) {
+                self.learn_again(place, keyspace);
                 continue;
             }
             let is_free = |place: &usize| self.gone[*place] && !self.has_requests_to(*place);
@@ -78,6 +79,15 @@ impl ClientCore {
                 self.config.keyspaces.push(*keyspace);
             }
             (self.gone[place], self.config.keyspaces[place]) = (false, *keyspace);
+        }
+    }
+
+    fn learn_again(&mut self, place: usize, keyspace: &Keyspace) {
+        let known = &mut self.config.keyspaces[place];
+        let Keyspace { is_hot, partition_bits, .. } = *keyspace;
+        if (known.is_hot, known.partition_bits) != (is_hot, partition_bits) {
+            (known.is_hot, known.partition_bits) = (is_hot, partition_bits);
+            self.in_flight.set_company(place, known);
         }
     }
 

@@ -134,12 +134,17 @@ impl InFlight {
         self.get_lengths.resize(self.get_lengths.len().max(index + 1), GetLength::default());
         if index == self.lanes.len() {
             self.lanes.push(lanes);
-            self.parts.push(Parts::of(keyspace));
+            self.parts.push(None);
             self.hot.push(false);
         } else {
-            (self.lanes[index], self.parts[index]) = (lanes, Parts::of(keyspace));
+            self.lanes[index] = lanes;
         }
-        self.hot[index] = keyspace.is_hot;
+        self.set_company(index, keyspace);
+    }
+
+    /// From now on requests to the keyspace of that index share datagrams so, or have room for a switch's word.
+    pub(crate) fn set_company(&mut self, index: usize, keyspace: &Keyspace) {
+        (self.parts[index], self.hot[index]) = (Parts::of(keyspace), keyspace.is_hot);
     }
 
     /// The slot's request leaves in the datagram that `leader` leads, which may be itself.

@@ -1,9 +1,9 @@
 /*
  * Gets that a storage node's kernel answers (crate `kernel-gets`, rules G1 to G8), at the tc ingress of the node's own interface.
  *
- *   frame -> a get for this node? -> entry of the key, open -> gate: lease, chain -> body copied, version as before -> rewritten, sent back
- *              |                       |                         |                       |
- *              `-----------------------+-------------------------+-----------------------+-> up, as it came
+ *   frame -> a get for this node? -> entry of the key, open -> stamp -> gate: lease, chain -> body copied, version as before -> rewritten, sent back
+ *              |                       |                |                  |                       |
+ *              `-----------------------+----------------+------------------+-----------------------+-> up, as it came
  *
  * Step for step the reference `Lookup`. The process writes `gates` and `entries` through memory that both share, in the order in which this
  * is seen on x86-64 (volatile: the compiler keeps the order of what is read, too).
@@ -105,16 +105,19 @@ __noinline int read_request(void)
 	    bpf_ntohs(header->body_length) != s->bytes - sizeof(*header))
 		return 0;
 	s->has_chain = header->room == NICEKV_ROOM_CHAIN;
+	s->instance = s->seen = 0;
 	if (s->has_chain) {
 		__builtin_memcpy(s->chain, s->request + at, sizeof(s->chain));
 		any |= has_lies(s->request + at);
 		at += sizeof(s->chain);
 	} else if (header->room == NICEKV_ROOM_STAMP) {
-		/* What a switch has stamped is for a copy that the process has; it goes up as what is malformed does. */
-		for (__u32 index = 0; index < sizeof(struct nicekv_stamp); index++)
-			any |= s->request[at + index];
-		any |= is_shown(header);
-		at += sizeof(struct nicekv_stamp);
+		const struct nicekv_stamp *stamp = (const void *)(s->request + at);
+
+		/* What has no stamp went its usual way, and a number of no instance is malformed. */
+		s->instance = bpf_be64_to_cpu(stamp->instance);
+		s->seen = bpf_be64_to_cpu(stamp->seen);
+		any |= !s->instance && (s->seen || is_shown(header));
+		at += sizeof(*stamp);
 	}
 	for (int index = 0; index < 4; index++)
 		any |= header->reply_to_ip[index];
@@ -142,7 +145,7 @@ __noinline int read_request(void)
 	return 1;
 }
 
-/* Whether an entry that is open is the key's. */
+/* Whether an entry that is open is the key's, as it is asked for: a member's, or a copy of an instance. */
 __noinline int is_of_key(__u32 at)
 {
 	struct entry *entry = bpf_map_lookup_elem(&entries, &at);
@@ -159,7 +162,7 @@ __noinline int is_of_key(__u32 at)
 		if (load(&entry->words[NICEKV_GETS_KEY + word]) != s->key[word])
 			return 0;
 	}
-	return 1;
+	return load(&entry->words[NICEKV_GETS_INSTANCE]) == s->instance;
 }
 
 /* What the gate of an entry says. */
@@ -242,6 +245,8 @@ __noinline int answer_from(__u32 at, __u64 version)
 	body_bytes = load(&entry->words[NICEKV_GETS_SHAPE]) & 0xffff;
 	if (body_bytes > 8 * BODY_WORDS)
 		body_bytes = 8 * BODY_WORDS;
+	if (load(&entry->words[NICEKV_GETS_SEEN]) < s->seen)
+		return NICEKV_GETS_OUTCOME_STAMP;
 	number = load(&entry->words[NICEKV_GETS_GATE]);
 	outcome = at_gate(number);
 	if (outcome != NICEKV_GETS_OUTCOME_HIT)
@@ -256,6 +261,9 @@ __noinline int answer_from(__u32 at, __u64 version)
 	gate = bpf_map_lookup_elem(&gates, &number);
 	if (gate)
 		__sync_fetch_and_add(&gate->words[NICEKV_GETS_HITS], 1);
+	/* Whose gets are for which member is nobody's business where copies are. */
+	if (s->instance)
+		return NICEKV_GETS_OUTCOME_COPY;
 	count_source(number);
 	return NICEKV_GETS_OUTCOME_HIT;
 }
@@ -368,7 +376,9 @@ int nicekv_gets(struct __sk_buff *skb)
 	counter = bpf_map_lookup_elem(&outcomes, &outcome);
 	if (counter)
 		*counter += 1;
-	if (outcome != NICEKV_GETS_OUTCOME_HIT || !rewrite(skb, s, &ip, &udp))
+	if (outcome != NICEKV_GETS_OUTCOME_HIT && outcome != NICEKV_GETS_OUTCOME_COPY)
+		return TC_NEXT;
+	if (!rewrite(skb, s, &ip, &udp))
 		return TC_NEXT;
 	/* The sender may be a router that a switch pretends to be: the kernel knows the way back. */
 	return bpf_redirect_neigh(skb->ifindex, NULL, 0, 0);

@@ -30,6 +30,8 @@ struct scratch {
 	__u64 key[KEY_WORDS];
 	__u64 digest[2];
 	__u64 chain[NICEKV_GETS_HITS - NICEKV_GETS_CHAIN];
+	__u64 instance;
+	__u64 seen;
 	__u64 shape;
 	__u64 now_ns;
 	__u32 bytes;

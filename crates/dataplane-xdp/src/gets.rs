@@ -168,7 +168,7 @@ impl KernelGets {
         let config = Config { address, port, reserved: 0, entries: size.entries };
         let mut programs = EbpfLoader::new()
             .override_global("config", &config, true)
-            .map_max_entries("gates", size.gates)
+            .map_max_entries("gates", size.gate_count())
             .map_max_entries("entries", size.entries)
             .load(OBJECT)
             .map_err(|error| XdpError::new("load the object of kernel gets", &error, KERNEL_ADVICE))?;
@@ -177,7 +177,7 @@ impl KernelGets {
             Mapped::new(map, elements, stride)
                 .map_err(|error| XdpError::new(format!("map {name} into memory"), &error, KERNEL_ADVICE))
         };
-        let gates = shared("gates", size.gates, GATE_WORDS)?;
+        let gates = shared("gates", size.gate_count(), GATE_WORDS)?;
         let entries = shared("entries", size.entries, ENTRY_WORDS)?;
         let sources = shared("sources", SOURCES, 2)?;
         program(&mut programs)

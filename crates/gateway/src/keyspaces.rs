@@ -22,10 +22,11 @@ impl KnownKeyspaces {
         Self(Arc::new(Shared { version: AtomicU64::new(1), keyspaces: Mutex::new(keyspaces) }))
     }
 
-    /// These, as the metadata service says now. Whether there is another one, or one less.
+    /// These, as the metadata service says now. Whether there is another one, or one less, or one is otherwise for clients.
     pub fn set(&self, keyspaces: Vec<Keyspace>) -> bool {
         let mut known = self.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.iter().map(|known| known.id).eq(keyspaces.iter().map(|new| new.id)) {
+        let what_matters = |keyspace: &Keyspace| (keyspace.id, keyspace.is_hot, keyspace.partition_bits);
+        if known.iter().map(what_matters).eq(keyspaces.iter().map(what_matters)) {
             return false;
         }
         *known = keyspaces;
@@ -67,10 +68,31 @@ mod tests {
     use super::*;
     use nicekv_client::{Config, Request, SubmitError};
     use nicekv_placement::Vrings;
+    use nicekv_wire::hot::Stamp;
     use nicekv_wire::{ClientId, Now};
 
     fn keyspace(id: u16) -> Keyspace {
         Keyspace { id: KeyspaceId(id), ..Vrings::on_loopback(7400).into() }
+    }
+
+    #[test]
+    fn that_hot_keys_are_spread_is_the_clusters_to_say_and_not_a_files() {
+        let of_file = Keyspace { partition_bits: Some(4), ..keyspace(0) };
+        let of_cluster = Keyspace { is_hot: true, ..of_file };
+        let (known, mut followed) = (KnownKeyspaces::new(vec![of_file]), FollowedKeyspaces::default());
+        let mut client = ClientCore::new(Config::new(ClientId(1), of_file));
+        let mut length_of_get = |followed: &mut FollowedKeyspaces| {
+            followed.follow(&known, &mut client);
+            let mut datagram = Vec::new();
+            client.submit(Now::default(), KeyspaceId(0), Request::Get { key: b"k" }, 1).unwrap();
+            client.poll_transmit(&mut datagram).unwrap();
+            datagram.len()
+        };
+        let without_room = length_of_get(&mut followed);
+        assert!(known.set(vec![of_cluster]) && !known.set(vec![of_cluster]));
+        assert_eq!(length_of_get(&mut followed), without_room + Stamp::BYTES);
+        assert!(known.set(vec![of_file]));
+        assert_eq!(length_of_get(&mut followed), without_room);
     }
 
     #[test]

@@ -1,7 +1,11 @@
 //! Parameters, and what they may be.
 
+use crate::holders::HOLDERS_MAX;
+
 /// Most hot keys, and so most slots of a HashPipe: what the kernel's maps have room for.
 pub const KEYS_MAX: u32 = 16_384;
+/// Most keys with a copy in the switch: what the kernel's maps have room for.
+pub const VALUES_MAX: u32 = 1024;
 /// Most stages of a HashPipe: a program's loop over them is unrolled.
 pub const STAGES_MAX: u32 = 8;
 /// What shares are counted in.
@@ -30,6 +34,10 @@ pub struct Config {
     pub calm_periods: u32,
     /// By how much of its load a key must be beyond a border before its holders change, besides what is chance.
     pub slack_ppm: u32,
+    /// Keys of which the switch has a copy itself (H9), at most; 0: none.
+    pub values_max: u32,
+    /// Servers that hold a key besides its owner, at most; 0: none, so that only the switch answers for owners, as NetCache does.
+    pub holders_max: u32,
 }
 
 impl Default for Config {
@@ -46,6 +54,8 @@ impl Default for Config {
             imbalance_max_ppm: 15_000,
             calm_periods: 8,
             slack_ppm: 50_000,
+            values_max: 64,
+            holders_max: u32::from(HOLDERS_MAX) - 1,
         }
     }
 }
@@ -80,6 +90,8 @@ impl Config {
             ("imbalance_max_ppm", self.imbalance_max_ppm, 1, 100 * MILLION),
             ("calm_periods", self.calm_periods, 1, 10_000),
             ("slack_ppm", self.slack_ppm, 0, below_all),
+            ("values_max", self.values_max, 0, VALUES_MAX),
+            ("holders_max", self.holders_max, 0, u32::from(HOLDERS_MAX) - 1),
         ];
         let wrong = bounds.into_iter().find(|(_, value, least, most)| !(least..=most).contains(&value));
         wrong.map_or(Ok(()), |(field, value, least, most)| Err(ConfigError { field, value, least, most }))
@@ -99,7 +111,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_named() {
         type Edit = fn(&mut Config);
-        let edits: [(&str, Edit); 11] = [
+        let edits: [(&str, Edit); 13] = [
             ("keys_max", |config| config.keys_max = 0),
             ("keys_max", |config| config.keys_max = KEYS_MAX + 1),
             ("stages", |config| config.stages = 0),
@@ -111,6 +123,8 @@ mod tests {
             ("threshold_factor_ppm", |config| config.threshold_factor_ppm = MILLION),
             ("imbalance_max_ppm", |config| config.imbalance_max_ppm = 0),
             ("calm_periods", |config| config.calm_periods = 0),
+            ("values_max", |config| config.values_max = VALUES_MAX + 1),
+            ("holders_max", |config| config.holders_max = u32::from(HOLDERS_MAX)),
         ];
         for (field, edit) in edits {
             let mut config = Config::default();

@@ -9,7 +9,7 @@ const SERVERS: u16 = 8;
 const ALL: Ring<'static> = Ring { available: &[true; SERVERS as usize] };
 
 fn config() -> Config {
-    Config { keys_max: 100, imbalance_max_ppm: 300_000, requests_min: 10, ..Config::default() }
+    Config { keys_max: 100, imbalance_max_ppm: 300_000, requests_min: 10, values_max: 0, ..Config::default() }
 }
 
 fn owner(key: &HotKey) -> Option<u16> {
@@ -145,6 +145,81 @@ fn holders_that_are_away_are_replaced_and_owners_followed() {
     }
 }
 
+/// Keys with a copy in the switch.
+fn in_switch(rack: &Rack) -> Vec<HotKey> {
+    rack.state.table.iter().filter(|(_, entry)| entry.in_switch).map(|(key, _)| *key).collect()
+}
+
+#[test]
+fn the_highest_above_t_are_in_the_switch_and_challengers_must_be_ahead() {
+    let mut rack = Rack::new(Config { values_max: 2, ..config() });
+    let requests = [(1, 9_000), (2, 8_000), (3, 7_000), (4, 100)];
+    rack.period(&requests);
+    assert_eq!(in_switch(&rack), [1, 2].map(key));
+    assert_eq!(rack.holders(1), 7, "holders are as ever");
+    // 8,300 beside 8,000 is no more than a share of it.
+    for third in [8_300, 7_000, 8_300, 8_300] {
+        rack.period(&[(1, 9_000), (2, 8_000), (3, third), (4, 100)]);
+        assert_eq!(in_switch(&rack), [1, 2].map(key));
+    }
+    let changes: Vec<Change> =
+        (0..2).flat_map(|_| rack.period(&[(1, 9_000), (2, 8_000), (3, 10_000), (4, 100)])).collect();
+    assert_eq!(in_switch(&rack), [1, 3].map(key));
+    let of_second: Vec<Kind> = changes.iter().filter(|it| it.key == key(2)).map(|it| it.kind).collect();
+    assert_eq!(of_second, [Kind::Switched]);
+    // Nobody but the first is above T, and places are left.
+    for _ in 0..3 {
+        rack.period(&[(1, 9_000), (2, 300), (3, 300), (4, 100)]);
+    }
+    assert_eq!(in_switch(&rack), [key(1)]);
+}
+
+#[test]
+fn at_t_no_copy_in_the_switch_flaps() {
+    let mut rack = Rack::new(Config { values_max: 8, ..config() });
+    // T is a tenth of a mean of about 10,400.
+    let kinds: Vec<Kind> = (0..20)
+        .flat_map(|period| rack.period(&[(3, 3_000), (4, 1_040 + 15 * (period % 3))]))
+        .filter(|change| change.key == key(4))
+        .map(|change| change.kind)
+        .collect();
+    assert!(kinds.len() <= 2 && in_switch(&rack) == [3, 4].map(key), "{kinds:?}");
+}
+
+#[test]
+fn without_copies_at_servers_the_highest_are_in_the_switch_as_in_netcache() {
+    let mut rack = Rack::new(Config { values_max: 3, holders_max: 0, ..config() });
+    let kinds_of = |changes: &[Change]| kinds(changes);
+    // All far below T, but for the first.
+    let requests = [(1, 20_000), (2, 90), (3, 80), (4, 70), (5, 5)];
+    assert_eq!(
+        kinds_of(&rack.period(&requests)),
+        [
+            (key(1), Kind::Installed),
+            (key(2), Kind::Installed),
+            (key(3), Kind::Installed),
+            (key(4), Kind::Watched)
+        ]
+    );
+    for _ in 0..10 {
+        rack.period(&requests);
+    }
+    assert_eq!(in_switch(&rack), [1, 2, 3].map(key));
+    assert!(rack.state.table.values().all(|entry| !entry.is_copied()), "whatever T is");
+    // One turns cold, and another one takes its place.
+    let changes: Vec<Change> = (0..4).flat_map(|_| rack.period(&[(1, 20_000), (3, 80), (4, 70)])).collect();
+    assert_eq!((in_switch(&rack), rack.holders(2)), ([1, 3, 4].map(key).to_vec(), 0));
+    assert!(changes.iter().any(|change| (change.key, change.kind) == (key(4), Kind::Installed)));
+}
+
+#[test]
+fn no_more_servers_hold_a_key_than_may() {
+    let mut rack = Rack::new(Config { holders_max: 2, ..config() });
+    let changes: Vec<Change> =
+        (0..10).flat_map(|period| rack.period(&[(3, 50_000 + 5_000 * (period % 2))])).collect();
+    assert_eq!((rack.holders(3), kinds(&changes)), (3, vec![(key(3), Kind::Installed)]));
+}
+
 #[test]
 fn a_report_of_anything_is_bounded() {
     let config = config();
@@ -170,34 +245,40 @@ fn periods() -> impl Strategy<Value = Vec<Vec<(u64, u64)>>> {
 
 proptest! {
     #[test]
-    fn changes_lead_from_table_to_table_and_entries_are_sound(periods in periods(), keys_max in 4_u32..30) {
-        let mut rack = Rack::new(Config { keys_max, ..config() });
-        let mut table: BTreeMap<HotKey, Vec<u16>> = BTreeMap::new();
+    fn changes_lead_from_table_to_table_and_entries_are_sound(periods in periods(), keys_max in 4_u32..30, values_max in 0_u32..6, holders_max in 0_u32..9) {
+        let mut rack = Rack::new(Config { keys_max, values_max, holders_max, ..config() });
+        let mut table: BTreeMap<HotKey, Entry> = BTreeMap::new();
         for requests in periods {
             let requests: BTreeMap<u64, u64> = requests.into_iter().collect();
             let changes = rack.period(&requests.into_iter().collect::<Vec<_>>());
             let keys: BTreeSet<HotKey> = changes.iter().map(|change| change.key).collect();
             prop_assert_eq!(keys.len(), changes.len(), "a key changes once");
-            for Change { key, kind, holders } in changes {
-                let before = if holders.is_empty() { table.remove(&key) } else { table.insert(key, holders.clone()) };
-                let (before, after) = (before.map_or(0, |before| before.len()), holders.len());
+            for Change { key, kind, holders, in_switch } in changes {
+                let spread = |entry: &Entry| (entry.holders.len(), entry.in_switch);
+                let entry = Entry { holders, in_switch };
+                let (after, is_gone) = (spread(&entry), entry.holders.is_empty());
+                let before = if is_gone { table.remove(&key) } else { table.insert(key, entry) };
+                let before = before.map_or((0, false), |before| spread(&before));
+                let spreads = |(holders, in_switch): (usize, bool)| holders > 1 || in_switch;
+                let both = spreads(before) && spreads(after);
                 let is_so = match kind {
-                    Kind::Watched => (before, after) == (0, 1),
-                    Kind::Installed => before <= 1 && after > 1,
-                    Kind::Grown => 1 < before && before < after,
-                    Kind::Shrunk => before > after && after > 1,
+                    Kind::Watched => (before, after) == ((0, false), (1, false)),
+                    Kind::Installed => !spreads(before) && spreads(after),
+                    Kind::Grown => both && before.0 < after.0,
+                    Kind::Shrunk => both && before.0 > after.0,
+                    Kind::Switched => both && before.0 == after.0 && before.1 != after.1,
                     Kind::Moved => false,
-                    Kind::Withdrawn => before > 1 && after == 1,
-                    Kind::Removed => before > 0 && after == 0,
+                    Kind::Withdrawn => spreads(before) && after == (1, false),
+                    Kind::Removed => before.0 > 0 && after == (0, false),
                 };
-                prop_assert!(is_so, "{:?} from {} to {} holders", kind, before, after);
+                prop_assert!(is_so, "{:?} from {:?} to {:?}", kind, before, after);
             }
             let state = &rack.state;
-            let held: BTreeMap<HotKey, Vec<u16>> =
-                state.table.iter().map(|(key, entry)| (*key, entry.holders.clone())).collect();
-            prop_assert_eq!(&table, &held);
+            prop_assert_eq!(&table, &state.table);
+            prop_assert!(table.values().filter(|entry| entry.in_switch).count() <= values_max as usize);
             prop_assert!(table.len() <= keys_max as usize && state.previous.len() <= 2 * keys_max as usize);
-            for (key, holders) in &table {
+            for (key, Entry { holders, .. }) in &table {
+                prop_assert!(holders.len() <= holders_max as usize + 1);
                 let distinct: BTreeSet<_> = holders.iter().collect();
                 prop_assert_eq!((distinct.len(), Some(holders[0])), (holders.len(), owner(key)));
                 prop_assert!(holders.iter().all(|holder| *holder < SERVERS));

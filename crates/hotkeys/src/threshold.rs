@@ -108,6 +108,8 @@ mod tests {
         imbalance_max_ppm: 100_000,
         calm_periods: 3,
         slack_ppm: 0,
+        values_max: 0,
+        holders_max: 63,
     };
     const EVEN: [u64; 4] = [1_000_000; 4];
     const UNEVEN: [u64; 4] = [1_300_000, 900_000, 900_000, 900_000];

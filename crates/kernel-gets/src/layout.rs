@@ -27,14 +27,17 @@ pub(crate) const GATE: usize = 1;
 pub(crate) const SHAPE: usize = 2;
 /// When the program has last answered from it.
 pub(crate) const USED: usize = 3;
-pub(crate) const DIGEST: usize = 4;
-pub(crate) const KEY: usize = 6;
+/// Of the copy that it is, and its number (H6); zeros: the node is a member, and it is none.
+pub(crate) const INSTANCE: usize = 4;
+pub(crate) const SEEN: usize = 5;
+pub(crate) const DIGEST: usize = 6;
+pub(crate) const KEY: usize = 8;
 /// The reply, less its header.
 pub(crate) const BODY: usize = KEY + KEY_BYTES_MAX.div_ceil(8);
 /// Of an entry.
 pub const ENTRY_WORDS: usize = BODY + BODY_BYTES_MAX.div_ceil(8);
 
-/// Gets may be answered until then, on the boot-time clock (R12).
+/// Gets may be answered until then, on the boot-time clock (R12, H7).
 pub(crate) const LEASE: usize = 0;
 /// What a switch has written into a get, if it has room for that (C5).
 pub(crate) const CHAIN: usize = 1;
@@ -46,7 +49,7 @@ pub const GATE_WORDS: usize = HITS + 1;
 /// A word of what program and process share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// Of a partition.
+    /// Of a partition, or of an owner's copies.
     Gate(u32, usize),
     /// Of a key.
     Entry(u32, usize),
@@ -139,6 +142,8 @@ pub fn c_header() -> String {
         ("GATE", GATE),
         ("SHAPE", SHAPE),
         ("USED", USED),
+        ("INSTANCE", INSTANCE),
+        ("SEEN", SEEN),
         ("DIGEST", DIGEST),
         ("KEY", KEY),
         ("BODY", BODY),

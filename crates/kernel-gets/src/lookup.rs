@@ -1,11 +1,12 @@
 //! What the program does for one get that it may answer: the reference that the program in C is held against.
 
 use crate::layout::{
-    BODY, CHAIN, DIGEST, ENTRY_WORDS, GATE, HITS, KEY, LEASE, Memory, SHAPE, USED, VERSION, WAYS, Word,
-    body_length, digest_words, first_way, is_shown, shape, words,
+    BODY, CHAIN, DIGEST, ENTRY_WORDS, GATE, HITS, INSTANCE, KEY, LEASE, Memory, SEEN, SHAPE, USED, VERSION,
+    WAYS, Word, body_length, digest_words, first_way, is_shown, shape, words,
 };
 use crate::plant::Plant;
 use alloc::vec::Vec;
+use nicekv_wire::hot::Stamp;
 use nicekv_wire::route::{ChainHeader, Room, take_room};
 use nicekv_wire::{Datagram, Get, Header, KeyspaceId, OpId, Opcode, Reply};
 
@@ -18,6 +19,8 @@ pub struct Asked {
     digest: [u8; 16],
     key: Vec<u8>,
     chain: Option<[u8; ChainHeader::BYTES]>,
+    /// What a switch has written, if it has sent the get to a copy (H2).
+    pub stamp: Stamp,
     /// Of the whole datagram.
     length: usize,
 }
@@ -28,19 +31,18 @@ impl Asked {
     pub fn of(datagram: &[u8]) -> Option<Self> {
         let mut plain = Vec::new();
         let room = take_room(datagram, &mut plain).transpose().ok()?;
-        let chain = match room {
-            Some(Room::Chain(chain)) => Some(chain.to_bytes()),
-            // What a switch has stamped is for a copy that the process has (H6); any other went its usual way.
-            Some(Room::Stamp(stamp)) if stamp.is_some() => return None,
-            Some(Room::Stamp(_)) => None,
+        let (chain, stamp) = match room {
+            Some(Room::Chain(chain)) => (Some(chain.to_bytes()), Stamp::NONE),
+            // What has no stamp went its usual way.
+            Some(Room::Stamp(stamp)) => (None, stamp),
             None => {
                 plain.extend_from_slice(datagram);
-                None
+                (None, Stamp::NONE)
             }
         };
         let Ok((header, Datagram::Get(get))) = Datagram::decode(&plain) else { return None };
         let Get { keyspace, op, digest, reply_to: None, forwarded: None, key, .. } = get else { return None };
-        let is_for_owner = matches!(room, Some(Room::Stamp(_))) && is_shown(op);
+        let is_for_owner = matches!(room, Some(Room::Stamp(_))) && !stamp.is_some() && is_shown(op);
         let may = header.opcode == Opcode::Get && !is_for_owner;
         may.then(|| Self {
             op,
@@ -48,6 +50,7 @@ impl Asked {
             digest: digest.0,
             key: key.to_vec(),
             chain,
+            stamp,
             length: datagram.len(),
         })
     }
@@ -75,6 +78,8 @@ pub enum Miss {
     Changed,
     /// The reply is longer than the get (G8).
     Room,
+    /// The copy is older than the get (H6).
+    Stamp,
 }
 
 /// How a lookup ends.
@@ -86,8 +91,9 @@ pub enum Outcome {
     Up(Miss),
 }
 
-/// How the program counts gets that it may answer: what it answered, then by [`Miss`].
-pub const OUTCOMES: [&str; 7] = ["hit", "absent", "closed", "lease", "chain", "changed", "room"];
+/// How the program counts gets that it may answer: what it answered as a member's, then by [`Miss`], and what it answered from copies.
+pub const OUTCOMES: [&str; 9] =
+    ["hit", "absent", "closed", "lease", "chain", "changed", "room", "stamp", "copy"];
 
 /// What is to be loaded next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,6 +101,8 @@ enum Next {
     Version,
     /// What the entry is of, up to the last word of the key.
     Identity(usize),
+    Instance,
+    Seen,
     Gate,
     Lease,
     Chain(usize),
@@ -152,6 +160,20 @@ impl Lookup {
                     return self.next_way();
                 }
                 self.identified(at, word);
+            }
+            Next::Instance => {
+                let is_asked_for = memory.load(entry(INSTANCE)) == self.asked.stamp.instance;
+                if !is_asked_for && plant != Some(Plant::InstanceUnchecked) {
+                    return self.next_way();
+                }
+                self.next = Next::Seen;
+            }
+            Next::Seen => {
+                let is_new_enough = memory.load(entry(SEEN)) >= self.asked.stamp.seen;
+                if !is_new_enough && plant != Some(Plant::StampUnchecked) {
+                    return Some(Outcome::Up(Miss::Stamp));
+                }
+                self.next = Next::Gate;
             }
             Next::Gate => {
                 self.gate = memory.load(entry(GATE)) as u32;
@@ -228,7 +250,7 @@ impl Lookup {
         self.next = match at {
             SHAPE => Next::Identity(DIGEST),
             at if at < last => Next::Identity(at + 1),
-            _ => Next::Gate,
+            _ => Next::Instance,
         };
     }
 
@@ -244,7 +266,6 @@ const _: () = assert!(BODY + Reply::FIXED_BYTES / 8 < ENTRY_WORDS);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nicekv_wire::hot::Stamp;
     use nicekv_wire::route::{ROOM_AT, leave_room, leave_room_for_stamp, room_for_stamp, room_of};
     use nicekv_wire::{
         ClientId, Epoch, HeaderLayout, KeyDigest, PartitionId, ROOM_CHAIN, ROOM_STAMP, lengthen,
@@ -284,14 +305,16 @@ mod tests {
     }
 
     #[test]
-    fn a_get_with_a_stamp_is_for_the_process() {
+    fn a_get_with_a_stamp_asks_for_a_copy_and_a_malformed_one_is_for_the_process() {
         for (instance, seen) in [(1, 0), (1, 1), (u64::MAX, u64::MAX), (1 << 63, 9)] {
-            assert_eq!(Asked::of(&with_stamp(Stamp { instance, seen }.to_bytes())), None);
+            let stamp = Stamp { instance, seen };
+            assert_eq!(Asked::of(&with_stamp(stamp.to_bytes())).map(|asked| asked.stamp), Some(stamp));
         }
         for at in 0..Stamp::BYTES {
             let mut stamp = [0; Stamp::BYTES];
             stamp[at] = 1;
-            assert_eq!(Asked::of(&with_stamp(stamp)), None, "of an instance, or malformed: {stamp:?}");
+            let is_of_instance = at < 8;
+            assert_eq!(Asked::of(&with_stamp(stamp)).is_some(), is_of_instance, "{stamp:?}");
         }
     }
 
@@ -306,9 +329,14 @@ mod tests {
                     leave(&mut bytes);
                     Asked::of(&bytes).is_some()
                 };
+                let stamped = |bytes: &mut Vec<u8>| {
+                    leave_room_for_stamp(bytes);
+                    *room_for_stamp(bytes).unwrap() = Stamp { instance: 3, seen: 1 }.to_bytes();
+                };
                 let answered = |leave| (0..1_280).filter(|at| is_answered(leave, *at)).count();
                 assert!((1_230..1_276).contains(&answered(leave_room_for_stamp)), "{client:x}, {every}");
                 assert_eq!((answered(|_| ()), answered(leave_room)), (1_280, 1_280), "of no hot key");
+                assert_eq!(answered(stamped), 1_280, "its owner knows that the key is hot");
             }
         }
     }
@@ -340,12 +368,14 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_compared_and_a_stamp_is_not() {
+    fn a_chain_and_a_stamp_are_compared_each_with_its_own() {
         let chain = ChainHeader::new(PartitionId(1), Epoch(2), []);
         let mut of_chain = get();
         leave_room(&mut of_chain);
         *room_of(&mut of_chain).unwrap() = chain.to_bytes();
         assert_eq!(Asked::of(&of_chain).and_then(|asked| asked.chain), Some(chain.to_bytes()));
-        assert_eq!(Asked::of(&with_stamp([0; 16])).map(|asked| asked.chain), Some(None));
+        assert_eq!(Asked::of(&of_chain).map(|asked| asked.stamp), Some(Stamp::NONE));
+        let stamp = Stamp { instance: 1, seen: 2 };
+        assert_eq!(Asked::of(&with_stamp(stamp.to_bytes())).map(|asked| asked.chain), Some(None));
     }
 }

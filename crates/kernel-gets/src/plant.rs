@@ -23,4 +23,10 @@ pub enum Plant {
     HitsUncounted,
     /// G8: the reply may be longer than the get.
     RoomIgnored,
+    /// H6: an entry answers gets of any instance, and of none.
+    InstanceUnchecked,
+    /// H6: a copy answers gets that were stamped with a later number.
+    StampUnchecked,
+    /// H7: a lease is of all copies of the owner, whatever their serial.
+    SerialIgnored,
 }

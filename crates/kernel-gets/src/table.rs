@@ -3,22 +3,24 @@
 //! Everything that the core tells is taken before its next datagram leaves (G1, G3). What has no room makes room for itself among the entries of the same
 //! hash, so the memory is bounded, and what is evicted is answered by the process, as it was before.
 
+use crate::gates::{Gates, Keeper};
 use crate::layout::{
-    BODY, CHAIN, DIGEST, GATE, HITS, KEY, LEASE, Memory, SHAPE, USED, VERSION, WAYS, Word, digest_words,
+    BODY, DIGEST, GATE, INSTANCE, KEY, Memory, SEEN, SHAPE, USED, VERSION, WAYS, Word, digest_words,
     first_way, shape, words,
 };
 use crate::plant::Plant;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use foldhash::fast::FixedState;
-use nicekv_node::{Shift, ShiftKind};
+use nicekv_node::{Shift, ShiftKind, reply_body};
+use nicekv_wire::hot::Stamp;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::route::ChainHeader;
-use nicekv_wire::{Header, KeyDigest, KeyspaceId, OpId, PartitionId, Reply, Status};
+use nicekv_wire::{KeyDigest, KeyspaceId, PartitionId};
 
-type Map<K, V> = hashbrown::HashMap<K, V, FixedState>;
-type Key = (PartitionId, Box<[u8]>);
+pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, FixedState>;
+pub(crate) type Key = (Of, Box<[u8]>);
 
 /// How much there is room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +29,15 @@ pub struct Size {
     pub entries: u32,
     /// Partitions; those beyond have no entries.
     pub gates: u32,
+    /// Serials of owners of hot keys; copies of those beyond have none.
+    pub lessors: u32,
+}
+
+impl Size {
+    /// Gates of both.
+    pub fn gate_count(&self) -> u32 {
+        self.gates + self.lessors
+    }
 }
 
 /// What a node may answer of a partition.
@@ -40,25 +51,39 @@ pub struct Grant {
     pub chain: ChainHeader,
 }
 
-/// A partition that has a gate.
-#[derive(Clone, Default)]
-struct Gate {
-    number: u32,
-    entries: BTreeSet<u32>,
-    chain: Option<ChainHeader>,
-    until_ns: u64,
+/// Whose entries there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Of {
+    /// A member's.
+    Partition(PartitionId),
+    /// A holder's.
+    Copy(KeyspaceId, KeyDigest),
+}
+
+/// What an entry is to say.
+pub(crate) struct Text<'a> {
+    pub(crate) name: (KeyspaceId, KeyDigest),
+    /// At this one's gate.
+    pub(crate) keeper: Keeper,
+    /// Of a copy.
+    pub(crate) stamp: Stamp,
+    pub(crate) entry: Entry<'a>,
+}
+
+/// An entry, as the process knows it.
+#[derive(Clone)]
+struct Slot {
+    /// Whose it is, and at whose gate.
+    owner: Option<(Key, Keeper)>,
+    version: u64,
 }
 
 /// See the module.
 #[derive(Clone)]
 pub struct Table {
-    size: Size,
-    gates: Map<PartitionId, Gate>,
-    free_gates: Vec<u32>,
-    /// Of what the program has counted at each gate, so much is told.
-    told: Vec<u64>,
-    /// Whose each entry is, and its version.
-    entries: Vec<(Option<Key>, u64)>,
+    pub(crate) size: Size,
+    pub(crate) gates: Gates,
+    entries: Vec<Slot>,
     of_key: Map<Key, u32>,
     locked: Map<Key, ()>,
     /// How often an entry was closed that was open.
@@ -77,10 +102,8 @@ impl Table {
         let state = || FixedState::with_seed(0);
         Self {
             size,
-            gates: Map::with_hasher(state()),
-            free_gates: (0..size.gates).rev().collect(),
-            told: (0..size.gates).map(|_| 0).collect(),
-            entries: (0..size.entries).map(|_| (None, 0)).collect(),
+            gates: Gates::new(size),
+            entries: (0..size.entries).map(|_| Slot { owner: None, version: 0 }).collect(),
             of_key: Map::with_hasher(state()),
             locked: Map::with_hasher(state()),
             closes: 0,
@@ -106,9 +129,10 @@ impl Table {
         named: impl FnOnce(PartitionId, &[u8]) -> Option<(KeyspaceId, KeyDigest)>,
     ) {
         let Shift { partition, kind } = shift;
+        let of = Of::Partition(partition);
         match kind {
             ShiftKind::Locked(key) => {
-                let key = (partition, key);
+                let key = (of, key);
                 if let Some(&at) = self.of_key.get(&key)
                     && self.plant != Some(Plant::LockIgnored)
                 {
@@ -117,7 +141,7 @@ impl Table {
                 self.locked.insert(key, ());
             }
             ShiftKind::Unlocked(key) => {
-                let key = (partition, key);
+                let key = (of, key);
                 self.locked.remove(&key);
                 if let Some(&at) = self.of_key.get(&key) {
                     self.open(memory, at);
@@ -125,32 +149,33 @@ impl Table {
             }
             ShiftKind::Changed(key, entry) => {
                 // What nobody asks for takes no room.
-                let key = (partition, key);
+                let key = (of, key);
                 if self.of_key.contains_key(&key) {
-                    self.renew(memory, key, entry.as_deref(), named);
+                    self.renew(memory, partition, key, entry.as_deref(), named);
                 }
             }
-            ShiftKind::Read(key, entry) => self.renew(memory, (partition, key), Some(&entry), named),
+            ShiftKind::Read(key, entry) => self.renew(memory, partition, (of, key), Some(&entry), named),
             ShiftKind::Unknown if self.plant == Some(Plant::VoidKept) => {}
             ShiftKind::Unknown => self.void(memory, partition),
         }
     }
 
-    /// The entry of a key is another one, or there is none.
+    /// The entry of a member's key is another one, or there is none.
     fn renew(
         &mut self,
         memory: &mut impl Memory,
+        partition: PartitionId,
         key: Key,
         entry: Option<&[u8]>,
         named: impl FnOnce(PartitionId, &[u8]) -> Option<(KeyspaceId, KeyDigest)>,
     ) {
-        let entry = entry.and_then(|bytes| Entry::decode(bytes).ok());
-        let may_expire = self.plant == Some(Plant::ExpiringShown);
-        // What expires the process answers (G5).
-        let entry = entry.filter(|entry| entry.expiry_ms == 0 || may_expire);
-        let name = entry.and_then(|_| named(key.0, &key.1));
+        let entry = shown(entry, self.plant);
+        let name = entry.and_then(|_| named(partition, &key.1));
         match (entry, name) {
-            (Some(entry), Some(name)) => self.write(memory, key, name, &entry),
+            (Some(entry), Some(name)) => {
+                let keeper = Keeper::Partition(partition);
+                self.write(memory, key, &Text { name, keeper, stamp: Stamp::NONE, entry });
+            }
             _ => self.forget(memory, &key),
         }
     }
@@ -158,72 +183,45 @@ impl Table {
     /// What the node may answer from now on: nothing of any other partition.
     pub fn grant(&mut self, memory: &mut impl Memory, grants: &[Grant]) {
         let is_named = |partition: &PartitionId| grants.iter().any(|grant| grant.partition == *partition);
-        let ended: Vec<_> = self.gates.keys().filter(|id| !is_named(id)).copied().collect();
+        let gates = self.gates.partitions().map(|(partition, _)| partition);
+        let ended: Vec<_> = gates.filter(|partition| !is_named(partition)).collect();
         if self.plant != Some(Plant::VoidKept) {
             for partition in ended {
                 self.void(memory, partition);
-                let gate = self.gates.remove(&partition).expect("one of them");
-                self.free_gates.push(gate.number);
+                self.gates.free(partition);
             }
         }
         for grant in grants {
-            let Some(gate) = self.gate(memory, grant.partition) else { continue };
-            let number = gate.number;
-            if gate.chain != Some(grant.chain) {
-                gate.chain = Some(grant.chain);
-                memory.store(Word::Gate(number, LEASE), 0);
-                for (at, word) in words(&grant.chain.to_bytes()).enumerate() {
-                    memory.store(Word::Gate(number, CHAIN + at), word);
-                }
-            } else if gate.until_ns == grant.until_ns {
-                continue;
+            if let Some(gate) = self.gates.claim(memory, Keeper::Partition(grant.partition)) {
+                gate.admit(memory, grant);
             }
-            gate.until_ns = grant.until_ns;
-            memory.store(Word::Gate(number, LEASE), grant.until_ns);
         }
     }
 
     /// How many gets the program has answered of each partition, since it was asked last (G7). What it answers while a gate changes hands counts for the next
     /// partition there.
     pub fn hits(&mut self, memory: &impl Memory) -> impl Iterator<Item = (PartitionId, u64)> {
-        let Self { gates, told, .. } = self;
-        gates.iter().filter_map(|(partition, gate)| {
-            let (told, counted) =
-                (&mut told[gate.number as usize], memory.load(Word::Gate(gate.number, HITS)));
-            let hits = counted.wrapping_sub(core::mem::replace(told, counted));
-            (hits > 0).then_some((*partition, hits))
-        })
+        self.gates.hits(memory)
     }
 
     /// The partitions that have gates, by their numbers.
     pub fn gates(&self) -> BTreeMap<u32, PartitionId> {
-        self.gates.iter().map(|(partition, gate)| (gate.number, *partition)).collect()
-    }
-
-    /// The gate of a partition, if there are enough; a new one is shut.
-    fn gate(&mut self, memory: &mut impl Memory, partition: PartitionId) -> Option<&mut Gate> {
-        if !self.gates.contains_key(&partition) {
-            let number = self.free_gates.pop()?;
-            memory.store(Word::Gate(number, LEASE), 0);
-            self.gates.insert(partition, Gate { number, ..Gate::default() });
-        }
-        self.gates.get_mut(&partition)
+        self.gates.partitions().map(|(partition, number)| (number, partition)).collect()
     }
 
     /// What was told of a partition is void, and its lease over.
     fn void(&mut self, memory: &mut impl Memory, partition: PartitionId) {
-        let Some(gate) = self.gates.get_mut(&partition) else { return };
-        gate.until_ns = 0;
-        memory.store(Word::Gate(gate.number, LEASE), 0);
+        let Some(gate) = self.gates.get_mut(Keeper::Partition(partition)) else { return };
+        gate.set_lease(memory, 0);
         for at in core::mem::take(&mut gate.entries) {
             self.close(memory, at);
-            let key = self.entries[at as usize].0.take().expect("an entry of the partition");
+            let (key, _) = self.entries[at as usize].owner.take().expect("an entry of the partition");
             self.of_key.remove(&key);
         }
     }
 
     fn close(&mut self, memory: &mut impl Memory, at: u32) {
-        let version = &mut self.entries[at as usize].1;
+        let version = &mut self.entries[at as usize].version;
         if *version & 1 == 1 {
             *version += 1;
             self.closes += 1;
@@ -232,7 +230,7 @@ impl Table {
     }
 
     fn open(&mut self, memory: &mut impl Memory, at: u32) {
-        let version = &mut self.entries[at as usize].1;
+        let version = &mut self.entries[at as usize].version;
         if *version & 1 == 0 {
             *version += 1;
             memory.store(Word::Entry(at, VERSION), *version);
@@ -240,38 +238,37 @@ impl Table {
     }
 
     /// The key has no entry.
-    fn forget(&mut self, memory: &mut impl Memory, key: &Key) {
+    pub(crate) fn forget(&mut self, memory: &mut impl Memory, key: &Key) {
         let Some(at) = self.of_key.remove(key) else { return };
         if self.plant != Some(Plant::EvictedOpen) {
             self.close(memory, at);
         }
-        self.entries[at as usize].0 = None;
-        if let Some(gate) = self.gates.get_mut(&key.0) {
-            gate.entries.remove(&at);
+        if let Some((_, keeper)) = self.entries[at as usize].owner.take() {
+            self.gates.leave(keeper, at);
         }
     }
 
-    /// The entry of a key is this; it is open unless an op locks it.
-    fn write(
-        &mut self,
-        memory: &mut impl Memory,
-        key: Key,
-        (keyspace, digest): (KeyspaceId, KeyDigest),
-        entry: &Entry<'_>,
-    ) {
-        let Some(gate) = self.gate(memory, key.0).map(|gate| gate.number) else { return };
+    /// The entry of a key says this; it is open unless an op locks the key.
+    pub(crate) fn write(&mut self, memory: &mut impl Memory, key: Key, text: &Text<'_>) {
+        if !self.gates.has_room_for(text.keeper) {
+            return self.forget(memory, &key);
+        }
         let at = match self.of_key.get(&key) {
             Some(at) => *at,
-            None => self.make_room(memory, &key, keyspace, &digest),
+            None => self.make_room(memory, &key, text),
         };
         if self.plant != Some(Plant::EvictedOpen) {
             self.close(memory, at);
         }
-        let body = body_of(entry);
+        let gate = self.move_to(memory, at, text.keeper);
+        let Text { name: (keyspace, digest), stamp, entry, .. } = text;
+        let body = reply_body(entry);
         let mut store = |word, value| memory.store(Word::Entry(at, word), value);
         store(GATE, gate.into());
-        store(SHAPE, shape(keyspace, key.1.len(), body.len()));
-        digest_words(&digest).into_iter().zip(DIGEST..).for_each(|(value, word)| store(word, value));
+        store(SHAPE, shape(*keyspace, key.1.len(), body.len()));
+        digest_words(digest).into_iter().zip(DIGEST..).for_each(|(value, word)| store(word, value));
+        store(INSTANCE, stamp.instance);
+        store(SEEN, stamp.seen);
         words(&key.1).zip(KEY..).for_each(|(value, word)| store(word, value));
         words(&body).zip(BODY..).for_each(|(value, word)| store(word, value));
         if !self.locked.contains_key(&key) {
@@ -279,49 +276,41 @@ impl Table {
         }
     }
 
+    /// The entry, which is closed, is at this one's gate from now on, of which there is one. The gate's number.
+    fn move_to(&mut self, memory: &mut impl Memory, at: u32, keeper: Keeper) -> u32 {
+        let (_, before) = self.entries[at as usize].owner.as_mut().expect("somebody's");
+        let before = core::mem::replace(before, keeper);
+        if before != keeper {
+            self.gates.leave(before, at);
+        }
+        let gate = self.gates.claim(memory, keeper).expect("there is room");
+        gate.entries.insert(at);
+        gate.number
+    }
+
     /// An entry for a key that has none: a free one, or the one of its hash that was not used for the longest time.
-    fn make_room(
-        &mut self,
-        memory: &mut impl Memory,
-        key: &Key,
-        keyspace: KeyspaceId,
-        digest: &KeyDigest,
-    ) -> u32 {
-        let first = first_way(keyspace, digest, self.size.entries);
-        let used_ns = |at: &u32| match &self.entries[*at as usize].0 {
+    fn make_room(&mut self, memory: &mut impl Memory, key: &Key, text: &Text<'_>) -> u32 {
+        let (keyspace, digest) = text.name;
+        let first = first_way(keyspace, &digest, self.size.entries);
+        let used_ns = |at: &u32| match &self.entries[*at as usize].owner {
             Some(_) => memory.load(Word::Entry(*at, USED)) + 1,
             None => 0,
         };
         let at = (first..first + WAYS).min_by_key(used_ns).expect("there are some");
-        if let Some(former) = self.entries[at as usize].0.take() {
-            self.entries[at as usize].0 = Some(former.clone());
+        if let Some((former, _)) = self.entries[at as usize].owner.clone() {
             self.forget(memory, &former);
         }
         // As new as the newest there, so that the next one does not replace it at once.
         let newest = (first..first + WAYS).map(|at| memory.load(Word::Entry(at, USED))).max();
         memory.store(Word::Entry(at, USED), newest.unwrap_or_default());
-        self.entries[at as usize].0 = Some(key.clone());
+        self.entries[at as usize].owner = Some((key.clone(), text.keeper));
         self.of_key.insert(key.clone(), at);
-        if let Some(gate) = self.gates.get_mut(&key.0) {
-            gate.entries.insert(at);
-        }
         at
     }
 }
 
-/// The reply to a get of an entry, less its header. As in that of the process, the integer is its length (G8).
-fn body_of(entry: &Entry<'_>) -> Vec<u8> {
-    let reply = match entry.value {
-        Some(value) => Reply {
-            version: entry.version,
-            expiry_ms: entry.expiry_ms,
-            value: Some(value),
-            ..Reply::bare(OpId::NONE, Status::Ok)
-        },
-        None => Reply::bare(OpId::NONE, Status::NotFound),
-    };
-    let reply = Reply { integer: reply.length() as i64, ..reply };
-    let mut datagram = Vec::new();
-    reply.encode(&mut datagram);
-    datagram.split_off(Header::BYTES)
+/// What may be shown of what was told: what expires the process answers (G5).
+pub(crate) fn shown(entry: Option<&[u8]>, plant: Option<Plant>) -> Option<Entry<'_>> {
+    let entry = Entry::decode(entry?).ok()?;
+    (entry.expiry_ms == 0 || plant == Some(Plant::ExpiringShown)).then_some(entry)
 }

@@ -206,6 +206,12 @@ pub struct UpArguments {
     /// MiB of each node's memory from which its kernel answers gets; 0: none
     #[arg(long, value_name = "MIB", default_value_t = plan::KERNEL_GET_MIB)]
     kernel_get_mib: u32,
+    /// Keys with balancing=hot of which the switch has a copy itself [default: as `[hot] values_max` of the configuration]
+    #[arg(long, value_name = "N")]
+    hot_values: Option<u32>,
+    /// Nodes that have copies of such a key besides its members; 0 with --hot-values N is NetCache [default: as `[hot] holders_max`]
+    #[arg(long, value_name = "N")]
+    hot_holders: Option<u32>,
     /// Where the data are kept, also after `down` [default: below /run, until `down`]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,

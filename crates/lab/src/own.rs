@@ -64,6 +64,8 @@ impl OwnLab {
             engine: Engine::Durable,
             nodes_coordinate: false,
             kernel_get_mib: crate::plan::KERNEL_GET_MIB,
+            hot_values: None,
+            hot_holders: None,
             network,
             data_dir: None,
         };

@@ -43,6 +43,10 @@ pub struct Plan {
     pub nodes_coordinate: bool,
     /// Of each node's memory, for gets that its kernel answers.
     pub kernel_get_mib: u32,
+    /// Hot keys of which the switch has a copy itself, if not as many as by default.
+    pub hot_values: Option<u32>,
+    /// Nodes that have copies of a hot key, likewise.
+    pub hot_holders: Option<u32>,
     /// Where the switch works on frames, at each of its ports.
     pub hook: Hook,
     /// The switches, joined by trunks if they are several. On a plain network there are none.
@@ -196,6 +200,8 @@ impl Plan {
             nodes: ports(hosts).filter_map(node).collect(),
             nodes_coordinate: false,
             kernel_get_mib: KERNEL_GET_MIB,
+            hot_values: None,
+            hot_holders: None,
             hook: Hook::default().on_veth(),
             switches: planned_switches(layout, hosts, kept),
             edges: ports(hosts).filter_map(edge).collect(),

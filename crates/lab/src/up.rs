@@ -266,6 +266,8 @@ fn create_files(
         hook: state.switch,
         nodes_coordinate: arguments.nodes_coordinate,
         kernel_get_mib: arguments.kernel_get_mib,
+        hot_values: arguments.hot_values,
+        hot_holders: arguments.hot_holders,
         ..Plan::new(
             &hosts,
             state.layout(),

@@ -92,6 +92,7 @@ catalogue! {
         NODE_FORWARDED: Counter "nicekv_node_gets_forwarded" ["node"] "Gets passed to the primary"
         NODE_HOT_GETS: Counter "nicekv_node_hot_gets" ["node", "outcome"] "Gets of hot keys of others that a switch has sent here: answered (from a copy), passed (to the owner), unknown (there was no copy, and the client asks again)"
         NODE_HOT_COPIES: Counter "nicekv_node_hot_copies_sent" ["node"] "Copies of its own hot keys that it has sent to other nodes"
+        NODE_HOT_VALUES: Counter "nicekv_node_hot_values_sent" ["node"] "Copies of its own hot keys that it has sent to a switch, to be shown there"
         NODE_HOT_WAITS: Counter "nicekv_node_hot_waits" ["node"] "Operations that waited until no get could be answered from an older copy"
         NODE_HOT_REVOCATIONS: Counter "nicekv_node_hot_revocations" ["node"] "Times that leases of copies were let run out, as a switch did not answer"
         NODE_DECIDED: Counter "nicekv_node_decisions" ["node", "path"] "Operations decided here as primary: fast (uncontended) or slow (every member forces the decision first)"
@@ -122,7 +123,11 @@ catalogue! {
         SWITCH_ENTRIES: Gauge "nicekv_switch_table_entries" ["switch", "table"] "Entries in use"
         SWITCH_CAPACITY: Gauge "nicekv_switch_table_capacity" ["switch", "table"] "Entries that there may be"
         SWITCH_HITS: Counter "nicekv_switch_table_hits" ["switch", "table"] "Packets that matched an entry"
+<<<<<<< HEAD
         SWITCH_PACKETS: Counter "nicekv_switch_packets" ["switch", "event"] "Packets dropped (malformed, vring_miss, vring_refused, not_ours, source_refused, opcode_refused, egress_dropped, same_port_dropped), copied (multicast_copies), sent along a chain (chained), cut off scans at borders of records (scan_splits), of hot keys sent to holders of copies (hot_redirected) or said to the switch (hot_confirmed, hot_closed, hot_kept, hot_leased, hot_unheard), answered by the switch itself (hot_answered), or passed on as plain Ethernet (learned_forwarded, flooded)"
+=======
+        SWITCH_PACKETS: Counter "nicekv_switch_packets" ["switch", "event"] "Packets dropped (malformed, vring_miss, vring_refused, not_ours, source_refused, opcode_refused, egress_dropped, same_port_dropped), copied (multicast_copies), sent along a chain (chained), cut off scans at borders of records (scan_splits), of hot keys sent to holders of copies (hot_redirected) answered by the switch (hot_answered) or said to the switch (hot_confirmed, hot_closed, hot_kept, hot_leased, hot_unheard), or passed on as plain Ethernet (learned_forwarded, flooded)"
+>>>>>>> w-policy
     }
     Metadata {
         METADATA_TERM: Gauge "nicekv_metadata_term" [] "Term of this leader"
@@ -140,9 +145,11 @@ catalogue! {
         METADATA_HOT_ENTRIES: Gauge "nicekv_metadata_hot_entries" ["switch"] "Hot keys (balancing=hot) that have an entry in a switch, those that it only counts included"
         METADATA_HOT_COPIED: Gauge "nicekv_metadata_hot_copied_keys" ["switch"] "Of these, keys of which other nodes than the members of their partitions hold copies"
         METADATA_HOT_COPIES: Gauge "nicekv_metadata_hot_copies" ["switch"] "Copies of hot keys"
+        METADATA_HOT_VALUES: Gauge "nicekv_metadata_hot_values" ["switch"] "Hot keys of which the switch is to have a copy itself, from which it answers gets"
         METADATA_HOT_THRESHOLD: Gauge "nicekv_metadata_hot_threshold_per_second" ["switch"] "T: a key that is asked more often in a second is to have copies"
         METADATA_HOT_IMBALANCE: Gauge "nicekv_metadata_hot_imbalance_percent" ["switch"] "How far the loads of nodes were from their mean in the last period, in percent of it, on average"
         METADATA_HOT_SHARE: Gauge "nicekv_metadata_hot_requests_percent" ["switch"] "Requests of the last period that were for keys with an entry"
+        METADATA_HOT_ANSWERED: Gauge "nicekv_metadata_hot_answered_percent" ["switch"] "Requests of the last period that the switch has answered itself"
         METADATA_HOT_CHANGES: Counter "nicekv_metadata_hot_changes" ["switch"] "Entries that this leader has installed, changed or removed"
         METADATA_HOT_REFUSED: Counter "nicekv_metadata_hot_refused" ["switch"] "Keys that a switch has counted and that are nobody's: of a keyspace that is gone, or made up"
         METADATA_HOT_FAILING: Gauge "nicekv_metadata_hot_failing" ["switch"] "Whether the switch has not done what it was asked last of hot keys; `nicekv status` says why"

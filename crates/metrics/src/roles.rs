@@ -137,6 +137,7 @@ fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
 
 fn observe_hot_of_node(samples: &mut Samples, name: &str, hot: &HotCounters) {
     samples.set(&NODE_HOT_COPIES, &[name], hot.copies);
+    samples.set(&NODE_HOT_VALUES, &[name], hot.values);
     samples.set(&NODE_HOT_WAITS, &[name], hot.waits);
     samples.set(&NODE_HOT_REVOCATIONS, &[name], hot.revocations);
     for (outcome, count) in [("answered", hot.answered), ("passed", hot.passed), ("unknown", hot.unknown)] {
@@ -243,9 +244,11 @@ fn observe_hot_keys(samples: &mut Samples, status: &Status) {
             (&METADATA_HOT_ENTRIES, told.entries as u64),
             (&METADATA_HOT_COPIED, told.copied as u64),
             (&METADATA_HOT_COPIES, told.copies as u64),
+            (&METADATA_HOT_VALUES, told.values as u64),
             (&METADATA_HOT_THRESHOLD, told.threshold_per_second),
             (&METADATA_HOT_IMBALANCE, told.imbalance_percent),
             (&METADATA_HOT_SHARE, told.hot_percent()),
+            (&METADATA_HOT_ANSWERED, told.answered_percent()),
             (&METADATA_HOT_CHANGES, told.changes),
             (&METADATA_HOT_REFUSED, told.refused),
         ] {

@@ -18,7 +18,7 @@ pub(crate) fn describe_hot(told: &HotStatus) -> Vec<String> {
 }
 
 fn describe_switch(told: &HotSwitchStatus, period_ms: u64) -> String {
-    let HotSwitchStatus { switch, entries, copied, copies, changes, threshold_per_second, .. } = told;
+    let HotSwitchStatus { switch, entries, copied, copies, values, changes, threshold_per_second, .. } = told;
     if told.periods == 0 {
         let why = told.failure.as_deref().unwrap_or("nothing is counted yet");
         return format!("hot keys of switch {switch}: {why}");
@@ -28,10 +28,11 @@ fn describe_switch(told: &HotSwitchStatus, period_ms: u64) -> String {
     let failure = told.failure.as_ref().map(|why| format!("; WRONG: {why}"));
     let refused = (told.refused > 0).then(|| format!(", {} counted that are nobody's", told.refused));
     format!(
-        "hot keys of switch {switch}: {entries} entries, {copied} of them with {copies} copies, T {threshold_per_second} requests/s, \
-         {} % of {} requests/s are for them, imbalance {} % in the last {period_ms} ms{}, {changes} changes{}{}",
+        "hot keys of switch {switch}: {entries} entries, {copied} of them with {copies} copies, {values} in the switch, T {threshold_per_second} requests/s, \
+         {} % of {} requests/s are for them and {} % answered by the switch, imbalance {} % in the last {period_ms} ms{}, {changes} changes{}{}",
         told.hot_percent(),
         told.requests_per_second,
+        told.answered_percent(),
         told.imbalance_percent,
         most.unwrap_or_default(),
         refused.unwrap_or_default(),
@@ -40,12 +41,25 @@ fn describe_switch(told: &HotSwitchStatus, period_ms: u64) -> String {
 }
 
 fn describe_key(told: &HotEntryStatus) -> String {
-    let HotEntryStatus { keyspace, value, owner, holders, requests_per_second, .. } = told;
-    let holders =
-        if holders.is_empty() { "no copies".into() } else { format!("copies at {}", holders.join(" ")) };
+    let HotEntryStatus { keyspace, value, owner, in_switch, requests_per_second, .. } = told;
+    let answered = match told.answered_per_second {
+        0 => String::new(),
+        answered => format!(", {answered} of them answered by the switch"),
+    };
     format!(
-        "hot key with match value {value} of keyspace {keyspace}: {requests_per_second} requests/s, owner {owner}, {holders}"
+        "hot key with match value {value} of keyspace {keyspace}: {requests_per_second} requests/s{answered}, owner {owner}, {}",
+        describe_copies(&told.holders, *in_switch)
     )
+}
+
+fn describe_copies(holders: &[String], in_switch: bool) -> String {
+    let holders = holders.join(" ");
+    match (holders.is_empty(), in_switch) {
+        (true, false) => "no copies".into(),
+        (true, true) => "a copy in the switch".into(),
+        (false, false) => format!("copies at {holders}"),
+        (false, true) => format!("copies at {holders} and in the switch"),
+    }
 }
 
 #[cfg(test)]
@@ -59,13 +73,17 @@ mod tests {
             instance: 9,
             owner: "node-1".into(),
             holders: vec!["node-4".into(), "node-5".into()],
+            in_switch: true,
             requests_per_second: 900,
+            answered_per_second: 600,
         };
         HotSwitchStatus {
             periods: 3,
             entries: 7,
             copied: 1,
             copies: 2,
+            values: 1,
+            answered_per_second: 600,
             changes: 8,
             threshold_per_second: 50,
             requests_per_second: 1_000,
@@ -81,12 +99,19 @@ mod tests {
     fn what_is_spread_is_told_in_numbers_and_what_is_not_with_the_reason() {
         let told = HotStatus { period_ms: 1_000, switches: vec![switch()], ..HotStatus::default() };
         let [of_switch, of_key] = &describe_hot(&told)[..] else { panic!("two lines") };
-        for part in
-            ["7 entries, 1 of them with 2 copies", "T 50 ", "95 % of 1000 ", "imbalance 4 %", "8 changes"]
-        {
+        for part in [
+            "7 entries, 1 of them with 2 copies, 1 in the switch",
+            "T 50 ",
+            "95 % of 1000 requests/s are for them and 60 % answered by the switch",
+            "imbalance 4 %",
+            "8 changes",
+        ] {
             assert!(of_switch.contains(part), "{of_switch}");
         }
-        assert!(of_key.contains("owner node-1, copies at node-4 node-5"), "{of_key}");
+        let told_of_key = "900 requests/s, 600 of them answered by the switch, owner node-1, copies at node-4 node-5 and in the switch";
+        assert!(of_key.ends_with(told_of_key), "{of_key}");
+        assert_eq!(describe_copies(&[], true), "a copy in the switch");
+        assert_eq!(describe_copies(&[], false), "no copies");
         let failed = HotSwitchStatus { failure: Some("no table".into()), ..HotSwitchStatus::default() };
         let told = HotStatus { switches: vec![failed], ..told };
         assert_eq!(describe_hot(&told), ["hot keys of switch 0: no table"]);

@@ -10,6 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 /// Partitions of a node of which gets are answered, at most.
 const GATES: u32 = 4096;
+/// Owners of hot keys, each under a serial, whose copies are shown, at most.
+const LESSORS: u32 = 1024;
 
 /// What was begun, and how much room it has.
 pub(crate) type Begun = (Box<dyn Program + Send>, Size);
@@ -50,7 +52,7 @@ fn try_begin(config: &ClusterConfig, section: &NodeSection) -> Result<(String, B
 fn size_of(mebibytes: u32) -> Option<Size> {
     let entries = (u64::from(mebibytes) << 20) / (8 * ENTRY_WORDS as u64);
     let entries = 1 << u32::try_from(entries).ok()?.checked_ilog2()?;
-    (entries >= WAYS).then_some(Size { entries, gates: GATES })
+    (entries >= WAYS).then_some(Size { entries, gates: GATES, lessors: LESSORS })
 }
 
 fn interface_of(address: Ipv4Addr) -> Result<String, String> {

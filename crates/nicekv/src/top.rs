@@ -1,10 +1,11 @@
-//! `nicekv top`: what goes on in a cluster, live: what is wrong, keyspaces, nodes, partitions that are not whole, switch tables.
+//! `nicekv top`: what goes on in a cluster, live: what is wrong, keyspaces, nodes, who answers gets, partitions that are not whole, switch tables, hot keys.
 //!
 //! ```text
-//!   metadata service ──status, once a second──▶ [`sections`] (rates from two of them) ─┬─▶ screen (ratatui)
-//!   nodes, pages of metrics ──histograms──────▶ [`latencies`] (of the time between)  ──┴─▶ plain text (`--once`, pipes)
+//!   metadata service ──status, once a second───▶ [`sections`] (rates from two of them) ───────┬─▶ screen (ratatui)
+//!   nodes, pages of metrics ──histograms, gets─▶ [`latencies`], [`hot`] (of the time between) ─┴─▶ plain text (`--once`, pipes)
 //! ```
 
+mod hot;
 mod latencies;
 mod screen;
 mod sections;
@@ -12,7 +13,7 @@ mod sections;
 use crate::commands::{ask, print};
 use crate::discovery::{self, EndpointArguments};
 use crate::failure::Failure;
-use latencies::Histogram;
+use latencies::Gathered;
 use nicekv_metadata::Status;
 use nicekv_runtime::control_plane::AdminRequest;
 use sections::Sections;
@@ -56,19 +57,23 @@ const LATENCIES_AT: usize = 2;
 struct Watch {
     endpoint: Vec<SocketAddrV4>,
     pages: Vec<SocketAddr>,
-    last: Option<(Instant, Status, Vec<Histogram>)>,
+    last: Option<(Instant, Status, Gathered)>,
 }
 
 impl Watch {
     fn look(&mut self) -> Result<Sections, Failure> {
         let json = ask(&self.endpoint, &AdminRequest::Status)?;
         let (now, status) = (Instant::now(), serde_json::from_slice(&json).map_err(Failure::environment)?);
-        let histograms = latencies::gather(&status, &self.pages);
-        let before = self.last.as_ref().map(|(at, status, _)| (status, now.duration_since(*at)));
-        let mut sections = Sections::of(&status, before);
-        let earlier = self.last.as_ref().map_or(&[][..], |(_, _, earlier)| earlier);
-        sections.tables.insert(LATENCIES_AT, latencies::section(earlier, &histograms));
-        self.last = Some((now, status, histograms));
+        let gathered = latencies::gather(&status, &self.pages);
+        let before =
+            self.last.as_ref().map(|(at, status, earlier)| (status, earlier, now.duration_since(*at)));
+        let mut sections = Sections::of(&status, before.map(|(status, _, elapsed)| (status, elapsed)));
+        let earlier = before.map_or(&[][..], |(_, earlier, _)| &earlier.histograms);
+        let latencies = latencies::section(earlier, &gathered.histograms);
+        let earlier = before.map(|(_, earlier, elapsed)| (&earlier.gets[..], elapsed));
+        let answers = hot::answers(status.hot.as_ref(), earlier, &gathered.gets);
+        sections.tables.splice(LATENCIES_AT..LATENCIES_AT, [latencies, answers]);
+        self.last = Some((now, status, gathered));
         Ok(sections)
     }
 }

@@ -1,6 +1,7 @@
 //! What whoever answers gets without asking the core has to know, besides what may be shown (`visibility`).
 
 use crate::host::Host;
+use crate::hot::{CopyOf, CopyShift, Hot};
 use crate::membership::Membership;
 use crate::node_core::NodeCore;
 use crate::protocol::Protocol;
@@ -39,7 +40,34 @@ impl<P: Protocol> NodeCore<P> {
     pub fn count_gets_elsewhere(&mut self, partition: PartitionId, gets: u64) {
         let Some(slot) = self.partitions.slot(partition) else { return };
         self.host.counters.gets += gets;
+        self.host.counters.gets_elsewhere += gets;
         self.usage.note_gets(self.partitions[slot].membership(), gets);
+    }
+
+    /// The next change of what may be shown of copies; to be made before a datagram is polled, and before what is told of it later. A key is a member's or a
+    /// copy, and a node that is a member has its own way to show it.
+    pub fn poll_copies(&mut self) -> Option<CopyShift> {
+        let shift = self.host.hot.holder.poll()?;
+        let is_member = |of: &CopyOf| self.partitions.find(of.name.0, of.name.1.match_value()).is_some();
+        Some(match shift {
+            CopyShift::Kept { of, .. } if is_member(&of) => CopyShift::Dropped(of),
+            shift => shift,
+        })
+    }
+
+    /// So many gets were answered from copies elsewhere (G7). There they are counted by owner: of several keyspaces with copies each is taken for asked as much.
+    pub fn count_copies_elsewhere(&mut self, gets: u64) {
+        if gets == 0 {
+            return;
+        }
+        let Hot { holder, counters, .. } = &mut self.host.hot;
+        counters.answered += gets;
+        counters.answered_elsewhere += gets;
+        let keyspaces = holder.keyspaces();
+        let among = keyspaces.len() as u64;
+        for (place, keyspace) in (0..among).zip(keyspaces) {
+            self.usage.note_held_gets(keyspace, gets / among + u64::from(place < gets % among));
+        }
     }
 
     /// So many of them, at most, a client asked for.

@@ -5,12 +5,13 @@ use crate::hot::{Answer, Hot, Name};
 use crate::node_core::NodeCore;
 use crate::plant::Plant;
 use crate::protocol::Protocol;
+use crate::status::Standing;
 use crate::visibility::{Shift, ShiftKind};
 use core::net::SocketAddrV4;
 use nicekv_wire::control::Assign;
 use nicekv_wire::hot::Stamp;
 use nicekv_wire::recovery::Entry;
-use nicekv_wire::{Datagram, Get, Now, Operation, PartitionId, Update};
+use nicekv_wire::{Datagram, Get, KeyDigest, KeyspaceId, Now, Operation, PartitionId, Reply, Update};
 
 impl Host {
     /// Whether an op of a key may be decided: no get that a switch lets pass from here on may be answered without its effect (H4). Else the protocol is told
@@ -19,6 +20,19 @@ impl Host {
         let plant = self.planted();
         let Hot { owner, counters, .. } = &mut self.hot;
         owner.may_decide(now, partition, key, counters, plant)
+    }
+
+    /// How long a get is to be so that it may be answered elsewhere by this reply, by the kernel or in a switch (G8, H9); 0: it never is.
+    pub fn useful_length(
+        &self,
+        keyspace: KeyspaceId,
+        digest: impl FnOnce() -> KeyDigest,
+        reply: &Reply<'_>,
+    ) -> i64 {
+        let owner = &self.hot.owner;
+        let is_in_switch = || !owner.is_idle() && owner.is_in_switch(&(keyspace, digest()));
+        let is_useful = reply.expiry_ms == 0 && (self.visibility.is_heard() || is_in_switch());
+        if is_useful { reply.length() as i64 } else { 0 }
     }
 }
 
@@ -32,6 +46,7 @@ impl<P: Protocol> NodeCore<P> {
             Datagram::HotDrop(drop) => holder.on_drop(from, drop),
             Datagram::HotPulse(pulse) => holder.on_pulse(now, from, pulse, outbox),
             Datagram::HotPulsed(pulsed) => owner.on_pulsed(now, from, pulsed),
+            Datagram::HotLeased(leased) => owner.on_leased(now, leased),
             Datagram::HotAssign(assign) => {
                 let Host { session, config, .. } = &mut self.host;
                 let is_heard = config.metadata.contains(&from) && session.accept_term(assign.term);
@@ -88,11 +103,15 @@ impl<P: Protocol> NodeCore<P> {
 
     fn answer_as_holder(&mut self, now: Now, from: SocketAddrV4, get: &Get<'_>, stamp: Stamp) {
         let plant = self.host.planted();
-        let Host { hot: Hot { holder, counters, .. }, outbox, .. } = &mut self.host;
+        let Self { host, usage, .. } = self;
+        let Host { hot: Hot { holder, counters, .. }, outbox, .. } = host;
         let client = get.reply_to.unwrap_or(from);
         match holder.answer(now, get, stamp, plant) {
             Answer::Reply(reply) => {
                 counters.answered += 1;
+                usage.note_held_gets(get.keyspace, 1);
+                // The switch may have a copy, too: then it answers gets that are as long (H9).
+                let reply = Reply { integer: reply.length() as i64, ..reply };
                 outbox.send(client, |out| reply.encode(out));
             }
             Answer::Pass(owner) => {
@@ -134,15 +153,24 @@ impl<P: Protocol> NodeCore<P> {
         let me = self.host.config.node;
         let leaves = membership.primary == me && assign.primary != me && assign.epoch > membership.epoch;
         let is_planted = self.host.has(Plant::HotLeftOpen);
+        let plant = self.host.planted();
         let Hot { owner, counters, .. } = &mut self.host.hot;
-        leaves && !is_planted && owner.holds_back(now, assign.partition, counters)
+        leaves && !is_planted && owner.holds_back(now, assign.partition, counters, plant)
     }
 
     /// This node is in an epoch of the partition.
     pub(crate) fn entered(&mut self, slot: usize) {
         let membership = self.partitions[slot].membership();
         let leads = membership.primary == self.host.config.node && membership.standing.serves();
-        self.host.hot.owner.entered(membership.partition, leads);
+        let Hot { owner, holder, .. } = &mut self.host.hot;
+        owner.entered(membership.partition, leads);
+        if membership.standing != Standing::Outside {
+            // What a member shows is told in another way.
+            let is_meant = |(keyspace, digest): &Name| {
+                *keyspace == membership.keyspace && membership.range.contains(digest.match_value())
+            };
+            holder.withdraw(is_meant);
+        }
     }
 
     /// Keyspace and digest of a key of which it is told that it was read.
@@ -173,13 +201,14 @@ impl<P: Protocol> NodeCore<P> {
             let name = self.name_of_read(&shift);
             self.host.hot.owner.take(shift, name);
         }
+        let plant = self.host.planted();
         let Self { host, partitions, .. } = self;
         let Host { hot: Hot { owner, holder, counters }, outbox, session, .. } = host;
         let leads = |id: PartitionId| {
             let partition = &partitions[partitions.slot(id)?];
             partition.leads().then(|| partition.membership().multicast)
         };
-        owner.flush(now, &leads, session.direct_until_ns, outbox, counters);
+        owner.flush(now, &leads, session.direct_until_ns, outbox, counters, plant);
         holder.forget_abandoned(now);
     }
 }

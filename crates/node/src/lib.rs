@@ -61,7 +61,7 @@ pub use config::{NodeConfig, Timing};
 #[cfg(feature = "exploration")]
 pub use exploration::Explore;
 pub use host::{Host, Map, StreamPeer};
-pub use hot::Hot;
+pub use hot::{CopyOf, CopyShift, Hot, Lessor};
 pub use membership::Membership;
 pub use nicekv_wire::control::DiskSpace;
 pub use node_core::NodeCore;
@@ -75,4 +75,4 @@ pub use status::{
 };
 pub use storage::{StorageCompletion, StorageQueue, StorageRequest, gathered_keys};
 pub use trace::{Step, TRACE_EVENTS_MAX, Trace, TraceEvent};
-pub use visibility::{Changes, Shift, ShiftKind, Visibility};
+pub use visibility::{Changes, Shift, ShiftKind, Visibility, reply_body};

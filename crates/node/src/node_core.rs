@@ -372,6 +372,7 @@ impl<P: Protocol> NodeCore<P> {
     /// As [`NodeConfig::tells_visibility`] says; to be called before anything is handled.
     pub fn tell_visibility(&mut self) {
         self.host.visibility.tell();
+        self.host.hot.holder.tell();
     }
 
     /// The partition that this node would serve a request from.
@@ -387,7 +388,7 @@ impl<P: Protocol> NodeCore<P> {
 
     /// Writes the next datagram to `out`; returns where it goes. None leaves before it is known what may be shown.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
-        if !self.host.visibility.is_taken() {
+        if !self.host.visibility.is_taken() || !self.host.hot.holder.is_taken() {
             return None;
         }
         self.host.outbox.poll(out)

@@ -124,6 +124,8 @@ pub enum Plant {
     HotStampUnchecked,
     /// H7: a holder answers without a lease of its owner.
     HotLeaseUnchecked,
+    /// H9: what the switch was granted is not waited for when copies are taken back.
+    HotSwitchGrantForgotten,
     /// R14: a version is acknowledged before it is forced.
     QuorumAckBeforeForce,
     /// R14: a new storage is counted before it has merged anything.

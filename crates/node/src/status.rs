@@ -35,12 +35,16 @@ impl NodeStatus {
 pub struct HotCounters {
     /// Copies sent to holders.
     pub copies: u64,
+    /// Copies sent to a switch (H9).
+    pub values: u64,
     /// Ops that waited for evidence.
     pub waits: u64,
     /// Times that leases were let run out, as there was none.
     pub revocations: u64,
     /// Gets of others' keys that were answered here.
     pub answered: u64,
+    /// Of these, by the kernel (G7).
+    pub answered_elsewhere: u64,
     /// Gets of others' keys that were passed on to their owners.
     pub passed: u64,
     /// Gets of others' keys of which nothing was known.
@@ -137,6 +141,8 @@ pub struct Latest {
 pub struct Counters {
     /// Gets answered here.
     pub gets: u64,
+    /// Of these, by the kernel (G7).
+    pub gets_elsewhere: u64,
     /// Gets passed to the primary.
     pub gets_forwarded: u64,
     /// Requests passed on to the node that they are for, by the directory.

@@ -108,7 +108,12 @@ impl UsageWatch {
 
     /// Gets of clients were answered outside of the process.
     pub(crate) fn note_gets(&mut self, membership: &Membership, gets: u64) {
-        if let Some(requests) = self.requests(membership.keyspace) {
+        self.note_held_gets(membership.keyspace, gets);
+    }
+
+    /// Gets of clients were answered from copies of keys of others (H6), of a keyspace of which this node need not have partitions.
+    pub(crate) fn note_held_gets(&mut self, keyspace: KeyspaceId, gets: u64) {
+        if let Some(requests) = self.requests(keyspace) {
             requests.gets += gets;
         }
     }
@@ -198,18 +203,20 @@ impl<P: Protocol> NodeCore<P> {
     }
 
     fn report_usage(&mut self, now: Now) {
-        let mut told: BTreeMap<KeyspaceId, KeyspaceUsage> = BTreeMap::new();
-        let partitions = &self.partitions;
+        let (partitions, holder) = (&self.partitions, &self.host.hot.holder);
         // Of those that are gone nobody asks.
-        self.usage.requests.retain(|(id, _)| partitions.iter().any(|of| of.membership().keyspace == *id));
+        self.usage.requests.retain(|(id, _)| {
+            partitions.iter().any(|of| of.membership().keyspace == *id) || holder.has_copies_of(*id)
+        });
+        let asked =
+            self.usage.requests.iter().map(|(keyspace, requests)| (*keyspace, requests.of(*keyspace)));
+        let mut told: BTreeMap<KeyspaceId, KeyspaceUsage> = asked.collect();
         for membership in self.partitions.iter().map(P::membership) {
             let keyspace = membership.keyspace;
             if told.len() == USAGE_KEYSPACES_MAX && !told.contains_key(&keyspace) {
                 continue;
             }
-            let requests = self.usage.requests.iter().find(|(known, _)| *known == keyspace);
-            let requests = requests.map_or(Requests::default(), |(_, requests)| *requests);
-            let usage = told.entry(keyspace).or_insert_with(|| requests.of(keyspace));
+            let usage = told.entry(keyspace).or_insert_with(|| Requests::default().of(keyspace));
             let count = self.usage.counts.get(&membership.partition);
             let Some(count) = count.filter(|_| tells(&self.host, membership)) else { continue };
             usage.partitions += 1;

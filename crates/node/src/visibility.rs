@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use foldhash::fast::FixedState;
 use nicekv_wire::recovery::Entry;
-use nicekv_wire::{PartitionId, Reply};
+use nicekv_wire::{Header, OpId, PartitionId, Reply, Status};
 
 /// A change of what may be shown of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,10 +116,9 @@ impl Visibility {
         !self.changes.is_empty()
     }
 
-    /// How long a get is to be so that it may be answered elsewhere by this reply (G8); 0: it never is.
-    pub fn useful_length(&self, reply: &Reply<'_>) -> i64 {
-        let is_told = self.is_heard && reply.expiry_ms == 0;
-        if is_told { reply.length() as i64 } else { 0 }
+    /// Whether the driver takes what is told, and may answer gets by it.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.is_heard
     }
 
     fn count(&mut self, partition: PartitionId, key: &[u8]) {
@@ -221,4 +220,21 @@ fn encoded(entry: &Entry<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     entry.append(&mut bytes);
     bytes
+}
+
+/// The reply to a get of an entry, less its header, for whoever only has to send it: the kernel, or the switch (G8, H9). The integer is its length.
+pub fn reply_body(entry: &Entry<'_>) -> Vec<u8> {
+    let reply = match entry.value {
+        Some(value) => Reply {
+            version: entry.version,
+            expiry_ms: entry.expiry_ms,
+            value: Some(value),
+            ..Reply::bare(OpId::NONE, Status::Ok)
+        },
+        None => Reply::bare(OpId::NONE, Status::NotFound),
+    };
+    let reply = Reply { integer: reply.length() as i64, ..reply };
+    let mut datagram = Vec::new();
+    reply.encode(&mut datagram);
+    datagram.split_off(Header::BYTES)
 }

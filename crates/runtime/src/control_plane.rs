@@ -67,7 +67,7 @@ pub enum AdminRequest {
     Watch(u64),
     /// Of a node: what befell the requests of this client since, a [`NodeTrace`].
     Watched(u64),
-    /// Of a node, at its own TCP port: how long what it does takes, [`NodeDurations`].
+    /// Of a node, at its own TCP port: how long what it does takes, and who has answered its gets, [`NodeDurations`].
     Durations,
     /// Of a node, at its own TCP port: all that the partition of this number holds, at one moment; [`BackupFrame`]s. A connection is for one.
     Backup(u32),
@@ -145,6 +145,20 @@ pub struct NodeDurations {
     pub node: u16,
     /// Stages, and how often each took how long: by bucket, as in [`nicekv_wire::Durations::counts`].
     pub stages: Vec<(String, Vec<u64>)>,
+    /// The gets that it has answered.
+    #[serde(default)]
+    pub gets: NodeGets,
+}
+
+/// Gets that a node has answered, since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeGets {
+    /// By its process.
+    pub by_process: u64,
+    /// By its kernel.
+    pub by_kernel: u64,
+    /// Of all these, of hot keys of others, from copies (H6).
+    pub of_copies: u64,
 }
 
 /// What befell the requests of a client at a node.

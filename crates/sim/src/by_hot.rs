@@ -42,7 +42,7 @@ pub const WORLDS: [World; 6] = [
     ("led by turns", led_by_turns),
 ];
 
-/// Few keys that all ask for and change, at five nodes of which three are members.
+/// Few keys that all ask for and change, at five nodes of which three are members. Kernels answer gets where they are drawn to.
 pub(crate) fn shared(scenario: &mut Scenario) {
     (scenario.edges, scenario.hides_sources, scenario.switches) = (false, false, 1);
     scenario.trunks = crate::trunks::Trunks::None;
@@ -52,7 +52,6 @@ pub(crate) fn shared(scenario: &mut Scenario) {
     (scenario.workload.pause_ns_max, scenario.workload.window) = (2 * MILLISECOND_NS, 1);
     (scenario.clients, scenario.workload.calls) = (4, 500);
     (scenario.workload.expiring, scenario.workload.gets) = (0, 850_000);
-    scenario.kernel_gets = false;
     scenario.hot_interval_ns = 40 * MILLISECOND_NS;
 }
 
@@ -66,6 +65,18 @@ pub(crate) fn lossy(scenario: &mut Scenario) {
 pub(crate) fn restless(scenario: &mut Scenario) {
     shared(scenario);
     scenario.hot_interval_ns = 4 * MILLISECOND_NS;
+}
+
+/// Kernels of holders answer.
+pub(crate) fn in_kernels(scenario: &mut Scenario) {
+    shared(scenario);
+    scenario.kernel_gets = true;
+}
+
+/// The same, where entries change all the time.
+pub(crate) fn restless_in_kernels(scenario: &mut Scenario) {
+    restless(scenario);
+    scenario.kernel_gets = true;
 }
 
 /// The same at three switches in a row.

@@ -5,13 +5,14 @@ use crate::random::Random;
 use nicekv_kernel_gets::{
     Asked, ENTRY_WORDS, GATE_WORDS, Grant, Lookup, Memory, Outcome, Plant, Size, Table, Word,
 };
-use nicekv_node::Shift;
+use nicekv_node::{CopyOf, CopyShift, Shift};
 use nicekv_replication::Replica;
 use nicekv_wire::Datagram;
+use std::collections::BTreeSet;
 use std::net::SocketAddrV4;
 
-/// So few that keys make room for each other, and partitions go without.
-const SIZE: Size = Size { entries: 16, gates: 3 };
+/// So few that keys make room for each other, and partitions and owners of hot keys go without.
+const SIZE: Size = Size { entries: 16, gates: 3, lessors: 2 };
 /// Of a lookup at once, at most.
 const STEPS_MAX: u64 = 60;
 
@@ -52,6 +53,17 @@ struct Reader {
     bytes: Vec<u8>,
 }
 
+/// What goes to a client.
+#[derive(Clone)]
+pub struct Answer {
+    /// Who has asked.
+    pub to: SocketAddrV4,
+    /// The reply.
+    pub bytes: Vec<u8>,
+    /// Whether it is from a copy.
+    pub is_copy: bool,
+}
+
 /// The words, and lookups that go on whenever one is stored.
 #[derive(Clone)]
 struct Program {
@@ -59,8 +71,7 @@ struct Program {
     readers: Vec<Reader>,
     /// Of all gets so far.
     answered: u64,
-    /// For clients.
-    answers: Vec<(SocketAddrV4, Vec<u8>)>,
+    answers: Vec<Answer>,
     /// For the process.
     up: Vec<(SocketAddrV4, Vec<u8>)>,
     random: Random,
@@ -79,10 +90,11 @@ impl Program {
             match ended {
                 None => self.readers.push(reader),
                 Some(Outcome::Answer(body)) => {
-                    let answer = reader.lookup.asked().reply(&body);
+                    let asked = reader.lookup.asked();
+                    let (to, bytes, is_copy) = (reader.from, asked.reply(&body), asked.stamp.is_some());
                     self.answered += 1;
-                    self.judge(&answer, reader.bytes.len());
-                    self.answers.push((reader.from, answer));
+                    self.judge(&bytes, reader.bytes.len());
+                    self.answers.push(Answer { to, bytes, is_copy });
                 }
                 Some(Outcome::Up(_)) => self.up.push((reader.from, reader.bytes)),
             }
@@ -117,6 +129,8 @@ impl Memory for Program {
 #[derive(Clone)]
 pub struct Kernel {
     table: Table,
+    /// What it was told of, and not of its end.
+    copies: BTreeSet<CopyOf>,
     program: Program,
 }
 
@@ -126,12 +140,13 @@ impl Kernel {
         let mut table = Table::new(SIZE);
         table.plant = plant;
         let words = Words {
-            gates: vec![0; SIZE.gates as usize * GATE_WORDS],
+            gates: vec![0; SIZE.gate_count() as usize * GATE_WORDS],
             entries: vec![0; SIZE.entries as usize * ENTRY_WORDS],
         };
         let (readers, answers, up) = (Vec::new(), Vec::new(), Vec::new());
         Self {
             table,
+            copies: BTreeSet::new(),
             program: Program { words, readers, answered: 0, answers, up, random, plant, violation: None },
         }
     }
@@ -152,22 +167,40 @@ impl Kernel {
         self.table.take(&mut self.program, shift, |partition, key| core.named(partition, key));
     }
 
+    /// The same of copies.
+    pub fn take_copy(&mut self, core: &Replica, shift: CopyShift) {
+        if let CopyShift::Kept { of, .. } = &shift {
+            let is_member = core.partition_of(of.name.0, &of.name.1).is_some();
+            self.copies.insert(of.clone());
+            self.complain_if(is_member, "a copy is told of a key whose partition the node is a member of");
+        }
+        if let CopyShift::Dropped(of) = &shift {
+            self.copies.remove(of);
+        }
+        self.table.take_copy(&mut self.program, shift);
+    }
+
     /// What was answered is counted where it is reported (G7).
     fn count(&mut self, core: &mut Replica) {
         let counted: u64 =
-            (0..SIZE.gates).map(|gate| self.program.load(Word::Gate(gate, GATE_WORDS - 1))).sum();
-        if counted != self.program.answered {
-            let what = format!("{} gets were answered, and {counted} counted (G7)", self.program.answered);
-            self.program.violation.get_or_insert(what);
-        }
+            (0..SIZE.gate_count()).map(|gate| self.program.load(Word::Gate(gate, GATE_WORDS - 1))).sum();
+        let answered = self.program.answered;
+        self.complain_if(
+            counted != answered,
+            format!("{answered} gets were answered, and {counted} counted (G7)"),
+        );
         for (partition, gets) in self.table.hits(&self.program) {
             core.count_gets_elsewhere(partition, gets);
         }
+        core.count_copies_elsewhere(self.table.hits_of_copies(&self.program));
     }
 
     /// The core has nothing to tell before its next datagram.
     pub fn grant(&mut self, core: &mut Replica) {
         self.count(core);
+        let is_member = |of: &CopyOf| core.partition_of(of.name.0, &of.name.1).is_some();
+        let is_both = self.copies.iter().any(is_member);
+        self.complain_if(is_both, "copies of keys are kept whose partition the node is a member of");
         let grants: Vec<_> = core
             .served_elsewhere()
             .map(|(partition, until_ns, chain)| Grant { partition, until_ns, chain })
@@ -188,8 +221,14 @@ impl Kernel {
     }
 
     /// What it has answered since the last time.
-    pub fn answers(&mut self) -> Vec<(SocketAddrV4, Vec<u8>)> {
+    pub fn answers(&mut self) -> Vec<Answer> {
         std::mem::take(&mut self.program.answers)
+    }
+
+    fn complain_if(&mut self, is_wrong: bool, what: impl Into<String>) {
+        if is_wrong {
+            self.program.violation.get_or_insert(what.into());
+        }
     }
 
     /// What must not be, and was.

@@ -2,7 +2,7 @@
 
 use crate::disk::{Busy, Disk};
 use crate::faults::Faults;
-use crate::kernel::Kernel;
+use crate::kernel::{Answer, Kernel};
 use crate::random::Random;
 use crate::rooms;
 use crate::shown::Shown;
@@ -350,7 +350,7 @@ impl Node {
     }
 
     /// The kernel goes on by itself; what it sends.
-    pub fn pass_kernel(&mut self, inbox_max: usize) -> Vec<(SocketAddrV4, Vec<u8>)> {
+    pub fn pass_kernel(&mut self, inbox_max: usize) -> Vec<Answer> {
         let mut answers = Vec::new();
         for kernel in self.left.iter_mut().chain(&mut self.kernel) {
             let has_room = inbox_max.saturating_sub(self.inbox.len());
@@ -371,5 +371,10 @@ fn listen(core: &mut Replica, shown: &mut Shown, kernel: &mut Option<Kernel>) {
             kernel.take(core, shift.clone());
         }
         shown.make(shift);
+    }
+    while let Some(shift) = core.poll_copies() {
+        if let Some(kernel) = kernel {
+            kernel.take_copy(core, shift);
+        }
     }
 }

@@ -312,6 +312,8 @@ pub const PLANTS: &[Plant] = &[
     replica("hot-evidence-ignored", "H4", InReplica::HotEvidenceIgnored, Hunt::Seeds(by_hot::lossy)),
     replica("hot-instance-unchecked", "H6", InReplica::HotInstanceUnchecked, Hunt::Seeds(by_hot::restless)),
     replica("hot-stamp-unchecked", "H6", InReplica::HotStampUnchecked, Hunt::Seeds(by_hot::shared)),
+    kernel("hot-instance-unchecked-by-kernel", "H6", InKernel::InstanceUnchecked, by_hot::restless_in_kernels),
+    kernel("hot-stamp-unchecked-by-kernel", "H6", InKernel::StampUnchecked, by_hot::in_kernels),
     switch("hot-instance-in-two-switches", "H8", InSwitch::InstanceReused, Hunt::Seeds(by_hot::among_switches)),
     replica("hot-member-past-its-fence", "R12", InReplica::HotMemberUnfenced, Hunt::Seeds(by_hot::removed)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
 use nicekv_kernel_gets::{Asked, Grant, Lookup, Miss, OUTCOMES, Outcome, Size, Table};
-use nicekv_node::{Shift, ShiftKind};
+use nicekv_node::{CopyOf, CopyShift, Lessor, Shift, ShiftKind};
 use nicekv_wire::hot::Stamp;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::route::{ChainHeader, ROOM_AT, leave_room, leave_room_for_stamp, room_for_stamp, room_of};
@@ -17,12 +17,14 @@ use crate::gets::{KernelGets, SharedWords};
 
 const NODE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 7400);
 const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, 9), 40_001);
-const SIZE: Size = Size { entries: 16, gates: 3 };
+const SIZE: Size = Size { entries: 32, gates: 3, lessors: 3 };
 /// More than there are entries and gates for.
 const KEYS: u64 = 40;
 const PARTITIONS: u64 = 4;
 const ROUNDS: u64 = 20_000;
 const UP: u32 = u32::MAX;
+/// How a get ends that is answered from a copy, among [`OUTCOMES`].
+const COPY: usize = 8;
 const UDP_AT: usize = 34;
 const PAYLOAD_AT: usize = 42;
 
@@ -107,31 +109,38 @@ fn payload(number: u64, random: &mut Random) -> Vec<u8> {
     let mut payload = Vec::new();
     let padding = if random.below(4) == 0 { 0 } else { random.below(1_100) as usize };
     Get { keyspace, op, digest, reply_to: None, forwarded: None, key: &key, padding }.encode(&mut payload);
-    match random.below(4) {
-        0 => {}
-        1 => {
+    match random.below(8) {
+        0 | 1 => {}
+        2..5 => {
             leave_room_for_stamp(&mut payload);
             *room_for_stamp(&mut payload).unwrap() = stamp(random).to_bytes();
         }
         _ => {
             leave_room(&mut payload);
             let other = PartitionId(9);
-            let told = chain(if random.below(8) == 0 { other } else { partition });
+            let told = chain(if random.below(3) == 0 { other } else { partition });
             *room_of(&mut payload).unwrap() = told.to_bytes();
         }
     }
     payload
 }
 
-/// Mostly none; that of an instance, or what no switch writes.
+/// None; that of a copy, maybe; of any instance, or what no switch writes.
 fn stamp(random: &mut Random) -> Stamp {
     let number = |random: &mut Random| 1 << random.below(64);
-    match random.below(8) {
+    match random.below(16) {
         0 => Stamp { instance: number(random), seen: 0 },
         1 => Stamp { instance: number(random), seen: number(random) },
         2 => Stamp { instance: 0, seen: number(random) },
+        3..10 => stamp_of_copy(random),
         _ => Stamp::NONE,
     }
+}
+
+/// Numbers that differ in both halves, or not at all.
+fn stamp_of_copy(random: &mut Random) -> Stamp {
+    let number = |random: &mut Random| [1, 1 << 40][random.below(2) as usize];
+    Stamp { instance: number(random), seen: number(random) }
 }
 
 /// Says of itself what is not so: of its room, or of its length; or is cut, and says so.
@@ -171,8 +180,42 @@ impl Run {
         self.table.take(&mut self.memory, Shift { partition, kind }, |_, _| Some((keyspace, digest)));
     }
 
+    /// Changes something of copies.
+    fn change_copies(&mut self) {
+        let number = self.random.below(KEYS);
+        let (key, keyspace, digest, _) = key(number);
+        let of = CopyOf { name: (keyspace, digest), key: key.into() };
+        let serial = self.random.below(2);
+        let lessor = Lessor { owner: [CLIENT, NODE][self.random.below(2) as usize], serial };
+        let shift = match self.random.below(8) {
+            0 => CopyShift::Dropped(of),
+            1 => {
+                let until_ns = if self.random.below(4) == 0 { 0 } else { 1 << 62 };
+                CopyShift::Leased { lessor, until_ns }
+            }
+            _ => {
+                let (stamp, entry) = (stamp_of_copy(&mut self.random), self.entry().into());
+                CopyShift::Kept { of, stamp, lessor, entry }
+            }
+        };
+        self.table.take_copy(&mut self.memory, shift);
+    }
+
+    fn entry(&mut self) -> Vec<u8> {
+        let length_max = if self.random.below(4) == 0 { 1_025 } else { 90 };
+        let value = vec![self.random.below(256) as u8; self.random.below(length_max) as usize];
+        let version = OpId { client: ClientId(1), sequence: 1 + self.random.below(1000) };
+        let value = (self.random.below(5) > 0).then_some(&value[..]);
+        let mut bytes = Vec::new();
+        Entry { index: 1, version, expiry_ms: 0, value }.append(&mut bytes);
+        bytes
+    }
+
     /// Changes something.
     fn change(&mut self) {
+        if self.random.below(2) == 0 {
+            return self.change_copies();
+        }
         let number = self.random.below(KEYS);
         let name: Box<[u8]> = key(number).0.into();
         match self.random.below(8) {
@@ -190,12 +233,7 @@ impl Run {
                 self.table.grant(&mut self.memory, &grants);
             }
             _ => {
-                let length_max = if self.random.below(4) == 0 { 1_025 } else { 90 };
-                let value = vec![self.random.below(256) as u8; self.random.below(length_max) as usize];
-                let version = OpId { client: ClientId(1), sequence: 1 + self.random.below(1000) };
-                let value = (self.random.below(5) > 0).then_some(&value[..]);
-                let mut bytes = Vec::new();
-                Entry { index: 1, version, expiry_ms: 0, value }.append(&mut bytes);
+                let bytes = self.entry();
                 match self.random.below(3) {
                     0 => self.take(number, ShiftKind::Changed(name, Some(bytes))),
                     _ => self.take(number, ShiftKind::Read(name, bytes)),
@@ -226,13 +264,14 @@ impl Run {
             Outcome::Answer(body) => {
                 let reply = lookup.asked().reply(&body);
                 assert!(reply.len() <= payload.len(), "no longer than the get");
-                (0, reply)
+                (if lookup.asked().stamp.is_some() { COPY } else { 0 }, reply)
             }
             Outcome::Up(Miss::Absent) => (1, Vec::new()),
             Outcome::Up(Miss::Closed) => (2, Vec::new()),
             Outcome::Up(Miss::Lease) => (3, Vec::new()),
             Outcome::Up(Miss::Chain) => (4, Vec::new()),
             Outcome::Up(Miss::Room) => (6, Vec::new()),
+            Outcome::Up(Miss::Stamp) => (7, Vec::new()),
             Outcome::Up(Miss::Changed) => unreachable!("nobody writes meanwhile"),
         })
     }
@@ -247,7 +286,7 @@ impl Run {
             counted[*outcome] += 1;
         }
         assert_eq!(self.program.outcomes().unwrap(), counted, "round {round}: {OUTCOMES:?}, {expected:?}");
-        let Some((0, reply)) = &expected else {
+        let Some((end @ (0 | COPY), reply)) = &expected else {
             assert_eq!((verdict, &out[..]), (UP, frame), "round {round}: {expected:?}");
             return expected.map(|(outcome, _)| outcome);
         };
@@ -263,7 +302,7 @@ impl Run {
             [0, 0] => assert_eq!(out[40..42], [0, 0], "round {round}: nobody asked for a checksum"),
             _ => assert_eq!(udp_sum(&out), udp_sum(frame), "round {round}: as right as the request's"),
         }
-        Some(0)
+        Some(*end)
     }
 }
 
@@ -272,6 +311,7 @@ fn the_program_of_gets_ends_as_the_reference_does() {
     as_root("the_program_of_gets_ends_as_the_reference_does", || {
         let mut run = Run::new();
         let (mut ends, mut damaged, mut hits_by_room) = ([0; OUTCOMES.len()], 0, [0; 3]);
+        let (mut from_copies, mut told_of_copies) = (0, 0);
         for round in 0..ROUNDS {
             run.change();
             let number = run.random.below(KEYS);
@@ -297,6 +337,8 @@ fn the_program_of_gets_ends_as_the_reference_does() {
             if let Some(end) = run.compare(round, &frame) {
                 ends[end] += 1;
                 hits_by_room[usize::from(payload[ROOM_AT])] += usize::from(end == 0);
+                from_copies += u64::from(end == COPY);
+                told_of_copies += run.table.hits_of_copies(&run.memory);
             }
         }
         let counted = run.memory.take_sources();
@@ -306,6 +348,8 @@ fn the_program_of_gets_ends_as_the_reference_does() {
         let sum: u64 = counted.iter().map(|(_, _, gets)| gets).sum();
         assert!(from_client && sum == ends[0] as u64 && counted.len() > 1, "{counted:?} {ends:?}");
         assert_eq!(run.memory.take_sources(), [], "taken once");
+        // The reference counts, too, what it answers.
+        assert_eq!(told_of_copies, 2 * from_copies, "copies' hits are counted where they are told");
         println!(
             "{ROUNDS} gets, {damaged} of them damaged: {OUTCOMES:?} {ends:?}, hits by room {hits_by_room:?}"
         );

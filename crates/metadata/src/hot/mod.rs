@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Once in a period each switch is read and planned for, over the nodes that hang there: a key's entry is in the switch of its owner, the primary of its partition, which all
-//! traffic of that crosses (H8). A key that is asked more than T is to have copies at some of these nodes, less the members of its partition, which hold it anyway. Only
-//! differences are installed; an entry that is to be otherwise is a new instance.
+//! traffic of that crosses (H8). A key that is asked more than T is to have copies at some of these nodes, less the members of its partition, which hold it anyway, and the
+//! most asked of them one in the switch itself (H9). Only differences are installed; an entry that is to be otherwise is a new instance.
 //!
 //! **All of this steers, and nothing else.** What may be read from a copy is between owner, holders and the stamps of a switch (H3, H4, H6), so nothing here is persisted, or
 //! waits for an acknowledgement before it matters: a new leader clears what is there and counts anew, and its instances are above those of all terms before.
@@ -31,7 +31,8 @@ use nicekv_wire::hot::HotAssign;
 use crate::announce::Message;
 use crate::config::{Config, SwitchId, host_id, nanoseconds};
 use crate::leader::Metadata;
-use crate::state::{Partition, Wish};
+use crate::state::Wish;
+pub(crate) use counts::Requests;
 use owners::Owners;
 use rack::{Announcement, Common};
 pub(crate) use rack::{Rack, Totals};
@@ -116,30 +117,32 @@ impl Metadata {
 
     fn announce_hot(&mut self) {
         let mut racks = core::mem::take(&mut self.hot.racks);
-        for rack in racks.values_mut() {
-            let due = core::iter::from_fn(|| rack.announcement()).take(ANNOUNCED_MAX);
-            due.for_each(|announcement| self.announce_entry(&announcement));
-        }
+        let of_rack = |rack: &mut Rack| {
+            core::iter::from_fn(|| rack.announcement()).take(ANNOUNCED_MAX).collect::<Vec<_>>()
+        };
+        let due: Vec<Announcement> = racks.values_mut().flat_map(of_rack).collect();
         self.hot.racks = racks;
+        if due.is_empty() {
+            return;
+        }
+        // Partings may be of keyspaces whose hot keys are not spread any more.
+        let keyspaces: BTreeSet<u16> = due.iter().map(|one| one.key.keyspace.0).collect();
+        let keyspaces: Vec<u16> = keyspaces.into_iter().collect();
+        let owners = Owners::of(&self.committed, &keyspaces, self.config.balancing);
+        let told: Vec<BTreeSet<NodeId>> = due.iter().map(|one| who_is_told(one, &owners)).collect();
+        due.iter().zip(told).for_each(|(one, told)| self.announce_entry(one, told));
     }
 
-    /// Tells the owner, and the other members of the key's partition: they show the owner what they are asked for (it may never be asked itself).
-    fn announce_entry(&mut self, Announcement { to, key, instance, holders }: &Announcement) {
+    fn announce_entry(&mut self, announcement: &Announcement, told: BTreeSet<NodeId>) {
+        let Announcement { key, instance, holders, in_switch, .. } = announcement;
         let address = |node: NodeId| self.config.node(node).map(|node| node.address);
-        let value = key.digest.match_value();
-        let is_its = |partition: &&Partition| {
-            partition.keyspace == key.keyspace && partition.range.contains(value) && partition.primary == *to
-        };
-        let partition = self.committed.partitions().map(|(_, partition)| partition).find(is_its);
-        let members = partition.into_iter().flat_map(|partition| &partition.members);
-        let told: BTreeSet<NodeId> = members.map(|member| member.node).chain([*to]).collect();
         let assign = HotAssign {
             keyspace: key.keyspace,
             digest: key.digest,
             term: self.committed.term(),
             instance: *instance,
             holders: holders.iter().filter_map(|node| address(*node)).collect(),
-            in_switch: false,
+            in_switch: *in_switch,
         };
         let is_live = |node: &NodeId| self.observations.membership.live(*node).is_some();
         let receivers: Vec<_> = told.into_iter().filter(is_live).filter_map(address).collect();
@@ -206,4 +209,11 @@ impl Metadata {
         let is_wanted = self.committed.node(node).is_none_or(|node| node.wish == Wish::Holds);
         is_wanted && self.observations.membership.live(node).is_some()
     }
+}
+
+/// The owner, and the other members of the key's partition: they show the owner what they are asked for (it may never be asked itself).
+fn who_is_told(Announcement { to, key, .. }: &Announcement, owners: &Owners<'_>) -> BTreeSet<NodeId> {
+    let owned = owners.find(key).filter(|owned| owned.primary() == *to);
+    let members = owned.into_iter().flat_map(|owned| owned.members());
+    members.chain([*to]).collect()
 }

@@ -28,7 +28,12 @@ pub(super) struct Owned<'a> {
     pub(super) usual_turns: u8,
 }
 
-impl Owned<'_> {
+impl<'a> Owned<'a> {
+    /// Who holds the key anyway.
+    pub(super) fn members(&self) -> impl Iterator<Item = NodeId> + use<'a> {
+        self.partition.members.iter().map(|member| member.node)
+    }
+
     /// Who orders its updates, and pushes copies.
     pub(super) fn primary(&self) -> NodeId {
         self.partition.primary

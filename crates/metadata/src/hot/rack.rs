@@ -17,11 +17,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
-use nicekv_dataplane::{HOT_CAPACITY, HOT_HOLDERS_MAX, HotConfig, HotReading};
+use nicekv_dataplane::{HOT_CAPACITY, HotConfig, HotReading};
 use nicekv_hotkeys::{HotKey, Report, Ring, State};
 use nicekv_wire::NodeId;
 
-use super::counts::{Counts, Period};
+use super::counts::{Counts, Period, Requests};
 use super::owners::Owners;
 use super::table::{Change, Instances, Table, Wanted};
 use crate::config::HotSettings;
@@ -47,6 +47,7 @@ pub(super) struct Announcement {
     pub(super) key: HotKey,
     pub(super) instance: u64,
     pub(super) holders: Vec<NodeId>,
+    pub(super) in_switch: bool,
 }
 
 /// What was of the last period, for operators.
@@ -56,10 +57,9 @@ pub(crate) struct LastPeriod {
     pub(crate) loads: Vec<u64>,
     /// T, in requests of a period.
     pub(crate) threshold: u64,
-    /// Requests for keys with entries, and for all.
-    pub(crate) requests: (u64, u64),
-    /// Keys with entries, the most asked first.
-    pub(crate) hottest: Vec<(HotKey, u64)>,
+    pub(crate) requests: Requests,
+    /// Keys with entries, the most asked first: how often, and how often the switch has answered.
+    pub(crate) hottest: Vec<(HotKey, u64, u64)>,
 }
 
 /// What was done since this leader began, for operators.
@@ -159,7 +159,7 @@ impl Rack {
         (self.is_clear, self.change) = (false, None);
         self.due.clear();
         for (key, gone) in core::mem::take(&mut self.table) {
-            if !gone.entry.holders.is_empty() {
+            if gone.entry.is_copied() {
                 self.part(gone.entry.owner, key, gone.instance);
             }
         }
@@ -250,14 +250,14 @@ impl Rack {
         self.totals.changes += change.len() as u64;
         self.may_differ = true;
         for (key, _) in change.removed {
-            if let Some(gone) = self.table.remove(&key).filter(|gone| !gone.entry.holders.is_empty()) {
+            if let Some(gone) = self.table.remove(&key).filter(|gone| gone.entry.is_copied()) {
                 self.part(gone.entry.owner, key, gone.instance);
             }
         }
         for (key, placed) in change.set {
             let (instance, owner) = (placed.instance, placed.entry.owner);
-            let is_copied = !placed.entry.holders.is_empty();
-            let before = self.table.insert(key, placed).filter(|before| !before.entry.holders.is_empty());
+            let is_copied = placed.entry.is_copied();
+            let before = self.table.insert(key, placed).filter(|before| before.entry.is_copied());
             if is_copied {
                 self.due.push_back(key);
             }
@@ -273,18 +273,19 @@ impl Rack {
         if self.partings.len() == HOT_CAPACITY {
             self.partings.pop_front();
         }
-        self.partings.push_back((Announcement { to, key, instance, holders: Vec::new() }, PARTINGS_TOLD));
+        let parting = Announcement { to, key, instance, holders: Vec::new(), in_switch: false };
+        self.partings.push_back((parting, PARTINGS_TOLD));
         self.due_partings = (self.due_partings + 1).min(self.partings.len());
     }
 
     /// What an owner is to be told next.
     pub(super) fn announcement(&mut self) -> Option<Announcement> {
         while let Some(key) = self.due.pop_front() {
-            let Some(placed) = self.table.get(&key).filter(|placed| !placed.entry.holders.is_empty()) else {
+            let Some(placed) = self.table.get(&key).filter(|placed| placed.entry.is_copied()) else {
                 continue;
             };
-            let (to, holders) = (placed.entry.owner, placed.entry.holders.clone());
-            return Some(Announcement { to, key, instance: placed.instance, holders });
+            let Wanted { owner: to, holders, in_switch, .. } = placed.entry.clone();
+            return Some(Announcement { to, key, instance: placed.instance, holders, in_switch });
         }
         // The newest are due first: they stand at the end.
         let place = self.partings.len().checked_sub(self.due_partings)?;
@@ -297,7 +298,7 @@ impl Rack {
     /// A period is over: everything is told again, for what may have been lost.
     fn repeat(&mut self) {
         if self.due.is_empty() {
-            let copied = self.table.iter().filter(|(_, placed)| !placed.entry.holders.is_empty());
+            let copied = self.table.iter().filter(|(_, placed)| placed.entry.is_copied());
             self.due = copied.map(|(key, _)| *key).collect();
         }
         self.partings.retain(|(_, left)| *left > 0);
@@ -331,15 +332,16 @@ impl Rack {
         let owner = |key: &HotKey| place_of(owners.find(key)?.primary());
         let ring = Ring { available: &available };
         // What no copy can spread further is no reason to copy other keys.
-        let loads = self.loads_to_spread(&period, owners, &available);
+        let loads = self.loads_to_spread(&period, owners, &available, settings.holders_max());
         let report = Report { loads: &loads, hot: &period.hot, candidates: &period.candidates };
-        let plan = nicekv_hotkeys::plan(&settings.keys, &self.state, &report, &ring, owner);
+        let plan = nicekv_hotkeys::plan(&settings.keys_to_plan(), &self.state, &report, &ring, owner);
         let wanted = plan.state.table.iter().filter_map(|(key, entry)| {
             let owned = owners.find(key)?;
             let others = entry.holders.iter().skip(1).map(|place| self.servers[usize::from(*place)]);
             let holders = others.filter(|node| !owned.is_member(*node) && is_available(*node));
-            let holders = holders.take(HOT_HOLDERS_MAX).collect();
-            Some((*key, Wanted { owner: owned.primary(), holders, usual_turns: owned.usual_turns }))
+            let holders = holders.take(settings.holders_max()).collect();
+            let (in_switch, usual_turns) = (entry.in_switch, owned.usual_turns);
+            Some((*key, Wanted { owner: owned.primary(), holders, in_switch, usual_turns }))
         });
         (self.wanted, self.may_differ) = (wanted.collect(), true);
         self.state = plan.state;
@@ -350,19 +352,26 @@ impl Rack {
         self.repeat();
     }
 
-    /// Loads of servers as they would be if keys that all have who may were everywhere. Members of a key's partition may not, so that one key alone can keep load uneven: T would
+    /// Loads of servers as they would be if keys that all have who may were everywhere, of what the switch has left to them. Members of a key's partition may not, so that one key alone can keep load uneven: T would
     /// fall and fall for it, and in the end every key would be copied.
-    fn loads_to_spread(&self, period: &Period, owners: &Owners<'_>, available: &[bool]) -> Vec<u64> {
+    fn loads_to_spread(
+        &self,
+        period: &Period,
+        owners: &Owners<'_>,
+        available: &[bool],
+        holders_max: usize,
+    ) -> Vec<u64> {
         let (mut loads, mut spread) = (period.loads.clone(), 0);
         for (key, count) in &period.hot {
             let Some((placed, owned)) = self.table.get(key).zip(owners.find(key)) else { continue };
             let holders = &placed.entry.holders;
             let others = self.servers.iter().zip(available);
             let others = others.filter(|(node, is_there)| **is_there && !owned.is_member(**node)).count();
-            if holders.is_empty() || holders.len() < others.min(HOT_HOLDERS_MAX) {
+            if holders.is_empty() || holders.len() < others.min(holders_max) {
                 continue;
             }
-            let share = count / (holders.len() as u64 + u64::from(placed.entry.usual_turns));
+            let share =
+                period.left(key, *count) / (holders.len() as u64 + u64::from(placed.entry.usual_turns));
             for (node, load) in self.servers.iter().zip(&mut loads) {
                 if holders.contains(node) || owned.answers(*node) {
                     let taken = share.min(*load);
@@ -394,10 +403,12 @@ impl Rack {
 
     fn note(&mut self, period: Period, to_spread: &[u64]) {
         let requests = period.requests();
-        let Period { loads, mut hot, .. } = period;
+        let Period { loads, mut hot, answered, .. } = period;
         hot.sort_unstable_by_key(|(key, count)| (core::cmp::Reverse(*count), *key));
         hot.truncate(SHOWN_MAX);
+        let with_answered = |(key, count)| (key, count, answered.get(&key).copied().unwrap_or(0));
+        let hottest = hot.into_iter().map(with_answered).collect();
         let threshold = self.state.threshold.of(to_spread).0 / u64::from(nicekv_hotkeys::MILLION);
-        self.last = LastPeriod { loads, threshold, requests, hottest: hot };
+        self.last = LastPeriod { loads, threshold, requests, hottest };
     }
 }

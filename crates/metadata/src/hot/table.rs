@@ -15,10 +15,19 @@ use crate::config::host_id;
 pub(crate) struct Wanted {
     /// The primary of the key's partition.
     pub(crate) owner: NodeId,
-    /// Who is to have copies besides the partition's members; nobody: the entry only counts.
+    /// Who is to have copies besides the partition's members.
     pub(crate) holders: Vec<NodeId>,
+    /// Whether the switch is to have one, too (H9). If nobody is, the entry only counts.
+    pub(crate) in_switch: bool,
     /// How many turns go the usual way.
     pub(crate) usual_turns: u8,
+}
+
+impl Wanted {
+    /// Whether its owner has anybody to tell of the key.
+    pub(crate) fn is_copied(&self) -> bool {
+        self.in_switch || !self.holders.is_empty()
+    }
 }
 
 /// An entry that is there, or on its way.
@@ -97,7 +106,7 @@ impl Change {
             instance: placed.instance,
             usual_turns: placed.entry.usual_turns,
             holders: placed.entry.holders.iter().copied().map(host_id).collect(),
-            in_switch: false,
+            in_switch: placed.entry.in_switch,
         };
         ControlRequest::ChangeHot {
             term,
@@ -116,11 +125,11 @@ mod tests {
     use nicekv_wire::{KeyDigest, KeyspaceId};
     use proptest::prelude::*;
 
-    /// Key, owner and holder of each entry.
-    fn wanted(entries: &[(u8, u16, u16)]) -> BTreeMap<HotKey, Wanted> {
-        let entry = |(key, owner, holder): &(u8, u16, u16)| {
-            let key = HotKey { keyspace: KeyspaceId(1), digest: KeyDigest([*key; 16]) };
-            (key, Wanted { owner: NodeId(*owner), holders: vec![NodeId(*holder)], usual_turns: 1 })
+    /// Key, owner and holder of each entry, and whether it is in the switch.
+    fn wanted(entries: &[(u8, u16, u16, bool)]) -> BTreeMap<HotKey, Wanted> {
+        let entry = |&(key, owner, holder, in_switch): &(u8, u16, u16, bool)| {
+            let key = HotKey { keyspace: KeyspaceId(1), digest: KeyDigest([key; 16]) };
+            (key, Wanted { owner: NodeId(owner), holders: vec![NodeId(holder)], usual_turns: 1, in_switch })
         };
         entries.iter().map(entry).collect()
     }
@@ -128,7 +137,7 @@ mod tests {
     proptest! {
         #[test]
         fn changes_lead_to_what_is_wanted_and_use_no_instance_twice(
-            steps in prop::collection::vec(prop::collection::vec((0_u8..6, 0_u16..2, 2_u16..4), 0..6), 1..12),
+            steps in prop::collection::vec(prop::collection::vec((0_u8..6, 0_u16..2, 2_u16..4, any::<bool>()), 0..6), 1..12),
         ) {
             let (mut table, mut instances) = (Table::new(), Instances::of_term(3));
             let mut used = BTreeSet::new();
@@ -160,7 +169,8 @@ mod tests {
     #[test]
     fn a_leader_that_has_used_all_instances_installs_nothing_more() {
         let mut instances = Instances { term: 1, count: u32::MAX - 1 };
-        let change = Change::between(&Table::new(), &wanted(&[(1, 0, 2), (2, 0, 2)]), &mut instances);
+        let change =
+            Change::between(&Table::new(), &wanted(&[(1, 0, 2, false), (2, 0, 2, true)]), &mut instances);
         assert_eq!((change.set.len(), change.newest()), (1, 0x1_ffff_ffff));
     }
 }

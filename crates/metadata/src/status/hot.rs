@@ -36,6 +36,9 @@ pub struct HotSwitchStatus {
     pub copied: usize,
     /// Copies of all keys together.
     pub copies: usize,
+    /// Keys of which the switch is to have a copy itself.
+    #[serde(default)]
+    pub values: usize,
     /// Entries that this leader has installed, changed or removed.
     pub changes: u64,
     /// Keys that were counted and are nobody's: of a keyspace that is gone, or made up.
@@ -46,6 +49,9 @@ pub struct HotSwitchStatus {
     pub requests_per_second: u64,
     /// Of these, for keys that have an entry.
     pub hot_per_second: u64,
+    /// Of these, what the switch has answered itself.
+    #[serde(default)]
+    pub answered_per_second: u64,
     /// How far the loads of nodes were from their mean, in percent of it, on average (KVSwitch's λ).
     pub imbalance_percent: u64,
     /// The most loaded node, and its load in percent of the mean.
@@ -67,13 +73,24 @@ pub struct HotEntryStatus {
     pub owner: String,
     /// Names of those that hold them.
     pub holders: Vec<String>,
+    /// Whether the switch is to have one, too.
+    #[serde(default)]
+    pub in_switch: bool,
     /// What it was asked in a second of the last period.
     pub requests_per_second: u64,
+    /// Of these, what the switch has answered itself.
+    #[serde(default)]
+    pub answered_per_second: u64,
 }
 
 impl HotSwitchStatus {
     /// Requests for keys with an entry, in percent of all.
     pub fn hot_percent(&self) -> u64 {
         (self.hot_per_second * 100).checked_div(self.requests_per_second).unwrap_or(0)
+    }
+
+    /// Requests that the switch has answered itself, in percent of all.
+    pub fn answered_percent(&self) -> u64 {
+        (self.answered_per_second * 100).checked_div(self.requests_per_second).unwrap_or(0)
     }
 }

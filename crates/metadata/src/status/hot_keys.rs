@@ -8,7 +8,7 @@ use nicekv_hotkeys::{HotKey, imbalance};
 
 use super::hot::{HotEntryStatus, HotStatus, HotSwitchStatus};
 use crate::config::{SwitchId, nanoseconds};
-use crate::hot::{HotKeys, Rack, Totals};
+use crate::hot::{HotKeys, Rack, Requests, Totals};
 use crate::leader::Metadata;
 
 impl Metadata {
@@ -29,7 +29,7 @@ impl Metadata {
             (u128::from(count) * 1_000_000_000 / u128::from(period_ns)).min(u64::MAX.into()) as u64
         };
         let copies = || rack.table.values().map(|placed| placed.entry.holders.len());
-        let (hot, all) = rack.last.requests;
+        let Requests { all, hot, answered } = rack.last.requests;
         let Totals { periods, changes, refused } = rack.totals;
         HotSwitchStatus {
             switch: id.0,
@@ -39,16 +39,21 @@ impl Metadata {
             entries: rack.table.len(),
             copied: copies().filter(|copies| *copies > 0).count(),
             copies: copies().sum(),
+            values: rack.table.values().filter(|placed| placed.entry.in_switch).count(),
             changes,
             refused,
             threshold_per_second: per_second(rack.last.threshold),
             requests_per_second: per_second(all),
             hot_per_second: per_second(hot),
+            answered_per_second: per_second(answered),
             imbalance_percent: (imbalance(&rack.last.loads) * 100.0) as u64,
             most_loaded: self.most_loaded(rack),
             keys: {
                 let hottest = rack.last.hottest.iter();
-                hottest.filter_map(|(key, count)| self.hot_entry(rack, key, per_second(*count))).collect()
+                let rates = |(key, count, answered): &(HotKey, u64, u64)| {
+                    self.hot_entry(rack, key, [*count, *answered].map(per_second))
+                };
+                hottest.filter_map(rates).collect()
             },
         }
     }
@@ -62,15 +67,19 @@ impl Metadata {
         rack.server(place).map(|node| (self.name(node), percent))
     }
 
-    fn hot_entry(&self, rack: &Rack, key: &HotKey, requests_per_second: u64) -> Option<HotEntryStatus> {
+    /// `per_second`: what it was asked, and what of it the switch has answered.
+    fn hot_entry(&self, rack: &Rack, key: &HotKey, per_second: [u64; 2]) -> Option<HotEntryStatus> {
         let placed = rack.table.get(key)?;
+        let [requests_per_second, answered_per_second] = per_second;
         Some(HotEntryStatus {
             keyspace: key.keyspace.0,
             value: format!("{:032x}", key.digest.match_value()),
             instance: placed.instance,
             owner: self.name(placed.entry.owner),
             holders: placed.entry.holders.iter().map(|node| self.name(*node)).collect(),
+            in_switch: placed.entry.in_switch,
             requests_per_second,
+            answered_per_second,
         })
     }
 }

@@ -77,7 +77,14 @@ fn told(cluster: &Cluster) -> HotStatus {
 fn assigned(cluster: &Cluster, number: u16) -> Option<(u64, usize)> {
     let (_, primary) = partition_of(cluster, number);
     let node = cluster.nodes[&primary].running.as_ref()?;
-    node.hot.get(&digest(number)).copied()
+    node.hot.get(&digest(number)).map(|(instance, holders, _)| (*instance, *holders))
+}
+
+/// Whether it was told that the switch is to have a copy, too.
+fn is_assigned_to_switch(cluster: &Cluster, number: u16) -> Option<bool> {
+    let (_, primary) = partition_of(cluster, number);
+    let node = cluster.nodes[&primary].running.as_ref()?;
+    node.hot.get(&digest(number)).map(|(_, _, in_switch)| *in_switch)
 }
 
 #[test]
@@ -146,6 +153,83 @@ fn a_key_that_is_everywhere_where_it_may_be_is_no_reason_to_copy_others() {
     let mean = of_switch.requests_per_second / 6;
     let start = u64::from(cluster.config.hot.keys.threshold_start_ppm);
     assert!(of_switch.threshold_per_second > mean * start / 1_000_000 / 64, "{of_switch:?}");
+}
+
+#[test]
+fn the_hottest_key_is_in_the_switch_too_until_it_is_cold() {
+    let mut config = hot_config();
+    config.hot.keys.values_max = 1;
+    let mut cluster = Cluster::new(config, 7);
+    cluster.run_until_ready(3_000);
+    keep_asking(&mut cluster, 4 * PERIOD, &[(1, 9), (2, 5)]);
+    let [first, second] = [1, 2].map(|number| entry(&cluster, number).unwrap());
+    assert!(first.in_switch && !first.holders.is_empty(), "{first:?}");
+    assert!(!second.in_switch && !second.holders.is_empty(), "{second:?}");
+    assert_eq!([1, 2].map(|number| is_assigned_to_switch(&cluster, number)), [Some(true), Some(false)]);
+    let told = told(&cluster);
+    assert_eq!((told.switches[0].values, told.switches[0].keys[0].in_switch), (1, true));
+    // Another one is hotter than chance would have it.
+    keep_asking(&mut cluster, 5 * PERIOD, &[(1, 5), (2, 9)]);
+    let is_there = |number| entry(&cluster, number).map(|entry| entry.in_switch);
+    assert_eq!([1, 2].map(is_there), [Some(false), Some(true)]);
+    assert!(entry(&cluster, 1).unwrap().instance > first.instance, "which is another instance");
+    assert_eq!([1, 2].map(|number| is_assigned_to_switch(&cluster, number)), [Some(false), Some(true)]);
+    cluster.run(4 * PERIOD);
+    assert_eq!(is_assigned_to_switch(&cluster, 2), Some(false), "its owner was told");
+}
+
+#[test]
+fn what_the_switch_answers_is_told_and_is_no_load_of_nodes() {
+    let mut cluster = ready();
+    keep_asking(&mut cluster, 3 * PERIOD, &[(1, 20), (2, 1)]);
+    let (before, owner) = (entry(&cluster, 1).unwrap(), partition_of(&cluster, 1).1);
+    let (digest, vring) = (digest(1), vring(&cluster, &digest(1)));
+    let switch = cluster.switches.get_mut(&SWITCH).unwrap();
+    switch.keep(super::node::address(owner), vring, (KEYSPACE, digest), before.instance);
+    assert_eq!(switch.get(vring, KEYSPACE, digest, 10), [], "it leaves for nobody");
+    keep_asking(&mut cluster, 2 * PERIOD, &[(1, 20), (2, 1)]);
+    let told = told(&cluster);
+    let (of_switch, of_key) = (&told.switches[0], &told.switches[0].keys[0]);
+    assert!((90..=96).contains(&of_switch.answered_percent()), "{of_switch:?}");
+    assert!(of_key.in_switch && of_key.answered_per_second == of_key.requests_per_second, "{of_key:?}");
+    // Of what it leaves, which one node gets, that one has six times the mean.
+    assert_eq!(of_switch.most_loaded.as_ref().map(|(_, percent)| *percent), Some(600), "{of_switch:?}");
+    assert_eq!(entry(&cluster, 1).unwrap(), before, "who has copies goes by all that is asked");
+}
+
+#[test]
+fn where_nodes_get_no_copies_owners_are_told_of_those_in_the_switch() {
+    let mut config = hot_config();
+    (config.hot.keys.values_max, config.hot.keys.holders_max) = (2, 0);
+    let mut cluster = Cluster::new(config, 7);
+    cluster.run_until_ready(3_000);
+    keep_asking(&mut cluster, 6 * PERIOD, &[(1, 9), (2, 5), (3, 1)]);
+    let entries = [1, 2, 3].map(|number| entry(&cluster, number).unwrap());
+    assert!(entries.iter().all(|entry| entry.holders.is_empty()), "{entries:?}");
+    assert_eq!(entries.map(|entry| entry.in_switch), [true, true, false]);
+    for number in [1, 2] {
+        let instance = entry(&cluster, number).unwrap().instance;
+        assert_eq!(assigned(&cluster, number), Some((instance, 0)));
+        assert_eq!(is_assigned_to_switch(&cluster, number), Some(true));
+    }
+    assert_eq!(assigned(&cluster, 3), None, "it is only counted");
+    let told = told(&cluster);
+    assert_eq!((told.switches[0].copies, told.switches[0].values), (0, 2));
+    cluster.run(4 * PERIOD);
+    assert_eq!([1, 2].map(|number| is_assigned_to_switch(&cluster, number)), [Some(false); 2]);
+}
+
+#[test]
+fn no_more_nodes_have_copies_than_may() {
+    let mut config = hot_config();
+    config.hot.keys.holders_max = 1;
+    let mut cluster = Cluster::new(config, 7);
+    cluster.run_until_ready(3_000);
+    keep_asking(&mut cluster, 6 * PERIOD, &[(1, 20)]);
+    let before = entry(&cluster, 1).unwrap();
+    assert_eq!(before.holders.len(), 1);
+    keep_asking(&mut cluster, 4 * PERIOD, &[(1, 40)]);
+    assert_eq!(entry(&cluster, 1).unwrap().instance, before.instance, "more load changes nothing");
 }
 
 #[test]

@@ -20,8 +20,8 @@ pub(super) struct Running {
     /// Partitions that it leads and has come to the end of, in which epoch.
     drained: BTreeMap<PartitionId, Epoch>,
     term: Term,
-    /// The newest word on each hot key: instance, and how many are to hold copies.
-    pub(super) hot: BTreeMap<KeyDigest, (u64, usize)>,
+    /// The newest word on each hot key: instance, how many are to hold copies, and whether the switch is.
+    pub(super) hot: BTreeMap<KeyDigest, (u64, usize, bool)>,
     /// On the node's own clock.
     lease_until_ns: u64,
     unanswered: u16,
@@ -246,7 +246,7 @@ impl Node {
             Datagram::HotAssign(assign) => {
                 let known = running.hot.entry(assign.digest).or_default();
                 if assign.term >= running.term && assign.instance >= known.0 {
-                    *known = (assign.instance, assign.holders.len());
+                    *known = (assign.instance, assign.holders.len(), assign.in_switch);
                 }
                 None
             }

@@ -2,12 +2,17 @@
 
 use nicekv_dataplane::control::{ControlReply, ControlRequest, SwitchAgent};
 use nicekv_dataplane::{HostId, HotTable, Ingress, Passed, Router, TableSet};
-use nicekv_wire::hot::{HotConfirm, Stamp};
+use nicekv_wire::hot::{HotConfirm, HotLease, HotValue, Stamp};
 use nicekv_wire::route::leave_room_for_stamp;
 use nicekv_wire::{ClientId, Get, KeyDigest, KeyspaceId, NodeId, OpId, PartitionId};
 use std::net::SocketAddrV4;
 
 use crate::Config;
+
+/// Of which all gets are.
+const KEY: &[u8] = b"key";
+/// Gets are as long as their replies.
+const PADDING: usize = 64;
 
 pub(super) struct Switch {
     agent: SwitchAgent<Router>,
@@ -78,9 +83,10 @@ impl Switch {
         times: u64,
     ) -> Vec<HostId> {
         let from = SocketAddrV4::new([10, 20, 2, 1].into(), 9999);
-        let (op, key) = (OpId { client: ClientId(1), sequence: 1 }, &b"key"[..]);
+        let (op, key) = (OpId { client: ClientId(1), sequence: 1 }, KEY);
         let mut bytes = Vec::new();
-        Get { keyspace, op, digest, reply_to: None, forwarded: None, key, padding: 0 }.encode(&mut bytes);
+        Get { keyspace, op, digest, reply_to: None, forwarded: None, key, padding: PADDING }
+            .encode(&mut bytes);
         leave_room_for_stamp(&mut bytes);
         let mut get =
             |_| match self.agent.backend_mut().process(0, Ingress::Socket, from, vring, &mut bytes.clone()) {
@@ -103,6 +109,26 @@ impl Switch {
         let stamp = Stamp { instance, seen };
         HotConfirm { keyspace: key.0, digest: key.1, stamp }.encode(&mut bytes);
         let _ends_here = self.agent.backend_mut().process(0, Ingress::Socket, from, vring, &mut bytes);
+    }
+
+    /// The key's owner gives it a copy of what is newest, and a lease that is never over.
+    pub(super) fn keep(
+        &mut self,
+        owner: SocketAddrV4,
+        vring: SocketAddrV4,
+        (keyspace, digest): (KeyspaceId, KeyDigest),
+        instance: u64,
+    ) {
+        let (nonce, serial, until_ns) = (1, 1, u64::MAX);
+        let stamp = Stamp { instance, seen: self.hot().seen(instance).expect("it is installed") };
+        let [mut value, mut lease] = [Vec::new(), Vec::new()];
+        HotValue { keyspace, digest, stamp, serial, key: KEY, reply: &[0; PADDING] }.encode(&mut value);
+        HotLease { keyspace, digest, nonce, until_ns, serial }.encode(&mut lease);
+        let backend = self.agent.backend_mut();
+        backend.begin_life(nonce);
+        for mut bytes in [value, lease] {
+            let _ends_here = backend.process(0, Ingress::Socket, owner, vring, &mut bytes);
+        }
     }
 
     /// Its table of hot keys.

@@ -19,6 +19,8 @@ pub(crate) struct HotSection {
     pub(crate) imbalance_max_ppm: u32,
     pub(crate) calm_periods: u32,
     pub(crate) slack_ppm: u32,
+    pub(crate) values_max: u32,
+    pub(crate) holders_max: u32,
 }
 
 impl Default for HotSection {
@@ -36,11 +38,22 @@ impl Default for HotSection {
             imbalance_max_ppm: keys.imbalance_max_ppm,
             calm_periods: keys.calm_periods,
             slack_ppm: keys.slack_ppm,
+            values_max: keys.values_max,
+            holders_max: keys.holders_max,
         }
     }
 }
 
 impl HotSection {
+    /// The same, but for how many keys have a copy in the switch, and how many nodes have copies of a key, where that is said.
+    pub(crate) fn with(self, values_max: Option<u32>, holders_max: Option<u32>) -> Self {
+        Self {
+            values_max: values_max.unwrap_or(self.values_max),
+            holders_max: holders_max.unwrap_or(self.holders_max),
+            ..self
+        }
+    }
+
     pub(crate) fn settings(&self) -> HotSettings {
         let Self { keys_max, stages, history_ppm, requests_min, calm_periods, slack_ppm, .. } = *self;
         HotSettings {
@@ -56,6 +69,8 @@ impl HotSection {
                 imbalance_max_ppm: self.imbalance_max_ppm,
                 calm_periods,
                 slack_ppm,
+                values_max: self.values_max,
+                holders_max: self.holders_max,
             },
         }
     }

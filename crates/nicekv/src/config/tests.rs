@@ -223,6 +223,8 @@ fn what_hot_keys_cannot_be_found_by_is_refused_with_the_field() {
         parse(&EXAMPLE.replacen(line, &format!("{field} = {value}"), 1))
     };
     assert_eq!(with("keys_max", 9000).unwrap().hot.settings().keys.keys_max, 9000);
+    assert_eq!(with("values_max", 0).unwrap().hot.settings().keys.values_max, 0);
+    assert_eq!(with("holders_max", 0).unwrap().hot.settings().keys.holders_max, 0);
     for (field, value, why) in [
         ("keys_max", 0, "keys_max is 0, but must be from 1"),
         ("keys_max", 10_001, "keys_max is 10001, but table hot holds 10000"),
@@ -230,6 +232,8 @@ fn what_hot_keys_cannot_be_found_by_is_refused_with_the_field() {
         ("period_ms", 99, "99; from 100 to 60000"),
         ("history_ppm", 1_000_000, "history_ppm is 1000000"),
         ("calm_periods", 0, "calm_periods is 0"),
+        ("values_max", 1025, "values_max is 1025, but must be from 0 to 1024"),
+        ("holders_max", 32, "holders_max is 32, but must be from 0 to 31"),
     ] {
         let (error, number) = (with(field, value).unwrap_err(), place_of(field) + 1);
         assert!(error.starts_with(&format!(":{number}: hot.{field}: {why}")), "{error}");

@@ -116,12 +116,19 @@ fn a_hot_entry_is_told_with_its_holders() {
         holders,
         in_switch: false,
     };
-    found(&mut told).hot = Some(entry.clone());
-    let line = "  hot: entry 0x3000000002, gets in turn: 3 as above, one each to host 5, host 6";
-    assert!(describe(&told, &[], None).contains(&line.to_owned()));
-    found(&mut told).hot = Some(HotEntry { holders: vec![], ..entry });
-    let lines = describe(&told, &[], None).join("\n");
-    assert!(lines.contains("hot: entry 0x3000000002 counts its requests, nobody has a copy"), "{lines}");
+    let by_switch = "gets answered by the switch while its copy is the newest, else";
+    let (turns, to) = ("in turn: 3 as above, one each to", "host 5, host 6");
+    let in_switch = HotEntry { in_switch: true, ..entry.clone() };
+    for (entry, line) in [
+        (entry.clone(), format!(", gets {turns} {to}")),
+        (in_switch.clone(), format!(", {by_switch} {turns} {to}")),
+        (HotEntry { holders: vec![], ..in_switch }, format!(", {by_switch} as above")),
+        (HotEntry { holders: vec![], ..entry }, " counts its requests, nobody has a copy".into()),
+    ] {
+        found(&mut told).hot = Some(entry);
+        let lines = describe(&told, &[], None);
+        assert!(lines.contains(&format!("  hot: entry 0x3000000002{line}")), "{lines:?}");
+    }
 }
 
 #[test]

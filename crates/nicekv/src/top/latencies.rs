@@ -5,7 +5,7 @@
 use super::sections::Section;
 use nicekv_metadata::{NodeState, Status};
 use nicekv_runtime::admin;
-use nicekv_runtime::control_plane::{AdminRequest, NodeDurations};
+use nicekv_runtime::control_plane::{AdminRequest, NodeDurations, NodeGets};
 use nicekv_wire::durations::{BOUNDS, bound_ns};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
@@ -30,18 +30,31 @@ pub(super) struct Histogram {
     counts: Vec<u64>,
 }
 
+/// What nodes and pages say at one time.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    pub(super) histograms: Vec<Histogram>,
+    /// Gets that nodes have answered, by their names.
+    pub(super) gets: Vec<(String, NodeGets)>,
+}
+
 /// Asks all at once: who does not answer is not shown.
-pub(super) fn gather(status: &Status, pages: &[SocketAddr]) -> Vec<Histogram> {
+pub(super) fn gather(status: &Status, pages: &[SocketAddr]) -> Gathered {
     let nodes = status.nodes.iter().filter(|node| node.state == NodeState::Live);
-    let mut gathered: Vec<Histogram> = std::thread::scope(|scope| {
+    let told: Vec<Gathered> = std::thread::scope(|scope| {
         let nodes = nodes.map(|node| scope.spawn(move || of_node(&node.name, node.address)));
         let pages = pages.iter().map(|page| scope.spawn(move || of_page(*page)));
         let asked: Vec<_> = nodes.chain(pages).collect();
-        asked.into_iter().filter_map(|asked| asked.join().ok().flatten()).flatten().collect()
+        asked.into_iter().filter_map(|asked| asked.join().ok().flatten()).collect()
     });
+    let mut gathered = Gathered::default();
+    for one in told {
+        gathered.histograms.extend(one.histograms);
+        gathered.gets.extend(one.gets);
+    }
     // A node may be on a page, too.
     let mut known = Vec::new();
-    gathered.retain(|histogram| {
+    gathered.histograms.retain(|histogram| {
         let name = (histogram.place.clone(), histogram.what.clone());
         let is_new = !known.contains(&name);
         known.push(name);
@@ -50,19 +63,20 @@ pub(super) fn gather(status: &Status, pages: &[SocketAddr]) -> Vec<Histogram> {
     gathered
 }
 
-fn of_node(name: &str, address: SocketAddrV4) -> Option<Vec<Histogram>> {
+fn of_node(name: &str, address: SocketAddrV4) -> Option<Gathered> {
     let json = admin::ask(&[address], &AdminRequest::Durations, PATIENCE).ok()?;
-    let NodeDurations { stages, .. } = serde_json::from_slice(&json).ok()?;
+    let NodeDurations { stages, gets, .. } = serde_json::from_slice(&json).ok()?;
     let histogram = |(what, counts)| Histogram { place: name.into(), what, counts };
-    Some(stages.into_iter().map(histogram).collect())
+    let histograms = stages.into_iter().map(histogram).collect();
+    Some(Gathered { histograms, gets: vec![(name.into(), gets)] })
 }
 
-fn of_page(address: SocketAddr) -> Option<Vec<Histogram>> {
+fn of_page(address: SocketAddr) -> Option<Gathered> {
     let limits = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).proxy(None).build();
     let agent: ureq::Agent = limits.into();
     let mut response = agent.get(format!("http://{address}/metrics")).call().ok()?;
     let page = response.body_mut().with_config().limit(PAGE_BYTES_MAX).read_to_string().ok()?;
-    Some(parse(&page))
+    Some(Gathered { histograms: parse(&page), gets: Vec::new() })
 }
 
 /// The histograms of a page that are shown. Buckets there say how many took up to their bound, and come in its order.

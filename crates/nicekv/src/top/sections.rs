@@ -1,5 +1,6 @@
 //! What is shown, as lines and tables of text.
 
+use super::hot;
 use crate::problems::problems;
 use nicekv_metadata::{Health, NodeWish, PartitionStatus, Status};
 use std::time::Duration;
@@ -33,7 +34,8 @@ impl Sections {
             usage.gets_per_second, usage.updates_per_second, usage.keys
         );
         let mut tables = vec![keyspaces(status), nodes(status), switch_tables(status, before)];
-        tables.extend(hot_keys(status));
+        tables.extend(status.hot.as_ref().map(hot::switches));
+        tables.extend(status.hot.as_ref().and_then(hot::keys));
         tables.extend(partitions(status));
         Self { summary, problems: problems(status), tables }
     }
@@ -137,37 +139,6 @@ fn switch_tables(status: &Status, before: Option<(&Status, Duration)>) -> Sectio
     let title = format!("switch tables ({connected} of {} switches have the newest)", status.switches.len());
     let head = vec!["table", "entries", "full", "packets", "packets/s"];
     Section { title, head, rows: status.tables.iter().map(row).collect() }
-}
-
-/// A line for each switch that has any.
-fn hot_keys(status: &Status) -> Option<Section> {
-    let told = status.hot.as_ref()?;
-    let row = |switch: &nicekv_metadata::HotSwitchStatus| {
-        vec![
-            switch.switch.to_string(),
-            switch.entries.to_string(),
-            switch.copied.to_string(),
-            switch.copies.to_string(),
-            switch.threshold_per_second.to_string(),
-            switch.requests_per_second.to_string(),
-            format!("{} %", switch.hot_percent()),
-            format!("{} %", switch.imbalance_percent),
-            switch.changes.to_string(),
-        ]
-    };
-    let title = told.off.as_ref().map_or("hot keys".into(), |why| format!("hot keys are not spread: {why}"));
-    let head = vec![
-        "switch",
-        "entries",
-        "copied",
-        "copies",
-        "T/s",
-        "requests/s",
-        "for them",
-        "imbalance",
-        "changes",
-    ];
-    Some(Section { title, head, rows: told.switches.iter().map(row).collect() })
 }
 
 /// Those that are not whole, the worst first.

@@ -1,4 +1,4 @@
-//! A hot key is spread by the switch in the kernel, its owner dies, and no get ever sees less than what was acknowledged before.
+//! A hot key is spread by the switch in the kernel, its owner dies, and no get ever sees less than what was acknowledged before; nor when the switch answers itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -74,7 +74,6 @@ fn a_hot_key_is_spread_by_the_kernel_and_outlives_its_owner() {
                 let (lab, stopped) = (&lab, &stopped);
                 scope.spawn(move || read(lab, reader % 2, stopped));
             }
-            let holders = |key: &Value| key["holders"].as_array().map_or(0, Vec::len);
             let before = wait_for_key(&lab, "it has copies", |key| holders(key) >= 2);
             // Of six nodes the owner would have six times the mean to do.
             let percent = |lab: &LabUnderTest| status(lab)["hot"]["switches"][0]["most_loaded"][1].as_u64();
@@ -95,5 +94,61 @@ fn a_hot_key_is_spread_by_the_kernel_and_outlives_its_owner() {
         });
         wait_for_key(&lab, "it is cold", Value::is_null);
         lab.down();
+    });
+}
+
+fn holders(key: &Value) -> usize {
+    key["holders"].as_array().map_or(0, Vec::len)
+}
+
+/// Whether the switch has answered most gets of the last period.
+fn is_answered_by_switch(key: &Value) -> bool {
+    let [answered, asked] = ["answered_per_second", "requests_per_second"].map(|rate| key[rate].as_u64());
+    key["in_switch"] == true && answered.zip(asked).is_some_and(|(answered, asked)| 2 * answered > asked)
+}
+
+/// A lab with these arguments, in which a key is asked until the switch answers, written to, and asked again. `has_holders`: whether nodes have copies, too.
+fn is_in_the_switch(name: &str, arguments: &[&str], has_holders: bool) {
+    let keyspace = ["--keyspace", "carts=balancing=hot", "--clients", "2", "--engine", "memory"];
+    let lab = LabUnderTest::up(name, &[&keyspace[..], arguments].concat());
+    let (mut redis, mut next, stopped) = (connect(&lab, 0), 1, AtomicBool::new(false));
+    assert_eq!(redis.ask(&["SET", KEY, "0"]), Ok("OK".into()));
+    std::thread::scope(|scope| {
+        let _stop = StopOnDrop(&stopped);
+        for reader in 0..READERS {
+            let (lab, stopped) = (&lab, &stopped);
+            scope.spawn(move || read(lab, reader % 2, stopped));
+        }
+        let is_so = |key: &Value| is_answered_by_switch(key) && (holders(key) > 0) == has_holders;
+        wait_for_key(&lab, "the switch answers", is_so);
+        // Each is a new value in the switch, or none while the next one is under way.
+        write(&mut redis, &mut next);
+        wait_for_key(&lab, "the switch answers again", is_so);
+        let told = status(&lab)["hot"]["switches"][0].clone();
+        assert_eq!(told["values"], 1, "{told}");
+        let explained = succeeds(&lab, &["explain", KEY, "--keyspace", "carts"]);
+        assert!(
+            explained.contains("gets answered by the switch while its copy is the newest"),
+            "{explained}"
+        );
+        let (top, shown) = (succeeds(&lab, &["top", "--once"]), "gets answered in a second");
+        assert!(top.contains(shown) && top.contains("keys that are asked most"), "{top}");
+    });
+    wait_for_key(&lab, "it is cold", Value::is_null);
+    lab.down();
+}
+
+#[test]
+fn the_switch_answers_gets_of_a_hot_key_at_tc_beside_nodes() {
+    as_root("the_switch_answers_gets_of_a_hot_key_at_tc_beside_nodes", || {
+        is_in_the_switch("hot-tc", &["--nodes", "6", "--switch", "tc"], true);
+    });
+}
+
+#[test]
+fn the_switch_alone_answers_gets_of_a_hot_key_at_xdp_as_in_netcache() {
+    as_root("the_switch_alone_answers_gets_of_a_hot_key_at_xdp_as_in_netcache", || {
+        let bounds = ["--nodes", "4", "--switch", "xdp", "--hot-values", "8", "--hot-holders", "0"];
+        is_in_the_switch("hot-xdp", &bounds, false);
     });
 }

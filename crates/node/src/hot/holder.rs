@@ -1,14 +1,16 @@
 //! A node that shows copies of keys which others own.
 
 use super::bounds::{HOT_KEYS_MAX, Name};
+use super::told::{CopyOf, CopyShift, Lessor};
 use crate::outbox::Outbox;
 use crate::plant::Plant;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::hot::{HotConfirm, HotCopy, HotDrop, HotPulse, HotPulsed, Stamp};
 use nicekv_wire::recovery::Entry;
-use nicekv_wire::{Get, Now, Reply, Status};
+use nicekv_wire::{Get, KeyDigest, KeyspaceId, Now, Reply, Status};
 
 /// Keys and entries of all copies, at most.
 const COPIES_BYTES_MAX: usize = 32 << 20;
@@ -23,6 +25,17 @@ struct Copy {
     serial: u64,
     owner: SocketAddrV4,
     entry: Box<[u8]>,
+}
+
+impl Copy {
+    fn told(&self, (name, key): &(Name, Box<[u8]>)) -> CopyShift {
+        CopyShift::Kept {
+            of: CopyOf { name: *name, key: key.clone() },
+            stamp: self.stamp,
+            lessor: Lessor { owner: self.owner, serial: self.serial },
+            entry: self.entry.clone(),
+        }
+    }
 }
 
 /// Until when copies of a serial may be shown, on this node's clock.
@@ -53,6 +66,8 @@ pub(crate) struct Holder {
     bytes: usize,
     /// When it was last looked for copies that nobody needs.
     looked_ns: u64,
+    /// What was not taken yet; `None`: nobody listens.
+    told: Option<VecDeque<CopyShift>>,
 }
 
 impl Holder {
@@ -60,7 +75,28 @@ impl Holder {
     pub(crate) fn new(incarnation: u64) -> Self {
         // 0 means nobody.
         let nonce = incarnation.max(1);
-        Self { copies: BTreeMap::new(), leases: BTreeMap::new(), nonce, bytes: 0, looked_ns: 0 }
+        let (copies, leases) = (BTreeMap::new(), BTreeMap::new());
+        Self { copies, leases, nonce, bytes: 0, looked_ns: 0, told: None }
+    }
+
+    /// Somebody listens from now on, and takes all that is told.
+    pub(crate) fn tell(&mut self) {
+        self.told.get_or_insert_default();
+    }
+
+    pub(crate) fn poll(&mut self) -> Option<CopyShift> {
+        self.told.as_mut()?.pop_front()
+    }
+
+    pub(crate) fn is_taken(&self) -> bool {
+        self.told.as_ref().is_none_or(VecDeque::is_empty)
+    }
+
+    /// Copies of keys with these names are shown nowhere else any more: the node is a member of their partition.
+    pub(crate) fn withdraw(&mut self, is_meant: impl Fn(&Name) -> bool) {
+        let Some(told) = &mut self.told else { return };
+        let names = self.copies.keys().filter(|(name, _)| is_meant(name));
+        told.extend(names.map(|(name, key)| CopyShift::Dropped(CopyOf { name: *name, key: key.clone() })));
     }
 
     /// Somebody sends a copy of what it owns. One that is older than what is here changes nothing.
@@ -79,18 +115,48 @@ impl Holder {
         }
         self.bytes = bytes;
         let kept = Copy { stamp: copy.stamp, serial: copy.serial, owner: from, entry: copy.entry.into() };
+        if let Some(told) = &mut self.told {
+            told.push_back(kept.told(&name));
+        }
         self.copies.insert(name, kept);
         let confirm = HotConfirm { keyspace: copy.keyspace, digest: copy.digest, stamp: copy.stamp };
         outbox.send(copy.vring, |out| confirm.encode(out));
     }
 
+    /// Whether there are any of a keyspace.
+    pub(crate) fn has_copies_of(&self, keyspace: KeyspaceId) -> bool {
+        self.next_keyspace(keyspace) == Some(keyspace)
+    }
+
+    /// The keyspaces of all copies, ascending.
+    pub(crate) fn keyspaces(&self) -> Vec<KeyspaceId> {
+        let after = |known: &KeyspaceId| self.next_keyspace(KeyspaceId(known.0.checked_add(1)?));
+        core::iter::successors(self.next_keyspace(KeyspaceId::DEFAULT), after).collect()
+    }
+
+    /// The first one of which there are copies, from this one on.
+    fn next_keyspace(&self, from: KeyspaceId) -> Option<KeyspaceId> {
+        let first = ((from, KeyDigest::default()), Box::default());
+        self.copies.range(first..).next().map(|(((keyspace, _), _), _)| *keyspace)
+    }
+
     /// Copies of this digest are of no use any more.
     pub(crate) fn on_drop(&mut self, from: SocketAddrV4, drop: &HotDrop) {
         let name = (drop.keyspace, drop.digest);
-        let bytes = &mut self.bytes;
-        self.copies.retain(|(of, key), copy| {
-            let stays = *of != name || copy.owner != from || copy.stamp.instance > drop.instance;
-            *bytes -= if stays { 0 } else { key.len() + copy.entry.len() };
+        self.keep_if(|of, copy| *of != name || copy.owner != from || copy.stamp.instance > drop.instance);
+    }
+
+    fn keep_if(&mut self, stays: impl Fn(&Name, &Copy) -> bool) {
+        let Self { copies, bytes, told, .. } = self;
+        copies.retain(|(name, key), copy| {
+            let stays = stays(name, copy);
+            if !stays {
+                *bytes -= key.len() + copy.entry.len();
+                let told = told.iter_mut();
+                told.for_each(|told| {
+                    told.push_back(CopyShift::Dropped(CopyOf { name: *name, key: key.clone() }));
+                });
+            }
             stays
         });
     }
@@ -100,6 +166,10 @@ impl Holder {
         let has_room = self.leases.len() < OWNERS_MAX || self.leases.contains_key(&from);
         if pulse.nonce == self.nonce && has_room {
             self.leases.insert(from, Lease { serial: pulse.serial, until_ns: pulse.until_ns });
+            if let Some(told) = &mut self.told {
+                let lessor = Lessor { owner: from, serial: pulse.serial };
+                told.push_back(CopyShift::Leased { lessor, until_ns: pulse.until_ns });
+            }
         }
         let answer = HotPulsed { nonce: self.nonce, clock_ns: now.boot_ns };
         outbox.send(from, |out| answer.encode(out));
@@ -107,17 +177,20 @@ impl Holder {
 
     /// Forgets copies of owners who have let their leases run out long ago; looks for them now and then.
     pub(crate) fn forget_abandoned(&mut self, now: Now) {
-        if self.copies.is_empty() || now.boot_ns < self.looked_ns + ABANDONED_NS {
+        let is_empty = self.copies.is_empty() && self.leases.is_empty();
+        if is_empty || now.boot_ns < self.looked_ns + ABANDONED_NS {
             return;
         }
         self.looked_ns = now.boot_ns;
-        self.leases.retain(|_, lease| lease.until_ns.saturating_add(ABANDONED_NS) > now.boot_ns);
-        let Self { copies, leases, bytes, .. } = self;
-        copies.retain(|(_, key), copy| {
-            let stays = leases.contains_key(&copy.owner);
-            *bytes -= if stays { 0 } else { key.len() + copy.entry.len() };
-            stays
-        });
+        let is_over = |lease: &Lease| lease.until_ns.saturating_add(ABANDONED_NS) <= now.boot_ns;
+        for (owner, Lease { serial, .. }) in self.leases.extract_if(.., |_, lease| is_over(lease)) {
+            let lessor = Lessor { owner, serial };
+            let told = self.told.iter_mut();
+            told.for_each(|told| told.push_back(CopyShift::Leased { lessor, until_ns: 0 }));
+        }
+        let leases = core::mem::take(&mut self.leases);
+        self.keep_if(|_, copy| leases.contains_key(&copy.owner));
+        self.leases = leases;
     }
 
     /// A get that a switch has stamped (H6): answered from a copy of that instance with that number or a later one, within the lease of its owner.

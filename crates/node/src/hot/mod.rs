@@ -25,10 +25,12 @@ mod holder;
 mod key;
 mod leases;
 mod owner;
+mod told;
 
 pub(crate) use bounds::Name;
 pub(crate) use holder::{Answer, Holder};
 pub(crate) use owner::Owner;
+pub use told::{CopyOf, CopyShift, Lessor};
 
 use crate::status::HotCounters;
 use nicekv_wire::PartitionId;

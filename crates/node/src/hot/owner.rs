@@ -2,16 +2,18 @@
 
 use super::bounds::{HOT_KEYS_MAX, Name};
 use super::key::HotKey;
-use super::leases::Leases;
+use super::leases::{Leases, Peer};
 use crate::outbox::Outbox;
 use crate::plant::Plant;
 use crate::status::HotCounters;
-use crate::visibility::{Shift, ShiftKind};
+use crate::visibility::{Shift, ShiftKind, reply_body};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_wire::hot::{HotAssign, HotClose, HotCopy, HotDrop, HotPulsed, Stamp};
+use nicekv_wire::hot::{
+    HotAssign, HotClose, HotCopy, HotDrop, HotLeased, HotPulsed, HotValue, REPLY_BODY_BYTES_MAX, Stamp,
+};
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::{Now, PartitionId};
 
@@ -28,7 +30,25 @@ pub(super) type Key = (PartitionId, Box<[u8]>);
 struct Spread {
     instance: u64,
     holders: Vec<SocketAddrV4>,
+    in_switch: bool,
     shown_ns: u64,
+}
+
+impl Spread {
+    fn new(assign: &HotAssign) -> Self {
+        let HotAssign { instance, in_switch, .. } = *assign;
+        Self { instance, holders: assign.holders.clone(), in_switch, shown_ns: 0 }
+    }
+
+    /// Who is to have copies.
+    fn peers(&self) -> impl Iterator<Item = Peer> {
+        let nodes = self.holders.iter().map(|holder| Peer::Node(*holder));
+        nodes.chain(self.in_switch.then_some(Peer::Switch))
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.holders == other.holders && self.in_switch == other.in_switch
+    }
 }
 
 /// Of a partition that this node leads now: an address of its vring, where a switch listens.
@@ -69,25 +89,26 @@ impl Owner {
     /// The metadata service says where copies are to be. Older news are none. Whether these were.
     pub(crate) fn assign(&mut self, assign: &HotAssign, outbox: &mut Outbox) -> bool {
         let name = (assign.keyspace, assign.digest);
+        let wanted = Spread::new(assign);
+        let is_for_nobody = wanted.peers().next().is_none();
         let is_news = match self.spreads.get(&name) {
-            Some(known) if known.instance == assign.instance => known.holders != assign.holders,
-            Some(known) => known.instance < assign.instance,
-            None => !assign.holders.is_empty() && self.spreads.len() < HOT_KEYS_MAX,
+            Some(known) if known.instance == wanted.instance => !known.is_same(&wanted),
+            Some(known) => known.instance < wanted.instance,
+            None => !is_for_nobody && self.spreads.len() < HOT_KEYS_MAX,
         };
         if !is_news {
             return false;
         }
-        assign.holders.iter().for_each(|holder| self.leases.want(*holder));
-        for holder in self.spreads.remove(&name).into_iter().flat_map(|spread| spread.holders) {
-            self.leases.unwant(holder);
-            if !assign.holders.contains(&holder) {
+        wanted.peers().for_each(|peer| self.leases.want(peer));
+        if let Some(before) = self.spreads.remove(&name) {
+            before.peers().for_each(|peer| self.leases.unwant(peer));
+            for holder in before.holders.iter().filter(|holder| !wanted.holders.contains(holder)) {
                 let drop = HotDrop { keyspace: name.0, digest: name.1, instance: assign.instance };
-                outbox.send(holder, |out| drop.encode(out));
+                outbox.send(*holder, |out| drop.encode(out));
             }
         }
-        if !assign.holders.is_empty() {
-            let (instance, holders) = (assign.instance, assign.holders.clone());
-            self.spreads.insert(name, Spread { instance, holders, shown_ns: 0 });
+        if !is_for_nobody {
+            self.spreads.insert(name, wanted);
         }
         for key in self.of_name.get(&name).cloned().unwrap_or_default() {
             self.change(&key, |hot| hot.renew(assign.instance));
@@ -98,6 +119,11 @@ impl Owner {
     /// Whether there is nothing that requests could concern.
     pub(crate) fn is_idle(&self) -> bool {
         self.spreads.is_empty()
+    }
+
+    /// Whether the switch is to have a copy of keys of this name, and answers gets that are as long as the reply (G8, H9).
+    pub(crate) fn is_in_switch(&self, name: &Name) -> bool {
+        self.spreads.get(name).is_some_and(|spread| spread.in_switch)
     }
 
     /// Whether the primary is to see a get of this name that came to another member: now and then.
@@ -167,7 +193,7 @@ impl Owner {
         let is_gone = |spread: &Spread| spread.instance == stamp.instance && stamp.seen == u64::MAX;
         if self.spreads.get(&name).is_some_and(is_gone) {
             let spread = self.spreads.remove(&name).expect("it was there");
-            spread.holders.iter().for_each(|holder| self.leases.unwant(*holder));
+            spread.peers().for_each(|peer| self.leases.unwant(peer));
         }
         for key in self.of_name.get(&name).cloned().unwrap_or_default() {
             self.change(&key, |hot| hot.closed(stamp));
@@ -243,11 +269,21 @@ impl Owner {
 
     /// A holder answers.
     pub(crate) fn on_pulsed(&mut self, now: Now, from: SocketAddrV4, pulsed: &HotPulsed) {
-        if !self.leases.on_pulsed(now, from, pulsed) {
+        self.on_answer(now, Peer::Node(from), pulsed.nonce, pulsed.clock_ns);
+    }
+
+    /// The switch answers.
+    pub(crate) fn on_leased(&mut self, now: Now, leased: &HotLeased) {
+        self.on_answer(now, Peer::Switch, leased.nonce, leased.clock_ns);
+    }
+
+    /// Who has started since has no copies: they are made anew.
+    fn on_answer(&mut self, now: Now, from: Peer, nonce: u64, clock_ns: u64) {
+        if !self.leases.on_answer(now, from, nonce, clock_ns) {
             return;
         }
         self.pulse_ns = 0;
-        let has = self.spreads.iter().filter(|(_, spread)| spread.holders.contains(&from));
+        let has = self.spreads.iter().filter(|(_, spread)| spread.peers().any(|peer| peer == from));
         let names: Vec<(Name, u64)> = has.map(|(name, spread)| (*name, spread.instance)).collect();
         for (name, instance) in names {
             for key in self.of_name.get(&name).cloned().unwrap_or_default() {
@@ -257,8 +293,8 @@ impl Owner {
     }
 
     /// Takes all copies back that may be shown now: when their leases are over, they are. Those that are still wanted are made again.
-    fn take_back(&mut self, counters: &mut HotCounters) {
-        let until_ns = self.leases.renounce();
+    fn take_back(&mut self, counters: &mut HotCounters, plant: Option<Plant>) {
+        let until_ns = self.leases.renounce(plant);
         counters.revocations += 1;
         let open: Vec<Key> =
             self.keys.iter().filter(|(_, hot)| hot.is_renewed()).map(|(key, _)| key.clone()).collect();
@@ -274,11 +310,12 @@ impl Owner {
         now: Now,
         partition: PartitionId,
         counters: &mut HotCounters,
+        plant: Option<Plant>,
     ) -> bool {
         self.closing.insert(partition);
         let keys = self.keys_of(partition);
         if keys.iter().any(|key| self.keys[key].is_renewed()) {
-            self.take_back(counters);
+            self.take_back(counters, plant);
         }
         keys.iter().for_each(|key| self.change(key, |hot| hot.lapse(now)));
         !self.is_quiet(partition)
@@ -305,6 +342,7 @@ impl Owner {
         direct_until_ns: u64,
         outbox: &mut Outbox,
         counters: &mut HotCounters,
+        plant: Option<Plant>,
     ) {
         let has_lease = now.boot_ns < direct_until_ns;
         let mut takes_back = true;
@@ -317,7 +355,7 @@ impl Owner {
                 takes_back |= self.look(now, &key, leads(key.0), has_lease, outbox, counters);
             }
             if takes_back {
-                self.take_back(counters);
+                self.take_back(counters, plant);
             }
         }
         self.leases.pulse(now, direct_until_ns, outbox);
@@ -340,14 +378,12 @@ impl Owner {
         let wanted = spread.map(|spread| spread.instance);
         let step = hot.step(now, wanted, may_copy);
         let (keyspace, digest) = hot.name;
-        if let (Some(stamp), Some(entry), Some(vring)) = (step.copy, hot.entry(), vring) {
-            let serial = self.leases.serial();
-            let copy = HotCopy { keyspace, digest, stamp, serial, vring, key: &key.1, entry };
-            for holder in spread.into_iter().flat_map(|spread| &spread.holders) {
-                counters.copies += 1;
-                self.leases.note_copy(now, *holder);
-                outbox.send(*holder, |out| copy.encode(out));
-            }
+        if let (Some(stamp), Some(spread), Some(vring)) = (step.copy, spread, vring)
+            && let Some(entry) = hot.entry()
+        {
+            let copy =
+                HotCopy { keyspace, digest, stamp, serial: self.leases.serial(), vring, key: &key.1, entry };
+            send_copies(now, &copy, spread, &mut self.leases, outbox, counters);
         }
         if let (Some(instance), Some(vring)) = (step.ask, vring) {
             let close = HotClose { keyspace, digest, stamp: Stamp { instance, seen: 0 } };
@@ -369,6 +405,34 @@ impl Owner {
     pub(crate) fn next_deadline(&self) -> u64 {
         let look_ns = self.looks.first().map_or(u64::MAX, |(at_ns, _)| *at_ns);
         look_ns.min(self.pulse_ns)
+    }
+}
+
+/// The same copy for everyone, which the switch gets as a reply that it need only send.
+fn send_copies(
+    now: Now,
+    copy: &HotCopy<'_>,
+    spread: &Spread,
+    leases: &mut Leases,
+    outbox: &mut Outbox,
+    counters: &mut HotCounters,
+) {
+    let HotCopy { keyspace, digest, stamp, serial, vring, key, entry } = *copy;
+    for holder in &spread.holders {
+        counters.copies += 1;
+        leases.note_copy(now, Peer::Node(*holder));
+        outbox.send(*holder, |out| copy.encode(out));
+    }
+    if spread.in_switch
+        && let Ok(entry) = Entry::decode(entry)
+    {
+        let reply = reply_body(&entry);
+        if reply.len() <= REPLY_BODY_BYTES_MAX {
+            counters.values += 1;
+            leases.note_value(now, vring, (keyspace, digest));
+            let value = HotValue { keyspace, digest, stamp, serial, key, reply: &reply };
+            outbox.send(vring, |out| value.encode(out));
+        }
     }
 }
 

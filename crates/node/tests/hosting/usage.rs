@@ -1,11 +1,14 @@
 //! Keys are counted, and what is asked for, and both told.
 
 use crate::dispatch::some_get;
-use crate::recorder::{CLIENT, INCARNATION, METADATA, Node, PARTITION, assign, quiet};
+use crate::recorder::{CLIENT, INCARNATION, METADATA, Node, PARTITION, SWITCH, address, assign, quiet};
 use nicekv_node::{StorageCompletion, StorageRequest, Timing};
+use nicekv_placement::key_digest;
 use nicekv_wire::control::{Assign, KeyspaceUsage, Usage};
+use nicekv_wire::hot::{HotCopy, HotDrop, HotPulse, Stamp};
 use nicekv_wire::recovery::{Entry, put_keyed_entry};
-use nicekv_wire::{Datagram, Duration, KeyspaceId, MatchRange, NodeId, OpId};
+use nicekv_wire::route::{leave_room_for_stamp, room_for_stamp};
+use nicekv_wire::{ClientId, Datagram, Duration, Get, KeyspaceId, MatchRange, NodeId, OpId};
 use std::collections::BTreeMap;
 
 const HEARTBEAT_NS: u64 = 40_000_000;
@@ -70,6 +73,15 @@ impl Counted {
         }
         let [usage] = self.told[0].keyspaces[..] else { panic!("{:?}", self.told) };
         usage
+    }
+
+    /// What is told next of a keyspace.
+    fn usage_of(&mut self, keyspace: KeyspaceId) -> Option<KeyspaceUsage> {
+        self.told.clear();
+        while self.told.is_empty() {
+            self.beat();
+        }
+        self.told[0].keyspaces.iter().find(|usage| usage.keyspace == keyspace).copied()
     }
 
     /// Carries out what waits for the disk.
@@ -171,4 +183,40 @@ fn who_does_not_lead_tells_of_gets_only() {
     assert_eq!((before.partitions, before.keys, before.bytes), (0, 0, 0));
     counted.node.receive(CLIENT, some_get);
     assert_eq!(counted.usage().gets, before.gets + 1);
+}
+
+/// A get of a keyspace of which this node has no partition, as a switch sends it to a holder.
+fn held_get(stamp: Stamp, out: &mut Vec<u8>) {
+    let (key, op) = (&b"k"[..], OpId { client: ClientId::new(2, 2), sequence: 9 });
+    let (keyspace, digest) = (HELD, key_digest(key));
+    Get { keyspace, op, digest, reply_to: None, forwarded: None, key, padding: 0 }.encode(out);
+    leave_room_for_stamp(out);
+    *room_for_stamp(out).unwrap() = stamp.to_bytes();
+}
+
+const HELD: KeyspaceId = KeyspaceId(7);
+
+#[test]
+fn gets_that_a_holder_answers_from_copies_are_its_gets_too() {
+    let mut counted = Counted::leading();
+    let gets = |counted: &mut Counted| {
+        counted.usage_of(HELD).map(|usage| (usage.gets, usage.partitions, usage.keys))
+    };
+    assert_eq!(gets(&mut counted), None);
+    let (owner, stamp, serial) = (address(9), Stamp { instance: 5, seen: 1 }, 3);
+    let (key, mut entry) = (&b"k"[..], Vec::new());
+    Entry { index: 1, version: OpId::NONE, expiry_ms: 0, value: Some(b"blue") }.append(&mut entry);
+    let (digest, vring) = (key_digest(key), SWITCH);
+    let copy = HotCopy { keyspace: HELD, digest, stamp, serial, vring, key, entry: &entry };
+    counted.node.receive(owner, |out| copy.encode(out));
+    let until_ns = counted.node.now.boot_ns + 3_600_000_000_000;
+    counted.node.receive(owner, |out| HotPulse { serial, nonce: INCARNATION, until_ns }.encode(out));
+    for _ in 0..3 {
+        counted.node.receive(CLIENT, |out| held_get(stamp, out));
+    }
+    // Nothing is known of another instance, and no answer is no get.
+    counted.node.receive(CLIENT, |out| held_get(Stamp { instance: 6, seen: 1 }, out));
+    assert_eq!(gets(&mut counted), Some((3, 0, 0)));
+    counted.node.receive(owner, |out| HotDrop { keyspace: HELD, digest, instance: 5 }.encode(out));
+    assert_eq!(gets(&mut counted), None, "it has nothing to do with the keyspace any more");
 }

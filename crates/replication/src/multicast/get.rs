@@ -158,7 +158,9 @@ impl Partition {
             }
             _ => Reply::bare(get.op, Status::NotFound),
         };
-        let reply = Reply { integer: host.visibility.useful_length(&reply), ..reply };
+        let keyspace = self.membership.keyspace;
+        let digest = || self.membership.digest(key);
+        let reply = Reply { integer: host.useful_length(keyspace, digest, &reply), ..reply };
         host.trace.note(now, get.op, Step::Answered(reply.status));
         host.reply(Some(get.reply_to), &reply);
     }

@@ -40,6 +40,9 @@ impl Kernel {
         while let Some(shift) = core.poll_visibility() {
             self.table.take(&mut self.program, shift, |partition, key| core.named(partition, key));
         }
+        while let Some(shift) = core.poll_copies() {
+            self.table.take_copy(&mut self.program, shift);
+        }
         let epochs = core.epochs_told();
         if epochs == self.epochs && now.boot_ns < self.look_at_ns {
             return;
@@ -48,6 +51,7 @@ impl Kernel {
         for (partition, gets) in self.table.hits(&self.program) {
             core.count_gets_elsewhere(partition, gets);
         }
+        core.count_copies_elsewhere(self.table.hits_of_copies(&self.program));
         if now.boot_ns >= self.sources_at_ns {
             self.sources_at_ns = now.after(SOURCES_LOOK);
             let gates = self.table.gates();

@@ -4,11 +4,11 @@
 use super::backups::Backups;
 use super::storage::NodeStorage;
 use crate::control_plane::{
-    AdminRequest, Greeting, NodeAnswer, NodeDurations, NodeEvent, NodePartition, NodeTrace, Role, decode,
-    encode,
+    AdminRequest, Greeting, NodeAnswer, NodeDurations, NodeEvent, NodeGets, NodePartition, NodeTrace, Role,
+    decode, encode,
 };
 use crate::{FrameLimits, FramedStream, PollFd, accept, dial, readable};
-use nicekv_node::{Standing, Step, StreamPeer, TraceEvent};
+use nicekv_node::{Counters, HotCounters, Standing, Step, StreamPeer, TraceEvent};
 use nicekv_replication::Replica;
 use nicekv_store::StoreError;
 use nicekv_wire::recovery::FRAME_BYTES_MAX;
@@ -154,7 +154,11 @@ fn durations(core: &Replica, storage: &NodeStorage) -> NodeDurations {
     let mut stages =
         vec![named("put forced", &status.puts.forced), named("put decided", &status.puts.decided)];
     stages.extend(storage.observe_log().map(|log| named("log force", &log.forces)));
-    NodeDurations { node: status.node.0, stages }
+    let Counters { gets, gets_elsewhere, .. } = status.counters;
+    let HotCounters { answered: of_copies, answered_elsewhere, .. } = status.hot;
+    let by_kernel = gets_elsewhere + answered_elsewhere;
+    let gets = NodeGets { by_process: gets + of_copies - by_kernel, by_kernel, of_copies };
+    NodeDurations { node: status.node.0, stages, gets }
 }
 
 fn traced(now: Now, core: &mut Replica, client: ClientId) -> NodeTrace {

@@ -3,6 +3,7 @@
 use super::Cluster;
 use super::event::Event;
 use crate::disk::Busy;
+use crate::kernel::Answer;
 use crate::network::Host;
 use crate::node::Kept;
 
@@ -134,8 +135,11 @@ impl Cluster {
     /// What the kernel of a node answers, it sends, whatever its process does.
     pub(super) fn pass_kernel(&mut self, index: usize) {
         let from = self.nodes[index].address;
-        for (to, bytes) in self.nodes[index].pass_kernel(self.scenario.pace.inbox_max) {
+        for Answer { to, bytes, is_copy } in self.nodes[index].pass_kernel(self.scenario.pace.inbox_max) {
             self.tally.count("gets answered by a kernel");
+            if is_copy {
+                self.tally.count("gets answered by a kernel from copies");
+            }
             self.send(Host::Node(index), from, to, &bytes);
         }
     }
