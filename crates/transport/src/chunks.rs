@@ -1,0 +1,77 @@
+//! Which chunks of a value are there.
+
+use alloc::collections::BTreeMap;
+use core::ops::Range;
+
+/// Numbers of chunks: all below a prefix, and ranges beyond it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chunks {
+    prefix: u32,
+    /// From where to where, disjoint, none beside another one or beside the prefix.
+    beyond: BTreeMap<u32, u32>,
+}
+
+impl Chunks {
+    /// All below this number are there.
+    pub fn prefix(&self) -> u32 {
+        self.prefix
+    }
+
+    /// None from this number on is there.
+    pub fn end(&self) -> u32 {
+        self.beyond.last_key_value().map_or(self.prefix, |(_, end)| *end)
+    }
+
+    /// Whether a chunk is there.
+    pub fn has(&self, number: u32) -> bool {
+        let range = self.beyond.range(..=number).next_back();
+        number < self.prefix || range.is_some_and(|(_, end)| number < *end)
+    }
+
+    /// Adds a chunk; whether it is new.
+    pub fn insert(&mut self, number: u32) -> bool {
+        if self.has(number) {
+            return false;
+        }
+        let before = self.beyond.range(..number).next_back().filter(|(_, end)| **end == number);
+        let start = before.map_or(number, |(start, _)| *start);
+        let end = self.beyond.remove(&(number + 1)).unwrap_or(number + 1);
+        if number == self.prefix {
+            self.prefix = end;
+        } else {
+            self.beyond.insert(start, end);
+        }
+        true
+    }
+
+    /// The holes below the end, ascending.
+    pub fn holes(&self) -> impl Iterator<Item = Range<u32>> {
+        let mut from = self.prefix;
+        self.beyond.iter().map(move |(start, end)| core::mem::replace(&mut from, *end)..*start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn they_are_a_set_of_numbers(numbers in prop::collection::vec(0_u32..40, 0..80)) {
+            let (mut chunks, mut model) = (Chunks::default(), BTreeSet::new());
+            for number in numbers {
+                prop_assert_eq!(chunks.insert(number), model.insert(number));
+                let first_hole = (0..).find(|number| !model.contains(number)).unwrap();
+                let end = model.last().map_or(0, |last| last + 1);
+                prop_assert_eq!((chunks.prefix(), chunks.end()), (first_hole, end));
+                prop_assert!((0..45).all(|number| chunks.has(number) == model.contains(&number)));
+                let holes: Vec<u32> = chunks.holes().flatten().collect();
+                let missing: Vec<u32> = (0..end).filter(|number| !model.contains(number)).collect();
+                prop_assert_eq!(holes, missing);
+                prop_assert!(chunks.holes().all(|hole| !hole.is_empty()));
+            }
+        }
+    }
+}

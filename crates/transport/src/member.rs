@@ -1,0 +1,121 @@
+//! A receiver, as the sender knows it.
+
+use crate::pace::{Pace, SAMPLE_MIN};
+use crate::receiver::WINDOW_MAX;
+use crate::report::Report;
+use crate::traffic::Traffic;
+use alloc::collections::{BTreeMap, VecDeque};
+
+/// Repairs that wait for one receiver, at most; the rest is asked for again.
+const REPAIRS_MAX: usize = 1024;
+
+/// How it gets what it has not been sent yet.
+#[derive(Clone, Debug)]
+pub(crate) enum Lane {
+    /// With all others of the mask.
+    Mask,
+    /// Alone: the next new chunk, and since when.
+    Own { next: u32, since_ns: u64 },
+    /// Not any more.
+    Gone,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) lane: Lane,
+    pub(crate) prefix: u32,
+    pub(crate) end: u32,
+    pub(crate) limit: u32,
+    pub(crate) traffic: Traffic,
+    /// What the mask's pace is to be judged by: per mille lost, sent, lost.
+    pub(crate) judged: Option<(u64, u64, u64)>,
+    /// Of what it is sent alone: repairs, too.
+    pub(crate) pace: Pace,
+    /// What it can take.
+    pub(crate) chunks_per_second: u32,
+    /// Repairs that are to be sent.
+    repairs: VecDeque<u32>,
+    /// When those beyond the prefix were sent last.
+    repaired: BTreeMap<u32, u64>,
+    /// When it is to be asked for a report, and how often it was asked in vain.
+    pub(crate) probe_ns: u64,
+    pub(crate) probes: u32,
+}
+
+impl Member {
+    pub(crate) fn new(pace: Pace, limit: u32) -> Self {
+        let lane = Lane::Mask;
+        let (repairs, repaired) = (VecDeque::new(), BTreeMap::new());
+        Self {
+            lane,
+            prefix: 0,
+            end: 0,
+            limit,
+            traffic: Traffic::default(),
+            judged: None,
+            pace,
+            chunks_per_second: 0,
+            repairs,
+            repaired,
+            probe_ns: u64::MAX,
+            probes: 0,
+        }
+    }
+
+    /// `passed`: below this number everything was sent to it at least once. What an older report says is known.
+    pub(crate) fn take(&mut self, now_ns: u64, report: &Report, passed: u32, round_trip_ns: u64) {
+        let is_late = report.prefix < self.prefix || report.end < self.end;
+        self.prefix = self.prefix.max(report.prefix);
+        self.end = self.end.max(report.end);
+        self.limit = self.limit.max(report.limit);
+        if is_late {
+            return;
+        }
+        self.chunks_per_second = report.chunks_per_second;
+        self.traffic.told(now_ns, report.arrived);
+        let prefix = self.prefix;
+        self.repaired.retain(|number, _| *number >= prefix);
+        let passed = passed.min(prefix.saturating_add(WINDOW_MAX));
+        let is_due = |number: &u32| {
+            *number < passed
+                && self.repaired.get(number).is_none_or(|sent_ns| now_ns >= sent_ns + round_trip_ns)
+        };
+        let missing = report.missing.iter().cloned().flatten();
+        // What was sent before it was asked, and had not come when it answered, is lost.
+        let tail = if self.probes > 0 { report.end..passed.min(self.limit) } else { 0..0 };
+        self.repairs = missing.chain(tail).filter(is_due).take(REPAIRS_MAX).collect();
+    }
+
+    /// Its own pace goes by what has come of all that it was sent.
+    pub(crate) fn judge(&mut self, now_ns: u64, round_trip_ns: u64) {
+        let (sent, lost) = self.traffic.sample(now_ns, round_trip_ns);
+        if sent >= SAMPLE_MIN && self.pace.is_to_be_judged(now_ns, round_trip_ns) {
+            self.pace.judge(now_ns, sent, lost);
+            self.traffic.note_judged(sent);
+            self.judged = Some((lost * 1000 / sent, sent, lost));
+        }
+    }
+
+    pub(crate) fn has_repairs(&self) -> bool {
+        !self.repairs.is_empty()
+    }
+
+    /// The next repair, which leaves now.
+    pub(crate) fn repair(&mut self, now_ns: u64) -> Option<u32> {
+        let number = self.repairs.pop_front()?;
+        self.repaired.insert(number, now_ns);
+        self.traffic.sent();
+        self.pace.sent(now_ns);
+        Some(number)
+    }
+
+    /// It has said something, or there is news for it: it is asked when it has been silent for so long from now on.
+    pub(crate) fn heard(&mut self, now_ns: u64, wait_ns: u64) {
+        (self.probe_ns, self.probes) = (now_ns + wait_ns, 0);
+    }
+
+    pub(crate) fn is_there(&self) -> bool {
+        !matches!(self.lane, Lane::Gone)
+    }
+}

@@ -1,0 +1,425 @@
+//! One sender of one transfer.
+//!
+//! ```text
+//!   poll_transmit:  repairs, by unicast to who has asked ─▶ what is new for those who go alone ─▶ what is new for the mask
+//!   window:         no new chunk at or beyond the limit of the k-th best member
+//!   silence:        a probe after two round trips; after PROBES_MAX in vain it is over
+//! ```
+//!
+//! Who receives is known when the caller has heard of it ([`Sender::set_members`]); before that a first flight goes to everybody.
+
+use crate::member::{Lane, Member};
+use crate::pace::Pace;
+use crate::report::Report;
+use crate::round_trip::RoundTrip;
+use crate::stragglers::STRAGGLER_NS;
+use alloc::collections::VecDeque;
+
+/// Receivers of one transfer, at most: as many bits has a mask.
+pub const MEMBERS_MAX: usize = 16;
+
+/// Receivers, by their places.
+pub type Mask = u16;
+
+/// A sender is silent for so many round trips before it asks …
+const PROBE_ROUND_TRIPS: u64 = 2;
+/// … but not for less than receivers wait with a report, and at most so long.
+const PROBE_NS: core::ops::RangeInclusive<u64> = 2_000_000..=200_000_000;
+/// So many questions in vain, each after twice the time of the one before, and nobody is there.
+const PROBES_MAX: u32 = 8;
+/// Who is so many chunks behind the k-th best goes alone from then on.
+const LAG_MAX: u32 = 512;
+
+/// How a transfer begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SenderConfig {
+    /// Of the value.
+    pub chunks: u32,
+    /// New chunks that may leave before anybody has said what it takes; 0: receivers are asked first, as they may have had some from an attempt before.
+    pub first_flight: u32,
+    /// Chunks per second in the beginning.
+    pub chunks_per_second: u32,
+}
+
+/// What is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transmit {
+    /// A chunk, to all of a mask.
+    Multicast(u32, Mask),
+    /// A chunk, to the member at a place.
+    Unicast(u32, u8),
+    /// A question for a report, to all of a mask.
+    Probe(Mask),
+}
+
+/// What has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// As many members as are required have everything: these.
+    Held(Mask),
+    /// One goes alone from now on: [`Sender::drop_member`] if it is not to be served.
+    Lags(u8),
+    /// It goes with the others again.
+    CaughtUp(u8),
+    /// One is not served any more.
+    GivenUp(u8),
+    /// Nobody is left to send to.
+    Over,
+    /// Nobody answers.
+    Silent,
+}
+
+/// What was sent, and what was refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Counters {
+    pub multicast: u64,
+    pub repairs: u64,
+    pub alone: u64,
+    pub probes: u64,
+    pub reports: u64,
+    pub impossible_reports: u64,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    config: SenderConfig,
+    required: usize,
+    members: [Option<Member>; MEMBERS_MAX],
+    /// Whether it is known who receives.
+    is_addressed: bool,
+    /// Before that: when everybody is to be asked, and how often that was in vain.
+    probe_ns: u64,
+    probes: u32,
+    next: u32,
+    pace: Pace,
+    round_trip: RoundTrip,
+    is_held: bool,
+    is_over: bool,
+    events: VecDeque<Event>,
+    /// For operators.
+    pub counters: Counters,
+}
+
+impl Sender {
+    /// Of a transfer that begins.
+    pub fn new(now_ns: u64, config: SenderConfig) -> Self {
+        let mut sender = Self {
+            config,
+            required: 0,
+            members: [const { None }; MEMBERS_MAX],
+            is_addressed: false,
+            probe_ns: 0,
+            probes: 0,
+            next: 0,
+            pace: Pace::new(config.chunks_per_second),
+            round_trip: RoundTrip::new(),
+            is_held: false,
+            is_over: false,
+            events: VecDeque::new(),
+            counters: Counters::default(),
+        };
+        sender.probe_ns = if config.first_flight == 0 { now_ns } else { now_ns + sender.patience_ns(0) };
+        sender
+    }
+
+    /// Who receives from now on, and how many of them must have everything. Who is new is sent what it asks for.
+    pub fn set_members(&mut self, now_ns: u64, mask: Mask, required: usize) {
+        let patience_ns = self.patience_ns(0);
+        for (place, member) in self.members.iter_mut().enumerate() {
+            match (mask >> place & 1 == 1, member.as_ref().is_some_and(Member::is_there)) {
+                (true, false) => {
+                    let new =
+                        member.insert(Member::new(Pace::new(self.pace.rate()), self.config.first_flight));
+                    new.heard(now_ns, if self.config.first_flight == 0 { 0 } else { patience_ns });
+                }
+                (false, true) => *member = None,
+                _ => {}
+            }
+        }
+        (self.is_addressed, self.required) = (true, required);
+        self.settle(now_ns);
+    }
+
+    /// A member is not served any more.
+    pub fn drop_member(&mut self, place: u8) {
+        let member = self.members.get_mut(usize::from(place)).and_then(Option::as_mut);
+        if let Some(member) = member.filter(|member| member.is_there()) {
+            member.lane = Lane::Gone;
+            self.events.push_back(Event::GivenUp(place));
+        }
+        self.end_if_over();
+    }
+
+    /// A member has told what it has.
+    pub fn handle_report(&mut self, now_ns: u64, place: u8, report: &Report) {
+        let (round_trip_ns, patience_ns) = (self.round_trip.ns(), self.patience_ns(0));
+        let next = self.next;
+        let member = self.members.get_mut(usize::from(place)).and_then(Option::as_mut);
+        let member = member.filter(|member| member.is_there());
+        let Some(member) = member.filter(|_| report.is_possible(self.config.chunks)) else {
+            self.counters.impossible_reports += 1;
+            return;
+        };
+        self.counters.reports += 1;
+        // It may have had something from a transfer before.
+        let passed = match member.lane {
+            Lane::Own { next, .. } => next,
+            _ => next.max(report.end),
+        };
+        member.take(now_ns, report, passed, round_trip_ns);
+        member.heard(now_ns, patience_ns);
+        self.round_trip.told(now_ns, report.end, report.held_ns);
+        self.judge(now_ns);
+        self.settle(now_ns);
+    }
+
+    /// The mask is as fast as the one of its members who loses the k-th least; each is sent repairs as it takes them.
+    fn judge(&mut self, now_ns: u64) {
+        let round_trip_ns = self.round_trip.ns();
+        let mut samples = [(0, 0, 0); MEMBERS_MAX];
+        let mut count = 0;
+        for member in self.members.iter_mut().flatten().filter(|member| member.is_there()) {
+            member.judge(now_ns, round_trip_ns);
+            if let Some(sample) = member.judged.filter(|_| matches!(member.lane, Lane::Mask)) {
+                samples[count] = sample;
+                count += 1;
+            }
+        }
+        let samples = &mut samples[..count];
+        samples.sort_unstable();
+        let Some((_, sent, lost)) = samples.get(self.required.wrapping_sub(1)) else { return };
+        if self.pace.is_to_be_judged(now_ns, round_trip_ns) {
+            self.pace.judge(now_ns, *sent, *lost);
+            self.members.iter_mut().flatten().for_each(|member| member.judged = None);
+        }
+    }
+
+    /// How long silence is nothing to ask about.
+    fn patience_ns(&self, probes: u32) -> u64 {
+        let wait_ns = (PROBE_ROUND_TRIPS * self.round_trip.ns()) << probes;
+        wait_ns.clamp(*PROBE_NS.start() << probes.min(3), *PROBE_NS.end())
+    }
+
+    /// Members that are there, with their places.
+    fn there(&self) -> impl Iterator<Item = (u8, &Member)> {
+        let places = self.members.iter().enumerate();
+        places
+            .filter_map(|(place, member)| Some((place as u8, member.as_ref()?)))
+            .filter(|(_, it)| it.is_there())
+    }
+
+    /// What the member that is the k-th in an order has, of those that are there; 0 if there are not so many.
+    fn of_kth(&self, what: impl Fn(&Member) -> u32) -> u32 {
+        let mut all = [0; MEMBERS_MAX];
+        let mut count = 0;
+        for (_, member) in self.there() {
+            all[count] = what(member);
+            count += 1;
+        }
+        let all = &mut all[..count];
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        all.get(self.required.wrapping_sub(1)).copied().unwrap_or(0)
+    }
+
+    /// Reports may have changed who goes with whom, how fast, and whether all is done.
+    fn settle(&mut self, now_ns: u64) {
+        let is_complete = |member: &Member| member.prefix == self.config.chunks;
+        let complete = self.there().filter(|(_, member)| is_complete(member));
+        let held: Mask = complete.fold(0, |mask, (place, _)| mask | 1 << place);
+        if self.is_addressed && !self.is_held && held.count_ones() as usize >= self.required {
+            self.is_held = true;
+            self.events.push_back(Event::Held(held));
+        }
+        // All of the mask may have had something from an attempt before.
+        let together = self.there().filter(|(_, member)| matches!(member.lane, Lane::Mask));
+        let all_have = together.map(|(_, member)| member.prefix).min().unwrap_or(0);
+        self.next = self.next.max(all_have);
+        let best = self.of_kth(|member| member.prefix);
+        let is_last = self.there().count() <= self.required;
+        let slowest = self.of_kth(|member| match member.chunks_per_second {
+            0 => u32::MAX,
+            bound => bound,
+        });
+        self.pace.bound(if slowest == u32::MAX { 0 } else { slowest });
+        for place in 0..MEMBERS_MAX {
+            let Some(member) = &mut self.members[place] else { continue };
+            let lags = member.prefix.saturating_add(LAG_MAX) < best || self.is_held;
+            if let Lane::Own { next, .. } = member.lane
+                && next >= self.next
+                && !lags
+            {
+                member.lane = Lane::Mask;
+                self.events.push_back(Event::CaughtUp(place as u8));
+            }
+            let is_behind = member.prefix < self.config.chunks && lags && !is_last;
+            if is_behind && matches!(member.lane, Lane::Mask) {
+                member.lane = Lane::Own { next: member.end.max(member.prefix), since_ns: now_ns };
+                member.pace = Pace::new(self.pace.rate());
+                member.pace.bound(member.chunks_per_second);
+                self.events.push_back(Event::Lags(place as u8));
+            }
+        }
+        self.end_if_over();
+    }
+
+    fn end_if_over(&mut self) {
+        let is_done = self.there().all(|(_, member)| member.prefix == self.config.chunks);
+        if self.is_addressed && is_done && !self.is_over {
+            self.is_over = true;
+            self.events.push_back(Event::Over);
+        }
+    }
+
+    /// Who gets what is new together.
+    fn mask(&self) -> Mask {
+        if !self.is_addressed {
+            return Mask::MAX;
+        }
+        let together = self.there().filter(|(_, member)| matches!(member.lane, Lane::Mask));
+        together.fold(0, |mask, (place, _)| mask | 1 << place)
+    }
+
+    /// New chunks may leave below this number.
+    fn limit(&self) -> u32 {
+        match self.is_addressed {
+            true => self.of_kth(|member| member.limit),
+            false => self.config.first_flight,
+        }
+        .min(self.config.chunks)
+    }
+
+    /// What is to be sent now.
+    pub fn poll_transmit(&mut self, now_ns: u64) -> Option<Transmit> {
+        if self.is_over {
+            return None;
+        }
+        self.give_up(now_ns);
+        self.repair(now_ns)
+            .or_else(|| self.send_alone(now_ns))
+            .or_else(|| self.send_new(now_ns))
+            .or_else(|| self.probe(now_ns))
+    }
+
+    fn repair(&mut self, now_ns: u64) -> Option<Transmit> {
+        for (place, member) in self.members.iter_mut().enumerate() {
+            let Some(member) = member.as_mut().filter(|member| member.is_there() && member.has_repairs())
+            else {
+                continue;
+            };
+            if member.pace.next_ns() > now_ns {
+                continue;
+            }
+            self.counters.repairs += 1;
+            return member.repair(now_ns).map(|number| Transmit::Unicast(number, place as u8));
+        }
+        None
+    }
+
+    fn send_alone(&mut self, now_ns: u64) -> Option<Transmit> {
+        let count = self.config.chunks;
+        for (place, member) in self.members.iter_mut().enumerate() {
+            let Some(member) = member else { continue };
+            let limit = member.limit.min(count);
+            let Lane::Own { next, .. } = &mut member.lane else { continue };
+            if *next >= limit || member.pace.next_ns() > now_ns {
+                continue;
+            }
+            let number = *next;
+            *next += 1;
+            member.pace.sent(now_ns);
+            member.traffic.sent();
+            self.counters.alone += 1;
+            return Some(Transmit::Unicast(number, place as u8));
+        }
+        None
+    }
+
+    fn send_new(&mut self, now_ns: u64) -> Option<Transmit> {
+        let mask = self.mask();
+        if mask == 0 || self.next >= self.limit() || self.pace.next_ns() > now_ns {
+            return None;
+        }
+        let number = self.next;
+        self.next += 1;
+        self.pace.sent(now_ns);
+        self.round_trip.sent(now_ns, number);
+        let together = self.members.iter_mut().flatten().filter(|member| matches!(member.lane, Lane::Mask));
+        together.for_each(|member| member.traffic.sent());
+        self.counters.multicast += 1;
+        Some(Transmit::Multicast(number, mask))
+    }
+
+    /// Who has said nothing for long: the last chunks, or the reports of them, may have been lost. Before it is known who receives, everybody is asked.
+    fn probe(&mut self, now_ns: u64) -> Option<Transmit> {
+        if !self.is_addressed && now_ns >= self.probe_ns {
+            self.probes += 1;
+            self.probe_ns = now_ns + self.patience_ns(self.probes);
+            return self.ask(if self.probes > PROBES_MAX { 0 } else { Mask::MAX });
+        }
+        let patience: [u64; PROBES_MAX as usize + 1] =
+            core::array::from_fn(|probes| self.patience_ns(probes as u32));
+        let (mut mask, mut is_heard) = (0, false);
+        for (place, member) in self.members.iter_mut().enumerate() {
+            let needs = |member: &&mut Member| member.is_there() && member.prefix < self.config.chunks;
+            let Some(member) = member.as_mut().filter(needs) else { continue };
+            if now_ns >= member.probe_ns {
+                member.probes = (member.probes + 1).min(PROBES_MAX);
+                member.probe_ns = now_ns + patience[member.probes as usize];
+                mask |= 1 << place;
+            }
+            is_heard |= member.probes < PROBES_MAX;
+        }
+        if mask == 0 { None } else { self.ask(if is_heard { mask } else { 0 }) }
+    }
+
+    /// Asks these for a report; nobody: there is nobody.
+    fn ask(&mut self, mask: Mask) -> Option<Transmit> {
+        if mask == 0 {
+            self.is_over = true;
+            self.events.push_back(Event::Silent);
+            return None;
+        }
+        self.counters.probes += 1;
+        Some(Transmit::Probe(mask))
+    }
+
+    fn give_up(&mut self, now_ns: u64) {
+        for place in 0..MEMBERS_MAX {
+            let since = self.members[place].as_ref().map(|member| &member.lane);
+            if let Some(Lane::Own { since_ns, .. }) = since
+                && now_ns >= since_ns.saturating_add(STRAGGLER_NS)
+            {
+                self.drop_member(place as u8);
+            }
+        }
+    }
+
+    /// What has happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When [`Self::poll_transmit`] is to be called at the latest.
+    pub fn next_deadline(&self) -> u64 {
+        if self.is_over {
+            return u64::MAX;
+        }
+        let has_new = self.mask() != 0 && self.next < self.limit();
+        let mut next_ns = if has_new { self.pace.next_ns() } else { u64::MAX };
+        if !self.is_addressed {
+            next_ns = next_ns.min(self.probe_ns);
+        }
+        for (_, member) in self.there().filter(|(_, member)| member.prefix < self.config.chunks) {
+            next_ns = next_ns.min(member.probe_ns);
+            let mut sends = member.has_repairs();
+            if let Lane::Own { next, since_ns } = member.lane {
+                sends |= next < member.limit.min(self.config.chunks);
+                next_ns = next_ns.min(since_ns.saturating_add(STRAGGLER_NS));
+            }
+            next_ns = if sends { next_ns.min(member.pace.next_ns()) } else { next_ns };
+        }
+        next_ns
+    }
+}

@@ -1,0 +1,336 @@
+//! A sender and its receivers over a network that loses, repeats and delays what it carries, in simulated time.
+
+use nicekv_transport::{Event, Mask, Receiver, Report, Sender, SenderConfig, Taken, Transmit};
+use proptest::prelude::*;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+const MS: u64 = 1_000_000;
+/// A second of simulated time is enough for all that is sent here.
+const END_NS: u64 = 60_000 * MS;
+
+/// What the network does, in thousandths, and how long it takes.
+#[derive(Clone, Copy, Debug)]
+struct Weather {
+    loss: u64,
+    duplicate: u64,
+    delay_ns: u64,
+    jitter_ns: u64,
+}
+
+const CALM: Weather = Weather { loss: 0, duplicate: 0, delay_ns: 20_000, jitter_ns: 0 };
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Carried {
+    Chunk(u32),
+    Probe,
+    Report(Vec<u32>, Vec<(u32, u32)>, u64),
+}
+
+struct Place {
+    receiver: Receiver,
+    /// Chunks a second that its link carries, and when it is free again; what waits for longer than `QUEUE_NS` is lost.
+    link: Option<u64>,
+    free_ns: u64,
+    kept: BTreeSet<u32>,
+}
+
+const QUEUE_NS: u64 = 5 * MS;
+
+struct World {
+    sender: Sender,
+    places: Vec<Place>,
+    weather: Weather,
+    random: u64,
+    now_ns: u64,
+    count: u64,
+    flight: BinaryHeap<Reverse<(u64, u64, usize, Carried)>>,
+    events: Vec<(u64, Event)>,
+}
+
+impl World {
+    fn new(chunks: u32, links: &[Option<u64>], required: usize, weather: Weather, seed: u64) -> Self {
+        let config = SenderConfig { chunks, first_flight: 64, chunks_per_second: 50_000 };
+        let place = |(place, link): (usize, &Option<u64>)| Place {
+            receiver: Receiver::new(0, chunks, 2048, seed + place as u64),
+            link: *link,
+            free_ns: 0,
+            kept: BTreeSet::new(),
+        };
+        let places: Vec<Place> = links.iter().enumerate().map(place).collect();
+        let mut sender = Sender::new(0, config);
+        sender.set_members(0, (1 << places.len()) - 1, required);
+        let flight = BinaryHeap::new();
+        Self { sender, places, weather, random: seed | 1, now_ns: 0, count: 0, flight, events: Vec::new() }
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 33) % bound.max(1)
+    }
+
+    /// To or from a place.
+    fn carry(&mut self, place: usize, what: &Carried) {
+        let is_chunk = matches!(what, Carried::Chunk(_));
+        let copies = 1 + u64::from(self.below(1000) < self.weather.duplicate);
+        for _ in 0..copies {
+            if self.below(1000) < self.weather.loss {
+                continue;
+            }
+            let mut at_ns = self.now_ns + self.weather.delay_ns + self.below(self.weather.jitter_ns);
+            let to = &mut self.places[place];
+            if let Some(link) = to.link.filter(|_| is_chunk) {
+                to.free_ns = to.free_ns.max(self.now_ns);
+                if to.free_ns > self.now_ns + QUEUE_NS {
+                    continue;
+                }
+                to.free_ns += 1_000_000_000 / link;
+                at_ns = at_ns.max(to.free_ns);
+            }
+            self.count += 1;
+            self.flight.push(Reverse((at_ns, self.count, place, what.clone())));
+        }
+    }
+
+    fn transmit(&mut self) {
+        while let Some(transmit) = self.sender.poll_transmit(self.now_ns) {
+            let (what, mask) = match transmit {
+                Transmit::Multicast(number, mask) => (Carried::Chunk(number), mask),
+                Transmit::Unicast(number, place) => (Carried::Chunk(number), 1 << place),
+                Transmit::Probe(mask) => (Carried::Probe, mask),
+            };
+            (0..self.places.len())
+                .filter(|place| mask >> place & 1 == 1)
+                .for_each(|place| self.carry(place, &what));
+        }
+        while let Some(event) = self.sender.poll_event() {
+            self.events.push((self.now_ns, event));
+        }
+    }
+
+    fn report(&mut self) {
+        for place in 0..self.places.len() {
+            if let Some(report) = self.places[place].receiver.poll_report(self.now_ns) {
+                let holes = report.missing.iter().map(|hole| (hole.start, hole.end)).collect();
+                let words = vec![report.prefix, report.end, report.limit, report.arrived];
+                self.carry(place, &Carried::Report(words, holes, report.held_ns));
+            }
+        }
+    }
+
+    fn arrive(&mut self, place: usize, what: Carried) {
+        let now_ns = self.now_ns;
+        match what {
+            Carried::Chunk(number) => {
+                let at = &mut self.places[place];
+                if at.receiver.handle_chunk(now_ns, number) == Taken::New {
+                    assert!(at.kept.insert(number), "no chunk is new twice");
+                }
+                at.receiver.set_room(2048);
+            }
+            Carried::Probe => self.places[place].receiver.handle_probe(now_ns),
+            Carried::Report(words, holes, held_ns) => {
+                let [prefix, end, limit, arrived] = words[..] else { unreachable!("four words") };
+                let missing = holes.iter().map(|(start, end)| *start..*end).collect();
+                let report = Report { prefix, end, limit, arrived, held_ns, chunks_per_second: 0, missing };
+                self.sender.handle_report(now_ns, place as u8, &report);
+            }
+        }
+    }
+
+    /// Until nothing is left to do; whether that came.
+    fn run(&mut self) -> bool {
+        while self.now_ns < END_NS {
+            self.transmit();
+            self.report();
+            if self.events.iter().any(|(_, event)| matches!(event, Event::Over | Event::Silent)) {
+                return true;
+            }
+            let now_ns = self.now_ns;
+            let there = self.places.iter().filter(|place| !place.receiver.is_abandoned(now_ns));
+            let receivers = there.map(|place| place.receiver.next_deadline());
+            let arrives = self.flight.peek().map_or(u64::MAX, |Reverse((at_ns, ..))| *at_ns);
+            let next_ns = receivers.chain([self.sender.next_deadline(), arrives]).min().unwrap();
+            self.now_ns = next_ns.max(self.now_ns + 1);
+            while self.flight.peek().is_some_and(|Reverse((at_ns, ..))| *at_ns <= self.now_ns) {
+                let Some(Reverse((_, _, place, what))) = self.flight.pop() else {
+                    unreachable!("there is one")
+                };
+                self.arrive(place, what);
+            }
+        }
+        false
+    }
+
+    fn held(&self) -> Option<(u64, Mask)> {
+        self.events.iter().find_map(|(at_ns, event)| match event {
+            Event::Held(mask) => Some((*at_ns, *mask)),
+            _ => None,
+        })
+    }
+
+    fn is_whole(&self, place: usize) -> bool {
+        self.places[place].receiver.is_complete()
+    }
+}
+
+#[test]
+fn without_loss_each_chunk_leaves_once() {
+    let mut world = World::new(750, &[None; 3], 3, CALM, 1);
+    assert!(world.run() && (0..3).all(|place| world.is_whole(place)));
+    let counters = world.sender.counters;
+    assert_eq!((counters.multicast, counters.repairs, counters.alone), (750, 0, 0));
+    assert!(counters.reports <= 3 * (750 / 32 + 3), "{counters:?}");
+    assert_eq!(world.held().unwrap().1, 0b111);
+}
+
+#[test]
+fn a_fifth_lost_costs_time_and_repairs_of_what_was_lost() {
+    let weather = Weather { loss: 200, ..CALM };
+    let mut world = World::new(12_000, &[None; 3], 3, weather, 2);
+    assert!(world.run() && (0..3).all(|place| world.is_whole(place)));
+    let counters = world.sender.counters;
+    assert_eq!(counters.multicast, 12_000);
+    // Each receiver loses a fifth of what it is sent, repairs included: 3 × 12,000 × (0.2 + 0.04 + …).
+    assert!((8_500..11_000).contains(&counters.repairs), "{counters:?}");
+}
+
+#[test]
+fn one_of_a_hundred_lost_leaves_more_than_half_of_the_rate() {
+    let time = |loss| {
+        let mut world = World::new(20_000, &[Some(100_000); 3], 3, Weather { loss, ..CALM }, 3);
+        assert!(world.run());
+        world.held().unwrap().0
+    };
+    let (calm_ns, lossy_ns) = (time(0), time(10));
+    assert!(lossy_ns < 2 * calm_ns, "{calm_ns} {lossy_ns}");
+}
+
+#[test]
+fn the_end_is_found_to_be_lost_by_a_probe() {
+    let mut world = World::new(40, &[None; 2], 2, CALM, 4);
+    world.weather.loss = 1000;
+    while world.sender.counters.multicast < 40 {
+        world.now_ns += 10_000;
+        world.transmit();
+    }
+    world.weather.loss = 0;
+    assert!(world.run() && world.is_whole(0) && world.is_whole(1));
+    assert!(world.sender.counters.probes >= 1);
+    assert!(world.held().unwrap().0 < 10 * MS);
+}
+
+#[test]
+fn slow_ones_do_not_hold_up_the_k_best() {
+    let (fast, slow) = (Some(100_000), Some(4_000));
+    let time = |links: &[Option<u64>], required| {
+        let mut world = World::new(10_000, links, required, CALM, 5);
+        assert!(world.run());
+        (world.held().unwrap(), (0..links.len()).filter(|place| world.is_whole(*place)).count(), world)
+    };
+    let ((all_fast_ns, _), ..) = time(&[fast; 4], 4);
+    let ((held_ns, mask), whole, world) = time(&[fast, fast, slow, fast, slow, fast, slow], 4);
+    assert!(held_ns * 10 <= all_fast_ns * 12, "{held_ns} {all_fast_ns}");
+    assert_eq!((mask & 0b101_0100, whole), (0, 7), "the slow ones have everything in the end");
+    let lagging = world.events.iter().filter(|(_, event)| matches!(event, Event::Lags(2 | 4 | 6))).count();
+    assert_eq!(lagging, 3);
+}
+
+#[test]
+fn a_straggler_is_given_up_after_ten_seconds() {
+    let mut world = World::new(10_000, &[Some(100_000), Some(300)], 1, CALM, 6);
+    assert!(world.run());
+    let given_up =
+        world.events.iter().find(|(_, event)| *event == Event::GivenUp(1)).expect("it is given up");
+    assert!((10_000 * MS..11_000 * MS).contains(&given_up.0), "{given_up:?}");
+    assert!(world.is_whole(0) && !world.is_whole(1));
+}
+
+#[test]
+fn where_nobody_answers_it_ends() {
+    let mut world = World::new(1_000, &[None; 2], 2, Weather { loss: 1000, ..CALM }, 7);
+    assert!(world.run());
+    assert_eq!(world.events.last().map(|(_, event)| *event), Some(Event::Silent));
+    assert!(world.now_ns < 2_000 * MS && world.sender.counters.multicast <= 64);
+}
+
+#[test]
+fn a_newcomer_is_sent_what_it_missed() {
+    let mut world = World::new(3_000, &[None; 3], 3, CALM, 8);
+    world.sender.set_members(0, 0b011, 2);
+    while world.sender.counters.multicast < 1_500 {
+        world.now_ns += 10_000;
+        world.transmit();
+        while world.flight.peek().is_some_and(|Reverse((at_ns, ..))| *at_ns <= world.now_ns) {
+            let Some(Reverse((_, _, place, what))) = world.flight.pop() else { unreachable!() };
+            world.arrive(place, what);
+        }
+        world.report();
+    }
+    world.sender.set_members(world.now_ns, 0b110, 2);
+    assert!(world.run() && world.is_whole(1) && world.is_whole(2) && !world.is_whole(0));
+    assert_eq!(world.held().unwrap().1, 0b110);
+}
+
+#[test]
+fn another_attempt_goes_on_where_receivers_stand() {
+    let mut world = World::new(2_000, &[None; 2], 2, CALM, 9);
+    for (place, had) in [(0, 1_500), (1, 1_000)] {
+        (0..had).for_each(|number| world.arrive(place, Carried::Chunk(number)));
+        let report = world.places[place].receiver.poll_report(0);
+        assert_eq!(report.map(|report| report.prefix), Some(had));
+    }
+    world.sender = Sender::new(0, SenderConfig { chunks: 2_000, first_flight: 0, chunks_per_second: 50_000 });
+    world.sender.set_members(0, 0b11, 2);
+    assert!(world.run() && world.is_whole(0) && world.is_whole(1));
+    let counters = world.sender.counters;
+    assert_eq!(counters.multicast + counters.alone + counters.repairs, 1_000, "{counters:?}");
+}
+
+#[test]
+fn before_it_is_known_who_receives_a_first_flight_goes_to_all_and_no_more() {
+    let config = SenderConfig { chunks: 1_000, first_flight: 64, chunks_per_second: 1_000_000 };
+    let mut sender = Sender::new(MS, config);
+    let sent: Vec<Transmit> = (0..100).filter_map(|step| sender.poll_transmit(MS + step * 1_000)).collect();
+    assert!(sent.iter().all(|sent| matches!(sent, Transmit::Multicast(_, Mask::MAX))) && sent.len() == 64);
+    assert_eq!(sender.poll_transmit(sender.next_deadline()), Some(Transmit::Probe(Mask::MAX)));
+    sender.set_members(3 * MS, 0b111, 3);
+    let report = Report { prefix: 64, end: 64, limit: 500, arrived: 64, ..Report::default() };
+    (0..3).for_each(|place| sender.handle_report(3 * MS, place, &report));
+    assert_eq!(sender.poll_transmit(3 * MS), Some(Transmit::Multicast(64, 0b111)));
+}
+
+#[test]
+fn strangers_and_liars_change_nothing() {
+    let config = SenderConfig { chunks: 100, first_flight: 64, chunks_per_second: 50_000 };
+    let mut sender = Sender::new(0, config);
+    sender.set_members(0, 0b11, 2);
+    let whole = Report { prefix: 100, end: 100, limit: 100, ..Report::default() };
+    [2, 15, 16, 255].iter().for_each(|place| sender.handle_report(0, *place, &whole));
+    sender.handle_report(0, 0, &Report { end: 101, ..whole.clone() });
+    sender.handle_report(0, 0, &Report { missing: vec![0..10, 10..100], ..whole });
+    assert_eq!((sender.counters.impossible_reports, sender.poll_event()), (6, None));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn whatever_the_network_does_everybody_has_everything_in_the_end(
+        chunks in 0_u32..3_000,
+        receivers in 1_usize..6,
+        loss in 0_u64..300,
+        duplicate in 0_u64..300,
+        jitter_ns in 0_u64..2 * MS,
+        seed in any::<u64>(),
+    ) {
+        let weather = Weather { loss, duplicate, delay_ns: 20_000, jitter_ns };
+        let mut world = World::new(chunks, &vec![None; receivers], receivers, weather, seed);
+        prop_assert!(world.run(), "it ends");
+        prop_assert!(world.held().is_some(), "{:?}", world.events);
+        for place in &world.places {
+            prop_assert!(place.receiver.is_complete());
+            prop_assert_eq!(place.kept.len() as u32, chunks);
+        }
+    }
+}
