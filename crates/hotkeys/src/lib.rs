@@ -9,7 +9,7 @@
 //!
 //! What counts and chooses per packet ([`HashPipe`], [`choose`]) is the reference for programs in the kernel: arrays of a fixed size, loops with a bound, no division by what a
 //! packet says. What decides per period ([`plan`]) is a function of the table that is there and of what was counted; it counts in whole numbers, so that every leader decides alike.
-//! What makes copies safe to read (rules H1 to H8) is no part of this: here is only where load should go.
+//! What makes copies safe to read (rules H1 to H9) is no part of this: here is only where load should go.
 
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
