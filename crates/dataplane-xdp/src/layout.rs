@@ -375,19 +375,7 @@ fn write_constants(text: &mut String) -> std::fmt::Result {
     for (name, role) in [("NODE", HostRole::Node), ("METADATA", HostRole::Metadata)] {
         writeln!(text, "#define NICEKV_ROLE_{name} {}", role as u8)?;
     }
-    for (name, opcodes) in [
-        ("UNICAST", OPCODES_UNICAST),
-        ("UNICAST_NODE", OPCODES_UNICAST_NODE),
-        ("MULTICAST", OPCODES_MULTICAST),
-        ("MULTICAST_NODE", OPCODES_MULTICAST_NODE),
-        ("REQUEST", OPCODES_REQUEST),
-        ("NODE", OPCODES_NODE),
-        ("SAID", OPCODES_SAID),
-        ("UPDATE", OPCODES_UPDATE),
-        ("READ", OPCODES_READ),
-    ] {
-        writeln!(text, "#define NICEKV_OPCODES_{name} {opcodes:#x}ULL")?;
-    }
+    write_opcodes(text)?;
     writeln!(text, "#define NICEKV_REQUESTS {REQUESTS}")?;
     for register in Register::ALL {
         let name = register.name().to_uppercase();
@@ -400,6 +388,23 @@ fn write_constants(text: &mut String) -> std::fmt::Result {
     }
     for counter in Counter::ALL {
         writeln!(text, "#define NICEKV_COUNTER_{} {}", counter.name().to_uppercase(), counter.index())?;
+    }
+    Ok(())
+}
+
+fn write_opcodes(text: &mut String) -> std::fmt::Result {
+    for (name, opcodes) in [
+        ("UNICAST", OPCODES_UNICAST),
+        ("UNICAST_NODE", OPCODES_UNICAST_NODE),
+        ("MULTICAST", OPCODES_MULTICAST),
+        ("MULTICAST_NODE", OPCODES_MULTICAST_NODE),
+        ("REQUEST", OPCODES_REQUEST),
+        ("NODE", OPCODES_NODE),
+        ("SAID", OPCODES_SAID),
+        ("UPDATE", OPCODES_UPDATE),
+        ("READ", OPCODES_READ),
+    ] {
+        writeln!(text, "#define NICEKV_OPCODES_{name} {opcodes:#x}ULL")?;
     }
     Ok(())
 }
