@@ -19,9 +19,13 @@ enum fate {
 	FATE_UP,
 	/* What was said to the switch, turned round, by the port that it came by. */
 	FATE_ANSWER,
+	/* A value that a node offers: kept, or not, and gone. */
+	FATE_KEEP,
+	/* The reply that the switch has ready (H9), by the port that the get came by. */
+	FATE_REPLY,
 };
 
-/* `target`: a port, or the group. `address`, `mac`: of the server that FATE_ROUTE leads to. `stamp`: what it is shown, or answered. */
+/* `target`: a port, or the group; of FATE_KEEP the name of the host that offers it. `address`, `mac`: of the server that FATE_ROUTE leads to. `stamp`: what it is shown, or answered. */
 struct receiver {
 	__be64 stamp[2];
 	__u32 target;
@@ -31,7 +35,7 @@ struct receiver {
 };
 
 /*
- * `slot`: of the generation that has decided. `doubled`: a fault. Of FATE_ROUTE, FATE_COPY and FATE_ANSWER also where the UDP header is, and to which address the datagram was sent.
+ * `slot`: of the generation that has decided. `doubled`: a fault. Of FATE_ROUTE, FATE_COPY, FATE_ANSWER and FATE_KEEP also where the UDP header is, and to which address the datagram was sent.
  */
 struct decision {
 	enum fate fate;
@@ -48,6 +52,12 @@ struct decision {
 	/* A scan that a record has matched, whose last value is `border`, upper and lower half. `is_roomy`: room is between the header and the rest of it. */
 	bool is_scan;
 	bool is_roomy;
+	/* Of FATE_ROUTE: a get of a key that has a value here. Nothing is counted of it yet. */
+	bool is_asked;
+	/* Of FATE_ANSWER: the opcode of the answer. */
+	__u8 answer;
+	/* Of FATE_KEEP: bytes of the datagram's payload. */
+	__u16 payload_bytes;
 	/* It has come by a trunk: another switch has seen it. */
 	bool by_trunk;
 	__u64 border[2];

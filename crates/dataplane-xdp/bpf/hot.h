@@ -8,28 +8,22 @@
 
 #include "decision.h"
 #include "hot_maps.h"
+#include "hot_values.h"
 #include "parsing.h"
 #include "routing.h"
 
-/* What a node has said to the switch. `sender`: its name. `seen`: what it says, and in the end what it is told. */
+/* What a node has said to the switch. `sender`: its name. `words`: what it says, and in the end what it is told; of a lease `serial` is the third one. */
 struct hot_said {
 	struct nicekv_hot_key key;
 	__u16 sender;
-	bool is_close;
-	__u64 instance;
-	__u64 seen;
+	__u8 opcode;
+	__u64 words[2];
+	__u64 serial;
 };
 
 static __always_inline bool is_said(const struct nicekv_header *header)
 {
-	return header && (header->opcode == NICEKV_OPCODE_HOT_CONFIRM || header->opcode == NICEKV_OPCODE_HOT_CLOSE);
-}
-
-static __always_inline void set_hot_key(struct nicekv_hot_key *key, const struct nicekv_header *header)
-{
-	key->digest[0] = *(const __be64 *)&header->digest[0];
-	key->digest[1] = *(const __be64 *)&header->digest[8];
-	key->keyspace = header->keyspace;
+	return header && holds(NICEKV_OPCODES_SAID, header->opcode);
 }
 
 /* One bit. */
@@ -189,24 +183,36 @@ static __always_inline void heat(struct nicekv_hot_entry *entry, const struct ho
 	}
 }
 
-/* What leaves for servers of this switch: steered, stamped, counted. Whether its stamp is to be written. */
+/* What is to be known of what leaves for servers of this switch. */
+enum passed {
+	PASSED_PLAIN,
+	/* Its stamp is to be written. */
+	PASSED_STAMPED,
+	/* The switch may have the reply. Nothing is counted yet. */
+	PASSED_ASKED,
+};
+
+/* What leaves for servers of this switch: steered, stamped, counted. */
 __noinline int pass_hot(void)
 {
 	struct hot_request *request = bpf_map_lookup_elem(&hot_request, &(__u32){ 0 });
 	struct nicekv_hot_entry *entry;
 
 	if (!request || (request->is_copied && !leaves_for_servers(request, &request->to)))
-		return 0;
+		return PASSED_PLAIN;
 	request->to.stamp[0] = 0;
 	request->to.stamp[1] = 0;
 	entry = bpf_map_lookup_elem(&hot_entries, &request->key);
+	if (entry && entry->value_place && !request->is_refused && request->opcode == NICEKV_OPCODE_GET &&
+	    request->room == NICEKV_ROOM_STAMP)
+		return PASSED_ASKED;
 	if (entry)
 		heat(entry, request, &request->to);
 	else if (request->is_counted)
 		count_hot(request);
 	if (request->is_counted && !request->is_copied)
 		count_load(request->to.target);
-	return request->room == NICEKV_ROOM_STAMP;
+	return request->room == NICEKV_ROOM_STAMP ? PASSED_STAMPED : PASSED_PLAIN;
 }
 
 /* Whether a request is to be looked at: it has room for a stamp, or is of a keyspace that spreads its hot keys. What is to be known of it is noted. */
@@ -231,30 +237,34 @@ static __always_inline bool note_hot(const struct datagram *datagram)
 	return true;
 }
 
-/* The stage of what was noted, and leaves by this decision. */
-static __always_inline void warm(struct decision *decision)
+/* The stage of what was noted, and leaves by this decision. `is_refused`: the switch does not answer it itself. */
+static __always_inline void warm(struct decision *decision, bool is_refused)
 {
 	struct hot_request *request = bpf_map_lookup_elem(&hot_request, &(__u32){ 0 });
+	int passed;
 
 	if (!request)
 		return;
 	request->slot = decision->slot;
 	request->port = decision->port;
 	request->is_copied = decision->fate == FATE_COPY;
+	request->is_refused = is_refused;
 	request->to = decision->to;
-	decision->has_stamp = pass_hot();
+	passed = pass_hot();
+	decision->has_stamp = passed == PASSED_STAMPED;
+	decision->is_asked = passed == PASSED_ASKED;
 	decision->to = request->to;
 }
 
 /* A holder says of which number its copy is: taken in if it is of this instance, from a holder, and nothing that has not been seen. */
 static __always_inline bool confirm_hot(struct nicekv_hot_entry *entry, const struct hot_said *said)
 {
-	if (!entry || entry->instance != said->instance || said->seen > *(volatile __u64 *)&entry->seen)
+	if (!entry || entry->instance != said->words[0] || said->words[1] > *(volatile __u64 *)&entry->seen)
 		return false;
 #pragma clang loop unroll(disable)
 	for (__u32 place = 0; place < NICEKV_HOT_HOLDERS_MAX && place < entry->holder_count; place++)
 		if (entry->holders[place].id == said->sender) {
-			*(volatile __u64 *)&entry->holders[place].confirmed = said->seen;
+			*(volatile __u64 *)&entry->holders[place].confirmed = said->words[1];
 			return true;
 		}
 	return false;
@@ -263,13 +273,13 @@ static __always_inline bool confirm_hot(struct nicekv_hot_entry *entry, const st
 /* What a primary is told that wants an instance closed; 0: nothing. */
 static __always_inline __u64 close_hot(struct nicekv_hot_entry *entry, const struct hot_said *said, __u64 newest)
 {
-	if (entry && entry->instance == said->instance)
+	if (entry && entry->instance == said->words[0])
 		return __sync_fetch_and_add(&entry->seen, 1) + 1;
-	return said->instance <= newest ? NICEKV_HOT_GONE : 0;
+	return said->words[0] <= newest ? NICEKV_HOT_GONE : 0;
 }
 
 /*
- * What was said to the switch ends here; whether it is answered. Which instance is the newest is read before the entry is looked for: what is not found then, and is not
+ * What was said to the switch ends here; the opcode of its answer, or 0. Which instance is the newest is read before the entry is looked for: what is not found then, and is not
  * above it, has been there and is gone.
  */
 __noinline int hear_hot(struct hot_said *said)
@@ -279,38 +289,60 @@ __noinline int hear_hot(struct hot_said *said)
 
 	if (!said || !newest)
 		return 0;
+	if (said->opcode == NICEKV_OPCODE_HOT_LEASE) {
+		bool is_leased = lease_hot(said->sender, said->words[1], said->serial, said->words);
+
+		count(is_leased ? NICEKV_COUNTER_HOT_LEASED : NICEKV_COUNTER_HOT_UNHEARD);
+		return is_leased ? NICEKV_OPCODE_HOT_LEASED : 0;
+	}
 	installed = __sync_fetch_and_add(newest, 0);
 	entry = bpf_map_lookup_elem(&hot_entries, &said->key);
-	if (!said->is_close) {
+	if (said->opcode == NICEKV_OPCODE_HOT_CONFIRM) {
 		count(confirm_hot(entry, said) ? NICEKV_COUNTER_HOT_CONFIRMED : NICEKV_COUNTER_HOT_UNHEARD);
 		return 0;
 	}
 	seen = close_hot(entry, said, installed);
 	count(seen ? NICEKV_COUNTER_HOT_CLOSED : NICEKV_COUNTER_HOT_UNHEARD);
-	said->seen = seen;
-	return seen != 0;
+	said->words[1] = seen;
+	return seen ? NICEKV_OPCODE_HOT_CLOSED : 0;
 }
 
 /* Admitted, so it is a node's; heard if that hangs here, and the datagram is what it says, and no more. */
 static __always_inline enum fate hear(const struct frame *frame, const struct nicekv_host *host,
 				      const struct datagram *datagram, struct decision *decision)
 {
-	const struct nicekv_stamp *body = (const void *)(datagram->header + 1);
-	struct hot_said said = { .sender = host->id };
-	__u32 bytes = sizeof(struct udphdr) + sizeof(struct nicekv_header) + sizeof(*body);
+	const struct nicekv_hot_lease *body = (const void *)(datagram->header + 1);
+	const struct nicekv_stamp *stamp = (const void *)body;
+	__u8 opcode = datagram->header->opcode;
+	bool is_lease = opcode == NICEKV_OPCODE_HOT_LEASE;
+	__u32 bytes = is_lease ? sizeof(*body) : sizeof(*stamp);
+	struct hot_said said = { .sender = host->id, .opcode = opcode };
 
-	if (host->kind != NICEKV_PORT_HOST || datagram->header->room || datagram->udp->len != bpf_htons(bytes) ||
-	    (void *)(body + 1) > frame->end) {
-		count(NICEKV_COUNTER_HOT_UNHEARD);
-		return FATE_DROP;
+	if (host->kind != NICEKV_PORT_HOST || datagram->header->room)
+		goto unheard;
+	if (opcode == NICEKV_OPCODE_HOT_VALUE) {
+		decision->to.target = host->id;
+		decision->payload_bytes = bpf_ntohs(datagram->udp->len) - sizeof(struct udphdr);
+		return FATE_KEEP;
+	}
+	bytes += sizeof(struct udphdr) + sizeof(struct nicekv_header);
+	if (datagram->udp->len != bpf_htons(bytes) || (void *)(stamp + 1) > frame->end)
+		goto unheard;
+	if (is_lease) {
+		if ((void *)(body + 1) > frame->end)
+			goto unheard;
+		said.serial = bpf_be64_to_cpu(body->serial);
 	}
 	set_hot_key(&said.key, datagram->header);
-	said.is_close = datagram->header->opcode == NICEKV_OPCODE_HOT_CLOSE;
-	said.instance = bpf_be64_to_cpu(body->instance);
-	said.seen = bpf_be64_to_cpu(body->seen);
-	if (!hear_hot(&said))
+	said.words[0] = bpf_be64_to_cpu(stamp->instance);
+	said.words[1] = bpf_be64_to_cpu(stamp->seen);
+	decision->answer = hear_hot(&said);
+	if (!decision->answer)
 		return FATE_DROP;
 	decision->to.target = decision->port;
-	put_stamp(decision->to.stamp, said.instance, said.seen);
+	put_stamp(decision->to.stamp, said.words[0], said.words[1]);
 	return FATE_ANSWER;
+unheard:
+	count(NICEKV_COUNTER_HOT_UNHEARD);
+	return FATE_DROP;
 }

@@ -54,7 +54,7 @@ struct {
 
 /*
  * A get or an update. `opcode`, `room`: of its header. `is_counted`: its keyspace spreads its hot keys. If it leaves for servers of this switch: `to` whom, as is decided, and
- * with which stamp in the end; `is_copied`: a group.
+ * with which stamp in the end; `is_copied`: a group. `is_refused`: the switch does not answer it itself.
  */
 struct hot_request {
 	struct nicekv_hot_key key;
@@ -65,6 +65,8 @@ struct hot_request {
 	__u8 room;
 	__u8 is_counted;
 	__u8 is_copied;
+	__u8 is_refused;
+	__u8 reserved[3];
 };
 
 /* [0]: the request that this processor has in hand. Filled by the data path. */
@@ -98,3 +100,10 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } hot_loads SEC(".maps");
+
+static __always_inline void set_hot_key(struct nicekv_hot_key *key, const struct nicekv_header *header)
+{
+	key->digest[0] = *(const __be64 *)&header->digest[0];
+	key->digest[1] = *(const __be64 *)&header->digest[8];
+	key->keyspace = header->keyspace;
+}

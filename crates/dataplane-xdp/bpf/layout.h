@@ -31,16 +31,17 @@
 #define NICEKV_PORT_TRUNK 2
 #define NICEKV_VRINGS_MAX 16
 #define NICEKV_REGISTER_CELLS 256
-#define NICEKV_COUNTER_COUNT 21
-#define NICEKV_COUNTER_HITS 17
+#define NICEKV_COUNTER_COUNT 24
+#define NICEKV_COUNTER_HITS 20
 #define NICEKV_ROLE_NODE 0
 #define NICEKV_ROLE_METADATA 1
 #define NICEKV_OPCODES_UNICAST 0x182ULL
-#define NICEKV_OPCODES_UNICAST_NODE 0xc0000000182ULL
+#define NICEKV_OPCODES_UNICAST_NODE 0xc0c0000000182ULL
 #define NICEKV_OPCODES_MULTICAST 0xb4ULL
-#define NICEKV_OPCODES_MULTICAST_NODE 0xc00000400b4ULL
+#define NICEKV_OPCODES_MULTICAST_NODE 0xc0c00000400b4ULL
 #define NICEKV_OPCODES_REQUEST 0x15b6ULL
-#define NICEKV_OPCODES_NODE 0xffffe3d9ffffffffULL
+#define NICEKV_OPCODES_NODE 0xffe3e3d9ffffffffULL
+#define NICEKV_OPCODES_SAID 0xc0c0000000000ULL
 #define NICEKV_OPCODES_UPDATE 0xa4ULL
 #define NICEKV_OPCODES_READ 0x10ULL
 #define NICEKV_REQUESTS 28674
@@ -70,10 +71,13 @@
 #define NICEKV_COUNTER_HOT_CONFIRMED 14
 #define NICEKV_COUNTER_HOT_CLOSED 15
 #define NICEKV_COUNTER_HOT_UNHEARD 16
-#define NICEKV_COUNTER_UNICAST_HITS 17
-#define NICEKV_COUNTER_DIVISION_HITS 18
-#define NICEKV_COUNTER_MULTICAST_HITS 19
-#define NICEKV_COUNTER_RECORD_HITS 20
+#define NICEKV_COUNTER_HOT_ANSWERED 17
+#define NICEKV_COUNTER_HOT_KEPT 18
+#define NICEKV_COUNTER_HOT_LEASED 19
+#define NICEKV_COUNTER_UNICAST_HITS 20
+#define NICEKV_COUNTER_DIVISION_HITS 21
+#define NICEKV_COUNTER_MULTICAST_HITS 22
+#define NICEKV_COUNTER_RECORD_HITS 23
 
 struct nicekv_vring_pair {
 	__be32 unicast_network;
@@ -302,6 +306,7 @@ _Static_assert(offsetof(struct nicekv_fault, lost) == 16, "offset");
 _Static_assert(offsetof(struct nicekv_fault, doubled) == 24, "offset");
 #define NICEKV_HOT_CAPACITY 10000
 #define NICEKV_HOT_HOLDERS_MAX 31
+#define NICEKV_HOT_VALUES_MAX 1024
 #define NICEKV_HOT_SLOTS_MAX 16384
 #define NICEKV_HOT_STAGES_MAX 8
 #define NICEKV_HOT_BANKS 2
@@ -337,18 +342,20 @@ struct nicekv_hot_entry {
 	__u32 turn;
 	__u8 holder_count;
 	__u8 usual_turns;
-	__u8 reserved[2];
+	__u16 value_place;
 	struct nicekv_hot_holder holders[31];
+	__u64 answered;
 };
-_Static_assert(sizeof(struct nicekv_hot_entry) == 528, "size");
+_Static_assert(sizeof(struct nicekv_hot_entry) == 536, "size");
 _Static_assert(offsetof(struct nicekv_hot_entry, instance) == 0, "offset");
 _Static_assert(offsetof(struct nicekv_hot_entry, seen) == 8, "offset");
 _Static_assert(offsetof(struct nicekv_hot_entry, requests) == 16, "offset");
 _Static_assert(offsetof(struct nicekv_hot_entry, turn) == 24, "offset");
 _Static_assert(offsetof(struct nicekv_hot_entry, holder_count) == 28, "offset");
 _Static_assert(offsetof(struct nicekv_hot_entry, usual_turns) == 29, "offset");
-_Static_assert(offsetof(struct nicekv_hot_entry, reserved) == 30, "offset");
+_Static_assert(offsetof(struct nicekv_hot_entry, value_place) == 30, "offset");
 _Static_assert(offsetof(struct nicekv_hot_entry, holders) == 32, "offset");
+_Static_assert(offsetof(struct nicekv_hot_entry, answered) == 528, "offset");
 
 struct nicekv_hot_slot {
 	__u64 high;

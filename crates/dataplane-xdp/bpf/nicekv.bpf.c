@@ -5,6 +5,7 @@
  *              |--------- not its sender's to send -> drop
  *              |--------- others' traffic -> learned forwarding -> port(s)
  *              |--------- unicast vring ---> rewrite ------------> port
+ *              |            a get of a value that the switch has -> reply, by the port that it came by
  *              |            a scan: tc cuts it at borders of records, and sends a copy of each piece but the last
  *              `--------- multicast vring -> XDP: device map of the group -> nicekv_egress per copy: rewrite -> ports
  *                                            tc: rewrite, clone, per copy ------------------------------------> ports
@@ -24,6 +25,12 @@ int nicekv_xdp(struct xdp_md *ctx)
 	struct decision decision;
 
 	decide(&frame, &datagram, TURN_XDP, &decision);
+	if (decision.is_asked) {
+		if (xdp_answers(ctx, frame.bytes))
+			decision.fate = FATE_REPLY;
+		else
+			warm(&decision, true);
+	}
 	return xdp_carry_out(ctx, &frame, &decision, &datagram);
 }
 
@@ -76,6 +83,12 @@ int nicekv_tc(struct __sk_buff *skb)
 	struct decision decision = {};
 
 	tc_decide(skb, &decision, false);
+	if (decision.is_asked) {
+		if (tc_answers(skb))
+			decision.fate = FATE_REPLY;
+		else
+			warm(&decision, true);
+	}
 	if (decision.is_scan)
 		tc_split(skb, &decision);
 	return tc_carry_out(skb, &decision, is_piece);

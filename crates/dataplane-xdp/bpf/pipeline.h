@@ -70,7 +70,7 @@ static __always_inline enum fate fate_of(const struct frame *frame, struct datag
 	is_hot = note_hot(datagram);
 	decision->fate = route(ingress.slot, datagram, decision);
 	if (is_hot && (decision->fate == FATE_ROUTE || decision->fate == FATE_COPY))
-		warm(decision);
+		warm(decision, false);
 	return decision->fate;
 }
 
@@ -80,7 +80,8 @@ static __always_inline void decide(const struct frame *frame, struct datagram *d
 {
 	__builtin_memset(decision, 0, sizeof(*decision));
 	decision->fate = fate_of(frame, datagram, decision, turn);
-	if (decision->fate == FATE_ROUTE || decision->fate == FATE_COPY || decision->fate == FATE_ANSWER) {
+	if (decision->fate == FATE_ROUTE || decision->fate == FATE_COPY || decision->fate == FATE_ANSWER ||
+	    decision->fate == FATE_KEEP) {
 		decision->udp_at = (void *)datagram->udp - (void *)datagram->ethernet;
 		decision->destination = datagram->ip->daddr;
 	}

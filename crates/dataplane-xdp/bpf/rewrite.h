@@ -69,7 +69,8 @@ static __always_inline void write_stamp(const struct frame *frame, struct datagr
 }
 
 /* Turns what was said to the switch into its answer, and sends it back from where it was sent to: of the headers' sums the terms change places. */
-static __always_inline void write_answer(const struct frame *frame, struct datagram *datagram, __be64 *stamp)
+static __always_inline void write_answer(const struct frame *frame, struct datagram *datagram, __be64 *stamp,
+					  __u8 opcode)
 {
 	struct nicekv_header *header = (void *)(datagram->udp + 1);
 	struct ethhdr *ethernet = datagram->ethernet;
@@ -79,7 +80,7 @@ static __always_inline void write_answer(const struct frame *frame, struct datag
 	if ((void *)(header + 1) > frame->end)
 		return;
 	__builtin_memcpy(&before, header, sizeof(before));
-	header->opcode = NICEKV_OPCODE_HOT_CLOSED;
+	header->opcode = opcode;
 	__builtin_memcpy(&after, header, sizeof(after));
 	sum_up(datagram->udp, &before, &after, sizeof(before));
 	write_stamp(frame, datagram, stamp);

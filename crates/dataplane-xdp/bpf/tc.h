@@ -15,6 +15,7 @@
 
 #include "decision.h"
 #include "faults.h"
+#include "hot.h"
 #include "parsing.h"
 
 /* All headers that may be looked at. */
@@ -135,7 +136,7 @@ __noinline int tc_write_answer(struct __sk_buff *skb, struct decision *decision)
 	    bpf_skb_load_bytes(skb, decision->udp_at + sizeof(struct udphdr), &before, sizeof(before)))
 		return 0;
 	after = before;
-	((__u8 *)&after)[offsetof(struct nicekv_header, opcode)] = NICEKV_OPCODE_HOT_CLOSED;
+	((__u8 *)&after)[offsetof(struct nicekv_header, opcode)] = decision->answer;
 	tc_sum(skb, decision->udp_at, &before, &after, sizeof(after));
 	bpf_skb_store_bytes(skb, decision->udp_at + sizeof(struct udphdr), &after, sizeof(after), 0);
 	__builtin_memcpy(ethernet.h_dest, ethernet.h_source, ETH_ALEN);
@@ -149,6 +150,79 @@ __noinline int tc_write_answer(struct __sk_buff *skb, struct decision *decision)
 	/* The body is where room would be. */
 	decision->has_stamp = true;
 	return tc_write_stamp(skb, decision);
+}
+
+/* Keeps a value that a node offers, straight from the frame into its slot. */
+__noinline int tc_keep(struct __sk_buff *skb, const struct decision *decision)
+{
+	struct hot_scratch *s = hot_scratch_of_cpu();
+	__u32 at, key_bytes, reply_bytes, place = 0;
+	struct hot_value *value;
+	bool failed = false;
+
+	if (!s || !decision)
+		return 0;
+	at = decision->udp_at + sizeof(struct udphdr);
+	if (decision->payload_bytes >= VALUE_KEY_AT && !bpf_skb_load_bytes(skb, at, s->request, VALUE_KEY_AT))
+		place = begin_value(decision->payload_bytes, decision->to.target);
+	count(place ? NICEKV_COUNTER_HOT_KEPT : NICEKV_COUNTER_HOT_UNHEARD);
+	place -= 1;
+	value = bpf_map_lookup_elem(&hot_values, &place);
+	if (!value)
+		return 0;
+	at += VALUE_KEY_AT;
+	key_bytes = load_bounded(&s->key_bytes);
+	reply_bytes = load_bounded(&s->reply_bytes);
+	if (key_bytes && key_bytes <= sizeof(value->key))
+		failed |= bpf_skb_load_bytes(skb, at, value->key, key_bytes) != 0;
+	if (reply_bytes && reply_bytes <= sizeof(value->reply))
+		failed |= bpf_skb_load_bytes(skb, at + key_bytes, value->reply, reply_bytes) != 0;
+	end_value(value, failed);
+	return 0;
+}
+
+/* Whether the switch has the reply to a get. */
+__noinline int tc_answers(struct __sk_buff *skb)
+{
+	struct hot_scratch *s = hot_scratch_of_cpu();
+	__u32 bytes;
+
+	if (!s || bpf_skb_load_bytes(skb, 0, &s->ethernet, UDP_PAYLOAD_AT))
+		return 0;
+	s->now_ns = bpf_ktime_get_boot_ns();
+	s->bytes = skb->len - UDP_PAYLOAD_AT;
+	bytes = load_bounded(&s->bytes);
+	if (bytes < ASKED_KEY_AT || bytes > NICEKV_DATAGRAM_BYTES_MAX || bpf_skb_load_bytes(skb, UDP_PAYLOAD_AT, s->request, bytes))
+		return 0;
+	__builtin_memset(s->request + bytes, 0, 8);
+	return answer_asked(s);
+}
+
+/* The get becomes the reply that is ready, in its own buffer. The checksum's helper is told of the length twice, as it stands in UDP's header, and in the pseudo-header. */
+__noinline int tc_reply(struct __sk_buff *skb)
+{
+	__u32 check_at = UDP_PAYLOAD_AT - sizeof(struct udphdr) + offsetof(struct udphdr, check), bytes, reply_bytes;
+	struct hot_scratch *s = hot_scratch_of_cpu();
+	__be16 before, length;
+
+	if (!s)
+		return 0;
+	bytes = load_bounded(&s->bytes);
+	reply_bytes = load_bounded(&s->reply_bytes);
+	if (bytes < sizeof(struct nicekv_header) || bytes > NICEKV_DATAGRAM_BYTES_MAX || reply_bytes > bytes)
+		return 0;
+	turn_headers(s);
+	before = s->udp.len;
+	length = bpf_htons(reply_bytes + sizeof(struct udphdr));
+	if (bpf_skb_store_bytes(skb, UDP_PAYLOAD_AT, s->reply, bytes, 0))
+		return 0;
+	bpf_l4_csum_replace(skb, check_at, 0, s->difference, BPF_F_MARK_MANGLED_0);
+	bpf_l4_csum_replace(skb, check_at, before, length, BPF_F_MARK_MANGLED_0 | sizeof(length));
+	bpf_l4_csum_replace(skb, check_at, before, length, BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0 | sizeof(length));
+	s->udp.len = length;
+	/* All but the checksum. */
+	bpf_skb_store_bytes(skb, 0, &s->ethernet, UDP_PAYLOAD_AT - sizeof(s->udp.check), 0);
+	return !bpf_skb_change_tail(skb, UDP_PAYLOAD_AT + reply_bytes, 0);
 }
 
 /* Fills the room of a request, and adds the sum of what differs to the checksum. */
@@ -275,6 +349,11 @@ static __always_inline int tc_carry_out(struct __sk_buff *skb, struct decision *
 	case FATE_ANSWER:
 		tc_write_answer(skb, decision);
 		return tc_send(skb, decision->to.target, decision, is_piece);
+	case FATE_KEEP:
+		tc_keep(skb, decision);
+		return TC_ACT_SHOT;
+	case FATE_REPLY:
+		return tc_reply(skb) ? tc_send(skb, decision->port, decision, is_piece) : TC_ACT_SHOT;
 	case FATE_FLOOD:
 		return tc_flood(skb, decision->port);
 	default:

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "decision.h"
+#include "hot.h"
 #include "rewrite.h"
 
 static __always_inline struct frame frame_of_xdp(const struct xdp_md *ctx, __u32 ifindex)
@@ -49,6 +50,75 @@ drop:
 	return XDP_DROP;
 }
 
+/* Keeps a value that a node offers. Straight from the frame into its slot. */
+__noinline int xdp_keep(struct xdp_md *ctx, const struct decision *decision)
+{
+	struct hot_scratch *s = hot_scratch_of_cpu();
+	__u32 at, key_bytes, reply_bytes, place = 0;
+	struct hot_value *value;
+	bool failed = false;
+
+	if (!s || !decision)
+		return 0;
+	at = decision->udp_at + sizeof(struct udphdr);
+	if (decision->payload_bytes >= VALUE_KEY_AT && !bpf_xdp_load_bytes(ctx, at, s->request, VALUE_KEY_AT))
+		place = begin_value(decision->payload_bytes, decision->to.target);
+	count(place ? NICEKV_COUNTER_HOT_KEPT : NICEKV_COUNTER_HOT_UNHEARD);
+	place -= 1;
+	value = bpf_map_lookup_elem(&hot_values, &place);
+	if (!value)
+		return 0;
+	at += VALUE_KEY_AT;
+	key_bytes = load_bounded(&s->key_bytes);
+	reply_bytes = load_bounded(&s->reply_bytes);
+	if (key_bytes && key_bytes <= sizeof(value->key))
+		failed |= bpf_xdp_load_bytes(ctx, at, value->key, key_bytes) != 0;
+	if (reply_bytes && reply_bytes <= sizeof(value->reply))
+		failed |= bpf_xdp_load_bytes(ctx, at + key_bytes, value->reply, reply_bytes) != 0;
+	end_value(value, failed);
+	return 0;
+}
+
+/* Whether the switch has the reply to a get, in a frame of so many bytes. */
+__noinline int xdp_answers(struct xdp_md *ctx, __u32 bytes)
+{
+	struct hot_scratch *s = hot_scratch_of_cpu();
+
+	if (!s || bpf_xdp_load_bytes(ctx, 0, &s->ethernet, UDP_PAYLOAD_AT))
+		return 0;
+	s->now_ns = bpf_ktime_get_boot_ns();
+	s->bytes = bytes - UDP_PAYLOAD_AT;
+	bytes = load_bounded(&s->bytes);
+	if (bytes < ASKED_KEY_AT || bytes > NICEKV_DATAGRAM_BYTES_MAX || bpf_xdp_load_bytes(ctx, UDP_PAYLOAD_AT, s->request, bytes))
+		return 0;
+	__builtin_memset(s->request + bytes, 0, 8);
+	return answer_asked(s);
+}
+
+/* The get becomes the reply that is ready, in its own frame. */
+__noinline int xdp_reply(struct xdp_md *ctx)
+{
+	struct hot_scratch *s = hot_scratch_of_cpu();
+	__u32 reply_bytes;
+	__u16 length;
+
+	if (!s)
+		return 0;
+	reply_bytes = load_bounded(&s->reply_bytes);
+	if (reply_bytes < sizeof(struct nicekv_header) || reply_bytes > NICEKV_DATAGRAM_BYTES_MAX)
+		return 0;
+	turn_headers(s);
+	length = bpf_htons(reply_bytes + sizeof(struct udphdr));
+	add_sum(&s->udp, s->difference);
+	/* The length is in the pseudo-header, too. */
+	add_sum(&s->udp, 2 * ((__u16)~s->udp.len + length));
+	s->udp.len = length;
+	if (bpf_xdp_store_bytes(ctx, UDP_PAYLOAD_AT, s->reply, reply_bytes) ||
+	    bpf_xdp_store_bytes(ctx, 0, &s->ethernet, UDP_PAYLOAD_AT))
+		return 0;
+	return !bpf_xdp_adjust_tail(ctx, (int)reply_bytes - (int)s->bytes);
+}
+
 static __always_inline int xdp_carry_out(struct xdp_md *ctx, const struct frame *frame, struct decision *decision,
 					 struct datagram *datagram)
 {
@@ -65,8 +135,13 @@ static __always_inline int xdp_carry_out(struct xdp_md *ctx, const struct frame 
 	case FATE_FORWARD:
 		return xdp_send(decision->to.target, decision->doubled);
 	case FATE_ANSWER:
-		write_answer(frame, datagram, decision->to.stamp);
+		write_answer(frame, datagram, decision->to.stamp, decision->answer);
 		return xdp_send(decision->to.target, false);
+	case FATE_KEEP:
+		xdp_keep(ctx, decision);
+		return XDP_DROP;
+	case FATE_REPLY:
+		return xdp_reply(ctx) ? xdp_send(decision->port, decision->doubled) : XDP_DROP;
 	case FATE_UP:
 		return XDP_PASS;
 	case FATE_FLOOD:

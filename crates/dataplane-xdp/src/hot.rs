@@ -8,6 +8,7 @@
 //!   After an error instances count as used that never were there.
 //! - *The HashPipe is read in the bank in which nobody counts*: the bank's word is turned, a grace period passes, the bank is read and emptied. Processors have places of their
 //!   own, and are added up. Its shape changes while it has no stages, so that nobody counts by one shape in the places of another.
+//! - *The place of a value is free when its entry is gone and nobody looks at it any more*. What is in it has the label of its instance, and is no other one's.
 //! - *Loads are counted by port*, and told by node: what a port has counted belongs to the node that was there.
 
 use std::collections::BTreeMap;
@@ -15,8 +16,8 @@ use std::collections::BTreeMap;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray};
 use nicekv_dataplane::{
-    BackendError, HOST_CAPACITY, HOT_HOLDERS_MAX, Host, HostId, HostIndex, HostRole, HotChange, HotConfig,
-    HotCount, HotEntry, HotReading, PORTS_MAX,
+    BackendError, HOST_CAPACITY, HOT_HOLDERS_MAX, HOT_VALUES_MAX, Host, HostId, HostIndex, HostRole,
+    HotChange, HotConfig, HotCount, HotEntry, HotReading, PORTS_MAX,
 };
 use nicekv_hotkeys::{Config, HotKey, KEYS_MAX, Reading, STAGES_MAX, Slot, add_up, stage_seeds};
 use nicekv_wire::{KeyDigest, KeyspaceId};
@@ -30,6 +31,7 @@ use crate::sys;
 struct HotMaps {
     entries: HashMap<MapData, layout::HotKey, layout::HotEntry>,
     newest: Array<MapData, u64>,
+    life: Array<MapData, u64>,
     /// Set through `sys`.
     keyspaces: MapData,
     holders: MapData,
@@ -49,6 +51,9 @@ pub(crate) struct Hot {
     bank: u32,
     entries: BTreeMap<(u16, [u8; 16]), HotEntry>,
     newest: u64,
+    /// Places of values that no entry has.
+    free_places: Vec<u16>,
+    places: BTreeMap<(u16, [u8; 16]), u16>,
     /// No program looks at an entry that was removed.
     is_quiet: bool,
     /// Of each port, when it was last asked.
@@ -62,6 +67,7 @@ impl HotMaps {
         Ok(Self {
             entries: take_map(programs, "hot_entries")?.try_into()?,
             newest: take_map(programs, "hot_newest")?.try_into()?,
+            life: take_map(programs, "hot_life")?.try_into()?,
             keyspaces: take_data(programs, "hot_keyspaces")?,
             holders: take_data(programs, "hot_holders")?,
             pipe: take_map(programs, "hot_pipe")?.try_into()?,
@@ -112,10 +118,17 @@ impl Hot {
             bank: 0,
             entries: BTreeMap::new(),
             newest: 0,
+            free_places: (1..=HOT_VALUES_MAX as u16).rev().collect(),
+            places: BTreeMap::new(),
             is_quiet: true,
             port_loads: vec![0; PORTS_MAX],
             loads: BTreeMap::new(),
         })
+    }
+
+    /// A life of the switch begins, of which this is the name (H9).
+    pub(crate) fn begin_life(&mut self, nonce: u64) -> Result<(), MapError> {
+        self.maps.life.set(0, nonce, 0)
     }
 
     /// Which hosts a slot that nobody reads has as nodes of this switch. `before`: those that it had, if that is known.
@@ -201,6 +214,7 @@ impl Hot {
             let removed = self.maps.entries.remove(&in_map(key));
             removed.map_err(|error| platform("remove a hot entry", &error))?;
             self.entries.remove(key);
+            self.free_places.extend(self.places.remove(key));
             self.is_quiet = false;
         }
         if !self.is_quiet {
@@ -210,8 +224,13 @@ impl Hot {
         // Of two for the same key the later one stays.
         let added: BTreeMap<_, _> = change.added.iter().map(|entry| (entry.key(), *entry)).collect();
         for (key, entry) in added {
-            let installed = self.maps.entries.insert(in_map(&key), fresh(entry), 0);
+            let place = self.free_places.last().copied().filter(|_| entry.in_switch);
+            let installed = self.maps.entries.insert(in_map(&key), fresh(entry, place.unwrap_or(0)), 0);
             installed.map_err(|error| platform("install a hot entry", &error))?;
+            if let Some(place) = place {
+                self.free_places.pop();
+                self.places.insert(key, place);
+            }
             self.entries.insert(key, entry.clone());
         }
         let raised = self.maps.newest.set(0, change.newest, 0);
@@ -228,8 +247,9 @@ impl Hot {
         let failed = |error: MapError| platform("read what was counted of hot keys", &error);
         let mut reading = HotReading { newest: self.newest, ..HotReading::default() };
         for (key, entry) in &self.entries {
-            let requests = self.maps.entries.get(&in_map(key), 0).map_err(failed)?.requests;
-            reading.entries.push(HotCount { instance: entry.instance, requests, answered: 0 });
+            let counted = self.maps.entries.get(&in_map(key), 0).map_err(failed)?;
+            let (requests, answered) = (counted.requests, counted.answered);
+            reading.entries.push(HotCount { instance: entry.instance, requests, answered });
         }
         reading.entries.sort_unstable_by_key(|count| count.instance);
         self.settle_loads(hosts, place)?;
@@ -275,7 +295,7 @@ fn in_map(&(keyspace, digest): &(u16, [u8; 16])) -> layout::HotKey {
 }
 
 /// Closed: nothing is confirmed, and what was seen is above that (H1).
-fn fresh(entry: &HotEntry) -> layout::HotEntry {
+fn fresh(entry: &HotEntry, value_place: u16) -> layout::HotEntry {
     let mut holders = [layout::HotHolder::default(); HOT_HOLDERS_MAX];
     holders.iter_mut().zip(&entry.holders).for_each(|(place, holder)| place.id = holder.0);
     layout::HotEntry {
@@ -285,7 +305,8 @@ fn fresh(entry: &HotEntry) -> layout::HotEntry {
         turn: 0,
         holder_count: entry.holders.len() as u8,
         usual_turns: entry.usual_turns,
-        reserved: [0; 2],
+        value_place,
         holders,
+        answered: 0,
     }
 }

@@ -11,8 +11,8 @@ use std::mem::{offset_of, size_of};
 use nicekv_dataplane::{
     CHAIN_NODES_MAX, COUNTER_COUNT, Counter, DIVISIONS_MAX, GROUP_CAPACITY, GROUP_MEMBERS_MAX, HOST_CAPACITY,
     HostRole, MAC_CAPACITY, OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE, OPCODES_READ,
-    OPCODES_REQUEST, OPCODES_UNICAST, OPCODES_UNICAST_NODE, OPCODES_UPDATE, PORTS_MAX, REGISTER_CELLS,
-    Register, TABLE_COUNT, Table, VLAN_TAGS_MAX, VNODES, VRINGS_MAX,
+    OPCODES_REQUEST, OPCODES_SAID, OPCODES_UNICAST, OPCODES_UNICAST_NODE, OPCODES_UPDATE, PORTS_MAX,
+    REGISTER_CELLS, Register, TABLE_COUNT, Table, VLAN_TAGS_MAX, VNODES, VRINGS_MAX,
 };
 
 /// Twice the groups of one generation: the next one is built beside it.
@@ -375,18 +375,7 @@ fn write_constants(text: &mut String) -> std::fmt::Result {
     for (name, role) in [("NODE", HostRole::Node), ("METADATA", HostRole::Metadata)] {
         writeln!(text, "#define NICEKV_ROLE_{name} {}", role as u8)?;
     }
-    for (name, opcodes) in [
-        ("UNICAST", OPCODES_UNICAST),
-        ("UNICAST_NODE", OPCODES_UNICAST_NODE),
-        ("MULTICAST", OPCODES_MULTICAST),
-        ("MULTICAST_NODE", OPCODES_MULTICAST_NODE),
-        ("REQUEST", OPCODES_REQUEST),
-        ("NODE", OPCODES_NODE),
-        ("UPDATE", OPCODES_UPDATE),
-        ("READ", OPCODES_READ),
-    ] {
-        writeln!(text, "#define NICEKV_OPCODES_{name} {opcodes:#x}ULL")?;
-    }
+    write_opcodes(text)?;
     writeln!(text, "#define NICEKV_REQUESTS {REQUESTS}")?;
     for register in Register::ALL {
         let name = register.name().to_uppercase();
@@ -399,6 +388,23 @@ fn write_constants(text: &mut String) -> std::fmt::Result {
     }
     for counter in Counter::ALL {
         writeln!(text, "#define NICEKV_COUNTER_{} {}", counter.name().to_uppercase(), counter.index())?;
+    }
+    Ok(())
+}
+
+fn write_opcodes(text: &mut String) -> std::fmt::Result {
+    for (name, opcodes) in [
+        ("UNICAST", OPCODES_UNICAST),
+        ("UNICAST_NODE", OPCODES_UNICAST_NODE),
+        ("MULTICAST", OPCODES_MULTICAST),
+        ("MULTICAST_NODE", OPCODES_MULTICAST_NODE),
+        ("REQUEST", OPCODES_REQUEST),
+        ("NODE", OPCODES_NODE),
+        ("SAID", OPCODES_SAID),
+        ("UPDATE", OPCODES_UPDATE),
+        ("READ", OPCODES_READ),
+    ] {
+        writeln!(text, "#define NICEKV_OPCODES_{name} {opcodes:#x}ULL")?;
     }
     Ok(())
 }

@@ -203,8 +203,12 @@ impl KernelSwitch {
             .map_err(|error| XdpError::new("load the object", &error, KERNEL_ADVICE))?;
         let maps = Maps::take(&mut programs)
             .map_err(|error| XdpError::new("open the maps of the object", &error, KERNEL_ADVICE))?;
-        let hot = Hot::take(&mut programs)
+        let mut hot = Hot::take(&mut programs)
             .map_err(|error| XdpError::new("open the maps of hot keys", &error, KERNEL_ADVICE))?;
+        let nonce =
+            getrandom::u64().map_err(|error| XdpError::new("name its life", &error, KERNEL_ADVICE))?;
+        hot.begin_life(nonce.max(1))
+            .map_err(|error| XdpError::new("begin its life", &error, KERNEL_ADVICE))?;
         let fenced = generation::fenced();
         let fenced = fenced.map_err(|error| XdpError::new("make a fence", &error, KERNEL_ADVICE))?;
         let contents = Contents::empty(&vrings);

@@ -65,7 +65,7 @@ pub use routes::{Failed, Passage, Routes};
 pub use socket::Passed;
 pub use stages::admit::{
     Ingress, OPCODES_MULTICAST, OPCODES_MULTICAST_NODE, OPCODES_NODE, OPCODES_READ, OPCODES_REQUEST,
-    OPCODES_UNICAST, OPCODES_UNICAST_NODE, OPCODES_UPDATE,
+    OPCODES_SAID, OPCODES_UNICAST, OPCODES_UNICAST_NODE, OPCODES_UPDATE,
 };
 pub use stages::learn::MAC_CAPACITY;
 pub use stages::parse::VLAN_TAGS_MAX;

@@ -138,16 +138,6 @@ impl Pipeline {
         self.trunks.contains(&port) && self.tables().is_none_or(|tables| !tables.trunks.contains(&port))
     }
 
-    /// See [`Router::begin_life`].
-    pub fn begin_life(&mut self, nonce: u64) {
-        self.router.begin_life(nonce);
-    }
-
-    /// What the boot-time clock says from now on.
-    pub fn set_clock(&mut self, now_ns: u64) {
-        self.now_ns = now_ns;
-    }
-
     /// The installed tables, if any.
     pub fn tables(&self) -> Option<&TableSet> {
         self.router.tables()

@@ -123,7 +123,7 @@ catalogue! {
         SWITCH_ENTRIES: Gauge "nicekv_switch_table_entries" ["switch", "table"] "Entries in use"
         SWITCH_CAPACITY: Gauge "nicekv_switch_table_capacity" ["switch", "table"] "Entries that there may be"
         SWITCH_HITS: Counter "nicekv_switch_table_hits" ["switch", "table"] "Packets that matched an entry"
-        SWITCH_PACKETS: Counter "nicekv_switch_packets" ["switch", "event"] "Packets dropped (malformed, vring_miss, vring_refused, not_ours, source_refused, opcode_refused, egress_dropped, same_port_dropped), copied (multicast_copies), sent along a chain (chained), cut off scans at borders of records (scan_splits), of hot keys sent to holders of copies (hot_redirected) answered by the switch (hot_answered) or said to the switch (hot_confirmed, hot_closed, hot_kept, hot_leased, hot_unheard), or passed on as plain Ethernet (learned_forwarded, flooded)"
+        SWITCH_PACKETS: Counter "nicekv_switch_packets" ["switch", "event"] "Packets dropped (malformed, vring_miss, vring_refused, not_ours, source_refused, opcode_refused, egress_dropped, same_port_dropped), copied (multicast_copies), sent along a chain (chained), cut off scans at borders of records (scan_splits), of hot keys sent to holders of copies (hot_redirected) or said to the switch (hot_confirmed, hot_closed, hot_kept, hot_leased, hot_unheard), answered by the switch itself (hot_answered), or passed on as plain Ethernet (learned_forwarded, flooded)"
     }
     Metadata {
         METADATA_TERM: Gauge "nicekv_metadata_term" [] "Term of this leader"

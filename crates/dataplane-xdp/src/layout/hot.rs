@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
 
-use nicekv_dataplane::{HOT_CAPACITY, HOT_GONE, HOT_HOLDERS_MAX};
+use nicekv_dataplane::{HOT_CAPACITY, HOT_GONE, HOT_HOLDERS_MAX, HOT_VALUES_MAX};
 use nicekv_hotkeys::{KEYS_MAX, STAGES_MAX};
 
 /// Names of hosts.
@@ -34,16 +34,17 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// A hot entry with its registers; of `holders` the first `holder_count`.
-    HotEntry, "nicekv_hot_entry", 528 {
+    /// A hot entry with its registers; of `holders` the first `holder_count`. `value_place`: of its value, plus one; 0: it wants none.
+    HotEntry, "nicekv_hot_entry", 536 {
         instance: u64 = "__u64",
         seen: u64 = "__u64",
         requests: u64 = "__u64",
         turn: u32 = "__u32",
         holder_count: u8 = "__u8",
         usual_turns: u8 = "__u8",
-        reserved: [u8; 2] = "__u8" [2],
+        value_place: u16 = "__u16",
         holders: [HotHolder; HOT_HOLDERS_MAX] = "struct nicekv_hot_holder" [31],
+        answered: u64 = "__u64",
     }
 }
 
@@ -72,6 +73,7 @@ pub(super) fn write_c(text: &mut String) -> std::fmt::Result {
     for (name, value) in [
         ("CAPACITY", HOT_CAPACITY as u32),
         ("HOLDERS_MAX", HOT_HOLDERS_MAX as u32),
+        ("VALUES_MAX", HOT_VALUES_MAX as u32),
         ("SLOTS_MAX", KEYS_MAX),
         ("STAGES_MAX", STAGES_MAX),
         ("BANKS", BANKS),

@@ -93,8 +93,8 @@ const HOT_MUTATIONS: [(Hook, &str, &str, &str); 28] = [
     (
         Hook::Tc,
         "hot.h",
-        "return request->room == NICEKV_ROOM_STAMP;",
-        "return request->room == NICEKV_ROOM_STAMP && entry;",
+        "return request->room == NICEKV_ROOM_STAMP ?",
+        "return request->room == NICEKV_ROOM_STAMP && entry ?",
     ),
     (Hook::Xdp, "hot.h", "__sync_fetch_and_add(&entry->seen, 1) + 1);", "entry->seen);"),
     (Hook::Tc, "hot.h", "__sync_fetch_and_add(&entry->requests, 1);", ""),
@@ -112,12 +112,12 @@ const HOT_MUTATIONS: [(Hook, &str, &str, &str); 28] = [
     (Hook::Tc, "hot.h", "__builtin_memcpy(to->mac, host->mac, ETH_ALEN);", ""),
     (Hook::Tc, "hot.h", "|| (request->is_copied && !leaves_for_servers(request, &request->to))", ""),
     (Hook::Xdp, "hot.h", "|| port == request->port", ""),
-    (Hook::Tc, "hot.h", "entry->instance != said->instance || said->seen", "said->seen"),
-    (Hook::Xdp, "hot.h", "|| said->seen > *(volatile __u64 *)&entry->seen", ""),
+    (Hook::Tc, "hot.h", "entry->instance != said->words[0] || said->words[1]", "said->words[1]"),
+    (Hook::Xdp, "hot.h", "|| said->words[1] > *(volatile __u64 *)&entry->seen", ""),
     (Hook::Tc, "hot.h", "if (entry->holders[place].id == said->sender)", "if (true)"),
     (Hook::Tc, "hot.h", "return __sync_fetch_and_add(&entry->seen, 1) + 1;", "return entry->seen;"),
-    (Hook::Xdp, "hot.h", "return said->instance <= newest ? NICEKV_HOT_GONE : 0;", "return NICEKV_HOT_GONE;"),
-    (Hook::Tc, "hot.h", "|| datagram->udp->len != bpf_htons(bytes) ||", "|| !bytes ||"),
+    (Hook::Xdp, "hot.h", "return said->words[0] <= newest ? NICEKV_HOT_GONE : 0;", "return NICEKV_HOT_GONE;"),
+    (Hook::Tc, "hot.h", "if (datagram->udp->len != bpf_htons(bytes) ||", "if (!bytes ||"),
     (
         Hook::Tc,
         "tc.h",
@@ -126,6 +126,30 @@ const HOT_MUTATIONS: [(Hook, &str, &str, &str); 28] = [
     ),
     (Hook::Xdp, "nicekv.bpf.c", "if (metadata->has_stamp)", "if (false)"),
     (Hook::Xdp, "rewrite.h", "datagram->udp->dest = port;", "datagram->udp->dest = port + 1;"),
+];
+
+/// Of values in the switch, likewise.
+const VALUE_MUTATIONS: [(Hook, &str, &str, &str); 15] = [
+    (Hook::Xdp, "hot_values.h", "seen = load_word(&value->seen);", "seen = load_word(&entry->seen);"),
+    (Hook::Tc, "hot_values.h", "load_word(&value->instance) != entry->instance ||", ""),
+    (Hook::Xdp, "hot_values.h", "if (load_word(&value->key[word]) != s->key[word])", "if (false)"),
+    (Hook::Tc, "hot_values.h", "&& until_ns > now_ns", ""),
+    (Hook::Xdp, "hot_values.h", "of_serial == serial &&", ""),
+    (Hook::Tc, "hot_values.h", "if (nonce == *life) {", "if (nonce) {"),
+    (Hook::Xdp, "hot_values.h", "|| sizeof(struct nicekv_header) + body_bytes > s->bytes ||", "||"),
+    (
+        Hook::Tc,
+        "hot_values.h",
+        "if (any || !key_bytes || key_bytes > NICEKV_KEY_BYTES_MAX || key_bytes > bytes",
+        "if (!key_bytes || key_bytes > NICEKV_KEY_BYTES_MAX || key_bytes > bytes",
+    ),
+    (Hook::Xdp, "hot_values.h", "__sync_fetch_and_add(&entry->answered, 1);", ""),
+    (Hook::Tc, "hot_values.h", "padding_bytes & 2044, 0))", "padding_bytes & 2044, 0) == -1)"),
+    (Hook::Xdp, "hot_values.h", "s->ip.id = 0;", ""),
+    (Hook::Tc, "hot_values.h", "*(__u8 *)&s->ip == 0x45 &&", "true &&"),
+    (Hook::Tc, "tc.h", "return !bpf_skb_change_tail(skb, UDP_PAYLOAD_AT + reply_bytes, 0);", "return 1;"),
+    (Hook::Xdp, "xdp.h", "add_sum(&s->udp, 2 * ((__u16)~s->udp.len + length));", ""),
+    (Hook::Xdp, "hot.h", "&& !request->is_refused", ""),
 ];
 
 fn has_clang(name: &str) -> bool {
@@ -179,6 +203,12 @@ fn every_mutation_of_the_programs_fails_a_fixture() {
 fn every_mutation_of_the_stage_of_hot_keys_fails_a_run() {
     let name = "every_mutation_of_the_stage_of_hot_keys_fails_a_run";
     all_fail(name, &HOT_MUTATIONS, super::hot::live_failures);
+}
+
+#[test]
+fn every_mutation_of_values_in_the_switch_fails_a_run() {
+    let name = "every_mutation_of_values_in_the_switch_fails_a_run";
+    all_fail(name, &VALUE_MUTATIONS, super::hot::live_failures);
 }
 
 fn all_fail(

@@ -57,6 +57,9 @@ fn hot_runs_with_live_frames_through_ports_of_both_kinds() {
 enum Next {
     Request { is_update: bool, keyspace: u16, key: u8, has_room: bool, vnode: [u8; 2], ingress: u16 },
     Said { node: u16, key: u8, opcode: Opcode, instance: u64, seen: u64 },
+    Asked { key: u8, name: u8, padding: usize, ingress: u16 },
+    Offered { node: u16, key: u8, name: u8, behind: u64, serial: u64, bytes: usize },
+    Leased { node: u16, serial: u64, is_over: bool, other_life: u8 },
     Change { removed: Option<u64>, key: u8, usual_turns: u8, holders: u8 },
 }
 
@@ -90,7 +93,32 @@ fn next() -> impl Strategy<Value = Next> {
         usual_turns,
         holders,
     });
-    prop_oneof![60 => request, 30 => said, 1 => change]
+    let ingress = prop_oneof![4 => Just(0u16), 1 => 0u16..6];
+    let asked = (0u8..4, prop_oneof![8 => Just(0u8), 1 => 0u8..3], 0usize..400, ingress);
+    let asked = asked.prop_map(|(key, name, padding, ingress)| Next::Asked { key, name, padding, ingress });
+    let behind = prop_oneof![8 => Just(0u64), 1 => 0u64..3];
+    let offered =
+        (node_that_owns(), 0u8..4, prop_oneof![8 => Just(0u8), 1 => 0u8..3], behind, 0u64..2, 0usize..300);
+    let offered = offered.prop_map(|(node, key, name, behind, serial, bytes)| Next::Offered {
+        node,
+        key,
+        name,
+        behind,
+        serial,
+        bytes,
+    });
+    let leased = (node_that_owns(), 0u64..2, prop_oneof![4 => Just(false), 1 => Just(true)], 0u8..8);
+    let leased = leased.prop_map(|(node, serial, is_over, other_life)| Next::Leased {
+        node,
+        serial,
+        is_over,
+        other_life,
+    });
+    prop_oneof![60 => request, 30 => said, 1 => change, 40 => asked, 20 => offered, 10 => leased]
+}
+
+fn node_that_owns() -> impl Strategy<Value = u16> {
+    prop_oneof![6 => Just(1u16), 1 => 0u16..6]
 }
 
 fn digest(key: u8) -> [u8; 16] {
@@ -110,6 +138,8 @@ struct Both {
     /// Of each key the instance that it was given last.
     instances: [u64; 4],
     newest: u64,
+    /// What both call this life.
+    nonce: u64,
 }
 
 impl Both {
@@ -119,7 +149,12 @@ impl Both {
             model: Pipeline::new(vrings(), ROUTER_MAC, PORTS).unwrap(),
             instances: [0; 4],
             newest: 0,
+            nonce: 5,
         };
+        both.lab.xdp.hot.begin_life(both.nonce).unwrap();
+        both.model.begin_life(both.nonce);
+        // Leases are over, or last longer than any clock.
+        both.model.set_clock(1 << 40);
         let config = HotConfig { keyspaces: vec![KEYSPACE, 4], keys_max: 12, stages: 3, seed: 11 };
         both.lab.xdp.install(tables).unwrap();
         both.model.install(tables).unwrap();
@@ -136,7 +171,8 @@ impl Both {
         self.newest += 1;
         self.instances[usize::from(key)] = self.newest;
         let (digest, instance) = (digest(key), self.newest);
-        let set = [HotEntry { keyspace: KEYSPACE, digest, instance, usual_turns, holders, in_switch: false }];
+        let in_switch = key != 1;
+        let set = [HotEntry { keyspace: KEYSPACE, digest, instance, usual_turns, holders, in_switch }];
         let removed: Vec<u64> = removed.map(|back| self.newest.saturating_sub(back)).into_iter().collect();
         // The one that comes is none of those that go.
         let removed: Vec<u64> = removed.into_iter().filter(|instance| *instance != self.newest).collect();
@@ -163,6 +199,26 @@ impl Both {
         Ok(())
     }
 
+    /// A host says it to the switch.
+    fn say(&mut self, node: u16, payload: Vec<u8>) -> Result<(), TestCaseError> {
+        self.send(node, &said_by(node, payload))
+    }
+
+    /// The same of a lease: the answer has the time of each, and so is not compared.
+    fn lease(&mut self, node: u16, payload: Vec<u8>) -> Result<(), TestCaseError> {
+        let frame = said_by(node, payload);
+        let before = (self.lab.xdp.counters().unwrap(), self.model.counters().unwrap());
+        let (_, out) = self.lab.test_run(node, &frame);
+        let expected = self.model.process(node, &frame);
+        let counted = self.lab.xdp.counters().unwrap().since(&before.0);
+        prop_assert_eq!(counted, self.model.counters().unwrap().since(&before.1));
+        if let Some((_, expected)) = expected.frames.first() {
+            // But for the clock, and the checksum that it changes.
+            prop_assert_eq!((&out[..40], &out[42..98]), (&expected[..40], &expected[42..98]));
+        }
+        Ok(())
+    }
+
     fn step(&mut self, next: &Next) -> Result<(), TestCaseError> {
         match *next {
             Next::Request { is_update, keyspace, key, has_room, vnode: [c, d], ingress } => {
@@ -181,10 +237,31 @@ impl Both {
                 let model = self.model.hot().seen(current).unwrap_or(1);
                 let told = Stamp { instance, seen: (model + 1).saturating_sub(seen) };
                 let payload = of_key(frames::message(opcode, &told.to_bytes()), KEYSPACE, digest(key));
-                let (source, source_mac) = (host(node).ip, host(node).mac);
-                let source_port = frames::STORE_PORT;
-                let sent = frames::Udp { source, source_mac, source_port, payload, ..frames::Udp::default() };
-                self.send(node, &sent.build())
+                self.say(node, payload)
+            }
+            Next::Asked { key, name, padding, ingress } => {
+                let name = vec![b'k'; 4 + usize::from(name)];
+                let length = (name.len() as u16).to_be_bytes();
+                let body = [&[0; 10][..], &length, &name, &vec![0; padding]].concat();
+                let mut payload = of_key(frames::message(Opcode::Get, &body), KEYSPACE, digest(key));
+                leave_room_for_stamp(&mut payload);
+                self.send(ingress, &frames::Udp { payload, ..frames::Udp::request([10, 10, 0, 7]) }.build())
+            }
+            Next::Offered { node, key, name, behind, serial, bytes } => {
+                let instance = self.instances[usize::from(key)];
+                let seen = self.model.hot().seen(instance).unwrap_or(1).saturating_sub(behind);
+                let name = vec![b'k'; 4 + usize::from(name)];
+                let words = [instance, seen, serial].map(u64::to_be_bytes).concat();
+                let reply = vec![instance as u8 ^ 0x5a; bytes];
+                let length = (name.len() as u16).to_be_bytes();
+                let body = [&words[..], &length, &[0; 6], &name, &reply].concat();
+                self.say(node, of_key(frames::message(Opcode::HotValue, &body), KEYSPACE, digest(key)))
+            }
+            Next::Leased { node, serial, is_over, other_life } => {
+                let nonce = if other_life == 0 { self.nonce ^ 1 } else { self.nonce };
+                let until = if is_over { 1 } else { u64::MAX };
+                let body = [nonce, until, serial].map(u64::to_be_bytes).concat();
+                self.lease(node, of_key(frames::message(Opcode::HotLease, &body), KEYSPACE, digest(0)))
             }
             Next::Change { removed, key, usual_turns, holders } => {
                 self.change(removed, key, usual_turns, holders);
@@ -192,6 +269,12 @@ impl Both {
             }
         }
     }
+}
+
+pub(super) fn said_by(node: u16, payload: Vec<u8>) -> Vec<u8> {
+    let (source, source_mac) = (host(node).ip, host(node).mac);
+    let source_port = frames::STORE_PORT;
+    frames::Udp { source, source_mac, source_port, payload, ..frames::Udp::default() }.build()
 }
 
 /// What this thread lets the kernel run counts in one processor's part of the HashPipe, as the model does.
@@ -217,9 +300,15 @@ fn the_model_and_the_kernel_agree_on_hot_keys() {
             let steps = prop::collection::vec(next(), 100..300);
             TestRunner::new(config).run(&steps, property).unwrap();
             let counted = both.borrow().model.counters().unwrap();
-            for counter in
-                [Counter::HotRedirected, Counter::HotConfirmed, Counter::HotClosed, Counter::HotUnheard]
-            {
+            for counter in [
+                Counter::HotRedirected,
+                Counter::HotConfirmed,
+                Counter::HotClosed,
+                Counter::HotUnheard,
+                Counter::HotAnswered,
+                Counter::HotKept,
+                Counter::HotLeased,
+            ] {
                 assert!(counted.get(counter) > 10, "{} is {}", counter.name(), counted.get(counter));
             }
         }

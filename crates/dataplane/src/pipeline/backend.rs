@@ -1,4 +1,4 @@
-//! What the controller asks of the reference pipeline: its router's, but for ports and what was learned there.
+//! What the controller asks of the reference pipeline: its router's, but for ports and what was learned there; and what its surroundings tell it.
 
 use alloc::vec::Vec;
 
@@ -7,6 +7,18 @@ use crate::{
     Backend, BackendError, Counters, EntryRequests, HotConfig, HotEntry, HotReading, Register, Table,
     TableSet, TableStatus, TableUpdate,
 };
+
+impl Pipeline {
+    /// See [`crate::Router::begin_life`].
+    pub fn begin_life(&mut self, nonce: u64) {
+        self.router.begin_life(nonce);
+    }
+
+    /// What the boot-time clock says from now on.
+    pub fn set_clock(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+}
 
 impl Backend for Pipeline {
     fn install(&mut self, tables: &TableSet) -> Result<(), BackendError> {

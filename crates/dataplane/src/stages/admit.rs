@@ -44,7 +44,7 @@ pub enum Ingress {
 /// What may go to unicast vrings, from anybody.
 pub const OPCODES_UNICAST: u64 = bit(Opcode::Get) | bit(Opcode::Scan) | bit(Opcode::Bundle);
 /// What nodes say to a switch, to a vring of either kind; it ends there.
-pub(crate) const OPCODES_SAID: u64 =
+pub const OPCODES_SAID: u64 =
     bit(Opcode::HotConfirm) | bit(Opcode::HotClose) | bit(Opcode::HotValue) | bit(Opcode::HotLease);
 /// What may go to unicast vrings from nodes.
 pub const OPCODES_UNICAST_NODE: u64 = OPCODES_UNICAST | OPCODES_SAID;

@@ -1,0 +1,406 @@
+/*
+ * Values of hot keys in the switch itself (H9). Step for step the reference model's hot/values.rs, which states the rules.
+ *
+ *   HotValue -> entry wants one, of this instance and number -> slot locked -> key and reply copied -> unlocked
+ *   get      -> time -> version, even -> instance, number, key -> reply copied -> version and number, the same -> lease > time -> rewritten, sent back
+ *
+ * Whoever writes a slot, or a lease, makes its version odd by a compare-and-swap, and even again when it is done; who finds it odd drops what it has, as it is sent again.
+ * What is read in between is not believed. A number never falls, so that one that is the same behind the copy was the same before it.
+ *
+ * A value is shown to gets that came when its owner's lease was not over: time is read first. x86-64 keeps the order of what is read, and of what is written (volatile: the
+ * compiler does, too).
+ */
+#pragma once
+
+#include "hot_maps.h"
+#include "parsing.h"
+
+#define UDP_PAYLOAD_AT (sizeof(struct ethhdr) + sizeof(struct iphdr) + sizeof(struct udphdr))
+#define FORWARDED_BYTES 10
+/* In a get with room for a stamp. */
+#define FORWARDED_AT (sizeof(struct nicekv_header) + sizeof(struct nicekv_stamp))
+#define ASKED_KEY_AT (FORWARDED_AT + FORWARDED_BYTES + sizeof(__be16))
+/* In an offer. */
+#define VALUE_KEY_AT (sizeof(struct nicekv_header) + sizeof(struct nicekv_hot_value))
+#define KEY_WORDS (NICEKV_KEY_BYTES_MAX / 8)
+#define REPLY_WORDS (NICEKV_REPLY_BODY_BYTES_MAX / 8)
+_Static_assert(NICEKV_KEY_BYTES_MAX % 8 == 0 && NICEKV_REPLY_BODY_BYTES_MAX % 8 == 0, "whole words");
+/* A payload, and zeros behind it. */
+#define PAYLOAD_BYTES_MAX 1536
+_Static_assert(NICEKV_DATAGRAM_BYTES_MAX + 8 <= PAYLOAD_BYTES_MAX, "a payload and a word");
+/* Whatever an offset of 9 bits and a length of 11 reach. */
+#define REQUEST_BYTES_MAX 2560
+#define IPV4_DONT_FRAGMENT 0x4000
+#define IPV4_TTL 64
+
+/* The value of an entry. `version`: 0 until there was one, odd while it is written. `owner`: the name of its host. Behind the key there are zeros. */
+struct hot_value {
+	__u64 version;
+	__u64 instance;
+	__u64 seen;
+	__u64 serial;
+	__u32 owner;
+	__u16 key_bytes;
+	__u16 reply_bytes;
+	__u64 key[KEY_WORDS];
+	__u64 reply[REPLY_WORDS];
+};
+
+/* [place of an entry, less one]. Filled by the data path. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, NICEKV_HOT_VALUES_MAX);
+	__type(key, __u32);
+	__type(value, struct hot_value);
+} hot_values SEC(".maps");
+
+/* Until when values of an owner that have this serial may be shown. */
+struct hot_lease {
+	__u64 version;
+	__u64 serial;
+	__u64 until_ns;
+};
+
+/* [name of a host]. Filled by the data path. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, NICEKV_HOT_HOST_IDS);
+	__type(key, __u32);
+	__type(value, struct hot_lease);
+} hot_leases SEC(".maps");
+
+/* [0]: names this life of the switch; not 0. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} hot_life SEC(".maps");
+
+/* A get and its headers, and what becomes its reply; or what is in front of a value that is offered. `difference`: what the payloads' sums differ by. */
+struct hot_scratch {
+	__u8 reserved[2];
+	struct ethhdr ethernet;
+	struct iphdr ip;
+	struct udphdr udp;
+	__u8 unused[4];
+	__u8 request[REQUEST_BYTES_MAX];
+	__u8 reply[PAYLOAD_BYTES_MAX];
+	__u64 key[KEY_WORDS];
+	__u64 now_ns;
+	__u32 bytes;
+	__u32 key_bytes;
+	__u32 reply_bytes;
+	__u32 difference;
+};
+
+/* [0]: what this processor has in hand. Filled by the data path. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct hot_scratch);
+} hot_scratch SEC(".maps");
+
+static __always_inline struct hot_scratch *hot_scratch_of_cpu(void)
+{
+	return bpf_map_lookup_elem(&hot_scratch, &(__u32){ 0 });
+}
+
+static __always_inline __u64 load_word(const __u64 *word)
+{
+	return *(const volatile __u64 *)word;
+}
+
+static __always_inline void store_word(__u64 *word, __u64 value)
+{
+	*(volatile __u64 *)word = value;
+}
+
+/* A number of which the compiler shall know nothing, so that what bounds it stays for the verifier to see. */
+static __always_inline __u32 load_bounded(const __u32 *number)
+{
+	return *(const volatile __u32 *)number;
+}
+
+/* Whether nobody else writes there now. */
+static __always_inline bool lock_version(__u64 *version)
+{
+	__u64 before = load_word(version);
+
+	return !(before & 1) && __sync_val_compare_and_swap(version, before, before + 1) == before;
+}
+
+static __always_inline __u32 folded_sum(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
+
+static __always_inline struct hot_value *value_of(const struct nicekv_hot_entry *entry)
+{
+	__u32 at = entry->value_place - 1;
+
+	return bpf_map_lookup_elem(&hot_values, &at);
+}
+
+/* An owner prolongs its leases, or asks what time it is. Whether it is answered; then `words` says which life this is, and what time. */
+static __always_inline bool lease_hot(__u32 owner, __u64 until_ns, __u64 serial, __u64 *words)
+{
+	struct hot_lease *lease = bpf_map_lookup_elem(&hot_leases, &owner);
+	__u64 *life = bpf_map_lookup_elem(&hot_life, &(__u32){ 0 }), nonce = words[0];
+
+	if (!lease || !life || !*life)
+		return false;
+	if (nonce == *life) {
+		if (!lock_version(&lease->version))
+			return false;
+		store_word(&lease->serial, serial);
+		store_word(&lease->until_ns, until_ns);
+		store_word(&lease->version, lease->version + 1);
+	}
+	words[0] = *life;
+	words[1] = bpf_ktime_get_boot_ns();
+	return true;
+}
+
+static __always_inline bool is_leased(__u32 owner, __u64 serial, __u64 now_ns)
+{
+	struct hot_lease *lease = bpf_map_lookup_elem(&hot_leases, &owner);
+	__u64 version, of_serial, until_ns;
+
+	if (!lease)
+		return false;
+	version = load_word(&lease->version);
+	of_serial = load_word(&lease->serial);
+	until_ns = load_word(&lease->until_ns);
+	return !(version & 1) && load_word(&lease->version) == version && of_serial == serial && until_ns > now_ns;
+}
+
+/*
+ * A value is offered, of so many bytes with its header, of which the scratch has what is in front of the key. Whether its entry wants it: then its slot is locked, and has everything
+ * but key and reply.
+ */
+__noinline int begin_value(__u32 bytes, __u32 owner)
+{
+	struct hot_scratch *s = hot_scratch_of_cpu();
+	const struct nicekv_hot_value *offered;
+	struct nicekv_hot_key key = {};
+	struct nicekv_hot_entry *entry;
+	struct hot_value *value;
+	__u32 key_bytes;
+	__u8 any = 0;
+
+	if (!s)
+		return 0;
+	offered = (void *)(s->request + sizeof(struct nicekv_header));
+	key_bytes = bpf_ntohs(offered->key_length);
+	for (__u32 index = 0; index < sizeof(offered->reserved); index++)
+		any |= offered->reserved[index];
+	bytes -= sizeof(struct nicekv_header) + sizeof(*offered);
+	if (any || !key_bytes || key_bytes > NICEKV_KEY_BYTES_MAX || key_bytes > bytes ||
+	    bytes - key_bytes > NICEKV_REPLY_BODY_BYTES_MAX)
+		return 0;
+	set_hot_key(&key, (void *)s->request);
+	entry = bpf_map_lookup_elem(&hot_entries, &key);
+	if (!entry || !entry->value_place || entry->instance != bpf_be64_to_cpu(offered->instance) ||
+	    load_word(&entry->seen) != bpf_be64_to_cpu(offered->seen))
+		return 0;
+	value = value_of(entry);
+	if (!value || !lock_version(&value->version))
+		return 0;
+	if (value->instance == entry->instance && value->seen > bpf_be64_to_cpu(offered->seen)) {
+		store_word(&value->version, value->version + 1);
+		return 0;
+	}
+	store_word(&value->instance, entry->instance);
+	store_word(&value->seen, bpf_be64_to_cpu(offered->seen));
+	store_word(&value->serial, bpf_be64_to_cpu(offered->serial));
+	value->owner = owner;
+	value->key_bytes = key_bytes;
+	value->reply_bytes = bytes - key_bytes;
+	__builtin_memset(value->key, 0, sizeof(value->key));
+	s->key_bytes = key_bytes;
+	s->reply_bytes = bytes - key_bytes;
+	return entry->value_place;
+}
+
+/* The value is there, unless something has `failed`. */
+static __always_inline void end_value(struct hot_value *value, bool failed)
+{
+	if (failed)
+		store_word(&value->instance, 0);
+	store_word(&value->version, value->version + 1);
+}
+
+/* Looks at the headers in the scratch, of a frame without tags: it is a bare datagram, of which the reply may take the place. */
+static __always_inline bool is_bare(const struct hot_scratch *s)
+{
+	return *(__u8 *)&s->ip == 0x45 && bpf_ntohs(s->ip.tot_len) == s->bytes + UDP_PAYLOAD_AT - sizeof(struct ethhdr) &&
+	       bpf_ntohs(s->udp.len) == s->bytes + sizeof(struct udphdr) && s->udp.source &&
+	       folded_sum(bpf_csum_diff(NULL, 0, (__be32 *)&s->ip, sizeof(s->ip), 0)) == 0xffff;
+}
+
+/* Looks at a get with room for a stamp in the scratch as strictly as `Asked::of`. */
+__noinline int read_asked(void)
+{
+	struct hot_scratch *s = hot_scratch_of_cpu();
+	__u32 key_bytes, padding_bytes, at = ASKED_KEY_AT;
+	struct nicekv_header *header;
+	__be32 reply_to;
+	__u8 any = 0;
+
+	if (!s || s->bytes < ASKED_KEY_AT || s->bytes > NICEKV_DATAGRAM_BYTES_MAX || !is_bare(s))
+		return 0;
+	header = (void *)s->request;
+	if (header->reserved || bpf_ntohs(header->body_length) != s->bytes - sizeof(*header))
+		return 0;
+	__builtin_memcpy(&reply_to, header->reply_to_ip, sizeof(reply_to));
+	if ((reply_to || header->reply_to_port) && (reply_to != s->ip.saddr || header->reply_to_port != s->udp.source))
+		return 0;
+	for (int index = 0; index < FORWARDED_BYTES; index++)
+		any |= s->request[FORWARDED_AT + index];
+	key_bytes = s->request[at - 2] << 8 | s->request[at - 1];
+	if (any || !key_bytes || key_bytes > NICEKV_KEY_BYTES_MAX || at + key_bytes > s->bytes)
+		return 0;
+	/* A sum of words is zero if all of them are. */
+	at += key_bytes;
+	padding_bytes = (s->bytes - at + 3) & ~3;
+	if (bpf_csum_diff(NULL, 0, (__be32 *)(s->request + (at & 511)), padding_bytes & 2044, 0))
+		return 0;
+	s->key_bytes = key_bytes;
+	/* Behind the key there are zeros. */
+	for (__u32 word = 0; word < KEY_WORDS; word++) {
+		if (8 * word >= key_bytes)
+			break;
+		__builtin_memcpy(&s->key[word], s->request + ASKED_KEY_AT + 8 * word, 8);
+	}
+	return 1;
+}
+
+/* Whether a value is of the key in the scratch. */
+__noinline int is_of_asked(const struct hot_value *value)
+{
+	struct hot_scratch *s = hot_scratch_of_cpu();
+
+	if (!s || !value || value->key_bytes != s->key_bytes)
+		return 0;
+	for (__u32 word = 0; word < KEY_WORDS; word++) {
+		if (8 * word >= s->key_bytes)
+			break;
+		if (load_word(&value->key[word]) != s->key[word])
+			return 0;
+	}
+	return 1;
+}
+
+/* Copies a reply. Behind it there are zeros as far as the request went: then what is cut off changes no checksum. */
+__noinline int copy_reply(const struct hot_value *value, __u32 body_bytes)
+{
+	struct hot_scratch *s = hot_scratch_of_cpu();
+	__u8 *to;
+
+	if (!s || !value)
+		return 0;
+	for (__u32 word = 0; word < PAYLOAD_BYTES_MAX / 8 && 8 * word < s->bytes; word++)
+		__builtin_memset(s->reply + 8 * word, 0, 8);
+	to = s->reply + sizeof(struct nicekv_header);
+	for (__u32 word = 0; word < REPLY_WORDS; word++) {
+		__u64 bytes;
+
+		if (8 * word >= body_bytes)
+			break;
+		bytes = load_word(&value->reply[word]);
+		if (body_bytes - 8 * word < 8)
+			bytes &= (1ULL << 8 * (body_bytes - 8 * word)) - 1;
+		__builtin_memcpy(to + 8 * word, &bytes, 8);
+	}
+	return 0;
+}
+
+static __always_inline void write_reply_header(struct hot_scratch *s, __u32 body_bytes)
+{
+	struct nicekv_header *request = (void *)s->request, *header = (void *)s->reply;
+
+	__builtin_memset(header, 0, sizeof(*header));
+	header->magic = bpf_htons(NICEKV_MAGIC);
+	header->version = NICEKV_VERSION;
+	header->opcode = NICEKV_OPCODE_REPLY;
+	header->body_length = bpf_htons(body_bytes);
+	header->client = request->client;
+	header->sequence = request->sequence;
+}
+
+/* Makes the reply to what is asked in the scratch, if the entry has a value that may be shown. */
+__noinline int show_value(struct nicekv_hot_entry *entry)
+{
+	struct hot_scratch *s = hot_scratch_of_cpu();
+	__u32 body_bytes, padded_bytes, owner;
+	__u64 version, seen, serial;
+	struct hot_value *value;
+
+	if (!s || !entry || !entry->value_place)
+		return 0;
+	value = value_of(entry);
+	if (!value)
+		return 0;
+	version = load_word(&value->version);
+	seen = load_word(&value->seen);
+	if (!version || version & 1 || load_word(&value->instance) != entry->instance || load_word(&entry->seen) != seen)
+		return 0;
+	serial = load_word(&value->serial);
+	owner = *(volatile __u32 *)&value->owner;
+	body_bytes = *(volatile __u16 *)&value->reply_bytes;
+	if (body_bytes > NICEKV_REPLY_BODY_BYTES_MAX || sizeof(struct nicekv_header) + body_bytes > s->bytes ||
+	    !is_of_asked(value))
+		return 0;
+	copy_reply(value, body_bytes);
+	if (load_word(&value->version) != version || load_word(&entry->seen) != seen || !is_leased(owner, serial, s->now_ns))
+		return 0;
+	write_reply_header(s, body_bytes);
+	s->reply_bytes = sizeof(struct nicekv_header) + body_bytes;
+	padded_bytes = (s->bytes + 3) & ~3;
+	if (padded_bytes > PAYLOAD_BYTES_MAX)
+		return 0;
+	s->difference = folded_sum(bpf_csum_diff((__be32 *)s->request, padded_bytes, (__be32 *)s->reply, padded_bytes, 0));
+	__sync_fetch_and_add(&entry->requests, 1);
+	__sync_fetch_and_add(&entry->answered, 1);
+	count(NICEKV_COUNTER_HOT_ANSWERED);
+	return 1;
+}
+
+/* The key of the request that this processor has in hand has an entry with a value: whether the reply is made. */
+static __always_inline int answer_asked(struct hot_scratch *s)
+{
+	struct hot_request *request = bpf_map_lookup_elem(&hot_request, &(__u32){ 0 });
+	struct nicekv_hot_entry *entry;
+
+	if (!request || !read_asked())
+		return 0;
+	entry = bpf_map_lookup_elem(&hot_entries, &request->key);
+	return entry ? show_value(entry) : 0;
+}
+
+/* Of the reply: from where the get was sent to, to its sender. The checksum of UDP, and its length, are the hook's. */
+static __always_inline void turn_headers(struct hot_scratch *s)
+{
+	__be32 sender = s->ip.saddr;
+	__be16 port = s->udp.source;
+
+	__builtin_memcpy(s->ethernet.h_dest, s->ethernet.h_source, ETH_ALEN);
+	for (int index = 0; index < ETH_ALEN; index++)
+		s->ethernet.h_source[index] = config.router_mac[index];
+	s->ip.tos = 0;
+	s->ip.id = 0;
+	s->ip.frag_off = bpf_htons(IPV4_DONT_FRAGMENT);
+	s->ip.ttl = IPV4_TTL;
+	s->ip.tot_len = bpf_htons(s->reply_bytes + UDP_PAYLOAD_AT - sizeof(struct ethhdr));
+	s->ip.saddr = s->ip.daddr;
+	s->ip.daddr = sender;
+	s->ip.check = 0;
+	s->ip.check = ~folded_sum(bpf_csum_diff(NULL, 0, (__be32 *)&s->ip, sizeof(s->ip), 0));
+	s->udp.source = s->udp.dest;
+	s->udp.dest = port;
+}
