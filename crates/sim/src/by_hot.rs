@@ -1,4 +1,4 @@
-//! Runs in which switches have hot entries, and nodes copies of keys that others own (H1 to H8). Which bugs those find: [`crate::plants`].
+//! Runs in which switches have hot entries, and nodes copies of keys that others own (H1 to H9). Which bugs those find: [`crate::plants`].
 //!
 //! Who changes the entries knows nothing of load: any keys, any nodes as holders, members too, at any time, and what is said of it to nodes may be lost. That is worse than
 //! any policy, and nothing but load depends on it.
@@ -33,13 +33,17 @@ pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
 pub type World = (&'static str, fn(&mut Scenario));
 
 /// The worlds in which bugs of hot keys are looked for, by their names. Without a bug nothing is to be found in them.
-pub const WORLDS: [World; 6] = [
+pub const WORLDS: [World; 10] = [
     ("shared", shared),
     ("lossy", lossy),
     ("restless", restless),
     ("among switches", among_switches),
     ("removed", removed),
     ("led by turns", led_by_turns),
+    ("led by turns among switches", led_by_turns_among_switches),
+    ("switches start again", switches_start_again),
+    ("alike", alike),
+    ("silent", silent),
 ];
 
 /// Few keys that all ask for and change, at five nodes of which three are members. Kernels answer gets where they are drawn to.
@@ -105,4 +109,36 @@ pub(crate) fn led_by_turns(scenario: &mut Scenario) {
         downtime_max_ns: 200 * MILLISECOND_NS,
         ..Faults::NONE
     };
+}
+
+/// The same at three switches in a row: copies of who led before are at another one.
+pub(crate) fn led_by_turns_among_switches(scenario: &mut Scenario) {
+    led_by_turns(scenario);
+    (scenario.switches, scenario.trunks, scenario.nodes) = (3, crate::trunks::Trunks::Chain, 6);
+}
+
+/// Switches lose their entries, and values with them.
+pub(crate) fn switches_start_again(scenario: &mut Scenario) {
+    shared(scenario);
+    scenario.faults = Faults { switch_crash: 100_000, agent_cut: 100_000, ..scenario.faults };
+}
+
+/// Keys whose digests are the same, as they are ordered and begin alike.
+pub(crate) fn alike(scenario: &mut Scenario) {
+    shared(scenario);
+    scenario.keyspaces = vec![Shape::multicast(3, 0).by_range().with_hot_keys()];
+    let name = |last: u8| [b"alike in the beginning "[..].to_vec(), vec![last]].concat();
+    scenario.workload.keys = (b'a'..b'd').map(|last| Key { keyspace: 0, name: name(last) }).collect();
+}
+
+/// Clients ask once, seldom for a change, and give up soon; so much is lost that owners often have no evidence, and leases run out.
+pub(crate) fn silent(scenario: &mut Scenario) {
+    shared(scenario);
+    scenario.faults = Faults { loss: 200_000, ..Faults::NONE };
+    scenario.workload.keys = Key::of(0, KeyOrder::Hash, 1);
+    (scenario.workload.timeout_ns, scenario.workload.retry_min) =
+        (4 * MILLISECOND_NS, Duration::from_secs(1));
+    (scenario.workload.pause_ns_max, scenario.workload.calls) = (4 * MILLISECOND_NS, 1_500);
+    (scenario.workload.gets, scenario.clients) = (970_000, 3);
+    scenario.hot_interval_ns = 1_000 * MILLISECOND_NS;
 }

@@ -13,6 +13,8 @@ pub(crate) struct Installed {
     pub(crate) switch: usize,
     /// Nodes, by their indexes.
     pub(crate) holders: Vec<usize>,
+    /// Whether the switch is to have a copy, too (H9).
+    pub(crate) in_switch: bool,
 }
 
 /// What was changed so far.

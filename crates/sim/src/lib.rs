@@ -17,6 +17,7 @@ mod by_chain;
 mod by_fill;
 pub mod by_hot;
 mod by_kernel;
+mod by_leaving;
 mod by_metadata;
 mod by_migration;
 mod by_quorum;

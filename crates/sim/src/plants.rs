@@ -1,4 +1,4 @@
-//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17, C1 to C12, G1 to G8, H1 to H8) and must be found: else what finds nothing
+//! Bugs that are planted on purpose, each of which breaks a rule (R1 to R17, C1 to C12, G1 to G8, H1 to H9) and must be found: else what finds nothing
 //! proves nothing.
 //!
 //! A bug belongs to the core that it is in, which has a switch for it behind its `exploration` feature; a new one is a line here.
@@ -7,6 +7,7 @@ use crate::by_chain::{
     by_clients_of_paused_nodes, chains, chains_losing_answers, chains_reshaped, chains_that_move,
     chains_that_restart, chains_with_late_messages, chains_with_spares,
 };
+use crate::by_leaving::{late_with_handoffs, left_and_back, lossy_joins, nodes_come_and_go, with_handoffs};
 use crate::by_metadata::{forgetful_metadata, shared_store};
 use crate::by_migration::migrating;
 use crate::by_quorum::{
@@ -315,6 +316,8 @@ pub const PLANTS: &[Plant] = &[
     kernel("hot-instance-unchecked-by-kernel", "H6", InKernel::InstanceUnchecked, by_hot::restless_in_kernels),
     kernel("hot-stamp-unchecked-by-kernel", "H6", InKernel::StampUnchecked, by_hot::in_kernels),
     switch("hot-instance-in-two-switches", "H8", InSwitch::InstanceReused, Hunt::Seeds(by_hot::among_switches)),
+    switch("hot-value-stale", "H9", InSwitch::HotValueStaleShown, Hunt::Seeds(by_hot::shared)),
+    switch("hot-value-of-another-key", "H9", InSwitch::HotValueKeyUnchecked, Hunt::Seeds(by_hot::alike)),
     replica("hot-member-past-its-fence", "R12", InReplica::HotMemberUnfenced, Hunt::Seeds(by_hot::removed)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
@@ -373,20 +376,6 @@ fn scans_that_are_split(scenario: &mut Scenario) {
     scenario.faults.loss = scenario.faults.loss.max(50_000);
 }
 
-/// Nodes go often and for long, and others stand in for them.
-fn with_handoffs(scenario: &mut Scenario) {
-    scenario.nodes = 5;
-    scenario.faults = Faults { crash: 1_000, downtime_max_ns: 1_500 * MILLISECOND_NS, ..Faults::NONE };
-}
-
-/// The operator drains nodes and adds them again, while little else goes wrong.
-fn nodes_come_and_go(scenario: &mut Scenario) {
-    scenario.nodes = 5;
-    scenario.keyspaces = vec![Shape::multicast(3, 1)];
-    scenario.workload.keys = Key::several(0, 20);
-    scenario.faults = Faults { change_interval_ns: 200 * MILLISECOND_NS, ..Faults::NONE };
-}
-
 /// The operator creates keyspaces and drops them, while switches and nodes lose the metadata service.
 fn keyspaces_come_and_go(scenario: &mut Scenario) {
     scenario.faults.keyspace_interval_ns = 150 * MILLISECOND_NS;
@@ -394,45 +383,11 @@ fn keyspaces_come_and_go(scenario: &mut Scenario) {
     scenario.faults.agent_cut = 100_000;
 }
 
-/// Nodes stand in for others again and again, and take long to discard what they hold then.
-fn left_and_back(scenario: &mut Scenario) {
-    with_handoffs(scenario);
-    scenario.keyspaces = vec![Shape::multicast(3, 0)];
-    scenario.workload.keys = Key::several(0, 40);
-    scenario.discard_bytes_per_second = 1_000;
-}
-
-/// The same on busy machines, with more keys than are written meanwhile, and with switches that still send gets to who stood in: by the newest
-/// tables it has none when it leaves.
-fn late_with_handoffs(scenario: &mut Scenario) {
-    with_handoffs(scenario);
-    scenario.keyspaces = vec![Shape::multicast(3, 0)];
-    scenario.workload.keys = Key::several(0, 100);
-    scenario.clients = 10;
-    scenario.faults.late_ns = 2 * MILLISECOND_NS;
-    scenario.balancing = true;
-    scenario.faults.agent_cut = 200_000;
-}
-
 /// At the end some entries are not what they should be.
 fn replaced_entries(scenario: &mut Scenario) {
     scenario.keyspaces = vec![Shape::multicast(3, 0)];
     scenario.workload.keys.iter_mut().for_each(|key| key.keyspace = 0);
     scenario.faults = Faults { replacement: 500_000, ..Faults::NONE };
-}
-
-/// Nodes go and come back quickly, while much is lost.
-fn lossy_joins(scenario: &mut Scenario) {
-    scenario.nodes = 3;
-    scenario.keyspaces = vec![Shape::multicast(3, 0)];
-    scenario.workload.keys.iter_mut().for_each(|key| key.keyspace = 0);
-    scenario.faults = Faults {
-        loss: 250_000,
-        crash: 3_000,
-        memory: 500_000,
-        downtime_max_ns: 250 * MILLISECOND_NS,
-        ..Faults::NONE
-    };
 }
 
 /// Nodes come back with nothing, and messages from the epoch before arrive late.

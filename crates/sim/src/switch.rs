@@ -1,5 +1,9 @@
 //! The switch: the reference model's pipeline behind the real agent, and a watch over both: what is acknowledged is what is gone by.
 
+use crate::cluster::Scenario;
+use crate::node::Clock;
+use crate::planted::Planted;
+use crate::random::Random;
 use crate::rooms;
 use nicekv_dataplane::control::{ControlReply, ControlRequest, SwitchAgent};
 use nicekv_dataplane::{
@@ -20,12 +24,18 @@ pub const TRUNK_PORT: u16 = 2_000;
 /// The metadata service in the tables.
 pub const METADATA_MAC: [u8; 6] = [2, 0, 0, 0, 3, 232];
 
+/// Clocks of switches are drawn apart.
+const CLOCKS: u64 = 0x636c_6f63_6b73;
+
 /// See the module.
 #[derive(Clone)]
 pub struct Switch {
     agent: SwitchAgent<Router>,
     vrings: VringSet,
     plant: Option<Plant>,
+    clock: Clock,
+    /// Names its life (H9).
+    nonce: u64,
     /// What it must go by: the tables that it has acknowledged last since it started.
     acknowledged: Option<Arc<TableSet>>,
     /// The newest term of a request that it has not refused.
@@ -40,16 +50,22 @@ pub enum Forward {
     Plain,
     /// To these storage hosts, or by these trunks, instead.
     Hops(Vec<Hop>),
+    /// Back to its sender: the switch has answered it, in so many bytes (H9).
+    Answered(usize),
     /// A scan, each piece to one of these.
     Pieces(Vec<(Hop, Vec<u8>)>),
 }
 
 impl Switch {
-    /// Without tables.
-    pub fn new(vrings: VringSet, plant: Option<Plant>) -> Self {
+    /// Without tables; the `index`th of them.
+    pub fn new(vrings: VringSet, scenario: &Scenario, seed: u64, index: usize) -> Self {
+        let mut random = Random::new(seed ^ CLOCKS ^ index as u64);
+        let clock = Clock::draw(&scenario.faults, &mut random);
+        let plant = scenario.plant.and_then(Planted::switch);
+        let nonce = (index as u64 + 1) << 32;
         let router = Router::new(vrings.clone()).expect("the rings are sound");
-        let (agent, acknowledged) = (new_agent(router, 0, plant), None);
-        Self { agent, vrings, plant, acknowledged, obeyed_term: 0, violation: None }
+        let agent = new_agent(router, nonce, 0, plant);
+        Self { agent, vrings, plant, clock, nonce, acknowledged: None, obeyed_term: 0, violation: None }
     }
 
     /// Starts again: the tables are gone, the newest term is remembered.
@@ -58,7 +74,8 @@ impl Switch {
             Some(Plant::TablesSurviveRestart) => self.agent.backend_mut().clone(),
             _ => Router::new(self.vrings.clone()).expect("as before"),
         };
-        self.agent = new_agent(router, self.agent.term(), self.plant);
+        self.nonce += 1;
+        self.agent = new_agent(router, self.nonce, self.agent.term(), self.plant);
         self.acknowledged = None;
     }
 
@@ -86,19 +103,21 @@ impl Switch {
         reply
     }
 
-    /// Processes a datagram that has come in at `port`; at a switch that hides sources there is none, and it is stamped.
+    /// Processes a datagram that has come in at `port` at this time of the simulation; at a switch that hides sources there is none, and it is stamped.
     pub fn forward(
         &mut self,
+        at_ns: u64,
         port: Option<u16>,
-        from: SocketAddrV4,
-        to: SocketAddrV4,
+        (from, to): (SocketAddrV4, SocketAddrV4),
         bytes: &mut [u8],
     ) -> Forward {
+        let now_ns = self.clock.now(at_ns).boot_ns;
         let ingress = port.map_or(Ingress::Socket, |port| Ingress::Port { port, mac: None });
         let missed_before = self.missed();
         let was_cut = port.is_some_and(|port| port >= TRUNK_PORT) && is_cut(bytes);
-        let (hops, mut rest) = match self.agent.backend_mut().process(0, ingress, from, to, bytes) {
+        let (hops, mut rest) = match self.agent.backend_mut().process(now_ns, ingress, from, to, bytes) {
             Passed::Plain => return Forward::Plain,
+            Passed::Answered(length) => return Forward::Answered(length),
             passed => hops_of(passed),
         };
         self.check_passed(to, bytes, &hops, missed_before);
@@ -206,7 +225,8 @@ impl Switch {
 /// Whether a get goes to the holder of a copy, or what was said to the switch goes back: no table leads there.
 fn goes_by_hot_entry(bytes: &[u8]) -> bool {
     let opcode = HeaderLayout::peek(bytes).and_then(HeaderLayout::opcode);
-    opcode == Some(Opcode::HotClosed) || (opcode == Some(Opcode::Get) && rooms::is_stamped(bytes))
+    let is_told = matches!(opcode, Some(Opcode::HotClosed | Opcode::HotLeased));
+    is_told || (opcode == Some(Opcode::Get) && rooms::is_stamped(bytes))
 }
 
 /// Where a datagram goes, and what is left of it.
@@ -231,7 +251,8 @@ fn range_of(piece: &[u8]) -> Option<(u128, u128)> {
     Some((u128::from_be_bytes(scan.first), u128::from_be_bytes(scan.last)))
 }
 
-fn new_agent(router: Router, term: u64, plant: Option<Plant>) -> SwitchAgent<Router> {
+fn new_agent(mut router: Router, nonce: u64, term: u64, plant: Option<Plant>) -> SwitchAgent<Router> {
+    router.begin_life(nonce);
     let mut agent = SwitchAgent::new(router, term);
     if let Some(plant) = plant {
         agent.plant(plant);

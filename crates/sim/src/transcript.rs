@@ -170,11 +170,7 @@ impl Names {
                 )
             }
             Datagram::RepairReply(reply) => {
-                let state = match reply.state {
-                    KeyState::Stored(_) => "here is",
-                    KeyState::Absent => "I have no",
-                    KeyState::Corrupt => "mine is damaged, too:",
-                };
+                let state = describe_state(&reply.state);
                 format!("epoch {}: {state} {}", reply.epoch.0, text(reply.key))
             }
             directed @ (Datagram::Directed(_) | Datagram::Misdirected(_)) => self.directed(&directed)?,
@@ -185,8 +181,10 @@ impl Names {
             | Datagram::HotCopy(_)
             | Datagram::HotValue(_)
             | Datagram::HotDrop(_)) => describe_hot(&hot)?,
-            Datagram::HotPulse(_) | Datagram::HotPulsed(_) => return None,
-            Datagram::HotLease(_) | Datagram::HotLeased(_) => return None,
+            Datagram::HotPulse(_)
+            | Datagram::HotPulsed(_)
+            | Datagram::HotLease(_)
+            | Datagram::HotLeased(_) => return None,
             // Every heartbeat, or every few.
             Datagram::DirectoryQuery(_) | Datagram::DirectoryPage(_) | Datagram::ScrubPage(_) => return None,
             Datagram::Usage(_) | Datagram::Sources(_) | Datagram::Heat(_) => return None,
@@ -377,6 +375,14 @@ fn describe_report(report: &Report) -> String {
         ReportKind::Drained(index) => format!("drained at decision {index}"),
     };
     format!("partition {}: {what}", report.partition)
+}
+
+fn describe_state(state: &KeyState<'_>) -> &'static str {
+    match state {
+        KeyState::Stored(_) => "here is",
+        KeyState::Absent => "I have no",
+        KeyState::Corrupt => "mine is damaged, too:",
+    }
 }
 
 /// What is said of hot keys.

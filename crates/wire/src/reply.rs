@@ -59,7 +59,7 @@ message! {
             /// When that value expires, in milliseconds of the Unix epoch; 0 is never.
             expiry_ms: u64,
             /// The integer after an increment, the length after an append; after a get of a node whose kernel answers some, the length of this reply:
-            /// a get that is as long may be answered there (G8).
+            /// a get that is as long may be answered there (G8), or by a switch (H9).
             integer: i64,
         }
     }

@@ -1,4 +1,4 @@
-//! Copies of hot keys at nodes that are no members of their partition (KVSwitch §3.2, §4.2; rules H1 to H8).
+//! Copies of hot keys at nodes that are no members of their partition, and in the switch (KVSwitch §3.2, §4.2; rules H1 to H9).
 //!
 //! ```text
 //!   client ──Update──▶ switch ──Update, (i, s+1)──▶ owner: note, prepare … may it decide? … decide, show ──HotCopy (i, s+1)──▶ holder ──HotConfirm──▶ switch
@@ -17,6 +17,9 @@
 //!
 //! A lease is of all copies of one *serial*. To take some back the owner goes on under another serial: what was granted under the old one runs out. Of a partition that it
 //! is to lead no more it acknowledges the epoch only then (H5): the next primary knows of no copy, and need not.
+//!
+//! The switch where the owner hangs is one more holder, if it is wanted (H9): it is sent the reply that it is to give instead of the entry, and asked for the time in the same
+//! way. It shows its copy while it counts just the label's number, so all that is said above of evidence, serials and leases holds for it unchanged.
 
 mod bounds;
 #[cfg(test)]

@@ -172,7 +172,7 @@ impl Cluster {
             nodes,
             clients,
             switches: (0..scenario.switch_count())
-                .map(|_| Switch::new(rings.clone(), scenario.plant.and_then(Planted::switch)))
+                .map(|index| Switch::new(rings.clone(), &scenario, seed, index))
                 .collect(),
             controllers: Controllers::default(),
             instances: Instances::default(),
@@ -220,7 +220,7 @@ impl Cluster {
             self.queue.at(self.faults.reshape_interval_ns, Event::Reshape);
         }
         if self.scenario.hot_interval_ns > 0 {
-            self.queue.at(self.scenario.hot_interval_ns, Event::Hot);
+            self.queue.at(self.scenario.hot_interval_ns, Event::Hot(None));
         }
         self.draw_power_loss();
     }
@@ -252,6 +252,7 @@ impl Cluster {
         for status in cores.map(nicekv_replication::Replica::status) {
             tally.add_counters(&status.counters);
             tally.count_many("gets answered by holders of copies", status.hot.answered);
+            tally.count_many("copies of hot keys sent to switches", status.hot.values);
             tally.count_many("gets passed on by holders", status.hot.passed);
             tally.count_many("ops that waited until copies were closed", status.hot.waits);
             tally.count_many("times that leases of copies ran out", status.hot.revocations);
@@ -341,7 +342,7 @@ impl Cluster {
             | Event::Change
             | Event::Keyspace
             | Event::Reshape
-            | Event::Hot => (Host::Metadata, What::Other),
+            | Event::Hot(_) => (Host::Metadata, What::Other),
             Event::Persisted { .. } => (Host::Metadata, What::Disk),
             Event::InstanceTurn { instance, .. } => (Host::instance(*instance), What::Turn),
             Event::InstanceStart(instance) => (Host::instance(*instance), What::Other),
@@ -420,7 +421,7 @@ impl Cluster {
             Event::Change => self.draw_change(),
             Event::Keyspace => self.draw_keyspace(),
             Event::Reshape => self.draw_reshaping(),
-            Event::Hot => self.draw_hot(),
+            Event::Hot(late) => self.pass_late_or_draw_hot(late),
         }
     }
 }

@@ -19,16 +19,23 @@ impl Cluster {
     }
 
     pub(super) fn send(&mut self, sender: Host, from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8]) {
+        if let Host::Node(index) = sender {
+            let is_to_members = self.rings.ring_of(to.ip().octets()) == Some(Ring::Multicast);
+            self.watch.node_sends((index, self.nodes[index].process), is_to_members, bytes);
+        }
+        if !self.is_held_up(sender, from, to, bytes) {
+            self.meet_switch(sender, from, to, bytes);
+        }
+    }
+
+    /// It arrives where its sender hangs.
+    pub(super) fn meet_switch(&mut self, sender: Host, from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8]) {
         let port = match sender {
             Host::Node(index) => self.nodes[index].id.0,
             Host::Client(_) => CLIENT_PORT,
             Host::Metadata | Host::Switch(_) => METADATA_PORT,
             Host::Instance(index) => METADATA_PORT - index as u16,
         };
-        if let Host::Node(index) = sender {
-            let is_to_members = self.rings.ring_of(to.ip().octets()) == Some(Ring::Multicast);
-            self.watch.node_sends((index, self.nodes[index].process), is_to_members, bytes);
-        }
         let port = (!self.scenario.hides_sources).then_some(port);
         self.pass(sender, (self.home(sender), port), (from, to), &mut bytes.to_vec());
     }
@@ -51,7 +58,7 @@ impl Cluster {
             }
             seen.push(switch);
             let turned_back = self.switches[switch].turned_back();
-            let forward = self.switches[switch].forward(port, from, to, bytes);
+            let forward = self.switches[switch].forward(self.queue.now_ns(), port, ends, bytes);
             let is_asked = self.scenario.ways_are_whole && matches!(sender, Host::Client(_));
             if is_asked && self.switches[switch].turned_back() > turned_back {
                 let what = format!("what is for {} would go back where it came from, and is lost", to.ip());
@@ -81,6 +88,7 @@ impl Cluster {
                         }
                     }
                 }
+                Forward::Answered(length) => return self.give_back(switch, (sender, ends), &bytes[..length]),
                 Forward::Pieces(pieces) => {
                     self.tally.count("scans split by a switch");
                     if self.scenario.has_trunks() && self.is_above_racks(switch) {
@@ -89,6 +97,25 @@ impl Cluster {
                     pieces.into_iter().for_each(|piece| self.pass_piece(sender, switch, ends, piece));
                 }
             }
+        }
+    }
+
+    /// What a switch answers goes back by the way that the get has come.
+    fn give_back(
+        &mut self,
+        switch: usize,
+        (client, (from, to)): (Host, (SocketAddrV4, SocketAddrV4)),
+        bytes: &[u8],
+    ) {
+        self.tally.count("gets answered by a switch");
+        let answers = if self.scenario.hides_sources { SWITCH } else { to };
+        let sender = Host::Switch(switch);
+        if self.hangs_at(client, switch) {
+            return self.deliver(sender, client, answers, bytes);
+        }
+        let next = self.neighbour(switch, client);
+        if let Some(first) = next.and_then(|next| self.cross(switch, next)) {
+            self.pass(sender, first, (answers, from), &mut bytes.to_vec());
         }
     }
 
