@@ -86,9 +86,9 @@ catalogue! {
         NODE_LEADS: Gauge "nicekv_node_partitions_led" ["node"] "Partitions of which it is the primary and has recovered"
         NODE_OPEN: Gauge "nicekv_node_open_operations" ["node"] "Operations that are prepared and have not taken effect"
         NODE_GETS: Counter "nicekv_node_gets" ["node"] "Gets answered here"
-        NODE_KERNEL_GETS: Counter "nicekv_node_kernel_gets" ["node", "outcome"] "Gets that its kernel has looked at, if it answers any: hit (answered there, as a member), copy (answered there from a copy of a hot key), else why the process was left to answer"
+        NODE_KERNEL_GETS: Counter "nicekv_node_kernel_gets" ["node", "outcome"] "Gets that its kernel has looked at, if it answers any: hit (answered there), else why the process was left to answer"
         NODE_KERNEL_ENTRIES: Gauge "nicekv_node_kernel_entries" ["node"] "Keys whose gets its kernel may answer"
-        NODE_KERNEL_CLOSES: Counter "nicekv_node_kernel_closes" ["node"] "Times that an entry of its kernel was closed, as its key or its copy changed or its partition moved"
+        NODE_KERNEL_CLOSES: Counter "nicekv_node_kernel_closes" ["node"] "Times that an entry of its kernel was closed, as its key changed or its partition moved"
         NODE_FORWARDED: Counter "nicekv_node_gets_forwarded" ["node"] "Gets passed to the primary"
         NODE_HOT_GETS: Counter "nicekv_node_hot_gets" ["node", "outcome"] "Gets of hot keys of others that a switch has sent here: answered (from a copy), passed (to the owner), unknown (there was no copy, and the client asks again)"
         NODE_HOT_COPIES: Counter "nicekv_node_hot_copies_sent" ["node"] "Copies of its own hot keys that it has sent to other nodes"
@@ -123,11 +123,7 @@ catalogue! {
         SWITCH_ENTRIES: Gauge "nicekv_switch_table_entries" ["switch", "table"] "Entries in use"
         SWITCH_CAPACITY: Gauge "nicekv_switch_table_capacity" ["switch", "table"] "Entries that there may be"
         SWITCH_HITS: Counter "nicekv_switch_table_hits" ["switch", "table"] "Packets that matched an entry"
-<<<<<<< HEAD
         SWITCH_PACKETS: Counter "nicekv_switch_packets" ["switch", "event"] "Packets dropped (malformed, vring_miss, vring_refused, not_ours, source_refused, opcode_refused, egress_dropped, same_port_dropped), copied (multicast_copies), sent along a chain (chained), cut off scans at borders of records (scan_splits), of hot keys sent to holders of copies (hot_redirected) or said to the switch (hot_confirmed, hot_closed, hot_kept, hot_leased, hot_unheard), answered by the switch itself (hot_answered), or passed on as plain Ethernet (learned_forwarded, flooded)"
-=======
-        SWITCH_PACKETS: Counter "nicekv_switch_packets" ["switch", "event"] "Packets dropped (malformed, vring_miss, vring_refused, not_ours, source_refused, opcode_refused, egress_dropped, same_port_dropped), copied (multicast_copies), sent along a chain (chained), cut off scans at borders of records (scan_splits), of hot keys sent to holders of copies (hot_redirected) answered by the switch (hot_answered) or said to the switch (hot_confirmed, hot_closed, hot_kept, hot_leased, hot_unheard), or passed on as plain Ethernet (learned_forwarded, flooded)"
->>>>>>> w-policy
     }
     Metadata {
         METADATA_TERM: Gauge "nicekv_metadata_term" [] "Term of this leader"

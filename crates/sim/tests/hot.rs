@@ -22,7 +22,7 @@ fn gets_of_copies_are_linearizable_whatever_switches_are_told() {
             waited += report.tally.of("ops that waited until copies were closed");
         }
         eprintln!(
-            "{name}: holders answered {answered} gets, {by_kernels} of them in kernels, switches {by_switches}; {waited} ops waited for evidence"
+            "{name}: holders answered {answered} gets, {by_kernels} of them by kernels, switches {by_switches}; {waited} ops waited for evidence"
         );
         assert!(answered > SEEDS && by_kernels > 0, "{name}: too little happens");
         assert!(by_switches > SEEDS, "{name}: too little happens in switches");
