@@ -181,9 +181,6 @@ impl Plan {
                 controls: controls(layout, host.instance()?),
             })
         };
-        let member = |host: &Host| {
-            matches!(host, Host::Etcd(_)).then(|| SocketAddrV4::new(host.address(), ETCD_CLIENTS))
-        };
         let gateways: Vec<String> =
             hosts.iter().filter(|host| matches!(host, Host::Client(_))).map(Host::to_string).collect();
         Self {
@@ -194,7 +191,7 @@ impl Plan {
             metadata_directory: kept.join(Host::Metadata.to_string()),
             wire_port: WIRE_PORT,
             metadata: ports(hosts).filter_map(instance).collect(),
-            etcd: hosts.iter().filter_map(member).collect(),
+            etcd: etcd_members(hosts),
             router_mac: mac(ROUTER),
             clients: clients_prefix(gateways.len(), replicas),
             nodes: ports(hosts).filter_map(node).collect(),
@@ -209,6 +206,11 @@ impl Plan {
             resp: RESP,
         }
     }
+}
+
+fn etcd_members(hosts: &[Host]) -> Vec<SocketAddrV4> {
+    let members = hosts.iter().filter(|host| matches!(host, Host::Etcd(_)));
+    members.map(|host| SocketAddrV4::new(host.address(), ETCD_CLIENTS)).collect()
 }
 
 /// How the agents of all switches reach an instance of the metadata service.
