@@ -33,7 +33,7 @@ _Static_assert(NICEKV_DATAGRAM_BYTES_MAX + 8 <= PAYLOAD_BYTES_MAX, "a payload an
 #define IPV4_DONT_FRAGMENT 0x4000
 #define IPV4_TTL 64
 
-/* The value of an entry. `version`: 0 until there was one, odd while it is written. `owner`: the name of its host. Behind the key there are zeros. */
+/* The value of an entry. `version`: 0 until there was one, odd while it is written. `owner`: the name of its host. Behind the key there are zeros, and behind the reply in its last word. */
 struct hot_value {
 	__u64 version;
 	__u64 instance;
@@ -190,7 +190,7 @@ __noinline int begin_value(__u32 bytes, __u32 owner)
 	struct nicekv_hot_key key = {};
 	struct nicekv_hot_entry *entry;
 	struct hot_value *value;
-	__u32 key_bytes;
+	__u32 key_bytes, last_word;
 	__u8 any = 0;
 
 	if (!s)
@@ -222,6 +222,11 @@ __noinline int begin_value(__u32 bytes, __u32 owner)
 	value->key_bytes = key_bytes;
 	value->reply_bytes = bytes - key_bytes;
 	__builtin_memset(value->key, 0, sizeof(value->key));
+	last_word = (bytes - key_bytes) / 8;
+	/* What the compiler knows of it, the verifier does not. */
+	asm volatile("" : "+r"(last_word));
+	if (last_word < REPLY_WORDS)
+		value->reply[last_word] = 0;
 	s->key_bytes = key_bytes;
 	s->reply_bytes = bytes - key_bytes;
 	return entry->value_place;
@@ -296,26 +301,34 @@ __noinline int is_of_asked(const struct hot_value *value)
 	return 1;
 }
 
-/* Copies a reply. Behind it there are zeros as far as the request went: then what is cut off changes no checksum. */
+/*
+ * Makes room for a reply, of zeros as far as the request went: then what is cut off behind it changes no checksum. A call of its own, as the verifier would try each end of this
+ * loop with each of the next one.
+ */
+__noinline int clear_reply(void)
+{
+	struct hot_scratch *s = hot_scratch_of_cpu();
+
+	for (__u32 word = 0; s && word < PAYLOAD_BYTES_MAX / 8; word++) {
+		if (8 * word >= s->bytes)
+			break;
+		__builtin_memset(s->reply + 8 * word, 0, 8);
+	}
+	return 0;
+}
+
+/* Copies a reply, behind which its last word has zeros. */
 __noinline int copy_reply(const struct hot_value *value, __u32 body_bytes)
 {
 	struct hot_scratch *s = hot_scratch_of_cpu();
-	__u8 *to;
 
-	if (!s || !value)
-		return 0;
-	for (__u32 word = 0; word < PAYLOAD_BYTES_MAX / 8 && 8 * word < s->bytes; word++)
-		__builtin_memset(s->reply + 8 * word, 0, 8);
-	to = s->reply + sizeof(struct nicekv_header);
-	for (__u32 word = 0; word < REPLY_WORDS; word++) {
+	for (__u32 word = 0; s && value && word < REPLY_WORDS; word++) {
 		__u64 bytes;
 
 		if (8 * word >= body_bytes)
 			break;
 		bytes = load_word(&value->reply[word]);
-		if (body_bytes - 8 * word < 8)
-			bytes &= (1ULL << 8 * (body_bytes - 8 * word)) - 1;
-		__builtin_memcpy(to + 8 * word, &bytes, 8);
+		__builtin_memcpy(s->reply + sizeof(struct nicekv_header) + 8 * word, &bytes, 8);
 	}
 	return 0;
 }
@@ -356,6 +369,7 @@ __noinline int show_value(struct nicekv_hot_entry *entry)
 	if (body_bytes > NICEKV_REPLY_BODY_BYTES_MAX || sizeof(struct nicekv_header) + body_bytes > s->bytes ||
 	    !is_of_asked(value))
 		return 0;
+	clear_reply();
 	copy_reply(value, body_bytes);
 	if (load_word(&value->version) != version || load_word(&entry->seen) != seen || !is_leased(owner, serial, s->now_ns))
 		return 0;

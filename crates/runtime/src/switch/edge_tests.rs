@@ -4,7 +4,7 @@ use nicekv_dataplane::{
     Counter, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix, UnicastEntry, VringConfig,
 };
 use nicekv_placement::key_digest;
-use nicekv_wire::hot::{HotConfirm, Stamp};
+use nicekv_wire::hot::{HotConfirm, HotLease, HotValue, Stamp};
 use nicekv_wire::route::leave_room_for_stamp;
 use nicekv_wire::{ClientId, Condition, Datagram, Get, KeyspaceId, OpId, Operation, Update};
 use std::net::Ipv4Addr;
@@ -204,21 +204,30 @@ fn what_concerns_hot_keys_goes_to_the_switch_itself() {
     let mut edge = edges.attach(&sender).unwrap();
     let to = switch.local_address();
     // Without tables an edge passes nothing that is its own.
-    let (mut left, mut with_room) = (3, Vec::new());
+    let (mut left, mut with_room) = (5, Vec::new());
+    let (keyspace, digest) = (KeyspaceId::DEFAULT, key_digest(b"color"));
+    let stamp = Stamp { instance: 9, seen: 1 };
     edge.send_with(&mut sender, |out| {
         left -= 1;
         match left {
-            2 => drop(get(out)),
-            1 => {
+            4 => drop(get(out)),
+            3 => {
                 get(out);
                 leave_room_for_stamp(out);
                 with_room.clone_from(out);
             }
-            0 => {
-                let stamp = Stamp { instance: 9, seen: 1 };
-                let (keyspace, digest) = (KeyspaceId::DEFAULT, key_digest(b"color"));
+            2 => {
                 out.clear();
                 HotConfirm { keyspace, digest, stamp }.encode(out);
+            }
+            1 => {
+                out.clear();
+                let reply = &[0; 40];
+                HotValue { keyspace, digest, stamp, serial: 1, key: b"color", reply }.encode(out);
+            }
+            0 => {
+                out.clear();
+                HotLease { keyspace, digest, nonce: 1, until_ns: 2, serial: 1 }.encode(out);
             }
             _ => return None,
         }
@@ -226,7 +235,7 @@ fn what_concerns_hot_keys_goes_to_the_switch_itself() {
     })
     .unwrap();
     let mut received = Vec::new();
-    while received.len() < 2 {
+    while received.len() < 4 {
         let mut descriptors = [readable(&switch)];
         assert!(wait(&mut descriptors, Some(now().after(Duration::from_secs(5)))).is_ok());
         let before = received.len();
@@ -235,4 +244,6 @@ fn what_concerns_hot_keys_goes_to_the_switch_itself() {
     }
     assert_eq!(received[0], with_room, "as it was sent");
     assert!(matches!(Datagram::decode(&received[1]), Ok((_, Datagram::HotConfirm(_)))));
+    assert!(matches!(Datagram::decode(&received[2]), Ok((_, Datagram::HotValue(_)))));
+    assert!(matches!(Datagram::decode(&received[3]), Ok((_, Datagram::HotLease(_)))));
 }
