@@ -189,17 +189,7 @@ impl Lookup {
                     return self.admitted(plant);
                 }
             }
-            Next::Chain(at) => {
-                let word = memory.load(Word::Gate(self.gate, at));
-                let chain = self.asked.chain.as_ref().expect("a reason to be here");
-                if words(chain).nth(at - CHAIN) != Some(word) {
-                    return Some(Outcome::Up(Miss::Chain));
-                }
-                self.next = Next::Chain(at + 1);
-                if at + 1 == HITS {
-                    return self.admitted(plant);
-                }
-            }
+            Next::Chain(at) => return self.compare_chain(memory, at, plant),
             Next::Body(at) => {
                 self.body.push(memory.load(entry(at)));
                 let is_more = 8 * self.body.len() < self.body_length;
@@ -208,6 +198,17 @@ impl Lookup {
             Next::VersionAgain => return Some(self.copied(memory, plant)),
         }
         None
+    }
+
+    /// Looks at a word of the chain that the gate admits.
+    fn compare_chain(&mut self, memory: &impl Memory, at: usize, plant: Option<Plant>) -> Option<Outcome> {
+        let word = memory.load(Word::Gate(self.gate, at));
+        let chain = self.asked.chain.as_ref().expect("a reason to be here");
+        if words(chain).nth(at - CHAIN) != Some(word) {
+            return Some(Outcome::Up(Miss::Chain));
+        }
+        self.next = Next::Chain(at + 1);
+        if at + 1 == HITS { self.admitted(plant) } else { None }
     }
 
     /// The reply is copied: it is right if the entry is still the same.

@@ -28,7 +28,7 @@ pub(crate) fn shared(scenario: &mut Scenario) {
 pub(crate) fn crowded(scenario: &mut Scenario) {
     shared(scenario);
     scenario.workload.keys = Key::of(0, nicekv_wire::KeyOrder::Hash, 40);
-    (scenario.workload.calls, scenario.workload.window) = (400, 4);
+    (scenario.workload.calls, scenario.workload.window, scenario.workload.gets) = (400, 8, 600_000);
 }
 
 /// Nodes pause, and are removed while switches that nobody reaches still lead to them.

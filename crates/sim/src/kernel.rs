@@ -156,7 +156,7 @@ impl Kernel {
         let Some(asked) = Asked::of(&bytes) else { return Some(bytes) };
         let lookup = Lookup::new(asked, SIZE.entries, now_ns);
         self.program.readers.push(Reader { lookup, from, bytes });
-        if self.program.random.below(4) > 0 {
+        if self.program.random.below(3) == 0 {
             self.program.go_on(STEPS_MAX);
         }
         None
@@ -210,7 +210,7 @@ impl Kernel {
 
     /// Time passes: lookups go on, or come to an end. What is for the process.
     pub fn pass(&mut self) -> impl Iterator<Item = (SocketAddrV4, Vec<u8>)> {
-        let steps_max = self.program.random.pick(&[4, STEPS_MAX, 1_000]);
+        let steps_max = self.program.random.pick(&[4, 12, STEPS_MAX, 1_000]);
         self.program.go_on(steps_max);
         self.program.up.drain(..)
     }

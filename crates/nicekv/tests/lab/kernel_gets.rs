@@ -14,7 +14,7 @@ const GETS: u64 = 300;
 const SHORT: Duration = Duration::from_millis(20);
 
 /// How a node's gets have ended, as its metrics say.
-fn outcome(lab: &LabUnderTest, node: usize, outcome: &str) -> u64 {
+pub(crate) fn outcome(lab: &LabUnderTest, node: usize, outcome: &str) -> u64 {
     let page = inside(lab, &format!("node-{node}"), || {
         let mut stream = TcpStream::connect(format!("10.20.1.{}:9464", node + 1)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -34,7 +34,7 @@ fn hits(lab: &LabUnderTest) -> u64 {
 
 /// Waits until metrics, a page of which is kept for a moment, say so.
 #[track_caller]
-fn until(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < deadline, "{what}");
