@@ -50,7 +50,7 @@ use clap::{Args, Subcommand, ValueEnum};
 pub use nicekv_dataplane_xdp::Hook;
 
 pub use error::{LabError, Result};
-pub use plan::{Plan, PlannedEdge, PlannedInstance, PlannedNode, PlannedPort, PlannedSwitch};
+pub use plan::{Plan, PlannedEdge, PlannedHot, PlannedInstance, PlannedNode, PlannedPort, PlannedSwitch};
 pub use scope::LAB_VARIABLE;
 pub use topology::Fabric;
 

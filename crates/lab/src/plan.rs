@@ -43,10 +43,8 @@ pub struct Plan {
     pub nodes_coordinate: bool,
     /// Of each node's memory, for gets that its kernel answers.
     pub kernel_get_mib: u32,
-    /// Hot keys of which the switch has a copy itself, if not as many as by default.
-    pub hot_values: Option<u32>,
-    /// Nodes that have copies of a hot key, likewise.
-    pub hot_holders: Option<u32>,
+    /// Who has copies of hot keys.
+    pub hot: PlannedHot,
     /// Where the switch works on frames, at each of its ports.
     pub hook: Hook,
     /// The switches, joined by trunks if they are several. On a plain network there are none.
@@ -57,6 +55,15 @@ pub struct Plan {
     pub gateways: Vec<String>,
     /// Where each of them listens.
     pub resp: SocketAddrV4,
+}
+
+/// Bounds of who has copies of hot keys, where they are not as by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlannedHot {
+    /// Keys of which the switch has one.
+    pub values_max: Option<u32>,
+    /// Nodes that have one of a key.
+    pub holders_max: Option<u32>,
 }
 
 /// An instance of the metadata service.
@@ -147,8 +154,9 @@ impl Plan {
         data_directory: Option<&Path>,
     ) -> Self {
         let home = |host| (layout.switches().count() > 1).then(|| layout.home(host).to_string());
-        let node = |(switch_port, host)| match host {
-            Host::Node(index) => Some(PlannedNode {
+        let node = |(switch_port, host)| {
+            let Host::Node(index) = host else { return None };
+            Some(PlannedNode {
                 is_spare: usize::from(index) >= nodes,
                 id: u16::from(index),
                 name: host.to_string(),
@@ -156,8 +164,7 @@ impl Plan {
                 mac: mac(host.address()),
                 switch_port,
                 switch: home(host),
-            }),
-            _ => None,
+            })
         };
         let kept = data_directory.unwrap_or(directory);
         let edge = |(port, host): (u16, Host)| {
@@ -181,8 +188,10 @@ impl Plan {
                 controls: controls(layout, host.instance()?),
             })
         };
-        let gateways: Vec<String> =
-            hosts.iter().filter(|host| matches!(host, Host::Client(_))).map(Host::to_string).collect();
+        let members = hosts.iter().filter(|host| matches!(host, Host::Etcd(_)));
+        let etcd = members.map(|host| SocketAddrV4::new(host.address(), ETCD_CLIENTS)).collect();
+        let clients = hosts.iter().filter(|host| matches!(host, Host::Client(_)));
+        let gateways: Vec<String> = clients.map(Host::to_string).collect();
         Self {
             replicas,
             write_set: None,
@@ -191,14 +200,13 @@ impl Plan {
             metadata_directory: kept.join(Host::Metadata.to_string()),
             wire_port: WIRE_PORT,
             metadata: ports(hosts).filter_map(instance).collect(),
-            etcd: etcd_members(hosts),
+            etcd,
             router_mac: mac(ROUTER),
             clients: clients_prefix(gateways.len(), replicas),
             nodes: ports(hosts).filter_map(node).collect(),
             nodes_coordinate: false,
             kernel_get_mib: KERNEL_GET_MIB,
-            hot_values: None,
-            hot_holders: None,
+            hot: PlannedHot::default(),
             hook: Hook::default().on_veth(),
             switches: planned_switches(layout, hosts, kept),
             edges: ports(hosts).filter_map(edge).collect(),
@@ -206,11 +214,6 @@ impl Plan {
             resp: RESP,
         }
     }
-}
-
-fn etcd_members(hosts: &[Host]) -> Vec<SocketAddrV4> {
-    let members = hosts.iter().filter(|host| matches!(host, Host::Etcd(_)));
-    members.map(|host| SocketAddrV4::new(host.address(), ETCD_CLIENTS)).collect()
 }
 
 /// How the agents of all switches reach an instance of the metadata service.

@@ -28,7 +28,7 @@ use crate::error::{LabError, Result};
 use crate::faults::Faults;
 use crate::layout::{Layout, SWITCHES_MAX};
 use crate::lock::Lock;
-use crate::plan::Plan;
+use crate::plan::{Plan, PlannedHot};
 use crate::process::{ProcessId, spawn_detached};
 use crate::ready;
 use crate::scope::Scope;
@@ -266,8 +266,7 @@ fn create_files(
         hook: state.switch,
         nodes_coordinate: arguments.nodes_coordinate,
         kernel_get_mib: arguments.kernel_get_mib,
-        hot_values: arguments.hot_values,
-        hot_holders: arguments.hot_holders,
+        hot: PlannedHot { values_max: arguments.hot_values, holders_max: arguments.hot_holders },
         ..Plan::new(
             &hosts,
             state.layout(),

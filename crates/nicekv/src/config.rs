@@ -18,7 +18,7 @@ mod tests;
 mod topology;
 
 pub(crate) use command::{ConfigCommand, run};
-pub(crate) use hot::HotSection;
+pub(crate) use hot::{HotArguments, HotSection};
 pub(crate) use keyspaces::{KeyspaceBalancing, KeyspaceSection, Partitioning, Replication};
 pub(crate) use sections::{
     GatewaySection, InstanceSection, MacAddress, MetadataSection, NodeSection, PortSection, Store,

@@ -68,7 +68,7 @@ fn configuration(plan: &Plan) -> Result<String, Failure> {
         gateways: plan.gateways.iter().map(|name| gateway(plan, name)).collect(),
         keyspaces: plan.keyspaces.iter().map(KeyspaceSection::of).collect(),
         timing: TimingSection::default(),
-        hot: HotSection::default().with(plan.hot_values, plan.hot_holders),
+        hot: HotSection::default().with(plan.hot.values_max, plan.hot.holders_max),
         log: LogSection::default(),
     };
     config.metadata_config()?;

@@ -11,7 +11,7 @@
 //! ports differ.
 
 use crate::config::{
-    ClusterConfig, HotSection, KeyspaceSection, MacAddress, MetadataSection, NodeSection, Replication,
+    ClusterConfig, HotArguments, KeyspaceSection, MacAddress, MetadataSection, NodeSection, Replication,
     SwitchSection, TimingSection,
 };
 use crate::failure::Failure;
@@ -84,6 +84,8 @@ pub(crate) struct UpArguments {
     /// multicast.
     #[arg(long = "keyspace", value_name = "NAME=SPEC")]
     keyspaces: Vec<String>,
+    #[command(flatten)]
+    hot: HotArguments,
     /// Where the data are kept; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = "./nicekv-data")]
     data_dir: PathBuf,
@@ -202,7 +204,7 @@ fn configuration(arguments: &UpArguments, port: u16, cluster: u128) -> Result<Cl
         gateways: vec![],
         keyspaces: keyspaces.iter().map(KeyspaceSection::of).collect(),
         timing: TIMING,
-        hot: HotSection::default(),
+        hot: arguments.hot.section(),
         log: LogSection::default(),
     })
 }

@@ -23,6 +23,23 @@ pub(crate) struct HotSection {
     pub(crate) holders_max: u32,
 }
 
+/// Who has copies of hot keys, on a command line.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct HotArguments {
+    /// Keys with balancing=hot of which the switch has a copy itself [default: as `[hot] values_max` of the configuration]
+    #[arg(long, value_name = "N")]
+    hot_values: Option<u32>,
+    /// Nodes that have copies of such a key besides its members; 0 with --hot-values N is NetCache [default: as `[hot] holders_max`]
+    #[arg(long, value_name = "N")]
+    hot_holders: Option<u32>,
+}
+
+impl HotArguments {
+    pub(crate) fn section(&self) -> HotSection {
+        HotSection::default().with(self.hot_values, self.hot_holders)
+    }
+}
+
 impl Default for HotSection {
     fn default() -> Self {
         let HotSettings { period, keys } = HotSettings::default();

@@ -1,4 +1,4 @@
-//! A hot key spreads over nodes that are no members of its partition, by the switch in user space; what is read is what was written last.
+//! A hot key spreads over nodes that are no members of its partition, or is in the switch, in user space; what is read is what was written last.
 
 use crate::cluster::{Up, nicekv, outcome};
 use crate::refusals::refused;
@@ -33,11 +33,11 @@ fn is_shown(scratch: &Path) {
     assert!(top.contains("hot keys\n  switch  entries  copied"), "{top}");
 }
 
-#[test]
-fn gets_of_a_hot_key_go_to_other_nodes_too_and_see_every_write() {
+/// Readers ask for a key until status says that it `is_spread`; then writes are seen by gets that begin after them, and operators see what there is by `is_shown`.
+fn spread(arguments: &[&str], is_spread: fn(&Value) -> bool, is_shown: fn(&Path)) {
     let scratch = tempfile::tempdir().unwrap();
-    let keyspace = "carts=balancing=hot";
-    let up = Up::start(scratch.path(), &["--engine", "memory", "--nodes", "6", "--keyspace", keyspace]);
+    let cluster = ["--engine", "memory", "--nodes", "6", "--keyspace", "carts=balancing=hot"];
+    let up = Up::start(scratch.path(), &[&cluster[..], arguments].concat());
     let run = |arguments: &[&str]| outcome(nicekv(scratch.path(), arguments));
     let hot = || -> Value {
         let status: Value = serde_json::from_str(&run(&["status", "--json"]).1).unwrap();
@@ -60,11 +60,6 @@ fn gets_of_a_hot_key_go_to_other_nodes_too_and_see_every_write() {
                 }
             });
         }
-        // Without copies the owner answers all: six times the mean of six nodes.
-        let is_spread = |told: &Value| {
-            let most = told["most_loaded"][1].as_u64().unwrap_or(u64::MAX);
-            told["copies"].as_u64() >= Some(2) && most < 300
-        };
         while !is_spread(&hot()) {
             assert!(Instant::now() < until, "{}", hot());
             std::thread::sleep(Duration::from_millis(200));
@@ -86,6 +81,36 @@ fn gets_of_a_hot_key_go_to_other_nodes_too_and_see_every_write() {
         std::thread::sleep(Duration::from_millis(200));
     }
     assert_eq!(up.interrupt(), Some(0));
+}
+
+#[test]
+fn gets_of_a_hot_key_go_to_other_nodes_too_and_see_every_write() {
+    // Without copies the owner answers all: six times the mean of six nodes.
+    let is_spread = |told: &Value| {
+        let most = told["most_loaded"][1].as_u64().unwrap_or(u64::MAX);
+        told["copies"].as_u64() >= Some(2) && most < 300
+    };
+    spread(&["--hot-values", "0"], is_spread, is_shown);
+}
+
+#[test]
+fn the_switch_answers_gets_of_a_hot_key_and_every_write_is_seen() {
+    let is_spread = |told: &Value| {
+        let [answered, asked] =
+            ["answered_per_second", "requests_per_second"].map(|rate| told[rate].as_u64());
+        told["values"] == 1 && told["copies"] == 0 && answered > asked.map(|asked| asked / 2)
+    };
+    let is_shown = |scratch: &Path| {
+        let run = |arguments: &[&str]| outcome(nicekv(scratch, arguments)).1;
+        let explained = run(&["explain", "color", "--keyspace", "carts"]);
+        assert!(
+            explained.contains("gets answered by the switch while its copy is the newest"),
+            "{explained}"
+        );
+        let status = run(&["status"]);
+        assert!(status.contains(" 1 in the switch") && status.contains(", a copy in the switch"), "{status}");
+    };
+    spread(&["--hot-values", "8", "--hot-holders", "0"], is_spread, is_shown);
 }
 
 #[test]
