@@ -1,23 +1,18 @@
 //! Copies, and members' entries beside them, while lookups go on a word at a time whenever one is stored: what is answered must be what could be shown at some
 //! moment meanwhile. Which bugs that finds.
 
-use nicekv_kernel_gets::{
-    Asked, ENTRY_WORDS, GATE_WORDS, Grant, Lookup, Memory, Miss, Outcome, Plant, Size, Table, Word,
-};
-use nicekv_node::{CopyOf, CopyShift, Lessor, Shift, ShiftKind};
+use crate::{PARTITION, SIZE, Words, entry, get, of, owner};
+use nicekv_kernel_gets::{Grant, Lookup, Memory, Outcome, Plant, Table, Word};
+use nicekv_node::{CopyShift, Lessor, Shift, ShiftKind};
+use nicekv_wire::Datagram;
 use nicekv_wire::hot::Stamp;
-use nicekv_wire::recovery::Entry;
-use nicekv_wire::route::{ChainHeader, leave_room_for_stamp, room_for_stamp};
-use nicekv_wire::{ClientId, Datagram, Get, KeyDigest, KeyspaceId, OpId, PartitionId, lengthen};
+use nicekv_wire::route::ChainHeader;
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 
-/// So few that keys make room for each other, and serials of owners go without.
-const SIZE: Size = Size { entries: 8, gates: 1, lessors: 4 };
 const KEYS: u64 = 4;
 const OWNERS: u64 = 2;
 const SERIALS: u64 = 3;
-const PARTITION: PartitionId = PartitionId(5);
 const ROUNDS: u64 = 30_000;
 /// Times are up to this.
 const TIMES: u64 = 100;
@@ -31,36 +26,6 @@ impl Random {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 >> 16) % bound
-    }
-}
-
-struct Words {
-    gates: Vec<u64>,
-    entries: Vec<u64>,
-}
-
-impl Words {
-    fn place(&self, at: Word) -> (bool, usize) {
-        match at {
-            Word::Gate(gate, word) => (true, gate as usize * GATE_WORDS + word),
-            Word::Entry(entry, word) => (false, entry as usize * ENTRY_WORDS + word),
-        }
-    }
-}
-
-impl Memory for Words {
-    fn load(&self, at: Word) -> u64 {
-        match self.place(at) {
-            (true, at) => self.gates[at],
-            (false, at) => self.entries[at],
-        }
-    }
-
-    fn store(&mut self, at: Word, word: u64) {
-        match self.place(at) {
-            (true, at) => self.gates[at] = word,
-            (false, at) => self.entries[at] = word,
-        }
     }
 }
 
@@ -160,41 +125,9 @@ struct Run {
     random: Random,
 }
 
-/// Two each have the digest in common.
-fn of(key: u64) -> CopyOf {
-    let name = (KeyspaceId(1), KeyDigest([(key / 2) as u8; 16]));
-    let key = vec![key as u8; 1 + key as usize / 2 * 9];
-    CopyOf { name, key: key.into() }
-}
-
-fn owner(number: u64) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, number as u8), 7400)
-}
-
-fn entry(value: &[u8], expiry_ms: u64) -> Vec<u8> {
-    let version = OpId { client: ClientId(1), sequence: 1 };
-    let mut bytes = Vec::new();
-    Entry { index: 1, version, expiry_ms, value: Some(value) }.append(&mut bytes);
-    bytes
-}
-
-fn get(key: u64, stamp: Stamp) -> Asked {
-    let CopyOf { name: (keyspace, digest), key } = of(key);
-    let op = OpId { client: ClientId(7), sequence: 2 };
-    let mut bytes = Vec::new();
-    Get { keyspace, op, digest, reply_to: None, forwarded: None, key: &key, padding: 0 }.encode(&mut bytes);
-    leave_room_for_stamp(&mut bytes);
-    *room_for_stamp(&mut bytes).unwrap() = stamp.to_bytes();
-    lengthen(&mut bytes, 200);
-    Asked::of(&bytes).expect("a get that the program answers")
-}
-
 impl Run {
     fn new(plant: Option<Plant>) -> Self {
-        let words = Words {
-            gates: vec![0; SIZE.gate_count() as usize * GATE_WORDS],
-            entries: vec![0; SIZE.entries as usize * ENTRY_WORDS],
-        };
+        let words = Words::new();
         let mut table = Table::new(SIZE);
         table.plant = plant;
         let program = Program {
@@ -344,128 +277,5 @@ fn planted_bugs_are_found() {
         let found = Run::new(Some(plant)).go().err();
         println!("{plant:?}: {found:?}");
         assert!(found.is_some(), "{plant:?}");
-    }
-}
-
-/// One key, and no lookup goes on meanwhile.
-struct Quiet {
-    table: Table,
-    words: Words,
-}
-
-const LESSOR: Lessor = Lessor { owner: SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 3), 7400), serial: 1 };
-const STAMP: Stamp = Stamp { instance: 9, seen: 4 };
-
-impl Quiet {
-    fn new() -> Self {
-        let Run { table, program: Program { words, .. }, .. } = Run::new(None);
-        Self { table, words }
-    }
-
-    fn tell(&mut self, shift: CopyShift) {
-        self.table.take_copy(&mut self.words, shift);
-    }
-
-    fn keep(&mut self, stamp: Stamp, lessor: Lessor, value: &[u8]) {
-        self.tell(CopyShift::Kept { of: of(0), stamp, lessor, entry: entry(value, 0).into() });
-    }
-
-    fn lease(&mut self, lessor: Lessor, until_ns: u64) {
-        self.tell(CopyShift::Leased { lessor, until_ns });
-    }
-
-    fn member(&mut self, kind: ShiftKind) {
-        let shift = Shift { partition: PARTITION, kind };
-        self.table.take(&mut self.words, shift, |_, _| Some(of(0).name));
-        let grant = Grant { partition: PARTITION, until_ns: 50, chain: ChainHeader::EMPTY };
-        self.table.grant(&mut self.words, &[grant]);
-    }
-
-    /// How a get ends.
-    fn ask(&mut self, stamp: Stamp, now_ns: u64) -> Result<Vec<u8>, Miss> {
-        let mut lookup = Lookup::new(get(0, stamp), SIZE.entries, now_ns);
-        let outcome = std::iter::repeat_with(|| lookup.step(&mut self.words, None)).find_map(|ended| ended);
-        match outcome.expect("it ends") {
-            Outcome::Up(miss) => Err(miss),
-            Outcome::Answer(body) => {
-                let reply = lookup.asked().reply(&body);
-                let Ok((_, Datagram::Reply(reply))) = Datagram::decode(&reply) else { panic!("no reply") };
-                assert_eq!(reply.integer as usize, reply.length(), "clients are told how long it is");
-                Ok(reply.value.expect("it has one").to_vec())
-            }
-        }
-    }
-}
-
-#[test]
-fn a_stamp_is_of_the_copys_instance_and_no_later() {
-    let mut quiet = Quiet::new();
-    quiet.keep(STAMP, LESSOR, b"copy");
-    assert_eq!(quiet.ask(STAMP, 10), Err(Miss::Lease), "no lease yet");
-    quiet.lease(LESSOR, 30);
-    for (seen, expected) in [(0, Ok(b"copy".to_vec())), (4, Ok(b"copy".to_vec())), (5, Err(Miss::Stamp))] {
-        assert_eq!(quiet.ask(Stamp { seen, ..STAMP }, 10), expected, "{seen}");
-    }
-    assert_eq!(quiet.ask(Stamp { instance: 8, ..STAMP }, 10), Err(Miss::Absent), "another instance");
-    assert_eq!(quiet.ask(Stamp::NONE, 10), Err(Miss::Absent), "for a member");
-    assert_eq!((quiet.ask(STAMP, 29).is_ok(), quiet.ask(STAMP, 30)), (true, Err(Miss::Lease)));
-    quiet.tell(CopyShift::Dropped(of(0)));
-    assert_eq!(quiet.ask(STAMP, 10), Err(Miss::Closed));
-}
-
-#[test]
-fn a_lease_is_of_one_serial() {
-    let (mut quiet, later) = (Quiet::new(), Lessor { serial: 2, ..LESSOR });
-    quiet.lease(LESSOR, 30);
-    quiet.keep(STAMP, LESSOR, b"first");
-    quiet.lease(later, 60);
-    assert_eq!(quiet.ask(STAMP, 10), Err(Miss::Lease), "its serial is over");
-    quiet.keep(STAMP, later, b"second");
-    assert_eq!(quiet.ask(STAMP, 40), Ok(b"second".to_vec()));
-    let another = Lessor { owner: owner(9), ..later };
-    quiet.lease(another, 0);
-    assert_eq!(quiet.ask(STAMP, 40), Ok(b"second".to_vec()), "of another owner");
-    // Gates of serials that are over are free again: there are four.
-    for serial in 3..100 {
-        let lessor = Lessor { serial, ..LESSOR };
-        quiet.keep(STAMP, lessor, &[serial as u8]);
-        quiet.lease(lessor, 60);
-        assert_eq!(quiet.ask(STAMP, 40), Ok(vec![serial as u8]));
-    }
-}
-
-#[test]
-fn owners_beyond_the_gates_are_left_to_the_process() {
-    let mut quiet = Quiet::new();
-    for number in 0..4 {
-        quiet.lease(Lessor { owner: owner(number), serial: 1 }, 60);
-    }
-    let beyond = Lessor { owner: owner(4), serial: 1 };
-    quiet.keep(STAMP, Lessor { owner: owner(0), serial: 1 }, b"first");
-    assert_eq!(quiet.ask(STAMP, 10), Ok(b"first".to_vec()));
-    quiet.keep(STAMP, beyond, b"second");
-    quiet.lease(beyond, 60);
-    assert_eq!(quiet.ask(STAMP, 10), Err(Miss::Closed), "what was there before is no copy any more");
-    quiet.lease(Lessor { owner: owner(1), serial: 1 }, 0);
-    quiet.lease(beyond, 60);
-    quiet.keep(STAMP, beyond, b"second");
-    assert_eq!(quiet.ask(STAMP, 10), Ok(b"second".to_vec()), "there is one again");
-}
-
-#[test]
-fn a_key_is_a_copy_and_then_a_members_and_then_a_copy() {
-    let mut quiet = Quiet::new();
-    let read = || ShiftKind::Read(of(0).key, entry(b"member", 0));
-    quiet.lease(LESSOR, 50);
-    for _ in 0..3 {
-        quiet.keep(STAMP, LESSOR, b"copy");
-        assert_eq!(quiet.ask(STAMP, 10), Ok(b"copy".to_vec()));
-        assert!(quiet.ask(Stamp::NONE, 10).is_err(), "it is no member");
-        quiet.tell(CopyShift::Dropped(of(0)));
-        quiet.member(read());
-        assert_eq!(quiet.ask(Stamp::NONE, 10), Ok(b"member".to_vec()));
-        assert!(quiet.ask(STAMP, 10).is_err(), "it is a member");
-        quiet.member(ShiftKind::Unknown);
-        assert!(quiet.ask(Stamp::NONE, 10).is_err() && quiet.ask(STAMP, 10).is_err());
     }
 }
