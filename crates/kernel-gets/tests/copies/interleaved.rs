@@ -1,19 +1,10 @@
 //! Copies, and members' entries beside them, while lookups go on a word at a time whenever one is stored: what is answered must be what could be shown at some
 //! moment meanwhile. Which bugs that finds.
 
-<<<<<<<< HEAD:crates/kernel-gets/tests/copies/main.rs
-mod quiet;
-
-use nicekv_kernel_gets::{
-    Asked, ENTRY_WORDS, GATE_WORDS, Grant, Lookup, Memory, Miss, Outcome, Plant, Size, Table, Word,
-};
-use nicekv_node::{CopyOf, CopyShift, Lessor, Shift, ShiftKind};
-========
 use crate::{PARTITION, SIZE, Words, entry, get, of, owner};
 use nicekv_kernel_gets::{Grant, Lookup, Memory, Outcome, Plant, Table, Word};
 use nicekv_node::{CopyShift, Lessor, Shift, ShiftKind};
 use nicekv_wire::Datagram;
->>>>>>>> w-kernel:crates/kernel-gets/tests/copies/interleaved.rs
 use nicekv_wire::hot::Stamp;
 use nicekv_wire::route::ChainHeader;
 use std::collections::BTreeMap;
