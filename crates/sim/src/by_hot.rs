@@ -97,6 +97,12 @@ pub(crate) fn removed(scenario: &mut Scenario) {
     scenario.faults = Faults { pause: 4_000, pause_max_ns: 300 * MILLISECOND_NS, ..Faults::NONE };
 }
 
+/// The same with copies at nodes alone, so that more gets come to them.
+pub(crate) fn removed_holders(scenario: &mut Scenario) {
+    removed(scenario);
+    scenario.hot_values = false;
+}
+
 /// Who leads changes often, while switches keep the entries.
 pub(crate) fn led_by_turns(scenario: &mut Scenario) {
     shared(scenario);

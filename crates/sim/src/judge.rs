@@ -75,6 +75,7 @@ pub fn draw(seed: u64) -> Scenario {
         hides_sources: random.below(2) == 0 && !edges,
         kernel_gets: by_kernel::drawn(seed),
         hot_interval_ns: 0,
+        hot_values: true,
         coordination: crate::coordination::draw(seed),
         // By chance of its own, too.
         discard_bytes_per_second: Random::new(seed ^ DISCARDS).pick(&[16 << 20, 16 << 20, 1_000]),

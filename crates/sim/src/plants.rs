@@ -318,7 +318,7 @@ pub const PLANTS: &[Plant] = &[
     switch("hot-instance-in-two-switches", "H8", InSwitch::InstanceReused, Hunt::Seeds(by_hot::among_switches)),
     switch("hot-value-stale", "H9", InSwitch::HotValueStaleShown, Hunt::Seeds(by_hot::shared)),
     switch("hot-value-of-another-key", "H9", InSwitch::HotValueKeyUnchecked, Hunt::Seeds(by_hot::alike)),
-    replica("hot-member-past-its-fence", "R12", InReplica::HotMemberUnfenced, Hunt::Seeds(by_hot::removed)),
+    replica("hot-member-past-its-fence", "R12", InReplica::HotMemberUnfenced, Hunt::Seeds(by_hot::removed_holders)),
     metadata("speak-before-persisted", "R13", InMetadata::SpeakBeforePersisted, Hunt::Seeds(forgetful_metadata)),
 ];
 

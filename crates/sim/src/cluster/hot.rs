@@ -101,7 +101,7 @@ impl Cluster {
         let mut holders: Vec<usize> =
             (0..self.nodes.len()).filter(|node| self.hangs_at(Host::Node(*node), switch)).collect();
         // The switch beside nodes, or alone.
-        let in_switch = self.hot.random.below(2) == 0;
+        let in_switch = self.scenario.hot_values && self.hot.random.below(2) == 0;
         let count = self.hot.random.between(u64::from(!in_switch), 3) as usize;
         while holders.len() > count {
             holders.remove(self.hot.random.below(holders.len() as u64) as usize);
@@ -147,7 +147,7 @@ impl Cluster {
         let installed = self.hot.installed.get(&name).cloned().unwrap_or_default();
         let holders = installed.iter().flat_map(|installed| &installed.holders);
         let holders: Vec<SocketAddrV4> = holders.map(|node| self.nodes[*node].address).collect();
-        let is_lie = self.hot.random.below(8) == 0;
+        let is_lie = self.scenario.hot_values && self.hot.random.below(8) == 0;
         let in_switch = installed.iter().any(|installed| installed.in_switch) != is_lie;
         let instance = installed.first().map_or(self.hot.newest.max(1), |installed| installed.instance);
         for node in 0..self.nodes.len() {

@@ -41,6 +41,8 @@ pub struct Scenario {
     pub kernel_gets: bool,
     /// Between two changes of the hot entries in switches; 0: there are none.
     pub hot_interval_ns: u64,
+    /// Whether some of these say that the switch has a copy, too (H9).
+    pub hot_values: bool,
     /// Who finds the node for a request to a chain.
     pub coordination: Coordination,
     /// How fast nodes discard what nobody needs: a slow one may be at it when it becomes a member again.

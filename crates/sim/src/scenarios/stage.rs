@@ -79,6 +79,7 @@ fn busy() -> Scenario {
         hides_sources: false,
         kernel_gets: false,
         hot_interval_ns: 0,
+        hot_values: false,
         coordination: Coordination::Switch,
         discard_bytes_per_second: 16 << 20,
         clients: 3,

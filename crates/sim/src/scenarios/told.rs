@@ -284,6 +284,7 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
         hides_sources: false,
         kernel_gets: false,
         hot_interval_ns: 0,
+        hot_values: false,
         coordination: Coordination::Switch,
         discard_bytes_per_second: 16 << 20,
         clients,
