@@ -34,6 +34,7 @@ pub fn scenario(replicas: u8, write_set: u8) -> Scenario {
         hides_sources: false,
         kernel_gets: false,
         hot_interval_ns: 0,
+        hot_values: false,
         coordination: nicekv_client::Coordination::Switch,
         discard_bytes_per_second: 16 << 20,
         clients: 2,
