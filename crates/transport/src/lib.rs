@@ -1,4 +1,4 @@
-//! Large values in chunks: one sender, one receiver or many, any k of which are enough (NICE §5, DESIGN §5).
+//! Large values in chunks: one sender, one receiver or many, any k of which are enough (NICE §5).
 //!
 //! ```text
 //!   sender ──chunk 0, 1, 2 …, mask──▶ switch ──▶ receivers of the mask          once, paced by the slowest one that is required
