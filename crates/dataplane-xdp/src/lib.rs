@@ -44,6 +44,7 @@ mod hot;
 mod interface;
 mod layout;
 mod maps;
+pub mod measure;
 mod places;
 mod slots;
 mod sys;
