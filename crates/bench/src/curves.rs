@@ -1,17 +1,22 @@
-//! Charts of curves, to a scale of their own, which is even or logarithmic.
+//! Charts of curves, to a scale of their own, which is even or logarithmic. Their names stand beside them, where they hide nothing.
 
 use plotters::coord::Shift;
+use plotters::coord::combinators::IntoLogRange;
 use plotters::coord::ranged1d::{Ranged, ValueFormatter};
-use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::{
-    BLACK, Cartesian2d, ChartBuilder, ChartContext, DrawingArea, DrawingAreaErrorKind, DrawingBackend,
-    IntoDrawingArea, IntoLogRange, PathElement, RGBColor, SVGBackend, WHITE,
+    BLACK, Cartesian2d, ChartBuilder, ChartContext, Circle, Color, Cross, DrawingArea, DrawingAreaErrorKind,
+    DrawingBackend, IntoDrawingArea, PathElement, RGBColor, SVGBackend, Text, WHITE,
 };
 use plotters::series::LineSeries;
 
 const WIDTH: u32 = 900;
 /// Of a chart.
 const HEIGHT: u32 = 320;
+/// Where the names of curves begin, and how far they are apart.
+const NAMES_AT: u32 = 690;
+const NAME_HEIGHT: i32 = 20;
+/// Digits of a number on an axis.
+const DIGITS: usize = 3;
 const COLORS: [RGBColor; 6] = [
     RGBColor(31, 119, 180),
     RGBColor(44, 160, 44),
@@ -21,13 +26,15 @@ const COLORS: [RGBColor; 6] = [
     RGBColor(148, 103, 189),
 ];
 
-/// What is drawn over what. The vertical axis begins at 0.
+/// What is drawn over what. A vertical axis that is even begins at 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Axes {
     pub(crate) x: &'static str,
     pub(crate) y: &'static str,
     /// Whether the horizontal one is.
     pub(crate) is_logarithmic: bool,
+    /// Whether the vertical one is: for figures of which some are many times others.
+    pub(crate) is_y_logarithmic: bool,
 }
 
 /// Curves by their names.
@@ -36,6 +43,8 @@ pub(crate) struct Chart {
     pub(crate) title: String,
     pub(crate) axes: Axes,
     pub(crate) curves: Vec<(&'static str, Vec<(f64, f64)>)>,
+    /// Of the paper's, each of the curve with this place.
+    pub(crate) marks: Vec<(usize, (f64, f64))>,
 }
 
 type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
@@ -55,35 +64,109 @@ pub(crate) fn svg(charts: &[Chart]) -> String {
     text
 }
 
-fn draw<'a>(area: &DrawingArea<SVGBackend<'a>, Shift>, chart: &Chart) -> Drawn<'a> {
-    let points = || chart.curves.iter().flat_map(|(_, points)| points);
-    let [least, most] = [f64::min, f64::max].map(|choose| points().map(|point| point.0).reduce(choose));
-    let (least, most) = (least.unwrap_or(0.0), most.unwrap_or(1.0));
-    let highest = points().map(|point| point.1).fold(0.0, f64::max);
-    let highest = if highest > 0.0 { highest } else { 1.0 };
-    let mut builder = ChartBuilder::on(area);
-    builder.caption(&chart.title, ("sans-serif", 16)).margin(12).x_label_area_size(36).y_label_area_size(56);
-    if chart.axes.is_logarithmic {
-        let least = least.clamp(0.1, 1e7);
-        let range = (least..most.clamp(least * 1.1, 1e8)).log_scale();
-        return draw_curves(builder.build_cartesian_2d(range, 0.0..highest)?, chart);
-    }
-    let most = if most > least { most } else { least + 1.0 };
-    draw_curves(builder.build_cartesian_2d(least..most, 0.0..highest)?, chart)
+/// From the least to the most of what is positive, with something between the two.
+fn logarithmic(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
+    let (least, most) = values
+        .filter(|value| *value > 0.0)
+        .fold((f64::INFINITY, 0.0), |(least, most), value| (value.min(least), value.max(most)));
+    let least = if least.is_finite() { least.max(1e-9) } else { 0.1 };
+    least..most.max(least * 1.1)
 }
 
-fn draw_curves<'a, X: Ranged<ValueType = f64> + ValueFormatter<f64>>(
-    mut axes: ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, RangedCoordf64>>,
-    chart: &Chart,
-) -> Drawn<'a> {
-    axes.configure_mesh().x_desc(chart.axes.x).y_desc(chart.axes.y).draw()?;
-    for (index, (name, points)) in chart.curves.iter().enumerate() {
-        let color = COLORS[index % COLORS.len()];
-        axes.draw_series(LineSeries::new(points.iter().copied(), color))?
-            .label(*name)
-            .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], color));
+fn draw<'a>(area: &DrawingArea<SVGBackend<'a>, Shift>, chart: &Chart) -> Drawn<'a> {
+    let points = || {
+        let of_curves = chart.curves.iter().flat_map(|(_, points)| points.iter().copied());
+        of_curves.chain(chart.marks.iter().map(|(_, point)| *point))
+    };
+    let [least, most] = [f64::min, f64::max].map(|choose| points().map(|point| point.0).reduce(choose));
+    let (least, most) = (least.unwrap_or(0.0), most.unwrap_or(1.0));
+    let most = if most > least { most } else { least + 1.0 };
+    let highest = points().map(|point| point.1).fold(0.0, f64::max);
+    // The highest point is not at the edge.
+    let even_y = 0.0..if highest > 0.0 { highest * 1.05 } else { 1.0 };
+    let (low, high) = (points().map(|point| point.0), points().map(|point| point.1));
+    let (axes_area, names_area) = area.split_horizontally(NAMES_AT);
+    let mut builder = ChartBuilder::on(&axes_area);
+    builder
+        .caption(&chart.title, ("sans-serif", 16))
+        .margin(12)
+        .margin_right(28)
+        .x_label_area_size(40)
+        .y_label_area_size(64);
+    let Axes { is_logarithmic, is_y_logarithmic, .. } = chart.axes;
+    match (is_logarithmic, is_y_logarithmic) {
+        (false, false) => draw_curves(builder.build_cartesian_2d(least..most, even_y)?, chart),
+        (true, false) => {
+            draw_curves(builder.build_cartesian_2d(logarithmic(low).log_scale(), even_y)?, chart)
+        }
+        (false, true) => {
+            draw_curves(builder.build_cartesian_2d(least..most, logarithmic(high).log_scale())?, chart)
+        }
+        (true, true) => {
+            let ranges = (logarithmic(low).log_scale(), logarithmic(high).log_scale());
+            draw_curves(builder.build_cartesian_2d(ranges.0, ranges.1)?, chart)
+        }
+    }?;
+    draw_names(&names_area, chart)
+}
+
+fn color(index: usize) -> RGBColor {
+    COLORS[index % COLORS.len()]
+}
+
+fn draw_names<'a>(area: &DrawingArea<SVGBackend<'a>, Shift>, chart: &Chart) -> Drawn<'a> {
+    let place = |row: usize| 48 + NAME_HEIGHT * row as i32;
+    for (index, (name, _)) in chart.curves.iter().enumerate() {
+        let y = place(index);
+        area.draw(&PathElement::new(vec![(0, y + 6), (16, y + 6)], color(index).stroke_width(2)))?;
+        area.draw(&Text::new(*name, (22, y), ("sans-serif", 14)))?;
     }
-    axes.configure_series_labels().background_style(WHITE).border_style(BLACK).draw()
+    if !chart.marks.is_empty() {
+        let y = place(chart.curves.len());
+        area.draw(&Cross::new((8, y + 6), 4, BLACK.stroke_width(2)))?;
+        area.draw(&Text::new("the paper's", (22, y), ("sans-serif", 14)))?;
+    }
+    Ok(())
+}
+
+/// Without the noughts behind it that say nothing.
+fn number(value: &f64) -> String {
+    if *value == 0.0 {
+        return "0".into();
+    }
+    let behind = (DIGITS as i32 - 1 - value.abs().log10().floor() as i32).max(0) as usize;
+    let text = format!("{value:.behind$}");
+    if behind == 0 { text } else { text.trim_end_matches('0').trim_end_matches('.').into() }
+}
+
+fn draw_curves<'a, X, Y>(
+    mut axes: ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>,
+    chart: &Chart,
+) -> Drawn<'a>
+where
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    axes.configure_mesh()
+        .x_desc(chart.axes.x)
+        .y_desc(chart.axes.y)
+        .x_label_formatter(&number)
+        .y_label_formatter(&number)
+        .label_style(("sans-serif", 13))
+        .max_light_lines(0)
+        .draw()?;
+    for (index, (_, points)) in chart.curves.iter().enumerate() {
+        let color = color(index);
+        axes.draw_series(LineSeries::new(points.iter().copied(), color.stroke_width(2)))?;
+        // Of few points each is seen.
+        let are_few = points.len() <= 20;
+        axes.draw_series(
+            points.iter().filter(|_| are_few).map(|point| Circle::new(*point, 3, color.filled())),
+        )?;
+    }
+    let mark = |(index, point): &(usize, (f64, f64))| Cross::new(*point, 5, color(*index).stroke_width(2));
+    axes.draw_series(chart.marks.iter().map(mark))?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -95,16 +178,27 @@ mod tests {
         let points =
             |by: f64| (0..=10).map(|part| (by * f64::from(part + 1), f64::from(part) / 10.0)).collect();
         let curves = vec![("one", points(10.0)), ("other", points(20.0))];
-        for is_logarithmic in [false, true] {
-            let axes = Axes { x: "us", y: "part of all", is_logarithmic };
-            let image = svg(&[Chart { title: "get".into(), axes, curves: curves.clone() }]);
+        for (is_logarithmic, is_y_logarithmic) in [(false, false), (false, true), (true, false), (true, true)]
+        {
+            let axes = Axes { x: "us", y: "part of all", is_logarithmic, is_y_logarithmic };
+            let marks = vec![(1, (15.0, 0.5))];
+            let image = svg(&[Chart { title: "get".into(), axes, curves: curves.clone(), marks }]);
             assert!(image.matches("<polyline").count() >= 2, "{image}");
             let has = |text: &str| image.contains(text);
             assert!(has("one") && has("other") && has("get") && has("part of all"), "{image}");
         }
         // What has no width or height is drawn, too.
-        let axes = Axes { x: "x", y: "y", is_logarithmic: false };
-        let flat = |points| Chart { title: "flat".into(), axes, curves: vec![("one", points)] };
-        svg(&[flat(vec![(3.0, 0.0)]), flat(Vec::new())]);
+        for is in [false, true] {
+            let axes = Axes { x: "x", y: "y", is_logarithmic: is, is_y_logarithmic: is };
+            let flat =
+                |points| Chart { title: "flat".into(), axes, curves: vec![("one", points)], marks: vec![] };
+            svg(&[flat(vec![(3.0, 0.0)]), flat(Vec::new())]);
+        }
+    }
+
+    #[test]
+    fn numbers_on_axes_have_three_digits_and_no_noughts_behind_them() {
+        let texts = [0.0, 0.0004, 0.017, 0.5, 1.0, 15.4, 1_000.0, 12_345.6].map(|value| number(&value));
+        assert_eq!(texts, ["0", "0.0004", "0.017", "0.5", "1", "15.4", "1000", "12346"]);
     }
 }

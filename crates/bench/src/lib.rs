@@ -11,7 +11,8 @@
 //!   overload ─▶ lab ─▶ load::open ─▶ statistics
 //!   scans ─▶ lab, redis_server ─▶ load::driver ─▶ statistics ─▶ report
 //!   turbokv-… ─▶ lab ─▶ turbokv::load ─▶ statistics ─▶ report
-//!   kvswitch-… ─▶ kvswitch::rack, a simulation ─▶ statistics ─▶ report
+//!   kvswitch-fig… ─▶ kvswitch::rack, a simulation, or kvswitch::kernel, the real programs ─▶ statistics ─▶ report
+//!   kvswitch-table1 ─▶ kvswitch::bed, the real programs ─▶ statistics ─▶ report
 //!   tables ─▶ namespaces and a bare switch ─▶ statistics ─▶ report
 //!   each ─▶ a table, lines of JSON (`report`), a chart (`plot`)
 //! ```
@@ -29,6 +30,7 @@ mod cost;
 mod curves;
 mod error;
 mod etcd_server;
+mod frames;
 mod kernel_gets;
 mod keyspace;
 mod kvswitch;
@@ -54,6 +56,7 @@ pub use chains::ChainsArguments;
 pub use error::BenchError;
 pub use kernel_gets::KernelGetsArguments;
 pub use kvswitch::KvswitchArguments;
+pub use kvswitch::table1::Table1Arguments as KvswitchTable1Arguments;
 pub use outage::OutageArguments;
 pub use overload::OverloadArguments;
 pub use peers::PeersArguments;
@@ -111,6 +114,9 @@ pub enum BenchCommand {
     /// The same, the threshold, and what copies cost (Fig. 9)
     #[command(name = "kvswitch-fig9")]
     KvswitchFig9(KvswitchArguments),
+    /// Count what the modules for hot keys take of the real programs: instructions, memory, time of a packet (KVSwitch Table 1); needs root
+    #[command(name = "kvswitch-table1")]
+    KvswitchTable1(KvswitchTable1Arguments),
 }
 
 /// Runs a bench and prints its figures. The executable must be `nicekv` itself, which starts the lab.
@@ -133,5 +139,6 @@ pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
         BenchCommand::KvswitchFig7(arguments) => kvswitch::run(kvswitch::Figure::Fig7, arguments),
         BenchCommand::KvswitchFig8(arguments) => kvswitch::run(kvswitch::Figure::Fig8, arguments),
         BenchCommand::KvswitchFig9(arguments) => kvswitch::run(kvswitch::Figure::Fig9, arguments),
+        BenchCommand::KvswitchTable1(arguments) => kvswitch::table1::run(arguments),
     }
 }

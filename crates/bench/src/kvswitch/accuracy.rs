@@ -1,7 +1,7 @@
 //! What the switch expects of a period, beside what comes (KVSwitch §5.3), and beside what whoever counts everything exactly would have expected.
 
 use super::popularity::key;
-use super::rack::Rack;
+use super::rack::Balancer;
 use nicekv_hotkeys::{Config, HotKey, found, predict};
 use std::cmp::Reverse;
 
@@ -39,7 +39,7 @@ impl Accuracies {
     }
 
     /// Before a period.
-    pub(crate) fn expect(&mut self, rack: &Rack) {
+    pub(crate) fn expect(&mut self, rack: &impl Balancer) {
         self.expected = self.keys.iter().map(|key| rack.expects(key)).collect();
         self.counts.rotate_right(1);
         self.counts[0].fill(0);

@@ -1,10 +1,13 @@
 //! Cells: what is simulated, and what is taken from it.
 
 use super::accuracy::{Accuracies, Accuracy};
+use super::kernel::KernelRack;
 use super::popularity::{KEYS, Popularity};
-use super::rack::{Period, Setup, System};
+use super::rack::{Balancer, Period, Rack, Setup, System};
 use super::trace::{Mix, RackTrace, Racks, SERVER_REQUESTS, SERVERS};
+use crate::error::Result;
 use crate::statistics::ROUNDS_MIN;
+use nicekv_dataplane_xdp::Hook;
 use nicekv_hotkeys::{Config, imbalance};
 use serde_json::{Value, json};
 use std::sync::Mutex;
@@ -17,6 +20,8 @@ const RACK_MQPS: f64 = 15.4;
 const CLIENT_MQPS: f64 = 30.0;
 /// From a write's arrival at the switch until all copies have confirmed it: 100 us at 15.4 million requests a second.
 const CONFIRM_REQUESTS: u64 = 1_540;
+/// Of the HashPipe's hash functions.
+const SEED: u64 = 1;
 /// Periods in which T comes down from T₀, which are not measured.
 pub(crate) const SETTLING: usize = 12;
 
@@ -32,6 +37,8 @@ pub(crate) struct Cell {
     pub(crate) periods: usize,
     /// Whether what is expected of a period is compared with what comes.
     pub(crate) is_judged: bool,
+    /// Whose programs in the kernel are asked; none: the model.
+    pub(crate) hook: Option<Hook>,
 }
 
 /// Of each measured period.
@@ -44,6 +51,8 @@ pub(crate) struct Measured {
     pub(crate) accuracies: Vec<Accuracy>,
     /// T of every period from the first one, in parts of the mean load of a server.
     pub(crate) thresholds: Vec<f64>,
+    /// Frames a second that were put through programs in the kernel.
+    pub(crate) rate: Option<f64>,
 }
 
 impl Cell {
@@ -54,7 +63,13 @@ impl Cell {
             System::KvSwitch | System::Everywhere => SETTLING,
         };
         let (mix, config, periods) = (Mix::GETS, Config::default(), ROUNDS_MIN as usize);
-        Self { system, skew, mix, config, racks: 1, settling, periods, is_judged: false }
+        Self { system, skew, mix, config, racks: 1, settling, periods, is_judged: false, hook: None }
+    }
+
+    /// The same by programs in the kernel, as far as these can: values in a switch are fewer than NetCache has, and there is one switch.
+    pub(crate) fn at(self, hook: Option<Hook>) -> Self {
+        let can = self.racks == 1 && self.system != System::NetCache;
+        Self { hook: hook.filter(|_| can), ..self }
     }
 
     pub(crate) fn workload(&self) -> String {
@@ -69,6 +84,7 @@ impl Cell {
         note(big > 0.0, format!("{:.0} % big", 100.0 * big));
         note(self.config.keys_max != Config::default().keys_max, format!("K = {}", self.config.keys_max));
         note(self.racks > 1, format!("{} servers", self.racks * SERVERS));
+        note(self.hook.is_some(), self.hook.map_or_else(String::new, |hook| format!("programs at {hook}")));
         text
     }
 
@@ -77,7 +93,8 @@ impl Cell {
             self.config;
         let part = |ppm: u32| f64::from(ppm) / f64::from(nicekv_hotkeys::MILLION);
         json!({
-            "simulated": true,
+            "simulated": self.hook.is_none(),
+            "hook": self.hook.map(Hook::name),
             "skew": self.skew,
             "writes": self.mix.writes,
             "big": self.mix.big,
@@ -95,40 +112,61 @@ impl Cell {
 
     fn measure(&self) -> Measured {
         let popularity = Popularity::new(self.skew);
-        let (system, config) = (self.system, self.config);
-        let setup = Setup { system, config, servers: SERVERS, confirm_requests: CONFIRM_REQUESTS };
-        let mut measured = Measured {
-            cell: *self,
-            lambdas: Vec::new(),
-            periods: Vec::new(),
-            accuracies: Vec::new(),
-            thresholds: Vec::new(),
-        };
+        let setup = self.setup();
+        let mut measured = Measured::nothing(*self);
         if self.racks > 1 {
             let mut racks = Racks::new(&popularity, setup, self.racks);
             measured.lambdas =
                 (0..self.settling + self.periods).map(|_| racks.period()).skip(self.settling).collect();
             return measured;
         }
-        let mut trace = RackTrace::new(&popularity, self.mix, setup);
-        let mut accuracies = self.is_judged.then(|| Accuracies::new(&config));
-        for number in 0..self.settling + self.periods {
-            accuracies.iter_mut().for_each(|accuracies| accuracies.expect(&trace.rack));
-            let period =
-                trace.period(|rank| accuracies.iter_mut().for_each(|accuracies| accuracies.count(rank)));
-            let accuracy = accuracies.as_mut().map(|accuracies| accuracies.judge(period.requests));
-            measured.thresholds.push(f64::from(period.threshold_ppm) / f64::from(nicekv_hotkeys::MILLION));
-            if number >= self.settling {
-                measured.lambdas.push(imbalance(&period.loads));
-                measured.accuracies.extend(accuracy);
-                measured.periods.push(period);
-            }
-        }
+        let mut trace = RackTrace::new(&popularity, self.mix, Rack::new(setup, SEED));
+        let Ok(()) = measured.take(&mut trace);
         measured
+    }
+
+    /// The same, with the programs of a switch in the kernel. Moves the calling thread to another network namespace.
+    fn measure_at(&self, hook: Hook) -> Result<Measured> {
+        let popularity = Popularity::new(self.skew);
+        let setup = self.setup();
+        let rack = KernelRack::new(setup, hook, SEED)?;
+        let mut trace = RackTrace::new(&popularity, self.mix, rack);
+        let mut measured = Measured::nothing(*self);
+        measured.take(&mut trace)?;
+        Ok(Measured { rate: Some(trace.rack.rate()), ..measured })
+    }
+
+    fn setup(&self) -> Setup {
+        let (system, config) = (self.system, self.config);
+        Setup { system, config, servers: SERVERS, confirm_requests: CONFIRM_REQUESTS }
     }
 }
 
 impl Measured {
+    fn nothing(cell: Cell) -> Self {
+        let (lambdas, periods, accuracies, thresholds) = Default::default();
+        Self { cell, lambdas, periods, accuracies, thresholds, rate: None }
+    }
+
+    /// What a trace is like, period by period.
+    fn take<R: Balancer>(&mut self, trace: &mut RackTrace<'_, R>) -> std::result::Result<(), R::Error> {
+        let cell = self.cell;
+        let mut accuracies = cell.is_judged.then(|| Accuracies::new(&cell.config));
+        for number in 0..cell.settling + cell.periods {
+            accuracies.iter_mut().for_each(|accuracies| accuracies.expect(&trace.rack));
+            let period =
+                trace.period(|rank| accuracies.iter_mut().for_each(|accuracies| accuracies.count(rank)))?;
+            let accuracy = accuracies.as_mut().map(|accuracies| accuracies.judge(period.requests));
+            self.thresholds.push(f64::from(period.threshold_ppm) / f64::from(nicekv_hotkeys::MILLION));
+            if number >= cell.settling {
+                self.lambdas.push(imbalance(&period.loads));
+                self.accuracies.extend(accuracy);
+                self.periods.push(period);
+            }
+        }
+        Ok(())
+    }
+
     fn each(&self, take: impl Fn(&Period) -> f64) -> Vec<f64> {
         self.periods.iter().map(take).collect()
     }
@@ -175,24 +213,43 @@ fn most(period: &Period) -> f64 {
     period.loads.iter().copied().max().unwrap_or(0).max(1) as f64
 }
 
-/// Measures all cells, on all processors; those that take longest should be first.
-pub(crate) fn measure(cells: &[Cell]) -> Vec<Measured> {
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(vec![None; cells.len()]));
+/// Measures all cells: those of the model on all processors, so that those that take longest should be first, then those of programs in the kernel one after the other.
+pub(crate) fn measure(cells: &[Cell]) -> Result<Vec<Measured>> {
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let results = Mutex::new(vec![None; cells.len()]);
+    let note = |place: usize, measured: Measured| {
+        let (number, count, cell) = (done.fetch_add(1, Ordering::Relaxed) + 1, cells.len(), &measured.cell);
+        let rate = measured.rate.map_or_else(String::new, |rate| format!(", {rate:.0} frames/s"));
+        eprintln!("{number} of {count}: {}, {}{rate}", cell.workload(), cell.system.name());
+        results.lock().expect("nobody panics with it")[place] = Some(measured);
+    };
     let work = || {
         loop {
             let place = next.fetch_add(1, Ordering::Relaxed);
             let Some(cell) = cells.get(place) else { return };
-            let measured = cell.measure();
-            eprintln!("{} of {}: {}, {}", place + 1, cells.len(), cell.workload(), cell.system.name());
-            results.lock().expect("nobody panics with it")[place] = Some(measured);
+            if cell.hook.is_none() {
+                note(place, cell.measure());
+            }
         }
     };
     thread::scope(|scope| {
         let threads = thread::available_parallelism().map_or(1, usize::from).min(cells.len());
         (0..threads).for_each(|_| drop(scope.spawn(work)));
     });
+    let in_kernel = || {
+        let mut hooked = cells.iter().enumerate().filter_map(|(place, cell)| Some((place, cell, cell.hook?)));
+        let measure = |(place, cell, hook): (usize, &Cell, Hook)| {
+            cell.measure_at(hook).map(|measured| note(place, measured))
+        };
+        hooked.try_for_each(measure)
+    };
+    // The thread changes its namespace, and is not to keep it.
+    let ran: Result<()> = thread::scope(|scope| {
+        scope.spawn(in_kernel).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    ran?;
     let results = results.into_inner().expect("nobody panics with it");
-    results.into_iter().map(|measured| measured.expect("every cell was taken")).collect()
+    Ok(results.into_iter().map(|measured| measured.expect("every cell was taken")).collect())
 }
 
 #[cfg(test)]
@@ -211,7 +268,7 @@ mod tests {
             rewatched: 0,
         };
         let cell = Cell::new(System::NetCache, 0.99);
-        Measured { cell, lambdas: vec![], periods: vec![period], accuracies: vec![], thresholds: vec![] }
+        Measured { periods: vec![period], ..Measured::nothing(cell) }
     }
 
     #[test]

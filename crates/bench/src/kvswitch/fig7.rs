@@ -1,12 +1,14 @@
 //! Fig. 7: balance and throughput against skew (a, b), big values (c, d), writes (e) and racks (f).
 
 use super::cells::{Cell, Measured, measure};
-use super::lines::{Line, lambda, number, ratios};
+use super::lines::{Line, fed, lambda, number, ratios};
 use super::popularity::Popularity;
 use super::rack::System;
 use super::trace::{Mix, SERVERS, chance};
+use crate::error::Result;
 use crate::report::Goal;
 use crate::statistics::Summary;
+use nicekv_dataplane_xdp::Hook;
 
 const SYSTEMS: [System; 3] = [System::Original, System::NetCache, System::KvSwitch];
 const SKEWS: [f64; 5] = [0.0, 0.9, 0.95, 0.99, 1.5];
@@ -17,8 +19,8 @@ const RACKS: [u16; 5] = [32, 16, 8, 4, 2];
 /// γ is 1/2: so many periods bring T below a thousandth.
 const RACKS_SETTLING: usize = 9;
 
-pub(crate) fn run(quick: bool) -> (Vec<Line>, Vec<String>) {
-    let all = measure(&cells(quick));
+pub(crate) fn run(quick: bool, kernel: Option<Hook>) -> Result<(Vec<Line>, Vec<String>)> {
+    let all = measure(&cells(quick, kernel))?;
     let of =
         |is: &dyn Fn(&Cell) -> bool| all.iter().filter(|measured| is(&measured.cell)).collect::<Vec<_>>();
     let is_plain = |cell: &Cell| cell.mix.writes == 0.0 && cell.mix.big == 0.0 && cell.racks == 1;
@@ -39,10 +41,11 @@ pub(crate) fn run(quick: bool) -> (Vec<Line>, Vec<String>) {
         let paper = (servers == 1_024).then_some(0.018);
         lambda(("7f", "servers", servers.into()), measured).goal(goal).paper(paper)
     }));
-    (lines, notes(&skews))
+    lines.extend(all.iter().filter_map(fed));
+    Ok((lines, notes(&skews)))
 }
 
-fn cells(quick: bool) -> Vec<Cell> {
+fn cells(quick: bool, kernel: Option<Hook>) -> Vec<Cell> {
     let racks = |racks: &u16| {
         let periods = if quick { 3 } else { 5 };
         Cell { racks: *racks, settling: RACKS_SETTLING, periods, ..Cell::new(System::KvSwitch, SKEW) }
@@ -55,7 +58,12 @@ fn cells(quick: bool) -> Vec<Cell> {
     cells.extend(SKEWS.iter().flat_map(|skew| each(Mix::GETS, *skew, &SYSTEMS)));
     cells.extend(BIG.iter().flat_map(|big| each(Mix { big: *big, ..Mix::GETS }, SKEW, &SYSTEMS[1..])));
     cells.extend(WRITES.iter().flat_map(|writes| each(Mix { writes: *writes, ..Mix::GETS }, SKEW, &SYSTEMS)));
-    cells
+    if kernel.is_some() && quick {
+        // The model has the rest.
+        cells.retain(|cell| cell.racks == 1 && cell.mix.big == 0.0 && [0.0, SKEW].contains(&cell.skew));
+        cells.retain(|cell| [0.0, 0.2].contains(&cell.mix.writes) && cell.system != System::Original);
+    }
+    cells.into_iter().map(|cell| cell.at(kernel)).collect()
 }
 
 /// The figures of a metric, of the system under that much skew and those big values and writes.
@@ -191,7 +199,7 @@ mod tests {
     #[test]
     fn quick_keeps_the_ends_and_all_that_have_targets() {
         for quick in [false, true] {
-            let cells = cells(quick);
+            let cells = cells(quick, None);
             let has = |is: &dyn Fn(&Cell) -> bool| cells.iter().any(is);
             assert!(has(&|cell| cell.racks == 32) && has(&|cell| cell.mix.big == 0.5));
             for system in SYSTEMS {

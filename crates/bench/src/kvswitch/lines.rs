@@ -9,6 +9,11 @@ use serde_json::Value;
 pub(crate) const HEADER: [&str; 9] =
     ["figure", "workload", "system", "metric", "median", "[min .. max]", "paper", "target", "met"];
 
+/// A metric that falls from period to period.
+pub(crate) const THRESHOLD: &str = "T ÷ mean load of a server";
+/// Frames a second that programs are to be given, at least.
+const FRAMES_MIN: f64 = 500_000.0;
+
 /// A metric of a cell, of each measured period.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
@@ -89,6 +94,13 @@ pub(crate) fn lambda(key: (&'static str, &'static str, f64), measured: &Measured
     Line::of(key, (cell, cell.system.name()), ("lambda", ""), lambdas.clone())
 }
 
+/// Frames that programs in the kernel were given in a second (KVSwitch's client sends 30 million, two processors half a million or more).
+pub(crate) fn fed(measured: &Measured) -> Option<Line> {
+    let (rate, cell) = (measured.rate?, &measured.cell);
+    let line = Line::of(("fed", "", 0.0), (cell, cell.system.name()), ("frames", "1/s"), vec![rate]);
+    Some(line.goal(Some(Goal::AtLeast(FRAMES_MIN))))
+}
+
 /// A chart for each metric of each panel that has at least two places on its axis.
 pub(crate) fn charts(lines: &[Line]) -> Vec<Chart> {
     let mut charts: Vec<(&str, &str, Chart)> = Vec::new();
@@ -99,15 +111,23 @@ pub(crate) fn charts(lines: &[Line]) -> Vec<Chart> {
         let place = place.unwrap_or_else(|| {
             let title = format!("{}  {}", line.panel, line.metric);
             let y = if line.unit.is_empty() { line.metric } else { line.unit };
-            let axes = Axes { x: line.axis, y, is_logarithmic: false };
-            charts.push((line.panel, line.metric, Chart { title, axes, curves: Vec::new() }));
+            // Without balance they are many times what they are with it; and T falls by a factor.
+            let is_y_logarithmic = matches!(line.metric, "lambda" | THRESHOLD);
+            let axes = Axes { x: line.axis, y, is_logarithmic: false, is_y_logarithmic };
+            charts.push((
+                line.panel,
+                line.metric,
+                Chart { title, axes, curves: Vec::new(), marks: Vec::new() },
+            ));
             charts.len() - 1
         });
-        let curves = &mut charts[place].2.curves;
-        match curves.iter_mut().find(|(name, _)| *name == line.system) {
-            Some((_, points)) => points.push(point),
-            None => curves.push((line.system, vec![point])),
-        }
+        let Chart { curves, marks, .. } = &mut charts[place].2;
+        let curve = curves.iter().position(|(name, _)| *name == line.system).unwrap_or_else(|| {
+            curves.push((line.system, Vec::new()));
+            curves.len() - 1
+        });
+        curves[curve].1.push(point);
+        marks.extend(line.paper.map(|paper| (curve, (line.at, paper))));
     }
     let is_curve = |chart: &Chart| chart.curves.iter().any(|(_, points)| points.len() > 1);
     charts.into_iter().map(|(_, _, chart)| chart).filter(is_curve).collect()
@@ -145,6 +165,7 @@ mod tests {
         let lines = [line("a", 0.9, &[1.0]), line("b", 0.9, &[2.0]), line("a", 1.5, &[3.0, 5.0])];
         let drawn = charts(&lines);
         assert_eq!(drawn.len(), 1);
+        assert_eq!(drawn[0].marks, [(0, (0.9, 0.017)), (1, (0.9, 0.017)), (0, (1.5, 0.017))]);
         assert_eq!(drawn[0].curves, [("a", vec![(0.9, 1.0), (1.5, 4.0)]), ("b", vec![(0.9, 2.0)])]);
         assert!(charts(&lines[..2]).is_empty());
     }

@@ -13,6 +13,7 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use nicekv_hotkeys::{Change, Config, HashPipe, HotKey, Plan, Report, Ring, State, choose, plan};
+use std::convert::Infallible;
 
 /// Who balances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +39,14 @@ impl System {
     }
 
     /// The configuration with which the production policy does what this system does.
-    fn config(self, config: Config) -> Config {
+    pub(super) fn config(self, config: Config) -> Config {
         let fixed = |threshold_ppm| Config {
             threshold_start_ppm: threshold_ppm,
             threshold_min_ppm: threshold_ppm,
             ..config
         };
+        // What is in the switch is NetCache's alone here, and is as much as there are entries.
+        let config = Config { values_max: 0, ..config };
         match self {
             Self::Original | Self::KvSwitch => config,
             // No key is asked a hundred times as much as a server has to do, …
@@ -51,6 +54,36 @@ impl System {
             // … and every key with an entry is above a millionth of it for each server.
             Self::Everywhere => fixed(1),
         }
+    }
+}
+
+/// A rack that requests are put to, in the model or in the kernel.
+pub(crate) trait Balancer {
+    type Error;
+
+    fn request(&mut self, request: Request) -> Result<(), Self::Error>;
+
+    /// Ends a period; `owner` says where a key is at home.
+    fn end_period(&mut self, owner: impl Fn(&HotKey) -> u16) -> Result<Period, Self::Error>;
+
+    /// Whether a key is expected to be among the hottest in the period that has begun.
+    fn expects(&self, key: &HotKey) -> bool;
+}
+
+impl Balancer for Rack {
+    type Error = Infallible;
+
+    fn request(&mut self, request: Request) -> Result<(), Infallible> {
+        Self::request(self, request);
+        Ok(())
+    }
+
+    fn end_period(&mut self, owner: impl Fn(&HotKey) -> u16) -> Result<Period, Infallible> {
+        Ok(Self::end_period(self, owner))
+    }
+
+    fn expects(&self, key: &HotKey) -> bool {
+        self.live.contains_key(key)
     }
 }
 
@@ -213,11 +246,6 @@ impl Rack {
         // The register keeps its turn, and keys start at different places of it.
         entry.turn ^= key.hash(0) as u32;
         (entry.holders, entry.closed_until) = (holders, closed_until);
-    }
-
-    /// Whether a key is expected to be among the hottest in the period that has begun.
-    pub(crate) fn expects(&self, key: &HotKey) -> bool {
-        self.live.contains_key(key)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Racks under a trace, period by period.
 
 use super::popularity::{Popularity, key};
-use super::rack::{Period, Rack, Request, Setup};
+use super::rack::{Balancer, Period, Rack, Request, Setup};
 use crate::workload::Random;
 use nicekv_hotkeys::{HotKey, imbalance};
 
@@ -35,26 +35,26 @@ fn home(key: &HotKey, servers: u16) -> u16 {
 }
 
 /// One rack.
-pub(crate) struct RackTrace<'a> {
+pub(crate) struct RackTrace<'a, R = Rack> {
     popularity: &'a Popularity,
     mix: Mix,
     random: Random,
-    pub(crate) rack: Rack,
+    pub(crate) rack: R,
 }
 
-impl<'a> RackTrace<'a> {
-    pub(crate) fn new(popularity: &'a Popularity, mix: Mix, setup: Setup) -> Self {
-        let random = Random(setup.servers.into());
-        Self { popularity, mix, random, rack: Rack::new(setup, 1) }
+impl<'a, R: Balancer> RackTrace<'a, R> {
+    /// Racks of [`SERVERS`] are asked for the same, whatever they are made of.
+    pub(crate) fn new(popularity: &'a Popularity, mix: Mix, rack: R) -> Self {
+        Self { popularity, mix, random: Random(SERVERS.into()), rack }
     }
 
     /// A period; `see` is told of each rank that is asked.
-    pub(crate) fn period(&mut self, mut see: impl FnMut(u32)) -> Period {
+    pub(crate) fn period(&mut self, mut see: impl FnMut(u32)) -> Result<Period, R::Error> {
         for _ in 0..SERVER_REQUESTS * u64::from(SERVERS) {
             let rank = self.popularity.sample(&mut self.random);
             see(rank);
             let request = request(rank, self.mix, &mut self.random);
-            self.rack.request(request);
+            self.rack.request(request)?;
         }
         self.rack.end_period(|key| home(key, SERVERS))
     }
@@ -127,7 +127,8 @@ mod tests {
             servers: SERVERS,
             confirm_requests: 1,
         };
-        let lambda = imbalance(&RackTrace::new(&popularity, Mix::GETS, setup).period(|_| ()).loads);
+        let Ok(period) = RackTrace::new(&popularity, Mix::GETS, Rack::new(setup, 1)).period(|_| ());
+        let lambda = imbalance(&period.loads);
         assert!((lambda / chance() - 1.0).abs() < 0.4, "{lambda} beside {}", chance());
     }
 }

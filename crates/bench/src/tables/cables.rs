@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   nicekv-bench-PID-HOOK-client   …-switch          …-nodes
-//!        c0 ═══════ veth ═════════ p0    p1 … p255 ═══ n1 … n255
+//!        c0 ═══════ veth ═════════ p0    p1 … p255 ═══ n1 … n255      or fewer
 //! ```
 
 use crate::error::{BenchError, Result};
@@ -19,37 +19,40 @@ use std::process::{Command, Output, Stdio};
 use super::fill::CLIENTS;
 
 /// As many as a switch has ports, less the client's.
-pub(super) const NODES: u16 = 255;
+pub(crate) const NODES: u16 = 255;
 /// Where everybody sends to.
-pub(super) const PORT: u16 = 7400;
+pub(crate) const PORT: u16 = 7400;
 /// The vrings are behind it.
-pub(super) const ROUTER_MAC: [u8; 6] = [0x02, 0, 0, 0, 0xff, 0xfe];
+pub(crate) const ROUTER_MAC: [u8; 6] = [0x02, 0, 0, 0, 0xff, 0xfe];
 /// The client's addresses.
-pub(super) const CLIENTS_PREFIX: Prefix = Prefix::new([10, 20, 2, 0], 24);
+pub(crate) const CLIENTS_PREFIX: Prefix = Prefix::new([10, 20, 2, 0], 24);
 const ROUTER: &str = "10.20.255.254";
 
 /// See the module.
-pub(super) struct Cables {
+pub(crate) struct Cables {
     hook: Hook,
+    nodes_count: u16,
     client: String,
     switch: String,
     nodes: String,
 }
 
-pub(super) fn node_address(number: u16) -> Ipv4Addr {
+pub(crate) fn node_address(number: u16) -> Ipv4Addr {
     let [_, low] = number.to_be_bytes();
     Ipv4Addr::new(10, 20, 1, low)
 }
 
-pub(super) fn node_mac(number: u16) -> [u8; 6] {
+pub(crate) fn node_mac(number: u16) -> [u8; 6] {
     let [high, low] = number.to_be_bytes();
     [2, 0, 0, 1, high, low]
 }
 
 impl Cables {
-    pub(super) fn new(hook: Hook) -> Result<Self> {
+    /// Of so many nodes, at most [`NODES`].
+    pub(crate) fn new(hook: Hook, nodes_count: u16) -> Result<Self> {
         let name = |role| format!("nicekv-bench-{}-{hook}-{role}", std::process::id());
-        let cables = Self { hook, client: name("client"), switch: name("switch"), nodes: name("nodes") };
+        let (client, switch, nodes) = (name("client"), name("switch"), name("nodes"));
+        let cables = Self { hook, nodes_count, client, switch, nodes };
         for namespace in cables.namespaces() {
             run("ip", &["netns", "add", namespace], "")?;
             let quiet = "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6";
@@ -68,7 +71,7 @@ impl Cables {
         let Self { client, switch, nodes, .. } = self;
         let mut links = format!("link add p0 type veth peer name c0 netns {client}\nlink set p0 up\n");
         let mut ends = String::new();
-        for number in 1..=NODES {
+        for number in 1..=self.nodes_count {
             let _ = writeln!(links, "link add p{number} type veth peer name n{number} netns {nodes}");
             let _ = writeln!(links, "link set p{number} up");
             let _ = writeln!(ends, "link set n{number} address {} up", text(node_mac(number)));
@@ -90,8 +93,9 @@ impl Cables {
             Hook::Xdp => "gro on tx off rx off txvlan off tx-udp-segmentation off",
             _ => "gro on tx-udp-segmentation off",
         };
+        let count = self.nodes_count;
         let each =
-            |device: &str| format!("for n in $(seq 1 {NODES}); do ethtool -K {device}$n {features}; done");
+            |device: &str| format!("for n in $(seq 1 {count}); do ethtool -K {device}$n {features}; done");
         let at_client = format!("ethtool -K c0 {features}");
         for (namespace, commands) in [(&self.client, at_client), (&self.nodes, each("n"))] {
             run("ip", &["netns", "exec", namespace, "sh", "-e", "-c", &commands], "")?;
@@ -100,7 +104,7 @@ impl Cables {
     }
 
     /// Moves the calling thread to the switch; the ports there.
-    pub(super) fn enter_switch(&self) -> Result<Vec<Port>> {
+    pub(crate) fn enter_switch(&self) -> Result<Vec<Port>> {
         enter(&self.switch)?;
         let port = |index| {
             let name = format!("p{index}");
@@ -108,11 +112,11 @@ impl Cables {
             let ifindex = ifindex.map_err(BenchError::system(format!("find {name}")))?;
             Ok(Port { index, ifindex, hook: self.hook, is_trunk: false })
         };
-        (0..=NODES).map(port).collect()
+        (0..=self.nodes_count).map(port).collect()
     }
 
     /// A socket at each of the client's addresses. Moves the calling thread to the switch.
-    pub(super) fn clients(&self) -> Result<Vec<UdpSocket>> {
+    pub(crate) fn clients(&self) -> Result<Vec<UdpSocket>> {
         enter(&self.client)?;
         let socket = |number: u32| {
             let address = Ipv4Addr::from(CLIENTS_PREFIX.first() + 1 + number * (254 / CLIENTS as u32));

@@ -150,6 +150,7 @@ fn chart(cell: &Cell, rounds: &Rounds) -> Chart {
         let points = (0..=100).map(|percent| f64::from(percent) / 100.0);
         (name, points.map(|part| (all.quantile_us(part), part)).collect())
     };
-    let axes = Axes { x: "us", y: "part of all", is_logarithmic: true };
-    Chart { title: cell.title(), axes, curves: field::SYSTEMS.into_iter().enumerate().map(curve).collect() }
+    let axes = Axes { x: "us", y: "part of all", is_logarithmic: true, is_y_logarithmic: false };
+    let curves = field::SYSTEMS.into_iter().enumerate().map(curve).collect();
+    Chart { title: cell.title(), axes, curves, marks: Vec::new() }
 }
