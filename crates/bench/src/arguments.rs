@@ -98,6 +98,11 @@ impl FileArguments {
     pub(crate) fn write_image(&self, name: &str, lines: &str, image: &str) -> Result<()> {
         self.output.write_image(name, lines, image)
     }
+
+    /// Draws one more image.
+    pub(crate) fn draw(&self, name: &str, image: &str) -> Result<()> {
+        self.output.draw(name, image)
+    }
 }
 
 impl OutputArguments {
@@ -106,6 +111,10 @@ impl OutputArguments {
         if let Some(path) = &self.json {
             write(path, lines)?;
         }
+        self.draw(name, image)
+    }
+
+    fn draw(&self, name: &str, image: &str) -> Result<()> {
         let Some(directory) = &self.plot else { return Ok(()) };
         let made = std::fs::create_dir_all(directory);
         made.map_err(BenchError::system(format!("make {}", directory.display())))?;

@@ -52,6 +52,6 @@ pub(crate) fn known(text: &str, size: Size, partitions: u32) -> Result<Keyspace>
     let specs = parse_keyspaces([text], &defaults);
     let specs = specs.map_err(|error| BenchError::Failed(error.to_string()))?;
     let spec = specs.first().ok_or_else(|| BenchError::Failed("no keyspace".into()))?;
-    let (id, replication, order) = (spec.id, spec.replication(), spec.order);
-    Ok(Keyspace { id, replication, order, ..spec.vrings(WIRE_PORT).into() })
+    let (id, replication, order, is_hot) = (spec.id, spec.replication(), spec.order, spec.is_hot());
+    Ok(Keyspace { id, replication, order, is_hot, ..spec.vrings(WIRE_PORT).into() })
 }

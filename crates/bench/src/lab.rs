@@ -77,12 +77,14 @@ pub(crate) struct LabPlan<'a> {
     pub(crate) further: &'a [&'a str],
     /// What tells it from others that are up at the same time.
     pub(crate) apart: Option<&'a str>,
+    /// Hosts for clients.
+    pub(crate) clients: u8,
 }
 
 impl<'a> LabPlan<'a> {
     /// Alone, and with nothing special.
     pub(crate) fn new(size: Size, engine: Engine, network: Network, directory: &'a Path) -> Self {
-        Self { size, engine, network, directory, further: &[], apart: None }
+        Self { size, engine, network, directory, further: &[], apart: None, clients: 1 }
     }
 
     fn name(&self) -> String {
@@ -90,7 +92,7 @@ impl<'a> LabPlan<'a> {
     }
 }
 
-/// A running lab with one client, removed when it is dropped.
+/// A running lab, removed when it is dropped.
 pub(crate) struct Lab {
     name: String,
 }
@@ -98,11 +100,12 @@ pub(crate) struct Lab {
 impl Lab {
     /// Returns when the lab is ready.
     pub(crate) fn up(plan: &LabPlan<'_>) -> Result<Self> {
-        let LabPlan { size, engine, network, directory, further, .. } = *plan;
+        let LabPlan { size, engine, network, directory, further, clients, .. } = *plan;
         let name = plan.name();
-        let (nodes, replicas) = (size.nodes.to_string(), size.replicas.to_string());
+        let [nodes, replicas, clients] =
+            [size.nodes, size.replicas, clients].map(|number| number.to_string());
         let mut command = command(&name, "up")?;
-        command.args(["--nodes", &nodes, "--replicas", &replicas, "--clients", "1"]);
+        command.args(["--nodes", &nodes, "--replicas", &replicas, "--clients", &clients]);
         command.args(["--engine", engine.name()]).args(network.options()).args(further);
         if engine == Engine::Durable {
             command.arg("--data-dir").arg(directory.join(&name));

@@ -9,6 +9,7 @@
 //!   redis-benchmark ─▶ `nicekv up`, or a lab's gateway, redis_server ─▶ redis-benchmark, load::redis ─▶ statistics ─▶ report
 //!   chains, kernel-gets ─▶ lab ─▶ load::native ─▶ statistics ─▶ report
 //!   overload ─▶ lab ─▶ load::open ─▶ statistics
+//!   hot-key ─▶ lab ─▶ load::native, load::driver ─▶ statistics ─▶ report
 //!   scans ─▶ lab, redis_server ─▶ load::driver ─▶ statistics ─▶ report
 //!   turbokv-… ─▶ lab ─▶ turbokv::load ─▶ statistics ─▶ report
 //!   kvswitch-fig… ─▶ kvswitch::rack, a simulation, or kvswitch::kernel, the real programs ─▶ statistics ─▶ report
@@ -31,6 +32,8 @@ mod curves;
 mod error;
 mod etcd_server;
 mod frames;
+mod heat;
+mod hot_key;
 mod kernel_gets;
 mod keyspace;
 mod kvswitch;
@@ -54,6 +57,7 @@ mod zipf;
 
 pub use chains::ChainsArguments;
 pub use error::BenchError;
+pub use hot_key::HotKeyArguments;
 pub use kernel_gets::KernelGetsArguments;
 pub use kvswitch::KvswitchArguments;
 pub use kvswitch::table1::Table1Arguments as KvswitchTable1Arguments;
@@ -84,6 +88,8 @@ pub enum BenchCommand {
     Chains(ChainsArguments),
     /// Compare gets and puts of nodes whose kernels answer gets with those of nodes whose processes do; needs root
     KernelGets(KernelGetsArguments),
+    /// Ask for one key that has more and more copies, and whose value is in the switch: throughput, time until it is so, puts; needs root
+    HotKey(HotKeyArguments),
     /// Ask a lab for more than it can do: what is answered, and what is sent twice; needs root
     Overload(OverloadArguments),
     /// Compare a switch in the kernel with every table full and with next to nothing in them, at XDP and at tc; needs root
@@ -128,6 +134,7 @@ pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
         BenchCommand::RedisBenchmark(arguments) => redis_benchmark::run(arguments),
         BenchCommand::Chains(arguments) => chains::run(arguments),
         BenchCommand::KernelGets(arguments) => kernel_gets::run(arguments),
+        BenchCommand::HotKey(arguments) => hot_key::run(arguments),
         BenchCommand::Overload(arguments) => overload::run(arguments),
         BenchCommand::Tables(arguments) => tables::run(arguments),
         BenchCommand::Scans(arguments) => scans::run(arguments),

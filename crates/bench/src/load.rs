@@ -10,6 +10,7 @@
 
 pub(crate) mod driver;
 pub(crate) mod echo;
+pub(crate) mod echoes;
 pub(crate) mod etcd;
 pub(crate) mod native;
 pub(crate) mod open;

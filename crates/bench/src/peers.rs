@@ -38,6 +38,10 @@ use tempfile::TempDir;
 
 /// Nodes of the lab, and R.
 const NODES: u8 = 3;
+/// A keyspace whose hot keys the switch keeps, and nobody else.
+const KEPT: &str = "kept=id=1,partitions=4,balancing=hot";
+const KEPT_PARTITIONS: u32 = 4;
+const FURTHER: [&str; 6] = ["--keyspace", KEPT, "--hot-holders", "0", "--hot-values", "64"];
 /// Where the load comes from.
 const CLIENT: Host = Host::Client(0);
 /// Where peers listen.
@@ -156,7 +160,7 @@ impl Bench<'_> {
             eprintln!("starting a lab of {NODES} nodes, {} engine, {}", engine.name(), network.name());
             let size = Size { nodes: NODES, replicas: NODES };
             let alone = LabPlan::new(size, engine, network, self.directory.path());
-            let lab = Lab::up(&LabPlan { apart: Some(network.name()), ..alone });
+            let lab = Lab::up(&LabPlan { apart: Some(network.name()), further: &FURTHER, ..alone });
             if self.stop.is_stopped() { Err(BenchError::Interrupted) } else { Ok((network, lab?)) }
         };
         self.arguments.networks().into_iter().map(lab).collect()
@@ -177,9 +181,11 @@ impl Bench<'_> {
         parameters: &mut Map<String, Value>,
     ) -> Result<Box<dyn Peer + 'a>> {
         if target.work() == Work::Get {
-            native.run(Sequence::new(Work::Preload, 0), PRELOADERS, self.limits(PRELOAD_TIMEOUT))?;
+            let preload = Sequence::of_first(target.keys(), Work::Preload, 0);
+            native.run(preload, PRELOADERS, self.limits(PRELOAD_TIMEOUT))?;
         }
         Ok(match target.experiment {
+            Experiment::Echo if target.callers > 1 => self.start_echoes(lab, target.callers)?,
             Experiment::Echo => self.start_echo(lab)?,
             Experiment::Get => self.start_redis_for_gets(target, lab, parameters)?,
             Experiment::Put => self.start_redis_for_puts(target, lab, parameters)?,

@@ -73,11 +73,18 @@ pub(crate) struct Sequence {
     work: Work,
     random: Random,
     position: u64,
+    /// Only the first ones.
+    keys: u32,
 }
 
 impl Sequence {
     pub(crate) fn new(work: Work, seed: u64) -> Self {
-        Self { work, random: Random(seed), position: 0 }
+        Self { work, random: Random(seed), position: 0, keys: KEYS }
+    }
+
+    /// Of the first keys only.
+    pub(crate) fn of_first(keys: u32, work: Work, seed: u64) -> Self {
+        Self { keys, ..Self::new(work, seed) }
     }
 }
 
@@ -85,13 +92,13 @@ impl Iterator for Sequence {
     type Item = Step;
 
     fn next(&mut self) -> Option<Step> {
-        let end = if self.work == Work::Preload { u64::from(KEYS) } else { OPERATIONS_MAX };
+        let end = if self.work == Work::Preload { u64::from(self.keys) } else { OPERATIONS_MAX };
         if self.position == end {
             return None;
         }
         let index = match self.work {
             Work::Preload => self.position as u32,
-            Work::Get | Work::Put => self.random.below(KEYS),
+            Work::Get | Work::Put => self.random.below(self.keys),
         };
         self.position += 1;
         let version = if self.work == Work::Put { self.position as u32 } else { 0 };
@@ -138,6 +145,16 @@ mod tests {
         // All but one in e^20 keys were drawn.
         assert_eq!(read, contents);
         assert_eq!(&loaded[42].key(), b"key:000000000042");
+    }
+
+    #[test]
+    fn a_few_keys_are_put_once_and_read_again_and_again() {
+        let contents = |work| -> Vec<_> {
+            Sequence::of_first(3, work, 7).take(1_000).map(|step| (step.key(), step.value())).collect()
+        };
+        let (loaded, read) = (contents(Work::Preload), contents(Work::Get));
+        assert_eq!((loaded.len(), read.len()), (3, 1_000));
+        assert_eq!(loaded.into_iter().collect::<HashSet<_>>(), read.into_iter().collect());
     }
 
     #[test]

@@ -6,17 +6,20 @@
 //!
 //! All of them are up all the time. Whoever has no turn has no load, and sleeps.
 
-use super::{Bench, CLIENT, NODES, Target, WARM_UP};
+use super::{Bench, CLIENT, KEPT, KEPT_PARTITIONS, NODES, Target, WARM_UP};
 use crate::error::{BenchError, Result};
-use crate::lab::{Lab, Network};
+use crate::heat;
+use crate::keyspace;
+use crate::lab::{Lab, Network, Size};
 use crate::load::native::{Callers, NativeLoad};
 use crate::load::{Limits, Measured};
 use crate::report::Comparison;
 use crate::statistics::Rounds;
-use crate::workload::{KEYS, Sequence, VALUE_BYTES};
+use crate::workload::{Sequence, VALUE_BYTES};
 use nicekv_client::Keyspace;
 use nicekv_lab::topology::WIRE_PORT;
 use nicekv_placement::{Vrings, partitions_for};
+use nicekv_runtime::Stop;
 use serde_json::{Map, Value, json};
 use std::net::SocketAddrV4;
 
@@ -30,6 +33,7 @@ pub(super) trait Peer {
 pub(super) struct Pair<'a> {
     target: &'static Target,
     network: Network,
+    lab: &'a Lab,
     native: NativeLoad,
     peer: Box<dyn Peer + 'a>,
     /// How they are measured.
@@ -58,7 +62,7 @@ impl<'a> Pair<'a> {
         let mut parameters = parameters(bench, target, network);
         let peer = bench.start_peer(target, lab, &mut native, &mut parameters)?;
         let (figures, costs) = Default::default();
-        Ok(Self { target, network, native, peer, parameters, figures, costs })
+        Ok(Self { target, network, lab, native, peer, parameters, figures, costs })
     }
 
     fn run(&mut self, side: Side, seed: u64, limits: Limits<'_>) -> Result<Measured> {
@@ -66,10 +70,20 @@ impl<'a> Pair<'a> {
         match side {
             Side::Peers => self.peer.run(seed, limits),
             Side::Ours => {
-                let callers = Callers { count: target.callers, at_once: target.at_once };
-                self.native.run(Sequence::new(target.work(), seed), callers, limits)
+                if target.is_in_switch {
+                    self.heat(limits.stop)?;
+                }
+                ask(&mut self.native, target, seed, limits)
             }
         }
+    }
+
+    /// Until the switch has all values: between two turns they may have gone.
+    fn heat(&mut self, stop: &Stop) -> Result<()> {
+        let (target, what) = (self.target, "the switch does not keep all values");
+        let ask = |native: &mut NativeLoad, limits: Limits<'_>| ask(native, target, 0, limits);
+        let loads = std::slice::from_mut(&mut self.native);
+        heat::until((self.lab, stop), loads, ask, what, |switch| switch["values"] == target.keys()).map(drop)
     }
 
     /// Notes what both have done in a round.
@@ -105,11 +119,20 @@ impl<'a> Pair<'a> {
     }
 }
 
+fn ask(native: &mut NativeLoad, target: &Target, seed: u64, limits: Limits<'_>) -> Result<Measured> {
+    let callers = Callers { count: target.callers, at_once: target.at_once };
+    native.run(Sequence::of_first(target.keys(), target.work(), seed), callers, limits)
+}
+
 /// Callers with several ops at once may have those of a partition in one datagram.
 fn client(lab: &Lab, target: &Target) -> Result<NativeLoad> {
     let address = SocketAddrV4::new(CLIENT.address(), 0);
     let partition_bits = (target.at_once > 1).then(|| partitions_for(NODES.into()).ilog2());
-    let keyspace = Keyspace { partition_bits, ..Vrings::on_network(WIRE_PORT).into() };
+    let size = Size { nodes: NODES, replicas: NODES };
+    let keyspace = match target.is_in_switch {
+        true => keyspace::known(KEPT, size, KEPT_PARTITIONS)?,
+        false => Keyspace { partition_bits, ..Vrings::on_network(WIRE_PORT).into() },
+    };
     lab.inside(CLIENT, || NativeLoad::bind(address, keyspace))?
         .map_err(BenchError::system("make a client's socket"))
 }
@@ -119,7 +142,7 @@ fn parameters(bench: &Bench<'_>, target: &Target, network: Network) -> Map<Strin
         "callers": target.callers,
         "at_once": target.at_once,
         "value_bytes": VALUE_BYTES,
-        "keys": KEYS,
+        "keys": target.keys(),
         "nodes": NODES,
         "replicas": NODES,
         "engine": target.engine.name(),

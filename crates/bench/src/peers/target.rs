@@ -3,7 +3,10 @@
 use crate::lab::Engine;
 use crate::load::Measured;
 use crate::report::Goal;
-use crate::workload::Work;
+use crate::workload::{KEYS, Work};
+
+/// Keys that are hot, all of which a switch keeps.
+const KEPT: u32 = 16;
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,12 +38,32 @@ pub(super) struct Target {
     pub(super) callers: usize,
     /// Ops of each caller at once.
     pub(super) at_once: usize,
+    /// Of a few keys whose values are in the switch.
+    pub(super) is_in_switch: bool,
     pub(super) quantity: Quantity,
     pub(super) goal: Goal,
     pub(super) peer: &'static str,
 }
 
-pub(super) const TARGETS: [Target; 8] = [
+/// Of gets that a node's kernel or the switch answers.
+const fn kernel(
+    id: &'static str,
+    (title, is_in_switch): (&'static str, bool),
+    (experiment, peer): (Experiment, &'static str),
+    callers: usize,
+    goal: Goal,
+) -> Target {
+    let quantity = if callers == 1 { Quantity::MeanTime } else { Quantity::Throughput };
+    let engine = Engine::Memory;
+    Target { id, title, experiment, engine, callers, at_once: 1, is_in_switch, quantity, goal, peer }
+}
+
+const NODE: (&str, bool) = ("get answered in the node's kernel", false);
+const SWITCH: (&str, bool) = ("get answered in the switch", true);
+const ECHO: (Experiment, &str) = (Experiment::Echo, "udp-echo");
+const REDIS: (Experiment, &str) = (Experiment::Get, "redis");
+
+pub(super) const TARGETS: [Target; 14] = [
     Target {
         id: "P1",
         title: "get, round trip",
@@ -48,6 +71,7 @@ pub(super) const TARGETS: [Target; 8] = [
         engine: Engine::Memory,
         callers: 1,
         at_once: 1,
+        is_in_switch: false,
         quantity: Quantity::MeanTime,
         goal: Goal::AtMost(1.3),
         peer: "udp-echo",
@@ -59,6 +83,7 @@ pub(super) const TARGETS: [Target; 8] = [
         engine: Engine::Memory,
         callers: 64,
         at_once: 1,
+        is_in_switch: false,
         quantity: Quantity::Throughput,
         goal: Goal::AtLeast(1.5),
         peer: "redis",
@@ -70,6 +95,7 @@ pub(super) const TARGETS: [Target; 8] = [
         engine: Engine::Memory,
         callers: 64,
         at_once: 16,
+        is_in_switch: false,
         quantity: Quantity::Throughput,
         goal: Goal::AtLeast(1.0),
         peer: "redis-pipeline-16",
@@ -81,6 +107,7 @@ pub(super) const TARGETS: [Target; 8] = [
         engine: Engine::Memory,
         callers: 64,
         at_once: 1,
+        is_in_switch: false,
         quantity: Quantity::Throughput,
         goal: Goal::AtLeast(1.5),
         peer: "redis-wait-2",
@@ -92,6 +119,7 @@ pub(super) const TARGETS: [Target; 8] = [
         engine: Engine::Memory,
         callers: 1,
         at_once: 1,
+        is_in_switch: false,
         quantity: Quantity::MeanTime,
         goal: Goal::AtMost(0.6),
         peer: "redis-wait-2",
@@ -103,6 +131,7 @@ pub(super) const TARGETS: [Target; 8] = [
         engine: Engine::Durable,
         callers: 64,
         at_once: 1,
+        is_in_switch: false,
         quantity: Quantity::Throughput,
         goal: Goal::AtLeast(1.5),
         peer: "redis-always-wait-2",
@@ -114,6 +143,7 @@ pub(super) const TARGETS: [Target; 8] = [
         engine: Engine::Durable,
         callers: 1,
         at_once: 1,
+        is_in_switch: false,
         quantity: Quantity::MeanTime,
         goal: Goal::AtMost(0.5),
         peer: "redis-always-wait-2",
@@ -125,15 +155,27 @@ pub(super) const TARGETS: [Target; 8] = [
         engine: Engine::Durable,
         callers: 64,
         at_once: 1,
+        is_in_switch: false,
         quantity: Quantity::Throughput,
         goal: Goal::AtLeast(6.0),
         peer: "etcd",
     },
+    kernel("K1", NODE, ECHO, 1, Goal::AtMost(0.7)),
+    kernel("K2", SWITCH, ECHO, 1, Goal::AtMost(0.4)),
+    kernel("K3a", NODE, ECHO, 64, Goal::AtLeast(1.3)),
+    kernel("K3b", SWITCH, ECHO, 64, Goal::AtLeast(1.3)),
+    kernel("K4a", NODE, REDIS, 64, Goal::AtLeast(2.0)),
+    kernel("K4b", SWITCH, REDIS, 64, Goal::AtLeast(3.5)),
 ];
 
 impl Target {
     pub(super) fn is_named(&self, name: &str) -> bool {
         self.id.eq_ignore_ascii_case(name) || self.id.trim_end_matches(['a', 'b']).eq_ignore_ascii_case(name)
+    }
+
+    /// The keys that are asked for.
+    pub(super) fn keys(&self) -> u32 {
+        if self.is_in_switch { KEPT } else { KEYS }
     }
 
     /// What callers do.
@@ -176,8 +218,8 @@ mod tests {
     #[test]
     fn a_target_is_chosen_by_its_id_or_its_number() {
         let chosen = |name| TARGETS.map(|target| target.is_named(name)).map(u8::from);
-        assert_eq!(chosen("P4"), [0, 0, 0, 1, 1, 0, 0, 0]);
-        assert_eq!(chosen("p5B"), [0, 0, 0, 0, 0, 0, 1, 0]);
+        assert_eq!(chosen("P4"), [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(chosen("p5B"), [0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(parse("P2"), Ok("P2".into()));
         assert!(parse("P7").unwrap_err().contains("P4a"));
         assert!(parse("a").is_err());

@@ -1,0 +1,116 @@
+//! The same limit with many in flight: both ends take and send batches, as our client and nodes do.
+
+use super::{ANSWER_TIMEOUT, Limits, Measured, Meter};
+use crate::error::{BenchError, Result};
+use nicekv_runtime::{Linger, Stop, UdpEndpoint, now, readable, wait};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+/// Between two looks of the echo server at whether it shall end.
+const STOP_POLL: Duration = Duration::from_millis(100);
+
+/// Sends back what arrives, until `stop`.
+pub(crate) fn serve(endpoint: &mut UdpEndpoint, stop: &Stop) -> io::Result<()> {
+    let mut linger = Linger::new(Linger::DEFAULT);
+    while !stop.is_stopped() {
+        let deadline_ns = Some(now().after(STOP_POLL));
+        let turn = |endpoint: &mut UdpEndpoint| {
+            let mut any = false;
+            endpoint.forward(|message, pass| {
+                any = true;
+                pass(message.from, None);
+            })?;
+            Ok::<_, io::Error>(any)
+        };
+        if linger.look(deadline_ns, || turn(endpoint))? {
+            linger.begin(now());
+        } else {
+            wait(&mut [readable(&*endpoint)], deadline_ns)?;
+        }
+    }
+    Ok(())
+}
+
+/// Keeps so many datagrams at an echo server.
+pub(crate) struct EchoesLoad {
+    endpoint: UdpEndpoint,
+    server: SocketAddrV4,
+    bytes: usize,
+    in_flight: usize,
+}
+
+impl EchoesLoad {
+    /// A client whose socket belongs to the calling thread's network namespace.
+    pub(crate) fn bind(
+        local: Ipv4Addr,
+        server: SocketAddrV4,
+        bytes: usize,
+        in_flight: usize,
+    ) -> io::Result<Self> {
+        assert!(bytes >= size_of::<u64>());
+        Ok(Self { endpoint: UdpEndpoint::bind(SocketAddrV4::new(local, 0))?, server, bytes, in_flight })
+    }
+
+    /// What is lost fails the run.
+    pub(crate) fn run(&mut self, limits: Limits<'_>) -> Result<Measured> {
+        let mut meter = Meter::start(limits);
+        let (mut free, mut away, mut linger) = (self.in_flight, 0, Linger::new(Linger::DEFAULT));
+        let mut goes_on = true;
+        while goes_on || away > 0 {
+            let sent = if goes_on { std::mem::take(&mut free) } else { 0 };
+            away += sent;
+            let echoed = self.turn(sent, &mut linger).map_err(BenchError::system("get echoes"))?;
+            if echoed == 0 {
+                return Err(BenchError::Failed("no echo came".into()));
+            }
+            (away, free) = (away - echoed, free + echoed);
+            goes_on = meter.count(echoed as u64);
+        }
+        meter.finish()
+    }
+
+    /// Sends so many, and takes what comes; how many that are.
+    fn turn(&mut self, mut sent: usize, linger: &mut Linger) -> io::Result<usize> {
+        let Self { endpoint, server, bytes, .. } = self;
+        endpoint.send_with(|out| {
+            sent = sent.checked_sub(1)?;
+            out.resize(*bytes, 0);
+            Some(*server)
+        })?;
+        let begun = now();
+        let deadline_ns = begun.after(ANSWER_TIMEOUT);
+        linger.begin(begun);
+        loop {
+            let mut echoed = 0;
+            let take = || {
+                endpoint.receive(|message| echoed += usize::from(message.bytes.len() == *bytes))?;
+                Ok(echoed > 0)
+            };
+            if linger.look(Some(deadline_ns), take)? || now().boot_ns >= deadline_ns {
+                return Ok(echoed);
+            }
+            wait(&mut [readable(&*endpoint)], Some(deadline_ns))?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::testing::limits;
+
+    #[test]
+    fn many_echoes_are_under_way_and_each_is_counted() {
+        let mut server = UdpEndpoint::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let (address, stop, ended) = (server.local_address(), Stop::new(), Stop::new());
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| serve(&mut server, &ended));
+            let mut load = EchoesLoad::bind(Ipv4Addr::LOCALHOST, address, 114, 16).unwrap();
+            let measured = load.run(limits(&stop)).unwrap();
+            assert!(measured.operations >= 16, "{measured:?}");
+            ended.stop();
+            thread.join().unwrap().unwrap();
+        });
+    }
+}
