@@ -69,7 +69,7 @@ fn a_hot_key_is_spread_by_the_kernel_and_outlives_its_owner() {
         // What the switch answers itself would leave nothing to spread.
         let nodes = NODES.to_string();
         let cluster = ["--nodes", &nodes, "--clients", "2", "--engine", "memory", "--hot-values", "0"];
-        let lab = LabUnderTest::up("hot", &[&cluster[..], &keyspace].concat());
+        let lab = LabUnderTest::up("spread", &[&cluster[..], &keyspace].concat());
         let (mut redis, mut next, stopped) = (connect(&lab, 0), 1, AtomicBool::new(false));
         assert_eq!(redis.ask(&["SET", KEY, "0"]), Ok("OK".into()));
         std::thread::scope(|scope| {
