@@ -129,7 +129,8 @@ pub(crate) fn charts(lines: &[Line]) -> Vec<Chart> {
         curves[curve].1.push(point);
         marks.extend(line.paper.map(|paper| (curve, (line.at, paper))));
     }
-    let is_curve = |chart: &Chart| chart.curves.iter().any(|(_, points)| points.len() > 1);
+    let is_wide = |points: &[(f64, f64)]| points.iter().any(|point| point.0 != points[0].0);
+    let is_curve = |chart: &Chart| chart.curves.iter().any(|(_, points)| is_wide(points));
     charts.into_iter().map(|(_, _, chart)| chart).filter(is_curve).collect()
 }
 
@@ -168,5 +169,6 @@ mod tests {
         assert_eq!(drawn[0].marks, [(0, (0.9, 0.017)), (1, (0.9, 0.017)), (0, (1.5, 0.017))]);
         assert_eq!(drawn[0].curves, [("a", vec![(0.9, 1.0), (1.5, 4.0)]), ("b", vec![(0.9, 2.0)])]);
         assert!(charts(&lines[..2]).is_empty());
+        assert!(charts(&[line("a", 0.0, &[1.0]), line("a", 0.0, &[2.0])]).is_empty());
     }
 }
