@@ -51,7 +51,12 @@ const MUTATIONS: [(Hook, &str, &str, &str); 53] = [
     (Hook::Tc, "tc.h", "if (port != ingress)", "if (true)"),
     (Hook::Tc, "tc.h", ".tags = skb->vlan_present,", ""),
     (Hook::Tc, "tc.h", "bpf_skb_store_bytes(skb, 0, addresses, 2 * ETH_ALEN, 0);", ""),
-    (Hook::Tc, "tc.h", "BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0", "BPF_F_PSEUDO_HDR"),
+    (
+        Hook::Tc,
+        "tc.h",
+        "BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0 | sizeof(to)",
+        "BPF_F_PSEUDO_HDR | sizeof(to)",
+    ),
     (Hook::Tc, "tc.h", "from = receiver->address;", ";"),
     (
         Hook::Tc,
