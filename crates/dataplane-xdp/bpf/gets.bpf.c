@@ -25,29 +25,12 @@
 #include <nicekv_wire.h>
 
 #include "gets_maps.h"
+#include "replies.h"
 
 #define IPV4_AT sizeof(struct ethhdr)
 #define UDP_AT (IPV4_AT + sizeof(struct iphdr))
 #define PAYLOAD_AT (UDP_AT + sizeof(struct udphdr))
-#define IPV4_DONT_FRAGMENT 0x4000
-#define IPV4_TTL 64
 #define TC_NEXT (-1)
-/* Of a get, in front of the key. */
-#define GET_FIXED_BYTES 12
-#define FORWARDED_BYTES 10
-
-static __always_inline __u64 load(const __u64 *word)
-{
-	return *(const volatile __u64 *)word;
-}
-
-static __always_inline __u32 folded(__u64 sum)
-{
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (sum & 0xffff) + (sum >> 16);
-}
 
 /* Whether the frame is a whole datagram for the node's socket, in one piece and without options. `bytes`: of its payload. */
 static __always_inline bool is_ours(struct __sk_buff *skb, struct iphdr *ip, struct udphdr *udp, __u32 *bytes)
@@ -60,7 +43,7 @@ static __always_inline bool is_ours(struct __sk_buff *skb, struct iphdr *ip, str
 		return false;
 	if (ip->daddr != config.address || udp->dest != config.port || !udp->source)
 		return false;
-	if (ip->saddr == ip->daddr || folded(bpf_csum_diff(NULL, 0, (__be32 *)ip, sizeof(*ip), 0)) != 0xffff)
+	if (ip->saddr == ip->daddr || folded_sum(bpf_csum_diff(NULL, 0, (__be32 *)ip, sizeof(*ip), 0)) != 0xffff)
 		return false;
 	*bytes = skb->len - PAYLOAD_AT;
 	return skb->len > PAYLOAD_AT && *bytes <= NICEKV_DATAGRAM_BYTES_MAX &&
@@ -94,7 +77,7 @@ __noinline int read_request(void)
 {
 	struct scratch *s = scratch_of_cpu();
 	struct nicekv_header *header;
-	__u32 at = sizeof(*header), key_bytes, padding_bytes;
+	__u32 at = sizeof(*header);
 	__u8 any = 0;
 
 	if (!s || s->bytes < sizeof(*header) + GET_FIXED_BYTES || s->bytes > NICEKV_DATAGRAM_BYTES_MAX)
@@ -121,28 +104,12 @@ __noinline int read_request(void)
 	}
 	for (int index = 0; index < 4; index++)
 		any |= header->reply_to_ip[index];
-	for (int index = 0; index < FORWARDED_BYTES; index++)
-		any |= s->request[at + index];
-	key_bytes = s->request[at + FORWARDED_BYTES] << 8 | s->request[at + FORWARDED_BYTES + 1];
-	at += GET_FIXED_BYTES;
-	if (any || !key_bytes || key_bytes > NICEKV_KEY_BYTES_MAX || at + key_bytes > s->bytes)
+	if (any)
 		return 0;
-	/* A sum of words is zero if all of them are. */
-	at += key_bytes;
-	padding_bytes = (s->bytes - at + 3) & ~3;
-	if (bpf_csum_diff(NULL, 0, (__be32 *)(s->request + (at & 511)), padding_bytes & 2044, 0))
-		return 0;
-	at -= key_bytes;
-	s->key_bytes = key_bytes;
-	s->shape = (__u64)bpf_ntohs(header->keyspace) << 32 | key_bytes << 16;
+	s->key_bytes = read_key(s->request, at, s->bytes, s->key);
+	s->shape = (__u64)bpf_ntohs(header->keyspace) << 32 | s->key_bytes << 16;
 	__builtin_memcpy(s->digest, header->digest, sizeof(s->digest));
-	/* Behind the key there are zeros. */
-	for (__u32 word = 0; word < KEY_WORDS; word++) {
-		if (8 * word >= key_bytes)
-			break;
-		__builtin_memcpy(&s->key[word], s->request + at + 8 * word, 8);
-	}
-	return 1;
+	return s->key_bytes != 0;
 }
 
 /* Whether an entry that is open is the key's, as it is asked for: a member's, or a copy of an instance. */
@@ -151,18 +118,18 @@ __noinline int is_of_key(__u32 at)
 	struct entry *entry = bpf_map_lookup_elem(&entries, &at);
 	struct scratch *s = scratch_of_cpu();
 
-	if (!entry || !s || (load(&entry->words[NICEKV_GETS_SHAPE]) & ~0xffffULL) != s->shape)
+	if (!entry || !s || (load_word(&entry->words[NICEKV_GETS_SHAPE]) & ~0xffffULL) != s->shape)
 		return 0;
 	for (__u32 word = 0; word < 2; word++)
-		if (load(&entry->words[NICEKV_GETS_DIGEST + word]) != s->digest[word])
+		if (load_word(&entry->words[NICEKV_GETS_DIGEST + word]) != s->digest[word])
 			return 0;
 	for (__u32 word = 0; word < KEY_WORDS; word++) {
 		if (8 * word >= s->key_bytes)
 			break;
-		if (load(&entry->words[NICEKV_GETS_KEY + word]) != s->key[word])
+		if (load_word(&entry->words[NICEKV_GETS_KEY + word]) != s->key[word])
 			return 0;
 	}
-	return load(&entry->words[NICEKV_GETS_INSTANCE]) == s->instance;
+	return load_word(&entry->words[NICEKV_GETS_INSTANCE]) == s->instance;
 }
 
 /* What the gate of an entry says. */
@@ -171,10 +138,10 @@ __noinline int at_gate(__u32 number)
 	struct gate *gate = bpf_map_lookup_elem(&gates, &number);
 	struct scratch *s = scratch_of_cpu();
 
-	if (!gate || !s || load(&gate->words[NICEKV_GETS_LEASE]) <= s->now_ns)
+	if (!gate || !s || load_word(&gate->words[NICEKV_GETS_LEASE]) <= s->now_ns)
 		return NICEKV_GETS_OUTCOME_LEASE;
 	for (__u32 word = 0; s->has_chain && word < NICEKV_GETS_HITS - NICEKV_GETS_CHAIN; word++)
-		if (load(&gate->words[NICEKV_GETS_CHAIN + word]) != s->chain[word])
+		if (load_word(&gate->words[NICEKV_GETS_CHAIN + word]) != s->chain[word])
 			return NICEKV_GETS_OUTCOME_CHAIN;
 	return NICEKV_GETS_OUTCOME_HIT;
 }
@@ -196,7 +163,7 @@ __noinline int copy_body(__u32 at, __u32 body_bytes)
 
 		if (8 * word >= body_bytes)
 			break;
-		value = load(&entry->words[NICEKV_GETS_BODY + word]);
+		value = load_word(&entry->words[NICEKV_GETS_BODY + word]);
 		if (body_bytes - 8 * word < 8)
 			value &= (1ULL << 8 * (body_bytes - 8 * word)) - 1;
 		__builtin_memcpy(to + 8 * word, &value, 8);
@@ -221,9 +188,9 @@ __noinline int count_source(__u32 number)
 
 		if (!source)
 			break;
-		if (!load(&source->name))
+		if (!load_word(&source->name))
 			__sync_val_compare_and_swap(&source->name, 0, name);
-		if (load(&source->name) == name) {
+		if (load_word(&source->name) == name) {
 			__sync_fetch_and_add(&source->gets, 1);
 			break;
 		}
@@ -242,19 +209,19 @@ __noinline int answer_from(__u32 at, __u64 version)
 
 	if (!entry || !s)
 		return NICEKV_GETS_OUTCOME_ABSENT;
-	body_bytes = load(&entry->words[NICEKV_GETS_SHAPE]) & 0xffff;
+	body_bytes = load_word(&entry->words[NICEKV_GETS_SHAPE]) & 0xffff;
 	if (body_bytes > 8 * BODY_WORDS)
 		body_bytes = 8 * BODY_WORDS;
-	if (load(&entry->words[NICEKV_GETS_SEEN]) < s->seen)
+	if (load_word(&entry->words[NICEKV_GETS_SEEN]) < s->seen)
 		return NICEKV_GETS_OUTCOME_STAMP;
-	number = load(&entry->words[NICEKV_GETS_GATE]);
+	number = load_word(&entry->words[NICEKV_GETS_GATE]);
 	outcome = at_gate(number);
 	if (outcome != NICEKV_GETS_OUTCOME_HIT)
 		return outcome;
 	if (sizeof(struct nicekv_header) + body_bytes > s->bytes)
 		return NICEKV_GETS_OUTCOME_ROOM;
 	copy_body(at, body_bytes);
-	if (load(&entry->words[NICEKV_GETS_VERSION]) != version)
+	if (load_word(&entry->words[NICEKV_GETS_VERSION]) != version)
 		return NICEKV_GETS_OUTCOME_CHANGED;
 	*(volatile __u64 *)&entry->words[NICEKV_GETS_USED] = s->now_ns;
 	s->reply_bytes = sizeof(struct nicekv_header) + body_bytes;
@@ -287,7 +254,7 @@ __noinline int look_up(void)
 
 		if (!entry)
 			break;
-		version = load(&entry->words[NICEKV_GETS_VERSION]);
+		version = load_word(&entry->words[NICEKV_GETS_VERSION]);
 		if (!(version & 1)) {
 			if (version)
 				outcome = NICEKV_GETS_OUTCOME_CLOSED;
@@ -299,19 +266,6 @@ __noinline int look_up(void)
 	return outcome;
 }
 
-static __always_inline void write_reply_header(struct scratch *s)
-{
-	struct nicekv_header *request = (void *)s->request, *header = (void *)s->reply;
-
-	__builtin_memset(header, 0, sizeof(*header));
-	header->magic = bpf_htons(NICEKV_MAGIC);
-	header->version = NICEKV_VERSION;
-	header->opcode = NICEKV_OPCODE_REPLY;
-	header->body_length = bpf_htons(s->reply_bytes - sizeof(*header));
-	header->client = request->client;
-	header->sequence = request->sequence;
-}
-
 /* The request becomes the reply; whether it did. The checksum's helper is told of the length twice, as it stands in UDP's header, and in the pseudo-header. */
 static __always_inline bool rewrite(struct __sk_buff *skb, struct scratch *s, struct iphdr *ip, struct udphdr *udp)
 {
@@ -320,7 +274,7 @@ static __always_inline bool rewrite(struct __sk_buff *skb, struct scratch *s, st
 	__be32 address = ip->saddr;
 	__s64 sum;
 
-	write_reply_header(s);
+	write_reply_header(s->reply, s->request, reply_bytes - sizeof(struct nicekv_header));
 	if (bytes < sizeof(struct nicekv_header) || bytes > NICEKV_DATAGRAM_BYTES_MAX || reply_bytes > bytes)
 		return false;
 	sum = bpf_csum_diff((__be32 *)s->request, (bytes + 3) & ~3, (__be32 *)s->reply, (bytes + 3) & ~3, 0);
@@ -339,7 +293,7 @@ static __always_inline bool rewrite(struct __sk_buff *skb, struct scratch *s, st
 	ip->saddr = ip->daddr;
 	ip->daddr = address;
 	ip->check = 0;
-	ip->check = ~folded(bpf_csum_diff(NULL, 0, (__be32 *)ip, sizeof(*ip), 0));
+	ip->check = ~folded_sum(bpf_csum_diff(NULL, 0, (__be32 *)ip, sizeof(*ip), 0));
 	bpf_skb_store_bytes(skb, IPV4_AT, ip, sizeof(*ip), 0);
 	bpf_skb_change_tail(skb, PAYLOAD_AT + reply_bytes, 0);
 	return true;

@@ -7,13 +7,9 @@
 #include <nicekv_wire.h>
 
 #include "gets.h"
+#include "replies.h"
 
-#define KEY_WORDS (NICEKV_KEY_BYTES_MAX / 8)
 #define BODY_WORDS (NICEKV_GETS_ENTRY_WORDS - NICEKV_GETS_BODY)
-/* A payload, and zeros behind it. */
-#define PAYLOAD_BYTES_MAX 1536
-/* Whatever an offset of 9 bits and a length of 11 reach. */
-#define REQUEST_BYTES_MAX 2560
 
 struct gate {
 	__u64 words[NICEKV_GETS_GATE_WORDS];

@@ -14,24 +14,16 @@
 
 #include "hot_maps.h"
 #include "parsing.h"
+#include "replies.h"
 
 #define UDP_PAYLOAD_AT (sizeof(struct ethhdr) + sizeof(struct iphdr) + sizeof(struct udphdr))
-#define FORWARDED_BYTES 10
 /* In a get with room for a stamp. */
 #define FORWARDED_AT (sizeof(struct nicekv_header) + sizeof(struct nicekv_stamp))
-#define ASKED_KEY_AT (FORWARDED_AT + FORWARDED_BYTES + sizeof(__be16))
+#define ASKED_KEY_AT (FORWARDED_AT + GET_FIXED_BYTES)
 /* In an offer. */
 #define VALUE_KEY_AT (sizeof(struct nicekv_header) + sizeof(struct nicekv_hot_value))
-#define KEY_WORDS (NICEKV_KEY_BYTES_MAX / 8)
 #define REPLY_WORDS (NICEKV_REPLY_BODY_BYTES_MAX / 8)
-_Static_assert(NICEKV_KEY_BYTES_MAX % 8 == 0 && NICEKV_REPLY_BODY_BYTES_MAX % 8 == 0, "whole words");
-/* A payload, and zeros behind it. */
-#define PAYLOAD_BYTES_MAX 1536
-_Static_assert(NICEKV_DATAGRAM_BYTES_MAX + 8 <= PAYLOAD_BYTES_MAX, "a payload and a word");
-/* Whatever an offset of 9 bits and a length of 11 reach. */
-#define REQUEST_BYTES_MAX 2560
-#define IPV4_DONT_FRAGMENT 0x4000
-#define IPV4_TTL 64
+_Static_assert(NICEKV_REPLY_BODY_BYTES_MAX % 8 == 0, "whole words");
 
 /* The value of an entry. `version`: 0 until there was one, odd while it is written. `owner`: the name of its host. Behind the key there are zeros, and behind the reply in its last word. */
 struct hot_value {
@@ -107,11 +99,6 @@ static __always_inline struct hot_scratch *hot_scratch_of_cpu(void)
 	return bpf_map_lookup_elem(&hot_scratch, &(__u32){ 0 });
 }
 
-static __always_inline __u64 load_word(const __u64 *word)
-{
-	return *(const volatile __u64 *)word;
-}
-
 static __always_inline void store_word(__u64 *word, __u64 value)
 {
 	*(volatile __u64 *)word = value;
@@ -129,14 +116,6 @@ static __always_inline bool lock_version(__u64 *version)
 	__u64 before = load_word(version);
 
 	return !(before & 1) && __sync_val_compare_and_swap(version, before, before + 1) == before;
-}
-
-static __always_inline __u32 folded_sum(__u64 sum)
-{
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (sum & 0xffff) + (sum >> 16);
 }
 
 static __always_inline struct hot_value *value_of(const struct nicekv_hot_entry *entry)
@@ -252,10 +231,8 @@ static __always_inline bool is_bare(const struct hot_scratch *s)
 __noinline int read_asked(void)
 {
 	struct hot_scratch *s = hot_scratch_of_cpu();
-	__u32 key_bytes, padding_bytes, at = ASKED_KEY_AT;
 	struct nicekv_header *header;
 	__be32 reply_to;
-	__u8 any = 0;
 
 	if (!s || s->bytes < ASKED_KEY_AT || s->bytes > NICEKV_DATAGRAM_BYTES_MAX || !is_bare(s))
 		return 0;
@@ -265,24 +242,8 @@ __noinline int read_asked(void)
 	__builtin_memcpy(&reply_to, header->reply_to_ip, sizeof(reply_to));
 	if ((reply_to || header->reply_to_port) && (reply_to != s->ip.saddr || header->reply_to_port != s->udp.source))
 		return 0;
-	for (int index = 0; index < FORWARDED_BYTES; index++)
-		any |= s->request[FORWARDED_AT + index];
-	key_bytes = s->request[at - 2] << 8 | s->request[at - 1];
-	if (any || !key_bytes || key_bytes > NICEKV_KEY_BYTES_MAX || at + key_bytes > s->bytes)
-		return 0;
-	/* A sum of words is zero if all of them are. */
-	at += key_bytes;
-	padding_bytes = (s->bytes - at + 3) & ~3;
-	if (bpf_csum_diff(NULL, 0, (__be32 *)(s->request + (at & 511)), padding_bytes & 2044, 0))
-		return 0;
-	s->key_bytes = key_bytes;
-	/* Behind the key there are zeros. */
-	for (__u32 word = 0; word < KEY_WORDS; word++) {
-		if (8 * word >= key_bytes)
-			break;
-		__builtin_memcpy(&s->key[word], s->request + ASKED_KEY_AT + 8 * word, 8);
-	}
-	return 1;
+	s->key_bytes = read_key(s->request, FORWARDED_AT, s->bytes, s->key);
+	return s->key_bytes != 0;
 }
 
 /* Whether a value is of the key in the scratch. */
@@ -333,19 +294,6 @@ __noinline int copy_reply(const struct hot_value *value, __u32 body_bytes)
 	return 0;
 }
 
-static __always_inline void write_reply_header(struct hot_scratch *s, __u32 body_bytes)
-{
-	struct nicekv_header *request = (void *)s->request, *header = (void *)s->reply;
-
-	__builtin_memset(header, 0, sizeof(*header));
-	header->magic = bpf_htons(NICEKV_MAGIC);
-	header->version = NICEKV_VERSION;
-	header->opcode = NICEKV_OPCODE_REPLY;
-	header->body_length = bpf_htons(body_bytes);
-	header->client = request->client;
-	header->sequence = request->sequence;
-}
-
 /* Makes the reply to what is asked in the scratch, if the entry has a value that may be shown. */
 __noinline int show_value(struct nicekv_hot_entry *entry)
 {
@@ -373,7 +321,7 @@ __noinline int show_value(struct nicekv_hot_entry *entry)
 	copy_reply(value, body_bytes);
 	if (load_word(&value->version) != version || load_word(&entry->seen) != seen || !is_leased(owner, serial, s->now_ns))
 		return 0;
-	write_reply_header(s, body_bytes);
+	write_reply_header(s->reply, s->request, body_bytes);
 	s->reply_bytes = sizeof(struct nicekv_header) + body_bytes;
 	padded_bytes = (s->bytes + 3) & ~3;
 	if (padded_bytes > PAYLOAD_BYTES_MAX)
@@ -417,4 +365,55 @@ static __always_inline void turn_headers(struct hot_scratch *s)
 	s->ip.check = ~folded_sum(bpf_csum_diff(NULL, 0, (__be32 *)&s->ip, sizeof(s->ip), 0));
 	s->udp.source = s->udp.dest;
 	s->udp.dest = port;
+}
+
+/* Bytes of a frame, in the way of its hook. */
+static __always_inline long load_frame(void *ctx, bool is_tc, __u32 at, void *to, __u32 bytes)
+{
+	return is_tc ? bpf_skb_load_bytes(ctx, at, to, bytes) : bpf_xdp_load_bytes(ctx, at, to, bytes);
+}
+
+/* Keeps a value that a node offers, straight from the frame into its slot. */
+static __always_inline void keep_value(void *ctx, bool is_tc, const struct decision *decision)
+{
+	struct hot_scratch *s = hot_scratch_of_cpu();
+	__u32 at, key_bytes, reply_bytes, place = 0;
+	struct hot_value *value;
+	bool failed = false;
+
+	if (!s || !decision)
+		return;
+	at = decision->udp_at + sizeof(struct udphdr);
+	if (decision->payload_bytes >= VALUE_KEY_AT && !load_frame(ctx, is_tc, at, s->request, VALUE_KEY_AT))
+		place = begin_value(decision->payload_bytes, decision->to.target);
+	count(place ? NICEKV_COUNTER_HOT_KEPT : NICEKV_COUNTER_HOT_UNHEARD);
+	place -= 1;
+	value = bpf_map_lookup_elem(&hot_values, &place);
+	if (!value)
+		return;
+	at += VALUE_KEY_AT;
+	key_bytes = load_bounded(&s->key_bytes);
+	reply_bytes = load_bounded(&s->reply_bytes);
+	if (key_bytes && key_bytes <= sizeof(value->key))
+		failed |= load_frame(ctx, is_tc, at, value->key, key_bytes) != 0;
+	if (reply_bytes && reply_bytes <= sizeof(value->reply))
+		failed |= load_frame(ctx, is_tc, at + key_bytes, value->reply, reply_bytes) != 0;
+	end_value(value, failed);
+}
+
+/* Whether the switch has the reply to a get, in a frame of so many bytes. */
+static __always_inline int has_reply(void *ctx, bool is_tc, __u32 bytes)
+{
+	struct hot_scratch *s = hot_scratch_of_cpu();
+
+	if (!s || load_frame(ctx, is_tc, 0, &s->ethernet, UDP_PAYLOAD_AT))
+		return 0;
+	s->now_ns = bpf_ktime_get_boot_ns();
+	s->bytes = bytes - UDP_PAYLOAD_AT;
+	bytes = load_bounded(&s->bytes);
+	if (bytes < ASKED_KEY_AT || bytes > NICEKV_DATAGRAM_BYTES_MAX ||
+	    load_frame(ctx, is_tc, UDP_PAYLOAD_AT, s->request, bytes))
+		return 0;
+	__builtin_memset(s->request + bytes, 0, 8);
+	return answer_asked(s);
 }

@@ -152,50 +152,15 @@ __noinline int tc_write_answer(struct __sk_buff *skb, struct decision *decision)
 	return tc_write_stamp(skb, decision);
 }
 
-/* Keeps a value that a node offers, straight from the frame into its slot. */
 __noinline int tc_keep(struct __sk_buff *skb, const struct decision *decision)
 {
-	struct hot_scratch *s = hot_scratch_of_cpu();
-	__u32 at, key_bytes, reply_bytes, place = 0;
-	struct hot_value *value;
-	bool failed = false;
-
-	if (!s || !decision)
-		return 0;
-	at = decision->udp_at + sizeof(struct udphdr);
-	if (decision->payload_bytes >= VALUE_KEY_AT && !bpf_skb_load_bytes(skb, at, s->request, VALUE_KEY_AT))
-		place = begin_value(decision->payload_bytes, decision->to.target);
-	count(place ? NICEKV_COUNTER_HOT_KEPT : NICEKV_COUNTER_HOT_UNHEARD);
-	place -= 1;
-	value = bpf_map_lookup_elem(&hot_values, &place);
-	if (!value)
-		return 0;
-	at += VALUE_KEY_AT;
-	key_bytes = load_bounded(&s->key_bytes);
-	reply_bytes = load_bounded(&s->reply_bytes);
-	if (key_bytes && key_bytes <= sizeof(value->key))
-		failed |= bpf_skb_load_bytes(skb, at, value->key, key_bytes) != 0;
-	if (reply_bytes && reply_bytes <= sizeof(value->reply))
-		failed |= bpf_skb_load_bytes(skb, at + key_bytes, value->reply, reply_bytes) != 0;
-	end_value(value, failed);
+	keep_value(skb, true, decision);
 	return 0;
 }
 
-/* Whether the switch has the reply to a get. */
 __noinline int tc_answers(struct __sk_buff *skb)
 {
-	struct hot_scratch *s = hot_scratch_of_cpu();
-	__u32 bytes;
-
-	if (!s || bpf_skb_load_bytes(skb, 0, &s->ethernet, UDP_PAYLOAD_AT))
-		return 0;
-	s->now_ns = bpf_ktime_get_boot_ns();
-	s->bytes = skb->len - UDP_PAYLOAD_AT;
-	bytes = load_bounded(&s->bytes);
-	if (bytes < ASKED_KEY_AT || bytes > NICEKV_DATAGRAM_BYTES_MAX || bpf_skb_load_bytes(skb, UDP_PAYLOAD_AT, s->request, bytes))
-		return 0;
-	__builtin_memset(s->request + bytes, 0, 8);
-	return answer_asked(s);
+	return has_reply(skb, true, skb->len);
 }
 
 /* The get becomes the reply that is ready, in its own buffer. The checksum's helper is told of the length twice, as it stands in UDP's header, and in the pseudo-header. */

@@ -50,49 +50,15 @@ drop:
 	return XDP_DROP;
 }
 
-/* Keeps a value that a node offers. Straight from the frame into its slot. */
 __noinline int xdp_keep(struct xdp_md *ctx, const struct decision *decision)
 {
-	struct hot_scratch *s = hot_scratch_of_cpu();
-	__u32 at, key_bytes, reply_bytes, place = 0;
-	struct hot_value *value;
-	bool failed = false;
-
-	if (!s || !decision)
-		return 0;
-	at = decision->udp_at + sizeof(struct udphdr);
-	if (decision->payload_bytes >= VALUE_KEY_AT && !bpf_xdp_load_bytes(ctx, at, s->request, VALUE_KEY_AT))
-		place = begin_value(decision->payload_bytes, decision->to.target);
-	count(place ? NICEKV_COUNTER_HOT_KEPT : NICEKV_COUNTER_HOT_UNHEARD);
-	place -= 1;
-	value = bpf_map_lookup_elem(&hot_values, &place);
-	if (!value)
-		return 0;
-	at += VALUE_KEY_AT;
-	key_bytes = load_bounded(&s->key_bytes);
-	reply_bytes = load_bounded(&s->reply_bytes);
-	if (key_bytes && key_bytes <= sizeof(value->key))
-		failed |= bpf_xdp_load_bytes(ctx, at, value->key, key_bytes) != 0;
-	if (reply_bytes && reply_bytes <= sizeof(value->reply))
-		failed |= bpf_xdp_load_bytes(ctx, at + key_bytes, value->reply, reply_bytes) != 0;
-	end_value(value, failed);
+	keep_value(ctx, false, decision);
 	return 0;
 }
 
-/* Whether the switch has the reply to a get, in a frame of so many bytes. */
 __noinline int xdp_answers(struct xdp_md *ctx, __u32 bytes)
 {
-	struct hot_scratch *s = hot_scratch_of_cpu();
-
-	if (!s || bpf_xdp_load_bytes(ctx, 0, &s->ethernet, UDP_PAYLOAD_AT))
-		return 0;
-	s->now_ns = bpf_ktime_get_boot_ns();
-	s->bytes = bytes - UDP_PAYLOAD_AT;
-	bytes = load_bounded(&s->bytes);
-	if (bytes < ASKED_KEY_AT || bytes > NICEKV_DATAGRAM_BYTES_MAX || bpf_xdp_load_bytes(ctx, UDP_PAYLOAD_AT, s->request, bytes))
-		return 0;
-	__builtin_memset(s->request + bytes, 0, 8);
-	return answer_asked(s);
+	return has_reply(ctx, false, bytes);
 }
 
 /* The get becomes the reply that is ready, in its own frame. */

@@ -63,11 +63,12 @@ fn describe_copies(holders: &[String], in_switch: bool) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn switch() -> HotSwitchStatus {
-        let key = HotEntryStatus {
+    /// A key with copies at two nodes and in the switch, which answers two thirds of its gets.
+    pub(crate) fn key() -> HotEntryStatus {
+        HotEntryStatus {
             keyspace: 1,
             value: "0a".into(),
             instance: 9,
@@ -76,7 +77,10 @@ mod tests {
             in_switch: true,
             requests_per_second: 900,
             answered_per_second: 600,
-        };
+        }
+    }
+
+    fn switch() -> HotSwitchStatus {
         HotSwitchStatus {
             periods: 3,
             entries: 7,
@@ -90,7 +94,7 @@ mod tests {
             hot_per_second: 950,
             imbalance_percent: 4,
             most_loaded: Some(("node-1".into(), 110)),
-            keys: vec![key],
+            keys: vec![key()],
             ..HotSwitchStatus::default()
         }
     }

@@ -154,7 +154,7 @@ const VALUE_MUTATIONS: [(Hook, &str, &str, &str); 15] = [
         "if (any == 0xff || !key_bytes || key_bytes > NICEKV_KEY_BYTES_MAX || key_bytes > bytes",
     ),
     (Hook::Xdp, "hot_values.h", "__sync_fetch_and_add(&entry->answered, 1);", ""),
-    (Hook::Tc, "hot_values.h", "padding_bytes & 2044, 0))", "padding_bytes & 2044, 0) == -1)"),
+    (Hook::Tc, "replies.h", "padding_bytes & 2044, 0))", "padding_bytes & 2044, 0) == -1)"),
     (Hook::Xdp, "hot_values.h", "s->ip.id = 0;", ""),
     (Hook::Tc, "hot_values.h", "s->ip.frag_off = bpf_htons(IPV4_DONT_FRAGMENT);", ""),
     (Hook::Tc, "tc.h", "return !bpf_skb_change_tail(skb, UDP_PAYLOAD_AT + reply_bytes, 0);", "return 1;"),

@@ -300,15 +300,7 @@ fn the_model_and_the_kernel_agree_on_hot_keys() {
             let steps = prop::collection::vec(next(), 100..300);
             TestRunner::new(config).run(&steps, property).unwrap();
             let counted = both.borrow().model.counters().unwrap();
-            for counter in [
-                Counter::HotRedirected,
-                Counter::HotConfirmed,
-                Counter::HotClosed,
-                Counter::HotUnheard,
-                Counter::HotAnswered,
-                Counter::HotKept,
-                Counter::HotLeased,
-            ] {
+            for counter in hot::COUNTERS {
                 assert!(counted.get(counter) > 10, "{} is {}", counter.name(), counted.get(counter));
             }
         }

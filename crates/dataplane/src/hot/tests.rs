@@ -23,8 +23,7 @@ const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 9, 9), 4000)
 const NONE: &str = "Some(1) Some((0, 0))";
 
 fn host(id: u16) -> Host {
-    let (ip, mac) = ([10, 0, 0, id as u8], [2, 0, 0, 0, 0, id as u8]);
-    Host { id: HostId(id), role: HostRole::Node, ip, udp_port: 7000, mac, port: id, is_remote: id == 4 }
+    Host { is_remote: id == 4, ..Host::node(id) }
 }
 
 fn entry(instance: u64) -> HotEntry {

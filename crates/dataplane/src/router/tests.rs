@@ -3,18 +3,9 @@
 use alloc::vec;
 
 use super::*;
-use crate::{DivisionEntry, HostRole, MemberSet, MulticastEntry, Prefix, UnicastEntry, VringConfig};
+use crate::{DivisionEntry, MemberSet, MulticastEntry, Prefix, UnicastEntry, VringConfig};
 
 fn tables(generation: u64) -> TableSet {
-    let host = |id: u16| Host {
-        id: HostId(id),
-        role: HostRole::Node,
-        ip: [10, 0, 0, id as u8],
-        udp_port: 7000,
-        mac: [2, 0, 0, 0, 0, id as u8],
-        port: id,
-        is_remote: false,
-    };
     let unicast = |address, length, partition, host| UnicastEntry {
         destination: Prefix::new(address, length),
         partition,
@@ -23,7 +14,7 @@ fn tables(generation: u64) -> TableSet {
     };
     TableSet {
         generation,
-        hosts: (1..=4).map(host).collect(),
+        hosts: (1..=4).map(Host::node).collect(),
         trunks: vec![],
         unicast: vec![unicast([10, 10, 0, 0], 17, 0, 1), unicast([10, 10, 1, 0], 24, 1, 2)],
         division: vec![DivisionEntry {

@@ -47,6 +47,15 @@ pub struct Host {
     pub is_remote: bool,
 }
 
+#[cfg(test)]
+impl Host {
+    /// A node at the port of its number.
+    pub(crate) fn node(id: u16) -> Self {
+        let (ip, mac) = ([10, 0, 0, id as u8], [2, 0, 0, 0, 0, id as u8]);
+        Self { id: HostId(id), role: HostRole::Node, ip, udp_port: 7000, mac, port: id, is_remote: false }
+    }
+}
+
 /// Checks the hosts; returns those that entries may name.
 pub(super) fn validate(hosts: &[Host], vrings: &VringSet) -> Result<BTreeSet<HostId>, TableError> {
     let (mut ids, mut ports) = (BTreeSet::new(), BTreeMap::new());

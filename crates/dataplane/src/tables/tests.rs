@@ -9,22 +9,10 @@ fn vrings() -> VringSet {
     VringConfig::DEFAULT.try_into().unwrap()
 }
 
-fn host(id: u16) -> Host {
-    Host {
-        id: HostId(id),
-        role: HostRole::Node,
-        ip: [10, 0, 0, id as u8],
-        udp_port: 7000,
-        mac: [2, 0, 0, 0, 0, id as u8],
-        port: id,
-        is_remote: false,
-    }
-}
-
 fn valid() -> TableSet {
     TableSet {
         generation: 1,
-        hosts: vec![host(1), host(2), Host { role: HostRole::Metadata, ..host(3) }],
+        hosts: vec![Host::node(1), Host::node(2), Host { role: HostRole::Metadata, ..Host::node(3) }],
         trunks: vec![],
         unicast: vec![UnicastEntry {
             destination: Prefix::new([10, 10, 0, 0], 17),
@@ -167,9 +155,9 @@ fn groups_are_keyed_by_member_set() {
 
 #[test]
 fn hosts_are_found_by_whatever_a_packet_shows() {
-    let index = HostIndex::new(&[host(7), host(2)], &[]);
+    let index = HostIndex::new(&[Host::node(7), Host::node(2)], &[]);
     for id in [2, 7] {
-        let host = Some(host(id));
+        let host = Some(Host::node(id));
         assert_eq!(index.get(HostId(id)).copied(), host);
         assert_eq!(index.at_port(id).copied(), host);
         assert_eq!(index.with_ip([10, 0, 0, id as u8]).copied(), host);

@@ -105,16 +105,6 @@ mod tests {
     use super::*;
 
     fn status() -> HotStatus {
-        let key = HotEntryStatus {
-            keyspace: 1,
-            value: "0a".into(),
-            instance: 9,
-            owner: "node-1".into(),
-            holders: vec!["node-4".into(), "node-5".into()],
-            in_switch: true,
-            requests_per_second: 900,
-            answered_per_second: 600,
-        };
         let switch = HotSwitchStatus {
             entries: 7,
             copied: 2,
@@ -123,7 +113,7 @@ mod tests {
             requests_per_second: 1_000,
             hot_per_second: 950,
             answered_per_second: 600,
-            keys: vec![key],
+            keys: vec![crate::hot::tests::key()],
             ..HotSwitchStatus::default()
         };
         HotStatus { switches: vec![switch], ..HotStatus::default() }

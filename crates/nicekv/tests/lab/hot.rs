@@ -49,6 +49,21 @@ fn write(redis: &mut Redis, next: &mut usize) {
     }
 }
 
+/// Does something while both clients ask for a key whose value was 0; then it gets cold. What is done writes with a connection of its own, from 1 on.
+fn while_it_is_asked(lab: &LabUnderTest, go: impl FnOnce(&mut Redis, &mut usize)) {
+    let (mut redis, mut next, stopped) = (connect(lab, 0), 1, AtomicBool::new(false));
+    assert_eq!(redis.ask(&["SET", KEY, "0"]), Ok("OK".into()));
+    std::thread::scope(|scope| {
+        let stopped = &stopped;
+        let _stop = StopOnDrop(stopped);
+        for reader in 0..READERS {
+            scope.spawn(move || read(lab, reader % 2, stopped));
+        }
+        go(&mut redis, &mut next);
+    });
+    wait_for_key(lab, "it is cold", Value::is_null);
+}
+
 #[track_caller]
 fn wait_for_key(lab: &LabUnderTest, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
@@ -70,14 +85,7 @@ fn a_hot_key_is_spread_by_the_kernel_and_outlives_its_owner() {
         let nodes = NODES.to_string();
         let cluster = ["--nodes", &nodes, "--clients", "2", "--engine", "memory", "--hot-values", "0"];
         let lab = LabUnderTest::up("spread", &[&cluster[..], &keyspace].concat());
-        let (mut redis, mut next, stopped) = (connect(&lab, 0), 1, AtomicBool::new(false));
-        assert_eq!(redis.ask(&["SET", KEY, "0"]), Ok("OK".into()));
-        std::thread::scope(|scope| {
-            let _stop = StopOnDrop(&stopped);
-            for reader in 0..READERS {
-                let (lab, stopped) = (&lab, &stopped);
-                scope.spawn(move || read(lab, reader % 2, stopped));
-            }
+        while_it_is_asked(&lab, |redis, next| {
             let before = wait_for_key(&lab, "it has copies", |key| holders(key) >= 2);
             // Of six nodes the owner would have six times the mean to do.
             let percent = |lab: &LabUnderTest| status(lab)["hot"]["switches"][0]["most_loaded"][1].as_u64();
@@ -85,7 +93,7 @@ fn a_hot_key_is_spread_by_the_kernel_and_outlives_its_owner() {
             // The first gets of a copy are too short for its reply, or stamped before it was made.
             let from_copies = || (0..NODES).map(|node| outcome(&lab, node, "copy")).sum::<u64>();
             until("kernels of holders answer", || from_copies() > 1_000);
-            write(&mut redis, &mut next);
+            write(redis, next);
             let explained = succeeds(&lab, &["explain", KEY, "--keyspace", "carts"]);
             assert!(
                 explained.contains("  hot: entry 0x") && explained.contains("one each to node-"),
@@ -97,9 +105,8 @@ fn a_hot_key_is_spread_by_the_kernel_and_outlives_its_owner() {
                 |key: &Value| key["owner"].as_str().is_some_and(|now| now != owner) && holders(key) >= 1;
             let after = wait_for_key(&lab, "it has another owner", is_another);
             assert!(after["instance"].as_u64() > before["instance"].as_u64(), "{before}, {after}");
-            write(&mut redis, &mut next);
+            write(redis, next);
         });
-        wait_for_key(&lab, "it is cold", Value::is_null);
         lab.down();
     });
 }
@@ -118,18 +125,11 @@ fn is_answered_by_switch(key: &Value) -> bool {
 fn is_in_the_switch(name: &str, arguments: &[&str], has_holders: bool) {
     let keyspace = ["--keyspace", "carts=balancing=hot", "--clients", "2", "--engine", "memory"];
     let lab = LabUnderTest::up(name, &[&keyspace[..], arguments].concat());
-    let (mut redis, mut next, stopped) = (connect(&lab, 0), 1, AtomicBool::new(false));
-    assert_eq!(redis.ask(&["SET", KEY, "0"]), Ok("OK".into()));
-    std::thread::scope(|scope| {
-        let _stop = StopOnDrop(&stopped);
-        for reader in 0..READERS {
-            let (lab, stopped) = (&lab, &stopped);
-            scope.spawn(move || read(lab, reader % 2, stopped));
-        }
+    while_it_is_asked(&lab, |redis, next| {
         let is_so = |key: &Value| is_answered_by_switch(key) && (holders(key) > 0) == has_holders;
         wait_for_key(&lab, "the switch answers", is_so);
         // Each is a new value in the switch, or none while the next one is under way.
-        write(&mut redis, &mut next);
+        write(redis, next);
         wait_for_key(&lab, "the switch answers again", is_so);
         let told = status(&lab)["hot"]["switches"][0].clone();
         assert_eq!(told["values"], 1, "{told}");
@@ -141,7 +141,6 @@ fn is_in_the_switch(name: &str, arguments: &[&str], has_holders: bool) {
         let (top, shown) = (succeeds(&lab, &["top", "--once"]), "gets answered in a second");
         assert!(top.contains(shown) && top.contains("keys that are asked most"), "{top}");
     });
-    wait_for_key(&lab, "it is cold", Value::is_null);
     lab.down();
 }
 

@@ -3,23 +3,15 @@
 use super::super::lookup::Met;
 use super::*;
 use crate::{
-    DivisionEntry, Hop, Host, HostId, HostRole, MemberSet, MulticastEntry, Prefix, Route, Router,
-    UnicastEntry, VringConfig,
+    DivisionEntry, Hop, Host, HostId, MemberSet, MulticastEntry, Prefix, Route, Router, UnicastEntry,
+    VringConfig,
 };
 
 fn tables(generation: u64, host: u8) -> TableSet {
     TableSet {
         generation,
         trunks: vec![],
-        hosts: vec![Host {
-            id: HostId(host.into()),
-            role: HostRole::Node,
-            ip: [10, 0, 0, host],
-            udp_port: 7000,
-            mac: [2, 0, 0, 0, 0, host],
-            port: host.into(),
-            is_remote: false,
-        }],
+        hosts: vec![Host::node(host.into())],
         unicast: vec![UnicastEntry {
             destination: VringConfig::DEFAULT.unicast,
             partition: 0,
@@ -184,14 +176,7 @@ fn a_lookup_finds_the_entries_that_a_key_meets_and_counts_nothing() {
     assert_eq!(look(&mut agent), (None, Found::default()), "there is nothing yet");
     let mut installed = tables(7, 1);
     let narrow = |address| Prefix::new(address, 18);
-    let of = |host: u8| Host {
-        id: HostId(host.into()),
-        ip: [10, 0, 0, host],
-        mac: [2, 0, 0, 0, 0, host],
-        port: host.into(),
-        ..installed.hosts[0]
-    };
-    installed.hosts.extend([of(2), of(3), of(4)]);
+    installed.hosts.extend([2, 3, 4].map(Host::node));
     let specific =
         UnicastEntry { destination: narrow([10, 10, 0x40, 0]), partition: 9, host: HostId(2), chain: None };
     installed.unicast.push(specific);

@@ -9,8 +9,8 @@ use nicekv_wire::{Condition, Operation};
 
 use super::*;
 use crate::{
-    Backend as _, Counter, Host, HostRole, HotEntry, HotError, Ingress, MemberSet, MulticastEntry, Passed,
-    Prefix, Router, TableSet, UnicastEntry, VringConfig,
+    Backend as _, Counter, Host, HotEntry, HotError, Ingress, MemberSet, MulticastEntry, Passed, Prefix,
+    Router, TableSet, UnicastEntry, VringConfig,
 };
 use crate::{BackendError, HOT_VALUES_MAX};
 
@@ -42,18 +42,9 @@ impl Switch {
     fn new(plant: Option<Plant>) -> Self {
         let mut switch = Self(Router::new(VringConfig::DEFAULT).unwrap());
         let (ring, multicast) = (Prefix::new([10, 10, 0, 0], 16), Prefix::new([10, 11, 0, 0], 16));
-        let host = |id: u16| Host {
-            id: HostId(id),
-            role: HostRole::Node,
-            ip: [10, 0, 0, id as u8],
-            udp_port: 7000,
-            mac: [2, 0, 0, 0, 0, id as u8],
-            port: id,
-            is_remote: false,
-        };
         let tables = TableSet {
             generation: 1,
-            hosts: vec![host(1), host(2)],
+            hosts: vec![Host::node(1), Host::node(2)],
             unicast: vec![UnicastEntry { destination: ring, partition: 0, host: HostId(1), chain: None }],
             multicast: vec![MulticastEntry {
                 destination: multicast,
