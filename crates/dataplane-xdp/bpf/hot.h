@@ -270,11 +270,14 @@ static __always_inline bool confirm_hot(struct nicekv_hot_entry *entry, const st
 	return false;
 }
 
-/* What a primary is told that wants an instance closed; 0: nothing. */
+/* What a primary is told that wants copies with labels up to this one closed; 0: nothing. Who counts meanwhile closes them, too. */
 static __always_inline __u64 close_hot(struct nicekv_hot_entry *entry, const struct hot_said *said, __u64 newest)
 {
-	if (entry && entry->instance == said->words[0])
-		return __sync_fetch_and_add(&entry->seen, 1) + 1;
+	if (entry && entry->instance == said->words[0]) {
+		__u64 seen = *(volatile __u64 *)&entry->seen;
+
+		return seen <= said->words[1] ? __sync_fetch_and_add(&entry->seen, 1) + 1 : seen;
+	}
 	return said->words[0] <= newest ? NICEKV_HOT_GONE : 0;
 }
 

@@ -8,7 +8,7 @@
 //!              confirmed == seen                             stamped (instance, seen), to the holder
 //!              a usual turn, or nobody is valid              zeros, its usual way
 //!   confirm    confirmed[sender] = n, if n <= seen           ends here
-//!   close      seen += 1; of an instance that is gone: MAX   back to the sender, with the number
+//!   close (n)  seen += 1, if seen <= n; gone: MAX            back to the sender, with the number
 //! ```
 //!
 //! Of an entry that wants it the switch has a copy itself ([`values`], H9): a get that it may answer ends here, before its turn.
@@ -214,10 +214,12 @@ impl HotTable {
         place.map(|place| slot.confirmed[place] = told.seen).is_some()
     }
 
-    /// A primary wants an instance closed: what it is told. `None`: nothing, as what is not installed yet is no evidence.
-    pub(crate) fn close(&mut self, key: &Key, instance: u64) -> Option<Stamp> {
+    /// A primary wants copies with labels up to this one closed: what it is told. `None`: nothing, as what is not installed yet is no evidence.
+    pub(crate) fn close(&mut self, key: &Key, told: Stamp) -> Option<Stamp> {
+        let instance = told.instance;
         if let Some(slot) = self.slots.get_mut(key).filter(|slot| slot.entry.instance == instance) {
-            slot.seen += u64::from(self.plant != Some(Plant::CloseNotCounted));
+            let is_open = slot.seen <= told.seen;
+            slot.seen += u64::from(is_open && self.plant != Some(Plant::CloseNotCounted));
             return Some(slot.stamp());
         }
         let was_there = instance <= self.newest || self.plant == Some(Plant::UnknownInstanceGone);

@@ -166,7 +166,7 @@ message! {
 }
 
 message! {
-    /// The primary asks the switch to count one more, as if an update had passed (H4).
+    /// The primary asks what the switch counts, and to count one more, as if an update had passed, unless it counts further than this already (H4).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct HotClose: HotClose where is_of_an_instance {
         header {
@@ -176,7 +176,7 @@ message! {
             digest: KeyDigest,
         }
         body {
-            /// Which instance; the number may be anything.
+            /// Of which instance, and of copies with labels up to which number; 0: it is only asked.
             stamp: Stamp,
         }
     }

@@ -125,7 +125,8 @@ const HOT_MUTATIONS: [(Hook, &str, &str, &str); 28] = [
     (Hook::Tc, "hot.h", "entry->instance != said->words[0] || said->words[1]", "said->words[1]"),
     (Hook::Xdp, "hot.h", "|| said->words[1] > *(volatile __u64 *)&entry->seen", ""),
     (Hook::Tc, "hot.h", "if (entry->holders[place].id == said->sender)", "if (true)"),
-    (Hook::Tc, "hot.h", "return __sync_fetch_and_add(&entry->seen, 1) + 1;", "return entry->seen;"),
+    (Hook::Tc, "hot.h", "? __sync_fetch_and_add(&entry->seen, 1) + 1 :", "? seen :"),
+    (Hook::Xdp, "hot.h", "return seen <= said->words[1] ?", "return true ?"),
     (Hook::Xdp, "hot.h", "return said->words[0] <= newest ? NICEKV_HOT_GONE : 0;", "return NICEKV_HOT_GONE;"),
     (Hook::Tc, "hot.h", "if (datagram->udp->len != bpf_htons(bytes) ||", "if (!bytes ||"),
     (

@@ -191,7 +191,7 @@ impl HotStage {
                 heard.then_some((Counter::HotConfirmed, Heard::Nothing))
             }
             Said::Close(told) => {
-                let Stamp { instance, seen } = self.table.close(&place, told.instance)?;
+                let Stamp { instance, seen } = self.table.close(&place, told)?;
                 let answer = Answer { opcode: Opcode::HotClosed, words: [instance, seen] };
                 Some((Counter::HotClosed, Heard::Answer(answer)))
             }

@@ -61,8 +61,8 @@ pub(super) struct HotKey {
 pub(super) struct Step {
     /// Copies with this label are to be sent.
     pub(super) copy: Option<Stamp>,
-    /// The switch is to be asked to close this instance.
-    pub(super) ask: Option<u64>,
+    /// The switch is to be asked what it counts, and to count further than this.
+    pub(super) ask: Option<Stamp>,
     /// There is no evidence to be had: its copies are to be taken back.
     pub(super) takes_back: bool,
     /// Nothing depends on it any more.
@@ -114,7 +114,8 @@ impl HotKey {
     /// The same of one instance; at the greatest number it is gone.
     pub(super) fn closed(&mut self, stamp: Stamp) {
         if self.counted.instance == stamp.instance && stamp.seen < u64::MAX {
-            (self.counted, self.asks) = (self.counted.max(stamp), 0);
+            // Copies with an older label are shown to nobody, and others may have been lost.
+            (self.counted, self.asks, self.is_due) = (self.counted.max(stamp), 0, true);
         }
         let is_of = |open: &Open| open.label.instance == stamp.instance && open.label < stamp;
         self.open = self.open.filter(|open| !is_of(open));
@@ -170,12 +171,11 @@ impl HotKey {
     /// What is to be done now. `wanted`: the instance of which there are to be copies; `may_copy`: whether this node may let others show them.
     pub(super) fn step(&mut self, now: Now, wanted: Option<u64>, may_copy: bool) -> Step {
         self.lapse(now);
-        let stale = now.boot_ns >= self.copied_ns + REFRESH_NS && self.counted.seen > 0;
         let mut step = Step {
             copy: wanted.filter(|_| may_copy).and_then(|instance| self.copy(now, instance)),
             ..Step::default()
         };
-        step.ask = self.ask(now, wanted.is_some() && may_copy, stale);
+        step.ask = self.ask(now, wanted.is_some() && may_copy);
         let is_old = self.open.is_some_and(|open| open.label.instance != self.counted.instance);
         let in_vain = (self.is_awaited || is_old) && self.asks > ASKS_MAX;
         step.takes_back = self.is_renewed() && (in_vain || !may_copy || wanted.is_none());
@@ -196,21 +196,22 @@ impl HotKey {
         Some(self.counted)
     }
 
-    /// Of which instance the switch is to be asked: that of copies that stand in the way, or whose number is not known.
-    fn ask(&mut self, now: Now, is_wanted: bool, is_stale: bool) -> Option<u64> {
-        let is_old = |open: &Open| open.label.instance != self.counted.instance;
-        let in_the_way = self.open.filter(|open| self.is_awaited || is_old(open));
-        let is_unknown = is_wanted && self.entry.is_some() && (self.counted.seen == 0 || is_stale);
-        let instance =
-            in_the_way.map(|open| open.label.instance).or(is_unknown.then_some(self.counted.instance))?;
+    /// What the switch is to be asked: of copies that stand in the way, of a number that is not known, or of one that has not changed for long.
+    fn ask(&mut self, now: Now, is_wanted: bool) -> Option<Stamp> {
+        let Stamp { instance, seen } = self.counted;
+        let is_old = |open: &Open| open.label.instance != instance;
+        let in_the_way = self.open.filter(|open| self.is_awaited || is_old(open)).map(|open| open.label);
+        let may_have = is_wanted && self.entry.is_some();
+        // Of a number that is not known nobody knows who has copies: they are closed, whatever it is.
+        let is_unknown = may_have && seen == 0;
+        let is_stale = may_have && !self.is_due && now.boot_ns >= self.copied_ns + REFRESH_NS;
+        let least = if is_unknown { Some(u64::MAX) } else { is_stale.then_some(0) };
+        let asked = in_the_way.or(least.map(|seen| Stamp { instance, seen }))?;
         if now.boot_ns < self.ask_ns() {
             return None;
         }
-        if is_stale {
-            (self.is_due, self.copied_ns) = (true, now.boot_ns);
-        }
         (self.asked_ns, self.asks) = (now.boot_ns, self.asks.saturating_add(1));
-        Some(instance)
+        Some(asked)
     }
 
     fn ask_ns(&self) -> u64 {
@@ -228,11 +229,75 @@ impl HotKey {
             self.open.and_then(|open| open.until_ns),
             (self.is_awaited || is_old || (may_have && !is_counted)).then(|| self.ask_ns()),
             (may_have && may_be_due).then_some(self.copied_ns + COPY_NS),
-            (may_have && is_counted).then(|| self.ask_ns().max(self.copied_ns + REFRESH_NS)),
+            (may_have && is_counted && !self.is_due).then(|| self.ask_ns().max(self.copied_ns + REFRESH_NS)),
             // Nobody tells when it may.
             (!may_copy && wanted.is_some()).then_some(now.boot_ns + IDLE_NS),
         ];
         let next_ns = times.into_iter().flatten().min().unwrap_or(u64::MAX);
         next_ns.max(now.boot_ns + LOOK_NS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_wire::{KeyDigest, KeyspaceId};
+
+    const MS: u64 = 1_000_000;
+    const INSTANCE: u64 = 4;
+
+    fn at(after_ms: u64) -> Now {
+        Now { boot_ns: 1_000 * MS + after_ms * MS, unix_ms: 0 }
+    }
+
+    fn seen(seen: u64) -> Stamp {
+        Stamp { instance: INSTANCE, seen }
+    }
+
+    fn step(hot: &mut HotKey, after_ms: u64) -> (Option<Stamp>, Option<Stamp>) {
+        let Step { copy, ask, .. } = hot.step(at(after_ms), Some(INSTANCE), true);
+        (copy, ask)
+    }
+
+    /// Of which there are copies with label 7, made at 2 ms.
+    fn open() -> HotKey {
+        let mut hot = HotKey::new((KeyspaceId(1), KeyDigest([7; 16])), INSTANCE);
+        hot.set_entry(Some([1].into()));
+        assert_eq!(step(&mut hot, 0), (None, Some(seen(u64::MAX))), "nothing is known");
+        hot.closed(seen(7));
+        assert_eq!(step(&mut hot, 2), (Some(seen(7)), None));
+        hot
+    }
+
+    #[test]
+    fn copies_are_made_anew_when_the_switch_has_said_what_it_counts_however_long_that_takes() {
+        let mut hot = open();
+        assert_eq!(step(&mut hot, 1001), (None, None));
+        assert_eq!(step(&mut hot, 1002), (None, Some(seen(0))), "which shuts nobody out");
+        assert_eq!(step(&mut hot, 1003), (None, None), "nothing is made for a number that may be old");
+        assert_eq!(step(&mut hot, 1004), (None, Some(seen(0))), "it may have been lost");
+        hot.closed(seen(7));
+        assert!(hot.is_open(), "what is there stays in force");
+        assert_eq!(step(&mut hot, 1200), (Some(seen(7)), None));
+        hot.closed(seen(9));
+        assert!(!hot.is_open());
+        assert_eq!(step(&mut hot, 1201), (Some(seen(9)), None), "by an answer that comes late");
+    }
+
+    #[test]
+    fn evidence_is_asked_for_above_the_label_and_copies_follow_the_op() {
+        let mut hot = open();
+        hot.lock();
+        assert!(hot.await_evidence());
+        assert_eq!(step(&mut hot, 3), (None, Some(seen(7))));
+        assert_eq!(step(&mut hot, 5), (None, Some(seen(7))));
+        hot.closed(seen(7));
+        assert!(!hot.take_awaited(), "as much was counted before");
+        hot.closed(seen(8));
+        assert!(hot.take_awaited());
+        assert_eq!(step(&mut hot, 6), (None, None), "the op locks the key");
+        hot.set_entry(Some([2].into()));
+        hot.unlock();
+        assert_eq!(step(&mut hot, 7), (Some(seen(8)), None));
     }
 }

@@ -385,8 +385,8 @@ impl Owner {
                 HotCopy { keyspace, digest, stamp, serial: self.leases.serial(), vring, key: &key.1, entry };
             send_copies(now, &copy, spread, &mut self.leases, outbox, counters);
         }
-        if let (Some(instance), Some(vring)) = (step.ask, vring) {
-            let close = HotClose { keyspace, digest, stamp: Stamp { instance, seen: 0 } };
+        if let (Some(stamp), Some(vring)) = (step.ask, vring) {
+            let close = HotClose { keyspace, digest, stamp };
             outbox.send(vring, |out| close.encode(out));
         }
         let next_ns = hot.next_ns(now, wanted, may_copy);

@@ -231,7 +231,8 @@ impl World {
         let leader = address(self.leader as u8);
         match Datagram::decode(bytes).expect("one of ours").1 {
             Datagram::HotClose(close) if close.stamp.instance == INSTANCE => {
-                let stamp = self.count();
+                let is_open = self.switch.seen <= close.stamp.seen;
+                let stamp = if is_open { self.count() } else { self.switch.stamp() };
                 let closed = HotClosed { keyspace: NAME.0, digest: NAME.1, stamp };
                 outbox.send(leader, |out| closed.encode(out));
             }
