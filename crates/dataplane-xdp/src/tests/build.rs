@@ -82,7 +82,7 @@ const MUTATIONS: [(Hook, &str, &str, &str); 53] = [
 ];
 
 /// Of the stage of hot keys: noticed by its runs.
-const HOT_MUTATIONS: [(Hook, &str, &str, &str); 28] = [
+const HOT_MUTATIONS: [(Hook, &str, &str, &str); 29] = [
     (Hook::Xdp, "admission.h", "if (has_room_for_stamp(datagram))", "if (false)"),
     (Hook::Tc, "admission.h", "is_node ? NICEKV_OPCODES_UNICAST_NODE", "true ? NICEKV_OPCODES_UNICAST_NODE"),
     (Hook::Xdp, "parsing.h", "|| bytes < sizeof(*header) + sizeof(struct nicekv_stamp) ||", "||"),

@@ -33,10 +33,10 @@ fn hosts_talk_through_the_switch() {
         let replicas = [1, 2, 3].map(|id| lab.network.give_host(id, host(id).ip, host(id).mac));
 
         // Others' traffic: ARP or neighbour discovery, then TCP, over both versions of IP.
-        for any in ["0.0.0.0", "::"] {
-            let listener = replicas[0].run(|| TcpListener::bind((any, PORT)).unwrap());
+        for (any, port) in [("0.0.0.0", PORT), ("::", PORT + 1)] {
+            let listener = replicas[0].run(|| TcpListener::bind((any, port)).unwrap());
             let address = if any == "::" { "fd00::1" } else { "10.0.0.1" };
-            let mut from = client.run(|| TcpStream::connect((address, PORT)).unwrap());
+            let mut from = client.run(|| TcpStream::connect((address, port)).unwrap());
             let mut to = listener.accept().unwrap().0;
             let sent: Vec<u8> = (0..100_000u32).map(|number| number as u8).collect();
             let mut received = vec![0; sent.len()];

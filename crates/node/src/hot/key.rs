@@ -8,7 +8,7 @@
 //!                                   └──────────────────────────────────┘
 //! ```
 
-use super::bounds::{Name, REFRESH_NS};
+use super::bounds::{Name, REFRESH_DOUBLINGS_MAX, REFRESH_NS};
 use alloc::boxed::Box;
 use nicekv_wire::Now;
 use nicekv_wire::hot::Stamp;
@@ -47,6 +47,8 @@ pub(super) struct HotKey {
     /// Copies are to be made.
     is_due: bool,
     copied_ns: u64,
+    /// How often they were made like that since they were first made, or somebody wanted others.
+    repeats: u32,
     /// When the switch was asked last, and how often in vain.
     asked_ns: u64,
     asks: u32,
@@ -79,6 +81,7 @@ impl HotKey {
             is_locked: false,
             is_due: true,
             copied_ns: 0,
+            repeats: 0,
             asked_ns: 0,
             asks: 0,
             is_awaited: false,
@@ -91,7 +94,7 @@ impl HotKey {
         if self.counted.instance < instance {
             (self.counted, self.asks) = (Stamp { instance, seen: 0 }, 0);
         }
-        self.is_due = true;
+        (self.is_due, self.repeats) = (true, 0);
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -191,6 +194,8 @@ impl HotKey {
         if !(self.is_due && is_counted && is_free && is_shown && now.boot_ns >= self.copied_ns + COPY_NS) {
             return None;
         }
+        let is_same = self.open.is_some_and(|open| open.label == self.counted && open.until_ns.is_none());
+        self.repeats = if is_same { self.repeats.saturating_add(1) } else { 0 };
         (self.is_due, self.copied_ns) = (false, now.boot_ns);
         self.open = Some(Open { label: self.counted, until_ns: None });
         Some(self.counted)
@@ -204,7 +209,7 @@ impl HotKey {
         let may_have = is_wanted && self.entry.is_some();
         // Of a number that is not known nobody knows who has copies: they are closed, whatever it is.
         let is_unknown = may_have && seen == 0;
-        let is_stale = may_have && !self.is_due && now.boot_ns >= self.copied_ns + REFRESH_NS;
+        let is_stale = may_have && !self.is_due && now.boot_ns >= self.stale_ns();
         let least = if is_unknown { Some(u64::MAX) } else { is_stale.then_some(0) };
         let asked = in_the_way.or(least.map(|seen| Stamp { instance, seen }))?;
         if now.boot_ns < self.ask_ns() {
@@ -212,6 +217,10 @@ impl HotKey {
         }
         (self.asked_ns, self.asks) = (now.boot_ns, self.asks.saturating_add(1));
         Some(asked)
+    }
+
+    fn stale_ns(&self) -> u64 {
+        self.copied_ns + (REFRESH_NS << self.repeats.min(REFRESH_DOUBLINGS_MAX))
     }
 
     fn ask_ns(&self) -> u64 {
@@ -229,7 +238,7 @@ impl HotKey {
             self.open.and_then(|open| open.until_ns),
             (self.is_awaited || is_old || (may_have && !is_counted)).then(|| self.ask_ns()),
             (may_have && may_be_due).then_some(self.copied_ns + COPY_NS),
-            (may_have && is_counted && !self.is_due).then(|| self.ask_ns().max(self.copied_ns + REFRESH_NS)),
+            (may_have && is_counted && !self.is_due).then(|| self.ask_ns().max(self.stale_ns())),
             // Nobody tells when it may.
             (!may_copy && wanted.is_some()).then_some(now.boot_ns + IDLE_NS),
         ];
@@ -282,6 +291,25 @@ mod tests {
         hot.closed(seen(9));
         assert!(!hot.is_open());
         assert_eq!(step(&mut hot, 1201), (Some(seen(9)), None), "by an answer that comes late");
+    }
+
+    #[test]
+    fn copies_of_what_does_not_change_are_made_anew_less_and_less_often() {
+        let mut hot = open();
+        let mut copied_ms = 2;
+        for after_ms in [1000, 2000, 4000, 8000, 16_000, 16_000] {
+            let look_ns = hot.next_ns(at(copied_ms), Some(INSTANCE), true);
+            assert_eq!(look_ns, at(copied_ms + after_ms).boot_ns);
+            copied_ms += after_ms;
+            assert_eq!(step(&mut hot, copied_ms), (None, Some(seen(0))));
+            hot.closed(seen(7));
+            assert_eq!(step(&mut hot, copied_ms), (Some(seen(7)), None));
+        }
+        hot.renew(INSTANCE);
+        assert_eq!(step(&mut hot, copied_ms + 1), (Some(seen(7)), None), "somebody else is to have one");
+        hot.closed(seen(8));
+        assert_eq!(step(&mut hot, copied_ms + 2), (Some(seen(8)), None));
+        assert_eq!(hot.next_ns(at(copied_ms + 2), Some(INSTANCE), true), at(copied_ms + 1002).boot_ns);
     }
 
     #[test]

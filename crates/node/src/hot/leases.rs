@@ -8,7 +8,7 @@
 //! The switch is a holder like any other (H9), which is asked by `HotLease` and answers by `HotLeased`. Which switch that is nobody asks: one of another nonce than the
 //! pulse's takes no lease, and what was granted to the one before counts on.
 
-use super::bounds::Name;
+use super::bounds::{Name, REFRESH_DOUBLINGS_MAX, REFRESH_NS};
 use crate::outbox::Outbox;
 use crate::plant::Plant;
 use alloc::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub(super) const LEASE_NS: u64 = 30_000_000;
 /// Clocks run apart by no more than this part of a time, as with the serving lease (R12).
 const DRIFT_DIVISOR: u64 = 8;
 /// A holder that was sent no copy for so long has none: each is made anew more often.
-const USED_NS: u64 = 2 * super::bounds::REFRESH_NS;
+const USED_NS: u64 = (REFRESH_NS << REFRESH_DOUBLINGS_MAX) + REFRESH_NS;
 /// Between two leases for a holder.
 const PULSE_NS: u64 = LEASE_NS / 3;
 
