@@ -127,17 +127,6 @@ impl Lab {
         .map_err(BenchError::system(format!("enter {path}")))
     }
 
-    /// What a host sends waits for its link, a token bucket that is as `tc` is told.
-    pub(crate) fn limit(&self, host: Host, link: &[&str]) -> Result<()> {
-        let mut command = Command::new("tc");
-        command.args(["qdisc", "add", "dev", "eth0", "root", "tbf"]).args(link);
-        let output = self.inside(host, || command.output())?.map_err(BenchError::system("start tc"))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        Err(BenchError::Environment(format!("tc: {}", String::from_utf8_lossy(&output.stderr).trim())))
-    }
-
     /// The processes of its hosts, by the hosts' names.
     pub(crate) fn processes(&self) -> Result<Vec<(String, u32)>> {
         let status = self.status()?;

@@ -144,7 +144,7 @@ pub fn plan(
     let candidates: Vec<Candidate> = counts.iter().filter_map(owned).collect();
     let refused = (counts.len() - candidates.len()) as u32;
     let threshold = state.threshold.next(config, report.loads);
-    let border = threshold.of(report.loads);
+    let border = threshold.of(config, report.loads);
     let highest = highest(config, state, candidates);
     let in_switch = in_switch(config, state, &highest, border);
     let entry = |candidate: Candidate| {

@@ -70,10 +70,12 @@ impl Threshold {
         }
     }
 
-    /// T itself, of servers with these loads.
-    pub fn of(self, loads: &[u64]) -> MicroQueries {
+    /// T itself, of servers with these loads. A holder takes about T requests of a key in a period: for fewer than those for which a key is watched no copy is worth making,
+    /// however uneven load is.
+    pub fn of(self, config: &Config, loads: &[u64]) -> MicroQueries {
         let micro = total(loads).saturating_mul(self.share_ppm.into()) / loads.len().max(1) as u128;
-        MicroQueries(micro.min(u64::MAX.into()) as u64)
+        let least = u128::from(config.requests_min) * u128::from(MILLION);
+        MicroQueries(micro.max(least).min(u64::MAX.into()) as u64)
     }
 }
 
@@ -128,8 +130,13 @@ mod tests {
         );
         assert_eq!(after(first, &UNEVEN, 100).share_ppm, CONFIG.threshold_min_ppm);
         assert_eq!(after(first, &FAIR, 100).share_ppm, CONFIG.threshold_start_ppm, "good enough");
-        assert_eq!(first.of(&EVEN), MicroQueries(100_000 * 1_000_000));
-        assert_eq!((first.of(&[]), first.of(&[0; 3])), (MicroQueries(0), MicroQueries(0)));
+        assert_eq!(first.of(&CONFIG, &EVEN), MicroQueries(100_000 * 1_000_000));
+        let least = MicroQueries(u64::from(CONFIG.requests_min) * u64::from(MILLION));
+        assert_eq!(
+            (first.of(&CONFIG, &[]), first.of(&CONFIG, &[9; 3])),
+            (least, least),
+            "no copy is worth making"
+        );
     }
 
     #[test]

@@ -39,12 +39,13 @@ impl Host {
 impl<P: Protocol> NodeCore<P> {
     /// What owners, holders and switches say of hot keys.
     pub(crate) fn on_hot(&mut self, now: Now, from: SocketAddrV4, datagram: &Datagram<'_>) {
+        let plant = self.host.planted();
         let Host { hot: Hot { owner, holder, .. }, outbox, .. } = &mut self.host;
         match datagram {
             Datagram::HotClosed(closed) => owner.on_closed((closed.keyspace, closed.digest), closed.stamp),
             Datagram::HotCopy(copy) => holder.on_copy(from, copy, outbox),
             Datagram::HotDrop(drop) => holder.on_drop(from, drop),
-            Datagram::HotPulse(pulse) => holder.on_pulse(now, from, pulse, outbox),
+            Datagram::HotPulse(pulse) => holder.on_pulse(now, from, pulse, outbox, plant),
             Datagram::HotPulsed(pulsed) => owner.on_pulsed(now, from, pulsed),
             Datagram::HotLeased(leased) => owner.on_leased(now, leased),
             Datagram::HotAssign(assign) => {

@@ -124,6 +124,8 @@ pub enum Plant {
     HotStampUnchecked,
     /// H7: a holder answers without a lease of its owner.
     HotLeaseUnchecked,
+    /// H7: a lease that has gone comes back by a pulse that was sent before.
+    HotLeaseComesBack,
     /// H9: what the switch was granted is not waited for when copies are taken back.
     HotSwitchGrantForgotten,
     /// R14: a version is acknowledged before it is forced.

@@ -267,7 +267,7 @@ message! {
 }
 
 message! {
-    /// The primary lets a holder show its copies until then, and asks for the time there.
+    /// The primary lets a holder show its copies for some time, and asks for the time there.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct HotPulse: HotPulse {
         header {}
@@ -276,8 +276,10 @@ message! {
             serial: u64,
             /// The process that is meant, as it names itself; 0: it is not known yet, and nothing is allowed.
             nonce: u64,
-            /// On that process's boot-time clock.
-            until_ns: u64,
+            /// What that process has said last of its boot-time clock.
+            clock_ns: u64,
+            /// For so long after that they may be shown; 0: not at all.
+            lease_ns: u64,
         }
     }
 }
@@ -292,6 +294,8 @@ message! {
             nonce: u64,
             /// What its boot-time clock says.
             clock_ns: u64,
+            /// Whose leases of the primary's it goes by now: copies of others before are shown no more. 0: it has none.
+            serial: u64,
         }
     }
 }

@@ -11,9 +11,9 @@
 
 mod cells;
 mod field;
-pub(crate) mod load;
+mod load;
 mod migration;
-pub(crate) mod workload;
+mod workload;
 
 use crate::arguments::{FileArguments, NetworkArguments};
 use crate::curves::{self, Axes, Chart};

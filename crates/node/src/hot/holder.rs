@@ -42,6 +42,8 @@ impl Copy {
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     serial: u64,
+    /// When it took the place of the one before.
+    since_ns: u64,
     until_ns: u64,
 }
 
@@ -161,18 +163,46 @@ impl Holder {
         });
     }
 
-    /// An owner says until when its copies may be shown, and is told the time. A lease of another serial takes the place of the one before.
-    pub(crate) fn on_pulse(&mut self, now: Now, from: SocketAddrV4, pulse: &HotPulse, outbox: &mut Outbox) {
-        let has_room = self.leases.len() < OWNERS_MAX || self.leases.contains_key(&from);
-        if pulse.nonce == self.nonce && has_room {
-            self.leases.insert(from, Lease { serial: pulse.serial, until_ns: pulse.until_ns });
+    /// An owner says for how long its copies may be shown, and is told the time. A lease of another serial takes the place of the one before, and what is answered then
+    /// says that copies of that are shown no more: so it must not come back by a pulse that was sent before. Such a pulse goes by a time that was told before.
+    pub(crate) fn on_pulse(
+        &mut self,
+        now: Now,
+        from: SocketAddrV4,
+        pulse: &HotPulse,
+        outbox: &mut Outbox,
+        plant: Option<Plant>,
+    ) {
+        let HotPulse { serial, nonce, clock_ns, lease_ns } = *pulse;
+        let until_ns = if lease_ns == 0 { 0 } else { clock_ns.saturating_add(lease_ns) };
+        let may_come_back = plant == Some(Plant::HotLeaseComesBack);
+        let is_full = self.leases.len() >= OWNERS_MAX;
+        let lease = match self.leases.get(&from) {
+            _ if nonce != self.nonce => None,
+            Some(known) if known.serial == serial => {
+                Some(Lease { until_ns: known.until_ns.max(until_ns), ..*known })
+            }
+            Some(known) if clock_ns <= known.since_ns && !may_come_back => None,
+            None if is_full => None,
+            _ => Some(Lease { serial, since_ns: now.boot_ns, until_ns }),
+        };
+        if let Some(lease) = lease {
+            self.leases.insert(from, lease);
             if let Some(told) = &mut self.told {
-                let lessor = Lessor { owner: from, serial: pulse.serial };
-                told.push_back(CopyShift::Leased { lessor, until_ns: pulse.until_ns });
+                let lessor = Lessor { owner: from, serial };
+                told.push_back(CopyShift::Leased { lessor, until_ns: lease.until_ns });
             }
         }
-        let answer = HotPulsed { nonce: self.nonce, clock_ns: now.boot_ns };
+        let serial = self.leases.get(&from).map_or(0, |lease| lease.serial);
+        let answer = HotPulsed { nonce: self.nonce, clock_ns: now.boot_ns, serial };
         outbox.send(from, |out| answer.encode(out));
+    }
+
+    /// Copies of which serial of an owner it would show.
+    #[cfg(test)]
+    pub(super) fn shows(&self, now: Now, owner: SocketAddrV4) -> Option<u64> {
+        let lease = self.leases.get(&owner)?;
+        (now.boot_ns < lease.until_ns).then_some(lease.serial)
     }
 
     /// Forgets copies of owners who have let their leases run out long ago; looks for them now and then.

@@ -18,8 +18,10 @@ const COPY_NS: u64 = 500_000;
 /// A switch is asked again after this, for what an op waits for; for anything else twice as long after each time.
 const ASK_NS: u64 = 1_000_000;
 const DOUBLINGS_MAX: u32 = 8;
-/// After so many questions the leases are let run out.
+/// After so many questions for what an op waits for all copies are taken back …
 const ASKS_MAX: u32 = 4;
+/// … and after so many, a second later, for what only newer copies do: the others have to be made anew.
+const PATIENT_ASKS_MAX: u32 = 10;
 /// Between two looks at a key of which this node may have no copies.
 const IDLE_NS: u64 = 10_000_000;
 /// Between any two looks at a key of which nothing is told.
@@ -106,6 +108,16 @@ impl HotKey {
         self.open.is_some_and(|open| open.until_ns.is_none())
     }
 
+    /// Whether copies are to be shown for as long as their leases last, and no longer.
+    pub(super) fn is_taken_back(&self) -> bool {
+        self.open.is_some_and(|open| open.until_ns.is_some())
+    }
+
+    /// All who had copies that were taken back show none.
+    pub(super) fn end(&mut self) {
+        self.open = self.open.filter(|open| open.until_ns.is_none());
+    }
+
     /// A switch stamps with this, or with more, from here on. A newer instance has taken the place of those before, for ever (H1).
     pub(super) fn note(&mut self, stamp: Stamp) {
         if self.counted.instance == stamp.instance {
@@ -174,16 +186,17 @@ impl HotKey {
     /// What is to be done now. `wanted`: the instance of which there are to be copies; `may_copy`: whether this node may let others show them.
     pub(super) fn step(&mut self, now: Now, wanted: Option<u64>, may_copy: bool) -> Step {
         self.lapse(now);
-        let mut step = Step {
-            copy: wanted.filter(|_| may_copy).and_then(|instance| self.copy(now, instance)),
-            ..Step::default()
-        };
-        step.ask = self.ask(now, wanted.is_some() && may_copy);
-        let is_old = self.open.is_some_and(|open| open.label.instance != self.counted.instance);
-        let in_vain = (self.is_awaited || is_old) && self.asks > ASKS_MAX;
-        step.takes_back = self.is_renewed() && (in_vain || !may_copy || wanted.is_none());
-        step.is_over = wanted.is_none() && !self.is_open() && !self.is_awaited;
-        step
+        let copy = wanted.filter(|_| may_copy).and_then(|instance| self.copy(now, instance));
+        let ask = self.ask(now, wanted, may_copy);
+        let asks_max = if self.is_awaited { ASKS_MAX } else { PATIENT_ASKS_MAX };
+        let in_vain = (self.is_awaited || self.is_stray(wanted)) && self.asks > asks_max;
+        let takes_back = self.is_renewed() && (in_vain || !may_copy);
+        Step { copy, ask, takes_back, is_over: wanted.is_none() && !self.is_open() && !self.is_awaited }
+    }
+
+    /// Whether copies may be shown that nobody wants any more. The switch is asked to close them, as all are taken back with them otherwise.
+    fn is_stray(&self, wanted: Option<u64>) -> bool {
+        self.open.is_some_and(|open| wanted.is_none() || open.label.instance != self.counted.instance)
     }
 
     fn copy(&mut self, now: Now, instance: u64) -> Option<Stamp> {
@@ -202,11 +215,11 @@ impl HotKey {
     }
 
     /// What the switch is to be asked: of copies that stand in the way, of a number that is not known, or of one that has not changed for long.
-    fn ask(&mut self, now: Now, is_wanted: bool) -> Option<Stamp> {
+    fn ask(&mut self, now: Now, wanted: Option<u64>, may_copy: bool) -> Option<Stamp> {
         let Stamp { instance, seen } = self.counted;
-        let is_old = |open: &Open| open.label.instance != instance;
-        let in_the_way = self.open.filter(|open| self.is_awaited || is_old(open)).map(|open| open.label);
-        let may_have = is_wanted && self.entry.is_some();
+        let is_in_the_way = self.is_awaited || self.is_stray(wanted);
+        let in_the_way = self.open.filter(|_| is_in_the_way).map(|open| open.label);
+        let may_have = wanted.is_some() && may_copy && self.entry.is_some();
         // Of a number that is not known nobody knows who has copies: they are closed, whatever it is.
         let is_unknown = may_have && seen == 0;
         let is_stale = may_have && !self.is_due && now.boot_ns >= self.stale_ns();
@@ -230,13 +243,13 @@ impl HotKey {
 
     /// When something may be to be done if nothing is told before.
     pub(super) fn next_ns(&self, now: Now, wanted: Option<u64>, may_copy: bool) -> u64 {
-        let is_old = self.open.is_some_and(|open| open.label.instance != self.counted.instance);
+        let is_stray = self.is_stray(wanted);
         let is_counted = self.counted.seen > 0;
         let may_have = wanted.is_some() && may_copy && self.entry.is_some();
-        let may_be_due = self.is_due && is_counted && !is_old && !self.is_locked && !self.is_awaited;
+        let may_be_due = self.is_due && is_counted && !is_stray && !self.is_locked && !self.is_awaited;
         let times = [
             self.open.and_then(|open| open.until_ns),
-            (self.is_awaited || is_old || (may_have && !is_counted)).then(|| self.ask_ns()),
+            (self.is_awaited || is_stray || (may_have && !is_counted)).then(|| self.ask_ns()),
             (may_have && may_be_due).then_some(self.copied_ns + COPY_NS),
             (may_have && is_counted && !self.is_due).then(|| self.ask_ns().max(self.stale_ns())),
             // Nobody tells when it may.

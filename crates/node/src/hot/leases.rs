@@ -1,12 +1,15 @@
 //! Until when holders may show the copies that they have of an owner.
 //!
 //! ```text
-//!   owner ──HotPulse (serial, until)──▶ holder        the holder's own clock, so that it does not matter how long anything takes
-//!         ◀──HotPulsed (clock)──────────               … it was that late there: within a lease from now on that is over there, too
+//!   owner ──HotPulse (serial, clock, for how long)──▶ holder    by the holder's own clock, so that it does not matter how long anything takes
+//!         ◀──HotPulsed (serial, clock)──────────────            … it was that late there: a lease from then on is over there when it is here, too
 //! ```
 //!
-//! The switch is a holder like any other (H9), which is asked by `HotLease` and answers by `HotLeased`. Which switch that is nobody asks: one of another nonce than the
-//! pulse's takes no lease, and what was granted to the one before counts on.
+//! To take copies back the owner goes on under another serial. A node that answers with that shows no copies of those before any more; for one that does not answer what it was granted
+//! counts on, as it does when the name of its process has changed.
+//!
+//! The switch is a holder like any other (H9), which is asked by `HotLease` and answers by `HotLeased`, but its answer does not end what it was granted: late pulses may reach it out of
+//! order. So its leases are short. Which switch that is nobody asks: one of another nonce than the pulse's takes no lease, and what was granted to the one before counts on.
 
 use super::bounds::{Name, REFRESH_DOUBLINGS_MAX, REFRESH_NS};
 use crate::outbox::Outbox;
@@ -14,16 +17,21 @@ use crate::plant::Plant;
 use alloc::collections::BTreeMap;
 use core::net::SocketAddrV4;
 use nicekv_wire::Now;
-use nicekv_wire::hot::{HotLease, HotPulse};
+use nicekv_wire::hot::{HotLease, HotLeased, HotPulse, HotPulsed};
 
-/// For so long a holder may show copies after it was asked for the time.
-pub(super) const LEASE_NS: u64 = 30_000_000;
+/// For so long a node may show copies after it was asked for the time, at most: about as long as the direct lease, within which it is. Nodes that hold copies of each other's
+/// keys all have pulses of each other: the longer it is, the fewer.
+pub(super) const NODE_LEASE_NS: u64 = 120_000_000;
+/// The switch.
+pub(super) const SWITCH_LEASE_NS: u64 = 30_000_000;
+/// A lease is renewed after this part of it.
+const PULSE_DIVISOR: u64 = 3;
+/// One that has answered, but not as it should, is asked again after this.
+const AGAIN_NS: u64 = 1_000_000;
 /// Clocks run apart by no more than this part of a time, as with the serving lease (R12).
 const DRIFT_DIVISOR: u64 = 8;
 /// A holder that was sent no copy for so long has none: each is made anew more often.
 const USED_NS: u64 = (REFRESH_NS << REFRESH_DOUBLINGS_MAX) + REFRESH_NS;
-/// Between two leases for a holder.
-const PULSE_NS: u64 = LEASE_NS / 3;
 
 /// Who may show copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +42,21 @@ pub(super) enum Peer {
     Switch,
 }
 
+impl Peer {
+    fn lease_ns(self) -> u64 {
+        if self == Self::Switch { SWITCH_LEASE_NS } else { NODE_LEASE_NS }
+    }
+}
+
+/// What comes of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Answered {
+    /// Another process than before gives it, which has no copies.
+    pub(super) is_new: bool,
+    /// Since then no copies that were taken back are shown anywhere.
+    pub(super) is_last: bool,
+}
+
 /// What is known of a holder.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
@@ -42,8 +65,10 @@ struct Known {
     clock_ns: u64,
     heard_ns: u64,
     pulse_ns: u64,
-    /// Copies are shown there until then at most, on this node's clock.
+    /// Copies of this serial are shown there until then at most, on this node's clock; those of serials before; and what processes before it may show.
     granted_ns: u64,
+    before_ns: u64,
+    former_ns: u64,
     /// Of how many names it is to have copies.
     wanted_by: usize,
     /// When it was sent a copy last.
@@ -56,15 +81,27 @@ impl Known {
         self.wanted_by > 0 && self.used_ns > 0 && now.boot_ns < self.used_ns + USED_NS
     }
 
-    /// The next lease: for whom, and until when on the clock there; zeros if it is only asked for the time.
-    fn grant(&mut self, now: Now, direct_until_ns: u64) -> (u64, u64) {
-        self.pulse_ns = now.boot_ns + PULSE_NS;
-        let bound_ns = self.heard_ns + LEASE_NS + LEASE_NS / DRIFT_DIVISOR;
-        if self.nonce == 0 || bound_ns <= now.boot_ns || bound_ns > direct_until_ns {
-            return (0, 0);
+    /// Whether it is sent pulses.
+    fn is_asked(&self, now: Now) -> bool {
+        self.is_used(now) || self.has_others(now)
+    }
+
+    /// Whether it may show copies that are taken back.
+    fn has_others(&self, now: Now) -> bool {
+        now.boot_ns < self.before_ns.max(self.former_ns)
+    }
+
+    /// The next lease, from what its clock has said last; 0 if it is only asked for the time. What has to wait for the direct lease (R12) need not know of it.
+    fn grant(&mut self, now: Now, lease_ns: u64, direct_until_ns: u64) -> u64 {
+        self.pulse_ns = now.boot_ns + lease_ns / PULSE_DIVISOR;
+        let room_ns = direct_until_ns.saturating_sub(self.heard_ns);
+        let lease_ns = lease_ns.min(room_ns - room_ns / (DRIFT_DIVISOR + 1));
+        let bound_ns = (self.heard_ns + lease_ns + lease_ns / DRIFT_DIVISOR).min(direct_until_ns);
+        if self.nonce == 0 || bound_ns <= now.boot_ns {
+            return 0;
         }
         self.granted_ns = self.granted_ns.max(bound_ns);
-        (self.nonce, self.clock_ns + LEASE_NS)
+        lease_ns
     }
 }
 
@@ -76,11 +113,13 @@ pub(super) struct Leases {
     way: Option<(SocketAddrV4, Name)>,
     /// Copies are shown under the leases of the serial that they were made under.
     serial: u64,
+    /// Copies of serials before may be shown, as far as is known.
+    awaits: bool,
 }
 
 impl Leases {
     pub(super) fn new(serial: u64) -> Self {
-        Self { peers: BTreeMap::new(), way: None, serial }
+        Self { peers: BTreeMap::new(), way: None, serial, awaits: false }
     }
 
     pub(super) fn serial(&self) -> u64 {
@@ -112,38 +151,77 @@ impl Leases {
         }
     }
 
-    /// A holder says its name and the time. Whether it is another process than before, which has nothing.
-    pub(super) fn on_answer(&mut self, now: Now, from: Peer, nonce: u64, clock_ns: u64) -> bool {
+    /// A node says its name and the time, and by which serial it goes.
+    pub(super) fn on_pulsed(&mut self, now: Now, from: SocketAddrV4, pulsed: &HotPulsed) -> Answered {
+        let HotPulsed { nonce, clock_ns, serial } = *pulsed;
+        let (peer, is_current) = (Peer::Node(from), serial == self.serial);
+        let is_new = self.on_answer(now, peer, nonce, clock_ns);
+        let Some(known) = self.peers.get_mut(&peer) else { return Answered::default() };
+        if is_current && known.nonce == nonce && !is_new {
+            known.before_ns = 0;
+        } else if known.has_others(now) {
+            known.pulse_ns = known.pulse_ns.min(now.boot_ns + AGAIN_NS);
+        }
+        let is_last = self.awaits && !self.peers.values().any(|known| known.has_others(now));
+        self.awaits &= !is_last;
+        Answered { is_new, is_last }
+    }
+
+    /// The switch does.
+    pub(super) fn on_leased(&mut self, now: Now, leased: &HotLeased) -> Answered {
+        let is_new = self.on_answer(now, Peer::Switch, leased.nonce, leased.clock_ns);
+        Answered { is_new, is_last: false }
+    }
+
+    fn on_answer(&mut self, now: Now, from: Peer, nonce: u64, clock_ns: u64) -> bool {
         let Some(known) = self.peers.get_mut(&from).filter(|_| nonce != 0) else { return false };
         let is_new = known.nonce != nonce;
         // One that is late says nothing of now.
         if is_new || clock_ns > known.clock_ns {
             (known.nonce, known.clock_ns, known.heard_ns) = (nonce, clock_ns, now.boot_ns);
         }
-        known.pulse_ns = if is_new { 0 } else { known.pulse_ns };
+        if is_new {
+            // What the process before was granted counts on.
+            known.former_ns = known.former_ns.max(known.before_ns).max(known.granted_ns);
+            (known.before_ns, known.granted_ns, known.pulse_ns) = (0, 0, 0);
+        }
         is_new
     }
 
-    /// Begins another serial; until when copies of those before may be shown.
+    /// Begins another serial; until when copies of those before may be shown, unless their holders say that they are not.
     pub(super) fn renounce(&mut self, plant: Option<Plant>) -> u64 {
         self.serial = self.serial.wrapping_add(1);
+        self.awaits = true;
+        for known in self.peers.values_mut() {
+            (known.before_ns, known.granted_ns) = (known.before_ns.max(known.granted_ns), 0);
+            known.pulse_ns = 0;
+        }
         let counts = |peer: &Peer| *peer != Peer::Switch || plant != Some(Plant::HotSwitchGrantForgotten);
-        let granted = self.peers.iter().filter(|(peer, _)| counts(peer)).map(|(_, known)| known.granted_ns);
-        granted.max().unwrap_or(0)
+        let before = self
+            .peers
+            .iter()
+            .filter(|(peer, _)| counts(peer))
+            .map(|(_, known)| known.before_ns.max(known.former_ns));
+        before.max().unwrap_or(0)
     }
 
     /// Renews what is to be renewed, within this node's own direct lease.
     pub(super) fn pulse(&mut self, now: Now, direct_until_ns: u64, outbox: &mut Outbox) {
-        let Self { peers, way, serial } = self;
-        peers.retain(|_, known| known.wanted_by > 0 || known.granted_ns > now.boot_ns);
-        let due = |known: &Known| known.is_used(now) && now.boot_ns >= known.pulse_ns;
+        let Self { peers, way, serial, .. } = self;
+        let counts =
+            |known: &Known| known.wanted_by > 0 || known.granted_ns > now.boot_ns || known.has_others(now);
+        peers.retain(|_, known| counts(known));
+        let due = |known: &Known| known.is_asked(now) && now.boot_ns >= known.pulse_ns;
         for (peer, known) in peers.iter_mut().filter(|(_, known)| due(known)) {
-            let (nonce, until_ns) = known.grant(now, direct_until_ns);
+            let lease_ns = known.grant(now, peer.lease_ns(), direct_until_ns);
+            let Known { nonce, clock_ns, .. } = *known;
             match (peer, *way) {
                 (Peer::Node(address), _) => {
-                    outbox.send(*address, |out| HotPulse { serial: *serial, nonce, until_ns }.encode(out));
+                    let pulse = HotPulse { serial: *serial, nonce, clock_ns, lease_ns };
+                    outbox.send(*address, |out| pulse.encode(out));
                 }
                 (Peer::Switch, Some((vring, (keyspace, digest)))) => {
+                    let (nonce, until_ns) = if lease_ns == 0 { (0, 0) } else { (nonce, clock_ns + lease_ns) };
                     let lease = HotLease { keyspace, digest, nonce, until_ns, serial: *serial };
                     outbox.send(vring, |out| lease.encode(out));
                 }
@@ -154,13 +232,14 @@ impl Leases {
 
     /// When [`Self::pulse`] is to be called next.
     pub(super) fn next_ns(&self, now: Now) -> u64 {
-        let used = self.peers.values().filter(|known| known.is_used(now));
-        used.map(|known| known.pulse_ns).min().unwrap_or(u64::MAX)
+        let asked = self.peers.values().filter(|known| known.is_asked(now));
+        asked.map(|known| known.pulse_ns).min().unwrap_or(u64::MAX)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::holder::Holder;
     use super::*;
     use core::net::Ipv4Addr;
     use nicekv_wire::{Datagram, KeyDigest, KeyspaceId, NodeId};
@@ -182,6 +261,10 @@ mod tests {
         }
     }
 
+    fn of_switch(nonce: u64, clock_ns: u64) -> HotLeased {
+        HotLeased { keyspace: KeyspaceId(1), digest: KeyDigest([7; 16]), nonce, clock_ns, serial: 0 }
+    }
+
     fn told() -> Leases {
         let mut leases = Leases::new(1);
         leases.want(Peer::Switch);
@@ -195,21 +278,129 @@ mod tests {
         let mut leases = told();
         let asked = pulsed(&mut leases, 0, u64::MAX).expect("the time is asked for");
         assert_eq!((asked.nonce, asked.until_ns, asked.serial), (0, 0, 1), "nothing is known of it yet");
-        assert!(leases.on_answer(now(0), Peer::Switch, 77, 500));
+        assert!(leases.on_leased(now(0), &of_switch(77, 500)).is_new);
         let granted = pulsed(&mut leases, 0, u64::MAX).expect("a lease");
-        assert_eq!((granted.nonce, granted.until_ns), (77, 500 + LEASE_NS));
-        assert!(leases.on_answer(now(1), Peer::Switch, 78, 9), "another one has nothing");
-        let bound_ns = START_NS + LEASE_NS + LEASE_NS / DRIFT_DIVISOR;
+        assert_eq!((granted.nonce, granted.until_ns), (77, 500 + SWITCH_LEASE_NS));
+        assert!(leases.on_leased(now(1), &of_switch(78, 9)).is_new, "another one has nothing");
+        let bound_ns = START_NS + SWITCH_LEASE_NS + SWITCH_LEASE_NS / DRIFT_DIVISOR;
         assert_eq!(leases.renounce(None), bound_ns, "the first one may show copies until then");
         assert_eq!(pulsed(&mut leases, 2, u64::MAX).map(|lease| (lease.nonce, lease.serial)), Some((78, 2)));
     }
 
     #[test]
-    fn the_switch_gets_no_lease_beyond_the_direct_one() {
+    fn nobody_gets_a_lease_beyond_the_direct_one() {
         let mut leases = told();
-        leases.on_answer(now(0), Peer::Switch, 77, 500);
-        let asked = pulsed(&mut leases, 0, START_NS + LEASE_NS).expect("the time is asked for");
+        leases.on_leased(now(0), &of_switch(77, 500));
+        let asked = pulsed(&mut leases, 0, START_NS).expect("the time is asked for");
         assert_eq!((asked.nonce, asked.until_ns), (0, 0));
         assert_eq!(leases.renounce(None), 0);
+        let granted = pulsed(&mut leases, 0, START_NS + 9_000).expect("what there is room for");
+        assert_eq!((granted.nonce, granted.until_ns), (77, 500 + 8_000));
+        assert_eq!(leases.renounce(None), START_NS + 9_000);
+    }
+
+    /// An owner, a holder, and what is between them, which arrives in any order, late, and twice.
+    struct Walk {
+        leases: Leases,
+        holder: Holder,
+        after_ns: u64,
+        pulses: Vec<HotPulse>,
+        answers: Vec<HotPulsed>,
+        /// From this serial on copies may be shown.
+        first: u64,
+        plant: Option<Plant>,
+    }
+
+    const OWNER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 7400);
+    const HOLDER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 7400);
+
+    impl Walk {
+        fn new(plant: Option<Plant>) -> Self {
+            let mut leases = Leases::new(1);
+            leases.want(Peer::Node(HOLDER));
+            leases.note_copy(now(0), Peer::Node(HOLDER));
+            let (pulses, answers) = (Vec::new(), Vec::new());
+            Self { leases, holder: Holder::new(9), after_ns: 0, pulses, answers, first: 1, plant }
+        }
+
+        fn sent(outbox: &mut Outbox) -> Option<Datagram<'static>> {
+            let mut bytes = Vec::new();
+            outbox.poll(&mut bytes)?;
+            Some(match Datagram::decode(&bytes).expect("one of ours").1 {
+                Datagram::HotPulse(pulse) => Datagram::HotPulse(pulse),
+                Datagram::HotPulsed(pulsed) => Datagram::HotPulsed(pulsed),
+                other => panic!("{other:?}"),
+            })
+        }
+
+        fn step(&mut self, random: u64) {
+            let (now, mut outbox) = (now(self.after_ns), Outbox::new(NodeId(1)));
+            let (which, place) = (random % 16, (random >> 8) as usize);
+            match which {
+                0..4 => self.after_ns += NODE_LEASE_NS / 12,
+                4 => {
+                    let until_ns = self.leases.renounce(None);
+                    if until_ns <= now.boot_ns {
+                        self.first = self.leases.serial();
+                    }
+                }
+                // Another process, of another name.
+                5 if place.is_multiple_of(8) => self.holder = Holder::new(random),
+                5..9 => {
+                    // Its copies are made anew.
+                    self.leases.note_copy(now, Peer::Node(HOLDER));
+                    self.leases.pulse(now, u64::MAX, &mut outbox);
+                    self.pulses.extend(Self::sent(&mut outbox).map(|sent| match sent {
+                        Datagram::HotPulse(pulse) => pulse,
+                        other => panic!("{other:?}"),
+                    }));
+                }
+                9..13 if !self.pulses.is_empty() => {
+                    let pulse = self.pulses[place % self.pulses.len()];
+                    self.holder.on_pulse(now, OWNER, &pulse, &mut outbox, self.plant);
+                    self.answers.extend(Self::sent(&mut outbox).map(|sent| match sent {
+                        Datagram::HotPulsed(pulsed) => pulsed,
+                        other => panic!("{other:?}"),
+                    }));
+                }
+                13..16 if !self.answers.is_empty() => {
+                    let answer = self.answers[place % self.answers.len()];
+                    if self.leases.on_pulsed(now, HOLDER, &answer).is_last {
+                        self.first = self.leases.serial();
+                    }
+                }
+                _ => {}
+            }
+        }
+
+        /// How many steps were right, and how often copies were seen to be taken back, and shown.
+        fn run(&mut self, seed: u64) -> (usize, usize, usize) {
+            let (mut random, mut taken_back, mut shown) = (seed, 0, 0);
+            for step in 0..400 {
+                random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+                let first = self.first;
+                self.step(random >> 20);
+                taken_back += usize::from(self.first > first);
+                let serial = self.holder.shows(now(self.after_ns), OWNER);
+                shown += usize::from(serial.is_some());
+                if serial.is_some_and(|serial| serial < self.first) {
+                    return (step, taken_back, shown);
+                }
+            }
+            (400, taken_back, shown)
+        }
+    }
+
+    #[test]
+    fn no_node_shows_copies_after_it_has_said_that_it_does_not() {
+        let runs = |plant| (1..=5_000).map(move |seed| Walk::new(plant).run(seed));
+        let (mut taken_back, mut shown) = (0, 0);
+        for (seed, run) in (1..).zip(runs(None)) {
+            assert_eq!(run.0, 400, "seed {seed}");
+            (taken_back, shown) = (taken_back + run.1, shown + run.2);
+        }
+        std::println!("taken back {taken_back} times, shown after {shown} steps");
+        assert!(taken_back > 5_000 && shown > 100_000, "{taken_back}, {shown}");
+        assert!(runs(Some(Plant::HotLeaseComesBack)).any(|run| run.0 < 400));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::bounds::{HOT_KEYS_MAX, Name};
 use super::key::HotKey;
-use super::leases::{Leases, Peer};
+use super::leases::{Answered, Leases, Peer};
 use crate::outbox::Outbox;
 use crate::plant::Plant;
 use crate::status::HotCounters;
@@ -267,23 +267,32 @@ impl Owner {
         all.map(|(key, _)| key).take_while(|(of, _)| *of == partition).cloned().collect()
     }
 
+    fn keys_that(&self, are_so: impl Fn(&HotKey) -> bool) -> Vec<Key> {
+        self.keys.iter().filter(|(_, hot)| are_so(hot)).map(|(key, _)| key.clone()).collect()
+    }
+
     /// A holder answers.
     pub(crate) fn on_pulsed(&mut self, now: Now, from: SocketAddrV4, pulsed: &HotPulsed) {
-        self.on_answer(now, Peer::Node(from), pulsed.nonce, pulsed.clock_ns);
+        let Answered { is_new, is_last } = self.leases.on_pulsed(now, from, pulsed);
+        if is_new {
+            self.copy_anew(Peer::Node(from));
+        }
+        if is_last {
+            self.keys_that(HotKey::is_taken_back).iter().for_each(|key| self.change(key, HotKey::end));
+        }
     }
 
     /// The switch answers.
     pub(crate) fn on_leased(&mut self, now: Now, leased: &HotLeased) {
-        self.on_answer(now, Peer::Switch, leased.nonce, leased.clock_ns);
+        if self.leases.on_leased(now, leased).is_new {
+            self.copy_anew(Peer::Switch);
+        }
     }
 
-    /// Who has started since has no copies: they are made anew.
-    fn on_answer(&mut self, now: Now, from: Peer, nonce: u64, clock_ns: u64) {
-        if !self.leases.on_answer(now, from, nonce, clock_ns) {
-            return;
-        }
+    /// Who has started has no copies.
+    fn copy_anew(&mut self, holder: Peer) {
         self.pulse_ns = 0;
-        let has = self.spreads.iter().filter(|(_, spread)| spread.peers().any(|peer| peer == from));
+        let has = self.spreads.iter().filter(|(_, spread)| spread.peers().any(|peer| peer == holder));
         let names: Vec<(Name, u64)> = has.map(|(name, spread)| (*name, spread.instance)).collect();
         for (name, instance) in names {
             for key in self.of_name.get(&name).cloned().unwrap_or_default() {
@@ -295,12 +304,10 @@ impl Owner {
     /// Takes all copies back that may be shown now: when their leases are over, they are. Those that are still wanted are made again.
     fn take_back(&mut self, counters: &mut HotCounters, plant: Option<Plant>) {
         let until_ns = self.leases.renounce(plant);
+        self.pulse_ns = 0;
         counters.revocations += 1;
-        let open: Vec<Key> =
-            self.keys.iter().filter(|(_, hot)| hot.is_renewed()).map(|(key, _)| key.clone()).collect();
-        for key in open {
-            self.change(&key, |hot| hot.take_back(until_ns));
-        }
+        let open = self.keys_that(HotKey::is_renewed);
+        open.iter().for_each(|key| self.change(key, |hot| hot.take_back(until_ns)));
     }
 
     /// Whether copies of a partition may be shown yet: to be asked before an epoch is acknowledged in which this node leads it no more (H5). From the first time on
@@ -374,10 +381,9 @@ impl Owner {
     ) -> bool {
         let may_copy = has_lease && vring.is_some() && !self.closing.contains(&key.0);
         let hot = self.keys.get_mut(key).expect("only known keys are looked at");
-        let spread = self.spreads.get(&hot.name);
+        let (spread, (keyspace, digest)) = (self.spreads.get(&hot.name), hot.name);
         let wanted = spread.map(|spread| spread.instance);
         let step = hot.step(now, wanted, may_copy);
-        let (keyspace, digest) = hot.name;
         if let (Some(stamp), Some(spread), Some(vring)) = (step.copy, spread, vring)
             && let Some(entry) = hot.entry()
         {

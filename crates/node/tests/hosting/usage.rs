@@ -208,8 +208,10 @@ fn gets_that_a_holder_answers_from_copies_are_its_gets_too() {
     Entry { index: 1, version: OpId::NONE, expiry_ms: 0, value: Some(b"blue") }.append(&mut entry);
     let (digest, vring) = (key_digest(key), SWITCH);
     let copy = HotCopy { keyspace: HELD, digest, stamp, serial, vring, key, entry: &entry };
-    let until_ns = counted.node.now.boot_ns + 3_600_000_000_000;
-    counted.node.receive(owner, |out| HotPulse { serial, nonce: INCARNATION, until_ns }.encode(out));
+    let (clock_ns, lease_ns) = (counted.node.now.boot_ns, 3_600_000_000_000);
+    counted
+        .node
+        .receive(owner, |out| HotPulse { serial, nonce: INCARNATION, clock_ns, lease_ns }.encode(out));
     counted.node.receive(owner, |out| copy.encode(out));
     for _ in 0..3 {
         counted.node.receive(CLIENT, |out| held_get(stamp, out));

@@ -1,7 +1,7 @@
 //! Its state, and what may happen next.
 
 use super::super::holder::{Answer, Holder};
-use super::super::leases::LEASE_NS;
+use super::super::leases::{NODE_LEASE_NS, SWITCH_LEASE_NS};
 use super::super::owner::Owner;
 use super::switch::Switch;
 use crate::outbox::Outbox;
@@ -23,13 +23,11 @@ const KEY: &[u8] = b"k";
 const NAME: (KeyspaceId, KeyDigest) = (KeyspaceId(1), KeyDigest([7; 16]));
 const PARTITION: PartitionId = PartitionId(3);
 pub(super) const INSTANCE: u64 = 5;
-const TICK_NS: u64 = LEASE_NS;
 const TICKS_MAX: u64 = 3;
 const LOSSES_MAX: u32 = 1;
 const GETS_MAX: u32 = 1;
-/// Until then the first owner may let others show copies; whoever removes it waits for that, and the eighth by which clocks differ.
-const DIRECT_NS: u64 = 2 * TICK_NS;
-const FENCED_NS: u64 = DIRECT_NS + DIRECT_NS / 8;
+/// So many ticks the first owner may let others show copies; whoever removes it waits for that, and the eighth by which clocks differ.
+const DIRECT_TICKS: u64 = 2;
 
 /// Who has copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +119,15 @@ pub(super) enum Step {
 }
 
 impl World {
+    /// As long as a lease.
+    fn tick_ns(&self) -> u64 {
+        if self.place == Place::Switch { SWITCH_LEASE_NS } else { NODE_LEASE_NS }
+    }
+
+    fn direct_ns(&self) -> u64 {
+        DIRECT_TICKS * self.tick_ns()
+    }
+
     pub(super) fn new(place: Place, sets: usize, bugs: Bugs) -> Self {
         let mut world = Self {
             now_ns: 1_000_000,
@@ -180,7 +187,7 @@ impl World {
     fn flush(&mut self) {
         let (now, node) = (self.now(), self.leader);
         let mut outbox = Outbox::new(NodeId(node as u16));
-        let direct_until_ns = if node == 0 { DIRECT_NS } else { u64::MAX };
+        let direct_until_ns = if node == 0 { self.direct_ns() } else { u64::MAX };
         let leads = |_| Some(address(VRING));
         let (counters, plant) = (&mut HotCounters::default(), self.bugs.plant);
         self.owners[node].flush(now, &leads, direct_until_ns, &mut outbox, counters, plant);
@@ -240,7 +247,13 @@ impl World {
                 self.holder.on_copy(address(owner_of(copy.serial) as u8), &copy, &mut outbox);
             }
             Datagram::HotPulse(pulse) => {
-                self.holder.on_pulse(now, address(owner_of(pulse.serial) as u8), &pulse, &mut outbox);
+                self.holder.on_pulse(
+                    now,
+                    address(owner_of(pulse.serial) as u8),
+                    &pulse,
+                    &mut outbox,
+                    self.bugs.plant,
+                );
             }
             Datagram::HotValue(value) => self.switch.keep(&value),
             Datagram::HotLease(lease) => {
@@ -278,7 +291,7 @@ impl World {
         steps.extend((0..self.messages.len()).map(Step::Deliver));
         steps.extend((self.gets_left > 0 && self.look().is_some()).then_some(Step::Ask));
         steps.extend((0..self.gets.len()).map(Step::Answer));
-        steps.extend((self.now_ns < TICKS_MAX * TICK_NS).then_some(Step::Tick));
+        steps.extend((self.now_ns < TICKS_MAX * self.tick_ns()).then_some(Step::Tick));
         if self.leader == 0 {
             let plant = self.bugs.plant;
             let is_left_open = plant == Some(Plant::HotLeftOpen);
@@ -286,7 +299,7 @@ impl World {
             let mut owner = self.owners[0].clone();
             let has_left =
                 is_left_open || !owner.holds_back(now, PARTITION, &mut HotCounters::default(), plant);
-            steps.extend((has_left || self.now_ns > FENCED_NS).then_some(Step::Change));
+            steps.extend((has_left || self.now_ns > self.direct_ns() * 9 / 8).then_some(Step::Change));
         }
         steps
     }
@@ -329,7 +342,7 @@ impl World {
             }
             Step::Answer(get) => return self.answer(get),
             Step::Tick => {
-                self.now_ns += TICK_NS;
+                self.now_ns += self.tick_ns();
                 self.flush();
             }
             Step::Change => {
