@@ -101,6 +101,8 @@ pub(crate) fn removed(scenario: &mut Scenario) {
 pub(crate) fn removed_holders(scenario: &mut Scenario) {
     removed(scenario);
     scenario.hot_values = false;
+    // Long enough for entries to outlive a member, and not so long that none is new.
+    scenario.hot_interval_ns = 60 * MILLISECOND_NS;
 }
 
 /// Who leads changes often, while switches keep the entries.
