@@ -20,7 +20,7 @@ pub struct Config {
     pub stages: u32,
     /// α: what the period before the last one weighs in a prediction.
     pub history_ppm: u32,
-    /// Fewer requests for a key in a period are chance: it is not watched.
+    /// Fewer requests for a key in a period are chance: it is not watched, and T is never below that.
     pub requests_min: u32,
     /// T₀ of the mean load of a server.
     pub threshold_start_ppm: u32,

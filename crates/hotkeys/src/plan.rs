@@ -116,6 +116,8 @@ pub struct Plan {
     pub state: State,
     /// How the table gets there, by keys.
     pub changes: Vec<Change>,
+    /// T, above which keys are copied.
+    pub border: MicroQueries,
     /// Reported keys that nobody owns: of a keyspace that is gone, or made up.
     pub refused: u32,
 }
@@ -154,7 +156,7 @@ pub fn plan(
     };
     let table = highest.into_iter().map(entry).collect();
     let changes = changes(&state.table, &table);
-    Plan { changes, refused, state: State { table, threshold, previous: counts } }
+    Plan { changes, border, refused, state: State { table, threshold, previous: counts } }
 }
 
 /// Counts of keys with an entry, which are all there though nobody asked for them, and of the K candidates that were asked most.

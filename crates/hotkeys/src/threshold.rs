@@ -72,7 +72,7 @@ impl Threshold {
 
     /// T itself, of servers with these loads. A holder takes about T requests of a key in a period: for fewer than those for which a key is watched no copy is worth making,
     /// however uneven load is.
-    pub fn of(self, config: &Config, loads: &[u64]) -> MicroQueries {
+    pub(crate) fn of(self, config: &Config, loads: &[u64]) -> MicroQueries {
         let micro = total(loads).saturating_mul(self.share_ppm.into()) / loads.len().max(1) as u128;
         let least = u128::from(config.requests_min) * u128::from(MILLION);
         MicroQueries(micro.max(least).min(u64::MAX.into()) as u64)

@@ -39,7 +39,7 @@ pub struct HotCounters {
     pub values: u64,
     /// Ops that waited for evidence.
     pub waits: u64,
-    /// Times that leases were let run out, as there was none.
+    /// Times that all copies were taken back, as there was none, or none might be shown any more.
     pub revocations: u64,
     /// Gets of others' keys that were answered here.
     pub answered: u64,

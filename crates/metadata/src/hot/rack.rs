@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 
 use nicekv_dataplane::control::{ControlReply, ControlRequest};
 use nicekv_dataplane::{HOT_CAPACITY, HotConfig, HotReading};
-use nicekv_hotkeys::{HotKey, Report, Ring, State};
+use nicekv_hotkeys::{HotKey, MicroQueries, Report, Ring, State};
 use nicekv_wire::NodeId;
 
 use super::counts::{Counts, Period, Requests};
@@ -334,8 +334,7 @@ impl Rack {
         // What no copy can spread further is no reason to copy other keys.
         let loads = self.loads_to_spread(&period, owners, &available, settings.holders_max());
         let report = Report { loads: &loads, hot: &period.hot, candidates: &period.candidates };
-        let config = settings.keys_to_plan();
-        let plan = nicekv_hotkeys::plan(&config, &self.state, &report, &ring, owner);
+        let plan = nicekv_hotkeys::plan(&settings.keys_to_plan(), &self.state, &report, &ring, owner);
         let wanted = plan.state.table.iter().filter_map(|(key, entry)| {
             let owned = owners.find(key)?;
             let others = entry.holders.iter().skip(1).map(|place| self.servers[usize::from(*place)]);
@@ -349,7 +348,7 @@ impl Rack {
         let is_nobodys = |(key, _): &&(HotKey, u64)| owners.find(key).is_none();
         self.totals.periods += 1;
         self.totals.refused += period.candidates.iter().filter(is_nobodys).count() as u64;
-        self.note(&config, period, &loads);
+        self.note(period, plan.border);
         self.repeat();
     }
 
@@ -402,14 +401,14 @@ impl Rack {
         });
     }
 
-    fn note(&mut self, config: &nicekv_hotkeys::Config, period: Period, to_spread: &[u64]) {
+    fn note(&mut self, period: Period, border: MicroQueries) {
         let requests = period.requests();
         let Period { loads, mut hot, answered, .. } = period;
         hot.sort_unstable_by_key(|(key, count)| (core::cmp::Reverse(*count), *key));
         hot.truncate(SHOWN_MAX);
         let with_answered = |(key, count)| (key, count, answered.get(&key).copied().unwrap_or(0));
         let hottest = hot.into_iter().map(with_answered).collect();
-        let threshold = self.state.threshold.of(config, to_spread).0 / u64::from(nicekv_hotkeys::MILLION);
+        let threshold = border.0 / u64::from(nicekv_hotkeys::MILLION);
         self.last = LastPeriod { loads, threshold, requests, hottest };
     }
 }

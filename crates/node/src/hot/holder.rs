@@ -174,7 +174,8 @@ impl Holder {
         plant: Option<Plant>,
     ) {
         let HotPulse { serial, nonce, clock_ns, lease_ns } = *pulse;
-        let until_ns = if lease_ns == 0 { 0 } else { clock_ns.saturating_add(lease_ns) };
+        // Without a lease it is over: the time is one that was told.
+        let until_ns = clock_ns.saturating_add(lease_ns);
         let may_come_back = plant == Some(Plant::HotLeaseComesBack);
         let is_full = self.leases.len() >= OWNERS_MAX;
         let lease = match self.leases.get(&from) {

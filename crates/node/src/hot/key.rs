@@ -108,11 +108,6 @@ impl HotKey {
         self.open.is_some_and(|open| open.until_ns.is_none())
     }
 
-    /// Whether copies are to be shown for as long as their leases last, and no longer.
-    pub(super) fn is_taken_back(&self) -> bool {
-        self.open.is_some_and(|open| open.until_ns.is_some())
-    }
-
     /// All who had copies that were taken back show none.
     pub(super) fn end(&mut self) {
         self.open = self.open.filter(|open| open.until_ns.is_none());
@@ -199,9 +194,13 @@ impl HotKey {
         self.open.is_some_and(|open| wanted.is_none() || open.label.instance != self.counted.instance)
     }
 
+    fn may_have_copies(&self, wanted: Option<u64>, may_copy: bool) -> bool {
+        wanted.is_some() && may_copy && self.entry.is_some()
+    }
+
     fn copy(&mut self, now: Now, instance: u64) -> Option<Stamp> {
         let is_counted = self.counted.instance == instance && self.counted.seen > 0;
-        // Those of an older instance are taken back first.
+        // Those of an older instance are closed first.
         let is_free = self.open.is_none_or(|open| open.label.instance == instance);
         let is_shown = self.entry.is_some() && !self.is_locked && !self.is_awaited;
         if !(self.is_due && is_counted && is_free && is_shown && now.boot_ns >= self.copied_ns + COPY_NS) {
@@ -219,7 +218,7 @@ impl HotKey {
         let Stamp { instance, seen } = self.counted;
         let is_in_the_way = self.is_awaited || self.is_stray(wanted);
         let in_the_way = self.open.filter(|_| is_in_the_way).map(|open| open.label);
-        let may_have = wanted.is_some() && may_copy && self.entry.is_some();
+        let may_have = self.may_have_copies(wanted, may_copy);
         // Of a number that is not known nobody knows who has copies: they are closed, whatever it is.
         let is_unknown = may_have && seen == 0;
         let is_stale = may_have && !self.is_due && now.boot_ns >= self.stale_ns();
@@ -245,7 +244,7 @@ impl HotKey {
     pub(super) fn next_ns(&self, now: Now, wanted: Option<u64>, may_copy: bool) -> u64 {
         let is_stray = self.is_stray(wanted);
         let is_counted = self.counted.seen > 0;
-        let may_have = wanted.is_some() && may_copy && self.entry.is_some();
+        let may_have = self.may_have_copies(wanted, may_copy);
         let may_be_due = self.is_due && is_counted && !is_stray && !self.is_locked && !self.is_awaited;
         let times = [
             self.open.and_then(|open| open.until_ns),

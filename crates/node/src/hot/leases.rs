@@ -167,10 +167,9 @@ impl Leases {
         Answered { is_new, is_last }
     }
 
-    /// The switch does.
-    pub(super) fn on_leased(&mut self, now: Now, leased: &HotLeased) -> Answered {
-        let is_new = self.on_answer(now, Peer::Switch, leased.nonce, leased.clock_ns);
-        Answered { is_new, is_last: false }
+    /// The switch does; whether it is another one than before, which has nothing.
+    pub(super) fn on_leased(&mut self, now: Now, leased: &HotLeased) -> bool {
+        self.on_answer(now, Peer::Switch, leased.nonce, leased.clock_ns)
     }
 
     fn on_answer(&mut self, now: Now, from: Peer, nonce: u64, clock_ns: u64) -> bool {
@@ -278,10 +277,10 @@ mod tests {
         let mut leases = told();
         let asked = pulsed(&mut leases, 0, u64::MAX).expect("the time is asked for");
         assert_eq!((asked.nonce, asked.until_ns, asked.serial), (0, 0, 1), "nothing is known of it yet");
-        assert!(leases.on_leased(now(0), &of_switch(77, 500)).is_new);
+        assert!(leases.on_leased(now(0), &of_switch(77, 500)));
         let granted = pulsed(&mut leases, 0, u64::MAX).expect("a lease");
         assert_eq!((granted.nonce, granted.until_ns), (77, 500 + SWITCH_LEASE_NS));
-        assert!(leases.on_leased(now(1), &of_switch(78, 9)).is_new, "another one has nothing");
+        assert!(leases.on_leased(now(1), &of_switch(78, 9)), "another one has nothing");
         let bound_ns = START_NS + SWITCH_LEASE_NS + SWITCH_LEASE_NS / DRIFT_DIVISOR;
         assert_eq!(leases.renounce(None), bound_ns, "the first one may show copies until then");
         assert_eq!(pulsed(&mut leases, 2, u64::MAX).map(|lease| (lease.nonce, lease.serial)), Some((78, 2)));

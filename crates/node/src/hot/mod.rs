@@ -12,11 +12,11 @@
 //!
 //! A copy labelled (i, n) holds every update that the owner decided before it was made; it may be shown to gets that were stamped with i and at most n. So the owner must not
 //! decide another op of the key while a get that leaves the switch may still be stamped so (H4). It decides when it has *evidence* that the switch counts above n: a
-//! stamp, or `HotClosed`. If there is none to be had, as the switch is silent, it takes its copies back, and waits until its holders have said so or the *lease* is over that it gave them (H7): about a
-//! hundred milliseconds, that it renews only within its own direct lease (R12), so that whoever waits for that (R6) need not know of copies.
+//! stamp, or `HotClosed`. If there is none to be had, as the switch is silent, it takes its copies back, and waits until its holders have said so or the *lease* is over that
+//! it gave them (H7): about a hundred milliseconds, which it renews only within its own direct lease (R12), so that whoever waits for that (R6) need not know of copies.
 //!
-//! A lease is of all copies of one *serial*. To take some back the owner goes on under another serial: what was granted under the old one runs out, unless its holder says before that it goes by the new one. Of a partition that it
-//! is to lead no more it acknowledges the epoch only then (H5): the next primary knows of no copy, and need not.
+//! A lease is of all copies of one *serial*. To take some back the owner goes on under another serial: what was granted under the old one runs out, unless its holder says
+//! before that it goes by the new one. Of a partition that it is to lead no more it acknowledges the epoch only then (H5): the next primary knows of no copy, and need not.
 //!
 //! The switch where the owner hangs is one more holder, if it is wanted (H9): it is sent the reply that it is to give instead of the entry, and asked for the time in the same
 //! way. It shows its copy while it counts just the label's number, so all that is said above of evidence, serials and leases holds for it unchanged.
@@ -28,6 +28,7 @@ mod holder;
 mod key;
 mod leases;
 mod owner;
+mod spread;
 mod told;
 
 pub(crate) use bounds::Name;

@@ -3,17 +3,16 @@
 use super::bounds::{HOT_KEYS_MAX, Name};
 use super::key::HotKey;
 use super::leases::{Answered, Leases, Peer};
+use super::spread::Spread;
 use crate::outbox::Outbox;
 use crate::plant::Plant;
 use crate::status::HotCounters;
-use crate::visibility::{Shift, ShiftKind, reply_body};
+use crate::visibility::{Shift, ShiftKind};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_wire::hot::{
-    HotAssign, HotClose, HotCopy, HotDrop, HotLeased, HotPulsed, HotValue, REPLY_BODY_BYTES_MAX, Stamp,
-};
+use nicekv_wire::hot::{HotAssign, HotClose, HotCopy, HotDrop, HotLeased, HotPulsed, Stamp};
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::{Now, PartitionId};
 
@@ -24,32 +23,6 @@ const KEYS_OF_NAME_MAX: usize = 16;
 
 /// A key of a partition.
 pub(super) type Key = (PartitionId, Box<[u8]>);
-
-/// What the metadata service wants.
-#[derive(Clone, Debug)]
-struct Spread {
-    instance: u64,
-    holders: Vec<SocketAddrV4>,
-    in_switch: bool,
-    shown_ns: u64,
-}
-
-impl Spread {
-    fn new(assign: &HotAssign) -> Self {
-        let HotAssign { instance, in_switch, .. } = *assign;
-        Self { instance, holders: assign.holders.clone(), in_switch, shown_ns: 0 }
-    }
-
-    /// Who is to have copies.
-    fn peers(&self) -> impl Iterator<Item = Peer> {
-        let nodes = self.holders.iter().map(|holder| Peer::Node(*holder));
-        nodes.chain(self.in_switch.then_some(Peer::Switch))
-    }
-
-    fn is_same(&self, other: &Self) -> bool {
-        self.holders == other.holders && self.in_switch == other.in_switch
-    }
-}
 
 /// Of a partition that this node leads now: an address of its vring, where a switch listens.
 pub(crate) type Leads<'a> = &'a dyn Fn(PartitionId) -> Option<SocketAddrV4>;
@@ -278,13 +251,14 @@ impl Owner {
             self.copy_anew(Peer::Node(from));
         }
         if is_last {
-            self.keys_that(HotKey::is_taken_back).iter().for_each(|key| self.change(key, HotKey::end));
+            let taken_back = self.keys_that(|hot| hot.is_open() && !hot.is_renewed());
+            taken_back.iter().for_each(|key| self.change(key, HotKey::end));
         }
     }
 
     /// The switch answers.
     pub(crate) fn on_leased(&mut self, now: Now, leased: &HotLeased) {
-        if self.leases.on_leased(now, leased).is_new {
+        if self.leases.on_leased(now, leased) {
             self.copy_anew(Peer::Switch);
         }
     }
@@ -389,7 +363,7 @@ impl Owner {
         {
             let copy =
                 HotCopy { keyspace, digest, stamp, serial: self.leases.serial(), vring, key: &key.1, entry };
-            send_copies(now, &copy, spread, &mut self.leases, outbox, counters);
+            spread.send(now, &copy, &mut self.leases, outbox, counters);
         }
         if let (Some(stamp), Some(vring)) = (step.ask, vring) {
             let close = HotClose { keyspace, digest, stamp };
@@ -411,34 +385,6 @@ impl Owner {
     pub(crate) fn next_deadline(&self) -> u64 {
         let look_ns = self.looks.first().map_or(u64::MAX, |(at_ns, _)| *at_ns);
         look_ns.min(self.pulse_ns)
-    }
-}
-
-/// The same copy for everyone, which the switch gets as a reply that it need only send.
-fn send_copies(
-    now: Now,
-    copy: &HotCopy<'_>,
-    spread: &Spread,
-    leases: &mut Leases,
-    outbox: &mut Outbox,
-    counters: &mut HotCounters,
-) {
-    let HotCopy { keyspace, digest, stamp, serial, vring, key, entry } = *copy;
-    for holder in &spread.holders {
-        counters.copies += 1;
-        leases.note_copy(now, Peer::Node(*holder));
-        outbox.send(*holder, |out| copy.encode(out));
-    }
-    if spread.in_switch
-        && let Ok(entry) = Entry::decode(entry)
-    {
-        let reply = reply_body(&entry);
-        if reply.len() <= REPLY_BODY_BYTES_MAX {
-            counters.values += 1;
-            leases.note_value(now, vring, (keyspace, digest));
-            let value = HotValue { keyspace, digest, stamp, serial, key, reply: &reply };
-            outbox.send(vring, |out| value.encode(out));
-        }
     }
 }
 

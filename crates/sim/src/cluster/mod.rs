@@ -255,7 +255,7 @@ impl Cluster {
             tally.count_many("copies of hot keys sent to switches", status.hot.values);
             tally.count_many("gets passed on by holders", status.hot.passed);
             tally.count_many("ops that waited until copies were closed", status.hot.waits);
-            tally.count_many("times that leases of copies ran out", status.hot.revocations);
+            tally.count_many("times that copies were taken back", status.hot.revocations);
         }
         let balancing = self.metadata().and_then(|metadata| metadata.status().balancing);
         tally
