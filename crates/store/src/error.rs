@@ -1,6 +1,7 @@
 //! Everything that can go wrong in storage, each as one clear line.
 
 use crate::log::LogPosition;
+use nicekv_wire::OpId;
 use std::{io, path::PathBuf};
 
 /// A storage operation failed.
@@ -56,6 +57,64 @@ pub enum StoreError {
     LogBufferFull {
         /// The limit, [`crate::LogOptions::buffer_bytes_max`].
         bytes_max: usize,
+    },
+    /// An earlier write or force of large values failed; as with [`Self::LogFailed`] the node must stop.
+    #[error("the large values failed and stay failed until restart: {reason}")]
+    ValuesFailed {
+        /// The first failure.
+        reason: String,
+    },
+    /// A segment of large values was written for another cluster, node or storage.
+    #[error("{path} belongs to another cluster, node or storage", path = path.display())]
+    ValuesForeign {
+        /// The segment.
+        path: PathBuf,
+    },
+    /// There is no large value of this name.
+    #[error("there is no value of op {name}")]
+    ValueNotFound {
+        /// The op that would have written it.
+        name: OpId,
+    },
+    /// A large value of this name is there, or is being written.
+    #[error("the value of op {name} is there already or is being written")]
+    ValueExists {
+        /// The op that wrote it.
+        name: OpId,
+    },
+    /// A value above [`crate::values::VALUE_BYTES_MAX`].
+    #[error("a value of {bytes} bytes is above the limit of {bytes_max}")]
+    ValueTooLarge {
+        /// Its length.
+        bytes: u64,
+        /// The limit.
+        bytes_max: u64,
+    },
+    /// The key of a value's owner is above [`crate::values::OWNER_KEY_BYTES_MAX`].
+    #[error("the key of a value's owner of {bytes} bytes is above the limit of {bytes_max}")]
+    ValueOwnerTooLarge {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// Too much is being written at once: finish or abandon something first.
+    #[error("large values of {bytes_max} bytes together are being written, which is the limit")]
+    ValuesBusy {
+        /// The limit, [`crate::ValueOptions::writing_bytes_max`].
+        bytes_max: u64,
+    },
+    /// Something beyond the end of a large value was to be read or written.
+    #[error(
+        "byte {offset} and those behind it that were named are not all in the value of op {name}, which has {length}"
+    )]
+    ValueRange {
+        /// Its name.
+        name: OpId,
+        /// The first byte.
+        offset: u64,
+        /// Its length.
+        length: u64,
     },
     /// Written by a newer version of this program.
     #[error("{path} has format {found}, this program knows up to {known}: use a newer program", path = path.display())]

@@ -13,6 +13,7 @@
 //!
 //! - [`log`]: the authoritative log. What was reported durable is found again, or opening it fails.
 //! - [`engine`]: applied state by (partition, key). Everything since its last finished sync is in the log.
+//! - [`values`]: values above one datagram, written once, forced together with the log that names them.
 //! - [`DataDirectory`]: whose directory this is, and that nobody else uses it.
 //! - [`files`]: the file layer under log and data directory; [`files::Forgetful`] is a disk in memory that
 //!   loses what was not synced. The LSM engine is the exception: its library does its own file access.
@@ -24,12 +25,14 @@ pub mod engine;
 mod error;
 pub mod files;
 pub mod log;
+pub mod values;
 
 pub use data_directory::{DataDirectory, Expected};
 pub use engine::{DurableEngine, Engine, EngineSync, MemoryEngine, ScanPage};
 pub use error::StoreError;
 pub use files::{Files, Forgetful, RealFiles};
 pub use log::{GroupCommit, Log, LogIdentity, LogOptions, LogPosition, LogSync, Recovered};
+pub use values::{ValueOptions, ValueOwner, Values};
 
 /// Result of every operation of this crate.
 pub type Result<T> = std::result::Result<T, StoreError>;

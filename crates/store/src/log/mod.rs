@@ -38,7 +38,7 @@ mod sync;
 
 pub use format::{LogIdentity, LogPosition, PAYLOAD_BYTES_MAX};
 pub use group_commit::{GroupCommit, SyncNotifier};
-pub use sync::LogSync;
+pub use sync::{LogSync, SyncFirst};
 
 use crate::{Result, StoreError, files::Files};
 use format::{encode_record, segment_name, segment_seed};
@@ -200,6 +200,13 @@ impl Log {
     /// A handle with which another thread forces the log.
     pub fn sync_handle(&self) -> LogSync {
         LogSync { shared: self.shared.clone() }
+    }
+
+    /// From now on each force makes this durable before the records that it covers, and fails for good if that fails. What is finished
+    /// before a record is appended is durable if the record is acknowledged. The operating system may write an unforced record out
+    /// earlier: one that nobody was told of, so the caller lets go of it if, after a power loss, what it names is missing.
+    pub fn sync_first(&mut self, first: Arc<dyn SyncFirst>) {
+        self.shared.set_first(first);
     }
 
     /// Position of the last appended record, written or not; one less than the first position if there is none.

@@ -15,6 +15,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// What records name and must therefore be durable before them.
+pub trait SyncFirst: Send + Sync {
+    /// Makes durable all that records name which were written before the call.
+    fn sync_first(&self) -> Result<()>;
+}
+
 /// What [`super::Log`] and [`LogSync`] share.
 pub(super) struct Shared {
     pub(super) files: Arc<dyn Files>,
@@ -43,6 +49,8 @@ struct SyncState {
     unsynced: Vec<Arc<dyn StoreFile>>,
     /// A segment was created since the last force of the directory.
     directory_changed: bool,
+    /// Forced before the segments.
+    first: Option<Arc<dyn SyncFirst>>,
     failed: Option<String>,
 }
 
@@ -53,7 +61,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     /// The state after recovery: everything through `synced` is durable.
     pub(super) fn new(files: Arc<dyn Files>, directory: PathBuf, synced: u64) -> Self {
-        let state = SyncState { written: synced, unsynced: vec![], directory_changed: false, failed: None };
+        let (unsynced, directory_changed) = (vec![], false);
+        let state = SyncState { written: synced, unsynced, directory_changed, first: None, failed: None };
         let (state, forcing) = (Mutex::new(state), Mutex::new(()));
         let (synced, recent_ns) = (AtomicU64::new(synced), AtomicU64::new(0));
         let forces = SharedDurations::default();
@@ -82,6 +91,11 @@ impl Shared {
         locked(&self.state).directory_changed = true;
     }
 
+    /// See [`super::Log::sync_first`].
+    pub(super) fn set_first(&self, first: Arc<dyn SyncFirst>) {
+        locked(&self.state).first = Some(first);
+    }
+
     /// Makes the failure permanent, and returns it as such. The first one is kept.
     pub(super) fn fail(&self, error: &StoreError) -> StoreError {
         let mut state = locked(&self.state);
@@ -99,11 +113,15 @@ impl Shared {
     fn force(&self) -> Result<LogPosition> {
         let _forcing = locked(&self.forcing);
         self.check()?;
-        let (written, unsynced, directory_changed) = {
+        let (written, unsynced, directory_changed, first) = {
             let mut state = locked(&self.state);
-            (state.written, std::mem::take(&mut state.unsynced), std::mem::take(&mut state.directory_changed))
+            let unsynced = std::mem::take(&mut state.unsynced);
+            (state.written, unsynced, std::mem::take(&mut state.directory_changed), state.first.clone())
         };
         let began = Instant::now();
+        if let Some(first) = first {
+            first.sync_first().map_err(|error| self.fail(&error))?;
+        }
         let failed = |error| self.fail(&StoreError::io("force", &self.directory)(error));
         for file in &unsynced {
             file.sync().map_err(failed)?;

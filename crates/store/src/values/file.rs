@@ -1,0 +1,89 @@
+//! Files of segments, of which a bounded number is kept open.
+
+use super::format::segment_name;
+use crate::{
+    Result, StoreError,
+    files::{Files, StoreFile},
+};
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+/// Most files that are kept open for what may come; who writes or reads holds further ones.
+const OPEN_FILES_MAX: usize = 128;
+
+/// An open segment. Whoever holds it goes on reading when the segment is removed.
+pub(super) struct ValueFile {
+    file: Arc<dyn StoreFile>,
+    path: PathBuf,
+}
+
+impl ValueFile {
+    pub(super) fn open(files: &dyn Files, directory: &Path, number: u64, create: bool) -> Result<Self> {
+        let path = directory.join(segment_name(number));
+        let operation = if create { "create" } else { "open" };
+        let file = files.open(&path, create).map_err(StoreError::io(operation, &path))?;
+        Ok(Self { file, path })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn length(&self) -> Result<u64> {
+        self.file.length().map_err(StoreError::io("read", &self.path))
+    }
+
+    pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.file.read_at(offset, buffer).map_err(StoreError::io("read", &self.path))
+    }
+
+    pub(super) fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.file.write_at(offset, bytes).map_err(StoreError::io("write", &self.path))
+    }
+
+    pub(super) fn allocate(&self, length: u64) -> Result<()> {
+        self.file.allocate(length).map_err(StoreError::io("allocate", &self.path))
+    }
+
+    pub(super) fn set_length(&self, length: u64) -> Result<()> {
+        self.file.set_length(length).map_err(StoreError::io("truncate", &self.path))
+    }
+
+    pub(super) fn sync(&self) -> Result<()> {
+        self.file.sync().map_err(StoreError::io("force", &self.path))
+    }
+}
+
+/// The files used last, oldest first.
+#[derive(Default)]
+pub(super) struct OpenFiles {
+    files: Mutex<VecDeque<(u64, Arc<ValueFile>)>>,
+}
+
+impl OpenFiles {
+    /// The file with this number, opened by `open` if it is not.
+    pub(super) fn get(
+        &self,
+        number: u64,
+        open: impl FnOnce() -> Result<ValueFile>,
+    ) -> Result<Arc<ValueFile>> {
+        let mut files = self.files.lock().expect("no holder of this lock panics");
+        let file = match files.iter().position(|(other, _)| *other == number) {
+            Some(at) => files.remove(at).expect("it was just found").1,
+            None => Arc::new(open()?),
+        };
+        if files.len() == OPEN_FILES_MAX {
+            files.pop_front();
+        }
+        files.push_back((number, file.clone()));
+        Ok(file)
+    }
+
+    /// The file is no more.
+    pub(super) fn forget(&self, number: u64) {
+        self.files.lock().expect("no holder of this lock panics").retain(|(other, _)| *other != number);
+    }
+}
