@@ -7,6 +7,8 @@ use std::{
     sync::Arc,
 };
 
+pub mod values;
+
 pub const DIRECTORY: &str = "/data/log";
 
 pub type Records = Vec<(LogPosition, Vec<u8>)>;
