@@ -125,7 +125,7 @@ fn power_goes_at_every_call() {
 #[test]
 fn power_goes_at_every_call_of_opening() {
     for kind in 0..LOSSES {
-        for second in 0..LOSSES {
+        for second in [0, 1, 4, 6] {
             let mut moments = 0;
             loop {
                 let (disk, mut ledger) = (disk(), Ledger::default());

@@ -49,11 +49,13 @@ pub fn owner(sequence: u64) -> ValueOwner {
 /// A value's bytes: different for each sequence number, at each place.
 pub fn content(sequence: u64, length: usize) -> Vec<u8> {
     let mut state = sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as u8
-    };
-    (0..length).map(|_| next()).collect()
+        bytes.extend_from_slice(&(state ^ (state >> 29)).to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
 }
 
 /// Writes and finishes a value; unforced.
@@ -125,7 +127,7 @@ pub fn lose_power(disk: &Forgetful, kind: u64) {
     match kind {
         0 => {}
         1 => disk.power_loss(PowerLoss::DropAll),
-        2 => disk.power_loss(PowerLoss::KeepPrefix(usize::MAX)),
+        2 => disk.power_loss(PowerLoss::KeepPrefix(1 << 30)),
         3 => disk.power_loss(PowerLoss::KeepPrefix(3 * PAGE)),
         seed => {
             let mut state = seed;
