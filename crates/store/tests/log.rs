@@ -5,8 +5,12 @@ mod common;
 use common::{DIRECTORY, collect, flushed, identity, open, open_with, options};
 use nicekv_store::{
     Files, Forgetful, Log, LogIdentity, LogOptions, LogPosition, RealFiles, StoreError, files::PowerLoss,
+    log::SyncFirst,
 };
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
@@ -129,6 +133,31 @@ fn a_failed_write_is_permanent_but_a_full_disk_is_not() {
     assert!(matches!(log.write(), Err(StoreError::LogFailed { .. })));
     assert!(matches!(log.sync_handle().sync(), Err(StoreError::LogFailed { .. })));
     assert_eq!(collect(&disk).unwrap().0.len(), 3, "half a record is a torn tail");
+}
+
+/// Writes a record while what is forced first is forced.
+struct WritesMeanwhile(Mutex<Log>);
+
+impl SyncFirst for WritesMeanwhile {
+    fn sync_first(&self) -> nicekv_store::Result<()> {
+        let mut log = self.0.lock().unwrap();
+        log.append(b"names something that is not yet durable")?;
+        log.write()
+    }
+}
+
+#[test]
+fn a_force_covers_only_records_from_before_what_is_forced_first() {
+    let disk = Forgetful::new(64);
+    let mut log = open(&disk);
+    let first = log.append(b"names something").unwrap();
+    log.write().unwrap();
+    let sync = log.sync_handle();
+    let writes = Arc::new(WritesMeanwhile(Mutex::new(log)));
+    writes.0.lock().unwrap().sync_first(writes.clone());
+    assert_eq!(sync.sync().unwrap(), first);
+    assert_eq!(sync.written(), LogPosition(2));
+    assert!(sync.sync().unwrap() >= LogPosition(2), "the next one does");
 }
 
 #[test]

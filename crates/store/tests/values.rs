@@ -9,7 +9,7 @@ use common::values::{
 use nicekv_store::{
     Forgetful, Log, LogIdentity, RealFiles, StoreError, ValueOptions, ValueOwner, Values,
     files::{FileCall, Moment, PowerLoss, Watched},
-    values::{FoundValues, OWNER_KEY_BYTES_MAX, VALUE_BYTES_MAX},
+    values::{FoundValues, OWNER_KEY_BYTES_MAX, Pinned, VALUE_BYTES_MAX, ValueSync, Writing},
 };
 use proptest::prelude::*;
 use std::{
@@ -48,6 +48,16 @@ fn finds_what_was_written() {
     let on_disk: u64 =
         std::fs::read_dir(&path).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum();
     assert_eq!(after.disk_bytes, on_disk);
+}
+
+#[test]
+fn a_thread_may_own_them_and_others_may_force_and_read() {
+    fn is_send<T: Send>() {}
+    fn is_shared<T: Send + Sync>() {}
+    is_send::<Values>();
+    is_send::<Writing>();
+    is_shared::<Pinned>();
+    is_shared::<ValueSync>();
 }
 
 #[test]
