@@ -116,6 +116,21 @@ proptest! {
 }
 
 #[test]
+fn what_is_checksummed_is_not_written_over() {
+    let mut values = open(&disk());
+    let length = 2 * BLOCK;
+    let bytes = content(1, length);
+    let mut writing = values.begin(name(1), owner(1), length as u64).unwrap();
+    values.write(&mut writing, 0, &bytes[..BLOCK + 100]).unwrap();
+    for (from, to) in [(0, BLOCK), (10, 20), (BLOCK - 1, BLOCK + 1), (BLOCK, BLOCK + 100)] {
+        values.write(&mut writing, from as u64, &vec![0xee; to - from]).unwrap();
+    }
+    values.write(&mut writing, (BLOCK + 50) as u64, &bytes[BLOCK + 50..]).unwrap();
+    values.finish(writing).unwrap();
+    check(&values, 1, length);
+}
+
+#[test]
 fn several_are_written_at_once() {
     let disk = disk();
     let mut values = open(&disk);

@@ -151,7 +151,7 @@ fn what_is_removed_while_it_is_copied_is_not_brought_back() {
 fn a_segment_stays_until_its_copies_are_durable() {
     let length = BLOCK - 4_096;
     for (gone, stays) in [(1, 2), (2, 1), (10, 1), (10, 2)] {
-        for steps in 0..12 {
+        for (steps, kind) in (0..8).flat_map(|steps| (0..LOSSES).map(move |kind| (steps, kind))) {
             let disk = disk();
             let mut values = open(&disk);
             // Nine of these fill a segment. Of the last removal it may become empty, before or after the other was copied.
@@ -163,7 +163,7 @@ fn a_segment_stays_until_its_copies_are_durable() {
             }
             remove(&mut values, [gone]);
             drop(values);
-            disk.power_loss(PowerLoss::DropAll);
+            lose_power(&disk, kind);
             check(&open(&disk), stays, length);
         }
     }

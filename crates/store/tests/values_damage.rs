@@ -94,13 +94,20 @@ fn a_value_elsewhere_is_not_taken_for_one_of_that_place() {
     let mut moved = bytes.clone();
     moved.copy_within(FIRST..FIRST + EXTENT, FIRST + EXTENT);
     disk.set_content(&path, moved);
-    assert_eq!(names(&open(&disk)), [1, 3, 4]);
-    let mut swapped = bytes;
+    let values = open(&disk);
+    assert_eq!((names(&values), values.found().headers_damaged), (vec![1, 3, 4], 1));
+    let mut swapped = bytes.clone();
     let content = |number: usize| FIRST + number * EXTENT + PAGE;
     swapped.copy_within(content(0)..content(0) + LENGTH, content(1));
     disk.set_content(&path, swapped);
     let values = open(&disk);
     assert!(matches!(read(&values, 2), Err(StoreError::Corrupt { .. })), "another value's bytes");
+    let mut turned = bytes;
+    let checksums = FIRST + EXTENT + 56 + owner(2).key.len();
+    turned[checksums..checksums + 8].rotate_left(4);
+    turned[content(1)..content(1) + LENGTH].rotate_left(BLOCK);
+    disk.set_content(&path, turned);
+    assert!(matches!(read(&open(&disk), 2), Err(StoreError::Corrupt { .. })), "its blocks in another order");
 }
 
 #[test]
@@ -166,6 +173,27 @@ fn compaction_leaves_a_damaged_value_where_it_is() {
     compact(&mut values).unwrap();
     assert_eq!(values.statistics().segments, segments - 1);
     (10..13).for_each(|number| check(&values, number, LENGTH));
+}
+
+#[test]
+fn compaction_goes_on_when_the_damaged_value_is_removed() {
+    let (disk, length) = (disk(), BLOCK - PAGE);
+    let mut values = open(&disk);
+    (1..12).for_each(|number| put_forced(&mut values, number, length).unwrap());
+    drop(values);
+    flip(&disk, FIRST + 7 * BLOCK + PAGE);
+    let mut values = open(&disk);
+    for number in [1, 2, 4, 5, 6, 7, 9] {
+        values.remove(name(number)).unwrap();
+    }
+    assert!(matches!(compact(&mut values), Err(StoreError::Corrupt { .. })));
+    compact(&mut values).unwrap();
+    assert_eq!(values.statistics().segments, 2);
+    values.remove(name(8)).unwrap();
+    compact(&mut values).unwrap();
+    let statistics = values.statistics();
+    assert_eq!((statistics.segments, statistics.dead_bytes, names(&values)), (1, 0, vec![3, 10, 11]));
+    check(&values, 3, length);
 }
 
 #[test]

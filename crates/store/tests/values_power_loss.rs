@@ -187,6 +187,27 @@ fn what_was_dropped_does_not_come_back_with_later_proof() {
 }
 
 #[test]
+fn the_place_of_a_header_that_was_refused_is_not_used_again() {
+    let disk = disk();
+    let mut values = open(&disk);
+    put_forced(&mut values, 1, BLOCK).unwrap();
+    let mut refused = values.begin(name(2), owner(2), BLOCK as u64).unwrap();
+    values.write(&mut refused, 0, &content(2, BLOCK)).unwrap();
+    // All of the header is there although the disk said that it is full.
+    disk.fail_next_write(28, BLOCK);
+    assert!(values.finish(refused).unwrap_err().is_out_of_space());
+    let mut unfinished = values.begin(name(3), owner(3), BLOCK as u64).unwrap();
+    values.write(&mut unfinished, 0, &content(3, BLOCK)).unwrap();
+    put_forced(&mut values, 4, BLOCK).unwrap();
+    put_forced(&mut values, 5, BLOCK).unwrap();
+    drop(values);
+    let values = open(&disk);
+    let found = names(&values);
+    assert!([1, 4, 5].iter().all(|number| found.contains(number)) && !found.contains(&3), "{found:?}");
+    found.into_iter().for_each(|number| check(&values, number, BLOCK));
+}
+
+#[test]
 fn only_what_no_header_proves_is_read_at_opening() {
     let disk = disk();
     let mut values = open(&disk);

@@ -120,7 +120,7 @@ pub fn dying(disk: &Forgetful, moments: u64) -> Watched {
 }
 
 /// What a power loss may leave.
-pub const LOSSES: u64 = 8;
+pub const LOSSES: u64 = 9;
 
 /// One of [`LOSSES`] kinds; the first is a process that was killed on a machine that goes on.
 pub fn lose_power(disk: &Forgetful, kind: u64) {
@@ -129,6 +129,7 @@ pub fn lose_power(disk: &Forgetful, kind: u64) {
         1 => disk.power_loss(PowerLoss::DropAll),
         2 => disk.power_loss(PowerLoss::KeepPrefix(1 << 30)),
         3 => disk.power_loss(PowerLoss::KeepPrefix(3 * PAGE)),
+        4 => disk.power_loss(PowerLoss::KeepPrefix(0)),
         seed => {
             let mut state = seed;
             let mut choose = || {
