@@ -2,9 +2,11 @@
 
 use crate::bundler::Bundler;
 use crate::exchange::Exchange;
-use crate::in_flight::{InFlight, State};
+use crate::in_flight::InFlight;
+use crate::large::Polled;
 #[cfg(feature = "exploration")]
 use crate::plant::{Plant, Planted};
+use crate::slot::State;
 use crate::{Completion, Config, Counters, Keyspace, Request, SubmitError, Ticket};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
@@ -18,6 +20,9 @@ use nicekv_wire::{
 /// The driver calls `handle_*` for input, then sends what [`Self::poll_transmit`] yields, takes what [`Self::poll_event`] yields, and
 /// calls [`Self::handle_deadline`] no later than at [`Self::next_deadline`]. `now` must never go backwards. When
 /// [`Self::is_forgotten`] says so, it gives the client another id.
+///
+/// Chunks of large values come out of [`Self::poll_transmit`] behind all else, several in a row to one address, as many as may leave at the time of the last input:
+/// it is to be polled after [`Self::handle_deadline`], too.
 ///
 /// ```
 /// use nicekv_client::{ClientCore, Config, OPERATION_TIMEOUT, Request};
@@ -38,7 +43,7 @@ pub struct ClientCore {
     config: Config,
     /// By the index of the keyspace, whether it is no more. Its place is taken by another one when nothing of it is under way.
     gone: Vec<bool>,
-    in_flight: InFlight,
+    pub(crate) in_flight: InFlight,
     bundler: Bundler,
 }
 
@@ -128,7 +133,7 @@ impl ClientCore {
         self.in_flight.rename(client);
     }
 
-    /// Starts a request. It is answered, or fails, at about `deadline_ns` of the boot-time clock at the latest.
+    /// Starts a request. It is answered, or fails, at about `deadline_ns` of the boot-time clock at the latest; about a large value later, as [`Config::byte_ns`] says.
     ///
     /// # Errors
     /// The request is outside the limits, or of a kind that the keyspace has not, or the client has no such keyspace.
@@ -139,19 +144,22 @@ impl ClientCore {
         request: Request<'_>,
         deadline_ns: u64,
     ) -> Result<Ticket, SubmitError> {
-        request.check()?;
+        request.check_key()?;
         let mut keyspaces = self.config.keyspaces.iter().enumerate();
         let found = keyspaces.find(|(index, known)| known.id == keyspace && !self.gone[*index]);
         let keyspace = found.ok_or(SubmitError::NoSuchKeyspace { keyspace })?;
+        request.check_value(request.value_limit(keyspace.1.replication, self.config.value_bytes_max))?;
         let is_split = keyspace.1.order == KeyOrder::Range && self.in_flight.coordinator.is_switch();
         let request = if is_split { request } else { request.alone() };
         let exchange = Exchange::new(keyspace.1.replication, &request, self.in_flight.planted)?;
         self.in_flight.check_room()?;
+        self.in_flight.due.now_ns = now.boot_ns;
         Ok(self.in_flight.begin(now.boot_ns, keyspace, &request, exchange, deadline_ns))
     }
 
     /// A datagram arrived at the client's socket, from there.
     pub fn handle_datagram(&mut self, now: Now, from: SocketAddrV4, bytes: &[u8]) {
+        self.in_flight.due.now_ns = now.boot_ns;
         match Datagram::decode(bytes) {
             Ok((header, Datagram::Bundle(bundle))) => {
                 for (header, body) in bundle.datagrams(&header) {
@@ -176,6 +184,10 @@ impl ClientCore {
             Ok((header, Datagram::Misdirected(_))) => {
                 return self.in_flight.on_misdirected(now.boot_ns, header.op);
             }
+            Ok((_, Datagram::Chunk(chunk))) => return self.in_flight.on_chunk(now.boot_ns, &chunk),
+            Ok((_, Datagram::TransferReport(report))) => {
+                return self.in_flight.on_report(now.boot_ns, &report);
+            }
             Ok((_, Datagram::DirectoryPage(page))) => {
                 return self.in_flight.on_directory(now.boot_ns, from, &page);
             }
@@ -196,6 +208,8 @@ impl ClientCore {
         let slot = &slots[slot as usize];
         if let Datagram::Reply(reply) = datagram
             && slot.exchange.may_be_lengthened()
+            && !reply.is_large
+            && slot.state != State::Reading
         {
             get_lengths[slot.keyspace].answered(reply.integer);
         }
@@ -203,6 +217,7 @@ impl ClientCore {
 
     /// Retries and gives up what is due.
     pub fn handle_deadline(&mut self, now: Now) {
+        self.in_flight.due.now_ns = now.boot_ns;
         self.in_flight.coordinator.on_deadline(now.boot_ns);
         self.in_flight.on_deadline(now.boot_ns);
     }
@@ -219,7 +234,16 @@ impl ClientCore {
         if let Some(to) = in_flight.coordinator.poll_query(out) {
             return Some(to);
         }
-        let to = bundler.poll(out, in_flight)?;
+        let to = loop {
+            if let Some(to) = bundler.poll(out, in_flight) {
+                break to;
+            }
+            // What is small goes first. A transfer may have asked for its update to be sent again.
+            match in_flight.poll_large(out)? {
+                Polled::Sent(to) => return Some(to),
+                Polled::Queued => {}
+            }
+        };
         // Most clients know no chains, and need not look. What goes to a node itself no switch fills.
         let network = |address: SocketAddrV4| [address.ip().octets()[0], address.ip().octets()[1]];
         let is_ring = |ring| network(ring) == network(to);

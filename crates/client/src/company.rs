@@ -17,8 +17,9 @@
 
 use crate::bundler::Outgoing;
 use crate::config::{Config, Keyspace};
-use crate::in_flight::{InFlight, State};
+use crate::in_flight::InFlight;
 use crate::lengths::GetLength;
+use crate::slot::State;
 use crate::turns::Lane;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -118,7 +119,8 @@ impl InFlight {
                     leave_room_for_stamp(out);
                 }
                 let parts = self.parts[slot.keyspace].as_ref();
-                let may_share = slot.attempts == 1 && slot.exchange.may_share() && !is_directed;
+                let is_large = slot.buffers.large.is_some();
+                let may_share = slot.attempts == 1 && slot.exchange.may_share() && !is_directed && !is_large;
                 let parts = parts.filter(|_| may_share);
                 let (vnode, is_get) = (slot.buffers.vnode, slot.exchange.is_asked_of_one());
                 let company = parts.map(|parts| parts.company(vnode, is_get, slot.sent_ns));

@@ -12,6 +12,8 @@ pub const IN_FLIGHT_MAX: usize = 16_384;
 /// Most op ids between the oldest unfinished op and the newest: replicas remember the results of all of these (R10), so one op that
 /// waits for a failover must not let the list grow for ever.
 pub const SEQUENCE_SPAN_MAX: usize = 1 << 20;
+/// Longest value that is put or got, unless configured otherwise.
+pub const LARGE_VALUE_BYTES_MAX: usize = 64 << 20;
 /// How long an op is retried, unless its caller says otherwise.
 pub const OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -113,6 +115,11 @@ pub struct Config {
     pub keyspaces: Vec<Keyspace>,
     /// Most unfinished ops, of all keyspaces together; more are refused.
     pub in_flight_max: usize,
+    /// Longest value that is put, or got, in bytes: from what a datagram has room for to [`LARGE_BYTES_MAX`](nicekv_wire::limits::LARGE_BYTES_MAX). A get of a longer one fails.
+    pub value_bytes_max: usize,
+    /// A request may take so much longer than its deadline, in nanoseconds, for each byte of a large value that it puts, or that has come of one that it reads: but no longer
+    /// than for a value of the greatest length.
+    pub byte_ns: u64,
     /// Times of retries.
     pub retry: RetryPolicy,
     /// Seeds the jitter of retries.
@@ -130,6 +137,9 @@ impl Config {
             client,
             keyspaces: vec![keyspace.into()],
             in_flight_max: IN_FLIGHT_MAX,
+            value_bytes_max: LARGE_VALUE_BYTES_MAX,
+            // 2 MB a second.
+            byte_ns: 500,
             retry: RetryPolicy::default(),
             jitter_seed: client.0,
             coordination: Coordination::Switch,

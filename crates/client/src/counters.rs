@@ -18,6 +18,16 @@ pub struct Counters {
     pub busy: u64,
     /// Replies to ops that are not in flight any more (duplicates, or too late), or that are of no use to them.
     pub stray_replies: u64,
+    /// Chunks of large values that were sent, repairs among them.
+    pub chunks_sent: u64,
+    /// Chunks that were kept.
+    pub chunks_received: u64,
+    /// Chunks that nobody has asked for, or that were there.
+    pub stray_chunks: u64,
+    /// Reports of transfers that are impossible, of another epoch, of nobody who is known to receive, or too late.
+    pub stray_reports: u64,
+    /// Large values that came with another checksum than they should have.
+    pub wrong_checksums: u64,
     /// Datagrams that are not well-formed replies.
     pub malformed: u64,
     /// Of these, messages of another wire version.

@@ -1,8 +1,9 @@
 //! What becomes of requests that were directed by the client's own directory (`coordination`).
 
 use crate::OperationError;
-use crate::in_flight::{InFlight, State};
+use crate::in_flight::InFlight;
 use crate::plant::Plant;
+use crate::slot::State;
 use core::net::SocketAddrV4;
 use nicekv_wire::OpId;
 use nicekv_wire::directory::DirectoryPage;
@@ -12,7 +13,7 @@ impl InFlight {
     pub(crate) fn on_directory(&mut self, now_ns: u64, from: SocketAddrV4, page: &DirectoryPage<'_>) {
         for (index, op) in self.coordinator.on_page(from, page) {
             let slot = &self.slots[index as usize];
-            if slot.op() == op && slot.state == State::InFlight {
+            if slot.op == op && slot.state == State::InFlight {
                 self.counters.retries += 1;
                 self.transmit(index, now_ns);
             }

@@ -17,7 +17,8 @@ pub enum SubmitError {
         /// The limit.
         limit: usize,
     },
-    /// Above [`VALUE_BYTES_MAX`](nicekv_wire::limits::VALUE_BYTES_MAX).
+    /// Above [`Config::value_bytes_max`](crate::Config::value_bytes_max); of anything but a set, and in keyspaces that are not replicated by multicast, above
+    /// [`VALUE_BYTES_MAX`](nicekv_wire::limits::VALUE_BYTES_MAX).
     #[error("value of {bytes} bytes exceeds the limit of {limit} bytes")]
     ValueTooLong {
         /// Its length.
@@ -25,6 +26,9 @@ pub enum SubmitError {
         /// The limit.
         limit: usize,
     },
+    /// [`Operation::SetLarge`](nicekv_wire::Operation::SetLarge): it is for clients to name large values, whose callers set bytes.
+    #[error("a large value is named by the client that puts it: set its bytes")]
+    NameOfLarge,
     /// Quorum keyspaces have none: replicas keep the newest version and decide nothing.
     #[error("{what} needs a primary, and this keyspace is replicated by quorum: it can get, set and delete")]
     NeedsPrimary {
@@ -67,12 +71,16 @@ pub enum OperationError {
     /// Not applied: the sum is outside the range of its type.
     #[error("increment or decrement would overflow")]
     Overflow,
-    /// Not applied: the result would be longer than the limit.
+    /// Not applied: the result would be longer than the limit. Not read: it is longer than this client's.
     #[error("value would exceed the limit of {limit} bytes")]
     ResultTooLong {
-        /// [`VALUE_BYTES_MAX`](nicekv_wire::limits::VALUE_BYTES_MAX).
+        /// [`VALUE_BYTES_MAX`](nicekv_wire::limits::VALUE_BYTES_MAX), or [`Config::value_bytes_max`](crate::Config::value_bytes_max).
         limit: usize,
     },
+    /// Applied: the update has taken effect, but its caller wanted the value from before, a large one, and that was gone before it was read as a whole, or could not
+    /// be read in time.
+    #[error("the update has taken effect, but the value from before is gone, or could not be read")]
+    OldValueGone,
     /// Not applied, or not read: the replicas were at a bound of theirs until the deadline, or so many requests were waiting that this one's turn
     /// did not come in time.
     #[error("replicas are busy, nothing was stored, try again later")]

@@ -92,6 +92,7 @@ struct Command {
 #[derive(Clone, Copy)]
 enum Kind {
     Get,
+    Length,
     Scan { wants: ScanWants, range: MatchRange, bytes_max: usize, pieces: u8 },
     Update { condition: Condition, return_old: bool, operation: Operation<'static> },
 }
@@ -101,6 +102,7 @@ impl Command {
         let key = &self.key;
         match self.kind {
             Kind::Get => Request::Get { key },
+            Kind::Length => Request::Length { key },
             Kind::Scan { wants, range, bytes_max, pieces } => {
                 Request::Scan { wants, range, after: key, bytes_max, pieces }
             }
@@ -249,6 +251,12 @@ impl Client {
             version: answer.version,
             expires_at_ms: (answer.expiry_ms != 0).then_some(answer.expiry_ms),
         }))
+    }
+
+    /// How long the value of a key is, in bytes, without reading it.
+    pub async fn length(&self, key: &[u8]) -> Result<Option<u64>, ClientError> {
+        let answer = self.run(key, &[], Kind::Length).await?;
+        Ok((answer.outcome == Outcome::Done).then_some(answer.integer as u64))
     }
 
     /// Stores a value and returns its version.

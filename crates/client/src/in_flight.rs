@@ -2,15 +2,15 @@
 //!
 //! ```text
 //!            begin                 the exchange is done           poll_event
-//!   Free ──▶ Waiting ──▶ InFlight ────────────────────▶ Done ─────────────────▶ Free
-//!               ▲ its turn  │                            ▲
-//!               │           │ Afresh                     │ deadline
-//!               │           ▼                            │
-//!               └────── Pausing ─────────────────────────┘
+//!   Free ──▶ Waiting ──▶ InFlight ──────────────────────▶ Done ─────────────────▶ Free
+//!               ▲ its turn  │   │ a large value's name      ▲ ▲
+//!               │    Afresh │   └────▶ Reading ─────────────┘ │ deadline
+//!               │           ▼             │ Anew              │
+//!               └────── Pausing ◀─────────┘───────────────────┘
 //!          pause over: new op id
 //! ```
 //!
-//! Whose turn it is, `turns` knows.
+//! Whose turn it is, `turns` knows; what is sent and read in chunks, `large`.
 //!
 //! A slot keeps its buffers for the next request. What is said in between, and what an answer means, is its [`Exchange`]'s business.
 //!
@@ -22,13 +22,16 @@
 use crate::company::Parts;
 use crate::config::{Keyspace, RetryPolicy};
 use crate::coordination::Coordinator;
-use crate::exchange::{Buffers, Exchange, Name, Round, Step, Summary};
+use crate::exchange::{Exchange, Name, Round, Step};
+use crate::large::{Due, Large};
 use crate::lengths::GetLength;
 use crate::line::Links;
 use crate::plant::{Plant, Planted};
 use crate::random::Jitter;
 use crate::sequences::Sequences;
-use crate::turns::{Lane, Turn};
+use crate::slot::{Slot, State};
+use crate::summary::Summary;
+use crate::turns::Lane;
 use crate::wheel::Wheel;
 use crate::{
     Answer, Completion, Config, Counters, OperationError, Request, SEQUENCE_SPAN_MAX, SubmitError, Ticket,
@@ -38,75 +41,6 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::{ClientId, Datagram, OpId};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    Free,
-    /// Its datagram is written, and has not been sent.
-    Waiting,
-    InFlight,
-    /// Waits before it tries again as a new op.
-    Pausing,
-    Done,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Slot {
-    pub(crate) state: State,
-    generation: u32,
-    /// Its index is in `InFlight::outgoing`.
-    pub(crate) queued: bool,
-    /// Index of its keyspace.
-    pub(crate) keyspace: usize,
-    op: OpId,
-    round: Round,
-    /// The vnode of what leads the datagram that it was sent in, and whether that is itself.
-    pub(crate) led_by: (u16, bool),
-    pub(crate) turn: Turn,
-    /// Tries of this round so far, those under earlier op ids included.
-    pub(crate) attempts: u32,
-    /// When the last datagram was sent.
-    pub(crate) sent_ns: u64,
-    /// When the first one was, of those in this round and under this op id, and how many there have been.
-    first_sent_ns: u64,
-    copies: u32,
-    /// A datagram of the request has been sent, so that something may have come of it.
-    pub(crate) was_sent: bool,
-    retry_ns: u64,
-    pub(crate) deadline_ns: u64,
-    pub(crate) exchange: Exchange,
-    pub(crate) buffers: Buffers,
-    result: Result<Summary, OperationError>,
-}
-
-impl Slot {
-    fn new(exchange: Exchange) -> Self {
-        Self {
-            state: State::Free,
-            generation: 0,
-            queued: false,
-            keyspace: 0,
-            op: OpId::NONE,
-            round: Round::Read,
-            led_by: (0, true),
-            turn: Turn::NONE,
-            attempts: 0,
-            sent_ns: 0,
-            first_sent_ns: 0,
-            copies: 0,
-            was_sent: false,
-            retry_ns: 0,
-            deadline_ns: 0,
-            exchange,
-            buffers: Buffers::new(),
-            result: Err(OperationError::TimedOut),
-        }
-    }
-
-    pub(crate) fn op(&self) -> OpId {
-        self.op
-    }
-}
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -133,6 +67,7 @@ pub(crate) struct InFlight {
     /// Slots whose datagram is to be sent.
     pub(crate) outgoing: VecDeque<u32>,
     done: VecDeque<u32>,
+    pub(crate) due: Due,
     jitter: Jitter,
     pub(crate) coordinator: Coordinator,
     pub(crate) counters: Counters,
@@ -160,6 +95,7 @@ impl InFlight {
             wheel: Wheel::new(config.in_flight_max),
             outgoing: VecDeque::new(),
             done: VecDeque::new(),
+            due: Due::new(config),
             jitter: Jitter(config.jitter_seed),
             // A stream of its own.
             coordinator: Coordinator::new(config.coordination, &config.nodes, !config.jitter_seed),
@@ -219,9 +155,13 @@ impl InFlight {
         let name = self.name(place);
         let slot = &mut self.slots[place as usize];
         (slot.op, slot.keyspace, slot.exchange, slot.deadline_ns) = (name.op, index, exchange, deadline_ns);
-        slot.was_sent = false;
+        (slot.was_sent, slot.wants_length) = (false, matches!(request, Request::Length { .. }));
         let round = slot.exchange.begin(name, keyspace, request, &mut slot.buffers);
-        let ticket = Ticket { index: place, generation: slot.generation };
+        slot.patience_ns = self.due.patience_ns();
+        let (generation, put) = (slot.generation, slot.buffers.large.as_deref());
+        let bytes = if let Some(Large::Put(put)) = put { put.reference().length as usize } else { 0 };
+        self.give_time(place, bytes);
+        let ticket = Ticket { index: place, generation };
         self.counters.submitted += 1;
         self.send(place, round, now_ns);
         ticket
@@ -247,12 +187,14 @@ impl InFlight {
             self.note_node(index, from, now_ns);
             self.answered(index, now_ns);
         }
+        self.look_after_read(index, now_ns);
         self.take(index, step, now_ns);
     }
 
     /// What an answer tells of the replicas' haste.
     fn answered(&mut self, index: u32, now_ns: u64) {
         let &Slot { sent_ns, copies, first_sent_ns, .. } = &self.slots[index as usize];
+        let copies = if self.stands_apart(index) { 0 } else { copies };
         let lane = self.lane(index);
         let took_ns = now_ns.saturating_sub(sent_ns);
         match copies {
@@ -286,10 +228,11 @@ impl InFlight {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<u64> {
-        self.wheel.next_due_ns()
+        self.wheel.next_due_ns().into_iter().chain(self.due.next_ns()).min()
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Completion<'_>> {
+        self.due.delivered();
         let index = self.done.pop_front()?;
         self.free.push(index);
         self.counters.completed += 1;
@@ -298,25 +241,34 @@ impl InFlight {
         let (ticket, op) = (Ticket { index, generation: slot.generation }, slot.op);
         slot.state = State::Free;
         slot.generation = slot.generation.wrapping_add(1);
-        let value = slot.buffers.value.as_slice();
+        let value = match slot.buffers.large.take() {
+            Some(large) => self.due.deliver(*large),
+            None => slot.buffers.value.as_slice(),
+        };
+        let length = slot.wants_length.then_some(value.len());
         let result = slot.result.map(|Summary { outcome, version, expiry_ms, integer, has_value }| Answer {
             outcome,
             version,
             expiry_ms,
-            integer,
-            value: has_value.then_some(value),
+            integer: length.filter(|_| has_value).map_or(integer, |length| length as i64),
+            value: (has_value && length.is_none()).then_some(value),
         });
         Some(Completion { ticket, op, result })
     }
 
     /// Does what an exchange asks for.
-    fn take(&mut self, index: u32, step: Step, now_ns: u64) {
+    pub(crate) fn take(&mut self, index: u32, step: Step, now_ns: u64) {
         match step {
             Step::Wait => {}
             Step::Stray => self.counters.stray_replies += 1,
             Step::Again => self.retry(index, now_ns),
             Step::Send(round) => self.send(index, round, now_ns),
-            Step::Afresh => self.pause(index, now_ns),
+            Step::Afresh => {
+                self.counters.busy += 1;
+                self.pause(index, now_ns);
+            }
+            Step::Read => self.begin_reading(index, now_ns),
+            Step::Anew => self.begin_anew(index, now_ns),
             Step::Forgotten => {
                 self.is_forgotten |= self.slots[index as usize].op.client == self.client;
                 self.finish(index, Err(OperationError::OutcomeUnknown));
@@ -357,15 +309,22 @@ impl InFlight {
         let slot = &mut self.slots[index as usize];
         if slot.copies == 0 {
             slot.first_sent_ns = now_ns;
+            self.begin_sending(index, now_ns);
         }
+        self.queue(index, now_ns);
+        self.wait(index, now_ns);
+        self.slots[index as usize].attempts += 1;
+    }
+
+    /// Queues the slot's datagram.
+    pub(crate) fn queue(&mut self, index: u32, now_ns: u64) {
+        let slot = &mut self.slots[index as usize];
         (slot.state, slot.was_sent, slot.sent_ns, slot.copies) =
             (State::InFlight, true, now_ns, slot.copies + 1);
         if !slot.queued {
             slot.queued = true;
             self.outgoing.push_back(index);
         }
-        self.wait(index, now_ns);
-        self.slots[index as usize].attempts += 1;
     }
 
     /// Nothing happens to the slot until its turn or its deadline comes.
@@ -375,13 +334,22 @@ impl InFlight {
         self.set_timer(index, now_ns);
     }
 
-    fn pause(&mut self, index: u32, now_ns: u64) {
-        self.counters.busy += 1;
+    pub(crate) fn pause(&mut self, index: u32, now_ns: u64) {
+        self.stop_sending(index);
         self.leave(index);
         let slot = &mut self.slots[index as usize];
         self.sequences.finish(slot.op.sequence);
         slot.state = State::Pausing;
         self.wait(index, now_ns);
+    }
+
+    /// What was read is of no use: the get is begun again at once.
+    fn begin_anew(&mut self, index: u32, now_ns: u64) {
+        self.end_large(index, false);
+        let slot = &mut self.slots[index as usize];
+        self.sequences.finish(slot.op.sequence);
+        (slot.state, slot.attempts) = (State::Pausing, 0);
+        self.begin_afresh(index, now_ns);
     }
 
     /// Gives a paused request a new op id and sends it.
@@ -397,15 +365,21 @@ impl InFlight {
         self.line_up(index, now_ns);
     }
 
-    /// Nothing happens to the slot until it is answered, or a try's time has passed.
-    fn wait(&mut self, index: u32, now_ns: u64) {
-        let attempts = self.slots[index as usize].attempts;
+    /// Nothing happens to the slot until it is answered, or a try's time has passed; while chunks of it are under way, what becomes of them decides.
+    pub(crate) fn wait(&mut self, index: u32, now_ns: u64) {
+        let slot = &mut self.slots[index as usize];
+        let attempts = slot.attempts;
+        if slot.state == State::Reading || slot.buffers.is_sending() {
+            // The deadline may move.
+            slot.retry_ns = u64::MAX;
+            return self.set_timer(index, now_ns);
+        }
         let timeout_ns = self.lane(index).round_trip.timeout_ns(attempts);
         self.slots[index as usize].retry_ns = now_ns + self.jitter.spread(timeout_ns);
         self.set_timer(index, now_ns);
     }
 
-    fn set_timer(&mut self, index: u32, now_ns: u64) {
+    pub(crate) fn set_timer(&mut self, index: u32, now_ns: u64) {
         let slot = &self.slots[index as usize];
         self.wheel.clear(index);
         self.wheel.set(index, now_ns, slot.retry_ns.min(slot.deadline_ns));
@@ -427,8 +401,9 @@ impl InFlight {
     pub(crate) fn finish(&mut self, index: u32, result: Result<Summary, OperationError>) {
         self.wheel.clear(index);
         self.leave(index);
+        self.end_large(index, result.is_ok());
         let slot = &mut self.slots[index as usize];
-        if matches!(slot.state, State::InFlight | State::Waiting) {
+        if matches!(slot.state, State::InFlight | State::Waiting | State::Reading) {
             self.sequences.finish(slot.op.sequence);
         }
         (slot.state, slot.result) = (State::Done, result);

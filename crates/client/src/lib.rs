@@ -12,7 +12,7 @@
 //! asynchronous handle, `facade::Client`, whose requests reach that thread through a queue.
 //!
 //! What all requests have in common is in `in_flight`; what is said to replicas, and what their answers mean, in `exchange`, one
-//! module per protocol. One client serves several keyspaces, each by its own protocol and through its own pair of vrings.
+//! module per protocol. Values that are too long for a datagram go and come in chunks, of which `large` takes care. One client serves several keyspaces, each by its own protocol and through its own pair of vrings.
 //!
 //! Invariants:
 //! * An update is retried with the *same* op id until it is answered or its deadline passes, so it takes effect at most once.
@@ -21,6 +21,7 @@
 //! * "Outcome unknown" is reported as such, never as failure: the update may have taken effect, or may still do so.
 //! * No more datagrams are under way than replicas answer soon (`congestion`); what is beyond waits here, and is refused if it would
 //!   wait longer than its caller.
+//! * Of a large value there is one buffer: a put's until its end, a get's as far as chunks have come, until its completion was taken.
 //! * At most [`Config::in_flight_max`] ops are unfinished and [`SEQUENCE_SPAN_MAX`] op ids lie between the oldest and the newest.
 
 #![cfg_attr(not(any(test, feature = "facade")), no_std)]
@@ -40,6 +41,7 @@ mod exchange;
 #[cfg(feature = "facade")]
 pub mod facade;
 mod in_flight;
+mod large;
 mod lengths;
 mod line;
 mod plant;
@@ -48,12 +50,15 @@ mod request;
 mod round_trip;
 mod scan;
 mod sequences;
+mod slot;
+mod summary;
 mod turns;
 mod wheel;
 
 pub use client_core::ClientCore;
 pub use config::{
-    Addressing, Config, IN_FLIGHT_MAX, Keyspace, OPERATION_TIMEOUT, RetryPolicy, SEQUENCE_SPAN_MAX,
+    Addressing, Config, IN_FLIGHT_MAX, Keyspace, LARGE_VALUE_BYTES_MAX, OPERATION_TIMEOUT, RetryPolicy,
+    SEQUENCE_SPAN_MAX,
 };
 pub use coordination::Coordination;
 pub use counters::Counters;

@@ -3,13 +3,18 @@
 use crate::{OperationError, SubmitError};
 use nicekv_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use nicekv_wire::scan::{ScanPiece, ScanWants};
-use nicekv_wire::{Condition, Datagram, HeaderLayout, MatchRange, OpId, Operation};
+use nicekv_wire::{Condition, Datagram, HeaderLayout, MatchRange, OpId, Operation, Replication};
 
 /// One op on one key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Request<'a> {
     /// Reads a key.
     Get {
+        /// 1 to [`KEY_BYTES_MAX`] bytes.
+        key: &'a [u8],
+    },
+    /// Asks how long the value of a key is, without reading it.
+    Length {
         /// 1 to [`KEY_BYTES_MAX`] bytes.
         key: &'a [u8],
     },
@@ -34,7 +39,8 @@ pub enum Request<'a> {
         condition: Condition,
         /// Whether the answer carries the value from before.
         return_old: bool,
-        /// What it does; values of at most [`VALUE_BYTES_MAX`] bytes.
+        /// What it does; values of at most [`VALUE_BYTES_MAX`] bytes, but of a set in a keyspace that is replicated by multicast of at most
+        /// [`Config::value_bytes_max`](crate::Config::value_bytes_max).
         operation: Operation<'a>,
     },
 }
@@ -58,20 +64,38 @@ impl<'a> Request<'a> {
     /// The key; of a scan, the one after which it goes on.
     pub fn key(&self) -> &'a [u8] {
         match self {
-            Self::Get { key } | Self::Update { key, .. } | Self::Scan { after: key, .. } => key,
+            Self::Get { key } | Self::Length { key } | Self::Update { key, .. } => key,
+            Self::Scan { after, .. } => after,
         }
     }
 
     /// The bytes that it carries.
     pub(crate) fn value(&self) -> &'a [u8] {
         match self {
-            Self::Get { .. } | Self::Scan { .. } => &[],
+            Self::Get { .. } | Self::Length { .. } | Self::Scan { .. } => &[],
             Self::Update { operation, .. } => operation.value(),
         }
     }
 
     /// Whether the request is within the limits of a datagram.
     pub fn check(&self) -> Result<(), SubmitError> {
+        self.check_key()?;
+        self.check_value(VALUE_BYTES_MAX)
+    }
+
+    /// How long its value may be where large ones may be `large` bytes long.
+    pub(crate) fn value_limit(&self, replication: Replication, large: usize) -> usize {
+        match self {
+            Self::Update { operation: Operation::Set { .. }, .. }
+                if replication == Replication::Multicast =>
+            {
+                large
+            }
+            _ => VALUE_BYTES_MAX,
+        }
+    }
+
+    pub(crate) fn check_key(&self) -> Result<(), SubmitError> {
         let key = self.key();
         if key.is_empty() && !matches!(self, Self::Scan { .. }) {
             return Err(SubmitError::KeyEmpty);
@@ -79,9 +103,16 @@ impl<'a> Request<'a> {
         if key.len() > KEY_BYTES_MAX {
             return Err(SubmitError::KeyTooLong { bytes: key.len(), limit: KEY_BYTES_MAX });
         }
+        Ok(())
+    }
+
+    pub(crate) fn check_value(&self, limit: usize) -> Result<(), SubmitError> {
+        if let Self::Update { operation: Operation::SetLarge { .. }, .. } = self {
+            return Err(SubmitError::NameOfLarge);
+        }
         let bytes = self.value().len();
-        if bytes > VALUE_BYTES_MAX {
-            return Err(SubmitError::ValueTooLong { bytes, limit: VALUE_BYTES_MAX });
+        if bytes > limit {
+            return Err(SubmitError::ValueTooLong { bytes, limit });
         }
         Ok(())
     }
@@ -122,7 +153,7 @@ pub struct Answer<'a> {
     pub version: OpId,
     /// When that value expires, in milliseconds of the Unix epoch; 0 is never.
     pub expiry_ms: u64,
-    /// The integer after an increment, the length after an append.
+    /// The integer after an increment, the length after an append or of the value that [`Request::Length`] asks for.
     pub integer: i64,
     /// The value read; after an update with `return_old` the value from before; after a float increment the new one; after a scan, what
     /// [`Self::pieces`] reads.

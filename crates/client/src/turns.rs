@@ -14,33 +14,12 @@
 
 use crate::congestion::CongestionWindow;
 use crate::destinations::Destinations;
-use crate::in_flight::{InFlight, State};
+use crate::in_flight::InFlight;
 use crate::line::Line;
 use crate::plant::Plant;
 use crate::round_trip::RoundTrip;
+use crate::slot::{Standing, State, Turn};
 use crate::{Config, OperationError};
-
-/// Where a request stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    Out,
-    InLine,
-    Parked,
-    Counted,
-    Probe,
-}
-
-/// What a slot knows of its turn.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
-    standing: Standing,
-    /// Part of the vring that the datagram goes to.
-    destination: u8,
-}
-
-impl Turn {
-    pub(crate) const NONE: Self = Self { standing: Standing::Out, destination: 0 };
-}
 
 /// Requests of one kind to one keyspace: they take about the same time.
 #[derive(Clone, Debug)]
@@ -142,7 +121,7 @@ impl InFlight {
             }
             Standing::Parked => links.push_back(lane.destinations.parked(destination), index),
             Standing::Counted => lane.window.entered(),
-            Standing::Probe | Standing::Out => {}
+            Standing::Probe | Standing::Apart | Standing::Out => {}
         }
         match standing {
             Standing::InLine | Standing::Parked => self.wait_for_turn(index, now_ns),
@@ -165,7 +144,7 @@ impl InFlight {
                 *in_line -= 1;
             }
             Standing::Parked => links.remove(lane.destinations.parked(destination), index),
-            Standing::Counted | Standing::Probe => {
+            Standing::Counted | Standing::Probe | Standing::Apart => {
                 if standing == Standing::Counted {
                     lane.window.left();
                 }
@@ -196,10 +175,26 @@ impl InFlight {
         true
     }
 
+    /// What is heard of the slot's op is no answer, but the answer will tell nothing of haste, and takes no room of others.
+    pub(crate) fn stand_apart(&mut self, index: u32) {
+        let standing = core::mem::replace(&mut self.slots[index as usize].turn.standing, Standing::Apart);
+        assert!(matches!(standing, Standing::Counted | Standing::Probe | Standing::Apart), "{standing:?}");
+        if standing == Standing::Counted {
+            self.lane(index).window.left();
+        }
+    }
+
+    pub(crate) fn stands_apart(&self, index: u32) -> bool {
+        self.slots[index as usize].turn.standing == Standing::Apart
+    }
+
     /// The slot's datagram was not answered in time.
     pub(crate) fn unanswered(&mut self, index: u32, now_ns: u64) {
         let slot = &mut self.slots[index as usize];
         let (sent_ns, Turn { standing, destination }) = (slot.sent_ns, slot.turn);
+        if standing == Standing::Apart {
+            return;
+        }
         let lane = self.lane(index);
         lane.round_trip.timed_out(now_ns);
         if lane.destinations.timed_out(destination, sent_ns) {

@@ -7,8 +7,7 @@
 //!                                  connection ─▶ datagrams out, in batches ─┴▶ replies out, one write per connection
 //! ```
 //!
-//! Gets of a pipeline go to several nodes, and their answers come one node after the other: replies wait for those of the other gets, for no longer than
-//! [`TOGETHER_MAX`], and leave in one write, which costs more than everything else that is done for them.
+//! Answers to the gets of a pipeline come one node after the other: replies wait for each other, for [`TOGETHER_MAX`] at most, as a write costs more than all else.
 //!
 //! Connections are watched edge-triggered, so that one that is held back (its pipeline is full, or its peer does not read) costs no
 //! event; what is left to do for it is remembered in `queue`.
@@ -101,6 +100,7 @@ impl Gateway {
             started_unix_ms: now().unix_ms,
             connections_max: config.connections_max,
             memory_bytes_max: config.memory_bytes_max,
+            value_bytes_max: config.client.value_bytes_max,
             keyspaces: KnownKeyspaces::new(config.client.keyspaces.clone()),
             threads: wakers.iter().map(|waker| ThreadState::new(waker.clone(), COMMANDS.len())).collect(),
             ..ServerState::default()

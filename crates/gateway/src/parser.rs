@@ -1,7 +1,7 @@
 //! Requests: arrays of bulk strings, and inline commands.
 //!
 //! Only the request direction is parsed here, which is three kinds of lines. An own parser, not one that builds frames of either
-//! direction, because of the bounds: a length is checked before anything is stored, an argument that is too long for a key or a value
+//! direction, because of the bounds: a length is checked before anything is stored, an argument that is too long for a value
 //! is counted and dropped while it arrives, inline commands are understood, and every refusal is worded as in Redis.
 //!
 //! ```text
@@ -12,6 +12,7 @@
 
 use crate::limits::{
     ARGUMENT_BYTES_KEPT, ARGUMENT_BYTES_MAX, ARGUMENTS_MAX, COMMAND_BYTES_MAX, LINE_BYTES_MAX,
+    VALUE_BYTES_KEPT,
 };
 use nicekv_wire::number::parse_integer;
 use thiserror::Error;
@@ -38,12 +39,19 @@ pub(crate) enum ProtocolError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Start,
-    Header { arguments_left: usize },
-    Body { arguments_left: usize, bytes_left: usize },
+    Header {
+        arguments_left: usize,
+    },
+    /// `keep`: of its bytes that are still to come so many are kept.
+    Body {
+        arguments_left: usize,
+        bytes_left: usize,
+        keep: usize,
+    },
     Complete,
 }
 
-/// There may be a million of them. Of its bytes, [`ARGUMENT_BYTES_KEPT`] at most are there.
+/// There may be a million of them. Its bytes that are there end where those of the next one begin.
 #[derive(Debug)]
 struct Argument {
     start: u32,
@@ -109,7 +117,9 @@ impl Parser {
             State::Start if rest.first() == Some(&b'*') => self.begin(rest),
             State::Start => self.inline(rest),
             State::Header { arguments_left } => self.header(arguments_left, rest),
-            State::Body { arguments_left, bytes_left } => self.body(arguments_left, bytes_left, rest),
+            State::Body { arguments_left, bytes_left, keep } => {
+                self.body(arguments_left, (bytes_left, keep), rest)
+            }
             State::Complete => Ok(false),
         }
     }
@@ -139,33 +149,35 @@ impl Parser {
         let length =
             length.filter(|length| *length <= ARGUMENT_BYTES_MAX).ok_or(ProtocolError::ArgumentLength)?;
         let table = (self.arguments.len() + 1) * size_of::<Argument>();
-        if table + self.data.len() + length.min(ARGUMENT_BYTES_KEPT) > COMMAND_BYTES_MAX {
+        let room =
+            COMMAND_BYTES_MAX.checked_sub(table + self.data.len()).ok_or(ProtocolError::CommandTooLong)?;
+        let is_whole = length <= VALUE_BYTES_KEPT && length <= room;
+        let keep = if is_whole { length } else { length.min(ARGUMENT_BYTES_KEPT) };
+        if keep > room {
             return Err(ProtocolError::CommandTooLong);
         }
         self.arguments.push(Argument { start: self.data.len() as u32, length: length as u32 });
-        self.state = State::Body { arguments_left, bytes_left: length + TERMINATOR_BYTES };
+        self.state = State::Body { arguments_left, bytes_left: length + TERMINATOR_BYTES, keep };
         Ok(true)
     }
 
     fn body(
         &mut self,
         arguments_left: usize,
-        bytes_left: usize,
+        (bytes_left, keep): (usize, usize),
         rest: &mut &[u8],
     ) -> Result<bool, ProtocolError> {
         let (piece, after) = rest.split_at(bytes_left.min(rest.len()));
         *rest = after;
         let content = &piece[..piece.len().min(bytes_left.saturating_sub(TERMINATOR_BYTES))];
-        let argument = self.arguments.last().expect("a body has a header");
-        let kept = self.data.len() - argument.start as usize;
-        let keep = content.len().min(ARGUMENT_BYTES_KEPT - kept);
-        reserve(&mut self.data, keep);
-        self.data.extend_from_slice(&content[..keep]);
-        let bytes_left = bytes_left - piece.len();
+        let kept = content.len().min(keep);
+        reserve(&mut self.data, kept);
+        self.data.extend_from_slice(&content[..kept]);
+        let (bytes_left, keep) = (bytes_left - piece.len(), keep - kept);
         self.state = match (bytes_left, arguments_left) {
             (0, 1) => State::Complete,
             (0, _) => State::Header { arguments_left: arguments_left - 1 },
-            _ => State::Body { arguments_left, bytes_left },
+            _ => State::Body { arguments_left, bytes_left, keep },
         };
         Ok(bytes_left == 0)
     }
@@ -273,9 +285,9 @@ impl<'a> Arguments<'a> {
 
     /// An argument, or the beginning of a very long one.
     pub(crate) fn prefix(&self, index: usize) -> &'a [u8] {
-        let Argument { start, length } = self.parser.arguments[index];
-        let (start, length) = (start as usize, length as usize);
-        &self.parser.data[start..start + length.min(ARGUMENT_BYTES_KEPT)]
+        let Parser { arguments, data, .. } = self.parser;
+        let end = arguments.get(index + 1).map_or(data.len(), |next| next.start as usize);
+        &data[arguments[index].start as usize..end]
     }
 
     /// The length that an argument had, also if it was not kept.

@@ -63,23 +63,39 @@ fn absurd_lengths_are_refused_as_in_redis() {
 #[test]
 fn a_long_argument_is_counted_and_not_kept() {
     let mut parser = Parser::new();
-    assert_eq!(parser.parse(b"*2\r\n$10000000\r\n"), Ok(15));
+    assert_eq!(parser.parse(b"*2\r\n$70000000\r\n"), Ok(15));
     let megabyte = vec![b'v'; 1_000_000];
-    for _ in 0..10 {
+    for _ in 0..70 {
         assert_eq!(parser.parse(&megabyte), Ok(1_000_000));
     }
     assert_eq!(parser.parse(b"\r\n$1\r\nx\r\n"), Ok(9));
     let arguments = parser.command().unwrap();
-    assert_eq!((arguments.length(0), arguments.prefix(0).len()), (10_000_000, ARGUMENT_BYTES_KEPT));
+    assert_eq!((arguments.length(0), arguments.prefix(0).len()), (70_000_000, ARGUMENT_BYTES_KEPT));
     assert_eq!(arguments.prefix(1), b"x");
     parser.release();
     assert!(parser.data.capacity() <= ARGUMENT_BYTES_KEPT);
 }
 
 #[test]
+fn a_value_is_kept_whole_if_its_command_has_room_for_it() {
+    let mut parser = Parser::new();
+    parser.parse(b"*3\r\n").unwrap();
+    let lengths = [VALUE_BYTES_KEPT, VALUE_BYTES_KEPT - (1 << 20), 2 << 20];
+    for length in lengths {
+        parser.parse(format!("${length}\r\n").as_bytes()).unwrap();
+        parser.parse(&vec![b'v'; length]).unwrap();
+        parser.parse(b"\r\n").unwrap();
+    }
+    let arguments = parser.command().unwrap();
+    assert_eq!([0, 1, 2].map(|index| arguments.length(index)), lengths);
+    let kept = [lengths[0], lengths[1], ARGUMENT_BYTES_KEPT];
+    assert_eq!([0, 1, 2].map(|index| arguments.prefix(index).len()), kept);
+}
+
+#[test]
 fn the_kept_bytes_of_a_command_are_bounded() {
     // Each argument takes 8 bytes more than are kept of it.
-    let bodies = COMMAND_BYTES_MAX / (ARGUMENT_BYTES_KEPT + 8);
+    let bodies = COMMAND_BYTES_MAX / (20_000 + 8);
     let mut parser = Parser::new();
     parser.parse(b"*8000\r\n").unwrap();
     let mut body = b"$20000\r\n".to_vec();
@@ -89,6 +105,7 @@ fn the_kept_bytes_of_a_command_are_bounded() {
         assert_eq!(parser.parse(&body), Ok(body.len()));
     }
     assert!(parser.memory() <= COMMAND_BYTES_MAX / 4 * 5);
+    // What is left is not enough for one that is cut short, either.
     assert_eq!(parser.parse(&body), Err(ProtocolError::CommandTooLong));
 }
 

@@ -113,7 +113,7 @@ impl Finish {
             Self::Applied => reply.integer(applied.into()),
             Self::Integer => reply.integer(answer.integer),
             Self::Float => reply.bulk(value),
-            Self::Length => reply.integer(value.len() as i64),
+            Self::Length => reply.integer(answer.value.map_or(answer.integer, |value| value.len() as i64)),
             Self::Range(start, end) => reply.bulk(slice(value, *start, *end)),
             Self::Type => reply.simple(if applied { "string" } else { "none" }),
             Self::TimeToLive(_) | Self::ExpireTime(_) if !applied => reply.integer(-2),
@@ -257,7 +257,7 @@ impl<'a> Call<'a> {
         if bytes.len() == length {
             return Ok(bytes);
         }
-        let limit = crate::limits::ARGUMENT_BYTES_KEPT;
+        let limit = crate::limits::VALUE_BYTES_KEPT;
         Err(CommandError::text(format!("ERR argument of {length} bytes exceeds the limit of {limit} bytes")))
     }
 
@@ -276,11 +276,12 @@ impl<'a> Call<'a> {
     /// A value, with the error that names its limit.
     pub(crate) fn value(&self, index: usize) -> Result<&'a [u8], CommandError> {
         let bytes = self.arguments.length(index);
-        let limit = nicekv_wire::limits::VALUE_BYTES_MAX;
-        if bytes > limit {
+        let value = self.arguments.prefix(index);
+        if value.len() < bytes {
+            let limit = crate::limits::VALUE_BYTES_KEPT;
             return Err(nicekv_client::SubmitError::ValueTooLong { bytes, limit }.into());
         }
-        Ok(self.arguments.prefix(index))
+        Ok(value)
     }
 
     pub(crate) fn integer(&self, index: usize) -> Result<i64, CommandError> {

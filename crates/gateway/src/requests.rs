@@ -173,8 +173,11 @@ impl Requests<'_> {
         origin: Origin,
         hash: Option<u64>,
     ) -> Result<(), SubmitError> {
-        let Request::Get { key } = request else {
-            return self.begin(keyspace, request, origin).map(|_| ());
+        // A get tells how long the value is, too.
+        let (key, is_get) = match request {
+            Request::Get { key } => (key, true),
+            Request::Length { key } => (key, false),
+            _ => return self.begin(keyspace, request, origin).map(|_| ()),
         };
         let hash = hash.unwrap_or_else(|| self.hash(keyspace, key));
         // It may have been given up before it left.
@@ -184,7 +187,9 @@ impl Requests<'_> {
             return Ok(());
         }
         let ticket = self.begin(keyspace, request, origin)?;
-        self.gets.note(hash, keyspace, key, ticket);
+        if is_get {
+            self.gets.note(hash, keyspace, key, ticket);
+        }
         Ok(())
     }
 
@@ -197,7 +202,7 @@ impl Requests<'_> {
         let ticket = self.core.submit(self.now, keyspace, request, self.now.after(self.timeout))?;
         self.gets.issued += 1;
         self.gets.since_ns.get_or_insert(self.now.boot_ns);
-        self.gets.has_updates |= !matches!(request, Request::Get { .. });
+        self.gets.has_updates |= !matches!(request, Request::Get { .. } | Request::Length { .. });
         self.origins.begin(ticket, origin);
         Ok(ticket)
     }

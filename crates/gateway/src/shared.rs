@@ -16,7 +16,8 @@ use crate::scanning::Cursors;
 use nicekv_client::{Completion, Counters, OperationError};
 use nicekv_runtime::Waker;
 use nicekv_wire::durations::{Durations, SharedDurations};
-use nicekv_wire::{Duration, OpId};
+use nicekv_wire::limits::VALUE_BYTES_MAX;
+use nicekv_wire::{Duration, KeyspaceId, OpId};
 use std::collections::VecDeque;
 use std::net::{SocketAddrV4, TcpStream};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -52,6 +53,8 @@ pub(crate) struct ServerState {
     pub(crate) started_unix_ms: u64,
     pub(crate) connections_max: usize,
     pub(crate) memory_bytes_max: usize,
+    /// Where values may be too long for a datagram.
+    pub(crate) value_bytes_max: usize,
     /// Written by the thread that accepts; the newest connection's id.
     pub(crate) connections_total: Number,
     pub(crate) connections_refused: Number,
@@ -59,6 +62,11 @@ pub(crate) struct ServerState {
 }
 
 impl ServerState {
+    /// How long a value may be.
+    pub(crate) fn value_limit(&self, keyspace: KeyspaceId) -> usize {
+        if self.keyspaces.has_large_values(keyspace) { self.value_bytes_max } else { VALUE_BYTES_MAX }
+    }
+
     pub(crate) fn connections(&self) -> usize {
         self.threads.iter().map(|thread| thread.connections.load(Ordering::Acquire)).sum()
     }
@@ -151,7 +159,8 @@ fn failure(error: OperationError) -> usize {
         | OperationError::NotAFloat
         | OperationError::Overflow
         | OperationError::ResultTooLong { .. }
-        | OperationError::NoSuchKeyspace => 4,
+        | OperationError::NoSuchKeyspace
+        | OperationError::OldValueGone => 4,
     }
 }
 

@@ -87,7 +87,7 @@ fn replies_wait_for_those_of_gets_behind_them_but_not_for_ever() {
 #[test]
 fn row_33_too_long_and_empty_are_refused_by_name_and_nothing_is_sent() {
     let mut world = World::new();
-    let address = world.gateway(|_| ());
+    let address = world.gateway(|config| config.client.value_bytes_max = 1_024);
     let mut connection = Resp::connect(address);
     let (key, value) = ("k".repeat(257), "v".repeat(2_000));
     let key_error = "-ERR key of 257 bytes exceeds the limit of 256 bytes\r\n";
@@ -109,11 +109,14 @@ fn row_33_too_long_and_empty_are_refused_by_name_and_nothing_is_sent() {
     }
     assert_eq!(world.requests(), [""; 0]);
     // Far longer ones are dropped while they arrive; the connection goes on.
-    let long = vec![b'v'; 3_000_000];
+    let long = vec![b'v'; 70_000_000];
     connection.send(&[b"SET", b"a", &long]);
-    assert_eq!(connection.reply(), b"-ERR value of 3000000 bytes exceeds the limit of 1024 bytes\r\n");
+    assert_eq!(connection.reply(), b"-ERR value of 70000000 bytes exceeds the limit of 67108864 bytes\r\n");
     connection.send(&[b"ECHO", &long]);
-    assert_eq!(connection.reply(), b"-ERR argument of 3000000 bytes exceeds the limit of 16384 bytes\r\n");
+    assert_eq!(
+        connection.reply(),
+        b"-ERR argument of 70000000 bytes exceeds the limit of 67108864 bytes\r\n"
+    );
     assert_eq!(connection.call("EXISTS a b"), ":0\r\n");
     let (key, value) = ("k".repeat(256), "v".repeat(1_024));
     assert_eq!(connection.call(&format!("SET {key} {value}")), "+OK\r\n");

@@ -309,8 +309,9 @@ impl Table {
     }
 }
 
-/// What may be shown of what was told: what expires the process answers (G5).
+/// What may be shown of what was told: what expires, and what is long, the process answers (G5).
 pub(crate) fn shown(entry: Option<&[u8]>, plant: Option<Plant>) -> Option<Entry<'_>> {
     let entry = Entry::decode(entry?).ok()?;
-    (entry.expiry_ms == 0 || plant == Some(Plant::ExpiringShown)).then_some(entry)
+    let stays = entry.expiry_ms == 0 || plant == Some(Plant::ExpiringShown);
+    (stays && !entry.is_large).then_some(entry)
 }

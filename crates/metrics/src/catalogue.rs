@@ -95,6 +95,8 @@ catalogue! {
         NODE_HOT_VALUES: Counter "nicekv_node_hot_values_sent" ["node"] "Copies of its own hot keys that it has sent to a switch, to be shown there"
         NODE_HOT_WAITS: Counter "nicekv_node_hot_waits" ["node"] "Operations that waited until no get could be answered from an older copy"
         NODE_HOT_REVOCATIONS: Counter "nicekv_node_hot_revocations" ["node"] "Times that it has taken all its copies back, as a switch did not answer, or as it may not let others show them any more"
+        NODE_LARGE_VALUES: Counter "nicekv_node_large_values" ["node", "event"] "Large values: transfers from clients (begun, refused, abandoned, wrong: not what their op had said), fetched from other members, damaged on the disk, and removed as nobody spoke of them any more"
+        NODE_CHUNKS: Counter "nicekv_node_chunks" ["node", "event"] "Chunks of large values that came (received), were there already (known), were not to be taken (refused), or were sent to clients (sent); reads without the right token (unproven)"
         NODE_DECIDED: Counter "nicekv_node_decisions" ["node", "path"] "Operations decided here as primary: fast (uncontended) or slow (every member forces the decision first)"
         NODE_MALFORMED: Counter "nicekv_node_malformed" ["node"] "Datagrams that were no message of ours"
         NODE_OTHER_VERSION: Counter "nicekv_node_other_version" ["node"] "Of these, messages of another wire version: somebody is of another release; the log says who"

@@ -6,7 +6,7 @@ use nicekv_dataplane::Counter;
 use nicekv_gateway::{GatewayMonitor, GatewayObservation};
 use nicekv_kernel_gets::OUTCOMES;
 use nicekv_metadata::{NodeState, ReshapingPhase, Status};
-use nicekv_node::{HotCounters, Standing};
+use nicekv_node::{HotCounters, Standing, ValueCounters};
 use nicekv_runtime::metadata::{MetadataInquirer, MetadataObservation};
 use nicekv_runtime::node::{NodeInquirer, NodeObservation};
 use nicekv_runtime::{DatagramCounters, SwitchInquirer, SwitchObservation};
@@ -117,6 +117,7 @@ fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
         samples.set(metric, &[name], value);
     }
     observe_hot_of_node(samples, name, &status.hot);
+    observe_values_of_node(samples, name, &status.values);
     samples.set_durations(&NODE_PUTS, &[name, "forced"], &status.puts.forced);
     samples.set_durations(&NODE_PUTS, &[name, "decided"], &status.puts.decided);
     if let Some(log) = log {
@@ -132,6 +133,31 @@ fn observe_node(samples: &mut Samples, name: &str, told: &NodeObservation) {
     }
     for (outcome, count) in outcomes(datagrams) {
         samples.set(&NODE_DATAGRAMS, &[name, outcome], count);
+    }
+}
+
+fn observe_values_of_node(samples: &mut Samples, name: &str, values: &ValueCounters) {
+    let events = [
+        ("begun", values.transfers),
+        ("refused", values.transfers_refused),
+        ("abandoned", values.transfers_abandoned),
+        ("wrong", values.wrong),
+        ("fetched", values.fetched),
+        ("damaged", values.damaged),
+        ("removed", values.removed),
+    ];
+    for (event, count) in events {
+        samples.set(&NODE_LARGE_VALUES, &[name, event], count);
+    }
+    let events = [
+        ("received", values.chunks),
+        ("known", values.chunks_known),
+        ("refused", values.chunks_refused),
+        ("sent", values.chunks_sent),
+        ("unproven", values.reads_refused),
+    ];
+    for (event, count) in events {
+        samples.set(&NODE_CHUNKS, &[name, event], count);
     }
 }
 

@@ -23,6 +23,7 @@ use nicekv_runtime::control_plane::{AdminRequest, BackupFrame};
 use nicekv_runtime::{admin, new_client_id, now};
 use nicekv_wire::Expiry;
 use nicekv_wire::bytes::Reader as Bytes;
+use nicekv_wire::limits::VALUE_BYTES_MAX;
 use nicekv_wire::recovery::{Entry, read_keyed_entry};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -211,7 +212,15 @@ fn keyed_entries(bytes: &[u8]) -> Result<Vec<KeyedEntry<'_>>, String> {
     let (mut reader, mut entries) = (Bytes::new(bytes), Vec::new());
     while !reader.is_empty() {
         let (key, entry) = read_keyed_entry(&mut reader).map_err(|error| error.to_string())?;
-        entries.push((key, Entry::decode(entry).map_err(|error| error.to_string())?));
+        let entry = Entry::decode(entry).map_err(|error| error.to_string())?;
+        // It says where the value is, which is of no use elsewhere.
+        if let Some(reference) = entry.large() {
+            let (key, bytes) = (key.escape_ascii(), reference.length);
+            return Err(format!(
+                "the value of {key} has {bytes} bytes, and backups hold none above {VALUE_BYTES_MAX} yet: delete it, or copy its keyspace by `nicekv get` and `put`"
+            ));
+        }
+        entries.push((key, entry));
     }
     Ok(entries)
 }

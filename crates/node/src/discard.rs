@@ -73,7 +73,10 @@ impl<P: Protocol> NodeCore<P> {
 
     /// Whether nothing is pending for a partition.
     pub(crate) fn is_idle(&self, id: PartitionId) -> bool {
-        let is_read = self.scrub.is_in(id) || self.usage.is_in(id) || self.formations.is_in(id);
+        let is_read = self.scrub.is_in(id)
+            || self.usage.is_in(id)
+            || self.formations.is_in(id)
+            || self.host.values.is_in(id);
         self.host.waits.is_idle(id) && !is_read
     }
 

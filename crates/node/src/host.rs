@@ -2,6 +2,7 @@
 
 use crate::config::NodeConfig;
 use crate::hot::Hot;
+use crate::kinds::{Map, StreamPeer};
 use crate::outbox::Outbox;
 use crate::pace::Pace;
 use crate::plant::Plant;
@@ -9,6 +10,7 @@ use crate::session::Session;
 use crate::status::{Counters, Latest, Place, PutStages, Stranger};
 use crate::storage::StorageQueue;
 use crate::trace::Trace;
+use crate::values::Values;
 use crate::visibility::Visibility;
 use crate::waits::Waits;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -19,18 +21,6 @@ use nicekv_wire::control::DiskSpace;
 use nicekv_wire::control::{Report, ReportKind};
 use nicekv_wire::recovery::CopyFrame;
 use nicekv_wire::{ClientId, DecodeError, Epoch, Now, OpId, PartitionId, Reply, Status};
-
-/// A hash table whose order depends on the configured seed only.
-pub type Map<K, V> = hashbrown::HashMap<K, V, FixedState>;
-
-/// The other end of a copying stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StreamPeer {
-    /// A connection that this node opens to a source, by its address.
-    Dialed(SocketAddrV4),
-    /// A connection that was accepted, by its number.
-    Accepted(u64),
-}
 
 /// See the module.
 #[derive(Clone)]
@@ -45,6 +35,8 @@ pub struct Host {
     pub visibility: Visibility,
     /// Copies of hot keys.
     pub hot: Hot,
+    /// Large values.
+    pub values: Values,
     /// With the metadata service.
     pub session: Session,
     /// Numbers for operators.
@@ -82,6 +74,7 @@ impl Host {
             outbox: Outbox::new(config.node),
             visibility: Visibility::default(),
             hot: Hot::new(config.incarnation),
+            values: Values::new(config.incarnation, config.storage, config.hash_seed),
             session: Session::default(),
             counters: Counters::default(),
             puts: PutStages::default(),
@@ -213,7 +206,9 @@ impl Host {
     /// Answers a client.
     pub fn reply(&mut self, to: Option<SocketAddrV4>, reply: &Reply<'_>) {
         if let Some(to) = to {
-            self.outbox.send(to, |out| reply.encode(out));
+            // What is to be read is given to who shows this.
+            let integer = if reply.is_large { self.values.token(to) as i64 } else { reply.integer };
+            self.outbox.send(to, |out| Reply { integer, ..*reply }.encode(out));
         }
     }
 

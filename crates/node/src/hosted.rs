@@ -1,6 +1,6 @@
 //! The partitions that a node has heard of, by number and by range.
 
-use crate::host::Map;
+use crate::kinds::Map;
 use crate::protocol::Protocol;
 use crate::routes::Routes;
 use crate::status::Standing;

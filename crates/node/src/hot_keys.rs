@@ -31,7 +31,8 @@ impl Host {
     ) -> i64 {
         let owner = &self.hot.owner;
         let is_in_switch = || !owner.is_idle() && owner.is_in_switch(&(keyspace, digest()));
-        let is_useful = reply.expiry_ms == 0 && (self.visibility.is_heard() || is_in_switch());
+        let is_useful =
+            reply.expiry_ms == 0 && !reply.is_large && (self.visibility.is_heard() || is_in_switch());
         if is_useful { reply.length() as i64 } else { 0 }
     }
 }
@@ -72,7 +73,8 @@ impl<P: Protocol> NodeCore<P> {
         if let Operation::Set { value, .. } = update.operation
             && is_planted
         {
-            let entry = Entry { index: 1, version: update.op, expiry_ms: 0, value: Some(value) };
+            let (version, is_large) = (update.op, false);
+            let entry = Entry { index: 1, version, expiry_ms: 0, is_large, value: Some(value) };
             self.host.hot.owner.copy_undecided(partition, update.key, &entry);
         }
     }

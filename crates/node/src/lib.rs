@@ -10,7 +10,7 @@
 //!    `visibility` (what may be shown elsewhere);
 //! 4. `control` (what the metadata service says) with `discard` (what nobody needs any more), `form` and `birth` (partitions that take the place of
 //!    others); `log`;
-//! 5. `hot` and `hot_keys`: copies of hot keys at other nodes;
+//! 5. `hot` and `hot_keys`: copies of hot keys at other nodes; `values`: large values;
 //! 6. `scrub`, `usage`, `sources`, `heat`, `trace`.
 
 #![cfg_attr(not(test), no_std)]
@@ -18,6 +18,7 @@ extern crate alloc;
 
 mod birth;
 mod births;
+mod completions;
 mod config;
 mod control;
 mod coordination;
@@ -34,6 +35,7 @@ mod host;
 mod hosted;
 mod hot;
 mod hot_keys;
+mod kinds;
 mod log;
 mod membership;
 mod mirrors;
@@ -54,14 +56,16 @@ mod status;
 mod storage;
 mod trace;
 mod usage;
+mod values;
 mod visibility;
 mod waits;
 
 pub use config::{NodeConfig, Timing};
 #[cfg(feature = "exploration")]
 pub use exploration::Explore;
-pub use host::{Host, Map, StreamPeer};
+pub use host::Host;
 pub use hot::{CopyOf, CopyShift, Hot, Lessor};
+pub use kinds::{Map, StreamPeer};
 pub use membership::Membership;
 pub use nicekv_wire::control::DiskSpace;
 pub use node_core::NodeCore;
@@ -73,6 +77,7 @@ pub use session::Session;
 pub use status::{
     Counters, HotCounters, Latest, NodeStatus, PartitionStatus, Place, PutStages, Standing, Stranger,
 };
-pub use storage::{StorageCompletion, StorageQueue, StorageRequest, gathered_keys};
+pub use storage::{StorageCompletion, StorageQueue, StorageRequest, ValueEnd, gathered_keys};
 pub use trace::{Step, TRACE_EVENTS_MAX, Trace, TraceEvent};
+pub use values::{TRANSFERS_MAX, ValueCounters, Values};
 pub use visibility::{Changes, Shift, ShiftKind, Visibility, reply_body};

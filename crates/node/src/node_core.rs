@@ -5,16 +5,17 @@ use crate::config::NodeConfig;
 use crate::directory::Coordination;
 use crate::discards::Discards;
 use crate::formations::Formations;
-use crate::host::{Host, StreamPeer};
+use crate::host::Host;
 use crate::hosted::Partitions;
+use crate::kinds::StreamPeer;
 use crate::membership::Membership;
 use crate::plant::Plant;
-use crate::protocol::{CopyChunk, CopyRequest, Message, Page, Protocol};
+use crate::protocol::{CopyChunk, CopyRequest, Message, Protocol};
 use crate::samples::HeatWatch;
 use crate::scrub::Scrub;
 use crate::sources::SourceCounts;
 use crate::status::NodeStatus;
-use crate::storage::{StorageCompletion, StorageRequest};
+use crate::storage::StorageRequest;
 use crate::trace::Trace;
 use crate::usage::UsageWatch;
 use crate::visibility::Shift;
@@ -110,6 +111,7 @@ impl<P: Protocol> NodeCore<P> {
             Datagram::HeartbeatReply(_) | Datagram::Assign(_) | Datagram::Probe(_) => {
                 self.on_control(now, from, &datagram);
             }
+            Datagram::Chunk(_) | Datagram::ReadChunks(_) => self.on_large(now, from, &datagram),
             Datagram::Acks(acks) => self.on_acks(now, from, &acks),
             Datagram::Decisions(decisions) => self.on_decisions(now, from, &decisions),
             Datagram::Resend(resend) => self.on_resend(now, from, &resend),
@@ -135,6 +137,7 @@ impl<P: Protocol> NodeCore<P> {
             Datagram::Reply(_)
             | Datagram::ScanPiece(_)
             | Datagram::QuorumHeld(_)
+            | Datagram::TransferReport(_)
             | Datagram::Heartbeat(_)
             | Datagram::AssignAck(_)
             | Datagram::Report(_)
@@ -244,40 +247,6 @@ impl<P: Protocol> NodeCore<P> {
         }
     }
 
-    /// A storage request has been completed.
-    pub fn handle_storage(&mut self, now: Now, completion: StorageCompletion<'_>) {
-        match completion {
-            StorageCompletion::Forced { through } => self.on_forced(now, through),
-            StorageCompletion::Read { token, entry } => {
-                let id = self.host.waits.finish_read(token);
-                self.partitions.by_id(id).on_read(&mut self.host, now, token, entry);
-            }
-            StorageCompletion::ReadCorrupt { token } => {
-                let id = self.host.waits.finish_read(token);
-                self.partitions.by_id(id).on_read_corrupt(&mut self.host, now, token);
-            }
-            StorageCompletion::Scan { token, entries, corrupt, more } => {
-                let page = Page { entries, corrupt, more };
-                if self.scrub.is_reading(token) {
-                    self.on_scrubbed(now, page);
-                } else if self.usage.is_reading(token) {
-                    self.on_counted(now, page);
-                } else if self.discards.is_reading(token) {
-                    self.on_discard_page(page);
-                } else if self.formations.is_reading(token) {
-                    self.on_parent_page(now, page);
-                } else {
-                    let id = self.host.waits.finish_scan(token);
-                    self.partitions.by_id(id).on_scanned(&mut self.host, now, token, page);
-                }
-            }
-        }
-        self.retry_births(now);
-        self.tell_drained();
-        // What the completion led to is a batch of its own.
-        self.host.storage.end_batch();
-    }
-
     /// The deadline that [`Self::next_deadline`] named has passed (or not: then nothing happens).
     pub fn handle_deadline(&mut self, now: Now) {
         if now.boot_ns >= self.heartbeat_at_ns {
@@ -298,6 +267,7 @@ impl<P: Protocol> NodeCore<P> {
             self.form(now);
             self.retry_births(now);
             self.follow_directory();
+            self.tend_values(now);
         }
         if self.host.sweep_at_ns.is_some_and(|at_ns| now.boot_ns >= at_ns) {
             self.host.sweep_at_ns = None;
@@ -309,6 +279,7 @@ impl<P: Protocol> NodeCore<P> {
             }
             self.form_next(now);
         }
+        self.report_transfers(now);
     }
 
     /// Deletes some of what is overdue.
@@ -327,6 +298,7 @@ impl<P: Protocol> NodeCore<P> {
     /// The driver has no more input right now.
     pub fn handle_batch_end(&mut self, now: Now) {
         self.flush_hot(now);
+        self.report_transfers(now);
         self.tell_drained();
         self.host.storage.end_batch();
     }
@@ -358,6 +330,12 @@ impl<P: Protocol> NodeCore<P> {
                     Some(slot) => self.partitions[slot].on_copy_chunk(&mut self.host, now, chunk),
                     None => self.host.counters.refused += 1,
                 }
+            }
+            Ok(CopyFrame::ValueRequest { asker, partition, epoch, reference, offset }) => {
+                self.on_value_request(peer, (asker, partition, epoch), reference, offset);
+            }
+            Ok(CopyFrame::ValuePart { name, offset, bytes }) => {
+                self.on_value_part(now, peer, name, offset, bytes);
             }
             Err(_) => self.host.counters.malformed += 1,
         }
@@ -407,7 +385,8 @@ impl<P: Protocol> NodeCore<P> {
     /// When to call [`Self::handle_deadline`], on the boot-time clock.
     pub fn next_deadline(&self) -> u64 {
         let hot_ns = self.host.hot.next_deadline();
-        self.heartbeat_at_ns.min(self.host.sweep_at_ns.unwrap_or(u64::MAX)).min(hot_ns)
+        let values_ns = self.host.values.next_deadline();
+        self.heartbeat_at_ns.min(self.host.sweep_at_ns.unwrap_or(u64::MAX)).min(hot_ns).min(values_ns)
     }
 
     /// What befalls the requests of the client that an operator watches.
@@ -432,6 +411,7 @@ impl<P: Protocol> NodeCore<P> {
             puts: self.host.puts,
             latest: self.host.latest,
             hot: self.host.hot.counters,
+            values: self.host.values.counters,
             partitions: self.partitions.iter().map(P::status).collect(),
         }
     }

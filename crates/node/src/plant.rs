@@ -52,6 +52,10 @@ pub enum Plant {
     DedupeForgottenAtFailover,
     /// R11: a value has expired when the replica's own clock says so.
     ExpiryByLocalClock,
+    /// R7: a joiner is complete though it lacks large values of which its entries speak.
+    JoinedWithoutValues,
+    /// After a restart an op stays open whose large value did not survive.
+    TornOpKept,
     /// R12: gets are answered without a lease.
     LeaseIgnored,
     /// R12: gets that come past the switches are answered as long as others.

@@ -4,7 +4,8 @@
 //! is of the partition's epoch and from another member, by its name and its address (R4); an assignment is of the newest term and for this
 //! process (R9, R13). What a protocol has asked the disk for comes back to it in the order in which it asked, under the number that it got.
 
-use crate::host::{Host, StreamPeer};
+use crate::host::Host;
+use crate::kinds::StreamPeer;
 use crate::membership::Membership;
 use crate::status::PartitionStatus;
 use core::net::SocketAddrV4;

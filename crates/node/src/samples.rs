@@ -3,7 +3,7 @@
 //! A reservoir keeps each request of an interval with the same probability, and begins anew with the next one. Memory is bounded: of a partition
 //! beyond [`PARTITIONS_MAX`] nothing is told.
 
-use crate::host::Map;
+use crate::kinds::Map;
 use alloc::vec::Vec;
 use nicekv_wire::{KeyOrder, MatchRange, PartitionId};
 

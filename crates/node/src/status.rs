@@ -1,5 +1,6 @@
 //! What a node says of itself, for operators and tests.
 
+use crate::values::ValueCounters;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::{Durations, Epoch, NodeId, OpId, PartitionId, Term};
@@ -19,6 +20,8 @@ pub struct NodeStatus {
     pub latest: Latest,
     /// What it has done about hot keys.
     pub hot: HotCounters,
+    /// What it has done about large values.
+    pub values: ValueCounters,
     /// The partitions that it has heard of, by number.
     pub partitions: Vec<PartitionStatus>,
 }

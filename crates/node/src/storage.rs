@@ -3,121 +3,25 @@
 //! Requests are executed in order and their completions come back in order. A protocol that has asked for something is told by the number
 //! that it got then (a token of a read or scan, the number of a record): what it was for, only the protocol knows.
 
+mod request;
+mod values;
+
+pub use request::{StorageCompletion, StorageRequest, ValueEnd};
+
 use crate::mirrors::Mirrors;
 #[cfg(feature = "exploration")]
 use crate::plant::Plant;
+use crate::values::ValueIndex;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
-use nicekv_wire::PartitionId;
 use nicekv_wire::control::Child;
+use nicekv_wire::large::Reference;
 use nicekv_wire::recovery::Entry;
-
-/// A request to the log or the engine. The driver executes requests strictly in order; what a request makes visible to later ones is
-/// visible at once, only [`StorageRequest::Force`] makes the log durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StorageRequest<'a> {
-    /// Append this record to the log. Records are counted from 1 over the life of the core, replayed ones included.
-    Append {
-        /// The record.
-        payload: &'a [u8],
-    },
-    /// Make durable what has been appended so far; answered by [`StorageCompletion::Forced`]. May be merged with later ones.
-    Force,
-    /// Read an entry; answered by [`StorageCompletion::Read`], in the order of the reads.
-    Read {
-        /// To be returned.
-        token: u64,
-        /// The partition.
-        partition: PartitionId,
-        /// The key.
-        key: &'a [u8],
-    },
-    /// Store an entry.
-    Write {
-        /// The partition.
-        partition: PartitionId,
-        /// The key.
-        key: &'a [u8],
-        /// The entry, opaque to the engine.
-        entry: &'a [u8],
-    },
-    /// Remove an entry.
-    Remove {
-        /// The partition.
-        partition: PartitionId,
-        /// The key.
-        key: &'a [u8],
-    },
-    /// Remove every entry of a partition.
-    Clear {
-        /// The partition.
-        partition: PartitionId,
-    },
-    /// Read entries in key order; answered by [`StorageCompletion::Scan`].
-    Scan {
-        /// To be returned.
-        token: u64,
-        /// The partition.
-        partition: PartitionId,
-        /// Only keys after this one; empty for all.
-        after: &'a [u8],
-        /// Stop when the entries together reach this size.
-        bytes_max: usize,
-    },
-    /// Read the entries of these keys, in their order; answered by [`StorageCompletion::Scan`] of those that there are.
-    Gather {
-        /// To be returned.
-        token: u64,
-        /// The partition.
-        partition: PartitionId,
-        /// For [`gathered_keys`].
-        keys: &'a [u8],
-        /// Stop after the entry with which they reach this size, or after any; there is more if that was not the last key.
-        bytes_max: usize,
-    },
-    /// Make durable what was written to the engine so far, then forget the log's records before this one.
-    Trim {
-        /// The first record that is still needed.
-        before: u64,
-    },
-}
-
-/// The end of a request. A failed disk is not reported here: the driver stops the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StorageCompletion<'a> {
-    /// The log is durable up to and including this record.
-    Forced {
-        /// Number of the record.
-        through: u64,
-    },
-    /// The entry, if there is one.
-    Read {
-        /// Of the request.
-        token: u64,
-        /// As stored.
-        entry: Option<&'a [u8]>,
-    },
-    /// The entry is there and damaged: what it says must not be believed. Takes the place of [`StorageCompletion::Read`].
-    ReadCorrupt {
-        /// Of the request.
-        token: u64,
-    },
-    /// The entries of a scan, or those of chosen keys.
-    Scan {
-        /// Of the request.
-        token: u64,
-        /// A sequence of [`put_keyed_entry`](nicekv_wire::recovery::put_keyed_entry).
-        entries: &'a [u8],
-        /// Keys, in order, whose entries are damaged and not among `entries`.
-        corrupt: &'a [Vec<u8>],
-        /// Whether later keys exist, or were chosen.
-        more: bool,
-    },
-}
+use nicekv_wire::{OpId, PartitionId};
 
 #[derive(Clone)]
 enum Queued {
@@ -130,6 +34,11 @@ enum Queued {
     Scan { token: u64, partition: PartitionId, after: Range<usize>, bytes_max: usize },
     Gather { token: u64, partition: PartitionId, keys: Range<usize>, bytes_max: usize },
     Trim { before: u64 },
+    MarkValues,
+    WriteValue { name: OpId, length: u32, offset: u32, bytes: Range<usize> },
+    EndValue { reference: Reference },
+    ReadValue { token: u64, name: OpId, offset: u32, bytes: usize },
+    RemoveValue { name: OpId },
 }
 
 /// The keys of a [`StorageRequest::Gather`].
@@ -156,6 +65,8 @@ pub struct StorageQueue {
     changed: HashSet<PartitionId, FixedState>,
     /// Where else it is written.
     mirrors: Mirrors,
+    /// Large values, and what speaks of them.
+    pub(crate) values: ValueIndex,
     #[cfg(feature = "exploration")]
     pub(crate) plant: Option<Plant>,
 }
@@ -203,13 +114,16 @@ impl StorageQueue {
     pub fn write(&mut self, partition: PartitionId, key: &[u8], entry: impl FnOnce(&mut Vec<u8>)) {
         self.note_written(partition, key);
         let mirrored = self.mirrors.note(partition, key);
-        let key = self.stage_bytes(key);
+        let staged = self.stage_bytes(key);
         let entry = self.stage_more(entry);
+        let reference = Entry::reference_of(&self.bytes[entry.clone()]);
+        self.note_value(partition, key, reference);
         if let Some(partition) = mirrored.filter(|_| !self.is_forgotten(&entry)) {
             self.changed.insert(partition);
-            self.queue.push_back(Queued::Write { partition, key: key.clone(), entry: entry.clone() });
+            self.note_value(partition, key, reference);
+            self.queue.push_back(Queued::Write { partition, key: staged.clone(), entry: entry.clone() });
         }
-        self.queue.push_back(Queued::Write { partition, key, entry });
+        self.queue.push_back(Queued::Write { partition, key: staged, entry });
     }
 
     /// Whether a test has planted that deletions are written to the parent alone.
@@ -231,9 +145,13 @@ impl StorageQueue {
     /// Removes an entry.
     pub fn remove(&mut self, partition: PartitionId, key: &[u8]) {
         self.changed.insert(partition);
-        let mirrored = self.mirrors.note(partition, key);
+        self.note_value(partition, key, None);
+        let mirrored = self.mirrors.note(partition, key).filter(|_| !self.forgets_deletions());
+        if let Some(partition) = mirrored {
+            self.note_value(partition, key, None);
+        }
         let key = self.stage_bytes(key);
-        if let Some(partition) = mirrored.filter(|_| !self.forgets_deletions()) {
+        if let Some(partition) = mirrored {
             self.queue.push_back(Queued::Remove { partition, key: key.clone() });
         }
         self.queue.push_back(Queued::Remove { partition, key });
@@ -242,6 +160,7 @@ impl StorageQueue {
     /// Removes every entry of a partition.
     pub fn clear(&mut self, partition: PartitionId) {
         self.changed.insert(partition);
+        self.values.note_cleared(partition);
         self.queue.push_back(Queued::Clear { partition });
     }
 
@@ -356,6 +275,15 @@ impl StorageQueue {
                 StorageRequest::Gather { token, partition, keys: &bytes[keys], bytes_max }
             }
             Queued::Trim { before } => StorageRequest::Trim { before },
+            Queued::MarkValues => StorageRequest::MarkValues,
+            Queued::WriteValue { name, length, offset, bytes } => {
+                StorageRequest::WriteValue { name, length, offset, bytes: &self.bytes[bytes] }
+            }
+            Queued::EndValue { reference } => StorageRequest::EndValue { reference },
+            Queued::ReadValue { token, name, offset, bytes } => {
+                StorageRequest::ReadValue { token, name, offset, bytes }
+            }
+            Queued::RemoveValue { name } => StorageRequest::RemoveValue { name },
         })
     }
 

@@ -250,9 +250,10 @@ impl Counting {
             self.count.bytes += key.len() as u64;
         }
         for (key, entry) in stored_entries(page.entries) {
-            if let Ok(Entry { value: Some(stored), .. }) = Entry::decode(entry) {
+            if let Ok(entry @ Entry { value: Some(stored), .. }) = Entry::decode(entry) {
                 self.count.keys += 1;
-                self.count.bytes += (key.len() + stored.len()) as u64;
+                let bytes = entry.large().map_or(stored.len(), |reference| reference.length as usize);
+                self.count.bytes += (key.len() + bytes) as u64;
                 self.take_sample(|| value(key));
             }
             last = last.max(key);

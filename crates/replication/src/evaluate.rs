@@ -15,13 +15,15 @@ use nicekv_wire::{Condition, ExpireCondition, Expiry, OpId, Operation, Status, U
 pub(crate) struct KeyValue {
     pub(crate) version: OpId,
     pub(crate) expiry_ms: u64,
+    /// Of a large one, its reference.
     pub(crate) value: Vec<u8>,
+    pub(crate) is_large: bool,
 }
 
 impl KeyValue {
     pub(crate) fn from_entry(entry: &Entry<'_>) -> Option<Self> {
         let value = entry.value?.to_vec();
-        Some(Self { version: entry.version, expiry_ms: entry.expiry_ms, value })
+        Some(Self { version: entry.version, expiry_ms: entry.expiry_ms, value, is_large: entry.is_large })
     }
 }
 
@@ -33,7 +35,9 @@ pub(crate) struct Verdict {
     pub(crate) version: OpId,
     pub(crate) expiry_ms: u64,
     pub(crate) integer: i64,
+    /// Of a large one, its reference.
     pub(crate) value: Vec<u8>,
+    pub(crate) is_large: bool,
     pub(crate) value_is_result: bool,
 }
 
@@ -47,22 +51,31 @@ impl Verdict {
             expiry_ms: state.map_or(0, |state| state.expiry_ms),
             integer: 0,
             value: Vec::new(),
+            is_large: false,
             value_is_result: false,
         }
     }
 
     fn store(op: OpId, value: Vec<u8>, expiry_ms: u64) -> Self {
         let (effect, status) = (Effect::Store, Status::Ok);
-        Self { effect, status, version: op, expiry_ms, integer: 0, value, value_is_result: false }
+        let (is_large, value_is_result) = (false, false);
+        Self { effect, status, version: op, expiry_ms, integer: 0, value, is_large, value_is_result }
+    }
+
+    /// The value stays, whatever it is.
+    fn store_again(op: OpId, state: &KeyValue, expiry_ms: u64) -> Self {
+        Self { is_large: state.is_large, ..Self::store(op, state.value.clone(), expiry_ms) }
     }
 
     /// Adds the value from before to the result. A decision has room for one value: where it carries a new one to be stored, the
     /// result goes without (whoever increments or appends is told the sum or the length).
     fn with_old(mut self, state: Option<&KeyValue>) -> Self {
         if let Some(state) = state
-            && (self.effect != Effect::Store || self.value == state.value)
+            && (self.effect != Effect::Store
+                || (&self.value, self.is_large) == (&state.value, state.is_large))
         {
             self.value.clone_from(&state.value);
+            self.is_large = state.is_large;
             self.value_is_result = true;
         }
         self
@@ -71,7 +84,10 @@ impl Verdict {
 
 /// Whether the outcome depends on the key's state at all.
 pub(crate) fn needs_state(update: &Update<'_>) -> bool {
-    let blind = matches!(update.operation, Operation::Set { expiry: Expiry::Never | Expiry::At(_), .. });
+    let blind = match update.operation {
+        Operation::Set { expiry, .. } | Operation::SetLarge { expiry, .. } => expiry != Expiry::Keep,
+        _ => false,
+    };
     !blind || update.return_old || update.condition != Condition::Always
 }
 
@@ -96,7 +112,7 @@ fn condition_holds(condition: Condition, state: Option<&KeyValue>) -> bool {
 fn apply(update: &Update<'_>, state: Option<&KeyValue>) -> Verdict {
     let expiry_ms = state.map_or(0, |state| state.expiry_ms);
     match update.operation {
-        Operation::Set { expiry, .. } => {
+        Operation::Set { expiry, .. } | Operation::SetLarge { expiry, .. } => {
             let expiry_ms = match expiry {
                 Expiry::Never => 0,
                 Expiry::Keep => expiry_ms,
@@ -115,20 +131,21 @@ fn apply(update: &Update<'_>, state: Option<&KeyValue>) -> Verdict {
             None => Verdict::unchanged(Status::NotFound, None),
             Some(state) if expire_applies(condition, state.expiry_ms, at_ms) => {
                 // 0 would mean "never"; a time that early is past anyway.
-                Verdict::store(update.op, state.value.clone(), at_ms.max(1))
+                Verdict::store_again(update.op, state, at_ms.max(1))
             }
             Some(_) => Verdict::unchanged(Status::ConditionFailed, state),
         },
         Operation::Persist => match state {
             None => Verdict::unchanged(Status::NotFound, None),
             Some(KeyValue { expiry_ms: 0, .. }) => Verdict::unchanged(Status::ConditionFailed, state),
-            Some(state) => Verdict::store(update.op, state.value.clone(), 0),
+            Some(state) => Verdict::store_again(update.op, state, 0),
         },
     }
 }
 
 fn increment(op: OpId, state: Option<&KeyValue>, delta: i64) -> Verdict {
-    let Some(before) = state.map_or(Some(0), |state| parse_integer(&state.value)) else {
+    let parse = |state: &KeyValue| if state.is_large { None } else { parse_integer(&state.value) };
+    let Some(before) = state.map_or(Some(0), parse) else {
         return Verdict::unchanged(Status::NotAnInteger, state);
     };
     let Some(after) = before.checked_add(delta) else {
@@ -139,7 +156,9 @@ fn increment(op: OpId, state: Option<&KeyValue>, delta: i64) -> Verdict {
 }
 
 fn increment_float(op: OpId, state: Option<&KeyValue>, delta: LongDouble) -> Verdict {
-    let Some(before) = LongDouble::parse(state.map_or(b"0", |state| &state.value)) else {
+    // No number is so long.
+    let of = |state: &KeyValue| if state.is_large { None } else { LongDouble::parse(&state.value) };
+    let Some(before) = state.map_or_else(|| LongDouble::parse(b"0"), of) else {
         return Verdict::unchanged(Status::NotAFloat, state);
     };
     let Some(after) = before.checked_add(delta) else {
@@ -155,7 +174,8 @@ fn increment_float(op: OpId, state: Option<&KeyValue>, delta: LongDouble) -> Ver
 
 fn append(op: OpId, state: Option<&KeyValue>, suffix: &[u8]) -> Verdict {
     let before = state.map_or(&[][..], |state| &state.value);
-    if before.len() + suffix.len() > VALUE_BYTES_MAX {
+    let is_large = state.is_some_and(|state| state.is_large);
+    if is_large || before.len() + suffix.len() > VALUE_BYTES_MAX {
         return Verdict::unchanged(Status::ValueTooLong, state);
     }
     let value = [before, suffix].concat();
@@ -204,7 +224,7 @@ mod tests {
     }
 
     fn state(value: &str, expiry_ms: u64) -> Option<KeyValue> {
-        Some(KeyValue { version: OLD, expiry_ms, value: value.into() })
+        Some(KeyValue { version: OLD, expiry_ms, value: value.into(), is_large: false })
     }
 
     fn check(update: Update<'_>, state: Option<KeyValue>, effect: Effect, status: Status) -> Verdict {

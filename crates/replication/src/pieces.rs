@@ -56,16 +56,17 @@ impl<'a> Piece<'a> {
             }
             // What is overdue further on is deleted at once, too.
             if !piece.is_cut {
-                piece.is_cut = !piece.cover(key, value, frame);
+                // A large value is for a get.
+                let is_listed = frame.wants == ScanWants::Values && !entry.is_large;
+                piece.is_cut = !piece.cover(key, (value, is_listed), frame);
             }
         }
         piece
     }
 
     /// Covers one key more, if there is room for that.
-    fn cover(&mut self, key: &'a [u8], value: Option<&[u8]>, frame: Frame) -> bool {
-        let value = value
-            .map(|value| Scanned { key, value: Some(value).filter(|_| frame.wants == ScanWants::Values) });
+    fn cover(&mut self, key: &'a [u8], (value, is_listed): (Option<&[u8]>, bool), frame: Frame) -> bool {
+        let value = value.map(|value| Scanned { key, value: Some(value).filter(|_| is_listed) });
         let listed = value.filter(|_| frame.wants != ScanWants::Count);
         let through = if listed.is_some() { &[][..] } else { key };
         let bytes = self.listed.len() + listed.map_or(0, |listed| listed.bytes()) + through.len();
@@ -97,7 +98,8 @@ mod tests {
         for (key, value, expiry_ms) in entries {
             let version = OpId { client: ClientId(1), sequence: 1 };
             let mut bytes = Vec::new();
-            Entry { index: 1, version, expiry_ms: *expiry_ms, value: *value }.append(&mut bytes);
+            Entry { index: 1, version, expiry_ms: *expiry_ms, is_large: false, value: *value }
+                .append(&mut bytes);
             put_keyed_entry(&mut page, key, &bytes);
         }
         page

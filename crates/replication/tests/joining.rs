@@ -109,7 +109,7 @@ fn a_copy_takes_the_time_that_it_is_given() {
     payload.extend([0, 2, b'k', b'9']);
     for number in 0..10 {
         let value = [number; 180];
-        let entry = Entry { index: 1, version: op(1), expiry_ms: 0, value: Some(&value) };
+        let entry = Entry { is_large: false, index: 1, version: op(1), expiry_ms: 0, value: Some(&value) };
         let mut stored = Vec::new();
         entry.append(&mut stored);
         put_keyed_entry(&mut payload, &[b'k', b'0' + number], &stored);

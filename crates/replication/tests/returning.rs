@@ -94,7 +94,8 @@ fn of_a_million_keys_it_is_given_the_thousand_that_were_written() {
     const PUTS: u64 = 1_000;
     let stored = |index| {
         let mut bytes = Vec::new();
-        Entry { index, version: op(index), expiry_ms: 0, value: Some(b"value") }.append(&mut bytes);
+        Entry { is_large: false, index, version: op(index), expiry_ms: 0, value: Some(b"value") }
+            .append(&mut bytes);
         bytes
     };
     let mut node = alone_after((1..=KEYS).map(|number| (key(number), stored(number))).collect(), KEYS);

@@ -16,7 +16,7 @@ use nicekv_wire::{ClientId, Datagram, Duration, Epoch, NodeId, OpId, Term};
 fn entry(index: u64, value: &[u8]) -> Vec<u8> {
     let version = OpId { client: ClientId::new(2, 1), sequence: index };
     let mut bytes = Vec::new();
-    Entry { index, version, expiry_ms: 0, value: Some(value) }.append(&mut bytes);
+    Entry { is_large: false, index, version, expiry_ms: 0, value: Some(value) }.append(&mut bytes);
     bytes
 }
 

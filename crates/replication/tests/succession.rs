@@ -203,7 +203,7 @@ fn a_checkpoint_logs_again_what_waits_for_a_successor() {
 fn asks(frames: &[Vec<u8>]) -> Option<(NodeId, Vec<u8>)> {
     frames.iter().find_map(|frame| match CopyFrame::decode(frame).unwrap() {
         CopyFrame::Request { joiner, after, .. } => Some((joiner, after.to_vec())),
-        CopyFrame::Chunk { .. } => None,
+        _ => None,
     })
 }
 
@@ -212,7 +212,8 @@ fn page(node: &mut Node, epoch: u32, floor: u64, versions: &[(&[u8], u64)], more
     for (key, counter) in versions {
         let Timestamp { counter, op } = timestamp(*counter);
         let mut entry = Vec::new();
-        Entry { index: counter, version: op, expiry_ms: 0, value: Some(b"v") }.append(&mut entry);
+        Entry { is_large: false, index: counter, version: op, expiry_ms: 0, value: Some(b"v") }
+            .append(&mut entry);
         put_keyed_entry(&mut payload, key, &entry);
     }
     let (epoch, section) = (Epoch(epoch), CopySection::Entries);

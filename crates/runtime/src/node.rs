@@ -24,6 +24,7 @@ mod space;
 mod spaces;
 mod storage;
 mod streams;
+mod values;
 
 use durable_log::Forcing;
 use kernel::Kernel;

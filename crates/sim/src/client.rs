@@ -1,5 +1,6 @@
 //! A client: the real core, a random workload, and the history of what it was told.
 
+use crate::by_large;
 use crate::checker::Call;
 use crate::checker::model::{Action, Answer, Change, When};
 use crate::cluster::Scenario;
@@ -12,7 +13,7 @@ use nicekv_client::{
     Addressing, Answer as Told, ClientCore, Config, Counters, Keyspace, OperationError, Outcome, Plant,
     Request,
 };
-use nicekv_wire::{ClientId, Duration, KeyspaceId, Now, OpId, Status};
+use nicekv_wire::{ClientId, Duration, KeyspaceId, Now, OpId, Replication, Status};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
@@ -43,6 +44,8 @@ pub struct Workload {
     pub timeout_ns: u64,
     /// Of a million updates so many are sets of values that expire.
     pub expiring: u64,
+    /// Of a million sets that store for ever so many are of values that are too long for a datagram, where those may be.
+    pub large: u64,
     /// Of a million calls so many are gets, and a third of the others.
     pub gets: u64,
     /// Each client scans a keyspace after so many calls, in pieces of about so many bytes, so many of which switches may make of a scan. (0, …): it does not.
@@ -324,6 +327,7 @@ impl Client {
                 let at_ms = START_UNIX_MS + at_ns / 1_000_000 + random.below(600);
                 Change::SetExpiring { value, at_ms }
             }
+            0..3 if self.is_large(key, workload, random) => Change::Set(by_large::value(op, &value)),
             0..3 => Change::Set(value),
             3 => Change::Delete,
             4 => Change::Append(b"7".to_vec()),
@@ -337,6 +341,15 @@ impl Client {
             _ => When::Always,
         };
         Action::Update { op, condition, return_old: random.below(4) == 0, change }
+    }
+
+    /// Whether the next set is of a large value.
+    fn is_large(&self, key: usize, workload: &Workload, random: &mut Random) -> bool {
+        let id = KeyspaceId(workload.keys[key].keyspace);
+        let is_home = |known: &&Keyspace| known.id == id && known.replication == Replication::Multicast;
+        workload.large > 0
+            && self.core.config().keyspaces.iter().any(|known| is_home(&known))
+            && random.chance(workload.large)
     }
 
     /// What a keyspace without a primary understands.
@@ -404,7 +417,8 @@ fn answer(told: &Told<'_>) -> Answer {
 /// The refusal that an error stands for; `None` if the outcome is unknown. Busy also stands for all that must not happen here.
 fn not_applied(error: OperationError) -> Option<Status> {
     match error {
-        OperationError::OutcomeUnknown | OperationError::TimedOut => None,
+        // That it was applied is as good as not known.
+        OperationError::OutcomeUnknown | OperationError::TimedOut | OperationError::OldValueGone => None,
         OperationError::NotAnInteger => Some(Status::NotAnInteger),
         OperationError::Overflow => Some(Status::Overflow),
         OperationError::ResultTooLong { .. } => Some(Status::ValueTooLong),

@@ -6,6 +6,7 @@
 //! A damaged entry is one whose first byte is not zero (entries begin with the index of a decision, which is never that large). The
 //! disk notices, as the real engine does by its checksums.
 
+use crate::large_values::LargeValues;
 use crate::random::Random;
 use nicekv_node::{StorageCompletion, StorageRequest, gathered_keys};
 use nicekv_replication::Replica;
@@ -24,6 +25,8 @@ pub enum Busy {
     Force {
         /// The record's number.
         through: u64,
+        /// And large values through this one.
+        values: u64,
     },
     /// The engine, as it was then, is being made durable.
     Sync {
@@ -31,6 +34,8 @@ pub enum Busy {
         entries: Entries,
         /// The log was forced through this record for it.
         log_through: u64,
+        /// And large values through this one.
+        values: u64,
         /// Then the log before this record is dropped.
         trims_before: u64,
     },
@@ -53,6 +58,7 @@ pub struct Disk {
     /// As the process sees it.
     entries: Entries,
     durable: Entries,
+    values: LargeValues,
 }
 
 impl Disk {
@@ -107,7 +113,9 @@ impl Disk {
         while let Some(request) = core.poll_storage() {
             match request {
                 StorageRequest::Append { payload } => self.log.push(payload.to_vec()),
-                StorageRequest::Force => busy.push(Busy::Force { through: self.appended() }),
+                StorageRequest::Force => {
+                    busy.push(Busy::Force { through: self.appended(), values: self.values.ended });
+                }
                 StorageRequest::Read { token, partition, key } => {
                     let entry = self.entries.get(&(partition, key.to_vec())).cloned();
                     let completion = match &entry {
@@ -142,8 +150,23 @@ impl Disk {
                 StorageRequest::Trim { before } => busy.push(Busy::Sync {
                     entries: self.entries.clone(),
                     log_through: self.appended(),
+                    values: self.values.ended,
                     trims_before: before,
                 }),
+                StorageRequest::MarkValues => self.values.is_marked = true,
+                StorageRequest::WriteValue { name, length, offset, bytes } => {
+                    self.values.write(name, length, offset, bytes);
+                }
+                StorageRequest::EndValue { reference } => {
+                    let end = self.values.end(&reference);
+                    core.handle_storage(now, StorageCompletion::ValueEnded { name: reference.name, end });
+                }
+                StorageRequest::ReadValue { token, name, offset, bytes } => {
+                    let read = self.values.read(name, offset, bytes).map(<[u8]>::to_vec);
+                    let bytes = read.as_deref();
+                    core.handle_storage(now, StorageCompletion::ValueRead { token, bytes });
+                }
+                StorageRequest::RemoveValue { name } => self.values.remove(name),
             }
         }
         true
@@ -221,12 +244,14 @@ impl Disk {
     /// Something that took time is done. Forces and syncs finish in the order of their beginning.
     pub fn finish(&mut self, now: Now, core: &mut Replica, busy: Busy) {
         match busy {
-            Busy::Force { through } => {
+            Busy::Force { through, values } => {
                 self.forced = self.forced.max(through);
+                self.values.forced = self.values.forced.max(values);
                 core.handle_storage(now, StorageCompletion::Forced { through });
             }
-            Busy::Sync { entries, log_through, trims_before } => {
+            Busy::Sync { entries, log_through, values, trims_before } => {
                 self.forced = self.forced.max(log_through);
+                self.values.forced = self.values.forced.max(values);
                 self.durable = entries;
                 let dropped = trims_before.saturating_sub(self.first) as usize;
                 self.log.drain(..dropped);
@@ -238,6 +263,7 @@ impl Disk {
     /// The process is gone, and with it any part of the unforced tail of the log.
     pub fn crash(&mut self, random: &mut Random) {
         let kept = random.between(self.forced, self.appended());
+        self.values.crash(|| random.chance(500));
         self.crash_keeping(kept);
     }
 
@@ -245,6 +271,7 @@ impl Disk {
     pub fn crash_keeping(&mut self, kept: u64) {
         assert!(self.forced <= kept && kept <= self.appended());
         self.log.truncate((kept + 1 - self.first) as usize);
+        self.values.crash(|| false);
         self.entries.clone_from(&self.durable);
         // A new process counts from 1, and finds durable what it finds.
         self.first = 1;
@@ -253,6 +280,9 @@ impl Disk {
 
     /// Gives a new process what is in the log.
     pub fn replay(&mut self, now: Now, core: &mut Replica) {
+        if self.values.is_marked {
+            core.begin_values(self.values.names());
+        }
         for record in &self.log {
             core.replay(now, record).expect("the log holds what the core wrote");
         }

@@ -11,7 +11,7 @@ use crate::network::Pace;
 use crate::random::Random;
 use crate::scanning;
 use crate::trunks::Trunks;
-use crate::{by_fill, by_hot, by_kernel, by_migration, by_tree};
+use crate::{by_fill, by_hot, by_kernel, by_large, by_migration, by_tree};
 use nicekv_metadata::{Status, Timing};
 use nicekv_node::{PartitionStatus, Standing};
 use nicekv_wire::recovery::Entry;
@@ -92,6 +92,7 @@ pub fn draw(seed: u64) -> Scenario {
             pause_ns_max: if keys > 2 { 20_000_000 } else { 60_000_000 },
             timeout_ns: if keys > 2 { random.pick(&[SECOND_NS / 4, SECOND_NS]) } else { 2 * SECOND_NS },
             expiring: random.pick(&[0, 300_000]),
+            large: by_large::drawn(seed),
             gets: 0,
             // By chance of its own, too.
             scans: scanning::drawn(seed),

@@ -25,7 +25,7 @@ use crate::keyspace::{Key, Shape};
 use crate::network::Pace;
 use crate::planted::{InStore, Planted};
 use crate::scenarios::{self, MILLISECOND_NS};
-use crate::{by_hot, by_kernel};
+use crate::{by_hot, by_kernel, by_large};
 use nicekv_client::{Plant as InClient, RetryPolicy};
 use nicekv_dataplane::Plant as InSwitch;
 use nicekv_kernel_gets::Plant as InKernel;
@@ -223,6 +223,8 @@ pub const PLANTS: &[Plant] = &[
     metadata("restart-unnoticed", "R9", InMetadata::RestartUnnoticed, Hunt::Seeds(as_drawn)),
     metadata("empty-storage-trusted", "R9", InMetadata::EmptyStorageTrusted, Hunt::Seeds(in_memory)),
     replica("direct-lease-ignored", "R12", InReplica::DirectLeaseIgnored, Hunt::Seeds(by_clients_of_paused_nodes)),
+    replica("torn-op-kept", "L2", InReplica::TornOpKept, Hunt::Seeds(by_large::killed)),
+    replica("joined-without-values", "L3", InReplica::JoinedWithoutValues, Hunt::Seeds(by_large::lost)),
     metadata("lease-to-removed", "R12", InMetadata::LeaseToRemoved, Hunt::Script("removed-but-reachable")),
     metadata("lease-not-awaited", "R12", InMetadata::LeaseNotAwaited, Hunt::Script("removed-but-reachable")),
     metadata("former-leases-forgotten", "R12", InMetadata::FormerLeasesForgotten, Hunt::Script("removed-but-reachable")),
@@ -357,6 +359,7 @@ pub fn overloaded(scenario: &mut Scenario) {
         pause_ns_max: 2_000,
         timeout_ns: 5_000 * MILLISECOND_NS,
         expiring: 0,
+        large: 0,
         gets: 0,
         scans: (0, 0, 1),
         shift_ns: 0,

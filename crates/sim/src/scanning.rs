@@ -100,7 +100,7 @@ impl Scanning {
         if self.scan.is_done() {
             self.check_covered(workload);
         }
-        answers.into_iter().map(seen).collect()
+        answers.into_iter().filter_map(|(key, answer)| Some(seen((key, answer?)))).collect()
     }
 
     /// A scan that ends has covered all that it was asked for (C11).
@@ -112,10 +112,16 @@ impl Scanning {
         }
     }
 
-    /// What the piece says of the keys that it covers, by their index.
-    fn answers(&self, piece: &ScanPiece<'_>, asked: &Asked, workload: &Workload) -> Vec<(usize, Answer)> {
-        let mut listed: BTreeMap<&[u8], &[u8]> =
-            piece.entries().map(|entry| (entry.key, entry.value.expect("values were asked for"))).collect();
+    /// What the piece says of the keys that it covers, by their index; of a large value no more than that there is one.
+    fn answers(
+        &self,
+        piece: &ScanPiece<'_>,
+        asked: &Asked,
+        workload: &Workload,
+    ) -> Vec<(usize, Option<Answer>)> {
+        // A large value is for a get.
+        let mut listed: BTreeMap<&[u8], Option<&[u8]>> =
+            piece.entries().map(|entry| (entry.key, entry.value)).collect();
         assert_eq!(listed.len(), piece.count as usize, "{piece:?} lists a key twice, or counts wrongly");
         let is_covered = |name: &[u8]| {
             let is_before_end = !piece.more || name <= piece.covered_through();
@@ -128,10 +134,16 @@ impl Scanning {
             if key.keyspace != self.keyspace.0 || !is_covered(&key.name) {
                 continue;
             }
-            let value = listed.remove(key.name.as_slice()).map(<[u8]>::to_vec);
+            let value = match listed.remove(key.name.as_slice()) {
+                Some(None) => {
+                    answers.push((index, None));
+                    continue;
+                }
+                found => found.flatten().map(<[u8]>::to_vec),
+            };
             let status = if value.is_some() { Status::Ok } else { Status::NotFound };
             let version = if value.is_some() { Answer::VERSION_NOT_TOLD } else { OpId::NONE };
-            answers.push((index, Answer { status, version, integer: 0, value }));
+            answers.push((index, Some(Answer { status, version, integer: 0, value })));
         }
         assert!(listed.is_empty(), "a scan lists what it does not cover, or nobody has put: {listed:?}");
         answers

@@ -2,6 +2,8 @@
 //!
 //! Left out: heartbeats, leases, probes and questions for a switch's status, which go on all the time and say nothing new.
 
+mod streams;
+
 use crate::client::Client;
 use crate::network::Host;
 use crate::rooms;
@@ -10,7 +12,7 @@ use nicekv_wire::bundle::Bundle;
 use nicekv_wire::chain::Forwards;
 use nicekv_wire::control::{Assign, AssignAck, MemberRole, MemberState, Report, ReportKind};
 use nicekv_wire::quorum::{Content, Timestamp};
-use nicekv_wire::recovery::{CopyFrame, CopySection, Wanted};
+use nicekv_wire::recovery::Wanted;
 use nicekv_wire::repair::KeyState;
 use nicekv_wire::replication::{Acks, Decision, Decisions, Effect, Watermark};
 use nicekv_wire::{
@@ -162,16 +164,9 @@ impl Names {
             Datagram::RecoverRequest(_) | Datagram::RecoverReply(_) | Datagram::Fetch(_) => {
                 self.recovery(&datagram)?
             }
-            Datagram::RepairRequest(request) => {
-                format!(
-                    "epoch {}: what do you have of {}? mine is damaged",
-                    request.epoch.0,
-                    text(request.key)
-                )
-            }
-            Datagram::RepairReply(reply) => {
-                let state = describe_state(&reply.state);
-                format!("epoch {}: {state} {}", reply.epoch.0, text(reply.key))
+            repair @ (Datagram::RepairRequest(_) | Datagram::RepairReply(_)) => Self::repair(&repair)?,
+            large @ (Datagram::Chunk(_) | Datagram::TransferReport(_) | Datagram::ReadChunks(_)) => {
+                self.large(&large)?
             }
             directed @ (Datagram::Directed(_) | Datagram::Misdirected(_)) => self.directed(&directed)?,
             hot @ (Datagram::HotConfirm(_)
@@ -313,29 +308,6 @@ impl Names {
         };
         let contended = if decision.contended { " (contended)" } else { "" };
         format!("decision {}: {} {effect}{contended}", decision.index, self.op(decision.op))
-    }
-
-    /// A frame of a copying stream.
-    pub fn frame(&self, from: Host, to: Host, bytes: &[u8]) -> String {
-        let part = |section| match section {
-            CopySection::Begin => "what we have in common",
-            CopySection::Clients => "the clients' records",
-            CopySection::Entries => "the entries",
-        };
-        let what = match CopyFrame::decode(bytes) {
-            Ok(CopyFrame::Request { section, since, after, .. }) => {
-                let since = if since > 0 { format!(" written after {since}") } else { String::new() };
-                let is_first = after.is_empty() || section == CopySection::Begin;
-                let after = if is_first { String::new() } else { format!(" after {}", text(after)) };
-                format!("copy to me {}{since}{after}", part(section))
-            }
-            Ok(CopyFrame::Chunk { section, more, payload, .. }) => {
-                let more = if more { ", more follow" } else { "" };
-                format!("here are {}, {} bytes{more}", part(section), payload.len())
-            }
-            Err(error) => error.to_string(),
-        };
-        format!("{:8} => {:8}  {what}", self.host(from), self.host(to))
     }
 
     /// A request to a switch's agent, if it is worth a line.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   nicekv-format              one `name value` a line, replaced as a whole (temporary file, force, rename,
-//!     format 2                 force of the directory)
+//!     format 3                 force of the directory)
 //!     cluster 00000000000000000000000000c0ffee
 //!     storage 0000000000000000000000000000beef
 //!     checksum 0badcafe        CRC32C of the lines above and below it
@@ -24,7 +24,7 @@ use std::{
 };
 
 /// Of everything in the directory: of this file, and of what log and engine are given to keep.
-const FORMAT_VERSION: u32 = 2;
+const FORMAT_VERSION: u32 = 3;
 const FORMAT_FILE: &str = "nicekv-format";
 const FORMAT_FILE_NEW: &str = "nicekv-format.new";
 const LOCK_FILE: &str = "nicekv-lock";

@@ -31,7 +31,7 @@ pub use data_directory::{DataDirectory, Expected};
 pub use engine::{DurableEngine, Engine, EngineSync, MemoryEngine, ScanPage};
 pub use error::StoreError;
 pub use files::{Files, Forgetful, RealFiles};
-pub use log::{GroupCommit, Log, LogIdentity, LogOptions, LogPosition, LogSync, Recovered};
+pub use log::{GroupCommit, Log, LogIdentity, LogOptions, LogPosition, LogSync, Recovered, SyncFirst};
 pub use values::{ValueOptions, ValueOwner, Values};
 
 /// Result of every operation of this crate.

@@ -53,11 +53,11 @@ fn row_34_says_why_it_refuses() {
 
     let format = path.join("nicekv-format");
     let text = fs::read_to_string(&format).unwrap();
-    fs::write(&format, text.replace("format 2", "format 3").replace("cluster", "realm")).unwrap();
-    let error = assert_refused(&path, EXPECTED, &["nicekv-format", "format 3", "use a newer program"]);
+    fs::write(&format, text.replace("format 3", "format 4").replace("cluster", "realm")).unwrap();
+    let error = assert_refused(&path, EXPECTED, &["nicekv-format", "format 4", "use a newer program"]);
     assert!(matches!(error, StoreError::NewerFormat { found: 3, known: 2, .. }));
 
-    fs::write(&format, text.replace("format 2", "format 1")).unwrap();
+    fs::write(&format, text.replace("format 3", "format 1")).unwrap();
     let error =
         assert_refused(&path, EXPECTED, &["nicekv-format", "format 1", "use the release that wrote it"]);
     assert!(matches!(error, StoreError::OlderFormat { found: 1, known: 2, .. }));

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Both ends are state machines: input comes with the time, output is polled. Neither holds a byte of a value: a sender says which chunk to send, a receiver whether a chunk is
-//! new. What a chunk, a report or a probe looks like on a wire, and that a value is right as a whole, is for who uses them.
+//! new. What a chunk, a report or a probe looks like on a wire, is for who uses them,
+//! and so is that a value is right as a whole, by its [`checksum`](checksum()).
 //!
 //! *Loss costs time, and nothing else.* A receiver tells what it has and what it misses, never what happened, so that a report may be lost, repeated or late. It asks for a hole only
 //! after a random part of a round trip: what is out of order is not lost, and receivers that have lost the same do not ask at once. A sender repairs a chunk for a receiver
@@ -20,6 +21,7 @@
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;
 
+mod checksum;
 mod chunks;
 mod member;
 mod pace;
@@ -30,6 +32,7 @@ mod sender;
 mod stragglers;
 mod traffic;
 
+pub use checksum::{Checksum, checksum};
 pub use chunks::Chunks;
 pub use pace::{CHUNKS_PER_SECOND_MAX, CHUNKS_PER_SECOND_MIN, Pace};
 pub use receiver::{ABANDONED_NS, Receiver, Refused, Taken, WINDOW_MAX};

@@ -12,6 +12,7 @@ use crate::hot::{
     HotAssign, HotClose, HotClosed, HotConfirm, HotCopy, HotDrop, HotLease, HotLeased, HotPulse, HotPulsed,
     HotValue,
 };
+use crate::large::{Chunk, ReadChunks, TransferReport};
 use crate::quorum::{Entrust, Entrusted, QuorumHeld, QuorumQuery, QuorumStore, Tombstones, TombstonesAck};
 use crate::recovery::{Fetch, RecoverReply, RecoverRequest};
 use crate::repair::{RepairReply, RepairRequest};
@@ -198,6 +199,12 @@ datagrams! {
     51 => HotLease,
     /// The switch's answer.
     52 => HotLeased,
+    /// Client to multicast vnode, node to client: a part of a large value.
+    53 => Chunk<'a>,
+    /// Replica to client: what is here of one.
+    54 => TransferReport,
+    /// Client to unicast vnode: send parts of one.
+    55 => ReadChunks,
     also
     /// Secondary that cannot answer a get itself, to the primary.
     16 => ForwardedGet is Get,

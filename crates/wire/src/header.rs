@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// "NK".
 pub(crate) const MAGIC: u16 = 0x4e4b;
 /// Version of all layouts of this crate.
-pub(crate) const VERSION: u8 = 2;
+pub(crate) const VERSION: u8 = 3;
 /// There is room for a chain header ([`crate::route`]).
 pub const ROOM_CHAIN: u8 = 1;
 /// There is room for a stamp ([`crate::hot`]).

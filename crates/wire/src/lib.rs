@@ -37,6 +37,7 @@ pub mod heat;
 pub mod hot;
 mod identifiers;
 mod keyspace;
+pub mod large;
 pub mod limits;
 pub mod number;
 pub mod quorum;

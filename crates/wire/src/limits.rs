@@ -2,8 +2,12 @@
 
 /// Longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 256;
-/// Longest value, in bytes (larger ones need the chunked transport).
+/// Longest value that goes in one datagram, in bytes; longer ones go in chunks ([`crate::large`]).
 pub const VALUE_BYTES_MAX: usize = 1024;
+/// Longest value of all, in bytes.
+pub const LARGE_BYTES_MAX: u32 = 512 << 20;
+/// Bytes of a chunk of a longer one.
+pub const CHUNK_BYTES: usize = 1408;
 /// Largest datagram (UDP payload), in bytes: an Ethernet MTU of 1500 less the IPv4 and UDP headers.
 pub const DATAGRAM_BYTES_MAX: usize = 1472;
 /// Most members of a partition's replica set.

@@ -3,7 +3,8 @@
 use crate::bytes::{Reader, in_range, put};
 use crate::codec::{self, Codec, List, OptionalRest, Rest};
 use crate::declare::{code, codec_of, for_each, layout, message, part, tagged};
-use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX};
+use crate::large::{Reference, check_reference};
+use crate::limits::{CHUNK_BYTES, DATAGRAM_BYTES_MAX, KEY_BYTES_MAX};
 use crate::{DecodeError, Epoch, NodeId, OpId, PartitionId};
 use alloc::vec::Vec;
 use core::mem::size_of;
@@ -101,25 +102,45 @@ message! {
 part! {
     /// A key's state as the engine stores it and as it is copied to a joiner.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct Entry<'a> {
+    pub struct Entry<'a> where is_possible {
         /// The decision that wrote it.
         index: u64,
         /// The op id of that decision (R5).
         version: OpId,
         /// Milliseconds of the Unix epoch; 0 is never.
         expiry_ms: u64,
+        /// Whether the value is the [`Reference`] of a large one.
+        is_large: bool,
         /// The value; `None` is a tombstone, kept until every original member holds the deletion.
         value: Option<&'a [u8]> as OptionalRest,
     }
 }
 
 impl<'a> Entry<'a> {
+    const IS_LARGE_AT: usize = size_of::<[u64; 4]>();
     /// Bytes of the stored form less the value.
     pub const FIXED_BYTES: usize = size_of::<<Entry<'static> as Codec>::Layout>();
 
     /// Appends the stored form.
     pub fn append(&self, out: &mut Vec<u8>) {
         codec::append::<Entry<'static>>(self, out);
+    }
+
+    /// The large value of which a stored entry speaks; none of one that is damaged.
+    pub fn reference_of(stored: &[u8]) -> Option<Reference> {
+        // Most speak of none, which is seen at a glance.
+        let is_large = *stored.get(Self::IS_LARGE_AT)? == 1;
+        is_large.then(|| Entry::decode(stored).ok()?.large()).flatten()
+    }
+
+    /// The large value that it speaks of.
+    pub fn large(&self) -> Option<Reference> {
+        let reference = self.value.filter(|_| self.is_large)?;
+        Some(Reference::decode(reference).expect("checked when it was decoded, or made of one"))
+    }
+
+    fn is_possible(&self) -> Result<(), DecodeError> {
+        check_reference(self.is_large, self.value)
     }
 
     /// Reads the stored form, which is all of `bytes`.
@@ -164,8 +185,34 @@ tagged! {
             /// Entries: [`put_keyed_entry`]s, after 8 bytes. Others: the replica's own records, opaque here.
             payload: &'a [u8] as Rest<FRAME_BYTES_MAX>,
         },
+        /// A member lacks a large value: a part of it, from there on.
+        3 => ValueRequest {
+            /// Who lacks it.
+            asker: NodeId,
+            /// Of which both are members.
+            partition: PartitionId,
+            /// The epoch of both.
+            epoch: Epoch,
+            /// Which.
+            reference: Reference,
+            /// Where to go on.
+            offset: u32,
+        },
+        /// The answer.
+        4 => ValuePart {
+            /// Which.
+            name: OpId,
+            /// Of the request.
+            offset: u32,
+            /// [`VALUE_PART_BYTES`], or what is left; none if it is not here.
+            bytes: &'a [u8] as Rest<FRAME_BYTES_MAX>,
+        },
     }
 }
+
+/// Bytes of a [`CopyFrame::ValuePart`]: some whole chunks.
+pub const VALUE_PART_BYTES: u32 = 128 * CHUNK_BYTES as u32;
+const _: () = assert!(VALUE_PART_BYTES as usize <= FRAME_BYTES_MAX / 2);
 
 code! {
     /// The parts of a copy, in their order.

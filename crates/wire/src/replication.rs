@@ -7,6 +7,7 @@ use crate::bytes::Reader;
 use crate::codec::{self, Codec, Entries, ListOf, Value};
 use crate::control::DiskSpace;
 use crate::declare::{code, codec_of, layout, message, part};
+use crate::large::check_reference;
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 #[cfg(test)]
 use crate::samples::{Random, Sample};
@@ -93,7 +94,7 @@ code! {
 part! {
     /// The primary's decision of one op: its place in the order, its effect, and its result for the client.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct Decision<'a> {
+    pub struct Decision<'a> where is_possible {
         /// The op's partition.
         partition: PartitionId,
         /// The epoch of the message.
@@ -121,11 +122,17 @@ part! {
         /// The result's integer.
         integer: i64,
         /// The bytes of [`Effect::Store`], or of the result, or (when both have some) of both.
-        value: &'a [u8] as Value => 2 zeros,
+        value: &'a [u8] as Value,
+        /// Whether that is the [`Reference`](crate::large::Reference) of a large value.
+        is_large: bool => 1 zeros,
     }
 }
 
 impl<'a> Decision<'a> {
+    fn is_possible(&self) -> Result<(), DecodeError> {
+        check_reference(self.is_large, Some(self.value))
+    }
+
     /// Bytes of this decision within a message or a log record.
     pub fn bytes(&self) -> usize {
         size_of::<<Decision<'static> as Codec>::Layout>() + self.value.len()

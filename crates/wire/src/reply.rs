@@ -3,6 +3,7 @@
 use crate::bytes::Reader;
 use crate::codec::{Codec, OptionalValue};
 use crate::declare::{code, codec_of, layout, message};
+use crate::large::check_reference;
 use crate::{DecodeError, OpId};
 
 code! {
@@ -44,7 +45,7 @@ impl Status {
 message! {
     /// The answer to a [`Get`](crate::Get) or an [`Update`](crate::Update).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct Reply<'a>: Reply {
+    pub struct Reply<'a>: Reply where is_possible {
         header {
             /// The op that is answered.
             op: OpId,
@@ -53,13 +54,15 @@ message! {
             /// What happened.
             status: Status,
             /// The value read; after an update with `return_old` the value from before; after a float increment the new one.
-            value: Option<&'a [u8]> as OptionalValue => 4 zeros,
+            value: Option<&'a [u8]> as OptionalValue,
+            /// Whether that is the [`Reference`](crate::large::Reference) of a large value.
+            is_large: bool => 3 zeros,
             /// The version that the reply speaks of: of the value read, or now current after an update; [`OpId::NONE`] if absent.
             version: OpId,
             /// When that value expires, in milliseconds of the Unix epoch; 0 is never.
             expiry_ms: u64,
             /// The integer after an increment, the length after an append; after a get of a node whose kernel answers some, the length of this reply:
-            /// a get that is as long may be answered there (G8), or by a switch (H9).
+            /// a get that is as long may be answered there (G8), or by a switch (H9). Of a large value that was got: a token for [`ReadChunks`](crate::large::ReadChunks).
             integer: i64,
         }
     }
@@ -73,6 +76,10 @@ impl Reply<'_> {
 
     /// A reply without a value.
     pub fn bare(op: OpId, status: Status) -> Self {
-        Self { op, status, version: OpId::NONE, expiry_ms: 0, integer: 0, value: None }
+        Self { op, status, version: OpId::NONE, expiry_ms: 0, integer: 0, value: None, is_large: false }
+    }
+
+    fn is_possible(&self) -> Result<(), DecodeError> {
+        check_reference(self.is_large, self.value)
     }
 }

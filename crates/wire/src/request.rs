@@ -3,6 +3,7 @@
 use crate::bytes::{Reader, reserved_bytes};
 use crate::codec::{Codec, Key, Value};
 use crate::declare::{code, codec_of, for_each, layout, message, part, tagged};
+use crate::large::Reference;
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::number::LongDouble;
 #[cfg(test)]
@@ -157,6 +158,13 @@ tagged! {
         },
         /// Removes the expiry time of a present key.
         7 => Persist,
+        /// Stores the large value that is named so, once it is there ([`crate::large`]).
+        8 => SetLarge {
+            /// A [`Reference`](crate::large::Reference), whose name is the update's.
+            reference: &'a [u8] as Value,
+            /// Its expiry.
+            expiry: Expiry,
+        },
     }
 }
 
@@ -164,7 +172,7 @@ impl<'a> Operation<'a> {
     /// The bytes that the operation carries.
     pub fn value(&self) -> &'a [u8] {
         match self {
-            Self::Set { value, .. } | Self::Append(value) => value,
+            Self::Set { value, .. } | Self::SetLarge { reference: value, .. } | Self::Append(value) => value,
             _ => &[],
         }
     }
@@ -209,6 +217,11 @@ impl Update<'_> {
         if self.watermark > self.op.sequence {
             return Err(DecodeError::UnknownValue { field: "watermark", value: self.watermark });
         }
-        Ok(())
+        match self.operation {
+            Operation::SetLarge { reference, .. } if Reference::decode(reference)?.name != self.op => {
+                Err(DecodeError::UnknownValue { field: "name of a large value", value: self.op.sequence })
+            }
+            _ => Ok(()),
+        }
     }
 }

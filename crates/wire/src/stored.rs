@@ -176,6 +176,7 @@ impl Operation<'_> {
     fn with_value<'b>(&self, value: &'b [u8]) -> Operation<'b> {
         match *self {
             Self::Set { expiry, .. } => Operation::Set { value, expiry },
+            Self::SetLarge { expiry, .. } => Operation::SetLarge { reference: value, expiry },
             Self::Append(_) => Operation::Append(value),
             Self::Delete => Operation::Delete,
             Self::Increment(delta) => Operation::Increment(delta),

@@ -1,6 +1,7 @@
-//! The bytes of a few messages, as they were when the version of the wire was 2: who changes them raises it.
+//! The bytes of a few messages, as they were when the version of the wire was 3: who changes them raises it.
 
 use nicekv_wire::control::{DiskSpace, Heartbeat};
+use nicekv_wire::large::{Chunk, Hole, ReadChunks, Reference, TransferReport};
 use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumStore, Timestamp};
 use nicekv_wire::recovery::{Entry, RecoverReply, UndecidedOp};
 use nicekv_wire::replication::{Acks, Decision, Decisions, Effect, PrepareAck, Progress, Watermark};
@@ -33,21 +34,21 @@ fn get(forwarded: Option<(PartitionId, Epoch, NodeId)>) -> Get<'static> {
 #[test]
 fn of_clients() {
     check(
-        "4e4b0201001100030a1402011b5800000102030405060708000000000000111209090909090909090909090909090909\
+        "4e4b0301001100030a1402011b5800000102030405060708000000000000111209090909090909090909090909090909\
 000000000000000000000005636f6c6f72",
         |out| {
             get(None).encode(out);
         },
     );
     check(
-        "4e4b0210001100030a1402011b580000010203040506070800000000000011120909090909090909\
+        "4e4b0310001100030a1402011b580000010203040506070800000000000011120909090909090909\
          0909090909090909000700010000000500060005636f6c6f72",
         |out| {
             get(Some((PARTITION, Epoch(5), NodeId(6)))).encode(out);
         },
     );
     check(
-        "4e4b0202003200030a1402011b580000010203040506070800000000000011120909090909090909\
+        "4e4b0302003200030a1402011b580000010203040506070800000000000011120909090909090909\
          09090909090909090000000000000007030000000000002122000000000000003101000501000502\
          000000000000004d636f6c6f7276616c7565",
         |out| {
@@ -66,12 +67,13 @@ fn of_clients() {
         },
     );
     check(
-        "4e4b0203002d00000000000000000000010203040506070800000000000011120000000000000000\
+        "4e4b0303002d00000000000000000000010203040506070800000000000011120000000000000000\
          00000000000000000501000500000000000000000000212200000000000000310000000000000005\
          fffffffffffffffe76616c7565",
         |out| {
             let value = Some(VALUE);
-            Reply { op: OP, status: Status::Overflow, version: VERSION, expiry_ms: 5, integer: -2, value }
+            let (status, is_large) = (Status::Overflow, false);
+            Reply { op: OP, status, version: VERSION, expiry_ms: 5, integer: -2, value, is_large }
                 .encode(out);
         },
     );
@@ -81,7 +83,7 @@ fn of_clients() {
 fn of_quorums() {
     let timestamp = Timestamp { counter: 5, op: VERSION };
     check(
-        "4e4b0205002e00030a1402011b5800000102030405060708000000000000111209090909090909090909090909090909\
+        "4e4b0305002e00030a1402011b5800000102030405060708000000000000111209090909090909090909090909090909\
 000000000000000500000000000021220000000000000031000000040302000501000500636f6c6f7276616c7565",
         |out| {
             let store = QuorumStore {
@@ -99,7 +101,7 @@ fn of_quorums() {
         },
     );
     check(
-        "4e4b0206003500000000000000000000010203040506070800000000000011120000000000000000\
+        "4e4b0306003500000000000000000000010203040506070800000000000011120000000000000000\
          000000000000000000000000000000050000000000002122000000000000003100000000000000070000000400030200\
          050000000000000076616c7565",
         |out| {
@@ -113,7 +115,7 @@ fn of_quorums() {
 fn of_nodes() {
     let sender = NodeId(4);
     check(
-        "4e4b02110040000000000000000000000000000000000000000000000000000000000000000000000000000000000000\
+        "4e4b03110040000000000000000000000000000000000000000000000000000000000000000000000000000000000000\
 000400010001000000070001000000050102030405060708000000000000111201000000000700010000000500000000\
 00000007000000000000000601010000",
         |out| {
@@ -144,11 +146,12 @@ fn of_primaries() {
         expiry_ms: 3,
         integer: 4,
         value: VALUE,
+        is_large: false,
         value_is_result: true,
     };
     let watermarks = [Watermark { partition: PARTITION, epoch: Epoch(2), base: 3, forced: 4 }];
     let watermarks = Entries::Values(&watermarks);
-    let golden = "4e4b0212007100000000000000000000000000000000000000000000000000000000000000000000\
+    let golden = "4e4b0312007100000000000000000000000000000000000000000000000000000000000000000000\
          00000000000000000004000100010000000700010000000200000000000000030000000000000004\
          00070001000000050000000402010001000000000000000901020304050607080000000000001112\
          00000000000021220000000000000031000000000000000300000000000000040005000076616c75\
@@ -182,7 +185,7 @@ fn of_primaries() {
 fn of_recovery_and_sessions() {
     let sender = NodeId(4);
     check(
-        "4e4b0215004800000000000000000000000000000000000000000000000000000000000000000000\
+        "4e4b0315004800000000000000000000000000000000000000000000000000000000000000000000\
          00000000000000000007000100000003000400010000000000000000000000040000000000000005\
          00000000000000060000000000000007010203040506070800000000000011120100000000000000",
         |out| {
@@ -193,7 +196,7 @@ fn of_recovery_and_sessions() {
         },
     );
     check(
-        "4e4b0220002800000000000000000000000000000000000000000000000000000000000000000000\
+        "4e4b0320002800000000000000000000000000000000000000000000000000000000000000000000\
          00000000000000000004000501000000000000000000000200000000000000000000000000000003\
          0000000000000004",
         |out| {
@@ -208,7 +211,59 @@ fn of_recovery_and_sessions() {
             .encode(out);
         },
     );
-    check("00000000000000010000000000002122000000000000003100000000000000020176616c7565", |out| {
-        Entry { index: 1, version: VERSION, expiry_ms: 2, value: Some(VALUE) }.append(out);
+    check("0000000000000001000000000000212200000000000000310000000000000002000176616c7565", |out| {
+        Entry { index: 1, version: VERSION, expiry_ms: 2, is_large: false, value: Some(VALUE) }.append(out);
     });
+}
+
+#[test]
+fn of_large_values() {
+    let reference = Reference { name: OP, length: 0x1_0000, checksum: 7 };
+    let chunk = Chunk { keyspace: KEYSPACE, op: OP, digest: DIGEST, number: 3, mask: 5, bytes: VALUE };
+    check(
+        "4e4b0335000d000300000000000000000102030405060708000000000000111209090909090909090909090909090909\
+000000030005000076616c7565",
+        |out| chunk.encode(out),
+    );
+    check(
+        "4e4b03370038000300000000000000000102030405060708000000000000111209090909090909090909090909090909\
+010203040506070800000000000011120000000000010000000000000000000000000000000000070000000000000009\
+0000000200080000",
+        |out| {
+            ReadChunks {
+                keyspace: KEYSPACE,
+                op: OP,
+                digest: DIGEST,
+                reply_to: None,
+                reference,
+                token: 9,
+                first: 2,
+                count: 8,
+            }
+            .encode(out);
+        },
+    );
+    check(
+        "4e4b03360035000000000000000000000102030405060708000000000000111200000000000000000000000000000000\
+000700010000000500040802000000010000000900000014000000060000000b000000000000000c0100040006000000\
+0200000004",
+        |out| {
+            TransferReport {
+                op: OP,
+                partition: PARTITION,
+                epoch: Epoch(5),
+                sender: NodeId(4),
+                status: Status::Busy,
+                members: vec![NodeId(4), NodeId(6)],
+                prefix: 1,
+                end: 9,
+                limit: 20,
+                arrived: 6,
+                chunks_per_second: 11,
+                held_ns: 12,
+                missing: vec![Hole { start: 2, end: 4 }],
+            }
+            .encode(out);
+        },
+    );
 }

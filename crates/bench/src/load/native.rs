@@ -195,7 +195,8 @@ mod tests {
         let (status, value) = answer(key);
         let mut bytes = Vec::new();
         let value = value.as_deref();
-        Reply { op, status, version: OpId::NONE, expiry_ms: 0, integer: 0, value }.encode(&mut bytes);
+        Reply { is_large: false, op, status, version: OpId::NONE, expiry_ms: 0, integer: 0, value }
+            .encode(&mut bytes);
         bytes
     }
 

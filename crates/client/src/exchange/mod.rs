@@ -13,8 +13,11 @@ mod quorum;
 #[cfg(test)]
 mod tests;
 
+use crate::large::Large;
 use crate::plant::Planted;
-use crate::{Keyspace, OperationError, Outcome, Request, SubmitError};
+use crate::summary::Summary;
+use crate::{Keyspace, OperationError, Request, SubmitError};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use multicast::MulticastExchange;
@@ -36,6 +39,10 @@ pub(crate) enum Step {
     Send(Round),
     /// A pause, then a new op id: nothing was stored under the present one, and that is decided.
     Afresh,
+    /// Nothing for now: the answer has named a large value, which is to be read as [`Buffers::large`] says.
+    Read,
+    /// A new op id at once: the value that was read is not there any more.
+    Anew,
     /// The end, with the outcome unknown: replicas remember nothing of this client (R10).
     Forgotten,
     /// The end.
@@ -51,16 +58,6 @@ pub(crate) enum Round {
     Write,
 }
 
-/// An answer less its value, which is in [`Buffers::value`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Summary {
-    pub(crate) outcome: Outcome,
-    pub(crate) version: OpId,
-    pub(crate) expiry_ms: u64,
-    pub(crate) integer: i64,
-    pub(crate) has_value: bool,
-}
-
 /// What a try goes by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Name {
@@ -74,6 +71,8 @@ pub(crate) struct Name {
 pub(crate) struct Buffers {
     /// Where the datagram goes.
     pub(crate) to: SocketAddrV4,
+    /// Where a large value is read.
+    pub(crate) unicast: SocketAddrV4,
     /// The key's.
     pub(crate) vnode: u16,
     /// Its members are a chain, so that whom it is for follows from a directory.
@@ -82,6 +81,8 @@ pub(crate) struct Buffers {
     pub(crate) datagram: Vec<u8>,
     /// Of the answer; before it, whatever the exchange needs.
     pub(crate) value: Vec<u8>,
+    /// A large value that is put, or read.
+    pub(crate) large: Option<Box<Large>>,
     /// The next datagram, while the present one is read.
     spare: Vec<u8>,
     /// Who has answered, and what it holds.
@@ -101,8 +102,8 @@ struct Held {
 impl Buffers {
     pub(crate) fn new() -> Self {
         let to = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-        let (datagram, value, spare, held, covered) = Default::default();
-        Self { to, vnode: 0, is_for_chain: false, datagram, value, spare, held, covered }
+        let (datagram, value, large, spare, held, covered) = Default::default();
+        Self { to, unicast: to, vnode: 0, is_for_chain: false, datagram, value, large, spare, held, covered }
     }
 
     /// How many replicas hold that version or a newer one.
@@ -172,6 +173,7 @@ impl Exchange {
         request: &Request<'_>,
         buffers: &mut Buffers,
     ) -> Round {
+        debug_assert!(buffers.large.is_none(), "the completion of the request before was taken");
         buffers.is_for_chain = keyspace.replication == Replication::Chain;
         match self {
             Self::Multicast(exchange) => exchange.begin(name, keyspace, request, buffers),

@@ -5,12 +5,27 @@
 //!   scan    ──▶ unicast vnode   ──▶ one replica ─▶ the primary ─▶ piece; if a switch may split it, several
 //!   update  ──▶ multicast vnode ──▶ every replica, the primary ─▶ reply
 //! ```
+//!
+//! A reply to a get, or to an update that wants the value from before, may name a large value. It is read then (`large`), and replies to what is asked meanwhile
+//! tell that it is asked for with another token, or that it is not there any more:
+//!
+//! ```text
+//!   get     ── named ──▶ reading ── gone ──▶ got anew        update  ── named ──▶ reading ── gone ──▶ done, and that is told
+//! ```
 
-use super::{Buffers, Name, Round, Step, Summary};
+use super::{Buffers, Name, Round, Step};
+use crate::large::{About, Large, Put, Read};
 use crate::plant::{Plant, Planted};
+use crate::summary::Summary;
 use crate::{Keyspace, OperationError, Outcome, Request};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use nicekv_wire::large::Reference;
+use nicekv_wire::limits::VALUE_BYTES_MAX;
 use nicekv_wire::scan::{Scan, ScanPiece};
-use nicekv_wire::{Datagram, Get, KeyDigest, MatchRange, OpId, Reply, Status, Update};
+use nicekv_wire::{
+    Datagram, Get, HeaderLayout, KeyDigest, KeyspaceId, MatchRange, OpId, Operation, Reply, Status, Update,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -24,6 +39,8 @@ pub(crate) struct MulticastExchange {
     kind: Kind,
     /// Replicas have refused the op for now, and it has not been sent since.
     is_refused: bool,
+    /// The value that answers is a large one, and is being read: the end if that fails.
+    unread: Option<OperationError>,
     planted: Planted,
     /// Of a scan.
     wanted: Wanted,
@@ -53,11 +70,11 @@ fn values_of(range: MatchRange) -> u128 {
 impl MulticastExchange {
     pub(super) fn new(request: &Request<'_>, planted: Planted) -> Self {
         let kind = match request {
-            Request::Get { .. } => Kind::Get,
+            Request::Get { .. } | Request::Length { .. } => Kind::Get,
             Request::Scan { .. } => Kind::Scan,
             Request::Update { .. } => Kind::Update,
         };
-        Self { kind, is_refused: false, planted, wanted: Wanted::NOTHING }
+        Self { kind, is_refused: false, unread: None, planted, wanted: Wanted::NOTHING }
     }
 
     pub(super) fn is_get(&self) -> bool {
@@ -80,12 +97,12 @@ impl MulticastExchange {
             _ => to.digest(request.key()),
         };
         let keyspace = to.id;
-        buffers.vnode = digest.vnode();
+        (buffers.vnode, buffers.unicast) = (digest.vnode(), to.unicast_address(&digest));
         match *request {
-            Request::Get { key } => {
+            Request::Get { key } | Request::Length { key } => {
                 Get { keyspace, op, digest, reply_to: None, forwarded: None, key, padding: 0 }
                     .encode(&mut buffers.datagram);
-                buffers.to = to.unicast_address(&digest);
+                buffers.to = buffers.unicast;
                 Round::Read
             }
             Request::Scan { wants, range, after, bytes_max, pieces } => {
@@ -105,25 +122,24 @@ impl MulticastExchange {
                     padding,
                 }
                 .encode(&mut buffers.datagram);
-                buffers.to = to.unicast_address(&digest);
+                buffers.to = buffers.unicast;
                 buffers.value.clear();
                 buffers.covered.clear();
                 self.wanted = Wanted::new(range, pieces);
                 Round::Read
             }
             Request::Update { key, condition, return_old, operation } => {
-                Update {
-                    keyspace,
-                    op,
-                    digest,
-                    reply_to: None,
-                    watermark,
-                    condition,
-                    return_old,
-                    operation,
-                    key,
-                }
-                .encode(&mut buffers.datagram);
+                let about = About { keyspace, op, digest };
+                let reference = put_large(about, &operation, buffers);
+                let operation = match (operation, &reference) {
+                    (Operation::Set { expiry, .. }, Some(reference)) => {
+                        Operation::SetLarge { reference, expiry }
+                    }
+                    _ => operation,
+                };
+                let reply_to = None;
+                Update { keyspace, op, digest, reply_to, watermark, condition, return_old, operation, key }
+                    .encode(&mut buffers.datagram);
                 buffers.to = to.multicast_address(&digest);
                 Round::Write
             }
@@ -136,16 +152,68 @@ impl MulticastExchange {
             Datagram::ScanPiece(piece) if self.is_scan() => return self.gather(piece, buffers),
             _ => return Step::Stray,
         };
+        if self.unread.is_some() {
+            return self.on_word_of_large(reply, buffers);
+        }
         match reply.status {
             Status::Busy => {
                 self.is_refused = true;
                 Step::Afresh
             }
             Status::Expired => Step::Forgotten,
+            _ if reply.is_large => self.on_name(reply, buffers),
             _ => {
                 buffers.set_value(reply.value.unwrap_or_default());
                 Step::Done(summary(reply, self.kind))
             }
+        }
+    }
+
+    /// The value that answers is a large one.
+    fn on_name(&mut self, reply: &Reply<'_>, buffers: &mut Buffers) -> Step {
+        let named = reply.value.and_then(|value| Reference::decode(value).ok());
+        let Some(reference) = named else { return Step::Stray };
+        match summary(reply, self.kind) {
+            Ok(summary) => {
+                self.unread = Some(match (self.kind, summary.outcome) {
+                    (Kind::Update, Outcome::Done) => OperationError::OldValueGone,
+                    // Nothing was stored.
+                    (Kind::Update, _) => OperationError::Busy,
+                    _ => OperationError::TimedOut,
+                });
+                let header = HeaderLayout::peek(&buffers.datagram).expect("encoded here");
+                let about = About {
+                    keyspace: KeyspaceId(header.keyspace.get()),
+                    op: reply.op,
+                    digest: KeyDigest(header.digest),
+                };
+                let summary = Summary { integer: 0, ..summary };
+                let read = Read::new(about, reference, reply.integer as u64, summary);
+                buffers.large = Some(Box::new(Large::Read(read)));
+                Step::Read
+            }
+            error => Step::Done(error),
+        }
+    }
+
+    /// A replica has not sent what it was asked for of a large value, but this.
+    fn on_word_of_large(&mut self, reply: &Reply<'_>, buffers: &mut Buffers) -> Step {
+        let Some(Large::Read(read)) = buffers.large.as_deref_mut() else { return Step::Stray };
+        let named = reply.value.filter(|_| reply.is_large).and_then(|value| Reference::decode(value).ok());
+        match reply.status {
+            // What does not come is asked for again.
+            Status::Busy | Status::Expired => Step::Wait,
+            _ if named == Some(read.reference()) => {
+                read.take_token(reply.integer as u64);
+                Step::Wait
+            }
+            Status::NotFound | Status::NoSuchKeyspace if self.kind == Kind::Update => {
+                Step::Done(Err(self.unread.expect("it is being read")))
+            }
+            // The update is answered again.
+            _ if self.kind == Kind::Update => Step::Wait,
+            Status::NoSuchKeyspace => Step::Done(Err(OperationError::NoSuchKeyspace)),
+            _ => Step::Anew,
         }
     }
 
@@ -175,22 +243,48 @@ impl MulticastExchange {
     }
 
     pub(super) fn begin_afresh(&mut self, Name { op, watermark }: Name, buffers: &mut Buffers) {
-        self.is_refused = false;
+        (self.is_refused, self.unread) = (false, None);
+        if let Some(Large::Put(put)) = buffers.large.as_deref_mut() {
+            put.rename(op);
+        }
         buffers.rewrite(|datagram, _, out| match datagram {
             Datagram::Get(get) => Get { op, ..get }.encode(out),
             Datagram::Scan(scan) => Scan { op, ..scan }.encode(out),
-            Datagram::Update(update) => Update { op, watermark, ..update }.encode(out),
+            Datagram::Update(update) => rename(Update { op, watermark, ..update }, out),
             other => unreachable!("not a request: {other:?}"),
         });
     }
 
     pub(super) fn given_up(&self) -> OperationError {
+        if let Some(error) = self.unread {
+            return error;
+        }
         match self.kind {
             _ if self.is_refused || self.planted.has(Plant::TimeoutIsFailure) => OperationError::Busy,
             Kind::Get | Kind::Scan => OperationError::TimedOut,
             Kind::Update => OperationError::OutcomeUnknown,
         }
     }
+}
+
+/// A value that is too long for a datagram is kept to be sent in chunks, and named.
+fn put_large(about: About, operation: &Operation<'_>, buffers: &mut Buffers) -> Option<Vec<u8>> {
+    let Operation::Set { value, .. } = operation else { return None };
+    if value.len() <= VALUE_BYTES_MAX {
+        return None;
+    }
+    let put = Put::new(about, value);
+    let reference = put.reference().bytes();
+    buffers.large = Some(Box::new(Large::Put(put)));
+    Some(reference)
+}
+
+/// A large value has the name of the op that puts it.
+fn rename(update: Update<'_>, out: &mut Vec<u8>) {
+    let Operation::SetLarge { reference, expiry } = update.operation else { return update.encode(out) };
+    let reference = Reference::decode(reference).expect("encoded here");
+    let renamed = Reference { name: update.op, ..reference }.bytes();
+    Update { operation: Operation::SetLarge { reference: &renamed, expiry }, ..update }.encode(out);
 }
 
 /// Of a scan, whose answer is its piece.

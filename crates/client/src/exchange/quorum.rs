@@ -27,8 +27,9 @@
 //!
 //! A delete tells whether *its own question* found a value: a put at the same moment may make that untrue, not the deletion.
 
-use super::{Buffers, Held, Name, Round, Step, Summary};
+use super::{Buffers, Held, Name, Round, Step};
 use crate::plant::{Plant, Planted};
+use crate::summary::Summary;
 use crate::{Keyspace, OperationError, Outcome, Request, SubmitError};
 use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumQuery, QuorumStore, Timestamp};
 use nicekv_wire::{Condition, Datagram, Epoch, Expiry, OpId, Operation, Status};
@@ -261,7 +262,7 @@ impl QuorumExchange {
 fn understood(request: &Request<'_>) -> Result<Kind, SubmitError> {
     let needs = |what| Err(SubmitError::NeedsPrimary { what });
     let (condition, return_old, operation) = match *request {
-        Request::Get { .. } => return Ok(Kind::Get),
+        Request::Get { .. } | Request::Length { .. } => return Ok(Kind::Get),
         Request::Scan { .. } => return needs("a scan"),
         Request::Update { condition, return_old, operation, .. } => (condition, return_old, operation),
     };
@@ -277,5 +278,6 @@ fn understood(request: &Request<'_>) -> Result<Kind, SubmitError> {
         Operation::Set { .. } | Operation::Expire { .. } | Operation::Persist => needs("an expiry time"),
         Operation::Increment(_) | Operation::IncrementFloat(_) => needs("an increment"),
         Operation::Append(_) => needs("an append"),
+        Operation::SetLarge { .. } => needs("a large value"),
     }
 }

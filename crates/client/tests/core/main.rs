@@ -201,7 +201,7 @@ fn statuses_become_answers_or_typed_errors() {
 
 #[test]
 fn limits_are_refused_by_name_and_nothing_is_sent() {
-    let mut world = World::with(|config| config.in_flight_max = 2);
+    let mut world = World::with(|config| (config.in_flight_max, config.value_bytes_max) = (2, 1024));
     let mut refused =
         |request| world.client.submit(world.now, KeyspaceId::DEFAULT, request, u64::MAX).unwrap_err();
     let set = |value| Operation::Set { value, expiry: Expiry::Never };

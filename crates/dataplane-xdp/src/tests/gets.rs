@@ -207,7 +207,7 @@ impl Run {
         let version = OpId { client: ClientId(1), sequence: 1 + self.random.below(1000) };
         let value = (self.random.below(5) > 0).then_some(&value[..]);
         let mut bytes = Vec::new();
-        Entry { index: 1, version, expiry_ms: 0, value }.append(&mut bytes);
+        Entry { is_large: false, index: 1, version, expiry_ms: 0, value }.append(&mut bytes);
         bytes
     }
 

@@ -6,8 +6,8 @@
 //!   to a vring         no datagram of the store                                            ─▶ not_ours
 //!                      from a server's port, but not with its MAC and IP                   ─▶ source_refused
 //!                      from others, a place for replies that is not the sender             ─▶ source_refused
-//!                      unicast: anything but gets and scans; multicast: anything but updates
-//!                      and quorum requests, and decisions of a node; bundles of these;
+//!                      unicast: anything but gets, scans and reads of chunks; multicast: anything but updates,
+//!                      chunks and quorum requests, and decisions of a node; bundles of these;
 //!                      in both what nodes say to the switch of hot keys                    ─▶ opcode_refused
 //!   to a server's      what has room for a stamp                                           ─▶ opcode_refused
 //!   own UDP port       from a server's port, but not with its MAC and IP                   ─▶ source_refused
@@ -42,15 +42,19 @@ pub enum Ingress {
 }
 
 /// What may go to unicast vrings, from anybody.
-pub const OPCODES_UNICAST: u64 = bit(Opcode::Get) | bit(Opcode::Scan) | bit(Opcode::Bundle);
+pub const OPCODES_UNICAST: u64 =
+    bit(Opcode::Get) | bit(Opcode::Scan) | bit(Opcode::Bundle) | bit(Opcode::ReadChunks);
 /// What nodes say to a switch, to a vring of either kind; it ends there.
 pub const OPCODES_SAID: u64 =
     bit(Opcode::HotConfirm) | bit(Opcode::HotClose) | bit(Opcode::HotValue) | bit(Opcode::HotLease);
 /// What may go to unicast vrings from nodes.
 pub const OPCODES_UNICAST_NODE: u64 = OPCODES_UNICAST | OPCODES_SAID;
 /// What may go to multicast vrings, from anybody.
-pub const OPCODES_MULTICAST: u64 =
-    bit(Opcode::Update) | bit(Opcode::QuorumQuery) | bit(Opcode::QuorumStore) | bit(Opcode::Bundle);
+pub const OPCODES_MULTICAST: u64 = bit(Opcode::Update)
+    | bit(Opcode::QuorumQuery)
+    | bit(Opcode::QuorumStore)
+    | bit(Opcode::Bundle)
+    | bit(Opcode::Chunk);
 /// What may go to multicast vrings from nodes.
 pub const OPCODES_MULTICAST_NODE: u64 = OPCODES_MULTICAST | bit(Opcode::Decisions) | OPCODES_SAID;
 /// What anybody may send to a server's own address: requests, directed or not, and questions for whom to direct them to.

@@ -166,17 +166,17 @@ pub(crate) fn persist<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'
 }
 
 pub(crate) fn ttl<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    Ok(Plan::One(Request::Get { key: call.key(1)? }, Finish::TimeToLive(TimeUnit::Seconds)))
+    Ok(Plan::One(Request::Length { key: call.key(1)? }, Finish::TimeToLive(TimeUnit::Seconds)))
 }
 
 pub(crate) fn pttl<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    Ok(Plan::One(Request::Get { key: call.key(1)? }, Finish::TimeToLive(TimeUnit::Milliseconds)))
+    Ok(Plan::One(Request::Length { key: call.key(1)? }, Finish::TimeToLive(TimeUnit::Milliseconds)))
 }
 
 pub(crate) fn expiretime<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    Ok(Plan::One(Request::Get { key: call.key(1)? }, Finish::ExpireTime(TimeUnit::Seconds)))
+    Ok(Plan::One(Request::Length { key: call.key(1)? }, Finish::ExpireTime(TimeUnit::Seconds)))
 }
 
 pub(crate) fn pexpiretime<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    Ok(Plan::One(Request::Get { key: call.key(1)? }, Finish::ExpireTime(TimeUnit::Milliseconds)))
+    Ok(Plan::One(Request::Length { key: call.key(1)? }, Finish::ExpireTime(TimeUnit::Milliseconds)))
 }

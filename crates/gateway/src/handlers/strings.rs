@@ -4,7 +4,8 @@ use super::Planned;
 use super::expiry::{Anchor, SetOptions, expiry_ms};
 use crate::error::CommandError;
 use crate::plan::{Call, Context, Finish, FinishMany, Many, Plan, RequestFor, TimeUnit};
-use nicekv_client::Request;
+use nicekv_client::{Request, SubmitError};
+use nicekv_wire::limits::VALUE_BYTES_MAX;
 use nicekv_wire::{Condition, ExpireCondition, Expiry, Operation};
 use std::collections::HashMap;
 
@@ -13,11 +14,11 @@ pub(crate) fn get<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
 }
 
 pub(crate) fn strlen<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    Ok(Plan::One(Request::Get { key: call.key(1)? }, Finish::Length))
+    Ok(Plan::One(Request::Length { key: call.key(1)? }, Finish::Length))
 }
 
 pub(crate) fn key_type<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    Ok(Plan::One(Request::Get { key: call.key(1)? }, Finish::Type))
+    Ok(Plan::One(Request::Length { key: call.key(1)? }, Finish::Type))
 }
 
 pub(crate) fn getrange<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
@@ -82,7 +83,7 @@ pub(crate) fn getex<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plann
         Some(time) => match time.at_ms(context, call) {
             Ok(at_ms) => returning_old(call, Operation::Expire { at_ms, condition: ExpireCondition::Always }),
             // Without a value there is nothing to be wrong about.
-            Err(error) => Ok(Plan::One(Request::Get { key: call.key(1)? }, Finish::NullOr(error))),
+            Err(error) => Ok(Plan::One(Request::Length { key: call.key(1)? }, Finish::NullOr(error))),
         },
         None => get(context, call),
     }
@@ -125,14 +126,21 @@ fn for_each_key<'a>(call: &Call<'a>, finish: FinishMany, request: RequestFor) ->
 }
 
 /// `MSET`: unlike in Redis not atomic, each key is put by itself.
-pub(crate) fn mset<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
+pub(crate) fn mset<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     if call.count().is_multiple_of(2) {
         return Err(CommandError::arity(call.name));
     }
     // Puts of one command are concurrent: of two for one key, only the last may be sent.
     let mut last = HashMap::with_capacity(call.count() / 2);
     for index in (1..call.count()).step_by(2) {
-        call.value(index + 1)?;
+        let bytes = call.value(index + 1)?.len();
+        if bytes > VALUE_BYTES_MAX {
+            // Nothing is put of a command that is refused.
+            let limit = context.server.value_limit(context.session.keyspace);
+            if bytes > limit {
+                return Err(SubmitError::ValueTooLong { bytes, limit }.into());
+            }
+        }
         last.insert(call.key(index)?, index as u32);
     }
     let request: RequestFor = |call, key| {

@@ -66,7 +66,7 @@ fn owner(number: u64) -> SocketAddrV4 {
 fn entry(value: &[u8], expiry_ms: u64) -> Vec<u8> {
     let version = OpId { client: ClientId(1), sequence: 1 };
     let mut bytes = Vec::new();
-    Entry { index: 1, version, expiry_ms, value: Some(value) }.append(&mut bytes);
+    Entry { is_large: false, index: 1, version, expiry_ms, value: Some(value) }.append(&mut bytes);
     bytes
 }
 

@@ -330,7 +330,7 @@ pub(crate) fn of_gateway(before: Option<&GatewayObservation>, now: &GatewayObser
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nicekv_node::{Counters, HotCounters, Latest, PutStages, Stranger};
+    use nicekv_node::{Counters, HotCounters, Latest, PutStages, Stranger, ValueCounters};
     use nicekv_wire::{ClientId, Epoch, NodeId, PartitionId, Term};
 
     fn replica(epoch: u32, standing: Standing, leads: bool) -> NodePartition {
@@ -354,6 +354,7 @@ mod tests {
             puts: PutStages::default(),
             latest: Latest::default(),
             hot: HotCounters::default(),
+            values: ValueCounters::default(),
             partitions: vec![partition],
         }
     }

@@ -9,6 +9,7 @@ mod fixture;
 mod hot;
 mod kernel_gets;
 mod keyspaces;
+mod large;
 mod load;
 mod migration;
 mod nodes;

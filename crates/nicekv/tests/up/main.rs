@@ -5,6 +5,7 @@ mod cluster;
 mod explain;
 mod hot;
 mod keyspaces;
+mod large;
 mod manners;
 mod metrics;
 mod quorum;
@@ -128,7 +129,9 @@ fn commands_find_the_running_cluster_and_say_how_it_went() {
     assert_eq!((code, error.lines().count()), (Some(2), 1), "{error}");
     assert!(error.contains("no cluster is running"), "{error}");
 
-    let up = Up::start(scratch.path(), &["--engine", "memory", "--nodes", "2", "--replicas", "2"]);
+    let chain = ["--keyspace", "chained=replication=chain"];
+    let nodes = ["--engine", "memory", "--nodes", "2", "--replicas", "2"];
+    let up = Up::start(scratch.path(), &[&nodes[..], &chain].concat());
     let run = |arguments: &[&str]| outcome(nicekv(scratch.path(), arguments));
     assert_eq!(run(&["put", "color", "blue"]), (Some(0), String::new(), String::new()));
     assert_eq!(run(&["get", "color"]), (Some(0), "blue\n".into(), String::new()));
@@ -140,7 +143,7 @@ fn commands_find_the_running_cluster_and_say_how_it_went() {
     assert!(error.contains("color") && error.lines().count() == 1, "{error}");
 
     // SCENARIO 33: an error that names the limit, and nothing is stored.
-    let (code, _, error) = run(&["put", "color", &"x".repeat(1025)]);
+    let (code, _, error) = run(&["put", "color", &"x".repeat(1025), "--keyspace", "chained"]);
     assert!(code == Some(2) && error.contains("1024"), "{code:?} {error}");
     let (code, _, error) = run(&["put", &"k".repeat(257), "blue"]);
     assert!(code == Some(2) && error.contains("256"), "{code:?} {error}");

@@ -71,7 +71,7 @@ fn row_34_directories_that_are_not_this_clusters() {
     // A newer format.
     let path = one.join("nicekv-format");
     let format = fs::read_to_string(&path).unwrap();
-    fs::write(&path, format.replace("format 2", "format 99")).unwrap();
+    fs::write(&path, format.replace("format 3", "format 99")).unwrap();
     again("format 99");
     fs::write(&path, format).unwrap();
 

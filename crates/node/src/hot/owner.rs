@@ -390,7 +390,9 @@ impl Owner {
 
 /// What may have copies: what expires, or is not there, the primary answers (R11).
 fn copied(entry: Option<&[u8]>) -> Option<Box<[u8]>> {
-    let may_have =
-        |bytes: &&[u8]| Entry::decode(bytes).is_ok_and(|entry| entry.value.is_some() && entry.expiry_ms == 0);
+    let may_have = |bytes: &&[u8]| {
+        Entry::decode(bytes)
+            .is_ok_and(|entry| entry.value.is_some() && !entry.is_large && entry.expiry_ms == 0)
+    };
     entry.filter(may_have).map(Box::from)
 }

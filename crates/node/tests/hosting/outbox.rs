@@ -46,6 +46,7 @@ fn watermark(partition: u32, forced: u64) -> Watermark {
 fn decision(partition: u32, index: u64, value: &[u8]) -> Decision<'_> {
     let op = OpId { client: ClientId::new(2, 2), sequence: index };
     Decision {
+        is_large: false,
         partition: PartitionId(partition),
         epoch: EPOCH,
         origin: EPOCH,

@@ -165,7 +165,8 @@ fn append_result(out: &mut Vec<u8>, sequence: u64, result: &StoredResult) {
         expiry_ms: result.expiry_ms.into(),
         integer: (result.integer as u64).into(),
         status: result.status as u8,
-        has_value: result.value.is_some().into(),
+        // 2: of a large one.
+        has_value: u8::from(result.value.is_some()) + u8::from(result.is_large),
         value_length: (value.len() as u16).into(),
     };
     nicekv_wire::bytes::put(out, &layout);
@@ -184,6 +185,7 @@ fn read_result(reader: &mut Reader<'_>) -> Result<(u64, StoredResult), DecodeErr
         expiry_ms: layout.expiry_ms.get(),
         integer: layout.integer.get() as i64,
         value: (layout.has_value != 0).then(|| value.into()),
+        is_large: layout.has_value == 2,
     };
     Ok((layout.sequence.get(), result))
 }

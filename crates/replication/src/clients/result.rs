@@ -15,6 +15,7 @@ pub(crate) struct StoredResult {
     pub(super) expiry_ms: u64,
     pub(super) integer: i64,
     pub(super) value: Option<Box<[u8]>>,
+    pub(super) is_large: bool,
 }
 
 impl StoredResult {
@@ -25,6 +26,7 @@ impl StoredResult {
             expiry_ms: decision.expiry_ms,
             integer: decision.integer,
             value: decision.value_is_result.then(|| decision.value.into()),
+            is_large: decision.value_is_result && decision.is_large,
         }
     }
 
@@ -36,6 +38,7 @@ impl StoredResult {
             expiry_ms: self.expiry_ms,
             integer: self.integer,
             value: self.value.as_deref(),
+            is_large: self.is_large,
         }
     }
 

@@ -17,7 +17,7 @@ fn op(client: u64, sequence: u64) -> OpId {
 
 fn result(integer: i64) -> StoredResult {
     let value = Some(b"old".as_slice().into());
-    StoredResult { status: Status::Ok, version: op(1, 1), expiry_ms: 7, integer, value }
+    StoredResult { is_large: false, status: Status::Ok, version: op(1, 1), expiry_ms: 7, integer, value }
 }
 
 #[test]

@@ -69,7 +69,7 @@ mod tests {
     fn stored(index: u64, value: Option<&[u8]>) -> Vec<u8> {
         let version = OpId { client: ClientId(1), sequence: index };
         let mut bytes = Vec::new();
-        Entry { index, version, expiry_ms: 0, value }.append(&mut bytes);
+        Entry { index, version, expiry_ms: 0, is_large: false, value }.append(&mut bytes);
         bytes
     }
 

@@ -12,9 +12,10 @@ use crate::config::{RECENT_DECISIONS_MAX, TOMBSTONES_MAX};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use nicekv_node::{Host, Map, Membership, Plant};
-use nicekv_wire::PartitionId;
+use nicekv_wire::large::Reference;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::replication::Effect;
+use nicekv_wire::{Operation, PartitionId, StoredUpdate};
 
 /// Deletions that are in the engine, the oldest first. Those beyond [`TOMBSTONES_MAX`] are left to the scrub.
 #[derive(Clone)]
@@ -60,15 +61,27 @@ impl Tombstones {
     }
 }
 
-/// What a decision writes, whose op carries `prepared`.
-pub(super) fn effect<'a>(decided: &'a Decided, prepared: &'a [u8]) -> Option<Entry<'a>> {
-    let value = match decided.effect {
+/// What a decision writes, whose op is `prepared`.
+pub(super) fn effect<'a>(decided: &'a Decided, prepared: &'a StoredUpdate) -> Option<Entry<'a>> {
+    let (value, is_large) = match decided.effect {
         Effect::None => return None,
-        Effect::StorePrepared => Some(prepared),
-        Effect::Store => Some(&*decided.value),
-        Effect::Remove => None,
+        Effect::StorePrepared => (Some(prepared.value()), is_large(prepared)),
+        Effect::Store => (Some(&*decided.value), decided.is_large),
+        Effect::Remove => (None, false),
     };
-    Some(Entry { index: decided.index, version: decided.version, expiry_ms: decided.expiry_ms, value })
+    let Decided { index, version, expiry_ms, .. } = *decided;
+    Some(Entry { index, version, expiry_ms, is_large, value })
+}
+
+/// Whether an op stores a large value.
+pub(super) fn is_large(prepared: &StoredUpdate) -> bool {
+    matches!(prepared.head().operation, Operation::SetLarge { .. })
+}
+
+/// The large value that an op stores.
+pub(super) fn reference(prepared: &StoredUpdate) -> Option<Reference> {
+    let reference = || Reference::decode(prepared.value()).expect("checked when it was decoded");
+    is_large(prepared).then(reference)
 }
 
 /// See the module.

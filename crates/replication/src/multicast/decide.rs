@@ -11,6 +11,7 @@
 //!                                                              contended
 //! ```
 
+use super::contents::is_large;
 use super::locks::Latest;
 use super::partition::Partition;
 use super::sequence::Decided;
@@ -121,15 +122,18 @@ impl Partition {
         // Only worth keeping if somebody is waiting for it.
         let is_waited_for = contended || locked.undecided().nth(1).is_some();
         let value = match verdict.effect {
-            Effect::Store if is_waited_for => Some(verdict.value.clone()),
-            Effect::StorePrepared if is_waited_for => Some(state.stored.value().into()),
+            Effect::Store if is_waited_for => Some((verdict.value.clone(), verdict.is_large)),
+            Effect::StorePrepared if is_waited_for => {
+                Some((state.stored.value().into(), is_large(&state.stored)))
+            }
             _ => None,
         };
         if verdict.effect == Effect::Remove {
             self.locks.set_latest(key, Latest::Known(None));
-        } else if let Some(value) = value {
+        } else if let Some((value, is_large)) = value {
             let (version, expiry_ms) = (verdict.version, verdict.expiry_ms);
-            self.locks.set_latest(key, Latest::Known(Some(KeyValue { version, expiry_ms, value })));
+            let state = KeyValue { version, expiry_ms, value, is_large };
+            self.locks.set_latest(key, Latest::Known(Some(state)));
         }
         self.publish(host, now, op, contended, verdict);
     }
@@ -151,6 +155,7 @@ impl Partition {
             expiry_ms: verdict.expiry_ms,
             integer: verdict.integer,
             value: verdict.value.into(),
+            is_large: verdict.is_large,
             value_is_result: verdict.value_is_result,
         };
         host.trace.note(now, op, Step::Decided { contended: contended && !self.is_chain() });

@@ -28,7 +28,7 @@ use nicekv_wire::control::Assign;
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use nicekv_wire::recovery::{Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX, UndecidedOp, Wanted};
 use nicekv_wire::replication::Decision;
-use nicekv_wire::{NodeId, Now, OpId, StoredKey};
+use nicekv_wire::{Epoch, NodeId, Now, OpId, StoredKey};
 
 impl Partition {
     /// The metadata service assigns an epoch. Whether this replica is in it now.
@@ -59,6 +59,9 @@ impl Partition {
             host.append(self.id(), |out| record.append(out));
         }
         self.enter_chain(host, now, &membership);
+        if self.membership.epoch == Epoch::default() {
+            self.drop_torn(host);
+        }
         self.membership = membership;
         if self.membership.sealed {
             // Its primary waits for that, and the clients for its primary.

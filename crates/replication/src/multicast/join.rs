@@ -28,6 +28,7 @@
 //! A handoff keeps the partition in a space of its own, which it empties when it joins; it copies what some original may lack. So does a
 //! newcomer, which copies all: while it was no original, deletions may have been forgotten that it has not seen.
 
+use super::contents::is_large;
 use super::copy_frames::{Begun, EntriesChunk};
 use super::history::History;
 use super::joiner::{Former, Join, Step, stored};
@@ -62,6 +63,9 @@ impl Partition {
         let sequence = self.sequence.take();
         let none = host.map();
         let ops = self.locks.give_up(&mut host.visibility, none);
+        ops.values()
+            .filter(|op| is_large(&op.stored))
+            .for_each(|op| host.storage.let_go_value(op.stored.head().op));
         self.clients.clear();
         self.waits.reset();
         let former = match self.former.take() {
@@ -126,7 +130,9 @@ impl Partition {
     /// Reports that the copy is complete, if it is.
     fn report_copied(&mut self, host: &mut Host, now: Now) {
         let Some(join) = &mut self.join else { return };
-        if join.is_complete(self.sequence.forced(), self.locks.oldest_undecided()) {
+        let lacks =
+            host.storage.lacks_values(self.membership.partition) && !host.has(Plant::JoinedWithoutValues);
+        if !lacks && join.is_complete(self.sequence.forced(), self.locks.oldest_undecided()) {
             join.note_asked(now);
             host.report(self.id(), self.membership.epoch, ReportKind::CopyDone);
         }

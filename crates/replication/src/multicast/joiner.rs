@@ -43,7 +43,7 @@ impl Former {
         let known = self.decisions.iter().take_while(move |decided| decided.index <= since);
         known.filter(|decided| decided.contended).filter_map(|decided| {
             let stored = &self.ops.get(&decided.op)?.stored;
-            Some((stored.key(), effect(decided, stored.value())?))
+            Some((stored.key(), effect(decided, stored)?))
         })
     }
 
@@ -241,7 +241,7 @@ mod tests {
 
     fn entry(index: u64, value: &[u8]) -> Entry<'_> {
         let version = OpId { client: ClientId(1), sequence: index };
-        Entry { index, version, expiry_ms: 0, value: Some(value) }
+        Entry { index, version, expiry_ms: 0, is_large: false, value: Some(value) }
     }
 
     #[test]

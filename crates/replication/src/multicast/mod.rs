@@ -49,6 +49,7 @@ mod waits;
 
 use crate::entry::decode_entry;
 use alloc::vec::Vec;
+use contents::is_large;
 use core::net::SocketAddrV4;
 use nicekv_node::{
     CopyChunk, CopyRequest, Host, Membership, Message, Page, PartitionStatus, Protocol, Request, Standing,
@@ -315,7 +316,10 @@ impl Protocol for Partition {
 
     fn give_up(&mut self, host: &mut Host) {
         let none = host.map();
-        for op in self.locks.give_up(&mut host.visibility, none).into_keys() {
+        for (op, state) in self.locks.give_up(&mut host.visibility, none) {
+            if is_large(&state.stored) {
+                host.storage.let_go_value(op);
+            }
             host.finish_internal(op);
         }
         host.visibility.unknown(self.id());

@@ -7,9 +7,10 @@ use crate::clients::Lookup;
 use crate::config::OPEN_OPS_MAX;
 use core::net::SocketAddrV4;
 use nicekv_node::{Host, Plant, Standing, Step};
+use nicekv_wire::large::Reference;
 use nicekv_wire::recovery::{Fetch, Wanted};
 use nicekv_wire::replication::PrepareAck;
-use nicekv_wire::{NodeId, Now, OpId, Reply, Status, StoredUpdate, Update};
+use nicekv_wire::{NodeId, Now, OpId, Operation, Reply, Status, StoredUpdate, Update};
 
 /// Whence an update comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,7 @@ impl Partition {
         }
         let op = update.op;
         if self.locks.holds(op) {
+            self.tell_held(host, update, source);
             // Of a chain the tail answers, when it has it; nothing that is held here goes without (C3, C6).
             if !self.is_chain() {
                 self.acknowledge(host, op);
@@ -85,12 +87,55 @@ impl Partition {
             host.counters.dropped += 1;
             return;
         }
+        if matches!(update.operation, Operation::SetLarge { .. })
+            && !self.has_value(host, now, update, datagram, source)
+        {
+            return;
+        }
         let spare = self.locks.take_spare();
         if self.is_chain() {
             let stored = StoredUpdate::new(update, datagram, source.address(), spare);
             return self.take_in(host, now, stored, source);
         }
         self.log_prepare(host, now, StoredUpdate::new(update, datagram, source.address(), spare));
+    }
+
+    /// A client asks how much of a large value is here: all, as its op is open.
+    fn tell_held(&self, host: &mut Host, update: &Update<'_>, source: Source) {
+        if let Operation::SetLarge { reference, .. } = update.operation
+            && let Some(from) = source.address()
+        {
+            let reference = Reference::decode(reference).expect("checked when it was decoded");
+            host.report_value(&self.membership, &reference, update.reply_to.unwrap_or(from), Status::Ok);
+        }
+    }
+
+    /// Whether the large value that an op stores is here, so that the op can be taken in (R1). If not it is sent by its client from here on, or fetched from a member; then
+    /// the op comes once more.
+    fn has_value(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        update: &Update<'_>,
+        datagram: &[u8],
+        source: Source,
+    ) -> bool {
+        let reference = Reference::decode(update.operation.value()).expect("checked when it was decoded");
+        if self.is_chain() {
+            if self.is_primary() {
+                let reply = Reply::bare(update.op, Status::ValueTooLong);
+                host.reply(update.reply_to.or(source.address()), &reply);
+            }
+            return false;
+        }
+        if host.storage.holds_value(reference.name) {
+            return true;
+        }
+        match source.address() {
+            Some(from) => host.expect_value(now, &self.membership, (reference, update, datagram), from),
+            None => host.storage.want_value(reference, self.id()),
+        }
+        false
     }
 
     /// Whether an op from this source is certainly undecided.

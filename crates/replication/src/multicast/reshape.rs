@@ -14,7 +14,7 @@
 //!   what it holds, and who was not born has nothing in common with any (R7).
 //! * Entries keep the indexes of their parents' decisions, none of which is above D'.
 
-use super::contents::Contents;
+use super::contents::{Contents, is_large};
 use super::history::History;
 use super::lead::Lead;
 use super::partition::Partition;
@@ -102,7 +102,10 @@ impl Partition {
     /// The part of [`Self::be_born`] that replaying the log shares.
     pub(super) fn begin_born(&mut self, host: &mut Host, index: u64) {
         let none = host.map();
-        self.locks.give_up(&mut host.visibility, none);
+        let ops = self.locks.give_up(&mut host.visibility, none);
+        ops.values()
+            .filter(|op| is_large(&op.stored))
+            .for_each(|op| host.storage.let_go_value(op.stored.head().op));
         self.sequence.take();
         self.sequence.skip_to(index);
         let mut history = History::default();

@@ -1,16 +1,18 @@
 //! From the log and back: replaying it at the start, and writing its open part again so that the rest can be trimmed.
 
+use super::contents::reference;
 use super::history::History;
 use super::joiner::Former;
+use super::locks::Op;
 use super::partition::Partition;
 use super::record::{Position, Record};
 use super::sequence::Decided;
 use crate::clients::Lookup;
 use alloc::vec::Vec;
-use nicekv_node::Host;
+use nicekv_node::{Host, Plant};
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::replication::Decision;
-use nicekv_wire::{Datagram, DecodeError, Now, StoredUpdate};
+use nicekv_wire::{Datagram, DecodeError, Now, OpId, StoredUpdate};
 
 /// Bytes of deduplication records per log record.
 pub(super) const CLIENTS_RECORD_BYTES: usize = 128 << 10;
@@ -94,6 +96,24 @@ impl Partition {
         self.sequence.log(decision.index, decision.origin);
         self.settle(host, now, Decided::from_wire(decision));
         Ok(())
+    }
+
+    /// After a restart: an op that was logged and never forced may be in the log without the large value that it names. Nobody was told of it, and it is as if it had not
+    /// been logged.
+    pub(super) fn drop_torn(&mut self, host: &mut Host) {
+        if host.has(Plant::TornOpKept) {
+            return;
+        }
+        let lacks_value =
+            |op: &Op| reference(&op.stored).is_some_and(|of| !host.storage.holds_value(of.name));
+        let torn = self.locks.undecided_after(0).filter(|(_, state)| lacks_value(state));
+        let torn: Vec<OpId> = torn.map(|(op, _)| op).collect();
+        for op in torn {
+            self.locks.decide(op);
+            let Some(state) = self.locks.remove(op) else { continue };
+            self.locks.unlock(&mut host.visibility, state.stored.key());
+            host.storage.let_go_value(op);
+        }
     }
 
     /// Appends what is open, so that earlier records are no longer needed once the engine is durable.

@@ -33,6 +33,7 @@ pub(crate) struct Decided {
     pub(super) expiry_ms: u64,
     pub(super) integer: i64,
     pub(super) value: Box<[u8]>,
+    pub(super) is_large: bool,
     pub(super) value_is_result: bool,
 }
 
@@ -49,6 +50,7 @@ impl Decided {
             expiry_ms: decision.expiry_ms,
             integer: decision.integer,
             value: decision.value.into(),
+            is_large: decision.is_large,
             value_is_result: decision.value_is_result,
         }
     }
@@ -67,6 +69,7 @@ impl Decided {
             expiry_ms: self.expiry_ms,
             integer: self.integer,
             value: &self.value,
+            is_large: self.is_large,
             value_is_result: self.value_is_result,
         }
     }
@@ -263,6 +266,7 @@ mod tests {
 
     fn decided(index: u64, contended: bool) -> Decided {
         Decided {
+            is_large: false,
             index,
             origin: Epoch(1),
             op: OpId { client: ClientId(1), sequence: index },

@@ -2,7 +2,7 @@
 //!
 //! An uncontended one takes effect when it is logged, a contended one when every member has forced it (R2).
 
-use super::contents::effect;
+use super::contents::{effect, is_large, reference};
 use super::partition::Partition;
 use super::record::Record;
 use super::sequence::Decided;
@@ -23,6 +23,9 @@ impl Partition {
         stored: StoredUpdate,
     ) {
         self.clients.advance(stored.head().op.client, stored.head().watermark);
+        if let Some(reference) = reference(&stored) {
+            host.storage.keep_value(reference, self.id());
+        }
         let mut nobody = Visibility::default();
         let visibility = if host.has(Plant::LockNotTold) { &mut nobody } else { &mut host.visibility };
         self.locks.take_in(visibility, now, order, contended, stored);
@@ -83,6 +86,9 @@ impl Partition {
         match self.locks.remove(decided.op) {
             Some(op) => {
                 self.show(host, now, decided, &op.stored, result);
+                if is_large(&op.stored) {
+                    host.storage.let_go_value(decided.op);
+                }
                 self.locks.let_go(op);
             }
             None => {
@@ -105,7 +111,7 @@ impl Partition {
         result: StoredResult,
     ) {
         let (head, key) = (stored.head(), stored.key());
-        if let Some(entry) = effect(decided, stored.value())
+        if let Some(entry) = effect(decided, stored)
             && self.join.as_mut().is_none_or(|join| !join.keeps_back(key, &entry))
         {
             self.contents.store(host, key, &entry);

@@ -19,7 +19,7 @@ pub(super) struct Version {
 impl Version {
     pub(super) fn entry(&self) -> Entry<'_> {
         let Timestamp { counter, op } = self.timestamp;
-        Entry { index: counter, version: op, expiry_ms: 0, value: self.value.as_deref() }
+        Entry { index: counter, version: op, expiry_ms: 0, is_large: false, value: self.value.as_deref() }
     }
 }
 

@@ -285,6 +285,7 @@ impl Node {
                     self.core.handle_storage(self.now, completion);
                 }
                 StorageRequest::Clear { .. } => self.engine.clear(),
+                other => unreachable!("values are small: {other:?}"),
             }
         }
     }

@@ -67,6 +67,7 @@ pub(crate) fn decide(node: &mut Node, epoch: u32, index: u64, op: OpId) -> Sent 
 pub(crate) fn decide_as(node: &mut Node, epoch: u32, index: u64, op: OpId, contended: bool) -> Sent {
     let (partition, epoch) = (PARTITION, Epoch(epoch));
     let decision = Decision {
+        is_large: false,
         partition,
         epoch,
         index,

@@ -199,7 +199,7 @@ impl Member {
                     self.bring_pages();
                 }
                 StorageRequest::Trim { before } => self.trimmed = before as usize - 1,
-                StorageRequest::Gather { .. } => unreachable!("nobody joins"),
+                other => unreachable!("nobody joins, and values are small: {other:?}"),
             }
         }
     }

@@ -5,7 +5,7 @@ use super::space::Space;
 use super::storage::StorageOptions;
 use crate::Waker;
 use nicekv_replication::Replica;
-use nicekv_store::{DataDirectory, GroupCommit, Log, LogPosition, LogSync, StoreError};
+use nicekv_store::{DataDirectory, GroupCommit, Log, LogPosition, LogSync, StoreError, SyncFirst};
 use nicekv_wire::{Durations, Now};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -129,6 +129,11 @@ impl DurableLog {
             space,
             _directory: directory,
         }
+    }
+
+    /// Each force begins with this.
+    pub(super) fn sync_first(&mut self, first: Arc<dyn SyncFirst>) {
+        self.log.sync_first(first);
     }
 
     pub(super) fn append(&mut self, payload: &[u8]) -> Result<(), StoreError> {

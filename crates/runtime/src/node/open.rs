@@ -4,6 +4,7 @@ use super::durable_log::DurableLog;
 use super::space::Space;
 use super::spaces::Spaces;
 use super::storage::{NodeStorage, StorageOptions};
+use super::values::LargeValues;
 use crate::Waker;
 use nicekv_node::NodeConfig;
 use nicekv_replication::Replica;
@@ -35,7 +36,13 @@ pub enum OpenError {
 pub fn open_memory(config: NodeConfig) -> (Replica, NodeStorage) {
     (
         Replica::new(config),
-        NodeStorage::new(Spaces::new(Box::new(MemoryEngine::new())), None, 0, StorageOptions::default()),
+        NodeStorage::new(
+            Spaces::new(Box::new(MemoryEngine::new())),
+            LargeValues::in_memory(),
+            None,
+            0,
+            StorageOptions::default(),
+        ),
     )
 }
 
@@ -65,7 +72,12 @@ pub fn open_durable(
     let path = directory.path().join("log");
     let space = Space::open(files.clone(), directory.path(), options.reserve_bytes)?;
     core.set_disk_space(space.state());
-    let (log, _) = Log::open(files, &path, identity, log_options, |position, record| {
+    let values = LargeValues::on_disk(files.clone(), directory.path().join("values"), identity)?;
+    let found = values.found();
+    if let Some(names) = &found {
+        core.begin_values(names.iter().copied());
+    }
+    let (mut log, _) = Log::open(files, &path, identity, log_options, |position, record| {
         if refused.is_none() {
             replayed += 1;
             refused = core.replay(now, record).err().map(|error| OpenError::Record { position, error });
@@ -74,8 +86,11 @@ pub fn open_durable(
     if let Some(error) = refused {
         return Err(error);
     }
+    if let Some(first) = values.sync_first() {
+        log.sync_first(first);
+    }
     let log = DurableLog::new(log, space, directory, now.after(options.trim_interval), waker);
-    let mut storage = NodeStorage::new(Spaces::open(Box::new(engine))?, Some(log), replayed, options);
+    let mut storage = NodeStorage::new(Spaces::open(Box::new(engine))?, values, Some(log), replayed, options);
     storage.run(now, &mut core)?;
     while storage.is_unfinished() {
         storage.run(now, &mut core)?;

@@ -15,6 +15,7 @@
 use super::durable_log::{DurableLog, Forcing, LogObservation};
 use super::snapshot::{Next, Snapshot};
 use super::spaces::Spaces;
+use super::values::{Done, LargeValues};
 use nicekv_node::{StorageCompletion, StorageRequest, gathered_keys};
 use nicekv_replication::Replica;
 use nicekv_store::{EngineSync, StoreError};
@@ -66,6 +67,9 @@ impl Default for StorageOptions {
 /// What the replica's storage requests are carried out with.
 pub struct NodeStorage {
     engine: Spaces,
+    values: LargeValues,
+    /// Segments of large values have something to give back.
+    is_compacting: bool,
     /// None: nothing survives the process.
     log: Option<DurableLog>,
     /// Records appended and replayed, as the core counts them.
@@ -96,12 +100,15 @@ enum AfterSync {
 impl NodeStorage {
     pub(super) fn new(
         engine: Spaces,
+        values: LargeValues,
         log: Option<DurableLog>,
         appended: u64,
         options: StorageOptions,
     ) -> Self {
         Self {
             engine,
+            values,
+            is_compacting: false,
             log,
             appended,
             force_wanted: false,
@@ -154,7 +161,7 @@ impl NodeStorage {
 
     /// Whether [`Self::run`] is to be called soon although nothing will wake the node.
     pub(super) fn is_busy(&self) -> bool {
-        !self.syncs.is_empty() || self.engine.is_emptying()
+        !self.syncs.is_empty() || self.engine.is_emptying() || self.is_compacting
     }
 
     /// Starts the force that is wanted; what is returned is to be made here, by a caller that has time, or because nothing may be written
@@ -282,7 +289,29 @@ impl NodeStorage {
                     }
                 }
                 StorageRequest::Trim { before } => self.syncs_wanted.push(AfterSync::Trim { before }),
+                of_value => {
+                    let done = self.values.carry_out(&of_value, &mut self.value)?;
+                    self.finish_value(now, core, done);
+                }
             }
+        }
+    }
+
+    /// Something was done about a large value.
+    fn finish_value(&mut self, now: Now, core: &mut Replica, done: Done) {
+        match done {
+            Done::Written => {}
+            Done::Marked(first) => {
+                if let Some((log, first)) = self.log.as_mut().zip(first) {
+                    log.sync_first(first);
+                }
+            }
+            Done::Ended(name, end) => core.handle_storage(now, StorageCompletion::ValueEnded { name, end }),
+            Done::Read(token, is_read) => {
+                let bytes = is_read.then_some(&self.value[..]);
+                core.handle_storage(now, StorageCompletion::ValueRead { token, bytes });
+            }
+            Done::Removed => self.is_compacting = true,
         }
     }
 
@@ -319,6 +348,10 @@ impl NodeStorage {
     fn empty_if_due(&mut self, now: Now) -> Result<(), StoreError> {
         if self.engine.is_emptying() && now.boot_ns >= self.empty_at_ns {
             self.unsynced_bytes += self.engine.empty_piece()?;
+            self.empty_at_ns = now.after(EMPTY_PAUSE);
+        }
+        if self.is_compacting && now.boot_ns >= self.empty_at_ns {
+            self.is_compacting = self.values.compact()?;
             self.empty_at_ns = now.after(EMPTY_PAUSE);
         }
         Ok(())

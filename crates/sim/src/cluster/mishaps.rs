@@ -305,8 +305,8 @@ impl Cluster {
             let entry = Entry::decode(&stored).expect("the core wrote it");
             let other = match self.random.below(3) {
                 0 => None,
-                1 => Some(Entry { value: Some(b"forged"), ..entry }),
-                _ => Some(Entry { index: entry.index - 1, value: Some(b"old"), ..entry }),
+                1 => Some(Entry { value: Some(b"forged"), is_large: false, ..entry }),
+                _ => Some(Entry { index: entry.index - 1, value: Some(b"old"), is_large: false, ..entry }),
             };
             let mut bytes = Vec::new();
             if let Some(other) = &other {

@@ -87,7 +87,7 @@ impl Machine {
         }
         for busy in &self.busy {
             match busy {
-                Busy::Force { through } => (self.disk.appended() - through).hash(&mut state),
+                Busy::Force { through, .. } => (self.disk.appended() - through).hash(&mut state),
                 Busy::Sync { .. } => unreachable!("nobody joins"),
             }
         }

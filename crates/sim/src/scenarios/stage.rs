@@ -93,6 +93,7 @@ fn busy() -> Scenario {
             pause_ns_max: 20 * MILLISECOND_NS,
             timeout_ns: 1_000 * MILLISECOND_NS,
             expiring: 0,
+            large: 0,
             gets: 0,
             scans: (0, 0, 1),
             shift_ns: 0,

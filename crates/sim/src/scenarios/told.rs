@@ -298,6 +298,7 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
             pause_ns_max: 0,
             timeout_ns: 10_000 * MILLISECOND_NS,
             expiring: 0,
+            large: 0,
             gets: 0,
             scans: (0, 0, 1),
             shift_ns: 0,

@@ -48,6 +48,7 @@ pub fn scenario(replicas: u8, write_set: u8) -> Scenario {
             pause_ns_max: MILLISECOND_NS,
             timeout_ns: 3_000 * MILLISECOND_NS,
             expiring: 0,
+            large: 0,
             gets: 0,
             scans: (0, 0, 1),
             shift_ns: 0,

@@ -106,6 +106,13 @@ impl Values {
         open::open(files, directory, identity, options)
     }
 
+    /// Whether there has been a value in `directory`, which is in another one that is there.
+    pub fn are_in(files: &dyn Files, directory: &Path) -> Result<bool> {
+        let beside = directory.parent().unwrap_or(directory);
+        let names = files.list(beside).map_err(StoreError::io("list", beside))?;
+        Ok(names.iter().any(|name| directory.ends_with(name)))
+    }
+
     /// What opening found.
     pub fn found(&self) -> FoundValues {
         self.found

@@ -60,6 +60,15 @@ impl Writing {
         self.extent.length
     }
 
+    /// Reads back what was written; what was not is anything.
+    pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let end = offset.checked_add(buffer.len() as u64).filter(|end| *end <= self.extent.length);
+        if end.is_none() {
+            return Err(StoreError::ValueRange { name: self.name, offset, length: self.extent.length });
+        }
+        self.file.read_at(self.extent.content_at() + offset, buffer)
+    }
+
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
         let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= self.extent.length);
         let Some(end) = end else {

@@ -143,8 +143,16 @@ fn reply_body() -> Vec<u8> {
     let reply = |integer| {
         let (op, mut bytes) = (OpId::NONE, Vec::new());
         let version = OpId { client: ClientId(1), sequence: 1 };
-        Reply { op, status: Status::Ok, version, expiry_ms: 0, integer, value: Some(&VALUE) }
-            .encode(&mut bytes);
+        Reply {
+            is_large: false,
+            op,
+            status: Status::Ok,
+            version,
+            expiry_ms: 0,
+            integer,
+            value: Some(&VALUE),
+        }
+        .encode(&mut bytes);
         bytes
     };
     // It says how long it is.

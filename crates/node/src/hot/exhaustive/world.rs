@@ -171,7 +171,7 @@ impl World {
         let mut bytes = Vec::new();
         let value = [self.decided as u8];
         let version = OpId { client: ClientId(1), sequence: self.decided.into() };
-        Entry { index: 1, version, expiry_ms: 0, value: Some(&value) }.append(&mut bytes);
+        Entry { is_large: false, index: 1, version, expiry_ms: 0, value: Some(&value) }.append(&mut bytes);
         bytes
     }
 

@@ -1,0 +1,14 @@
+//! How a request was answered.
+
+use crate::Outcome;
+use nicekv_wire::OpId;
+
+/// An answer less its value, which is in the buffers of its exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Summary {
+    pub(crate) outcome: Outcome,
+    pub(crate) version: OpId,
+    pub(crate) expiry_ms: u64,
+    pub(crate) integer: i64,
+    pub(crate) has_value: bool,
+}

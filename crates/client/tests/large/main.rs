@@ -1,0 +1,5 @@
+//! Values that are too long for a datagram, against replicas that take and give them in chunks.
+
+mod gets;
+mod puts;
+mod world;

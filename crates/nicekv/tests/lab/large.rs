@@ -1,0 +1,65 @@
+//! Values that are too long for a datagram, on cables, while replicas die.
+
+use crate::faults::is_ready;
+use crate::fixture::LabUnderTest;
+use crate::load::Redis;
+use crate::{as_root, partition_of, status, wait_for};
+
+const BYTES: usize = 3 << 20;
+
+/// Of so many bytes, nowhere the same.
+fn value(seed: usize) -> String {
+    let mut state = seed as u64 | 1;
+    let mut word = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        format!("{state:016x}")
+    };
+    (0..BYTES / 16).map(|_| word()).collect()
+}
+
+#[test]
+fn large_values_are_put_while_replicas_die_and_datagrams_are_lost() {
+    as_root("large_values_are_put_while_replicas_die_and_datagrams_are_lost", || {
+        let lab = LabUnderTest::up("large", &[]);
+        let mut acknowledged = Vec::new();
+        let mut redis = Redis::on(&lab, "client-0");
+        let mut put = |number: usize| {
+            let key = format!("large-{number}");
+            if redis.ask(&["SET", &key, &value(number)]) == Ok("OK".into()) {
+                acknowledged.push(number);
+            }
+        };
+        put(0);
+        for (number, is_primary) in [(1, false), (2, true)] {
+            let partition = partition_of(&status(&lab), &format!("large-{number}"));
+            let primary = partition["primary"].as_u64().unwrap();
+            let members = partition["members"].as_array().unwrap();
+            let mut nodes = members.iter().filter_map(|member| member["node"].as_u64());
+            let victim = if is_primary { primary } else { nodes.find(|node| *node != primary).unwrap() };
+            let name = format!("node-{victim}");
+            std::thread::scope(|scope| {
+                let kill = scope.spawn(|| lab.succeeds(&["kill", &name]));
+                put(number);
+                kill.join().unwrap();
+            });
+            lab.succeeds(&["start", &name]);
+            wait_for(&lab, is_ready);
+        }
+        lab.succeeds(&["loss", "20"]);
+        put(3);
+        lab.succeeds(&["loss", "0"]);
+        wait_for(&lab, is_ready);
+        // Each member is asked: it copied what was put without it.
+        let mut other = Redis::on(&lab, "client-1");
+        for number in &acknowledged {
+            for redis in [&mut redis, &mut other] {
+                let got = redis.ask(&["GET", &format!("large-{number}")]);
+                assert!(got == Ok(value(*number)), "large-{number} comes back otherwise");
+            }
+        }
+        assert!(acknowledged.len() >= 3, "of four puts {acknowledged:?} were acknowledged");
+        lab.down();
+    });
+}

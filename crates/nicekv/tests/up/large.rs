@@ -1,0 +1,74 @@
+//! Values that are too long for a datagram.
+
+use crate::cluster::{Redis, Up};
+use std::fmt::Write;
+
+/// Text of so many bytes that is nowhere the same.
+pub(crate) fn text(bytes: usize, seed: u64) -> String {
+    let (mut text, mut state) = (String::with_capacity(bytes + 16), seed | 1);
+    while text.len() < bytes {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        write!(text, "{state:016x}").expect("a string takes everything");
+    }
+    text.truncate(bytes);
+    text
+}
+
+fn get(redis: &mut Redis, key: &str) -> String {
+    redis.call(&["GET", key]).strip_prefix('$').unwrap_or_else(|| panic!("{key} has no value")).to_owned()
+}
+
+#[test]
+fn a_large_value_is_what_was_put_and_survives_kill_minus_9() {
+    let scratch = tempfile::tempdir().unwrap();
+    let up = Up::start(scratch.path(), &["--data-dir", "data"]);
+    let mut redis = up.redis();
+    // One datagram; the first that has more; one chunk and two; more than a receiver takes without a word.
+    let lengths = [1_024, 1_025, 1_408, 1_409, 100_000, 20_000_000];
+    for length in lengths {
+        let (key, value) = (format!("of-{length}"), text(length, length as u64));
+        assert_eq!(redis.call(&["SET", &key, &value]), "+OK", "{length} bytes");
+        assert!(get(&mut redis, &key) == value, "{length} bytes come back otherwise");
+        assert_eq!(redis.call(&["STRLEN", &key]), format!(":{length}"));
+    }
+    up.kill();
+    let up = Up::start(scratch.path(), &["--data-dir", "data"]);
+    let mut redis = up.redis();
+    for length in lengths {
+        let value = text(length, length as u64);
+        assert!(get(&mut redis, &format!("of-{length}")) == value, "{length} bytes after kill -9");
+    }
+}
+
+#[test]
+fn commands_know_large_values() {
+    let scratch = tempfile::tempdir().unwrap();
+    let up = Up::start(
+        scratch.path(),
+        &["--engine", "memory", "--keyspace", "by-quorum=replication=quorum,write-set=2"],
+    );
+    let mut redis = up.redis();
+    let [first, second] = [text(5_000, 1), text(70_000, 2)];
+    assert_eq!(redis.call(&["SET", "k", &first]), "+OK");
+    assert!(redis.call(&["GETSET", "k", &second]) == format!("${first}"));
+    assert!(redis.call(&["SET", "k", "short", "GET"]) == format!("${second}"));
+    assert_eq!(redis.call(&["SET", "k", &first, "NX"]), "$-1");
+    assert_eq!(redis.call(&["SET", "k", &first, "XX", "EX", "1000"]), "+OK");
+    assert_eq!(redis.call(&["PERSIST", "k"]), ":1");
+    assert_eq!(redis.call(&["TTL", "k"]), ":-1");
+    assert_eq!(redis.call(&["GETRANGE", "k", "4990", "-1"]), format!("${}", &first[4_990..]));
+    assert_eq!(redis.call(&["INCR", "k"]), "-ERR value is not an integer or out of range");
+    let appended = redis.call(&["APPEND", "k", "more"]);
+    assert!(appended.starts_with("-ERR") && appended.contains("1024"), "{appended}");
+    assert!(get(&mut redis, "k") == first);
+    assert!(redis.call(&["GETDEL", "k"]) == format!("${first}"));
+    assert_eq!(redis.call(&["EXISTS", "k"]), ":0");
+    let too_long = redis.call(&["SET", "k", &text((64 << 20) + 1, 3)]);
+    assert!(too_long.starts_with("-ERR") && too_long.contains("67108864"), "{too_long}");
+    assert_eq!(redis.call(&["SELECT", "1"]), "+OK");
+    let refused = redis.call(&["SET", "k", &first]);
+    assert!(refused.starts_with("-ERR") && refused.contains("1024"), "{refused}");
+    assert_eq!(redis.call(&["GET", "k"]), "$-1", "nothing is stored");
+}

@@ -1,0 +1,174 @@
+//! Large values that clients put.
+
+use super::TRANSFERS_MAX;
+use super::transfer::{Transfer, settled_report};
+use crate::host::Host;
+use crate::membership::Membership;
+use crate::node_core::NodeCore;
+use crate::protocol::Protocol;
+use crate::storage::ValueEnd;
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_transport::{Taken, WINDOW_MAX};
+use nicekv_wire::large::{Chunk, Reference};
+use nicekv_wire::{Datagram, NodeId, Now, OpId, Status, Update};
+
+impl Host {
+    /// A client puts a large value that is not here: it may send it. What has come of it before is told.
+    pub fn expect_value(
+        &mut self,
+        now: Now,
+        membership: &Membership,
+        (reference, update, datagram): (Reference, &Update<'_>, &[u8]),
+        from: SocketAddrV4,
+    ) {
+        if let Some(transfer) = self.values.transfers.get_mut(&reference.name) {
+            if transfer.reference == reference {
+                transfer.receiver.handle_probe(now.boot_ns);
+            } else {
+                // Two contents under one name: the first one stands.
+                self.counters.malformed += 1;
+            }
+            return;
+        }
+        let reply_to = update.reply_to.unwrap_or(from);
+        if self.values.transfers.len() >= TRANSFERS_MAX {
+            self.values.counters.transfers_refused += 1;
+            return self.report_value(membership, &reference, reply_to, Status::Busy);
+        }
+        self.values.counters.transfers += 1;
+        let seed =
+            self.config.hash_seed ^ reference.name.sequence.rotate_left(32) ^ u64::from(self.config.node.0);
+        let of = (reference, membership.partition);
+        let transfer = Transfer::new(now, of, datagram, (from, reply_to), seed);
+        self.values.transfers.insert(reference.name, transfer);
+    }
+
+    /// Tells who puts a large value that it is here wholly, or why it is not taken.
+    pub fn report_value(
+        &mut self,
+        membership: &Membership,
+        reference: &Reference,
+        to: SocketAddrV4,
+        status: Status,
+    ) {
+        let of = (membership.partition, membership.epoch, self.config.node);
+        let members = told_members(membership, self.config.node);
+        let report = settled_report(reference, of, members, status);
+        self.outbox.send(to, |out| report.encode(out));
+    }
+}
+
+/// Whom the primary names, by whose places masks go.
+fn told_members(membership: &Membership, me: NodeId) -> Vec<NodeId> {
+    if membership.primary != me {
+        return Vec::new();
+    }
+    membership.members.iter().map(|member| member.node).collect()
+}
+
+impl<P: Protocol> NodeCore<P> {
+    /// Of a client, about a large value.
+    pub(crate) fn on_large(&mut self, now: Now, from: SocketAddrV4, datagram: &Datagram<'_>) {
+        match datagram {
+            Datagram::Chunk(chunk) => self.on_chunk(now, chunk),
+            Datagram::ReadChunks(read) => self.on_read_chunks(from, read),
+            _ => unreachable!("not about one"),
+        }
+    }
+
+    /// A part of a large value has come.
+    fn on_chunk(&mut self, now: Now, chunk: &Chunk<'_>) {
+        let Host { values, storage, counters, config, .. } = &mut self.host;
+        let Some(transfer) = values.transfers.get_mut(&chunk.op).filter(|transfer| !transfer.is_ending)
+        else {
+            counters.dropped += 1;
+            return;
+        };
+        let Some(slot) = self.partitions.slot(transfer.partition) else { return };
+        let place = self.partitions[slot].membership().position(config.node);
+        if place.is_none_or(|place| chunk.mask >> place & 1 == 0) {
+            // A switch that knows no masks has sent it to all.
+            return;
+        }
+        let Some((offset, length)) = transfer.reference.chunk(chunk.number) else {
+            values.counters.chunks_refused += 1;
+            return;
+        };
+        if length != chunk.bytes.len() {
+            values.counters.chunks_refused += 1;
+            return;
+        }
+        values.counters.chunks += 1;
+        match transfer.receiver.handle_chunk(now.boot_ns, chunk.number) {
+            Taken::New => {
+                storage.write_value(&transfer.reference, offset, chunk.bytes);
+                transfer.is_written = true;
+                // What is here needs no room any more.
+                transfer.receiver.set_room(WINDOW_MAX);
+            }
+            Taken::Known => values.counters.chunks_known += 1,
+            Taken::Refused(_) => values.counters.chunks_refused += 1,
+        }
+        if transfer.receiver.is_complete() {
+            transfer.is_ending = true;
+            storage.end_value(transfer.reference);
+        }
+    }
+
+    /// All parts of a large value were written.
+    pub(crate) fn on_value_ended(&mut self, now: Now, name: OpId, end: ValueEnd) {
+        if end == ValueEnd::Whole {
+            self.host.storage.values.add(name);
+        }
+        self.host.values.counters.wrong += u64::from(end == ValueEnd::Wrong);
+        self.on_fetch_ended(now, name, end);
+        let Some(mut transfer) = self.host.values.transfers.remove(&name) else { return };
+        let Some(slot) = self.partitions.slot(transfer.partition) else { return };
+        let membership = self.partitions[slot].membership();
+        match end {
+            ValueEnd::Whole => {
+                self.host.report_value(membership, &transfer.reference, transfer.reply_to, Status::Ok);
+                let (from, update) = (transfer.from, core::mem::take(&mut transfer.update));
+                self.handle_plain(now, from, &update, None);
+            }
+            // Its sender asks again, and then begins anew.
+            ValueEnd::Wrong => {}
+            ValueEnd::NoRoom => {
+                self.host.report_value(membership, &transfer.reference, transfer.reply_to, Status::DiskFull);
+            }
+        }
+    }
+
+    /// Says what is due, and lets go of what nobody sends any more.
+    pub(crate) fn report_transfers(&mut self, now: Now) {
+        let Host { values, storage, outbox, config, .. } = &mut self.host;
+        if values.transfers.is_empty() {
+            return;
+        }
+        let partitions = &self.partitions;
+        let mut due: Vec<OpId> = Vec::new();
+        due.extend(
+            values.transfers.iter().filter(|(_, of)| of.next_deadline() <= now.boot_ns).map(|(op, _)| *op),
+        );
+        due.sort_unstable();
+        for op in due {
+            let Some(transfer) = values.transfers.get_mut(&op) else { continue };
+            let slot = partitions.slot(transfer.partition);
+            let membership = slot.map(|slot| partitions[slot].membership());
+            let membership = membership.filter(|membership| membership.position(config.node).is_some());
+            let Some(membership) = membership.filter(|_| !transfer.receiver.is_abandoned(now.boot_ns)) else {
+                if transfer.is_written {
+                    storage.remove_value(op);
+                }
+                values.transfers.remove(&op);
+                values.counters.transfers_abandoned += 1;
+                continue;
+            };
+            let by = (membership.epoch, config.node, told_members(membership, config.node));
+            if let Some(report) = transfer.poll_report(now, by) {
+                outbox.send(transfer.reply_to, |out| report.encode(out));
+            }
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Which large values lie on this disk, and who speaks of them.
+//!
+//! ```text
+//!   entry of a key written ──▶ one use more of what it speaks of, one less of what the entry before spoke of
+//!   op prepared … decided   ──▶ one use of what it stores, as long as it is open
+//!   no use is left          ──▶ removed [`LINGER_NS`] later: somebody may be reading it
+//!   a use of what is not here ──▶ lacking: it is fetched from another member
+//! ```
+//!
+//! All of that is in memory. After a restart it is learned anew from a pass over all entries; nothing is removed before its end, and until it has been through a partition
+//! nobody knows whether that lacks something. A disk on which there never was a large value needs no pass.
+
+use crate::kinds::Map;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use nicekv_wire::large::Reference;
+use nicekv_wire::{OpId, PartitionId};
+
+/// So long a value is kept that nobody speaks of any more.
+pub(crate) const LINGER_NS: u64 = 10_000_000_000;
+
+/// A value that is spoken of and is not here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lack {
+    pub(crate) reference: Reference,
+    /// Who has it: members of this one.
+    pub(crate) partition: PartitionId,
+}
+
+/// The pass over all entries.
+#[derive(Clone, Debug, Default)]
+struct Pass {
+    /// Partitions that it has been through.
+    done: BTreeSet<PartitionId>,
+    /// Keys that were written while its page was read.
+    touched: BTreeSet<(PartitionId, Box<[u8]>)>,
+}
+
+/// See the module.
+#[derive(Clone, Default)]
+pub(crate) struct ValueIndex {
+    /// Whole ones.
+    held: Map<OpId, ()>,
+    /// Of those that are spoken of.
+    uses: Map<OpId, u32>,
+    by_key: Map<PartitionId, Map<Box<[u8]>, OpId>>,
+    lacking: BTreeMap<OpId, Lack>,
+    /// Held, and without use since about then; the newest time of each counts.
+    dying: VecDeque<(u64, OpId)>,
+    dying_since: Map<OpId, u64>,
+    /// The same, since a moment ago.
+    unused: Vec<OpId>,
+    /// There has been a large value on this disk.
+    is_marked: bool,
+    pass: Option<Pass>,
+}
+
+impl ValueIndex {
+    /// What a process finds on its disk, on which there has been a large value once.
+    pub(crate) fn begin(&mut self, names: impl Iterator<Item = OpId>) {
+        (self.is_marked, self.pass) = (true, Some(Pass::default()));
+        self.held = names.map(|name| (name, ())).collect();
+    }
+
+    /// The first large value is about to be on this disk: that must be known to later processes.
+    pub(crate) fn mark(&mut self) -> bool {
+        !core::mem::replace(&mut self.is_marked, true)
+    }
+
+    pub(crate) fn holds(&self, name: OpId) -> bool {
+        self.held.contains_key(&name)
+    }
+
+    /// A whole value is here from now on.
+    pub(crate) fn add(&mut self, name: OpId) {
+        self.lacking.remove(&name);
+        if self.held.insert(name, ()).is_none() && !self.uses.contains_key(&name) {
+            self.unused.push(name);
+        }
+    }
+
+    /// What was held is damaged.
+    pub(crate) fn lose(&mut self, reference: Reference, partition: PartitionId) {
+        if self.held.remove(&reference.name).is_some() && self.uses.contains_key(&reference.name) {
+            self.lacking.insert(reference.name, Lack { reference, partition });
+        }
+    }
+
+    /// An open op stores this; or the engine has it in an entry.
+    pub(crate) fn take_up(&mut self, reference: Reference, partition: PartitionId) {
+        *self.uses.entry(reference.name).or_default() += 1;
+        if !self.holds(reference.name) {
+            self.lacking.entry(reference.name).or_insert(Lack { reference, partition });
+        }
+    }
+
+    /// The same no more.
+    pub(crate) fn let_go(&mut self, name: OpId) {
+        let Some(uses) = self.uses.get_mut(&name) else { return };
+        *uses -= 1;
+        if *uses == 0 {
+            self.uses.remove(&name);
+            self.lacking.remove(&name);
+            if self.holds(name) {
+                self.unused.push(name);
+            }
+        }
+    }
+
+    /// A member wants it, of whom this one will be told again.
+    pub(crate) fn want(&mut self, reference: Reference, partition: PartitionId) {
+        if !self.holds(reference.name) {
+            self.lacking.entry(reference.name).or_insert(Lack { reference, partition });
+        }
+    }
+
+    /// Nobody can give it, and nobody speaks of it.
+    pub(crate) fn give_up(&mut self, name: OpId) {
+        if !self.uses.contains_key(&name) {
+            self.lacking.remove(&name);
+        }
+    }
+
+    /// The engine has an entry of this key from now on that speaks of this, or of none.
+    pub(crate) fn note(&mut self, partition: PartitionId, key: &[u8], reference: Option<Reference>) {
+        if let Some(pass) = &mut self.pass
+            && !pass.done.contains(&partition)
+        {
+            pass.touched.insert((partition, key.into()));
+        }
+        let name = reference.map(|reference| reference.name);
+        let known = self.by_key.get_mut(&partition);
+        let before = match (known, name) {
+            (Some(keys), Some(name)) => keys.insert(key.into(), name),
+            (Some(keys), None) => keys.remove(key),
+            (None, Some(name)) => {
+                self.by_key.entry(partition).or_default().insert(key.into(), name);
+                None
+            }
+            (None, None) => None,
+        };
+        if before == name {
+            return;
+        }
+        if let Some(reference) = reference {
+            self.take_up(reference, partition);
+        }
+        if let Some(before) = before {
+            self.let_go(before);
+        }
+    }
+
+    /// The engine has no entry of this partition any more.
+    pub(crate) fn note_cleared(&mut self, partition: PartitionId) {
+        for (_, name) in self.by_key.remove(&partition).into_iter().flatten() {
+            self.let_go(name);
+        }
+    }
+
+    /// Whether a partition lacks a value, or may.
+    pub(crate) fn lacks(&self, partition: PartitionId) -> bool {
+        let is_unknown = self.pass.as_ref().is_some_and(|pass| !pass.done.contains(&partition));
+        is_unknown || self.lacking.values().any(|lack| lack.partition == partition)
+    }
+
+    /// What is lacking, after this one.
+    pub(crate) fn lacking_after(&self, after: Option<OpId>) -> Option<&Lack> {
+        let after = after.map_or(core::ops::Bound::Unbounded, core::ops::Bound::Excluded);
+        self.lacking.range((after, core::ops::Bound::Unbounded)).next().map(|(_, lack)| lack)
+    }
+
+    pub(crate) fn lack(&self, name: OpId) -> Option<&Lack> {
+        self.lacking.get(&name)
+    }
+
+    /// Values that are to be removed now.
+    pub(crate) fn take_dead(&mut self, now_ns: u64) -> Vec<OpId> {
+        for name in self.unused.drain(..) {
+            self.dying.push_back((now_ns, name));
+            self.dying_since.insert(name, now_ns);
+        }
+        let mut dead = Vec::new();
+        if self.pass.is_some() {
+            return dead;
+        }
+        let is_over = |(since_ns, _): &mut (u64, OpId)| since_ns.saturating_add(LINGER_NS) <= now_ns;
+        while let Some((since_ns, name)) = self.dying.pop_front_if(is_over) {
+            if self.dying_since.get(&name) != Some(&since_ns) {
+                continue;
+            }
+            self.dying_since.remove(&name);
+            if !self.uses.contains_key(&name) && self.held.remove(&name).is_some() {
+                dead.push(name);
+            }
+        }
+        dead
+    }
+
+    /// Whether the pass has still to go through a partition.
+    pub(crate) fn is_unread(&self, partition: PartitionId) -> bool {
+        self.pass.as_ref().is_some_and(|pass| !pass.done.contains(&partition))
+    }
+
+    pub(crate) fn is_in_pass(&self) -> bool {
+        self.pass.is_some()
+    }
+
+    /// A page of a partition is about to be read.
+    pub(crate) fn begin_page(&mut self) {
+        self.pass.iter_mut().for_each(|pass| pass.touched.clear());
+    }
+
+    /// An entry of that page. What was written since is known better.
+    pub(crate) fn note_read(&mut self, partition: PartitionId, key: &[u8], reference: Reference) {
+        let Some(pass) = &self.pass else { return };
+        let is_known = self.by_key.get(&partition).is_some_and(|keys| keys.contains_key(key));
+        if !is_known && !pass.touched.contains(&(partition, key.into())) {
+            self.by_key.entry(partition).or_default().insert(key.into(), reference.name);
+            self.take_up(reference, partition);
+        }
+    }
+
+    /// The pass has been through a partition.
+    pub(crate) fn end_partition(&mut self, partition: PartitionId) {
+        self.pass.iter_mut().for_each(|pass| {
+            pass.done.insert(partition);
+        });
+    }
+
+    /// The pass has been through all: what nobody speaks of may go.
+    pub(crate) fn end_pass(&mut self) {
+        if self.pass.take().is_some() {
+            let unused: BTreeSet<OpId> =
+                self.held.keys().filter(|name| !self.uses.contains_key(*name)).copied().collect();
+            (self.dying, self.dying_since) = Default::default();
+            self.unused = unused.into_iter().collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_wire::ClientId;
+
+    const HOME: PartitionId = PartitionId(3);
+
+    fn reference(sequence: u64) -> Reference {
+        Reference { name: OpId { client: ClientId(1), sequence }, length: 5_000, checksum: 7 }
+    }
+
+    fn name(sequence: u64) -> OpId {
+        reference(sequence).name
+    }
+
+    fn lingered(index: &mut ValueIndex) -> Vec<OpId> {
+        assert!(index.take_dead(1).is_empty(), "somebody may be reading it");
+        index.take_dead(1 + LINGER_NS)
+    }
+
+    #[test]
+    fn a_value_lives_as_long_as_an_op_or_an_entry_speaks_of_it() {
+        let mut index = ValueIndex::default();
+        assert!(index.mark() && !index.mark());
+        index.add(name(1));
+        index.take_up(reference(1), HOME);
+        index.note(HOME, b"k", Some(reference(1)));
+        index.let_go(name(1));
+        assert!(lingered(&mut index).is_empty() && index.holds(name(1)));
+        index.add(name(2));
+        index.note(HOME, b"k", Some(reference(2)));
+        assert_eq!(lingered(&mut index), [name(1)]);
+        index.note(HOME, b"l", Some(reference(2)));
+        index.note(HOME, b"k", None);
+        assert!(lingered(&mut index).is_empty());
+        index.note_cleared(HOME);
+        assert_eq!(lingered(&mut index), [name(2)]);
+    }
+
+    #[test]
+    fn what_is_used_again_while_it_dies_stays() {
+        let mut index = ValueIndex::default();
+        index.add(name(1));
+        assert!(index.take_dead(1).is_empty());
+        index.note(HOME, b"k", Some(reference(1)));
+        index.note(HOME, b"k", None);
+        assert!(index.take_dead(LINGER_NS).is_empty());
+        assert!(index.take_dead(LINGER_NS + 1).is_empty(), "its time has begun anew");
+        assert_eq!(index.take_dead(2 * LINGER_NS), [name(1)]);
+    }
+
+    #[test]
+    fn what_is_spoken_of_and_not_here_is_lacking_until_it_comes_or_nobody_speaks_of_it() {
+        let mut index = ValueIndex::default();
+        index.note(HOME, b"k", Some(reference(1)));
+        index.note(HOME, b"l", Some(reference(2)));
+        assert!(index.lacks(HOME) && !index.lacks(PartitionId(4)));
+        assert_eq!(index.lacking_after(None).map(|lack| lack.reference), Some(reference(1)));
+        assert_eq!(index.lacking_after(Some(name(1))).map(|lack| lack.reference), Some(reference(2)));
+        index.add(name(1));
+        index.note(HOME, b"l", None);
+        assert!(!index.lacks(HOME));
+        index.lose(reference(1), HOME);
+        assert!(index.lacks(HOME) && !index.holds(name(1)));
+        index.want(reference(9), HOME);
+        index.give_up(name(9));
+        index.give_up(name(1));
+        assert_eq!(index.lacking_after(None).map(|lack| lack.reference), Some(reference(1)), "it is used");
+    }
+
+    #[test]
+    fn after_a_restart_nothing_goes_before_all_entries_were_seen() {
+        let mut index = ValueIndex::default();
+        index.begin([name(1), name(2), name(3)].into_iter());
+        index.take_up(reference(3), HOME);
+        assert!(index.lacks(HOME) && index.is_unread(HOME));
+        index.begin_page();
+        index.note(HOME, b"newer", None);
+        index.note_read(HOME, b"k", reference(1));
+        index.note_read(HOME, b"newer", reference(2));
+        assert!(index.take_dead(LINGER_NS).is_empty());
+        index.end_partition(HOME);
+        assert!(!index.lacks(HOME));
+        index.end_pass();
+        assert_eq!(lingered(&mut index), [name(2)]);
+        assert!(index.holds(name(1)) && index.holds(name(3)));
+    }
+}

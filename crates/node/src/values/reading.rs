@@ -1,0 +1,109 @@
+//! Large values that clients and members read.
+
+use super::{READS_MAX, Reader};
+use crate::kinds::StreamPeer;
+use crate::node_core::NodeCore;
+use crate::protocol::Protocol;
+use core::net::SocketAddrV4;
+use nicekv_wire::large::{Chunk, READ_CHUNKS_MAX, ReadChunks, Reference};
+use nicekv_wire::limits::CHUNK_BYTES;
+use nicekv_wire::recovery::{CopyFrame, VALUE_PART_BYTES};
+use nicekv_wire::{Epoch, KeyDigest, NodeId, Now, PartitionId, Reply, Status};
+
+impl<P: Protocol> NodeCore<P> {
+    /// A client asks for parts of a large value. It is sent no more than it has sent, before it has shown that it is where it says.
+    pub(crate) fn on_read_chunks(&mut self, from: SocketAddrV4, read: &ReadChunks) {
+        let to = read.reply_to.unwrap_or(from);
+        let token = self.host.values.token(to);
+        let reply = Reply::bare(read.op, Status::NotFound);
+        if !self.host.storage.values.holds(read.reference.name) {
+            return self.host.reply(Some(to), &reply);
+        }
+        if token != read.token {
+            self.host.values.counters.reads_refused += 1;
+            let reference = read.reference.bytes();
+            let (value, integer) = (Some(&reference[..]), token as i64);
+            return self
+                .host
+                .reply(Some(to), &Reply { status: Status::Ok, value, integer, is_large: true, ..reply });
+        }
+        let Some((offset, _)) = read.reference.chunk(read.first).filter(|_| read.count <= READ_CHUNKS_MAX)
+        else {
+            self.host.counters.malformed += 1;
+            return;
+        };
+        let bytes = (u32::from(read.count) * CHUNK_BYTES as u32).min(read.reference.length - offset);
+        let partition = self.partition_of(read.keyspace, &read.digest).unwrap_or_default();
+        let reader = Reader::Client { to, keyspace: read.keyspace, op: read.op, first: read.first };
+        self.begin_read((read.reference, partition), offset, bytes, reader);
+    }
+
+    /// A member lacks a large value.
+    pub(crate) fn on_value_request(
+        &mut self,
+        peer: StreamPeer,
+        (asker, partition, epoch): (NodeId, PartitionId, Epoch),
+        reference: Reference,
+        offset: u32,
+    ) {
+        let accepts = |slot: usize| self.partitions[slot].membership().accepts(epoch, asker);
+        let is_accepted =
+            matches!(peer, StreamPeer::Accepted(_)) && self.partitions.slot(partition).is_some_and(accepts);
+        if !is_accepted || offset >= reference.length {
+            self.host.counters.refused += 1;
+            return;
+        }
+        if !self.host.storage.values.holds(reference.name) {
+            return self
+                .host
+                .send_frame(peer, &CopyFrame::ValuePart { name: reference.name, offset, bytes: &[] });
+        }
+        let bytes = VALUE_PART_BYTES.min(reference.length - offset);
+        self.begin_read((reference, partition), offset, bytes, Reader::Member { peer, offset });
+    }
+
+    fn begin_read(
+        &mut self,
+        (reference, partition): (Reference, PartitionId),
+        offset: u32,
+        bytes: u32,
+        reader: Reader,
+    ) {
+        if self.host.values.reads.len() >= READS_MAX {
+            // Silence: it is asked for again.
+            self.host.counters.dropped += 1;
+            return;
+        }
+        let token = self.host.storage.read_value(reference.name, offset, bytes as usize);
+        self.host.values.reads.push_back((token, reference, partition, reader));
+    }
+
+    /// A part has been read from the disk.
+    pub(crate) fn on_value_read(&mut self, now: Now, token: u64, bytes: Option<&[u8]>) {
+        let (expected, reference, partition, reader) =
+            self.host.values.reads.pop_front().expect("a read is pending");
+        assert_eq!(token, expected, "requests complete in order");
+        if bytes.is_none() && self.host.storage.values.holds(reference.name) {
+            self.host.values.counters.damaged += 1;
+            self.host.storage.remove_value(reference.name);
+            self.host.storage.values.lose(reference, partition);
+            self.fetch_values(now);
+        }
+        match (reader, bytes) {
+            (Reader::Member { peer, offset }, bytes) => {
+                let bytes = bytes.unwrap_or_default();
+                self.host.send_frame(peer, &CopyFrame::ValuePart { name: reference.name, offset, bytes });
+            }
+            (Reader::Client { to, op, .. }, None) => {
+                self.host.reply(Some(to), &Reply::bare(op, Status::NotFound));
+            }
+            (Reader::Client { to, keyspace, op, first }, Some(bytes)) => {
+                for (number, bytes) in (first..).zip(bytes.chunks(CHUNK_BYTES)) {
+                    let chunk = Chunk { keyspace, op, digest: KeyDigest::default(), number, mask: 1, bytes };
+                    self.host.outbox.send(to, |out| chunk.encode(out));
+                    self.host.values.counters.chunks_sent += 1;
+                }
+            }
+        }
+    }
+}

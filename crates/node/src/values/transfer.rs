@@ -1,0 +1,98 @@
+//! A large value that comes from a client.
+
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+use nicekv_transport::{Receiver, WINDOW_MAX};
+use nicekv_wire::large::{Hole, Reference, TransferReport};
+use nicekv_wire::{Epoch, NodeId, Now, PartitionId, Status};
+
+/// See the module.
+#[derive(Clone)]
+pub(super) struct Transfer {
+    pub(super) reference: Reference,
+    pub(super) partition: PartitionId,
+    pub(super) receiver: Receiver,
+    /// The update that it is of, as it came, and from where: it goes to its protocol when all is here.
+    pub(super) update: Vec<u8>,
+    pub(super) from: SocketAddrV4,
+    pub(super) reply_to: SocketAddrV4,
+    /// All is here, and the disk has to say whether it is right.
+    pub(super) is_ending: bool,
+    /// Something was written to the disk.
+    pub(super) is_written: bool,
+}
+
+impl Transfer {
+    pub(super) fn new(
+        now: Now,
+        (reference, partition): (Reference, PartitionId),
+        update: &[u8],
+        (from, reply_to): (SocketAddrV4, SocketAddrV4),
+        seed: u64,
+    ) -> Self {
+        Self {
+            reference,
+            partition,
+            receiver: Receiver::new(now.boot_ns, reference.chunks(), WINDOW_MAX, seed),
+            update: update.to_vec(),
+            from,
+            reply_to,
+            is_ending: false,
+            is_written: false,
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> u64 {
+        if self.is_ending { u64::MAX } else { self.receiver.next_deadline() }
+    }
+
+    /// What is to be said now, by this member.
+    pub(super) fn poll_report(
+        &mut self,
+        now: Now,
+        (epoch, sender, members): (Epoch, NodeId, Vec<NodeId>),
+    ) -> Option<TransferReport> {
+        let report = self.receiver.poll_report(now.boot_ns)?;
+        let missing = report.missing.iter().map(|hole| Hole { start: hole.start, end: hole.end }).collect();
+        Some(TransferReport {
+            op: self.reference.name,
+            partition: self.partition,
+            epoch,
+            sender,
+            status: Status::Ok,
+            members,
+            prefix: report.prefix,
+            end: report.end,
+            limit: report.limit,
+            arrived: report.arrived,
+            chunks_per_second: report.chunks_per_second,
+            held_ns: report.held_ns,
+            missing,
+        })
+    }
+}
+
+/// What a member says of a transfer that it does not take, or has taken wholly.
+pub(super) fn settled_report(
+    reference: &Reference,
+    (partition, epoch, sender): (PartitionId, Epoch, NodeId),
+    members: Vec<NodeId>,
+    status: Status,
+) -> TransferReport {
+    let all = if status == Status::Ok { reference.chunks() } else { 0 };
+    TransferReport {
+        op: reference.name,
+        partition,
+        epoch,
+        sender,
+        status,
+        members,
+        prefix: all,
+        end: all,
+        limit: all,
+        arrived: all,
+        chunks_per_second: 0,
+        held_ns: 0,
+        missing: Vec::new(),
+    }
+}

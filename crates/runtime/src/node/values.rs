@@ -1,0 +1,314 @@
+//! Where a node's large values are: in memory, or in segments beside its log.
+
+use nicekv_node::{StorageRequest, ValueEnd};
+use nicekv_store::values::{ValueOptions, ValueOwner, Values, Writing};
+use nicekv_store::{Files, LogIdentity, StoreError, SyncFirst};
+use nicekv_transport::Checksum;
+use nicekv_wire::OpId;
+use nicekv_wire::large::Reference;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What segments give back in one step: others have the disk most of the time.
+const COMPACTED_BYTES: u64 = 1 << 20;
+/// What has come behind a hole is read back in such pieces.
+const READ_BACK_BYTES: usize = 256 << 10;
+
+/// What became of a request.
+pub(super) enum Done {
+    Written,
+    /// What each force is to begin with from now on.
+    Marked(Option<Arc<dyn SyncFirst>>),
+    Ended(OpId, ValueEnd),
+    /// Of this token; whether it is here and whole.
+    Read(u64, bool),
+    Removed,
+}
+
+/// See the module.
+pub(super) enum LargeValues {
+    Memory(MemoryValues),
+    Disk(Box<DiskValues>),
+}
+
+/// Gone with the process.
+#[derive(Default)]
+pub(super) struct MemoryValues {
+    parts: HashMap<OpId, Vec<u8>>,
+    whole: HashMap<OpId, Vec<u8>>,
+}
+
+/// In a directory that there is only if there has been one.
+pub(super) struct DiskValues {
+    files: Arc<dyn Files>,
+    directory: PathBuf,
+    identity: LogIdentity,
+    values: Option<Values>,
+    parts: HashMap<OpId, Part>,
+}
+
+/// A value that is being written.
+struct Part {
+    /// None: there was no room.
+    writing: Option<Writing>,
+    /// Of all up to there.
+    checksum: Checksum,
+    through: u32,
+}
+
+impl LargeValues {
+    /// In memory.
+    pub(super) fn in_memory() -> Self {
+        Self::Memory(MemoryValues::default())
+    }
+
+    /// On a disk, where those of a process before may be.
+    pub(super) fn on_disk(
+        files: Arc<dyn Files>,
+        directory: PathBuf,
+        identity: LogIdentity,
+    ) -> Result<Self, StoreError> {
+        let is_there = Values::are_in(&*files, &directory)?;
+        let mut disk = DiskValues { files, directory, identity, values: None, parts: HashMap::new() };
+        if is_there {
+            disk.open()?;
+        }
+        Ok(Self::Disk(Box::new(disk)))
+    }
+
+    /// The whole ones; none if there never was one.
+    pub(super) fn found(&self) -> Option<Vec<OpId>> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Disk(disk) => {
+                disk.values.as_ref().map(|values| values.iter().map(|(name, ..)| name).collect())
+            }
+        }
+    }
+
+    /// What each force is to begin with, if there has been one.
+    pub(super) fn sync_first(&self) -> Option<Arc<dyn SyncFirst>> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Disk(disk) => disk.sync_first(),
+        }
+    }
+
+    /// Does what is asked of large values; what is read is in `out` then.
+    pub(super) fn carry_out(
+        &mut self,
+        request: &StorageRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Done, StoreError> {
+        Ok(match *request {
+            StorageRequest::MarkValues => Done::Marked(self.mark()?),
+            StorageRequest::WriteValue { name, length, offset, bytes } => {
+                self.write(name, length, offset, bytes)?;
+                Done::Written
+            }
+            StorageRequest::EndValue { reference } => Done::Ended(reference.name, self.end(&reference)?),
+            StorageRequest::ReadValue { token, name, offset, bytes } => {
+                out.clear();
+                out.resize(bytes, 0);
+                Done::Read(token, self.read(name, offset, out)?)
+            }
+            StorageRequest::RemoveValue { name } => {
+                self.remove(name)?;
+                Done::Removed
+            }
+            _ => unreachable!("not about a large value: {request:?}"),
+        })
+    }
+
+    /// There will be some: what each force is to begin with.
+    fn mark(&mut self) -> Result<Option<Arc<dyn SyncFirst>>, StoreError> {
+        match self {
+            Self::Memory(_) => Ok(None),
+            Self::Disk(disk) => disk.open(),
+        }
+    }
+
+    fn write(&mut self, name: OpId, length: u32, offset: u32, bytes: &[u8]) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(memory) => {
+                memory.write(name, length, offset, bytes);
+                Ok(())
+            }
+            Self::Disk(disk) => disk.write(name, length, offset, bytes),
+        }
+    }
+
+    fn end(&mut self, reference: &Reference) -> Result<ValueEnd, StoreError> {
+        match self {
+            Self::Memory(memory) => Ok(memory.end(reference)),
+            Self::Disk(disk) => disk.end(reference),
+        }
+    }
+
+    /// Fills `out`; whether it is here and whole.
+    fn read(&self, name: OpId, offset: u32, out: &mut [u8]) -> Result<bool, StoreError> {
+        match self {
+            Self::Memory(memory) => Ok(memory.read(name, offset, out)),
+            Self::Disk(disk) => disk.read(name, offset, out),
+        }
+    }
+
+    fn remove(&mut self, name: OpId) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(memory) => {
+                memory.parts.remove(&name);
+                memory.whole.remove(&name);
+                Ok(())
+            }
+            Self::Disk(disk) => disk.remove(name),
+        }
+    }
+
+    /// Gives back some of what is dead; whether there is more of it.
+    pub(super) fn compact(&mut self) -> Result<bool, StoreError> {
+        match self {
+            Self::Disk(disk) => match &mut disk.values {
+                Some(values) => values.compact_step(COMPACTED_BYTES),
+                None => Ok(false),
+            },
+            Self::Memory(_) => Ok(false),
+        }
+    }
+}
+
+impl MemoryValues {
+    fn write(&mut self, name: OpId, length: u32, offset: u32, bytes: &[u8]) {
+        if self.whole.contains_key(&name) {
+            return;
+        }
+        let value = self.parts.entry(name).or_default();
+        let end = offset as usize + bytes.len();
+        // It grows with what comes, whatever somebody says of its length.
+        if value.len() < end {
+            value.resize(end.min(length as usize), 0);
+        }
+        if let Some(part) = value.get_mut(offset as usize..end) {
+            part.copy_from_slice(bytes);
+        }
+    }
+
+    fn end(&mut self, reference: &Reference) -> ValueEnd {
+        if self.whole.contains_key(&reference.name) {
+            return ValueEnd::Whole;
+        }
+        let value = self.parts.remove(&reference.name).unwrap_or_default();
+        if value.len() != reference.length as usize
+            || nicekv_transport::checksum(&value) != reference.checksum
+        {
+            return ValueEnd::Wrong;
+        }
+        self.whole.insert(reference.name, value);
+        ValueEnd::Whole
+    }
+
+    fn read(&self, name: OpId, offset: u32, out: &mut [u8]) -> bool {
+        let value = self.whole.get(&name).and_then(|value| value.get(offset as usize..));
+        let Some(part) = value.and_then(|value| value.get(..out.len())) else { return false };
+        out.copy_from_slice(part);
+        true
+    }
+}
+
+impl DiskValues {
+    fn open(&mut self) -> Result<Option<Arc<dyn SyncFirst>>, StoreError> {
+        if self.values.is_some() {
+            return Ok(None);
+        }
+        let options = ValueOptions::default();
+        self.values = Some(Values::open(self.files.clone(), &self.directory, self.identity, options)?);
+        Ok(self.sync_first())
+    }
+
+    fn sync_first(&self) -> Option<Arc<dyn SyncFirst>> {
+        Some(Arc::new(self.values.as_ref()?.sync_handle()))
+    }
+
+    fn write(&mut self, name: OpId, length: u32, offset: u32, bytes: &[u8]) -> Result<(), StoreError> {
+        let Some(values) = &mut self.values else { return Ok(()) };
+        if values.contains(name) {
+            return Ok(());
+        }
+        let part = match self.parts.entry(name) {
+            std::collections::hash_map::Entry::Occupied(part) => part.into_mut(),
+            std::collections::hash_map::Entry::Vacant(free) => {
+                let owner = ValueOwner { partition: 0, key: Vec::new() };
+                let writing = match values.begin(name, owner, length.into()) {
+                    Ok(writing) => Some(writing),
+                    Err(error) if is_no_room(&error) => None,
+                    Err(error) => return Err(error),
+                };
+                free.insert(Part { writing, checksum: Checksum::new(), through: 0 })
+            }
+        };
+        let Some(writing) = &mut part.writing else { return Ok(()) };
+        match values.write(writing, offset.into(), bytes) {
+            Err(error) if is_no_room(&error) => {
+                if let Some(writing) = part.writing.take() {
+                    values.abandon(writing)?;
+                }
+                return Ok(());
+            }
+            written => written?,
+        }
+        if part.through == offset {
+            part.checksum.update(bytes);
+            part.through += bytes.len() as u32;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, reference: &Reference) -> Result<ValueEnd, StoreError> {
+        let Some(values) = &mut self.values else { return Ok(ValueEnd::Wrong) };
+        if values.contains(reference.name) {
+            return Ok(ValueEnd::Whole);
+        }
+        let Some(mut part) = self.parts.remove(&reference.name) else { return Ok(ValueEnd::Wrong) };
+        let Some(writing) = part.writing.take() else { return Ok(ValueEnd::NoRoom) };
+        let mut buffer = vec![0; READ_BACK_BYTES.min((reference.length - part.through) as usize)];
+        while part.through < reference.length {
+            let count = buffer.len().min((reference.length - part.through) as usize);
+            writing.read(part.through.into(), &mut buffer[..count])?;
+            part.checksum.update(&buffer[..count]);
+            part.through += count as u32;
+        }
+        if part.checksum.finish() != reference.checksum {
+            values.abandon(writing)?;
+            return Ok(ValueEnd::Wrong);
+        }
+        match values.finish(writing) {
+            Ok(()) => Ok(ValueEnd::Whole),
+            Err(error) if is_no_room(&error) => Ok(ValueEnd::NoRoom),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read(&self, name: OpId, offset: u32, out: &mut [u8]) -> Result<bool, StoreError> {
+        let Some(values) = self.values.as_ref().filter(|values| values.contains(name)) else {
+            return Ok(false);
+        };
+        match values.read(name, offset.into(), out) {
+            Ok(()) => Ok(true),
+            Err(StoreError::Corrupt { .. } | StoreError::ValueRange { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn remove(&mut self, name: OpId) -> Result<(), StoreError> {
+        let Some(values) = &mut self.values else { return Ok(()) };
+        if let Some(Part { writing: Some(writing), .. }) = self.parts.remove(&name) {
+            values.abandon(writing)?;
+        }
+        values.remove(name).map(drop)
+    }
+}
+
+/// Whether that is for who wants to store something, and nothing is wrong with the disk.
+fn is_no_room(error: &StoreError) -> bool {
+    error.is_out_of_space() || matches!(error, StoreError::ValuesBusy { .. })
+}

@@ -1,0 +1,42 @@
+//! Runs in which clients put values that are too long for a datagram. Which bugs those find: [`crate::plants`].
+
+use crate::cluster::Scenario;
+use crate::faults::Faults;
+use crate::keyspace::{Key, Shape};
+use crate::random::Random;
+use nicekv_wire::OpId;
+
+const MILLISECOND_NS: u64 = 1_000_000;
+/// Chooses the seeds in which some values are large.
+const LARGE: u64 = 0x6c_6172_6765;
+/// Bytes of the shortest and the longest, about: two chunks, and six.
+const BYTES: (u64, u64) = (1_100, 8_000);
+
+/// Of a million sets in this run so many are of large values.
+pub(crate) fn drawn(seed: u64) -> u64 {
+    let mut random = Random::new(seed ^ LARGE);
+    if random.below(4) == 0 { 300_000 } else { 0 }
+}
+
+/// A value that is longer than a datagram, and another one than any other op's.
+pub(crate) fn value(op: OpId, short: &[u8]) -> Vec<u8> {
+    let bytes = BYTES.0 + op.sequence.wrapping_mul(2_741) % (BYTES.1 - BYTES.0);
+    let mut value: Vec<u8> = short.iter().chain(b"/").copied().cycle().take(bytes as usize).collect();
+    value.extend_from_slice(short);
+    value
+}
+
+/// Few keys, all of whose values are large, and processes that end.
+pub(crate) fn killed(scenario: &mut Scenario) {
+    scenario.keyspaces = vec![Shape::multicast(3, 0)];
+    scenario.workload.keys = Key::of(0, nicekv_wire::KeyOrder::Hash, 3);
+    (scenario.workload.large, scenario.workload.pause_ns_max) = (900_000, 10 * MILLISECOND_NS);
+    (scenario.clients, scenario.workload.calls) = (4, 150);
+    scenario.faults = Faults { crash: 4_000, downtime_max_ns: 300 * MILLISECOND_NS, ..Faults::NONE };
+}
+
+/// The same, and datagrams get lost.
+pub(crate) fn lost(scenario: &mut Scenario) {
+    killed(scenario);
+    scenario.faults.loss = 50_000;
+}
