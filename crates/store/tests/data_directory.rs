@@ -55,12 +55,12 @@ fn row_34_says_why_it_refuses() {
     let text = fs::read_to_string(&format).unwrap();
     fs::write(&format, text.replace("format 3", "format 4").replace("cluster", "realm")).unwrap();
     let error = assert_refused(&path, EXPECTED, &["nicekv-format", "format 4", "use a newer program"]);
-    assert!(matches!(error, StoreError::NewerFormat { found: 3, known: 2, .. }));
+    assert!(matches!(error, StoreError::NewerFormat { found: 4, known: 3, .. }));
 
     fs::write(&format, text.replace("format 3", "format 1")).unwrap();
     let error =
         assert_refused(&path, EXPECTED, &["nicekv-format", "format 1", "use the release that wrote it"]);
-    assert!(matches!(error, StoreError::OlderFormat { found: 1, known: 2, .. }));
+    assert!(matches!(error, StoreError::OlderFormat { found: 1, known: 3, .. }));
 
     fs::remove_file(&format).unwrap();
     fs::write(path.join("log-1"), "data").unwrap();
