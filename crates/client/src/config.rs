@@ -69,6 +69,11 @@ pub struct Keyspace {
 }
 
 impl Keyspace {
+    /// Whether its values may be too long for a datagram.
+    pub fn has_large_values(&self) -> bool {
+        self.replication == Replication::Multicast
+    }
+
     /// What a key is matched by.
     pub(crate) fn digest(&self, key: &[u8]) -> KeyDigest {
         match_digest(self.order, key)

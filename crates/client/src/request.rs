@@ -1,9 +1,9 @@
 //! What goes into a [`ClientCore`](crate::ClientCore) and comes out of it.
 
-use crate::{OperationError, SubmitError};
+use crate::{Keyspace, OperationError, SubmitError};
 use nicekv_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use nicekv_wire::scan::{ScanPiece, ScanWants};
-use nicekv_wire::{Condition, Datagram, HeaderLayout, MatchRange, OpId, Operation, Replication};
+use nicekv_wire::{Condition, Datagram, HeaderLayout, MatchRange, OpId, Operation};
 
 /// One op on one key.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,13 +84,9 @@ impl<'a> Request<'a> {
     }
 
     /// How long its value may be where large ones may be `large` bytes long.
-    pub(crate) fn value_limit(&self, replication: Replication, large: usize) -> usize {
+    pub(crate) fn value_limit(&self, keyspace: &Keyspace, large: usize) -> usize {
         match self {
-            Self::Update { operation: Operation::Set { .. }, .. }
-                if replication == Replication::Multicast =>
-            {
-                large
-            }
+            Self::Update { operation: Operation::Set { .. }, .. } if keyspace.has_large_values() => large,
             _ => VALUE_BYTES_MAX,
         }
     }

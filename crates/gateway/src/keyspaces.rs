@@ -1,7 +1,7 @@
 //! The keyspaces that a gateway serves: who finds out that there are others says so, and its threads go on with these.
 
 use nicekv_client::{ClientCore, Keyspace};
-use nicekv_wire::{KeyspaceId, Replication};
+use nicekv_wire::KeyspaceId;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -43,7 +43,7 @@ impl KnownKeyspaces {
     pub(crate) fn has_large_values(&self, id: KeyspaceId) -> bool {
         let known = self.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = known.iter();
-        all.any(|keyspace| keyspace.id == id && keyspace.replication == Replication::Multicast)
+        all.any(|keyspace| keyspace.id == id && keyspace.has_large_values())
     }
 
     /// SELECT takes numbers below this one, though not all of them.

@@ -36,7 +36,9 @@ impl<P: Protocol> NodeCore<P> {
                 }
             }
             StorageCompletion::ValueEnded { name, end } => self.on_value_ended(now, name, end),
-            StorageCompletion::ValueRead { token, bytes } => self.on_value_read(now, token, bytes),
+            StorageCompletion::ValueRead { token, bytes, is_damaged } => {
+                self.on_value_read(now, token, bytes, is_damaged);
+            }
         }
         self.retry_births(now);
         self.tell_drained();

@@ -13,7 +13,7 @@ use nicekv_client::{
     Addressing, Answer as Told, ClientCore, Config, Counters, Keyspace, OperationError, Outcome, Plant,
     Request,
 };
-use nicekv_wire::{ClientId, Duration, KeyspaceId, Now, OpId, Replication, Status};
+use nicekv_wire::{ClientId, Duration, KeyspaceId, Now, OpId, Status};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
@@ -346,7 +346,7 @@ impl Client {
     /// Whether the next set is of a large value.
     fn is_large(&self, key: usize, workload: &Workload, random: &mut Random) -> bool {
         let id = KeyspaceId(workload.keys[key].keyspace);
-        let is_home = |known: &&Keyspace| known.id == id && known.replication == Replication::Multicast;
+        let is_home = |known: &&Keyspace| known.id == id && known.has_large_values();
         workload.large > 0
             && self.core.config().keyspaces.iter().any(|known| is_home(&known))
             && random.chance(workload.large)

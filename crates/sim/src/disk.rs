@@ -162,9 +162,8 @@ impl Disk {
                     core.handle_storage(now, StorageCompletion::ValueEnded { name: reference.name, end });
                 }
                 StorageRequest::ReadValue { token, name, offset, bytes } => {
-                    let read = self.values.read(name, offset, bytes).map(<[u8]>::to_vec);
-                    let bytes = read.as_deref();
-                    core.handle_storage(now, StorageCompletion::ValueRead { token, bytes });
+                    let (bytes, is_damaged) = (self.values.read(name, offset, bytes), false);
+                    core.handle_storage(now, StorageCompletion::ValueRead { token, bytes, is_damaged });
                 }
                 StorageRequest::RemoveValue { name } => self.values.remove(name),
             }

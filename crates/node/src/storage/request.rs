@@ -151,8 +151,10 @@ pub enum StorageCompletion<'a> {
     ValueRead {
         /// Of the request.
         token: u64,
-        /// `None`: it is not here, or damaged.
+        /// `None`: it is not here, has no such part, or is damaged.
         bytes: Option<&'a [u8]>,
+        /// It is here, and does not match its checksums.
+        is_damaged: bool,
     },
 }
 

@@ -42,8 +42,8 @@ struct Pass {
 pub(crate) struct ValueIndex {
     /// Whole ones.
     held: Map<OpId, ()>,
-    /// Of those that are spoken of.
-    uses: Map<OpId, u32>,
+    /// How often each is spoken of, and what to look for where if it is not here.
+    uses: Map<OpId, (u32, Lack)>,
     by_key: Map<PartitionId, Map<Box<[u8]>, OpId>>,
     lacking: BTreeMap<OpId, Lack>,
     /// Held, and without use since about then; the newest time of each counts.
@@ -80,24 +80,25 @@ impl ValueIndex {
         }
     }
 
-    /// What was held is damaged.
-    pub(crate) fn lose(&mut self, reference: Reference, partition: PartitionId) {
-        if self.held.remove(&reference.name).is_some() && self.uses.contains_key(&reference.name) {
-            self.lacking.insert(reference.name, Lack { reference, partition });
+    /// What was held is damaged: it is what those say who speak of it that is fetched, whoever has read it.
+    pub(crate) fn lose(&mut self, name: OpId) {
+        if self.held.remove(&name).is_some()
+            && let Some((_, lack)) = self.uses.get(&name)
+        {
+            self.lacking.insert(name, lack.clone());
         }
     }
 
     /// An open op stores this; or the engine has it in an entry.
     pub(crate) fn take_up(&mut self, reference: Reference, partition: PartitionId) {
-        *self.uses.entry(reference.name).or_default() += 1;
-        if !self.holds(reference.name) {
-            self.lacking.entry(reference.name).or_insert(Lack { reference, partition });
-        }
+        let lack = Lack { reference, partition };
+        self.uses.entry(reference.name).or_insert((0, lack)).0 += 1;
+        self.want(reference, partition);
     }
 
     /// The same no more.
     pub(crate) fn let_go(&mut self, name: OpId) {
-        let Some(uses) = self.uses.get_mut(&name) else { return };
+        let Some((uses, _)) = self.uses.get_mut(&name) else { return };
         *uses -= 1;
         if *uses == 0 {
             self.uses.remove(&name);
@@ -301,7 +302,7 @@ mod tests {
         index.add(name(1));
         index.note(HOME, b"l", None);
         assert!(!index.lacks(HOME));
-        index.lose(reference(1), HOME);
+        index.lose(name(1));
         assert!(index.lacks(HOME) && !index.holds(name(1)));
         index.want(reference(9), HOME);
         index.give_up(name(9));

@@ -76,7 +76,7 @@ pub struct Values {
     last_fetch: Option<OpId>,
     tries: usize,
     /// In the order in which the disk answers.
-    reads: VecDeque<(u64, Reference, PartitionId, Reader)>,
+    reads: VecDeque<(u64, OpId, Reader)>,
     pass: Pass,
     /// From it come tokens.
     secret: [u8; 32],

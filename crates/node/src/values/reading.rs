@@ -8,7 +8,7 @@ use core::net::SocketAddrV4;
 use nicekv_wire::large::{Chunk, READ_CHUNKS_MAX, ReadChunks, Reference};
 use nicekv_wire::limits::CHUNK_BYTES;
 use nicekv_wire::recovery::{CopyFrame, VALUE_PART_BYTES};
-use nicekv_wire::{Epoch, KeyDigest, NodeId, Now, PartitionId, Reply, Status};
+use nicekv_wire::{Epoch, KeyDigest, NodeId, Now, OpId, PartitionId, Reply, Status};
 
 impl<P: Protocol> NodeCore<P> {
     /// A client asks for parts of a large value. It is sent no more than it has sent, before it has shown that it is where it says.
@@ -22,10 +22,8 @@ impl<P: Protocol> NodeCore<P> {
         if token != read.token {
             self.host.values.counters.reads_refused += 1;
             let reference = read.reference.bytes();
-            let (value, integer) = (Some(&reference[..]), token as i64);
-            return self
-                .host
-                .reply(Some(to), &Reply { status: Status::Ok, value, integer, is_large: true, ..reply });
+            let value = Some(&reference[..]);
+            return self.host.reply(Some(to), &Reply { status: Status::Ok, value, is_large: true, ..reply });
         }
         let Some((offset, _)) = read.reference.chunk(read.first).filter(|_| read.count <= READ_CHUNKS_MAX)
         else {
@@ -33,9 +31,8 @@ impl<P: Protocol> NodeCore<P> {
             return;
         };
         let bytes = (u32::from(read.count) * CHUNK_BYTES as u32).min(read.reference.length - offset);
-        let partition = self.partition_of(read.keyspace, &read.digest).unwrap_or_default();
         let reader = Reader::Client { to, keyspace: read.keyspace, op: read.op, first: read.first };
-        self.begin_read((read.reference, partition), offset, bytes, reader);
+        self.begin_read(read.reference.name, offset, bytes, reader);
     }
 
     /// A member lacks a large value.
@@ -59,40 +56,33 @@ impl<P: Protocol> NodeCore<P> {
                 .send_frame(peer, &CopyFrame::ValuePart { name: reference.name, offset, bytes: &[] });
         }
         let bytes = VALUE_PART_BYTES.min(reference.length - offset);
-        self.begin_read((reference, partition), offset, bytes, Reader::Member { peer, offset });
+        self.begin_read(reference.name, offset, bytes, Reader::Member { peer, offset });
     }
 
-    fn begin_read(
-        &mut self,
-        (reference, partition): (Reference, PartitionId),
-        offset: u32,
-        bytes: u32,
-        reader: Reader,
-    ) {
+    fn begin_read(&mut self, name: OpId, offset: u32, bytes: u32, reader: Reader) {
         if self.host.values.reads.len() >= READS_MAX {
             // Silence: it is asked for again.
             self.host.counters.dropped += 1;
             return;
         }
-        let token = self.host.storage.read_value(reference.name, offset, bytes as usize);
-        self.host.values.reads.push_back((token, reference, partition, reader));
+        let token = self.host.storage.read_value(name, offset, bytes as usize);
+        self.host.values.reads.push_back((token, name, reader));
     }
 
     /// A part has been read from the disk.
-    pub(crate) fn on_value_read(&mut self, now: Now, token: u64, bytes: Option<&[u8]>) {
-        let (expected, reference, partition, reader) =
-            self.host.values.reads.pop_front().expect("a read is pending");
+    pub(crate) fn on_value_read(&mut self, now: Now, token: u64, bytes: Option<&[u8]>, is_damaged: bool) {
+        let (expected, name, reader) = self.host.values.reads.pop_front().expect("a read is pending");
         assert_eq!(token, expected, "requests complete in order");
-        if bytes.is_none() && self.host.storage.values.holds(reference.name) {
+        if is_damaged && self.host.storage.values.holds(name) {
             self.host.values.counters.damaged += 1;
-            self.host.storage.remove_value(reference.name);
-            self.host.storage.values.lose(reference, partition);
+            self.host.storage.remove_value(name);
+            self.host.storage.values.lose(name);
             self.fetch_values(now);
         }
         match (reader, bytes) {
             (Reader::Member { peer, offset }, bytes) => {
                 let bytes = bytes.unwrap_or_default();
-                self.host.send_frame(peer, &CopyFrame::ValuePart { name: reference.name, offset, bytes });
+                self.host.send_frame(peer, &CopyFrame::ValuePart { name, offset, bytes });
             }
             (Reader::Client { to, op, .. }, None) => {
                 self.host.reply(Some(to), &Reply::bare(op, Status::NotFound));

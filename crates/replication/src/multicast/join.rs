@@ -28,7 +28,6 @@
 //! A handoff keeps the partition in a space of its own, which it empties when it joins; it copies what some original may lack. So does a
 //! newcomer, which copies all: while it was no original, deletions may have been forgotten that it has not seen.
 
-use super::contents::is_large;
 use super::copy_frames::{Begun, EntriesChunk};
 use super::history::History;
 use super::joiner::{Former, Join, Step, stored};
@@ -61,11 +60,7 @@ impl Partition {
     /// stay. Replaying the log does the same.
     pub(super) fn set_aside(&mut self, host: &mut Host, afresh: bool) {
         let sequence = self.sequence.take();
-        let none = host.map();
-        let ops = self.locks.give_up(&mut host.visibility, none);
-        ops.values()
-            .filter(|op| is_large(&op.stored))
-            .for_each(|op| host.storage.let_go_value(op.stored.head().op));
+        let ops = self.give_up_ops(host);
         self.clients.clear();
         self.waits.reset();
         let former = match self.former.take() {

@@ -49,7 +49,6 @@ mod waits;
 
 use crate::entry::decode_entry;
 use alloc::vec::Vec;
-use contents::is_large;
 use core::net::SocketAddrV4;
 use nicekv_node::{
     CopyChunk, CopyRequest, Host, Membership, Message, Page, PartitionStatus, Protocol, Request, Standing,
@@ -315,11 +314,7 @@ impl Protocol for Partition {
     }
 
     fn give_up(&mut self, host: &mut Host) {
-        let none = host.map();
-        for (op, state) in self.locks.give_up(&mut host.visibility, none) {
-            if is_large(&state.stored) {
-                host.storage.let_go_value(op);
-            }
+        for op in self.give_up_ops(host).into_keys() {
             host.finish_internal(op);
         }
         host.visibility.unknown(self.id());

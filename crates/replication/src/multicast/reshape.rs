@@ -14,7 +14,7 @@
 //!   what it holds, and who was not born has nothing in common with any (R7).
 //! * Entries keep the indexes of their parents' decisions, none of which is above D'.
 
-use super::contents::{Contents, is_large};
+use super::contents::Contents;
 use super::history::History;
 use super::lead::Lead;
 use super::partition::Partition;
@@ -101,11 +101,7 @@ impl Partition {
 
     /// The part of [`Self::be_born`] that replaying the log shares.
     pub(super) fn begin_born(&mut self, host: &mut Host, index: u64) {
-        let none = host.map();
-        let ops = self.locks.give_up(&mut host.visibility, none);
-        ops.values()
-            .filter(|op| is_large(&op.stored))
-            .for_each(|op| host.storage.let_go_value(op.stored.head().op));
+        self.give_up_ops(host);
         self.sequence.take();
         self.sequence.skip_to(index);
         let mut history = History::default();

@@ -3,12 +3,13 @@
 //! An uncontended one takes effect when it is logged, a contended one when every member has forced it (R2).
 
 use super::contents::{effect, is_large, reference};
+use super::locks::Op;
 use super::partition::Partition;
 use super::record::Record;
 use super::sequence::Decided;
 use super::waits::UnforcedWhat;
 use crate::clients::StoredResult;
-use nicekv_node::{Host, Plant, Step, Visibility};
+use nicekv_node::{Host, Map, Plant, Step, Visibility};
 use nicekv_wire::replication::Effect;
 use nicekv_wire::{Now, OpId, StoredUpdate};
 
@@ -29,6 +30,14 @@ impl Partition {
         let mut nobody = Visibility::default();
         let visibility = if host.has(Plant::LockNotTold) { &mut nobody } else { &mut host.visibility };
         self.locks.take_in(visibility, now, order, contended, stored);
+    }
+
+    /// No op is open any more: those that were.
+    pub(super) fn give_up_ops(&mut self, host: &mut Host) -> Map<OpId, Op> {
+        let none = host.map();
+        let ops = self.locks.give_up(&mut host.visibility, none);
+        ops.iter().filter(|(_, op)| is_large(&op.stored)).for_each(|(op, _)| host.storage.let_go_value(*op));
+        ops
     }
 
     /// Logs the decision that follows the last one. An uncontended one takes effect at once, a contended one when it is released (R2).

@@ -15,7 +15,7 @@
 use super::durable_log::{DurableLog, Forcing, LogObservation};
 use super::snapshot::{Next, Snapshot};
 use super::spaces::Spaces;
-use super::values::{Done, LargeValues};
+use super::values::{Done, Found, LargeValues};
 use nicekv_node::{StorageCompletion, StorageRequest, gathered_keys};
 use nicekv_replication::Replica;
 use nicekv_store::{EngineSync, StoreError};
@@ -307,9 +307,10 @@ impl NodeStorage {
                 }
             }
             Done::Ended(name, end) => core.handle_storage(now, StorageCompletion::ValueEnded { name, end }),
-            Done::Read(token, is_read) => {
-                let bytes = is_read.then_some(&self.value[..]);
-                core.handle_storage(now, StorageCompletion::ValueRead { token, bytes });
+            Done::Read(token, found) => {
+                let bytes = (found == Found::Here).then_some(&self.value[..]);
+                let is_damaged = found == Found::Damaged;
+                core.handle_storage(now, StorageCompletion::ValueRead { token, bytes, is_damaged });
             }
             Done::Removed => self.is_compacting = true,
         }

@@ -21,9 +21,18 @@ pub(super) enum Done {
     /// What each force is to begin with from now on.
     Marked(Option<Arc<dyn SyncFirst>>),
     Ended(OpId, ValueEnd),
-    /// Of this token; whether it is here and whole.
-    Read(u64, bool),
+    /// Of this token.
+    Read(u64, Found),
     Removed,
+}
+
+/// What became of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Here,
+    /// Neither the value nor such a part of it is here.
+    Nothing,
+    Damaged,
 }
 
 /// See the module.
@@ -146,10 +155,11 @@ impl LargeValues {
         }
     }
 
-    /// Fills `out`; whether it is here and whole.
-    fn read(&self, name: OpId, offset: u32, out: &mut [u8]) -> Result<bool, StoreError> {
+    /// Fills `out`.
+    fn read(&self, name: OpId, offset: u32, out: &mut [u8]) -> Result<Found, StoreError> {
         match self {
-            Self::Memory(memory) => Ok(memory.read(name, offset, out)),
+            Self::Memory(memory) if memory.read(name, offset, out) => Ok(Found::Here),
+            Self::Memory(_) => Ok(Found::Nothing),
             Self::Disk(disk) => disk.read(name, offset, out),
         }
     }
@@ -288,14 +298,13 @@ impl DiskValues {
         }
     }
 
-    fn read(&self, name: OpId, offset: u32, out: &mut [u8]) -> Result<bool, StoreError> {
-        let Some(values) = self.values.as_ref().filter(|values| values.contains(name)) else {
-            return Ok(false);
-        };
-        match values.read(name, offset.into(), out) {
-            Ok(()) => Ok(true),
-            Err(StoreError::Corrupt { .. } | StoreError::ValueRange { .. }) => Ok(false),
-            Err(error) => Err(error),
+    fn read(&self, name: OpId, offset: u32, out: &mut [u8]) -> Result<Found, StoreError> {
+        let values = self.values.as_ref().filter(|values| values.contains(name));
+        match values.map(|values| values.read(name, offset.into(), out)) {
+            Some(Ok(())) => Ok(Found::Here),
+            None | Some(Err(StoreError::ValueRange { .. })) => Ok(Found::Nothing),
+            Some(Err(StoreError::Corrupt { .. })) => Ok(Found::Damaged),
+            Some(Err(error)) => Err(error),
         }
     }
 
@@ -311,4 +320,45 @@ impl DiskValues {
 /// Whether that is for who wants to store something, and nothing is wrong with the disk.
 fn is_no_room(error: &StoreError) -> bool {
     error.is_out_of_space() || matches!(error, StoreError::ValuesBusy { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nicekv_store::RealFiles;
+    use nicekv_wire::ClientId;
+    use std::os::unix::fs::FileExt;
+
+    const LENGTH: u32 = 200_000;
+
+    #[test]
+    fn only_what_does_not_match_its_checksums_is_damaged() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path().join("values");
+        let identity = LogIdentity { cluster_id: 1, storage_id: 2, node_id: 3 };
+        let mut disk = LargeValues::on_disk(Arc::new(RealFiles), directory.clone(), identity).unwrap();
+        assert!(disk.found().is_none() && disk.mark().unwrap().is_some());
+        let value: Vec<u8> = (0..LENGTH).map(|at| (at % 251) as u8).collect();
+        let name = OpId { client: ClientId(7), sequence: 1 };
+        let reference = Reference { name, length: LENGTH, checksum: nicekv_transport::checksum(&value) };
+        // The second half first.
+        for (offset, part) in [(100_000, &value[100_000..]), (0, &value[..100_000])] {
+            disk.write(name, LENGTH, offset, part).unwrap();
+        }
+        assert_eq!(disk.end(&reference).unwrap(), ValueEnd::Whole);
+        let mut part = [0; 1_408];
+        let last = LENGTH - part.len() as u32;
+        assert_eq!(disk.read(name, last, &mut part).unwrap(), Found::Here);
+        assert_eq!(part, value[last as usize..]);
+        // Who asks may say any length.
+        assert_eq!(disk.read(name, last + 1, &mut part).unwrap(), Found::Nothing);
+        let other = OpId { sequence: 2, ..name };
+        assert_eq!(disk.read(other, 0, &mut part).unwrap(), Found::Nothing);
+        let segment = std::fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path();
+        let file = std::fs::File::options().write(true).open(segment).unwrap();
+        // Behind the head of the segment and the value's own, which are pages.
+        file.write_all_at(&[0xff; 8], 2 * 4_096 + 500).unwrap();
+        assert_eq!(disk.read(name, 0, &mut part).unwrap(), Found::Damaged);
+        assert_eq!(disk.read(name, last, &mut part).unwrap(), Found::Here, "another block");
+    }
 }

@@ -18,7 +18,7 @@
 //! identity, segment and offset: neither a header that was copied elsewhere nor a client's value that imitates one is taken for one (the
 //! storage id is random and not told to clients).
 
-use crate::log::LogIdentity;
+use crate::{Result, StoreError, log::LogIdentity};
 use nicekv_wire::{ClientId, OpId};
 
 /// Every part of this many bytes of a value has a checksum of its own.
@@ -60,6 +60,12 @@ pub(super) struct Extent {
 }
 
 impl Extent {
+    /// Where so many bytes from `offset` of the value end, which has them all.
+    pub(super) fn end_of(&self, name: OpId, offset: u64, bytes: usize) -> Result<u64> {
+        let end = offset.checked_add(bytes as u64).filter(|end| *end <= self.length);
+        end.ok_or(StoreError::ValueRange { name, offset, length: self.length })
+    }
+
     /// Bytes of header, key and checksums.
     pub(super) fn header_bytes(&self) -> usize {
         HEADER_BYTES + self.key_bytes + self.blocks() * CHECKSUM_BYTES

@@ -34,10 +34,7 @@ impl Pinned {
     /// Fills `buffer` from `offset` of the value, after verifying the checksum of each block that it touches:
     /// [`StoreError::Corrupt`] if one does not match. Cheapest if it begins and ends with blocks ([`BLOCK_BYTES`]).
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let end = offset.checked_add(buffer.len() as u64).filter(|end| *end <= self.extent.length);
-        let Some(end) = end else {
-            return Err(StoreError::ValueRange { name: self.name, offset, length: self.extent.length });
-        };
+        let end = self.extent.end_of(self.name, offset, buffer.len())?;
         if buffer.is_empty() {
             return Ok(());
         }

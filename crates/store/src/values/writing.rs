@@ -13,7 +13,7 @@ use super::{
     file::ValueFile,
     format::{BLOCK_BYTES, Extent, ValueOwner, block_seed},
 };
-use crate::{Result, StoreError};
+use crate::Result;
 use nicekv_wire::OpId;
 use std::{ops::Range, sync::Arc};
 
@@ -62,18 +62,12 @@ impl Writing {
 
     /// Reads back what was written; what was not is anything.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let end = offset.checked_add(buffer.len() as u64).filter(|end| *end <= self.extent.length);
-        if end.is_none() {
-            return Err(StoreError::ValueRange { name: self.name, offset, length: self.extent.length });
-        }
+        self.extent.end_of(self.name, offset, buffer.len())?;
         self.file.read_at(self.extent.content_at() + offset, buffer)
     }
 
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= self.extent.length);
-        let Some(end) = end else {
-            return Err(StoreError::ValueRange { name: self.name, offset, length: self.extent.length });
-        };
+        let end = self.extent.end_of(self.name, offset, bytes.len())?;
         let mut at = offset;
         while at < end {
             let new = self.next_new(at..end);
