@@ -71,7 +71,7 @@ pub struct Keyspace {
 impl Keyspace {
     /// Whether its values may be too long for a datagram.
     pub fn has_large_values(&self) -> bool {
-        self.replication == Replication::Multicast
+        self.replication != Replication::Chain
     }
 
     /// What a key is matched by.

@@ -262,7 +262,10 @@ impl InFlight {
             Step::Wait => {}
             Step::Stray => self.counters.stray_replies += 1,
             Step::Again => self.retry(index, now_ns),
-            Step::Send(round) => self.send(index, round, now_ns),
+            Step::Send(round) => {
+                self.stop_sending(index);
+                self.send(index, round, now_ns);
+            }
             Step::Afresh => {
                 self.counters.busy += 1;
                 self.pause(index, now_ns);
@@ -309,7 +312,9 @@ impl InFlight {
         let slot = &mut self.slots[index as usize];
         if slot.copies == 0 {
             slot.first_sent_ns = now_ns;
-            self.begin_sending(index, now_ns);
+            if slot.exchange.is_putting() {
+                self.begin_sending(index, now_ns);
+            }
         }
         self.queue(index, now_ns);
         self.wait(index, now_ns);
@@ -369,7 +374,7 @@ impl InFlight {
     pub(crate) fn wait(&mut self, index: u32, now_ns: u64) {
         let slot = &mut self.slots[index as usize];
         let attempts = slot.attempts;
-        if slot.state == State::Reading || slot.buffers.is_sending() {
+        if slot.state == State::Reading || slot.buffers.is_awaited() {
             // The deadline may move.
             slot.retry_ns = u64::MAX;
             return self.set_timer(index, now_ns);

@@ -16,6 +16,7 @@
 #define NICEKV_PORT_TWINS 4096
 #define NICEKV_PLACE_BITS 12
 #define NICEKV_PPM 1000000
+#define NICEKV_RECEIVERS_ALL 65535
 #define NICEKV_VNODES 65536
 #define NICEKV_DIVISIONS_MAX 8
 #define NICEKV_UNICAST_ROUTES 8193
@@ -37,8 +38,8 @@
 #define NICEKV_ROLE_METADATA 1
 #define NICEKV_OPCODES_UNICAST 0x80000000000182ULL
 #define NICEKV_OPCODES_UNICAST_NODE 0x8c0c0000000182ULL
-#define NICEKV_OPCODES_MULTICAST 0x200000000000b4ULL
-#define NICEKV_OPCODES_MULTICAST_NODE 0x2c0c00000400b4ULL
+#define NICEKV_OPCODES_MULTICAST 0xa00000000000b4ULL
+#define NICEKV_OPCODES_MULTICAST_NODE 0xac0c00000400b4ULL
 #define NICEKV_OPCODES_REQUEST 0xa00000000015b6ULL
 #define NICEKV_OPCODES_NODE 0xffe3e3d9ffffffffULL
 #define NICEKV_OPCODES_SAID 0xc0c0000000000ULL
@@ -281,12 +282,14 @@ _Static_assert(offsetof(struct nicekv_mac, reserved) == 6, "offset");
 
 struct nicekv_metadata {
 	__u32 slot;
-	__u32 has_stamp;
+	__u16 receivers;
+	__u16 has_stamp;
 	__be64 stamp[2];
 };
 _Static_assert(sizeof(struct nicekv_metadata) == 24, "size");
 _Static_assert(offsetof(struct nicekv_metadata, slot) == 0, "offset");
-_Static_assert(offsetof(struct nicekv_metadata, has_stamp) == 4, "offset");
+_Static_assert(offsetof(struct nicekv_metadata, receivers) == 4, "offset");
+_Static_assert(offsetof(struct nicekv_metadata, has_stamp) == 6, "offset");
 _Static_assert(offsetof(struct nicekv_metadata, stamp) == 8, "offset");
 
 struct nicekv_fault {

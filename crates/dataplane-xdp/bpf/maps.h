@@ -282,6 +282,12 @@ static __always_inline struct nicekv_host *receiver_at(__u32 slot, __u32 port)
 	return host && host->kind != NICEKV_PORT_OPEN ? host : NULL;
 }
 
+/* Whether it gets a copy of what is for some. Who is behind a trunk is known to the switch there. */
+static __always_inline bool is_meant(const struct nicekv_host *receiver, __u16 receivers)
+{
+	return receiver->kind == NICEKV_PORT_TRUNK || receivers >> receiver->id % 16 & 1;
+}
+
 static __always_inline void count(__u32 counter)
 {
 	__u64 *value = bpf_map_lookup_elem(&counters, &counter);

@@ -53,6 +53,8 @@ int nicekv_egress(struct xdp_md *ctx)
 	if ((void *)(metadata + 1) > (void *)ethernet)
 		return XDP_PASS;
 	host = receiver_at(metadata->slot, place->port);
+	if (host && !is_meant(host, metadata->receivers))
+		return XDP_DROP;
 	/* The next switch takes it as it was sent, and knows nothing of this one's metadata. */
 	if (host && host->kind == NICEKV_PORT_TRUNK) {
 		if (bpf_xdp_adjust_meta(ctx, sizeof(*metadata)))

@@ -159,6 +159,25 @@ static __always_inline void find_header(struct cursor cursor, __u32 bytes, struc
 	datagram->header = header;
 }
 
+/* What a chunk of a large value begins with, and what asks for some. */
+struct chunk {
+	__be32 number;
+	__be16 mask;
+} __attribute__((packed));
+
+/* Which servers a multicast is for. */
+static __always_inline __u16 receivers_of(const struct frame *frame, const struct datagram *datagram)
+{
+	struct nicekv_header *header = datagram->header;
+	struct chunk *chunk = (void *)(header + 1);
+
+	if (!header || header->room || (header->opcode != NICEKV_OPCODE_CHUNK && header->opcode != NICEKV_OPCODE_READ_CHUNKS) ||
+	    bpf_ntohs(datagram->udp->len) < sizeof(*datagram->udp) + sizeof(*header) + sizeof(*chunk) ||
+	    (void *)(chunk + 1) > frame->end)
+		return NICEKV_RECEIVERS_ALL;
+	return bpf_ntohs(chunk->mask);
+}
+
 static __always_inline bool has_room_for_stamp(const struct datagram *datagram)
 {
 	return datagram->header && datagram->header->room == NICEKV_ROOM_STAMP;

@@ -266,7 +266,7 @@ static __always_inline int tc_copy(struct __sk_buff *skb, struct decision *decis
 		__u32 next = group->ports[index];
 		const struct nicekv_host *host = receiver_at(decision->slot, next);
 
-		if (!host || next == decision->port)
+		if (!host || next == decision->port || !is_meant(host, decision->receivers))
 			continue;
 		if (receiver) {
 			if (receiver->kind == NICEKV_PORT_HOST)

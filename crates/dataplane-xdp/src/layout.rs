@@ -14,6 +14,7 @@ use nicekv_dataplane::{
     OPCODES_REQUEST, OPCODES_SAID, OPCODES_UNICAST, OPCODES_UNICAST_NODE, OPCODES_UPDATE, PORTS_MAX,
     REGISTER_CELLS, Register, TABLE_COUNT, Table, VLAN_TAGS_MAX, VNODES, VRINGS_MAX,
 };
+use nicekv_wire::large::RECEIVERS_ALL;
 
 /// Twice the groups of one generation: the next one is built beside it.
 pub(crate) const GROUP_SLOTS: u32 = 2 * GROUP_CAPACITY as u32;
@@ -289,10 +290,11 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Travels with a multicast frame from the ingress to the egress stage. `has_stamp`: not zero if `stamp` is to be written into copies for servers.
+    /// Travels with a multicast frame from the ingress to the egress stage. `receivers`: which servers get copies; `has_stamp`: not zero if `stamp` is to be written into these.
     Metadata, "nicekv_metadata", 24 {
         slot: u32 = "__u32",
-        has_stamp: u32 = "__u32",
+        receivers: u16 = "__u16",
+        has_stamp: u16 = "__u16",
         stamp: [[u8; 8]; 2] = "__be64" [2],
     }
 }
@@ -352,6 +354,7 @@ fn write_constants(text: &mut String) -> std::fmt::Result {
         ("PORT_TWINS", PORT_TWINS),
         ("PLACE_BITS", PLACE_BITS),
         ("PPM", PPM),
+        ("RECEIVERS_ALL", RECEIVERS_ALL.into()),
         ("VNODES", VNODES as u32),
         ("DIVISIONS_MAX", DIVISIONS_MAX as u32),
         ("UNICAST_ROUTES", numbers(Table::Unicast)),

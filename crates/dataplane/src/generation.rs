@@ -7,6 +7,9 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use nicekv_wire::NodeId;
+use nicekv_wire::large::receiver_bit;
+
 use crate::lpm::LongestPrefixMatch;
 use crate::records::Records;
 use crate::stages::admit::{self, OPCODES_READ, OPCODES_UPDATE};
@@ -18,6 +21,13 @@ use crate::{EntryRequests, Hop, HostId, Prefix, Ring, TABLE_COUNT, Table, TableS
 pub(crate) struct Way {
     pub(crate) port: u16,
     pub(crate) hop: Hop,
+}
+
+impl Way {
+    /// Whether a copy goes there that is for these receivers. Who is behind a trunk is known to the switch there.
+    pub(crate) fn is_for(&self, receivers: u16) -> bool {
+        self.hop.host().is_none_or(|host| receivers & receiver_bit(NodeId(host.0)) != 0)
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -27,6 +27,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use nicekv_wire::hot::Stamp;
+use nicekv_wire::large::RECEIVERS_ALL;
 use nicekv_wire::route::ChainHeader;
 
 use crate::generation::{Generation, Way};
@@ -49,12 +50,14 @@ pub struct Sought {
     pub key: Option<(u16, u128)>,
     /// Of its header.
     pub opcode: Option<u8>,
+    /// Which hosts get copies, if any do: bits, by [`receiver_bit`](nicekv_wire::large::receiver_bit).
+    pub receivers: u16,
 }
 
 impl From<[u8; 4]> for Sought {
     /// What shows no header.
     fn from(address: [u8; 4]) -> Self {
-        Self { address, key: None, opcode: None }
+        Self { address, key: None, opcode: None, receivers: RECEIVERS_ALL }
     }
 }
 
@@ -98,20 +101,21 @@ pub enum Route<'a> {
     NotVring,
 }
 
-/// Where the copies of a multicast go: each port once that leads to members of the group, but the one by which it came. Hosts in ascending order, then
-/// trunks.
+/// Where the copies of a multicast go: each port once that leads to members of the group that it is for, but the one by which it came. Hosts in ascending
+/// order, then trunks.
 #[derive(Clone, Debug)]
 pub struct Copies<'a> {
     ways: core::slice::Iter<'a, Way>,
     ingress: Option<u16>,
+    receivers: u16,
 }
 
 impl Iterator for Copies<'_> {
     type Item = Hop;
 
     fn next(&mut self) -> Option<Hop> {
-        let ingress = self.ingress;
-        self.ways.by_ref().find(|way| Some(way.port) != ingress).map(|way| way.hop)
+        let (ingress, receivers) = (self.ingress, self.receivers);
+        self.ways.by_ref().find(|way| Some(way.port) != ingress && way.is_for(receivers)).map(|way| way.hop)
     }
 }
 

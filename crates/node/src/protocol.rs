@@ -30,8 +30,8 @@ pub enum Request<'a> {
     Update(&'a Update<'a>, &'a [u8]),
     /// What do you hold? (R14)
     Query(&'a QuorumQuery<'a>),
-    /// Hold this. (R14)
-    Store(&'a QuorumStore<'a>),
+    /// Hold this (R14); the datagram as it arrived.
+    Store(&'a QuorumStore<'a>, &'a [u8]),
 }
 
 impl Request<'_> {

@@ -85,7 +85,7 @@ impl<P: Protocol> NodeCore<P> {
                 (self.route(keyspace, query.key, &query.digest), Request::Query(query))
             }
             Datagram::QuorumStore(store) => {
-                (self.route(keyspace, store.key, &store.digest), Request::Store(store))
+                (self.route(keyspace, store.key, &store.digest), Request::Store(store, bytes))
             }
             _ => unreachable!("no request"),
         };
@@ -201,7 +201,7 @@ fn asked_value(request: &Request<'_>) -> Option<u128> {
         Request::Get(get) if get.forwarded.is_none() => &get.digest,
         Request::Update(update, _) => &update.digest,
         Request::Query(query) => &query.digest,
-        Request::Store(store) => &store.digest,
+        Request::Store(store, _) => &store.digest,
         Request::Get(_) | Request::Scan(_) => return None,
     };
     Some(digest.match_value())

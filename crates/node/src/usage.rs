@@ -127,7 +127,7 @@ impl UsageWatch {
             Request::Get(get) => requests.gets += u64::from(get.forwarded.is_none()),
             Request::Scan(scan) => requests.gets += u64::from(scan.forwarded.is_none()),
             Request::Query(query) => requests.gets += u64::from(leads && query.wants_value),
-            Request::Update(..) | Request::Store(_) => requests.updates += u64::from(leads),
+            Request::Update(..) | Request::Store(..) => requests.updates += u64::from(leads),
         }
     }
 }

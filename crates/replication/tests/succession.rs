@@ -73,6 +73,7 @@ fn held(sent: &Sent) -> Option<(u32, u64)> {
 fn store(node: &mut Node, epoch: u32, counter: u64) -> Sent {
     let (op, key) = (node.op(), b"k".as_slice());
     let store = QuorumStore {
+        is_large: false,
         keyspace: KeyspaceId::DEFAULT,
         op,
         digest: key_digest(key),
@@ -273,6 +274,7 @@ fn who_comes_holds_what_it_is_entrusted_with() {
         sender: NodeId(sender),
         serial,
         timestamp: Timestamp { counter: 5, op },
+        is_large: false,
         key: b"k",
         value: Some(b"v"),
     };

@@ -248,7 +248,7 @@ impl Client {
             }
             let known = self.knows(workload.keys[key].keyspace).expect("from the beginning");
             let action = match known.replication.quorum() {
-                Some(_) => self.draw_for_quorum(random),
+                Some(_) => self.draw_for_quorum(key, workload, random),
                 None => self.draw(key, at_ns, workload, random),
             };
             self.call(at_ns, key, action, workload, tick);
@@ -353,11 +353,13 @@ impl Client {
     }
 
     /// What a keyspace without a primary understands.
-    fn draw_for_quorum(&self, random: &mut Random) -> Action {
+    fn draw_for_quorum(&self, key: usize, workload: &Workload, random: &mut Random) -> Action {
         let op = self.next_op();
+        let value = format!("{}/{}", op.client.0 & 0xff, op.sequence).into_bytes();
         let change = match random.below(5) {
             0 => Change::Erase,
-            1 | 2 => Change::Set(format!("{}/{}", op.client.0 & 0xff, op.sequence).into_bytes()),
+            1 | 2 if self.is_large(key, workload, random) => Change::Set(by_large::value(op, &value)),
+            1 | 2 => Change::Set(value),
             _ => return Action::Get,
         };
         Action::Update { op, condition: When::Always, return_old: false, change }

@@ -17,7 +17,10 @@ use crate::bytes::Reader;
 use crate::codec::{self, Codec, List, Rest};
 use crate::declare::{codec_of, layout, message, part};
 use crate::limits::{CHUNK_BYTES, DATAGRAM_BYTES_MAX, LARGE_BYTES_MAX, MEMBERS_MAX, VALUE_BYTES_MAX};
-use crate::{DecodeError, Epoch, KeyDigest, KeyspaceId, NodeId, OpId, PartitionId, Status};
+use crate::{
+    DecodeError, Epoch, Header, HeaderLayout, KeyDigest, KeyspaceId, NodeId, OpId, Opcode, PartitionId,
+    Status,
+};
 use alloc::vec::Vec;
 use core::mem::size_of;
 use core::net::SocketAddrV4;
@@ -99,13 +102,35 @@ message! {
         body {
             /// From 0.
             number: u32,
-            /// For which receivers it is, by their places among the members of the epoch.
+            /// For which nodes it is, by their [`receiver_bit`]s.
             mask: u16 => 2 zeros,
             /// [`CHUNK_BYTES`], or what is left at the end.
             bytes: &'a [u8] as Rest<CHUNK_BYTES>,
         }
     }
 }
+
+/// Masks of chunks: all nodes.
+pub const RECEIVERS_ALL: u16 = u16::MAX;
+
+/// The bit of a node in masks of chunks. Nodes share bits where there are many: a mask spares links and hosts what they need not have, and nothing else depends on it.
+pub fn receiver_bit(node: NodeId) -> u16 {
+    1 << (u32::from(node.0) % u16::BITS)
+}
+
+/// For which nodes a datagram is, as a switch reads it that has not decoded it: all, unless it has a mask.
+pub fn receivers_of(datagram: &[u8]) -> u16 {
+    let has_mask = |header: &&HeaderLayout| {
+        (header.opcode == Opcode::Chunk as u8 || header.opcode == Opcode::ReadChunks as u8)
+            && header.room == 0
+    };
+    let mask =
+        HeaderLayout::peek(datagram).filter(has_mask).and_then(|_| datagram.get(MASK_AT..)?.first_chunk());
+    mask.map_or(RECEIVERS_ALL, |mask| u16::from_be_bytes(*mask))
+}
+
+/// Of a chunk, and of what asks for some.
+const MASK_AT: usize = Header::BYTES + size_of::<u32>();
 
 /// Ranges of missing chunks in a [`TransferReport`], at most.
 pub const HOLES_MAX: usize = 32;
@@ -138,7 +163,7 @@ message! {
             sender: NodeId,
             /// [`Status::Ok`], or why it is not taken here.
             status: Status,
-            /// From the primary: the members, by whose places masks go. Others say none.
+            /// From the primary: the members. Others say none.
             members: Vec<NodeId> as List<u8, NodeId, MEMBERS_MAX>,
             /// All chunks below this number are here.
             prefix: u32,
@@ -174,17 +199,24 @@ message! {
             reply_to: Option<SocketAddrV4>,
         }
         body {
+            /// The first chunk.
+            first: u32,
+            /// Which nodes get it, where it goes to all replicas: the [`receiver_bit`] of `replica`.
+            mask: u16,
+            /// Who is to answer; [`ANY_REPLICA`]: whom the switch passes it to.
+            replica: NodeId,
             /// Which value.
             reference: Reference,
             /// What the replica has told the client in its reply: that what it asks for goes to where it is.
             token: u64,
-            /// The first chunk.
-            first: u32,
             /// How many, at most [`READ_CHUNKS_MAX`].
-            count: u16 => 2 zeros,
+            count: u16 => 6 zeros,
         }
     }
 }
+
+/// No replica in particular.
+pub const ANY_REPLICA: NodeId = NodeId(u16::MAX);
 
 /// Chunks of one [`ReadChunks`], at most.
 pub const READ_CHUNKS_MAX: u16 = 64;

@@ -18,6 +18,7 @@
 use crate::bytes::Reader;
 use crate::codec::{self, Codec, Key, OptionalValue, RestOf, Value};
 use crate::declare::{code, codec_of, for_each, layout, message, part, tagged};
+use crate::large::check_reference;
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, MEMBERS_MAX, VALUE_BYTES_MAX};
 #[cfg(test)]
 use crate::samples::Random;
@@ -185,7 +186,9 @@ message! {
             /// The key, 1 to [`KEY_BYTES_MAX`] bytes.
             key: &'a [u8] as Key,
             /// Its value; `None` is a deletion.
-            value: Option<&'a [u8]> as OptionalValue => 1 zeros,
+            value: Option<&'a [u8]> as OptionalValue,
+            /// Whether that is the [`Reference`](crate::large::Reference) of a large one.
+            is_large: bool,
         }
     }
 }
@@ -195,7 +198,7 @@ impl QuorumStore<'_> {
     fn is_possible(&self) -> Result<(), DecodeError> {
         match self.timestamp {
             Timestamp::NEVER => Err(DecodeError::UnknownValue { field: "timestamp", value: 0 }),
-            _ => Ok(()),
+            _ => check_reference(self.is_large, self.value),
         }
     }
 }
@@ -210,6 +213,8 @@ tagged! {
         1 => Present,
         /// The value.
         2 => Value(&'a [u8] as Value),
+        /// The [`Reference`](crate::large::Reference) of its value, which is a large one.
+        3 => Large(&'a [u8] as Value),
     }
 }
 
@@ -241,7 +246,10 @@ impl QuorumHeld<'_> {
         if self.timestamp == Timestamp::NEVER && self.content != Content::Absent {
             return Err(DecodeError::UnknownValue { field: "timestamp", value: 0 });
         }
-        Ok(())
+        match self.content {
+            Content::Large(reference) => check_reference(true, Some(reference)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -348,7 +356,9 @@ message! {
             /// The key, 1 to [`KEY_BYTES_MAX`] bytes.
             key: &'a [u8] as Key,
             /// Its value; `None` is a deletion.
-            value: Option<&'a [u8]> as OptionalValue => 1 zeros,
+            value: Option<&'a [u8]> as OptionalValue,
+            /// Whether that is the [`Reference`](crate::large::Reference) of a large one.
+            is_large: bool,
         }
     }
 }
@@ -358,7 +368,7 @@ impl Entrust<'_> {
     fn is_possible(&self) -> Result<(), DecodeError> {
         match self.timestamp {
             Timestamp::NEVER => Err(DecodeError::UnknownValue { field: "timestamp", value: 0 }),
-            _ => Ok(()),
+            _ => check_reference(self.is_large, self.value),
         }
     }
 }

@@ -194,6 +194,14 @@ impl Exchange {
         matches!(self, Self::Multicast(exchange) if exchange.is_get())
     }
 
+    /// Whether replicas that get its datagram await the large value that it puts, if it puts one.
+    pub(crate) fn is_putting(&self) -> bool {
+        match self {
+            Self::Multicast(_) => true,
+            Self::Quorum(exchange) => exchange.is_putting(),
+        }
+    }
+
     /// Whether it shares its datagrams with others.
     pub(crate) fn may_share(&self) -> bool {
         !matches!(self, Self::Multicast(exchange) if exchange.is_scan())
@@ -211,7 +219,7 @@ impl Exchange {
     pub(crate) fn begin_afresh(&mut self, name: Name, buffers: &mut Buffers) {
         match self {
             Self::Multicast(exchange) => exchange.begin_afresh(name, buffers),
-            Self::Quorum(_) => unreachable!("replicas of a quorum keyspace refuse no op for now"),
+            Self::Quorum(exchange) => exchange.begin_afresh(name, buffers),
         }
     }
 

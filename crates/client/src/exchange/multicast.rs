@@ -14,14 +14,13 @@
 //! ```
 
 use super::{Buffers, Name, Round, Step};
-use crate::large::{About, Large, Put, Read};
+use crate::large::{About, From, Large, Put, Read};
 use crate::plant::{Plant, Planted};
 use crate::summary::Summary;
 use crate::{Keyspace, OperationError, Outcome, Request};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nicekv_wire::large::Reference;
-use nicekv_wire::limits::VALUE_BYTES_MAX;
 use nicekv_wire::scan::{Scan, ScanPiece};
 use nicekv_wire::{
     Datagram, Get, HeaderLayout, KeyDigest, KeyspaceId, MatchRange, OpId, Operation, Reply, Status, Update,
@@ -130,7 +129,9 @@ impl MulticastExchange {
             }
             Request::Update { key, condition, return_old, operation } => {
                 let about = About { keyspace, op, digest };
-                let reference = put_large(about, &operation, buffers);
+                let put = Put::of(about, &operation, None);
+                let reference = put.as_ref().map(|put| put.reference().bytes());
+                buffers.large = put.map(|put| Box::new(Large::Put(put)));
                 let operation = match (operation, &reference) {
                     (Operation::Set { expiry, .. }, Some(reference)) => {
                         Operation::SetLarge { reference, expiry }
@@ -188,7 +189,7 @@ impl MulticastExchange {
                     digest: KeyDigest(header.digest),
                 };
                 let summary = Summary { integer: 0, ..summary };
-                let read = Read::new(about, reference, reply.integer as u64, summary);
+                let read = Read::new(about, reference, From::Any(reply.integer as u64), summary);
                 buffers.large = Some(Box::new(Large::Read(read)));
                 Step::Read
             }
@@ -265,18 +266,6 @@ impl MulticastExchange {
             Kind::Update => OperationError::OutcomeUnknown,
         }
     }
-}
-
-/// A value that is too long for a datagram is kept to be sent in chunks, and named.
-fn put_large(about: About, operation: &Operation<'_>, buffers: &mut Buffers) -> Option<Vec<u8>> {
-    let Operation::Set { value, .. } = operation else { return None };
-    if value.len() <= VALUE_BYTES_MAX {
-        return None;
-    }
-    let put = Put::new(about, value);
-    let reference = put.reference().bytes();
-    buffers.large = Some(Box::new(Large::Put(put)));
-    Some(reference)
 }
 
 /// A large value has the name of the op that puts it.

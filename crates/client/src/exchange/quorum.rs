@@ -25,14 +25,22 @@
 //!   floors that its question was answered with.
 //! * What depends on the value from before (conditions, increments, expiry) is refused: it needs an order, thus a primary.
 //!
+//! A large value is named in stores and answers. A put's chunks go to all replicas from the store on, as fast as the k-th best takes them (NICE §5): k answers say that k
+//! have all of it. A get reads it of those who have said that they hold it; when none of them has it any more, the key is got anew.
+//!
 //! A delete tells whether *its own question* found a value: a put at the same moment may make that untrue, not the deletion.
 
 use super::{Buffers, Held, Name, Round, Step};
+use crate::large::{About, From, Large, Put, Read};
 use crate::plant::{Plant, Planted};
 use crate::summary::Summary;
 use crate::{Keyspace, OperationError, Outcome, Request, SubmitError};
+use alloc::boxed::Box;
+use nicekv_wire::large::Reference;
 use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumQuery, QuorumStore, Timestamp};
-use nicekv_wire::{Condition, Datagram, Epoch, Expiry, OpId, Operation, Status};
+use nicekv_wire::{
+    Condition, Datagram, Epoch, Expiry, HeaderLayout, KeyDigest, KeyspaceId, OpId, Operation, Reply, Status,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -55,23 +63,33 @@ pub(crate) struct QuorumExchange {
     newest: Timestamp,
     /// Whether it has a value.
     present: bool,
+    /// What is stored, or the newest version, is a large value, of which the buffers have the reference.
+    is_large: bool,
+    /// It is being read.
+    is_reading: bool,
     epoch: Epoch,
     planted: Planted,
 }
 
 impl QuorumExchange {
     pub(super) fn new(quorum: Quorum, request: &Request<'_>, planted: Planted) -> Result<Self, SubmitError> {
-        Ok(Self {
+        Ok(Self::new_of(quorum, understood(request)?, planted))
+    }
+
+    fn new_of(quorum: Quorum, kind: Kind, planted: Planted) -> Self {
+        Self {
             quorum,
-            kind: understood(request)?,
+            kind,
             op: OpId::NONE,
             is_storing: false,
             chosen: None,
             newest: Timestamp::NEVER,
             present: false,
+            is_large: false,
+            is_reading: false,
             epoch: Epoch(0),
             planted,
-        })
+        }
     }
 
     pub(super) fn begin(
@@ -87,13 +105,36 @@ impl QuorumExchange {
         QuorumQuery { keyspace: to.id, op, digest, reply_to: None, quorum, wants_value, key }
             .encode(&mut buffers.datagram);
         (buffers.to, buffers.vnode) = (to.multicast_address(&digest), digest.vnode());
+        buffers.unicast = buffers.to;
         buffers.held.clear();
-        buffers.set_value(request.value());
+        let about = About { keyspace: to.id, op, digest };
+        let put = match request {
+            Request::Update { operation, .. } => Put::of(about, operation, Some(quorum.write_set())),
+            Request::Get { .. } | Request::Length { .. } | Request::Scan { .. } => None,
+        };
+        let reference = put.as_ref().map(|put| put.reference().bytes());
+        buffers.set_value(reference.as_deref().unwrap_or(request.value()));
+        self.is_large = put.is_some();
+        buffers.large = put.map(|put| Box::new(Large::Put(put)));
         Round::Read
+    }
+
+    /// What was to be read is not there any more.
+    pub(super) fn begin_afresh(&mut self, Name { op, .. }: Name, buffers: &mut Buffers) {
+        *self = Self { op, ..Self::new_of(self.quorum, self.kind, self.planted) };
+        buffers.held.clear();
+        buffers.rewrite(|datagram, _, out| query_again(&datagram, op, true).encode(out));
+    }
+
+    /// Whether its datagram makes replicas await a large value.
+    pub(super) fn is_putting(&self) -> bool {
+        self.is_storing
     }
 
     pub(super) fn on_datagram(&mut self, datagram: &Datagram<'_>, buffers: &mut Buffers) -> Step {
         match datagram {
+            Datagram::Reply(reply) if self.is_reading => on_word_of_large(reply, buffers),
+            Datagram::QuorumHeld(_) if self.is_reading => Step::Wait,
             Datagram::QuorumHeld(held) if self.is_storing && held.epoch > self.epoch => {
                 self.ask_again(held, buffers)
             }
@@ -106,6 +147,9 @@ impl QuorumExchange {
     }
 
     pub(super) fn on_timeout(&mut self, buffers: &mut Buffers) -> Step {
+        if self.is_reading {
+            return Step::Again;
+        }
         let has_enough = !self.is_storing && buffers.held.len() >= self.quorum.read_set();
         match self.kind {
             // It has waited long enough for those that would show that k hold it.
@@ -130,12 +174,8 @@ impl QuorumExchange {
         if self.kind == Kind::Get {
             self.chosen = None;
         }
-        buffers.rewrite(|datagram, _, out| {
-            let Datagram::QuorumStore(store) = datagram else { unreachable!("not a store: {datagram:?}") };
-            let QuorumStore { keyspace, op, digest, reply_to, quorum, key, .. } = store;
-            let wants_value = self.kind == Kind::Get;
-            QuorumQuery { keyspace, op, digest, reply_to, quorum, wants_value, key }.encode(out);
-        });
+        let wants_value = self.kind == Kind::Get;
+        buffers.rewrite(|datagram, _, out| query_again(&datagram, self.op, wants_value).encode(out));
         let counted = self.count(held, buffers);
         match self.judge(buffers) {
             step if counted && step != Step::Wait => step,
@@ -165,7 +205,8 @@ impl QuorumExchange {
         }
         if self.chosen.is_none() && held.timestamp > self.newest {
             (self.newest, self.present) = (held.timestamp, held.content != Content::Absent);
-            if let (true, Content::Value(value)) = (is_read, held.content) {
+            if let (true, Content::Value(value) | Content::Large(value)) = (is_read, held.content) {
+                self.is_large = matches!(held.content, Content::Large(_));
                 buffers.set_value(value);
             }
         }
@@ -185,7 +226,7 @@ impl QuorumExchange {
         }
         let is_held = buffers.holders(self.newest) >= write_set || self.planted.has(Plant::NoWriteBack);
         if answered >= read_set && (is_held || self.newest == Timestamp::NEVER) {
-            self.done()
+            self.done(buffers)
         } else if answered >= read_set.max(write_set) {
             // Fewer answers could not show k holders; more would, at the cost of waiting for the slow ones.
             self.store(buffers)
@@ -197,7 +238,7 @@ impl QuorumExchange {
     /// The same, of what is stored, or has been in an earlier epoch.
     fn judge_chosen(&mut self, chosen: Timestamp, buffers: &mut Buffers) -> Step {
         if buffers.holders(chosen) >= self.quorum.write_set() {
-            return self.done();
+            return self.done(buffers);
         }
         if self.is_storing {
             return Step::Wait;
@@ -233,29 +274,72 @@ impl QuorumExchange {
         buffers.rewrite(|datagram, value, out| {
             let Datagram::QuorumQuery(query) = datagram else { unreachable!("not a query: {datagram:?}") };
             let QuorumQuery { keyspace, op, digest, reply_to, quorum, key, .. } = query;
-            let value = present.then_some(value);
-            QuorumStore { keyspace, op, digest, reply_to, quorum, timestamp, epoch, value, key }.encode(out);
+            let (value, is_large) = (present.then_some(value), present && self.is_large);
+            QuorumStore { keyspace, op, digest, reply_to, quorum, timestamp, epoch, value, is_large, key }
+                .encode(out);
         });
         // Who was found to hold what is stored need not say so again.
         (self.is_storing, self.chosen) = (true, Some(timestamp));
         Step::Send(Round::Write)
     }
 
-    fn done(&self) -> Step {
+    fn done(&mut self, buffers: &mut Buffers) -> Step {
         let found = self.kind == Kind::Set || self.present;
         let version = match self.kind {
             Kind::Get if self.present => self.newest.op,
             Kind::Set => self.op,
             _ => OpId::NONE,
         };
-        Step::Done(Ok(Summary {
-            outcome: if found { Outcome::Done } else { Outcome::NotFound },
-            version,
-            expiry_ms: 0,
-            integer: 0,
-            has_value: self.kind == Kind::Get && self.present,
-        }))
+        let has_value = self.kind == Kind::Get && self.present;
+        let outcome = if found { Outcome::Done } else { Outcome::NotFound };
+        let summary = Summary { outcome, version, expiry_ms: 0, integer: 0, has_value };
+        if has_value && self.is_large { self.read(summary, buffers) } else { Step::Done(Ok(summary)) }
     }
+
+    /// The value that answers is a large one, which is read of those who hold it.
+    fn read(&mut self, summary: Summary, buffers: &mut Buffers) -> Step {
+        let reference = Reference::decode(&buffers.value).expect("checked when it was decoded");
+        let header = HeaderLayout::peek(&buffers.datagram).expect("encoded here");
+        let about = About {
+            keyspace: KeyspaceId(header.keyspace.get()),
+            op: self.op,
+            digest: KeyDigest(header.digest),
+        };
+        let holds = |held: &&Held| held.timestamp == self.newest;
+        let holders = buffers.held.iter().filter(holds).map(|held| held.node).collect();
+        let read = Read::new(about, reference, From::Holders(holders), summary);
+        buffers.large = Some(Box::new(Large::Read(read)));
+        self.is_reading = true;
+        Step::Read
+    }
+}
+
+/// A replica has not sent what it was asked for of a large value, but this.
+fn on_word_of_large(reply: &Reply<'_>, buffers: &mut Buffers) -> Step {
+    let Some(Large::Read(read)) = buffers.large.as_deref_mut() else { return Step::Stray };
+    let named = reply.value.filter(|_| reply.is_large).and_then(|value| Reference::decode(value).ok());
+    match reply.status {
+        _ if named == Some(read.reference()) => {
+            read.take_token(reply.integer as u64);
+            Step::Wait
+        }
+        Status::NotFound if !read.lose_holder() => Step::Anew,
+        Status::NoSuchKeyspace => Step::Done(Err(OperationError::NoSuchKeyspace)),
+        // What does not come is asked for again.
+        _ => Step::Wait,
+    }
+}
+
+/// The question of an exchange whose datagram that is.
+fn query_again<'a>(datagram: &Datagram<'a>, op: OpId, wants_value: bool) -> QuorumQuery<'a> {
+    let (keyspace, digest, reply_to, quorum, key) = match *datagram {
+        Datagram::QuorumStore(QuorumStore { keyspace, digest, reply_to, quorum, key, .. })
+        | Datagram::QuorumQuery(QuorumQuery { keyspace, digest, reply_to, quorum, key, .. }) => {
+            (keyspace, digest, reply_to, quorum, key)
+        }
+        _ => unreachable!("not of a quorum keyspace: {datagram:?}"),
+    };
+    QuorumQuery { keyspace, op, digest, reply_to, quorum, wants_value, key }
 }
 
 /// What a request asks for, if no primary is needed for it.

@@ -18,6 +18,7 @@
 //! again and again as every update is, until its deadline. As soon as replicas report, the op takes no room of others any more, and its answer tells nothing
 //! of their haste: it takes as long as the value is.
 
+mod asked;
 mod put;
 mod read;
 mod slots;
@@ -27,6 +28,7 @@ mod tests;
 use crate::Config;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+pub(crate) use asked::From;
 use core::net::SocketAddrV4;
 use nicekv_wire::limits::{LARGE_BYTES_MAX, VALUE_BYTES_MAX};
 use nicekv_wire::{KeyDigest, KeyspaceId, OpId};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   begin ──▶ first flight, to everybody
-//!   report of the primary ──▶ the members, by whose places masks go ──▶ what was said before by the others of them
+//!   report of the primary ──▶ the members, by whose places reports go ──▶ what was said before by the others of them
 //!   report of a newer epoch ──▶ the members anew
 //!   everybody has everything, or nobody answers ──▶ nothing is sent ──▶ a report of one who lacks something: it is sent on from there
 //! ```
@@ -13,9 +13,9 @@ use super::About;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nicekv_transport::{Event, Mask, Report, Sender, SenderConfig, Transmit, checksum};
-use nicekv_wire::large::{Chunk, Reference, TransferReport};
-use nicekv_wire::limits::MEMBERS_MAX;
-use nicekv_wire::{Epoch, NodeId, OpId, Status};
+use nicekv_wire::large::{Chunk, RECEIVERS_ALL, Reference, TransferReport, receiver_bit};
+use nicekv_wire::limits::{MEMBERS_MAX, VALUE_BYTES_MAX};
+use nicekv_wire::{Epoch, NodeId, OpId, Operation, Status};
 
 /// Chunks that leave before anybody has reported.
 const FIRST_FLIGHT: u32 = 64;
@@ -56,8 +56,9 @@ impl Members {
         self.nodes.iter().position(|known| *known == node).map(|place| place as u8)
     }
 
-    fn add_to(&self, now_ns: u64, sender: &mut Sender) {
-        sender.set_members(now_ns, self.mask, self.mask.count_ones() as usize);
+    fn add_to(&self, now_ns: u64, sender: &mut Sender, write_set: Option<usize>) {
+        let all = self.mask.count_ones() as usize;
+        sender.set_members(now_ns, self.mask, write_set.map_or(all, |enough| enough.min(all)));
     }
 }
 
@@ -68,17 +69,30 @@ pub(crate) struct Put {
     reference: Reference,
     value: Vec<u8>,
     members: Option<Members>,
+    /// How many replicas are enough, in a quorum keyspace (R14).
+    write_set: Option<usize>,
+    /// So many have everything.
+    is_held: bool,
     /// The last reports from before it was known who receives.
     early: Vec<(NodeId, Epoch, Report)>,
     sender: Option<Box<Sender>>,
 }
 
 impl Put {
-    /// Of a value that is longer than a datagram has room for.
-    pub(crate) fn new(about: About, value: &[u8]) -> Self {
+    /// Of what an operation puts, if that is too long for a datagram.
+    pub(crate) fn of(about: About, operation: &Operation<'_>, write_set: Option<usize>) -> Option<Self> {
+        match operation {
+            Operation::Set { value, .. } if value.len() > VALUE_BYTES_MAX => {
+                Some(Self::new(about, value, write_set))
+            }
+            _ => None,
+        }
+    }
+
+    fn new(about: About, value: &[u8], write_set: Option<usize>) -> Self {
         let reference = Reference { name: about.op, length: value.len() as u32, checksum: checksum(value) };
-        let value = value.to_vec();
-        Self { about, reference, value, members: None, early: Vec::new(), sender: None }
+        let (value, early) = (value.to_vec(), Vec::new());
+        Self { about, reference, value, members: None, write_set, is_held: false, early, sender: None }
     }
 
     pub(crate) fn reference(&self) -> Reference {
@@ -87,12 +101,15 @@ impl Put {
 
     /// It is put by another op from now on: nobody has anything of it yet.
     pub(crate) fn rename(&mut self, op: OpId) {
-        (self.about.op, self.reference.name, self.members) = (op, op, None);
+        (self.about.op, self.reference.name) = (op, op);
+        (self.members, self.is_held) = (None, false);
         self.early.clear();
         self.sender = None;
     }
 
     pub(super) fn begin(&mut self, now_ns: u64) {
+        // Who receives is said anew.
+        (self.members, self.is_held) = (None, false);
         self.sender = Some(self.sender_of(now_ns, FIRST_FLIGHT));
     }
 
@@ -108,8 +125,14 @@ impl Put {
         self.sender = None;
     }
 
+    /// Whether chunks are under way.
     pub(super) fn is_sending(&self) -> bool {
         self.sender.is_some()
+    }
+
+    /// Whether more replicas are to have everything before there can be an answer.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.is_sending() && !self.is_held
     }
 
     /// A replica has told what it has.
@@ -118,11 +141,12 @@ impl Put {
         if !report.is_possible(self.reference.chunks()) {
             return Heard::Nothing;
         }
-        let is_primary = !said.members.is_empty();
-        if is_primary && !self.take_members(now_ns, said) {
+        // Where there is no primary each replica names the members.
+        let names_members = !said.members.is_empty();
+        if names_members && !self.take_members(now_ns, said) {
             return Heard::Nothing;
         }
-        if is_primary && said.status != Status::Ok {
+        if names_members && said.status != Status::Ok && self.write_set.is_none() {
             return Heard::End(said.status);
         }
         let Some(members) = &self.members else {
@@ -155,7 +179,7 @@ impl Put {
             self.sender = Some(self.sender_of(now_ns, 0));
         }
         if let Some(sender) = &mut self.sender {
-            members.add_to(now_ns, sender);
+            members.add_to(now_ns, sender, self.write_set);
         }
         for (node, of, report) in core::mem::take(&mut self.early) {
             if let Some(place) = members.place(node).filter(|_| of == *epoch) {
@@ -185,13 +209,13 @@ impl Put {
         let sender = match &mut self.sender {
             Some(sender) if !is_back => sender,
             Some(sender) => {
-                members.add_to(now_ns, sender);
+                members.add_to(now_ns, sender, self.write_set);
                 sender
             }
             None => {
                 let members = members.clone();
                 let mut sender = self.sender_of(now_ns, 0);
-                members.add_to(now_ns, &mut sender);
+                members.add_to(now_ns, &mut sender, self.write_set);
                 self.sender.insert(sender)
             }
         };
@@ -204,16 +228,18 @@ impl Put {
         let Some(members) = &mut self.members else { return };
         members.mask &= !(1 << place);
         if let Some(sender) = &mut self.sender {
-            members.add_to(now_ns, sender);
+            members.add_to(now_ns, sender, self.write_set);
         }
         self.note_end();
     }
 
-    /// Whether everybody has everything, or nobody answers.
+    /// Whether enough have everything, or all, or nobody answers.
     fn note_end(&mut self) {
         while let Some(event) = self.sender.as_mut().and_then(|sender| sender.poll_event()) {
-            if matches!(event, Event::Over | Event::Silent) {
-                self.sender = None;
+            match event {
+                Event::Over | Event::Silent => self.sender = None,
+                Event::Held(_) => self.is_held = true,
+                Event::Lags(_) | Event::CaughtUp(_) | Event::GivenUp(_) => {}
             }
         }
     }
@@ -225,15 +251,28 @@ impl Put {
         let (number, mask) = match transmit {
             None => return Sent::Nothing,
             Some(Transmit::Probe(_)) => return Sent::Question,
-            Some(Transmit::Multicast(number, mask)) => (number, mask),
-            // To one of the mask, by the way of all: where a report comes from may be the vnode's address and not the replica's.
-            Some(Transmit::Unicast(number, place)) => (number, 1 << place),
+            Some(Transmit::Multicast(number, mask)) => (number, self.all_but_left_out(mask)),
+            // By the way of all, on which the switch makes one copy: where a report comes from may be the vnode's address and not the replica's.
+            Some(Transmit::Unicast(number, place)) => (number, self.receivers(1 << place)),
         };
         let Some((start, length)) = self.reference.chunk(number) else { return Sent::Nothing };
         let bytes = &self.value[start as usize..][..length];
         let About { keyspace, op, digest } = self.about;
         Chunk { keyspace, op, digest, number, mask, bytes }.encode(out);
         Sent::Chunk
+    }
+
+    /// The bits of members in the masks of chunks.
+    fn receivers(&self, mask: Mask) -> u16 {
+        let nodes = self.members.iter().flat_map(|members| members.nodes.iter().enumerate());
+        nodes
+            .filter(|(place, _)| mask >> place & 1 == 1)
+            .fold(0, |bits, (_, node)| bits | receiver_bit(*node))
+    }
+
+    /// Everybody who receives by the vnode, also who joins and is no member yet, but members that are not of the mask.
+    fn all_but_left_out(&self, mask: Mask) -> u16 {
+        RECEIVERS_ALL & !self.receivers(!mask) | self.receivers(mask)
     }
 
     /// When [`Self::poll_transmit`] is to be called at the latest.

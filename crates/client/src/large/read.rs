@@ -13,6 +13,7 @@
 //! Only what was asked for is kept, and the buffer reaches no further than what has come, so that a length is nothing but a number until chunks come.
 
 use super::About;
+use super::asked::{Asked, From};
 use crate::summary::Summary;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -62,9 +63,7 @@ struct Batch {
 pub(crate) struct Read {
     about: About,
     reference: Reference,
-    token: u64,
-    /// Another token was tried since a chunk came.
-    is_token_new: bool,
+    asked: Asked,
     /// The answer, less its value.
     summary: Summary,
     chunks: Chunks,
@@ -89,12 +88,11 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    pub(crate) fn new(about: About, reference: Reference, token: u64, summary: Summary) -> Self {
+    pub(crate) fn new(about: About, reference: Reference, from: From, summary: Summary) -> Self {
         Self {
             about,
             reference,
-            token,
-            is_token_new: false,
+            asked: Asked::new(from),
             summary,
             chunks: Chunks::default(),
             value: Vec::new(),
@@ -129,17 +127,27 @@ impl Read {
         (self.chunks.prefix() == self.reference.chunks()).then_some(self.value)
     }
 
-    /// From the beginning.
+    /// From the beginning, and of another replica where there is a choice.
     pub(super) fn begin_again(&mut self) {
-        *self = Self::new(self.about, self.reference, self.token, self.summary);
+        let mut asked = core::mem::take(&mut self.asked);
+        asked.next();
+        *self = Self { asked, ..Self::new(self.about, self.reference, From::Any(0), self.summary) };
+    }
+
+    /// The one that is asked has it not, or not any more. Whether there are others, of whom everything is asked that has not come.
+    pub(crate) fn lose_holder(&mut self) -> bool {
+        self.ask_all_again();
+        self.asked.lose()
     }
 
     /// A replica asks for this token. What is under way was refused, too; but if nothing comes of the new one either, time decides when to ask again.
     pub(crate) fn take_token(&mut self, token: u64) {
-        if core::mem::replace(&mut self.token, token) == token || self.is_token_new {
-            return;
+        if self.asked.take_token(token) {
+            self.ask_all_again();
         }
-        self.is_token_new = true;
+    }
+
+    fn ask_all_again(&mut self) {
         while let Some(batch) = self.batches.pop_front() {
             self.ask_again(&batch);
         }
@@ -186,7 +194,8 @@ impl Read {
     }
 
     fn answered(&mut self, now_ns: u64, number: u32) {
-        (self.heard_ns, self.silences, self.is_token_new) = (now_ns, 0, false);
+        (self.heard_ns, self.silences) = (now_ns, 0);
+        self.asked.has_answered();
         let Some(at) = self.batches.iter().position(|batch| batch.range.contains(&number)) else { return };
         self.under_way -= 1;
         self.batches.range_mut(..at).for_each(|batch| batch.overtaken_ns = batch.overtaken_ns.min(now_ns));
@@ -214,7 +223,10 @@ impl Read {
             let batch = self.batches.remove(at).expect("just seen");
             self.ask_again(&batch);
         }
-        self.silences += u32::from(is_silent);
+        if is_silent {
+            self.silences += 1;
+            self.asked.next();
+        }
         if lost_ns.is_some_and(|lost_ns| lost_ns >= self.shrunk_ns) {
             self.window = (self.window / 2).max(WINDOW_MIN);
             (self.has_lost, self.shrunk_ns) = (true, now_ns);
@@ -229,8 +241,11 @@ impl Read {
         self.under_way += u32::from(count);
         let (left, overtaken_ns) = (count.into(), NEVER_NS);
         self.batches.push_back(Batch { range, left, asked_ns: now_ns, overtaken_ns });
-        let (About { keyspace, op, digest }, reference, token) = (self.about, self.reference, self.token);
-        ReadChunks { keyspace, op, digest, reply_to: None, reference, token, first, count }.encode(out);
+        let (About { keyspace, op, digest }, reference, token) =
+            (self.about, self.reference, self.asked.token());
+        let (replica, mask) = self.asked.replica();
+        ReadChunks { keyspace, op, digest, reply_to: None, first, mask, replica, reference, token, count }
+            .encode(out);
         true
     }
 
@@ -288,7 +303,7 @@ mod tests {
     fn read(length: u32, checksum: u128) -> Read {
         let about = About { keyspace: KeyspaceId::DEFAULT, op: OP, digest: KeyDigest([3; 16]) };
         let name = OpId { sequence: 99, ..OP };
-        Read::new(about, Reference { name, length, checksum }, 1, FOUND)
+        Read::new(about, Reference { name, length, checksum }, From::Any(1), FOUND)
     }
 
     /// What it asks for now: first, count, token.

@@ -21,6 +21,11 @@ impl Buffers {
     pub(crate) fn is_sending(&self) -> bool {
         matches!(self.large.as_deref(), Some(Large::Put(put)) if put.is_sending())
     }
+
+    /// Whether there can be no answer before more of them have come.
+    pub(crate) fn is_awaited(&self) -> bool {
+        matches!(self.large.as_deref(), Some(Large::Put(put)) if put.is_awaited())
+    }
 }
 
 impl InFlight {
@@ -91,13 +96,13 @@ impl InFlight {
             self.counters.stray_reports += 1;
             return;
         };
-        let was_sending = put.is_sending();
+        let was_awaited = put.is_awaited();
         match put.on_report(now_ns, report) {
             Heard::Nothing => self.counters.stray_reports += 1,
             Heard::Report => {
                 self.heard(index, now_ns);
                 self.stand_apart(index);
-                self.settle_sending(index, was_sending, now_ns);
+                self.settle_sending(index, was_awaited, now_ns);
                 self.give_turns(now_ns);
             }
             Heard::End(status) => {
@@ -110,10 +115,10 @@ impl InFlight {
     }
 
     /// Whether chunks are under way may have changed, and with it what the slot waits for.
-    fn settle_sending(&mut self, index: u32, was_sending: bool, now_ns: u64) {
+    fn settle_sending(&mut self, index: u32, was_awaited: bool, now_ns: u64) {
         let slot = &mut self.slots[index as usize];
         let is_sending = slot.buffers.is_sending();
-        if is_sending != was_sending {
+        if slot.buffers.is_awaited() != was_awaited {
             slot.attempts = 1;
             self.wait(index, now_ns);
         }
@@ -212,6 +217,7 @@ impl InFlight {
     fn poll_put(&mut self, index: u32, now_ns: u64, out: &mut Vec<u8>) -> Option<Polled> {
         let Buffers { large, to, .. } = &mut self.slots[index as usize].buffers;
         let Some(Large::Put(put)) = large.as_deref_mut() else { unreachable!("nothing else is due") };
+        let was_awaited = put.is_awaited();
         let (sent, to) = (put.poll_transmit(now_ns, out), *to);
         let next_ns = put.next_deadline();
         match sent {
@@ -224,7 +230,7 @@ impl InFlight {
                 Some(Polled::Queued)
             }
             Sent::Nothing => {
-                self.settle_sending(index, true, now_ns);
+                self.settle_sending(index, was_awaited, now_ns);
                 self.set_due(index, next_ns.max(now_ns + TRAIN_NS));
                 None
             }

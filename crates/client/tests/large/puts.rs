@@ -217,9 +217,9 @@ fn what_is_too_long_is_refused_at_once() {
     assert_eq!(submit(Replication::Multicast, set(&value[1..])), None);
     assert_eq!(submit(Replication::Multicast, Operation::Append(&value[..1025])), too_long(1025, 1024));
     let quorum = Replication::Quorum(Quorum::new(3, 2).unwrap());
-    for elsewhere in [Replication::Chain, quorum] {
-        assert_eq!(submit(elsewhere, set(&value[..1025])), too_long(1025, 1024));
-    }
+    assert_eq!(submit(quorum, set(&value)), too_long(limit + 1, limit));
+    assert_eq!(submit(quorum, set(&value[1..])), None);
+    assert_eq!(submit(Replication::Chain, set(&value[..1025])), too_long(1025, 1024));
     let named = Operation::SetLarge { reference: b"", expiry: Expiry::Never };
     assert_eq!(submit(Replication::Multicast, named), Some(SubmitError::NameOfLarge));
 }

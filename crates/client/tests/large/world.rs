@@ -3,7 +3,7 @@
 use nicekv_client::{ClientCore, Completion, Config, OperationError, Outcome, Request};
 use nicekv_placement::Vrings;
 use nicekv_transport::{Receiver, Report, Taken};
-use nicekv_wire::large::{Chunk, Hole, ReadChunks, Reference, TransferReport};
+use nicekv_wire::large::{Chunk, Hole, ReadChunks, Reference, TransferReport, receiver_bit};
 use nicekv_wire::{
     ClientId, Condition, Datagram, Duration, Epoch, Expiry, KeyDigest, KeyspaceId, NodeId, Now, OpId, Opcode,
     Operation, PartitionId, Reply, Status, Update,
@@ -221,11 +221,11 @@ impl World {
             let from = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7401);
             return self.client.handle_datagram(self.now, from, bytes);
         };
-        let place = self.place(NodeId(node as u16));
-        let (false, Some(place)) = (self.replicas[node].is_down, place) else { return };
+        let id = NodeId(node as u16);
+        let (false, Some(_)) = (self.replicas[node].is_down, self.place(id)) else { return };
         match Datagram::decode(bytes).unwrap().1 {
             Datagram::Update(update) => self.on_update(node, &update),
-            Datagram::Chunk(chunk) if chunk.mask >> place & 1 == 1 => self.on_chunk(node, &chunk),
+            Datagram::Chunk(chunk) if chunk.mask & receiver_bit(id) != 0 => self.on_chunk(node, &chunk),
             Datagram::Chunk(_) => {}
             Datagram::Get(get) => self.tell_what_is_there(get.op),
             Datagram::ReadChunks(asks) => self.on_read(&asks),

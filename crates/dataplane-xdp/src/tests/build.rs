@@ -10,7 +10,7 @@ use crate::Hook;
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
 
 /// (where it is noticed, file, what it says, what a mutant says instead).
-const MUTATIONS: [(Hook, &str, &str, &str); 53] = [
+const MUTATIONS: [(Hook, &str, &str, &str); 57] = [
     (Hook::Xdp, "admission.h", "return !owner || *owner == ingress->port;", "return !owner || true;"),
     (Hook::Xdp, "admission.h", "owner && owner->port != ingress->port", "owner && false"),
     (Hook::Xdp, "admission.h", "ingress->sender->address == datagram->sender", "true"),
@@ -47,7 +47,11 @@ const MUTATIONS: [(Hook, &str, &str, &str); 53] = [
     (Hook::Xdp, "admission.h", "if (host->kind == NICEKV_PORT_TRUNK)", "if (false)"),
     (Hook::Tc, "admission.h", "|| !is_same_mac(server->mac, datagram->ethernet->h_source)", ""),
     (Hook::Tc, "admission.h", "&stations, &key) ? ORIGIN_REFUSED", "&stations, &key) ? ORIGIN_CLIENT"),
-    (Hook::Tc, "tc.h", "if (!host || next == decision->port)", "if (!host)"),
+    (Hook::Tc, "tc.h", "next == decision->port || ", ""),
+    (Hook::Tc, "tc.h", " || !is_meant(host, decision->receivers)", ""),
+    (Hook::Xdp, "nicekv.bpf.c", "host && !is_meant(host, metadata->receivers)", "false"),
+    (Hook::Tc, "maps.h", "receiver->kind == NICEKV_PORT_TRUNK || receivers", "receivers"),
+    (Hook::Xdp, "parsing.h", "return bpf_ntohs(chunk->mask);", "return chunk->mask;"),
     (Hook::Tc, "tc.h", "if (port != ingress)", "if (true)"),
     (Hook::Tc, "tc.h", ".tags = skb->vlan_present,", ""),
     (Hook::Tc, "tc.h", "bpf_skb_store_bytes(skb, 0, addresses, 2 * ETH_ALEN, 0);", ""),

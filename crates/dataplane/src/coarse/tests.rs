@@ -1,3 +1,5 @@
+use nicekv_wire::large::RECEIVERS_ALL;
+
 use super::*;
 use crate::fixtures::{self, host};
 use crate::{Backend as _, Chain, DivisionEntry, Hop, Host, Route, Router, Sought};
@@ -32,7 +34,12 @@ fn hops(tables: &TableSet, values: u128) -> Vec<Option<Hop>> {
     let mut hops = Vec::new();
     for value in 0..values {
         for address in [[10, 40, 0, 0], [10, 41, 0, 0]] {
-            let sought = Sought { address, key: Some((fixtures::RECORD_KEYSPACE, value)), opcode: None };
+            let sought = Sought {
+                address,
+                key: Some((fixtures::RECORD_KEYSPACE, value)),
+                opcode: None,
+                receivers: RECEIVERS_ALL,
+            };
             hops.push(match router.route([10, 0, 9, 1], sought, Some(0)) {
                 Route::Unicast(hop) | Route::Chain(hop, _) => hop,
                 Route::Multicast(mut copies) => copies.next(),

@@ -17,7 +17,7 @@ impl Matching<'_> {
         self,
         current: Option<&'a mut Generation>,
         source: [u8; 4],
-        Sought { address: destination, key, opcode }: Sought,
+        Sought { address: destination, key, opcode, receivers }: Sought,
         ingress: Option<u16>,
     ) -> Route<'a> {
         let Self { vrings, counters, plant } = self;
@@ -41,7 +41,7 @@ impl Matching<'_> {
             return match record {
                 Some(record) => {
                     current.count_request(Table::Record, record, ring, opcode);
-                    route_by_record(current, record, ring, source, ingress, counters)
+                    route_by_record(current, record, ring, source, (ingress, receivers), counters)
                 }
                 None => {
                     counters.add(Counter::VringMiss, 1);
@@ -51,7 +51,7 @@ impl Matching<'_> {
         }
         let route = match ring {
             Ring::Unicast => route_unicast(current, source, destination, ingress, counters),
-            Ring::Multicast => route_multicast(current, destination, opcode, ingress, counters),
+            Ring::Multicast => route_multicast(current, destination, opcode, (ingress, receivers), counters),
         };
         route.unwrap_or_else(|| {
             counters.add(Counter::VringMiss, 1);
@@ -111,7 +111,7 @@ fn route_by_record<'a>(
     record: usize,
     ring: Ring,
     source: [u8; 4],
-    ingress: Option<u16>,
+    (ingress, receivers): (Option<u16>, u16),
     counters: &mut Counters,
 ) -> Route<'a> {
     counters.add(Counter::Hits(Table::Record), 1);
@@ -119,15 +119,19 @@ fn route_by_record<'a>(
         return route_by_chain(current, &chain, ring, ingress, counters);
     }
     if ring == Ring::Multicast {
-        return Route::Multicast(copies(current.ways_of_record(record), ingress, counters));
+        return Route::Multicast(copies(current.ways_of_record(record), (ingress, receivers), counters));
     }
     let (partition, host) = (current.tables.record[record].partition, current.tables.record[record].host);
     let host = divided(current, partition, source, counters).unwrap_or(host);
     Route::Unicast(hop_to(current, host, ingress, counters))
 }
 
-fn copies<'a>(ways: &'a [Way], ingress: Option<u16>, counters: &mut Counters) -> Copies<'a> {
-    let copies = Copies { ways: ways.iter(), ingress };
+fn copies<'a>(
+    ways: &'a [Way],
+    (ingress, receivers): (Option<u16>, u16),
+    counters: &mut Counters,
+) -> Copies<'a> {
+    let copies = Copies { ways: ways.iter(), ingress, receivers };
     counters.add(Counter::MulticastCopies, copies.clone().count() as u64);
     copies
 }
@@ -151,7 +155,7 @@ fn route_multicast<'a>(
     current: &'a mut Generation,
     destination: [u8; 4],
     opcode: Option<u8>,
-    ingress: Option<u16>,
+    (ingress, receivers): (Option<u16>, u16),
     counters: &mut Counters,
 ) -> Option<Route<'a>> {
     let index = current.lookup(Table::Multicast, None, destination)?;
@@ -160,5 +164,5 @@ fn route_multicast<'a>(
     if let Some(chain) = current.tables.multicast[index].chain {
         return Some(route_by_chain(current, &chain, Ring::Multicast, ingress, counters));
     }
-    Some(Route::Multicast(copies(current.ways(index), ingress, counters)))
+    Some(Route::Multicast(copies(current.ways(index), (ingress, receivers), counters)))
 }

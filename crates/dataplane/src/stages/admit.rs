@@ -7,7 +7,7 @@
 //!                      from a server's port, but not with its MAC and IP                   ─▶ source_refused
 //!                      from others, a place for replies that is not the sender             ─▶ source_refused
 //!                      unicast: anything but gets, scans and reads of chunks; multicast: anything but updates,
-//!                      chunks and quorum requests, and decisions of a node; bundles of these;
+//!                      chunks, reads of these, and quorum requests, and decisions of a node; bundles of these;
 //!                      in both what nodes say to the switch of hot keys                    ─▶ opcode_refused
 //!   to a server's      what has room for a stamp                                           ─▶ opcode_refused
 //!   own UDP port       from a server's port, but not with its MAC and IP                   ─▶ source_refused
@@ -54,7 +54,8 @@ pub const OPCODES_MULTICAST: u64 = bit(Opcode::Update)
     | bit(Opcode::QuorumQuery)
     | bit(Opcode::QuorumStore)
     | bit(Opcode::Bundle)
-    | bit(Opcode::Chunk);
+    | bit(Opcode::Chunk)
+    | bit(Opcode::ReadChunks);
 /// What may go to multicast vrings from nodes.
 pub const OPCODES_MULTICAST_NODE: u64 = OPCODES_MULTICAST | bit(Opcode::Decisions) | OPCODES_SAID;
 /// What anybody may send to a server's own address: requests, directed or not, and questions for whom to direct them to.

@@ -16,6 +16,7 @@ use core::net::SocketAddrV4;
 
 use nicekv_wire::HeaderLayout;
 use nicekv_wire::hot::Stamp;
+use nicekv_wire::large::receivers_of;
 use nicekv_wire::route::{ChainHeader, room_for_stamp, room_of};
 
 use crate::hot::values::write_reply;
@@ -107,7 +108,7 @@ pub(crate) fn sought(destination: [u8; 4], payload: &[u8]) -> Sought {
         ([a, b, 0, 0], Some(header)) => [a, b, header.digest[0], header.digest[1]],
         _ => destination,
     };
-    Sought { address, key, opcode: header.map(|header| header.opcode) }
+    Sought { address, key, opcode: header.map(|header| header.opcode), receivers: receivers_of(payload) }
 }
 
 /// The Ethernet addresses of a frame: (destination, source).

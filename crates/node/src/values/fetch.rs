@@ -3,7 +3,8 @@
 //! Who lacks one asks a member that holds everything, and after some silence, or if that has it not, the next one. What nobody has any more nobody speaks of any more:
 //! an op or a copy that comes later says so.
 
-use super::{FETCHES_MAX, Fetching};
+use super::{FETCHES_MAX, Fetching, WAITING_MAX};
+use crate::host::Host;
 use crate::kinds::StreamPeer;
 use crate::node_core::NodeCore;
 use crate::protocol::Protocol;
@@ -11,28 +12,56 @@ use crate::storage::ValueEnd;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::control::DiskSpace;
+use nicekv_wire::large::Reference;
 use nicekv_wire::recovery::{CopyFrame, VALUE_PART_BYTES};
 use nicekv_wire::{Now, OpId, PartitionId};
+
+/// Of what is lacking so much is looked at at once.
+const LOOKS_MAX: usize = 2 * FETCHES_MAX;
+
+impl Host {
+    /// A request needs a value that a member of its partition may have: it comes once more when that has been fetched.
+    pub fn await_value(
+        &mut self,
+        partition: PartitionId,
+        reference: Reference,
+        (from, datagram): (SocketAddrV4, &[u8]),
+    ) {
+        self.storage.want_value(reference, partition);
+        let waiting = &mut self.values.waiting;
+        if waiting.values().map(Vec::len).sum::<usize>() >= WAITING_MAX {
+            self.counters.dropped += 1;
+            return;
+        }
+        let requests = waiting.entry(reference.name).or_default();
+        if !requests.iter().any(|(_, known)| known == datagram) {
+            requests.push((from, datagram.to_vec()));
+        }
+    }
+}
 
 impl<P: Protocol> NodeCore<P> {
     /// Asks for what is lacking, as far as it is not being asked for. To be called at every heartbeat, and when something has changed.
     pub(crate) fn fetch_values(&mut self, now: Now) {
         if self.host.storage.values.lacking_after(None).is_none() {
             self.host.values.fetches.clear();
+            self.host.values.waiting.clear();
             return;
         }
         let storage = &self.host.storage;
+        self.host.values.waiting.retain(|name, _| storage.values.lack(*name).is_some());
         self.host.values.fetches.retain(|name, of| of.is_ending || storage.values.lack(*name).is_some());
         let retry_ns = self.host.config.timing.copy_retry.as_nanos() as u64;
         let overdue = |of: &&Fetching| !of.is_ending && of.asked_ns + retry_ns <= now.boot_ns;
         let silent: Vec<OpId> =
             self.host.values.fetches.values().filter(overdue).map(|of| of.reference.name).collect();
         silent.into_iter().for_each(|name| self.ask_another(now, name));
-        while self.host.values.fetches.len() < FETCHES_MAX {
-            let Some(name) = self.next_lack() else { return };
-            if !self.begin_fetch(now, name) {
+        for _ in 0..LOOKS_MAX {
+            if self.host.values.fetches.len() >= FETCHES_MAX {
                 return;
             }
+            let Some(name) = self.next_lack() else { return };
+            self.begin_fetch(now, name);
         }
     }
 
@@ -55,32 +84,36 @@ impl<P: Protocol> NodeCore<P> {
         None
     }
 
-    /// Whether there is somebody to be asked, and the disk has room.
-    fn begin_fetch(&mut self, now: Now, name: OpId) -> bool {
-        let Some(lack) = self.host.storage.values.lack(name) else { return false };
+    /// If there is somebody to be asked, and the disk has room.
+    fn begin_fetch(&mut self, now: Now, name: OpId) {
+        let Some(lack) = self.host.storage.values.lack(name) else { return };
         let (reference, partition) = (lack.reference, lack.partition);
         self.host.values.last_fetch = Some(name);
         // One that a client is sending comes from there.
         let is_sent = self.host.values.transfers.contains_key(&name);
         if is_sent || self.host.disk_space != DiskSpace::Enough || self.host.copies.pause(now).is_some() {
-            return false;
+            return;
         }
-        let Some(from) = self.holder(partition) else { return false };
-        let fetching = Fetching { reference, partition, from, offset: 0, asked_ns: 0, is_ending: false };
+        let Some(from) = self.holder(partition) else { return self.host.storage.values.give_up(name) };
+        let fetching =
+            Fetching { reference, partition, from, offset: 0, asked_ns: 0, refusals: 0, is_ending: false };
         self.host.values.fetches.insert(name, fetching);
         self.ask_for_value(now, name);
-        true
     }
 
     /// Another member than the last time.
     fn holder(&mut self, partition: PartitionId) -> Option<SocketAddrV4> {
-        let membership = self.partitions[self.partitions.slot(partition)?].membership();
-        let me = self.host.config.node;
-        let holders: Vec<_> =
-            membership.members.iter().filter(|member| member.node != me && member.holds_all()).collect();
         self.host.values.tries += 1;
-        let place = self.host.values.tries.checked_rem(holders.len())?;
-        Some(holders[place].address)
+        let place = self.host.values.tries.checked_rem(self.holders(partition).count())?;
+        self.holders(partition).nth(place)
+    }
+
+    /// Other members that may have a value.
+    fn holders(&self, partition: PartitionId) -> impl Iterator<Item = SocketAddrV4> {
+        let membership = self.partitions.slot(partition).map(|slot| self.partitions[slot].membership());
+        let members = membership.into_iter().flat_map(|membership| &membership.members);
+        let me = self.host.config.node;
+        members.filter(move |member| member.node != me && member.holds_all()).map(|member| member.address)
     }
 
     fn ask_another(&mut self, now: Now, name: OpId) {
@@ -121,6 +154,11 @@ impl<P: Protocol> NodeCore<P> {
         }
         let left = fetching.reference.length - offset;
         if bytes.is_empty() {
+            fetching.refusals += 1;
+            let (partition, refusals) = (fetching.partition, fetching.refusals);
+            if refusals < self.holders(partition).count() {
+                return self.ask_another(now, name);
+            }
             self.host.values.fetches.remove(&name);
             self.host.storage.values.give_up(name);
             return;
@@ -138,6 +176,13 @@ impl<P: Protocol> NodeCore<P> {
             self.host.storage.end_value(fetching.reference);
         } else {
             self.ask_for_value(now, name);
+        }
+    }
+
+    /// Looks at what has waited for a value once more.
+    pub(super) fn resume_waiting(&mut self, now: Now, name: OpId) {
+        for (from, datagram) in self.host.values.waiting.remove(&name).into_iter().flatten() {
+            self.handle_plain(now, from, &datagram, None);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Large values that clients put.
 
 use super::TRANSFERS_MAX;
-use super::transfer::{Transfer, settled_report};
+use super::transfer::{LargePut, Transfer, settled_report};
 use crate::host::Host;
 use crate::membership::Membership;
 use crate::node_core::NodeCore;
@@ -10,58 +10,51 @@ use crate::storage::ValueEnd;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_transport::{Taken, WINDOW_MAX};
-use nicekv_wire::large::{Chunk, Reference};
-use nicekv_wire::{Datagram, NodeId, Now, OpId, Status, Update};
+use nicekv_wire::large::{Chunk, Reference, receiver_bit};
+use nicekv_wire::{Datagram, NodeId, Now, OpId, Status};
 
 impl Host {
     /// A client puts a large value that is not here: it may send it. What has come of it before is told.
-    pub fn expect_value(
-        &mut self,
-        now: Now,
-        membership: &Membership,
-        (reference, update, datagram): (Reference, &Update<'_>, &[u8]),
-        from: SocketAddrV4,
-    ) {
-        if let Some(transfer) = self.values.transfers.get_mut(&reference.name) {
-            if transfer.reference == reference {
-                transfer.receiver.handle_probe(now.boot_ns);
+    pub fn expect_value(&mut self, now: Now, membership: &Membership, put: &LargePut<'_>) {
+        if let Some(transfer) = self.values.transfers.get_mut(&put.reference.name) {
+            if transfer.reference == put.reference {
+                transfer.ask_again(now, put);
             } else {
                 // Two contents under one name: the first one stands.
                 self.counters.malformed += 1;
             }
             return;
         }
-        let reply_to = update.reply_to.unwrap_or(from);
         if self.values.transfers.len() >= TRANSFERS_MAX {
             self.values.counters.transfers_refused += 1;
-            return self.report_value(membership, &reference, reply_to, Status::Busy);
+            let to = (put.reply_to, put.has_primary);
+            return self.report_value(membership, &put.reference, to, Status::Busy);
         }
         self.values.counters.transfers += 1;
-        let seed =
-            self.config.hash_seed ^ reference.name.sequence.rotate_left(32) ^ u64::from(self.config.node.0);
-        let of = (reference, membership.partition);
-        let transfer = Transfer::new(now, of, datagram, (from, reply_to), seed);
-        self.values.transfers.insert(reference.name, transfer);
+        let name = put.reference.name;
+        let seed = self.config.hash_seed ^ name.sequence.rotate_left(32) ^ u64::from(self.config.node.0);
+        let transfer = Transfer::new(now, put, membership.partition, seed);
+        self.values.transfers.insert(name, transfer);
     }
 
-    /// Tells who puts a large value that it is here wholly, or why it is not taken.
+    /// Tells who puts a large value that it is here wholly, or why it is not taken. `has_primary`: as in [`LargePut`].
     pub fn report_value(
         &mut self,
         membership: &Membership,
         reference: &Reference,
-        to: SocketAddrV4,
+        (to, has_primary): (SocketAddrV4, bool),
         status: Status,
     ) {
         let of = (membership.partition, membership.epoch, self.config.node);
-        let members = told_members(membership, self.config.node);
+        let members = told_members(membership, self.config.node, has_primary);
         let report = settled_report(reference, of, members, status);
         self.outbox.send(to, |out| report.encode(out));
     }
 }
 
-/// Whom the primary names, by whose places masks go.
-fn told_members(membership: &Membership, me: NodeId) -> Vec<NodeId> {
-    if membership.primary != me {
+/// Whom the primary names, or each member where there is none.
+fn told_members(membership: &Membership, me: NodeId, has_primary: bool) -> Vec<NodeId> {
+    if has_primary && membership.primary != me {
         return Vec::new();
     }
     membership.members.iter().map(|member| member.node).collect()
@@ -86,8 +79,8 @@ impl<P: Protocol> NodeCore<P> {
             return;
         };
         let Some(slot) = self.partitions.slot(transfer.partition) else { return };
-        let place = self.partitions[slot].membership().position(config.node);
-        if place.is_none_or(|place| chunk.mask >> place & 1 == 0) {
+        let is_member = self.partitions[slot].membership().position(config.node).is_some();
+        if !is_member || chunk.mask & receiver_bit(config.node) == 0 {
             // A switch that knows no masks has sent it to all.
             return;
         }
@@ -123,19 +116,23 @@ impl<P: Protocol> NodeCore<P> {
         }
         self.host.values.counters.wrong += u64::from(end == ValueEnd::Wrong);
         self.on_fetch_ended(now, name, end);
-        let Some(mut transfer) = self.host.values.transfers.remove(&name) else { return };
+        let transfer = self.host.values.transfers.remove(&name);
+        if end == ValueEnd::Whole {
+            self.resume_waiting(now, name);
+        }
+        let Some(mut transfer) = transfer else { return };
         let Some(slot) = self.partitions.slot(transfer.partition) else { return };
         let membership = self.partitions[slot].membership();
         match end {
             ValueEnd::Whole => {
-                self.host.report_value(membership, &transfer.reference, transfer.reply_to, Status::Ok);
-                let (from, update) = (transfer.from, core::mem::take(&mut transfer.update));
-                self.handle_plain(now, from, &update, None);
+                self.host.report_value(membership, &transfer.reference, transfer.teller(), Status::Ok);
+                let (from, request) = (transfer.from, core::mem::take(&mut transfer.request));
+                self.handle_plain(now, from, &request, None);
             }
             // Its sender asks again, and then begins anew.
             ValueEnd::Wrong => {}
             ValueEnd::NoRoom => {
-                self.host.report_value(membership, &transfer.reference, transfer.reply_to, Status::DiskFull);
+                self.host.report_value(membership, &transfer.reference, transfer.teller(), Status::DiskFull);
             }
         }
     }
@@ -147,7 +144,7 @@ impl<P: Protocol> NodeCore<P> {
             return;
         }
         let partitions = &self.partitions;
-        let mut due: Vec<OpId> = Vec::new();
+        let (mut due, mut abandoned): (Vec<OpId>, Vec<Transfer>) = Default::default();
         due.extend(
             values.transfers.iter().filter(|(_, of)| of.next_deadline() <= now.boot_ns).map(|(op, _)| *op),
         );
@@ -161,14 +158,21 @@ impl<P: Protocol> NodeCore<P> {
                 if transfer.is_written {
                     storage.remove_value(op);
                 }
-                values.transfers.remove(&op);
+                abandoned.extend(values.transfers.remove(&op));
                 values.counters.transfers_abandoned += 1;
                 continue;
             };
-            let by = (membership.epoch, config.node, told_members(membership, config.node));
+            let by =
+                (membership.epoch, config.node, told_members(membership, config.node, transfer.has_primary));
             if let Some(report) = transfer.poll_report(now, by) {
                 outbox.send(transfer.reply_to, |out| report.encode(out));
             }
         }
+        let is_home = |transfer: &&Transfer| self.partitions.slot(transfer.partition).is_some();
+        abandoned.iter().filter(|transfer| !transfer.has_primary).filter(is_home).for_each(|transfer| {
+            // Others may have been enough for its client (R14).
+            let request = (transfer.from, &transfer.request[..]);
+            self.host.await_value(transfer.partition, transfer.reference, request);
+        });
     }
 }

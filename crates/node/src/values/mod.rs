@@ -23,6 +23,7 @@ mod reading;
 mod transfer;
 
 pub(crate) use index::ValueIndex;
+pub use transfer::LargePut;
 
 use crate::kinds::{Map, StreamPeer};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -36,6 +37,8 @@ use transfer::Transfer;
 pub const TRANSFERS_MAX: usize = 256;
 /// Values that may be fetched at once.
 const FETCHES_MAX: usize = 4;
+/// Requests that wait for values that are fetched; more are dropped, and clients retry.
+const WAITING_MAX: usize = 256;
 /// Reads of large values that may be under way at once.
 const READS_MAX: usize = 256;
 
@@ -55,6 +58,8 @@ struct Fetching {
     /// All before is here.
     offset: u32,
     asked_ns: u64,
+    /// How many members have said that they have it not.
+    refusals: usize,
     /// All is here, and the disk has to say whether it is right.
     is_ending: bool,
 }
@@ -72,6 +77,8 @@ struct Pass {
 pub struct Values {
     transfers: Map<OpId, Transfer>,
     fetches: BTreeMap<OpId, Fetching>,
+    /// Requests that are to be looked at once more when a value is here: from where, and as they came.
+    waiting: BTreeMap<OpId, Vec<(SocketAddrV4, Vec<u8>)>>,
     /// The last that was begun, and how many tries all of them took: another member is asked each time.
     last_fetch: Option<OpId>,
     tries: usize,

@@ -5,7 +5,7 @@ use crate::kinds::StreamPeer;
 use crate::node_core::NodeCore;
 use crate::protocol::Protocol;
 use core::net::SocketAddrV4;
-use nicekv_wire::large::{Chunk, READ_CHUNKS_MAX, ReadChunks, Reference};
+use nicekv_wire::large::{ANY_REPLICA, Chunk, READ_CHUNKS_MAX, RECEIVERS_ALL, ReadChunks, Reference};
 use nicekv_wire::limits::CHUNK_BYTES;
 use nicekv_wire::recovery::{CopyFrame, VALUE_PART_BYTES};
 use nicekv_wire::{Epoch, KeyDigest, NodeId, Now, OpId, PartitionId, Reply, Status};
@@ -14,6 +14,9 @@ impl<P: Protocol> NodeCore<P> {
     /// A client asks for parts of a large value. It is sent no more than it has sent, before it has shown that it is where it says.
     pub(crate) fn on_read_chunks(&mut self, from: SocketAddrV4, read: &ReadChunks) {
         let to = read.reply_to.unwrap_or(from);
+        if read.replica != ANY_REPLICA && read.replica != self.host.config.node {
+            return;
+        }
         let token = self.host.values.token(to);
         let reply = Reply::bare(read.op, Status::NotFound);
         if !self.host.storage.values.holds(read.reference.name) {
@@ -89,7 +92,14 @@ impl<P: Protocol> NodeCore<P> {
             }
             (Reader::Client { to, keyspace, op, first }, Some(bytes)) => {
                 for (number, bytes) in (first..).zip(bytes.chunks(CHUNK_BYTES)) {
-                    let chunk = Chunk { keyspace, op, digest: KeyDigest::default(), number, mask: 1, bytes };
+                    let chunk = Chunk {
+                        keyspace,
+                        op,
+                        digest: KeyDigest::default(),
+                        number,
+                        mask: RECEIVERS_ALL,
+                        bytes,
+                    };
                     self.host.outbox.send(to, |out| chunk.encode(out));
                     self.host.values.counters.chunks_sent += 1;
                 }

@@ -6,16 +6,33 @@ use nicekv_transport::{Receiver, WINDOW_MAX};
 use nicekv_wire::large::{Hole, Reference, TransferReport};
 use nicekv_wire::{Epoch, NodeId, Now, PartitionId, Status};
 
+/// A request of a client that stores a large value.
+#[derive(Clone, Copy, Debug)]
+pub struct LargePut<'a> {
+    /// The value.
+    pub reference: Reference,
+    /// The request, as it came.
+    pub datagram: &'a [u8],
+    /// From where.
+    pub from: SocketAddrV4,
+    /// Where answers go.
+    pub reply_to: SocketAddrV4,
+    /// Whether the primary alone says who the members are; else each one does.
+    pub has_primary: bool,
+}
+
 /// See the module.
 #[derive(Clone)]
 pub(super) struct Transfer {
     pub(super) reference: Reference,
     pub(super) partition: PartitionId,
     pub(super) receiver: Receiver,
-    /// The update that it is of, as it came, and from where: it goes to its protocol when all is here.
-    pub(super) update: Vec<u8>,
+    /// The request that it is of, as it came last, and from where: it goes to its protocol when all is here.
+    pub(super) request: Vec<u8>,
     pub(super) from: SocketAddrV4,
     pub(super) reply_to: SocketAddrV4,
+    /// As in [`LargePut`].
+    pub(super) has_primary: bool,
     /// All is here, and the disk has to say whether it is right.
     pub(super) is_ending: bool,
     /// Something was written to the disk.
@@ -23,23 +40,32 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
-    pub(super) fn new(
-        now: Now,
-        (reference, partition): (Reference, PartitionId),
-        update: &[u8],
-        (from, reply_to): (SocketAddrV4, SocketAddrV4),
-        seed: u64,
-    ) -> Self {
+    pub(super) fn new(now: Now, put: &LargePut<'_>, partition: PartitionId, seed: u64) -> Self {
+        let LargePut { reference, datagram, from, reply_to, has_primary } = *put;
         Self {
             reference,
             partition,
             receiver: Receiver::new(now.boot_ns, reference.chunks(), WINDOW_MAX, seed),
-            update: update.to_vec(),
+            request: datagram.to_vec(),
             from,
             reply_to,
+            has_primary,
             is_ending: false,
             is_written: false,
         }
+    }
+
+    /// The request has come once more, for another epoch maybe: what has come is told.
+    pub(super) fn ask_again(&mut self, now: Now, put: &LargePut<'_>) {
+        self.receiver.handle_probe(now.boot_ns);
+        self.request.clear();
+        self.request.extend_from_slice(put.datagram);
+        (self.from, self.reply_to) = (put.from, put.reply_to);
+    }
+
+    /// To whom reports go, and whether the primary alone says in them who the members are.
+    pub(super) fn teller(&self) -> (SocketAddrV4, bool) {
+        (self.reply_to, self.has_primary)
     }
 
     pub(super) fn next_deadline(&self) -> u64 {

@@ -112,7 +112,7 @@ impl Protocol for Recorder {
                 ("update", update.key)
             }
             Request::Query(query) => ("query", query.key),
-            Request::Store(store) => ("store", store.key),
+            Request::Store(store, _) => ("store", store.key),
         };
         if let Some(act) = ACT.take() {
             act(host, now);

@@ -97,7 +97,7 @@ impl Protocol for Partition {
                 self.on_update(host, now, update, datagram, Source::Client(from));
             }
             Request::Query(query) => host.refuse(query.op, query.reply_to.or(Some(from))),
-            Request::Store(store) => host.refuse(store.op, store.reply_to.or(Some(from))),
+            Request::Store(store, _) => host.refuse(store.op, store.reply_to.or(Some(from))),
         }
     }
 

@@ -6,7 +6,7 @@ use super::waits::UnforcedWhat;
 use crate::clients::Lookup;
 use crate::config::OPEN_OPS_MAX;
 use core::net::SocketAddrV4;
-use nicekv_node::{Host, Plant, Standing, Step};
+use nicekv_node::{Host, LargePut, Plant, Standing, Step};
 use nicekv_wire::large::Reference;
 use nicekv_wire::recovery::{Fetch, Wanted};
 use nicekv_wire::replication::PrepareAck;
@@ -106,7 +106,8 @@ impl Partition {
             && let Some(from) = source.address()
         {
             let reference = Reference::decode(reference).expect("checked when it was decoded");
-            host.report_value(&self.membership, &reference, update.reply_to.unwrap_or(from), Status::Ok);
+            let to = (update.reply_to.unwrap_or(from), true);
+            host.report_value(&self.membership, &reference, to, Status::Ok);
         }
     }
 
@@ -132,7 +133,11 @@ impl Partition {
             return true;
         }
         match source.address() {
-            Some(from) => host.expect_value(now, &self.membership, (reference, update, datagram), from),
+            Some(from) => {
+                let (reply_to, has_primary) = (update.reply_to.unwrap_or(from), true);
+                let put = LargePut { reference, datagram, from, reply_to, has_primary };
+                host.expect_value(now, &self.membership, &put);
+            }
             None => host.storage.want_value(reference, self.id()),
         }
         false

@@ -277,7 +277,13 @@ impl QuorumPartition {
         let pending = told.entries().count() + 1;
         self.forgetting.asked.push(Asked { by, epoch, round, serial, pending });
         for Tombstone { timestamp, key } in told.entries() {
-            self.take(host, now, key, Version { timestamp, value: None }, Waiter::Tombstone { serial });
+            self.take(
+                host,
+                now,
+                key,
+                Version { timestamp, value: None, is_large: false },
+                Waiter::Tombstone { serial },
+            );
         }
         self.on_tombstone_held(host, serial);
     }

@@ -10,9 +10,8 @@
 //! asked for when all before it is durable here: whichever answer arrives, nothing before it is missing.
 
 use super::QuorumPartition;
-use super::version::{Version, Waiter, read_floor, timestamp_of};
+use super::version::{Version, Waiter, read_floor};
 use crate::config::COPY_CHUNK_BYTES;
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_node::{CopyChunk, Host, Page, Plant, StreamPeer};
@@ -244,8 +243,7 @@ impl QuorumPartition {
             self.raise_floor(node, floor);
         }
         for (key, entry) in versions {
-            let version = Version { timestamp: timestamp_of(&entry), value: entry.value.map(Box::from) };
-            self.take(node, now, key, version, Waiter::Merge { round });
+            self.take(node, now, key, Version::of_entry(&entry), Waiter::Merge { round });
         }
         self.on_merged(node, now, round);
     }

@@ -53,7 +53,7 @@ use nicekv_node::{
     CopyChunk, CopyRequest, Host, Membership, Message, Page, PartitionStatus, Protocol, Request,
 };
 use nicekv_wire::control::Assign;
-use nicekv_wire::recovery::CopySection;
+use nicekv_wire::recovery::{CopySection, Entry};
 use nicekv_wire::{DecodeError, NodeId, Now, PartitionId, Replication};
 pub use partition::QuorumPartition;
 use version::{PendingRead, ReadFor, Record};
@@ -89,6 +89,8 @@ impl Protocol for QuorumPartition {
         match Record::decode(record)? {
             Record::Counted => self.counted = true,
             // A key's records stand in the order in which they were written, and the engine has none that is not in the log or before it.
+            // It was told to nobody: the force that makes it durable makes its value durable before. Or it is of a value that has ended since, and a newer record follows.
+            Record::Version { entry, .. } if is_torn(host, entry) => {}
             Record::Version { key, entry } => {
                 host.storage.write(self.id(), key, |out| out.extend_from_slice(entry));
             }
@@ -107,12 +109,12 @@ impl Protocol for QuorumPartition {
             Request::Query(query) if self.quorum == Some(query.quorum) => {
                 self.on_query(host, now, *query, query.reply_to.unwrap_or(from));
             }
-            Request::Store(store) if self.quorum == Some(store.quorum) => {
-                self.on_store(host, now, store, store.reply_to.unwrap_or(from));
+            Request::Store(store, datagram) if self.quorum == Some(store.quorum) => {
+                self.on_store(host, now, (store, datagram), from);
             }
             // With another R or k, or for a primary, which there is none.
             Request::Query(query) => host.refuse(query.op, query.reply_to.or(Some(from))),
-            Request::Store(store) => host.refuse(store.op, store.reply_to.or(Some(from))),
+            Request::Store(store, _) => host.refuse(store.op, store.reply_to.or(Some(from))),
             Request::Get(get) => host.refuse(get.op, get.reply_to.or(Some(from))),
             Request::Scan(scan) => host.refuse(scan.op, scan.reply_to.or(Some(from))),
             Request::Update(update, _) => host.refuse(update.op, update.reply_to.or(Some(from))),
@@ -156,6 +158,11 @@ impl Protocol for QuorumPartition {
         }
         if !self.is_believed(&key) {
             return self.on_unreadable(host, now, &key, &what);
+        }
+        if entry.is_some_and(|entry| is_torn(host, entry)) {
+            // The disk has damaged the value, which is being fetched: it may be that nobody has it.
+            self.on_unreadable(host, now, &key, &what);
+            return self.begin_repair(host, now, &key);
         }
         match what {
             ReadFor::Query { op, reply_to, wants_value } => {
@@ -219,4 +226,9 @@ impl Protocol for QuorumPartition {
     fn status(&self) -> PartitionStatus {
         self.tell_status()
     }
+}
+
+/// Whether an entry is of a large value that is not here.
+fn is_torn(host: &Host, entry: &[u8]) -> bool {
+    Entry::reference_of(entry).is_some_and(|reference| !host.storage.holds_value(reference.name))
 }

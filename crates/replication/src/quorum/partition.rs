@@ -20,7 +20,8 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_node::{Host, Map, Membership, PartitionStatus, Plant, Standing, Step};
+use nicekv_node::{Host, LargePut, Map, Membership, PartitionStatus, Plant, Standing, Step};
+use nicekv_wire::large::Reference;
 use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumQuery, QuorumStore, Timestamp};
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::{NodeId, Now, OpId, PartitionId, Replication, Status};
@@ -174,10 +175,12 @@ impl QuorumPartition {
         }
         node.counters.gets += 1;
         let timestamp = entry.as_ref().map_or(Timestamp::NEVER, timestamp_of);
+        let is_large = entry.as_ref().is_some_and(|entry| entry.is_large);
         let content = match entry.and_then(|entry| entry.value) {
             None => Content::Absent,
-            Some(value) if wants_value => Content::Value(value),
-            Some(_) => Content::Present,
+            Some(_) if !wants_value => Content::Present,
+            Some(reference) if is_large => Content::Large(reference),
+            Some(value) => Content::Value(value),
         };
         self.answer(node, now, op, reply_to, timestamp, content);
     }
@@ -209,9 +212,10 @@ impl QuorumPartition {
         &mut self,
         node: &mut Host,
         now: Now,
-        store: &QuorumStore<'_>,
-        reply_to: SocketAddrV4,
+        (store, datagram): (&QuorumStore<'_>, &[u8]),
+        from: SocketAddrV4,
     ) {
+        let reply_to = store.reply_to.unwrap_or(from);
         let epoch = self.membership.epoch;
         if store.epoch < epoch && !node.has(Plant::QuorumOlderEpochTaken) {
             let QuorumStore { keyspace, op, digest, quorum, key, .. } = *store;
@@ -225,12 +229,41 @@ impl QuorumPartition {
             node.counters.dropped += 1;
             return;
         }
-        let version = Version { timestamp: store.timestamp, value: store.value.map(Box::from) };
+        let QuorumStore { timestamp, is_large, .. } = *store;
+        let version = Version { timestamp, value: store.value.map(Box::from), is_large };
+        if let Some(reference) = version.large().filter(|of| !node.storage.holds_value(of.name)) {
+            return self.await_value(node, now, reference, (store, datagram), from);
+        }
         self.take(node, now, store.key, version, Waiter::Client { op: store.op, reply_to });
     }
 
-    /// Takes a version in, unless a newer one is held.
+    /// The large value of a version that is to be held is not here: who puts it sends it. What a get writes back another member has, or is being sent.
+    fn await_value(
+        &mut self,
+        node: &mut Host,
+        now: Now,
+        reference: Reference,
+        (store, datagram): (&QuorumStore<'_>, &[u8]),
+        from: SocketAddrV4,
+    ) {
+        if store.op == reference.name {
+            let reply_to = store.reply_to.unwrap_or(from);
+            let put = LargePut { reference, datagram, from, reply_to, has_primary: false };
+            node.expect_value(now, &self.membership, &put);
+        } else {
+            node.await_value(self.id(), reference, (from, datagram));
+        }
+    }
+
+    /// Takes a version in, unless a newer one is held. One of a large value only when that is here: it is fetched, and who waits asks again.
     pub(super) fn take(&mut self, node: &mut Host, now: Now, key: &[u8], version: Version, waiter: Waiter) {
+        if !self.has_value(node, &version) {
+            node.counters.dropped += 1;
+            if matches!(waiter, Waiter::Merge { .. }) {
+                self.restart_part(now);
+            }
+            return;
+        }
         match self.keys.get_mut(key) {
             Some(Key { newest: Some(newest), .. }) => {
                 let newest = *newest;
@@ -244,6 +277,15 @@ impl QuorumPartition {
                 self.reads.push_back((token, PendingRead { key: key.into(), what: ReadFor::Newest }));
             }
         }
+    }
+
+    /// Whether the large value of a version is here, if it has one; if not it is fetched from another member.
+    pub(super) fn has_value(&self, node: &mut Host, version: &Version) -> bool {
+        let lacking = version.large().filter(|of| !node.storage.holds_value(of.name));
+        if let Some(reference) = lacking {
+            node.storage.want_value(reference, self.id());
+        }
+        lacking.is_none()
     }
 
     /// The engine's version of a key has been read.
@@ -318,6 +360,9 @@ impl QuorumPartition {
         version.entry().append(&mut entry);
         let record = node.append_awaited(self.id(), |out| Record::Version { key, entry: &entry }.append(out));
         node.storage.want_force();
+        if let Some(reference) = version.large() {
+            node.storage.keep_value(reference, self.id());
+        }
         self.keys.get_mut(key).expect("it is under way").newest = Some((version.timestamp, record));
         let mut waiters = alloc::vec![waiter];
         if node.has(Plant::QuorumAckBeforeForce) {
@@ -358,6 +403,7 @@ impl QuorumPartition {
     pub(super) fn write_forced(&mut self, node: &mut Host, now: Now, forced: Forced) {
         let Forced { record, key, version, waiters, .. } = forced;
         node.storage.write(self.id(), &key, |out| version.entry().append(out));
+        self.let_go_value(node, &version);
         self.note_written(node, &key);
         self.finish_repair(node, &key);
         let state = self.keys.get_mut(&key).expect("it is under way");
@@ -369,6 +415,13 @@ impl QuorumPartition {
         }
         for waiter in waiters {
             self.tell(node, now, waiter, version.timestamp, version.value.is_some());
+        }
+    }
+
+    /// A version is not under way any more.
+    pub(super) fn let_go_value(&self, node: &mut Host, version: &Version) {
+        if let Some(reference) = version.large() {
+            node.storage.let_go_value(reference.name);
         }
     }
 

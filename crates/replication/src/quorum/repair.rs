@@ -20,7 +20,7 @@
 //! than what is damaged, and ends the repair when it gets there; so does an entry that can be read after all.
 
 use super::QuorumPartition;
-use super::version::{PendingRead, ReadFor, Version, Waiter, timestamp_of};
+use super::version::{PendingRead, ReadFor, Version, Waiter};
 use crate::config::REPAIRS_MAX;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -177,7 +177,7 @@ impl QuorumPartition {
         let version = match reply.state {
             KeyState::Stored(stored) => {
                 let entry = Entry::decode(stored).expect("checked when it was decoded");
-                Some(Version { timestamp: timestamp_of(&entry), value: entry.value.map(Box::from) })
+                Some(Version::of_entry(&entry))
             }
             KeyState::Absent => None,
             KeyState::Corrupt => return,
@@ -186,7 +186,6 @@ impl QuorumPartition {
         let read_set = self.quorum.map_or(usize::MAX, |quorum| quorum.read_set());
         let enough = if host.has(Plant::QuorumRepairFromOne) { 1 } else { read_set };
         if repair.answers.len() >= enough {
-            repair.is_logged = true;
             let answers = core::mem::take(&mut repair.answers);
             self.install(host, now, reply.key, answers.into_values().collect());
         }
@@ -196,7 +195,13 @@ impl QuorumPartition {
     fn install(&mut self, host: &mut Host, now: Now, key: &[u8], offers: Vec<Offer>) {
         let floor = offers.iter().map(|(_, floor)| *floor).max().unwrap_or(0);
         let versions = offers.into_iter().filter_map(|(version, _)| version);
-        match versions.max_by_key(|version| version.timestamp) {
+        let newest = versions.max_by_key(|version| version.timestamp);
+        if newest.as_ref().is_some_and(|version| !self.has_value(host, version)) {
+            // They are asked again until its large value has been fetched.
+            return;
+        }
+        self.repairs.get_mut(key).expect("it is under way").is_logged = true;
+        match newest {
             Some(version) => {
                 self.raise_floor(host, floor);
                 self.keys.entry(key.into()).or_default();

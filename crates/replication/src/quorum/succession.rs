@@ -62,7 +62,7 @@ impl QuorumPartition {
         self.entrusting.successor = successor.filter(|_| !host.has(Plant::QuorumNotEntrusted));
         if self.membership.standing == Standing::Outside {
             // The clients ask others.
-            self.give_up_entrusted();
+            self.give_up_entrusted(host);
         } else if self.entrusting.successor.is_none() {
             self.settle_entrusted(host, now);
         } else if !self.entrusting.held.is_empty() {
@@ -96,12 +96,23 @@ impl QuorumPartition {
         self.keys.clear();
         self.repairs = Repairs::new();
         self.forgetting = Forgetting::default();
+        self.let_go_values(host);
         self.entrusting = Entrusting::default();
         // What is under way at the disk ends without a trace.
         self.reads.iter_mut().for_each(|(_, read)| read.what = ReadFor::Void);
         self.unforced.iter_mut().for_each(|unforced| unforced.what = UnforcedWhat::Void);
         host.append(self.id(), |out| Record::Emptied.append(out));
         self.forget_everything(host);
+    }
+
+    /// Versions on their way to the engine do not get there.
+    fn let_go_values(&self, host: &mut Host) {
+        let unforced = self.unforced.iter().filter_map(|unforced| match &unforced.what {
+            UnforcedWhat::Version { version, .. } => Some(version),
+            _ => None,
+        });
+        let entrusted = self.entrusting.held.values().map(|forced| &forced.version);
+        unforced.chain(entrusted).for_each(|version| self.let_go_value(host, version));
     }
 
     /// Nothing is held.
@@ -123,13 +134,13 @@ impl QuorumPartition {
 
     /// Who leaves wants a version to be held.
     pub(super) fn on_entrust(&mut self, host: &mut Host, now: Now, entrust: &Entrust<'_>) {
-        let Entrust { sender, serial, timestamp, key, value, .. } = *entrust;
+        let Entrust { sender, serial, timestamp, key, value, is_large, .. } = *entrust;
         let is_successor = self.newcomer == Some(Some(sender));
         if !is_successor || self.is_full() || !has_room(host.disk_space, value.is_none()) {
             host.counters.dropped += 1;
             return;
         }
-        let version = Version { timestamp, value: value.map(Box::from) };
+        let version = Version { timestamp, value: value.map(Box::from), is_large };
         self.take(host, now, key, version, Waiter::Predecessor { node: sender, serial });
     }
 
@@ -162,8 +173,8 @@ impl QuorumPartition {
         };
         let Forced { key, version, .. } = &self.entrusting.held[&serial];
         let (sender, partition, epoch) = (host.config.node, self.id(), self.membership.epoch);
-        let (timestamp, value) = (version.timestamp, version.value.as_deref());
-        let entrust = Entrust { partition, epoch, sender, serial, timestamp, key, value };
+        let (timestamp, value, is_large) = (version.timestamp, version.value.as_deref(), version.is_large);
+        let entrust = Entrust { partition, epoch, sender, serial, timestamp, key, value, is_large };
         host.outbox.send(address, |out| entrust.encode(out));
     }
 
@@ -175,7 +186,9 @@ impl QuorumPartition {
         let Some(mut forced) = self.entrusting.held.remove(&serial) else { return };
         let state = self.keys.get_mut(&forced.key).expect("it is under way");
         let earlier: Vec<u64> = state.entrusted.extract_if(.., |other| *other <= serial).collect();
-        for earlier in earlier.iter().filter_map(|earlier| self.entrusting.held.remove(earlier)) {
+        for earlier in earlier {
+            let Some(earlier) = self.entrusting.held.remove(&earlier) else { continue };
+            self.let_go_value(host, &earlier.version);
             forced.waiters.extend(earlier.waiters);
         }
         self.write_forced(host, now, forced);
@@ -189,8 +202,9 @@ impl QuorumPartition {
         }
     }
 
-    fn give_up_entrusted(&mut self) {
+    fn give_up_entrusted(&mut self, host: &mut Host) {
         for (_, forced) in core::mem::take(&mut self.entrusting.held) {
+            self.let_go_value(host, &forced.version);
             let state = self.keys.get_mut(&forced.key).expect("it is under way");
             state.entrusted.clear();
             state.newest.take_if(|(_, record)| *record == forced.record);
@@ -217,7 +231,9 @@ impl QuorumPartition {
         let due: Vec<u64> = due
             .map(|(serial, forced)| {
                 (forced.asked_ns, forced.tries) = (now.boot_ns, forced.tries + 1);
-                is_silent |= forced.tries >= host.config.timing.accuse_after_resends;
+                // Of a large value it says nothing until it has fetched that.
+                is_silent |=
+                    forced.tries >= host.config.timing.accuse_after_resends && !forced.version.is_large;
                 *serial
             })
             .collect();

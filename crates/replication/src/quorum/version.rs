@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_wire::bytes::Reader;
+use nicekv_wire::large::Reference;
 use nicekv_wire::quorum::Timestamp;
 use nicekv_wire::recovery::{Entry, put_keyed_entry, read_keyed_entry};
 use nicekv_wire::{DecodeError, Epoch, NodeId, OpId};
@@ -14,12 +15,25 @@ pub(super) struct Version {
     pub(super) timestamp: Timestamp,
     /// `None` is a deletion.
     pub(super) value: Option<Box<[u8]>>,
+    /// That is the reference of a large one.
+    pub(super) is_large: bool,
 }
 
 impl Version {
+    pub(super) fn of_entry(entry: &Entry<'_>) -> Self {
+        let (timestamp, value) = (timestamp_of(entry), entry.value.map(Box::from));
+        Self { timestamp, value, is_large: entry.is_large }
+    }
+
     pub(super) fn entry(&self) -> Entry<'_> {
         let Timestamp { counter, op } = self.timestamp;
-        Entry { index: counter, version: op, expiry_ms: 0, is_large: false, value: self.value.as_deref() }
+        let value = self.value.as_deref();
+        Entry { index: counter, version: op, expiry_ms: 0, is_large: self.is_large, value }
+    }
+
+    /// The large value that it is of.
+    pub(super) fn large(&self) -> Option<Reference> {
+        self.entry().large()
     }
 }
 
