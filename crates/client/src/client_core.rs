@@ -3,7 +3,7 @@
 use crate::bundler::Bundler;
 use crate::exchange::Exchange;
 use crate::in_flight::InFlight;
-use crate::large::Polled;
+use crate::large::{Polled, SharedBytes};
 #[cfg(feature = "exploration")]
 use crate::plant::{Plant, Planted};
 use crate::slot::State;
@@ -144,6 +144,18 @@ impl ClientCore {
         request: Request<'_>,
         deadline_ns: u64,
     ) -> Result<Ticket, SubmitError> {
+        self.submit_kept(now, keyspace, request, deadline_ns, None)
+    }
+
+    /// As [`Self::submit`]; of a set whose value is all of `kept`, a long one is not copied, and let go of when replicas need it no more.
+    pub fn submit_kept(
+        &mut self,
+        now: Now,
+        keyspace: KeyspaceId,
+        request: Request<'_>,
+        deadline_ns: u64,
+        kept: Option<&SharedBytes>,
+    ) -> Result<Ticket, SubmitError> {
         request.check_key()?;
         let mut keyspaces = self.config.keyspaces.iter().enumerate();
         let found = keyspaces.find(|(index, known)| known.id == keyspace && !self.gone[*index]);
@@ -154,7 +166,7 @@ impl ClientCore {
         let exchange = Exchange::new(keyspace.1.replication, &request, self.in_flight.planted)?;
         self.in_flight.check_room()?;
         self.in_flight.due.now_ns = now.boot_ns;
-        Ok(self.in_flight.begin(now.boot_ns, keyspace, &request, exchange, deadline_ns))
+        Ok(self.in_flight.begin(now.boot_ns, keyspace, (&request, kept), exchange, deadline_ns))
     }
 
     /// A datagram arrived at the client's socket, from there.
@@ -256,6 +268,39 @@ impl ClientCore {
             leave_room(out);
         }
         Some(to)
+    }
+
+    /// Takes a request that is to read a value of more than [`Config::unasked_bytes_max`] bytes, and how many these are: it waits, without a deadline, until
+    /// it is [allowed](Self::allow) or [given up](Self::give_up). It may be told again, if the key has a longer value by then.
+    pub fn poll_wanted(&mut self) -> Option<(Ticket, usize)> {
+        self.in_flight.poll_wanted()
+    }
+
+    /// Lets a request that waits read a value of so many bytes, within the time that it had left.
+    pub fn allow(&mut self, now: Now, ticket: Ticket, bytes: usize) {
+        self.in_flight.due.now_ns = now.boot_ns;
+        self.in_flight.allow(now.boot_ns, ticket, bytes);
+    }
+
+    /// A request that waits is not allowed soon: if it is a get it is sent anew when it is, and takes nothing but its place until then. An update has taken effect;
+    /// the value from before may be gone if it takes longer than 10 s.
+    pub fn set_aside(&mut self, ticket: Ticket) {
+        self.in_flight.set_aside(ticket);
+    }
+
+    /// Ends a request whose answer nobody waits for, or whose value is longer than its driver has room for, `limit`: with an error that says so, or as if its time was over.
+    pub fn give_up(&mut self, ticket: Ticket, limit: Option<usize>) {
+        self.in_flight.give_up(ticket, limit);
+    }
+
+    /// Which key a get reads that has not ended.
+    pub fn key_of(&self, ticket: Ticket) -> Option<(KeyspaceId, &[u8])> {
+        self.in_flight.key_of(ticket)
+    }
+
+    /// The value of the completion that was taken last, if it is a large one: whoever keeps it need not copy it.
+    pub fn take_value(&mut self) -> Option<Vec<u8>> {
+        self.in_flight.due.take_delivered()
     }
 
     /// Takes the next completion. Its ticket's index may be used again from here on.

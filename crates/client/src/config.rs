@@ -122,6 +122,9 @@ pub struct Config {
     pub in_flight_max: usize,
     /// Longest value that is put, or got, in bytes: from what a datagram has room for to [`LARGE_BYTES_MAX`](nicekv_wire::limits::LARGE_BYTES_MAX). A get of a longer one fails.
     pub value_bytes_max: usize,
+    /// Longer values are not read before the driver allows it ([`ClientCore::poll_wanted`](crate::ClientCore::poll_wanted)). Unless configured otherwise
+    /// none waits.
+    pub unasked_bytes_max: usize,
     /// A request may take so much longer than its deadline, in nanoseconds, for each byte of a large value that it puts, or that has come of one that it reads: but no longer
     /// than for a value of the greatest length.
     pub byte_ns: u64,
@@ -143,6 +146,7 @@ impl Config {
             keyspaces: vec![keyspace.into()],
             in_flight_max: IN_FLIGHT_MAX,
             value_bytes_max: LARGE_VALUE_BYTES_MAX,
+            unasked_bytes_max: usize::MAX,
             // 2 MB a second.
             byte_ns: 500,
             retry: RetryPolicy::default(),

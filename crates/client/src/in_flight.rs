@@ -23,7 +23,7 @@ use crate::company::Parts;
 use crate::config::{Keyspace, RetryPolicy};
 use crate::coordination::Coordinator;
 use crate::exchange::{Exchange, Name, Round, Step};
-use crate::large::{Due, Large};
+use crate::large::{Due, Large, SharedBytes};
 use crate::lengths::GetLength;
 use crate::line::Links;
 use crate::plant::{Plant, Planted};
@@ -144,7 +144,7 @@ impl InFlight {
         &mut self,
         now_ns: u64,
         (index, keyspace): (usize, &Keyspace),
-        request: &Request<'_>,
+        (request, kept): (&Request<'_>, Option<&SharedBytes>),
         exchange: Exchange,
         deadline_ns: u64,
     ) -> Ticket {
@@ -156,7 +156,10 @@ impl InFlight {
         let slot = &mut self.slots[place as usize];
         (slot.op, slot.keyspace, slot.exchange, slot.deadline_ns) = (name.op, index, exchange, deadline_ns);
         (slot.was_sent, slot.wants_length) = (false, matches!(request, Request::Length { .. }));
+        (slot.unasked_bytes_max, slot.wanted) = (self.due.unasked_bytes_max, None);
+        slot.buffers.kept = kept.cloned();
         let round = slot.exchange.begin(name, keyspace, request, &mut slot.buffers);
+        slot.buffers.kept = None;
         slot.patience_ns = self.due.patience_ns();
         let (generation, put) = (slot.generation, slot.buffers.large.as_deref());
         let bytes = if let Some(Large::Put(put)) = put { put.reference().length as usize } else { 0 };
@@ -354,11 +357,19 @@ impl InFlight {
         let slot = &mut self.slots[index as usize];
         self.sequences.finish(slot.op.sequence);
         (slot.state, slot.attempts) = (State::Pausing, 0);
+        if let Some(left_ns) = slot.wanted.take() {
+            slot.deadline_ns = now_ns.saturating_add(left_ns);
+        }
         self.begin_afresh(index, now_ns);
     }
 
+    /// An op of its own is not needed any more.
+    pub(crate) fn release_op(&mut self, sequence: u64) {
+        self.sequences.finish(sequence);
+    }
+
     /// Gives a paused request a new op id and sends it.
-    fn begin_afresh(&mut self, index: u32, now_ns: u64) {
+    pub(crate) fn begin_afresh(&mut self, index: u32, now_ns: u64) {
         if self.sequences.is_full() {
             self.slots[index as usize].retry_ns = now_ns + self.retry.max.as_nanos() as u64;
             return self.set_timer(index, now_ns);
@@ -382,6 +393,11 @@ impl InFlight {
         let timeout_ns = self.lane(index).round_trip.timeout_ns(attempts);
         self.slots[index as usize].retry_ns = now_ns + self.jitter.spread(timeout_ns);
         self.set_timer(index, now_ns);
+    }
+
+    /// Nothing happens to the slot by time.
+    pub(crate) fn disarm(&mut self, index: u32) {
+        self.wheel.clear(index);
     }
 
     pub(crate) fn set_timer(&mut self, index: u32, now_ns: u64) {
@@ -411,7 +427,7 @@ impl InFlight {
         if matches!(slot.state, State::InFlight | State::Waiting | State::Reading) {
             self.sequences.finish(slot.op.sequence);
         }
-        (slot.state, slot.result) = (State::Done, result);
+        (slot.state, slot.result, slot.wanted) = (State::Done, result, None);
         self.done.push_back(index);
     }
 }

@@ -21,7 +21,7 @@
 //! * "Outcome unknown" is reported as such, never as failure: the update may have taken effect, or may still do so.
 //! * No more datagrams are under way than replicas answer soon (`congestion`); what is beyond waits here, and is refused if it would
 //!   wait longer than its caller.
-//! * Of a large value there is one buffer: a put's until its end, a get's as far as chunks have come, until its completion was taken.
+//! * Of a large value there is one buffer: a put's until its end, or its caller's own ([`SharedBytes`]), a get's as far as chunks have come, until its completion was taken.
 //! * At most [`Config::in_flight_max`] ops are unfinished and [`SEQUENCE_SPAN_MAX`] op ids lie between the oldest and the newest.
 
 #![cfg_attr(not(any(test, feature = "facade")), no_std)]
@@ -63,6 +63,7 @@ pub use config::{
 pub use coordination::Coordination;
 pub use counters::Counters;
 pub use error::{OperationError, SubmitError};
+pub use large::SharedBytes;
 #[cfg(feature = "exploration")]
 pub use plant::Plant;
 pub use request::{Answer, Completion, Outcome, Request, Ticket};

@@ -70,7 +70,7 @@ impl<'a> Request<'a> {
     }
 
     /// The bytes that it carries.
-    pub(crate) fn value(&self) -> &'a [u8] {
+    pub fn value(&self) -> &'a [u8] {
         match self {
             Self::Get { .. } | Self::Length { .. } | Self::Scan { .. } => &[],
             Self::Update { operation, .. } => operation.value(),

@@ -14,7 +14,7 @@ pub(crate) enum State {
     InFlight,
     /// It is answered by the name of a large value, which is being read.
     Reading,
-    /// Waits before it tries again as a new op.
+    /// Waits before it tries again as a new op, or, being wanted, for the driver to allow that.
     Pausing,
     Done,
 }
@@ -73,6 +73,10 @@ pub(crate) struct Slot {
     pub(crate) due_ns: u64,
     /// The caller asked how long the value is, not what it is.
     pub(crate) wants_length: bool,
+    /// Longer values are not read before the driver allows it.
+    pub(crate) unasked_bytes_max: usize,
+    /// It waits for that, and had so much time left before its deadline.
+    pub(crate) wanted: Option<u64>,
     pub(crate) exchange: Exchange,
     pub(crate) buffers: Buffers,
     pub(crate) result: Result<Summary, OperationError>,
@@ -99,6 +103,8 @@ impl Slot {
             patience_ns: 0,
             due_ns: u64::MAX,
             wants_length: false,
+            unasked_bytes_max: usize::MAX,
+            wanted: None,
             exchange,
             buffers: Buffers::new(),
             result: Err(OperationError::TimedOut),

@@ -13,7 +13,7 @@ mod quorum;
 #[cfg(test)]
 mod tests;
 
-use crate::large::Large;
+use crate::large::{Large, SharedBytes};
 use crate::plant::Planted;
 use crate::summary::Summary;
 use crate::{Keyspace, OperationError, Request, SubmitError};
@@ -83,6 +83,8 @@ pub(crate) struct Buffers {
     pub(crate) value: Vec<u8>,
     /// A large value that is put, or read.
     pub(crate) large: Option<Box<Large>>,
+    /// The value of the request that begins, where it is kept.
+    pub(crate) kept: Option<SharedBytes>,
     /// The next datagram, while the present one is read.
     spare: Vec<u8>,
     /// Who has answered, and what it holds.
@@ -102,8 +104,9 @@ struct Held {
 impl Buffers {
     pub(crate) fn new() -> Self {
         let to = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-        let (datagram, value, large, spare, held, covered) = Default::default();
-        Self { to, unicast: to, vnode: 0, is_for_chain: false, datagram, value, large, spare, held, covered }
+        let (datagram, value, large, kept, spare, held, covered) = Default::default();
+        let (vnode, is_for_chain) = (0, false);
+        Self { to, unicast: to, vnode, is_for_chain, datagram, value, large, kept, spare, held, covered }
     }
 
     /// How many replicas hold that version or a newer one.
@@ -220,6 +223,14 @@ impl Exchange {
         match self {
             Self::Multicast(exchange) => exchange.begin_afresh(name, buffers),
             Self::Quorum(exchange) => exchange.begin_afresh(name, buffers),
+        }
+    }
+
+    /// What to say of a request whose value is not read, as it is longer than a limit, or nobody wants it any more.
+    pub(crate) fn unread(&self, limit: Option<usize>) -> OperationError {
+        match (self.given_up(), limit) {
+            (OperationError::TimedOut, Some(limit)) => OperationError::ResultTooLong { limit },
+            (error, _) => error,
         }
     }
 

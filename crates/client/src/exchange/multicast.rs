@@ -129,7 +129,7 @@ impl MulticastExchange {
             }
             Request::Update { key, condition, return_old, operation } => {
                 let about = About { keyspace, op, digest };
-                let put = Put::of(about, &operation, None);
+                let put = Put::of(about, &operation, buffers.kept.as_ref(), None);
                 let reference = put.as_ref().map(|put| put.reference().bytes());
                 buffers.large = put.map(|put| Box::new(Large::Put(put)));
                 let operation = match (operation, &reference) {

@@ -109,7 +109,9 @@ impl QuorumExchange {
         buffers.held.clear();
         let about = About { keyspace: to.id, op, digest };
         let put = match request {
-            Request::Update { operation, .. } => Put::of(about, operation, Some(quorum.write_set())),
+            Request::Update { operation, .. } => {
+                Put::of(about, operation, buffers.kept.as_ref(), Some(quorum.write_set()))
+            }
             Request::Get { .. } | Request::Length { .. } | Request::Scan { .. } => None,
         };
         let reference = put.as_ref().map(|put| put.reference().bytes());

@@ -11,6 +11,12 @@
 //!          ◀── chunk ── a replica                           the last one, and the checksum is right: the end
 //! ```
 //!
+//! A driver that has little room has long values wait before they are read (`wanted`):
+//!
+//! ```text
+//!   named ──▶ wanted ── allow ──▶ reading        and a get that waits for long: set aside ── allow ──▶ got anew ──▶ reading
+//! ```
+//!
 //! `put` and `read` are one value each, and know no other requests. In `slots` they meet these: what has something to do stands in [`Due`] with the time
 //! for it, and is polled when nothing small is to be sent.
 //!
@@ -21,12 +27,14 @@
 mod asked;
 mod put;
 mod read;
+mod shared;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod wanted;
 
 use crate::Config;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 pub(crate) use asked::From;
 use core::net::SocketAddrV4;
@@ -34,6 +42,7 @@ use nicekv_wire::limits::{LARGE_BYTES_MAX, VALUE_BYTES_MAX};
 use nicekv_wire::{KeyDigest, KeyspaceId, OpId};
 pub(crate) use put::Put;
 pub(crate) use read::Read;
+pub use shared::SharedBytes;
 
 /// What chunks are about.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +78,10 @@ pub(crate) struct Due {
     /// As their `due_ns` say.
     slots: BTreeSet<(u64, u32)>,
     value_bytes_max: usize,
+    pub(crate) unasked_bytes_max: usize,
     byte_ns: u64,
+    /// Slots that wait for the driver to allow what they read, and have not been told to it.
+    wanted: VecDeque<u32>,
     /// The value of the last completion.
     delivered: Vec<u8>,
 }
@@ -78,8 +90,15 @@ impl Due {
     pub(crate) fn new(config: &Config) -> Self {
         let value_bytes_max = config.value_bytes_max;
         assert!((VALUE_BYTES_MAX..=LARGE_BYTES_MAX as usize).contains(&value_bytes_max));
-        let byte_ns = config.byte_ns;
-        Self { now_ns: 0, slots: BTreeSet::new(), value_bytes_max, byte_ns, delivered: Vec::new() }
+        Self {
+            now_ns: 0,
+            slots: BTreeSet::new(),
+            value_bytes_max,
+            unasked_bytes_max: config.unasked_bytes_max,
+            byte_ns: config.byte_ns,
+            wanted: VecDeque::new(),
+            delivered: Vec::new(),
+        }
     }
 
     /// How much longer a request may take that is about a large value, whatever that is.
@@ -97,6 +116,11 @@ impl Due {
             self.delivered = value;
         }
         &self.delivered
+    }
+
+    /// The value of the last completion, if it was a large one.
+    pub(crate) fn take_delivered(&mut self) -> Option<Vec<u8>> {
+        Some(core::mem::take(&mut self.delivered)).filter(|value| !value.is_empty())
     }
 
     /// The completion before is not looked at any more.

@@ -9,7 +9,7 @@
 //!
 //! Who a report comes from is what it says; a stranger may say anything. What makes no sense changes nothing.
 
-use super::About;
+use super::{About, SharedBytes};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nicekv_transport::{Event, Mask, Report, Sender, SenderConfig, Transmit, checksum};
@@ -67,7 +67,7 @@ impl Members {
 pub(crate) struct Put {
     about: About,
     reference: Reference,
-    value: Vec<u8>,
+    value: SharedBytes,
     members: Option<Members>,
     /// How many replicas are enough, in a quorum keyspace (R14).
     write_set: Option<usize>,
@@ -79,19 +79,24 @@ pub(crate) struct Put {
 }
 
 impl Put {
-    /// Of what an operation puts, if that is too long for a datagram.
-    pub(crate) fn of(about: About, operation: &Operation<'_>, write_set: Option<usize>) -> Option<Self> {
+    /// Of what an operation puts, if that is too long for a datagram; not copied if it is `kept`.
+    pub(crate) fn of(
+        about: About,
+        operation: &Operation<'_>,
+        kept: Option<&SharedBytes>,
+        write_set: Option<usize>,
+    ) -> Option<Self> {
         match operation {
             Operation::Set { value, .. } if value.len() > VALUE_BYTES_MAX => {
-                Some(Self::new(about, value, write_set))
+                Some(Self::new(about, SharedBytes::of(value, kept), write_set))
             }
             _ => None,
         }
     }
 
-    fn new(about: About, value: &[u8], write_set: Option<usize>) -> Self {
-        let reference = Reference { name: about.op, length: value.len() as u32, checksum: checksum(value) };
-        let (value, early) = (value.to_vec(), Vec::new());
+    fn new(about: About, value: SharedBytes, write_set: Option<usize>) -> Self {
+        let reference = Reference { name: about.op, length: value.len() as u32, checksum: checksum(&value) };
+        let early = Vec::new();
         Self { about, reference, value, members: None, write_set, is_held: false, early, sender: None }
     }
 

@@ -3,7 +3,6 @@
 use super::put::{Heard, Sent};
 use super::read::Taken;
 use super::{Large, Polled};
-use crate::OperationError;
 use crate::exchange::{Buffers, Step};
 use crate::in_flight::InFlight;
 use crate::slot::State;
@@ -130,7 +129,8 @@ impl InFlight {
 
     /// What replicas have said may be a token, so that there is something to ask for.
     pub(crate) fn look_after_read(&mut self, index: u32, now_ns: u64) {
-        if self.slots[index as usize].state == State::Reading {
+        let slot = &self.slots[index as usize];
+        if slot.state == State::Reading && slot.wanted.is_none() {
             self.set_due_now(index, now_ns);
         }
     }
@@ -150,11 +150,11 @@ impl InFlight {
             return self.finish(index, Ok(summary));
         }
         if length > self.due.value_bytes_max {
-            let error = match slot.exchange.given_up() {
-                OperationError::TimedOut => OperationError::ResultTooLong { limit: self.due.value_bytes_max },
-                error => error,
-            };
+            let error = slot.exchange.unread(Some(self.due.value_bytes_max));
             return self.finish(index, Err(error));
+        }
+        if length > slot.unasked_bytes_max {
+            return self.want(index, now_ns);
         }
         self.wait(index, now_ns);
         self.set_due(index, now_ns);

@@ -2,4 +2,5 @@
 
 mod gets;
 mod puts;
+mod wanted;
 mod world;

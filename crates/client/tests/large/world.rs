@@ -397,6 +397,12 @@ impl World {
 
     /// To the next thing that happens, and what follows from it.
     pub(crate) fn step(&mut self) {
+        self.advance();
+        self.take_events();
+    }
+
+    /// The same, and what has ended stays in the client.
+    pub(crate) fn advance(&mut self) {
         let arrives = self.flight.peek().map(|Reverse((at_ns, ..))| *at_ns);
         let now_ns = self.now.boot_ns;
         let takes =
@@ -416,7 +422,6 @@ impl World {
         self.client.handle_deadline(self.now);
         self.transmit();
         self.reports();
-        self.take_events();
     }
 
     /// Until this many requests are finished.
