@@ -24,6 +24,7 @@ pub mod clock;
 pub mod control_plane;
 mod inbox;
 pub mod inquiry;
+mod memory;
 pub mod metadata;
 pub mod node;
 mod stop;
@@ -38,13 +39,13 @@ mod wake;
 
 pub use client::{new_client_id, receive_into, renew_client_id, start_client, start_client_as};
 pub use clock::now;
+pub use memory::{keep_large_buffers_apart, release_free_memory};
 pub use stop::Stop;
 pub use stream::{FrameLimits, FramedStream, StreamError, accept, dial, listen};
 pub use switch::{
     AgentLink, Cables, Edges, OtherVersion, Sights, SwitchError, SwitchInquirer, SwitchObservation,
     UserSpaceSwitch, WatchedPort, agent as switch_agent, run_agent,
 };
-pub use sys::release_free_memory;
 pub use term_file::{TermFile, TermFileError};
 pub use udp::{DatagramCounters, Message, UdpEndpoint};
 pub use uplink::Uplink;

@@ -1,4 +1,4 @@
-//! The calls that no safe library offers: batches of datagrams, options of a socket, and the allocator's.
+//! The calls that no safe library offers: batches of datagrams, and options of a socket.
 //!
 //! ```text
 //!   datagrams ─▶ by destination and length ─▶ trains ─ sendmmsg ─▶ one packet per train, cut where the path demands it
@@ -8,12 +8,12 @@
 //! A *train* is one message that the kernel carries as one packet as far as it can (`UDP_SEGMENT`, `UDP_GRO`): most of the cost of a
 //! datagram is paid once for all of them.
 //!
-//! All of the crate's `unsafe` is here. The rule that makes it sound: headers are filled in just before a call from
+//! All of the crate's `unsafe` is here and in `memory`. The rule that makes it sound: headers are filled in just before a call from
 //! slices that outlive it, only as many as the call is told of, and the kernel writes at most the lengths they state.
 
 #![allow(
     unsafe_code,
-    reason = "recvmmsg, sendmmsg and some options have no safe wrapper that reuses its buffers, malloc_trim has none"
+    reason = "recvmmsg, sendmmsg and some options have no safe wrapper that reuses its buffers"
 )]
 
 use std::io;
@@ -435,14 +435,4 @@ pub(crate) fn has_carrier(socket: BorrowedFd<'_>, device: &str) -> io::Result<bo
     // SAFETY: this request's answer is flags.
     let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
     Ok(flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0)
-}
-
-/// Gives back to the system what the allocator keeps of freed memory. Takes about a millisecond for 100 MB; does nothing where the C
-/// library has no such call.
-pub fn release_free_memory() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: it takes the allocator's own locks, and moves nothing that is in use.
-    unsafe {
-        libc::malloc_trim(0);
-    }
 }
