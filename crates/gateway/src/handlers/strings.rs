@@ -100,12 +100,12 @@ pub(crate) fn append<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a
 }
 
 pub(crate) fn mget<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    for_each_key(call, FinishMany::Values, read)
+    for_each_key(call, FinishMany::Values, |call, key| Request::Get { key: call.arguments.prefix(key) })
 }
 
 /// `EXISTS` and `TOUCH`: a key that is named twice counts twice.
 pub(crate) fn exists<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    for_each_key(call, FinishMany::Count, read)
+    for_each_key(call, FinishMany::Count, |call, key| Request::Length { key: call.arguments.prefix(key) })
 }
 
 /// `DEL` and `UNLINK`: of two deletes of one key only one applies.
@@ -113,10 +113,6 @@ pub(crate) fn del<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     for_each_key(call, FinishMany::Count, |call, key| {
         Request::update(call.arguments.prefix(key), Operation::Delete)
     })
-}
-
-fn read<'a>(call: &Call<'a>, key: usize) -> Request<'a> {
-    Request::Get { key: call.arguments.prefix(key) }
 }
 
 fn for_each_key<'a>(call: &Call<'a>, finish: FinishMany, request: RequestFor) -> Planned<'a> {
