@@ -5,6 +5,8 @@
 //! Instead, as in Redis (`maxmemory-clients`), the connection that holds the most is closed. It is told why, if nothing is half sent.
 //! A connection with small commands that reads its replies is never that one, as long as any other is worse.
 //!
+//! Large values are not counted here: nobody holds any that was not granted (`permits`).
+//!
 //! Before that, when half of the memory is in use, connections are read in smaller pieces.
 //!
 //! The limit is one for all threads of the gateway, and none has a part of it for itself: one that serves a long command may use what the others
@@ -45,19 +47,26 @@ impl Budget {
             self.set_used(self.used - connection.counted_bytes + bytes);
             connection.counted_bytes = bytes;
         }
+        self.peak = self.peak.max(self.occupied());
+    }
+
+    /// With what is granted to all threads.
+    fn occupied(&self) -> usize {
+        self.used + self.member.server.permits.held()
     }
 
     fn set_used(&mut self, bytes: usize) {
         self.used = bytes;
-        self.peak = self.peak.max(bytes);
+        self.peak = self.peak.max(self.occupied());
         self.member.own().set_memory_bytes(bytes);
     }
 
     /// Whether so much was freed that it is worth while to give it back to the system. Says so once.
     pub(crate) fn take_freed(&mut self) -> bool {
-        let much = self.peak - self.used >= GIVEN_BACK_BYTES_MIN;
+        let occupied = self.occupied();
+        let much = self.peak.saturating_sub(occupied) >= GIVEN_BACK_BYTES_MIN;
         if much {
-            self.peak = self.used;
+            self.peak = occupied;
         }
         much
     }

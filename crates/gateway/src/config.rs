@@ -1,6 +1,6 @@
 //! Settings of a gateway.
 
-use crate::limits::{CONNECTIONS_MAX, MEMORY_BYTES_MAX};
+use crate::limits::{CONNECTIONS_MAX, LARGE_BYTES_MAX, MEMORY_BYTES_MAX};
 use nicekv_client::{Config, OPERATION_TIMEOUT};
 use nicekv_wire::Duration;
 
@@ -11,8 +11,10 @@ pub struct GatewayConfig {
     pub client: Config,
     /// Most connections at once. Each needs a file descriptor: the caller raises `RLIMIT_NOFILE`.
     pub connections_max: usize,
-    /// Most bytes of commands and replies that all connections together may hold.
+    /// Most bytes of commands and replies, less large values, that all connections together may hold.
     pub memory_bytes_max: usize,
+    /// Most bytes of large values that they may hold; at least [`LARGE_BYTES_MIN`](crate::limits::LARGE_BYTES_MIN).
+    pub large_bytes_max: usize,
     /// How long a command may take.
     pub timeout: Duration,
 }
@@ -24,6 +26,7 @@ impl GatewayConfig {
             client,
             connections_max: CONNECTIONS_MAX,
             memory_bytes_max: MEMORY_BYTES_MAX,
+            large_bytes_max: LARGE_BYTES_MAX,
             timeout: OPERATION_TIMEOUT,
         }
     }

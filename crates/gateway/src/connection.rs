@@ -12,18 +12,24 @@
 //! behind it waits too. Replies leave in the order of the commands.
 //!
 //! Invariant: a complete command stays in the parser until all of it is issued, and no byte is read meanwhile. What a silent or greedy
-//! peer costs is therefore bounded by `limits`, and what all of them cost by `budget`.
+//! peer costs is therefore bounded by `limits`, and what all of them cost by `budget`, and by `permits` what is large.
+
+mod large;
+
+pub(crate) use large::too_slow;
 
 use crate::command::Command;
 use crate::error::CommandError;
+use crate::large_reads::LargeReads;
 use crate::limits::{KEYS_IN_FLIGHT_MAX, OUTPUT_BYTES_MAX, PIPELINE_MAX, TOGETHER_BYTES_MAX};
+use crate::pace::Pace;
 use crate::parser::Parser;
-use crate::plan::{Call, Context, Gathering, Many, Plan, Session};
+use crate::plan::{Answered, Call, Context, Gathering, Many, Plan, Session};
 use crate::reply::ReplyWriter;
 use crate::requests::{Origin, Requests};
+use crate::rope::Rope;
 use crate::unanswered::{Keys, Output, State, Unanswered};
-use nicekv_client::{Answer, OperationError};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
 
 /// Kept by a busy connection for the next command.
@@ -74,9 +80,15 @@ pub(crate) struct Connection {
     parser: Parser,
     last_command: Option<&'static Command>,
     input: Vec<u8>,
-    output: Vec<u8>,
+    output: Rope,
     unanswered: Unanswered,
     issuing: Option<Issuing>,
+    pub(crate) reads: LargeReads,
+    /// By its number, the question for a large argument that waits.
+    asked: Option<u64>,
+    pace: Pace,
+    /// Bytes so far, in both directions.
+    moved: u64,
     /// The socket may have bytes to read, or be at its end.
     pub(crate) readable: bool,
     /// The end was announced: it is to be read.
@@ -102,9 +114,13 @@ impl Connection {
             parser: Parser::new(),
             last_command: None,
             input: Vec::new(),
-            output: Vec::new(),
+            output: Rope::default(),
             unanswered: Unanswered::default(),
             issuing: None,
+            reads: LargeReads::default(),
+            asked: None,
+            pace: Pace::default(),
+            moved: 0,
             readable: true,
             hung_up: false,
             ended: false,
@@ -115,7 +131,8 @@ impl Connection {
 
     /// Whether a read would bring it on.
     pub(crate) fn wants_read(&self) -> bool {
-        self.readable && !self.ended && !self.closing && !self.failed && self.parser.command().is_none()
+        let has_room = self.parser.command().is_none() && self.parser.wants().is_none();
+        self.readable && !self.ended && !self.closing && !self.failed && has_room
     }
 
     /// Whether a complete command waits.
@@ -143,8 +160,9 @@ impl Connection {
         size_of::<Self>()
             + self.session.name.capacity()
             + self.input.capacity()
-            + self.output.capacity()
+            + self.output.memory()
             + self.parser.memory()
+            + self.reads.memory()
             + self.unanswered.memory()
             + issuing * size_of::<u32>()
     }
@@ -152,7 +170,7 @@ impl Connection {
     /// Gives back what it does not use.
     pub(crate) fn shrink(&mut self) {
         self.input.shrink_to_fit();
-        self.output.shrink_to_fit();
+        self.output.shrink_to(0);
         self.parser.shrink();
         self.unanswered.shrink();
     }
@@ -172,6 +190,7 @@ impl Connection {
             Ok(0) => self.ended = true,
             Ok(count) => {
                 self.input.extend_from_slice(&buffer[..count]);
+                self.moved += count as u64;
                 // A short read has taken all that was there. What comes later is announced, an end as well.
                 self.readable = count == buffer.len() || self.hung_up;
             }
@@ -196,6 +215,12 @@ impl Connection {
                     self.refuse(&CommandError::text(format!("ERR {error}")));
                     continue;
                 }
+            }
+            if let Some(wants) = self.parser.wants() {
+                if self.ask_for_argument(slot, wants, requests) {
+                    continue;
+                }
+                break Progress::Waiting;
             }
             if self.parser.command().is_none() {
                 break Progress::Waiting;
@@ -227,7 +252,9 @@ impl Connection {
             return Ok(());
         }
         let admitted = session.refused.admit(arguments.prefix(0));
-        let command = match admitted.and_then(|()| Command::resolve(arguments, *last_command)) {
+        let resolved = admitted.and_then(|()| Command::resolve(arguments, *last_command));
+        let permits = &requests.member.server.permits;
+        let command = match resolved.and_then(|command| large::admit(parser, permits).map(|()| command)) {
             Ok(command) => command,
             Err(error) => {
                 self.refuse(&error);
@@ -239,7 +266,7 @@ impl Connection {
         if (command.alone && !unanswered.is_empty()) || unanswered.blocks(&keys) {
             return Err(Progress::Waiting);
         }
-        let mut written = Vec::new();
+        let mut written = Rope::default();
         let mut reply = ReplyWriter { out: &mut written, protocol: session.protocol };
         let mut context = Context {
             unix_ms: requests.now.unix_ms,
@@ -258,7 +285,8 @@ impl Connection {
             Ok(Plan::One(..)) if requests.room() == 0 => return Err(Progress::WindowFull),
             Ok(Plan::One(request, finish)) => {
                 let origin = origin(slot, session.id, (number, command), requests);
-                match requests.submit(session.keyspace, request, origin, keys.first()) {
+                let kept = arguments.kept(request.value());
+                match requests.submit(session.keyspace, request, origin, keys.first(), kept) {
                     Ok(()) => unanswered.push(keys, State::One(finish)),
                     Err(error) => self.refuse(&error.into()),
                 }
@@ -302,7 +330,7 @@ impl Connection {
             let keyspace = scanning.keyspace();
             let Some((part, request)) = scanning.next() else { return Err(Progress::Waiting) };
             let origin = Origin { part: part as usize, ..origin };
-            if let Err(error) = requests.submit(keyspace, request, origin, None) {
+            if let Err(error) = requests.submit(keyspace, request, origin, None, None) {
                 let (protocol, unix_ms) = (self.session.protocol, requests.now.unix_ms);
                 let output = Output { bytes: &mut self.output, protocol, unix_ms };
                 self.unanswered.fail_scan(origin.command, part, error.into(), output);
@@ -323,7 +351,8 @@ impl Connection {
             let origin = origin(slot, self.session.id, (*command, called), requests);
             let origin = Origin { part: *sent, ..origin };
             let request = (many.request)(&call, *key as usize);
-            if let Err(error) = requests.submit(self.session.keyspace, request, origin, None) {
+            let kept = call.arguments.kept(request.value());
+            if let Err(error) = requests.submit(self.session.keyspace, request, origin, None, kept) {
                 let (protocol, unix_ms) = (self.session.protocol, requests.now.unix_ms);
                 self.unanswered.fail(error.into(), Output { bytes: &mut self.output, protocol, unix_ms });
             }
@@ -336,14 +365,18 @@ impl Connection {
         Ok(())
     }
 
+    /// Requests of a command that are not sent yet.
+    fn unsent_of(&self, of: u64) -> usize {
+        match &self.issuing {
+            Some(Issuing { command, rest: Rest::Many { many, sent }, .. }) if *command == of => {
+                many.keys.len() - sent
+            }
+            _ => 0,
+        }
+    }
+
     /// The answer to one request of a command.
-    pub(crate) fn complete(
-        &mut self,
-        command: u64,
-        part: usize,
-        answered: Result<Answer<'_>, OperationError>,
-        unix_ms: u64,
-    ) {
+    pub(crate) fn complete(&mut self, command: u64, part: usize, answered: Answered<'_>, unix_ms: u64) {
         let output = Output { bytes: &mut self.output, protocol: self.session.protocol, unix_ms };
         self.unanswered.complete(command, part, answered, output);
     }
@@ -353,8 +386,8 @@ impl Connection {
         self.unanswered.push_ready(reply, &mut self.output);
     }
 
-    fn error_reply(&self, error: &CommandError) -> Vec<u8> {
-        let mut out = Vec::new();
+    fn error_reply(&self, error: &CommandError) -> Rope {
+        let mut out = Rope::default();
         ReplyWriter { out: &mut out, protocol: self.session.protocol }.error(error.as_bytes());
         out
     }
@@ -369,21 +402,19 @@ impl Connection {
         is_small && self.unanswered.awaits_read() && !self.failed && !self.wants_read()
     }
 
-    /// Writes what the socket takes.
-    pub(crate) fn flush(&mut self) {
+    /// Writes what the socket takes; how many bytes.
+    pub(crate) fn flush(&mut self) -> usize {
         let mut written = 0;
-        while written < self.output.len() && !self.failed {
-            match self.stream.write(&self.output[written..]) {
-                Ok(count) => written += count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => (),
-                Err(_) => self.failed = true,
-            }
+        if !self.failed {
+            let (count, result) = self.output.write_to(&self.stream);
+            written = count;
+            self.moved += count as u64;
+            self.failed = result.is_err();
         }
-        self.output.drain(..written);
         if self.output.is_empty() {
             self.output.shrink_to(SPARE_BYTES);
         }
+        written
     }
 }
 

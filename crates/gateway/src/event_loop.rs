@@ -7,10 +7,13 @@
 //!                                  connection ─▶ datagrams out, in batches ─┴▶ replies out, one write per connection
 //! ```
 //!
-//! Answers to the gets of a pipeline come one node after the other: replies wait for each other, for [`TOGETHER_MAX`] at most, as a write costs more than all else.
+//! Answers to the gets of a pipeline come one node after the other: replies wait for each other, for [`TOGETHER_MAX`](writing) at most, as a write costs more than all else.
 //!
 //! Connections are watched edge-triggered, so that one that is held back (its pipeline is full, or its peer does not read) costs no
 //! event; what is left to do for it is remembered in `queue`.
+
+mod large;
+mod writing;
 
 use crate::acceptor::Acceptor;
 use crate::budget::Budget;
@@ -18,16 +21,20 @@ use crate::command::COMMANDS;
 use crate::config::GatewayConfig;
 use crate::connection::{Connection, Progress};
 use crate::keyspaces::{FollowedKeyspaces, KnownKeyspaces};
-use crate::limits::{READ_BYTES, THREADS_MAX};
+use crate::limits::{LARGE_BYTES_MIN, READ_BYTES, SHORT_BYTES_MAX, THREADS_MAX};
 use crate::observation::GatewayMonitor;
+use crate::permits::Permits;
 use crate::requests::{Origins, Requests, TurnGets};
 use crate::shared::{Member, NewConnection, ServerState, ThreadState};
 use nicekv_client::{ClientCore, Config};
-use nicekv_runtime::{Linger, Stop, Uplink, Waker, now, release_free_memory, renew_client_id};
+use nicekv_runtime::{
+    Linger, Stop, Uplink, Waker, keep_large_buffers_apart, now, release_free_memory, renew_client_id,
+};
 use nicekv_wire::{ClientId, Duration, Now};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use slab::Slab;
+use std::collections::HashMap;
 use std::hash::RandomState;
 use std::io;
 use std::net::TcpListener;
@@ -45,9 +52,6 @@ const EVENTS_MAX: usize = 1_024;
 const RECEIVE_ROUNDS_MAX: usize = 8;
 /// A connection that nothing happened on for so long, or twice as long, gives back the memory that it does not use.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
-
-/// How long replies wait for others of the same pipeline: nodes that were asked at the same time answer within that.
-const TOGETHER_MAX: Duration = Duration::from_micros(200);
 
 /// A RESP server in front of a client of its own: one thread, or one of several.
 pub struct Gateway {
@@ -74,6 +78,10 @@ pub struct Gateway {
     /// Connections whose replies wait for others (`Connection::delayed`), and until when.
     delayed: Vec<usize>,
     delayed_until_ns: u64,
+    /// The slots of connections that wait to be granted something, by the numbers of their questions.
+    askers: HashMap<u64, usize>,
+    /// When to look whether peers keep others from what these wait for; `None` while nobody does.
+    look_ns: Option<u64>,
     linger: Linger,
     /// When to look for idle connections; `None` if all are known to be idle.
     sweep_ns: Option<u64>,
@@ -94,12 +102,16 @@ impl Gateway {
         config: &GatewayConfig,
     ) -> io::Result<Vec<Self>> {
         assert!((1..=THREADS_MAX).contains(&uplinks.len()), "a gateway has 1 to {THREADS_MAX} threads");
+        assert!(config.large_bytes_max >= LARGE_BYTES_MIN, "there is room for a value");
+        // What is counted as freed is to be free.
+        keep_large_buffers_apart();
         let wakers = uplinks.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>()?;
         let server = Arc::new(ServerState {
             port: listener.local_addr()?.port(),
             started_unix_ms: now().unix_ms,
             connections_max: config.connections_max,
             memory_bytes_max: config.memory_bytes_max,
+            permits: Arc::new(Permits::new(config.large_bytes_max, wakers.clone())),
             value_bytes_max: config.client.value_bytes_max,
             keyspaces: KnownKeyspaces::new(config.client.keyspaces.clone()),
             threads: wakers.iter().map(|waker| ThreadState::new(waker.clone(), COMMANDS.len())).collect(),
@@ -107,9 +119,12 @@ impl Gateway {
         });
         let in_flight_max = config.client.in_flight_max.div_ceil(uplinks.len());
         let mut listener = Some(listener);
-        let thread = |(index, ((client, uplink), waker))| {
+        let thread = |(index, ((client, uplink), waker)): (usize, ((ClientId, Uplink), Waker))| {
             let member = Member { server: server.clone(), index };
-            let client = Config { client, in_flight_max, jitter_seed: client.0, ..config.client.clone() };
+            let unasked_bytes_max = SHORT_BYTES_MAX;
+            let jitter_seed = client.0;
+            let client =
+                Config { client, in_flight_max, jitter_seed, unasked_bytes_max, ..config.client.clone() };
             Self::thread(listener.take(), uplink, waker, member, client, config.timeout)
         };
         uplinks.into_iter().zip(wakers).enumerate().map(thread).collect()
@@ -158,6 +173,8 @@ impl Gateway {
             window_queue: Vec::new(),
             delayed: Vec::new(),
             delayed_until_ns: 0,
+            askers: HashMap::new(),
+            look_ns: None,
             linger: Linger::new(Linger::DEFAULT),
             sweep_ns: None,
         })
@@ -189,6 +206,7 @@ impl Gateway {
             self.keyspaces.follow(&self.member.server.keyspaces, &mut self.core);
             self.on_time(now)?;
             self.deliver(now);
+            self.hear_of_large(now);
             self.serve(now, &mut buffer);
             // Replicas work while replies are written.
             if self.leaves_at_ns().is_none_or(|at_ns| at_ns <= now.boot_ns) {
@@ -220,8 +238,14 @@ impl Gateway {
         }
         let accept_ns = self.acceptor.as_ref().and_then(Acceptor::next_deadline);
         let delayed_ns = (!self.delayed.is_empty()).then_some(self.delayed_until_ns);
-        let deadlines =
-            [self.core.next_deadline(), accept_ns, self.sweep_ns, delayed_ns, self.leaves_at_ns()];
+        let deadlines = [
+            self.core.next_deadline(),
+            accept_ns,
+            self.sweep_ns,
+            delayed_ns,
+            self.leaves_at_ns(),
+            self.look_ns,
+        ];
         let deadline_ns = deadlines.into_iter().flatten().min()?;
         let left_ns = deadline_ns.saturating_sub(now().boot_ns);
         Some(Timespec { tv_sec: (left_ns / 1_000_000_000) as i64, tv_nsec: (left_ns % 1_000_000_000) as i64 })
@@ -291,23 +315,13 @@ impl Gateway {
         if self.sweep_ns.is_some_and(|sweep_ns| sweep_ns <= now.boot_ns) {
             self.sweep(now);
         }
+        self.look_at_peers(now);
         Ok(())
     }
 
     /// Hands answers to the commands that wait for them.
     fn deliver(&mut self, now: Now) {
-        while let Some(completion) = self.core.poll_event() {
-            for origin in self.origins.take(completion.ticket) {
-                let took = Duration::from_nanos(now.boot_ns.saturating_sub(origin.since_ns));
-                self.member.own().requests.answered(origin.called, took, &completion);
-                // Its connection may have gone, and another one may have its place.
-                let Some(connection) = self.connections.get_mut(origin.slot) else { continue };
-                if connection.session.id == origin.connection {
-                    connection.complete(origin.command, origin.part, completion.result, now.unix_ms);
-                    enqueue(&mut self.queue, origin.slot, connection);
-                }
-            }
-        }
+        while self.deliver_one(now) {}
         if self.core.room() > 0 {
             for slot in self.window_queue.drain(..) {
                 if let Some(connection) = self.connections.get_mut(slot) {
@@ -337,41 +351,6 @@ impl Gateway {
         self.window_queue.append(&mut served);
     }
 
-    /// Writes what there is for the connections of this turn, and for those whose replies have waited for others long enough.
-    fn write_all(&mut self, now: Now) {
-        if !self.delayed.is_empty() && self.delayed_until_ns <= now.boot_ns {
-            let mut delayed = std::mem::take(&mut self.delayed);
-            for slot in delayed.drain(..) {
-                if let Some(connection) = self.connections.get_mut(slot) {
-                    connection.delayed = false;
-                    self.write(slot);
-                }
-            }
-            self.delayed = delayed;
-        }
-        for index in 0..self.turn.len() {
-            if !self.delay(self.turn[index], now) {
-                self.write(self.turn[index]);
-            }
-        }
-        self.turn.clear();
-    }
-
-    /// Lets the connection's replies wait for others, if they may.
-    fn delay(&mut self, slot: usize, now: Now) -> bool {
-        let Some(connection) = self.connections.get_mut(slot) else { return false };
-        if !connection.may_delay() {
-            return false;
-        }
-        if self.delayed.is_empty() {
-            self.delayed_until_ns = now.after(TOGETHER_MAX);
-        }
-        if !std::mem::replace(&mut connection.delayed, true) {
-            self.delayed.push(slot);
-        }
-        true
-    }
-
     fn advance(&mut self, slot: usize, now: Now, buffer: &mut [u8; READ_BYTES]) -> Progress {
         // It may have been closed in this turn for what it holds.
         let Some(connection) = self.connections.get_mut(slot) else { return Progress::Waiting };
@@ -389,7 +368,9 @@ impl Gateway {
             member: &self.member,
             hasher: &self.hasher,
             timeout: self.timeout,
+            askers: &mut self.askers,
         };
+        connection.look_after_reads(slot, &mut requests);
         let progress = connection.advance(slot, &mut requests);
         self.budget.count(connection);
         self.keep_within_budget();
@@ -408,20 +389,9 @@ impl Gateway {
     fn close(&mut self, slot: usize) {
         // Dropping the socket takes it out of the epoll.
         let connection = self.connections.remove(slot);
+        self.forget_large(&connection);
         self.budget.forget(&connection);
         self.member.own().closed();
-    }
-
-    fn write(&mut self, slot: usize) {
-        let Some(connection) = self.connections.get_mut(slot) else { return };
-        let was_held_back = connection.is_held_back();
-        connection.flush();
-        self.budget.count(connection);
-        if connection.is_finished() {
-            self.close(slot);
-        } else if connection.wants_read() || (was_held_back && !connection.is_held_back()) {
-            enqueue(&mut self.queue, slot, connection);
-        }
     }
 
     /// Lets idle connections give back what they do not use.

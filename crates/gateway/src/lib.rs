@@ -3,17 +3,19 @@
 //! A [`Gateway`] is one thread with an event loop, no async runtime: it owns its TCP connections, the client's state machine
 //! and its UDP socket, so a command becomes a datagram without changing threads. Several of them [share](Gateway::threads) a listener and their
 //! limits. Read in this order: [`event_loop`](Gateway), `shared` and `acceptor` (what threads have in common), `connection`, `unanswered` (ordering), `parser`, `command` (the table), `handlers`, `plan` (from answers to replies), `requests`,
-//! `scanning` (commands that list keys), `budget` (the memory of all connections).
+//! `scanning` (commands that list keys), `budget` (the memory of all connections), `permits` with `line` (that of large values), `filling` and `large_reads` (who asks for it), `pace` (who keeps others from it).
 //!
 //! Commands, replies and error texts are those of Redis 7.0 as far as the store has what they are about. Different on purpose:
 //!
-//! * Keys have 1 to 256 bytes and values at most 1,024; more is refused with an error that names the limit.
+//! * Keys have 1 to 256 bytes and values at most 64 MiB, or 1,024 bytes in keyspaces that have no large ones; more is refused with an error that names the limit.
 //! * `MSET`, `DEL` and other commands on several keys are not atomic: each key is an op of its own.
 //! * A database is a keyspace: `SELECT n` goes to keyspace n, and what a keyspace cannot do is refused (`INCR` without a primary).
 //! * A cursor of `SCAN` is remembered by its gateway, the last 4,096 of them; `DBSIZE` counts, and takes longer the more there is.
 //! * There are no transactions: MULTI and WATCH are refused, and so is everything up to their end (`handlers::transactions`).
 //! * A command has at most 1,048,576 arguments, of which at most 64 MiB are kept; connections that together hold too much are closed,
 //!   the greediest first, as with `maxmemory-clients`, which has a limit of 256 MiB here unless configured otherwise.
+//! * Large arguments and values, of more than 4 KiB, take no more than 256 MiB together unless configured otherwise: who needs more waits, and is not read from
+//!   meanwhile. A command or a reply that needs more than half of it is refused. Who does not send, or read, while others wait is closed after some seconds.
 //! * An update without an answer in time fails with `ERR outcome unknown`: it may have taken effect.
 //! * `CLIENT SETINFO` of Redis 7.2 is understood, because libraries send it.
 
@@ -24,16 +26,22 @@ mod config;
 mod connection;
 mod error;
 mod event_loop;
+mod filling;
 mod glob;
 mod handlers;
 mod keyspaces;
+mod large_reads;
 pub mod limits;
+mod line;
 mod observation;
+mod pace;
 mod parser;
+mod permits;
 mod plan;
 mod refused;
 mod reply;
 mod requests;
+mod rope;
 mod scanning;
 mod shared;
 mod unanswered;

@@ -7,9 +7,16 @@ pub const ACCEPTS_MAX: usize = 256;
 /// Connections that may wait to be accepted; the system may allow fewer (`net.core.somaxconn`). One that finds no room tries again after a
 /// second, and a burst of them comes while the gateway is not even scheduled.
 pub const BACKLOG: i32 = 4_096;
+/// Bytes of large arguments and of large values in replies that all connections together may hold, unless configured otherwise; who needs more
+/// waits. One command or reply may have half of it.
+pub const LARGE_BYTES_MAX: usize = 256 << 20;
+/// The least that can be configured: room for one value that is not large.
+pub const LARGE_BYTES_MIN: usize = 1 << 20;
+/// An argument or a value of more bytes is a large one.
+pub const SHORT_BYTES_MAX: usize = 4 << 10;
 /// Threads of one gateway.
 pub const THREADS_MAX: usize = 64;
-/// Bytes of commands and replies that all connections together may hold, unless configured otherwise. With more, the connection
+/// Bytes of commands and replies, less what is large, that all connections together may hold, unless configured otherwise. With more, the connection
 /// that holds the most is told so and closed.
 pub const MEMORY_BYTES_MAX: usize = 256 << 20;
 /// Unanswered commands of one connection; then it is not read any further.

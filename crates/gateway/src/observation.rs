@@ -20,6 +20,10 @@ impl GatewayMonitor {
             connections_total: server.connections_total.get(),
             connections_refused: server.connections_refused.get(),
             connections_evicted: server.sum(|thread| &thread.connections_evicted),
+            connections_stalled: server.sum(|thread| &thread.connections_stalled),
+            large_bytes: server.permits.held(),
+            large_bytes_max: server.permits.bytes_max(),
+            large_waiting: server.permits.waiting(),
             memory_bytes: server.memory_bytes(),
             memory_bytes_max: server.memory_bytes_max,
             threads: server.threads.len(),
@@ -91,7 +95,15 @@ pub struct GatewayObservation {
     pub connections_refused: u64,
     /// Of these, closed because all together held too much.
     pub connections_evicted: u64,
-    /// Bytes that connections hold.
+    /// Of these, closed because they neither sent nor read while others waited for room for large values.
+    pub connections_stalled: u64,
+    /// Bytes of large values that are held, or granted.
+    pub large_bytes: usize,
+    /// Most of them.
+    pub large_bytes_max: usize,
+    /// Arguments and replies that wait for room for large values.
+    pub large_waiting: usize,
+    /// Bytes that connections hold, less large values.
     pub memory_bytes: usize,
     /// Most of them.
     pub memory_bytes_max: usize,

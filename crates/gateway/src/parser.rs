@@ -9,12 +9,18 @@
 //!   Start ───────▶ Header(n) ───────────▶ Body ──────────────▶ Header(n-1) … ─▶ Complete ─release─▶ Start
 //!     └────────────────────── inline line ─────────────────────────────────────────▲
 //! ```
+//!
+//! A large argument has a buffer of its own, and its body is not taken before that was granted (`filling`): what is read of it until then is in the
+//! connection's input.
 
+use crate::filling::Filling;
 use crate::limits::{
     ARGUMENT_BYTES_KEPT, ARGUMENT_BYTES_MAX, ARGUMENTS_MAX, COMMAND_BYTES_MAX, LINE_BYTES_MAX,
-    VALUE_BYTES_KEPT,
+    SHORT_BYTES_MAX, VALUE_BYTES_KEPT,
 };
+use crate::permits::{Claim, Kept};
 use nicekv_wire::number::parse_integer;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// Bytes that are not a request. The connection ends.
@@ -60,12 +66,25 @@ struct Argument {
 const _: () = assert!(COMMAND_BYTES_MAX <= u32::MAX as usize);
 const _: () = assert!(ARGUMENT_BYTES_MAX <= u32::MAX as usize);
 
+/// See [`Parser::wants`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wants {
+    pub(crate) bytes: usize,
+    pub(crate) arguments_left: usize,
+    /// Most that may be kept of all of them.
+    pub(crate) room: usize,
+    /// A part is there already.
+    pub(crate) has_begun: bool,
+}
+
 /// Collects one command at a time.
 #[derive(Debug)]
 pub(crate) struct Parser {
     state: State,
     data: Vec<u8>,
     arguments: Vec<Argument>,
+    /// Large arguments, of which there is nothing in `data`.
+    filling: Filling,
 }
 
 /// After a body, CR and LF.
@@ -73,7 +92,7 @@ const TERMINATOR_BYTES: usize = 2;
 
 impl Parser {
     pub(crate) fn new() -> Self {
-        Self { state: State::Start, data: Vec::new(), arguments: Vec::new() }
+        Self { state: State::Start, data: Vec::new(), arguments: Vec::new(), filling: Filling::default() }
     }
 
     /// Takes bytes from the front of `input` until a command is complete; how many. What is left is to be offered again, with more
@@ -95,6 +114,7 @@ impl Parser {
         self.state = State::Start;
         self.data.clear();
         self.arguments.clear();
+        self.filling = Filling::default();
         // An unusually long command does not hold on to its memory.
         self.data.shrink_to(ARGUMENT_BYTES_KEPT);
         self.arguments.shrink_to(64);
@@ -102,7 +122,55 @@ impl Parser {
 
     /// Bytes that it occupies.
     pub(crate) fn memory(&self) -> usize {
-        self.data.capacity() + self.arguments.capacity() * size_of::<Argument>()
+        self.data.capacity() + self.arguments.capacity() * size_of::<Argument>() + self.filling.memory()
+    }
+
+    /// How many bytes have to be granted before it goes on; at most so many arguments follow, which may be large, too.
+    pub(crate) fn wants(&self) -> Option<Wants> {
+        let bytes = self.filling.missing()?;
+        let State::Body { arguments_left, .. } = self.state else {
+            unreachable!("a body is missing something")
+        };
+        let room = COMMAND_BYTES_MAX.saturating_sub(self.bytes());
+        Some(Wants { bytes, arguments_left: arguments_left - 1, room, has_begun: self.filling.has_begun() })
+    }
+
+    /// The name of the command, as soon as it is there.
+    pub(crate) fn name(&self) -> Option<&[u8]> {
+        let end = self.arguments.get(1)?.start as usize;
+        Some(&self.data[..end])
+    }
+
+    /// What it wants is granted, or more, which is for arguments to come.
+    pub(crate) fn accept(&mut self, claim: Claim) {
+        self.filling.accept(claim);
+    }
+
+    /// What it wants is more than there may be: nothing large is kept of the command.
+    pub(crate) fn deny(&mut self) {
+        self.filling.deny();
+        let State::Body { keep, .. } = &mut self.state else { unreachable!("a body is missing something") };
+        *keep = 0;
+    }
+
+    /// Whether it was denied something.
+    pub(crate) fn is_denied(&self) -> bool {
+        self.filling.is_denied()
+    }
+
+    /// Whether it holds what others may wait for.
+    pub(crate) fn has_claim(&self) -> bool {
+        self.filling.has_claim()
+    }
+
+    /// The argument that has begun does not go on: what was granted beyond its bytes is given back, and to be granted again.
+    pub(crate) fn interrupt(&mut self) {
+        self.filling.interrupt();
+    }
+
+    /// Bytes that are kept, with their places.
+    fn bytes(&self) -> usize {
+        self.data.len() + self.filling.bytes() + self.arguments.len() * size_of::<Argument>()
     }
 
     /// Gives back what it has not filled.
@@ -117,6 +185,7 @@ impl Parser {
             State::Start if rest.first() == Some(&b'*') => self.begin(rest),
             State::Start => self.inline(rest),
             State::Header { arguments_left } => self.header(arguments_left, rest),
+            State::Body { .. } if self.filling.missing().is_some() => Ok(false),
             State::Body { arguments_left, bytes_left, keep } => {
                 self.body(arguments_left, (bytes_left, keep), rest)
             }
@@ -148,10 +217,11 @@ impl Parser {
         let length = parse_integer(digits).and_then(|length| usize::try_from(length).ok());
         let length =
             length.filter(|length| *length <= ARGUMENT_BYTES_MAX).ok_or(ProtocolError::ArgumentLength)?;
-        let table = (self.arguments.len() + 1) * size_of::<Argument>();
-        let room =
-            COMMAND_BYTES_MAX.checked_sub(table + self.data.len()).ok_or(ProtocolError::CommandTooLong)?;
-        let is_whole = length <= VALUE_BYTES_KEPT && length <= room;
+        let used = self.bytes() + size_of::<Argument>();
+        let room = COMMAND_BYTES_MAX.checked_sub(used).ok_or(ProtocolError::CommandTooLong)?;
+        let is_large = length > SHORT_BYTES_MAX;
+        let fits = length <= VALUE_BYTES_KEPT && length <= room;
+        let is_whole = fits && (!is_large || self.filling.begin(length));
         let keep = if is_whole { length } else { length.min(ARGUMENT_BYTES_KEPT) };
         if keep > room {
             return Err(ProtocolError::CommandTooLong);
@@ -171,9 +241,20 @@ impl Parser {
         *rest = after;
         let content = &piece[..piece.len().min(bytes_left.saturating_sub(TERMINATOR_BYTES))];
         let kept = content.len().min(keep);
-        reserve(&mut self.data, kept);
-        self.data.extend_from_slice(&content[..kept]);
+        match self.filling.buffer() {
+            Some(buffer) => buffer.extend_from_slice(&content[..kept]),
+            None => {
+                reserve(&mut self.data, kept);
+                self.data.extend_from_slice(&content[..kept]);
+            }
+        }
         let (bytes_left, keep) = (bytes_left - piece.len(), keep - kept);
+        if bytes_left == 0 {
+            self.filling.end(self.arguments.len() as u32 - 1);
+            // If it is for pairs of a key and a value.
+            let values = (arguments_left - 1).div_ceil(2);
+            self.filling.expect(values.saturating_mul(VALUE_BYTES_KEPT));
+        }
         self.state = match (bytes_left, arguments_left) {
             (0, 1) => State::Complete,
             (0, _) => State::Header { arguments_left: arguments_left - 1 },
@@ -285,9 +366,18 @@ impl<'a> Arguments<'a> {
 
     /// An argument, or the beginning of a very long one.
     pub(crate) fn prefix(&self, index: usize) -> &'a [u8] {
-        let Parser { arguments, data, .. } = self.parser;
+        let Parser { arguments, data, filling, .. } = self.parser;
+        if let Some(kept) = filling.kept(index as u32) {
+            return &kept.bytes;
+        }
         let end = arguments.get(index + 1).map_or(data.len(), |next| next.start as usize);
         &data[arguments[index].start as usize..end]
+    }
+
+    /// Where these bytes are kept, if they are a large argument.
+    pub(crate) fn kept(&self, bytes: &[u8]) -> Option<&'a Arc<Kept>> {
+        let mut all = self.parser.filling.all();
+        all.find(|kept| std::ptr::eq::<[u8]>(&*kept.bytes, bytes))
     }
 
     /// The length that an argument had, also if it was not kept.

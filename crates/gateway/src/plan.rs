@@ -3,6 +3,7 @@
 //! A handler turns a command into a [`Plan`]: a reply at once, or requests and a [`Finish`] that makes one reply of their answers.
 
 use crate::error::CommandError;
+use crate::permits::Kept;
 use crate::refused::Refused;
 use crate::reply::{Protocol, ReplyWriter};
 use crate::scanning::Scanning;
@@ -10,6 +11,7 @@ use nicekv_client::{Answer, OperationError, Outcome, Request};
 use nicekv_wire::KeyspaceId;
 use nicekv_wire::number::parse_integer;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// What is to be done for a command.
 #[derive(Debug)]
@@ -93,11 +95,23 @@ impl TimeUnit {
     }
 }
 
-type Answered<'a> = Result<Answer<'a>, OperationError>;
+/// How a request ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered<'a> {
+    pub(crate) result: Result<Answer<'a>, OperationError>,
+    /// The answer's value, where it is a large one.
+    pub(crate) kept: Option<&'a Arc<Kept>>,
+}
+
+impl<'a> From<Result<Answer<'a>, OperationError>> for Answered<'a> {
+    fn from(result: Result<Answer<'a>, OperationError>) -> Self {
+        Self { result, kept: None }
+    }
+}
 
 impl Finish {
     pub(crate) fn write(&self, answered: Answered<'_>, unix_ms: u64, reply: &mut ReplyWriter<'_>) {
-        let answer = match answered {
+        let answer = match answered.result {
             Ok(answer) => answer,
             Err(OperationError::Overflow) if *self == Self::Float => {
                 return reply.error(CommandError::NOT_FINITE.as_bytes());
@@ -107,14 +121,14 @@ impl Finish {
         let applied = answer.outcome == Outcome::Done;
         let value = answer.value.unwrap_or_default();
         match self {
-            Self::Value => reply.bulk_or_null(answer.value),
+            Self::Value => reply.bulk_or_null(answer.value, answered.kept),
             Self::Stored if applied => reply.simple("OK"),
             Self::Stored => reply.null(),
             Self::Applied => reply.integer(applied.into()),
             Self::Integer => reply.integer(answer.integer),
             Self::Float => reply.bulk(value),
             Self::Length => reply.integer(answer.value.map_or(answer.integer, |value| value.len() as i64)),
-            Self::Range(start, end) => reply.bulk(slice(value, *start, *end)),
+            Self::Range(start, end) => reply.bulk_of(slice(value, *start, *end), answered.kept),
             Self::Type => reply.simple(if applied { "string" } else { "none" }),
             Self::TimeToLive(_) | Self::ExpireTime(_) if !applied => reply.integer(-2),
             Self::TimeToLive(_) | Self::ExpireTime(_) if answer.expiry_ms == 0 => reply.integer(-1),
@@ -125,6 +139,11 @@ impl Finish {
             Self::NullOr(error) if applied => reply.error(error.as_bytes()),
             Self::NullOr(_) => reply.null(),
         }
+    }
+
+    /// Whether it needs the value, and not only how long it is or when it expires.
+    pub(crate) fn wants_value(&self) -> bool {
+        matches!(self, Self::Value | Self::Range(..))
     }
 }
 
@@ -146,9 +165,16 @@ pub(crate) struct Gathering {
     requests: usize,
     outstanding: usize,
     count: i64,
-    values: Vec<Option<Box<[u8]>>>,
+    values: Vec<Option<Value>>,
     value_bytes: usize,
     error: Option<CommandError>,
+}
+
+/// One of the values that are gathered.
+#[derive(Clone, Debug)]
+enum Value {
+    Short(Box<[u8]>),
+    Large(Arc<Kept>),
 }
 
 /// What an allocation costs beyond its bytes, about.
@@ -162,21 +188,34 @@ impl Gathering {
 
     /// Bytes that it occupies.
     pub(crate) fn memory(&self) -> usize {
-        self.values.len() * size_of::<Option<Box<[u8]>>>() + self.value_bytes
+        self.values.len() * size_of::<Option<Value>>() + self.value_bytes
     }
 
     pub(crate) fn answered(&self) -> usize {
         self.requests - self.outstanding
     }
 
+    pub(crate) fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    pub(crate) fn wants_values(&self) -> bool {
+        self.finish == FinishMany::Values
+    }
+
     /// Takes the answer to request number `part`; true if it was the last.
     pub(crate) fn take(&mut self, part: usize, answered: Answered<'_>) -> bool {
-        match answered {
+        match answered.result {
             Ok(answer) => {
                 self.count += i64::from(answer.outcome == Outcome::Done);
                 if let (Some(place), Some(value)) = (self.values.get_mut(part), answer.value) {
-                    *place = Some(value.into());
-                    self.value_bytes += value.len() + ALLOCATION_BYTES;
+                    *place = Some(match answered.kept {
+                        Some(kept) => Value::Large(kept.clone()),
+                        None => {
+                            self.value_bytes += value.len() + ALLOCATION_BYTES;
+                            Value::Short(value.into())
+                        }
+                    });
                 }
             }
             // An unknown outcome says more than a certain failure of another key.
@@ -206,7 +245,11 @@ impl Gathering {
             FinishMany::Values => {
                 reply.array(self.values.len());
                 // Each is freed when it is written: a long reply does not take its memory twice.
-                self.values.into_iter().for_each(|value| reply.bulk_or_null(value.as_deref()));
+                self.values.into_iter().for_each(|value| match value {
+                    None => reply.null(),
+                    Some(Value::Short(value)) => reply.bulk(&value),
+                    Some(Value::Large(kept)) => reply.bulk_of(&kept.bytes, Some(&kept)),
+                });
             }
         }
     }

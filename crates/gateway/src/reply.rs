@@ -1,5 +1,9 @@
 //! Replies, in the version of the protocol that the connection speaks.
 
+use crate::permits::Kept;
+use crate::rope::Rope;
+use std::sync::Arc;
+
 /// Which RESP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Protocol {
@@ -10,10 +14,10 @@ pub(crate) enum Protocol {
     Resp3,
 }
 
-/// Appends replies to a buffer.
+/// Appends replies to what leaves.
 #[derive(Debug)]
 pub(crate) struct ReplyWriter<'a> {
-    pub(crate) out: &'a mut Vec<u8>,
+    pub(crate) out: &'a mut Rope,
     pub(crate) protocol: Protocol,
 }
 
@@ -25,7 +29,7 @@ impl ReplyWriter<'_> {
     /// `text` begins with a code in capitals. Line ends in it (it may quote the request) become spaces.
     pub(crate) fn error(&mut self, text: &[u8]) {
         self.out.push(b'-');
-        self.out.extend(text.iter().map(|byte| if b"\r\n".contains(byte) { b' ' } else { *byte }));
+        text.iter().for_each(|byte| self.out.push(if b"\r\n".contains(byte) { b' ' } else { *byte }));
         self.out.extend_from_slice(b"\r\n");
     }
 
@@ -34,8 +38,13 @@ impl ReplyWriter<'_> {
     }
 
     pub(crate) fn bulk(&mut self, bytes: &[u8]) {
+        self.bulk_of(bytes, None);
+    }
+
+    /// `bytes` may be a part of what is kept: then they are not copied.
+    pub(crate) fn bulk_of(&mut self, bytes: &[u8], kept: Option<&Arc<Kept>>) {
         self.number(b'$', bytes.len() as i64);
-        self.out.extend_from_slice(bytes);
+        self.out.extend_kept(bytes, kept);
         self.out.extend_from_slice(b"\r\n");
     }
 
@@ -44,9 +53,9 @@ impl ReplyWriter<'_> {
         self.out.extend_from_slice(null);
     }
 
-    pub(crate) fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
+    pub(crate) fn bulk_or_null(&mut self, bytes: Option<&[u8]>, kept: Option<&Arc<Kept>>) {
         match bytes {
-            Some(bytes) => self.bulk(bytes),
+            Some(bytes) => self.bulk_of(bytes, kept),
             None => self.null(),
         }
     }

@@ -12,12 +12,14 @@
 //! A turn is one of the event loop, or, with many callers, several: while nodes are at work on gets, those that come wait, for
 //! about a round trip at most, and leave together. A datagram and a node's turn cost the same for one get as for many.
 
+use crate::permits::Kept;
 use crate::shared::Member;
-use nicekv_client::{ClientCore, Request, SubmitError, Ticket};
+use nicekv_client::{ClientCore, Request, SharedBytes, SubmitError, Ticket};
 use nicekv_wire::{Duration, KeyspaceId, Now};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Of fewer that are under way or wait, none waits: with few callers it is the round trip that counts.
 const COMPANY_MIN: usize = 4;
@@ -55,7 +57,7 @@ struct Place {
 }
 
 impl Origins {
-    fn begin(&mut self, ticket: Ticket, origin: Origin) {
+    pub(crate) fn begin(&mut self, ticket: Ticket, origin: Origin) {
         if self.0.len() <= ticket.index() {
             self.0.resize_with(ticket.index() + 1, Place::default);
         }
@@ -65,6 +67,23 @@ impl Origins {
     /// Whether the request is not answered, nor given up.
     fn is_open(&self, ticket: Ticket) -> bool {
         self.0[ticket.index()].first.is_some_and(|(of, _)| of == ticket)
+    }
+
+    /// The origin that a request was made for, if it is open.
+    pub(crate) fn first(&self, ticket: Ticket) -> Option<Origin> {
+        self.0.get(ticket.index())?.first.filter(|(of, _)| *of == ticket).map(|(_, origin)| origin)
+    }
+
+    /// Takes away those that share a request. If it was made for one that is not alive, one that is takes its place.
+    pub(crate) fn take_sharing(&mut self, ticket: Ticket, is_alive: impl Fn(&Origin) -> bool) -> Vec<Origin> {
+        let Place { first, sharing } = &mut self.0[ticket.index()];
+        let mut sharing: Vec<_> = std::mem::take(sharing).into_iter().filter(&is_alive).collect();
+        if let Some((_, origin)) =
+            first.as_mut().filter(|(_, origin)| !is_alive(origin) && !sharing.is_empty())
+        {
+            *origin = sharing.remove(0);
+        }
+        sharing
     }
 
     /// The origins of a request that is answered.
@@ -148,6 +167,8 @@ pub(crate) struct Requests<'a> {
     pub(crate) member: &'a Member,
     pub(crate) hasher: &'a RandomState,
     pub(crate) timeout: Duration,
+    /// The slots of connections that wait to be granted something, by the numbers of their questions.
+    pub(crate) askers: &'a mut HashMap<u64, usize>,
 }
 
 impl Requests<'_> {
@@ -165,19 +186,20 @@ impl Requests<'_> {
         self.hasher.hash_one((keyspace.0, key))
     }
 
-    /// `hash`: of the request's key, if it is known.
+    /// `hash`: of the request's key, if it is known. `kept`: its value, if it is a large argument.
     pub(crate) fn submit(
         &mut self,
         keyspace: KeyspaceId,
         request: Request<'_>,
         origin: Origin,
         hash: Option<u64>,
+        kept: Option<&Arc<Kept>>,
     ) -> Result<(), SubmitError> {
         // A get tells how long the value is, too.
         let (key, is_get) = match request {
             Request::Get { key } => (key, true),
             Request::Length { key } => (key, false),
-            _ => return self.begin(keyspace, request, origin).map(|_| ()),
+            _ => return self.begin(keyspace, request, origin, kept).map(|_| ()),
         };
         let hash = hash.unwrap_or_else(|| self.hash(keyspace, key));
         // It may have been given up before it left.
@@ -186,11 +208,21 @@ impl Requests<'_> {
             self.origins.0[ticket.index()].sharing.push(origin);
             return Ok(());
         }
-        let ticket = self.begin(keyspace, request, origin)?;
+        let ticket = self.begin(keyspace, request, origin, None)?;
         if is_get {
             self.gets.note(hash, keyspace, key, ticket);
         }
         Ok(())
+    }
+
+    /// A request that no other command shares.
+    pub(crate) fn begin_alone(
+        &mut self,
+        keyspace: KeyspaceId,
+        request: Request<'_>,
+        origin: Origin,
+    ) -> Result<(), SubmitError> {
+        self.begin(keyspace, request, origin, None).map(|_| ())
     }
 
     fn begin(
@@ -198,8 +230,11 @@ impl Requests<'_> {
         keyspace: KeyspaceId,
         request: Request<'_>,
         origin: Origin,
+        kept: Option<&Arc<Kept>>,
     ) -> Result<Ticket, SubmitError> {
-        let ticket = self.core.submit(self.now, keyspace, request, self.now.after(self.timeout))?;
+        let kept = kept.map(|kept| SharedBytes::new(kept.clone()));
+        let deadline_ns = self.now.after(self.timeout);
+        let ticket = self.core.submit_kept(self.now, keyspace, request, deadline_ns, kept.as_ref())?;
         self.gets.issued += 1;
         self.gets.since_ns.get_or_insert(self.now.boot_ns);
         self.gets.has_updates |= !matches!(request, Request::Get { .. } | Request::Length { .. });
@@ -226,9 +261,10 @@ mod tests {
         let mut submit = |gets: &mut TurnGets, command, request| {
             let timeout = Duration::from_secs(1);
             let (core, origins, member, hasher) = (&mut core, &mut origins, &member, &hasher);
-            let mut requests = Requests { now, core, origins, gets, member, hasher, timeout };
+            let askers = &mut HashMap::new();
+            let mut requests = Requests { now, core, origins, gets, member, hasher, timeout, askers };
             let origin = Origin { slot: 0, connection: 1, command, part: 0, called: 0, since_ns: 0 };
-            requests.submit(KEYSPACE, request, origin, None).unwrap();
+            requests.submit(KEYSPACE, request, origin, None, None).unwrap();
             requests.core.in_flight()
         };
         let (get, delete) = (Request::Get { key: b"k" }, Request::update(b"k", Operation::Delete));
@@ -284,10 +320,10 @@ mod tests {
             let now = Now { boot_ns: 1 + command * 10_000_000_000, unix_ms: 1 };
             let (core, origins, gets) = (&mut core, &mut origins, &mut gets);
             let timeout = Duration::from_secs(1);
-            let mut requests =
-                Requests { now, core, origins, gets, member: &member, hasher: &hasher, timeout };
+            let (member, hasher, askers) = (&member, &hasher, &mut HashMap::new());
+            let mut requests = Requests { now, core, origins, gets, member, hasher, timeout, askers };
             let origin = Origin { slot: 0, connection: 1, command, part: 0, called: 0, since_ns: 0 };
-            requests.submit(KEYSPACE, Request::Get { key: b"k" }, origin, None).unwrap();
+            requests.submit(KEYSPACE, Request::Get { key: b"k" }, origin, None, None).unwrap();
             assert_eq!(requests.core.in_flight(), 1);
             requests.core.handle_deadline(Now { boot_ns: now.boot_ns + 3_000_000_000, ..now });
             let given_up = requests.core.poll_event().expect("its time is over").ticket;

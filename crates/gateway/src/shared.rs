@@ -12,6 +12,7 @@
 //! wait at the listener of a busy thread wait while the others have nothing to do.)
 
 use crate::keyspaces::KnownKeyspaces;
+use crate::permits::Permits;
 use crate::scanning::Cursors;
 use nicekv_client::{Completion, Counters, OperationError};
 use nicekv_runtime::Waker;
@@ -53,6 +54,8 @@ pub(crate) struct ServerState {
     pub(crate) started_unix_ms: u64,
     pub(crate) connections_max: usize,
     pub(crate) memory_bytes_max: usize,
+    /// Of large values.
+    pub(crate) permits: Arc<Permits>,
     /// Where values may be too long for a datagram.
     pub(crate) value_bytes_max: usize,
     /// Written by the thread that accepts; the newest connection's id.
@@ -106,6 +109,8 @@ pub(crate) struct ThreadState {
     waker: Option<Waker>,
     memory_bytes: Number,
     pub(crate) connections_evicted: Number,
+    /// Closed because they kept others from room for large values.
+    pub(crate) connections_stalled: Number,
     pub(crate) commands: Number,
     pub(crate) submitted: Number,
     pub(crate) in_flight: Number,

@@ -16,11 +16,11 @@ use crate::command::{Command, Kind};
 use crate::error::CommandError;
 use crate::limits::KEYS_SHARED_MAX;
 use crate::parser::Arguments;
-use crate::plan::{Finish, Gathering};
+use crate::plan::{Answered, Finish, Gathering};
 use crate::reply::{Protocol, ReplyWriter};
 use crate::requests::HashedMap;
+use crate::rope::Rope;
 use crate::scanning::Scanning;
-use nicekv_client::{Answer, OperationError};
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 
@@ -90,7 +90,7 @@ pub(crate) enum State {
     One(Finish),
     Many(Gathering),
     Scan(Scanning),
-    Ready(Vec<u8>),
+    Ready(Rope),
 }
 
 impl State {
@@ -99,7 +99,16 @@ impl State {
             Self::One(_) => 0,
             Self::Many(gathering) => gathering.memory(),
             Self::Scan(scanning) => scanning.memory(),
-            Self::Ready(reply) => reply.len(),
+            Self::Ready(reply) => reply.own_bytes(),
+        }
+    }
+
+    /// Whether it may need a large value, which is to be granted.
+    fn wants_value(&self) -> bool {
+        match self {
+            Self::One(finish) => finish.wants_value(),
+            Self::Many(gathering) => gathering.wants_values(),
+            Self::Scan(_) | Self::Ready(_) => false,
         }
     }
 }
@@ -112,7 +121,7 @@ struct Pending {
 
 /// Where the front's reply goes, and how it is written.
 pub(crate) struct Output<'a> {
-    pub(crate) bytes: &'a mut Vec<u8>,
+    pub(crate) bytes: &'a mut Rope,
     pub(crate) protocol: Protocol,
     pub(crate) unix_ms: u64,
 }
@@ -128,6 +137,8 @@ pub(crate) struct Unanswered {
     exclusive: bool,
     /// Bytes of replies that wait behind an unfinished command.
     ready_bytes: usize,
+    /// How many may need a large value.
+    wanting: usize,
     /// Bytes that the commands hold beyond their places in the queue.
     held_bytes: usize,
 }
@@ -163,6 +174,33 @@ impl Unanswered {
         self.ready_bytes
     }
 
+    /// Number of the oldest command.
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Whether one of them may need a large value, so that what comes behind may have to wait until that was granted.
+    pub(crate) fn may_want(&self) -> bool {
+        self.wanting > 0
+    }
+
+    fn state(&self, command: u64) -> Option<&State> {
+        Some(&self.queue.get(usize::try_from(command.checked_sub(self.first)?).ok()?)?.state)
+    }
+
+    /// Whether this command needs a value, and not only how long it is.
+    pub(crate) fn wants_value(&self, command: u64) -> bool {
+        self.state(command).is_some_and(State::wants_value)
+    }
+
+    /// The command's requests that have not been answered, if it has several.
+    pub(crate) fn outstanding(&self, command: u64) -> Option<usize> {
+        match self.state(command)? {
+            State::Many(gathering) => Some(gathering.outstanding()),
+            _ => None,
+        }
+    }
+
     /// Bytes that it occupies.
     pub(crate) fn memory(&self) -> usize {
         let key_bytes = size_of::<(u64, (u32, Uses))>() + 1;
@@ -193,14 +231,15 @@ impl Unanswered {
             self.keys_in_use.entry(key).or_insert((0, keys.uses)).0 += 1;
         }
         self.exclusive |= keys.exclusive;
+        self.wanting += usize::from(state.wants_value());
         self.held_bytes += keys.others.capacity() * size_of::<u64>() + state.memory();
         self.queue.push_back(Pending { keys, state });
     }
 
     /// Adds a command that has its reply already.
-    pub(crate) fn push_ready(&mut self, reply: Vec<u8>, output: &mut Vec<u8>) {
+    pub(crate) fn push_ready(&mut self, reply: Rope, output: &mut Rope) {
         if self.queue.is_empty() {
-            output.extend_from_slice(&reply);
+            output.append(reply);
             self.first += 1;
             return;
         }
@@ -209,19 +248,13 @@ impl Unanswered {
     }
 
     /// Takes the answer to one request of a command.
-    pub(crate) fn complete(
-        &mut self,
-        command: u64,
-        part: usize,
-        answered: Result<Answer<'_>, OperationError>,
-        output: Output<'_>,
-    ) {
+    pub(crate) fn complete(&mut self, command: u64, part: usize, answered: Answered<'_>, output: Output<'_>) {
         let index = (command - self.first) as usize;
         let state = &mut self.queue[index].state;
         self.held_bytes -= state.memory();
         let is_last = match state {
             State::Many(gathering) => gathering.take(part, answered),
-            State::Scan(scanning) => scanning.take(part as u32, answered),
+            State::Scan(scanning) => scanning.take(part as u32, answered.result),
             State::One(_) | State::Ready(_) => true,
         };
         self.held_bytes += state.memory();
@@ -261,22 +294,19 @@ impl Unanswered {
     }
 
     /// Writes the reply of a command and sends off what is ready at the front.
-    fn finish(
-        &mut self,
-        index: usize,
-        answered: Option<Result<Answer<'_>, OperationError>>,
-        output: Output<'_>,
-    ) {
+    fn finish(&mut self, index: usize, answered: Option<Answered<'_>>, output: Output<'_>) {
         let Pending { keys, state } = &mut self.queue[index];
         let keys = std::mem::replace(keys, Keys::none());
         self.held_bytes -= keys.others.capacity() * size_of::<u64>() + state.memory();
-        let state = std::mem::replace(state, State::Ready(Vec::new()));
+        let state = std::mem::replace(state, State::Ready(Rope::default()));
+        self.wanting -= usize::from(state.wants_value());
         self.release(&keys);
         // The oldest command's reply is written to its place, a later one's waits.
-        let mut waiting = Vec::new();
+        let mut waiting = Rope::default();
         let out = if index == 0 { &mut *output.bytes } else { &mut waiting };
         if index > 0 {
-            let value = answered.and_then(Result::ok).and_then(|answer| answer.value);
+            let copied = answered.filter(|answered| answered.kept.is_none());
+            let value = copied.and_then(|answered| answered.result.ok()?.value);
             out.reserve_exact(value.map_or(0, <[u8]>::len) + REPLY_FRAME_BYTES);
         }
         let mut reply = ReplyWriter { out, protocol: output.protocol };
@@ -287,12 +317,13 @@ impl Unanswered {
             _ => unreachable!("a command is answered once"),
         }
         self.ready_bytes += waiting.len();
-        self.held_bytes += waiting.len();
+        self.held_bytes += waiting.own_bytes();
         self.queue[index].state = State::Ready(waiting);
-        while let Some(Pending { state: State::Ready(reply), .. }) = self.queue.front() {
+        while let Some(Pending { state: State::Ready(reply), .. }) = self.queue.front_mut() {
+            let reply = std::mem::take(reply);
             self.ready_bytes -= reply.len();
-            self.held_bytes -= reply.len();
-            output.bytes.extend_from_slice(reply);
+            self.held_bytes -= reply.own_bytes();
+            output.bytes.append(reply);
             self.queue.pop_front();
             self.first += 1;
         }

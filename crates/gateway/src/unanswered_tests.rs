@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::plan::Finish;
-use nicekv_client::Outcome;
+use nicekv_client::{Answer, Outcome};
 use nicekv_wire::OpId;
 
 fn keys(hashes: &[u64]) -> Keys {
@@ -14,11 +14,11 @@ fn read_in(turn: u64, hashes: &[u64]) -> Keys {
     Keys { uses: Uses::Reads { turn }, ..keys(hashes) }
 }
 
-fn integer(integer: i64) -> Result<Answer<'static>, OperationError> {
-    Ok(Answer { outcome: Outcome::Done, version: OpId::NONE, expiry_ms: 0, integer, value: None })
+fn integer(integer: i64) -> Answered<'static> {
+    Ok(Answer { outcome: Outcome::Done, version: OpId::NONE, expiry_ms: 0, integer, value: None }).into()
 }
 
-fn output(bytes: &mut Vec<u8>) -> Output<'_> {
+fn output(bytes: &mut Rope) -> Output<'_> {
     Output { bytes, protocol: Protocol::Resp2, unix_ms: 0 }
 }
 
@@ -34,7 +34,7 @@ fn a_command_waits_for_those_of_its_keys_and_one_on_very_many_for_all() {
         assert_eq!(unanswered.blocks(&other), blocks, "{other:?}");
     }
     assert!(unanswered.blocks(&exclusive()));
-    let mut bytes = Vec::new();
+    let mut bytes = Rope::default();
     unanswered.complete(0, 0, integer(5), output(&mut bytes));
     assert!(!unanswered.blocks(&keys(&[1])) && !unanswered.blocks(&keys(&[2])));
     unanswered.push(exclusive(), State::One(Finish::Integer));
@@ -57,7 +57,7 @@ fn reads_of_one_turn_share_and_everything_else_of_a_key_waits() {
     ] {
         assert_eq!(unanswered.blocks(&other), blocks, "{other:?}");
     }
-    let mut bytes = Vec::new();
+    let mut bytes = Rope::default();
     unanswered.complete(0, 0, integer(5), output(&mut bytes));
     assert!(
         unanswered.blocks(&keys(&[1])) && !unanswered.blocks(&keys(&[2])),
@@ -71,15 +71,15 @@ fn reads_of_one_turn_share_and_everything_else_of_a_key_waits() {
 #[test]
 fn replies_leave_in_order_and_what_waits_is_counted_to_the_byte() {
     let mut unanswered = Unanswered::default();
-    let mut bytes = Vec::new();
-    unanswered.push_ready(b"+at once\r\n".to_vec(), &mut bytes);
+    let mut bytes = Rope::default();
+    unanswered.push_ready(b"+at once\r\n"[..].into(), &mut bytes);
     assert_eq!((bytes.len(), unanswered.next_number(), unanswered.ready_bytes()), (10, 1, 0));
-    bytes.clear();
+    bytes = Rope::default();
     for key in [1, 2] {
         unanswered.push(keys(&[key]), State::One(Finish::Integer));
     }
-    unanswered.push_ready(b"+three\r\n".to_vec(), &mut bytes);
-    unanswered.push_ready(b"+four\r\n".to_vec(), &mut bytes);
+    unanswered.push_ready(b"+three\r\n"[..].into(), &mut bytes);
+    unanswered.push_ready(b"+four\r\n"[..].into(), &mut bytes);
     assert_eq!((unanswered.len(), unanswered.ready_bytes(), unanswered.held_bytes), (4, 15, 15));
     unanswered.complete(2, 0, integer(20), output(&mut bytes));
     assert_eq!((bytes.len(), unanswered.ready_bytes(), unanswered.held_bytes), (0, 20, 20));
@@ -103,7 +103,7 @@ fn memory_is_what_was_allocated_and_is_given_back() {
     let hashes = |unanswered: &Unanswered| unanswered.keys_in_use.capacity() * 33 * 8 / 7;
     assert!(others >= 10 * 19 * 8 && queue > 0 && hashes(&unanswered) >= 200 * 33);
     assert_eq!(unanswered.memory(), others + queue + hashes(&unanswered));
-    let mut bytes = Vec::new();
+    let mut bytes = Rope::default();
     (0..10).for_each(|command| unanswered.complete(command, 0, integer(1), output(&mut bytes)));
     assert_eq!(unanswered.memory(), queue + hashes(&unanswered));
     unanswered.shrink();

@@ -12,14 +12,15 @@ use nicekv_wire::number::parse_integer;
 pub(crate) fn ping<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     match call.count() {
         1 => context.reply.simple("PONG"),
-        2 => context.reply.bulk(call.bytes(1)?),
+        2 => return echo(context, call),
         _ => return Err(CommandError::arity(call.name)),
     }
     Ok(Plan::Replied)
 }
 
 pub(crate) fn echo<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    context.reply.bulk(call.bytes(1)?);
+    let bytes = call.bytes(1)?;
+    context.reply.bulk_of(bytes, call.arguments.kept(bytes));
     Ok(Plan::Replied)
 }
 
@@ -163,7 +164,7 @@ pub(crate) fn client<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plan
         b"getname" => {
             arity(2)?;
             let name = &context.session.name;
-            context.reply.bulk_or_null((!name.is_empty()).then_some(name));
+            context.reply.bulk_or_null((!name.is_empty()).then_some(name), None);
         }
         b"setname" => {
             arity(3)?;

@@ -61,6 +61,9 @@ fn sections(context: &Context<'_, '_>) -> [Section; 5] {
             vec![
                 ("mem_clients_normal", state.memory_bytes().to_string()),
                 ("maxmemory_clients", state.memory_bytes_max.to_string()),
+                ("large_values_bytes", state.permits.held().to_string()),
+                ("large_values_bytes_max", state.permits.bytes_max().to_string()),
+                ("large_values_waiting", state.permits.waiting().to_string()),
             ],
         ),
         (
@@ -69,6 +72,7 @@ fn sections(context: &Context<'_, '_>) -> [Section; 5] {
                 ("total_connections_received", state.connections_total.get().to_string()),
                 ("rejected_connections", state.connections_refused.get().to_string()),
                 ("evicted_clients", state.sum(|thread| &thread.connections_evicted).to_string()),
+                ("stalled_clients", state.sum(|thread| &thread.connections_stalled).to_string()),
                 ("total_commands_processed", state.sum(|thread| &thread.commands).to_string()),
                 ("store_requests", state.sum(|thread| &thread.submitted).to_string()),
                 ("store_requests_in_flight", state.sum(|thread| &thread.in_flight).to_string()),
