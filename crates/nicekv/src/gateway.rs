@@ -13,6 +13,7 @@ use nicekv_wire::KeyspaceId;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::num::NonZero;
 use std::time::Duration;
 
 /// A keyspace that was created can be selected this much later at the latest.
@@ -26,11 +27,23 @@ pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     })
 }
 
+/// What is said of a gateway on the command line, where it wins over the file.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub(crate) struct GatewayFlags {
+    /// Threads that serve Redis clients, each with connections of its own, 1 to 64 [default: as the file says, if there is one, or half as many as there are processors, 1 to 8]
+    #[arg(long, value_name = "N")]
+    pub(crate) gateway_threads: Option<ThreadCount>,
+    /// MiB of large arguments and values, of more than 4 KiB, that all Redis connections together may hold: who needs more waits; one command or reply may have half of it [default: as the file says, if there is one, or 256]
+    #[arg(long, value_name = "MIB")]
+    pub(crate) gateway_large_mib: Option<NonZero<usize>>,
+}
+
 /// What the configuration says of a gateway; what it leaves open has a default.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) threads: Option<ThreadCount>,
     pub(crate) memory_mib_max: Option<usize>,
+    pub(crate) large_mib_max: Option<NonZero<usize>>,
 }
 
 /// The threads of the gateway on `listener`, whose clients are bound to `address`, and edges of this process's switch if there is one; SELECT
@@ -58,6 +71,9 @@ pub(crate) fn prepare(
     let mut config = GatewayConfig::new(Config { keyspaces, ..Config::new(uplinks[0].0, first) });
     if let Some(mib) = settings.memory_mib_max {
         config.memory_bytes_max = mib.saturating_mul(1 << 20);
+    }
+    if let Some(mib) = settings.large_mib_max {
+        config.large_bytes_max = mib.get().saturating_mul(1 << 20);
     }
     let threads = Gateway::threads(listener, uplinks, &config).map_err(Failure::environment)?;
     let known = threads[0].keyspaces();

@@ -120,6 +120,7 @@ fn gateway(plan: &Plan, name: &str) -> GatewaySection {
         listen: plan.resp,
         threads,
         memory_mib_max: None,
+        large_mib_max: None,
         metrics: Some(metrics(Ipv4Addr::UNSPECIFIED)),
     }
 }

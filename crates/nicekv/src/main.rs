@@ -238,9 +238,8 @@ struct NodeArguments {
 struct GatewayArguments {
     #[command(flatten)]
     role: RoleArguments,
-    /// Threads, each with connections of its own, 1 to 64 [default: as the file says, or half as many as there are processors, 1 to 8]
-    #[arg(long, value_name = "N")]
-    gateway_threads: Option<thread_count::ThreadCount>,
+    #[command(flatten)]
+    flags: gateway::GatewayFlags,
 }
 
 fn configuration_help() -> String {
@@ -305,10 +304,10 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
             let config = logged(config::read(&config.config, RoleKind::Switch)?, log)?;
             roles::run_switch(&config, &name, metrics)
         }
-        Command::Gateway(GatewayArguments { role, gateway_threads }) => {
+        Command::Gateway(GatewayArguments { role, flags }) => {
             let RoleArguments { config, metrics, log, name } = role;
             let config = logged(config::read(&config.config, RoleKind::Gateway)?, log)?;
-            roles::run_gateway(&config, &name, gateway_threads, metrics)
+            roles::run_gateway(&config, &name, flags, metrics)
         }
         Command::Config(command) => config::run(&command),
         Command::Keyspace(command) => keyspaces::run(&command),

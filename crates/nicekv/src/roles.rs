@@ -5,14 +5,13 @@
 
 use crate::config::{ClusterConfig, InstanceSection, MetadataSection, NodeSection, Store};
 use crate::failure::Failure;
-use crate::gateway::Settings;
+use crate::gateway::{GatewayFlags, Settings};
 use crate::kernel_gets;
 use crate::logs;
 use crate::logs::differences::Event;
 use crate::logs::watch::{emit, watcher};
 use crate::metrics::MetricsArguments;
 use crate::notify;
-use crate::thread_count::ThreadCount;
 use log::Level;
 use nicekv_dataplane_xdp::{Hook, KernelSwitch, Port};
 use nicekv_metadata::{Metadata, SeatTiming, StateStore};
@@ -317,17 +316,21 @@ pub(crate) fn open_term(directory: DataDirectory) -> Result<TermFile, Failure> {
     TermFile::open(Arc::new(RealFiles), directory).map_err(Failure::environment)
 }
 
-/// `nicekv gateway`; `threads` overrides the file.
+/// `nicekv gateway`; `flags` override the file.
 pub(crate) fn run_gateway(
     config: &ClusterConfig,
     name: &str,
-    threads: Option<ThreadCount>,
+    flags: GatewayFlags,
     metrics: MetricsArguments,
 ) -> Result<(), Failure> {
     let section = named(&config.gateways, name, "gateway", |gateway| &gateway.name)?;
     let listener = crate::gateway::bind(section.listen.into())?;
     let keyspaces = config.client_keyspaces()?;
-    let settings = Settings { threads: threads.or(section.threads), memory_mib_max: section.memory_mib_max };
+    let settings = Settings {
+        threads: flags.gateway_threads.or(section.threads),
+        memory_mib_max: section.memory_mib_max,
+        large_mib_max: flags.gateway_large_mib.or(section.large_mib_max),
+    };
     let known = (keyspaces, config.metadata_controls());
     let gateway = crate::gateway::prepare(name, listener, Ipv4Addr::UNSPECIFIED, None, known, settings)?;
     run_threads(name, gateway, metrics.or(section.metrics))

@@ -15,6 +15,7 @@ use crate::config::{
     SwitchSection, TimingSection,
 };
 use crate::failure::Failure;
+use crate::gateway::GatewayFlags;
 use crate::logs::{self, LogArguments, LogLevel, LogSection};
 use crate::metrics::{self, MetricsArguments};
 use crate::roles::{self, bind_error, open_directory, random_id};
@@ -95,9 +96,8 @@ pub(crate) struct UpArguments {
     /// Where Redis clients connect
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6379", value_parser = address::parse)]
     resp: SocketAddr,
-    /// Threads that serve them, each with connections of its own, 1 to 64 [default: half as many as there are processors, 1 to 8]
-    #[arg(long, value_name = "N")]
-    gateway_threads: Option<crate::thread_count::ThreadCount>,
+    #[command(flatten)]
+    gateway: GatewayFlags,
     #[command(flatten)]
     metrics: MetricsArguments,
     #[command(flatten)]
@@ -130,7 +130,12 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
     let data = root.describe();
     let (mut threads, edges, sources) = start(&config, root, sockets, &stop)?;
     roles::say(format_args!("starting {} nodes, {data}", config.nodes.len()))?;
-    let settings = gateway::Settings { threads: arguments.gateway_threads, memory_mib_max: None };
+    let GatewayFlags { gateway_threads, gateway_large_mib } = arguments.gateway;
+    let settings = gateway::Settings {
+        threads: gateway_threads,
+        memory_mib_max: None,
+        large_mib_max: gateway_large_mib,
+    };
     let front = Front { redis, edges: &edges, settings, metrics, sources };
     match serve(&config, endpoint, front, &stop, &mut threads) {
         Ok(_announcement) => {

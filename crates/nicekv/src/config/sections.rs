@@ -7,6 +7,7 @@ use nicekv_metadata::Timing;
 use nicekv_runtime::Linger;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 /// `[timing]`
@@ -363,9 +364,12 @@ pub(crate) struct GatewaySection {
     /// Threads; `None`: half as many as there are processors, 1 to 8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) threads: Option<ThreadCount>,
-    /// Most MiB of commands and replies that all its connections together may hold.
+    /// Most MiB of commands and replies, less what is large, that all its connections together may hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) memory_mib_max: Option<usize>,
+    /// Most MiB of large arguments and values that these may hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) large_mib_max: Option<NonZero<usize>>,
     /// Where its metrics are read.
     #[serde(
         default,

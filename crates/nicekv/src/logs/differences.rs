@@ -321,6 +321,8 @@ pub(crate) fn of_gateway(before: Option<&GatewayObservation>, now: &GatewayObser
     events.extend(growth(Level::Warn, "connections-refused", before_refused, refused));
     let (before_evicted, evicted) = count(|told| told.connections_evicted);
     events.extend(growth(Level::Warn, "connections-evicted", before_evicted, evicted));
+    let (before_stalled, stalled) = count(|told| told.connections_stalled);
+    events.extend(growth(Level::Warn, "connections-stalled", before_stalled, stalled));
     let (before_other, other) = count(|told| told.other_version);
     let stranger = growth(Level::Warn, OTHER_VERSION, before_other, other);
     events.extend(stranger.map(|event| of_other_version(event, "wire", now.stranger)));

@@ -73,7 +73,7 @@ impl Up {
     pub(crate) fn redis(&self) -> Redis {
         let stream = TcpStream::connect(&self.resp).unwrap();
         stream.set_read_timeout(Some(REPLY_TIMEOUT)).unwrap();
-        Redis(BufReader::new(stream))
+        Redis::new(stream)
     }
 
     /// Ctrl-C; the exit code.
@@ -107,6 +107,10 @@ impl Drop for Up {
 pub(crate) struct Redis(BufReader<TcpStream>);
 
 impl Redis {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        Self(BufReader::new(stream))
+    }
+
     /// The reply on one line: bulk strings as `$` and their bytes, the absent one as `$-1`.
     pub(crate) fn call(&mut self, command: &[&str]) -> String {
         self.try_call(command).unwrap_or_else(|error| panic!("{command:?}: {error}"))

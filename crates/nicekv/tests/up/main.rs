@@ -6,6 +6,7 @@ mod explain;
 mod hot;
 mod keyspaces;
 mod large;
+mod large_memory;
 mod manners;
 mod metrics;
 mod quorum;

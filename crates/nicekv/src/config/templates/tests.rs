@@ -8,6 +8,7 @@ use crate::logs::LogSection;
 use crate::thread_count::ThreadCount;
 use nicekv_gateway::GatewayConfig;
 use serde::de::DeserializeOwned;
+use std::num::NonZero;
 
 /// The roles', and what each is for.
 const OF_ROLES: [(Template, RoleKind); 6] = [
@@ -53,9 +54,12 @@ fn resolved(mut config: ClusterConfig) -> ClusterConfig {
     }
     let keyspace = config.client_keyspaces().unwrap()[0];
     let client = nicekv_client::Config::new(nicekv_wire::ClientId(1), keyspace);
-    let memory_mib = GatewayConfig::new(client).memory_bytes_max >> 20;
+    let gateway_config = GatewayConfig::new(client);
+    let memory_mib = gateway_config.memory_bytes_max >> 20;
+    let large_mib = NonZero::new(gateway_config.large_bytes_max >> 20);
     for gateway in &mut config.gateways {
         gateway.memory_mib_max = gateway.memory_mib_max.or(Some(memory_mib));
+        gateway.large_mib_max = gateway.large_mib_max.or(large_mib);
         gateway.threads = gateway.threads.or(Some(ThreadCount::default_here()));
     }
     config
