@@ -3,12 +3,9 @@
 //! A bench that is killed leaves its labs behind with all that runs in them; the next one then says how to remove them.
 
 use crate::error::{BenchError, Result};
+use crate::netns::Hosts;
 use nicekv_lab::topology::{Host, METADATA};
 use nicekv_lab::{Hook, LAB_VARIABLE};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use std::fs::File;
-use std::io;
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -95,6 +92,7 @@ impl<'a> LabPlan<'a> {
 /// A running lab, removed when it is dropped.
 pub(crate) struct Lab {
     name: String,
+    hosts: Hosts,
 }
 
 impl Lab {
@@ -110,21 +108,18 @@ impl Lab {
         if engine == Engine::Durable {
             command.arg("--data-dir").arg(directory.join(&name));
         }
-        run(&name, command).map(|()| Self { name })
+        let hosts = Hosts::called(format!("nicekv-{name}-"));
+        run(&name, command).map(|()| Self { name, hosts })
     }
 
-    /// Runs `work` on a thread in a host's network namespace: sockets that it makes stay there, and so do processes that it starts.
+    /// Its hosts.
+    pub(crate) fn hosts(&self) -> &Hosts {
+        &self.hosts
+    }
+
+    /// As [`Hosts::inside`].
     pub(crate) fn inside<T: Send>(&self, host: Host, work: impl FnOnce() -> T + Send) -> Result<T> {
-        let path = format!("/run/netns/nicekv-{}-{host}", self.name);
-        let enter = || -> io::Result<()> {
-            let namespace = File::open(&path)?;
-            Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
-        };
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(|| enter().map(|()| work()));
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-        .map_err(BenchError::system(format!("enter {path}")))
+        self.hosts.inside(host, work)
     }
 
     /// The processes of its hosts, by the hosts' names.

@@ -26,6 +26,7 @@
 //! * Every answer is checked. A run with a wrong or missing answer fails and prints no figures.
 
 mod arguments;
+mod bridge;
 mod chains;
 mod cost;
 mod curves;
@@ -40,6 +41,7 @@ mod kvswitch;
 mod lab;
 mod latencies;
 mod load;
+mod netns;
 mod outage;
 mod overload;
 mod peers;

@@ -12,6 +12,8 @@ pub(crate) mod driver;
 pub(crate) mod echo;
 pub(crate) mod echoes;
 pub(crate) mod etcd;
+pub(crate) mod large;
+pub(crate) mod large_redis;
 pub(crate) mod native;
 pub(crate) mod open;
 pub(crate) mod paced;

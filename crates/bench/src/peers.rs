@@ -9,11 +9,13 @@
 //!
 //! One such lab for each network that is asked for, with a switch at XDP, at tc, or edges around a plain network: all of them are up at once,
 //! and each target is measured in all of them, round by round ([`pair`]), so that networks can be compared, too. A peer runs while its target
-//! is measured, and goes through the same network as ours. An idle lab of three nodes takes 1.5 % of the time of two processors, and both sides'
+//! is measured, and goes through the same network as ours (but for P11b, whose peer has a bridge). An idle lab of three nodes takes 1.5 % of the time of two processors, and both sides'
 //! figures have it.
 
 mod echo;
 mod etcd;
+mod large;
+mod ours;
 mod pair;
 mod redis;
 mod target;
@@ -22,10 +24,9 @@ use crate::arguments::{FileArguments, LengthArguments};
 use crate::error::{BenchError, Result};
 use crate::lab::{Engine, Lab, LabPlan, Network, Size};
 use crate::load::Limits;
-use crate::load::native::{Callers, NativeLoad};
+use crate::load::native::Callers;
 use crate::report::{self, Comparison};
 use crate::statistics::ROUNDS_MIN;
-use crate::workload::{Sequence, Work};
 use crate::{etcd_server, redis_server};
 use nicekv_lab::topology::Host;
 use nicekv_lab::{Fabric, Hook};
@@ -33,7 +34,7 @@ use nicekv_runtime::Stop;
 use pair::{Pair, Peer};
 use serde_json::{Map, Value};
 use std::time::Duration;
-use target::{Experiment, TARGETS, Target};
+use target::{Experiment, Place, TARGETS, Target};
 use tempfile::TempDir;
 
 /// Nodes of the lab, and R.
@@ -172,24 +173,21 @@ impl Bench<'_> {
         pair::alternate(self, pairs.collect::<Result<_>>()?)
     }
 
-    /// What is to be compared with; what is to be got is stored on our side, too.
+    /// What is to be compared with.
     fn start_peer<'a>(
         &self,
         target: &Target,
         lab: &'a Lab,
-        native: &mut NativeLoad,
         parameters: &mut Map<String, Value>,
     ) -> Result<Box<dyn Peer + 'a>> {
-        if target.work() == Work::Get {
-            let preload = Sequence::of_first(target.keys(), Work::Preload, 0);
-            native.run(preload, PRELOADERS, self.limits(PRELOAD_TIMEOUT))?;
-        }
         Ok(match target.experiment {
             Experiment::Echo if target.callers > 1 => self.start_echoes(lab, target.callers)?,
             Experiment::Echo => self.start_echo(lab)?,
             Experiment::Get => self.start_redis_for_gets(target, lab, parameters)?,
             Experiment::Put => self.start_redis_for_puts(target, lab, parameters)?,
             Experiment::Etcd => self.start_etcd(target, lab, parameters)?,
+            Experiment::LargeGet => self.start_large_redis(target, lab, Place::Lab, parameters)?,
+            Experiment::LargePut(place) => self.start_large_redis(target, lab, place, parameters)?,
         })
     }
 

@@ -3,7 +3,9 @@
 //! They are tuned as their users would: no snapshots, no reply to be delayed, replication without a file in between.
 
 use crate::error::{BenchError, Result};
+use crate::netns::Hosts;
 use crate::workload::VALUE_BYTES;
+use nicekv_lab::topology::Host;
 use nicekv_runtime::Stop;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -45,6 +47,46 @@ pub(crate) struct Role {
     pub(crate) primary: Option<SocketAddrV4>,
     /// Sync every write before it is answered.
     pub(crate) durable: bool,
+}
+
+/// A primary and its replicas, each on a node's host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    /// All of them.
+    pub(crate) count: u8,
+    pub(crate) port: u16,
+    pub(crate) durable: bool,
+}
+
+impl Group {
+    /// The primary's, on the first node.
+    pub(crate) fn address(self) -> SocketAddrV4 {
+        self.member(0)
+    }
+
+    fn member(self, index: u8) -> SocketAddrV4 {
+        SocketAddrV4::new(Host::Node(index).address(), self.port)
+    }
+
+    /// Returns when a write that is sent from `client` reaches all of them. The primary comes first.
+    pub(crate) fn start(
+        self,
+        hosts: &Hosts,
+        client: Host,
+        parent: &Path,
+        stop: &Stop,
+    ) -> Result<Vec<RedisServer>> {
+        let start = |index| {
+            let primary = (index > 0).then(|| self.address());
+            let role = Role { address: self.member(index), primary, durable: self.durable };
+            hosts.inside(Host::Node(index), || RedisServer::start(role, parent))?
+        };
+        let mut servers = (0..self.count).map(start).collect::<Result<Vec<_>>>()?;
+        // Asked from where the load will come from: the answers go over what is between.
+        let ready = || servers[0].wait_until_ready(usize::from(self.count) - 1, stop);
+        hosts.inside(client, ready)??;
+        Ok(servers)
+    }
 }
 
 /// A running server, killed when it is dropped.

@@ -56,10 +56,15 @@ impl Step {
         key
     }
 
+    /// Tells its value from those of others.
+    pub(crate) fn stamp(&self) -> u64 {
+        u64::from(self.version) << 32 | u64::from(self.index)
+    }
+
     /// What a put stores, or a get must read.
     pub(crate) fn value(&self) -> [u8; VALUE_BYTES] {
         let mut value = [0; VALUE_BYTES];
-        let mut random = Random(u64::from(self.version) << 32 | u64::from(self.index));
+        let mut random = Random(self.stamp());
         for word in value.chunks_exact_mut(8) {
             word.copy_from_slice(&random.next().to_le_bytes());
         }

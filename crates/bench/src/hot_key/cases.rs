@@ -16,7 +16,6 @@ use nicekv_runtime::Stop;
 use serde_json::Value;
 use std::net::SocketAddrV4;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 /// An owner, and those that may hold copies.
@@ -91,7 +90,7 @@ impl Field {
         let limits = Limits { duration: PATIENCE, stop };
         loads[0].run(Sequence::new(Work::Preload, 0), Callers::single(CALLERS), limits)?;
         if node_mbit > 0 {
-            (0..SIZE.nodes).try_for_each(|node| limit(&lab, node, node_mbit))?;
+            (0..SIZE.nodes).try_for_each(|node| lab.hosts().limit(Host::Node(node), node_mbit, BURST))?;
         }
         heat::wait_for(&lab, stop, case.name, is_cold)?;
         Ok(Self { case, keyspace, loads, lab })
@@ -167,17 +166,4 @@ fn is_cold(switch: &Value) -> bool {
 /// As status tells it.
 fn value_of(value: &u128) -> String {
     format!("{value:032x}")
-}
-
-/// What a node sends waits for its link.
-fn limit(lab: &Lab, node: u8, mbit: u32) -> Result<()> {
-    let rate = format!("{mbit}mbit");
-    let arguments =
-        ["qdisc", "add", "dev", "eth0", "root", "tbf", "rate", &rate, "burst", BURST, "latency", "100ms"];
-    let output = lab.inside(Host::Node(node), || Command::new("tc").args(arguments).output())?;
-    let output = output.map_err(BenchError::system("start tc"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(BenchError::Environment(format!("tc: {}", String::from_utf8_lossy(&output.stderr).trim())))
 }

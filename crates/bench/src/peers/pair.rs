@@ -6,22 +6,14 @@
 //!
 //! All of them are up all the time. Whoever has no turn has no load, and sleeps.
 
-use super::{Bench, CLIENT, KEPT, KEPT_PARTITIONS, NODES, Target, WARM_UP};
-use crate::error::{BenchError, Result};
-use crate::heat;
-use crate::keyspace;
-use crate::lab::{Lab, Network, Size};
-use crate::load::native::{Callers, NativeLoad};
+use super::ours::Ours;
+use super::{Bench, NODES, Target, WARM_UP};
+use crate::error::Result;
+use crate::lab::{Lab, Network};
 use crate::load::{Limits, Measured};
 use crate::report::Comparison;
 use crate::statistics::Rounds;
-use crate::workload::{Sequence, VALUE_BYTES};
-use nicekv_client::Keyspace;
-use nicekv_lab::topology::WIRE_PORT;
-use nicekv_placement::{Vrings, partitions_for};
-use nicekv_runtime::Stop;
 use serde_json::{Map, Value, json};
-use std::net::SocketAddrV4;
 
 /// A peer whose servers run, until it is dropped.
 pub(super) trait Peer {
@@ -34,7 +26,7 @@ pub(super) struct Pair<'a> {
     target: &'static Target,
     network: Network,
     lab: &'a Lab,
-    native: NativeLoad,
+    ours: Ours,
     peer: Box<dyn Peer + 'a>,
     /// How they are measured.
     parameters: Map<String, Value>,
@@ -58,32 +50,18 @@ impl<'a> Pair<'a> {
         network: Network,
         lab: &'a Lab,
     ) -> Result<Self> {
-        let mut native = client(lab, target)?;
+        let ours = Ours::start(bench, target, lab)?;
         let mut parameters = parameters(bench, target, network);
-        let peer = bench.start_peer(target, lab, &mut native, &mut parameters)?;
+        let peer = bench.start_peer(target, lab, &mut parameters)?;
         let (figures, costs) = Default::default();
-        Ok(Self { target, network, lab, native, peer, parameters, figures, costs })
+        Ok(Self { target, network, lab, ours, peer, parameters, figures, costs })
     }
 
     fn run(&mut self, side: Side, seed: u64, limits: Limits<'_>) -> Result<Measured> {
-        let target = self.target;
         match side {
             Side::Peers => self.peer.run(seed, limits),
-            Side::Ours => {
-                if target.is_in_switch {
-                    self.heat(limits.stop)?;
-                }
-                ask(&mut self.native, target, seed, limits)
-            }
+            Side::Ours => self.ours.run((self.target, self.lab), seed, limits),
         }
-    }
-
-    /// Until the switch has all values: between two turns they may have gone.
-    fn heat(&mut self, stop: &Stop) -> Result<()> {
-        let (target, what) = (self.target, "the switch does not keep all values");
-        let ask = |native: &mut NativeLoad, limits: Limits<'_>| ask(native, target, 0, limits);
-        let loads = std::slice::from_mut(&mut self.native);
-        heat::until((self.lab, stop), loads, ask, what, |switch| switch["values"] == target.keys()).map(drop)
     }
 
     /// Notes what both have done in a round.
@@ -119,29 +97,11 @@ impl<'a> Pair<'a> {
     }
 }
 
-fn ask(native: &mut NativeLoad, target: &Target, seed: u64, limits: Limits<'_>) -> Result<Measured> {
-    let callers = Callers { count: target.callers, at_once: target.at_once };
-    native.run(Sequence::of_first(target.keys(), target.work(), seed), callers, limits)
-}
-
-/// Callers with several ops at once may have those of a partition in one datagram.
-fn client(lab: &Lab, target: &Target) -> Result<NativeLoad> {
-    let address = SocketAddrV4::new(CLIENT.address(), 0);
-    let partition_bits = (target.at_once > 1).then(|| partitions_for(NODES.into()).ilog2());
-    let size = Size { nodes: NODES, replicas: NODES };
-    let keyspace = match target.is_in_switch {
-        true => keyspace::known(KEPT, size, KEPT_PARTITIONS)?,
-        false => Keyspace { partition_bits, ..Vrings::on_network(WIRE_PORT).into() },
-    };
-    lab.inside(CLIENT, || NativeLoad::bind(address, keyspace))?
-        .map_err(BenchError::system("make a client's socket"))
-}
-
 fn parameters(bench: &Bench<'_>, target: &Target, network: Network) -> Map<String, Value> {
     let parameters = json!({
         "callers": target.callers,
         "at_once": target.at_once,
-        "value_bytes": VALUE_BYTES,
+        "value_bytes": target.value_bytes(),
         "keys": target.keys(),
         "nodes": NODES,
         "replicas": NODES,

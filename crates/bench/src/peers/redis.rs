@@ -7,11 +7,10 @@ use crate::error::{BenchError, Result};
 use crate::lab::{Engine, Lab};
 use crate::load::redis::RedisLoad;
 use crate::load::{Limits, Measured};
-use crate::redis_server::{self, RedisServer, Role};
+use crate::netns::Hosts;
+use crate::redis_server::{self, Group, RedisServer};
 use crate::workload::{KEYS, Sequence, Work};
-use nicekv_lab::topology::Host;
 use serde_json::{Map, Value};
-use std::net::SocketAddrV4;
 use std::time::Duration;
 
 /// Servers, the first of which is asked, under our own load.
@@ -39,7 +38,7 @@ impl Bench<'_> {
         lab: &'a Lab,
         parameters: &mut Map<String, Value>,
     ) -> Result<Box<dyn Peer + 'a>> {
-        let mut servers = self.start_redis(lab, 1, target.engine)?;
+        let mut servers = self.start_redis(lab.hosts(), 1, target.engine)?;
         let mut load = connect(lab, &servers, target)?;
         load.run(Sequence::new(Work::Preload, 0), self.limits(PRELOAD_TIMEOUT))?;
         let own =
@@ -72,24 +71,15 @@ impl Bench<'_> {
         parameters: &mut Map<String, Value>,
     ) -> Result<Box<dyn Peer>> {
         parameters.insert("peer_version".into(), self.redis_version.clone().into());
-        let servers = self.start_redis(lab, NODES, target.engine)?;
+        let servers = self.start_redis(lab.hosts(), NODES, target.engine)?;
         let load = connect(lab, &servers, target)?;
         Ok(Box::new(Redis { load, work: Work::Put, servers }))
     }
 
     /// A primary and its replicas, each on a node's host.
-    fn start_redis(&self, lab: &Lab, count: u8, engine: Engine) -> Result<Vec<RedisServer>> {
-        let address = |index| SocketAddrV4::new(Host::Node(index).address(), PEER_PORT);
-        let start = |index| {
-            let primary = (index > 0).then(|| address(0));
-            let role = Role { address: address(index), primary, durable: engine == Engine::Durable };
-            lab.inside(Host::Node(index), || RedisServer::start(role, self.directory.path()))?
-        };
-        let mut servers = (0..count).map(start).collect::<Result<Vec<_>>>()?;
-        // Asked from where the load will come from: the answers pass the switch.
-        let ready = || servers[0].wait_until_ready(usize::from(count) - 1, &self.stop);
-        lab.inside(CLIENT, ready)??;
-        Ok(servers)
+    pub(super) fn start_redis(&self, hosts: &Hosts, count: u8, engine: Engine) -> Result<Vec<RedisServer>> {
+        let group = Group { count, port: PEER_PORT, durable: engine == Engine::Durable };
+        group.start(hosts, CLIENT, self.directory.path(), &self.stop)
     }
 }
 

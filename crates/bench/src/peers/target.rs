@@ -2,8 +2,9 @@
 
 use crate::lab::Engine;
 use crate::load::Measured;
+use crate::load::large::{LARGE_BYTES, LARGE_KEYS};
 use crate::report::Goal;
-use crate::workload::{KEYS, Work};
+use crate::workload::{KEYS, Sequence, VALUE_BYTES, Work};
 
 /// Keys that are hot, all of which a switch keeps.
 const KEPT: u32 = 16;
@@ -19,6 +20,19 @@ pub(super) enum Experiment {
     Put,
     /// Puts to three replicas, and puts to three members of etcd.
     Etcd,
+    /// Gets of large values from one Redis server.
+    LargeGet,
+    /// Puts of large values to three replicas, and SETs that two Redis replicas have acknowledged; where the servers are.
+    LargePut(Place),
+}
+
+/// What is between the hosts of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// What is between ours.
+    Lab,
+    /// A bridge, on which TCP keeps its offloads.
+    Bridge,
 }
 
 /// What is taken from a run.
@@ -58,12 +72,38 @@ const fn kernel(
     Target { id, title, experiment, engine, callers, at_once: 1, is_in_switch, quantity, goal, peer }
 }
 
+/// Of values of [`LARGE_BYTES`], one in flight.
+const fn large(
+    id: &'static str,
+    title: &'static str,
+    experiment: Experiment,
+    (engine, peer): (Engine, &'static str),
+    at_least: f64,
+) -> Target {
+    let goal = Goal::AtLeast(at_least);
+    let quantity = Quantity::Throughput;
+    Target {
+        id,
+        title,
+        experiment,
+        engine,
+        callers: 1,
+        at_once: 1,
+        is_in_switch: false,
+        quantity,
+        goal,
+        peer,
+    }
+}
+
+const WAIT: (Engine, &str) = (Engine::Memory, "redis-wait-2");
+const ALWAYS: (Engine, &str) = (Engine::Durable, "redis-always-wait-2");
 const NODE: (&str, bool) = ("get answered in the node's kernel", false);
 const SWITCH: (&str, bool) = ("get answered in the switch", true);
 const ECHO: (Experiment, &str) = (Experiment::Echo, "udp-echo");
 const REDIS: (Experiment, &str) = (Experiment::Get, "redis");
 
-pub(super) const TARGETS: [Target; 14] = [
+pub(super) const TARGETS: [Target; 18] = [
     Target {
         id: "P1",
         title: "get, round trip",
@@ -160,6 +200,10 @@ pub(super) const TARGETS: [Target; 14] = [
         goal: Goal::AtLeast(6.0),
         peer: "etcd",
     },
+    large("P11", "1 MB put", Experiment::LargePut(Place::Lab), WAIT, 1.5),
+    large("P11b", "1 MB put, redis over a bridge", Experiment::LargePut(Place::Bridge), WAIT, 1.0),
+    large("L1", "1 MB durable put", Experiment::LargePut(Place::Lab), ALWAYS, 1.8),
+    large("L2", "1 MB get", Experiment::LargeGet, (Engine::Memory, "redis"), 1.0),
     kernel("K1", NODE, ECHO, 1, Goal::AtMost(0.7)),
     kernel("K2", SWITCH, ECHO, 1, Goal::AtMost(0.4)),
     kernel("K3a", NODE, ECHO, 64, Goal::AtLeast(1.3)),
@@ -173,16 +217,39 @@ impl Target {
         self.id.eq_ignore_ascii_case(name) || self.id.trim_end_matches(['a', 'b']).eq_ignore_ascii_case(name)
     }
 
+    /// Whether its values go in chunks.
+    pub(super) fn is_large(&self) -> bool {
+        matches!(self.experiment, Experiment::LargeGet | Experiment::LargePut(_))
+    }
+
+    pub(super) fn value_bytes(&self) -> usize {
+        if self.is_large() { LARGE_BYTES } else { VALUE_BYTES }
+    }
+
     /// The keys that are asked for.
     pub(super) fn keys(&self) -> u32 {
-        if self.is_in_switch { KEPT } else { KEYS }
+        match (self.is_in_switch, self.is_large()) {
+            (true, _) => KEPT,
+            (_, true) => LARGE_KEYS,
+            _ => KEYS,
+        }
+    }
+
+    /// The ops of a seed.
+    pub(super) fn sequence(&self, seed: u64) -> Sequence {
+        Sequence::of_first(self.keys(), self.work(), seed)
+    }
+
+    /// What is stored before it is got.
+    pub(super) fn preload(&self) -> Sequence {
+        Sequence::of_first(self.keys(), Work::Preload, 0)
     }
 
     /// What callers do.
     pub(super) fn work(&self) -> Work {
         match self.experiment {
-            Experiment::Echo | Experiment::Get => Work::Get,
-            Experiment::Put | Experiment::Etcd => Work::Put,
+            Experiment::Echo | Experiment::Get | Experiment::LargeGet => Work::Get,
+            Experiment::Put | Experiment::Etcd | Experiment::LargePut(_) => Work::Put,
         }
     }
 
@@ -217,9 +284,12 @@ mod tests {
 
     #[test]
     fn a_target_is_chosen_by_its_id_or_its_number() {
-        let chosen = |name| TARGETS.map(|target| target.is_named(name)).map(u8::from);
-        assert_eq!(chosen("P4"), [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(chosen("p5B"), [0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+        let chosen = |name: &str| -> Vec<&str> {
+            TARGETS.iter().filter(|target| target.is_named(name)).map(|target| target.id).collect()
+        };
+        assert_eq!(chosen("P4"), ["P4a", "P4b"]);
+        assert_eq!(chosen("p5B"), ["P5b"]);
+        assert_eq!((chosen("P1"), chosen("p11")), (vec!["P1"], vec!["P11", "P11b"]));
         assert_eq!(parse("P2"), Ok("P2".into()));
         assert!(parse("P7").unwrap_err().contains("P4a"));
         assert!(parse("a").is_err());

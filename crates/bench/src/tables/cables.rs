@@ -6,15 +6,11 @@
 //! ```
 
 use crate::error::{BenchError, Result};
+use crate::netns::{enter, run};
 use nicekv_dataplane::Prefix;
 use nicekv_dataplane_xdp::{Hook, Port};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::Write as _;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::os::fd::AsFd as _;
-use std::process::{Command, Output, Stdio};
 
 use super::fill::CLIENTS;
 
@@ -141,37 +137,6 @@ fn socket() -> Result<UdpSocket> {
     UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(BenchError::system("make a socket"))
 }
 
-fn enter(namespace: &str) -> Result<()> {
-    let path = format!("/run/netns/{namespace}");
-    let file = File::open(&path).map_err(BenchError::system(format!("open {path}")))?;
-    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
-        .map_err(BenchError::system(format!("enter {path}")))
-}
-
 fn text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
-}
-
-/// Runs a tool, with this for it to read.
-fn run(tool: &str, arguments: &[&str], input: &str) -> Result<()> {
-    let failed = |what: &str| BenchError::system(format!("{what} {tool}"));
-    let mut child = Command::new(tool)
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed("start"))?;
-    let mut stdin = child.stdin.take().expect("piped");
-    // One that ends early says why.
-    let _ = stdin.write_all(input.as_bytes());
-    drop(stdin);
-    let Output { status, stderr, .. } = child.wait_with_output().map_err(failed("wait for"))?;
-    if status.success() {
-        return Ok(());
-    }
-    let why = String::from_utf8_lossy(&stderr);
-    let line =
-        format!("{tool} {}: {}; is this run by root?", arguments.join(" "), why.lines().next().unwrap_or(""));
-    Err(BenchError::Environment(line))
 }

@@ -1,0 +1,77 @@
+//! Network namespaces: who works inside of one, and the tools that make them.
+
+use crate::error::{BenchError, Result};
+use nicekv_lab::topology::Host;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
+use std::process::{Command, Output, Stdio};
+
+/// Hosts that are namespaces.
+#[derive(Clone, Debug)]
+pub(crate) struct Hosts {
+    /// Before each one's name.
+    prefix: String,
+}
+
+impl Hosts {
+    /// Those whose namespaces are called so, each with its own name behind that.
+    pub(crate) fn called(prefix: impl Into<String>) -> Self {
+        Self { prefix: prefix.into() }
+    }
+
+    /// The name of a host's namespace.
+    pub(crate) fn namespace(&self, host: Host) -> String {
+        format!("{}{host}", self.prefix)
+    }
+
+    /// Runs `work` on a thread in a host's network namespace: sockets that it makes stay there, and so do processes that it starts.
+    pub(crate) fn inside<T: Send>(&self, host: Host, work: impl FnOnce() -> T + Send) -> Result<T> {
+        let namespace = self.namespace(host);
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| enter(&namespace).map(|()| work()));
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// What a host sends waits for its link, which carries so much.
+    pub(crate) fn limit(&self, host: Host, mbit: u32, burst: &str) -> Result<()> {
+        let rate = format!("{mbit}mbit");
+        let arguments =
+            ["qdisc", "add", "dev", "eth0", "root", "tbf", "rate", &rate, "burst", burst, "latency", "100ms"];
+        self.inside(host, || run("tc", &arguments, ""))?
+    }
+}
+
+/// Moves the calling thread to a namespace.
+pub(crate) fn enter(namespace: &str) -> Result<()> {
+    let path = format!("/run/netns/{namespace}");
+    let file = File::open(&path).map_err(BenchError::system(format!("open {path}")))?;
+    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+        .map_err(BenchError::system(format!("enter {path}")))
+}
+
+/// Runs a tool, with this for it to read.
+pub(crate) fn run(tool: &str, arguments: &[&str], input: &str) -> Result<()> {
+    let failed = |what: &str| BenchError::system(format!("{what} {tool}"));
+    let mut child = Command::new(tool)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed("start"))?;
+    let mut stdin = child.stdin.take().expect("piped");
+    // One that ends early says why.
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    let Output { status, stderr, .. } = child.wait_with_output().map_err(failed("wait for"))?;
+    if status.success() {
+        return Ok(());
+    }
+    let why = String::from_utf8_lossy(&stderr);
+    let line =
+        format!("{tool} {}: {}; is this run by root?", arguments.join(" "), why.lines().next().unwrap_or(""));
+    Err(BenchError::Environment(line))
+}
