@@ -11,6 +11,8 @@
 //!   overload ─▶ lab ─▶ load::open ─▶ statistics
 //!   hot-key ─▶ lab ─▶ load::native, load::driver ─▶ statistics ─▶ report
 //!   scans ─▶ lab, redis_server ─▶ load::driver ─▶ statistics ─▶ report
+//!   links ─▶ lab, redis_server ─▶ load::large, load::large_redis, cables ─▶ statistics ─▶ report
+//!   large ─▶ lab, redis_server ─▶ load::large, load::large_redis, load::steady ─▶ statistics ─▶ report
 //!   turbokv-… ─▶ lab ─▶ turbokv::load ─▶ statistics ─▶ report
 //!   kvswitch-fig… ─▶ kvswitch::rack, a simulation, or kvswitch::kernel, the real programs ─▶ statistics ─▶ report
 //!   kvswitch-table1 ─▶ kvswitch::bed, the real programs ─▶ statistics ─▶ report
@@ -27,6 +29,7 @@
 
 mod arguments;
 mod bridge;
+mod cables;
 mod chains;
 mod cost;
 mod curves;
@@ -39,7 +42,9 @@ mod kernel_gets;
 mod keyspace;
 mod kvswitch;
 mod lab;
+mod large;
 mod latencies;
+mod links;
 mod load;
 mod netns;
 mod outage;
@@ -63,6 +68,8 @@ pub use hot_key::HotKeyArguments;
 pub use kernel_gets::KernelGetsArguments;
 pub use kvswitch::KvswitchArguments;
 pub use kvswitch::table1::Table1Arguments as KvswitchTable1Arguments;
+pub use large::LargeArguments;
+pub use links::LinksArguments;
 pub use outage::OutageArguments;
 pub use overload::OverloadArguments;
 pub use peers::PeersArguments;
@@ -96,6 +103,10 @@ pub enum BenchCommand {
     Overload(OverloadArguments),
     /// Compare a switch in the kernel with every table full and with next to nothing in them, at XDP and at tc; needs root
     Tables(TablesArguments),
+    /// Count the bytes on all links, and those of primary and secondary, while 1 MB values are put (NICE Fig. 6 and 7); needs root
+    Links(LinksArguments),
+    /// Put and get 1 MB over links of 100 Mbit/s, with 1 to 9 replicas (NICE Fig. 4, 5 and 9), and small values beside a 64 MiB put; needs root
+    Large(LargeArguments),
     /// Compare scans of 8 pieces with scans of one, and scans of everything with SCAN and MGET of Redis; needs root
     Scans(ScansArguments),
     /// Compare who finds the node, switch, client or any node: throughput against skew and writes (TurboKV Fig. 13); needs root
@@ -139,6 +150,8 @@ pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
         BenchCommand::HotKey(arguments) => hot_key::run(arguments),
         BenchCommand::Overload(arguments) => overload::run(arguments),
         BenchCommand::Tables(arguments) => tables::run(arguments),
+        BenchCommand::Links(arguments) => links::run(arguments),
+        BenchCommand::Large(arguments) => large::run(arguments),
         BenchCommand::Scans(arguments) => scans::run(arguments),
         BenchCommand::TurbokvFig13(arguments) => turbokv::run(Figure::Fig13, arguments),
         BenchCommand::TurbokvFig14(arguments) => turbokv::run(Figure::Fig14, arguments),

@@ -18,6 +18,7 @@ pub(crate) mod native;
 pub(crate) mod open;
 pub(crate) mod paced;
 pub(crate) mod redis;
+pub(crate) mod steady;
 
 use crate::cost::MachineTime;
 use crate::error::{BenchError, Result};
