@@ -4,6 +4,9 @@ use super::{Queued, StorageQueue};
 use nicekv_wire::large::Reference;
 use nicekv_wire::{OpId, PartitionId};
 
+/// Of a large value, what is written by one request at most.
+const WRITE_BYTES_MAX: usize = 64 << 10;
+
 impl StorageQueue {
     /// The entry of a key speaks of this from now on. Before the first one it is noted on the disk that there are such.
     pub(super) fn note_value(&mut self, partition: PartitionId, key: &[u8], reference: Option<Reference>) {
@@ -22,9 +25,26 @@ impl StorageQueue {
     /// Writes a part of a large value.
     pub(crate) fn write_value(&mut self, reference: &Reference, offset: u32, bytes: &[u8]) {
         self.mark_values();
-        let bytes = self.stage_bytes(bytes);
         let Reference { name, length, .. } = *reference;
+        if self.continue_write(name, offset, bytes) {
+            return;
+        }
+        let bytes = self.stage_bytes(bytes);
         self.queue.push_back(Queued::WriteValue { name, length, offset, bytes });
+    }
+
+    /// Adds to the last request, if that writes what is just before: chunks come as trains, and a write costs more than what is in one.
+    fn continue_write(&mut self, of: OpId, from: u32, more: &[u8]) -> bool {
+        let Some(Queued::WriteValue { name, offset, bytes, .. }) = self.queue.back_mut() else {
+            return false;
+        };
+        let is_next = *name == of && *offset as usize + bytes.len() == from as usize;
+        if !is_next || bytes.end != self.bytes.len() || bytes.len() + more.len() > WRITE_BYTES_MAX {
+            return false;
+        }
+        self.bytes.extend_from_slice(more);
+        bytes.end = self.bytes.len();
+        true
     }
 
     /// All of a large value was written.
@@ -68,5 +88,52 @@ impl StorageQueue {
     /// Whether entries or ops of a partition speak of large values that are not here, or may.
     pub fn lacks_values(&self, partition: PartitionId) -> bool {
         self.values.lacks(partition)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::StorageRequest;
+    use alloc::vec;
+    use alloc::vec::Vec;
+    use nicekv_wire::ClientId;
+
+    fn value(sequence: u64) -> Reference {
+        let name = OpId { client: ClientId(1), sequence };
+        Reference { name, length: 1 << 20, checksum: 0 }
+    }
+
+    /// What is asked for: which value, from where, how much.
+    fn written(queue: &mut StorageQueue) -> Vec<(u64, u32, Vec<u8>)> {
+        let mut all = Vec::new();
+        while let Some(request) = queue.poll() {
+            if let StorageRequest::WriteValue { name, offset, bytes, .. } = request {
+                all.push((name.sequence, offset, bytes.to_vec()));
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn what_is_beside_each_other_is_written_at_once() {
+        let mut queue = StorageQueue::default();
+        queue.write_value(&value(1), 10, &[1, 2]);
+        queue.write_value(&value(1), 12, &[3]);
+        queue.write_value(&value(1), 14, &[5]);
+        queue.write_value(&value(2), 15, &[6]);
+        queue.read_value(value(1).name, 0, 1);
+        queue.write_value(&value(2), 16, &[7]);
+        let apart = [(1, 10, vec![1, 2, 3]), (1, 14, vec![5]), (2, 15, vec![6]), (2, 16, vec![7])];
+        assert_eq!(written(&mut queue), apart);
+    }
+
+    #[test]
+    fn a_write_is_no_longer_than_its_bound() {
+        let mut queue = StorageQueue::default();
+        let chunk = vec![7; 1_000];
+        (0..100).for_each(|number| queue.write_value(&value(1), number * 1_000, &chunk));
+        let lengths: Vec<usize> = written(&mut queue).iter().map(|(.., bytes)| bytes.len()).collect();
+        assert_eq!(lengths, [65_000, 35_000]);
     }
 }
