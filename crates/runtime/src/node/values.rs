@@ -6,12 +6,17 @@ use nicekv_store::{Files, LogIdentity, StoreError, SyncFirst};
 use nicekv_transport::Checksum;
 use nicekv_wire::OpId;
 use nicekv_wire::large::Reference;
+use nicekv_wire::limits::LARGE_BYTES_MAX;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What segments give back in one step: others have the disk most of the time.
 const COMPACTED_BYTES: u64 = 1 << 20;
+/// In memory a value that is longer than the room that it has gets so many times of what it is, …
+const GROWTH: usize = 4;
+/// … and so much at least.
+const ROOM_BYTES_MIN: usize = 64 << 10;
 /// What has come behind a hole is read back in such pieces.
 const READ_BACK_BYTES: usize = 256 << 10;
 
@@ -193,10 +198,20 @@ impl MemoryValues {
             return;
         }
         let value = self.parts.entry(name).or_default();
-        let end = offset as usize + bytes.len();
-        // It grows with what comes, whatever somebody says of its length.
+        let (end, length) = (offset as usize + bytes.len(), length as usize);
+        if end > length {
+            return;
+        }
+        // It grows with what comes, whatever somebody says of its length, and to no more than that.
+        if end > value.capacity() {
+            let capacity = (GROWTH * end).clamp(ROOM_BYTES_MIN, LARGE_BYTES_MAX as usize).min(length);
+            value.reserve_exact(capacity - value.len());
+        }
+        if value.len() == offset as usize {
+            return value.extend_from_slice(bytes);
+        }
         if value.len() < end {
-            value.resize(end.min(length as usize), 0);
+            value.resize(end, 0);
         }
         if let Some(part) = value.get_mut(offset as usize..end) {
             part.copy_from_slice(bytes);
