@@ -19,8 +19,8 @@ use nicekv_wire::{Epoch, NodeId, OpId, Operation, Status};
 
 /// Chunks that leave before anybody has reported.
 const FIRST_FLIGHT: u32 = 64;
-/// The pace of a transfer at first.
-const CHUNKS_PER_SECOND: u32 = 50_000;
+/// The pace of a transfer at first: no bound before something is lost. Until then receivers' room is one, which they tell, and reports are the clock.
+const CHUNKS_PER_SECOND: u32 = 1_000_000;
 
 /// What to make of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,7 +24,7 @@ use nicekv_wire::large::{READ_CHUNKS_MAX, ReadChunks, Reference};
 use nicekv_wire::limits::CHUNK_BYTES;
 
 /// Chunks under way at first, …
-const WINDOW_FIRST: u32 = 32;
+const WINDOW_FIRST: u32 = 128;
 /// … at least, …
 const WINDOW_MIN: u32 = 16;
 /// … and at most.
@@ -335,7 +335,7 @@ mod tests {
     fn what_is_not_what_was_asked_for_is_no_chunk() {
         let mut read = read(10 * CHUNK_BYTES as u32 + 5, 0);
         assert_eq!(read.on_chunk(0, 0, &[0; CHUNK_BYTES]), Taken::Stray, "before anything was asked for");
-        assert_eq!(asked(&mut read, 0), [(0, 8, 1), (8, 3, 1)]);
+        assert_eq!(asked(&mut read, 0), [(0, 11, 1)]);
         let lies: [(u32, usize); 5] =
             [(0, 5), (0, CHUNK_BYTES - 1), (10, CHUNK_BYTES), (11, 5), (u32::MAX, 5)];
         for (number, length) in lies {
@@ -396,19 +396,19 @@ mod tests {
 
     #[test]
     fn what_is_overtaken_is_asked_for_again_without_what_has_come() {
-        let mut read = read(1 << 20, 0);
+        let mut read = Read { window: 32, ..read(1 << 20, 0) };
         assert_eq!(asked(&mut read, 0), [(0, 8, 1), (8, 8, 1), (16, 8, 1), (24, 8, 1)]);
         [0, 1, 2, 4, 5, 7, 8].iter().for_each(|number| {
             read.on_chunk(MS, *number, &[0; CHUNK_BYTES]);
         });
         assert_eq!(read.next_deadline(TIMEOUT_NS), 2 * MS);
         assert_eq!(asked(&mut read, 2 * MS), [], "more is under way than the window has room for by now");
-        assert_eq!(read.window, WINDOW_FIRST / 2);
+        assert_eq!(read.window, 16);
         for number in 9..24 {
             read.on_chunk(2 * MS, number, &[0; CHUNK_BYTES]);
         }
         assert_eq!(asked(&mut read, 2 * MS)[..2], [(3, 1, 1), (6, 1, 1)]);
-        assert_eq!((read.window, read.silences), (WINDOW_FIRST / 2 + 2, 0), "two were answered as a whole");
+        assert_eq!((read.window, read.silences), (16 + 2, 0), "two were answered as a whole");
     }
 
     #[test]
@@ -425,7 +425,7 @@ mod tests {
 
     #[test]
     fn another_token_is_tried_at_once_but_only_once_until_something_comes() {
-        let mut read = read(1 << 20, 0);
+        let mut read = Read { window: 32, ..read(1 << 20, 0) };
         let first = asked(&mut read, 0);
         read.take_token(1);
         assert_eq!(asked(&mut read, 0), [], "this one was used");

@@ -1,7 +1,7 @@
 //! Large values that clients put.
 
-use super::TRANSFERS_MAX;
 use super::transfer::{LargePut, Transfer, settled_report};
+use super::{ROOM, TRANSFERS_MAX};
 use crate::host::Host;
 use crate::membership::Membership;
 use crate::node_core::NodeCore;
@@ -9,7 +9,7 @@ use crate::protocol::Protocol;
 use crate::storage::ValueEnd;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_transport::{Taken, WINDOW_MAX};
+use nicekv_transport::Taken;
 use nicekv_wire::large::{Chunk, Reference, receiver_bit};
 use nicekv_wire::{Datagram, NodeId, Now, OpId, Status};
 
@@ -98,7 +98,7 @@ impl<P: Protocol> NodeCore<P> {
                 storage.write_value(&transfer.reference, offset, chunk.bytes);
                 transfer.is_written = true;
                 // What is here needs no room any more.
-                transfer.receiver.set_room(WINDOW_MAX);
+                transfer.receiver.set_room(ROOM);
             }
             Taken::Known => values.counters.chunks_known += 1,
             Taken::Refused(_) => values.counters.chunks_refused += 1,

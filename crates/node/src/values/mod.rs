@@ -35,6 +35,8 @@ use transfer::Transfer;
 
 /// Transfers from clients that may be under way at once.
 pub const TRANSFERS_MAX: usize = 256;
+/// Chunks of a transfer that may be under way: fewer than the queues between sender and process have room for (a veth's has 256), and more than are sent while a report is on its way.
+const ROOM: u32 = 128;
 /// Values that may be fetched at once.
 const FETCHES_MAX: usize = 4;
 /// Requests that wait for values that are fetched; more are dropped, and clients retry.

@@ -1,8 +1,9 @@
 //! A large value that comes from a client.
 
+use super::ROOM;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
-use nicekv_transport::{Receiver, WINDOW_MAX};
+use nicekv_transport::Receiver;
 use nicekv_wire::large::{Hole, Reference, TransferReport};
 use nicekv_wire::{Epoch, NodeId, Now, PartitionId, Status};
 
@@ -45,7 +46,7 @@ impl Transfer {
         Self {
             reference,
             partition,
-            receiver: Receiver::new(now.boot_ns, reference.chunks(), WINDOW_MAX, seed),
+            receiver: Receiver::new(now.boot_ns, reference.chunks(), ROOM, seed),
             request: datagram.to_vec(),
             from,
             reply_to,
