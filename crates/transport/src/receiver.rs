@@ -124,6 +124,11 @@ impl Receiver {
         now_ns >= self.heard_ns.saturating_add(ABANDONED_NS)
     }
 
+    /// Whether its sender was heard at this time or later.
+    pub fn is_heard_since(&self, since_ns: u64) -> bool {
+        self.heard_ns >= since_ns
+    }
+
     /// A chunk has come.
     pub fn handle_chunk(&mut self, now_ns: u64, number: u32) -> Taken {
         if number >= self.count {
@@ -292,6 +297,7 @@ mod tests {
     fn it_is_over_five_seconds_after_the_last_chunk() {
         let mut receiver = receiver(10, 10);
         receiver.handle_chunk(MS, 3);
+        assert!(receiver.is_heard_since(MS) && !receiver.is_heard_since(MS + 1));
         assert!(!receiver.is_abandoned(MS + ABANDONED_NS - 1) && receiver.is_abandoned(MS + ABANDONED_NS));
         receiver.handle_probe(2 * MS);
         assert!(!receiver.is_abandoned(MS + ABANDONED_NS) && receiver.poll_report(2 * MS).is_some());

@@ -1,7 +1,7 @@
 //! Large values that clients put.
 
 use super::transfer::{LargePut, Transfer, settled_report};
-use super::{ROOM, TRANSFERS_MAX};
+use super::{PAUSE_NS, ROOM, TRANSFERS_MAX};
 use crate::host::Host;
 use crate::membership::Membership;
 use crate::node_core::NodeCore;
@@ -35,6 +35,14 @@ impl Host {
         let seed = self.config.hash_seed ^ name.sequence.rotate_left(32) ^ u64::from(self.config.node.0);
         let transfer = Transfer::new(now, put, membership.partition, seed);
         self.values.transfers.insert(name, transfer);
+    }
+
+    /// Whether a client is sending a large value: some of it came just now.
+    pub fn is_receiving(&self, now: Now, name: OpId) -> bool {
+        let transfer = self.values.transfers.get(&name);
+        transfer.is_some_and(|transfer| {
+            transfer.is_ending || transfer.receiver.is_heard_since(now.boot_ns.saturating_sub(PAUSE_NS))
+        })
     }
 
     /// Tells who puts a large value that it is here wholly, or why it is not taken. `has_primary`: as in [`LargePut`].

@@ -37,6 +37,8 @@ use transfer::Transfer;
 pub const TRANSFERS_MAX: usize = 256;
 /// Chunks of a transfer that may be under way: fewer than the queues between sender and process have room for (a veth's has 256), and more than are sent while a report is on its way.
 const ROOM: u32 = 128;
+/// A client that has sent nothing of a value for so long may not go on: longer than it waits before it asks, shorter than others are to wait for its op.
+const PAUSE_NS: u64 = 100_000_000;
 /// Values that may be fetched at once.
 const FETCHES_MAX: usize = 4;
 /// Requests that wait for values that are fetched; more are dropped, and clients retry.

@@ -37,6 +37,17 @@ pub(super) struct Peer {
     tries: u32,
 }
 
+/// An op that is not here and that others hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Wanted {
+    /// Who said so last.
+    pub(super) holder: NodeId,
+    /// Which members, by position, have acknowledged it in this epoch: their word stands when it comes.
+    pub(super) acks: u16,
+    /// One of them has it as contended.
+    pub(super) is_contended: bool,
+}
+
 /// See the module.
 #[derive(Clone)]
 pub(super) struct Lead {
@@ -49,8 +60,8 @@ pub(super) struct Lead {
     recovered_through: u64,
     /// The last decision of such an op, or of an epoch before: an earlier primary may have shown it.
     recovery_end: u64,
-    /// Ops that only this member is known to hold.
-    wanted: BTreeMap<OpId, NodeId>,
+    /// Ops that others hold.
+    wanted: BTreeMap<OpId, Wanted>,
     /// When the last decision was sent.
     decided_ns: u64,
     /// Nothing is decided any more (R17).
@@ -155,14 +166,26 @@ impl Lead {
         self.decided_ns = now.boot_ns;
     }
 
-    /// Only `holder` has an op. Whether that is news.
+    /// `holder` has an op. Whether that is news.
     pub(super) fn want(&mut self, op: OpId, holder: NodeId) -> bool {
-        self.wanted.insert(op, holder).is_none()
+        let is_new = !self.wanted.contains_key(&op);
+        let wanted = self.wanted.entry(op).or_insert(Wanted { holder, acks: 0, is_contended: false });
+        wanted.holder = holder;
+        is_new
     }
 
-    /// An op has arrived.
-    pub(super) fn have(&mut self, op: OpId) {
-        self.wanted.remove(&op);
+    /// A member, by position, has acknowledged an op that is wanted. Whether that is news.
+    pub(super) fn keep_ack(&mut self, op: OpId, position: usize, is_contended: bool) -> bool {
+        let Some(wanted) = self.wanted.get_mut(&op) else { return false };
+        let is_new = wanted.acks >> position & 1 == 0;
+        wanted.acks |= 1 << position;
+        wanted.is_contended |= is_contended;
+        is_new
+    }
+
+    /// An op has arrived; what was known of it.
+    pub(super) fn have(&mut self, op: OpId) -> Option<Wanted> {
+        self.wanted.remove(&op)
     }
 
     /// Only these ops are still wanted.
@@ -170,8 +193,8 @@ impl Lead {
         self.wanted.retain(|op, _| is_wanted(*op));
     }
 
-    /// Ops that only one member is known to hold, and which.
-    pub(super) fn wanted(&self) -> &BTreeMap<OpId, NodeId> {
+    /// Ops that are not here, and who holds them.
+    pub(super) fn wanted(&self) -> &BTreeMap<OpId, Wanted> {
         &self.wanted
     }
 
@@ -348,8 +371,14 @@ mod tests {
     fn what_is_wanted_and_whom_to_refuse_is_kept_until_it_is_had() {
         let mut lead = heard();
         assert!(lead.want(op(1), NodeId(2)) && !lead.want(op(1), NodeId(3)) && lead.want(op(2), NodeId(2)));
-        assert_eq!(lead.wanted().get(&op(1)), Some(&NodeId(3)));
-        lead.have(op(1));
+        assert!(
+            lead.keep_ack(op(1), 2, false)
+                && !lead.keep_ack(op(1), 2, true)
+                && lead.keep_ack(op(1), 0, false)
+        );
+        assert!(!lead.keep_ack(op(9), 0, false), "nobody holds it");
+        let wanted = Wanted { holder: NodeId(3), acks: 0b101, is_contended: true };
+        assert_eq!(lead.have(op(1)), Some(wanted));
         assert_eq!(lead.wanted().len(), 1);
         lead.keep_wanting(|wanted| wanted != op(2));
         assert_eq!(lead.wanted().len(), 0);

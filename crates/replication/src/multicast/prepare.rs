@@ -138,6 +138,8 @@ impl Partition {
                 let put = LargePut { reference, datagram, from, reply_to, has_primary };
                 host.expect_value(now, &self.membership, &put);
             }
+            // Chunks of it are coming: the client sends it here as it did to the member that had it sooner.
+            None if host.is_receiving(now, reference.name) => {}
             None => host.storage.want_value(reference, self.id()),
         }
         false
@@ -158,8 +160,9 @@ impl Partition {
         host.storage.want_force();
         self.waits.force(order, UnforcedWhat::Prepare(op));
         self.insert_op(host, now, order, contended, stored);
-        if let Some(lead) = &mut self.lead {
-            lead.have(op);
+        if let Some(early) = self.lead.as_mut().and_then(|lead| lead.have(op)) {
+            // Others had it sooner: a large value comes to each at a time of its own. Without this node's own ack they are not all.
+            self.locks.count_acks(op, early.acks, early.is_contended, false);
         }
         host.arm_sweep(now);
         if host.has(Plant::AckBeforeForce) {
@@ -207,12 +210,13 @@ impl Partition {
             }
             self.count_ack(host, now, position, ack.op, ack.contended, ack.refused);
         } else if self.clients.lookup(ack.op) == Lookup::New && !ack.refused && !self.is_drained() {
-            self.want_op(host, now, ack.op, sender);
+            self.want_op(host, now, (sender, position), ack);
         }
     }
 
-    /// Primary: only a member holds this op; fetch and complete it (R15).
-    pub(super) fn want_op(&mut self, host: &mut Host, now: Now, op: OpId, holder: NodeId) {
+    /// Primary: only others hold this op, one of whom says so; fetch and complete it (R15).
+    fn want_op(&mut self, host: &mut Host, now: Now, (holder, position): (NodeId, usize), ack: &PrepareAck) {
+        let op = ack.op;
         let Some(address) = self.membership.address(holder) else { return };
         let fetch = Fetch {
             sender: host.config.node,
@@ -221,7 +225,9 @@ impl Partition {
             wanted: Wanted::Op(op),
         };
         let lead = self.lead.as_mut().expect("only a primary wants ops");
-        if lead.wanted().len() < OPEN_OPS_MAX && lead.want(op, holder) {
+        let is_new = lead.wanted().len() < OPEN_OPS_MAX && lead.want(op, holder);
+        let is_new_ack = lead.keep_ack(op, position, ack.contended);
+        if is_new || is_new_ack {
             // The client's own copy may still be on its way: ask at the next sweep, not now.
             host.arm_sweep(now);
         } else {

@@ -58,7 +58,7 @@ impl Partition {
         let lead = self.lead.as_mut().expect("a primary");
         lead.keep_wanting(|op| !self.locks.holds(op) && self.clients.lookup(op) == Lookup::New);
         let wanted: Vec<(OpId, NodeId)> =
-            lead.wanted().iter().map(|(op, node)| (*op, *node)).take(SWEPT_OPS_MAX).collect();
+            lead.wanted().iter().map(|(op, wanted)| (*op, wanted.holder)).take(SWEPT_OPS_MAX).collect();
         for (op, holder) in wanted {
             let Some(address) = self.membership.address(holder) else { continue };
             let fetch = Fetch { sender, partition, epoch, wanted: Wanted::Op(op) };
