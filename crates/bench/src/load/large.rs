@@ -140,7 +140,7 @@ mod tests {
             stamp(bytes, &steps.next().unwrap());
             bytes.clone()
         };
-        let mut bytes = vec![0; 100_003];
+        let mut bytes = vec![0; LARGE_BYTES];
         fill(&mut bytes);
         let (one, other) = (value_of(&mut bytes), value_of(&mut bytes));
         let chunks = |value: &[u8]| value.chunks(1_408).map(<[u8]>::to_vec).collect::<Vec<_>>();
