@@ -17,6 +17,8 @@ const COMPACTED_BYTES: u64 = 1 << 20;
 const GROWTH: usize = 4;
 /// … and so much at least.
 const ROOM_BYTES_MIN: usize = 64 << 10;
+/// So many bytes are hashed at a time, at least, but at the end: so many at a time are cheaper.
+const HASHED_BYTES: usize = 64 << 10;
 /// What has come behind a hole is read back in such pieces.
 const READ_BACK_BYTES: usize = 256 << 10;
 
@@ -49,8 +51,18 @@ pub(super) enum LargeValues {
 /// Gone with the process.
 #[derive(Default)]
 pub(super) struct MemoryValues {
-    parts: HashMap<OpId, Vec<u8>>,
+    parts: HashMap<OpId, Growing>,
     whole: HashMap<OpId, Vec<u8>>,
+}
+
+/// A value in memory that is being written. What is without a hole is hashed as it comes: at the end others would wait for all of it.
+#[derive(Default)]
+struct Growing {
+    bytes: Vec<u8>,
+    /// All up to there came in order.
+    through: usize,
+    checksum: Checksum,
+    hashed: usize,
 }
 
 /// In a directory that there is only if there has been one.
@@ -197,24 +209,29 @@ impl MemoryValues {
         if self.whole.contains_key(&name) {
             return;
         }
-        let value = self.parts.entry(name).or_default();
+        let Growing { bytes: value, through, checksum, hashed } = self.parts.entry(name).or_default();
         let (end, length) = (offset as usize + bytes.len(), length as usize);
         if end > length {
             return;
         }
+        let (offset, bytes) = beyond(*through, offset, bytes);
         // It grows with what comes, whatever somebody says of its length, and to no more than that.
         if end > value.capacity() {
             let capacity = (GROWTH * end).clamp(ROOM_BYTES_MIN, LARGE_BYTES_MAX as usize).min(length);
             value.reserve_exact(capacity - value.len());
         }
-        if value.len() == offset as usize {
-            return value.extend_from_slice(bytes);
+        if value.len() == offset {
+            value.extend_from_slice(bytes);
+        } else {
+            value.resize(end.max(value.len()), 0);
+            value[offset..end].copy_from_slice(bytes);
         }
-        if value.len() < end {
-            value.resize(end, 0);
+        if *through == offset {
+            *through = end;
         }
-        if let Some(part) = value.get_mut(offset as usize..end) {
-            part.copy_from_slice(bytes);
+        if *through >= *hashed + HASHED_BYTES {
+            checksum.update(&value[*hashed..*through]);
+            *hashed = *through;
         }
     }
 
@@ -222,13 +239,13 @@ impl MemoryValues {
         if self.whole.contains_key(&reference.name) {
             return ValueEnd::Whole;
         }
-        let value = self.parts.remove(&reference.name).unwrap_or_default();
-        if value.len() != reference.length as usize
-            || nicekv_transport::checksum(&value) != reference.checksum
-        {
+        let Growing { bytes, mut checksum, hashed, .. } =
+            self.parts.remove(&reference.name).unwrap_or_default();
+        checksum.update(&bytes[hashed..]);
+        if bytes.len() != reference.length as usize || checksum.finish() != reference.checksum {
             return ValueEnd::Wrong;
         }
-        self.whole.insert(reference.name, value);
+        self.whole.insert(reference.name, bytes);
         ValueEnd::Whole
     }
 
@@ -238,6 +255,12 @@ impl MemoryValues {
         out.copy_from_slice(part);
         true
     }
+}
+
+/// What of a part is behind `through`, and where: what came in order may have been hashed, and stays as it was.
+fn beyond(through: usize, offset: u32, bytes: &[u8]) -> (usize, &[u8]) {
+    let known = through.saturating_sub(offset as usize).min(bytes.len());
+    (offset as usize + known, &bytes[known..])
 }
 
 impl DiskValues {
@@ -272,6 +295,8 @@ impl DiskValues {
             }
         };
         let Some(writing) = &mut part.writing else { return Ok(()) };
+        let (offset, bytes) = beyond(part.through as usize, offset, bytes);
+        let offset = offset as u32;
         match values.write(writing, offset.into(), bytes) {
             Err(error) if is_no_room(&error) => {
                 if let Some(writing) = part.writing.take() {
@@ -375,5 +400,28 @@ mod tests {
         file.write_all_at(&[0xff; 8], 2 * 4_096 + 500).unwrap();
         assert_eq!(disk.read(name, 0, &mut part).unwrap(), Found::Damaged);
         assert_eq!(disk.read(name, last, &mut part).unwrap(), Found::Here, "another block");
+    }
+
+    #[test]
+    fn what_has_been_hashed_is_not_written_over() {
+        let scratch = tempfile::tempdir().unwrap();
+        let identity = LogIdentity { cluster_id: 1, storage_id: 2, node_id: 3 };
+        let directory = scratch.path().join("values");
+        let mut disk = LargeValues::on_disk(Arc::new(RealFiles), directory, identity).unwrap();
+        disk.mark().unwrap();
+        let value: Vec<u8> = (0..LENGTH).map(|at| (at % 251) as u8).collect();
+        let name = OpId { client: ClientId(7), sequence: 1 };
+        let reference = Reference { name, length: LENGTH, checksum: nicekv_transport::checksum(&value) };
+        let (wrong, mut found) = (vec![0xff; 150_000], vec![0; LENGTH as usize]);
+        for mut values in [LargeValues::in_memory(), disk] {
+            values.write(name, LENGTH, 0, &value[..100_000]).unwrap();
+            values.write(name, LENGTH, 20_000, &wrong[..70_000]).unwrap();
+            let mut overlapping = wrong.clone();
+            overlapping[50_000..].copy_from_slice(&value[100_000..]);
+            values.write(name, LENGTH, 50_000, &overlapping).unwrap();
+            assert_eq!(values.end(&reference).unwrap(), ValueEnd::Whole);
+            assert_eq!(values.read(name, 0, &mut found).unwrap(), Found::Here);
+            assert!(found == value);
+        }
     }
 }
