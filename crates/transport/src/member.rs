@@ -9,6 +9,9 @@ use alloc::collections::{BTreeMap, VecDeque};
 /// Repairs that wait for one receiver, at most; the rest is asked for again.
 const REPAIRS_MAX: usize = 1024;
 
+/// Before a chunk is repaired once more, a round trip passes, then two, then so many doublings more.
+const DOUBLINGS_MAX: u32 = 4;
+
 /// How it gets what it has not been sent yet.
 #[derive(Clone, Debug)]
 pub(crate) enum Lane {
@@ -36,8 +39,13 @@ pub(crate) struct Member {
     pub(crate) chunks_per_second: u32,
     /// Repairs that are to be sent.
     repairs: VecDeque<u32>,
-    /// When those beyond the prefix were sent last.
-    repaired: BTreeMap<u32, u64>,
+    /// When those beyond the prefix were sent last, and how often.
+    repaired: BTreeMap<u32, (u64, u32)>,
+    /// Questions that have left for it, and that have come there.
+    questions: u32,
+    asked: u32,
+    /// When so many have come, what had left before the last of them, below this number, has come or is lost.
+    awaited: Option<(u32, u32)>,
     /// When it is to be asked for a report, and how often it was asked in vain.
     pub(crate) probe_ns: u64,
     pub(crate) probes: u32,
@@ -58,6 +66,9 @@ impl Member {
             chunks_per_second: 0,
             repairs,
             repaired,
+            questions: 0,
+            asked: 0,
+            awaited: None,
             probe_ns: u64::MAX,
             probes: 0,
         }
@@ -79,11 +90,15 @@ impl Member {
         let passed = passed.min(prefix.saturating_add(WINDOW_MAX));
         let is_due = |number: &u32| {
             *number < passed
-                && self.repaired.get(number).is_none_or(|sent_ns| now_ns >= sent_ns + round_trip_ns)
+                && self.repaired.get(number).is_none_or(|(sent_ns, times)| {
+                    now_ns >= sent_ns + (round_trip_ns << (times - 1).min(DOUBLINGS_MAX))
+                })
         };
         let missing = report.missing.iter().cloned().flatten();
-        // What was sent before it was asked, and had not come when it answered, is lost.
-        let tail = if self.probes > 0 { report.end..passed.min(self.limit) } else { 0..0 };
+        self.asked = report.asked;
+        // What was sent before a question, and had not come when that came, is lost. What waits in a queue still is before the question, too.
+        let lost = self.awaited.take_if(|(asked, _)| *asked <= report.asked);
+        let tail = report.end..lost.map_or(0, |(_, passed)| passed.min(self.limit));
         self.repairs = missing.chain(tail).filter(is_due).take(REPAIRS_MAX).collect();
     }
 
@@ -104,10 +119,22 @@ impl Member {
     /// The next repair, which leaves now.
     pub(crate) fn repair(&mut self, now_ns: u64) -> Option<u32> {
         let number = self.repairs.pop_front()?;
-        self.repaired.insert(number, now_ns);
+        let (sent_ns, times) = self.repaired.entry(number).or_default();
+        (*sent_ns, *times) = (now_ns, *times + 1);
         self.traffic.sent();
         self.pace.sent(now_ns);
         Some(number)
+    }
+
+    /// Below this number everything was sent to it at least once, if `next` is the next one for the mask.
+    pub(crate) fn passed(&self, next: u32) -> u32 {
+        if let Lane::Own { next, .. } = self.lane { next } else { next }
+    }
+
+    /// A question leaves for it; below this number everything was sent to it at least once.
+    pub(crate) fn ask(&mut self, passed: u32) {
+        self.questions = self.questions.wrapping_add(1).max(self.asked.wrapping_add(1));
+        self.awaited.get_or_insert((self.questions, passed));
     }
 
     /// It has said something, or there is news for it: it is asked when it has been silent for so long from now on.

@@ -56,6 +56,7 @@ pub struct Receiver {
     /// Whether some were asked for when the last report was made.
     has_asked: bool,
     arrived: u32,
+    asked: u32,
     /// Chunks since the last report, and when the first of them came.
     unreported: u32,
     unreported_ns: u64,
@@ -79,6 +80,7 @@ impl Receiver {
             ripens_ns: u64::MAX,
             has_asked: false,
             arrived: 0,
+            asked: 0,
             unreported: 0,
             unreported_ns: now_ns,
             // The sender is to know that there is somebody.
@@ -166,6 +168,7 @@ impl Receiver {
     /// The sender asks for a report.
     pub fn handle_probe(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
+        self.asked = self.asked.wrapping_add(1);
         self.is_due = true;
     }
 
@@ -190,6 +193,7 @@ impl Receiver {
             end: self.chunks.end(),
             limit: self.limit,
             arrived: self.arrived,
+            asked: self.asked,
             held_ns: now_ns.saturating_sub(self.end_ns),
             chunks_per_second: self.chunks_per_second,
             missing,

@@ -21,6 +21,8 @@ pub struct Report {
     pub limit: u32,
     /// Datagrams with a chunk that have come, all in all, known ones among them: for the sender's pace.
     pub arrived: u32,
+    /// Questions for a report that have come: what left before one of them has come too, or is lost.
+    pub asked: u32,
     /// For how long the last one was there when this was said.
     pub held_ns: u64,
     /// What can be taken, in chunks per second; 0: no bound is known.

@@ -164,10 +164,7 @@ impl Sender {
         };
         self.counters.reports += 1;
         // It may have had something from a transfer before.
-        let passed = match member.lane {
-            Lane::Own { next, .. } => next,
-            _ => next.max(report.end),
-        };
+        let passed = member.passed(next).max(report.end);
         member.take(now_ns, report, passed, round_trip_ns);
         member.heard(now_ns, patience_ns);
         self.round_trip.told(now_ns, report.end, report.held_ns);
@@ -367,6 +364,7 @@ impl Sender {
             if now_ns >= member.probe_ns {
                 member.probes = (member.probes + 1).min(PROBES_MAX);
                 member.probe_ns = now_ns + patience[member.probes as usize];
+                member.ask(member.passed(self.next));
                 mask |= 1 << place;
             }
             is_heard |= member.probes < PROBES_MAX;

@@ -173,6 +173,8 @@ message! {
             limit: u32,
             /// Datagrams with a chunk of it that have come.
             arrived: u32,
+            /// Questions for reports that have come.
+            asked: u32,
             /// What can be taken, in chunks per second; 0: no bound is known.
             chunks_per_second: u32,
             /// For how long the last one was here when this was said, in nanoseconds.

@@ -2,13 +2,15 @@
 //!
 //! ```text
 //!   shaped   client, nodes ═══ 100 Mbit/s each ═══ switch        1 MB to 1, 3 … 9 replicas, and from one; Redis beside it
+//!   any-k    node-4, -5, -6 ═══ 5 Mbit/s, the others 100         1 MB to any 1 and any 3 of 7 replicas, and with all links alike
 //!   beside   client-0 ── 1,000 small puts a second               and without the large ones
 //!            client-1 ── a put of 64 MiB after the other         links as fast as they are
 //! ```
 //!
-//! NICE's Fig. 4, 5 and 9 with values of 1 MB, a tenth of their links' rate. A store whose primary sends on what it gets to each of its replicas is theirs beside NICE; Redis with
+//! NICE's Fig. 4, 5, 8 and 9 with values of 1 MB, a tenth of their links' rate. A store whose primary sends on what it gets to each of its replicas is theirs beside NICE; Redis with
 //! `WAIT` is one here.
 
+mod any_k;
 mod beside;
 mod shaped;
 
@@ -41,6 +43,8 @@ pub struct LargeArguments {
 enum Part {
     /// 1 MB over links of 100 Mbit/s
     Shaped,
+    /// 1 MB to any k of seven replicas, three of which have slow links
+    AnyK,
     /// Small values beside one of 64 MiB
     Beside,
 }
@@ -58,12 +62,13 @@ pub(crate) fn run(arguments: &LargeArguments) -> Result<()> {
     crate::redis_server::installed_version()?;
     let directory = arguments.files.directory()?;
     let (mut json, mut panels) = (String::new(), Vec::new());
-    for part in [Part::Shaped, Part::Beside] {
+    for part in [Part::Shaped, Part::AnyK, Part::Beside] {
         if arguments.only.is_some_and(|only| only != part) {
             continue;
         }
         let shown = match part {
             Part::Shaped => shaped::run(arguments, directory.path(), &stop)?,
+            Part::AnyK => any_k::run(arguments, directory.path(), &stop)?,
             Part::Beside => beside::run(arguments, directory.path(), &stop)?,
         };
         println!("{}", shown.table);

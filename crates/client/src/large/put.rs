@@ -292,6 +292,7 @@ fn report_of(said: &TransferReport) -> Report {
         end: said.end,
         limit: said.limit,
         arrived: said.arrived,
+        asked: said.asked,
         held_ns: said.held_ns,
         chunks_per_second: said.chunks_per_second,
         missing: said.missing.iter().map(|hole| hole.start..hole.end).collect(),

@@ -86,6 +86,7 @@ impl World {
             end: prefix,
             limit: 2048,
             arrived: prefix,
+            asked: 0,
             chunks_per_second: 0,
             held_ns: 0,
             missing: Vec::new(),

@@ -344,6 +344,7 @@ impl World {
             end: report.end,
             limit: report.limit,
             arrived: report.arrived,
+            asked: report.asked,
             chunks_per_second: report.chunks_per_second,
             held_ns: report.held_ns,
             missing: report.missing.iter().map(|hole| Hole { start: hole.start, end: hole.end }).collect(),

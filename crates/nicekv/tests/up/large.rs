@@ -45,10 +45,7 @@ fn a_large_value_is_what_was_put_and_survives_kill_minus_9() {
 #[test]
 fn commands_know_large_values() {
     let scratch = tempfile::tempdir().unwrap();
-    let up = Up::start(
-        scratch.path(),
-        &["--engine", "memory", "--keyspace", "by-quorum=replication=quorum,write-set=2"],
-    );
+    let up = Up::start(scratch.path(), &["--engine", "memory", "--keyspace", "by-chain=replication=chain"]);
     let mut redis = up.redis();
     let [first, second] = [text(5_000, 1), text(70_000, 2)];
     assert_eq!(redis.call(&["SET", "k", &first]), "+OK");
@@ -71,4 +68,29 @@ fn commands_know_large_values() {
     let refused = redis.call(&["SET", "k", &first]);
     assert!(refused.starts_with("-ERR") && refused.contains("1024"), "{refused}");
     assert_eq!(redis.call(&["GET", "k"]), "$-1", "nothing is stored");
+}
+
+#[test]
+fn a_quorum_keyspace_has_large_values_that_survive_kill_minus_9() {
+    let scratch = tempfile::tempdir().unwrap();
+    let arguments = ["--data-dir", "data", "--replication", "quorum", "--write-set", "2"];
+    let up = Up::start(scratch.path(), &arguments);
+    let mut redis = up.redis();
+    let lengths = [1_024, 1_025, 100_000, 8_000_000];
+    for length in lengths {
+        let (key, value) = (format!("of-{length}"), text(length, length as u64));
+        assert_eq!(redis.call(&["SET", &key, "short"]), "+OK");
+        assert_eq!(redis.call(&["SET", &key, &value]), "+OK", "{length} bytes");
+        assert!(get(&mut redis, &key) == value, "{length} bytes come back otherwise");
+        assert_eq!(redis.call(&["STRLEN", &key]), format!(":{length}"));
+    }
+    assert_eq!(redis.call(&["DEL", "of-1025"]), ":1");
+    up.kill();
+    let up = Up::start(scratch.path(), &arguments);
+    let mut redis = up.redis();
+    assert_eq!(redis.call(&["GET", "of-1025"]), "$-1");
+    for length in lengths.into_iter().filter(|length| *length != 1_025) {
+        let value = text(length, length as u64);
+        assert!(get(&mut redis, &format!("of-{length}")) == value, "{length} bytes after kill -9");
+    }
 }
