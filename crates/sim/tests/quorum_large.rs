@@ -68,13 +68,13 @@ fn survive(seeds: std::ops::Range<u64>, change: impl Fn(&mut Scenario)) {
 fn large_values_survive_loss_and_crashes() {
     let (crash, downtime_max_ns) = (3_000, 200 * MILLISECOND_NS);
     let faults = Faults { loss: 50_000, duplication: 50_000, crash, downtime_max_ns, ..Faults::NONE };
-    survive(1..25, |scenario| scenario.faults = faults.clone());
+    survive(1..25, |scenario| scenario.faults = faults);
 }
 
 #[test]
 fn large_values_survive_losses_of_power_and_damage() {
     let faults = Faults { power_loss: 300, crash: 500, corruption: 5_000, ..Faults::NONE };
-    survive(1..25, |scenario| scenario.faults = faults.clone());
+    survive(1..25, |scenario| scenario.faults = faults);
 }
 
 #[test]
