@@ -17,6 +17,7 @@
 
 mod changes;
 mod judge;
+mod large;
 mod reshapings;
 mod schedule;
 mod workload;

@@ -3,6 +3,7 @@
 //! Every keyspace has the same keys, so that one which is taken for that of another keyspace shows. Half of them belong to the native
 //! clients, who compare versions; the other half is shared with Redis clients, who are not told any, so that there nobody's answer counts
 //! as having told one. A keyspace by quorum is only asked for what it understands (R14); one whose hot keys are spread is asked for few of its keys most of the time, and mostly gets.
+//! An eighth of the keys has values of 1 B to 4 MiB, which histories have shortened (`large`); nothing is made of these by primaries.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +15,7 @@ use nicekv_history::{Action, Answer, Call};
 use nicekv_placement::{KeyspaceSpec, LoadBalancing, Protocol};
 use nicekv_wire::{OpId, Status};
 
+use super::large;
 use crate::clients::Client;
 use crate::error::Result;
 
@@ -23,6 +25,8 @@ pub(crate) const KEYS: usize = 128;
 const HOT_KEYS: u64 = 4;
 /// Of ten calls to a keyspace whose hot keys are spread so many are gets, and a part of the others.
 const HOT_GETS_OF_TEN: u64 = 8;
+/// Every so manieth key of either half has large values.
+const LARGE_EVERY: usize = 8;
 /// Calls of a client between two scans of all keys, on average.
 const CALLS_PER_SCAN: u64 = 400;
 /// Longest pause of a client between two calls: bounds the length of histories.
@@ -74,7 +78,11 @@ impl Keys<'_> {
 
     /// Makes one call; versions are not told for keys without.
     pub(crate) fn call(self, client: &mut Client, key: Key, action: Action) -> Result<Call> {
-        let mut call = client.call(self.keyspaces[key.keyspace].id, self.name(key).as_bytes(), action)?;
+        let (keyspace, name) = (self.keyspaces[key.keyspace].id, self.name(key));
+        let mut call = match self.is_large(key) {
+            true => large::shortened(client.call(keyspace, name.as_bytes(), large::expanded(&action))?),
+            false => client.call(keyspace, name.as_bytes(), action)?,
+        };
         let erases = matches!(call.action, Action::Update { change: Change::Erase, .. });
         if let Some((_, answer)) = &mut call.answered {
             if !key.has_versions() {
@@ -96,8 +104,10 @@ impl Keys<'_> {
         let (after, last) = (format!("{prefix}-"), format!("{prefix}-:"));
         let covered = client.scan(spec.id, after.as_bytes(), last.as_bytes())?;
         let mut calls = Vec::new();
-        for (piece, index) in covered.iter().flat_map(|piece| (0..KEYS).map(move |index| (piece, index))) {
-            let key = Key { keyspace, index };
+        // Of large values scans tell no more than that there is one.
+        let keys = (0..KEYS).map(|index| Key { keyspace, index }).filter(|key| !self.is_large(*key));
+        let keys: Vec<Key> = keys.collect();
+        for (piece, key) in covered.iter().flat_map(|piece| keys.iter().map(move |key| (piece, *key))) {
             let (called, at) = piece.between;
             let answer = piece.answer(self.name(key).as_bytes());
             let answered = answer.map(|answer| (at, answer));
@@ -121,6 +131,12 @@ impl Keys<'_> {
         Key { keyspace, index: 2 * place + usize::from(shared) }
     }
 
+    /// Whether the key has large values. Chains have none.
+    fn is_large(self, key: Key) -> bool {
+        let is_possible = !matches!(self.keyspaces[key.keyspace].protocol, Protocol::Chain);
+        is_possible && key.index / 2 % LARGE_EVERY == LARGE_EVERY - 1
+    }
+
     fn is_hot(self, keyspace: usize) -> bool {
         self.keyspaces[keyspace].balancing == LoadBalancing::Hot
     }
@@ -131,6 +147,9 @@ impl Keys<'_> {
             return Action::Get;
         }
         match self.keyspaces[key.keyspace].protocol {
+            Protocol::Multicast if self.is_large(key) => {
+                draw_large(client.is_told_versions() && key.has_versions(), seen, value, random)
+            }
             Protocol::Multicast | Protocol::Chain => {
                 draw(client.is_told_versions() && key.has_versions(), seen, value, random)
             }
@@ -172,6 +191,16 @@ pub(crate) fn run(
         std::thread::sleep(Duration::from_micros(random.below(PAUSE_US_MAX)));
     }
     Ok(calls)
+}
+
+/// What is understood of a value that may be too long for a datagram.
+fn draw_large(compares_versions: bool, version: OpId, value: Vec<u8>, random: &mut Random) -> Action {
+    loop {
+        match draw(compares_versions, version, value.clone(), random) {
+            Action::Update { change: Change::Append(_) | Change::Increment(_), .. } => {}
+            action => return action,
+        }
+    }
 }
 
 fn draw(compares_versions: bool, version: OpId, value: Vec<u8>, random: &mut Random) -> Action {

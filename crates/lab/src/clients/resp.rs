@@ -15,8 +15,8 @@ use crate::topology::RESP;
 
 /// Before a connection is tried again.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(10);
-/// No reply of a store with values of a KiB is longer.
-const BULK_BYTES_MAX: usize = 1 << 20;
+/// No value that is put here is longer.
+const BULK_BYTES_MAX: usize = 8 << 20;
 
 /// What a gateway answers.
 #[derive(Clone, Debug, PartialEq, Eq)]

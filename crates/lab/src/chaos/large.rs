@@ -1,0 +1,81 @@
+//! Values of up to 4 MiB, as histories have them: by their first bytes, up to a slash, from which follows all the rest.
+
+use nicekv_history::model::Change;
+use nicekv_history::{Action, Call};
+
+/// Lengths are spread evenly by their logarithm.
+const LENGTH_BITS_MAX: u64 = 22;
+const END: u8 = b'/';
+/// What a history has of a value that is not what was put.
+const DAMAGED: &[u8] = b"damaged: ";
+
+/// A number that looks like chance.
+fn scrambled(number: u64) -> u64 {
+    let number = (number ^ number >> 31).wrapping_mul(0x7fb5_d329_728e_a185);
+    (number ^ number >> 27).wrapping_mul(0x81da_def4_bc2d_d44d)
+}
+
+/// The value of this word.
+pub(super) fn of_word(word: &[u8]) -> Vec<u8> {
+    let seed = word.iter().fold(7, |seed, byte| scrambled(seed ^ u64::from(*byte)));
+    let bits = seed >> 8 & 0xff_ffff;
+    let length = (LENGTH_BITS_MAX as f64 * bits as f64 / f64::from(1 << 24)).exp2() as usize;
+    let mut value = Vec::with_capacity(word.len() + length + 8);
+    value.extend_from_slice(word);
+    value.push(END);
+    let whole = value.len() + length;
+    let mut state = seed;
+    while value.len() < whole {
+        state = scrambled(state.wrapping_add(0x9e37_79b9_7f4a_7c15));
+        value.extend_from_slice(&state.to_le_bytes());
+    }
+    value.truncate(whole);
+    value
+}
+
+/// Its word, if it is whole.
+fn word_of(value: &[u8]) -> Vec<u8> {
+    let word = value.split(|byte| *byte == END).next().unwrap_or_default();
+    if of_word(word) == value { word.to_vec() } else { [DAMAGED, word].concat() }
+}
+
+/// What is called instead of `action`, whose values are words.
+pub(super) fn expanded(action: &Action) -> Action {
+    let mut action = action.clone();
+    if let Action::Update { change: Change::Set(value), .. } = &mut action {
+        *value = of_word(value);
+    }
+    action
+}
+
+/// The call as a history has it.
+pub(super) fn shortened(mut call: Call) -> Call {
+    if let Action::Update { change: Change::Set(value), .. } = &mut call.action {
+        *value = word_of(value);
+    }
+    if let Some(value) = call.answered.as_mut().and_then(|(_, answer)| answer.value.as_mut()) {
+        *value = word_of(value);
+    }
+    call
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_known_by_its_word_and_damage_is_seen() {
+        let mut longest = 0;
+        for number in 0..300 {
+            let word = number.to_string().into_bytes();
+            let value = of_word(&word);
+            longest = longest.max(value.len());
+            assert_eq!(word_of(&value), word);
+            let mut damaged = value.clone();
+            *damaged.last_mut().unwrap() ^= 1;
+            assert_ne!(word_of(&damaged), word, "{number}");
+            assert_ne!(word_of(&value[..value.len() - 1]), word, "{number}");
+        }
+        assert!((1 << 20..=(1 << 22) + 8).contains(&longest), "{longest}");
+    }
+}
