@@ -335,6 +335,9 @@ fn in_a_chain(scenario: &mut Scenario) {
 /// Agents of edges lose the metadata service often, and leases are longer than it takes to suspect a node.
 fn with_edges(scenario: &mut Scenario) {
     (scenario.edges, scenario.hides_sources) = (true, false);
+    scenario.keyspaces = vec![Shape::multicast(3, 0)];
+    scenario.workload.keys = Key::several(0, 20);
+    (scenario.workload.large, scenario.workload.pause_ns_max) = (0, 10 * MILLISECOND_NS);
     scenario.timing.lease = Duration::from_millis(500);
     scenario.faults.agent_cut = 200_000;
     scenario.faults.downtime_max_ns = 1_000_000_000;
