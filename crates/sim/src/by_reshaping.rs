@@ -31,7 +31,14 @@ pub(crate) fn reshaped_busily(scenario: &mut Scenario) {
     scenario.faults.reshape_interval_ns = 40 * MILLISECOND_NS;
 }
 
-/// The same, and nodes fail.
+/// The same, and pages of the disk come late, so that much is written while one is read.
+pub(crate) fn reshaped_with_late_pages(scenario: &mut Scenario) {
+    reshaped_busily(scenario);
+    scenario.workload.large = 0;
+    (scenario.workload.calls, scenario.faults.late_disk_ns) = (700, 10 * MILLISECOND_NS);
+}
+
+/// The same as the first, and nodes fail.
 pub(crate) fn reshaped_with_crashes(scenario: &mut Scenario) {
     reshaped(scenario);
     (scenario.faults.crash, scenario.faults.downtime_max_ns) = (500, 300 * MILLISECOND_NS);

@@ -14,7 +14,9 @@ use crate::by_quorum::{
     by_quorum, by_quorum_in_memory, damage_by_quorum, deletions_at_busy_nodes, deletions_by_quorum,
     places_change, places_change_and_deletions, sole_holders_leave,
 };
-use crate::by_reshaping::{reshaped, reshaped_busily, reshaped_with_crashes, reshaped_with_losses_of_power};
+use crate::by_reshaping::{
+    reshaped, reshaped_with_crashes, reshaped_with_late_pages, reshaped_with_losses_of_power,
+};
 use crate::client::Workload;
 use crate::cluster::{Scenario, Tally};
 use crate::explore::parts::{FAILOVER, SUSPICION, increments, set_and_get};
@@ -260,7 +262,7 @@ pub const PLANTS: &[Plant] = &[
     metadata("drop-not-awaited", "R16", InMetadata::DropNotAwaited, Hunt::Seeds(keyspaces_come_and_go)),
     metadata("keyspace-number-reused", "R16", InMetadata::KeyspaceNumberReused, Hunt::Seeds(keyspaces_come_and_go)),
     replica("deletion-not-mirrored", "R17", InReplica::DeletionNotMirrored, Hunt::Seeds(reshaped)),
-    replica("filled-over-newer", "R17", InReplica::FilledOverNewer, Hunt::Seeds(reshaped_busily)),
+    replica("filled-over-newer", "R17", InReplica::FilledOverNewer, Hunt::Seeds(reshaped_with_late_pages)),
     replica("formed-not-cleared", "R17", InReplica::FormedNotCleared, Hunt::Seeds(reshaped_with_crashes)),
     replica("sealed-takes-ops", "R17", InReplica::SealedTakesOps, Hunt::Seeds(reshaped)),
     replica("drained-too-early", "R17", InReplica::DrainedTooEarly, Hunt::Seeds(reshaped)),
