@@ -37,43 +37,33 @@ impl Hosts {
 
     /// What a host sends waits for its link, which carries so much.
     pub(crate) fn limit(&self, host: Host, mbit: u32, burst: &str) -> Result<()> {
-        let rate = format!("{mbit}mbit");
-        let arguments =
-            ["qdisc", "add", "dev", "eth0", "root", "tbf", "rate", &rate, "burst", burst, "latency", "100ms"];
-        self.inside(host, || run("tc", &arguments, ""))?
+        self.shape(host, "eth0", mbit, burst, "100ms")
     }
 
-    /// What comes to a host waits, too: behind a device of its own, as links in the lab are shaped at their hosts. Once for each host; `mbit` may be changed by [`Self::change_ingress`].
+    /// What comes to a host waits, too: behind a device of its own, as links in the lab are shaped at their hosts. Once for each host; then [`Self::change_ingress`].
     pub(crate) fn limit_ingress(&self, host: Host, mbit: u32, burst: &str) -> Result<()> {
-        let rate = format!("{mbit}mbit");
-        let steps: [(&str, &[&str]); 4] = [
+        let steps: [(&str, &[&str]); 3] = [
             ("ip", &["link", "add", "ifb0", "type", "ifb"]),
             ("ip", &["link", "set", "ifb0", "up"]),
-            (
-                "tc",
-                &[
-                    "qdisc", "add", "dev", "ifb0", "root", "tbf", "rate", &rate, "burst", burst, "latency",
-                    "50ms",
-                ],
-            ),
             ("tc", &["qdisc", "add", "dev", "eth0", "clsact"]),
         ];
         let filter =
             ["filter", "add", "dev", "eth0", "ingress", "protocol", "all", "u32", "match", "u32", "0", "0"];
         let redirect = ["action", "mirred", "egress", "redirect", "dev", "ifb0"];
-        self.inside(host, || {
-            steps.iter().try_for_each(|(tool, arguments)| run(tool, arguments, ""))?;
-            run("tc", &[filter.as_slice(), redirect.as_slice()].concat(), "")
-        })?
+        self.inside(host, || steps.iter().try_for_each(|(tool, arguments)| run(tool, arguments, "")))??;
+        self.change_ingress(host, mbit, burst)?;
+        self.inside(host, || run("tc", &[filter.as_slice(), redirect.as_slice()].concat(), ""))?
     }
 
     /// What comes to a host that was limited has another rate from now on.
     pub(crate) fn change_ingress(&self, host: Host, mbit: u32, burst: &str) -> Result<()> {
+        self.shape(host, "ifb0", mbit, burst, "50ms")
+    }
+
+    fn shape(&self, host: Host, device: &str, mbit: u32, burst: &str, latency: &str) -> Result<()> {
         let rate = format!("{mbit}mbit");
-        let arguments = [
-            "qdisc", "replace", "dev", "ifb0", "root", "tbf", "rate", &rate, "burst", burst, "latency",
-            "50ms",
-        ];
+        let filter = ["root", "tbf", "rate", &rate, "burst", burst, "latency", latency];
+        let arguments = [["qdisc", "replace", "dev", device].as_slice(), &filter].concat();
         self.inside(host, || run("tc", &arguments, ""))?
     }
 }
