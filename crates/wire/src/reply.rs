@@ -3,7 +3,7 @@
 use crate::bytes::Reader;
 use crate::codec::{Codec, OptionalValue};
 use crate::declare::{code, codec_of, layout, message};
-use crate::large::check_reference;
+use crate::large::{Reference, check_reference};
 use crate::{DecodeError, OpId};
 
 code! {
@@ -77,6 +77,12 @@ impl Reply<'_> {
     /// A reply without a value.
     pub fn bare(op: OpId, status: Status) -> Self {
         Self { op, status, version: OpId::NONE, expiry_ms: 0, integer: 0, value: None, is_large: false }
+    }
+
+    /// The large value that it names.
+    pub fn large(&self) -> Option<Reference> {
+        let reference = self.value.filter(|_| self.is_large)?;
+        Some(Reference::decode(reference).expect("checked when it was decoded, or made of one"))
     }
 
     fn is_possible(&self) -> Result<(), DecodeError> {

@@ -13,7 +13,7 @@ mod quorum;
 #[cfg(test)]
 mod tests;
 
-use crate::large::{Large, SharedBytes};
+use crate::large::{About, Large, Put, SharedBytes};
 use crate::plant::Planted;
 use crate::summary::Summary;
 use crate::{Keyspace, OperationError, Request, SubmitError};
@@ -23,7 +23,9 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use multicast::MulticastExchange;
 use nicekv_wire::limits::MEMBERS_MAX;
 use nicekv_wire::quorum::{QuorumHeld, Timestamp};
-use nicekv_wire::{Datagram, MatchRange, NodeId, OpId, Replication};
+use nicekv_wire::{
+    Datagram, HeaderLayout, KeyDigest, KeyspaceId, MatchRange, NodeId, OpId, Operation, Replication,
+};
 use quorum::QuorumExchange;
 
 /// What an exchange wants.
@@ -126,6 +128,25 @@ impl Buffers {
             self.held.push(Held { node, timestamp, floor });
         }
         has_room
+    }
+
+    /// What the request of the present datagram, under this op id, is about.
+    fn about(&self, op: OpId) -> About {
+        let header = HeaderLayout::peek(&self.datagram).expect("encoded here");
+        About { keyspace: KeyspaceId(header.keyspace.get()), op, digest: KeyDigest(header.digest) }
+    }
+
+    /// Keeps what an operation puts, if that is too long for a datagram; what it is named by in its place. `write_set`: as many replicas are enough, if not all are needed (R14).
+    fn keep_large(
+        &mut self,
+        about: About,
+        operation: &Operation<'_>,
+        write_set: Option<usize>,
+    ) -> Option<Vec<u8>> {
+        let put = Put::of(about, operation, self.kept.as_ref(), write_set)?;
+        let reference = put.reference().bytes();
+        self.large = Some(Box::new(Large::Put(put)));
+        Some(reference)
     }
 
     fn set_value(&mut self, value: &[u8]) {

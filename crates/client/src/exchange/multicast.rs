@@ -14,7 +14,7 @@
 //! ```
 
 use super::{Buffers, Name, Round, Step};
-use crate::large::{About, From, Large, Put, Read};
+use crate::large::{About, From, Large, Read};
 use crate::plant::{Plant, Planted};
 use crate::summary::Summary;
 use crate::{Keyspace, OperationError, Outcome, Request};
@@ -22,9 +22,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nicekv_wire::large::Reference;
 use nicekv_wire::scan::{Scan, ScanPiece};
-use nicekv_wire::{
-    Datagram, Get, HeaderLayout, KeyDigest, KeyspaceId, MatchRange, OpId, Operation, Reply, Status, Update,
-};
+use nicekv_wire::{Datagram, Get, KeyDigest, MatchRange, OpId, Operation, Reply, Status, Update};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -129,9 +127,7 @@ impl MulticastExchange {
             }
             Request::Update { key, condition, return_old, operation } => {
                 let about = About { keyspace, op, digest };
-                let put = Put::of(about, &operation, buffers.kept.as_ref(), None);
-                let reference = put.as_ref().map(|put| put.reference().bytes());
-                buffers.large = put.map(|put| Box::new(Large::Put(put)));
+                let reference = buffers.keep_large(about, &operation, None);
                 let operation = match (operation, &reference) {
                     (Operation::Set { expiry, .. }, Some(reference)) => {
                         Operation::SetLarge { reference, expiry }
@@ -172,8 +168,7 @@ impl MulticastExchange {
 
     /// The value that answers is a large one.
     fn on_name(&mut self, reply: &Reply<'_>, buffers: &mut Buffers) -> Step {
-        let named = reply.value.and_then(|value| Reference::decode(value).ok());
-        let Some(reference) = named else { return Step::Stray };
+        let Some(reference) = reply.large() else { return Step::Stray };
         match summary(reply, self.kind) {
             Ok(summary) => {
                 self.unread = Some(match (self.kind, summary.outcome) {
@@ -182,12 +177,7 @@ impl MulticastExchange {
                     (Kind::Update, _) => OperationError::Busy,
                     _ => OperationError::TimedOut,
                 });
-                let header = HeaderLayout::peek(&buffers.datagram).expect("encoded here");
-                let about = About {
-                    keyspace: KeyspaceId(header.keyspace.get()),
-                    op: reply.op,
-                    digest: KeyDigest(header.digest),
-                };
+                let about = buffers.about(reply.op);
                 let summary = Summary { integer: 0, ..summary };
                 let read = Read::new(about, reference, From::Any(reply.integer as u64), summary);
                 buffers.large = Some(Box::new(Large::Read(read)));
@@ -200,7 +190,7 @@ impl MulticastExchange {
     /// A replica has not sent what it was asked for of a large value, but this.
     fn on_word_of_large(&mut self, reply: &Reply<'_>, buffers: &mut Buffers) -> Step {
         let Some(Large::Read(read)) = buffers.large.as_deref_mut() else { return Step::Stray };
-        let named = reply.value.filter(|_| reply.is_large).and_then(|value| Reference::decode(value).ok());
+        let named = reply.large();
         match reply.status {
             // What does not come is asked for again.
             Status::Busy | Status::Expired => Step::Wait,

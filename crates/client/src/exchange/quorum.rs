@@ -31,16 +31,14 @@
 //! A delete tells whether *its own question* found a value: a put at the same moment may make that untrue, not the deletion.
 
 use super::{Buffers, Held, Name, Round, Step};
-use crate::large::{About, From, Large, Put, Read};
+use crate::large::{About, From, Large, Read};
 use crate::plant::{Plant, Planted};
 use crate::summary::Summary;
 use crate::{Keyspace, OperationError, Outcome, Request, SubmitError};
 use alloc::boxed::Box;
 use nicekv_wire::large::Reference;
 use nicekv_wire::quorum::{Content, Quorum, QuorumHeld, QuorumQuery, QuorumStore, Timestamp};
-use nicekv_wire::{
-    Condition, Datagram, Epoch, Expiry, HeaderLayout, KeyDigest, KeyspaceId, OpId, Operation, Reply, Status,
-};
+use nicekv_wire::{Condition, Datagram, Epoch, Expiry, OpId, Operation, Reply, Status};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -108,16 +106,14 @@ impl QuorumExchange {
         buffers.unicast = buffers.to;
         buffers.held.clear();
         let about = About { keyspace: to.id, op, digest };
-        let put = match request {
+        let reference = match request {
             Request::Update { operation, .. } => {
-                Put::of(about, operation, buffers.kept.as_ref(), Some(quorum.write_set()))
+                buffers.keep_large(about, operation, Some(quorum.write_set()))
             }
             Request::Get { .. } | Request::Length { .. } | Request::Scan { .. } => None,
         };
-        let reference = put.as_ref().map(|put| put.reference().bytes());
         buffers.set_value(reference.as_deref().unwrap_or(request.value()));
-        self.is_large = put.is_some();
-        buffers.large = put.map(|put| Box::new(Large::Put(put)));
+        self.is_large = reference.is_some();
         Round::Read
     }
 
@@ -301,12 +297,7 @@ impl QuorumExchange {
     /// The value that answers is a large one, which is read of those who hold it.
     fn read(&mut self, summary: Summary, buffers: &mut Buffers) -> Step {
         let reference = Reference::decode(&buffers.value).expect("checked when it was decoded");
-        let header = HeaderLayout::peek(&buffers.datagram).expect("encoded here");
-        let about = About {
-            keyspace: KeyspaceId(header.keyspace.get()),
-            op: self.op,
-            digest: KeyDigest(header.digest),
-        };
+        let about = buffers.about(self.op);
         let holds = |held: &&Held| held.timestamp == self.newest;
         let holders = buffers.held.iter().filter(holds).map(|held| held.node).collect();
         let read = Read::new(about, reference, From::Holders(holders), summary);
@@ -319,7 +310,7 @@ impl QuorumExchange {
 /// A replica has not sent what it was asked for of a large value, but this.
 fn on_word_of_large(reply: &Reply<'_>, buffers: &mut Buffers) -> Step {
     let Some(Large::Read(read)) = buffers.large.as_deref_mut() else { return Step::Stray };
-    let named = reply.value.filter(|_| reply.is_large).and_then(|value| Reference::decode(value).ok());
+    let named = reply.large();
     match reply.status {
         _ if named == Some(read.reference()) => {
             read.take_token(reply.integer as u64);

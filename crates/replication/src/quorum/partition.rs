@@ -231,7 +231,7 @@ impl QuorumPartition {
         }
         let QuorumStore { timestamp, is_large, .. } = *store;
         let version = Version { timestamp, value: store.value.map(Box::from), is_large };
-        if let Some(reference) = version.large().filter(|of| !node.storage.holds_value(of.name)) {
+        if let Some(reference) = version.lacking(node) {
             return self.await_value(node, now, reference, (store, datagram), from);
         }
         self.take(node, now, store.key, version, Waiter::Client { op: store.op, reply_to });
@@ -281,7 +281,7 @@ impl QuorumPartition {
 
     /// Whether the large value of a version is here, if it has one; if not it is fetched from another member.
     pub(super) fn has_value(&self, node: &mut Host, version: &Version) -> bool {
-        let lacking = version.large().filter(|of| !node.storage.holds_value(of.name));
+        let lacking = version.lacking(node);
         if let Some(reference) = lacking {
             node.storage.want_value(reference, self.id());
         }

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
+use nicekv_node::Host;
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::large::Reference;
 use nicekv_wire::quorum::Timestamp;
@@ -29,6 +30,11 @@ impl Version {
         let Timestamp { counter, op } = self.timestamp;
         let value = self.value.as_deref();
         Entry { index: counter, version: op, expiry_ms: 0, is_large: self.is_large, value }
+    }
+
+    /// The large value that it is of, if that is not here.
+    pub(super) fn lacking(&self, host: &Host) -> Option<Reference> {
+        self.large().filter(|reference| !host.storage.holds_value(reference.name))
     }
 
     /// The large value that it is of.
