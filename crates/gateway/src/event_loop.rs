@@ -28,7 +28,7 @@ use crate::requests::{Origins, Requests, TurnGets};
 use crate::shared::{Member, NewConnection, ServerState, ThreadState};
 use nicekv_client::{ClientCore, Config};
 use nicekv_runtime::{
-    Linger, Stop, Uplink, Waker, keep_large_buffers_apart, now, release_free_memory, renew_client_id,
+    Left, Linger, Stop, Uplink, Waker, keep_large_buffers_apart, now, release_free_memory, renew_client_id,
 };
 use nicekv_wire::{ClientId, Duration, Now};
 use rustix::buffer::spare_capacity;
@@ -279,7 +279,9 @@ impl Gateway {
     fn receive(&mut self, now: Now) -> io::Result<()> {
         for _ in 0..RECEIVE_ROUNDS_MAX {
             let core = &mut self.core;
-            if !self.uplink.receive(|message| core.handle_datagram(now, message.from, message.bytes))? {
+            let left =
+                self.uplink.receive(|message| core.handle_datagram(now, message.from, message.bytes))?;
+            if left == Left::Nothing {
                 break;
             }
         }

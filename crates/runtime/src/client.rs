@@ -1,6 +1,6 @@
 //! The thread of a native client: its core, its socket, and the queue of its asynchronous handles.
 
-use crate::{Linger, Stop, UdpEndpoint, Waker, now, readable, wait};
+use crate::{Left, Linger, Stop, UdpEndpoint, Waker, now, readable, wait};
 use nicekv_client::facade::{Client, CommandQueue, channel};
 use nicekv_client::{ClientCore, Config, Keyspace};
 use nicekv_wire::ClientId;
@@ -65,11 +65,11 @@ pub fn receive_into(
 ) -> io::Result<bool> {
     let mut received_at = None;
     for _ in 0..batches_max {
-        let more = endpoint.receive(|message| {
+        let left = endpoint.receive(|message| {
             let now = *received_at.get_or_insert_with(now);
             core.handle_datagram(now, message.from, message.bytes);
         })?;
-        if !more {
+        if left != Left::More {
             break;
         }
     }

@@ -46,6 +46,7 @@ pub use switch::{
     AgentLink, Cables, Edges, OtherVersion, Sights, SwitchError, SwitchInquirer, SwitchObservation,
     UserSpaceSwitch, WatchedPort, agent as switch_agent, run_agent,
 };
+pub use sys::Left;
 pub use term_file::{TermFile, TermFileError};
 pub use udp::{DatagramCounters, Message, UdpEndpoint};
 pub use uplink::Uplink;

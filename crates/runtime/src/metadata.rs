@@ -28,7 +28,7 @@ pub use state_file::{MemoryState, StateFile, StateFileError};
 pub use tls::{EtcdTls, Pem, TlsError};
 
 use crate::inquiry::{Inquirer, Inquiries};
-use crate::{DatagramCounters, PollFd, Stop, UdpEndpoint, Waker, is_ready, now, readable, wait};
+use crate::{DatagramCounters, Left, PollFd, Stop, UdpEndpoint, Waker, is_ready, now, readable, wait};
 use connections::Connections;
 use nicekv_metadata::{
     Config, ControlPlane, ElectionEvent, Metadata, Persisted, StateStore, Status, StorageRequest, SwitchId,
@@ -196,7 +196,7 @@ impl<K: Keeper> MetadataService<K> {
         for _ in 0..RECEIVE_ROUNDS_MAX {
             // After they were received: of a process that was paused before, leases would seem to have been granted earlier.
             let (core, strangers, mut received_at) = (&mut self.core, &mut self.connections.strangers, None);
-            let more = self.endpoint.receive(|message| {
+            let left = self.endpoint.receive(|message| {
                 let now = *received_at.get_or_insert_with(crate::now);
                 if let Some(version) = HeaderLayout::other_version(message.bytes) {
                     strangers.hear(now, (*message.from.ip()).into(), Protocol::Wire, version);
@@ -205,7 +205,7 @@ impl<K: Keeper> MetadataService<K> {
                     core.handle_datagram(now, message.from, message.bytes);
                 }
             })?;
-            if !more {
+            if left != Left::More {
                 break;
             }
         }

@@ -35,7 +35,7 @@ pub use open::{OpenError, open_durable, open_memory};
 pub use storage::{NodeStorage, StorageOptions};
 
 use crate::inquiry::{Inquirer, Inquiries};
-use crate::{DatagramCounters, Linger, Stop, Uplink, Waker, is_ready, now, readable, wait};
+use crate::{DatagramCounters, Left, Linger, Stop, Uplink, Waker, is_ready, now, readable, wait};
 use nicekv_kernel_gets::{Program, Size};
 use nicekv_node::NodeStatus;
 use nicekv_replication::Replica;
@@ -275,11 +275,11 @@ impl Node {
 
     fn receive_from_socket(&mut self) -> io::Result<Received> {
         let enough = self.uplink.counters().received + RECEIVED_MIN;
-        let (mut received_at, mut more, mut batch) = (None, true, Batch::default());
-        while more && self.uplink.counters().received < enough {
+        let (mut received_at, mut left, mut batch) = (None, Left::More, Batch::default());
+        while left == Left::More && self.uplink.counters().received < enough {
             // Of each batch anew: one that came while the process was paused must not be taken by the lease of before.
             let (core, mut now) = (&mut self.core, None);
-            more = self.uplink.receive(|message| {
+            left = self.uplink.receive(|message| {
                 let now = *now.get_or_insert_with(crate::now);
                 batch.count(message.bytes);
                 core.handle_datagram(now, message.from, message.bytes);
@@ -288,7 +288,7 @@ impl Node {
         }
         let Some(at) = received_at else { return Ok(Received::Nothing) };
         batch.begin(&mut self.linger, at);
-        Ok(if more { Received::More } else { Received::All })
+        Ok(if left == Left::More { Received::More } else { Received::All })
     }
 }
 

@@ -17,7 +17,8 @@ pub use sight::{Sights, WatchedPort};
 use crate::control_plane::{CONTROL_LIMITS, Greeting, Role, encode};
 use crate::inquiry::{Inquirer, Inquiries};
 use crate::{
-    FramedStream, Message, PollFd, Stop, TermFile, UdpEndpoint, Waker, dial, is_ready, now, readable, wait,
+    FramedStream, Left, Message, PollFd, Stop, TermFile, UdpEndpoint, Waker, dial, is_ready, now, readable,
+    wait,
 };
 use edge::EdgeRouters;
 use nicekv_dataplane::control::{self, ControlReply, ControlRequest, SwitchAgent, TermMemory};
@@ -309,7 +310,7 @@ impl UserSpaceSwitch {
             waker.clear();
             self.link.answer(&mut self.agent);
             for _ in 0..FORWARD_ROUNDS_MAX {
-                if !self.forward()? {
+                if self.forward()? == Left::Nothing {
                     break;
                 }
             }
@@ -329,7 +330,7 @@ impl UserSpaceSwitch {
         Ok(descriptors[2..].iter().any(is_ready))
     }
 
-    fn forward(&mut self) -> io::Result<bool> {
+    fn forward(&mut self) -> io::Result<Left> {
         let (router, sights) = (&mut self.agent.backend_mut().own, &mut self.link.sights);
         let wire_port = self.endpoint.local_address().port();
         self.endpoint.forward(|message, forward| {

@@ -3,7 +3,7 @@
 //! Datagrams may be lost: whatever the kernel does not take (no room, no route, nobody there) is counted and forgotten,
 //! because the protocols above retry. Nothing here blocks and nothing allocates per datagram.
 
-use crate::sys::{self, BATCH_MAX, ReceiveBatch, SendBatch};
+use crate::sys::{self, BATCH_MAX, Left, ReceiveBatch, SendBatch};
 use nicekv_wire::limits::DATAGRAM_BYTES_MAX;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -114,8 +114,8 @@ impl UdpEndpoint {
         self.counters
     }
 
-    /// Receives one batch; true if there may be more.
-    pub fn receive(&mut self, mut handle: impl FnMut(Message<'_>)) -> io::Result<bool> {
+    /// Receives one batch.
+    pub fn receive(&mut self, mut handle: impl FnMut(Message<'_>)) -> io::Result<Left> {
         let count = self.incoming.receive(self.socket.as_fd())?;
         for index in 0..count {
             let (from, destination, bytes) = self.incoming.get(index);
@@ -126,15 +126,14 @@ impl UdpEndpoint {
             }
         }
         self.counters.received += count as u64;
-        Ok(self.incoming.may_be_more())
+        Ok(self.incoming.left())
     }
 
     /// Receives one batch and passes its datagrams on: `route` may change one and names the addresses that get it, or something else in its place.
-    /// True if there may be more.
     pub fn forward(
         &mut self,
         mut route: impl FnMut(Message<'_>, &mut dyn FnMut(SocketAddrV4, Option<&[u8]>)),
-    ) -> io::Result<bool> {
+    ) -> io::Result<Left> {
         self.forwards.clear();
         self.replaced.clear();
         let count = self.incoming.receive(self.socket.as_fd())?;
@@ -166,7 +165,7 @@ impl UdpEndpoint {
             self.counters.sent += (batch.len() - lost) as u64;
             self.counters.lost += lost as u64;
         }
-        Ok(self.incoming.may_be_more())
+        Ok(self.incoming.left())
     }
 
     /// Sends what `fill` writes (to a cleared buffer) and addresses, until it has no more.

@@ -2,7 +2,7 @@
 
 use crate::inbox::LocalPort;
 use crate::switch::{Edge, Edges};
-use crate::{DatagramCounters, Message, UdpEndpoint, Waker};
+use crate::{DatagramCounters, Left, Message, UdpEndpoint, Waker};
 use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -54,7 +54,7 @@ impl Uplink {
     }
 
     /// As [`UdpEndpoint::receive`].
-    pub fn receive(&mut self, handle: impl FnMut(Message<'_>)) -> io::Result<bool> {
+    pub fn receive(&mut self, handle: impl FnMut(Message<'_>)) -> io::Result<Left> {
         self.endpoint.receive(handle)
     }
 

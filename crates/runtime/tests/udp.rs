@@ -1,6 +1,6 @@
 //! Datagrams through real sockets on the loopback interface.
 
-use nicekv_runtime::{Message, UdpEndpoint, readable, wait};
+use nicekv_runtime::{Left, Message, UdpEndpoint, readable, wait};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 fn endpoint(ip: [u8; 4]) -> UdpEndpoint {
@@ -35,6 +35,29 @@ fn batches_arrive_in_order_with_their_sender() {
     assert!(received.iter().all(|(from, _)| *from == one.local_address()));
     assert!(received.iter().map(|(_, bytes)| bytes).eq(&datagrams));
     assert_eq!((one.counters().sent, one.counters().lost, other.counters().received), (150, 0, 150));
+}
+
+#[test]
+fn where_datagrams_come_one_by_one_few_calls_look_for_another() {
+    let (mut one, mut other) = (endpoint([127, 0, 0, 1]), endpoint([127, 0, 0, 2]));
+    let take = |other: &mut UdpEndpoint| {
+        let mut count = 0;
+        let left = other.receive(|_| count += 1).unwrap();
+        (count, left)
+    };
+    let lone: Vec<_> = (0..16)
+        .map(|_| {
+            send(&mut one, &[vec![1]], other.local_address());
+            take(&mut other)
+        })
+        .collect();
+    let looked = lone.iter().filter(|seen| **seen == (1, Left::Nothing)).count();
+    assert!(lone.iter().all(|(count, left)| *count == 1 && *left != Left::More), "{lone:?}");
+    assert_eq!(looked, 3, "the first two and the ninth of {lone:?}");
+    send(&mut one, &(1..40).map(|length| vec![2; length]).collect::<Vec<_>>(), other.local_address());
+    let taken: Vec<_> = (0..20).map(|_| take(&mut other)).take_while(|seen| seen.0 > 0).collect();
+    assert_eq!(taken.iter().map(|(count, _)| count).sum::<usize>(), 39, "nothing is left lying: {taken:?}");
+    assert!(taken.len() < 12, "soon many come of a call again: {taken:?}");
 }
 
 /// Trains are for the kernel alone: whoever sends or receives sees datagrams.
@@ -125,7 +148,7 @@ fn a_batch_says_whether_there_may_be_more() {
         send(&mut one, &vec![vec![1]; count], other.local_address());
         wait(&mut [readable(&other)], None).unwrap();
         let (mut received, mut batches) = (0, 1);
-        while other.receive(|_| received += 1).unwrap() {
+        while other.receive(|_| received += 1).unwrap() != Left::Nothing {
             batches += 1;
             assert!(batches <= count + 1, "a batch without end");
         }
@@ -143,13 +166,13 @@ fn a_switch_passes_on_what_is_as_long_as_ours_may_be_and_nothing_longer() {
     let mut passed_on = 0;
     while passed_on == 0 {
         wait(&mut [readable(&switch)], None).unwrap();
-        let more = switch
+        let left = switch
             .forward(|_, forward| {
                 passed_on += 1;
                 forward(to, None);
             })
             .unwrap();
-        assert!(!more);
+        assert_eq!(left, Left::Nothing);
     }
     assert_eq!(receive(&mut node, 1)[0].1, vec![2; 1472]);
     let counters = switch.counters();

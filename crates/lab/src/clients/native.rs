@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use nicekv_client::{ClientCore, Config, Keyspace, OperationError, Outcome, Request, Scan};
 use nicekv_history::{Action, Answer, Call};
 use nicekv_placement::{KeyOrder, match_digest};
-use nicekv_runtime::{UdpEndpoint, new_client_id, now, readable, renew_client_id, wait};
+use nicekv_runtime::{Left, UdpEndpoint, new_client_id, now, readable, renew_client_id, wait};
 use nicekv_wire::route::take_room;
 use nicekv_wire::scan::ScanWants;
 use nicekv_wire::{Header, KeyspaceId, MatchRange, OpId, Status};
@@ -125,7 +125,9 @@ impl NativeClient {
             wait(&mut [readable(&self.endpoint)], self.core.next_deadline())?;
             let now = now();
             let core = &mut self.core;
-            while self.endpoint.receive(|message| core.handle_datagram(now, message.from, message.bytes))? {}
+            while self.endpoint.receive(|message| core.handle_datagram(now, message.from, message.bytes))?
+                != Left::Nothing
+            {}
             renew_client_id(&mut self.core)?;
             self.core.handle_deadline(now);
         }

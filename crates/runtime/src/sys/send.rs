@@ -1,0 +1,176 @@
+//! Datagrams as trains, in as few calls as there can be.
+
+use super::{BATCH_MAX, CONTROL_BYTES, Control, NOBODY};
+use std::io;
+use std::mem::{MaybeUninit, size_of};
+use std::net::SocketAddrV4;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Longest train.
+const TRAIN_BYTES_MAX: usize = 65_000;
+
+/// Sends datagrams as trains.
+pub(crate) struct SendBatch {
+    /// What can be of one train, in the order in which it first occurs.
+    kinds: Vec<u64>,
+    /// (index of its kind, index of the datagram), ascending.
+    order: Vec<(u8, u8)>,
+    /// Whether the kernel takes trains (before Linux 6.11 it does so only if the device computes checksums).
+    has_trains: bool,
+}
+
+impl SendBatch {
+    pub(crate) fn new() -> Self {
+        Self { kinds: Vec::with_capacity(BATCH_MAX), order: Vec::with_capacity(BATCH_MAX), has_trains: true }
+    }
+
+    /// Sends `count` datagrams, at most [`BATCH_MAX`], without blocking; each is followed by those of its destination and length. Returns
+    /// how many were lost before the wire.
+    pub(crate) fn send<'a>(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        count: usize,
+        datagram: impl Fn(usize) -> (&'a [u8], SocketAddrV4),
+    ) -> io::Result<usize> {
+        assert!(count <= BATCH_MAX);
+        self.arrange(count, &datagram);
+        let (mut done, mut lost, mut has_trains) = (0, 0, self.has_trains);
+        while done < count {
+            let run = if has_trains { TRAIN_BYTES_MAX } else { 0 };
+            match send_messages(socket, &self.order[done..], run, &datagram) {
+                Ok(sent) => done += sent,
+                // One by one, for the rest of the batch, or for ever.
+                Err((error, length)) if length > 1 => {
+                    has_trains = false;
+                    self.has_trains = error.raw_os_error() != Some(libc::EIO);
+                }
+                Err((error, _)) => {
+                    // The error is that of the first datagram; the others are still to be tried.
+                    if lost_before_the_wire(error)? {
+                        (done, lost) = (done + 1, lost + 1);
+                    }
+                }
+            }
+        }
+        Ok(lost)
+    }
+
+    fn arrange<'a>(&mut self, count: usize, datagram: impl Fn(usize) -> (&'a [u8], SocketAddrV4)) {
+        self.kinds.clear();
+        self.order.clear();
+        for index in 0..count {
+            let kind = kind(datagram(index));
+            let known = self.kinds.iter().position(|&known| known == kind);
+            let rank = known.unwrap_or_else(|| {
+                self.kinds.push(kind);
+                self.kinds.len() - 1
+            });
+            self.order.push((rank as u8, index as u8));
+        }
+        self.order.sort_unstable();
+    }
+}
+
+/// Equal for datagrams that can be of one train.
+fn kind((bytes, to): (&[u8], SocketAddrV4)) -> u64 {
+    u64::from(to.ip().to_bits()) << 32 | u64::from(to.port()) << 16 | bytes.len() as u64
+}
+
+/// One call with all datagrams of `order`; a train has at most `train_bytes_max`. Returns how many were sent, or why the first message was
+/// not, and of how many datagrams it is.
+fn send_messages<'a>(
+    socket: BorrowedFd<'_>,
+    order: &[(u8, u8)],
+    train_bytes_max: usize,
+    datagram: impl Fn(usize) -> (&'a [u8], SocketAddrV4),
+) -> Result<usize, (io::Error, usize)> {
+    if let [(_, index)] = order {
+        return send_one(socket, datagram((*index).into())).map(|()| 1).map_err(|error| (error, 1));
+    }
+    let mut addresses = [const { MaybeUninit::<libc::sockaddr_in>::uninit() }; BATCH_MAX];
+    let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH_MAX];
+    let mut controls = [const { MaybeUninit::<Control>::uninit() }; BATCH_MAX];
+    let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH_MAX];
+    for (vector, &(_, index)) in vectors.iter_mut().zip(order) {
+        let (bytes, _) = datagram(index.into());
+        vector.write(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
+    }
+    // Datagrams of each message.
+    let mut lengths = [0; BATCH_MAX];
+    let (mut begin, mut count) = (0, 0);
+    while begin < order.len() {
+        let (bytes, to) = datagram(order[begin].1.into());
+        let most = train_bytes_max.checked_div(bytes.len()).unwrap_or_default().max(1);
+        let is_same = |&&(kind, _): &&(u8, u8)| kind == order[begin].0;
+        let length = order[begin..].iter().take(most).take_while(is_same).count();
+        addresses[count].write(system_address(to));
+        // SAFETY: a zeroed header is valid (null pointers, zero lengths).
+        let header = headers[count].write(unsafe { std::mem::zeroed() });
+        header.msg_hdr.msg_name = addresses[count].as_mut_ptr().cast();
+        header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_in>() as u32;
+        header.msg_hdr.msg_iov = vectors[begin].as_mut_ptr();
+        header.msg_hdr.msg_iovlen = length;
+        if length > 1 {
+            cut_into(&mut header.msg_hdr, controls[count].write(Control([0; CONTROL_BYTES])), bytes.len());
+        }
+        lengths[count] = length;
+        (begin, count) = (begin + length, count + 1);
+    }
+    // SAFETY: `count` headers are initialised and point to memory that outlives the call, which only reads the datagrams' bytes.
+    let sent = unsafe {
+        libc::sendmmsg(socket.as_raw_fd(), headers[0].as_mut_ptr(), count as u32, libc::MSG_DONTWAIT)
+    };
+    match usize::try_from(sent) {
+        Ok(sent) => Ok(lengths[..sent].iter().sum()),
+        Err(_) => Err((io::Error::last_os_error(), lengths[0])),
+    }
+}
+
+fn system_address(address: SocketAddrV4) -> libc::sockaddr_in {
+    libc::sockaddr_in {
+        sin_port: address.port().to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from(*address.ip()).to_be() },
+        ..NOBODY
+    }
+}
+
+/// A lone datagram, by the call that has the least to prepare, here and in the kernel.
+fn send_one(socket: BorrowedFd<'_>, (bytes, to): (&[u8], SocketAddrV4)) -> io::Result<()> {
+    let address = system_address(to);
+    // SAFETY: bytes and address outlive the call, which only reads them, in the lengths that it is told.
+    let sent = unsafe {
+        libc::sendto(
+            socket.as_raw_fd(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            libc::MSG_DONTWAIT,
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_in>() as u32,
+        )
+    };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Makes a message a train of datagrams of this length.
+fn cut_into(header: &mut libc::msghdr, control: &mut Control, bytes: usize) {
+    header.msg_control = control.0.as_mut_ptr().cast();
+    // SAFETY: the control buffer has room for one message with a `u16`, and the alignment that its header wants.
+    unsafe {
+        header.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as u32) as usize;
+        let message = libc::CMSG_FIRSTHDR(header);
+        (*message).cmsg_level = libc::SOL_UDP;
+        (*message).cmsg_type = libc::UDP_SEGMENT;
+        (*message).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as usize;
+        libc::CMSG_DATA(message).cast::<u16>().write_unaligned(bytes as u16);
+    }
+}
+
+/// True for a loss, false for an interruption. Destinations come from the network too (a forged place for replies may be a broadcast
+/// address), so only what says that the socket or our memory is broken is an error.
+fn lost_before_the_wire(error: io::Error) -> io::Result<bool> {
+    match error.raw_os_error() {
+        Some(libc::EINTR) => Ok(false),
+        Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT) | None => Err(error),
+        Some(_) => Ok(true),
+    }
+}
