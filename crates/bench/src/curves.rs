@@ -17,6 +17,9 @@ const NAMES_AT: u32 = 690;
 const NAME_HEIGHT: i32 = 20;
 /// Digits of a number on an axis.
 const DIGITS: usize = 3;
+/// Along an axis, at most; a logarithmic one has them crowded before powers of ten.
+const LABELS: usize = 10;
+const LOGARITHMIC_LABELS: usize = 5;
 const COLORS: [RGBColor; 6] = [
     RGBColor(31, 119, 180),
     RGBColor(44, 160, 44),
@@ -49,31 +52,39 @@ pub(crate) struct Chart {
 
 type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
 
-/// An SVG image of the charts, one below the other.
+/// An SVG image of the charts, one below the other. A name has the same colour in all.
 pub(crate) fn svg(charts: &[Chart]) -> String {
     let mut text = String::new();
+    let mut names = Vec::new();
+    for (name, _) in charts.iter().flat_map(|chart| &chart.curves) {
+        if !names.contains(name) {
+            names.push(*name);
+        }
+    }
     {
         let height = HEIGHT * charts.len().max(1) as u32;
         let area = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();
         area.fill(&WHITE).expect("strings take everything");
         for (chart, area) in charts.iter().zip(area.split_evenly((charts.len().max(1), 1))) {
-            draw(&area, chart).expect("strings take everything");
+            draw(&area, chart, &names).expect("strings take everything");
         }
         area.present().expect("strings take everything");
     }
     text
 }
 
-/// From the least to the most of what is positive, with something between the two.
+/// The powers of ten, which have labels, around what is positive.
 fn logarithmic(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
     let (least, most) = values
         .filter(|value| *value > 0.0)
         .fold((f64::INFINITY, 0.0), |(least, most), value| (value.min(least), value.max(most)));
     let least = if least.is_finite() { least.max(1e-9) } else { 0.1 };
-    least..most.max(least * 1.1)
+    let [low, high] = [least.log10().floor(), most.max(least).log10().ceil()];
+    10_f64.powf(low)..10_f64.powf(high.max(low + 1.0))
 }
 
-fn draw<'a>(area: &DrawingArea<SVGBackend<'a>, Shift>, chart: &Chart) -> Drawn<'a> {
+fn draw<'a>(area: &DrawingArea<SVGBackend<'a>, Shift>, chart: &Chart, names: &[&str]) -> Drawn<'a> {
+    let color = |index: usize| color(names, chart.curves[index].0);
     let points = || {
         let of_curves = chart.curves.iter().flat_map(|(_, points)| points.iter().copied());
         of_curves.chain(chart.marks.iter().map(|(_, point)| *point))
@@ -95,26 +106,31 @@ fn draw<'a>(area: &DrawingArea<SVGBackend<'a>, Shift>, chart: &Chart) -> Drawn<'
         .y_label_area_size(64);
     let Axes { is_logarithmic, is_y_logarithmic, .. } = chart.axes;
     match (is_logarithmic, is_y_logarithmic) {
-        (false, false) => draw_curves(builder.build_cartesian_2d(least..most, even_y)?, chart),
+        (false, false) => draw_curves(builder.build_cartesian_2d(least..most, even_y)?, chart, color),
         (true, false) => {
-            draw_curves(builder.build_cartesian_2d(logarithmic(low).log_scale(), even_y)?, chart)
+            draw_curves(builder.build_cartesian_2d(logarithmic(low).log_scale(), even_y)?, chart, color)
         }
         (false, true) => {
-            draw_curves(builder.build_cartesian_2d(least..most, logarithmic(high).log_scale())?, chart)
+            draw_curves(builder.build_cartesian_2d(least..most, logarithmic(high).log_scale())?, chart, color)
         }
         (true, true) => {
             let ranges = (logarithmic(low).log_scale(), logarithmic(high).log_scale());
-            draw_curves(builder.build_cartesian_2d(ranges.0, ranges.1)?, chart)
+            draw_curves(builder.build_cartesian_2d(ranges.0, ranges.1)?, chart, color)
         }
     }?;
-    draw_names(&names_area, chart)
+    draw_names(&names_area, chart, color)
 }
 
-fn color(index: usize) -> RGBColor {
+fn color(names: &[&str], name: &str) -> RGBColor {
+    let index = names.iter().position(|known| *known == name).unwrap_or_default();
     COLORS[index % COLORS.len()]
 }
 
-fn draw_names<'a>(area: &DrawingArea<SVGBackend<'a>, Shift>, chart: &Chart) -> Drawn<'a> {
+fn draw_names<'a>(
+    area: &DrawingArea<SVGBackend<'a>, Shift>,
+    chart: &Chart,
+    color: impl Fn(usize) -> RGBColor,
+) -> Drawn<'a> {
     let place = |row: usize| 48 + NAME_HEIGHT * row as i32;
     for (index, (name, _)) in chart.curves.iter().enumerate() {
         let y = place(index);
@@ -142,6 +158,7 @@ fn number(value: &f64) -> String {
 fn draw_curves<'a, X, Y>(
     mut axes: ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>,
     chart: &Chart,
+    color: impl Fn(usize) -> RGBColor,
 ) -> Drawn<'a>
 where
     X: Ranged<ValueType = f64> + ValueFormatter<f64>,
@@ -153,6 +170,7 @@ where
         .x_label_formatter(&number)
         .y_label_formatter(&number)
         .label_style(("sans-serif", 13))
+        .y_labels(if chart.axes.is_y_logarithmic { LOGARITHMIC_LABELS } else { LABELS })
         .max_light_lines(0)
         .draw()?;
     for (index, (_, points)) in chart.curves.iter().enumerate() {

@@ -111,8 +111,8 @@ pub(crate) fn charts(lines: &[Line]) -> Vec<Chart> {
         let place = place.unwrap_or_else(|| {
             let title = format!("{}  {}", line.panel, line.metric);
             let y = if line.unit.is_empty() { line.metric } else { line.unit };
-            // Without balance they are many times what they are with it; and T falls by a factor.
-            let is_y_logarithmic = matches!(line.metric, "lambda" | THRESHOLD);
+            // Without balance they are many times what they are with it; T falls by a factor, and a switch that answers by itself knows no bound.
+            let is_y_logarithmic = matches!(line.metric, "lambda" | "throughput" | THRESHOLD);
             let axes = Axes { x: line.axis, y, is_logarithmic: false, is_y_logarithmic };
             charts.push((
                 line.panel,

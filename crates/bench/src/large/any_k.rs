@@ -74,7 +74,9 @@ pub(super) fn run(arguments: &LargeArguments, directory: &Path, stop: &Stop) -> 
             rounds.pairs.push((slow_ms, alike_ms));
         }
     }
-    let live = lab.status()?.to_string().matches("\"Live\"").count();
+    let status = lab.status()?;
+    let is_live = |node: &&serde_json::Value| node["state"] == "live";
+    let live = status["nodes"].as_array().map_or(0, |nodes| nodes.iter().filter(is_live).count());
     let parameters = |write_set: u8| {
         json!({
             "network": network.name(), "mbit": MBIT, "slow_mbit": SLOW_MBIT, "replicas": NODES, "write_set": write_set,
