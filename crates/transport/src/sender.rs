@@ -274,7 +274,7 @@ impl Sender {
 
     /// When something may leave for those who are not needed.
     fn others_ns(&self) -> u64 {
-        if self.is_held { 0 } else { self.spare.next_ns(self.round_trip.ns()) }
+        self.spare.next_ns(self.round_trip.ns())
     }
 
     fn repair(&mut self, now_ns: u64, among: Mask) -> Option<Transmit> {
