@@ -8,12 +8,18 @@
 
 #include "maps.h"
 
-/* What goes wrong at a port; NULL while nothing does. */
-static __always_inline struct nicekv_fault *fault_at(__u32 ifindex)
+/* Whether anything goes wrong anywhere. Then each datagram is to have its own fate: none is part of a train. */
+static __always_inline bool has_faults(void)
 {
 	__u32 *active = bpf_map_lookup_elem(&faults_active, &(__u32){ 0 });
 
-	return active && *active ? bpf_map_lookup_elem(&faults, &ifindex) : NULL;
+	return active && *active;
+}
+
+/* What goes wrong at a port; NULL while nothing does. */
+static __always_inline struct nicekv_fault *fault_at(__u32 ifindex)
+{
+	return has_faults() ? bpf_map_lookup_elem(&faults, &ifindex) : NULL;
 }
 
 static __always_inline bool happens(__u32 ppm)

@@ -100,8 +100,10 @@ struct nicekv_config {
 	__u8 reserved[2];
 	__u32 place_multiplier;
 	__u32 port_count;
+	__u32 cutter_near;
+	__u32 cutter_far;
 };
-_Static_assert(sizeof(struct nicekv_config) == 308, "size");
+_Static_assert(sizeof(struct nicekv_config) == 316, "size");
 _Static_assert(offsetof(struct nicekv_config, vrings) == 0, "offset");
 _Static_assert(offsetof(struct nicekv_config, vring_count) == 256, "offset");
 _Static_assert(offsetof(struct nicekv_config, ring_octets) == 260, "offset");
@@ -109,6 +111,8 @@ _Static_assert(offsetof(struct nicekv_config, router_mac) == 292, "offset");
 _Static_assert(offsetof(struct nicekv_config, reserved) == 298, "offset");
 _Static_assert(offsetof(struct nicekv_config, place_multiplier) == 300, "offset");
 _Static_assert(offsetof(struct nicekv_config, port_count) == 304, "offset");
+_Static_assert(offsetof(struct nicekv_config, cutter_near) == 308, "offset");
+_Static_assert(offsetof(struct nicekv_config, cutter_far) == 312, "offset");
 
 struct nicekv_division {
 	__u32 network;

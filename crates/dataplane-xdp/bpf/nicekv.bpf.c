@@ -83,8 +83,11 @@ int nicekv_tc(struct __sk_buff *skb)
 {
 	bool is_piece = tc_pull_headers(skb);
 	struct decision decision = {};
+	enum train train = train_of(skb);
 
-	tc_decide(skb, &decision, false);
+	if ((train == TRAIN_MIXED || (train == TRAIN_ALIKE && has_faults())) && can_cut(skb))
+		return cut(skb);
+	tc_decide(skb, &decision, train == TRAIN_ALIKE ? TURN_TRAIN : TURN_TC);
 	if (decision.is_asked) {
 		if (tc_answers(skb))
 			decision.fate = FATE_REPLY;

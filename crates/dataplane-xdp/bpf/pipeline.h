@@ -13,15 +13,23 @@
 enum turn {
 	TURN_XDP,
 	TURN_TC,
+	/* At tc, too: a train whose datagrams are alike. */
+	TURN_TRAIN,
 	/* What is left of a scan, of which a piece was sent. */
 	TURN_REST,
 };
 
-/* Whether a scan may have to be cut, or something that is not its sender's to say to be written over. */
+/*
+ * Whether a scan may have to be cut, or something that is not its sender's to say to be written over; or whether a chunk may be of a train, once the port's queue has merged what
+ * was cut apart before the cable.
+ */
 static __always_inline bool is_for_tc(const struct frame *frame, const struct datagram *datagram)
 {
 	struct nicekv_scan *scan = (void *)(datagram->header + 1);
 
+	if (config.cutter_near && is_multicast(datagram->ring) && datagram->header &&
+	    datagram->header->opcode == NICEKV_OPCODE_CHUNK)
+		return !has_faults();
 	if (is_multicast(datagram->ring) || !datagram->header || datagram->header->opcode != NICEKV_OPCODE_SCAN)
 		return false;
 	if (datagram->room)

@@ -163,7 +163,7 @@ static __always_inline void tc_split(struct __sk_buff *skb, struct decision *dec
 			break;
 		tc_send_piece(skb, decision);
 		tc_write_rest(skb, decision, &splitting);
-		tc_decide(skb, decision, true);
+		tc_decide(skb, decision, TURN_REST);
 		decision->doubled = doubled;
 	}
 }

@@ -17,6 +17,7 @@
 #include "faults.h"
 #include "hot.h"
 #include "parsing.h"
+#include "trains.h"
 
 /* All headers that may be looked at. */
 #define HEADER_BYTES_MAX                                                                                               \
@@ -56,21 +57,21 @@ static __always_inline bool tc_pull_headers(struct __sk_buff *skb)
  * The pipeline. Functions that are not static are verified once, by themselves, with whatever arguments they may be called, and not anew
  * for each way on which their callers get there: of the programs' ways times these functions' there are too many.
  */
-__noinline int tc_decide(struct __sk_buff *skb, struct decision *decision, bool is_rest)
+__noinline int tc_decide(struct __sk_buff *skb, struct decision *decision, enum turn turn)
 {
 	struct frame frame = {
 		.data = (void *)(long)skb->data,
 		.end = (void *)(long)skb->data_end,
 		.bytes = skb->len,
-		.ifindex = skb->ifindex,
+		.ifindex = ingress_of(skb),
 		/* The kernel has taken the outermost tag out. */
 		.tags = skb->vlan_present,
-		.datagram_bytes = skb->gso_size,
+		.datagram_bytes = turn == TURN_TRAIN ? 0 : skb->gso_size,
 	};
 	struct datagram datagram = {};
 
 	if (decision)
-		decide(&frame, &datagram, is_rest ? TURN_REST : TURN_TC, decision);
+		decide(&frame, &datagram, turn, decision);
 	return 0;
 }
 

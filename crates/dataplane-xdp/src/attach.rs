@@ -11,6 +11,8 @@ use aya::maps::{HashMap, MapData, MapError};
 use aya::programs::links::LinkOrder;
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{Program, ProgramError, ProgramFd, SchedClassifier, TcAttachType, Xdp, XdpMode};
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketType, socket};
 
 use crate::error::{KERNEL_ADVICE, PORT_ADVICE, XdpError};
 use crate::hook::Hook;
@@ -24,6 +26,22 @@ pub(crate) const XDP: &str = "nicekv_xdp";
 pub(crate) const TC: &str = "nicekv_tc";
 /// For what leaves a port after XDP.
 pub(crate) const EGRESS: &str = "nicekv_egress";
+
+/// The ends of a cable within the switch's namespace that cuts trains apart: what goes into the first comes out of the second one by one.
+///
+/// ```text
+/// ip link add nicekv-cut0 type veth peer name nicekv-cut1
+/// ethtool -K nicekv-cut0 tx-udp-segmentation off
+/// ip link set nicekv-cut0 arp off up; ip link set nicekv-cut1 arp off up
+/// ```
+pub const CUTTER: [&str; 2] = ["nicekv-cut0", "nicekv-cut1"];
+
+/// The indices of the [`CUTTER`], if there is one.
+pub(crate) fn cutter() -> Option<[u32; 2]> {
+    let asks = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
+    let [near, far] = CUTTER.map(|name| name_to_index(&asks, name));
+    Some([near.ok()?, far.ok()?])
+}
 
 /// Of one program: a signal makes the kernel give up, and whoever loads begin again.
 const INTERRUPTIONS_MAX: usize = 100;
@@ -80,6 +98,14 @@ impl KernelSwitch {
             self.hooks.push(hook);
         }
         Ok(())
+    }
+
+    /// What the cutter has cut apart is taken at its far end.
+    pub(crate) fn attach_cutter(&mut self, far: u32) -> Result<(), XdpError> {
+        let step = || format!("attach tc to the cutter, {}", CUTTER[1]);
+        self.prepare(Hook::Tc)?;
+        attach_hook(&mut self.programs, Hook::Tc, far, CUTTER[1])
+            .map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))
     }
 
     fn register(&mut self, place: u32, port: Port, interface: &Interface) -> Result<(), XdpError> {

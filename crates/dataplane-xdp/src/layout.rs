@@ -111,7 +111,9 @@ shared_struct! {
 shared_struct! {
     /// What the programs must know before the first tables come. The first `vring_count` pairs count; `ring_octets` has a bit for every second byte of
     /// an address in them.
-    Config, "nicekv_config", 308 {
+    ///
+    /// `cutter_near`, `cutter_far`: the ends of the cable that cuts trains apart, or 0.
+    Config, "nicekv_config", 316 {
         vrings: [VringPair; VRINGS_MAX] = "struct nicekv_vring_pair" [16],
         vring_count: u32 = "__u32",
         ring_octets: [u32; 8] = "__u32" [8],
@@ -119,6 +121,8 @@ shared_struct! {
         reserved: [u8; 2] = "__u8" [2],
         place_multiplier: u32 = "__u32",
         port_count: u32 = "__u32",
+        cutter_near: u32 = "__u32",
+        cutter_far: u32 = "__u32",
     }
 }
 

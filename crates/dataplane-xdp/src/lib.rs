@@ -8,9 +8,10 @@
 //! inside the switch's namespace.
 //!
 //! What the ports need:
-//! - *tc: the other end of a veth port* must cut trains of datagrams apart (`UDP_SEGMENT`) before the switch, which routes by the header
-//!   of each: `ethtool -K DEV tx-udp-segmentation off`. A train that arrives as one frame for a vring or a server is dropped and counted.
-//!   Its pieces are put together again at the receiver if there is `gro on`, and at the port itself `tso off`, which veth asks for.
+//! - *tc: trains* of datagrams (`UDP_SEGMENT`) have to be cut apart, as the switch routes by the header of each. Either by *the other end of a veth port*, before the
+//!   switch: `ethtool -K DEV tx-udp-segmentation off`. Or by the switch, if its namespace has a [cutter](CUTTER), which costs less: chunks of a large value, which have the same
+//!   receivers, go through whole then. Without either, a train that arrives as one frame for a vring or a server is dropped and counted.
+//!   Pieces are put together again at the receiver if there is `gro on`, and at the port itself `tso off`, which veth asks for.
 //! - *XDP: the other end of a veth port* must run NAPI, or redirected frames are lost in silence: there,
 //!   `ethtool -K DEV gro on`. Checksums must be complete on the wire: `ethtool -K DEV tx off rx off`. A VLAN tag
 //!   must be in the frame, not beside it: `ethtool -K DEV txvlan off` (a tag kept in metadata is lost by a
@@ -65,6 +66,7 @@ use nicekv_dataplane::{
     Match, Register, TABLE_COUNT, Table, TableError, TableSet, TableStatus, TableUpdate, VringSet,
 };
 
+pub use attach::CUTTER;
 use contents::Contents;
 pub use error::XdpError;
 use error::{KERNEL_ADVICE, platform};
@@ -196,7 +198,10 @@ impl KernelSwitch {
     ) -> Result<Self, XdpError> {
         let ports = Places::new(ports)?;
         let (place_multiplier, port_count) = (ports.multiplier, ports.taking());
-        let config = Config { place_multiplier, port_count, ..config(&vrings, router_mac) };
+        let cutter = attach::cutter();
+        let [cutter_near, cutter_far] = cutter.unwrap_or_default();
+        let of_ports = Config { place_multiplier, port_count, cutter_near, cutter_far, ..Config::default() };
+        let config = with_vrings(of_ports, &vrings, router_mac);
         let mut programs = EbpfLoader::new()
             .override_global("config", &config, true)
             .map_max_entries("vnodes", 4 * config.vring_count)
@@ -230,6 +235,9 @@ impl KernelSwitch {
             programs,
         };
         switch.attach()?;
+        if let Some([_, far]) = cutter {
+            switch.attach_cutter(far)?;
+        }
         Ok(switch)
     }
 
@@ -389,8 +397,8 @@ impl Maps {
     }
 }
 
-fn config(vrings: &VringSet, router_mac: [u8; 6]) -> Config {
-    let mut config = Config { router_mac, ..Config::default() };
+fn with_vrings(config: Config, vrings: &VringSet, router_mac: [u8; 6]) -> Config {
+    let mut config = Config { router_mac, ..config };
     for (place, pair) in config.vrings.iter_mut().zip(vrings.iter()) {
         *place = VringPair {
             unicast_network: pair.unicast.address,

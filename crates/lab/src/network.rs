@@ -23,7 +23,7 @@
 use std::fs;
 use std::path::Path;
 
-use nicekv_dataplane_xdp::Hook;
+use nicekv_dataplane_xdp::{CUTTER, Hook};
 
 use crate::error::{LabError, Result};
 use crate::layout::Layout;
@@ -36,14 +36,16 @@ use crate::topology::{
     EDGE_INTERFACE, Host, ROUTER, VRING_INTERFACE, control_of, format_mac, mac, switch_control,
 };
 
+/// Of any interface.
+const MTU_MAX: u32 = 65_535;
 /// Of the plain network.
 const BRIDGE: &str = "bridge";
 
 /// What a switch at this hook asks of a host's end of a cable (see nicekv-dataplane-xdp).
 fn features(hook: Hook) -> &'static str {
     match hook {
-        // Trains are cut apart before the switch, which routes by the header of each datagram, and put together behind it.
-        Hook::Tc => "gro on tx-udp-segmentation off",
+        // What is not alike of a train the switch cuts apart by itself; it is put together behind it.
+        Hook::Tc => "gro on",
         Hook::Xdp | Hook::Auto | Hook::None => "gro on tx off rx off txvlan off",
     }
 }
@@ -79,12 +81,27 @@ pub(crate) fn add_host(
                 .switches()
                 .try_for_each(|switch| connect_control(lock, scope, switch, &namespace, instance))
         }
-        Host::FurtherSwitch(_) => layout.above(host).into_iter().try_for_each(|above| {
-            connect_trunk(lock, (&scope.namespace(above), above), (&namespace, host), hook)
-        }),
+        Host::FurtherSwitch(_) => {
+            add_cutter(lock, &namespace)?;
+            layout.above(host).into_iter().try_for_each(|above| {
+                connect_trunk(lock, (&scope.namespace(above), above), (&namespace, host), hook)
+            })
+        }
         Host::Node(_) | Host::Client(_) => connect(lock, &switch, &namespace, host, hook, vrings),
-        Host::Switch | Host::NodeEdge(_) | Host::ClientEdge(_) | Host::Etcd(_) => Ok(()),
+        Host::Switch => add_cutter(lock, &namespace),
+        Host::NodeEdge(_) | Host::ClientEdge(_) | Host::Etcd(_) => Ok(()),
     }
+}
+
+/// What a switch cuts trains apart with.
+fn add_cutter(lock: &Lock, switch: &Namespace) -> Result<()> {
+    let (name, [near, far]) = (switch.name(), CUTTER);
+    run(lock, &format!("ip -n {name} link add {near} type veth peer name {far}"))?;
+    run(lock, &format!("ip netns exec {name} ethtool -K {near} tx-udp-segmentation off"))?;
+    // As long as the frames of any port.
+    [near, far]
+        .iter()
+        .try_for_each(|end| run(lock, &format!("ip -n {name} link set {end} mtu {MTU_MAX} arp off up")))
 }
 
 /// The same of a host on a plain network. Edges have no namespace of their own.
@@ -153,10 +170,13 @@ fn connect(
         &format!("ip -n {switch} link add {host} type veth peer name eth0 address {mac} netns {name}"),
     )?;
     run(lock, &format!("ip netns exec {name} ethtool -K eth0 {}", features(hook)))?;
-    if hook == Hook::Tc {
+    let port = match hook {
         // Only then the host's end queues, for GRO, what comes from here. TCP is handed over past this.
-        run(lock, &format!("ip netns exec {switch} ethtool -K {host} tso off"))?;
-    }
+        Hook::Tc => "tso off",
+        // What XDP leaves to tc, chunks above all, is merged on its way there.
+        _ => "gro on rx-udp-gro-forwarding on",
+    };
+    run(lock, &format!("ip netns exec {switch} ethtool -K {host} {port}"))?;
     run(lock, &format!("ip -n {name} addr add {address}/16 dev eth0"))?;
     run(lock, &format!("ip -n {name} link set eth0 up"))?;
     run(lock, &format!("ip -n {switch} link set {host} up"))?;

@@ -9,16 +9,14 @@ use nicekv_dataplane::{Backend as _, Counter, Table};
 use nicekv_wire::Opcode;
 
 use super::at_both;
-use super::namespaces::{RECEIVE_TIMEOUT, cut_trains};
+use super::namespaces::RECEIVE_TIMEOUT;
 use super::{Lab, OBJECT};
 
-const CLIENT_MAC: [u8; 6] = [0x02, 0, 0, 0, 0x08, 0x01];
-const CLIENT_IP: [u8; 4] = [10, 0, 0, 100];
-const PORT: u16 = 7000;
-/// Of hosts 1 and 2.
-const VNODES: [[u8; 2]; 2] = [[0, 1], [1, 1]];
+pub(super) const CLIENT_MAC: [u8; 6] = [0x02, 0, 0, 0, 0x08, 0x01];
+pub(super) const CLIENT_IP: [u8; 4] = [10, 0, 0, 100];
+pub(super) const PORT: u16 = 7000;
 
-fn udp_socket() -> UdpSocket {
+pub(super) fn udp_socket() -> UdpSocket {
     let socket = UdpSocket::bind(("0.0.0.0", PORT)).unwrap();
     socket.set_read_timeout(Some(RECEIVE_TIMEOUT)).unwrap();
     socket
@@ -76,39 +74,5 @@ fn hosts_talk_through_the_switch() {
         assert_eq!(counters.get(Counter::Hits(Table::Unicast)), 2);
         assert_eq!(counters.get(Counter::MulticastCopies), 5);
         assert_eq!((counters.get(Counter::VringMiss), counters.get(Counter::Malformed)), (0, 0));
-    });
-}
-
-/// Where the digest is in a header.
-const DIGEST_AT: usize = 32;
-
-#[test]
-fn each_datagram_of_a_train_goes_where_its_own_header_says() {
-    at_both("each_datagram_of_a_train_goes_where_its_own_header_says", |hook| {
-        const DATAGRAMS: usize = 24;
-        let mut lab = Lab::new(OBJECT, hook);
-        lab.xdp.install(&tables()).unwrap();
-        let client = lab.network.give_host(0, CLIENT_IP, CLIENT_MAC);
-        let replicas = [1, 2].map(|id| lab.network.give_host(id, host(id).ip, host(id).mac));
-        let sockets = replicas.each_ref().map(|replica| replica.run(udp_socket));
-        let client = client.run(udp_socket);
-        // By turns for the vnodes of both hosts, each with its number at the end.
-        let datagram = |number: usize| {
-            let mut message = frames::message(Opcode::Get, &[0, 0, 0, 0, 0, 0, 0, number as u8]);
-            message[DIGEST_AT..DIGEST_AT + 2].copy_from_slice(&VNODES[number % 2]);
-            message
-        };
-        cut_trains(&client, datagram(0).len());
-        let train: Vec<u8> = (0..DATAGRAMS).flat_map(datagram).collect();
-        client.send_to(&train, ("10.10.0.0", PORT)).unwrap();
-        let mut bytes = [0; 128];
-        for (host, socket) in sockets.iter().enumerate() {
-            for number in (host..DATAGRAMS).step_by(2) {
-                let length = socket.recv(&mut bytes).unwrap();
-                assert_eq!(bytes[..length], datagram(number), "datagram {number} at host {}", host + 1);
-            }
-        }
-        let counters = lab.xdp.counters().unwrap();
-        assert_eq!(counters.get(Counter::Hits(Table::Unicast)), DATAGRAMS as u64);
     });
 }

@@ -12,10 +12,11 @@ mod hot_costs;
 mod loading;
 mod namespaces;
 mod random;
+mod trains;
 
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions, Xdp};
 use nicekv_dataplane::fixtures::{
-    Counts, Fixture, PORTS, ROUTER_MAC, cases, frames, tables, teaching_frame, trunks, verdict_of, vrings,
+    Counts, Fixture, PORTS, ROUTER_MAC, cases, tables, teaching_frame, trunks, verdict_of, vrings,
 };
 use nicekv_dataplane::{Backend as _, Counter, Counters, Output, TableSet, Verdict};
 
@@ -52,6 +53,13 @@ impl Lab {
     /// Every second port at the other hook.
     fn mixed() -> Self {
         Self::of_hooks(OBJECT, Hook::Xdp, |port| HOOKS[usize::from(port % 2)])
+    }
+
+    /// With what cuts trains apart.
+    fn with_cutter(hook: Hook) -> Self {
+        let network = Network::enter(PORTS.end, |_| hook);
+        network.add_cutter();
+        Self { xdp: load(OBJECT, &network), network, hook, sentinels: 0 }
     }
 
     fn of_hooks(object: &[u8], hook: Hook, hook_of: impl Fn(u16) -> Hook) -> Self {
@@ -318,33 +326,6 @@ fn row_31_fixtures_by_test_run() {
 fn fixtures_with_live_frames_through_ports_of_both_kinds() {
     as_root("fixtures_with_live_frames_through_ports_of_both_kinds", || {
         assert_none(&run_fixtures(&mut Lab::mixed(), check_live));
-    });
-}
-
-/// Its datagrams may have different receivers, and be different messages: the first one's header says nothing of them.
-#[test]
-fn a_train_for_a_vring_or_a_server_is_dropped_and_counted() {
-    as_root("a_train_for_a_vring_or_a_server_is_dropped_and_counted", || {
-        let mut lab = Lab::new(OBJECT, Hook::Tc);
-        lab.xdp.install(&tables()).unwrap();
-        let to_server =
-            frames::Udp { destination_port: frames::STORE_PORT, ..frames::Udp::request([10, 0, 0, 1]) };
-        let to_client = frames::Udp { destination: [10, 0, 8, 1], ..to_server.clone() };
-        for (frame, alone, train, counter) in [
-            (frames::Udp::request([10, 10, 0, 1]), TC_REDIRECT, TC_DROP, Counter::VringRefused),
-            (frames::Udp::request([10, 11, 0, 1]), TC_REDIRECT, TC_DROP, Counter::VringRefused),
-            (to_server, TC_DROP, TC_DROP, Counter::OpcodeRefused),
-            (to_client, TC_DROP, TC_DROP, Counter::Flooded),
-        ] {
-            let frame = frame.build();
-            let (before, payload_bytes) = (lab.xdp.counters().unwrap(), frame.len() as u32 - 42);
-            assert_eq!(lab.test_run(0, &frame).0, alone);
-            let single = lab.xdp.counters().unwrap();
-            assert_eq!(lab.test_run_train(0, &frame, payload_bytes / 2).0, train);
-            let counted = lab.xdp.counters().unwrap().since(&single);
-            assert_eq!(counted.get(counter), 1, "{}", counter.name());
-            assert_eq!(single.since(&before).get(counter), u64::from(counter == Counter::Flooded));
-        }
     });
 }
 

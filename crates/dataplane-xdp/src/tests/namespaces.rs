@@ -107,6 +107,29 @@ impl Network {
         host
     }
 
+    /// Before the programs are loaded.
+    pub(super) fn add_cutter(&self) {
+        let [near, far] = crate::CUTTER;
+        for command in [
+            format!("ip link add {near} type veth peer name {far}"),
+            format!("ethtool -K {near} tx-udp-segmentation off"),
+            format!("ip link set {near} mtu 65535 arp off up"),
+            format!("ip link set {far} mtu 65535 arp off up"),
+        ] {
+            run(&command.split(' ').collect::<Vec<_>>());
+        }
+    }
+
+    /// The far end of a port does not cut trains apart. What cannot leave it whole, at XDP, the port merges again.
+    pub(super) fn leave_trains_whole(&self, port: u16) {
+        let (inner, outer) = (format!("p{port}"), format!("h{port}"));
+        if self.ports[usize::from(port)].hook == Hook::Xdp {
+            run(&["ethtool", "-K", &inner, "gro", "on", "rx-udp-gro-forwarding", "on"]);
+        } else {
+            run(&["ip", "netns", "exec", &self.hosts, "ethtool", "-K", &outer, "tx-udp-segmentation", "on"]);
+        }
+    }
+
     /// Lets a thread work on what comes into a port, so that frames that are sent at once are worked on together.
     pub(super) fn batch_port(&self, port: u16) {
         let command = format!("echo 1 > /sys/class/net/p{port}/threaded");
