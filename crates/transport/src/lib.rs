@@ -29,7 +29,6 @@ mod receiver;
 mod report;
 mod round_trip;
 mod sender;
-mod spare;
 mod stragglers;
 mod traffic;
 
