@@ -32,7 +32,8 @@ pub(crate) const EGRESS: &str = "nicekv_egress";
 /// ```text
 /// ip link add nicekv-cut0 type veth peer name nicekv-cut1
 /// ethtool -K nicekv-cut0 tx-udp-segmentation off
-/// ip link set nicekv-cut0 arp off up; ip link set nicekv-cut1 arp off up
+/// ip link set nicekv-cut0 mtu 65535 arp off up
+/// ip link set nicekv-cut1 mtu 65535 arp off up
 /// ```
 pub const CUTTER: [&str; 2] = ["nicekv-cut0", "nicekv-cut1"];
 

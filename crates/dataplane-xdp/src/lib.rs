@@ -200,8 +200,8 @@ impl KernelSwitch {
         let (place_multiplier, port_count) = (ports.multiplier, ports.taking());
         let cutter = attach::cutter();
         let [cutter_near, cutter_far] = cutter.unwrap_or_default();
-        let of_ports = Config { place_multiplier, port_count, cutter_near, cutter_far, ..Config::default() };
-        let config = with_vrings(of_ports, &vrings, router_mac);
+        let of_rings = config(&vrings, router_mac);
+        let config = Config { place_multiplier, port_count, cutter_near, cutter_far, ..of_rings };
         let mut programs = EbpfLoader::new()
             .override_global("config", &config, true)
             .map_max_entries("vnodes", 4 * config.vring_count)
@@ -397,8 +397,8 @@ impl Maps {
     }
 }
 
-fn with_vrings(config: Config, vrings: &VringSet, router_mac: [u8; 6]) -> Config {
-    let mut config = Config { router_mac, ..config };
+fn config(vrings: &VringSet, router_mac: [u8; 6]) -> Config {
+    let mut config = Config { router_mac, ..Config::default() };
     for (place, pair) in config.vrings.iter_mut().zip(vrings.iter()) {
         *place = VringPair {
             unicast_network: pair.unicast.address,

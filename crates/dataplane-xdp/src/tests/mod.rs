@@ -59,11 +59,14 @@ impl Lab {
     fn with_cutter(hook: Hook) -> Self {
         let network = Network::enter(PORTS.end, |_| hook);
         network.add_cutter();
-        Self { xdp: load(OBJECT, &network), network, hook, sentinels: 0 }
+        Self::of_network(network, OBJECT, hook)
     }
 
     fn of_hooks(object: &[u8], hook: Hook, hook_of: impl Fn(u16) -> Hook) -> Self {
-        let network = Network::enter(PORTS.end, hook_of);
+        Self::of_network(Network::enter(PORTS.end, hook_of), object, hook)
+    }
+
+    fn of_network(network: Network, object: &[u8], hook: Hook) -> Self {
         Self { xdp: load(object, &network), network, hook, sentinels: 0 }
     }
 
