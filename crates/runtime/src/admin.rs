@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 const ANSWER_BYTES_MAX: usize = crate::control_plane::CONTROL_LIMITS.frame_bytes_max;
 /// Most instances that are asked, those included that are heard of from others.
 const INSTANCES_MAX: usize = 32;
-/// Between two tries to find a leader.
-const ELECTION_PAUSE: Duration = Duration::from_millis(100);
+/// Between two tries to find a leader, or a way to it.
+const AGAIN_PAUSE: Duration = Duration::from_millis(100);
 
 /// Nobody leads: what each instance said instead of an answer.
 #[derive(Debug)]
@@ -23,8 +23,8 @@ pub struct NoLeader {
     pub instances: Vec<(SocketAddrV4, String)>,
     /// What the one that led last knew.
     pub last_known: Option<Box<Status>>,
-    /// Some stand by, and their store answers them.
-    is_electing: bool,
+    /// Some stand by, and their store answers them; or the network is finding another way to some.
+    may_lead_soon: bool,
 }
 
 impl fmt::Display for NoLeader {
@@ -37,8 +37,8 @@ impl fmt::Display for NoLeader {
 
 impl std::error::Error for NoLeader {}
 
-/// Asks all instances, and those that they name, and returns the leader's answer, JSON. While a new one is being found it asks again. Gives up after
-/// `timeout`.
+/// Asks all instances, and those that they name, and returns the leader's answer, JSON. While a new one is being found, and where there is no way to one, it
+/// asks again: a host's kernel gives up on a neighbour sooner than switches have closed some trunks and opened others. Gives up after `timeout`.
 pub fn ask(
     instances: &[SocketAddrV4],
     request: &AdminRequest,
@@ -47,8 +47,8 @@ pub fn ask(
     let deadline = Instant::now() + timeout;
     loop {
         match ask_all(instances, request, deadline.saturating_duration_since(Instant::now())) {
-            Err(none) if none.is_electing && Instant::now() + ELECTION_PAUSE < deadline => {
-                std::thread::sleep(ELECTION_PAUSE);
+            Err(none) if none.may_lead_soon && Instant::now() + AGAIN_PAUSE < deadline => {
+                std::thread::sleep(AGAIN_PAUSE);
             }
             outcome => return outcome,
         }
@@ -62,7 +62,7 @@ fn ask_all(
 ) -> Result<Vec<u8>, NoLeader> {
     let deadline = Instant::now() + timeout;
     let (answers, heard) = mpsc::channel();
-    let mut none = NoLeader { instances: Vec::new(), last_known: None, is_electing: false };
+    let mut none = NoLeader { instances: Vec::new(), last_known: None, may_lead_soon: false };
     let mut open = 0;
     let begin = |none: &mut NoLeader, address: SocketAddrV4, open: &mut usize| {
         let is_known = none.instances.iter().any(|(known, _)| *known == address);
@@ -89,7 +89,7 @@ fn ask_all(
                 for other in not_leading.instances {
                     begin(&mut none, other, &mut open);
                 }
-                none.is_electing |= not_leading.outage.is_none();
+                none.may_lead_soon |= not_leading.outage.is_none();
                 match not_leading.outage {
                     Some((since_ms, why)) => {
                         let (store, seconds) = (not_leading.store, since_ms.div_ceil(1000));
@@ -98,13 +98,21 @@ fn ask_all(
                     None => "does not lead".into(),
                 }
             }
-            Err(error) => error.to_string(),
+            Err(error) => {
+                none.may_lead_soon |= has_no_way(&error);
+                error.to_string()
+            }
         };
         for instance in none.instances.iter_mut().filter(|(known, _)| *known == address) {
             instance.1.clone_from(&told);
         }
     }
     Err(none)
+}
+
+/// Whether it is the network that says no, not the host.
+fn has_no_way(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable)
 }
 
 /// Reads what a partition holds from the node at this address, frame by frame; the last one is [`BackupFrame::End`] or
