@@ -35,14 +35,20 @@ static __always_inline bool is_same_mac(const __u8 *one, const __u8 *other)
 	return !difference;
 }
 
-/* Every port of the switch has its cells: whether they were found. */
-static __always_inline bool find_ingress(const struct nicekv_place *place, struct ingress *ingress)
+/* That which decides from now on. */
+static __always_inline __u32 generation_in_force(void)
 {
 	__u32 *generation = bpf_map_lookup_elem(&active, &(__u32){ 0 });
 
+	return generation ? *generation : 0;
+}
+
+/* Every port of the switch has its cells: whether they were found. */
+static __always_inline bool find_ingress(const struct nicekv_place *place, struct ingress *ingress)
+{
 	ingress->port = place->port;
 	ingress->number = place->number;
-	ingress->generation = generation ? *generation : 0;
+	ingress->generation = generation_in_force();
 	ingress->slot = ingress->generation & 1;
 	ingress->host = host_cell(ingress->slot, ingress->port);
 	ingress->sender = bpf_map_lookup_elem(&senders, &ingress->port);

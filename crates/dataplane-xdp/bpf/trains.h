@@ -80,15 +80,13 @@ static __always_inline enum train train_of(struct __sk_buff *skb)
 	struct iphdr *ip = (void *)(ethernet + 1);
 	struct udphdr *udp = (void *)(ip + 1);
 	struct nicekv_server *server;
-	__u32 *generation;
 
 	if (!skb->gso_size || (void *)(udp + 1) > (void *)(long)skb->data_end || ethernet->h_proto != bpf_htons(ETH_P_IP) ||
 	    skb->vlan_present || ip->ihl * 4 != IPV4_HEADER_BYTES_MIN || ip->protocol != IPPROTO_UDP)
 		return TRAIN_NONE;
 	if (ring_of(ip->daddr))
 		return train_is_alike(skb, sizeof(*ethernet) + sizeof(*ip) + sizeof(*udp)) ? TRAIN_ALIKE : TRAIN_MIXED;
-	generation = bpf_map_lookup_elem(&active, &(__u32){ 0 });
-	server = server_with_ip(generation ? *generation & 1 : 0, ip->daddr);
+	server = server_with_ip(generation_in_force() & 1, ip->daddr);
 	return server && server->udp_port == udp->dest ? TRAIN_MIXED : TRAIN_NONE;
 }
 
