@@ -101,7 +101,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(stream: TcpStream, id: u64, since_unix_ms: u64) -> Self {
+    /// `value_bytes_max`: longest argument that is kept whole.
+    pub(crate) fn new(stream: TcpStream, id: u64, since_unix_ms: u64, value_bytes_max: usize) -> Self {
         // A peer that has gone again has no address any more.
         let addresses = stream.peer_addr().and_then(|peer| Ok((peer, stream.local_addr()?))).ok();
         Self {
@@ -111,7 +112,7 @@ impl Connection {
             active: true,
             delayed: false,
             counted_bytes: 0,
-            parser: Parser::new(),
+            parser: Parser::new(value_bytes_max),
             last_command: None,
             input: Vec::new(),
             output: Rope::default(),

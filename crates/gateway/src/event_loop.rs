@@ -271,7 +271,10 @@ impl Gateway {
         let flags =
             epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         match epoll::add(&self.epoll, &stream, token, flags) {
-            Ok(()) => _ = entry.insert(Connection::new(stream, id, now.unix_ms)),
+            Ok(()) => {
+                let value_bytes_max = self.member.server.value_bytes_max;
+                entry.insert(Connection::new(stream, id, now.unix_ms, value_bytes_max));
+            }
             Err(_) => self.member.own().closed(),
         }
     }

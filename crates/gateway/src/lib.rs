@@ -7,7 +7,7 @@
 //!
 //! Commands, replies and error texts are those of Redis 7.0 as far as the store has what they are about. Different on purpose:
 //!
-//! * Keys have 1 to 256 bytes and values at most 64 MiB, or 1,024 bytes in keyspaces that have no large ones; more is refused with an error that names the limit.
+//! * Keys have 1 to 256 bytes and values at most 64 MiB (up to 512 if configured), or 1,024 bytes in keyspaces that have no large ones; more is refused with an error that names the limit.
 //! * `MSET`, `DEL` and other commands on several keys are not atomic: each key is an op of its own.
 //! * A database is a keyspace: `SELECT n` goes to keyspace n, and what a keyspace cannot do is refused (`INCR` without a primary).
 //! * A cursor of `SCAN` is remembered by its gateway, the last 4,096 of them; `DBSIZE` counts, and takes longer the more there is.
@@ -55,7 +55,8 @@ pub use observation::{FailedRequest, GatewayMonitor, GatewayObservation};
 /// How many commands `bytes` are, of which the last one ends with them. For `nicekv-instructions`, which counts what parsing costs.
 #[doc(hidden)]
 pub fn count_commands(bytes: &[u8]) -> usize {
-    let (mut parser, mut rest, mut count) = (parser::Parser::new(), bytes, 0);
+    let (mut parser, mut rest, mut count) =
+        (parser::Parser::new(nicekv_client::LARGE_VALUE_BYTES_MAX), bytes, 0);
     while let Ok(taken @ 1..) = parser.parse(rest) {
         rest = &rest[taken..];
         if parser.command().is_some() {

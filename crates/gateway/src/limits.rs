@@ -29,12 +29,10 @@ pub const KEYS_SHARED_MAX: usize = 64;
 pub const KEYS_IN_FLIGHT_MAX: usize = 512;
 /// Longest argument that is taken in (as in Redis).
 pub const ARGUMENT_BYTES_MAX: usize = 512 << 20;
-/// Longest argument that is kept whole: the longest value that clients are asked to put.
-pub const VALUE_BYTES_KEPT: usize = nicekv_client::LARGE_VALUE_BYTES_MAX;
-/// Of a longer one, and of one for which its command has no room, so much is kept and the rest is only counted: the command is refused, the connection goes on.
+/// Of one that is longer than values may be ([`nicekv_client::Config::value_bytes_max`]), and of one for which its command has no room, so much is kept and the rest is only counted: the command is refused, the connection goes on.
 pub const ARGUMENT_BYTES_KEPT: usize = 16 << 10;
-/// Bytes of one command that are kept, eight for each of its arguments included.
-pub const COMMAND_BYTES_MAX: usize = VALUE_BYTES_KEPT + (64 << 20);
+/// Bytes of one command that are kept beside a value, eight for each of its arguments included.
+pub const COMMAND_BYTES_BESIDE: usize = 64 << 20;
 /// Longest line: a length, or an inline command.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// Replies of one connection that wait to be sent; with more, it is not read any further. One reply may exceed it.

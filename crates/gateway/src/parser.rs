@@ -15,10 +15,11 @@
 
 use crate::filling::Filling;
 use crate::limits::{
-    ARGUMENT_BYTES_KEPT, ARGUMENT_BYTES_MAX, ARGUMENTS_MAX, COMMAND_BYTES_MAX, LINE_BYTES_MAX,
-    SHORT_BYTES_MAX, VALUE_BYTES_KEPT,
+    ARGUMENT_BYTES_KEPT, ARGUMENT_BYTES_MAX, ARGUMENTS_MAX, COMMAND_BYTES_BESIDE, LINE_BYTES_MAX,
+    SHORT_BYTES_MAX,
 };
 use crate::permits::{Claim, Kept};
+use nicekv_wire::limits::LARGE_BYTES_MAX;
 use nicekv_wire::number::parse_integer;
 use std::sync::Arc;
 use thiserror::Error;
@@ -38,8 +39,8 @@ pub(crate) enum ProtocolError {
     LineTooLong(&'static str),
     #[error("Protocol error: unbalanced quotes in request")]
     UnbalancedQuotes,
-    #[error("Protocol error: command of more than {COMMAND_BYTES_MAX} bytes")]
-    CommandTooLong,
+    #[error("Protocol error: command of more than {0} bytes")]
+    CommandTooLong(usize),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ struct Argument {
     start: u32,
     length: u32,
 }
-const _: () = assert!(COMMAND_BYTES_MAX <= u32::MAX as usize);
+const _: () = assert!(LARGE_BYTES_MAX as usize + COMMAND_BYTES_BESIDE <= u32::MAX as usize);
 const _: () = assert!(ARGUMENT_BYTES_MAX <= u32::MAX as usize);
 
 /// See [`Parser::wants`].
@@ -80,6 +81,8 @@ pub(crate) struct Wants {
 /// Collects one command at a time.
 #[derive(Debug)]
 pub(crate) struct Parser {
+    /// Longest argument that is kept whole.
+    value_bytes_max: usize,
     state: State,
     data: Vec<u8>,
     arguments: Vec<Argument>,
@@ -91,8 +94,20 @@ pub(crate) struct Parser {
 const TERMINATOR_BYTES: usize = 2;
 
 impl Parser {
-    pub(crate) fn new() -> Self {
-        Self { state: State::Start, data: Vec::new(), arguments: Vec::new(), filling: Filling::default() }
+    /// `value_bytes_max`: longest argument that is kept whole.
+    pub(crate) fn new(value_bytes_max: usize) -> Self {
+        Self {
+            value_bytes_max,
+            state: State::Start,
+            data: Vec::new(),
+            arguments: Vec::new(),
+            filling: Filling::default(),
+        }
+    }
+
+    /// Bytes of one command that are kept.
+    fn command_bytes_max(&self) -> usize {
+        self.value_bytes_max + COMMAND_BYTES_BESIDE
     }
 
     /// Takes bytes from the front of `input` until a command is complete; how many. What is left is to be offered again, with more
@@ -131,7 +146,7 @@ impl Parser {
         let State::Body { arguments_left, .. } = self.state else {
             unreachable!("a body is missing something")
         };
-        let room = COMMAND_BYTES_MAX.saturating_sub(self.bytes());
+        let room = self.command_bytes_max().saturating_sub(self.bytes());
         Some(Wants { bytes, arguments_left: arguments_left - 1, room, has_begun: self.filling.has_begun() })
     }
 
@@ -218,13 +233,14 @@ impl Parser {
         let length =
             length.filter(|length| *length <= ARGUMENT_BYTES_MAX).ok_or(ProtocolError::ArgumentLength)?;
         let used = self.bytes() + size_of::<Argument>();
-        let room = COMMAND_BYTES_MAX.checked_sub(used).ok_or(ProtocolError::CommandTooLong)?;
+        let too_long = ProtocolError::CommandTooLong(self.command_bytes_max());
+        let room = self.command_bytes_max().checked_sub(used).ok_or(too_long)?;
         let is_large = length > SHORT_BYTES_MAX;
-        let fits = length <= VALUE_BYTES_KEPT && length <= room;
+        let fits = length <= self.value_bytes_max && length <= room;
         let is_whole = fits && (!is_large || self.filling.begin(length));
         let keep = if is_whole { length } else { length.min(ARGUMENT_BYTES_KEPT) };
         if keep > room {
-            return Err(ProtocolError::CommandTooLong);
+            return Err(too_long);
         }
         self.arguments.push(Argument { start: self.data.len() as u32, length: length as u32 });
         self.state = State::Body { arguments_left, bytes_left: length + TERMINATOR_BYTES, keep };
@@ -253,7 +269,7 @@ impl Parser {
             self.filling.end(self.arguments.len() as u32 - 1);
             // If it is for pairs of a key and a value.
             let values = (arguments_left - 1).div_ceil(2);
-            self.filling.expect(values.saturating_mul(VALUE_BYTES_KEPT));
+            self.filling.expect(values.saturating_mul(self.value_bytes_max));
         }
         self.state = match (bytes_left, arguments_left) {
             (0, 1) => State::Complete,
@@ -274,7 +290,7 @@ impl Parser {
             let start = self.data.len();
             unquote(&mut line, &mut self.data)?;
             let length = self.data.len() - start;
-            // A whole line is shorter than COMMAND_BYTES_MAX; its words are no longer than it.
+            // A whole line is shorter than what is kept of a command; its words are no longer than it.
             self.arguments.push(Argument { start: start as u32, length: length as u32 });
         }
         if !self.arguments.is_empty() {
@@ -378,6 +394,11 @@ impl<'a> Arguments<'a> {
     pub(crate) fn kept(&self, bytes: &[u8]) -> Option<&'a Arc<Kept>> {
         let mut all = self.parser.filling.all();
         all.find(|kept| std::ptr::eq::<[u8]>(&*kept.bytes, bytes))
+    }
+
+    /// Of longer ones than this only the beginning is there.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.parser.value_bytes_max
     }
 
     /// The length that an argument had, also if it was not kept.

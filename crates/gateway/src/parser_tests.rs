@@ -4,6 +4,9 @@ use super::*;
 use crate::permits::Permits;
 use proptest::prelude::*;
 
+const VALUE_BYTES_MAX: usize = 64 << 20;
+const COMMAND_BYTES_MAX: usize = VALUE_BYTES_MAX + COMMAND_BYTES_BESIDE;
+
 /// Grants what the parser wants, or as much as there may be.
 fn grant(parser: &mut Parser) {
     let permits = Arc::new(Permits::new(2 * COMMAND_BYTES_MAX, Vec::new()));
@@ -27,7 +30,7 @@ fn collect(arguments: Arguments<'_>) -> Vec<Vec<u8>> {
 
 /// Feeds `input` in pieces of `piece` bytes; all commands, as texts.
 fn commands(input: &[u8], piece: usize) -> Result<Vec<Vec<Vec<u8>>>, ProtocolError> {
-    let (mut parser, mut buffer, mut found) = (Parser::new(), Vec::new(), Vec::new());
+    let (mut parser, mut buffer, mut found) = (Parser::new(VALUE_BYTES_MAX), Vec::new(), Vec::new());
     for piece in input.chunks(piece) {
         buffer.extend_from_slice(piece);
         loop {
@@ -80,7 +83,7 @@ fn absurd_lengths_are_refused_as_in_redis() {
 
 #[test]
 fn a_long_argument_is_counted_and_not_kept() {
-    let mut parser = Parser::new();
+    let mut parser = Parser::new(VALUE_BYTES_MAX);
     assert_eq!(parser.parse(b"*2\r\n$70000000\r\n"), Ok(15));
     let megabyte = vec![b'v'; 1_000_000];
     for _ in 0..70 {
@@ -96,9 +99,9 @@ fn a_long_argument_is_counted_and_not_kept() {
 
 #[test]
 fn a_value_is_kept_whole_if_its_command_has_room_for_it() {
-    let mut parser = Parser::new();
+    let mut parser = Parser::new(VALUE_BYTES_MAX);
     feed(&mut parser, b"*4\r\n$4\r\nMSET\r\n");
-    let lengths = [VALUE_BYTES_KEPT, VALUE_BYTES_KEPT - (1 << 20), 2 << 20];
+    let lengths = [VALUE_BYTES_MAX, VALUE_BYTES_MAX - (1 << 20), 2 << 20];
     for length in lengths {
         feed(&mut parser, format!("${length}\r\n").as_bytes());
         feed(&mut parser, &vec![b'v'; length]);
@@ -114,7 +117,7 @@ fn a_value_is_kept_whole_if_its_command_has_room_for_it() {
 fn the_kept_bytes_of_a_command_are_bounded() {
     // Each argument takes 8 bytes more than are kept of it.
     let bodies = COMMAND_BYTES_MAX / (4_000 + 8);
-    let mut parser = Parser::new();
+    let mut parser = Parser::new(VALUE_BYTES_MAX);
     parser.parse(b"*80000\r\n").unwrap();
     let mut body = b"$4000\r\n".to_vec();
     body.extend([b'v'; 4_000]);
@@ -125,14 +128,14 @@ fn the_kept_bytes_of_a_command_are_bounded() {
     assert!(parser.memory() <= COMMAND_BYTES_MAX / 4 * 5);
     // What is left is not enough for one that is cut short, either.
     let cut_short = b"$100000000\r\n";
-    assert_eq!(parser.parse(cut_short), Err(ProtocolError::CommandTooLong));
+    assert_eq!(parser.parse(cut_short), Err(ProtocolError::CommandTooLong(COMMAND_BYTES_MAX)));
 }
 
 #[test]
 fn a_million_arguments_are_taken() {
     let mut request = format!("*{ARGUMENTS_MAX}\r\n").into_bytes();
     request.extend(b"$1\r\nx\r\n".repeat(ARGUMENTS_MAX));
-    let mut parser = Parser::new();
+    let mut parser = Parser::new(VALUE_BYTES_MAX);
     assert_eq!(parser.parse(&request), Ok(request.len()));
     assert_eq!(parser.command().unwrap().count(), ARGUMENTS_MAX);
     assert_eq!(parser.command().unwrap().prefix(ARGUMENTS_MAX - 1), b"x");
@@ -172,13 +175,13 @@ proptest! {
 #[test]
 fn a_command_is_filled_to_the_last_byte() {
     for (spare, is_taken) in [(1, true), (0, true), (-1, false)] {
-        let mut parser = Parser::new();
+        let mut parser = Parser::new(VALUE_BYTES_MAX);
         parser.state = State::Header { arguments_left: 1 };
         let used = size_of::<Argument>() + 100;
         parser.data = vec![0; (COMMAND_BYTES_MAX - used).strict_sub_signed(spare)];
         let parsed = parser.parse(b"$100\r\n");
         assert_eq!(parsed.is_ok(), is_taken, "{spare} bytes are left");
-        assert!(is_taken || parsed == Err(ProtocolError::CommandTooLong));
+        assert!(is_taken || parsed == Err(ProtocolError::CommandTooLong(COMMAND_BYTES_MAX)));
     }
 }
 

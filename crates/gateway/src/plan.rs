@@ -300,7 +300,7 @@ impl<'a> Call<'a> {
         if bytes.len() == length {
             return Ok(bytes);
         }
-        let limit = crate::limits::VALUE_BYTES_KEPT;
+        let limit = self.arguments.bytes_max();
         Err(CommandError::text(format!("ERR argument of {length} bytes exceeds the limit of {limit} bytes")))
     }
 
@@ -321,7 +321,7 @@ impl<'a> Call<'a> {
         let bytes = self.arguments.length(index);
         let value = self.arguments.prefix(index);
         if value.len() < bytes {
-            let limit = crate::limits::VALUE_BYTES_KEPT;
+            let limit = self.arguments.bytes_max();
             return Err(nicekv_client::SubmitError::ValueTooLong { bytes, limit }.into());
         }
         Ok(value)

@@ -18,9 +18,10 @@ use nicekv_metadata::{
 use nicekv_runtime::admin::NoLeader;
 use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Stop, admin, new_client_id, start_client_as};
+use nicekv_wire::limits::LARGE_BYTES_MAX;
 use nicekv_wire::{ClientId, Expiry, KeyOrder};
 use serde::de::DeserializeOwned;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
@@ -46,10 +47,23 @@ pub(crate) struct TargetArguments {
 pub(crate) struct PutArguments {
     /// 1 to 256 bytes
     key: String,
-    /// At most 1024 bytes
-    value: String,
+    /// At most 512 MiB, in chains 1024 bytes; a gateway hands out no more than its own limit [default: what comes on standard input]
+    value: Option<String>,
     #[command(flatten)]
     target: TargetArguments,
+}
+
+impl PutArguments {
+    /// Of what is too long one byte more than may be: the client says so.
+    fn value(&self) -> Result<Vec<u8>, Failure> {
+        if let Some(value) = &self.value {
+            return Ok(value.clone().into_bytes());
+        }
+        let mut value = Vec::new();
+        let input = std::io::stdin().take(u64::from(LARGE_BYTES_MAX) + 1).read_to_end(&mut value);
+        input.map_err(|error| Failure::Environment(format!("cannot read the value: {error}")))?;
+        Ok(value)
+    }
 }
 
 /// `nicekv get`, `nicekv delete`
@@ -98,11 +112,9 @@ pub(crate) struct ChangeArguments {
 }
 
 pub(crate) fn put(arguments: &PutArguments) -> Result<(), Failure> {
+    let value = arguments.value()?;
     with_client(&arguments.target, async |client| {
-        client
-            .put(arguments.key.as_bytes(), arguments.value.as_bytes(), Expiry::Never)
-            .await
-            .map_err(failed)?;
+        client.put(arguments.key.as_bytes(), &value, Expiry::Never).await.map_err(failed)?;
         Ok(())
     })
 }

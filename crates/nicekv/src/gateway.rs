@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::roles::{Prepared, Role};
 use crate::thread_count::ThreadCount;
+use crate::value_limit::ValueLimit;
 use nicekv_client::{Config, Keyspace};
 use nicekv_gateway::{Gateway, GatewayConfig, KnownKeyspaces};
 use nicekv_metadata::{ClusterInfo, KeyspaceInfo};
@@ -33,9 +34,12 @@ pub(crate) struct GatewayFlags {
     /// Threads that serve Redis clients, each with connections of its own, 1 to 64 [default: as the file says, if there is one, or half as many as there are processors, 1 to 8]
     #[arg(long, value_name = "N")]
     pub(crate) gateway_threads: Option<ThreadCount>,
-    /// MiB of large arguments and values, of more than 4 KiB, that all Redis connections together may hold: who needs more waits; one command or reply may have half of it [default: as the file says, if there is one, or 256]
+    /// MiB of large arguments and values, of more than 4 KiB, that all Redis connections together may hold: who needs more waits; one command or reply may have half of it [default: as the file says, if there is one, or 256, or twice the longest value]
     #[arg(long, value_name = "MIB")]
     pub(crate) gateway_large_mib: Option<NonZero<usize>>,
+    /// Longest value that Redis clients may set or get, 1 to 512 MiB [default: as the file says, if there is one, or 64]
+    #[arg(long, value_name = "MIB")]
+    pub(crate) gateway_value_mib: Option<ValueLimit>,
 }
 
 /// What the configuration says of a gateway; what it leaves open has a default.
@@ -44,6 +48,23 @@ pub(crate) struct Settings {
     pub(crate) threads: Option<ThreadCount>,
     pub(crate) memory_mib_max: Option<usize>,
     pub(crate) large_mib_max: Option<NonZero<usize>>,
+    pub(crate) value_mib_max: Option<ValueLimit>,
+}
+
+impl Settings {
+    fn apply(self, config: &mut GatewayConfig) {
+        if let Some(limit) = self.value_mib_max {
+            config.client.value_bytes_max = limit.bytes();
+            // One command may have half of it.
+            config.large_bytes_max = config.large_bytes_max.max(2 * limit.bytes());
+        }
+        if let Some(mib) = self.memory_mib_max {
+            config.memory_bytes_max = mib.saturating_mul(1 << 20);
+        }
+        if let Some(mib) = self.large_mib_max {
+            config.large_bytes_max = mib.get().saturating_mul(1 << 20);
+        }
+    }
 }
 
 /// The threads of the gateway on `listener`, whose clients are bound to `address`, and edges of this process's switch if there is one; SELECT
@@ -69,12 +90,7 @@ pub(crate) fn prepare(
     let uplinks = uplinks.map_err(Failure::environment)?;
     let first = *keyspaces.first().expect("every cluster has a default keyspace");
     let mut config = GatewayConfig::new(Config { keyspaces, ..Config::new(uplinks[0].0, first) });
-    if let Some(mib) = settings.memory_mib_max {
-        config.memory_bytes_max = mib.saturating_mul(1 << 20);
-    }
-    if let Some(mib) = settings.large_mib_max {
-        config.large_bytes_max = mib.get().saturating_mul(1 << 20);
-    }
+    settings.apply(&mut config);
     let threads = Gateway::threads(listener, uplinks, &config).map_err(Failure::environment)?;
     let known = threads[0].keyspaces();
     let watch: Role = Box::new(move |stop| {

@@ -121,6 +121,7 @@ fn gateway(plan: &Plan, name: &str) -> GatewaySection {
         threads,
         memory_mib_max: None,
         large_mib_max: None,
+        value_mib_max: None,
         metrics: Some(metrics(Ipv4Addr::UNSPECIFIED)),
     }
 }

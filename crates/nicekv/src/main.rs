@@ -32,6 +32,7 @@ mod thread_count;
 mod top;
 mod trace;
 mod up;
+mod value_limit;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};

@@ -330,6 +330,7 @@ pub(crate) fn run_gateway(
         threads: flags.gateway_threads.or(section.threads),
         memory_mib_max: section.memory_mib_max,
         large_mib_max: flags.gateway_large_mib.or(section.large_mib_max),
+        value_mib_max: flags.gateway_value_mib.or(section.value_mib_max),
     };
     let known = (keyspaces, config.metadata_controls());
     let gateway = crate::gateway::prepare(name, listener, Ipv4Addr::UNSPECIFIED, None, known, settings)?;

@@ -130,11 +130,12 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
     let data = root.describe();
     let (mut threads, edges, sources) = start(&config, root, sockets, &stop)?;
     roles::say(format_args!("starting {} nodes, {data}", config.nodes.len()))?;
-    let GatewayFlags { gateway_threads, gateway_large_mib } = arguments.gateway;
+    let GatewayFlags { gateway_threads, gateway_large_mib, gateway_value_mib } = arguments.gateway;
     let settings = gateway::Settings {
         threads: gateway_threads,
         memory_mib_max: None,
         large_mib_max: gateway_large_mib,
+        value_mib_max: gateway_value_mib,
     };
     let front = Front { redis, edges: &edges, settings, metrics, sources };
     match serve(&config, endpoint, front, &stop, &mut threads) {

@@ -4,6 +4,7 @@ use crate::{Left, Linger, Stop, UdpEndpoint, Waker, now, readable, wait};
 use nicekv_client::facade::{Client, CommandQueue, channel};
 use nicekv_client::{ClientCore, Config, Keyspace};
 use nicekv_wire::ClientId;
+use nicekv_wire::limits::LARGE_BYTES_MAX;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::thread::JoinHandle;
 const RECEIVE_ROUNDS_MAX: usize = 8;
 
 /// Starts a client of `keyspace`, bound to `address` (unspecified: the kernel chooses). Its thread ends when `stop` says
-/// so, or when all clones of the returned handle are gone.
+/// so, or when all clones of the returned handle are gone. It puts and gets values of any length.
 pub fn start_client(
     stop: &Stop,
     address: Ipv4Addr,
@@ -37,7 +38,8 @@ pub fn start_client_as(
         Arc::new(move || waker.wake())
     };
     let (client, queue) = channel(wake);
-    let core = ClientCore::new(Config::new(id, keyspace));
+    let value_bytes_max = LARGE_BYTES_MAX as usize;
+    let core = ClientCore::new(Config { value_bytes_max, ..Config::new(id, keyspace) });
     let stop = stop.clone();
     let run = move || run(core, queue, endpoint, &waker, &stop);
     let thread = std::thread::Builder::new().name("client".into()).spawn(run)?;

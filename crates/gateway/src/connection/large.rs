@@ -4,7 +4,6 @@ use super::Connection;
 use crate::command::Command;
 use crate::error::CommandError;
 use crate::large_reads::Need;
-use crate::limits::VALUE_BYTES_KEPT;
 use crate::line::Place;
 use crate::pace::Seen;
 use crate::parser::{Parser, Wants};
@@ -44,7 +43,8 @@ impl Connection {
             return false;
         }
         let permits = &requests.member.server.permits;
-        let bytes = self.bytes_to_ask(wants).min(permits.claim_max()).max(wants.bytes);
+        let value_bytes_max = requests.member.server.value_bytes_max;
+        let bytes = self.bytes_to_ask(wants, value_bytes_max).min(permits.claim_max()).max(wants.bytes);
         if self.unanswered.may_want() {
             // It may have to wait for a command that waits itself; when that is answered it does not.
             let claim = permits.ask_dependent(bytes);
@@ -64,11 +64,12 @@ impl Connection {
     }
 
     /// A command asks once: one on pairs of keys and values for all values that it may have.
-    fn bytes_to_ask(&self, Wants { bytes, arguments_left, room, has_begun }: Wants) -> usize {
+    fn bytes_to_ask(&self, wants: Wants, value_bytes_max: usize) -> usize {
+        let Wants { bytes, arguments_left, room, has_begun } = wants;
         let command = self.parser.name().and_then(Command::find);
         match command.and_then(|command| command.keys) {
             Some((_, 2)) if !has_begun => {
-                bytes.saturating_add((arguments_left / 2).saturating_mul(VALUE_BYTES_KEPT)).min(room)
+                bytes.saturating_add((arguments_left / 2).saturating_mul(value_bytes_max)).min(room)
             }
             _ => bytes,
         }

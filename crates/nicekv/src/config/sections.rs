@@ -2,6 +2,7 @@
 
 use crate::address;
 use crate::thread_count::ThreadCount;
+use crate::value_limit::ValueLimit;
 use nicekv_dataplane_xdp::Hook;
 use nicekv_metadata::Timing;
 use nicekv_runtime::Linger;
@@ -370,6 +371,9 @@ pub(crate) struct GatewaySection {
     /// Most MiB of large arguments and values that these may hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) large_mib_max: Option<NonZero<usize>>,
+    /// MiB of the longest value that clients may set or get.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) value_mib_max: Option<ValueLimit>,
     /// Where its metrics are read.
     #[serde(
         default,

@@ -1,7 +1,8 @@
 //! Values that are too long for a datagram.
 
-use crate::cluster::{Redis, Up};
+use crate::cluster::{Redis, Up, nicekv, outcome};
 use std::fmt::Write;
+use std::fs::File;
 
 /// Text of so many bytes that is nowhere the same.
 pub(crate) fn text(bytes: usize, seed: u64) -> String {
@@ -40,6 +41,29 @@ fn a_large_value_is_what_was_put_and_survives_kill_minus_9() {
         let value = text(length, length as u64);
         assert!(get(&mut redis, &format!("of-{length}")) == value, "{length} bytes after kill -9");
     }
+}
+
+#[test]
+fn a_gateway_takes_values_as_long_as_it_is_told_to_and_commands_any() {
+    let scratch = tempfile::tempdir().unwrap();
+    let up = Up::start(scratch.path(), &["--engine", "memory", "--gateway-value-mib", "65"]);
+    let mut redis = up.redis();
+    let value = text(65 << 20, 1);
+    assert_eq!(redis.call(&["SET", "k", &value]), "+OK");
+    assert!(get(&mut redis, "k") == value);
+    let too_long = redis.call(&["SET", "k", &text((65 << 20) + 1, 3)]);
+    assert!(too_long.starts_with("-ERR") && too_long.contains("68157440"), "{too_long}");
+
+    let longer = text((65 << 20) + 1, 4);
+    let file = scratch.path().join("value");
+    std::fs::write(&file, &longer).unwrap();
+    let mut put = nicekv(scratch.path(), &["put", "by-command", "--endpoint", &up.endpoint]);
+    put.stdin(File::open(&file).unwrap());
+    assert_eq!(outcome(put), (Some(0), String::new(), String::new()));
+    let refused = redis.call(&["GET", "by-command"]);
+    assert!(refused.starts_with("-ERR") && refused.contains("68157440"), "{refused}");
+    let (code, got, _) = outcome(nicekv(scratch.path(), &["get", "by-command", "--endpoint", &up.endpoint]));
+    assert!(code == Some(0) && got == longer + "\n");
 }
 
 #[test]

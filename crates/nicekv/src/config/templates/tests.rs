@@ -6,6 +6,7 @@ use crate::config::sections::{HostSection, InstanceSection, MetadataSection, Nod
 use crate::config::{ClusterConfig, HotSection, KeyspaceSection, RoleKind, check, parse_with};
 use crate::logs::LogSection;
 use crate::thread_count::ThreadCount;
+use crate::value_limit::ValueLimit;
 use nicekv_gateway::GatewayConfig;
 use serde::de::DeserializeOwned;
 use std::num::NonZero;
@@ -57,9 +58,11 @@ fn resolved(mut config: ClusterConfig) -> ClusterConfig {
     let gateway_config = GatewayConfig::new(client);
     let memory_mib = gateway_config.memory_bytes_max >> 20;
     let large_mib = NonZero::new(gateway_config.large_bytes_max >> 20);
+    let value_mib = ValueLimit::try_from(gateway_config.client.value_bytes_max >> 20).ok();
     for gateway in &mut config.gateways {
         gateway.memory_mib_max = gateway.memory_mib_max.or(Some(memory_mib));
         gateway.large_mib_max = gateway.large_mib_max.or(large_mib);
+        gateway.value_mib_max = gateway.value_mib_max.or(value_mib);
         gateway.threads = gateway.threads.or(Some(ThreadCount::default_here()));
     }
     config
