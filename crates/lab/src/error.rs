@@ -55,6 +55,10 @@ pub enum LabError {
     NoSwitch { host: Host },
     #[error("on a plain network there are no switches of ours: leave out --switches, or --fabric plain")]
     SwitchesOnPlain,
+    #[error(
+        "a switch at xdp takes no frames of 9000 bytes (3506 at most): leave out --mtu, or say --switch tc"
+    )]
+    JumboAtXdp,
     #[error(transparent)]
     Switch(#[from] nicekv_dataplane_xdp::XdpError),
     #[error("{0}")]

@@ -282,6 +282,30 @@ struct NetworkArguments {
     /// How switches hang together
     #[arg(long, value_enum, env = "NICEKV_LAB_TOPOLOGY", default_value_t, conflicts_with = "switches")]
     topology: Shape,
+    /// Longest frame on cables between hosts and switches, without its Ethernet header: a switch at xdp takes none of 9000
+    #[arg(long, value_enum, env = "NICEKV_LAB_MTU", default_value_t)]
+    mtu: Mtu,
+}
+
+/// Bytes of a frame's payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Mtu {
+    /// Ethernet's
+    #[default]
+    #[value(name = "1500")]
+    Plain,
+    /// Jumbo frames, which others' traffic may have; ours have 1500
+    #[value(name = "9000")]
+    Jumbo,
+}
+
+impl fmt::Display for Mtu {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Plain => "1500",
+            Self::Jumbo => "9000",
+        })
+    }
 }
 
 impl NetworkArguments {
@@ -294,8 +318,8 @@ impl NetworkArguments {
 /// As it is given.
 impl fmt::Display for NetworkArguments {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { switch, fabric, switches, topology } = self;
-        write!(formatter, "--switch {switch} --fabric {fabric}")?;
+        let Self { switch, fabric, switches, topology, mtu } = self;
+        write!(formatter, "--switch {switch} --fabric {fabric} --mtu {mtu}")?;
         match topology {
             Shape::Tree => write!(formatter, " --switches {switches}"),
             Shape::Turbokv => write!(formatter, " --topology {topology}"),

@@ -25,6 +25,7 @@ use std::path::Path;
 
 use nicekv_dataplane_xdp::{CUTTER, Hook};
 
+use crate::Mtu;
 use crate::error::{LabError, Result};
 use crate::layout::Layout;
 use crate::lock::Lock;
@@ -40,6 +41,14 @@ use crate::topology::{
 const MTU_MAX: u32 = 65_535;
 /// Of the plain network.
 const BRIDGE: &str = "bridge";
+
+/// What is between hosts and switches.
+#[derive(Clone, Copy)]
+pub(crate) struct Cables {
+    /// Where the switch works on frames.
+    pub(crate) hook: Hook,
+    pub(crate) mtu: Mtu,
+}
 
 /// What a switch at this hook asks of a host's end of a cable (see nicekv-dataplane-xdp).
 fn features(hook: Hook) -> &'static str {
@@ -57,7 +66,7 @@ pub(crate) fn add_host(
     scope: &Scope,
     layout: Layout,
     host: Host,
-    hook: Hook,
+    cables: Cables,
     vrings: &[String],
 ) -> Result<()> {
     if host.machine() != host {
@@ -75,7 +84,7 @@ pub(crate) fn add_host(
             run(lock, &format!("ip -n {name} link set {BRIDGE} up"))
         }
         Host::Metadata | Host::Instance(_) => {
-            connect(lock, &switch, &namespace, host, hook, vrings)?;
+            connect(lock, &switch, &namespace, host, cables, vrings)?;
             let instance = host.instance().expect("an instance");
             layout
                 .switches()
@@ -84,10 +93,10 @@ pub(crate) fn add_host(
         Host::FurtherSwitch(_) => {
             add_cutter(lock, &namespace)?;
             layout.above(host).into_iter().try_for_each(|above| {
-                connect_trunk(lock, (&scope.namespace(above), above), (&namespace, host), hook)
+                connect_trunk(lock, (&scope.namespace(above), above), (&namespace, host), cables)
             })
         }
-        Host::Node(_) | Host::Client(_) => connect(lock, &switch, &namespace, host, hook, vrings),
+        Host::Node(_) | Host::Client(_) => connect(lock, &switch, &namespace, host, cables, vrings),
         Host::Switch => add_cutter(lock, &namespace),
         Host::NodeEdge(_) | Host::ClientEdge(_) | Host::Etcd(_) => Ok(()),
     }
@@ -105,25 +114,32 @@ fn add_cutter(lock: &Lock, switch: &Namespace) -> Result<()> {
 }
 
 /// The same of a host on a plain network. Edges have no namespace of their own.
-pub(crate) fn add_plain_host(lock: &Lock, scope: &Scope, host: Host, vrings: &[String]) -> Result<()> {
+pub(crate) fn add_plain_host(
+    lock: &Lock,
+    scope: &Scope,
+    host: Host,
+    mtu: Mtu,
+    vrings: &[String],
+) -> Result<()> {
+    let cables = Cables { hook: Hook::Tc, mtu };
     if host.machine() != host {
         return Ok(());
     }
     if !host.has_cable() {
-        return add_host(lock, scope, Layout::single(), host, Hook::Tc, vrings);
+        return add_host(lock, scope, Layout::single(), host, cables, vrings);
     }
     let namespace = scope.namespace(host);
     let (name, fabric) = (namespace.name(), scope.namespace(Host::Fabric));
     run(lock, &format!("ip netns add {name}"))?;
     silence_ipv6(&namespace)?;
     run(lock, &format!("ip -n {name} link set lo up"))?;
-    connect(lock, &fabric, &namespace, host, Hook::Tc, &[])?;
+    connect(lock, &fabric, &namespace, host, cables, &[])?;
     run(lock, &format!("ip -n {} link set {host} master {BRIDGE}", fabric.name()))?;
-    if host.edge().is_some() { add_edge_cable(lock, &namespace, host, vrings) } else { Ok(()) }
+    if host.edge().is_some() { add_edge_cable(lock, &namespace, host, mtu, vrings) } else { Ok(()) }
 }
 
 /// The cable of a host within itself, in which its edge takes what goes to the vrings.
-fn add_edge_cable(lock: &Lock, namespace: &Namespace, host: Host, vrings: &[String]) -> Result<()> {
+fn add_edge_cable(lock: &Lock, namespace: &Namespace, host: Host, mtu: Mtu, vrings: &[String]) -> Result<()> {
     let (name, near, far) = (namespace.name(), VRING_INTERFACE, EDGE_INTERFACE);
     let (mac, router_mac) = (format_mac(mac(host.address())), format_mac(crate::topology::mac(ROUTER)));
     run(lock, &format!("ip -n {name} link add {near} address {mac} type veth peer name {far}"))?;
@@ -131,7 +147,7 @@ fn add_edge_cable(lock: &Lock, namespace: &Namespace, host: Host, vrings: &[Stri
     // What a host sends to a vring of which it has the node itself comes back with its own address.
     run(lock, &format!("ip netns exec {name} sysctl -q -w net.ipv4.conf.{near}.accept_local=1"))?;
     for end in [near, far] {
-        run(lock, &format!("ip -n {name} link set {end} arp off up"))?;
+        run(lock, &format!("ip -n {name} link set {end} mtu {mtu} arp off up"))?;
     }
     run(lock, &format!("ip -n {name} neigh add {ROUTER} lladdr {router_mac} nud permanent dev {near}"))?;
     for vring in vrings {
@@ -159,7 +175,7 @@ fn connect(
     switch: &Namespace,
     namespace: &Namespace,
     host: Host,
-    hook: Hook,
+    Cables { hook, mtu }: Cables,
     vrings: &[String],
 ) -> Result<()> {
     let (switch, name) = (switch.name(), namespace.name());
@@ -167,7 +183,9 @@ fn connect(
     let router_mac = format_mac(crate::topology::mac(ROUTER));
     run(
         lock,
-        &format!("ip -n {switch} link add {host} type veth peer name eth0 address {mac} netns {name}"),
+        &format!(
+            "ip -n {switch} link add {host} mtu {mtu} type veth peer name eth0 mtu {mtu} address {mac} netns {name}"
+        ),
     )?;
     run(lock, &format!("ip netns exec {name} ethtool -K eth0 {}", features(hook)))?;
     let port = match hook {
@@ -192,10 +210,13 @@ fn connect_trunk(
     lock: &Lock,
     (above, back): (&Namespace, Host),
     (below, host): (&Namespace, Host),
-    hook: Hook,
+    Cables { hook, mtu }: Cables,
 ) -> Result<()> {
     let (near, far) = (above.name(), below.name());
-    run(lock, &format!("ip -n {near} link add {host} type veth peer name {back} netns {far}"))?;
+    run(
+        lock,
+        &format!("ip -n {near} link add {host} mtu {mtu} type veth peer name {back} mtu {mtu} netns {far}"),
+    )?;
     for (name, end) in [(near, host), (far, back)] {
         if hook != Hook::Tc {
             run(lock, &format!("ip netns exec {name} ethtool -K {end} {}", features(hook)))?;

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use nicekv_dataplane_xdp::Hook;
 use nicekv_placement::{
     KeyspaceDefaults, KeyspaceSpec, Protocol, RingsBase, parse_keyspaces, partitions_for,
 };
@@ -28,6 +29,7 @@ use crate::error::{LabError, Result};
 use crate::faults::Faults;
 use crate::layout::{Layout, SWITCHES_MAX};
 use crate::lock::Lock;
+use crate::network::Cables;
 use crate::plan::{Plan, PlannedHot};
 use crate::process::{ProcessId, spawn_detached};
 use crate::ready;
@@ -37,7 +39,7 @@ use crate::topology::{
     Fabric, HOSTS_OF_A_KIND_MAX, Host, INSTANCES_MAX, RESP, VRINGS, WIRE_PORT, control_hosts, hosts,
 };
 use crate::{
-    Configure, ControlArguments, Engine, MetadataStore, NetworkArguments, UpArguments, etcd, network,
+    Configure, ControlArguments, Engine, MetadataStore, Mtu, NetworkArguments, UpArguments, etcd, network,
 };
 
 /// For the tools of a command that was killed to end.
@@ -115,6 +117,9 @@ fn check(arguments: &UpArguments) -> Result<()> {
     }
     if switches > 1 && arguments.network.fabric == Fabric::Plain {
         return Err(LabError::SwitchesOnPlain);
+    }
+    if arguments.network.mtu == Mtu::Jumbo && arguments.network.switch.on_veth() == Hook::Xdp {
+        return Err(LabError::JumboAtXdp);
     }
     let ControlArguments { instances, store } = arguments.control;
     if instances == 0 || instances > INSTANCES_MAX {
@@ -211,14 +216,15 @@ fn build(
     create_files(scope, arguments, configure, state)?;
     let vrings = vrings(&keyspaces(arguments)?);
     if state.fabric == Fabric::Plain {
-        network::add_plain_host(lock, scope, Host::Fabric, &vrings)?;
+        network::add_plain_host(lock, scope, Host::Fabric, arguments.network.mtu, &vrings)?;
     }
     let layout = state.layout();
+    let cables = Cables { hook: state.switch, mtu: arguments.network.mtu };
     for host in &state.hosts {
         stop_if(interrupted)?;
         match state.fabric {
-            Fabric::Switch => network::add_host(lock, scope, layout, host.name, state.switch, &vrings)?,
-            Fabric::Plain => network::add_plain_host(lock, scope, host.name, &vrings)?,
+            Fabric::Switch => network::add_host(lock, scope, layout, host.name, cables, &vrings)?,
+            Fabric::Plain => network::add_plain_host(lock, scope, host.name, cables.mtu, &vrings)?,
         }
     }
     start_all(scope, state, interrupted)

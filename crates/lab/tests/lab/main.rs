@@ -227,6 +227,7 @@ fn mistakes_are_refused_with_one_line() {
     {
         lab.refuses(command, "no lab is running");
     }
+    lab.refuses(&["up", "--switch", "xdp", "--mtu", "9000"], "3506");
     lab.refuses(&["up", "--engine", "memory", "--data-dir", "/tmp"], "memory engine");
     lab.succeeds(&["down"]);
     match lab.command(&["up"]).uid(NOBODY).gid(NOBODY).output() {

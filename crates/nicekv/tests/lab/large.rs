@@ -1,7 +1,7 @@
 //! Values that are too long for a datagram, on cables, while replicas die.
 
 use crate::faults::is_ready;
-use crate::fixture::LabUnderTest;
+use crate::fixture::{LabUnderTest, text};
 use crate::load::Redis;
 use crate::{as_root, partition_of, status, wait_for};
 
@@ -60,6 +60,30 @@ fn large_values_are_put_while_replicas_die_and_datagrams_are_lost() {
             }
         }
         assert!(acknowledged.len() >= 3, "of four puts {acknowledged:?} were acknowledged");
+        lab.down();
+    });
+}
+
+/// Jumbo frames are for others' traffic, TCP between nodes too; ours stay within 1500.
+#[test]
+fn cables_with_jumbo_frames_carry_large_values() {
+    as_root("cables_with_jumbo_frames_carry_large_values", || {
+        let arguments =
+            ["--nodes", "3", "--clients", "1", "--engine", "memory", "--switch", "tc", "--mtu", "9000"];
+        let lab = LabUnderTest::up("jumbo", &arguments);
+        for host in ["node-2", "client-0"] {
+            let output = lab.succeeds(&["exec", host, "--", "cat", "/sys/class/net/eth0/mtu"]);
+            assert_eq!(text(&output.stdout), "9000\n");
+        }
+        let mut redis = Redis::on(&lab, "client-0");
+        assert_eq!(redis.ask(&["SET", "large", &value(1)]), Ok("OK".into()));
+        assert!(redis.ask(&["GET", "large"]) == Ok(value(1)));
+        // What a member lacks it copies by TCP.
+        lab.succeeds(&["kill", "node-0"]);
+        wait_for(&lab, |status| !is_ready(status));
+        lab.succeeds(&["start", "node-0"]);
+        wait_for(&lab, is_ready);
+        assert!(redis.ask(&["GET", "large"]) == Ok(value(1)));
         lab.down();
     });
 }
