@@ -8,6 +8,9 @@ use nicekv_sim::faults::Faults;
 use nicekv_sim::keyspace::{Key, Shape};
 use quorum::*;
 
+/// As many calls as are under way at a time.
+const UNKNOWN_MAX: usize = 8;
+
 /// Most sets are of values of several chunks.
 fn large(scenario: Scenario) -> Scenario {
     let workload =
@@ -31,7 +34,9 @@ fn longest_call_ns(replicas: u8, write_set: u8, slowness: u64) -> u64 {
     world.set_slow(laggard, true);
     run_calls(&mut world, 200);
     let calls: Vec<_> = world.clients().iter().flat_map(|client| &client.history).collect();
-    assert!(calls.len() >= 800 && calls.iter().all(|call| call.call.answered.is_some()));
+    // An epoch may begin: of what is under way then the outcome may be unknown.
+    let unknown = calls.iter().filter(|call| call.call.answered.is_none()).count();
+    assert!(calls.len() >= 800 && unknown <= UNKNOWN_MAX, "{unknown} of {} unknown", calls.len());
     let values = world.nodes().iter().map(|node| node.core.as_ref().unwrap().status().values);
     assert!(values.map(|values| values.chunks).sum::<u64>() > 500, "values go in chunks");
     calls.iter().map(|call| call.ended_ns.unwrap() - call.called_ns).max().unwrap()

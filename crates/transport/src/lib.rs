@@ -29,6 +29,7 @@ mod receiver;
 mod report;
 mod round_trip;
 mod sender;
+mod spare;
 mod stragglers;
 mod traffic;
 

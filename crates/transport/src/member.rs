@@ -12,6 +12,10 @@ const REPAIRS_MAX: usize = 1024;
 /// Before a chunk is repaired once more, a round trip passes, then two, then so many doublings more.
 const DOUBLINGS_MAX: u32 = 4;
 
+/// Chunks that the queue of a slow receiver's link may hold, so that what is behind them is not repaired before it comes.
+const QUEUE: u64 = 32;
+const SECOND_NS: u64 = 1_000_000_000;
+
 /// How it gets what it has not been sent yet.
 #[derive(Clone, Debug)]
 pub(crate) enum Lane {
@@ -85,6 +89,10 @@ impl Member {
         }
         self.chunks_per_second = report.chunks_per_second;
         self.traffic.told(now_ns, report.arrived);
+        let round_trip_ns = match self.lane {
+            Lane::Own { .. } => round_trip_ns.max(QUEUE * SECOND_NS / u64::from(self.pace.rate())),
+            _ => round_trip_ns,
+        };
         let prefix = self.prefix;
         self.repaired.retain(|number, _| *number >= prefix);
         let passed = passed.min(prefix.saturating_add(WINDOW_MAX));
@@ -102,8 +110,11 @@ impl Member {
         self.repairs = missing.chain(tail).filter(is_due).take(REPAIRS_MAX).collect();
     }
 
-    /// Its own pace goes by what has come of all that it was sent.
+    /// Its own pace goes by what has come of all that it was sent; alone, by what comes.
     pub(crate) fn judge(&mut self, now_ns: u64, round_trip_ns: u64) {
+        if matches!(self.lane, Lane::Own { .. }) {
+            return self.pace.follow(self.traffic.arrived_per_second());
+        }
         let (sent, lost) = self.traffic.sample(now_ns, round_trip_ns);
         if sent >= SAMPLE_MIN && self.pace.is_to_be_judged(now_ns, round_trip_ns) {
             self.pace.judge(now_ns, sent, lost);

@@ -9,6 +9,8 @@ pub const CHUNKS_PER_SECOND_MAX: u32 = 4_000_000;
 const BURST: u64 = 64;
 /// After a loss the rate grows by this part in a round trip; before, it doubles.
 const GROWTH_DIVISOR: u64 = 16;
+/// What a receiver that goes alone is sent, for a thousand that have arrived: also where a quarter is always lost it is served.
+const FOLLOWED_PER_MILLE: u64 = 1_350;
 /// Chunks that reports must be about before they say something of loss.
 pub(crate) const SAMPLE_MIN: u64 = 512;
 /// What is lost beyond what is always lost, in millionths, before the sender slows down.
@@ -72,6 +74,12 @@ impl Pace {
     pub fn sent(&mut self, now_ns: u64) {
         let gap_ns = SECOND_NS / u64::from(self.rate());
         self.next_ns = self.next_ns.max(now_ns.saturating_sub(BURST * gap_ns)) + gap_ns;
+    }
+
+    /// A receiver that goes alone gets a little more than what has arrived in a second, of late: what a full link loses is not much then, and a free one is found.
+    pub(crate) fn follow(&mut self, arrived_per_second: u32) {
+        let rate = u64::from(arrived_per_second) * FOLLOWED_PER_MILLE / 1000;
+        self.rate = rate.clamp(CHUNKS_PER_SECOND_MIN.into(), CHUNKS_PER_SECOND_MAX.into());
     }
 
     /// Whether a round trip has passed since it was judged.

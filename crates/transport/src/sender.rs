@@ -1,17 +1,21 @@
 //! One sender of one transfer.
 //!
 //! ```text
-//!   poll_transmit:  repairs, by unicast to who has asked ─▶ what is new for those who go alone ─▶ what is new for the mask
+//!   poll_transmit:  to the k best: repairs, by unicast to who has asked ─▶ what is new for those who go alone ─▶ what is new for the mask
+//!                   to the others: repairs, and what is new, for a share of that (`spare`)
 //!   window:         no new chunk at or beyond the limit of the k-th best member
 //!   silence:        a probe after two round trips; after PROBES_MAX in vain it is over
 //! ```
 //!
 //! Who receives is known when the caller has heard of it ([`Sender::set_members`]); before that a first flight goes to everybody.
 
+mod ranks;
+
 use crate::member::{Lane, Member};
 use crate::pace::Pace;
 use crate::report::Report;
 use crate::round_trip::RoundTrip;
+use crate::spare::Spare;
 use crate::stragglers::STRAGGLER_NS;
 use alloc::collections::VecDeque;
 
@@ -27,8 +31,6 @@ const PROBE_ROUND_TRIPS: u64 = 2;
 const PROBE_NS: core::ops::RangeInclusive<u64> = 2_000_000..=200_000_000;
 /// So many questions in vain, each after twice the time of the one before, and nobody is there.
 const PROBES_MAX: u32 = 8;
-/// Who is so many chunks behind the k-th best goes alone from then on.
-const LAG_MAX: u32 = 512;
 
 /// How a transfer begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +97,9 @@ pub struct Sender {
     next: u32,
     pace: Pace,
     round_trip: RoundTrip,
+    /// The k best, who are needed.
+    best: Mask,
+    spare: Spare,
     is_held: bool,
     is_over: bool,
     events: VecDeque<Event>,
@@ -115,6 +120,8 @@ impl Sender {
             next: 0,
             pace: Pace::new(config.chunks_per_second),
             round_trip: RoundTrip::new(),
+            best: 0,
+            spare: Spare::default(),
             is_held: false,
             is_over: false,
             events: VecDeque::new(),
@@ -172,27 +179,6 @@ impl Sender {
         self.settle(now_ns);
     }
 
-    /// The mask is as fast as the one of its members who loses the k-th least; each is sent repairs as it takes them.
-    fn judge(&mut self, now_ns: u64) {
-        let round_trip_ns = self.round_trip.ns();
-        let mut samples = [(0, 0, 0); MEMBERS_MAX];
-        let mut count = 0;
-        for member in self.members.iter_mut().flatten().filter(|member| member.is_there()) {
-            member.judge(now_ns, round_trip_ns);
-            if let Some(sample) = member.judged.filter(|_| matches!(member.lane, Lane::Mask)) {
-                samples[count] = sample;
-                count += 1;
-            }
-        }
-        let samples = &mut samples[..count];
-        samples.sort_unstable();
-        let Some((_, sent, lost)) = samples.get(self.required.wrapping_sub(1)) else { return };
-        if self.pace.is_to_be_judged(now_ns, round_trip_ns) {
-            self.pace.judge(now_ns, *sent, *lost);
-            self.members.iter_mut().flatten().for_each(|member| member.judged = None);
-        }
-    }
-
     /// How long silence is nothing to ask about.
     fn patience_ns(&self, probes: u32) -> u64 {
         let wait_ns = (PROBE_ROUND_TRIPS * self.round_trip.ns()) << probes;
@@ -205,19 +191,6 @@ impl Sender {
         places
             .filter_map(|(place, member)| Some((place as u8, member.as_ref()?)))
             .filter(|(_, it)| it.is_there())
-    }
-
-    /// What the member that is the k-th in an order has, of those that are there; 0 if there are not so many.
-    fn of_kth(&self, what: impl Fn(&Member) -> u32) -> u32 {
-        let mut all = [0; MEMBERS_MAX];
-        let mut count = 0;
-        for (_, member) in self.there() {
-            all[count] = what(member);
-            count += 1;
-        }
-        let all = &mut all[..count];
-        all.sort_unstable_by(|a, b| b.cmp(a));
-        all.get(self.required.wrapping_sub(1)).copied().unwrap_or(0)
     }
 
     /// Reports may have changed who goes with whom, how fast, and whether all is done.
@@ -234,30 +207,13 @@ impl Sender {
         let all_have = together.map(|(_, member)| member.prefix).min().unwrap_or(0);
         self.next = self.next.max(all_have);
         let best = self.of_kth(|member| member.prefix);
-        let is_last = self.there().count() <= self.required;
+        self.best = self.k_best();
         let slowest = self.of_kth(|member| match member.chunks_per_second {
             0 => u32::MAX,
             bound => bound,
         });
         self.pace.bound(if slowest == u32::MAX { 0 } else { slowest });
-        for place in 0..MEMBERS_MAX {
-            let Some(member) = &mut self.members[place] else { continue };
-            let lags = member.prefix.saturating_add(LAG_MAX) < best || self.is_held;
-            if let Lane::Own { next, .. } = member.lane
-                && next >= self.next
-                && !lags
-            {
-                member.lane = Lane::Mask;
-                self.events.push_back(Event::CaughtUp(place as u8));
-            }
-            let is_behind = member.prefix < self.config.chunks && lags && !is_last;
-            if is_behind && matches!(member.lane, Lane::Mask) {
-                member.lane = Lane::Own { next: member.end.max(member.prefix), since_ns: now_ns };
-                member.pace = Pace::new(self.pace.rate());
-                member.pace.bound(member.chunks_per_second);
-                self.events.push_back(Event::Lags(place as u8));
-            }
-        }
+        self.choose_lanes(now_ns, best);
         self.end_if_over();
     }
 
@@ -293,18 +249,39 @@ impl Sender {
             return None;
         }
         self.give_up(now_ns);
-        self.repair(now_ns)
-            .or_else(|| self.send_alone(now_ns))
-            .or_else(|| self.send_new(now_ns))
-            .or_else(|| self.probe(now_ns))
+        let best = self.best;
+        let needed = self
+            .repair(now_ns, best)
+            .or_else(|| self.send_alone(now_ns, best))
+            .or_else(|| self.send_new(now_ns));
+        if needed.is_some() {
+            self.spare.earned(now_ns);
+            return needed;
+        }
+        self.serve_others(now_ns).or_else(|| self.probe(now_ns))
     }
 
-    fn repair(&mut self, now_ns: u64) -> Option<Transmit> {
+    /// Those who are not needed.
+    fn serve_others(&mut self, now_ns: u64) -> Option<Transmit> {
+        if self.others_ns() > now_ns {
+            return None;
+        }
+        let others = !self.best;
+        let sent = self.repair(now_ns, others).or_else(|| self.send_alone(now_ns, others))?;
+        self.spare.spent();
+        Some(sent)
+    }
+
+    /// When something may leave for those who are not needed.
+    fn others_ns(&self) -> u64 {
+        self.spare.next_ns(self.round_trip.ns())
+    }
+
+    fn repair(&mut self, now_ns: u64, among: Mask) -> Option<Transmit> {
         for (place, member) in self.members.iter_mut().enumerate() {
-            let Some(member) = member.as_mut().filter(|member| member.is_there() && member.has_repairs())
-            else {
-                continue;
-            };
+            let is_asked_for =
+                |member: &&mut Member| among >> place & 1 == 1 && member.is_there() && member.has_repairs();
+            let Some(member) = member.as_mut().filter(is_asked_for) else { continue };
             if member.pace.next_ns() > now_ns {
                 continue;
             }
@@ -314,10 +291,10 @@ impl Sender {
         None
     }
 
-    fn send_alone(&mut self, now_ns: u64) -> Option<Transmit> {
+    fn send_alone(&mut self, now_ns: u64, among: Mask) -> Option<Transmit> {
         let count = self.config.chunks;
         for (place, member) in self.members.iter_mut().enumerate() {
-            let Some(member) = member else { continue };
+            let Some(member) = member.as_mut().filter(|_| among >> place & 1 == 1) else { continue };
             let limit = member.limit.min(count);
             let Lane::Own { next, .. } = &mut member.lane else { continue };
             if *next >= limit || member.pace.next_ns() > now_ns {
@@ -409,14 +386,16 @@ impl Sender {
         if !self.is_addressed {
             next_ns = next_ns.min(self.probe_ns);
         }
-        for (_, member) in self.there().filter(|(_, member)| member.prefix < self.config.chunks) {
+        let others_ns = self.others_ns();
+        for (place, member) in self.there().filter(|(_, member)| member.prefix < self.config.chunks) {
             next_ns = next_ns.min(member.probe_ns);
             let mut sends = member.has_repairs();
             if let Lane::Own { next, since_ns } = member.lane {
                 sends |= next < member.limit.min(self.config.chunks);
                 next_ns = next_ns.min(since_ns.saturating_add(STRAGGLER_NS));
             }
-            next_ns = if sends { next_ns.min(member.pace.next_ns()) } else { next_ns };
+            let from_ns = if self.best >> place & 1 == 1 { 0 } else { others_ns };
+            next_ns = if sends { next_ns.min(member.pace.next_ns().max(from_ns)) } else { next_ns };
         }
         next_ns
     }

@@ -10,8 +10,8 @@ const REPORTS: usize = 16;
 pub(crate) struct Traffic {
     sent: u32,
     arrived: u32,
-    /// What had been sent when reports came: what they tell of left before.
-    before: VecDeque<(u64, u32)>,
+    /// What had been sent when reports came, as what they tell of left before; and what had arrived.
+    before: VecDeque<(u64, u32, u32)>,
     judged_sent: u32,
     judged_arrived: u32,
 }
@@ -27,18 +27,38 @@ impl Traffic {
         if self.before.len() == REPORTS {
             self.before.pop_front();
         }
-        self.before.push_back((now_ns, self.sent));
+        self.before.push_back((now_ns, self.sent, arrived));
     }
 
     /// Of what had left a round trip ago, and was not judged: how many, and how many of them have not come.
     pub(crate) fn sample(&self, now_ns: u64, round_trip_ns: u64) -> (u64, u64) {
-        let is_over = |(at_ns, _): &&(u64, u32)| *at_ns + round_trip_ns <= now_ns;
-        let Some((_, sent)) = self.before.iter().rev().find(is_over) else { return (0, 0) };
+        let is_over = |(at_ns, ..): &&(u64, u32, u32)| *at_ns + round_trip_ns <= now_ns;
+        let Some((_, sent, _)) = self.before.iter().rev().find(is_over) else { return (0, 0) };
         let sent = sent.wrapping_sub(self.judged_sent);
         // It may begin before what was judged.
         let sent = if sent > u32::MAX / 2 { 0 } else { sent };
         let arrived = self.arrived.wrapping_sub(self.judged_arrived);
         (sent.into(), sent.saturating_sub(arrived).into())
+    }
+
+    /// Datagrams that have arrived.
+    pub(crate) fn arrived(&self) -> u32 {
+        self.arrived
+    }
+
+    /// Chunks that have arrived in a second, of late.
+    pub(crate) fn arrived_per_second(&self) -> u32 {
+        let Some(((since_ns, _, since), (until_ns, _, until))) = self.before.front().zip(self.before.back())
+        else {
+            return 0;
+        };
+        let arrived = u64::from(until.wrapping_sub(*since)) * 1_000_000_000;
+        u32::try_from(arrived / (until_ns - since_ns).max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// Another sample begins with what is sent from now on.
+    pub(crate) fn restart(&mut self) {
+        (self.judged_sent, self.judged_arrived) = (self.sent, self.arrived);
     }
 
     /// A sample of so many was judged.
