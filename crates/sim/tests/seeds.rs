@@ -7,13 +7,15 @@ use std::ops::RangeInclusive;
 
 /// Seeds of an ordinary test run.
 const SEEDS: RangeInclusive<u64> = 1..=1500;
+/// Others that have failed once: 1910, a head that lost an entry which a node that had joined behind it had let go of (C8).
+const KEPT: [u64; 1] = [1910];
 
 #[test]
 fn random_runs_are_linearizable_durable_convergent_and_come_to_an_end() {
     let (mut calls, mut unknown, mut too_large) = (0, 0, 0);
     let mut tally = Tally::default();
     let mut failed = Vec::new();
-    for seed in SEEDS {
+    for seed in SEEDS.chain(KEPT) {
         let report = judge::run(judge::draw(seed), seed, None);
         calls += report.calls;
         unknown += report.unknown;

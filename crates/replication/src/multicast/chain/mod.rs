@@ -25,13 +25,14 @@
 //! * It keeps an entry until all have forced it, and sends it again by timer (C6). What is acknowledged is one number, which travels up the chain.
 //! * The **tail** is the last one that holds everything. It alone answers (C3): puts when it releases them, gets from what it has released.
 //! * Who joins stands behind the tail (C8). It forces and acknowledges like all others, and the tail releases nothing before. So what the tail has said is held by all
-//!   members of its epoch, and a joiner that has copied what was before its epoch lacks nothing.
+//!   members of its epoch, and a joiner that has copied what was before its epoch lacks nothing. It releases an entry when it has heard from before it, too, that all have forced it: the tail does
+//!   not say so to those behind it, and a head that lost an entry must find it with the others.
 //! * Logs are prefixes of each other. A node that has lost what it had not forced may have less than its successor; so a head begins its epoch as the primary of a multicast
 //!   does: it hears all members, and adopts the longest log (`epoch`). Removing any node leaves that so (C9). An epoch begins where its head's log ended then, at its *base*,
 //!   which travels down the chain with its first datagram. A tail that was none in the epoch before says nothing until the epoch is
 //!   activated and everything up to the base is released (C7): nothing beyond the base was shown in any epoch before, since what was shown all had forced.
 //!
-//! Invariants: `released <= held from here on <= forced <= logged`.
+//! Invariants: `released <= held from here on <= forced <= logged`; what has taken effect anywhere is forced everywhere.
 
 mod get;
 mod head;
@@ -95,6 +96,20 @@ impl Partition {
             true => held.min(self.sequence.released()),
             false => held,
         }
+    }
+
+    /// The last entry that all have forced, as far as it is known here. What comes up the chain has passed the tail, which hears both sides; who joins, behind it, hears the others from before.
+    fn held_by_all(&self, host: &Host) -> u64 {
+        let held = self.released_from_here(host);
+        match self.membership.standing == Standing::Joining {
+            true => held.min(self.held_up_to_here()),
+            false => held,
+        }
+    }
+
+    /// Whether this node, behind the tail, waits to hear that those before it have forced what is held from here on. They do not send it again by themselves: they were told that it is held.
+    fn awaits_those_before(&self, host: &Host) -> bool {
+        self.membership.standing == Standing::Joining && self.sequence.released() < self.held_from_here(host)
     }
 
     /// A new epoch begins for this node.
@@ -171,12 +186,12 @@ impl Partition {
         }
     }
 
-    /// Releases what is held from here on, and says so up the chain.
+    /// Releases what all hold, and says up the chain what is held from here on.
     pub(super) fn advance_chain(&mut self, host: &mut Host, now: Now) {
         if self.membership.standing == Standing::Outside {
             return;
         }
-        let through = self.released_from_here(host).min(self.sequence.logged());
+        let through = self.held_by_all(host).min(self.sequence.logged());
         let newly = through.saturating_sub(self.sequence.released()) as usize;
         if newly > 0 {
             let keys = self.keys_to_decide(newly);
@@ -377,6 +392,8 @@ impl Partition {
             self.ask(host);
         } else if self.sequence.base().is_none() {
             self.report_gap(host, now);
+        } else if self.awaits_those_before(host) && self.reporting.take_gap(now, resend_ns) {
+            self.tell_progress(host, true);
         } else if self.reporting.is_due(now) {
             self.tell_progress(host, false);
         }
