@@ -72,8 +72,8 @@ fn cables_with_jumbo_frames_carry_large_values() {
             ["--nodes", "3", "--clients", "1", "--engine", "memory", "--switch", "tc", "--mtu", "9000"];
         let lab = LabUnderTest::up("jumbo", &arguments);
         for host in ["node-2", "client-0"] {
-            let output = lab.succeeds(&["exec", host, "--", "cat", "/sys/class/net/eth0/mtu"]);
-            assert_eq!(text(&output.stdout), "9000\n");
+            let link = text(&lab.succeeds(&["exec", host, "--", "ip", "link", "show", "eth0"]).stdout);
+            assert!(link.contains(" mtu 9000 "), "{link}");
         }
         let mut redis = Redis::on(&lab, "client-0");
         assert_eq!(redis.ask(&["SET", "large", &value(1)]), Ok("OK".into()));
