@@ -3,7 +3,7 @@
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use nicekv_wire::limits::VALUE_BYTES_MAX;
+use nicekv_wire::limits::LARGE_VALUE_BYTES_MAX;
 use nicekv_wire::{ClientId, Condition, Expiry, OpId, Operation, Status};
 
 /// An operation, owned. `Expire`, `Persist` and floats are left to the replica's own tests.
@@ -227,7 +227,7 @@ impl Register {
             }
             Change::Append(suffix) => {
                 let value = [before, suffix].concat();
-                if value.len() > VALUE_BYTES_MAX {
+                if value.len() > LARGE_VALUE_BYTES_MAX as usize {
                     return (self.clone(), self.unchanged(Status::ValueTooLong));
                 }
                 let length = value.len() as i64;

@@ -10,7 +10,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
-use nicekv_wire::limits::VALUE_BYTES_MAX;
+use nicekv_wire::limits::LARGE_VALUE_BYTES_MAX;
 use nicekv_wire::{ClientId, OpId, Status};
 
 /// Stands for every version that nobody speaks of.
@@ -67,6 +67,9 @@ pub(crate) struct Op {
     pub(crate) value_bytes: Option<usize>,
 }
 
+/// Of a 64-bit integer with its sign.
+const NUMBER_BYTES_MAX: usize = 20;
+
 /// What happens at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
@@ -119,7 +122,7 @@ impl Timeline {
     /// `None`: an answer tells of an op that was not yet called.
     pub(crate) fn new(calls: &[Call]) -> Option<Self> {
         let named = Named::new(calls);
-        let may_shrink = calls.iter().any(may_shrink);
+        let (may_shrink, longest) = (calls.iter().any(may_shrink), longest(calls));
         let mut calls: Vec<&Call> = calls.iter().filter(|call| matters(call)).collect();
         calls.sort_by_key(|call| call.called);
         let (mut ops, mut timed, mut families) = (Vec::new(), Vec::new(), Families::default());
@@ -137,8 +140,8 @@ impl Timeline {
                 (_, None) => Kind::Open(families.class_of(&action)),
             };
             let is_blind = is_blind(&action, answer.is_some());
-            let value_bytes = value_bytes(&action, answer.as_ref());
-            let value_bytes = value_bytes.map(|bytes| if may_shrink { VALUE_BYTES_MAX } else { bytes });
+            let value_bytes = value_bytes(&action, answer.as_ref(), longest);
+            let value_bytes = value_bytes.map(|bytes| if may_shrink { longest } else { bytes });
             ops.push(Op { action, answer, kind, is_blind, value_bytes });
         }
         timed.sort_unstable();
@@ -158,8 +161,8 @@ fn is_blind(action: &Action, is_answered: bool) -> bool {
 }
 
 /// See [`Op::value_bytes`].
-fn value_bytes(action: &Action, answer: Option<&Answer>) -> Option<usize> {
-    let Some(answer) = answer else { return Some(VALUE_BYTES_MAX) };
+fn value_bytes(action: &Action, answer: Option<&Answer>, longest: usize) -> Option<usize> {
+    let Some(answer) = answer else { return Some(longest) };
     let is_done = answer.status == Status::Ok && *action != Action::Get;
     let (condition, change) = match action {
         Action::Get => (When::Always, None),
@@ -183,7 +186,22 @@ fn value_bytes(action: &Action, answer: Option<&Answer>) -> Option<usize> {
         }
         _ => None,
     };
-    Some(before.unwrap_or(VALUE_BYTES_MAX))
+    Some(before.unwrap_or(longest))
+}
+
+/// No value is longer, in whatever order the calls are: the longest that is set, and all that is added.
+fn longest(calls: &[Call]) -> usize {
+    let (mut set, mut added) = (NUMBER_BYTES_MAX, 0_usize);
+    for call in calls {
+        match &call.action {
+            Action::Update { change: Change::Set(value) | Change::SetExpiring { value, .. }, .. } => {
+                set = set.max(value.len());
+            }
+            Action::Update { change: Change::Append(suffix), .. } => added += suffix.len(),
+            _ => {}
+        }
+    }
+    set.saturating_add(added).min(LARGE_VALUE_BYTES_MAX as usize)
 }
 
 /// Whether values may become shorter by being changed, without being overwritten whatever they were.
