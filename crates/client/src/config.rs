@@ -13,7 +13,7 @@ pub const IN_FLIGHT_MAX: usize = 16_384;
 /// waits for a failover must not let the list grow for ever.
 pub const SEQUENCE_SPAN_MAX: usize = 1 << 20;
 /// Longest value that is put or got, unless configured otherwise.
-pub const LARGE_VALUE_BYTES_MAX: usize = 64 << 20;
+pub const LARGE_VALUE_BYTES_MAX: usize = nicekv_wire::limits::LARGE_VALUE_BYTES_MAX as usize;
 /// How long an op is retried, unless its caller says otherwise.
 pub const OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
 

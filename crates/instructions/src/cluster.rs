@@ -240,6 +240,7 @@ impl Node {
             incarnation: INCARNATION,
             storage: u128::from(number),
             internal_client: ClientId::new(1, number.into()),
+            value_bytes_max: nicekv_wire::limits::LARGE_VALUE_BYTES_MAX,
             hash_seed: 7,
             tells_visibility: false,
             timing: Timing {

@@ -22,6 +22,8 @@ pub struct NodeConfig {
     pub storage: u128,
     /// Under this id the node itself issues updates (expiry deletes). New at every start (R10).
     pub internal_client: ClientId,
+    /// Longest value that is made by an op of a client that adds to another, in bytes: the same at all nodes, as it is a part of what an op does.
+    pub value_bytes_max: u32,
     /// Seeds the hash tables of op ids and keys.
     pub hash_seed: u64,
     /// Whether it tells what may be shown, so that gets may be answered elsewhere ([`NodeCore::poll_visibility`](crate::NodeCore::poll_visibility)).

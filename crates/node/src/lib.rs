@@ -79,5 +79,5 @@ pub use status::{
 };
 pub use storage::{StorageCompletion, StorageQueue, StorageRequest, ValueEnd, gathered_keys};
 pub use trace::{Step, TRACE_EVENTS_MAX, Trace, TraceEvent};
-pub use values::{LargePut, TRANSFERS_MAX, ValueCounters, Values};
+pub use values::{LargePut, MAKINGS_MAX, Recipe, TRANSFERS_MAX, ValueCounters, ValuePart, Values};
 pub use visibility::{Changes, Shift, ShiftKind, Visibility, reply_body};

@@ -299,6 +299,7 @@ impl<P: Protocol> NodeCore<P> {
     pub fn handle_batch_end(&mut self, now: Now) {
         self.flush_hot(now);
         self.report_transfers(now);
+        self.fetch_wanted_values(now);
         self.tell_drained();
         self.host.storage.end_batch();
     }

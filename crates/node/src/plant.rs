@@ -54,6 +54,8 @@ pub enum Plant {
     ExpiryByLocalClock,
     /// R7: a joiner is complete though it lacks large values of which its entries speak.
     JoinedWithoutValues,
+    /// L8: an op is decided when its value is made, before all members hold that.
+    DecideBeforeMadeHeld,
     /// After a restart an op stays open whose large value did not survive.
     TornOpKept,
     /// R12: gets are answered without a lease.

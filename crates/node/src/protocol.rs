@@ -8,16 +8,18 @@ use crate::host::Host;
 use crate::kinds::StreamPeer;
 use crate::membership::Membership;
 use crate::status::PartitionStatus;
+use crate::storage::ValueEnd;
 use core::net::SocketAddrV4;
 use nicekv_wire::bytes::Reader;
 use nicekv_wire::control::Assign;
+use nicekv_wire::large::Reference;
 use nicekv_wire::quorum::{Entrust, QuorumQuery, QuorumStore, Tombstones};
 use nicekv_wire::recovery::{CopySection, RecoverReply, RecoverRequest, Wanted, read_keyed_entry};
 use nicekv_wire::repair::{RepairReply, RepairRequest};
 use nicekv_wire::replication::{Decision, PrepareAck, Progress, Watermark};
 use nicekv_wire::scan::Scan;
 use nicekv_wire::scrub::ScrubPage;
-use nicekv_wire::{DecodeError, Entries, Epoch, Get, NodeId, Now, PartitionId, Replication, Update};
+use nicekv_wire::{DecodeError, Entries, Epoch, Get, NodeId, Now, OpId, PartitionId, Replication, Update};
 
 /// A request of a client.
 #[derive(Clone, Copy, Debug)]
@@ -163,6 +165,18 @@ pub trait Protocol: Sized {
 
     /// A page has been read.
     fn on_scanned(&mut self, host: &mut Host, now: Now, token: u64, page: Page<'_>);
+
+    /// The large value of this name that was to be made for an op of this key is here ([`Host::make_value`]), or cannot be made.
+    fn on_value_made(
+        &mut self,
+        host: &mut Host,
+        _now: Now,
+        _key: &[u8],
+        name: OpId,
+        _made: Result<Reference, ValueEnd>,
+    ) {
+        host.finish_internal(name);
+    }
 
     /// Whether a get of a key that is not locked, for any of its keys, would be answered here (within the lease), by whichever entry was last told of it.
     fn answers_gets(&self, _host: &Host) -> bool {

@@ -4,6 +4,8 @@
 //! key's state alone, so that a recovered op that was already answered gets the same outcome again (R2, R3).
 
 use alloc::vec::Vec;
+use nicekv_node::ValuePart;
+use nicekv_wire::large::Reference;
 use nicekv_wire::limits::VALUE_BYTES_MAX;
 use nicekv_wire::number::{LongDouble, parse_integer};
 use nicekv_wire::recovery::Entry;
@@ -21,6 +23,22 @@ pub(crate) struct KeyValue {
 }
 
 impl KeyValue {
+    /// Of its value.
+    fn length(&self) -> u64 {
+        match self.is_large {
+            true => reference(&self.value).length.into(),
+            false => self.value.len() as u64,
+        }
+    }
+
+    /// Its value, as a part of another one.
+    fn part(&self) -> ValuePart {
+        match self.is_large {
+            true => ValuePart::Large(reference(&self.value)),
+            false => ValuePart::Bytes(self.value.clone()),
+        }
+    }
+
     pub(crate) fn from_entry(entry: &Entry<'_>) -> Option<Self> {
         let value = entry.value?.to_vec();
         Some(Self { version: entry.version, expiry_ms: entry.expiry_ms, value, is_large: entry.is_large })
@@ -56,6 +74,13 @@ impl Verdict {
         }
     }
 
+    /// Stores a value that was made for the op.
+    pub(crate) fn made(op: OpId, reference: Reference, state: Option<&KeyValue>) -> Self {
+        let (integer, is_large) = (reference.length.into(), true);
+        let expiry_ms = state.map_or(0, |state| state.expiry_ms);
+        Self { integer, is_large, ..Self::store(op, reference.bytes(), expiry_ms) }
+    }
+
     fn store(op: OpId, value: Vec<u8>, expiry_ms: u64) -> Self {
         let (effect, status) = (Effect::Store, Status::Ok);
         let (is_large, value_is_result) = (false, false);
@@ -80,6 +105,27 @@ impl Verdict {
         }
         self
     }
+}
+
+fn reference(bytes: &[u8]) -> Reference {
+    Reference::decode(bytes).expect("checked when it was decoded")
+}
+
+/// Whether an op does nothing but hold a large value at all members while it is open: it stores it if the key's value is that one already.
+pub(crate) fn is_hold(update: &Update<'_>) -> bool {
+    matches!(update.operation, Operation::SetLarge { .. })
+        && update.condition == Condition::IfVersion(update.op)
+}
+
+/// The parts of the value that the update stores, if that has no room in its decision and is not here: it is to be made first.
+pub(crate) fn parts(update: &Update<'_>, state: Option<&KeyValue>) -> Option<[ValuePart; 2]> {
+    let Operation::Append(suffix) = update.operation else { return None };
+    let length = state.map_or(0, KeyValue::length) + suffix.len() as u64;
+    let is_made = length > VALUE_BYTES_MAX as u64 && condition_holds(update.condition, state);
+    is_made.then(|| {
+        let before = state.map_or(ValuePart::Bytes(Vec::new()), KeyValue::part);
+        [before, ValuePart::Bytes(suffix.to_vec())]
+    })
 }
 
 /// Whether the outcome depends on the key's state at all.
@@ -304,6 +350,42 @@ mod tests {
         assert_eq!((verdict.integer, verdict.expiry_ms, &verdict.value[..]), (6, 5, &b"abcdef"[..]));
         let long = "x".repeat(VALUE_BYTES_MAX);
         check(update(Operation::Append(b"d")), state(&long, 0), Effect::None, Status::ValueTooLong);
+    }
+
+    fn large(length: u32) -> Option<KeyValue> {
+        let value = Reference { name: OLD, length, checksum: 7 }.bytes();
+        Some(KeyValue { version: OLD, expiry_ms: 5, value, is_large: true })
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_decision_is_made_of_what_was_before_and_what_is_added() {
+        let append = update(Operation::Append(b"de"));
+        let bytes = |bytes: &[u8]| ValuePart::Bytes(bytes.to_vec());
+        let (short, long) = ("x".repeat(VALUE_BYTES_MAX - 2), "x".repeat(VALUE_BYTES_MAX - 1));
+        assert_eq!(parts(&append, None), None);
+        assert_eq!(parts(&append, state(&short, 0).as_ref()), None, "there is room");
+        assert_eq!(parts(&append, state(&long, 0).as_ref()), Some([bytes(long.as_bytes()), bytes(b"de")]));
+        let reference = Reference { name: OLD, length: 5_000, checksum: 7 };
+        let of_large = Some([ValuePart::Large(reference), bytes(b"de")]);
+        assert_eq!(parts(&append, large(5_000).as_ref()), of_large);
+        let absent = Update { condition: Condition::IfAbsent, ..append };
+        assert_eq!(parts(&absent, large(5_000).as_ref()), None, "nothing is read for a condition");
+        let made = Reference { name: OP, length: 5_002, checksum: 8 };
+        let verdict = Verdict::made(OP, made, large(5_000).as_ref());
+        assert_eq!((verdict.integer, verdict.expiry_ms, verdict.version), (5_002, 5, OP));
+        assert_eq!((verdict.value, verdict.is_large), (made.bytes(), true));
+    }
+
+    #[test]
+    fn a_hold_never_does_anything() {
+        let reference = Reference { name: OP, length: 5_000, checksum: 7 }.bytes();
+        let set = update(Operation::SetLarge { reference: &reference, expiry: Expiry::Never });
+        assert!(!is_hold(&set) && !is_hold(&Update { condition: Condition::IfVersion(OLD), ..set }));
+        let hold = Update { condition: Condition::IfVersion(OP), ..set };
+        assert!(is_hold(&hold) && !is_hold(&Update { operation: Operation::Delete, ..hold }));
+        for state in [None, state("v", 0), large(2_000)] {
+            check(hold, state, Effect::None, Status::ConditionFailed);
+        }
     }
 
     #[test]

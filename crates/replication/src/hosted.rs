@@ -7,9 +7,11 @@ use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_node::{
     CopyChunk, CopyRequest, Host, Membership, Message, NodeCore, Page, PartitionStatus, Protocol, Request,
+    ValueEnd,
 };
 use nicekv_wire::control::Assign;
-use nicekv_wire::{DecodeError, NodeId, Now, PartitionId, Replication};
+use nicekv_wire::large::Reference;
+use nicekv_wire::{DecodeError, NodeId, Now, OpId, PartitionId, Replication};
 
 /// A storage node with all protocols of this crate.
 pub type Replica = NodeCore<Hosted>;
@@ -93,6 +95,17 @@ impl Protocol for Hosted {
 
     fn on_scanned(&mut self, host: &mut Host, now: Now, token: u64, page: Page<'_>) {
         each!(self, partition => partition.on_scanned(host, now, token, page));
+    }
+
+    fn on_value_made(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        key: &[u8],
+        name: OpId,
+        made: Result<Reference, ValueEnd>,
+    ) {
+        each!(self, partition => partition.on_value_made(host, now, key, name, made));
     }
 
     fn answers_gets(&self, host: &Host) -> bool {

@@ -217,6 +217,7 @@ impl Node {
             incarnation: random.bits(),
             storage: u128::from(self.id.0) << 64 | u128::from(life),
             internal_client,
+            value_bytes_max: nicekv_wire::limits::LARGE_VALUE_BYTES_MAX,
             hash_seed: 7,
             tells_visibility: true,
             timing: Timing {

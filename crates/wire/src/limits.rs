@@ -4,6 +4,8 @@
 pub const KEY_BYTES_MAX: usize = 256;
 /// Longest value that goes in one datagram, in bytes; longer ones go in chunks ([`crate::large`]).
 pub const VALUE_BYTES_MAX: usize = 1024;
+/// Longest value, in bytes, unless clients and nodes are told otherwise.
+pub const LARGE_VALUE_BYTES_MAX: u32 = 64 << 20;
 /// Longest value of all, in bytes.
 pub const LARGE_BYTES_MAX: u32 = 512 << 20;
 /// Bytes of a chunk of a longer one.

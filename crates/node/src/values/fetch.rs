@@ -28,6 +28,7 @@ impl Host {
         (from, datagram): (SocketAddrV4, &[u8]),
     ) {
         self.storage.want_value(reference, partition);
+        self.values.is_wanting = true;
         let waiting = &mut self.values.waiting;
         if waiting.values().map(Vec::len).sum::<usize>() >= WAITING_MAX {
             self.counters.dropped += 1;
@@ -65,6 +66,13 @@ impl<P: Protocol> NodeCore<P> {
         }
     }
 
+    /// At the end of a batch: what has come to be lacking is asked for at once.
+    pub(crate) fn fetch_wanted_values(&mut self, now: Now) {
+        if core::mem::take(&mut self.host.values.is_wanting) {
+            self.fetch_values(now);
+        }
+    }
+
     /// What is lacking and not being fetched: each in its turn.
     fn next_lack(&self) -> Option<OpId> {
         let index = &self.host.storage.values;
@@ -94,11 +102,20 @@ impl<P: Protocol> NodeCore<P> {
         if is_sent || self.host.disk_space != DiskSpace::Enough || self.host.copies.pause(now).is_some() {
             return;
         }
-        let Some(from) = self.holder(partition) else { return self.host.storage.values.give_up(name) };
+        let Some(from) = self.first_holder(partition, name) else {
+            return self.host.storage.values.give_up(name);
+        };
         let fetching =
             Fetching { reference, partition, from, offset: 0, asked_ns: 0, refusals: 0, is_ending: false };
         self.host.values.fetches.insert(name, fetching);
         self.ask_for_value(now, name);
+    }
+
+    /// Requests that wait may have come from a member: that has it. If not, as of the next time.
+    fn first_holder(&mut self, partition: PartitionId, name: OpId) -> Option<SocketAddrV4> {
+        let asking = self.host.values.waiting.get(&name).and_then(|requests| requests.first());
+        let known = asking.and_then(|(from, _)| self.holders(partition).find(|holder| holder == from));
+        known.or_else(|| self.holder(partition))
     }
 
     /// Another member than the last time.

@@ -124,6 +124,7 @@ impl<P: Protocol> NodeCore<P> {
         }
         self.host.values.counters.wrong += u64::from(end == ValueEnd::Wrong);
         self.on_fetch_ended(now, name, end);
+        self.on_making_ended(now, name, end);
         let transfer = self.host.values.transfers.remove(&name);
         if end == ValueEnd::Whole {
             self.resume_waiting(now, name);

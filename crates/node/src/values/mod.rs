@@ -13,22 +13,25 @@
 //! entry may speak of what is still being fetched. A value has one content for ever, so who has it may give it, whatever its partition's epoch.
 //!
 //! * `index`: what is on the disk, and who speaks of it; `transfer`: one that comes from a client;
-//! * `incoming`: from clients; `fetch`: from members; `reading`: to clients and members; `pass`: after a restart.
+//! * `incoming`: from clients; `fetch`: from members; `making`: made here of others; `reading`: to clients and members; `pass`: after a restart.
 
 mod fetch;
 mod incoming;
 mod index;
+mod making;
 mod pass;
 mod reading;
 mod transfer;
 
 pub(crate) use index::ValueIndex;
+pub use making::{MAKINGS_MAX, Recipe, ValuePart};
 pub use transfer::LargePut;
 
 use crate::kinds::{Map, StreamPeer};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
+use making::Making;
 use nicekv_wire::large::Reference;
 use nicekv_wire::{KeyspaceId, OpId, PartitionId};
 use transfer::Transfer;
@@ -49,8 +52,20 @@ const READS_MAX: usize = 256;
 /// Who has asked for a part of a value.
 #[derive(Clone, Copy, Debug)]
 enum Reader {
-    Client { to: SocketAddrV4, keyspace: KeyspaceId, op: OpId, first: u32 },
-    Member { peer: StreamPeer, offset: u32 },
+    Client {
+        to: SocketAddrV4,
+        keyspace: KeyspaceId,
+        op: OpId,
+        first: u32,
+    },
+    Member {
+        peer: StreamPeer,
+        offset: u32,
+    },
+    /// What is made of it.
+    Making {
+        name: OpId,
+    },
 }
 
 /// A value that is being fetched from a member.
@@ -81,6 +96,9 @@ struct Pass {
 pub struct Values {
     transfers: Map<OpId, Transfer>,
     fetches: BTreeMap<OpId, Fetching>,
+    makings: BTreeMap<OpId, Making>,
+    /// Something is lacking that was not asked for.
+    is_wanting: bool,
     /// Requests that are to be looked at once more when a value is here: from where, and as they came.
     waiting: BTreeMap<OpId, Vec<(SocketAddrV4, Vec<u8>)>>,
     /// The last that was begun, and how many tries all of them took: another member is asked each time.
@@ -108,6 +126,7 @@ pub struct ValueCounters {
     /// What came was not what its op had said.
     pub wrong: u64,
     pub fetched: u64,
+    pub made: u64,
     pub chunks_sent: u64,
     pub reads_refused: u64,
     pub removed: u64,

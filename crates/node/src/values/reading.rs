@@ -1,6 +1,7 @@
 //! Large values that clients and members read.
 
 use super::{READS_MAX, Reader};
+use crate::host::Host;
 use crate::kinds::StreamPeer;
 use crate::node_core::NodeCore;
 use crate::protocol::Protocol;
@@ -9,6 +10,13 @@ use nicekv_wire::large::{ANY_REPLICA, Chunk, READ_CHUNKS_MAX, RECEIVERS_ALL, Rea
 use nicekv_wire::limits::CHUNK_BYTES;
 use nicekv_wire::recovery::{CopyFrame, VALUE_PART_BYTES};
 use nicekv_wire::{Epoch, KeyDigest, NodeId, Now, OpId, PartitionId, Reply, Status};
+
+impl Host {
+    pub(super) fn queue_read(&mut self, name: OpId, offset: u32, bytes: u32, reader: Reader) {
+        let token = self.storage.read_value(name, offset, bytes as usize);
+        self.values.reads.push_back((token, name, reader));
+    }
+}
 
 impl<P: Protocol> NodeCore<P> {
     /// A client asks for parts of a large value. It is sent no more than it has sent, before it has shown that it is where it says.
@@ -68,8 +76,7 @@ impl<P: Protocol> NodeCore<P> {
             self.host.counters.dropped += 1;
             return;
         }
-        let token = self.host.storage.read_value(name, offset, bytes as usize);
-        self.host.values.reads.push_back((token, name, reader));
+        self.host.queue_read(name, offset, bytes, reader);
     }
 
     /// A part has been read from the disk.
@@ -87,6 +94,7 @@ impl<P: Protocol> NodeCore<P> {
                 let bytes = bytes.unwrap_or_default();
                 self.host.send_frame(peer, &CopyFrame::ValuePart { name, offset, bytes });
             }
+            (Reader::Making { name }, bytes) => self.on_piece_read(now, name, bytes),
             (Reader::Client { to, op, .. }, None) => {
                 self.host.reply(Some(to), &Reply::bare(op, Status::NotFound));
             }

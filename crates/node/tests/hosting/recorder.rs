@@ -246,6 +246,7 @@ impl Node {
             incarnation: INCARNATION,
             storage: 9,
             internal_client: ClientId::new(1, 1),
+            value_bytes_max: nicekv_wire::limits::LARGE_VALUE_BYTES_MAX,
             hash_seed: 1,
             tells_visibility: false,
             timing,

@@ -19,7 +19,7 @@ use super::waits::PendingRead;
 use crate::clients::{Lookup, StoredResult};
 use crate::config::UNRELEASED_MAX;
 use crate::entry::is_overdue;
-use crate::evaluate::{KeyValue, Verdict, evaluate, needs_state};
+use crate::evaluate::{KeyValue, Verdict, evaluate, is_hold, needs_state, parts};
 use alloc::vec::Vec;
 use nicekv_node::{Host, Plant, Step};
 use nicekv_wire::replication::{Decision, Effect, Progress};
@@ -40,12 +40,16 @@ impl Partition {
                 return;
             };
             self.decide(host, now, key, op, verdict);
+            self.end_making(key, op);
         }
     }
 
     /// What an op does; `None`: something else comes first, and then it is its turn again.
     fn judge(&mut self, host: &mut Host, now: Now, key: &[u8], op: OpId) -> Option<Verdict> {
         let state = self.locks.op(op)?;
+        if is_hold(state.stored.head()) {
+            return Some(Verdict::unchanged(Status::ConditionFailed, None));
+        }
         if state.votes.any_refused {
             return Some(Verdict::unchanged(Status::DiskFull, None));
         }
@@ -65,7 +69,14 @@ impl Partition {
                     return None;
                 }
                 let Latest::Known(value) = self.locks.key(key)?.latest() else { return None };
-                Some(evaluate(&self.locks.op(op)?.stored.update(), value.as_ref()))
+                let update = self.locks.op(op)?.stored.update();
+                match parts(&update, value.as_ref()).filter(|parts| self.can_make(host, parts)) {
+                    Some(parts) => {
+                        let value = value.clone();
+                        self.judge_made(host, now, key, (op, value), parts)
+                    }
+                    None => Some(evaluate(&update, value.as_ref())),
+                }
             }
             // What is decided but not released is in no engine: its release comes back here.
             Latest::Unknown if locked.unreleased() > 0 => None,
@@ -115,7 +126,9 @@ impl Partition {
         let (Some(locked), Some(state)) = (locked, state) else { return };
         host.puts.decided.count_ns(now.boot_ns.saturating_sub(state.since_ns));
         let refused = verdict.status == Status::DiskFull;
-        let contended = (state.votes.any_contended || locked.unreleased() > 0 || recovered || refused)
+        // A hold does nothing in any order.
+        let any_contended = state.votes.any_contended && !is_hold(state.stored.head());
+        let contended = (any_contended || locked.unreleased() > 0 || recovered || refused)
             && !host.has(Plant::IgnoreContention);
         // Along a chain nothing is shown before all behind have it.
         let contended = contended || self.membership.is_chain;

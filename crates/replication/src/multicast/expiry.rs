@@ -3,7 +3,7 @@
 //! A get or the next op of a key that meets an overdue value has it deleted first. What nobody asks for is deleted in the background: a few
 //! keys of the `agenda` at every heartbeat of the node that leads their partition.
 
-use super::locks::{Key, WaitingGet};
+use super::locks::{Key, Op, WaitingGet};
 use super::partition::Partition;
 use super::prepare::Source;
 use crate::config::EXPIRY_DELETES_OPEN_MAX;
@@ -38,10 +38,7 @@ impl Partition {
         if self.is_closed_to(host, Source::Own) {
             return None;
         }
-        if let Some(horizon) = self.clients.horizon_over(host.config.internal_client) {
-            host.renew_internal_client(now, horizon);
-        }
-        let (op, watermark) = host.internal_op();
+        let (op, watermark) = self.own_op(host, now);
         let delete = Update {
             keyspace: self.membership.keyspace,
             op,
@@ -69,6 +66,14 @@ impl Partition {
         None
     }
 
+    /// An op of the node's own client, which the partition knows or has not forgotten (R10), and that client's watermark.
+    pub(super) fn own_op(&self, host: &mut Host, now: Now) -> (OpId, u64) {
+        if let Some(horizon) = self.clients.horizon_over(host.config.internal_client) {
+            host.renew_internal_client(now, horizon);
+        }
+        host.internal_op()
+    }
+
     /// Primary: the same, where nothing else is open of the key.
     pub(super) fn order_alone(&mut self, host: &mut Host, now: Now, key: &[u8], version: OpId) {
         self.order_delete(host, now, key, version);
@@ -83,12 +88,13 @@ impl Partition {
     /// effect of this order is shown, and recovery keeps it.
     pub(super) fn expire_first(&mut self, host: &mut Host, now: Now, key: &[u8], version: OpId) -> bool {
         let me = host.config.internal_client;
-        let is_internal = |op: &OpId| op.client == me;
+        let is_delete = |op: &OpId| self.locks.op(*op).is_some_and(Op::is_delete);
+        let is_internal = |op: &OpId| op.client == me && is_delete(op);
         let undecided: Vec<OpId> = self.locks.key(key).into_iter().flat_map(Key::undecided).collect();
         if undecided.first().is_some_and(is_internal) {
             return false;
         }
-        let ordered = undecided.into_iter().find(is_internal);
+        let ordered = undecided.iter().copied().find(is_internal);
         let Some(op) = ordered.or_else(|| self.order_delete(host, now, key, version)) else { return false };
         self.locks.move_to_front(key, op);
         true

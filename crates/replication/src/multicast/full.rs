@@ -82,7 +82,11 @@ impl Partition {
     /// Primary: whether a refusal of this op must not count. Its holder is not silent, so it is not accused.
     pub(super) fn is_refusal_void(&mut self, op: OpId) -> bool {
         let is_ready = self.lead.as_ref().is_some_and(Lead::is_ready);
-        let is_void = !is_ready || self.is_recovered(op);
+        let is_held_for_recovered = self
+            .lead
+            .as_ref()
+            .is_some_and(|lead| lead.makings.is_held_for(op, |target| self.is_recovered(target)));
+        let is_void = !is_ready || self.is_recovered(op) || is_held_for_recovered;
         if is_void {
             self.locks.calm(op);
         }

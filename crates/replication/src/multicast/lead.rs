@@ -1,5 +1,6 @@
 //! What only the primary of an epoch keeps: how far its recovery is, how far its peers are, and what it still wants.
 
+use super::made::Makings;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -68,6 +69,8 @@ pub(super) struct Lead {
     is_drained: bool,
     /// Where to answer the refusals that it decided without a prepare, by index.
     refused: BTreeMap<u64, SocketAddrV4>,
+    /// Values that it makes.
+    pub(super) makings: Makings,
 }
 
 impl Lead {
@@ -85,6 +88,7 @@ impl Lead {
             decided_ns: now.boot_ns,
             is_drained: false,
             refused: BTreeMap::new(),
+            makings: Makings::default(),
         }
     }
 

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use hashbrown::hash_map::EntryRef;
 use nicekv_node::{Map, Visibility};
-use nicekv_wire::{Now, OpId, PartitionId, StoredBytes, StoredKey, StoredUpdate};
+use nicekv_wire::{Now, OpId, Operation, PartitionId, StoredBytes, StoredKey, StoredUpdate};
 use smallvec::SmallVec;
 
 /// So many pieces of memory are kept to be used again: those of a batch.
@@ -43,6 +43,13 @@ pub(crate) struct Op {
     /// When it was last sent or acknowledged, and how often.
     sent_ns: u64,
     pub(super) tries: u32,
+}
+
+impl Op {
+    /// Whether it removes its key.
+    pub(super) fn is_delete(&self) -> bool {
+        matches!(self.stored.head().operation, Operation::Delete)
+    }
 }
 
 /// What the primary has heard of an op in this epoch.

@@ -5,6 +5,7 @@
 //!    `reporting`, `repairs`, `agenda`, `waits`: the parts, which know nothing of each other's insides; [`crate::clients`];
 //! 3. `prepare`: every replica logs and acknowledges an op;
 //! 4. `decide`: the primary orders it, on the fast or the slow path; [`crate::evaluate`] says what it does;
+//!    `made`: values that it makes for that;
 //! 5. `settle`: a decision is logged, takes effect, is released; `follow`: the others hear of it;
 //! 6. `get` and `scan`: who may answer them, and with what; `expiry`: values whose time has come;
 //! 7. `epoch`: recovery when the replica set changes; `history`, `join` and `copy`: what a returning node has missed; `restore`: the log;
@@ -30,6 +31,7 @@ mod join;
 mod joiner;
 mod lead;
 mod locks;
+mod made;
 mod partition;
 mod plant;
 mod prepare;
@@ -52,13 +54,14 @@ use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_node::{
     CopyChunk, CopyRequest, Host, Membership, Message, Page, PartitionStatus, Protocol, Request, Standing,
-    stored_entries,
+    ValueEnd, stored_entries,
 };
 use nicekv_wire::control::Assign;
+use nicekv_wire::large::Reference;
 use nicekv_wire::recovery::{Entry, Wanted};
 use nicekv_wire::repair::KeyState;
 use nicekv_wire::replication::{PrepareAck, Progress};
-use nicekv_wire::{DecodeError, Entries, NodeId, Now, PartitionId, Replication};
+use nicekv_wire::{DecodeError, Entries, NodeId, Now, OpId, PartitionId, Replication};
 pub use partition::Partition;
 use prepare::Source;
 use record::Record;
@@ -135,7 +138,7 @@ impl Protocol for Partition {
                 }
             }
             Message::Resent { logged, update, datagram } => {
-                self.on_update(host, now, update, datagram, Source::Member { logged });
+                self.on_update(host, now, update, datagram, Source::Member { sender, logged });
             }
             Message::RecoverRequest(request) => self.on_recover_request(host, request),
             Message::RecoverReply(reply) => self.on_recover_reply(host, now, reply),
@@ -167,6 +170,17 @@ impl Protocol for Partition {
             Some(UnforcedWhat::Decision(index)) => self.on_decision_forced(host, now, index),
             Some(UnforcedWhat::Copy) => self.on_copy_forced(host, now),
         }
+    }
+
+    fn on_value_made(
+        &mut self,
+        host: &mut Host,
+        now: Now,
+        key: &[u8],
+        name: OpId,
+        made: Result<Reference, ValueEnd>,
+    ) {
+        self.take_made(host, now, key, name, made);
     }
 
     fn answers_gets(&self, host: &Host) -> bool {

@@ -5,11 +5,12 @@ use super::record::Record;
 use super::waits::UnforcedWhat;
 use crate::clients::Lookup;
 use crate::config::OPEN_OPS_MAX;
+use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use nicekv_node::{Host, LargePut, Plant, Standing, Step};
 use nicekv_wire::large::Reference;
 use nicekv_wire::recovery::{Fetch, Wanted};
-use nicekv_wire::replication::PrepareAck;
+use nicekv_wire::replication::{PrepareAck, Resend};
 use nicekv_wire::{NodeId, Now, OpId, Operation, Reply, Status, StoredUpdate, Update};
 
 /// Whence an update comes.
@@ -20,7 +21,7 @@ pub(super) enum Source {
     /// From this node's own client.
     Own,
     /// From a member that passes on what is open there and not among its decisions up to `logged`.
-    Member { logged: u64 },
+    Member { sender: NodeId, logged: u64 },
 }
 
 impl Source {
@@ -82,7 +83,7 @@ impl Partition {
         if self.refuses(host, now, update, source) {
             return;
         }
-        if self.locks.count() >= OPEN_OPS_MAX {
+        if self.locks.count() >= OPEN_OPS_MAX && !Self::is_hold_of_member(update, source) {
             // Silence, not a refusal: another member may have taken it in, and then it will be executed.
             host.counters.dropped += 1;
             return;
@@ -140,17 +141,27 @@ impl Partition {
             }
             // Chunks of it are coming: the client sends it here as it did to the member that had it sooner.
             None if host.is_receiving(now, reference.name) => {}
-            None => host.storage.want_value(reference, self.id()),
+            None => self.fetch_for(host, datagram, source, reference),
         }
         false
     }
 
-    /// Whether an op from this source is certainly undecided.
-    fn is_open_elsewhere(&self, source: Source) -> bool {
-        matches!(source, Source::Member { logged } if self.sequence.logged() <= logged)
+    /// A member has passed on an op whose value it has: it is fetched, and then the op comes once more.
+    fn fetch_for(&self, host: &mut Host, datagram: &[u8], source: Source, reference: Reference) {
+        let Source::Member { sender, logged } = source else { return };
+        let Some(address) = self.membership.address(sender) else { return };
+        let (partition, epoch) = (self.id(), self.membership.epoch);
+        let mut resend = Vec::new();
+        Resend { sender, partition, epoch, logged, datagram }.encode(&mut resend);
+        host.await_value(partition, reference, (address, &resend));
     }
 
-    fn log_prepare(&mut self, host: &mut Host, now: Now, stored: StoredUpdate) {
+    /// Whether an op from this source is certainly undecided.
+    fn is_open_elsewhere(&self, source: Source) -> bool {
+        matches!(source, Source::Member { logged, .. } if self.sequence.logged() <= logged)
+    }
+
+    pub(super) fn log_prepare(&mut self, host: &mut Host, now: Now, stored: StoredUpdate) {
         let op = stored.head().op;
         let locked = self.locks.key(stored.key());
         let other_undecided = locked.is_some_and(|key| key.undecided().next().is_some());
@@ -265,7 +276,7 @@ impl Partition {
     }
 
     pub(super) fn resend(&self, host: &mut Host, datagram: &[u8], to: SocketAddrV4) {
-        let resend = nicekv_wire::replication::Resend {
+        let resend = Resend {
             sender: host.config.node,
             partition: self.id(),
             epoch: self.membership.epoch,

@@ -49,6 +49,7 @@ impl Partition {
             return;
         }
         self.fetch_wanted(host);
+        self.retry_makings(host, now);
         self.resend_prepares(host, now);
         self.serve_laggards(host, now);
     }

@@ -55,6 +55,7 @@ fn config(timing: Timing) -> NodeConfig {
         incarnation: INCARNATION,
         storage: 1,
         internal_client: ClientId::new(1, 1),
+        value_bytes_max: nicekv_wire::limits::LARGE_VALUE_BYTES_MAX,
         hash_seed: 1,
         tells_visibility: false,
         timing: Timing { usage_interval: Duration::ZERO, sources_interval: Duration::ZERO, ..timing },

@@ -129,6 +129,7 @@ impl Cluster {
             incarnation: random().unwrap(),
             storage: 0,
             internal_client: new_client_id().unwrap(),
+            value_bytes_max: nicekv_wire::limits::LARGE_VALUE_BYTES_MAX,
             hash_seed: 1,
             tells_visibility: false,
             timing: ReplicaTiming::default(),

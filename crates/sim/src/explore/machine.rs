@@ -64,6 +64,7 @@ impl Machine {
             incarnation: process,
             storage: 1,
             internal_client: ClientId(index as u64 + 1),
+            value_bytes_max: nicekv_wire::limits::LARGE_VALUE_BYTES_MAX,
             hash_seed: 7,
             tells_visibility: false,
             timing,

@@ -69,6 +69,7 @@ impl Machine {
             incarnation: 1,
             storage: 0,
             internal_client: ClientId::new(1, self.id.into()),
+            value_bytes_max: nicekv_wire::limits::LARGE_VALUE_BYTES_MAX,
             hash_seed: 1,
             tells_visibility: false,
             timing: Timing {
