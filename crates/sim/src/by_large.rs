@@ -9,6 +9,8 @@ use nicekv_wire::OpId;
 const MILLISECOND_NS: u64 = 1_000_000;
 /// Chooses the seeds in which some values are large.
 const LARGE: u64 = 0x6c_6172_6765;
+/// Chooses how many appends there are among them.
+const APPENDS: u64 = 0x61_7070_656e_6473;
 /// Bytes of the shortest and the longest, about: two chunks, and six.
 const BYTES: (u64, u64) = (1_100, 8_000);
 
@@ -16,6 +18,18 @@ const BYTES: (u64, u64) = (1_100, 8_000);
 pub(crate) fn drawn(seed: u64) -> u64 {
     let mut random = Random::new(seed ^ LARGE);
     if random.below(4) == 0 { 300_000 } else { 0 }
+}
+
+/// Of a million updates of keys that may have large values, in such a run, so many are appends.
+pub(crate) fn appends_drawn(seed: u64) -> u64 {
+    let mut random = Random::new(seed ^ APPENDS);
+    if drawn(seed) == 0 { 0 } else { random.pick(&[0, 200_000, 500_000]) }
+}
+
+/// What an append adds: some bytes, or nearly as many as a datagram has room for.
+pub(crate) fn suffix(op: OpId, short: &[u8]) -> Vec<u8> {
+    let bytes = if op.sequence.is_multiple_of(2) { 1_000 } else { short.len() + 1 };
+    b"+".iter().chain(short).copied().cycle().take(bytes).collect()
 }
 
 /// A value that is longer than a datagram, and another one than any other op's.
@@ -27,7 +41,7 @@ pub(crate) fn value(op: OpId, short: &[u8]) -> Vec<u8> {
 }
 
 /// Few keys, all of whose values are large, and processes that end.
-pub(crate) fn killed(scenario: &mut Scenario) {
+pub fn killed(scenario: &mut Scenario) {
     scenario.keyspaces = vec![Shape::multicast(3, 0)];
     scenario.workload.keys = Key::of(0, nicekv_wire::KeyOrder::Hash, 3);
     (scenario.workload.large, scenario.workload.pause_ns_max) = (900_000, 10 * MILLISECOND_NS);
@@ -36,7 +50,16 @@ pub(crate) fn killed(scenario: &mut Scenario) {
 }
 
 /// The same, and datagrams get lost.
-pub(crate) fn lost(scenario: &mut Scenario) {
+pub fn lost(scenario: &mut Scenario) {
     killed(scenario);
     scenario.faults.loss = 50_000;
+}
+
+/// Few keys whose values get longer, and processes that end.
+pub fn appended(scenario: &mut Scenario) {
+    killed(scenario);
+    (scenario.workload.large, scenario.workload.appends) = (500_000, 700_000);
+    // An append of unknown outcome makes a history hard to judge.
+    scenario.workload.keys = Key::of(0, nicekv_wire::KeyOrder::Hash, 8);
+    (scenario.workload.calls, scenario.workload.timeout_ns) = (100, 4_000 * MILLISECOND_NS);
 }

@@ -46,6 +46,8 @@ pub struct Workload {
     pub expiring: u64,
     /// Of a million sets that store for ever so many are of values that are too long for a datagram, where those may be.
     pub large: u64,
+    /// Of a million updates where values may be large so many are appends.
+    pub appends: u64,
     /// Of a million calls so many are gets, and a third of the others.
     pub gets: u64,
     /// Each client scans a keyspace after so many calls, in pieces of about so many bytes, so many of which switches may make of a scan. (0, …): it does not.
@@ -323,6 +325,7 @@ impl Client {
         let op = self.next_op();
         let value = format!("{}", (self.core.config().client.0 & 0xff) * 1000 + op.sequence).into_bytes();
         let change = match random.below(8) {
+            _ if self.is_appended_to(key, workload, random) => Change::Append(by_large::suffix(op, &value)),
             0..3 if random.chance(workload.expiring) => {
                 let at_ms = START_UNIX_MS + at_ns / 1_000_000 + random.below(600);
                 Change::SetExpiring { value, at_ms }
@@ -345,11 +348,18 @@ impl Client {
 
     /// Whether the next set is of a large value.
     fn is_large(&self, key: usize, workload: &Workload, random: &mut Random) -> bool {
+        workload.large > 0 && self.has_large_values(key, workload) && random.chance(workload.large)
+    }
+
+    /// Whether the next update adds to what is, or becomes, a large value.
+    fn is_appended_to(&self, key: usize, workload: &Workload, random: &mut Random) -> bool {
+        workload.appends > 0 && self.has_large_values(key, workload) && random.chance(workload.appends)
+    }
+
+    fn has_large_values(&self, key: usize, workload: &Workload) -> bool {
         let id = KeyspaceId(workload.keys[key].keyspace);
-        let is_home = |known: &&Keyspace| known.id == id && known.has_large_values();
-        workload.large > 0
-            && self.core.config().keyspaces.iter().any(|known| is_home(&known))
-            && random.chance(workload.large)
+        let is_home = |known: &Keyspace| known.id == id && known.has_large_values();
+        self.core.config().keyspaces.iter().any(is_home)
     }
 
     /// What a keyspace without a primary understands.

@@ -93,8 +93,8 @@ pub fn draw(seed: u64) -> Scenario {
             timeout_ns: if keys > 2 { random.pick(&[SECOND_NS / 4, SECOND_NS]) } else { 2 * SECOND_NS },
             expiring: random.pick(&[0, 300_000]),
             large: by_large::drawn(seed),
+            appends: by_large::appends_drawn(seed),
             gets: 0,
-            // By chance of its own, too.
             scans: scanning::drawn(seed),
             shift_ns: Random::new(seed ^ SHIFTS).pick(&[0, 300_000_000]),
         },

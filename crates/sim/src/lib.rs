@@ -17,7 +17,7 @@ mod by_chain;
 mod by_fill;
 pub mod by_hot;
 mod by_kernel;
-mod by_large;
+pub mod by_large;
 mod by_leaving;
 mod by_metadata;
 mod by_migration;

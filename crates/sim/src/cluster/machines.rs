@@ -50,7 +50,7 @@ impl Cluster {
         }
         self.note(|names| Some(format!("{} is killed", names.host(Host::Node(index)))));
         let core = self.nodes[index].core.as_ref().expect("checked");
-        self.tally.add_counters(&core.status().counters);
+        self.tally.add_counters(&core.status());
         self.nodes[index].crash(kept, &mut self.random);
         if self.scenario.edges && self.random.below(2) == 0 {
             // The whole host: its edge is away as long.

@@ -250,7 +250,7 @@ impl Cluster {
         let mut tally = self.tally.clone();
         let cores = self.nodes.iter().filter_map(|node| node.core.as_ref());
         for status in cores.map(nicekv_replication::Replica::status) {
-            tally.add_counters(&status.counters);
+            tally.add_counters(&status);
             tally.count_many("gets answered by holders of copies", status.hot.answered);
             tally.count_many("copies of hot keys sent to switches", status.hot.values);
             tally.count_many("gets passed on by holders", status.hot.passed);

@@ -1,6 +1,6 @@
 //! What happened, counted.
 
-use nicekv_node::Counters;
+use nicekv_node::NodeStatus;
 use std::collections::BTreeMap;
 
 /// How often what happened.
@@ -28,8 +28,9 @@ impl Tally {
     }
 
     /// Adds what a process has counted.
-    pub(super) fn add_counters(&mut self, counters: &Counters) {
+    pub(super) fn add_counters(&mut self, NodeStatus { counters, values, .. }: &NodeStatus) {
         let counted = [
+            ("values made by primaries", values.made),
             ("prepares refused for space", counters.refused_for_space),
             ("values repaired", counters.repaired),
             ("deletions forgotten", counters.forgotten),

@@ -94,6 +94,7 @@ fn busy() -> Scenario {
             timeout_ns: 1_000 * MILLISECOND_NS,
             expiring: 0,
             large: 0,
+            appends: 0,
             gets: 0,
             scans: (0, 0, 1),
             shift_ns: 0,

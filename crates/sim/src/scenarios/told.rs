@@ -299,6 +299,7 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
             timeout_ns: 10_000 * MILLISECOND_NS,
             expiring: 0,
             large: 0,
+            appends: 0,
             gets: 0,
             scans: (0, 0, 1),
             shift_ns: 0,
