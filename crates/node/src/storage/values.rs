@@ -80,6 +80,16 @@ impl StorageQueue {
         self.values.let_go(name);
     }
 
+    /// The remembered result of an op names a large value, until [`Self::unpin_value`]: somebody may be reading it, though its key has another one.
+    pub fn pin_value(&mut self, name: OpId) {
+        self.values.pin(name);
+    }
+
+    /// A result that names it is forgotten.
+    pub fn unpin_value(&mut self, name: OpId) {
+        self.values.unpin(name);
+    }
+
     /// A member of this partition has a large value that an op will store.
     pub fn want_value(&mut self, reference: Reference, partition: PartitionId) {
         self.values.want(reference, partition);

@@ -4,6 +4,7 @@
 //!   entry of a key written ──▶ one use more of what it speaks of, one less of what the entry before spoke of
 //!   op prepared … decided   ──▶ one use of what it stores, as long as it is open
 //!   no use is left          ──▶ removed [`LINGER_NS`] later: somebody may be reading it
+//!   pinned: a remembered result names it ──▶ so long after that is forgotten, and after [`PINNED_NS`] anyway
 //!   a use of what is not here ──▶ lacking: it is fetched from another member
 //! ```
 //!
@@ -19,6 +20,9 @@ use nicekv_wire::{OpId, PartitionId};
 
 /// So long a value is kept that nobody speaks of any more.
 pub(crate) const LINGER_NS: u64 = 10_000_000_000;
+
+/// So long at most while a remembered result names it: a client that asked for it has asked for nothing since.
+pub(crate) const PINNED_NS: u64 = 60_000_000_000;
 
 /// A value that is spoken of and is not here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +53,11 @@ pub(crate) struct ValueIndex {
     /// Held, and without use since about then; the newest time of each counts.
     dying: VecDeque<(u64, OpId)>,
     dying_since: Map<OpId, u64>,
-    /// The same, since a moment ago.
+    /// Those of them that are pinned, as long as they are.
+    pinned: VecDeque<(u64, OpId)>,
+    /// How many results name each.
+    pins: Map<OpId, u32>,
+    /// Held, and without use since a moment ago.
     unused: Vec<OpId>,
     /// There has been a large value on this disk.
     is_marked: bool,
@@ -104,6 +112,23 @@ impl ValueIndex {
             self.uses.remove(&name);
             self.lacking.remove(&name);
             if self.holds(name) {
+                self.unused.push(name);
+            }
+        }
+    }
+
+    /// One result more names it.
+    pub(crate) fn pin(&mut self, name: OpId) {
+        *self.pins.entry(name).or_default() += 1;
+    }
+
+    /// One less: after the last one its time begins anew.
+    pub(crate) fn unpin(&mut self, name: OpId) {
+        let Some(pins) = self.pins.get_mut(&name) else { return };
+        *pins -= 1;
+        if *pins == 0 {
+            self.pins.remove(&name);
+            if self.holds(name) && !self.uses.contains_key(&name) {
                 self.unused.push(name);
             }
         }
@@ -185,17 +210,27 @@ impl ValueIndex {
         if self.pass.is_some() {
             return dead;
         }
-        let is_over = |(since_ns, _): &mut (u64, OpId)| since_ns.saturating_add(LINGER_NS) <= now_ns;
-        while let Some((since_ns, name)) = self.dying.pop_front_if(is_over) {
-            if self.dying_since.get(&name) != Some(&since_ns) {
-                continue;
-            }
-            self.dying_since.remove(&name);
-            if !self.uses.contains_key(&name) && self.held.remove(&name).is_some() {
-                dead.push(name);
+        while let Some((since_ns, name)) = self.dying.pop_front_if(|of| is_over(of, LINGER_NS, now_ns)) {
+            if self.pins.contains_key(&name) {
+                self.pinned.push_back((since_ns, name));
+            } else {
+                dead.extend(self.die(since_ns, name));
             }
         }
+        while let Some((since_ns, name)) = self.pinned.pop_front_if(|of| is_over(of, PINNED_NS, now_ns)) {
+            dead.extend(self.die(since_ns, name));
+        }
         dead
+    }
+
+    /// The time of one has come that had no use then; if it has had none since, it goes.
+    fn die(&mut self, since_ns: u64, name: OpId) -> Option<OpId> {
+        if self.dying_since.get(&name) != Some(&since_ns) {
+            return None;
+        }
+        self.dying_since.remove(&name);
+        let goes = !self.uses.contains_key(&name) && self.held.remove(&name).is_some();
+        goes.then_some(name)
     }
 
     /// Whether the pass has still to go through a partition.
@@ -234,10 +269,14 @@ impl ValueIndex {
         if self.pass.take().is_some() {
             let unused: BTreeSet<OpId> =
                 self.held.keys().filter(|name| !self.uses.contains_key(*name)).copied().collect();
-            (self.dying, self.dying_since) = Default::default();
+            (self.dying, self.pinned, self.dying_since) = Default::default();
             self.unused = unused.into_iter().collect();
         }
     }
+}
+
+fn is_over((since_ns, _): &(u64, OpId), after_ns: u64, now_ns: u64) -> bool {
+    since_ns.saturating_add(after_ns) <= now_ns
 }
 
 #[cfg(test)]
@@ -289,6 +328,39 @@ mod tests {
         assert!(index.take_dead(LINGER_NS).is_empty());
         assert!(index.take_dead(LINGER_NS + 1).is_empty(), "its time has begun anew");
         assert_eq!(index.take_dead(2 * LINGER_NS), [name(1)]);
+    }
+
+    #[test]
+    fn what_a_result_names_stays_until_that_is_forgotten_or_for_its_bound() {
+        let mut index = ValueIndex::default();
+        (1..=3).for_each(|sequence| index.add(name(sequence)));
+        (1..=2).for_each(|sequence| index.pin(name(sequence)));
+        index.pin(name(1));
+        assert_eq!(lingered(&mut index), [name(3)]);
+        index.unpin(name(1));
+        assert!(index.take_dead(PINNED_NS / 2).is_empty(), "another result names it");
+        index.unpin(name(1));
+        assert!(index.take_dead(PINNED_NS / 2).is_empty(), "its time begins then");
+        assert_eq!(index.take_dead(PINNED_NS / 2 + LINGER_NS), [name(1)]);
+        assert!(index.take_dead(PINNED_NS).is_empty());
+        assert_eq!(index.take_dead(PINNED_NS + 1), [name(2)], "whoever still names it");
+        index.unpin(name(2));
+        assert!(lingered(&mut index).is_empty() && !index.holds(name(2)));
+    }
+
+    #[test]
+    fn a_pinned_value_that_is_used_again_stays() {
+        let mut index = ValueIndex::default();
+        index.add(name(1));
+        index.pin(name(1));
+        assert!(index.take_dead(1).is_empty() && index.take_dead(1 + LINGER_NS).is_empty());
+        index.note(HOME, b"k", Some(reference(1)));
+        index.unpin(name(1));
+        assert!(index.take_dead(PINNED_NS + 1).is_empty() && index.holds(name(1)));
+        index.pin(name(7));
+        index.unpin(name(7));
+        index.unpin(name(7));
+        assert!(lingered(&mut index).is_empty(), "what is not here cannot go");
     }
 
     #[test]

@@ -71,13 +71,13 @@ impl Clients {
             let id = ClientId(client.client.get());
             end = ExportCursor { client: id, sequence: 0 };
             let last_used = client.last_used.get();
-            self.use_client(id, last_used, |record| {
+            self.use_client(id, last_used, |record, named| {
                 record.is_imported = true;
-                record.advance(client.watermark.get());
+                record.advance(client.watermark.get(), named);
             });
             for _ in 0..client.result_count.get() {
                 let (sequence, result) = read_result(&mut reader)?;
-                self.use_client(id, last_used, |record| record.remember(sequence, result));
+                self.use_client(id, last_used, |record, named| record.remember(sequence, result, named));
                 end.sequence = sequence;
             }
             self.make_room(id);
@@ -91,7 +91,14 @@ impl Clients {
     /// Forgets whom the source has forgotten: of these not everything may be known here.
     fn end_import(&mut self, horizon: ClientId) {
         self.horizon = self.horizon.max(horizon);
-        self.table.retain(|client, record| *client > horizon || record.is_imported);
+        let named = &mut self.named;
+        self.table.retain(|client, record| {
+            let stays = *client > horizon || record.is_imported;
+            if !stays {
+                named.forget(record);
+            }
+            stays
+        });
         self.table.values_mut().for_each(|record| record.is_imported = false);
         self.bytes = self.table.values().map(|record| record.bytes).sum();
     }

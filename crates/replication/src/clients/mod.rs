@@ -28,6 +28,7 @@
 //! expired another may still know the result of, and both answers are true.
 
 mod export;
+mod named;
 mod result;
 
 use crate::config::CLIENT_BYTES_MAX;
@@ -36,6 +37,7 @@ use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 pub(crate) use export::ExportCursor;
+use named::Named;
 use nicekv_wire::{ClientId, OpId, Status};
 pub(crate) use result::StoredResult;
 
@@ -76,31 +78,33 @@ impl Default for ClientRecord {
 }
 
 impl ClientRecord {
-    fn advance(&mut self, watermark: u64) {
+    fn advance(&mut self, watermark: u64, named: &mut Named) {
         self.watermark = self.watermark.max(watermark);
         while self.results.first().is_some_and(|sequence| sequence < self.watermark) {
-            self.pop_oldest();
+            self.pop_oldest(named);
         }
     }
 
-    fn remember(&mut self, sequence: u64, result: StoredResult) {
+    fn remember(&mut self, sequence: u64, result: StoredResult, named: &mut Named) {
         let known = self.results.get(sequence);
         if sequence < self.watermark || known.is_some_and(|known| known.status != Status::Expired) {
             return;
         }
         self.bytes += result.bytes();
+        named.add(&result);
         if let Some(replaced) = self.results.insert(sequence, result) {
             self.bytes -= replaced.bytes();
         }
         while self.bytes > CLIENT_BYTES_MAX {
-            self.watermark = self.pop_oldest() + 1;
+            self.watermark = self.pop_oldest(named) + 1;
         }
     }
 
     /// Forgets the oldest result; returns its sequence.
-    fn pop_oldest(&mut self) -> u64 {
+    fn pop_oldest(&mut self, named: &mut Named) -> u64 {
         let (sequence, result) = self.results.pop_first().expect("there is one");
         self.bytes -= result.bytes();
+        named.remove(&result);
         sequence
     }
 }
@@ -114,12 +118,19 @@ pub(crate) struct Clients {
     bytes_max: usize,
     /// Clients up to this one may have been forgotten.
     horizon: ClientId,
+    /// Large values that results name.
+    named: Named,
 }
 
 impl Clients {
     /// Of a partition that has not heard of any, and may take so much for them.
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Self { table: BTreeMap::new(), bytes: 0, bytes_max, horizon: ClientId(0) }
+        Self { table: BTreeMap::new(), bytes: 0, bytes_max, horizon: ClientId(0), named: Named::default() }
+    }
+
+    /// Large values that results have come to name, or name no more, since this was asked last: in their order.
+    pub(crate) fn take_named(&mut self) -> impl Iterator<Item = (OpId, bool)> {
+        self.named.take()
     }
 
     pub(crate) fn lookup(&self, op: OpId) -> Lookup<'_> {
@@ -136,7 +147,9 @@ impl Clients {
 
     /// Forgets everything, without a trace.
     pub(crate) fn clear(&mut self) {
-        *self = Self::new(self.bytes_max);
+        let mut named = core::mem::take(&mut self.named);
+        self.table.values().for_each(|record| named.forget(record));
+        *self = Self { named, ..Self::new(self.bytes_max) };
     }
 
     /// The newest client that may have been forgotten, if `client` is such a one.
@@ -148,7 +161,7 @@ impl Clients {
     pub(crate) fn advance(&mut self, client: ClientId, watermark: u64) {
         if let Some(record) = self.table.get_mut(&client) {
             let before = record.bytes;
-            record.advance(watermark);
+            record.advance(watermark, &mut self.named);
             self.bytes = self.bytes - before + record.bytes;
         }
     }
@@ -156,12 +169,19 @@ impl Clients {
     /// Remembers the result of an op that was decided at `index`. A first result stands for ever, but "expired" is none: a joiner may
     /// be told so before it is told the result.
     pub(crate) fn remember(&mut self, op: OpId, index: u64, result: StoredResult) {
-        self.use_client(op.client, index, |record| record.remember(op.sequence, result));
+        self.use_client(op.client, index, |record, named| {
+            record.remember(op.sequence, result, named);
+        });
         self.make_room(op.client);
     }
 
     /// Changes what is known of a client that is not forgotten.
-    fn use_client(&mut self, client: ClientId, index: u64, change: impl FnOnce(&mut ClientRecord)) {
+    fn use_client(
+        &mut self,
+        client: ClientId,
+        index: u64,
+        change: impl FnOnce(&mut ClientRecord, &mut Named),
+    ) {
         let (record, known) = match self.table.entry(client) {
             Entry::Occupied(entry) => {
                 let record = entry.into_mut();
@@ -172,7 +192,7 @@ impl Clients {
             Entry::Vacant(entry) => (entry.insert(ClientRecord::default()), 0),
         };
         record.last_used = record.last_used.max(index);
-        change(record);
+        change(record, &mut self.named);
         self.bytes = self.bytes - known + record.bytes;
     }
 
@@ -190,6 +210,7 @@ impl Clients {
             }
             let record = self.table.remove(&client).expect("listed");
             self.bytes -= record.bytes;
+            self.named.forget(&record);
             self.horizon = self.horizon.max(client);
         }
     }

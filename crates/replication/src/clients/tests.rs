@@ -224,3 +224,28 @@ fn an_export_goes_on_though_clients_move_on() {
     assert_eq!((copy.import(&piece).unwrap(), more), (cursor, false));
     assert_eq!(copy.lookup(op(6, 1)), Lookup::Finished(&result(6)));
 }
+
+#[test]
+fn large_values_that_results_name_are_told_when_they_come_and_go() {
+    let named = |sequence| {
+        let name = OpId { client: ClientId(3), sequence };
+        let reference = nicekv_wire::large::Reference { name, length: 5_000, checksum: 1 };
+        StoredResult { value: Some(reference.bytes().into()), is_large: true, ..result(1) }
+    };
+    let name = |sequence| OpId { client: ClientId(3), sequence };
+    let told = |clients: &mut Clients| clients.take_named().collect::<Vec<_>>();
+    let mut clients = Clients::new(CLIENTS_BYTES_MAX);
+    clients.remember(op(5, 1), 1, named(11));
+    clients.remember(op(5, 2), 2, result(1));
+    clients.remember(op(6, 1), 3, named(12));
+    clients.remember(op(6, 1), 4, named(13));
+    assert_eq!(told(&mut clients), [(name(11), true), (name(12), true)], "a first result stands");
+    assert_eq!(told(&mut clients), []);
+    let mut copy = Clients::new(CLIENTS_BYTES_MAX);
+    copy.import(&clients.export(ExportCursor::START, usize::MAX).0).unwrap();
+    assert_eq!(told(&mut copy), [(name(11), true), (name(12), true)]);
+    clients.advance(ClientId(5), 3);
+    assert_eq!(told(&mut clients), [(name(11), false)]);
+    clients.clear();
+    assert_eq!(told(&mut clients), [(name(12), false)]);
+}

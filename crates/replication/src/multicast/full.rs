@@ -65,6 +65,7 @@ impl Partition {
             lead.refuse(self.sequence.logged() + 1, reply_to);
         }
         self.clients.advance(update.op.client, update.watermark);
+        self.keep_named(host);
         self.publish(host, now, update.op, true, Verdict::unchanged(Status::DiskFull, None));
     }
 

@@ -62,6 +62,7 @@ impl Partition {
         let sequence = self.sequence.take();
         let ops = self.give_up_ops(host);
         self.clients.clear();
+        self.keep_named(host);
         self.waits.reset();
         let former = match self.former.take() {
             _ if afresh => Former::through(host, 0, History::default()),
@@ -237,6 +238,7 @@ impl Partition {
 
     fn take_clients(&mut self, host: &mut Host, more: bool, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
         let end = self.clients.import(payload)?;
+        self.keep_named(host);
         if !more {
             self.join.as_mut().expect("checked by the caller").end_clients(host.storage.appended());
         }

@@ -331,6 +331,8 @@ impl Protocol for Partition {
         for op in self.give_up_ops(host).into_keys() {
             host.finish_internal(op);
         }
+        self.clients.clear();
+        self.keep_named(host);
         host.visibility.unknown(self.id());
     }
 

@@ -97,6 +97,7 @@ impl Partition {
             host.append(self.id(), |out| record.append(out));
             self.clients.import(piece).expect("just written");
         }
+        self.keep_named(host);
     }
 
     /// The part of [`Self::be_born`] that replaying the log shares.
@@ -108,6 +109,7 @@ impl Partition {
         history.note(index, BORN);
         self.sequence.set_history(history);
         self.clients.clear();
+        self.keep_named(host);
         self.contents = Contents::new(self.id(), host);
         self.contents.recent_mut().begin_after(index);
         self.former = None;

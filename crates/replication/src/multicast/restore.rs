@@ -47,6 +47,7 @@ impl Partition {
             Record::Join { afresh } => self.set_aside(host, afresh),
             Record::Clients { payload, .. } => {
                 self.clients.import(payload)?;
+                self.keep_named(host);
             }
             Record::Begin { since, floor, history, .. } => {
                 let history = History::read(&mut Reader::new(history))?;

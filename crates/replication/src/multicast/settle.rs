@@ -24,12 +24,23 @@ impl Partition {
         stored: StoredUpdate,
     ) {
         self.clients.advance(stored.head().op.client, stored.head().watermark);
+        self.keep_named(host);
         if let Some(reference) = reference(&stored) {
             host.storage.keep_value(reference, self.id());
         }
         let mut nobody = Visibility::default();
         let visibility = if host.has(Plant::LockNotTold) { &mut nobody } else { &mut host.visibility };
         self.locks.take_in(visibility, now, order, contended, stored);
+    }
+
+    /// Values that were asked for, and are not what their keys have any more, stay while their clients may read them (L4).
+    pub(super) fn keep_named(&mut self, host: &mut Host) {
+        for (name, is_named) in self.clients.take_named() {
+            match is_named {
+                true => host.storage.pin_value(name),
+                false => host.storage.unpin_value(name),
+            }
+        }
     }
 
     /// No op is open any more: those that were.
@@ -65,6 +76,7 @@ impl Partition {
             // It was refused without its prepare, or its effect is in the engine already. It may not be taken in any more.
             let result = StoredResult::of(&decided.wire(self.id(), self.membership.epoch));
             self.clients.remember(decided.op, decided.index, result);
+            self.keep_named(host);
         }
         if !decided.contended {
             if unreleased.is_some_and(|unreleased| unreleased > 1) {
@@ -136,6 +148,7 @@ impl Partition {
             self.clients.remember(decided.op, decided.index, result);
         }
         self.clients.advance(decided.op.client, head.watermark);
+        self.keep_named(host);
         if decided.effect != Effect::None {
             self.finish_repair(host, now, key);
         }
