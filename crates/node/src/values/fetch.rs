@@ -111,10 +111,12 @@ impl<P: Protocol> NodeCore<P> {
         self.ask_for_value(now, name);
     }
 
-    /// Requests that wait may have come from a member: that has it. If not, as of the next time.
+    /// Who has passed on a request that waits has what it carries, though it may lack other things. If nobody has, as of the next time.
     fn first_holder(&mut self, partition: PartitionId, name: OpId) -> Option<SocketAddrV4> {
-        let asking = self.host.values.waiting.get(&name).and_then(|requests| requests.first());
-        let known = asking.and_then(|(from, _)| self.holders(partition).find(|holder| holder == from));
+        let membership = self.partitions.slot(partition).map(|slot| self.partitions[slot].membership())?;
+        let is_member = |from: &SocketAddrV4| membership.members.iter().any(|member| member.address == *from);
+        let requests = self.host.values.waiting.get(&name).into_iter().flatten();
+        let known = requests.map(|(from, _)| *from).find(is_member);
         known.or_else(|| self.holder(partition))
     }
 
