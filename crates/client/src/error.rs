@@ -26,7 +26,7 @@ pub enum SubmitError {
         /// The limit.
         limit: usize,
     },
-    /// [`Operation::SetLarge`](nicekv_wire::Operation::SetLarge): it is for clients to name large values, whose callers set bytes.
+    /// [`Operation::SetLarge`](nicekv_wire::Operation::SetLarge) or [`Operation::AppendLarge`](nicekv_wire::Operation::AppendLarge): it is for clients to name large values, whose callers set bytes.
     #[error("a large value is named by the client that puts it: set its bytes")]
     NameOfLarge,
     /// Quorum keyspaces have none: replicas keep the newest version and decide nothing.

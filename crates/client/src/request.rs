@@ -86,7 +86,11 @@ impl<'a> Request<'a> {
     /// How long its value may be where large ones may be `large` bytes long.
     pub(crate) fn value_limit(&self, keyspace: &Keyspace, large: usize) -> usize {
         match self {
-            Self::Update { operation: Operation::Set { .. }, .. } if keyspace.has_large_values() => large,
+            Self::Update { operation: Operation::Set { .. } | Operation::Append(_), .. }
+                if keyspace.has_large_values() =>
+            {
+                large
+            }
             _ => VALUE_BYTES_MAX,
         }
     }
@@ -103,7 +107,9 @@ impl<'a> Request<'a> {
     }
 
     pub(crate) fn check_value(&self, limit: usize) -> Result<(), SubmitError> {
-        if let Self::Update { operation: Operation::SetLarge { .. }, .. } = self {
+        if let Self::Update { operation, .. } = self
+            && operation.reference().is_some()
+        {
             return Err(SubmitError::NameOfLarge);
         }
         let bytes = self.value().len();

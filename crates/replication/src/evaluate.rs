@@ -119,13 +119,21 @@ pub(crate) fn is_hold(update: &Update<'_>) -> bool {
 
 /// The parts of the value that the update stores, if that has no room in its decision and is not here: it is to be made first.
 pub(crate) fn parts(update: &Update<'_>, state: Option<&KeyValue>) -> Option<[ValuePart; 2]> {
-    let Operation::Append(suffix) = update.operation else { return None };
-    let length = state.map_or(0, KeyValue::length) + suffix.len() as u64;
-    let is_made = length > VALUE_BYTES_MAX as u64 && condition_holds(update.condition, state);
-    is_made.then(|| {
-        let before = state.map_or(ValuePart::Bytes(Vec::new()), KeyValue::part);
-        [before, ValuePart::Bytes(suffix.to_vec())]
-    })
+    let (added, is_large) = match update.operation {
+        Operation::Append(suffix) => (suffix.len() as u64, false),
+        // Where nothing was before, the value is there already.
+        Operation::AppendLarge(suffix) if state.is_some() => (reference(suffix).length.into(), true),
+        _ => return None,
+    };
+    let length = state.map_or(0, KeyValue::length) + added;
+    if length <= VALUE_BYTES_MAX as u64 || !condition_holds(update.condition, state) {
+        return None;
+    }
+    let before = state.map_or(ValuePart::Bytes(Vec::new()), KeyValue::part);
+    let carried = update.operation.value();
+    let added =
+        if is_large { ValuePart::Large(reference(carried)) } else { ValuePart::Bytes(carried.to_vec()) };
+    Some([before, added])
 }
 
 /// Whether the outcome depends on the key's state at all.
@@ -173,6 +181,11 @@ fn apply(update: &Update<'_>, state: Option<&KeyValue>) -> Verdict {
         Operation::Increment(delta) => increment(update.op, state, delta),
         Operation::IncrementFloat(delta) => increment_float(update.op, state, delta),
         Operation::Append(suffix) => append(update.op, state, suffix),
+        Operation::AppendLarge(_) if state.is_some() => Verdict::unchanged(Status::ValueTooLong, state),
+        Operation::AppendLarge(suffix) => {
+            let integer = reference(suffix).length.into();
+            Verdict { effect: Effect::StorePrepared, integer, ..Verdict::store(update.op, Vec::new(), 0) }
+        }
         Operation::Expire { at_ms, condition } => match state {
             None => Verdict::unchanged(Status::NotFound, None),
             Some(state) if expire_applies(condition, state.expiry_ms, at_ms) => {
@@ -370,6 +383,15 @@ mod tests {
         assert_eq!(parts(&append, large(5_000).as_ref()), of_large);
         let absent = Update { condition: Condition::IfAbsent, ..append };
         assert_eq!(parts(&absent, large(5_000).as_ref()), None, "nothing is read for a condition");
+        let suffix = Reference { name: OP, length: 2_000, checksum: 9 };
+        let encoded = suffix.bytes();
+        let large_append = update(Operation::AppendLarge(&encoded));
+        let of_both = [ValuePart::Large(reference), ValuePart::Large(suffix)];
+        assert_eq!(parts(&large_append, large(5_000).as_ref()), Some(of_both));
+        assert_eq!(parts(&large_append, state("", 0).as_ref()), Some([bytes(b""), ValuePart::Large(suffix)]));
+        assert_eq!(parts(&large_append, None), None, "it is there as it is");
+        assert_eq!(check(large_append, None, Effect::StorePrepared, Status::Ok).integer, 2_000);
+        check(large_append, large(5_000), Effect::None, Status::ValueTooLong);
         let made = Reference { name: OP, length: 5_002, checksum: 8 };
         let verdict = Verdict::made(OP, made, large(5_000).as_ref());
         assert_eq!((verdict.integer, verdict.expiry_ms, verdict.version), (5_002, 5, OP));

@@ -26,9 +26,13 @@ pub(crate) fn appends_drawn(seed: u64) -> u64 {
     if drawn(seed) == 0 { 0 } else { random.pick(&[0, 200_000, 500_000]) }
 }
 
-/// What an append adds: some bytes, or nearly as many as a datagram has room for.
+/// What an append adds: some bytes, nearly as many as a datagram has room for, or more.
 pub(crate) fn suffix(op: OpId, short: &[u8]) -> Vec<u8> {
-    let bytes = if op.sequence.is_multiple_of(2) { 1_000 } else { short.len() + 1 };
+    let bytes = match op.sequence % 4 {
+        0 | 2 => 1_000,
+        1 => 3_000,
+        _ => short.len() + 1,
+    };
     b"+".iter().chain(short).copied().cycle().take(bytes).collect()
 }
 

@@ -237,6 +237,7 @@ impl Names {
             Operation::Set { value, .. } => format!("put {key} = {}", text(value)),
             Operation::Delete => format!("delete {key}"),
             Operation::Increment(delta) => format!("increment {key} by {delta}"),
+            Operation::AppendLarge(_) => format!("append a large value to {key}"),
             Operation::Append(suffix) => format!("append {} to {key}", text(suffix)),
             other => format!("{other:?} of {key}"),
         };

@@ -165,6 +165,8 @@ tagged! {
             /// Its expiry.
             expiry: Expiry,
         },
+        /// Appends the large value that is named so, once it is there; the expiry stays. The [`Reference`](crate::large::Reference) has the update's name.
+        9 => AppendLarge(&'a [u8] as Value),
     }
 }
 
@@ -172,8 +174,17 @@ impl<'a> Operation<'a> {
     /// The bytes that the operation carries.
     pub fn value(&self) -> &'a [u8] {
         match self {
-            Self::Set { value, .. } | Self::SetLarge { reference: value, .. } | Self::Append(value) => value,
+            Self::Set { value, .. } | Self::SetLarge { reference: value, .. } => value,
+            Self::Append(value) | Self::AppendLarge(value) => value,
             _ => &[],
+        }
+    }
+
+    /// The encoded [`Reference`] of the large value that it carries, if it carries one.
+    pub fn reference(&self) -> Option<&'a [u8]> {
+        match self {
+            Self::SetLarge { reference, .. } | Self::AppendLarge(reference) => Some(reference),
+            _ => None,
         }
     }
 }
@@ -217,8 +228,8 @@ impl Update<'_> {
         if self.watermark > self.op.sequence {
             return Err(DecodeError::UnknownValue { field: "watermark", value: self.watermark });
         }
-        match self.operation {
-            Operation::SetLarge { reference, .. } if Reference::decode(reference)?.name != self.op => {
+        match self.operation.reference() {
+            Some(reference) if Reference::decode(reference)?.name != self.op => {
                 Err(DecodeError::UnknownValue { field: "name of a large value", value: self.op.sequence })
             }
             _ => Ok(()),

@@ -178,6 +178,7 @@ impl Operation<'_> {
             Self::Set { expiry, .. } => Operation::Set { value, expiry },
             Self::SetLarge { expiry, .. } => Operation::SetLarge { reference: value, expiry },
             Self::Append(_) => Operation::Append(value),
+            Self::AppendLarge(_) => Operation::AppendLarge(value),
             Self::Delete => Operation::Delete,
             Self::Increment(delta) => Operation::Increment(delta),
             Self::IncrementFloat(delta) => Operation::IncrementFloat(delta),

@@ -17,10 +17,11 @@ use super::{Buffers, Name, Round, Step};
 use crate::large::{About, From, Large, Read};
 use crate::plant::{Plant, Planted};
 use crate::summary::Summary;
-use crate::{Keyspace, OperationError, Outcome, Request};
+use crate::{Keyspace, LARGE_VALUE_BYTES_MAX, OperationError, Outcome, Request};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nicekv_wire::large::Reference;
+use nicekv_wire::limits::VALUE_BYTES_MAX;
 use nicekv_wire::scan::{Scan, ScanPiece};
 use nicekv_wire::{Datagram, Get, KeyDigest, MatchRange, OpId, Operation, Reply, Status, Update};
 
@@ -39,6 +40,8 @@ pub(crate) struct MulticastExchange {
     /// The value that answers is a large one, and is being read: the end if that fails.
     unread: Option<OperationError>,
     planted: Planted,
+    /// How long a value may be that comes of an update.
+    result_bytes_max: usize,
     /// Of a scan.
     wanted: Wanted,
 }
@@ -71,7 +74,8 @@ impl MulticastExchange {
             Request::Scan { .. } => Kind::Scan,
             Request::Update { .. } => Kind::Update,
         };
-        Self { kind, is_refused: false, unread: None, planted, wanted: Wanted::NOTHING }
+        let (result_bytes_max, wanted) = (VALUE_BYTES_MAX, Wanted::NOTHING);
+        Self { kind, is_refused: false, unread: None, planted, result_bytes_max, wanted }
     }
 
     pub(super) fn is_get(&self) -> bool {
@@ -126,12 +130,16 @@ impl MulticastExchange {
                 Round::Read
             }
             Request::Update { key, condition, return_old, operation } => {
+                if matches!(operation, Operation::Append(_)) && to.has_large_values() {
+                    self.result_bytes_max = LARGE_VALUE_BYTES_MAX;
+                }
                 let about = About { keyspace, op, digest };
                 let reference = buffers.keep_large(about, &operation, None);
                 let operation = match (operation, &reference) {
                     (Operation::Set { expiry, .. }, Some(reference)) => {
                         Operation::SetLarge { reference, expiry }
                     }
+                    (Operation::Append(_), Some(reference)) => Operation::AppendLarge(reference),
                     _ => operation,
                 };
                 let reply_to = None;
@@ -158,6 +166,9 @@ impl MulticastExchange {
                 Step::Afresh
             }
             Status::Expired => Step::Forgotten,
+            Status::ValueTooLong => {
+                Step::Done(Err(OperationError::ResultTooLong { limit: self.result_bytes_max }))
+            }
             _ if reply.is_large => self.on_name(reply, buffers),
             _ => {
                 buffers.set_value(reply.value.unwrap_or_default());
@@ -260,10 +271,14 @@ impl MulticastExchange {
 
 /// A large value has the name of the op that puts it.
 fn rename(update: Update<'_>, out: &mut Vec<u8>) {
-    let Operation::SetLarge { reference, expiry } = update.operation else { return update.encode(out) };
+    let Some(reference) = update.operation.reference() else { return update.encode(out) };
     let reference = Reference::decode(reference).expect("encoded here");
     let renamed = Reference { name: update.op, ..reference }.bytes();
-    Update { operation: Operation::SetLarge { reference: &renamed, expiry }, ..update }.encode(out);
+    let operation = match update.operation {
+        Operation::SetLarge { expiry, .. } => Operation::SetLarge { reference: &renamed, expiry },
+        _ => Operation::AppendLarge(&renamed),
+    };
+    Update { operation, ..update }.encode(out);
 }
 
 /// Of a scan, whose answer is its piece.

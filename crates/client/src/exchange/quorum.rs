@@ -354,7 +354,7 @@ fn understood(request: &Request<'_>) -> Result<Kind, SubmitError> {
         Operation::Delete => Ok(Kind::Delete),
         Operation::Set { .. } | Operation::Expire { .. } | Operation::Persist => needs("an expiry time"),
         Operation::Increment(_) | Operation::IncrementFloat(_) => needs("an increment"),
-        Operation::Append(_) => needs("an append"),
+        Operation::Append(_) | Operation::AppendLarge(_) => needs("an append"),
         Operation::SetLarge { .. } => needs("a large value"),
     }
 }

@@ -87,7 +87,7 @@ impl Put {
         write_set: Option<usize>,
     ) -> Option<Self> {
         match operation {
-            Operation::Set { value, .. } if value.len() > VALUE_BYTES_MAX => {
+            Operation::Set { value, .. } | Operation::Append(value) if value.len() > VALUE_BYTES_MAX => {
                 Some(Self::new(about, SharedBytes::of(value, kept), write_set))
             }
             _ => None,

@@ -81,9 +81,7 @@ fn commands_know_large_values() {
     assert_eq!(redis.call(&["TTL", "k"]), ":-1");
     assert_eq!(redis.call(&["GETRANGE", "k", "4990", "-1"]), format!("${}", &first[4_990..]));
     assert_eq!(redis.call(&["INCR", "k"]), "-ERR value is not an integer or out of range");
-    let appended = redis.call(&["APPEND", "k", "more"]);
-    assert!(appended.starts_with("-ERR") && appended.contains("1024"), "{appended}");
-    assert!(get(&mut redis, "k") == first);
+    assert!(redis.call(&["GETEX", "k", "EX", "1000"]) == format!("${first}"));
     assert!(redis.call(&["GETDEL", "k"]) == format!("${first}"));
     assert_eq!(redis.call(&["EXISTS", "k"]), ":0");
     let too_long = redis.call(&["SET", "k", &text((64 << 20) + 1, 3)]);
@@ -92,6 +90,53 @@ fn commands_know_large_values() {
     let refused = redis.call(&["SET", "k", &first]);
     assert!(refused.starts_with("-ERR") && refused.contains("1024"), "{refused}");
     assert_eq!(redis.call(&["GET", "k"]), "$-1", "nothing is stored");
+    assert_eq!(redis.call(&["SET", "k", &first[..1_000]]), "+OK");
+    let refused = redis.call(&["APPEND", "k", &first[..25]]);
+    assert!(refused.starts_with("-ERR") && refused.contains("1024"), "{refused}");
+}
+
+/// The value of key k and what is added to it, as the store should have it.
+struct Grown(String);
+
+impl Grown {
+    fn append(&mut self, redis: &mut Redis, suffix: &str) {
+        self.0 += suffix;
+        assert_eq!(redis.call(&["APPEND", "k", suffix]), format!(":{}", self.0.len()));
+    }
+}
+
+#[test]
+fn what_is_appended_makes_values_large_and_larger_and_survives_kill_minus_9() {
+    let scratch = tempfile::tempdir().unwrap();
+    let up = Up::start(scratch.path(), &["--data-dir", "data"]);
+    let mut redis = up.redis();
+    let mut grown = Grown(String::new());
+    // To nothing, to a short value; over the room of a datagram; of many parts; more than a datagram has room for, and much more.
+    for (bytes, seed) in
+        [(1_000, 1), (24, 2), (1, 3), (900, 4), (5_000, 5), (3_000_000, 6), (1, 7), (700_000, 8)]
+    {
+        grown.append(&mut redis, &text(bytes, seed));
+        assert_eq!(redis.call(&["STRLEN", "k"]), format!(":{}", grown.0.len()));
+        assert!(get(&mut redis, "k") == grown.0, "after {bytes} bytes more");
+    }
+    assert_eq!(redis.call(&["EXPIRE", "k", "1000"]), ":1");
+    grown.append(&mut redis, "end");
+    assert_ne!(redis.call(&["TTL", "k"]), ":-1", "the expiry stays");
+    let large = text(2_000, 9);
+    assert_eq!(redis.call(&["APPEND", "new", &large]), ":2000");
+    assert!(get(&mut redis, "new") == large);
+    up.kill();
+    let up = Up::start(scratch.path(), &["--data-dir", "data"]);
+    let mut redis = up.redis();
+    assert!(get(&mut redis, "k") == grown.0 && get(&mut redis, "new") == large, "after kill -9");
+    grown.append(&mut redis, "more");
+    assert!(get(&mut redis, "k") == grown.0);
+    let rest = text((64 << 20) - grown.0.len(), 10);
+    grown.append(&mut redis, &rest);
+    let too_long = redis.call(&["APPEND", "k", "1"]);
+    assert!(too_long.starts_with("-ERR") && too_long.contains("67108864"), "{too_long}");
+    assert!(redis.call(&["GETSET", "k", "short"]) == format!("${}", grown.0), "nothing was added");
+    assert_eq!(redis.call(&["GET", "k"]), "$short");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use nicekv_node::{Host, Map, Membership, Plant};
 use nicekv_wire::large::Reference;
 use nicekv_wire::recovery::Entry;
 use nicekv_wire::replication::Effect;
-use nicekv_wire::{Operation, PartitionId, StoredUpdate};
+use nicekv_wire::{PartitionId, StoredUpdate};
 
 /// Deletions that are in the engine, the oldest first. Those beyond [`TOMBSTONES_MAX`] are left to the scrub.
 #[derive(Clone)]
@@ -73,12 +73,12 @@ pub(super) fn effect<'a>(decided: &'a Decided, prepared: &'a StoredUpdate) -> Op
     Some(Entry { index, version, expiry_ms, is_large, value })
 }
 
-/// Whether an op stores a large value.
+/// Whether an op carries a large value.
 pub(super) fn is_large(prepared: &StoredUpdate) -> bool {
-    matches!(prepared.head().operation, Operation::SetLarge { .. })
+    prepared.head().operation.reference().is_some()
 }
 
-/// The large value that an op stores.
+/// The large value that an op carries.
 pub(super) fn reference(prepared: &StoredUpdate) -> Option<Reference> {
     let reference = || Reference::decode(prepared.value()).expect("checked when it was decoded");
     is_large(prepared).then(reference)

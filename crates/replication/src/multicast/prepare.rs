@@ -11,7 +11,7 @@ use nicekv_node::{Host, LargePut, Plant, Standing, Step};
 use nicekv_wire::large::Reference;
 use nicekv_wire::recovery::{Fetch, Wanted};
 use nicekv_wire::replication::{PrepareAck, Resend};
-use nicekv_wire::{NodeId, Now, OpId, Operation, Reply, Status, StoredUpdate, Update};
+use nicekv_wire::{NodeId, Now, OpId, Reply, Status, StoredUpdate, Update};
 
 /// Whence an update comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,10 @@ impl Source {
             Self::Own | Self::Member { .. } => None,
         }
     }
+}
+
+fn reference_of(encoded: &[u8]) -> Reference {
+    Reference::decode(encoded).expect("checked when it was decoded")
 }
 
 impl Partition {
@@ -88,9 +92,8 @@ impl Partition {
             host.counters.dropped += 1;
             return;
         }
-        if matches!(update.operation, Operation::SetLarge { .. })
-            && !self.has_value(host, now, update, datagram, source)
-        {
+        let carries = update.operation.reference().map(reference_of);
+        if carries.is_some_and(|carried| !self.has_value(host, now, (update, datagram), source, carried)) {
             return;
         }
         let spare = self.locks.take_spare();
@@ -103,26 +106,23 @@ impl Partition {
 
     /// A client asks how much of a large value is here: all, as its op is open.
     fn tell_held(&self, host: &mut Host, update: &Update<'_>, source: Source) {
-        if let Operation::SetLarge { reference, .. } = update.operation
-            && let Some(from) = source.address()
-        {
-            let reference = Reference::decode(reference).expect("checked when it was decoded");
+        if let (Some(reference), Some(from)) = (update.operation.reference(), source.address()) {
+            let reference = reference_of(reference);
             let to = (update.reply_to.unwrap_or(from), true);
             host.report_value(&self.membership, &reference, to, Status::Ok);
         }
     }
 
-    /// Whether the large value that an op stores is here, so that the op can be taken in (R1). If not it is sent by its client from here on, or fetched from a member; then
+    /// Whether the large value that an op carries is here, so that the op can be taken in (R1). If not it is sent by its client from here on, or fetched from a member; then
     /// the op comes once more.
     fn has_value(
         &mut self,
         host: &mut Host,
         now: Now,
-        update: &Update<'_>,
-        datagram: &[u8],
+        (update, datagram): (&Update<'_>, &[u8]),
         source: Source,
+        reference: Reference,
     ) -> bool {
-        let reference = Reference::decode(update.operation.value()).expect("checked when it was decoded");
         if self.is_chain() {
             if self.is_primary() {
                 let reply = Reply::bare(update.op, Status::ValueTooLong);
